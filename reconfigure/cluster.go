@@ -1,0 +1,125 @@
+package reconfigure
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// ControlGroup is the group name under which the control node stands among the declared nodes. No node group may take it.
+const ControlGroup = "control"
+
+// Cluster is what group_vars/all.yml declares, checked. It is a value: nothing changes it after config has made it.
+type Cluster struct {
+	Name           string // marks every instance as ours
+	Cloud          string // entry of clouds.yaml
+	LoginUser      string // user of the images
+	PrivateKeyFile string // absolute path of the key that LoginUser accepts
+	Control        Control
+	Groups         []NodeGroup
+	Slurm          Timing
+	NFSShares      []string
+	Settings       Settings
+}
+
+// Source names what an instance is made of, in the cloud's words. The cloud turns it into a Spec.
+type Source struct {
+	Image, Flavor, Network string
+}
+
+// Control is the node that runs slurmctld.
+type Control struct {
+	Name string
+	Source
+}
+
+// NodeGroup is a pool of like nodes. The first Min are persistent, the rest up to Max are cloud nodes.
+type NodeGroup struct {
+	Name   string
+	Prefix string
+	Width  int // digits of a node's number, zero padded
+	Source
+	Min, Max int
+}
+
+// Timing is Slurm's power saving (slurm.conf(5)).
+type Timing struct {
+	SuspendTime, SuspendTimeout, ResumeTimeout time.Duration
+}
+
+// Settings is how the tool itself works.
+type Settings struct {
+	StateDir    string // absolute
+	Terraform   string // path of the binary; empty: found or downloaded
+	Parallelism int    // the most instances that Terraform works on at a time
+	LockTimeout time.Duration
+	BootTimeout time.Duration
+	HostKeys    HostKeyPolicy
+}
+
+// HostKeyPolicy says how the host key of a new instance becomes known.
+type HostKeyPolicy string
+
+// The policies: HostKeysConsole reads the keys from the console log, where cloud-init prints them, so that they come over the cloud's authenticated
+// API; HostKeysAcceptNew takes the first key that answers at a new instance's address.
+const (
+	HostKeysConsole   HostKeyPolicy = "console"
+	HostKeysAcceptNew HostKeyPolicy = "accept-new"
+)
+
+// Node is the name of the i-th node, counted from 1.
+func (g NodeGroup) Node(i int) string { return fmt.Sprintf("%s%0*d", g.Prefix, g.Width, i) }
+
+// Nodes is every node that the group may have.
+func (g NodeGroup) Nodes() nodeset.NodeSet { return g.first(g.Max) }
+
+// Persistent is the nodes that are always there.
+func (g NodeGroup) Persistent() nodeset.NodeSet { return g.first(g.Min) }
+
+func (g NodeGroup) first(n int) nodeset.NodeSet {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = g.Node(i + 1)
+	}
+	return nodeset.Of(names...)
+}
+
+// Nodes is every compute node that is declared.
+func (c Cluster) Nodes() nodeset.NodeSet { return c.union(NodeGroup.Nodes) }
+
+// Persistent is every compute node that is always there.
+func (c Cluster) Persistent() nodeset.NodeSet { return c.union(NodeGroup.Persistent) }
+
+func (c Cluster) union(of func(NodeGroup) nodeset.NodeSet) nodeset.NodeSet {
+	var all nodeset.NodeSet
+	for _, g := range c.Groups {
+		all = all.Union(of(g))
+	}
+	return all
+}
+
+// GroupOf finds the group that a node belongs to.
+func (c Cluster) GroupOf(node string) (NodeGroup, bool) {
+	for _, g := range c.Groups {
+		if _, ok := g.Number(node); ok {
+			return g, true
+		}
+	}
+	return NodeGroup{}, false
+}
+
+// Number is a node's place in the group, from 1 to Max; false where the group has no such node.
+func (g NodeGroup) Number(node string) (int, bool) {
+	digits, ok := strings.CutPrefix(node, g.Prefix)
+	if !ok {
+		return 0, false
+	}
+	i, err := strconv.Atoi(digits)
+	if err != nil || i < 1 || i > g.Max || g.Node(i) != node {
+		return 0, false
+	}
+	return i, true
+}

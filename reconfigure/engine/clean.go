@@ -1,0 +1,117 @@
+package engine
+
+import (
+	"context"
+	"maps"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// tellDown sets the nodes that failed DOWN in Slurm, each with its reason, where Slurm waits for them: one that it has in use is not touched.
+func (b *batch) tellDown(ctx context.Context, failures reconfigure.Failures) {
+	reasons := map[string][]string{}
+	for node, err := range failures {
+		reasons[err.Error()] = append(reasons[err.Error()], node)
+	}
+	if len(reasons) == 0 {
+		return
+	}
+	slurm, err := b.scheduler(b.instances)
+	if err != nil {
+		return // before there is a Slurm, nobody waits
+	}
+	states, err := slurm.States(ctx)
+	if err != nil {
+		b.note(ctx, "", "Slurm could not be told of the failures: "+err.Error())
+		return
+	}
+	for reason, nodes := range reasons {
+		waited := b.waitedFor(nodeset.Of(nodes...), states)
+		if waited.Empty() {
+			continue
+		}
+		if err := slurm.Down(ctx, waited, reason); err != nil {
+			b.note(ctx, "", "Slurm could not be told that "+waited.String()+" failed: "+err.Error())
+			continue
+		}
+		b.toldDown = b.toldDown.Union(waited)
+	}
+}
+
+// waitedFor is the nodes that Slurm powers up, and those that were to come up for us and are not there for it.
+func (b *batch) waitedFor(nodes nodeset.NodeSet, states map[string]reconfigure.NodeState) nodeset.NodeSet {
+	expected := b.plan.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot)
+	var names []string
+	for node := range nodes.All() {
+		s, known := states[node]
+		absent := known && expected.Contains(node) && !s.Ready() && !s.Running()
+		if absent || s.Is("POWERING_UP", "POWER_UP") {
+			names = append(names, node)
+		}
+	}
+	return nodeset.Of(names...)
+}
+
+// clean removes what is left of the nodes that failed, so that nothing half made is kept or paid for, and hands the cloud nodes back to Slurm. Persistent
+// nodes and the control node keep an instance that was made to the end: somebody may want to look at it.
+func (b *batch) clean(ctx context.Context) {
+	if instances, err := b.Provisioner.Instances(ctx); err == nil {
+		b.instances = instances
+	}
+	if left := b.leftovers(); !left.Empty() {
+		b.remove(ctx, left)
+	}
+	if b.toldDown.Empty() {
+		return
+	}
+	back := b.toldDown.Difference(b.cluster.Persistent())
+	slurm, err := b.scheduler(b.instances)
+	if err == nil && !back.Empty() {
+		err = slurm.PowerDown(ctx, back)
+	}
+	if err != nil {
+		b.note(ctx, "", "Slurm could not be given "+back.String()+" back: "+err.Error())
+	}
+}
+
+func (b *batch) leftovers() nodeset.NodeSet {
+	persistent := b.cluster.Persistent().Union(nodeset.Of(b.cluster.Control.Name))
+	var names []string
+	for node, v := range b.verdicts {
+		if v.Status != reconfigure.StatusFailed || !b.touched.Contains(node) {
+			continue // a node that the fence or the guard held back has nothing to clean
+		}
+		instance, there := b.instances[node]
+		whole := there && !instance.Tainted
+		if !(whole && persistent.Contains(node)) {
+			names = append(names, node)
+		}
+	}
+	return nodeset.Of(names...)
+}
+
+func (b *batch) remove(ctx context.Context, nodes nodeset.NodeSet) {
+	desired, err := b.Provisioner.Desired()
+	if err != nil {
+		b.note(ctx, "", "what is left of "+nodes.String()+" could not be removed: "+err.Error())
+		return
+	}
+	plan := reconfigure.Plan{Desired: maps.Clone(desired)}
+	for node := range nodes.All() {
+		change, _ := b.plan.Of(node)
+		plan.Changes = append(plan.Changes, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "it failed", Requests: change.Requests})
+		delete(plan.Desired, node)
+	}
+	preview, err := b.Provisioner.Preview(ctx, plan)
+	var failed reconfigure.Failures
+	if err == nil {
+		failed, err = b.Provisioner.Apply(ctx, preview, b.watch(ctx))
+	}
+	if err != nil {
+		b.note(ctx, "", "what is left of "+nodes.String()+" could not be removed: "+err.Error())
+	}
+	for node, err := range failed {
+		b.note(ctx, node, "what is left of it could not be removed: "+err.Error())
+	}
+}

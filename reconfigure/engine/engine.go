@@ -1,0 +1,128 @@
+// Package engine carries a plan through its stages: preview, fence and apply by Terraform, boot, the playbooks, a check that the cloud and Slurm agree, and
+// the report to Slurm of what did not come. It declares the seams that it needs as small interfaces; the adapters fit them by shape. Nodes succeed and fail
+// one by one: every stage goes on with those that are left.
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// Watch hears what happens to a node while a stage is at it; an empty node means all of them. It must not block.
+type Watch = func(node, message string)
+
+// Provisioner makes and removes instances.
+type Provisioner interface {
+	// Desired is the map of nodes that was last written down for Terraform.
+	Desired() (map[string]reconfigure.Spec, error)
+	// Instances is what stands in Terraform's state, by node.
+	Instances(ctx context.Context) (map[string]reconfigure.Instance, error)
+	// Preview MUST NOT change anything. It answers *reconfigure.Refusal where the plan would do what was not asked for.
+	Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Preview, error)
+	// Apply MUST carry out just that preview. An error means that no verdict node by node is to be had: what happened is unknown.
+	Apply(ctx context.Context, p reconfigure.Preview, watch Watch) (reconfigure.Failures, error)
+}
+
+// Cloud is the cloud's own word, beside Terraform's.
+type Cloud interface {
+	// Resolve turns names into ids; what is wrong with them stands in the answer.
+	Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved
+	// Active tells the instances of ours that run, by id.
+	Active(ctx context.Context) (map[string]bool, error)
+	// Reboot returns when the instance has been started again.
+	Reboot(ctx context.Context, id string) error
+}
+
+// Greeter waits until instances answer.
+type Greeter interface {
+	// Await returns when each instance has answered by SSH with a host key that is known, or never will. The keys of the fresh ones are learnt.
+	Await(ctx context.Context, instances []reconfigure.Instance, fresh nodeset.NodeSet) reconfigure.Failures
+}
+
+// Configurer runs the playbooks. It MUST be idempotent.
+type Configurer interface {
+	// Configure tells all instances of each other and configures the changed ones. An error means that no verdict node by node is to be had.
+	Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, changed nodeset.NodeSet, watch Watch) (reconfigure.Failures, error)
+}
+
+// Scheduler is Slurm.
+type Scheduler interface {
+	// States is every node that Slurm knows.
+	States(ctx context.Context) (map[string]reconfigure.NodeState, error)
+	// Down sets nodes DOWN with a reason that is marked as ours, so that their jobs are requeued at once.
+	Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error
+	// PowerDown hands nodes back to power saving, whatever state they are in, so that Slurm may use them again.
+	PowerDown(ctx context.Context, nodes nodeset.NodeSet) error
+}
+
+// Recorder is the journal.
+type Recorder interface {
+	// Record returns when the events are durable.
+	Record(ctx context.Context, events ...reconfigure.Event) error
+}
+
+// Deps is what an engine works with.
+type Deps struct {
+	Provisioner Provisioner
+	Cloud       Cloud
+	Greeter     Greeter
+	Configurer  Configurer
+	Recorder    Recorder
+	// Scheduler reaches the Slurm of a control node.
+	Scheduler func(control reconfigure.Instance) Scheduler
+	// Poll is the pause between two looks at a state that is waited for.
+	Poll time.Duration
+}
+
+// Engine carries out plans for one cluster.
+type Engine struct {
+	Deps
+	cluster reconfigure.Cluster
+}
+
+// New makes an engine.
+func New(cluster reconfigure.Cluster, deps Deps) *Engine {
+	return &Engine{Deps: deps, cluster: cluster}
+}
+
+// Observe looks at everything that a plan for these nodes must know. That Slurm does not answer is part of the observation, not an error.
+func (e *Engine) Observe(ctx context.Context, scope nodeset.NodeSet) (reconfigure.Observation, error) {
+	desired, err := e.Provisioner.Desired()
+	if err != nil {
+		return reconfigure.Observation{}, err
+	}
+	instances, err := e.Provisioner.Instances(ctx)
+	if err != nil {
+		return reconfigure.Observation{}, err
+	}
+	seen := reconfigure.Observation{Desired: desired, Instances: instances, Sources: e.resolve(ctx, scope)}
+	if states, err := e.states(ctx, instances); err == nil {
+		seen.States, seen.Slurm = states, true
+	}
+	return seen, nil
+}
+
+func (e *Engine) resolve(ctx context.Context, scope nodeset.NodeSet) map[reconfigure.Source]reconfigure.Resolved {
+	sources := map[reconfigure.Source]reconfigure.Resolved{}
+	for node := range scope.All() {
+		source := e.cluster.Control.Source
+		if g, ok := e.cluster.GroupOf(node); ok {
+			source = g.Source
+		}
+		if _, done := sources[source]; !done {
+			sources[source] = e.Cloud.Resolve(ctx, source)
+		}
+	}
+	return sources
+}
+
+func (e *Engine) states(ctx context.Context, instances map[string]reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
+	slurm, err := e.scheduler(instances)
+	if err != nil {
+		return nil, err
+	}
+	return slurm.States(ctx)
+}

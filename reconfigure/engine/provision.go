@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// provision previews, passes the fence, looks once more for jobs, and applies what was previewed. A node that got a job in the meantime leaves the plan, and
+// the rest is previewed afresh: a saved plan cannot be applied in part.
+func (b *batch) provision(ctx context.Context, _ nodeset.NodeSet) error {
+	for {
+		plan := b.remaining()
+		if !plan.Provisions() {
+			return nil
+		}
+		b.note(ctx, "", "Terraform plans "+plan.String())
+		preview, err := b.Provisioner.Preview(ctx, plan)
+		if err != nil {
+			return err
+		}
+		if busy := b.guard(ctx, plan); len(busy) > 0 {
+			b.fail(ctx, busy)
+			continue
+		}
+		return b.apply(ctx, preview)
+	}
+}
+
+// remaining is the plan less the nodes whose way has ended.
+func (b *batch) remaining() reconfigure.Plan {
+	ended := b.plan.Nodes().Difference(b.left())
+	return b.plan.Without(ended, b.before)
+}
+
+func (b *batch) apply(ctx context.Context, preview reconfigure.Preview) error {
+	b.touched = b.touched.Union(preview.Plan.Nodes(reconfigure.Create, reconfigure.Replace))
+	failed, err := b.Provisioner.Apply(ctx, preview, b.watch(ctx))
+	if err != nil {
+		return err
+	}
+	b.fail(ctx, failed)
+	instances, err := b.Provisioner.Instances(ctx)
+	if err != nil {
+		return err
+	}
+	b.instances = instances
+	return nil
+}
+
+// guard names the nodes whose instance is about to be lost or restarted while a job is on it, or while nobody can tell. It is asked as late as can be.
+func (b *batch) guard(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
+	endangered := b.endangered(plan)
+	if endangered.Empty() {
+		return nil
+	}
+	states, err := b.states(ctx, b.instances)
+	busy := reconfigure.Failures{}
+	for node := range endangered.All() {
+		switch {
+		case err != nil:
+			busy[node] = fmt.Errorf("left alone: Slurm does not answer, so nobody can tell whether a job runs on it: %w", err)
+		case states[node].Running():
+			busy[node] = errors.New("left alone: a job runs on it")
+		}
+	}
+	return busy
+}
+
+// endangered is the nodes that could have a job to lose. An instance that was not made to the end never had one.
+func (b *batch) endangered(plan reconfigure.Plan) nodeset.NodeSet {
+	var names []string
+	for _, c := range plan.Changes {
+		instance, there := b.instances[c.Node]
+		loses := c.Action == reconfigure.Replace || c.Action == reconfigure.Remove || c.Action == reconfigure.Reboot
+		if loses && there && !instance.Tainted && !c.Force {
+			names = append(names, c.Node)
+		}
+	}
+	return nodeset.Of(names...)
+}
+
+// reboot restarts instances by the cloud, so that their boot is newer than the request.
+func (b *batch) reboot(ctx context.Context, nodes nodeset.NodeSet) error {
+	b.fail(ctx, b.guard(ctx, b.remaining()))
+	nodes = nodes.Intersect(b.left())
+	b.touched = b.touched.Union(nodes)
+	b.fail(ctx, each(nodes, func(node string) error {
+		return b.Cloud.Reboot(ctx, b.instances[node].ID)
+	}))
+	return nil
+}
+
+// each does something for every node, some at a time.
+func each(nodes nodeset.NodeSet, do func(node string) error) reconfigure.Failures {
+	const atOnce = 20 // a cloud's API serves many, but not thousands at once
+	var (
+		lock     sync.Mutex
+		wait     sync.WaitGroup
+		failures = reconfigure.Failures{}
+		slots    = make(chan struct{}, atOnce)
+	)
+	for node := range nodes.All() {
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			if err := do(node); err != nil {
+				lock.Lock()
+				defer lock.Unlock()
+				failures[node] = err
+			}
+		})
+	}
+	wait.Wait()
+	return failures
+}

@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// greet waits until the instances answer.
+func (b *batch) greet(ctx context.Context, nodes nodeset.NodeSet) error {
+	var instances []reconfigure.Instance
+	for node := range nodes.All() {
+		instance, ok := b.instances[node]
+		if !ok {
+			b.fail(ctx, reconfigure.Failures{node: errors.New("Terraform says that it was made, but its state does not have it")})
+			continue
+		}
+		instances = append(instances, instance)
+	}
+	fresh := b.plan.Nodes(reconfigure.Create, reconfigure.Replace)
+	b.fail(ctx, b.Greeter.Await(ctx, instances, fresh))
+	return nil
+}
+
+// configure runs the playbooks. The nodes whose way has ended are left out of the inventory where their instance is new: nobody should be told of them.
+func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
+	instances := map[string]reconfigure.Instance{}
+	for node, instance := range b.instances {
+		change, changes := b.plan.Of(node)
+		_, over := b.verdicts[node]
+		if instance.Tainted || over && changes && change.Action != reconfigure.Configure {
+			continue
+		}
+		instances[node] = instance
+	}
+	failed, err := b.Configurer.Configure(ctx, b.cluster, instances, nodes, b.watch(ctx))
+	if err != nil {
+		return err
+	}
+	b.fail(ctx, failed)
+	return nil
+}
+
+// verify waits until the cloud and Slurm say what the plan wanted, for as long as Slurm itself would wait.
+func (b *batch) verify(ctx context.Context, _ nodeset.NodeSet) error {
+	ctx, cancel := context.WithTimeout(ctx, b.cluster.Slurm.ResumeTimeout)
+	defer cancel()
+	for {
+		missing, err := b.missing(ctx)
+		if err == nil && len(missing) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if err != nil {
+				return err
+			}
+			b.fail(ctx, missing)
+			return nil
+		case <-time.After(b.Poll):
+		}
+	}
+}
+
+// missing says what the nodes that are left still lack.
+func (b *batch) missing(ctx context.Context) (reconfigure.Failures, error) {
+	active, err := b.Cloud.Active(ctx)
+	if err != nil {
+		return nil, err
+	}
+	instances, err := b.Provisioner.Instances(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.instances = instances
+	missing := reconfigure.Failures{}
+	for node := range b.left().All() {
+		if err := b.lacks(node, active); err != nil {
+			missing[node] = err
+		}
+	}
+	control := nodeset.Of(b.cluster.Control.Name)
+	started := b.left(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure)
+	if started.Empty() {
+		return missing, nil
+	}
+	states, err := b.states(ctx, instances)
+	if err != nil {
+		return nil, err
+	}
+	for node := range started.Difference(control).All() {
+		if missing[node] == nil && !states[node].Ready() {
+			missing[node] = fmt.Errorf("slurmd did not register in time: Slurm has it as %s", describe(states[node]))
+		}
+	}
+	return missing, nil
+}
+
+func (b *batch) lacks(node string, active map[string]bool) error {
+	change, _ := b.plan.Of(node)
+	instance, there := b.instances[node]
+	switch {
+	case change.Action == reconfigure.Remove && there:
+		return errors.New("its instance is still in Terraform's state")
+	case change.Action != reconfigure.Remove && !active[instance.ID]:
+		return errors.New("the cloud does not have its instance as running")
+	}
+	return nil
+}
+
+func describe(s reconfigure.NodeState) string {
+	if len(s.States) == 0 {
+		return "unknown"
+	}
+	return strings.Join(s.States, "+")
+}

@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// stage is one step of the way. It acts on the nodes that are left and marks those that fail; an error ends the way of them all.
+type stage struct {
+	phase reconfigure.Phase
+	acts  []reconfigure.Action // on nodes with these actions; a stage without such a node is passed over
+	run   func(*batch, context.Context, nodeset.NodeSet) error
+}
+
+// stages is the whole way, in order.
+func stages() []stage {
+	const (
+		create, replace, reboot, configure, remove = reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure, reconfigure.Remove
+	)
+	return []stage{
+		// First the instances: nothing else can be done for a node that is not there, and the preview may refuse it all.
+		{reconfigure.PhaseApply, []reconfigure.Action{create, replace, remove}, (*batch).provision},
+		{reconfigure.PhaseApply, []reconfigure.Action{reboot}, (*batch).reboot},
+		// A playbook that meets a closed port fails; so wait here, where each node has its own time.
+		{reconfigure.PhaseBoot, []reconfigure.Action{create, replace, reboot}, (*batch).greet},
+		// The playbooks end with slurmd: a job starts the moment that it registers.
+		{reconfigure.PhaseConfigure, []reconfigure.Action{create, replace, reboot, configure}, (*batch).configure},
+		// What Terraform and Ansible believe counts only when the cloud and Slurm say so too.
+		{reconfigure.PhaseVerify, []reconfigure.Action{create, replace, reboot, configure, remove}, (*batch).verify},
+	}
+}
+
+// Carry carries out a plan, and gives a verdict on each of its changes. The error is of the journal: what could not be written down was not begun.
+func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Observation, plan reconfigure.Plan) (map[string]reconfigure.Verdict, error) {
+	b := &batch{Engine: e, number: number, plan: plan, before: seen.Desired, instances: maps.Clone(seen.Instances), verdicts: map[string]reconfigure.Verdict{}}
+	b.tellDown(ctx, rejections(plan))
+	for _, s := range stages() {
+		nodes := b.left(s.acts...)
+		if nodes.Empty() && !(plan.Shared && slices.Contains(s.acts, reconfigure.Remove) && s.phase == reconfigure.PhaseApply) {
+			continue
+		}
+		if err := b.record(ctx, s.phase, reconfigure.Begun, nodes, ""); err != nil {
+			return nil, err
+		}
+		b.phase = s.phase
+		if err := s.run(b, ctx, nodes); err != nil {
+			b.failAll(ctx, b.left(), err)
+			break
+		}
+		if err := b.record(ctx, s.phase, reconfigure.Done, nodes.Intersect(b.left()), ""); err != nil {
+			return nil, err
+		}
+	}
+	b.phase = reconfigure.PhaseReport
+	b.clean(context.WithoutCancel(ctx))
+	for _, c := range plan.Changes {
+		if _, failed := b.verdicts[c.Node]; !failed {
+			b.verdicts[c.Node] = reconfigure.Verdict{Node: c.Node, Action: c.Action, Status: reconfigure.StatusDone}
+		}
+	}
+	return b.verdicts, nil
+}
+
+// rejections is the nodes that nothing could be planned for: where Slurm waits for one of them, it must be told.
+func rejections(plan reconfigure.Plan) reconfigure.Failures {
+	rejected := reconfigure.Failures{}
+	for _, r := range plan.Rejected {
+		if _, changes := plan.Of(r.Node); !changes {
+			rejected[r.Node] = errors.New(r.Reason)
+		}
+	}
+	return rejected
+}
+
+// batch is a plan on its way.
+type batch struct {
+	*Engine
+	number    int64
+	phase     reconfigure.Phase
+	plan      reconfigure.Plan
+	before    map[string]reconfigure.Spec     // the map of nodes before the plan
+	instances map[string]reconfigure.Instance // as last seen
+	verdicts  map[string]reconfigure.Verdict  // of the nodes whose way has ended
+	touched   nodeset.NodeSet                 // the nodes whose instance was to be made or restarted: there may be something to clean
+	toldDown  nodeset.NodeSet                 // the nodes that Slurm was told are down
+}
+
+// left is the nodes that are still on their way.
+func (b *batch) left(actions ...reconfigure.Action) nodeset.NodeSet {
+	return b.plan.Nodes(actions...).Difference(nodeset.Of(slices.Collect(maps.Keys(b.verdicts))...))
+}
+
+func (b *batch) record(ctx context.Context, phase reconfigure.Phase, level reconfigure.Level, nodes nodeset.NodeSet, message string) error {
+	events := make([]reconfigure.Event, 0, nodes.Len())
+	for node := range nodes.All() {
+		events = append(events, reconfigure.Event{Batch: b.number, Node: node, Phase: phase, Level: level, Message: message})
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	return b.Recorder.Record(ctx, events...)
+}
+
+// note tells people something; a journal that cannot take it must not end the work that is under way.
+func (b *batch) note(ctx context.Context, node, message string) {
+	_ = b.Recorder.Record(ctx, reconfigure.Event{Batch: b.number, Node: node, Phase: b.phase, Level: reconfigure.Note, Message: message})
+}
+
+func (b *batch) watch(ctx context.Context) Watch {
+	return func(node, message string) { b.note(ctx, node, message) }
+}
+
+// fail ends the way of some nodes, and has Slurm requeue their jobs at once: it would wait for ResumeTimeout.
+func (b *batch) fail(ctx context.Context, failures reconfigure.Failures) {
+	for node, err := range failures {
+		change, ok := b.plan.Of(node)
+		if _, over := b.verdicts[node]; !ok || over {
+			continue
+		}
+		b.verdicts[node] = reconfigure.Verdict{Node: node, Action: change.Action, Status: status(err), Phase: b.phase, Reason: err.Error()}
+		_ = b.Recorder.Record(ctx, reconfigure.Event{Batch: b.number, Node: node, Phase: b.phase, Level: reconfigure.Failed, Message: err.Error()})
+	}
+	b.tellDown(context.WithoutCancel(ctx), failures)
+}
+
+func status(err error) reconfigure.Status {
+	if refusal := (*reconfigure.Refusal)(nil); errors.As(err, &refusal) {
+		return reconfigure.StatusRefused
+	}
+	return reconfigure.StatusFailed
+}
+
+func (b *batch) failAll(ctx context.Context, nodes nodeset.NodeSet, err error) {
+	failures := reconfigure.Failures{}
+	for node := range nodes.All() {
+		failures[node] = err
+	}
+	b.fail(ctx, failures)
+}
+
+// scheduler reaches Slurm on the control node that the instances have.
+func (e *Engine) scheduler(instances map[string]reconfigure.Instance) (Scheduler, error) {
+	control, ok := instances[e.cluster.Control.Name]
+	switch {
+	case !ok:
+		return nil, errors.New("there is no control node yet")
+	case control.Address == "":
+		return nil, fmt.Errorf("control node %s has no address", control.Node)
+	}
+	return e.Scheduler(control), nil
+}

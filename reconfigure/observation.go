@@ -1,0 +1,63 @@
+package reconfigure
+
+import (
+	"slices"
+	"time"
+)
+
+// Spec is what an instance is made of, as ids: a name may mean another thing tomorrow, an id cannot. Together with the node's name it is an entry of the
+// map that Terraform gets, hence the JSON names.
+type Spec struct {
+	Group     string `json:"group"`
+	ImageID   string `json:"image_id"`
+	FlavorID  string `json:"flavor_id"`
+	NetworkID string `json:"network_id"`
+}
+
+// Instance is what stands behind a node, as Terraform's state has it.
+type Instance struct {
+	Node    string
+	ID      string // Nova's
+	Address string // fixed IPv4 address
+	Tainted bool   // it was not made to the end: it can only be replaced or removed
+}
+
+// NodeState is what Slurm says of a node (sinfo(1), NODE STATE CODES).
+type NodeState struct {
+	Node   string
+	States []string // base state and flags, upper case: IDLE, MIXED, ALLOCATED, DOWN, CLOUD, POWERING_UP, …
+	Reason string
+	Boot   time.Time // when slurmd says that the node was booted; zero: never
+	Busy   bool      // a job is on it
+}
+
+// Is tells whether Slurm gives the node any of these states.
+func (s NodeState) Is(states ...string) bool {
+	return slices.ContainsFunc(states, func(x string) bool { return slices.Contains(s.States, x) })
+}
+
+// Ready tells whether slurmd has registered and jobs may run, or do.
+func (s NodeState) Ready() bool {
+	return s.Is("IDLE", "MIXED", "ALLOCATED", "COMPLETING") &&
+		!s.Is("DOWN", "POWERING_UP", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWER_UP", "NOT_RESPONDING")
+}
+
+// Running tells whether a job is at work on the node. A job that only waits for the node to power up has nothing to lose there yet.
+func (s NodeState) Running() bool {
+	return s.Busy && !s.Is("POWERING_UP", "POWER_UP", "POWERED_DOWN", "POWERING_DOWN")
+}
+
+// Observation is what was found before a plan is made.
+type Observation struct {
+	Desired   map[string]Spec      // the nodes that Terraform was last told of
+	Instances map[string]Instance  // by node
+	States    map[string]NodeState // by node, as Slurm says
+	Slurm     bool                 // Slurm answered; else States is empty, and nobody can tell where jobs run
+	Sources   map[Source]Resolved  // what the declared names mean now, for the groups that are asked for
+}
+
+// Resolved is a Source turned into ids, or why it could not be.
+type Resolved struct {
+	ImageID, FlavorID, NetworkID string
+	Err                          string
+}

@@ -1,0 +1,84 @@
+package reconfigure
+
+import "time"
+
+// Phase is where a node is on its way.
+type Phase string
+
+// The phases, in order.
+const (
+	PhaseRequested Phase = "requested"
+	PhasePlan      Phase = "plan"
+	PhasePreview   Phase = "preview"
+	PhaseApply     Phase = "apply"
+	PhaseBoot      Phase = "boot"
+	PhaseConfigure Phase = "configure"
+	PhaseVerify    Phase = "verify"
+	PhaseReport    Phase = "report"
+)
+
+// Event is one durable fact: that a node, or a whole batch (Node empty), entered a phase, or what came of it.
+type Event struct {
+	ID      int64     `json:"id"`
+	Time    time.Time `json:"time"`
+	Batch   int64     `json:"batch"`
+	Node    string    `json:"node,omitempty"`
+	Phase   Phase     `json:"phase"`
+	Level   Level     `json:"level"`
+	Message string    `json:"message"`
+}
+
+// Level tells what an event means for its node.
+type Level string
+
+// The levels. Begun and Done bracket a phase; Failed ends the node's way; Note is for people only.
+const (
+	Begun  Level = "begun"
+	Done   Level = "done"
+	Failed Level = "failed"
+	Note   Level = "note"
+)
+
+// Status is how a node's way ended.
+type Status string
+
+// The ends: done as asked; nothing to do; failed; held back by the fence; rejected by the planner. The last two were not touched.
+const (
+	StatusDone      Status = "done"
+	StatusUnchanged Status = "unchanged"
+	StatusFailed    Status = "failed"
+	StatusRefused   Status = "refused"
+	StatusRejected  Status = "rejected"
+)
+
+// Verdict is what became of one node of a request.
+type Verdict struct {
+	Node   string `json:"node"`
+	Action Action `json:"action,omitempty"`
+	Status Status `json:"status"`
+	Phase  Phase  `json:"phase,omitempty"` // where it failed
+	Reason string `json:"reason,omitempty"`
+}
+
+// Outcome is what a caller gets. A request has exactly one.
+type Outcome struct {
+	Request  RequestID `json:"request"`
+	Verdicts []Verdict `json:"verdicts"`
+	Error    string    `json:"error,omitempty"` // what kept the whole request from being carried out
+	Code     Code      `json:"code"`
+	Finished time.Time `json:"finished"`
+}
+
+// Code is an outcome as a caller that looks at one number sees it; cmd/reconfigure maps it to exit codes.
+type Code string
+
+// The codes.
+const (
+	CodeDone    Code = "done"    // every node ended as asked
+	CodePartial Code = "partial" // some nodes did, some did not
+	CodeFailed  Code = "failed"  // no node did
+	CodeRefused Code = "refused" // the fence would not let the plan through
+)
+
+// Failures says of each node that failed why. Nodes that are not in it are fine.
+type Failures map[string]error

@@ -1,0 +1,104 @@
+package reconfigure
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// Action is what is done to one node.
+type Action string
+
+// The actions. Configure runs the playbooks on an instance that is there; the others imply it where an instance comes of them.
+const (
+	Create    Action = "create"
+	Replace   Action = "replace" // by rebuild or by a new instance, as Terraform's preview says; the disk is lost either way
+	Reboot    Action = "reboot"
+	Configure Action = "configure"
+	Remove    Action = "destroy"
+)
+
+// Change is one action on one node, and for whom.
+type Change struct {
+	Node     string      `json:"node"`
+	Action   Action      `json:"action"`
+	Spec     Spec        `json:"spec,omitzero"` // what the instance is made of; zero for Remove
+	Reason   string      `json:"reason"`
+	Requests []RequestID `json:"requests"`
+	// Force tells that the caller gave up the jobs on the node, knowingly; else a node with a job on it is left alone.
+	Force bool `json:"force,omitempty"`
+}
+
+// Rejection is a node that a request names and that nothing can be planned for.
+type Rejection struct {
+	Node    string    `json:"node"`
+	Request RequestID `json:"request"`
+	Reason  string    `json:"reason"`
+}
+
+// Plan is our decision. It is complete: Desired is the whole map of nodes that Terraform gets, with the changes made.
+type Plan struct {
+	Changes  []Change        `json:"changes"` // by node, at most one a node
+	Rejected []Rejection     `json:"rejected,omitempty"`
+	Desired  map[string]Spec `json:"desired"`
+	// Shared tells that what no single node owns (key pair, security group, the control node's address) may be made, changed or removed too.
+	Shared bool `json:"shared,omitempty"`
+}
+
+// Nodes is the nodes that have one of the actions; without arguments, all that change.
+func (p Plan) Nodes(actions ...Action) nodeset.NodeSet {
+	var names []string
+	for _, c := range p.Changes {
+		if len(actions) == 0 || slices.Contains(actions, c.Action) {
+			names = append(names, c.Node)
+		}
+	}
+	return nodeset.Of(names...)
+}
+
+// Of finds the change of a node.
+func (p Plan) Of(node string) (Change, bool) {
+	i := slices.IndexFunc(p.Changes, func(c Change) bool { return c.Node == node })
+	if i < 0 {
+		return Change{}, false
+	}
+	return p.Changes[i], true
+}
+
+// Provisions tells whether Terraform has anything to do.
+func (p Plan) Provisions() bool {
+	return p.Shared || !p.Nodes(Create, Replace, Remove).Empty()
+}
+
+// Without is the plan less the changes of some nodes, which stay as they were before it.
+func (p Plan) Without(nodes nodeset.NodeSet, before map[string]Spec) Plan {
+	rest := Plan{Rejected: p.Rejected, Shared: p.Shared, Desired: maps.Clone(p.Desired)}
+	for _, c := range p.Changes {
+		if !nodes.Contains(c.Node) {
+			rest.Changes = append(rest.Changes, c)
+			continue
+		}
+		if spec, ok := before[c.Node]; ok {
+			rest.Desired[c.Node] = spec
+		} else {
+			delete(rest.Desired, c.Node)
+		}
+	}
+	return rest
+}
+
+// String is the plan in one line, nodes of one action together: "create node[03-04], destroy node07".
+func (p Plan) String() string {
+	var parts []string
+	for _, a := range []Action{Create, Replace, Reboot, Configure, Remove} {
+		if nodes := p.Nodes(a); !nodes.Empty() {
+			parts = append(parts, string(a)+" "+nodes.String())
+		}
+	}
+	if len(parts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,41 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// deploy makes the control node and the persistent nodes where they are missing, and configures all that is there. An instance that is there is never
+// replaced, whatever it was made of: that is for update, which says so.
+func (p *planner) deploy(r reconfigure.Request) {
+	p.shared = true
+	wanted := p.persistent.Union(nodeset.Of(p.cluster.Control.Name))
+	for node := range wanted.All() {
+		if ok, reason := p.whole(node); ok {
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it is there"})
+		} else {
+			p.make(r, node, reason)
+		}
+	}
+	others := nodeset.Of(slices.Collect(maps.Keys(p.seen.Instances))...).Intersect(p.declared).Difference(wanted)
+	for node := range others.All() {
+		if ok, _ := p.whole(node); ok && p.seen.States[node].Ready() {
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it is there"})
+		}
+	}
+}
+
+// destroy removes every instance that Terraform knows, and all that they share.
+func (p *planner) destroy(r reconfigure.Request) {
+	p.shared = true
+	for _, known := range []nodeset.NodeSet{nodeset.Of(slices.Collect(maps.Keys(p.seen.Instances))...), nodeset.Of(slices.Collect(maps.Keys(p.seen.Desired))...)} {
+		for node := range known.All() {
+			if p.changes[node] == nil {
+				p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "the cluster is destroyed", Force: true})
+			}
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package plan_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/tools/txtar"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
+)
+
+var update = flag.Bool("update", false, "write the expected plans anew")
+
+// story is what stands in a golden file before the plan: the world in few words. Images are written as ids right away.
+type story struct {
+	Groups []struct {
+		Name, Prefix string
+		Min, Max     int
+		Image        string
+	}
+	Control   string            // image of the control node; "" for the default
+	Instances map[string]string // hostlist → image id, with " tainted" behind it where it is
+	Forgotten string            // instances of this hostlist that Terraform is no longer told of
+	Slurm     map[string]string // hostlist → states, joined by +, with " busy" behind them where a job is on the nodes
+	Broken    map[string]string // image → why it does not resolve
+	Requests  []string          // mode and hostlist
+}
+
+func TestGoldenPlans(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden files: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(archive.Files) == 0 || archive.Files[0].Name != "story.yaml" {
+				t.Fatal("the first file must be story.yaml")
+			}
+			got := compute(t, archive.Files[0].Data)
+			if *update {
+				archive.Files = append(archive.Files[:1], txtar.File{Name: "plan", Data: []byte(got)})
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if len(archive.Files) != 2 {
+				t.Fatal("there is no expected plan: run the test with -update and read it")
+			}
+			if diff := cmp.Diff(string(archive.Files[1].Data), got); diff != "" {
+				t.Errorf("another plan than expected (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func compute(t *testing.T, text []byte) string {
+	t.Helper()
+	var s story
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&s); err != nil {
+		t.Fatal(err)
+	}
+	cluster := s.cluster()
+	return render(plan.Compute(cluster, s.observation(t, cluster), s.requests(t)))
+}
+
+func (s story) cluster() reconfigure.Cluster {
+	c := reconfigure.Cluster{Control: reconfigure.Control{Name: "ctl", Source: source("control-v1")}}
+	if s.Control != "" {
+		c.Control.Source = source(s.Control)
+	}
+	for _, g := range s.Groups {
+		c.Groups = append(c.Groups, reconfigure.NodeGroup{Name: g.Name, Prefix: g.Prefix, Width: 1, Source: source(g.Image), Min: g.Min, Max: g.Max})
+	}
+	return c
+}
+
+func source(image string) reconfigure.Source {
+	return reconfigure.Source{Image: image, Flavor: "f", Network: "n"}
+}
+
+func (s story) observation(t *testing.T, c reconfigure.Cluster) reconfigure.Observation {
+	t.Helper()
+	seen := reconfigure.Observation{
+		Desired:   map[string]reconfigure.Spec{},
+		Instances: map[string]reconfigure.Instance{},
+		Sources:   map[reconfigure.Source]reconfigure.Resolved{},
+	}
+	sources := []reconfigure.Source{c.Control.Source}
+	for _, g := range c.Groups {
+		sources = append(sources, g.Source)
+	}
+	for _, from := range sources {
+		seen.Sources[from] = reconfigure.Resolved{ImageID: from.Image, FlavorID: from.Flavor, NetworkID: from.Network, Err: s.Broken[from.Image]}
+	}
+	for hostlist, what := range s.Instances {
+		image, tainted := strings.CutSuffix(what, " tainted")
+		for node := range parse(t, hostlist).All() {
+			group := reconfigure.ControlGroup
+			if g, ok := c.GroupOf(node); ok {
+				group = g.Name
+			}
+			seen.Instances[node] = reconfigure.Instance{Node: node, ID: "id-" + node, Tainted: tainted}
+			seen.Desired[node] = reconfigure.Spec{Group: group, ImageID: image, FlavorID: "f", NetworkID: "n"}
+		}
+	}
+	if s.Forgotten != "" {
+		for node := range parse(t, s.Forgotten).All() {
+			delete(seen.Desired, node)
+		}
+	}
+	if s.Slurm != nil {
+		seen.Slurm, seen.States = true, map[string]reconfigure.NodeState{}
+	}
+	for hostlist, what := range s.Slurm {
+		states, busy := strings.CutSuffix(what, " busy")
+		for node := range parse(t, hostlist).All() {
+			seen.States[node] = reconfigure.NodeState{Node: node, States: strings.Split(states, "+"), Busy: busy}
+		}
+	}
+	return seen
+}
+
+func (s story) requests(t *testing.T) []reconfigure.Request {
+	t.Helper()
+	var requests []reconfigure.Request
+	for i, line := range s.Requests {
+		mode, hostlist, _ := strings.Cut(line, " ")
+		r := reconfigure.Request{ID: reconfigure.RequestID(i + 1), Mode: reconfigure.Mode(mode)}
+		if hostlist != "" {
+			r.Nodes = parse(t, hostlist)
+		}
+		requests = append(requests, r)
+	}
+	return requests
+}
+
+func parse(t *testing.T, hostlist string) nodeset.NodeSet {
+	t.Helper()
+	nodes, err := nodeset.Parse(hostlist)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nodes
+}
+
+func render(p reconfigure.Plan) string {
+	var b strings.Builder
+	for _, c := range p.Changes {
+		fmt.Fprintf(&b, "%-9s %-6s %s; for request %v", c.Action, c.Node, c.Reason, c.Requests)
+		if c.Spec != (reconfigure.Spec{}) {
+			fmt.Fprintf(&b, "; %s of %s", c.Spec.Group, c.Spec.ImageID)
+		}
+		if c.Force {
+			b.WriteString("; whatever runs on it")
+		}
+		b.WriteString("\n")
+	}
+	for _, r := range p.Rejected {
+		fmt.Fprintf(&b, "rejected  %-6s %s; of request %d\n", r.Node, r.Reason, r.Request)
+	}
+	images := map[string][]string{}
+	for node, spec := range p.Desired {
+		images[spec.ImageID] = append(images[spec.ImageID], node)
+	}
+	var lines []string
+	for image, nodes := range images {
+		lines = append(lines, fmt.Sprintf("desired   %s: %s\n", image, nodeset.Of(nodes...)))
+	}
+	slices.Sort(lines)
+	b.WriteString(strings.Join(lines, ""))
+	if p.Shared {
+		b.WriteString("shared resources too\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,171 @@
+// Package plan decides. Compute is one pure function from what is declared, what was observed and what is asked for, to the changes that make it so; it
+// knows no clock, no input or output and no logger. Each mode has one file of rules.
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// Compute plans a batch of requests, oldest first. It always gives a plan: what cannot be planned is rejected in it, node by node, and holds nothing else
+// back. Requests that want different things of one node must not be in one batch; the later one is rejected for that node.
+func Compute(cluster reconfigure.Cluster, seen reconfigure.Observation, requests []reconfigure.Request) reconfigure.Plan {
+	p := &planner{
+		cluster:    cluster,
+		declared:   cluster.Nodes(),
+		persistent: cluster.Persistent(),
+		seen:       seen,
+		changes:    map[string]*reconfigure.Change{},
+		desired:    maps.Clone(seen.Desired),
+	}
+	if p.desired == nil {
+		p.desired = map[string]reconfigure.Spec{}
+	}
+	for _, r := range requests {
+		switch r.Mode {
+		case reconfigure.Deploy:
+			p.deploy(r)
+		case reconfigure.Resume:
+			p.resume(r)
+		case reconfigure.Suspend:
+			p.suspend(r)
+		case reconfigure.Destroy:
+			p.destroy(r)
+		default:
+			p.rejectAll(r, "unknown mode "+string(r.Mode))
+		}
+	}
+	return p.plan()
+}
+
+// Scope is the nodes whose sources must be resolved before a request is planned.
+func Scope(cluster reconfigure.Cluster, r reconfigure.Request) nodeset.NodeSet {
+	switch r.Mode {
+	case reconfigure.Deploy:
+		return cluster.Persistent().Union(nodeset.Of(cluster.Control.Name))
+	case reconfigure.Resume:
+		return r.Nodes
+	default:
+		return nodeset.NodeSet{}
+	}
+}
+
+// silent is why an instance that is there is left alone while Slurm does not answer.
+const silent = "Slurm does not answer, so nobody can tell whether a job runs on it"
+
+type planner struct {
+	cluster              reconfigure.Cluster
+	declared, persistent nodeset.NodeSet
+	seen                 reconfigure.Observation
+	changes              map[string]*reconfigure.Change
+	rejected             []reconfigure.Rejection
+	desired              map[string]reconfigure.Spec
+	shared               bool
+}
+
+// change notes an action for a node; a second request for the same action joins it.
+func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
+	was, ok := p.changes[c.Node]
+	switch {
+	case !ok:
+		c.Requests = []reconfigure.RequestID{r.ID}
+		p.changes[c.Node] = &c
+	case was.Action == c.Action:
+		was.Requests = append(was.Requests, r.ID)
+	default:
+		p.reject(r, c.Node, "another request of this batch wants to "+string(was.Action)+" it")
+		return
+	}
+	switch c.Action {
+	case reconfigure.Create, reconfigure.Replace:
+		p.desired[c.Node] = c.Spec
+	case reconfigure.Remove:
+		delete(p.desired, c.Node)
+	}
+}
+
+func (p *planner) reject(r reconfigure.Request, node, reason string) {
+	p.rejected = append(p.rejected, reconfigure.Rejection{Node: node, Request: r.ID, Reason: reason})
+}
+
+func (p *planner) rejectAll(r reconfigure.Request, reason string) {
+	for node := range r.Nodes.All() {
+		p.reject(r, node, reason)
+	}
+}
+
+// spec is what a node is to be made of, by what its group declares now.
+func (p *planner) spec(node string) (spec reconfigure.Spec, problem string) {
+	group, source := reconfigure.ControlGroup, p.cluster.Control.Source
+	if node != p.cluster.Control.Name {
+		g, _ := p.cluster.GroupOf(node)
+		group, source = g.Name, g.Source
+	}
+	found, ok := p.seen.Sources[source]
+	switch {
+	case !ok:
+		return spec, "the cloud was not asked for its image, flavor and network"
+	case found.Err != "":
+		return spec, found.Err
+	}
+	return reconfigure.Spec{Group: group, ImageID: found.ImageID, FlavorID: found.FlavorID, NetworkID: found.NetworkID}, ""
+}
+
+// make plans a new instance for a node; where a half-made one is in the way, in its place.
+func (p *planner) make(r reconfigure.Request, node, reason string) {
+	spec, problem := p.spec(node)
+	if problem != "" {
+		p.reject(r, node, problem)
+		return
+	}
+	action := reconfigure.Create
+	if instance, there := p.seen.Instances[node]; there {
+		action = reconfigure.Replace
+		if why := p.endangered(instance); why != "" {
+			p.reject(r, node, why)
+			return
+		}
+	}
+	p.change(r, reconfigure.Change{Node: node, Action: action, Spec: spec, Reason: reason})
+}
+
+// endangered says why an instance must not be lost now. One that was not made to the end never had a job.
+func (p *planner) endangered(i reconfigure.Instance) string {
+	switch {
+	case i.Tainted:
+		return ""
+	case !p.seen.Slurm:
+		return silent
+	case p.seen.States[i.Node].Running():
+		return "a job runs on it"
+	}
+	return ""
+}
+
+// whole tells whether a node has an instance that was made to the end, and that Terraform was told to keep.
+func (p *planner) whole(node string) (ok bool, reason string) {
+	instance, there := p.seen.Instances[node]
+	_, wanted := p.seen.Desired[node]
+	switch {
+	case !there:
+		return false, "it has no instance"
+	case instance.Tainted:
+		return false, "its instance was not made to the end"
+	case !wanted:
+		return false, "the removal of its instance was cut short"
+	}
+	return true, ""
+}
+
+func (p *planner) plan() reconfigure.Plan {
+	plan := reconfigure.Plan{Rejected: p.rejected, Desired: p.desired, Shared: p.shared}
+	for _, node := range nodeset.Of(slices.Collect(maps.Keys(p.changes))...).Names() {
+		plan.Changes = append(plan.Changes, *p.changes[node])
+	}
+	slices.SortStableFunc(plan.Rejected, func(a, b reconfigure.Rejection) int { return cmp.Compare(a.Request, b.Request) })
+	return plan
+}

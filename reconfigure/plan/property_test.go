@@ -1,0 +1,208 @@
+package plan_test
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
+)
+
+// world is a drawn situation.
+type world struct {
+	cluster  reconfigure.Cluster
+	seen     reconfigure.Observation
+	requests []reconfigure.Request
+}
+
+var slurmStates = [][]string{
+	{"IDLE"}, {"MIXED"}, {"ALLOCATED"}, {"DOWN"}, {"IDLE", "CLOUD"}, {"IDLE", "CLOUD", "POWERED_DOWN"}, {"IDLE", "CLOUD", "POWERING_DOWN"},
+	{"ALLOCATED", "CLOUD", "POWERING_UP"}, {"DOWN", "CLOUD", "POWERED_DOWN"}, {"IDLE", "NOT_RESPONDING"},
+}
+
+func drawWorld(t *rapid.T) world {
+	w := world{cluster: reconfigure.Cluster{Control: reconfigure.Control{Name: "ctl", Source: source("c")}}}
+	for i := range rapid.IntRange(1, 3).Draw(t, "groups") {
+		most := rapid.IntRange(1, 6).Draw(t, "max")
+		w.cluster.Groups = append(w.cluster.Groups, reconfigure.NodeGroup{
+			Name: fmt.Sprint("group", i), Prefix: string(rune('a' + i)), Width: 1,
+			Source: source(rapid.SampledFrom([]string{"v1", "v2"}).Draw(t, "image")), Max: most, Min: rapid.IntRange(0, most).Draw(t, "min"),
+		})
+	}
+	w.seen = drawObservation(t, w.cluster)
+	names := w.cluster.Nodes().Names()
+	names = append(names, "stranger1", "a99")
+	for i := range rapid.IntRange(1, 4).Draw(t, "requests") {
+		r := reconfigure.Request{ID: reconfigure.RequestID(i + 1), Mode: rapid.SampledFrom([]reconfigure.Mode{reconfigure.Resume, reconfigure.Suspend, reconfigure.Deploy}).Draw(t, "mode")}
+		if r.Mode != reconfigure.Deploy {
+			r.Nodes = nodeset.Of(rapid.SliceOfN(rapid.SampledFrom(names), 1, 5).Draw(t, "nodes")...)
+		}
+		w.requests = append(w.requests, r)
+	}
+	return w
+}
+
+func drawObservation(t *rapid.T, c reconfigure.Cluster) reconfigure.Observation {
+	seen := reconfigure.Observation{
+		Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}, States: map[string]reconfigure.NodeState{},
+		Sources: map[reconfigure.Source]reconfigure.Resolved{}, Slurm: rapid.Bool().Draw(t, "slurm answers"),
+	}
+	for _, image := range []string{"c", "v1", "v2"} {
+		seen.Sources[source(image)] = reconfigure.Resolved{ImageID: image, FlavorID: "f", NetworkID: "n", Err: rapid.SampledFrom([]string{"", "", "", "missing"}).Draw(t, "broken")}
+	}
+	for _, node := range append(c.Nodes().Names(), c.Control.Name) {
+		group := reconfigure.ControlGroup
+		if g, ok := c.GroupOf(node); ok {
+			group = g.Name
+		}
+		if rapid.Bool().Draw(t, "instance") {
+			seen.Instances[node] = reconfigure.Instance{Node: node, ID: "id-" + node, Tainted: rapid.IntRange(0, 4).Draw(t, "tainted") == 0}
+		}
+		if rapid.Bool().Draw(t, "desired") {
+			seen.Desired[node] = reconfigure.Spec{Group: group, ImageID: rapid.SampledFrom([]string{"v1", "v2"}).Draw(t, "image"), FlavorID: "f", NetworkID: "n"}
+		}
+		if seen.Slurm {
+			s := rapid.SampledFrom(slurmStates).Draw(t, "state")
+			seen.States[node] = reconfigure.NodeState{Node: node, States: s, Busy: s[0] == "ALLOCATED" || s[0] == "MIXED"}
+		}
+	}
+	return seen
+}
+
+// become is the world after a plan was carried out to the end.
+func (w world) become(p reconfigure.Plan) reconfigure.Observation {
+	after := w.seen
+	after.Desired = p.Desired
+	after.Instances, after.States = map[string]reconfigure.Instance{}, map[string]reconfigure.NodeState{}
+	for node, i := range w.seen.Instances {
+		after.Instances[node] = i
+	}
+	for node, s := range w.seen.States {
+		after.States[node] = s
+	}
+	for _, c := range p.Changes {
+		switch c.Action {
+		case reconfigure.Remove:
+			delete(after.Instances, c.Node)
+			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, States: []string{"IDLE", "CLOUD", "POWERED_DOWN"}}
+		default:
+			after.Instances[c.Node] = reconfigure.Instance{Node: c.Node, ID: "id-" + c.Node}
+			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, States: []string{"IDLE"}}
+		}
+	}
+	return after
+}
+
+func TestNothingOutsideDeclaredGroups(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		known := w.cluster.Nodes().Union(nodeset.Of(w.cluster.Control.Name))
+		if strange := plan.Compute(w.cluster, w.seen, w.requests).Nodes().Difference(known); !strange.Empty() {
+			t.Fatalf("the plan touches %s, which nobody declares", strange)
+		}
+	})
+}
+
+func TestPersistentNodesAreNeverRemoved(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		p := plan.Compute(w.cluster, w.seen, w.requests)
+		if lost := p.Nodes(reconfigure.Remove).Intersect(w.cluster.Persistent().Union(nodeset.Of("ctl"))); !lost.Empty() {
+			t.Fatalf("the plan removes %s", lost)
+		}
+	})
+}
+
+func TestEveryChangeNamesARequestThatAskedForIt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		for _, c := range plan.Compute(w.cluster, w.seen, w.requests).Changes {
+			if len(c.Requests) == 0 || c.Reason == "" {
+				t.Fatalf("%+v has no request or no reason", c)
+			}
+			for _, id := range c.Requests {
+				if r := w.requests[id-1]; r.Mode != reconfigure.Deploy && !r.Nodes.Contains(c.Node) {
+					t.Fatalf("%+v is said to be for %+v, which does not name the node", c, r)
+				}
+			}
+		}
+	})
+}
+
+func TestNoJobIsEndangered(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		for _, c := range plan.Compute(w.cluster, w.seen, w.requests).Changes {
+			i, there := w.seen.Instances[c.Node]
+			disturbs := c.Action == reconfigure.Replace || c.Action == reconfigure.Remove || c.Action == reconfigure.Reboot
+			if !disturbs || !there || i.Tainted {
+				continue
+			}
+			if !w.seen.Slurm || w.seen.States[c.Node].Running() {
+				t.Fatalf("%+v although Slurm has the node as %+v (answers: %v)", c, w.seen.States[c.Node], w.seen.Slurm)
+			}
+		}
+	})
+}
+
+func TestOnlyChangedNodesChangeInTheMap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		p := plan.Compute(w.cluster, w.seen, w.requests)
+		changed := p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove)
+		for _, node := range append(w.cluster.Nodes().Names(), "ctl") {
+			was, had := w.seen.Desired[node]
+			is, has := p.Desired[node]
+			if !changed.Contains(node) && (was != is || had != has) {
+				t.Fatalf("the map changes %s, which the plan does not name", node)
+			}
+		}
+	})
+}
+
+func TestAppliedPlanMakesTheNextOneEmpty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		w.seen.Slurm = true
+		p := plan.Compute(w.cluster, w.seen, w.requests)
+		next := plan.Compute(w.cluster, w.become(p), w.requests)
+		for _, c := range next.Changes {
+			// A deploy runs the playbooks whenever it is asked: they are idempotent. What was rejected for a conflict comes up again.
+			if c.Action != reconfigure.Configure && !rejected(p, c.Node) {
+				t.Fatalf("after %v the same requests still want %+v", p, c)
+			}
+		}
+	})
+}
+
+func TestPlanningTogetherIsPlanningOneAfterAnother(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		together := plan.Compute(w.cluster, w.seen, w.requests)
+		if len(together.Rejected) > 0 {
+			return // requests that contradict one another are kept apart by the batch
+		}
+		one := w
+		for _, r := range w.requests {
+			p := plan.Compute(one.cluster, one.seen, []reconfigure.Request{r})
+			one.seen = one.become(p)
+		}
+		for _, node := range w.cluster.Nodes().Names() {
+			if together.Desired[node] != one.seen.Desired[node] {
+				t.Fatalf("%s: together %+v, one after another %+v", node, together.Desired[node], one.seen.Desired[node])
+			}
+		}
+	})
+}
+
+func rejected(p reconfigure.Plan, node string) bool {
+	for _, r := range p.Rejected {
+		if r.Node == node {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,38 @@
+package plan
+
+import "github.com/eiffel-hpc/eiffel/reconfigure"
+
+// resume gives each node an instance that boots after the request: Slurm waits for a boot that is newer than its own call (slurm.conf(5), ResumeTimeout).
+func (p *planner) resume(r reconfigure.Request) {
+	for node := range r.Nodes.All() {
+		if !p.declared.Contains(node) {
+			p.reject(r, node, "no node group declares it")
+			continue
+		}
+		whole, reason := p.whole(node)
+		switch {
+		case !whole:
+			p.make(r, node, reason)
+		case !p.seen.Slurm:
+			p.reject(r, node, silent)
+		case p.seen.States[node].Ready() || p.seen.States[node].Running():
+			// Slurm names a node twice after a crash of slurmctld; there is nothing left to do.
+		default:
+			p.refresh(r, node)
+		}
+	}
+}
+
+// refresh readies an instance that Slurm wants to power up although it is there: left over from an earlier failure, or told of twice. It is empty, so it may
+// become what is declared now.
+func (p *planner) refresh(r reconfigure.Request, node string) {
+	spec, problem := p.spec(node)
+	switch {
+	case problem != "":
+		p.reject(r, node, problem)
+	case spec != p.seen.Desired[node]:
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Replace, Spec: spec, Reason: "its instance is not what is declared"})
+	default:
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Reboot, Reason: "its instance was there before the request"})
+	}
+}

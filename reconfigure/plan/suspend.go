@@ -1,0 +1,27 @@
+package plan
+
+import "github.com/eiffel-hpc/eiffel/reconfigure"
+
+// suspend removes the instances of cloud nodes that Slurm has given up. Slurm sets POWERING_DOWN before it calls; a node that it still has in use could get
+// a job at any moment.
+func (p *planner) suspend(r reconfigure.Request) {
+	for node := range r.Nodes.All() {
+		instance, there := p.seen.Instances[node]
+		_, wanted := p.seen.Desired[node]
+		state := p.seen.States[node]
+		switch {
+		case !p.declared.Contains(node):
+			p.reject(r, node, "no node group declares it")
+		case p.persistent.Contains(node):
+			p.reject(r, node, "it is persistent")
+		case !there && !wanted:
+			// Absent is what was asked for.
+		case there && p.endangered(instance) != "":
+			p.reject(r, node, p.endangered(instance))
+		case there && state.Ready():
+			p.reject(r, node, "Slurm has it in use; `scontrol update nodename="+node+" state=power_down` has Slurm give it up first")
+		default:
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "Slurm suspends it"})
+		}
+	}
+}
