@@ -1,0 +1,261 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// tmpfs gives a folder of its own file system of 1 MiB. It needs root. The test runs a second time, in a process whose mounts nobody else sees and which
+// vanish with it, however it ends; false in the first one, where all is said then.
+func tmpfs(t *testing.T) (dir string, here bool) {
+	t.Helper()
+	const inside = "EIFFEL_JOURNAL_TEST_MOUNTS"
+	if os.Getenv(inside) == "" {
+		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+		again.Env = append(os.Environ(), inside+"=1")
+		again.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+		if out, err := again.CombinedOutput(); err != nil {
+			t.Fatalf("in mounts of its own (needs root): %v\n%s", err, out)
+		}
+		return "", false
+	}
+	dir = t.TempDir()
+	noError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"))
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir, true
+}
+
+func wants(t *testing.T, err error, phrases ...string) {
+	t.Helper()
+	if err == nil {
+		t.Error("no error")
+		return
+	}
+	for _, phrase := range phrases {
+		if !strings.Contains(err.Error(), phrase) {
+			t.Errorf("%q does not say %q", err, phrase)
+		}
+	}
+}
+
+func TestFullDiskIsAClearErrorAndNothingIsHalfWritten(t *testing.T) {
+	dir, here := tmpfs(t)
+	if !here {
+		return
+	}
+	ballast := filepath.Join(dir, "ballast")
+	noError(t, os.WriteFile(ballast, make([]byte, 256<<10), 0o600))
+	j := open(t, dir)
+	r := submit(t, j, "n1")
+	batch := begin(t, j, r)
+
+	many := make([]reconfigure.Event, 100)
+	for i := range many {
+		many[i] = event(batch, "n1", strings.Repeat("x", 100))
+	}
+	var submitted, recorded int
+	for {
+		_, err := j.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of("n1"), Reason: strings.Repeat("y", 5000)})
+		if err != nil {
+			wants(t, err, filepath.Join(dir, "journal.db"), "submit", "the disk is full")
+			break
+		}
+		submitted++
+		if err := j.Record(t.Context(), many...); err != nil {
+			wants(t, err, filepath.Join(dir, "journal.db"), "record", "the disk is full")
+			break
+		}
+		recorded += len(many)
+	}
+	if submitted == 0 || recorded == 0 {
+		t.Errorf("%d requests and %d events before the disk was full", submitted, recorded)
+	}
+	if n := len(must(j.Pending(t.Context()))(t)); n != submitted+1 {
+		t.Errorf("%d requests are kept of %d", n, submitted+1)
+	}
+	if n := len(must(j.Events(t.Context(), r.ID, 0))(t)); n != recorded {
+		t.Errorf("%d events are kept of %d", n, recorded)
+	}
+
+	noError(t, os.Remove(ballast))
+	submit(t, j, "n2")
+	noError(t, j.Record(t.Context(), many...))
+}
+
+func TestReadOnlyFolderIsAClearError(t *testing.T) {
+	dir, here := tmpfs(t)
+	if !here {
+		return
+	}
+	j, err := Open(t.Context(), dir)
+	noError(t, err)
+	submit(t, j, "n1")
+	noError(t, j.Close())
+	noError(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	_, err = Open(t.Context(), dir)
+	wants(t, err, dir, "cannot be written", "read-only file system")
+	_, err = Open(t.Context(), filepath.Join(dir, "state"))
+	wants(t, err, filepath.Join(dir, "state"), "read-only file system")
+}
+
+func TestAFileWhereTheFolderShouldBeIsAClearError(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	noError(t, os.WriteFile(dir, nil, 0o600))
+	_, err := Open(t.Context(), dir)
+	wants(t, err, dir, "not a directory")
+}
+
+func TestAFolderWhereTheFileShouldBeIsAClearError(t *testing.T) {
+	dir := t.TempDir()
+	noError(t, os.Mkdir(filepath.Join(dir, "journal.db"), 0o700))
+	_, err := Open(t.Context(), dir)
+	wants(t, err, filepath.Join(dir, "journal.db"), "cannot be opened for writing")
+}
+
+func TestDamagedFileIsAClearErrorAndLeftAsItIs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	junk := strings.Repeat("no database at all\n", 1000)
+	noError(t, os.WriteFile(path, []byte(junk), 0o600))
+	_, err := Open(t.Context(), filepath.Dir(path))
+	wants(t, err, path, "open", "damaged")
+	if now, err := os.ReadFile(path); err != nil || string(now) != junk {
+		t.Errorf("the file was changed: %v", err)
+	}
+}
+
+func TestDamageInsideTheFileIsAClearError(t *testing.T) {
+	dir := t.TempDir()
+	j, err := Open(t.Context(), dir)
+	noError(t, err)
+	for range 50 {
+		submit(t, j, "n1")
+	}
+	noError(t, j.Close())
+	path := filepath.Join(dir, "journal.db")
+	content, err := os.ReadFile(path)
+	noError(t, err)
+	for i := 4096; i < len(content); i++ { // the first page, with the schema, is left
+		content[i] = 0xa5
+	}
+	noError(t, os.WriteFile(path, content, 0o600))
+	_, err = open(t, dir).Pending(t.Context())
+	wants(t, err, path, "read the requests that wait", "damaged")
+}
+
+func TestJournalOfANewerVersionIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	j, err := Open(t.Context(), dir)
+	noError(t, err)
+	if _, err := j.db.ExecContext(t.Context(), `PRAGMA user_version = 99`); err != nil {
+		t.Fatal(err)
+	}
+	noError(t, j.Close())
+	_, err = Open(t.Context(), dir)
+	wants(t, err, filepath.Join(dir, "journal.db"), "version 99", "newer")
+}
+
+func TestOpenAndWriteEndWithTheirContext(t *testing.T) {
+	j := open(t, t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Open(ctx, t.TempDir()); !errors.Is(err, context.Canceled) {
+		t.Errorf("open: %v", err)
+	}
+	if _, err := j.Submit(ctx, reconfigure.Request{Mode: reconfigure.Resume}); !errors.Is(err, context.Canceled) {
+		t.Errorf("submit: %v", err)
+	}
+	if waiting := must(j.Pending(t.Context()))(t); len(waiting) != 0 {
+		t.Errorf("kept %+v", waiting)
+	}
+}
+
+func TestMigrationsAreCarriedOutInOrderAndAllOrNone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	db := must(sql.Open("sqlite", dsn(path)))(t)
+	defer db.Close()
+	one, two, bad := `CREATE TABLE a (x)`, `ALTER TABLE a ADD COLUMN y; CREATE TABLE b (z)`, `CREATE TABLE c (x); nonsense`
+	steps := []struct {
+		migrations []string
+		err        string
+		version    int
+	}{
+		{[]string{one}, "", 1},
+		{[]string{one, two, bad}, "to version 3", 1},
+		{[]string{one, two}, "", 2},
+		{[]string{one, two}, "", 2},
+		{[]string{one}, "newer", 2},
+	}
+	for i, s := range steps {
+		err := prepare(t.Context(), db, path, s.migrations)
+		if s.err != "" {
+			wants(t, err, s.err)
+		} else if err != nil {
+			t.Errorf("step %d: %v", i, err)
+		}
+		var version, tables int
+		noError(t, db.QueryRow(`PRAGMA user_version`).Scan(&version))
+		noError(t, db.QueryRow(`SELECT count(*) FROM sqlite_schema`).Scan(&tables))
+		if version != s.version || tables != s.version {
+			t.Errorf("step %d: version %d with %d tables, not %d", i, version, tables, s.version)
+		}
+	}
+}
+
+func TestEveryCommitIsOnTheDiskBeforeItReturns(t *testing.T) {
+	j := open(t, t.TempDir())
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
+		var got string
+		noError(t, j.db.QueryRow(`PRAGMA `+pragma).Scan(&got))
+		if got != want {
+			t.Errorf("%s is %s, not %s", pragma, got, want)
+		}
+	}
+}
+
+func TestSchemaRefusesWhatTheCodeMustNotWrite(t *testing.T) {
+	j := open(t, t.TempDir())
+	r := submit(t, j, "n1")
+	begin(t, j, r)
+	noError(t, j.Record(t.Context(), event(1, "n1", "")))
+	noError(t, j.Finish(t.Context(), reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone}))
+	submit(t, j, "n2")
+	for rule, statement := range map[string]string{
+		"an outcome is final":             "UPDATE requests SET code = 'failed' WHERE id = 1",
+		"an outcome is not taken back":    "UPDATE requests SET finished = NULL, code = NULL, error = NULL, verdicts = NULL WHERE id = 1",
+		"an outcome is whole":             "UPDATE requests SET finished = 1 WHERE id = 2",
+		"an outcome has a code":           "UPDATE requests SET finished = 1, code = '', error = '', verdicts = '[]' WHERE id = 2",
+		"verdicts are JSON":               "UPDATE requests SET finished = 1, code = 'done', error = '', verdicts = '[' WHERE id = 2",
+		"jobs are JSON":                   "UPDATE requests SET jobs = 'x' WHERE id = 2",
+		"a request has a mode":            "UPDATE requests SET mode = '' WHERE id = 2",
+		"a number is a number":            "UPDATE requests SET submitted = 'yesterday' WHERE id = 2",
+		"a carried request stays":         "DELETE FROM requests WHERE id = 1",
+		"a batch with events stays":       "DELETE FROM batches WHERE id = 1",
+		"a batch carries a request once":  "INSERT INTO carried (request, batch) VALUES (1, 1)",
+		"a batch carries what is there":   "INSERT INTO carried (request, batch) VALUES (9, 1)",
+		"what carries is a batch":         "INSERT INTO carried (request, batch) VALUES (1, 9)",
+		"an event is of a batch":          "UPDATE events SET batch = 9",
+		"an event has a phase":            "UPDATE events SET phase = ''",
+		"an event's level is one of four": "UPDATE events SET level = 'shrug'",
+		"an event's node is never NULL":   "UPDATE events SET node = NULL",
+	} {
+		if _, err := j.db.ExecContext(t.Context(), statement); err == nil {
+			t.Errorf("%s: taken: %s", rule, statement)
+		}
+	}
+}

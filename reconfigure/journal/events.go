@@ -1,0 +1,86 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// Record writes events down, in their order, all or none, at the time of now where one has none. Each belongs to a batch that has begun. IDs that they had
+// are of no account: the journal numbers them.
+func (j *Journal) Record(ctx context.Context, events ...reconfigure.Event) error {
+	return j.write(ctx, "record", func(tx *sql.Tx) error {
+		insert, err := tx.PrepareContext(ctx, `INSERT INTO events (time, batch, node, phase, level, message) VALUES (?, ?, ?, ?, ?, ?)`)
+		if err != nil {
+			return err
+		}
+		defer insert.Close()
+		for _, e := range events {
+			if _, err := insert.ExecContext(ctx, stamp(e.Time).UnixNano(), e.Batch, e.Node, e.Phase, e.Level, e.Message); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Events is what happened to a request after the event of that ID (0: from the start), in order: the events of the batches that carried it which concern
+// one of its nodes or the whole batch; all of them where it is for the whole cluster.
+func (j *Journal) Events(ctx context.Context, id reconfigure.RequestID, after int64) ([]reconfigure.Event, error) {
+	const doing = "read the events of a request"
+	r, ok, err := j.Request(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, j.explain(doing, unknown(id))
+	}
+	const (
+		since   = `SELECT ` + eventColumns + ` FROM events WHERE batch IN (SELECT batch FROM carried WHERE request = ?) AND id > ?`
+		itsOwn  = ` AND node IN (SELECT '' UNION ALL SELECT value FROM json_each(?))`
+		inOrder = ` ORDER BY id`
+	)
+	if r.Nodes.Empty() {
+		return read(ctx, j, doing, scanEvent, since+inOrder, id, after)
+	}
+	names, err := json.Marshal(r.Nodes.Names())
+	if err != nil {
+		return nil, j.explain(doing, err)
+	}
+	return read(ctx, j, doing, scanEvent, since+itsOwn+inOrder, id, after, string(names))
+}
+
+// LastEvents is the newest event of each node that ever had one.
+func (j *Journal) LastEvents(ctx context.Context) (map[string]reconfigure.Event, error) {
+	// A walk from each name to the next one costs two looks into the index a node; GROUP BY would read the whole index.
+	const newest = `
+		WITH RECURSIVE name (node) AS (
+			SELECT min(node) FROM events WHERE node > ''
+			UNION ALL
+			SELECT (SELECT min(node) FROM events WHERE node > name.node) FROM name WHERE name.node IS NOT NULL
+		)
+		SELECT ` + eventColumns + ` FROM events WHERE id IN (SELECT (SELECT max(id) FROM events WHERE node = name.node) FROM name)`
+	events, err := read(ctx, j, "read the newest events", scanEvent, newest)
+	if err != nil {
+		return nil, err
+	}
+	last := make(map[string]reconfigure.Event, len(events))
+	for _, e := range events {
+		last[e.Node] = e
+	}
+	return last, nil
+}
+
+const eventColumns = `id, time, batch, node, phase, level, message`
+
+func scanEvent(row scanner) (reconfigure.Event, error) {
+	var (
+		e    reconfigure.Event
+		time int64
+	)
+	err := row.Scan(&e.ID, &time, &e.Batch, &e.Node, &e.Phase, &e.Level, &e.Message)
+	e.Time = unstamp(time)
+	return e, err
+}

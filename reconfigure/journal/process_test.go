@@ -1,0 +1,305 @@
+package journal
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// The test binary is also each of the processes that these tests start: the variable names the part that it plays.
+const partVariable = "EIFFEL_JOURNAL_TEST_PART"
+
+// parts are played until they are over or standard input ends; each says on standard output what it has done.
+var parts = map[string]func(ctx context.Context, j *Journal, name string) error{
+	"submit": submitSome,
+	"record": recordForEver,
+	"lead":   leadUntilTold,
+}
+
+const (
+	submitsOfEach = 6
+	eventsOfEach  = 50
+)
+
+func TestMain(m *testing.M) {
+	if part, name, found := strings.Cut(os.Getenv(partVariable), ":"); found {
+		if err := play(part, name, os.Args[1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func play(part, name, dir string) error {
+	// All begin at once: as soon as the starter closes the pipe.
+	if part != "lead" {
+		if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
+			return err
+		}
+	}
+	ctx := context.Background()
+	j, err := Open(ctx, dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(parts[part](ctx, j, name), j.Close())
+}
+
+func submitSome(ctx context.Context, j *Journal, name string) error {
+	for i := range submitsOfEach {
+		reason := fmt.Sprintf("%s/%d", name, i)
+		r, err := j.Submit(ctx, reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of("n1"), Reason: reason})
+		if err != nil {
+			return err
+		}
+		fmt.Println(r.ID, reason)
+	}
+	return nil
+}
+
+func recordForEver(ctx context.Context, j *Journal, name string) error {
+	r, err := j.Submit(ctx, reconfigure.Request{Mode: reconfigure.Deploy})
+	if err != nil {
+		return err
+	}
+	batch, err := j.Begin(ctx, []reconfigure.RequestID{r.ID})
+	if err != nil {
+		return err
+	}
+	for i := 0; ; i++ {
+		events := make([]reconfigure.Event, eventsOfEach)
+		for k := range events {
+			events[k] = event(batch, fmt.Sprint("n", k), fmt.Sprint(i))
+		}
+		if err := j.Record(ctx, events...); err != nil {
+			return err
+		}
+		fmt.Println(r.ID, i)
+	}
+}
+
+func leadUntilTold(ctx context.Context, j *Journal, name string) error {
+	release, ok, err := j.Lead(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println("leads:", ok)
+	if _, err := io.Copy(io.Discard, os.Stdin); err != nil || !ok {
+		return err
+	}
+	return release()
+}
+
+// actor is a process that plays a part. It dies with the test.
+type actor struct {
+	*exec.Cmd
+	said   *bufio.Scanner
+	errors strings.Builder
+}
+
+func start(t *testing.T, dir, part, name string, stdin *os.File) *actor {
+	t.Helper()
+	a := &actor{Cmd: exec.CommandContext(t.Context(), os.Args[0], dir)}
+	a.Env = append(os.Environ(), partVariable+"="+part+":"+name)
+	a.Stdin, a.Stderr = stdin, &a.errors
+	out, err := a.StdoutPipe()
+	noError(t, err)
+	a.said = bufio.NewScanner(out)
+	noError(t, a.Start())
+	t.Cleanup(func() {
+		if a.ProcessState == nil {
+			_ = a.kill()
+		}
+	})
+	return a
+}
+
+// kill sends SIGKILL and waits until the process is gone, and with it its locks.
+func (a *actor) kill() error {
+	if err := a.Process.Kill(); err != nil {
+		return err
+	}
+	return a.end(syscall.SIGKILL)
+}
+
+// end reads the rest and waits; dying of the signal is as good as ending well.
+func (a *actor) end(of syscall.Signal) error {
+	for a.said.Scan() {
+	}
+	err := a.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == of {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, a.errors.String())
+	}
+	return nil
+}
+
+// gate is a standard input that ends when open is called.
+func gate(t *testing.T) (stdin *os.File, open func()) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	noError(t, err)
+	open = sync.OnceFunc(func() { w.Close() })
+	t.Cleanup(func() { open(); r.Close() })
+	return r, open
+}
+
+func TestFiftyProcessesSubmitAndNoneIsLostThoughSomeAreKilled(t *testing.T) {
+	dir, processes := t.TempDir(), 50
+	stdin, open := gate(t)
+	actors := make([]*actor, processes)
+	for i := range actors {
+		actors[i] = start(t, dir, "submit", fmt.Sprint(i), stdin)
+	}
+	open()
+
+	var (
+		group    sync.WaitGroup
+		mutex    sync.Mutex
+		returned = map[string]string{} // reason → ID
+	)
+	for i, a := range actors {
+		group.Go(func() {
+			fatal := submitsOfEach // a tenth is killed while it submits, after some of its submits returned
+			if i%10 == 0 {
+				fatal = rand.IntN(submitsOfEach - 1)
+			}
+			for n := 0; ; n++ {
+				if n == fatal {
+					_ = a.Process.Kill() // it may have ended just now
+				}
+				if !a.said.Scan() {
+					break
+				}
+				id, reason, _ := strings.Cut(a.said.Text(), " ")
+				mutex.Lock()
+				returned[reason] = id
+				mutex.Unlock()
+			}
+			if err := a.end(syscall.SIGKILL); err != nil {
+				t.Errorf("process %d: %v", i, err)
+			}
+		})
+	}
+	group.Wait()
+	compareWithKept(t, dir, returned)
+}
+
+func compareWithKept(t *testing.T, dir string, returned map[string]string) {
+	t.Helper()
+	if least := 45 * submitsOfEach; len(returned) < least {
+		t.Errorf("%d submits returned, at least %d had to", len(returned), least)
+	}
+	kept := map[string]string{}
+	for _, r := range must(open(t, dir).Pending(t.Context()))(t) {
+		if before, twice := kept[r.Reason]; twice {
+			t.Errorf("%s is there twice: %s and %s", r.Reason, before, r.ID)
+		}
+		kept[r.Reason] = r.ID.String()
+	}
+	for reason, id := range returned {
+		if kept[reason] != id {
+			t.Errorf("%s returned as %s and is kept as %q", reason, id, kept[reason])
+		}
+	}
+	if unsaid := len(kept) - len(returned); unsaid > 5 {
+		t.Errorf("%d more were kept than returned; five processes were killed", unsaid)
+	}
+}
+
+func TestJournalIsWholeAfterAKillBetweenAndInRecords(t *testing.T) {
+	dir := t.TempDir()
+	stdin, openGate := gate(t)
+	openGate()
+	for round := range 8 {
+		a := start(t, dir, "record", "", stdin)
+		var id reconfigure.RequestID
+		var done int
+		for range 1 + rand.IntN(20) {
+			if !a.said.Scan() {
+				t.Fatalf("it ended: %s", a.errors.String())
+			}
+			if _, err := fmt.Sscan(a.said.Text(), &id, &done); err != nil {
+				t.Fatal(err)
+			}
+		}
+		noError(t, a.kill())
+
+		j := must(Open(t.Context(), dir))(t)
+		events := must(j.Events(t.Context(), id, 0))(t)
+		if len(events)%eventsOfEach != 0 || len(events) < (done+1)*eventsOfEach {
+			t.Errorf("round %d: %d events; %d calls of %d returned", round, len(events), done+1, eventsOfEach)
+		}
+		for i, e := range events {
+			if want := fmt.Sprint(i / eventsOfEach); e.Message != want {
+				t.Fatalf("round %d: event %d is of call %s, not %s", round, i, e.Message, want)
+			}
+		}
+		var verdict string
+		noError(t, j.db.QueryRowContext(t.Context(), `PRAGMA integrity_check`).Scan(&verdict))
+		if verdict != "ok" {
+			t.Errorf("round %d: %s", round, verdict)
+		}
+		noError(t, j.Close())
+	}
+}
+
+func TestOneOfManyProcessesLeadsAndItsDeathFreesTheLead(t *testing.T) {
+	dir := t.TempDir()
+	stdin, openGate := gate(t)
+	actors := make([]*actor, 12)
+	for i := range actors {
+		actors[i] = start(t, dir, "lead", fmt.Sprint(i), stdin)
+	}
+	var leaders []*actor
+	for _, a := range actors {
+		if !a.said.Scan() {
+			t.Fatalf("a process ended: %s", a.errors.String())
+		}
+		if a.said.Text() == "leads: true" {
+			leaders = append(leaders, a)
+		}
+	}
+	if len(leaders) != 1 {
+		t.Fatalf("%d lead", len(leaders))
+	}
+	j, leader := open(t, dir), leaders[0]
+	if who := j.Leader(); !strings.HasPrefix(who, fmt.Sprintf("process %d on ", leader.Process.Pid)) {
+		t.Errorf("process %d leads, and Leader says %q", leader.Process.Pid, who)
+	}
+	if _, ok, err := j.Lead(t.Context()); ok || err != nil {
+		t.Errorf("another one leads: %v, %v", ok, err)
+	}
+	noError(t, leader.kill())
+	if who := j.Leader(); who != "" {
+		t.Errorf("the leader is dead, and Leader says %q", who)
+	}
+	release, ok, err := j.Lead(t.Context())
+	if !ok || err != nil {
+		t.Fatalf("the lead is not free: %v, %v", ok, err)
+	}
+	noError(t, release())
+	openGate()
+	for _, a := range actors {
+		if a != leader {
+			noError(t, a.end(0))
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+const requestColumns = `id, mode, nodes, reason, caller, jobs, submitted`
+
+// Submit writes a request down and gives it its ID, and the time where it has none. An ID that it had is of no account.
+func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error) {
+	r.Submitted = stamp(r.Submitted)
+	jobs, err := json.Marshal(r.Jobs)
+	if err != nil {
+		return reconfigure.Request{}, j.explain("submit", err)
+	}
+	// What cannot be read again would keep every request that waits from being read.
+	if err := decode(new(reconfigure.Request), r.Nodes.String(), string(jobs)); err != nil {
+		return reconfigure.Request{}, j.explain("submit", err)
+	}
+	err = j.write(ctx, "submit", func(tx *sql.Tx) error {
+		return tx.QueryRowContext(ctx,
+			`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted) VALUES (?, ?, ?, ?, ?, ?) RETURNING id`,
+			r.Mode, r.Nodes.String(), r.Reason, r.Caller, string(jobs), r.Submitted.UnixNano()).Scan(&r.ID)
+	})
+	if err != nil {
+		return reconfigure.Request{}, err
+	}
+	return r, nil
+}
+
+// Pending is the requests without an outcome, oldest first, those that a batch carries already among them: what a worker that died left is not lost.
+func (j *Journal) Pending(ctx context.Context) ([]reconfigure.Request, error) {
+	return read(ctx, j, "read the requests that wait", scanRequest,
+		`SELECT `+requestColumns+` FROM requests WHERE finished IS NULL ORDER BY id`)
+}
+
+// Requests is at most limit requests, newest first.
+func (j *Journal) Requests(ctx context.Context, limit int) ([]reconfigure.Request, error) {
+	return read(ctx, j, "read the requests", scanRequest,
+		`SELECT `+requestColumns+` FROM requests ORDER BY id DESC LIMIT ?`, max(limit, 0))
+}
+
+// Request finds a request; false where there is none of that ID.
+func (j *Journal) Request(ctx context.Context, id reconfigure.RequestID) (reconfigure.Request, bool, error) {
+	return first(read(ctx, j, "read a request", scanRequest, `SELECT `+requestColumns+` FROM requests WHERE id = ?`, id))
+}
+
+// Begin opens a batch that carries the requests, at least one, none of which has its outcome (else ErrFinished), and gives its number.
+func (j *Journal) Begin(ctx context.Context, ids []reconfigure.RequestID) (batch int64, err error) {
+	err = j.write(ctx, "begin a batch", func(tx *sql.Tx) error {
+		if len(ids) == 0 {
+			return errors.New("it would carry no request")
+		}
+		if err := tx.QueryRowContext(ctx, `INSERT INTO batches (begun) VALUES (?) RETURNING id`, time.Now().UnixNano()).Scan(&batch); err != nil {
+			return err
+		}
+		for _, id := range ids {
+			err := one(ctx, tx, id, `INSERT INTO carried (request, batch) SELECT id, ? FROM requests WHERE id = ? AND finished IS NULL`, batch, id)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return batch, nil
+}
+
+// Finish writes down what became of a request, at the time of now where it has none. A request has one outcome: a second one is ErrFinished, and the first
+// one stays.
+func (j *Journal) Finish(ctx context.Context, o reconfigure.Outcome) error {
+	verdicts, err := json.Marshal(o.Verdicts)
+	if err != nil {
+		return j.explain("finish", err)
+	}
+	return j.write(ctx, "finish", func(tx *sql.Tx) error {
+		return one(ctx, tx, o.Request, `UPDATE requests SET finished = ?, code = ?, error = ?, verdicts = ? WHERE id = ? AND finished IS NULL`,
+			stamp(o.Finished).UnixNano(), o.Code, o.Error, string(verdicts), o.Request)
+	})
+}
+
+// Outcome is what became of a request; false where it is still under way, and where there is none of that ID.
+func (j *Journal) Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error) {
+	return first(read(ctx, j, "read an outcome", scanOutcome,
+		`SELECT id, code, error, verdicts, finished FROM requests WHERE id = ? AND finished IS NOT NULL`, id))
+}
+
+// one runs a statement that concerns one request without an outcome, and says why where there is none.
+func one(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, statement string, args ...any) error {
+	result, err := tx.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return err
+	}
+	rows, err := result.RowsAffected()
+	if err != nil || rows == 1 {
+		return err
+	}
+	var there bool
+	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM requests WHERE id = ?)`, id).Scan(&there); err != nil {
+		return err
+	}
+	if !there {
+		return unknown(id)
+	}
+	return fmt.Errorf("request %s: %w", id, ErrFinished)
+}
+
+func scanRequest(row scanner) (reconfigure.Request, error) {
+	var (
+		r           reconfigure.Request
+		nodes, jobs string
+		submitted   int64
+	)
+	if err := row.Scan(&r.ID, &r.Mode, &nodes, &r.Reason, &r.Caller, &jobs, &submitted); err != nil {
+		return r, err
+	}
+	r.Submitted = unstamp(submitted)
+	if err := decode(&r, nodes, jobs); err != nil {
+		return r, fmt.Errorf("request %s: %w", r.ID, err)
+	}
+	return r, nil
+}
+
+// decode reads those parts of a request that are kept as text.
+func decode(r *reconfigure.Request, nodes, jobs string) error {
+	if err := r.Nodes.UnmarshalText([]byte(nodes)); err != nil {
+		return fmt.Errorf("its nodes: %w", err)
+	}
+	if err := json.Unmarshal([]byte(jobs), &r.Jobs); err != nil {
+		return fmt.Errorf("its jobs: %w", err)
+	}
+	return nil
+}
+
+func scanOutcome(row scanner) (reconfigure.Outcome, error) {
+	var (
+		o        reconfigure.Outcome
+		verdicts string
+		finished int64
+	)
+	if err := row.Scan(&o.Request, &o.Code, &o.Error, &verdicts, &finished); err != nil {
+		return o, err
+	}
+	o.Finished = unstamp(finished)
+	if err := json.Unmarshal([]byte(verdicts), &o.Verdicts); err != nil {
+		return o, fmt.Errorf("verdicts of request %s: %w", o.Request, err)
+	}
+	return o, nil
+}
