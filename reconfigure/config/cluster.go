@@ -1,0 +1,58 @@
+package config
+
+import (
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// cluster is the declaration in the vocabulary's words. It must be without problems.
+func (d *declaration) cluster() reconfigure.Cluster {
+	return reconfigure.Cluster{
+		Name:           d.name.is,
+		Cloud:          d.cloud.is,
+		LoginUser:      d.loginUser.is,
+		PrivateKeyFile: d.privateKeyFile.is,
+		Control:        reconfigure.Control{Name: d.control.name.is, Source: d.control.source.source()},
+		Groups:         each(d.groups, group.nodeGroup),
+		Slurm: reconfigure.Timing{
+			SuspendTime:    seconds(d.slurm.suspendTime),
+			SuspendTimeout: seconds(d.slurm.suspendTimeout),
+			ResumeTimeout:  seconds(d.slurm.resumeTimeout),
+		},
+		NFSShares: each(d.nfsShares.is, func(v value[string]) string { return v.is }),
+		Settings: reconfigure.Settings{
+			StateDir:    d.settings.stateDir.is,
+			Terraform:   d.settings.terraform.is,
+			Parallelism: d.settings.parallelism.is,
+			LockTimeout: seconds(d.settings.lockTimeout),
+			BootTimeout: seconds(d.settings.bootTimeout),
+			HostKeys:    reconfigure.HostKeyPolicy(d.settings.hostKeys.is),
+		},
+	}
+}
+
+func (g group) nodeGroup() reconfigure.NodeGroup {
+	return reconfigure.NodeGroup{
+		Name:   g.name.is,
+		Prefix: g.prefix.is,
+		Width:  g.width.is,
+		Source: g.source.source(),
+		Min:    g.min.is,
+		Max:    g.max.is,
+	}
+}
+
+func (s source) source() reconfigure.Source {
+	return reconfigure.Source{Image: s.image.is, Flavor: s.flavor.is, Network: s.network.is}
+}
+
+func seconds(v value[int]) time.Duration { return time.Duration(v.is) * time.Second }
+
+func each[T, U any](all []T, to func(T) U) []U {
+	made := make([]U, len(all))
+	for i, v := range all {
+		made[i] = to(v)
+	}
+	return made
+}

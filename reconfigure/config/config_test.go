@@ -1,0 +1,240 @@
+package config_test
+
+import (
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/config"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected problems in testdata")
+
+// shipped is the project's own declaration.
+func shipped(t testing.TB) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", config.File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// directory is a cluster directory with this declaration.
+func directory(t testing.TB, declaration string) string {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, config.File)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(declaration), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestTheShippedDeclarationLoads(t *testing.T) {
+	t.Setenv("HOME", "/home/alice")
+	dir := directory(t, shipped(t))
+	got, err := config.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := reconfigure.Cluster{
+		Name:           "eiffel",
+		Cloud:          "openstack",
+		LoginUser:      "debian",
+		PrivateKeyFile: "/home/alice/.ssh/id_ed25519",
+		Control: reconfigure.Control{
+			Name:   "eiffel-control",
+			Source: reconfigure.Source{Image: "debian-12", Flavor: "m1.medium", Network: "cluster"},
+		},
+		Groups: []reconfigure.NodeGroup{{
+			Name:   "standard",
+			Prefix: "node",
+			Width:  2,
+			Source: reconfigure.Source{Image: "debian-12", Flavor: "m1.large", Network: "cluster"},
+			Min:    2,
+			Max:    20,
+		}},
+		Slurm: reconfigure.Timing{
+			SuspendTime:    10 * time.Minute,
+			SuspendTimeout: 2 * time.Minute,
+			ResumeTimeout:  15 * time.Minute,
+		},
+		NFSShares: []string{},
+		Settings: reconfigure.Settings{
+			StateDir:    filepath.Join(dir, "state"),
+			Parallelism: 50,
+			LockTimeout: 10 * time.Minute,
+			BootTimeout: 5 * time.Minute,
+			HostKeys:    reconfigure.HostKeysConsole,
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the shipped declaration is not read as it stands (-want +got):\n%s", diff)
+	}
+}
+
+func TestEveryProblemIsToldAtOnce(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.yml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no broken declarations in testdata: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yml"), func(t *testing.T) {
+			broken, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = config.Load(directory(t, string(broken)))
+			var problems *config.Problems
+			if !errors.As(err, &problems) {
+				t.Fatalf("Load gave %v, want Problems", err)
+			}
+			golden := strings.TrimSuffix(file, ".yml") + ".problems"
+			if *update {
+				if err := os.WriteFile(golden, []byte(problems.Error()+"\n"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), problems.Error()+"\n"); diff != "" {
+				t.Errorf("problems of %s (-want +got):\n%s", file, diff)
+			}
+		})
+	}
+}
+
+// edits are small changes to the shipped declaration, each with the one problem that it makes; none where it stays good.
+var edits = []struct{ name, from, to, want string }{
+	{"a group without persistent nodes", "min_nodes: 2", "min_nodes: 0", ""},
+	{"a group of persistent nodes only", "min_nodes: 2", "min_nodes: 20", ""},
+	{"a group that fills its width", "max_nodes: 20", "max_nodes: 99", ""},
+	{"a group that does not fit its width", "max_nodes: 20", "max_nodes: 100", "node_groups[0].max_nodes: 100 has more digits than a node's number, of which width says 2; lower max_nodes or make width 3, which renames the nodes"},
+	{"a minimum above the maximum", "min_nodes: 2", "min_nodes: 21", "node_groups[0].min_nodes: 21 is above max_nodes 20; lower min_nodes or raise max_nodes"},
+	{"optional keys left out", "    features: [standard]        # optional; for sbatch --constraint\n", "", ""},
+	{"a required key left out", "login_user: debian", "", "login_user: is missing"},
+	{"a misspelt key is not missing too", "login_user: debian", "loginuser: debian", "loginuser: unknown key; did you mean login_user?"},
+	{"a misspelt optional key", "    gres: ", "    grse: ", "node_groups[0].grse: unknown key; did you mean gres?"},
+	{"a partition over nothing that is there", "groups: [standard]", "groups: [gpu]", `partitions[0].groups[0]: there is no group "gpu"`},
+	{"a partition over a misspelt group", "groups: [standard]", "groups: [standart]", `partitions[0].groups[0]: there is no group "standart"; did you mean standard?`},
+	{"a control node that a group may grow to", "name: eiffel-control", "name: node99", "control_node.name: node99 is a node name of group standard, node## (line N); take another name"},
+	{"a control node beside a group", "name: eiffel-control", "name: node1", ""},
+	{"a control node that is a group of the inventory", "name: eiffel-control", "name: control", `control_node.name: "control" is a name that the inventory uses already; take another name`},
+	{"a wait too short for the boot", "resume_timeout: 900", "resume_timeout: 299", "slurm.resume_timeout: 299 is below reconfigure.boot_timeout 300; it must cover making the instance, its boot and the playbooks"},
+	{"a wait just long enough", "resume_timeout: 900", "resume_timeout: 300", ""},
+	{"a wait longer than Slurm can keep", "resume_timeout: 900", "resume_timeout: 65534", "slurm.resume_timeout: 65534 is not between 1 and 65533"},
+	{"a time that Ansible would take for a number", "MaxTime: 7-00:00:00", "MaxTime: 24:00:00", "partitions[0].slurm.MaxTime: Ansible does not take 24:00:00 for text unless it is in quotes; put it into quotes"},
+	{"a time in quotes", "MaxTime: 7-00:00:00", `MaxTime: "24:00:00"`, ""},
+	{"truth values and lists in slurm.conf", "MaxTime: 7-00:00:00", "Hidden: true, RootOnly: no, AllowGroups: [a, b]", ""},
+	{"text with blanks, quoted for slurm.conf", "MaxTime: 7-00:00:00", `X: '"a b"'`, ""},
+	{"private data that hides cloud nodes", "extra: {}", "extra: {privatedata: jobs}", "slurm.extra.privatedata: must have cloud in it, or Slurm says of a node that is powered down that it is not found"},
+	{"private data with cloud nodes", "extra: {}", "extra: {PrivateData: [jobs, Cloud]}", ""},
+	{"a setting that is generated", "extra: {}", "extra: {resumeprogram: /bin/true}", "slurm.extra.resumeprogram: is not set here but made from the project's own scripts"},
+	{"several resources", `gres: ""`, "gres: gpu:a100:4,gpu:t4:2,tmp:no_consume:100G", ""},
+	{"a public key", `public_key: ""`, "public_key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJJ7DTd3VKu3Kbbzz5SgtMVmRH6aZpbMzoBOnGDXBwzC alice", ""},
+	{"a public key with options", `public_key: ""`, "public_key: restrict ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJJ7DTd3VKu3Kbbzz5SgtMVmRH6aZpbMzoBOnGDXBwzC", "key_pair.public_key: is not an OpenSSH public key, as in ssh-ed25519 AAAA… comment; copy the whole line of the .pub file"},
+	{"an IPv6 address", "address: 192.0.2.10", "address: 2001:db8::10", ""},
+	{"a host name", "address: 192.0.2.10", "address: Control.example.org", ""},
+	{"an unknown policy", "host_keys: console", "host_keys: accept_new", `reconfigure.host_keys: "accept_new" is not one of console, accept-new; did you mean accept-new?`},
+	{"an alias", "flavor: m1.medium\n  network: cluster", "flavor: &f m1.medium\n  network: *f", ""},
+	{"an alias of what it stands in", "extra: {}", "extra: {A: &a [*a]}", "slurm.extra.A[0]: must be text, a number, true or false, but is a list"},
+}
+
+func TestEachMistakeIsToldOnce(t *testing.T) {
+	lines := regexp.MustCompile(`line \d+`)
+	good := shipped(t)
+	for _, e := range edits {
+		t.Run(e.name, func(t *testing.T) {
+			if strings.Count(good, e.from) < 1 {
+				t.Fatalf("%q is not in the shipped declaration", e.from)
+			}
+			_, err := config.Load(directory(t, strings.Replace(good, e.from, e.to, 1)))
+			got := ""
+			var problems *config.Problems
+			if errors.As(err, &problems) {
+				for _, p := range *problems {
+					got += p.Path + ": " + lines.ReplaceAllString(p.Message, "line N")
+				}
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(e.want, got); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPathsAreAbsolute(t *testing.T) {
+	for _, c := range []struct{ name, path, want string }{
+		{"in the home", "~/keys/id", "/home/alice/keys/id"},
+		{"in the cluster directory", "keys/../id", "DIR/id"},
+		{"absolute", "/keys/id", "/keys/id"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("HOME", "/home/alice")
+			dir := directory(t, strings.Replace(shipped(t), "~/.ssh/id_ed25519", c.path, 1))
+			cluster, err := config.Load(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := strings.Replace(c.want, "DIR", dir, 1); cluster.PrivateKeyFile != want {
+				t.Errorf("%s became %s, want %s", c.path, cluster.PrivateKeyFile, want)
+			}
+		})
+	}
+}
+
+// Programs that Slurm starts have no HOME; the password database knows it still.
+func TestTheHomeIsFoundWithoutHOME(t *testing.T) {
+	t.Setenv("HOME", "")
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := config.Load(directory(t, shipped(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Join(me.HomeDir, ".ssh/id_ed25519"); cluster.PrivateKeyFile != want {
+		t.Errorf("the key file is %s, want %s", cluster.PrivateKeyFile, want)
+	}
+}
+
+func TestARelativeClusterDirectoryIsTaken(t *testing.T) {
+	dir := directory(t, shipped(t))
+	t.Chdir(dir)
+	cluster, err := config.Load(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !filepath.IsAbs(cluster.Settings.StateDir) {
+		t.Errorf("the state directory is %s, want an absolute path", cluster.Settings.StateDir)
+	}
+}
+
+func TestAMissingFileIsNoProblemOfTheDeclaration(t *testing.T) {
+	_, err := config.Load(t.TempDir())
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Load gave %v, want one that wraps ErrNotExist", err)
+	}
+	if !strings.Contains(err.Error(), config.File) {
+		t.Errorf("%q does not name the file", err)
+	}
+}

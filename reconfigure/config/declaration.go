@@ -1,0 +1,195 @@
+package config
+
+import (
+	"errors"
+	"math"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// declaration is what of the file the rules between keys and the Cluster need.
+type declaration struct {
+	name, cloud, loginUser, privateKeyFile value[string]
+
+	control    control
+	groups     []group
+	partitions []partition
+	slurm      timing
+	extra      map[string]value[string] // by lower-case name
+	nfsShares  value[[]value[string]]
+	settings   settingsOfTool
+}
+
+type source struct {
+	image, flavor, network value[string]
+}
+
+type control struct {
+	name value[string]
+	source
+}
+
+type group struct {
+	name, prefix    value[string]
+	width, min, max value[int]
+	source
+}
+
+type partition struct {
+	name      value[string]
+	groups    value[[]value[string]]
+	isDefault value[bool]
+}
+
+type timing struct {
+	suspendTime, suspendTimeout, resumeTimeout value[int]
+}
+
+type settingsOfTool struct {
+	stateDir, terraform, hostKeys         value[string]
+	parallelism, lockTimeout, bootTimeout value[int]
+}
+
+// slurm16 is the most of a setting that Slurm keeps in 16 bits. scontrol refuses more than 65535, and the highest values below mean "infinite" and
+// "not set" to it.
+const slurm16 = 65533
+
+// schema is the file's top level. What only Ansible or Terraform needs is checked and not kept.
+func (d *declaration) schema(dir string) object {
+	return object{
+		"cluster_name":     text(&d.name, clusterName()...),
+		"cloud":            text(&d.cloud, filled),
+		"control_host":     controlHost(),
+		"control_node":     d.control.schema(),
+		"login_user":       text(&d.loginUser, userName()),
+		"key_pair":         keyPair(),
+		"private_key_file": path(dir, &d.privateKeyFile, filled),
+		"node_groups":      list(&d.groups, (*group).schema),
+		"partitions":       list(&d.partitions, (*partition).schema),
+		"slurm":            d.slurmSchema(),
+		"name_resolution":  text(new(value[string]), oneOf("hosts", "dns")),
+		"nfs_shares":       texts(&d.nfsShares, absolute),
+		"reconfigure":      d.settings.schema(dir),
+	}
+}
+
+// clusterName keeps to what slurmdbd, which names its tables after the cluster, leaves as it is (slurm.conf(5), ClusterName).
+func clusterName() []rule {
+	return []rule{
+		like(`[a-z0-9][a-z0-9_-]*`, "must be lower-case letters, digits, - and _"),
+		atMost(40, "the most that slurmdbd takes"),
+	}
+}
+
+func controlHost() object {
+	return object{
+		"address":         text(new(value[string]), address),
+		"port":            integer(new(value[int]), 1, math.MaxUint16),
+		"user":            text(new(value[string]), userName()),
+		"directory":       text(new(value[string]), absolute),
+		"host_key":        text(new(value[string]), maybe(publicKey)),
+		"authorized_keys": text(new(value[string]), maybe(like(`~?/.+`, "is neither an absolute path nor one from ~/"))),
+	}
+}
+
+func keyPair() object {
+	return object{
+		"name":       text(new(value[string]), filled),
+		"public_key": text(new(value[string]), maybe(publicKey)),
+	}
+}
+
+func userName() rule {
+	return like(`[A-Za-z0-9_][A-Za-z0-9_.@-]*`, "is not a user's name")
+}
+
+// nodePrefix is the part of node names before the number. Whether the whole name is good depends on width too.
+func nodePrefix(s string) error {
+	if s == "" {
+		return errors.New("is empty")
+	}
+	return nodeset.ValidName(s + "1")
+}
+
+func (s *source) schema(further object) object {
+	further["image"] = text(&s.image, filled)
+	further["flavor"] = text(&s.flavor, filled)
+	further["network"] = text(&s.network, filled)
+	return further
+}
+
+func (c *control) schema() object {
+	return c.source.schema(object{
+		"name":                text(&c.name, nodeset.ValidName, notReserved()),
+		"floating_ip_network": text(new(value[string]), maybe(filled)),
+	})
+}
+
+// notReserved refuses the names that stand for something else in Ansible's inventory: its own, and those of the playbooks.
+func notReserved() rule {
+	return noneOf("is a name that the inventory uses already",
+		"all", "changed", "cluster", "compute", reconfigure.ControlGroup, "localhost", "ungrouped")
+}
+
+func (g *group) schema() object {
+	const widest = 9 // far beyond nodeset.MaxNodes, and 10^widest is an int still
+	return g.source.schema(object{
+		"name":      text(&g.name, groupName(), notReserved()),
+		"prefix":    text(&g.prefix, nodePrefix),
+		"width":     integer(&g.width, 1, widest),
+		"min_nodes": integer(&g.min, 0, nodeset.MaxNodes),
+		"max_nodes": integer(&g.max, 1, nodeset.MaxNodes),
+		"features":  optional{texts(new(value[[]value[string]]), feature())},
+		"gres":      optional{text(new(value[string]), maybe(gres()))},
+		"slurm":     optional{settings(new(map[string]value[string]), ofNodes())},
+	})
+}
+
+// groupName takes no hyphen, since Ansible's inventory has a group of that name and takes none.
+func groupName() rule {
+	return like(`[a-z][a-z0-9_]*`, "must be lower-case letters, digits and _, with a letter first")
+}
+
+func feature() rule {
+	return like(`[A-Za-z0-9_.=-]+`, "must be letters, digits and _ . = -, for sbatch's --constraint gives others a meaning")
+}
+
+// gres is slurm.conf(5)'s <name>[:<type>][:no_consume]:<number>[K|M|G], several with commas between.
+func gres() rule {
+	const one = `[A-Za-z0-9_.-]+(?::[A-Za-z0-9_.-]+)*(?::[0-9]+[KMGTP]?)`
+	return like(one+`(?:,`+one+`)*`, "is not in the form name[:type][:no_consume]:number, as in gpu:a100:4,tmp:100G")
+}
+
+func (p *partition) schema() object {
+	return object{
+		"name":    text(&p.name, like(`[A-Za-z0-9_.-]+`, "must be letters, digits and _ . -"), noneOf("means something else in slurm.conf", "default")),
+		"groups":  texts(&p.groups),
+		"default": optional{boolean(&p.isDefault)},
+		"slurm":   optional{settings(new(map[string]value[string]), ofPartition())},
+	}
+}
+
+func (d *declaration) slurmSchema() object {
+	parameter := like(`[A-Za-z0-9_]+(=[^, #]+)?`, "is not one of slurm.conf's SlurmctldParameters")
+	return object{
+		"suspend_time":          integer(&d.slurm.suspendTime, 1, math.MaxInt32),
+		"suspend_timeout":       integer(&d.slurm.suspendTimeout, 1, slurm16),
+		"resume_timeout":        integer(&d.slurm.resumeTimeout, 1, slurm16),
+		"resume_rate":           integer(new(value[int]), 0, slurm16),
+		"suspend_rate":          integer(new(value[int]), 0, slurm16),
+		"controller_parameters": optional{texts(new(value[[]value[string]]), parameter)},
+		"extra":                 optional{settings(&d.extra, ofCluster())},
+	}
+}
+
+func (s *settingsOfTool) schema(dir string) object {
+	return object{
+		"state_directory": path(dir, &s.stateDir, filled),
+		"terraform":       path(dir, &s.terraform, maybe(filled)),
+		"parallelism":     integer(&s.parallelism, 1, math.MaxInt16),
+		"lock_timeout":    integer(&s.lockTimeout, 1, math.MaxInt32),
+		"host_keys":       text(&s.hostKeys, oneOf(string(reconfigure.HostKeysConsole), string(reconfigure.HostKeysAcceptNew))),
+		"boot_timeout":    integer(&s.bootTimeout, 1, math.MaxInt32),
+	}
+}

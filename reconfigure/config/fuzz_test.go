@@ -1,0 +1,51 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// FuzzParse feeds any bytes to the parser: it never panics, tells problems of lines that the file has, in order, and gives no Cluster with them.
+func FuzzParse(f *testing.F) {
+	seeds, err := filepath.Glob("testdata/*.yml")
+	if err != nil || len(seeds) == 0 {
+		f.Fatalf("no seeds in testdata: %v", err)
+	}
+	for _, file := range append(seeds, filepath.Join("..", "..", File)) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte("a: &a {<<: *a, b: [*a]}\nnode_groups: &g [*g, {name: *g}]\nslurm: &s {extra: *s}\n"))
+	f.Add([]byte("? {a: b}\n: c\n!!binary x: y\n<<: 1\n"))
+	f.Add([]byte("\xff\xfea\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		cluster, problems := parse("/cluster", data)
+		if len(problems) == 0 {
+			return
+		}
+		if !reflect.ValueOf(cluster).IsZero() {
+			t.Error("a Cluster was made in spite of problems")
+		}
+		// The lines of a YAML file may end in any of these (YAML 1.1, section 4.2), which the parser counts each.
+		breaks := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
+		last := strings.Count(breaks.Replace(string(data)), "\n") + 1
+		for _, p := range problems {
+			if p.Line < 1 || p.Line > last {
+				t.Errorf("%v: the file has %d lines", p, last)
+			}
+			if p.Message == "" || strings.Contains(p.String(), "\n") {
+				t.Errorf("%q is not one line", p)
+			}
+		}
+		if !slices.IsSortedFunc(problems, func(a, b Problem) int { return a.Line - b.Line }) {
+			t.Error("the problems are not in the order of the file")
+		}
+	})
+}

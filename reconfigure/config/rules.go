@@ -1,0 +1,141 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// check is what holds between keys.
+func (d *declaration) check(r *report) {
+	for _, g := range d.groups {
+		g.checkSize(r)
+	}
+	d.checkNumber(r)
+	d.checkNodeNames(r)
+	d.checkPartitions(r)
+	d.checkSlurm(r)
+}
+
+func (g group) checkSize(r *report) {
+	if g.min.ok && g.max.ok && g.min.is > g.max.is {
+		r.add(g.min.place, "%d is above max_nodes %d; lower min_nodes or raise max_nodes", g.min.is, g.max.is)
+	}
+	if !g.width.ok || !g.max.ok {
+		return
+	}
+	if needed := len(fmt.Sprint(g.max.is)); needed > g.width.is {
+		r.add(g.max.place, "%d has more digits than a node's number, of which width says %d; lower max_nodes or make width %d, which renames the nodes",
+			g.max.is, g.width.is, needed)
+	}
+}
+
+// checkNumber bounds all groups together.
+func (d *declaration) checkNumber(r *report) {
+	total := 0
+	for _, g := range d.groups {
+		if total += g.max.is; total > nodeset.MaxNodes {
+			r.add(g.max.place, "with this group the cluster has %d nodes, and Slurm takes no more than %d", total, nodeset.MaxNodes)
+			return
+		}
+	}
+}
+
+// checkNodeNames sees to it that a name is one node's, and stays so when groups grow to what their width has room for.
+func (d *declaration) checkNodeNames(r *report) {
+	unique(r, each(d.groups, func(g group) value[string] { return g.name }))
+	for i, g := range d.groups {
+		if !g.prefix.ok || !g.width.ok {
+			continue
+		}
+		if err := nodeset.ValidName(g.prefix.is + strings.Repeat("1", g.width.is)); err != nil {
+			r.add(g.prefix.place, "makes no good names for nodes: %v", err)
+		}
+		j := slices.IndexFunc(d.groups[:i], g.clashes)
+		if j >= 0 {
+			r.add(g.prefix.place, "node names %s are %s's too (line %d); take another prefix", g.pattern(), d.groups[j].title(), d.groups[j].prefix.line)
+		}
+	}
+	c := d.control.name
+	i := slices.IndexFunc(d.groups, func(g group) bool { return g.covers(c.is) })
+	if c.ok && i >= 0 {
+		r.add(c.place, "%s is a node name of %s, %s (line %d); take another name", c.is, d.groups[i].title(), d.groups[i].pattern(), d.groups[i].prefix.line)
+	}
+}
+
+// covers tells whether a name is the group's prefix and as many digits as width says.
+func (g group) covers(name string) bool {
+	digits, ok := strings.CutPrefix(name, g.prefix.is)
+	return ok && g.prefix.ok && g.width.ok && len(digits) == g.width.is && strings.Trim(digits, "0123456789") == ""
+}
+
+// clashes tells whether some name could be of both groups. Then the longer prefix is the shorter one and digits: n and n1, where n100 may be either's.
+func (g group) clashes(h group) bool {
+	if len(g.prefix.is) < len(h.prefix.is) {
+		g, h = h, g
+	}
+	return h.covers(g.prefix.is + strings.Repeat("0", g.width.is))
+}
+
+// pattern is the group's node names for people: node## for node01, node02, …
+func (g group) pattern() string { return g.prefix.is + strings.Repeat("#", g.width.is) }
+
+// title names the group for people.
+func (g group) title() string {
+	if g.name.is == "" {
+		return "another group"
+	}
+	return "group " + g.name.is
+}
+
+func (d *declaration) checkPartitions(r *report) {
+	unique(r, each(d.partitions, func(p partition) value[string] { return p.name }))
+	names := each(d.groups, func(g group) string { return g.name.is })
+	var first partition
+	for _, p := range d.partitions {
+		p.checkGroups(r, names)
+		switch {
+		case !p.isDefault.is:
+		case first.isDefault.is:
+			r.add(p.isDefault.place, "the default is %s already (line %d), and there can be only one", first.title(), first.isDefault.line)
+		default:
+			first = p
+		}
+	}
+}
+
+func (p partition) title() string {
+	if p.name.is == "" {
+		return "another partition"
+	}
+	return "partition " + p.name.is
+}
+
+func (p partition) checkGroups(r *report, names []string) {
+	if p.groups.ok && len(p.groups.is) == 0 {
+		r.add(p.groups.place, "is empty; a partition is over one group at least")
+	}
+	for _, g := range p.groups.is {
+		if !g.ok || len(names) == 0 || slices.Contains(names, g.is) {
+			continue
+		}
+		message := fmt.Sprintf("there is no group %q", g.is)
+		if near, ok := nearest(g.is, names); ok {
+			message += fmt.Sprintf("; did you mean %s?", near)
+		}
+		r.add(g.place, "%s", message)
+	}
+}
+
+func (d *declaration) checkSlurm(r *report) {
+	resume, boot := d.slurm.resumeTimeout, d.settings.bootTimeout
+	if resume.ok && boot.ok && resume.is < boot.is {
+		r.add(resume.place, "%d is below reconfigure.boot_timeout %d; it must cover making the instance, its boot and the playbooks", resume.is, boot.is)
+	}
+	private, set := d.extra["privatedata"]
+	if set && private.ok && !slices.Contains(strings.Split(strings.ToLower(private.is), ","), "cloud") {
+		r.add(private.place, "must have cloud in it, or Slurm says of a node that is powered down that it is not found")
+	}
+}
