@@ -1,0 +1,154 @@
+package labcloud
+
+import (
+	"cmp"
+	"net/netip"
+)
+
+// pool hands out the addresses of a subnet: one after the other, and those
+// that came back only when the rest is used up, the longest free first. So a
+// new server rarely has the address of one that has just gone, which caches of
+// host keys and of names would mix up.
+type pool struct {
+	next, last netip.Addr
+	used       map[netip.Addr]bool
+	returned   []netip.Addr
+}
+
+// newPool makes the pool of a network. The gateway counts as used.
+func newPool(n Network) *pool {
+	p := &pool{next: n.First, last: n.Last, used: make(map[netip.Addr]bool)}
+	subnet := n.CIDR.Masked()
+	if !p.next.IsValid() {
+		p.next = subnet.Addr().Next()
+	}
+	if !p.last.IsValid() {
+		p.last = broadcast(subnet).Prev()
+	}
+	if n.Gateway.IsValid() {
+		p.used[n.Gateway] = true
+	}
+	return p
+}
+
+// broadcast is the last address of an IPv4 prefix.
+func broadcast(p netip.Prefix) netip.Addr {
+	a := p.Masked().Addr().As4()
+	host := ^uint32(0) >> p.Bits()
+	for i := range a {
+		a[i] |= byte(host >> (8 * (3 - i)))
+	}
+	return netip.AddrFrom4(a)
+}
+
+// take hands out an address, if there is one left.
+func (p *pool) take() (netip.Addr, bool) {
+	for p.next.Compare(p.last) <= 0 {
+		a := p.next
+		p.next = a.Next()
+		if p.claim(a) {
+			return a, true
+		}
+	}
+	for len(p.returned) > 0 {
+		a := p.returned[0]
+		p.returned = p.returned[1:]
+		if p.claim(a) {
+			return a, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// claim takes one particular address, unless it is used.
+func (p *pool) claim(a netip.Addr) bool {
+	if p.used[a] {
+		return false
+	}
+	p.used[a] = true
+	return true
+}
+
+// release takes an address back.
+func (p *pool) release(a netip.Addr) {
+	delete(p.used, a)
+	if a.Less(p.next) {
+		p.returned = append(p.returned, a)
+	}
+}
+
+// subnetwork is a network and its one subnet.
+type subnetwork struct {
+	Network
+	id, subnetID string
+	pool         *pool
+	// first and last bound the pool as it was at the beginning.
+	first, last netip.Addr
+}
+
+func newSubnetwork(n Network) *subnetwork {
+	p := newPool(n)
+	return &subnetwork{
+		Network: n, id: stableID("network", n.Name), subnetID: stableID("subnet", n.Name),
+		pool: p, first: p.next, last: p.last,
+	}
+}
+
+// fixedIP is an address of a port.
+type fixedIP struct {
+	SubnetID  string     `json:"subnet_id"`
+	IPAddress netip.Addr `json:"ip_address"`
+}
+
+// wantedIP is how requests ask for an address: either part may be missing.
+type wantedIP struct {
+	SubnetID  string `json:"subnet_id"`
+	IPAddress string `json:"ip_address"`
+}
+
+// allocate finds the addresses that a port asks for, one of the pool if it
+// asks for none. What was taken is given back on a refusal.
+func (n *subnetwork) allocate(wanted []wantedIP) ([]fixedIP, error) {
+	if wanted == nil {
+		wanted = []wantedIP{{}}
+	}
+	ips := []fixedIP{}
+	for _, w := range wanted {
+		a, err := n.allocateOne(w)
+		if err != nil {
+			n.release(ips)
+			return nil, err
+		}
+		ips = append(ips, fixedIP{n.subnetID, a})
+	}
+	return ips, nil
+}
+
+func (n *subnetwork) allocateOne(w wantedIP) (netip.Addr, error) {
+	if id := cmp.Or(w.SubnetID, n.subnetID); id != n.subnetID {
+		return netip.Addr{}, notFound("SubnetNotFound", "Subnet %s could not be found.", id)
+	}
+	if w.IPAddress == "" {
+		a, ok := n.pool.take()
+		if !ok {
+			return a, conflict("IpAddressGenerationFailure", "No more IP addresses available on network %s.", n.id)
+		}
+		return a, nil
+	}
+	a, err := netip.ParseAddr(w.IPAddress)
+	if err != nil || !n.CIDR.Contains(a) {
+		return a, badRequest("IP address %s is not a valid IP for the specified subnet.", w.IPAddress)
+	}
+	if !n.pool.claim(a) {
+		return a, conflict("IpAddressAlreadyAllocated",
+			"IP address %s already allocated in subnet %s", a, n.subnetID)
+	}
+	return a, nil
+}
+
+// release gives addresses back to the pool.
+func (n *subnetwork) release(ips []fixedIP) {
+	for _, ip := range ips {
+		n.pool.release(ip.IPAddress)
+	}
+}

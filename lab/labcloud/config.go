@@ -1,0 +1,170 @@
+package labcloud
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/google/uuid"
+	"go.yaml.in/yaml/v3"
+)
+
+// Config is what a cloud starts with. Everything else (servers, ports, keys,
+// security groups) is made through its API.
+type Config struct {
+	// Project, User and Password are the only ones that Keystone knows, all in
+	// the domain "Default". None may be empty.
+	Project, User, Password string
+	// Region is the name of the only region; "RegionOne" if it is empty.
+	Region string
+	// Networks are the networks there are; the API cannot make more.
+	Networks []Network
+	// Flavors are the flavors there are; the API cannot make more.
+	Flavors []Flavor
+	// Images are the images to begin with; see also Cloud.AddImage.
+	Images []Image
+	// Quotas are the project's limits to begin with; the API can change them.
+	Quotas Quotas
+	// Timings say how long things take.
+	Timings Timings
+	// Log gets a line for each call that the cloud cannot answer, and for each
+	// change that the hypervisor failed at. Nil is silence.
+	Log *slog.Logger
+}
+
+// Network is a network with its one subnet, which has the same name.
+type Network struct {
+	Name string
+	// CIDR is the subnet.
+	CIDR netip.Prefix
+	// First and Last bound the addresses that ports get. If they are zero,
+	// they are the subnet's first and last usable address.
+	First, Last netip.Addr
+	// Gateway is the subnet's router, and never given to a port; zero if there
+	// is none.
+	Gateway netip.Addr
+	// External networks are those that floating IPs come from.
+	External bool
+}
+
+// Flavor is a size of server.
+type Flavor struct {
+	// ID may be empty: then it is derived from the name.
+	ID, Name string
+	VCPUs    int
+	// RAM is in MiB.
+	RAM int
+	// Disk is in GiB.
+	Disk int
+	// ExtraSpecs are what the scheduler would look at.
+	ExtraSpecs map[string]string
+}
+
+// Image is an image that servers can be made from.
+type Image struct {
+	// ID is also what the hypervisor knows the image by.
+	ID   string
+	Name string
+}
+
+// Quotas are limits of the project. Zero is no limit, as -1 is in the API.
+type Quotas struct {
+	Instances, Cores int
+	// RAM is in MiB.
+	RAM                                                    int
+	KeyPairs                                               int
+	Ports, FloatingIPs, SecurityGroups, SecurityGroupRules int
+}
+
+// Timings are the least times that servers stay in their transient states,
+// before the hypervisor is asked to act; zero is none.
+type Timings struct {
+	Build, Rebuild, Reboot, Resize, Delete time.Duration
+	// Power is for both os-start and os-stop.
+	Power time.Duration
+	// Snapshot is for createImage.
+	Snapshot time.Duration
+	// Token is how long a token is valid; zero is an hour.
+	Token time.Duration
+}
+
+// defaults fills in what Config says is optional.
+func (cfg Config) defaults() Config {
+	if cfg.Region == "" {
+		cfg.Region = "RegionOne"
+	}
+	if cfg.Timings.Token == 0 {
+		cfg.Timings.Token = time.Hour
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return cfg
+}
+
+// validate reports everything that is wrong with cfg at once.
+func (cfg Config) validate() error {
+	var errs []error
+	if cfg.Project == "" || cfg.User == "" || cfg.Password == "" {
+		errs = append(errs, errors.New("project, user and password must be given"))
+	}
+	for _, f := range cfg.Flavors {
+		if f.Name == "" || f.VCPUs < 1 || f.RAM < 1 {
+			errs = append(errs, fmt.Errorf("flavor %q needs a name, cores and memory", f.Name))
+		}
+	}
+	for _, n := range cfg.Networks {
+		if err := n.validate(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// validate checks a network's addresses against one another.
+func (n Network) validate() error {
+	if n.Name == "" || !n.CIDR.IsValid() || !n.CIDR.Addr().Is4() || n.CIDR.Bits() > 30 {
+		return fmt.Errorf("network %q needs a name and an IPv4 subnet of at least a /30", n.Name)
+	}
+	for _, a := range []netip.Addr{n.First, n.Last, n.Gateway} {
+		if a.IsValid() && !n.CIDR.Contains(a) {
+			return fmt.Errorf("network %q: %s is not in %s", n.Name, a, n.CIDR)
+		}
+	}
+	if n.First.IsValid() && n.Last.IsValid() && n.Last.Less(n.First) {
+		return fmt.Errorf("network %q: its pool ends before it begins", n.Name)
+	}
+	return nil
+}
+
+// namespace makes the ids of what Config declares the same in every run.
+var namespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("labcloud"))
+
+// stableID is an id that depends on nothing but a kind and a name.
+func stableID(kind, name string) string {
+	return uuid.NewSHA1(namespace, []byte(kind+"/"+name)).String()
+}
+
+// CloudsYAML is a clouds.yaml with one cloud of the given name, for a server
+// that answers with this cloud's handler at url (scheme and host, no path).
+func (c *Cloud) CloudsYAML(name, url string) []byte {
+	type dict = map[string]any
+	// Marshalling strings and maps of strings cannot fail.
+	text, _ := yaml.Marshal(dict{"clouds": dict{name: dict{
+		"auth_type":            "password",
+		"region_name":          c.cfg.Region,
+		"interface":            "public",
+		"identity_api_version": 3,
+		"auth": dict{
+			"auth_url":            url + "/identity/v3",
+			"username":            c.cfg.User,
+			"password":            c.cfg.Password,
+			"project_name":        c.cfg.Project,
+			"user_domain_name":    domainName,
+			"project_domain_name": domainName,
+		},
+	}}})
+	return text
+}

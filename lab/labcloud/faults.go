@@ -1,0 +1,302 @@
+package labcloud
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Kind is what goes wrong.
+type Kind string
+
+const (
+	// NoValidHost: the server goes to ERROR, with the scheduler's words.
+	NoValidHost Kind = "no-valid-host"
+
+	// QuotaExceeded: the call is refused as if a quota were used up.
+	QuotaExceeded Kind = "quota"
+	// RateLimited: the call is refused with 429; Fault.Seconds is Retry-After.
+	RateLimited Kind = "rate-limit"
+	// ServerError: the call is refused with 500, nothing is done.
+	ServerError Kind = "server-error"
+	// LostAnswer: the call is carried out, but the connection is cut before
+	// the answer.
+	LostAnswer Kind = "lost-answer"
+	// Hang: the call waits, before anything is done, until the client gives up
+	// or the fault is cleared or Fault.Seconds are over; then it goes on.
+	Hang Kind = "hang"
+
+	// NoSSHD, NoSlurmd, NeverBoots and SlowBoot act inside the machine: see
+	// the Flag constants. Fault.Seconds is how slow a slow boot is.
+	NoSSHD     Kind = FlagNoSSHD
+	NoSlurmd   Kind = FlagNoSlurmd
+	NeverBoots Kind = FlagNeverBoots
+	SlowBoot   Kind = FlagSlowBoot
+)
+
+// onBuild are the kinds that take effect where a server is built: when it is
+// created or rebuilt. The others act on calls.
+func (k Kind) onBuild() bool {
+	return slices.Contains([]Kind{NoValidHost, NoSSHD, NoSlurmd, NeverBoots, SlowBoot}, k)
+}
+
+func (k Kind) onCall() bool {
+	return slices.Contains([]Kind{QuotaExceeded, RateLimited, ServerError, LostAnswer, Hang}, k)
+}
+
+// Fault is a fault to order. It strikes calls (or builds) that fit both Server
+// and Call; at least one of the two must be given.
+type Fault struct {
+	// ID is given by the cloud.
+	ID   int  `json:"id"`
+	Kind Kind `json:"kind"`
+	// Server is a pattern, as path.Match takes it, for the name of the server
+	// that the call makes or concerns.
+	Server string `json:"server,omitempty"`
+	// Call is a method and route as Cloud.Calls lists them, or the end of one:
+	// "POST servers", "POST servers/{id}/action rebuild". A fault that acts on
+	// calls and has none acts on any call for the server, a quota only where a
+	// server is created.
+	Call string `json:"call,omitempty"`
+	// Skip is how many that fit pass before the first that is struck: with 2
+	// it is the third.
+	Skip int `json:"skip,omitempty"`
+	// Count is how many are struck; zero means one.
+	Count int `json:"count"`
+	// Seconds has a meaning for some kinds only.
+	Seconds float64 `json:"seconds,omitempty"`
+	// Hits is how many were struck so far.
+	Hits int `json:"hits"`
+}
+
+// Faults are the faults that are ordered. Spent ones stay in the list, so that
+// a test can see that they struck, until they are cleared.
+type Faults struct {
+	// routes are the calls that there are, to check Fault.Call against.
+	routes []string
+
+	mu     sync.Mutex
+	lastID int
+	orders []*order
+}
+
+// order is a fault with what the cloud has to remember of it.
+type order struct {
+	Fault
+	seen    int
+	cleared chan struct{}
+}
+
+func newFaults(routes []string) *Faults { return &Faults{routes: routes} }
+
+// Add orders a fault and returns its id. A fault that could never strike is an
+// error.
+func (fs *Faults) Add(f Fault) (int, error) {
+	f, err := fs.check(f)
+	if err != nil {
+		return 0, fmt.Errorf("fault: %w", err)
+	}
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.lastID++
+	f.ID = fs.lastID
+	fs.orders = append(fs.orders, &order{Fault: f, cleared: make(chan struct{})})
+	return f.ID, nil
+}
+
+// check refuses what could never strike and writes calls out in full.
+func (fs *Faults) check(f Fault) (Fault, error) {
+	f.Hits, f.Count = 0, cmp.Or(f.Count, 1)
+	if f.Kind == QuotaExceeded && f.Call == "" {
+		f.Call = createServerPattern
+	}
+	if f.Call != "" {
+		call, err := fs.resolve(f.Call)
+		if err != nil {
+			return f, err
+		}
+		f.Call = call
+	}
+	_, badPattern := path.Match(f.Server, "")
+	switch {
+	case !f.Kind.onBuild() && !f.Kind.onCall():
+		return f, fmt.Errorf("unknown kind %q", f.Kind)
+	case f.Server == "" && f.Call == "":
+		return f, errors.New("neither a server nor a call is given")
+	case f.Kind.onBuild() && f.Call != "" && !slices.Contains([]string{createServerPattern, rebuildLabel}, f.Call):
+		return f, fmt.Errorf("%s strikes where a server is created or rebuilt, not at %s", f.Kind, f.Call)
+	case f.Skip < 0 || f.Count < 0 || f.Seconds < 0:
+		return f, errors.New("skip, count and seconds cannot be negative")
+	case f.Kind == SlowBoot && f.Seconds == 0:
+		return f, errors.New("a slow boot needs its seconds")
+	case badPattern != nil:
+		return f, fmt.Errorf("server pattern %q: %w", f.Server, badPattern)
+	}
+	return f, nil
+}
+
+// resolve finds the one call that text is or ends.
+func (fs *Faults) resolve(text string) (string, error) {
+	method, tail, _ := strings.Cut(text, " ")
+	var found []string
+	for _, route := range fs.routes {
+		m, p, _ := strings.Cut(route, " ")
+		if route == text || m == method && tail != "" && strings.HasSuffix(p, "/"+strings.TrimPrefix(tail, "/")) {
+			found = append(found, route)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", fmt.Errorf("there is no call %q", text)
+	case 1:
+		return found[0], nil
+	}
+	return "", fmt.Errorf("%q could be any of %s", text, strings.Join(found, ", "))
+}
+
+// List is a copy of the faults, oldest first.
+func (fs *Faults) List() []Fault {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	list := make([]Fault, 0, len(fs.orders))
+	for _, o := range fs.orders {
+		list = append(list, o.Fault)
+	}
+	return list
+}
+
+// Clear takes the fault with this id away, or every fault if id is zero, and
+// lets the calls go on that hang because of it. It says whether there was one.
+func (fs *Faults) Clear(id int) bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	before := len(fs.orders)
+	fs.orders = slices.DeleteFunc(fs.orders, func(o *order) bool {
+		if id != 0 && o.ID != id {
+			return false
+		}
+		close(o.cleared)
+		return true
+	})
+	return len(fs.orders) < before
+}
+
+// strike says whether a call or build is struck, and counts it.
+func (o *order) strike(call, server string) bool {
+	if o.Call != "" && o.Call != call {
+		return false
+	}
+	if matched, _ := path.Match(o.Server, server); o.Server != "" && !matched {
+		return false
+	}
+	o.seen++
+	if o.seen <= o.Skip || o.Hits >= o.Count {
+		return false
+	}
+	o.Hits++
+	return true
+}
+
+// onCall finds the fault for a call, the oldest if there are several.
+func (fs *Faults) onCall(call, server string) (order, bool) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for _, o := range fs.orders {
+		if o.Kind.onCall() && o.strike(call, server) {
+			return *o, true
+		}
+	}
+	return order{}, false
+}
+
+// buildFaults is what goes wrong with one build of a server.
+type buildFaults struct {
+	noValidHost bool
+	flags       map[string]bool
+	bootDelay   time.Duration
+}
+
+// onBuild gathers all faults for a build.
+func (fs *Faults) onBuild(call, server string) buildFaults {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	b := buildFaults{flags: make(map[string]bool)}
+	for _, o := range fs.orders {
+		if !o.Kind.onBuild() || !o.strike(call, server) {
+			continue
+		}
+		switch o.Kind {
+		case NoValidHost:
+			b.noValidHost = true
+		case SlowBoot:
+			b.bootDelay = o.duration()
+			fallthrough
+		default:
+			b.flags[string(o.Kind)] = true
+		}
+	}
+	return b
+}
+
+// duration is the fault's Seconds.
+func (f Fault) duration() time.Duration { return time.Duration(f.Seconds * float64(time.Second)) }
+
+// suffer does to a call what a fault does before the call is handled. The
+// error is the answer if the call is not to be handled.
+func (c *Cloud) suffer(r *request, f order) error {
+	switch f.Kind {
+	case QuotaExceeded:
+		return c.quotaFault(r)
+	case RateLimited:
+		return &problem{
+			code: http.StatusTooManyRequests, kind: "TooManyRequests",
+			message:    "This request was rate-limited.",
+			retryAfter: max(1, int(math.Ceil(f.Seconds))),
+		}
+	case ServerError:
+		return &problem{
+			code: http.StatusInternalServerError, kind: "HTTPInternalServerError",
+			message: "Unexpected API Error. The fault was ordered from labcloud.",
+		}
+	case Hang:
+		return c.hang(r, f)
+	}
+	return nil
+}
+
+// hang waits as Hang says.
+func (c *Cloud) hang(r *request, f order) error {
+	var limit <-chan time.Time
+	if f.Seconds > 0 {
+		timer := time.NewTimer(f.duration())
+		defer timer.Stop()
+		limit = timer.C
+	}
+	select {
+	case <-r.Context().Done():
+		return &problem{code: http.StatusServiceUnavailable, message: "the client has gone"}
+	case <-c.closing:
+	case <-f.cleared:
+	case <-limit:
+	}
+	return nil
+}
+
+// quotaFault is the refusal of the service for a quota that is used up.
+func (c *Cloud) quotaFault(r *request) error {
+	if r.service == network {
+		thing := strings.TrimSuffix(strings.ReplaceAll(path.Base(r.URL.Path), "-", "_"), "s")
+		return conflict("OverQuota", "Quota exceeded for resources: ['%s'].", thing)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.used.instances
+	return quotaExceeded("instances", 1, n, n)
+}

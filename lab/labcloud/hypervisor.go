@@ -1,0 +1,108 @@
+package labcloud
+
+import (
+	"context"
+	"net/netip"
+	"time"
+)
+
+// Machine is everything that a hypervisor has to know to bring one server of
+// the cloud to life. The cloud hands a complete copy to each call that needs
+// one; a hypervisor MUST NOT write to its slices and maps.
+type Machine struct {
+	// ID is the server's UUID. It names the machine in every later call and is
+	// never used again after Destroy.
+	ID string
+	// Name is the server's name in the cloud, and the host name that the
+	// machine gives itself. Two machines may carry the same name.
+	Name string
+	// Addresses are the machine's network interfaces, in the order in which
+	// the server lists them; there may be none.
+	Addresses []Address
+	// ImageID is the image from which a new disk is made.
+	ImageID string
+	// AuthorizedKeys are public keys in the form of authorized_keys(5), one
+	// entry a key, for the image's login user.
+	AuthorizedKeys []string
+	// UserData is the server's user data, already decoded from Base64; nil if
+	// there is none.
+	UserData []byte
+	// Metadata is the server's metadata, as the instance sees it.
+	Metadata map[string]string
+	// Flags are the faults that act inside the machine: see the Flag
+	// constants. A hypervisor MUST ignore flags that it does not know.
+	Flags map[string]bool
+	// BootDelay is how long the machine takes between being switched on and
+	// starting its services, beyond what it needs anyway.
+	BootDelay time.Duration
+}
+
+// Address is one network interface of a machine.
+type Address struct {
+	// MAC is the interface's hardware address, written with colons.
+	MAC string
+	// Prefix is the interface's address together with the subnet's length.
+	Prefix netip.Prefix
+	// Gateway is the subnet's router; the zero Addr if the subnet has none.
+	Gateway netip.Addr
+}
+
+// The faults that act inside a machine, as keys of Machine.Flags.
+const (
+	// FlagNoSSHD boots a machine whose SSH server never starts.
+	FlagNoSSHD = "no-sshd"
+	// FlagNoSlurmd boots a machine on which slurmd does not start.
+	FlagNoSlurmd = "no-slurmd"
+	// FlagNeverBoots is a machine that the cloud calls ACTIVE although nothing
+	// inside it ever answers.
+	FlagNeverBoots = "never-boots"
+	// FlagSlowBoot is set together with a BootDelay.
+	FlagSlowBoot = "slow-boot"
+)
+
+// Hypervisor is what stands behind the servers of the cloud. The cloud decides
+// what a server should be; a hypervisor makes it so.
+//
+// Every method MUST be safe for concurrent use. The cloud never has two calls
+// that change one machine under way at the same time, but calls for different
+// machines, and Console, run side by side. A method that takes a context MUST
+// return soon after the context has ended, and MUST leave the machine in a
+// state from which Destroy cleans up everything. A method returns when its
+// work is done as far as a real compute service would see it: the machine is
+// switched on, not that a service inside it answers.
+type Hypervisor interface {
+	// Boot switches the machine on. It MUST make a fresh disk from m.ImageID
+	// if the machine has none, and MUST keep the disk that it has otherwise.
+	// Booting a machine that runs MUST be a success that changes nothing.
+	// An image that the hypervisor does not know is an error.
+	Boot(ctx context.Context, m Machine) error
+
+	// Rebuild stops the machine if it runs, throws its disk away and boots it
+	// from m.ImageID. Nothing of the old disk MUST be left. It MUST succeed
+	// for a machine that is stopped or has no disk.
+	Rebuild(ctx context.Context, m Machine) error
+
+	// Reboot restarts the machine on the disk it has. A soft reboot MUST give
+	// the machine's services a chance to stop first, a hard one MUST NOT.
+	// A machine that is stopped is started with what its last Boot or Rebuild
+	// said; one that was never booted is an error.
+	Reboot(ctx context.Context, id string, hard bool) error
+
+	// Stop switches the machine off and keeps its disk. A machine that is
+	// absent or stopped already MUST be a success.
+	Stop(ctx context.Context, id string) error
+
+	// Destroy switches the machine off and removes everything that belongs to
+	// it: processes, interfaces, mounts, files. A machine that is absent MUST
+	// be a success. It MAY be called again after a failure.
+	Destroy(ctx context.Context, id string) error
+
+	// Console returns the last lines of the machine's console, all of them if
+	// lines is zero or less. A machine without a console yet has an empty one.
+	Console(id string, lines int) (string, error)
+
+	// Snapshot makes the machine's disk an image that Boot and Rebuild accept
+	// as imageID. The machine MAY run meanwhile; the image MUST NOT change
+	// when the machine goes on writing.
+	Snapshot(ctx context.Context, id, imageID string) error
+}

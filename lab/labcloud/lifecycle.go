@@ -1,0 +1,245 @@
+package labcloud
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// operation is a change of a server that runs beside the requests.
+type operation struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// noValidHost is the scheduler's error; capital and blank are Nova's.
+type noValidHost struct{}
+
+func (noValidHost) Error() string { return "No valid host was found. " }
+
+// begin starts a change of a server. First work runs, without the mutex, then
+// settle with its error, with the mutex; settle is left out if the server was
+// given another change meanwhile, which is only ever a deletion or a hard
+// reboot. A change begins when the one before has ended, so that the
+// hypervisor never has two for one machine. The caller has the mutex.
+//
+// The change outlives the request that asked for it.
+func (c *Cloud) begin(ctx context.Context, s *server, work func(context.Context) error, settle func(error)) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	before := s.operation
+	op := &operation{cancel: cancel, done: make(chan struct{})}
+	s.operation = op
+	c.operations.Go(func() {
+		defer close(op.done)
+		defer cancel()
+		if before != nil {
+			<-before.done
+		}
+		err := work(ctx)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if s.operation != op {
+			return
+		}
+		if err != nil && !c.closed {
+			c.cfg.Log.Warn("change of a server failed", "server", s.name, "task", s.task, "error", err)
+		}
+		settle(err)
+		s.touch()
+	})
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// after is work that takes at least d before the hypervisor acts.
+func after(d time.Duration, act func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := pause(ctx, d); err != nil {
+			return err
+		}
+		return act(ctx)
+	}
+}
+
+// settleAs is what most changes end with: the new state, or ERROR.
+func (s *server) settleAs(vm vmState) func(error) {
+	return func(err error) {
+		if err != nil {
+			s.fail(http.StatusInternalServerError, err.Error())
+			return
+		}
+		s.vm, s.task, s.fault = vm, "", nil
+	}
+}
+
+// beginBuild boots a new server. One that fails has no host and no addresses.
+func (c *Cloud) beginBuild(ctx context.Context, s *server) {
+	m, noHost := s.machine(), s.build.noValidHost
+	c.begin(ctx, s, after(c.cfg.Timings.Build, func(ctx context.Context) error {
+		if noHost {
+			return noValidHost{}
+		}
+		return c.hypervisor.Boot(ctx, m)
+	}), func(err error) {
+		s.settleAs(vmActive)(err)
+		if err != nil {
+			c.disconnect(s.ports)
+			s.ports = nil
+			return
+		}
+		s.placed, s.launched = true, time.Now()
+	})
+}
+
+// beginRebuild gives a server a new disk. One that was stopped is stopped
+// again afterwards, as Nova does.
+func (c *Cloud) beginRebuild(ctx context.Context, s *server) {
+	m, noHost, end := s.machine(), s.build.noValidHost, s.vm
+	if end != vmStopped {
+		end = vmActive
+	}
+	s.task = "rebuilding"
+	c.begin(ctx, s, after(c.cfg.Timings.Rebuild, func(ctx context.Context) error {
+		if noHost {
+			return noValidHost{}
+		}
+		if err := c.hypervisor.Rebuild(ctx, m); err != nil || end == vmActive {
+			return err
+		}
+		return c.hypervisor.Stop(ctx, m.ID)
+	}), func(err error) {
+		s.settleAs(end)(err)
+		if err == nil {
+			s.launched = time.Now()
+		}
+	})
+}
+
+// beginReboot restarts a server; a hard reboot also starts a stopped one.
+func (c *Cloud) beginReboot(ctx context.Context, s *server, hard bool) {
+	s.task = "rebooting"
+	if hard {
+		s.task = "rebooting_hard"
+	}
+	c.begin(ctx, s, after(c.cfg.Timings.Reboot, func(ctx context.Context) error {
+		return c.hypervisor.Reboot(ctx, s.id, hard)
+	}), s.settleAs(vmActive))
+}
+
+// beginPower switches a server on or off.
+func (c *Cloud) beginPower(ctx context.Context, s *server, on bool) {
+	if m := s.machine(); on {
+		s.task = "powering-on"
+		c.begin(ctx, s, after(c.cfg.Timings.Power, func(ctx context.Context) error {
+			return c.hypervisor.Boot(ctx, m)
+		}), s.settleAs(vmActive))
+		return
+	}
+	s.task = "powering-off"
+	c.begin(ctx, s, after(c.cfg.Timings.Power, func(ctx context.Context) error {
+		return c.hypervisor.Stop(ctx, s.id)
+	}), s.settleAs(vmStopped))
+}
+
+// beginResize moves a server to another flavor, which it waits to be confirmed
+// in. A machine that runs is switched off and on, as in Nova.
+func (c *Cloud) beginResize(ctx context.Context, s *server, to Flavor) {
+	from := s.flavor
+	s.beforeResize, s.task = s.vm, "resize_prep"
+	c.claim(s, to)
+	c.begin(ctx, s, c.cycle(s), func(err error) {
+		s.settleAs(vmResized)(err)
+		if err != nil {
+			c.claim(s, from)
+			return
+		}
+		s.oldFlavor, s.flavor = &from, to
+	})
+}
+
+// beginRevert moves a server back to the flavor that it had.
+func (c *Cloud) beginRevert(ctx context.Context, s *server) {
+	s.task = "resize_reverting"
+	to := *s.oldFlavor
+	c.begin(ctx, s, c.cycle(s), func(err error) {
+		s.settleAs(s.beforeResize)(err)
+		if err == nil {
+			c.claim(s, to)
+			s.oldFlavor, s.flavor = nil, to
+		}
+	})
+}
+
+// claim makes a server take what a flavor takes of the quota.
+func (c *Cloud) claim(s *server, f Flavor) {
+	c.used = c.used.minus(s.claimed).plus(f.takes())
+	s.claimed = f.takes()
+}
+
+// cycle switches a machine off and on, unless it was off before the resize.
+func (c *Cloud) cycle(s *server) func(context.Context) error {
+	m, off := s.machine(), s.beforeResize == vmStopped
+	return after(c.cfg.Timings.Resize, func(ctx context.Context) error {
+		if off {
+			return nil
+		}
+		if err := c.hypervisor.Stop(ctx, m.ID); err != nil {
+			return err
+		}
+		return c.hypervisor.Boot(ctx, m)
+	})
+}
+
+// beginSnapshot makes a server's disk an image. A snapshot that fails leaves
+// no image, and the server as it was; the image is settled even if the server
+// is being deleted by then.
+func (c *Cloud) beginSnapshot(ctx context.Context, s *server, i *imageRecord) {
+	s.task = "image_snapshot"
+	i.status = "queued"
+	take := after(c.cfg.Timings.Snapshot, func(ctx context.Context) error {
+		return c.hypervisor.Snapshot(ctx, s.id, i.id)
+	})
+	c.begin(ctx, s, func(ctx context.Context) error {
+		err := take(ctx)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err != nil {
+			c.state.images.remove(i.id)
+			return err
+		}
+		i.status, i.updated = "active", time.Now()
+		return nil
+	}, func(error) { s.task = "" })
+}
+
+// beginDelete takes a server away, with what Nova made for it. What else is
+// under way is cancelled; a server whose machine cannot be destroyed stays, in
+// ERROR, and may be deleted again.
+func (c *Cloud) beginDelete(ctx context.Context, s *server) {
+	if s.operation != nil {
+		s.operation.cancel()
+	}
+	s.task = "deleting"
+	c.begin(ctx, s, after(c.cfg.Timings.Delete, func(ctx context.Context) error {
+		return c.hypervisor.Destroy(ctx, s.id)
+	}), func(err error) {
+		if err != nil {
+			s.fail(http.StatusInternalServerError, fmt.Sprintf("deleting: %s", err))
+			return
+		}
+		c.disconnect(s.ports)
+		c.used = c.used.minus(s.claimed)
+		c.servers.remove(s.id)
+	})
+}

@@ -1,0 +1,44 @@
+package labcloud
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// microversion is the minor number of one of Nova's API versions, all of which
+// are 2.something.
+type microversion int
+
+const (
+	oldest microversion = 1
+	// newest is what the release that the answers were recorded from (Zed) has.
+	newest microversion = 93
+)
+
+func (v microversion) String() string { return "2." + strconv.Itoa(int(v)) }
+
+// negotiate finds the microversion that a request asks for. Without a header
+// it is the oldest. The newer header wins over the older one, as in Nova.
+func negotiate(h http.Header) (microversion, error) {
+	asked := h.Get("X-OpenStack-Nova-API-Version")
+	for _, value := range strings.Split(h.Get("OpenStack-API-Version"), ",") {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(value), "compute "); ok {
+			asked = v
+		}
+	}
+	switch asked {
+	case "":
+		return oldest, nil
+	case "latest":
+		return newest, nil
+	}
+	minor, ok := strings.CutPrefix(asked, "2.")
+	n, err := strconv.Atoi(minor)
+	if !ok || err != nil || microversion(n) < oldest || microversion(n) > newest {
+		return 0, &problem{code: http.StatusNotAcceptable, message: fmt.Sprintf(
+			"Version %s is not supported by the API. Minimum is %s and maximum is %s.", asked, oldest, newest)}
+	}
+	return microversion(n), nil
+}

@@ -1,0 +1,208 @@
+package labcloud
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// usage is what servers take of the quota; RAM is in MiB.
+type usage struct{ instances, cores, ram int }
+
+// takes is what one server of this flavor uses.
+func (f Flavor) takes() usage { return usage{instances: 1, cores: f.VCPUs, ram: f.RAM} }
+
+func (u usage) plus(v usage) usage {
+	return usage{u.instances + v.instances, u.cores + v.cores, u.ram + v.ram}
+}
+
+func (u usage) minus(v usage) usage {
+	return usage{u.instances - v.instances, u.cores - v.cores, u.ram - v.ram}
+}
+
+// byName are the parts of a usage under the names of the quota's resources.
+func (u usage) byName() map[string]int {
+	return map[string]int{"instances": u.instances, "cores": u.cores, "ram": u.ram}
+}
+
+// sets are the limits as the API has them, with those that the lab does not
+// enforce.
+func (q Quotas) sets() (computeSet, networkSet map[string]int) {
+	limit := func(n int) int { return cmp.Or(n, -1) }
+	computeSet = map[string]int{
+		"instances": limit(q.Instances), "cores": limit(q.Cores), "ram": limit(q.RAM), "key_pairs": limit(q.KeyPairs),
+		"fixed_ips": -1, "floating_ips": -1, "security_groups": -1, "security_group_rules": -1,
+		"injected_files": -1, "injected_file_content_bytes": 10240, "injected_file_path_bytes": 255,
+		"metadata_items": -1, "server_groups": -1, "server_group_members": -1,
+	}
+	networkSet = map[string]int{
+		"port": limit(q.Ports), "floatingip": limit(q.FloatingIPs),
+		"security_group": limit(q.SecurityGroups), "security_group_rule": limit(q.SecurityGroupRules),
+		"network": -1, "subnet": -1, "router": -1, "subnetpool": -1, "rbac_policy": -1,
+	}
+	return computeSet, networkSet
+}
+
+// checkQuota refuses what would exceed the project's quota. When several
+// resources are exceeded, Nova names all but gives the numbers of the first.
+func checkQuota(limits map[string]int, used, more usage) error {
+	have, want := used.byName(), more.byName()
+	var over []string
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if limit := limits[name]; limit >= 0 && want[name] > 0 && have[name]+want[name] > limit {
+			over = append(over, name)
+		}
+	}
+	if len(over) == 0 {
+		return nil
+	}
+	first := over[0]
+	return quotaExceeded(strings.Join(over, ","), want[first], have[first], limits[first])
+}
+
+func quotaExceeded(names string, asked, used, limit int) error {
+	return forbidden("Quota exceeded for %s: Requested %d, but already used %d of %d %s", names, asked, used, limit, names)
+}
+
+func (c *Cloud) quotaRoutes() []route {
+	return []route{
+		{compute, "GET /compute/v2.1/limits", false, c.showLimits},
+		{compute, "GET /compute/v2.1/os-quota-sets/{id}", false, c.showComputeQuota},
+		{compute, "GET /compute/v2.1/os-quota-sets/{id}/detail", false, c.showComputeQuotaDetail},
+		{compute, "PUT /compute/v2.1/os-quota-sets/{id}", false, c.setComputeQuota},
+		{network, "GET /network/v2.0/quotas/{id}", false, func(r *request) (reply, error) {
+			return ok(object{"quota": maps.Clone(c.networkQuota)}), c.checkProject(r)
+		}},
+		{network, "GET /network/v2.0/quotas/{id}/details.json", false, c.showNetworkQuotaDetail},
+		{network, "PUT /network/v2.0/quotas/{id}", false, c.setNetworkQuota},
+	}
+}
+
+// checkProject refuses a path for any project but the one there is.
+func (c *Cloud) checkProject(r *request) error {
+	if id := r.PathValue("id"); id != c.projectID {
+		return notFound("", "Project ID %s is not a valid project.", id)
+	}
+	return nil
+}
+
+// visibleQuota are the limits that a microversion shows: 2.36 lost those that
+// Neutron enforces, 2.57 those for injected files.
+func visibleQuota(limits map[string]int, v microversion) map[string]int {
+	visible := maps.Clone(limits)
+	maps.DeleteFunc(visible, func(name string, _ int) bool {
+		byNeutron := slices.Contains([]string{"fixed_ips", "floating_ips", "security_groups", "security_group_rules"}, name)
+		return byNeutron && v >= 36 || strings.HasPrefix(name, "injected_") && v >= 57
+	})
+	return visible
+}
+
+func (c *Cloud) showComputeQuota(r *request) (reply, error) {
+	set := object{"id": c.projectID}
+	for name, limit := range visibleQuota(c.computeQuota, r.version) {
+		set[name] = limit
+	}
+	return ok(object{"quota_set": set}), c.checkProject(r)
+}
+
+func (c *Cloud) showComputeQuotaDetail(r *request) (reply, error) {
+	used := c.used.byName()
+	set := object{"id": c.projectID}
+	for name, limit := range visibleQuota(c.computeQuota, r.version) {
+		set[name] = object{"limit": limit, "in_use": used[name], "reserved": 0}
+	}
+	return ok(object{"quota_set": set}), c.checkProject(r)
+}
+
+// setQuota changes limits; one that there is not is refused.
+func setQuota(limits, change map[string]int) error {
+	for name := range change {
+		if _, known := limits[name]; !known {
+			return badRequest("Additional properties are not allowed ('%s' was unexpected)", name)
+		}
+	}
+	maps.Copy(limits, change)
+	return nil
+}
+
+func (c *Cloud) setComputeQuota(r *request) (reply, error) {
+	var ask struct {
+		Set map[string]int `json:"quota_set"`
+	}
+	if err := cmp.Or(c.checkProject(r), r.decode(&ask)); err != nil {
+		return reply{}, err
+	}
+	if err := setQuota(c.computeQuota, ask.Set); err != nil {
+		return reply{}, err
+	}
+	return ok(object{"quota_set": visibleQuota(c.computeQuota, r.version)}), nil
+}
+
+func (c *Cloud) setNetworkQuota(r *request) (reply, error) {
+	var ask struct {
+		Quota map[string]int `json:"quota"`
+	}
+	if err := cmp.Or(c.checkProject(r), r.decode(&ask)); err != nil {
+		return reply{}, err
+	}
+	if err := setQuota(c.networkQuota, ask.Quota); err != nil {
+		return reply{}, err
+	}
+	return ok(object{"quota": maps.Clone(c.networkQuota)}), nil
+}
+
+// networkUsage is how many there are of each thing that Neutron has a quota
+// for.
+func (c *Cloud) networkUsage() map[string]int {
+	return map[string]int{
+		"port": c.ports.size(), "floatingip": c.floatingIPs.size(),
+		"security_group": c.securityGroups.size(), "security_group_rule": c.rules.size(),
+		"network": c.networks.size(), "subnet": c.networks.size(),
+	}
+}
+
+func (c *Cloud) showNetworkQuotaDetail(r *request) (reply, error) {
+	used := c.networkUsage()
+	set := object{}
+	for name, limit := range c.networkQuota {
+		set[name] = object{"limit": limit, "used": used[name], "reserved": 0}
+	}
+	return ok(object{"quota": set}), c.checkProject(r)
+}
+
+// checkNetworkQuota refuses one more of a resource than its quota allows.
+func (c *Cloud) checkNetworkQuota(resource string) error {
+	if limit := c.networkQuota[resource]; limit >= 0 && c.networkUsage()[resource] >= limit {
+		return conflict("OverQuota", "Quota exceeded for resources: ['%s'].", resource)
+	}
+	return nil
+}
+
+// showLimits are limits and usage in one. Later microversions lost what Nova
+// does not enforce itself.
+func (c *Cloud) showLimits(r *request) (reply, error) {
+	limits := c.computeQuota
+	absolute := object{
+		"maxTotalInstances": limits["instances"], "maxTotalCores": limits["cores"], "maxTotalRAMSize": limits["ram"],
+		"maxTotalKeypairs": limits["key_pairs"], "maxServerMeta": limits["metadata_items"],
+		"maxServerGroups": limits["server_groups"], "maxServerGroupMembers": limits["server_group_members"],
+		"totalRAMUsed": c.used.ram, "totalCoresUsed": c.used.cores, "totalInstancesUsed": c.used.instances,
+		"totalServerGroupsUsed": 0,
+	}
+	if r.version < 36 {
+		maps.Copy(absolute, object{
+			"maxTotalFloatingIps": limits["floating_ips"], "maxSecurityGroups": limits["security_groups"],
+			"maxSecurityGroupRules": limits["security_group_rules"],
+			"totalFloatingIpsUsed":  0, "totalSecurityGroupsUsed": 0,
+		})
+	}
+	if r.version < 39 {
+		absolute["maxImageMeta"] = limits["metadata_items"]
+	}
+	if r.version < 57 {
+		absolute["maxPersonality"] = limits["injected_files"]
+		absolute["maxPersonalitySize"] = limits["injected_file_content_bytes"]
+	}
+	return ok(object{"limits": object{"rate": []object{}, "absolute": absolute}}), nil
+}

@@ -1,0 +1,353 @@
+package labcloud
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// actionName reads which action a body asks for: it is the only key.
+func actionName(body []byte) (name string, args json.RawMessage) {
+	var ask map[string]json.RawMessage
+	if json.Unmarshal(body, &ask) != nil || len(ask) != 1 {
+		return "", nil
+	}
+	for name, args = range ask {
+	}
+	return name, args
+}
+
+// action does one thing to a server.
+type action func(c *Cloud, r *request, s *server) (reply, error)
+
+// serverActions are the actions that the cloud knows.
+var serverActions = map[string]action{
+	"reboot":              (*Cloud).reboot,
+	"rebuild":             (*Cloud).rebuild,
+	"resize":              (*Cloud).resize,
+	"confirmResize":       (*Cloud).confirmResize,
+	"revertResize":        (*Cloud).revertResize,
+	"os-start":            (*Cloud).start,
+	"os-stop":             (*Cloud).stop,
+	"createImage":         (*Cloud).createImage,
+	"os-getConsoleOutput": (*Cloud).consoleOutput,
+	"lock":                (*Cloud).lock,
+	"unlock":              (*Cloud).unlock,
+	"forceDelete":         (*Cloud).forceDelete,
+	"addSecurityGroup":    (*Cloud).addServerGroup,
+	"removeSecurityGroup": (*Cloud).removeServerGroup,
+}
+
+// actOnServer finds the server and the action.
+func (c *Cloud) actOnServer(r *request) (reply, error) {
+	s, err := c.findServer(r)
+	if err != nil {
+		return reply{}, err
+	}
+	name, _ := actionName(r.body)
+	act, known := serverActions[name]
+	if !known {
+		return reply{}, badRequest("There is no such action: %s", name)
+	}
+	return act(c, r, s)
+}
+
+// arguments decodes what an action is given. Null is no arguments.
+func arguments[T any](r *request) (T, error) {
+	var ask map[string]T
+	err := r.decode(&ask)
+	name, _ := actionName(r.body)
+	return ask[name], err
+}
+
+// checkLock refuses to change a locked server. Only an operator could.
+func (s *server) checkLock() error {
+	if s.locked {
+		return conflict("", "Instance %s is locked", s.id)
+	}
+	return nil
+}
+
+// allow refuses an action on a server that is locked or not as checkState
+// says.
+func (s *server) allow(action string, states ...vmState) error {
+	if err := s.checkLock(); err != nil {
+		return err
+	}
+	return s.checkState(action, states...)
+}
+
+// checkState refuses an action on a server that is not in one of the states,
+// or that something is under way for, or that never got as far as a host.
+func (s *server) checkState(action string, states ...vmState) error {
+	if !slices.Contains(states, s.vm) {
+		return conflict("", "Cannot '%s' instance %s while it is in vm_state %s", action, s.id, s.vm)
+	}
+	if s.task != "" {
+		return conflict("", "Cannot '%s' instance %s while it is in task_state %s", action, s.id, s.task)
+	}
+	if !s.placed {
+		return s.notReady()
+	}
+	return nil
+}
+
+func (s *server) notReady() error { return conflict("", "Instance %s is not ready", s.id) }
+
+// reboot restarts a server. A hard reboot is also the way out of ERROR and of
+// a soft reboot that does not end.
+func (c *Cloud) reboot(r *request, s *server) (reply, error) {
+	args, err := arguments[struct {
+		Type string `json:"type"`
+	}](r)
+	if err != nil {
+		return reply{}, err
+	}
+	hard := args.Type == "HARD"
+	if !hard && args.Type != "SOFT" {
+		return reply{}, badRequest("Invalid input for field/attribute type. Value: %s. It is not one of ['HARD', 'SOFT']", args.Type)
+	}
+	switch {
+	case !hard:
+		err = s.allow("reboot", vmActive)
+	case s.task == "rebooting":
+		err = s.checkLock()
+	default:
+		err = s.allow("reboot", vmActive, vmStopped, vmError)
+	}
+	if err != nil {
+		return reply{}, err
+	}
+	s.note(r, "reboot")
+	c.beginReboot(r.Context(), s, hard)
+	return accepted(nil), nil
+}
+
+// rebuild gives a server a new disk and keeps its id, ports and addresses.
+func (c *Cloud) rebuild(r *request, s *server) (reply, error) {
+	args, err := arguments[struct {
+		ImageRef    string             `json:"imageRef"`
+		Name        *string            `json:"name"`
+		Description *string            `json:"description"`
+		Metadata    *map[string]string `json:"metadata"`
+		AdminPass   string             `json:"adminPass"`
+		DiskConfig  string             `json:"OS-DCF:diskConfig"`
+		UserData    *string            `json:"user_data"`
+		KeyName     *string            `json:"key_name"`
+	}](r)
+	if err != nil {
+		return reply{}, err
+	}
+	if img, known := c.state.images.get(args.ImageRef); !known || img.status != "active" {
+		return reply{}, badRequest("Cannot find image for rebuild")
+	}
+	if err := s.allow("rebuild", vmActive, vmStopped, vmError); err != nil {
+		return reply{}, err
+	}
+	userData, key := s.userData, s.key
+	if args.UserData != nil {
+		if userData, err = decodeUserData(*args.UserData); err != nil {
+			return reply{}, err
+		}
+	}
+	if args.KeyName != nil {
+		k, found := c.keypairs.get(*args.KeyName)
+		if !found {
+			return reply{}, badRequest("Invalid key_name provided.")
+		}
+		key = k.public
+	}
+	s.image, s.userData, s.key = args.ImageRef, userData, key
+	set(&s.keyName, args.KeyName)
+	set(&s.name, args.Name)
+	set(&s.description, args.Description)
+	set(&s.metadata, args.Metadata)
+	s.build = c.faults.onBuild(r.label, s.name)
+	s.note(r, "rebuild")
+	c.beginRebuild(r.Context(), s)
+	answer := accepted(object{"server": c.rebuildView(r, s)})
+	answer.header = map[string]string{"Location": r.base + "/compute/v2.1/servers/" + s.id}
+	return answer, nil
+}
+
+// resize moves a server to another flavor.
+func (c *Cloud) resize(r *request, s *server) (reply, error) {
+	args, err := arguments[struct {
+		FlavorRef  string `json:"flavorRef"`
+		DiskConfig string `json:"OS-DCF:diskConfig"`
+	}](r)
+	if err != nil {
+		return reply{}, err
+	}
+	to, known := c.state.flavors.get(args.FlavorRef)
+	if !known {
+		return reply{}, badRequest("Unable to locate requested flavor.")
+	}
+	if to.ID == s.flavor.ID {
+		return reply{}, badRequest("When resizing, instances must change flavor!")
+	}
+	if err := s.allow("resize", vmActive, vmStopped); err != nil {
+		return reply{}, err
+	}
+	more := to.takes().minus(s.flavor.takes())
+	if err := checkQuota(c.computeQuota, c.used, more); err != nil {
+		return reply{}, err
+	}
+	s.note(r, "resize")
+	c.beginResize(r.Context(), s, to)
+	return accepted(nil), nil
+}
+
+// confirmResize makes a resize final, at once.
+func (c *Cloud) confirmResize(r *request, s *server) (reply, error) {
+	if err := s.allow("confirmResize", vmResized); err != nil {
+		return reply{}, err
+	}
+	s.note(r, "confirmResize")
+	s.vm, s.oldFlavor = s.beforeResize, nil
+	return noContent(), nil
+}
+
+func (c *Cloud) revertResize(r *request, s *server) (reply, error) {
+	if err := s.allow("revertResize", vmResized); err != nil {
+		return reply{}, err
+	}
+	s.note(r, "revertResize")
+	c.beginRevert(r.Context(), s)
+	return accepted(nil), nil
+}
+
+func (c *Cloud) start(r *request, s *server) (reply, error) {
+	if err := s.allow("start", vmStopped); err != nil {
+		return reply{}, err
+	}
+	s.note(r, "start")
+	c.beginPower(r.Context(), s, true)
+	return accepted(nil), nil
+}
+
+func (c *Cloud) stop(r *request, s *server) (reply, error) {
+	if err := s.allow("stop", vmActive, vmError); err != nil {
+		return reply{}, err
+	}
+	s.note(r, "stop")
+	c.beginPower(r.Context(), s, false)
+	return accepted(nil), nil
+}
+
+// createImage takes a snapshot. From 2.45 on the answer has a body in place of
+// a header. A lock does not forbid it.
+func (c *Cloud) createImage(r *request, s *server) (reply, error) {
+	args, err := arguments[struct {
+		Name     string            `json:"name"`
+		Metadata map[string]string `json:"metadata"`
+	}](r)
+	if err != nil {
+		return reply{}, err
+	}
+	if args.Name == "" {
+		return reply{}, badRequest("Invalid input for field/attribute name. Value: . '' is too short")
+	}
+	if err := s.checkState("createImage", vmActive, vmStopped); err != nil {
+		return reply{}, err
+	}
+	i := newImage(uuid.NewString(), args.Name)
+	i.visibility = "private"
+	i.properties = map[string]string{
+		"base_image_ref": s.image, "instance_uuid": s.id, "image_type": "snapshot", "user_id": c.userID,
+		"owner_user_name": c.cfg.User, "owner_project_name": c.cfg.Project, "boot_roles": "reader,member",
+	}
+	for k, v := range args.Metadata {
+		i.properties[k] = v
+	}
+	c.state.images.add(i.id, i)
+	s.note(r, "createImage")
+	c.beginSnapshot(r.Context(), s, i)
+	if r.version >= 45 {
+		return accepted(object{"image_id": i.id}), nil
+	}
+	answer := accepted(nil)
+	answer.header = map[string]string{"Location": r.base + "/image//images/" + i.id}
+	return answer, nil
+}
+
+// consoleOutput asks the hypervisor, which may have to read a file, without
+// holding up other calls.
+func (c *Cloud) consoleOutput(r *request, s *server) (reply, error) {
+	args, err := arguments[struct {
+		Length int `json:"length"`
+	}](r)
+	if err != nil {
+		return reply{}, err
+	}
+	if !s.placed {
+		return reply{}, s.notReady()
+	}
+	return reply{status: http.StatusOK, late: func() (any, error) {
+		text, err := c.hypervisor.Console(s.id, args.Length)
+		return object{"output": text}, err
+	}}, nil
+}
+
+func (c *Cloud) lock(r *request, s *server) (reply, error) {
+	args, err := arguments[struct {
+		Reason string `json:"locked_reason"`
+	}](r)
+	if err != nil {
+		return reply{}, err
+	}
+	s.locked, s.lockedReason = true, args.Reason
+	s.note(r, "lock")
+	return accepted(nil), nil
+}
+
+func (c *Cloud) unlock(r *request, s *server) (reply, error) {
+	s.locked, s.lockedReason = false, ""
+	s.note(r, "unlock")
+	return accepted(nil), nil
+}
+
+// forceDelete is a deletion with another answer.
+func (c *Cloud) forceDelete(r *request, _ *server) (reply, error) {
+	if _, err := c.deleteServer(r); err != nil {
+		return reply{}, err
+	}
+	return accepted(nil), nil
+}
+
+// addServerGroup and removeServerGroup change the security groups of all of a
+// server's ports.
+func (c *Cloud) addServerGroup(r *request, s *server) (reply, error) {
+	return c.changeGroups(r, s, func(p *port, id string) {
+		if !slices.Contains(p.groups, id) {
+			p.groups = append(p.groups, id)
+		}
+	})
+}
+
+func (c *Cloud) removeServerGroup(r *request, s *server) (reply, error) {
+	return c.changeGroups(r, s, func(p *port, id string) {
+		p.groups = slices.DeleteFunc(p.groups, func(have string) bool { return have == id })
+	})
+}
+
+func (c *Cloud) changeGroups(r *request, s *server, change func(*port, string)) (reply, error) {
+	args, err := arguments[struct {
+		Name string `json:"name"`
+	}](r)
+	if err != nil {
+		return reply{}, err
+	}
+	g, err := c.groupByName(args.Name)
+	if err != nil {
+		return reply{}, notFound("", "Security group %s not found for project %s.", args.Name, c.projectID)
+	}
+	for _, p := range s.ports {
+		change(p, g.id)
+	}
+	s.updated = time.Now()
+	return accepted(nil), nil
+}
