@@ -1,0 +1,274 @@
+package terraform
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
+	"github.com/hashicorp/terraform-exec/tfexec"
+
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// parallel is how many tests run at a time where nobody says. The provider sleeps ten seconds in each creation and removal, so they wait more than they
+// compute, and the number of processors, Go's default, says nothing about them.
+const parallel = "10"
+
+func TestMain(m *testing.M) {
+	chosen := false
+	flag.Parse()
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		if err := flag.Set("test.parallel", parallel); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	imageV1 = "11111111-0000-4000-8000-000000000001"
+	imageV2 = "11111111-0000-4000-8000-000000000002"
+	small   = "flavor-small"
+	big     = "flavor-big"
+	control = "eiffel-control" // as group_vars/all.yml has it
+)
+
+// publicKey is of no use to anybody: its private half was thrown away.
+const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC nobody"
+
+// cluster is a cluster directory with the real root module, real Terraform, the real provider, and the lab's cloud without machines.
+type cluster struct {
+	*testing.T
+	cloud            *labcloud.Cloud
+	dir              string // of the cluster
+	cfg              Config
+	network, storage string // ids of the cloud's networks
+	admin            *gophercloud.ProviderClient
+}
+
+// newCluster makes one from the repository's own module and declaration. Change may alter the cloud before it starts.
+func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
+	t.Helper()
+	cfg := labcloud.Config{
+		Project: "lab", User: "operator", Password: "secret",
+		Networks: []labcloud.Network{
+			{Name: "cluster", CIDR: netip.MustParsePrefix("10.60.0.0/16"), Gateway: netip.MustParseAddr("10.60.0.1")},
+			{Name: "storage", CIDR: netip.MustParsePrefix("10.61.0.0/16")},
+			{Name: "public", CIDR: netip.MustParsePrefix("192.0.2.0/24"), External: true},
+		},
+		Flavors: []labcloud.Flavor{{ID: small, Name: "small", VCPUs: 1, RAM: 512, Disk: 1}, {ID: big, Name: "big", VCPUs: 8, RAM: 16384, Disk: 1}},
+		Images:  []labcloud.Image{{ID: imageV1, Name: "v1"}, {ID: imageV2, Name: "v2"}},
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	cloud, err := labcloud.New(cfg, labcloud.Null{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(cloud.Handler())
+	t.Cleanup(func() {
+		if err := cloud.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		server.Close()
+	})
+	c := &cluster{T: t, cloud: cloud, dir: t.TempDir()}
+	c.login(cfg, server.URL)
+	c.network, c.storage = c.networkID("cluster"), c.networkID("storage")
+	c.write("clouds.yaml", string(cloud.CloudsYAML("openstack", server.URL)))
+	c.write("terraformrc", fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", tool(t, "EIFFEL_PLUGINS", "plugins")))
+	for _, file := range []string{"main.tf", "variables.tf", "versions.tf"} {
+		c.write("terraform/openstack/"+file, repository(t, "terraform/openstack/"+file))
+	}
+	c.write("group_vars/all.yml", repository(t, "group_vars/all.yml"))
+	c.declare(`public_key: ""`, `public_key: "`+publicKey+`"`)
+	c.declare(`floating_ip_network: ""`, `floating_ip_network: public`)
+	c.cfg = Config{
+		Dir: filepath.Join(c.dir, "terraform", "openstack"), PlanDir: filepath.Join(c.dir, "state", "plans"),
+		Binary: tool(t, "EIFFEL_TERRAFORM", "bin/terraform"), CloudsFile: filepath.Join(c.dir, "clouds.yaml"),
+		Parallelism: 20, LockTimeout: 30 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE=" + filepath.Join(c.dir, "terraformrc")},
+	}
+	return c
+}
+
+// login logs in to the cloud as an administrator would, beside Terraform.
+func (c *cluster) login(cfg labcloud.Config, url string) {
+	c.Helper()
+	var err error
+	c.admin, err = openstack.AuthenticatedClient(c.Context(), gophercloud.AuthOptions{
+		IdentityEndpoint: url + "/identity/v3", Username: cfg.User, Password: cfg.Password, DomainName: "Default", TenantName: cfg.Project,
+	})
+	c.must(err)
+}
+
+func (c *cluster) networkID(name string) string {
+	c.Helper()
+	client, err := openstack.NewNetworkV2(c.admin, gophercloud.EndpointOpts{})
+	c.must(err)
+	pages, err := networks.List(client, networks.ListOpts{Name: name}).AllPages(c.Context())
+	c.must(err)
+	found, err := networks.ExtractNetworks(pages)
+	if err != nil || len(found) != 1 {
+		c.Fatalf("network %s: %v, %v", name, found, err)
+	}
+	return found[0].ID
+}
+
+// removeServer deletes a server behind Terraform's back.
+func (c *cluster) removeServer(name string) {
+	c.Helper()
+	client, err := openstack.NewComputeV2(c.admin, gophercloud.EndpointOpts{})
+	c.must(err)
+	c.must(servers.Delete(c.Context(), client, c.servers()[name].ID).ExtractErr())
+	c.until(name+" is gone", func() bool { _, there := c.servers()[name]; return !there })
+}
+
+// tool finds what `make tools` installs. A test that needs it fails without it.
+func tool(t *testing.T, variable, below string) string {
+	t.Helper()
+	path := os.Getenv(variable)
+	if path == "" {
+		path = filepath.Join(root(t), ".tools", below)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("this test needs Terraform and the provider: run `make tools`, or set %s (%s)", variable, err)
+	}
+	return path
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func repository(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root(t), file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func (c *cluster) must(err error) {
+	c.Helper()
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *cluster) write(file, text string) {
+	c.Helper()
+	path := filepath.Join(c.dir, file)
+	c.must(os.MkdirAll(filepath.Dir(path), 0o755))
+	c.must(os.WriteFile(path, []byte(text), 0o600))
+}
+
+// declare changes group_vars/all.yml.
+func (c *cluster) declare(was, is string) {
+	c.Helper()
+	path := filepath.Join(c.dir, "group_vars", "all.yml")
+	text, err := os.ReadFile(path)
+	c.must(err)
+	if !strings.Contains(string(text), was) {
+		c.Fatalf("group_vars/all.yml has no %q", was)
+	}
+	c.write("group_vars/all.yml", strings.Replace(string(text), was, is, 1))
+}
+
+func (c *cluster) open() *Driver {
+	c.Helper()
+	d, err := Open(c.Context(), c.cfg)
+	c.must(err)
+	d.pauses = []time.Duration{time.Second, time.Second}
+	return d
+}
+
+func (c *cluster) spec(group, image string) reconfigure.Spec {
+	return reconfigure.Spec{Group: group, ImageID: image, FlavorID: small, NetworkID: c.network}
+}
+
+// deployed is a map of the control node and some nodes, all alike.
+func (c *cluster) deployed(nodes ...string) map[string]reconfigure.Spec {
+	all := map[string]reconfigure.Spec{control: c.spec(reconfigure.ControlGroup, imageV1)}
+	for _, node := range nodes {
+		all[node] = c.spec("standard", imageV1)
+	}
+	return all
+}
+
+// planOf is the plan that has some nodes changed, in a map as it is afterwards.
+func planOf(action reconfigure.Action, desired map[string]reconfigure.Spec, nodes ...string) reconfigure.Plan {
+	p := reconfigure.Plan{Desired: maps.Clone(desired)}
+	for _, node := range nodes {
+		p.Changes = append(p.Changes, reconfigure.Change{Node: node, Action: action, Spec: desired[node], Reason: "test"})
+	}
+	return p
+}
+
+// deploy makes all nodes of a map and what they share.
+func (c *cluster) deploy(d *Driver, desired map[string]reconfigure.Spec) {
+	c.Helper()
+	p := reconfigure.Plan{Shared: true}
+	for node := range desired {
+		p.Changes = append(p.Changes, planOf(reconfigure.Create, desired, node).Changes...)
+	}
+	p.Desired = desired
+	if failures := c.carryOut(d, p); len(failures) > 0 {
+		c.Fatalf("deploy: %v", failures)
+	}
+}
+
+// carryOut previews and applies.
+func (c *cluster) carryOut(d *Driver, p reconfigure.Plan) reconfigure.Failures {
+	c.Helper()
+	preview, err := d.Preview(c.Context(), p)
+	c.must(err)
+	failures, err := d.Apply(c.Context(), preview, c.watch)
+	c.must(err)
+	return failures
+}
+
+func (c *cluster) watch(node, message string) { c.Logf("%s: %s", node, message) }
+
+// wantClean checks that an administrator's plain `terraform plan` has nothing to do.
+func (c *cluster) wantClean(d *Driver) {
+	c.Helper()
+	c.must(d.run(func(tf *tfexec.Terraform) error {
+		changes, err := tf.Plan(c.Context())
+		if changes {
+			c.Errorf("a plain plan finds changes")
+		}
+		return err
+	}))
+}
+
+// servers is the cloud's servers by name, without what changes by itself.
+func (c *cluster) servers() map[string]labcloud.Server {
+	all := map[string]labcloud.Server{}
+	for _, s := range c.cloud.Servers() {
+		all[s.Name] = s
+	}
+	return all
+}

@@ -1,0 +1,107 @@
+package terraform
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/terraform-exec/tfexec"
+)
+
+// Config is what a driver works with.
+type Config struct {
+	// Dir is the folder of the root module.
+	Dir string
+	// PlanDir is where saved plans lie between preview and apply. They hold what the state holds, secrets too: it is made for its owner only.
+	PlanDir string
+	// Binary is the path of terraform or tofu. Empty: the first one on PATH that fits, else a download.
+	Binary string
+	// BinDir is where a downloaded binary is kept.
+	BinDir string
+	// CloudsFile is the clouds.yaml to log in with. Empty: where the provider looks by itself.
+	CloudsFile string
+	// Parallelism is the most resources that Terraform works on at a time.
+	Parallelism int
+	// LockTimeout is how long to wait for a state that somebody else has locked.
+	LockTimeout time.Duration
+	// Environ is the environment, as of os.Environ, that Terraform inherits but for what would make a plan depend on who calls: TF_VAR_*, TF_CLI_ARGS*,
+	// TF_WORKSPACE, TF_DATA_DIR, and the provider's OS_IMAGE_ID, OS_IMAGE_NAME, OS_FLAVOR_ID and OS_FLAVOR_NAME.
+	Environ []string
+	// Log gets each command line at level debug. It must not be nil.
+	Log *slog.Logger
+}
+
+// Driver runs Terraform in one root module. Its methods may be called one at a time only: two applies would wait for each other's state lock, and a saved
+// plan is void once another one was applied.
+type Driver struct {
+	cfg Config
+	env map[string]string
+	// pauses are the waits before each further try of a removal.
+	pauses []time.Duration
+}
+
+// Open finds the binary and initializes the module where that is needed. It may be retried: what fails here is a binary that is not there, or a provider
+// that cannot be fetched.
+func Open(ctx context.Context, cfg Config) (*Driver, error) {
+	binary, err := findBinary(ctx, cfg.Binary, cfg.BinDir)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Binary = binary
+	// Terraform runs in Dir, so a relative path would mean another place to it.
+	for _, path := range []*string{&cfg.Dir, &cfg.PlanDir} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return nil, fmt.Errorf("terraform: %w", err)
+		}
+	}
+	if err := os.MkdirAll(cfg.PlanDir, 0o700); err != nil {
+		return nil, fmt.Errorf("terraform: %w", err)
+	}
+	d := &Driver{
+		cfg:    cfg,
+		env:    environment(cfg.Environ, cfg.CloudsFile),
+		pauses: []time.Duration{5 * time.Second, 15 * time.Second, 30 * time.Second},
+	}
+	return d, d.initialize(ctx)
+}
+
+// run gives f a Terraform of its own: after a call that answers in JSON, terraform-exec goes on writing into that call's writer.
+func (d *Driver) run(f func(*tfexec.Terraform) error) error {
+	tf, err := tfexec.NewTerraform(d.cfg.Dir, d.cfg.Binary)
+	if err != nil {
+		return err
+	}
+	if err := tf.SetEnv(d.env); err != nil {
+		return err
+	}
+	tf.SetLogger(slog.NewLogLogger(d.cfg.Log.Handler(), slog.LevelDebug))
+	// terraform-exec has the kernel kill Terraform when the thread that started it ends (Pdeathsig, prctl(2)), and a goroutine's thread is anybody's: were
+	// it handed to a goroutine that locks it and returns, Terraform would die in the middle of an apply. Locked to this one it lives until f returns.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return f(tf)
+}
+
+// environment is what Terraform inherits, see Config.Environ. terraform-exec sets what it knows itself; the image and flavor variables the provider takes in
+// the place of an instance's own.
+func environment(environ []string, cloudsFile string) map[string]string {
+	env := map[string]string{}
+	for _, entry := range environ {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			env[name] = value
+		}
+	}
+	env = tfexec.CleanEnv(env)
+	for _, name := range []string{"TF_DATA_DIR", "OS_IMAGE_ID", "OS_IMAGE_NAME", "OS_FLAVOR_ID", "OS_FLAVOR_NAME"} {
+		delete(env, name)
+	}
+	if cloudsFile != "" {
+		env["OS_CLIENT_CONFIG_FILE"] = cloudsFile
+	}
+	return env
+}

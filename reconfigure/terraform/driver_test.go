@@ -1,0 +1,340 @@
+package terraform
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// Administrators' own resources for each node, in the ways that the module's README names.
+const additions = `
+resource "terraform_data" "scratch" {
+  for_each = { for name, node in var.nodes : name => node if node.group == "standard" }
+  input    = "${each.key}-scratch"
+}
+
+resource "terraform_data" "attachment" {
+  for_each = terraform_data.scratch
+  input    = [each.value.id, openstack_compute_instance_v2.node[each.key].id]
+}
+
+module "extra" {
+  source   = "./extra"
+  for_each = var.nodes
+}
+`
+
+func TestOneNodeChangesAndNoOtherIsTouched(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.write("terraform/openstack/additions.tf", additions)
+	c.write("terraform/openstack/extra/main.tf", `resource "terraform_data" "inner" {}`)
+	d := c.open()
+	desired := c.deployed("node01", "node02")
+	c.deploy(d, desired)
+	c.wantClean(d)
+	before := c.servers()
+	c.wantInstances(d, before)
+
+	// The declared image is another one now; it counts for new instances only.
+	c.declare("image: debian-12\n    flavor: m1.large", "image: debian-13\n    flavor: m1.large")
+	desired["node03"] = c.spec("standard", imageV2)
+	delete(desired, "node02")
+	mixed := planOf(reconfigure.Create, desired, "node03")
+	mixed.Changes = append(mixed.Changes, planOf(reconfigure.Remove, desired, "node02").Changes...)
+	if failures := c.carryOut(d, mixed); len(failures) > 0 {
+		t.Fatal(failures)
+	}
+	c.wantClean(d)
+	after := c.servers()
+	c.wantInstances(d, after)
+	if after["node03"].Image != imageV2 || len(after) != 3 {
+		t.Errorf("after one node went and one came: %+v", after)
+	}
+	for _, untouched := range []string{control, "node01"} {
+		if diff := cmp.Diff(before[untouched], after[untouched], cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+			t.Errorf("%s was touched:\n%s", untouched, diff)
+		}
+	}
+
+	everything := planOf(reconfigure.Remove, nil, slices.Sorted(maps.Keys(desired))...)
+	everything.Shared = true
+	if failures := c.carryOut(d, everything); len(failures) > 0 {
+		t.Fatal(failures)
+	}
+	if left := c.servers(); len(left) > 0 {
+		t.Errorf("after everything was removed: %+v", left)
+	}
+	c.wantClean(d)
+	c.wantInstances(d, nil)
+}
+
+// wantInstances checks that the state has just the cloud's servers.
+func (c *cluster) wantInstances(d *Driver, servers map[string]labcloud.Server) {
+	c.Helper()
+	got, err := d.Instances(c.Context())
+	c.must(err)
+	want := map[string]reconfigure.Instance{}
+	for name, s := range servers {
+		want[name] = reconfigure.Instance{Node: name, ID: s.ID, Address: s.Addresses[0].String()}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		c.Errorf("instances (-cloud +state):\n%s", diff)
+	}
+}
+
+func TestNodeInErrorFailsAloneAndIsCleaned(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	_, err := c.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.NoValidHost, Server: "node02"})
+	c.must(err)
+	d := c.open()
+	desired := c.deployed("node01", "node02", "node03")
+	p := planOf(reconfigure.Create, desired, slices.Sorted(maps.Keys(desired))...)
+	p.Shared = true
+	failures := c.carryOut(d, p)
+	if len(failures) != 1 || failures["node02"] == nil || !strings.Contains(failures["node02"].Error(), "ERROR") {
+		t.Fatalf("failures: %v", failures)
+	}
+	found, err := d.Instances(t.Context())
+	c.must(err)
+	if !found["node02"].Tainted || found["node01"].Tainted || found["node03"].Tainted {
+		t.Errorf("instances: %+v", found)
+	}
+
+	delete(desired, "node02")
+	if failures := c.carryOut(d, planOf(reconfigure.Remove, desired, "node02")); len(failures) > 0 {
+		t.Fatalf("cleaning: %v", failures)
+	}
+	c.wantClean(d)
+	c.wantInstances(d, c.servers())
+	if left := c.servers(); len(left) != 3 {
+		t.Errorf("servers: %+v", left)
+	}
+}
+
+// A quota lets the port be made, but no instance: only a part of the node is there.
+func TestPartOfANodeIsReplacedOrRemoved(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	d := c.open()
+	desired := c.deployed()
+	c.deploy(d, desired)
+	_, err := c.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.QuotaExceeded, Server: "node0[12]", Count: 2})
+	c.must(err)
+	maps.Copy(desired, c.deployed("node01", "node02"))
+	failures := c.carryOut(d, planOf(reconfigure.Create, desired, "node01", "node02"))
+	for _, node := range []string{"node01", "node02"} {
+		if err := failures[node]; err == nil || !strings.Contains(err.Error(), "Quota exceeded") {
+			t.Errorf("%s: Nova's words are not in %v", node, err)
+		}
+	}
+	found, err := d.Instances(t.Context())
+	c.must(err)
+	if diff := cmp.Diff(reconfigure.Instance{Node: "node01", Tainted: true}, found["node01"]); diff != "" {
+		t.Errorf("a node of which there is a port only:\n%s", diff)
+	}
+
+	delete(desired, "node02")
+	p := planOf(reconfigure.Replace, desired, "node01")
+	p.Changes = append(p.Changes, planOf(reconfigure.Remove, desired, "node02").Changes...)
+	if failures := c.carryOut(d, p); len(failures) > 0 {
+		t.Fatal(failures)
+	}
+	c.wantClean(d)
+	c.wantInstances(d, c.servers())
+}
+
+// Replace promises a new disk. Where Terraform sees nothing to change it must be told.
+func TestReplaceRenewsAnInstanceThatLooksRight(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	d := c.open()
+	desired := c.deployed("node01", "node02")
+	c.deploy(d, desired)
+	before := c.servers()
+	desired["node02"] = c.spec("standard", imageV2)
+	if failures := c.carryOut(d, planOf(reconfigure.Replace, desired, "node01", "node02")); len(failures) > 0 {
+		t.Fatal(failures)
+	}
+	after := c.servers()
+	if after["node01"].ID == before["node01"].ID {
+		t.Error("node01, whose map entry stays, is the same instance still")
+	}
+	if after["node02"].ID != before["node02"].ID || after["node02"].Image != imageV2 {
+		t.Errorf("node02, which gets another image, is not rebuilt in place: %+v", after["node02"])
+	}
+	c.wantClean(d)
+}
+
+func TestRemovalIsTriedAgainWhileNovaIsStillDeleting(t *testing.T) {
+	t.Parallel()
+	// The provider looks after ten seconds and finds ERROR still.
+	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Delete = 11 * time.Second })
+	_, err := c.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.NoValidHost, Server: "node01"})
+	c.must(err)
+	d := c.open()
+	desired := c.deployed("node01")
+	p := planOf(reconfigure.Create, desired, control, "node01")
+	p.Shared = true
+	if failures := c.carryOut(d, p); len(failures) != 1 {
+		t.Fatalf("failures: %v", failures)
+	}
+	preview, err := d.Preview(t.Context(), func() reconfigure.Plan {
+		delete(desired, "node01")
+		return planOf(reconfigure.Remove, desired, "node01")
+	}())
+	c.must(err)
+	var tries []string
+	failures, err := d.Apply(t.Context(), preview, func(node, message string) {
+		c.watch(node, message)
+		if node == "" {
+			tries = append(tries, message)
+		}
+	})
+	c.must(err)
+	if len(failures) > 0 || len(tries) == 0 {
+		t.Errorf("failures %v after further tries %q", failures, tries)
+	}
+	if left := c.servers(); len(left) != 1 {
+		t.Errorf("servers: %+v", left)
+	}
+}
+
+func TestSharedResourcesChangeOnlyWhenAsked(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	d := c.open()
+	desired := c.deployed()
+	c.deploy(d, desired)
+	c.declare("cluster_name: eiffel", "cluster_name: tower")
+	maps.Copy(desired, c.deployed("node01"))
+	_, err := d.Preview(t.Context(), planOf(reconfigure.Create, desired, "node01"))
+	var refused *reconfigure.Refusal
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "shared: would update openstack_networking_secgroup_v2.cluster[0] (description, name)") {
+		t.Fatalf("preview: %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(c.cfg.PlanDir, previewPrefix+"*")); len(left) > 0 {
+		t.Errorf("a refused preview leaves %q", left)
+	}
+	if was, err := d.Desired(); err != nil || len(was) != 1 {
+		t.Errorf("a refused preview wrote the map of nodes: %v, %v", was, err)
+	}
+}
+
+func TestLockedStateTellsWhoHoldsIt(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	hang, err := c.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.Hang, Call: "POST servers"})
+	c.must(err)
+	d := c.open()
+	desired := c.deployed()
+	p := planOf(reconfigure.Create, desired, control)
+	p.Shared = true
+	preview, err := d.Preview(t.Context(), p)
+	c.must(err)
+	applied := make(chan error, 1)
+	go func() {
+		_, err := d.Apply(context.WithoutCancel(t.Context()), preview, func(string, string) {})
+		applied <- err
+	}()
+	c.until("the call hangs", func() bool { return c.cloud.Faults().List()[0].Hits > 0 })
+
+	c.cfg.LockTimeout = 0
+	other := c.open()
+	_, err = other.Preview(t.Context(), p)
+	var locked *LockedError
+	if !errors.As(err, &locked) {
+		t.Errorf("preview of a locked state: %v", err)
+	} else if host, _ := os.Hostname(); locked.ID == "" || locked.Created == "" || !strings.HasSuffix(locked.Who, "@"+host) || locked.Operation != "OperationTypeApply" {
+		t.Errorf("locked by %+v", locked)
+	}
+	c.cloud.Faults().Clear(hang)
+	c.must(<-applied)
+}
+
+func TestKilledTerraformGivesNoVerdicts(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Build = time.Hour })
+	d := c.open()
+	p := planOf(reconfigure.Create, c.deployed(), control)
+	p.Shared = true
+	preview, err := d.Preview(t.Context(), p)
+	c.must(err)
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		c.until("an instance is being made", func() bool { return len(c.servers()) > 0 })
+		for _, pid := range c.terraforms() {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}()
+	failures, err := d.Apply(t.Context(), preview, c.watch)
+	<-killed
+	if !errors.Is(err, errKilled) || failures != nil {
+		t.Errorf("apply: %v, %v", failures, err)
+	}
+}
+
+func TestCancelledApplyEndsTerraformInGoodOrder(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Build = time.Hour })
+	d := c.open()
+	p := planOf(reconfigure.Create, c.deployed(), control)
+	p.Shared = true
+	preview, err := d.Preview(t.Context(), p)
+	c.must(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		c.until("an instance is being made", func() bool { return len(c.servers()) > 0 })
+		cancel()
+	}()
+	if _, err := d.Apply(ctx, preview, c.watch); !errors.Is(err, context.Canceled) {
+		t.Errorf("apply: %v", err)
+	}
+	found, err := d.Instances(t.Context())
+	c.must(err)
+	if i := found[control]; !i.Tainted || i.ID != c.servers()[control].ID {
+		t.Errorf("the state does not know what was being made: %+v", i)
+	}
+}
+
+// until polls, since nothing tells of the condition.
+func (c *cluster) until(what string, met func() bool) {
+	for range 600 {
+		if met() {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	c.Errorf("after a minute still not: %s", what)
+}
+
+// terraforms is the processes that run in the module's folder.
+func (c *cluster) terraforms() []int {
+	var found []int
+	links, _ := filepath.Glob("/proc/[0-9]*/cwd")
+	for _, link := range links {
+		if dir, err := os.Readlink(link); err == nil && dir == c.cfg.Dir {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link))); err == nil {
+				found = append(found, pid)
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,218 @@
+package terraform
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	tfjson "github.com/hashicorp/terraform-json"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// fence holds Terraform's plan against ours. It gives the changes that Terraform would make if every one of them was asked for, else a *reconfigure.Refusal
+// with those that were not. What it does not know it refuses: an action of a later Terraform, an address that is nobody's.
+func fence(theirs *tfjson.Plan, ours reconfigure.Plan, m module) ([]reconfigure.ResourceChange, error) {
+	f := fenced{ours: ours, module: m, tainted: tainted(theirs)}
+	var asked, unasked []reconfigure.ResourceChange
+	for _, rc := range theirs.ResourceChanges {
+		switch change, ok := f.judge(rc); {
+		case change.Effect == "":
+		case ok:
+			asked = append(asked, change)
+		default:
+			unasked = append(unasked, change)
+		}
+	}
+	for _, deferred := range theirs.DeferredChanges {
+		unasked = append(unasked, f.unknown(deferred.ResourceChange, "Terraform put it off: "+deferred.Reason))
+	}
+	for _, action := range theirs.ActionInvocations {
+		unasked = append(unasked, reconfigure.ResourceChange{Address: action.Address, Effect: reconfigure.EffectUnknown, Detail: "it is an action"})
+	}
+	if len(unasked) > 0 {
+		return nil, &reconfigure.Refusal{Changes: unasked}
+	}
+	return asked, nil
+}
+
+// tainted is the addresses of the objects that were not made to the end.
+func tainted(p *tfjson.Plan) map[string]bool {
+	found := map[string]bool{}
+	for _, r := range resources(p.PriorState) {
+		found[r.Address] = r.Tainted
+	}
+	return found
+}
+
+type fenced struct {
+	ours    reconfigure.Plan
+	module  module
+	tainted map[string]bool
+}
+
+// judge tells what a change is, and whether it was asked for. One without effect is no change at all.
+func (f fenced) judge(rc *tfjson.ResourceChange) (reconfigure.ResourceChange, bool) {
+	effect, detail := effectOf(rc)
+	if effect == "" {
+		return reconfigure.ResourceChange{}, true
+	}
+	node, known := f.module.owner(rc.Address, f.isNode)
+	change := reconfigure.ResourceChange{Address: rc.Address, Node: node, Effect: effect, Detail: detail}
+	switch {
+	case effect == reconfigure.EffectUnknown:
+		return change, false
+	case !known:
+		change.Detail = "the module does not say whose it is"
+		return change, f.everything() && effect == reconfigure.EffectDelete
+	case node == "":
+		return change, f.sharedAllows(rc, effect)
+	}
+	asked, _ := f.ours.Of(node)
+	return change, nodeAllows(asked.Action, effect, f.tainted[rc.Address])
+}
+
+func (f fenced) unknown(rc *tfjson.ResourceChange, detail string) reconfigure.ResourceChange {
+	if rc == nil {
+		return reconfigure.ResourceChange{Effect: reconfigure.EffectUnknown, Detail: detail}
+	}
+	node, _ := f.module.owner(rc.Address, f.isNode)
+	return reconfigure.ResourceChange{Address: rc.Address, Node: node, Effect: reconfigure.EffectUnknown, Detail: detail}
+}
+
+func (f fenced) isNode(name string) bool {
+	_, desired := f.ours.Desired[name]
+	_, changed := f.ours.Of(name)
+	return desired || changed
+}
+
+// everything tells whether the whole cluster is to go.
+func (f fenced) everything() bool { return f.ours.Shared && len(f.ours.Desired) == 0 }
+
+// sharedAllows rules over what no single node owns. The block "control" is the control node's address, which users know: it goes with the cluster only.
+func (f fenced) sharedAllows(rc *tfjson.ResourceChange, effect reconfigure.Effect) bool {
+	lost := effect == reconfigure.EffectDelete || effect == reconfigure.EffectReplace
+	if lost && rc.ModuleAddress == "" && rc.Name == reconfigure.ControlGroup {
+		return f.everything()
+	}
+	return f.ours.Shared
+}
+
+// nodeAllows rules over what belongs to a node for which an action was asked; for a node that our plan does not name, that is none.
+func nodeAllows(asked reconfigure.Action, effect reconfigure.Effect, tainted bool) bool {
+	switch asked {
+	case reconfigure.Create:
+		// What a failed attempt left may stand in the way: it was never of use to anybody.
+		return effect == reconfigure.EffectCreate || effect == reconfigure.EffectReplace && tainted
+	case reconfigure.Replace:
+		return true
+	case reconfigure.Remove:
+		return effect == reconfigure.EffectDelete
+	default:
+		return false
+	}
+}
+
+// effectOf tells what a change does, and for people how. It is empty for what does nothing.
+func effectOf(rc *tfjson.ResourceChange) (effect reconfigure.Effect, detail string) {
+	switch {
+	case rc.Change == nil:
+		return reconfigure.EffectUnknown, "Terraform does not say what it would do"
+	case rc.PreviousAddress != "" && rc.PreviousAddress != rc.Address:
+		return reconfigure.EffectUnknown, "it is moved from " + rc.PreviousAddress
+	case rc.Change.Importing != nil:
+		return reconfigure.EffectUnknown, "it is imported"
+	}
+	actions := rc.Change.Actions
+	switch {
+	case actions.NoOp(), actions.Read():
+		return "", ""
+	case rc.Mode != tfjson.ManagedResourceMode:
+		return reconfigure.EffectUnknown, fmt.Sprintf("%q on what is no resource", actions)
+	case actions.Create():
+		return reconfigure.EffectCreate, ""
+	case actions.Delete() && rc.DeposedKey != "":
+		return reconfigure.EffectDelete, "an object that was replaced before"
+	case actions.Delete():
+		return reconfigure.EffectDelete, ""
+	case actions.Replace():
+		return reconfigure.EffectReplace, replaceDetail(rc)
+	case actions.Update():
+		return updateEffect(rc)
+	default:
+		return reconfigure.EffectUnknown, fmt.Sprintf("%q", actions)
+	}
+}
+
+// updateEffect tells the updates of an instance that its jobs would not survive from those that they would. Since 1.48 the provider rebuilds an instance in
+// place for another image, and resizes it for another flavor.
+func updateEffect(rc *tfjson.ResourceChange) (reconfigure.Effect, string) {
+	attributes := differing(rc.Change)
+	effect := reconfigure.EffectUpdate
+	if rc.Type == instanceType {
+		switch {
+		case slices.Contains(attributes, "image_id"), slices.Contains(attributes, "image_name"):
+			effect = reconfigure.EffectRebuild
+		case slices.Contains(attributes, "flavor_id"), slices.Contains(attributes, "flavor_name"):
+			effect = reconfigure.EffectResize
+		}
+	}
+	return effect, strings.Join(attributes, ", ")
+}
+
+func replaceDetail(rc *tfjson.ResourceChange) string {
+	var attributes []string
+	for _, path := range rc.Change.ReplacePaths {
+		if steps, ok := path.([]any); ok && len(steps) > 0 {
+			attributes = append(attributes, fmt.Sprint(steps[0]))
+		}
+	}
+	if len(attributes) == 0 {
+		return strings.ReplaceAll(string(rc.ActionReason), "_", " ")
+	}
+	slices.Sort(attributes)
+	return strings.Join(slices.Compact(attributes), ", ")
+}
+
+// differing is the names of the attributes that a change changes, or may change. Names only: a value may be a secret.
+func differing(c *tfjson.Change) []string {
+	before, _ := c.Before.(map[string]any)
+	after, _ := c.After.(map[string]any)
+	unknown, _ := c.AfterUnknown.(map[string]any)
+	names := map[string]bool{}
+	for name, value := range before {
+		if !reflect.DeepEqual(value, after[name]) {
+			names[name] = true
+		}
+	}
+	for name, value := range after {
+		if !reflect.DeepEqual(value, before[name]) {
+			names[name] = true
+		}
+	}
+	for name, value := range unknown {
+		if holds(value) {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// holds tells whether anything in a tree of Terraform's after_unknown is unknown.
+func holds(v any) bool {
+	switch v := v.(type) {
+	case bool:
+		return v
+	case []any:
+		return slices.ContainsFunc(v, holds)
+	case map[string]any:
+		for _, inner := range v {
+			if holds(inner) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,168 @@
+package terraform
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+func TestMapOfNodesIsReadBack(t *testing.T) {
+	d := &Driver{cfg: Config{Dir: t.TempDir()}}
+	if got, err := d.Desired(); err != nil || len(got) != 0 || got == nil {
+		t.Errorf("before the first apply: %v, %v", got, err)
+	}
+	for _, nodes := range []map[string]reconfigure.Spec{nil, {}, {"n1": {Group: "g", ImageID: "i", FlavorID: "f", NetworkID: "n"}}} {
+		if err := d.remember(nodes); err != nil {
+			t.Fatal(err)
+		}
+		got, err := d.Desired()
+		if err != nil || got == nil || len(got) != len(nodes) {
+			t.Errorf("%v, %v", got, err)
+		}
+		for node, spec := range nodes {
+			if diff := cmp.Diff(spec, got[node]); diff != "" {
+				t.Error(diff)
+			}
+		}
+	}
+}
+
+func TestMapOfNodesThatIsNotOursIsLeftAlone(t *testing.T) {
+	for name, text := range map[string]string{
+		"another variable": `{"nodes": {}, "cluster_file": "x"}`, "another attribute": `{"nodes": {"n1": {"user_data": "x"}}}`, "no map": `{}`, "null": `{"nodes": null}`, "cut short": `{"nodes": {`,
+	} {
+		d := &Driver{cfg: Config{Dir: t.TempDir()}}
+		if err := os.WriteFile(d.desiredFile(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := d.Desired(); err == nil || !strings.Contains(err.Error(), d.desiredFile()) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// program writes an executable that tells a version as terraform and tofu do.
+func program(t *testing.T, dir, name, version string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho '{\"terraform_version\": \""+version+"\"}'\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestBinaryIsTheFirstThatFits(t *testing.T) {
+	path, downloads := t.TempDir(), t.TempDir()
+	t.Setenv("PATH", path)
+	find := func(configured string) string {
+		t.Helper()
+		got, err := findBinary(t.Context(), configured, downloads)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	program(t, path, "terraform", "1.4.7")
+	tofu := program(t, path, "tofu", "1.6.0")
+	if got := find(""); got != tofu {
+		t.Errorf("with a terraform that is too old: %s", got)
+	}
+	kept := program(t, downloads, "terraform", "1.5.0")
+	if got := find(""); got != kept {
+		t.Errorf("with one that was downloaded before: %s", got)
+	}
+	newer := program(t, path, "terraform", "1.5.7")
+	if got := find(""); got != newer {
+		t.Errorf("with one that fits: %s", got)
+	}
+	if got := find(tofu); got != tofu {
+		t.Errorf("with one that is configured: %s", got)
+	}
+	for name, configured := range map[string]string{
+		"too old": program(t, t.TempDir(), "terraform", "1.4.7"), "not there": filepath.Join(path, "nothing"), "relative": "terraform", "mute": program(t, t.TempDir(), "terraform", ""),
+	} {
+		if got, err := findBinary(t.Context(), configured, downloads); err == nil {
+			t.Errorf("a configured one that is %s: %s", name, got)
+		}
+	}
+}
+
+func TestMissingBinaryTellsWhatToDo(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // no download
+	_, err := findBinary(ctx, "", t.TempDir())
+	if err == nil || !strings.Contains(err.Error(), "group_vars/all.yml") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestModuleIsInitializedOnceForWhatItIs(t *testing.T) {
+	c := newCluster(t, nil)
+	d := c.open()
+	first, err := d.fingerprint()
+	c.must(err)
+	marker := filepath.Join(c.cfg.Dir, ".terraform", "eiffel.sum")
+	old := time.Now().Add(-time.Hour)
+	initialized := func() bool {
+		c.Helper()
+		c.must(os.Chtimes(marker, old, old))
+		d = c.open()
+		info, err := os.Stat(marker)
+		c.must(err)
+		return !info.ModTime().Equal(old)
+	}
+	if initialized() {
+		t.Error("a module that is as it was is initialized again")
+	}
+	c.write("terraform/openstack/own.tf", `resource "terraform_data" "own" { for_each = var.nodes }`)
+	if !initialized() {
+		t.Error("a module that has another file is not")
+	}
+	c.must(os.Remove(filepath.Join(c.cfg.Dir, lockFile)))
+	if !initialized() {
+		t.Error("a module without lock file is not")
+	}
+	if now, err := d.fingerprint(); err != nil || now == first {
+		t.Errorf("fingerprint: %s, %v", now, err)
+	}
+}
+
+func TestAProviderOutOfReachTellsWhatToDo(t *testing.T) {
+	c := newCluster(t, nil)
+	c.write("terraformrc", "provider_installation {\n  filesystem_mirror {\n    path = \""+t.TempDir()+"\"\n  }\n}\n")
+	_, err := Open(t.Context(), c.cfg)
+	if err == nil || !strings.Contains(err.Error(), "TF_CLI_CONFIG_FILE") || !strings.Contains(err.Error(), c.cfg.Dir) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestOnlyAbandonedPreviewsAreSwept(t *testing.T) {
+	d := &Driver{cfg: Config{PlanDir: t.TempDir()}}
+	fresh, abandonedOne, other := filepath.Join(d.cfg.PlanDir, "preview-1"), filepath.Join(d.cfg.PlanDir, "preview-2"), filepath.Join(d.cfg.PlanDir, "init.lock")
+	for path, age := range map[string]time.Duration{fresh: 0, abandonedOne: 2 * abandoned, other: 2 * abandoned} {
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, time.Now().Add(-age), time.Now().Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.sweep(); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(d.cfg.PlanDir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{other, fresh}, left); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,87 @@
+package terraform
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/google/renameio/v2"
+	"github.com/hashicorp/terraform-exec/tfexec"
+)
+
+// lockFile is where Terraform notes which providers it chose.
+const lockFile = ".terraform.lock.hcl"
+
+// initialize runs `terraform init` unless the last one that succeeded was for this very module, lock file and binary: it takes a second or more, and may go
+// to the network. A lock keeps two processes from unpacking the same providers.
+func (d *Driver) initialize(ctx context.Context) error {
+	lock := flock.New(filepath.Join(d.cfg.PlanDir, "init.lock"))
+	if _, err := lock.TryLockContext(ctx, 200*time.Millisecond); err != nil {
+		return fmt.Errorf("terraform init: %w", err)
+	}
+	defer lock.Unlock() //nolint:errcheck // the kernel drops it with the descriptor
+
+	marker := filepath.Join(d.cfg.Dir, ".terraform", "eiffel.sum")
+	sum, err := d.fingerprint()
+	if err != nil {
+		return fmt.Errorf("terraform init: %w", err)
+	}
+	if was, err := os.ReadFile(marker); err == nil && string(was) == sum {
+		return nil
+	}
+	if err := d.run(func(tf *tfexec.Terraform) error { return tf.Init(ctx) }); err != nil {
+		return fmt.Errorf("terraform init in %s; without a way to the provider registry, TF_CLI_CONFIG_FILE must name a CLI configuration with a mirror of the providers: %w", d.cfg.Dir, orDone(ctx, err))
+	}
+	// init may have written the lock file.
+	if sum, err = d.fingerprint(); err != nil {
+		return fmt.Errorf("terraform init: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(marker), 0o755); err != nil { // a module without providers has no such folder
+		return fmt.Errorf("terraform init: %w", err)
+	}
+	return renameio.WriteFile(marker, []byte(sum), 0o644)
+}
+
+// fingerprint changes with everything that makes an init necessary.
+func (d *Driver) fingerprint() (string, error) {
+	sum := sha256.New()
+	fmt.Fprintln(sum, d.cfg.Binary)
+	files, err := moduleFiles(d.cfg.Dir)
+	if err != nil {
+		return "", err
+	}
+	for _, file := range append(files, filepath.Join(d.cfg.Dir, lockFile)) {
+		if err := addFile(sum, file); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// addFile adds a file's name and content; a file that is not there adds nothing.
+func addFile(w io.Writer, path string) error {
+	content, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s %d\n%s", filepath.Base(path), len(content), content)
+	return err
+}
+
+// orDone is the context's own error where it is done: a cancelled Terraform also looks like one that failed by itself.
+func orDone(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w (%s)", context.Cause(ctx), strings.TrimSpace(err.Error()))
+	}
+	return err
+}

@@ -1,0 +1,93 @@
+package terraform
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/terraform-exec/tfexec"
+	tfjson "github.com/hashicorp/terraform-json"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// The resource of the root module that is a node's instance.
+const (
+	instanceType  = "openstack_compute_instance_v2"
+	instanceBlock = instanceType + ".node"
+)
+
+// Instances is what stands in Terraform's state, by node. A node of which there is only a part, such as a port, is there as a tainted instance without an id:
+// it can only be replaced or removed. The state is read without a lock and the cloud is not asked.
+func (d *Driver) Instances(ctx context.Context) (map[string]reconfigure.Instance, error) {
+	m, err := readModule(d.cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	desired, err := d.Desired()
+	if err != nil {
+		return nil, err
+	}
+	var state *tfjson.State
+	err = d.run(func(tf *tfexec.Terraform) (err error) {
+		state, err = tf.Show(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("terraform show: %w", orDone(ctx, err))
+	}
+	return instances(resources(state), m, func(name string) bool { _, ok := desired[name]; return ok }), nil
+}
+
+// resources is every managed resource of a state, those of its modules too.
+func resources(state *tfjson.State) []*tfjson.StateResource {
+	if state == nil || state.Values == nil {
+		return nil
+	}
+	var all []*tfjson.StateResource
+	modules := []*tfjson.StateModule{state.Values.RootModule}
+	for len(modules) > 0 {
+		m := modules[0]
+		modules = modules[1:]
+		if m == nil {
+			continue
+		}
+		for _, r := range m.Resources {
+			if r.Mode == tfjson.ManagedResourceMode {
+				all = append(all, r)
+			}
+		}
+		modules = append(modules, m.ChildModules...)
+	}
+	return all
+}
+
+func instances(state []*tfjson.StateResource, m module, isNode func(string) bool) map[string]reconfigure.Instance {
+	found := map[string]reconfigure.Instance{}
+	for _, r := range state {
+		node, known := m.owner(r.Address, isNode)
+		if !known || node == "" {
+			continue
+		}
+		if r.Address == instance(instanceBlock, node) {
+			found[node] = reconfigure.Instance{Node: node, ID: text(r.AttributeValues["id"]), Address: address(r.AttributeValues), Tainted: r.Tainted}
+		} else if _, ok := found[node]; !ok {
+			found[node] = reconfigure.Instance{Node: node, Tainted: true}
+		}
+	}
+	return found
+}
+
+// address is the fixed address in the cluster's network. The provider's access_ip_v4 may be a floating one.
+func address(attributes map[string]any) string {
+	networks, _ := attributes["network"].([]any)
+	if len(networks) == 0 {
+		return ""
+	}
+	network, _ := networks[0].(map[string]any)
+	return text(network["fixed_ip_v4"])
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}

@@ -1,0 +1,191 @@
+package terraform
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclparse"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// module is what the driver must know of a root module: which blocks make something for each node, and which make what no single node owns. A block is a
+// resource or a module, by its address without instance keys: "TYPE.NAME" or "module.NAME".
+type module struct {
+	perNode, shared []string
+}
+
+// moduleFiles is the configuration files of a folder, in Terraform's notation or in JSON, OpenTofu's own too, by name.
+func moduleFiles(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, e := range entries {
+		for _, suffix := range []string{".tf", ".tf.json", ".tofu", ".tofu.json"} {
+			if !e.IsDir() && strings.HasSuffix(e.Name(), suffix) {
+				files = append(files, filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	return files, nil
+}
+
+// readModule sorts a root module's blocks. A block belongs to the nodes if its for_each is made from var.nodes, directly, through locals, or through another
+// such block.
+func readModule(dir string) (module, error) {
+	files, err := moduleFiles(dir)
+	if err != nil {
+		return module{}, fmt.Errorf("read the root module: %w", err)
+	}
+	found := references{forEach: map[string]hcl.Expression{}, locals: map[string]hcl.Expression{}}
+	parser := hclparse.NewParser()
+	for _, file := range files {
+		parse := parser.ParseHCLFile
+		if strings.HasSuffix(file, ".json") {
+			parse = parser.ParseJSONFile
+		}
+		parsed, problems := parse(file)
+		if problems.HasErrors() {
+			return module{}, fmt.Errorf("read the root module: %w", problems)
+		}
+		if problems := found.add(parsed.Body); problems.HasErrors() {
+			return module{}, fmt.Errorf("read the root module: %w", problems)
+		}
+	}
+	var m module
+	for block, forEach := range found.forEach {
+		if found.overNodes(forEach, map[string]bool{}) {
+			m.perNode = append(m.perNode, block)
+		} else {
+			m.shared = append(m.shared, block)
+		}
+	}
+	slices.Sort(m.perNode)
+	slices.Sort(m.shared)
+	if len(m.perNode) == 0 {
+		return module{}, fmt.Errorf("no resource in %s has a for_each over var.nodes: it is no root module of a cluster", dir)
+	}
+	return m, nil
+}
+
+// references is what a module's blocks and locals are made from.
+type references struct {
+	forEach map[string]hcl.Expression // by block; nil: it has none
+	locals  map[string]hcl.Expression
+}
+
+func (r references) add(body hcl.Body) hcl.Diagnostics {
+	content, _, problems := body.PartialContent(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
+		{Type: "resource", LabelNames: []string{"type", "name"}},
+		{Type: "module", LabelNames: []string{"name"}},
+		{Type: "locals"},
+	}})
+	if content == nil {
+		return problems
+	}
+	for _, block := range content.Blocks {
+		if block.Type == "locals" {
+			attributes, more := block.Body.JustAttributes()
+			problems = append(problems, more...)
+			for name, attribute := range attributes {
+				r.locals[name] = attribute.Expr
+			}
+			continue
+		}
+		address := strings.Join(block.Labels, ".")
+		if block.Type == "module" {
+			address = "module." + address
+		}
+		inner, _, more := block.Body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "for_each"}}})
+		problems = append(problems, more...)
+		if forEach, ok := inner.Attributes["for_each"]; ok {
+			r.forEach[address] = forEach.Expr
+		} else if _, known := r.forEach[address]; !known { // an override file may leave it out
+			r.forEach[address] = nil
+		}
+	}
+	return problems
+}
+
+// overNodes tells whether an expression is made from var.nodes. Seen holds the names that were followed already: Terraform reports a circle better than we could.
+func (r references) overNodes(e hcl.Expression, seen map[string]bool) bool {
+	if e == nil {
+		return false
+	}
+	return slices.ContainsFunc(e.Variables(), func(t hcl.Traversal) bool {
+		name := head(t)
+		if name == "var.nodes" {
+			return true
+		}
+		if seen[name] {
+			return false
+		}
+		seen[name] = true
+		if local, ok := strings.CutPrefix(name, "local."); ok {
+			return r.overNodes(r.locals[local], seen)
+		}
+		return r.overNodes(r.forEach[name], seen)
+	})
+}
+
+// head is the first two names of a reference: "var.nodes", "local.x", "module.x" or "TYPE.NAME".
+func head(t hcl.Traversal) string {
+	if len(t) < 2 {
+		return t.RootName()
+	}
+	if attribute, ok := t[1].(hcl.TraverseAttr); ok {
+		return t.RootName() + "." + attribute.Name
+	}
+	return t.RootName()
+}
+
+// of is the addresses of everything that belongs to a node, as targets.
+func (m module) of(node string) []string {
+	addresses := make([]string, len(m.perNode))
+	for i, block := range m.perNode {
+		addresses[i] = instance(block, node)
+	}
+	return addresses
+}
+
+// instance is the address of a node's instance of a block, quoted as Terraform quotes it.
+func instance(block, node string) string {
+	return block + "[" + string(hclwrite.TokensForValue(cty.StringVal(node)).Bytes()) + "]"
+}
+
+// owner says whose resource stands at an address: a node's, or nobody's in particular (node empty). It is not known where the block is not in the module any
+// more, or has a key that names no node. isNode settles what the block alone does not tell: keys inside a module, and blocks that are gone.
+func (m module) owner(address string, isNode func(string) bool) (node string, known bool) {
+	path, problems := hclsyntax.ParseTraversalAbs([]byte(address), "", hcl.InitialPos)
+	if problems.HasErrors() || len(path) < 2 {
+		return "", false
+	}
+	block := head(path)
+	if slices.Contains(m.perNode, block) {
+		if len(path) < 3 {
+			return "", false
+		}
+		return key(path[2])
+	}
+	for _, step := range path {
+		if node, ok := key(step); ok && isNode(node) {
+			return node, true
+		}
+	}
+	return "", slices.Contains(m.shared, block)
+}
+
+func key(step hcl.Traverser) (string, bool) {
+	index, ok := step.(hcl.TraverseIndex)
+	if !ok || index.Key.Type() != cty.String {
+		return "", false
+	}
+	return index.Key.AsString(), true
+}

@@ -1,0 +1,176 @@
+package terraform
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/terraform-exec/tfexec"
+	tfjson "github.com/hashicorp/terraform-json"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// abandoned is the age at which a preview that nobody applied is thrown away. Nothing applies one that old: the lead on a cluster is never held so long.
+const abandoned = 24 * time.Hour
+
+// Preview has Terraform plan ours, saves that plan, and lets it through only if it does nothing that ours does not name; else the error is a
+// *reconfigure.Refusal. It changes neither cloud nor state nor the map of nodes. A *LockedError means that somebody else has the state locked. It may be
+// retried.
+func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview reconfigure.Preview, err error) {
+	if !p.Provisions() {
+		return reconfigure.Preview{Plan: p}, nil
+	}
+	m, err := readModule(d.cfg.Dir)
+	if err != nil {
+		return reconfigure.Preview{}, err
+	}
+	before, err := d.Desired()
+	if err != nil {
+		return reconfigure.Preview{}, err
+	}
+	if err := d.sweep(); err != nil {
+		return reconfigure.Preview{}, fmt.Errorf("terraform plan: %w", err)
+	}
+	dir, err := os.MkdirTemp(d.cfg.PlanDir, previewPrefix)
+	if err != nil {
+		return reconfigure.Preview{}, fmt.Errorf("terraform plan: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(dir) //nolint:errcheck // the next sweep tries again
+		}
+	}()
+	args := planArguments(p, before, m)
+	args.parallelism = min(args.parallelism, d.cfg.Parallelism)
+	saved, err := d.plan(ctx, dir, p, args)
+	if err != nil {
+		return reconfigure.Preview{}, err
+	}
+	changes, err := fence(saved, p, m)
+	if err != nil {
+		return reconfigure.Preview{}, err
+	}
+	return reconfigure.Preview{Plan: p, File: filepath.Join(dir, savedPlan), Changes: changes}, nil
+}
+
+const (
+	previewPrefix = "preview-"
+	savedPlan     = "tfplan"
+)
+
+// sweep removes the previews that a dead worker, or one that changed its mind, left behind.
+func (d *Driver) sweep() error {
+	left, err := filepath.Glob(filepath.Join(d.cfg.PlanDir, previewPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range left {
+		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > abandoned {
+			if err := os.RemoveAll(dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// arguments is what a `terraform plan` of ours differs in.
+type arguments struct {
+	targets, replace []string
+	refresh          bool
+	parallelism      int
+}
+
+// planArguments decides how Terraform is to plan p. Before is the map of nodes that it was last told of.
+func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m module) arguments {
+	args := arguments{
+		// A removal does not need the cloud's word: what is gone is gone. Not to ask keeps it cheap, and possible where an instance is in a state that the
+		// provider refuses to read.
+		refresh: p.Shared || !p.Nodes(reconfigure.Create, reconfigure.Replace).Empty(),
+	}
+	provisioned := p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove)
+	args.parallelism = parallelism(provisioned.Len())
+	for node := range provisioned.All() {
+		args.targets = append(args.targets, m.of(node)...)
+		if change, _ := p.Of(node); change.Action == reconfigure.Replace && !differs(before, change) {
+			args.replace = append(args.replace, instance(instanceBlock, node))
+		}
+	}
+	if !p.Shared {
+		return args
+	}
+	if len(p.Desired) == 0 {
+		// The whole cluster goes, also what the module no longer speaks of and no target can name.
+		args.targets = nil
+		return args
+	}
+	args.targets = append(args.targets, m.shared...)
+	// A shared resource that refers to the control node, its floating IP, makes Terraform look at the same resources of all nodes, unless some are targeted.
+	for node, spec := range p.Desired {
+		if spec.Group == reconfigure.ControlGroup {
+			args.targets = append(args.targets, m.of(node)...)
+		}
+	}
+	slices.Sort(args.targets)
+	args.targets = slices.Compact(args.targets)
+	return args
+}
+
+// differs tells whether Terraform will see a new Spec and so renew the instance by itself. Where it was told of this Spec before, or of none, it may find
+// nothing to do.
+func differs(before map[string]reconfigure.Spec, c reconfigure.Change) bool {
+	was, ok := before[c.Node]
+	return ok && was != c.Spec
+}
+
+// parallelism is how many resources Terraform may work on at a time: as many as nodes change, so that all of them wait for the cloud at once. A node's
+// resources depend on one another, so more would not help. Ten is Terraform's own default, and enough for what is shared.
+func parallelism(nodes int) int { return max(10, nodes) }
+
+func (a arguments) options(dir string, lockTimeout time.Duration) []tfexec.PlanOption {
+	options := []tfexec.PlanOption{
+		tfexec.VarFile(filepath.Join(dir, "nodes.tfvars.json")),
+		tfexec.Out(filepath.Join(dir, savedPlan)),
+		tfexec.LockTimeout(seconds(lockTimeout)),
+		tfexec.Parallelism(a.parallelism),
+		tfexec.Refresh(a.refresh),
+	}
+	for _, address := range a.targets {
+		options = append(options, tfexec.Target(address))
+	}
+	for _, address := range a.replace {
+		options = append(options, tfexec.Replace(address))
+	}
+	return options
+}
+
+func seconds(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) + "s" }
+
+// plan saves Terraform's plan in dir and reads it back.
+func (d *Driver) plan(ctx context.Context, dir string, p reconfigure.Plan, args arguments) (*tfjson.Plan, error) {
+	if err := writeNodes(filepath.Join(dir, "nodes.tfvars.json"), p.Desired); err != nil {
+		return nil, fmt.Errorf("terraform plan: %w", err)
+	}
+	var said stream
+	err := d.run(func(tf *tfexec.Terraform) error {
+		_, err := tf.PlanJSON(ctx, &said, args.options(dir, d.cfg.LockTimeout)...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("terraform plan: %w", said.explain(ctx, err))
+	}
+	var saved *tfjson.Plan
+	err = d.run(func(tf *tfexec.Terraform) (err error) {
+		saved, err = tf.ShowPlanFile(ctx, filepath.Join(dir, savedPlan))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("terraform show: %w", orDone(ctx, err))
+	}
+	return saved, nil
+}

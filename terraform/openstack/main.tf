@@ -1,0 +1,114 @@
+# The instances of a Slurm cluster and what they share. Two rules keep one node's change from reaching another node:
+#   - what belongs to a node has `for_each = var.nodes`, takes only `each` from it, and refers to its neighbours by `[each.key]`;
+#   - nothing is built from all nodes: no resource, no local, no output.
+
+locals {
+  cluster   = yamldecode(file(var.cluster_file))
+  control   = local.cluster.control_node
+  public    = trimspace(local.cluster.key_pair.public_key)
+  mark      = "Slurm cluster ${local.cluster.cluster_name}"
+  populated = length(var.nodes) > 0
+}
+
+# --- Of each node ---
+
+resource "openstack_networking_port_v2" "node" {
+  for_each = var.nodes
+
+  name               = each.key
+  description        = local.mark
+  network_id         = each.value.network_id
+  admin_state_up     = true
+  security_group_ids = [openstack_networking_secgroup_v2.cluster[0].id]
+}
+
+resource "openstack_compute_instance_v2" "node" {
+  for_each = var.nodes
+
+  name      = each.key
+  image_id  = each.value.image_id
+  flavor_id = each.value.flavor_id
+  key_pair  = local.cluster.key_pair.name
+
+  # How `reconfigure` tells its instances from others.
+  metadata = {
+    eiffel_cluster = local.cluster.cluster_name
+    eiffel_group   = each.value.group
+  }
+
+  network {
+    port = openstack_networking_port_v2.node[each.key].id
+  }
+
+  timeouts {
+    create = "15m"
+    update = "15m"
+    delete = "15m"
+  }
+
+  lifecycle {
+    # Only the first boot reads the key pair; another one must not replace the nodes that run.
+    ignore_changes = [key_pair]
+  }
+
+  depends_on = [openstack_compute_keypair_v2.cluster] # Nova refuses the name of a key pair that is not there yet
+}
+
+# --- Shared, as long as there is a node ---
+
+resource "openstack_compute_keypair_v2" "cluster" {
+  count = local.populated && local.public != "" ? 1 : 0
+
+  name       = local.cluster.key_pair.name
+  public_key = local.public
+}
+
+resource "openstack_networking_secgroup_v2" "cluster" {
+  count = local.populated ? 1 : 0
+
+  name        = local.cluster.cluster_name
+  description = local.mark
+}
+
+# Slurm, munge and NFS trust the cluster's own nodes, whatever the port.
+resource "openstack_networking_secgroup_rule_v2" "inside" {
+  count = local.populated ? 1 : 0
+
+  direction         = "ingress"
+  ethertype         = "IPv4"
+  remote_group_id   = openstack_networking_secgroup_v2.cluster[0].id
+  security_group_id = openstack_networking_secgroup_v2.cluster[0].id
+}
+
+# The control host configures every node by SSH, and its address as the nodes see it depends on the site's routers; users log in to the control node from
+# wherever they are. Who may come in at all is the network's business: a private one with a floating IP for the control node, say.
+resource "openstack_networking_secgroup_rule_v2" "ssh" {
+  count = local.populated ? 1 : 0
+
+  direction         = "ingress"
+  ethertype         = "IPv4"
+  protocol          = "tcp"
+  port_range_min    = 22
+  port_range_max    = 22
+  remote_ip_prefix  = "0.0.0.0/0"
+  security_group_id = openstack_networking_secgroup_v2.cluster[0].id
+}
+
+resource "openstack_networking_secgroup_rule_v2" "ping" {
+  count = local.populated ? 1 : 0
+
+  direction         = "ingress"
+  ethertype         = "IPv4"
+  protocol          = "icmp"
+  remote_ip_prefix  = "0.0.0.0/0"
+  security_group_id = openstack_networking_secgroup_v2.cluster[0].id
+}
+
+# Users know this address: once there, `reconfigure` lets it go with the whole cluster only. That is what the name "control" means to it.
+resource "openstack_networking_floatingip_v2" "control" {
+  count = local.control.floating_ip_network != "" && contains(keys(var.nodes), local.control.name) ? 1 : 0
+
+  pool        = local.control.floating_ip_network
+  description = local.mark
+  port_id     = openstack_networking_port_v2.node[local.control.name].id
+}
