@@ -1,0 +1,207 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+)
+
+const (
+	imageV1 = "a861c265-9698-4959-bcea-a37fca4395fd"
+	imageV2 = "ca65c1bc-63d0-4c42-b3da-b1a9175c78b5"
+	twinA   = "11111111-9698-4959-bcea-a37fca4395fd"
+	twinB   = "22222222-9698-4959-bcea-a37fca4395fd"
+	absent  = "00000000-0000-0000-0000-000000000001"
+)
+
+// quick is a tempo for a cloud in which nothing takes time.
+func quick() tempo {
+	return tempo{tries: 4, pause: time.Millisecond, longest: 20 * time.Millisecond, answer: 500 * time.Millisecond, poll: time.Millisecond, rebooted: 300 * time.Millisecond}
+}
+
+// lab is a cloud with a client that is logged in.
+type lab struct {
+	*testing.T
+	cloud  *labcloud.Cloud
+	file   string // clouds.yaml
+	client *Client
+	agent  atomic.Value // User-Agent of the last call
+}
+
+func newLab(t *testing.T, h labcloud.Hypervisor) *lab {
+	t.Helper()
+	cloud, err := labcloud.New(labcloud.Config{
+		Project: "lab", User: "operator", Password: "secret",
+		Networks: []labcloud.Network{{Name: "cluster", CIDR: netip.MustParsePrefix("10.60.0.0/16"), Gateway: netip.MustParseAddr("10.60.0.1")}},
+		Flavors:  []labcloud.Flavor{{ID: "42", Name: "small", VCPUs: 1, RAM: 512, Disk: 1}, {ID: "43", Name: "big", VCPUs: 8, RAM: 512, Disk: 1}},
+		Images:   []labcloud.Image{{ID: imageV1, Name: "node-v1"}, {ID: imageV2, Name: "node-v2"}, {ID: twinB, Name: "twin"}, {ID: twinA, Name: "twin"}},
+		Timings:  labcloud.Timings{Snapshot: time.Hour},
+	}, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lab{T: t, cloud: cloud, file: filepath.Join(t.TempDir(), "clouds.yaml")}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l.agent.Store(r.UserAgent())
+		cloud.Handler().ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		cloud.Faults().Clear(0)
+		if err := cloud.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		server.Close()
+	})
+	if err := os.WriteFile(l.file, cloud.CloudsYAML("here", server.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if l.client, err = connect(t.Context(), Config{Cloud: "here", CloudsFile: l.file, Cluster: "eiffel"}, quick()); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// order orders a fault.
+func (l *lab) order(kind labcloud.Kind, call string, count int) {
+	l.Helper()
+	if _, err := l.cloud.Faults().Add(labcloud.Fault{Kind: kind, Call: call, Count: count}); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// create makes a server of a cluster and waits until it is there.
+func (l *lab) create(name, cluster, status string) *servers.Server {
+	l.Helper()
+	networks, err := l.client.findNetwork(l.Context(), "cluster")
+	if err != nil {
+		l.Fatal(err)
+	}
+	s, err := servers.Create(l.Context(), l.client.compute, servers.CreateOpts{
+		Name: name, ImageRef: imageV1, FlavorRef: "42", Metadata: map[string]string{"eiffel_cluster": cluster, "eiffel_group": "standard"},
+		Networks: []servers.Network{{UUID: networks[0]}},
+	}, nil).Extract()
+	if err != nil {
+		l.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); s.Status != status || s.TaskState != ""; time.Sleep(time.Millisecond) {
+		if s, err = servers.Get(l.Context(), l.client.compute, s.ID).Extract(); err != nil {
+			l.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			l.Fatalf("%s is %s, not %s", name, s.Status, status)
+		}
+	}
+	return s
+}
+
+func TestLogInFindsTheCloudByFileOrEnvironment(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	if agent, _ := l.agent.Load().(string); !strings.HasPrefix(agent, "eiffel-reconfigure ") {
+		t.Errorf("user agent %q", agent)
+	}
+	t.Setenv("OS_CLIENT_CONFIG_FILE", l.file)
+	if _, err := New(t.Context(), Config{Cloud: "here"}); err != nil {
+		t.Error(err)
+	}
+	_, err := New(t.Context(), Config{Cloud: "elsewhere"})
+	if err == nil || !strings.Contains(err.Error(), `"elsewhere"`) {
+		t.Errorf("error %v", err)
+	}
+	if _, err = New(t.Context(), Config{Cloud: "here", CloudsFile: filepath.Join(t.TempDir(), "clouds.yaml")}); err == nil {
+		t.Error("a file that was named and is not there was passed over")
+	}
+}
+
+func TestPassingFaultsOfTheCloudAreOvercome(t *testing.T) {
+	const list = "GET servers/detail"
+	for _, kind := range []labcloud.Kind{labcloud.RateLimited, labcloud.ServerError, labcloud.LostAnswer, labcloud.Hang} {
+		t.Run(string(kind), func(t *testing.T) {
+			l := newLab(t, labcloud.Null{})
+			l.create("node1", "eiffel", "ACTIVE")
+			l.order(kind, list, 2)
+			got, err := l.client.Servers(t.Context())
+			if err != nil || len(got["node1"]) != 1 {
+				t.Errorf("servers %v, error %v", got, err)
+			}
+			if hits := l.cloud.Faults().List()[0].Hits; hits != 2 {
+				t.Errorf("the fault struck %d times", hits)
+			}
+		})
+	}
+}
+
+func TestFaultsThatDoNotPassAreAnErrorAfterAFewTries(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	l.order(labcloud.ServerError, "GET servers/detail", 100)
+	_, err := l.client.Servers(t.Context())
+	if !gophercloud.ResponseCodeIs(err, http.StatusInternalServerError) || !strings.Contains(err.Error(), `cloud "here"`) {
+		t.Errorf("error %v", err)
+	}
+	if hits := l.cloud.Faults().List()[0].Hits; hits != 4 {
+		t.Errorf("tried %d times", hits)
+	}
+}
+
+func TestARefusalIsNotTriedAgain(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	before := l.cloud.Calls()
+	if _, err := l.client.Console(t.Context(), absent, 10); !gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+		t.Errorf("error %v", err)
+	}
+	sum := func(calls map[string]int) (n int) {
+		for _, count := range calls {
+			n += count
+		}
+		return n
+	}
+	if n := sum(l.cloud.Calls()) - sum(before); n != 1 {
+		t.Errorf("%d calls", n)
+	}
+}
+
+func TestCancelEndsACallAndItsRepetitions(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	l.order(labcloud.ServerError, "GET servers/detail", 100)
+	l.client.tempo.pause, l.client.tempo.longest = time.Hour, time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := l.client.Servers(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "500") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestPauseGrowsIsCappedAndListensToTheCloud(t *testing.T) {
+	beat := tempo{pause: time.Second, longest: 30 * time.Second}
+	for _, c := range []struct {
+		failures uint
+		after    string
+		min, max time.Duration
+	}{
+		{1, "", 500 * time.Millisecond, time.Second},
+		{3, "", 2 * time.Second, 4 * time.Second},
+		{60, "", 15 * time.Second, 30 * time.Second},
+		{1, "7", 7 * time.Second, 7 * time.Second},
+		{1, "3600", 30 * time.Second, 30 * time.Second},
+		{1, "Fri, 20 Nov 2026 12:00:00 GMT", 500 * time.Millisecond, time.Second},
+	} {
+		err := gophercloud.ErrUnexpectedResponseCode{Actual: http.StatusTooManyRequests, ResponseHeader: http.Header{"Retry-After": {c.after}}}
+		for range 100 {
+			if got := pause(beat, c.failures, err); got < c.min || got > c.max {
+				t.Errorf("after %d failures, %q: %v", c.failures, c.after, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package openstack
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
+)
+
+// TestClientIsACloud holds the client to the contract that the engine's tests rely on. A server of another cluster is there all the time.
+func TestClientIsACloud(t *testing.T) {
+	enginetest.Cloud(t, func(t *testing.T) enginetest.CloudHarness {
+		boots := &bootCounter{boots: map[string]int{}}
+		l := newLab(t, boots)
+		l.create("node1", "another", "ACTIVE")
+		network, err := one(l.client.findNetwork(t.Context(), "cluster"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return enginetest.CloudHarness{
+			Cloud:    l.client,
+			Source:   reconfigure.Source{Image: "node-v1", Flavor: "small", Network: "cluster"},
+			Resolved: reconfigure.Resolved{ImageID: imageV1, FlavorID: "42", NetworkID: network},
+			Make:     func(node string) string { return l.create(node, "eiffel", "ACTIVE").ID },
+			Break: func(node string) string {
+				if _, err := l.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.NoValidHost, Server: node}); err != nil {
+					t.Fatal(err)
+				}
+				return l.create(node, "eiffel", "ERROR").ID
+			},
+			Boots: boots.of,
+		}
+	})
+}
+
+// bootCounter is a hypervisor that counts reboots.
+type bootCounter struct {
+	labcloud.Null
+	lock  sync.Mutex
+	boots map[string]int
+}
+
+func (b *bootCounter) Reboot(_ context.Context, id string, _ bool) error {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	b.boots[id]++
+	return nil
+}
+
+func (b *bootCounter) of(id string) int {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	return b.boots[id]
+}

@@ -1,0 +1,141 @@
+package openstack
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
+	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// Resolve says what the names of a source mean at this moment, or all that is wrong with them. Ids stand for themselves, if they are there. Nothing is kept
+// from one call to the next: a new image may have taken over the name.
+func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved {
+	var (
+		resolved reconfigure.Resolved
+		wrong    []string
+	)
+	for _, part := range []struct {
+		kind, name string
+		find       func(context.Context, string) ([]string, error)
+		to         *string
+	}{
+		{"image", s.Image, c.findImage, &resolved.ImageID},
+		{"flavor", s.Flavor, c.findFlavor, &resolved.FlavorID},
+		{"network", s.Network, c.findNetwork, &resolved.NetworkID},
+	} {
+		id, err := one(part.find(ctx, part.name))
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("%s %q in cloud %q: %v", part.kind, part.name, c.config.Cloud, err))
+		}
+		*part.to = id
+	}
+	if len(wrong) > 0 {
+		return reconfigure.Resolved{Err: strings.Join(wrong, "; ")}
+	}
+	return resolved
+}
+
+func one(ids []string, err error) (string, error) {
+	switch {
+	case err != nil:
+		return "", err
+	case len(ids) == 0:
+		return "", fmt.Errorf("not found")
+	case len(ids) > 1:
+		slices.Sort(ids)
+		return "", fmt.Errorf("the name is ambiguous, give one of the ids %s", strings.Join(ids, ", "))
+	}
+	return ids[0], nil
+}
+
+// findImage looks at images that can be booted only: an upload that failed leaves one of the same name behind.
+func (c *Client) findImage(ctx context.Context, name string) ([]string, error) {
+	var found []images.Image
+	if isID(name) {
+		image, err := images.Get(ctx, c.images, name).Extract()
+		if err == nil {
+			found = append(found, *image)
+		} else if !gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+			return nil, err
+		}
+	}
+	if len(found) == 0 {
+		pages, err := images.List(c.images, images.ListOpts{Name: name}).AllPages(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if found, err = images.ExtractImages(pages); err != nil {
+			return nil, err
+		}
+	}
+	var ids, unfit []string
+	for _, image := range found {
+		if image.Status == images.ImageStatusActive {
+			ids = append(ids, image.ID)
+		} else {
+			unfit = append(unfit, fmt.Sprintf("%s is %s", image.ID, image.Status))
+		}
+	}
+	if len(ids) == 0 && len(unfit) > 0 {
+		return nil, fmt.Errorf("not active: %s", strings.Join(unfit, ", "))
+	}
+	return ids, nil
+}
+
+// findFlavor goes through all flavors: Nova cannot be asked for one by name, and a flavor's id may be any text.
+func (c *Client) findFlavor(ctx context.Context, name string) ([]string, error) {
+	pages, err := flavors.ListDetail(c.compute, flavors.ListOpts{AccessType: flavors.AllAccess}).AllPages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := flavors.ExtractFlavors(pages)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, flavor := range all {
+		if flavor.ID == name {
+			return []string{name}, nil
+		}
+		if flavor.Name == name {
+			ids = append(ids, flavor.ID)
+		}
+	}
+	return ids, nil
+}
+
+func (c *Client) findNetwork(ctx context.Context, name string) ([]string, error) {
+	if isID(name) {
+		_, err := networks.Get(ctx, c.network, name).Extract()
+		if err == nil {
+			return []string{name}, nil
+		}
+		if !gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+			return nil, err
+		}
+	}
+	pages, err := networks.List(c.network, networks.ListOpts{Name: name}).AllPages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := networks.ExtractNetworks(pages)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, network := range all {
+		ids = append(ids, network.ID)
+	}
+	return ids, nil
+}
+
+func isID(name string) bool { return uuid.Validate(name) == nil }

@@ -1,0 +1,68 @@
+package openstack
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+func TestResolve(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	networks, err := l.client.findNetwork(t.Context(), "cluster")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := l.create("node1", "eiffel", "ACTIVE")
+	if err := servers.CreateImage(t.Context(), l.client.compute, s.ID, servers.CreateImageOpts{Name: "unfinished"}).Err; err != nil {
+		t.Fatal(err)
+	}
+	unfinished, err := l.client.findImage(t.Context(), "unfinished")
+	if err == nil {
+		t.Fatalf("an image that is not ready was found: %v", unfinished)
+	}
+	all := reconfigure.Resolved{ImageID: imageV2, FlavorID: "42", NetworkID: networks[0]}
+	for name, test := range map[string]struct {
+		source reconfigure.Source
+		want   reconfigure.Resolved
+	}{
+		"names":     {reconfigure.Source{Image: "node-v2", Flavor: "small", Network: "cluster"}, all},
+		"ids":       {reconfigure.Source{Image: imageV2, Flavor: "42", Network: networks[0]}, all},
+		"ambiguous": {reconfigure.Source{Image: "twin", Flavor: "small", Network: "cluster"}, reconfigure.Resolved{Err: `image "twin" in cloud "here": the name is ambiguous, give one of the ids ` + twinA + ", " + twinB}},
+		"nothing there": {reconfigure.Source{Image: absent, Flavor: "tiny", Network: absent}, reconfigure.Resolved{
+			Err: `image "` + absent + `" in cloud "here": not found; flavor "tiny" in cloud "here": not found; network "` + absent + `" in cloud "here": not found`}},
+		"not ready": {reconfigure.Source{Image: "unfinished", Flavor: "42", Network: "cluster"}, reconfigure.Resolved{Err: `image "unfinished" in cloud "here": ` + err.Error()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, l.client.Resolve(t.Context(), test.source)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestResolveFollowsANameToANewImage(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	source := reconfigure.Source{Image: "next", Flavor: "small", Network: "cluster"}
+	if got := l.client.Resolve(t.Context(), source); got.Err == "" {
+		t.Errorf("%+v", got)
+	}
+	if err := l.cloud.AddImage(absent, "next"); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.client.Resolve(t.Context(), source); got.ImageID != absent {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestResolveSaysWhatTheCloudSays(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	l.order(labcloud.ServerError, "GET images", 100)
+	got := l.client.Resolve(t.Context(), reconfigure.Source{Image: "node-v1", Flavor: "small", Network: "cluster"})
+	if got.Err == "" || got.FlavorID != "" {
+		t.Errorf("%+v", got)
+	}
+}

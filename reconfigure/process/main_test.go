@@ -1,0 +1,163 @@
+package process_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+)
+
+// role makes the test program play another one: the value is the part, the arguments are the part's.
+const role = "PROCESS_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	var err error
+	switch os.Getenv(role) {
+	case "":
+		os.Exit(m.Run())
+	case "slurmctld":
+		err = likeSlurmctld(os.Args[1:])
+	case "tool":
+		err = tool(os.Args[1])
+	case "caller":
+		err = caller(os.Args[1:])
+	default:
+		err = fmt.Errorf("no such role")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// likeSlurmctld starts this program again as the tool, in the way that slurmctld starts programs: twelve signals blocked, descriptors closed. The second
+// argument may be "marked", for a process that looks as if it had been through CleanSignals already.
+func likeSlurmctld(args []string) error {
+	runtime.LockOSThread()
+	var mask unix.Sigset_t
+	for _, s := range []syscall.Signal{
+		syscall.SIGINT, syscall.SIGTERM, syscall.SIGCHLD, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTSTP,
+		syscall.SIGXCPU, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGALRM, syscall.SIGABRT, syscall.SIGHUP,
+	} {
+		mask.Val[0] |= 1 << (s - 1)
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &mask, nil); err != nil {
+		return err
+	}
+	env := []string{role + "=tool", "SLURM_CONF=/etc/slurm/slurm.conf"}
+	switch args[1] {
+	case "marked":
+		env = append(env, fmt.Sprintf("RECONFIGURE_SIGNALS_CLEANED=%d", os.Getpid()))
+	case "stale":
+		env = append(env, "RECONFIGURE_SIGNALS_CLEANED=1")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	for fd := range 3 {
+		if err := unix.Close(fd); err != nil {
+			return err
+		}
+	}
+	return syscall.Exec(program, []string{"tool", args[0]}, env)
+}
+
+// tool is a main as ours is: signals first. What it finds in itself and in a child goes to a file.
+func tool(path string) error {
+	if err := process.CleanSignals(); err != nil {
+		return os.WriteFile(path, []byte(err.Error()), 0o600)
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "args %q\nenv %q\npid %d\n", os.Args[:1], os.Environ(), os.Getpid())
+	for fd := range 3 {
+		target, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&out, "fd %d %s\n", fd, target)
+	}
+	err := process.Run(context.Background(), process.Cmd{Path: "/bin/grep", Args: []string{"SigBlk", "/proc/self/status"}, Stdout: &out})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", []byte(out.String()), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// caller detaches a shell that writes its process id to the file args[0] and sleeps, then waits to be killed or, if there is another argument, goes.
+func caller(args []string) error {
+	err := process.Detach(process.Cmd{
+		Path: "/bin/sh",
+		Args: []string{"-c", `echo $$ > "$1.new" && mv "$1.new" "$1" && exec sleep 1000`, "sh", args[0]},
+		Env:  []string{"PATH=/bin:/usr/bin"},
+	})
+	if err != nil || len(args) > 1 {
+		return err
+	}
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// play prepares this program for a role.
+func play(t *testing.T, part string, args ...string) *exec.Cmd {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Env = []string{role + "=" + part}
+	cmd.Stderr = t.Output()
+	return cmd
+}
+
+// eventually polls until a condition holds, and fails the test if it never does.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// running tells whether a process is at work. A zombie that nobody has fetched is not.
+func running(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(state, "Z")
+}
+
+// pidFrom waits for a process id in a file, and sees to it that the process does not outlive the test.
+func pidFrom(t *testing.T, path string) int {
+	t.Helper()
+	eventually(t, "a process id in "+filepath.Base(path), func() bool { _, err := os.Stat(path); return err == nil })
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	return pid
+}

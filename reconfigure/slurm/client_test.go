@@ -1,0 +1,145 @@
+package slurm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+)
+
+func TestToolsRunHereOrBehindTheRemoteCommand(t *testing.T) {
+	args := []string{"update", "NodeName=c[001-003]", "Reason=reconfigure: it's late"}
+	got := build(nil, "scontrol", args)
+	if diff := cmp.Diff(process.Cmd{Path: "scontrol", Args: args}, got); diff != "" {
+		t.Error(diff)
+	}
+	got = build([]string{"ssh", "-o", "BatchMode=yes", "debian@192.0.2.1", "sudo", "-n"}, "scontrol", args)
+	want := process.Cmd{Path: "ssh", Args: []string{"-o", "BatchMode=yes", "debian@192.0.2.1", "sudo", "-n",
+		"scontrol", "update", "'NodeName=c[001-003]'", `'Reason=reconfigure: it'\''s late'`}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestArgumentsSurviveTheRemoteShell has a shell at the other end, as ssh has, and a scontrol that writes down what it gets.
+func TestArgumentsSurviveTheRemoteShell(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "scontrol"), []byte("#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$0.args\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	remote := []string{"/bin/sh", "-c", `export PATH="$0:/usr/bin:/bin"; exec sh -c "$*"`, dir}
+	c := New(remote, process.Run)
+	nasty := "$HOME `id` \\ * ; & | > < # ~ (a) {b} !c é"
+	if err := c.Down(t.Context(), nodeset.Of("c001", "c003"), nasty); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(dir, "scontrol.args"))
+	want := "update\nNodeName=c[001,003]\nState=DOWN\nReason=reconfigure: $HOME id \\ * ; & | > < # ~ (a) {b} !c é\n"
+	if diff := cmp.Diff(want, string(got)); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+}
+
+// slurmctld plays Slurm's part: it answers as 22.05 does, where it is not told otherwise.
+type slurmctld struct {
+	t      *testing.T
+	down   bool
+	knows  nodeset.NodeSet
+	nodes  string // file that the listing tool prints
+	lister string // which tool can list nodes as JSON
+	paused string // nodes with suspended jobs
+	calls  [][]string
+	done   []string // what was updated, in order
+}
+
+func (s *slurmctld) client() *Client { return New(nil, s.run) }
+
+func (s *slurmctld) run(ctx context.Context, cmd process.Cmd) error {
+	s.calls = append(s.calls, append([]string{cmd.Path}, cmd.Args...))
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	switch words := cmd.Path + " " + strings.Join(cmd.Args, " "); {
+	case words == s.lister:
+		text, err := os.ReadFile(s.nodes)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		_, err = cmd.Stdout.Write(text)
+		return err
+	case words == "sinfo --json": // of a release whose sinfo lists something else
+		_, err := cmd.Stdout.Write([]byte(`{"sinfo": [], "errors": []}`))
+		return err
+	case s.down:
+		return s.refuse(cmd, "Unable to contact slurm controller (connect failure)")
+	case words == "scontrol ping":
+		return nil
+	case cmd.Path == "squeue":
+		_, err := cmd.Stdout.Write([]byte(s.paused))
+		return err
+	case strings.HasPrefix(words, "scontrol update "):
+		return s.update(cmd)
+	}
+	return s.refuse(cmd, "unrecognized option '--json'")
+}
+
+func (s *slurmctld) refuse(cmd process.Cmd, text string) error {
+	return &process.Error{Path: cmd.Path, Code: 1, Stderr: text}
+}
+
+// update takes names in the order of the hostlist and stops at the first that it does not know, as recorded from 22.05.
+func (s *slurmctld) update(cmd process.Cmd) error {
+	nodes, err := nodeset.Parse(strings.TrimPrefix(cmd.Args[1], "NodeName="))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for node := range nodes.All() {
+		if !s.knows.Contains(node) {
+			return s.refuse(cmd, "slurm_update error: Invalid node name specified")
+		}
+		s.done = append(s.done, node+" "+strings.Join(cmd.Args[2:], " "))
+	}
+	return nil
+}
+
+func TestPingTellsWhetherSlurmctldIsUp(t *testing.T) {
+	s := &slurmctld{t: t}
+	if err := s.client().Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.down = true
+	if err := s.client().Ping(t.Context()); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestCancelledIsNotUnreachable(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := &slurmctld{t: t, knows: nodeset.Of("c1")}
+	_, states := s.client().States(ctx)
+	for name, err := range map[string]error{
+		"ping": s.client().Ping(ctx), "states": states, "down": s.client().Down(ctx, nodeset.Of("c1"), "x"),
+	} {
+		if !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnreachable) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+func TestOutputOfAFailedToolIsInTheError(t *testing.T) {
+	c := New(nil, func(ctx context.Context, cmd process.Cmd) error {
+		return process.Run(ctx, process.Cmd{Path: "/bin/sh", Args: []string{"-c", "echo sudo: a password is required >&2; exit 1"}, Stdout: new(bytes.Buffer)})
+	})
+	if err := c.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "sudo: a password is required") {
+		t.Errorf("error %v", err)
+	}
+}

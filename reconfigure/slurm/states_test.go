@@ -1,0 +1,83 @@
+package slurm
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+var booted = time.Unix(1795175097, 0)
+
+func TestStatesOf2205(t *testing.T) {
+	s := &slurmctld{t: t, lister: "sinfo --json", nodes: "testdata/sinfo-22.05.json", paused: "p1\n"}
+	got, err := s.client().States(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]reconfigure.NodeState{
+		"p1":   {Node: "p1", States: []string{"IDLE"}, Boot: booted, Busy: true}, // its job is suspended
+		"p2":   {Node: "p2", States: []string{"MIXED"}, Boot: booted, Busy: true},
+		"c001": {Node: "c001", States: []string{"DOWN", "CLOUD", "POWERED_DOWN"}, Reason: `reconfigure: it's "bad" \ $x é`},
+		"c002": {Node: "c002", States: []string{"IDLE", "CLOUD", "POWERED_DOWN"}},
+		"c003": {Node: "c003", States: []string{"MIXED", "CLOUD", "NOT_RESPONDING", "POWERING_UP"}, Busy: true},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestStatesOfLaterReleases(t *testing.T) {
+	s := &slurmctld{t: t, lister: "scontrol show nodes --json", nodes: "testdata/scontrol-25.11.json"}
+	got, err := s.client().States(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]reconfigure.NodeState{
+		"p1":   {Node: "p1", States: []string{"IDLE"}, Boot: booted},
+		"p2":   {Node: "p2", States: []string{"MIXED"}, Boot: booted, Busy: true},
+		"p3":   {Node: "p3", States: []string{"IDLE", "COMPLETING"}, Boot: booted, Busy: true},
+		"c001": {Node: "c001", States: []string{"DOWN", "CLOUD", "POWERED_DOWN"}, Reason: "reconfigure: No valid host was found"},
+		"c002": {Node: "c002", States: []string{"IDLE", "CLOUD", "POWERED_DOWN"}},
+		"c003": {Node: "c003", States: []string{"ALLOCATED", "CLOUD", "NOT_RESPONDING", "POWERING_UP"}, Busy: true},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// An empty list that is taken for the truth would say that no node has a job.
+func TestStatesAreAnErrorWhereNobodyCanTell(t *testing.T) {
+	for name, s := range map[string]*slurmctld{
+		"slurmctld down, tool exits with 0": {lister: "sinfo --json", nodes: "testdata/sinfo-22.05-unreachable.json", down: true},
+		"jobs cannot be listed":             {lister: "sinfo --json", nodes: "testdata/sinfo-22.05.json", down: true},
+		"no tool lists nodes":               {},
+		"jobs listed on nonsense":           {lister: "sinfo --json", nodes: "testdata/sinfo-22.05.json", paused: "c[1-\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.t = t
+			if got, err := s.client().States(t.Context()); !errors.Is(err, ErrUnreachable) {
+				t.Errorf("states %v, error %v", got, err)
+			}
+		})
+	}
+}
+
+func TestNumberReadsEveryForm(t *testing.T) {
+	for text, want := range map[string]number{
+		`12`: 12, `1.5`: 1.5, `null`: 0,
+		`{"set": true, "infinite": false, "number": 7}`:  7,
+		`{"set": false, "infinite": false, "number": 7}`: 0,
+	} {
+		var got number
+		if err := got.UnmarshalJSON([]byte(text)); err != nil || got != want {
+			t.Errorf("%s: %v, error %v", text, got, err)
+		}
+	}
+	if err := new(number).UnmarshalJSON([]byte(`{"set": 1}`)); err == nil {
+		t.Error("no error")
+	}
+}

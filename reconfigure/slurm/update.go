@@ -1,0 +1,111 @@
+package slurm
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// ReasonPrefix marks the reasons that are ours. A node whose reason does not start with it was drained or set down by somebody else.
+const ReasonPrefix = "reconfigure: "
+
+// longestReason is what slurmdbd's column for a node's reason holds, in bytes. slurmctld itself takes more.
+const longestReason = 255
+
+// longestHostlist bounds, in bytes, what one call names: SSH hands a whole command to the shell as one argument, and Linux takes 128 KiB (execve(2)).
+const longestHostlist = 32 << 10
+
+// Refused tells that Slurm answered and would not have it for some nodes. For the others it is done.
+type Refused struct{ Failures reconfigure.Failures }
+
+func (r *Refused) Error() string {
+	names := slices.Sorted(maps.Keys(r.Failures))
+	return fmt.Sprintf("Slurm refuses %s: %v", nodeset.Of(names...), r.Failures[names[0]])
+}
+
+// Down sets nodes DOWN, which requeues their jobs at once. The reason is marked as ours. It may be repeated. The error is ErrUnreachable, a *Refused or the
+// context's.
+func (c *Client) Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
+	return c.update(ctx, nodes, "State=DOWN", "Reason="+mark(reason))
+}
+
+// PowerDown has Slurm power nodes down, whatever state they are in, jobs or not: SuspendProgram is called for them, and a cloud node ends as one that can be
+// used again, also when it was DOWN. It may be repeated. The error is as Down's.
+func (c *Client) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
+	return c.update(ctx, nodes, "State=POWER_DOWN_FORCE")
+}
+
+func (c *Client) update(ctx context.Context, nodes nodeset.NodeSet, settings ...string) error {
+	failures := reconfigure.Failures{}
+	if err := c.updateInto(ctx, failures, nodes, settings); err != nil {
+		return err
+	}
+	if len(failures) > 0 {
+		return &Refused{failures}
+	}
+	return nil
+}
+
+// updateInto narrows down which nodes Slurm refuses. It takes names one after another up to the first that it does not like, and does not say which one
+// that was; so a refused list is halved, and done again, until the nodes at fault stand alone.
+func (c *Client) updateInto(ctx context.Context, failures reconfigure.Failures, nodes nodeset.NodeSet, settings []string) error {
+	hostlist := nodes.String()
+	switch {
+	case nodes.Empty():
+		return nil
+	case len(hostlist) <= longestHostlist:
+		_, err := c.call(ctx, "scontrol", append([]string{"update", "NodeName=" + hostlist}, settings...)...)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if down := c.Ping(ctx); down != nil {
+			return down
+		}
+		if nodes.Len() == 1 {
+			failures[hostlist] = err
+			return nil
+		}
+	}
+	names := nodes.Names()
+	for _, half := range [][]string{names[:len(names)/2], names[len(names)/2:]} {
+		if err := c.updateInto(ctx, failures, nodeset.Of(half...), settings); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mark makes a reason ours and fit for Slurm: one line, without the quotes that its own output and configuration give a meaning to, and not too long.
+func mark(reason string) string {
+	plain := strings.Map(func(r rune) rune {
+		switch {
+		case r == '"' || r == '\'' || r == '`' || r == utf8.RuneError:
+			return -1
+		case unicode.IsSpace(r) || unicode.IsControl(r):
+			return ' '
+		}
+		return r
+	}, reason)
+	plain = strings.Join(strings.Fields(plain), " ")
+	prefix := strings.TrimSpace(ReasonPrefix)
+	for strings.HasPrefix(plain, prefix) {
+		plain = strings.TrimSpace(strings.TrimPrefix(plain, prefix))
+	}
+	marked := ReasonPrefix + plain
+	if len(marked) <= longestReason {
+		return marked
+	}
+	const more = "…"
+	end := longestReason - len(more)
+	for !utf8.RuneStart(marked[end]) {
+		end--
+	}
+	return marked[:end] + more
+}
