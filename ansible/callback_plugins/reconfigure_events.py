@@ -1,0 +1,66 @@
+"""Tells `reconfigure` what happens to each host, as JSON lines."""
+
+import json
+import os
+
+from ansible.plugins.callback import CallbackBase
+
+DOCUMENTATION = """
+    name: reconfigure_events
+    type: aggregate
+    short_description: writes what happens to each host as JSON lines
+    description:
+      - Writes one JSON object a line to the file that is named in the environment. It does nothing where none is named, as when an administrator runs the playbooks.
+      - What a task keeps to itself with no_log is not in the results that Ansible hands to callbacks, so it is not in the file either.
+    options:
+      file:
+        description: the file, for instance a named pipe
+        env:
+          - name: RECONFIGURE_EVENTS
+"""
+
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "reconfigure_events"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def set_options(self, *args, **kwargs):
+        super().set_options(*args, **kwargs)
+        path = self.get_option("file")
+        self.disabled = not path
+        self._file = open(path, "w", buffering=1) if path else None
+
+    def v2_playbook_on_start(self, playbook):
+        self._write(event="playbook", plays=len(playbook.get_plays()))
+
+    def v2_playbook_on_play_start(self, play):
+        self._write(event="play")
+
+    def v2_runner_on_start(self, host, task):
+        self._write(event="start", host=host.get_name(), task=task.get_name(include_role_fqcn=False).strip())
+
+    def v2_runner_on_failed(self, result, ignore_errors=False):
+        if not ignore_errors:
+            self._failure("failed", result)
+
+    def v2_runner_on_unreachable(self, result):
+        self._failure("unreachable", result)
+
+    def _failure(self, event, result):
+        self._write(event=event, host=result._host.get_name(), task=result._task.get_name(include_role_fqcn=False).strip(), message=_message(result._result))
+
+    def _write(self, **event):
+        self._file.write(json.dumps(event) + "\n")
+
+
+def _message(result):
+    """What went wrong, from wherever the module put it."""
+    if "censored" in result:
+        return str(result["censored"])
+    for item in result.get("results", []):
+        if item.get("failed"):
+            return "%s: %s" % (item.get("item", "an item"), _message(item))
+    parts = [str(result.get(key, "")).strip() for key in ("msg", "stderr", "module_stderr", "module_stdout")]
+    return "\n".join(dict.fromkeys(part for part in parts if part))

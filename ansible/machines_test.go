@@ -1,0 +1,250 @@
+package site_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/image"
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/machine"
+	"github.com/eiffel-hpc/eiffel/lab/tools"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// machines is a cluster of the lab's machines without a cloud: what the playbooks need and no more.
+type machines struct {
+	*testing.T
+	host      *machine.Host
+	dir       string
+	publicKey string
+	cluster   reconfigure.Cluster
+	instances map[string]reconfigure.Instance
+}
+
+// gateway is the host's address in the machines' network, of which no other test makes use.
+var gateway = netip.MustParsePrefix("10.63.7.1/24")
+
+func newMachines(t *testing.T) *machines {
+	t.Helper()
+	paths, err := tools.Find("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Not in /tmp, which may be a file system that no overlay can be made on.
+	dir, err := os.MkdirTemp("/var/tmp", "eiffel-ansible-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	store, err := image.NewStore(filepath.Join(dir, "images"), paths.Image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Add("image", map[string]string{"/etc/image-release": "test\n"}); err != nil {
+		t.Fatal(err)
+	}
+	host, err := machine.New(machine.Config{Name: "ansible", Dir: filepath.Join(dir, "machines"), Gateway: gateway, Images: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := host.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	m := &machines{T: t, host: host, dir: dir, instances: map[string]reconfigure.Instance{}}
+	m.declare()
+	return m
+}
+
+// declare makes the cluster directory.
+func (m *machines) declare() {
+	m.Helper()
+	key := filepath.Join(m.dir, "id_ed25519")
+	if out, err := exec.CommandContext(m.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
+		m.Fatalf("ssh-keygen: %v: %s", err, out)
+	}
+	m.publicKey = strings.TrimSpace(read(m.T, key+".pub"))
+	write(m.T, filepath.Join(m.dir, "group_vars", "all.yml"), fmt.Sprintf(`
+cluster_name: ansible
+control_host: {address: %s, port: 2222, user: root, directory: /opt/eiffel, host_key: %q, authorized_keys: %s}
+control_node: {name: ctl}
+node_groups:
+  - {name: standard, prefix: node, width: 2, min_nodes: 2, max_nodes: 4, slurm: {CPUs: 1, RealMemory: 100}}
+partitions:
+  - {name: main, groups: [standard], default: true}
+slurm:
+  suspend_time: 600
+  suspend_timeout: 30
+  resume_timeout: 60
+  resume_rate: 0
+  suspend_rate: 0
+  # Namespaces have no cgroups of their own.
+  extra: {ProctrackType: proctrack/linuxproc, TaskPlugin: task/none, SlurmdParameters: config_overrides}
+name_resolution: hosts
+nfs_shares: []
+`, gateway.Addr(), m.publicKey, filepath.Join(m.dir, "authorized_keys")))
+	write(m.T, filepath.Join(m.dir, "group_vars", "cluster.yml"), "slurm_cgroup_conf: CgroupPlugin=cgroup/v1\n")
+	for _, part := range []string{"ansible", "slurmscripts"} {
+		if err := os.CopyFS(filepath.Join(m.dir, part), os.DirFS(filepath.Join("..", part))); err != nil {
+			m.Fatal(err)
+		}
+	}
+	m.cluster = reconfigure.Cluster{
+		Name: "ansible", LoginUser: image.LoginUser, PrivateKeyFile: key,
+		Control:  reconfigure.Control{Name: "ctl"},
+		Groups:   []reconfigure.NodeGroup{{Name: "standard", Prefix: "node", Width: 2, Min: 2, Max: 4}},
+		Settings: reconfigure.Settings{StateDir: filepath.Join(m.dir, "state")},
+	}
+}
+
+// boot starts a machine and learns its host key.
+func (m *machines) boot(name string, number byte) {
+	m.Helper()
+	address := netip.AddrFrom4([4]byte{10, 63, 7, number})
+	err := m.host.Boot(m.Context(), labcloud.Machine{
+		ID: name, Name: name, ImageID: "image", AuthorizedKeys: []string{m.publicKey},
+		Addresses: []labcloud.Address{{MAC: fmt.Sprintf("fa:16:3e:00:07:%02x", number), Prefix: netip.PrefixFrom(address, gateway.Bits()), Gateway: gateway.Addr()}},
+	})
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.instances[name] = reconfigure.Instance{Node: name, ID: name, Address: address.String()}
+	block := regexp.MustCompile(`(?s)-----BEGIN SSH HOST KEY KEYS-----\s*(.*)-----END SSH HOST KEY KEYS-----`)
+	var keys []string
+	m.until(name+" shows its host keys", func() bool {
+		console, err := m.host.Console(name, 0)
+		if found := block.FindStringSubmatch(strings.ReplaceAll(console, "\r", "")); err == nil && found != nil {
+			keys = strings.Split(strings.TrimSpace(found[1]), "\n")
+		}
+		return keys != nil
+	})
+	file, err := os.OpenFile(filepath.Join(m.mkdir("state"), "known_hosts"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		m.Fatal(err)
+	}
+	defer file.Close()
+	for _, key := range keys {
+		if _, err := fmt.Fprintln(file, address, key); err != nil {
+			m.Fatal(err)
+		}
+	}
+	m.until(name+" answers", func() bool {
+		ssh := exec.CommandContext(m.Context(), "ssh", "-F", "none", "-o", "BatchMode=yes", "-o", "UserKnownHostsFile="+file.Name(),
+			"-i", m.cluster.PrivateKeyFile, image.LoginUser+"@"+address.String(), "true")
+		return ssh.Run() == nil
+	})
+	m.on(name, "sh", "-c", "mkdir -p /run/lock; for s in munge slurmd slurmctld; do update-rc.d -f $s remove; done") // XXX
+}
+
+func (m *machines) mkdir(name string) string {
+	m.Helper()
+	dir := filepath.Join(m.dir, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		m.Fatal(err)
+	}
+	return dir
+}
+
+// configure runs the playbooks and answers what Ansible said.
+func (m *machines) configure(changed ...string) string {
+	m.Helper()
+	var log bytes.Buffer
+	began := time.Now()
+	runner := ansible.New(ansible.Config{Dir: m.dir, Env: os.Environ(), Log: &log})
+	failures, err := runner.Configure(m.Context(), m.cluster, m.instances, nodeset.Of(changed...), func(_, _ string) {})
+	m.Logf("%v in %.1f s", changed, time.Since(began).Seconds())
+	if err != nil || len(failures) > 0 {
+		m.Fatalf("%v, %v\n%s", failures, err, log.String())
+	}
+	return log.String()
+}
+
+// on runs a command on a machine and answers its output.
+func (m *machines) on(name string, argv ...string) string {
+	m.Helper()
+	out, err := m.host.Command(name, argv...).CombinedOutput()
+	if err != nil {
+		m.Fatalf("%s: %v: %v: %s", name, argv, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (m *machines) until(what string, holds func() bool) {
+	m.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			m.Fatalf("after a minute it is still not so that %s", what)
+		}
+	}
+}
+
+func TestPlaybooksOnMachines(t *testing.T) {
+	m := newMachines(t)
+	for number, name := range []string{"ctl", "node01", "node02"} {
+		m.boot(name, byte(10+number))
+	}
+	m.configure("ctl", "node01", "node02")
+	idle := func(nodes string) func() bool {
+		return func() bool { return m.on("ctl", "sinfo", "--noheader", "--states=idle", "--nodes="+nodes, "--format=%T") == "idle" }
+	}
+	m.until("both persistent nodes have registered", idle("node[01-02]"))
+
+	daemons := m.on("ctl", "pgrep", "-x", "slurmctld") + m.on("node01", "pgrep", "-x", "slurmd")
+	said := m.configure("ctl", "node01", "node02")
+	if n := strings.Count(said, "changed=0 "); n != 3 {
+		t.Errorf("a second run changed something:\n%s", said)
+	}
+	if again := m.on("ctl", "pgrep", "-x", "slurmctld") + m.on("node01", "pgrep", "-x", "slurmd"); again != daemons {
+		t.Errorf("a second run started daemons anew: %s, then %s", daemons, again)
+	}
+
+	if err := m.host.Stop(t.Context(), "node02"); err != nil {
+		t.Fatal(err)
+	}
+	m.boot("node03", 20)
+	said = m.configure("node03")
+	if !strings.Contains(said, "unreachable=1") {
+		t.Errorf("nobody was unreachable:\n%s", said)
+	}
+	if !strings.Contains(m.on("node01", "cat", "/etc/hosts"), "10.63.7.20 node03\n") {
+		t.Error("node01 was not told of node03")
+	}
+	if again := m.on("ctl", "pgrep", "-x", "slurmctld"); !strings.HasPrefix(daemons, again) {
+		t.Error("slurmctld was started anew for a cloud node")
+	}
+	m.until("the cloud node has registered although nobody asked for it", idle("node03"))
+
+	if err := m.host.Destroy(t.Context(), "node02"); err != nil {
+		t.Fatal(err)
+	}
+	m.boot("node02", 21)
+	m.configure("node02")
+	m.until("slurmctld has found the persistent node at its new address", idle("node02"))
+
+	if err := m.host.Reboot(t.Context(), "node01", true); err != nil {
+		t.Fatal(err)
+	}
+	m.until("slurmd starts at boot", func() bool { return m.host.Command("node01", "pgrep", "-x", "slurmd").Run() == nil })
+
+	if key := m.on("ctl", "cat", "/etc/slurm/reconfigure/id_ed25519.pub"); !strings.Contains(read(t, filepath.Join(m.dir, "authorized_keys")), "restrict "+key+"\n") {
+		t.Error("Slurm is not let in on the control host")
+	}
+	if out, err := exec.CommandContext(t.Context(), "pgrep", "-af", "/tmp/reconfigure-").Output(); err == nil {
+		t.Errorf("still there: %s", out)
+	}
+}

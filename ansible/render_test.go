@@ -1,0 +1,85 @@
+package site_test
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// playbook runs Ansible on this machine alone, with the roles and settings as shipped.
+func playbook(t *testing.T, content string, args ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "playbook.yml")
+	write(t, file, content)
+	roles, err := filepath.Abs("roles")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "ansible-playbook", append(args, "--inventory", "localhost,", "--connection", "local", file)...)
+	cmd.Env = append(os.Environ(), "ANSIBLE_CONFIG="+filepath.Join(filepath.Dir(roles), "ansible.cfg"), "ANSIBLE_ROLES_PATH="+roles, "ANSIBLE_HOME="+dir, "LC_ALL=C.UTF-8")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("ansible-playbook (Debian's package ansible-core): %v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// TestSlurmConf renders the declaration as shipped, and variants of it: testdata/NAME.yml takes the place of what it names.
+func TestSlurmConf(t *testing.T) {
+	shipped, err := filepath.Abs("../group_vars/all.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	vars, err := filepath.Abs("vars")
+	if err != nil {
+		t.Fatal(err)
+	}
+	variants, err := filepath.Glob("testdata/*.yml")
+	if err != nil || len(variants) == 0 {
+		t.Fatalf("no variants: %v", err)
+	}
+	for _, variant := range variants {
+		name := filepath.Base(variant[:len(variant)-len(".yml")])
+		t.Run(name, func(t *testing.T) {
+			out := t.TempDir()
+			text := "- hosts: localhost\n  vars_files: [" + shipped + ", " + vars + "/Debian.yml]\n  roles: [slurm_conf]\n"
+			playbook(t, text, "--extra-vars", "slurm_directory="+out, "--extra-vars", "@"+variant)
+			for _, file := range []string{"slurm.conf", "cgroup.conf", "gres.conf"} {
+				golden(t, filepath.Join("testdata", name, file), filepath.Join(out, file))
+			}
+		})
+	}
+}
+
+// golden compares two files, of which neither may be there.
+func golden(t *testing.T, want, got string) {
+	t.Helper()
+	text, err := os.ReadFile(got)
+	if *update {
+		if err := os.Remove(want); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		if err == nil {
+			write(t, want, string(text))
+		}
+	}
+	expected, _ := os.ReadFile(want)
+	if diff := cmp.Diff(string(expected), string(text)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", want, diff)
+	}
+}
+
+func TestSyntax(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "ansible-playbook", "--syntax-check", "--inventory", "testdata/inventory.json", "site.yml")
+	cmd.Env = append(os.Environ(), "ANSIBLE_HOME="+t.TempDir(), "LC_ALL=C.UTF-8")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}

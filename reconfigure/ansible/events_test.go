@@ -1,0 +1,116 @@
+package ansible
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+)
+
+// recorded reads the events of a run from a file.
+func recorded(t *testing.T, name string) record {
+	t.Helper()
+	file, err := os.Open(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var r record
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			t.Fatal(err)
+		}
+		r.add(e)
+	}
+	return r
+}
+
+func TestVerdicts(t *testing.T) {
+	exit := func(code int) error { return &process.Error{Path: "ansible-playbook", Code: code} }
+	interrupted := &process.Error{Path: "ansible-playbook", Code: 99, Err: context.Canceled}
+	for name, tc := range map[string]struct {
+		events  string
+		changed []string
+		end     error
+		want    map[string]string
+		wantErr error
+	}{
+		"all well":                                   {events: "well.jsonl", changed: []string{"node01", "node02"}, want: map[string]string{}},
+		"a failed task is its host's failure":        {"failed.jsonl", []string{"node01", "node02"}, exit(2), map[string]string{"node02": `task "Start slurmd": it does not start`}, nil},
+		"an unreachable changed node fails":          {"elsewhere.jsonl", []string{"node01", "node02"}, exit(4), map[string]string{"node02": "could not be reached: No route to host"}, nil},
+		"an unreachable node elsewhere fails nobody": {"elsewhere.jsonl", []string{"node01"}, exit(4), map[string]string{}, nil},
+		"failed and unreachable at once":             {"elsewhere.jsonl", []string{"node01"}, exit(6), map[string]string{}, nil},
+		"what waited for a control node that failed was not configured": {"control.jsonl", []string{"ctl", "node01"}, exit(2), map[string]string{
+			"ctl":    `task "Wait until slurmctld answers": slurmctld is down`,
+			"node01": `not configured, because the run ended at ctl: task "Wait until slurmctld answers": slurmctld is down`,
+		}, nil},
+		"a syntax error is no verdict":                  {"empty.jsonl", []string{"node01"}, exit(4), nil, exit(4)},
+		"an unknown exit status is no verdict":          {"well.jsonl", []string{"node01"}, exit(250), nil, exit(250)},
+		"a signal is no verdict":                        {"well.jsonl", []string{"node01"}, exit(-1), nil, exit(-1)},
+		"an interrupt is no verdict":                    {"failed.jsonl", []string{"node01"}, interrupted, nil, context.Canceled},
+		"a parser's error in a later play":              {"early.jsonl", []string{"node01"}, exit(4), nil, exit(4)},
+		"a good end with plays left out is no good end": {"early.jsonl", []string{"node01"}, nil, nil, errors.New("the playbook ended well, but its last play never began")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := recorded(t, tc.events).verdicts(nodeset.Of(tc.changed...), tc.end)
+			if tc.wantErr != nil {
+				if err == nil || !errors.Is(err, tc.wantErr) && err.Error() != tc.wantErr.Error() {
+					t.Fatalf("error is %v, want %v", err, tc.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, texts(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEventsAreReadToTheEndAlsoWhereNobodyWroteAny(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events")
+	s, err := listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.end()
+	if err := s.read(func(e event) { t.Errorf("event %v", e) }); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEventsThatAreLeftInThePipeAreRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events")
+	s, err := listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Somebody who holds the pipe open for ever, as a process that Ansible left behind.
+	other, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.WriteString(`{"event":"playbook","plays":6}` + "\n"); err != nil {
+		t.Fatal(err)
+	}
+	s.end()
+	var got []event
+	if err := s.read(func(e event) { got = append(got, e) }); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]event{{Event: eventPlaybook, Plays: 6}}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,113 @@
+package ansible
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apenella/go-ansible/v2/pkg/execute"
+	"github.com/apenella/go-ansible/v2/pkg/playbook"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+)
+
+// grace is how long Ansible may take to end its own processes once it was interrupted.
+const grace = 20 * time.Second
+
+// executor takes the place of go-ansible's own one, which shows the environment in error texts, hands our standard input on, and when it is cancelled kills
+// ansible-playbook but not what that has started.
+type executor struct {
+	*Runner
+	scratch scratch
+}
+
+var _ execute.Executor = executor{}
+
+// Execute runs the playbook to its end.
+func (e executor) Execute(ctx context.Context) error {
+	c, err := e.command()
+	if err != nil {
+		return err
+	}
+	return process.Run(ctx, c)
+}
+
+func (e executor) command() (process.Cmd, error) {
+	argv, err := playbook.NewAnsiblePlaybookCmd(
+		playbook.WithBinary(e.Binary),
+		playbook.WithPlaybooks("site.yml"),
+		playbook.WithPlaybookOptions(&playbook.AnsiblePlaybookOptions{
+			Inventory:     filepath.Join(e.Dir, "inventory.json"),
+			ExtraVarsFile: []string{"@" + e.scratch.vars()},
+		}),
+	).Command()
+	if err != nil {
+		return process.Cmd{}, fmt.Errorf("build Ansible's command line: %w", err)
+	}
+	log := &shared{Writer: e.Log}
+	return process.Cmd{
+		Path: argv[0], Args: argv[1:], Dir: filepath.Join(e.Dir, "ansible"), Env: e.environment(),
+		Stdout: log, Stderr: log, Grace: grace,
+	}, nil
+}
+
+// environment is the caller's without the settings of Ansible's, so that a run is the same whoever starts it.
+func (e executor) environment() []string {
+	var env []string
+	for _, entry := range e.Env {
+		if !strings.HasPrefix(entry, "ANSIBLE_") && !strings.HasPrefix(entry, "LC_ALL=") {
+			env = append(env, entry)
+		}
+	}
+	return append(env,
+		"LC_ALL=C.UTF-8", // Ansible refuses to start where the encoding is another one
+		"ANSIBLE_CONFIG="+filepath.Join(e.Dir, "ansible", "ansible.cfg"),
+		"ANSIBLE_HOME="+e.scratch.home,
+		"ANSIBLE_LOCAL_TEMP="+e.scratch.dir,
+		"ANSIBLE_SSH_CONTROL_PATH_DIR="+e.scratch.sockets,
+		"ANSIBLE_NOCOLOR=1",
+		"RECONFIGURE_EVENTS="+e.scratch.events(),
+	)
+}
+
+// shared lets both outputs of a program go to one writer.
+type shared struct {
+	io.Writer
+	lock sync.Mutex
+}
+
+func (s *shared) Write(p []byte) (int, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.Writer.Write(p)
+}
+
+// endMasters ends the SSH connections behind the sockets in a folder: Ansible keeps them open for its next task, and there is none. It does so also when
+// ctx has ended.
+func endMasters(ctx context.Context, dir string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	sockets, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("look for open SSH connections: %w", err)
+	}
+	var group errgroup.Group
+	group.SetLimit(8)
+	for _, socket := range sockets {
+		group.Go(func() error {
+			err := process.Run(ctx, process.Cmd{Path: "ssh", Args: []string{"-F", "/dev/null", "-o", "ControlPath=" + filepath.Join(dir, socket.Name()), "-O", "exit", "any"}})
+			if ended := (*process.Error)(nil); errors.As(err, &ended) && ended.Err == nil {
+				return nil // nobody behind it any more
+			}
+			return err
+		})
+	}
+	return group.Wait()
+}

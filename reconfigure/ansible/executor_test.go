@@ -1,0 +1,41 @@
+package ansible
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCommandLineAndEnvironment(t *testing.T) {
+	var log bytes.Buffer
+	r := New(Config{Dir: "/opt/eiffel", Log: &log, Env: []string{
+		"PATH=/usr/bin", "HOME=/nonexistent", "LC_ALL=de_DE", "ANSIBLE_HOST_KEY_CHECKING=false", "ANSIBLE_STDOUT_CALLBACK=json",
+	}})
+	c, err := executor{Runner: r, scratch: scratch{home: "/state/ansible", dir: "/state/ansible/run-1", sockets: "/tmp/reconfigure-1"}}.command()
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := append([]string{c.Path}, c.Args...)
+	if diff := cmp.Diff([]string{
+		"ansible-playbook", "--extra-vars=@/state/ansible/run-1/vars.json", "--inventory=/opt/eiffel/inventory.json", "site.yml",
+	}, argv); diff != "" {
+		t.Errorf("argv (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{
+		"PATH=/usr/bin",
+		"HOME=/nonexistent",
+		"LC_ALL=C.UTF-8",
+		"ANSIBLE_CONFIG=/opt/eiffel/ansible/ansible.cfg",
+		"ANSIBLE_HOME=/state/ansible",
+		"ANSIBLE_LOCAL_TEMP=/state/ansible/run-1",
+		"ANSIBLE_SSH_CONTROL_PATH_DIR=/tmp/reconfigure-1",
+		"ANSIBLE_NOCOLOR=1",
+		"RECONFIGURE_EVENTS=/state/ansible/run-1/events",
+	}, c.Env); diff != "" {
+		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+	if c.Dir != "/opt/eiffel/ansible" || c.Stdin != nil || c.Grace == 0 {
+		t.Errorf("starts in %q with input %v and %v to end", c.Dir, c.Stdin, c.Grace)
+	}
+}

@@ -1,0 +1,132 @@
+package ansible
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// The groups of the inventory. The nodes of a node group form one more each, with its name after groupPrefix.
+const (
+	groupCluster    = "cluster" // all of them
+	groupControl    = reconfigure.ControlGroup
+	groupCompute    = "compute"
+	groupPersistent = "persistent"
+	groupPrefix     = "group_"
+)
+
+// Inventory is what `ansible-inventory --list` and inventory programs answer (Ansible's developer guide, "Developing dynamic inventory"). It depends on its
+// arguments alone and is the same for the same ones. Instances without an address, and those of nodes that are not declared any more, are not in it.
+func Inventory(c reconfigure.Cluster, instances map[string]reconfigure.Instance) ([]byte, error) {
+	return newInventory(c, instances).list()
+}
+
+// inventory is both forms of it, before it is written.
+type inventory struct {
+	hosts  map[string]hostVars
+	groups map[string]group
+}
+
+type hostVars struct {
+	Address string `json:"ansible_host"`
+	User    string `json:"ansible_user"`
+	Key     string `json:"ansible_ssh_private_key_file"`
+	Group   string `json:"node_group"`
+}
+
+type group struct {
+	Hosts    []string       `json:"hosts"`
+	Children []string       `json:"children,omitempty"`
+	Vars     map[string]any `json:"vars,omitempty"`
+}
+
+func newInventory(c reconfigure.Cluster, instances map[string]reconfigure.Instance) inventory {
+	inv := inventory{hosts: map[string]hostVars{}, groups: map[string]group{}}
+	addresses := map[string]string{}
+	add := func(nodes nodeset.NodeSet, nodeGroup string) group {
+		g := group{Hosts: []string{}}
+		for node := range nodes.All() {
+			address := instances[node].Address
+			if address == "" {
+				continue
+			}
+			g.Hosts = append(g.Hosts, node)
+			addresses[node] = address
+			inv.hosts[node] = hostVars{Address: address, User: c.LoginUser, Key: c.PrivateKeyFile, Group: nodeGroup}
+		}
+		return g
+	}
+	inv.groups[groupControl] = add(nodeset.Of(c.Control.Name), reconfigure.ControlGroup)
+	compute := group{Hosts: []string{}}
+	persistent := group{Hosts: []string{}}
+	for _, g := range c.Groups {
+		name := groupPrefix + g.Name
+		inv.groups[name] = add(g.Nodes(), g.Name)
+		compute.Children = append(compute.Children, name)
+		persistent.Hosts = append(persistent.Hosts, nodeset.Of(inv.groups[name].Hosts...).Intersect(g.Persistent()).Names()...)
+	}
+	inv.groups[groupCompute] = compute
+	inv.groups[groupPersistent] = persistent
+	inv.groups[groupCluster] = group{Hosts: []string{}, Children: []string{groupControl, groupCompute}, Vars: map[string]any{
+		"ansible_ssh_common_args": sshArgs(c.Settings.StateDir),
+		// All addresses once more, in one place: to ask each host's variables would take Ansible a time that grows with the square of the hosts.
+		"node_addresses": addresses,
+	}}
+	return inv
+}
+
+// sshArgs has ssh believe the keys that `reconfigure` learnt and no others. The quotes are for Ansible and for ssh, which both take the text apart at spaces.
+func sshArgs(stateDir string) string {
+	return fmt.Sprintf(`-o 'UserKnownHostsFile="%s"' -o GlobalKnownHostsFile=/dev/null -o StrictHostKeyChecking=yes`, filepath.Join(stateDir, "known_hosts"))
+}
+
+// absent says which nodes cannot be configured because they, or the control node, are not in the inventory.
+func (inv inventory) absent(c reconfigure.Cluster, nodes nodeset.NodeSet) reconfigure.Failures {
+	failures := reconfigure.Failures{}
+	_, control := inv.hosts[c.Control.Name]
+	for node := range nodes.All() {
+		if _, ok := inv.hosts[node]; !ok {
+			failures[node] = fmt.Errorf("not configured: it is no node of the cluster that has an instance with an address")
+		} else if !control {
+			failures[node] = fmt.Errorf("not configured: there is no control node %s to belong to", c.Control.Name)
+		}
+	}
+	return failures
+}
+
+// list is the form that programs answer with.
+func (inv inventory) list() ([]byte, error) {
+	all := map[string]any{"_meta": map[string]any{"hostvars": inv.hosts}}
+	for name, g := range inv.groups {
+		all[name] = g
+	}
+	return marshal(all)
+}
+
+// static is the form of an inventory file.
+func (inv inventory) static() ([]byte, error) {
+	all := map[string]any{}
+	for name, g := range inv.groups {
+		hosts := map[string]hostVars{}
+		for _, host := range g.Hosts {
+			hosts[host] = inv.hosts[host]
+		}
+		children := map[string]struct{}{}
+		for _, child := range g.Children {
+			children[child] = struct{}{}
+		}
+		all[name] = map[string]any{"hosts": hosts, "children": children, "vars": g.Vars}
+	}
+	return marshal(all)
+}
+
+func marshal(v any) ([]byte, error) {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write the inventory as JSON: %w", err)
+	}
+	return append(text, '\n'), nil
+}

@@ -1,0 +1,172 @@
+package ansible
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func testCluster() reconfigure.Cluster {
+	return reconfigure.Cluster{
+		Name: "eiffel", LoginUser: "debian", PrivateKeyFile: "/keys/id_ed25519",
+		Control: reconfigure.Control{Name: "ctl"},
+		Groups: []reconfigure.NodeGroup{
+			{Name: "standard", Prefix: "node", Width: 2, Min: 1, Max: 12},
+			{Name: "gpu", Prefix: "gpu", Width: 1, Min: 0, Max: 2},
+			{Name: "big", Prefix: "big", Width: 1, Min: 1, Max: 1},
+		},
+		Settings: reconfigure.Settings{StateDir: "/opt/a cluster/state"},
+	}
+}
+
+func testInstances() map[string]reconfigure.Instance {
+	return map[string]reconfigure.Instance{
+		"ctl":    {Node: "ctl", Address: "10.0.0.1"},
+		"node01": {Node: "node01", Address: "10.0.0.2"},
+		"node03": {Node: "node03", Address: "10.0.0.3"},
+		"node10": {Node: "node10"},                      // no address yet
+		"node99": {Node: "node99", Address: "10.0.0.9"}, // not declared any more
+		"big1":   {Node: "big1", Address: "10.0.0.4"},
+	}
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+func TestInventoryIsTheSameForTheSameArguments(t *testing.T) {
+	list, err := Inventory(testCluster(), testInstances())
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "list.json", list)
+	static, err := newInventory(testCluster(), testInstances()).static()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "inventory.json", static)
+}
+
+func TestAnsibleReadsBothFormsAlike(t *testing.T) {
+	for name, instances := range map[string]map[string]reconfigure.Instance{"some instances": testInstances(), "none": {}} {
+		t.Run(name, func(t *testing.T) {
+			inv := newInventory(testCluster(), instances)
+			list, err := inv.list()
+			if err != nil {
+				t.Fatal(err)
+			}
+			static, err := inv.static()
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "answer.json"), string(list))
+			write(t, filepath.Join(dir, "inventory.json"), string(static))
+			program := filepath.Join(dir, "program")
+			write(t, program, "#!/bin/sh\nexec cat "+filepath.Join(dir, "answer.json")+"\n")
+			if err := os.Chmod(program, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			file, answer := ansibleInventory(t, filepath.Join(dir, "inventory.json")), ansibleInventory(t, program)
+			if diff := cmp.Diff(answer, file); diff != "" {
+				t.Errorf("file differs from the program's answer (-program +file):\n%s", diff)
+			}
+		})
+	}
+}
+
+// ansibleInventory is what Ansible understood; the order of hosts and children, which has no meaning, is not part of it.
+func ansibleInventory(t *testing.T, source string) map[string]any {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "ansible-inventory", "--inventory", source, "--list")
+	cmd.Env = append(os.Environ(), "ANSIBLE_HOME="+t.TempDir(), "LC_ALL=C.UTF-8")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("ansible-inventory (Debian's package ansible-core): %v", err)
+	}
+	var understood map[string]any
+	if err := json.Unmarshal(out, &understood); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range understood {
+		for _, key := range []string{"hosts", "children"} {
+			if names, ok := g.(map[string]any)[key].([]any); ok {
+				slices.SortFunc(names, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
+			}
+		}
+	}
+	return understood
+}
+
+func TestNodesThatCannotBeConfiguredFailAlone(t *testing.T) {
+	instances := testInstances()
+	nodes := nodeset.Of("ctl", "node01", "node10")
+	got := texts(newInventory(testCluster(), instances).absent(testCluster(), nodes))
+	want := map[string]string{"node10": "not configured: it is no node of the cluster that has an instance with an address"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	delete(instances, "ctl")
+	got = texts(newInventory(testCluster(), instances).absent(testCluster(), nodeset.Of("node01")))
+	want = map[string]string{"node01": "not configured: there is no control node ctl to belong to"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("without a control node (-want +got):\n%s", diff)
+	}
+}
+
+func texts(failures reconfigure.Failures) map[string]string {
+	all := map[string]string{}
+	for node, err := range failures {
+		all[node] = err.Error()
+	}
+	return all
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func BenchmarkInventoryOf4000Nodes(b *testing.B) {
+	c := testCluster()
+	c.Groups = []reconfigure.NodeGroup{{Name: "standard", Prefix: "node", Width: 4, Min: 1, Max: 4000}}
+	instances := map[string]reconfigure.Instance{"ctl": {Node: "ctl", Address: "10.0.0.1"}}
+	for node := range c.Nodes().All() {
+		instances[node] = reconfigure.Instance{Node: node, Address: "10.1.2.3"}
+	}
+	for b.Loop() {
+		if _, err := Inventory(c, instances); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package ansible
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// run is a cluster directory with Ansible's settings and plugins as shipped, and a playbook of the test's own.
+type run struct {
+	*Runner
+	cluster   reconfigure.Cluster
+	instances map[string]reconfigure.Instance
+	log       *bytes.Buffer
+
+	lock    sync.Mutex
+	watched []string
+}
+
+func newRun(t *testing.T, playbook string) *run {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"ansible.cfg", "callback_plugins"} {
+		if err := copyTree(filepath.Join("../../ansible", name), filepath.Join(dir, "ansible", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(dir, "ansible", "site.yml"), playbook)
+	// Hosts are this machine, but that nobody listens where node03 is.
+	write(t, filepath.Join(dir, "group_vars", "all.yml"), "ansible_connection: local\n")
+	write(t, filepath.Join(dir, "host_vars", "node03.yml"), "ansible_connection: ssh\nansible_host: 127.0.0.1\nansible_port: 1\n")
+	c := testCluster()
+	c.Settings.StateDir = filepath.Join(dir, "state")
+	log := &bytes.Buffer{}
+	env := append(os.Environ(), "HOME=/nonexistent", "ANSIBLE_STDOUT_CALLBACK=no_such_callback")
+	return &run{Runner: New(Config{Dir: dir, Env: env, Log: log}), cluster: c, instances: testInstances(), log: log}
+}
+
+func (r *run) configure(ctx context.Context, changed ...string) (map[string]string, error) {
+	failures, err := r.Configure(ctx, r.cluster, r.instances, nodeset.Of(changed...), func(node, message string) {
+		r.lock.Lock()
+		defer r.lock.Unlock()
+		r.watched = append(r.watched, node+": "+message)
+	})
+	return texts(failures), err
+}
+
+func (r *run) saw(message string) bool {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return slices.ContainsFunc(r.watched, func(w string) bool { return strings.HasPrefix(w, message) })
+}
+
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		path = filepath.Join(to, strings.TrimPrefix(path, from))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(path, text, 0o644)
+	})
+}
+
+// leftovers is what a run has left in the state folder and of its sockets; Ansible's own folder stays, but is empty.
+func (r *run) leftovers(t *testing.T) []string {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(r.cluster.Settings.StateDir, "ansible", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+const twoPlays = `
+- hosts: cluster
+  gather_facts: false
+  tasks:
+    - name: On all
+      ansible.builtin.command: "true"
+- hosts: "{{ groups['compute'] | intersect(reconfigure_changed | default(groups['compute'])) }}"
+  gather_facts: false
+  tasks:
+    - name: On the changed ones
+      ansible.builtin.shell: "{{ 'echo broken >&2; false' if inventory_hostname == 'big1' else 'true' }}"
+    - name: With a secret
+      ansible.builtin.shell: echo tell nobody >&2; false
+      no_log: true
+      when: secret is defined
+`
+
+func TestEachHostHasItsOwnVerdict(t *testing.T) {
+	r := newRun(t, twoPlays)
+	got, err := r.configure(t.Context(), "node01", "big1")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, r.log)
+	}
+	want := map[string]string{"big1": "task \"On the changed ones\": non-zero return code\nbroken"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, message := range []string{"node01: On all", "node01: On the changed ones", "big1: task \"On the changed ones\"", "node03: does not know of the latest changes: could not be reached"} {
+		if !r.saw(message) {
+			t.Errorf("nobody heard %q, but %q", message, r.watched)
+		}
+	}
+	for _, message := range []string{"ctl:", "node03: On all"} {
+		if r.saw(message) {
+			t.Errorf("heard %q, of a node that did not change", message)
+		}
+	}
+	if left := r.leftovers(t); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestAnUnreachableChangedNodeFails(t *testing.T) {
+	r := newRun(t, twoPlays)
+	got, err := r.configure(t.Context(), "node01", "node03")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, r.log)
+	}
+	if len(got) != 1 || !strings.HasPrefix(got["node03"], "could not be reached: ") {
+		t.Errorf("verdicts are %q", got)
+	}
+}
+
+func TestWhatATaskKeepsToItselfStaysSecret(t *testing.T) {
+	r := newRun(t, twoPlays)
+	write(t, filepath.Join(r.Dir, "host_vars", "node01.yml"), "secret: true\n")
+	got, err := r.configure(t.Context(), "node01")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, r.log)
+	}
+	if !strings.HasPrefix(got["node01"], `task "With a secret": `) {
+		t.Errorf("verdicts are %q", got)
+	}
+	if all := got["node01"] + strings.Join(r.watched, "\n") + r.log.String(); strings.Contains(all, "tell nobody") {
+		t.Errorf("the secret is out: %s", all)
+	}
+}
+
+func TestNoChangedNodesMeansThatTheOthersAreTold(t *testing.T) {
+	r := newRun(t, twoPlays)
+	got, err := r.configure(t.Context())
+	if err != nil || len(got) > 0 {
+		t.Fatalf("%v, %v\n%s", got, err, r.log)
+	}
+	if !strings.Contains(r.log.String(), "TASK [On all]") || strings.Contains(r.log.String(), "TASK [On the changed ones]") {
+		t.Errorf("Ansible said:\n%s", r.log)
+	}
+}
+
+func TestAPlaybookThatCannotBeReadIsAnErrorThatSaysWhy(t *testing.T) {
+	r := newRun(t, "- hosts: cluster\n  tusks: []\n")
+	_, err := r.configure(t.Context(), "node01")
+	if err == nil || !strings.Contains(err.Error(), "'tusks' is not a valid attribute for a Play") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestAnInterruptEndsWhatAnsibleStarted(t *testing.T) {
+	r := newRun(t, `
+- hosts: node01
+  gather_facts: false
+  tasks:
+    - name: For ever
+      ansible.builtin.shell: echo $$ > {{ inventory_dir }}/pid; exec sleep 1000
+`)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	pid := make(chan int, 1)
+	go func() {
+		defer cancel()
+		pid <- awaitPID(filepath.Join(r.Dir, "pid"))
+	}()
+	failures, err := r.Configure(ctx, r.cluster, r.instances, nodeset.Of("node01"), func(_, _ string) {})
+	if err := syscall.Kill(<-pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("what the task started is still there: %v", err)
+	}
+	if !errors.Is(err, context.Canceled) || failures != nil {
+		t.Errorf("%v, %v", failures, err)
+	}
+	if left := r.leftovers(t); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if strings.Contains(err.Error(), "ANSIBLE_") {
+		t.Errorf("the environment is in the error: %v", err)
+	}
+}
+
+// awaitPID waits for a number in a file.
+func awaitPID(path string) int {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		text, err := os.ReadFile(path)
+		if pid, bad := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && bad == nil {
+			return pid
+		}
+	}
+	return -1
+}
+
+func TestAnsibleThatIsNotThereIsAnError(t *testing.T) {
+	r := newRun(t, twoPlays)
+	r.Binary = filepath.Join(t.TempDir(), "ansible-playbook")
+	if _, err := r.configure(t.Context(), "node01"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error is %v", err)
+	}
+}

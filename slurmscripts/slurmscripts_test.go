@@ -1,0 +1,452 @@
+// Package slurmscripts_test starts the rendered scripts just as slurmctld does, with programs in the place of ssh and scontrol that write down how they were called.
+package slurmscripts_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/lab/slurmexec"
+)
+
+// recorder takes the place of a program: it writes down its call, waits while there is a file "hang", and ends with the next word of the file "exits", if any.
+const recorder = `#!/usr/bin/python3 -IS
+import json, os, sys, time
+name, dir = os.path.basename(__file__), os.path.dirname(os.path.dirname(__file__))
+stdin = sys.stdin.read() if name == "ssh" else ""
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+call = {"args": sys.argv[1:], "stdin": stdin, "blocked": int(status["SigBlk"], 16), "pid": os.getpid(), "group": os.getpgrp(), "session": os.getsid(0),
+        "open": [os.path.exists("/proc/self/fd/%d" % fd) for fd in (0, 1, 2)], "conf": os.environ.get("SLURM_CONF")}
+with open(dir + "/" + name + ".calls", "a") as calls:
+    calls.write(json.dumps(call) + "\n")
+while os.path.exists(dir + "/hang"):
+    time.sleep(0.01)
+if name == "ssh" and os.path.exists(dir + "/exits"):
+    status, *rest = open(dir + "/exits").read().split()
+    if rest:
+        open(dir + "/exits", "w").write(" ".join(rest))
+    print("says ssh,\nin two lines")
+    sys.exit(int(status))
+print("request 7 accepted")
+`
+
+type call struct {
+	Args    []string
+	Stdin   string
+	Blocked uint64
+	PID     int
+	Group   int
+	Session int
+	Open    []bool
+	Conf    string
+}
+
+// scripts is the scripts as rendered for one test.
+type scripts struct {
+	*testing.T
+	dir string
+}
+
+const (
+	clusterDir = "/opt/a 'quoted' cluster"
+	conf       = "/etc/slurm/slurm.conf"
+	hostlist   = "node[01-02,07],gpu-1"
+	resumeFile = `{"jobs":[{"job_id":4,"nodes":"node[01-02]"}],"all_nodes":"node[01-02,07],gpu-1"}`
+	// somewhere stands in the rendered scripts for each test's own folder: Ansible takes longer than all of the tests.
+	somewhere = "/SOMEWHERE"
+)
+
+// shared is what TestMain makes for all tests, and none of them changes.
+var shared struct {
+	launcher slurmexec.Launcher
+	rendered string // folder
+}
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "slurmscripts-")
+	if err == nil {
+		err = prepare(dir)
+	}
+	status := 1
+	if err == nil {
+		status = m.Run()
+	}
+	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		status = 1
+	}
+	os.Exit(status)
+}
+
+func prepare(dir string) (err error) {
+	if shared.launcher, err = slurmexec.Build(context.Background(), dir); err != nil {
+		return err
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	shared.rendered = filepath.Join(dir, "scripts")
+	vars, err := json.Marshal(map[string]any{
+		"control_host":                  map[string]any{"address": "192.0.2.10", "port": 2222, "user": "eiffel", "directory": clusterDir},
+		"slurm_scripts_directory":       somewhere + "/scripts",
+		"slurm_scripts_key_directory":   somewhere + "/keys",
+		"slurm_scripts_path":            somewhere + "/bin:/usr/bin:/bin",
+		"slurm_scripts_pauses":          []int{0, 0},
+		"slurm_scripts_connect_timeout": 10,
+		"slurm_scripts_answer_timeout":  60,
+		"slurm_scripts_log":             somewhere + "/reconfigure.log",
+	})
+	playbook := fmt.Sprintf(`
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ansible.builtin.template: {src: "{{ item }}", dest: "%s/{{ item | basename | splitext | first }}", mode: "0755"}
+      with_fileglob: "%s/*.j2"
+`, shared.rendered, here)
+	err = errors.Join(err, os.Mkdir(shared.rendered, 0o755), os.WriteFile(filepath.Join(dir, "vars.json"), vars, 0o644),
+		os.WriteFile(filepath.Join(dir, "playbook.yml"), []byte(playbook), 0o644))
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("ansible-playbook", "--inventory", "localhost,", "--connection", "local", "--extra-vars", "@vars.json", "playbook.yml")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "ANSIBLE_HOME="+dir, "LC_ALL=C.UTF-8")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("ansible-playbook (Debian's package ansible-core): %w\n%s", err, out)
+	}
+	return nil
+}
+
+func install(t *testing.T) *scripts {
+	t.Helper()
+	s := &scripts{T: t, dir: t.TempDir()}
+	for _, program := range []string{"ssh", "scontrol"} {
+		s.write(filepath.Join("bin", program), recorder)
+	}
+	rendered, err := os.ReadDir(shared.rendered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, script := range rendered {
+		text, err := os.ReadFile(filepath.Join(shared.rendered, script.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.write(filepath.Join("scripts", script.Name()), strings.ReplaceAll(string(text), somewhere, s.dir))
+	}
+	t.Cleanup(s.end)
+	return s
+}
+
+// end has the handed-over part of a test that failed come to its end. It sends no signals: of a script that is wrong nobody knows whose session it is in.
+func (s *scripts) end() {
+	if err := os.Remove(filepath.Join(s.dir, "hang")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.Error(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); slices.ContainsFunc(s.calls("ssh"), func(c call) bool { return runs(c.PID) }); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.Errorf("what was handed over is still there: %+v", s.calls("ssh"))
+			return
+		}
+	}
+}
+
+// runs tells whether there is a process that is more than a zombie, which an idle init may leave for a while.
+func runs(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, ok := strings.Cut(string(stat), ") ")
+	return err == nil && ok && !strings.HasPrefix(state, "Z")
+}
+
+func (s *scripts) write(name, content string) {
+	s.Helper()
+	path := filepath.Join(s.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		s.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *scripts) logFile() string { return filepath.Join(s.dir, "reconfigure.log") }
+
+func (s *scripts) log() string {
+	text, _ := os.ReadFile(s.logFile())
+	return string(text)
+}
+
+func (s *scripts) calls(program string) []call {
+	s.Helper()
+	text, _ := os.ReadFile(filepath.Join(s.dir, program+".calls"))
+	var all []call
+	for line := range strings.Lines(string(text)) {
+		var c call
+		if err := json.Unmarshal([]byte(line), &c); err != nil {
+			s.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// start runs a script to its end, which is long before that of what it hands over.
+func (s *scripts) start(script, argument, resumeFile string) {
+	s.Helper()
+	opts := slurmexec.Options{Conf: conf}
+	if resumeFile != "" {
+		s.write("resume.json", resumeFile)
+		opts.ResumeFile = filepath.Join(s.dir, "resume.json")
+	}
+	cmd := shared.launcher.Command(s.Context(), opts, filepath.Join(s.dir, "scripts", script), argument)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.Fatalf("%s: %v: %s", script, err, out)
+	}
+}
+
+func (s *scripts) until(what string, holds func() bool) {
+	s.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.Fatalf("it never came that %s; the log says:\n%s", what, s.log())
+		}
+	}
+}
+
+func (s *scripts) untilLogged(words string) {
+	s.Helper()
+	s.until("the log says "+words, func() bool { return strings.Contains(s.log(), words) })
+}
+
+// untilGone waits for the end of what was handed over.
+func (s *scripts) untilGone() {
+	s.Helper()
+	s.until("the handed-over part has ended", func() bool {
+		return !slices.ContainsFunc(s.calls("ssh"), func(c call) bool { return runs(c.Session) })
+	})
+}
+
+// words is a command as the shell on the control host takes it apart.
+func (s *scripts) words(command string) []string {
+	s.Helper()
+	out, err := exec.CommandContext(s.Context(), "sh", "-c", `printf '%s\n' `+command).Output()
+	if err != nil {
+		s.Fatalf("%s: %v", command, err)
+	}
+	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+}
+
+func TestWhatSlurmAsksForReachesTheControlHost(t *testing.T) {
+	tool := []string{clusterDir + "/bin/reconfigure", "--dir", clusterDir}
+	for _, tc := range []struct {
+		name, script, resumeFile, want string
+		words                          []string
+	}{
+		{"a resume with its jobs", "resume.sh", resumeFile, "resume", []string{"resume", "--no-wait", "--resume-file", "-", hostlist}},
+		{"a resume without", "resume.sh", "", "resume", []string{"resume", "--no-wait", hostlist}},
+		{"a suspend", "suspend.sh", "", "suspend", []string{"suspend", "--no-wait", hostlist}},
+		{"a resume that failed is a suspend", "resume_fail.sh", "", "resume_fail", []string{"suspend", "--no-wait", "--reason", "Slurm gave up waiting", hostlist}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := install(t)
+			s.start(tc.script, hostlist, tc.resumeFile)
+			s.untilLogged("] " + tc.want + " " + hostlist + ": handed over: request 7 accepted\n")
+			s.untilGone()
+			calls := s.calls("ssh")
+			if len(calls) != 1 || calls[0].Stdin != tc.resumeFile || calls[0].Conf != conf {
+				t.Fatalf("calls of ssh: %+v", calls)
+			}
+			command := calls[0].Args[len(calls[0].Args)-1]
+			if diff := cmp.Diff(append(slices.Clone(tool), tc.words...), s.words(command)); diff != "" {
+				t.Errorf("words on the control host (-want +got):\n%s", diff)
+			}
+			if len(s.calls("scontrol")) > 0 {
+				t.Error("Slurm was told something")
+			}
+		})
+	}
+}
+
+func TestSSHStartsClean(t *testing.T) {
+	for name, shell := range map[string]string{
+		"Debian's sh, which unblocks signals":            "/bin/dash",
+		"Red Hat's sh, which leaves signals as they are": "/bin/bash",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := install(t)
+			for _, script := range []string{"resume.sh", "hand_over.sh"} {
+				text, err := os.ReadFile(filepath.Join(s.dir, "scripts", script))
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.write(filepath.Join("scripts", script), strings.Replace(string(text), "#!/bin/sh\n", "#!"+shell+"\n", 1))
+			}
+			s.start("resume.sh", hostlist, resumeFile)
+			s.untilLogged("handed over")
+			s.untilGone()
+			c := s.calls("ssh")[0]
+			if c.Blocked != 0 {
+				t.Errorf("signals are blocked: %x", c.Blocked)
+			}
+			if diff := cmp.Diff([]bool{true, true, true}, c.Open); diff != "" {
+				t.Errorf("descriptors 0 to 2 (-want +got):\n%s", diff)
+			}
+			if c.Session == c.PID || c.Session == session(t) {
+				t.Errorf("it is in session %d, we are in %d", c.Session, session(t))
+			}
+			s.hasOptions(c)
+		})
+	}
+}
+
+func (s *scripts) hasOptions(c call) {
+	s.Helper()
+	for _, want := range []string{
+		"BatchMode=yes", "StrictHostKeyChecking=yes", "UserKnownHostsFile=" + s.dir + "/keys/known_hosts", "GlobalKnownHostsFile=/dev/null",
+		"IdentityFile=" + s.dir + "/keys/id_ed25519", "IdentitiesOnly=yes", "ConnectTimeout=10", "2222", "eiffel@192.0.2.10",
+	} {
+		if !slices.Contains(c.Args, want) {
+			s.Errorf("ssh is not called with %s: %q", want, c.Args)
+		}
+	}
+}
+
+func session(t *testing.T) int {
+	t.Helper()
+	sid, _, errno := syscall.Syscall(syscall.SYS_GETSID, 0, 0, 0)
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	return int(sid)
+}
+
+func TestScriptsReturnWhileTheControlHostHangs(t *testing.T) {
+	for _, script := range []string{"resume.sh", "suspend.sh", "resume_fail.sh"} {
+		t.Run(script, func(t *testing.T) {
+			s := install(t)
+			s.write("hang", "")
+			s.start(script, hostlist, "") // returns, or the test does not
+			s.until("ssh is called", func() bool { return len(s.calls("ssh")) > 0 })
+			if s.log() != "" {
+				t.Errorf("already in the log: %s", s.log())
+			}
+			if err := os.Remove(filepath.Join(s.dir, "hang")); err != nil {
+				t.Fatal(err)
+			}
+			s.untilLogged("handed over")
+			s.untilGone()
+		})
+	}
+}
+
+func TestTheCopyOfTheResumeFileIsRemoved(t *testing.T) {
+	s := install(t)
+	before, err := filepath.Glob("/tmp/reconfigure.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start("resume.sh", hostlist, resumeFile)
+	s.untilLogged("handed over")
+	s.untilGone()
+	after, err := filepath.Glob("/tmp/reconfigure.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("(-before +after):\n%s", diff)
+	}
+}
+
+func TestConnectionFailuresAreTriedAgain(t *testing.T) {
+	s := install(t)
+	s.write("exits", "255 124 0")
+	s.start("resume.sh", hostlist, resumeFile)
+	s.untilLogged("handed over: says ssh, in two lines")
+	s.untilGone()
+	for i, c := range s.calls("ssh") {
+		if c.Stdin != resumeFile {
+			t.Errorf("call %d got %q", i, c.Stdin)
+		}
+	}
+	lines := strings.Split(strings.TrimSpace(s.log()), "\n")
+	if len(s.calls("ssh")) != 3 || len(lines) != 3 || !strings.Contains(lines[0], "did not answer (exit status 255): says ssh, in two lines") {
+		t.Errorf("%d calls of ssh, and in the log:\n%s", len(s.calls("ssh")), s.log())
+	}
+}
+
+func TestAResumeThatCannotBeHandedOverIsToldToSlurm(t *testing.T) {
+	for _, tc := range []struct {
+		name, exits string
+		calls       int
+		reason      string
+	}{
+		{"no answer, after all retries", "255", 3, "reconfigure: control host 192.0.2.10 did not answer"},
+		{"a refusal, at once", "2", 1, "reconfigure: control host 192.0.2.10 refused the request"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := install(t)
+			s.write("exits", tc.exits)
+			s.start("resume.sh", hostlist, resumeFile)
+			s.untilLogged("given up, and Slurm was told")
+			s.untilGone()
+			if n := len(s.calls("ssh")); n != tc.calls {
+				t.Errorf("ssh was called %d times, want %d", n, tc.calls)
+			}
+			told := s.calls("scontrol")
+			if len(told) != 1 {
+				t.Fatalf("calls of scontrol: %+v", told)
+			}
+			want := []string{"update", "nodename=" + hostlist, "state=down", "reason=" + tc.reason}
+			if diff := cmp.Diff(want, told[0].Args); diff != "" {
+				t.Errorf("scontrol (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestASuspendThatCannotBeHandedOverIsOnlyLogged(t *testing.T) {
+	s := install(t)
+	s.write("exits", "255")
+	s.start("suspend.sh", hostlist, "")
+	s.untilLogged("given up: the instances may still be there")
+	s.untilGone()
+	if told := s.calls("scontrol"); len(told) > 0 {
+		t.Errorf("Slurm was told: %+v", told)
+	}
+}
+
+func TestWhatIsNoHostlistIsRefused(t *testing.T) {
+	s := install(t)
+	bad := []string{"", "-x", "node1;reboot", "$(reboot)", "`reboot`", "node1'", `node"1`, `node\1`, "node 1", "node1\nnode2", "node1&", "node*", "nöde1", "node{1,2}", "~"}
+	for _, argument := range bad {
+		s.start("resume.sh", argument, "")
+	}
+	s.until("all are refused", func() bool { return strings.Count(s.log(), ": refused: not a hostlist\n") == len(bad) })
+	if n := strings.Count(s.log(), "\n"); n != len(bad) {
+		t.Errorf("%d lines in the log for %d calls:\n%s", n, len(bad), s.log())
+	}
+	if calls := s.calls("ssh"); len(calls) > 0 {
+		t.Errorf("calls of ssh: %+v", calls)
+	}
+}
+
+func TestALogThatCannotBeWrittenKeepsNobodyFromComing(t *testing.T) {
+	s := install(t)
+	s.write("reconfigure.log/a folder", "")
+	s.start("resume.sh", hostlist, resumeFile)
+	s.until("ssh is called", func() bool { return len(s.calls("ssh")) > 0 })
+	s.untilGone()
+}
