@@ -1,0 +1,23 @@
+#!/bin/sh
+# Turns a fresh root file system ($1) into the image of a lab machine.
+set -eu
+root=$1
+
+# Every machine makes its own keys.
+rm -f "$root"/etc/ssh/ssh_host_* "$root"/etc/munge/munge.key
+ln -sfn ../proc/self/mounts "$root/etc/mtab"
+chmod 0440 "$root/etc/sudoers.d/debian"
+mkdir -p "$root/var/lib/lab"
+
+# The scripts for hardware would set the host's clock and kernel settings; those
+# that end a machine have lost their order without them: see inittab.
+find "$root"/etc/rc?.d -name '[SK]*' \
+	! -name '*ssh' ! -name '*munge' ! -name '*slurmd' ! -name '*slurmctld' -delete
+mkdir -p "$root/etc/inittab.d"
+# Those that Ansible configures start when it says so.
+for service in munge slurmd slurmctld; do
+	chroot "$root" update-rc.d "$service" disable
+done
+
+chroot "$root" useradd --create-home --uid 1000 --shell /bin/bash debian
+chroot "$root" useradd --create-home --uid 2000 --shell /bin/bash alice

@@ -1,0 +1,112 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// hostSources returns the host's package sources that offer the base's release,
+// as lines of sources.list(5), so that a site's own mirror is used. Sources of
+// other releases, other components or other signers are left out.
+func hostSources(apt string) ([]string, error) {
+	paths, err := filepath.Glob(filepath.Join(apt, "sources.list.d", "*"))
+	if err != nil {
+		return nil, fmt.Errorf("list package sources: %w", err)
+	}
+	var lines []string
+	for _, path := range append([]string{filepath.Join(apt, "sources.list")}, paths...) {
+		content, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read package sources: %w", err)
+		}
+		switch filepath.Ext(path) {
+		case ".list":
+			lines = append(lines, oneLineSources(string(content))...)
+		case ".sources":
+			lines = append(lines, stanzaSources(string(content))...)
+		}
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines), nil
+}
+
+// oneLineSources picks from the one-line format of sources.list(5).
+func oneLineSources(text string) []string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		fields := strings.Fields(line)
+		signer := ""
+		if len(fields) > 1 && strings.HasPrefix(fields[1], "[") {
+			end := slices.IndexFunc(fields, func(f string) bool { return strings.HasSuffix(f, "]") })
+			if end < 0 {
+				continue
+			}
+			for _, option := range fields[1 : end+1] {
+				if value, ok := strings.CutPrefix(strings.Trim(option, "[]"), "signed-by="); ok {
+					signer = value
+				}
+			}
+			fields = slices.Delete(fields, 1, end+1)
+		}
+		if len(fields) < 4 || fields[0] != "deb" || !wanted(fields[2], fields[3:], signer) {
+			continue
+		}
+		lines = append(lines, sourceLine(fields[1], fields[2]))
+	}
+	return lines
+}
+
+// stanzaSources picks from the deb822 format of sources.list(5).
+func stanzaSources(text string) []string {
+	var lines []string
+	for stanza := range strings.SplitSeq(text, "\n\n") {
+		fields := make(map[string]string)
+		key := ""
+		for line := range strings.Lines(stanza) {
+			if strings.HasPrefix(line, "#") {
+				continue
+			}
+			if name, value, ok := strings.Cut(line, ":"); ok && !strings.HasPrefix(line, " ") {
+				key = strings.ToLower(name)
+				line = value
+			}
+			fields[key] += " " + strings.TrimSpace(line)
+		}
+		if strings.TrimSpace(fields["enabled"]) == "no" || !slices.Contains(strings.Fields(fields["types"]), "deb") {
+			continue
+		}
+		for _, uri := range strings.Fields(fields["uris"]) {
+			for _, s := range strings.Fields(fields["suites"]) {
+				if wanted(s, strings.Fields(fields["components"]), fields["signed-by"]) {
+					lines = append(lines, sourceLine(uri, s))
+				}
+			}
+		}
+	}
+	return lines
+}
+
+// wanted tells Debian's own archive from others that use its release's name by
+// the component and by the key ring, where one is named.
+func wanted(name string, components []string, signer string) bool {
+	switch name {
+	case suite, suite + "-updates", suite + "-security":
+	default:
+		return false
+	}
+	ours := strings.TrimSpace(signer) == "" || strings.Contains(signer, "debian-archive")
+	return ours && slices.Contains(components, "main")
+}
+
+func sourceLine(uri, name string) string {
+	return "deb " + uri + " " + name + " main"
+}

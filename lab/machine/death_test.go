@@ -1,0 +1,119 @@
+package machine_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/eiffel-hpc/eiffel/lab/image"
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/machine"
+	"github.com/eiffel-hpc/eiffel/lab/tools"
+)
+
+// victim, in the environment, makes the test program a lab that waits to be
+// killed; it holds the folder.
+const victim = "EIFFEL_TEST_VICTIM"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(victim); dir != "" {
+		if err := waitForDeath(context.Background(), dir); err != nil {
+			fmt.Println(err)
+		}
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// waitForDeath runs a lab with two machines and says so on its output.
+func waitForDeath(ctx context.Context, dir string) error {
+	installed, err := tools.Find("../..")
+	if err != nil {
+		return err
+	}
+	images, err := image.NewStore(filepath.Join(dir, "images"), installed.Image)
+	if err != nil {
+		return err
+	}
+	if err := images.Add("v1", nil); err != nil {
+		return err
+	}
+	host, err := machine.New(machine.Config{
+		Name: "machdeath", Dir: filepath.Join(dir, "machines"), Gateway: netip.MustParsePrefix("10.198.0.1/16"),
+		Images: images, Log: slog.Default(),
+	})
+	if err != nil {
+		return err
+	}
+	for n, id := range []string{"a", "b"} {
+		address := labcloud.Address{MAC: fmt.Sprintf("fa:16:3e:00:00:%02x", n), Prefix: netip.MustParsePrefix(fmt.Sprintf("10.198.1.%d/16", n))}
+		if err := host.Boot(ctx, labcloud.Machine{ID: id, Name: id, ImageID: "v1", Addresses: []labcloud.Address{address}}); err != nil {
+			return err
+		}
+	}
+	fmt.Println("ready")
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestAKilledLabLeavesFilesOnly(t *testing.T) {
+	dir := t.TempDir()
+	lab := exec.Command("/proc/self/exe")
+	lab.Env = append(os.Environ(), victim+"="+dir)
+	out, err := lab.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill := func() {
+		_ = lab.Process.Kill()
+		_ = lab.Wait()
+	}
+	t.Cleanup(kill)
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("the lab says %q, %v", line, err)
+	}
+	spaces := make(map[string]bool)
+	for _, id := range []string{"a", "b"} {
+		pid, err := os.ReadFile(filepath.Join(dir, "machines", id, "init.pid"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(spaces, namespaces(t, strings.TrimSpace(string(pid))))
+	}
+	if len(processesIn(t, spaces)) == 0 {
+		t.Fatal("no process to be seen in the machines")
+	}
+	if err := machine.Cleanup("machdeath", filepath.Join(dir, "machines")); err == nil {
+		t.Fatal("a lab that runs was cleaned up")
+	}
+
+	kill()
+	eventually(t, func() error {
+		if left := processesIn(t, spaces); len(left) > 0 {
+			return fmt.Errorf("processes left: %v", left)
+		}
+		if _, err := net.InterfaceByName("lab-machdeath"); err == nil {
+			return errors.New("the link is left")
+		}
+		return nil
+	})
+	if err := machine.Cleanup("machdeath", filepath.Join(dir, "machines")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "machines")); err == nil {
+		t.Error("files left after the cleanup")
+	}
+}

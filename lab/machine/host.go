@@ -1,0 +1,176 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"sync/atomic"
+
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+)
+
+// Images is where machines get their disks from.
+type Images interface {
+	// Layers returns the folders that an image consists of, lowest first. They
+	// MUST NOT change or go while a machine of that image exists.
+	Layers(id string) ([]string, error)
+	// Snapshot makes the image id of the layers, lowest first, and a copy of
+	// upper, which a running machine MAY be writing to.
+	Snapshot(ctx context.Context, id string, layers []string, upper string) error
+}
+
+// Config says what a lab's host is made of.
+type Config struct {
+	// Name tells labs on one computer apart: up to eleven small letters,
+	// digits and hyphens. The host's link to the lab is called "lab-" + Name.
+	Name string
+	// Dir holds the machines' disks and consoles. It belongs to this lab
+	// alone, and is removed by Close.
+	Dir string
+	// Gateway is the host's address on the lab's network, with the length of
+	// the network's prefix.
+	Gateway netip.Prefix
+	// Images are the images that machines can be booted from.
+	Images Images
+	// Log hears of machines that restart or switch themselves off.
+	Log *slog.Logger
+}
+
+// Host is the hypervisor of one lab; it implements [labcloud.Hypervisor] and is
+// safe for concurrent use. Its process needs root.
+type Host struct {
+	cfg     Config
+	claim   net.Listener
+	network *network
+	starter *starter
+	cables  atomic.Int64
+	watches sync.WaitGroup
+
+	mu       sync.Mutex
+	machines map[string]*machine
+}
+
+var _ labcloud.Hypervisor = (*Host)(nil)
+
+// New makes the lab's network and an empty host, after removing what a lab of
+// the same name and folder left that died. A lab of that name that runs is an
+// error.
+func New(cfg Config) (_ *Host, err error) {
+	claim, err := claimName(cfg.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, claim.Close())
+		}
+	}()
+	if err := sweep(cfg.Name, cfg.Dir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make folder of lab %s: %w", cfg.Name, err)
+	}
+	n, err := newNetwork(cfg.Name, cfg.Gateway)
+	if err != nil {
+		return nil, fmt.Errorf("make network of lab %s: %w", cfg.Name, err)
+	}
+	return &Host{
+		cfg:      cfg,
+		claim:    claim,
+		network:  n,
+		starter:  newStarter(),
+		machines: make(map[string]*machine),
+	}, nil
+}
+
+// Close destroys all machines and removes the network and the folder. The host
+// cannot be used afterwards.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	var all []*machine
+	for _, m := range h.machines {
+		all = append(all, m)
+	}
+	h.mu.Unlock()
+	errs := make([]error, len(all))
+	var destroyed sync.WaitGroup
+	for i, m := range all {
+		destroyed.Go(func() { errs[i] = h.destroy(m) })
+	}
+	destroyed.Wait()
+	h.watches.Wait()
+	h.starter.stop()
+	errs = append(errs, h.network.close(), removeAll(h.cfg.Dir), h.claim.Close())
+	return errors.Join(errs...)
+}
+
+// Cleanup removes what a lab left that died. A lab that runs is an error, and
+// nothing to remove is a success.
+func Cleanup(name, dir string) error {
+	claim, err := claimName(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(sweep(name, dir), claim.Close())
+}
+
+func sweep(name, dir string) error {
+	return errors.Join(removeLink(linkName(name)), removeAll(dir))
+}
+
+// claimName makes sure that one process at a time holds the lab's name. The
+// claim is a socket in the abstract namespace (unix(7)): it lives as long as
+// the process, in the same network namespace as the lab's link.
+func claimName(name string) (net.Listener, error) {
+	// An interface's name has at most 15 bytes.
+	if !regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,10})$`).MatchString(name) {
+		return nil, fmt.Errorf("lab name %q: want up to eleven of a-z, 0-9 and -", name)
+	}
+	claim, err := net.Listen("unix", "@eiffel-lab/"+name)
+	if err != nil {
+		return nil, fmt.Errorf("lab %s runs already: %w", name, err)
+	}
+	return claim, nil
+}
+
+// removeAll removes a folder into which processes that have been killed may
+// still be writing.
+func removeAll(dir string) error {
+	var err error
+	for range 3 {
+		if err = os.RemoveAll(dir); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("remove %s: %w", dir, err)
+}
+
+// machine returns the machine of the id, nil if there is none.
+func (h *Host) machine(id string) *machine {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.machines[id]
+}
+
+// machineFor returns the machine of the id, a new one if there is none.
+func (h *Host) machineFor(id string) (*machine, error) {
+	if id == "" || id != filepath.Base(id) || id[0] == '.' {
+		return nil, fmt.Errorf("machine %q: not usable as an id", id)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m, ok := h.machines[id]
+	if !ok {
+		m = &machine{dir: filepath.Join(h.cfg.Dir, id)}
+		h.machines[id] = m
+	}
+	return m, nil
+}

@@ -1,0 +1,289 @@
+package machine
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/image"
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+)
+
+//go:embed stage.sh
+var stage string
+
+// life is what a machine is from power on to power off.
+type life struct {
+	init    *os.Process // the machine's PID 1
+	ports   []port
+	console *console
+	pidFile string
+
+	ended  chan struct{}
+	status syscall.WaitStatus // of unshare, which repeats init's; set when ended
+}
+
+// begin starts the machine's processes and returns when its init is about to
+// run. On failure nothing is left running.
+func (h *Host) begin(ctx context.Context, m *machine) (*life, error) {
+	ports, err := h.ports(m.spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeSeed(filepath.Join(m.dir, "seed"), m.spec); err != nil {
+		return nil, err
+	}
+	console, err := openConsole(m.consoleLog())
+	if err != nil {
+		return nil, err
+	}
+	uptime, err := hostUptime()
+	if err != nil {
+		console.close()
+		return nil, err
+	}
+	cmd := stageCommand(m.spec, m.layers, m.dir, console.path, uptime)
+	cmd.Stdout, cmd.Stderr = console.slave, console.slave
+	l := &life{ports: ports, console: console, pidFile: filepath.Join(m.dir, pidFile), ended: make(chan struct{})}
+	if err := h.bringUp(ctx, cmd, l); err != nil {
+		said, _ := readConsole(m.consoleLog(), 3)
+		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(said))
+	}
+	return l, nil
+}
+
+// bringUp starts the stage, connects the network when the disk is mounted, and
+// lets the stage go on.
+func (h *Host) bringUp(ctx context.Context, cmd *exec.Cmd, l *life) error {
+	ready, readyEnd, err := os.Pipe()
+	if err != nil {
+		l.console.close()
+		return err
+	}
+	defer func() { _ = ready.Close() }()
+	goEnd, proceed, err := os.Pipe()
+	if err != nil {
+		l.console.close()
+		return errors.Join(err, readyEnd.Close())
+	}
+	defer func() { _ = proceed.Close() }()
+	cmd.Stdin, cmd.ExtraFiles = goEnd, []*os.File{readyEnd}
+	err = h.starter.start(cmd)
+	_ = goEnd.Close()
+	_ = readyEnd.Close()
+	if err != nil {
+		l.console.close()
+		return fmt.Errorf("start namespaces: %w", err)
+	}
+	if err := h.handOver(ctx, cmd.Process.Pid, l, ready, proceed); err != nil {
+		if l.init == nil || !l.signal(syscall.SIGKILL) {
+			_ = cmd.Process.Kill() // its child, the stage, dies with it
+		}
+		h.end(cmd, l)
+		return err
+	}
+	go h.end(cmd, l)
+	return nil
+}
+
+// handOver is the dialogue with the stage: it says that it is ready, we attach
+// the network and let it go on.
+func (h *Host) handOver(ctx context.Context, pid int, l *life, ready, proceed *os.File) error {
+	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	line, err := bufio.NewReader(ready).ReadString('\n')
+	if err != nil {
+		return errors.Join(errors.New("mount disk: the stage gave up"), ctx.Err())
+	}
+	init, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		return fmt.Errorf("mount disk: %w", err)
+	}
+	// Since Go 1.23 a Process holds a pidfd: a signal never goes astray.
+	if l.init, err = os.FindProcess(init); err != nil {
+		return fmt.Errorf("find init: %w", err)
+	}
+	if err := h.network.attach(pid, l.ports); err != nil {
+		return err
+	}
+	if err := os.WriteFile(l.pidFile, []byte(line), 0o644); err != nil {
+		return fmt.Errorf("note init's process: %w", err)
+	}
+	if _, err := proceed.WriteString("go\n"); err != nil {
+		return fmt.Errorf("start init: %w", err)
+	}
+	return nil
+}
+
+// end waits for the machine's end and takes down what the kernel would take
+// down later or not at all.
+func (h *Host) end(cmd *exec.Cmd, l *life) {
+	_ = cmd.Wait() // the status says more than the error
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok {
+		l.status = status
+	}
+	if err := h.network.detach(l.ports); err != nil {
+		h.cfg.Log.Warn("machine's network is not removed", "error", err)
+	}
+	l.console.close()
+	if l.init != nil {
+		_ = l.init.Release()
+	}
+	_ = os.Remove(l.pidFile)
+	close(l.ended)
+}
+
+// kill ends the machine as pulling the plug does, and returns when nothing of
+// it runs.
+func (l *life) kill() {
+	l.signal(syscall.SIGKILL)
+	<-l.ended
+}
+
+// signal says whether there was still an init to get the signal.
+func (l *life) signal(s syscall.Signal) bool { return l.init.Signal(s) == nil }
+
+// over says whether the machine has ended.
+func (l *life) over() bool {
+	select {
+	case <-l.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// rebooted says whether the machine has asked for a restart: reboot(2) in a PID
+// namespace ends its init by SIGHUP, and by SIGINT for a power-off.
+func (l *life) rebooted() bool { return l.status.Signaled() && l.status.Signal() == syscall.SIGHUP }
+
+// ports plans the machine's network interfaces. The first gateway named is the
+// way out.
+func (h *Host) ports(spec labcloud.Machine) ([]port, error) {
+	var ports []port
+	routed := false
+	for i, address := range spec.Addresses {
+		mac, err := net.ParseMAC(address.MAC)
+		if err != nil {
+			return nil, fmt.Errorf("address %s: %w", address.Prefix, err)
+		}
+		p := port{
+			name:   fmt.Sprintf("eth%d", i),
+			cable:  fmt.Sprintf("port%d", h.cables.Add(1)),
+			mac:    mac,
+			prefix: address.Prefix,
+		}
+		if address.Gateway.IsValid() && !routed {
+			p.gateway, routed = address.Gateway, true
+		}
+		ports = append(ports, p)
+	}
+	if spec.Flags[labcloud.FlagNeverBoots] {
+		return nil, nil // or the kernel would answer pings for it
+	}
+	return ports, nil
+}
+
+// stageCommand runs the stage as PID 1 of new namespaces. unshare(1) stays as
+// its parent; it dies with the thread that starts it, and the stage with it.
+func stageCommand(spec labcloud.Machine, layers []string, dir, console string, uptime int) *exec.Cmd {
+	lower := make([]string, 0, len(layers))
+	for i := range layers {
+		lower = append(lower, layers[len(layers)-1-i]) // overlayfs wants the topmost first
+	}
+	var masked []string
+	if spec.Flags[labcloud.FlagNoSSHD] {
+		masked = append(masked, "usr/sbin/sshd")
+	}
+	if spec.Flags[labcloud.FlagNoSlurmd] {
+		masked = append(masked, "usr/sbin/slurmd")
+	}
+	cmd := exec.Command("unshare", "--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child",
+		"--time", "--boottime", strconv.Itoa(-uptime), "sh", "-c", stage)
+	cmd.Env = []string{
+		"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+		"ID=" + spec.ID,
+		"NAME=" + spec.Name,
+		"LOWER=" + strings.Join(lower, ":"),
+		"DISK=" + filepath.Join(dir, "disk"),
+		"ROOT=" + filepath.Join(dir, "root"),
+		"SEED=" + filepath.Join(dir, "seed"),
+		"CONSOLE=" + console,
+		"LOGIN_USER=" + image.LoginUser,
+		"LOGIN_UID=" + strconv.Itoa(image.LoginUID),
+		"MASK=" + strings.Join(masked, " "),
+		"HANG=" + strconv.FormatBool(spec.Flags[labcloud.FlagNeverBoots]),
+		"DELAY=" + strconv.FormatFloat(spec.BootDelay.Seconds(), 'f', 3, 64),
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// writeSeed writes the files that the first boot of an instance copies to its
+// disk.
+func writeSeed(dir string, spec labcloud.Machine) error {
+	own := "127.0.1.1"
+	if len(spec.Addresses) > 0 {
+		own = spec.Addresses[0].Prefix.Addr().String()
+	}
+	files := map[string]string{
+		"hostname":        spec.Name + "\n",
+		"hosts":           "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n" + own + " " + spec.Name + "\n",
+		"authorized_keys": strings.Join(spec.AuthorizedKeys, "\n") + "\n",
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			return fmt.Errorf("write seed: %w", err)
+		}
+	}
+	return nil
+}
+
+// hostUptime returns the seconds since the host was booted; see proc(5).
+func hostUptime() (int, error) {
+	content, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return 0, fmt.Errorf("read uptime: %w", err)
+	}
+	seconds, _, _ := strings.Cut(string(content), ".")
+	uptime, err := strconv.Atoi(seconds)
+	if err != nil {
+		return 0, fmt.Errorf("read uptime: %w", err)
+	}
+	return uptime, nil
+}
+
+// starter starts all of a lab's processes on one thread that lives as long as
+// the lab: PR_SET_PDEATHSIG is about the thread that forked, and Go ends
+// threads when it likes.
+type starter struct{ work chan func() }
+
+func newStarter() *starter {
+	s := &starter{work: make(chan func())}
+	go func() {
+		runtime.LockOSThread()
+		for f := range s.work {
+			f()
+		}
+	}()
+	return s
+}
+
+func (s *starter) start(cmd *exec.Cmd) error {
+	done := make(chan error)
+	s.work <- func() { done <- cmd.Start() }
+	return <-done
+}
+
+func (s *starter) stop() { close(s.work) }

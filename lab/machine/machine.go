@@ -1,0 +1,232 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+)
+
+// grace is how long a machine may take to shut down by itself before it is
+// switched off. A compute service gives its instances a minute; nothing that
+// runs in the lab needs more than a few seconds.
+const grace = 10 * time.Second
+
+// machine is one server's disk and, while it is switched on, its life. mu
+// orders the calls for one machine with each other and with a machine that
+// restarts itself.
+type machine struct {
+	dir string
+
+	mu        sync.Mutex
+	spec      labcloud.Machine
+	layers    []string // of the image that the disk was made from
+	life      *life    // nil while switched off
+	destroyed bool
+}
+
+func (m *machine) consoleLog() string { return filepath.Join(m.dir, "console.log") }
+func (m *machine) disk() string       { return filepath.Join(m.dir, "disk") }
+func (m *machine) upper() string      { return filepath.Join(m.disk(), "upper") }
+
+// Boot implements [labcloud.Hypervisor].
+func (h *Host) Boot(ctx context.Context, spec labcloud.Machine) error {
+	m, err := h.machineFor(spec.ID)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.life != nil && !m.life.over() {
+		return nil
+	}
+	if m.layers == nil {
+		if err := h.makeDisk(m, spec.ImageID); err != nil {
+			return fmt.Errorf("boot %s: %w", spec.Name, err)
+		}
+	}
+	m.spec = spec
+	return h.switchOn(ctx, m)
+}
+
+// Rebuild implements [labcloud.Hypervisor].
+func (h *Host) Rebuild(ctx context.Context, spec labcloud.Machine) error {
+	m, err := h.machineFor(spec.ID)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.switchOff()
+	if err := h.makeDisk(m, spec.ImageID); err != nil {
+		return fmt.Errorf("rebuild %s: %w", spec.Name, err)
+	}
+	m.spec = spec
+	return h.switchOn(ctx, m)
+}
+
+// Reboot implements [labcloud.Hypervisor].
+func (h *Host) Reboot(ctx context.Context, id string, hard bool) error {
+	m := h.machine(id)
+	if m == nil {
+		return fmt.Errorf("reboot %s: no such machine", id)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.layers == nil {
+		return fmt.Errorf("reboot %s: it was never booted", id)
+	}
+	if !hard {
+		m.shutDown(ctx, syscall.SIGINT) // init's ctrlaltdel
+	}
+	m.switchOff()
+	return h.switchOn(ctx, m)
+}
+
+// Stop implements [labcloud.Hypervisor]. The machine's services may stop first.
+func (h *Host) Stop(ctx context.Context, id string) error {
+	m := h.machine(id)
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.shutDown(ctx, syscall.SIGPWR) // init's powerfail
+	m.switchOff()
+	return nil
+}
+
+// Destroy implements [labcloud.Hypervisor].
+func (h *Host) Destroy(_ context.Context, id string) error {
+	m := h.machine(id)
+	if m == nil {
+		return nil
+	}
+	if err := h.destroy(m); err != nil {
+		return fmt.Errorf("destroy %s: %w", id, err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.machines, id)
+	return nil
+}
+
+func (h *Host) destroy(m *machine) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.switchOff()
+	m.destroyed = true
+	return removeAll(m.dir)
+}
+
+// Console implements [labcloud.Hypervisor].
+func (h *Host) Console(id string, lines int) (string, error) {
+	m := h.machine(id)
+	if m == nil {
+		return "", nil
+	}
+	return readConsole(m.consoleLog(), lines)
+}
+
+// Snapshot implements [labcloud.Hypervisor].
+func (h *Host) Snapshot(ctx context.Context, id, imageID string) error {
+	m := h.machine(id)
+	if m == nil {
+		return fmt.Errorf("snapshot %s: no such machine", id)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.layers == nil {
+		return fmt.Errorf("snapshot %s: it was never booted", id)
+	}
+	if err := h.cfg.Images.Snapshot(ctx, imageID, m.layers, m.upper()); err != nil {
+		return fmt.Errorf("snapshot %s: %w", id, err)
+	}
+	return nil
+}
+
+// makeDisk gives a machine that is switched off an empty layer above the image
+// and an empty console.
+func (h *Host) makeDisk(m *machine, imageID string) error {
+	if m.destroyed {
+		return errors.New("it was destroyed")
+	}
+	layers, err := h.cfg.Images.Layers(imageID)
+	if err != nil {
+		return err
+	}
+	m.layers = nil
+	if err := removeAll(m.dir); err != nil {
+		return err
+	}
+	for _, dir := range []string{m.upper(), filepath.Join(m.disk(), "work"), filepath.Join(m.dir, "root"), filepath.Join(m.dir, "seed")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("make disk: %w", err)
+		}
+	}
+	m.layers = layers
+	return nil
+}
+
+// switchOn starts the machine and watches over it. The caller holds m.mu.
+func (h *Host) switchOn(ctx context.Context, m *machine) error {
+	l, err := h.begin(ctx, m)
+	if err != nil {
+		return fmt.Errorf("boot %s: %w", m.spec.Name, err)
+	}
+	m.life = l
+	// The machine lives on when the call that started it has ended.
+	ctx = context.WithoutCancel(ctx)
+	h.watches.Go(func() { h.watch(ctx, m, l) })
+	return nil
+}
+
+// watch waits for the end of a life and starts the next one if the machine
+// ended by rebooting itself.
+func (h *Host) watch(ctx context.Context, m *machine, l *life) {
+	<-l.ended
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.life != l {
+		return // it was switched off from outside
+	}
+	m.life = nil
+	h.cfg.Log.Info("machine ended by itself", "name", m.spec.Name, "id", m.spec.ID, "reboots", l.rebooted())
+	if !l.rebooted() {
+		return
+	}
+	if err := h.switchOn(ctx, m); err != nil {
+		h.cfg.Log.Error("machine does not restart", "name", m.spec.Name, "id", m.spec.ID, "error", err)
+	}
+}
+
+// switchOff ends the machine's life at once, if it has one. The caller holds
+// m.mu.
+func (m *machine) switchOff() {
+	if m.life == nil {
+		return
+	}
+	m.life.kill()
+	m.life = nil
+}
+
+// shutDown asks the machine's init to end its services and waits until it has,
+// at most for a while. The caller holds m.mu.
+func (m *machine) shutDown(ctx context.Context, request syscall.Signal) {
+	if m.life == nil || !m.life.signal(request) {
+		return
+	}
+	patience := time.NewTimer(grace)
+	defer patience.Stop()
+	select {
+	case <-m.life.ended:
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,88 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// debianPackages are what the lab and its tests run on the host.
+func debianPackages() []string {
+	return []string{
+		"ansible-core", "openssh-client", "openssh-server",
+		"mmdebstrap", "util-linux", "tar", "procps",
+	}
+}
+
+func packagesPresent() bool {
+	// dpkg-query fails if it knows nothing of one of them.
+	argv := append([]string{"--show", "--showformat=${db:Status-Abbrev}\n"}, debianPackages()...)
+	out, err := exec.Command("dpkg-query", argv...).Output()
+	if err != nil {
+		return false
+	}
+	for status := range strings.Lines(string(out)) {
+		if strings.TrimSpace(status) != "ii" {
+			return false
+		}
+	}
+	return true
+}
+
+func installPackages(ctx context.Context) error {
+	return withoutServices("/usr/sbin/policy-rc.d", func() error {
+		if err := apt(ctx, "update", "--quiet"); err != nil {
+			return err
+		}
+		return apt(ctx, append([]string{"install", "--yes", "--quiet", "--no-install-recommends"}, debianPackages()...)...)
+	})
+}
+
+func apt(ctx context.Context, argv ...string) error {
+	cmd := exec.CommandContext(ctx, "apt-get", argv...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w:\n%s", cmd, err, out)
+	}
+	return nil
+}
+
+// policy forbids all that packages want to start; see invoke-rc.d(8).
+const policy = `#!/bin/sh
+# eiffel's lab installs packages: no service starts meanwhile.
+exit 101
+`
+
+// withoutServices runs f while the policy file at path forbids services to
+// start, and puts back what was there before. What a run that was killed left
+// is put right first.
+func withoutServices(path string, f func() error) (err error) {
+	saved := path + ".eiffel-saved"
+	if err := restorePolicy(path, saved); err != nil {
+		return err
+	}
+	if err := os.Rename(path, saved); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("save %s: %w", path, err)
+	}
+	defer func() { err = errors.Join(err, restorePolicy(path, saved)) }()
+	if err := os.WriteFile(path, []byte(policy), 0o755); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return f()
+}
+
+func restorePolicy(path, saved string) error {
+	if hasContent(path, policy) {
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("remove %s: %w", path, err)
+		}
+	}
+	if err := os.Rename(saved, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("restore %s: %w", path, err)
+	}
+	return nil
+}

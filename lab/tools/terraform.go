@@ -1,0 +1,72 @@
+package tools
+
+import (
+	"context"
+	"debug/buildinfo"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+
+	"github.com/google/renameio/v2"
+)
+
+// The versions are the last free ones of Terraform, and the provider that is
+// the oldest one supported.
+const (
+	terraformModule  = "github.com/hashicorp/terraform"
+	terraformVersion = "1.5.7"
+	providerModule   = "github.com/terraform-provider-openstack/terraform-provider-openstack"
+	providerVersion  = "1.54.1"
+)
+
+// providerBinary is where Terraform looks for the provider in a filesystem
+// mirror of the unpacked layout.
+func providerBinary(plugins string) string {
+	return filepath.Join(plugins, "registry.terraform.io", "terraform-provider-openstack", "openstack",
+		providerVersion, runtime.GOOS+"_"+runtime.GOARCH, "terraform-provider-openstack_v"+providerVersion)
+}
+
+// terraformRC is a CLI configuration by which providers come from the mirror
+// alone: nothing is asked or fetched elsewhere.
+func terraformRC(plugins string) string {
+	return fmt.Sprintf("disable_checkpoint = true\n\nprovider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", plugins)
+}
+
+// builtFrom says whether the file is a Go program of that module and version.
+func builtFrom(file, module, version string) bool {
+	info, err := buildinfo.ReadFile(file)
+	return err == nil && info.Main.Path == module && info.Main.Version == "v"+version
+}
+
+// build makes a program by way of a module of ours that requires it: so go.sum
+// there pins the program and all that it is made of. The file appears when it is
+// whole.
+func build(ctx context.Context, wrapper, module, file string) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(file), "build-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	fresh := filepath.Join(dir, "program")
+	cmd := exec.CommandContext(ctx, "go", "build", "-mod=readonly", "-o", fresh, module)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Dir = wrapper
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w:\n%s", cmd, err, out)
+	}
+	return os.Rename(fresh, file)
+}
+
+func hasContent(file, want string) bool {
+	found, err := os.ReadFile(file)
+	return err == nil && string(found) == want
+}
+
+func writeFile(file, content string) error {
+	return renameio.WriteFile(file, []byte(content), 0o644)
+}

@@ -1,0 +1,144 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/image"
+	"github.com/gofrs/flock"
+)
+
+// Paths say where the tools are. All are absolute.
+type Paths struct {
+	// Terraform is the terraform binary.
+	Terraform string
+	// Plugins is a filesystem mirror with the OpenStack provider, and
+	// TerraformRC a CLI configuration file that has Terraform use it and
+	// nothing else.
+	Plugins     string
+	TerraformRC string
+	// Image is the root file system at the bottom of every machine's image.
+	Image string
+}
+
+// folder is where the tools go, below the checkout.
+const folder = ".tools"
+
+func paths(checkout string) (Paths, error) {
+	dir, err := filepath.Abs(filepath.Join(checkout, folder))
+	if err != nil {
+		return Paths{}, fmt.Errorf("find tools: %w", err)
+	}
+	return Paths{
+		Terraform:   filepath.Join(dir, "bin", "terraform"),
+		Plugins:     filepath.Join(dir, "plugins"),
+		TerraformRC: filepath.Join(dir, "terraformrc"),
+		Image:       filepath.Join(dir, "image", "base"),
+	}, nil
+}
+
+// step is one thing to install.
+type step struct {
+	name    string
+	present func() bool
+	install func(context.Context) error
+}
+
+func steps(checkout string, p Paths) []step {
+	wrapper := func(name string) string { return filepath.Join(checkout, "lab", "tools", name) }
+	return []step{
+		{"Debian packages", packagesPresent, installPackages},
+		{
+			"terraform " + terraformVersion,
+			func() bool { return builtFrom(p.Terraform, terraformModule, terraformVersion) },
+			func(ctx context.Context) error { return build(ctx, wrapper("terraform"), terraformModule, p.Terraform) },
+		},
+		{
+			"terraform-provider-openstack " + providerVersion,
+			func() bool { return builtFrom(providerBinary(p.Plugins), providerModule, providerVersion) },
+			func(ctx context.Context) error {
+				return build(ctx, wrapper("provider"), providerModule, providerBinary(p.Plugins))
+			},
+		},
+		{
+			"terraformrc",
+			func() bool { return hasContent(p.TerraformRC, terraformRC(p.Plugins)) },
+			func(context.Context) error { return writeFile(p.TerraformRC, terraformRC(p.Plugins)) },
+		},
+		{
+			"base image",
+			func() bool { return image.BaseIsCurrent(p.Image) },
+			func(ctx context.Context) error { return image.BuildBase(ctx, p.Image) },
+		},
+	}
+}
+
+// Install brings what is missing into the checkout and tells progress what it
+// does. It needs root, Go and the network for what is missing only. Two
+// installations at once wait for each other; one that is interrupted can be
+// repeated.
+func Install(ctx context.Context, checkout string, progress io.Writer) (_ Paths, err error) {
+	p, err := paths(checkout)
+	if err != nil {
+		return Paths{}, err
+	}
+	unlock, err := lock(ctx, filepath.Join(checkout, folder), progress)
+	if err != nil {
+		return Paths{}, err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	for _, s := range steps(checkout, p) {
+		if s.present() {
+			continue
+		}
+		start := time.Now()
+		fmt.Fprintf(progress, "%s: installing …\n", s.name)
+		if err := s.install(ctx); err != nil {
+			return Paths{}, fmt.Errorf("install %s: %w", s.name, err)
+		}
+		fmt.Fprintf(progress, "%s: installed in %.0f s\n", s.name, time.Since(start).Seconds())
+	}
+	return p, nil
+}
+
+// Find returns the paths of tools that are installed, or an error that says
+// what to do. It changes nothing.
+func Find(checkout string) (Paths, error) {
+	p, err := paths(checkout)
+	if err != nil {
+		return Paths{}, err
+	}
+	var missing []string
+	for _, s := range steps(checkout, p) {
+		if !s.present() {
+			missing = append(missing, s.name)
+		}
+	}
+	if len(missing) > 0 {
+		return Paths{}, fmt.Errorf("missing or out of date: %s; run \"make tools\"", strings.Join(missing, ", "))
+	}
+	return p, nil
+}
+
+// lock waits until no other process installs into dir.
+func lock(ctx context.Context, dir string, progress io.Writer) (unlock func() error, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make tools folder: %w", err)
+	}
+	l := flock.New(filepath.Join(dir, "lock"))
+	held, err := l.TryLock()
+	if err == nil && !held {
+		fmt.Fprintln(progress, "waiting for another installation …")
+		_, err = l.TryLockContext(ctx, time.Second/10)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock tools folder: %w", err)
+	}
+	return l.Unlock, nil
+}

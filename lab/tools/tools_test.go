@@ -1,0 +1,120 @@
+package tools
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestInstallIsIdempotent runs on the checkout's own tools, so it is the real
+// thing where something is missing, and quick where nothing is.
+func TestInstallIsIdempotent(t *testing.T) {
+	const checkout = "../.."
+	if _, err := Install(t.Context(), checkout, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	installed, err := Install(t.Context(), checkout, &said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said.Len() > 0 {
+		t.Errorf("the second installation was not silent:\n%s", said.String())
+	}
+	found, err := Find(checkout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found != installed {
+		t.Errorf("Find = %+v, Install = %+v", found, installed)
+	}
+}
+
+func TestTerraformFindsTheProviderInTheMirrorAlone(t *testing.T) {
+	p, err := Find("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	const module = `terraform {
+  required_providers {
+    openstack = { source = "terraform-provider-openstack/openstack" }
+  }
+}
+`
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(module), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), p.Terraform, "init", "-no-color")
+	cmd.Dir = dir
+	cmd.Env = []string{"TF_CLI_CONFIG_FILE=" + p.TerraformRC, "HOME=" + dir, "HTTPS_PROXY=http://127.0.0.1:1"}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if want := "Installed terraform-provider-openstack/openstack v" + providerVersion; !strings.Contains(string(out), want) {
+		t.Errorf("no %q in\n%s", want, out)
+	}
+}
+
+func TestFindSaysWhatToDo(t *testing.T) {
+	_, err := Find(t.TempDir())
+	if err == nil || !strings.Contains(err.Error(), "make tools") || !strings.Contains(err.Error(), "base image") {
+		t.Errorf("Find = %v", err)
+	}
+}
+
+func TestNoServiceStartsAndThePolicyIsPutBack(t *testing.T) {
+	broken := errors.New("broken")
+	for name, test := range map[string]struct{ before, leftover, want string }{
+		"there was none":                          {},
+		"there was one":                           {before: "theirs", want: "theirs"},
+		"a killed run had put theirs aside":       {before: policy, leftover: "theirs", want: "theirs"},
+		"a killed run had left ours":              {before: policy},
+		"a killed run was about to write its own": {leftover: "theirs", want: "theirs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "policy-rc.d")
+			for file, content := range map[string]string{path: test.before, path + ".eiffel-saved": test.leftover} {
+				if content == "" {
+					continue
+				}
+				if err := os.WriteFile(file, []byte(content), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := withoutServices(path, func() error {
+				var exit *exec.ExitError
+				if err := exec.Command(path, "ssh", "start").Run(); !errors.As(err, &exit) || exit.ExitCode() != 101 {
+					t.Errorf("the policy answers %v, want exit status 101", err)
+				}
+				return broken
+			})
+			if !errors.Is(err, broken) {
+				t.Errorf("err = %v, want the function's own", err)
+			}
+			got, _ := os.ReadFile(path)
+			if string(got) != test.want {
+				t.Errorf("afterwards %q, want %q", got, test.want)
+			}
+			if left, _ := filepath.Glob(path + ".*"); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+func TestAnUnfinishedBuildLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "bin", "terraform")
+	if err := build(t.Context(), dir, terraformModule, file); err == nil {
+		t.Fatal("built without a module")
+	}
+	left, err := os.ReadDir(filepath.Dir(file))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
