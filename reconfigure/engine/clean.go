@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -26,16 +27,15 @@ func (b *batch) tellDown(ctx context.Context, failures reconfigure.Failures) {
 		b.note(ctx, "", "Slurm could not be told of the failures: "+err.Error())
 		return
 	}
-	for reason, nodes := range reasons {
-		waited := b.waitedFor(nodeset.Of(nodes...), states)
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		waited := b.waitedFor(nodeset.Of(reasons[reason]...), states)
 		if waited.Empty() {
 			continue
 		}
+		b.toldDown = b.toldDown.Union(waited) // after an error too: some of them, or all, may be DOWN then
 		if err := slurm.Down(ctx, waited, reason); err != nil {
 			b.note(ctx, "", "Slurm could not be told that "+waited.String()+" failed: "+err.Error())
-			continue
 		}
-		b.toldDown = b.toldDown.Union(waited)
 	}
 }
 
@@ -62,17 +62,32 @@ func (b *batch) clean(ctx context.Context) {
 	if left := b.leftovers(); !left.Empty() {
 		b.remove(ctx, left)
 	}
-	if b.toldDown.Empty() {
-		return
-	}
 	back := b.toldDown.Difference(b.cluster.Persistent())
-	slurm, err := b.scheduler(b.instances)
-	if err == nil && !back.Empty() {
-		err = slurm.PowerDown(ctx, back)
-	}
-	if err != nil {
+	if err := b.handBack(ctx, back); err != nil {
 		b.note(ctx, "", "Slurm could not be given "+back.String()+" back: "+err.Error())
 	}
+}
+
+// handBack has Slurm power nodes down. Where slurmd came up after all, a job may be on the node by now (slurm.conf(5), ReturnToService): it is in use again.
+func (b *batch) handBack(ctx context.Context, nodes nodeset.NodeSet) error {
+	if nodes.Empty() {
+		return nil
+	}
+	slurm, err := b.scheduler(b.instances)
+	if err != nil {
+		return err
+	}
+	states, err := slurm.States(ctx)
+	if err != nil {
+		return err
+	}
+	var idle []string
+	for node := range nodes.All() {
+		if !states[node].Running() {
+			idle = append(idle, node)
+		}
+	}
+	return slurm.PowerDown(ctx, nodeset.Of(idle...))
 }
 
 func (b *batch) leftovers() nodeset.NodeSet {
@@ -91,11 +106,35 @@ func (b *batch) leftovers() nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
+// remove has Terraform remove instances, but those that got a job in the meantime: a node that failed our checks may be good enough for Slurm.
 func (b *batch) remove(ctx context.Context, nodes nodeset.NodeSet) {
+	for !nodes.Empty() {
+		plan, err := b.removal(nodes)
+		var preview reconfigure.Preview
+		if err == nil {
+			preview, err = b.Provisioner.Preview(ctx, plan)
+		}
+		if err != nil {
+			b.note(ctx, "", "what is left of "+nodes.String()+" could not be removed: "+err.Error())
+			return
+		}
+		busy := b.guard(ctx, plan, reconfigure.Remove)
+		if len(busy) == 0 {
+			b.applyRemoval(ctx, nodes, preview)
+			return
+		}
+		for node, err := range busy {
+			b.note(ctx, node, err.Error())
+			nodes = nodes.Difference(nodeset.Of(node))
+		}
+	}
+}
+
+// removal plans that nothing of the nodes stays.
+func (b *batch) removal(nodes nodeset.NodeSet) (reconfigure.Plan, error) {
 	desired, err := b.Provisioner.Desired()
 	if err != nil {
-		b.note(ctx, "", "what is left of "+nodes.String()+" could not be removed: "+err.Error())
-		return
+		return reconfigure.Plan{}, err
 	}
 	plan := reconfigure.Plan{Desired: maps.Clone(desired)}
 	for node := range nodes.All() {
@@ -103,11 +142,11 @@ func (b *batch) remove(ctx context.Context, nodes nodeset.NodeSet) {
 		plan.Changes = append(plan.Changes, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "it failed", Requests: change.Requests})
 		delete(plan.Desired, node)
 	}
-	preview, err := b.Provisioner.Preview(ctx, plan)
-	var failed reconfigure.Failures
-	if err == nil {
-		failed, err = b.Provisioner.Apply(ctx, preview, b.watch(ctx))
-	}
+	return plan, nil
+}
+
+func (b *batch) applyRemoval(ctx context.Context, nodes nodeset.NodeSet, preview reconfigure.Preview) {
+	failed, err := b.Provisioner.Apply(ctx, preview, b.watch(ctx))
 	if err != nil {
 		b.note(ctx, "", "what is left of "+nodes.String()+" could not be removed: "+err.Error())
 	}

@@ -32,6 +32,8 @@ type Cloud interface {
 	Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved
 	// Active tells the instances of ours that run, by id.
 	Active(ctx context.Context) (map[string]bool, error)
+	// Faults is what went wrong with instances of ours, in the cloud's words, by node: Terraform tells only that something did.
+	Faults(ctx context.Context) (map[string]string, error)
 	// Reboot returns when the instance has been started again.
 	Reboot(ctx context.Context, id string) error
 }
@@ -52,7 +54,8 @@ type Configurer interface {
 type Scheduler interface {
 	// States is every node that Slurm knows.
 	States(ctx context.Context) (map[string]reconfigure.NodeState, error)
-	// Down sets nodes DOWN with a reason that is marked as ours, so that their jobs are requeued at once.
+	// Down sets nodes DOWN with a reason that is marked as ours, so that their jobs are requeued at once. That Slurm refuses one MUST NOT keep the others from
+	// being set; so after an error some are DOWN.
 	Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error
 	// PowerDown hands nodes back to power saving, whatever state they are in, so that Slurm may use them again.
 	PowerDown(ctx context.Context, nodes nodeset.NodeSet) error

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -23,8 +26,8 @@ func (b *batch) provision(ctx context.Context, _ nodeset.NodeSet) error {
 		if err != nil {
 			return err
 		}
-		if busy := b.guard(ctx, plan); len(busy) > 0 {
-			b.fail(ctx, busy)
+		if busy := b.guard(ctx, plan, reconfigure.Replace, reconfigure.Remove); len(busy) > 0 {
+			b.hold(ctx, busy)
 			continue
 		}
 		return b.apply(ctx, preview)
@@ -43,7 +46,7 @@ func (b *batch) apply(ctx context.Context, preview reconfigure.Preview) error {
 	if err != nil {
 		return err
 	}
-	b.fail(ctx, failed)
+	b.fail(ctx, b.explained(ctx, failed))
 	instances, err := b.Provisioner.Instances(ctx)
 	if err != nil {
 		return err
@@ -52,9 +55,27 @@ func (b *batch) apply(ctx context.Context, preview reconfigure.Preview) error {
 	return nil
 }
 
-// guard names the nodes whose instance is about to be lost or restarted while a job is on it, or while nobody can tell. It is asked as late as can be.
-func (b *batch) guard(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
-	endangered := b.endangered(plan)
+// explained puts the cloud's own words before Terraform's, where it has any.
+func (b *batch) explained(ctx context.Context, failed reconfigure.Failures) reconfigure.Failures {
+	if len(failed) == 0 {
+		return nil
+	}
+	faults, err := b.Cloud.Faults(ctx)
+	if err != nil {
+		return failed // what Terraform says must do
+	}
+	for node, err := range failed {
+		if fault := faults[node]; fault != "" && !strings.Contains(err.Error(), fault) {
+			failed[node] = fmt.Errorf("%s: %w", strings.TrimSuffix(fault, "."), err)
+		}
+	}
+	return failed
+}
+
+// guard names the nodes whose instance is about to be lost or restarted by one of the actions while a job is on it, or while nobody can tell. It is asked as
+// late as can be.
+func (b *batch) guard(ctx context.Context, plan reconfigure.Plan, actions ...reconfigure.Action) reconfigure.Failures {
+	endangered := b.endangered(plan, actions)
 	if endangered.Empty() {
 		return nil
 	}
@@ -72,21 +93,26 @@ func (b *batch) guard(ctx context.Context, plan reconfigure.Plan) reconfigure.Fa
 }
 
 // endangered is the nodes that could have a job to lose. An instance that was not made to the end never had one.
-func (b *batch) endangered(plan reconfigure.Plan) nodeset.NodeSet {
+func (b *batch) endangered(plan reconfigure.Plan, actions []reconfigure.Action) nodeset.NodeSet {
 	var names []string
 	for _, c := range plan.Changes {
 		instance, there := b.instances[c.Node]
-		loses := c.Action == reconfigure.Replace || c.Action == reconfigure.Remove || c.Action == reconfigure.Reboot
-		if loses && there && !instance.Tainted && !c.Force {
+		if slices.Contains(actions, c.Action) && there && !instance.Tainted && !c.Force {
 			names = append(names, c.Node)
 		}
 	}
 	return nodeset.Of(names...)
 }
 
+// hold ends the way of nodes whose instance is left as it is.
+func (b *batch) hold(ctx context.Context, busy reconfigure.Failures) {
+	b.held = b.held.Union(nodeset.Of(slices.Collect(maps.Keys(busy))...))
+	b.fail(ctx, busy)
+}
+
 // reboot restarts instances by the cloud, so that their boot is newer than the request.
 func (b *batch) reboot(ctx context.Context, nodes nodeset.NodeSet) error {
-	b.fail(ctx, b.guard(ctx, b.remaining()))
+	b.hold(ctx, b.guard(ctx, b.remaining(), reconfigure.Reboot))
 	nodes = nodes.Intersect(b.left())
 	b.touched = b.touched.Union(nodes)
 	b.fail(ctx, each(nodes, func(node string) error {

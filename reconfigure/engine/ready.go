@@ -27,13 +27,15 @@ func (b *batch) greet(ctx context.Context, nodes nodeset.NodeSet) error {
 	return nil
 }
 
-// configure runs the playbooks. The nodes whose way has ended are left out of the inventory where their instance is new: nobody should be told of them.
+// configure runs the playbooks. The nodes that failed are left out of the inventory, since nobody should be told of them; but not those whose instance was
+// there before and lives on: the others must not forget a node that has a job.
 func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
 	instances := map[string]reconfigure.Instance{}
 	for node, instance := range b.instances {
 		change, changes := b.plan.Of(node)
 		_, over := b.verdicts[node]
-		if instance.Tainted || over && changes && change.Action != reconfigure.Configure {
+		lives := !changes || change.Action == reconfigure.Configure || b.held.Contains(node)
+		if instance.Tainted || over && !lives {
 			continue
 		}
 		instances[node] = instance
@@ -46,18 +48,23 @@ func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
 	return nil
 }
 
-// verify waits until the cloud and Slurm say what the plan wanted, for as long as Slurm itself would wait.
+// verify waits until the cloud and Slurm say what the plan wanted, for as long as Slurm itself would wait. What counts at the end is the last look that saw
+// anything: that the time ran out in the middle of one says nothing of the nodes.
 func (b *batch) verify(ctx context.Context, _ nodeset.NodeSet) error {
-	ctx, cancel := context.WithTimeout(ctx, b.cluster.Slurm.ResumeTimeout)
+	waiting, cancel := context.WithTimeout(ctx, b.cluster.Slurm.ResumeTimeout)
 	defer cancel()
+	var missing reconfigure.Failures
 	for {
-		missing, err := b.missing(ctx)
-		if err == nil && len(missing) == 0 {
-			return nil
+		seen, err := b.missing(waiting)
+		if err == nil {
+			missing = seen
+			if len(missing) == 0 {
+				return nil
+			}
 		}
 		select {
-		case <-ctx.Done():
-			if err != nil {
+		case <-waiting.Done():
+			if missing == nil {
 				return err
 			}
 			b.fail(ctx, missing)

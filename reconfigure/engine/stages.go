@@ -36,35 +36,47 @@ func stages() []stage {
 	}
 }
 
-// Carry carries out a plan, and gives a verdict on each of its changes. The error is of the journal: what could not be written down was not begun.
+// Carry carries out a plan, and gives a verdict on each of its changes. The error is of the journal: what could not be written down was not begun. Even then
+// the nodes that had failed before are cleaned up, and handed back; those that were on their way are left to whoever reads the journal next.
 func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Observation, plan reconfigure.Plan) (map[string]reconfigure.Verdict, error) {
 	b := &batch{Engine: e, number: number, plan: plan, before: seen.Desired, instances: maps.Clone(seen.Instances), verdicts: map[string]reconfigure.Verdict{}}
-	b.tellDown(ctx, rejections(plan))
-	for _, s := range stages() {
-		nodes := b.left(s.acts...)
-		if nodes.Empty() && !(plan.Shared && slices.Contains(s.acts, reconfigure.Remove) && s.phase == reconfigure.PhaseApply) {
-			continue
-		}
-		if err := b.record(ctx, s.phase, reconfigure.Begun, nodes, ""); err != nil {
-			return nil, err
-		}
-		b.phase = s.phase
-		if err := s.run(b, ctx, nodes); err != nil {
-			b.failAll(ctx, b.left(), err)
-			break
-		}
-		if err := b.record(ctx, s.phase, reconfigure.Done, nodes.Intersect(b.left()), ""); err != nil {
-			return nil, err
-		}
-	}
+	b.tellDown(context.WithoutCancel(ctx), rejections(plan))
+	err := b.walk(ctx)
 	b.phase = reconfigure.PhaseReport
 	b.clean(context.WithoutCancel(ctx))
+	if err != nil {
+		return nil, err
+	}
 	for _, c := range plan.Changes {
 		if _, failed := b.verdicts[c.Node]; !failed {
 			b.verdicts[c.Node] = reconfigure.Verdict{Node: c.Node, Action: c.Action, Status: reconfigure.StatusDone}
 		}
 	}
 	return b.verdicts, nil
+}
+
+// walk goes through the stages with the nodes that are left.
+func (b *batch) walk(ctx context.Context) error {
+	for _, s := range stages() {
+		nodes := b.left(s.acts...)
+		if nodes.Empty() && !(b.plan.Shared && slices.Contains(s.acts, reconfigure.Remove) && s.phase == reconfigure.PhaseApply) {
+			continue
+		}
+		if err := b.record(ctx, s.phase, reconfigure.Begun, nodes); err != nil {
+			return err
+		}
+		b.phase = s.phase
+		if err := s.run(b, ctx, nodes); err != nil {
+			b.failAll(ctx, b.left(), err)
+			return nil
+		}
+		if done := nodes.Intersect(b.left()); nodes.Empty() || !done.Empty() {
+			if err := b.record(ctx, s.phase, reconfigure.Done, done); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // rejections is the nodes that nothing could be planned for: where Slurm waits for one of them, it must be told.
@@ -88,7 +100,8 @@ type batch struct {
 	instances map[string]reconfigure.Instance // as last seen
 	verdicts  map[string]reconfigure.Verdict  // of the nodes whose way has ended
 	touched   nodeset.NodeSet                 // the nodes whose instance was to be made or restarted: there may be something to clean
-	toldDown  nodeset.NodeSet                 // the nodes that Slurm was told are down
+	held      nodeset.NodeSet                 // the nodes whose instance was left alone for the sake of a job
+	toldDown  nodeset.NodeSet                 // the nodes that Slurm was told are down, or may have been
 }
 
 // left is the nodes that are still on their way.
@@ -96,13 +109,15 @@ func (b *batch) left(actions ...reconfigure.Action) nodeset.NodeSet {
 	return b.plan.Nodes(actions...).Difference(nodeset.Of(slices.Collect(maps.Keys(b.verdicts))...))
 }
 
-func (b *batch) record(ctx context.Context, phase reconfigure.Phase, level reconfigure.Level, nodes nodeset.NodeSet, message string) error {
-	events := make([]reconfigure.Event, 0, nodes.Len())
-	for node := range nodes.All() {
-		events = append(events, reconfigure.Event{Batch: b.number, Node: node, Phase: phase, Level: level, Message: message})
+// record writes down where nodes are on their way; without nodes, what no single node owns.
+func (b *batch) record(ctx context.Context, phase reconfigure.Phase, level reconfigure.Level, nodes nodeset.NodeSet) error {
+	names := nodes.Names()
+	if len(names) == 0 {
+		names = []string{""}
 	}
-	if len(events) == 0 {
-		return nil
+	events := make([]reconfigure.Event, len(names))
+	for i, node := range names {
+		events[i] = reconfigure.Event{Batch: b.number, Node: node, Phase: phase, Level: level}
 	}
 	return b.Recorder.Record(ctx, events...)
 }
@@ -116,17 +131,19 @@ func (b *batch) watch(ctx context.Context) Watch {
 	return func(node, message string) { b.note(ctx, node, message) }
 }
 
-// fail ends the way of some nodes, and has Slurm requeue their jobs at once: it would wait for ResumeTimeout.
+// fail ends the way of some nodes, and has Slurm requeue their jobs at once: it would wait for ResumeTimeout. That is told and written down also when the
+// time for the stage is over, or the worker is to end.
 func (b *batch) fail(ctx context.Context, failures reconfigure.Failures) {
-	for node, err := range failures {
-		change, ok := b.plan.Of(node)
-		if _, over := b.verdicts[node]; !ok || over {
-			continue
-		}
+	ctx = context.WithoutCancel(ctx)
+	ended := reconfigure.Failures{}
+	for node := range nodeset.Of(slices.Collect(maps.Keys(failures))...).Intersect(b.left()).All() {
+		err := failures[node]
+		change, _ := b.plan.Of(node)
 		b.verdicts[node] = reconfigure.Verdict{Node: node, Action: change.Action, Status: status(err), Phase: b.phase, Reason: err.Error()}
 		_ = b.Recorder.Record(ctx, reconfigure.Event{Batch: b.number, Node: node, Phase: b.phase, Level: reconfigure.Failed, Message: err.Error()})
+		ended[node] = err
 	}
-	b.tellDown(context.WithoutCancel(ctx), failures)
+	b.tellDown(ctx, ended)
 }
 
 func status(err error) reconfigure.Status {

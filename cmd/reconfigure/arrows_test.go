@@ -1,0 +1,106 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/eiffel-hpc/eiffel/"
+
+// arrows is the design: which of our packages each may import. Vocabulary at the bottom, the command at the top, adapters beside each other.
+var arrows = map[string][]string{
+	"reconfigure/nodeset":           {},
+	"reconfigure":                   {"reconfigure/nodeset"},
+	"reconfigure/process":           {},
+	"reconfigure/plan":              {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/config":            {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/journal":           {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/engine":            {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/engine/enginetest": {"reconfigure", "reconfigure/nodeset", "reconfigure/engine"},
+	"reconfigure/batch":             {"reconfigure", "reconfigure/nodeset", "reconfigure/plan"},
+	"reconfigure/terraform":         {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/ansible":           {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
+	"reconfigure/slurm":             {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
+	"reconfigure/openstack":         {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/ssh":               {"reconfigure", "reconfigure/nodeset"},
+}
+
+// TestArrows parses the imports of every file of the product. It reads the files itself: `go list` would leave the test's cache valid after a change.
+func TestArrows(t *testing.T) {
+	root := filepath.Join("..", "..")
+	seen := map[string]bool{}
+	err := filepath.WalkDir(filepath.Join(root, "reconfigure"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata") {
+			return err
+		}
+		pkg, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		allowed, ok := arrows[pkg]
+		if !ok {
+			t.Errorf("package %s is not in the picture: add it to arrows and to docs/design.md", pkg)
+		}
+		seen[pkg] = true
+		for _, imported := range imports(t, path) {
+			if own, ok := strings.CutPrefix(imported, module); ok && !slices.Contains(allowed, own) {
+				t.Errorf("%s imports %s; %s may import only %v", path, own, pkg, allowed)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg := range arrows {
+		if !seen[pkg] {
+			t.Errorf("package %s is in the picture, but not in the tree", pkg)
+		}
+	}
+}
+
+func TestOnlyProcessStartsProcesses(t *testing.T) {
+	root := filepath.Join("..", "..")
+	for _, top := range []string{"reconfigure", "cmd"} {
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/process/") {
+				return err
+			}
+			if slices.Contains(imports(t, path), "os/exec") {
+				t.Errorf("%s imports os/exec; package process is the only one that starts processes", path)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func imports(t *testing.T, path string) []string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, spec := range file.Imports {
+		p, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, p)
+	}
+	return paths
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/config"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+)
+
+// site is a cluster's directory and what it declares.
+type site struct {
+	dir     string // absolute
+	cluster reconfigure.Cluster
+}
+
+func openSite(dir string) (site, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return site{}, err
+	}
+	cluster, err := config.Load(dir)
+	if err != nil {
+		return site{}, err
+	}
+	return site{dir: dir, cluster: cluster}, nil
+}
+
+func siteOf(c *cli.Context) (site, error) { return openSite(c.Path("dir")) }
+
+func (s site) file(elem ...string) string {
+	return filepath.Join(append([]string{s.dir}, elem...)...)
+}
+
+func (s site) state(elem ...string) string {
+	return filepath.Join(append([]string{s.cluster.Settings.StateDir}, elem...)...)
+}
+
+func (s site) journal(ctx context.Context) (*journal.Journal, error) {
+	return journal.Open(ctx, s.state())
+}
+
+// cloudsFile is the clouds.yaml of this directory, where it has one; else the usual places are searched.
+func (s site) cloudsFile() string {
+	if file := s.file("clouds.yaml"); os.Getenv("OS_CLIENT_CONFIG_FILE") == "" && exists(file) {
+		return file
+	}
+	return ""
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// logger writes for machines: JSON where --json asks for it, else key=value.
+func logger(c *cli.Context) *slog.Logger {
+	if c.Bool("json") {
+		return slog.New(slog.NewJSONHandler(c.App.ErrWriter, nil))
+	}
+	return slog.New(slog.NewTextHandler(c.App.ErrWriter, nil))
+}

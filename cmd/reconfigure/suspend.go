@@ -1,0 +1,23 @@
+package main
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+func suspendCommand() *cli.Command {
+	return command(cli.Command{
+		Name:      "suspend",
+		Usage:     "remove the instances of cloud nodes that Slurm has given up: Slurm's SuspendProgram",
+		ArgsUsage: "HOSTLIST...",
+		Flags:     requestFlags(),
+		Action: func(c *cli.Context) error {
+			nodes, err := hostlist(c)
+			if err != nil {
+				return err
+			}
+			return submit(c, reconfigure.Request{Mode: reconfigure.Suspend, Nodes: nodes})
+		},
+	})
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
+	"github.com/eiffel-hpc/eiffel/reconfigure/batch"
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+	"github.com/eiffel-hpc/eiffel/reconfigure/slurm"
+	"github.com/eiffel-hpc/eiffel/reconfigure/ssh"
+	"github.com/eiffel-hpc/eiffel/reconfigure/terraform"
+)
+
+// The adapters fit the seams of the engine and the batch by shape; here is where that is checked.
+var (
+	_ engine.Provisioner = (*terraform.Driver)(nil)
+	_ engine.Cloud       = (*openstack.Client)(nil)
+	_ engine.Greeter     = (*ssh.Greeter)(nil)
+	_ engine.Configurer  = (*ansible.Runner)(nil)
+	_ engine.Scheduler   = (*slurm.Client)(nil)
+	_ engine.Recorder    = (*journal.Journal)(nil)
+	_ batch.Log          = (*journal.Journal)(nil)
+	_ batch.Engine       = (*engine.Engine)(nil)
+)
+
+// openEngine ties the adapters together for the cluster that a directory declares.
+func openEngine(ctx context.Context, dir string, log *journal.Journal, logger *slog.Logger) (reconfigure.Cluster, batch.Engine, error) {
+	s, err := openSite(dir)
+	if err != nil {
+		return reconfigure.Cluster{}, nil, err
+	}
+	driver, err := s.terraform(ctx, logger)
+	if err != nil {
+		return reconfigure.Cluster{}, nil, err
+	}
+	cloud, err := s.cloud(ctx)
+	if err != nil {
+		return reconfigure.Cluster{}, nil, err
+	}
+	playbooks, err := s.playbooks()
+	if err != nil {
+		return reconfigure.Cluster{}, nil, err
+	}
+	known := s.knownHosts()
+	return s.cluster, engine.New(s.cluster, engine.Deps{
+		Provisioner: driver,
+		Cloud:       cloud,
+		Greeter:     &ssh.Greeter{Known: known, Policy: s.cluster.Settings.HostKeys, Console: cloud.Console, Timeout: s.cluster.Settings.BootTimeout, Poll: time.Second},
+		Configurer:  playbooks,
+		Recorder:    log,
+		Scheduler:   s.scheduler,
+		Poll:        time.Second,
+	}), nil
+}
+
+func (s site) terraform(ctx context.Context, logger *slog.Logger) (*terraform.Driver, error) {
+	return terraform.Open(ctx, terraform.Config{
+		Dir:         s.file("terraform", "openstack"),
+		PlanDir:     s.state("plans"),
+		CloudsFile:  s.cloudsFile(),
+		Binary:      s.cluster.Settings.Terraform,
+		BinDir:      s.state("bin"),
+		Parallelism: s.cluster.Settings.Parallelism,
+		LockTimeout: s.cluster.Settings.LockTimeout,
+		Environ:     os.Environ(),
+		Log:         logger,
+	})
+}
+
+// playbooks writes what Ansible itself prints to a log of its own. The file stays open as long as the worker: it ends when nothing waits.
+func (s site) playbooks() (*ansible.Runner, error) {
+	log, err := s.openLog("ansible.log")
+	if err != nil {
+		return nil, err
+	}
+	return ansible.New(ansible.Config{Dir: s.dir, Env: os.Environ(), Log: log}), nil
+}
+
+func (s site) cloud(ctx context.Context) (*openstack.Client, error) {
+	return openstack.New(ctx, openstack.Config{Cloud: s.cluster.Cloud, CloudsFile: s.cloudsFile(), Cluster: s.cluster.Name})
+}
+
+func (s site) knownHosts() ssh.KnownHosts { return ssh.KnownHosts{Path: s.state("known_hosts")} }
+
+// scheduler reaches Slurm's commands on the control node.
+func (s site) scheduler(control reconfigure.Instance) engine.Scheduler {
+	return slurm.New(append(s.knownHosts().Command(s.cluster.LoginUser, control.Address, s.cluster.PrivateKeyFile), "sudo", "-n"), runHere)
+}
+
+// runHere runs a program with this process's own environment.
+func runHere(ctx context.Context, c process.Cmd) error {
+	c.Env = os.Environ()
+	return process.Run(ctx, c)
+}

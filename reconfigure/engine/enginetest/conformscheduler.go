@@ -1,0 +1,175 @@
+package enginetest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// SchedulerHarness is a scheduler, and a node to try it on.
+type SchedulerHarness struct {
+	Scheduler engine.Scheduler
+	// Node is a cloud node that is powered down, or idle, and that nobody needs for as long as the test takes.
+	Node string
+	// Silence has the scheduler not answer until it is told to speak. Nil: that cannot be had here.
+	Silence func() (speak func())
+	// Patience is how long it may take until what was told shows, SuspendTimeout included.
+	Patience time.Duration
+}
+
+// Scheduler holds an implementation to the contract of engine.Scheduler. The node ends powered down, and usable.
+func Scheduler(t *testing.T, h SchedulerHarness) {
+	s := scheduler{t, h}
+	s.step("every node that Slurm knows has a state", scheduler.states)
+	s.step("no nodes are no call", scheduler.nobody)
+	s.step("down carries our mark, and may be repeated", scheduler.down)
+	s.step("a node that is handed back can be used again", scheduler.powerDown)
+	s.step("a refused node keeps no other from being told", scheduler.partly)
+	s.step("a context that is done", scheduler.done)
+	if h.Silence != nil {
+		s.step("silence is an error", scheduler.silent)
+	}
+}
+
+type scheduler struct {
+	*testing.T
+	SchedulerHarness
+}
+
+func (s scheduler) step(name string, rule func(scheduler)) {
+	s.Run(name, func(t *testing.T) { rule(scheduler{t, s.SchedulerHarness}) })
+}
+
+// noNode is a name that no declaration has.
+const noNode = "no-such-node0"
+
+func (s scheduler) states() {
+	states := s.look()
+	if _, ok := states[s.Node]; !ok {
+		s.Errorf("%s is not among %v", s.Node, states)
+	}
+	for node, state := range states {
+		shouted := !slices.ContainsFunc(state.States, func(word string) bool { return word != strings.ToUpper(word) })
+		if state.Node != node || len(state.States) == 0 || !shouted {
+			s.Errorf("%s has state %+v", node, state)
+		}
+	}
+}
+
+func (s scheduler) nobody() {
+	if err := s.Scheduler.Down(s.Context(), nodeset.NodeSet{}, "nobody"); err != nil {
+		s.Errorf("down: %v", err)
+	}
+	if err := s.Scheduler.PowerDown(s.Context(), nodeset.NodeSet{}); err != nil {
+		s.Errorf("power down: %v", err)
+	}
+}
+
+func (s scheduler) down() {
+	others := s.look()
+	delete(others, s.Node)
+	for range 2 {
+		s.mustDown(nodeset.Of(s.Node))
+	}
+	s.until("DOWN", func(state reconfigure.NodeState) bool {
+		return state.Is("DOWN") && !state.Ready() && !state.Busy && strings.HasPrefix(state.Reason, ReasonPrefix) && strings.Contains(state.Reason, "conformance")
+	})
+	now := s.look()
+	for node, was := range others {
+		if !was.Is("DOWN") && strings.Contains(now[node].Reason, "conformance") {
+			s.Errorf("%s, which nobody named, was set down too: %+v", node, now[node])
+		}
+	}
+}
+
+func (s scheduler) powerDown() {
+	for range 2 {
+		if err := s.Scheduler.PowerDown(s.Context(), nodeset.Of(s.Node)); err != nil {
+			s.Fatal(err)
+		}
+	}
+	s.usable()
+}
+
+// partly names a node that is there together with one that is not, for either call.
+func (s scheduler) partly() {
+	both := nodeset.Of(s.Node, noNode)
+	if err := s.Scheduler.Down(s.Context(), both, "conformance"); err == nil {
+		s.Error("a node that is not there was set down")
+	}
+	s.until("DOWN", func(state reconfigure.NodeState) bool { return state.Is("DOWN") })
+	if err := s.Scheduler.PowerDown(s.Context(), both); err == nil {
+		s.Error("a node that is not there was powered down")
+	}
+	s.usable()
+}
+
+func (s scheduler) done() {
+	ctx, cancel := context.WithCancel(s.Context())
+	cancel()
+	s.wantErrors(ctx)
+	s.usable()
+}
+
+func (s scheduler) silent() {
+	speak := s.Silence()
+	s.wantErrors(s.Context())
+	speak()
+	s.usable()
+}
+
+func (s scheduler) wantErrors(ctx context.Context) {
+	s.Helper()
+	if states, err := s.Scheduler.States(ctx); err == nil {
+		s.Errorf("states: %v", states)
+	}
+	if err := s.Scheduler.Down(ctx, nodeset.Of(s.Node), "conformance"); err == nil {
+		s.Error("down: no error")
+	}
+	if err := s.Scheduler.PowerDown(ctx, nodeset.Of(s.Node)); err == nil {
+		s.Error("power down: no error")
+	}
+}
+
+func (s scheduler) mustDown(nodes nodeset.NodeSet) {
+	s.Helper()
+	if err := s.Scheduler.Down(s.Context(), nodes, "conformance"); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s scheduler) usable() {
+	s.Helper()
+	s.until("powered down, and usable", func(state reconfigure.NodeState) bool {
+		return state.Is("POWERED_DOWN") && state.Is("IDLE") && !state.Is("DOWN", "POWERING_DOWN") && !state.Busy
+	})
+}
+
+func (s scheduler) look() map[string]reconfigure.NodeState {
+	s.Helper()
+	states, err := s.Scheduler.States(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	return states
+}
+
+// until polls, since Slurm tells nobody when a state changes.
+func (s scheduler) until(what string, met func(reconfigure.NodeState) bool) {
+	s.Helper()
+	for deadline := time.Now().Add(s.Patience); ; time.Sleep(100 * time.Millisecond) {
+		state := s.look()[s.Node]
+		if met(state) {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.Fatalf("%s is not %s within %s, but %+v", s.Node, what, s.Patience, state)
+		}
+	}
+}

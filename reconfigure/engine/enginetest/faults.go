@@ -1,0 +1,58 @@
+package enginetest
+
+import "github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+
+// Fault is what really goes wrong. It stays until it is cleared.
+type Fault string
+
+// The faults of single nodes.
+const (
+	NoValidHost    Fault = "no valid host"    // the instance is made, but ends in ERROR; the cloud says why
+	NoQuota        Fault = "quota exceeded"   // a port is made, but no instance
+	NeverRemoved   Fault = "never removed"    // the cloud does not delete the instance
+	OtherImage     Fault = "other image"      // somebody changed what the instance is made of: Terraform would rebuild it too
+	RebootFails    Fault = "reboot fails"     // the cloud refuses
+	NotActive      Fault = "not active"       // the cloud has the instance as stopped
+	NoSSH          Fault = "no SSH"           // it never answers
+	PlaybookFails  Fault = "playbook fails"   // a task fails on it
+	NeverRegisters Fault = "never registers"  // slurmd does not come
+	StartsByItself Fault = "starts by itself" // the image has slurmd set up: it registers before any playbook ran
+	SlurmRefuses   Fault = "Slurm refuses"    // to change its state
+)
+
+// The faults that are ordered without nodes.
+const (
+	StateLocked    Fault = "state locked"    // Terraform neither previews nor applies
+	LostAnswer     Fault = "lost answer"     // Terraform does all of it, but nobody hears what came of it
+	Killed         Fault = "killed"          // Terraform is killed after the first change, which stays half done
+	CloudSilent    Fault = "cloud silent"    // the cloud does not tell what runs
+	BrokenPlaybook Fault = "broken playbook" // Ansible cannot read it
+	SlurmSilent    Fault = "Slurm silent"    // slurmctld does not answer
+	JournalFull    Fault = "journal full"    // nothing can be recorded
+)
+
+// Order has something go wrong from now on.
+func (w *World) Order(f Fault, nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.faults[f] = w.faults[f].Union(nodeset.Of(nodes...))
+}
+
+// Clear ends a fault.
+func (w *World) Clear(f Fault) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	delete(w.faults, f)
+}
+
+func (w *World) struck(f Fault, node string) bool { return w.faults[f].Contains(node) }
+
+func (w *World) ordered(f Fault) bool { _, ok := w.faults[f]; return ok }
+
+// TerraformOnError is all that Terraform tells of an instance that ends in ERROR.
+const TerraformOnError = "unexpected state ERROR"
+
+// failure is a fault as an error.
+type failure struct{ Fault }
+
+func (f failure) Error() string { return string(f.Fault) }

@@ -1,0 +1,219 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// Resolve knows the sources that the cluster declares.
+func (w *World) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved {
+	if err := ctx.Err(); err != nil {
+		return reconfigure.Resolved{Err: err.Error()}
+	}
+	declared := s == w.cluster.Control.Source
+	for _, g := range w.cluster.Groups {
+		declared = declared || s == g.Source
+	}
+	if !declared {
+		return reconfigure.Resolved{Err: fmt.Sprintf("image %q, flavor %q or network %q: not found", s.Image, s.Flavor, s.Network)}
+	}
+	return reconfigure.Resolved{ImageID: id(s.Image), FlavorID: id(s.Flavor), NetworkID: id(s.Network)}
+}
+
+// Active is the instances that were made to the end and were not stopped.
+func (w *World) Active(ctx context.Context) (map[string]bool, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if w.ordered(CloudSilent) {
+		return nil, failure{CloudSilent}
+	}
+	active := map[string]bool{}
+	for node, m := range w.machines {
+		if !m.Tainted && !w.struck(NotActive, node) {
+			active[m.ID] = true
+		}
+	}
+	return active, nil
+}
+
+// Faults is what the cloud says of instances in ERROR.
+func (w *World) Faults(ctx context.Context) (map[string]string, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if w.ordered(CloudSilent) {
+		return nil, failure{CloudSilent}
+	}
+	faults := map[string]string{}
+	for node, m := range w.machines {
+		if m.fault != "" {
+			faults[node] = m.fault
+		}
+	}
+	return faults, nil
+}
+
+// Reboot boots an instance again.
+func (w *World) Reboot(ctx context.Context, id string) error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for node, m := range w.machines {
+		if m.ID != id {
+			continue
+		}
+		if w.struck(RebootFails, node) {
+			return failure{RebootFails}
+		}
+		w.log("reboot", nodeset.Of(node))
+		w.boot(node, m)
+		return nil
+	}
+	return fmt.Errorf("there is no instance %q", id)
+}
+
+// Await greets all at once.
+func (w *World) Await(ctx context.Context, instances []reconfigure.Instance, _ nodeset.NodeSet) reconfigure.Failures {
+	defer w.happened(AfterGreet)
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	failures := reconfigure.Failures{}
+	for _, i := range instances {
+		m := w.machines[i.Node]
+		switch {
+		case ctx.Err() != nil:
+			failures[i.Node] = ctx.Err()
+		case m == nil || m.Address != i.Address || w.struck(NoSSH, i.Node):
+			failures[i.Node] = failure{NoSSH}
+		}
+	}
+	return failures
+}
+
+// Configure logs whom it configures, and whom it tells of each other.
+func (w *World) Configure(ctx context.Context, _ reconfigure.Cluster, instances map[string]reconfigure.Instance, changed nodeset.NodeSet, watch engine.Watch) (reconfigure.Failures, error) {
+	defer w.happened(AfterConfigure)
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if w.ordered(BrokenPlaybook) {
+		return nil, failure{BrokenPlaybook}
+	}
+	told := nodeset.Of(slices.Collect(maps.Keys(instances))...)
+	w.log("configure "+changed.String()+" of", told)
+	failures := reconfigure.Failures{}
+	for node := range changed.All() {
+		watch(node, "the playbooks run")
+		m := w.machines[node]
+		switch {
+		case m == nil || !told.Contains(node):
+			failures[node] = fmt.Errorf("%s is not in the inventory", node)
+		case w.struck(PlaybookFails, node):
+			failures[node] = failure{PlaybookFails}
+		case !m.configured:
+			m.configured = true
+			w.startSlurmd(node)
+		}
+	}
+	return failures, nil
+}
+
+// answers tells whether there is a slurmctld, and it answers.
+func (w *World) answers(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	control := w.machines[w.cluster.Control.Name]
+	if control == nil || !control.configured || w.ordered(SlurmSilent) {
+		return failure{SlurmSilent}
+	}
+	w.look()
+	return nil
+}
+
+// States is every node of every group.
+func (w *World) States(ctx context.Context) (map[string]reconfigure.NodeState, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := w.answers(ctx); err != nil {
+		return nil, err
+	}
+	all := map[string]reconfigure.NodeState{}
+	for node, n := range w.slurm {
+		all[node] = n.state(node)
+	}
+	return all, nil
+}
+
+// Down requeues the jobs of the nodes.
+func (w *World) Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
+	return w.update(ctx, nodes, "down", ": "+reason, func(n *slurmNode) {
+		n.base, n.power, n.job, n.reason = "DOWN", "", false, ReasonPrefix+reason
+	})
+}
+
+// PowerDown ends at once: this Slurm waits for nobody.
+func (w *World) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
+	return w.update(ctx, nodes, "power_down", "", func(n *slurmNode) {
+		n.base, n.power, n.job, n.reason = "IDLE", "POWERED_DOWN", false, ""
+	})
+}
+
+// ReasonPrefix marks the reasons that are ours.
+const ReasonPrefix = "reconfigure: "
+
+func (w *World) update(ctx context.Context, nodes nodeset.NodeSet, what, detail string, change func(*slurmNode)) error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := w.answers(ctx); err != nil {
+		return err
+	}
+	var done, refused []string
+	for node := range nodes.All() {
+		n := w.slurm[node]
+		if n == nil || w.struck(SlurmRefuses, node) {
+			refused = append(refused, node)
+			continue
+		}
+		w.lose(node)
+		change(n)
+		done = append(done, node)
+	}
+	if len(done) > 0 {
+		w.calls = append(w.calls, what+" "+nodeset.Of(done...).String()+detail)
+	}
+	if len(refused) > 0 {
+		return fmt.Errorf("%w: %s", failure{SlurmRefuses}, strings.Join(refused, ", "))
+	}
+	return nil
+}
+
+// Record keeps the events in memory.
+func (w *World) Record(ctx context.Context, events ...reconfigure.Event) error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if w.ordered(JournalFull) {
+		return failure{JournalFull}
+	}
+	w.events = append(w.events, events...)
+	return nil
+}

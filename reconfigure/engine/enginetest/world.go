@@ -1,0 +1,333 @@
+// Package enginetest is what tests of the engine, and of what fits its seams, have in common: World, a simulated cluster behind all seams at once, and for
+// the seams that change something a suite of tests that hold every implementation, the simulated one and the real one, to the same contract. Only tests
+// import it.
+package enginetest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// Call names a call of a seam that somebody may come in between.
+type Call string
+
+// The calls after which something can happen.
+const (
+	AfterPreview   Call = "preview"
+	AfterApply     Call = "apply"
+	AfterGreet     Call = "greet"
+	AfterConfigure Call = "configure"
+)
+
+// World is a cluster that behaves: instances come and go as Terraform is told, slurmd registers once the playbooks ran, jobs occupy nodes and are lost with
+// them. It fits all seams of the engine itself. It starts with nothing but the declaration. It is deterministic, keeps time by the clock of time.Now (so
+// testing/synctest governs it), and is safe for concurrent use.
+type World struct {
+	cluster reconfigure.Cluster
+
+	lock     sync.Mutex
+	desired  map[string]reconfigure.Spec
+	machines map[string]*machine // instances, by node
+	shared   bool                // what no single node owns is there
+	slurm    map[string]*slurmNode
+	faults   map[Fault]nodeset.NodeSet
+	delay    time.Duration // until slurmd registers
+	then     map[Call][]func()
+	previews map[string]reconfigure.Plan // those that can still be applied
+	last     int                         // the last number that was given to anything
+	calls    []string
+	lost     []string
+	events   []reconfigure.Event
+}
+
+// machine is an instance.
+type machine struct {
+	reconfigure.Instance
+	spec       reconfigure.Spec
+	boots      int
+	configured bool
+	fault      string // why it is in ERROR, in the cloud's words
+}
+
+// slurmNode is a node as slurmctld has it.
+type slurmNode struct {
+	base, power string // power is a flag of power saving, or empty
+	cloud       bool
+	reason      string
+	job         bool
+	boot        time.Time
+	registers   time.Time // when slurmd will; zero: it will not
+}
+
+// NewWorld makes a world for a declared cluster in which nothing was deployed yet.
+func NewWorld(c reconfigure.Cluster) *World {
+	w := &World{
+		cluster: c, desired: map[string]reconfigure.Spec{}, machines: map[string]*machine{}, slurm: map[string]*slurmNode{},
+		faults: map[Fault]nodeset.NodeSet{}, then: map[Call][]func(){}, previews: map[string]reconfigure.Plan{},
+	}
+	persistent := c.Persistent()
+	for node := range c.Nodes().All() {
+		w.slurm[node] = &slurmNode{base: "IDLE", power: "POWERED_DOWN", cloud: true}
+		if persistent.Contains(node) {
+			w.slurm[node] = &slurmNode{base: "DOWN", reason: "Not responding"}
+		}
+	}
+	return w
+}
+
+// Deps is the world behind every seam of an engine.
+func (w *World) Deps() engine.Deps {
+	return engine.Deps{
+		Provisioner: w, Cloud: w, Greeter: w, Configurer: w, Recorder: w,
+		Scheduler: func(reconfigure.Instance) engine.Scheduler { return w },
+		Poll:      time.Second,
+	}
+}
+
+// Spec is what a node is made of by its declaration.
+func (w *World) Spec(node string) reconfigure.Spec {
+	group, source := reconfigure.ControlGroup, w.cluster.Control.Source
+	if g, ok := w.cluster.GroupOf(node); ok {
+		group, source = g.Name, g.Source
+	}
+	return reconfigure.Spec{Group: group, ImageID: id(source.Image), FlavorID: id(source.Flavor), NetworkID: id(source.Network)}
+}
+
+// id is what a name means in this cloud.
+func id(name string) string { return "id-of-" + name }
+
+// Have puts nodes in place: made, configured and, but for the control node, idle.
+func (w *World) Have(nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.shared = true
+	for _, node := range nodes {
+		w.desired[node] = w.Spec(node)
+		w.boot(node, w.create(node, w.Spec(node)))
+		w.machines[node].configured = true
+		if n := w.slurm[node]; n != nil {
+			n.register(w.machines[node])
+		}
+	}
+}
+
+// HaveTainted leaves instances that were not made to the end.
+func (w *World) HaveTainted(nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		w.desired[node] = w.Spec(node)
+		m := w.create(node, w.Spec(node))
+		m.Tainted, m.fault = true, "It is broken."
+	}
+}
+
+// PowersUp has Slurm wait for nodes, each with a job that is to start there.
+func (w *World) PowersUp(nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		n := w.slurm[node]
+		n.base, n.power, n.job, n.reason = "ALLOCATED", "POWERING_UP", true, ""
+	}
+}
+
+// PowersDown has Slurm give nodes up.
+func (w *World) PowersDown(nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		n := w.slurm[node]
+		n.base, n.power, n.job = "IDLE", "POWERING_DOWN", false
+	}
+}
+
+// StartJob starts a job on a node if Slurm would.
+func (w *World) StartJob(node string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.look()
+	n := w.slurm[node]
+	if n.state(node).Is("IDLE") && n.power == "" && w.machines[node] != nil {
+		n.base, n.job = "ALLOCATED", true
+	}
+}
+
+// RegisterAfter has slurmd register so long after the playbooks ran, or after a boot.
+func (w *World) RegisterAfter(d time.Duration) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.delay = d
+}
+
+// Then does something once, when the next such call returns.
+func (w *World) Then(c Call, do func()) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.then[c] = append(w.then[c], do)
+}
+
+// happened does what was to be done after a call.
+func (w *World) happened(c Call) {
+	w.lock.Lock()
+	var do func()
+	if waiting := w.then[c]; len(waiting) > 0 {
+		do, w.then[c] = waiting[0], waiting[1:]
+	}
+	w.lock.Unlock()
+	if do != nil {
+		do()
+	}
+}
+
+// Calls is every call that changed something, in order, such as "apply create node[1-2], destroy node3".
+func (w *World) Calls() []string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return slices.Clone(w.calls)
+}
+
+// Lost is the nodes whose running job was ended by what was done to them, in order.
+func (w *World) Lost() []string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return slices.Clone(w.lost)
+}
+
+// Events is what was recorded, in order.
+func (w *World) Events() []reconfigure.Event {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return slices.Clone(w.events)
+}
+
+// Node is all that there is of a node; comparable.
+type Node struct {
+	Instance reconfigure.Instance // zero: there is none
+	Spec     reconfigure.Spec     // as Terraform was last told; zero: it was not told of the node
+	Boots    int
+	State    string // Slurm's
+	Reason   string
+	Job      bool
+}
+
+// Node looks at a node.
+func (w *World) Node(node string) Node {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.look()
+	seen := Node{Spec: w.desired[node]}
+	if m := w.machines[node]; m != nil {
+		seen.Instance, seen.Boots = m.Instance, m.boots
+	}
+	if n := w.slurm[node]; n != nil {
+		s := n.state(node)
+		seen.State, seen.Reason, seen.Job = strings.Join(s.States, "+"), s.Reason, s.Busy
+	}
+	return seen
+}
+
+func (w *World) number() int { w.last++; return w.last }
+
+func (w *World) log(what string, nodes nodeset.NodeSet) {
+	w.calls = append(w.calls, what+" "+nodes.String())
+}
+
+// create makes an instance, which is off.
+func (w *World) create(node string, spec reconfigure.Spec) *machine {
+	n := w.number()
+	m := &machine{Instance: reconfigure.Instance{Node: node, ID: fmt.Sprint("instance-", n), Address: fmt.Sprintf("192.0.2.%d", n)}, spec: spec}
+	w.machines[node] = m
+	return m
+}
+
+// boot starts an instance, or starts it again. slurmd comes up by itself where it was configured before.
+func (w *World) boot(node string, m *machine) {
+	w.stop(node)
+	m.boots++
+	if m.configured || w.struck(StartsByItself, node) {
+		w.startSlurmd(node)
+	}
+}
+
+func (w *World) startSlurmd(node string) {
+	if n := w.slurm[node]; n != nil && !w.struck(NeverRegisters, node) {
+		n.registers = time.Now().Add(w.delay)
+	}
+}
+
+// stop ends all that a machine does.
+func (w *World) stop(node string) {
+	w.lose(node)
+	if n := w.slurm[node]; n != nil {
+		n.registers = time.Time{}
+	}
+}
+
+// lose ends the job on a node. One that only waits for the node stays.
+func (w *World) lose(node string) {
+	if n := w.slurm[node]; n != nil && n.state(node).Running() {
+		w.lost = append(w.lost, node)
+		n.base, n.job = "IDLE", false
+	}
+}
+
+// look brings Slurm's view up to date.
+func (w *World) look() {
+	now := time.Now()
+	for _, node := range slices.Sorted(maps.Keys(w.slurm)) {
+		n := w.slurm[node]
+		if !n.registers.IsZero() && !now.Before(n.registers) && w.machines[node] != nil {
+			n.register(w.machines[node])
+		}
+	}
+}
+
+// register is slurmd's first word after a boot. As with ReturnToService=2 of slurm.conf, a node that was DOWN is back with it, and a job that waits for the
+// node starts.
+func (n *slurmNode) register(m *machine) {
+	n.registers, n.power, n.reason = time.Time{}, "", ""
+	n.boot = time.Unix(int64(m.boots), 0)
+	n.base = "IDLE"
+	if n.job {
+		n.base = "ALLOCATED"
+	}
+}
+
+func (n *slurmNode) state(node string) reconfigure.NodeState {
+	s := reconfigure.NodeState{Node: node, States: []string{n.base}, Reason: n.reason, Boot: n.boot, Busy: n.job}
+	if n.cloud {
+		s.States = append(s.States, "CLOUD")
+	}
+	if n.power != "" {
+		s.States = append(s.States, n.power)
+	}
+	return s
+}
+
+// Servers is the ids of all instances, by node.
+func (w *World) Servers() map[string]string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	all := map[string]string{}
+	for node, m := range w.machines {
+		all[node] = m.ID
+	}
+	return all
+}
+
+// Vanish deletes an instance without Terraform. The state of this one is never behind the cloud.
+func (w *World) Vanish(node string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.stop(node)
+	delete(w.machines, node)
+}
