@@ -1,0 +1,231 @@
+// Package cluster puts a whole cluster on one computer: an OpenStack-compatible cloud whose servers are namespaces, an sshd by which the control node
+// reaches the control host (which is the computer itself), and a cluster directory from which reconfigure deploys real Slurm.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/image"
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/machine"
+	"github.com/eiffel-hpc/eiffel/lab/tools"
+)
+
+// ControlNodeName is the name of the server that runs slurmctld.
+const ControlNodeName = "ctl"
+
+// Config says what lab to start.
+type Config struct {
+	// Name tells labs on one computer apart: up to eleven of a-z, 0-9 and -.
+	Name string
+	// Gateway is the computer's address on the lab's network, with the length of its prefix.
+	Gateway netip.Prefix
+	// Checkout is the folder that terraform/, ansible/ and slurmscripts/ are copied from, and that reconfigure is built from.
+	Checkout string
+	Tools    tools.Paths
+	Groups   []NodeGroup
+	// Partitions are Slurm's; nil is one over all groups.
+	Partitions []Partition
+	// Log hears of what goes wrong in the lab itself.
+	Log *slog.Logger
+}
+
+// Lab is a lab that runs.
+type Lab struct {
+	Site        string // the cluster directory
+	Declaration Declaration
+	Cloud       *labcloud.Cloud
+	Host        *machine.Host
+
+	cfg       Config
+	dir       string
+	hostKey   string // public, of the control host's sshd
+	publicKey string // that the nodes let in
+	api       *http.Server
+	sshd      *exec.Cmd
+	undo      []func() error
+}
+
+// Start starts a lab: the cloud is empty, and the cluster declared but not deployed. Close must be called.
+func Start(ctx context.Context, cfg Config) (_ *Lab, err error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	l := &Lab{cfg: cfg}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("start lab %s: %w", cfg.Name, err), l.Close())
+		}
+	}()
+	if l.dir, err = newFolder(cfg.Name); err != nil {
+		return nil, err
+	}
+	l.Site = l.file("site")
+	for _, step := range []func(context.Context) error{l.makeKeys, l.startCloud, l.makeSite, l.startSSHD} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Partitions == nil {
+		cfg.Partitions = []Partition{everything(cfg.Groups)}
+	}
+	return l, l.Declare(l.declaration(cfg.Groups, cfg.Partitions))
+}
+
+func everything(groups []NodeGroup) Partition {
+	p := Partition{Name: "main", Default: true}
+	for _, g := range groups {
+		p.Groups = append(p.Groups, g.Name)
+	}
+	return p
+}
+
+// newFolder makes the lab's folder anew; its name is the lab's, so that the next one of that name finds what a dead one left.
+func newFolder(name string) (string, error) {
+	dir := folder(name)
+	if err := machine.Cleanup(name, filepath.Join(dir, "machines")); err != nil {
+		return "", err
+	}
+	if err := errors.Join(endProcesses(dir), os.RemoveAll(dir)); err != nil {
+		return "", err
+	}
+	return dir, os.MkdirAll(dir, 0o755)
+}
+
+// folder is not in /tmp, which may be a tmpfs: the disks of many nodes go here.
+func folder(name string) string { return filepath.Join("/var/tmp", "eiffel-lab-"+name) }
+
+func (l *Lab) file(elem ...string) string {
+	return filepath.Join(append([]string{l.dir}, elem...)...)
+}
+
+// Close ends everything that the lab started, workers of reconfigure included, and removes its files.
+func (l *Lab) Close() error {
+	var errs []error
+	for i := len(l.undo) - 1; i >= 0; i-- {
+		errs = append(errs, l.undo[i]())
+	}
+	l.undo = nil
+	if l.dir != "" {
+		errs = append(errs, endProcesses(l.dir), os.RemoveAll(l.dir))
+	}
+	return errors.Join(errs...)
+}
+
+func (l *Lab) startCloud(context.Context) error {
+	images, err := l.images()
+	if err != nil {
+		return err
+	}
+	host, err := machine.New(machine.Config{Name: l.cfg.Name, Dir: l.file("machines"), Gateway: l.cfg.Gateway, Images: images, Log: l.cfg.Log})
+	if err != nil {
+		return err
+	}
+	l.Host = host
+	l.undo = append(l.undo, host.Close)
+	l.Cloud, err = labcloud.New(labcloud.Config{
+		Project: "lab", User: "lab", Password: "lab",
+		Networks: []labcloud.Network{{Name: networkName, CIDR: l.cfg.Gateway.Masked(), Gateway: l.cfg.Gateway.Addr()}},
+		Flavors:  []labcloud.Flavor{{Name: flavorName, VCPUs: 2, RAM: 2048, Disk: 10}},
+		Images:   []labcloud.Image{{ID: imageID(ImageV1), Name: ImageV1}, {ID: imageID(ImageV2), Name: ImageV2}},
+		Timings:  labcloud.Timings{Build: time.Second, Rebuild: time.Second, Reboot: time.Second, Delete: time.Second},
+		Log:      l.cfg.Log,
+	}, host)
+	if err != nil {
+		return err
+	}
+	l.undo = append(l.undo, func() error { return l.Cloud.Close(context.Background()) })
+	return l.serve()
+}
+
+// serve answers on loopback: only the computer itself talks to the cloud.
+func (l *Lab) serve() error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	l.api = &http.Server{Handler: l.Cloud.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		if err := l.api.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			l.cfg.Log.Error("the cloud's API ended", "error", err)
+		}
+	}()
+	l.undo = append(l.undo, l.api.Close)
+	if err := os.MkdirAll(l.Site, 0o755); err != nil {
+		return err
+	}
+	url := "http://" + listener.Addr().String()
+	if err := os.WriteFile(l.file(urlFile), []byte(url), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(l.Site, "clouds.yaml"), l.Cloud.CloudsYAML(cloudName, url), 0o600)
+}
+
+func (l *Lab) images() (*image.Store, error) {
+	store, err := image.NewStore(l.file("images"), l.cfg.Tools.Image)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{ImageV1, ImageV2} {
+		if err := store.Add(imageID(name), map[string]string{"/etc/image-release": name + "\n"}); err != nil {
+			return nil, err
+		}
+	}
+	return store, nil
+}
+
+// imageID makes a UUID, as Glance would, that tells the image in logs.
+func imageID(name string) string {
+	return fmt.Sprintf("00000000-0000-4000-8000-%012x", []byte(name[len(name)-2:]))
+}
+
+// makeSite makes the cluster directory: what an administrator's checkout holds.
+func (l *Lab) makeSite(ctx context.Context) error {
+	for _, part := range []string{"terraform", "ansible", "slurmscripts"} {
+		if err := os.CopyFS(filepath.Join(l.Site, part), os.DirFS(filepath.Join(l.cfg.Checkout, part))); err != nil {
+			return err
+		}
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(l.Site, "bin", "reconfigure"), "./cmd/reconfigure")
+	build.Dir = l.cfg.Checkout
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build reconfigure: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// Reconfigure is a call of the tool on the control host.
+func (l *Lab) Reconfigure(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(l.Site, "bin", "reconfigure"), append([]string{"--dir", l.Site}, args...)...)
+	cmd.Dir = l.Site
+	cmd.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+l.cfg.Tools.TerraformRC, mark(l.dir))
+	return cmd
+}
+
+// Command is a command that runs as root in a node, as if on its console.
+func (l *Lab) Command(node string, argv ...string) *exec.Cmd {
+	for _, s := range l.Cloud.Servers() {
+		if s.Name == node {
+			return l.Host.Command(s.ID, argv...)
+		}
+	}
+	return &exec.Cmd{Err: fmt.Errorf("the cloud has no server %s", node)}
+}
+
+// Terraform is a call of Terraform as an administrator would make it, in the root module.
+func (l *Lab) Terraform(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, l.cfg.Tools.Terraform, args...)
+	cmd.Dir = filepath.Join(l.Site, "terraform", "openstack")
+	cmd.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+l.cfg.Tools.TerraformRC, "OS_CLIENT_CONFIG_FILE="+filepath.Join(l.Site, "clouds.yaml"))
+	return cmd
+}

@@ -1,0 +1,156 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Declaration is group_vars/all.yml as the lab writes it. The file in the checkout says what each key means.
+type Declaration struct {
+	ClusterName    string         `yaml:"cluster_name"`
+	Cloud          string         `yaml:"cloud"`
+	ControlHost    ControlHost    `yaml:"control_host"`
+	ControlNode    ControlNode    `yaml:"control_node"`
+	LoginUser      string         `yaml:"login_user"`
+	KeyPair        KeyPair        `yaml:"key_pair"`
+	PrivateKeyFile string         `yaml:"private_key_file"`
+	NodeGroups     []NodeGroup    `yaml:"node_groups"`
+	Partitions     []Partition    `yaml:"partitions"`
+	Slurm          Slurm          `yaml:"slurm"`
+	NameResolution string         `yaml:"name_resolution"`
+	NFSShares      []string       `yaml:"nfs_shares"`
+	Reconfigure    map[string]any `yaml:"reconfigure"`
+}
+
+// ControlHost is where reconfigure runs: the computer that the lab is on.
+type ControlHost struct {
+	Address        string `yaml:"address"`
+	Port           int    `yaml:"port"`
+	User           string `yaml:"user"`
+	Directory      string `yaml:"directory"`
+	HostKey        string `yaml:"host_key"`
+	AuthorizedKeys string `yaml:"authorized_keys"`
+}
+
+// ControlNode is the server that runs slurmctld.
+type ControlNode struct {
+	Name              string `yaml:"name"`
+	Image             string `yaml:"image"`
+	Flavor            string `yaml:"flavor"`
+	Network           string `yaml:"network"`
+	FloatingIPNetwork string `yaml:"floating_ip_network"`
+}
+
+// KeyPair is the key that the nodes let in.
+type KeyPair struct {
+	Name      string `yaml:"name"`
+	PublicKey string `yaml:"public_key"`
+}
+
+// NodeGroup is a pool of like nodes.
+type NodeGroup struct {
+	Name     string         `yaml:"name"`
+	Prefix   string         `yaml:"prefix"`
+	Width    int            `yaml:"width"`
+	Image    string         `yaml:"image"`
+	Flavor   string         `yaml:"flavor"`
+	Network  string         `yaml:"network"`
+	MinNodes int            `yaml:"min_nodes"`
+	MaxNodes int            `yaml:"max_nodes"`
+	Features []string       `yaml:"features"`
+	Gres     string         `yaml:"gres"`
+	Slurm    map[string]any `yaml:"slurm"`
+}
+
+// Partition is one of Slurm's partitions.
+type Partition struct {
+	Name    string         `yaml:"name"`
+	Groups  []string       `yaml:"groups"`
+	Default bool           `yaml:"default"`
+	Slurm   map[string]any `yaml:"slurm"`
+}
+
+// Slurm is Slurm's timing, in seconds, and further settings.
+type Slurm struct {
+	SuspendTime          int               `yaml:"suspend_time"`
+	SuspendTimeout       int               `yaml:"suspend_timeout"`
+	ResumeTimeout        int               `yaml:"resume_timeout"`
+	ResumeRate           int               `yaml:"resume_rate"`
+	SuspendRate          int               `yaml:"suspend_rate"`
+	ControllerParameters []string          `yaml:"controller_parameters"`
+	Extra                map[string]string `yaml:"extra"`
+}
+
+// Group is a group of small nodes for a declaration; more can be set on what it returns.
+func Group(name, prefix string, persistent, most int) NodeGroup {
+	return NodeGroup{
+		Name: name, Prefix: prefix, Width: 2, Image: ImageV1, Flavor: flavorName, Network: networkName,
+		MinNodes: persistent, MaxNodes: most, Features: []string{name},
+		Slurm: map[string]any{"CPUs": 2, "RealMemory": 500},
+	}
+}
+
+// The cloud's names for what it has. Both images are the same but for the text in /etc/image-release.
+const (
+	ImageV1     = "node-v1"
+	ImageV2     = "node-v2"
+	flavorName  = "small"
+	networkName = "cluster"
+	cloudName   = "lab"
+)
+
+// declaration is a cluster with what every lab has in common.
+func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaration {
+	return Declaration{
+		ClusterName: l.cfg.Name,
+		Cloud:       cloudName,
+		ControlHost: ControlHost{
+			Address: l.cfg.Gateway.Addr().String(), Port: sshPort, User: "root", Directory: l.Site,
+			HostKey: l.hostKey, AuthorizedKeys: l.file("control-host", "authorized_keys"),
+		},
+		ControlNode:    ControlNode{Name: ControlNodeName, Image: ImageV1, Flavor: flavorName, Network: networkName},
+		LoginUser:      "debian",
+		KeyPair:        KeyPair{Name: l.cfg.Name, PublicKey: l.publicKey},
+		PrivateKeyFile: l.file("id_ed25519"),
+		NodeGroups:     groups,
+		Partitions:     partitions,
+		Slurm: Slurm{
+			SuspendTime: 15, SuspendTimeout: 20, ResumeTimeout: 180,
+			// Slurm looks each two seconds instead of ten whether a node must power up or down.
+			ControllerParameters: []string{"power_save_interval=2", "power_save_min_interval=0"},
+			// Namespaces have no cgroups of their own, and as many CPUs as the computer.
+			Extra: map[string]string{
+				"ProctrackType": "proctrack/linuxproc", "TaskPlugin": "task/none", "JobAcctGatherType": "jobacct_gather/none",
+				"SlurmdParameters": "config_overrides", "SchedulerParameters": "sched_interval=5", "KillWait": "5",
+			},
+		},
+		NameResolution: "hosts",
+		Reconfigure: map[string]any{
+			"state_directory": "state", "terraform": l.cfg.Tools.Terraform, "parallelism": 20, "lock_timeout": 60, "host_keys": "console", "boot_timeout": 30,
+		},
+	}
+}
+
+// Declare writes group_vars/all.yml.
+func (l *Lab) Declare(d Declaration) error {
+	text, err := yaml.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("declare the cluster: %w", err)
+	}
+	file := filepath.Join(l.Site, "group_vars", "all.yml")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("declare the cluster: %w", err)
+	}
+	l.Declaration = d
+	return errors.Join(os.WriteFile(file, text, 0o644), os.WriteFile(filepath.Join(filepath.Dir(file), "cluster.yml"), []byte(siteVariables), 0o644))
+}
+
+// siteVariables is group_vars/cluster.yml. slurmd of Slurm 22.05 starts a cgroup plugin in any case, and only that of version 1 starts without a cgroup file
+// system.
+const siteVariables = `slurm_cgroup_conf: |
+  CgroupPlugin=cgroup/v1
+`

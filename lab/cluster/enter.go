@@ -1,0 +1,46 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/machine"
+)
+
+// urlFile, in a lab's folder, says where its cloud answers.
+const urlFile = "cloud-url"
+
+// Enter is a command that runs as root in a node of a lab that another process runs.
+func Enter(ctx context.Context, lab, node string, argv ...string) (*exec.Cmd, error) {
+	dir := folder(lab)
+	url, err := os.ReadFile(filepath.Join(dir, urlFile))
+	if err != nil {
+		return nil, fmt.Errorf("lab %s is not up: %w", lab, err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSpace(string(url))+"/lab/servers", nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("lab %s does not answer: %w", lab, err)
+	}
+	defer response.Body.Close()
+	var answer struct{ Servers []labcloud.Server }
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		return nil, fmt.Errorf("the servers of lab %s: %w", lab, err)
+	}
+	for _, s := range answer.Servers {
+		if s.Name == node {
+			return machine.Command(filepath.Join(dir, "machines"), s.ID, argv...), nil
+		}
+	}
+	return nil, fmt.Errorf("lab %s has no server %s", lab, node)
+}

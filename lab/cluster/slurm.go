@@ -1,0 +1,52 @@
+package cluster
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// Slurm's own words, asked on the control node.
+
+// Submit submits a batch job as alice, and answers its id.
+func (l *Lab) Submit(args ...string) (string, error) {
+	submit := append([]string{"runuser", "-u", "alice", "--", "env", "-C", "/home/alice", "sbatch", "--parsable"}, args...)
+	out, err := l.Command(ControlNodeName, submit...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("sbatch %v: %w: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// JobField is a field of `scontrol show job`.
+func (l *Lab) JobField(job, field string) (string, error) { return l.field("job", job, field) }
+
+// JobState is a job's state: PENDING, CONFIGURING, RUNNING, COMPLETED, …
+func (l *Lab) JobState(job string) (string, error) { return l.field("job", job, "JobState") }
+
+// NodeState is a node's base state and flags: IDLE+CLOUD+POWERED_DOWN, …
+func (l *Lab) NodeState(node string) (string, error) { return l.field("node", node, "State") }
+
+// NodeReason is the reason that a node has; "" if none.
+func (l *Lab) NodeReason(node string) (string, error) { return l.field("node", node, "Reason") }
+
+// field is one field of what `scontrol show` tells.
+func (l *Lab) field(kind, name, field string) (string, error) {
+	out, err := l.Command(ControlNodeName, "scontrol", "show", kind, name).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("scontrol show %s %s: %w: %s", kind, name, err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		// A reason has blanks, and stands last in its line.
+		if _, value, ok := strings.Cut(" "+strings.TrimSpace(line), " "+field+"="); ok {
+			if field != "Reason" {
+				value, _, _ = strings.Cut(value, " ")
+			}
+			return value, nil
+		}
+	}
+	return "", nil
+}
+
+// StateDir is where reconfigure keeps its journal and logs.
+func (l *Lab) StateDir() string { return filepath.Join(l.Site, "state") }

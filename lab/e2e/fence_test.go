@@ -1,0 +1,55 @@
+package e2e_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+)
+
+// TestBumpedImageTouchesNobody is the hazard that the project exists for: the image is bumped in the declaration, and then Slurm goes on suspending and
+// resuming. Whoever was there before stays as he is, and what is new comes of the new image.
+func TestBumpedImageTouchesNobody(t *testing.T) {
+	long := job(t, "--nodelist=node03", "--wrap=sleep 60")
+	short := job(t, "--nodelist=node04", "--wrap=true")
+	awaitJob(t, long, "RUNNING")
+	awaitJob(t, short, "COMPLETED")
+
+	declared := lab.Declaration
+	t.Cleanup(func() {
+		if err := lab.Declare(declared); err != nil {
+			t.Error(err)
+		}
+	})
+	bumped := declared
+	bumped.NodeGroups = append([]cluster.NodeGroup(nil), declared.NodeGroups...)
+	bumped.NodeGroups[0].Image = cluster.ImageV2
+	bumped.ControlNode.Image = cluster.ImageV2
+	if err := lab.Declare(bumped); err != nil {
+		t.Fatal(err)
+	}
+	bystanders := []string{cluster.ControlNodeName, "node01", "node02", "node03"}
+	before := identities(t, bystanders...)
+
+	eventually(t, idlePatience, func() (bool, string) {
+		_, there := server("node04")
+		return !there, "node04 has its instance still"
+	})
+	resumed := job(t, "--nodelist=node05", "--wrap=true")
+	awaitJob(t, resumed, "COMPLETED")
+
+	if release, err := lab.Command("node05", "cat", "/etc/image-release").Output(); strings.TrimSpace(string(release)) != cluster.ImageV2 {
+		t.Errorf("the new node is of image %q (%v)", release, err)
+	}
+	if diff := cmp.Diff(before, identities(t, bystanders...)); diff != "" {
+		t.Errorf("instances that nobody asked for changed (-before +after):\n%s", diff)
+	}
+	assertTerraformIsClean(t)
+	awaitJob(t, long, "COMPLETED")
+	if restarts, err := lab.JobField(long, "Restarts"); restarts != "0" {
+		t.Errorf("the running job was restarted %s times (%v)", restarts, err)
+	}
+	awaitQuiet(t)
+}

@@ -1,0 +1,152 @@
+package e2e_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+)
+
+func TestDeployTwiceChangesNothing(t *testing.T) {
+	before := identities(t, cluster.ControlNodeName, "node01", "node02")
+	if out, code := reconfigure(t, "deploy"); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	if diff := cmp.Diff(before, identities(t, cluster.ControlNodeName, "node01", "node02")); diff != "" {
+		t.Errorf("instances changed (-before +after):\n%s", diff)
+	}
+	for host, changed := range lastRecap(t) {
+		if changed != "changed=0" {
+			t.Errorf("the playbooks say %s of %s, which was configured already", changed, host)
+		}
+	}
+	assertTerraformIsClean(t)
+}
+
+func TestJobGrowsTheClusterAndLeavesIt(t *testing.T) {
+	id := job(t, "--nodelist=node[03-04]", "--nodes=2", "--wrap=srun hostname")
+	awaitJob(t, id, "COMPLETED")
+	assertTerraformIsClean(t)
+	awaitQuiet(t)
+	assertTerraformIsClean(t)
+}
+
+func TestJobOverTwoGroups(t *testing.T) {
+	id := job(t, "--nodelist=node03,b01", "--nodes=2", "--wrap=srun hostname")
+	awaitJob(t, id, "COMPLETED")
+	awaitQuiet(t)
+}
+
+func TestOneBadNodeHoldsNothingBack(t *testing.T) {
+	order(t, labcloud.Fault{Kind: labcloud.NoValidHost, Server: "node04"})
+	good1 := job(t, "--nodelist=node03", "--wrap=true")
+	bad := job(t, "--nodelist=node04", "--wrap=true")
+	good2 := job(t, "--nodelist=node05", "--wrap=true")
+
+	// Slurm is told while the good ones are still on their way, not when ResumeTimeout is over.
+	patience := time.Duration(lab.Declaration.Slurm.ResumeTimeout) * time.Second / 2
+	eventually(t, patience, func() (bool, string) {
+		reason, err := lab.NodeReason("node04")
+		return strings.HasPrefix(reason, "reconfigure:") && strings.Contains(reason, "No valid host"), "the reason is " + reason + errorText(err)
+	})
+	eventually(t, patience, func() (bool, string) {
+		restarts, err := lab.JobField(bad, "Restarts")
+		return restarts != "" && restarts != "0", "restarts of the job: " + restarts + errorText(err)
+	})
+	awaitJob(t, good1, "COMPLETED")
+	awaitJob(t, good2, "COMPLETED")
+	// The fault is spent: the node is usable again, and the job gets it without anybody's help.
+	awaitJob(t, bad, "COMPLETED")
+	awaitQuiet(t)
+	assertTerraformIsClean(t)
+}
+
+func TestUnreachableNodeElsewhereHoldsNothingBack(t *testing.T) {
+	service := func(do string) {
+		t.Helper()
+		if out, err := lab.Command("node02", "service", "ssh", do).CombinedOutput(); err != nil {
+			t.Fatalf("service ssh %s: %v\n%s", do, err, out)
+		}
+	}
+	service("stop")
+	defer service("start")
+	id := job(t, "--nodelist=node03", "--wrap=true")
+	awaitJob(t, id, "COMPLETED")
+	awaitQuiet(t)
+}
+
+func TestResumeOfWhatIsThereIsHarmless(t *testing.T) {
+	id := job(t, "--nodelist=node03", "--wrap=sleep 300")
+	awaitJob(t, id, "RUNNING")
+	before := identities(t, "node03")
+	out, code := reconfigure(t, "resume", "node03,node03", "node[03-03]")
+	if code != 0 || !strings.Contains(out, "unchanged") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if out, code := reconfigure(t, "suspend", "node03"); code == 0 || !strings.Contains(out, "a job runs on it") {
+		t.Errorf("suspend of a node with a job: exit code %d\n%s", code, out)
+	}
+	if diff := cmp.Diff(before, identities(t, "node03")); diff != "" {
+		t.Errorf("the instance changed (-before +after):\n%s", diff)
+	}
+	if state, err := lab.JobState(id); state != "RUNNING" {
+		t.Errorf("the job is %s (%v)", state, err)
+	}
+	if out, err := lab.Command(cluster.ControlNodeName, "scancel", id).CombinedOutput(); err != nil {
+		t.Fatalf("scancel: %v\n%s", err, out)
+	}
+	awaitQuiet(t)
+}
+
+func TestPersistentNodesAreNotSuspended(t *testing.T) {
+	before := identities(t, "node01")
+	if out, code := reconfigure(t, "suspend", "node01"); code == 0 || !strings.Contains(out, "persistent") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if diff := cmp.Diff(before, identities(t, "node01")); diff != "" {
+		t.Errorf("the instance changed (-before +after):\n%s", diff)
+	}
+}
+
+// lastRecap is what the last playbook run says of each host: ok=… changed=… and so on.
+func lastRecap(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(lab.StateDir(), "log", "ansible.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, recap, ok := cutLast(string(text), "PLAY RECAP")
+	if !ok {
+		t.Fatalf("Ansible's log has no recap:\n%s", text)
+	}
+	changed := map[string]string{}
+	for line := range strings.Lines(recap) {
+		if host, counts, ok := strings.Cut(line, ":"); ok {
+			changed[strings.TrimSpace(host)] = strings.Fields(counts)[1]
+		}
+	}
+	if len(changed) == 0 {
+		t.Fatalf("the recap names no host:\n%s", recap)
+	}
+	return changed
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return "; " + err.Error()
+}
