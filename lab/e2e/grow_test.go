@@ -15,8 +15,10 @@ import (
 
 func TestDeployTwiceChangesNothing(t *testing.T) {
 	before := identities(t, cluster.ControlNodeName, "node01", "node02")
-	if out, code := reconfigure(t, "deploy"); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, out)
+	for range 2 { // the first one may have nodes to forget that went since the last run
+		if out, code := reconfigure(t, "deploy"); code != 0 {
+			t.Fatalf("exit code %d\n%s", code, out)
+		}
 	}
 	if diff := cmp.Diff(before, identities(t, cluster.ControlNodeName, "node01", "node02")); diff != "" {
 		t.Errorf("instances changed (-before +after):\n%s", diff)

@@ -34,7 +34,12 @@ func (c *Cloud) begin(ctx context.Context, s *server, work func(context.Context)
 		defer close(op.done)
 		defer cancel()
 		if before != nil {
-			<-before.done
+			select {
+			case <-before.done:
+			case <-c.closing:
+				before.cancel()
+				<-before.done
+			}
 		}
 		err := work(ctx)
 		c.mu.Lock()

@@ -23,6 +23,10 @@ import (
 //go:embed stage.sh
 var stage string
 
+// stageFile, in a machine's folder, is the stage: so that ps(1) shows a name and
+// not a program.
+const stageFile = "stage.sh"
+
 // life is what a machine is from power on to power off.
 type life struct {
 	init    *os.Process // the machine's PID 1
@@ -43,6 +47,9 @@ func (h *Host) begin(ctx context.Context, m *machine) (*life, error) {
 	}
 	if err := writeSeed(filepath.Join(m.dir, "seed"), m.spec); err != nil {
 		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(m.dir, stageFile), []byte(stage), 0o644); err != nil {
+		return nil, fmt.Errorf("write stage: %w", err)
 	}
 	console, err := openConsole(m.consoleLog())
 	if err != nil {
@@ -210,7 +217,7 @@ func stageCommand(spec labcloud.Machine, layers []string, dir, console string, u
 		masked = append(masked, "usr/sbin/slurmd")
 	}
 	cmd := exec.Command("unshare", "--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child",
-		"--time", "--boottime", strconv.Itoa(-uptime), "sh", "-c", stage)
+		"--time", "--boottime", strconv.Itoa(-uptime), "sh", filepath.Join(dir, stageFile))
 	cmd.Env = []string{
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
 		"ID=" + spec.ID,

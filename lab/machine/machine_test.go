@@ -363,8 +363,9 @@ func TestTheHostsKernelIsNotTheMachines(t *testing.T) {
 	lab := newLab(t)
 	a := lab.spec(t, 1)
 	lab.boot(t, a)
+	// Each of them would do no harm if it were let.
 	for _, command := range []string{
-		"echo 1 > /proc/sys/kernel/panic", "date -s 2000-01-01", "mknod /tmp/disk b 254 0", "ip link add dummy0 type dummy && exit 1; mount -o remount,rw /sys && touch /sys/x",
+		"echo $(cat /proc/sys/kernel/panic) > /proc/sys/kernel/panic", "date -s now", "mknod /tmp/disk b 254 0", "echo 0 > /sys/class/net/eth0/ifalias",
 	} {
 		if got := lab.ssh(t, a, "sudo sh -c '"+command+"' >/dev/null 2>&1 || echo refused"); got != "refused" {
 			t.Errorf("%s: %q", command, got)

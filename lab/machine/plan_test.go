@@ -19,8 +19,8 @@ func TestStageCommandNamesTheMachine(t *testing.T) {
 		Flags: map[string]bool{labcloud.FlagNoSSHD: true, labcloud.FlagNoSlurmd: true, "unknown": true},
 	}
 	cmd := stageCommand(spec, []string{"/base", "/v1", "/v2"}, "/lab/id", "/dev/pts/7", 4242)
-	if got := strings.Join(cmd.Args[1:len(cmd.Args)-1], " "); got !=
-		"--mount --uts --ipc --net --pid --fork --kill-child --time --boottime -4242 sh -c" {
+	if got := strings.Join(cmd.Args[1:], " "); got !=
+		"--mount --uts --ipc --net --pid --fork --kill-child --time --boottime -4242 sh /lab/id/stage.sh" {
 		t.Errorf("arguments: %s", got)
 	}
 	want := []string{

@@ -120,7 +120,8 @@ func TestEachHostHasItsOwnVerdict(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for _, message := range []string{"node01: On all", "node01: On the changed ones", "big1: task \"On the changed ones\"", "node03: does not know of the latest changes: could not be reached"} {
+	for _, message := range []string{"node01: On all", "node01: On the changed ones", "big1: task \"On the changed ones\"",
+		"node03: does not know of the latest changes: could not be reached"} {
 		if !r.saw(message) {
 			t.Errorf("nobody heard %q, but %q", message, r.watched)
 		}

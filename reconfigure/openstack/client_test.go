@@ -38,7 +38,7 @@ type lab struct {
 	cloud  *labcloud.Cloud
 	file   string // clouds.yaml
 	client *Client
-	agent  atomic.Value // User-Agent of the last call
+	last   atomic.Value // header of the last call
 }
 
 func newLab(t *testing.T, h labcloud.Hypervisor) *lab {
@@ -55,7 +55,7 @@ func newLab(t *testing.T, h labcloud.Hypervisor) *lab {
 	}
 	l := &lab{T: t, cloud: cloud, file: filepath.Join(t.TempDir(), "clouds.yaml")}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		l.agent.Store(r.UserAgent())
+		l.last.Store(r.Header)
 		cloud.Handler().ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {
@@ -109,8 +109,12 @@ func (l *lab) create(name, cluster, status string) *servers.Server {
 
 func TestLogInFindsTheCloudByFileOrEnvironment(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
-	if agent, _ := l.agent.Load().(string); !strings.HasPrefix(agent, "eiffel-reconfigure ") {
-		t.Errorf("user agent %q", agent)
+	if _, err := l.client.Servers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	header := l.last.Load().(http.Header)
+	if agent, version := header.Get("User-Agent"), header.Get("OpenStack-API-Version"); !strings.HasPrefix(agent, "eiffel-reconfigure ") || version != "compute 2.79" {
+		t.Errorf("user agent %q, version %q", agent, version)
 	}
 	t.Setenv("OS_CLIENT_CONFIG_FILE", l.file)
 	if _, err := New(t.Context(), Config{Cloud: "here"}); err != nil {

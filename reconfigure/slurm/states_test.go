@@ -52,10 +52,10 @@ func TestStatesOfLaterReleases(t *testing.T) {
 // An empty list that is taken for the truth would say that no node has a job.
 func TestStatesAreAnErrorWhereNobodyCanTell(t *testing.T) {
 	for name, s := range map[string]*slurmctld{
-		"slurmctld down, tool exits with 0": {lister: "sinfo --json", nodes: "testdata/sinfo-22.05-unreachable.json", down: true},
-		"jobs cannot be listed":             {lister: "sinfo --json", nodes: "testdata/sinfo-22.05.json", down: true},
-		"no tool lists nodes":               {},
-		"jobs listed on nonsense":           {lister: "sinfo --json", nodes: "testdata/sinfo-22.05.json", paused: "c[1-\n"},
+		"nodes cannot be listed, exit status 0": {lister: "sinfo --json", nodes: "testdata/sinfo-22.05-unreachable.json"},
+		"jobs cannot be listed":                 {lister: "sinfo --json", nodes: "testdata/sinfo-22.05.json", down: true},
+		"no tool lists nodes":                   {},
+		"jobs listed on nonsense":               {lister: "sinfo --json", nodes: "testdata/sinfo-22.05.json", paused: "c[1-\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.t = t

@@ -107,6 +107,7 @@ func TestLongHostlistsAreSplit(t *testing.T) {
 func TestReasonIsMarkedOnceAndFit(t *testing.T) {
 	for in, want := range map[string]string{
 		"quota exceeded":                          "reconfigure: quota exceeded",
+		"long " + strings.Repeat("é", 300):        "reconfigure: long " + strings.Repeat("é", 117) + "…",
 		"reconfigure: quota exceeded":             "reconfigure: quota exceeded",
 		"reconfigure: reconfigure:quota exceeded": "reconfigure: quota exceeded",
 		"the image \"d'12`\"\n\tis  gone\x00":     "reconfigure: the image d12 is gone",
