@@ -25,8 +25,13 @@ lint: ## gofmt, vet, staticcheck
 	go vet ./...
 	go run $(STATICCHECK) ./...
 
+.PHONY: fuzz
+fuzz: ## feed the parsers what nobody would write, for a few seconds each
+	go test -run '^$$' -fuzz FuzzParse -fuzztime 10s ./reconfigure/nodeset
+	go test -run '^$$' -fuzz FuzzLoad -fuzztime 10s ./reconfigure/config
+
 .PHONY: test
-test: tools lint ## run every test, the end-to-end ones on a lab of its own
+test: tools lint fuzz ## run every test, the end-to-end ones on a lab of its own
 	go run $(GOTESTSUM) --format pkgname-and-test-fails -- -race -timeout 40m -count 1 ./...
 
 .PHONY: golden

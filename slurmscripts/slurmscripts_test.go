@@ -392,9 +392,10 @@ func TestAResumeThatCannotBeHandedOverIsToldToSlurm(t *testing.T) {
 		name, exits string
 		calls       int
 		reason      string
+		handedBack  bool
 	}{
-		{"no answer, after all retries", "255", 3, "reconfigure: control host 192.0.2.10 did not answer"},
-		{"a refusal, at once", "2", 1, "reconfigure: control host 192.0.2.10 refused the request"},
+		{"no answer, after all retries, and may be used again", "255", 3, "reconfigure: control host 192.0.2.10 did not answer", true},
+		{"a refusal, at once, and stays down", "2", 1, "reconfigure: control host 192.0.2.10 refused the request", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := install(t)
@@ -405,12 +406,15 @@ func TestAResumeThatCannotBeHandedOverIsToldToSlurm(t *testing.T) {
 			if n := len(s.calls("ssh")); n != tc.calls {
 				t.Errorf("ssh was called %d times, want %d", n, tc.calls)
 			}
-			told := s.calls("scontrol")
-			if len(told) != 1 {
-				t.Fatalf("calls of scontrol: %+v", told)
+			want := [][]string{{"update", "nodename=" + hostlist, "state=down", "reason=" + tc.reason}}
+			if tc.handedBack {
+				want = append(want, []string{"update", "nodename=" + hostlist, "state=power_down_force"})
 			}
-			want := []string{"update", "nodename=" + hostlist, "state=down", "reason=" + tc.reason}
-			if diff := cmp.Diff(want, told[0].Args); diff != "" {
+			var told [][]string
+			for _, call := range s.calls("scontrol") {
+				told = append(told, call.Args)
+			}
+			if diff := cmp.Diff(want, told); diff != "" {
 				t.Errorf("scontrol (-want +got):\n%s", diff)
 			}
 		})

@@ -42,13 +42,13 @@ type Config struct {
 
 // Lab is a lab that runs.
 type Lab struct {
-	Site        string // the cluster directory
+	Dir         string // everything of this lab
+	Site        string // the cluster directory, in Dir
 	Declaration Declaration
 	Cloud       *labcloud.Cloud
 	Host        *machine.Host
 
 	cfg       Config
-	dir       string
 	hostKey   string // public, of the control host's sshd
 	publicKey string // that the nodes let in
 	api       *http.Server
@@ -67,7 +67,7 @@ func Start(ctx context.Context, cfg Config) (_ *Lab, err error) {
 			err = errors.Join(fmt.Errorf("start lab %s: %w", cfg.Name, err), l.Close())
 		}
 	}()
-	if l.dir, err = newFolder(cfg.Name); err != nil {
+	if l.Dir, err = newFolder(cfg.Name); err != nil {
 		return nil, err
 	}
 	l.Site = l.file("site")
@@ -106,7 +106,7 @@ func newFolder(name string) (string, error) {
 func folder(name string) string { return filepath.Join("/var/tmp", "eiffel-lab-"+name) }
 
 func (l *Lab) file(elem ...string) string {
-	return filepath.Join(append([]string{l.dir}, elem...)...)
+	return filepath.Join(append([]string{l.Dir}, elem...)...)
 }
 
 // Close ends everything that the lab started, workers of reconfigure included, and removes its files.
@@ -116,8 +116,8 @@ func (l *Lab) Close() error {
 		errs = append(errs, l.undo[i]())
 	}
 	l.undo = nil
-	if l.dir != "" {
-		errs = append(errs, endProcesses(l.dir), os.RemoveAll(l.dir))
+	if l.Dir != "" {
+		errs = append(errs, endProcesses(l.Dir), os.RemoveAll(l.Dir))
 	}
 	return errors.Join(errs...)
 }
@@ -208,7 +208,7 @@ func (l *Lab) makeSite(ctx context.Context) error {
 func (l *Lab) Reconfigure(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(l.Site, "bin", "reconfigure"), append([]string{"--dir", l.Site}, args...)...)
 	cmd.Dir = l.Site
-	cmd.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+l.cfg.Tools.TerraformRC, mark(l.dir))
+	cmd.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+l.cfg.Tools.TerraformRC, mark(l.Dir))
 	return cmd
 }
 

@@ -58,7 +58,7 @@ UseDNS no
 MaxStartups 200:30:400
 PidFile none
 SetEnv TF_CLI_CONFIG_FILE=%s %s
-`, address, l.file("control-host", "host_key"), l.file("control-host", "authorized_keys"), l.cfg.Tools.TerraformRC, mark(l.dir)), 0o600)
+`, address, l.file("control-host", "host_key"), l.file("control-host", "authorized_keys"), l.cfg.Tools.TerraformRC, mark(l.Dir)), 0o600)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ SetEnv TF_CLI_CONFIG_FILE=%s %s
 	defer log.Close()
 	l.sshd = exec.Command("/usr/sbin/sshd", "-D", "-e", "-f", config)
 	l.sshd.Stderr = log
-	l.sshd.Env = append(os.Environ(), mark(l.dir))
+	l.sshd.Env = append(os.Environ(), mark(l.Dir))
 	l.sshd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := l.sshd.Start(); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,9 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/slurmexec"
+	reconfiguring "github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
 func TestDeployTwiceChangesNothing(t *testing.T) {
@@ -104,6 +108,32 @@ func TestResumeOfWhatIsThereIsHarmless(t *testing.T) {
 		t.Fatalf("scancel: %v\n%s", err, out)
 	}
 	awaitQuiet(t)
+}
+
+// TestRequestAsSlurmctldStartsIt has the tool itself started without PATH and HOME, with descriptors closed and signals blocked.
+func TestRequestAsSlurmctldStartsIt(t *testing.T) {
+	launcher, err := slurmexec.Build(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tool := lab.Reconfigure(t.Context(), "suspend", "--no-wait", "--reason", t.Name(), "node06")
+	cmd := launcher.Command(t.Context(), slurmexec.Options{Conf: "/etc/slurm/slurm.conf"}, tool.Path, tool.Args[1:]...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	log, err := journal.Open(t.Context(), lab.StateDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	eventually(t, time.Minute, func() (bool, string) {
+		requests, err := log.Requests(t.Context(), 1)
+		if err != nil || requests[0].Reason != t.Name() {
+			return false, fmt.Sprintf("the newest request is %+v (%v)", requests, err)
+		}
+		outcome, ended, err := log.Outcome(t.Context(), requests[0].ID)
+		return ended && outcome.Code == reconfiguring.CodeDone, fmt.Sprintf("its outcome is %+v (%v)", outcome, err)
+	})
 }
 
 func TestPersistentNodesAreNotSuspended(t *testing.T) {

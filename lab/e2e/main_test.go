@@ -54,11 +54,33 @@ func testOnLab(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	defer func() { err = errors.Join(err, lab.Close()) }()
+	defer func() { err = errors.Join(err, lab.Close(), nothingLeft()) }()
 	if out, err := lab.Reconfigure(context.Background(), "deploy").CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("deploy: %w\n%s\n%s", err, out, workerLogs())
 	}
 	return m.Run(), nil
+}
+
+// nothingLeft looks for what a lab could leave behind: processes, also those that left their session, mounts, the network link, files.
+func nothingLeft() error {
+	var errs []error
+	if _, err := os.Stat(lab.Dir); err == nil {
+		errs = append(errs, fmt.Errorf("%s is still there", lab.Dir))
+	}
+	if out, err := exec.Command("ip", "link", "show", "lab-e2e").CombinedOutput(); err == nil {
+		errs = append(errs, fmt.Errorf("the lab's network is still there: %s", out))
+	}
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	errs = append(errs, err)
+	for _, file := range files {
+		environ, _ := os.ReadFile(file) // a process that has just ended has none
+		mounts, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "mounts"))
+		if strings.Contains(string(environ)+string(mounts), lab.Dir) {
+			cmdline, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+			errs = append(errs, fmt.Errorf("process %s is left: %q", filepath.Base(filepath.Dir(file)), cmdline))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // workerLogs is what the worker and its children wrote, for the report of a failure.

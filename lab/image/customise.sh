@@ -16,8 +16,10 @@ find "$root"/etc/rc?.d -name '[SK]*' \
 mkdir -p "$root/etc/inittab.d"
 # Those that Ansible configures start when it says so.
 for service in munge slurmd slurmctld; do
-	chroot "$root" update-rc.d "$service" disable
+	chroot "$root" update-rc.d -f "$service" remove
 done
+# There is no name server, and a name that nobody has should not be asked for again.
+sed -i 's/^hosts:.*/hosts: files/' "$root/etc/nsswitch.conf"
 
 chroot "$root" useradd --create-home --uid 1000 --shell /bin/bash debian
 chroot "$root" useradd --create-home --uid 2000 --shell /bin/bash alice
