@@ -28,7 +28,8 @@ lint: ## gofmt, vet, staticcheck
 .PHONY: fuzz
 fuzz: ## feed the parsers what nobody would write, for a few seconds each
 	go test -run '^$$' -fuzz FuzzParse -fuzztime 10s ./reconfigure/nodeset
-	go test -run '^$$' -fuzz FuzzLoad -fuzztime 10s ./reconfigure/config
+	go test -run '^$$' -fuzz FuzzParse -fuzztime 10s ./reconfigure/config
+	go test -run '^$$' -fuzz FuzzParseConsole -fuzztime 10s ./reconfigure/ssh
 
 .PHONY: test
 test: tools lint fuzz ## run every test, the end-to-end ones on a lab of its own
