@@ -12,7 +12,7 @@ import (
 // TestBumpedImageTouchesNobody is the hazard that the project exists for: the image is bumped in the declaration, and then Slurm goes on suspending and
 // resuming. Whoever was there before stays as he is, and what is new comes of the new image.
 func TestBumpedImageTouchesNobody(t *testing.T) {
-	long := job(t, "--nodelist=node03", "--wrap=sleep 60")
+	long := job(t, "--nodelist=node03", "--wrap=until [ -e /tmp/go ]; do sleep 1; done")
 	short := job(t, "--nodelist=node04", "--wrap=true")
 	awaitJob(t, long, "RUNNING")
 	awaitJob(t, short, "COMPLETED")
@@ -47,6 +47,9 @@ func TestBumpedImageTouchesNobody(t *testing.T) {
 		t.Errorf("instances that nobody asked for changed (-before +after):\n%s", diff)
 	}
 	assertTerraformIsClean(t)
+	if out, err := lab.Command("node03", "touch", "/tmp/go").CombinedOutput(); err != nil {
+		t.Fatalf("touch: %v\n%s", err, out)
+	}
 	awaitJob(t, long, "COMPLETED")
 	if restarts, err := lab.JobField(long, "Restarts"); restarts != "0" {
 		t.Errorf("the running job was restarted %s times (%v)", restarts, err)

@@ -93,8 +93,8 @@ func (b *batch) handBack(ctx context.Context, nodes nodeset.NodeSet) error {
 func (b *batch) leftovers() nodeset.NodeSet {
 	persistent := b.cluster.Persistent().Union(nodeset.Of(b.cluster.Control.Name))
 	var names []string
-	for node, v := range b.verdicts {
-		if v.Status != reconfigure.StatusFailed || !b.touched.Contains(node) {
+	for node := range b.verdicts {
+		if !b.touched.Contains(node) {
 			continue // a node that the fence or the guard held back has nothing to clean
 		}
 		instance, there := b.instances[node]

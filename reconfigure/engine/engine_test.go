@@ -247,15 +247,27 @@ func TestRefusalChangesNothingAndIsTold(t *testing.T) {
 	})
 }
 
+// The lock is gone when it comes to cleaning, but there is nothing to clean.
 func TestLockedStateChangesNothing(t *testing.T) {
 	test(t, func(l *lab) {
-		l.Have("p3")
+		l.Have("p3", "p4")
 		l.PowersDown("p3")
 		l.Order(enginetest.StateLocked)
+		l.Then(enginetest.AfterPreview, func() { l.Clear(enginetest.StateLocked) })
 		l.wants(reconfigure.Remove, "p3")
-		before := l.Node("p3")
-		l.want("verdicts", map[string]string{"p3": "failed apply: state locked"}, l.carry())
-		l.want("node", before, l.Node("p3"))
+		l.wants(reconfigure.Replace, "p4")
+		before := []enginetest.Node{l.Node("p3"), l.Node("p4")}
+		l.want("verdicts", map[string]string{"p3": "failed apply: state locked", "p4": "failed apply: state locked"}, l.carry())
+		l.want("nodes", before, []enginetest.Node{l.Node("p3"), l.Node("p4")})
+	})
+}
+
+func TestNodeThatDoesNotComeIsToldAlthoughNobodyWaitsForIt(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Order(enginetest.PlaybookFails, "p3")
+		l.wants(reconfigure.Create, "p3")
+		l.carry()
+		l.wantOrder("down p3: playbook fails", "apply delete p3", "power_down p3")
 	})
 }
 
@@ -331,6 +343,17 @@ func TestSilentSlurmKeepsNobodyFromANewOrAHalfMadeInstance(t *testing.T) {
 		l.Order(enginetest.SlurmSilent)
 		l.Then(enginetest.AfterGreet, func() { l.Clear(enginetest.SlurmSilent) })
 		l.want("verdicts", map[string]string{"p3": "done", "p4": "done", "p5": "done"}, l.carry())
+	})
+}
+
+func TestInstanceThatWasTaintedByHandKeepsItsJob(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3")
+		l.StartJob("p3")
+		l.Taint("p3")
+		l.wants(reconfigure.Replace, "p3")
+		l.want("verdicts", map[string]string{"p3": "failed apply: left alone: a job runs on it"}, l.carry())
+		l.want("lost jobs", 0, len(l.Lost()))
 	})
 }
 
@@ -524,7 +547,7 @@ func (c slowCloud) Active(ctx context.Context) (map[string]bool, error) {
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-time.After(7 * time.Second):
+	case <-time.After(6 * time.Second):
 		return c.Cloud.Active(ctx)
 	}
 }
@@ -539,6 +562,17 @@ func TestGoodNodesAreDoneAlthoughTheTimeEndsInTheMiddleOfALook(t *testing.T) {
 		l.wants(reconfigure.Create, "p3", "p4")
 		l.want("verdicts", map[string]string{"p3": "done", "p4": "failed verify: slurmd did not register in time: Slurm has it as ALLOCATED+CLOUD+POWERING_UP"}, l.carry())
 		l.wantFailedEvent("p4", "slurmd did not register in time: Slurm has it as ALLOCATED+CLOUD+POWERING_UP")
+	})
+}
+
+func TestWhyNobodyCouldLookIsTold(t *testing.T) {
+	test(t, func(l *lab) {
+		deps := l.Deps()
+		deps.Cloud = slowCloud{deps.Cloud}
+		l.engine = engine.New(declared(), deps)
+		l.Order(enginetest.CloudSilent)
+		l.wants(reconfigure.Configure, "p1")
+		l.want("verdicts", map[string]string{"p1": "failed verify: cloud silent"}, l.carry())
 	})
 }
 
@@ -566,6 +600,40 @@ func TestWorkerThatIsToEndCleansUp(t *testing.T) {
 			l.Errorf("the journal does not take anything any more, but: %v, %v", verdicts, err)
 		}
 		l.want("instance", false, l.Node("p3").Instance.ID == "")
+	})
+}
+
+func TestWorkerThatIsToEndSaysWhatItGaveUp(t *testing.T) {
+	test(t, func(l *lab) {
+		ctx, cancel := context.WithCancel(l.Context())
+		l.PowersUp("p3")
+		l.wants(reconfigure.Create, "p3")
+		l.Then(enginetest.AfterPreview, cancel)
+		verdicts, err := l.try(ctx)
+		if err != nil || verdicts["p3"].Status != reconfigure.StatusFailed {
+			l.Errorf("verdicts %v, error %v", verdicts, err)
+		}
+		l.wantFailedEvent("p3", "context canceled")
+		l.want("node", enginetest.Node{State: back}, l.Node("p3"))
+	})
+}
+
+func TestNodeThatSlurmGivesUpWhileItIsConfiguredIsNoFailure(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3")
+		l.wants(reconfigure.Configure, "p3")
+		l.Then(enginetest.AfterConfigure, func() { l.PowersDown("p3") })
+		l.want("verdicts", map[string]string{"p3": "done"}, l.carry())
+	})
+}
+
+func TestInstanceThatStaysAfterItsRemovalIsAFailure(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3")
+		l.PowersDown("p3")
+		l.wants(reconfigure.Remove, "p3")
+		l.Then(enginetest.AfterApply, func() { l.Have("p3") })
+		l.want("verdicts", map[string]string{"p3": "failed verify: its instance is still in Terraform's state"}, l.carry())
 	})
 }
 

@@ -83,6 +83,7 @@ func (b *batch) guard(ctx context.Context, plan reconfigure.Plan, actions ...rec
 	busy := reconfigure.Failures{}
 	for node := range endangered.All() {
 		switch {
+		case err != nil && b.instances[node].Tainted: // hardly ever did one have a job that was not made to the end
 		case err != nil:
 			busy[node] = fmt.Errorf("left alone: Slurm does not answer, so nobody can tell whether a job runs on it: %w", err)
 		case states[node].Running():
@@ -92,12 +93,13 @@ func (b *batch) guard(ctx context.Context, plan reconfigure.Plan, actions ...rec
 	return busy
 }
 
-// endangered is the nodes that could have a job to lose. An instance that was not made to the end never had one.
+// endangered is the nodes that could have a job to lose. Tainted ones are among them: an administrator may have tainted an instance that is in use
+// (`terraform taint`), and one whose creation was interrupted may have come up by itself.
 func (b *batch) endangered(plan reconfigure.Plan, actions []reconfigure.Action) nodeset.NodeSet {
 	var names []string
 	for _, c := range plan.Changes {
-		instance, there := b.instances[c.Node]
-		if slices.Contains(actions, c.Action) && there && !instance.Tainted && !c.Force {
+		_, there := b.instances[c.Node]
+		if slices.Contains(actions, c.Action) && there && !c.Force {
 			names = append(names, c.Node)
 		}
 	}

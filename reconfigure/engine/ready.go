@@ -17,7 +17,7 @@ func (b *batch) greet(ctx context.Context, nodes nodeset.NodeSet) error {
 	for node := range nodes.All() {
 		instance, ok := b.instances[node]
 		if !ok {
-			b.fail(ctx, reconfigure.Failures{node: errors.New("Terraform says that it was made, but its state does not have it")})
+			b.fail(ctx, reconfigure.Failures{node: errors.New("it was made, but Terraform's state does not have it")})
 			continue
 		}
 		instances = append(instances, instance)
@@ -54,18 +54,21 @@ func (b *batch) verify(ctx context.Context, _ nodeset.NodeSet) error {
 	waiting, cancel := context.WithTimeout(ctx, b.cluster.Slurm.ResumeTimeout)
 	defer cancel()
 	var missing reconfigure.Failures
+	problem := errors.New("nobody could look in time")
 	for {
 		seen, err := b.missing(waiting)
-		if err == nil {
+		switch {
+		case err == nil && len(seen) == 0:
+			return nil
+		case err == nil:
 			missing = seen
-			if len(missing) == 0 {
-				return nil
-			}
+		case waiting.Err() == nil:
+			problem = err
 		}
 		select {
 		case <-waiting.Done():
 			if missing == nil {
-				return err
+				return problem
 			}
 			b.fail(ctx, missing)
 			return nil
@@ -101,11 +104,18 @@ func (b *batch) missing(ctx context.Context) (reconfigure.Failures, error) {
 		return nil, err
 	}
 	for node := range started.Difference(control).All() {
-		if missing[node] == nil && !states[node].Ready() {
+		if missing[node] == nil && !b.settled(node, states[node]) {
 			missing[node] = fmt.Errorf("slurmd did not register in time: Slurm has it as %s", describe(states[node]))
 		}
 	}
 	return missing, nil
+}
+
+// settled tells whether Slurm has a node as it should be. One that only had to be configured may have been given up since: Slurm goes on while we work.
+func (b *batch) settled(node string, s reconfigure.NodeState) bool {
+	change, _ := b.plan.Of(node)
+	givenUp := s.Is("POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN")
+	return s.Ready() || givenUp && change.Action == reconfigure.Configure
 }
 
 func (b *batch) lacks(node string, active map[string]bool) error {

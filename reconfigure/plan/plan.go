@@ -133,15 +133,14 @@ func (p *planner) make(r reconfigure.Request, node, reason string) {
 	p.change(r, reconfigure.Change{Node: node, Action: action, Spec: spec, Reason: reason})
 }
 
-// endangered says why an instance must not be lost now. One that was not made to the end never had a job.
+// endangered says why an instance must not be lost now. While Slurm is silent that is not held against one that was not made to the end, as it hardly ever
+// had a job; but an administrator may have tainted one that is in use (`terraform taint`).
 func (p *planner) endangered(i reconfigure.Instance) string {
 	switch {
-	case i.Tainted:
-		return ""
-	case !p.seen.Slurm:
-		return silent
 	case p.seen.States[i.Node].Running():
 		return "a job runs on it"
+	case !p.seen.Slurm && !i.Tainted:
+		return silent
 	}
 	return ""
 }

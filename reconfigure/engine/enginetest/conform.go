@@ -109,7 +109,7 @@ func (p provisioner) life() {
 	p.wantInstances()
 }
 
-// failsAlone has one of two nodes end in ERROR: it is tainted, and can be removed or replaced.
+// failsAlone has two of three nodes end in ERROR: they are tainted; one is removed, and one made anew, in the place of what is left of it.
 func (p provisioner) failsAlone() {
 	a, b, c := p.Nodes[0], p.Nodes[1], p.Nodes[2]
 	p.FailCreate(b)
@@ -128,7 +128,7 @@ func (p provisioner) failsAlone() {
 		}
 	}
 	before := p.Servers()
-	p.apply(p.preview(p.plan(plan.Desired, reconfigure.Replace, 1, c)))
+	p.apply(p.preview(p.plan(plan.Desired, reconfigure.Create, 1, c)))
 	p.wantSame(before, p.Control, a)
 	p.apply(p.preview(p.plan(plan.Desired, reconfigure.Remove, 0, b)))
 	p.wantInstances(p.Control, a, c)

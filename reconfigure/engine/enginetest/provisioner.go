@@ -104,6 +104,13 @@ func (w *World) effect(c reconfigure.Change) (e reconfigure.Effect, fair bool) {
 // Apply carries out a preview, once. It logs a call only where there is something to do.
 func (w *World) Apply(ctx context.Context, p reconfigure.Preview, watch engine.Watch) (reconfigure.Failures, error) {
 	defer w.happened(AfterApply)
+	for _, c := range p.Changes {
+		watch(c.Node, string(c.Effect)+" "+c.Address)
+	}
+	return w.apply(ctx, p)
+}
+
+func (w *World) apply(ctx context.Context, p reconfigure.Preview) (reconfigure.Failures, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.desired = maps.Clone(p.Plan.Desired)
@@ -135,9 +142,6 @@ func (w *World) Apply(ctx context.Context, p reconfigure.Preview, watch engine.W
 	}
 	if w.ordered(LostAnswer) {
 		return nil, failure{LostAnswer}
-	}
-	for node, err := range failures {
-		watch(node, err.Error())
 	}
 	return failures, nil
 }
@@ -178,6 +182,7 @@ func (w *World) do(c reconfigure.ResourceChange, spec reconfigure.Spec, desired 
 // interrupt leaves a change half done.
 func (w *World) interrupt(c reconfigure.ResourceChange) {
 	if m := w.machines[c.Node]; m != nil {
+		w.stop(c.Node)
 		m.Tainted = true
 	}
 }

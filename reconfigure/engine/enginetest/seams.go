@@ -107,6 +107,9 @@ func (w *World) Await(ctx context.Context, instances []reconfigure.Instance, _ n
 // Configure logs whom it configures, and whom it tells of each other.
 func (w *World) Configure(ctx context.Context, _ reconfigure.Cluster, instances map[string]reconfigure.Instance, changed nodeset.NodeSet, watch engine.Watch) (reconfigure.Failures, error) {
 	defer w.happened(AfterConfigure)
+	for node := range changed.All() {
+		watch(node, "the playbooks run")
+	}
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -119,7 +122,6 @@ func (w *World) Configure(ctx context.Context, _ reconfigure.Cluster, instances 
 	w.log("configure "+changed.String()+" of", told)
 	failures := reconfigure.Failures{}
 	for node := range changed.All() {
-		watch(node, "the playbooks run")
 		m := w.machines[node]
 		switch {
 		case m == nil || !told.Contains(node):

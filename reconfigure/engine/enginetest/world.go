@@ -54,6 +54,7 @@ type machine struct {
 	spec       reconfigure.Spec
 	boots      int
 	configured bool
+	slurmd     bool   // it has registered since the boot
 	fault      string // why it is in ERROR, in the cloud's words
 }
 
@@ -130,6 +131,15 @@ func (w *World) HaveTainted(nodes ...string) {
 	}
 }
 
+// Taint has Terraform take instances for half made that are as good as before: so an administrator orders a replacement by hand.
+func (w *World) Taint(nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		w.machines[node].Tainted = true
+	}
+}
+
 // PowersUp has Slurm wait for nodes, each with a job that is to start there.
 func (w *World) PowersUp(nodes ...string) {
 	w.lock.Lock()
@@ -150,13 +160,13 @@ func (w *World) PowersDown(nodes ...string) {
 	}
 }
 
-// StartJob starts a job on a node if Slurm would.
+// StartJob starts a job on a node, if Slurm would and slurmd is there.
 func (w *World) StartJob(node string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.look()
-	n := w.slurm[node]
-	if n.state(node).Is("IDLE") && n.power == "" && w.machines[node] != nil {
+	n, m := w.slurm[node], w.machines[node]
+	if n.state(node).Ready() && !n.job && m != nil && m.slurmd {
 		n.base, n.job = "ALLOCATED", true
 	}
 }
@@ -270,6 +280,9 @@ func (w *World) stop(node string) {
 	if n := w.slurm[node]; n != nil {
 		n.registers = time.Time{}
 	}
+	if m := w.machines[node]; m != nil {
+		m.slurmd = false
+	}
 }
 
 // lose ends the job on a node. One that only waits for the node stays.
@@ -294,6 +307,7 @@ func (w *World) look() {
 // register is slurmd's first word after a boot. As with ReturnToService=2 of slurm.conf, a node that was DOWN is back with it, and a job that waits for the
 // node starts.
 func (n *slurmNode) register(m *machine) {
+	m.slurmd = true
 	n.registers, n.power, n.reason = time.Time{}, "", ""
 	n.boot = time.Unix(int64(m.boots), 0)
 	n.base = "IDLE"
