@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -14,72 +15,106 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 	return &cli.App{
 		Name:                   "reconfigure",
 		Usage:                  "make and remove the nodes of a Slurm cluster on OpenStack",
-		Version:                version(),
+		UsageText:              "reconfigure [--dir DIRECTORY] [--json] COMMAND [options] [HOSTLIST...]",
+		Version:                version().String(),
 		Reader:                 stdin,
 		Writer:                 stdout,
 		ErrWriter:              stderr,
-		HideVersion:            true, // there is a command for it
+		HideVersion:            true, // there are commands for both
+		HideHelpCommand:        true,
 		UseShortOptionHandling: true,
 		Flags: []cli.Flag{
-			&cli.PathFlag{Name: "dir", Value: ".", EnvVars: []string{"RECONFIGURE_DIR"}, Usage: "the cluster's `DIRECTORY`: the checkout with group_vars/all.yml"},
-			&cli.BoolFlag{Name: "json", Usage: "print results and progress as JSON, one value a line"},
+			&cli.PathFlag{Name: "dir", Value: ".", EnvVars: []string{"RECONFIGURE_DIR"}, Usage: dirUsage},
+			&cli.BoolFlag{Name: "json", Usage: jsonUsage, DisableDefaultText: true},
+			cli.HelpFlag, // the library leaves it out where there is a help command of our own
 		},
 		Commands: []*cli.Command{
 			deployCommand(), resumeCommand(), suspendCommand(), destroyCommand(),
-			statusCommand(), inventoryCommand(), workerCommand(), versionCommand(),
+			statusCommand(), inventoryCommand(), workerCommand(), versionCommand(), helpCommand(),
 		},
 		CustomAppHelpTemplate: cli.AppHelpTemplate + "\nEXIT CODES:\n" + exitTable(),
-		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return usagef("there is no command %q", c.Args().First())
-			}
-			return cli.ShowAppHelp(c)
-		},
-		OnUsageError: onUsageError,
-		// The library would call os.Exit by itself for an error that has an exit code.
-		ExitErrHandler: func(*cli.Context, error) {},
+		Action:                noCommand,
+		OnUsageError:          onUsageError,
 	}
 }
 
-func onUsageError(_ *cli.Context, err error, _ bool) error {
-	return usagef("%v", err)
+const (
+	dirUsage  = "the cluster's `DIRECTORY`: the checkout with group_vars/all.yml"
+	jsonUsage = "print results, and on standard error progress and errors, as JSON, one value a line"
+
+	helpWidth = 100 // characters of a description's lines
+)
+
+// noCommand answers a call without a command, or with one that is not there.
+func noCommand(c *cli.Context) error {
+	if c.Args().Present() {
+		return usagef(c, "there is no command %q", c.Args().First())
+	}
+	c.App.Writer = c.App.ErrWriter // nobody asked for the help: whoever reads the output wants something else
+	if err := cli.ShowAppHelp(c); err != nil {
+		return err
+	}
+	return usagef(c, "a command is missing")
 }
 
-// command completes a command: its flags are checked, and arguments are refused unless it takes a hostlist.
+func onUsageError(c *cli.Context, err error, _ bool) error {
+	return usagef(c, "%v", err)
+}
+
+// command completes a command: it takes the flags that all have, its flags are checked, and arguments are refused unless it has some.
 func command(c cli.Command) *cli.Command {
 	action := c.Action
 	c.OnUsageError = onUsageError
+	c.HideHelpCommand = true // else a node called "help", or "h", would be one
+	// These may stand before the command, too, and have their defaults there.
+	c.Flags = append(c.Flags, &cli.PathFlag{Name: "dir", Usage: dirUsage}, &cli.BoolFlag{Name: "json", Usage: jsonUsage, DisableDefaultText: true})
+	c.Description = strings.Join(wrap(c.Description, helpWidth), "\n")
 	c.Action = func(ctx *cli.Context) error {
 		if ctx.Command.ArgsUsage == "" && ctx.Args().Present() {
-			return usagef("%s takes no argument, but got %q", c.Name, ctx.Args().Slice())
+			return usagef(ctx, "%s takes no argument, but got %q", c.Name, ctx.Args().Slice())
 		}
 		return action(ctx)
 	}
 	return &c
 }
 
-// hostlist reads the arguments as node names, all of them declared.
+// directory is the cluster directory that was named behind the command, else the one before it.
+func directory(c *cli.Context) string {
+	for _, level := range c.Lineage() {
+		if dir := level.Path("dir"); dir != "" {
+			return dir
+		}
+	}
+	return ""
+}
+
+// wantsJSON tells whether --json stands behind the command or before it.
+func wantsJSON(c *cli.Context) bool {
+	return slices.ContainsFunc(c.Lineage(), func(level *cli.Context) bool { return level.Bool("json") })
+}
+
+// hostlist reads the arguments as node names.
 func hostlist(c *cli.Context) (nodeset.NodeSet, error) {
 	for _, arg := range c.Args().Slice() {
 		// The library stops looking for flags at the first argument: what was meant as one must not be taken for a node.
 		if strings.HasPrefix(arg, "-") {
-			return nodeset.NodeSet{}, usagef("%q stands behind the hostlist: flags go before it", arg)
+			return nodeset.NodeSet{}, usagef(c, "%q stands behind the hostlist: flags go before it", arg)
 		}
 	}
 	if !c.Args().Present() {
-		return nodeset.NodeSet{}, usagef("%s needs a hostlist, for instance node[01-04]", c.Command.Name)
+		return nodeset.NodeSet{}, usagef(c, "%s needs a hostlist, for instance node[01-04]", c.Command.Name)
 	}
 	nodes, err := nodeset.Parse(c.Args().Slice()...)
 	if err != nil {
-		return nodeset.NodeSet{}, usagef("%v", err)
+		return nodeset.NodeSet{}, usagef(c, "%v", err)
 	}
 	return nodes, nil
 }
 
 // declared refuses nodes that no group declares.
-func declared(cluster reconfigure.Cluster, nodes nodeset.NodeSet) error {
+func declared(c *cli.Context, cluster reconfigure.Cluster, nodes nodeset.NodeSet) error {
 	if unknown := nodes.Difference(cluster.Nodes()); !unknown.Empty() {
-		return usagef("no node group in group_vars/all.yml declares %s", unknown)
+		return usagef(c, "no node group in group_vars/all.yml declares %s", unknown)
 	}
 	return nil
 }

@@ -1,33 +1,43 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"slices"
 	"strings"
+
+	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 )
 
-// exits is the one table of exit codes; --help prints it.
-var exits = []struct {
+// exits is the one table of exit codes; --help prints it. The first row that fits counts.
+func exits() []exit {
+	return []exit{
+		{0, "done, or nothing to do; with --no-wait: the request is on disk", func(err error) bool { return err == nil }},
+		{2, "wrong usage: an unknown node, an empty hostlist, a leftover argument, no cluster directory; nothing was done", is[*usageError]},
+		{3, "some nodes are as asked, some are not", outcomeIs(reconfigure.CodePartial)},
+		{4, "group_vars/all.yml has problems", is[*config.Problems]},
+		{5, "refused: Terraform would have done what nobody asked for; nothing was changed", outcomeIs(reconfigure.CodeRefused)},
+		{130, "interrupted; a request that was written down is carried out all the same", func(err error) bool { return errors.Is(err, context.Canceled) }},
+		{1, "failed", func(error) bool { return true }},
+	}
+}
+
+// exit is a row of the table.
+type exit struct {
 	code    int
 	meaning string
 	matches func(error) bool
-}{
-	{0, "done, or nothing to do; with --no-wait: the request is durable", func(err error) bool { return err == nil }},
-	{2, "wrong usage: unknown node, empty list, leftover argument", is[*usageError]},
-	{3, "some nodes are as asked, some are not", outcomeIs(reconfigure.CodePartial)},
-	{4, "group_vars/all.yml has problems", is[*config.Problems]},
-	{5, "refused: Terraform would have done what nobody asked for; nothing was changed", outcomeIs(reconfigure.CodeRefused)},
-	{130, "interrupted; a request that was written down is carried out all the same", func(err error) bool { return errors.Is(err, context.Canceled) }},
-	{1, "failed", func(error) bool { return true }},
 }
 
 func exitCode(err error) int {
-	for _, e := range exits {
+	for _, e := range exits() {
 		if e.matches(err) {
 			return e.code
 		}
@@ -37,7 +47,7 @@ func exitCode(err error) int {
 
 func exitTable() string {
 	var b strings.Builder
-	for _, e := range exits {
+	for _, e := range slices.SortedFunc(slices.Values(exits()), func(a, b exit) int { return cmp.Compare(a.code, b.code) }) {
 		fmt.Fprintf(&b, "   %3d  %s\n", e.code, e.meaning)
 	}
 	return b.String()
@@ -56,25 +66,46 @@ func outcomeIs(code reconfigure.Code) func(error) bool {
 }
 
 // usageError is a call that cannot mean anything.
-type usageError struct{ message string }
+type usageError struct {
+	message string
+	help    string // the call that says how to do it right
+}
 
 func (e *usageError) Error() string { return e.message }
 
-func usagef(format string, args ...any) error {
-	return &usageError{fmt.Sprintf(format, args...)}
+func usagef(c *cli.Context, format string, args ...any) error {
+	return &usageError{message: fmt.Sprintf(format, args...), help: c.Command.HelpName + " --help"}
 }
 
-// outcomeError is the outcome of a request that did not end as asked. What it says was shown with the outcome.
-type outcomeError struct{ outcome reconfigure.Outcome }
+// outcomeError is the outcome of a request that did not end as asked. The nodes' reasons were shown with the outcome.
+type outcomeError struct {
+	outcome reconfigure.Outcome
+	logs    string // the folder where more is to be read
+}
 
 func (e *outcomeError) Error() string {
-	return fmt.Sprintf("request %d: %s", e.outcome.Request, e.outcome.Code)
+	o := e.outcome
+	if o.Error != "" {
+		return fmt.Sprintf("request %s failed as a whole: %s\n%s has more", o.Request, o.Error, e.logs)
+	}
+	bad := 0
+	for _, v := range o.Verdicts {
+		if v.Status != reconfigure.StatusDone && v.Status != reconfigure.StatusUnchanged {
+			bad++
+		}
+	}
+	return fmt.Sprintf("request %s: not as asked: %d of %d nodes; %s has more", o.Request, bad, len(o.Verdicts), e.logs)
 }
 
-// report tells people of an error.
-func report(w io.Writer, err error) {
+// report tells of an error.
+func report(w io.Writer, err error, asJSON bool) {
+	if asJSON {
+		slog.New(slog.NewJSONHandler(w, nil)).Error(err.Error(), "exit_code", exitCode(err))
+		return
+	}
 	fmt.Fprintln(w, "reconfigure:", err)
-	if is[*usageError](err) {
-		fmt.Fprintln(w, "`reconfigure help` lists the commands and their arguments.")
+	var usage *usageError
+	if errors.As(err, &usage) && usage.help != "" {
+		fmt.Fprintf(w, "See `%s`.\n", usage.help)
 	}
 }

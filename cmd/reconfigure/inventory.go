@@ -10,10 +10,12 @@ func inventoryCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "inventory",
 		Usage: "print Ansible's inventory of what is there",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "list", Usage: "all groups and hosts, by Ansible's contract for inventory scripts"}},
+		Description: "For playbooks and ad-hoc commands of your own: written to a file beside group_vars, it is what the tool's own playbooks get. " +
+			"It comes from Terraform's state, and is JSON with or without --json.",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "list", Usage: "all groups and hosts, by Ansible's contract for inventory scripts", DisableDefaultText: true}},
 		Action: func(c *cli.Context) error {
 			if !c.Bool("list") {
-				return usagef("inventory needs --list")
+				return usagef(c, "inventory needs --list")
 			}
 			s, err := siteOf(c)
 			if err != nil {

@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
@@ -20,17 +22,21 @@ func main() {
 		os.Exit(exitCode(err))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	context.AfterFunc(ctx, stop) // the second signal ends us the hard way
 	code := run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
-// run is main with everything that it touches as arguments, so that tests can call it.
+// run is main with everything that it touches as arguments.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	asJSON := false
 	app := newApp(stdin, stdout, stderr)
+	// Without a handler the library would call os.Exit by itself for an error that has an exit code.
+	app.ExitErrHandler = func(c *cli.Context, _ error) { asJSON = asJSON || wantsJSON(c) }
 	err := app.RunContext(ctx, args)
 	if err != nil {
-		report(stderr, err)
+		report(stderr, err, asJSON)
 	}
 	return exitCode(err)
 }

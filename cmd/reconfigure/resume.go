@@ -1,29 +1,35 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
+
+// hostlistHelp belongs into the description of every command that takes a hostlist.
+const hostlistHelp = "HOSTLIST is in Slurm's notation: node[01-04,07],gpu1. Quote it, since a shell has its own idea of brackets."
 
 func resumeCommand() *cli.Command {
 	return command(cli.Command{
-		Name:      "resume",
-		Usage:     "make nodes' instances, configure them, and have slurmd register: Slurm's ResumeProgram",
+		Name:  "resume",
+		Usage: "make nodes' instances, configure them, and wait until slurmd has registered",
+		Description: "What Slurm's ResumeProgram calls. A node that is there and ready stays as it is; one that is there and Slurm powers up is rebooted, " +
+			"since Slurm waits for a boot that is newer than its own call.\n\n" + hostlistHelp,
 		ArgsUsage: "HOSTLIST...",
 		Flags: append(requestFlags(),
-			&cli.PathFlag{Name: "resume-file", Usage: "Slurm's SLURM_RESUME_FILE, `FILE` or - for standard input: which jobs wait for which nodes"}),
+			&cli.PathFlag{Name: "resume-file", Usage: "what Slurm wrote to SLURM_RESUME_FILE, in `FILE` or, for -, on standard input: which jobs wait for which nodes"}),
 		Action: func(c *cli.Context) error {
 			nodes, err := hostlist(c)
 			if err != nil {
 				return err
 			}
-			jobs, err := readJobs(c.App.Reader, c.Path("resume-file"))
+			jobs, err := readJobs(c)
 			if err != nil {
 				return err
 			}
@@ -32,33 +38,60 @@ func resumeCommand() *cli.Command {
 	})
 }
 
-// readJobs reads SLURM_RESUME_FILE (power_save guide). Empty input is no jobs: Slurm without JSON-C does not write the file.
-func readJobs(stdin io.Reader, file string) ([]reconfigure.Job, error) {
-	const limit = 16 << 20 // bytes; 4000 nodes for as many jobs take less than 1 MiB
-	switch file {
-	case "":
+func readJobs(c *cli.Context) ([]reconfigure.Job, error) {
+	file := c.Path("resume-file")
+	if file == "" {
 		return nil, nil
-	case "-":
-	default:
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, fmt.Errorf("reading the resume file: %w", err)
-		}
-		defer f.Close()
-		stdin = f
 	}
-	text, err := io.ReadAll(io.LimitReader(stdin, limit))
+	text, err := readFile(c.Context, c.App.Reader, file)
+	if c.Context.Err() != nil {
+		return nil, c.Context.Err()
+	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the resume file: %w", err)
+		return nil, usagef(c, "the resume file cannot be read: %v", err)
 	}
+	jobs, err := parseJobs(text)
+	if err != nil {
+		return nil, usagef(c, "the resume file is not what Slurm writes: %v", err)
+	}
+	return jobs, nil
+}
+
+// readFile reads a file, or standard input for the name -.
+func readFile(ctx context.Context, stdin io.Reader, name string) ([]byte, error) {
+	if name == "-" {
+		return interruptible(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(stdin, resumeFileLimit)) })
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, resumeFileLimit))
+}
+
+// resumeFileLimit is in bytes; 4000 nodes for as many jobs take less than 1 MiB.
+const resumeFileLimit = 16 << 20
+
+// parseJobs reads SLURM_RESUME_FILE (Slurm's power saving guide). Empty text is no jobs: Slurm without JSON-C does not write the file. Later releases have other
+// names for a job's nodes than 22.05, and tell the ones that it is given from the ones that must be resumed for it.
+func parseJobs(text []byte) ([]reconfigure.Job, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
 	var content struct {
-		Jobs []reconfigure.Job `json:"jobs"`
+		Jobs []struct {
+			ID     int64           `json:"job_id"`
+			Nodes  nodeset.NodeSet `json:"nodes"`
+			Resume nodeset.NodeSet `json:"nodes_resume"`
+		} `json:"jobs"`
 	}
 	if err := json.Unmarshal(text, &content); err != nil {
-		return nil, usagef("the resume file is not what Slurm writes: %v", err)
+		return nil, err
 	}
-	return content.Jobs, nil
+	jobs := make([]reconfigure.Job, len(content.Jobs))
+	for i, j := range content.Jobs {
+		jobs[i] = reconfigure.Job{ID: j.ID, Nodes: j.Nodes.Union(j.Resume)}
+	}
+	return jobs, nil
 }

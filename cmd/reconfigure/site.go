@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -25,13 +28,24 @@ func openSite(dir string) (site, error) {
 		return site{}, err
 	}
 	cluster, err := config.Load(dir)
+	var problems *config.Problems
+	if errors.As(err, &problems) {
+		return site{}, fmt.Errorf("%s has %d problem(s):\n%w", filepath.Join(dir, config.File), len(*problems), err)
+	}
 	if err != nil {
 		return site{}, err
 	}
 	return site{dir: dir, cluster: cluster}, nil
 }
 
-func siteOf(c *cli.Context) (site, error) { return openSite(c.Path("dir")) }
+func siteOf(c *cli.Context) (site, error) {
+	s, err := openSite(directory(c))
+	var file *fs.PathError
+	if errors.As(err, &file) && errors.Is(file, fs.ErrNotExist) {
+		return s, usagef(c, "there is no %s, so this is no cluster directory: change into one, or name it by --dir or RECONFIGURE_DIR", file.Path)
+	}
+	return s, err
+}
 
 func (s site) file(elem ...string) string {
 	return filepath.Join(append([]string{s.dir}, elem...)...)
@@ -60,7 +74,7 @@ func exists(file string) bool {
 
 // logger writes for machines: JSON where --json asks for it, else key=value.
 func logger(c *cli.Context) *slog.Logger {
-	if c.Bool("json") {
+	if wantsJSON(c) {
 		return slog.New(slog.NewJSONHandler(c.App.ErrWriter, nil))
 	}
 	return slog.New(slog.NewTextHandler(c.App.ErrWriter, nil))

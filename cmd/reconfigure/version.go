@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime/debug"
 
@@ -12,22 +13,38 @@ func versionCommand() *cli.Command {
 		Name:  "version",
 		Usage: "print what this program was built from",
 		Action: func(c *cli.Context) error {
+			if wantsJSON(c) {
+				return json.NewEncoder(c.App.Writer).Encode(version())
+			}
 			_, err := fmt.Fprintln(c.App.Writer, "reconfigure", version())
 			return err
 		},
 	})
 }
 
-// version is what Go's build put into the binary: a tag, or the commit.
-func version() string {
+// build is what Go put into the binary: the module's version, and the commit where it was built from a checkout.
+type build struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit,omitempty"`
+}
+
+func (b build) String() string {
+	if b.Commit == "" {
+		return b.Version
+	}
+	return fmt.Sprintf("%s (%s)", b.Version, b.Commit)
+}
+
+func version() build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "unknown"
+		return build{Version: "unknown"}
 	}
+	b := build{Version: info.Main.Version}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
-			return fmt.Sprintf("%s (%s)", info.Main.Version, s.Value)
+			b.Commit = s.Value
 		}
 	}
-	return info.Main.Version
+	return b
 }

@@ -2,17 +2,10 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"fmt"
-	"io"
-	"log/slog"
-	"os"
+	"regexp"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -20,92 +13,40 @@ import (
 
 // view shows the events of a request as they come.
 type view interface {
+	// events is called every moment, also without any.
 	events([]reconfigure.Event)
-	close()
+	// end is called when the outcome is there, and about to be shown.
+	end()
 }
 
-// newView picks the view that fits: a live picture on a terminal, a log elsewhere.
+// newView picks the view that fits: a live picture on a terminal, a log elsewhere, and where every step is to be kept.
 func newView(c *cli.Context, r reconfigure.Request) view {
-	if out, ok := c.App.ErrWriter.(*os.File); ok && !c.Bool("json") && term.IsTerminal(int(out.Fd())) {
-		fmt.Fprintf(out, "request %d: %s %s\n", r.ID, r.Mode, r.Nodes)
-		return &liveView{out: out, width: func() int { w, _, _ := term.GetSize(int(out.Fd())); return w }, nodes: map[string]reconfigure.Event{}}
+	if isTerminal(c.App.ErrWriter) && !wantsJSON(c) && !c.Bool("verbose") {
+		return newLiveView(c.App.ErrWriter, r)
 	}
-	l := logger(c).With("request", r.ID)
-	l.Info("submitted", "mode", r.Mode, "nodes", r.Nodes.String())
-	return logView{c.Context, l}
+	return newLogView(c.Context, logger(c), r, c.Bool("verbose"))
 }
 
-// logView writes one line for what happens to several nodes alike.
-type logView struct {
-	ctx context.Context
-	log *slog.Logger
+// sieve tells the events that people want to hear of from the single steps of Terraform and Ansible, of which there are dozens for each node. The journal has
+// them all.
+type sieve struct {
+	at map[string]reconfigure.Phase // the phase that each node has begun last
 }
 
-func (v logView) events(events []reconfigure.Event) {
-	for _, g := range grouped(events) {
-		level := slog.LevelInfo
-		if g.Level == reconfigure.Failed {
-			level = slog.LevelError
-		}
-		args := []any{"phase", g.Phase}
-		if !g.nodes.Empty() {
-			args = append(args, "nodes", g.nodes.String())
-		}
-		if g.Message != "" {
-			args = append(args, "message", g.Message)
-		}
-		v.log.Log(v.ctx, level, string(g.Level), args...)
+func newSieve() sieve { return sieve{at: map[string]reconfigure.Phase{}} }
+
+// step tells whether an event is a step: a note on a resource of Terraform's, or on a node that is at the very phase. Any other note is news: it is on all nodes,
+// or on one that is not on its way, such as a node that the playbooks could not reach.
+func (s sieve) step(e reconfigure.Event) bool {
+	if e.Level == reconfigure.Begun {
+		s.at[e.Node] = e.Phase
 	}
+	return e.Level == reconfigure.Note && (ofResource.MatchString(e.Message) || e.Node != "" && s.at[e.Node] == e.Phase)
 }
 
-func (logView) close() {}
-
-// liveView keeps a picture of where each node is, nodes that are at the same point in one line.
-type liveView struct {
-	out   io.Writer
-	width func() int // columns of the terminal; 0 where it cannot tell
-	nodes map[string]reconfigure.Event
-	lines int // of the picture on the screen
-}
-
-func (v *liveView) events(events []reconfigure.Event) {
-	for _, e := range events {
-		if e.Node != "" {
-			v.nodes[e.Node] = e
-		}
-	}
-	v.draw(time.Now())
-}
-
-func (v *liveView) draw(now time.Time) {
-	last := make([]reconfigure.Event, 0, len(v.nodes))
-	for _, e := range v.nodes {
-		last = append(last, e)
-	}
-	groups := grouped(last)
-	var b strings.Builder
-	if v.lines > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA", v.lines) // cursor up (ECMA-48, CUU)
-	}
-	for _, g := range groups {
-		line := fmt.Sprintf("%-10s %-7s %-24s %5.0fs  %s", g.Phase, g.Level, g.nodes, now.Sub(g.Time).Seconds(), oneLine(g.Message))
-		fmt.Fprintf(&b, "%s\x1b[K\n", clip(line, v.width()))
-	}
-	b.WriteString("\x1b[J") // erase what an earlier, longer picture left below
-	v.lines = len(groups)
-	io.WriteString(v.out, b.String())
-}
-
-func (v *liveView) close() { v.draw(time.Now()) }
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-func clip(s string, width int) string {
-	if r := []rune(s); width > 0 && len(r) >= width {
-		return string(r[:width-1])
-	}
-	return s
-}
+// ofResource matches how package terraform tells of a resource's change: "create TYPE.NAME: done after 12 s". A line that it should match and does not is shown,
+// which does no harm.
+var ofResource = regexp.MustCompile(`^[a-z]+ (module\.|data\.)?[\w-]+\.[\w.-]+(: (\d+ s so far|(done|failed) after \d+ s))?$`)
 
 // group is an event that several nodes share.
 type group struct {

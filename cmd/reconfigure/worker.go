@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os"
 
 	"github.com/urfave/cli/v2"
@@ -14,7 +15,9 @@ import (
 func workerCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "worker",
-		Usage: "carry out the requests that wait, then end; every request starts one where none is at work",
+		Usage: "carry out the requests that wait, then end",
+		Description: "Every request starts a worker where none is at work, so there is no need to call it, but for requests that `reconfigure status` shows as waiting " +
+			"after the control host or the worker went down. Where a worker is at work already, it ends at once.",
 		Action: func(c *cli.Context) error {
 			s, err := siteOf(c)
 			if err != nil {
@@ -25,15 +28,43 @@ func workerCommand() *cli.Command {
 				return err
 			}
 			defer log.Close()
-			pipeline := batch.Pipeline{Open: func(ctx context.Context) (reconfigure.Cluster, batch.Engine, error) {
-				return openEngine(ctx, s.dir, log, logger(c))
-			}}
-			return batch.Work(c.Context, log, pipeline)
+			out := logger(c)
+			if who := log.Leader(); who != "" {
+				out.InfoContext(c.Context, "another worker is at work", "leader", who)
+			}
+			return batch.Work(c.Context, log, logged{out, batch.Pipeline{Open: func(ctx context.Context) (reconfigure.Cluster, batch.Engine, error) {
+				return openEngine(ctx, s.dir, log, out)
+			}}})
 		},
 	})
 }
 
-// startWorker starts a worker that outlives this call, whoever kills or hangs up on it.
+// logged is a carrier that leaves its batches in a log: what was asked for, by whom, and what became of it.
+type logged struct {
+	log *slog.Logger
+	batch.Carrier
+}
+
+func (l logged) Carry(ctx context.Context, number int64, requests []reconfigure.Request) []reconfigure.Outcome {
+	log := l.log.With("batch", number)
+	for _, r := range requests {
+		log.InfoContext(ctx, "request begun", "request", r.ID, "mode", r.Mode, "nodes", r.Nodes, "caller", r.Caller)
+	}
+	outcomes := l.Carrier.Carry(ctx, number, requests)
+	for _, o := range outcomes {
+		if o.Error != "" {
+			log.ErrorContext(ctx, "request failed", "request", o.Request, "reason", o.Error)
+			continue
+		}
+		log.InfoContext(ctx, "request ended", "request", o.Request, "code", o.Code)
+		for _, f := range fatesOf(o.Verdicts) {
+			log.InfoContext(ctx, f.result(), "request", o.Request, "nodes", f.set(), "reason", f.why())
+		}
+	}
+	return outcomes
+}
+
+// startWorker starts a worker that outlives this call, whoever kills or hangs up on it. Where one is at work already it ends at once.
 func startWorker(s site) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+func TestResumeFilesOfAllReleasesAreRead(t *testing.T) {
+	want := []reconfigure.Job{{ID: 4, Nodes: nodeset.Of("c001", "c002")}, {ID: 5, Nodes: nodeset.Of("c002")}}
+	for release, text := range map[string]string{
+		"22.05": `{"jobs":[{"job_id":4,"nodes":"c[001-002]"},{"job_id":5,"nodes":"c002"}],"all_nodes":"c[001-002]"}`,
+		"later": `{"all_nodes_resume":"c[001-002]","jobs":[
+			{"extra":null,"features":"","job_id":4,"nodes_resume":"c[001-002]","nodes_alloc":"c[001-003]","oversubscribe":"OK","partition":"main","reservation":""},
+			{"job_id":5,"nodes_resume":"c002","nodes_alloc":"c002"}]}`,
+	} {
+		got, err := parseJobs([]byte(text))
+		if err != nil {
+			t.Fatalf("%s: %v", release, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", release, diff)
+		}
+	}
+	if jobs, err := parseJobs(nil); err != nil || len(jobs) > 0 {
+		t.Errorf("of nothing: %v, %v", jobs, err)
+	}
+	for _, text := range []string{"{", "[]", `{"jobs":[{"job_id":"x"}]}`, `{"jobs":[{"job_id":1,"nodes":"c[2-1]"}]}`} {
+		if _, err := parseJobs([]byte(text)); err == nil {
+			t.Errorf("%s was taken", text)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "write the expected output anew")
+
+// TestMain has the test binary answer as `reconfigure`, also to itself when it starts a worker.
+func TestMain(m *testing.M) {
+	// The scripts wait more than they compute: the provider sleeps. Who gives the flag has the last word, since flags are parsed later.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	testscript.Main(m, map[string]func(){"reconfigure": main})
+}
+
+// TestScripts runs testdata/script: what an administrator or Slurm types, and what comes of it. Beside testscript's own commands there are:
+//
+//	cluster                  makes a cluster directory here, and a cloud for it whose servers have nothing behind them
+//	declare OLD NEW          replaces text in its declaration
+//	fault KIND CALL          orders a fault for every such call: see labcloud.Kind
+//	clear                    ends all faults, and lets go on what hangs
+//	called CALL              waits until the cloud was called so
+//	exits CODE PROGRAM ARGS  runs it and demands an exit code
+//	json FILE PATH KEY…      demands that at PATH (., nodes.0) each value in the file, or on stdout or stderr, has these keys and no other; those with a ? may lack
+//	signal NAME PROGRAM ARG  sends a signal to a process of the script, as soon as there is one, by its program and one of its arguments
+//	end-orphans PROGRAM      ends processes that outlived who started them
+//	pending N                demands that so many requests have no outcome
+//	settled                  waits until every request has its outcome, and the worker has ended
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		WorkdirRoot:         t.TempDir(), // which is removed for certain
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       *update,
+		Setup:               setup,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"cluster": script(makeCluster), "declare": script(declare),
+			"fault": script(orderFault), "clear": script(clearFaults), "called": script(awaitCall),
+			"exits": script(demandExit), "json": script(demandKeys),
+			"signal": script(sendSignal), "end-orphans": script(endOrphans), "pending": script(demandPending), "settled": script(awaitSettled),
+		},
+	})
+}
+
+// script makes a command of a function; none of them can be negated.
+func script(do func(*testscript.TestScript, []string) error) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		if neg {
+			ts.Fatalf("this cannot be negated")
+		}
+		ts.Check(do(ts, args))
+	}
+}
+
+func setup(e *testscript.Env) error {
+	lab := &scriptLab{work: e.WorkDir}
+	e.Values[labKey{}] = lab
+	e.Setenv("RECONFIGURE_DIR", "")
+	e.Defer(func() {
+		if err := lab.close(); err != nil {
+			e.T().Log(err)
+			e.T().FailNow()
+		}
+	})
+	return nil
+}
+
+func demandExit(ts *testscript.TestScript, args []string) error {
+	want, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	got := 0
+	var ended *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &ended) {
+		got = ended.ExitCode()
+	} else if err != nil {
+		return err
+	}
+	if got != want {
+		return fmt.Errorf("it exited with %d, not with %d", got, want)
+	}
+	return nil
+}
+
+func demandKeys(ts *testscript.TestScript, args []string) error {
+	values := json.NewDecoder(strings.NewReader(ts.ReadFile(args[0])))
+	for n := 0; ; n++ {
+		var value any
+		err := values.Decode(&value)
+		switch {
+		case errors.Is(err, io.EOF) && n > 0:
+			return nil
+		case err != nil:
+			return fmt.Errorf("value %d: %w", n, err)
+		}
+		if value, err = at(value, args[1]); err != nil {
+			return fmt.Errorf("value %d: %w", n, err)
+		}
+		if err := hasKeys(value, args[2:]); err != nil {
+			return fmt.Errorf("value %d: %w", n, err)
+		}
+	}
+}
+
+// at finds a part of a value.
+func at(value any, path string) (any, error) {
+	for _, step := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' }) {
+		switch v := value.(type) {
+		case map[string]any:
+			value = v[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i >= len(v) {
+				return nil, fmt.Errorf("no %s in a list of %d", step, len(v))
+			}
+			value = v[i]
+		default:
+			return nil, fmt.Errorf("no %s in %v", step, value)
+		}
+	}
+	return value, nil
+}
+
+func hasKeys(value any, keys []string) error {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return fmt.Errorf("%v is no object", value)
+	}
+	object = maps.Clone(object)
+	var want []string
+	for _, key := range keys {
+		if name, optional := strings.CutSuffix(key, "?"); optional {
+			delete(object, name)
+		} else {
+			want = append(want, key)
+		}
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(object))); diff != "" {
+		return fmt.Errorf("keys (-want +got):\n%s", diff)
+	}
+	return nil
+}

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/tools"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+)
+
+// scriptLab is a script's cloud, and its processes.
+type scriptLab struct {
+	work   string // the script's folder
+	cloud  *labcloud.Cloud
+	server *httptest.Server
+}
+
+// publicKey is of no use to anybody: its private half was thrown away.
+const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC nobody"
+
+type labKey struct{}
+
+func labOf(ts *testscript.TestScript) *scriptLab { return ts.Value(labKey{}).(*scriptLab) }
+
+const scriptPatience = 2 * time.Minute // a run of Terraform takes 20 s, since the provider sleeps; with more of them at a time, longer
+
+func makeCluster(ts *testscript.TestScript, _ []string) error {
+	checkout := filepath.Join("..", "..")
+	installed, err := tools.Find(checkout)
+	if err != nil {
+		return err
+	}
+	lab := labOf(ts)
+	if err := lab.startCloud(); err != nil {
+		return err
+	}
+	declaration, err := os.ReadFile(filepath.Join(checkout, "group_vars", "all.yml"))
+	if err != nil {
+		return err
+	}
+	files := map[string]string{"clouds.yaml": string(lab.cloud.CloudsYAML("openstack", lab.server.URL)), "group_vars/all.yml": string(declaration)}
+	for _, name := range []string{"main.tf", "variables.tf", "versions.tf"} {
+		text, err := os.ReadFile(filepath.Join(checkout, "terraform", "openstack", name))
+		if err != nil {
+			return err
+		}
+		files["terraform/openstack/"+name] = string(text)
+	}
+	for name, text := range files {
+		path := filepath.Join(lab.work, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			return err
+		}
+	}
+	ts.Setenv("TF_CLI_CONFIG_FILE", installed.TerraformRC)
+	return errors.Join(
+		declare(ts, []string{`terraform: ""`, "terraform: " + installed.Terraform}),
+		declare(ts, []string{`public_key: ""`, "public_key: " + publicKey}),
+		declare(ts, []string{"boot_timeout: 300", "boot_timeout: 1"}))
+}
+
+// startCloud starts a cloud that has what the repository's own declaration asks for.
+func (l *scriptLab) startCloud() error {
+	cloud, err := labcloud.New(labcloud.Config{
+		Project: "lab", User: "operator", Password: "secret",
+		// Nobody listens at these addresses, and nothing that is sent there leaves the machine.
+		Networks: []labcloud.Network{{Name: "cluster", CIDR: netip.MustParsePrefix("127.60.0.0/16"), Gateway: netip.MustParseAddr("127.60.0.1")}},
+		Flavors:  []labcloud.Flavor{{Name: "m1.medium", VCPUs: 2, RAM: 4096, Disk: 20}, {Name: "m1.large", VCPUs: 4, RAM: 8192, Disk: 20}},
+		Images:   []labcloud.Image{{ID: "11111111-0000-4000-8000-000000000001", Name: "debian-12"}, {ID: "11111111-0000-4000-8000-000000000002", Name: "debian-13"}},
+	}, labcloud.Null{})
+	if err != nil {
+		return err
+	}
+	l.cloud, l.server = cloud, httptest.NewServer(cloud.Handler())
+	return nil
+}
+
+// close ends what the script has left. It is an error for the script to leave a process: workers end by themselves.
+func (l *scriptLab) close() error {
+	err := l.endProcesses()
+	if l.cloud != nil {
+		l.cloud.Faults().Clear(0)
+		err = errors.Join(err, l.cloud.Close(context.Background()))
+		l.server.Close()
+	}
+	return err
+}
+
+func declare(ts *testscript.TestScript, args []string) error {
+	path := filepath.Join(labOf(ts).work, "group_vars", "all.yml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(text), args[0]) {
+		return fmt.Errorf("the declaration has no %q", args[0])
+	}
+	return os.WriteFile(path, []byte(strings.Replace(string(text), args[0], args[1], 1)), 0o600)
+}
+
+func orderFault(ts *testscript.TestScript, args []string) error {
+	_, err := labOf(ts).cloud.Faults().Add(labcloud.Fault{Kind: labcloud.Kind(args[0]), Call: args[1], Count: 1000})
+	return err
+}
+
+func clearFaults(ts *testscript.TestScript, _ []string) error {
+	if !labOf(ts).cloud.Faults().Clear(0) {
+		return errors.New("there is no fault")
+	}
+	return nil
+}
+
+// awaitCall waits for a new call: earlier ones do not count.
+func awaitCall(ts *testscript.TestScript, args []string) error {
+	cloud := labOf(ts).cloud
+	before := cloud.Calls()[args[0]]
+	return eventually("the cloud is called "+args[0], func() (bool, error) { return cloud.Calls()[args[0]] > before, nil })
+}
+
+func demandPending(ts *testscript.TestScript, args []string) error {
+	want, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	got, _, err := labOf(ts).journal()
+	if err == nil && got != want {
+		err = fmt.Errorf("%d requests have no outcome, not %d", got, want)
+	}
+	return err
+}
+
+func awaitSettled(ts *testscript.TestScript, _ []string) error {
+	lab := labOf(ts)
+	var left []scriptProcess
+	err := eventually("every request has its outcome, and the worker has ended", func() (bool, error) {
+		pending, leader, err := lab.journal()
+		if err == nil {
+			left, err = lab.processes()
+		}
+		return pending == 0 && leader == "" && len(left) == 0, err
+	})
+	if err != nil {
+		return fmt.Errorf("%w; there are still %v", err, left)
+	}
+	return nil
+}
+
+// journal tells how many requests have no outcome, and who leads.
+func (l *scriptLab) journal() (pending int, leader string, err error) {
+	ctx := context.Background()
+	log, err := journal.Open(ctx, filepath.Join(l.work, "state"))
+	if err != nil {
+		return 0, "", err
+	}
+	defer log.Close()
+	requests, err := log.Pending(ctx)
+	return len(requests), log.Leader(), err
+}
+
+func sendSignal(ts *testscript.TestScript, args []string) error {
+	lab := labOf(ts)
+	find := func() (scriptProcess, bool, error) {
+		all, err := lab.processes()
+		i := slices.IndexFunc(all, func(p scriptProcess) bool {
+			return filepath.Base(p.argv[0]) == args[1] && slices.Contains(p.argv, args[2])
+		})
+		if err != nil || i < 0 {
+			return scriptProcess{}, false, err
+		}
+		return all[i], true, nil
+	}
+	err := eventually("there is a "+strings.Join(args[1:], " "), func() (bool, error) {
+		p, found, err := find()
+		if !found {
+			return false, err
+		}
+		return true, syscall.Kill(p.pid, unix.SignalNum(args[0]))
+	})
+	if err != nil || args[0] != "SIGKILL" {
+		return err
+	}
+	return eventually("it is gone", func() (bool, error) {
+		_, found, err := find()
+		return !found, err
+	})
+}
+
+// endOrphans ends the processes of a program that outlived who started them, if there are any.
+func endOrphans(ts *testscript.TestScript, args []string) error {
+	all, err := labOf(ts).processes()
+	for _, p := range all {
+		if filepath.Base(p.argv[0]) == args[0] {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL) // it may have ended since
+		}
+	}
+	return err
+}
+
+func eventually(what string, holds func() (bool, error)) error {
+	for deadline := time.Now().Add(scriptPatience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if ok, err := holds(); ok || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("it never came that %s", what)
+}
+
+// scriptProcess is a process that a script started, or that such a one did.
+type scriptProcess struct {
+	pid  int
+	argv []string
+}
+
+// processes finds them by the script's folder in their environment.
+func (l *scriptLab) processes() ([]scriptProcess, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var all []scriptProcess
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // one that has just ended has none
+		cmdline, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if len(cmdline) > 0 && slices.Contains(strings.Split(string(environ), "\x00"), "WORK="+l.work) {
+			all = append(all, scriptProcess{pid, strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")})
+		}
+	}
+	return all, nil
+}
+
+// endProcesses kills what is there still, and is not content with it.
+func (l *scriptLab) endProcesses() error {
+	var killed []string
+	for range 100 {
+		left, err := l.processes()
+		if err != nil || len(left) == 0 && len(killed) == 0 {
+			return err
+		}
+		if len(left) == 0 {
+			return fmt.Errorf("processes were left, and killed:\n%s", strings.Join(killed, "\n"))
+		}
+		for _, p := range left {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL) // it may have ended since
+			killed = append(killed, strings.Join(p.argv, " "))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return fmt.Errorf("processes do not end:\n%s", strings.Join(killed, "\n"))
+}
