@@ -53,6 +53,7 @@ type Observation struct {
 	Instances map[string]Instance  // by node
 	States    map[string]NodeState // by node, as Slurm says
 	Slurm     bool                 // Slurm answered; else States is empty, and nobody can tell where jobs run
+	Silence   string               // why it did not
 	Sources   map[Source]Resolved  // what the declared names mean now, for the groups that are asked for
 }
 

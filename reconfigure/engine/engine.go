@@ -102,8 +102,9 @@ func (e *Engine) Observe(ctx context.Context, scope nodeset.NodeSet) (reconfigur
 		return reconfigure.Observation{}, err
 	}
 	seen := reconfigure.Observation{Desired: desired, Instances: instances, Sources: e.resolve(ctx, scope)}
-	if states, err := e.states(ctx, instances); err == nil {
-		seen.States, seen.Slurm = states, true
+	seen.States, err = e.states(ctx, instances)
+	if seen.Slurm = err == nil; err != nil {
+		seen.Silence = err.Error()
 	}
 	return seen, nil
 }

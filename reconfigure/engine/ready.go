@@ -40,6 +40,10 @@ func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
 		}
 		instances[node] = instance
 	}
+	// The playbooks have time limits of their own where a node may hang; this one keeps a run that hangs all the same from holding up every later request.
+	const longest = time.Hour
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
 	failed, err := b.Configurer.Configure(ctx, b.cluster, instances, nodes, b.watch(ctx))
 	if err != nil {
 		return err
@@ -48,10 +52,12 @@ func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
 	return nil
 }
 
-// verify waits until the cloud and Slurm say what the plan wanted, for as long as Slurm itself would wait. What counts at the end is the last look that saw
+// verify waits until the cloud and Slurm say what the plan wanted. slurmd registers as soon as it has started, so it does not wait for long: the requests
+// that come after this batch wait with it. What counts at the end is the last look that saw
 // anything: that the time ran out in the middle of one says nothing of the nodes.
 func (b *batch) verify(ctx context.Context, _ nodeset.NodeSet) error {
-	waiting, cancel := context.WithTimeout(ctx, b.cluster.Slurm.ResumeTimeout)
+	const registers = 2 * time.Minute
+	waiting, cancel := context.WithTimeout(ctx, min(registers, b.cluster.Slurm.ResumeTimeout))
 	defer cancel()
 	var missing reconfigure.Failures
 	problem := errors.New("nobody could look in time")

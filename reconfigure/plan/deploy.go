@@ -11,8 +11,15 @@ import (
 // deploy makes the control node and the persistent nodes where they are missing, and configures all that is there. An instance that is there is never
 // replaced, whatever it was made of: that is for update, which says so.
 func (p *planner) deploy(r reconfigure.Request) {
-	p.shared = true
 	wanted := p.persistent.Union(nodeset.Of(p.cluster.Control.Name))
+	if strange := p.undeclared(); !strange.Empty() {
+		for node := range wanted.All() {
+			p.reject(r, node, "there are instances of "+strange.String()+", which no node group declares any more: Slurm would forget them, and end their jobs. "+
+				"Declare them until Slurm has powered them down, or remove them by `reconfigure suspend --no-wait`")
+		}
+		return
+	}
+	p.shared = true
 	for node := range wanted.All() {
 		if ok, reason := p.whole(node); ok {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it is there"})
@@ -26,6 +33,12 @@ func (p *planner) deploy(r reconfigure.Request) {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it is there"})
 		}
 	}
+}
+
+// undeclared is the instances that Terraform has for nodes that nobody declares.
+func (p *planner) undeclared() nodeset.NodeSet {
+	known := nodeset.Of(slices.Collect(maps.Keys(p.seen.Instances))...)
+	return known.Difference(p.declared).Difference(nodeset.Of(p.cluster.Control.Name))
 }
 
 // destroy removes every instance that Terraform knows, and all that they share.

@@ -55,7 +55,13 @@ func Scope(cluster reconfigure.Cluster, r reconfigure.Request) nodeset.NodeSet {
 }
 
 // silent is why an instance that is there is left alone while Slurm does not answer.
-const silent = "Slurm does not answer, so nobody can tell whether a job runs on it"
+func (p *planner) silent() string {
+	const reason = "Slurm does not answer, so nobody can tell whether a job runs on it"
+	if p.seen.Silence == "" {
+		return reason
+	}
+	return reason + ": " + p.seen.Silence
+}
 
 type planner struct {
 	cluster              reconfigure.Cluster
@@ -133,14 +139,16 @@ func (p *planner) make(r reconfigure.Request, node, reason string) {
 	p.change(r, reconfigure.Change{Node: node, Action: action, Spec: spec, Reason: reason})
 }
 
-// endangered says why an instance must not be lost now. While Slurm is silent that is not held against one that was not made to the end, as it hardly ever
+// endangered says why an instance must not be lost now, and the control node's never, short of the whole cluster. While Slurm is silent that is not held against one that was not made to the end, as it hardly ever
 // had a job; but an administrator may have tainted one that is in use (`terraform taint`).
 func (p *planner) endangered(i reconfigure.Instance) string {
 	switch {
+	case i.Node == p.cluster.Control.Name && i.ID != "":
+		return "it is the control node, and all of Slurm's state would be lost with it: what is wrong with its instance must be mended by hand"
 	case p.seen.States[i.Node].Running():
 		return "a job runs on it"
 	case !p.seen.Slurm && !i.Tainted:
-		return silent
+		return p.silent()
 	}
 	return ""
 }

@@ -14,7 +14,7 @@ func (p *planner) resume(r reconfigure.Request) {
 		case !whole:
 			p.make(r, node, reason)
 		case !p.seen.Slurm:
-			p.reject(r, node, silent)
+			p.reject(r, node, p.silent())
 		case p.seen.States[node].Ready() || p.seen.States[node].Running():
 			// Slurm names a node twice after a crash of slurmctld; there is nothing left to do.
 		default:

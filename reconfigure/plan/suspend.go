@@ -2,7 +2,7 @@ package plan
 
 import "github.com/eiffel-hpc/eiffel/reconfigure"
 
-// suspend removes the instances of cloud nodes that Slurm has given up. Slurm sets POWERING_DOWN before it calls; a node that it still has in use could get
+// suspend removes the instances of cloud nodes that Slurm has given up, also of those that are declared no more: they would leak. Slurm sets POWERING_DOWN before it calls; a node that it still has in use could get
 // a job at any moment.
 func (p *planner) suspend(r reconfigure.Request) {
 	for node := range r.Nodes.All() {
@@ -10,7 +10,7 @@ func (p *planner) suspend(r reconfigure.Request) {
 		_, wanted := p.seen.Desired[node]
 		state := p.seen.States[node]
 		switch {
-		case !p.declared.Contains(node):
+		case !p.declared.Contains(node) && !there && !wanted:
 			p.reject(r, node, "no node group declares it")
 		case p.persistent.Contains(node):
 			p.reject(r, node, "it is persistent")
