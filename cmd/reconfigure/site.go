@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -39,12 +40,28 @@ func openSite(dir string) (site, error) {
 }
 
 func siteOf(c *cli.Context) (site, error) {
+	if err := ownedByCaller(directory(c)); err != nil {
+		return site{}, usagef(c, "%v", err)
+	}
 	s, err := openSite(directory(c))
 	var file *fs.PathError
 	if errors.As(err, &file) && errors.Is(file, fs.ErrNotExist) {
 		return s, usagef(c, "there is no %s, so this is no cluster directory: change into one, or name it by --dir or RECONFIGURE_DIR", file.Path)
 	}
 	return s, err
+}
+
+// ownedByCaller keeps root from leaving files in somebody else's cluster directory that its owner, and so Slurm's calls, could not use any more.
+func ownedByCaller(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil // what is wrong with the directory is said by whoever opens it
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if ok && os.Getuid() == 0 && owner.Uid != 0 {
+		return fmt.Errorf("%s belongs to uid %d: call it as that user, not as root (sudo -u '#%d' …)", dir, owner.Uid, owner.Uid)
+	}
+	return nil
 }
 
 func (s site) file(elem ...string) string {

@@ -30,6 +30,9 @@ var (
 	_ batch.Engine       = (*engine.Engine)(nil)
 )
 
+// poll is the pause between two looks at what is waited for: each asks the cloud and Slurm for all that they have.
+const poll = 3 * time.Second
+
 // openEngine ties the adapters together for the cluster that a directory declares.
 func openEngine(ctx context.Context, dir string, log *journal.Journal, logger *slog.Logger) (reconfigure.Cluster, batch.Engine, error) {
 	s, err := openSite(dir)
@@ -52,11 +55,11 @@ func openEngine(ctx context.Context, dir string, log *journal.Journal, logger *s
 	return s.cluster, engine.New(s.cluster, engine.Deps{
 		Provisioner: driver,
 		Cloud:       cloud,
-		Greeter:     &ssh.Greeter{Known: known, Policy: s.cluster.Settings.HostKeys, Console: cloud.Console, Timeout: s.cluster.Settings.BootTimeout, Poll: time.Second},
+		Greeter:     &ssh.Greeter{Known: known, Policy: s.cluster.Settings.HostKeys, Console: cloud.Console, Timeout: s.cluster.Settings.BootTimeout, Poll: poll},
 		Configurer:  playbooks,
 		Recorder:    log,
 		Scheduler:   s.scheduler,
-		Poll:        time.Second,
+		Poll:        poll,
 	}), nil
 }
 

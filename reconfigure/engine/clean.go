@@ -142,13 +142,18 @@ func (b *batch) removal(nodes nodeset.NodeSet) (reconfigure.Plan, error) {
 		plan.Changes = append(plan.Changes, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "it failed", Requests: change.Requests})
 		delete(plan.Desired, node)
 	}
+	plan.Shared = len(plan.Desired) == 0 // what the nodes share goes with the last of them
 	return plan, nil
 }
 
 func (b *batch) applyRemoval(ctx context.Context, nodes nodeset.NodeSet, preview reconfigure.Preview) {
-	failed, err := b.Provisioner.Apply(ctx, preview, b.watch(ctx))
-	if err != nil {
+	// The steps are not told: that the node failed, and why, shall stay the last that is known of it.
+	failed, err := b.Provisioner.Apply(ctx, preview, func(string, string) {})
+	switch {
+	case err != nil:
 		b.note(ctx, "", "what is left of "+nodes.String()+" could not be removed: "+err.Error())
+	case len(failed) == 0:
+		b.note(ctx, "", "what was left of "+nodes.String()+" is removed")
 	}
 	for node, err := range failed {
 		b.note(ctx, node, "what is left of it could not be removed: "+err.Error())

@@ -4,9 +4,14 @@ import "github.com/eiffel-hpc/eiffel/reconfigure"
 
 // resume gives each node an instance that boots after the request: Slurm waits for a boot that is newer than its own call (slurm.conf(5), ResumeTimeout).
 func (p *planner) resume(r reconfigure.Request) {
+	_, deployed := p.seen.Instances[p.cluster.Control.Name]
 	for node := range r.Nodes.All() {
 		if !p.declared.Contains(node) {
 			p.reject(r, node, "no node group declares it")
+			continue
+		}
+		if !deployed {
+			p.reject(r, node, "there is no control node yet: `reconfigure deploy` comes first")
 			continue
 		}
 		whole, reason := p.whole(node)
