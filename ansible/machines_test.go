@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/eiffel-hpc/eiffel/lab/image"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/machine"
@@ -162,15 +164,25 @@ func (m *machines) mkdir(name string) string {
 // configure runs the playbooks and answers what Ansible said.
 func (m *machines) configure(changed ...string) string {
 	m.Helper()
+	failures, log := m.try(changed...)
+	if len(failures) > 0 {
+		m.Fatalf("%v\n%s", failures, log)
+	}
+	return log
+}
+
+// try is configure where nodes may fail.
+func (m *machines) try(changed ...string) (reconfigure.Failures, string) {
+	m.Helper()
 	var log bytes.Buffer
 	began := time.Now()
 	runner := ansible.New(ansible.Config{Dir: m.dir, Env: os.Environ(), Log: &log})
 	failures, err := runner.Configure(m.Context(), m.cluster, m.instances, nodeset.Of(changed...), func(_, _ string) {})
 	m.Logf("%v in %.1f s", changed, time.Since(began).Seconds())
-	if err != nil || len(failures) > 0 {
-		m.Fatalf("%v, %v\n%s", failures, err, log.String())
+	if err != nil {
+		m.Fatalf("%v\n%s", err, log.String())
 	}
-	return log.String()
+	return failures, log.String()
 }
 
 // on runs a command on a machine and answers its output.
@@ -219,6 +231,7 @@ func TestPlaybooksOnMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.boot("node03", 20)
+	m.keepOut("node03")
 	said = m.configure("node03")
 	if !strings.Contains(said, "unreachable=1") {
 		t.Errorf("nobody was unreachable:\n%s", said)
@@ -246,5 +259,55 @@ func TestPlaybooksOnMachines(t *testing.T) {
 	if key := m.on("ctl", "cat", "/etc/slurm/reconfigure/id_ed25519.pub"); !strings.Contains(read(t, filepath.Join(m.dir, "authorized_keys")), "restrict "+key+"\n") {
 		t.Error("Slurm is not let in on the control host")
 	}
+	m.scheduleInSpiteOfABadSetting()
+	m.spareHandOvers()
 	m.until("no connection of Ansible's is left", func() bool { return m.host.Command("ctl", "pgrep", "-u", image.LoginUser).Run() != nil })
+}
+
+// keepOut has a machine refuse all users but root for some seconds more, as one does that boots.
+func (m *machines) keepOut(name string) {
+	m.Helper()
+	m.on(name, "sh", "-c", "touch /run/nologin; (sleep 10; rm /run/nologin) </dev/null >/dev/null 2>&1 &")
+}
+
+// scheduleInSpiteOfABadSetting declares what no slurmctld takes.
+func (m *machines) scheduleInSpiteOfABadSetting() {
+	m.Helper()
+	declaration, before := filepath.Join(m.dir, "group_vars", "all.yml"), m.on("ctl", "cat", "/etc/slurm/slurm.conf")
+	good := read(m.T, declaration)
+	write(m.T, declaration, strings.Replace(good, "extra: {", "extra: {NoSuchKey: 1, ", 1))
+	failures, said := m.try("ctl")
+	if err := failures["ctl"]; err == nil || !strings.Contains(err.Error(), "unrecognized key: NoSuchKey") {
+		m.Errorf("the control node's failure is %v, which are not slurmctld's words:\n%s", err, said)
+	}
+	m.on("ctl", "scontrol", "ping")
+	if diff := cmp.Diff(before, m.on("ctl", "cat", "/etc/slurm/slurm.conf")); diff != "" {
+		m.Errorf("slurm.conf (-before +after):\n%s", diff)
+	}
+	write(m.T, declaration, good)
+}
+
+// spareHandOvers has the role set up slurmctld's unit, although nothing of systemd but a stand-in of its command is there.
+func (m *machines) spareHandOvers() {
+	m.Helper()
+	m.on("ctl", "sh", "-c", `printf '#!/bin/sh\necho "$@" >>/run/systemctl.calls\n' >/usr/local/bin/systemctl; chmod +x /usr/local/bin/systemctl`)
+	write(m.T, filepath.Join(m.dir, "ansible", "unit.yml"), `
+- hosts: control
+  become: true
+  tasks:
+    - ansible.builtin.import_role: {name: slurm_control, tasks_from: systemd}
+`)
+	cmd := exec.CommandContext(m.Context(), "ansible-playbook", "unit.yml")
+	cmd.Dir = m.mkdir("ansible")
+	cmd.Env = append(os.Environ(), "ANSIBLE_HOME="+m.mkdir("home"), "ANSIBLE_SSH_ARGS=-o ControlMaster=no", "LC_ALL=C.UTF-8")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		m.Fatalf("%v\n%s", err, out)
+	}
+	unit := m.on("ctl", "cat", "/etc/systemd/system/slurmctld.service.d/reconfigure.conf")
+	if !strings.HasSuffix(unit, "[Service]\nKillMode=process") {
+		m.Errorf("the unit's settings are:\n%s", unit)
+	}
+	if calls := m.on("ctl", "cat", "/run/systemctl.calls"); !strings.Contains(calls, "daemon-reload") {
+		m.Errorf("calls of systemctl:\n%s", calls)
+	}
 }

@@ -1,4 +1,4 @@
-// Package slurmscripts_test starts the rendered scripts just as slurmctld does, with programs in the place of ssh and scontrol that write down how they were called.
+// Package slurmscripts_test starts the rendered scripts just as slurmctld does, with programs in the place of ssh, sinfo and scontrol that write down how they were called.
 package slurmscripts_test
 
 import (
@@ -21,7 +21,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/slurmexec"
 )
 
-// recorder takes the place of a program: it writes down its call, waits while there is a file "hang", and ends with the next word of the file "exits", if any.
+// recorder takes the place of a program: it writes down its call and waits while there is a file "hang". As ssh it ends with the next word of the file "exits",
+// if any; as sinfo it answers with the file "waiting", and fails where there is none.
 const recorder = `#!/usr/bin/python3 -IS
 import json, os, sys, time
 name, dir = os.path.basename(__file__), os.path.dirname(os.path.dirname(__file__))
@@ -39,7 +40,10 @@ if name == "ssh" and os.path.exists(dir + "/exits"):
         open(dir + "/exits", "w").write(" ".join(rest))
     print("says ssh,\nin two lines")
     sys.exit(int(status))
-print("request 7 accepted")
+if name == "sinfo":
+    print(open(dir + "/waiting").read(), end="")
+else:
+    print("request 7 accepted")
 `
 
 type call struct {
@@ -133,7 +137,7 @@ func prepare(dir string) (err error) {
 func install(t *testing.T) *scripts {
 	t.Helper()
 	s := &scripts{T: t, dir: t.TempDir()}
-	for _, program := range []string{"ssh", "scontrol"} {
+	for _, program := range []string{"ssh", "sinfo", "scontrol"} {
 		s.write(filepath.Join("bin", program), recorder)
 	}
 	rendered, err := os.ReadDir(shared.rendered)
@@ -388,34 +392,88 @@ func TestConnectionFailuresAreTriedAgain(t *testing.T) {
 }
 
 func TestAResumeThatCannotBeHandedOverIsToldToSlurm(t *testing.T) {
+	const away, passing, refusal = "did not answer", "could not take the request down", "refused the request"
 	for _, tc := range []struct {
-		name, exits string
-		calls       int
-		reason      string
-		handedBack  bool
+		exits, reason string
+		calls         int
+		handedBack    bool
 	}{
-		{"no answer, after all retries, and may be used again", "255", 3, "reconfigure: control host 192.0.2.10 did not answer", true},
-		{"a refusal, at once, and stays down", "2", 1, "reconfigure: control host 192.0.2.10 refused the request", false},
+		{"255", away, 3, true},
+		{"124", away, 3, true},
+		{"137", away, 3, true},
+		{"1", passing, 3, true},
+		{"4", passing, 3, true},
+		{"126", passing, 3, true},
+		{"127", passing, 3, true},
+		{"255 4 2", refusal, 3, false},
+		{"2", refusal, 1, false},
+		{"5", refusal, 1, false},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(tc.exits, func(t *testing.T) {
 			s := install(t)
 			s.write("exits", tc.exits)
+			s.write("waiting", hostlist+"\n")
 			s.start("resume.sh", hostlist, resumeFile)
-			s.untilLogged("given up, and Slurm was told")
+			s.untilLogged("given up, and Slurm was told of " + hostlist)
 			s.untilGone()
 			if n := len(s.calls("ssh")); n != tc.calls {
 				t.Errorf("ssh was called %d times, want %d", n, tc.calls)
 			}
-			want := [][]string{{"update", "nodename=" + hostlist, "state=down", "reason=" + tc.reason}}
-			if tc.handedBack {
-				want = append(want, []string{"update", "nodename=" + hostlist, "state=power_down_force"})
+			s.told(hostlist, "reconfigure: control host 192.0.2.10 "+tc.reason, tc.handedBack)
+		})
+	}
+}
+
+// told checks what Slurm was told of the nodes, with which reason they are down, and whether it got them back.
+func (s *scripts) told(nodes, reason string, handedBack bool) {
+	s.Helper()
+	want := [][]string{{"update", "nodename=" + nodes, "state=down", "reason=" + reason}}
+	if handedBack {
+		want = append(want, []string{"update", "nodename=" + nodes, "state=power_down_force"})
+	}
+	var told [][]string
+	for _, call := range s.calls("scontrol") {
+		told = append(told, call.Args)
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		s.Errorf("scontrol (-want +got):\n%s", diff)
+	}
+}
+
+func TestSlurmIsToldOnlyOfNodesThatItStillWaitsFor(t *testing.T) {
+	s := install(t)
+	s.write("exits", "255")
+	s.write("waiting", "node[02,07]\n")
+	s.start("resume.sh", hostlist, resumeFile)
+	s.untilLogged("given up, and Slurm was told of node[02,07]")
+	s.untilGone()
+	s.told("node[02,07]", "reconfigure: control host 192.0.2.10 did not answer", true)
+	asked := s.calls("sinfo")
+	if len(asked) != 1 || !slices.Contains(asked[0].Args, "--states=powering_up") || !slices.Contains(asked[0].Args, "--nodes="+hostlist) {
+		t.Errorf("calls of sinfo: %+v", asked)
+	}
+}
+
+func TestSlurmIsToldNothingOfNodesThatMayBeUp(t *testing.T) {
+	for name, tc := range map[string]struct {
+		exits, log string
+		answer     []string // of sinfo's; none: it fails
+	}{
+		"requests arrived, their answers did not": {"255", "given up, but Slurm waits for none of the nodes any more", []string{""}},
+		"and the last one was refused":            {"255 2", "given up, but Slurm waits for none of the nodes any more", []string{""}},
+		"Slurm does not say":                      {"255", "given up, and Slurm could not be asked", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := install(t)
+			s.write("exits", tc.exits)
+			for _, answer := range tc.answer {
+				s.write("waiting", answer)
 			}
-			var told [][]string
-			for _, call := range s.calls("scontrol") {
-				told = append(told, call.Args)
-			}
-			if diff := cmp.Diff(want, told); diff != "" {
-				t.Errorf("scontrol (-want +got):\n%s", diff)
+			s.start("resume.sh", hostlist, resumeFile)
+			s.untilLogged(tc.log)
+			s.untilGone()
+			if told := s.calls("scontrol"); len(told) > 0 {
+				t.Errorf("Slurm was told: %+v", told)
 			}
 		})
 	}

@@ -76,9 +76,7 @@ func (r *record) add(e event) {
 		if r.failed == nil {
 			r.failed, r.first = map[string]error{}, e.Host
 		}
-		if r.failed[e.Host] == nil {
-			r.failed[e.Host] = e.failure()
-		}
+		r.failed[e.Host] = e.failure() // the last one, since a task that rescues what failed knows more
 	}
 }
 

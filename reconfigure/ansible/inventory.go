@@ -78,9 +78,9 @@ func newInventory(c reconfigure.Cluster, instances map[string]reconfigure.Instan
 	return inv
 }
 
-// sshArgs has ssh believe the keys that `reconfigure` learnt and no others. The quotes are for Ansible and for ssh, which both take the text apart at spaces.
+// sshArgs has ssh believe the keys that `reconfigure` learnt and no others, and not write to their file, past our lock. The quotes are for Ansible and for ssh, which both take the text apart at spaces.
 func sshArgs(stateDir string) string {
-	return fmt.Sprintf(`-o 'UserKnownHostsFile="%s"' -o GlobalKnownHostsFile=/dev/null -o StrictHostKeyChecking=yes`, filepath.Join(stateDir, "known_hosts"))
+	return fmt.Sprintf(`-o 'UserKnownHostsFile="%s"' -o GlobalKnownHostsFile=/dev/null -o StrictHostKeyChecking=yes -o UpdateHostKeys=no`, filepath.Join(stateDir, "known_hosts"))
 }
 
 // absent says which nodes cannot be configured because they, or the control node, are not in the inventory.

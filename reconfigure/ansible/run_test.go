@@ -147,6 +147,42 @@ func TestAnUnreachableChangedNodeFails(t *testing.T) {
 	}
 }
 
+// TestAHostThatHangsHoldsTheOthersUpNoLongerThanATaskMayTake shortens what a task may take; a process that no task ended is ended here.
+func TestAHostThatHangsHoldsTheOthersUpNoLongerThanATaskMayTake(t *testing.T) {
+	r := newRun(t, `
+- hosts: cluster:!node03
+  gather_facts: false
+  tasks:
+    - name: On all
+      ansible.builtin.shell: "{{ 'echo $$ > ' ~ inventory_dir ~ '/pid; exec sleep 1000' if inventory_hostname == 'big1' else 'true' }}"
+    - name: On those that do not hang
+      ansible.builtin.command: "true"
+`)
+	settings := filepath.Join(r.Dir, "ansible", "ansible.cfg")
+	text, err := os.ReadFile(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "\ntask_timeout = 60\n") {
+		t.Fatal("a task may take for ever")
+	}
+	write(t, settings, strings.Replace(string(text), "task_timeout = 60", "task_timeout = 10", 1))
+	t.Cleanup(func() {
+		if err := syscall.Kill(awaitPID(filepath.Join(r.Dir, "pid")), syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Error(err)
+		}
+	})
+	got, err := r.configure(t.Context(), "node01")
+	if err != nil || len(got) > 0 {
+		t.Fatalf("%v, %v\n%s", got, err, r.log)
+	}
+	for _, message := range []string{"node01: On those that do not hang", `big1: does not know of the latest changes: task "On all": `} {
+		if !r.saw(message) {
+			t.Errorf("nobody heard %q, but %q", message, r.watched)
+		}
+	}
+}
+
 func TestWhatATaskKeepsToItselfStaysSecret(t *testing.T) {
 	r := newRun(t, twoPlays)
 	write(t, filepath.Join(r.Dir, "host_vars", "node01.yml"), "secret: true\n")
