@@ -42,6 +42,7 @@ type World struct {
 	delay    time.Duration // until slurmd registers
 	then     map[Call][]func()
 	previews map[string]reconfigure.Plan // those that can still be applied
+	booted   int64                       // when an instance was booted last, in seconds of the epoch
 	last     int                         // the last number that was given to anything
 	calls    []string
 	lost     []string
@@ -290,7 +291,8 @@ func (w *World) create(node string, spec reconfigure.Spec) *machine {
 func (w *World) boot(node string, m *machine) {
 	w.stop(node)
 	m.boots++
-	m.booted = time.Now()
+	m.booted = time.Unix(max(time.Now().Unix(), w.booted+1), 0) // no two boots have the same time
+	w.booted = m.booted.Unix()
 	if m.configured || w.struck(StartsByItself, node) {
 		w.startSlurmd(node)
 	}
