@@ -121,7 +121,7 @@ func differences(is, wanted reconfigure.Spec) string {
 // await has Slurm start no more jobs on a node, and waits for those that run: the request stays open, and is planned again. After a time it gives up.
 func (p *planner) await(r reconfigure.Request, node, purpose string) {
 	state := p.seen.States[node]
-	drained := state.Is("DRAIN")
+	drained := state.Is("DRAIN") || state.Rebooting()
 	if r.DrainTimeout > 0 && p.seen.Time.Sub(r.Submitted) > r.DrainTimeout {
 		if drained && state.Ours() {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "its jobs took too long"})
