@@ -169,7 +169,8 @@ func (p *planner) specOf(node, image string) (spec reconfigure.Spec, problem str
 
 // make plans a new instance for a node; where a half-made one is in the way, in its place.
 func (p *planner) make(r reconfigure.Request, node, reason string) {
-	spec, problem := p.specOf(node, r.Image)
+	_, image := wish(r, p.seen.States[node])
+	spec, problem := p.specOf(node, image)
 	if problem != "" {
 		p.reject(r, node, problem)
 		return

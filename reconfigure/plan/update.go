@@ -47,8 +47,8 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	switch {
 	case problem != "" && !(r.Held && state.Running()):
 		p.reject(r, node, problem)
-	case change.Action == reconfigure.Reboot && state.Ready() && state.Boot.After(r.Submitted):
-		// It was booted since then: a caller who got no answer has asked twice, or a worker that died has left the request behind.
+	case (r.FromSlurm || change.Action == reconfigure.Reboot) && state.Ready() && state.Boot.After(r.Submitted):
+		// It was booted since then: a caller who got no answer has asked twice, or a worker that died has left the request behind. Slurm's reason is gone by now.
 	case state.Is("POWERING_DOWN", "POWER_DOWN", "POWERED_DOWN"):
 		p.reject(r, node, "Slurm powers it down; when it is needed again, it comes of what is declared")
 	case state.Is("POWERING_UP", "POWER_UP"):
@@ -123,7 +123,7 @@ func (p *planner) await(r reconfigure.Request, node, purpose string) {
 	state := p.seen.States[node]
 	drained := state.Is("DRAIN") || state.Rebooting()
 	if r.DrainTimeout > 0 && p.seen.Time.Sub(r.Submitted) > r.DrainTimeout {
-		if drained && state.Ours() {
+		if state.Is("DRAIN") && state.Ours() {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "its jobs took too long"})
 		}
 		p.reject(r, node, fmt.Sprintf("it was not free of jobs within %s", r.DrainTimeout.Round(time.Second)))
