@@ -12,13 +12,14 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batch"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
 )
 
 // memory is a log that several workers of one process meet in.
 type memory struct {
 	lock          sync.Mutex
 	requests      []reconfigure.Request
+	finished      []reconfigure.Outcome
 	batches       int64
 	leads, stands bool
 }
@@ -39,6 +40,7 @@ func (m *memory) Begin(context.Context, []reconfigure.RequestID) (int64, error) 
 func (m *memory) Finish(_ context.Context, o reconfigure.Outcome) error {
 	m.lock.Lock()
 	defer m.lock.Unlock()
+	m.finished = append(m.finished, o)
 	m.requests = slices.DeleteFunc(m.requests, func(r reconfigure.Request) bool { return r.ID == o.Request })
 	return nil
 }
@@ -103,10 +105,6 @@ func (w *waiter) Stirs(context.Context, []reconfigure.Request) (bool, error) {
 	return !time.Now().Before(w.free), nil
 }
 
-func request(id reconfigure.RequestID, mode reconfigure.Mode, nodes ...string) reconfigure.Request {
-	return reconfigure.Request{ID: id, Mode: mode, Nodes: nodeset.Of(nodes...)}
-}
-
 // Nobody leads while jobs are waited for, so others are served; of all the workers that they start one stays.
 func TestOthersAreServedWhileARequestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -115,7 +113,7 @@ func TestOthersAreServedWhileARequestWaits(t *testing.T) {
 		log.submit(request(1, reconfigure.Update, "n1"))
 		ended := 0
 		work := func() {
-			if err := batch.Work(t.Context(), log, w, 10*time.Second); err != nil {
+			if err := batch.Work(t.Context(), log, w, poll); err != nil {
 				t.Error(err)
 			}
 			w.lock.Lock()
@@ -152,11 +150,11 @@ func TestAnotherWorkerTakesTheWatchOver(t *testing.T) {
 		w := &waiter{log: log, free: time.Now().Add(time.Hour)}
 		log.submit(request(1, reconfigure.Update, "n1"))
 		ctx, kill := context.WithCancel(t.Context())
-		go func() { _ = batch.Work(ctx, log, w, 10*time.Second) }()
+		go func() { _ = batch.Work(ctx, log, w, poll) }()
 		time.Sleep(time.Minute)
 		kill()
 		synctest.Wait()
-		if err := batch.Work(t.Context(), log, w, 10*time.Second); err != nil {
+		if err := batch.Work(t.Context(), log, w, poll); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]string{"update n1"}, w.said); diff != "" {
@@ -166,10 +164,70 @@ func TestAnotherWorkerTakesTheWatchOver(t *testing.T) {
 }
 
 func TestRequestsThatWantDifferentThingsOfANodeAreKeptApart(t *testing.T) {
-	plain, forced := request(1, reconfigure.Update, "n1"), request(2, reconfigure.Update, "n[1]", "n1")
+	plain, forced := request(1, reconfigure.Update, "n1"), request(2, reconfigure.Update, "n1", "n2")
 	forced.Reimage = true
 	got := batch.Gather([]reconfigure.Request{plain, forced, request(3, reconfigure.Update, "n1")})
 	if len(got) != 1 || got[0].ID != 1 {
 		t.Errorf("together: %+v", got)
 	}
+}
+
+// TestUpdateOfNodesInUse has the product's own pipeline, over a simulated cluster, update one node that is idle and one that has a job for two hours.
+func TestUpdateOfNodesInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := enginetest.NewWorld(declared())
+		w.Have("ctl", "p1", "p2")
+		w.StartJob("p2")
+		time.Sleep(time.Hour)
+		go func() {
+			time.Sleep(2 * time.Hour)
+			w.EndJob("p2")
+		}()
+		log := &memory{}
+		r := request(1, reconfigure.Update, "p1", "p2")
+		r.Submitted, r.DrainTimeout = time.Now(), 24*time.Hour
+		log.submit(r)
+		if err := batch.Work(t.Context(), log, pipeline(w), poll); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			"drain p[1-2]: update", "reboot p1", "configure p1 of ctl,p[1-2]", "undrain p1",
+			"reboot p2", "configure p2 of ctl,p[1-2]", "undrain p2",
+		}
+		if diff := cmp.Diff(want, w.Calls()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		o := log.finished[0]
+		if o.Code != reconfigure.CodeDone || len(o.Verdicts) != 2 || o.Verdicts[0].Action != reconfigure.Reboot || o.Verdicts[1].Action != reconfigure.Reboot {
+			t.Errorf("outcome %+v", o)
+		}
+		if took := time.Since(r.Submitted); took < 2*time.Hour || took > 2*time.Hour+time.Minute {
+			t.Errorf("it took %s", took)
+		}
+		if len(w.Lost()) > 0 || log.batches > 4 {
+			t.Errorf("lost jobs on %v, in %d batches", w.Lost(), log.batches)
+		}
+	})
+}
+
+func TestUpdateGivesUpOnAJobThatDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := enginetest.NewWorld(declared())
+		w.Have("ctl", "p1")
+		w.StartJob("p1")
+		time.Sleep(time.Hour)
+		log := &memory{}
+		r := request(1, reconfigure.Update, "p1")
+		r.Submitted, r.DrainTimeout = time.Now(), time.Hour
+		log.submit(r)
+		if err := batch.Work(t.Context(), log, pipeline(w), poll); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"drain p1: update", "undrain p1"}, w.Calls()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		if o := log.finished[0]; o.Code != reconfigure.CodeFailed || o.Verdicts[0].Status != reconfigure.StatusRejected || len(w.Lost()) > 0 {
+			t.Errorf("outcome %+v, lost %v", o, w.Lost())
+		}
+	})
 }
