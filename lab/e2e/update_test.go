@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -62,13 +63,21 @@ func address(t *testing.T, node string) string {
 	return s.Addresses[0].String()
 }
 
-// bumpImage declares another image for the first group until the test ends.
+// bumpImage declares another image for the first group until the test ends. Then it makes the persistent nodes what they were.
 func bumpImage(t *testing.T) {
 	t.Helper()
 	declared := lab.Declaration
 	t.Cleanup(func() {
 		if err := lab.Declare(declared); err != nil {
 			t.Error(err)
+		}
+		for _, node := range []string{"node01", "node02"} {
+			if imageOf(t, node) == cluster.ImageV1 {
+				continue
+			}
+			if out, err := lab.Reconfigure(context.Background(), "update", node).CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
 		}
 	})
 	bumped := declared
@@ -232,7 +241,6 @@ func TestPreviewEqualsDeed(t *testing.T) {
 	}
 	awaitQuiet(t)
 	assertTerraformIsClean(t)
-	onControl(t, "scontrol", "update", "nodename=node[01-02]", "state=resume")
 }
 
 func reconfigureJSON(t *testing.T, args ...string) (stdout string, err error) {
