@@ -255,8 +255,9 @@ func TestRebootFromTheController(t *testing.T) {
 		if err := lab.Declare(declared); err != nil {
 			t.Error(err)
 		}
-		if out, code := reconfigure(t, "deploy"); code != 0 {
-			t.Errorf("exit code %d\n%s", code, out)
+		// The test's own context has ended here.
+		if out, err := lab.Reconfigure(context.Background(), "deploy").CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
 		}
 	})
 	changed := declared
