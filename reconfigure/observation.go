@@ -52,6 +52,9 @@ func (s NodeState) Ready() bool {
 		!s.Is("DOWN", "POWERING_UP", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWER_UP", "NOT_RESPONDING", "REBOOT_ISSUED")
 }
 
+// Usable tells whether Slurm may start a job on the node at any moment.
+func (s NodeState) Usable() bool { return s.Ready() && !s.Is("DRAIN") }
+
 // Running tells whether a job is at work on the node. A job that only waits for the node to power up has nothing to lose there yet.
 func (s NodeState) Running() bool {
 	return s.Busy && !s.Is("POWERING_UP", "POWER_UP", "POWERED_DOWN", "POWERING_DOWN")

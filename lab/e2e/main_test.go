@@ -43,7 +43,7 @@ func testOnLab(m *testing.M) (code int, err error) {
 	standard := cluster.Group("standard", "node", 2, 6)
 	burst := cluster.Group("burst", "b", 0, 2)
 	lab, err = cluster.Start(context.Background(), cluster.Config{
-		Name: "e2e3", Gateway: netip.MustParsePrefix("10.63.0.1/24"), Checkout: checkout, Tools: paths,
+		Name: "e2e", Gateway: netip.MustParsePrefix("10.62.0.1/24"), Checkout: checkout, Tools: paths,
 		Groups: []cluster.NodeGroup{standard, burst},
 		Partitions: []cluster.Partition{
 			{Name: "main", Groups: []string{"standard", "burst"}, Default: true},
@@ -67,7 +67,7 @@ func nothingLeft() error {
 	if _, err := os.Stat(lab.Dir); err == nil {
 		errs = append(errs, fmt.Errorf("%s is still there", lab.Dir))
 	}
-	if out, err := exec.Command("ip", "link", "show", "lab-e2e3").CombinedOutput(); err == nil {
+	if out, err := exec.Command("ip", "link", "show", "lab-e2e").CombinedOutput(); err == nil {
 		errs = append(errs, fmt.Errorf("the lab's network is still there: %s", out))
 	}
 	files, err := filepath.Glob("/proc/[0-9]*/environ")

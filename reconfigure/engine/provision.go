@@ -104,7 +104,7 @@ func (b *batch) guard(ctx context.Context, plan reconfigure.Plan, actions ...rec
 			busy[node] = fmt.Errorf("left alone: Slurm does not answer, so nobody can tell whether a job runs on it: %w", err)
 		case states[node].Running():
 			busy[node] = errors.New("left alone: a job runs on it")
-		case states[node].Ready():
+		case states[node].Usable():
 			busy[node] = errors.New("left alone: Slurm has it in use, and may start a job on it at any moment")
 		}
 	}

@@ -21,14 +21,14 @@ func (p *planner) update(r reconfigure.Request) {
 		case !p.deployed():
 			p.reject(r, node, "there is no cluster: its control node has no instance")
 		case !there && !p.persistent.Contains(node):
-		case !whole && there && p.seen.States[node].Running():
+		case !whole && there && (p.seen.States[node].Running() || p.seen.States[node].Usable()):
 			p.await(r, node, "update")
 		case !whole:
 			p.make(r, node, reason)
 		case !p.seen.Slurm && r.Held:
 			p.waits(r, node) // as before: Slurm will answer again
 		case !p.seen.Slurm:
-			p.reject(r, node, silent)
+			p.reject(r, node, p.silent())
 		default:
 			p.renew(r, node)
 		}
@@ -55,7 +55,7 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 		p.reject(r, node, "Slurm powers it up, and a job may wait for it")
 	case state.Rebooting() && !state.Running():
 		p.change(r, change)
-	case state.Running() || state.Ready() && !state.Is("DRAIN"):
+	case state.Running() || state.Usable():
 		p.await(r, node, "update")
 	default:
 		p.change(r, change)
