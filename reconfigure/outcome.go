@@ -9,7 +9,6 @@ type Phase string
 const (
 	PhaseRequested Phase = "requested"
 	PhasePlan      Phase = "plan"
-	PhaseDrain     Phase = "drain"
 	PhasePreview   Phase = "preview"
 	PhaseApply     Phase = "apply"
 	PhaseBoot      Phase = "boot"
@@ -61,10 +60,9 @@ type Verdict struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Outcome is what a caller gets. A request has exactly one that is final: of which no node waits.
+// Outcome is what a caller gets. A request has exactly one.
 type Outcome struct {
 	Request  RequestID `json:"request"`
-	Waiting  []Wait    `json:"-"`
 	Verdicts []Verdict `json:"verdicts"`
 	Error    string    `json:"error,omitempty"` // what kept the whole request from being carried out
 	Code     Code      `json:"code"`

@@ -24,11 +24,10 @@ func destroyCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			asks := !c.Bool("yes") && !c.Bool("dry-run")
-			if asks && wantsJSON(c) {
+			if !c.Bool("yes") && wantsJSON(c) {
 				return usagef(c, "with --json nobody is asked: destroy needs --yes then")
 			}
-			if asks {
+			if !c.Bool("yes") {
 				if err := confirm(c, s.cluster.Name); err != nil {
 					return err
 				}

@@ -1,47 +1,37 @@
 package batch
 
 import (
-	"slices"
-
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // Gather picks the requests, oldest first, that can go together: those of which no two want different things of one node. For one node, a later request
-// waits for the earlier ones, so whatever a passed-over request names is closed to all that come after it. A request for the whole cluster goes alone, and does
-// not wait for those that are held: that may take a day.
+// waits for the earlier ones, so whatever a passed-over request names is closed to all that come after it. A request for the whole cluster goes alone.
 func Gather(waiting []reconfigure.Request) []reconfigure.Request {
 	var (
 		together []reconfigure.Request
-		taken    = map[wish]nodeset.NodeSet{}
+		taken    = map[reconfigure.Mode]nodeset.NodeSet{}
 		closed   nodeset.NodeSet
 	)
 	for _, r := range waiting {
 		if whole(r.Mode) {
-			if !slices.ContainsFunc(together, fresh) {
+			if len(together) == 0 {
 				return []reconfigure.Request{r}
 			}
 			return together
 		}
-		own, nodes := wish{r.Mode, r.Options}, r.Open()
-		conflicts := !closed.Intersect(nodes).Empty()
-		for other, theirs := range taken {
-			conflicts = conflicts || other != own && !theirs.Intersect(nodes).Empty()
+		conflicts := !closed.Intersect(r.Nodes).Empty()
+		for mode, nodes := range taken {
+			conflicts = conflicts || mode != r.Mode && !nodes.Intersect(r.Nodes).Empty()
 		}
 		if conflicts {
-			closed = closed.Union(nodes)
+			closed = closed.Union(r.Nodes)
 			continue
 		}
-		taken[own] = taken[own].Union(nodes)
+		taken[r.Mode] = taken[r.Mode].Union(r.Nodes)
 		together = append(together, r)
 	}
 	return together
-}
-
-// wish is what a request wants of its nodes.
-type wish struct {
-	mode    reconfigure.Mode
-	options reconfigure.Options
 }
 
 func whole(m reconfigure.Mode) bool {

@@ -22,7 +22,8 @@ func (b *batch) greet(ctx context.Context, nodes nodeset.NodeSet) error {
 		}
 		instances = append(instances, instance)
 	}
-	b.fail(ctx, b.Greeter.Await(ctx, instances, b.fresh))
+	fresh := b.plan.Nodes(reconfigure.Create, reconfigure.Replace)
+	b.fail(ctx, b.Greeter.Await(ctx, instances, fresh))
 	return nil
 }
 
@@ -94,7 +95,7 @@ func (b *batch) missing(ctx context.Context) (reconfigure.Failures, error) {
 	}
 	b.instances = instances
 	missing := reconfigure.Failures{}
-	for node := range b.left(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure, reconfigure.Remove).All() {
+	for node := range b.left().All() {
 		if err := b.lacks(node, active); err != nil {
 			missing[node] = err
 		}
@@ -116,20 +117,11 @@ func (b *batch) missing(ctx context.Context) (reconfigure.Failures, error) {
 	return missing, nil
 }
 
-// settled tells whether Slurm has a node as it should be. One that only had to be configured may have been given up since: Slurm goes on while we work. While a
-// node is drained Slurm calls it idle for as long as it does not miss it; so what was restarted must have another boot than before. One that the administrator
-// wants DOWN after a reboot (scontrol(1), nextstate) is there all the same.
+// settled tells whether Slurm has a node as it should be. One that only had to be configured may have been given up since: Slurm goes on while we work.
 func (b *batch) settled(node string, s reconfigure.NodeState) bool {
 	change, _ := b.plan.Of(node)
-	switch change.Action {
-	case reconfigure.Configure:
-		return s.Ready() || s.Is("POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN")
-	case reconfigure.Replace, reconfigure.Reboot:
-		booted := !s.Boot.Equal(b.boots[node])
-		return booted && (s.Ready() || s.Is("DOWN") && !s.Is("NOT_RESPONDING", "POWERING_UP"))
-	default:
-		return s.Ready()
-	}
+	givenUp := s.Is("POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN")
+	return s.Ready() || givenUp && change.Action == reconfigure.Configure
 }
 
 func (b *batch) lacks(node string, active map[string]bool) error {
