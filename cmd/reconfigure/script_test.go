@@ -39,7 +39,6 @@ func TestMain(m *testing.M) {
 //	exits CODE PROGRAM ARGS  runs it and demands an exit code
 //	json FILE PATH KEY…      demands that at PATH (., nodes.0) each value in the file, or on stdout or stderr, has these keys and no other; those with a ? may lack
 //	signal NAME PROGRAM ARG  sends a signal to a process of the script, as soon as there is one, by its program and one of its arguments
-//	end-orphans PROGRAM      ends processes that outlived who started them
 //	pending N                demands that so many requests have no outcome
 //	settled                  waits until every request has its outcome, and the worker has ended
 func TestScripts(t *testing.T) {
@@ -54,7 +53,7 @@ func TestScripts(t *testing.T) {
 			"cluster": script(makeCluster), "declare": script(declare),
 			"fault": script(orderFault), "clear": script(clearFaults), "called": script(awaitCall),
 			"exits": script(demandExit), "json": script(demandKeys),
-			"signal": script(sendSignal), "end-orphans": script(endOrphans), "pending": script(demandPending), "settled": script(awaitSettled),
+			"signal": script(sendSignal), "pending": script(demandPending), "settled": script(awaitSettled),
 		},
 	})
 }

@@ -36,7 +36,7 @@ type labKey struct{}
 
 func labOf(ts *testscript.TestScript) *scriptLab { return ts.Value(labKey{}).(*scriptLab) }
 
-const scriptPatience = 2 * time.Minute // a run of Terraform takes 20 s, since the provider sleeps; with more of them at a time, longer
+const scriptPatience = 5 * time.Minute // a run of Terraform takes 20 s, since the provider sleeps; with more of them at a time, longer
 
 func makeCluster(ts *testscript.TestScript, _ []string) error {
 	checkout := filepath.Join("..", "..")
@@ -197,17 +197,6 @@ func sendSignal(ts *testscript.TestScript, args []string) error {
 		_, found, err := find()
 		return !found, err
 	})
-}
-
-// endOrphans ends the processes of a program that outlived who started them, if there are any.
-func endOrphans(ts *testscript.TestScript, args []string) error {
-	all, err := labOf(ts).processes()
-	for _, p := range all {
-		if filepath.Base(p.argv[0]) == args[0] {
-			_ = syscall.Kill(p.pid, syscall.SIGKILL) // it may have ended since
-		}
-	}
-	return err
 }
 
 func eventually(what string, holds func() (bool, error)) error {
