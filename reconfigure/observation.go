@@ -2,6 +2,7 @@ package reconfigure
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -36,11 +37,23 @@ func (s NodeState) Is(states ...string) bool {
 	return slices.ContainsFunc(states, func(x string) bool { return slices.Contains(s.States, x) })
 }
 
+// ReasonPrefix marks the reasons that are ours. A node whose reason does not begin with it was drained or set down by somebody else.
+const ReasonPrefix = "reconfigure:"
+
+// Ours tells whether the node's drain, or its being down, is of our making.
+func (s NodeState) Ours() bool { return strings.HasPrefix(s.Reason, ReasonPrefix) }
+
+// Rebooting tells whether Slurm has given the node to its RebootProgram, and waits for a new boot.
+func (s NodeState) Rebooting() bool { return s.Is("REBOOT_ISSUED") }
+
 // Ready tells whether slurmd has registered and jobs may run, or do.
 func (s NodeState) Ready() bool {
 	return s.Is("IDLE", "MIXED", "ALLOCATED", "COMPLETING") &&
-		!s.Is("DOWN", "POWERING_UP", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWER_UP", "NOT_RESPONDING")
+		!s.Is("DOWN", "POWERING_UP", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWER_UP", "NOT_RESPONDING", "REBOOT_ISSUED")
 }
+
+// Usable tells whether Slurm may start a job on the node at any moment.
+func (s NodeState) Usable() bool { return s.Ready() && !s.Is("DRAIN") }
 
 // Running tells whether a job is at work on the node. A job that only waits for the node to power up has nothing to lose there yet.
 func (s NodeState) Running() bool {
@@ -49,12 +62,13 @@ func (s NodeState) Running() bool {
 
 // Observation is what was found before a plan is made.
 type Observation struct {
+	Time      time.Time
 	Desired   map[string]Spec      // the nodes that Terraform was last told of
 	Instances map[string]Instance  // by node
 	States    map[string]NodeState // by node, as Slurm says
 	Slurm     bool                 // Slurm answered; else States is empty, and nobody can tell where jobs run
 	Silence   string               // why it did not
-	Sources   map[Source]Resolved  // what the declared names mean now, for the groups that are asked for
+	Sources   map[Source]Resolved  // what names mean now, for those that the plan needs
 }
 
 // Resolved is a Source turned into ids, or why it could not be.

@@ -9,6 +9,7 @@ type Phase string
 const (
 	PhaseRequested Phase = "requested"
 	PhasePlan      Phase = "plan"
+	PhaseDrain     Phase = "drain"
 	PhasePreview   Phase = "preview"
 	PhaseApply     Phase = "apply"
 	PhaseBoot      Phase = "boot"
@@ -60,9 +61,10 @@ type Verdict struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Outcome is what a caller gets. A request has exactly one.
+// Outcome is what a caller gets. A request has exactly one that is final: of which no node waits.
 type Outcome struct {
 	Request  RequestID `json:"request"`
+	Waiting  []Wait    `json:"-"`
 	Verdicts []Verdict `json:"verdicts"`
 	Error    string    `json:"error,omitempty"` // what kept the whole request from being carried out
 	Code     Code      `json:"code"`

@@ -18,6 +18,8 @@ const (
 	Reboot    Action = "reboot"
 	Configure Action = "configure"
 	Remove    Action = "destroy"
+	Drain     Action = "drain"   // have Slurm start no more jobs there, so that the node can be planned again when those that run have ended
+	Undrain   Action = "undrain" // take back a drain of ours
 )
 
 // Change is one action on one node, and for whom.
@@ -29,6 +31,17 @@ type Change struct {
 	Requests []RequestID `json:"requests"`
 	// Force tells that the caller gave up the jobs on the node, knowingly; else a node with a job on it is left alone.
 	Force bool `json:"force,omitempty"`
+	// Undrain tells that the node is drained by us, and that the drain has no purpose any more when the change is made.
+	Undrain bool `json:"undrain,omitempty"`
+	// Note is what the caller is told beside the verdict.
+	Note string `json:"note,omitempty"`
+}
+
+// Wait is a node that nothing more can be done for until its jobs have ended.
+type Wait struct {
+	Node    string    `json:"node"`
+	Request RequestID `json:"request"`
+	Reason  string    `json:"reason"`
 }
 
 // Rejection is a node that a request names and that nothing can be planned for.
@@ -42,6 +55,7 @@ type Rejection struct {
 type Plan struct {
 	Changes  []Change        `json:"changes"` // by node, at most one a node
 	Rejected []Rejection     `json:"rejected,omitempty"`
+	Waiting  []Wait          `json:"waiting,omitempty"`
 	Desired  map[string]Spec `json:"desired"`
 	// Shared tells that what no single node owns (key pair, security group, the control node's address) may be made, changed or removed too.
 	Shared bool `json:"shared,omitempty"`
@@ -74,7 +88,7 @@ func (p Plan) Provisions() bool {
 
 // Without is the plan less the changes of some nodes, which stay as they were before it.
 func (p Plan) Without(nodes nodeset.NodeSet, before map[string]Spec) Plan {
-	rest := Plan{Rejected: p.Rejected, Shared: p.Shared, Desired: maps.Clone(p.Desired)}
+	rest := Plan{Rejected: p.Rejected, Waiting: p.Waiting, Shared: p.Shared, Desired: maps.Clone(p.Desired)}
 	for _, c := range p.Changes {
 		if !nodes.Contains(c.Node) {
 			rest.Changes = append(rest.Changes, c)
@@ -92,7 +106,7 @@ func (p Plan) Without(nodes nodeset.NodeSet, before map[string]Spec) Plan {
 // String is the plan in one line, nodes of one action together: "create node[03-04], destroy node07".
 func (p Plan) String() string {
 	var parts []string
-	for _, a := range []Action{Create, Replace, Reboot, Configure, Remove} {
+	for _, a := range []Action{Drain, Undrain, Create, Replace, Reboot, Configure, Remove} {
 		if nodes := p.Nodes(a); !nodes.Empty() {
 			parts = append(parts, string(a)+" "+nodes.String())
 		}

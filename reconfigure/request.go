@@ -10,10 +10,12 @@ import (
 // Mode is what a caller asks for. Only the planner looks at it: every later step follows from the actions of the plan.
 type Mode string
 
-// The modes. Deploy makes the control node and the persistent nodes and configures everything that is there; Destroy removes the whole cluster.
+// The modes. Deploy makes the control node and the persistent nodes and configures everything that is there; Update makes nodes what is declared now, or
+// reboots them; Destroy removes the whole cluster.
 const (
 	Resume  Mode = "resume"
 	Suspend Mode = "suspend"
+	Update  Mode = "update"
 	Deploy  Mode = "deploy"
 	Destroy Mode = "destroy"
 )
@@ -32,6 +34,31 @@ type Request struct {
 	Caller    string          `json:"caller,omitempty"` // who asks: user and, over SSH, from where
 	Jobs      []Job           `json:"jobs,omitempty"`   // whom the nodes are for, where Slurm said so
 	Submitted time.Time       `json:"submitted"`
+	Options
+	// Held tells that it waits until jobs have ended, and Settled is the verdicts on those of its nodes that need not wait any more.
+	Held    bool      `json:"held,omitempty"`
+	Settled []Verdict `json:"settled,omitempty"`
+}
+
+// Options is what single modes are told besides the nodes.
+type Options struct {
+	// Reimage has an update make a new instance also where nothing differs.
+	Reimage bool `json:"reimage,omitempty"`
+	// Image has an update take this image instead of the one that is declared.
+	Image string `json:"image,omitempty"`
+	// FromSlurm tells that Slurm reboots the nodes: what is to be done stands in the reasons that they have there.
+	FromSlurm bool `json:"from_slurm,omitempty"`
+	// DrainTimeout is how long the jobs on a node are waited for, from Submitted on.
+	DrainTimeout time.Duration `json:"drain_timeout,omitempty"`
+}
+
+// Open is the nodes that there is no verdict on yet.
+func (r Request) Open() nodeset.NodeSet {
+	settled := make([]string, len(r.Settled))
+	for i, v := range r.Settled {
+		settled[i] = v.Node
+	}
+	return r.Nodes.Difference(nodeset.Of(settled...))
 }
 
 // Job is a job that waits for nodes, from Slurm's SLURM_RESUME_FILE (power_save guide).

@@ -262,6 +262,7 @@ func TestWhatSlurmAsksForReachesTheControlHost(t *testing.T) {
 		{"a resume with its jobs", "resume.sh", resumeFile, "resume", []string{"resume", "--no-wait", "--resume-file", "-", hostlist}},
 		{"a resume without", "resume.sh", "", "resume", []string{"resume", "--no-wait", hostlist}},
 		{"a suspend", "suspend.sh", "", "suspend", []string{"suspend", "--no-wait", hostlist}},
+		{"a reboot of a list of nodes", "reboot.sh", "", "reboot", []string{"update", "--no-wait", "--from-slurm", hostlist}},
 		{"a resume that failed is a suspend", "resume_fail.sh", "", "resume_fail", []string{"suspend", "--no-wait", "--reason", "Slurm gave up waiting", hostlist}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -281,6 +282,44 @@ func TestWhatSlurmAsksForReachesTheControlHost(t *testing.T) {
 				t.Error("Slurm was told something")
 			}
 		})
+	}
+}
+
+func TestARebootOnTheNodeIsOfTheNode(t *testing.T) {
+	s := install(t)
+	// slurmd starts it as slurmctld does, but for an argument; TestSSHStartsClean has what more it could be lacking.
+	cmd := shared.launcher.Command(s.Context(), slurmexec.Options{Conf: conf}, filepath.Join(s.dir, "scripts", "reboot.sh"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.untilLogged("] reboot localhost: handed over: request 7 accepted\n")
+	s.untilGone()
+}
+
+func TestFeaturesOfARebootAreLeftAlone(t *testing.T) {
+	s := install(t)
+	cmd := shared.launcher.Command(s.Context(), slurmexec.Options{Conf: conf}, filepath.Join(s.dir, "scripts", "reboot.sh"), "p1,p2", "knl,quad")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.untilLogged("] reboot p1,p2: handed over: request 7 accepted\n")
+	s.untilGone()
+}
+
+func TestARebootThatCannotBeHandedOverKeepsTheNodeOutOfUse(t *testing.T) {
+	s := install(t)
+	s.write("exits", "255")
+	s.start("reboot.sh", hostlist, "")
+	s.untilLogged("given up, and Slurm was told")
+	s.untilGone()
+	var told [][]string
+	for _, c := range s.calls("scontrol") {
+		told = append(told, c.Args)
+	}
+	const reason = "reason=reconfigure: control host 192.0.2.10 did not answer"
+	want := [][]string{{"update", "nodename=" + hostlist, "state=drain", reason}}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("scontrol (-want +got):\n%s", diff)
 	}
 }
 

@@ -28,10 +28,8 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			&cli.BoolFlag{Name: "json", Usage: jsonUsage, DisableDefaultText: true},
 			cli.HelpFlag, // the library leaves it out where there is a help command of our own
 		},
-		Commands: []*cli.Command{
-			deployCommand(), resumeCommand(), suspendCommand(), destroyCommand(),
-			statusCommand(), inventoryCommand(), workerCommand(), versionCommand(), helpCommand(),
-		},
+		Commands: append(modeCommands(),
+			planCommand(), statusCommand(), inventoryCommand(), workerCommand(), versionCommand(), helpCommand()),
 		CustomAppHelpTemplate: cli.AppHelpTemplate + "\nEXIT CODES:\n" + exitTable(),
 		Action:                noCommand,
 		OnUsageError:          onUsageError,

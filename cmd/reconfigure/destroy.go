@@ -24,10 +24,11 @@ func destroyCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if !c.Bool("yes") && wantsJSON(c) {
+			asks := !c.Bool("yes") && !c.Bool("dry-run")
+			if asks && wantsJSON(c) {
 				return usagef(c, "with --json nobody is asked: destroy needs --yes then")
 			}
-			if !c.Bool("yes") {
+			if asks {
 				if err := confirm(c, s.cluster.Name); err != nil {
 					return err
 				}

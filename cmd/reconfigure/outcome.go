@@ -94,6 +94,7 @@ func (f fate) result() string {
 	done := map[reconfigure.Action]string{
 		reconfigure.Create: "created", reconfigure.Replace: "replaced", reconfigure.Reboot: "rebooted",
 		reconfigure.Configure: "configured", reconfigure.Remove: "removed",
+		reconfigure.Drain: "drained", reconfigure.Undrain: "undrained",
 	}[f.Action]
 	switch {
 	case done == "":

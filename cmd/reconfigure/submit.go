@@ -12,6 +12,7 @@ import (
 func requestFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "no-wait", Usage: "return as soon as the request is on disk; nodes that nobody declares are left out instead of refusing it all", DisableDefaultText: true},
+		&cli.BoolFlag{Name: "dry-run", Usage: "show what would be done, and do nothing", DisableDefaultText: true},
 		&cli.StringFlag{Name: "reason", Usage: "`WHY`, for the journal and `reconfigure status`"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show each step of Terraform and Ansible, too", DisableDefaultText: true},
 	}
@@ -26,6 +27,9 @@ func submit(c *cli.Context, r reconfigure.Request) error {
 	// Slurm's slurm.conf may be older than the declaration: one node that is gone must not hold back the others that its jobs wait for.
 	if err := declared(c, s.cluster, r.Nodes); err != nil && !c.Bool("no-wait") {
 		return err
+	}
+	if c.Bool("dry-run") {
+		return preview(c, s, r)
 	}
 	r.Reason, r.Caller = c.String("reason"), caller()
 	log, err := s.journal(c.Context)

@@ -34,7 +34,7 @@ var (
 const poll = 3 * time.Second
 
 // openEngine ties the adapters together for the cluster that a directory declares.
-func openEngine(ctx context.Context, dir string, log *journal.Journal, logger *slog.Logger) (reconfigure.Cluster, batch.Engine, error) {
+func openEngine(ctx context.Context, dir string, log *journal.Journal, logger *slog.Logger) (reconfigure.Cluster, *engine.Engine, error) {
 	s, err := openSite(dir)
 	if err != nil {
 		return reconfigure.Cluster{}, nil, err
@@ -47,16 +47,12 @@ func openEngine(ctx context.Context, dir string, log *journal.Journal, logger *s
 	if err != nil {
 		return reconfigure.Cluster{}, nil, err
 	}
-	playbooks, err := s.playbooks()
-	if err != nil {
-		return reconfigure.Cluster{}, nil, err
-	}
 	known := s.knownHosts()
 	return s.cluster, engine.New(s.cluster, engine.Deps{
 		Provisioner: driver,
 		Cloud:       cloud,
 		Greeter:     &ssh.Greeter{Known: known, Policy: s.cluster.Settings.HostKeys, Console: cloud.Console, Timeout: s.cluster.Settings.BootTimeout, Poll: poll},
-		Configurer:  playbooks,
+		Configurer:  s.playbooks(),
 		Recorder:    log,
 		Scheduler:   s.scheduler,
 		Poll:        poll,
@@ -77,13 +73,9 @@ func (s site) terraform(ctx context.Context, logger *slog.Logger) (*terraform.Dr
 	})
 }
 
-// playbooks writes what Ansible itself prints to a log of its own. The file stays open as long as the worker: it ends when nothing waits.
-func (s site) playbooks() (*ansible.Runner, error) {
-	log, err := s.openLog("ansible.log")
-	if err != nil {
-		return nil, err
-	}
-	return ansible.New(ansible.Config{Dir: s.dir, Env: os.Environ(), Log: log}), nil
+// playbooks writes what Ansible itself prints to a log of its own.
+func (s site) playbooks() *ansible.Runner {
+	return ansible.New(ansible.Config{Dir: s.dir, Env: os.Environ(), Log: appender{s, "ansible.log"}})
 }
 
 func (s site) cloud(ctx context.Context) (*openstack.Client, error) {

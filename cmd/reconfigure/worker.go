@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -32,9 +34,10 @@ func workerCommand() *cli.Command {
 			if who := log.Leader(); who != "" {
 				out.InfoContext(c.Context, "another worker is at work", "leader", who)
 			}
+			const poll = 10 * time.Second // a look at jobs that are waited for costs about a second
 			return batch.Work(c.Context, log, logged{out, batch.Pipeline{Open: func(ctx context.Context) (reconfigure.Cluster, batch.Engine, error) {
 				return openEngine(ctx, s.dir, log, out)
-			}}})
+			}}}, poll)
 		},
 	})
 }
@@ -52,6 +55,12 @@ func (l logged) Carry(ctx context.Context, number int64, requests []reconfigure.
 	}
 	outcomes := l.Carrier.Carry(ctx, number, requests)
 	for _, o := range outcomes {
+		for _, w := range o.Waiting {
+			log.InfoContext(ctx, "request waits", "request", o.Request, "node", w.Node, "reason", w.Reason)
+		}
+		if len(o.Waiting) > 0 {
+			continue
+		}
 		if o.Error != "" {
 			log.ErrorContext(ctx, "request failed", "request", o.Request, "reason", o.Error)
 			continue
@@ -78,6 +87,21 @@ func startWorker(s site) error {
 	return process.Detach(process.Cmd{
 		Path: self, Args: []string{"--dir", s.dir, "worker"}, Dir: s.dir, Env: os.Environ(), Stdout: logFile, Stderr: logFile,
 	})
+}
+
+// appender writes to a log of the worker's. The file is open, and made, only while something is written: an engine is opened to look, too.
+type appender struct {
+	site site
+	name string
+}
+
+func (a appender) Write(text []byte) (int, error) {
+	file, err := a.site.openLog(a.name)
+	if err != nil {
+		return 0, err
+	}
+	n, err := file.Write(text)
+	return n, errors.Join(err, file.Close())
 }
 
 // openLog opens a log of the worker's for appending.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -56,6 +57,11 @@ func (c *carrier) Carry(_ context.Context, number int64, requests []reconfigure.
 	return outcomes
 }
 
+// Stirs never: nothing is held here.
+func (c *carrier) Stirs(context.Context, []reconfigure.Request) (bool, error) { return false, nil }
+
+const poll = 10 * time.Second
+
 func wantBatches(t *testing.T, c *carrier, want ...[]reconfigure.RequestID) {
 	t.Helper()
 	if diff := cmp.Diff(want, c.batches); diff != "" {
@@ -77,7 +83,7 @@ func TestWorkCarriesOutAllThatWaitsTogether(t *testing.T) {
 	}
 	submit(t, j, request(0, reconfigure.Suspend, "a"))
 	c := &carrier{}
-	if err := batch.Work(t.Context(), j, c); err != nil {
+	if err := batch.Work(t.Context(), j, c, poll); err != nil {
 		t.Fatal(err)
 	}
 	wantBatches(t, c, []reconfigure.RequestID{1, 2, 3}, []reconfigure.RequestID{4})
@@ -95,7 +101,7 @@ func TestWorkTakesWhatComesWhileItWorks(t *testing.T) {
 	j := openJournal(t, t.TempDir())
 	submit(t, j, request(0, reconfigure.Resume, "a"))
 	c := &carrier{first: func() { submit(t, j, request(0, reconfigure.Resume, "b")) }}
-	if err := batch.Work(t.Context(), j, c); err != nil {
+	if err := batch.Work(t.Context(), j, c, poll); err != nil {
 		t.Fatal(err)
 	}
 	wantBatches(t, c, []reconfigure.RequestID{1}, []reconfigure.RequestID{2})
@@ -107,11 +113,11 @@ func TestOneWorkerLeads(t *testing.T) {
 	submit(t, j, request(0, reconfigure.Resume, "a"))
 	idle := &carrier{}
 	c := &carrier{first: func() {
-		if err := batch.Work(t.Context(), other, idle); err != nil {
+		if err := batch.Work(t.Context(), other, idle, poll); err != nil {
 			t.Error(err)
 		}
 	}}
-	if err := batch.Work(t.Context(), j, c); err != nil {
+	if err := batch.Work(t.Context(), j, c, poll); err != nil {
 		t.Fatal(err)
 	}
 	wantBatches(t, idle)
@@ -149,11 +155,11 @@ func TestWhoComesBeforeTheLeadEndsIsNotOverlooked(t *testing.T) {
 	idle, c := &carrier{}, &carrier{}
 	log := &lateComer{Journal: j, come: func() {
 		submit(t, other, request(0, reconfigure.Resume, "b"))
-		if err := batch.Work(t.Context(), other, idle); err != nil {
+		if err := batch.Work(t.Context(), other, idle, poll); err != nil {
 			t.Error(err)
 		}
 	}}
-	if err := batch.Work(t.Context(), log, c); err != nil {
+	if err := batch.Work(t.Context(), log, c, poll); err != nil {
 		t.Fatal(err)
 	}
 	wantBatches(t, idle)
@@ -172,11 +178,11 @@ func TestOutcomeThatCannotBeWrittenEndsTheWorkerAndItsLead(t *testing.T) {
 	j := openJournal(t, t.TempDir())
 	submit(t, j, request(0, reconfigure.Resume, "a"))
 	c := &carrier{}
-	if err := batch.Work(t.Context(), fullLog{j}, c); !errors.Is(err, errFull) {
+	if err := batch.Work(t.Context(), fullLog{j}, c, poll); !errors.Is(err, errFull) {
 		t.Fatalf("error %v", err)
 	}
 	// The next worker finds the request, and may lead.
-	if err := batch.Work(t.Context(), j, c); err != nil {
+	if err := batch.Work(t.Context(), j, c, poll); err != nil {
 		t.Fatal(err)
 	}
 	wantBatches(t, c, []reconfigure.RequestID{1}, []reconfigure.RequestID{1})
@@ -189,7 +195,7 @@ func TestWorkerThatIsToEndWritesTheOutcomesAndBeginsNothing(t *testing.T) {
 	submit(t, j, request(0, reconfigure.Suspend, "a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &carrier{first: cancel}
-	if err := batch.Work(ctx, j, c); !errors.Is(err, context.Canceled) {
+	if err := batch.Work(ctx, j, c, poll); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 	wantBatches(t, c, []reconfigure.RequestID{1})

@@ -1,37 +1,47 @@
 package batch
 
 import (
+	"slices"
+
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // Gather picks the requests, oldest first, that can go together: those of which no two want different things of one node. For one node, a later request
-// waits for the earlier ones, so whatever a passed-over request names is closed to all that come after it. A request for the whole cluster goes alone.
+// waits for the earlier ones, so whatever a passed-over request names is closed to all that come after it. A request for the whole cluster goes alone, and does
+// not wait for those that are held: that may take a day.
 func Gather(waiting []reconfigure.Request) []reconfigure.Request {
 	var (
 		together []reconfigure.Request
-		taken    = map[reconfigure.Mode]nodeset.NodeSet{}
+		taken    = map[wish]nodeset.NodeSet{}
 		closed   nodeset.NodeSet
 	)
 	for _, r := range waiting {
 		if whole(r.Mode) {
-			if len(together) == 0 {
+			if !slices.ContainsFunc(together, fresh) {
 				return []reconfigure.Request{r}
 			}
 			return together
 		}
-		conflicts := !closed.Intersect(r.Nodes).Empty()
-		for mode, nodes := range taken {
-			conflicts = conflicts || mode != r.Mode && !nodes.Intersect(r.Nodes).Empty()
+		own, nodes := wish{r.Mode, r.Options}, r.Open()
+		conflicts := !closed.Intersect(nodes).Empty()
+		for other, theirs := range taken {
+			conflicts = conflicts || other != own && !theirs.Intersect(nodes).Empty()
 		}
 		if conflicts {
-			closed = closed.Union(r.Nodes)
+			closed = closed.Union(nodes)
 			continue
 		}
-		taken[r.Mode] = taken[r.Mode].Union(r.Nodes)
+		taken[own] = taken[own].Union(nodes)
 		together = append(together, r)
 	}
 	return together
+}
+
+// wish is what a request wants of its nodes.
+type wish struct {
+	mode    reconfigure.Mode
+	options reconfigure.Options
 }
 
 func whole(m reconfigure.Mode) bool {

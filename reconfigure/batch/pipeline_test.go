@@ -12,7 +12,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/batch"
 	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
 	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // declared is a cluster with one persistent node, p1, and cloud nodes p2 to p9.
@@ -108,7 +107,7 @@ func TestRefusalHasACodeOfItsOwn(t *testing.T) {
 // stub is an engine that fails, or finds nothing and does nothing.
 type stub struct{ observing, carrying error }
 
-func (s stub) Observe(context.Context, nodeset.NodeSet) (reconfigure.Observation, error) {
+func (s stub) Observe(context.Context, func(map[string]reconfigure.NodeState) []reconfigure.Source) (reconfigure.Observation, error) {
 	return reconfigure.Observation{}, s.observing
 }
 

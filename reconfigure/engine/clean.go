@@ -28,6 +28,7 @@ func (b *batch) tellDown(ctx context.Context, failures reconfigure.Failures) {
 		return
 	}
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		b.keep(ctx, slurm, nodeset.Of(reasons[reason]...), states, reason)
 		waited := b.waitedFor(nodeset.Of(reasons[reason]...), states)
 		if waited.Empty() {
 			continue
@@ -39,14 +40,30 @@ func (b *batch) tellDown(ctx context.Context, failures reconfigure.Failures) {
 	}
 }
 
-// waitedFor is the nodes that Slurm powers up, and those that were to come up for us and are not there for it.
+// keep drains the persistent nodes that Slurm would otherwise use again. It takes a node that is DOWN back when its slurmd registers, and that of one that
+// failed may do so, or has never ended (slurm.conf(5), ReturnToService).
+func (b *batch) keep(ctx context.Context, slurm Scheduler, failed nodeset.NodeSet, states map[string]reconfigure.NodeState, reason string) {
+	renewed := b.plan.Nodes(reconfigure.Replace, reconfigure.Reboot).Intersect(b.touched)
+	var names []string
+	for node := range failed.Intersect(b.cluster.Persistent()).All() {
+		if s := states[node]; s.Rebooting() || renewed.Contains(node) && !s.Running() {
+			names = append(names, node)
+		}
+	}
+	if err := slurm.Drain(ctx, nodeset.Of(names...), reason); err != nil {
+		b.note(ctx, "", "Slurm could not be told to drain "+nodeset.Of(names...).String()+": "+err.Error())
+	}
+}
+
+// waitedFor is the nodes that Slurm powers up or reboots, and those that were to come up for us and are not there for it.
 func (b *batch) waitedFor(nodes nodeset.NodeSet, states map[string]reconfigure.NodeState) nodeset.NodeSet {
 	expected := b.plan.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot)
 	var names []string
 	for node := range nodes.All() {
 		s, known := states[node]
 		absent := known && expected.Contains(node) && !s.Ready() && !s.Running()
-		if absent || s.Is("POWERING_UP", "POWER_UP") {
+		drained := known && expected.Contains(node) && b.touched.Contains(node) && s.Is("DRAIN") && !s.Running() // no job can start there
+		if absent || drained || s.Rebooting() || s.Is("POWERING_UP", "POWER_UP") {
 			names = append(names, node)
 		}
 	}

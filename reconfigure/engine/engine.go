@@ -24,6 +24,8 @@ type Provisioner interface {
 	Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Preview, error)
 	// Apply MUST carry out just that preview. An error means that no verdict node by node is to be had: what happened is unknown.
 	Apply(ctx context.Context, p reconfigure.Preview, watch Watch) (reconfigure.Failures, error)
+	// Discard removes what Preview has saved for an Apply that will not come.
+	Discard(p reconfigure.Preview) error
 }
 
 // Cloud is the cloud's own word, beside Terraform's.
@@ -59,6 +61,11 @@ type Scheduler interface {
 	Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error
 	// PowerDown hands nodes back to power saving, whatever state they are in, so that Slurm may use them again.
 	PowerDown(ctx context.Context, nodes nodeset.NodeSet) error
+	// Drain has Slurm start no more jobs on nodes, for a reason that is marked as ours. Jobs that run go on. As with Down, one that is refused MUST NOT keep the
+	// others from being drained.
+	Drain(ctx context.Context, nodes nodeset.NodeSet, reason string) error
+	// Undrain takes a drain back, and changes nothing else. It MUST be asked for drains of ours only.
+	Undrain(ctx context.Context, nodes nodeset.NodeSet) error
 }
 
 // Recorder is the journal.
@@ -91,8 +98,9 @@ func New(cluster reconfigure.Cluster, deps Deps) *Engine {
 	return &Engine{Deps: deps, cluster: cluster}
 }
 
-// Observe looks at everything that a plan for these nodes must know. That Slurm does not answer is part of the observation, not an error.
-func (e *Engine) Observe(ctx context.Context, scope nodeset.NodeSet) (reconfigure.Observation, error) {
+// Observe looks at everything that a plan must know. Sources says what names are to be resolved, once Slurm's states are known; that it does not answer is part
+// of the observation, not an error.
+func (e *Engine) Observe(ctx context.Context, sources func(map[string]reconfigure.NodeState) []reconfigure.Source) (reconfigure.Observation, error) {
 	desired, err := e.Provisioner.Desired()
 	if err != nil {
 		return reconfigure.Observation{}, err
@@ -101,26 +109,24 @@ func (e *Engine) Observe(ctx context.Context, scope nodeset.NodeSet) (reconfigur
 	if err != nil {
 		return reconfigure.Observation{}, err
 	}
-	seen := reconfigure.Observation{Desired: desired, Instances: instances, Sources: e.resolve(ctx, scope)}
+	seen := reconfigure.Observation{Time: time.Now(), Desired: desired, Instances: instances, Sources: map[reconfigure.Source]reconfigure.Resolved{}}
 	seen.States, err = e.states(ctx, instances)
 	if seen.Slurm = err == nil; err != nil {
 		seen.Silence = err.Error()
 	}
+	for _, source := range sources(seen.States) {
+		seen.Sources[source] = e.Cloud.Resolve(ctx, source)
+	}
 	return seen, nil
 }
 
-func (e *Engine) resolve(ctx context.Context, scope nodeset.NodeSet) map[reconfigure.Source]reconfigure.Resolved {
-	sources := map[reconfigure.Source]reconfigure.Resolved{}
-	for node := range scope.All() {
-		source := e.cluster.Control.Source
-		if g, ok := e.cluster.GroupOf(node); ok {
-			source = g.Source
-		}
-		if _, done := sources[source]; !done {
-			sources[source] = e.Cloud.Resolve(ctx, source)
-		}
+// Preview is what Terraform would do for a plan. It changes nothing, and leaves nothing.
+func (e *Engine) Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Preview, error) {
+	preview, err := e.Provisioner.Preview(ctx, p)
+	if err != nil {
+		return reconfigure.Preview{}, err
 	}
-	return sources
+	return preview, e.Provisioner.Discard(preview)
 }
 
 func (e *Engine) states(ctx context.Context, instances map[string]reconfigure.Instance) (map[string]reconfigure.NodeState, error) {

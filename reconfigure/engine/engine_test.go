@@ -15,7 +15,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
 	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // declared is a cluster with one persistent node, p1, a second one, p2, and cloud nodes p3 to p8.
@@ -58,6 +57,9 @@ func (l *lab) wants(a reconfigure.Action, nodes ...string) {
 	}
 }
 
+// none is the sources that a plan which is made here needs.
+func none(map[string]reconfigure.NodeState) []reconfigure.Source { return nil }
+
 // carry observes, completes the plan and carries it out, and answers each verdict as "status phase: reason".
 func (l *lab) carry() map[string]string {
 	l.Helper()
@@ -77,7 +79,7 @@ func (l *lab) carry() map[string]string {
 
 func (l *lab) try(ctx context.Context) (map[string]reconfigure.Verdict, error) {
 	l.Helper()
-	seen, err := l.engine.Observe(l.Context(), nodeset.NodeSet{})
+	seen, err := l.engine.Observe(l.Context(), none)
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -680,7 +682,9 @@ func TestObservationSaysWhetherSlurmAnswers(t *testing.T) {
 			if silent {
 				l.Order(enginetest.SlurmSilent)
 			}
-			seen, err := l.engine.Observe(l.Context(), nodeset.Of("ctl", "p4"))
+			seen, err := l.engine.Observe(l.Context(), func(map[string]reconfigure.NodeState) []reconfigure.Source {
+				return []reconfigure.Source{declared().Control.Source}
+			})
 			if err != nil || seen.Slurm == silent || (len(seen.States) == 0) != silent {
 				l.Errorf("silent: %t; observed %+v, error %v", silent, seen, err)
 			}

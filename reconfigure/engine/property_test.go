@@ -53,7 +53,7 @@ func draw(t *rapid.T) *drawn {
 	for _, node := range nodes {
 		d.drawNode(node)
 	}
-	seen, err := engine.New(declared(), d.Deps()).Observe(t.Context(), nodeset.NodeSet{})
+	seen, err := engine.New(declared(), d.Deps()).Observe(t.Context(), none)
 	if err != nil {
 		t.Fatal(err)
 	}

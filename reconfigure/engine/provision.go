@@ -28,6 +28,9 @@ func (b *batch) provision(ctx context.Context, _ nodeset.NodeSet) error {
 		}
 		if busy := b.guard(ctx, plan, reconfigure.Replace, reconfigure.Remove); len(busy) > 0 {
 			b.hold(ctx, busy)
+			if err := b.Provisioner.Discard(preview); err != nil {
+				return err
+			}
 			continue
 		}
 		return b.apply(ctx, preview)
@@ -42,6 +45,7 @@ func (b *batch) remaining() reconfigure.Plan {
 
 func (b *batch) apply(ctx context.Context, preview reconfigure.Preview) error {
 	b.touched = b.touched.Union(preview.Plan.Nodes(reconfigure.Create, reconfigure.Replace))
+	b.fresh = renewed(preview)
 	failed, err := b.Provisioner.Apply(ctx, preview, b.watch(ctx))
 	if err != nil {
 		return err
@@ -53,6 +57,18 @@ func (b *batch) apply(ctx context.Context, preview reconfigure.Preview) error {
 	}
 	b.instances = instances
 	return nil
+}
+
+// renewed is the nodes whose instance will have a new disk, and so a new host key. One that is only resized keeps both.
+func renewed(preview reconfigure.Preview) nodeset.NodeSet {
+	var names []string
+	for _, c := range preview.Changes {
+		switch c.Effect {
+		case reconfigure.EffectCreate, reconfigure.EffectReplace, reconfigure.EffectRebuild:
+			names = append(names, c.Node)
+		}
+	}
+	return nodeset.Of(names...)
 }
 
 // explained puts the cloud's own words before Terraform's, where it has any.
@@ -88,7 +104,7 @@ func (b *batch) guard(ctx context.Context, plan reconfigure.Plan, actions ...rec
 			busy[node] = fmt.Errorf("left alone: Slurm does not answer, so nobody can tell whether a job runs on it: %w", err)
 		case states[node].Running():
 			busy[node] = errors.New("left alone: a job runs on it")
-		case states[node].Ready():
+		case states[node].Usable():
 			busy[node] = errors.New("left alone: Slurm has it in use, and may start a job on it at any moment")
 		}
 	}

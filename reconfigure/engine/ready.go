@@ -22,8 +22,7 @@ func (b *batch) greet(ctx context.Context, nodes nodeset.NodeSet) error {
 		}
 		instances = append(instances, instance)
 	}
-	fresh := b.plan.Nodes(reconfigure.Create, reconfigure.Replace)
-	b.fail(ctx, b.Greeter.Await(ctx, instances, fresh))
+	b.fail(ctx, b.Greeter.Await(ctx, instances, b.fresh))
 	return nil
 }
 
@@ -95,7 +94,7 @@ func (b *batch) missing(ctx context.Context) (reconfigure.Failures, error) {
 	}
 	b.instances = instances
 	missing := reconfigure.Failures{}
-	for node := range b.left().All() {
+	for node := range b.left(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure, reconfigure.Remove).All() {
 		if err := b.lacks(node, active); err != nil {
 			missing[node] = err
 		}
@@ -117,11 +116,20 @@ func (b *batch) missing(ctx context.Context) (reconfigure.Failures, error) {
 	return missing, nil
 }
 
-// settled tells whether Slurm has a node as it should be. One that only had to be configured may have been given up since: Slurm goes on while we work.
+// settled tells whether Slurm has a node as it should be. One that only had to be configured may have been given up since: Slurm goes on while we work. While a
+// node is drained Slurm calls it idle for as long as it does not miss it; so what was restarted must have another boot than before. One that the administrator
+// wants DOWN after a reboot (scontrol(1), nextstate) is there all the same.
 func (b *batch) settled(node string, s reconfigure.NodeState) bool {
 	change, _ := b.plan.Of(node)
-	givenUp := s.Is("POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN")
-	return s.Ready() || givenUp && change.Action == reconfigure.Configure
+	switch change.Action {
+	case reconfigure.Configure:
+		return s.Ready() || s.Is("POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN")
+	case reconfigure.Replace, reconfigure.Reboot:
+		booted := !s.Boot.Equal(b.boots[node])
+		return booted && (s.Ready() || s.Is("DOWN") && !s.Is("NOT_RESPONDING", "POWERING_UP"))
+	default:
+		return s.Ready()
+	}
 }
 
 func (b *batch) lacks(node string, active map[string]bool) error {

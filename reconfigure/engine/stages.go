@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -22,8 +23,12 @@ type stage struct {
 func stages() []stage {
 	const (
 		create, replace, reboot, configure, remove = reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure, reconfigure.Remove
+		drain, undrain                             = reconfigure.Drain, reconfigure.Undrain
 	)
 	return []stage{
+		// No stage waits for jobs: a node that is drained now is planned again when they have ended.
+		{reconfigure.PhaseDrain, []reconfigure.Action{drain}, (*batch).drain},
+		{reconfigure.PhaseDrain, []reconfigure.Action{undrain}, (*batch).undrain},
 		// First the instances: nothing else can be done for a node that is not there, and the preview may refuse it all.
 		{reconfigure.PhaseApply, []reconfigure.Action{create, replace, remove}, (*batch).provision},
 		{reconfigure.PhaseApply, []reconfigure.Action{reboot}, (*batch).reboot},
@@ -39,17 +44,18 @@ func stages() []stage {
 // Carry carries out a plan, and gives a verdict on each of its changes. The error is of the journal: what could not be written down was not begun. Even then
 // the nodes that had failed before are cleaned up, and handed back; those that were on their way are left to whoever reads the journal next.
 func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Observation, plan reconfigure.Plan) (map[string]reconfigure.Verdict, error) {
-	b := &batch{Engine: e, number: number, plan: plan, before: seen.Desired, instances: maps.Clone(seen.Instances), verdicts: map[string]reconfigure.Verdict{}}
+	b := &batch{Engine: e, number: number, plan: plan, before: seen.Desired, boots: boots(seen.States), instances: maps.Clone(seen.Instances), verdicts: map[string]reconfigure.Verdict{}}
 	b.tellDown(context.WithoutCancel(ctx), rejections(plan))
 	err := b.walk(ctx)
 	b.phase = reconfigure.PhaseReport
 	b.clean(context.WithoutCancel(ctx))
+	b.release(context.WithoutCancel(ctx))
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range plan.Changes {
 		if _, failed := b.verdicts[c.Node]; !failed {
-			b.verdicts[c.Node] = reconfigure.Verdict{Node: c.Node, Action: c.Action, Status: reconfigure.StatusDone}
+			b.verdicts[c.Node] = reconfigure.Verdict{Node: c.Node, Action: c.Action, Status: reconfigure.StatusDone, Reason: c.Note}
 		}
 	}
 	return b.verdicts, nil
@@ -100,8 +106,18 @@ type batch struct {
 	instances map[string]reconfigure.Instance // as last seen
 	verdicts  map[string]reconfigure.Verdict  // of the nodes whose way has ended
 	touched   nodeset.NodeSet                 // the nodes whose instance was to be made or restarted: there may be something to clean
+	fresh     nodeset.NodeSet                 // the nodes whose instance is new, or has a new disk
+	boots     map[string]time.Time            // when the nodes were booted before the plan, as Slurm had it
 	held      nodeset.NodeSet                 // the nodes whose instance was left alone for the sake of a job
 	toldDown  nodeset.NodeSet                 // the nodes that Slurm was told are down, or may have been
+}
+
+func boots(states map[string]reconfigure.NodeState) map[string]time.Time {
+	all := make(map[string]time.Time, len(states))
+	for node, state := range states {
+		all[node] = state.Boot
+	}
+	return all
 }
 
 // left is the nodes that are still on their way.

@@ -32,6 +32,8 @@ func suite(t *testing.T, open func(t *testing.T) *Journal) {
 		{"pending is what has no outcome, oldest first", pendingIsOldestFirst},
 		{"requests are newest first and at most as many as asked for", requestsNewestFirst},
 		{"a request has exactly one outcome", oneOutcome},
+		{"a held request waits with the verdicts that there are", heldWaits},
+		{"one watches at a time, whoever leads", oneWatches},
 		{"what is not there is not found", absentIsNotFound},
 		{"a batch carries requests that are there and not finished", batchCarriesOpenRequests},
 		{"events come back to those whom they concern", eventsConcern},
@@ -410,5 +412,58 @@ func TestManyOpenAnEmptyFolderAtOnce(t *testing.T) {
 		}
 		close(start)
 		group.Wait()
+	}
+}
+
+func heldWaits(t *testing.T, j *Journal) {
+	options := reconfigure.Options{Reimage: true, Image: "v2", FromSlurm: true, DrainTimeout: time.Hour}
+	r, err := j.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Update, Nodes: nodeset.Of("n1", "n2"), Options: options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := r
+	want.Held = true
+	for _, settled := range [][]reconfigure.Verdict{{}, {{Node: "n1", Action: reconfigure.Reboot, Status: reconfigure.StatusDone}}} {
+		if err := j.Hold(t.Context(), reconfigure.Outcome{Request: r.ID, Verdicts: settled}); err != nil {
+			t.Fatal(err)
+		}
+		want.Settled = settled
+		got, err := j.Pending(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]reconfigure.Request{want}, got); diff != "" {
+			t.Errorf("pending (-want +got):\n%s", diff)
+		}
+	}
+	if err := j.Finish(t.Context(), reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone}); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Hold(t.Context(), reconfigure.Outcome{Request: r.ID}); !errors.Is(err, ErrFinished) {
+		t.Errorf("a finished request is held: %v", err)
+	}
+}
+
+func oneWatches(t *testing.T, j *Journal) {
+	lead, ok, err := j.Lead(t.Context())
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	defer func() {
+		if err := lead(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for range 2 {
+		release, ok, err := j.Watch(t.Context())
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		if _, ok, err := j.Watch(t.Context()); err != nil || ok {
+			t.Errorf("two watch: %t, error %v", ok, err)
+		}
+		if err := release(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 const (
 	leadFile   = "lead.lock"
 	leaderFile = "leader"
+	watchFile  = "watch.lock"
 )
 
 // Lead takes the lead, without waiting; ok is false while another one has it, be it in this process. It ends with release, or with the process, whatever
@@ -34,6 +35,15 @@ func (j *Journal) Lead(ctx context.Context) (release func() error, ok bool, err 
 		return nil, false, j.explain("say who leads", errors.Join(err, lead.Unlock()))
 	}
 	return func() error { return errors.Join(shown.Unlock(), lead.Unlock()) }, true, nil
+}
+
+// Watch has this process alone keep an eye on the requests that are held; ok is false while another one does. It ends as the lead does, and hinders nobody.
+func (j *Journal) Watch(context.Context) (release func() error, ok bool, err error) {
+	watch := flock.New(filepath.Join(j.dir, watchFile))
+	if ok, err = watch.TryLock(); err != nil || !ok {
+		return nil, false, j.explain("watch", err)
+	}
+	return watch.Unlock, true, nil
 }
 
 // show writes who leads into a file and keeps it locked. Only the leader writes it, so the text is whole whenever the file is locked for long.

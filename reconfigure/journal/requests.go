@@ -11,7 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-const requestColumns = `id, mode, nodes, reason, caller, jobs, submitted`
+const requestColumns = `id, mode, nodes, reason, caller, jobs, submitted, options, settled`
 
 // Submit writes a request down and gives it its ID, and the time where it has none. An ID that it had is of no account.
 func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error) {
@@ -20,14 +20,18 @@ func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigur
 	if err != nil {
 		return reconfigure.Request{}, j.explain("submit", err)
 	}
+	options, err := json.Marshal(r.Options)
+	if err != nil {
+		return reconfigure.Request{}, j.explain("submit", err)
+	}
 	// What cannot be read again would keep every request that waits from being read.
-	if err := decode(new(reconfigure.Request), r.Nodes.String(), string(jobs)); err != nil {
+	if err := decode(new(reconfigure.Request), r.Nodes.String(), string(jobs), string(options)); err != nil {
 		return reconfigure.Request{}, j.explain("submit", err)
 	}
 	err = j.write(ctx, "submit", func(tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx,
-			`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted) VALUES (?, ?, ?, ?, ?, ?) RETURNING id`,
-			r.Mode, r.Nodes.String(), r.Reason, r.Caller, string(jobs), r.Submitted.UnixNano()).Scan(&r.ID)
+			`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options) VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`,
+			r.Mode, r.Nodes.String(), r.Reason, r.Caller, string(jobs), r.Submitted.UnixNano(), string(options)).Scan(&r.ID)
 	})
 	if err != nil {
 		return reconfigure.Request{}, err
@@ -88,6 +92,18 @@ func (j *Journal) Finish(ctx context.Context, o reconfigure.Outcome) error {
 	})
 }
 
+// Hold notes the verdicts that there are on a request whose other nodes wait for jobs to end. It stays pending, now as one that is held. It may be called again
+// with more of them; after the outcome it is ErrFinished.
+func (j *Journal) Hold(ctx context.Context, o reconfigure.Outcome) error {
+	settled, err := json.Marshal(append([]reconfigure.Verdict{}, o.Verdicts...))
+	if err != nil {
+		return j.explain("hold", err)
+	}
+	return j.write(ctx, "hold", func(tx *sql.Tx) error {
+		return one(ctx, tx, o.Request, `UPDATE requests SET settled = ? WHERE id = ? AND finished IS NULL`, string(settled), o.Request)
+	})
+}
+
 // Outcome is what became of a request; false where it is still under way, and where there is none of that ID.
 func (j *Journal) Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error) {
 	return first(read(ctx, j, "read an outcome", scanOutcome,
@@ -116,27 +132,36 @@ func one(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, statement st
 
 func scanRequest(row scanner) (reconfigure.Request, error) {
 	var (
-		r           reconfigure.Request
-		nodes, jobs string
-		submitted   int64
+		r                    reconfigure.Request
+		nodes, jobs, options string
+		submitted            int64
+		settled              sql.NullString
 	)
-	if err := row.Scan(&r.ID, &r.Mode, &nodes, &r.Reason, &r.Caller, &jobs, &submitted); err != nil {
+	if err := row.Scan(&r.ID, &r.Mode, &nodes, &r.Reason, &r.Caller, &jobs, &submitted, &options, &settled); err != nil {
 		return r, err
 	}
 	r.Submitted = unstamp(submitted)
-	if err := decode(&r, nodes, jobs); err != nil {
+	if err := decode(&r, nodes, jobs, options); err != nil {
 		return r, fmt.Errorf("request %s: %w", r.ID, err)
+	}
+	if r.Held = settled.Valid; r.Held {
+		if err := json.Unmarshal([]byte(settled.String), &r.Settled); err != nil {
+			return r, fmt.Errorf("request %s: its verdicts: %w", r.ID, err)
+		}
 	}
 	return r, nil
 }
 
 // decode reads those parts of a request that are kept as text.
-func decode(r *reconfigure.Request, nodes, jobs string) error {
+func decode(r *reconfigure.Request, nodes, jobs, options string) error {
 	if err := r.Nodes.UnmarshalText([]byte(nodes)); err != nil {
 		return fmt.Errorf("its nodes: %w", err)
 	}
 	if err := json.Unmarshal([]byte(jobs), &r.Jobs); err != nil {
 		return fmt.Errorf("its jobs: %w", err)
+	}
+	if err := json.Unmarshal([]byte(options), &r.Options); err != nil {
+		return fmt.Errorf("its options: %w", err)
 	}
 	return nil
 }

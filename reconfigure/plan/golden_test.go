@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
@@ -32,8 +33,11 @@ type story struct {
 	Instances map[string]string // hostlist → image id, with " tainted" behind it where it is
 	Forgotten string            // instances of this hostlist that Terraform is no longer told of
 	Slurm     map[string]string // hostlist → states, joined by +, with " busy" behind them where a job is on the nodes
+	Reasons   map[string]string // hostlist → the reason that Slurm has for its state
+	Booted    string            // hostlist of the nodes that were booted since the requests were made
+	Waited    time.Duration     // since then
 	Broken    map[string]string // image → why it does not resolve
-	Requests  []string          // mode and hostlist
+	Requests  []string          // mode, options (reimage, image=NAME, slurm, held) and hostlist
 }
 
 func TestGoldenPlans(t *testing.T) {
@@ -102,7 +106,7 @@ func (s story) observation(t *testing.T, c reconfigure.Cluster) reconfigure.Obse
 		Instances: map[string]reconfigure.Instance{},
 		Sources:   map[reconfigure.Source]reconfigure.Resolved{},
 	}
-	sources := []reconfigure.Source{c.Control.Source}
+	sources := []reconfigure.Source{c.Control.Source, source("special")}
 	for _, g := range c.Groups {
 		sources = append(sources, g.Source)
 	}
@@ -128,23 +132,61 @@ func (s story) observation(t *testing.T, c reconfigure.Cluster) reconfigure.Obse
 	if s.Slurm != nil {
 		seen.Slurm, seen.States = true, map[string]reconfigure.NodeState{}
 	}
+	seen.Time = submitted.Add(s.Waited)
 	for hostlist, what := range s.Slurm {
 		states, busy := strings.CutSuffix(what, " busy")
 		for node := range parse(t, hostlist).All() {
 			seen.States[node] = reconfigure.NodeState{Node: node, States: strings.Split(states, "+"), Busy: busy}
 		}
 	}
+	s.details(t, seen)
 	return seen
 }
+
+// details is what Slurm says of nodes besides their states.
+func (s story) details(t *testing.T, seen reconfigure.Observation) {
+	t.Helper()
+	for hostlist, reason := range s.Reasons {
+		for node := range parse(t, hostlist).All() {
+			state := seen.States[node]
+			state.Reason = reason
+			seen.States[node] = state
+		}
+	}
+	if s.Booted == "" {
+		return
+	}
+	for node := range parse(t, s.Booted).All() {
+		state := seen.States[node]
+		state.Boot = submitted.Add(time.Second)
+		seen.States[node] = state
+	}
+}
+
+// submitted is when all requests were made.
+var submitted = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (s story) requests(t *testing.T) []reconfigure.Request {
 	t.Helper()
 	var requests []reconfigure.Request
 	for i, line := range s.Requests {
 		mode, hostlist, _ := strings.Cut(line, " ")
-		r := reconfigure.Request{ID: reconfigure.RequestID(i + 1), Mode: reconfigure.Mode(mode)}
-		if hostlist != "" {
-			r.Nodes = parse(t, hostlist)
+		r := reconfigure.Request{ID: reconfigure.RequestID(i + 1), Mode: reconfigure.Mode(mode), Submitted: submitted}
+		r.DrainTimeout = time.Hour
+		for _, word := range strings.Fields(hostlist) {
+			image, isImage := strings.CutPrefix(word, "image=")
+			switch {
+			case isImage:
+				r.Image = image
+			case word == "reimage":
+				r.Reimage = true
+			case word == "slurm":
+				r.FromSlurm = true
+			case word == "held":
+				r.Held = true
+			default:
+				r.Nodes = parse(t, word)
+			}
 		}
 		requests = append(requests, r)
 	}
@@ -167,6 +209,12 @@ func render(p reconfigure.Plan) string {
 		if c.Spec != (reconfigure.Spec{}) {
 			fmt.Fprintf(&b, "; %s of %s", c.Spec.Group, c.Spec.ImageID)
 		}
+		if c.Undrain {
+			b.WriteString("; undrained then")
+		}
+		if c.Note != "" {
+			b.WriteString("; " + c.Note)
+		}
 		if c.Force {
 			b.WriteString("; whatever runs on it")
 		}
@@ -174,6 +222,9 @@ func render(p reconfigure.Plan) string {
 	}
 	for _, r := range p.Rejected {
 		fmt.Fprintf(&b, "rejected  %-6s %s; of request %d\n", r.Node, r.Reason, r.Request)
+	}
+	for _, w := range p.Waiting {
+		fmt.Fprintf(&b, "waits     %-6s %s; of request %d\n", w.Node, w.Reason, w.Request)
 	}
 	images := map[string][]string{}
 	for node, spec := range p.Desired {

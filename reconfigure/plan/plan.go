@@ -33,6 +33,8 @@ func Compute(cluster reconfigure.Cluster, seen reconfigure.Observation, requests
 			p.resume(r)
 		case reconfigure.Suspend:
 			p.suspend(r)
+		case reconfigure.Update:
+			p.update(r)
 		case reconfigure.Destroy:
 			p.destroy(r)
 		default:
@@ -42,16 +44,44 @@ func Compute(cluster reconfigure.Cluster, seen reconfigure.Observation, requests
 	return p.plan()
 }
 
-// Scope is the nodes whose sources must be resolved before a request is planned.
-func Scope(cluster reconfigure.Cluster, r reconfigure.Request) nodeset.NodeSet {
+// Sources is what must be resolved before the requests can be planned.
+func Sources(cluster reconfigure.Cluster, states map[string]reconfigure.NodeState, requests []reconfigure.Request) []reconfigure.Source {
+	needed := map[reconfigure.Source]bool{}
+	for _, r := range requests {
+		for node := range scope(cluster, r).All() {
+			image := ""
+			if r.Mode == reconfigure.Update {
+				_, image = wish(r, states[node])
+			}
+			_, source := made(cluster, node, image)
+			needed[source] = true
+		}
+	}
+	return slices.Collect(maps.Keys(needed))
+}
+
+// scope is the nodes that a request may make instances for.
+func scope(cluster reconfigure.Cluster, r reconfigure.Request) nodeset.NodeSet {
 	switch r.Mode {
 	case reconfigure.Deploy:
 		return cluster.Persistent().Union(nodeset.Of(cluster.Control.Name))
-	case reconfigure.Resume:
-		return r.Nodes
+	case reconfigure.Resume, reconfigure.Update:
+		return r.Open().Intersect(cluster.Nodes())
 	default:
 		return nodeset.NodeSet{}
 	}
+}
+
+// made is the group of a node, and what it is to be made of: what is declared, or another image.
+func made(cluster reconfigure.Cluster, node, image string) (group string, source reconfigure.Source) {
+	group, source = reconfigure.ControlGroup, cluster.Control.Source
+	if g, ok := cluster.GroupOf(node); ok {
+		group, source = g.Name, g.Source
+	}
+	if image != "" {
+		source.Image = image
+	}
+	return group, source
 }
 
 // silent is why an instance that is there is left alone while Slurm does not answer.
@@ -69,6 +99,7 @@ type planner struct {
 	seen                 reconfigure.Observation
 	changes              map[string]*reconfigure.Change
 	rejected             []reconfigure.Rejection
+	waiting              []reconfigure.Wait
 	desired              map[string]reconfigure.Spec
 	shared               bool
 }
@@ -79,6 +110,7 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 	switch {
 	case !ok:
 		c.Requests = []reconfigure.RequestID{r.ID}
+		p.minding(&c)
 		p.changes[c.Node] = &c
 	case was.Action == c.Action:
 		was.Requests = append(was.Requests, r.ID)
@@ -94,6 +126,19 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 	}
 }
 
+// minding has a drain of ours end with what it was for, and leaves anybody else's alone.
+func (p *planner) minding(c *reconfigure.Change) {
+	state := p.seen.States[c.Node]
+	renews := c.Action == reconfigure.Create || c.Action == reconfigure.Replace || c.Action == reconfigure.Reboot
+	switch {
+	case !renews || !state.Is("DRAIN") || state.Rebooting():
+	case state.Ours():
+		c.Undrain = true
+	default:
+		c.Note = "it stays drained, which somebody else did: " + state.Reason
+	}
+}
+
 func (p *planner) reject(r reconfigure.Request, node, reason string) {
 	p.rejected = append(p.rejected, reconfigure.Rejection{Node: node, Request: r.ID, Reason: reason})
 }
@@ -106,11 +151,12 @@ func (p *planner) rejectAll(r reconfigure.Request, reason string) {
 
 // spec is what a node is to be made of, by what its group declares now.
 func (p *planner) spec(node string) (spec reconfigure.Spec, problem string) {
-	group, source := reconfigure.ControlGroup, p.cluster.Control.Source
-	if node != p.cluster.Control.Name {
-		g, _ := p.cluster.GroupOf(node)
-		group, source = g.Name, g.Source
-	}
+	return p.specOf(node, "")
+}
+
+// specOf is the same with another image, where one is given.
+func (p *planner) specOf(node, image string) (spec reconfigure.Spec, problem string) {
+	group, source := made(p.cluster, node, image)
 	found, ok := p.seen.Sources[source]
 	switch {
 	case !ok:
@@ -123,7 +169,8 @@ func (p *planner) spec(node string) (spec reconfigure.Spec, problem string) {
 
 // make plans a new instance for a node; where a half-made one is in the way, in its place.
 func (p *planner) make(r reconfigure.Request, node, reason string) {
-	spec, problem := p.spec(node)
+	_, image := wish(r, p.seen.States[node])
+	spec, problem := p.specOf(node, image)
 	if problem != "" {
 		p.reject(r, node, problem)
 		return
@@ -169,7 +216,7 @@ func (p *planner) whole(node string) (ok bool, reason string) {
 }
 
 func (p *planner) plan() reconfigure.Plan {
-	plan := reconfigure.Plan{Rejected: p.rejected, Desired: p.desired, Shared: p.shared}
+	plan := reconfigure.Plan{Rejected: p.rejected, Waiting: p.waiting, Desired: p.desired, Shared: p.shared}
 	for _, node := range nodeset.Of(slices.Collect(maps.Keys(p.changes))...).Names() {
 		plan.Changes = append(plan.Changes, *p.changes[node])
 	}

@@ -2,7 +2,9 @@ package plan_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -21,6 +23,7 @@ type world struct {
 var slurmStates = [][]string{
 	{"IDLE"}, {"MIXED"}, {"ALLOCATED"}, {"DOWN"}, {"IDLE", "CLOUD"}, {"IDLE", "CLOUD", "POWERED_DOWN"}, {"IDLE", "CLOUD", "POWERING_DOWN"},
 	{"ALLOCATED", "CLOUD", "POWERING_UP"}, {"DOWN", "CLOUD", "POWERED_DOWN"}, {"IDLE", "NOT_RESPONDING"},
+	{"IDLE", "DRAIN"}, {"ALLOCATED", "DRAIN"}, {"DOWN", "REBOOT_ISSUED"}, {"ALLOCATED", "REBOOT_ISSUED"},
 }
 
 func drawWorld(t *rapid.T) world {
@@ -36,18 +39,30 @@ func drawWorld(t *rapid.T) world {
 	names := w.cluster.Nodes().Names()
 	names = append(names, "stranger1", "a99")
 	for i := range rapid.IntRange(1, 4).Draw(t, "requests") {
-		r := reconfigure.Request{ID: reconfigure.RequestID(i + 1), Mode: rapid.SampledFrom([]reconfigure.Mode{reconfigure.Resume, reconfigure.Suspend, reconfigure.Deploy}).Draw(t, "mode")}
+		r := reconfigure.Request{ID: reconfigure.RequestID(i + 1), Mode: rapid.SampledFrom([]reconfigure.Mode{reconfigure.Resume, reconfigure.Suspend, reconfigure.Deploy, reconfigure.Update}).Draw(t, "mode")}
 		if r.Mode != reconfigure.Deploy {
 			r.Nodes = nodeset.Of(rapid.SliceOfN(rapid.SampledFrom(names), 1, 5).Draw(t, "nodes")...)
+		}
+		if r.Mode == reconfigure.Update {
+			r.Options = drawOptions(t)
+			r.Held = rapid.Bool().Draw(t, "held")
 		}
 		w.requests = append(w.requests, r)
 	}
 	return w
 }
 
+func drawOptions(t *rapid.T) reconfigure.Options {
+	return reconfigure.Options{
+		Image: rapid.SampledFrom([]string{"", "", "v1", "v2"}).Draw(t, "other image"), Reimage: rapid.IntRange(0, 3).Draw(t, "reimage") == 0,
+		FromSlurm: rapid.Bool().Draw(t, "from Slurm"), DrainTimeout: rapid.SampledFrom([]time.Duration{time.Minute, time.Hour}).Draw(t, "drain timeout"),
+	}
+}
+
 func drawObservation(t *rapid.T, c reconfigure.Cluster) reconfigure.Observation {
 	seen := reconfigure.Observation{
 		Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}, States: map[string]reconfigure.NodeState{},
+		Time:    time.Time{}.Add(10 * time.Minute), // requests are as old as that
 		Sources: map[reconfigure.Source]reconfigure.Resolved{}, Slurm: rapid.Bool().Draw(t, "slurm answers"),
 	}
 	for _, image := range []string{"c", "v1", "v2"} {
@@ -66,7 +81,8 @@ func drawObservation(t *rapid.T, c reconfigure.Cluster) reconfigure.Observation 
 		}
 		if seen.Slurm {
 			s := rapid.SampledFrom(slurmStates).Draw(t, "state")
-			seen.States[node] = reconfigure.NodeState{Node: node, States: s, Busy: s[0] == "ALLOCATED" || s[0] == "MIXED"}
+			reason := rapid.SampledFrom([]string{"", "reconfigure: update", "disk is full", "reimage", "reimage image=v1"}).Draw(t, "reason")
+			seen.States[node] = reconfigure.NodeState{Node: node, States: s, Busy: s[0] == "ALLOCATED" || s[0] == "MIXED", Reason: reason}
 		}
 	}
 	return seen
@@ -88,9 +104,17 @@ func (w world) become(p reconfigure.Plan) reconfigure.Observation {
 		case reconfigure.Remove:
 			delete(after.Instances, c.Node)
 			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, States: []string{"IDLE", "CLOUD", "POWERED_DOWN"}}
+		case reconfigure.Drain, reconfigure.Undrain:
+			state := after.States[c.Node]
+			state.States = slices.DeleteFunc(slices.Clone(state.States), func(s string) bool { return s == "DRAIN" })
+			state.Reason = ""
+			if c.Action == reconfigure.Drain {
+				state.States, state.Reason = append(state.States, "DRAIN"), "reconfigure: update"
+			}
+			after.States[c.Node] = state
 		default:
 			after.Instances[c.Node] = reconfigure.Instance{Node: c.Node, ID: "id-" + c.Node}
-			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, States: []string{"IDLE"}}
+			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, States: []string{"IDLE"}, Boot: w.seen.Time}
 		}
 	}
 	return after
@@ -171,7 +195,9 @@ func TestAppliedPlanMakesTheNextOneEmpty(t *testing.T) {
 		next := plan.Compute(w.cluster, w.become(p), w.requests)
 		for _, c := range next.Changes {
 			// A deploy runs the playbooks whenever it is asked: they are idempotent. What was rejected for a conflict comes up again.
-			if c.Action != reconfigure.Configure && !rejected(p, c.Node) {
+			// Whoever asks for a reimage gets one each time, and a node that was drained is free of jobs the next time.
+			again := slices.ContainsFunc(c.Requests, func(id reconfigure.RequestID) bool { return w.requests[id-1].Reimage })
+			if c.Action != reconfigure.Configure && !rejected(p, c.Node) && !again && !p.Nodes(reconfigure.Drain).Contains(c.Node) && !w.contested(c.Node) {
 				t.Fatalf("after %v the same requests still want %+v", p, c)
 			}
 		}
@@ -182,7 +208,7 @@ func TestPlanningTogetherIsPlanningOneAfterAnother(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		together := plan.Compute(w.cluster, w.seen, w.requests)
-		if len(together.Rejected) > 0 {
+		if len(together.Rejected)+len(together.Waiting) > 0 || slices.ContainsFunc(w.requests, different) {
 			return // requests that contradict one another are kept apart by the batch
 		}
 		one := w
@@ -196,6 +222,56 @@ func TestPlanningTogetherIsPlanningOneAfterAnother(t *testing.T) {
 			}
 		}
 	})
+}
+
+// contested tells that an update and another request name a node: the batch keeps those apart, too.
+func (w world) contested(node string) bool {
+	named, update := 0, false
+	for _, r := range w.requests {
+		if r.Nodes.Contains(node) || r.Mode == reconfigure.Deploy {
+			named++
+			update = update || r.Mode == reconfigure.Update
+		}
+	}
+	return named > 1 && update
+}
+
+// different tells that a request may want something else of a node than another one of its mode: the batch keeps those apart.
+func different(r reconfigure.Request) bool { return r.Options != reconfigure.Options{} }
+
+func TestOnlyDrainsOfOursAreTakenBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		for _, c := range plan.Compute(w.cluster, w.seen, w.requests).Changes {
+			state := w.seen.States[c.Node]
+			if (c.Undrain || c.Action == reconfigure.Undrain) && (!state.Is("DRAIN") || !state.Ours()) {
+				t.Fatalf("%+v although Slurm has the node as %+v", c, state)
+			}
+			if c.Action == reconfigure.Drain && state.Is("DRAIN") {
+				t.Fatalf("%+v would take the place of the drain %+v", c, state)
+			}
+		}
+	})
+}
+
+// A request that waits must come to its end: when the jobs have ended, none of its nodes waits.
+func TestNothingWaitsButForJobs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		w.seen.Slurm = true
+		p := plan.Compute(w.cluster, w.seen, w.requests)
+		if next := plan.Compute(w.cluster, plan.AfterDrain(w.become(p), p), w.requests); len(next.Waiting) > 0 {
+			for _, wait := range next.Waiting {
+				if wasWaiting(p, wait) {
+					t.Fatalf("%+v although its jobs have ended", wait)
+				}
+			}
+		}
+	})
+}
+
+func wasWaiting(p reconfigure.Plan, wait reconfigure.Wait) bool {
+	return slices.Contains(p.Waiting, wait)
 }
 
 func rejected(p reconfigure.Plan, node string) bool {

@@ -14,7 +14,7 @@ import (
 )
 
 // ReasonPrefix marks the reasons that are ours. A node whose reason does not start with it was drained or set down by somebody else.
-const ReasonPrefix = "reconfigure: "
+const ReasonPrefix = reconfigure.ReasonPrefix + " "
 
 // longestReason is what slurmdbd's column for a node's reason holds, in bytes. slurmctld itself takes more.
 const longestReason = 255
@@ -40,6 +40,18 @@ func (c *Client) Down(ctx context.Context, nodes nodeset.NodeSet, reason string)
 // used again, also when it was DOWN. It may be repeated. The error is as Down's.
 func (c *Client) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
 	return c.update(ctx, nodes, "State=POWER_DOWN_FORCE")
+}
+
+// Drain has Slurm start no more jobs on nodes; those that run go on. The reason is marked as ours, and takes the place of another one. It may be repeated. The
+// error is as Down's.
+func (c *Client) Drain(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
+	return c.update(ctx, nodes, "State=DRAIN", "Reason="+mark(reason))
+}
+
+// Undrain takes drains back, whoever made them, and leaves the nodes' states as they are otherwise: a node that is DOWN stays so (scontrol(1), UNDRAIN). It may
+// be repeated. The error is as Down's.
+func (c *Client) Undrain(ctx context.Context, nodes nodeset.NodeSet) error {
+	return c.update(ctx, nodes, "State=UNDRAIN")
 }
 
 func (c *Client) update(ctx context.Context, nodes nodeset.NodeSet, settings ...string) error {

@@ -58,6 +58,17 @@ func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview recon
 	return reconfigure.Preview{Plan: p, File: filepath.Join(dir, savedPlan), Changes: changes}, nil
 }
 
+// Discard removes a preview that is not to be applied.
+func (d *Driver) Discard(p reconfigure.Preview) error {
+	if p.File == "" {
+		return nil
+	}
+	if err := os.RemoveAll(filepath.Dir(p.File)); err != nil {
+		return fmt.Errorf("discard a preview: %w", err)
+	}
+	return nil
+}
+
 const (
 	previewPrefix = "preview-"
 	savedPlan     = "tfplan"

@@ -81,7 +81,16 @@ func (d *demo) play(ctx context.Context) error {
 	if err := deploy.Run(); err != nil {
 		return fmt.Errorf("deploy: %w", err)
 	}
-	return d.grow(ctx)
+	if err := d.grow(ctx); err != nil {
+		return err
+	}
+	if err := d.reimage(ctx); err != nil {
+		return err
+	}
+	if err := d.reboot(ctx); err != nil {
+		return err
+	}
+	return d.phases(ctx)
 }
 
 // grow submits a job for two nodes that do not exist, and watches it until they are gone again.
@@ -99,7 +108,7 @@ func (d *demo) grow(ctx context.Context) error {
 		d.say("the job ran on %s", strings.Join(strings.Fields(string(output)), " and "))
 	}
 	d.say("the nodes were idle for %d s, so Slurm called suspend.sh, and their instances are gone", d.lab.Declaration.Slurm.SuspendTime)
-	return d.phases(ctx)
+	return nil
 }
 
 func (d *demo) keep(ctx context.Context) {

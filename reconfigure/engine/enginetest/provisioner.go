@@ -146,6 +146,14 @@ func (w *World) apply(ctx context.Context, p reconfigure.Preview) (reconfigure.F
 	return failures, nil
 }
 
+// Discard forgets a preview.
+func (w *World) Discard(p reconfigure.Preview) error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	delete(w.previews, p.File)
+	return nil
+}
+
 // do carries out one change. Desired tells whether any node is to be there.
 func (w *World) do(c reconfigure.ResourceChange, spec reconfigure.Spec, desired bool) error {
 	if c.Node == "" {

@@ -177,10 +177,30 @@ func (w *World) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
 	})
 }
 
-// ReasonPrefix marks the reasons that are ours.
-const ReasonPrefix = "reconfigure: "
+// Drain keeps jobs that run.
+func (w *World) Drain(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
+	return w.mark(ctx, nodes, "drain", ": "+reason, func(n *slurmNode) { n.drain, n.reason = true, ReasonPrefix+reason })
+}
 
+// Undrain keeps everything else.
+func (w *World) Undrain(ctx context.Context, nodes nodeset.NodeSet) error {
+	return w.mark(ctx, nodes, "undrain", "", func(n *slurmNode) { n.drain, n.reason = false, "" })
+}
+
+// ReasonPrefix marks the reasons that are ours.
+const ReasonPrefix = reconfigure.ReasonPrefix + " "
+
+// update changes states in a way that jobs do not survive.
 func (w *World) update(ctx context.Context, nodes nodeset.NodeSet, what, detail string, change func(*slurmNode)) error {
+	return w.tell(ctx, nodes, what, detail, func(node string) { w.lose(node); change(w.slurm[node]) })
+}
+
+// mark changes what jobs do not notice.
+func (w *World) mark(ctx context.Context, nodes nodeset.NodeSet, what, detail string, change func(*slurmNode)) error {
+	return w.tell(ctx, nodes, what, detail, func(node string) { change(w.slurm[node]) })
+}
+
+func (w *World) tell(ctx context.Context, nodes nodeset.NodeSet, what, detail string, change func(node string)) error {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if err := w.answers(ctx); err != nil {
@@ -193,8 +213,7 @@ func (w *World) update(ctx context.Context, nodes nodeset.NodeSet, what, detail 
 			refused = append(refused, node)
 			continue
 		}
-		w.lose(node)
-		change(n)
+		change(node)
 		done = append(done, node)
 	}
 	if len(done) > 0 {

@@ -42,6 +42,7 @@ type World struct {
 	delay    time.Duration // until slurmd registers
 	then     map[Call][]func()
 	previews map[string]reconfigure.Plan // those that can still be applied
+	booted   int64                       // when an instance was booted last, in seconds of the epoch
 	last     int                         // the last number that was given to anything
 	calls    []string
 	lost     []string
@@ -53,6 +54,7 @@ type machine struct {
 	reconfigure.Instance
 	spec       reconfigure.Spec
 	boots      int
+	booted     time.Time
 	configured bool
 	slurmd     bool   // it has registered since the boot
 	fault      string // why it is in ERROR, in the cloud's words
@@ -63,7 +65,8 @@ type slurmNode struct {
 	base, power string // power is a flag of power saving, or empty
 	cloud       bool
 	reason      string
-	job         bool
+	job, drain  bool
+	rebooting   bool // Slurm has issued a reboot, and waits for it
 	boot        time.Time
 	registers   time.Time // when slurmd will; zero: it will not
 }
@@ -171,6 +174,31 @@ func (w *World) StartJob(node string) {
 	}
 }
 
+// Reboots has Slurm wait until nodes have been booted again, and stand back from them.
+func (w *World) Reboots(nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		w.slurm[node].rebooting = true
+	}
+}
+
+// Drained has somebody drain nodes.
+func (w *World) Drained(reason string, nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		w.slurm[node].drain, w.slurm[node].reason = true, reason
+	}
+}
+
+// EndJob ends the job on a node as jobs end.
+func (w *World) EndJob(node string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.slurm[node].base, w.slurm[node].job = "IDLE", false
+}
+
 // RegisterAfter has slurmd register so long after the playbooks ran, or after a boot.
 func (w *World) RegisterAfter(d time.Duration) {
 	w.lock.Lock()
@@ -263,6 +291,8 @@ func (w *World) create(node string, spec reconfigure.Spec) *machine {
 func (w *World) boot(node string, m *machine) {
 	w.stop(node)
 	m.boots++
+	m.booted = time.Unix(max(time.Now().Unix(), w.booted+1), 0) // no two boots have the same time
+	w.booted = m.booted.Unix()
 	if m.configured || w.struck(StartsByItself, node) {
 		w.startSlurmd(node)
 	}
@@ -308,8 +338,11 @@ func (w *World) look() {
 // node starts.
 func (n *slurmNode) register(m *machine) {
 	m.slurmd = true
-	n.registers, n.power, n.reason = time.Time{}, "", ""
-	n.boot = time.Unix(int64(m.boots), 0)
+	n.registers, n.power = time.Time{}, ""
+	if !n.drain {
+		n.reason = ""
+	}
+	n.boot, n.rebooting = m.booted, false
 	n.base = "IDLE"
 	if n.job {
 		n.base = "ALLOCATED"
@@ -323,6 +356,12 @@ func (n *slurmNode) state(node string) reconfigure.NodeState {
 	}
 	if n.power != "" {
 		s.States = append(s.States, n.power)
+	}
+	if n.drain {
+		s.States = append(s.States, "DRAIN")
+	}
+	if n.rebooting {
+		s.States = append(s.States, "REBOOT_ISSUED")
 	}
 	return s
 }

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"github.com/urfave/cli/v2"
+)
+
+// planCommand is every command that changes something once more, with --dry-run.
+func planCommand() *cli.Command {
+	c := &cli.Command{
+		Name:                   "plan",
+		Usage:                  "show what a command would do, and do nothing: `reconfigure plan update node01`",
+		UseShortOptionHandling: true,
+		HideHelpCommand:        true,
+		OnUsageError:           onUsageError,
+		Action:                 noCommand,
+		Subcommands:            modeCommands(),
+	}
+	for _, mode := range c.Subcommands {
+		mode.Before = func(c *cli.Context) error { return c.Set("dry-run", "true") }
+	}
+	return c
+}
+
+// modeCommands is the commands that make requests.
+func modeCommands() []*cli.Command {
+	return []*cli.Command{deployCommand(), resumeCommand(), suspendCommand(), updateCommand(), destroyCommand()}
+}

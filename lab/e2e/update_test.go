@@ -1,0 +1,280 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+)
+
+const updatePatience = 4 * time.Minute
+
+// onControl runs a command on the control node as root.
+func onControl(t *testing.T, argv ...string) {
+	t.Helper()
+	if out, err := lab.Command(cluster.ControlNodeName, argv...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", argv, err, out)
+	}
+}
+
+// awaitIdle waits until Slurm uses a node again as if nothing had been.
+func awaitIdle(t *testing.T, node string) {
+	t.Helper()
+	eventually(t, updatePatience, func() (bool, string) {
+		state, err := lab.NodeState(node)
+		reason, _ := lab.NodeReason(node)
+		return state == "IDLE" && reason == "", fmt.Sprintf("%s is %s, %q (%v)", node, state, reason, err)
+	})
+}
+
+// awaitRenewed waits for another boot of a node, and until Slurm uses it again.
+func awaitRenewed(t *testing.T, node string, before identity) identity {
+	t.Helper()
+	eventually(t, updatePatience, func() (bool, string) {
+		boot, err := lab.Command(node, "stat", "-c", "%Y", "/proc/1").Output()
+		return err == nil && strings.TrimSpace(string(boot)) != before.Boot, fmt.Sprintf("%s was not booted again (%v)", node, err)
+	})
+	awaitIdle(t, node)
+	awaitNothingWaits(t)
+	return identities(t, node)[node]
+}
+
+func awaitNothingWaits(t *testing.T) {
+	t.Helper()
+	eventually(t, updatePatience, func() (bool, string) {
+		out, code := reconfigure(t, "status")
+		return code == 0 && !strings.Contains(out, "at work"), out
+	})
+}
+
+func address(t *testing.T, node string) string {
+	t.Helper()
+	s, ok := server(node)
+	if !ok || len(s.Addresses) == 0 {
+		t.Fatalf("%s has no address: %+v", node, s)
+	}
+	return s.Addresses[0].String()
+}
+
+// bumpImage declares another image for the first group until the test ends. Then it makes the persistent nodes what they were.
+func bumpImage(t *testing.T) {
+	t.Helper()
+	declared := lab.Declaration
+	t.Cleanup(func() {
+		if err := lab.Declare(declared); err != nil {
+			t.Error(err)
+		}
+		for _, node := range []string{"node01", "node02"} {
+			if imageOf(t, node) == cluster.ImageV1 {
+				continue
+			}
+			if out, err := lab.Reconfigure(context.Background(), "update", node).CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		}
+	})
+	bumped := declared
+	bumped.NodeGroups = slices.Clone(declared.NodeGroups)
+	bumped.NodeGroups[0].Image = cluster.ImageV2
+	if err := lab.Declare(bumped); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func imageOf(t *testing.T, node string) string {
+	t.Helper()
+	release, err := lab.Command(node, "cat", "/etc/image-release").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(release))
+}
+
+func TestReimageBySlurmdLeavesTheOtherJobAlone(t *testing.T) {
+	long := job(t, "--nodelist=node02", "--wrap=sleep 45")
+	awaitJob(t, long, "RUNNING")
+	before := identities(t, "node01", "node02")
+	asked := time.Now()
+	onControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=reimage", "node01")
+	after := awaitRenewed(t, "node01", before["node01"])
+	if after.ID == before["node01"].ID {
+		t.Errorf("the instance is the old one: %+v", after)
+	}
+	if text, err := lab.Command(cluster.ControlNodeName, "sh", "-c", "date +%s -d $(scontrol show node node01 | sed -n 's/.*BootTime=\\([^ ]*\\).*/\\1/p')").Output(); err != nil || strings.TrimSpace(string(text)) <= fmt.Sprint(asked.Unix()) {
+		t.Errorf("slurmd was booted at %s, the reboot asked for at %d (%v)", text, asked.Unix(), err)
+	}
+	awaitJob(t, long, "COMPLETED")
+	if restarts, err := lab.JobField(long, "Restarts"); restarts != "0" {
+		t.Errorf("the other node's job was restarted %s times (%v)", restarts, err)
+	}
+	if diff := cmp.Diff(before["node02"], identities(t, "node02")["node02"]); diff != "" {
+		t.Errorf("the other node changed (-before +after):\n%s", diff)
+	}
+	again := job(t, "--nodelist=node01", "--wrap=hostname")
+	awaitJob(t, again, "COMPLETED")
+	assertTerraformIsClean(t)
+}
+
+func TestUpdateWithoutChangeIsAReboot(t *testing.T) {
+	before := identities(t, "node01", "node02")
+	out, code := reconfigure(t, "update", "node01")
+	if code != 0 || !strings.Contains(out, "rebooted") {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	awaitIdle(t, "node01")
+	after := identities(t, "node01", "node02")
+	if after["node01"].Boot == before["node01"].Boot {
+		t.Error("the node was not booted again")
+	}
+	kept := after["node01"]
+	kept.Boot = before["node01"].Boot
+	if diff := cmp.Diff(map[string]identity{"node01": before["node01"], "node02": before["node02"]}, map[string]identity{"node01": kept, "node02": after["node02"]}); diff != "" {
+		t.Errorf("more than the boot changed (-before +after):\n%s", diff)
+	}
+}
+
+func TestUpdateToABumpedImageRebuildsInPlace(t *testing.T) {
+	before, addr := identities(t, "node01"), address(t, "node01")
+	bumpImage(t)
+	preview, _ := reconfigure(t, "update", "--dry-run", "node01")
+	if !strings.Contains(preview, "rebuild: disk lost, same address") {
+		t.Errorf("the preview does not say what is lost:\n%s", preview)
+	}
+	if out, code := reconfigure(t, "update", "node01"); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	awaitIdle(t, "node01")
+	after := identities(t, "node01")["node01"]
+	if after.ID != before["node01"].ID || address(t, "node01") != addr || imageOf(t, "node01") != cluster.ImageV2 || after.Boot == before["node01"].Boot {
+		t.Errorf("before %+v at %s, after %+v at %s of image %s", before["node01"], addr, after, address(t, "node01"), imageOf(t, "node01"))
+	}
+	if image := imageOf(t, "node02"); image != cluster.ImageV1 {
+		t.Errorf("the other node is of image %s", image)
+	}
+	assertTerraformIsClean(t) // with two images in one group
+	// A reason may name an image: it takes the node back before the declaration does.
+	onControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=reimage image="+cluster.ImageV1, "node01")
+	awaitRenewed(t, "node01", after)
+	if image := imageOf(t, "node01"); image != cluster.ImageV1 {
+		t.Errorf("the node is of image %s", image)
+	}
+	assertTerraformIsClean(t)
+}
+
+func TestUsersUpdateWaitsForTheJob(t *testing.T) {
+	id := job(t, "--nodelist=node01", "--wrap=sleep 40")
+	awaitJob(t, id, "RUNNING")
+	before := identities(t, "node01")
+	update := lab.Reconfigure(t.Context(), "update", "node01")
+	var said strings.Builder
+	update.Stdout, update.Stderr = &said, &said
+	if err := update.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, jobPatience, func() (bool, string) {
+		state, err := lab.NodeState("node01")
+		reason, _ := lab.NodeReason("node01")
+		return strings.Contains(state, "DRAIN") && strings.HasPrefix(reason, "reconfigure: update"), fmt.Sprintf("node01 is %s, %q (%v)", state, reason, err)
+	})
+	// Others are served meanwhile.
+	other := job(t, "--nodelist=node03", "--wrap=true")
+	awaitJob(t, other, "COMPLETED")
+	awaitJob(t, id, "COMPLETED")
+	if restarts, err := lab.JobField(id, "Restarts"); restarts != "0" {
+		t.Errorf("the job was restarted %s times (%v)", restarts, err)
+	}
+	if err := update.Wait(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, said.String(), workerLogs())
+	}
+	awaitIdle(t, "node01")
+	if after := identities(t, "node01")["node01"]; after.Boot == before["node01"].Boot {
+		t.Errorf("the node was not booted again\n%s", said.String())
+	}
+	awaitQuiet(t)
+}
+
+func TestPreviewEqualsDeed(t *testing.T) {
+	bumpImage(t)
+	for _, call := range [][]string{{"update", "node[01-02],node04"}, {"deploy"}, {"resume", "node03"}, {"suspend", "node01,node03"}} {
+		foreseen, _ := reconfigureJSON(t, append([]string{"plan"}, call...)...)
+		var preview struct {
+			Nodes    []struct{ Node, Action string }
+			Rejected []struct{ Node string }
+		}
+		if err := json.Unmarshal([]byte(foreseen), &preview); err != nil {
+			t.Fatalf("plan %v: %v\n%s", call, err, foreseen)
+		}
+		want := map[string]string{}
+		for _, n := range preview.Nodes {
+			want[n.Node] = n.Action
+		}
+		for _, n := range preview.Rejected {
+			want[n.Node] = "rejected"
+		}
+		told, _ := reconfigureJSON(t, call...)
+		var outcome struct {
+			Verdicts []struct{ Node, Action, Status string }
+		}
+		if err := json.Unmarshal([]byte(told), &outcome); err != nil {
+			t.Fatalf("%v: %v\n%s", call, err, told)
+		}
+		got := map[string]string{}
+		for _, v := range outcome.Verdicts {
+			switch v.Status {
+			case "done":
+				got[v.Node] = v.Action
+			case "unchanged":
+			default:
+				got[v.Node] = v.Status
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%v (-preview +deed):\n%s", call, diff)
+		}
+	}
+	awaitQuiet(t)
+	assertTerraformIsClean(t)
+}
+
+func reconfigureJSON(t *testing.T, args ...string) (stdout string, err error) {
+	t.Helper()
+	out, err := lab.Reconfigure(t.Context(), append([]string{"--json"}, args...)...).Output()
+	return string(out), err
+}
+
+func TestRebootFromTheController(t *testing.T) {
+	declared := lab.Declaration
+	t.Cleanup(func() {
+		if err := lab.Declare(declared); err != nil {
+			t.Error(err)
+		}
+		// The test's own context has ended here.
+		if out, err := lab.Reconfigure(context.Background(), "deploy").CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	changed := declared
+	changed.Slurm.ControllerParameters = append(slices.Clone(declared.Slurm.ControllerParameters), "reboot_from_controller")
+	if err := lab.Declare(changed); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := reconfigure(t, "deploy"); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	awaitIdle(t, "node01")
+	awaitIdle(t, "node02")
+	before := identities(t, "node01", "node02")
+	onControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=maintenance", "node[01-02]")
+	for _, node := range []string{"node01", "node02"} {
+		if after := awaitRenewed(t, node, before[node]); after.ID != before[node].ID || after.Image != before[node].Image {
+			t.Errorf("%s was to be rebooted, no more: before %+v, after %+v", node, before[node], after)
+		}
+	}
+}

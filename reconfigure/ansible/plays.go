@@ -1,0 +1,39 @@
+package ansible
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// Play is what a run of the playbooks does, and on which nodes.
+type Play struct {
+	Name  string          `json:"name"`
+	Hosts nodeset.NodeSet `json:"hosts"`
+}
+
+// Plays foretells what Configure does for a plan, by the names that the plays have in site.yml. Those that only ask for something are left out.
+func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reconfigure.Plan) []Play {
+	changed := p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure)
+	if changed.Empty() {
+		return nil
+	}
+	declared := c.Nodes().Union(nodeset.Of(c.Control.Name))
+	all := nodeset.Of(slices.Collect(maps.Keys(before))...).Difference(p.Nodes(reconfigure.Remove)).Union(changed).Intersect(declared)
+	control := changed.Intersect(nodeset.Of(c.Control.Name))
+	compute := changed.Difference(control)
+	var plays []Play
+	for _, play := range []Play{
+		{"What all nodes know of each other", all},
+		{"The control node", control},
+		{"The compute nodes", compute},
+		{"Jobs may start", compute},
+	} {
+		if !play.Hosts.Empty() {
+			plays = append(plays, play)
+		}
+	}
+	return plays
+}

@@ -1,0 +1,233 @@
+package batch_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/batch"
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
+)
+
+// memory is a log that several workers of one process meet in.
+type memory struct {
+	lock          sync.Mutex
+	requests      []reconfigure.Request
+	finished      []reconfigure.Outcome
+	batches       int64
+	leads, stands bool
+}
+
+func (m *memory) Pending(context.Context) ([]reconfigure.Request, error) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	return slices.Clone(m.requests), nil
+}
+
+func (m *memory) Begin(context.Context, []reconfigure.RequestID) (int64, error) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.batches++
+	return m.batches, nil
+}
+
+func (m *memory) Finish(_ context.Context, o reconfigure.Outcome) error {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.finished = append(m.finished, o)
+	m.requests = slices.DeleteFunc(m.requests, func(r reconfigure.Request) bool { return r.ID == o.Request })
+	return nil
+}
+
+func (m *memory) Hold(_ context.Context, o reconfigure.Outcome) error {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	i := slices.IndexFunc(m.requests, func(r reconfigure.Request) bool { return r.ID == o.Request })
+	m.requests[i].Held, m.requests[i].Settled = true, o.Verdicts
+	return nil
+}
+
+func (m *memory) Lead(context.Context) (func() error, bool, error)  { return m.take(&m.leads) }
+func (m *memory) Watch(context.Context) (func() error, bool, error) { return m.take(&m.stands) }
+
+func (m *memory) take(held *bool) (func() error, bool, error) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if *held {
+		return nil, false, nil
+	}
+	*held = true
+	return func() error {
+		m.lock.Lock()
+		defer m.lock.Unlock()
+		*held = false
+		return nil
+	}, true, nil
+}
+
+func (m *memory) submit(r reconfigure.Request) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.requests = append(m.requests, r)
+}
+
+// waiter holds updates until their time has come.
+type waiter struct {
+	log  *memory
+	free time.Time
+	lock sync.Mutex
+	said []string
+}
+
+func (w *waiter) Carry(_ context.Context, _ int64, requests []reconfigure.Request) []reconfigure.Outcome {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	var outcomes []reconfigure.Outcome
+	for _, r := range requests {
+		o := reconfigure.Outcome{Request: r.ID}
+		if r.Mode == reconfigure.Update && time.Now().Before(w.free) {
+			o.Waiting = []reconfigure.Wait{{Node: "n1", Request: r.ID}}
+		} else {
+			w.said = append(w.said, string(r.Mode)+" "+r.Nodes.String())
+		}
+		outcomes = append(outcomes, o)
+	}
+	return outcomes
+}
+
+func (w *waiter) Stirs(context.Context, []reconfigure.Request) (bool, error) {
+	return !time.Now().Before(w.free), nil
+}
+
+// Nobody leads while jobs are waited for, so others are served; of all the workers that they start one stays.
+func TestOthersAreServedWhileARequestWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &memory{}
+		w := &waiter{log: log, free: time.Now().Add(20 * time.Hour)}
+		log.submit(request(1, reconfigure.Update, "n1"))
+		ended := 0
+		work := func() {
+			if err := batch.Work(t.Context(), log, w, poll); err != nil {
+				t.Error(err)
+			}
+			w.lock.Lock()
+			defer w.lock.Unlock()
+			ended++
+		}
+		go work()
+		time.Sleep(time.Hour)
+		for i, r := range []reconfigure.Request{request(2, reconfigure.Resume, "n2"), request(3, reconfigure.Deploy), request(4, reconfigure.Suspend, "n1")} {
+			log.submit(r)
+			go work()
+			time.Sleep(time.Hour)
+			if ended != i+1 {
+				t.Errorf("%d workers have ended, want %d", ended, i+1)
+			}
+		}
+		if diff := cmp.Diff([]string{"resume n2", "deploy "}, w.said); diff != "" {
+			t.Errorf("before the jobs have ended (-want +got):\n%s", diff)
+		}
+		if log.batches > 5 {
+			t.Errorf("%d batches, although there was nothing to do for most of the time", log.batches)
+		}
+		time.Sleep(20 * time.Hour)
+		// What came later for the same node had to wait.
+		if diff := cmp.Diff([]string{"resume n2", "deploy ", "update n1", "suspend n1"}, w.said); diff != "" || ended != 4 {
+			t.Errorf("%d workers ended (-want +got):\n%s", ended, diff)
+		}
+	})
+}
+
+func TestAnotherWorkerTakesTheWatchOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &memory{}
+		w := &waiter{log: log, free: time.Now().Add(time.Hour)}
+		log.submit(request(1, reconfigure.Update, "n1"))
+		ctx, kill := context.WithCancel(t.Context())
+		go func() { _ = batch.Work(ctx, log, w, poll) }()
+		time.Sleep(time.Minute)
+		kill()
+		synctest.Wait()
+		if err := batch.Work(t.Context(), log, w, poll); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"update n1"}, w.said); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestRequestsThatWantDifferentThingsOfANodeAreKeptApart(t *testing.T) {
+	plain, forced := request(1, reconfigure.Update, "n1"), request(2, reconfigure.Update, "n1", "n2")
+	forced.Reimage = true
+	got := batch.Gather([]reconfigure.Request{plain, forced, request(3, reconfigure.Update, "n1")})
+	if len(got) != 1 || got[0].ID != 1 {
+		t.Errorf("together: %+v", got)
+	}
+}
+
+// TestUpdateOfNodesInUse has the product's own pipeline, over a simulated cluster, update one node that is idle and one that has a job for two hours.
+func TestUpdateOfNodesInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := enginetest.NewWorld(declared())
+		w.Have("ctl", "p1", "p2")
+		w.StartJob("p2")
+		time.Sleep(time.Hour)
+		go func() {
+			time.Sleep(2 * time.Hour)
+			w.EndJob("p2")
+		}()
+		log := &memory{}
+		r := request(1, reconfigure.Update, "p1", "p2")
+		r.Submitted, r.DrainTimeout = time.Now(), 24*time.Hour
+		log.submit(r)
+		if err := batch.Work(t.Context(), log, pipeline(w), poll); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			"drain p[1-2]: update", "reboot p1", "configure p1 of ctl,p[1-2]", "undrain p1",
+			"reboot p2", "configure p2 of ctl,p[1-2]", "undrain p2",
+		}
+		if diff := cmp.Diff(want, w.Calls()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		o := log.finished[0]
+		if o.Code != reconfigure.CodeDone || len(o.Verdicts) != 2 || o.Verdicts[0].Action != reconfigure.Reboot || o.Verdicts[1].Action != reconfigure.Reboot {
+			t.Errorf("outcome %+v", o)
+		}
+		if took := time.Since(r.Submitted); took < 2*time.Hour || took > 2*time.Hour+time.Minute {
+			t.Errorf("it took %s", took)
+		}
+		if len(w.Lost()) > 0 || log.batches > 4 {
+			t.Errorf("lost jobs on %v, in %d batches", w.Lost(), log.batches)
+		}
+	})
+}
+
+func TestUpdateGivesUpOnAJobThatDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := enginetest.NewWorld(declared())
+		w.Have("ctl", "p1")
+		w.StartJob("p1")
+		time.Sleep(time.Hour)
+		log := &memory{}
+		r := request(1, reconfigure.Update, "p1")
+		r.Submitted, r.DrainTimeout = time.Now(), time.Hour
+		log.submit(r)
+		if err := batch.Work(t.Context(), log, pipeline(w), poll); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"drain p1: update", "undrain p1"}, w.Calls()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		if o := log.finished[0]; o.Code != reconfigure.CodeFailed || o.Verdicts[0].Status != reconfigure.StatusRejected || len(w.Lost()) > 0 {
+			t.Errorf("outcome %+v, lost %v", o, w.Lost())
+		}
+	})
+}

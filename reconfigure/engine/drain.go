@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// drain has Slurm start no more jobs on nodes. The change's reason says what for.
+func (b *batch) drain(ctx context.Context, nodes nodeset.NodeSet) error {
+	slurm, err := b.scheduler(b.instances)
+	if err != nil {
+		return err
+	}
+	purposes := map[string][]string{}
+	for node := range nodes.All() {
+		change, _ := b.plan.Of(node)
+		purposes[change.Reason] = append(purposes[change.Reason], node)
+	}
+	for purpose, names := range purposes {
+		if err := slurm.Drain(ctx, nodeset.Of(names...), purpose); err != nil {
+			b.failAll(ctx, nodeset.Of(names...), fmt.Errorf("it could not be drained: %w", err))
+		}
+	}
+	return nil
+}
+
+// undrain takes drains of ours back that have lost their purpose.
+func (b *batch) undrain(ctx context.Context, nodes nodeset.NodeSet) error {
+	if err := b.undrainOurs(ctx, nodes); err != nil {
+		b.failAll(ctx, nodes, fmt.Errorf("its drain could not be taken back: %w", err))
+	}
+	return nil
+}
+
+// release has Slurm use the nodes again that were drained for a change which has come to its end, also when it was not made: but not a persistent node on
+// which it went wrong.
+func (b *batch) release(ctx context.Context) {
+	var names []string
+	for _, c := range b.plan.Changes {
+		if c.Undrain && !b.broken().Contains(c.Node) {
+			names = append(names, c.Node)
+		}
+	}
+	if err := b.undrainOurs(ctx, nodeset.Of(names...)); err != nil {
+		b.note(ctx, "", "the drain of "+nodeset.Of(names...).String()+" could not be taken back: "+err.Error())
+	}
+}
+
+// broken is the persistent nodes that were touched, and failed.
+func (b *batch) broken() nodeset.NodeSet {
+	var names []string
+	for node, v := range b.verdicts {
+		if v.Status == reconfigure.StatusFailed && b.touched.Contains(node) {
+			names = append(names, node)
+		}
+	}
+	return nodeset.Of(names...).Intersect(b.cluster.Persistent())
+}
+
+// undrainOurs looks once more whose drain it is: somebody may have drained the node for a reason of his own.
+func (b *batch) undrainOurs(ctx context.Context, nodes nodeset.NodeSet) error {
+	if nodes.Empty() {
+		return nil
+	}
+	slurm, err := b.scheduler(b.instances)
+	if err != nil {
+		return err
+	}
+	states, err := slurm.States(ctx)
+	if err != nil {
+		return err
+	}
+	var ours []string
+	for node := range nodes.All() {
+		if states[node].Is("DRAIN") && states[node].Ours() {
+			ours = append(ours, node)
+		}
+	}
+	return slurm.Undrain(ctx, nodeset.Of(ours...))
+}

@@ -1,0 +1,155 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// update makes nodes what is declared now, by a rebuild, a resize or a new instance; what is that already is rebooted. A cloud node without an instance comes
+// of what is declared anyway, when Slurm needs it.
+func (p *planner) update(r reconfigure.Request) {
+	for node := range r.Open().All() {
+		whole, reason := p.whole(node)
+		_, there := p.seen.Instances[node]
+		switch {
+		case !p.declared.Contains(node):
+			p.reject(r, node, "no node group declares it")
+		case !p.deployed():
+			p.reject(r, node, "there is no cluster: its control node has no instance")
+		case !there && !p.persistent.Contains(node):
+		case !whole && there && (p.seen.States[node].Running() || p.seen.States[node].Usable()):
+			p.await(r, node, "update")
+		case !whole:
+			p.make(r, node, reason)
+		case !p.seen.Slurm && r.Held:
+			p.waits(r, node) // as before: Slurm will answer again
+		case !p.seen.Slurm:
+			p.reject(r, node, p.silent())
+		default:
+			p.renew(r, node)
+		}
+	}
+}
+
+func (p *planner) deployed() bool {
+	_, there := p.seen.Instances[p.cluster.Control.Name]
+	return there
+}
+
+// renew updates an instance that is there, when no job is on it and none can start.
+func (p *planner) renew(r reconfigure.Request, node string) {
+	state := p.seen.States[node]
+	change, problem := p.renewal(r, node)
+	switch {
+	case problem != "" && !(r.Held && state.Running()):
+		p.reject(r, node, problem)
+	case (r.FromSlurm || change.Action == reconfigure.Reboot) && state.Ready() && state.Boot.After(r.Submitted):
+		// It was booted since then: a caller who got no answer has asked twice, or a worker that died has left the request behind. Slurm's reason is gone by now.
+	case state.Is("POWERING_DOWN", "POWER_DOWN", "POWERED_DOWN"):
+		p.reject(r, node, "Slurm powers it down; when it is needed again, it comes of what is declared")
+	case state.Is("POWERING_UP", "POWER_UP"):
+		p.reject(r, node, "Slurm powers it up, and a job may wait for it")
+	case state.Rebooting() && !state.Running():
+		p.change(r, change)
+	case state.Running() || state.Usable():
+		p.await(r, node, "update")
+	default:
+		p.change(r, change)
+	}
+}
+
+// renewal is what an update does to an instance, whenever it may.
+func (p *planner) renewal(r reconfigure.Request, node string) (change reconfigure.Change, problem string) {
+	reimage, image := wish(r, p.seen.States[node])
+	spec, problem := p.specOf(node, image)
+	if problem != "" {
+		return change, problem
+	}
+	change = reconfigure.Change{Node: node, Action: reconfigure.Replace, Spec: spec}
+	switch differences := differences(p.seen.Desired[node], spec); {
+	case differences != "":
+		change.Reason = "its " + differences + " is not what is declared"
+		if image != "" {
+			change.Reason = "its " + differences + " is not what is asked for"
+		}
+	case reimage:
+		change.Reason = "a new instance is asked for"
+	default:
+		change = reconfigure.Change{Node: node, Action: reconfigure.Reboot, Reason: "it is what is declared"}
+	}
+	return change, ""
+}
+
+// wish is what a request wants of a node besides what is declared. Slurm hands on the reason that the administrator gave to `scontrol reboot`; it puts what
+// it has to say itself behind a colon.
+func wish(r reconfigure.Request, state reconfigure.NodeState) (reimage bool, image string) {
+	if !r.FromSlurm {
+		return r.Reimage, r.Image
+	}
+	words := strings.Fields(state.Reason)
+	if len(words) == 0 || strings.TrimRight(words[0], ":,;") != "reimage" {
+		return false, ""
+	}
+	for _, word := range words[1:] {
+		if name, ok := strings.CutPrefix(word, "image="); ok {
+			return true, name
+		}
+	}
+	return true, ""
+}
+
+// differences names what of an instance is made of something else.
+func differences(is, wanted reconfigure.Spec) string {
+	var names []string
+	for _, part := range []struct{ name, is, wanted string }{
+		{"image", is.ImageID, wanted.ImageID},
+		{"flavor", is.FlavorID, wanted.FlavorID},
+		{"network", is.NetworkID, wanted.NetworkID},
+		{"group", is.Group, wanted.Group},
+	} {
+		if part.is != part.wanted {
+			names = append(names, part.name)
+		}
+	}
+	return strings.Join(names, " and ")
+}
+
+// await has Slurm start no more jobs on a node, and waits for those that run: the request stays open, and is planned again. After a time it gives up.
+func (p *planner) await(r reconfigure.Request, node, purpose string) {
+	state := p.seen.States[node]
+	drained := state.Is("DRAIN") || state.Rebooting()
+	if r.DrainTimeout > 0 && p.seen.Time.Sub(r.Submitted) > r.DrainTimeout {
+		if state.Is("DRAIN") && state.Ours() {
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "its jobs took too long"})
+		}
+		p.reject(r, node, fmt.Sprintf("it was not free of jobs within %s", r.DrainTimeout.Round(time.Second)))
+		return
+	}
+	if !drained {
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Drain, Reason: purpose})
+	}
+	p.waits(r, node)
+}
+
+func (p *planner) waits(r reconfigure.Request, node string) {
+	p.waiting = append(p.waiting, reconfigure.Wait{Node: node, Request: r.ID, Reason: "its jobs have to end first"})
+}
+
+// AfterDrain is the observation as it will be when the nodes that a plan waits for are free of jobs: what is planned then is what a preview shows.
+func AfterDrain(seen reconfigure.Observation, p reconfigure.Plan) reconfigure.Observation {
+	states := maps.Clone(seen.States)
+	for _, w := range p.Waiting {
+		state := states[w.Node]
+		if !state.Is("DRAIN") {
+			state.Reason = reconfigure.ReasonPrefix
+		}
+		state.Busy, state.States = false, []string{"IDLE", "DRAIN"}
+		states[w.Node] = state
+	}
+	seen.States = states
+	return seen
+}
