@@ -177,7 +177,7 @@ func (m *machines) try(changed ...string) (reconfigure.Failures, string) {
 	var log bytes.Buffer
 	began := time.Now()
 	runner := ansible.New(ansible.Config{Dir: m.dir, Env: os.Environ(), Log: &log})
-	failures, err := runner.Configure(m.Context(), m.cluster, m.instances, nodeset.Of(changed...), func(_, _ string) {})
+	failures, err := runner.Configure(m.Context(), m.cluster, m.instances, reconfigure.Extent{Changed: nodeset.Of(changed...)}, func(_, _ string) {})
 	m.Logf("%v in %.1f s", changed, time.Since(began).Seconds())
 	if err != nil {
 		m.Fatalf("%v\n%s", err, log.String())

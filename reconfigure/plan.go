@@ -59,6 +59,14 @@ type Plan struct {
 	Desired  map[string]Spec `json:"desired"`
 	// Shared tells that what no single node owns (key pair, security group, the control node's address) may be made, changed or removed too.
 	Shared bool `json:"shared,omitempty"`
+	// Everywhere tells that slurm.conf is another one: every node gets it, and its daemons take it up.
+	Everywhere bool `json:"everywhere,omitempty"`
+}
+
+// Extent is how far a run of the playbooks goes. What all nodes must know of each other, they are told in any case.
+type Extent struct {
+	Changed    nodeset.NodeSet // they get everything, and slurmd last
+	Everywhere bool            // every node gets Slurm's configuration, and where it is another one than before, its daemons take it up
 }
 
 // Nodes is the nodes that have one of the actions; without arguments, all that change.
@@ -88,7 +96,7 @@ func (p Plan) Provisions() bool {
 
 // Without is the plan less the changes of some nodes, which stay as they were before it.
 func (p Plan) Without(nodes nodeset.NodeSet, before map[string]Spec) Plan {
-	rest := Plan{Rejected: p.Rejected, Waiting: p.Waiting, Shared: p.Shared, Desired: maps.Clone(p.Desired)}
+	rest := Plan{Rejected: p.Rejected, Waiting: p.Waiting, Shared: p.Shared, Everywhere: p.Everywhere, Desired: maps.Clone(p.Desired)}
 	for _, c := range p.Changes {
 		if !nodes.Contains(c.Node) {
 			rest.Changes = append(rest.Changes, c)

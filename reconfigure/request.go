@@ -11,11 +11,14 @@ import (
 type Mode string
 
 // The modes. Deploy makes the control node and the persistent nodes and configures everything that is there; Update makes nodes what is declared now, or
-// reboots them; Destroy removes the whole cluster.
+// reboots them; Enlarge makes the persistent nodes that are missing, Shrink removes those that are too many, Resize does both; Destroy removes the whole cluster.
 const (
 	Resume  Mode = "resume"
 	Suspend Mode = "suspend"
 	Update  Mode = "update"
+	Enlarge Mode = "enlarge"
+	Shrink  Mode = "shrink"
+	Resize  Mode = "resize"
 	Deploy  Mode = "deploy"
 	Destroy Mode = "destroy"
 )

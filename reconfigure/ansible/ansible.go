@@ -44,7 +44,7 @@ func New(c Config) *Runner {
 // read, Ansible could not be started, or ctx ended; then each changed node may be in any state, and the call may be retried.
 //
 // Watch hears the tasks that begin on changed nodes, and of trouble on the others; it must not block.
-func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, changed nodeset.NodeSet,
+func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent,
 	watch func(node, message string)) (reconfigure.Failures, error) {
 	inv := newInventory(c, instances)
 	static, err := inv.static()
@@ -54,13 +54,13 @@ func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances
 	if err := renameio.WriteFile(filepath.Join(r.Dir, "inventory.json"), static, 0o644); err != nil {
 		return nil, fmt.Errorf("write Ansible's inventory: %w", err)
 	}
-	failures := inv.absent(c, changed)
+	failures := inv.absent(c, extent.Changed)
 	failed := make([]string, 0, len(failures))
 	for node := range failures {
 		failed = append(failed, node)
 	}
-	rest := changed.Difference(nodeset.Of(failed...))
-	if _, ok := inv.hosts[c.Control.Name]; !ok || rest.Empty() && !changed.Empty() {
+	rest := extent.Changed.Difference(nodeset.Of(failed...))
+	if _, ok := inv.hosts[c.Control.Name]; !ok || rest.Empty() && !extent.Changed.Empty() {
 		return failures, nil
 	}
 	seen, err := r.play(ctx, c.Settings.StateDir, rest, watch)

@@ -52,7 +52,7 @@ func newRun(t *testing.T, playbook string) *run {
 }
 
 func (r *run) configure(ctx context.Context, changed ...string) (map[string]string, error) {
-	failures, err := r.Configure(ctx, r.cluster, r.instances, nodeset.Of(changed...), func(node, message string) {
+	failures, err := r.Configure(ctx, r.cluster, r.instances, reconfigure.Extent{Changed: nodeset.Of(changed...)}, func(node, message string) {
 		r.lock.Lock()
 		defer r.lock.Unlock()
 		r.watched = append(r.watched, node+": "+message)
@@ -232,7 +232,7 @@ func TestAnInterruptEndsWhatAnsibleStarted(t *testing.T) {
 		defer cancel()
 		pid <- awaitPID(filepath.Join(r.Dir, "pid"))
 	}()
-	failures, err := r.Configure(ctx, r.cluster, r.instances, nodeset.Of("node01"), func(_, _ string) {})
+	failures, err := r.Configure(ctx, r.cluster, r.instances, reconfigure.Extent{Changed: nodeset.Of("node01")}, func(_, _ string) {})
 	if err := syscall.Kill(<-pid, 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("what the task started is still there: %v", err)
 	}

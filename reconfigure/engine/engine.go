@@ -48,8 +48,9 @@ type Greeter interface {
 
 // Configurer runs the playbooks. It MUST be idempotent.
 type Configurer interface {
-	// Configure tells all instances of each other and configures the changed ones. An error means that no verdict node by node is to be had.
-	Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, changed nodeset.NodeSet, watch Watch) (reconfigure.Failures, error)
+	// Configure tells all instances of each other, and configures as many as the extent says. What goes wrong on a node that did not change is no failure. An
+	// error means that no verdict node by node is to be had.
+	Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch Watch) (reconfigure.Failures, error)
 }
 
 // Scheduler is Slurm.

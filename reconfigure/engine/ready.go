@@ -43,7 +43,7 @@ func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
 	const longest = time.Hour
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	failed, err := b.Configurer.Configure(ctx, b.cluster, instances, nodes, b.watch(ctx))
+	failed, err := b.Configurer.Configure(ctx, b.cluster, instances, reconfigure.Extent{Changed: nodes, Everywhere: b.plan.Everywhere}, b.watch(ctx))
 	if err != nil {
 		return err
 	}

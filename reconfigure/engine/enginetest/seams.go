@@ -105,9 +105,9 @@ func (w *World) Await(ctx context.Context, instances []reconfigure.Instance, _ n
 }
 
 // Configure logs whom it configures, and whom it tells of each other.
-func (w *World) Configure(ctx context.Context, _ reconfigure.Cluster, instances map[string]reconfigure.Instance, changed nodeset.NodeSet, watch engine.Watch) (reconfigure.Failures, error) {
+func (w *World) Configure(ctx context.Context, _ reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch engine.Watch) (reconfigure.Failures, error) {
 	defer w.happened(AfterConfigure)
-	for node := range changed.All() {
+	for node := range extent.Changed.All() {
 		watch(node, "the playbooks run")
 	}
 	w.lock.Lock()
@@ -119,9 +119,9 @@ func (w *World) Configure(ctx context.Context, _ reconfigure.Cluster, instances 
 		return nil, failure{BrokenPlaybook}
 	}
 	told := nodeset.Of(slices.Collect(maps.Keys(instances))...)
-	w.log("configure "+changed.String()+" of", told)
+	w.log("configure "+extent.Changed.String()+" of", told)
 	failures := reconfigure.Failures{}
-	for node := range changed.All() {
+	for node := range extent.Changed.All() {
 		m := w.machines[node]
 		switch {
 		case m == nil || !told.Contains(node):
