@@ -30,6 +30,8 @@ type NodeState struct {
 	Reason string
 	Boot   time.Time // when slurmd says that the node was booted; zero: never
 	Busy   bool      // a job is on it
+	// Returns tells that the node is to be rebooted, and that Slurm is to use it again afterwards (scontrol(1), reboot, nextstate).
+	Returns bool
 }
 
 // Is tells whether Slurm gives the node any of these states.

@@ -31,7 +31,8 @@ type Change struct {
 	Requests []RequestID `json:"requests"`
 	// Force tells that the caller gave up the jobs on the node, knowingly; else a node with a job on it is left alone.
 	Force bool `json:"force,omitempty"`
-	// Undrain tells that the node is drained by us, and that the drain has no purpose any more when the change is made.
+	// Undrain tells that the drain that the node has now has no purpose any more when the change is made: we drained it, or Slurm did for a reboot after which it
+	// is to use the node again. A drain for another reason, which came later, stays.
 	Undrain bool `json:"undrain,omitempty"`
 	// Note is what the caller is told beside the verdict.
 	Note string `json:"note,omitempty"`

@@ -29,7 +29,7 @@ func (b *batch) drain(ctx context.Context, nodes nodeset.NodeSet) error {
 
 // undrain takes drains of ours back that have lost their purpose.
 func (b *batch) undrain(ctx context.Context, nodes nodeset.NodeSet) error {
-	if err := b.undrainOurs(ctx, nodes); err != nil {
+	if err := b.undrainStale(ctx, nodes); err != nil {
 		b.failAll(ctx, nodes, fmt.Errorf("its drain could not be taken back: %w", err))
 	}
 	return nil
@@ -44,7 +44,7 @@ func (b *batch) release(ctx context.Context) {
 			names = append(names, c.Node)
 		}
 	}
-	if err := b.undrainOurs(ctx, nodeset.Of(names...)); err != nil {
+	if err := b.undrainStale(ctx, nodeset.Of(names...)); err != nil {
 		b.note(ctx, "", "the drain of "+nodeset.Of(names...).String()+" could not be taken back: "+err.Error())
 	}
 }
@@ -60,8 +60,8 @@ func (b *batch) broken() nodeset.NodeSet {
 	return nodeset.Of(names...).Intersect(b.cluster.Persistent())
 }
 
-// undrainOurs looks once more whose drain it is: somebody may have drained the node for a reason of his own.
-func (b *batch) undrainOurs(ctx context.Context, nodes nodeset.NodeSet) error {
+// undrainStale looks once more whose drain it is: somebody may have drained the node for a reason of his own. Slurm leaves the reason of its reboot as it was.
+func (b *batch) undrainStale(ctx context.Context, nodes nodeset.NodeSet) error {
 	if nodes.Empty() {
 		return nil
 	}
@@ -73,11 +73,11 @@ func (b *batch) undrainOurs(ctx context.Context, nodes nodeset.NodeSet) error {
 	if err != nil {
 		return err
 	}
-	var ours []string
+	var stale []string
 	for node := range nodes.All() {
-		if states[node].Is("DRAIN") && states[node].Ours() {
-			ours = append(ours, node)
+		if s := states[node]; s.Is("DRAIN") && (s.Ours() || b.was[node].Rebooting() && s.Reason == b.was[node].Reason) {
+			stale = append(stale, node)
 		}
 	}
-	return slurm.Undrain(ctx, nodeset.Of(ours...))
+	return slurm.Undrain(ctx, nodeset.Of(stale...))
 }

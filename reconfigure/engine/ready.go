@@ -125,7 +125,7 @@ func (b *batch) settled(node string, s reconfigure.NodeState) bool {
 	case reconfigure.Configure:
 		return s.Ready() || s.Is("POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN")
 	case reconfigure.Replace, reconfigure.Reboot:
-		booted := !s.Boot.Equal(b.boots[node])
+		booted := !s.Boot.Equal(b.was[node].Boot)
 		return booted && (s.Ready() || s.Is("DOWN") && !s.Is("NOT_RESPONDING", "POWERING_UP"))
 	default:
 		return s.Ready()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -44,7 +43,7 @@ func stages() []stage {
 // Carry carries out a plan, and gives a verdict on each of its changes. The error is of the journal: what could not be written down was not begun. Even then
 // the nodes that had failed before are cleaned up, and handed back; those that were on their way are left to whoever reads the journal next.
 func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Observation, plan reconfigure.Plan) (map[string]reconfigure.Verdict, error) {
-	b := &batch{Engine: e, number: number, plan: plan, before: seen.Desired, boots: boots(seen.States), instances: maps.Clone(seen.Instances), verdicts: map[string]reconfigure.Verdict{}}
+	b := &batch{Engine: e, number: number, plan: plan, before: seen.Desired, was: seen.States, instances: maps.Clone(seen.Instances), verdicts: map[string]reconfigure.Verdict{}}
 	b.tellDown(context.WithoutCancel(ctx), rejections(plan))
 	err := b.walk(ctx)
 	b.phase = reconfigure.PhaseReport
@@ -102,22 +101,14 @@ type batch struct {
 	number    int64
 	phase     reconfigure.Phase
 	plan      reconfigure.Plan
-	before    map[string]reconfigure.Spec     // the map of nodes before the plan
-	instances map[string]reconfigure.Instance // as last seen
-	verdicts  map[string]reconfigure.Verdict  // of the nodes whose way has ended
-	touched   nodeset.NodeSet                 // the nodes whose instance was to be made or restarted: there may be something to clean
-	fresh     nodeset.NodeSet                 // the nodes whose instance is new, or has a new disk
-	boots     map[string]time.Time            // when the nodes were booted before the plan, as Slurm had it
-	held      nodeset.NodeSet                 // the nodes whose instance was left alone for the sake of a job
-	toldDown  nodeset.NodeSet                 // the nodes that Slurm was told are down, or may have been
-}
-
-func boots(states map[string]reconfigure.NodeState) map[string]time.Time {
-	all := make(map[string]time.Time, len(states))
-	for node, state := range states {
-		all[node] = state.Boot
-	}
-	return all
+	before    map[string]reconfigure.Spec      // the map of nodes before the plan
+	instances map[string]reconfigure.Instance  // as last seen
+	verdicts  map[string]reconfigure.Verdict   // of the nodes whose way has ended
+	touched   nodeset.NodeSet                  // the nodes whose instance was to be made or restarted: there may be something to clean
+	fresh     nodeset.NodeSet                  // the nodes whose instance is new, or has a new disk
+	was       map[string]reconfigure.NodeState // as Slurm had the nodes before the plan
+	held      nodeset.NodeSet                  // the nodes whose instance was left alone for the sake of a job
+	toldDown  nodeset.NodeSet                  // the nodes that Slurm was told are down, or may have been
 }
 
 // left is the nodes that are still on their way.

@@ -47,6 +47,27 @@ func TestNodeIsUndrainedWhenItsUpdateIsDone(t *testing.T) {
 	}
 }
 
+// slurmctld that reads slurm.conf while a node reboots forgets what it was to do afterwards.
+func TestNodeThatSlurmForgetsToUndrainIsUndrained(t *testing.T) {
+	for whose, rule := range map[string]struct{ drain, state string }{
+		"Slurm's own":            {"", "IDLE"},
+		"an administrator's new": {"disk is full", "IDLE+DRAIN"},
+	} {
+		t.Run(whose, func(t *testing.T) {
+			test(t, func(l *lab) {
+				l.ForgetfulReboots("p1")
+				l.wants(reconfigure.Replace, "p1")
+				l.plan.Changes[0].Undrain = true
+				if rule.drain != "" {
+					l.Then(enginetest.AfterApply, func() { l.Drained(rule.drain, "p1") })
+				}
+				l.want("verdicts", map[string]string{"p1": "done"}, l.carry())
+				l.want("state", rule.state, l.Node("p1").State)
+			})
+		})
+	}
+}
+
 // Slurm calls a drained node idle until it misses its slurmd: that must not be taken for the new boot.
 func TestDrainedNodeThatNeverComesBackFails(t *testing.T) {
 	test(t, func(l *lab) {

@@ -34,6 +34,7 @@ type story struct {
 	Forgotten string            // instances of this hostlist that Terraform is no longer told of
 	Slurm     map[string]string // hostlist → states, joined by +, with " busy" behind them where a job is on the nodes
 	Reasons   map[string]string // hostlist → the reason that Slurm has for its state
+	Returns   string            // hostlist of the nodes that Slurm is to use again after their reboot
 	Booted    string            // hostlist of the nodes that were booted since the requests were made
 	Waited    time.Duration     // since then
 	Broken    map[string]string // image → why it does not resolve
@@ -153,14 +154,18 @@ func (s story) details(t *testing.T, seen reconfigure.Observation) {
 			seen.States[node] = state
 		}
 	}
-	if s.Booted == "" {
-		return
+	each := func(hostlist string, change func(*reconfigure.NodeState)) {
+		if hostlist == "" {
+			return
+		}
+		for node := range parse(t, hostlist).All() {
+			state := seen.States[node]
+			change(&state)
+			seen.States[node] = state
+		}
 	}
-	for node := range parse(t, s.Booted).All() {
-		state := seen.States[node]
-		state.Boot = submitted.Add(time.Second)
-		seen.States[node] = state
-	}
+	each(s.Booted, func(state *reconfigure.NodeState) { state.Boot = submitted.Add(time.Second) })
+	each(s.Returns, func(state *reconfigure.NodeState) { state.Returns = true })
 }
 
 // submitted is when all requests were made.

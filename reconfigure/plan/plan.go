@@ -126,12 +126,15 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 	}
 }
 
-// minding has a drain of ours end with what it was for, and leaves anybody else's alone.
+// minding has a drain of ours end with what it was for, and Slurm's own for a reboot too: Slurm forgets what it was to do afterwards when it reads slurm.conf
+// meanwhile. Anybody else's drain is left alone.
 func (p *planner) minding(c *reconfigure.Change) {
 	state := p.seen.States[c.Node]
 	renews := c.Action == reconfigure.Create || c.Action == reconfigure.Replace || c.Action == reconfigure.Reboot
 	switch {
-	case !renews || !state.Is("DRAIN") || state.Rebooting():
+	case !renews || !state.Is("DRAIN"):
+	case state.Rebooting():
+		c.Undrain = state.Returns
 	case state.Ours():
 		c.Undrain = true
 	default:

@@ -82,7 +82,7 @@ func drawObservation(t *rapid.T, c reconfigure.Cluster) reconfigure.Observation 
 		if seen.Slurm {
 			s := rapid.SampledFrom(slurmStates).Draw(t, "state")
 			reason := rapid.SampledFrom([]string{"", "reconfigure: update", "disk is full", "reimage", "reimage image=v1"}).Draw(t, "reason")
-			seen.States[node] = reconfigure.NodeState{Node: node, States: s, Busy: s[0] == "ALLOCATED" || s[0] == "MIXED", Reason: reason}
+			seen.States[node] = reconfigure.NodeState{Node: node, States: s, Busy: s[0] == "ALLOCATED" || s[0] == "MIXED", Reason: reason, Returns: s[len(s)-1] == "REBOOT_ISSUED" && rapid.Bool().Draw(t, "returns")}
 		}
 	}
 	return seen
@@ -244,7 +244,8 @@ func TestOnlyDrainsOfOursAreTakenBack(t *testing.T) {
 		w := drawWorld(t)
 		for _, c := range plan.Compute(w.cluster, w.seen, w.requests).Changes {
 			state := w.seen.States[c.Node]
-			if (c.Undrain || c.Action == reconfigure.Undrain) && (!state.Is("DRAIN") || !state.Ours()) {
+			stale := state.Ours() || c.Undrain && state.Rebooting() && state.Returns
+			if (c.Undrain || c.Action == reconfigure.Undrain) && (!state.Is("DRAIN") || !stale) {
 				t.Fatalf("%+v although Slurm has the node as %+v", c, state)
 			}
 			if c.Action == reconfigure.Drain && state.Is("DRAIN") {

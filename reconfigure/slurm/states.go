@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,10 +97,13 @@ type node struct {
 	Reason    string `json:"reason"`
 	BootTime  number `json:"boot_time"`
 	AllocCPUs number `json:"alloc_cpus"`
+	// 22.05 has the flag apart here too.
+	Next      words `json:"next_state_after_reboot"`
+	NextFlags words `json:"next_state_after_reboot_flags"`
 }
 
 func (n node) state() reconfigure.NodeState {
-	s := reconfigure.NodeState{Node: n.Name, Reason: n.Reason}
+	s := reconfigure.NodeState{Node: n.Name, Reason: n.Reason, Returns: slices.Contains(append(n.Next, n.NextFlags...), "RESUME")}
 	for _, word := range append(n.State, n.Flags...) {
 		s.States = append(s.States, strings.ToUpper(word))
 	}

@@ -66,6 +66,25 @@ func TestStatesAreAnErrorWhereNobodyCanTell(t *testing.T) {
 	}
 }
 
+func TestWhatSlurmDoesAfterAReboot(t *testing.T) {
+	for form, rule := range map[string]struct {
+		text    string
+		returns bool
+	}{
+		"22.05, resume":    {`"state": "idle", "state_flags": ["DRAIN", "REBOOT_REQUESTED"], "next_state_after_reboot": "unknown", "next_state_after_reboot_flags": ["RESUME", "?"]`, true},
+		"22.05, no reboot": {`"state": "idle", "state_flags": [], "next_state_after_reboot": "invalid", "next_state_after_reboot_flags": []`, false},
+		"later, resume":    {`"state": ["IDLE", "DRAIN"], "next_state_after_reboot": ["UNKNOWN", "RESUME"]`, true},
+		"later, down":      {`"state": ["IDLE", "DRAIN"], "next_state_after_reboot": ["DOWN"]`, false},
+	} {
+		t.Run(form, func(t *testing.T) {
+			nodes, err := decode([]byte(`{"nodes": [{"name": "p1", ` + rule.text + `}]}`))
+			if err != nil || nodes[0].state().Returns != rule.returns {
+				t.Errorf("%+v, error %v", nodes, err)
+			}
+		})
+	}
+}
+
 func TestNumberReadsEveryForm(t *testing.T) {
 	for text, want := range map[string]number{
 		`12`: 12, `1.5`: 1.5, `null`: 0,

@@ -67,6 +67,7 @@ type slurmNode struct {
 	reason      string
 	job, drain  bool
 	rebooting   bool // Slurm has issued a reboot, and waits for it
+	returns     bool // and will use the node again afterwards, unless it forgets
 	boot        time.Time
 	registers   time.Time // when slurmd will; zero: it will not
 }
@@ -180,6 +181,17 @@ func (w *World) Reboots(nodes ...string) {
 	defer w.lock.Unlock()
 	for _, node := range nodes {
 		w.slurm[node].rebooting = true
+	}
+}
+
+// ForgetfulReboots has Slurm drain nodes for a reboot after which it is to use them again, and read slurm.conf meanwhile: so it forgets to undrain them.
+func (w *World) ForgetfulReboots(nodes ...string) {
+	w.Reboots(nodes...)
+	w.Drained("reimage : reboot issued", nodes...)
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		w.slurm[node].returns = true
 	}
 }
 
@@ -342,7 +354,7 @@ func (n *slurmNode) register(m *machine) {
 	if !n.drain {
 		n.reason = ""
 	}
-	n.boot, n.rebooting = m.booted, false
+	n.boot, n.rebooting, n.returns = m.booted, false, false
 	n.base = "IDLE"
 	if n.job {
 		n.base = "ALLOCATED"
@@ -350,7 +362,7 @@ func (n *slurmNode) register(m *machine) {
 }
 
 func (n *slurmNode) state(node string) reconfigure.NodeState {
-	s := reconfigure.NodeState{Node: node, States: []string{n.base}, Reason: n.reason, Boot: n.boot, Busy: n.job}
+	s := reconfigure.NodeState{Node: node, States: []string{n.base}, Reason: n.reason, Boot: n.boot, Busy: n.job, Returns: n.returns}
 	if n.cloud {
 		s.States = append(s.States, "CLOUD")
 	}
