@@ -34,6 +34,8 @@ type Change struct {
 	// Undrain tells that the drain that the node has now has no purpose any more when the change is made: we drained it, or Slurm did for a reboot after which it
 	// is to use the node again. A drain for another reason, which came later, stays.
 	Undrain bool `json:"undrain,omitempty"`
+	// HandOver tells that Slurm gets the node, when its instance is gone, as one that power saving may bring up again.
+	HandOver bool `json:"hand_over,omitempty"`
 	// Note is what the caller is told beside the verdict.
 	Note string `json:"note,omitempty"`
 }

@@ -19,7 +19,7 @@ func (p *planner) deploy(r reconfigure.Request) {
 		}
 		return
 	}
-	p.shared = true
+	p.shared, p.everywhere = true, true
 	for node := range wanted.All() {
 		if ok, reason := p.whole(node); ok {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it is there"})

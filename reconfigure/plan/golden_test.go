@@ -220,6 +220,9 @@ func render(p reconfigure.Plan) string {
 		if c.Note != "" {
 			b.WriteString("; " + c.Note)
 		}
+		if c.HandOver {
+			b.WriteString("; handed over to power saving")
+		}
 		if c.Force {
 			b.WriteString("; whatever runs on it")
 		}
@@ -243,6 +246,9 @@ func render(p reconfigure.Plan) string {
 	b.WriteString(strings.Join(lines, ""))
 	if p.Shared {
 		b.WriteString("shared resources too\n")
+	}
+	if p.Everywhere {
+		b.WriteString("slurm.conf everywhere\n")
 	}
 	return b.String()
 }

@@ -35,6 +35,8 @@ func Compute(cluster reconfigure.Cluster, seen reconfigure.Observation, requests
 			p.suspend(r)
 		case reconfigure.Update:
 			p.update(r)
+		case reconfigure.Enlarge, reconfigure.Shrink, reconfigure.Resize:
+			p.resize(r)
 		case reconfigure.Destroy:
 			p.destroy(r)
 		default:
@@ -67,6 +69,8 @@ func scope(cluster reconfigure.Cluster, r reconfigure.Request) nodeset.NodeSet {
 		return cluster.Persistent().Union(nodeset.Of(cluster.Control.Name))
 	case reconfigure.Resume, reconfigure.Update:
 		return r.Open().Intersect(cluster.Nodes())
+	case reconfigure.Enlarge, reconfigure.Resize:
+		return r.Open().Intersect(cluster.Persistent())
 	default:
 		return nodeset.NodeSet{}
 	}
@@ -101,7 +105,7 @@ type planner struct {
 	rejected             []reconfigure.Rejection
 	waiting              []reconfigure.Wait
 	desired              map[string]reconfigure.Spec
-	shared               bool
+	shared, everywhere   bool
 }
 
 // change notes an action for a node; a second request for the same action joins it.
@@ -219,7 +223,7 @@ func (p *planner) whole(node string) (ok bool, reason string) {
 }
 
 func (p *planner) plan() reconfigure.Plan {
-	plan := reconfigure.Plan{Rejected: p.rejected, Waiting: p.waiting, Desired: p.desired, Shared: p.shared}
+	plan := reconfigure.Plan{Rejected: p.rejected, Waiting: p.waiting, Desired: p.desired, Shared: p.shared, Everywhere: p.everywhere}
 	for _, node := range nodeset.Of(slices.Collect(maps.Keys(p.changes))...).Names() {
 		plan.Changes = append(plan.Changes, *p.changes[node])
 	}

@@ -26,6 +26,14 @@ var slurmStates = [][]string{
 	{"IDLE", "DRAIN"}, {"ALLOCATED", "DRAIN"}, {"DOWN", "REBOOT_ISSUED"}, {"ALLOCATED", "REBOOT_ISSUED"},
 }
 
+var modes = []reconfigure.Mode{
+	reconfigure.Resume, reconfigure.Suspend, reconfigure.Deploy, reconfigure.Update, reconfigure.Enlarge, reconfigure.Shrink, reconfigure.Resize,
+}
+
+func resizes(r reconfigure.Request) bool {
+	return r.Mode == reconfigure.Enlarge || r.Mode == reconfigure.Shrink || r.Mode == reconfigure.Resize
+}
+
 func drawWorld(t *rapid.T) world {
 	w := world{cluster: reconfigure.Cluster{Control: reconfigure.Control{Name: "ctl", Source: source("c")}}}
 	for i := range rapid.IntRange(1, 3).Draw(t, "groups") {
@@ -37,14 +45,18 @@ func drawWorld(t *rapid.T) world {
 	}
 	w.seen = drawObservation(t, w.cluster)
 	names := w.cluster.Nodes().Names()
-	names = append(names, "stranger1", "a99")
+	names = append(names, "stranger1", "a7")
 	for i := range rapid.IntRange(1, 4).Draw(t, "requests") {
-		r := reconfigure.Request{ID: reconfigure.RequestID(i + 1), Mode: rapid.SampledFrom([]reconfigure.Mode{reconfigure.Resume, reconfigure.Suspend, reconfigure.Deploy, reconfigure.Update}).Draw(t, "mode")}
+		r := reconfigure.Request{ID: reconfigure.RequestID(i + 1), Mode: rapid.SampledFrom(modes).Draw(t, "mode")}
 		if r.Mode != reconfigure.Deploy {
 			r.Nodes = nodeset.Of(rapid.SliceOfN(rapid.SampledFrom(names), 1, 5).Draw(t, "nodes")...)
 		}
 		if r.Mode == reconfigure.Update {
 			r.Options = drawOptions(t)
+			r.Held = rapid.Bool().Draw(t, "held")
+		}
+		if r.Mode == reconfigure.Shrink || r.Mode == reconfigure.Resize {
+			r.DrainTimeout = rapid.SampledFrom([]time.Duration{time.Minute, time.Hour}).Draw(t, "drain timeout")
 			r.Held = rapid.Bool().Draw(t, "held")
 		}
 		w.requests = append(w.requests, r)
@@ -68,7 +80,7 @@ func drawObservation(t *rapid.T, c reconfigure.Cluster) reconfigure.Observation 
 	for _, image := range []string{"c", "v1", "v2"} {
 		seen.Sources[source(image)] = reconfigure.Resolved{ImageID: image, FlavorID: "f", NetworkID: "n", Err: rapid.SampledFrom([]string{"", "", "", "missing"}).Draw(t, "broken")}
 	}
-	for _, node := range append(c.Nodes().Names(), c.Control.Name) {
+	for _, node := range append(c.Nodes().Names(), c.Control.Name, "a7") {
 		group := reconfigure.ControlGroup
 		if g, ok := c.GroupOf(node); ok {
 			group = g.Name
@@ -79,9 +91,9 @@ func drawObservation(t *rapid.T, c reconfigure.Cluster) reconfigure.Observation 
 		if rapid.Bool().Draw(t, "desired") {
 			seen.Desired[node] = reconfigure.Spec{Group: group, ImageID: rapid.SampledFrom([]string{"v1", "v2"}).Draw(t, "image"), FlavorID: "f", NetworkID: "n"}
 		}
-		if seen.Slurm {
+		if seen.Slurm && node != c.Control.Name && (node != "a7" || rapid.Bool().Draw(t, "Slurm knows it")) {
 			s := rapid.SampledFrom(slurmStates).Draw(t, "state")
-			reason := rapid.SampledFrom([]string{"", "reconfigure: update", "disk is full", "reimage", "reimage image=v1"}).Draw(t, "reason")
+			reason := rapid.SampledFrom([]string{"", "reconfigure: update", "reconfigure: shrink", "disk is full", "reimage", "reimage image=v1"}).Draw(t, "reason")
 			seen.States[node] = reconfigure.NodeState{Node: node, States: s, Busy: s[0] == "ALLOCATED" || s[0] == "MIXED", Reason: reason, Returns: s[len(s)-1] == "REBOOT_ISSUED" && rapid.Bool().Draw(t, "returns")}
 		}
 	}
@@ -112,18 +124,58 @@ func (w world) become(p reconfigure.Plan) reconfigure.Observation {
 				state.States, state.Reason = append(state.States, "DRAIN"), "reconfigure: update"
 			}
 			after.States[c.Node] = state
+		case reconfigure.Configure: // it keeps its instance and its jobs
+			state := after.States[c.Node]
+			state.States = slices.DeleteFunc(slices.Clone(state.States), func(s string) bool { return s == "CLOUD" && p.Everywhere && w.cluster.Persistent().Contains(c.Node) })
+			after.States[c.Node] = state
 		default:
 			after.Instances[c.Node] = reconfigure.Instance{Node: c.Node, ID: "id-" + c.Node}
-			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, States: []string{"IDLE"}, Boot: w.seen.Time}
+			kind := slices.DeleteFunc(slices.Clone(after.States[c.Node].States), func(s string) bool { return s != "CLOUD" })
+			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, States: append(kind, "IDLE"), Boot: w.seen.Time}
 		}
 	}
+	if p.Everywhere && w.seen.Slurm {
+		w.reread(after)
+	}
 	return after
+}
+
+// reread is Slurm after it has read a slurm.conf of what is declared.
+func (w world) reread(after reconfigure.Observation) {
+	for node := range after.States {
+		if !w.cluster.Nodes().Contains(node) && node != "ctl" {
+			delete(after.States, node)
+		}
+	}
+	for node := range w.cluster.Nodes().All() {
+		state, known := after.States[node]
+		state.Node, state.States = node, slices.DeleteFunc(slices.Clone(state.States), func(s string) bool { return s == "CLOUD" })
+		if !known {
+			state.States = []string{"IDLE", "POWERED_DOWN"}
+		}
+		if !w.cluster.Persistent().Contains(node) {
+			state.States = append(state.States, "CLOUD")
+		}
+		after.States[node] = state
+	}
+}
+
+// A slurm.conf without a node ends the job on it.
+func TestSlurmForgetsNoJob(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		p := plan.Compute(w.cluster, w.seen, w.requests)
+		_, there := w.seen.Instances["a7"]
+		if state := w.seen.States["a7"]; p.Everywhere && there && (state.Running() || state.Usable()) {
+			t.Fatalf("%v makes Slurm forget %+v", p, state)
+		}
+	})
 }
 
 func TestNothingOutsideDeclaredGroups(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
-		known := w.cluster.Nodes().Union(nodeset.Of(w.cluster.Control.Name))
+		known := w.cluster.Nodes().Union(nodeset.Of(w.cluster.Control.Name, "a7"))
 		if strange := plan.Compute(w.cluster, w.seen, w.requests).Nodes().Difference(known); !strange.Empty() {
 			t.Fatalf("the plan touches %s, which nobody declares", strange)
 		}
@@ -148,7 +200,7 @@ func TestEveryChangeNamesARequestThatAskedForIt(t *testing.T) {
 				t.Fatalf("%+v has no request or no reason", c)
 			}
 			for _, id := range c.Requests {
-				if r := w.requests[id-1]; r.Mode != reconfigure.Deploy && !r.Nodes.Contains(c.Node) {
+				if r := w.requests[id-1]; r.Mode != reconfigure.Deploy && !r.Nodes.Contains(c.Node) && !(resizes(r) && c.Node == "ctl") {
 					t.Fatalf("%+v is said to be for %+v, which does not name the node", c, r)
 				}
 			}
@@ -195,9 +247,9 @@ func TestAppliedPlanMakesTheNextOneEmpty(t *testing.T) {
 		next := plan.Compute(w.cluster, w.become(p), w.requests)
 		for _, c := range next.Changes {
 			// A deploy runs the playbooks whenever it is asked: they are idempotent. What was rejected for a conflict comes up again.
-			// Whoever asks for a reimage gets one each time, and a node that was drained is free of jobs the next time.
+			// Whoever asks for a reimage gets one each time, and what waited for jobs need not wait the next time.
 			again := slices.ContainsFunc(c.Requests, func(id reconfigure.RequestID) bool { return w.requests[id-1].Reimage })
-			if c.Action != reconfigure.Configure && !rejected(p, c.Node) && !again && !p.Nodes(reconfigure.Drain).Contains(c.Node) && !w.contested(c.Node) {
+			if c.Action != reconfigure.Configure && !rejected(p, c.Node) && !again && !waited(p, c.Node) && !w.contested(c.Node) {
 				t.Fatalf("after %v the same requests still want %+v", p, c)
 			}
 		}
@@ -224,16 +276,16 @@ func TestPlanningTogetherIsPlanningOneAfterAnother(t *testing.T) {
 	})
 }
 
-// contested tells that an update and another request name a node: the batch keeps those apart, too.
+// contested tells that an update or a resize and another request name a node: the batch keeps those apart, too.
 func (w world) contested(node string) bool {
-	named, update := 0, false
+	named, choosy := 0, false
 	for _, r := range w.requests {
 		if r.Nodes.Contains(node) || r.Mode == reconfigure.Deploy {
 			named++
-			update = update || r.Mode == reconfigure.Update
+			choosy = choosy || r.Mode == reconfigure.Update || resizes(r)
 		}
 	}
-	return named > 1 && update
+	return named > 1 && choosy
 }
 
 // different tells that a request may want something else of a node than another one of its mode: the batch keeps those apart.
@@ -269,6 +321,10 @@ func TestNothingWaitsButForJobs(t *testing.T) {
 			}
 		}
 	})
+}
+
+func waited(p reconfigure.Plan, node string) bool {
+	return slices.ContainsFunc(p.Waiting, func(w reconfigure.Wait) bool { return w.Node == node })
 }
 
 func wasWaiting(p reconfigure.Plan, wait reconfigure.Wait) bool {

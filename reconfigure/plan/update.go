@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -122,7 +123,7 @@ func differences(is, wanted reconfigure.Spec) string {
 func (p *planner) await(r reconfigure.Request, node, purpose string) {
 	state := p.seen.States[node]
 	drained := state.Is("DRAIN") || state.Rebooting()
-	if r.DrainTimeout > 0 && p.seen.Time.Sub(r.Submitted) > r.DrainTimeout {
+	if p.late(r) {
 		if state.Is("DRAIN") && state.Ours() {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "its jobs took too long"})
 		}
@@ -133,6 +134,11 @@ func (p *planner) await(r reconfigure.Request, node, purpose string) {
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Drain, Reason: purpose})
 	}
 	p.waits(r, node)
+}
+
+// late tells that the time for jobs to end is over.
+func (p *planner) late(r reconfigure.Request) bool {
+	return r.DrainTimeout > 0 && p.seen.Time.Sub(r.Submitted) > r.DrainTimeout
 }
 
 func (p *planner) waits(r reconfigure.Request, node string) {
@@ -147,7 +153,8 @@ func AfterDrain(seen reconfigure.Observation, p reconfigure.Plan) reconfigure.Ob
 		if !state.Is("DRAIN") {
 			state.Reason = reconfigure.ReasonPrefix
 		}
-		state.Busy, state.States = false, []string{"IDLE", "DRAIN"}
+		kind := slices.DeleteFunc(slices.Clone(state.States), func(s string) bool { return s != "CLOUD" })
+		state.Busy, state.States = false, append(kind, "IDLE", "DRAIN")
 		states[w.Node] = state
 	}
 	seen.States = states

@@ -1,0 +1,132 @@
+package plan
+
+import (
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// resize makes the persistent nodes those that are declared now. Below min_nodes a node is made where it is missing, and one that was a cloud node keeps its
+// instance and its jobs. From there on, one that was persistent is drained and removed; a cloud node is Slurm's business. Where slurm.conf is another one then,
+// all nodes get it.
+func (p *planner) resize(r reconfigure.Request) {
+	remains := p.remains(r)
+	for node := range r.Open().All() {
+		switch {
+		case !p.deployed():
+			p.reject(r, node, "there is no cluster: its control node has no instance")
+		case !p.seen.Slurm && r.Held:
+			p.waits(r, node) // as before: Slurm will answer again
+		case !p.seen.Slurm:
+			p.reject(r, node, p.silent())
+		case p.persistent.Contains(node) && r.Mode == reconfigure.Shrink:
+			p.reject(r, node, "min_nodes of its group keeps it")
+		case !p.persistent.Contains(node) && r.Mode == reconfigure.Enlarge:
+			p.reject(r, node, "min_nodes of its group does not reach it")
+		case remains.Contains(node):
+			p.await(r, node, shrinking)
+		case !remains.Empty() && p.stale(node):
+			p.withhold(r, node, remains)
+		case p.persistent.Contains(node):
+			p.grow(r, node)
+		default:
+			p.give(r, node)
+		}
+	}
+}
+
+// shrinking is what we drain nodes for that are to go.
+const shrinking = "shrink"
+
+// leaves tells that we have drained a node because it is to go, whatever has become of it since.
+func leaves(s reconfigure.NodeState) bool {
+	return s.Is("DRAIN") && s.Reason == reconfigure.ReasonPrefix+" "+shrinking
+}
+
+// stale tells that Slurm has a node as something else than it is declared to be: persistent, a cloud node, or no node at all.
+func (p *planner) stale(node string) bool {
+	state, known := p.seen.States[node]
+	if known != p.declared.Contains(node) {
+		return true
+	}
+	return known && state.Is("CLOUD") == p.persistent.Contains(node)
+}
+
+// remains is the nodes that are declared no more and cannot go now: a slurm.conf without them would end their jobs.
+func (p *planner) remains(r reconfigure.Request) nodeset.NodeSet {
+	var names []string
+	for node := range p.undeclared().All() {
+		state, known := p.seen.States[node]
+		if known && !(r.Open().Contains(node) && !occupied(state)) {
+			names = append(names, node)
+		}
+	}
+	return nodeset.Of(names...)
+}
+
+// occupied tells that a job is on a node, waits for it, or may be started there at any moment.
+func occupied(s reconfigure.NodeState) bool {
+	return s.Running() || s.Usable() || s.Rebooting() || s.Is("POWERING_UP", "POWER_UP")
+}
+
+// withhold has a node wait for the others that its request names and that are to go; for those of another request it cannot.
+func (p *planner) withhold(r reconfigure.Request, node string, remains nodeset.NodeSet) {
+	const forget = ", which no node group declares any more: Slurm would forget them, and end their jobs"
+	if strange := remains.Difference(r.Open()); !strange.Empty() || r.DrainTimeout <= 0 {
+		p.reject(r, node, "there are instances of "+remains.String()+forget+". `reconfigure resize` removes them when their jobs have ended")
+		return
+	}
+	if p.late(r) {
+		p.reject(r, node, "there are still jobs on "+remains.String()+forget)
+		return
+	}
+	p.waiting = append(p.waiting, reconfigure.Wait{Node: node, Request: r.ID, Reason: "there are jobs on " + remains.String() + forget})
+}
+
+// grow has a node be persistent.
+func (p *planner) grow(r reconfigure.Request, node string) {
+	state := p.seen.States[node]
+	whole, reason := p.whole(node)
+	switch {
+	case !whole:
+		p.make(r, node, reason)
+	case state.Is("POWERING_DOWN", "POWER_DOWN", "POWERED_DOWN"):
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Reboot, Reason: "it becomes persistent, and Slurm had given it up"})
+	case p.stale(node):
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it becomes persistent"})
+	}
+	p.reread(r, node)
+}
+
+// give removes the instance of a node that is not to be persistent any more, when no job is on it and none can start. A cloud node that was none of the
+// persistent ones is left to Slurm, which powers it down when it is idle.
+func (p *planner) give(r reconfigure.Request, node string) {
+	state, known := p.seen.States[node]
+	_, there := p.seen.Instances[node]
+	_, wanted := p.seen.Desired[node]
+	declared := p.declared.Contains(node)
+	goes := !declared || known && !state.Is("CLOUD") || leaves(state)
+	reason := "its group declares fewer persistent nodes"
+	if !declared {
+		reason = "no node group declares it any more"
+	}
+	switch {
+	case !goes:
+	case there && occupied(state):
+		p.await(r, node, shrinking)
+	case there || wanted || declared:
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: reason, HandOver: declared})
+	}
+	p.reread(r, node)
+}
+
+// reread has all nodes get slurm.conf where it has changed for a node. The control node stands for them: whether slurmctld takes it is what counts.
+func (p *planner) reread(r reconfigure.Request, node string) {
+	if !p.stale(node) {
+		return
+	}
+	p.everywhere = true
+	control := p.cluster.Control.Name
+	if c, changes := p.changes[control]; !changes || c.Requests[len(c.Requests)-1] != r.ID {
+		p.change(r, reconfigure.Change{Node: control, Action: reconfigure.Configure, Reason: "slurm.conf is another one for " + node})
+	}
+}
