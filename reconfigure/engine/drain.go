@@ -49,6 +49,45 @@ func (b *batch) release(ctx context.Context) {
 	}
 }
 
+// handOver has power saving take the nodes over that were persistent and whose instance is gone. Slurm has read that they are cloud nodes by now, but believes
+// that they are up. They stay drained until they are down: a job must not be sent to where nothing is.
+func (b *batch) handOver(ctx context.Context) {
+	var names []string
+	for _, c := range b.plan.Changes {
+		if _, failed := b.verdicts[c.Node]; c.HandOver && !failed {
+			names = append(names, c.Node)
+		}
+	}
+	nodes, err := b.clouds(ctx, nodeset.Of(names...))
+	if err == nil {
+		err = b.handBack(ctx, nodes)
+	}
+	if err == nil {
+		err = b.undrainStale(ctx, nodes)
+	}
+	if err != nil {
+		b.note(ctx, "", "Slurm could not be told that "+nodeset.Of(names...).String()+" is powered down: "+err.Error())
+	}
+}
+
+// clouds is those of the nodes that Slurm has as cloud nodes. Where slurmctld did not take its new configuration they are not, and another resize has to come.
+func (b *batch) clouds(ctx context.Context, nodes nodeset.NodeSet) (nodeset.NodeSet, error) {
+	if nodes.Empty() {
+		return nodes, nil
+	}
+	states, err := b.states(ctx, b.instances)
+	if err != nil {
+		return nodeset.NodeSet{}, err
+	}
+	var names []string
+	for node := range nodes.All() {
+		if states[node].Is("CLOUD") {
+			names = append(names, node)
+		}
+	}
+	return nodeset.Of(names...), nil
+}
+
 // broken is the persistent nodes that were touched, and failed.
 func (b *batch) broken() nodeset.NodeSet {
 	var names []string

@@ -43,12 +43,24 @@ func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
 	const longest = time.Hour
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	failed, err := b.Configurer.Configure(ctx, b.cluster, instances, reconfigure.Extent{Changed: nodes, Everywhere: b.plan.Everywhere}, b.watch(ctx))
+	failed, err := b.Configurer.Configure(ctx, b.cluster, instances, b.extent(ctx, nodes), b.watch(ctx))
 	if err != nil {
 		return err
 	}
 	b.fail(ctx, failed)
 	return nil
+}
+
+// extent is how far the playbooks go. slurm.conf is left as it is where Slurm would forget a node whose instance the guard has left alone, and end its job.
+func (b *batch) extent(ctx context.Context, changed nodeset.NodeSet) reconfigure.Extent {
+	everywhere := reconfigure.Extent{Changed: changed, Everywhere: b.plan.Everywhere}
+	forgotten := b.held.Difference(b.cluster.Nodes())
+	if !b.plan.Everywhere || forgotten.Empty() {
+		return everywhere
+	}
+	control := nodeset.Of(b.cluster.Control.Name)
+	b.failAll(ctx, control, fmt.Errorf("slurm.conf is left as it is: without %s, on which a job may run, Slurm would end that job", forgotten))
+	return reconfigure.Extent{Changed: changed.Difference(control)}
 }
 
 // verify waits until the cloud and Slurm say what the plan wanted. slurmd registers as soon as it has started, so it does not wait for long: the requests
@@ -109,8 +121,12 @@ func (b *batch) missing(ctx context.Context) (reconfigure.Failures, error) {
 		return nil, err
 	}
 	for node := range started.Difference(control).All() {
-		if missing[node] == nil && !b.settled(node, states[node]) {
-			missing[node] = fmt.Errorf("slurmd did not register in time: Slurm has it as %s", describe(states[node]))
+		switch s := states[node]; {
+		case missing[node] != nil:
+		case b.plan.Everywhere && s.Is("CLOUD") && b.cluster.Persistent().Contains(node):
+			missing[node] = errors.New("Slurm has it as a cloud node still: slurmctld goes by an earlier slurm.conf")
+		case !b.settled(node, s):
+			missing[node] = fmt.Errorf("slurmd did not register in time: Slurm has it as %s", describe(s))
 		}
 	}
 	return missing, nil

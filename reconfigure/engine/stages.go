@@ -48,6 +48,7 @@ func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Obser
 	err := b.walk(ctx)
 	b.phase = reconfigure.PhaseReport
 	b.clean(context.WithoutCancel(ctx))
+	b.handOver(context.WithoutCancel(ctx))
 	b.release(context.WithoutCancel(ctx))
 	if err != nil {
 		return nil, err

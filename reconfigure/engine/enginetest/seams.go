@@ -105,7 +105,7 @@ func (w *World) Await(ctx context.Context, instances []reconfigure.Instance, _ n
 }
 
 // Configure logs whom it configures, and whom it tells of each other.
-func (w *World) Configure(ctx context.Context, _ reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch engine.Watch) (reconfigure.Failures, error) {
+func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch engine.Watch) (reconfigure.Failures, error) {
 	defer w.happened(AfterConfigure)
 	for node := range extent.Changed.All() {
 		watch(node, "the playbooks run")
@@ -119,7 +119,11 @@ func (w *World) Configure(ctx context.Context, _ reconfigure.Cluster, instances 
 		return nil, failure{BrokenPlaybook}
 	}
 	told := nodeset.Of(slices.Collect(maps.Keys(instances))...)
-	w.log("configure "+extent.Changed.String()+" of", told)
+	what := "configure "
+	if extent.Everywhere {
+		what = "slurm.conf everywhere, configure "
+	}
+	w.log(what+extent.Changed.String()+" of", told)
 	failures := reconfigure.Failures{}
 	for node := range extent.Changed.All() {
 		m := w.machines[node]
@@ -133,7 +137,27 @@ func (w *World) Configure(ctx context.Context, _ reconfigure.Cluster, instances 
 			w.startSlurmd(node)
 		}
 	}
+	if control := c.Control.Name; extent.Everywhere && extent.Changed.Contains(control) && failures[control] == nil {
+		w.reread(c)
+	}
 	return failures, nil
+}
+
+// reread has slurmctld read a slurm.conf of what is declared. It keeps the states that it knows, and the jobs but those on nodes that it forgets.
+func (w *World) reread(c reconfigure.Cluster) {
+	for node := range w.slurm {
+		if !c.Nodes().Contains(node) {
+			w.lose(node)
+			delete(w.slurm, node)
+		}
+	}
+	persistent := c.Persistent()
+	for node := range c.Nodes().All() {
+		if w.slurm[node] == nil {
+			w.slurm[node] = &slurmNode{base: "IDLE", power: "POWERED_DOWN"}
+		}
+		w.slurm[node].cloud = !persistent.Contains(node)
+	}
 }
 
 // answers tells whether there is a slurmctld, and it answers.
@@ -170,10 +194,13 @@ func (w *World) Down(ctx context.Context, nodes nodeset.NodeSet, reason string) 
 	})
 }
 
-// PowerDown ends at once: this Slurm waits for nobody.
+// PowerDown ends at once: this Slurm waits for nobody. A drain stays.
 func (w *World) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
 	return w.update(ctx, nodes, "power_down", "", func(n *slurmNode) {
-		n.base, n.power, n.job, n.reason = "IDLE", "POWERED_DOWN", false, ""
+		n.base, n.power, n.job = "IDLE", "POWERED_DOWN", false
+		if !n.drain {
+			n.reason = ""
+		}
 	})
 }
 
