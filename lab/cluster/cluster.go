@@ -136,7 +136,7 @@ func (l *Lab) startCloud(context.Context) error {
 	l.Cloud, err = labcloud.New(labcloud.Config{
 		Project: "lab", User: "lab", Password: "lab",
 		Networks: []labcloud.Network{{Name: networkName, CIDR: l.cfg.Gateway.Masked(), Gateway: l.cfg.Gateway.Addr()}},
-		Flavors:  []labcloud.Flavor{{Name: flavorName, VCPUs: 2, RAM: 2048, Disk: 10}},
+		Flavors:  []labcloud.Flavor{{Name: FlavorSmall, VCPUs: 2, RAM: 2048, Disk: 10}, {Name: FlavorLarge, VCPUs: 4, RAM: 4096, Disk: 10}},
 		Images:   []labcloud.Image{{ID: imageID(ImageV1), Name: ImageV1}, {ID: imageID(ImageV2), Name: ImageV2}},
 		Timings:  labcloud.Timings{Build: time.Second, Rebuild: time.Second, Reboot: time.Second, Delete: time.Second},
 		Log:      l.cfg.Log,

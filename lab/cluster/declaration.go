@@ -88,7 +88,7 @@ type Slurm struct {
 // Group is a group of small nodes for a declaration; more can be set on what it returns.
 func Group(name, prefix string, persistent, most int) NodeGroup {
 	return NodeGroup{
-		Name: name, Prefix: prefix, Width: 2, Image: ImageV1, Flavor: flavorName, Network: networkName,
+		Name: name, Prefix: prefix, Width: 2, Image: ImageV1, Flavor: FlavorSmall, Network: networkName,
 		MinNodes: persistent, MaxNodes: most, Features: []string{name},
 		Slurm: map[string]any{"CPUs": 2, "RealMemory": 500},
 	}
@@ -98,7 +98,8 @@ func Group(name, prefix string, persistent, most int) NodeGroup {
 const (
 	ImageV1     = "node-v1"
 	ImageV2     = "node-v2"
-	flavorName  = "small"
+	FlavorSmall = "small"
+	FlavorLarge = "large"
 	networkName = "cluster"
 	cloudName   = "lab"
 )
@@ -112,7 +113,7 @@ func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaratio
 			Address: l.cfg.Gateway.Addr().String(), Port: sshPort, User: "root", Directory: l.Site,
 			HostKey: l.hostKey, AuthorizedKeys: l.file("control-host", "authorized_keys"),
 		},
-		ControlNode:    ControlNode{Name: ControlNodeName, Image: ImageV1, Flavor: flavorName, Network: networkName},
+		ControlNode:    ControlNode{Name: ControlNodeName, Image: ImageV1, Flavor: FlavorSmall, Network: networkName},
 		LoginUser:      "debian",
 		KeyPair:        KeyPair{Name: l.cfg.Name, PublicKey: l.publicKey},
 		PrivateKeyFile: l.file("id_ed25519"),

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
 const updatePatience = 4 * time.Minute
@@ -66,11 +67,7 @@ func address(t *testing.T, node string) string {
 // bumpImage declares another image for the first group until the test ends. Then it makes the persistent nodes what they were.
 func bumpImage(t *testing.T) {
 	t.Helper()
-	declared := lab.Declaration
 	t.Cleanup(func() {
-		if err := lab.Declare(declared); err != nil {
-			t.Error(err)
-		}
 		for _, node := range []string{"node01", "node02"} {
 			if imageOf(t, node) == cluster.ImageV1 {
 				continue
@@ -80,12 +77,7 @@ func bumpImage(t *testing.T) {
 			}
 		}
 	})
-	bumped := declared
-	bumped.NodeGroups = slices.Clone(declared.NodeGroups)
-	bumped.NodeGroups[0].Image = cluster.ImageV2
-	if err := lab.Declare(bumped); err != nil {
-		t.Fatal(err)
-	}
+	declareUntilTheEnd(t, func(g *cluster.NodeGroup) { g.Image = cluster.ImageV2 })
 }
 
 func imageOf(t *testing.T, node string) string {
@@ -202,7 +194,8 @@ func TestUsersUpdateWaitsForTheJob(t *testing.T) {
 
 func TestPreviewEqualsDeed(t *testing.T) {
 	bumpImage(t)
-	for _, call := range [][]string{{"update", "node[01-02],node04"}, {"deploy"}, {"resume", "node03"}, {"suspend", "node01,node03"}} {
+	for _, call := range [][]string{{"update", "node[01-02],node04"}, {"deploy"}, {"resume", "node03"}, {"suspend", "node01,node03"},
+		{"enlarge", "standard", "--to", "3"}, {"shrink", "standard", "--to", "2"}} {
 		foreseen, _ := reconfigureJSON(t, append([]string{"plan"}, call...)...)
 		var preview struct {
 			Nodes    []struct{ Node, Action string }
@@ -277,4 +270,80 @@ func TestRebootFromTheController(t *testing.T) {
 			t.Errorf("%s was to be rebooted, no more: before %+v, after %+v", node, before[node], after)
 		}
 	}
+	// Later releases give a hostlist, and the features that the nodes should come up with.
+	before = identities(t, "node01", "node02")
+	onControl(t, "runuser", "-u", "slurm", "--", "/usr/local/libexec/reconfigure/reboot.sh", "node[01-02]", "standard")
+	for _, node := range []string{"node01", "node02"} {
+		awaitRenewed(t, node, before[node])
+	}
+}
+
+// declareUntilTheEnd declares something else for the first group until the test ends.
+func declareUntilTheEnd(t *testing.T, change func(*cluster.NodeGroup)) {
+	t.Helper()
+	declared := lab.Declaration
+	t.Cleanup(func() {
+		if err := lab.Declare(declared); err != nil {
+			t.Error(err)
+		}
+	})
+	changed := declared
+	changed.NodeGroups = slices.Clone(declared.NodeGroups)
+	change(&changed.NodeGroups[0])
+	if err := lab.Declare(changed); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestUpdateToAnotherFlavorKeepsTheDisk(t *testing.T) {
+	t.Cleanup(func() {
+		// By then the flavor of before is declared again, and the test's own context has ended.
+		if out, err := lab.Reconfigure(context.Background(), "update", "node02").CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	if out, err := lab.Command("node02", "touch", "/var/lib/kept").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	before, addr := identities(t, "node02")["node02"], address(t, "node02")
+	declareUntilTheEnd(t, func(g *cluster.NodeGroup) { g.Flavor = cluster.FlavorLarge })
+	if preview, _ := reconfigure(t, "plan", "update", "node02"); !strings.Contains(preview, "resize: restarted") {
+		t.Errorf("the preview does not say what happens:\n%s", preview)
+	}
+	if out, code := reconfigure(t, "update", "node02"); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	awaitIdle(t, "node02")
+	after := identities(t, "node02")["node02"]
+	if after.ID != before.ID || address(t, "node02") != addr || after.Flavor == before.Flavor || after.Image != before.Image || after.Boot == before.Boot {
+		t.Errorf("before %+v at %s, after %+v at %s", before, addr, after, address(t, "node02"))
+	}
+	if out, err := lab.Command("node02", "ls", "/var/lib/kept").CombinedOutput(); err != nil {
+		t.Errorf("the disk is another one: %s", out)
+	}
+	assertTerraformIsClean(t)
+}
+
+// Slurm takes a node back when its reboot has lasted too long, as if nothing had been: what went wrong must be told, and last.
+func TestFailedReimageIsToldToSlurm(t *testing.T) {
+	before := identities(t, "node02")["node02"]
+	order(t, labcloud.Fault{Kind: labcloud.NoSSHD, Server: "node02"})
+	onControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=reimage", "node02")
+	eventually(t, updatePatience, func() (bool, string) {
+		state, err := lab.NodeState("node02")
+		reason, _ := lab.NodeReason("node02")
+		return strings.Contains(state, "DOWN") && strings.Contains(state, "DRAIN") && strings.HasPrefix(reason, "reconfigure:"), fmt.Sprintf("node02 is %s, %q (%v)", state, reason, err)
+	})
+	awaitNothingWaits(t)
+	if out, _ := reconfigure(t, "status", "node02"); !strings.Contains(out, "reconfigure:") {
+		t.Errorf("the status does not say why:\n%s", out)
+	}
+	if out, code := reconfigure(t, "update", "--reimage", "node02"); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	awaitIdle(t, "node02")
+	if after := identities(t, "node02")["node02"]; after.ID == before.ID {
+		t.Errorf("the instance is the old one: %+v", after)
+	}
+	assertTerraformIsClean(t)
 }

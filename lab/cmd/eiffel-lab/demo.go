@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -76,10 +75,8 @@ func (d *demo) say(format string, args ...any) {
 
 func (d *demo) play(ctx context.Context) error {
 	d.say("`reconfigure deploy`: Terraform makes the control node and two persistent nodes, Ansible configures them")
-	deploy := d.lab.Reconfigure(ctx, "deploy")
-	deploy.Stdout, deploy.Stderr = d.out, os.Stderr
-	if err := deploy.Run(); err != nil {
-		return fmt.Errorf("deploy: %w", err)
+	if err := d.reconfigure(ctx, "deploy"); err != nil {
+		return err
 	}
 	if err := d.grow(ctx); err != nil {
 		return err
@@ -88,6 +85,9 @@ func (d *demo) play(ctx context.Context) error {
 		return err
 	}
 	if err := d.reboot(ctx); err != nil {
+		return err
+	}
+	if err := d.resize(ctx); err != nil {
 		return err
 	}
 	return d.phases(ctx)

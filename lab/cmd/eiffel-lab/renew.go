@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -24,10 +23,8 @@ func (d *demo) reimage(ctx context.Context) error {
 		return err
 	}
 	d.say("image %s is declared, and alice's job %s runs on node02. What would an update of node01 do?", cluster.ImageV2, job)
-	preview := d.lab.Reconfigure(ctx, "plan", "update", "node01")
-	preview.Stdout, preview.Stderr = d.out, os.Stderr
-	if err := preview.Run(); err != nil {
-		return fmt.Errorf("preview: %w", err)
+	if err := d.reconfigure(ctx, "plan", "update", "node01"); err != nil {
+		return err
 	}
 	d.say("`scontrol reboot ASAP nextstate=RESUME reason=reimage node01`: slurmd runs reboot.sh, that calls reconfigure by SSH")
 	reboot := d.lab.Command(cluster.ControlNodeName, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=reimage", "node01")
@@ -46,12 +43,7 @@ func (d *demo) reimage(ctx context.Context) error {
 // reboot updates a node that is what is declared.
 func (d *demo) reboot(ctx context.Context) error {
 	d.say("`reconfigure update node01`: it is what is declared, so it is drained, rebooted and undrained")
-	update := d.lab.Reconfigure(ctx, "update", "node01")
-	update.Stdout, update.Stderr = d.out, os.Stderr
-	if err := update.Run(); err != nil {
-		return fmt.Errorf("update: %w", err)
-	}
-	return nil
+	return d.reconfigure(ctx, "update", "node01")
 }
 
 // image is what a node says that it was made of; "" while it does not answer.
