@@ -174,11 +174,17 @@ func (m *machines) configure(changed ...string) string {
 // try is configure where nodes may fail.
 func (m *machines) try(changed ...string) (reconfigure.Failures, string) {
 	m.Helper()
+	return m.extend(reconfigure.Extent{Changed: nodeset.Of(changed...)})
+}
+
+// extend is try to any extent.
+func (m *machines) extend(extent reconfigure.Extent) (reconfigure.Failures, string) {
+	m.Helper()
 	var log bytes.Buffer
 	began := time.Now()
 	runner := ansible.New(ansible.Config{Dir: m.dir, Env: os.Environ(), Log: &log})
-	failures, err := runner.Configure(m.Context(), m.cluster, m.instances, reconfigure.Extent{Changed: nodeset.Of(changed...)}, func(_, _ string) {})
-	m.Logf("%v in %.1f s", changed, time.Since(began).Seconds())
+	failures, err := runner.Configure(m.Context(), m.cluster, m.instances, extent, func(_, _ string) {})
+	m.Logf("%+v in %.1f s", extent, time.Since(began).Seconds())
 	if err != nil {
 		m.Fatalf("%v\n%s", err, log.String())
 	}
@@ -270,19 +276,24 @@ func (m *machines) keepOut(name string) {
 	m.on(name, "sh", "-c", "touch /run/nologin; (sleep 10; rm /run/nologin) </dev/null >/dev/null 2>&1 &")
 }
 
-// scheduleInSpiteOfABadSetting declares what no slurmctld takes.
+// scheduleInSpiteOfABadSetting declares what no slurmctld takes, and what all nodes were to get.
 func (m *machines) scheduleInSpiteOfABadSetting() {
 	m.Helper()
-	declaration, before := filepath.Join(m.dir, "group_vars", "all.yml"), m.on("ctl", "cat", "/etc/slurm/slurm.conf")
+	declaration := filepath.Join(m.dir, "group_vars", "all.yml")
+	before := m.on("ctl", "cat", "/etc/slurm/slurm.conf")
+	elsewhere := m.on("node01", "cat", "/etc/slurm/slurm.conf")
 	good := read(m.T, declaration)
 	write(m.T, declaration, strings.Replace(good, "extra: {", "extra: {NoSuchKey: 1, ", 1))
-	failures, said := m.try("ctl")
+	failures, said := m.extend(reconfigure.Extent{Everywhere: true})
 	if err := failures["ctl"]; err == nil || !strings.Contains(err.Error(), "unrecognized key: NoSuchKey") {
 		m.Errorf("the control node's failure is %v, which are not slurmctld's words:\n%s", err, said)
 	}
 	m.on("ctl", "scontrol", "ping")
 	if diff := cmp.Diff(before, m.on("ctl", "cat", "/etc/slurm/slurm.conf")); diff != "" {
 		m.Errorf("slurm.conf (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(elsewhere, m.on("node01", "cat", "/etc/slurm/slurm.conf")); diff != "" {
+		m.Errorf("what slurmctld does not take has reached a node (-before +after):\n%s", diff)
 	}
 	write(m.T, declaration, good)
 }

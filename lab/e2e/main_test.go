@@ -175,10 +175,10 @@ func reconfigure(t *testing.T, args ...string) (output string, code int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// assertTerraformIsClean has Terraform plan everything, as an administrator would by hand: it must not want to change anything.
+// assertTerraformIsClean has Terraform plan everything, as an administrator would by hand, who waits for his turn: it must not want to change anything.
 func assertTerraformIsClean(t *testing.T) {
 	t.Helper()
-	out, err := lab.Terraform(t.Context(), "plan", "-input=false", "-no-color", "-detailed-exitcode").CombinedOutput()
+	out, err := lab.Terraform(t.Context(), "plan", "-input=false", "-no-color", "-detailed-exitcode", "-lock-timeout=2m").CombinedOutput()
 	if err != nil {
 		t.Errorf("a plan by hand is not clean: %v\n%s", err, out)
 	}

@@ -15,6 +15,7 @@ func debianPackages() []string {
 	return []string{
 		"ansible-core", "openssh-client", "openssh-server",
 		"mmdebstrap", "util-linux", "tar", "procps",
+		"postgresql",
 	}
 }
 

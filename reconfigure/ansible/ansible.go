@@ -2,7 +2,7 @@
 // what becomes of each host; and it renders the inventory.
 //
 // Nodes succeed and fail one by one: a node that changed has failed if one of its tasks did, if it could not be reached, or if the run ended before its turn. What
-// goes wrong on other nodes, which are only told of the new ones, is worth a note and nothing more.
+// goes wrong on other nodes, which are only told of the new ones and given Slurm's configuration, is worth a note and nothing more.
 package ansible
 
 import (
@@ -40,7 +40,7 @@ func New(c Config) *Runner {
 }
 
 // Configure writes the inventory, tells all instances of each other, and configures those of the changed nodes. It may be repeated: what is as it should be stays
-// untouched. The failures say of each changed node what its first failing task said. An error means that there are no verdicts: the playbook could not be
+// untouched. Where the extent is everywhere, the control node is one of the changed nodes. The failures say of each changed node what its last failing task said. An error means that there are no verdicts: the playbook could not be
 // read, Ansible could not be started, or ctx ended; then each changed node may be in any state, and the call may be retried.
 //
 // Watch hears the tasks that begin on changed nodes, and of trouble on the others; it must not block.
@@ -54,6 +54,7 @@ func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances
 	if err := renameio.WriteFile(filepath.Join(r.Dir, "inventory.json"), static, 0o644); err != nil {
 		return nil, fmt.Errorf("write Ansible's inventory: %w", err)
 	}
+	extent = withControl(c, extent)
 	failures := inv.absent(c, extent.Changed)
 	failed := make([]string, 0, len(failures))
 	for node := range failures {
@@ -63,7 +64,7 @@ func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances
 	if _, ok := inv.hosts[c.Control.Name]; !ok || rest.Empty() && !extent.Changed.Empty() {
 		return failures, nil
 	}
-	seen, err := r.play(ctx, c.Settings.StateDir, rest, watch)
+	seen, err := r.play(ctx, c.Settings.StateDir, reconfigure.Extent{Changed: rest, Everywhere: extent.Everywhere}, watch)
 	more, err := seen.verdicts(rest, err)
 	if err != nil {
 		return nil, fmt.Errorf("configure %s: %w", rest, err)
@@ -74,14 +75,22 @@ func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances
 	return failures, nil
 }
 
-// play runs site.yml for the changed nodes. The record is of use together with an error too.
-func (r *Runner) play(ctx context.Context, stateDir string, changed nodeset.NodeSet, watch func(node, message string)) (seen record, err error) {
+// withControl has the control node be one of those that change where all nodes get another configuration of Slurm: they get what slurmctld has taken.
+func withControl(c reconfigure.Cluster, extent reconfigure.Extent) reconfigure.Extent {
+	if extent.Everywhere {
+		extent.Changed = extent.Changed.Union(nodeset.Of(c.Control.Name))
+	}
+	return extent
+}
+
+// play runs site.yml as far as the extent goes. The record is of use together with an error too.
+func (r *Runner) play(ctx context.Context, stateDir string, extent reconfigure.Extent, watch func(node, message string)) (seen record, err error) {
 	s, err := newScratch(stateDir)
 	if err != nil {
 		return seen, err
 	}
 	defer func() { err = errors.Join(err, s.close(ctx)) }()
-	if err := s.writeVars(changed); err != nil {
+	if err := s.writeVars(extent); err != nil {
 		return seen, err
 	}
 	events, err := listen(s.events())
@@ -92,7 +101,7 @@ func (r *Runner) play(ctx context.Context, stateDir string, changed nodeset.Node
 	go func() {
 		done <- events.read(func(e event) {
 			seen.add(e)
-			e.tell(changed, watch)
+			e.tell(extent.Changed, watch)
 		})
 	}()
 	err = executor{Runner: r, scratch: s}.Execute(ctx)
@@ -130,8 +139,11 @@ func (s scratch) events() string { return filepath.Join(s.dir, "events") }
 func (s scratch) vars() string   { return filepath.Join(s.dir, "vars.json") }
 
 // writeVars hands the names over in a file, since thousands of them do not fit into an argument.
-func (s scratch) writeVars(changed nodeset.NodeSet) error {
-	vars, err := json.Marshal(map[string][]string{"reconfigure_changed": append([]string{}, changed.Names()...)})
+func (s scratch) writeVars(extent reconfigure.Extent) error {
+	vars, err := json.Marshal(map[string]any{
+		"reconfigure_changed":    append([]string{}, extent.Changed.Names()...),
+		"reconfigure_everywhere": extent.Everywhere,
+	})
 	if err == nil {
 		err = os.WriteFile(s.vars(), vars, 0o600)
 	}

@@ -38,7 +38,7 @@ const (
 // failure is what a failing event says, for people.
 func (e event) failure() error {
 	if e.Event == eventUnreachable {
-		return fmt.Errorf("could not be reached: %s", e.Message)
+		return reconfigure.Classify(reconfigure.ClassSSH, fmt.Errorf("could not be reached: %s", e.Message))
 	}
 	return fmt.Errorf("task %q: %s", e.Task, e.Message)
 }
@@ -62,7 +62,7 @@ func (e event) tell(changed nodeset.NodeSet, watch func(node, message string)) {
 // record is what is known of a run from its events.
 type record struct {
 	plays, begun int
-	first        string           // the host that failed first
+	last         string           // the host that failed last: where a run ends early, it is one of those that ended it
 	failed       map[string]error // by host
 }
 
@@ -74,8 +74,9 @@ func (r *record) add(e event) {
 		r.begun++
 	case eventFailed, eventUnreachable:
 		if r.failed == nil {
-			r.failed, r.first = map[string]error{}, e.Host
+			r.failed = map[string]error{}
 		}
+		r.last = e.Host
 		r.failed[e.Host] = e.failure() // the last one, since a task that rescues what failed knows more
 	}
 }
@@ -84,7 +85,7 @@ func (r *record) add(e event) {
 // waited for a later play were not configured, whatever became of them before.
 func (r record) verdicts(changed nodeset.NodeSet, end error) (reconfigure.Failures, error) {
 	whole := r.plays > 0 && r.begun == r.plays
-	if !aboutHosts(end) || !whole && r.first == "" {
+	if !aboutHosts(end) || !whole && r.last == "" {
 		if end == nil {
 			end = errors.New("the playbook ended well, but its last play never began")
 		}
@@ -96,7 +97,7 @@ func (r record) verdicts(changed nodeset.NodeSet, end error) (reconfigure.Failur
 		case r.failed[node] != nil:
 			failures[node] = r.failed[node]
 		case !whole:
-			failures[node] = fmt.Errorf("not configured, because the run ended at %s: %w", r.first, r.failed[r.first])
+			failures[node] = fmt.Errorf("not configured, because the run ended at %s: %w", r.last, r.failed[r.last])
 		}
 	}
 	return failures, nil

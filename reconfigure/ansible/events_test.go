@@ -53,6 +53,10 @@ func TestVerdicts(t *testing.T) {
 			"ctl":    `task "Wait until slurmctld answers": slurmctld is down`,
 			"node01": `not configured, because the run ended at ctl: task "Wait until slurmctld answers": slurmctld is down`,
 		}, nil},
+		"it ended at who failed last": {"elsewhere-first.jsonl", []string{"ctl", "node01"}, exit(6), map[string]string{
+			"ctl":    `task "Say what was wrong": no such key`,
+			"node01": `not configured, because the run ended at ctl: task "Say what was wrong": no such key`,
+		}, nil},
 		"a host's last failure counts":                  {"rescued.jsonl", []string{"ctl"}, exit(2), map[string]string{"ctl": `task "Say what was wrong": no such key`}, nil},
 		"a syntax error is no verdict":                  {"empty.jsonl", []string{"node01"}, exit(4), nil, exit(4)},
 		"an unknown exit status is no verdict":          {"well.jsonl", []string{"node01"}, exit(250), nil, exit(250)},

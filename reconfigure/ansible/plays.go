@@ -16,7 +16,11 @@ type Play struct {
 
 // Plays foretells what Configure does for a plan, by the names that the plays have in site.yml. Those that only ask for something are left out.
 func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reconfigure.Plan) []Play {
-	changed := p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure)
+	extent := withControl(c, reconfigure.Extent{
+		Changed:    p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure),
+		Everywhere: p.Everywhere,
+	})
+	changed := extent.Changed
 	if changed.Empty() {
 		return nil
 	}
@@ -24,10 +28,15 @@ func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reco
 	all := nodeset.Of(slices.Collect(maps.Keys(before))...).Difference(p.Nodes(reconfigure.Remove)).Union(changed).Intersect(declared)
 	control := changed.Intersect(nodeset.Of(c.Control.Name))
 	compute := changed.Difference(control)
+	var elsewhere nodeset.NodeSet
+	if extent.Everywhere {
+		elsewhere = all.Difference(changed)
+	}
 	var plays []Play
 	for _, play := range []Play{
 		{"What all nodes know of each other", all},
 		{"The control node", control},
+		{"The configuration of Slurm elsewhere", elsewhere},
 		{"The compute nodes", compute},
 		{"Jobs may start", compute},
 	} {

@@ -52,7 +52,11 @@ func newRun(t *testing.T, playbook string) *run {
 }
 
 func (r *run) configure(ctx context.Context, changed ...string) (map[string]string, error) {
-	failures, err := r.Configure(ctx, r.cluster, r.instances, reconfigure.Extent{Changed: nodeset.Of(changed...)}, func(node, message string) {
+	return r.configureAsFarAs(ctx, reconfigure.Extent{Changed: nodeset.Of(changed...)})
+}
+
+func (r *run) configureAsFarAs(ctx context.Context, extent reconfigure.Extent) (map[string]string, error) {
+	failures, err := r.Configure(ctx, r.cluster, r.instances, extent, func(node, message string) {
 		r.lock.Lock()
 		defer r.lock.Unlock()
 		r.watched = append(r.watched, node+": "+message)
@@ -206,6 +210,52 @@ func TestNoChangedNodesMeansThatTheOthersAreTold(t *testing.T) {
 	}
 	if !strings.Contains(r.log.String(), "TASK [On all]") || strings.Contains(r.log.String(), "TASK [On the changed ones]") {
 		t.Errorf("Ansible said:\n%s", r.log)
+	}
+}
+
+// TestTheControlNodeStandsForAllWhereTheyGetAnotherConfiguration has the playbook fail on the control node, which nobody says has changed.
+func TestTheControlNodeStandsForAllWhereTheyGetAnotherConfiguration(t *testing.T) {
+	const playbook = `
+- hosts: cluster
+  gather_facts: false
+  tasks:
+    - name: On all
+      ansible.builtin.debug:
+        msg: "everywhere={{ reconfigure_everywhere }} changed={{ reconfigure_changed | join(',') }}"
+- hosts: "{{ groups['control'] | intersect(reconfigure_changed) }}"
+  gather_facts: false
+  tasks:
+    - name: On the control node
+      ansible.builtin.fail:
+        msg: no such key
+- hosts: cluster
+  gather_facts: false
+  tasks:
+    - name: Elsewhere
+      ansible.builtin.command: "true"
+`
+	r := newRun(t, playbook)
+	got, err := r.configureAsFarAs(t.Context(), reconfigure.Extent{Changed: nodeset.Of("node01"), Everywhere: true})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, r.log)
+	}
+	const why = `task "On the control node": no such key`
+	if diff := cmp.Diff(map[string]string{"ctl": why, "node01": "not configured, because the run ended at ctl: " + why}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if !strings.Contains(r.log.String(), "everywhere=True changed=ctl,node01") {
+		t.Errorf("Ansible said:\n%s", r.log)
+	}
+
+	r = newRun(t, playbook)
+	if got, err := r.configure(t.Context(), "node01"); err != nil || len(got) > 0 || !strings.Contains(r.log.String(), "everywhere=False changed=node01") {
+		t.Errorf("where they do not, %v, %v; Ansible said:\n%s", got, err, r.log)
+	}
+
+	delete(r.instances, "ctl")
+	got, err = r.configureAsFarAs(t.Context(), reconfigure.Extent{Everywhere: true})
+	if want := map[string]string{"ctl": "not configured: it is no node of the cluster that has an instance with an address"}; err != nil || cmp.Diff(want, got) != "" {
+		t.Errorf("without a control node: %v, %v", got, err)
 	}
 }
 

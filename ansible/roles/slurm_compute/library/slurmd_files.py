@@ -1,0 +1,143 @@
+"""Has slurmd run with other configuration files, or with those that it had."""
+
+import filecmp
+import os
+import shutil
+import tempfile
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = """
+    module: slurmd_files
+    short_description: has slurmd run with configuration files
+    description:
+      - Writes the files that differ, and then restarts slurmd if it runs. Jobs go on, for slurmstepd minds them.
+      - All in one module, because each task costs as much again on thousands of nodes.
+      - What slurmd ran with before is kept in a folder until slurmd has answered with the new files. So a run that was ended halfway is known by that folder, and the
+        next one goes on; and if slurmd does not answer, the files are put back. Without slurmd Slurm would give the node up after SlurmdTimeout, and its jobs with it.
+    options:
+      directory:
+        description: the folder of Slurm's configuration
+        required: true
+      files:
+        description: the contents by file name
+        type: dict
+        required: true
+      patience:
+        description: the seconds that slurmd may take to answer
+        type: int
+        default: 30
+"""
+
+
+class Files:
+    """The files in Slurm's folder, and those that slurmd is known to run with, if they are others."""
+
+    def __init__(self, directory, contents):
+        self.directory = directory
+        self.contents = contents
+        self.before = os.path.join(directory, "before")
+
+    def differing(self):
+        return [name for name, text in self.contents.items() if read(os.path.join(self.directory, name)) != text]
+
+    def keep(self):
+        """Copies them to the folder, which comes to be all at once."""
+        if os.path.isdir(self.before):
+            return
+        unfinished = self.before + ".new"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        os.mkdir(unfinished, 0o755)
+        for name in self.contents:
+            if os.path.exists(os.path.join(self.directory, name)):
+                shutil.copy2(os.path.join(self.directory, name), unfinished)
+        os.rename(unfinished, self.before)
+
+    def put_back(self):
+        for name in self.contents:
+            there, kept = os.path.join(self.directory, name), os.path.join(self.before, name)
+            if not os.path.exists(kept):
+                if os.path.exists(there):
+                    os.remove(there)
+            elif not os.path.exists(there) or not filecmp.cmp(kept, there, shallow=False):
+                self.write(name, read(kept))
+
+    def forget(self):
+        shutil.rmtree(self.before)
+
+    def write(self, name, text):
+        number, path = tempfile.mkstemp(prefix=".%s." % name, dir=self.directory)
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fchmod(number, 0o644)
+            os.fsync(number)
+        os.rename(path, os.path.join(self.directory, name))
+
+
+def read(path):
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def runs(module):
+    return module.run_command(["pgrep", "-x", "slurmd"])[0] == 0
+
+
+def restart(module):
+    """Tells whether slurmd answers afterwards. One that has gone is not waited for, once its start cannot be meant any more."""
+    systemd = os.path.isdir("/run/systemd/system")  # sd_booted(3)
+    module.run_command(["systemctl", "restart", "slurmd"] if systemd else ["service", "slurmd", "restart"])
+    began = time.monotonic()
+    while module.run_command(["scontrol", "show", "slurmd"])[0] != 0:
+        waited = time.monotonic() - began
+        if waited > module.params["patience"] or waited > 5 and not runs(module):
+            return False
+        time.sleep(0.5)
+    return True
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "directory": {"type": "path", "required": True},
+            "files": {"type": "dict", "required": True},
+            "patience": {"type": "int", "default": 30},
+        },
+        supports_check_mode=True,
+    )
+    files = Files(module.params["directory"], module.params["files"])
+    if not os.path.isdir(files.directory):
+        module.fail_json(msg="there is no %s: the node was never configured" % files.directory)
+    interrupted = os.path.isdir(files.before)
+    differing = files.differing()
+    if module.check_mode or not differing and not interrupted:
+        module.exit_json(changed=bool(differing) or interrupted)
+
+    goes_on = interrupted or runs(module)
+    if goes_on:
+        files.keep()
+    for name in differing:
+        files.write(name, files.contents[name])
+    if not goes_on:  # it reads them when somebody starts it
+        module.exit_json(changed=True)
+    if restart(module):
+        files.forget()
+        module.exit_json(changed=True)
+
+    # Started by hand, for what is wrong with slurm.conf it says before it has opened its log.
+    words = module.run_command("timeout --kill-after=10 10 slurmd -D 2>&1 | tail -n 10", use_unsafe_shell=True)[1]
+    files.put_back()
+    again = restart(module)
+    if again:
+        files.forget()
+    module.fail_json(
+        msg="slurmd does not answer with the new configuration; the one before is back%s. It says:\n%s" % ("" if again else ", but slurmd does not answer with it either", words)
+    )
+
+
+if __name__ == "__main__":
+    main()

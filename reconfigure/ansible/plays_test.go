@@ -1,0 +1,63 @@
+package ansible
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+func TestPlaysAreForetold(t *testing.T) {
+	const told, control, elsewhere, compute, start = "What all nodes know of each other", "The control node", "The configuration of Slurm elsewhere", "The compute nodes", "Jobs may start"
+	change := func(action reconfigure.Action, node string) reconfigure.Change {
+		return reconfigure.Change{Node: node, Action: action}
+	}
+	for name, tc := range map[string]struct {
+		plan reconfigure.Plan
+		want map[string]string
+	}{
+		"a resume": {
+			reconfigure.Plan{Changes: []reconfigure.Change{change(reconfigure.Create, "node02")}},
+			map[string]string{told: "big1,ctl,node[01-03,10]", compute: "node02", start: "node02"},
+		},
+		"a suspend": {
+			reconfigure.Plan{Changes: []reconfigure.Change{change(reconfigure.Remove, "node03")}},
+			map[string]string{},
+		},
+		"an enlargement": {
+			reconfigure.Plan{Everywhere: true, Changes: []reconfigure.Change{change(reconfigure.Configure, "ctl"), change(reconfigure.Create, "node02")}},
+			map[string]string{told: "big1,ctl,node[01-03,10]", control: "ctl", elsewhere: "big1,node[01,03,10]", compute: "node02", start: "node02"},
+		},
+		"a shrinking": {
+			reconfigure.Plan{Everywhere: true, Changes: []reconfigure.Change{change(reconfigure.Configure, "ctl"), change(reconfigure.Remove, "node03")}},
+			map[string]string{told: "big1,ctl,node[01,10]", control: "ctl", elsewhere: "big1,node[01,10]"},
+		},
+		"another configuration of Slurm and no more": {
+			reconfigure.Plan{Everywhere: true},
+			map[string]string{told: "big1,ctl,node[01,03,10]", control: "ctl", elsewhere: "big1,node[01,03,10]"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			site, err := os.ReadFile("../../ansible/site.yml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			last := 0
+			for _, play := range Plays(testCluster(), testInstances(), tc.plan) {
+				got[play.Name] = play.Hosts.String()
+				at := strings.Index(string(site), "\n- name: "+play.Name+"\n")
+				if at <= last {
+					t.Errorf("site.yml does not have %q, or not in this place", play.Name)
+				}
+				last = at
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
