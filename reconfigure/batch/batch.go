@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
@@ -19,86 +21,121 @@ type Log interface {
 	Begin(ctx context.Context, ids []reconfigure.RequestID) (int64, error)
 	// Finish writes a request's outcome; it MUST refuse a second one.
 	Finish(ctx context.Context, o reconfigure.Outcome) error
-	// Hold notes the verdicts that there are on a request that waits for jobs to end. It stays pending.
+	// Hold notes what a request waits for, in the place of what it noted before, and the verdicts that there are. It stays pending, as one that is held.
 	Hold(ctx context.Context, o reconfigure.Outcome) error
+	// Record writes events of a batch that has begun.
+	Record(ctx context.Context, events ...reconfigure.Event) error
 	// Lead answers false while another process leads. The lead MUST end with the process that holds it.
 	Lead(ctx context.Context) (release func() error, ok bool, err error)
+	// WhileLeading is ctx until the lead is lost, which may happen to a process that lives where the lock is not on this host.
+	WhileLeading(ctx context.Context) (context.Context, context.CancelFunc)
 	// Watch answers false while another process keeps an eye on the requests that are held. It hinders nobody, and MUST end with the process.
 	Watch(ctx context.Context) (release func() error, ok bool, err error)
 }
 
-// Carrier carries out the requests of one batch and gives an outcome for each.
+// Carrier carries out the requests of one batch.
 type Carrier interface {
+	// Carry gives an outcome for each request but those that it did not come to because ctx has ended: they stay as they are, for the next worker.
 	Carry(ctx context.Context, batch int64, requests []reconfigure.Request) []reconfigure.Outcome
-	// Stirs tells whether a batch of nothing but held requests would do anything. It MUST NOT change anything.
+	// Stirs tells whether a batch of nothing but held requests would do anything, or would have anything new to say of them. It MUST NOT change anything. An error
+	// is that nobody can look now; even then a batch may have something to say, for instance that the time for a request is over.
 	Stirs(ctx context.Context, held []reconfigure.Request) (bool, error)
 }
 
 // Work leads, and carries out batches until no request waits. It returns at once where another process leads: that one looks for new requests after it
 // has given up the lead, so that none which was written down before is overlooked.
 //
-// Requests that wait for jobs to end may do so for a day. Nobody leads meanwhile: one process stays and looks, after each pause of poll, whether they can go
-// on. When it dies, the next call's worker takes its place.
+// Requests that are held may be so for a day: until jobs have ended, or the cloud answers again. Nobody leads meanwhile: one process stays and looks, after each
+// pause of poll, and after longer and longer ones while nobody can look, whether they can go on. When it dies, the next call's worker takes its place.
 func Work(ctx context.Context, log Log, carrier Carrier, poll time.Duration) error {
-	stirred := false
-	for {
+	w := worker{log: log, carrier: carrier, poll: poll, pauses: pauses(poll)}
+	for again := false; ; {
 		release, leads, err := log.Lead(ctx)
 		if err != nil || !leads {
 			return err
 		}
-		err = work(ctx, log, carrier, stirred)
-		if e := release(); err == nil {
-			err = e
-		}
-		if err != nil {
+		leading, stop := log.WhileLeading(ctx)
+		err = w.work(leading, again)
+		stop()
+		if err = errors.Join(err, release()); err != nil {
 			return err
 		}
-		if stirred, err = watch(ctx, log, carrier, poll); err != nil || !stirred {
+		if again, err = w.watch(ctx); err != nil || !again {
 			return err
 		}
 	}
 }
 
-// watch returns true when there is something to do. It returns false when no request waits, and where another process watches.
-func watch(ctx context.Context, log Log, carrier Carrier, poll time.Duration) (stirred bool, err error) {
-	waiting, err := log.Pending(ctx)
+// worker is one process's part in it.
+type worker struct {
+	log     Log
+	carrier Carrier
+	poll    time.Duration
+	pauses  *backoff.ExponentialBackOff
+	next    time.Time // when the next look at held requests is due
+}
+
+// pauses is how long to wait after each failed look at the world. It is one process a cluster that looks, so what grows is not for the cloud's sake, but for that
+// of logs and locks; an administrator who has mended something does not want to wait for long. The jitter is for clouds with many clusters.
+func pauses(poll time.Duration) *backoff.ExponentialBackOff {
+	p := backoff.NewExponentialBackOff()
+	p.InitialInterval, p.MaxInterval = poll, max(poll, 2*time.Minute)
+	return p
+}
+
+// watch stays while requests are held. It returns true when there may be something to do, or somebody who knows that this process watched may have left something
+// to it; false where another process watches, and when no request waits.
+func (w *worker) watch(ctx context.Context) (again bool, err error) {
+	waiting, err := w.log.Pending(ctx)
 	if err != nil || len(waiting) == 0 {
 		return false, err
 	}
-	release, ok, err := log.Watch(ctx)
+	release, ok, err := w.log.Watch(ctx)
 	if err != nil || !ok {
 		// The one that watches may have looked before the newest request came.
 		return err == nil && slices.ContainsFunc(Gather(waiting), fresh), err
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	for {
-		waiting, err := log.Pending(ctx)
+		waiting, err := w.log.Pending(ctx)
+		// After the last one there is another look without the watch: who held a request just now, and saw that somebody watches, has gone.
 		if err != nil || len(waiting) == 0 {
-			return false, err
+			return err == nil, err
 		}
 		requests := Gather(waiting)
-		if slices.ContainsFunc(requests, fresh) {
-			return true, nil
-		}
-		// What keeps it from looking now may be over at the next look.
-		if stirs, err := carrier.Stirs(ctx, requests); err == nil && stirs {
+		if slices.ContainsFunc(requests, fresh) || w.stirs(ctx, requests) {
 			return true, nil
 		}
 		select {
 		case <-ctx.Done():
 			return false, ctx.Err()
-		case <-time.After(poll):
+		case <-time.After(min(w.poll, time.Until(w.next))): // a new request comes at any time
 		}
 	}
+}
+
+// stirs looks, when it is time for it.
+func (w *worker) stirs(ctx context.Context, held []reconfigure.Request) bool {
+	if time.Now().Before(w.next) {
+		return false
+	}
+	stirs, err := w.carrier.Stirs(ctx, held)
+	if err != nil {
+		w.next = time.Now().Add(w.pauses.NextBackOff())
+		return stirs
+	}
+	w.pauses.Reset()
+	w.next = time.Now().Add(w.poll)
+	return stirs
 }
 
 // fresh tells that a request was in no batch yet that would have held it.
 func fresh(r reconfigure.Request) bool { return !r.Held }
 
 // work carries out batches until only held requests are left. These go along with others; a batch of their own is worth its while when they have stirred.
-func work(ctx context.Context, log Log, carrier Carrier, stirred bool) error {
+func (w *worker) work(ctx context.Context, stirred bool) error {
 	for ctx.Err() == nil {
-		waiting, err := log.Pending(ctx)
+		waiting, err := w.log.Pending(ctx)
 		if err != nil || len(waiting) == 0 {
 			return err
 		}
@@ -107,24 +144,56 @@ func work(ctx context.Context, log Log, carrier Carrier, stirred bool) error {
 			return nil
 		}
 		stirred = false
-		ids := make([]reconfigure.RequestID, len(requests))
-		for i, r := range requests {
-			ids[i] = r.ID
-		}
-		number, err := log.Begin(ctx, ids)
-		if err != nil {
+		number, err := w.log.Begin(ctx, ids(requests))
+		switch {
+		case err != nil && w.takenBack(ctx, requests):
+			continue
+		case err != nil:
 			return err
 		}
-		for _, outcome := range carrier.Carry(ctx, number, requests) {
-			settle := log.Finish
-			if len(outcome.Waiting) > 0 {
-				settle = log.Hold
-			}
-			outcome.Finished = time.Now()
-			if err := settle(context.WithoutCancel(ctx), outcome); err != nil {
-				return err
-			}
+		if err := w.settle(context.WithoutCancel(ctx), number, requests, w.carrier.Carry(ctx, number, requests)); err != nil {
+			return err
 		}
 	}
-	return ctx.Err()
+	return context.Cause(ctx)
+}
+
+func ids(requests []reconfigure.Request) []reconfigure.RequestID {
+	all := make([]reconfigure.RequestID, len(requests))
+	for i, r := range requests {
+		all[i] = r.ID
+	}
+	return all
+}
+
+// takenBack tells that a request which was to be carried waits no more: its caller has thought better of it since. The others must not suffer from that.
+func (w *worker) takenBack(ctx context.Context, requests []reconfigure.Request) bool {
+	waiting, err := w.log.Pending(ctx)
+	if err != nil {
+		return false
+	}
+	left := ids(waiting)
+	return slices.ContainsFunc(ids(requests), func(id reconfigure.RequestID) bool { return !slices.Contains(left, id) })
+}
+
+// settle writes down what became of the requests of a batch, and then tells what is new about those that wait.
+func (w *worker) settle(ctx context.Context, batch int64, requests []reconfigure.Request, outcomes []reconfigure.Outcome) error {
+	for _, o := range outcomes {
+		write := w.log.Finish
+		if len(o.Waiting) > 0 {
+			write = w.log.Hold
+		}
+		o.Finished = time.Now()
+		if err := write(ctx, o); err != nil {
+			return err
+		}
+	}
+	// It was looked just now, in vain: there is no need to look again at once.
+	if slices.ContainsFunc(outcomes, func(o reconfigure.Outcome) bool { return slices.ContainsFunc(o.Waiting, unplannable) }) {
+		w.next = time.Now().Add(w.pauses.NextBackOff())
+	}
+	if told := notes(batch, requests, outcomes); len(told) > 0 {
+		return w.log.Record(ctx, told...)
+	}
+	return nil
 }

@@ -2,8 +2,10 @@ package batch_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +22,7 @@ type memory struct {
 	lock          sync.Mutex
 	requests      []reconfigure.Request
 	finished      []reconfigure.Outcome
+	told          []string
 	batches       int64
 	leads, stands bool
 }
@@ -49,8 +52,21 @@ func (m *memory) Hold(_ context.Context, o reconfigure.Outcome) error {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	i := slices.IndexFunc(m.requests, func(r reconfigure.Request) bool { return r.ID == o.Request })
-	m.requests[i].Held, m.requests[i].Settled = true, o.Verdicts
+	m.requests[i].Held, m.requests[i].Settled, m.requests[i].Waits = true, o.Verdicts, o.Waiting
 	return nil
+}
+
+func (m *memory) Record(_ context.Context, events ...reconfigure.Event) error {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	for _, e := range events {
+		m.told = append(m.told, e.Message)
+	}
+	return nil
+}
+
+func (m *memory) WhileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithCancel(ctx)
 }
 
 func (m *memory) Lead(context.Context) (func() error, bool, error)  { return m.take(&m.leads) }
@@ -105,41 +121,58 @@ func (w *waiter) Stirs(context.Context, []reconfigure.Request) (bool, error) {
 	return !time.Now().Before(w.free), nil
 }
 
+// heard is what was carried out, so far.
+func (w *waiter) heard() []string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return slices.Clone(w.said)
+}
+
+func (m *memory) begun() int64 {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	return m.batches
+}
+
+// pass lets time pass. Whoever looks every so often does so at the very moment at which it ends, too: that is over then.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // Nobody leads while jobs are waited for, so others are served; of all the workers that they start one stays.
 func TestOthersAreServedWhileARequestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &memory{}
 		w := &waiter{log: log, free: time.Now().Add(20 * time.Hour)}
 		log.submit(request(1, reconfigure.Update, "n1"))
-		ended := 0
+		var ended atomic.Int32
 		work := func() {
 			if err := batch.Work(t.Context(), log, w, poll); err != nil {
 				t.Error(err)
 			}
-			w.lock.Lock()
-			defer w.lock.Unlock()
-			ended++
+			ended.Add(1)
 		}
 		go work()
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		for i, r := range []reconfigure.Request{request(2, reconfigure.Resume, "n2"), request(3, reconfigure.Deploy), request(4, reconfigure.Suspend, "n1")} {
 			log.submit(r)
 			go work()
-			time.Sleep(time.Hour)
-			if ended != i+1 {
-				t.Errorf("%d workers have ended, want %d", ended, i+1)
+			pass(time.Hour)
+			if n := int(ended.Load()); n != i+1 {
+				t.Errorf("%d workers have ended, want %d", n, i+1)
 			}
 		}
-		if diff := cmp.Diff([]string{"resume n2", "deploy "}, w.said); diff != "" {
+		if diff := cmp.Diff([]string{"resume n2", "deploy "}, w.heard()); diff != "" {
 			t.Errorf("before the jobs have ended (-want +got):\n%s", diff)
 		}
-		if log.batches > 5 {
-			t.Errorf("%d batches, although there was nothing to do for most of the time", log.batches)
+		if n := log.begun(); n > 5 {
+			t.Errorf("%d batches, although there was nothing to do for most of the time", n)
 		}
-		time.Sleep(20 * time.Hour)
+		pass(20 * time.Hour)
 		// What came later for the same node had to wait.
-		if diff := cmp.Diff([]string{"resume n2", "deploy ", "update n1", "suspend n1"}, w.said); diff != "" || ended != 4 {
-			t.Errorf("%d workers ended (-want +got):\n%s", ended, diff)
+		if diff := cmp.Diff([]string{"resume n2", "deploy ", "update n1", "suspend n1"}, w.heard()); diff != "" || ended.Load() != 4 {
+			t.Errorf("%d workers ended (-want +got):\n%s", ended.Load(), diff)
 		}
 	})
 }
@@ -161,6 +194,83 @@ func TestAnotherWorkerTakesTheWatchOver(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
+}
+
+// witness is a log whose watch, when it ends with nothing left to wait for, ends in the presence of somebody else.
+type witness struct {
+	*memory
+	come func()
+}
+
+func (l *witness) Watch(ctx context.Context) (func() error, bool, error) {
+	release, ok, err := l.memory.Watch(ctx)
+	return func() error {
+		if waiting, _ := l.Pending(ctx); len(waiting) == 0 && l.come != nil {
+			come := l.come
+			l.come = nil
+			come()
+		}
+		return release()
+	}, ok, err
+}
+
+// Whoever holds a request while another process watches leaves it to that one, which may be about to leave itself.
+func TestWhatIsHeldInTheMomentInWhichAWatchEndsIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &memory{}
+		w := &waiter{log: log, free: time.Now().Add(time.Hour)}
+		log.submit(request(1, reconfigure.Update, "n1"))
+		watcher := &witness{memory: log, come: func() {
+			w.free = time.Now().Add(time.Hour)
+			log.submit(request(3, reconfigure.Update, "n3"))
+			if err := batch.Work(t.Context(), log, w, poll); err != nil {
+				t.Error(err)
+			}
+		}}
+		go func() {
+			time.Sleep(time.Hour + time.Second) // between two looks
+			log.submit(request(2, reconfigure.Resume, "n2"))
+			if err := batch.Work(t.Context(), log, w, poll); err != nil {
+				t.Error(err)
+			}
+		}()
+		if err := batch.Work(t.Context(), watcher, &slow{w}, poll); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"update n1", "resume n2", "update n3"}, w.said); diff != "" || watcher.come != nil {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// slow is a carrier that does not stir before somebody else has had the time to carry out what it watches.
+type slow struct{ *waiter }
+
+func (s *slow) Stirs(context.Context, []reconfigure.Request) (bool, error) {
+	return time.Now().After(s.free.Add(time.Minute)), nil
+}
+
+// fickle is a log in which a request is taken back after it was seen, and before it was begun.
+type fickle struct{ *memory }
+
+func (l fickle) Begin(ctx context.Context, ids []reconfigure.RequestID) (int64, error) {
+	if slices.Contains(ids, 1) {
+		return 0, errors.Join(errors.New("request 1 was taken back"), l.Finish(ctx, reconfigure.Outcome{Request: 1}))
+	}
+	return l.memory.Begin(ctx, ids)
+}
+
+func TestARequestThatIsTakenBackHoldsNobodyUp(t *testing.T) {
+	log := &memory{}
+	w := &waiter{log: log}
+	log.submit(request(1, reconfigure.Resume, "n1"))
+	log.submit(request(2, reconfigure.Resume, "n2"))
+	if err := batch.Work(t.Context(), fickle{log}, w, poll); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"resume n2"}, w.said); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 func TestRequestsThatWantDifferentThingsOfANodeAreKeptApart(t *testing.T) {

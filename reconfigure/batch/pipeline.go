@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -18,48 +19,60 @@ type Engine interface {
 
 // Pipeline is the Carrier of the product: open, observe, plan, carry out.
 type Pipeline struct {
-	// Open reads the declaration and ties an engine for it; it is called for each batch, so that an edit counts from the next batch on.
+	// Open reads the declaration and ties an engine for it; it is called for each batch, so that an edit counts from the next batch on. With an error it SHOULD
+	// give the cluster still, where that could be read.
 	Open func(ctx context.Context) (reconfigure.Cluster, Engine, error)
 }
 
 // Carry carries out the requests of one batch.
 func (p Pipeline) Carry(ctx context.Context, batch int64, requests []reconfigure.Request) []reconfigure.Outcome {
-	decided, verdicts, err := p.run(ctx, batch, requests)
+	l, err := p.look(ctx, requests)
+	if err != nil && ctx.Err() != nil {
+		return nil // nothing was done, and nothing is known
+	}
 	outcomes := make([]reconfigure.Outcome, len(requests))
+	if err != nil {
+		for i, r := range requests {
+			outcomes[i] = unplanned(r, l.cluster, time.Now(), err)
+		}
+		return outcomes
+	}
+	verdicts, err := l.engine.Carry(ctx, batch, l.seen, l.plan)
 	for i, r := range requests {
-		outcomes[i] = outcome(r, decided, verdicts, err)
+		outcomes[i] = outcome(r, l.plan, verdicts, err)
 	}
 	return outcomes
 }
 
-func (p Pipeline) run(ctx context.Context, batch int64, requests []reconfigure.Request) (reconfigure.Plan, map[string]reconfigure.Verdict, error) {
-	cluster, engine, err := p.Open(ctx)
-	if err != nil {
-		return reconfigure.Plan{}, nil, err
+// Stirs tells whether there is anything to do for requests that were held, or to say of them: jobs have ended, the time is over, the cloud answers again.
+func (p Pipeline) Stirs(ctx context.Context, held []reconfigure.Request) (bool, error) {
+	l, err := p.look(ctx, held)
+	stirs := len(l.plan.Changes)+len(l.plan.Rejected) > 0
+	for _, r := range held {
+		waits := waitsOf(r, l.plan)
+		if err != nil {
+			waits = unplanned(r, l.cluster, time.Now(), err).Waiting
+		}
+		stirs = stirs || !slices.Equal(waits, r.Waits)
 	}
-	seen, decided, err := Decide(ctx, cluster, engine, requests)
-	if err != nil {
-		return reconfigure.Plan{}, nil, err
-	}
-	verdicts, err := engine.Carry(ctx, batch, seen, decided)
-	return decided, verdicts, err
+	return stirs, err
 }
 
-// Stirs tells whether there is anything to do for requests that were held: jobs have ended, or the time for it is over.
-func (p Pipeline) Stirs(ctx context.Context, held []reconfigure.Request) (bool, error) {
-	cluster, engine, err := p.Open(ctx)
-	if err != nil {
-		return false, err
+// look is what is planned for requests, and from what.
+type look struct {
+	cluster reconfigure.Cluster
+	engine  Engine
+	seen    reconfigure.Observation
+	plan    reconfigure.Plan
+}
+
+// look changes nothing. With an error the cluster is there if its declaration could be read.
+func (p Pipeline) look(ctx context.Context, requests []reconfigure.Request) (l look, err error) {
+	if l.cluster, l.engine, err = p.Open(ctx); err != nil {
+		return l, err
 	}
-	_, decided, err := Decide(ctx, cluster, engine, held)
-	if err != nil {
-		return false, err
-	}
-	waiting := map[reconfigure.RequestID]bool{}
-	for _, w := range decided.Waiting {
-		waiting[w.Request] = true
-	}
-	return len(decided.Changes)+len(decided.Rejected) > 0 || len(waiting) < len(held), nil
+	l.seen, l.plan, err = Decide(ctx, l.cluster, l.engine, requests)
+	return l, err
 }
 
 // Observer looks, and changes nothing.
@@ -83,7 +96,7 @@ func outcome(r reconfigure.Request, p reconfigure.Plan, verdicts map[string]reco
 	switch {
 	case err != nil && r.Held:
 		// It has waited for hours, perhaps, and can wait until what ails us is over.
-		return reconfigure.Outcome{Request: r.ID, Waiting: []reconfigure.Wait{{Request: r.ID, Reason: err.Error()}}, Verdicts: r.Settled}
+		return reconfigure.Outcome{Request: r.ID, Waiting: putOff(r, err), Verdicts: r.Settled}
 	case err != nil:
 		return reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeFailed, Error: err.Error()}
 	}
@@ -101,7 +114,7 @@ func outcome(r reconfigure.Request, p reconfigure.Plan, verdicts map[string]reco
 	}
 	for _, rejected := range p.Rejected {
 		if rejected.Request == r.ID {
-			own[rejected.Node] = reconfigure.Verdict{Node: rejected.Node, Status: reconfigure.StatusRejected, Phase: reconfigure.PhasePlan, Reason: rejected.Reason}
+			own[rejected.Node] = reconfigure.Verdict{Node: rejected.Node, Status: reconfigure.StatusRejected, Phase: reconfigure.PhasePlan, Class: rejected.Class, Reason: rejected.Reason}
 		}
 	}
 	o := reconfigure.Outcome{Request: r.ID, Waiting: waiting(r, p, own)}
@@ -117,13 +130,11 @@ func outcome(r reconfigure.Request, p reconfigure.Plan, verdicts map[string]reco
 
 // waiting is the nodes that a request waits for: not those that could not even be drained.
 func waiting(r reconfigure.Request, p reconfigure.Plan, own map[string]reconfigure.Verdict) []reconfigure.Wait {
-	var left []reconfigure.Wait
-	for _, w := range p.Waiting {
-		if w.Request == r.ID && own[w.Node].Status != reconfigure.StatusFailed {
-			left = append(left, w)
-		}
-	}
-	return left
+	return slices.DeleteFunc(waitsOf(r, p), func(w reconfigure.Wait) bool { return own[w.Node].Status == reconfigure.StatusFailed })
+}
+
+func waitsOf(r reconfigure.Request, p reconfigure.Plan) []reconfigure.Wait {
+	return slices.DeleteFunc(slices.Clone(p.Waiting), func(w reconfigure.Wait) bool { return w.Request != r.ID })
 }
 
 // code sums verdicts up.

@@ -115,6 +115,7 @@ func (s stub) Carry(context.Context, int64, reconfigure.Observation, reconfigure
 	return nil, s.carrying
 }
 
+// The resume has been tried for long enough, and the deploy is not tried again at all.
 func TestWhatKeepsTheBatchFromBeingCarriedOutIsToldToAll(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {
