@@ -58,6 +58,7 @@ type Verdict struct {
 	Action Action `json:"action,omitempty"`
 	Status Status `json:"status"`
 	Phase  Phase  `json:"phase,omitempty"` // where it failed
+	Class  Class  `json:"class,omitempty"` // what kind of failure it was
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -76,10 +77,11 @@ type Code string
 
 // The codes.
 const (
-	CodeDone    Code = "done"    // every node ended as asked
-	CodePartial Code = "partial" // some nodes did, some did not
-	CodeFailed  Code = "failed"  // no node did
-	CodeRefused Code = "refused" // the fence would not let the plan through
+	CodeDone      Code = "done"      // every node ended as asked
+	CodePartial   Code = "partial"   // some nodes did, some did not
+	CodeFailed    Code = "failed"    // no node did
+	CodeRefused   Code = "refused"   // the fence would not let the plan through
+	CodeCancelled Code = "cancelled" // it was taken back before it began
 )
 
 // Failures says of each node that failed why. Nodes that are not in it are fine.

@@ -3,61 +3,121 @@ package journal
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
+// both runs a benchmark on either database.
+func both(b *testing.B, bench func(b *testing.B, place places)) {
+	b.Run("SQLite", func(b *testing.B) { bench(b, func(t testing.TB) string { return t.TempDir() }) })
+	b.Run("PostgreSQL", func(b *testing.B) { bench(b, startServer(b).database) })
+}
+
+func BenchmarkOpen(b *testing.B) {
+	both(b, func(b *testing.B, place places) {
+		at := place(b)
+		open(b, at)
+		for b.Loop() {
+			noError(b, must(openAt(b.Context(), at))(b).Close())
+		}
+	})
+}
+
 func BenchmarkSubmit(b *testing.B) {
-	j := open(b, b.TempDir())
-	for b.Loop() {
-		submit(b, j, "n1", "n2", "n3")
-	}
+	both(b, func(b *testing.B, place places) {
+		j := open(b, place(b))
+		for b.Loop() {
+			submit(b, j, "n1", "n2", "n3")
+		}
+	})
 }
 
 func BenchmarkRecord(b *testing.B) {
-	for _, events := range []int{1, 100, 4000} {
-		b.Run(fmt.Sprint(events, " events"), func(b *testing.B) {
-			j := open(b, b.TempDir())
-			all := eventsOf(begin(b, j, submit(b, j, "n1")), events)
-			for b.Loop() {
-				noError(b, j.Record(b.Context(), all...))
+	both(b, func(b *testing.B, place places) {
+		for _, events := range []int{1, 100, 4000} {
+			b.Run(fmt.Sprint(events, " events"), func(b *testing.B) {
+				j := open(b, place(b))
+				all := eventsOf(begin(b, j, submit(b, j, "n1")), events)
+				for b.Loop() {
+					noError(b, j.Record(b.Context(), all...))
+				}
+			})
+		}
+	})
+}
+
+// BenchmarkGrowth compares a journal of a million events with one of a thousand, both over a hundred nodes: each operation's metric is how much longer it
+// takes in the large one. What they read is equally much.
+func BenchmarkGrowth(b *testing.B) {
+	both(b, func(b *testing.B, place places) {
+		small, large := grown(b, place(b), 1e3), grown(b, place(b), 1e6)
+		for name, do := range growthOperations() {
+			b.Run(name, func(b *testing.B) {
+				var took [2]time.Duration
+				for b.Loop() {
+					for i, g := range []growth{small, large} { // in turns, so that what else goes on meets both
+						start := time.Now()
+						do(b, g)
+						took[i] += time.Since(start)
+					}
+				}
+				b.ReportMetric(float64(took[1])/float64(took[0]), "large/small")
+			})
+		}
+	})
+}
+
+func growthOperations() map[string]func(testing.TB, growth) {
+	count := func(b testing.TB, want int) func(int, error) {
+		return func(n int, err error) {
+			if n != want || err != nil {
+				b.Fatalf("%d of %d: %v", n, want, err)
 			}
-		})
+		}
+	}
+	return map[string]func(testing.TB, growth){
+		"LastEvents": func(b testing.TB, g growth) { all, err := g.LastEvents(b.Context()); count(b, 100)(len(all), err) },
+		"Pending":    func(b testing.TB, g growth) { all, err := g.Pending(b.Context()); count(b, 1)(len(all), err) },
+		"Requests":   func(b testing.TB, g growth) { all, err := g.Requests(b.Context(), 10); count(b, 10)(len(all), err) },
+		"Events": func(b testing.TB, g growth) {
+			all, err := g.Events(b.Context(), g.done, 0)
+			count(b, 100)(len(all), err)
+		},
+		"Record": func(b testing.TB, g growth) { noError(b, g.Record(b.Context(), event(g.batch, "n0", ""))) },
 	}
 }
 
-// A journal of a million events: a thousand batches over a thousand nodes.
-func BenchmarkMillion(b *testing.B) {
-	j := open(b, b.TempDir())
-	var names []string
-	for _, e := range eventsOf(0, 1000) {
-		names = append(names, e.Node)
-	}
-	var r reconfigure.Request
-	for range 1000 {
-		r = submit(b, j, names...)
-		noError(b, j.Record(b.Context(), eventsOf(begin(b, j, r), 1000)...))
-		noError(b, j.Finish(b.Context(), reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone}))
-	}
-	few := must(j.Submit(b.Context(), reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of(names[:2]...)}))(b)
-	noError(b, j.Record(b.Context(), eventsOf(begin(b, j, few), 1000)...))
+// growth is a journal of many events. Its last request is under way, in that batch; done is the one before.
+type growth struct {
+	*Journal
+	done  reconfigure.RequestID
+	batch int64
+}
 
-	for name, do := range map[string]func() (int, error){
-		"LastEvents":  func() (int, error) { all, err := j.LastEvents(b.Context()); return len(all), err },
-		"Pending":     func() (int, error) { all, err := j.Pending(b.Context()); return len(all), err },
-		"Events-1000": func() (int, error) { all, err := j.Events(b.Context(), r.ID, 0); return len(all), err },
-		"Events-2":    func() (int, error) { all, err := j.Events(b.Context(), few.ID, 0); return len(all), err },
+func grown(b testing.TB, place string, events int) growth {
+	g := growth{Journal: open(b, place), done: reconfigure.RequestID(events / 100)}
+	const count = ` WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < $1 - 1) SELECT `
+	for _, fill := range []struct {
+		statement string
+		rows      int
+	}{
+		{`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options, finished, code, error, verdicts)` + count +
+			`'resume', 'n[0-99]', '', '', 'null', i, '{}', i, 'done', '', '[]' FROM n`, events / 100},
+		{`INSERT INTO batches (begun)` + count + `i FROM n`, events / 100},
+		{`INSERT INTO carried (request, batch)` + count + `i + 1, i + 1 FROM n`, events / 100},
+		{`INSERT INTO events (time, batch, node, phase, level, message)` + count +
+			`i, i / 100 + 1, 'n' || (i % 100), 'boot', 'done', 'the instance is there and answers' FROM n`, events},
 	} {
-		want := map[string]int{"LastEvents": 1000, "Pending": 1, "Events-1000": 1000, "Events-2": 2}[name]
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if n, err := do(); n != want || err != nil {
-					b.Fatalf("%d of %d: %v", n, want, err)
-				}
-			}
-		})
+		if _, err := g.db.ExecContext(b.Context(), fill.statement, fill.rows); err != nil {
+			b.Fatal(err)
+		}
 	}
+	if _, ok := g.store.(postgresStore); ok { // soon the server would do that by itself
+		must(g.db.ExecContext(b.Context(), `ANALYZE`))(b)
+	}
+	g.batch = begin(b, g.Journal, submit(b, g.Journal, "n1"))
+	return g
 }
 
 func eventsOf(batch int64, n int) []reconfigure.Event {

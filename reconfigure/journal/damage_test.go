@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"os"
 	"os/exec"
@@ -17,22 +16,31 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// tmpfs gives a folder of its own file system of 1 MiB. It needs root. The test runs a second time, in a process whose mounts nobody else sees and which
-// vanish with it, however it ends; false in the first one, where all is said then.
-func tmpfs(t *testing.T) (dir string, here bool) {
+// apart runs the test a second time, in a process of its own mounts or network, which nobody else sees and which vanish with it, however it ends. It needs
+// root. False in the first process, where all is said then.
+func apart(t *testing.T, namespaces uintptr) (here bool) {
 	t.Helper()
-	const inside = "EIFFEL_JOURNAL_TEST_MOUNTS"
-	if os.Getenv(inside) == "" {
-		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
-		again.Env = append(os.Environ(), inside+"=1")
-		again.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-		if out, err := again.CombinedOutput(); err != nil {
-			t.Fatalf("in mounts of its own (needs root): %v\n%s", err, out)
-		}
+	const inside = "EIFFEL_JOURNAL_TEST_APART"
+	if os.Getenv(inside) != "" {
+		return true
+	}
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	again.Env = append(os.Environ(), inside+"=1")
+	again.SysProcAttr = &syscall.SysProcAttr{Unshareflags: namespaces, Pdeathsig: syscall.SIGKILL}
+	if out, err := again.CombinedOutput(); err != nil {
+		t.Fatalf("apart from the others (needs root): %v\n%s", err, out)
+	}
+	return false
+}
+
+// tmpfs gives a folder of its own small file system; see apart.
+func tmpfs(t *testing.T, size string) (dir string, here bool) {
+	t.Helper()
+	if !apart(t, unix.CLONE_NEWNS) {
 		return "", false
 	}
 	dir = t.TempDir()
-	noError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"))
+	noError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size))
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 			t.Error(err)
@@ -55,7 +63,7 @@ func wants(t *testing.T, err error, phrases ...string) {
 }
 
 func TestFullDiskIsAClearErrorAndNothingIsHalfWritten(t *testing.T) {
-	dir, here := tmpfs(t)
+	dir, here := tmpfs(t, "1m")
 	if !here {
 		return
 	}
@@ -99,7 +107,7 @@ func TestFullDiskIsAClearErrorAndNothingIsHalfWritten(t *testing.T) {
 }
 
 func TestReadOnlyFolderIsAClearError(t *testing.T) {
-	dir, here := tmpfs(t)
+	dir, here := tmpfs(t, "1m")
 	if !here {
 		return
 	}
@@ -185,38 +193,6 @@ func TestOpenAndWriteEndWithTheirContext(t *testing.T) {
 	}
 }
 
-func TestMigrationsAreCarriedOutInOrderAndAllOrNone(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "journal.db")
-	db := must(sql.Open("sqlite", dsn(path)))(t)
-	defer db.Close()
-	one, two, bad := `CREATE TABLE a (x)`, `ALTER TABLE a ADD COLUMN y; CREATE TABLE b (z)`, `CREATE TABLE c (x); nonsense`
-	steps := []struct {
-		migrations []string
-		err        string
-		version    int
-	}{
-		{[]string{one}, "", 1},
-		{[]string{one, two, bad}, "to version 3", 1},
-		{[]string{one, two}, "", 2},
-		{[]string{one, two}, "", 2},
-		{[]string{one}, "newer", 2},
-	}
-	for i, s := range steps {
-		err := prepare(t.Context(), db, path, s.migrations)
-		if s.err != "" {
-			wants(t, err, s.err)
-		} else if err != nil {
-			t.Errorf("step %d: %v", i, err)
-		}
-		var version, tables int
-		noError(t, db.QueryRow(`PRAGMA user_version`).Scan(&version))
-		noError(t, db.QueryRow(`SELECT count(*) FROM sqlite_schema`).Scan(&tables))
-		if version != s.version || tables != s.version {
-			t.Errorf("step %d: version %d with %d tables, not %d", i, version, tables, s.version)
-		}
-	}
-}
-
 func TestEveryCommitIsOnTheDiskBeforeItReturns(t *testing.T) {
 	j := open(t, t.TempDir())
 	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
@@ -224,38 +200,6 @@ func TestEveryCommitIsOnTheDiskBeforeItReturns(t *testing.T) {
 		noError(t, j.db.QueryRow(`PRAGMA `+pragma).Scan(&got))
 		if got != want {
 			t.Errorf("%s is %s, not %s", pragma, got, want)
-		}
-	}
-}
-
-func TestSchemaRefusesWhatTheCodeMustNotWrite(t *testing.T) {
-	j := open(t, t.TempDir())
-	r := submit(t, j, "n1")
-	begin(t, j, r)
-	noError(t, j.Record(t.Context(), event(1, "n1", "")))
-	noError(t, j.Finish(t.Context(), reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone}))
-	submit(t, j, "n2")
-	for rule, statement := range map[string]string{
-		"an outcome is final":             "UPDATE requests SET code = 'failed' WHERE id = 1",
-		"an outcome is not taken back":    "UPDATE requests SET finished = NULL, code = NULL, error = NULL, verdicts = NULL WHERE id = 1",
-		"an outcome is whole":             "UPDATE requests SET finished = 1 WHERE id = 2",
-		"an outcome has a code":           "UPDATE requests SET finished = 1, code = '', error = '', verdicts = '[]' WHERE id = 2",
-		"verdicts are JSON":               "UPDATE requests SET finished = 1, code = 'done', error = '', verdicts = '[' WHERE id = 2",
-		"jobs are JSON":                   "UPDATE requests SET jobs = 'x' WHERE id = 2",
-		"a request has a mode":            "UPDATE requests SET mode = '' WHERE id = 2",
-		"a number is a number":            "UPDATE requests SET submitted = 'yesterday' WHERE id = 2",
-		"a carried request stays":         "DELETE FROM requests WHERE id = 1",
-		"a batch with events stays":       "DELETE FROM batches WHERE id = 1",
-		"a batch carries a request once":  "INSERT INTO carried (request, batch) VALUES (1, 1)",
-		"a batch carries what is there":   "INSERT INTO carried (request, batch) VALUES (9, 1)",
-		"what carries is a batch":         "INSERT INTO carried (request, batch) VALUES (1, 9)",
-		"an event is of a batch":          "UPDATE events SET batch = 9",
-		"an event has a phase":            "UPDATE events SET phase = ''",
-		"an event's level is one of four": "UPDATE events SET level = 'shrug'",
-		"an event's node is never NULL":   "UPDATE events SET node = NULL",
-	} {
-		if _, err := j.db.ExecContext(t.Context(), statement); err == nil {
-			t.Errorf("%s: taken: %s", rule, statement)
 		}
 	}
 }

@@ -11,14 +11,14 @@ import (
 // Record writes events down, in their order, all or none, at the time of now where one has none. Each belongs to a batch that has begun. IDs that they had
 // are of no account: the journal numbers them.
 func (j *Journal) Record(ctx context.Context, events ...reconfigure.Event) error {
-	return j.write(ctx, "record", func(tx *sql.Tx) error {
-		insert, err := tx.PrepareContext(ctx, `INSERT INTO events (time, batch, node, phase, level, message) VALUES (?, ?, ?, ?, ?, ?)`)
+	return j.writeLeading(ctx, "record", func(tx *sql.Tx) error {
+		insert, err := tx.PrepareContext(ctx, `INSERT INTO events (time, batch, node, phase, level, message) VALUES ($1, $2, $3, $4, $5, $6)`)
 		if err != nil {
 			return err
 		}
 		defer insert.Close()
 		for _, e := range events {
-			if _, err := insert.ExecContext(ctx, stamp(e.Time).UnixNano(), e.Batch, e.Node, e.Phase, e.Level, e.Message); err != nil {
+			if _, err := insert.ExecContext(ctx, stamp(e.Time).UnixNano(), e.Batch, e.Node, e.Phase, e.Level, text(e.Message)); err != nil {
 				return err
 			}
 		}
@@ -37,9 +37,9 @@ func (j *Journal) Events(ctx context.Context, id reconfigure.RequestID, after in
 	if !ok {
 		return nil, j.explain(doing, unknown(id))
 	}
-	const (
-		since   = `SELECT ` + eventColumns + ` FROM events WHERE batch IN (SELECT batch FROM carried WHERE request = ?) AND id > ?`
-		itsOwn  = ` AND node IN (SELECT '' UNION ALL SELECT value FROM json_each(?))`
+	var (
+		since   = `SELECT ` + eventColumns + ` FROM events WHERE batch IN (SELECT batch FROM carried WHERE request = $1) AND id > $2`
+		itsOwn  = ` AND node IN (SELECT '' UNION ALL SELECT value FROM ` + j.store.elements() + `($3))`
 		inOrder = ` ORDER BY id`
 	)
 	if r.Nodes.Empty() {

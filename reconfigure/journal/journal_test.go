@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -16,12 +17,26 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
+// places gives, at each call, an empty place for a journal: a folder, or the URL of a database.
+type places func(t testing.TB) string
+
 func TestSQLite(t *testing.T) {
-	suite(t, func(t *testing.T) *Journal { return open(t, t.TempDir()) })
+	suite(t, func(t testing.TB) string { return t.TempDir() })
 }
 
-// suite is what every journal must pass, whatever keeps it. open gives an empty one that the test's end closes.
-func suite(t *testing.T, open func(t *testing.T) *Journal) {
+func TestPostgreSQL(t *testing.T) {
+	s := startServer(t)
+	suite(t, s.database)
+	for name, rule := range postgresRules() {
+		t.Run(name, func(t *testing.T) { rule(t, s) })
+	}
+}
+
+// suite is what every journal must pass, whatever keeps it.
+func suite(t *testing.T, place places) {
+	for name, rule := range processRules() {
+		t.Run(name, func(t *testing.T) { rule(t, place(t)) })
+	}
 	rules := []struct {
 		name string
 		rule func(*testing.T, *Journal)
@@ -34,6 +49,13 @@ func suite(t *testing.T, open func(t *testing.T) *Journal) {
 		{"a request has exactly one outcome", oneOutcome},
 		{"a held request waits with the verdicts that there are", heldWaits},
 		{"one watches at a time, whoever leads", oneWatches},
+		{"a request that has not begun can be taken back", cancelled},
+		{"a pause lasts until it is ended", paused},
+		{"what is old and settled is pruned", pruned},
+		{"more than one step's worth is pruned", prunedInSteps},
+		{"bytes that are no text are kept readable", keptReadable},
+		{"what the code must not write is refused", schemaRefuses},
+		{"who leads no more cannot write", leaderIsFenced},
 		{"what is not there is not found", absentIsNotFound},
 		{"a batch carries requests that are there and not finished", batchCarriesOpenRequests},
 		{"events come back to those whom they concern", eventsConcern},
@@ -42,16 +64,23 @@ func suite(t *testing.T, open func(t *testing.T) *Journal) {
 		{"the newest event of each node", lastEvents},
 		{"many goroutines write at once", manyGoroutines},
 		{"one leads at a time", oneLeads},
-		{"to look who leads keeps nobody from leading", lookingIsHarmless},
 	}
 	for _, r := range rules {
-		t.Run(r.name, func(t *testing.T) { r.rule(t, open(t)) })
+		t.Run(r.name, func(t *testing.T) { r.rule(t, open(t, place(t))) })
 	}
 }
 
-func open(t testing.TB, dir string) *Journal {
+// openAt opens the journal at a place.
+func openAt(ctx context.Context, place string) (*Journal, error) {
+	if strings.HasPrefix(place, "postgres:") {
+		return OpenURL(ctx, place)
+	}
+	return Open(ctx, place)
+}
+
+func open(t testing.TB, place string) *Journal {
 	t.Helper()
-	j, err := Open(t.Context(), dir)
+	j, err := openAt(t.Context(), place)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +350,7 @@ func manyGoroutines(t *testing.T, j *Journal) {
 }
 
 func oneLeads(t *testing.T, j *Journal) {
-	if who := j.Leader(); who != "" {
+	if who := j.Leader(t.Context()); who != "" {
 		t.Errorf("nobody leads, and yet: %q", who)
 	}
 	for range 2 { // a lead that was given up can be taken again
@@ -329,44 +358,17 @@ func oneLeads(t *testing.T, j *Journal) {
 		if !ok || err != nil {
 			t.Fatalf("%v, %v", ok, err)
 		}
-		if who := j.Leader(); !strings.HasPrefix(who, fmt.Sprintf("process %d on ", os.Getpid())) {
+		if who := j.Leader(t.Context()); !strings.HasPrefix(who, fmt.Sprintf("process %d on ", os.Getpid())) {
 			t.Errorf("the leader is %q", who)
 		}
 		if _, ok, err := j.Lead(t.Context()); ok || err != nil {
 			t.Errorf("a second leader: %v, %v", ok, err)
 		}
 		noError(t, release())
-		if who := j.Leader(); who != "" {
+		if who := j.Leader(t.Context()); who != "" {
 			t.Errorf("after the release: %q", who)
 		}
 	}
-}
-
-func lookingIsHarmless(t *testing.T, j *Journal) {
-	stop := make(chan struct{})
-	var lookers sync.WaitGroup
-	for range 3 {
-		lookers.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					j.Leader()
-				}
-			}
-		})
-	}
-	for range 300 {
-		release, ok, err := j.Lead(t.Context())
-		if !ok || err != nil {
-			t.Errorf("%v, %v", ok, err)
-			break
-		}
-		noError(t, release())
-	}
-	close(stop)
-	lookers.Wait()
 }
 
 func TestFolderAndJournalAreMadePrivate(t *testing.T) {
@@ -390,28 +392,6 @@ func TestJournalOutlivesItsProcessAndAnyFolderName(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "journal.db")); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestManyOpenAnEmptyFolderAtOnce(t *testing.T) {
-	for range 10 {
-		dir, start := t.TempDir(), make(chan struct{})
-		var group sync.WaitGroup
-		for range 12 {
-			group.Go(func() {
-				<-start
-				j, err := Open(t.Context(), dir)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if err := j.Close(); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		close(start)
-		group.Wait()
 	}
 }
 
@@ -464,6 +444,221 @@ func oneWatches(t *testing.T, j *Journal) {
 		}
 		if err := release(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+func cancelled(t *testing.T, j *Journal) {
+	fresh, begun, held, done := submit(t, j, "n1"), submit(t, j, "n2"), submit(t, j, "n3"), submit(t, j, "n4")
+	begin(t, j, begun, held)
+	noError(t, j.Hold(t.Context(), reconfigure.Outcome{Request: held.ID}))
+	noError(t, j.Finish(t.Context(), reconfigure.Outcome{Request: done.ID, Code: reconfigure.CodeDone}))
+	for id, want := range map[reconfigure.RequestID]error{fresh.ID: nil, begun.ID: ErrBegun, held.ID: ErrBegun, done.ID: ErrFinished} {
+		if err := j.Cancel(t.Context(), id); !errors.Is(err, want) {
+			t.Errorf("request %s: %v, not %v", id, err, want)
+		}
+	}
+	wants(t, j.Cancel(t.Context(), 9), "there is no request 9")
+	if err := j.Cancel(t.Context(), fresh.ID); !errors.Is(err, ErrFinished) {
+		t.Errorf("taken back twice: %v", err)
+	}
+	if _, err := j.Begin(t.Context(), []reconfigure.RequestID{fresh.ID}); !errors.Is(err, ErrFinished) {
+		t.Errorf("begun after it was taken back: %v", err)
+	}
+	if o, ok, err := j.Outcome(t.Context(), fresh.ID); !ok || err != nil || o.Code != reconfigure.CodeCancelled || o.Error == "" || o.Finished.IsZero() {
+		t.Errorf("its outcome: %+v, %v, %v", o, ok, err)
+	}
+	if n := len(must(j.Pending(t.Context()))(t)); n != 2 {
+		t.Errorf("%d wait, not the two that have begun", n)
+	}
+}
+
+func paused(t *testing.T, j *Journal) {
+	isNot := func(when string) {
+		t.Helper()
+		if p, ok, err := j.Paused(t.Context()); ok || err != nil {
+			t.Errorf("%s: %+v, %v, %v", when, p, ok, err)
+		}
+	}
+	isNot("at first")
+	noError(t, j.Continue(t.Context()))
+	for _, reason := range []string{"new cables", "newer cables"} {
+		before := time.Now()
+		noError(t, j.Pause(t.Context(), reason, "anna from 10.0.0.5"))
+		p, ok, err := j.Paused(t.Context())
+		if !ok || err != nil || p.Reason != reason || p.By != "anna from 10.0.0.5" || p.Since.Before(before) || p.Since.After(time.Now()) {
+			t.Errorf("%+v, %v, %v", p, ok, err)
+		}
+	}
+	submit(t, j, "n1") // is taken all the same
+	noError(t, j.Continue(t.Context()))
+	isNot("afterwards")
+}
+
+func pruned(t *testing.T, j *Journal) {
+	at := func(hour int) time.Time { return time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC) }
+	finish := func(r reconfigure.Request, hour int) {
+		t.Helper()
+		noError(t, j.Finish(t.Context(), reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone, Finished: at(hour)}))
+	}
+	record := func(batch int64, node, message string) {
+		t.Helper()
+		e := event(batch, node, message)
+		e.Time = at(0)
+		noError(t, j.Record(t.Context(), e))
+	}
+	old, withOpen, opened := submit(t, j, "n1"), submit(t, j, "n2"), submit(t, j, "n3", "n2")
+	withYoung, young, unbegun := submit(t, j, "n4"), submit(t, j, "n5", "n4"), submit(t, j, "n6")
+	record(begin(t, j, old), "n1", "of the old")
+	record(begin(t, j, withOpen, opened), "n2", "of the open")
+	record(begin(t, j, opened), "n3", "again")
+	record(begin(t, j, withYoung, young), "n4", "of the young")
+	finish(old, 1)
+	finish(withOpen, 1)
+	finish(withYoung, 1)
+	finish(young, 3)
+
+	noError(t, j.Prune(t.Context(), at(1))) // is not before itself
+	if n := len(must(j.Requests(t.Context(), 10))(t)); n != 6 {
+		t.Fatalf("%d requests are left of 6 that are young enough", n)
+	}
+	for range 2 {
+		noError(t, j.Prune(t.Context(), at(2)))
+		if d := cmp.Diff([]reconfigure.Request{unbegun, young, opened}, must(j.Requests(t.Context(), 10))(t)); d != "" {
+			t.Errorf("requests (-want +got):\n%s", d)
+		}
+		got := map[string]string{}
+		for node, e := range must(j.LastEvents(t.Context()))(t) {
+			got[node] = e.Message
+		}
+		if d := cmp.Diff(map[string]string{"n2": "of the open", "n3": "again", "n4": "of the young"}, got); d != "" {
+			t.Errorf("events (-want +got):\n%s", d)
+		}
+	}
+	noError(t, j.Prune(t.Context(), time.Now().Add(time.Hour)))
+	if d := cmp.Diff([]reconfigure.Request{unbegun, opened}, must(j.Requests(t.Context(), 10))(t)); d != "" {
+		t.Errorf("an open request is never pruned (-want +got):\n%s", d)
+	}
+	if n := len(must(j.Events(t.Context(), opened.ID, 0))(t)); n != 2 {
+		t.Errorf("%d events of the open request, not 2", n)
+	}
+	if next := submit(t, j, "n7"); next.ID != unbegun.ID+1 {
+		t.Errorf("request %s follows %s", next.ID, unbegun.ID)
+	}
+}
+
+func prunedInSteps(t *testing.T, j *Journal) {
+	r := submit(t, j, "n1")
+	for range 2 {
+		noError(t, j.Record(t.Context(), eventsOf(begin(t, j, r), pruneAtOnce+7)...))
+	}
+	noError(t, j.Finish(t.Context(), reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone}))
+	noError(t, j.Prune(t.Context(), time.Now().Add(time.Hour)))
+	for _, table := range []string{"requests", "batches", "carried", "events"} {
+		var left int
+		noError(t, j.db.QueryRowContext(t.Context(), `SELECT count(*) FROM `+table).Scan(&left))
+		if left != 0 {
+			t.Errorf("%d %s are left", left, table)
+		}
+	}
+}
+
+func keptReadable(t *testing.T, j *Journal) {
+	const bad, good = "a\x00b\xffc ü", "a\uFFFDb\uFFFDc ü"
+	r, err := j.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of("n1"), Reason: bad, Caller: bad})
+	noError(t, err)
+	if kept, _, err := j.Request(t.Context(), r.ID); err != nil || kept.Reason != good || kept.Caller != good || r.Reason != good {
+		t.Errorf("request %+v: %v", kept, err)
+	}
+	noError(t, j.Record(t.Context(), event(begin(t, j, r), "n1", bad)))
+	if kept := must(j.Events(t.Context(), r.ID, 0))(t); kept[0].Message != good {
+		t.Errorf("event %q", kept[0].Message)
+	}
+	verdicts := []reconfigure.Verdict{{Node: "n1", Status: reconfigure.StatusFailed, Reason: "a\x00b"}}
+	noError(t, j.Finish(t.Context(), reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeFailed, Error: bad, Verdicts: verdicts}))
+	if kept, _, err := j.Outcome(t.Context(), r.ID); err != nil || kept.Error != good || kept.Verdicts[0].Reason != "a\x00b" {
+		t.Errorf("outcome %+v: %v", kept, err)
+	}
+	noError(t, j.Pause(t.Context(), bad, bad))
+}
+
+func leaderIsFenced(t *testing.T, j *Journal) {
+	r := submit(t, j, "n1")
+	batch := begin(t, j, r)
+	release, ok, err := j.Lead(t.Context())
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	leading, end := j.WhileLeading(t.Context())
+	defer end()
+	writes := map[string]func() error{
+		"Begin":  func() error { _, err := j.Begin(t.Context(), []reconfigure.RequestID{r.ID}); return err },
+		"Record": func() error { return j.Record(t.Context(), event(batch, "n1", "")) },
+		"Hold":   func() error { return j.Hold(t.Context(), reconfigure.Outcome{Request: r.ID}) },
+	}
+	for name, write := range writes {
+		if err := write(); err != nil || leading.Err() != nil {
+			t.Errorf("%s by the leader: %v, %v", name, err, leading.Err())
+		}
+	}
+	before := len(must(j.Events(t.Context(), r.ID, 0))(t))
+
+	// Another one, who may lead since this one was taken for dead.
+	must(j.ascend(t.Context()))(t)
+	writes["Finish"] = func() error {
+		return j.Finish(t.Context(), reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone})
+	}
+	for name, write := range writes {
+		if err := write(); !errors.Is(err, ErrLeadLost) {
+			t.Errorf("%s by a leader of an epoch that is over: %v", name, err)
+		}
+	}
+	if n := len(must(j.Events(t.Context(), r.ID, 0))(t)); n != before || len(must(j.Pending(t.Context()))(t)) != 1 {
+		t.Errorf("something of it was written")
+	}
+	submit(t, j, "n2") // needs no lead
+
+	noError(t, release())
+	after, end := j.WhileLeading(t.Context())
+	defer end()
+	if !errors.Is(context.Cause(after), ErrLeadLost) {
+		t.Errorf("after the release: %v", context.Cause(after))
+	}
+	release, ok, err = j.Lead(t.Context())
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	noError(t, writes["Finish"]())
+	noError(t, release())
+}
+
+func schemaRefuses(t *testing.T, j *Journal) {
+	r := submit(t, j, "n1")
+	begin(t, j, r)
+	noError(t, j.Record(t.Context(), event(1, "n1", "")))
+	noError(t, j.Finish(t.Context(), reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone}))
+	submit(t, j, "n2")
+	for rule, statement := range map[string]string{
+		"an outcome is final":             "UPDATE requests SET code = 'failed' WHERE id = 1",
+		"an outcome is not taken back":    "UPDATE requests SET finished = NULL, code = NULL, error = NULL, verdicts = NULL WHERE id = 1",
+		"an outcome is whole":             "UPDATE requests SET finished = 1 WHERE id = 2",
+		"an outcome has a code":           "UPDATE requests SET finished = 1, code = '', error = '', verdicts = '[]' WHERE id = 2",
+		"verdicts are JSON":               "UPDATE requests SET finished = 1, code = 'done', error = '', verdicts = '[' WHERE id = 2",
+		"jobs are JSON":                   "UPDATE requests SET jobs = 'x' WHERE id = 2",
+		"a request has a mode":            "UPDATE requests SET mode = '' WHERE id = 2",
+		"a number is a number":            "UPDATE requests SET submitted = 'yesterday' WHERE id = 2",
+		"a carried request stays":         "DELETE FROM requests WHERE id = 1",
+		"a batch with events stays":       "DELETE FROM batches WHERE id = 1",
+		"a batch carries a request once":  "INSERT INTO carried (request, batch) VALUES (1, 1)",
+		"a batch carries what is there":   "INSERT INTO carried (request, batch) VALUES (9, 1)",
+		"what carries is a batch":         "INSERT INTO carried (request, batch) VALUES (1, 9)",
+		"an event is of a batch":          "UPDATE events SET batch = 9",
+		"an event has a phase":            "UPDATE events SET phase = ''",
+		"an event's level is one of four": "UPDATE events SET level = 'shrug'",
+		"an event's node is never NULL":   "UPDATE events SET node = NULL",
+	} {
+		if _, err := j.db.ExecContext(t.Context(), statement); err == nil {
+			t.Errorf("%s: taken: %s", rule, statement)
 		}
 	}
 }

@@ -15,7 +15,7 @@ const requestColumns = `id, mode, nodes, reason, caller, jobs, submitted, option
 
 // Submit writes a request down and gives it its ID, and the time where it has none. An ID that it had is of no account.
 func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error) {
-	r.Submitted = stamp(r.Submitted)
+	r.Submitted, r.Reason, r.Caller = stamp(r.Submitted), text(r.Reason), text(r.Caller)
 	jobs, err := json.Marshal(r.Jobs)
 	if err != nil {
 		return reconfigure.Request{}, j.explain("submit", err)
@@ -30,7 +30,7 @@ func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigur
 	}
 	err = j.write(ctx, "submit", func(tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx,
-			`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options) VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`,
+			`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id`,
 			r.Mode, r.Nodes.String(), r.Reason, r.Caller, string(jobs), r.Submitted.UnixNano(), string(options)).Scan(&r.ID)
 	})
 	if err != nil {
@@ -48,25 +48,25 @@ func (j *Journal) Pending(ctx context.Context) ([]reconfigure.Request, error) {
 // Requests is at most limit requests, newest first.
 func (j *Journal) Requests(ctx context.Context, limit int) ([]reconfigure.Request, error) {
 	return read(ctx, j, "read the requests", scanRequest,
-		`SELECT `+requestColumns+` FROM requests ORDER BY id DESC LIMIT ?`, max(limit, 0))
+		`SELECT `+requestColumns+` FROM requests ORDER BY id DESC LIMIT $1`, max(limit, 0))
 }
 
 // Request finds a request; false where there is none of that ID.
 func (j *Journal) Request(ctx context.Context, id reconfigure.RequestID) (reconfigure.Request, bool, error) {
-	return first(read(ctx, j, "read a request", scanRequest, `SELECT `+requestColumns+` FROM requests WHERE id = ?`, id))
+	return first(read(ctx, j, "read a request", scanRequest, `SELECT `+requestColumns+` FROM requests WHERE id = $1`, id))
 }
 
 // Begin opens a batch that carries the requests, at least one, none of which has its outcome (else ErrFinished), and gives its number.
 func (j *Journal) Begin(ctx context.Context, ids []reconfigure.RequestID) (batch int64, err error) {
-	err = j.write(ctx, "begin a batch", func(tx *sql.Tx) error {
+	err = j.writeLeading(ctx, "begin a batch", func(tx *sql.Tx) error {
 		if len(ids) == 0 {
 			return errors.New("it would carry no request")
 		}
-		if err := tx.QueryRowContext(ctx, `INSERT INTO batches (begun) VALUES (?) RETURNING id`, time.Now().UnixNano()).Scan(&batch); err != nil {
+		if err := tx.QueryRowContext(ctx, `INSERT INTO batches (begun) VALUES ($1) RETURNING id`, time.Now().UnixNano()).Scan(&batch); err != nil {
 			return err
 		}
 		for _, id := range ids {
-			err := one(ctx, tx, id, `INSERT INTO carried (request, batch) SELECT id, ? FROM requests WHERE id = ? AND finished IS NULL`, batch, id)
+			err := one(ctx, tx, id, `INSERT INTO carried (request, batch) SELECT id, $1 FROM requests WHERE id = $2 AND finished IS NULL`, batch, id)
 			if err != nil {
 				return err
 			}
@@ -86,28 +86,45 @@ func (j *Journal) Finish(ctx context.Context, o reconfigure.Outcome) error {
 	if err != nil {
 		return j.explain("finish", err)
 	}
-	return j.write(ctx, "finish", func(tx *sql.Tx) error {
-		return one(ctx, tx, o.Request, `UPDATE requests SET finished = ?, code = ?, error = ?, verdicts = ? WHERE id = ? AND finished IS NULL`,
-			stamp(o.Finished).UnixNano(), o.Code, o.Error, string(verdicts), o.Request)
+	return j.writeLeading(ctx, "finish", func(tx *sql.Tx) error {
+		return one(ctx, tx, o.Request, `UPDATE requests SET finished = $1, code = $2, error = $3, verdicts = $4 WHERE id = $5 AND finished IS NULL`,
+			stamp(o.Finished).UnixNano(), o.Code, text(o.Error), string(verdicts), o.Request)
 	})
 }
 
-// Hold notes the verdicts that there are on a request whose other nodes wait for jobs to end. It stays pending, now as one that is held. It may be called again
-// with more of them; after the outcome it is ErrFinished.
+// Hold notes what a request waits for, and the verdicts that there are on those of its nodes that do not. It stays pending, now as one that is held. It may be
+// called again, and what it notes takes the place of what it noted before; after the outcome it is ErrFinished.
 func (j *Journal) Hold(ctx context.Context, o reconfigure.Outcome) error {
-	settled, err := json.Marshal(append([]reconfigure.Verdict{}, o.Verdicts...))
+	settled, err := encodeHold(o)
 	if err != nil {
 		return j.explain("hold", err)
 	}
-	return j.write(ctx, "hold", func(tx *sql.Tx) error {
-		return one(ctx, tx, o.Request, `UPDATE requests SET settled = ? WHERE id = ? AND finished IS NULL`, string(settled), o.Request)
+	return j.writeLeading(ctx, "hold", func(tx *sql.Tx) error {
+		return one(ctx, tx, o.Request, `UPDATE requests SET settled = $1 WHERE id = $2 AND finished IS NULL`, settled, o.Request)
 	})
 }
 
 // Outcome is what became of a request; false where it is still under way, and where there is none of that ID.
 func (j *Journal) Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error) {
 	return first(read(ctx, j, "read an outcome", scanOutcome,
-		`SELECT id, code, error, verdicts, finished FROM requests WHERE id = ? AND finished IS NOT NULL`, id))
+		`SELECT id, code, error, verdicts, finished FROM requests WHERE id = $1 AND finished IS NOT NULL`, id))
+}
+
+// Cancel takes back a request that has not begun: it gets an outcome of CodeCancelled. One that a batch carries already is ErrBegun, also while it is held;
+// one that has its outcome is ErrFinished.
+func (j *Journal) Cancel(ctx context.Context, id reconfigure.RequestID) error {
+	return j.write(ctx, "cancel", func(tx *sql.Tx) error {
+		var begun bool
+		const carried = `SELECT EXISTS (SELECT 1 FROM carried JOIN requests ON id = request WHERE id = $1 AND finished IS NULL)`
+		if err := tx.QueryRowContext(ctx, carried, id).Scan(&begun); err != nil {
+			return err
+		}
+		if begun {
+			return fmt.Errorf("request %s: %w", id, ErrBegun)
+		}
+		return one(ctx, tx, id, `UPDATE requests SET finished = $1, code = $2, error = $3, verdicts = '[]' WHERE id = $4 AND finished IS NULL`,
+			time.Now().UnixNano(), reconfigure.CodeCancelled, "it was taken back before it began", id)
+	})
 }
 
 // one runs a statement that concerns one request without an outcome, and says why where there is none.
@@ -121,7 +138,7 @@ func one(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, statement st
 		return err
 	}
 	var there bool
-	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM requests WHERE id = ?)`, id).Scan(&there); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM requests WHERE id = $1)`, id).Scan(&there); err != nil {
 		return err
 	}
 	if !there {
@@ -144,9 +161,9 @@ func scanRequest(row scanner) (reconfigure.Request, error) {
 	if err := decode(&r, nodes, jobs, options); err != nil {
 		return r, fmt.Errorf("request %s: %w", r.ID, err)
 	}
-	if r.Held = settled.Valid; r.Held {
-		if err := json.Unmarshal([]byte(settled.String), &r.Settled); err != nil {
-			return r, fmt.Errorf("request %s: its verdicts: %w", r.ID, err)
+	if settled.Valid {
+		if err := decodeHold(&r, settled.String); err != nil {
+			return r, fmt.Errorf("request %s: %w", r.ID, err)
 		}
 	}
 	return r, nil

@@ -3,56 +3,43 @@ package journal
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
+	"path/filepath"
 	"time"
 
 	"github.com/gofrs/flock"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// busyTimeout bounds the wait for another process's transaction. One takes milliseconds, so only a storm of callers or a stopped process comes near it.
-const busyTimeout = 30 * time.Second
+// sqliteStore is a SQLite database in a folder, and the lock files beside it.
+type sqliteStore struct{ dir string }
 
-//go:embed schema/*.sql
-var schemaFiles embed.FS
-
-// schema is the migrations in order. The number of those that were carried out is the database's user_version.
-//
-// The libraries for migrations were looked at: for SQLite they take no lock between processes, and here every call of the tool may be the first.
-func schema() ([]string, error) {
-	names, err := fs.Glob(schemaFiles, "schema/*.sql")
-	if err != nil {
-		return nil, err
-	}
-	migrations := make([]string, len(names))
-	for i, name := range names {
-		text, err := schemaFiles.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		migrations[i] = string(text)
-	}
-	return migrations, nil
-}
+// The lead is a lock on one file; what tells that somebody leads is another one that the leader keeps locked too. To look whether a file is locked is to
+// lock it for a moment, and nobody who looks may make a process that wants to lead believe that another one does.
+const (
+	leadFile   = "lead.lock"
+	leaderFile = "leader"
+	watchFile  = "watch.lock"
+)
 
 // openSQLite opens the database and brings its schema up to date.
 func openSQLite(ctx context.Context, path string) (*sql.DB, error) {
-	migrations, err := schema()
-	if err != nil {
-		return nil, err
-	}
 	db, err := sql.Open("sqlite", dsn(path))
 	if err != nil {
 		return nil, err
 	}
 	// The writers of one process queue up for one connection, which is fairer and quicker than to poll for SQLite's lock.
 	db.SetMaxOpenConns(1)
-	if err := prepare(ctx, db, path, migrations); err != nil {
+	p, err := migrator(goose.DialectSQLite3, "sqlite", db)
+	if err == nil {
+		err = prepareSQLite(ctx, db, path, p)
+	}
+	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
@@ -62,7 +49,7 @@ func openSQLite(ctx context.Context, path string) (*sql.DB, error) {
 func dsn(path string) string {
 	settings := url.Values{
 		"_pragma": {
-			fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
+			fmt.Sprintf("busy_timeout(%d)", patience.Milliseconds()),
 			"synchronous(FULL)", // in write-ahead mode, NORMAL would lose the last commits with the power
 			"foreign_keys(ON)",
 		},
@@ -72,37 +59,46 @@ func dsn(path string) string {
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: settings.Encode()}).String()
 }
 
-// prepare makes the database what this version of the tool expects. It may be killed at any point and run again.
-func prepare(ctx context.Context, db *sql.DB, path string, migrations []string) error {
-	if done, err := upToDate(ctx, db, len(migrations)); done || err != nil {
+// prepareSQLite makes the database what this version of the tool expects. It may be killed at any point and run again.
+func prepareSQLite(ctx context.Context, db *sql.DB, path string, p *goose.Provider) error {
+	if done, err := sqliteUpToDate(ctx, db, p); done || err != nil {
 		return err
 	}
-	// SQLite does not wait for others while it changes to write-ahead mode; so one process at a time does.
+	// Neither SQLite, while it changes to write-ahead mode, nor the library waits for other processes; and here every call of the tool may be the first.
 	lock := flock.New(path + "-setup")
 	if _, err := lock.TryLockContext(ctx, 10*time.Millisecond); err != nil {
 		return fmt.Errorf("lock %s: %w", lock.Path(), err)
 	}
-	if done, err := upToDate(ctx, db, len(migrations)); done || err != nil {
-		return errors.Join(err, lock.Unlock())
-	}
-	return errors.Join(migrate(ctx, db, migrations), lock.Unlock())
+	return errors.Join(migrateSQLite(ctx, db, p), lock.Unlock())
 }
 
-// upToDate tells whether all of the migrations were carried out; more than those is an error.
-func upToDate(ctx context.Context, db *sql.DB, migrations int) (bool, error) {
-	var version int
+// sqliteUpToDate looks at the user_version, which each migration sets: it stands in the file's header, and versions of this tool that knew of no library
+// look at it as well.
+func sqliteUpToDate(ctx context.Context, db *sql.DB, p *goose.Provider) (bool, error) {
+	var version int64
 	if err := db.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
 		return false, err
 	}
-	if version > migrations {
-		return false, fmt.Errorf("its schema has version %d, and this reconfigure knows up to %d: a newer one wrote it; use that one", version, migrations)
-	}
-	return version == migrations, nil
+	return upToDate(p, version)
 }
 
-// migrate carries out the migrations that are missing, all or none.
-func migrate(ctx context.Context, db *sql.DB, migrations []string) error {
+func migrateSQLite(ctx context.Context, db *sql.DB, p *goose.Provider) error {
+	if done, err := sqliteUpToDate(ctx, db, p); done || err != nil {
+		return err // another process was here first
+	}
 	if _, err := db.ExecContext(ctx, `PRAGMA journal_mode = WAL`); err != nil {
+		return err
+	}
+	if err := adopt(ctx, db); err != nil {
+		return err
+	}
+	return migrate(ctx, p)
+}
+
+// adopt tells the library which migrations were carried out before there was one: as many as the user_version.
+func adopt(ctx context.Context, db *sql.DB) error {
+	store, err := database.NewStore(database.DialectSQLite3, goose.DefaultTablename)
+	if err != nil {
 		return err
 	}
 	tx, err := db.BeginTx(ctx, nil)
@@ -110,38 +106,72 @@ func migrate(ctx context.Context, db *sql.DB, migrations []string) error {
 		return err
 	}
 	defer tx.Rollback() // of no effect after Commit
-	var version int
+	var known bool
+	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = $1)`, store.Tablename()).Scan(&known); err != nil || known {
+		return err
+	}
+	var version int64
 	if err := tx.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
 		return err
 	}
-	for i, migration := range migrations[version:] {
-		if _, err := tx.ExecContext(ctx, migration); err != nil {
-			return fmt.Errorf("bring its schema to version %d: %w", version+i+1, err)
-		}
-	}
-	if _, err := tx.ExecContext(ctx, fmt.Sprintf(`PRAGMA user_version = %d`, len(migrations))); err != nil {
+	if err := store.CreateVersionTable(ctx, tx); err != nil {
 		return err
+	}
+	for v := range version + 1 { // the library counts from version 0, the empty database
+		if err := store.Insert(ctx, tx, database.InsertRequest{Version: v}); err != nil {
+			return err
+		}
 	}
 	return tx.Commit()
 }
 
-// explain says which journal it is, what was being done, and what an error of SQLite means here.
-func (j *Journal) explain(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	var e *sqlite.Error
-	if errors.As(err, &e) {
-		if meaning := meaning(e.Code()); meaning != "" {
-			return fmt.Errorf("journal %s: %s: %s: %w", j.path, doing, meaning, err)
-		}
-	}
-	return fmt.Errorf("journal %s: %s: %w", j.path, doing, err)
+func (sqliteStore) begin(ctx context.Context, db *sql.DB) (*sql.Tx, error) {
+	return db.BeginTx(ctx, nil)
 }
 
-// meaning puts SQLite's result codes (https://sqlite.org/rescode.html) that an administrator can do something about into words. The low byte is the kind.
-func meaning(code int) string {
-	switch code & 0xff {
+func (sqliteStore) commit(tx *sql.Tx) error { return tx.Commit() }
+
+func (sqliteStore) elements() string { return "json_each" }
+
+// lead is a lock of the kernel's (flock(2)), not a file that could stay behind. Such a lock is not lost while the process lives.
+func (s sqliteStore) lead(ctx context.Context) (*held, error) {
+	lead, err := s.flock(ctx, leadFile)
+	if err != nil || lead == nil {
+		return nil, err
+	}
+	shown := flock.New(filepath.Join(s.dir, leaderFile))
+	if _, err := shown.TryLockContext(ctx, time.Millisecond); err != nil { // those who look at it do so for a moment
+		return nil, errors.Join(err, lead.release())
+	}
+	return &held{lead.held, func() error { return errors.Join(shown.Unlock(), lead.release()) }}, nil
+}
+
+func (s sqliteStore) watch(ctx context.Context) (*held, error) { return s.flock(ctx, watchFile) }
+
+func (s sqliteStore) flock(ctx context.Context, name string) (*held, error) {
+	file := flock.New(filepath.Join(s.dir, name))
+	if ok, err := file.TryLock(); err != nil || !ok {
+		return nil, err
+	}
+	return &held{context.WithoutCancel(ctx), file.Unlock}, nil
+}
+
+func (s sqliteStore) led(context.Context, *sql.DB) (bool, error) {
+	file := flock.New(filepath.Join(s.dir, leaderFile))
+	free, err := file.TryRLock()
+	if err != nil || !free {
+		return err == nil, err
+	}
+	return false, file.Unlock()
+}
+
+// meaning puts SQLite's result codes (https://sqlite.org/rescode.html) that an administrator can do something about into words.
+func (sqliteStore) meaning(err error) string {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return ""
+	}
+	switch e.Code() & 0xff { // the low byte is the kind
 	case sqlite3.SQLITE_FULL:
 		return "the disk is full, nothing of it was written"
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
@@ -149,7 +179,7 @@ func meaning(code int) string {
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
 		return "the file cannot be opened for writing"
 	case sqlite3.SQLITE_BUSY:
-		return fmt.Sprintf("another process kept it locked for %s", busyTimeout)
+		return fmt.Sprintf("another process kept it locked for %s", patience)
 	}
 	return ""
 }

@@ -1,0 +1,42 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// Pause has the worker begin nothing, from its next look on and until Continue. It says who wants it so, and why; said twice, the last word counts.
+func (j *Journal) Pause(ctx context.Context, reason, by string) error {
+	return j.write(ctx, "pause", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO pause (id, since, caller, reason) VALUES (1, $1, $2, $3)
+			ON CONFLICT (id) DO UPDATE SET since = excluded.since, caller = excluded.caller, reason = excluded.reason`,
+			time.Now().UnixNano(), text(by), text(reason))
+		return err
+	})
+}
+
+// Continue ends a pause. Where there is none, there is nothing to do.
+func (j *Journal) Continue(ctx context.Context) error {
+	return j.write(ctx, "continue", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM pause`)
+		return err
+	})
+}
+
+// Paused is the pause that is on; false where there is none.
+func (j *Journal) Paused(ctx context.Context) (reconfigure.Pause, bool, error) {
+	return first(read(ctx, j, "read whether it is paused", scanPause, `SELECT since, caller, reason FROM pause`))
+}
+
+func scanPause(row scanner) (reconfigure.Pause, error) {
+	var (
+		p     reconfigure.Pause
+		since int64
+	)
+	err := row.Scan(&since, &p.By, &p.Reason)
+	p.Since = unstamp(since)
+	return p, err
+}
