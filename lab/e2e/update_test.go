@@ -139,10 +139,14 @@ func TestUpdateToABumpedImageRebuildsInPlace(t *testing.T) {
 	if !strings.Contains(preview, "rebuild: disk lost, same address") {
 		t.Errorf("the preview does not say what is lost:\n%s", preview)
 	}
+	reread := readings(t)
 	if out, code := reconfigure(t, "update", "node01"); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
 	awaitIdle(t, "node01")
+	if now := readings(t); now != reread {
+		t.Errorf("slurmctld read slurm.conf %d times, although no address has changed: it forgets then what it was to do after reboots", now-reread)
+	}
 	after := identities(t, "node01")["node01"]
 	if after.ID != before["node01"].ID || address(t, "node01") != addr || imageOf(t, "node01") != cluster.ImageV2 || after.Boot == before["node01"].Boot {
 		t.Errorf("before %+v at %s, after %+v at %s of image %s", before["node01"], addr, after, address(t, "node01"), imageOf(t, "node01"))
@@ -158,6 +162,16 @@ func TestUpdateToABumpedImageRebuildsInPlace(t *testing.T) {
 		t.Errorf("the node is of image %s", image)
 	}
 	assertTerraformIsClean(t)
+}
+
+// readings is how often slurmctld was told to read slurm.conf again.
+func readings(t *testing.T) int {
+	t.Helper()
+	log, err := lab.Command(cluster.ControlNodeName, "cat", "/var/log/slurm/slurmctld.log").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(log), "Processing Reconfiguration Request")
 }
 
 func TestUsersUpdateWaitsForTheJob(t *testing.T) {

@@ -19,6 +19,7 @@ func (p *planner) resize(r reconfigure.Request) {
 		case !p.seen.Slurm:
 			p.reject(r, node, p.silent())
 		case p.persistent.Contains(node) && r.Mode == reconfigure.Shrink:
+			p.keep(r, node)
 			p.reject(r, node, "min_nodes of its group keeps it")
 		case !p.persistent.Contains(node) && r.Mode == reconfigure.Enlarge:
 			p.reject(r, node, "min_nodes of its group does not reach it")
@@ -92,9 +93,18 @@ func (p *planner) grow(r reconfigure.Request, node string) {
 	case state.Is("POWERING_DOWN", "POWER_DOWN", "POWERED_DOWN"):
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Reboot, Reason: "it becomes persistent, and Slurm had given it up"})
 	case p.stale(node):
-		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it becomes persistent"})
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it becomes persistent", Undrain: leaves(state)})
+	default:
+		p.keep(r, node)
 	}
 	p.reread(r, node)
+}
+
+// keep has Slurm use a node again that was to go, and is declared to stay after all.
+func (p *planner) keep(r reconfigure.Request, node string) {
+	if leaves(p.seen.States[node]) {
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "it stays after all"})
+	}
 }
 
 // give removes the instance of a node that is not to be persistent any more, when no job is on it and none can start. A cloud node that was none of the
