@@ -2,6 +2,7 @@ package reconfigure
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,9 +53,11 @@ type Timing struct {
 
 // Settings is how the tool itself works.
 type Settings struct {
-	StateDir    string // absolute
-	Terraform   string // path of the binary; empty: found or downloaded
-	Parallelism int    // the most instances that Terraform works on at a time
+	StateDir    string        // absolute
+	Journal     string        // the URL of a PostgreSQL database; empty: SQLite in StateDir
+	Keep        time.Duration // of requests in the journal, with their events, after the outcome; 0: for ever
+	Terraform   string        // path of the binary; empty: found or downloaded
+	Parallelism int           // the most instances that Terraform works on at a time
 	LockTimeout time.Duration
 	BootTimeout time.Duration
 	HostKeys    HostKeyPolicy
@@ -99,6 +102,17 @@ func (c Cluster) union(of func(NodeGroup) nodeset.NodeSet) nodeset.NodeSet {
 		all = all.Union(of(g))
 	}
 	return all
+}
+
+// WithMin is the cluster with another number of persistent nodes in one of its groups; c itself stays as it is.
+func (c Cluster) WithMin(group string, n int) Cluster {
+	c.Groups = slices.Clone(c.Groups)
+	for i := range c.Groups {
+		if c.Groups[i].Name == group {
+			c.Groups[i].Min = n
+		}
+	}
+	return c
 }
 
 // GroupOf finds the group that a node belongs to.

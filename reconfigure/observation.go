@@ -21,6 +21,7 @@ type Instance struct {
 	ID      string // Nova's
 	Address string // fixed IPv4 address
 	Tainted bool   // it was not made to the end: it can only be replaced or removed
+	Made    Spec   // what it is made of; what the state does not say is empty
 }
 
 // NodeState is what Slurm says of a node (sinfo(1), NODE STATE CODES).
@@ -28,8 +29,10 @@ type NodeState struct {
 	Node   string
 	States []string // base state and flags, upper case: IDLE, MIXED, ALLOCATED, DOWN, CLOUD, POWERING_UP, …
 	Reason string
-	Boot   time.Time // when slurmd says that the node was booted; zero: never
-	Busy   bool      // a job is on it
+	// Address is where slurmctld reaches the node: an IP address, or a name, the node's own for instance (slurm.conf(5), NodeAddr).
+	Address string
+	Boot    time.Time // when slurmd says that the node was booted; zero: never
+	Busy    bool      // a job is on it
 	// Returns tells that the node is to be rebooted, and that Slurm is to use it again afterwards (scontrol(1), reboot, nextstate).
 	Returns bool
 }
@@ -65,7 +68,7 @@ func (s NodeState) Running() bool {
 // Observation is what was found before a plan is made.
 type Observation struct {
 	Time      time.Time
-	Desired   map[string]Spec      // the nodes that Terraform was last told of
+	Desired   map[string]Spec      // the nodes that Terraform was last told of, each as far as that was carried out
 	Instances map[string]Instance  // by node
 	States    map[string]NodeState // by node, as Slurm says
 	Slurm     bool                 // Slurm answered; else States is empty, and nobody can tell where jobs run
@@ -77,4 +80,5 @@ type Observation struct {
 type Resolved struct {
 	ImageID, FlavorID, NetworkID string
 	Err                          string
+	Class                        Class // of what Err tells
 }

@@ -40,9 +40,9 @@ type Change struct {
 	Note string `json:"note,omitempty"`
 }
 
-// Wait is a node that nothing more can be done for until its jobs have ended.
+// Wait is a node that nothing more can be done for until its jobs have ended; without a node it is the whole request, which cannot be planned now.
 type Wait struct {
-	Node    string    `json:"node"`
+	Node    string    `json:"node,omitempty"`
 	Request RequestID `json:"request"`
 	Reason  string    `json:"reason"`
 }
@@ -52,6 +52,7 @@ type Rejection struct {
 	Node    string    `json:"node"`
 	Request RequestID `json:"request"`
 	Reason  string    `json:"reason"`
+	Class   Class     `json:"class,omitempty"` // where the cloud is the reason
 }
 
 // Plan is our decision. It is complete: Desired is the whole map of nodes that Terraform gets, with the changes made.
@@ -59,6 +60,7 @@ type Plan struct {
 	Changes  []Change        `json:"changes"` // by node, at most one a node
 	Rejected []Rejection     `json:"rejected,omitempty"`
 	Waiting  []Wait          `json:"waiting,omitempty"`
+	Jobs     []Job           `json:"jobs,omitempty"` // that wait for the nodes; one may be named by several requests
 	Desired  map[string]Spec `json:"desired"`
 	// Shared tells that what no single node owns (key pair, security group, the control node's address) may be made, changed or removed too.
 	Shared bool `json:"shared,omitempty"`
@@ -99,7 +101,7 @@ func (p Plan) Provisions() bool {
 
 // Without is the plan less the changes of some nodes, which stay as they were before it.
 func (p Plan) Without(nodes nodeset.NodeSet, before map[string]Spec) Plan {
-	rest := Plan{Rejected: p.Rejected, Waiting: p.Waiting, Shared: p.Shared, Everywhere: p.Everywhere, Desired: maps.Clone(p.Desired)}
+	rest := Plan{Rejected: p.Rejected, Waiting: p.Waiting, Jobs: p.Jobs, Shared: p.Shared, Everywhere: p.Everywhere, Desired: maps.Clone(p.Desired)}
 	for _, c := range p.Changes {
 		if !nodes.Contains(c.Node) {
 			rest.Changes = append(rest.Changes, c)

@@ -38,8 +38,10 @@ type Request struct {
 	Jobs      []Job           `json:"jobs,omitempty"`   // whom the nodes are for, where Slurm said so
 	Submitted time.Time       `json:"submitted"`
 	Options
-	// Held tells that it waits until jobs have ended, and Settled is the verdicts on those of its nodes that need not wait any more.
+	// Held tells that it waits: until jobs have ended, or until what keeps it from being planned is over. Waits says what for, and Settled is the verdicts on those
+	// of its nodes that need not wait any more.
 	Held    bool      `json:"held,omitempty"`
+	Waits   []Wait    `json:"waits,omitempty"`
 	Settled []Verdict `json:"settled,omitempty"`
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"flag"
 	"io"
 	"slices"
 	"strings"
@@ -29,7 +31,8 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			cli.HelpFlag, // the library leaves it out where there is a help command of our own
 		},
 		Commands: append(modeCommands(),
-			planCommand(), statusCommand(), inventoryCommand(), workerCommand(), versionCommand(), helpCommand()),
+			planCommand(), statusCommand(), waitCommand(), cancelCommand(), pauseCommand(), continueCommand(),
+			reconcileCommand(), inventoryCommand(), workerCommand(), versionCommand(), helpCommand()),
 		CustomAppHelpTemplate: cli.AppHelpTemplate + "\nEXIT CODES:\n" + exitTable(),
 		Action:                noCommand,
 		OnUsageError:          onUsageError,
@@ -89,6 +92,53 @@ func directory(c *cli.Context) string {
 // wantsJSON tells whether --json stands behind the command or before it.
 func wantsJSON(c *cli.Context) bool {
 	return slices.ContainsFunc(c.Lineage(), func(level *cli.Context) bool { return level.Bool("json") })
+}
+
+// anywhere is the action of a command whose flags may stand behind its arguments, too: `enlarge standard --to 5`.
+func anywhere(action func(c *cli.Context, arguments []string) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		arguments, err := argumentsAmongFlags(c)
+		if err != nil {
+			return err
+		}
+		if c.Bool(cli.HelpFlag.Names()[0]) {
+			return cli.ShowCommandHelp(c.Lineage()[1], c.Command.Name)
+		}
+		return action(c, arguments)
+	}
+}
+
+// argumentsAmongFlags is the arguments of a command, and sets the flags behind them. The library stops looking for flags at the first argument, so that what is
+// behind each is read anew.
+func argumentsAmongFlags(c *cli.Context) ([]string, error) {
+	var arguments []string
+	for rest := c.Args().Slice(); len(rest) > 0; {
+		arguments = append(arguments, rest[0])
+		set := flag.NewFlagSet(c.Command.Name, flag.ContinueOnError)
+		set.SetOutput(io.Discard) // the error says it all
+		for _, f := range c.Command.Flags {
+			if err := f.Apply(set); err != nil {
+				return nil, err
+			}
+		}
+		if err := set.Parse(rest[1:]); err != nil {
+			return nil, usagef(c, "%v", err)
+		}
+		if err := adopt(c, set); err != nil {
+			return nil, usagef(c, "%v", err)
+		}
+		rest = set.Args()
+	}
+	return arguments, nil
+}
+
+// adopt sets a command's flags as they were given in the set, by their first names: the other ones are known to the library only while it parses.
+func adopt(c *cli.Context, set *flag.FlagSet) (err error) {
+	set.Visit(func(given *flag.Flag) {
+		i := slices.IndexFunc(c.Command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), given.Name) })
+		err = errors.Join(err, c.Set(c.Command.Flags[i].Names()[0], given.Value.String()))
+	})
+	return err
 }
 
 // hostlist reads the arguments as node names.

@@ -24,6 +24,11 @@ func exits() []exit {
 		{3, "some nodes are as asked, some are not", outcomeIs(reconfigure.CodePartial)},
 		{4, "group_vars/all.yml has problems", is[*config.Problems]},
 		{5, "refused: Terraform would have done what nobody asked for; nothing was changed", outcomeIs(reconfigure.CodeRefused)},
+		{6, "no node is as asked, for want of quota or of room in the cloud; to ask again at once is of no use", failedFor(reconfigure.Class.NoRoom)},
+		{7, "no node is as asked: the cloud is away or too busy, or its answer was lost; to ask again may help", failedFor(reconfigure.Class.Passing)},
+		{8, "the request was taken back by `reconfigure cancel` before it began; nothing was done", outcomeIs(reconfigure.CodeCancelled)},
+		{9, "cancel: the request has begun or ended already, and was not taken back", is[*tooLateError]},
+		{10, "reconcile: Slurm, Terraform and the cloud do not agree on what is there", is[*differsError]},
 		{130, "interrupted; a request that was written down is carried out all the same", func(err error) bool { return errors.Is(err, context.Canceled) }},
 		{1, "failed", func(error) bool { return true }},
 	}
@@ -65,6 +70,15 @@ func outcomeIs(code reconfigure.Code) func(error) bool {
 	}
 }
 
+// failedFor tells that all nodes that are not as asked have a class like that, and that there is no node that is.
+func failedFor(like func(reconfigure.Class) bool) func(error) bool {
+	return func(err error) bool {
+		e, ok := errors.AsType[*outcomeError](err)
+		return ok && e.outcome.Code == reconfigure.CodeFailed && len(e.outcome.Verdicts) > 0 &&
+			!slices.ContainsFunc(e.outcome.Verdicts, func(v reconfigure.Verdict) bool { return !like(v.Class) })
+	}
+}
+
 // usageError is a call that cannot mean anything.
 type usageError struct {
 	message string
@@ -85,6 +99,9 @@ type outcomeError struct {
 
 func (e *outcomeError) Error() string {
 	o := e.outcome
+	if o.Code == reconfigure.CodeCancelled {
+		return fmt.Sprintf("request %s is cancelled: %s", o.Request, o.Error)
+	}
 	if o.Error != "" {
 		return fmt.Sprintf("request %s failed as a whole: %s\n%s has more", o.Request, o.Error, e.logs)
 	}

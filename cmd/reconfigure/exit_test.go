@@ -12,6 +12,13 @@ import (
 )
 
 func TestEveryErrorHasItsExitCode(t *testing.T) {
+	failed := func(classes ...reconfigure.Class) error {
+		o := reconfigure.Outcome{Code: reconfigure.CodeFailed}
+		for _, class := range classes {
+			o.Verdicts = append(o.Verdicts, reconfigure.Verdict{Status: reconfigure.StatusFailed, Class: class})
+		}
+		return &outcomeError{outcome: o}
+	}
 	ended := func(code reconfigure.Code) error { return &outcomeError{outcome: reconfigure.Outcome{Code: code}} }
 	for name, tc := range map[string]struct {
 		err  error
@@ -24,9 +31,17 @@ func TestEveryErrorHasItsExitCode(t *testing.T) {
 		"a part is as asked":       {ended(reconfigure.CodePartial), 3},
 		"problems, wrapped":        {fmt.Errorf("it has:\n%w", &config.Problems{}), 4},
 		"the fence":                {ended(reconfigure.CodeRefused), 5},
+		"taken back":               {ended(reconfigure.CodeCancelled), 8},
+		"too late to take back":    {&tooLateError{}, 9},
+		"something differs":        {&differsError{}, 10},
 		"interrupted, wrapped":     {fmt.Errorf("request 1: %w", context.Canceled), 130},
 		"a time that is up":        {context.DeadlineExceeded, 1},
 		"an outcome of a new code": {ended("new"), 1},
+		"no room":                  {failed(reconfigure.ClassQuota, reconfigure.ClassCapacity), 6},
+		"a passing reason":         {failed(reconfigure.ClassCloud, reconfigure.ClassRateLimit, reconfigure.ClassUnknown), 7},
+		"reasons of both kinds":    {failed(reconfigure.ClassQuota, reconfigure.ClassRateLimit), 1},
+		"another reason":           {failed(reconfigure.ClassPlaybook), 1},
+		"no room for a part":       {&outcomeError{outcome: reconfigure.Outcome{Code: reconfigure.CodePartial, Verdicts: []reconfigure.Verdict{{}, {Class: reconfigure.ClassQuota}}}}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := exitCode(tc.err); got != tc.want {

@@ -16,7 +16,8 @@ func follow(c *cli.Context, s site, log *journal.Journal, r reconfigure.Request)
 	const look = 250 * time.Millisecond
 	var (
 		shown   = newView(c, r)
-		revive  = reviver{site: s, leader: log.Leader, next: time.Now().Add(patience)}
+		revive  = reviver{start: func() error { return startWorker(s) }, log: log, request: r.ID, next: time.Now().Add(patience)}
+		pauses  = pauseTeller{log: log, request: r.ID}
 		outcome reconfigure.Outcome
 		ended   bool
 		seen    int64
@@ -39,7 +40,12 @@ func follow(c *cli.Context, s site, log *journal.Journal, r reconfigure.Request)
 			shown.end()
 			return outcome, nil
 		}
-		if err := revive.ifNeeded(time.Now()); err != nil {
+		news, err := pauses.look(c.Context, time.Now())
+		if err != nil {
+			return outcome, goesOn(c.Context, r, err)
+		}
+		shown.events(news)
+		if err := revive.ifNeeded(c.Context, time.Now()); err != nil {
 			return outcome, goesOn(c.Context, r, err)
 		}
 		select {
@@ -49,35 +55,52 @@ func follow(c *cli.Context, s site, log *journal.Journal, r reconfigure.Request)
 	}
 }
 
-// patience is how long a request may be without a worker before one is started. A worker that was just started takes a moment until it leads.
-const patience = 5 * time.Second
+const (
+	// patience is how long a request may be without a worker before one is started. A worker that was just started takes a moment until it leads.
+	patience = 5 * time.Second
+	// heldPatience is the same for a request that is held: nobody leads then, and hardly ever has the one that watches died. One that is started for nothing ends
+	// at once.
+	heldPatience = time.Minute
+)
 
 // reviver starts workers for a request whose worker was killed.
 type reviver struct {
-	site   site
-	leader func() string
-	next   time.Time
+	log interface {
+		Leader(ctx context.Context) string
+		Request(ctx context.Context, id reconfigure.RequestID) (reconfigure.Request, bool, error)
+		Paused(ctx context.Context) (reconfigure.Pause, bool, error)
+	}
+	request reconfigure.RequestID
+	start   func() error
+	next    time.Time
 }
 
-func (v *reviver) ifNeeded(now time.Time) error {
+func (v *reviver) ifNeeded(ctx context.Context, now time.Time) error {
 	if now.Before(v.next) {
 		return nil
 	}
 	v.next = now.Add(patience)
-	if v.leader() != "" {
+	if v.log.Leader(ctx) != "" {
 		return nil
 	}
-	// Where the declaration has got problems since, a worker would end at once, and nobody would hear of it.
-	if _, err := openSite(v.site.dir); err != nil {
+	// A worker would end at once. Whoever ends the pause starts one; should that fail, it is done here then.
+	if _, paused, err := v.log.Paused(ctx); err != nil || paused {
 		return err
 	}
-	return startWorker(v.site)
+	r, _, err := v.log.Request(ctx, v.request)
+	if err != nil {
+		return err
+	}
+	if r.Held {
+		v.next = now.Add(heldPatience)
+	}
+	return v.start()
 }
 
 // goesOn says of a caller that leaves, whatever made it leave, what becomes of its request.
 func goesOn(ctx context.Context, r reconfigure.Request, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: request %s goes on without you; `reconfigure status` shows it", ctx.Err(), r.ID)
+		return fmt.Errorf("%w: request %s goes on without you; `reconfigure wait %s` follows it again", ctx.Err(), r.ID, r.ID)
 	}
 	return fmt.Errorf("request %s is on disk and waits for a worker: %w", r.ID, err)
 }

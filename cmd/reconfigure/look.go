@@ -118,22 +118,22 @@ func sourcesOf(c reconfigure.Cluster) []reconfigure.Source {
 
 // past is what the journal knows.
 type past struct {
-	leader  string // who is at work; empty: nobody
-	last    map[string]reconfigure.Event
+	leader  string                       // who is at work; empty: nobody
+	pause   *reconfigure.Pause           // while nothing is to be begun
+	last    map[string]reconfigure.Event // how far each node has come
 	pending []pendingRequest
 }
 
-// pendingRequest is a request without an outcome.
-type pendingRequest struct {
-	reconfigure.Request
-	Begun bool `json:"begun"` // a worker has taken it; else it waits
-}
-
 func recall(ctx context.Context, log *journal.Journal) (past, error) {
-	p := past{leader: log.Leader()}
+	p := past{leader: log.Leader(ctx)}
 	var err error
-	if p.last, err = log.LastEvents(ctx); err != nil {
+	if p.last, err = log.LastMoves(ctx); err != nil {
 		return p, err
+	}
+	if pause, paused, err := log.Paused(ctx); err != nil {
+		return p, err
+	} else if paused {
+		p.pause = &pause
 	}
 	requests, err := log.Pending(ctx)
 	if err != nil {
@@ -144,7 +144,7 @@ func recall(ctx context.Context, log *journal.Journal) (past, error) {
 		if err != nil {
 			return p, err
 		}
-		p.pending = append(p.pending, pendingRequest{r, len(events) > 0})
+		p.pending = append(p.pending, newPendingRequest(r, events))
 	}
 	return p, nil
 }

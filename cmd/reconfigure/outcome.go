@@ -110,9 +110,9 @@ func (f fate) result() string {
 // why says where the nodes' way ended, and the reason.
 func (f fate) why() string {
 	if f.Status == reconfigure.StatusFailed && f.Phase != "" {
-		return fmt.Sprintf("at %s: %s", f.Phase, f.Reason)
+		return fmt.Sprintf("at %s: %s", f.Phase, f.Class.Said(f.Reason))
 	}
-	return f.Reason
+	return f.Class.Said(f.Reason)
 }
 
 // wrap breaks text into lines of at most width characters where it has blanks, and keeps the breaks that it has. What has no blank is not broken: it may be an

@@ -37,6 +37,10 @@ func TestOutcomeForPeople(t *testing.T) {
 	)
 	submitted := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
 	r := reconfigure.Request{ID: 7, Mode: reconfigure.Resume, Submitted: submitted}
+	classed := func(v reconfigure.Verdict, class reconfigure.Class) reconfigure.Verdict {
+		v.Class = class
+		return v
+	}
 	verdict := func(node string, action reconfigure.Action, status reconfigure.Status, phase reconfigure.Phase, reason string) reconfigure.Verdict {
 		return reconfigure.Verdict{Node: node, Action: action, Status: status, Phase: phase, Reason: reason}
 	}
@@ -52,13 +56,13 @@ func TestOutcomeForPeople(t *testing.T) {
 		{Code: reconfigure.CodeDone, Verdicts: []reconfigure.Verdict{verdict("node03", "", reconfigure.StatusUnchanged, "", "")}},
 		{Code: reconfigure.CodePartial, Verdicts: []reconfigure.Verdict{
 			verdict("node03", reconfigure.Create, reconfigure.StatusDone, "", ""),
-			verdict("node04", reconfigure.Create, reconfigure.StatusFailed, reconfigure.PhaseApply, quota),
-			verdict("node05", reconfigure.Create, reconfigure.StatusFailed, reconfigure.PhaseApply, quota),
-			verdict("node06", reconfigure.Configure, reconfigure.StatusFailed, reconfigure.PhaseConfigure, "could not be reached: \x1b[31mno route\x1b[0m to host"),
+			classed(verdict("node04", reconfigure.Create, reconfigure.StatusFailed, reconfigure.PhaseApply, quota), reconfigure.ClassQuota),
+			classed(verdict("node05", reconfigure.Create, reconfigure.StatusFailed, reconfigure.PhaseApply, quota), reconfigure.ClassQuota),
+			classed(verdict("node06", reconfigure.Configure, reconfigure.StatusFailed, reconfigure.PhaseConfigure, "could not be reached: \x1b[31mno route\x1b[0m to host"), reconfigure.ClassSSH),
 			verdict("node99", "", reconfigure.StatusRejected, reconfigure.PhasePlan, "no node group declares it"),
 		}},
 		{Code: reconfigure.CodeRefused, Verdicts: []reconfigure.Verdict{
-			verdict("node03", reconfigure.Remove, reconfigure.StatusRefused, reconfigure.PhaseApply, fence),
+			classed(verdict("node03", reconfigure.Remove, reconfigure.StatusRefused, reconfigure.PhaseApply, fence), reconfigure.ClassRefused),
 		}},
 		{Code: reconfigure.CodeFailed, Error: "the cloud is away"}, // which the error of the call tells
 	} {

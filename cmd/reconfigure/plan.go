@@ -23,5 +23,8 @@ func planCommand() *cli.Command {
 
 // modeCommands is the commands that make requests.
 func modeCommands() []*cli.Command {
-	return []*cli.Command{deployCommand(), resumeCommand(), suspendCommand(), updateCommand(), destroyCommand()}
+	return []*cli.Command{
+		deployCommand(), resumeCommand(), suspendCommand(), updateCommand(),
+		enlargeCommand(), shrinkCommand(), resizeCommand(), destroyCommand(),
+	}
 }

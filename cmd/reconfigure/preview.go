@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -17,29 +16,31 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batch"
+	"github.com/eiffel-hpc/eiffel/reconfigure/config"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
 )
 
-// preview shows what a request would come to if it were made now, together with those that wait. Nothing is changed.
-func preview(c *cli.Context, s site, r reconfigure.Request) error {
+// preview shows what a request would come to if it were made now, together with those that wait. Nothing is changed, the declaration neither: s has it as it
+// would be after the edit, where there is one.
+func preview(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 	r.Submitted = time.Now()
 	requests, err := s.together(c.Context, r)
 	if err != nil {
 		return err
 	}
-	cluster, engine, err := openEngine(c.Context, s.dir, nil, logger(c))
+	engine, err := s.engine(c.Context, nil, logger(c))
 	if err != nil {
 		return err
 	}
-	report, err := foresee(c.Context, cluster, engine, requests)
+	report, err := foresee(c.Context, s.cluster, engine, requests)
 	if err != nil {
 		return err
 	}
-	if wantsJSON(c) {
-		err = json.NewEncoder(c.App.Writer).Encode(report)
-	} else {
-		err = report.write(c.App.Writer)
+	if e != nil {
+		report.Declaration = &e.MinNodes
 	}
+	err = report.show(c)
 	if err == nil && len(report.Refused) > 0 {
 		err = &outcomeError{outcome: reconfigure.Outcome{Code: reconfigure.CodeRefused, Error: "Terraform would do what nobody asked for"}, logs: s.state("log")}
 	}
@@ -48,8 +49,9 @@ func preview(c *cli.Context, s site, r reconfigure.Request) error {
 
 // together is the requests that a worker would carry out with this one. One that has to wait for others is shown by itself, as if they had been carried out.
 func (s site) together(ctx context.Context, r reconfigure.Request) ([]reconfigure.Request, error) {
-	if _, err := os.Stat(s.state("journal.db")); errors.Is(err, os.ErrNotExist) {
-		return []reconfigure.Request{r}, nil // to open the journal would make it
+	// To open a journal makes it. A file must not come to be by looking; a database that is declared must be there, so that what is wrong with it shows now.
+	if s.cluster.Settings.Journal == "" && !exists(s.state("journal.db")) {
+		return []reconfigure.Request{r}, nil
 	}
 	log, err := s.journal(ctx)
 	if err != nil {
@@ -120,11 +122,12 @@ func loss(change reconfigure.Change, terraform []reconfigure.ResourceChange) str
 
 // previewReport is what a dry run prints.
 type previewReport struct {
-	Nodes     []previewNode                `json:"nodes"`
-	Rejected  []reconfigure.Rejection      `json:"rejected,omitempty"`
-	Terraform []reconfigure.ResourceChange `json:"terraform,omitempty"`
-	Refused   []reconfigure.ResourceChange `json:"refused,omitempty"` // by the fence
-	Plays     []ansible.Play               `json:"plays,omitempty"`
+	Declaration *config.MinNodes             `json:"declaration,omitempty"` // what would be changed in it
+	Nodes       []previewNode                `json:"nodes"`
+	Rejected    []reconfigure.Rejection      `json:"rejected,omitempty"`
+	Terraform   []reconfigure.ResourceChange `json:"terraform,omitempty"`
+	Refused     []reconfigure.ResourceChange `json:"refused,omitempty"` // by the fence
+	Plays       []ansible.Play               `json:"plays,omitempty"`
 }
 
 type previewNode struct {
@@ -137,7 +140,19 @@ type previewNode struct {
 	Note     string                  `json:"note,omitempty"`
 }
 
+func (r previewReport) show(c *cli.Context) error {
+	if wantsJSON(c) {
+		return json.NewEncoder(c.App.Writer).Encode(r)
+	}
+	return r.write(c.App.Writer)
+}
+
 func (r previewReport) write(w io.Writer) error {
+	if r.Declaration != nil {
+		if _, err := fmt.Fprintf(w, "%s\n\n", r.Declaration); err != nil {
+			return err
+		}
+	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(r.Nodes) > 0 {
 		fmt.Fprintln(table, "NODE\tWHAT\tWHY\tREQUEST\tLOST")
@@ -152,8 +167,8 @@ func (r previewReport) write(w io.Writer) error {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", n.Node, what, why, whose(n.Requests), orNothing(n.Lost))
 	}
-	for _, rejected := range r.Rejected {
-		fmt.Fprintf(table, "%s\tnothing\t%s\t%s\t-\n", rejected.Node, rejected.Reason, whose([]reconfigure.RequestID{rejected.Request}))
+	for _, rejected := range alike(r.Rejected) {
+		fmt.Fprintf(table, "%s\tnothing\t%s\t%s\t-\n", rejected.Node, oneLine(rejected.Reason), whose([]reconfigure.RequestID{rejected.Request}))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -172,6 +187,24 @@ func (r previewReport) write(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// alike puts nodes that are rejected for the same reason together, under a hostlist: a request may name thousands.
+func alike(all []reconfigure.Rejection) []reconfigure.Rejection {
+	var together []reconfigure.Rejection
+	nodes := map[reconfigure.Rejection][]string{}
+	for _, r := range all {
+		node := r.Node
+		r.Node = ""
+		if nodes[r] == nil {
+			together = append(together, r)
+		}
+		nodes[r] = append(nodes[r], node)
+	}
+	for i, r := range together {
+		together[i].Node = nodeset.Of(nodes[r]...).String()
+	}
+	return together
 }
 
 func resources(b *strings.Builder, title string, changes []reconfigure.ResourceChange) {

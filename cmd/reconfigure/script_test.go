@@ -37,7 +37,10 @@ func TestMain(m *testing.M) {
 //	clear                    ends all faults, and lets go on what hangs
 //	called CALL              waits until the cloud was called so
 //	exits CODE PROGRAM ARGS  runs it and demands an exit code
+//	inert CODE PROGRAM ARGS  does the same, and demands that no file here is another one then
 //	json FILE PATH KEY…      demands that at PATH (., nodes.0) each value in the file, or on stdout or stderr, has these keys and no other; those with a ? may lack
+//	stray NAME CLUSTER       makes a server in the cloud that carries a cluster's metadata, and that Terraform does not know
+//	vanish NAME              removes all servers of a name from the cloud, so that Terraform does not know of it
 //	signal NAME PROGRAM ARG  sends a signal to a process of the script, as soon as there is one, by its program and one of its arguments
 //	pending N                demands that so many requests have no outcome
 //	settled                  waits until every request has its outcome, and the worker has ended
@@ -51,8 +54,9 @@ func TestScripts(t *testing.T) {
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"cluster": script(makeCluster), "declare": script(declare),
-			"fault": script(orderFault), "clear": script(clearFaults), "called": script(awaitCall),
-			"exits": script(demandExit), "json": script(demandKeys),
+			"fault": script(orderFault), "limit": script(limitInstances), "clear": script(clearFaults), "called": script(awaitCall),
+			"exits": script(demandExit), "inert": script(demandInert), "json": script(demandKeys),
+			"stray": script(makeStray), "vanish": script(removeServer),
 			"signal": script(sendSignal), "pending": script(demandPending), "settled": script(awaitSettled),
 		},
 	})
@@ -72,6 +76,7 @@ func setup(e *testscript.Env) error {
 	lab := &scriptLab{work: e.WorkDir}
 	e.Values[labKey{}] = lab
 	e.Setenv("RECONFIGURE_DIR", "")
+	e.Setenv(scriptMark, e.WorkDir)
 	e.Defer(func() {
 		if err := lab.close(); err != nil {
 			e.T().Log(err)
@@ -97,6 +102,21 @@ func demandExit(ts *testscript.TestScript, args []string) error {
 		return fmt.Errorf("it exited with %d, not with %d", got, want)
 	}
 	return nil
+}
+
+func demandInert(ts *testscript.TestScript, args []string) error {
+	before, err := labOf(ts).files()
+	if err != nil {
+		return err
+	}
+	if err := demandExit(ts, args); err != nil {
+		return err
+	}
+	after, err := labOf(ts).files()
+	if diff := cmp.Diff(before, after); diff != "" {
+		return fmt.Errorf("files have changed (-before +after):\n%s", diff)
+	}
+	return err
 }
 
 func demandKeys(ts *testscript.TestScript, args []string) error {

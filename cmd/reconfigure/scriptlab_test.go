@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http/httptest"
 	"net/netip"
 	"os"
@@ -39,38 +41,43 @@ func labOf(ts *testscript.TestScript) *scriptLab { return ts.Value(labKey{}).(*s
 const scriptPatience = 5 * time.Minute // a run of Terraform takes 20 s, since the provider sleeps; with more of them at a time, longer
 
 func makeCluster(ts *testscript.TestScript, _ []string) error {
+	installed, err := labOf(ts).makeCluster()
+	ts.Setenv("TF_CLI_CONFIG_FILE", installed.TerraformRC)
+	return err
+}
+
+// makeCluster makes a cluster directory and a cloud for it, and says where the tools are that work on it.
+func (l *scriptLab) makeCluster() (tools.Paths, error) {
 	checkout := filepath.Join("..", "..")
 	installed, err := tools.Find(checkout)
 	if err != nil {
-		return err
+		return installed, err
 	}
-	lab := labOf(ts)
-	if err := lab.startCloud(); err != nil {
-		return err
+	if err := l.startCloud(); err != nil {
+		return installed, err
 	}
 	declaration, err := os.ReadFile(filepath.Join(checkout, "group_vars", "all.yml"))
 	if err != nil {
-		return err
+		return installed, err
 	}
-	files := map[string]string{"clouds.yaml": string(lab.cloud.CloudsYAML("openstack", lab.server.URL)), "group_vars/all.yml": string(declaration)}
+	files := map[string]string{"clouds.yaml": string(l.cloud.CloudsYAML("openstack", l.server.URL)), "group_vars/all.yml": string(declaration)}
 	for _, name := range []string{"main.tf", "variables.tf", "versions.tf"} {
 		text, err := os.ReadFile(filepath.Join(checkout, "terraform", "openstack", name))
 		if err != nil {
-			return err
+			return installed, err
 		}
 		files["terraform/openstack/"+name] = string(text)
 	}
 	for name, text := range files {
-		path := filepath.Join(lab.work, name)
+		path := filepath.Join(l.work, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-			return err
+			return installed, err
 		}
 	}
-	ts.Setenv("TF_CLI_CONFIG_FILE", installed.TerraformRC)
-	return errors.Join(
-		declare(ts, []string{`terraform: ""`, "terraform: " + installed.Terraform}),
-		declare(ts, []string{`public_key: ""`, "public_key: " + publicKey}),
-		declare(ts, []string{"boot_timeout: 300", "boot_timeout: 1"}))
+	return installed, errors.Join(
+		l.declare(`terraform: ""`, "terraform: "+installed.Terraform),
+		l.declare(`public_key: ""`, "public_key: "+publicKey),
+		l.declare("boot_timeout: 300", "boot_timeout: 1"))
 }
 
 // startCloud starts a cloud that has what the repository's own declaration asks for.
@@ -101,19 +108,32 @@ func (l *scriptLab) close() error {
 }
 
 func declare(ts *testscript.TestScript, args []string) error {
-	path := filepath.Join(labOf(ts).work, "group_vars", "all.yml")
+	return labOf(ts).declare(args[0], args[1])
+}
+
+func (l *scriptLab) declare(was, is string) error {
+	path := filepath.Join(l.work, "group_vars", "all.yml")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(string(text), args[0]) {
-		return fmt.Errorf("the declaration has no %q", args[0])
+	if !strings.Contains(string(text), was) {
+		return fmt.Errorf("the declaration has no %q", was)
 	}
-	return os.WriteFile(path, []byte(strings.Replace(string(text), args[0], args[1], 1)), 0o600)
+	return os.WriteFile(path, []byte(strings.Replace(string(text), was, is, 1)), 0o600)
 }
 
 func orderFault(ts *testscript.TestScript, args []string) error {
 	_, err := labOf(ts).cloud.Faults().Add(labcloud.Fault{Kind: labcloud.Kind(args[0]), Call: args[1], Count: 1000})
+	return err
+}
+
+// limitInstances bounds how many the project may have.
+func limitInstances(ts *testscript.TestScript, args []string) error {
+	n, err := strconv.Atoi(args[0])
+	if err == nil {
+		labOf(ts).cloud.SetQuotas(labcloud.Quotas{Instances: n})
+	}
 	return err
 }
 
@@ -143,13 +163,14 @@ func demandPending(ts *testscript.TestScript, args []string) error {
 	return err
 }
 
-func awaitSettled(ts *testscript.TestScript, _ []string) error {
-	lab := labOf(ts)
+func awaitSettled(ts *testscript.TestScript, _ []string) error { return labOf(ts).awaitSettled() }
+
+func (l *scriptLab) awaitSettled() error {
 	var left []scriptProcess
 	err := eventually("every request has its outcome, and the worker has ended", func() (bool, error) {
-		pending, leader, err := lab.journal()
+		pending, leader, err := l.journal()
 		if err == nil {
-			left, err = lab.processes()
+			left, err = l.processes()
 		}
 		return pending == 0 && leader == "" && len(left) == 0, err
 	})
@@ -168,7 +189,29 @@ func (l *scriptLab) journal() (pending int, leader string, err error) {
 	}
 	defer log.Close()
 	requests, err := log.Pending(ctx)
-	return len(requests), log.Leader(), err
+	return len(requests), log.Leader(ctx), err
+}
+
+// files is what is in the script's folder: each file by its name, with its mode, its time and its content's sum.
+func (l *scriptLab) files() (map[string]string, error) {
+	all := map[string]string{}
+	err := filepath.WalkDir(l.work, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		all[path] = info.Mode().String()
+		if !info.Mode().IsRegular() {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		all[path] += fmt.Sprintf(" %s %x", info.ModTime(), sha256.Sum256(text))
+		return err
+	})
+	return all, err
 }
 
 func sendSignal(ts *testscript.TestScript, args []string) error {
@@ -214,6 +257,9 @@ type scriptProcess struct {
 	argv []string
 }
 
+// scriptMark is in the environment of every process of a script, and reaches those that they start.
+const scriptMark = "EIFFEL_SCRIPT"
+
 // processes finds them by the script's folder in their environment.
 func (l *scriptLab) processes() ([]scriptProcess, error) {
 	entries, err := os.ReadDir("/proc")
@@ -228,7 +274,7 @@ func (l *scriptLab) processes() ([]scriptProcess, error) {
 		}
 		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // one that has just ended has none
 		cmdline, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if len(cmdline) > 0 && slices.Contains(strings.Split(string(environ), "\x00"), "WORK="+l.work) {
+		if len(cmdline) > 0 && slices.Contains(strings.Split(string(environ), "\x00"), scriptMark+"="+l.work) {
 			all = append(all, scriptProcess{pid, strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")})
 		}
 	}

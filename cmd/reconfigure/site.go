@@ -72,7 +72,11 @@ func (s site) state(elem ...string) string {
 	return filepath.Join(append([]string{s.cluster.Settings.StateDir}, elem...)...)
 }
 
+// journal opens the journal, and makes it where it is not there yet.
 func (s site) journal(ctx context.Context) (*journal.Journal, error) {
+	if url := s.cluster.Settings.Journal; url != "" {
+		return journal.OpenURL(ctx, url)
+	}
 	return journal.Open(ctx, s.state())
 }
 

@@ -2,40 +2,137 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 func statusCommand() *cli.Command {
 	return command(cli.Command{
-		Name:  "status",
-		Usage: "show each node as Slurm, the cloud, Terraform and the journal have it, and the requests under way",
+		Name:      "status",
+		Usage:     "show each node as Slurm, the cloud, Terraform and the journal have it, and the requests under way",
+		ArgsUsage: "[HOSTLIST...]",
 		Description: "It checks group_vars/all.yml, asks the cloud, Terraform and Slurm, and changes nothing. That one of them does not answer is part of what it shows: " +
-			"the exit code is 0 then, too. Cloud nodes that are powered down share one line. IMAGE is the declared image's name, or the id of another one " +
-			"that the node has still.",
+			"the exit code is 0 then, too. Cloud nodes that are powered down share one line, unless HOSTLIST or --state names them. IMAGE is the declared image's name, " +
+			"or the id of another one that the node has still, and then the one that it is to have. A node that HOSTLIST and the filters pick is shown; where there are several, " +
+			"it must pass each of them. docs/status.md describes the fields of JSON and YAML.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT` is table, wide (all columns, and a line for every node), json or yaml", DefaultText: "table"},
+			&cli.StringSliceFlag{Name: "group", Usage: "only nodes of the node group `NAME`; may be repeated, or have commas"},
+			&cli.StringSliceFlag{Name: "state", Usage: "only nodes that Slurm has in one of these states, in sinfo's words: `STATE`, as in drain,down"},
+			&cli.BoolFlag{Name: "outdated", Usage: "only nodes that are not what is declared: by their image, flavor or network, without the instance that should be there, …", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "failing", Usage: "only nodes with which something went wrong last", DisableDefaultText: true},
+		},
 		Action: func(c *cli.Context) error {
-			s, err := siteOf(c)
+			format, err := outputFormat(c)
 			if err != nil {
 				return err
 			}
-			log, err := s.journal(c.Context)
+			picked, err := filterOf(c)
 			if err != nil {
 				return err
 			}
-			defer log.Close()
-			known, err := recall(c.Context, log)
+			report, err := statusOf(c, picked)
 			if err != nil {
 				return err
 			}
-			report := s.look(c.Context, logger(c)).report(s.cluster, known)
-			if err := c.Context.Err(); err != nil {
-				return err // nobody was silent, we did not listen
-			}
-			if wantsJSON(c) {
-				return json.NewEncoder(c.App.Writer).Encode(report)
-			}
-			return report.write(c.App.Writer, time.Now())
+			return showStatus(c, report.only(picked), format)
 		},
 	})
+}
+
+// The formats.
+const (
+	formatTable = "table"
+	formatWide  = "wide"
+	formatJSON  = "json"
+	formatYAML  = "yaml"
+)
+
+// outputFormat is the format that is asked for: --json, which all commands have, is a word for one of them.
+func outputFormat(c *cli.Context) (string, error) {
+	format, asked := c.String("output"), c.IsSet("output")
+	switch {
+	case asked && !slices.Contains([]string{formatTable, formatWide, formatJSON, formatYAML}, format):
+		return "", usagef(c, "there is no output format %q: there are table, wide, json and yaml", format)
+	case wantsJSON(c) && asked && format != formatJSON:
+		return "", usagef(c, "--json and --output %s contradict each other", format)
+	case wantsJSON(c):
+		return formatJSON, nil
+	case !asked:
+		return formatTable, nil
+	}
+	return format, nil
+}
+
+// filterOf reads what can be checked without a cluster.
+func filterOf(c *cli.Context) (filter, error) {
+	f := filter{groups: c.StringSlice("group"), outdated: c.Bool("outdated"), failing: c.Bool("failing")}
+	var err error
+	if f.states, err = parseStates(c.StringSlice("state")); err != nil {
+		return f, usagef(c, "%v", err)
+	}
+	if c.Args().Present() {
+		f.nodes, err = hostlist(c)
+	}
+	return f, err
+}
+
+// statusOf looks, and refuses a filter that names what there is not: a mistyped name must not look like a node that is fine.
+func statusOf(c *cli.Context, f filter) (statusReport, error) {
+	s, err := siteOf(c)
+	if err != nil {
+		return statusReport{}, err
+	}
+	if err := declaredGroups(c, s.cluster, f.groups); err != nil {
+		return statusReport{}, err
+	}
+	log, err := s.journal(c.Context)
+	if err != nil {
+		return statusReport{}, err
+	}
+	defer log.Close()
+	known, err := recall(c.Context, log)
+	if err != nil {
+		return statusReport{}, err
+	}
+	report := s.look(c.Context, logger(c)).report(s.cluster, known)
+	if err := c.Context.Err(); err != nil {
+		return statusReport{}, err // nobody was silent, we did not listen
+	}
+	if unknown := f.nodes.Difference(report.names()); !unknown.Empty() {
+		return statusReport{}, usagef(c, "no node group in group_vars/all.yml declares %s, and no instance is known of such a name", unknown)
+	}
+	return report, nil
+}
+
+func declaredGroups(c *cli.Context, cluster reconfigure.Cluster, groups []string) error {
+	known := []string{reconfigure.ControlGroup}
+	for _, g := range cluster.Groups {
+		known = append(known, g.Name)
+	}
+	for _, g := range groups {
+		if !slices.Contains(known, g) {
+			return usagef(c, "group_vars/all.yml declares no node group %q: there are %s", g, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+func showStatus(c *cli.Context, r statusReport, format string) error {
+	switch format {
+	case formatJSON:
+		return json.NewEncoder(c.App.Writer).Encode(r)
+	case formatYAML:
+		return writeYAML(c.App.Writer, r)
+	case formatTable, formatWide:
+		width, _ := terminalSize(c.App.Writer)
+		return r.write(c.App.Writer, layout{now: time.Now(), wide: format == formatWide, width: max(width, tableWidth)})
+	}
+	return fmt.Errorf("unknown format %q", format)
 }

@@ -2,38 +2,46 @@ package main
 
 import (
 	"cmp"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
 )
 
-// statusReport is what `status` prints.
+// statusReport is what `status` prints. docs/status.md describes each field.
 type statusReport struct {
-	Cluster  string           `json:"cluster"`
-	Leader   string           `json:"leader"` // the worker at work; empty: none
-	Requests []pendingRequest `json:"requests"`
-	Silent   []silence        `json:"silent"`
-	Nodes    []statusNode     `json:"nodes"`
+	Cluster  string             `json:"cluster"`
+	Leader   string             `json:"leader"`          // the worker at work; empty: none
+	Pause    *reconfigure.Pause `json:"pause,omitempty"` // while nothing is begun
+	Requests []pendingRequest   `json:"requests"`
+	Silent   []silence          `json:"silent"`
+	Groups   []groupSummary     `json:"groups"`
+	Nodes    []statusNode       `json:"nodes"`
+
+	unfolded bool // nodes that are powered down have a line each, too
 }
 
 type statusNode struct {
-	Node     string             `json:"node"`
-	Group    string             `json:"group"`
-	Kind     nodeKind           `json:"kind"`
-	Slurm    []string           `json:"slurm"` // base state and flags; empty where Slurm does not know the node, or is silent
-	Reason   string             `json:"reason,omitempty"`
-	Instance string             `json:"instance,omitempty"` // Nova's status, or missing
-	Created  time.Time          `json:"created,omitzero"`
-	Address  string             `json:"address,omitempty"`
-	Image    string             `json:"image,omitempty"` // as declared, where the instance is of that image
-	ImageID  string             `json:"image_id,omitempty"`
-	Last     *reconfigure.Event `json:"last,omitempty"`
+	Node          string             `json:"node"`
+	Group         string             `json:"group"` // empty where only the cloud knows the instance
+	Kind          nodeKind           `json:"kind"`
+	Slurm         []string           `json:"slurm"` // base state and flags; empty where Slurm does not know the node, or is silent
+	Reason        string             `json:"reason,omitempty"`
+	Instance      string             `json:"instance,omitempty"` // Nova's status, or missing
+	Created       time.Time          `json:"created,omitzero"`
+	Address       string             `json:"address,omitempty"`
+	Image         string             `json:"image,omitempty"` // of the instance, where it is one that is declared for some group
+	ImageID       string             `json:"image_id,omitempty"`
+	WantedImage   string             `json:"wanted_image,omitempty"`    // as declared
+	WantedImageID string             `json:"wanted_image_id,omitempty"` // what that means now
+	Outdated      []drift            `json:"outdated"`
+	Doing         *activity          `json:"doing,omitempty"`
+	Last          *reconfigure.Event `json:"last,omitempty"`
+
+	state reconfigure.NodeState
 }
 
 // missing stands in the place of Nova's status where Terraform has an instance that the cloud has not.
@@ -45,45 +53,111 @@ const (
 	kindControl    nodeKind = "control"
 	kindPersistent nodeKind = "persistent"
 	kindCloud      nodeKind = "cloud"
+	kindUndeclared nodeKind = "undeclared" // there is an instance, but group_vars/all.yml has no such node
 )
 
+// drift is a way in which a node is not what is declared.
+type drift string
+
+const (
+	driftImage      drift = "image" // it is made of another one
+	driftFlavor     drift = "flavor"
+	driftNetwork    drift = "network"
+	driftGroup      drift = "group"      // it was made for another one
+	driftMissing    drift = "missing"    // a persistent node without an instance
+	driftTainted    drift = "tainted"    // its instance was not made to the end
+	driftLost       drift = "lost"       // Terraform has an instance that the cloud has not
+	driftDoubled    drift = "doubled"    // the cloud has several instances of its name
+	driftUndeclared drift = "undeclared" // there is an instance, but nobody declares the node
+)
+
+// report puts together what is declared, what the parties say and what the journal knows.
 func (v sight) report(c reconfigure.Cluster, p past) statusReport {
-	// A list is a list, for those who read it by a program.
-	r := statusReport{Cluster: c.Name, Leader: p.leader, Requests: append([]pendingRequest{}, p.pending...), Silent: append([]silence{}, v.silent...)}
-	add := func(name, group string, kind nodeKind, source reconfigure.Source) {
-		n := v.node(name, source)
-		n.Group, n.Kind = group, kind
-		if e, ok := p.last[name]; ok {
+	r := statusReport{Cluster: c.Name, Leader: p.leader, Pause: p.pause, Requests: p.standings(), Silent: append([]silence{}, v.silent...), Nodes: v.declared(c)}
+	r.Nodes = append(r.Nodes, v.undeclared(c)...)
+	doing := activities(r.Requests)
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		if e, ok := p.last[n.Node]; ok {
 			n.Last = &e
 		}
-		r.Nodes = append(r.Nodes, n)
-	}
-	add(c.Control.Name, reconfigure.ControlGroup, kindControl, c.Control.Source)
-	for _, g := range c.Groups {
-		persistent := g.Persistent()
-		for node := range g.Nodes().All() {
-			kind := kindCloud
-			if persistent.Contains(node) {
-				kind = kindPersistent
-			}
-			add(node, g.Name, kind, g.Source)
+		if a, ok := doing[n.Node]; ok {
+			n.Doing = &a
 		}
 	}
+	r.Groups = summarize(r.Nodes, r.Silent)
 	return r
 }
 
+// names is the nodes that have a row.
+func (r statusReport) names() nodeset.NodeSet {
+	names := make([]string, len(r.Nodes))
+	for i, n := range r.Nodes {
+		names[i] = n.Node
+	}
+	return nodeset.Of(names...)
+}
+
+// declared is the nodes that are declared, with or without an instance.
+func (v sight) declared(c reconfigure.Cluster) []statusNode {
+	names := v.imageNames(c)
+	nodes := []statusNode{v.node(c.Control.Name, reconfigure.ControlGroup, kindControl, c.Control.Source, names)}
+	for _, g := range c.Groups {
+		persistent := g.Persistent()
+		for name := range g.Nodes().All() {
+			kind := kindCloud
+			if persistent.Contains(name) {
+				kind = kindPersistent
+			}
+			nodes = append(nodes, v.node(name, g.Name, kind, g.Source, names))
+		}
+	}
+	return nodes
+}
+
+// undeclared is the nodes that have an instance, or a part of one, and that nobody declares any more.
+func (v sight) undeclared(c reconfigure.Cluster) []statusNode {
+	var found []string
+	for name := range v.instances {
+		found = append(found, name)
+	}
+	for name := range v.servers {
+		found = append(found, name)
+	}
+	var nodes []statusNode
+	names := v.imageNames(c)
+	for name := range nodeset.Of(found...).Difference(c.Nodes().Union(nodeset.Of(c.Control.Name))).All() {
+		nodes = append(nodes, v.node(name, v.desired[name].Group, kindUndeclared, reconfigure.Source{}, names))
+	}
+	return nodes
+}
+
+// imageNames is what the ids of the declared images are called.
+func (v sight) imageNames(c reconfigure.Cluster) map[string]string {
+	names := map[string]string{}
+	for _, source := range sourcesOf(c) {
+		if id := v.sources[source].ImageID; id != "" {
+			names[id] = source.Image
+		}
+	}
+	return names
+}
+
 // node is what the parties say of a node that is declared to be made of the source.
-func (v sight) node(name string, source reconfigure.Source) statusNode {
-	state := v.states[name]
-	n := statusNode{Node: name, Slurm: append([]string{}, state.States...), Reason: state.Reason, Address: v.instances[name].Address}
-	known := v.instances[name].ID != ""
+func (v sight) node(name, group string, kind nodeKind, source reconfigure.Source, imageNames map[string]string) statusNode {
+	state, instance, servers := v.states[name], v.instances[name], v.servers[name]
+	n := statusNode{
+		Node: name, Group: group, Kind: kind, Slurm: append([]string{}, state.States...), Reason: reasonOf(state), state: state,
+		Address: instance.Address, WantedImage: source.Image, WantedImageID: v.sources[source].ImageID,
+	}
+	known := instance.ID != ""
 	if known {
 		n.ImageID = v.desired[name].ImageID
 	}
-	if known && v.servers != nil && v.servers[name] == nil {
+	if known && v.servers != nil && servers == nil {
 		n.Instance = missing
 	}
-	for _, server := range v.servers[name] {
+	for _, server := range servers {
 		if n.Instance != "" {
 			n.Instance += "," // two instances of one name are trouble: show both
 		}
@@ -92,67 +166,58 @@ func (v sight) node(name string, source reconfigure.Source) statusNode {
 		n.ImageID = cmp.Or(server.ImageID, n.ImageID)
 		n.Address = cmp.Or(n.Address, server.Address)
 	}
-	if n.ImageID != "" && n.ImageID == v.sources[source].ImageID {
-		n.Image = source.Image
+	n.Image = imageNames[n.ImageID]
+	if n.ImageID != "" && n.ImageID == n.WantedImageID {
+		n.Image = source.Image // a group may have another name for the same image
 	}
+	n.Outdated = append([]drift{}, v.drifts(n, v.sources[source], instance, servers)...)
 	return n
 }
 
-// write prints the report for people.
-func (r statusReport) write(w io.Writer, now time.Time) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "cluster %s\n\n", r.Cluster)
-	r.writeNodes(&b, now)
-	r.writeRequests(&b, now)
-	if len(r.Silent) > 0 {
-		b.WriteString("\n")
-	}
-	for _, s := range r.Silent {
-		fmt.Fprintf(&b, "%s does not answer: %s\n", s.Who.name(), s.Reason)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func (p party) name() string {
-	return map[party]string{partyCloud: "The cloud", partyTerraform: "Terraform", partySlurm: "Slurm"}[p]
-}
-
-func (r statusReport) writeNodes(b *strings.Builder, now time.Time) {
-	rows := [][]string{{"NODE", "GROUP", "KIND", "SLURM", "INSTANCE", "SINCE", "IMAGE", "ADDRESS", "LAST", "REASON"}}
-	var down []string
-	for _, n := range r.Nodes {
-		if n.powersDown() {
-			down = append(down, n.Node)
-			continue
+// drifts says in what a node is not what is declared, as far as those answer who know.
+func (v sight) drifts(n statusNode, wanted reconfigure.Resolved, instance reconfigure.Instance, servers []openstack.Server) []drift {
+	is, made := v.desired[n.Node]
+	made = made && instance.ID != ""
+	differs := func(is, wanted string) bool { return is != "" && wanted != "" && is != wanted }
+	var all []drift
+	for _, d := range []struct {
+		drift drift
+		so    bool
+	}{
+		{driftImage, differs(n.ImageID, n.WantedImageID)},
+		{driftFlavor, made && differs(is.FlavorID, wanted.FlavorID)},
+		{driftNetwork, made && differs(is.NetworkID, wanted.NetworkID)},
+		{driftGroup, made && is.Group != n.Group},
+		{driftMissing, v.instances != nil && instance.Node == "" && len(servers) == 0 && (n.Kind == kindPersistent || n.Kind == kindControl)},
+		{driftTainted, instance.Tainted},
+		{driftLost, n.Instance == missing},
+		{driftDoubled, len(servers) > 1},
+		{driftUndeclared, n.Kind == kindUndeclared},
+	} {
+		if d.so {
+			all = append(all, d.drift)
 		}
-		rows = append(rows, []string{
-			n.Node, n.Group, string(n.Kind), strings.Join(n.Slurm, "+"), n.Instance, ago(now, n.Created), cmp.Or(n.Image, n.ImageID), n.Address, n.lastWords(now), n.why(),
-		})
 	}
-	table(b, rows)
-	if len(down) > 0 {
-		fmt.Fprintf(b, "\n%s: %s\n", r.unseen(), nodeset.Of(down...))
-	}
-}
-
-// unseen says what is known of the nodes that have no line of their own.
-func (r statusReport) unseen() string {
-	if slices.ContainsFunc(r.Silent, func(s silence) bool { return s.Who == partyCloud }) {
-		return "Nothing is known of"
-	}
-	return "Without instance, as nothing needs them"
+	return all
 }
 
 // powersDown tells of a cloud node that nobody has anything to say of.
 func (n statusNode) powersDown() bool {
-	idle := len(n.Slurm) == 0 || slices.Contains(n.Slurm, "POWERED_DOWN")
-	return n.Kind == kindCloud && n.Instance == "" && n.Address == "" && idle && n.why() == ""
+	idle := len(n.Slurm) == 0 || n.state.Is("POWERED_DOWN")
+	return n.Kind == kindCloud && n.Instance == "" && n.Address == "" && idle && len(n.Outdated) == 0 && n.Doing == nil && n.why() == ""
+}
+
+// reasonOf is the reason for the state that a node has. Slurm keeps the text of a drain that is over when power saving has taken the node meanwhile.
+func reasonOf(s reconfigure.NodeState) string {
+	if s.Is("POWERED_DOWN", "POWERING_DOWN") && !s.Is("DOWN", "DRAIN", "FAIL") {
+		return ""
+	}
+	return s.Reason
 }
 
 // why is Slurm's reason; where it has none, the reason why the node failed last.
 func (n statusNode) why() string {
-	if n.Reason == "" && n.Last != nil && n.Last.Level == reconfigure.Failed {
+	if n.Reason == "" && n.failing() {
 		return oneLine(n.Last.Message)
 	}
 	return oneLine(n.Reason)
@@ -163,65 +228,22 @@ func (n statusNode) lastWords(now time.Time) string {
 	if n.Last == nil {
 		return ""
 	}
-	words := string(n.Last.Phase)
-	if n.Last.Level != reconfigure.Note { // whatever was noted, the node is in the middle of the phase
-		words += " " + string(n.Last.Level)
-	}
-	return words + " " + ago(now, n.Last.Time) + " ago"
+	return string(n.Last.Phase) + " " + string(n.Last.Level) + " " + ago(now, n.Last.Time) + " ago"
 }
 
-func (r statusReport) writeRequests(b *strings.Builder, now time.Time) {
-	if len(r.Requests) == 0 {
-		return
+// imageWords is the image that a node is made of, and the one that it is to be made of where that is another one.
+func (n statusNode) imageWords() string {
+	is := cmp.Or(n.Image, shortID(n.ImageID))
+	if slices.Contains(n.Outdated, driftImage) {
+		return is + " → " + shortID(n.WantedImage)
 	}
-	rows := [][]string{{"REQUEST", "MODE", "STATE", "SINCE", "BY", "NODES", "WHY"}}
-	for _, p := range r.Requests {
-		rows = append(rows, []string{p.ID.String(), string(p.Mode), p.state(r.Leader != ""), ago(now, p.Submitted), p.Caller, p.Nodes.String(), oneLine(p.Reason)})
-	}
-	b.WriteString("\n")
-	table(b, rows)
-	if r.Leader == "" {
-		b.WriteString("\nNo worker is at work: `reconfigure worker` starts one.\n")
-		return
-	}
-	fmt.Fprintf(b, "\nAt work: %s\n", r.Leader)
+	return is
 }
 
-func (p pendingRequest) state(led bool) string {
-	switch {
-	case p.Begun && led:
-		return "at work"
-	case p.Begun:
-		return "cut short" // its worker has died
+// shortID is enough of a UUID to tell it from others; what is none stays as it is.
+func shortID(text string) string {
+	if len(text) == 36 && strings.Count(text, "-") == 4 {
+		return text[:8] + "…"
 	}
-	return "waits"
-}
-
-// table writes rows in columns, the first one as the header. A column without any content below its header is left out.
-func table(b *strings.Builder, rows [][]string) {
-	used := make([]bool, len(rows[0]))
-	for _, row := range rows[1:] {
-		for i, cell := range row {
-			used[i] = used[i] || cell != ""
-		}
-	}
-	out := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.StripEscape)
-	for _, row := range rows {
-		var cells []string
-		for i, cell := range row {
-			if used[i] {
-				cells = append(cells, cmp.Or(cell, "-"))
-			}
-		}
-		fmt.Fprintln(out, strings.Join(cells, "\t"))
-	}
-	_ = out.Flush() // a builder takes everything
-}
-
-// ago is how long something is past; empty where it never was.
-func ago(now, then time.Time) string {
-	if then.IsZero() {
-		return ""
-	}
-	return span(now.Sub(then))
+	return text
 }

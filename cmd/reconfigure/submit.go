@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/batch"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
 func requestFlags() []cli.Flag {
@@ -18,9 +21,9 @@ func requestFlags() []cli.Flag {
 	}
 }
 
-// submit writes a request down, has a worker carry it out, and follows it to its outcome.
+// submit asks for something of nodes that are declared.
 func submit(c *cli.Context, r reconfigure.Request) error {
-	s, err := siteOf(c)
+	s, err := siteToSubmit(c, r.Mode)
 	if err != nil {
 		return err
 	}
@@ -28,8 +31,23 @@ func submit(c *cli.Context, r reconfigure.Request) error {
 	if err := declared(c, s.cluster, r.Nodes); err != nil && !c.Bool("no-wait") {
 		return err
 	}
+	return ask(c, s, r, nil)
+}
+
+// siteToSubmit is the site for a request. What Slurm asks for is taken down whatever state the declaration is in: it is tried until that is mended, and a node that
+// nobody declares is rejected then. Whoever follows his request hears of it at once instead, and whoever asks for what would not be tried again.
+func siteToSubmit(c *cli.Context, m reconfigure.Mode) (site, error) {
+	if c.Bool("no-wait") && !c.Bool("dry-run") && batch.Patient(m) {
+		return siteAnyway(c)
+	}
+	return siteOf(c)
+}
+
+// ask writes a request down, has a worker carry it out, and follows it to its outcome. Where there is an edit of the declaration, which s has as it will be, it is
+// made before.
+func ask(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 	if c.Bool("dry-run") {
-		return preview(c, s, r)
+		return preview(c, s, r, e)
 	}
 	r.Reason, r.Caller = c.String("reason"), caller()
 	log, err := s.journal(c.Context)
@@ -37,10 +55,16 @@ func submit(c *cli.Context, r reconfigure.Request) error {
 		return err
 	}
 	defer log.Close()
-	if r, err = log.Submit(c.Context, r); err != nil {
+	if err := e.make(c); err != nil {
 		return err
 	}
-	if err := startWorker(s); err != nil {
+	if r, err = log.Submit(c.Context, r); err != nil {
+		return e.stands(err)
+	}
+	if err := s.remember(); err != nil {
+		logger(c).WarnContext(c.Context, err.Error()) // it is for later calls; this one is on disk
+	}
+	if err := haveWorker(c.Context, s, log); err != nil {
 		return fmt.Errorf("request %s is on disk, but no worker could be started for it: %w", r.ID, err)
 	}
 	if c.Bool("no-wait") {
@@ -51,6 +75,15 @@ func submit(c *cli.Context, r reconfigure.Request) error {
 		return err
 	}
 	return showOutcome(c, s, r, outcome)
+}
+
+// haveWorker starts a worker for what was written down before, but not where one leads: that one looks once more after it has given up the lead. A process of its own
+// for each of hundreds of callers would slow down them all.
+func haveWorker(ctx context.Context, s site, log *journal.Journal) error {
+	if log.Leader(ctx) != "" {
+		return nil
+	}
+	return startWorker(s)
 }
 
 func showSubmitted(c *cli.Context, r reconfigure.Request) error {

@@ -20,23 +20,34 @@ func updateCommand() *cli.Command {
 		Flags: append(requestFlags(),
 			&cli.BoolFlag{Name: "reimage", Usage: "make a new instance of a node that is what is declared, too", DisableDefaultText: true},
 			&cli.StringFlag{Name: "image", Usage: "take the image `NAME` instead of the one that is declared"},
-			&cli.DurationFlag{Name: "drain-timeout", Value: 24 * time.Hour, Usage: "give up on a node whose jobs have not ended after this `TIME`"},
+			drainTimeoutFlag(),
 			&cli.BoolFlag{Name: "from-slurm", Usage: "Slurm reboots the nodes: look into their reasons for what is to be done", DisableDefaultText: true}),
 		Action: func(c *cli.Context) error {
 			nodes, err := hostlist(c)
 			if err != nil {
 				return err
 			}
-			options := reconfigure.Options{
-				Reimage: c.Bool("reimage"), Image: c.String("image"), FromSlurm: c.Bool("from-slurm"), DrainTimeout: c.Duration("drain-timeout"),
+			timeout, err := drainTimeout(c)
+			if err != nil {
+				return err
 			}
-			switch {
-			case options.FromSlurm && (options.Reimage || options.Image != ""):
+			options := reconfigure.Options{Reimage: c.Bool("reimage"), Image: c.String("image"), FromSlurm: c.Bool("from-slurm"), DrainTimeout: timeout}
+			if options.FromSlurm && (options.Reimage || options.Image != "") {
 				return usagef(c, "with --from-slurm the nodes' reasons say what to do, so there cannot be --reimage or --image")
-			case options.DrainTimeout <= 0:
-				return usagef(c, "--drain-timeout must be more than nothing, and not %s", options.DrainTimeout)
 			}
 			return submit(c, reconfigure.Request{Mode: reconfigure.Update, Nodes: nodes, Options: options})
 		},
 	})
+}
+
+func drainTimeoutFlag() cli.Flag {
+	return &cli.DurationFlag{Name: "drain-timeout", Value: 24 * time.Hour, Usage: "give up on a node whose jobs have not ended after this `TIME`"}
+}
+
+func drainTimeout(c *cli.Context) (time.Duration, error) {
+	timeout := c.Duration("drain-timeout")
+	if timeout <= 0 {
+		return 0, usagef(c, "--drain-timeout must be more than nothing, and not %s", timeout)
+	}
+	return timeout, nil
 }

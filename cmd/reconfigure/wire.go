@@ -22,9 +22,12 @@ import (
 var (
 	_ engine.Provisioner = (*terraform.Driver)(nil)
 	_ engine.Cloud       = (*openstack.Client)(nil)
+	_ engine.Sweeper     = (*openstack.Client)(nil)
+	_ engine.Surveyor    = (*openstack.Client)(nil)
 	_ engine.Greeter     = (*ssh.Greeter)(nil)
 	_ engine.Configurer  = (*ansible.Runner)(nil)
 	_ engine.Scheduler   = (*slurm.Client)(nil)
+	_ engine.Commenter   = (*slurm.Client)(nil)
 	_ engine.Recorder    = (*journal.Journal)(nil)
 	_ batch.Log          = (*journal.Journal)(nil)
 	_ batch.Engine       = (*engine.Engine)(nil)
@@ -33,49 +36,50 @@ var (
 // poll is the pause between two looks at what is waited for: each asks the cloud and Slurm for all that they have.
 const poll = 3 * time.Second
 
-// openEngine ties the adapters together for the cluster that a directory declares.
-func openEngine(ctx context.Context, dir string, log *journal.Journal, logger *slog.Logger) (reconfigure.Cluster, *engine.Engine, error) {
-	s, err := openSite(dir)
-	if err != nil {
-		return reconfigure.Cluster{}, nil, err
-	}
+// engine ties the adapters together.
+func (s site) engine(ctx context.Context, log *journal.Journal, logger *slog.Logger) (*engine.Engine, error) {
 	driver, err := s.terraform(ctx, logger)
 	if err != nil {
-		return reconfigure.Cluster{}, nil, err
+		return nil, err
 	}
 	cloud, err := s.cloud(ctx)
 	if err != nil {
-		return reconfigure.Cluster{}, nil, err
+		return nil, err
 	}
 	known := s.knownHosts()
-	return s.cluster, engine.New(s.cluster, engine.Deps{
+	return engine.New(s.cluster, engine.Deps{
 		Provisioner: driver,
 		Cloud:       cloud,
+		Sweeper:     cloud,
+		Surveyor:    cloud,
 		Greeter:     &ssh.Greeter{Known: known, Policy: s.cluster.Settings.HostKeys, Console: cloud.Console, Timeout: s.cluster.Settings.BootTimeout, Poll: poll},
 		Configurer:  s.playbooks(),
 		Recorder:    log,
-		Scheduler:   s.scheduler,
+		Scheduler:   func(control reconfigure.Instance) engine.Scheduler { return s.scheduler(control) },
+		Commenter:   func(control reconfigure.Instance) engine.Commenter { return s.scheduler(control) },
 		Poll:        poll,
 	}), nil
 }
 
 func (s site) terraform(ctx context.Context, logger *slog.Logger) (*terraform.Driver, error) {
 	return terraform.Open(ctx, terraform.Config{
-		Dir:         s.file("terraform", "openstack"),
+		Dir:         s.rootModule(),
 		PlanDir:     s.state("plans"),
 		CloudsFile:  s.cloudsFile(),
 		Binary:      s.cluster.Settings.Terraform,
 		BinDir:      s.state("bin"),
 		Parallelism: s.cluster.Settings.Parallelism,
 		LockTimeout: s.cluster.Settings.LockTimeout,
-		Environ:     os.Environ(),
+		Environ:     environment(os.Environ()),
 		Log:         logger,
 	})
 }
 
+func (s site) rootModule() string { return s.file("terraform", "openstack") }
+
 // playbooks writes what Ansible itself prints to a log of its own.
 func (s site) playbooks() *ansible.Runner {
-	return ansible.New(ansible.Config{Dir: s.dir, Env: os.Environ(), Log: appender{s, "ansible.log"}})
+	return ansible.New(ansible.Config{Dir: s.dir, Env: environment(os.Environ()), Log: appender{s, "ansible.log"}})
 }
 
 func (s site) cloud(ctx context.Context) (*openstack.Client, error) {
@@ -85,12 +89,12 @@ func (s site) cloud(ctx context.Context) (*openstack.Client, error) {
 func (s site) knownHosts() ssh.KnownHosts { return ssh.KnownHosts{Path: s.state("known_hosts")} }
 
 // scheduler reaches Slurm's commands on the control node.
-func (s site) scheduler(control reconfigure.Instance) engine.Scheduler {
+func (s site) scheduler(control reconfigure.Instance) *slurm.Client {
 	return slurm.New(append(s.knownHosts().Command(s.cluster.LoginUser, control.Address, s.cluster.PrivateKeyFile), "sudo", "-n"), runHere)
 }
 
-// runHere runs a program with this process's own environment.
+// runHere runs a program with what is left of this process's own environment.
 func runHere(ctx context.Context, c process.Cmd) error {
-	c.Env = os.Environ()
+	c.Env = environment(os.Environ())
 	return process.Run(ctx, c)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batch"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
@@ -19,27 +20,55 @@ func workerCommand() *cli.Command {
 		Name:  "worker",
 		Usage: "carry out the requests that wait, then end",
 		Description: "Every request starts a worker where none is at work, so there is no need to call it, but for requests that `reconfigure status` shows as waiting " +
-			"after the control host or the worker went down. Where a worker is at work already, it ends at once.",
+			"after the control host or the worker went down. Where a worker is at work already, it ends at once. It stays while requests wait for jobs, or cannot be planned.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "once", Usage: "do not stay: end when what can be carried out now has been, for cron or a look at what happens", DisableDefaultText: true},
+		},
 		Action: func(c *cli.Context) error {
-			s, err := siteOf(c)
-			if err != nil {
-				return err
-			}
-			log, err := s.journal(c.Context)
-			if err != nil {
-				return err
-			}
-			defer log.Close()
-			out := logger(c)
-			if who := log.Leader(); who != "" {
-				out.InfoContext(c.Context, "another worker is at work", "leader", who)
-			}
-			const poll = 10 * time.Second // a look at jobs that are waited for costs about a second
-			return batch.Work(c.Context, log, logged{out, batch.Pipeline{Open: func(ctx context.Context) (reconfigure.Cluster, batch.Engine, error) {
-				return openEngine(ctx, s.dir, log, out)
-			}}}, poll)
+			return withJournal(c, func(s site, log *journal.Journal) error {
+				out := logger(c)
+				if err := tellWhyIdle(c.Context, log, out); err != nil {
+					return err
+				}
+				tidy := tidier{log: log, stamp: s.state("pruned"), keep: s.cluster.Settings.Keep, out: out}
+				return tidy.during(c.Context, func() error { return s.work(c.Context, log, out, c.Bool("once")) })
+			})
 		},
 	})
+}
+
+// work carries out the requests that wait.
+func (s site) work(ctx context.Context, log *journal.Journal, out *slog.Logger, once bool) error {
+	carrier := logged{out, batch.Pipeline{Open: func(ctx context.Context) (reconfigure.Cluster, batch.Engine, error) {
+		return openEngine(ctx, s.dir, log, out)
+	}}}
+	if once {
+		return batch.WorkOnce(ctx, log, carrier)
+	}
+	const poll = 10 * time.Second // a look at jobs that are waited for costs about a second
+	return batch.Work(ctx, log, carrier, poll)
+}
+
+// tellWhyIdle says why a worker may end at once.
+func tellWhyIdle(ctx context.Context, log *journal.Journal, out *slog.Logger) error {
+	if who := log.Leader(ctx); who != "" {
+		out.InfoContext(ctx, "another worker is at work", "leader", who)
+	}
+	p, paused, err := log.Paused(ctx)
+	if paused {
+		out.InfoContext(ctx, "nothing is begun: "+pauseWords(p))
+	}
+	return err
+}
+
+// openEngine reads the declaration afresh: it may have been edited since the worker began.
+func openEngine(ctx context.Context, dir string, log *journal.Journal, out *slog.Logger) (reconfigure.Cluster, batch.Engine, error) {
+	s, err := openSite(dir)
+	if err != nil {
+		return reconfigure.Cluster{}, nil, err
+	}
+	engine, err := s.engine(ctx, log, out)
+	return s.cluster, engine, err
 }
 
 // logged is a carrier that leaves its batches in a log: what was asked for, by whom, and what became of it.
@@ -85,7 +114,7 @@ func startWorker(s site) error {
 	}
 	defer logFile.Close()
 	return process.Detach(process.Cmd{
-		Path: self, Args: []string{"--dir", s.dir, "worker"}, Dir: s.dir, Env: os.Environ(), Stdout: logFile, Stderr: logFile,
+		Path: self, Args: []string{"--dir", s.dir, "worker"}, Dir: s.dir, Env: environment(os.Environ()), Stdout: logFile, Stderr: logFile,
 	})
 }
 

@@ -2,8 +2,11 @@ package e2e_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +17,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/ssh"
 )
 
-// TestSlurmConforms holds the real Slurm to the contract that the simulated one is held to.
+// TestSlurmConforms holds the real Slurm to the contracts that the simulated one is held to.
 func TestSlurmConforms(t *testing.T) {
 	control, ok := server(cluster.ControlNodeName)
 	if !ok {
@@ -36,6 +39,33 @@ func TestSlurmConforms(t *testing.T) {
 		Node:      "node06",
 		Silence:   func() (speak func()) { service("stop"); return func() { service("start") } },
 		Patience:  2 * time.Minute,
+	})
+	onControl := func(words ...string) string {
+		out, err := lab.Command(cluster.ControlNodeName, words...).CombinedOutput()
+		if err != nil {
+			t.Errorf("%q: %v\n%s", words, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	var jobs [3]int64
+	for i := range jobs {
+		id := onControl("sbatch", "--hold", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--wrap=true")
+		var err error
+		if jobs[i], err = strconv.ParseInt(id, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+		defer onControl("scancel", id)
+	}
+	enginetest.Commenter(t, enginetest.CommenterHarness{
+		Commenter: client, Jobs: jobs,
+		Remark: func(job int64, text string) {
+			onControl("scontrol", "update", fmt.Sprint("JobId=", job), "AdminComment="+text)
+		},
+		Comment: func(job int64) string {
+			_, comment, _ := strings.Cut(onControl("scontrol", "show", "job", fmt.Sprint(job)), "AdminComment=")
+			comment, _, _ = strings.Cut(comment, "\n")
+			return strings.TrimSpace(comment)
+		},
 	})
 	awaitQuiet(t)
 }

@@ -44,6 +44,14 @@ func (q Quotas) sets() (computeSet, networkSet map[string]int) {
 	return computeSet, networkSet
 }
 
+// SetQuotas changes all of the project's limits, as its administrator could by
+// the API. What there is more than a limit stays.
+func (c *Cloud) SetQuotas(q Quotas) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.computeQuota, c.networkQuota = q.sets()
+}
+
 // checkQuota refuses what would exceed the project's quota. When several
 // resources are exceeded, Nova names all but gives the numbers of the first.
 func checkQuota(limits map[string]int, used, more usage) error {

@@ -31,6 +31,8 @@ type Log interface {
 	WhileLeading(ctx context.Context) (context.Context, context.CancelFunc)
 	// Watch answers false while another process keeps an eye on the requests that are held. It hinders nobody, and MUST end with the process.
 	Watch(ctx context.Context) (release func() error, ok bool, err error)
+	// Paused is an administrator's word that nothing is to be begun; false where there is none.
+	Paused(ctx context.Context) (reconfigure.Pause, bool, error)
 }
 
 // Carrier carries out the requests of one batch.
@@ -47,20 +49,34 @@ type Carrier interface {
 //
 // Requests that are held may be so for a day: until jobs have ended, or the cloud answers again. Nobody leads meanwhile: one process stays and looks, after each
 // pause of poll, and after longer and longer ones while nobody can look, whether they can go on. When it dies, the next call's worker takes its place.
+//
+// While there is a pause, no batch begins, and Work returns as if no request waited. Whoever ends the pause MUST start a worker afterwards.
 func Work(ctx context.Context, log Log, carrier Carrier, poll time.Duration) error {
 	w := worker{log: log, carrier: carrier, poll: poll, pauses: pauses(poll)}
 	for again := false; ; {
-		release, leads, err := log.Lead(ctx)
-		if err != nil || !leads {
-			return err
-		}
-		leading, stop := log.WhileLeading(ctx)
-		err = w.work(leading, again)
-		stop()
-		if err = errors.Join(err, release()); err != nil {
+		led, err := w.lead(ctx, again)
+		if err != nil || !led {
 			return err
 		}
 		if again, err = w.watch(ctx); err != nil || !again {
+			return err
+		}
+	}
+}
+
+// WorkOnce is Work that does not stay for held requests: it carries out those that can go on by now, together with the others, and returns.
+func WorkOnce(ctx context.Context, log Log, carrier Carrier) error {
+	w := worker{log: log, carrier: carrier, pauses: pauses(time.Second)}
+	held, err := w.waiting(ctx)
+	if err != nil {
+		return err
+	}
+	for stirred := len(held) > 0 && w.stirs(ctx, Gather(held)); ; stirred = false {
+		led, err := w.lead(ctx, stirred)
+		if err != nil || !led {
+			return err
+		}
+		if waiting, err := w.waiting(ctx); err != nil || !slices.ContainsFunc(Gather(waiting), fresh) {
 			return err
 		}
 	}
@@ -75,6 +91,42 @@ type worker struct {
 	next    time.Time // when the next look at held requests is due
 }
 
+// lead takes the lead, carries out what waits, and gives it up; false where another process leads.
+func (w *worker) lead(ctx context.Context, stirred bool) (led bool, err error) {
+	release, led, err := w.log.Lead(ctx)
+	if err != nil || !led {
+		return false, err
+	}
+	leading, stop := w.log.WhileLeading(ctx)
+	err = w.work(leading, stirred)
+	stop()
+	return true, errors.Join(err, release())
+}
+
+// waiting is the requests that something could be begun for: those without an outcome, and none of them during a pause. Whoever ends a pause starts a worker; where
+// that finds another one leading or watching still, it leaves the requests to it. So both look here once more after they have given that up.
+func (w *worker) waiting(ctx context.Context) ([]reconfigure.Request, error) {
+	if _, paused, err := w.log.Paused(ctx); err != nil || paused {
+		return nil, err
+	}
+	return w.log.Pending(ctx)
+}
+
+// arrived is the same when those that arrive together are there.
+func (w *worker) arrived(ctx context.Context) ([]reconfigure.Request, error) {
+	waiting, err := w.waiting(ctx)
+	rest := lull(waiting, time.Now())
+	if err != nil || rest <= 0 {
+		return waiting, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(rest):
+		return w.waiting(ctx)
+	}
+}
+
 // pauses is how long to wait after each failed look at the world. It is one process a cluster that looks, so what grows is not for the cloud's sake, but for that
 // of logs and locks; an administrator who has mended something does not want to wait for long. The jitter is for clouds with many clusters.
 func pauses(poll time.Duration) *backoff.ExponentialBackOff {
@@ -86,7 +138,7 @@ func pauses(poll time.Duration) *backoff.ExponentialBackOff {
 // watch stays while requests are held. It returns true when there may be something to do, or somebody who knows that this process watched may have left something
 // to it; false where another process watches, and when no request waits.
 func (w *worker) watch(ctx context.Context) (again bool, err error) {
-	waiting, err := w.log.Pending(ctx)
+	waiting, err := w.waiting(ctx)
 	if err != nil || len(waiting) == 0 {
 		return false, err
 	}
@@ -97,7 +149,7 @@ func (w *worker) watch(ctx context.Context) (again bool, err error) {
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	for {
-		waiting, err := w.log.Pending(ctx)
+		waiting, err := w.waiting(ctx)
 		// After the last one there is another look without the watch: who held a request just now, and saw that somebody watches, has gone.
 		if err != nil || len(waiting) == 0 {
 			return err == nil, err
@@ -135,7 +187,7 @@ func fresh(r reconfigure.Request) bool { return !r.Held }
 // work carries out batches until only held requests are left. These go along with others; a batch of their own is worth its while when they have stirred.
 func (w *worker) work(ctx context.Context, stirred bool) error {
 	for ctx.Err() == nil {
-		waiting, err := w.log.Pending(ctx)
+		waiting, err := w.arrived(ctx)
 		if err != nil || len(waiting) == 0 {
 			return err
 		}

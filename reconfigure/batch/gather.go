@@ -2,6 +2,7 @@ package batch
 
 import (
 	"slices"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -36,6 +37,17 @@ func Gather(waiting []reconfigure.Request) []reconfigure.Request {
 		together = append(together, r)
 	}
 	return together
+}
+
+// lull is how long to wait for those that arrive together: Slurm names its nodes in several calls, and each slurmd that reboots makes a call of its own. A run of
+// Terraform for the first of them would hold up all others. Where a request has waited that long already, while another batch was under way, there is no more to wait.
+func lull(waiting []reconfigure.Request, now time.Time) time.Duration {
+	const window = time.Second
+	i := slices.IndexFunc(waiting, fresh)
+	if i < 0 {
+		return 0
+	}
+	return min(window, window-now.Sub(waiting[i].Submitted)) // whoever wrote it down may be on a host whose clock is ahead
 }
 
 // wish is what a request wants of its nodes.

@@ -25,6 +25,19 @@ type memory struct {
 	told          []string
 	batches       int64
 	leads, stands bool
+	paused        bool
+}
+
+func (m *memory) Paused(context.Context) (reconfigure.Pause, bool, error) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	return reconfigure.Pause{}, m.paused, nil
+}
+
+func (m *memory) pause(on bool) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.paused = on
 }
 
 func (m *memory) Pending(context.Context) ([]reconfigure.Request, error) {

@@ -23,6 +23,8 @@ func (d *declaration) cluster() reconfigure.Cluster {
 		NFSShares: each(d.nfsShares.is, func(v value[string]) string { return v.is }),
 		Settings: reconfigure.Settings{
 			StateDir:    d.settings.stateDir.is,
+			Journal:     d.settings.journal.is,
+			Keep:        time.Duration(d.settings.keepDays.is) * 24 * time.Hour,
 			Terraform:   d.settings.terraform.is,
 			Parallelism: d.settings.parallelism.is,
 			LockTimeout: seconds(d.settings.lockTimeout),

@@ -76,6 +76,7 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 		NFSShares: []string{},
 		Settings: reconfigure.Settings{
 			StateDir:    filepath.Join(dir, "state"),
+			Keep:        90 * 24 * time.Hour,
 			Parallelism: 50,
 			LockTimeout: 10 * time.Minute,
 			BootTimeout: 5 * time.Minute,
@@ -152,6 +153,17 @@ var edits = []struct{ name, from, to, want string }{
 	{"an IPv6 address", "address: 192.0.2.10", "address: 2001:db8::10", ""},
 	{"a host name", "address: 192.0.2.10", "address: Control.example.org", ""},
 	{"an unknown policy", "host_keys: console", "host_keys: accept_new", `reconfigure.host_keys: "accept_new" is not one of console, accept-new; did you mean accept-new?`},
+	{"a journal in PostgreSQL", `journal: ""`, "journal: postgres://eiffel@db.example.org:5433/journal?sslmode=verify-full", ""},
+	{"a journal behind a socket", `journal: ""`, "journal: postgres:///journal?host=/run/postgresql", ""},
+	{"a journal of another kind", `journal: ""`, "journal: mysql://db/journal", "reconfigure.journal: is not the URL of a PostgreSQL database; write postgres://USER@HOST/DATABASE, or nothing for a file in state_directory"},
+	{"a journal that is a path", `journal: ""`, "journal: state/journal.db", "reconfigure.journal: is not the URL of a PostgreSQL database; write postgres://USER@HOST/DATABASE, or nothing for a file in state_directory"},
+	{"a journal that is no URL", `journal: ""`, `journal: "postgres://eiffel:se%cret@db/journal"`, "reconfigure.journal: is not a URL; write postgres://USER@HOST/DATABASE"},
+	{"a journal without a database", `journal: ""`, "journal: postgres://db", "reconfigure.journal: names no database; write postgres://USER@HOST/DATABASE"},
+	{"a password in public", `journal: ""`, "journal: postgres://eiffel:secret@db/journal", "reconfigure.journal: has a password in it; put that into ~/.pgpass of whoever owns this checkout, and leave it out here"},
+	{"a password among the parameters", `journal: ""`, "journal: postgres://db/journal?user=eiffel&password=secret", "reconfigure.journal: has a password in it; put that into ~/.pgpass of whoever owns this checkout, and leave it out here"},
+	{"a journal that is not declared", "  journal: \"\"\n", "", ""},
+	{"requests kept for ever", "keep_days: 90", "keep_days: 0", ""},
+	{"requests kept for less than no time", "keep_days: 90", "keep_days: -1", "reconfigure.keep_days: -1 is not between 0 and 36500"},
 	{"an alias", "flavor: m1.medium\n  network: cluster", "flavor: &f m1.medium\n  network: *f", ""},
 	{"an alias of what it stands in", "extra: {}", "extra: {A: &a [*a]}", "slurm.extra.A[0]: must be text, a number, true or false, but is a list"},
 }
@@ -226,6 +238,20 @@ func TestARelativeClusterDirectoryIsTaken(t *testing.T) {
 	}
 	if !filepath.IsAbs(cluster.Settings.StateDir) {
 		t.Errorf("the state directory is %s, want an absolute path", cluster.Settings.StateDir)
+	}
+}
+
+func TestRequestsAreKeptForAsLongAsDeclared(t *testing.T) {
+	for line, want := range map[string]time.Duration{"": 90 * 24 * time.Hour, "keep_days: 7": 7 * 24 * time.Hour, "keep_days: 0": 0} {
+		t.Run(line, func(t *testing.T) {
+			cluster, err := config.Load(directory(t, strings.Replace(shipped(t), "keep_days: 90", line, 1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := cluster.Settings.Keep; got != want {
+				t.Errorf("kept for %v, want %v", got, want)
+			}
+		})
 	}
 }
 

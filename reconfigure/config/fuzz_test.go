@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -48,4 +49,49 @@ func FuzzParse(f *testing.F) {
 			t.Error("the problems are not in the order of the file")
 		}
 	})
+}
+
+// FuzzEdit edits whatever is a declaration: either it is refused, or one number is another one, and every other byte is as before.
+func FuzzEdit(f *testing.F) {
+	data, err := os.ReadFile(filepath.Join("..", "..", File))
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, min := range []string{"2", "&n 2", "!!int 2", "*n", "2 # 2", "\n      2"} {
+		f.Add([]byte(strings.Replace(string(data), "min_nodes: 2", "min_nodes: "+min, 1)), 3)
+	}
+	f.Add([]byte(strings.ReplaceAll(string(data), "\n", "\r\n")), 11)
+	f.Add(data, 21)
+	f.Fuzz(func(t *testing.T, data []byte, to int) {
+		before, problems := parse("/cluster", data)
+		if len(problems) > 0 {
+			return
+		}
+		for _, g := range before.Groups {
+			text, err := MinNodes{Group: g.Name, From: g.Min, To: to}.edit("/cluster", data)
+			if err != nil {
+				continue
+			}
+			after, problems := parse("/cluster", text)
+			if len(problems) > 0 || !reflect.DeepEqual(after, before.WithMin(g.Name, to)) {
+				t.Errorf("min_nodes %d of %s makes it %+v, with problems %v", to, g.Name, after, problems)
+			}
+			if !slices.ContainsFunc(indexes(string(data), strconv.Itoa(g.Min)), func(i int) bool {
+				return string(data[:i])+strconv.Itoa(to)+string(data[i+len(strconv.Itoa(g.Min)):]) == string(text)
+			}) {
+				t.Errorf("more than the number has changed:\n%s", text)
+			}
+		}
+	})
+}
+
+// indexes is where a part stands in a text.
+func indexes(text, part string) []int {
+	var all []int
+	for i := range text {
+		if strings.HasPrefix(text[i:], part) {
+			all = append(all, i)
+		}
+	}
+	return all
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -101,6 +102,26 @@ func publicKey(s string) error {
 	_, _, options, _, err := ssh.ParseAuthorizedKey([]byte(s))
 	if err != nil || len(options) > 0 {
 		return errors.New("is not an OpenSSH public key, as in ssh-ed25519 AAAA… comment; copy the whole line of the .pub file")
+	}
+	return nil
+}
+
+// postgresURL is where a PostgreSQL database is. The file has many readers, Ansible and the checkout's history among them, so a password has no place here; nor in
+// what is said of one, so no text of the URL is.
+func postgresURL(s string) error {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return errors.New("is not a URL; write postgres://USER@HOST/DATABASE")
+	case u.Scheme != "postgres" && u.Scheme != "postgresql":
+		return errors.New("is not the URL of a PostgreSQL database; write postgres://USER@HOST/DATABASE, or nothing for a file in state_directory")
+	}
+	_, password := u.User.Password()
+	if password || u.Query().Has("password") {
+		return errors.New("has a password in it; put that into ~/.pgpass of whoever owns this checkout, and leave it out here")
+	}
+	if database := strings.Trim(u.Path, "/"); database == "" && !u.Query().Has("dbname") {
+		return errors.New("names no database; write postgres://USER@HOST/DATABASE")
 	}
 	return nil
 }

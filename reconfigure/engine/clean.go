@@ -9,23 +9,24 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// tellDown sets the nodes that failed DOWN in Slurm, each with its reason, where Slurm waits for them: one that it has in use is not touched.
-func (b *batch) tellDown(ctx context.Context, failures reconfigure.Failures) {
+// tellDown sets the nodes that failed DOWN in Slurm, each with its reason, where Slurm waits for them: one that it has in use is not touched. It answers those
+// that Slurm was told of.
+func (b *batch) tellDown(ctx context.Context, failures reconfigure.Failures) (told nodeset.NodeSet) {
 	reasons := map[string][]string{}
 	for node, err := range failures {
-		reasons[err.Error()] = append(reasons[err.Error()], node)
+		reasons[said(err)] = append(reasons[said(err)], node)
 	}
 	if len(reasons) == 0 {
-		return
+		return told
 	}
 	slurm, err := b.scheduler(b.instances)
 	if err != nil {
-		return // before there is a Slurm, nobody waits
+		return told // before there is one, nobody waits
 	}
 	states, err := slurm.States(ctx)
 	if err != nil {
 		b.note(ctx, "", "Slurm could not be told of the failures: "+err.Error())
-		return
+		return told
 	}
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		b.keep(ctx, slurm, nodeset.Of(reasons[reason]...), states, reason)
@@ -33,11 +34,13 @@ func (b *batch) tellDown(ctx context.Context, failures reconfigure.Failures) {
 		if waited.Empty() {
 			continue
 		}
-		b.toldDown = b.toldDown.Union(waited) // after an error too: some of them, or all, may be DOWN then
+		told = told.Union(waited) // after an error too: some of them, or all, may be DOWN then
 		if err := slurm.Down(ctx, waited, reason); err != nil {
 			b.note(ctx, "", "Slurm could not be told that "+waited.String()+" failed: "+err.Error())
 		}
 	}
+	b.toldDown = b.toldDown.Union(told)
+	return told
 }
 
 // keep drains the persistent nodes that Slurm would otherwise use again. It takes a node that is DOWN back when its slurmd registers, and that of one that
@@ -55,7 +58,8 @@ func (b *batch) keep(ctx context.Context, slurm Scheduler, failed nodeset.NodeSe
 	}
 }
 
-// waitedFor is the nodes that Slurm powers up or reboots, and those that were to come up for us and are not there for it.
+// waitedFor is the nodes that Slurm powers up or reboots, those that were to come up for us and are not there for it, and those that a worker of ours set down
+// which then died: nobody else hands them back.
 func (b *batch) waitedFor(nodes nodeset.NodeSet, states map[string]reconfigure.NodeState) nodeset.NodeSet {
 	expected := b.plan.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot)
 	var names []string
@@ -63,7 +67,8 @@ func (b *batch) waitedFor(nodes nodeset.NodeSet, states map[string]reconfigure.N
 		s, known := states[node]
 		absent := known && expected.Contains(node) && !s.Ready() && !s.Running()
 		drained := known && expected.Contains(node) && b.touched.Contains(node) && s.Is("DRAIN") && !s.Running() // no job can start there
-		if absent || drained || s.Rebooting() || s.Is("POWERING_UP", "POWER_UP") {
+		given := s.Is("DOWN") && s.Ours()
+		if absent || drained || given || s.Rebooting() || s.Is("POWERING_UP", "POWER_UP") {
 			names = append(names, node)
 		}
 	}
@@ -77,6 +82,10 @@ func (b *batch) clean(ctx context.Context) {
 		b.instances = instances
 	}
 	if left := b.leftovers(); !left.Empty() {
+		// As long as Terraform knows a part of a node it is certain that it was about to make the rest.
+		for node, err := range b.sweep(ctx, b.plan.Without(b.plan.Nodes().Difference(left), b.before)) {
+			b.note(ctx, node, err.Error())
+		}
 		b.remove(ctx, left)
 	}
 	back := b.toldDown.Difference(b.cluster.Persistent())

@@ -50,7 +50,8 @@ func (b *batch) release(ctx context.Context) {
 }
 
 // handOver has power saving take the nodes over that were persistent and whose instance is gone. Slurm has read that they are cloud nodes by now, but believes
-// that they are up. They stay drained until they are down: a job must not be sent to where nothing is.
+// that they are up. They stay drained until they are down: a job must not be sent to where nothing is. Slurm 22.05 ends the drain by itself then; releases that
+// do not are told to.
 func (b *batch) handOver(ctx context.Context) {
 	var names []string
 	for _, c := range b.plan.Changes {

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -40,6 +41,21 @@ type Cloud interface {
 	Reboot(ctx context.Context, id string) error
 }
 
+// Sweeper finds and deletes instances that Terraform does not know.
+type Sweeper interface {
+	// Made is the ids of all instances of ours that the cloud has, by node, whatever became of them and whoever knows of them.
+	Made(ctx context.Context) (map[string][]string, error)
+	// RemoveOrphan returns when the cloud has the instance no more. That it is gone already is success. One that is not ours, has another name or was not made
+	// before the time MUST stay.
+	RemoveOrphan(ctx context.Context, id, name string, before time.Time) error
+}
+
+// Surveyor knows how many instances the project may have.
+type Surveyor interface {
+	// Room is what there is at this moment: others may take of it too.
+	Room(ctx context.Context) (reconfigure.Room, error)
+}
+
 // Greeter waits until instances answer.
 type Greeter interface {
 	// Await returns when each instance has answered by SSH with a host key that is known, or never will. The keys of the fresh ones are learnt.
@@ -69,6 +85,13 @@ type Scheduler interface {
 	Undrain(ctx context.Context, nodes nodeset.NodeSet) error
 }
 
+// Commenter is Slurm, as those see it who have jobs.
+type Commenter interface {
+	// Comment has jobs carry a text that is marked as ours, where their owners look for it. It MUST leave alone what somebody else has put there, and jobs that
+	// have ended are no error.
+	Comment(ctx context.Context, jobs []int64, text string) error
+}
+
 // Recorder is the journal.
 type Recorder interface {
 	// Record returns when the events are durable.
@@ -79,11 +102,15 @@ type Recorder interface {
 type Deps struct {
 	Provisioner Provisioner
 	Cloud       Cloud
+	Sweeper     Sweeper
+	Surveyor    Surveyor
 	Greeter     Greeter
 	Configurer  Configurer
 	Recorder    Recorder
 	// Scheduler reaches the Slurm of a control node.
 	Scheduler func(control reconfigure.Instance) Scheduler
+	// Commenter reaches the same Slurm.
+	Commenter func(control reconfigure.Instance) Commenter
 	// Poll is the pause between two looks at a state that is waited for.
 	Poll time.Duration
 }
@@ -110,7 +137,7 @@ func (e *Engine) Observe(ctx context.Context, sources func(map[string]reconfigur
 	if err != nil {
 		return reconfigure.Observation{}, err
 	}
-	seen := reconfigure.Observation{Time: time.Now(), Desired: desired, Instances: instances, Sources: map[reconfigure.Source]reconfigure.Resolved{}}
+	seen := reconfigure.Observation{Time: time.Now(), Desired: carriedOut(desired, instances), Instances: instances, Sources: map[reconfigure.Source]reconfigure.Resolved{}}
 	seen.States, err = e.states(ctx, instances)
 	if seen.Slurm = err == nil; err != nil {
 		seen.Silence = err.Error()
@@ -119,6 +146,20 @@ func (e *Engine) Observe(ctx context.Context, sources func(map[string]reconfigur
 		seen.Sources[source] = e.Cloud.Resolve(ctx, source)
 	}
 	return seen, nil
+}
+
+// carriedOut is the map of nodes as it became true. It is written down before the deed; when Terraform was killed in between, an instance is still what it was,
+// and what was to be made of it is yet to be done.
+func carriedOut(desired map[string]reconfigure.Spec, instances map[string]reconfigure.Instance) map[string]reconfigure.Spec {
+	actual := maps.Clone(desired)
+	for node := range desired {
+		made := instances[node].Made
+		known := made.Group != "" && made.ImageID != "" && made.FlavorID != "" && made.NetworkID != ""
+		if known && !instances[node].Tainted {
+			actual[node] = made
+		}
+	}
+	return actual
 }
 
 // Preview is what Terraform would do for a plan. It changes nothing, and leaves nothing.

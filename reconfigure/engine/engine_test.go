@@ -32,8 +32,9 @@ func declared() reconfigure.Cluster {
 type lab struct {
 	*testing.T
 	*enginetest.World
-	engine *engine.Engine
-	plan   reconfigure.Plan
+	engine  *engine.Engine
+	plan    reconfigure.Plan
+	classes map[string]reconfigure.Class // of the nodes that failed
 }
 
 // test runs in a bubble of its own time. The control node and both persistent nodes are there.
@@ -68,7 +69,11 @@ func (l *lab) carry() map[string]string {
 		l.Fatal(err)
 	}
 	said := map[string]string{}
+	l.classes = map[string]reconfigure.Class{}
 	for node, v := range verdicts {
+		if v.Class != "" {
+			l.classes[node] = v.Class
+		}
 		if change, ok := l.plan.Of(node); !ok || v.Node != node || v.Action != change.Action {
 			l.Errorf("the verdict on %s is %+v", node, v)
 		}
@@ -146,14 +151,16 @@ func TestEverythingThatIsAskedForIsDone(t *testing.T) {
 func TestOneBadNodeHoldsNothingBack(t *testing.T) {
 	for fault, rule := range map[enginetest.Fault]struct {
 		verdict string
+		class   reconfigure.Class
 		early   bool // known before the good ones are configured
 	}{
-		enginetest.NoValidHost:    {"failed apply: No valid host was found: unexpected state ERROR", true},
-		enginetest.NoQuota:        {"failed apply: quota exceeded", true},
-		enginetest.NoSSH:          {"failed boot: no SSH", true},
-		enginetest.PlaybookFails:  {"failed configure: playbook fails", false},
-		enginetest.NeverRegisters: {"failed verify: slurmd did not register in time: Slurm has it as ALLOCATED+CLOUD+POWERING_UP", false},
-		enginetest.NotActive:      {"failed verify: the cloud does not have its instance as running", false},
+		enginetest.NoValidHost:    {"failed apply: No valid host was found: unexpected state ERROR", reconfigure.ClassCapacity, true},
+		enginetest.NoQuota:        {"failed apply: quota exceeded", reconfigure.ClassQuota, true},
+		enginetest.LostCreate:     {"failed apply: lost create", reconfigure.ClassUnknown, true},
+		enginetest.NoSSH:          {"failed boot: no SSH", reconfigure.ClassSSH, true},
+		enginetest.PlaybookFails:  {"failed configure: playbook fails", reconfigure.ClassPlaybook, false},
+		enginetest.NeverRegisters: {"failed verify: slurmd did not register in time: Slurm has it as ALLOCATED+CLOUD+POWERING_UP", reconfigure.ClassUnregistered, false},
+		enginetest.NotActive:      {"failed verify: the cloud does not have its instance as running", reconfigure.ClassOther, false},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			test(t, func(l *lab) {
@@ -161,6 +168,7 @@ func TestOneBadNodeHoldsNothingBack(t *testing.T) {
 				l.Order(fault, "p4")
 				l.wants(reconfigure.Create, "p3", "p4", "p5")
 				verdicts := l.carry()
+				l.want("classes", map[string]reconfigure.Class{"p4": rule.class}, l.classes)
 				if fault == enginetest.NotActive {
 					// Slurm has it and its job runs: it is not ours to end.
 					l.want("verdicts", map[string]string{"p3": "done", "p4": rule.verdict, "p5": "done"}, verdicts)
@@ -169,6 +177,7 @@ func TestOneBadNodeHoldsNothingBack(t *testing.T) {
 				}
 				l.want("verdicts", map[string]string{"p3": "done", "p4": rule.verdict, "p5": "done"}, verdicts)
 				_, reason, _ := strings.Cut(rule.verdict, ": ")
+				reason = rule.class.Said(reason)
 				if rule.early {
 					l.wantOrder("apply create p[3-5]", "down p4: "+reason, "configure p[3,5] of ctl,p[1-3,5]", "apply delete p4", "power_down p4")
 				} else {
@@ -205,6 +214,30 @@ func TestRebootThatFailsIsThatNodes(t *testing.T) {
 	})
 }
 
+// Terraform makes no instance before it has made all ports.
+func TestNodesWhoseTurnDidNotComeAreTriedAgain(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p6")
+		l.PowersUp("p3", "p4", "p5")
+		l.PowersDown("p6")
+		l.Order(enginetest.NoPort, "p4")
+		l.wants(reconfigure.Create, "p3", "p4", "p5")
+		l.wants(reconfigure.Remove, "p6")
+		l.want("verdicts", map[string]string{"p3": "done", "p4": "failed apply: no more ports", "p5": "done", "p6": "done"}, l.carry())
+		l.wantOrder("apply create p[3-5], delete p6", "down p4: no more ports", "apply create p[3,5]", "configure p[3,5]", "power_down p4")
+		l.want("orphans and leftovers", back, l.Node("p4").State)
+	})
+}
+
+// Where every node would wait for another one, nobody does.
+func TestNodesOfWhichNoneIsToBlameFail(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Order(enginetest.NoPort, "p3", "p4")
+		l.wants(reconfigure.Create, "p3", "p4")
+		l.want("verdicts", map[string]string{"p3": "failed apply: no more ports", "p4": "failed apply: no more ports"}, l.carry())
+	})
+}
+
 func TestPersistentNodeKeepsItsInstanceToBeLookedAt(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Vanish("p1")
@@ -214,7 +247,7 @@ func TestPersistentNodeKeepsItsInstanceToBeLookedAt(t *testing.T) {
 		l.Order(enginetest.NoValidHost, "p2")
 		l.wants(reconfigure.Create, "p1", "p2")
 		l.want("verdicts", map[string]string{"p1": "failed configure: playbook fails", "p2": "failed apply: No valid host was found: unexpected state ERROR"}, l.carry())
-		if n := l.Node("p1"); n.Instance.ID == "" || n.State != "DOWN" || n.Reason != "reconfigure: playbook fails" {
+		if n := l.Node("p1"); n.Instance.ID == "" || n.State != "DOWN" || n.Reason != "reconfigure: playbook: playbook fails" {
 			l.Errorf("p1 is %+v", n)
 		}
 		if n := l.Node("p2"); n.Instance.Tainted || n.State != "DOWN" {
@@ -269,7 +302,7 @@ func TestNodeThatDoesNotComeIsToldAlthoughNobodyWaitsForIt(t *testing.T) {
 		l.Order(enginetest.PlaybookFails, "p3")
 		l.wants(reconfigure.Create, "p3")
 		l.carry()
-		l.wantOrder("down p3: playbook fails", "apply delete p3", "power_down p3")
+		l.wantOrder("down p3: playbook: playbook fails", "apply delete p3", "power_down p3")
 	})
 }
 
@@ -490,7 +523,7 @@ func TestUnknownOutcomeOfApplyIsCleaned(t *testing.T) {
 func TestNodeWithAJobIsNotCleanedAway(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3", "p4")
-		l.Order(enginetest.CloudSilent) // so that nothing can be verified, although all is well
+		l.Then(enginetest.AfterApply, func() { l.Order(enginetest.CloudSilent) }) // so that nothing can be verified, although all is well
 		l.Order(enginetest.NeverRegisters, "p4")
 		l.wants(reconfigure.Create, "p3", "p4")
 		l.want("verdicts", map[string]string{"p3": "failed verify: cloud silent", "p4": "failed verify: cloud silent"}, l.carry())
@@ -574,7 +607,7 @@ func TestGoodNodesAreDoneAlthoughTheTimeEndsInTheMiddleOfALook(t *testing.T) {
 		l.Order(enginetest.NeverRegisters, "p4")
 		l.wants(reconfigure.Create, "p3", "p4")
 		l.want("verdicts", map[string]string{"p3": "done", "p4": "failed verify: slurmd did not register in time: Slurm has it as ALLOCATED+CLOUD+POWERING_UP"}, l.carry())
-		l.wantFailedEvent("p4", "slurmd did not register in time: Slurm has it as ALLOCATED+CLOUD+POWERING_UP")
+		l.wantFailedEvent("p4", "unregistered: slurmd did not register in time: Slurm has it as ALLOCATED+CLOUD+POWERING_UP")
 	})
 }
 

@@ -6,15 +6,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// provision previews, passes the fence, looks once more for jobs, and applies what was previewed. A node that got a job in the meantime leaves the plan, and
-// the rest is previewed afresh: a saved plan cannot be applied in part.
+// provision previews, passes the fence, looks once more for jobs, for instances that Terraform does not know and for room, and applies what was previewed. A node
+// that cannot come along, because it got a job in the meantime for instance, leaves the plan, and the rest is previewed afresh: a saved plan cannot be applied in
+// part. So do those whose turn did not come because another node failed: Terraform makes no instance as long as a port of any node cannot be made.
 func (b *batch) provision(ctx context.Context, _ nodeset.NodeSet) error {
 	for {
 		plan := b.remaining()
@@ -26,37 +26,77 @@ func (b *batch) provision(ctx context.Context, _ nodeset.NodeSet) error {
 		if err != nil {
 			return err
 		}
-		if busy := b.guard(ctx, plan, reconfigure.Replace, reconfigure.Remove); len(busy) > 0 {
-			b.hold(ctx, busy)
-			if err := b.Provisioner.Discard(preview); err != nil {
+		if !b.setAside(ctx, plan) {
+			if again, err := b.apply(ctx, preview); err != nil || !again {
 				return err
 			}
 			continue
 		}
-		return b.apply(ctx, preview)
+		if err := b.Provisioner.Discard(preview); err != nil {
+			return err
+		}
 	}
 }
 
-// remaining is the plan less the nodes whose way has ended.
+// setAside ends the way of nodes that must not be touched, or that there is no room for, and tells whether there are any. The room is looked at last, since the
+// sweep makes some.
+func (b *batch) setAside(ctx context.Context, plan reconfigure.Plan) bool {
+	busy := b.guard(ctx, plan, reconfigure.Replace, reconfigure.Remove)
+	if len(busy) == 0 {
+		busy = b.sweep(ctx, plan)
+	}
+	if len(busy) > 0 {
+		b.hold(ctx, busy)
+		return true
+	}
+	crowded := b.crowdedOut(ctx, plan)
+	b.fail(ctx, crowded)
+	return len(crowded) > 0
+}
+
+// remaining is the plan less the nodes whose way has ended, and less what was carried out already.
 func (b *batch) remaining() reconfigure.Plan {
 	ended := b.plan.Nodes().Difference(b.left())
-	return b.plan.Without(ended, b.before)
+	rest := b.plan.Without(ended, b.before)
+	rest.Changes = slices.DeleteFunc(rest.Changes, func(c reconfigure.Change) bool { return b.provisioned.Contains(c.Node) })
+	return rest
 }
 
-func (b *batch) apply(ctx context.Context, preview reconfigure.Preview) error {
+// apply carries out a preview, and tells whether there are nodes left whose turn did not come.
+func (b *batch) apply(ctx context.Context, preview reconfigure.Preview) (again bool, err error) {
 	b.touched = b.touched.Union(preview.Plan.Nodes(reconfigure.Create, reconfigure.Replace))
-	b.fresh = renewed(preview)
+	b.fresh = b.fresh.Union(renewed(preview))
 	failed, err := b.Provisioner.Apply(ctx, preview, b.watch(ctx))
 	if err != nil {
-		return err
+		return false, err
 	}
+	untried := withoutUntried(failed)
 	b.fail(ctx, b.explained(ctx, failed))
+	b.provisioned = b.provisioned.Union(preview.Plan.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove).Difference(untried))
 	instances, err := b.Provisioner.Instances(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	b.instances = instances
-	return nil
+	return !untried.Empty(), nil
+}
+
+// withoutUntried takes the nodes out of the failures whose turn did not come, unless they are all there is: then nobody is to blame, and to try again would go on
+// for ever.
+func withoutUntried(failed reconfigure.Failures) nodeset.NodeSet {
+	var names []string
+	for node, err := range failed {
+		if errors.Is(err, reconfigure.ErrUntried) {
+			names = append(names, node)
+		}
+	}
+	if len(names) == len(failed) {
+		return nodeset.NodeSet{}
+	}
+	for _, node := range names {
+		delete(failed, node)
+	}
+	return nodeset.Of(names...)
 }
 
 // renewed is the nodes whose instance will have a new disk, and so a new host key. One that is only resized keeps both.
@@ -69,23 +109,6 @@ func renewed(preview reconfigure.Preview) nodeset.NodeSet {
 		}
 	}
 	return nodeset.Of(names...)
-}
-
-// explained puts the cloud's own words before Terraform's, where it has any.
-func (b *batch) explained(ctx context.Context, failed reconfigure.Failures) reconfigure.Failures {
-	if len(failed) == 0 {
-		return nil
-	}
-	faults, err := b.Cloud.Faults(ctx)
-	if err != nil {
-		return failed // what Terraform says must do
-	}
-	for node, err := range failed {
-		if fault := faults[node]; fault != "" && !strings.Contains(err.Error(), fault) {
-			failed[node] = fmt.Errorf("%s: %w", strings.TrimSuffix(fault, "."), err)
-		}
-	}
-	return failed
 }
 
 // guard names the nodes whose instance is about to be lost or restarted by one of the actions while a job is on it, or while nobody can tell. It is asked as
@@ -127,7 +150,7 @@ func (b *batch) endangered(plan reconfigure.Plan, actions []reconfigure.Action) 
 // hold ends the way of nodes whose instance is left as it is.
 func (b *batch) hold(ctx context.Context, busy reconfigure.Failures) {
 	b.held = b.held.Union(nodeset.Of(slices.Collect(maps.Keys(busy))...))
-	b.fail(ctx, busy)
+	b.fail(ctx, allByDefault(reconfigure.ClassRefused, busy))
 }
 
 // reboot restarts instances by the cloud, so that their boot is newer than the request.

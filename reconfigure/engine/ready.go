@@ -22,7 +22,7 @@ func (b *batch) greet(ctx context.Context, nodes nodeset.NodeSet) error {
 		}
 		instances = append(instances, instance)
 	}
-	b.fail(ctx, b.Greeter.Await(ctx, instances, b.fresh))
+	b.fail(ctx, allByDefault(reconfigure.ClassSSH, b.Greeter.Await(ctx, instances, b.fresh)))
 	return nil
 }
 
@@ -45,9 +45,9 @@ func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
 	defer cancel()
 	failed, err := b.Configurer.Configure(ctx, b.cluster, instances, b.extent(ctx, nodes), b.watch(ctx))
 	if err != nil {
-		return err
+		return byDefault(reconfigure.ClassPlaybook, err)
 	}
-	b.fail(ctx, failed)
+	b.fail(ctx, allByDefault(reconfigure.ClassPlaybook, failed))
 	return nil
 }
 
@@ -126,7 +126,7 @@ func (b *batch) missing(ctx context.Context) (reconfigure.Failures, error) {
 		case b.plan.Everywhere && s.Is("CLOUD") && b.cluster.Persistent().Contains(node):
 			missing[node] = errors.New("Slurm has it as a cloud node still: slurmctld goes by an earlier slurm.conf")
 		case !b.settled(node, s):
-			missing[node] = fmt.Errorf("slurmd did not register in time: Slurm has it as %s", describe(s))
+			missing[node] = reconfigure.Classify(reconfigure.ClassUnregistered, fmt.Errorf("slurmd did not register in time: Slurm has it as %s", describe(s)))
 		}
 	}
 	return missing, nil

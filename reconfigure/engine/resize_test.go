@@ -29,18 +29,8 @@ func TestShrunkNodeIsHandedToPowerSaving(t *testing.T) {
 		l.resized(1, 8)
 		l.gives("p2")
 		l.want("verdicts", map[string]string{"ctl": "done", "p2": "done"}, l.carry())
-		l.want("calls", []string{"apply delete p2", "slurm.conf everywhere, configure ctl of ctl,p1", "power_down p2", "undrain p2"}, l.Calls())
+		l.want("calls", []string{"apply delete p2", "slurm.conf everywhere, configure ctl of ctl,p1", "power_down p2"}, l.Calls())
 		l.want("state", back, l.Node("p2").State)
-	})
-}
-
-func TestShrunkNodeOfSomebodysDrainStaysDrained(t *testing.T) {
-	test(t, func(l *lab) {
-		l.resized(1, 8)
-		l.gives("p2")
-		l.Drained("disk is full", "p2")
-		l.want("verdicts", map[string]string{"ctl": "done", "p2": "done"}, l.carry())
-		l.want("state", back+"+DRAIN", l.Node("p2").State)
 	})
 }
 

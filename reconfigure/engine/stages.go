@@ -44,7 +44,7 @@ func stages() []stage {
 // the nodes that had failed before are cleaned up, and handed back; those that were on their way are left to whoever reads the journal next.
 func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Observation, plan reconfigure.Plan) (map[string]reconfigure.Verdict, error) {
 	b := &batch{Engine: e, number: number, plan: plan, before: seen.Desired, was: seen.States, instances: maps.Clone(seen.Instances), verdicts: map[string]reconfigure.Verdict{}}
-	b.tellDown(context.WithoutCancel(ctx), rejections(plan))
+	b.tell(context.WithoutCancel(ctx), rejections(plan))
 	err := b.walk(ctx)
 	b.phase = reconfigure.PhaseReport
 	b.clean(context.WithoutCancel(ctx))
@@ -90,7 +90,7 @@ func rejections(plan reconfigure.Plan) reconfigure.Failures {
 	rejected := reconfigure.Failures{}
 	for _, r := range plan.Rejected {
 		if _, changes := plan.Of(r.Node); !changes {
-			rejected[r.Node] = errors.New(r.Reason)
+			rejected[r.Node] = reconfigure.Classify(r.Class, errors.New(r.Reason))
 		}
 	}
 	return rejected
@@ -99,17 +99,18 @@ func rejections(plan reconfigure.Plan) reconfigure.Failures {
 // batch is a plan on its way.
 type batch struct {
 	*Engine
-	number    int64
-	phase     reconfigure.Phase
-	plan      reconfigure.Plan
-	before    map[string]reconfigure.Spec      // the map of nodes before the plan
-	instances map[string]reconfigure.Instance  // as last seen
-	verdicts  map[string]reconfigure.Verdict   // of the nodes whose way has ended
-	touched   nodeset.NodeSet                  // the nodes whose instance was to be made or restarted: there may be something to clean
-	fresh     nodeset.NodeSet                  // the nodes whose instance is new, or has a new disk
-	was       map[string]reconfigure.NodeState // as Slurm had the nodes before the plan
-	held      nodeset.NodeSet                  // the nodes whose instance was left alone for the sake of a job
-	toldDown  nodeset.NodeSet                  // the nodes that Slurm was told are down, or may have been
+	number      int64
+	phase       reconfigure.Phase
+	plan        reconfigure.Plan
+	before      map[string]reconfigure.Spec      // the map of nodes before the plan
+	instances   map[string]reconfigure.Instance  // as last seen
+	verdicts    map[string]reconfigure.Verdict   // of the nodes whose way has ended
+	touched     nodeset.NodeSet                  // the nodes whose instance was to be made or restarted: there may be something to clean
+	provisioned nodeset.NodeSet                  // the nodes that Terraform has done with
+	fresh       nodeset.NodeSet                  // the nodes whose instance is new, or has a new disk
+	was         map[string]reconfigure.NodeState // as Slurm had the nodes before the plan
+	held        nodeset.NodeSet                  // the nodes whose instance was left alone for the sake of a job
+	toldDown    nodeset.NodeSet                  // the nodes that Slurm was told are down, or may have been
 }
 
 // left is the nodes that are still on their way.
@@ -147,11 +148,11 @@ func (b *batch) fail(ctx context.Context, failures reconfigure.Failures) {
 	for node := range nodeset.Of(slices.Collect(maps.Keys(failures))...).Intersect(b.left()).All() {
 		err := failures[node]
 		change, _ := b.plan.Of(node)
-		b.verdicts[node] = reconfigure.Verdict{Node: node, Action: change.Action, Status: status(err), Phase: b.phase, Reason: err.Error()}
-		_ = b.Recorder.Record(ctx, reconfigure.Event{Batch: b.number, Node: node, Phase: b.phase, Level: reconfigure.Failed, Message: err.Error()})
+		b.verdicts[node] = reconfigure.Verdict{Node: node, Action: change.Action, Status: status(err), Phase: b.phase, Class: reconfigure.ClassOf(err), Reason: err.Error()}
+		_ = b.Recorder.Record(ctx, reconfigure.Event{Batch: b.number, Node: node, Phase: b.phase, Level: reconfigure.Failed, Message: said(err)})
 		ended[node] = err
 	}
-	b.tellDown(ctx, ended)
+	b.tell(ctx, ended)
 }
 
 func status(err error) reconfigure.Status {

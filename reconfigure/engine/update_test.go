@@ -74,7 +74,7 @@ func TestDrainedNodeThatNeverComesBackFails(t *testing.T) {
 		l.drained(reconfigure.Reboot, "p1")
 		l.Order(enginetest.NeverRegisters, "p1")
 		l.want("verdicts", map[string]string{"p1": "failed verify: slurmd did not register in time: Slurm has it as IDLE+DRAIN"}, l.carry())
-		if n := l.Node("p1"); n.State != "DOWN+DRAIN" || n.Reason != "reconfigure: slurmd did not register in time: Slurm has it as IDLE+DRAIN" {
+		if n := l.Node("p1"); n.State != "DOWN+DRAIN" || n.Reason != "reconfigure: unregistered: slurmd did not register in time: Slurm has it as IDLE+DRAIN" {
 			l.Errorf("p1 is %+v", n)
 		}
 	})
@@ -95,9 +95,9 @@ func TestFailedRebootOfSlurmsIsToldAndLasts(t *testing.T) {
 	// Where slurmd has come back by itself, a job may be there already: it is let run.
 	for fault, rule := range map[enginetest.Fault]struct{ reason, state string }{
 		enginetest.RebootFails:    {"reboot fails", "DOWN+DRAIN+REBOOT_ISSUED"},
-		enginetest.NoSSH:          {"no SSH", "IDLE+DRAIN"},
-		enginetest.PlaybookFails:  {"playbook fails", "IDLE+DRAIN"},
-		enginetest.NeverRegisters: {"slurmd did not register in time: Slurm has it as IDLE+REBOOT_ISSUED", "DOWN+DRAIN+REBOOT_ISSUED"},
+		enginetest.NoSSH:          {"no-ssh: no SSH", "IDLE+DRAIN"},
+		enginetest.PlaybookFails:  {"playbook: playbook fails", "IDLE+DRAIN"},
+		enginetest.NeverRegisters: {"unregistered: slurmd did not register in time: Slurm has it as IDLE+REBOOT_ISSUED", "DOWN+DRAIN+REBOOT_ISSUED"},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			test(t, func(l *lab) {

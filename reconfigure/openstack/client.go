@@ -1,7 +1,7 @@
-// Package openstack is the cloud's own word, beside Terraform's: what names mean now, which servers of ours there are, and what their consoles say. It makes and
-// removes nothing.
+// Package openstack is the cloud's own word, beside Terraform's: what names mean now, which servers of ours there are, and what their consoles say. It makes
+// nothing, and removes only what Terraform does not know.
 //
-// Everything that it asks for may be asked for twice: it reads, logs in, and reboots. So a call that the cloud answers with a limit, a fault of its own, or not
+// Everything that it asks for may be asked for twice: it reads, logs in, reboots, and removes. So a call that the cloud answers with a limit, a fault of its own, or not
 // at all is repeated a few times, whatever its method.
 package openstack
 
@@ -22,6 +22,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // microversion is the Nova API that we speak, of the Train release (2019). Nova has kept every version since, so the answers have the same form on every
@@ -43,11 +45,12 @@ type tempo struct {
 	answer   time.Duration // until the answer to a call begins
 	poll     time.Duration // between two looks at a server
 	rebooted time.Duration // until a server that was rebooted is ACTIVE again
+	gone     time.Duration // until a server that was removed is gone
 }
 
 // usual is for real clouds. Nova makes a soft reboot that takes longer than two minutes a hard one by itself (nova.conf, wait_soft_reboot_seconds).
 func usual() tempo {
-	return tempo{tries: 6, pause: time.Second, longest: 30 * time.Second, answer: time.Minute, poll: 2 * time.Second, rebooted: 4 * time.Minute}
+	return tempo{tries: 6, pause: time.Second, longest: 30 * time.Second, answer: time.Minute, poll: 2 * time.Second, rebooted: 4 * time.Minute, gone: 4 * time.Minute}
 }
 
 // Client is logged in to a cloud. It is safe for concurrent use, and logs in again by itself when its token is over.
@@ -121,7 +124,16 @@ func (c *Client) services(provider *gophercloud.ProviderClient, endpoint gopherc
 }
 
 func (c *Client) failed(what string, err error) error {
-	return fmt.Errorf("%s cloud %q: %w", what, c.config.Cloud, err)
+	return reconfigure.Classify(classOf(err), fmt.Errorf("%s cloud %q: %w", what, c.config.Cloud, err))
+}
+
+// classOf is the class of what gophercloud and Go's HTTP client answer. It is repeated often enough before (see retry) that it will not pass in a moment.
+func classOf(err error) reconfigure.Class {
+	code := 0
+	if answer, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err); ok {
+		code = answer.Actual
+	}
+	return reconfigure.CloudClass(code, err.Error())
 }
 
 // retry is gophercloud's hook: the error ends the call, nil repeats it.

@@ -29,7 +29,7 @@ const (
 
 // quick is a tempo for a cloud in which nothing takes time.
 func quick() tempo {
-	return tempo{tries: 4, pause: time.Millisecond, longest: 20 * time.Millisecond, answer: 500 * time.Millisecond, poll: time.Millisecond, rebooted: 300 * time.Millisecond}
+	return tempo{tries: 4, pause: time.Millisecond, longest: 20 * time.Millisecond, answer: 500 * time.Millisecond, poll: time.Millisecond, rebooted: 300 * time.Millisecond, gone: 300 * time.Millisecond}
 }
 
 // lab is a cloud with a client that is logged in.

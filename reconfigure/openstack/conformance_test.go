@@ -36,6 +36,15 @@ func TestClientIsACloud(t *testing.T) {
 	})
 }
 
+// TestClientIsASweeper has a server of another cluster beside those that are swept.
+func TestClientIsASweeper(t *testing.T) {
+	enginetest.Sweeper(t, func(t *testing.T) enginetest.SweeperHarness {
+		l := newLab(t, labcloud.Null{})
+		l.create("node1", "another", "ACTIVE")
+		return enginetest.SweeperHarness{Sweeper: l.client, Stray: func(node string) string { return l.create(node, "eiffel", "ACTIVE").ID }}
+	})
+}
+
 // bootCounter is a hypervisor that counts reboots.
 type bootCounter struct {
 	labcloud.Null

@@ -2,6 +2,7 @@ package openstack
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/gophercloud/gophercloud/v2"
-	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
 
@@ -22,6 +22,7 @@ func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.
 	var (
 		resolved reconfigure.Resolved
 		wrong    []string
+		class    = reconfigure.ClassMissing
 	)
 	for _, part := range []struct {
 		kind, name string
@@ -35,24 +36,30 @@ func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.
 		id, err := one(part.find(ctx, part.name))
 		if err != nil {
 			wrong = append(wrong, fmt.Sprintf("%s %q in cloud %q: %v", part.kind, part.name, c.config.Cloud, err))
+			if !missing(err) {
+				class = classOf(err)
+			}
 		}
 		*part.to = id
 	}
 	if len(wrong) > 0 {
-		return reconfigure.Resolved{Err: strings.Join(wrong, "; ")}
+		return reconfigure.Resolved{Err: strings.Join(wrong, "; "), Class: class}
 	}
 	return resolved
 }
+
+// missing tells that the cloud has answered, and has nothing that fits. Whatever else went wrong, nobody knows whether it is there.
+func missing(err error) bool { return reconfigure.ClassOf(err) == reconfigure.ClassMissing }
 
 func one(ids []string, err error) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
 	case len(ids) == 0:
-		return "", fmt.Errorf("not found")
+		return "", reconfigure.Classify(reconfigure.ClassMissing, errors.New("not found"))
 	case len(ids) > 1:
 		slices.Sort(ids)
-		return "", fmt.Errorf("the name is ambiguous, give one of the ids %s", strings.Join(ids, ", "))
+		return "", reconfigure.Classify(reconfigure.ClassMissing, fmt.Errorf("the name is ambiguous, give one of the ids %s", strings.Join(ids, ", ")))
 	}
 	return ids[0], nil
 }
@@ -86,18 +93,14 @@ func (c *Client) findImage(ctx context.Context, name string) ([]string, error) {
 		}
 	}
 	if len(ids) == 0 && len(unfit) > 0 {
-		return nil, fmt.Errorf("not active: %s", strings.Join(unfit, ", "))
+		return nil, reconfigure.Classify(reconfigure.ClassMissing, fmt.Errorf("not active: %s", strings.Join(unfit, ", ")))
 	}
 	return ids, nil
 }
 
 // findFlavor goes through all flavors: Nova cannot be asked for one by name, and a flavor's id may be any text.
 func (c *Client) findFlavor(ctx context.Context, name string) ([]string, error) {
-	pages, err := flavors.ListDetail(c.compute, flavors.ListOpts{AccessType: flavors.AllAccess}).AllPages(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, err := flavors.ExtractFlavors(pages)
+	all, err := c.flavors(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -31,10 +31,10 @@ func TestResolve(t *testing.T) {
 	}{
 		"names":     {reconfigure.Source{Image: "node-v2", Flavor: "small", Network: "cluster"}, all},
 		"ids":       {reconfigure.Source{Image: imageV2, Flavor: "42", Network: networks[0]}, all},
-		"ambiguous": {reconfigure.Source{Image: "twin", Flavor: "small", Network: "cluster"}, reconfigure.Resolved{Err: `image "twin" in cloud "here": the name is ambiguous, give one of the ids ` + twinA + ", " + twinB}},
+		"ambiguous": {reconfigure.Source{Image: "twin", Flavor: "small", Network: "cluster"}, reconfigure.Resolved{Err: `image "twin" in cloud "here": the name is ambiguous, give one of the ids ` + twinA + ", " + twinB, Class: reconfigure.ClassMissing}},
 		"nothing there": {reconfigure.Source{Image: absent, Flavor: "tiny", Network: absent}, reconfigure.Resolved{
-			Err: `image "` + absent + `" in cloud "here": not found; flavor "tiny" in cloud "here": not found; network "` + absent + `" in cloud "here": not found`}},
-		"not ready": {reconfigure.Source{Image: "unfinished", Flavor: "42", Network: "cluster"}, reconfigure.Resolved{Err: `image "unfinished" in cloud "here": ` + err.Error()}},
+			Err: `image "` + absent + `" in cloud "here": not found; flavor "tiny" in cloud "here": not found; network "` + absent + `" in cloud "here": not found`, Class: reconfigure.ClassMissing}},
+		"not ready": {reconfigure.Source{Image: "unfinished", Flavor: "42", Network: "cluster"}, reconfigure.Resolved{Err: `image "unfinished" in cloud "here": ` + err.Error(), Class: reconfigure.ClassMissing}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, l.client.Resolve(t.Context(), test.source)); diff != "" {
@@ -59,10 +59,17 @@ func TestResolveFollowsANameToANewImage(t *testing.T) {
 }
 
 func TestResolveSaysWhatTheCloudSays(t *testing.T) {
-	l := newLab(t, labcloud.Null{})
-	l.order(labcloud.ServerError, "GET images", 100)
-	got := l.client.Resolve(t.Context(), reconfigure.Source{Image: "node-v1", Flavor: "small", Network: "cluster"})
-	if got.Err == "" || got.FlavorID != "" {
-		t.Errorf("%+v", got)
+	for kind, class := range map[labcloud.Kind]reconfigure.Class{
+		labcloud.ServerError: reconfigure.ClassCloud, labcloud.RateLimited: reconfigure.ClassRateLimit, labcloud.LostAnswer: reconfigure.ClassCloud,
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			l := newLab(t, labcloud.Null{})
+			l.order(kind, "GET images", 100)
+			// That the network is not there says nothing of the image.
+			got := l.client.Resolve(t.Context(), reconfigure.Source{Image: "node-v1", Flavor: "small", Network: "nothing"})
+			if got.Err == "" || got.FlavorID != "" || got.Class != class {
+				t.Errorf("%+v", got)
+			}
+		})
 	}
 }

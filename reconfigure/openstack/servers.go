@@ -12,6 +12,8 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // Server is an instance as Nova has it.
@@ -108,7 +110,10 @@ func address(networks map[string]any) string {
 // Reboot restarts a server and returns when it is ACTIVE again. Where a soft reboot is refused (Nova takes it of a running server only) or does not end, it
 // is a hard one. It may be repeated; whether a job is on the server is the caller's care.
 func (c *Client) Reboot(ctx context.Context, id string) error {
-	var errs []error
+	var (
+		errs  []error
+		class reconfigure.Class // of the last
+	)
 	for _, how := range []servers.RebootMethod{servers.SoftReboot, servers.HardReboot} {
 		err := servers.Reboot(ctx, c.compute, id, servers.RebootOpts{Type: how}).ExtractErr()
 		if err == nil {
@@ -117,16 +122,19 @@ func (c *Client) Reboot(ctx context.Context, id string) error {
 		if err == nil {
 			return nil
 		}
+		if class = reconfigure.ClassOf(err); class == reconfigure.ClassOther {
+			class = classOf(err)
+		}
 		errs = append(errs, fmt.Errorf("%s reboot of server %s: %w", how, id, err))
 		if ctx.Err() != nil || gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
 			break
 		}
 	}
-	return errors.Join(errs...)
+	return reconfigure.Classify(class, errors.Join(errs...))
 }
 
 func (c *Client) awaitActive(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.tempo.rebooted, fmt.Errorf("not ACTIVE after %s", c.tempo.rebooted))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.tempo.rebooted, reconfigure.Classify(reconfigure.ClassBoot, fmt.Errorf("not ACTIVE after %s", c.tempo.rebooted)))
 	defer cancel()
 	for {
 		s, err := servers.Get(ctx, c.compute, id).Extract()
@@ -138,7 +146,7 @@ func (c *Client) awaitActive(ctx context.Context, id string) error {
 		case s.Status == "ACTIVE" && s.TaskState == "":
 			return nil
 		case s.Status == "ERROR":
-			return fmt.Errorf("it is in ERROR: %s", s.Fault.Message)
+			return reconfigure.Classify(reconfigure.FaultClass(s.Fault.Message), fmt.Errorf("it is in ERROR: %s", s.Fault.Message))
 		}
 		select {
 		case <-ctx.Done():

@@ -4,6 +4,7 @@ package plan
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 
@@ -26,6 +27,7 @@ func Compute(cluster reconfigure.Cluster, seen reconfigure.Observation, requests
 		p.desired = map[string]reconfigure.Spec{}
 	}
 	for _, r := range requests {
+		p.jobs = append(p.jobs, r.Jobs...)
 		switch r.Mode {
 		case reconfigure.Deploy:
 			p.deploy(r)
@@ -104,6 +106,7 @@ type planner struct {
 	changes              map[string]*reconfigure.Change
 	rejected             []reconfigure.Rejection
 	waiting              []reconfigure.Wait
+	jobs                 []reconfigure.Job
 	desired              map[string]reconfigure.Spec
 	shared, everywhere   bool
 }
@@ -138,7 +141,7 @@ func (p *planner) minding(c *reconfigure.Change) {
 	switch {
 	case !renews || !state.Is("DRAIN"):
 	case state.Rebooting():
-		c.Undrain = state.Returns
+		c.Undrain = state.Returns || state.Ours() // ours is of an update that went wrong
 	case state.Ours():
 		c.Undrain = true
 	default:
@@ -150,6 +153,14 @@ func (p *planner) reject(r reconfigure.Request, node, reason string) {
 	p.rejected = append(p.rejected, reconfigure.Rejection{Node: node, Request: r.ID, Reason: reason})
 }
 
+// rejectFor rejects for a reason that may have a class.
+func (p *planner) rejectFor(r reconfigure.Request, node string, problem error) {
+	p.reject(r, node, problem.Error())
+	if class := reconfigure.ClassOf(problem); class != reconfigure.ClassOther {
+		p.rejected[len(p.rejected)-1].Class = class
+	}
+}
+
 func (p *planner) rejectAll(r reconfigure.Request, reason string) {
 	for node := range r.Nodes.All() {
 		p.reject(r, node, reason)
@@ -157,29 +168,29 @@ func (p *planner) rejectAll(r reconfigure.Request, reason string) {
 }
 
 // spec is what a node is to be made of, by what its group declares now.
-func (p *planner) spec(node string) (spec reconfigure.Spec, problem string) {
+func (p *planner) spec(node string) (reconfigure.Spec, error) {
 	return p.specOf(node, "")
 }
 
 // specOf is the same with another image, where one is given.
-func (p *planner) specOf(node, image string) (spec reconfigure.Spec, problem string) {
+func (p *planner) specOf(node, image string) (spec reconfigure.Spec, problem error) {
 	group, source := made(p.cluster, node, image)
 	found, ok := p.seen.Sources[source]
 	switch {
 	case !ok:
-		return spec, "the cloud was not asked for its image, flavor and network"
+		return spec, errors.New("the cloud was not asked for its image, flavor and network")
 	case found.Err != "":
-		return spec, found.Err
+		return spec, reconfigure.Classify(found.Class, errors.New(found.Err))
 	}
-	return reconfigure.Spec{Group: group, ImageID: found.ImageID, FlavorID: found.FlavorID, NetworkID: found.NetworkID}, ""
+	return reconfigure.Spec{Group: group, ImageID: found.ImageID, FlavorID: found.FlavorID, NetworkID: found.NetworkID}, nil
 }
 
 // make plans a new instance for a node; where a half-made one is in the way, in its place.
 func (p *planner) make(r reconfigure.Request, node, reason string) {
 	_, image := wish(r, p.seen.States[node])
 	spec, problem := p.specOf(node, image)
-	if problem != "" {
-		p.reject(r, node, problem)
+	if problem != nil {
+		p.rejectFor(r, node, problem)
 		return
 	}
 	action := reconfigure.Create
@@ -223,7 +234,7 @@ func (p *planner) whole(node string) (ok bool, reason string) {
 }
 
 func (p *planner) plan() reconfigure.Plan {
-	plan := reconfigure.Plan{Rejected: p.rejected, Waiting: p.waiting, Desired: p.desired, Shared: p.shared, Everywhere: p.everywhere}
+	plan := reconfigure.Plan{Rejected: p.rejected, Waiting: p.waiting, Jobs: p.jobs, Desired: p.desired, Shared: p.shared, Everywhere: p.everywhere}
 	for _, node := range nodeset.Of(slices.Collect(maps.Keys(p.changes))...).Names() {
 		plan.Changes = append(plan.Changes, *p.changes[node])
 	}

@@ -124,9 +124,17 @@ func (p *planner) give(r reconfigure.Request, node string) {
 	case there && occupied(state):
 		p.await(r, node, shrinking)
 	case there || wanted || declared:
-		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: reason, HandOver: declared})
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: reason, HandOver: declared, Note: endingDrain(state)})
 	}
 	p.reread(r, node)
+}
+
+// endingDrain tells of somebody else's drain that power saving takes away with the instance.
+func endingDrain(s reconfigure.NodeState) string {
+	if !s.Is("DRAIN") || s.Ours() {
+		return ""
+	}
+	return "somebody else's drain ends with its instance: " + s.Reason
 }
 
 // reread has all nodes get slurm.conf where it has changed for a node. The control node stands for them: whether slurmctld takes it is what counts.

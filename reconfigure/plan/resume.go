@@ -33,8 +33,8 @@ func (p *planner) resume(r reconfigure.Request) {
 func (p *planner) refresh(r reconfigure.Request, node string) {
 	spec, problem := p.spec(node)
 	switch {
-	case problem != "":
-		p.reject(r, node, problem)
+	case problem != nil:
+		p.rejectFor(r, node, problem)
 	case spec != p.seen.Desired[node]:
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Replace, Spec: spec, Reason: "its instance is not what is declared"})
 	default:

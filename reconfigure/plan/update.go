@@ -46,10 +46,14 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	state := p.seen.States[node]
 	change, problem := p.renewal(r, node)
 	switch {
-	case problem != "" && !(r.Held && state.Running()):
-		p.reject(r, node, problem)
+	case problem != nil && !(r.Held && state.Running()):
+		p.rejectFor(r, node, problem)
 	case (r.FromSlurm || change.Action == reconfigure.Reboot) && state.Ready() && state.Boot.After(r.Submitted):
-		// It was booted since then: a caller who got no answer has asked twice, or a worker that died has left the request behind. Slurm's reason is gone by now.
+		// It was booted since then: a caller who got no answer has asked twice, or a worker that died has left the request behind. Slurm's reason is gone by now. Our
+		// drain may be there still, and has lost its purpose.
+		if state.Is("DRAIN") && state.Ours() {
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "it was booted since the request"})
+		}
 	case state.Is("POWERING_DOWN", "POWER_DOWN", "POWERED_DOWN"):
 		p.reject(r, node, "Slurm powers it down; when it is needed again, it comes of what is declared")
 	case state.Is("POWERING_UP", "POWER_UP"):
@@ -64,10 +68,10 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 }
 
 // renewal is what an update does to an instance, whenever it may.
-func (p *planner) renewal(r reconfigure.Request, node string) (change reconfigure.Change, problem string) {
+func (p *planner) renewal(r reconfigure.Request, node string) (change reconfigure.Change, problem error) {
 	reimage, image := wish(r, p.seen.States[node])
 	spec, problem := p.specOf(node, image)
-	if problem != "" {
+	if problem != nil {
 		return change, problem
 	}
 	change = reconfigure.Change{Node: node, Action: reconfigure.Replace, Spec: spec}
@@ -82,7 +86,7 @@ func (p *planner) renewal(r reconfigure.Request, node string) (change reconfigur
 	default:
 		change = reconfigure.Change{Node: node, Action: reconfigure.Reboot, Reason: "it is what is declared"}
 	}
-	return change, ""
+	return change, nil
 }
 
 // wish is what a request wants of a node besides what is declared. Slurm hands on the reason that the administrator gave to `scontrol reboot`; it puts what

@@ -95,6 +95,7 @@ type node struct {
 	State     words  `json:"state"`
 	Flags     words  `json:"state_flags"`
 	Reason    string `json:"reason"`
+	Address   string `json:"address"`
 	BootTime  number `json:"boot_time"`
 	AllocCPUs number `json:"alloc_cpus"`
 	// 22.05 has the flag apart here too.
@@ -103,7 +104,7 @@ type node struct {
 }
 
 func (n node) state() reconfigure.NodeState {
-	s := reconfigure.NodeState{Node: n.Name, Reason: n.Reason, Returns: slices.Contains(append(n.Next, n.NextFlags...), "RESUME")}
+	s := reconfigure.NodeState{Node: n.Name, Reason: n.Reason, Address: n.Address, Returns: slices.Contains(append(n.Next, n.NextFlags...), "RESUME")}
 	for _, word := range append(n.State, n.Flags...) {
 		s.States = append(s.States, strings.ToUpper(word))
 	}

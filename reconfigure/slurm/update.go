@@ -33,7 +33,7 @@ func (r *Refused) Error() string {
 // Down sets nodes DOWN, which requeues their jobs at once. The reason is marked as ours. It may be repeated. The error is ErrUnreachable, a *Refused or the
 // context's.
 func (c *Client) Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
-	return c.update(ctx, nodes, "State=DOWN", "Reason="+mark(reason))
+	return c.update(ctx, nodes, "State=DOWN", "Reason="+mark(reason, longestReason))
 }
 
 // PowerDown has Slurm power nodes down, whatever state they are in, jobs or not: SuspendProgram is called for them, and a cloud node ends as one that can be
@@ -45,7 +45,7 @@ func (c *Client) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
 // Drain has Slurm start no more jobs on nodes; those that run go on. The reason is marked as ours, and takes the place of another one. It may be repeated. The
 // error is as Down's.
 func (c *Client) Drain(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
-	return c.update(ctx, nodes, "State=DRAIN", "Reason="+mark(reason))
+	return c.update(ctx, nodes, "State=DRAIN", "Reason="+mark(reason, longestReason))
 }
 
 // Undrain takes drains back, whoever made them, and leaves the nodes' states as they are otherwise: a node that is DOWN stays so (scontrol(1), UNDRAIN). It may
@@ -94,8 +94,9 @@ func (c *Client) updateInto(ctx context.Context, failures reconfigure.Failures, 
 	return nil
 }
 
-// mark makes a reason ours and fit for Slurm: one line, without the quotes that its own output and configuration give a meaning to, and not too long.
-func mark(reason string) string {
+// mark makes a reason ours and fit for Slurm: one line, without the quotes that its own output and configuration give a meaning to, and no longer than so many
+// bytes.
+func mark(reason string, longest int) string {
 	plain := strings.Map(func(r rune) rune {
 		switch {
 		case r == '"' || r == '\'' || r == '`' || r == utf8.RuneError:
@@ -111,11 +112,11 @@ func mark(reason string) string {
 		plain = strings.TrimSpace(strings.TrimPrefix(plain, prefix))
 	}
 	marked := ReasonPrefix + plain
-	if len(marked) <= longestReason {
+	if len(marked) <= longest {
 		return marked
 	}
 	const more = "…"
-	end := longestReason - len(more)
+	end := longest - len(more)
 	for !utf8.RuneStart(marked[end]) {
 		end--
 	}

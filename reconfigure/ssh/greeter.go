@@ -137,7 +137,7 @@ func (g Greeter) fromConsole(ctx context.Context, id string) ([]ssh.PublicKey, e
 	}
 	keys, ok := ParseConsole(log)
 	if !ok {
-		return nil, errors.New("shows no host keys in its console log (an image without cloud-init? then set host_keys: accept-new)")
+		return nil, reconfigure.Classify(reconfigure.ClassBoot, errors.New("shows no host keys in its console log (an image without cloud-init? then set host_keys: accept-new)"))
 	}
 	return keys, nil
 }

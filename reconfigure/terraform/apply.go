@@ -96,7 +96,7 @@ func (d *Driver) applySaved(ctx context.Context, p reconfigure.Preview, watch fu
 	})
 	var ended *exec.ExitError
 	if ctx.Err() == nil && errors.As(err, &ended) && !ended.Exited() {
-		return nil, fmt.Errorf("terraform apply: %w: %w", errKilled, err)
+		return nil, reconfigure.Classify(reconfigure.ClassUnknown, fmt.Errorf("terraform apply: %w: %w", errKilled, err))
 	}
 	if err == nil {
 		return nil, nil
@@ -106,6 +106,9 @@ func (d *Driver) applySaved(ctx context.Context, p reconfigure.Preview, watch fu
 		if failures, all := verdicts(p.Changes, said.events); all {
 			return failures, nil
 		}
+	}
+	if begun(said.events) && reconfigure.ClassOf(err) == reconfigure.ClassOther {
+		err = reconfigure.Classify(reconfigure.ClassUnknown, err)
 	}
 	return nil, fmt.Errorf("terraform apply: %w", err)
 }

@@ -19,11 +19,17 @@ type variables struct {
 	Nodes map[string]reconfigure.Spec `json:"nodes"`
 }
 
-func (d *Driver) desiredFile() string { return filepath.Join(d.cfg.Dir, "nodes.auto.tfvars.json") }
+func (d *Driver) desiredFile() string { return desiredFile(d.cfg.Dir) }
+
+func desiredFile(dir string) string { return filepath.Join(dir, "nodes.auto.tfvars.json") }
 
 // Desired is the map of nodes that Terraform was last told of; empty before the first apply.
-func (d *Driver) Desired() (map[string]reconfigure.Spec, error) {
-	text, err := os.ReadFile(d.desiredFile())
+func (d *Driver) Desired() (map[string]reconfigure.Spec, error) { return Desired(d.cfg.Dir) }
+
+// Desired is the same for those who need nothing else of the root module in dir: it takes no Terraform.
+func Desired(dir string) (map[string]reconfigure.Spec, error) {
+	file := desiredFile(dir)
+	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return map[string]reconfigure.Spec{}, nil
 	}
@@ -34,10 +40,10 @@ func (d *Driver) Desired() (map[string]reconfigure.Spec, error) {
 	strict := json.NewDecoder(bytes.NewReader(text))
 	strict.DisallowUnknownFields() // what we would drop when we write it again is somebody else's
 	if err := strict.Decode(&v); err != nil {
-		return nil, fmt.Errorf("read the map of nodes in %s: %w", d.desiredFile(), err)
+		return nil, fmt.Errorf("read the map of nodes in %s: %w", file, err)
 	}
 	if v.Nodes == nil {
-		return nil, fmt.Errorf("read the map of nodes in %s: it has no nodes", d.desiredFile())
+		return nil, fmt.Errorf("read the map of nodes in %s: it has no nodes", file)
 	}
 	return v.Nodes, nil
 }

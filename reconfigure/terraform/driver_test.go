@@ -89,9 +89,11 @@ func (c *cluster) wantInstances(d *Driver, servers map[string]labcloud.Server) {
 	c.Helper()
 	got, err := d.Instances(c.Context())
 	c.must(err)
+	desired, err := d.Desired()
+	c.must(err)
 	want := map[string]reconfigure.Instance{}
 	for name, s := range servers {
-		want[name] = reconfigure.Instance{Node: name, ID: s.ID, Address: s.Addresses[0].String()}
+		want[name] = reconfigure.Instance{Node: name, ID: s.ID, Address: s.Addresses[0].String(), Made: desired[name]}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		c.Errorf("instances (-cloud +state):\n%s", diff)

@@ -16,6 +16,9 @@ const (
 	instanceBlock = instanceType + ".node"
 )
 
+// groupKey is the metadata of an instance that names its node group.
+const groupKey = "eiffel_group"
+
 // Instances is what stands in Terraform's state, by node. A node of which there is only a part, such as a port, is there as a tainted instance without an id:
 // it can only be replaced or removed. The state is read without a lock and the cloud is not asked.
 func (d *Driver) Instances(ctx context.Context) (map[string]reconfigure.Instance, error) {
@@ -69,7 +72,7 @@ func instances(state []*tfjson.StateResource, m module, isNode func(string) bool
 			continue
 		}
 		if r.Address == instance(instanceBlock, node) {
-			found[node] = reconfigure.Instance{Node: node, ID: text(r.AttributeValues["id"]), Address: address(r.AttributeValues), Tainted: r.Tainted}
+			found[node] = reconfigure.Instance{Node: node, ID: text(r.AttributeValues["id"]), Address: address(r.AttributeValues), Tainted: r.Tainted, Made: made(r.AttributeValues)}
 		} else if _, ok := found[node]; !ok {
 			found[node] = reconfigure.Instance{Node: node, Tainted: true}
 		}
@@ -77,14 +80,27 @@ func instances(state []*tfjson.StateResource, m module, isNode func(string) bool
 	return found
 }
 
-// address is the fixed address in the cluster's network. The provider's access_ip_v4 may be a floating one.
-func address(attributes map[string]any) string {
+// made is what an instance is made of.
+func made(attributes map[string]any) reconfigure.Spec {
+	metadata, _ := attributes["metadata"].(map[string]any)
+	return reconfigure.Spec{
+		Group: text(metadata[groupKey]), ImageID: text(attributes["image_id"]), FlavorID: text(attributes["flavor_id"]), NetworkID: text(network(attributes)["uuid"]),
+	}
+}
+
+// network is the instance's connection to the cluster's network.
+func network(attributes map[string]any) map[string]any {
 	networks, _ := attributes["network"].([]any)
 	if len(networks) == 0 {
-		return ""
+		return nil
 	}
-	network, _ := networks[0].(map[string]any)
-	return text(network["fixed_ip_v4"])
+	first, _ := networks[0].(map[string]any)
+	return first
+}
+
+// address is the fixed address in the cluster's network. The provider's access_ip_v4 may be a floating one.
+func address(attributes map[string]any) string {
+	return text(network(attributes)["fixed_ip_v4"])
 }
 
 func text(v any) string {

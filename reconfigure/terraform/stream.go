@@ -87,7 +87,7 @@ func (s *stream) explain(ctx context.Context, err error) error {
 	for i, d := range found {
 		said[i] = sentence(d)
 	}
-	return errors.New(strings.Join(said, "; "))
+	return told(said)
 }
 
 // sentence is a diagnostic on one line.

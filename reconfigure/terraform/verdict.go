@@ -16,6 +16,7 @@ import (
 func verdicts(changes []reconfigure.ResourceChange, events []event) (failures reconfigure.Failures, all bool) {
 	done := completions(events)
 	why, all := reasons(events)
+	first := firstOf(why)
 	undone := map[string]reconfigure.ResourceChange{} // by node, the first
 	said := map[string][]string{}                     // by node
 	for _, c := range changes {
@@ -35,11 +36,38 @@ func verdicts(changes []reconfigure.ResourceChange, events []event) (failures re
 	failures = reconfigure.Failures{}
 	for node, c := range undone {
 		if len(said[node]) == 0 {
-			said[node] = []string{"Terraform did not get to " + string(c.Effect) + " " + c.Address}
+			failures[node] = untried{told([]string{"Terraform did not get to " + string(c.Effect) + " " + c.Address + first})}
+			continue
 		}
-		failures[node] = errors.New(strings.Join(said[node], "; "))
+		failures[node] = told(said[node])
 	}
 	return failures, all && len(why) == 0 && len(failures) > 0
+}
+
+// untried is an error that is a reconfigure.ErrUntried, and says more.
+type untried struct{ error }
+
+func (u untried) Unwrap() []error { return []error{u.error, reconfigure.ErrUntried} }
+
+// firstOf is what kept Terraform from getting any further, as the end of a sentence. It makes no instance before it has made all ports.
+func firstOf(why map[string][]string) string {
+	for _, address := range slices.Sorted(maps.Keys(why)) {
+		return ", since another failed: " + why[address][0]
+	}
+	return ""
+}
+
+// told makes one error of sentences of Terraform's. Its class is the first that one of them has; where one says that an answer was lost, that counts, since it
+// is not known then what there is.
+func told(sentences []string) error {
+	class := reconfigure.ClassOther
+	for _, said := range sentences {
+		switch found := reconfigure.CloudClass(0, said); {
+		case found == reconfigure.ClassUnknown, class == reconfigure.ClassOther:
+			class = found
+		}
+	}
+	return reconfigure.Classify(class, errors.New(strings.Join(sentences, "; ")))
 }
 
 // completions is the actions that were completed, by address.

@@ -63,6 +63,10 @@ func TestVerdicts(t *testing.T) {
 		"Terraform did not get to a node": {
 			creates, append([]string{"done p.b create"}, good...), map[string]string{"b": "Terraform did not get to create i.b"}, false,
 		},
+		"Terraform did not get to a node, since another failed": {
+			creates, []string{"done group create", "done p.a create", "errored p.b create", "error p.b no more addresses"},
+			map[string]string{"a": "Terraform did not get to create i.a, since another failed: no more addresses", "b": "no more addresses"}, false,
+		},
 		"a shared resource fails": {
 			creates, append([]string{"error group forbidden", "done p.b create", "done i.b create"}, good[1:]...), nil, true,
 		},
@@ -139,5 +143,31 @@ func TestFailedRunIsExplained(t *testing.T) {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// The sentences are the provider's, which reconfigure's own tests have more of.
+func TestClassOfWhatTerraformSays(t *testing.T) {
+	const (
+		quota = `Error creating OpenStack server: Request forbidden: [POST x], error message: {"forbidden":{"code":403,"message":"Quota exceeded for instances: Requested 1, but already used 2 of 2 instances"}}`
+		rate  = "Error creating openstack_networking_port_v2: Too many requests have been sent in a given amount of time."
+		lost  = `Error creating OpenStack server: Post "http://x/servers": OpenStack connection error, retries exhausted. Aborting. Last error was: EOF`
+		other = "Terraform did not get to create i.a"
+	)
+	for _, tc := range []struct {
+		want reconfigure.Class
+		said []string
+	}{
+		{reconfigure.ClassQuota, []string{quota}},
+		{reconfigure.ClassQuota, []string{other, quota}},
+		{reconfigure.ClassQuota, []string{quota, rate}},
+		{reconfigure.ClassRateLimit, []string{rate, quota}},
+		{reconfigure.ClassUnknown, []string{quota, lost, rate}},
+		{reconfigure.ClassOther, []string{other}},
+	} {
+		err := told(tc.said)
+		if got := reconfigure.ClassOf(err); got != tc.want || err.Error() != strings.Join(tc.said, "; ") {
+			t.Errorf("%s, want %s: %v", got, tc.want, err)
+		}
 	}
 }

@@ -8,6 +8,10 @@ locals {
   public    = trimspace(local.cluster.key_pair.public_key)
   mark      = "Slurm cluster ${local.cluster.cluster_name}"
   populated = length(var.nodes) > 0
+
+  # Slurm gives a node up at resume_timeout, and what comes later helps no job any more. The last third is for the boot and the playbooks, or for being told why
+  # the node will not come.
+  patience = "${floor(local.cluster.slurm.resume_timeout * 2 / 3)}s"
 }
 
 # --- Of each node ---
@@ -41,8 +45,8 @@ resource "openstack_compute_instance_v2" "node" {
   }
 
   timeouts {
-    create = "15m"
-    update = "15m"
+    create = local.patience
+    update = local.patience
     delete = "15m"
   }
 

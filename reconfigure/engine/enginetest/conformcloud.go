@@ -56,7 +56,7 @@ func (c cloud) resolves() {
 		bad := c.Source
 		change(&bad)
 		got := c.Cloud.Resolve(c.Context(), bad)
-		if got.Err == "" || got != (reconfigure.Resolved{Err: got.Err}) {
+		if got.Err == "" || got != (reconfigure.Resolved{Err: got.Err, Class: reconfigure.ClassMissing}) {
 			c.Errorf("%+v resolves to %+v", bad, got)
 		}
 	}

@@ -30,7 +30,7 @@ func Scheduler(t *testing.T, h SchedulerHarness) {
 	s.step("no nodes are no call", scheduler.nobody)
 	s.step("down carries our mark, and may be repeated", scheduler.down)
 	s.step("a node that is handed back can be used again", scheduler.powerDown)
-	s.step("a drain carries our mark, outlasts power saving, and may be taken back", scheduler.drain)
+	s.step("a drain carries our mark, and may be taken back", scheduler.drain)
 	s.step("a refused node keeps no other from being told", scheduler.partly)
 	s.step("a context that is done", scheduler.done)
 	if h.Silence != nil {
@@ -108,11 +108,6 @@ func (s scheduler) drain() {
 		}
 	}
 	s.until("drained", drained)
-	if err := s.Scheduler.PowerDown(s.Context(), nodeset.Of(s.Node)); err != nil {
-		s.Fatal(err)
-	}
-	s.usable()
-	s.until("drained still", drained)
 	for range 2 {
 		if err := s.Scheduler.Undrain(s.Context(), nodeset.Of(s.Node)); err != nil {
 			s.Fatal(err)

@@ -9,6 +9,8 @@ type Fault string
 const (
 	NoValidHost    Fault = "no valid host"    // the instance is made, but ends in ERROR; the cloud says why
 	NoQuota        Fault = "quota exceeded"   // a port is made, but no instance
+	NoPort         Fault = "no more ports"    // none is made; and no instance of any node of the same apply, as Terraform makes all ports first
+	LostCreate     Fault = "lost create"      // the instance is made, but the answer is lost: Terraform knows of its port alone
 	NeverRemoved   Fault = "never removed"    // the cloud does not delete the instance
 	OtherImage     Fault = "other image"      // somebody changed what the instance is made of: Terraform would rebuild it too
 	RebootFails    Fault = "reboot fails"     // the cloud refuses
@@ -28,6 +30,8 @@ const (
 	CloudSilent    Fault = "cloud silent"    // the cloud does not tell what runs
 	BrokenPlaybook Fault = "broken playbook" // Ansible cannot read it
 	SlurmSilent    Fault = "Slurm silent"    // slurmctld does not answer
+	NoComments     Fault = "no comments"     // slurmctld does not take any
+	LimitsHidden   Fault = "limits hidden"   // the cloud does not tell how much room there is
 	JournalFull    Fault = "journal full"    // nothing can be recorded
 )
 
@@ -48,6 +52,9 @@ func (w *World) Clear(f Fault) {
 func (w *World) struck(f Fault, node string) bool { return w.faults[f].Contains(node) }
 
 func (w *World) ordered(f Fault) bool { _, ok := w.faults[f]; return ok }
+
+// portInUse is what the cloud says to a second instance for a port.
+const portInUse Fault = "port is in use"
 
 // TerraformOnError is all that Terraform tells of an instance that ends in ERROR.
 const TerraformOnError = "unexpected state ERROR"

@@ -29,6 +29,10 @@ func (w *World) Instances(ctx context.Context) (map[string]reconfigure.Instance,
 	all := map[string]reconfigure.Instance{}
 	for node, m := range w.machines {
 		all[node] = m.Instance
+		if i := all[node]; m.ID != "" {
+			i.Made = m.spec
+			all[node] = i
+		}
 	}
 	return all, nil
 }
@@ -87,9 +91,9 @@ func (w *World) effect(c reconfigure.Change) (e reconfigure.Effect, fair bool) {
 	switch {
 	case c.Action == reconfigure.Remove && m != nil:
 		return reconfigure.EffectDelete, true
-	case c.Action == reconfigure.Remove, c.Action == reconfigure.Reboot, c.Action == reconfigure.Configure:
+	case c.Action == reconfigure.Remove, c.Action == reconfigure.Reboot, c.Action == reconfigure.Configure, c.Action == reconfigure.Drain, c.Action == reconfigure.Undrain:
 		return "", true
-	case m == nil:
+	case m == nil || m.gone:
 		return reconfigure.EffectCreate, true
 	case m.Tainted:
 		return reconfigure.EffectReplace, true
@@ -130,8 +134,15 @@ func (w *World) apply(ctx context.Context, p reconfigure.Preview) (reconfigure.F
 	}
 	clear(w.previews) // whatever was previewed before is stale now
 	w.calls = append(w.calls, "apply "+inWords(p.Changes))
-	failures := reconfigure.Failures{}
+	failures := w.portless(p.Changes)
 	for _, c := range p.Changes {
+		if failures[c.Node] != nil {
+			continue
+		}
+		if w.breaksOff() {
+			w.cutShort(c, p.Plan.Desired[c.Node])
+			return nil, failure{Killed}
+		}
 		if err := w.do(c, p.Plan.Desired[c.Node], len(p.Plan.Desired) > 0); err != nil {
 			failures[c.Node] = err
 		}
@@ -144,6 +155,25 @@ func (w *World) apply(ctx context.Context, p reconfigure.Preview) (reconfigure.F
 		return nil, failure{LostAnswer}
 	}
 	return failures, nil
+}
+
+// portless is the nodes that get no instance for want of a port, be it their own or another's.
+func (w *World) portless(changes []reconfigure.ResourceChange) reconfigure.Failures {
+	makes := func(c reconfigure.ResourceChange) bool {
+		return c.Effect == reconfigure.EffectCreate || c.Effect == reconfigure.EffectReplace
+	}
+	failures := reconfigure.Failures{}
+	for _, c := range changes {
+		if makes(c) && w.struck(NoPort, c.Node) {
+			failures[c.Node] = failure{NoPort}
+		}
+	}
+	for _, c := range changes {
+		if len(failures) > 0 && makes(c) && c.Node != "" && failures[c.Node] == nil {
+			failures[c.Node] = fmt.Errorf("%w, since another failed", reconfigure.ErrUntried)
+		}
+	}
+	return failures
 }
 
 // Discard forgets a preview.
@@ -166,6 +196,7 @@ func (w *World) do(c reconfigure.ResourceChange, spec reconfigure.Spec, desired 
 	}
 	w.stop(c.Node)
 	m := w.machines[c.Node]
+	half := m != nil && m.ID == ""
 	switch c.Effect {
 	case reconfigure.EffectDelete:
 		delete(w.machines, c.Node)
@@ -173,12 +204,19 @@ func (w *World) do(c reconfigure.ResourceChange, spec reconfigure.Spec, desired 
 	case reconfigure.EffectRebuild:
 		m.spec, m.configured = spec, false
 	default:
+		delete(w.machines, c.Node)
 		m = w.create(c.Node, spec)
 	}
 	switch {
-	case w.struck(NoQuota, c.Node):
+	case half && w.hasOrphan(c.Node):
 		m.Instance = reconfigure.Instance{Node: c.Node, Tainted: true}
-		return failure{NoQuota}
+		return failure{portInUse}
+	case w.struck(LostCreate, c.Node):
+		w.loseTrack(m, true)
+		return reconfigure.Classify(reconfigure.ClassUnknown, failure{LostCreate})
+	case w.struck(NoQuota, c.Node), c.Effect != reconfigure.EffectRebuild && w.full():
+		m.Instance = reconfigure.Instance{Node: c.Node, Tainted: true}
+		return reconfigure.Classify(reconfigure.ClassQuota, failure{NoQuota})
 	case w.struck(NoValidHost, c.Node):
 		m.Tainted, m.fault = true, "No valid host was found."
 		return failure{TerraformOnError}

@@ -22,7 +22,7 @@ func (w *World) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.R
 		declared = declared || s == g.Source
 	}
 	if !declared {
-		return reconfigure.Resolved{Err: fmt.Sprintf("image %q, flavor %q or network %q: not found", s.Image, s.Flavor, s.Network)}
+		return reconfigure.Resolved{Err: fmt.Sprintf("image %q, flavor %q or network %q: not found", s.Image, s.Flavor, s.Network), Class: reconfigure.ClassMissing}
 	}
 	return reconfigure.Resolved{ImageID: id(s.Image), FlavorID: id(s.Flavor), NetworkID: id(s.Network)}
 }
@@ -39,9 +39,12 @@ func (w *World) Active(ctx context.Context) (map[string]bool, error) {
 	}
 	active := map[string]bool{}
 	for node, m := range w.machines {
-		if !m.Tainted && !w.struck(NotActive, node) {
+		if m.real() && !m.Tainted && !w.struck(NotActive, node) {
 			active[m.ID] = true
 		}
+	}
+	for _, m := range w.orphans {
+		active[m.ID] = true
 	}
 	return active, nil
 }
@@ -73,7 +76,7 @@ func (w *World) Reboot(ctx context.Context, id string) error {
 		return err
 	}
 	for node, m := range w.machines {
-		if m.ID != id {
+		if m.ID != id || !m.real() {
 			continue
 		}
 		if w.struck(RebootFails, node) {
@@ -97,7 +100,7 @@ func (w *World) Await(ctx context.Context, instances []reconfigure.Instance, _ n
 		switch {
 		case ctx.Err() != nil:
 			failures[i.Node] = ctx.Err()
-		case m == nil || m.Address != i.Address || w.struck(NoSSH, i.Node):
+		case !m.real() || m.Address != i.Address || w.struck(NoSSH, i.Node):
 			failures[i.Node] = failure{NoSSH}
 		}
 	}
@@ -126,9 +129,13 @@ func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances 
 	w.log(what+extent.Changed.String()+" of", told)
 	failures := reconfigure.Failures{}
 	for node := range extent.Changed.All() {
+		if w.breaksOff() {
+			w.broken = nil
+			return nil, failure{Killed}
+		}
 		m := w.machines[node]
 		switch {
-		case m == nil || !told.Contains(node):
+		case !m.real() || !told.Contains(node):
 			failures[node] = fmt.Errorf("%s is not in the inventory", node)
 		case w.struck(PlaybookFails, node):
 			failures[node] = failure{PlaybookFails}
@@ -194,13 +201,14 @@ func (w *World) Down(ctx context.Context, nodes nodeset.NodeSet, reason string) 
 	})
 }
 
-// PowerDown ends at once: this Slurm waits for nobody. A drain stays.
+// PowerDown ends at once: this Slurm waits for nobody. As with Slurm 22.05, drains end with it, and their reasons stay.
 func (w *World) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
 	return w.update(ctx, nodes, "power_down", "", func(n *slurmNode) {
 		n.base, n.power, n.job = "IDLE", "POWERED_DOWN", false
 		if !n.drain {
 			n.reason = ""
 		}
+		n.drain = false
 	})
 }
 

@@ -35,8 +35,11 @@ type World struct {
 
 	lock     sync.Mutex
 	desired  map[string]reconfigure.Spec
-	machines map[string]*machine // instances, by node
-	shared   bool                // what no single node owns is there
+	machines map[string]*machine // instances, by node, as Terraform's state has them
+	orphans  []*machine          // instances that the state does not have
+	doubled  []string
+	broken   *interruption // where the next Apply or Configure breaks off
+	shared   bool          // what no single node owns is there
 	slurm    map[string]*slurmNode
 	faults   map[Fault]nodeset.NodeSet
 	delay    time.Duration // until slurmd registers
@@ -45,6 +48,8 @@ type World struct {
 	booted   int64                       // when an instance was booted last, in seconds of the epoch
 	last     int                         // the last number that was given to anything
 	calls    []string
+	comments map[int64]string // on jobs
+	limit    reconfigure.Use  // of the project
 	lost     []string
 	events   []reconfigure.Event
 }
@@ -58,7 +63,11 @@ type machine struct {
 	configured bool
 	slurmd     bool   // it has registered since the boot
 	fault      string // why it is in ERROR, in the cloud's words
+	gone       bool   // the cloud has it no more, which Terraform has not noticed
 }
+
+// real tells whether the cloud has it.
+func (m *machine) real() bool { return m != nil && m.ID != "" && !m.gone }
 
 // slurmNode is a node as slurmctld has it.
 type slurmNode struct {
@@ -76,7 +85,8 @@ type slurmNode struct {
 func NewWorld(c reconfigure.Cluster) *World {
 	w := &World{
 		cluster: c, desired: map[string]reconfigure.Spec{}, machines: map[string]*machine{}, slurm: map[string]*slurmNode{},
-		faults: map[Fault]nodeset.NodeSet{}, then: map[Call][]func(){}, previews: map[string]reconfigure.Plan{},
+		faults: map[Fault]nodeset.NodeSet{}, then: map[Call][]func(){}, previews: map[string]reconfigure.Plan{}, comments: map[int64]string{},
+		limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1},
 	}
 	persistent := c.Persistent()
 	for node := range c.Nodes().All() {
@@ -91,8 +101,9 @@ func NewWorld(c reconfigure.Cluster) *World {
 // Deps is the world behind every seam of an engine.
 func (w *World) Deps() engine.Deps {
 	return engine.Deps{
-		Provisioner: w, Cloud: w, Greeter: w, Configurer: w, Recorder: w,
+		Provisioner: w, Cloud: w, Sweeper: w, Surveyor: w, Greeter: w, Configurer: w, Recorder: w,
 		Scheduler: func(reconfigure.Instance) engine.Scheduler { return w },
+		Commenter: func(reconfigure.Instance) engine.Commenter { return w },
 		Poll:      time.Second,
 	}
 }
@@ -108,6 +119,13 @@ func (w *World) Spec(node string) reconfigure.Spec {
 
 // id is what a name means in this cloud.
 func id(name string) string { return "id-of-" + name }
+
+// Declare edits the declaration. Slurm hears of it by the playbooks.
+func (w *World) Declare(c reconfigure.Cluster) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.cluster = c
+}
 
 // Have puts nodes in place: made, configured and, but for the control node, idle.
 func (w *World) Have(nodes ...string) {
@@ -164,13 +182,36 @@ func (w *World) PowersDown(nodes ...string) {
 	}
 }
 
+// PoweredDown has SuspendTimeout be over for nodes that Slurm gave up.
+func (w *World) PoweredDown(nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		if n := w.slurm[node]; n.power == "POWERING_DOWN" {
+			n.power = "POWERED_DOWN"
+		}
+	}
+}
+
+// GivesUp has ResumeTimeout be over for nodes that Slurm waits for: it requeues their jobs.
+func (w *World) GivesUp(nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.look()
+	for _, node := range nodes {
+		if n := w.slurm[node]; n.power == "POWERING_UP" {
+			n.base, n.power, n.job, n.reason = "DOWN", "", false, "ResumeTimeout reached"
+		}
+	}
+}
+
 // StartJob starts a job on a node, if Slurm would and slurmd is there.
 func (w *World) StartJob(node string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.look()
 	n, m := w.slurm[node], w.machines[node]
-	if n.state(node).Ready() && !n.job && m != nil && m.slurmd {
+	if n.state(node).Usable() && !n.job && m != nil && m.slurmd {
 		n.base, n.job = "ALLOCATED", true
 	}
 }
@@ -263,6 +304,7 @@ func (w *World) Events() []reconfigure.Event {
 type Node struct {
 	Instance reconfigure.Instance // zero: there is none
 	Spec     reconfigure.Spec     // as Terraform was last told; zero: it was not told of the node
+	Made     reconfigure.Spec     // what the instance is made of
 	Boots    int
 	State    string // Slurm's
 	Reason   string
@@ -276,7 +318,7 @@ func (w *World) Node(node string) Node {
 	w.look()
 	seen := Node{Spec: w.desired[node]}
 	if m := w.machines[node]; m != nil {
-		seen.Instance, seen.Boots = m.Instance, m.boots
+		seen.Instance, seen.Made, seen.Boots = m.Instance, m.spec, m.boots
 	}
 	if n := w.slurm[node]; n != nil {
 		s := n.state(node)
@@ -294,6 +336,9 @@ func (w *World) log(what string, nodes nodeset.NodeSet) {
 // create makes an instance, which is off.
 func (w *World) create(node string, spec reconfigure.Spec) *machine {
 	n := w.number()
+	if w.machines[node].real() || w.hasOrphan(node) {
+		w.doubled = append(w.doubled, node)
+	}
 	m := &machine{Instance: reconfigure.Instance{Node: node, ID: fmt.Sprint("instance-", n), Address: fmt.Sprintf("192.0.2.%d", n)}, spec: spec}
 	w.machines[node] = m
 	return m
@@ -384,7 +429,9 @@ func (w *World) Servers() map[string]string {
 	defer w.lock.Unlock()
 	all := map[string]string{}
 	for node, m := range w.machines {
-		all[node] = m.ID
+		if !m.gone {
+			all[node] = m.ID
+		}
 	}
 	return all
 }

@@ -39,6 +39,23 @@ func TestWorldIsAProvisioner(t *testing.T) {
 	})
 }
 
+func TestWorldIsASurveyor(t *testing.T) {
+	w := enginetest.NewWorld(declared())
+	enginetest.Surveyor(t, enginetest.SurveyorHarness{
+		Surveyor: w, Make: func(node string) { w.Have(node) }, Flavor: w.Spec("node1").FlavorID, Limit: w.Limit,
+		Takes: reconfigure.Use{Instances: 1, Cores: 2, RAM: 1024},
+	})
+}
+
+func TestWorldIsACommenter(t *testing.T) {
+	w := enginetest.NewWorld(declared())
+	w.Have("ctl")
+	w.Submits(7, 8, 9)
+	enginetest.Commenter(t, enginetest.CommenterHarness{
+		Commenter: w, Jobs: [3]int64{7, 8, 9}, Remark: w.Remarks, Comment: func(job int64) string { return w.Comments()[job] },
+	})
+}
+
 func TestWorldIsACloud(t *testing.T) {
 	enginetest.Cloud(t, func(t *testing.T) enginetest.CloudHarness {
 		c := declared()
@@ -60,6 +77,17 @@ func TestWorldIsACloud(t *testing.T) {
 			},
 			Boots: func(id string) int { return w.Node(nodes[id]).Boots - 1 },
 		}
+	})
+}
+
+func TestWorldIsASweeper(t *testing.T) {
+	enginetest.Sweeper(t, func(t *testing.T) enginetest.SweeperHarness {
+		w := enginetest.NewWorld(declared())
+		return enginetest.SweeperHarness{Sweeper: w, Stray: func(node string) string {
+			w.Have(node)
+			defer w.Forget(node)
+			return w.Servers()[node]
+		}}
 	})
 }
 

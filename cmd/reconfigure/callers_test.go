@@ -1,0 +1,389 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+var callersSeed = flag.Uint64("callers-seed", rand.Uint64(), "which callers are killed, and when")
+
+// What 200 callers want: each of 20 nodes is given up by five of them, and each of 20 others is wanted by five.
+const (
+	callers      = 200
+	callersKills = callers / 10
+	leaving      = 20
+	coming       = 20
+	mostApplies  = 4
+)
+
+// TestTwoHundredCallersAtOnce starts them as Slurm and slurmds do, and kills a tenth in mid-call. Terraform is the real one, and what counts is how often it is run.
+func TestTwoHundredCallersAtOnce(t *testing.T) {
+	t.Logf("-callers-seed %d", *callersSeed)
+	c := newCrowdLab(t)
+	made, applies := c.created(), c.applies()
+	calls, killed := c.storm(rand.New(rand.NewPCG(*callersSeed, 0)))
+
+	// Those that were not killed are owed an outcome without anybody's help.
+	c.await("each request that a caller was told of has its outcome", func() bool {
+		return !slices.ContainsFunc(calls, func(call *call) bool { return call.told() != 0 && !c.ended(call.told()) })
+	})
+	// One that was killed after it had written its request down, and before it started a worker, has left it to the next call.
+	c.run(0, "worker")
+	if err := c.awaitSettled(); err != nil {
+		t.Fatal(err)
+	}
+
+	left := c.demandOutcomes(calls)
+	t.Logf("of %d killed callers, %d had written their request down; %d processes found another worker at work", killed, left, c.logged("another worker is at work"))
+	if n := c.logged("level=ERROR msg=\"request failed\""); n > 0 {
+		t.Errorf("%d requests failed as a whole: see the worker's log", n)
+	}
+	if diff := cmp.Diff(nodeset.Of("eiffel-control", "node01", "node02").Union(numbered("new", 1, coming)).Names(), c.names()); diff != "" {
+		t.Errorf("in the cloud (-want +got):\n%s", diff)
+	}
+	if n := c.created() - made; n != coming {
+		t.Errorf("%d instances were made for %d nodes", n, coming)
+	}
+	n := c.applies() - applies
+	t.Logf("%d callers cost %d runs of `terraform apply`", callers, n)
+	if n > mostApplies {
+		t.Errorf("%d runs of `terraform apply`, more than %d", n, mostApplies)
+	}
+}
+
+// crowdLab is a lab whose cloud has instances for the nodes that are leaving.
+type crowdLab struct {
+	*scriptLab
+	t       *testing.T
+	env     []string
+	journal *journal.Journal
+}
+
+func newCrowdLab(t *testing.T) *crowdLab {
+	c := &crowdLab{scriptLab: &scriptLab{work: t.TempDir()}, t: t}
+	t.Cleanup(func() {
+		if err := c.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	installed, err := c.makeCluster()
+	c.check(err)
+	c.check(os.Mkdir(c.file("bin"), 0o755))
+	// Each run of Terraform leaves its command in a file.
+	c.write("bin/terraform", fmt.Sprintf("#!/bin/sh\necho \"$1\" >>%s\nexec %s \"$@\"\n", c.file("runs"), installed.Terraform))
+	c.write("bin/ssh", `#!/bin/sh
+case "$*" in
+*'scontrol show nodes --json'*) exec cat `+c.file("slurm.json")+` ;;
+*squeue* | *'scontrol update'*) exit 0 ;;
+esac
+exit 255
+`)
+	c.check(c.declare("terraform: "+installed.Terraform, "terraform: "+c.file("bin", "terraform")))
+	c.env = []string{
+		"PATH=" + c.file("bin") + ":" + os.Getenv("PATH"), "HOME=/no-home", "TMPDIR=" + os.TempDir(),
+		"TF_CLI_CONFIG_FILE=" + installed.TerraformRC, scriptMark + "=" + c.work,
+	}
+
+	// Instances of persistent nodes stay although nobody answers there. Then the nodes are cloud nodes, which Slurm has powered down; and there is a group of
+	// persistent nodes without instances.
+	c.check(c.declare("min_nodes: 2", fmt.Sprintf("min_nodes: %d", 2+leaving)))
+	c.check(c.declare("max_nodes: 20", "max_nodes: 40"))
+	c.run(1, "deploy")
+	c.check(c.awaitSettled())
+	c.check(c.declare(fmt.Sprintf("min_nodes: %d", 2+leaving), "min_nodes: 2"))
+	c.check(c.declare("# Slurm's partitions,", fmt.Sprintf(`  - {name: fresh, prefix: new, width: 2, image: debian-12, flavor: m1.large, network: cluster, min_nodes: %d, max_nodes: %d, gres: ""}
+
+# Slurm's partitions,`, coming, coming)))
+	c.writeStates()
+
+	c.journal, err = journal.Open(t.Context(), c.file("state"))
+	c.check(err)
+	t.Cleanup(func() { c.check(c.journal.Close()) })
+	return c
+}
+
+func (c *crowdLab) check(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *crowdLab) file(elem ...string) string {
+	return filepath.Join(append([]string{c.work}, elem...)...)
+}
+
+func (c *crowdLab) write(name, text string) {
+	c.t.Helper()
+	c.check(os.WriteFile(c.file(name), []byte(text), 0o755))
+}
+
+// writeStates is what Slurm says of the nodes.
+func (c *crowdLab) writeStates() {
+	type node struct {
+		Name    string   `json:"name"`
+		Address string   `json:"address"`
+		State   []string `json:"state"`
+	}
+	var nodes []node
+	for name := range numbered("node", 1, 2).Union(numbered("new", 1, coming)).All() {
+		nodes = append(nodes, node{name, name, []string{"IDLE"}})
+	}
+	for name := range numbered("node", 3, leaving).All() {
+		nodes = append(nodes, node{name, name, []string{"IDLE", "CLOUD", "POWERED_DOWN"}})
+	}
+	text, err := json.Marshal(map[string]any{"nodes": nodes})
+	c.check(err)
+	c.write("slurm.json", string(text))
+}
+
+// numbered is n nodes from a number on.
+func numbered(prefix string, from, n int) nodeset.NodeSet {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("%s%02d", prefix, from+i))
+	}
+	return nodeset.Of(names...)
+}
+
+func (c *crowdLab) command(args ...string) *exec.Cmd {
+	cmd := exec.Command("reconfigure", args...)
+	cmd.Dir, cmd.Env = c.work, c.env
+	return cmd
+}
+
+// run makes a call, and demands its exit code.
+func (c *crowdLab) run(code int, args ...string) {
+	c.t.Helper()
+	cmd := c.command(args...)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code {
+		c.t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+}
+
+// call is one caller.
+type call struct {
+	*exec.Cmd
+	name           string
+	mode           reconfigure.Mode
+	node           string
+	follows        bool
+	stdout, stderr bytes.Buffer
+	over           chan struct{} // closed when it has ended
+}
+
+// prepare is the calls: each node is named by five, one of whom waits for the outcome.
+func (c *crowdLab) prepare() []*call {
+	calls := make([]*call, callers)
+	for i := range calls {
+		k := &call{name: fmt.Sprint("caller ", i), mode: reconfigure.Suspend, node: numbered("node", 3+i%leaving, 1).String(), over: make(chan struct{})}
+		if i >= callers/2 {
+			k.mode, k.node = reconfigure.Resume, numbered("new", 1+i%coming, 1).String()
+		}
+		args := []string{"--json", string(k.mode), "--reason", k.name, "--no-wait", k.node}
+		if k.follows = i%(callers/2) < leaving; k.follows {
+			args = slices.Delete(args, 4, 5)
+		}
+		k.Cmd = c.command(args...)
+		k.Stdout, k.Stderr = &k.stdout, &k.stderr
+		calls[i] = k
+	}
+	return calls
+}
+
+// storm makes all calls at once, and kills some of those that are on their way: each at the moment that a number of others have ended. It returns when all have ended.
+func (c *crowdLab) storm(random *rand.Rand) (calls []*call, killed int) {
+	calls = c.prepare()
+	ends := make(chan struct{}, callers)
+	random.Shuffle(callers, func(i, k int) { calls[i], calls[k] = calls[k], calls[i] })
+	for _, call := range calls {
+		c.check(call.Start())
+		go func() {
+			_ = call.Wait() // what became of it stands in its state
+			close(call.over)
+			ends <- struct{}{}
+		}()
+	}
+	moments := make([]int, callersKills)
+	for i := range moments {
+		moments[i] = random.IntN(callers * 2 / 3) // the rest of them follow, or will be killed
+	}
+	slices.Sort(moments)
+	ended := 0
+	for _, moment := range moments {
+		for ; ended < moment; ended++ {
+			c.hear(ends)
+		}
+		for !killOne(calls, random) {
+		}
+		killed++
+	}
+	for ; ended < callers; ended++ {
+		c.hear(ends)
+	}
+	return calls, killed
+}
+
+func (c *crowdLab) hear(ends <-chan struct{}) {
+	c.t.Helper()
+	select {
+	case <-ends:
+	case <-time.After(scriptPatience):
+		c.t.Fatal("callers wait for ever")
+	}
+}
+
+// killOne kills one that is on its way; false where it came to its end just before.
+func killOne(calls []*call, random *rand.Rand) bool {
+	var alive []*call
+	for _, call := range calls {
+		select {
+		case <-call.over:
+		default:
+			alive = append(alive, call)
+		}
+	}
+	victim := alive[random.IntN(len(alive))]
+	_ = victim.Process.Kill() // it may have ended
+	<-victim.over
+	return victim.killed()
+}
+
+func (k *call) killed() bool {
+	status, ok := k.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && status.Signal() == syscall.SIGKILL
+}
+
+// told is the request that the call was told of, by its output; 0: it was told of none.
+func (k *call) told() reconfigure.RequestID {
+	var said struct{ Request reconfigure.RequestID }
+	if err := json.Unmarshal(k.stdout.Bytes(), &said); err != nil {
+		return 0
+	}
+	return said.Request
+}
+
+// demandOutcomes compares what the callers were told with the journal, and counts the requests of those who were killed.
+func (c *crowdLab) demandOutcomes(calls []*call) (ofKilled int) {
+	c.t.Helper()
+	requests, err := c.journal.Requests(c.t.Context(), 10*callers)
+	c.check(err)
+	byName := map[string][]reconfigure.Request{}
+	for _, r := range requests {
+		byName[r.Reason] = append(byName[r.Reason], r)
+	}
+	for _, call := range calls {
+		written := byName[call.name]
+		if call.killed() {
+			ofKilled += len(written)
+		}
+		if err := c.verdict(call, written); err != nil {
+			c.t.Errorf("%s, %s, said %q and %q: %v", call.name, call.ProcessState, call.stdout.String(), call.stderr.String(), err)
+		}
+	}
+	return ofKilled
+}
+
+// verdict is what is wrong with what became of a call, and with the requests that it has written.
+func (c *crowdLab) verdict(call *call, written []reconfigure.Request) error {
+	if len(written) == 0 && call.killed() && call.told() == 0 {
+		return nil
+	}
+	if len(written) != 1 {
+		return fmt.Errorf("%d requests are in the journal", len(written))
+	}
+	r := written[0]
+	outcome, ok, err := c.journal.Outcome(c.t.Context(), r.ID)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return fmt.Errorf("request %s has no outcome", r.ID)
+	case r.Mode != call.mode || r.Nodes.String() != call.node:
+		return fmt.Errorf("request %s is to %s %s", r.ID, r.Mode, r.Nodes)
+	case len(outcome.Verdicts) != 1 || outcome.Verdicts[0].Node != call.node || outcome.Code != expected(outcome.Verdicts[0]):
+		return fmt.Errorf("its outcome is %+v", outcome)
+	case call.killed():
+		return nil
+	case call.told() != r.ID:
+		return fmt.Errorf("its request is %s", r.ID)
+	}
+	code := 0
+	if call.follows && outcome.Code != reconfigure.CodeDone {
+		code = 1
+	}
+	if got := call.ProcessState.ExitCode(); got != code {
+		return fmt.Errorf("it exited with %d, not %d", got, code)
+	}
+	return nil
+}
+
+// expected is the only code that goes with a verdict here: a node is removed, or is gone already; it is made and nobody answers, or is there already.
+func expected(v reconfigure.Verdict) reconfigure.Code {
+	switch {
+	case v.Status == reconfigure.StatusUnchanged, v.Status == reconfigure.StatusDone && v.Action == reconfigure.Remove:
+		return reconfigure.CodeDone
+	case v.Status == reconfigure.StatusFailed && v.Action == reconfigure.Create && v.Phase == reconfigure.PhaseBoot:
+		return reconfigure.CodeFailed
+	}
+	return ""
+}
+
+func (c *crowdLab) ended(id reconfigure.RequestID) bool {
+	_, ok, err := c.journal.Outcome(c.t.Context(), id)
+	c.check(err)
+	return ok
+}
+
+func (c *crowdLab) await(what string, holds func() bool) {
+	c.t.Helper()
+	c.check(eventually(what, func() (bool, error) { return holds(), nil }))
+}
+
+// applies is how often Terraform was told to change something.
+func (c *crowdLab) applies() int {
+	text, err := os.ReadFile(c.file("runs"))
+	c.check(err)
+	return strings.Count(string(text), "apply\n")
+}
+
+// logged is how often a text stands in the workers' log.
+func (c *crowdLab) logged(text string) int {
+	log, err := os.ReadFile(c.file("state", "log", "worker.log"))
+	if !errors.Is(err, os.ErrNotExist) {
+		c.check(err)
+	}
+	return strings.Count(string(log), text)
+}
+
+// created is how often the cloud was told to make a server.
+func (c *crowdLab) created() int { return c.cloud.Calls()["POST /compute/v2.1/servers"] }
+
+// names is the servers that there are.
+func (c *crowdLab) names() []string {
+	var names []string
+	for _, s := range c.cloud.Servers() {
+		names = append(names, s.Name)
+	}
+	slices.Sort(names)
+	return names
+}

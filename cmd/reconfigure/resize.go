@@ -1,0 +1,202 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/config"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/terraform"
+)
+
+func resizeCommand() *cli.Command {
+	return command(cli.Command{
+		Name:  "resize",
+		Usage: "make the persistent nodes those that group_vars/all.yml declares now, after an edit by hand",
+		Description: "In the groups, or in all of them, it makes the persistent nodes that are missing, and removes those that are too many or are declared no more. A node " +
+			"that goes is drained first, and its jobs are waited for; meanwhile other requests go on. Nodes that become persistent, or cloud nodes, keep their jobs.",
+		ArgsUsage: "[GROUP...]",
+		Flags:     append(requestFlags(), drainTimeoutFlag()),
+		Action: anywhere(func(c *cli.Context, groups []string) error {
+			timeout, err := drainTimeout(c)
+			if err != nil {
+				return err
+			}
+			s, err := siteOf(c)
+			if err != nil {
+				return err
+			}
+			told, err := s.told()
+			if err != nil {
+				return err
+			}
+			nodes, err := resized(s.cluster, told, groups)
+			if err != nil {
+				return usagef(c, "%v", err)
+			}
+			return askFor(c, s, reconfigure.Request{Mode: reconfigure.Resize, Nodes: nodes, Options: reconfigure.Options{DrainTimeout: timeout}}, nil)
+		}),
+	})
+}
+
+// resized is the nodes that a resize looks at: all that the groups declare, and what there still is of those that they do not declare any more. Without groups it
+// is those of all groups, of groups that are gone altogether too.
+func resized(cluster reconfigure.Cluster, told map[string]reconfigure.Spec, groups []string) (nodeset.NodeSet, error) {
+	if len(groups) == 0 {
+		return cluster.Nodes().Union(undeclared(cluster, told, "")), nil
+	}
+	var all nodeset.NodeSet
+	for _, name := range groups {
+		gone := undeclared(cluster, told, name)
+		g, err := groupNamed(cluster, name)
+		if err != nil && gone.Empty() {
+			return nodeset.NodeSet{}, err
+		}
+		all = all.Union(g.Nodes()).Union(gone)
+	}
+	return all, nil
+}
+
+// undeclared is the nodes of a group that Terraform was told of and that are declared no more; without a group, those of all. The control node is never one.
+func undeclared(cluster reconfigure.Cluster, told map[string]reconfigure.Spec, group string) nodeset.NodeSet {
+	var names []string
+	for node, spec := range told {
+		if spec.Group != reconfigure.ControlGroup && (group == "" || spec.Group == group) {
+			names = append(names, node)
+		}
+	}
+	return nodeset.Of(names...).Difference(cluster.Nodes()).Difference(nodeset.Of(cluster.Control.Name))
+}
+
+// told is the nodes that Terraform was last told of.
+func (s site) told() (map[string]reconfigure.Spec, error) { return terraform.Desired(s.rootModule()) }
+
+func groupNamed(cluster reconfigure.Cluster, name string) (reconfigure.NodeGroup, error) {
+	names := make([]string, len(cluster.Groups))
+	for i, g := range cluster.Groups {
+		if g.Name == name {
+			return g, nil
+		}
+		names[i] = g.Name
+	}
+	return reconfigure.NodeGroup{}, fmt.Errorf("there is no node group %q; the groups of group_vars/all.yml are %s", name, strings.Join(names, ", "))
+}
+
+const sizeHelp = "Flags may stand behind GROUP. After an edit of min_nodes by hand there is `reconfigure resize`."
+
+func sizeFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{Name: "to", Usage: "have this `NUMBER` of persistent nodes", DefaultText: "none"},
+		&cli.IntFlag{Name: "by", Usage: "have this `NUMBER` of persistent nodes more, or less, than now", DefaultText: "none"},
+	}
+}
+
+// size is how many persistent nodes somebody wants: so many in all, or so many more or less.
+type size struct {
+	nodes    int
+	relative bool
+}
+
+func sizeOf(c *cli.Context) (size, error) {
+	to, by := c.IsSet("to"), c.IsSet("by")
+	switch {
+	case to == by:
+		return size{}, usagef(c, "%s needs either --to or --by", c.Command.Name)
+	case to && c.Int("to") < 0:
+		return size{}, usagef(c, "--to must be 0 or more, and not %d", c.Int("to"))
+	case by && c.Int("by") <= 0:
+		return size{}, usagef(c, "--by must be 1 or more, and not %d", c.Int("by"))
+	case by:
+		return size{nodes: c.Int("by"), relative: true}, nil
+	}
+	return size{nodes: c.Int("to")}, nil
+}
+
+// setSize declares another min_nodes for a group, and asks for what follows from it. Where it is declared already it is asked for all the same: the last attempt
+// may have failed, or ended after the edit.
+func setSize(c *cli.Context, arguments []string, become func(reconfigure.NodeGroup, size) (int, error), request func(site, reconfigure.NodeGroup) (reconfigure.Request, error)) error {
+	if len(arguments) != 1 {
+		return usagef(c, "%s needs one node group, but got %q", c.Command.Name, arguments)
+	}
+	wanted, err := sizeOf(c)
+	if err != nil {
+		return err
+	}
+	s, err := siteOf(c)
+	if err != nil {
+		return err
+	}
+	g, err := groupNamed(s.cluster, arguments[0])
+	if err != nil {
+		return usagef(c, "%v", err)
+	}
+	n, err := become(g, wanted)
+	if err != nil {
+		return usagef(c, "%v", err)
+	}
+	edit, err := editOf(s, g, n)
+	if err != nil {
+		return err
+	}
+	s.cluster, g.Min = s.cluster.WithMin(g.Name, n), n
+	r, err := request(s, g)
+	if err != nil {
+		return err
+	}
+	return askFor(c, s, r, edit)
+}
+
+// askFor asks, if there is anything to ask for.
+func askFor(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
+	switch {
+	case !r.Nodes.Empty():
+		return ask(c, s, r, e)
+	case c.Bool("dry-run"):
+		return previewReport{Nodes: []previewNode{}}.show(c)
+	case wantsJSON(c):
+		return json.NewEncoder(c.App.Writer).Encode(reconfigure.Outcome{Verdicts: []reconfigure.Verdict{}, Code: reconfigure.CodeDone, Finished: time.Now()})
+	}
+	_, err := fmt.Fprintln(c.App.Writer, "nothing to do")
+	return err
+}
+
+// edit is a change of the declaration that belongs to a request. A nil one is none.
+type edit struct {
+	config.MinNodes
+	prepared config.Edit
+}
+
+// editOf is nil where the group is declared so already.
+func editOf(s site, g reconfigure.NodeGroup, n int) (*edit, error) {
+	if n == g.Min {
+		return nil, nil
+	}
+	e := edit{MinNodes: config.MinNodes{Group: g.Name, From: g.Min, To: n}}
+	var err error
+	e.prepared, err = config.Prepare(s.dir, e.MinNodes)
+	return &e, err
+}
+
+func (e *edit) make(c *cli.Context) error {
+	if e == nil {
+		return nil
+	}
+	if err := e.prepared.Write(c.Context); err != nil {
+		return err
+	}
+	logger(c).InfoContext(c.Context, e.String())
+	return nil
+}
+
+// stands tells, of a request that could not be made, that its edit was.
+func (e *edit) stands(err error) error {
+	if e == nil {
+		return err
+	}
+	return fmt.Errorf("group_vars/all.yml says min_nodes %d of %s now, but the request was not made; `reconfigure resize %s` makes it: %w", e.To, e.Group, e.Group, err)
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+func TestSizeOfAGroup(t *testing.T) {
+	g := reconfigure.NodeGroup{Name: "standard", Min: 3, Max: 8}
+	for name, c := range map[string]struct {
+		become func(reconfigure.NodeGroup, size) (int, error)
+		wanted size
+		want   int
+		err    string
+	}{
+		"enlarge to more":                {enlarged, size{nodes: 5}, 5, ""},
+		"enlarge to what it is":          {enlarged, size{nodes: 3}, 3, ""},
+		"enlarge to all":                 {enlarged, size{nodes: 8}, 8, ""},
+		"enlarge to less":                {enlarged, size{nodes: 2}, 0, "`reconfigure shrink standard --to 2`"},
+		"enlarge to more than there may": {enlarged, size{nodes: 9}, 0, "raise max_nodes"},
+		"enlarge by some":                {enlarged, size{nodes: 5, relative: true}, 8, ""},
+		"enlarge by too many":            {enlarged, size{nodes: 6, relative: true}, 0, "raise max_nodes"},
+		"enlarge by all numbers":         {enlarged, size{nodes: 1<<63 - 1, relative: true}, 0, "raise max_nodes"},
+		"shrink to less":                 {shrunk, size{nodes: 1}, 1, ""},
+		"shrink to what it is":           {shrunk, size{nodes: 3}, 3, ""},
+		"shrink to none":                 {shrunk, size{nodes: 0}, 0, ""},
+		"shrink to more":                 {shrunk, size{nodes: 4}, 0, "`reconfigure enlarge standard --to 4`"},
+		"shrink by some":                 {shrunk, size{nodes: 3, relative: true}, 0, ""},
+		"shrink by too many":             {shrunk, size{nodes: 4, relative: true}, 0, "no 4 nodes to take away"},
+		"shrink by all numbers":          {shrunk, size{nodes: 1<<63 - 1, relative: true}, 0, "to take away"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := c.become(g, c.wanted)
+			if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%d, %v; want %d, %q", got, err, c.want, c.err)
+			}
+		})
+	}
+}
+
+func TestResizeLooksAtAllThatAGroupHasOrHad(t *testing.T) {
+	cluster := reconfigure.Cluster{
+		Control: reconfigure.Control{Name: "ctl"},
+		Groups: []reconfigure.NodeGroup{
+			{Name: "a", Prefix: "a", Width: 1, Min: 1, Max: 3},
+			{Name: "b", Prefix: "b", Width: 1, Min: 0, Max: 2},
+		},
+	}
+	told := map[string]reconfigure.Spec{
+		"ctl": {Group: reconfigure.ControlGroup}, "oldctl": {Group: reconfigure.ControlGroup},
+		"a1": {Group: "a"}, "a7": {Group: "a"}, "b9": {Group: "b"}, "gone4": {Group: "gone"},
+		"b1": {Group: "a"}, // which was another group's once
+	}
+	for groups, want := range map[string]string{
+		"":        "a[1-3,7],b[1-2,9],gone4",
+		"a":       "a[1-3,7]",
+		"b":       "b[1-2,9]",
+		"b a":     "a[1-3,7],b[1-2,9]",
+		"gone":    "gone4",
+		"c":       `there is no node group "c"; the groups of group_vars/all.yml are a, b`,
+		"a c":     `there is no node group "c"; the groups of group_vars/all.yml are a, b`,
+		"control": `there is no node group "control"; the groups of group_vars/all.yml are a, b`,
+	} {
+		nodes, err := resized(cluster, told, strings.Fields(groups))
+		got := nodes.String()
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("resize %s: %s, want %s", groups, got, want)
+		}
+	}
+}
+
+func TestFlagsMayStandAnywhere(t *testing.T) {
+	for call, want := range map[string]string{
+		"one":                           "[one] 0 false 24h0m0s",
+		"--to 3 one":                    "[one] 3 false 24h0m0s",
+		"one --to 3":                    "[one] 3 false 24h0m0s",
+		"one -t 3":                      "[one] 3 false 24h0m0s",
+		"one --to=3 -v two --drain 3h":  "[one two] 3 true 3h0m0s",
+		"-v one --to 3 two three":       "[one two three] 3 true 24h0m0s",
+		"--to 3 one --to 4":             "[one] 4 false 24h0m0s",
+		"one --verbose --verbose=false": "[one] 0 false 24h0m0s",
+		"one -- --to":                   "[one --to] 0 false 24h0m0s",
+		"one --to":                      "flag needs an argument: -to",
+		"one --frobnicate":              "flag provided but not defined: -frobnicate",
+		"one two --to three":            `invalid value "three" for flag -to: parse error`,
+		"--to 3":                        "[] 3 false 24h0m0s",
+	} {
+		t.Run(call, func(t *testing.T) {
+			got := ""
+			app := cli.NewApp()
+			app.ExitErrHandler = func(*cli.Context, error) {}
+			app.Commands = []*cli.Command{command(cli.Command{
+				Name:      "x",
+				ArgsUsage: "ANY",
+				Flags:     []cli.Flag{&cli.IntFlag{Name: "to", Aliases: []string{"t"}}, &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}}, &cli.DurationFlag{Name: "drain", Value: 24 * time.Hour}},
+				Action: anywhere(func(c *cli.Context, arguments []string) error {
+					got = fmt.Sprint(arguments, c.Int("to"), c.Bool("verbose"), c.Duration("drain"))
+					return nil
+				}),
+			})}
+			if err := app.Run(append([]string{"reconfigure", "x"}, strings.Fields(call)...)); err != nil {
+				got = err.Error()
+			}
+			if got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// A resize may name thousands of nodes of which few change.
+func TestUnchangedNodesAreOneLine(t *testing.T) {
+	g := reconfigure.NodeGroup{Prefix: "node", Width: 4, Max: 4000}
+	o := reconfigure.Outcome{Code: reconfigure.CodeDone}
+	for node := range g.Nodes().All() {
+		v := reconfigure.Verdict{Node: node, Status: reconfigure.StatusUnchanged}
+		if node == "node0017" {
+			v = reconfigure.Verdict{Node: node, Status: reconfigure.StatusDone, Action: reconfigure.Create}
+		}
+		o.Verdicts = append(o.Verdicts, v)
+	}
+	var text strings.Builder
+	if err := writeOutcome(&text, reconfigure.Request{ID: 7}, o, 80); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Split(text.String(), "\n"); len(lines) != 4 || lines[1] != "  unchanged  node[0001-0016,0018-4000]" || lines[2] != "  created    node0017" {
+		t.Errorf("the outcome is\n%s", &text)
+	}
+}
+
+func TestRejectedNodesAreToldTogether(t *testing.T) {
+	var report previewReport
+	for node := range (reconfigure.NodeGroup{Prefix: "node", Width: 4, Max: 4000}).Nodes().All() {
+		report.Rejected = append(report.Rejected, reconfigure.Rejection{Node: node, Reason: "Slurm is\nsilent"})
+	}
+	report.Rejected = append(report.Rejected, reconfigure.Rejection{Node: "gpu1", Reason: "Slurm is\nsilent", Request: 3}, reconfigure.Rejection{Node: "gpu2", Reason: "it is persistent"})
+	var text strings.Builder
+	if err := report.write(&text); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "rejected.txt", text.String())
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+func shrinkCommand() *cli.Command {
+	return command(cli.Command{
+		Name:  "shrink",
+		Usage: "make fewer of a group's nodes persistent",
+		Description: "Lowers the group's min_nodes in group_vars/all.yml and leaves everything else there as it stands; then it removes the persistent nodes that are " +
+			"too many, those with the highest numbers. Each is drained first, and its jobs are waited for; meanwhile other requests go on. The nodes are cloud nodes " +
+			"from then on. With the number that is there already, it removes what is too many.\n\n" + sizeHelp,
+		ArgsUsage: "GROUP",
+		Flags:     append(requestFlags(), append(sizeFlags(), drainTimeoutFlag())...),
+		Action: anywhere(func(c *cli.Context, arguments []string) error {
+			timeout, err := drainTimeout(c)
+			if err != nil {
+				return err
+			}
+			return setSize(c, arguments, shrunk, func(s site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
+				told, err := s.told()
+				nodes := g.Nodes().Union(undeclared(s.cluster, told, g.Name)).Difference(g.Persistent())
+				return reconfigure.Request{Mode: reconfigure.Shrink, Nodes: nodes, Options: reconfigure.Options{DrainTimeout: timeout}}, err
+			})
+		}),
+	})
+}
+
+// shrunk is min_nodes as it is wanted for a group that is to become smaller.
+func shrunk(g reconfigure.NodeGroup, wanted size) (int, error) {
+	switch {
+	case wanted.relative && wanted.nodes > g.Min:
+		return 0, fmt.Errorf("min_nodes of %s is %d, so there are no %d nodes to take away", g.Name, g.Min, wanted.nodes)
+	case wanted.relative:
+		return g.Min - wanted.nodes, nil
+	case wanted.nodes > g.Min:
+		return 0, fmt.Errorf("min_nodes of %s is %d, which is less already: `reconfigure enlarge %s --to %d` makes it more", g.Name, g.Min, g.Name, wanted.nodes)
+	}
+	return wanted.nodes, nil
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// groupSummary counts the nodes of a group. A node counts in several columns: one that is down may be drained, too. What cannot be told is not there: who does not
+// answer stands in the report.
+type groupSummary struct {
+	Group       string `json:"group"`
+	Persistent  int    `json:"persistent"`
+	Cloud       int    `json:"cloud"`
+	Undeclared  int    `json:"undeclared"`             // instances of the group's that nobody declares any more
+	Up          *int   `json:"up,omitempty"`           // Slurm may start jobs there
+	Busy        *int   `json:"busy,omitempty"`         // a job runs there
+	Drain       *int   `json:"drain,omitempty"`        // Slurm starts no more jobs there
+	Down        *int   `json:"down,omitempty"`         // Slurm has given them up
+	Powering    *int   `json:"powering,omitempty"`     // on their way up or down
+	PoweredDown *int   `json:"powered_down,omitempty"` // without instance, as nothing needs them
+	Failing     int    `json:"failing"`                // what was done last went wrong
+	Outdated    *int   `json:"outdated,omitempty"`     // not what is declared
+}
+
+// summarize counts the compute nodes, group by group, in the order of the nodes.
+func summarize(nodes []statusNode, silent []silence) []groupSummary {
+	mute := func(who ...party) bool {
+		return slices.ContainsFunc(silent, func(s silence) bool { return slices.Contains(who, s.Who) })
+	}
+	groups := []groupSummary{}
+	members := map[string][]statusNode{}
+	for _, n := range nodes {
+		if n.Kind == kindControl || n.Group == "" {
+			continue
+		}
+		if _, known := members[n.Group]; !known {
+			groups = append(groups, groupSummary{Group: n.Group})
+		}
+		members[n.Group] = append(members[n.Group], n)
+	}
+	for i := range groups {
+		g := &groups[i]
+		g.count(members[g.Group])
+		if !mute(partySlurm) {
+			g.countStates(members[g.Group])
+		}
+		if !mute(partyCloud, partyTerraform) {
+			g.Outdated = count(members[g.Group], func(n statusNode) bool { return len(n.Outdated) > 0 })
+		}
+	}
+	return groups
+}
+
+func (g *groupSummary) count(nodes []statusNode) {
+	of := func(kind nodeKind) int { return *count(nodes, func(n statusNode) bool { return n.Kind == kind }) }
+	g.Persistent, g.Cloud, g.Undeclared = of(kindPersistent), of(kindCloud), of(kindUndeclared)
+	g.Failing = *count(nodes, statusNode.failing)
+}
+
+// countStates counts what Slurm says.
+func (g *groupSummary) countStates(nodes []statusNode) {
+	in := func(states ...string) *int {
+		return count(nodes, func(n statusNode) bool { return n.state.Is(states...) })
+	}
+	g.Up = count(nodes, func(n statusNode) bool { return n.state.Usable() })
+	g.Busy = count(nodes, func(n statusNode) bool { return n.state.Running() })
+	g.Drain, g.Down = in("DRAIN"), in("DOWN")
+	g.Powering, g.PoweredDown = in("POWERING_UP", "POWER_UP", "POWERING_DOWN", "POWER_DOWN"), in("POWERED_DOWN")
+}
+
+func count(nodes []statusNode, is func(statusNode) bool) *int {
+	n := 0
+	for _, node := range nodes {
+		if is(node) {
+			n++
+		}
+	}
+	return &n
+}
+
+func (g groupSummary) row() []string {
+	row := []string{g.Group}
+	for _, n := range []*int{&g.Persistent, &g.Cloud, g.Up, g.Busy, g.Drain, g.Down, g.Powering, g.PoweredDown, &g.Failing, g.Outdated, &g.Undeclared} {
+		row = append(row, figure(n))
+	}
+	return row
+}
+
+func summaryHeader() []string {
+	return []string{"GROUP", "PERSISTENT", "CLOUD", "UP", "BUSY", "DRAIN", "DOWN", "POWERING", "POWERED_DOWN", "FAILING", "OUTDATED", "UNDECLARED"}
+}
+
+// figure is empty for nothing, so that a column of nothing is left out.
+func figure(n *int) string {
+	switch {
+	case n == nil:
+		return "?"
+	case *n == 0:
+		return ""
+	}
+	return strconv.Itoa(*n)
+}
+
+// failing tells that what was done last with a node went wrong.
+func (n statusNode) failing() bool { return n.Last != nil && n.Last.Level == reconfigure.Failed }

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+)
+
+func waitCommand() *cli.Command {
+	return command(cli.Command{
+		Name:  "wait",
+		Usage: "follow a request to its outcome, as its caller does",
+		Description: "It shows what has happened to the request so far, and what happens to it until it ends, and has the exit code that its caller gets. Of a request that has ended it shows " +
+			"the outcome. Ctrl-C ends nothing but the view.",
+		ArgsUsage: "REQUEST",
+		Flags:     []cli.Flag{&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show each step of Terraform and Ansible, too", DisableDefaultText: true}},
+		Action: anywhere(func(c *cli.Context, arguments []string) error {
+			return withRequest(c, arguments, func(s site, log *journal.Journal, r reconfigure.Request) error {
+				outcome, ended, err := log.Outcome(c.Context, r.ID)
+				if err != nil {
+					return err
+				}
+				if !ended {
+					outcome, err = follow(c, s, log, r)
+				}
+				if err != nil {
+					return err
+				}
+				return showOutcome(c, s, r, outcome)
+			})
+		}),
+	})
+}
+
+// withRequest does something with the request that the only argument names.
+func withRequest(c *cli.Context, arguments []string, do func(site, *journal.Journal, reconfigure.Request) error) error {
+	id, err := requestID(c, arguments)
+	if err != nil {
+		return err
+	}
+	return withJournal(c, func(s site, log *journal.Journal) error {
+		r, there, err := log.Request(c.Context, id)
+		if err != nil {
+			return err
+		}
+		if !there {
+			return usagef(c, "the journal has no request %s: `reconfigure status` shows those without an outcome, and old ones are not kept for ever", id)
+		}
+		return do(s, log, r)
+	})
+}
+
+func requestID(c *cli.Context, arguments []string) (reconfigure.RequestID, error) {
+	if len(arguments) != 1 {
+		return 0, usagef(c, "%s needs the number of one request, but got %q", c.Command.Name, arguments)
+	}
+	id, err := strconv.ParseInt(arguments[0], 10, 64)
+	if err != nil || id < 1 {
+		return 0, usagef(c, "%q is no number of a request: `reconfigure status` shows them", arguments[0])
+	}
+	return reconfigure.RequestID(id), nil
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+	"github.com/urfave/cli/v2"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// whereaboutsFile stands in the cluster directory.
+const whereaboutsFile = ".reconfigure.json"
+
+// whereabouts is where requests are written down, as it was declared when somebody last made one. Slurm asks once, whatever state the declaration is in at that
+// moment: saved with a slip in it, or replaced by a checkout. To look for state_directory in what is left of the file would do for some slips and not for others,
+// and where it went wrong the request would be in a journal that nobody reads. The worker tries until the declaration can be read again.
+type whereabouts struct {
+	StateDirectory string `json:"state_directory"`   // absolute
+	Journal        string `json:"journal,omitempty"` // where it is not in the state directory
+}
+
+func (s site) whereabouts() whereabouts {
+	return whereabouts{StateDirectory: s.cluster.Settings.StateDir, Journal: s.cluster.Settings.Journal}
+}
+
+// remember writes down where requests are written down, unless it stands there already.
+func (s site) remember() error {
+	text, err := json.Marshal(s.whereabouts())
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	if was, err := os.ReadFile(s.file(whereaboutsFile)); err == nil && string(was) == string(text) {
+		return nil
+	}
+	if err := renameio.WriteFile(s.file(whereaboutsFile), text, 0o600); err != nil {
+		return fmt.Errorf("remember the state directory for when %s cannot be read: %w", s.file("group_vars", "all.yml"), err)
+	}
+	return nil
+}
+
+// recalledSite is a site of which nothing is known but where its requests are written down.
+func recalledSite(dir string) (site, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return site{}, err
+	}
+	s := site{dir: dir}
+	text, err := os.ReadFile(s.file(whereaboutsFile))
+	if err != nil {
+		return site{}, err
+	}
+	var w whereabouts
+	if err := json.Unmarshal(text, &w); err != nil {
+		return site{}, fmt.Errorf("%s: %w", s.file(whereaboutsFile), err)
+	}
+	if !filepath.IsAbs(w.StateDirectory) {
+		return site{}, fmt.Errorf("%s: state_directory %q is no absolute path", s.file(whereaboutsFile), w.StateDirectory)
+	}
+	s.cluster.Settings = reconfigure.Settings{StateDir: w.StateDirectory, Journal: w.Journal}
+	return s, nil
+}
+
+// siteAnyway is the site for those who need no more than the journal: of a declaration that cannot be read it tells, and goes on.
+func siteAnyway(c *cli.Context) (site, error) {
+	if err := ownedByCaller(directory(c)); err != nil {
+		return site{}, usagef(c, "%v", err)
+	}
+	s, err := siteOf(c)
+	if err == nil {
+		return s, nil
+	}
+	known, unknown := recalledSite(directory(c))
+	switch {
+	case errors.Is(unknown, fs.ErrNotExist):
+		return s, err // nobody ever made a request here
+	case unknown != nil:
+		return s, errors.Join(err, unknown)
+	}
+	logger(c).WarnContext(c.Context, "nothing can be planned until group_vars/all.yml is mended", "reason", oneLine(err.Error()))
+	return known, nil
+}

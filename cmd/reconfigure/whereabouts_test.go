@@ -1,0 +1,30 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+func TestWhatIsRememberedIsRecalled(t *testing.T) {
+	for name, settings := range map[string]reconfigure.Settings{
+		"a journal in the state directory": {StateDir: "/srv/state"},
+		"a journal elsewhere":              {StateDir: "/srv/state", Journal: "postgres://eiffel@db/journal?sslmode=verify-full"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := site{dir: t.TempDir(), cluster: reconfigure.Cluster{Settings: settings}}
+			if err := s.remember(); err != nil {
+				t.Fatal(err)
+			}
+			recalled, err := recalledSite(s.dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(settings, recalled.cluster.Settings); diff != "" {
+				t.Errorf("recalled (-remembered +recalled):\n%s", diff)
+			}
+		})
+	}
+}

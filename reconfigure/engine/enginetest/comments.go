@@ -1,0 +1,103 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
+)
+
+// Submits has jobs wait in Slurm.
+func (w *World) Submits(jobs ...int64) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, job := range jobs {
+		w.comments[job] = ""
+	}
+}
+
+// Remarks has somebody else comment on a job.
+func (w *World) Remarks(job int64, text string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.comments[job] = text
+}
+
+// Comments is what the jobs carry.
+func (w *World) Comments() map[int64]string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return maps.Clone(w.comments)
+}
+
+// Comment tells the owners of jobs.
+func (w *World) Comment(ctx context.Context, jobs []int64, text string) error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if len(jobs) == 0 {
+		return nil
+	}
+	if err := w.answers(ctx); err != nil {
+		return err
+	}
+	if w.ordered(NoComments) {
+		return failure{NoComments}
+	}
+	for _, job := range jobs {
+		if was, waits := w.comments[job]; waits && (was == "" || strings.HasPrefix(was, ReasonPrefix)) {
+			w.comments[job] = ReasonPrefix + text
+		}
+	}
+	w.calls = append(w.calls, fmt.Sprintf("comment %d: %s", jobs, text))
+	return nil
+}
+
+// CommenterHarness is a commenter, and jobs to try it on.
+type CommenterHarness struct {
+	Commenter engine.Commenter
+	// Jobs are three that wait, and will wait for as long as the test takes, without comments.
+	Jobs [3]int64
+	// Remark has somebody else comment on a job.
+	Remark func(job int64, text string)
+	// Comment is what a job carries.
+	Comment func(job int64) string
+}
+
+// Commenter holds an implementation to the contract of engine.Commenter.
+func Commenter(t *testing.T, h CommenterHarness) {
+	first, second, remarked := h.Jobs[0], h.Jobs[1], h.Jobs[2]
+	want := func(job int64, want string) {
+		t.Helper()
+		if got := h.Comment(job); got != want {
+			t.Errorf("job %d carries %q, not %q", job, got, want)
+		}
+	}
+	comment := func(text string, jobs ...int64) {
+		t.Helper()
+		if err := h.Commenter.Comment(t.Context(), jobs, text); err != nil {
+			t.Error(err)
+		}
+	}
+	comment("conformance, for nobody")
+	h.Remark(remarked, "somebody's own")
+	comment("conformance", first, remarked)
+	want(first, ReasonPrefix+"conformance")
+	want(second, "")
+	want(remarked, "somebody's own")
+
+	const noJob = 1 << 30 // Slurm counts up to 2^26 (slurm.conf(5), MaxJobId)
+	comment("conformance, once more: it is (so)", first, second, noJob)
+	want(first, ReasonPrefix+"conformance, once more: it is (so)")
+	want(second, ReasonPrefix+"conformance, once more: it is (so)")
+	comment("conformance, for what has gone", noJob)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := h.Commenter.Comment(ctx, []int64{first}, "conformance, too late"); err == nil {
+		t.Error("no error although the context is done")
+	}
+	want(first, ReasonPrefix+"conformance, once more: it is (so)")
+}

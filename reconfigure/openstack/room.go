@@ -1,0 +1,42 @@
+package openstack
+
+import (
+	"context"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/limits"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// Room is how much of the project's quota there is, and how much of it is taken, by whomever (Nova's API, Show Rate And Absolute Limits). Nova knows neither of
+// Neutron's quotas nor of how full its hosts are.
+func (c *Client) Room(ctx context.Context) (reconfigure.Room, error) {
+	answer, err := limits.Get(ctx, c.compute, limits.GetOpts{}).Extract()
+	if err != nil {
+		return reconfigure.Room{}, c.failed("ask for the limits of", err)
+	}
+	all, err := c.flavors(ctx)
+	if err != nil {
+		return reconfigure.Room{}, c.failed("list the flavors of", err)
+	}
+	a := answer.Absolute
+	room := reconfigure.Room{
+		Limit:   reconfigure.Use{Instances: a.MaxTotalInstances, Cores: a.MaxTotalCores, RAM: a.MaxTotalRAMSize},
+		Used:    reconfigure.Use{Instances: a.TotalInstancesUsed, Cores: a.TotalCoresUsed, RAM: a.TotalRAMUsed},
+		Flavors: map[string]reconfigure.Use{},
+	}
+	for _, f := range all {
+		room.Flavors[f.ID] = reconfigure.Use{Instances: 1, Cores: f.VCPUs, RAM: f.RAM}
+	}
+	return room, nil
+}
+
+// flavors is all that the project may use.
+func (c *Client) flavors(ctx context.Context) ([]flavors.Flavor, error) {
+	pages, err := flavors.ListDetail(c.compute, flavors.ListOpts{AccessType: flavors.AllAccess}).AllPages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return flavors.ExtractFlavors(pages)
+}

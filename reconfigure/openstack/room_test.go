@@ -1,0 +1,34 @@
+package openstack
+
+import (
+	"testing"
+
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
+)
+
+// TestClientIsASurveyor holds the client to the contract that the engine's tests rely on. Each server is of another cluster.
+func TestClientIsASurveyor(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	enginetest.Surveyor(t, enginetest.SurveyorHarness{
+		Surveyor: l.client, Flavor: "42", Takes: reconfigure.Use{Instances: 1, Cores: 1, RAM: 512},
+		Make:  func(node string) { l.create(node, "of-"+node, "ACTIVE") },
+		Limit: l.limit,
+	})
+}
+
+// limit sets the project's quota, as the cloud's administrator would.
+func (l *lab) limit(u reconfigure.Use) {
+	l.cloud.SetQuotas(labcloud.Quotas{Instances: u.Instances, Cores: u.Cores, RAM: u.RAM})
+}
+
+func TestWhyTheRoomIsNotToldHasItsClass(t *testing.T) {
+	for kind, class := range map[labcloud.Kind]reconfigure.Class{labcloud.RateLimited: reconfigure.ClassRateLimit, labcloud.ServerError: reconfigure.ClassCloud} {
+		l := newLab(t, labcloud.Null{})
+		l.order(kind, "GET limits", 100)
+		if room, err := l.client.Room(t.Context()); reconfigure.ClassOf(err) != class {
+			t.Errorf("%s: %+v, error of class %s: %v", kind, room, reconfigure.ClassOf(err), err)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package reconcile
+
+import "github.com/eiffel-hpc/eiffel/reconfigure"
+
+// existence says whether a node's instance is there when it should be, and only then. It has at most one answer, so a node has at most one request as a fix.
+func (c comparison) existence(v view) (Finding, bool) {
+	switch {
+	case !c.seen.Terraform:
+		return Finding{}, false
+	case v.node == c.cluster.Control.Name:
+		return c.control(v)
+	case c.persistent.Contains(v.node):
+		return c.always(v)
+	case v.made || v.told:
+		return c.sometimes(v)
+	case !c.seen.Slurm:
+		return Finding{}, false
+	case v.state.Is("POWERING_UP"):
+		return Finding{Kind: PowersUp, Detail: "Slurm waits for it, and no request for it is under way", Fix: Resume}, true
+	case v.up() && c.seen.Cloud && len(v.strange) == 0 && c.declared.Contains(v.node):
+		return Finding{Kind: Hollow, Detail: "Slurm takes it for up, but it has no instance", Command: givingUp}, true
+	}
+	return Finding{}, false
+}
+
+// What an administrator types. Nothing of it is done unasked: it may cost jobs, or needs somebody who knows why things are as they are.
+const (
+	givingUp    = "scontrol update nodename=" + Nodes + " state=power_down_force reason='no instance'"
+	updating    = "reconfigure update " + Nodes
+	reimaging   = "reconfigure update --reimage " + Nodes
+	resizing    = "reconfigure resize"
+	deploying   = "reconfigure deploy"
+	readdressed = "scontrol update nodename=" + Nodes + " nodeaddr="
+	byHand      = "openstack server delete "
+)
+
+// lost tells that the cloud does not have what Terraform's state has.
+func (c comparison) lost(v view) bool {
+	return c.seen.Cloud && v.instance.ID != "" && v.own == nil
+}
+
+const (
+	detailTainted = "its instance was not made to the end"
+	detailLost    = "Terraform has its instance, but the cloud has none of ours with that id"
+)
+
+// control never has a fix: all of Slurm's state is on that node.
+func (c comparison) control(v view) (Finding, bool) {
+	switch {
+	case !v.made && !v.told && len(c.seen.Instances) == 0 && len(v.strange) == 0:
+		return Finding{}, false // there is no cluster yet, or no more
+	case v.made && v.instance.Tainted:
+		return Finding{Kind: Tainted, Detail: detailTainted + "; it is the control node, which is mended by hand only"}, true
+	case v.made && c.lost(v):
+		return Finding{Kind: Lost, Detail: detailLost + "; it is the control node, which is mended by hand only"}, true
+	case !v.made:
+		return Finding{Kind: Missing, Detail: "the control node has no instance", Command: deploying}, true
+	}
+	return Finding{}, false
+}
+
+// always judges a persistent node. Where Slurm has it as a cloud node, or does not know it, min_nodes was raised and the rest was not asked for yet: slurm.conf
+// would become another one on all nodes, which is nothing to do unasked.
+func (c comparison) always(v view) (Finding, bool) {
+	_, deployed := c.seen.Instances[c.cluster.Control.Name]
+	var f Finding
+	switch {
+	case !v.made && !deployed:
+		return Finding{}, false // the control node is what is missing
+	case !v.made && v.up() && !v.state.Is("NOT_RESPONDING"): // whatever answers to slurmctld must not get a rival
+		f = Finding{Kind: Missing, Detail: "it is persistent, and has no instance, but Slurm takes it for up"}
+	case !v.made:
+		f = Finding{Kind: Missing, Detail: "it is persistent, and has no instance", Fix: Enlarge}
+	case v.instance.Tainted && v.known && !v.out():
+		return Finding{Kind: Tainted, Detail: detailTainted, Command: updating}, true
+	case v.instance.Tainted:
+		f = Finding{Kind: Tainted, Detail: detailTainted, Fix: Enlarge}
+	case c.lost(v):
+		return Finding{Kind: Lost, Detail: detailLost, Command: reimaging}, true
+	case !v.told:
+		return Finding{Kind: Unfinished, Detail: "its removal was cut short, and it is persistent", Command: updating}, true
+	case v.givenUp():
+		return Finding{Kind: GivenUp, Detail: "it is persistent, but Slurm has powered it down", Command: resizing}, true
+	default:
+		return Finding{}, false
+	}
+	if c.seen.Slurm && (!v.known || v.state.Is("CLOUD")) {
+		f.Fix, f.Command = None, resizing
+		f.Detail += ", and Slurm does not have it as a persistent node yet"
+	}
+	return f, true
+}
+
+// sometimes judges a node that is there only while Slurm needs it, or that no group declares any more, and that Terraform has or was told of.
+func (c comparison) sometimes(v view) (Finding, bool) {
+	f := c.halfMade(v)
+	if f.Kind == "" {
+		return c.unneeded(v)
+	}
+	switch {
+	case !v.made: // only the map has it, so that nothing can be lost
+		f.Fix = Suspend
+		if v.awaited() {
+			f.Fix = Resume
+		}
+	case v.awaited() && v.instance.Tainted:
+		f.Fix = Resume // it takes the instance's place
+	case v.awaited() && f.Kind == Lost, v.out():
+		f.Fix = Suspend
+	case f.Kind == Lost:
+		f.Command = givingUp
+	default:
+		f.Command = updating
+	}
+	return c.outsider(v, f), true
+}
+
+// halfMade is what is wrong with what Terraform has of a node, whatever Slurm says; empty where nothing is.
+func (c comparison) halfMade(v view) Finding {
+	switch {
+	case !v.made:
+		return Finding{Kind: Unfinished, Detail: "Terraform was told of it, but there is no instance"}
+	case v.instance.Tainted:
+		return Finding{Kind: Tainted, Detail: detailTainted}
+	case c.lost(v):
+		return Finding{Kind: Lost, Detail: detailLost}
+	case !v.told:
+		return Finding{Kind: Unfinished, Detail: "the removal of its instance was cut short"}
+	}
+	return Finding{}
+}
+
+// unneeded judges a whole instance by what Slurm says.
+func (c comparison) unneeded(v view) (Finding, bool) {
+	var f Finding
+	switch {
+	case !c.seen.Slurm:
+		return f, false
+	case !c.declared.Contains(v.node):
+		f = Finding{Kind: Undeclared, Detail: "it has an instance, but no node group declares it"}
+		if v.givenUp() {
+			f.Fix = Suspend
+		}
+	case !v.known:
+		f = Finding{Kind: Leaked, Detail: "it has an instance, but Slurm does not know it", Command: deploying}
+	case v.state.Is("POWERING_UP"):
+		f = Finding{Kind: PowersUp, Detail: "Slurm waits for it, and no request for it is under way", Fix: Resume}
+	case v.givenUp() && v.state.Is("POWERED_DOWN"):
+		f = Finding{Kind: Leaked, Detail: "Slurm has powered it down, but its instance is there", Fix: Suspend}
+	case v.givenUp():
+		f = Finding{Kind: PowersDown, Detail: "Slurm powers it down, its instance is there, and no request for it is under way", Fix: Suspend}
+	default:
+		return f, false
+	}
+	return c.outsider(v, f), true
+}
+
+// outsider leaves what no group declares to those who know why: it may be an edit that is not finished. Only what Slurm itself has given up may go.
+func (c comparison) outsider(v view, f Finding) Finding {
+	if c.declared.Contains(v.node) {
+		return f
+	}
+	if v.made && !v.givenUp() || f.Fix == Resume {
+		f.Fix = None
+	}
+	if f.Fix == None {
+		f.Command = resizing
+	}
+	return f
+}
+
+// group is what a node is declared to belong to and to be made of; false where nobody declares it.
+func (c comparison) group(node string) (name string, source reconfigure.Source, ok bool) {
+	if node == c.cluster.Control.Name {
+		return reconfigure.ControlGroup, c.cluster.Control.Source, true
+	}
+	g, ok := c.cluster.GroupOf(node)
+	return g.Name, g.Source, ok
+}

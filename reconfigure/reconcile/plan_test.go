@@ -1,0 +1,35 @@
+package reconcile
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
+)
+
+// TestThePlannerDoesWhatAFixSays demands that a fix is a request for which something is planned, that it is what was said, and that no other node is concerned.
+func TestThePlannerDoesWhatAFixSays(t *testing.T) {
+	does := map[Fix][]reconfigure.Action{
+		Suspend: {reconfigure.Remove},
+		Resume:  {reconfigure.Create, reconfigure.Replace, reconfigure.Reboot},
+		Enlarge: {reconfigure.Create, reconfigure.Replace},
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		cluster, seen := drawn(t)
+		for _, f := range Compare(cluster, seen) {
+			mode, ok := f.Fix.Mode()
+			if !ok {
+				continue
+			}
+			p := plan.Compute(cluster, seen.Observation, []reconfigure.Request{{ID: 1, Mode: mode, Nodes: nodeset.Of(f.Node), Submitted: now}})
+			change, planned := p.Of(f.Node)
+			if !planned || !slices.Contains(does[f.Fix], change.Action) || len(p.Changes) > 1 || p.Everywhere {
+				t.Fatalf("%+v, but planned is %s, everywhere %t, rejected %v", f, p, p.Everywhere, p.Rejected)
+			}
+		}
+	})
+}

@@ -1,0 +1,276 @@
+package reconcile
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+const minAge = 15 * time.Minute
+
+// example is a cluster with the persistent node n1 and the cloud nodes n2 to n4.
+func example() reconfigure.Cluster {
+	source := reconfigure.Source{Image: "v1", Flavor: "f", Network: "n"}
+	return reconfigure.Cluster{
+		Name: "eiffel", Control: reconfigure.Control{Name: "ctl", Source: source},
+		Groups: []reconfigure.NodeGroup{{Name: "standard", Prefix: "n", Width: 1, Source: source, Min: 1, Max: 4}},
+	}
+}
+
+// healthy is that cluster at rest: ctl and n1 are there, the others powered down.
+func healthy() Observation {
+	o := Observation{
+		Observation: reconfigure.Observation{
+			Time: now, Slurm: true, Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}, States: map[string]reconfigure.NodeState{},
+			Sources: map[reconfigure.Source]reconfigure.Resolved{{Image: "v1", Flavor: "f", Network: "n"}: {ImageID: "image-v1", FlavorID: "f", NetworkID: "n"}},
+		},
+		Terraform: true, Cloud: true, Servers: map[string][]Server{}, MinAge: minAge,
+	}
+	o.has("ctl", "control")
+	o.has("n1", "standard")
+	o.slurm("n1", "IDLE")
+	for _, node := range []string{"n2", "n3", "n4"} {
+		o.slurm(node, "IDLE CLOUD POWERED_DOWN")
+	}
+	return o
+}
+
+// has gives a node an instance of which Terraform and the cloud say the same.
+func (o *Observation) has(node, group string) {
+	o.Desired[node] = reconfigure.Spec{Group: group, ImageID: "image-v1", FlavorID: "f", NetworkID: "n"}
+	o.Instances[node] = reconfigure.Instance{Node: node, ID: "id-" + node, Address: "192.0.2.1"}
+	o.serve(node, "id-"+node, time.Hour)
+}
+
+// serve has the cloud have an instance of some age.
+func (o *Observation) serve(node, id string, age time.Duration) {
+	o.Servers[node] = append(o.Servers[node], Server{ID: id, Address: "192.0.2.1", ImageID: "image-v1", Created: now.Add(-age)})
+}
+
+func (o *Observation) slurm(node, states string) {
+	o.States[node] = reconfigure.NodeState{Node: node, States: strings.Fields(states), Busy: strings.Contains(states, "ALLOCATED")}
+}
+
+func (o *Observation) taint(node string) {
+	i := o.Instances[node]
+	i.Tainted = true
+	o.Instances[node] = i
+}
+
+func TestFindings(t *testing.T) {
+	one := func(node string, kind Kind, fix Fix, command string) []Finding {
+		return []Finding{{Node: node, Kind: kind, Fix: fix, Command: command}}
+	}
+	for name, test := range map[string]struct {
+		see  func(*Observation)
+		want []Finding
+	}{
+		"nothing": {func(o *Observation) {}, nil},
+		"a cloud node at work": {func(o *Observation) {
+			o.has("n2", "standard")
+			o.slurm("n2", "ALLOCATED CLOUD")
+		}, nil},
+		"leaked": {func(o *Observation) { o.has("n2", "standard") }, one("n2", Leaked, Suspend, "")},
+		"leaked, after ResumeTimeout": {func(o *Observation) {
+			o.has("n2", "standard")
+			o.slurm("n2", "DOWN CLOUD POWERED_DOWN")
+		}, one("n2", Leaked, Suspend, "")},
+		"about to be used again": {func(o *Observation) {
+			o.has("n2", "standard")
+			o.slurm("n2", "ALLOCATED CLOUD POWERED_DOWN POWER_UP")
+		}, nil},
+		"leaked, and Slurm does not know it": {func(o *Observation) {
+			o.has("n2", "standard")
+			delete(o.States, "n2")
+		}, one("n2", Leaked, None, deploying)},
+		"down, which Slurm ends by itself": {func(o *Observation) {
+			o.has("n2", "standard")
+			o.slurm("n2", "DOWN CLOUD")
+		}, nil},
+		"powers down, and nobody is at work": {func(o *Observation) {
+			o.has("n2", "standard")
+			o.slurm("n2", "IDLE CLOUD POWERING_DOWN")
+		}, one("n2", PowersDown, Suspend, "")},
+		"powers down without an instance":  {func(o *Observation) { o.slurm("n2", "IDLE CLOUD POWERING_DOWN") }, nil},
+		"powers up, and nobody is at work": {func(o *Observation) { o.slurm("n2", "ALLOCATED CLOUD POWERING_UP") }, one("n2", PowersUp, Resume, "")},
+		"powers up with an instance": {func(o *Observation) {
+			o.has("n2", "standard")
+			o.slurm("n2", "ALLOCATED CLOUD POWERING_UP")
+		}, one("n2", PowersUp, Resume, "")},
+		"powers up, and a request is at work": {func(o *Observation) {
+			o.slurm("n2", "ALLOCATED CLOUD POWERING_UP")
+			o.AtWork = nodeset.Of("n2")
+		}, nil},
+		"a request for the whole cluster is at work": {func(o *Observation) {
+			o.has("n2", "standard")
+			o.Whole = true
+		}, nil},
+		"up without an instance": {func(o *Observation) { o.slurm("n2", "ALLOCATED CLOUD NOT_RESPONDING") }, one("n2", Hollow, None, givingUp)},
+		"persistent without an instance": {func(o *Observation) {
+			o.gone("n1")
+			o.slurm("n1", "DOWN NOT_RESPONDING")
+		}, one("n1", Missing, Enlarge, "")},
+		"persistent without an instance, told": {func(o *Observation) {
+			delete(o.Instances, "n1")
+			delete(o.Servers, "n1")
+			o.slurm("n1", "DOWN NOT_RESPONDING")
+		}, one("n1", Missing, Enlarge, "")},
+		"persistent without an instance, but something answers": {func(o *Observation) { o.gone("n1") }, one("n1", Missing, None, "")},
+		"persistent by an edit that nobody has asked for": {func(o *Observation) {
+			o.gone("n1")
+			o.slurm("n1", "IDLE CLOUD POWERED_DOWN")
+		}, one("n1", Missing, None, resizing)},
+		"persistent, powered down": {func(o *Observation) { o.slurm("n1", "IDLE POWERED_DOWN") }, one("n1", GivenUp, None, resizing)},
+		"persistent without an instance, and there is an orphan too young to remove": {func(o *Observation) {
+			o.gone("n1")
+			o.slurm("n1", "DOWN NOT_RESPONDING")
+			o.serve("n1", "stray", time.Minute)
+		}, one("n1", Missing, None, "")},
+		"persistent without an instance, and an orphan to remove": {func(o *Observation) {
+			o.gone("n1")
+			o.slurm("n1", "DOWN NOT_RESPONDING")
+			o.serve("n1", "stray", time.Hour)
+		}, []Finding{{Node: "n1", Kind: Orphan, Server: "stray", Fix: Delete}, {Node: "n1", Kind: Missing, Fix: Enlarge}}},
+		"powers up, and there is an orphan that is not to be removed": {func(o *Observation) {
+			o.slurm("n2", "ALLOCATED CLOUD POWERING_UP")
+			o.serve("n2", "stray", time.Hour)
+		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Command: byHand + "stray"}, {Node: "n2", Kind: PowersUp}}},
+		"orphan":            {func(o *Observation) { o.serve("n2", "stray", time.Hour) }, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Fix: Delete}}},
+		"orphan, young":     {func(o *Observation) { o.serve("n2", "stray", minAge-time.Second) }, nil},
+		"orphan, of no age": {func(o *Observation) { o.Servers["n2"] = []Server{{ID: "stray"}} }, nil},
+		"orphan that is in use": {func(o *Observation) {
+			o.slurm("n2", "ALLOCATED CLOUD")
+			o.serve("n2", "stray", time.Hour)
+		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Command: byHand + "stray"}}},
+		"orphan that has no node's name": {func(o *Observation) { o.serve("other", "stray", time.Hour) },
+			[]Finding{{Node: "other", Kind: Orphan, Server: "stray", Command: byHand + "stray"}}},
+		"orphan with the control node's name": {func(o *Observation) { o.serve("ctl", "stray", time.Hour) },
+			[]Finding{{Node: "ctl", Kind: Doubled, Server: "stray", Command: byHand + "stray"}}},
+		"two of a name, one in use at an address that is not told": {func(o *Observation) { o.serve("n1", "stray", time.Hour) },
+			[]Finding{{Node: "n1", Kind: Doubled, Server: "stray", Command: byHand + "stray"}}},
+		"two of a name, one in use at another address": {func(o *Observation) {
+			o.serve("n1", "stray", time.Hour)
+			o.Servers["n1"][1].Address = "192.0.2.2"
+			o.reachedAt("n1", "192.0.2.1")
+		}, []Finding{{Node: "n1", Kind: Doubled, Server: "stray", Fix: Delete}}},
+		"two of a name, the wrong one in use": {func(o *Observation) {
+			o.serve("n1", "stray", time.Hour)
+			o.Servers["n1"][1].Address = "192.0.2.2"
+			o.reachedAt("n1", "192.0.2.2")
+		}, []Finding{{Node: "n1", Kind: Doubled, Server: "stray", Command: byHand + "stray"}, {Node: "n1", Kind: Address, Command: readdressed + "192.0.2.1"}}},
+		"lost": {func(o *Observation) {
+			o.has("n2", "standard")
+			delete(o.Servers, "n2")
+		}, one("n2", Lost, Suspend, "")},
+		"lost, up": {func(o *Observation) {
+			o.has("n2", "standard")
+			delete(o.Servers, "n2")
+			o.slurm("n2", "ALLOCATED CLOUD")
+		}, one("n2", Lost, None, givingUp)},
+		"lost, persistent": {func(o *Observation) {
+			delete(o.Servers, "n1")
+			o.slurm("n1", "DOWN")
+		}, one("n1", Lost, None, reimaging)},
+		"tainted": {func(o *Observation) {
+			o.has("n2", "standard")
+			o.taint("n2")
+		}, one("n2", Tainted, Suspend, "")},
+		"tainted, up": {func(o *Observation) {
+			o.has("n2", "standard")
+			o.taint("n2")
+			o.slurm("n2", "IDLE CLOUD")
+		}, one("n2", Tainted, None, updating)},
+		"tainted, awaited": {func(o *Observation) {
+			o.has("n2", "standard")
+			o.taint("n2")
+			o.slurm("n2", "ALLOCATED CLOUD POWERING_UP")
+		}, one("n2", Tainted, Resume, "")},
+		"tainted, persistent": {func(o *Observation) {
+			o.taint("n1")
+			o.slurm("n1", "DOWN")
+		}, one("n1", Tainted, Enlarge, "")},
+		"tainted, persistent, in use":   {func(o *Observation) { o.taint("n1") }, one("n1", Tainted, None, updating)},
+		"tainted, the control node":     {func(o *Observation) { o.taint("ctl") }, one("ctl", Tainted, None, "")},
+		"told only":                     {func(o *Observation) { o.Desired["n2"] = o.Desired["n1"] }, one("n2", Unfinished, Suspend, "")},
+		"removal cut short":             {func(o *Observation) { o.has("n2", "standard"); delete(o.Desired, "n2") }, one("n2", Unfinished, Suspend, "")},
+		"removal cut short, persistent": {func(o *Observation) { delete(o.Desired, "n1") }, one("n1", Unfinished, None, updating)},
+		"undeclared, which Slurm has powered down": {func(o *Observation) {
+			o.has("old1", "retired")
+			o.slurm("old1", "IDLE CLOUD POWERED_DOWN")
+		}, one("old1", Undeclared, Suspend, "")},
+		"undeclared, in use": {func(o *Observation) {
+			o.has("old1", "retired")
+			o.slurm("old1", "IDLE")
+		}, one("old1", Undeclared, None, resizing)},
+		"made of another image than told": {func(o *Observation) { o.Servers["n1"][0].ImageID = "image-v0" }, one("n1", Image, None, updating)},
+		"another address in the state":    {func(o *Observation) { o.Servers["n1"][0].Address = "192.0.2.9" }, one("n1", Address, None, deploying)},
+		"another address in Slurm":        {func(o *Observation) { o.reachedAt("n1", "192.0.2.9") }, one("n1", Address, None, readdressed+"192.0.2.1")},
+		"a name as the address in Slurm":  {func(o *Observation) { o.reachedAt("n1", "n1") }, nil},
+		"not what is declared": {func(o *Observation) {
+			o.Sources[example().Control.Source] = reconfigure.Resolved{ImageID: "image-v2", FlavorID: "f", NetworkID: "n"}
+		}, []Finding{{Node: "ctl", Kind: Outdated}, {Node: "n1", Kind: Outdated, Command: updating}}},
+		"a node of Slurm's that is not ours": {func(o *Observation) { o.slurm("stranger", "ALLOCATED POWERING_UP") }, nil},
+		"no cluster": {func(o *Observation) {
+			*o = Observation{Observation: reconfigure.Observation{Time: now}, Terraform: true, Cloud: true}
+		}, nil},
+		"no control node": {func(o *Observation) { o.gone("ctl") }, one("ctl", Missing, None, deploying)},
+		"Slurm is silent": {func(o *Observation) {
+			o.has("n2", "standard")
+			o.States, o.Slurm = nil, false
+			o.gone("n1")
+		}, one("n1", Missing, None, "")},
+		"the cloud is silent": {func(o *Observation) {
+			o.has("n2", "standard")
+			o.Servers, o.Sources, o.Cloud = nil, nil, false
+		}, one("n2", Leaked, None, "")},
+		"Terraform is silent": {func(o *Observation) {
+			o.Instances, o.Desired, o.Terraform = nil, nil, false
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := healthy()
+			test.see(&seen)
+			got := Compare(example(), seen)
+			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(Finding{}, "Detail")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			for _, f := range got {
+				if f.Detail == "" {
+					t.Errorf("%s at %s says nothing", f.Kind, f.Node)
+				}
+			}
+		})
+	}
+}
+
+// gone takes all that there is of a node away.
+func (o *Observation) gone(node string) {
+	delete(o.Desired, node)
+	delete(o.Instances, node)
+	delete(o.Servers, node)
+}
+
+func (o *Observation) reachedAt(node, address string) {
+	s := o.States[node]
+	s.Address = address
+	o.States[node] = s
+}
+
+func TestConfirmWantsTheSameTwice(t *testing.T) {
+	a := Finding{Node: "a", Kind: Leaked, Fix: Suspend, Detail: "then"}
+	again := a
+	again.Detail = "now"
+	b := Finding{Node: "b", Kind: PowersUp, Fix: Resume}
+	other := Finding{Node: "a", Kind: Orphan, Server: "1"}
+	if diff := cmp.Diff([]Finding{again}, Confirm([]Finding{a, {Node: "b", Kind: Leaked}, {Node: "a", Kind: Orphan, Server: "2"}}, []Finding{again, b, other})); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,140 @@
+package storm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/batch"
+)
+
+// book is the journal, as far as workers, callers and these tests need it.
+type book interface {
+	batch.Log
+	Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error)
+	Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error)
+	Events(ctx context.Context, id reconfigure.RequestID, after int64) ([]reconfigure.Event, error)
+}
+
+// ledger is a journal in memory: it keeps the real one's rules, and none of its time.
+type ledger struct {
+	lock           sync.Mutex
+	requests       []reconfigure.Request
+	outcomes       map[reconfigure.RequestID]reconfigure.Outcome
+	carried        map[int64][]reconfigure.RequestID
+	events         []reconfigure.Event
+	leads, watches bool
+}
+
+func newLedger() *ledger {
+	return &ledger{outcomes: map[reconfigure.RequestID]reconfigure.Outcome{}, carried: map[int64][]reconfigure.RequestID{}}
+}
+
+func (l *ledger) Submit(_ context.Context, r reconfigure.Request) (reconfigure.Request, error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	r.ID, r.Submitted = reconfigure.RequestID(len(l.requests)+1), time.Now()
+	l.requests = append(l.requests, r)
+	return r, nil
+}
+
+func (l *ledger) Pending(context.Context) ([]reconfigure.Request, error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.requests), func(r reconfigure.Request) bool { return l.finished(r.ID) }), nil
+}
+
+func (l *ledger) finished(id reconfigure.RequestID) bool { _, ok := l.outcomes[id]; return ok }
+
+func (l *ledger) Begin(_ context.Context, ids []reconfigure.RequestID) (int64, error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if len(ids) == 0 || slices.ContainsFunc(ids, l.finished) {
+		return 0, fmt.Errorf("a batch cannot carry %v", ids)
+	}
+	number := int64(len(l.carried) + 1)
+	l.carried[number] = slices.Clone(ids)
+	return number, nil
+}
+
+func (l *ledger) Finish(_ context.Context, o reconfigure.Outcome) error {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if l.finished(o.Request) {
+		return fmt.Errorf("request %s has its outcome already", o.Request)
+	}
+	l.outcomes[o.Request] = o
+	return nil
+}
+
+func (l *ledger) Hold(_ context.Context, o reconfigure.Outcome) error {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if l.finished(o.Request) {
+		return fmt.Errorf("request %s has its outcome already", o.Request)
+	}
+	r := &l.requests[o.Request-1]
+	r.Held, r.Settled, r.Waits = true, o.Verdicts, o.Waiting
+	return nil
+}
+
+func (l *ledger) Record(ctx context.Context, events ...reconfigure.Event) error {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	for _, e := range events {
+		if l.carried[e.Batch] == nil {
+			return errors.New("an event of no batch")
+		}
+		e.ID, e.Time = int64(len(l.events)+1), time.Now()
+		l.events = append(l.events, e)
+	}
+	return ctx.Err()
+}
+
+func (l *ledger) Outcome(_ context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	o, ok := l.outcomes[id]
+	return o, ok, nil
+}
+
+func (l *ledger) Events(_ context.Context, id reconfigure.RequestID, after int64) ([]reconfigure.Event, error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	nodes := l.requests[id-1].Nodes
+	return slices.DeleteFunc(slices.Clone(l.events), func(e reconfigure.Event) bool {
+		return e.ID <= after || !slices.Contains(l.carried[e.Batch], id) || e.Node != "" && !nodes.Empty() && !nodes.Contains(e.Node)
+	}), nil
+}
+
+func (l *ledger) Lead(context.Context) (func() error, bool, error)  { return l.take(&l.leads) }
+func (l *ledger) Watch(context.Context) (func() error, bool, error) { return l.take(&l.watches) }
+
+// Paused never: nobody pauses the worker here.
+func (l *ledger) Paused(context.Context) (reconfigure.Pause, bool, error) {
+	return reconfigure.Pause{}, false, nil
+}
+
+// WhileLeading is for ever: a lock in memory is not lost.
+func (l *ledger) WhileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithCancel(ctx)
+}
+
+func (l *ledger) take(lock *bool) (func() error, bool, error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if *lock {
+		return nil, false, nil
+	}
+	*lock = true
+	return func() error {
+		l.lock.Lock()
+		defer l.lock.Unlock()
+		*lock = false
+		return nil
+	}, true, nil
+}

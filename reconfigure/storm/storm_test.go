@@ -1,0 +1,427 @@
+package storm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// storm is a cluster in which everything happens at once. Slurm and its users, administrators and what goes wrong are played by a list of steps, which is drawn
+// before it begins; the workers live on their own beside it.
+type storm struct {
+	world    *enginetest.World
+	book     *ledger
+	wait     sync.WaitGroup
+	lock     sync.Mutex
+	declared reconfigure.Cluster
+	lives    []*life
+	wrong    []string
+	doom     int                  // the moment at which the next worker is killed
+	since    map[string]time.Time // when Slurm began to power a node up or down
+}
+
+const (
+	resumeTimeout  = 10 * time.Minute
+	suspendTimeout = 2 * time.Minute
+	most           = 5 // nodes of the group
+)
+
+// step is one thing that happens. Which of the numbers count depends on what it is; nodes that it makes no sense for are left out when it happens.
+type step struct {
+	what  string
+	nodes []string
+	n     int
+	fault enginetest.Fault
+	on    bool
+}
+
+func (s step) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %d %s %t", s.what, strings.Join(s.nodes, ","), s.n, s.fault, s.on))
+}
+
+// deeds is what can happen.
+func deeds() map[string]func(*storm, step) {
+	return map[string]func(*storm, step){
+		"jobs need":       (*storm).need,
+		"jobs start on":   func(s *storm, d step) { s.each(d, s.world.StartJob) },
+		"jobs end on":     (*storm).end,
+		"Slurm gives up":  (*storm).giveUp,
+		"update":          (*storm).update,
+		"Slurm reboots":   (*storm).reboot,
+		"declare":         (*storm).declare,
+		"deploy":          func(s *storm, _ step) { s.submit(ask(reconfigure.Deploy)) },
+		"kill":            (*storm).kill,
+		"node fault":      (*storm).fault,
+		"cluster fault":   (*storm).fault,
+		"slurmd is slow":  func(s *storm, d step) { s.world.RegisterAfter(time.Duration(d.n) * time.Minute) },
+		"time passes":     func(s *storm, d step) { s.pass(time.Duration(d.n*d.n*d.n) * time.Second) },
+		"somebody drains": func(s *storm, d step) { s.world.Drained("disk is full", d.nodes[0]) },
+	}
+}
+
+func nodeFaults() []enginetest.Fault {
+	return []enginetest.Fault{
+		enginetest.NoValidHost, enginetest.NoQuota, enginetest.LostCreate, enginetest.NeverRemoved, enginetest.RebootFails, enginetest.NotActive, enginetest.NoSSH,
+		enginetest.PlaybookFails, enginetest.NeverRegisters, enginetest.StartsByItself, enginetest.SlurmRefuses, enginetest.OtherImage,
+	}
+}
+
+func clusterFaults() []enginetest.Fault {
+	return []enginetest.Fault{
+		enginetest.StateLocked, enginetest.LostAnswer, enginetest.Killed, enginetest.CloudSilent, enginetest.BrokenPlaybook, enginetest.SlurmSilent,
+	}
+}
+
+func drawSteps(t *rapid.T) []step {
+	kinds := slices.Sorted(maps.Keys(deeds()))
+	kinds = append(kinds, "jobs need", "jobs need", "jobs end on", "jobs end on", "Slurm gives up", "Slurm gives up", "kill", "kill", "time passes", "time passes", "time passes")
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
+		s := step{what: rapid.SampledFrom(kinds).Draw(t, "what"), n: rapid.IntRange(0, 12).Draw(t, "n"), on: rapid.Bool().Draw(t, "on")}
+		s.nodes = rapid.SliceOfNDistinct(rapid.SampledFrom(declared(1, most).Nodes().Names()), 1, 3, rapid.ID).Draw(t, "nodes")
+		faults := nodeFaults()
+		if s.what == "cluster fault" {
+			faults = clusterFaults()
+		}
+		s.fault = rapid.SampledFrom(faults).Draw(t, "fault")
+		return s
+	}), 5, 40).Draw(t, "steps")
+}
+
+// TestStorm plays storms. When one is over, and what went wrong is mended, every request has its outcome, no job was lost, and the cloud is what was asked for.
+func TestStorm(t *testing.T) {
+	played, requests, killed := 0, 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := drawSteps(rt)
+		var s *storm
+		synctest.Test(t, func(t *testing.T) {
+			s = begin()
+			s.play(t.Context(), steps)
+		})
+		if len(s.wrong) > 0 {
+			rt.Fatalf("%s\nsteps:\n%v\ncalls:\n%s", strings.Join(s.wrong, "\n"), steps, strings.Join(s.world.Calls(), "\n"))
+		}
+		played++
+		requests += len(s.book.requests)
+		for _, l := range s.lives {
+			if l.last != "" {
+				killed++
+			}
+		}
+	})
+	t.Logf("%d storms, %d requests, %d workers killed", played, requests, killed)
+}
+
+func begin() *storm {
+	s := &storm{world: enginetest.NewWorld(stormy(1, "v1")), book: newLedger(), declared: stormy(1, "v1"), since: map[string]time.Time{}}
+	s.world.Have("ctl", "p1")
+	time.Sleep(time.Minute)
+	return s
+}
+
+func stormy(least int, image string) reconfigure.Cluster {
+	c := of(image, declared(least, most))
+	c.Slurm = reconfigure.Timing{ResumeTimeout: resumeTimeout, SuspendTimeout: suspendTimeout}
+	return c
+}
+
+func (s *storm) play(ctx context.Context, steps []step) {
+	for _, d := range steps {
+		deeds()[d.what](s, d)
+		s.pass(time.Second)
+	}
+	s.calm(ctx)
+	s.check(ctx)
+	s.quiet(ctx)
+	s.wait.Wait()
+}
+
+func (s *storm) complain(format string, args ...any) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
+}
+
+func (s *storm) cluster() reconfigure.Cluster {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.declared
+}
+
+// submit writes a request down and starts a worker, as each call of the tool does.
+func (s *storm) submit(r reconfigure.Request) reconfigure.RequestID {
+	r, err := s.book.Submit(context.Background(), r)
+	if err != nil {
+		s.complain("submit: %v", err)
+	}
+	l := &life{world: s.world, book: s.book, pace: 5 * time.Second}
+	s.lock.Lock()
+	l.end, s.doom = s.doom, 0
+	s.lives = append(s.lives, l)
+	s.lock.Unlock()
+	s.wait.Go(func() {
+		if err := l.work(context.Background(), s.cluster); err != nil && !errors.Is(err, errKilled) {
+			s.complain("a worker ended with: %v", err)
+		}
+	})
+	return r.ID
+}
+
+// pass lets time pass; Slurm looks at its clock, too.
+func (s *storm) pass(d time.Duration) {
+	const tick = time.Minute
+	for ; d > 0; d -= tick {
+		time.Sleep(min(d, tick))
+		synctest.Wait()
+		for node := range declared(1, most).Nodes().All() {
+			state := s.world.Node(node).State
+			up, down := strings.Contains(state, "POWERING_UP"), strings.Contains(state, "POWERING_DOWN")
+			switch since, ok := s.since[node]; {
+			case !up && !down:
+				delete(s.since, node)
+			case !ok:
+				s.since[node] = time.Now()
+			case up && time.Since(since) > resumeTimeout:
+				s.world.GivesUp(node)
+			case down && time.Since(since) > suspendTimeout:
+				s.world.PoweredDown(node)
+			}
+		}
+	}
+}
+
+func (s *storm) each(d step, do func(string)) {
+	for _, node := range d.nodes {
+		do(node)
+	}
+}
+
+// those is the nodes of a step in one of these states.
+func (s *storm) those(d step, states ...string) []string {
+	return slices.DeleteFunc(slices.Clone(d.nodes), func(node string) bool { return !slices.Contains(states, s.world.Node(node).State) })
+}
+
+// need has Slurm power nodes up for jobs; it calls once.
+func (s *storm) need(d step) {
+	if nodes := s.those(d, "IDLE+CLOUD+POWERED_DOWN"); len(nodes) > 0 {
+		s.world.PowersUp(nodes...)
+		s.submit(ask(reconfigure.Resume, nodes...))
+	}
+}
+
+func (s *storm) end(d step) {
+	for _, node := range s.those(d, "ALLOCATED", "ALLOCATED+CLOUD", "ALLOCATED+DRAIN", "ALLOCATED+CLOUD+DRAIN") {
+		s.world.EndJob(node)
+	}
+}
+
+// giveUp has Slurm power nodes down that nobody needs, or have them powered down that it had set down; it calls once.
+func (s *storm) giveUp(d step) {
+	if nodes := s.those(d, "IDLE+CLOUD", "DOWN+CLOUD"); len(nodes) > 0 {
+		s.world.PowersDown(nodes...)
+		s.submit(ask(reconfigure.Suspend, nodes...))
+	}
+}
+
+func (s *storm) update(d step) {
+	r := ask(reconfigure.Update, d.nodes...)
+	r.DrainTimeout, r.Reimage = time.Hour, d.on
+	s.submit(r)
+}
+
+func (s *storm) reboot(d step) {
+	if nodes := s.those(d, "IDLE", "IDLE+CLOUD"); len(nodes) > 0 {
+		s.world.Reboots(nodes...)
+		r := ask(reconfigure.Update, nodes...)
+		r.FromSlurm = true
+		s.submit(r)
+	}
+}
+
+// declare edits the declaration, and has the persistent nodes be as many as it says.
+func (s *storm) declare(d step) {
+	image := "v1"
+	if d.on {
+		image = "v2"
+	}
+	c := stormy(1+d.n%3, image)
+	s.lock.Lock()
+	s.declared = c
+	s.lock.Unlock()
+	s.world.Declare(c)
+	r := ask(reconfigure.Resize, c.Nodes().Names()...)
+	r.DrainTimeout = time.Hour
+	s.submit(r)
+}
+
+// kill has the workers that live die after a while, and the next one.
+func (s *storm) kill(d step) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.doom = 1 + d.n*4
+	for _, l := range s.lives {
+		l.lock.Lock()
+		if !l.dead && l.end == 0 {
+			l.end = l.now + 1 + d.n*2
+		}
+		l.lock.Unlock()
+	}
+}
+
+func (s *storm) fault(d step) {
+	switch {
+	case !d.on:
+		s.world.Clear(d.fault)
+	case slices.Contains(clusterFaults(), d.fault):
+		s.world.Order(d.fault)
+	default:
+		s.world.Order(d.fault, d.nodes[0])
+	}
+}
+
+// calm mends what goes wrong, has all jobs end, and gives the requests the time that they need. Nobody is killed any more, and somebody calls once more.
+func (s *storm) calm(ctx context.Context) {
+	for _, f := range append(nodeFaults(), clusterFaults()...) {
+		s.world.Clear(f)
+	}
+	s.world.RegisterAfter(0)
+	s.doom = 0
+	for _, l := range s.lives {
+		l.lock.Lock()
+		l.end = 0
+		l.lock.Unlock()
+	}
+	all := step{nodes: declared(1, most).Nodes().Names()}
+	s.end(all)
+	s.submit(ask(reconfigure.Suspend))
+	for range 100 {
+		s.pass(5 * time.Minute)
+		s.end(all) // more of them have started
+		if waiting, _ := s.book.Pending(ctx); len(waiting) == 0 {
+			return
+		}
+	}
+	waiting, _ := s.book.Pending(ctx)
+	s.complain("%d requests have no outcome: %+v", len(waiting), waiting)
+}
+
+// check looks at what the storm has left.
+func (s *storm) check(ctx context.Context) {
+	if lost := s.world.Lost(); len(lost) > 0 {
+		s.complain("the jobs on %v were lost", lost)
+	}
+	if doubled := s.world.Doubled(); len(doubled) > 0 {
+		s.complain("%v got a second instance", doubled)
+	}
+	for _, r := range s.book.requests {
+		o, ok, _ := s.book.Outcome(ctx, r.ID)
+		if !ok {
+			s.complain("request %s has no outcome", r.ID)
+			continue
+		}
+		s.replay(ctx, r, o)
+	}
+}
+
+// replay holds the journal to the verdicts: what it says last of a node is what the caller was told.
+func (s *storm) replay(ctx context.Context, r reconfigure.Request, o reconfigure.Outcome) {
+	events, _ := s.book.Events(ctx, r.ID, 0)
+	// A held request goes along in many batches, in which its nodes that are settled may be there for other requests.
+	type place struct {
+		batch int64
+		node  string
+	}
+	last := map[place]reconfigure.Level{}
+	for _, e := range events {
+		p := place{e.Batch, e.Node}
+		if !r.Held {
+			p.batch = 0
+		}
+		if e.Level != reconfigure.Note {
+			last[p] = e.Level
+		}
+	}
+	ends := func(node string, with reconfigure.Level) bool {
+		for p, level := range last {
+			if p.node == node && level == with {
+				return true
+			}
+		}
+		return false
+	}
+	told := map[reconfigure.Status]reconfigure.Level{
+		reconfigure.StatusDone: reconfigure.Done, reconfigure.StatusFailed: reconfigure.Failed, reconfigure.StatusRefused: reconfigure.Failed,
+	}
+	for _, v := range o.Verdicts {
+		theirs := r.Nodes.Empty() || r.Nodes.Contains(v.Node) // of other nodes that change for it a caller does not hear on the way
+		if want := told[v.Status]; theirs && want != "" && !ends(v.Node, want) {
+			s.complain("request %s: the verdict on %s is %q, but the journal ends otherwise: %v", r.ID, v.Node, v.Status, last)
+		}
+	}
+	for node := range r.Nodes.All() {
+		if n := len(slices.DeleteFunc(slices.Clone(o.Verdicts), func(v reconfigure.Verdict) bool { return v.Node != node })); n != 1 && o.Error == "" {
+			s.complain("request %s: there are %d verdicts on %s", r.ID, n, node)
+		}
+	}
+}
+
+// quiet asks for everything once, when nothing is in the way: the persistent nodes, and nothing else. That is all that there is then.
+func (s *storm) quiet(ctx context.Context) {
+	c := s.cluster()
+	for _, node := range c.Nodes().Names() {
+		n := s.world.Node(node)
+		ours := strings.HasPrefix(n.Reason, enginetest.ReasonPrefix)
+		if strings.Contains(n.State, "DRAIN") && !ours {
+			if err := s.world.Undrain(ctx, nodeset.Of(node)); err != nil {
+				s.complain("undrain: %v", err)
+			}
+		}
+	}
+	resize := ask(reconfigure.Resize, c.Nodes().Names()...)
+	resize.DrainTimeout = time.Hour
+	s.must(ctx, resize)
+	clouds := c.Nodes().Difference(c.Persistent())
+	s.world.PowersDown(clouds.Names()...)
+	s.must(ctx, reconfigure.Request{Mode: reconfigure.Suspend, Nodes: clouds})
+	repair := ask(reconfigure.Update, c.Persistent().Names()...)
+	repair.DrainTimeout = time.Hour
+	s.must(ctx, repair)
+	s.must(ctx, ask(reconfigure.Deploy))
+
+	want := c.Persistent().Union(nodeset.Of("ctl"))
+	for node := range c.Nodes().Union(want).All() {
+		n := s.world.Node(node)
+		is := n.Instance.Node != "" || n.Spec != reconfigure.Spec{}
+		good := n.Instance.ID != "" && !n.Instance.Tainted && n.Made == n.Spec && (node == "ctl" || n.State == "IDLE")
+		if is != want.Contains(node) || is && !good {
+			s.complain("when all is quiet %s is %+v", node, n)
+		}
+	}
+	if orphans := s.world.Orphans(); len(orphans) > 0 {
+		s.complain("when all is quiet there are orphans of %v", orphans)
+	}
+}
+
+// must has a request be carried out as asked.
+func (s *storm) must(ctx context.Context, r reconfigure.Request) {
+	id := s.submit(r)
+	for range 3 {
+		s.pass(10 * time.Minute)
+		s.end(step{nodes: declared(1, most).Nodes().Names()}) // those that had waited for their node
+	}
+	if o, ok, _ := s.book.Outcome(ctx, id); !ok || o.Code != reconfigure.CodeDone {
+		s.complain("%s %s when all is quiet: %+v", r.Mode, r.Nodes, o)
+	}
+}

@@ -1,0 +1,313 @@
+package storm
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// poll is how often held requests are looked at.
+const poll = 10 * time.Second
+
+// declared is a cluster of a control node and one node group, of image v1.
+func declared(least, most int) reconfigure.Cluster {
+	source := reconfigure.Source{Image: "v1", Flavor: "small", Network: "cluster"}
+	return reconfigure.Cluster{
+		Name:    "test",
+		Control: reconfigure.Control{Name: "ctl", Source: source},
+		Groups:  []reconfigure.NodeGroup{{Name: "group", Prefix: "p", Width: 1, Source: source, Min: least, Max: most}},
+		Slurm:   reconfigure.Timing{ResumeTimeout: 10 * time.Minute},
+	}
+}
+
+// of is the same cluster with another image for its nodes.
+func of(image string, c reconfigure.Cluster) reconfigure.Cluster {
+	c.Groups = append([]reconfigure.NodeGroup{}, c.Groups...)
+	c.Groups[0].Image = image
+	return c
+}
+
+// scene is what there is, and what is asked for.
+type scene struct {
+	was      reconfigure.Cluster
+	have     []string
+	now      reconfigure.Cluster // if it is declared anew
+	prepare  func(*enginetest.World)
+	requests []reconfigure.Request
+	code     reconfigure.Code // that all requests get
+}
+
+func ask(m reconfigure.Mode, nodes ...string) reconfigure.Request {
+	return reconfigure.Request{Mode: m, Nodes: nodeset.Of(nodes...)}
+}
+
+func (s scene) cluster() reconfigure.Cluster {
+	if s.now.Name != "" {
+		return s.now
+	}
+	return s.was
+}
+
+// scenes is every mode, and the ways in which one goes wrong that leave something to clean.
+func scenes() map[string]scene {
+	patient := reconfigure.Options{DrainTimeout: time.Hour}
+	all := []string{"ctl", "p1", "p2"}
+	job := func(node string) func(*enginetest.World) {
+		return func(w *enginetest.World) {
+			w.StartJob(node)
+			time.AfterFunc(30*time.Second, func() { w.EndJob(node) })
+		}
+	}
+	return map[string]scene{
+		"deploy": {was: declared(2, 4), requests: []reconfigure.Request{ask(reconfigure.Deploy)}},
+		"deploy again": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, requests: []reconfigure.Request{ask(reconfigure.Deploy)},
+			prepare: func(w *enginetest.World) { w.StartJob("p3") }},
+		"resume": {was: declared(1, 4), have: all, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3"), ask(reconfigure.Resume, "p3", "p4")},
+			prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4"); w.StartJob("p2") }},
+		"resume of what was left behind": {was: declared(1, 4), have: all, now: of("v2", declared(1, 4)), requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3", "p4")},
+			prepare: func(w *enginetest.World) { w.HaveTainted("p3"); w.PowersUp("p2", "p3", "p4") }},
+		"resume that fails": {was: declared(1, 5), have: all, code: reconfigure.CodePartial, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4", "p5", "p2")},
+			prepare: func(w *enginetest.World) {
+				w.PowersUp("p3", "p4", "p5")
+				w.Order(enginetest.NoValidHost, "p4")
+				w.Order(enginetest.NoSSH, "p5")
+			}},
+		"resume that loses answers": {was: declared(1, 4), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
+			prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4"); w.Order(enginetest.LostCreate, "p3", "p4") }},
+		"resume of what cannot be made": {was: declared(1, 4), have: all, now: of("no such image", declared(1, 4)), code: reconfigure.CodeFailed,
+			prepare: func(w *enginetest.World) {
+				w.Declare(declared(1, 4)) // the cloud knows what it knew
+				w.PowersUp("p3")
+			},
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")}},
+		"suspend": {was: declared(1, 4), have: []string{"ctl", "p1", "p2", "p3", "p4"},
+			requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2"), ask(reconfigure.Suspend, "p3")},
+			prepare:  func(w *enginetest.World) { w.PowersDown("p2", "p3"); w.StartJob("p4") }},
+		"suspend, then resume": {was: declared(1, 4), have: all, requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p2")},
+			prepare: func(w *enginetest.World) {
+				w.PowersDown("p2")
+				w.Then(enginetest.AfterApply, func() { w.PowersUp("p2") })
+			}},
+		"update": {was: declared(2, 4), have: all, now: of("v2", declared(2, 4)), prepare: job("p1"),
+			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1", "p2"), Options: patient}}},
+		"update that reboots": {was: declared(2, 4), have: all, prepare: job("p1"),
+			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1", "p2"), Options: patient}}},
+		"update that reimages": {was: declared(2, 4), have: all, prepare: job("p1"),
+			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{DrainTimeout: time.Hour, Reimage: true}}}},
+		"update from Slurm": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, now: of("v2", declared(2, 4)),
+			prepare:  func(w *enginetest.World) { w.Reboots("p1", "p3"); w.StartJob("p2") },
+			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1", "p3"), Options: reconfigure.Options{FromSlurm: true}}}},
+		"update from Slurm that fails": {was: declared(2, 4), have: all, code: reconfigure.CodeFailed,
+			prepare:  func(w *enginetest.World) { w.Reboots("p1"); w.Order(enginetest.NeverRegisters, "p1") },
+			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{FromSlurm: true}}}},
+		"enlarge": {was: declared(1, 4), have: all, now: declared(3, 4), prepare: func(w *enginetest.World) { w.StartJob("p2") },
+			requests: []reconfigure.Request{{Mode: reconfigure.Enlarge, Nodes: nodeset.Of("p2", "p3"), Options: patient}}},
+		"shrink": {was: declared(3, 4), have: []string{"ctl", "p1", "p2", "p3"}, now: declared(1, 4), prepare: job("p2"),
+			requests: []reconfigure.Request{{Mode: reconfigure.Shrink, Nodes: nodeset.Of("p2", "p3"), Options: patient}}},
+		"resize": {was: declared(3, 4), have: []string{"ctl", "p1", "p2", "p3"}, now: declared(2, 3), prepare: job("p3"),
+			requests: []reconfigure.Request{{Mode: reconfigure.Resize, Nodes: nodeset.Of("p1", "p2", "p3", "p4"), Options: patient}}},
+		"destroy": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, prepare: func(w *enginetest.World) { w.StartJob("p3") },
+			requests: []reconfigure.Request{ask(reconfigure.Destroy)}},
+		"several modes": {was: declared(2, 6), have: []string{"ctl", "p1", "p2", "p3", "p4"}, now: of("v2", declared(2, 6)),
+			prepare: func(w *enginetest.World) { w.PowersUp("p5"); w.PowersDown("p3"); w.StartJob("p4") },
+			requests: []reconfigure.Request{
+				ask(reconfigure.Resume, "p5"), ask(reconfigure.Suspend, "p3"), {Mode: reconfigure.Update, Nodes: nodeset.Of("p2"), Options: patient},
+			}},
+	}
+}
+
+// view is all that a request is about, in a form that does not depend on how often something was tried.
+type view struct {
+	Nodes   map[string]node
+	Orphans []string
+	Lost    []string
+	Said    map[reconfigure.RequestID]said
+}
+
+// node is what counts of one: numbers that the cloud gave, and boots, do not.
+type node struct {
+	There, Tainted, Job bool
+	Made, Spec          reconfigure.Spec
+	State, Reason       string
+}
+
+// said is an outcome in few words: whether each node ended as asked.
+type said struct {
+	Code  reconfigure.Code
+	Error string
+	Good  map[string]bool
+}
+
+// play is a scene with workers at work.
+type play struct {
+	*testing.T
+	scene
+	world *enginetest.World
+	book  book
+}
+
+func (s scene) begin(t *testing.T, b book) *play {
+	t.Helper()
+	w := enginetest.NewWorld(s.was)
+	w.Have(s.have...)
+	time.Sleep(time.Minute) // no boot is newer than the requests
+	if s.now.Name != "" {
+		w.Declare(s.now)
+	}
+	if s.prepare != nil {
+		s.prepare(w)
+	}
+	for _, r := range s.requests {
+		if _, err := b.Submit(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(2 * time.Second) // whatever is booted from now on is newer
+	return &play{t, s, w, b}
+}
+
+// worker has one do all that there is to do, unless it is killed at a moment.
+func (p *play) worker(killed int) (*life, error) {
+	l := &life{world: p.world, book: p.book, end: killed}
+	err := l.work(p.Context(), p.cluster)
+	return l, err
+}
+
+func (p *play) view() view {
+	p.Helper()
+	v := view{Nodes: map[string]node{}, Orphans: p.world.Orphans(), Lost: p.world.Lost(), Said: map[reconfigure.RequestID]said{}}
+	for name := range p.was.Nodes().Union(p.cluster().Nodes()).Union(nodeset.Of("ctl")).All() {
+		n := p.world.Node(name)
+		reason, _, _ := strings.Cut(n.Reason, ": Slurm has it as") // that depends on what the first worker had told Slurm already
+		v.Nodes[name] = node{n.Instance.Node != "", n.Instance.Tainted, n.Job, n.Made, n.Spec, n.State, reason}
+	}
+	for i := range p.requests {
+		id := reconfigure.RequestID(i + 1)
+		o, ok, err := p.book.Outcome(p.Context(), id)
+		if err != nil || !ok {
+			p.Errorf("request %s has no outcome, error %v", id, err)
+		}
+		s := said{o.Code, o.Error, map[string]bool{}}
+		for _, verdict := range o.Verdicts {
+			s.Good[verdict.Node] = good(verdict)
+		}
+		// A node that the request does not name is among the verdicts where it changed for it: what is done already is not.
+		maps.DeleteFunc(s.Good, func(node string, good bool) bool { return good && !p.requests[i].Nodes.Contains(node) })
+		v.Said[id] = s
+	}
+	return v
+}
+
+func good(v reconfigure.Verdict) bool {
+	return v.Status == reconfigure.StatusDone || v.Status == reconfigure.StatusUnchanged
+}
+
+// TestCrashWalk kills the worker, and Terraform and Ansible with it, at every moment of its way in turn. The next worker ends the way as if nothing had been.
+func TestCrashWalk(t *testing.T) {
+	total := 0
+	for name, s := range scenes() {
+		t.Run(name, func(t *testing.T) { total += s.walk(t, func(*testing.T) book { return newLedger() }) })
+	}
+	t.Logf("%d points altogether", total)
+}
+
+// TestCrashWalkOnTheRealJournal does the same with SQLite's, whose every write waits for the disk, in the scenes in which most happens.
+func TestCrashWalkOnTheRealJournal(t *testing.T) {
+	for _, name := range []string{"several modes", "resume that fails"} {
+		t.Run(name, func(t *testing.T) { scenes()[name].walk(t, sqlite) })
+	}
+}
+
+func sqlite(t *testing.T) book {
+	t.Helper()
+	j, err := journal.Open(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := j.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return j
+}
+
+// walk has the worker be killed at every moment, each time in a world of its own, and tells how many there are.
+func (s scene) walk(t *testing.T, open func(*testing.T) book) (moments int) {
+	t.Helper()
+	want, moments := s.undisturbed(t, open)
+	t.Logf("the worker is killed at %d points", moments)
+	for moment := 1; moment <= moments && !t.Failed(); moment++ {
+		s.killedAt(t, open, moment, want)
+	}
+	return moments
+}
+
+// undisturbed is what a scene comes to, and in how many moments.
+func (s scene) undisturbed(t *testing.T, open func(*testing.T) book) (v view, moments int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := s.begin(t, open(t))
+		l, err := p.worker(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.nothingMore()
+		v, moments = p.view(), l.now
+		want := s.code
+		if want == "" {
+			want = reconfigure.CodeDone
+		}
+		for id, said := range v.Said {
+			if said.Code != want {
+				t.Errorf("request %s ends as %+v", id, said)
+			}
+		}
+		if len(v.Orphans) > 0 || len(v.Lost) > 0 && s.requests[0].Mode != reconfigure.Destroy {
+			t.Errorf("orphans of %v, lost jobs of %v", v.Orphans, v.Lost)
+		}
+	})
+	return v, moments
+}
+
+// killedAt has a second worker take up what the first one left.
+func (s scene) killedAt(t *testing.T, open func(*testing.T) book, moment int, want view) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := s.begin(t, open(t))
+		l, err := p.worker(moment)
+		if !errors.Is(err, errKilled) {
+			t.Fatalf("the worker was to be killed at moment %d, but ended with error %v", moment, err)
+		}
+		if _, err := p.worker(0); err != nil {
+			t.Fatalf("killed at moment %d, when it had just %s; the next one: %v", moment, l.last, err)
+		}
+		diff := cmp.Diff(want, p.view())
+		p.nothingMore()
+		if diff != "" {
+			t.Errorf("killed at moment %d, when it had just %s (-undisturbed +got):\n%s\ncalls %q", moment, l.last, diff, p.world.Calls())
+		}
+	})
+}
+
+// nothingMore has one more worker, who finds nothing to do.
+func (p *play) nothingMore() {
+	p.Helper()
+	before, calls := p.view(), len(p.world.Calls())
+	if _, err := p.worker(0); err != nil {
+		p.Error(err)
+	}
+	if diff := cmp.Diff(before, p.view()); diff != "" || len(p.world.Calls()) > calls {
+		p.Errorf("another worker found something to do: %q\n%s", p.world.Calls()[calls:], diff)
+	}
+}
