@@ -349,7 +349,7 @@ func TestFailedReimageIsToldToSlurm(t *testing.T) {
 		return strings.Contains(state, "DOWN") && strings.Contains(state, "DRAIN") && strings.HasPrefix(reason, "reconfigure:"), fmt.Sprintf("node02 is %s, %q (%v)", state, reason, err)
 	})
 	awaitNothingWaits(t)
-	if out, _ := reconfigure(t, "status", "node02"); !strings.Contains(out, "reconfigure:") {
+	if out, _ := reconfigure(t, "status", "node02"); !strings.Contains(out, "no-ssh") {
 		t.Errorf("the status does not say why:\n%s", out)
 	}
 	if out, code := reconfigure(t, "update", "--reimage", "node02"); code != 0 {
