@@ -119,7 +119,7 @@ func workIn(ctx context.Context, log *journal.Journal) (work, error) {
 	for _, r := range requests {
 		w.nodes, w.whole = w.nodes.Union(r.Open()), w.whole || r.Nodes.Empty()
 	}
-	w.last, err = log.LastEvents(ctx)
+	w.last, err = log.LastMoves(ctx)
 	return w, err
 }
 

@@ -99,11 +99,7 @@ func (b *batch) handBack(ctx context.Context, nodes nodeset.NodeSet) error {
 	if nodes.Empty() {
 		return nil
 	}
-	slurm, err := b.scheduler(b.instances)
-	if err != nil {
-		return err
-	}
-	states, err := slurm.States(ctx)
+	slurm, states, err := b.asked(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,6 +110,16 @@ func (b *batch) handBack(ctx context.Context, nodes nodeset.NodeSet) error {
 		}
 	}
 	return slurm.PowerDown(ctx, nodeset.Of(idle...))
+}
+
+// asked is Slurm, and what it says of all nodes at this moment.
+func (b *batch) asked(ctx context.Context) (Scheduler, map[string]reconfigure.NodeState, error) {
+	slurm, err := b.scheduler(b.instances)
+	if err != nil {
+		return nil, nil, err
+	}
+	states, err := slurm.States(ctx)
+	return slurm, states, err
 }
 
 func (b *batch) leftovers() nodeset.NodeSet {

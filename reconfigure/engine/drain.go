@@ -105,11 +105,7 @@ func (b *batch) undrainStale(ctx context.Context, nodes nodeset.NodeSet) error {
 	if nodes.Empty() {
 		return nil
 	}
-	slurm, err := b.scheduler(b.instances)
-	if err != nil {
-		return err
-	}
-	states, err := slurm.States(ctx)
+	slurm, states, err := b.asked(ctx)
 	if err != nil {
 		return err
 	}

@@ -77,9 +77,9 @@ func growthOperations() map[string]func(testing.TB, growth) {
 		}
 	}
 	return map[string]func(testing.TB, growth){
-		"LastEvents": func(b testing.TB, g growth) { all, err := g.LastEvents(b.Context()); count(b, 100)(len(all), err) },
-		"Pending":    func(b testing.TB, g growth) { all, err := g.Pending(b.Context()); count(b, 1)(len(all), err) },
-		"Requests":   func(b testing.TB, g growth) { all, err := g.Requests(b.Context(), 10); count(b, 10)(len(all), err) },
+		"LastMoves": func(b testing.TB, g growth) { all, err := g.LastMoves(b.Context()); count(b, 100)(len(all), err) },
+		"Pending":   func(b testing.TB, g growth) { all, err := g.Pending(b.Context()); count(b, 1)(len(all), err) },
+		"Requests":  func(b testing.TB, g growth) { all, err := g.Requests(b.Context(), 10); count(b, 10)(len(all), err) },
 		"Events": func(b testing.TB, g growth) {
 			all, err := g.Events(b.Context(), g.done, 0)
 			count(b, 100)(len(all), err)

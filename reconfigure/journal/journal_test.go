@@ -61,7 +61,7 @@ func suite(t *testing.T, place places) {
 		{"events come back to those whom they concern", eventsConcern},
 		{"events of every batch that carried a request are its events", eventsOfAllBatches},
 		{"events of one call are recorded all or none", recordAllOrNone},
-		{"the newest event of each node", lastEvents},
+		{"the newest event of each node", lastMoves},
 		{"many goroutines write at once", manyGoroutines},
 		{"one leads at a time", oneLeads},
 	}
@@ -310,20 +310,29 @@ func recordAllOrNone(t *testing.T, j *Journal) {
 	}
 }
 
-func lastEvents(t *testing.T, j *Journal) {
-	if got := must(j.LastEvents(t.Context()))(t); len(got) != 0 {
+func lastMoves(t *testing.T, j *Journal) {
+	if got := must(j.LastMoves(t.Context()))(t); len(got) != 0 {
 		t.Errorf("an empty journal: %+v", got)
 	}
 	first, second := begin(t, j, submit(t, j, "n1")), begin(t, j, submit(t, j, "n2"))
-	noError(t, j.Record(t.Context(), event(first, "n1", "old"), event(second, "n10", "new10"), event(first, "n2", "old"), event(first, "", "batch")))
-	noError(t, j.Record(t.Context(), event(second, "n2", "new2"), event(first, "n1", "new1")))
+	noError(t, j.Record(t.Context(), moved(first, "n1", "old"), moved(second, "n10", "new10"), moved(first, "n2", "old"), moved(first, "", "batch")))
+	noError(t, j.Record(t.Context(), moved(second, "n2", "new2"), moved(first, "n1", "new1")))
+	// Notes do not hide how far a node is.
+	noError(t, j.Record(t.Context(), event(first, "n1", "left alone"), event(first, "n1", "still"), event(second, "n3", "not reached")))
 	got := map[string]string{}
-	for node, e := range must(j.LastEvents(t.Context()))(t) {
+	for node, e := range must(j.LastMoves(t.Context()))(t) {
 		got[node] = e.Message
 	}
 	if d := cmp.Diff(map[string]string{"n1": "new1", "n2": "new2", "n10": "new10"}, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
+}
+
+// moved is an event that says how far a node is.
+func moved(batch int64, node, message string) reconfigure.Event {
+	e := event(batch, node, message)
+	e.Level = reconfigure.Done
+	return e
 }
 
 func manyGoroutines(t *testing.T, j *Journal) {
@@ -503,7 +512,7 @@ func pruned(t *testing.T, j *Journal) {
 	}
 	record := func(batch int64, node, message string) {
 		t.Helper()
-		e := event(batch, node, message)
+		e := moved(batch, node, message)
 		e.Time = at(0)
 		noError(t, j.Record(t.Context(), e))
 	}
@@ -528,7 +537,7 @@ func pruned(t *testing.T, j *Journal) {
 			t.Errorf("requests (-want +got):\n%s", d)
 		}
 		got := map[string]string{}
-		for node, e := range must(j.LastEvents(t.Context()))(t) {
+		for node, e := range must(j.LastMoves(t.Context()))(t) {
 			got[node] = e.Message
 		}
 		if d := cmp.Diff(map[string]string{"n2": "of the open", "n3": "again", "n4": "of the young"}, got); d != "" {
