@@ -16,8 +16,8 @@ func pauseCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "pause",
 		Usage: "have nothing begun until `reconfigure continue`: for maintenance",
-		Description: "Requests are accepted meanwhile, and wait; so do those that wait for jobs. A batch at work goes on to its end. `reconfigure status`, and whoever follows a request, " +
-			"show who has paused, since when and why. Said twice, the last word counts.",
+		Description: "Requests are accepted meanwhile, and wait; so do those that wait for jobs. A batch at work goes on to its end. " +
+			"`reconfigure status`, and whoever follows a request, show who has paused, since when and why. Said twice, the last word counts.",
 		Flags: []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`WHY`, for all who have to wait"}},
 		Action: func(c *cli.Context) error {
 			if oneLine(c.String("reason")) == "" {

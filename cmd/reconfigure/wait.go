@@ -13,8 +13,8 @@ func waitCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "wait",
 		Usage: "follow a request to its outcome, as its caller does",
-		Description: "It shows what has happened to the request so far, and what happens to it until it ends, and has the exit code that its caller gets. Of a request that has ended it shows " +
-			"the outcome. Ctrl-C ends nothing but the view.",
+		Description: "It shows what has happened to the request so far, and what happens to it until it ends, and has the exit code that its caller gets. " +
+			"Of a request that has ended it shows the outcome. Ctrl-C ends nothing but the view.",
 		ArgsUsage: "REQUEST",
 		Flags:     []cli.Flag{&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show each step of Terraform and Ansible, too", DisableDefaultText: true}},
 		Action: anywhere(func(c *cli.Context, arguments []string) error {

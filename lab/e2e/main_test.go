@@ -42,12 +42,14 @@ func testOnLab(m *testing.M) (code int, err error) {
 	}
 	standard := cluster.Group("standard", "node", 2, 6)
 	burst := cluster.Group("burst", "b", 0, 2)
+	wide := cluster.Group("wide", "w", 0, 16)
 	lab, err = cluster.Start(context.Background(), cluster.Config{
 		Name: "e2e", Gateway: netip.MustParsePrefix("10.62.0.1/24"), Checkout: checkout, Tools: paths,
-		Groups: []cluster.NodeGroup{standard, burst},
+		Groups: []cluster.NodeGroup{standard, burst, wide},
 		Partitions: []cluster.Partition{
 			{Name: "main", Groups: []string{"standard", "burst"}, Default: true},
 			{Name: "burst", Groups: []string{"burst"}},
+			{Name: "wide", Groups: []string{"wide"}},
 		},
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
