@@ -33,7 +33,7 @@ fuzz: ## feed the parsers what nobody would write, for a few seconds each
 
 .PHONY: test
 test: tools lint fuzz ## run every test, the end-to-end ones on a lab of its own
-	go run $(GOTESTSUM) --format pkgname-and-test-fails -- -race -timeout 40m -count 1 ./...
+	go run $(GOTESTSUM) --format pkgname-and-test-fails -- -race -timeout 55m -count 1 ./...
 
 .PHONY: golden
 golden: ## write the expected files of the tests anew; the diff is the change in behaviour
