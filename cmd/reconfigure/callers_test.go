@@ -348,7 +348,13 @@ func expected(v reconfigure.Verdict) reconfigure.Code {
 	return ""
 }
 
+// ended tells whether a request that a caller was told of has its outcome.
 func (c *crowdLab) ended(id reconfigure.RequestID) bool {
+	_, there, err := c.journal.Request(c.t.Context(), id)
+	c.check(err)
+	if !there {
+		c.t.Fatalf("a caller was told of request %s, which is not in the journal", id)
+	}
 	_, ok, err := c.journal.Outcome(c.t.Context(), id)
 	c.check(err)
 	return ok

@@ -124,7 +124,7 @@ func (b *batch) missing(ctx context.Context) (reconfigure.Failures, error) {
 		switch s := states[node]; {
 		case missing[node] != nil:
 		case b.plan.Everywhere && s.Is("CLOUD") && b.cluster.Persistent().Contains(node):
-			missing[node] = errors.New("Slurm has it as a cloud node still: slurmctld goes by an earlier slurm.conf")
+			missing[node] = errors.New("slurmctld goes by an earlier slurm.conf: it is a cloud node there still")
 		case !b.settled(node, s):
 			missing[node] = reconfigure.Classify(reconfigure.ClassUnregistered, fmt.Errorf("slurmd did not register in time: Slurm has it as %s", describe(s)))
 		}

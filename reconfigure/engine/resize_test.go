@@ -67,7 +67,7 @@ func TestEnlargedNodeFailsUnlessSlurmTakesItsConfiguration(t *testing.T) {
 		l.Order(enginetest.PlaybookFails, "ctl")
 		l.want("verdicts", map[string]string{
 			"ctl": "failed configure: playbook fails",
-			"p3":  "failed verify: Slurm has it as a cloud node still: slurmctld goes by an earlier slurm.conf",
+			"p3":  "failed verify: slurmctld goes by an earlier slurm.conf: it is a cloud node there still",
 		}, l.carry())
 	})
 }
