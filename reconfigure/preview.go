@@ -2,6 +2,8 @@ package reconfigure
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -33,6 +35,18 @@ const (
 	EffectDelete  Effect = "delete"
 	EffectUnknown Effect = "unknown" // an action that this version does not know is never let through
 )
+
+// Unplannable is the answer where Terraform could not plan for the sake of single nodes, each of which has its reason. Nothing was changed, and without those
+// nodes it may be tried at once.
+type Unplannable struct{ Failures Failures }
+
+func (u *Unplannable) Error() string {
+	said := make([]string, 0, len(u.Failures))
+	for _, node := range slices.Sorted(maps.Keys(u.Failures)) {
+		said = append(said, node+": "+u.Failures[node].Error())
+	}
+	return "Terraform cannot plan: " + strings.Join(said, "; ")
+}
 
 // Refusal is the fence's answer to a preview that does what nobody asked for. Nothing was changed.
 type Refusal struct {

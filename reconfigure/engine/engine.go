@@ -21,7 +21,8 @@ type Provisioner interface {
 	Desired() (map[string]reconfigure.Spec, error)
 	// Instances is what stands in Terraform's state, by node.
 	Instances(ctx context.Context) (map[string]reconfigure.Instance, error)
-	// Preview MUST NOT change anything. It answers *reconfigure.Refusal where the plan would do what was not asked for.
+	// Preview MUST NOT change anything. It answers *reconfigure.Refusal where the plan would do what was not asked for, and *reconfigure.Unplannable where single
+	// nodes keep it from being made.
 	Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Preview, error)
 	// Apply MUST carry out just that preview. An error means that no verdict node by node is to be had: what happened is unknown.
 	Apply(ctx context.Context, p reconfigure.Preview, watch Watch) (reconfigure.Failures, error)

@@ -229,6 +229,22 @@ func TestNodesWhoseTurnDidNotComeAreTriedAgain(t *testing.T) {
 	})
 }
 
+func TestNodeThatCannotBePlannedHoldsNothingBack(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3", "p4")
+		l.Drained("reconfigure: update", "p1", "p3", "p4")
+		l.Order(enginetest.Unreadable, "p3")
+		l.wants(reconfigure.Replace, "p1", "p3")
+		l.wants(reconfigure.Create, "p5")
+		before := l.Node("p3")
+		l.want("verdicts", map[string]string{"p1": "done", "p3": "failed apply: cannot be read", "p5": "done"}, l.carry())
+		l.wantOrder("apply create p5, replace p1", "configure p[1,5]")
+		after := l.Node("p3")
+		after.State, after.Reason = before.State, before.Reason
+		l.want("the node", before, after)
+	})
+}
+
 // Where every node would wait for another one, nobody does.
 func TestNodesOfWhichNoneIsToBlameFail(t *testing.T) {
 	test(t, func(l *lab) {

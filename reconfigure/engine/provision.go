@@ -23,6 +23,9 @@ func (b *batch) provision(ctx context.Context, _ nodeset.NodeSet) error {
 		}
 		b.note(ctx, "", "Terraform plans "+plan.String())
 		preview, err := b.Provisioner.Preview(ctx, plan)
+		if bad := (*reconfigure.Unplannable)(nil); errors.As(err, &bad) && b.ends(ctx, bad.Failures) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -52,6 +55,13 @@ func (b *batch) setAside(ctx context.Context, plan reconfigure.Plan) bool {
 	crowded := b.crowdedOut(ctx, plan)
 	b.fail(ctx, crowded)
 	return len(crowded) > 0
+}
+
+// ends ends the way of the nodes that failed, and tells whether there were any on their way.
+func (b *batch) ends(ctx context.Context, failures reconfigure.Failures) bool {
+	before := b.left().Len()
+	b.fail(ctx, failures)
+	return b.left().Len() < before
 }
 
 // remaining is the plan less the nodes whose way has ended, and less what was carried out already.

@@ -120,3 +120,22 @@ func TestAnotherResumeTimeoutChangesNoInstance(t *testing.T) {
 	c.declare("resume_timeout: 900", "resume_timeout: 1800")
 	c.wantClean(d)
 }
+
+// What Terraform cannot read it cannot plan for, and says no more of the others.
+func TestNodeThatCannotBeReadIsNamed(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	d := c.open()
+	desired := c.deployed("node01", "node02")
+	c.deploy(d, desired)
+	_, err := c.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.ServerError, Server: "node01", Call: "GET servers/{id}", Count: 100})
+	c.must(err)
+	_, err = d.Preview(t.Context(), planOf(reconfigure.Replace, desired, "node01", "node02"))
+	var bad *reconfigure.Unplannable
+	if !errors.As(err, &bad) || len(bad.Failures) != 1 || reconfigure.ClassOf(bad.Failures["node01"]) != reconfigure.ClassCloud {
+		t.Fatalf("error %v", err)
+	}
+	preview, err := d.Preview(t.Context(), planOf(reconfigure.Replace, desired, "node02"))
+	c.must(err)
+	c.must(d.Discard(preview))
+}

@@ -19,7 +19,7 @@ import (
 const abandoned = 24 * time.Hour
 
 // Preview has Terraform plan ours, saves that plan, and lets it through only if it does nothing that ours does not name; else the error is a
-// *reconfigure.Refusal. It changes neither cloud nor state nor the map of nodes. A *LockedError means that somebody else has the state locked. It may be
+// *reconfigure.Refusal. What Terraform cannot plan for the sake of single nodes is a *reconfigure.Unplannable. It changes neither cloud nor state nor the map of nodes. A *LockedError means that somebody else has the state locked. It may be
 // retried.
 func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview reconfigure.Preview, err error) {
 	if !p.Provisions() {
@@ -47,7 +47,7 @@ func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview recon
 	}()
 	args := planArguments(p, before, m)
 	args.parallelism = min(args.parallelism, d.cfg.Parallelism)
-	saved, err := d.plan(ctx, dir, p, args)
+	saved, err := d.plan(ctx, dir, p, args, m)
 	if err != nil {
 		return reconfigure.Preview{}, err
 	}
@@ -163,7 +163,7 @@ func (a arguments) options(dir string, lockTimeout time.Duration) []tfexec.PlanO
 func seconds(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) + "s" }
 
 // plan saves Terraform's plan in dir and reads it back.
-func (d *Driver) plan(ctx context.Context, dir string, p reconfigure.Plan, args arguments) (*tfjson.Plan, error) {
+func (d *Driver) plan(ctx context.Context, dir string, p reconfigure.Plan, args arguments, m module) (*tfjson.Plan, error) {
 	if err := writeNodes(filepath.Join(dir, "nodes.tfvars.json"), p.Desired); err != nil {
 		return nil, fmt.Errorf("terraform plan: %w", err)
 	}
@@ -173,7 +173,11 @@ func (d *Driver) plan(ctx context.Context, dir string, p reconfigure.Plan, args 
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("terraform plan: %w", said.explain(ctx, err))
+		explained := said.explain(ctx, err)
+		if culprits := culprits(said.errors(), m, p); ctx.Err() == nil && culprits != nil {
+			explained = culprits
+		}
+		return nil, fmt.Errorf("terraform plan: %w", explained)
 	}
 	var saved *tfjson.Plan
 	err = d.run(func(tf *tfexec.Terraform) (err error) {
@@ -184,4 +188,25 @@ func (d *Driver) plan(ctx context.Context, dir string, p reconfigure.Plan, args 
 		return nil, fmt.Errorf("terraform show: %w", orDone(ctx, err))
 	}
 	return saved, nil
+}
+
+// culprits is the nodes of a plan for the sake of which Terraform could not plan; nil where it says anything that is not about one of them alone.
+func culprits(found []tfjson.Diagnostic, m module, p reconfigure.Plan) *reconfigure.Unplannable {
+	planned := p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove)
+	said := map[string][]string{}
+	for _, d := range found {
+		node, known := m.owner(d.Address, planned.Contains)
+		if !known || !planned.Contains(node) {
+			return nil
+		}
+		said[node] = append(said[node], sentence(d))
+	}
+	if len(said) == 0 {
+		return nil
+	}
+	bad := &reconfigure.Unplannable{Failures: reconfigure.Failures{}}
+	for node, sentences := range said {
+		bad.Failures[node] = told(sentences)
+	}
+	return bad
 }

@@ -9,6 +9,7 @@ type Fault string
 const (
 	NoValidHost    Fault = "no valid host"    // the instance is made, but ends in ERROR; the cloud says why
 	NoQuota        Fault = "quota exceeded"   // a port is made, but no instance
+	Unreadable     Fault = "cannot be read"   // the cloud does not tell of the instance, and so nothing can be planned that needs to know
 	NoPort         Fault = "no more ports"    // none is made; and no instance of any node of the same apply, as Terraform makes all ports first
 	LostCreate     Fault = "lost create"      // the instance is made, but the answer is lost: Terraform knows of its port alone
 	NeverRemoved   Fault = "never removed"    // the cloud does not delete the instance

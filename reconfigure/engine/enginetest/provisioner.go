@@ -50,6 +50,13 @@ func (w *World) Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Pr
 	case !p.Provisions():
 		return reconfigure.Preview{Plan: p}, nil
 	}
+	unreadable := reconfigure.Failures{}
+	for node := range p.Nodes(reconfigure.Replace).Intersect(w.faults[Unreadable]).All() {
+		unreadable[node] = failure{Unreadable}
+	}
+	if len(unreadable) > 0 {
+		return reconfigure.Preview{}, &reconfigure.Unplannable{Failures: unreadable}
+	}
 	changes, unasked := w.foresee(p)
 	if len(unasked) > 0 {
 		return reconfigure.Preview{}, &reconfigure.Refusal{Changes: unasked}
