@@ -245,8 +245,8 @@ func TestNodeThatCannotBePlannedHoldsNothingBack(t *testing.T) {
 	})
 }
 
-// Where every node would wait for another one, nobody does.
-func TestNodesOfWhichNoneIsToBlameFail(t *testing.T) {
+// When the last one that was to blame has left, there is nothing to try again.
+func TestNodesWithoutPortsFailAndNobodyTriesAgain(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Order(enginetest.NoPort, "p3", "p4")
 		l.wants(reconfigure.Create, "p3", "p4")
