@@ -13,12 +13,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
-	"github.com/sethvargo/go-retry"
 	"golang.org/x/sys/unix"
 )
 
@@ -244,15 +244,16 @@ func (p patient) Connect(ctx context.Context) (driver.Conn, error) {
 
 // patiently connects. Where the server has no connection left, or starts up, it is tried again.
 func patiently[T any](ctx context.Context, connect func(context.Context) (T, error)) (T, error) {
-	again := retry.WithMaxDuration(patience, retry.WithJitterPercent(50, retry.NewConstant(100*time.Millisecond)))
-	return retry.DoValue(ctx, again, func(ctx context.Context) (T, error) {
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval, pauses.Multiplier = 100*time.Millisecond, 1
+	return backoff.Retry(ctx, func() (T, error) {
 		conn, err := connect(ctx)
-		switch sqlState(err) {
-		case "53300", "57P03": // too_many_connections, cannot_connect_now
-			return conn, retry.RetryableError(err)
+		switch code := sqlState(err); {
+		case err == nil, code == "53300", code == "57P03": // too_many_connections, cannot_connect_now
+			return conn, err
 		}
-		return conn, err
-	})
+		return conn, backoff.Permanent(err)
+	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(patience))
 }
 
 // sqlState is the code of an answer of the server's (https://www.postgresql.org/docs/current/errcodes-appendix.html); empty for other errors.
