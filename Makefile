@@ -37,7 +37,7 @@ test: tools lint fuzz ## run every test, the end-to-end ones on a lab of its own
 
 .PHONY: golden
 golden: ## write the expected files of the tests anew; the diff is the change in behaviour
-	go test ./cmd/reconfigure ./reconfigure/plan ./reconfigure/config ./reconfigure/terraform ./reconfigure/ansible -update
+	go test ./cmd/reconfigure ./reconfigure/plan ./reconfigure/config ./reconfigure/terraform ./reconfigure/ansible ./ansible -update
 
 .PHONY: bench
 bench: ## run the benchmarks

@@ -47,7 +47,7 @@ func showCancelled(c *cli.Context, r reconfigure.Request, o reconfigure.Outcome)
 	}
 	text := fmt.Sprintf("request %s: cancelled\n", o.Request)
 	if r.Mode == reconfigure.Enlarge || r.Mode == reconfigure.Shrink {
-		text += "min_nodes stays as it was edited for the request: set it back in group_vars/all.yml, or the next deploy or resize follows it\n"
+		text += "min_nodes stays as it was edited for the request: set it back in group_vars/all.yml, or the next resize follows it, and the next deploy makes what is missing\n"
 	}
 	_, err := io.WriteString(c.App.Writer, text)
 	return err

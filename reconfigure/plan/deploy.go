@@ -15,7 +15,7 @@ func (p *planner) deploy(r reconfigure.Request) {
 	if strange := p.undeclared(); !strange.Empty() {
 		for node := range wanted.All() {
 			p.reject(r, node, "there are instances of "+strange.String()+", which no node group declares any more: Slurm would forget them, and end their jobs. "+
-				"Declare them until Slurm has powered them down, or remove them by `reconfigure suspend --no-wait`")
+				"Declare them until Slurm has powered them down, or have `reconfigure resize` remove them when their jobs have ended")
 		}
 		return
 	}
