@@ -65,6 +65,9 @@ func (s NodeState) Running() bool {
 	return s.Busy && !s.Is("POWERING_UP", "POWER_UP", "POWERED_DOWN", "POWERING_DOWN")
 }
 
+// Given tells whether Slurm has given the node to a job, be it at work there or waiting for the node.
+func (s NodeState) Given() bool { return s.Busy || s.Is("POWERING_UP", "POWER_UP") }
+
 // Observation is what was found before a plan is made.
 type Observation struct {
 	Time      time.Time

@@ -53,6 +53,8 @@ type Rejection struct {
 	Request RequestID `json:"request"`
 	Reason  string    `json:"reason"`
 	Class   Class     `json:"class,omitempty"` // where the cloud is the reason
+	// Awaited tells that Slurm has asked for the node, and waits for it.
+	Awaited bool `json:"-"`
 }
 
 // Plan is our decision. It is complete: Desired is the whole map of nodes that Terraform gets, with the changes made.

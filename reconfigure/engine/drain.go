@@ -21,10 +21,27 @@ func (b *batch) drain(ctx context.Context, nodes nodeset.NodeSet) error {
 	}
 	for purpose, names := range purposes {
 		if err := slurm.Drain(ctx, nodeset.Of(names...), purpose); err != nil {
-			b.failAll(ctx, nodeset.Of(names...), fmt.Errorf("it could not be drained: %w", err))
+			b.undrained(ctx, slurm, nodeset.Of(names...), err)
 		}
 	}
 	return nil
+}
+
+// undrained fails the nodes that could not be drained. The error is of them all, or the answer was lost, and some may be drained. Where nobody can tell, they are
+// waited for as if they were: the next look drains those that are not.
+func (b *batch) undrained(ctx context.Context, slurm Scheduler, nodes nodeset.NodeSet, err error) {
+	states, silence := slurm.States(ctx)
+	if silence != nil {
+		b.note(ctx, "", nodes.String()+" may not be drained: "+err.Error())
+		return
+	}
+	failures := reconfigure.Failures{}
+	for node := range nodes.All() {
+		if !states[node].Is("DRAIN") {
+			failures[node] = fmt.Errorf("it could not be drained: %w", err)
+		}
+	}
+	b.fail(ctx, failures)
 }
 
 // undrain takes drains of ours back that have lost their purpose.

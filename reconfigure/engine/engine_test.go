@@ -440,7 +440,7 @@ func TestNodesThatNothingCanBePlannedForAreTold(t *testing.T) {
 		l.Have("p5")
 		l.StartJob("p5")
 		l.PowersUp("p3")
-		l.plan.Rejected = []reconfigure.Rejection{{Node: "p3", Request: 1, Reason: "no such image"}, {Node: "p4", Request: 1, Reason: "no such image"}, {Node: "p5", Request: 1, Reason: "a job runs on it"}}
+		l.plan.Rejected = []reconfigure.Rejection{{Node: "p3", Request: 1, Reason: "no such image", Awaited: true}, {Node: "p4", Request: 1, Reason: "no such image", Awaited: true}, {Node: "p5", Request: 1, Reason: "a job runs on it", Awaited: true}}
 		l.want("verdicts", map[string]string{}, l.carry())
 		l.want("calls", []string{"down p3: no such image", "power_down p3"}, l.Calls())
 	})
@@ -450,7 +450,7 @@ func TestOfTwoRequestsForANodeTheRejectedOneIsNotTold(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3")
 		l.wants(reconfigure.Create, "p3")
-		l.plan.Rejected = []reconfigure.Rejection{{Node: "p3", Request: 2, Reason: "another request"}}
+		l.plan.Rejected = []reconfigure.Rejection{{Node: "p3", Request: 2, Reason: "another request", Awaited: true}}
 		l.want("verdicts", map[string]string{"p3": "done"}, l.carry())
 		l.want("calls", []string{"apply create p3", "configure p3 of ctl,p[1-3]"}, l.Calls())
 	})
@@ -466,7 +466,7 @@ func TestWhatCannotBeWrittenDownIsNotBegun(t *testing.T) {
 			test(t, func(l *lab) {
 				l.PowersUp("p3", "p8")
 				l.wants(reconfigure.Create, "p3")
-				l.plan.Rejected = []reconfigure.Rejection{{Node: "p8", Request: 1, Reason: "no such image"}}
+				l.plan.Rejected = []reconfigure.Rejection{{Node: "p8", Request: 1, Reason: "no such image", Awaited: true}}
 				if call == "" {
 					l.Order(enginetest.JournalFull)
 				}

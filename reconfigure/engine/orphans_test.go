@@ -115,7 +115,7 @@ func TestNothingIsMadeWhileNobodyCanTellWhatThereIs(t *testing.T) {
 func TestNodeThatAnotherWorkerSetDownIsHandedBack(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3")
-		l.plan.Rejected = []reconfigure.Rejection{{Node: "p3", Request: 1, Reason: "no such image"}}
+		l.plan.Rejected = []reconfigure.Rejection{{Node: "p3", Request: 1, Reason: "no such image", Awaited: true}}
 		if err := l.Down(t.Context(), nodeset.Of("p3"), "no such image"); err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,13 @@ func (b *batch) setAside(ctx context.Context, plan reconfigure.Plan) bool {
 	}
 	crowded := b.crowdedOut(ctx, plan)
 	b.fail(ctx, crowded)
-	return len(crowded) > 0
+	if len(crowded) > 0 {
+		return true
+	}
+	// The sweep may have taken minutes.
+	busy = b.guard(ctx, plan, reconfigure.Replace, reconfigure.Remove)
+	b.hold(ctx, busy)
+	return len(busy) > 0
 }
 
 // ends ends the way of the nodes that failed, and tells whether there were any on their way.

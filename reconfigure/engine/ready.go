@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
 	for node, instance := range b.instances {
 		change, changes := b.plan.Of(node)
 		_, over := b.verdicts[node]
-		lives := !changes || change.Action == reconfigure.Configure || b.held.Contains(node)
+		lives := !changes || b.held.Contains(node) || slices.Contains([]reconfigure.Action{reconfigure.Configure, reconfigure.Drain, reconfigure.Undrain}, change.Action)
 		if instance.Tainted || over && !lives {
 			continue
 		}
@@ -51,16 +52,35 @@ func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
 	return nil
 }
 
-// extent is how far the playbooks go. slurm.conf is left as it is where Slurm would forget a node whose instance the guard has left alone, and end its job.
+// extent is how far the playbooks go. slurm.conf is left as it is where Slurm would forget a node and end its job: one whose instance the guard has left alone, or
+// that Slurm has given to a job since the plan was made.
 func (b *batch) extent(ctx context.Context, changed nodeset.NodeSet) reconfigure.Extent {
 	everywhere := reconfigure.Extent{Changed: changed, Everywhere: b.plan.Everywhere}
-	forgotten := b.held.Difference(b.cluster.Nodes())
-	if !b.plan.Everywhere || forgotten.Empty() {
+	if !b.plan.Everywhere {
+		return everywhere
+	}
+	forgotten := b.held.Union(b.given(ctx)).Difference(b.cluster.Nodes())
+	if forgotten.Empty() {
 		return everywhere
 	}
 	control := nodeset.Of(b.cluster.Control.Name)
 	b.failAll(ctx, control, fmt.Errorf("slurm.conf is left as it is: without %s, on which a job may run, Slurm would end that job", forgotten))
 	return reconfigure.Extent{Changed: changed.Difference(control)}
+}
+
+// given is the nodes that Slurm has given to jobs. That it does not answer may be what the run is to mend.
+func (b *batch) given(ctx context.Context) nodeset.NodeSet {
+	states, err := b.states(ctx, b.instances)
+	if err != nil {
+		return nodeset.NodeSet{}
+	}
+	var names []string
+	for node, s := range states {
+		if s.Given() {
+			names = append(names, node)
+		}
+	}
+	return nodeset.Of(names...)
 }
 
 // verify waits until the cloud and Slurm say what the plan wanted. slurmd registers as soon as it has started, so it does not wait for long: the requests

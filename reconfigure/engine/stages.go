@@ -73,7 +73,7 @@ func (b *batch) walk(ctx context.Context) error {
 		}
 		b.phase = s.phase
 		if err := s.run(b, ctx, nodes); err != nil {
-			b.failAll(ctx, b.left(), err)
+			b.failAll(ctx, b.abandoned(s), err)
 			return nil
 		}
 		if done := nodes.Intersect(b.left()); nodes.Empty() || !done.Empty() {
@@ -85,11 +85,20 @@ func (b *batch) walk(ctx context.Context) error {
 	return nil
 }
 
-// rejections is the nodes that nothing could be planned for: where Slurm waits for one of them, it must be told.
+// abandoned is the nodes whose way an error of a stage ends: not those that were only to be drained or undrained, which is done by then.
+func (b *batch) abandoned(s stage) nodeset.NodeSet {
+	if s.phase == reconfigure.PhaseDrain {
+		return b.left()
+	}
+	return b.left().Difference(b.plan.Nodes(reconfigure.Drain, reconfigure.Undrain))
+}
+
+// rejections is the nodes that Slurm has asked for and that nothing could be planned for: it must be told where it waits for one of them. It may wait for others
+// too, but that is then the business of a request of its own.
 func rejections(plan reconfigure.Plan) reconfigure.Failures {
 	rejected := reconfigure.Failures{}
 	for _, r := range plan.Rejected {
-		if _, changes := plan.Of(r.Node); !changes {
+		if _, changes := plan.Of(r.Node); !changes && r.Awaited {
 			rejected[r.Node] = reconfigure.Classify(r.Class, errors.New(r.Reason))
 		}
 	}

@@ -116,7 +116,7 @@ func TestFailedRebootOfSlurmsIsToldAndLasts(t *testing.T) {
 func TestRebootOfSlurmsThatNothingCanBePlannedForIsTold(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Reboots("p1")
-		l.plan.Rejected = []reconfigure.Rejection{{Node: "p1", Request: 1, Reason: "no such image"}}
+		l.plan.Rejected = []reconfigure.Rejection{{Node: "p1", Request: 1, Reason: "no such image", Awaited: true}}
 		l.carry()
 		l.want("calls", []string{"drain p1: no such image", "down p1: no such image"}, l.Calls())
 	})

@@ -35,10 +35,15 @@ func (p *planner) deploy(r reconfigure.Request) {
 	}
 }
 
-// undeclared is the instances that Terraform has for nodes that nobody declares.
+// undeclared is the nodes that nobody declares and that Terraform has an instance for, or Slurm a job.
 func (p *planner) undeclared() nodeset.NodeSet {
-	known := nodeset.Of(slices.Collect(maps.Keys(p.seen.Instances))...)
-	return known.Difference(p.declared).Difference(nodeset.Of(p.cluster.Control.Name))
+	names := slices.Collect(maps.Keys(p.seen.Instances))
+	for node, state := range p.seen.States {
+		if state.Given() {
+			names = append(names, node)
+		}
+	}
+	return nodeset.Of(names...).Difference(p.declared).Difference(nodeset.Of(p.cluster.Control.Name))
 }
 
 // destroy removes every instance that Terraform knows, and all that they share.

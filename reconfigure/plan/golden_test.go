@@ -112,7 +112,7 @@ func (s story) observation(t *testing.T, c reconfigure.Cluster) reconfigure.Obse
 		sources = append(sources, g.Source)
 	}
 	for _, from := range sources {
-		seen.Sources[from] = reconfigure.Resolved{ImageID: from.Image, FlavorID: from.Flavor, NetworkID: from.Network, Err: s.Broken[from.Image]}
+		seen.Sources[from] = reconfigure.Resolved{ImageID: from.Image, FlavorID: from.Flavor, NetworkID: from.Network, Err: s.Broken[from.Image], Class: class(s.Broken[from.Image])}
 	}
 	for hostlist, what := range s.Instances {
 		image, tainted := strings.CutSuffix(what, " tainted")
@@ -251,4 +251,15 @@ func render(p reconfigure.Plan) string {
 		b.WriteString("slurm.conf everywhere\n")
 	}
 	return b.String()
+}
+
+// class is that of a broken image: one that is not there, unless the cloud could not tell.
+func class(broken string) reconfigure.Class {
+	switch {
+	case broken == "":
+		return ""
+	case strings.HasPrefix(broken, "the cloud"):
+		return reconfigure.ClassCloud
+	}
+	return reconfigure.ClassMissing
 }

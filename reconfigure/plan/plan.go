@@ -150,7 +150,7 @@ func (p *planner) minding(c *reconfigure.Change) {
 }
 
 func (p *planner) reject(r reconfigure.Request, node, reason string) {
-	p.rejected = append(p.rejected, reconfigure.Rejection{Node: node, Request: r.ID, Reason: reason})
+	p.rejected = append(p.rejected, reconfigure.Rejection{Node: node, Request: r.ID, Reason: reason, Awaited: r.Mode == reconfigure.Resume || r.FromSlurm})
 }
 
 // rejectFor rejects for a reason that may have a class.
@@ -190,6 +190,7 @@ func (p *planner) make(r reconfigure.Request, node, reason string) {
 	_, image := wish(r, p.seen.States[node])
 	spec, problem := p.specOf(node, image)
 	if problem != nil {
+		p.giveBack(r, node)
 		p.rejectFor(r, node, problem)
 		return
 	}

@@ -78,7 +78,8 @@ func drawObservation(t *rapid.T, c reconfigure.Cluster) reconfigure.Observation 
 		Sources: map[reconfigure.Source]reconfigure.Resolved{}, Slurm: rapid.Bool().Draw(t, "slurm answers"),
 	}
 	for _, image := range []string{"c", "v1", "v2"} {
-		seen.Sources[source(image)] = reconfigure.Resolved{ImageID: image, FlavorID: "f", NetworkID: "n", Err: rapid.SampledFrom([]string{"", "", "", "missing"}).Draw(t, "broken")}
+		broken := rapid.SampledFrom([]string{"", "", "", "missing"}).Draw(t, "broken")
+		seen.Sources[source(image)] = reconfigure.Resolved{ImageID: image, FlavorID: "f", NetworkID: "n", Err: broken, Class: class(broken)}
 	}
 	for _, node := range append(c.Nodes().Names(), c.Control.Name, "a7") {
 		group := reconfigure.ControlGroup

@@ -66,7 +66,7 @@ func (p *planner) remains(r reconfigure.Request) nodeset.NodeSet {
 
 // occupied tells that a job is on a node, waits for it, or may be started there at any moment.
 func occupied(s reconfigure.NodeState) bool {
-	return s.Running() || s.Usable() || s.Rebooting() || s.Is("POWERING_UP", "POWER_UP")
+	return s.Given() || s.Usable() || s.Rebooting()
 }
 
 // withhold has a node wait for the others that its request names and that are to go; for those of another request it cannot.

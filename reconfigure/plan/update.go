@@ -18,6 +18,7 @@ func (p *planner) update(r reconfigure.Request) {
 		_, there := p.seen.Instances[node]
 		switch {
 		case !p.declared.Contains(node):
+			p.giveBack(r, node)
 			p.reject(r, node, "no node group declares it")
 		case !p.deployed():
 			p.reject(r, node, "there is no cluster: its control node has no instance")
@@ -36,6 +37,13 @@ func (p *planner) update(r reconfigure.Request) {
 	}
 }
 
+// giveBack has Slurm use a node again that we drained for a request of which nothing comes.
+func (p *planner) giveBack(r reconfigure.Request, node string) {
+	if state := p.seen.States[node]; r.Held && state.Is("DRAIN") && state.Ours() {
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "nothing comes of what it was drained for"})
+	}
+}
+
 func (p *planner) deployed() bool {
 	_, there := p.seen.Instances[p.cluster.Control.Name]
 	return there
@@ -46,7 +54,12 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	state := p.seen.States[node]
 	change, problem := p.renewal(r, node)
 	switch {
-	case problem != nil && !(r.Held && state.Running()):
+	case problem != nil && r.Held && state.Running(): // nothing can be done before its jobs have ended, whatever it is then
+		p.await(r, node, "update")
+	case problem != nil && r.Held && reconfigure.ClassOf(problem) != reconfigure.ClassMissing && !p.late(r): // what the cloud does not tell now it may tell then
+		p.waiting = append(p.waiting, reconfigure.Wait{Node: node, Request: r.ID, Reason: problem.Error()})
+	case problem != nil:
+		p.giveBack(r, node)
 		p.rejectFor(r, node, problem)
 	case (r.FromSlurm || change.Action == reconfigure.Reboot) && state.Ready() && state.Boot.After(r.Submitted):
 		// It was booted since then: a caller who got no answer has asked twice, or a worker that died has left the request behind. Slurm's reason is gone by now. Our

@@ -44,14 +44,14 @@ func (d *Driver) Apply(ctx context.Context, p reconfigure.Preview, watch func(no
 	return failures, err
 }
 
-// onlyRemovals is the plan for another try of the removals that failed, if the plan was for nothing else.
+// onlyRemovals is the plan for another try of the removals that failed, if the plan was for nothing else of Terraform's.
 func onlyRemovals(p reconfigure.Plan, failed reconfigure.Failures) (again reconfigure.Plan, ok bool) {
 	again = reconfigure.Plan{Desired: p.Desired, Shared: p.Shared}
 	for _, c := range p.Changes {
-		if c.Action != reconfigure.Remove {
+		switch {
+		case c.Action == reconfigure.Create, c.Action == reconfigure.Replace:
 			return reconfigure.Plan{}, false
-		}
-		if failed[c.Node] != nil {
+		case c.Action == reconfigure.Remove && failed[c.Node] != nil:
 			again.Changes = append(again.Changes, c)
 		}
 	}

@@ -22,6 +22,7 @@ func (w *World) Limit(u reconfigure.Use) {
 
 // Room is what the limits leave.
 func (w *World) Room(ctx context.Context) (reconfigure.Room, error) {
+	defer w.happened(AfterRoom)
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if err := ctx.Err(); err != nil {

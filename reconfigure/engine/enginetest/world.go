@@ -22,6 +22,7 @@ type Call string
 // The calls after which something can happen.
 const (
 	AfterPreview   Call = "preview"
+	AfterRoom      Call = "room"
 	AfterApply     Call = "apply"
 	AfterGreet     Call = "greet"
 	AfterConfigure Call = "configure"
