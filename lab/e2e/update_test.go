@@ -225,7 +225,11 @@ func TestPreviewEqualsDeed(t *testing.T) {
 		for _, n := range preview.Rejected {
 			want[n.Node] = "rejected"
 		}
+		others := identities(t, cluster.ControlNodeName, "node01", "node02")
 		told, _ := reconfigureJSON(t, call...)
+		if diff := cmp.Diff(others, identities(t, cluster.ControlNodeName, "node01", "node02")); diff != "" && call[0] != "update" {
+			t.Errorf("%v, with another image declared, changed instances that nobody asked for (-before +after):\n%s", call, diff)
+		}
 		var outcome struct {
 			Verdicts []struct{ Node, Action, Status string }
 		}
