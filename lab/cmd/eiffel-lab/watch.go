@@ -18,7 +18,7 @@ func (d *demo) watch(ctx context.Context, job string, nodes ...string) error {
 	defer cancel()
 	fmt.Fprintf(d.out, "%8s  %-12s", "", "JOB "+job)
 	for _, node := range nodes {
-		fmt.Fprintf(d.out, "%-46s", strings.ToUpper(node))
+		fmt.Fprintf(d.out, "%-56s", strings.ToUpper(node))
 	}
 	fmt.Fprintln(d.out)
 	var last []string
@@ -27,7 +27,7 @@ func (d *demo) watch(ctx context.Context, job string, nodes ...string) error {
 		if err == nil && !slices.Equal(now, last) {
 			fmt.Fprintf(d.out, "%6.1f s  %-12s", time.Since(d.begun).Seconds(), now[0])
 			for _, state := range now[1:] {
-				fmt.Fprintf(d.out, "%-46s", state)
+				fmt.Fprintf(d.out, "%-56s", state)
 			}
 			fmt.Fprintln(d.out)
 			last = now
