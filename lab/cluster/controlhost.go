@@ -130,7 +130,9 @@ func processesOf(dir string) ([]int, error) {
 			continue
 		}
 		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // a process that has just ended has none
-		if slices.Contains(strings.Split(string(environ), "\x00"), mark(dir)) {
+		// sshd writes its title over its environment; the path of its configuration is in the title.
+		title, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if slices.Contains(strings.Split(string(environ), "\x00"), mark(dir)) || strings.Contains(string(title), filepath.Join(dir, "control-host", "sshd_config")) {
 			pids = append(pids, pid)
 		}
 	}
