@@ -1,6 +1,11 @@
 package reconfigure
 
-import "time"
+import (
+	"maps"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
 
 // Phase is where a node is on its way.
 type Phase string
@@ -86,3 +91,6 @@ const (
 
 // Failures says of each node that failed why. Nodes that are not in it are fine.
 type Failures map[string]error
+
+// Nodes is those that failed.
+func (f Failures) Nodes() nodeset.NodeSet { return nodeset.Collect(maps.Keys(f)) }

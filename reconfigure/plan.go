@@ -78,9 +78,14 @@ type Extent struct {
 
 // Nodes is the nodes that have one of the actions; without arguments, all that change.
 func (p Plan) Nodes(actions ...Action) nodeset.NodeSet {
+	return p.Where(func(c Change) bool { return len(actions) == 0 || slices.Contains(actions, c.Action) })
+}
+
+// Where is the nodes whose change is one of those that keep says.
+func (p Plan) Where(keep func(Change) bool) nodeset.NodeSet {
 	var names []string
 	for _, c := range p.Changes {
-		if len(actions) == 0 || slices.Contains(actions, c.Action) {
+		if keep(c) {
 			names = append(names, c.Node)
 		}
 	}

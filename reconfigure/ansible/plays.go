@@ -2,7 +2,6 @@ package ansible
 
 import (
 	"maps"
-	"slices"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -25,7 +24,7 @@ func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reco
 		return nil
 	}
 	declared := c.Nodes().Union(nodeset.Of(c.Control.Name))
-	all := nodeset.Of(slices.Collect(maps.Keys(before))...).Difference(p.Nodes(reconfigure.Remove)).Union(changed).Intersect(declared)
+	all := nodeset.Collect(maps.Keys(before)).Difference(p.Nodes(reconfigure.Remove)).Union(changed).Intersect(declared)
 	control := changed.Intersect(nodeset.Of(c.Control.Name))
 	compute := changed.Difference(control)
 	var elsewhere nodeset.NodeSet

@@ -121,7 +121,7 @@ func outcome(r reconfigure.Request, p reconfigure.Plan, verdicts map[string]reco
 	for _, w := range o.Waiting {
 		delete(own, w.Node)
 	}
-	for _, node := range nodeset.Of(slices.Collect(maps.Keys(own))...).Names() {
+	for _, node := range nodeset.Collect(maps.Keys(own)).Names() {
 		o.Verdicts = append(o.Verdicts, own[node])
 	}
 	o.Code = code(o.Verdicts)

@@ -47,14 +47,12 @@ func (b *batch) tellDown(ctx context.Context, failures reconfigure.Failures) (to
 // failed may do so, or has never ended (slurm.conf(5), ReturnToService).
 func (b *batch) keep(ctx context.Context, slurm Scheduler, failed nodeset.NodeSet, states map[string]reconfigure.NodeState, reason string) {
 	renewed := b.plan.Nodes(reconfigure.Replace, reconfigure.Reboot).Intersect(b.touched)
-	var names []string
-	for node := range failed.Intersect(b.cluster.Persistent()).All() {
-		if s := states[node]; s.Rebooting() || renewed.Contains(node) && !s.Running() {
-			names = append(names, node)
-		}
-	}
-	if err := slurm.Drain(ctx, nodeset.Of(names...), reason); err != nil {
-		b.note(ctx, "", "Slurm could not be told to drain "+nodeset.Of(names...).String()+": "+err.Error())
+	nodes := failed.Intersect(b.cluster.Persistent()).Where(func(node string) bool {
+		s := states[node]
+		return s.Rebooting() || renewed.Contains(node) && !s.Running()
+	})
+	if err := slurm.Drain(ctx, nodes, reason); err != nil {
+		b.note(ctx, "", "Slurm could not be told to drain "+nodes.String()+": "+err.Error())
 	}
 }
 
@@ -62,17 +60,13 @@ func (b *batch) keep(ctx context.Context, slurm Scheduler, failed nodeset.NodeSe
 // which then died: nobody else hands them back.
 func (b *batch) waitedFor(nodes nodeset.NodeSet, states map[string]reconfigure.NodeState) nodeset.NodeSet {
 	expected := b.plan.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot)
-	var names []string
-	for node := range nodes.All() {
+	return nodes.Where(func(node string) bool {
 		s, known := states[node]
 		absent := known && expected.Contains(node) && !s.Ready() && !s.Running()
 		drained := known && expected.Contains(node) && b.touched.Contains(node) && s.Is("DRAIN") && !s.Running() // no job can start there
 		given := s.Is("DOWN") && s.Ours()
-		if absent || drained || given || s.Rebooting() || s.Is("POWERING_UP", "POWER_UP") {
-			names = append(names, node)
-		}
-	}
-	return nodeset.Of(names...)
+		return absent || drained || given || s.Rebooting() || s.Is("POWERING_UP", "POWER_UP")
+	})
 }
 
 // clean removes what is left of the nodes that failed, so that nothing half made is kept or paid for, and hands the cloud nodes back to Slurm. Persistent
@@ -103,13 +97,7 @@ func (b *batch) handBack(ctx context.Context, nodes nodeset.NodeSet) error {
 	if err != nil {
 		return err
 	}
-	var idle []string
-	for node := range nodes.All() {
-		if !states[node].Running() {
-			idle = append(idle, node)
-		}
-	}
-	return slurm.PowerDown(ctx, nodeset.Of(idle...))
+	return slurm.PowerDown(ctx, nodes.Where(func(node string) bool { return !states[node].Running() }))
 }
 
 // asked is Slurm, and what it says of all nodes at this moment.
@@ -122,20 +110,14 @@ func (b *batch) asked(ctx context.Context) (Scheduler, map[string]reconfigure.No
 	return slurm, states, err
 }
 
+// leftovers is the failed nodes of which something may be left that nobody wants. One that the fence or the guard held back has nothing to clean.
 func (b *batch) leftovers() nodeset.NodeSet {
 	persistent := b.cluster.Persistent().Union(nodeset.Of(b.cluster.Control.Name))
-	var names []string
-	for node := range b.verdicts {
-		if !b.touched.Contains(node) {
-			continue // a node that the fence or the guard held back has nothing to clean
-		}
+	return b.touched.Difference(b.left()).Where(func(node string) bool {
 		instance, there := b.instances[node]
 		whole := there && !instance.Tainted
-		if !(whole && persistent.Contains(node)) {
-			names = append(names, node)
-		}
-	}
-	return nodeset.Of(names...)
+		return !(whole && persistent.Contains(node))
+	})
 }
 
 // remove has Terraform remove instances, but those that got a job in the meantime: a node that failed our checks may be good enough for Slurm.

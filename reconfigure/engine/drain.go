@@ -55,14 +55,9 @@ func (b *batch) undrain(ctx context.Context, nodes nodeset.NodeSet) error {
 // release has Slurm use the nodes again that were drained for a change which has come to its end, also when it was not made: but not a persistent node on
 // which it went wrong.
 func (b *batch) release(ctx context.Context) {
-	var names []string
-	for _, c := range b.plan.Changes {
-		if c.Undrain && !b.broken().Contains(c.Node) {
-			names = append(names, c.Node)
-		}
-	}
-	if err := b.undrainStale(ctx, nodeset.Of(names...)); err != nil {
-		b.note(ctx, "", "the drain of "+nodeset.Of(names...).String()+" could not be taken back: "+err.Error())
+	nodes := b.plan.Where(func(c reconfigure.Change) bool { return c.Undrain }).Difference(b.broken())
+	if err := b.undrainStale(ctx, nodes); err != nil {
+		b.note(ctx, "", "the drain of "+nodes.String()+" could not be taken back: "+err.Error())
 	}
 }
 
@@ -70,13 +65,8 @@ func (b *batch) release(ctx context.Context) {
 // that they are up. They stay drained until they are down: a job must not be sent to where nothing is. Slurm 22.05 ends the drain by itself then; releases that
 // do not are told to.
 func (b *batch) handOver(ctx context.Context) {
-	var names []string
-	for _, c := range b.plan.Changes {
-		if _, failed := b.verdicts[c.Node]; c.HandOver && !failed {
-			names = append(names, c.Node)
-		}
-	}
-	nodes, err := b.clouds(ctx, nodeset.Of(names...))
+	leaving := b.plan.Where(func(c reconfigure.Change) bool { return c.HandOver }).Intersect(b.left())
+	nodes, err := b.clouds(ctx, leaving)
 	if err == nil {
 		err = b.handBack(ctx, nodes)
 	}
@@ -84,7 +74,7 @@ func (b *batch) handOver(ctx context.Context) {
 		err = b.undrainStale(ctx, nodes)
 	}
 	if err != nil {
-		b.note(ctx, "", "Slurm could not be told that "+nodeset.Of(names...).String()+" is powered down: "+err.Error())
+		b.note(ctx, "", "Slurm could not be told that "+leaving.String()+" is powered down: "+err.Error())
 	}
 }
 
@@ -93,28 +83,14 @@ func (b *batch) clouds(ctx context.Context, nodes nodeset.NodeSet) (nodeset.Node
 	if nodes.Empty() {
 		return nodes, nil
 	}
-	states, err := b.states(ctx, b.instances)
-	if err != nil {
-		return nodeset.NodeSet{}, err
-	}
-	var names []string
-	for node := range nodes.All() {
-		if states[node].Is("CLOUD") {
-			names = append(names, node)
-		}
-	}
-	return nodeset.Of(names...), nil
+	_, states, err := b.asked(ctx)
+	return nodes.Where(func(node string) bool { return states[node].Is("CLOUD") }), err
 }
 
 // broken is the persistent nodes that were touched, and failed.
 func (b *batch) broken() nodeset.NodeSet {
-	var names []string
-	for node, v := range b.verdicts {
-		if v.Status == reconfigure.StatusFailed && b.touched.Contains(node) {
-			names = append(names, node)
-		}
-	}
-	return nodeset.Of(names...).Intersect(b.cluster.Persistent())
+	failed := b.touched.Where(func(node string) bool { return b.verdicts[node].Status == reconfigure.StatusFailed })
+	return failed.Intersect(b.cluster.Persistent())
 }
 
 // undrainStale looks once more whose drain it is: somebody may have drained the node for a reason of his own. Slurm leaves the reason of its reboot as it was.
@@ -126,11 +102,9 @@ func (b *batch) undrainStale(ctx context.Context, nodes nodeset.NodeSet) error {
 	if err != nil {
 		return err
 	}
-	var stale []string
-	for node := range nodes.All() {
-		if s := states[node]; s.Is("DRAIN") && (s.Ours() || b.was[node].Rebooting() && s.Reason == b.was[node].Reason) {
-			stale = append(stale, node)
-		}
-	}
-	return slurm.Undrain(ctx, nodeset.Of(stale...))
+	stale := nodes.Where(func(node string) bool {
+		s := states[node]
+		return s.Is("DRAIN") && (s.Ours() || b.was[node].Rebooting() && s.Reason == b.was[node].Reason)
+	})
+	return slurm.Undrain(ctx, stale)
 }

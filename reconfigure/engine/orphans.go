@@ -35,7 +35,7 @@ func (b *batch) sweep(ctx context.Context, plan reconfigure.Plan) reconfigure.Fa
 			stay[node] = fmt.Errorf("left alone: there is instance %s of it, which Terraform does not know, and %w", strings.Join(ids, ", "), err)
 		}
 	}
-	strays := nodeset.Of(slices.Collect(maps.Keys(orphans))...).Difference(nodeset.Of(slices.Collect(maps.Keys(stay))...))
+	strays := nodeset.Collect(maps.Keys(orphans)).Difference(stay.Nodes())
 	maps.Copy(stay, each(strays, func(node string) error {
 		for _, id := range orphans[node] {
 			if err := b.Sweeper.RemoveOrphan(ctx, id, node, anyAge()); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -100,19 +99,14 @@ func (b *batch) apply(ctx context.Context, preview reconfigure.Preview) (again b
 // withoutUntried takes the nodes out of the failures whose turn did not come, unless they are all there is: then nobody is to blame, and to try again would go on
 // for ever.
 func withoutUntried(failed reconfigure.Failures) nodeset.NodeSet {
-	var names []string
-	for node, err := range failed {
-		if errors.Is(err, reconfigure.ErrUntried) {
-			names = append(names, node)
-		}
-	}
-	if len(names) == len(failed) {
+	untried := failed.Nodes().Where(func(node string) bool { return errors.Is(failed[node], reconfigure.ErrUntried) })
+	if untried.Len() == len(failed) {
 		return nodeset.NodeSet{}
 	}
-	for _, node := range names {
+	for node := range untried.All() {
 		delete(failed, node)
 	}
-	return nodeset.Of(names...)
+	return untried
 }
 
 // renewed is the nodes whose instance will have a new disk, and so a new host key. One that is only resized keeps both.
@@ -153,19 +147,15 @@ func (b *batch) guard(ctx context.Context, plan reconfigure.Plan, actions ...rec
 // endangered is the nodes that could have a job to lose. Tainted ones are among them: an administrator may have tainted an instance that is in use
 // (`terraform taint`), and one whose creation was interrupted may have come up by itself.
 func (b *batch) endangered(plan reconfigure.Plan, actions []reconfigure.Action) nodeset.NodeSet {
-	var names []string
-	for _, c := range plan.Changes {
+	return plan.Where(func(c reconfigure.Change) bool {
 		_, there := b.instances[c.Node]
-		if slices.Contains(actions, c.Action) && there && !c.Force {
-			names = append(names, c.Node)
-		}
-	}
-	return nodeset.Of(names...)
+		return slices.Contains(actions, c.Action) && there && !c.Force
+	})
 }
 
 // hold ends the way of nodes whose instance is left as it is.
 func (b *batch) hold(ctx context.Context, busy reconfigure.Failures) {
-	b.held = b.held.Union(nodeset.Of(slices.Collect(maps.Keys(busy))...))
+	b.held = b.held.Union(busy.Nodes())
 	b.fail(ctx, allByDefault(reconfigure.ClassRefused, busy))
 }
 

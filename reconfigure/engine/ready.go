@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -70,17 +71,11 @@ func (b *batch) extent(ctx context.Context, changed nodeset.NodeSet) reconfigure
 
 // given is the nodes that Slurm has given to jobs. That it does not answer may be what the run is to mend.
 func (b *batch) given(ctx context.Context) nodeset.NodeSet {
-	states, err := b.states(ctx, b.instances)
+	_, states, err := b.asked(ctx)
 	if err != nil {
 		return nodeset.NodeSet{}
 	}
-	var names []string
-	for node, s := range states {
-		if s.Given() {
-			names = append(names, node)
-		}
-	}
-	return nodeset.Of(names...)
+	return nodeset.Collect(maps.Keys(states)).Where(func(node string) bool { return states[node].Given() })
 }
 
 // verify waits until the cloud and Slurm say what the plan wanted. slurmd registers as soon as it has started, so it does not wait for long: the requests
@@ -140,10 +135,11 @@ func (b *batch) missing(ctx context.Context) (reconfigure.Failures, error) {
 	if err != nil {
 		return nil, err
 	}
+	persistent := b.cluster.Persistent()
 	for node := range started.Difference(control).All() {
 		switch s := states[node]; {
 		case missing[node] != nil:
-		case b.plan.Everywhere && s.Is("CLOUD") && b.cluster.Persistent().Contains(node):
+		case b.plan.Everywhere && s.Is("CLOUD") && persistent.Contains(node):
 			missing[node] = errors.New("slurmctld goes by an earlier slurm.conf: it is a cloud node there still")
 		case !b.settled(node, s):
 			missing[node] = reconfigure.Classify(reconfigure.ClassUnregistered, fmt.Errorf("slurmd did not register in time: Slurm has it as %s", describe(s)))

@@ -124,7 +124,7 @@ type batch struct {
 
 // left is the nodes that are still on their way.
 func (b *batch) left(actions ...reconfigure.Action) nodeset.NodeSet {
-	return b.plan.Nodes(actions...).Difference(nodeset.Of(slices.Collect(maps.Keys(b.verdicts))...))
+	return b.plan.Nodes(actions...).Difference(nodeset.Collect(maps.Keys(b.verdicts)))
 }
 
 // record writes down where nodes are on their way; without nodes, what no single node owns.
@@ -154,7 +154,7 @@ func (b *batch) watch(ctx context.Context) Watch {
 func (b *batch) fail(ctx context.Context, failures reconfigure.Failures) {
 	ctx = context.WithoutCancel(ctx)
 	ended := reconfigure.Failures{}
-	for node := range nodeset.Of(slices.Collect(maps.Keys(failures))...).Intersect(b.left()).All() {
+	for node := range failures.Nodes().Intersect(b.left()).All() {
 		err := failures[node]
 		change, _ := b.plan.Of(node)
 		b.verdicts[node] = reconfigure.Verdict{Node: node, Action: change.Action, Status: status(err), Phase: b.phase, Class: reconfigure.ClassOf(err), Reason: err.Error()}
@@ -172,11 +172,7 @@ func status(err error) reconfigure.Status {
 }
 
 func (b *batch) failAll(ctx context.Context, nodes nodeset.NodeSet, err error) {
-	failures := reconfigure.Failures{}
-	for node := range nodes.All() {
-		failures[node] = err
-	}
-	b.fail(ctx, failures)
+	b.fail(ctx, all(nodes, err))
 }
 
 // scheduler reaches Slurm on the control node that the instances have.

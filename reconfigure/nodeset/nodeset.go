@@ -27,6 +27,9 @@ type NodeSet struct {
 // [ValidName] has it; text from outside goes through [Parse].
 func Of(names ...string) NodeSet { return canonical(slices.Clone(names)) }
 
+// Collect is the set of the names that a sequence yields, taken as Of takes them.
+func Collect(names iter.Seq[string]) NodeSet { return canonical(slices.Collect(names)) }
+
 // canonical makes a set of names, which it takes over.
 func canonical(names []string) NodeSet {
 	if len(names) == 0 {
@@ -70,6 +73,17 @@ func (s NodeSet) Intersect(t NodeSet) NodeSet {
 // Difference is the nodes in s but not in t.
 func (s NodeSet) Difference(t NodeSet) NodeSet {
 	return s.merge(t, func(inS, inT bool) bool { return inS && !inT })
+}
+
+// Where is the nodes in s for which keep says so. It is asked of each once, in canonical order.
+func (s NodeSet) Where(keep func(name string) bool) NodeSet {
+	var kept []string
+	for _, name := range s.names {
+		if keep(name) {
+			kept = append(kept, name)
+		}
+	}
+	return NodeSet{names: kept}
 }
 
 // merge walks both sets once, side by side, and keeps the names for which keep says so.

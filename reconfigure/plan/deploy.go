@@ -27,7 +27,7 @@ func (p *planner) deploy(r reconfigure.Request) {
 			p.make(r, node, reason)
 		}
 	}
-	others := nodeset.Of(slices.Collect(maps.Keys(p.seen.Instances))...).Intersect(p.declared).Difference(wanted)
+	others := nodeset.Collect(maps.Keys(p.seen.Instances)).Intersect(p.declared).Difference(wanted)
 	for node := range others.All() {
 		if ok, _ := p.whole(node); ok && p.seen.States[node].Ready() {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it is there"})
@@ -49,7 +49,7 @@ func (p *planner) undeclared() nodeset.NodeSet {
 // destroy removes every instance that Terraform knows, and all that they share.
 func (p *planner) destroy(r reconfigure.Request) {
 	p.shared = true
-	for _, known := range []nodeset.NodeSet{nodeset.Of(slices.Collect(maps.Keys(p.seen.Instances))...), nodeset.Of(slices.Collect(maps.Keys(p.seen.Desired))...)} {
+	for _, known := range []nodeset.NodeSet{nodeset.Collect(maps.Keys(p.seen.Instances)), nodeset.Collect(maps.Keys(p.seen.Desired))} {
 		for node := range known.All() {
 			if p.changes[node] == nil {
 				p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "the cluster is destroyed", Force: true})

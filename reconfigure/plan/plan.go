@@ -236,7 +236,7 @@ func (p *planner) whole(node string) (ok bool, reason string) {
 
 func (p *planner) plan() reconfigure.Plan {
 	plan := reconfigure.Plan{Rejected: p.rejected, Waiting: p.waiting, Jobs: p.jobs, Desired: p.desired, Shared: p.shared, Everywhere: p.everywhere}
-	for _, node := range nodeset.Of(slices.Collect(maps.Keys(p.changes))...).Names() {
+	for _, node := range nodeset.Collect(maps.Keys(p.changes)).Names() {
 		plan.Changes = append(plan.Changes, *p.changes[node])
 	}
 	slices.SortStableFunc(plan.Rejected, func(a, b reconfigure.Rejection) int { return cmp.Compare(a.Request, b.Request) })

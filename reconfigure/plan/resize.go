@@ -54,14 +54,11 @@ func (p *planner) stale(node string) bool {
 
 // remains is the nodes that are declared no more and cannot go now: a slurm.conf without them would end their jobs.
 func (p *planner) remains(r reconfigure.Request) nodeset.NodeSet {
-	var names []string
-	for node := range p.undeclared().All() {
+	open := r.Open()
+	return p.undeclared().Where(func(node string) bool {
 		state, known := p.seen.States[node]
-		if known && !(r.Open().Contains(node) && !occupied(state)) {
-			names = append(names, node)
-		}
-	}
-	return nodeset.Of(names...)
+		return known && !(open.Contains(node) && !occupied(state))
+	})
 }
 
 // occupied tells that a job is on a node, waits for it, or may be started there at any moment.

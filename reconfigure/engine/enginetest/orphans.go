@@ -118,11 +118,8 @@ func (w *World) hasOrphan(node string) bool {
 func (w *World) Made(ctx context.Context) (map[string][]string, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	if err := ctx.Err(); err != nil {
+	if err := w.cloudAnswers(ctx); err != nil {
 		return nil, err
-	}
-	if w.ordered(CloudSilent) {
-		return nil, failure{CloudSilent}
 	}
 	made := map[string][]string{}
 	for node, m := range w.machines {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -27,15 +26,23 @@ func (w *World) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.R
 	return reconfigure.Resolved{ImageID: id(s.Image), FlavorID: id(s.Flavor), NetworkID: id(s.Network)}
 }
 
+// cloudAnswers is an error where the cloud does not.
+func (w *World) cloudAnswers(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if w.ordered(CloudSilent) {
+		return failure{CloudSilent}
+	}
+	return nil
+}
+
 // Active is the instances that were made to the end and were not stopped.
 func (w *World) Active(ctx context.Context) (map[string]bool, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	if err := ctx.Err(); err != nil {
+	if err := w.cloudAnswers(ctx); err != nil {
 		return nil, err
-	}
-	if w.ordered(CloudSilent) {
-		return nil, failure{CloudSilent}
 	}
 	active := map[string]bool{}
 	for node, m := range w.machines {
@@ -53,11 +60,8 @@ func (w *World) Active(ctx context.Context) (map[string]bool, error) {
 func (w *World) Faults(ctx context.Context) (map[string]string, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	if err := ctx.Err(); err != nil {
+	if err := w.cloudAnswers(ctx); err != nil {
 		return nil, err
-	}
-	if w.ordered(CloudSilent) {
-		return nil, failure{CloudSilent}
 	}
 	faults := map[string]string{}
 	for node, m := range w.machines {
@@ -121,7 +125,7 @@ func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances 
 	if w.ordered(BrokenPlaybook) {
 		return nil, failure{BrokenPlaybook}
 	}
-	told := nodeset.Of(slices.Collect(maps.Keys(instances))...)
+	told := nodeset.Collect(maps.Keys(instances))
 	what := "configure "
 	if extent.Everywhere {
 		what = "slurm.conf everywhere, configure "
