@@ -85,6 +85,8 @@ func TestTheAlgebraKeepsItsLaws(t *testing.T) {
 			"de Morgan":                             {a.Difference(b.Union(c)), a.Difference(b).Intersect(a.Difference(c))},
 			"difference and intersection partition": {a.Difference(b).Union(a.Intersect(b)), a},
 			"nothing is left of itself":             {a.Difference(a), nodeset.NodeSet{}},
+			"a filter by another set intersects":    {a.Where(b.Contains), a.Intersect(b)},
+			"what is taken apart is collected":      {nodeset.Collect(a.All()), a},
 		}
 		for law, sides := range laws {
 			if !sides[0].Equal(sides[1]) {
