@@ -77,12 +77,12 @@ type logged struct {
 	batch.Carrier
 }
 
-func (l logged) Carry(ctx context.Context, number int64, requests []reconfigure.Request) []reconfigure.Outcome {
+func (l logged) Carry(ctx context.Context, number int64, requests []reconfigure.Request, made func()) []reconfigure.Outcome {
 	log := l.log.With("batch", number)
 	for _, r := range requests {
 		log.InfoContext(ctx, "request begun", "request", r.ID, "mode", r.Mode, "nodes", r.Nodes, "caller", r.Caller)
 	}
-	outcomes := l.Carrier.Carry(ctx, number, requests)
+	outcomes := l.Carrier.Carry(ctx, number, requests, made)
 	for _, o := range outcomes {
 		for _, w := range o.Waiting {
 			log.InfoContext(ctx, "request waits", "request", o.Request, "node", w.Node, "reason", w.Reason)

@@ -37,8 +37,9 @@ type Log interface {
 
 // Carrier carries out the requests of one batch.
 type Carrier interface {
-	// Carry gives an outcome for each request but those that it did not come to because ctx has ended: they stay as they are, for the next worker.
-	Carry(ctx context.Context, batch int64, requests []reconfigure.Request) []reconfigure.Outcome
+	// Carry gives an outcome for each request but those that it did not come to because ctx has ended: they stay as they are, for the next worker. It calls made,
+	// once at most, when the next batch may begin, beside what is left to do of this one; that it returns tells the same.
+	Carry(ctx context.Context, batch int64, requests []reconfigure.Request, made func()) []reconfigure.Outcome
 	// Stirs tells whether a batch of nothing but held requests would do anything, or would have anything new to say of them. It MUST NOT change anything. An error
 	// is that nobody can look now; even then a batch may have something to say, for instance that the time for a request is over.
 	Stirs(ctx context.Context, held []reconfigure.Request) (bool, error)
@@ -71,12 +72,12 @@ func WorkOnce(ctx context.Context, log Log, carrier Carrier) error {
 	if err != nil {
 		return err
 	}
-	for stirred := len(held) > 0 && w.stirs(ctx, Gather(held)); ; stirred = false {
+	for stirred := len(held) > 0 && w.stirs(ctx, Gather(held, nil)); ; stirred = false {
 		led, err := w.lead(ctx, stirred)
 		if err != nil || !led {
 			return err
 		}
-		if waiting, err := w.waiting(ctx); err != nil || !slices.ContainsFunc(Gather(waiting), fresh) {
+		if waiting, err := w.waiting(ctx); err != nil || !slices.ContainsFunc(Gather(waiting, nil), fresh) {
 			return err
 		}
 	}
@@ -145,7 +146,7 @@ func (w *worker) watch(ctx context.Context) (again bool, err error) {
 	release, ok, err := w.log.Watch(ctx)
 	if err != nil || !ok {
 		// The one that watches may have looked before the newest request came.
-		return err == nil && slices.ContainsFunc(Gather(waiting), fresh), err
+		return err == nil && slices.ContainsFunc(Gather(waiting, nil), fresh), err
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	for {
@@ -154,7 +155,7 @@ func (w *worker) watch(ctx context.Context) (again bool, err error) {
 		if err != nil || len(waiting) == 0 {
 			return err == nil, err
 		}
-		requests := Gather(waiting)
+		requests := Gather(waiting, nil)
 		if slices.ContainsFunc(requests, fresh) || w.stirs(ctx, requests) {
 			return true, nil
 		}
@@ -191,7 +192,7 @@ func (w *worker) work(ctx context.Context, stirred bool) error {
 		if err != nil || len(waiting) == 0 {
 			return err
 		}
-		requests := Gather(waiting)
+		requests := Gather(waiting, nil)
 		if !stirred && !slices.ContainsFunc(requests, fresh) {
 			return nil
 		}
@@ -203,7 +204,7 @@ func (w *worker) work(ctx context.Context, stirred bool) error {
 		case err != nil:
 			return err
 		}
-		if err := w.settle(context.WithoutCancel(ctx), number, requests, w.carrier.Carry(ctx, number, requests)); err != nil {
+		if err := w.settle(context.WithoutCancel(ctx), number, requests, w.carrier.Carry(ctx, number, requests, func() {})); err != nil {
 			return err
 		}
 	}

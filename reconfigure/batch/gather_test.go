@@ -57,7 +57,7 @@ func TestGather(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, ids(batch.Gather(tc.waiting))); diff != "" {
+			if diff := cmp.Diff(tc.want, ids(batch.Gather(tc.waiting, nil))); diff != "" {
 				t.Errorf("batch (-want +got):\n%s", diff)
 			}
 		})
@@ -91,7 +91,7 @@ func TestGatheringAgainAndAgainEndsAllInOrder(t *testing.T) {
 		waiting := drawWaiting(t)
 		done := map[reconfigure.RequestID]bool{}
 		for len(waiting) > 0 {
-			together := batch.Gather(waiting)
+			together := batch.Gather(waiting, nil)
 			if len(together) == 0 || together[0].ID != waiting[0].ID {
 				t.Fatalf("of %v the oldest is not among %v", waiting, together)
 			}

@@ -14,7 +14,8 @@ import (
 // Engine looks, and carries out what was planned.
 type Engine interface {
 	Observer
-	Carry(ctx context.Context, batch int64, seen reconfigure.Observation, p reconfigure.Plan) (map[string]reconfigure.Verdict, error)
+	// Carry calls made, once at most, when it needs Terraform for the making no more, and nothing of the plan keeps another one from being carried out beside it.
+	Carry(ctx context.Context, batch int64, seen reconfigure.Observation, p reconfigure.Plan, made func()) (map[string]reconfigure.Verdict, error)
 }
 
 // Pipeline is the Carrier of the product: open, observe, plan, carry out.
@@ -25,7 +26,7 @@ type Pipeline struct {
 }
 
 // Carry carries out the requests of one batch.
-func (p Pipeline) Carry(ctx context.Context, batch int64, requests []reconfigure.Request) []reconfigure.Outcome {
+func (p Pipeline) Carry(ctx context.Context, batch int64, requests []reconfigure.Request, made func()) []reconfigure.Outcome {
 	l, err := p.look(ctx, requests)
 	if err != nil && ctx.Err() != nil {
 		return nil // nothing was done, and nothing is known
@@ -37,7 +38,7 @@ func (p Pipeline) Carry(ctx context.Context, batch int64, requests []reconfigure
 		}
 		return outcomes
 	}
-	verdicts, err := l.engine.Carry(ctx, batch, l.seen, l.plan)
+	verdicts, err := l.engine.Carry(ctx, batch, l.seen, l.plan, made)
 	for i, r := range requests {
 		outcomes[i] = outcome(r, l.plan, verdicts, err)
 	}

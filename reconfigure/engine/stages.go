@@ -42,7 +42,7 @@ func stages() []stage {
 
 // Carry carries out a plan, and gives a verdict on each of its changes. The error is of the journal: what could not be written down was not begun. Even then
 // the nodes that had failed before are cleaned up, and handed back; those that were on their way are left to whoever reads the journal next.
-func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Observation, plan reconfigure.Plan) (map[string]reconfigure.Verdict, error) {
+func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Observation, plan reconfigure.Plan, made func()) (map[string]reconfigure.Verdict, error) {
 	b := &batch{Engine: e, number: number, plan: plan, before: seen.Desired, was: seen.States, instances: maps.Clone(seen.Instances), verdicts: map[string]reconfigure.Verdict{}}
 	b.tell(context.WithoutCancel(ctx), rejections(plan))
 	err := b.walk(ctx)
