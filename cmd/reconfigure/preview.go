@@ -29,7 +29,7 @@ func preview(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 	if err != nil {
 		return err
 	}
-	engine, err := s.engine(c.Context, nil, logger(c))
+	engine, err := s.engine(c.Context, nil, logger(c), nil)
 	if err != nil {
 		return err
 	}
