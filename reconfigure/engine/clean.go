@@ -96,11 +96,12 @@ func (b *batch) clear(ctx context.Context) {
 	if left.Empty() {
 		return
 	}
-	// As long as Terraform knows a part of a node it is certain that it was about to make the rest.
-	for node, err := range b.sweep(ctx, b.plan.Without(b.plan.Nodes().Difference(left), b.before)) {
+	// As long as Terraform knows a part of a node it is certain that it was about to make the rest; so that part stays where the rest may be there still.
+	stay := b.sweep(ctx, b.plan.Without(b.plan.Nodes().Difference(left), b.before))
+	for node, err := range stay {
 		b.note(ctx, node, err.Error())
 	}
-	b.remove(ctx, left)
+	b.remove(ctx, left.Difference(stay.Nodes().Where(func(node string) bool { return b.instances[node].ID == "" })))
 	_ = b.find(ctx) // a run of the playbooks that does not know what is gone fails to reach it, and goes on
 }
 
