@@ -22,6 +22,9 @@ func Gather(waiting, flying []reconfigure.Request) []reconfigure.Request {
 		up       = map[reconfigure.RequestID]bool{}
 	)
 	for _, r := range flying {
+		if whole(r.Mode) {
+			return nil
+		}
 		up[r.ID], closed = true, closed.Union(r.Open())
 	}
 	for _, r := range waiting {
