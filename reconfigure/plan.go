@@ -74,6 +74,8 @@ type Plan struct {
 type Extent struct {
 	Changed    nodeset.NodeSet // they get everything, and slurmd last
 	Everywhere bool            // every node gets Slurm's configuration, and where it is another one than before, its daemons take it up
+	// Apart is nodes that the others are told of, but that are left alone themselves: another batch is at work with them.
+	Apart nodeset.NodeSet
 }
 
 // Nodes is the nodes that have one of the actions; without arguments, all that change.

@@ -29,7 +29,7 @@ func preview(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 	if err != nil {
 		return err
 	}
-	engine, err := s.engine(c.Context, nil, logger(c))
+	engine, err := s.engine(c.Context, nil, logger(c), nil)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (s site) together(ctx context.Context, r reconfigure.Request) ([]reconfigur
 	if err != nil {
 		return nil, err
 	}
-	requests := batch.Gather(append(waiting, r))
+	requests := batch.Gather(append(waiting, r), nil)
 	if !slices.ContainsFunc(requests, func(one reconfigure.Request) bool { return one.ID == r.ID }) {
 		return []reconfigure.Request{r}, nil
 	}

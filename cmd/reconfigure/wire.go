@@ -36,8 +36,8 @@ var (
 // poll is the pause between two looks at what is waited for: each asks the cloud and Slurm for all that they have.
 const poll = 3 * time.Second
 
-// engine ties the adapters together.
-func (s site) engine(ctx context.Context, log *journal.Journal, logger *slog.Logger) (*engine.Engine, error) {
+// engine ties the adapters together. What it has in common with the engines of other batches is nil where there are none.
+func (s site) engine(ctx context.Context, log *journal.Journal, logger *slog.Logger, common *engine.Common) (*engine.Engine, error) {
 	driver, err := s.terraform(ctx, logger)
 	if err != nil {
 		return nil, err
@@ -58,6 +58,7 @@ func (s site) engine(ctx context.Context, log *journal.Journal, logger *slog.Log
 		Scheduler:   func(control reconfigure.Instance) engine.Scheduler { return s.scheduler(control) },
 		Commenter:   func(control reconfigure.Instance) engine.Commenter { return s.scheduler(control) },
 		Poll:        poll,
+		Common:      common,
 	}), nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batch"
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
@@ -39,8 +40,9 @@ func workerCommand() *cli.Command {
 
 // work carries out the requests that wait.
 func (s site) work(ctx context.Context, log *journal.Journal, out *slog.Logger, once bool) error {
-	carrier := logged{out, batch.Pipeline{Open: func(ctx context.Context) (reconfigure.Cluster, batch.Engine, error) {
-		return openEngine(ctx, s.dir, log, out)
+	common := engine.NewCommon()
+	carrier := logged{out, batch.Pipeline{Turn: common.Terraform, Open: func(ctx context.Context) (reconfigure.Cluster, batch.Engine, error) {
+		return openEngine(ctx, s.dir, log, out, common)
 	}}}
 	if once {
 		return batch.WorkOnce(ctx, log, carrier)
@@ -62,13 +64,13 @@ func tellWhyIdle(ctx context.Context, log *journal.Journal, out *slog.Logger) er
 }
 
 // openEngine reads the declaration afresh: it may have been edited since the worker began.
-func openEngine(ctx context.Context, dir string, log *journal.Journal, out *slog.Logger) (reconfigure.Cluster, batch.Engine, error) {
+func openEngine(ctx context.Context, dir string, log *journal.Journal, out *slog.Logger, common *engine.Common) (reconfigure.Cluster, batch.Engine, error) {
 	s, err := openSite(dir)
 	if err != nil {
 		return reconfigure.Cluster{}, nil, err
 	}
-	engine, err := s.engine(ctx, log, out)
-	return s.cluster, engine, err
+	e, err := s.engine(ctx, log, out, common)
+	return s.cluster, e, err
 }
 
 // logged is a carrier that leaves its batches in a log: what was asked for, by whom, and what became of it.
@@ -77,12 +79,12 @@ type logged struct {
 	batch.Carrier
 }
 
-func (l logged) Carry(ctx context.Context, number int64, requests []reconfigure.Request) []reconfigure.Outcome {
+func (l logged) Carry(ctx context.Context, number int64, requests []reconfigure.Request, made func()) []reconfigure.Outcome {
 	log := l.log.With("batch", number)
 	for _, r := range requests {
 		log.InfoContext(ctx, "request begun", "request", r.ID, "mode", r.Mode, "nodes", r.Nodes, "caller", r.Caller)
 	}
-	outcomes := l.Carrier.Carry(ctx, number, requests)
+	outcomes := l.Carrier.Carry(ctx, number, requests, made)
 	for _, o := range outcomes {
 		for _, w := range o.Waiting {
 			log.InfoContext(ctx, "request waits", "request", o.Request, "node", w.Node, "reason", w.Reason)

@@ -39,7 +39,7 @@ func New(c Config) *Runner {
 	return &Runner{Config: c}
 }
 
-// Configure writes the inventory, tells all instances of each other, and configures those of the changed nodes. It may be repeated: what is as it should be stays
+// Configure writes the inventory, tells all instances of each other, and configures those of the changed nodes; to nodes that are kept apart it does not log in. It may be repeated: what is as it should be stays
 // untouched. Where the extent is everywhere, the control node is one of the changed nodes. The failures say of each changed node what its last failing task said. An error means that there are no verdicts: the playbook could not be
 // read, Ansible could not be started, or ctx ended; then each changed node may be in any state, and the call may be retried.
 //
@@ -47,6 +47,10 @@ func New(c Config) *Runner {
 func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent,
 	watch func(node, message string)) (reconfigure.Failures, error) {
 	inv := newInventory(c, instances)
+	limit := ""
+	if inv.keepApart(extent.Apart) {
+		limit = "all:!" + groupApart
+	}
 	static, err := inv.static()
 	if err != nil {
 		return nil, err
@@ -64,7 +68,7 @@ func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances
 	if _, ok := inv.hosts[c.Control.Name]; !ok || rest.Empty() && !extent.Changed.Empty() {
 		return failures, nil
 	}
-	seen, err := r.play(ctx, c.Settings.StateDir, reconfigure.Extent{Changed: rest, Everywhere: extent.Everywhere}, watch)
+	seen, err := r.play(ctx, c.Settings.StateDir, limit, reconfigure.Extent{Changed: rest, Everywhere: extent.Everywhere}, watch)
 	more, err := seen.verdicts(rest, err)
 	if err != nil {
 		return nil, fmt.Errorf("configure %s: %w", rest, err)
@@ -83,8 +87,8 @@ func withControl(c reconfigure.Cluster, extent reconfigure.Extent) reconfigure.E
 	return extent
 }
 
-// play runs site.yml as far as the extent goes. The record is of use together with an error too.
-func (r *Runner) play(ctx context.Context, stateDir string, extent reconfigure.Extent, watch func(node, message string)) (seen record, err error) {
+// play runs site.yml as far as the extent goes, on the hosts that the pattern limits it to; empty: on all. The record is of use together with an error too.
+func (r *Runner) play(ctx context.Context, stateDir, limit string, extent reconfigure.Extent, watch func(node, message string)) (seen record, err error) {
 	s, err := newScratch(stateDir)
 	if err != nil {
 		return seen, err
@@ -104,7 +108,7 @@ func (r *Runner) play(ctx context.Context, stateDir string, extent reconfigure.E
 			e.tell(extent.Changed, watch)
 		})
 	}()
-	err = executor{Runner: r, scratch: s}.Execute(ctx)
+	err = executor{Runner: r, scratch: s, limit: limit}.Execute(ctx)
 	events.end()
 	if lost := <-done; lost != nil && err == nil {
 		err = fmt.Errorf("read what Ansible says of the hosts: %w", lost)

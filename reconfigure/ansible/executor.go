@@ -26,6 +26,7 @@ const grace = 20 * time.Second
 type executor struct {
 	*Runner
 	scratch scratch
+	limit   string // a pattern of hosts; empty: all
 }
 
 var _ execute.Executor = executor{}
@@ -45,6 +46,7 @@ func (e executor) command() (process.Cmd, error) {
 		playbook.WithPlaybooks("site.yml"),
 		playbook.WithPlaybookOptions(&playbook.AnsiblePlaybookOptions{
 			Inventory:     filepath.Join(e.Dir, "inventory.json"),
+			Limit:         e.limit,
 			ExtraVarsFile: []string{"@" + e.scratch.vars()},
 		}),
 	).Command()

@@ -15,6 +15,7 @@ const (
 	groupControl    = reconfigure.ControlGroup
 	groupCompute    = "compute"
 	groupPersistent = "persistent"
+	groupApart      = "apart" // those that no play is for
 	groupPrefix     = "group_"
 )
 
@@ -81,6 +82,17 @@ func newInventory(c reconfigure.Cluster, instances map[string]reconfigure.Instan
 // sshArgs has ssh believe the keys that `reconfigure` learnt and no others, and not write to their file, past our lock. The quotes are for Ansible and for ssh, which both take the text apart at spaces.
 func sshArgs(stateDir string) string {
 	return fmt.Sprintf(`-o 'UserKnownHostsFile="%s"' -o GlobalKnownHostsFile=/dev/null -o StrictHostKeyChecking=yes -o UpdateHostKeys=no`, filepath.Join(stateDir, "known_hosts"))
+}
+
+// keepApart has no play go to nodes, which stay in their groups: the others are told of them, and slurmctld knows the persistent ones by their addresses. It tells
+// whether there are any.
+func (inv inventory) keepApart(nodes nodeset.NodeSet) bool {
+	there := nodes.Where(func(node string) bool { _, ok := inv.hosts[node]; return ok })
+	if there.Empty() {
+		return false
+	}
+	inv.groups[groupApart] = group{Hosts: there.Names()}
+	return true
 }
 
 // absent says which nodes cannot be configured because they, or the control node, are not in the inventory.

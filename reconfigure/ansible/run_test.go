@@ -140,6 +140,33 @@ func TestEachHostHasItsOwnVerdict(t *testing.T) {
 	}
 }
 
+// Nobody listens where node03 is, which another batch is at work with.
+func TestNobodyLogsInToANodeThatIsKeptApart(t *testing.T) {
+	r := newRun(t, `
+- hosts: "{{ groups['cluster'] | intersect(reconfigure_changed) }}"
+  gather_facts: false
+  tasks:
+    - name: Tell of them
+      ansible.builtin.debug:
+        msg: "standard={{ groups['group_standard'] | sort | join(',') }} node03={{ node_addresses['node03'] }}"
+- hosts: cluster
+  gather_facts: false
+  tasks:
+    - name: On all
+      ansible.builtin.command: "true"
+`)
+	got, err := r.configureAsFarAs(t.Context(), reconfigure.Extent{Changed: nodeset.Of("node01"), Apart: nodeset.Of("node03", "node10")})
+	if err != nil || len(got) > 0 {
+		t.Fatalf("%v, %v\n%s", got, err, r.log)
+	}
+	if said := r.log.String(); !strings.Contains(said, "standard=node01,node03 node03=10.0.0.3") || !strings.Contains(said, "changed: [big1]") || strings.Contains(said, "[node03]") {
+		t.Errorf("Ansible said:\n%s", said)
+	}
+	if r.saw("node03: ") {
+		t.Errorf("heard of it: %q", r.watched)
+	}
+}
+
 func TestAnUnreachableChangedNodeFails(t *testing.T) {
 	r := newRun(t, twoPlays)
 	got, err := r.configure(t.Context(), "node01", "node03")

@@ -1,5 +1,5 @@
 // Package batch is group commit for requests: many callers write down what they wish, one worker takes all that waits, has it planned and carried out
-// once, and each caller gets its own outcome.
+// once, and each caller gets its own outcome. What comes meanwhile is the next batch; it begins as soon as the one before leaves Terraform to it.
 package batch
 
 import (
@@ -37,14 +37,15 @@ type Log interface {
 
 // Carrier carries out the requests of one batch.
 type Carrier interface {
-	// Carry gives an outcome for each request but those that it did not come to because ctx has ended: they stay as they are, for the next worker.
-	Carry(ctx context.Context, batch int64, requests []reconfigure.Request) []reconfigure.Outcome
+	// Carry gives an outcome for each request but those that it did not come to because ctx has ended: they stay as they are, for the next worker. It calls made,
+	// once at most, when the next batch may begin, beside what is left to do of this one; that it returns tells the same.
+	Carry(ctx context.Context, batch int64, requests []reconfigure.Request, made func()) []reconfigure.Outcome
 	// Stirs tells whether a batch of nothing but held requests would do anything, or would have anything new to say of them. It MUST NOT change anything. An error
 	// is that nobody can look now; even then a batch may have something to say, for instance that the time for a request is over.
 	Stirs(ctx context.Context, held []reconfigure.Request) (bool, error)
 }
 
-// Work leads, and carries out batches until no request waits. It returns at once where another process leads: that one looks for new requests after it
+// Work leads, and carries out batches until no request waits, and all that began has ended. It returns at once where another process leads: that one looks for new requests after it
 // has given up the lead, so that none which was written down before is overlooked.
 //
 // Requests that are held may be so for a day: until jobs have ended, or the cloud answers again. Nobody leads meanwhile: one process stays and looks, after each
@@ -71,12 +72,12 @@ func WorkOnce(ctx context.Context, log Log, carrier Carrier) error {
 	if err != nil {
 		return err
 	}
-	for stirred := len(held) > 0 && w.stirs(ctx, Gather(held)); ; stirred = false {
+	for stirred := len(held) > 0 && w.stirs(ctx, Gather(held, nil)); ; stirred = false {
 		led, err := w.lead(ctx, stirred)
 		if err != nil || !led {
 			return err
 		}
-		if waiting, err := w.waiting(ctx); err != nil || !slices.ContainsFunc(Gather(waiting), fresh) {
+		if waiting, err := w.waiting(ctx); err != nil || !slices.ContainsFunc(Gather(waiting, nil), fresh) {
 			return err
 		}
 	}
@@ -98,7 +99,7 @@ func (w *worker) lead(ctx context.Context, stirred bool) (led bool, err error) {
 		return false, err
 	}
 	leading, stop := w.log.WhileLeading(ctx)
-	err = w.work(leading, stirred)
+	err = newShift(w, stirred).work(leading)
 	stop()
 	return true, errors.Join(err, release())
 }
@@ -110,21 +111,6 @@ func (w *worker) waiting(ctx context.Context) ([]reconfigure.Request, error) {
 		return nil, err
 	}
 	return w.log.Pending(ctx)
-}
-
-// arrived is the same when those that arrive together are there.
-func (w *worker) arrived(ctx context.Context) ([]reconfigure.Request, error) {
-	waiting, err := w.waiting(ctx)
-	rest := lull(waiting, time.Now())
-	if err != nil || rest <= 0 {
-		return waiting, err
-	}
-	select {
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-time.After(rest):
-		return w.waiting(ctx)
-	}
 }
 
 // pauses is how long to wait after each failed look at the world. It is one process a cluster that looks, so what grows is not for the cloud's sake, but for that
@@ -145,7 +131,7 @@ func (w *worker) watch(ctx context.Context) (again bool, err error) {
 	release, ok, err := w.log.Watch(ctx)
 	if err != nil || !ok {
 		// The one that watches may have looked before the newest request came.
-		return err == nil && slices.ContainsFunc(Gather(waiting), fresh), err
+		return err == nil && slices.ContainsFunc(Gather(waiting, nil), fresh), err
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	for {
@@ -154,7 +140,7 @@ func (w *worker) watch(ctx context.Context) (again bool, err error) {
 		if err != nil || len(waiting) == 0 {
 			return err == nil, err
 		}
-		requests := Gather(waiting)
+		requests := Gather(waiting, nil)
 		if slices.ContainsFunc(requests, fresh) || w.stirs(ctx, requests) {
 			return true, nil
 		}
@@ -183,32 +169,6 @@ func (w *worker) stirs(ctx context.Context, held []reconfigure.Request) bool {
 
 // fresh tells that a request was in no batch yet that would have held it.
 func fresh(r reconfigure.Request) bool { return !r.Held }
-
-// work carries out batches until only held requests are left. These go along with others; a batch of their own is worth its while when they have stirred.
-func (w *worker) work(ctx context.Context, stirred bool) error {
-	for ctx.Err() == nil {
-		waiting, err := w.arrived(ctx)
-		if err != nil || len(waiting) == 0 {
-			return err
-		}
-		requests := Gather(waiting)
-		if !stirred && !slices.ContainsFunc(requests, fresh) {
-			return nil
-		}
-		stirred = false
-		number, err := w.log.Begin(ctx, ids(requests))
-		switch {
-		case err != nil && w.takenBack(ctx, requests):
-			continue
-		case err != nil:
-			return err
-		}
-		if err := w.settle(context.WithoutCancel(ctx), number, requests, w.carrier.Carry(ctx, number, requests)); err != nil {
-			return err
-		}
-	}
-	return context.Cause(ctx)
-}
 
 func ids(requests []reconfigure.Request) []reconfigure.RequestID {
 	all := make([]reconfigure.RequestID, len(requests))

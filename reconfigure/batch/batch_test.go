@@ -44,7 +44,7 @@ type carrier struct {
 	first   func()
 }
 
-func (c *carrier) Carry(_ context.Context, number int64, requests []reconfigure.Request) []reconfigure.Outcome {
+func (c *carrier) Carry(_ context.Context, number int64, requests []reconfigure.Request, _ func()) []reconfigure.Outcome {
 	if c.first != nil {
 		c.first()
 		c.first = nil

@@ -8,20 +8,32 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Gather picks the requests, oldest first, that can go together: those of which no two want different things of one node. For one node, a later request
-// waits for the earlier ones, so whatever a passed-over request names is closed to all that come after it. A request for the whole cluster goes alone, and does
-// not wait for those that are held: that may take a day.
-func Gather(waiting []reconfigure.Request) []reconfigure.Request {
+// Gather picks the requests, oldest first, that can begin together, beside those that are under way: those of which no two want different things of one node.
+// For one node, a later request waits for the earlier ones, so whatever a passed-over request names is closed to all that come after it, and what those under way
+// name to all.
+//
+// A request for the whole cluster goes alone, and does not wait for those that are held: that may take a day. A change of size goes along with others, but begins
+// while nothing is under way. Nobody who came later begins before these, so that a stream of small requests does not keep them waiting.
+func Gather(waiting, flying []reconfigure.Request) []reconfigure.Request {
 	var (
 		together []reconfigure.Request
 		taken    = map[wish]nodeset.NodeSet{}
 		closed   nodeset.NodeSet
+		up       = map[reconfigure.RequestID]bool{}
 	)
-	for _, r := range waiting {
+	for _, r := range flying {
 		if whole(r.Mode) {
-			if !slices.ContainsFunc(together, fresh) {
-				return []reconfigure.Request{r}
-			}
+			return nil
+		}
+		up[r.ID], closed = true, closed.Union(r.Open())
+	}
+	for _, r := range waiting {
+		switch {
+		case up[r.ID]:
+			continue
+		case whole(r.Mode) && len(flying) == 0 && !slices.ContainsFunc(together, fresh):
+			return []reconfigure.Request{r}
+		case whole(r.Mode) || resizes(r.Mode) && len(flying) > 0:
 			return together
 		}
 		own, nodes := wish{r.Mode, r.Options}, r.Open()
@@ -58,4 +70,9 @@ type wish struct {
 
 func whole(m reconfigure.Mode) bool {
 	return m == reconfigure.Deploy || m == reconfigure.Destroy
+}
+
+// resizes tells that a mode may have every node get another slurm.conf.
+func resizes(m reconfigure.Mode) bool {
+	return m == reconfigure.Enlarge || m == reconfigure.Shrink || m == reconfigure.Resize
 }

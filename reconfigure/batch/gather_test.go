@@ -57,7 +57,54 @@ func TestGather(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, ids(batch.Gather(tc.waiting))); diff != "" {
+			if diff := cmp.Diff(tc.want, ids(batch.Gather(tc.waiting, nil))); diff != "" {
+				t.Errorf("batch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestGatherBesideThoseUnderWay(t *testing.T) {
+	const resume, suspend, deploy, shrink = reconfigure.Resume, reconfigure.Suspend, reconfigure.Deploy, reconfigure.Shrink
+	held := func(r reconfigure.Request, settled ...string) reconfigure.Request {
+		r.Held = true
+		for _, node := range settled {
+			r.Settled = append(r.Settled, reconfigure.Verdict{Node: node})
+		}
+		return r
+	}
+	for name, tc := range map[string]struct {
+		waiting, flying []reconfigure.Request
+		want            []reconfigure.RequestID
+	}{
+		"what is under way does not begin again": {
+			[]reconfigure.Request{request(1, resume, "a"), request(2, resume, "b")}, []reconfigure.Request{request(1, resume, "a")}, []reconfigure.RequestID{2},
+		},
+		"its nodes are closed, whatever is wanted of them": {
+			[]reconfigure.Request{request(2, resume, "a"), request(3, suspend, "a"), request(4, resume, "b")}, []reconfigure.Request{request(1, resume, "a")}, []reconfigure.RequestID{4},
+		},
+		"so are those of who waits for them": {
+			[]reconfigure.Request{request(2, resume, "a", "b"), request(3, resume, "b"), request(4, resume, "c")}, []reconfigure.Request{request(1, resume, "a")}, []reconfigure.RequestID{4},
+		},
+		"nodes that are settled are not": {
+			[]reconfigure.Request{request(2, resume, "a"), request(3, resume, "b")}, []reconfigure.Request{held(request(1, suspend, "a", "b"), "b")}, []reconfigure.RequestID{3},
+		},
+		"the whole cluster waits, and those behind it": {
+			[]reconfigure.Request{request(2, resume, "b"), request(3, deploy), request(4, resume, "c")}, []reconfigure.Request{request(1, resume, "a")}, []reconfigure.RequestID{2},
+		},
+		"a change of size waits, and those behind it": {
+			[]reconfigure.Request{request(2, resume, "b"), request(3, shrink, "c"), request(4, resume, "d")}, []reconfigure.Request{request(1, resume, "a")}, []reconfigure.RequestID{2},
+		},
+		"also one that is held: else others would keep it waiting for ever": {
+			[]reconfigure.Request{held(request(2, shrink, "b")), request(3, resume, "c")}, []reconfigure.Request{request(1, resume, "a")}, nil,
+		},
+		"a change of size under way keeps nobody waiting but for its nodes": {
+			[]reconfigure.Request{held(request(1, shrink, "a")), request(2, resume, "a"), request(3, resume, "b")}, []reconfigure.Request{held(request(1, shrink, "a"))},
+			[]reconfigure.RequestID{3},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, ids(batch.Gather(tc.waiting, tc.flying))); diff != "" {
 				t.Errorf("batch (-want +got):\n%s", diff)
 			}
 		})
@@ -86,13 +133,15 @@ func meet(a, b reconfigure.Request) bool {
 	return whole(a) || whole(b) || !a.Nodes.Intersect(b.Nodes).Empty()
 }
 
+// Batches end in any order, and new ones begin beside those that are under way.
 func TestGatheringAgainAndAgainEndsAllInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		waiting := drawWaiting(t)
-		done := map[reconfigure.RequestID]bool{}
+		var flights [][]reconfigure.Request
+		begun := map[reconfigure.RequestID]bool{}
 		for len(waiting) > 0 {
-			together := batch.Gather(waiting)
-			if len(together) == 0 || together[0].ID != waiting[0].ID {
+			together := batch.Gather(waiting, slices.Concat(flights...))
+			if len(flights) == 0 && (len(together) == 0 || together[0].ID != waiting[0].ID) {
 				t.Fatalf("of %v the oldest is not among %v", waiting, together)
 			}
 			for i, r := range together {
@@ -101,19 +150,31 @@ func TestGatheringAgainAndAgainEndsAllInOrder(t *testing.T) {
 						t.Errorf("%+v and %+v are in one batch", other, r)
 					}
 				}
+				for _, other := range slices.Concat(flights...) {
+					if meet(r, other) {
+						t.Errorf("%+v begins beside %+v", r, other)
+					}
+				}
+				begun[r.ID] = true
 			}
 			for i, r := range waiting {
 				if !slices.Contains(ids(together), r.ID) {
 					continue
 				}
 				for _, earlier := range waiting[:i] {
-					if meet(earlier, r) && !slices.Contains(ids(together), earlier.ID) {
+					if meet(earlier, r) && !begun[earlier.ID] {
 						t.Errorf("%+v overtakes %+v", r, earlier)
 					}
 				}
-				done[r.ID] = true
 			}
-			waiting = slices.DeleteFunc(slices.Clone(waiting), func(r reconfigure.Request) bool { return done[r.ID] })
+			if len(together) > 0 {
+				flights = append(flights, together)
+			}
+			if len(together) == 0 || rapid.Bool().Draw(t, "one lands") {
+				i := rapid.IntRange(0, len(flights)-1).Draw(t, "which")
+				waiting = slices.DeleteFunc(slices.Clone(waiting), func(r reconfigure.Request) bool { return slices.Contains(ids(flights[i]), r.ID) })
+				flights = slices.Delete(flights, i, i+1)
+			}
 		}
 	})
 }

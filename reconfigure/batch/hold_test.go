@@ -114,7 +114,7 @@ type waiter struct {
 	said []string
 }
 
-func (w *waiter) Carry(_ context.Context, _ int64, requests []reconfigure.Request) []reconfigure.Outcome {
+func (w *waiter) Carry(_ context.Context, _ int64, requests []reconfigure.Request, _ func()) []reconfigure.Outcome {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	var outcomes []reconfigure.Outcome
@@ -289,7 +289,7 @@ func TestARequestThatIsTakenBackHoldsNobodyUp(t *testing.T) {
 func TestRequestsThatWantDifferentThingsOfANodeAreKeptApart(t *testing.T) {
 	plain, forced := request(1, reconfigure.Update, "n1"), request(2, reconfigure.Update, "n1", "n2")
 	forced.Reimage = true
-	got := batch.Gather([]reconfigure.Request{plain, forced, request(3, reconfigure.Update, "n1")})
+	got := batch.Gather([]reconfigure.Request{plain, forced, request(3, reconfigure.Update, "n1")}, nil)
 	if len(got) != 1 || got[0].ID != 1 {
 		t.Errorf("together: %+v", got)
 	}

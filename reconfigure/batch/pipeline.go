@@ -14,7 +14,8 @@ import (
 // Engine looks, and carries out what was planned.
 type Engine interface {
 	Observer
-	Carry(ctx context.Context, batch int64, seen reconfigure.Observation, p reconfigure.Plan) (map[string]reconfigure.Verdict, error)
+	// Carry calls made, once, when Terraform has made and removed what the plan says, or has failed to.
+	Carry(ctx context.Context, batch int64, seen reconfigure.Observation, p reconfigure.Plan, made func()) (map[string]reconfigure.Verdict, error)
 }
 
 // Pipeline is the Carrier of the product: open, observe, plan, carry out.
@@ -22,10 +23,19 @@ type Pipeline struct {
 	// Open reads the declaration and ties an engine for it; it is called for each batch, so that an edit counts from the next batch on. With an error it SHOULD
 	// give the cluster still, where that could be read.
 	Open func(ctx context.Context) (reconfigure.Cluster, Engine, error)
+	// Turn waits until no other batch uses Terraform, which has one user at a time; done ends the turn, however often it is called. An error is that of a ctx that has
+	// ended. Nil: no two batches are ever under way together.
+	Turn func(ctx context.Context) (done func(), err error)
 }
 
-// Carry carries out the requests of one batch.
-func (p Pipeline) Carry(ctx context.Context, batch int64, requests []reconfigure.Request) []reconfigure.Outcome {
+// Carry carries out the requests of one batch. From the look on which the plan is made until that is carried out by Terraform no other batch may change what there
+// is: a plan has the whole map of nodes, and would bring back what another batch has removed since.
+func (p Pipeline) Carry(ctx context.Context, batch int64, requests []reconfigure.Request, made func()) []reconfigure.Outcome {
+	done, err := p.turn(ctx)
+	if err != nil {
+		return nil // ctx has ended
+	}
+	defer done()
 	l, err := p.look(ctx, requests)
 	if err != nil && ctx.Err() != nil {
 		return nil // nothing was done, and nothing is known
@@ -37,7 +47,12 @@ func (p Pipeline) Carry(ctx context.Context, batch int64, requests []reconfigure
 		}
 		return outcomes
 	}
-	verdicts, err := l.engine.Carry(ctx, batch, l.seen, l.plan)
+	verdicts, err := l.engine.Carry(ctx, batch, l.seen, l.plan, func() {
+		done()
+		if !goesAlone(l.plan) {
+			made()
+		}
+	})
 	for i, r := range requests {
 		outcomes[i] = outcome(r, l.plan, verdicts, err)
 	}
@@ -56,6 +71,17 @@ func (p Pipeline) Stirs(ctx context.Context, held []reconfigure.Request) (bool, 
 		stirs = stirs || !slices.Equal(waits, r.Waits)
 	}
 	return stirs, err
+}
+
+// goesAlone tells that a plan concerns every node, until its end.
+func goesAlone(p reconfigure.Plan) bool { return p.Everywhere || p.Shared }
+
+// turn waits for Terraform.
+func (p Pipeline) turn(ctx context.Context) (done func(), err error) {
+	if p.Turn == nil {
+		return func() {}, nil
+	}
+	return p.Turn(ctx)
 }
 
 // look is what is planned for requests, and from what.

@@ -42,7 +42,7 @@ type said struct {
 func carry(t *testing.T, p batch.Pipeline, requests ...reconfigure.Request) []said {
 	t.Helper()
 	var all []said
-	for _, o := range p.Carry(t.Context(), 1, requests) {
+	for _, o := range p.Carry(t.Context(), 1, requests, func() {}) {
 		s := said{o.Request, o.Code, map[string]reconfigure.Status{}}
 		for _, v := range o.Verdicts {
 			s.Nodes[v.Node] = v.Status
@@ -111,7 +111,7 @@ func (s stub) Observe(context.Context, func(map[string]reconfigure.NodeState) []
 	return reconfigure.Observation{}, s.observing
 }
 
-func (s stub) Carry(context.Context, int64, reconfigure.Observation, reconfigure.Plan) (map[string]reconfigure.Verdict, error) {
+func (s stub) Carry(context.Context, int64, reconfigure.Observation, reconfigure.Plan, func()) (map[string]reconfigure.Verdict, error) {
 	return nil, s.carrying
 }
 
@@ -130,7 +130,7 @@ func TestWhatKeepsTheBatchFromBeingCarriedOutIsToldToAll(t *testing.T) {
 			p := batch.Pipeline{Open: func(context.Context) (reconfigure.Cluster, batch.Engine, error) {
 				return declared(), tc.engine, tc.opening
 			}}
-			got := p.Carry(t.Context(), 1, []reconfigure.Request{request(1, reconfigure.Resume, "p4"), request(2, reconfigure.Deploy)})
+			got := p.Carry(t.Context(), 1, []reconfigure.Request{request(1, reconfigure.Resume, "p4"), request(2, reconfigure.Deploy)}, func() {})
 			want := []reconfigure.Outcome{{Request: 1, Code: reconfigure.CodeFailed, Error: "broken"}, {Request: 2, Code: reconfigure.CodeFailed, Error: "broken"}}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("outcomes (-want +got):\n%s", diff)

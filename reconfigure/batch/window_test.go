@@ -21,7 +21,7 @@ type clocked struct {
 	begun []string
 }
 
-func (c *clocked) Carry(_ context.Context, _ int64, requests []reconfigure.Request) []reconfigure.Outcome {
+func (c *clocked) Carry(_ context.Context, _ int64, requests []reconfigure.Request, _ func()) []reconfigure.Outcome {
 	c.begun = append(c.begun, fmt.Sprintf("%d after %s", len(requests), time.Since(c.start)))
 	time.Sleep(c.takes)
 	var outcomes []reconfigure.Outcome

@@ -72,20 +72,37 @@ func (b *batch) waitedFor(nodes nodeset.NodeSet, states map[string]reconfigure.N
 // clean removes what is left of the nodes that failed, so that nothing half made is kept or paid for, and hands the cloud nodes back to Slurm. Persistent
 // nodes and the control node keep an instance that was made to the end: somebody may want to look at it.
 func (b *batch) clean(ctx context.Context) {
-	if instances, err := b.Provisioner.Instances(ctx); err == nil {
-		b.instances = instances
-	}
-	if left := b.leftovers(); !left.Empty() {
-		// As long as Terraform knows a part of a node it is certain that it was about to make the rest.
-		for node, err := range b.sweep(ctx, b.plan.Without(b.plan.Nodes().Difference(left), b.before)) {
-			b.note(ctx, node, err.Error())
-		}
-		b.remove(ctx, left)
+	if !b.touched.Difference(b.left()).Empty() {
+		b.clear(ctx)
 	}
 	back := b.toldDown.Difference(b.cluster.Persistent())
 	if err := b.handBack(ctx, back); err != nil {
 		b.note(ctx, "", "Slurm could not be given "+back.String()+" back: "+err.Error())
 	}
+}
+
+// clear has Terraform remove what is left, when it is this batch's turn with it.
+func (b *batch) clear(ctx context.Context) {
+	done, err := b.Common.Terraform(ctx)
+	if err != nil {
+		b.note(ctx, "", "what is left of the nodes that failed could not be removed: "+err.Error())
+		return
+	}
+	defer done()
+	if err := b.find(ctx); err != nil {
+		b.instances = b.Common.known()
+	}
+	left := b.leftovers()
+	if left.Empty() {
+		return
+	}
+	// As long as Terraform knows a part of a node it is certain that it was about to make the rest; so that part stays where the rest may be there still.
+	stay := b.sweep(ctx, b.plan.Without(b.plan.Nodes().Difference(left), b.before))
+	for node, err := range stay {
+		b.note(ctx, node, err.Error())
+	}
+	b.remove(ctx, left.Difference(stay.Nodes().Where(func(node string) bool { return b.instances[node].ID == "" })))
+	_ = b.find(ctx) // a run of the playbooks that does not know what is gone fails to reach it, and goes on
 }
 
 // handBack has Slurm power nodes down. Where slurmd came up after all, a job may be on the node by now (slurm.conf(5), ReturnToService): it is in use again.

@@ -15,7 +15,7 @@ import (
 // Watch hears what happens to a node while a stage is at it; an empty node means all of them. It must not block.
 type Watch = func(node, message string)
 
-// Provisioner makes and removes instances.
+// Provisioner makes and removes instances. It has one user at a time.
 type Provisioner interface {
 	// Desired is the map of nodes that was last written down for Terraform.
 	Desired() (map[string]reconfigure.Spec, error)
@@ -66,7 +66,7 @@ type Greeter interface {
 // Configurer runs the playbooks. It MUST be idempotent.
 type Configurer interface {
 	// Configure tells all instances of each other, and configures as many as the extent says. What goes wrong on a node that did not change is no failure. An
-	// error means that no verdict node by node is to be had.
+	// error means that no verdict node by node is to be had. It is called by one at a time.
 	Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch Watch) (reconfigure.Failures, error)
 }
 
@@ -114,6 +114,8 @@ type Deps struct {
 	Commenter func(control reconfigure.Instance) Commenter
 	// Poll is the pause between two looks at a state that is waited for.
 	Poll time.Duration
+	// Common is what this engine has in common with those that carry out other batches at the same time; nil: there are none.
+	Common *Common
 }
 
 // Engine carries out plans for one cluster.
@@ -124,6 +126,9 @@ type Engine struct {
 
 // New makes an engine.
 func New(cluster reconfigure.Cluster, deps Deps) *Engine {
+	if deps.Common == nil {
+		deps.Common = NewCommon()
+	}
 	return &Engine{Deps: deps, cluster: cluster}
 }
 

@@ -89,7 +89,7 @@ func (l *lab) try(ctx context.Context) (map[string]reconfigure.Verdict, error) {
 		l.Fatal(err)
 	}
 	l.plan.Desired = desired(seen.Desired, l.plan.Changes)
-	return l.engine.Carry(ctx, 7, seen, l.plan)
+	return l.engine.Carry(ctx, 7, seen, l.plan, func() {})
 }
 
 // desired is the map of nodes with the changes made.

@@ -15,15 +15,16 @@ import (
 
 // sweep deletes instances of nodes that Terraform does not know. It writes an instance into its state when it has seen it made to the end; one that is killed
 // meanwhile, or gets no answer, leaves an instance behind, beside which the next try would make a second one. The nodes whose orphans stay are named, with the
-// reason. Where the cloud cannot be asked, none may be made; but those that are there may go.
+// reason. Where the cloud cannot be asked, none may be made, and none may go that Terraform has begun to make: it would forget that. Those that are there may go.
 func (b *batch) sweep(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
-	making := plan.Nodes(reconfigure.Create, reconfigure.Replace)
-	orphans, instances, err := b.orphans(ctx, making.Union(plan.Nodes(reconfigure.Remove)))
+	making, removing := plan.Nodes(reconfigure.Create, reconfigure.Replace), plan.Nodes(reconfigure.Remove)
+	orphans, instances, err := b.orphans(ctx, making.Union(removing))
+	begun := removing.Where(func(node string) bool { return b.instances[node].ID == "" })
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return all(making, ctx.Err())
+		return all(making.Union(begun), ctx.Err())
 	case err != nil:
-		return all(making, fmt.Errorf("nobody can tell whether there is an instance of it already: %w", err))
+		return all(making.Union(begun), fmt.Errorf("nobody can tell whether there is an instance of it already: %w", err))
 	case len(orphans) == 0:
 		return nil
 	}

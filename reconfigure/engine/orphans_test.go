@@ -97,6 +97,27 @@ func TestHalfMadeControlNodeIsMadeAnew(t *testing.T) {
 	})
 }
 
+// What Terraform has begun to make it must not forget, as long as nobody can tell what has come of it.
+func TestNothingBegunIsForgottenWhileNobodyCanTell(t *testing.T) {
+	test(t, func(l *lab) {
+		l.wants(reconfigure.Create, "p3")
+		l.KillDuring(0, enginetest.Unwritten)
+		l.Then(enginetest.AfterApply, func() { l.Order(enginetest.CloudSilent) })
+		if _, err := l.try(l.Context()); err != nil {
+			l.Fatal(err)
+		}
+		l.want("orphans", []string{"p3"}, l.Orphans())
+		l.want("Terraform knows of it", "p3", l.Node("p3").Instance.Node)
+		l.plan = reconfigure.Plan{}
+		l.wants(reconfigure.Remove, "p3")
+		const why = "failed apply: nobody can tell whether there is an instance of it already: cloud silent"
+		l.want("verdicts", map[string]string{"p3": why}, l.carry())
+		l.Clear(enginetest.CloudSilent)
+		l.want("verdicts", map[string]string{"p3": "done"}, l.carry())
+		l.want("orphans", 0, len(l.Orphans()))
+	})
+}
+
 func TestNothingIsMadeWhileNobodyCanTellWhatThereIs(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Have("p4")

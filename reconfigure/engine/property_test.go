@@ -33,7 +33,7 @@ func TestWhateverGoesWrong(t *testing.T) {
 			d := draw(t)
 			cluster := declared()
 			cluster.Slurm.ResumeTimeout = 5 * time.Second // rapid gives up after 24 hours, and they go by fast in here
-			verdicts, err := engine.New(cluster, d.Deps()).Carry(t.Context(), 1, d.seen, d.plan)
+			verdicts, err := engine.New(cluster, d.Deps()).Carry(t.Context(), 1, d.seen, d.plan, func() {})
 			if err != nil {
 				t.Fatal(err)
 			}

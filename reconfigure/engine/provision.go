@@ -88,12 +88,7 @@ func (b *batch) apply(ctx context.Context, preview reconfigure.Preview) (again b
 	untried := withoutUntried(failed)
 	b.fail(ctx, b.explained(ctx, failed))
 	b.provisioned = b.provisioned.Union(preview.Plan.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove).Difference(untried))
-	instances, err := b.Provisioner.Instances(ctx)
-	if err != nil {
-		return false, err
-	}
-	b.instances = instances
-	return !untried.Empty(), nil
+	return !untried.Empty(), b.find(ctx)
 }
 
 // withoutUntried takes the nodes out of the failures whose turn did not come, unless they are all there is: then nobody is to blame, and to try again would go on

@@ -28,35 +28,41 @@ func (b *batch) greet(ctx context.Context, nodes nodeset.NodeSet) error {
 	return nil
 }
 
-// configure runs the playbooks. The nodes that failed are left out of the inventory, since nobody should be told of them; but not those whose instance was
-// there before and lives on: the others must not forget a node that has a job.
+// configure runs the playbooks, when it is this batch's turn with them. By then other batches may have made and removed instances: they are among those that are told
+// of each other, or not any more. The nodes that failed are left out, since nobody should be told of them; but not those whose instance was there before and lives
+// on: the others must not forget a node that has a job.
 func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
-	instances := map[string]reconfigure.Instance{}
-	for node, instance := range b.instances {
+	done, err := b.Common.ansible.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	b.instances = b.Common.known()
+	told := maps.Clone(b.instances)
+	maps.DeleteFunc(told, func(node string, instance reconfigure.Instance) bool {
 		change, changes := b.plan.Of(node)
 		_, over := b.verdicts[node]
 		lives := !changes || b.held.Contains(node) || slices.Contains([]reconfigure.Action{reconfigure.Configure, reconfigure.Drain, reconfigure.Undrain}, change.Action)
-		if instance.Tainted || over && !lives {
-			continue
-		}
-		instances[node] = instance
-	}
+		return instance.Tainted || over && !lives
+	})
 	// The playbooks have time limits of their own where a node may hang; this one keeps a run that hangs all the same from holding up every later request.
 	const longest = time.Hour
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	failed, err := b.Configurer.Configure(ctx, b.cluster, instances, b.extent(ctx, nodes), b.watch(ctx))
+	failed, err := b.Configurer.Configure(ctx, b.cluster, told, b.extent(ctx, nodes), b.watch(ctx))
 	if err != nil {
 		return byDefault(reconfigure.ClassPlaybook, err)
 	}
 	b.fail(ctx, allByDefault(reconfigure.ClassPlaybook, failed))
+	b.ready = nodes.Intersect(b.left())
+	b.keepApart() // before the next run begins
 	return nil
 }
 
 // extent is how far the playbooks go. slurm.conf is left as it is where Slurm would forget a node and end its job: one whose instance the guard has left alone, or
 // that Slurm has given to a job since the plan was made.
 func (b *batch) extent(ctx context.Context, changed nodeset.NodeSet) reconfigure.Extent {
-	everywhere := reconfigure.Extent{Changed: changed, Everywhere: b.plan.Everywhere}
+	everywhere := reconfigure.Extent{Changed: changed, Everywhere: b.plan.Everywhere, Apart: b.Common.others(b)}
 	if !b.plan.Everywhere {
 		return everywhere
 	}
@@ -66,7 +72,7 @@ func (b *batch) extent(ctx context.Context, changed nodeset.NodeSet) reconfigure
 	}
 	control := nodeset.Of(b.cluster.Control.Name)
 	b.failAll(ctx, control, fmt.Errorf("slurm.conf is left as it is: without %s, on which a job may run, Slurm would end that job", forgotten))
-	return reconfigure.Extent{Changed: changed.Difference(control)}
+	return reconfigure.Extent{Changed: changed.Difference(control), Apart: everywhere.Apart}
 }
 
 // given is the nodes that Slurm has given to jobs. That it does not answer may be what the run is to mend.
@@ -78,9 +84,8 @@ func (b *batch) given(ctx context.Context) nodeset.NodeSet {
 	return nodeset.Collect(maps.Keys(states)).Where(func(node string) bool { return states[node].Given() })
 }
 
-// verify waits until the cloud and Slurm say what the plan wanted. slurmd registers as soon as it has started, so it does not wait for long: the requests
-// that come after this batch wait with it. What counts at the end is the last look that saw
-// anything: that the time ran out in the middle of one says nothing of the nodes.
+// verify waits until the cloud and Slurm say what the plan wanted. slurmd registers as soon as it has started, so it does not wait for long. What counts at the end
+// is the last look that saw anything: that the time ran out in the middle of one says nothing of the nodes.
 func (b *batch) verify(ctx context.Context, _ nodeset.NodeSet) error {
 	const registers = 2 * time.Minute
 	waiting, cancel := context.WithTimeout(ctx, min(registers, b.cluster.Slurm.ResumeTimeout))
@@ -115,11 +120,6 @@ func (b *batch) missing(ctx context.Context) (reconfigure.Failures, error) {
 	if err != nil {
 		return nil, err
 	}
-	instances, err := b.Provisioner.Instances(ctx)
-	if err != nil {
-		return nil, err
-	}
-	b.instances = instances
 	missing := reconfigure.Failures{}
 	for node := range b.left(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure, reconfigure.Remove).All() {
 		if err := b.lacks(node, active); err != nil {
@@ -131,7 +131,7 @@ func (b *batch) missing(ctx context.Context) (reconfigure.Failures, error) {
 	if started.Empty() {
 		return missing, nil
 	}
-	states, err := b.states(ctx, instances)
+	states, err := b.states(ctx, b.instances)
 	if err != nil {
 		return nil, err
 	}

@@ -18,18 +18,21 @@ type stage struct {
 	run   func(*batch, context.Context, nodeset.NodeSet) error
 }
 
-// stages is the whole way, in order.
-func stages() []stage {
-	const (
-		create, replace, reboot, configure, remove = reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure, reconfigure.Remove
-		drain, undrain                             = reconfigure.Drain, reconfigure.Undrain
-	)
+// making is the first part of the way, on which nobody else may use Terraform.
+func making() []stage {
 	return []stage{
 		// No stage waits for jobs: a node that is drained now is planned again when they have ended.
-		{reconfigure.PhaseDrain, []reconfigure.Action{drain}, (*batch).drain},
-		{reconfigure.PhaseDrain, []reconfigure.Action{undrain}, (*batch).undrain},
+		{reconfigure.PhaseDrain, []reconfigure.Action{reconfigure.Drain}, (*batch).drain},
+		{reconfigure.PhaseDrain, []reconfigure.Action{reconfigure.Undrain}, (*batch).undrain},
 		// First the instances: nothing else can be done for a node that is not there, and the preview may refuse it all.
-		{reconfigure.PhaseApply, []reconfigure.Action{create, replace, remove}, (*batch).provision},
+		{reconfigure.PhaseApply, []reconfigure.Action{reconfigure.Create, reconfigure.Replace, reconfigure.Remove}, (*batch).provision},
+	}
+}
+
+// readying is the rest of it, on which other batches may be under way too.
+func readying() []stage {
+	const create, replace, reboot, configure, remove = reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure, reconfigure.Remove
+	return []stage{
 		{reconfigure.PhaseApply, []reconfigure.Action{reboot}, (*batch).reboot},
 		// A playbook that meets a closed port fails; so wait here, where each node has its own time.
 		{reconfigure.PhaseBoot, []reconfigure.Action{create, replace, reboot}, (*batch).greet},
@@ -42,10 +45,20 @@ func stages() []stage {
 
 // Carry carries out a plan, and gives a verdict on each of its changes. The error is of the journal: what could not be written down was not begun. Even then
 // the nodes that had failed before are cleaned up, and handed back; those that were on their way are left to whoever reads the journal next.
-func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Observation, plan reconfigure.Plan) (map[string]reconfigure.Verdict, error) {
+//
+// The caller MUST have the turn with Terraform since before the observation. Carry calls made, once, when the turn may end, however it went; what is left to clean
+// has a turn of its own.
+func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Observation, plan reconfigure.Plan, made func()) (map[string]reconfigure.Verdict, error) {
 	b := &batch{Engine: e, number: number, plan: plan, before: seen.Desired, was: seen.States, instances: maps.Clone(seen.Instances), verdicts: map[string]reconfigure.Verdict{}}
 	b.tell(context.WithoutCancel(ctx), rejections(plan))
-	err := b.walk(ctx)
+	b.Common.found(seen.Instances)
+	b.keepApart()
+	defer b.Common.keepApart(b, nodeset.NodeSet{})
+	err := b.walk(ctx, making())
+	made()
+	if err == nil {
+		err = b.walk(ctx, readying())
+	}
 	b.phase = reconfigure.PhaseReport
 	b.clean(context.WithoutCancel(ctx))
 	b.handOver(context.WithoutCancel(ctx))
@@ -61,9 +74,9 @@ func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Obser
 	return b.verdicts, nil
 }
 
-// walk goes through the stages with the nodes that are left.
-func (b *batch) walk(ctx context.Context) error {
-	for _, s := range stages() {
+// walk goes through stages with the nodes that are left.
+func (b *batch) walk(ctx context.Context, stages []stage) error {
+	for _, s := range stages {
 		nodes := b.left(s.acts...)
 		if nodes.Empty() && !(b.plan.Shared && slices.Contains(s.acts, reconfigure.Remove) && s.phase == reconfigure.PhaseApply) {
 			continue
@@ -120,6 +133,24 @@ type batch struct {
 	was         map[string]reconfigure.NodeState // as Slurm had the nodes before the plan
 	held        nodeset.NodeSet                  // the nodes whose instance was left alone for the sake of a job
 	toldDown    nodeset.NodeSet                  // the nodes that Slurm was told are down, or may have been
+	ready       nodeset.NodeSet                  // the nodes that can be logged in to by anybody
+}
+
+// keepApart tells other batches which nodes they cannot log in to yet. Those that failed are so to the end: what is left of them may go.
+func (b *batch) keepApart() {
+	moving := b.plan.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Remove)
+	b.Common.keepApart(b, moving.Difference(b.ready))
+}
+
+// find reads what stands in Terraform's state. It MUST be this batch's turn with Terraform.
+func (b *batch) find(ctx context.Context) error {
+	instances, err := b.Provisioner.Instances(ctx)
+	if err != nil {
+		return err
+	}
+	b.instances = instances
+	b.Common.found(instances)
+	return nil
 }
 
 // left is the nodes that are still on their way.

@@ -29,6 +29,11 @@ type life struct {
 	dead  bool
 	last  string // what it did last
 	locks []func() error
+
+	killed chan struct{}
+	once   sync.Once
+
+	batches, flying, overlaps int // that it began, that are under way, and that began beside others
 }
 
 // longest is more moments than any life has.
@@ -37,26 +42,37 @@ const longest = 100_000
 // errKilled is what became of a worker that was killed.
 var errKilled = errors.New("killed")
 
-// work is a worker's life: all that a process of the tool does once it is started.
+// work is a worker's life: all that a process of the tool does once it is started. Whatever was under way in one that is killed does nothing more, as soon as it wakes.
 func (l *life) work(ctx context.Context, open func() reconfigure.Cluster) error {
+	l.killed = make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		defer close(ended)
 		l.did("was started")
-		ended <- batch.Work(ctx, diary{l}, batch.Pipeline{Open: func(context.Context) (reconfigure.Cluster, batch.Engine, error) {
+		common := engine.NewCommon()
+		ended <- batch.Work(ctx, diary{l}, census{l, batch.Pipeline{Turn: common.Terraform, Open: func(context.Context) (reconfigure.Cluster, batch.Engine, error) {
 			l.alive()
-			cluster := open()
-			return cluster, engine.New(cluster, l.deps()), nil
-		}}, poll)
+			cluster, deps := open(), l.deps()
+			deps.Common = common
+			return cluster, engine.New(cluster, deps), nil
+		}}}, poll)
 	}()
-	err, returned := <-ended
-	if !returned {
-		err = errKilled
+	select {
+	case err := <-ended:
+		return errors.Join(err, l.die())
+	case <-l.killed:
+		return errKilled
 	}
+}
+
+// die ends the process, and the kernel what it has locked.
+func (l *life) die() (err error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
+	if l.dead {
+		return nil
+	}
 	l.dead = true
-	for _, release := range l.locks { // the kernel does
+	for _, release := range l.locks {
 		err = errors.Join(err, release())
 	}
 	return err
@@ -88,10 +104,10 @@ func (l *life) killedIn(what string, n int) int {
 	return 0
 }
 
+// kill does not return.
 func (l *life) kill() {
-	l.lock.Lock()
-	l.dead = true
-	l.lock.Unlock()
+	_ = l.die() // there is nobody to tell
+	l.once.Do(func() { close(l.killed) })
 	runtime.Goexit()
 }
 
@@ -106,17 +122,56 @@ func (l *life) alive() {
 }
 
 // takesTime has others come in between.
-func (l *life) takesTime() {
+func (l *life) takesTime() { l.takes(l.pace) }
+
+func (l *life) takes(d time.Duration) {
 	l.alive()
-	time.Sleep(l.pace)
+	time.Sleep(d)
 	l.alive()
+}
+
+// runs is takesTime for a run of a tool. Ansible's takes longer than others, so that batches overlap.
+func (l *life) runs(tool enginetest.Tool) (end func()) {
+	l.alive()
+	end = l.world.Begin(tool, func() bool {
+		l.lock.Lock()
+		defer l.lock.Unlock()
+		return !l.dead
+	})
+	d := l.pace
+	if tool == enginetest.Ansible {
+		d *= 8
+	}
+	l.takes(d)
+	return end
+}
+
+// census counts batches.
+type census struct {
+	*life
+	batch.Carrier
+}
+
+func (c census) Carry(ctx context.Context, number int64, requests []reconfigure.Request, made func()) []reconfigure.Outcome {
+	c.lock.Lock()
+	c.batches++
+	if c.flying++; c.flying > 1 {
+		c.overlaps++
+	}
+	c.lock.Unlock()
+	defer func() {
+		c.lock.Lock()
+		defer c.lock.Unlock()
+		c.flying--
+	}()
+	return c.Carrier.Carry(ctx, number, requests, made)
 }
 
 // deps is the world as a worker sees it that may die.
 func (l *life) deps() engine.Deps {
 	deps := l.world.Deps()
 	deps.Provisioner, deps.Configurer, deps.Recorder = terraform{l, l.world}, ansible{l, l.world}, diary{l}
-	deps.Cloud, deps.Sweeper, deps.Greeter = cloud{l, l.world}, sweeper{l, l.world}, greeter{l, l.world}
+	deps.Cloud, deps.Sweeper, deps.Greeter = cloud{l, l.world}, sweeper{l, l.world}, greeter{l, deps.Greeter}
 	deps.Scheduler = func(reconfigure.Instance) engine.Scheduler { return slurm{l, l.world} }
 	return deps
 }
@@ -206,7 +261,7 @@ func (t terraform) Instances(ctx context.Context) (map[string]reconfigure.Instan
 }
 
 func (t terraform) Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Preview, error) {
-	t.takesTime()
+	defer t.runs(enginetest.Terraform)()
 	return t.Provisioner.Preview(ctx, p)
 }
 
@@ -217,7 +272,7 @@ func (t terraform) Discard(p reconfigure.Preview) error {
 
 // Apply may be killed at each of its changes, and leaves that one in one way or another.
 func (t terraform) Apply(ctx context.Context, p reconfigure.Preview, watch engine.Watch) (reconfigure.Failures, error) {
-	t.takesTime()
+	defer t.runs(enginetest.Terraform)()
 	for i, c := range p.Changes {
 		ways := t.halves(ctx, c)
 		if n := t.killedIn(fmt.Sprintf("applied %+v, of which number %d is left half done", p.Changes, i), len(ways)); n > 0 {
@@ -309,7 +364,7 @@ type ansible struct {
 }
 
 func (a ansible) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch engine.Watch) (reconfigure.Failures, error) {
-	a.takesTime()
+	defer a.runs(enginetest.Ansible)()
 	if n := a.killedIn("configured a part of "+extent.Changed.String(), extent.Changed.Len()); n > 0 {
 		spare := a.world.KillDuring(n-1, enginetest.NotBegun)
 		_, _ = a.Configurer.Configure(context.WithoutCancel(ctx), c, instances, extent, func(string, string) {})

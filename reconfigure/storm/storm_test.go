@@ -102,7 +102,7 @@ func drawSteps(t *rapid.T) []step {
 
 // TestStorm plays storms. When one is over, and what went wrong is mended, every request has its outcome, no job was lost, and the cloud is what was asked for.
 func TestStorm(t *testing.T) {
-	played, requests, killed := 0, 0, 0
+	played, requests, killed, batches, overlaps := 0, 0, 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := drawSteps(rt)
 		var s *storm
@@ -116,12 +116,13 @@ func TestStorm(t *testing.T) {
 		played++
 		requests += len(s.book.requests)
 		for _, l := range s.lives {
+			batches, overlaps = batches+l.batches, overlaps+l.overlaps
 			if l.last != "" {
 				killed++
 			}
 		}
 	})
-	t.Logf("%d storms, %d requests, %d workers killed", played, requests, killed)
+	t.Logf("%d storms, %d requests in %d batches, %d of them beside others, %d workers killed", played, requests, batches, overlaps, killed)
 }
 
 func begin() *storm {
@@ -134,6 +135,7 @@ func begin() *storm {
 func stormy(least int, image string) reconfigure.Cluster {
 	c := of(image, declared(least, most))
 	c.Slurm = reconfigure.Timing{ResumeTimeout: resumeTimeout, SuspendTimeout: suspendTimeout}
+	c.Settings.BootTimeout = resumeTimeout / 2
 	return c
 }
 
@@ -324,6 +326,9 @@ func (s *storm) check(ctx context.Context) {
 	}
 	if doubled := s.world.Doubled(); len(doubled) > 0 {
 		s.complain("%v got a second instance", doubled)
+	}
+	if clashes := s.world.Clashes(); len(clashes) > 0 {
+		s.complain("%v", clashes)
 	}
 	for _, r := range s.book.requests {
 		o, ok, _ := s.book.Outcome(ctx, r.ID)

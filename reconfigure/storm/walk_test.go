@@ -289,6 +289,7 @@ func (s scene) killedAt(t *testing.T, open func(*testing.T) book, moment int, wa
 		if !errors.Is(err, errKilled) {
 			t.Fatalf("the worker was to be killed at moment %d, but ended with error %v", moment, err)
 		}
+		synctest.Wait()
 		if _, err := p.worker(0); err != nil {
 			t.Fatalf("killed at moment %d, when it had just %s; the next one: %v", moment, l.last, err)
 		}
@@ -303,6 +304,9 @@ func (s scene) killedAt(t *testing.T, open func(*testing.T) book, moment int, wa
 // nothingMore has one more worker, who finds nothing to do.
 func (p *play) nothingMore() {
 	p.Helper()
+	if clashes := p.world.Clashes(); len(clashes) > 0 {
+		p.Errorf("%v", clashes)
+	}
 	before, calls := p.view(), len(p.world.Calls())
 	if _, err := p.worker(0); err != nil {
 		p.Error(err)

@@ -131,6 +131,9 @@ func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances 
 		what = "slurm.conf everywhere, configure "
 	}
 	w.log(what+extent.Changed.String()+" of", told)
+	if apart := extent.Apart.Intersect(told); !apart.Empty() {
+		w.calls[len(w.calls)-1] += " apart from " + apart.String()
+	}
 	failures := reconfigure.Failures{}
 	for node := range extent.Changed.All() {
 		if w.breaksOff() {
@@ -139,7 +142,7 @@ func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances 
 		}
 		m := w.machines[node]
 		switch {
-		case !m.real() || !told.Contains(node):
+		case !m.real() || !told.Contains(node) || extent.Apart.Contains(node):
 			failures[node] = fmt.Errorf("%s is not in the inventory", node)
 		case w.struck(PlaybookFails, node):
 			failures[node] = failure{PlaybookFails}

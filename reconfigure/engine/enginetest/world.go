@@ -51,6 +51,9 @@ type World struct {
 	calls    []string
 	comments map[int64]string // on jobs
 	limit    reconfigure.Use  // of the project
+	runs     map[Tool][]*run  // that are under way
+	pace     map[Tool]time.Duration
+	clashes  []string
 	lost     []string
 	events   []reconfigure.Event
 }
@@ -87,7 +90,7 @@ func NewWorld(c reconfigure.Cluster) *World {
 	w := &World{
 		cluster: c, desired: map[string]reconfigure.Spec{}, machines: map[string]*machine{}, slurm: map[string]*slurmNode{},
 		faults: map[Fault]nodeset.NodeSet{}, then: map[Call][]func(){}, previews: map[string]reconfigure.Plan{}, comments: map[int64]string{},
-		limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1},
+		limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1}, runs: map[Tool][]*run{}, pace: map[Tool]time.Duration{},
 	}
 	persistent := c.Persistent()
 	for node := range c.Nodes().All() {
@@ -102,7 +105,7 @@ func NewWorld(c reconfigure.Cluster) *World {
 // Deps is the world behind every seam of an engine.
 func (w *World) Deps() engine.Deps {
 	return engine.Deps{
-		Provisioner: w, Cloud: w, Sweeper: w, Surveyor: w, Greeter: w, Configurer: w, Recorder: w,
+		Provisioner: timed{w}, Cloud: w, Sweeper: w, Surveyor: w, Greeter: timed{w}, Configurer: timed{w}, Recorder: w,
 		Scheduler: func(reconfigure.Instance) engine.Scheduler { return w },
 		Commenter: func(reconfigure.Instance) engine.Commenter { return w },
 		Poll:      time.Second,
