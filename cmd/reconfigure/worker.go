@@ -77,12 +77,15 @@ type logged struct {
 	batch.Carrier
 }
 
-func (l logged) Carry(ctx context.Context, number int64, requests []reconfigure.Request) []reconfigure.Outcome {
+func (l logged) Carry(ctx context.Context, number int64, requests []reconfigure.Request) ([]reconfigure.Outcome, error) {
 	log := l.log.With("batch", number)
 	for _, r := range requests {
 		log.InfoContext(ctx, "request begun", "request", r.ID, "mode", r.Mode, "nodes", r.Nodes, "caller", r.Caller)
 	}
-	outcomes := l.Carrier.Carry(ctx, number, requests)
+	outcomes, err := l.Carrier.Carry(ctx, number, requests)
+	if err != nil {
+		log.ErrorContext(ctx, "the batch was cut short, and its requests are tried again", "reason", err.Error())
+	}
 	for _, o := range outcomes {
 		for _, w := range o.Waiting {
 			log.InfoContext(ctx, "request waits", "request", o.Request, "node", w.Node, "reason", w.Reason)
@@ -99,7 +102,7 @@ func (l logged) Carry(ctx context.Context, number int64, requests []reconfigure.
 			log.InfoContext(ctx, f.result(), "request", o.Request, "nodes", f.set(), "reason", f.why())
 		}
 	}
-	return outcomes
+	return outcomes, err
 }
 
 // startWorker starts a worker that outlives this call, whoever kills or hangs up on it. Where one is at work already it ends at once.

@@ -41,8 +41,7 @@ func Gather(waiting []reconfigure.Request) []reconfigure.Request {
 
 // lull is how long to wait for those that arrive together: Slurm names its nodes in several calls, and each slurmd that reboots makes a call of its own. A run of
 // Terraform for the first of them would hold up all others. Where a request has waited that long already, while another batch was under way, there is no more to wait.
-func lull(waiting []reconfigure.Request, now time.Time) time.Duration {
-	const window = time.Second
+func lull(waiting []reconfigure.Request, window time.Duration, now time.Time) time.Duration {
 	i := slices.IndexFunc(waiting, fresh)
 	if i < 0 {
 		return 0

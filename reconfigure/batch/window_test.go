@@ -21,14 +21,14 @@ type clocked struct {
 	begun []string
 }
 
-func (c *clocked) Carry(_ context.Context, _ int64, requests []reconfigure.Request) []reconfigure.Outcome {
+func (c *clocked) Carry(_ context.Context, _ int64, requests []reconfigure.Request) ([]reconfigure.Outcome, error) {
 	c.begun = append(c.begun, fmt.Sprintf("%d after %s", len(requests), time.Since(c.start)))
 	time.Sleep(c.takes)
 	var outcomes []reconfigure.Outcome
 	for _, r := range requests {
 		outcomes = append(outcomes, reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone})
 	}
-	return outcomes
+	return outcomes, nil
 }
 
 func (*clocked) Stirs(context.Context, []reconfigure.Request) (bool, error) { return false, nil }

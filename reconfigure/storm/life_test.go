@@ -129,10 +129,10 @@ func (d diary) Pending(ctx context.Context) ([]reconfigure.Request, error) {
 	return d.book.Pending(ctx)
 }
 
-func (d diary) Begin(ctx context.Context, ids []reconfigure.RequestID) (int64, error) {
+func (d diary) Begin(ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome) (int64, error) {
 	d.alive()
-	defer d.did(fmt.Sprint("began a batch of ", ids))
-	return d.book.Begin(ctx, ids)
+	defer d.did(fmt.Sprint("began a batch of ", ids, " that undoes ", undone))
+	return d.book.Begin(ctx, ids, undone...)
 }
 
 func (d diary) Finish(ctx context.Context, o reconfigure.Outcome) error {
