@@ -248,6 +248,31 @@ func TestWithoutADeclarationAResumeHasAnHour(t *testing.T) {
 	})
 }
 
+// Slurm asks once, and may fall silent then.
+func TestASuspendWaitsUntilSlurmAnswersAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, log := newOutage(login, 0), &memory{}
+		o.world.Order(enginetest.SlurmSilent)
+		log.submit(now(1, reconfigure.Suspend, "p2", "p3", "p9"))
+		go func() {
+			if err := batch.Work(t.Context(), log, o.pipeline(), poll); err != nil {
+				t.Error(err)
+			}
+		}()
+		pass(30 * time.Hour)
+		log.wantEnds(t, ends{})
+		if n := log.begun(); n != 1 {
+			t.Errorf("%d batches, although nothing could be done", n)
+		}
+		o.world.Clear(enginetest.SlurmSilent)
+		pass(time.Minute)
+		log.wantEnds(t, ends{1: reconfigure.CodeDone})
+		if diff := cmp.Diff([]string{"apply delete p[2-3]"}, o.world.Calls()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // Only a plan can give back what was drained, so an outage does not end such a request, however long it lasts.
 func TestWhatWasDrainedIsUndrainedAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
