@@ -42,11 +42,24 @@ func (s site) work(ctx context.Context, log *journal.Journal, out *slog.Logger, 
 	carrier := logged{out, batch.Pipeline{Open: func(ctx context.Context) (reconfigure.Cluster, batch.Engine, error) {
 		return openEngine(ctx, s.dir, log, out)
 	}}}
+	window := batch.Window(func() time.Duration { return gatherWindow(s.dir) })
 	if once {
-		return batch.WorkOnce(ctx, log, carrier)
+		return batch.WorkOnce(ctx, log, carrier, window)
 	}
 	const poll = 10 * time.Second // a look at jobs that are waited for costs about a second
-	return batch.Work(ctx, log, carrier, poll)
+	return batch.Work(ctx, log, carrier, poll, window, batch.Trouble(func(err error, pause time.Duration) {
+		out.WarnContext(ctx, "the journal cannot be used, and is tried again", "reason", err.Error(), "pause", pause.Round(time.Second))
+	}))
+}
+
+// gatherWindow is how long requests that arrive together are waited for, as it is declared now. A declaration that cannot be read does not keep the worker from
+// telling the callers so.
+func gatherWindow(dir string) time.Duration {
+	s, err := openSite(dir)
+	if err != nil {
+		return batch.DefaultWindow
+	}
+	return s.cluster.Settings.Gather
 }
 
 // tellWhyIdle says why a worker may end at once.
