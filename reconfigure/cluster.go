@@ -56,6 +56,7 @@ type Settings struct {
 	StateDir    string        // absolute
 	Journal     string        // the URL of a PostgreSQL database; empty: SQLite in StateDir
 	Keep        time.Duration // of requests in the journal, with their events, after the outcome; 0: for ever
+	Gather      time.Duration // how long the worker waits for requests that arrive together
 	Terraform   string        // path of the binary; empty: found or downloaded
 	Parallelism int           // the most instances that Terraform works on at a time
 	LockTimeout time.Duration

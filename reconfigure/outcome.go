@@ -86,7 +86,7 @@ const (
 	CodePartial   Code = "partial"   // some nodes did, some did not
 	CodeFailed    Code = "failed"    // no node did
 	CodeRefused   Code = "refused"   // the fence would not let the plan through
-	CodeCancelled Code = "cancelled" // it was taken back before it began
+	CodeCancelled Code = "cancelled" // it was taken back, or undone by a later one, before anything was done for it
 )
 
 // Failures says of each node that failed why. Nodes that are not in it are fine.

@@ -43,6 +43,10 @@ type Request struct {
 	Held    bool      `json:"held,omitempty"`
 	Waits   []Wait    `json:"waits,omitempty"`
 	Settled []Verdict `json:"settled,omitempty"`
+	// Touched tells that a batch may have done something for it: not so of a request that could not be planned yet, however often that was tried.
+	Touched bool `json:"-"`
+	// Passed is when the first batch began after it was written down, with it or without; zero: none has yet.
+	Passed time.Time `json:"-"`
 }
 
 // Options is what single modes are told besides the nodes.

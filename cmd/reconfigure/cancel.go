@@ -15,8 +15,8 @@ import (
 func cancelCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "cancel",
-		Usage: "take back a request that has not begun",
-		Description: "Whoever follows the request gets \"cancelled\" for its outcome. One that has begun goes on to its end, since what is done is done; " +
+		Usage: "take back a request that has not begun, or could not be planned yet",
+		Description: "Whoever follows the request gets \"cancelled\" for its outcome. One for which anything was done goes on to its end, since what is done is done; " +
 			"that is said, and is no success. To cancel a request twice is one.",
 		ArgsUsage: "REQUEST",
 		Action: anywhere(func(c *cli.Context, arguments []string) error {

@@ -26,7 +26,7 @@ func exits() []exit {
 		{5, "refused: Terraform would have done what nobody asked for; nothing was changed", outcomeIs(reconfigure.CodeRefused)},
 		{6, "no node is as asked, for want of quota or of room in the cloud; to ask again at once is of no use", failedFor(reconfigure.Class.NoRoom)},
 		{7, "no node is as asked: the cloud failed or was too busy while it was at work, or its answer was lost; to ask again may help", failedFor(reconfigure.Class.Passing)},
-		{8, "the request was taken back by `reconfigure cancel` before it began; nothing was done", outcomeIs(reconfigure.CodeCancelled)},
+		{8, "the request was taken back by `reconfigure cancel`, or undone by a later one, before anything was done for it", outcomeIs(reconfigure.CodeCancelled)},
 		{9, "cancel: the request has begun or ended already, and was not taken back", is[*tooLateError]},
 		{10, "reconcile: Slurm, Terraform and the cloud do not agree on what is there", is[*differsError]},
 		{130, "interrupted; a request that was written down is carried out all the same", func(err error) bool { return errors.Is(err, context.Canceled) }},

@@ -62,7 +62,7 @@ func (s site) together(ctx context.Context, r reconfigure.Request) ([]reconfigur
 	if err != nil {
 		return nil, err
 	}
-	requests := batch.Gather(append(waiting, r), nil)
+	requests := batch.Next(append(waiting, r), nil, time.Now()).Together
 	if !slices.ContainsFunc(requests, func(one reconfigure.Request) bool { return one.ID == r.ID }) {
 		return []reconfigure.Request{r}, nil
 	}

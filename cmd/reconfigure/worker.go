@@ -44,11 +44,24 @@ func (s site) work(ctx context.Context, log *journal.Journal, out *slog.Logger, 
 	carrier := logged{out, batch.Pipeline{Turn: common.Terraform, Open: func(ctx context.Context) (reconfigure.Cluster, batch.Engine, error) {
 		return openEngine(ctx, s.dir, log, out, common)
 	}}}
+	window := batch.Window(func() time.Duration { return gatherWindow(s.dir) })
 	if once {
-		return batch.WorkOnce(ctx, log, carrier)
+		return batch.WorkOnce(ctx, log, carrier, window)
 	}
 	const poll = 10 * time.Second // a look at jobs that are waited for costs about a second
-	return batch.Work(ctx, log, carrier, poll)
+	return batch.Work(ctx, log, carrier, poll, window, batch.Trouble(func(err error, pause time.Duration) {
+		out.WarnContext(ctx, "the journal cannot be used, and is tried again", "reason", err.Error(), "pause", pause.Round(time.Second))
+	}))
+}
+
+// gatherWindow is how long requests that arrive together are waited for, as it is declared now. A declaration that cannot be read does not keep the worker from
+// telling the callers so.
+func gatherWindow(dir string) time.Duration {
+	s, err := openSite(dir)
+	if err != nil {
+		return batch.DefaultWindow
+	}
+	return s.cluster.Settings.Gather
 }
 
 // tellWhyIdle says why a worker may end at once.
@@ -79,12 +92,15 @@ type logged struct {
 	batch.Carrier
 }
 
-func (l logged) Carry(ctx context.Context, number int64, requests []reconfigure.Request, made func()) []reconfigure.Outcome {
+func (l logged) Carry(ctx context.Context, number int64, requests []reconfigure.Request, made func()) ([]reconfigure.Outcome, error) {
 	log := l.log.With("batch", number)
 	for _, r := range requests {
 		log.InfoContext(ctx, "request begun", "request", r.ID, "mode", r.Mode, "nodes", r.Nodes, "caller", r.Caller)
 	}
-	outcomes := l.Carrier.Carry(ctx, number, requests, made)
+	outcomes, err := l.Carrier.Carry(ctx, number, requests, made)
+	if err != nil {
+		log.ErrorContext(ctx, "the batch was cut short, and its requests are tried again", "reason", err.Error())
+	}
 	for _, o := range outcomes {
 		for _, w := range o.Waiting {
 			log.InfoContext(ctx, "request waits", "request", o.Request, "node", w.Node, "reason", w.Reason)
@@ -101,7 +117,7 @@ func (l logged) Carry(ctx context.Context, number int64, requests []reconfigure.
 			log.InfoContext(ctx, f.result(), "request", o.Request, "nodes", f.set(), "reason", f.why())
 		}
 	}
-	return outcomes
+	return outcomes, err
 }
 
 // startWorker starts a worker that outlives this call, whoever kills or hangs up on it. Where one is at work already it ends at once.

@@ -15,10 +15,11 @@ import (
 
 // Log is the part of the journal that a worker and its callers meet in.
 type Log interface {
-	// Pending is the requests without an outcome, oldest first.
+	// Pending is the requests without an outcome, oldest first, with what batches have left of them.
 	Pending(ctx context.Context) ([]reconfigure.Request, error)
-	// Begin opens a batch that carries the requests.
-	Begin(ctx context.Context, ids []reconfigure.RequestID) (int64, error)
+	// Begin opens a batch that carries the requests, and undoes others, which get their outcomes with it. It MUST be an error, and nothing begun, where one of them
+	// has its outcome already, where one that is to be undone has begun, and during a pause.
+	Begin(ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome) (int64, error)
 	// Finish writes a request's outcome; it MUST refuse a second one.
 	Finish(ctx context.Context, o reconfigure.Outcome) error
 	// Hold notes what a request waits for, in the place of what it noted before, and the verdicts that there are. It stays pending, as one that is held.
@@ -37,9 +38,10 @@ type Log interface {
 
 // Carrier carries out the requests of one batch.
 type Carrier interface {
-	// Carry gives an outcome for each request but those that it did not come to because ctx has ended: they stay as they are, for the next worker. It calls made,
-	// once at most, when the next batch may begin, beside what is left to do of this one; that it returns tells the same.
-	Carry(ctx context.Context, batch int64, requests []reconfigure.Request, made func()) []reconfigure.Outcome
+	// Carry gives an outcome for each request but those that it did not come to the end with, because ctx has ended, or with the error, of the journal: they stay as
+	// they are, and are tried again. It MUST leave the world as it is from the moment on at which ctx ends for ErrLeadLost. It calls made, once at most, when the next
+	// batch may begin, beside what is left to do of this one; that it returns tells the same.
+	Carry(ctx context.Context, batch int64, requests []reconfigure.Request, made func()) ([]reconfigure.Outcome, error)
 	// Stirs tells whether a batch of nothing but held requests would do anything, or would have anything new to say of them. It MUST NOT change anything. An error
 	// is that nobody can look now; even then a batch may have something to say, for instance that the time for a request is over.
 	Stirs(ctx context.Context, held []reconfigure.Request) (bool, error)
@@ -52,35 +54,57 @@ type Carrier interface {
 // pause of poll, and after longer and longer ones while nobody can look, whether they can go on. When it dies, the next call's worker takes its place.
 //
 // While there is a pause, no batch begins, and Work returns as if no request waited. Whoever ends the pause MUST start a worker afterwards.
-func Work(ctx context.Context, log Log, carrier Carrier, poll time.Duration) error {
-	w := worker{log: log, carrier: carrier, poll: poll, pauses: pauses(poll)}
-	for again := false; ; {
-		led, err := w.lead(ctx, again)
-		if err != nil || !led {
-			return err
+//
+// An error of the journal, the loss of the lead among them, ends it only when it lasts.
+func Work(ctx context.Context, log Log, carrier Carrier, poll time.Duration, options ...Option) error {
+	w := newWorker(log, carrier, poll, options)
+	for stirred := false; ; {
+		goesOn, err := w.lead(ctx, stirred)
+		stirred = false
+		if goesOn && err == nil {
+			goesOn, err = w.watch(ctx)
+			stirred = goesOn
 		}
-		if again, err = w.watch(ctx); err != nil || !again {
+		if err != nil {
+			err = w.endure(ctx, err)
+			goesOn = true
+		}
+		if err != nil || !goesOn {
 			return err
 		}
 	}
 }
 
-// WorkOnce is Work that does not stay for held requests: it carries out those that can go on by now, together with the others, and returns.
-func WorkOnce(ctx context.Context, log Log, carrier Carrier) error {
-	w := worker{log: log, carrier: carrier, pauses: pauses(time.Second)}
+// WorkOnce is Work that does not stay, neither for held requests nor for the journal: it carries out those that can go on by now, together with the others, and returns.
+func WorkOnce(ctx context.Context, log Log, carrier Carrier, options ...Option) error {
+	w := newWorker(log, carrier, time.Second, options)
 	held, err := w.waiting(ctx)
 	if err != nil {
 		return err
 	}
-	for stirred := len(held) > 0 && w.stirs(ctx, Gather(held, nil)); ; stirred = false {
+	for stirred := len(held) > 0 && w.stirs(ctx, together(held)); ; stirred = false {
 		led, err := w.lead(ctx, stirred)
 		if err != nil || !led {
 			return err
 		}
-		if waiting, err := w.waiting(ctx); err != nil || !slices.ContainsFunc(Gather(waiting, nil), fresh) {
+		if waiting, err := w.waiting(ctx); err != nil || !slices.ContainsFunc(together(waiting), fresh) {
 			return err
 		}
 	}
+}
+
+// DefaultWindow is how long a worker waits for requests that arrive together where nobody says otherwise.
+const DefaultWindow = time.Second
+
+// Option is something that a worker can do without.
+type Option func(*worker)
+
+// Window is how long the worker waits for requests that arrive together. It is asked whenever there are some.
+func Window(of func() time.Duration) Option { return func(w *worker) { w.window = of } }
+
+// Trouble hears of errors that the worker outlives, and how long it pauses for each.
+func Trouble(tell func(err error, pause time.Duration)) Option {
+	return func(w *worker) { w.tell = tell }
 }
 
 // worker is one process's part in it.
@@ -88,8 +112,22 @@ type worker struct {
 	log     Log
 	carrier Carrier
 	poll    time.Duration
+	window  func() time.Duration
+	tell    func(err error, pause time.Duration)
 	pauses  *backoff.ExponentialBackOff
 	next    time.Time // when the next look at held requests is due
+	trouble trouble
+}
+
+func newWorker(log Log, carrier Carrier, poll time.Duration, options []Option) *worker {
+	w := &worker{
+		log: log, carrier: carrier, poll: poll, pauses: pauses(poll), trouble: newTrouble(),
+		window: func() time.Duration { return DefaultWindow }, tell: func(error, time.Duration) {},
+	}
+	for _, set := range options {
+		set(w)
+	}
+	return w
 }
 
 // lead takes the lead, carries out what waits, and gives it up; false where another process leads.
@@ -131,18 +169,21 @@ func (w *worker) watch(ctx context.Context) (again bool, err error) {
 	release, ok, err := w.log.Watch(ctx)
 	if err != nil || !ok {
 		// The one that watches may have looked before the newest request came.
-		return err == nil && slices.ContainsFunc(Gather(waiting, nil), fresh), err
+		return err == nil && slices.ContainsFunc(together(waiting), fresh), err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	for {
+	for began := time.Now(); ; {
 		waiting, err := w.waiting(ctx)
 		// After the last one there is another look without the watch: who held a request just now, and saw that somebody watches, has gone.
 		if err != nil || len(waiting) == 0 {
 			return err == nil, err
 		}
-		requests := Gather(waiting, nil)
+		requests := together(waiting)
 		if slices.ContainsFunc(requests, fresh) || w.stirs(ctx, requests) {
 			return true, nil
+		}
+		if time.Since(began) > calm {
+			w.trouble.over()
 		}
 		select {
 		case <-ctx.Done():
@@ -178,14 +219,27 @@ func ids(requests []reconfigure.Request) []reconfigure.RequestID {
 	return all
 }
 
-// takenBack tells that a request which was to be carried waits no more: its caller has thought better of it since. The others must not suffer from that.
-func (w *worker) takenBack(ctx context.Context, requests []reconfigure.Request) bool {
+// together is the requests that would go into the next batch.
+func together(waiting []reconfigure.Request) []reconfigure.Request {
+	return Next(waiting, nil, time.Now()).Together
+}
+
+// overtaken tells that what was to begin has changed: somebody has paused, or a request waits no more, since its caller has thought better of it. The others must not
+// suffer from that.
+func (w *worker) overtaken(ctx context.Context, next Selection) bool {
+	if _, paused, err := w.log.Paused(ctx); err != nil || paused {
+		return err == nil
+	}
 	waiting, err := w.log.Pending(ctx)
 	if err != nil {
 		return false
 	}
+	chosen := ids(next.Together)
+	for _, o := range next.Undone {
+		chosen = append(chosen, o.Request)
+	}
 	left := ids(waiting)
-	return slices.ContainsFunc(ids(requests), func(id reconfigure.RequestID) bool { return !slices.Contains(left, id) })
+	return slices.ContainsFunc(chosen, func(id reconfigure.RequestID) bool { return !slices.Contains(left, id) })
 }
 
 // settle writes down what became of the requests of a batch, and then tells what is new about those that wait.

@@ -44,7 +44,7 @@ type carrier struct {
 	first   func()
 }
 
-func (c *carrier) Carry(_ context.Context, number int64, requests []reconfigure.Request, _ func()) []reconfigure.Outcome {
+func (c *carrier) Carry(_ context.Context, number int64, requests []reconfigure.Request, _ func()) ([]reconfigure.Outcome, error) {
 	if c.first != nil {
 		c.first()
 		c.first = nil
@@ -55,7 +55,7 @@ func (c *carrier) Carry(_ context.Context, number int64, requests []reconfigure.
 	for _, r := range requests {
 		outcomes = append(outcomes, reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone})
 	}
-	return outcomes
+	return outcomes, nil
 }
 
 // Stirs never: nothing is held here.
@@ -82,7 +82,7 @@ func TestWorkCarriesOutAllThatWaitsTogether(t *testing.T) {
 	for _, node := range []string{"a", "b", "c"} {
 		submit(t, j, request(0, reconfigure.Resume, node))
 	}
-	submit(t, j, request(0, reconfigure.Suspend, "a"))
+	submit(t, j, request(0, reconfigure.Update, "a"))
 	c := &carrier{}
 	if err := batch.Work(t.Context(), j, c, poll); err != nil {
 		t.Fatal(err)
@@ -168,32 +168,10 @@ func TestWhoComesBeforeTheLeadEndsIsNotOverlooked(t *testing.T) {
 	wantNothingWaits(t, j)
 }
 
-// fullLog is a journal that does not take outcomes.
-type fullLog struct{ *journal.Journal }
-
-var errFull = errors.New("the disk is full")
-
-func (fullLog) Finish(context.Context, reconfigure.Outcome) error { return errFull }
-
-func TestOutcomeThatCannotBeWrittenEndsTheWorkerAndItsLead(t *testing.T) {
-	j := openJournal(t, t.TempDir())
-	submit(t, j, request(0, reconfigure.Resume, "a"))
-	c := &carrier{}
-	if err := batch.Work(t.Context(), fullLog{j}, c, poll); !errors.Is(err, errFull) {
-		t.Fatalf("error %v", err)
-	}
-	// The next worker finds the request, and may lead.
-	if err := batch.Work(t.Context(), j, c, poll); err != nil {
-		t.Fatal(err)
-	}
-	wantBatches(t, c, []reconfigure.RequestID{1}, []reconfigure.RequestID{1})
-	wantNothingWaits(t, j)
-}
-
 func TestWorkerThatIsToEndWritesTheOutcomesAndBeginsNothing(t *testing.T) {
 	j := openJournal(t, t.TempDir())
 	submit(t, j, request(0, reconfigure.Resume, "a"))
-	submit(t, j, request(0, reconfigure.Suspend, "a"))
+	submit(t, j, request(0, reconfigure.Update, "a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &carrier{first: cancel}
 	if err := batch.Work(ctx, j, c, poll); !errors.Is(err, context.Canceled) {

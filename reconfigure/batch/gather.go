@@ -19,18 +19,15 @@ func Gather(waiting, flying []reconfigure.Request) []reconfigure.Request {
 		together []reconfigure.Request
 		taken    = map[wish]nodeset.NodeSet{}
 		closed   nodeset.NodeSet
-		up       = map[reconfigure.RequestID]bool{}
 	)
 	for _, r := range flying {
 		if whole(r.Mode) {
 			return nil
 		}
-		up[r.ID], closed = true, closed.Union(r.Open())
+		closed = closed.Union(r.Open())
 	}
-	for _, r := range waiting {
+	for _, r := range without(waiting, flying) {
 		switch {
-		case up[r.ID]:
-			continue
 		case whole(r.Mode) && len(flying) == 0 && !slices.ContainsFunc(together, fresh):
 			return []reconfigure.Request{r}
 		case whole(r.Mode) || resizes(r.Mode) && len(flying) > 0:
@@ -51,10 +48,18 @@ func Gather(waiting, flying []reconfigure.Request) []reconfigure.Request {
 	return together
 }
 
+// without is the requests that wait less those that are under way, which have no outcome yet either.
+func without(waiting, flying []reconfigure.Request) []reconfigure.Request {
+	up := map[reconfigure.RequestID]bool{}
+	for _, r := range flying {
+		up[r.ID] = true
+	}
+	return slices.DeleteFunc(slices.Clone(waiting), func(r reconfigure.Request) bool { return up[r.ID] })
+}
+
 // lull is how long to wait for those that arrive together: Slurm names its nodes in several calls, and each slurmd that reboots makes a call of its own. A run of
 // Terraform for the first of them would hold up all others. Where a request has waited that long already, while another batch was under way, there is no more to wait.
-func lull(waiting []reconfigure.Request, now time.Time) time.Duration {
-	const window = time.Second
+func lull(waiting []reconfigure.Request, window time.Duration, now time.Time) time.Duration {
 	i := slices.IndexFunc(waiting, fresh)
 	if i < 0 {
 		return 0

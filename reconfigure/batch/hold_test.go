@@ -3,6 +3,7 @@ package batch_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -46,26 +47,55 @@ func (m *memory) Pending(context.Context) ([]reconfigure.Request, error) {
 	return slices.Clone(m.requests), nil
 }
 
-func (m *memory) Begin(context.Context, []reconfigure.RequestID) (int64, error) {
+func (m *memory) Begin(_ context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome) (int64, error) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
+	waiting := func(id reconfigure.RequestID) bool { return m.find(id) != nil }
+	cannot := func(o reconfigure.Outcome) bool { return !waiting(o.Request) || m.find(o.Request).Touched }
+	if m.paused || slices.ContainsFunc(ids, func(id reconfigure.RequestID) bool { return !waiting(id) }) || slices.ContainsFunc(undone, cannot) {
+		return 0, fmt.Errorf("a batch cannot carry %v and undo %v, paused %t", ids, undone, m.paused)
+	}
+	for i := range m.requests {
+		if m.requests[i].Passed.IsZero() {
+			m.requests[i].Passed = time.Now()
+		}
+	}
+	for _, id := range ids {
+		m.find(id).Touched = true
+	}
+	for _, o := range undone {
+		m.finish(o)
+	}
 	m.batches++
 	return m.batches, nil
+}
+
+func (m *memory) find(id reconfigure.RequestID) *reconfigure.Request {
+	i := slices.IndexFunc(m.requests, func(r reconfigure.Request) bool { return r.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &m.requests[i]
+}
+
+func (m *memory) finish(o reconfigure.Outcome) {
+	m.finished = append(m.finished, o)
+	m.requests = slices.DeleteFunc(m.requests, func(r reconfigure.Request) bool { return r.ID == o.Request })
 }
 
 func (m *memory) Finish(_ context.Context, o reconfigure.Outcome) error {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	m.finished = append(m.finished, o)
-	m.requests = slices.DeleteFunc(m.requests, func(r reconfigure.Request) bool { return r.ID == o.Request })
+	m.finish(o)
 	return nil
 }
 
 func (m *memory) Hold(_ context.Context, o reconfigure.Outcome) error {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	i := slices.IndexFunc(m.requests, func(r reconfigure.Request) bool { return r.ID == o.Request })
-	m.requests[i].Held, m.requests[i].Settled, m.requests[i].Waits = true, o.Verdicts, o.Waiting
+	r := m.find(o.Request)
+	r.Held, r.Settled, r.Waits = true, o.Verdicts, o.Waiting
+	r.Touched = r.Touched && slices.ContainsFunc(o.Waiting, func(w reconfigure.Wait) bool { return w.Node != "" })
 	return nil
 }
 
@@ -114,7 +144,7 @@ type waiter struct {
 	said []string
 }
 
-func (w *waiter) Carry(_ context.Context, _ int64, requests []reconfigure.Request, _ func()) []reconfigure.Outcome {
+func (w *waiter) Carry(_ context.Context, _ int64, requests []reconfigure.Request, _ func()) ([]reconfigure.Outcome, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	var outcomes []reconfigure.Outcome
@@ -127,7 +157,7 @@ func (w *waiter) Carry(_ context.Context, _ int64, requests []reconfigure.Reques
 		}
 		outcomes = append(outcomes, o)
 	}
-	return outcomes
+	return outcomes, nil
 }
 
 func (w *waiter) Stirs(context.Context, []reconfigure.Request) (bool, error) {
@@ -266,11 +296,11 @@ func (s *slow) Stirs(context.Context, []reconfigure.Request) (bool, error) {
 // fickle is a log in which a request is taken back after it was seen, and before it was begun.
 type fickle struct{ *memory }
 
-func (l fickle) Begin(ctx context.Context, ids []reconfigure.RequestID) (int64, error) {
+func (l fickle) Begin(ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome) (int64, error) {
 	if slices.Contains(ids, 1) {
 		return 0, errors.Join(errors.New("request 1 was taken back"), l.Finish(ctx, reconfigure.Outcome{Request: 1}))
 	}
-	return l.memory.Begin(ctx, ids)
+	return l.memory.Begin(ctx, ids, undone...)
 }
 
 func TestARequestThatIsTakenBackHoldsNobodyUp(t *testing.T) {

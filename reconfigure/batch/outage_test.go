@@ -172,7 +172,11 @@ func TestRequestsSurviveAnOutage(t *testing.T) {
 						t.Errorf("request %s (-want +got):\n%s", r.ID, diff)
 					}
 				}
-				if diff := cmp.Diff([]string{"request 1, 2, 3 cannot be planned now, and is tried again: the cloud is away"}, log.heard()); diff != "" || log.begun() != 1 {
+				want := []string{
+					"request 2, 3 cannot be planned now, and is tried again: the cloud is away", // the suspend had given way to the resume
+					"request 1 cannot be planned now, and is tried again: the cloud is away",
+				}
+				if diff := cmp.Diff(want, log.heard()); diff != "" || log.begun() != 2 {
 					t.Errorf("%d batches; told (-want +got):\n%s", log.begun(), diff)
 				}
 				if n := o.tried(); n < 5 || n > 40 {
@@ -240,6 +244,31 @@ func TestWithoutADeclarationAResumeHasAnHour(t *testing.T) {
 		log.wantEnds(t, ends{1: reconfigure.CodeFailed})
 		if took := time.Since(start); took < time.Hour || took > time.Hour+4*time.Minute {
 			t.Errorf("it was given up after %s", took)
+		}
+	})
+}
+
+// Slurm asks once, and may fall silent then.
+func TestASuspendWaitsUntilSlurmAnswersAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, log := newOutage(login, 0), &memory{}
+		o.world.Order(enginetest.SlurmSilent)
+		log.submit(now(1, reconfigure.Suspend, "p2", "p3", "p9"))
+		go func() {
+			if err := batch.Work(t.Context(), log, o.pipeline(), poll); err != nil {
+				t.Error(err)
+			}
+		}()
+		pass(30 * time.Hour)
+		log.wantEnds(t, ends{})
+		if n := log.begun(); n != 1 {
+			t.Errorf("%d batches, although nothing could be done", n)
+		}
+		o.world.Clear(enginetest.SlurmSilent)
+		pass(time.Minute)
+		log.wantEnds(t, ends{1: reconfigure.CodeDone})
+		if diff := cmp.Diff([]string{"apply delete p[2-3]"}, o.world.Calls()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 func TestNothingBeginsDuringAPause(t *testing.T) {
 	j := openJournal(t, t.TempDir())
 	submit(t, j, request(0, reconfigure.Resume, "a"))
-	submit(t, j, request(0, reconfigure.Suspend, "a"))
+	submit(t, j, request(0, reconfigure.Update, "a"))
 	// The pause comes in the middle of the first batch, which goes on to its end.
 	c := &carrier{first: func() {
 		if err := j.Pause(t.Context(), "a disk is swapped", "alice"); err != nil {

@@ -30,22 +30,22 @@ type Pipeline struct {
 
 // Carry carries out the requests of one batch. From the look on which the plan is made until that is carried out by Terraform no other batch may change what there
 // is: a plan has the whole map of nodes, and would bring back what another batch has removed since.
-func (p Pipeline) Carry(ctx context.Context, batch int64, requests []reconfigure.Request, made func()) []reconfigure.Outcome {
+func (p Pipeline) Carry(ctx context.Context, batch int64, requests []reconfigure.Request, made func()) ([]reconfigure.Outcome, error) {
 	done, err := p.turn(ctx)
 	if err != nil {
-		return nil // ctx has ended
+		return nil, nil // ctx has ended
 	}
 	defer done()
 	l, err := p.look(ctx, requests)
 	if err != nil && ctx.Err() != nil {
-		return nil // nothing was done, and nothing is known
+		return nil, nil // nothing was done, and nothing is known
 	}
 	outcomes := make([]reconfigure.Outcome, len(requests))
 	if err != nil {
 		for i, r := range requests {
 			outcomes[i] = unplanned(r, l.cluster, time.Now(), err)
 		}
-		return outcomes
+		return outcomes, nil
 	}
 	verdicts, err := l.engine.Carry(ctx, batch, l.seen, l.plan, func() {
 		done()
@@ -53,10 +53,13 @@ func (p Pipeline) Carry(ctx context.Context, batch int64, requests []reconfigure
 			made()
 		}
 	})
-	for i, r := range requests {
-		outcomes[i] = outcome(r, l.plan, verdicts, err)
+	if err != nil {
+		return nil, err // what became of the nodes is not written down: to carry the requests once more ends their way
 	}
-	return outcomes
+	for i, r := range requests {
+		outcomes[i] = outcome(r, l.plan, verdicts)
+	}
+	return outcomes, nil
 }
 
 // Stirs tells whether there is anything to do for requests that were held, or to say of them: jobs have ended, the time is over, the cloud answers again.
@@ -118,14 +121,7 @@ func Decide(ctx context.Context, cluster reconfigure.Cluster, engine Observer, r
 }
 
 // outcome is what one caller gets: a verdict on each node that it named, or, where it named none, on each node that changed for it.
-func outcome(r reconfigure.Request, p reconfigure.Plan, verdicts map[string]reconfigure.Verdict, err error) reconfigure.Outcome {
-	switch {
-	case err != nil && r.Held:
-		// It has waited for hours, perhaps, and can wait until what ails us is over.
-		return reconfigure.Outcome{Request: r.ID, Waiting: putOff(r, err), Verdicts: r.Settled}
-	case err != nil:
-		return reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeFailed, Error: err.Error()}
-	}
+func outcome(r reconfigure.Request, p reconfigure.Plan, verdicts map[string]reconfigure.Verdict) reconfigure.Outcome {
 	own := map[string]reconfigure.Verdict{}
 	for node := range r.Nodes.All() {
 		own[node] = reconfigure.Verdict{Node: node, Status: reconfigure.StatusUnchanged}

@@ -42,7 +42,11 @@ type said struct {
 func carry(t *testing.T, p batch.Pipeline, requests ...reconfigure.Request) []said {
 	t.Helper()
 	var all []said
-	for _, o := range p.Carry(t.Context(), 1, requests, func() {}) {
+	outcomes, err := p.Carry(t.Context(), 1, requests, func() {})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, o := range outcomes {
 		s := said{o.Request, o.Code, map[string]reconfigure.Status{}}
 		for _, v := range o.Verdicts {
 			s.Nodes[v.Node] = v.Status
@@ -116,7 +120,7 @@ func (s stub) Carry(context.Context, int64, reconfigure.Observation, reconfigure
 }
 
 // The resume has been tried for long enough, and the deploy is not tried again at all.
-func TestWhatKeepsTheBatchFromBeingCarriedOutIsToldToAll(t *testing.T) {
+func TestWhatKeepsTheBatchFromBeingPlannedIsToldToAll(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {
 		opening error
@@ -124,18 +128,31 @@ func TestWhatKeepsTheBatchFromBeingCarriedOutIsToldToAll(t *testing.T) {
 	}{
 		"the declaration cannot be read": {broken, stub{}},
 		"nobody can look":                {nil, stub{observing: broken}},
-		"the journal is full":            {nil, stub{carrying: broken}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := batch.Pipeline{Open: func(context.Context) (reconfigure.Cluster, batch.Engine, error) {
 				return declared(), tc.engine, tc.opening
 			}}
-			got := p.Carry(t.Context(), 1, []reconfigure.Request{request(1, reconfigure.Resume, "p4"), request(2, reconfigure.Deploy)}, func() {})
+			got, err := p.Carry(t.Context(), 1, []reconfigure.Request{request(1, reconfigure.Resume, "p4"), request(2, reconfigure.Deploy)}, func() {})
 			want := []reconfigure.Outcome{{Request: 1, Code: reconfigure.CodeFailed, Error: "broken"}, {Request: 2, Code: reconfigure.CodeFailed, Error: "broken"}}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("outcomes (-want +got):\n%s", diff)
+			if diff := cmp.Diff(want, got); diff != "" || err != nil {
+				t.Errorf("error %v, outcomes (-want +got):\n%s", err, diff)
 			}
 		})
+	}
+}
+
+// What was on its way when the journal failed is not known, and nobody may be told that it has ended.
+func TestNoRequestEndsWithAnErrorOfTheJournal(t *testing.T) {
+	broken := errors.New("broken")
+	p := batch.Pipeline{Open: func(context.Context) (reconfigure.Cluster, batch.Engine, error) {
+		return declared(), stub{carrying: broken}, nil
+	}}
+	held := request(3, reconfigure.Update, "p1")
+	held.Held = true
+	got, err := p.Carry(t.Context(), 1, []reconfigure.Request{request(1, reconfigure.Resume, "p4"), request(2, reconfigure.Deploy), held}, func() {})
+	if len(got) > 0 || !errors.Is(err, broken) {
+		t.Errorf("error %v, outcomes %+v", err, got)
 	}
 }
 

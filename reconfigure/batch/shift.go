@@ -30,6 +30,7 @@ type flight struct {
 	requests []reconfigure.Request
 	made     bool
 	outcomes []reconfigure.Outcome
+	err      error
 }
 
 func newShift(w *worker, stirred bool) *shift {
@@ -67,31 +68,31 @@ func (s *shift) begin(ctx context.Context) (pause time.Duration) {
 	if len(s.flights) > 0 {
 		pause = look
 	}
-	requests := Gather(waiting, s.flying())
-	if len(requests) == 0 || !s.stirred && !slices.ContainsFunc(requests, fresh) {
+	next := Next(waiting, s.flying(), time.Now())
+	if len(next.Together) == 0 || !s.stirred && !slices.ContainsFunc(next.Together, fresh) {
 		s.gathered = time.Time{}
 		return pause
 	}
-	if rest := s.rest(requests); rest > 0 {
+	if rest := s.rest(next.Together); rest > 0 {
 		return rest
 	}
-	number, err := s.log.Begin(ctx, ids(requests))
+	number, err := s.log.Begin(ctx, ids(next.Together), next.Undone...)
 	switch {
-	case err != nil && s.takenBack(ctx, requests):
+	case err != nil && s.overtaken(ctx, next):
 		return s.begin(ctx)
 	case err != nil:
 		s.problem = err
 		return 0
 	}
 	s.stirred, s.gathered = false, time.Time{}
-	s.launch(ctx, &flight{number: number, requests: requests})
+	s.launch(ctx, &flight{number: number, requests: next.Together})
 	return 0
 }
 
 // rest is how long to wait still for requests that go along with these. Once that is over it does not begin again for those that came last.
 func (s *shift) rest(requests []reconfigure.Request) time.Duration {
 	now := time.Now()
-	rest := lull(requests, now)
+	rest := lull(requests, s.window(), now)
 	switch {
 	case rest <= 0:
 		return 0
@@ -105,11 +106,14 @@ func (s *shift) rest(requests []reconfigure.Request) time.Duration {
 func (s *shift) launch(ctx context.Context, f *flight) {
 	s.flights = append(s.flights, f)
 	go func() {
-		var outcomes []reconfigure.Outcome
+		var (
+			outcomes []reconfigure.Outcome
+			err      error
+		)
 		defer func() { // whatever becomes of it: who waits for its end must not wait for ever
-			s.tell(func() { f.made, f.outcomes, s.landed = true, outcomes, append(s.landed, f) })
+			s.tell(func() { f.made, f.outcomes, f.err, s.landed = true, outcomes, err, append(s.landed, f) })
 		}()
-		outcomes = s.carrier.Carry(ctx, f.number, f.requests, func() { s.tell(func() { f.made = true }) })
+		outcomes, err = s.carrier.Carry(ctx, f.number, f.requests, func() { s.tell(func() { f.made = true }) })
 	}()
 }
 
@@ -149,9 +153,11 @@ func (s *shift) land(ctx context.Context) {
 	s.lock.Unlock()
 	for _, f := range landed {
 		s.flights = slices.DeleteFunc(s.flights, func(other *flight) bool { return other == f })
-		if err := s.settle(context.WithoutCancel(ctx), f.number, f.requests, f.outcomes); err != nil {
-			s.problem = errors.Join(s.problem, err)
+		err := errors.Join(f.err, s.settle(context.WithoutCancel(ctx), f.number, f.requests, f.outcomes))
+		if err == nil {
+			s.trouble.over()
 		}
+		s.problem = errors.Join(s.problem, err)
 	}
 }
 

@@ -21,14 +21,14 @@ type clocked struct {
 	begun []string
 }
 
-func (c *clocked) Carry(_ context.Context, _ int64, requests []reconfigure.Request, _ func()) []reconfigure.Outcome {
+func (c *clocked) Carry(_ context.Context, _ int64, requests []reconfigure.Request, _ func()) ([]reconfigure.Outcome, error) {
 	c.begun = append(c.begun, fmt.Sprintf("%d after %s", len(requests), time.Since(c.start)))
 	time.Sleep(c.takes)
 	var outcomes []reconfigure.Outcome
 	for _, r := range requests {
 		outcomes = append(outcomes, reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone})
 	}
-	return outcomes
+	return outcomes, nil
 }
 
 func (*clocked) Stirs(context.Context, []reconfigure.Request) (bool, error) { return false, nil }
@@ -38,8 +38,11 @@ func TestRequestsThatArriveTogetherGoTogether(t *testing.T) {
 	for name, tc := range map[string]struct {
 		arrivals []time.Duration // after the start
 		skew     time.Duration   // of the clock of those who write requests down
+		options  []batch.Option
 		want     []string
 	}{
+		"no window":               {arrivals: at(0, 1), options: window(0), want: []string{"1 after 0s", "1 after 20s"}},
+		"a wide window":           {arrivals: at(0, 29_999, 30_001), options: window(30 * time.Second), want: []string{"2 after 30s", "1 after 1m0.001s"}},
 		"one":                     {arrivals: at(0), want: []string{"1 after 1s"}},
 		"some within a second":    {arrivals: at(0, 1, 500, 999), want: []string{"4 after 1s"}},
 		"a clock is ahead":        {arrivals: at(0, 500), skew: ahead, want: []string{"2 after 1s"}},
@@ -57,7 +60,7 @@ func TestRequestsThatArriveTogetherGoTogether(t *testing.T) {
 						r := request(i+1, reconfigure.Resume, fmt.Sprint("n", i))
 						r.Submitted = time.Now().Add(tc.skew)
 						log.submit(r)
-						if err := batch.Work(t.Context(), log, c, poll); err != nil {
+						if err := batch.Work(t.Context(), log, c, poll, tc.options...); err != nil {
 							t.Error(err)
 						}
 					})
@@ -69,6 +72,10 @@ func TestRequestsThatArriveTogetherGoTogether(t *testing.T) {
 			})
 		})
 	}
+}
+
+func window(d time.Duration) []batch.Option {
+	return []batch.Option{batch.Window(func() time.Duration { return d })}
 }
 
 func at(milliseconds ...int) []time.Duration {

@@ -25,6 +25,7 @@ func (d *declaration) cluster() reconfigure.Cluster {
 			StateDir:    d.settings.stateDir.is,
 			Journal:     d.settings.journal.is,
 			Keep:        time.Duration(d.settings.keepDays.is) * 24 * time.Hour,
+			Gather:      time.Duration(d.settings.gatherSeconds.is) * time.Second,
 			Terraform:   d.settings.terraform.is,
 			Parallelism: d.settings.parallelism.is,
 			LockTimeout: seconds(d.settings.lockTimeout),

@@ -77,6 +77,7 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 		Settings: reconfigure.Settings{
 			StateDir:    filepath.Join(dir, "state"),
 			Keep:        90 * 24 * time.Hour,
+			Gather:      time.Second,
 			Parallelism: 50,
 			LockTimeout: 10 * time.Minute,
 			BootTimeout: 5 * time.Minute,
@@ -163,6 +164,8 @@ var edits = []struct{ name, from, to, want string }{
 	{"a password among the parameters", `journal: ""`, "journal: postgres://db/journal?user=eiffel&password=secret", "reconfigure.journal: has a password in it; put that into ~/.pgpass of whoever owns this checkout, and leave it out here"},
 	{"a journal that is not declared", "  journal: \"\"\n", "", ""},
 	{"requests kept for ever", "keep_days: 90", "keep_days: 0", ""},
+	{"requests not gathered", "gather_seconds: 1", "gather_seconds: 0", ""},
+	{"requests gathered for ever", "gather_seconds: 1", "gather_seconds: 3601", "reconfigure.gather_seconds: 3601 is not between 0 and 3600"},
 	{"requests kept for less than no time", "keep_days: 90", "keep_days: -1", "reconfigure.keep_days: -1 is not between 0 and 36500"},
 	{"an alias", "flavor: m1.medium\n  network: cluster", "flavor: &f m1.medium\n  network: *f", ""},
 	{"an alias of what it stands in", "extra: {}", "extra: {A: &a [*a]}", "slurm.extra.A[0]: must be text, a number, true or false, but is a list"},
@@ -250,6 +253,20 @@ func TestRequestsAreKeptForAsLongAsDeclared(t *testing.T) {
 			}
 			if got := cluster.Settings.Keep; got != want {
 				t.Errorf("kept for %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestRequestsAreGatheredForAsLongAsDeclared(t *testing.T) {
+	for line, want := range map[string]time.Duration{"": time.Second, "gather_seconds: 0": 0, "gather_seconds: 20": 20 * time.Second} {
+		t.Run(line, func(t *testing.T) {
+			cluster, err := config.Load(directory(t, strings.Replace(shipped(t), "gather_seconds: 1", line, 1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := cluster.Settings.Gather; got != want {
+				t.Errorf("gathered for %v, want %v", got, want)
 			}
 		})
 	}

@@ -47,8 +47,8 @@ type timing struct {
 }
 
 type settingsOfTool struct {
-	stateDir, journal, terraform, hostKeys          value[string]
-	keepDays, parallelism, lockTimeout, bootTimeout value[int]
+	stateDir, journal, terraform, hostKeys                         value[string]
+	keepDays, gatherSeconds, parallelism, lockTimeout, bootTimeout value[int]
 }
 
 // slurm16 is the most of a setting that Slurm keeps in 16 bits. scontrol refuses more than 65535, and the highest values below mean "infinite" and
@@ -185,14 +185,17 @@ func (d *declaration) slurmSchema() object {
 
 func (s *settingsOfTool) schema(dir string) object {
 	const (
-		keepDays = 90    // where nothing is said
-		century  = 36500 // days
+		keepDays      = 90    // where nothing is said
+		century       = 36500 // days
+		gatherSeconds = 1     // where nothing is said
+		hour          = 3600  // seconds; Slurm gives nodes up that it waits longer for
 	)
-	s.keepDays.is = keepDays
+	s.keepDays.is, s.gatherSeconds.is = keepDays, gatherSeconds
 	return object{
 		"state_directory": path(dir, &s.stateDir, filled),
 		"journal":         optional{text(&s.journal, maybe(postgresURL))},
 		"keep_days":       optional{integer(&s.keepDays, 0, century)},
+		"gather_seconds":  optional{integer(&s.gatherSeconds, 0, hour)},
 		"terraform":       path(dir, &s.terraform, maybe(filled)),
 		"parallelism":     integer(&s.parallelism, 1, math.MaxInt16),
 		"lock_timeout":    integer(&s.lockTimeout, 1, math.MaxInt32),

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
 	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // declared is a cluster with one persistent node, p1, a second one, p2, and cloud nodes p3 to p8.
@@ -677,6 +679,60 @@ func TestWorkerThatIsToEndSaysWhatItGaveUp(t *testing.T) {
 		}
 		l.wantFailedEvent("p3", "context canceled")
 		l.want("node", enginetest.Node{State: back}, l.Node("p3"))
+	})
+}
+
+// Another worker may be at the same nodes by then: neither are they told to have failed, nor cleaned up, handed back or undrained.
+func TestWhoLosesTheLeadLeavesTheWorldAsItIs(t *testing.T) {
+	for _, call := range []enginetest.Call{enginetest.AfterPreview, enginetest.AfterRoom, enginetest.AfterApply, enginetest.AfterGreet, enginetest.AfterConfigure} {
+		t.Run("after "+string(call), func(t *testing.T) {
+			test(t, func(l *lab) {
+				ctx, lose := context.WithCancelCause(l.Context())
+				l.Have("p6")
+				l.PowersDown("p6")
+				l.PowersUp("p3", "p4", "p5", "p8")
+				if err := l.Drain(ctx, nodeset.Of("p1"), "update"); err != nil {
+					l.Fatal(err)
+				}
+				l.Order(enginetest.NoValidHost, "p4")
+				l.Order(enginetest.NoSSH, "p5")
+				l.wants(reconfigure.Create, "p3", "p4", "p5")
+				l.wants(reconfigure.Remove, "p6")
+				l.wants(reconfigure.Configure, "p1")
+				l.plan.Changes[3].HandOver, l.plan.Changes[4].Undrain = true, true
+				l.plan.Rejected = []reconfigure.Rejection{{Node: "p8", Request: 1, Reason: "no such image", Awaited: true}}
+				var calls []string
+				var events int
+				l.Then(call, func() {
+					calls, events = l.Calls(), len(l.Events())
+					lose(reconfigure.ErrLeadLost)
+				})
+				if verdicts, err := l.try(ctx); !errors.Is(err, reconfigure.ErrLeadLost) || verdicts != nil {
+					l.Errorf("verdicts %v, error %v", verdicts, err)
+				}
+				l.want("calls", calls, l.Calls())
+				l.want("events", events, len(l.Events()))
+			})
+		})
+	}
+}
+
+func TestWhoLosesTheLeadWhileHeCleansUpHandsNothingBack(t *testing.T) {
+	test(t, func(l *lab) {
+		ctx, lose := context.WithCancelCause(l.Context())
+		l.PowersUp("p5")
+		l.Order(enginetest.NoSSH, "p5")
+		l.wants(reconfigure.Create, "p5")
+		l.Then(enginetest.AfterApply, func() {})
+		l.Then(enginetest.AfterApply, func() {
+			lose(reconfigure.ErrLeadLost)
+			synctest.Wait() // until all have heard of it
+		})
+		if verdicts, err := l.try(ctx); !errors.Is(err, reconfigure.ErrLeadLost) || verdicts != nil {
+			l.Errorf("verdicts %v, error %v", verdicts, err)
+		}
+		calls := l.Calls()
+		l.want("last call", "apply delete p5", calls[len(calls)-1])
 	})
 }
 

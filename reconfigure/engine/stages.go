@@ -44,13 +44,16 @@ func readying() []stage {
 }
 
 // Carry carries out a plan, and gives a verdict on each of its changes. The error is of the journal: what could not be written down was not begun. Even then
-// the nodes that had failed before are cleaned up, and handed back; those that were on their way are left to whoever reads the journal next.
+// the nodes that had failed before are cleaned up, and handed back; those that were on their way are left to whoever reads the journal next. Where ctx ends for
+// ErrLeadLost that is the error, and everything is left to that one.
 //
 // The caller MUST have the turn with Terraform since before the observation. Carry calls made, once, when the turn may end, however it went; what is left to clean
 // has a turn of its own.
 func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Observation, plan reconfigure.Plan, made func()) (map[string]reconfigure.Verdict, error) {
 	b := &batch{Engine: e, number: number, plan: plan, before: seen.Desired, was: seen.States, instances: maps.Clone(seen.Instances), verdicts: map[string]reconfigure.Verdict{}}
-	b.tell(context.WithoutCancel(ctx), rejections(plan))
+	lasting, end := whileLeading(ctx)
+	defer end()
+	b.tell(lasting, rejections(plan))
 	b.Common.found(seen.Instances)
 	b.keepApart()
 	defer b.Common.keepApart(b, nodeset.NodeSet{})
@@ -60,10 +63,15 @@ func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Obser
 		err = b.walk(ctx, readying())
 	}
 	b.phase = reconfigure.PhaseReport
-	b.clean(context.WithoutCancel(ctx))
-	b.handOver(context.WithoutCancel(ctx))
-	b.release(context.WithoutCancel(ctx))
-	if err != nil {
+	for _, finish := range []func(*batch, context.Context){(*batch).clean, (*batch).handOver, (*batch).release} {
+		if leads(ctx) {
+			finish(b, lasting)
+		}
+	}
+	switch {
+	case !leads(ctx):
+		return nil, context.Cause(ctx)
+	case err != nil:
 		return nil, err
 	}
 	for _, c := range plan.Changes {
@@ -73,6 +81,23 @@ func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Obser
 	}
 	return b.verdicts, nil
 }
+
+// whileLeading is ctx for what is done to its end also when the worker is to end, and when the time of a stage is over. It ends with the lead alone: from then on
+// another worker may be at the same nodes.
+func whileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
+	lasting, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	lost := func() {
+		if !leads(ctx) {
+			end(context.Cause(ctx))
+		}
+	}
+	lost() // AfterFunc takes a moment where ctx has ended already
+	stop := context.AfterFunc(ctx, lost)
+	return lasting, func() { stop(); end(nil) }
+}
+
+// leads tells that the lead is not lost, whatever else has ended ctx.
+func leads(ctx context.Context) bool { return !errors.Is(context.Cause(ctx), reconfigure.ErrLeadLost) }
 
 // walk goes through stages with the nodes that are left.
 func (b *batch) walk(ctx context.Context, stages []stage) error {
@@ -181,9 +206,10 @@ func (b *batch) watch(ctx context.Context) Watch {
 }
 
 // fail ends the way of some nodes, and has Slurm requeue their jobs at once: it would wait for ResumeTimeout. That is told and written down also when the
-// time for the stage is over, or the worker is to end.
+// time for the stage is over, or the worker is to end; but not when the lead is lost, since that may be all that is wrong with them.
 func (b *batch) fail(ctx context.Context, failures reconfigure.Failures) {
-	ctx = context.WithoutCancel(ctx)
+	ctx, end := whileLeading(ctx)
+	defer end()
 	ended := reconfigure.Failures{}
 	for node := range failures.Nodes().Intersect(b.left()).All() {
 		err := failures[node]

@@ -29,10 +29,12 @@ import (
 var (
 	// ErrFinished is the answer to a second outcome, and to beginning what has its outcome.
 	ErrFinished = errors.New("the request has its outcome already")
-	// ErrBegun is the answer to taking back what a batch carries already.
+	// ErrBegun is the answer to taking back what a batch may have done something for already.
 	ErrBegun = errors.New("the request has begun already")
-	// ErrLeadLost is the answer to writing as a leader that leads no more. Who gets it MUST stop, and may take the lead again.
-	ErrLeadLost = errors.New("the lead is lost")
+	// ErrPaused is the answer to beginning anything during a pause.
+	ErrPaused = errors.New("it is paused")
+	// ErrLeadLost is the answer to writing as a leader that leads no more.
+	ErrLeadLost = reconfigure.ErrLeadLost
 	// ErrUncertain is PostgreSQL's alone: the connection broke while a transaction was being committed, so it may or may not be in the journal. Who tries
 	// again must bear with both.
 	ErrUncertain = errors.New("the connection broke at the last moment: it may be written or not")

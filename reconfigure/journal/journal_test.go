@@ -50,7 +50,11 @@ func suite(t *testing.T, place places) {
 		{"a held request waits with the verdicts that there are", heldWaits},
 		{"one watches at a time, whoever leads", oneWatches},
 		{"a request that has not begun can be taken back", cancelled},
+		{"what could not be planned can be taken back, until something was done for it", putOffCancelled},
+		{"a request is passed by the batches that begin after it", passedByBatches},
+		{"a batch undoes what has not begun, or does not begin", batchUndoes},
 		{"a pause lasts until it is ended", paused},
+		{"nothing begins when a pause has returned", nothingBeginsInAPause},
 		{"what is old and settled is pruned", pruned},
 		{"more than one step's worth is pruned", prunedInSteps},
 		{"bytes that are no text are kept readable", keptReadable},
@@ -179,7 +183,7 @@ func pendingIsOldestFirst(t *testing.T, j *Journal) {
 	a, b, c := submit(t, j, "n1"), submit(t, j, "n2"), submit(t, j, "n3")
 	begin(t, j, a, b) // a worker that died here left both
 	noError(t, j.Finish(t.Context(), reconfigure.Outcome{Request: b.ID, Code: reconfigure.CodeDone}))
-	if d := cmp.Diff([]reconfigure.Request{a, c}, must(j.Pending(t.Context()))(t)); d != "" {
+	if d := cmp.Diff([]reconfigure.Request{a, c}, must(j.Pending(t.Context()))(t), asked); d != "" {
 		t.Errorf("pending (-want +got):\n%s", d)
 	}
 }
@@ -533,7 +537,7 @@ func pruned(t *testing.T, j *Journal) {
 	}
 	for range 2 {
 		noError(t, j.Prune(t.Context(), at(2)))
-		if d := cmp.Diff([]reconfigure.Request{unbegun, young, opened}, must(j.Requests(t.Context(), 10))(t)); d != "" {
+		if d := cmp.Diff([]reconfigure.Request{unbegun, young, opened}, must(j.Requests(t.Context(), 10))(t), asked); d != "" {
 			t.Errorf("requests (-want +got):\n%s", d)
 		}
 		got := map[string]string{}
@@ -545,7 +549,7 @@ func pruned(t *testing.T, j *Journal) {
 		}
 	}
 	noError(t, j.Prune(t.Context(), time.Now().Add(time.Hour)))
-	if d := cmp.Diff([]reconfigure.Request{unbegun, opened}, must(j.Requests(t.Context(), 10))(t)); d != "" {
+	if d := cmp.Diff([]reconfigure.Request{unbegun, opened}, must(j.Requests(t.Context(), 10))(t), asked); d != "" {
 		t.Errorf("an open request is never pruned (-want +got):\n%s", d)
 	}
 	if n := len(must(j.Events(t.Context(), opened.ID, 0))(t)); n != 2 {

@@ -8,7 +8,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Pause has the worker begin nothing, from its next look on and until Continue. It says who wants it so, and why; said twice, the last word counts.
+// Pause has the worker begin nothing, from the moment on at which it returns and until Continue. It says who wants it so, and why; said twice, the last word counts.
 func (j *Journal) Pause(ctx context.Context, reason, by string) error {
 	return j.write(ctx, "pause", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO pause (id, since, caller, reason) VALUES (1, $1, $2, $3)
@@ -16,6 +16,18 @@ func (j *Journal) Pause(ctx context.Context, reason, by string) error {
 			time.Now().UnixNano(), text(by), text(reason))
 		return err
 	})
+}
+
+// notPaused is ErrPaused during a pause. In a transaction that writes it cannot be old news.
+func notPaused(ctx context.Context, tx *sql.Tx) error {
+	var paused bool
+	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pause)`).Scan(&paused); err != nil {
+		return err
+	}
+	if paused {
+		return ErrPaused
+	}
+	return nil
 }
 
 // Continue ends a pause. Where there is none, there is nothing to do.

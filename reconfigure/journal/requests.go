@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-const requestColumns = `id, mode, nodes, reason, caller, jobs, submitted, options, settled`
+const requestColumns = `id, mode, nodes, reason, caller, jobs, submitted, options, settled, touched IS NOT NULL,
+	(SELECT begun FROM batches WHERE batches.id > requests.newest_batch ORDER BY batches.id LIMIT 1)`
 
 // Submit writes a request down and gives it its ID, and the time where it has none. An ID that it had is of no account.
 func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error) {
@@ -30,7 +32,8 @@ func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigur
 	}
 	err = j.write(ctx, "submit", func(tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx,
-			`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id`,
+			`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options, newest_batch)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, (SELECT coalesce(max(id), 0) FROM batches)) RETURNING id`,
 			r.Mode, r.Nodes.String(), r.Reason, r.Caller, string(jobs), r.Submitted.UnixNano(), string(options)).Scan(&r.ID)
 	})
 	if err != nil {
@@ -56,18 +59,27 @@ func (j *Journal) Request(ctx context.Context, id reconfigure.RequestID) (reconf
 	return first(read(ctx, j, "read a request", scanRequest, `SELECT `+requestColumns+` FROM requests WHERE id = $1`, id))
 }
 
-// Begin opens a batch that carries the requests, at least one, none of which has its outcome (else ErrFinished), and gives its number.
-func (j *Journal) Begin(ctx context.Context, ids []reconfigure.RequestID) (batch int64, err error) {
+// Begin opens a batch that carries the requests, at least one, none of which has its outcome (else ErrFinished), and gives its number. Those that the batch undoes
+// get their outcomes with it, and the batch a note of each; they must not have begun (else ErrBegun). During a pause nothing begins (ErrPaused): nothing does any
+// more when Pause has returned.
+func (j *Journal) Begin(ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome) (batch int64, err error) {
 	err = j.writeLeading(ctx, "begin a batch", func(tx *sql.Tx) error {
 		if len(ids) == 0 {
 			return errors.New("it would carry no request")
+		}
+		if err := notPaused(ctx, tx); err != nil {
+			return err
 		}
 		if err := tx.QueryRowContext(ctx, `INSERT INTO batches (begun) VALUES ($1) RETURNING id`, time.Now().UnixNano()).Scan(&batch); err != nil {
 			return err
 		}
 		for _, id := range ids {
-			err := one(ctx, tx, id, `INSERT INTO carried (request, batch) SELECT id, $1 FROM requests WHERE id = $2 AND finished IS NULL`, batch, id)
-			if err != nil {
+			if err := carry(ctx, tx, id, batch); err != nil {
+				return err
+			}
+		}
+		for _, o := range undone {
+			if err := undo(ctx, tx, o, batch); err != nil {
 				return err
 			}
 		}
@@ -77,6 +89,25 @@ func (j *Journal) Begin(ctx context.Context, ids []reconfigure.RequestID) (batch
 		return 0, err
 	}
 	return batch, nil
+}
+
+// carry has a batch carry a request. From here on something may have been done for it.
+func carry(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, batch int64) error {
+	err := one(ctx, tx, id, `INSERT INTO carried (request, batch) SELECT id, $1 FROM requests WHERE id = $2 AND finished IS NULL`, batch, id)
+	if err != nil {
+		return err
+	}
+	return one(ctx, tx, id, `UPDATE requests SET touched = coalesce(touched, $1) WHERE id = $2 AND finished IS NULL`, batch, id)
+}
+
+// undo gives a request that has not begun its outcome, and tells of it those whom the batch carries.
+func undo(ctx context.Context, tx *sql.Tx, o reconfigure.Outcome, batch int64) error {
+	if err := takeBack(ctx, tx, o.Request, o.Error); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO events (time, batch, node, phase, level, message) VALUES ($1, $2, '', $3, $4, $5)`,
+		time.Now().UnixNano(), batch, reconfigure.PhasePlan, reconfigure.Note, text(fmt.Sprintf("request %s is cancelled: %s", o.Request, o.Error)))
+	return err
 }
 
 // Finish writes down what became of a request, at the time of now where it has none. A request has one outcome: a second one is ErrFinished, and the first
@@ -93,14 +124,20 @@ func (j *Journal) Finish(ctx context.Context, o reconfigure.Outcome) error {
 }
 
 // Hold notes what a request waits for, and the verdicts that there are on those of its nodes that do not. It stays pending, now as one that is held. It may be
-// called again, and what it notes takes the place of what it noted before; after the outcome it is ErrFinished.
+// called again, and what it notes takes the place of what it noted before; after the outcome it is ErrFinished. Of one that could not be planned it is known that
+// its newest batch has done nothing for it.
 func (j *Journal) Hold(ctx context.Context, o reconfigure.Outcome) error {
 	settled, err := encodeHold(o)
 	if err != nil {
 		return j.explain("hold", err)
 	}
+	const untouched = `CASE WHEN touched = (SELECT max(batch) FROM carried WHERE request = id) THEN NULL ELSE touched END`
+	touched := `touched`
+	if slices.ContainsFunc(o.Waiting, func(w reconfigure.Wait) bool { return w.Node == "" }) {
+		touched = untouched
+	}
 	return j.writeLeading(ctx, "hold", func(tx *sql.Tx) error {
-		return one(ctx, tx, o.Request, `UPDATE requests SET settled = $1 WHERE id = $2 AND finished IS NULL`, settled, o.Request)
+		return one(ctx, tx, o.Request, `UPDATE requests SET settled = $1, touched = `+touched+` WHERE id = $2 AND finished IS NULL`, settled, o.Request)
 	})
 }
 
@@ -110,21 +147,25 @@ func (j *Journal) Outcome(ctx context.Context, id reconfigure.RequestID) (reconf
 		`SELECT id, code, error, verdicts, finished FROM requests WHERE id = $1 AND finished IS NOT NULL`, id))
 }
 
-// Cancel takes back a request that has not begun: it gets an outcome of CodeCancelled. One that a batch carries already is ErrBegun, also while it is held;
-// one that has its outcome is ErrFinished.
+// Cancel takes back a request for which nothing has been done: it gets an outcome of CodeCancelled. That may be one that is held since it could not be planned. One
+// for which a batch may have done something is ErrBegun, also while it is held; one that has its outcome is ErrFinished.
 func (j *Journal) Cancel(ctx context.Context, id reconfigure.RequestID) error {
 	return j.write(ctx, "cancel", func(tx *sql.Tx) error {
-		var begun bool
-		const carried = `SELECT EXISTS (SELECT 1 FROM carried JOIN requests ON id = request WHERE id = $1 AND finished IS NULL)`
-		if err := tx.QueryRowContext(ctx, carried, id).Scan(&begun); err != nil {
-			return err
-		}
-		if begun {
-			return fmt.Errorf("request %s: %w", id, ErrBegun)
-		}
-		return one(ctx, tx, id, `UPDATE requests SET finished = $1, code = $2, error = $3, verdicts = '[]' WHERE id = $4 AND finished IS NULL`,
-			time.Now().UnixNano(), reconfigure.CodeCancelled, "it was taken back before it began", id)
+		return takeBack(ctx, tx, id, "it was taken back before anything was done for it")
 	})
+}
+
+func takeBack(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, why string) error {
+	var begun bool
+	const touched = `SELECT EXISTS (SELECT 1 FROM requests WHERE id = $1 AND finished IS NULL AND touched IS NOT NULL)`
+	if err := tx.QueryRowContext(ctx, touched, id).Scan(&begun); err != nil {
+		return err
+	}
+	if begun {
+		return fmt.Errorf("request %s: %w", id, ErrBegun)
+	}
+	return one(ctx, tx, id, `UPDATE requests SET finished = $1, code = $2, error = $3, verdicts = '[]' WHERE id = $4 AND finished IS NULL`,
+		time.Now().UnixNano(), reconfigure.CodeCancelled, text(why), id)
 }
 
 // one runs a statement that concerns one request without an outcome, and says why where there is none.
@@ -153,11 +194,15 @@ func scanRequest(row scanner) (reconfigure.Request, error) {
 		nodes, jobs, options string
 		submitted            int64
 		settled              sql.NullString
+		passed               sql.NullInt64
 	)
-	if err := row.Scan(&r.ID, &r.Mode, &nodes, &r.Reason, &r.Caller, &jobs, &submitted, &options, &settled); err != nil {
+	if err := row.Scan(&r.ID, &r.Mode, &nodes, &r.Reason, &r.Caller, &jobs, &submitted, &options, &settled, &r.Touched, &passed); err != nil {
 		return r, err
 	}
 	r.Submitted = unstamp(submitted)
+	if passed.Valid {
+		r.Passed = unstamp(passed.Int64)
+	}
 	if err := decode(&r, nodes, jobs, options); err != nil {
 		return r, fmt.Errorf("request %s: %w", r.ID, err)
 	}

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,16 @@ import (
 )
 
 // server is a PostgreSQL server of the test's own. Its folder holds the data and the socket.
-type server struct{ dir string }
+type server struct {
+	dir    string
+	keeper io.Writer // ends the server at the first line, starts it anew at the next one, and so on
+}
+
+// toggle ends the server, as a restart of it does, or starts it anew.
+func (s server) toggle(t testing.TB) {
+	t.Helper()
+	must(io.WriteString(s.keeper, "\n"))(t)
+}
 
 // startServer starts one. A process of its own keeps it, and ends it and removes its folder when standard input ends: when the test is over, and also when
 // it panics or is killed.
@@ -48,7 +58,7 @@ func startServer(t testing.TB, address ...string) server {
 			t.Errorf("%s is left: %v", dir, err)
 		}
 	})
-	s := server{dir}
+	s := server{dir, stdin}
 	eventually(t, "the server answers", func() bool {
 		select {
 		case err := <-ended:
@@ -111,22 +121,30 @@ func keepServer(dir, address string) (err error) {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", initdb, err, out)
 	}
-	// Fewer connections than there are callers in these tests.
-	postgres, err := program(dir, "postgres", "-D", data, "-k", dir, "-c", "listen_addresses="+address, "-c", "max_connections=30")
-	if err != nil {
-		return err
+	for lines := bufio.NewScanner(os.Stdin); ; {
+		// Fewer connections than there are callers in these tests.
+		postgres, err := program(dir, "postgres", "-D", data, "-k", dir, "-c", "listen_addresses="+address, "-c", "max_connections=30")
+		if err != nil {
+			return err
+		}
+		postgres.Stdout, postgres.Stderr = os.Stdout, os.Stderr
+		if err := postgres.Start(); err != nil {
+			return err
+		}
+		restarts := lines.Scan()
+		end := syscall.SIGQUIT // at once
+		if restarts {
+			end = syscall.SIGINT // as `systemctl restart` does: whoever is connected is cut off
+		}
+		err = postgres.Process.Signal(end)
+		var exit *exec.ExitError
+		if e := postgres.Wait(); !errors.As(e, &exit) {
+			err = errors.Join(err, e)
+		}
+		if !restarts || err != nil || !lines.Scan() {
+			return err
+		}
 	}
-	postgres.Stdout, postgres.Stderr = os.Stdout, os.Stderr
-	if err := postgres.Start(); err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, os.Stdin)
-	err = errors.Join(err, postgres.Process.Signal(syscall.SIGQUIT)) // at once
-	var exit *exec.ExitError
-	if e := postgres.Wait(); !errors.As(e, &exit) {
-		err = errors.Join(err, e)
-	}
-	return err
 }
 
 // program is one of PostgreSQL's, which refuse to run as root: nobody runs it then, in a folder that becomes theirs.

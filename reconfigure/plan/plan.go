@@ -90,14 +90,19 @@ func made(cluster reconfigure.Cluster, node, image string) (group string, source
 	return group, source
 }
 
-// silent is why an instance that is there is left alone while Slurm does not answer.
+// silence is why an instance that is there is left alone while Slurm does not answer.
+const silence = "Slurm does not answer, so nobody can tell whether a job runs on it"
+
+// silent is the same with why it does not answer, which may be said in other words each time.
 func (p *planner) silent() string {
-	const reason = "Slurm does not answer, so nobody can tell whether a job runs on it"
 	if p.seen.Silence == "" {
-		return reason
+		return silence
 	}
-	return reason + ": " + p.seen.Silence
+	return silence + ": " + p.seen.Silence
 }
+
+// veiled tells that nobody knows whether an instance has a job. One that was not made to the end hardly ever had one.
+func (p *planner) veiled(i reconfigure.Instance) bool { return !p.seen.Slurm && !i.Tainted }
 
 type planner struct {
 	cluster              reconfigure.Cluster
@@ -213,7 +218,7 @@ func (p *planner) endangered(i reconfigure.Instance) string {
 		return "it is the control node, and all of Slurm's state would be lost with it: what is wrong with its instance must be mended by hand"
 	case p.seen.States[i.Node].Running():
 		return "a job runs on it"
-	case !p.seen.Slurm && !i.Tainted:
+	case p.veiled(i):
 		return p.silent()
 	}
 	return ""

@@ -2,10 +2,10 @@ package plan
 
 import "github.com/eiffel-hpc/eiffel/reconfigure"
 
-// suspend removes the instances of cloud nodes that Slurm has given up, also of those that are declared no more: they would leak. Slurm sets POWERING_DOWN before it calls; a node that it still has in use could get
-// a job at any moment.
+// suspend removes the instances of cloud nodes that Slurm has given up, also of those that are declared no more: they would leak. Slurm sets POWERING_DOWN before it
+// calls; a node that it still has in use could get a job at any moment. It calls once, and may fall silent then: what it has asked for waits until it answers.
 func (p *planner) suspend(r reconfigure.Request) {
-	for node := range r.Nodes.All() {
+	for node := range r.Open().All() {
 		instance, there := p.seen.Instances[node]
 		_, wanted := p.seen.Desired[node]
 		state := p.seen.States[node]
@@ -16,6 +16,8 @@ func (p *planner) suspend(r reconfigure.Request) {
 			p.reject(r, node, "it is persistent")
 		case !there && !wanted:
 			// Absent is what was asked for.
+		case there && p.veiled(instance) && p.deployed() && node != p.cluster.Control.Name:
+			p.waiting = append(p.waiting, reconfigure.Wait{Node: node, Request: r.ID, Reason: silence})
 		case there && p.endangered(instance) != "":
 			p.reject(r, node, p.endangered(instance))
 		case there && state.Ready():

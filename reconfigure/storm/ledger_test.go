@@ -26,12 +26,13 @@ type ledger struct {
 	requests       []reconfigure.Request
 	outcomes       map[reconfigure.RequestID]reconfigure.Outcome
 	carried        map[int64][]reconfigure.RequestID
+	touched        map[reconfigure.RequestID]int64 // the first batch that may have done something for it
 	events         []reconfigure.Event
 	leads, watches bool
 }
 
 func newLedger() *ledger {
-	return &ledger{outcomes: map[reconfigure.RequestID]reconfigure.Outcome{}, carried: map[int64][]reconfigure.RequestID{}}
+	return &ledger{outcomes: map[reconfigure.RequestID]reconfigure.Outcome{}, carried: map[int64][]reconfigure.RequestID{}, touched: map[reconfigure.RequestID]int64{}}
 }
 
 func (l *ledger) Submit(_ context.Context, r reconfigure.Request) (reconfigure.Request, error) {
@@ -50,14 +51,28 @@ func (l *ledger) Pending(context.Context) ([]reconfigure.Request, error) {
 
 func (l *ledger) finished(id reconfigure.RequestID) bool { _, ok := l.outcomes[id]; return ok }
 
-func (l *ledger) Begin(_ context.Context, ids []reconfigure.RequestID) (int64, error) {
+func (l *ledger) Begin(_ context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome) (int64, error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	if len(ids) == 0 || slices.ContainsFunc(ids, l.finished) {
-		return 0, fmt.Errorf("a batch cannot carry %v", ids)
+	cannot := func(o reconfigure.Outcome) bool { return l.finished(o.Request) || l.requests[o.Request-1].Touched }
+	if len(ids) == 0 || slices.ContainsFunc(ids, l.finished) || slices.ContainsFunc(undone, cannot) {
+		return 0, fmt.Errorf("a batch cannot carry %v and undo %v", ids, undone)
 	}
 	number := int64(len(l.carried) + 1)
 	l.carried[number] = slices.Clone(ids)
+	for i := range l.requests {
+		if l.requests[i].Passed.IsZero() {
+			l.requests[i].Passed = time.Now()
+		}
+	}
+	for _, id := range ids {
+		if !l.requests[id-1].Touched {
+			l.requests[id-1].Touched, l.touched[id] = true, number
+		}
+	}
+	for _, o := range undone {
+		l.outcomes[o.Request] = o
+	}
 	return number, nil
 }
 
@@ -79,7 +94,20 @@ func (l *ledger) Hold(_ context.Context, o reconfigure.Outcome) error {
 	}
 	r := &l.requests[o.Request-1]
 	r.Held, r.Settled, r.Waits = true, o.Verdicts, o.Waiting
+	if unplanned := func(w reconfigure.Wait) bool { return w.Node == "" }; slices.ContainsFunc(o.Waiting, unplanned) && l.newest(o.Request) == l.touched[o.Request] {
+		r.Touched = false
+	}
 	return nil
+}
+
+// newest is the newest batch that carries a request.
+func (l *ledger) newest(id reconfigure.RequestID) (newest int64) {
+	for number, ids := range l.carried {
+		if slices.Contains(ids, id) {
+			newest = max(newest, number)
+		}
+	}
+	return newest
 }
 
 func (l *ledger) Record(ctx context.Context, events ...reconfigure.Event) error {

@@ -152,7 +152,7 @@ type census struct {
 	batch.Carrier
 }
 
-func (c census) Carry(ctx context.Context, number int64, requests []reconfigure.Request, made func()) []reconfigure.Outcome {
+func (c census) Carry(ctx context.Context, number int64, requests []reconfigure.Request, made func()) ([]reconfigure.Outcome, error) {
 	c.lock.Lock()
 	c.batches++
 	if c.flying++; c.flying > 1 {
@@ -184,10 +184,10 @@ func (d diary) Pending(ctx context.Context) ([]reconfigure.Request, error) {
 	return d.book.Pending(ctx)
 }
 
-func (d diary) Begin(ctx context.Context, ids []reconfigure.RequestID) (int64, error) {
+func (d diary) Begin(ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome) (int64, error) {
 	d.alive()
-	defer d.did(fmt.Sprint("began a batch of ", ids))
-	return d.book.Begin(ctx, ids)
+	defer d.did(fmt.Sprint("began a batch of ", ids, " that undoes ", undone))
+	return d.book.Begin(ctx, ids, undone...)
 }
 
 func (d diary) Finish(ctx context.Context, o reconfigure.Outcome) error {
