@@ -59,6 +59,7 @@ func deeds() map[string]func(*storm, step) {
 		"jobs start on":   func(s *storm, d step) { s.each(d, s.world.StartJob) },
 		"jobs end on":     (*storm).end,
 		"Slurm gives up":  (*storm).giveUp,
+		"Slurm recants":   (*storm).recant,
 		"update":          (*storm).update,
 		"Slurm reboots":   (*storm).reboot,
 		"declare":         (*storm).declare,
@@ -87,7 +88,7 @@ func clusterFaults() []enginetest.Fault {
 
 func drawSteps(t *rapid.T) []step {
 	kinds := slices.Sorted(maps.Keys(deeds()))
-	kinds = append(kinds, "jobs need", "jobs need", "jobs end on", "jobs end on", "Slurm gives up", "Slurm gives up", "kill", "kill", "time passes", "time passes", "time passes")
+	kinds = append(kinds, "jobs need", "jobs need", "jobs end on", "jobs end on", "Slurm gives up", "Slurm gives up", "Slurm recants", "kill", "kill", "time passes", "time passes", "time passes")
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
 		s := step{what: rapid.SampledFrom(kinds).Draw(t, "what"), n: rapid.IntRange(0, 12).Draw(t, "n"), on: rapid.Bool().Draw(t, "on")}
 		s.nodes = rapid.SliceOfNDistinct(rapid.SampledFrom(declared(1, most).Nodes().Names()), 1, 3, rapid.ID).Draw(t, "nodes")
@@ -102,7 +103,7 @@ func drawSteps(t *rapid.T) []step {
 
 // TestStorm plays storms. When one is over, and what went wrong is mended, every request has its outcome, no job was lost, and the cloud is what was asked for.
 func TestStorm(t *testing.T) {
-	played, requests, killed, batches, overlaps := 0, 0, 0, 0, 0
+	played, requests, killed, batches, overlaps, undone := 0, 0, 0, 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := drawSteps(rt)
 		var s *storm
@@ -115,6 +116,11 @@ func TestStorm(t *testing.T) {
 		}
 		played++
 		requests += len(s.book.requests)
+		for _, o := range s.book.outcomes {
+			if o.Code == reconfigure.CodeCancelled {
+				undone++
+			}
+		}
 		for _, l := range s.lives {
 			batches, overlaps = batches+l.batches, overlaps+l.overlaps
 			if l.last != "" {
@@ -122,7 +128,7 @@ func TestStorm(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d storms, %d requests in %d batches, %d of them beside others, %d workers killed", played, requests, batches, overlaps, killed)
+	t.Logf("%d storms, %d requests, %d of them undone, in %d batches, %d of these beside others, %d workers killed", played, requests, undone, batches, overlaps, killed)
 }
 
 func begin() *storm {
@@ -232,6 +238,14 @@ func (s *storm) end(d step) {
 // giveUp has Slurm power nodes down that nobody needs, or have them powered down that it had set down; it calls once.
 func (s *storm) giveUp(d step) {
 	if nodes := s.those(d, "IDLE+CLOUD", "DOWN+CLOUD"); len(nodes) > 0 {
+		s.world.PowersDown(nodes...)
+		s.submit(ask(reconfigure.Suspend, nodes...))
+	}
+}
+
+// recant has Slurm give up nodes that it powers up: somebody has told it to (scontrol(1), power_down_force).
+func (s *storm) recant(d step) {
+	if nodes := s.those(d, "ALLOCATED+CLOUD+POWERING_UP"); len(nodes) > 0 {
 		s.world.PowersDown(nodes...)
 		s.submit(ask(reconfigure.Suspend, nodes...))
 	}

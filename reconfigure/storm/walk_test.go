@@ -45,6 +45,7 @@ type scene struct {
 	prepare  func(*enginetest.World)
 	requests []reconfigure.Request
 	code     reconfigure.Code // that all requests get
+	undone   int              // but those of the first ones that are undone
 }
 
 func ask(m reconfigure.Mode, nodes ...string) reconfigure.Request {
@@ -98,6 +99,20 @@ func scenes() map[string]scene {
 				w.PowersDown("p2")
 				w.Then(enginetest.AfterApply, func() { w.PowersUp("p2") })
 			}},
+		"resume, then suspend": {was: declared(1, 4), have: all, undone: 1, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3"), ask(reconfigure.Suspend, "p3")},
+			prepare: func(w *enginetest.World) { w.PowersUp("p3"); w.PowersDown("p3") }},
+		"resume of what was left behind, then suspend": {was: declared(1, 4), have: all, undone: 1,
+			prepare:  func(w *enginetest.World) { w.HaveTainted("p3"); w.PowersDown("p2", "p3") },
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3"), ask(reconfigure.Suspend, "p2", "p3")}},
+		"resume, suspend and resume": {was: declared(1, 4), have: all, undone: 1,
+			prepare: func(w *enginetest.World) {
+				w.PowersUp("p3")
+				w.PowersDown("p2", "p3")
+				w.Then(enginetest.AfterApply, func() { w.PowersUp("p2", "p3") })
+			},
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3"), ask(reconfigure.Suspend, "p2", "p3"), ask(reconfigure.Resume, "p2", "p3")}},
+		"suspend that gives way": {was: declared(1, 4), have: all, requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p3")},
+			prepare: func(w *enginetest.World) { w.PowersDown("p2"); w.PowersUp("p3") }},
 		"update": {was: declared(2, 4), have: all, now: of("v2", declared(2, 4)), prepare: job("p1"),
 			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1", "p2"), Options: patient}}},
 		"update that reboots": {was: declared(2, 4), have: all, prepare: job("p1"),
@@ -269,7 +284,7 @@ func (s scene) undisturbed(t *testing.T, open func(*testing.T) book) (v view, mo
 			want = reconfigure.CodeDone
 		}
 		for id, said := range v.Said {
-			if said.Code != want {
+			if undone := int(id) <= s.undone; undone != (said.Code == reconfigure.CodeCancelled) || !undone && said.Code != want {
 				t.Errorf("request %s ends as %+v", id, said)
 			}
 		}
