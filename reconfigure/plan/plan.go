@@ -116,7 +116,7 @@ type planner struct {
 // change notes an action for a node; a second request for the same action joins it.
 func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 	was, ok := p.changes[c.Node]
-	c.ForJobs = p.needed[c.Node] > 0
+	c.ForJobs = p.needed[c.Node] > 0 && !r.Insist
 	switch {
 	case !ok:
 		c.Requests = []reconfigure.RequestID{r.ID}
