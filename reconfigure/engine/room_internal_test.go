@@ -64,7 +64,7 @@ func TestFit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
-			for node, err := range fit(reconfigure.Room{Limit: tc.limit, Used: tc.used, Flavors: flavors}, tc.wanted) {
+			for node, err := range fit(reconfigure.Room{Limit: tc.limit, Used: tc.used, Flavors: flavors}, companies(tc.wanted, nil, nil)) {
 				got[node] = err.Error()
 				if class := reconfigure.ClassOf(err); class != reconfigure.ClassQuota {
 					t.Errorf("%s is of class %s", node, class)
@@ -90,7 +90,7 @@ func TestFitProperties(t *testing.T) {
 			Flavors: map[string]reconfigure.Use{"a": use.Draw(r, "a"), "b": use.Draw(r, "b")},
 		}
 		wanted := creations(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b"}), 0, 20).Draw(r, "flavors")...)
-		refused := fit(room, wanted)
+		refused := fit(room, companies(wanted, nil, nil))
 
 		within := func(limit, used, more int) bool { return limit < 0 || more == 0 || used+more <= limit }
 		fits := func(used, more reconfigure.Use) bool {
@@ -107,7 +107,7 @@ func TestFitProperties(t *testing.T) {
 			}
 		}
 		head := wanted[:rapid.IntRange(0, len(wanted)).Draw(r, "head")]
-		for node, err := range fit(room, head) {
+		for node, err := range fit(room, companies(head, nil, nil)) {
 			if refused[node] == nil || refused[node].Error() != err.Error() {
 				r.Errorf("%s: %v alone, and %v among others", node, err, refused[node])
 			}

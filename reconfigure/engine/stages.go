@@ -44,6 +44,8 @@ func stages() []stage {
 // the nodes that had failed before are cleaned up, and handed back; those that were on their way are left to whoever reads the journal next.
 func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Observation, plan reconfigure.Plan) (map[string]reconfigure.Verdict, error) {
 	b := &batch{Engine: e, number: number, plan: plan, before: seen.Desired, was: seen.States, instances: maps.Clone(seen.Instances), verdicts: map[string]reconfigure.Verdict{}}
+	b.planned = seen.Time
+	b.probe(ctx)
 	b.tell(context.WithoutCancel(ctx), rejections(plan))
 	err := b.walk(ctx)
 	b.phase = reconfigure.PhaseReport
@@ -58,6 +60,7 @@ func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Obser
 			b.verdicts[c.Node] = reconfigure.Verdict{Node: c.Node, Action: c.Action, Status: reconfigure.StatusDone, Reason: c.Note}
 		}
 	}
+	b.learn(ctx)
 	return b.verdicts, nil
 }
 
@@ -120,6 +123,7 @@ type batch struct {
 	was         map[string]reconfigure.NodeState // as Slurm had the nodes before the plan
 	held        nodeset.NodeSet                  // the nodes whose instance was left alone for the sake of a job
 	toldDown    nodeset.NodeSet                  // the nodes that Slurm was told are down, or may have been
+	learning
 }
 
 // left is the nodes that are still on their way.

@@ -87,7 +87,7 @@ func TestJournalOfAnEarlierVersionIsBroughtUpToDateWithoutLoss(t *testing.T) {
 // A kill may come between any two transactions.
 func TestMigrationIsTakenUpWhereItWasKilled(t *testing.T) {
 	for version := 0; version <= 2; version++ {
-		for killedAt := int64(version); killedAt <= 3; killedAt++ {
+		for killedAt := int64(version); killedAt <= 4; killedAt++ {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "journal.db")
 			if version > 0 {

@@ -96,7 +96,9 @@ func TestHealthTakesOnlyWhatSlurmAlone(t *testing.T) {
 				t.Fatalf("%+v is refused", c)
 			}
 			for _, id := range c.Requests {
-				if !kept && !slices.ContainsFunc(p.Rejected, func(r reconfigure.Rejection) bool { return r.Node == c.Node && r.Request == id && r.Awaited && r.Class != "" && r.Reason != "" }) {
+				if !kept && !slices.ContainsFunc(p.Rejected, func(r reconfigure.Rejection) bool {
+					return r.Node == c.Node && r.Request == id && r.Awaited && r.Class != "" && r.Reason != ""
+				}) {
 					t.Fatalf("request %s is not told that %s is refused: %+v", id, c.Node, p.Rejected)
 				}
 			}

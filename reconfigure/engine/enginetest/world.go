@@ -53,6 +53,7 @@ type World struct {
 	limit    reconfigure.Use  // of the project
 	lost     []string
 	events   []reconfigure.Event
+	health   map[string]reconfigure.Health // of the groups that do not fare well
 }
 
 // machine is an instance.
@@ -87,7 +88,7 @@ func NewWorld(c reconfigure.Cluster) *World {
 	w := &World{
 		cluster: c, desired: map[string]reconfigure.Spec{}, machines: map[string]*machine{}, slurm: map[string]*slurmNode{},
 		faults: map[Fault]nodeset.NodeSet{}, then: map[Call][]func(){}, previews: map[string]reconfigure.Plan{}, comments: map[int64]string{},
-		limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1},
+		limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1}, health: map[string]reconfigure.Health{},
 	}
 	persistent := c.Persistent()
 	for node := range c.Nodes().All() {
@@ -102,7 +103,7 @@ func NewWorld(c reconfigure.Cluster) *World {
 // Deps is the world behind every seam of an engine.
 func (w *World) Deps() engine.Deps {
 	return engine.Deps{
-		Provisioner: w, Cloud: w, Sweeper: w, Surveyor: w, Greeter: w, Configurer: w, Recorder: w,
+		Provisioner: w, Cloud: w, Sweeper: w, Surveyor: w, Greeter: w, Configurer: w, Recorder: w, Health: w,
 		Scheduler: func(reconfigure.Instance) engine.Scheduler { return w },
 		Commenter: func(reconfigure.Instance) engine.Commenter { return w },
 		Poll:      time.Second,
