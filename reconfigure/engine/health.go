@@ -37,7 +37,9 @@ func (b *batch) learn(ctx context.Context) {
 	}
 	b.learnt = nodeset.Collect(maps.Keys(b.verdicts))
 	for _, group := range slices.Sorted(maps.Keys(news)) {
-		b.fares(ctx, group, func(h reconfigure.Health) reconfigure.Health { return h.After(b.planned, time.Now().UTC(), news[group]) })
+		b.fares(ctx, group, func(h reconfigure.Health) reconfigure.Health {
+			return h.After(b.planned, time.Now().UTC(), news[group])
+		})
 	}
 }
 

@@ -61,27 +61,35 @@ type company struct {
 
 // companies puts new instances together, in their order. One that something else asks for as well, be it a job that takes what it gets, is for itself too.
 func companies(wanted []reconfigure.Change, jobs []reconfigure.Job, entire func(reconfigure.Job) bool) []company {
-	waits := map[string][]int{}
-	jobs = reconfigure.Merged(jobs)
-	whole := make([]bool, len(jobs))
-	for i, job := range jobs {
-		whole[i] = entire(job)
+	members, alone := map[int64][]reconfigure.Change{}, map[string]bool{}
+	waits := map[string][]reconfigure.Job{} // those that get all of their nodes or none
+	for _, c := range wanted {
+		alone[c.Node] = !c.ForJobs
+	}
+	for _, job := range reconfigure.Merged(jobs) {
+		together := entire(job)
 		for node := range job.Nodes.All() {
-			waits[node] = append(waits[node], i)
+			if together {
+				waits[node] = append(waits[node], job)
+			} else {
+				alone[node] = true
+			}
+		}
+	}
+	for _, c := range wanted {
+		for _, job := range waits[c.Node] {
+			members[job.ID] = append(members[job.ID], c)
 		}
 	}
 	var all []company
-	formed := map[int]bool{}
 	for _, c := range wanted {
-		alone := !c.ForJobs
-		for _, i := range waits[c.Node] {
-			alone = alone || !whole[i]
-			if whole[i] && !formed[i] {
-				formed[i] = true
-				all = append(all, company{jobs[i], slices.DeleteFunc(slices.Clone(wanted), func(c reconfigure.Change) bool { return !jobs[i].Nodes.Contains(c.Node) })})
+		for _, job := range waits[c.Node] {
+			if members[job.ID] != nil { // this is its first
+				all = append(all, company{job, members[job.ID]})
+				delete(members, job.ID)
 			}
 		}
-		if alone {
+		if alone[c.Node] || len(waits[c.Node]) == 0 {
 			all = append(all, company{members: []reconfigure.Change{c}})
 		}
 	}
