@@ -29,6 +29,11 @@ const (
 // NoRoom tells that asking again is of no use before something else has gone.
 func (c Class) NoRoom() bool { return c == ClassQuota || c == ClassCapacity }
 
+// Boots tells that the instance was made, and what is declared for it did not come up: a broken image, say, on which every other instance fails too.
+func (c Class) Boots() bool {
+	return c == ClassBoot || c == ClassSSH || c == ClassPlaybook || c == ClassUnregistered
+}
+
 // Passing tells that it may go better soon, without anybody doing anything about it.
 func (c Class) Passing() bool { return c == ClassRateLimit || c == ClassCloud || c == ClassUnknown }
 
@@ -86,6 +91,9 @@ func ClassOf(err error) Class {
 // ErrUntried is in the failure of a node whose turn did not come because another one failed. It says nothing of the node itself: without that other one it may be
 // tried at once.
 var ErrUntried = errors.New("its turn did not come")
+
+// ErrGivenUp is in the failure of a node that is not made, or kept, since another node of its job did not come. It says nothing of the node itself.
+var ErrGivenUp = errors.New("given up")
 
 type classified struct {
 	error

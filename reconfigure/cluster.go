@@ -21,6 +21,7 @@ type Cluster struct {
 	PrivateKeyFile string // absolute path of the key that LoginUser accepts
 	Control        Control
 	Groups         []NodeGroup
+	Partitions     []Partition
 	Slurm          Timing
 	NFSShares      []string
 	Settings       Settings
@@ -46,6 +47,14 @@ type NodeGroup struct {
 	Min, Max int
 }
 
+// Partition is one of Slurm's, over one or several node groups.
+type Partition struct {
+	Name   string
+	Groups []string
+	// AllOrNothing has a job that cannot get all of its nodes, for want of room, get none of them.
+	AllOrNothing bool
+}
+
 // Timing is Slurm's power saving (slurm.conf(5)).
 type Timing struct {
 	SuspendTime, SuspendTimeout, ResumeTimeout time.Duration
@@ -62,6 +71,8 @@ type Settings struct {
 	LockTimeout time.Duration
 	BootTimeout time.Duration
 	HostKeys    HostKeyPolicy
+	CoolDown    time.Duration // how long Slurm's calls do not ask for more of a group that the cloud had no room for; 0: they do
+	Breaker     int           // boot failures in a row of a group, after which Slurm's calls try one node at a time; 0: never
 }
 
 // HostKeyPolicy says how the host key of a new instance becomes known.

@@ -77,6 +77,7 @@ type Observation struct {
 	Slurm     bool                 // Slurm answered; else States is empty, and nobody can tell where jobs run
 	Silence   string               // why it did not
 	Sources   map[Source]Resolved  // what names mean now, for those that the plan needs
+	Health    map[string]Health    // of the node groups that do not fare well, by name
 }
 
 // Resolved is a Source turned into ids, or why it could not be.

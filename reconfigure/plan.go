@@ -36,6 +36,10 @@ type Change struct {
 	Undrain bool `json:"undrain,omitempty"`
 	// HandOver tells that Slurm gets the node, when its instance is gone, as one that power saving may bring up again.
 	HandOver bool `json:"hand_over,omitempty"`
+	// ForJobs tells that every request for it names a job that needs the node.
+	ForJobs bool `json:"for_jobs,omitempty"`
+	// Probe tells that the node is let through to try its group, of which others are not.
+	Probe bool `json:"probe,omitempty"`
 	// Note is what the caller is told beside the verdict.
 	Note string `json:"note,omitempty"`
 }

@@ -59,6 +59,8 @@ type Options struct {
 	FromSlurm bool `json:"from_slurm,omitempty"`
 	// DrainTimeout is how long the jobs on a node are waited for, from Submitted on.
 	DrainTimeout time.Duration `json:"drain_timeout,omitempty"`
+	// Insist has a resume be tried also where its node group does not fare well.
+	Insist bool `json:"insist,omitempty"`
 }
 
 // Open is the nodes that there is no verdict on yet.
@@ -68,10 +70,4 @@ func (r Request) Open() nodeset.NodeSet {
 		settled[i] = v.Node
 	}
 	return r.Nodes.Difference(nodeset.Of(settled...))
-}
-
-// Job is a job that waits for nodes, from Slurm's SLURM_RESUME_FILE (power_save guide).
-type Job struct {
-	ID    int64           `json:"job_id"`
-	Nodes nodeset.NodeSet `json:"nodes"`
 }

@@ -118,16 +118,21 @@ func sourcesOf(c reconfigure.Cluster) []reconfigure.Source {
 
 // past is what the journal knows.
 type past struct {
-	leader  string                       // who is at work; empty: nobody
-	pause   *reconfigure.Pause           // while nothing is to be begun
-	last    map[string]reconfigure.Event // how far each node has come
+	at      time.Time                     // when it was asked
+	leader  string                        // who is at work; empty: nobody
+	pause   *reconfigure.Pause            // while nothing is to be begun
+	last    map[string]reconfigure.Event  // how far each node has come
+	fares   map[string]reconfigure.Health // how the node groups fare that do not fare well
 	pending []pendingRequest
 }
 
 func recall(ctx context.Context, log *journal.Journal) (past, error) {
-	p := past{leader: log.Leader(ctx)}
+	p := past{at: time.Now(), leader: log.Leader(ctx)}
 	var err error
 	if p.last, err = log.LastMoves(ctx); err != nil {
+		return p, err
+	}
+	if p.fares, err = log.Health(ctx); err != nil {
 		return p, err
 	}
 	if pause, paused, err := log.Paused(ctx); err != nil {

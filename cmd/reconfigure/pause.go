@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -35,11 +37,16 @@ func pauseCommand() *cli.Command {
 
 func continueCommand() *cli.Command {
 	return command(cli.Command{
-		Name:        "continue",
-		Usage:       "end a pause, and carry out what waits",
-		Description: "Where there is no pause, it does no more than to start a worker, as every request does.",
+		Name:  "continue",
+		Usage: "end a pause, and carry out what waits; or have a node group be used as if nothing had failed there",
+		Description: "Where there is no pause, it does no more than to start a worker, as every request does. With GROUP, a pause goes on: what is known of that node group is " +
+			"forgotten, so that Slurm gets as many nodes of it as it asks for at once; for when the image is mended, or there is room again.",
+		ArgsUsage: "[GROUP...]",
 		Action: func(c *cli.Context) error {
 			return withJournal(c, func(s site, log *journal.Journal) error {
+				if c.Args().Present() {
+					return continueGroups(c, s, log)
+				}
 				if err := log.Continue(c.Context); err != nil {
 					return err
 				}
@@ -50,6 +57,60 @@ func continueCommand() *cli.Command {
 			})
 		},
 	})
+}
+
+// continueGroups has node groups fare well. Where the declaration can be read, a name that is not in it is refused before anything is done.
+func continueGroups(c *cli.Context, s site, log *journal.Journal) error {
+	groups := c.Args().Slice()
+	fares, err := log.Health(c.Context)
+	if err != nil {
+		return err
+	}
+	unknown := slices.DeleteFunc(slices.Clone(groups), func(g string) bool { _, ails := fares[g]; return ails })
+	if s.cluster.Name != "" {
+		if err := declaredGroups(c, s.cluster, unknown); err != nil {
+			return err
+		}
+	}
+	said := []continued{}
+	for _, group := range groups {
+		was := fares[group]
+		err := log.UpdateHealth(c.Context, group, func(reconfigure.Health) reconfigure.Health { return reconfigure.Health{} })
+		if err != nil {
+			return err
+		}
+		said = append(said, continued{group, was.Failures, was.Full.Reason})
+	}
+	if wantsJSON(c) {
+		return json.NewEncoder(c.App.Writer).Encode(said)
+	}
+	for _, one := range said {
+		if _, err := fmt.Fprintln(c.App.Writer, one.words()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// continued is what was known of a group that is used again.
+type continued struct {
+	Group    string `json:"group"`
+	Failures int    `json:"failures"` // boot failures in a row
+	Full     string `json:"full"`     // why there was no room; empty: there was
+}
+
+func (d continued) words() string {
+	var forgotten []string
+	if d.Failures > 0 {
+		forgotten = append(forgotten, fmt.Sprintf("%d boot failures in a row", d.Failures))
+	}
+	if d.Full != "" {
+		forgotten = append(forgotten, "that there was no room")
+	}
+	if len(forgotten) == 0 {
+		return d.Group + ": nothing had failed"
+	}
+	return d.Group + ": forgotten: " + strings.Join(forgotten, ", and ")
 }
 
 // withJournal does something with the journal that needs no more of the declaration.

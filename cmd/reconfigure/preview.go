@@ -25,11 +25,11 @@ import (
 // would be after the edit, where there is one.
 func preview(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 	r.Submitted = time.Now()
-	requests, err := s.together(c.Context, r)
+	requests, fares, err := s.together(c.Context, r)
 	if err != nil {
 		return err
 	}
-	engine, err := s.engine(c.Context, nil, logger(c), nil)
+	engine, err := s.engine(c.Context, fares, logger(c), nil)
 	if err != nil {
 		return err
 	}
@@ -47,27 +47,43 @@ func preview(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 	return err
 }
 
-// together is the requests that a worker would carry out with this one. One that has to wait for others is shown by itself, as if they had been carried out.
-func (s site) together(ctx context.Context, r reconfigure.Request) ([]reconfigure.Request, error) {
+// together is the requests that a worker would carry out with this one, and how the node groups fare. One that has to wait for others is shown by itself, as if
+// they had been carried out.
+func (s site) together(ctx context.Context, r reconfigure.Request) ([]reconfigure.Request, foreseen, error) {
 	// To open a journal makes it. A file must not come to be by looking; a database that is declared must be there, so that what is wrong with it shows now.
 	if s.cluster.Settings.Journal == "" && !exists(s.state("journal.db")) {
-		return []reconfigure.Request{r}, nil
+		return []reconfigure.Request{r}, foreseen{}, nil
 	}
 	log, err := s.journal(ctx)
 	if err != nil {
-		return nil, err
+		return nil, foreseen{}, err
 	}
 	defer log.Close()
+	fares, err := log.Health(ctx)
+	if err != nil {
+		return nil, foreseen{}, err
+	}
 	waiting, err := log.Pending(ctx)
 	if err != nil {
-		return nil, err
+		return nil, foreseen{}, err
 	}
 	requests := batch.Next(append(waiting, r), nil, time.Now()).Together
 	if !slices.ContainsFunc(requests, func(one reconfigure.Request) bool { return one.ID == r.ID }) {
-		return []reconfigure.Request{r}, nil
+		requests = []reconfigure.Request{r}
 	}
-	return requests, nil
+	return requests, foreseen{fares}, nil
 }
+
+// foreseen is how node groups fare, for an engine that only looks: nothing is written down.
+type foreseen struct{ fares map[string]reconfigure.Health }
+
+func (f foreseen) Health(context.Context) (map[string]reconfigure.Health, error) { return f.fares, nil }
+
+func (foreseen) UpdateHealth(context.Context, string, func(reconfigure.Health) reconfigure.Health) error {
+	return nil
+}
+
+func (foreseen) Record(context.Context, ...reconfigure.Event) error { return nil }
 
 // foreseer is an engine that can look ahead.
 type foreseer interface {
@@ -82,18 +98,18 @@ func foresee(ctx context.Context, cluster reconfigure.Cluster, engine foreseer, 
 		return previewReport{}, err
 	}
 	last := plan.Compute(cluster, plan.AfterDrain(seen, first), requests)
-	foreseen, err := engine.Preview(ctx, last)
+	terraform, err := engine.Preview(ctx, last)
 	var refusal *reconfigure.Refusal
 	if err != nil && !errors.As(err, &refusal) {
 		return previewReport{}, err
 	}
-	report := previewReport{Nodes: []previewNode{}, Rejected: last.Rejected, Terraform: foreseen.Changes}
+	report := previewReport{Nodes: []previewNode{}, Rejected: last.Rejected, Terraform: terraform.Changes}
 	if refusal != nil {
 		report.Refused = refusal.Changes
 	}
 	for _, change := range last.Changes {
 		row := previewNode{Node: change.Node, Action: change.Action, Reason: change.Reason, Requests: change.Requests, Note: change.Note}
-		row.Lost = loss(change, foreseen.Changes)
+		row.Lost = loss(change, terraform.Changes)
 		row.Drain = slices.ContainsFunc(first.Waiting, func(w reconfigure.Wait) bool { return w.Node == change.Node })
 		report.Nodes = append(report.Nodes, row)
 	}

@@ -243,7 +243,9 @@ func requests(findings []reconcile.Finding) []reconfigure.Request {
 	}
 	var all []reconfigure.Request
 	for _, mode := range slices.Sorted(maps.Keys(nodes)) {
-		all = append(all, reconfigure.Request{Mode: mode, Nodes: nodeset.Of(nodes[mode]...)})
+		r := reconfigure.Request{Mode: mode, Nodes: nodeset.Of(nodes[mode]...)}
+		r.Insist = mode == reconfigure.Resume // somebody looks after it himself
+		all = append(all, r)
 	}
 	return all
 }

@@ -60,7 +60,7 @@ func TestFixesBecomeOneRequestAMode(t *testing.T) {
 		{Node: "e", Fix: reconcile.Resume}, {Node: "f", Fix: reconcile.Enlarge},
 	})
 	want := []reconfigure.Request{
-		{Mode: reconfigure.Enlarge, Nodes: nodeset.Of("f")}, {Mode: reconfigure.Resume, Nodes: nodeset.Of("e")}, {Mode: reconfigure.Suspend, Nodes: nodeset.Of("a", "b")},
+		{Mode: reconfigure.Enlarge, Nodes: nodeset.Of("f")}, {Mode: reconfigure.Resume, Nodes: nodeset.Of("e"), Options: reconfigure.Options{Insist: true}}, {Mode: reconfigure.Suspend, Nodes: nodeset.Of("a", "b")},
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b nodeset.NodeSet) bool { return a.String() == b.String() })); diff != "" {
 		t.Error(diff)

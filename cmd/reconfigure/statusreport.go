@@ -86,6 +86,10 @@ func (v sight) report(c reconfigure.Cluster, p past) statusReport {
 		}
 	}
 	r.Groups = summarize(r.Nodes, r.Silent)
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		g.fare(p.fares[g.Group], c, p.at)
+	}
 	return r
 }
 

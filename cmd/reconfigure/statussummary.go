@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
@@ -22,6 +25,50 @@ type groupSummary struct {
 	PoweredDown *int   `json:"powered_down,omitempty"` // without instance, as nothing needs them
 	Failing     int    `json:"failing"`                // what was done last went wrong
 	Outdated    *int   `json:"outdated,omitempty"`     // not what is declared
+
+	CoolDown *coolDown `json:"cool_down,omitempty"` // Slurm gets no more of them
+	Breaker  *breaker  `json:"breaker,omitempty"`   // Slurm gets one of them at a time
+}
+
+// coolDown is until when a group is not asked for more, since the cloud had no room for one of its nodes.
+type coolDown struct {
+	Until  time.Time         `json:"until"`
+	Node   string            `json:"node"`
+	Class  reconfigure.Class `json:"class"`
+	Reason string            `json:"reason"`
+}
+
+// breaker is why a group is tried by one node at a time.
+type breaker struct {
+	Failures int               `json:"failures"` // in a row
+	Since    time.Time         `json:"since"`
+	Node     string            `json:"node"` // the last that failed
+	Class    reconfigure.Class `json:"class"`
+	Reason   string            `json:"reason"`
+	Probe    string            `json:"probe,omitempty"` // that tries the group now
+}
+
+// fare says how the group fares, where that keeps nodes from Slurm.
+func (g *groupSummary) fare(h reconfigure.Health, c reconfigure.Cluster, now time.Time) {
+	if until, cools := h.CoolsDown(now, c.Settings); cools {
+		g.CoolDown = &coolDown{until, h.Full.Node, h.Full.Class, h.Full.Reason}
+	}
+	if h.Broken(c.Settings) {
+		g.Breaker = &breaker{h.Failures, h.Since, h.Last.Node, h.Last.Class, h.Last.Reason, h.Probing(now, c.Slurm)}
+	}
+}
+
+// words is the same for people, a line each.
+func (g groupSummary) words(now time.Time) []string {
+	var lines []string
+	if d := g.CoolDown; d != nil {
+		lines = append(lines, fmt.Sprintf("Group %s cools down for %s, since there was no room for %s: %s", g.Group, span(d.Until.Sub(now)), d.Node, oneLine(d.Class.Said(d.Reason))))
+	}
+	if b := g.Breaker; b != nil {
+		lines = append(lines, fmt.Sprintf("Group %s: %d boot failures in a row, the first %s ago; %s is tried alone until one comes up, or `reconfigure continue %s`; the last was %s: %s",
+			g.Group, b.Failures, ago(now, b.Since), cmp.Or(b.Probe, "the next"), g.Group, b.Node, oneLine(b.Class.Said(b.Reason))))
+	}
+	return lines
 }
 
 // summarize counts the compute nodes, group by group, in the order of the nodes.

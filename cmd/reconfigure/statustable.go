@@ -29,7 +29,7 @@ func (r statusReport) write(w io.Writer, l layout) error {
 	r.writeNodes(&b, l)
 	if len(r.Groups) > 0 {
 		b.WriteString("\n")
-		r.writeGroups(&b)
+		r.writeGroups(&b, l)
 	}
 	r.writeRequests(&b, l)
 	if len(r.Silent) > 0 {
@@ -152,12 +152,17 @@ func (r statusReport) unseen() string {
 	return "Without instance, as nothing needs them"
 }
 
-func (r statusReport) writeGroups(b *strings.Builder) {
+func (r statusReport) writeGroups(b *strings.Builder, l layout) {
 	rows := [][]string{summaryHeader()}
+	var ailing []string
 	for _, g := range r.Groups {
 		rows = append(rows, g.row())
+		ailing = append(ailing, g.words(l.now)...)
 	}
 	table(b, rows)
+	if len(ailing) > 0 {
+		b.WriteString("\n" + strings.Join(ailing, "\n") + "\n")
+	}
 }
 
 func (r statusReport) writeRequests(b *strings.Builder, l layout) {

@@ -20,24 +20,31 @@ import (
 
 // The adapters fit the seams of the engine and the batch by shape; here is where that is checked.
 var (
-	_ engine.Provisioner = (*terraform.Driver)(nil)
-	_ engine.Cloud       = (*openstack.Client)(nil)
-	_ engine.Sweeper     = (*openstack.Client)(nil)
-	_ engine.Surveyor    = (*openstack.Client)(nil)
-	_ engine.Greeter     = (*ssh.Greeter)(nil)
-	_ engine.Configurer  = (*ansible.Runner)(nil)
-	_ engine.Scheduler   = (*slurm.Client)(nil)
-	_ engine.Commenter   = (*slurm.Client)(nil)
-	_ engine.Recorder    = (*journal.Journal)(nil)
-	_ batch.Log          = (*journal.Journal)(nil)
-	_ batch.Engine       = (*engine.Engine)(nil)
+	_ engine.Provisioner  = (*terraform.Driver)(nil)
+	_ engine.Cloud        = (*openstack.Client)(nil)
+	_ engine.Sweeper      = (*openstack.Client)(nil)
+	_ engine.Surveyor     = (*openstack.Client)(nil)
+	_ engine.Greeter      = (*ssh.Greeter)(nil)
+	_ engine.Configurer   = (*ansible.Runner)(nil)
+	_ engine.Scheduler    = (*slurm.Client)(nil)
+	_ engine.Commenter    = (*slurm.Client)(nil)
+	_ engine.Recorder     = (*journal.Journal)(nil)
+	_ engine.HealthKeeper = (*journal.Journal)(nil)
+	_ batch.Log           = (*journal.Journal)(nil)
+	_ batch.Engine        = (*engine.Engine)(nil)
 )
 
 // poll is the pause between two looks at what is waited for: each asks the cloud and Slurm for all that they have.
 const poll = 3 * time.Second
 
+// record is where it is written down what is done, and how node groups fare.
+type record interface {
+	engine.Recorder
+	engine.HealthKeeper
+}
+
 // engine ties the adapters together. What it has in common with the engines of other batches is nil where there are none.
-func (s site) engine(ctx context.Context, log *journal.Journal, logger *slog.Logger, common *engine.Common) (*engine.Engine, error) {
+func (s site) engine(ctx context.Context, log record, logger *slog.Logger, common *engine.Common) (*engine.Engine, error) {
 	driver, err := s.terraform(ctx, logger)
 	if err != nil {
 		return nil, err
@@ -55,6 +62,7 @@ func (s site) engine(ctx context.Context, log *journal.Journal, logger *slog.Log
 		Greeter:     &ssh.Greeter{Known: known, Policy: s.cluster.Settings.HostKeys, Console: cloud.Console, Timeout: s.cluster.Settings.BootTimeout, Poll: poll},
 		Configurer:  s.playbooks(),
 		Recorder:    log,
+		Health:      log,
 		Scheduler:   func(control reconfigure.Instance) engine.Scheduler { return s.scheduler(control) },
 		Commenter:   func(control reconfigure.Instance) engine.Commenter { return s.scheduler(control) },
 		Poll:        poll,

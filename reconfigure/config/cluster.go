@@ -15,12 +15,13 @@ func (d *declaration) cluster() reconfigure.Cluster {
 		PrivateKeyFile: d.privateKeyFile.is,
 		Control:        reconfigure.Control{Name: d.control.name.is, Source: d.control.source.source()},
 		Groups:         each(d.groups, group.nodeGroup),
+		Partitions:     each(d.partitions, partition.partition),
 		Slurm: reconfigure.Timing{
 			SuspendTime:    seconds(d.slurm.suspendTime),
 			SuspendTimeout: seconds(d.slurm.suspendTimeout),
 			ResumeTimeout:  seconds(d.slurm.resumeTimeout),
 		},
-		NFSShares: each(d.nfsShares.is, func(v value[string]) string { return v.is }),
+		NFSShares: each(d.nfsShares.is, content),
 		Settings: reconfigure.Settings{
 			StateDir:    d.settings.stateDir.is,
 			Journal:     d.settings.journal.is,
@@ -31,6 +32,8 @@ func (d *declaration) cluster() reconfigure.Cluster {
 			LockTimeout: seconds(d.settings.lockTimeout),
 			BootTimeout: seconds(d.settings.bootTimeout),
 			HostKeys:    reconfigure.HostKeyPolicy(d.settings.hostKeys.is),
+			CoolDown:    seconds(d.settings.coolDown),
+			Breaker:     d.settings.breaker.is,
 		},
 	}
 }
@@ -45,6 +48,12 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 		Max:    g.max.is,
 	}
 }
+
+func (p partition) partition() reconfigure.Partition {
+	return reconfigure.Partition{Name: p.name.is, Groups: each(p.groups.is, content), AllOrNothing: p.allOrNothing.is}
+}
+
+func content(v value[string]) string { return v.is }
 
 func (s source) source() reconfigure.Source {
 	return reconfigure.Source{Image: s.image.is, Flavor: s.flavor.is, Network: s.network.is}

@@ -68,6 +68,7 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			Min:    2,
 			Max:    20,
 		}},
+		Partitions: []reconfigure.Partition{{Name: "main", Groups: []string{"standard"}}},
 		Slurm: reconfigure.Timing{
 			SuspendTime:    10 * time.Minute,
 			SuspendTimeout: 2 * time.Minute,
@@ -82,6 +83,8 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			LockTimeout: 10 * time.Minute,
 			BootTimeout: 5 * time.Minute,
 			HostKeys:    reconfigure.HostKeysConsole,
+			CoolDown:    2 * time.Minute,
+			Breaker:     3,
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -167,6 +170,13 @@ var edits = []struct{ name, from, to, want string }{
 	{"requests not gathered", "gather_seconds: 1", "gather_seconds: 0", ""},
 	{"requests gathered for ever", "gather_seconds: 1", "gather_seconds: 3601", "reconfigure.gather_seconds: 3601 is not between 0 and 3600"},
 	{"requests kept for less than no time", "keep_days: 90", "keep_days: -1", "reconfigure.keep_days: -1 is not between 0 and 36500"},
+	{"no time to cool down", "cool_down: 120", "cool_down: 0", ""},
+	{"less than no time to cool down", "cool_down: 120", "cool_down: -1", "reconfigure.cool_down: -1 is not between 0 and 86400"},
+	{"a breaker that never opens", "breaker: 3", "breaker: 0", ""},
+	{"a breaker in words", "breaker: 3", "breaker: never", `reconfigure.breaker: must be a whole number in plain digits, but is the text "never"`},
+	{"neither cool-down nor breaker", "  cool_down: 120", "  # cool_down: 120", ""},
+	{"a partition of all or nothing, in other words", "all_or_nothing: false", "all_or_nothing: never", `partitions[0].all_or_nothing: must be true or false, but is the text "never"`},
+	{"a partition that is misspelt", "all_or_nothing: false", "all_or_nothin: true", "partitions[0].all_or_nothin: unknown key; did you mean all_or_nothing?"},
 	{"an alias", "flavor: m1.medium\n  network: cluster", "flavor: &f m1.medium\n  network: *f", ""},
 	{"an alias of what it stands in", "extra: {}", "extra: {A: &a [*a]}", "slurm.extra.A[0]: must be text, a number, true or false, but is a list"},
 }
@@ -267,6 +277,34 @@ func TestRequestsAreGatheredForAsLongAsDeclared(t *testing.T) {
 			}
 			if got := cluster.Settings.Gather; got != want {
 				t.Errorf("gathered for %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestHealthCountsAsDeclared(t *testing.T) {
+	for _, c := range []struct {
+		name, from, to string
+		coolDown       time.Duration
+		breaker        int
+		entire         bool
+	}{
+		{"nothing said", "  cool_down: 120", "  # ", 2 * time.Minute, 3, false},
+		{"another time", "cool_down: 120", "cool_down: 7", 7 * time.Second, 3, false},
+		{"never", "breaker: 3", "breaker: 0", 2 * time.Minute, 0, false},
+		{"all or nothing", "all_or_nothing: false", "all_or_nothing: true", 2 * time.Minute, 3, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text := shipped(t)
+			if !strings.Contains(text, c.from) {
+				t.Fatalf("%q is not in the shipped declaration", c.from)
+			}
+			cluster, err := config.Load(directory(t, strings.Replace(text, c.from, c.to, 1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s := cluster.Settings; s.CoolDown != c.coolDown || s.Breaker != c.breaker || cluster.Partitions[0].AllOrNothing != c.entire {
+				t.Errorf("%+v and %+v", s, cluster.Partitions)
 			}
 		})
 	}

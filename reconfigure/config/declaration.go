@@ -37,9 +37,9 @@ type group struct {
 }
 
 type partition struct {
-	name      value[string]
-	groups    value[[]value[string]]
-	isDefault value[bool]
+	name                    value[string]
+	groups                  value[[]value[string]]
+	isDefault, allOrNothing value[bool]
 }
 
 type timing struct {
@@ -49,6 +49,7 @@ type timing struct {
 type settingsOfTool struct {
 	stateDir, journal, terraform, hostKeys                         value[string]
 	keepDays, gatherSeconds, parallelism, lockTimeout, bootTimeout value[int]
+	coolDown, breaker                                              value[int]
 }
 
 // slurm16 is the most of a setting that Slurm keeps in 16 bits. scontrol refuses more than 65535, and the highest values below mean "infinite" and
@@ -163,10 +164,11 @@ func gres() rule {
 
 func (p *partition) schema() object {
 	return object{
-		"name":    text(&p.name, like(`[A-Za-z0-9_.-]+`, "must be letters, digits and _ . -"), noneOf("means something else in slurm.conf", "default")),
-		"groups":  texts(&p.groups),
-		"default": optional{boolean(&p.isDefault)},
-		"slurm":   optional{settings(new(map[string]value[string]), ofPartition())},
+		"name":           text(&p.name, like(`[A-Za-z0-9_.-]+`, "must be letters, digits and _ . -"), noneOf("means something else in slurm.conf", "default")),
+		"groups":         texts(&p.groups),
+		"default":        optional{boolean(&p.isDefault)},
+		"all_or_nothing": optional{boolean(&p.allOrNothing)},
+		"slurm":          optional{settings(new(map[string]value[string]), ofPartition())},
 	}
 }
 
@@ -186,11 +188,14 @@ func (d *declaration) slurmSchema() object {
 func (s *settingsOfTool) schema(dir string) object {
 	const (
 		keepDays      = 90    // where nothing is said
+		gatherSeconds = 1     // the same
+		coolDown      = 120   // the same, seconds: about the time after which Slurm starts a job again that it has requeued
+		breaker       = 3     // the same
 		century       = 36500 // days
-		gatherSeconds = 1     // where nothing is said
+		day           = 86400 // seconds
 		hour          = 3600  // seconds; Slurm gives nodes up that it waits longer for
 	)
-	s.keepDays.is, s.gatherSeconds.is = keepDays, gatherSeconds
+	s.keepDays.is, s.gatherSeconds.is, s.coolDown.is, s.breaker.is = keepDays, gatherSeconds, coolDown, breaker
 	return object{
 		"state_directory": path(dir, &s.stateDir, filled),
 		"journal":         optional{text(&s.journal, maybe(postgresURL))},
@@ -201,5 +206,7 @@ func (s *settingsOfTool) schema(dir string) object {
 		"lock_timeout":    integer(&s.lockTimeout, 1, math.MaxInt32),
 		"host_keys":       text(&s.hostKeys, oneOf(string(reconfigure.HostKeysConsole), string(reconfigure.HostKeysAcceptNew))),
 		"boot_timeout":    integer(&s.bootTimeout, 1, math.MaxInt32),
+		"cool_down":       optional{integer(&s.coolDown, 0, day)},
+		"breaker":         optional{integer(&s.breaker, 0, nodeset.MaxNodes)},
 	}
 }

@@ -99,6 +99,15 @@ type Recorder interface {
 	Record(ctx context.Context, events ...reconfigure.Event) error
 }
 
+// HealthKeeper keeps how node groups fare, beside the journal.
+type HealthKeeper interface {
+	// Health is how the groups fare that do not fare well, by name.
+	Health(ctx context.Context) (map[string]reconfigure.Health, error)
+	// UpdateHealth puts what update makes of a group's health in its place, durably: another one MUST NOT come between. Of a group of which nothing is known it
+	// gets the health of one that fares well.
+	UpdateHealth(ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health) error
+}
+
 // Deps is what an engine works with.
 type Deps struct {
 	Provisioner Provisioner
@@ -108,6 +117,7 @@ type Deps struct {
 	Greeter     Greeter
 	Configurer  Configurer
 	Recorder    Recorder
+	Health      HealthKeeper
 	// Scheduler reaches the Slurm of a control node.
 	Scheduler func(control reconfigure.Instance) Scheduler
 	// Commenter reaches the same Slurm.
@@ -144,6 +154,9 @@ func (e *Engine) Observe(ctx context.Context, sources func(map[string]reconfigur
 		return reconfigure.Observation{}, err
 	}
 	seen := reconfigure.Observation{Time: time.Now(), Desired: carriedOut(desired, instances), Instances: instances, Sources: map[reconfigure.Source]reconfigure.Resolved{}}
+	if seen.Health, err = e.Health.Health(ctx); err != nil {
+		return reconfigure.Observation{}, err
+	}
 	seen.States, err = e.states(ctx, instances)
 	if seen.Slurm = err == nil; err != nil {
 		seen.Silence = err.Error()

@@ -15,6 +15,7 @@ import (
 // that cannot come along, because it got a job in the meantime for instance, leaves the plan, and the rest is previewed afresh: a saved plan cannot be applied in
 // part. So do those whose turn did not come because another node failed: Terraform makes no instance as long as a port of any node cannot be made.
 func (b *batch) provision(ctx context.Context, _ nodeset.NodeSet) error {
+	defer b.learn(ctx) // that there is no room shall be known before the others are configured
 	for {
 		plan := b.remaining()
 		if !plan.Provisions() {
@@ -51,9 +52,8 @@ func (b *batch) setAside(ctx context.Context, plan reconfigure.Plan) bool {
 		b.hold(ctx, busy)
 		return true
 	}
-	crowded := b.crowdedOut(ctx, plan)
-	b.fail(ctx, crowded)
-	if len(crowded) > 0 {
+	if crowded := b.crowdedOut(ctx, plan); len(crowded) > 0 {
+		b.crowd(ctx, crowded)
 		return true
 	}
 	// The sweep may have taken minutes.
@@ -86,9 +86,15 @@ func (b *batch) apply(ctx context.Context, preview reconfigure.Preview) (again b
 		return false, err
 	}
 	untried := withoutUntried(failed)
-	b.fail(ctx, b.explained(ctx, failed))
+	failed = b.explained(ctx, failed)
+	b.fail(ctx, failed)
+	spared := b.giveUp(ctx, failed)
 	b.provisioned = b.provisioned.Union(preview.Plan.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove).Difference(untried))
-	return !untried.Empty(), b.find(ctx)
+	if err := b.find(ctx); err != nil {
+		return false, err
+	}
+	b.vacate(ctx, spared)
+	return !untried.Empty(), nil
 }
 
 // withoutUntried takes the nodes out of the failures whose turn did not come, unless they are all there is: then nobody is to blame, and to try again would go on

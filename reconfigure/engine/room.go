@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// crowdedOut is the nodes that the project's quota has no room for. To find that out by the cloud's refusals would cost the others of their batch time, and leave the
+// crowdedOut is the nodes that the project's quota has no room for, and those that are given up with them. To find that out by the cloud's refusals would cost the others of their batch time, and leave the
 // choice to chance. Where the cloud does not tell, Terraform finds it out.
 func (b *batch) crowdedOut(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
 	wanted := b.newcomers(plan)
@@ -27,7 +26,7 @@ func (b *batch) crowdedOut(ctx context.Context, plan reconfigure.Plan) reconfigu
 		b.note(ctx, "", "the cloud does not tell how much room there is: "+err.Error())
 		return nil
 	}
-	return fit(room, wanted)
+	return fit(room, companies(wanted, plan.Jobs, b.cluster.AllOrNothing))
 }
 
 // newcomers is the changes that take more of the quota than before, those first for which the most jobs wait: what comes first gets the room. The control node
@@ -37,7 +36,7 @@ func (b *batch) newcomers(plan reconfigure.Plan) []reconfigure.Change {
 		instance := b.instances[c.Node]
 		return c.Action != reconfigure.Create && (c.Action != reconfigure.Replace || instance.ID != "")
 	})
-	waiting := waiters(plan.Jobs)
+	waiting := reconfigure.Waiting(plan.Jobs)
 	slices.SortStableFunc(news, func(a, other reconfigure.Change) int {
 		if control := b.cluster.Control.Name; a.Node == control || other.Node == control {
 			return cmp.Compare(rank(a.Node == control), rank(other.Node == control))
@@ -54,36 +53,88 @@ func rank(first bool) int {
 	return 1
 }
 
-// waiters is how many jobs wait for each node. Several requests may name one job, each with some of its nodes.
-func waiters(jobs []reconfigure.Job) map[string]int {
-	nodes := map[int64]nodeset.NodeSet{}
-	for _, job := range jobs {
-		nodes[job.ID] = nodes[job.ID].Union(job.Nodes)
-	}
-	waiting := map[string]int{}
-	for _, set := range nodes {
-		for node := range set.All() {
-			waiting[node]++
-		}
-	}
-	return waiting
+// company is new instances that get room together or not at all: a single one, or all those of a job that gets all of its nodes or none.
+type company struct {
+	job     reconfigure.Job // zero: of a single one
+	members []reconfigure.Change
 }
 
-// fit gives new instances room, in order, and says of those that there is none for why. One that does not fit keeps no smaller one after it from fitting.
-func fit(room reconfigure.Room, wanted []reconfigure.Change) reconfigure.Failures {
+// companies puts new instances together, in their order. One that something else asks for as well, be it a job that takes what it gets, is for itself too.
+func companies(wanted []reconfigure.Change, jobs []reconfigure.Job, entire func(reconfigure.Job) bool) []company {
+	members, alone := map[int64][]reconfigure.Change{}, map[string]bool{}
+	waits := map[string][]reconfigure.Job{} // those that get all of their nodes or none
+	for _, c := range wanted {
+		alone[c.Node] = !c.ForJobs
+	}
+	for _, job := range reconfigure.Merged(jobs) {
+		together := entire(job)
+		for node := range job.Nodes.All() {
+			if together {
+				waits[node] = append(waits[node], job)
+			} else {
+				alone[node] = true
+			}
+		}
+	}
+	for _, c := range wanted {
+		for _, job := range waits[c.Node] {
+			members[job.ID] = append(members[job.ID], c)
+		}
+	}
+	var all []company
+	for _, c := range wanted {
+		for _, job := range waits[c.Node] {
+			if members[job.ID] != nil { // this is its first
+				all = append(all, company{job, members[job.ID]})
+				delete(members, job.ID)
+			}
+		}
+		if alone[c.Node] || len(waits[c.Node]) == 0 {
+			all = append(all, company{members: []reconfigure.Change{c}})
+		}
+	}
+	return all
+}
+
+// fit gives companies of new instances room, in order, and says of those that there is none for why. One that does not fit keeps no smaller one after it from
+// fitting.
+func fit(room reconfigure.Room, wanted []company) reconfigure.Failures {
 	var (
 		refused = reconfigure.Failures{}
-		given   reconfigure.Use
+		used    reconfigure.Use // by those that have got room
+		has     = map[string]bool{}
 	)
 	for _, c := range wanted {
-		takes := room.Takes(c.Spec.FlavorID)
-		if err := shortage(room, given, takes); err != nil {
-			refused[c.Node] = reconfigure.Classify(reconfigure.ClassQuota, err)
-			continue
+		lacking := slices.DeleteFunc(slices.Clone(c.members), func(m reconfigure.Change) bool { return has[m.Node] })
+		takes, short, err := together(room, used, lacking)
+		for _, m := range lacking {
+			switch {
+			case err == nil:
+				has[m.Node] = true
+				delete(refused, m.Node)
+			case m.Node == short:
+				refused[m.Node] = err
+			case refused[m.Node] == nil:
+				refused[m.Node] = reconfigure.GivenUp(c.job, short, err)
+			}
 		}
-		given = given.Plus(takes)
+		if err == nil {
+			used = used.Plus(takes)
+		}
 	}
 	return refused
+}
+
+// together is what new instances take; or the first that does not fit besides what is given to others and those before it, and why.
+func together(room reconfigure.Room, given reconfigure.Use, members []reconfigure.Change) (takes reconfigure.Use, short string, err error) {
+	for _, m := range members {
+		one := room.Takes(m.Spec.FlavorID)
+		if err := shortage(room, given.Plus(takes), one); err != nil {
+			return takes, m.Node, reconfigure.Classify(reconfigure.ClassQuota, err)
+		}
+		takes = takes.Plus(one)
+	}
+	return takes, "", nil
 }
 
 // shortage says what there is not enough of, in addition to what is given to others.

@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -64,7 +67,7 @@ func TestFit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
-			for node, err := range fit(reconfigure.Room{Limit: tc.limit, Used: tc.used, Flavors: flavors}, tc.wanted) {
+			for node, err := range fit(reconfigure.Room{Limit: tc.limit, Used: tc.used, Flavors: flavors}, companies(tc.wanted, nil, nil)) {
 				got[node] = err.Error()
 				if class := reconfigure.ClassOf(err); class != reconfigure.ClassQuota {
 					t.Errorf("%s is of class %s", node, class)
@@ -90,7 +93,7 @@ func TestFitProperties(t *testing.T) {
 			Flavors: map[string]reconfigure.Use{"a": use.Draw(r, "a"), "b": use.Draw(r, "b")},
 		}
 		wanted := creations(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b"}), 0, 20).Draw(r, "flavors")...)
-		refused := fit(room, wanted)
+		refused := fit(room, companies(wanted, nil, nil))
 
 		within := func(limit, used, more int) bool { return limit < 0 || more == 0 || used+more <= limit }
 		fits := func(used, more reconfigure.Use) bool {
@@ -107,9 +110,106 @@ func TestFitProperties(t *testing.T) {
 			}
 		}
 		head := wanted[:rapid.IntRange(0, len(wanted)).Draw(r, "head")]
-		for node, err := range fit(room, head) {
+		for node, err := range fit(room, companies(head, nil, nil)) {
 			if refused[node] == nil || refused[node].Error() != err.Error() {
 				r.Errorf("%s: %v alone, and %v among others", node, err, refused[node])
+			}
+		}
+	})
+}
+
+// team is the job of that number that gets all of these nodes or, where the number is odd, what it gets.
+func team(id int64, nodes ...string) reconfigure.Job {
+	return reconfigure.Job{ID: id, Nodes: nodeset.Of(nodes...)}
+}
+
+func entire(j reconfigure.Job) bool { return j.ID%2 == 0 }
+
+// forJobs is changes that make nodes n1 to that number, for jobs.
+func forJobs(n int) []reconfigure.Change {
+	all := creations(slices.Repeat([]string{"a"}, n)...)
+	for i := range all {
+		all[i].ForJobs = true
+	}
+	return all
+}
+
+func TestFitTogether(t *testing.T) {
+	const short = "0 of 3 instances are in use besides 3 for nodes that come first"
+	given := func(job int64, node string) string {
+		return fmt.Sprintf("given up: job %d gets all of its nodes or none, and not %s: %s", job, node, short)
+	}
+	byHand := forJobs(5)
+	byHand[0].ForJobs = false
+	for name, tc := range map[string]struct {
+		wanted []reconfigure.Change
+		jobs   []reconfigure.Job
+		want   map[string]string
+	}{
+		"they fit":                                   {forJobs(3), []reconfigure.Job{team(2, "n1", "n2", "n3")}, map[string]string{}},
+		"one too many":                               {forJobs(4), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4")}, map[string]string{"n1": given(2, "n4"), "n2": given(2, "n4"), "n3": given(2, "n4"), "n4": short}},
+		"one too many, and the next":                 {forJobs(6), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4"), team(4, "n5", "n6")}, map[string]string{"n1": given(2, "n4"), "n2": given(2, "n4"), "n3": given(2, "n4"), "n4": short}},
+		"their nodes alternate":                      {forJobs(4), []reconfigure.Job{team(2, "n1", "n3"), team(4, "n2", "n4")}, map[string]string{"n2": "given up: job 4 gets all of its nodes or none, and not n4: " + short, "n4": short}},
+		"a job that takes what it gets":              {forJobs(4), []reconfigure.Job{team(1, "n1", "n2", "n3", "n4")}, map[string]string{"n4": short}},
+		"both need a node":                           {forJobs(5), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4"), team(1, "n2", "n5")}, map[string]string{"n1": given(2, "n4"), "n3": given(2, "n4"), "n4": short}},
+		"two of all or nothing need a node":          {forJobs(5), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4"), team(4, "n2", "n5")}, map[string]string{"n1": given(2, "n4"), "n3": given(2, "n4"), "n4": short}},
+		"what the first has the second need not get": {forJobs(4), []reconfigure.Job{team(2, "n1", "n2"), team(4, "n2", "n3")}, map[string]string{"n4": short}},
+		"somebody asks by hand":                      {byHand[:4], []reconfigure.Job{team(2, "n1", "n2", "n3", "n4")}, map[string]string{"n2": given(2, "n4"), "n3": given(2, "n4"), "n4": short}},
+		"a job of two requests":                      {forJobs(4), []reconfigure.Job{team(2, "n1", "n2"), team(2, "n3", "n4")}, map[string]string{"n1": given(2, "n4"), "n2": given(2, "n4"), "n3": given(2, "n4"), "n4": short}},
+		"nodes that are there already":               {forJobs(3), []reconfigure.Job{team(2, "n1", "n2", "n3", "n8", "n9")}, map[string]string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]string{}
+			room := reconfigure.Room{Limit: reconfigure.Use{Instances: 3, Cores: -1, RAM: -1}}
+			for node, err := range fit(room, companies(tc.wanted, tc.jobs, entire)) {
+				got[node] = err.Error()
+				if class := reconfigure.ClassOf(err); class != reconfigure.ClassQuota || errors.Is(err, reconfigure.ErrGivenUp) != strings.HasPrefix(err.Error(), "given up") {
+					t.Errorf("%s is of class %s: %v", node, class, err)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// What fits stays within the limit. A node that nobody but jobs of all or nothing needs has room only where one of these has room for all of its nodes, and such
+// a job lacks room only where there would be none.
+func TestFitTogetherProperties(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		wanted := forJobs(rapid.IntRange(1, 9).Draw(r, "nodes"))
+		var names []string
+		for i := range wanted {
+			wanted[i].ForJobs = rapid.IntRange(0, 4).Draw(r, "by hand") > 0
+			names = append(names, wanted[i].Node)
+		}
+		var jobs []reconfigure.Job
+		for range rapid.IntRange(0, 4).Draw(r, "jobs") {
+			jobs = append(jobs, team(int64(rapid.IntRange(1, 6).Draw(r, "job")), rapid.SliceOfN(rapid.SampledFrom(names), 1, 4).Draw(r, "nodes")...))
+		}
+		limit := rapid.IntRange(0, 9).Draw(r, "limit")
+		refused := fit(reconfigure.Room{Limit: reconfigure.Use{Instances: limit, Cores: -1, RAM: -1}}, companies(wanted, jobs, entire))
+		made := len(wanted) - len(refused)
+		if made > limit {
+			r.Fatalf("%d are made of %d", made, limit)
+		}
+		whole := func(j reconfigure.Job) bool { return j.Nodes.Intersect(refused.Nodes()).Empty() }
+		for _, c := range wanted {
+			idle := c.ForJobs && refused[c.Node] == nil
+			waits := false
+			for _, j := range reconfigure.Merged(jobs) {
+				if j.Nodes.Contains(c.Node) {
+					waits, idle = true, idle && entire(j) && !whole(j)
+				}
+			}
+			if waits && idle {
+				r.Fatalf("%s is made for no job that can begin: %v", c.Node, refused)
+			}
+		}
+		for _, j := range reconfigure.Merged(jobs) {
+			if lacks := j.Nodes.Intersect(refused.Nodes()).Len(); entire(j) && lacks > 0 && made+lacks <= limit {
+				r.Fatalf("%d of %d are made, and job %d does not get %d: %v", made, limit, j.ID, lacks, refused)
 			}
 		}
 	})

@@ -53,6 +53,8 @@ func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Obser
 	b := &batch{Engine: e, number: number, plan: plan, before: seen.Desired, was: seen.States, instances: maps.Clone(seen.Instances), verdicts: map[string]reconfigure.Verdict{}}
 	lasting, end := whileLeading(ctx)
 	defer end()
+	b.planned = seen.Time
+	b.probe(ctx)
 	b.tell(lasting, rejections(plan))
 	b.Common.found(seen.Instances)
 	b.keepApart()
@@ -79,6 +81,7 @@ func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Obser
 			b.verdicts[c.Node] = reconfigure.Verdict{Node: c.Node, Action: c.Action, Status: reconfigure.StatusDone, Reason: c.Note}
 		}
 	}
+	b.learn(ctx)
 	return b.verdicts, nil
 }
 
@@ -159,6 +162,7 @@ type batch struct {
 	held        nodeset.NodeSet                  // the nodes whose instance was left alone for the sake of a job
 	toldDown    nodeset.NodeSet                  // the nodes that Slurm was told are down, or may have been
 	ready       nodeset.NodeSet                  // the nodes that can be logged in to by anybody
+	learning
 }
 
 // keepApart tells other batches which nodes they cannot log in to yet. Those that failed are so to the end: what is left of them may go.

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
@@ -69,6 +71,9 @@ func suite(t *testing.T, place places) {
 		{"many goroutines write at once", manyGoroutines},
 		{"one leads at a time", oneLeads},
 	}
+	t.Run("it keeps health", func(t *testing.T) {
+		enginetest.HealthKeeper(t, func(t *testing.T) engine.HealthKeeper { return open(t, place(t)) })
+	})
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) { r.rule(t, open(t, place(t))) })
 	}
@@ -593,6 +598,13 @@ func keptReadable(t *testing.T, j *Journal) {
 		t.Errorf("outcome %+v: %v", kept, err)
 	}
 	noError(t, j.Pause(t.Context(), bad, bad))
+	noError(t, j.UpdateHealth(t.Context(), "group", func(h reconfigure.Health) reconfigure.Health {
+		h.Full = reconfigure.Setback{Reason: bad}
+		return h
+	}))
+	if kept := must(j.Health(t.Context()))(t); kept["group"].Full.Reason != "a\x00b\uFFFDc ü" {
+		t.Errorf("health %+v", kept)
+	}
 }
 
 func leaderIsFenced(t *testing.T, j *Journal) {
@@ -608,6 +620,9 @@ func leaderIsFenced(t *testing.T, j *Journal) {
 		"Begin":  func() error { _, err := j.Begin(t.Context(), []reconfigure.RequestID{r.ID}); return err },
 		"Record": func() error { return j.Record(t.Context(), event(batch, "n1", "")) },
 		"Hold":   func() error { return j.Hold(t.Context(), reconfigure.Outcome{Request: r.ID}) },
+		"UpdateHealth": func() error {
+			return j.UpdateHealth(t.Context(), "group", func(h reconfigure.Health) reconfigure.Health { return h.Trying("n1", time.Now()) })
+		},
 	}
 	for name, write := range writes {
 		if err := write(); err != nil || leading.Err() != nil {
@@ -668,6 +683,8 @@ func schemaRefuses(t *testing.T, j *Journal) {
 		"an event is of a batch":          "UPDATE events SET batch = 9",
 		"an event has a phase":            "UPDATE events SET phase = ''",
 		"an event's level is one of four": "UPDATE events SET level = 'shrug'",
+		"health is of a group":            "INSERT INTO health (node_group, known) VALUES ('', '{}')",
+		"health is JSON":                  "INSERT INTO health (node_group, known) VALUES ('group', '{')",
 		"an event's node is never NULL":   "UPDATE events SET node = NULL",
 	} {
 		if _, err := j.db.ExecContext(t.Context(), statement); err == nil {

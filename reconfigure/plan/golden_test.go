@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -29,16 +30,24 @@ type story struct {
 		Min, Max     int
 		Image        string
 	}
-	Control   string            // image of the control node; "" for the default
-	Instances map[string]string // hostlist → image id, with " tainted" behind it where it is
-	Forgotten string            // instances of this hostlist that Terraform is no longer told of
-	Slurm     map[string]string // hostlist → states, joined by +, with " busy" behind them where a job is on the nodes
-	Reasons   map[string]string // hostlist → the reason that Slurm has for its state
-	Returns   string            // hostlist of the nodes that Slurm is to use again after their reboot
-	Booted    string            // hostlist of the nodes that were booted since the requests were made
-	Waited    time.Duration     // since then
-	Broken    map[string]string // image → why it does not resolve
-	Requests  []string          // mode, options (reimage, image=NAME, slurm, held) and hostlist
+	Control    string            // image of the control node; "" for the default
+	Instances  map[string]string // hostlist → image id, with " tainted" behind it where it is
+	Forgotten  string            // instances of this hostlist that Terraform is no longer told of
+	Slurm      map[string]string // hostlist → states, joined by +, with " busy" behind them where a job is on the nodes
+	Reasons    map[string]string // hostlist → the reason that Slurm has for its state
+	Returns    string            // hostlist of the nodes that Slurm is to use again after their reboot
+	Booted     string            // hostlist of the nodes that were booted since the requests were made
+	Waited     time.Duration     // since then
+	Broken     map[string]string // image → why it does not resolve
+	Requests   []string          // mode, options (reimage, image=NAME, slurm, held, insist, job=NUMBER for all nodes, job=NUMBER:HOSTLIST) and hostlist
+	Full       map[string]string // group → why there was no room when the requests were made
+	Unbooted   map[string]string // group → number of boot failures in a row, last node, and why
+	Probes     map[string]string // group → the node that tries it since the requests were made
+	Partitions []struct {
+		Name   string
+		Groups []string
+		Entire bool // all of a job's nodes or none
+	}
 }
 
 func TestGoldenPlans(t *testing.T) {
@@ -89,6 +98,11 @@ func (s story) cluster() reconfigure.Cluster {
 	c := reconfigure.Cluster{Control: reconfigure.Control{Name: "ctl", Source: source("control-v1")}}
 	if s.Control != "" {
 		c.Control.Source = source(s.Control)
+	}
+	c.Slurm.ResumeTimeout = 10 * time.Minute
+	c.Settings = reconfigure.Settings{CoolDown: 2 * time.Minute, Breaker: 3}
+	for _, p := range s.Partitions {
+		c.Partitions = append(c.Partitions, reconfigure.Partition{Name: p.Name, Groups: p.Groups, AllOrNothing: p.Entire})
 	}
 	for _, g := range s.Groups {
 		c.Groups = append(c.Groups, reconfigure.NodeGroup{Name: g.Name, Prefix: g.Prefix, Width: 1, Source: source(g.Image), Min: g.Min, Max: g.Max})
@@ -141,7 +155,39 @@ func (s story) observation(t *testing.T, c reconfigure.Cluster) reconfigure.Obse
 		}
 	}
 	s.details(t, seen)
+	seen.Health = s.health(t)
 	return seen
+}
+
+// health is how the groups fare.
+func (s story) health(t *testing.T) map[string]reconfigure.Health {
+	t.Helper()
+	all := map[string]reconfigure.Health{}
+	change := func(group string, change func(*reconfigure.Health)) {
+		h := all[group]
+		h.Group = group
+		change(&h)
+		all[group] = h
+	}
+	for group, why := range s.Full {
+		change(group, func(h *reconfigure.Health) {
+			h.Full = reconfigure.Setback{Node: "x", Class: reconfigure.ClassCapacity, Reason: why, Time: submitted}
+		})
+	}
+	for group, what := range s.Unbooted {
+		words := strings.SplitN(what, " ", 3)
+		n, err := strconv.Atoi(words[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(group, func(h *reconfigure.Health) {
+			h.Failures, h.Last = n, reconfigure.Setback{Node: words[1], Class: reconfigure.ClassSSH, Reason: words[2], Time: submitted}
+		})
+	}
+	for group, node := range s.Probes {
+		change(group, func(h *reconfigure.Health) { *h = h.Trying(node, submitted) })
+	}
+	return all
 }
 
 // details is what Slurm says of nodes besides their states.
@@ -178,6 +224,7 @@ func (s story) requests(t *testing.T) []reconfigure.Request {
 		mode, hostlist, _ := strings.Cut(line, " ")
 		r := reconfigure.Request{ID: reconfigure.RequestID(i + 1), Mode: reconfigure.Mode(mode), Submitted: submitted}
 		r.DrainTimeout = time.Hour
+		var jobs []string
 		for _, word := range strings.Fields(hostlist) {
 			image, isImage := strings.CutPrefix(word, "image=")
 			switch {
@@ -187,15 +234,36 @@ func (s story) requests(t *testing.T) []reconfigure.Request {
 				r.Reimage = true
 			case word == "slurm":
 				r.FromSlurm = true
+			case word == "insist":
+				r.Insist = true
+			case strings.HasPrefix(word, "job="):
+				jobs = append(jobs, strings.TrimPrefix(word, "job="))
 			case word == "held":
 				r.Held = true
 			default:
 				r.Nodes = parse(t, word)
 			}
 		}
+		for _, job := range jobs {
+			r.Jobs = append(r.Jobs, parseJob(t, job, r.Nodes))
+		}
 		requests = append(requests, r)
 	}
 	return requests
+}
+
+// parseJob reads NUMBER or NUMBER:HOSTLIST.
+func parseJob(t *testing.T, text string, all nodeset.NodeSet) reconfigure.Job {
+	t.Helper()
+	number, hostlist, some := strings.Cut(text, ":")
+	id, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if some {
+		all = parse(t, hostlist)
+	}
+	return reconfigure.Job{ID: id, Nodes: all}
 }
 
 func parse(t *testing.T, hostlist string) nodeset.NodeSet {

@@ -27,7 +27,7 @@ func Compute(cluster reconfigure.Cluster, seen reconfigure.Observation, requests
 		p.desired = map[string]reconfigure.Spec{}
 	}
 	for _, r := range requests {
-		p.jobs = append(p.jobs, r.Jobs...)
+		p.jobs, p.needed = append(p.jobs, r.Jobs...), reconfigure.Waiting(r.Jobs)
 		switch r.Mode {
 		case reconfigure.Deploy:
 			p.deploy(r)
@@ -45,6 +45,7 @@ func Compute(cluster reconfigure.Cluster, seen reconfigure.Observation, requests
 			p.rejectAll(r, "unknown mode "+string(r.Mode))
 		}
 	}
+	p.restrain(requests)
 	return p.plan()
 }
 
@@ -112,6 +113,7 @@ type planner struct {
 	rejected             []reconfigure.Rejection
 	waiting              []reconfigure.Wait
 	jobs                 []reconfigure.Job
+	needed               map[string]int // how many jobs of the request that is looked at wait for a node
 	desired              map[string]reconfigure.Spec
 	shared, everywhere   bool
 }
@@ -119,13 +121,14 @@ type planner struct {
 // change notes an action for a node; a second request for the same action joins it.
 func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 	was, ok := p.changes[c.Node]
+	c.ForJobs = p.needed[c.Node] > 0 && !r.Insist
 	switch {
 	case !ok:
 		c.Requests = []reconfigure.RequestID{r.ID}
 		p.minding(&c)
 		p.changes[c.Node] = &c
 	case was.Action == c.Action:
-		was.Requests = append(was.Requests, r.ID)
+		was.Requests, was.ForJobs = append(was.Requests, r.ID), was.ForJobs && c.ForJobs
 	default:
 		p.reject(r, c.Node, "another request of this batch wants to "+string(was.Action)+" it")
 		return

@@ -4,17 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batch"
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
 )
 
 // book is the journal, as far as workers, callers and these tests need it.
 type book interface {
 	batch.Log
+	engine.HealthKeeper
 	Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error)
 	Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error)
 	Events(ctx context.Context, id reconfigure.RequestID, after int64) ([]reconfigure.Event, error)
@@ -28,11 +33,15 @@ type ledger struct {
 	carried        map[int64][]reconfigure.RequestID
 	touched        map[reconfigure.RequestID]int64 // the first batch that may have done something for it
 	events         []reconfigure.Event
+	health         map[string]reconfigure.Health
 	leads, watches bool
 }
 
 func newLedger() *ledger {
-	return &ledger{outcomes: map[reconfigure.RequestID]reconfigure.Outcome{}, carried: map[int64][]reconfigure.RequestID{}, touched: map[reconfigure.RequestID]int64{}}
+	return &ledger{
+		outcomes: map[reconfigure.RequestID]reconfigure.Outcome{}, carried: map[int64][]reconfigure.RequestID{},
+		touched: map[reconfigure.RequestID]int64{}, health: map[string]reconfigure.Health{},
+	}
 }
 
 func (l *ledger) Submit(_ context.Context, r reconfigure.Request) (reconfigure.Request, error) {
@@ -123,6 +132,22 @@ func (l *ledger) Record(ctx context.Context, events ...reconfigure.Event) error 
 	return ctx.Err()
 }
 
+func (l *ledger) Health(ctx context.Context) (map[string]reconfigure.Health, error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return maps.Clone(l.health), ctx.Err()
+}
+
+func (l *ledger) UpdateHealth(ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health) error {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	enginetest.Update(l.health, group, update)
+	return nil
+}
+
 func (l *ledger) Outcome(_ context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -165,4 +190,8 @@ func (l *ledger) take(lock *bool) (func() error, bool, error) {
 		*lock = false
 		return nil
 	}, true, nil
+}
+
+func TestLedgerIsAHealthKeeper(t *testing.T) {
+	enginetest.HealthKeeper(t, func(*testing.T) engine.HealthKeeper { return newLedger() })
 }

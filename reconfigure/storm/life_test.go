@@ -172,6 +172,7 @@ func (l *life) deps() engine.Deps {
 	deps := l.world.Deps()
 	deps.Provisioner, deps.Configurer, deps.Recorder = terraform{l, l.world}, ansible{l, l.world}, diary{l}
 	deps.Cloud, deps.Sweeper, deps.Greeter = cloud{l, l.world}, sweeper{l, l.world}, greeter{l, deps.Greeter}
+	deps.Health = diary{l}
 	deps.Scheduler = func(reconfigure.Instance) engine.Scheduler { return slurm{l, l.world} }
 	return deps
 }
@@ -206,6 +207,17 @@ func (d diary) Record(ctx context.Context, events ...reconfigure.Event) error {
 	d.alive()
 	defer d.did(fmt.Sprintf("recorded %+v", events))
 	return d.book.Record(ctx, events...)
+}
+
+func (d diary) Health(ctx context.Context) (map[string]reconfigure.Health, error) {
+	d.alive()
+	return d.book.Health(ctx)
+}
+
+func (d diary) UpdateHealth(ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health) error {
+	d.alive()
+	defer d.did("wrote down how " + group + " fares")
+	return d.book.UpdateHealth(ctx, group, update)
 }
 
 func (d diary) Lead(ctx context.Context) (func() error, bool, error) {

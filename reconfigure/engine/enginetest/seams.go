@@ -267,6 +267,41 @@ func (w *World) tell(ctx context.Context, nodes nodeset.NodeSet, what, detail st
 	return nil
 }
 
+// Health is how the groups fare.
+func (w *World) Health(ctx context.Context) (map[string]reconfigure.Health, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return maps.Clone(w.health), nil
+}
+
+// UpdateHealth keeps it in memory.
+func (w *World) UpdateHealth(ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health) error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if w.ordered(JournalFull) {
+		return failure{JournalFull}
+	}
+	Update(w.health, group, update)
+	return nil
+}
+
+// Update is what every keeper of health does, on a map.
+func Update(known map[string]reconfigure.Health, group string, update func(reconfigure.Health) reconfigure.Health) {
+	h := known[group]
+	h.Group = group
+	if h = update(h); h.Well() {
+		delete(known, group)
+		return
+	}
+	known[group] = h
+}
+
 // Record keeps the events in memory.
 func (w *World) Record(ctx context.Context, events ...reconfigure.Event) error {
 	w.lock.Lock()

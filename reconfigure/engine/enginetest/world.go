@@ -56,6 +56,7 @@ type World struct {
 	clashes  []string
 	lost     []string
 	events   []reconfigure.Event
+	health   map[string]reconfigure.Health // of the groups that do not fare well
 }
 
 // machine is an instance.
@@ -90,7 +91,7 @@ func NewWorld(c reconfigure.Cluster) *World {
 	w := &World{
 		cluster: c, desired: map[string]reconfigure.Spec{}, machines: map[string]*machine{}, slurm: map[string]*slurmNode{},
 		faults: map[Fault]nodeset.NodeSet{}, then: map[Call][]func(){}, previews: map[string]reconfigure.Plan{}, comments: map[int64]string{},
-		limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1}, runs: map[Tool][]*run{}, pace: map[Tool]time.Duration{},
+		limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1}, runs: map[Tool][]*run{}, pace: map[Tool]time.Duration{}, health: map[string]reconfigure.Health{},
 	}
 	persistent := c.Persistent()
 	for node := range c.Nodes().All() {
@@ -105,7 +106,7 @@ func NewWorld(c reconfigure.Cluster) *World {
 // Deps is the world behind every seam of an engine.
 func (w *World) Deps() engine.Deps {
 	return engine.Deps{
-		Provisioner: timed{w}, Cloud: w, Sweeper: w, Surveyor: w, Greeter: timed{w}, Configurer: timed{w}, Recorder: w,
+		Provisioner: timed{w}, Cloud: w, Sweeper: w, Surveyor: w, Greeter: timed{w}, Configurer: timed{w}, Recorder: w, Health: w,
 		Scheduler: func(reconfigure.Instance) engine.Scheduler { return w },
 		Commenter: func(reconfigure.Instance) engine.Commenter { return w },
 		Poll:      time.Second,

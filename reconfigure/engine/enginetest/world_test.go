@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
 	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
 )
 
@@ -54,6 +55,10 @@ func TestWorldIsACommenter(t *testing.T) {
 	enginetest.Commenter(t, enginetest.CommenterHarness{
 		Commenter: w, Jobs: [3]int64{7, 8, 9}, Remark: w.Remarks, Comment: func(job int64) string { return w.Comments()[job] },
 	})
+}
+
+func TestWorldIsAHealthKeeper(t *testing.T) {
+	enginetest.HealthKeeper(t, func(*testing.T) engine.HealthKeeper { return enginetest.NewWorld(declared()) })
 }
 
 func TestWorldIsACloud(t *testing.T) {
