@@ -60,6 +60,7 @@ type Settings struct {
 	Parallelism int           // the most instances that Terraform works on at a time
 	LockTimeout time.Duration
 	BootTimeout time.Duration
+	Retries     int // how often a node that Slurm waits for is tried once more on a fresh instance
 	HostKeys    HostKeyPolicy
 }
 

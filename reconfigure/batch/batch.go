@@ -195,7 +195,6 @@ func (w *worker) work(ctx context.Context, stirred bool) error {
 		if !stirred && !slices.ContainsFunc(requests, fresh) {
 			return nil
 		}
-		stirred = false
 		number, err := w.log.Begin(ctx, ids(requests))
 		switch {
 		case err != nil && w.takenBack(ctx, requests):
@@ -203,9 +202,11 @@ func (w *worker) work(ctx context.Context, stirred bool) error {
 		case err != nil:
 			return err
 		}
-		if err := w.settle(context.WithoutCancel(ctx), number, requests, w.carrier.Carry(ctx, number, requests)); err != nil {
+		outcomes := w.carrier.Carry(ctx, number, requests)
+		if err := w.settle(context.WithoutCancel(ctx), number, requests, outcomes); err != nil {
 			return err
 		}
+		stirred = urgent(requests, outcomes)
 	}
 	return context.Cause(ctx)
 }

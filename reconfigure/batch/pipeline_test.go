@@ -41,6 +41,9 @@ type said struct {
 
 func carry(t *testing.T, p batch.Pipeline, requests ...reconfigure.Request) []said {
 	t.Helper()
+	for i := range requests {
+		requests[i].Submitted = time.Now()
+	}
 	var all []said
 	for _, o := range p.Carry(t.Context(), 1, requests) {
 		s := said{o.Request, o.Code, map[string]reconfigure.Status{}}

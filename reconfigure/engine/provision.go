@@ -81,7 +81,11 @@ func (b *batch) remaining() reconfigure.Plan {
 func (b *batch) apply(ctx context.Context, preview reconfigure.Preview) (again bool, err error) {
 	b.touched = b.touched.Union(preview.Plan.Nodes(reconfigure.Create, reconfigure.Replace))
 	b.fresh = b.fresh.Union(renewed(preview))
-	failed, err := b.Provisioner.Apply(ctx, preview, b.watch(ctx))
+	var failed reconfigure.Failures
+	// Terraform is not ended for those that are too late: nobody would know then what became of the others.
+	b.minded(ctx, preview.Plan.Nodes(), reconfigure.ClassBoot, func() {}, func() {
+		failed, err = b.Provisioner.Apply(ctx, preview, b.watch(ctx))
+	})
 	if err != nil {
 		return false, err
 	}
@@ -164,7 +168,14 @@ func (b *batch) reboot(ctx context.Context, nodes nodeset.NodeSet) error {
 	b.hold(ctx, b.guard(ctx, b.remaining(), reconfigure.Reboot))
 	nodes = nodes.Intersect(b.left())
 	b.touched = b.touched.Union(nodes)
-	b.fail(ctx, each(nodes, func(node string) error {
+	until := b.deadlines(nodes)
+	b.failInstance(ctx, each(nodes, func(node string) error {
+		ctx := ctx
+		if deadline, limited := until[node]; limited {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadlineCause(ctx, deadline, reconfigure.Classify(reconfigure.ClassBoot, errLate))
+			defer cancel()
+		}
 		return b.Cloud.Reboot(ctx, b.instances[node].ID)
 	}))
 	return nil

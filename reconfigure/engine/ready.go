@@ -24,7 +24,7 @@ func (b *batch) greet(ctx context.Context, nodes nodeset.NodeSet) error {
 		}
 		instances = append(instances, instance)
 	}
-	b.fail(ctx, allByDefault(reconfigure.ClassSSH, b.Greeter.Await(ctx, instances, b.fresh)))
+	b.failInstance(ctx, allByDefault(reconfigure.ClassSSH, b.Greeter.Await(ctx, instances, b.fresh, b.deadlines(nodes))))
 	return nil
 }
 
@@ -43,13 +43,25 @@ func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
 	}
 	// The playbooks have time limits of their own where a node may hang; this one keeps a run that hangs all the same from holding up every later request.
 	const longest = time.Hour
-	ctx, cancel := context.WithTimeout(ctx, longest)
+	limited, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	failed, err := b.Configurer.Configure(ctx, b.cluster, instances, b.extent(ctx, nodes), b.watch(ctx))
-	if err != nil {
+	running, end := context.WithCancelCause(limited)
+	defer end(nil)
+	extent := b.extent(ctx, nodes)
+	var (
+		failed reconfigure.Failures
+		err    error
+	)
+	b.testify(ctx, b.minded(ctx, nodes.Intersect(b.left()), reconfigure.ClassPlaybook, func() { end(errLate) }, func() {
+		failed, err = b.Configurer.Configure(running, b.cluster, instances, extent, b.watch(ctx))
+	}))
+	switch {
+	case errors.Is(context.Cause(running), errLate):
+		return nil // it is no fault of the playbooks'
+	case err != nil:
 		return byDefault(reconfigure.ClassPlaybook, err)
 	}
-	b.fail(ctx, allByDefault(reconfigure.ClassPlaybook, failed))
+	b.failInstance(ctx, allByDefault(reconfigure.ClassPlaybook, failed))
 	return nil
 }
 
@@ -79,32 +91,49 @@ func (b *batch) given(ctx context.Context) nodeset.NodeSet {
 }
 
 // verify waits until the cloud and Slurm say what the plan wanted. slurmd registers as soon as it has started, so it does not wait for long: the requests
-// that come after this batch wait with it. What counts at the end is the last look that saw
+// that come after this batch wait with it; and for a node with a deadline no longer than that. What counts at the end is the last look that saw
 // anything: that the time ran out in the middle of one says nothing of the nodes.
 func (b *batch) verify(ctx context.Context, _ nodeset.NodeSet) error {
 	const registers = 2 * time.Minute
-	waiting, cancel := context.WithTimeout(ctx, min(registers, b.cluster.Slurm.ResumeTimeout))
-	defer cancel()
+	end := time.Now().Add(min(registers, b.cluster.Slurm.ResumeTimeout))
 	var missing reconfigure.Failures
 	problem := errors.New("nobody could look in time")
 	for {
-		seen, err := b.missing(waiting)
+		due := end
+		if first, limited := b.due(b.left(), time.Now()); limited && first.Before(end) {
+			due = first
+		}
+		looking, cancel := context.WithDeadline(ctx, due)
+		seen, err := b.missing(looking)
 		switch {
 		case err == nil && len(seen) == 0:
+			cancel()
 			return nil
 		case err == nil:
 			missing = seen
-		case waiting.Err() == nil:
+		case looking.Err() == nil:
 			problem = err
 		}
 		select {
-		case <-waiting.Done():
-			if missing == nil {
-				return problem
-			}
-			b.fail(ctx, missing)
-			return nil
+		case <-looking.Done():
 		case <-time.After(b.Poll):
+		}
+		cancel()
+		over := ctx.Err() != nil || !time.Now().Before(end)
+		late := b.expired(b.left(), time.Now())
+		if over {
+			late = b.left()
+		}
+		switch {
+		case missing != nil:
+			b.failInstance(ctx, missing.Of(late))
+		case over:
+			return problem
+		default:
+			b.failAll(ctx, late, problem)
+		}
+		if over {
+			return nil
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -43,10 +44,16 @@ func stages() []stage {
 // Carry carries out a plan, and gives a verdict on each of its changes. The error is of the journal: what could not be written down was not begun. Even then
 // the nodes that had failed before are cleaned up, and handed back; those that were on their way are left to whoever reads the journal next.
 func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Observation, plan reconfigure.Plan) (map[string]reconfigure.Verdict, error) {
-	b := &batch{Engine: e, number: number, plan: plan, before: seen.Desired, was: seen.States, instances: maps.Clone(seen.Instances), verdicts: map[string]reconfigure.Verdict{}}
+	b := &batch{
+		Engine: e, number: number, begun: time.Now(), plan: plan, before: seen.Desired, was: seen.States, instances: maps.Clone(seen.Instances),
+		verdicts: map[string]reconfigure.Verdict{}, again: map[string]try{},
+	}
 	b.tell(context.WithoutCancel(ctx), rejections(plan))
 	err := b.walk(ctx)
 	b.phase = reconfigure.PhaseReport
+	if err != nil { // nobody would hear that there is to be another try
+		b.giveUp(context.WithoutCancel(ctx), func(string, try) error { return err })
+	}
 	b.clean(context.WithoutCancel(ctx))
 	b.handOver(context.WithoutCancel(ctx))
 	b.release(context.WithoutCancel(ctx))
@@ -57,6 +64,11 @@ func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Obser
 		if _, failed := b.verdicts[c.Node]; !failed {
 			b.verdicts[c.Node] = reconfigure.Verdict{Node: c.Node, Action: c.Action, Status: reconfigure.StatusDone, Reason: c.Note}
 		}
+	}
+	for node := range b.again {
+		verdict := b.verdicts[node]
+		verdict.Again = true
+		b.verdicts[node] = verdict
 	}
 	return b.verdicts, nil
 }
@@ -109,6 +121,7 @@ func rejections(plan reconfigure.Plan) reconfigure.Failures {
 type batch struct {
 	*Engine
 	number      int64
+	begun       time.Time
 	phase       reconfigure.Phase
 	plan        reconfigure.Plan
 	before      map[string]reconfigure.Spec      // the map of nodes before the plan
@@ -120,6 +133,7 @@ type batch struct {
 	was         map[string]reconfigure.NodeState // as Slurm had the nodes before the plan
 	held        nodeset.NodeSet                  // the nodes whose instance was left alone for the sake of a job
 	toldDown    nodeset.NodeSet                  // the nodes that Slurm was told are down, or may have been
+	again       map[string]try                   // the nodes that failed, and may be tried once more: Slurm was not told of them
 }
 
 // left is the nodes that are still on their way.
@@ -149,8 +163,8 @@ func (b *batch) watch(ctx context.Context) Watch {
 	return func(node, message string) { b.note(ctx, node, message) }
 }
 
-// fail ends the way of some nodes, and has Slurm requeue their jobs at once: it would wait for ResumeTimeout. That is told and written down also when the
-// time for the stage is over, or the worker is to end.
+// fail ends the way of some nodes, and has Slurm requeue their jobs at once: it would wait for ResumeTimeout. But those that are to be tried once more it is to wait
+// for. That is told and written down also when the time for the stage is over, or the worker is to end.
 func (b *batch) fail(ctx context.Context, failures reconfigure.Failures) {
 	ctx = context.WithoutCancel(ctx)
 	ended := reconfigure.Failures{}
@@ -159,7 +173,9 @@ func (b *batch) fail(ctx context.Context, failures reconfigure.Failures) {
 		change, _ := b.plan.Of(node)
 		b.verdicts[node] = reconfigure.Verdict{Node: node, Action: change.Action, Status: status(err), Phase: b.phase, Class: reconfigure.ClassOf(err), Reason: err.Error()}
 		_ = b.Recorder.Record(ctx, reconfigure.Event{Batch: b.number, Node: node, Phase: b.phase, Level: reconfigure.Failed, Message: said(err)})
-		ended[node] = err
+		if _, again := b.again[node]; !again {
+			ended[node] = err
+		}
 	}
 	b.tell(ctx, ended)
 }

@@ -118,9 +118,10 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 	case !ok:
 		c.Requests = []reconfigure.RequestID{r.ID}
 		p.minding(&c)
+		p.budget(r, &c)
 		p.changes[c.Node] = &c
 	case was.Action == c.Action:
-		was.Requests = append(was.Requests, r.ID)
+		p.join(r, was)
 	default:
 		p.reject(r, c.Node, "another request of this batch wants to "+string(was.Action)+" it")
 		return

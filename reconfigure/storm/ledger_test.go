@@ -18,6 +18,7 @@ type book interface {
 	Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error)
 	Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error)
 	Events(ctx context.Context, id reconfigure.RequestID, after int64) ([]reconfigure.Event, error)
+	Keep(ctx context.Context, evidence ...reconfigure.Evidence) error
 }
 
 // ledger is a journal in memory: it keeps the real one's rules, and none of its time.
@@ -91,6 +92,18 @@ func (l *ledger) Record(ctx context.Context, events ...reconfigure.Event) error 
 		}
 		e.ID, e.Time = int64(len(l.events)+1), time.Now()
 		l.events = append(l.events, e)
+	}
+	return ctx.Err()
+}
+
+// Keep forgets: nobody looks into evidence here.
+func (l *ledger) Keep(ctx context.Context, evidence ...reconfigure.Evidence) error {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	for _, e := range evidence {
+		if l.carried[e.Batch] == nil {
+			return errors.New("evidence of no batch")
+		}
 	}
 	return ctx.Err()
 }

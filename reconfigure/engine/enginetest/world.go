@@ -44,6 +44,8 @@ type World struct {
 	slurm    map[string]*slurmNode
 	faults   map[Fault]nodeset.NodeSet
 	delay    time.Duration // until slurmd registers
+	patience time.Duration // that Await has with what does not answer
+	plays    time.Duration // that the playbooks take
 	then     map[Call][]func()
 	previews map[string]reconfigure.Plan // those that can still be applied
 	booted   int64                       // when an instance was booted last, in seconds of the epoch
@@ -53,6 +55,7 @@ type World struct {
 	limit    reconfigure.Use  // of the project
 	lost     []string
 	events   []reconfigure.Event
+	evidence []reconfigure.Evidence
 }
 
 // machine is an instance.
@@ -63,6 +66,8 @@ type machine struct {
 	booted     time.Time
 	configured bool
 	slurmd     bool   // it has registered since the boot
+	lemon      bool   // it never answers
+	console    string // its log
 	fault      string // why it is in ERROR, in the cloud's words
 	gone       bool   // the cloud has it no more, which Terraform has not noticed
 }
@@ -260,6 +265,26 @@ func (w *World) RegisterAfter(d time.Duration) {
 	w.delay = d
 }
 
+// BootsFor has Await wait so long for what does not answer.
+func (w *World) BootsFor(d time.Duration) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.patience = d
+}
+
+// PlaysFor has the playbooks take so long.
+func (w *World) PlaysFor(d time.Duration) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.plays = d
+}
+
+func (w *World) playing() time.Duration {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.plays
+}
+
 // Then does something once, when the next such call returns.
 func (w *World) Then(c Call, do func()) {
 	w.lock.Lock()
@@ -299,6 +324,24 @@ func (w *World) Events() []reconfigure.Event {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return slices.Clone(w.events)
+}
+
+// Print has something appear on an instance's console.
+func (w *World) Print(id, text string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, m := range w.machines {
+		if m.ID == id {
+			m.console += text
+		}
+	}
+}
+
+// Evidence is what was kept, in order.
+func (w *World) Evidence() []reconfigure.Evidence {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return slices.Clone(w.evidence)
 }
 
 // Node is all that there is of a node; comparable.
@@ -342,6 +385,9 @@ func (w *World) create(node string, spec reconfigure.Spec) *machine {
 	}
 	m := &machine{Instance: reconfigure.Instance{Node: node, ID: fmt.Sprint("instance-", n), Address: fmt.Sprintf("192.0.2.%d", n)}, spec: spec}
 	w.machines[node] = m
+	if m.lemon = w.struck(Lemon, node); m.lemon {
+		w.faults[Lemon] = w.faults[Lemon].Difference(nodeset.Of(node))
+	}
 	return m
 }
 
@@ -351,6 +397,7 @@ func (w *World) boot(node string, m *machine) {
 	m.boots++
 	m.booted = time.Unix(max(time.Now().Unix(), w.booted+1), 0) // no two boots have the same time
 	w.booted = m.booted.Unix()
+	m.console += fmt.Sprintf("%s of %s: booted at %d\n", m.ID, m.Node, w.booted)
 	if m.configured || w.struck(StartsByItself, node) {
 		w.startSlurmd(node)
 	}
