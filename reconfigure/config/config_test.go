@@ -80,6 +80,7 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			Parallelism: 50,
 			LockTimeout: 10 * time.Minute,
 			BootTimeout: 5 * time.Minute,
+			Retries:     1,
 			HostKeys:    reconfigure.HostKeysConsole,
 		},
 	}
@@ -164,6 +165,9 @@ var edits = []struct{ name, from, to, want string }{
 	{"a journal that is not declared", "  journal: \"\"\n", "", ""},
 	{"requests kept for ever", "keep_days: 90", "keep_days: 0", ""},
 	{"requests kept for less than no time", "keep_days: 90", "keep_days: -1", "reconfigure.keep_days: -1 is not between 0 and 36500"},
+	{"no second try", "retries: 1", "retries: 0", ""},
+	{"tries without end", "retries: 1", "retries: 10", "reconfigure.retries: 10 is not between 0 and 9"},
+	{"tries in words", "retries: 1", "retries: once", `reconfigure.retries: must be a whole number in plain digits, but is the text "once"`},
 	{"an alias", "flavor: m1.medium\n  network: cluster", "flavor: &f m1.medium\n  network: *f", ""},
 	{"an alias of what it stands in", "extra: {}", "extra: {A: &a [*a]}", "slurm.extra.A[0]: must be text, a number, true or false, but is a list"},
 }
@@ -250,6 +254,20 @@ func TestRequestsAreKeptForAsLongAsDeclared(t *testing.T) {
 			}
 			if got := cluster.Settings.Keep; got != want {
 				t.Errorf("kept for %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestNodesAreTriedAgainAsOftenAsDeclared(t *testing.T) {
+	for line, want := range map[string]int{"": 1, "retries: 3": 3, "retries: 0": 0} {
+		t.Run(line, func(t *testing.T) {
+			cluster, err := config.Load(directory(t, strings.Replace(shipped(t), "retries: 1", line, 1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := cluster.Settings.Retries; got != want {
+				t.Errorf("tried again %d times, want %d", got, want)
 			}
 		})
 	}

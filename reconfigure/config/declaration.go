@@ -49,6 +49,7 @@ type timing struct {
 type settingsOfTool struct {
 	stateDir, journal, terraform, hostKeys          value[string]
 	keepDays, parallelism, lockTimeout, bootTimeout value[int]
+	retries                                         value[int]
 }
 
 // slurm16 is the most of a setting that Slurm keeps in 16 bits. scontrol refuses more than 65535, and the highest values below mean "infinite" and
@@ -185,10 +186,12 @@ func (d *declaration) slurmSchema() object {
 
 func (s *settingsOfTool) schema(dir string) object {
 	const (
-		keepDays = 90    // where nothing is said
-		century  = 36500 // days
+		keepDays  = 90    // where nothing is said
+		century   = 36500 // days
+		retries   = 1     // where nothing is said
+		mostTries = 9     // resume_timeout ends them sooner as a rule
 	)
-	s.keepDays.is = keepDays
+	s.keepDays.is, s.retries.is = keepDays, retries
 	return object{
 		"state_directory": path(dir, &s.stateDir, filled),
 		"journal":         optional{text(&s.journal, maybe(postgresURL))},
@@ -198,5 +201,6 @@ func (s *settingsOfTool) schema(dir string) object {
 		"lock_timeout":    integer(&s.lockTimeout, 1, math.MaxInt32),
 		"host_keys":       text(&s.hostKeys, oneOf(string(reconfigure.HostKeysConsole), string(reconfigure.HostKeysAcceptNew))),
 		"boot_timeout":    integer(&s.bootTimeout, 1, math.MaxInt32),
+		"retries":         optional{integer(&s.retries, 0, mostTries)},
 	}
 }

@@ -124,13 +124,14 @@ func (b *batch) expired(nodes nodeset.NodeSet, now time.Time) nodeset.NodeSet {
 	return nodes.Intersect(b.plan.Where(func(c reconfigure.Change) bool { return !c.Deadline.IsZero() && !now.Before(c.Deadline) }))
 }
 
-// deadlines is when each of the nodes must be ready; a node without one is not in it.
-func (b *batch) deadlines(nodes nodeset.NodeSet) map[string]time.Time {
-	until := map[string]time.Time{}
+// until is when whoever waits for one of the nodes has to end that, where it has a deadline: a moment before it, so that his reason is the one that is told.
+func (b *batch) until(nodes nodeset.NodeSet) map[string]time.Time {
+	const moment = 2 * time.Second
+	ends := map[string]time.Time{}
 	for _, c := range b.plan.Changes {
 		if nodes.Contains(c.Node) && !c.Deadline.IsZero() {
-			until[c.Node] = c.Deadline
+			ends[c.Node] = c.Deadline.Add(-moment)
 		}
 	}
-	return until
+	return ends
 }

@@ -168,16 +168,20 @@ func (b *batch) reboot(ctx context.Context, nodes nodeset.NodeSet) error {
 	b.hold(ctx, b.guard(ctx, b.remaining(), reconfigure.Reboot))
 	nodes = nodes.Intersect(b.left())
 	b.touched = b.touched.Union(nodes)
-	until := b.deadlines(nodes)
-	b.failInstance(ctx, each(nodes, func(node string) error {
-		ctx := ctx
-		if deadline, limited := until[node]; limited {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithDeadlineCause(ctx, deadline, reconfigure.Classify(reconfigure.ClassBoot, errLate))
-			defer cancel()
-		}
-		return b.Cloud.Reboot(ctx, b.instances[node].ID)
+	var failed reconfigure.Failures
+	until := b.until(nodes)
+	b.testify(ctx, b.minded(ctx, nodes, reconfigure.ClassBoot, func() {}, func() {
+		failed = each(nodes, func(node string) error {
+			ctx := ctx
+			if end, limited := until[node]; limited {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithDeadlineCause(ctx, end, reconfigure.Classify(reconfigure.ClassBoot, errLate))
+				defer cancel()
+			}
+			return b.Cloud.Reboot(ctx, b.instances[node].ID)
+		})
 	}))
+	b.failInstance(ctx, failed)
 	return nil
 }
 

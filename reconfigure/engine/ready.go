@@ -24,7 +24,11 @@ func (b *batch) greet(ctx context.Context, nodes nodeset.NodeSet) error {
 		}
 		instances = append(instances, instance)
 	}
-	b.failInstance(ctx, allByDefault(reconfigure.ClassSSH, b.Greeter.Await(ctx, instances, b.fresh, b.deadlines(nodes))))
+	var failed reconfigure.Failures
+	b.testify(ctx, b.minded(ctx, nodes.Intersect(b.left()), reconfigure.ClassBoot, func() {}, func() {
+		failed = b.Greeter.Await(ctx, instances, b.fresh, b.until(nodes))
+	}))
+	b.failInstance(ctx, allByDefault(reconfigure.ClassSSH, failed))
 	return nil
 }
 

@@ -37,8 +37,10 @@ type story struct {
 	Returns   string            // hostlist of the nodes that Slurm is to use again after their reboot
 	Booted    string            // hostlist of the nodes that were booted since the requests were made
 	Waited    time.Duration     // since then
+	Patience  time.Duration     // of Slurm with what it resumes; none: it is not known
+	Retries   int               // that are allowed
 	Broken    map[string]string // image → why it does not resolve
-	Requests  []string          // mode, options (reimage, image=NAME, slurm, held) and hostlist
+	Requests  []string          // mode, options (reimage, image=NAME, slurm, held, tried=HOSTLIST of nodes that failed once) and hostlist
 }
 
 func TestGoldenPlans(t *testing.T) {
@@ -87,6 +89,7 @@ func compute(t *testing.T, text []byte) string {
 
 func (s story) cluster() reconfigure.Cluster {
 	c := reconfigure.Cluster{Control: reconfigure.Control{Name: "ctl", Source: source("control-v1")}}
+	c.Slurm.ResumeTimeout, c.Settings.Retries = s.Patience, s.Retries
 	if s.Control != "" {
 		c.Control.Source = source(s.Control)
 	}
@@ -189,6 +192,11 @@ func (s story) requests(t *testing.T) []reconfigure.Request {
 				r.FromSlurm = true
 			case word == "held":
 				r.Held = true
+			case strings.HasPrefix(word, "tried="):
+				r.Held = true
+				for node := range parse(t, strings.TrimPrefix(word, "tried=")).All() {
+					r.Waits = append(r.Waits, reconfigure.Wait{Node: node, Request: r.ID, Reason: "tried once more on a fresh instance: no-ssh: it was deaf", Tries: 1, Class: reconfigure.ClassSSH})
+				}
 			default:
 				r.Nodes = parse(t, word)
 			}
@@ -223,6 +231,12 @@ func render(p reconfigure.Plan) string {
 		if c.HandOver {
 			b.WriteString("; handed over to power saving")
 		}
+		if !c.Deadline.IsZero() {
+			fmt.Fprintf(&b, "; within %s", c.Deadline.Sub(submitted))
+		}
+		if c.Retry {
+			b.WriteString(", and once more if it fails")
+		}
 		if c.Force {
 			b.WriteString("; whatever runs on it")
 		}
@@ -232,7 +246,11 @@ func render(p reconfigure.Plan) string {
 		fmt.Fprintf(&b, "rejected  %-6s %s; of request %d\n", r.Node, r.Reason, r.Request)
 	}
 	for _, w := range p.Waiting {
-		fmt.Fprintf(&b, "waits     %-6s %s; of request %d\n", w.Node, w.Reason, w.Request)
+		fmt.Fprintf(&b, "waits     %-6s %s; of request %d", w.Node, w.Reason, w.Request)
+		if w.Tries > 0 {
+			fmt.Fprintf(&b, "; tried %d time(s)", w.Tries)
+		}
+		b.WriteString("\n")
 	}
 	images := map[string][]string{}
 	for node, spec := range p.Desired {

@@ -75,7 +75,7 @@ func deeds() map[string]func(*storm, step) {
 func nodeFaults() []enginetest.Fault {
 	return []enginetest.Fault{
 		enginetest.NoValidHost, enginetest.NoQuota, enginetest.LostCreate, enginetest.NeverRemoved, enginetest.RebootFails, enginetest.NotActive, enginetest.NoSSH,
-		enginetest.PlaybookFails, enginetest.NeverRegisters, enginetest.StartsByItself, enginetest.SlurmRefuses, enginetest.OtherImage,
+		enginetest.Lemon, enginetest.PlaybookFails, enginetest.NeverRegisters, enginetest.StartsByItself, enginetest.SlurmRefuses, enginetest.OtherImage,
 	}
 }
 
@@ -134,7 +134,7 @@ func begin() *storm {
 func stormy(least int, image string) reconfigure.Cluster {
 	c := of(image, declared(least, most))
 	c.Slurm = reconfigure.Timing{ResumeTimeout: resumeTimeout, SuspendTimeout: suspendTimeout}
-	return c
+	return forgiving(c)
 }
 
 func (s *storm) play(ctx context.Context, steps []step) {

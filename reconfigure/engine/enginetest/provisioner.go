@@ -118,6 +118,7 @@ func (w *World) Apply(ctx context.Context, p reconfigure.Preview, watch engine.W
 	for _, c := range p.Changes {
 		watch(c.Node, string(c.Effect)+" "+c.Address)
 	}
+	w.lasts(ctx, &w.applies)
 	return w.apply(ctx, p)
 }
 

@@ -163,10 +163,7 @@ func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances 
 	for node := range extent.Changed.All() {
 		watch(node, "the playbooks run")
 	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(w.playing()):
-	}
+	w.lasts(ctx, &w.plays)
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if err := ctx.Err(); err != nil {

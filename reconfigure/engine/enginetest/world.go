@@ -4,6 +4,7 @@
 package enginetest
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,6 +47,7 @@ type World struct {
 	delay    time.Duration // until slurmd registers
 	patience time.Duration // that Await has with what does not answer
 	plays    time.Duration // that the playbooks take
+	applies  time.Duration // that Terraform takes
 	then     map[Call][]func()
 	previews map[string]reconfigure.Plan // those that can still be applied
 	booted   int64                       // when an instance was booted last, in seconds of the epoch
@@ -279,10 +281,25 @@ func (w *World) PlaysFor(d time.Duration) {
 	w.plays = d
 }
 
-func (w *World) playing() time.Duration {
+// AppliesFor has Terraform take so long.
+func (w *World) AppliesFor(d time.Duration) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return w.plays
+	w.applies = d
+}
+
+// lasts lets as much time pass as something takes.
+func (w *World) lasts(ctx context.Context, d *time.Duration) {
+	w.lock.Lock()
+	length := *d
+	w.lock.Unlock()
+	if length <= 0 {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(length):
+	}
 }
 
 // Then does something once, when the next such call returns.
