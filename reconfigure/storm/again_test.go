@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
 )
@@ -73,6 +75,15 @@ func TestSlurmGivesUpWhileThereIsASecondTry(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestStormOfSecondTries has nothing go wrong but what a second try is for, and with it workers that die, jobs that end meanwhile and a Slurm that gives up.
+func TestStormOfSecondTries(t *testing.T) {
+	kinds := []string{"jobs need", "jobs need", "jobs end on", "Slurm gives up", "kill", "node fault", "node fault", "slurmd is slow", "boots are slow", "time passes", "time passes"}
+	faults := []enginetest.Fault{enginetest.Lemon, enginetest.Lemon, enginetest.NoSSH, enginetest.PlaybookFails, enginetest.NeverRegisters, enginetest.NeverRemoved}
+	if again := blow(t, func(t *rapid.T) []step { return drawStepsOf(t, kinds, faults) }); again == 0 {
+		t.Error("no node was ever tried once more")
 	}
 }
 

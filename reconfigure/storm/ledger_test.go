@@ -29,6 +29,7 @@ type ledger struct {
 	carried        map[int64][]reconfigure.RequestID
 	events         []reconfigure.Event
 	leads, watches bool
+	again          int // how often a request was held for another try
 }
 
 func newLedger() *ledger {
@@ -79,8 +80,19 @@ func (l *ledger) Hold(_ context.Context, o reconfigure.Outcome) error {
 		return fmt.Errorf("request %s has its outcome already", o.Request)
 	}
 	r := &l.requests[o.Request-1]
+	for _, w := range o.Waiting {
+		if was, _ := r.Wait(w.Node); w.Tries > was.Tries {
+			l.again++
+		}
+	}
 	r.Held, r.Settled, r.Waits = true, o.Verdicts, o.Waiting
 	return nil
+}
+
+func (l *ledger) triedAgain() int {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.again
 }
 
 func (l *ledger) Record(ctx context.Context, events ...reconfigure.Event) error {

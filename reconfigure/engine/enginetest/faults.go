@@ -49,6 +49,9 @@ func (w *World) Clear(f Fault) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	delete(w.faults, f)
+	for _, m := range w.machines {
+		m.lemon = m.lemon && f != Lemon
+	}
 }
 
 func (w *World) struck(f Fault, node string) bool { return w.faults[f].Contains(node) }
