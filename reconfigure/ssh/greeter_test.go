@@ -234,6 +234,20 @@ func TestSilentMachineIsGivenUp(t *testing.T) {
 	}
 }
 
+// TestDeadlineEndsTheWaitForItsNodeAlone has one node whose time is up before, and one that has no less time for that.
+func TestDeadlineEndsTheWaitForItsNodeAlone(t *testing.T) {
+	g, _ := greeter(t, reconfigure.HostKeysAcceptNew, 3*time.Second, "")
+	instances := []reconfigure.Instance{{Node: "node01", Address: closed(t)}, {Node: "node02", Address: closed(t)}, {Node: "node03", Address: closed(t)}}
+	now := time.Now()
+	failures := g.Await(t.Context(), instances, nodeset.Of("node01", "node02", "node03"),
+		map[string]time.Time{"node01": now.Add(time.Second), "node02": now.Add(time.Hour), "node03": now.Add(-time.Hour)})
+	for node, want := range map[string]string{"node01": "after 1s it does not answer", "node02": "after 3s it does not answer", "node03": "after 0s it "} {
+		if err := failures[node]; err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v", node, err)
+		}
+	}
+}
+
 func TestCancelEndsTheWait(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	g, looks := greeter(t, reconfigure.HostKeysConsole, long, "login: ")
