@@ -169,6 +169,7 @@ func TestSlurmHearsOfANodeBeforeItGivesItUp(t *testing.T) {
 		order  func(*lab)
 		reason string
 	}{
+		"while Terraform waits":      {func(l *lab) { l.LockedFor(5 * time.Minute) }, "boot-timeout: it was not ready before Slurm gives it up"},
 		"while Terraform is at work": {func(l *lab) { l.AppliesFor(5 * time.Minute) }, "boot-timeout: it was not ready before Slurm gives it up"},
 		"while it boots": {func(l *lab) {
 			l.BootsFor(5 * time.Minute)
@@ -208,6 +209,18 @@ func TestSlurmHearsOfANodeBeforeItGivesItUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The sweep takes so long that there is no time left. What an earlier try has left is removed.
+func TestNothingIsMadeThatIsTooLate(t *testing.T) {
+	test(t, func(l *lab) {
+		l.HaveTainted("p3")
+		l.resumes(time.Minute, "p3", "p4")
+		l.plan.Changes[0].Action = reconfigure.Replace
+		l.Then(enginetest.AfterRoom, func() { time.Sleep(2 * time.Minute) })
+		l.want("tried again", []string{}, l.again())
+		l.want("calls", []string{"down p[3-4]: boot-timeout: it was not ready before Slurm gives it up", "apply delete p3", "power_down p[3-4]"}, l.Calls())
+	})
 }
 
 // A run of the playbooks that nobody waits for any more is ended.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -21,14 +22,20 @@ func (b *batch) provision(ctx context.Context, _ nodeset.NodeSet) error {
 			return nil
 		}
 		b.note(ctx, "", "Terraform plans "+plan.String())
-		preview, err := b.Provisioner.Preview(ctx, plan)
+		var (
+			preview reconfigure.Preview
+			err     error
+		)
+		late := b.minded(ctx, plan.Nodes(), reconfigure.ClassBoot, func() {}, func() {
+			preview, err = b.Provisioner.Preview(ctx, plan)
+		})
 		if bad := (*reconfigure.Unplannable)(nil); errors.As(err, &bad) && b.ends(ctx, bad.Failures) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if !b.setAside(ctx, plan) {
+		if len(late) == 0 && !b.setAside(ctx, plan) {
 			if again, err := b.apply(ctx, preview); err != nil || !again {
 				return err
 			}
@@ -59,7 +66,10 @@ func (b *batch) setAside(ctx context.Context, plan reconfigure.Plan) bool {
 	// The sweep may have taken minutes.
 	busy = b.guard(ctx, plan, reconfigure.Replace, reconfigure.Remove)
 	b.hold(ctx, busy)
-	return len(busy) > 0
+	late := b.expired(plan.Nodes(), time.Now())
+	b.touched = b.touched.Union(late) // of an earlier try there may be something
+	b.failAll(ctx, late, reconfigure.Classify(reconfigure.ClassBoot, errLate))
+	return len(busy) > 0 || !late.Empty()
 }
 
 // ends ends the way of the nodes that failed, and tells whether there were any on their way.

@@ -47,7 +47,8 @@ type World struct {
 	delay    time.Duration // until slurmd registers
 	patience time.Duration // that Await has with what does not answer
 	plays    time.Duration // that the playbooks take
-	applies  time.Duration // that Terraform takes
+	locked   time.Duration // that Terraform waits for its state's lock before it plans
+	applies  time.Duration // that it takes to apply
 	then     map[Call][]func()
 	previews map[string]reconfigure.Plan // those that can still be applied
 	booted   int64                       // when an instance was booted last, in seconds of the epoch
@@ -281,7 +282,14 @@ func (w *World) PlaysFor(d time.Duration) {
 	w.plays = d
 }
 
-// AppliesFor has Terraform take so long.
+// LockedFor has Terraform wait so long before it plans, as somebody else has locked its state.
+func (w *World) LockedFor(d time.Duration) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.locked = d
+}
+
+// AppliesFor has Terraform take so long to apply.
 func (w *World) AppliesFor(d time.Duration) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
