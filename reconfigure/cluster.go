@@ -70,6 +70,7 @@ type Settings struct {
 	Parallelism int           // the most instances that Terraform works on at a time
 	LockTimeout time.Duration
 	BootTimeout time.Duration
+	Retries     int // how often a node that Slurm waits for is tried once more on a fresh instance
 	HostKeys    HostKeyPolicy
 	CoolDown    time.Duration // how long Slurm's calls do not ask for more of a group that the cloud had no room for; 0: they do
 	Breaker     int           // boot failures in a row of a group, after which Slurm's calls try one node at a time; 0: never

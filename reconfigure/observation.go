@@ -65,8 +65,11 @@ func (s NodeState) Running() bool {
 	return s.Busy && !s.Is("POWERING_UP", "POWER_UP", "POWERED_DOWN", "POWERING_DOWN")
 }
 
+// PoweringUp tells whether Slurm waits for the node to come up.
+func (s NodeState) PoweringUp() bool { return s.Is("POWERING_UP", "POWER_UP") }
+
 // Given tells whether Slurm has given the node to a job, be it at work there or waiting for the node.
-func (s NodeState) Given() bool { return s.Busy || s.Is("POWERING_UP", "POWER_UP") }
+func (s NodeState) Given() bool { return s.Busy || s.PoweringUp() }
 
 // Observation is what was found before a plan is made.
 type Observation struct {

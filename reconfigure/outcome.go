@@ -65,6 +65,8 @@ type Verdict struct {
 	Phase  Phase  `json:"phase,omitempty"` // where it failed
 	Class  Class  `json:"class,omitempty"` // what kind of failure it was
 	Reason string `json:"reason,omitempty"`
+	// Again tells that the failure is not the last word: nothing is left of the instance, and the node is to be tried once more on a fresh one.
+	Again bool `json:"-"`
 }
 
 // Outcome is what a caller gets. A request has exactly one that is final: of which no node waits.
@@ -91,6 +93,15 @@ const (
 
 // Failures says of each node that failed why. Nodes that are not in it are fine.
 type Failures map[string]error
+
+// Of is the failures of these nodes alone.
+func (f Failures) Of(nodes nodeset.NodeSet) Failures {
+	theirs := Failures{}
+	for node := range f.Nodes().Intersect(nodes).All() {
+		theirs[node] = f[node]
+	}
+	return theirs
+}
 
 // Nodes is those that failed.
 func (f Failures) Nodes() nodeset.NodeSet { return nodeset.Collect(maps.Keys(f)) }

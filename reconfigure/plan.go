@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
@@ -42,13 +43,20 @@ type Change struct {
 	Probe bool `json:"probe,omitempty"`
 	// Note is what the caller is told beside the verdict.
 	Note string `json:"note,omitempty"`
+	// Deadline is when the node must be ready, or Slurm be told that it will not: it waits no longer. Zero where it does not wait.
+	Deadline time.Time `json:"deadline,omitzero"`
+	// Retry tells that the node may be tried once more on a fresh instance if this one is no good.
+	Retry bool `json:"retry,omitempty"`
 }
 
-// Wait is a node that nothing more can be done for until its jobs have ended; without a node it is the whole request, which cannot be planned now.
+// Wait is a node that nothing more can be done for until its jobs have ended, or, after a try that failed, one that is to be tried once more on a fresh instance;
+// without a node it is the whole request, which cannot be planned now.
 type Wait struct {
 	Node    string    `json:"node,omitempty"`
 	Request RequestID `json:"request"`
 	Reason  string    `json:"reason"`
+	Tries   int       `json:"tries,omitempty"` // how many have failed
+	Class   Class     `json:"class,omitempty"` // of the last that did
 }
 
 // Rejection is a node that a request names and that nothing can be planned for.

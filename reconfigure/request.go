@@ -1,6 +1,7 @@
 package reconfigure
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,8 +39,8 @@ type Request struct {
 	Jobs      []Job           `json:"jobs,omitempty"`   // whom the nodes are for, where Slurm said so
 	Submitted time.Time       `json:"submitted"`
 	Options
-	// Held tells that it waits: until jobs have ended, or until what keeps it from being planned is over. Waits says what for, and Settled is the verdicts on those
-	// of its nodes that need not wait any more.
+	// Held tells that it waits: until jobs have ended, for another try, or until what keeps it from being planned is over. Waits says what for, and Settled is the
+	// verdicts on those of its nodes that need not wait any more.
 	Held    bool      `json:"held,omitempty"`
 	Waits   []Wait    `json:"waits,omitempty"`
 	Settled []Verdict `json:"settled,omitempty"`
@@ -70,4 +71,13 @@ func (r Request) Open() nodeset.NodeSet {
 		settled[i] = v.Node
 	}
 	return r.Nodes.Difference(nodeset.Of(settled...))
+}
+
+// Wait finds what the request waits for with a node, or under the empty name as a whole.
+func (r Request) Wait(node string) (Wait, bool) {
+	i := slices.IndexFunc(r.Waits, func(w Wait) bool { return w.Node == node })
+	if i < 0 {
+		return Wait{}, false
+	}
+	return r.Waits[i], true
 }

@@ -49,7 +49,8 @@ class CallbackModule(CallbackBase):
         self._failure("unreachable", result)
 
     def _failure(self, event, result):
-        self._write(event=event, host=result._host.get_name(), task=result._task.get_name(include_role_fqcn=False).strip(), message=_message(result._result))
+        task = result._task.get_name(include_role_fqcn=False).strip()
+        self._write(event=event, host=result._host.get_name(), task=task, message=_message(result._result), output=_output(result._result))
 
     def _write(self, **event):
         self._file.write(json.dumps(event) + "\n")
@@ -64,3 +65,13 @@ def _message(result):
             return "%s: %s" % (item.get("item", "an item"), _message(item))
     parts = [str(result.get(key, "")).strip() for key in ("msg", "stderr", "module_stderr", "module_stdout")]
     return "\n".join(dict.fromkeys(part for part in parts if part))
+
+
+def _output(result):
+    """All that a task has printed, under the names that the module gave to it, and from its end as much as is kept of it."""
+    if "censored" in result:
+        return str(result["censored"])
+    failed = [item for item in result.get("results", []) if item.get("failed")] or [result]
+    keys = ("item", "cmd", "rc", "msg", "stdout", "stderr", "module_stdout", "module_stderr", "exception")
+    parts = ["%s: %s" % (key, str(part[key]).strip()) for part in failed for key in keys if str(part.get(key, "")).strip()]
+    return "\n".join(parts)[-65536:]

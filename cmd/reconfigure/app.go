@@ -31,7 +31,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			cli.HelpFlag, // the library leaves it out where there is a help command of our own
 		},
 		Commands: append(modeCommands(),
-			planCommand(), statusCommand(), waitCommand(), cancelCommand(), pauseCommand(), continueCommand(),
+			planCommand(), statusCommand(), evidenceCommand(), waitCommand(), cancelCommand(), pauseCommand(), continueCommand(),
 			reconcileCommand(), inventoryCommand(), workerCommand(), versionCommand(), helpCommand()),
 		CustomAppHelpTemplate: cli.AppHelpTemplate + "\nEXIT CODES:\n" + exitTable(),
 		Action:                noCommand,

@@ -12,6 +12,7 @@ import (
 func TestWhatCannotBeTakenBackIsExplained(t *testing.T) {
 	jobs := []reconfigure.Wait{{Node: "node02", Request: 7, Reason: "its jobs have to end first"}}
 	cloud := []reconfigure.Wait{{Request: 7, Reason: "find cloud\n\"x\""}}
+	again := []reconfigure.Wait{{Node: "node02", Request: 7, Reason: "tried once more on a fresh instance: no-ssh: deaf", Tries: 1}}
 	var text strings.Builder
 	for _, p := range []pendingRequest{
 		{State: standsWaiting, Request: reconfigure.Request{Mode: reconfigure.Deploy}},
@@ -20,6 +21,7 @@ func TestWhatCannotBeTakenBackIsExplained(t *testing.T) {
 		{State: standsCutShort, Request: reconfigure.Request{Mode: reconfigure.Destroy}},
 		{State: standsHeld, Request: reconfigure.Request{Mode: reconfigure.Update, Waits: jobs}},
 		{State: standsHeld, Request: reconfigure.Request{Mode: reconfigure.Shrink, Waits: jobs}},
+		{State: standsAgain, Request: reconfigure.Request{Mode: reconfigure.Resume, Waits: again}},
 		{State: standsPutOff, Request: reconfigure.Request{Mode: reconfigure.Suspend, Waits: cloud}},
 	} {
 		p.ID, p.Nodes = 7, nodeset.Of("node02", "node03")

@@ -85,6 +85,8 @@ func (foreseen) UpdateHealth(context.Context, string, func(reconfigure.Health) r
 
 func (foreseen) Record(context.Context, ...reconfigure.Event) error { return nil }
 
+func (foreseen) Keep(context.Context, ...reconfigure.Evidence) error { return nil }
+
 // foreseer is an engine that can look ahead.
 type foreseer interface {
 	batch.Observer

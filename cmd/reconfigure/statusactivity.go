@@ -17,6 +17,7 @@ const (
 	standsWaiting  standing = "waits"     // for a worker, or until the batch at work has ended
 	standsAtWork   standing = "at_work"   // a worker carries it out
 	standsHeld     standing = "held"      // until jobs have ended
+	standsAgain    standing = "again"     // for another try with nodes whose instance was no good, which begins at once
 	standsPutOff   standing = "put_off"   // until what keeps it from being planned is over; it is tried again
 	standsCutShort standing = "cut_short" // its worker has died, and no other one is at work
 )
@@ -58,8 +59,11 @@ func (p pendingRequest) stand(led bool, newest int64) standing {
 	running := led && p.batch == newest
 	switch {
 	case p.Held && !(running && p.moves()):
-		if _, whole := p.wait(""); whole {
+		if _, whole := p.Wait(""); whole {
 			return standsPutOff
+		}
+		if !p.triedAgain().Empty() {
+			return standsAgain
 		}
 		return standsHeld
 	case !p.Begun:
@@ -98,23 +102,23 @@ func (p past) standings() []pendingRequest {
 	return requests
 }
 
-// wait finds what a request that is held waits for: the one of that node, or under the empty name that of the request as a whole.
-func (p pendingRequest) wait(node string) (reconfigure.Wait, bool) {
-	i := slices.IndexFunc(p.Waits, func(w reconfigure.Wait) bool { return w.Node == node })
-	if i < 0 {
-		return reconfigure.Wait{}, false
-	}
-	return p.Waits[i], true
-}
-
 // withJobs is the nodes whose jobs the request waits for. A journal of the first version does not tell: all that have no verdict, then.
 func (p pendingRequest) withJobs() nodeset.NodeSet {
 	if len(p.Waits) == 0 {
 		return p.Open()
 	}
+	return p.waitingFor(func(w reconfigure.Wait) bool { return w.Tries == 0 })
+}
+
+// triedAgain is the nodes that are to be tried once more.
+func (p pendingRequest) triedAgain() nodeset.NodeSet {
+	return p.waitingFor(func(w reconfigure.Wait) bool { return w.Tries > 0 })
+}
+
+func (p pendingRequest) waitingFor(what func(reconfigure.Wait) bool) nodeset.NodeSet {
 	var names []string
 	for _, w := range p.Waits {
-		if w.Node != "" {
+		if w.Node != "" && what(w) {
 			names = append(names, w.Node)
 		}
 	}
@@ -147,7 +151,7 @@ func activities(requests []pendingRequest) map[string]activity {
 }
 
 func (a activity) rank() int {
-	return slices.Index([]standing{standsAtWork, standsHeld, standsPutOff, standsCutShort, standsWaiting}, a.State)
+	return slices.Index([]standing{standsAtWork, standsAgain, standsHeld, standsPutOff, standsCutShort, standsWaiting}, a.State)
 }
 
 // concerned is the nodes that the request names, or that something was done with for it.
@@ -177,9 +181,12 @@ func (p pendingRequest) activity(node string) (activity, bool) {
 	}
 	// The batch at work may be for other nodes of a held request.
 	a.State = standsHeld
-	wait, own := p.wait(node)
-	if whole, putOff := p.wait(""); putOff && !own {
+	wait, own := p.Wait(node)
+	if whole, putOff := p.Wait(""); putOff && !own {
 		wait, a.State = whole, standsPutOff
+	}
+	if wait.Tries > 0 {
+		a.State = standsAgain
 	}
 	a.Reason = wait.Reason
 	if at.phase == reconfigure.PhaseDrain {
@@ -196,6 +203,8 @@ func (a activity) words(now time.Time) string {
 		return string(a.Phase) + " " + since
 	case standsHeld:
 		return "waits for jobs " + since
+	case standsAgain:
+		return string(a.Mode) + " again " + since
 	case standsPutOff:
 		return string(a.Mode) + " put off " + since
 	case standsCutShort:

@@ -34,11 +34,16 @@ func TestWhatIsDoneWithANode(t *testing.T) {
 	settled.Settled = []reconfigure.Verdict{{Node: "a", Status: reconfigure.StatusDone}}
 	deploy := reconfigure.Request{ID: 1, Mode: reconfigure.Deploy, Submitted: submitted}
 	type requests = []pendingRequest
+	again := reconfigure.Request{ID: 1, Mode: reconfigure.Resume, Nodes: nodeset.Of("a", "b"), Submitted: submitted, Held: true}
+	again.Waits = []reconfigure.Wait{{Node: "a", Request: 1, Reason: "tried once more on a fresh instance: no-ssh: deaf", Tries: 1}}
 	for name, tc := range map[string]struct {
 		past  past
 		state standing // of the first request
 		want  string   // what is done with node a
 	}{
+		"it is to be tried once more": {
+			past{pending: requests{newPendingRequest(again, []reconfigure.Event{event(1, 1, "a", boot, begun), event(2, 1, "a", boot, failed, "deaf")})}}, standsAgain, "resume again 1h20m",
+		},
 		"nothing has begun": {
 			past{leader: leader, pending: requests{newPendingRequest(update, nil)}}, standsWaiting, "update waits 1h20m",
 		},

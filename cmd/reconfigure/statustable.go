@@ -191,7 +191,7 @@ func (r statusReport) notes(l layout) []string {
 			oneLine(r.Pause.By), ago(l.now, r.Pause.Since), oneLine(r.Pause.Reason)))
 	}
 	for _, p := range r.Requests {
-		if w, ok := p.wait(""); ok {
+		if w, ok := p.Wait(""); ok {
 			notes = append(notes, fmt.Sprintf("Request %s is put off and tried again: %s", p.ID, oneLine(w.Reason)))
 		}
 	}

@@ -47,10 +47,14 @@ func withRequest(c *cli.Context, arguments []string, do func(site, *journal.Jour
 			return err
 		}
 		if !there {
-			return usagef(c, "the journal has no request %s: `reconfigure status` shows those without an outcome, and old ones are not kept for ever", id)
+			return unknownRequest(c, id)
 		}
 		return do(s, log, r)
 	})
+}
+
+func unknownRequest(c *cli.Context, id reconfigure.RequestID) error {
+	return usagef(c, "the journal has no request %s: `reconfigure status` shows those without an outcome, and old ones are not kept for ever", id)
 }
 
 func requestID(c *cli.Context, arguments []string) (reconfigure.RequestID, error) {

@@ -24,6 +24,7 @@ type event struct {
 	Host    string `json:"host"`
 	Task    string `json:"task"`
 	Message string `json:"message"`
+	Output  string `json:"output"` // all that the task has printed; of an event that tells of a failure
 }
 
 // What an event tells.
@@ -35,12 +36,16 @@ const (
 	eventUnreachable = "unreachable" // likewise
 )
 
-// failure is what a failing event says, for people.
+// failure is what a failing event says, for people. What the task has printed goes with it.
 func (e event) failure() error {
+	err := fmt.Errorf("task %q: %s", e.Task, e.Message)
 	if e.Event == eventUnreachable {
-		return reconfigure.Classify(reconfigure.ClassSSH, fmt.Errorf("could not be reached: %s", e.Message))
+		err = reconfigure.Classify(reconfigure.ClassSSH, fmt.Errorf("could not be reached: %s", e.Message))
 	}
-	return fmt.Errorf("task %q: %s", e.Task, e.Message)
+	if e.Output == "" {
+		return err
+	}
+	return reconfigure.WithOutput(fmt.Sprintf("task: %s\n%s\n", e.Task, strings.TrimSpace(e.Output)), err)
 }
 
 func (e event) tell(changed nodeset.NodeSet, watch func(node, message string)) {

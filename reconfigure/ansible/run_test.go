@@ -167,6 +167,42 @@ func TestNobodyLogsInToANodeThatIsKeptApart(t *testing.T) {
 	}
 }
 
+// TestWhatATaskHasPrintedGoesWithItsFailure but not what it keeps to itself.
+func TestWhatATaskHasPrintedGoesWithItsFailure(t *testing.T) {
+	r := newRun(t, `
+- hosts: cluster:!node03
+  gather_facts: false
+  tasks:
+    - name: Once
+      ansible.builtin.shell: echo to be read; echo and this >&2; exit 7
+      when: inventory_hostname == 'big1'
+    - name: Several times
+      ansible.builtin.shell: "echo about {{ item }}; {{ 'false' if item == 'b' else 'true' }}"
+      loop: [a, b]
+      when: inventory_hostname == 'node01'
+    - name: With a secret
+      ansible.builtin.shell: echo tell nobody; false
+      no_log: true
+      when: inventory_hostname == 'ctl'
+`)
+	failures, err := r.Configure(t.Context(), r.cluster, r.instances, reconfigure.Extent{Changed: nodeset.Of("ctl", "node01", "big1")}, func(string, string) {})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, r.log)
+	}
+	got := map[string]string{}
+	for node, err := range failures {
+		got[node] = reconfigure.OutputOf(err)
+	}
+	want := map[string]string{
+		"big1":   "task: Once\ncmd: echo to be read; echo and this >&2; exit 7\nrc: 7\nmsg: non-zero return code\nstdout: to be read\nstderr: and this\n",
+		"node01": "task: Several times\nitem: b\ncmd: echo about b; false\nrc: 1\nmsg: non-zero return code\nstdout: about b\n",
+		"ctl":    "task: With a secret\nthe output has been hidden due to the fact that 'no_log: true' was specified for this result\n",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestAnUnreachableChangedNodeFails(t *testing.T) {
 	r := newRun(t, twoPlays)
 	got, err := r.configure(t.Context(), "node01", "node03")

@@ -41,10 +41,10 @@ func patience(r reconfigure.Request, c reconfigure.Cluster) (limit time.Duration
 		return otherwise
 	}
 	switch {
+	case r.Mode == reconfigure.Resume: // has drained nothing
+		return positive(c.Slurm.ResumeTimeout, untold), true
 	case slices.ContainsFunc(r.Waits, ofNode) || r.Mode == reconfigure.Suspend:
 		return 0, false
-	case r.Mode == reconfigure.Resume:
-		return positive(c.Slurm.ResumeTimeout, untold), true
 	case r.Mode == reconfigure.Update:
 		return positive(r.DrainTimeout, day), true
 	}
@@ -124,6 +124,9 @@ func (c *company) add(w reconfigure.Wait) {
 
 func (c *company) message() string {
 	who := "request " + strings.Join(c.requests, ", ")
+	if c.first.Tries > 0 {
+		return fmt.Sprintf("%s: %s is %s", who, nodeset.Of(c.nodes...), c.first.Reason)
+	}
 	if unplannable(c.first) {
 		return who + " cannot be planned now, and is tried again: " + c.first.Reason
 	}

@@ -139,7 +139,7 @@ func outcome(r reconfigure.Request, p reconfigure.Plan, verdicts map[string]reco
 			own[rejected.Node] = reconfigure.Verdict{Node: rejected.Node, Status: reconfigure.StatusRejected, Phase: reconfigure.PhasePlan, Class: rejected.Class, Reason: rejected.Reason}
 		}
 	}
-	o := reconfigure.Outcome{Request: r.ID, Waiting: waiting(r, p, own)}
+	o := reconfigure.Outcome{Request: r.ID, Waiting: append(waiting(r, p, own), again(r, own)...)}
 	for _, w := range o.Waiting {
 		delete(own, w.Node)
 	}

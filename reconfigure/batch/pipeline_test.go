@@ -41,6 +41,9 @@ type said struct {
 
 func carry(t *testing.T, p batch.Pipeline, requests ...reconfigure.Request) []said {
 	t.Helper()
+	for i := range requests {
+		requests[i].Submitted = time.Now()
+	}
 	var all []said
 	outcomes, err := p.Carry(t.Context(), 1, requests, func() {})
 	if err != nil {

@@ -158,6 +158,7 @@ func (s *shift) land(ctx context.Context) {
 			s.trouble.over()
 		}
 		s.problem = errors.Join(s.problem, err)
+		s.stirred = s.stirred || triesAgain(f.requests, f.outcomes)
 	}
 }
 

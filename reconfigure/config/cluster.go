@@ -31,6 +31,7 @@ func (d *declaration) cluster() reconfigure.Cluster {
 			Parallelism: d.settings.parallelism.is,
 			LockTimeout: seconds(d.settings.lockTimeout),
 			BootTimeout: seconds(d.settings.bootTimeout),
+			Retries:     d.settings.retries.is,
 			HostKeys:    reconfigure.HostKeyPolicy(d.settings.hostKeys.is),
 			CoolDown:    seconds(d.settings.coolDown),
 			Breaker:     d.settings.breaker.is,

@@ -82,6 +82,7 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			Parallelism: 50,
 			LockTimeout: 10 * time.Minute,
 			BootTimeout: 5 * time.Minute,
+			Retries:     1,
 			HostKeys:    reconfigure.HostKeysConsole,
 			CoolDown:    2 * time.Minute,
 			Breaker:     3,
@@ -177,6 +178,9 @@ var edits = []struct{ name, from, to, want string }{
 	{"neither cool-down nor breaker", "  cool_down: 120", "  # cool_down: 120", ""},
 	{"a partition of all or nothing, in other words", "all_or_nothing: false", "all_or_nothing: never", `partitions[0].all_or_nothing: must be true or false, but is the text "never"`},
 	{"a partition that is misspelt", "all_or_nothing: false", "all_or_nothin: true", "partitions[0].all_or_nothin: unknown key; did you mean all_or_nothing?"},
+	{"no second try", "retries: 1", "retries: 0", ""},
+	{"tries without end", "retries: 1", "retries: 10", "reconfigure.retries: 10 is not between 0 and 9"},
+	{"tries in words", "retries: 1", "retries: once", `reconfigure.retries: must be a whole number in plain digits, but is the text "once"`},
 	{"an alias", "flavor: m1.medium\n  network: cluster", "flavor: &f m1.medium\n  network: *f", ""},
 	{"an alias of what it stands in", "extra: {}", "extra: {A: &a [*a]}", "slurm.extra.A[0]: must be text, a number, true or false, but is a list"},
 }
@@ -305,6 +309,20 @@ func TestHealthCountsAsDeclared(t *testing.T) {
 			}
 			if s := cluster.Settings; s.CoolDown != c.coolDown || s.Breaker != c.breaker || cluster.Partitions[0].AllOrNothing != c.entire {
 				t.Errorf("%+v and %+v", s, cluster.Partitions)
+			}
+		})
+	}
+}
+
+func TestNodesAreTriedAgainAsOftenAsDeclared(t *testing.T) {
+	for line, want := range map[string]int{"": 1, "retries: 3": 3, "retries: 0": 0} {
+		t.Run(line, func(t *testing.T) {
+			cluster, err := config.Load(directory(t, strings.Replace(shipped(t), "retries: 1", line, 1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := cluster.Settings.Retries; got != want {
+				t.Errorf("tried again %d times, want %d", got, want)
 			}
 		})
 	}

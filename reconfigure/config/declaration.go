@@ -49,7 +49,7 @@ type timing struct {
 type settingsOfTool struct {
 	stateDir, journal, terraform, hostKeys                         value[string]
 	keepDays, gatherSeconds, parallelism, lockTimeout, bootTimeout value[int]
-	coolDown, breaker                                              value[int]
+	coolDown, breaker, retries                                     value[int]
 }
 
 // slurm16 is the most of a setting that Slurm keeps in 16 bits. scontrol refuses more than 65535, and the highest values below mean "infinite" and
@@ -191,11 +191,13 @@ func (s *settingsOfTool) schema(dir string) object {
 		gatherSeconds = 1     // the same
 		coolDown      = 120   // the same, seconds: about the time after which Slurm starts a job again that it has requeued
 		breaker       = 3     // the same
+		retries       = 1     // the same
+		mostRetries   = 9     // resume_timeout ends them sooner as a rule
 		century       = 36500 // days
 		day           = 86400 // seconds
 		hour          = 3600  // seconds; Slurm gives nodes up that it waits longer for
 	)
-	s.keepDays.is, s.gatherSeconds.is, s.coolDown.is, s.breaker.is = keepDays, gatherSeconds, coolDown, breaker
+	s.keepDays.is, s.gatherSeconds.is, s.coolDown.is, s.breaker.is, s.retries.is = keepDays, gatherSeconds, coolDown, breaker, retries
 	return object{
 		"state_directory": path(dir, &s.stateDir, filled),
 		"journal":         optional{text(&s.journal, maybe(postgresURL))},
@@ -208,5 +210,6 @@ func (s *settingsOfTool) schema(dir string) object {
 		"boot_timeout":    integer(&s.bootTimeout, 1, math.MaxInt32),
 		"cool_down":       optional{integer(&s.coolDown, 0, day)},
 		"breaker":         optional{integer(&s.breaker, 0, nodeset.MaxNodes)},
+		"retries":         optional{integer(&s.retries, 0, mostRetries)},
 	}
 }

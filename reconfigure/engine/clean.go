@@ -65,16 +65,18 @@ func (b *batch) waitedFor(nodes nodeset.NodeSet, states map[string]reconfigure.N
 		absent := known && expected.Contains(node) && !s.Ready() && !s.Running()
 		drained := known && expected.Contains(node) && b.touched.Contains(node) && s.Is("DRAIN") && !s.Running() // no job can start there
 		given := s.Is("DOWN") && s.Ours()
-		return absent || drained || given || s.Rebooting() || s.Is("POWERING_UP", "POWER_UP")
+		return absent || drained || given || s.Rebooting() || s.PoweringUp()
 	})
 }
 
 // clean removes what is left of the nodes that failed, so that nothing half made is kept or paid for, and hands the cloud nodes back to Slurm. Persistent
-// nodes and the control node keep an instance that was made to the end: somebody may want to look at it.
+// nodes and the control node keep an instance that was made to the end: somebody may want to look at it. Slurm goes on waiting for the nodes that are to be tried once
+// more.
 func (b *batch) clean(ctx context.Context) {
 	if !b.touched.Difference(b.left()).Empty() {
 		b.clear(ctx)
 	}
+	b.reconsider(ctx)
 	back := b.toldDown.Difference(b.cluster.Persistent())
 	if err := b.handBack(ctx, back); err != nil {
 		b.note(ctx, "", "Slurm could not be given "+back.String()+" back: "+err.Error())

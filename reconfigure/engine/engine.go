@@ -40,6 +40,9 @@ type Cloud interface {
 	Faults(ctx context.Context) (map[string]string, error)
 	// Reboot returns when the instance has been started again.
 	Reboot(ctx context.Context, id string) error
+	// Console is the end of an instance's console log, at most so many lines of it, or all that there is for zero. It may be empty, and what is on it need not be
+	// text.
+	Console(ctx context.Context, id string, lines int) (string, error)
 }
 
 // Sweeper finds and deletes instances that Terraform does not know.
@@ -59,8 +62,9 @@ type Surveyor interface {
 
 // Greeter waits until instances answer.
 type Greeter interface {
-	// Await returns when each instance has answered by SSH with a host key that is known, or never will. The keys of the fresh ones are learnt.
-	Await(ctx context.Context, instances []reconfigure.Instance, fresh nodeset.NodeSet) reconfigure.Failures
+	// Await returns when each instance has answered by SSH with a host key that is known, or never will: it is not waited for any longer than until, where its node
+	// stands there. The keys of the fresh ones are learnt.
+	Await(ctx context.Context, instances []reconfigure.Instance, fresh nodeset.NodeSet, until map[string]time.Time) reconfigure.Failures
 }
 
 // Configurer runs the playbooks. It MUST be idempotent.
@@ -97,6 +101,8 @@ type Commenter interface {
 type Recorder interface {
 	// Record returns when the events are durable.
 	Record(ctx context.Context, events ...reconfigure.Event) error
+	// Keep returns when the evidence is durable.
+	Keep(ctx context.Context, evidence ...reconfigure.Evidence) error
 }
 
 // HealthKeeper keeps how node groups fare, beside the journal.

@@ -40,8 +40,8 @@ func (l *lab) forJobs() {
 	}
 }
 
-// again clears the plan, as if a moment had passed.
-func (l *lab) again() {
+// later clears the plan, as if a moment had passed.
+func (l *lab) later() {
 	l.plan = reconfigure.Plan{}
 	time.Sleep(time.Minute)
 }
@@ -65,7 +65,7 @@ func TestWhatBecomesOfNodesTellsHowTheirGroupFares(t *testing.T) {
 				l.carry()
 				l.wantHealth(want)
 
-				l.again()
+				l.later()
 				l.Clear(fault)
 				l.PowersUp("p5")
 				l.wants(reconfigure.Create, "p5")

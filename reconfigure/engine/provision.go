@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -22,14 +23,20 @@ func (b *batch) provision(ctx context.Context, _ nodeset.NodeSet) error {
 			return nil
 		}
 		b.note(ctx, "", "Terraform plans "+plan.String())
-		preview, err := b.Provisioner.Preview(ctx, plan)
+		var (
+			preview reconfigure.Preview
+			err     error
+		)
+		late := b.minded(ctx, plan.Nodes(), reconfigure.ClassBoot, func() {}, func() {
+			preview, err = b.Provisioner.Preview(ctx, plan)
+		})
 		if bad := (*reconfigure.Unplannable)(nil); errors.As(err, &bad) && b.ends(ctx, bad.Failures) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if !b.setAside(ctx, plan) {
+		if len(late) == 0 && !b.setAside(ctx, plan) {
 			if again, err := b.apply(ctx, preview); err != nil || !again {
 				return err
 			}
@@ -59,7 +66,10 @@ func (b *batch) setAside(ctx context.Context, plan reconfigure.Plan) bool {
 	// The sweep may have taken minutes.
 	busy = b.guard(ctx, plan, reconfigure.Replace, reconfigure.Remove)
 	b.hold(ctx, busy)
-	return len(busy) > 0
+	late := b.expired(plan.Nodes(), time.Now())
+	b.touched = b.touched.Union(late) // of an earlier try there may be something
+	b.failAll(ctx, late, reconfigure.Classify(reconfigure.ClassBoot, errLate))
+	return len(busy) > 0 || !late.Empty()
 }
 
 // ends ends the way of the nodes that failed, and tells whether there were any on their way.
@@ -81,7 +91,11 @@ func (b *batch) remaining() reconfigure.Plan {
 func (b *batch) apply(ctx context.Context, preview reconfigure.Preview) (again bool, err error) {
 	b.touched = b.touched.Union(preview.Plan.Nodes(reconfigure.Create, reconfigure.Replace))
 	b.fresh = b.fresh.Union(renewed(preview))
-	failed, err := b.Provisioner.Apply(ctx, preview, b.watch(ctx))
+	var failed reconfigure.Failures
+	// Terraform is not ended for those that are too late: nobody would know then what became of the others.
+	b.minded(ctx, preview.Plan.Nodes(), reconfigure.ClassBoot, func() {}, func() {
+		failed, err = b.Provisioner.Apply(ctx, preview, b.watch(ctx))
+	})
 	if err != nil {
 		return false, err
 	}
@@ -165,9 +179,20 @@ func (b *batch) reboot(ctx context.Context, nodes nodeset.NodeSet) error {
 	b.hold(ctx, b.guard(ctx, b.remaining(), reconfigure.Reboot))
 	nodes = nodes.Intersect(b.left())
 	b.touched = b.touched.Union(nodes)
-	b.fail(ctx, each(nodes, func(node string) error {
-		return b.Cloud.Reboot(ctx, b.instances[node].ID)
+	var failed reconfigure.Failures
+	until := b.until(nodes)
+	b.testify(ctx, b.minded(ctx, nodes, reconfigure.ClassBoot, func() {}, func() {
+		failed = each(nodes, func(node string) error {
+			ctx := ctx
+			if end, limited := until[node]; limited {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithDeadlineCause(ctx, end, reconfigure.Classify(reconfigure.ClassBoot, errLate))
+				defer cancel()
+			}
+			return b.Cloud.Reboot(ctx, b.instances[node].ID)
+		})
 	}))
+	b.failInstance(ctx, failed)
 	return nil
 }
 

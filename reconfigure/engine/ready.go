@@ -24,7 +24,11 @@ func (b *batch) greet(ctx context.Context, nodes nodeset.NodeSet) error {
 		}
 		instances = append(instances, instance)
 	}
-	b.fail(ctx, allByDefault(reconfigure.ClassSSH, b.Greeter.Await(ctx, instances, b.fresh)))
+	var failed reconfigure.Failures
+	b.testify(ctx, b.minded(ctx, nodes.Intersect(b.left()), reconfigure.ClassBoot, func() {}, func() {
+		failed = b.Greeter.Await(ctx, instances, b.fresh, b.until(nodes))
+	}))
+	b.failInstance(ctx, allByDefault(reconfigure.ClassSSH, failed))
 	return nil
 }
 
@@ -32,11 +36,25 @@ func (b *batch) greet(ctx context.Context, nodes nodeset.NodeSet) error {
 // of each other, or not any more. The nodes that failed are left out, since nobody should be told of them; but not those whose instance was there before and lives
 // on: the others must not forget a node that has a job.
 func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
-	done, err := b.Common.ansible.take(ctx)
-	if err != nil {
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	late := func() { end(errLate) }
+	var (
+		done func()
+		err  error
+	)
+	b.testify(ctx, b.minded(ctx, nodes, reconfigure.ClassPlaybook, late, func() { done, err = b.Common.ansible.take(running) }))
+	switch {
+	case errors.Is(context.Cause(running), errLate):
+		if err == nil {
+			done()
+		}
+		return nil
+	case err != nil:
 		return err
 	}
 	defer done()
+	nodes = nodes.Intersect(b.left())
 	b.instances = b.Common.known()
 	told := maps.Clone(b.instances)
 	maps.DeleteFunc(told, func(node string, instance reconfigure.Instance) bool {
@@ -47,13 +65,20 @@ func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
 	})
 	// The playbooks have time limits of their own where a node may hang; this one keeps a run that hangs all the same from holding up every later request.
 	const longest = time.Hour
-	ctx, cancel := context.WithTimeout(ctx, longest)
+	limited, cancel := context.WithTimeout(running, longest)
 	defer cancel()
-	failed, err := b.Configurer.Configure(ctx, b.cluster, told, b.extent(ctx, nodes), b.watch(ctx))
-	if err != nil {
+	extent := b.extent(ctx, nodes)
+	var failed reconfigure.Failures
+	b.testify(ctx, b.minded(ctx, nodes.Intersect(b.left()), reconfigure.ClassPlaybook, late, func() {
+		failed, err = b.Configurer.Configure(limited, b.cluster, told, extent, b.watch(ctx))
+	}))
+	switch {
+	case errors.Is(context.Cause(running), errLate):
+		return nil // it is no fault of the playbooks'
+	case err != nil:
 		return byDefault(reconfigure.ClassPlaybook, err)
 	}
-	b.fail(ctx, allByDefault(reconfigure.ClassPlaybook, failed))
+	b.failInstance(ctx, allByDefault(reconfigure.ClassPlaybook, failed))
 	b.ready = nodes.Intersect(b.left())
 	b.keepApart() // before the next run begins
 	return nil
@@ -84,32 +109,49 @@ func (b *batch) given(ctx context.Context) nodeset.NodeSet {
 	return nodeset.Collect(maps.Keys(states)).Where(func(node string) bool { return states[node].Given() })
 }
 
-// verify waits until the cloud and Slurm say what the plan wanted. slurmd registers as soon as it has started, so it does not wait for long. What counts at the end
-// is the last look that saw anything: that the time ran out in the middle of one says nothing of the nodes.
+// verify waits until the cloud and Slurm say what the plan wanted. slurmd registers as soon as it has started, so it does not wait for long, and for a node with a
+// deadline no longer than that. What counts at the end is the last look that saw anything: that the time ran out in the middle of one says nothing of the nodes.
 func (b *batch) verify(ctx context.Context, _ nodeset.NodeSet) error {
 	const registers = 2 * time.Minute
-	waiting, cancel := context.WithTimeout(ctx, min(registers, b.cluster.Slurm.ResumeTimeout))
-	defer cancel()
+	end := time.Now().Add(min(registers, b.cluster.Slurm.ResumeTimeout))
 	var missing reconfigure.Failures
 	problem := errors.New("nobody could look in time")
 	for {
-		seen, err := b.missing(waiting)
+		due := end
+		if first, limited := b.due(b.left(), time.Now()); limited && first.Before(end) {
+			due = first
+		}
+		looking, cancel := context.WithDeadline(ctx, due)
+		seen, err := b.missing(looking)
 		switch {
 		case err == nil && len(seen) == 0:
+			cancel()
 			return nil
 		case err == nil:
 			missing = seen
-		case waiting.Err() == nil:
+		case looking.Err() == nil:
 			problem = err
 		}
 		select {
-		case <-waiting.Done():
-			if missing == nil {
-				return problem
-			}
-			b.fail(ctx, missing)
-			return nil
+		case <-looking.Done():
 		case <-time.After(b.Poll):
+		}
+		cancel()
+		over := ctx.Err() != nil || !time.Now().Before(end)
+		late := b.expired(b.left(), time.Now())
+		if over {
+			late = b.left()
+		}
+		switch {
+		case missing != nil:
+			b.failInstance(ctx, missing.Of(late))
+		case over:
+			return problem
+		default:
+			b.failAll(ctx, late, problem)
+		}
+		if over {
+			return nil
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -50,10 +51,12 @@ func readying() []stage {
 // The caller MUST have the turn with Terraform since before the observation. Carry calls made, once, when the turn may end, however it went; what is left to clean
 // has a turn of its own.
 func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Observation, plan reconfigure.Plan, made func()) (map[string]reconfigure.Verdict, error) {
-	b := &batch{Engine: e, number: number, plan: plan, before: seen.Desired, was: seen.States, instances: maps.Clone(seen.Instances), verdicts: map[string]reconfigure.Verdict{}}
+	b := &batch{
+		Engine: e, number: number, begun: time.Now(), plan: plan, before: seen.Desired, was: seen.States, instances: maps.Clone(seen.Instances),
+		verdicts: map[string]reconfigure.Verdict{}, again: map[string]try{}, learning: learning{planned: seen.Time},
+	}
 	lasting, end := whileLeading(ctx)
 	defer end()
-	b.planned = seen.Time
 	b.probe(ctx)
 	b.tell(lasting, rejections(plan))
 	b.Common.found(seen.Instances)
@@ -82,6 +85,11 @@ func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Obser
 		}
 	}
 	b.learn(ctx)
+	for node := range b.again {
+		verdict := b.verdicts[node]
+		verdict.Again = true
+		b.verdicts[node] = verdict
+	}
 	return b.verdicts, nil
 }
 
@@ -150,6 +158,7 @@ func rejections(plan reconfigure.Plan) reconfigure.Failures {
 type batch struct {
 	*Engine
 	number      int64
+	begun       time.Time
 	phase       reconfigure.Phase
 	plan        reconfigure.Plan
 	before      map[string]reconfigure.Spec      // the map of nodes before the plan
@@ -162,6 +171,7 @@ type batch struct {
 	held        nodeset.NodeSet                  // the nodes whose instance was left alone for the sake of a job
 	toldDown    nodeset.NodeSet                  // the nodes that Slurm was told are down, or may have been
 	ready       nodeset.NodeSet                  // the nodes that can be logged in to by anybody
+	again       map[string]try                   // the nodes that failed, and may be tried once more: Slurm was not told of them
 	learning
 }
 
@@ -209,8 +219,9 @@ func (b *batch) watch(ctx context.Context) Watch {
 	return func(node, message string) { b.note(ctx, node, message) }
 }
 
-// fail ends the way of some nodes, and has Slurm requeue their jobs at once: it would wait for ResumeTimeout. That is told and written down also when the
-// time for the stage is over, or the worker is to end; but not when the lead is lost, since that may be all that is wrong with them.
+// fail ends the way of some nodes, and has Slurm requeue their jobs at once: it would wait for ResumeTimeout. But those that are to be tried once more it is to wait
+// for. That is told and written down also when the time for the stage is over, or the worker is to end; but not when the lead is lost, since that may be all that is
+// wrong with them.
 func (b *batch) fail(ctx context.Context, failures reconfigure.Failures) {
 	ctx, end := whileLeading(ctx)
 	defer end()
@@ -220,7 +231,9 @@ func (b *batch) fail(ctx context.Context, failures reconfigure.Failures) {
 		change, _ := b.plan.Of(node)
 		b.verdicts[node] = reconfigure.Verdict{Node: node, Action: change.Action, Status: status(err), Phase: b.phase, Class: reconfigure.ClassOf(err), Reason: err.Error()}
 		_ = b.Recorder.Record(ctx, reconfigure.Event{Batch: b.number, Node: node, Phase: b.phase, Level: reconfigure.Failed, Message: said(err)})
-		ended[node] = err
+		if _, again := b.again[node]; !again {
+			ended[node] = err
+		}
 	}
 	b.tell(ctx, ended)
 }

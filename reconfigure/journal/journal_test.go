@@ -68,6 +68,7 @@ func suite(t *testing.T, place places) {
 		{"events of every batch that carried a request are its events", eventsOfAllBatches},
 		{"events of one call are recorded all or none", recordAllOrNone},
 		{"the newest event of each node", lastMoves},
+		{"evidence comes back to whoever looks into it", evidenceComesBack},
 		{"many goroutines write at once", manyGoroutines},
 		{"one leads at a time", oneLeads},
 	}
@@ -524,6 +525,7 @@ func pruned(t *testing.T, j *Journal) {
 		e := moved(batch, node, message)
 		e.Time = at(0)
 		noError(t, j.Record(t.Context(), e))
+		noError(t, j.Keep(t.Context(), evidence(batch, node, message)))
 	}
 	old, withOpen, opened := submit(t, j, "n1"), submit(t, j, "n2"), submit(t, j, "n3", "n2")
 	withYoung, young, unbegun := submit(t, j, "n4"), submit(t, j, "n5", "n4"), submit(t, j, "n6")
@@ -552,6 +554,13 @@ func pruned(t *testing.T, j *Journal) {
 		if d := cmp.Diff(map[string]string{"n2": "of the open", "n3": "again", "n4": "of the young"}, got); d != "" {
 			t.Errorf("events (-want +got):\n%s", d)
 		}
+		var texts []string
+		for _, e := range must(j.Evidence(t.Context(), nodeset.Of("n1", "n2", "n3", "n4")))(t) {
+			texts = append(texts, e.Text)
+		}
+		if d := cmp.Diff([]string{"of the open", "again", "of the young"}, texts); d != "" {
+			t.Errorf("evidence (-want +got):\n%s", d)
+		}
 	}
 	noError(t, j.Prune(t.Context(), time.Now().Add(time.Hour)))
 	if d := cmp.Diff([]reconfigure.Request{unbegun, opened}, must(j.Requests(t.Context(), 10))(t), asked); d != "" {
@@ -568,16 +577,56 @@ func pruned(t *testing.T, j *Journal) {
 func prunedInSteps(t *testing.T, j *Journal) {
 	r := submit(t, j, "n1")
 	for range 2 {
-		noError(t, j.Record(t.Context(), eventsOf(begin(t, j, r), pruneAtOnce+7)...))
+		batch := begin(t, j, r)
+		noError(t, j.Record(t.Context(), eventsOf(batch, pruneAtOnce+7)...))
+		noError(t, j.Keep(t.Context(), evidence(batch, "n1", "it failed"), evidence(batch, "n1", "it failed twice")))
 	}
 	noError(t, j.Finish(t.Context(), reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone}))
 	noError(t, j.Prune(t.Context(), time.Now().Add(time.Hour)))
-	for _, table := range []string{"requests", "batches", "carried", "events"} {
+	for _, table := range []string{"requests", "batches", "carried", "events", "evidence"} {
 		var left int
 		noError(t, j.db.QueryRowContext(t.Context(), `SELECT count(*) FROM `+table).Scan(&left))
 		if left != 0 {
 			t.Errorf("%d %s are left", left, table)
 		}
+	}
+}
+
+func evidence(batch int64, node, text string) reconfigure.Evidence {
+	return reconfigure.Evidence{Time: time.Unix(0, 1234).UTC(), Batch: batch, Node: node, Phase: reconfigure.PhaseBoot, Kind: reconfigure.WitnessConsole, Text: text}
+}
+
+// evidenceComesBack for nodes from all batches, and for a request from its own, and of its own nodes.
+func evidenceComesBack(t *testing.T, j *Journal) {
+	first, second := submit(t, j, "n1", "n2"), submit(t, j, "n1", "n3")
+	whole := must(j.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Deploy}))(t)
+	b1, b2, b3 := begin(t, j, first), begin(t, j, first, second), begin(t, j, whole)
+	task := evidence(b2, "n3", strings.Repeat("what the task has printed\n", 2500))
+	task.Kind, task.Phase = reconfigure.WitnessTask, reconfigure.PhaseConfigure
+	all := []reconfigure.Evidence{evidence(b1, "n1", "console\n"), evidence(b2, "n1", "console again\n"), task, evidence(b3, "n1", "and again\n")}
+	noError(t, j.Keep(t.Context(), all[:2]...))
+	noError(t, j.Keep(t.Context(), all[2:]...))
+	noError(t, j.Keep(t.Context()))
+	want := func(what string, want, got []reconfigure.Evidence) {
+		t.Helper()
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", what, d)
+		}
+	}
+	want("of nodes", []reconfigure.Evidence{all[0], all[1], all[3]}, must(j.Evidence(t.Context(), nodeset.Of("n1", "n2")))(t))
+	want("of the first request", []reconfigure.Evidence{all[0], all[1]}, must(j.EvidenceOf(t.Context(), first))(t))
+	want("of the second request", []reconfigure.Evidence{all[1], all[2]}, must(j.EvidenceOf(t.Context(), second))(t))
+	want("of the whole cluster", []reconfigure.Evidence{all[3]}, must(j.EvidenceOf(t.Context(), whole))(t))
+
+	if err := j.Keep(t.Context(), evidence(b1, "n2", "good"), evidence(99, "n2", "of no batch")); err == nil {
+		t.Error("evidence of no batch was taken")
+	}
+	now := evidence(b1, "n2", "now")
+	now.Time = time.Time{}
+	noError(t, j.Keep(t.Context(), now))
+	got := must(j.Evidence(t.Context(), nodeset.Of("n2")))(t)
+	if len(got) != 1 || got[0].Text != "now" || time.Since(got[0].Time) > time.Minute {
+		t.Errorf("all or none, and the time of now: %+v", got)
 	}
 }
 
@@ -588,7 +637,12 @@ func keptReadable(t *testing.T, j *Journal) {
 	if kept, _, err := j.Request(t.Context(), r.ID); err != nil || kept.Reason != good || kept.Caller != good || r.Reason != good {
 		t.Errorf("request %+v: %v", kept, err)
 	}
-	noError(t, j.Record(t.Context(), event(begin(t, j, r), "n1", bad)))
+	batch := begin(t, j, r)
+	noError(t, j.Keep(t.Context(), evidence(batch, "n1", bad)))
+	if kept := must(j.EvidenceOf(t.Context(), r))(t); len(kept) != 1 || kept[0].Text != good {
+		t.Errorf("evidence %+v", kept)
+	}
+	noError(t, j.Record(t.Context(), event(batch, "n1", bad)))
 	if kept := must(j.Events(t.Context(), r.ID, 0))(t); kept[0].Message != good {
 		t.Errorf("event %q", kept[0].Message)
 	}
@@ -619,6 +673,7 @@ func leaderIsFenced(t *testing.T, j *Journal) {
 	writes := map[string]func() error{
 		"Begin":  func() error { _, err := j.Begin(t.Context(), []reconfigure.RequestID{r.ID}); return err },
 		"Record": func() error { return j.Record(t.Context(), event(batch, "n1", "")) },
+		"Keep":   func() error { return j.Keep(t.Context(), evidence(batch, "n1", "")) },
 		"Hold":   func() error { return j.Hold(t.Context(), reconfigure.Outcome{Request: r.ID}) },
 		"UpdateHealth": func() error {
 			return j.UpdateHealth(t.Context(), "group", func(h reconfigure.Health) reconfigure.Health { return h.Trying("n1", time.Now()) })

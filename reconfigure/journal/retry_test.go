@@ -24,6 +24,7 @@ func TestHoldKeepsWhatARequestWaitsFor(t *testing.T) {
 	for _, waits := range [][]reconfigure.Wait{
 		{{Request: r.ID, Reason: "the cloud is away"}},
 		{{Request: r.ID, Reason: "the cloud is away"}, {Node: "n1", Request: r.ID, Reason: "its jobs have to end first"}},
+		{{Node: "n1", Request: r.ID, Reason: "tried once more", Tries: 2, Class: reconfigure.ClassSSH}},
 		nil,
 	} {
 		if err := j.Hold(t.Context(), reconfigure.Outcome{Request: r.ID, Waiting: waits}); err != nil {

@@ -2,6 +2,8 @@ package openstack
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -13,7 +15,7 @@ import (
 // TestClientIsACloud holds the client to the contract that the engine's tests rely on. A server of another cluster is there all the time.
 func TestClientIsACloud(t *testing.T) {
 	enginetest.Cloud(t, func(t *testing.T) enginetest.CloudHarness {
-		boots := &bootCounter{boots: map[string]int{}}
+		boots := &bootCounter{boots: map[string]int{}, consoles: map[string][]string{}}
 		l := newLab(t, boots)
 		l.create("node1", "another", "ACTIVE")
 		network, err := one(l.client.findNetwork(t.Context(), "cluster"))
@@ -31,6 +33,7 @@ func TestClientIsACloud(t *testing.T) {
 				}
 				return l.create(node, "eiffel", "ERROR").ID
 			},
+			Print: boots.print,
 			Boots: boots.of,
 		}
 	})
@@ -45,11 +48,28 @@ func TestClientIsASweeper(t *testing.T) {
 	})
 }
 
-// bootCounter is a hypervisor that counts reboots.
+// bootCounter is a hypervisor that counts reboots, and has consoles on which the tests print.
 type bootCounter struct {
 	labcloud.Null
-	lock  sync.Mutex
-	boots map[string]int
+	lock     sync.Mutex
+	boots    map[string]int
+	consoles map[string][]string // by lines
+}
+
+func (b *bootCounter) Console(id string, lines int) (string, error) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	all := b.consoles[id]
+	if lines > 0 {
+		all = all[max(0, len(all)-lines):]
+	}
+	return strings.Join(all, ""), nil
+}
+
+func (b *bootCounter) print(id, text string) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	b.consoles[id] = append(b.consoles[id], slices.Collect(strings.Lines(text))...)
 }
 
 func (b *bootCounter) Reboot(_ context.Context, id string, _ bool) error {

@@ -30,16 +30,20 @@ type story struct {
 		Min, Max     int
 		Image        string
 	}
-	Control    string            // image of the control node; "" for the default
-	Instances  map[string]string // hostlist → image id, with " tainted" behind it where it is
-	Forgotten  string            // instances of this hostlist that Terraform is no longer told of
-	Slurm      map[string]string // hostlist → states, joined by +, with " busy" behind them where a job is on the nodes
-	Reasons    map[string]string // hostlist → the reason that Slurm has for its state
-	Returns    string            // hostlist of the nodes that Slurm is to use again after their reboot
-	Booted     string            // hostlist of the nodes that were booted since the requests were made
-	Waited     time.Duration     // since then
-	Broken     map[string]string // image → why it does not resolve
-	Requests   []string          // mode, options (reimage, image=NAME, slurm, held, insist, job=NUMBER for all nodes, job=NUMBER:HOSTLIST) and hostlist
+	Control   string            // image of the control node; "" for the default
+	Instances map[string]string // hostlist → image id, with " tainted" behind it where it is
+	Forgotten string            // instances of this hostlist that Terraform is no longer told of
+	Slurm     map[string]string // hostlist → states, joined by +, with " busy" behind them where a job is on the nodes
+	Reasons   map[string]string // hostlist → the reason that Slurm has for its state
+	Returns   string            // hostlist of the nodes that Slurm is to use again after their reboot
+	Booted    string            // hostlist of the nodes that were booted since the requests were made
+	Waited    time.Duration     // since then
+	Patience  time.Duration     // of Slurm with what it resumes; none: it is not known
+	Retries   int               // that are allowed
+	Broken    map[string]string // image → why it does not resolve
+	// Requests is each mode, options (reimage, image=NAME, slurm, held, insist, job=NUMBER for all nodes, job=NUMBER:HOSTLIST, tried=HOSTLIST of nodes that failed once)
+	// and hostlist.
+	Requests   []string
 	Full       map[string]string // group → why there was no room when the requests were made
 	Unbooted   map[string]string // group → number of boot failures in a row, last node, and why
 	Probes     map[string]string // group → the node that tries it since the requests were made
@@ -99,8 +103,8 @@ func (s story) cluster() reconfigure.Cluster {
 	if s.Control != "" {
 		c.Control.Source = source(s.Control)
 	}
-	c.Slurm.ResumeTimeout = 10 * time.Minute
-	c.Settings = reconfigure.Settings{CoolDown: 2 * time.Minute, Breaker: 3}
+	c.Slurm.ResumeTimeout = s.Patience
+	c.Settings = reconfigure.Settings{CoolDown: 2 * time.Minute, Breaker: 3, Retries: s.Retries}
 	for _, p := range s.Partitions {
 		c.Partitions = append(c.Partitions, reconfigure.Partition{Name: p.Name, Groups: p.Groups, AllOrNothing: p.Entire})
 	}
@@ -240,6 +244,11 @@ func (s story) requests(t *testing.T) []reconfigure.Request {
 				jobs = append(jobs, strings.TrimPrefix(word, "job="))
 			case word == "held":
 				r.Held = true
+			case strings.HasPrefix(word, "tried="):
+				r.Held = true
+				for node := range parse(t, strings.TrimPrefix(word, "tried=")).All() {
+					r.Waits = append(r.Waits, reconfigure.Wait{Node: node, Request: r.ID, Reason: "tried once more on a fresh instance: no-ssh: it was deaf", Tries: 1, Class: reconfigure.ClassSSH})
+				}
 			default:
 				r.Nodes = parse(t, word)
 			}
@@ -291,6 +300,12 @@ func render(p reconfigure.Plan) string {
 		if c.HandOver {
 			b.WriteString("; handed over to power saving")
 		}
+		if !c.Deadline.IsZero() {
+			fmt.Fprintf(&b, "; within %s", c.Deadline.Sub(submitted))
+		}
+		if c.Retry {
+			b.WriteString(", and once more if it fails")
+		}
 		if c.Force {
 			b.WriteString("; whatever runs on it")
 		}
@@ -300,7 +315,11 @@ func render(p reconfigure.Plan) string {
 		fmt.Fprintf(&b, "rejected  %-6s %s; of request %d\n", r.Node, r.Reason, r.Request)
 	}
 	for _, w := range p.Waiting {
-		fmt.Fprintf(&b, "waits     %-6s %s; of request %d\n", w.Node, w.Reason, w.Request)
+		fmt.Fprintf(&b, "waits     %-6s %s; of request %d", w.Node, w.Reason, w.Request)
+		if w.Tries > 0 {
+			fmt.Fprintf(&b, "; tried %d time(s)", w.Tries)
+		}
+		b.WriteString("\n")
 	}
 	images := map[string][]string{}
 	for node, spec := range p.Desired {

@@ -126,9 +126,11 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 	case !ok:
 		c.Requests = []reconfigure.RequestID{r.ID}
 		p.minding(&c)
+		p.budget(r, &c)
 		p.changes[c.Node] = &c
 	case was.Action == c.Action:
-		was.Requests, was.ForJobs = append(was.Requests, r.ID), was.ForJobs && c.ForJobs
+		p.join(r, was)
+		was.ForJobs = was.ForJobs && c.ForJobs
 	default:
 		p.reject(r, c.Node, "another request of this batch wants to "+string(was.Action)+" it")
 		return

@@ -43,6 +43,8 @@ func drawWorld(t *rapid.T) world {
 			Source: source(rapid.SampledFrom([]string{"v1", "v2"}).Draw(t, "image")), Max: most, Min: rapid.IntRange(0, most).Draw(t, "min"),
 		})
 	}
+	w.cluster.Slurm.ResumeTimeout = rapid.SampledFrom([]time.Duration{0, 5 * time.Minute, time.Hour}).Draw(t, "resume timeout")
+	w.cluster.Settings.Retries = rapid.IntRange(0, 2).Draw(t, "retries")
 	w.seen = drawObservation(t, w.cluster)
 	names := w.cluster.Nodes().Names()
 	names = append(names, "stranger1", "a7")
@@ -54,6 +56,14 @@ func drawWorld(t *rapid.T) world {
 		if r.Mode == reconfigure.Update {
 			r.Options = drawOptions(t)
 			r.Held = rapid.Bool().Draw(t, "held")
+		}
+		if r.Mode == reconfigure.Resume && rapid.Bool().Draw(t, "held") {
+			r.Held = true
+			for node := range r.Nodes.All() {
+				if rapid.Bool().Draw(t, "tried") {
+					r.Waits = append(r.Waits, reconfigure.Wait{Node: node, Request: r.ID, Reason: "tried once more", Tries: rapid.IntRange(1, 2).Draw(t, "tries")})
+				}
+			}
 		}
 		if r.Mode == reconfigure.Shrink || r.Mode == reconfigure.Resize {
 			r.DrainTimeout = rapid.SampledFrom([]time.Duration{time.Minute, time.Hour}).Draw(t, "drain timeout")

@@ -1,11 +1,16 @@
 package plan
 
-import "github.com/eiffel-hpc/eiffel/reconfigure"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
 
 // resume gives each node an instance that boots after the request: Slurm waits for a boot that is newer than its own call (slurm.conf(5), ResumeTimeout).
 func (p *planner) resume(r reconfigure.Request) {
 	_, deployed := p.seen.Instances[p.cluster.Control.Name]
-	for node := range r.Nodes.All() {
+	for node := range r.Open().All() {
 		if !p.declared.Contains(node) {
 			p.reject(r, node, "no node group declares it")
 			continue
@@ -15,13 +20,25 @@ func (p *planner) resume(r reconfigure.Request) {
 			continue
 		}
 		whole, reason := p.whole(node)
+		state := p.seen.States[node]
+		tried, again := r.Wait(node)
+		before := ""
+		if again {
+			reason, before = tried.Reason, "; it was to be "+tried.Reason
+		}
 		switch {
+		case whole && p.seen.Slurm && (state.Ready() || state.Running()):
+			// Slurm names a node twice after a crash of slurmctld; there is nothing left to do.
+		case p.tooLate(r, node):
+			p.rejectFor(r, node, reconfigure.Classify(tried.Class, fmt.Errorf("too late: Slurm gives it up %s after the request%s", p.cluster.Slurm.ResumeTimeout, before)))
+		case again && !p.seen.Slurm && !p.over(r):
+			p.waiting = append(p.waiting, tried) // nobody can tell whether Slurm still waits
+		case again && p.seen.Slurm && p.givenUp(node):
+			p.rejectFor(r, node, reconfigure.Classify(tried.Class, errors.New("Slurm does not wait for it any more"+before)))
 		case !whole:
 			p.make(r, node, reason)
 		case !p.seen.Slurm:
 			p.reject(r, node, p.silent())
-		case p.seen.States[node].Ready() || p.seen.States[node].Running():
-			// Slurm names a node twice after a crash of slurmctld; there is nothing left to do.
 		default:
 			p.refresh(r, node)
 		}

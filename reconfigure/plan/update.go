@@ -27,8 +27,8 @@ func (p *planner) update(r reconfigure.Request) {
 			p.await(r, node, "update")
 		case !whole:
 			p.make(r, node, reason)
-		case !p.seen.Slurm && r.Held:
-			p.waits(r, node) // as before: Slurm will answer again
+		case !p.seen.Slurm && (r.Held || r.FromSlurm): // it asks once, and waits for the node
+			p.waitsForSlurm(r, node)
 		case !p.seen.Slurm:
 			p.reject(r, node, p.silent())
 		default:
@@ -160,6 +160,19 @@ func (p *planner) late(r reconfigure.Request) bool {
 
 func (p *planner) waits(r reconfigure.Request, node string) {
 	p.waiting = append(p.waiting, reconfigure.Wait{Node: node, Request: r.ID, Reason: "its jobs have to end first"})
+}
+
+// waitsForSlurm has a node go on waiting for what it waits for, since nobody can tell whether that is over.
+func (p *planner) waitsForSlurm(r reconfigure.Request, node string) {
+	w, known := r.Wait(node)
+	switch {
+	case known:
+		p.waiting = append(p.waiting, w)
+	case r.Held:
+		p.waits(r, node)
+	default:
+		p.waiting = append(p.waiting, reconfigure.Wait{Node: node, Request: r.ID, Reason: silence})
+	}
 }
 
 // AfterDrain is the observation as it will be when the nodes that a plan waits for are free of jobs: what is planned then is what a preview shows.

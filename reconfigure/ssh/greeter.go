@@ -32,9 +32,9 @@ const (
 	oneLook = 5 * time.Second
 )
 
-// Await returns when each instance has answered or its time is up, and says of those that did not why. The keys of the fresh ones are learnt, by the policy;
-// the others must answer with a key that is known already. It may be repeated.
-func (g Greeter) Await(ctx context.Context, instances []reconfigure.Instance, fresh nodeset.NodeSet) reconfigure.Failures {
+// Await returns when each instance has answered or its time is up, and says of those that did not why; the time of one whose node stands in until is up then at the
+// latest. The keys of the fresh ones are learnt, by the policy; the others must answer with a key that is known already. It may be repeated.
+func (g Greeter) Await(ctx context.Context, instances []reconfigure.Instance, fresh nodeset.NodeSet, until map[string]time.Time) reconfigure.Failures {
 	var (
 		lock     sync.Mutex
 		wait     sync.WaitGroup
@@ -43,6 +43,8 @@ func (g Greeter) Await(ctx context.Context, instances []reconfigure.Instance, fr
 	)
 	for _, instance := range instances {
 		wait.Go(func() {
+			ctx, cancel := g.patient(ctx, until[instance.Node])
+			defer cancel()
 			if err := g.greet(ctx, turns, instance, fresh.Contains(instance.Node)); err != nil {
 				lock.Lock()
 				defer lock.Unlock()
@@ -54,6 +56,15 @@ func (g Greeter) Await(ctx context.Context, instances []reconfigure.Instance, fr
 	return failures
 }
 
+// patient is ctx until an instance's time is up: after as long as each has, or at its deadline, if it has one.
+func (g Greeter) patient(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
+	after := g.Timeout
+	if rest := time.Until(deadline).Round(time.Second); !deadline.IsZero() && rest < after {
+		after = max(rest, 0)
+	}
+	return context.WithTimeoutCause(ctx, after, timeUp{after})
+}
+
 // greet looks again and again: the machine may still boot, and the console of a rebuilt one still show the keys of its former life.
 func (g Greeter) greet(ctx context.Context, turns chan struct{}, instance reconfigure.Instance, fresh bool) error {
 	if fresh {
@@ -61,13 +72,11 @@ func (g Greeter) greet(ctx context.Context, turns chan struct{}, instance reconf
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, g.Timeout, errTimeUp)
-	defer cancel()
 	var last error
 	for {
 		select {
 		case <-ctx.Done():
-			return g.gaveUp(ctx, last)
+			return gaveUp(ctx, last)
 		case turns <- struct{}{}:
 		}
 		err := g.look(ctx, instance)
@@ -80,13 +89,16 @@ func (g Greeter) greet(ctx context.Context, turns chan struct{}, instance reconf
 		}
 		select {
 		case <-ctx.Done():
-			return g.gaveUp(ctx, last)
+			return gaveUp(ctx, last)
 		case <-time.After(g.Poll):
 		}
 	}
 }
 
-var errTimeUp = errors.New("time is up")
+// timeUp is that an instance has had its time.
+type timeUp struct{ after time.Duration }
+
+func (timeUp) Error() string { return "time is up" }
 
 // over tells that the time is up, also to those who hear of it before the context does: a connection has the deadline as its own.
 func over(ctx context.Context) bool {
@@ -94,14 +106,15 @@ func over(ctx context.Context) bool {
 	return ctx.Err() != nil || !time.Now().Before(deadline)
 }
 
-func (g Greeter) gaveUp(ctx context.Context, last error) error {
+func gaveUp(ctx context.Context, last error) error {
 	if last == nil {
 		last = errors.New("was not looked at, so slow were the others")
 	}
-	if cause := context.Cause(ctx); !errors.Is(cause, errTimeUp) {
-		return fmt.Errorf("%w while it was waited for: it %w", cause, last)
+	cause := context.Cause(ctx)
+	if up := (timeUp{}); errors.As(cause, &up) {
+		return fmt.Errorf("after %s it %w", up.after, last)
 	}
-	return fmt.Errorf("after %s it %w", g.Timeout, last)
+	return fmt.Errorf("%w while it was waited for: it %w", cause, last)
 }
 
 // look looks once. Keys are learnt only when the instance has proved that it holds one of them.

@@ -116,7 +116,7 @@ func TestFreshInstanceIsKnownByItsConsole(t *testing.T) {
 	if err := g.Known.Learn(m.address, public(newKey(t, "ed25519"))); err != nil { // of the instance that had the address before
 		t.Fatal(err)
 	}
-	expectNone(t, g.Await(t.Context(), m.instance(), node01))
+	expectNone(t, g.Await(t.Context(), m.instance(), node01, nil))
 	expectKeys(t, g.Known, m.address, public(keys...)...)
 	if n := m.logins.Load(); n != 0 {
 		t.Errorf("%d logins were tried", n)
@@ -129,7 +129,7 @@ func TestKnownKeyOfAnyTypeIsAskedFor(t *testing.T) {
 	m := boot(t, keys...)
 	for _, key := range keys {
 		g, _ := greeter(t, reconfigure.HostKeysConsole, long, block(key.PublicKey()))
-		expectNone(t, g.Await(t.Context(), m.instance(), node01))
+		expectNone(t, g.Await(t.Context(), m.instance(), node01, nil))
 	}
 }
 
@@ -139,7 +139,7 @@ func TestRebuiltInstanceWhoseConsoleStillShowsTheOldKeys(t *testing.T) {
 	m.rebuild(after)
 	old := block(before.PublicKey())
 	g, looks := greeter(t, reconfigure.HostKeysConsole, long, old, old, old+block(after.PublicKey()))
-	expectNone(t, g.Await(t.Context(), m.instance(), node01))
+	expectNone(t, g.Await(t.Context(), m.instance(), node01, nil))
 	expectKeys(t, g.Known, m.address, after.PublicKey())
 	if looks.Load() != 3 {
 		t.Errorf("%d looks at the console", looks.Load())
@@ -151,7 +151,7 @@ func TestAnotherKeyThanTheConsoleShowsIsRefused(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			m := boot(t, newKey(t, "ed25519"))
 			g, _ := greeter(t, reconfigure.HostKeysConsole, short, block(newKey(t, kind).PublicKey()))
-			expectFailure(t, g.Await(t.Context(), m.instance(), node01), "not with one that its console log shows")
+			expectFailure(t, g.Await(t.Context(), m.instance(), node01, nil), "not with one that its console log shows")
 			expectKeys(t, g.Known, m.address)
 		})
 	}
@@ -160,21 +160,21 @@ func TestAnotherKeyThanTheConsoleShowsIsRefused(t *testing.T) {
 func TestConsoleWithoutKeysSaysWhatToDo(t *testing.T) {
 	m := boot(t, newKey(t, "ed25519"))
 	g, _ := greeter(t, reconfigure.HostKeysConsole, short, "login: ")
-	expectFailure(t, g.Await(t.Context(), m.instance(), node01), "after 150ms it shows no host keys in its console log (an image without cloud-init? then set host_keys: accept-new)")
+	expectFailure(t, g.Await(t.Context(), m.instance(), node01, nil), "after 150ms it shows no host keys in its console log (an image without cloud-init? then set host_keys: accept-new)")
 }
 
 func TestConsoleThatCannotBeHadSaysWhy(t *testing.T) {
 	g, _ := greeter(t, reconfigure.HostKeysConsole, short)
 	g.Console = func(context.Context, string, int) (string, error) { return "", errors.New("403: policy") }
 	m := boot(t, newKey(t, "ed25519"))
-	expectFailure(t, g.Await(t.Context(), m.instance(), node01), "403: policy")
+	expectFailure(t, g.Await(t.Context(), m.instance(), node01, nil), "403: policy")
 }
 
 func TestAcceptNewTakesTheFirstKey(t *testing.T) {
 	key := newKey(t, "ed25519")
 	m := boot(t, key)
 	g, looks := greeter(t, reconfigure.HostKeysAcceptNew, long, "")
-	expectNone(t, g.Await(t.Context(), m.instance(), node01))
+	expectNone(t, g.Await(t.Context(), m.instance(), node01, nil))
 	expectKeys(t, g.Known, m.address, key.PublicKey())
 	if looks.Load() != 0 {
 		t.Error("the console was looked at")
@@ -190,9 +190,9 @@ func TestInstanceThatIsNotFreshKeepsItsKey(t *testing.T) {
 			if err := g.Known.Learn(m.address, public(key)); err != nil {
 				t.Fatal(err)
 			}
-			expectNone(t, g.Await(t.Context(), m.instance(), nodeset.NodeSet{}))
+			expectNone(t, g.Await(t.Context(), m.instance(), nodeset.NodeSet{}, nil))
 			m.rebuild(other)
-			expectFailure(t, g.Await(t.Context(), m.instance(), nodeset.NodeSet{}), "not with one that is known")
+			expectFailure(t, g.Await(t.Context(), m.instance(), nodeset.NodeSet{}, nil), "not with one that is known")
 			expectKeys(t, g.Known, m.address, key.PublicKey())
 			if looks.Load() != 0 {
 				t.Error("the console was looked at")
@@ -213,7 +213,7 @@ func TestInstanceThatDoesNotAnswerFailsAloneAndInTime(t *testing.T) {
 		instances = append(instances, reconfigure.Instance{Node: node, Address: m.address})
 	}
 	g.Timeout = 2 * time.Second
-	expectFailure(t, g.Await(t.Context(), instances, nodeset.Of(fresh...).Union(node01)), "does not answer by SSH at 127.0.0.1:")
+	expectFailure(t, g.Await(t.Context(), instances, nodeset.Of(fresh...).Union(node01), nil), "does not answer by SSH at 127.0.0.1:")
 }
 
 // A machine that takes connections and says nothing must not hold the wait up.
@@ -226,11 +226,25 @@ func TestSilentMachineIsGivenUp(t *testing.T) {
 	g, _ := greeter(t, reconfigure.HostKeysAcceptNew, short, "")
 	silent := &machine{address: listener.Addr().String()}
 	begun := time.Now()
-	if failures := g.Await(t.Context(), silent.instance(), node01); len(failures) != 1 {
+	if failures := g.Await(t.Context(), silent.instance(), node01, nil); len(failures) != 1 {
 		t.Errorf("failures %v", failures)
 	}
 	if took := time.Since(begun); took > 5*time.Second {
 		t.Errorf("given up after %v", took)
+	}
+}
+
+// TestDeadlineEndsTheWaitForItsNodeAlone has one node whose time is up before, and one that has no less time for that.
+func TestDeadlineEndsTheWaitForItsNodeAlone(t *testing.T) {
+	g, _ := greeter(t, reconfigure.HostKeysAcceptNew, 3*time.Second, "")
+	instances := []reconfigure.Instance{{Node: "node01", Address: closed(t)}, {Node: "node02", Address: closed(t)}, {Node: "node03", Address: closed(t)}}
+	now := time.Now()
+	failures := g.Await(t.Context(), instances, nodeset.Of("node01", "node02", "node03"),
+		map[string]time.Time{"node01": now.Add(time.Second), "node02": now.Add(time.Hour), "node03": now.Add(-time.Hour)})
+	for node, want := range map[string]string{"node01": "after 1s it does not answer", "node02": "after 3s it does not answer", "node03": "after 0s it "} {
+		if err := failures[node]; err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v", node, err)
+		}
 	}
 }
 
@@ -244,7 +258,7 @@ func TestCancelEndsTheWait(t *testing.T) {
 		}
 		return console(c, id, lines)
 	}
-	failures := g.Await(ctx, (&machine{address: closed(t)}).instance(), node01)
+	failures := g.Await(ctx, (&machine{address: closed(t)}).instance(), node01, nil)
 	if !errors.Is(failures["node01"], context.Canceled) {
 		t.Errorf("failures %v", failures)
 	}

@@ -23,6 +23,7 @@ type book interface {
 	Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error)
 	Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error)
 	Events(ctx context.Context, id reconfigure.RequestID, after int64) ([]reconfigure.Event, error)
+	Keep(ctx context.Context, evidence ...reconfigure.Evidence) error
 }
 
 // ledger is a journal in memory: it keeps the real one's rules, and none of its time.
@@ -35,6 +36,7 @@ type ledger struct {
 	events         []reconfigure.Event
 	health         map[string]reconfigure.Health
 	leads, watches bool
+	again          int // how often a request was held for another try
 }
 
 func newLedger() *ledger {
@@ -102,6 +104,11 @@ func (l *ledger) Hold(_ context.Context, o reconfigure.Outcome) error {
 		return fmt.Errorf("request %s has its outcome already", o.Request)
 	}
 	r := &l.requests[o.Request-1]
+	for _, w := range o.Waiting {
+		if was, _ := r.Wait(w.Node); w.Tries > was.Tries {
+			l.again++
+		}
+	}
 	r.Held, r.Settled, r.Waits = true, o.Verdicts, o.Waiting
 	if unplanned := func(w reconfigure.Wait) bool { return w.Node == "" }; slices.ContainsFunc(o.Waiting, unplanned) && l.newest(o.Request) == l.touched[o.Request] {
 		r.Touched = false
@@ -132,6 +139,12 @@ func (l *ledger) Record(ctx context.Context, events ...reconfigure.Event) error 
 	return ctx.Err()
 }
 
+func (l *ledger) triedAgain() int {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.again
+}
+
 func (l *ledger) Health(ctx context.Context) (map[string]reconfigure.Health, error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -153,6 +166,18 @@ func (l *ledger) Outcome(_ context.Context, id reconfigure.RequestID) (reconfigu
 	defer l.lock.Unlock()
 	o, ok := l.outcomes[id]
 	return o, ok, nil
+}
+
+// Keep forgets: nobody looks into evidence here.
+func (l *ledger) Keep(ctx context.Context, evidence ...reconfigure.Evidence) error {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	for _, e := range evidence {
+		if l.carried[e.Batch] == nil {
+			return errors.New("evidence of no batch")
+		}
+	}
+	return ctx.Err()
 }
 
 func (l *ledger) Events(_ context.Context, id reconfigure.RequestID, after int64) ([]reconfigure.Event, error) {

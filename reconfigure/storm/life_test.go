@@ -224,6 +224,12 @@ func (d diary) Lead(ctx context.Context) (func() error, bool, error) {
 	return d.take(ctx, "took the lead", d.book.Lead)
 }
 
+func (d diary) Keep(ctx context.Context, evidence ...reconfigure.Evidence) error {
+	d.alive()
+	defer d.did(fmt.Sprintf("kept evidence %+v", evidence))
+	return d.book.Keep(ctx, evidence...)
+}
+
 func (d diary) WhileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
 	d.alive()
 	return d.book.WhileLeading(ctx)
@@ -334,6 +340,11 @@ func (c cloud) Faults(ctx context.Context) (map[string]string, error) {
 	return c.Cloud.Faults(ctx)
 }
 
+func (c cloud) Console(ctx context.Context, id string, lines int) (string, error) {
+	c.alive()
+	return c.Cloud.Console(ctx, id, lines)
+}
+
 func (c cloud) Reboot(ctx context.Context, id string) error {
 	c.takesTime()
 	defer c.did("rebooted " + id)
@@ -363,10 +374,10 @@ type greeter struct {
 	engine.Greeter
 }
 
-func (g greeter) Await(ctx context.Context, instances []reconfigure.Instance, fresh nodeset.NodeSet) reconfigure.Failures {
+func (g greeter) Await(ctx context.Context, instances []reconfigure.Instance, fresh nodeset.NodeSet, until map[string]time.Time) reconfigure.Failures {
 	g.takesTime()
 	defer g.did(fmt.Sprintf("greeted %+v", instances))
-	return g.Greeter.Await(ctx, instances, fresh)
+	return g.Greeter.Await(ctx, instances, fresh, until)
 }
 
 // ansible may be killed between two nodes.

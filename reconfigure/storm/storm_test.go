@@ -68,6 +68,7 @@ func deeds() map[string]func(*storm, step) {
 		"node fault":      (*storm).fault,
 		"cluster fault":   (*storm).fault,
 		"slurmd is slow":  func(s *storm, d step) { s.world.RegisterAfter(time.Duration(d.n) * time.Minute) },
+		"boots are slow":  func(s *storm, d step) { s.world.BootsFor(time.Duration(d.n) * time.Minute) },
 		"time passes":     func(s *storm, d step) { s.pass(time.Duration(d.n*d.n*d.n) * time.Second) },
 		"somebody drains": func(s *storm, d step) { s.world.Drained("disk is full", d.nodes[0]) },
 	}
@@ -76,7 +77,7 @@ func deeds() map[string]func(*storm, step) {
 func nodeFaults() []enginetest.Fault {
 	return []enginetest.Fault{
 		enginetest.NoValidHost, enginetest.NoQuota, enginetest.LostCreate, enginetest.NeverRemoved, enginetest.RebootFails, enginetest.NotActive, enginetest.NoSSH,
-		enginetest.PlaybookFails, enginetest.NeverRegisters, enginetest.StartsByItself, enginetest.SlurmRefuses, enginetest.OtherImage,
+		enginetest.Lemon, enginetest.PlaybookFails, enginetest.NeverRegisters, enginetest.StartsByItself, enginetest.SlurmRefuses, enginetest.OtherImage,
 	}
 }
 
@@ -89,10 +90,14 @@ func clusterFaults() []enginetest.Fault {
 func drawSteps(t *rapid.T) []step {
 	kinds := slices.Sorted(maps.Keys(deeds()))
 	kinds = append(kinds, "jobs need", "jobs need", "jobs end on", "jobs end on", "Slurm gives up", "Slurm gives up", "Slurm recants", "kill", "kill", "time passes", "time passes", "time passes")
+	return drawStepsOf(t, kinds, nodeFaults())
+}
+
+func drawStepsOf(t *rapid.T, kinds []string, nodeFaults []enginetest.Fault) []step {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
 		s := step{what: rapid.SampledFrom(kinds).Draw(t, "what"), n: rapid.IntRange(0, 12).Draw(t, "n"), on: rapid.Bool().Draw(t, "on")}
 		s.nodes = rapid.SliceOfNDistinct(rapid.SampledFrom(declared(1, most).Nodes().Names()), 1, 3, rapid.ID).Draw(t, "nodes")
-		faults := nodeFaults()
+		faults := nodeFaults
 		if s.what == "cluster fault" {
 			faults = clusterFaults()
 		}
@@ -102,10 +107,14 @@ func drawSteps(t *rapid.T) []step {
 }
 
 // TestStorm plays storms. When one is over, and what went wrong is mended, every request has its outcome, no job was lost, and the cloud is what was asked for.
-func TestStorm(t *testing.T) {
+func TestStorm(t *testing.T) { blow(t, drawSteps) }
+
+// blow plays storms, and tells how often a node was tried once more.
+func blow(t *testing.T, draw func(*rapid.T) []step) (again int) {
+	t.Helper()
 	played, requests, killed, batches, overlaps, undone := 0, 0, 0, 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
-		steps := drawSteps(rt)
+		steps := draw(rt)
 		var s *storm
 		synctest.Test(t, func(t *testing.T) {
 			s = begin()
@@ -121,6 +130,7 @@ func TestStorm(t *testing.T) {
 				undone++
 			}
 		}
+		again += s.book.triedAgain()
 		for _, l := range s.lives {
 			batches, overlaps = batches+l.batches, overlaps+l.overlaps
 			if l.last != "" {
@@ -128,7 +138,9 @@ func TestStorm(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d storms, %d requests, %d of them undone, in %d batches, %d of these beside others, %d workers killed", played, requests, undone, batches, overlaps, killed)
+	t.Logf("%d storms, %d requests, %d of them undone, in %d batches, %d of these beside others, %d workers killed, %d times a node was tried once more",
+		played, requests, undone, batches, overlaps, killed, again)
+	return again
 }
 
 func begin() *storm {
@@ -142,7 +154,7 @@ func stormy(least int, image string) reconfigure.Cluster {
 	c := of(image, declared(least, most))
 	c.Slurm = reconfigure.Timing{ResumeTimeout: resumeTimeout, SuspendTimeout: suspendTimeout}
 	c.Settings.BootTimeout = resumeTimeout / 2
-	return c
+	return forgiving(c)
 }
 
 func (s *storm) play(ctx context.Context, steps []step) {
@@ -152,6 +164,9 @@ func (s *storm) play(ctx context.Context, steps []step) {
 	}
 	s.calm(ctx)
 	s.check(ctx)
+	if !slices.ContainsFunc(steps, mayLeaveDown) {
+		s.noneIsDown()
+	}
 	s.quiet(ctx)
 	s.wait.Wait()
 }
@@ -313,6 +328,7 @@ func (s *storm) calm(ctx context.Context) {
 		s.world.Clear(f)
 	}
 	s.world.RegisterAfter(0)
+	s.world.BootsFor(0)
 	s.doom = 0
 	for _, l := range s.lives {
 		l.lock.Lock()
@@ -351,6 +367,21 @@ func (s *storm) check(ctx context.Context) {
 			continue
 		}
 		s.replay(ctx, r, o)
+	}
+}
+
+// mayLeaveDown tells of a step after which a cloud node may rightly be left DOWN: Slurm cannot be told to take it back, or it was a persistent one when it failed.
+func mayLeaveDown(d step) bool {
+	return d.on && (d.fault == enginetest.SlurmRefuses || d.fault == enginetest.SlurmSilent) || d.what == "declare"
+}
+
+// noneIsDown looks for cloud nodes that we set down and did not give back.
+func (s *storm) noneIsDown() {
+	c := s.cluster()
+	for node := range c.Nodes().Difference(c.Persistent()).All() {
+		if n := s.world.Node(node); strings.Contains(n.State, "DOWN+CLOUD") && strings.HasPrefix(n.Reason, enginetest.ReasonPrefix) {
+			s.complain("%s was left %s: %s", node, n.State, n.Reason)
+		}
 	}
 }
 

@@ -30,6 +30,12 @@ func declared(least, most int) reconfigure.Cluster {
 	}
 }
 
+// forgiving is the same cluster where a node is tried twice.
+func forgiving(c reconfigure.Cluster) reconfigure.Cluster {
+	c.Settings.Retries = 1
+	return c
+}
+
 // of is the same cluster with another image for its nodes.
 func of(image string, c reconfigure.Cluster) reconfigure.Cluster {
 	c.Groups = append([]reconfigure.NodeGroup{}, c.Groups...)
@@ -82,6 +88,14 @@ func scenes() map[string]scene {
 				w.PowersUp("p3", "p4", "p5")
 				w.Order(enginetest.NoValidHost, "p4")
 				w.Order(enginetest.NoSSH, "p5")
+			}},
+		"resume that comes at the second try": {was: forgiving(declared(1, 5)), have: all, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4"), ask(reconfigure.Resume, "p5")},
+			prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4", "p5"); w.Order(enginetest.Lemon, "p3", "p5") }},
+		"resume that fails twice": {was: forgiving(declared(1, 5)), have: all, code: reconfigure.CodePartial, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4", "p5")},
+			prepare: func(w *enginetest.World) {
+				w.PowersUp("p3", "p4", "p5")
+				w.Order(enginetest.NoSSH, "p3")
+				w.Order(enginetest.PlaybookFails, "p5")
 			}},
 		"resume that loses answers": {was: declared(1, 4), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
 			prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4"); w.Order(enginetest.LostCreate, "p3", "p4") }},
@@ -238,7 +252,7 @@ func TestCrashWalk(t *testing.T) {
 
 // TestCrashWalkOnTheRealJournal does the same with SQLite's, whose every write waits for the disk, in the scenes in which most happens.
 func TestCrashWalkOnTheRealJournal(t *testing.T) {
-	for _, name := range []string{"several modes", "resume that fails"} {
+	for _, name := range []string{"several modes", "resume that fails", "resume that comes at the second try"} {
 		t.Run(name, func(t *testing.T) { scenes()[name].walk(t, sqlite) })
 	}
 }

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +19,8 @@ type CloudHarness struct {
 	Resolved reconfigure.Resolved
 	// Make makes an instance of ours, and returns its id when it runs; Break makes one that ends in ERROR.
 	Make, Break func(node string) (id string)
+	// Print has something appear on an instance's console.
+	Print func(id, text string)
 	// Boots is how often an instance was booted again.
 	Boots func(id string) int
 }
@@ -29,6 +32,7 @@ func Cloud(t *testing.T, new func(*testing.T) CloudHarness) {
 		"only what runs is active":  cloud.active,
 		"what is broken says why":   cloud.faults,
 		"reboot ends with a runner": cloud.reboots,
+		"the console is its own":    cloud.console,
 		"a context that is done":    cloud.done,
 	} {
 		t.Run(name, func(t *testing.T) { rule(cloud{t, new(t)}) })
@@ -79,6 +83,22 @@ func (c cloud) faults() {
 	}
 }
 
+// console is as it was printed, the end of it at least, and nobody else's.
+func (c cloud) console() {
+	id, other := c.Make("node1"), c.Make("node2")
+	c.Print(id, "one\ntwo\nthree\n")
+	c.Print(other, "four\n")
+	for lines, want := range map[int]string{0: "one\ntwo\nthree\n", 2: "two\nthree\n"} {
+		log, err := c.Cloud.Console(c.Context(), id, lines)
+		if err != nil || !strings.HasSuffix(log, want) || strings.Contains(log, "four") || lines > 0 && log != want {
+			c.Errorf("with %d lines the console shows %q, error %v", lines, log, err)
+		}
+	}
+	if log, err := c.Cloud.Console(c.Context(), "00000000-0000-4000-8000-000000000000", 0); err == nil {
+		c.Errorf("the console of an instance that is not there shows %q", log)
+	}
+}
+
 func (c cloud) wantActive(want map[string]bool) {
 	c.Helper()
 	got, err := c.Cloud.Active(c.Context())
@@ -114,6 +134,9 @@ func (c cloud) done() {
 	}
 	if got, err := c.Cloud.Faults(ctx); err == nil {
 		c.Errorf("faults are %v", got)
+	}
+	if log, err := c.Cloud.Console(ctx, id, 0); err == nil {
+		c.Errorf("the console shows %q", log)
 	}
 	if err := c.Cloud.Reboot(ctx, id); err == nil || c.Boots(id) != 0 {
 		c.Errorf("booted again %d times, error %v", c.Boots(id), err)

@@ -17,6 +17,7 @@ const (
 	RebootFails    Fault = "reboot fails"     // the cloud refuses
 	NotActive      Fault = "not active"       // the cloud has the instance as stopped
 	NoSSH          Fault = "no SSH"           // it never answers
+	Lemon          Fault = "lemon"            // the next instance that is made of it never answers, whatever is done to it; but the one after that does
 	PlaybookFails  Fault = "playbook fails"   // a task fails on it
 	NeverRegisters Fault = "never registers"  // slurmd does not come
 	StartsByItself Fault = "starts by itself" // the image has slurmd set up: it registers before any playbook ran
@@ -48,6 +49,9 @@ func (w *World) Clear(f Fault) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	delete(w.faults, f)
+	for _, m := range w.machines {
+		m.lemon = m.lemon && f != Lemon
+	}
 }
 
 func (w *World) struck(f Fault, node string) bool { return w.faults[f].Contains(node) }

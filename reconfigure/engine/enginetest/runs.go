@@ -94,13 +94,22 @@ func (t timed) Configure(ctx context.Context, c reconfigure.Cluster, instances m
 }
 
 // Await waits for those that never answer until their time is over.
-func (t timed) Await(ctx context.Context, instances []reconfigure.Instance, fresh nodeset.NodeSet) reconfigure.Failures {
+func (t timed) Await(ctx context.Context, instances []reconfigure.Instance, fresh nodeset.NodeSet, until map[string]time.Time) reconfigure.Failures {
 	t.lock.Lock()
-	patience := t.cluster.Settings.BootTimeout
-	silent := slices.ContainsFunc(instances, func(i reconfigure.Instance) bool { return t.struck(NoSSH, i.Node) })
-	t.lock.Unlock()
-	if silent {
-		spend(ctx, patience)
+	var wait time.Duration
+	for _, i := range instances {
+		if !t.struck(NoSSH, i.Node) {
+			continue
+		}
+		patience := t.cluster.Settings.BootTimeout
+		if end, limited := until[i.Node]; limited {
+			patience = min(patience, time.Until(end))
+		}
+		wait = max(wait, patience)
 	}
-	return t.World.Await(ctx, instances, fresh)
+	t.lock.Unlock()
+	if wait > 0 {
+		spend(ctx, wait)
+	}
+	return t.World.Await(ctx, instances, fresh, until)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
@@ -93,30 +94,76 @@ func (w *World) Reboot(ctx context.Context, id string) error {
 	return fmt.Errorf("there is no instance %q", id)
 }
 
-// Await greets all at once.
-func (w *World) Await(ctx context.Context, instances []reconfigure.Instance, _ nodeset.NodeSet) reconfigure.Failures {
+// Console shows when the instance was booted, and what was printed on it.
+func (w *World) Console(ctx context.Context, id string, lines int) (string, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := w.cloudAnswers(ctx); err != nil {
+		return "", err
+	}
+	for _, m := range w.machines {
+		if m.ID == id && m.real() {
+			all := strings.SplitAfter(strings.TrimSuffix(m.console, "\n"), "\n")
+			if lines > 0 {
+				all = all[max(0, len(all)-lines):]
+			}
+			return strings.Join(all, "") + "\n", nil
+		}
+	}
+	return "", fmt.Errorf("there is no instance %q", id)
+}
+
+// Await greets all at once. What does not answer is waited for as long as was said by BootsFor.
+func (w *World) Await(ctx context.Context, instances []reconfigure.Instance, _ nodeset.NodeSet, until map[string]time.Time) reconfigure.Failures {
 	defer w.happened(AfterGreet)
+	w.waitFor(ctx, instances, until)
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	failures := reconfigure.Failures{}
 	for _, i := range instances {
-		m := w.machines[i.Node]
 		switch {
 		case ctx.Err() != nil:
 			failures[i.Node] = ctx.Err()
-		case !m.real() || m.Address != i.Address || w.struck(NoSSH, i.Node):
+		case w.mute(i):
 			failures[i.Node] = failure{NoSSH}
 		}
 	}
 	return failures
 }
 
-// Configure logs whom it configures, and whom it tells of each other.
+// mute tells whether an instance does not answer.
+func (w *World) mute(i reconfigure.Instance) bool {
+	m := w.machines[i.Node]
+	return !m.real() || m.Address != i.Address || m.lemon || w.struck(NoSSH, i.Node)
+}
+
+// waitFor lets the time pass until all have answered, or none is waited for any longer.
+func (w *World) waitFor(ctx context.Context, instances []reconfigure.Instance, until map[string]time.Time) {
+	w.lock.Lock()
+	end := time.Now()
+	for _, i := range instances {
+		patient := time.Now().Add(w.patience)
+		if deadline, limited := until[i.Node]; limited && deadline.Before(patient) {
+			patient = deadline
+		}
+		if w.mute(i) && patient.After(end) {
+			end = patient
+		}
+	}
+	w.lock.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Until(end)):
+	}
+}
+
+// Configure logs whom it configures, and whom it tells of each other. It takes as long as was said by PlaysFor.
 func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch engine.Watch) (reconfigure.Failures, error) {
 	defer w.happened(AfterConfigure)
 	for node := range extent.Changed.All() {
 		watch(node, "the playbooks run")
 	}
+	w.lasts(ctx, &w.plays)
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -145,7 +192,7 @@ func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances 
 		case !m.real() || !told.Contains(node) || extent.Apart.Contains(node):
 			failures[node] = fmt.Errorf("%s is not in the inventory", node)
 		case w.struck(PlaybookFails, node):
-			failures[node] = failure{PlaybookFails}
+			failures[node] = reconfigure.WithOutput("stderr: "+string(PlaybookFails)+" on "+m.ID, failure{PlaybookFails})
 		case !m.configured:
 			m.configured = true
 			w.startSlurmd(node)
@@ -313,5 +360,19 @@ func (w *World) Record(ctx context.Context, events ...reconfigure.Event) error {
 		return failure{JournalFull}
 	}
 	w.events = append(w.events, events...)
+	return nil
+}
+
+// Keep keeps the evidence in memory.
+func (w *World) Keep(ctx context.Context, evidence ...reconfigure.Evidence) error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if w.ordered(JournalFull) {
+		return failure{JournalFull}
+	}
+	w.evidence = append(w.evidence, evidence...)
 	return nil
 }

@@ -4,6 +4,7 @@
 package enginetest
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,6 +45,10 @@ type World struct {
 	slurm    map[string]*slurmNode
 	faults   map[Fault]nodeset.NodeSet
 	delay    time.Duration // until slurmd registers
+	patience time.Duration // that Await has with what does not answer
+	plays    time.Duration // that the playbooks take
+	locked   time.Duration // that Terraform waits for its state's lock before it plans
+	applies  time.Duration // that it takes to apply
 	then     map[Call][]func()
 	previews map[string]reconfigure.Plan // those that can still be applied
 	booted   int64                       // when an instance was booted last, in seconds of the epoch
@@ -57,6 +62,7 @@ type World struct {
 	lost     []string
 	events   []reconfigure.Event
 	health   map[string]reconfigure.Health // of the groups that do not fare well
+	evidence []reconfigure.Evidence
 }
 
 // machine is an instance.
@@ -67,6 +73,8 @@ type machine struct {
 	booted     time.Time
 	configured bool
 	slurmd     bool   // it has registered since the boot
+	lemon      bool   // it never answers
+	console    string // its log
 	fault      string // why it is in ERROR, in the cloud's words
 	gone       bool   // the cloud has it no more, which Terraform has not noticed
 }
@@ -264,6 +272,48 @@ func (w *World) RegisterAfter(d time.Duration) {
 	w.delay = d
 }
 
+// BootsFor has Await wait so long for what does not answer.
+func (w *World) BootsFor(d time.Duration) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.patience = d
+}
+
+// PlaysFor has the playbooks take so long.
+func (w *World) PlaysFor(d time.Duration) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.plays = d
+}
+
+// LockedFor has Terraform wait so long before it plans, as somebody else has locked its state.
+func (w *World) LockedFor(d time.Duration) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.locked = d
+}
+
+// AppliesFor has Terraform take so long to apply.
+func (w *World) AppliesFor(d time.Duration) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.applies = d
+}
+
+// lasts lets as much time pass as something takes.
+func (w *World) lasts(ctx context.Context, d *time.Duration) {
+	w.lock.Lock()
+	length := *d
+	w.lock.Unlock()
+	if length <= 0 {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(length):
+	}
+}
+
 // Then does something once, when the next such call returns.
 func (w *World) Then(c Call, do func()) {
 	w.lock.Lock()
@@ -303,6 +353,24 @@ func (w *World) Events() []reconfigure.Event {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return slices.Clone(w.events)
+}
+
+// Print has something appear on an instance's console.
+func (w *World) Print(id, text string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, m := range w.machines {
+		if m.ID == id {
+			m.console += text
+		}
+	}
+}
+
+// Evidence is what was kept, in order.
+func (w *World) Evidence() []reconfigure.Evidence {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return slices.Clone(w.evidence)
 }
 
 // Node is all that there is of a node; comparable.
@@ -346,6 +414,9 @@ func (w *World) create(node string, spec reconfigure.Spec) *machine {
 	}
 	m := &machine{Instance: reconfigure.Instance{Node: node, ID: fmt.Sprint("instance-", n), Address: fmt.Sprintf("192.0.2.%d", n)}, spec: spec}
 	w.machines[node] = m
+	if m.lemon = w.struck(Lemon, node); m.lemon {
+		w.faults[Lemon] = w.faults[Lemon].Difference(nodeset.Of(node))
+	}
 	return m
 }
 
@@ -355,6 +426,7 @@ func (w *World) boot(node string, m *machine) {
 	m.boots++
 	m.booted = time.Unix(max(time.Now().Unix(), w.booted+1), 0) // no two boots have the same time
 	w.booted = m.booted.Unix()
+	m.console += fmt.Sprintf("%s of %s: booted at %d\n", m.ID, m.Node, w.booted)
 	if m.configured || w.struck(StartsByItself, node) {
 		w.startSlurmd(node)
 	}

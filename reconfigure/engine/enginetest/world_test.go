@@ -80,6 +80,7 @@ func TestWorldIsACloud(t *testing.T) {
 				w.HaveTainted(node)
 				return w.Servers()[node]
 			},
+			Print: w.Print,
 			Boots: func(id string) int { return w.Node(nodes[id]).Boots - 1 },
 		}
 	})

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+func evidenceCommand() *cli.Command {
+	return command(cli.Command{
+		Name:  "evidence",
+		Usage: "show why nodes failed: their console logs, and what Ansible's task printed",
+		Description: "It is kept when a node does not boot, cannot be set up or does not register, before its instance goes, and for as long as its request. Without --all it is that of " +
+			"each node's last failure. The console log is the end of what the cloud has; what a terminal would obey is replaced in it, but with --json.\n\n" + hostlistHelp,
+		ArgsUsage: "[HOSTLIST...]",
+		Flags: []cli.Flag{
+			&cli.Int64Flag{Name: "request", Usage: "only what was kept while request `NUMBER` was carried out; then HOSTLIST may be left out", DefaultText: "any"},
+			&cli.BoolFlag{Name: "all", Usage: "of all failures, oldest first", DisableDefaultText: true},
+		},
+		Action: func(c *cli.Context) error {
+			var nodes nodeset.NodeSet
+			if c.Args().Present() || !c.IsSet("request") {
+				var err error
+				if nodes, err = hostlist(c); err != nil {
+					return err
+				}
+			}
+			return withJournal(c, func(_ site, log *journal.Journal) error {
+				kept, err := evidence(c, log, nodes)
+				if err != nil {
+					return err
+				}
+				if !c.Bool("all") {
+					kept = lastFailures(kept)
+				}
+				return showEvidence(c, nodes, kept)
+			})
+		},
+	})
+}
+
+// evidence is what is kept of nodes; without any, of all nodes of the request.
+func evidence(c *cli.Context, log *journal.Journal, nodes nodeset.NodeSet) ([]reconfigure.Evidence, error) {
+	if !c.IsSet("request") {
+		return log.Evidence(c.Context, nodes)
+	}
+	id := reconfigure.RequestID(c.Int64("request"))
+	r, there, err := log.Request(c.Context, id)
+	if err != nil {
+		return nil, err
+	}
+	if !there {
+		return nil, unknownRequest(c, id)
+	}
+	kept, err := log.EvidenceOf(c.Context, r)
+	return slices.DeleteFunc(kept, func(e reconfigure.Evidence) bool { return !nodes.Empty() && !nodes.Contains(e.Node) }), err
+}
+
+// lastFailures is what is kept of each node's last one. A node fails once in a batch.
+func lastFailures(kept []reconfigure.Evidence) []reconfigure.Evidence {
+	last := map[string]int64{}
+	for _, e := range kept {
+		last[e.Node] = e.Batch
+	}
+	return slices.DeleteFunc(kept, func(e reconfigure.Evidence) bool { return e.Batch != last[e.Node] })
+}
+
+func showEvidence(c *cli.Context, nodes nodeset.NodeSet, kept []reconfigure.Evidence) error {
+	if wantsJSON(c) {
+		out := json.NewEncoder(c.App.Writer)
+		for _, e := range kept {
+			if err := out.Encode(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, e := range kept {
+		if err := writeEvidence(c.App.Writer, e); err != nil {
+			return err
+		}
+		nodes = nodes.Difference(nodeset.Of(e.Node))
+	}
+	if len(kept) > 0 && nodes.Empty() {
+		return nil
+	}
+	_, err := fmt.Fprintf(c.App.Writer, "nothing is kept%s\n", ofNodes(nodes))
+	return err
+}
+
+func ofNodes(nodes nodeset.NodeSet) string {
+	if nodes.Empty() {
+		return ""
+	}
+	return " of " + nodes.String()
+}
+
+// writeEvidence writes one piece, its lines indented below what it is.
+func writeEvidence(out io.Writer, e reconfigure.Evidence) error {
+	what := map[reconfigure.Witness]string{reconfigure.WitnessConsole: "the end of its console log", reconfigure.WitnessTask: "what the task printed"}[e.Kind]
+	if what == "" {
+		what = string(e.Kind)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s failed at %s, %s, in batch %d: %s\n", e.Node, e.Phase, e.Time.UTC().Format(time.RFC3339), e.Batch, what)
+	for line := range strings.Lines(e.Text) {
+		b.WriteString(strings.TrimRight("    "+printable(strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    ")), " ") + "\n")
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}

@@ -1,0 +1,102 @@
+package storm
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
+)
+
+// twice has a node be tried twice, of which Slurm says something at one of the tries.
+func twice(t *testing.T, fault enginetest.Fault, try int, happens func(*play)) *play {
+	t.Helper()
+	s := scene{was: forgiving(declared(1, 4)), have: []string{"ctl", "p1"}, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")}}
+	p := s.begin(t, newLedger())
+	p.world.PowersUp("p3")
+	p.world.Order(fault, "p3")
+	for range try - 1 {
+		p.world.Then(enginetest.AfterGreet, func() {})
+	}
+	p.world.Then(enginetest.AfterGreet, func() { happens(p) })
+	if _, err := p.worker(0); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// givesUp is what Slurm does at ResumeTimeout: its ResumeFailProgram asks for a suspend.
+func (p *play) givesUp() {
+	p.Helper()
+	p.world.GivesUp("p3")
+	if _, err := p.book.Submit(p.Context(), ask(reconfigure.Suspend, "p3")); err != nil {
+		p.Error(err)
+	}
+}
+
+func (p *play) wantCode(id reconfigure.RequestID, want reconfigure.Code) {
+	p.Helper()
+	if o, ok, err := p.book.Outcome(p.Context(), id); err != nil || !ok || o.Code != want {
+		p.Errorf("request %s ends as %+v (%t), error %v", id, o, ok, err)
+	}
+}
+
+// TestSlurmGivesUpWhileThereIsASecondTry has the suspend that Slurm asks for then wait for the resume, and have its way.
+func TestSlurmGivesUpWhileThereIsASecondTry(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault  enginetest.Fault
+		try    int
+		resume reconfigure.Code
+		node   enginetest.Node
+	}{
+		"before it":                     {enginetest.Lemon, 1, reconfigure.CodeFailed, enginetest.Node{State: "IDLE+CLOUD+POWERED_DOWN"}},
+		"during it":                     {enginetest.NoSSH, 2, reconfigure.CodeFailed, enginetest.Node{State: "IDLE+CLOUD+POWERED_DOWN"}},
+		"during it, and it comes still": {enginetest.Lemon, 2, reconfigure.CodeDone, enginetest.Node{State: "IDLE+CLOUD"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := twice(t, c.fault, c.try, (*play).givesUp)
+				p.wantCode(1, c.resume)
+				if _, ok, err := p.book.Outcome(t.Context(), 2); err != nil || !ok {
+					t.Errorf("the suspend has an outcome: %t, error %v", ok, err)
+				}
+				n := p.world.Node("p3")
+				if c.resume == reconfigure.CodeDone { // Slurm has it in use again, and suspends it when it is idle
+					c.node.Instance, c.node.Spec, c.node.Made, c.node.Boots = n.Instance, n.Spec, n.Made, n.Boots
+				}
+				if n != c.node {
+					t.Errorf("the node is %+v\ncalls %q", n, p.world.Calls())
+				}
+				if doubled := p.world.Doubled(); len(doubled) > 0 {
+					t.Errorf("%v got a second instance", doubled)
+				}
+			})
+		})
+	}
+}
+
+// TestStormOfSecondTries has nothing go wrong but what a second try is for, and with it workers that die, jobs that end meanwhile and a Slurm that gives up.
+func TestStormOfSecondTries(t *testing.T) {
+	kinds := []string{"jobs need", "jobs need", "jobs end on", "Slurm gives up", "kill", "node fault", "node fault", "slurmd is slow", "boots are slow", "time passes", "time passes"}
+	faults := []enginetest.Fault{enginetest.Lemon, enginetest.Lemon, enginetest.NoSSH, enginetest.PlaybookFails, enginetest.NeverRegisters, enginetest.NeverRemoved}
+	if again := blow(t, func(t *rapid.T) []step { return drawStepsOf(t, kinds, faults) }); again == 0 {
+		t.Error("no node was ever tried once more")
+	}
+}
+
+func TestSecondTryBeginsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		p := twice(t, enginetest.Lemon, 1, func(*play) {})
+		p.wantCode(1, reconfigure.CodeDone)
+		if took := time.Since(begun) - time.Minute - 2*time.Second; took >= poll { // less what a scene takes before its worker
+			t.Errorf("it took %s", took)
+		}
+		if n := p.world.Node("p3"); n.State != "ALLOCATED+CLOUD" || !n.Job || n.Instance.ID == "" {
+			t.Errorf("the node is %+v", n)
+		}
+	})
+}
