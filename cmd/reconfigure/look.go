@@ -119,14 +119,16 @@ func sourcesOf(c reconfigure.Cluster) []reconfigure.Source {
 // past is what the journal knows.
 type past struct {
 	leader  string                       // who is at work; empty: nobody
+	since   time.Time                    // when that began
 	pause   *reconfigure.Pause           // while nothing is to be begun
 	last    map[string]reconfigure.Event // how far each node has come
 	pending []pendingRequest
 }
 
 func recall(ctx context.Context, log *journal.Journal) (past, error) {
-	p := past{leader: log.Leader(ctx)}
+	var p past
 	var err error
+	p.leader, p.since = log.Reign(ctx)
 	if p.last, err = log.LastMoves(ctx); err != nil {
 		return p, err
 	}
