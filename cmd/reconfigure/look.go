@@ -120,6 +120,7 @@ func sourcesOf(c reconfigure.Cluster) []reconfigure.Source {
 type past struct {
 	at      time.Time                     // when it was asked
 	leader  string                        // who is at work; empty: nobody
+	since   time.Time                     // when that began
 	pause   *reconfigure.Pause            // while nothing is to be begun
 	last    map[string]reconfigure.Event  // how far each node has come
 	fares   map[string]reconfigure.Health // how the node groups fare that do not fare well
@@ -127,8 +128,9 @@ type past struct {
 }
 
 func recall(ctx context.Context, log *journal.Journal) (past, error) {
-	p := past{at: time.Now(), leader: log.Leader(ctx)}
+	p := past{at: time.Now()}
 	var err error
+	p.leader, p.since = log.Reign(ctx)
 	if p.last, err = log.LastMoves(ctx); err != nil {
 		return p, err
 	}

@@ -14,7 +14,7 @@ import (
 type standing string
 
 const (
-	standsWaiting  standing = "waits"     // for a worker, or until the batch at work has ended
+	standsWaiting  standing = "waits"     // for a worker, or until a batch has ended
 	standsAtWork   standing = "at_work"   // a worker carries it out
 	standsHeld     standing = "held"      // until jobs have ended
 	standsAgain    standing = "again"     // for another try with nodes whose instance was no good, which begins at once
@@ -32,6 +32,7 @@ type pendingRequest struct {
 	State standing `json:"state"`
 
 	batch int64            // the last batch that anything is known of
+	moved time.Time        // when the last thing happened that is known
 	at    map[string]place // where it has left the nodes; under the empty name what no single node owns
 }
 
@@ -49,14 +50,14 @@ func newPendingRequest(r reconfigure.Request, events []reconfigure.Event) pendin
 		if e.Level == reconfigure.Note {
 			now.batch = was.batch // notes move nobody
 		}
-		p.at[e.Node], p.batch = now, e.Batch
+		p.at[e.Node], p.batch, p.moved = now, e.Batch, e.Time
 	}
 	return p
 }
 
-// stand says where the request stands. The batch that is under way, if any, is not older than the newest one that anything is known of.
-func (p pendingRequest) stand(led bool, newest int64) standing {
-	running := led && p.batch == newest
+// stand says where the request stands. Several batches may be under way: all that the worker that leads has begun, and that have left the request without an outcome.
+func (p pendingRequest) stand(led bool, since time.Time) standing {
+	running := led && !p.moved.Before(since)
 	switch {
 	case p.Held && !(running && p.moves()):
 		if _, whole := p.Wait(""); whole {
@@ -88,16 +89,9 @@ func (p pendingRequest) moves() bool {
 
 // standings is the requests with where they stand.
 func (p past) standings() []pendingRequest {
-	newest := int64(0)
-	for _, e := range p.last {
-		newest = max(newest, e.Batch)
-	}
-	for _, r := range p.pending {
-		newest = max(newest, r.batch)
-	}
 	requests := append([]pendingRequest{}, p.pending...) // a list is a list, for those who read it by a program
 	for i := range requests {
-		requests[i].State = requests[i].stand(p.leader != "", newest)
+		requests[i].State = requests[i].stand(p.leader != "", p.since)
 	}
 	return requests
 }

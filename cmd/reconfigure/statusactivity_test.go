@@ -81,10 +81,17 @@ func TestWhatIsDoneWithANode(t *testing.T) {
 		},
 		"the worker has died, and another one does something else first": {
 			past{
-				leader:  leader,
+				leader: leader, since: utcNoon.Add(2 * time.Minute),
 				pending: requests{newPendingRequest(update, []reconfigure.Event{event(1, 1, "a", boot, begun)})},
 				last:    map[string]reconfigure.Event{"c": event(2, 2, "c", apply, begun)},
 			}, standsWaiting, "update waits 1h20m",
+		},
+		"another batch has begun meanwhile": {
+			past{
+				leader: leader, since: utcNoon,
+				pending: requests{newPendingRequest(update, []reconfigure.Event{event(1, 1, "a", boot, begun)})},
+				last:    map[string]reconfigure.Event{"c": event(2, 2, "c", apply, begun)},
+			}, standsAtWork, "boot 19m00s",
 		},
 		"jobs must end": {
 			past{pending: requests{newPendingRequest(held, []reconfigure.Event{event(1, 1, "a", drain, begun), event(2, 1, "a", drain, done)})}}, standsHeld, "waits for jobs 19m00s",

@@ -278,6 +278,30 @@ func TestWhatOneBatchRemovesAnotherDoesNotBringBack(t *testing.T) {
 	})
 }
 
+// Nothing begins beside a batch that gives every node another slurm.conf.
+func TestAnotherSlurmConfGoesAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		grown := lasting().WithMin("group", 2)
+		w, log := newLasting(), &memory{}
+		w.Declare(grown)
+		w.PowersUp("p5")
+		p := overlapping(w)
+		w.Takes(enginetest.Terraform, 5*time.Second)
+		w.Takes(enginetest.Ansible, 3*time.Minute)
+		open := p.Open
+		p.Open = func(ctx context.Context) (reconfigure.Cluster, batch.Engine, error) {
+			_, _, err := open(ctx)
+			return grown, engine.New(grown, w.Deps()), err
+		}
+		arrive(t.Context(), t, log, p, come(0, 1, reconfigure.Enlarge, "p2"), come(20*time.Second, 2, reconfigure.Resume, "p5"))
+		log.wantEnds(t, ends{1: reconfigure.CodeDone, 2: reconfigure.CodeDone})
+		want := []string{"apply create p2", "slurm.conf everywhere, configure ctl,p2 of ctl,p[1-2]", "apply create p5", "configure p5 of ctl,p[1-2,5]"}
+		if diff := cmp.Diff(want, w.Calls()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // stream is eight jobs that come half a minute apart, each for a node of its own, and how long the last one waits for its node.
 func stream(t *testing.T, carrier func(batch.Pipeline) batch.Carrier) (last time.Duration) {
 	t.Helper()

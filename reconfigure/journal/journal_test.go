@@ -383,7 +383,13 @@ func oneLeads(t *testing.T, j *Journal) {
 		if _, ok, err := j.Lead(t.Context()); ok || err != nil {
 			t.Errorf("a second leader: %v, %v", ok, err)
 		}
+		if who, since := j.Reign(t.Context()); who != j.Leader(t.Context()) || time.Since(since) < 0 || time.Since(since) > time.Minute {
+			t.Errorf("%q leads since %s", who, since)
+		}
 		noError(t, release())
+		if who, since := j.Reign(t.Context()); who != "" || !since.IsZero() {
+			t.Errorf("after the release: %q since %s", who, since)
+		}
 		if who := j.Leader(t.Context()); who != "" {
 			t.Errorf("after the release: %q", who)
 		}

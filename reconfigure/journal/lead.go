@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -43,13 +44,16 @@ func (j *Journal) Lead(ctx context.Context) (release func() error, ok bool, err 
 	}, true, nil
 }
 
+// leadsSince stands before the time in what is written down of a leader.
+const leadsSince = " since "
+
 // ascend writes down who leads, and begins a new epoch.
 func (j *Journal) ascend(ctx context.Context) (epoch int64, err error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return 0, j.explain("say who leads", err)
 	}
-	leader := fmt.Sprintf("process %d on %s since %s", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339))
+	leader := fmt.Sprintf("process %d on %s%s%s", os.Getpid(), host, leadsSince, time.Now().UTC().Format(time.RFC3339))
 	err = j.write(ctx, "say who leads", func(tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx, `UPDATE lead SET epoch = epoch + 1, leader = $1 RETURNING epoch`, leader).Scan(&epoch)
 	})
@@ -113,4 +117,15 @@ func (j *Journal) Leader(ctx context.Context) string {
 		return ""
 	}
 	return leader
+}
+
+// Reign is the Leader, and since when, to the second, by the clock of its host, which is also that of the events that it records.
+func (j *Journal) Reign(ctx context.Context) (leader string, since time.Time) {
+	leader = j.Leader(ctx)
+	_, began, _ := strings.Cut(leader, leadsSince)
+	since, err := time.Parse(time.RFC3339, began)
+	if err != nil {
+		return leader, time.Time{} // nobody leads
+	}
+	return leader, since
 }

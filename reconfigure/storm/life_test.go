@@ -45,6 +45,8 @@ var errKilled = errors.New("killed")
 // work is a worker's life: all that a process of the tool does once it is started. Whatever was under way in one that is killed does nothing more, as soon as it wakes.
 func (l *life) work(ctx context.Context, open func() reconfigure.Cluster) error {
 	l.killed = make(chan struct{})
+	ctx, wake := context.WithCancel(ctx)
+	defer wake()
 	ended := make(chan error, 1)
 	go func() {
 		l.did("was started")
@@ -126,7 +128,10 @@ func (l *life) takesTime() { l.takes(l.pace) }
 
 func (l *life) takes(d time.Duration) {
 	l.alive()
-	time.Sleep(d)
+	select {
+	case <-time.After(d):
+	case <-l.killed:
+	}
 	l.alive()
 }
 

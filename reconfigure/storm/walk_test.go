@@ -3,7 +3,9 @@ package storm
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,7 +54,12 @@ type scene struct {
 	requests []reconfigure.Request
 	code     reconfigure.Code // that all requests get
 	undone   int              // but those of the first ones that are undone
+	// later come while the batch of the others is readied, and are done as asked. Everything takes its time then.
+	later []reconfigure.Request
 }
+
+// pace and meanwhile are so that the batch of the later requests is made while the others' nodes boot, and is configured after them.
+const pace, meanwhile = 5 * time.Second, 12 * time.Second
 
 func ask(m reconfigure.Mode, nodes ...string) reconfigure.Request {
 	return reconfigure.Request{Mode: m, Nodes: nodeset.Of(nodes...)}
@@ -147,6 +154,14 @@ func scenes() map[string]scene {
 			requests: []reconfigure.Request{{Mode: reconfigure.Resize, Nodes: nodeset.Of("p1", "p2", "p3", "p4"), Options: patient}}},
 		"destroy": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, prepare: func(w *enginetest.World) { w.StartJob("p3") },
 			requests: []reconfigure.Request{ask(reconfigure.Destroy)}},
+		"resume beside a resume": {was: declared(1, 4), have: all, prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4"); w.StartJob("p2") },
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")}, later: []reconfigure.Request{ask(reconfigure.Resume, "p4")}},
+		"resume beside one that fails": {was: declared(1, 4), have: all, code: reconfigure.CodeFailed,
+			prepare:  func(w *enginetest.World) { w.PowersUp("p3", "p4"); w.Order(enginetest.NoSSH, "p3") },
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")}, later: []reconfigure.Request{ask(reconfigure.Resume, "p4")}},
+		"suspend beside an update": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, prepare: func(w *enginetest.World) { w.Reboots("p1"); w.PowersDown("p3") },
+			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{FromSlurm: true}}},
+			later:    []reconfigure.Request{ask(reconfigure.Suspend, "p3")}},
 		"several modes": {was: declared(2, 6), have: []string{"ctl", "p1", "p2", "p3", "p4"}, now: of("v2", declared(2, 6)),
 			prepare: func(w *enginetest.World) { w.PowersUp("p5"); w.PowersDown("p3"); w.StartJob("p4") },
 			requests: []reconfigure.Request{
@@ -181,8 +196,9 @@ type said struct {
 type play struct {
 	*testing.T
 	scene
-	world *enginetest.World
-	book  book
+	world   *enginetest.World
+	book    book
+	callers sync.WaitGroup
 }
 
 func (s scene) begin(t *testing.T, b book) *play {
@@ -202,25 +218,48 @@ func (s scene) begin(t *testing.T, b book) *play {
 		}
 	}
 	time.Sleep(2 * time.Second) // whatever is booted from now on is newer
-	return &play{t, s, w, b}
+	p := &play{T: t, scene: s, world: w, book: b}
+	if len(s.later) > 0 {
+		p.callers.Go(p.comeLater)
+	}
+	return p
 }
+
+// comeLater has the later requests come, and their caller start a worker, which is not killed.
+func (p *play) comeLater() {
+	time.Sleep(meanwhile)
+	for _, r := range p.later {
+		if _, err := p.book.Submit(p.Context(), r); err != nil {
+			p.Error(err)
+		}
+	}
+	if _, err := p.worker(0); err != nil {
+		p.Error(err)
+	}
+}
+
+func (s scene) all() []reconfigure.Request { return slices.Concat(s.requests, s.later) }
 
 // worker has one do all that there is to do, unless it is killed at a moment.
 func (p *play) worker(killed int) (*life, error) {
 	l := &life{world: p.world, book: p.book, end: killed}
+	if len(p.later) > 0 {
+		l.pace = pace
+	}
 	err := l.work(p.Context(), p.cluster)
 	return l, err
 }
 
 func (p *play) view() view {
 	p.Helper()
+	p.callers.Wait()
 	v := view{Nodes: map[string]node{}, Orphans: p.world.Orphans(), Lost: p.world.Lost(), Said: map[reconfigure.RequestID]said{}}
 	for name := range p.was.Nodes().Union(p.cluster().Nodes()).Union(nodeset.Of("ctl")).All() {
 		n := p.world.Node(name)
 		reason, _, _ := strings.Cut(n.Reason, ": Slurm has it as") // that depends on what the first worker had told Slurm already
 		v.Nodes[name] = node{n.Instance.Node != "", n.Instance.Tainted, n.Job, n.Made, n.Spec, n.State, reason}
 	}
-	for i := range p.requests {
+	for i, r := range p.all() {
 		id := reconfigure.RequestID(i + 1)
 		o, ok, err := p.book.Outcome(p.Context(), id)
 		if err != nil || !ok {
@@ -231,7 +270,7 @@ func (p *play) view() view {
 			s.Good[verdict.Node] = good(verdict)
 		}
 		// A node that the request does not name is among the verdicts where it changed for it: what is done already is not.
-		maps.DeleteFunc(s.Good, func(node string, good bool) bool { return good && !p.requests[i].Nodes.Contains(node) })
+		maps.DeleteFunc(s.Good, func(node string, good bool) bool { return good && !r.Nodes.Contains(node) })
 		v.Said[id] = s
 	}
 	return v
@@ -252,7 +291,7 @@ func TestCrashWalk(t *testing.T) {
 
 // TestCrashWalkOnTheRealJournal does the same with SQLite's, whose every write waits for the disk, in the scenes in which most happens.
 func TestCrashWalkOnTheRealJournal(t *testing.T) {
-	for _, name := range []string{"several modes", "resume that fails", "resume that comes at the second try"} {
+	for _, name := range []string{"several modes", "resume that fails", "resume beside one that fails", "resume that comes at the second try"} {
 		t.Run(name, func(t *testing.T) { scenes()[name].walk(t, sqlite) })
 	}
 }
@@ -293,12 +332,18 @@ func (s scene) undisturbed(t *testing.T, open func(*testing.T) book) (v view, mo
 		}
 		p.nothingMore()
 		v, moments = p.view(), l.now
-		want := s.code
-		if want == "" {
-			want = reconfigure.CodeDone
+		if len(s.later) > 0 && l.overlaps == 0 {
+			t.Error("no batches overlap")
 		}
 		for id, said := range v.Said {
-			if undone := int(id) <= s.undone; undone != (said.Code == reconfigure.CodeCancelled) || !undone && said.Code != want {
+			want := s.code
+			switch {
+			case int(id) <= s.undone:
+				want = reconfigure.CodeCancelled
+			case want == "" || int(id) > len(s.requests):
+				want = reconfigure.CodeDone
+			}
+			if said.Code != want {
 				t.Errorf("request %s ends as %+v", id, said)
 			}
 		}
