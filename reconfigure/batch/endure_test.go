@@ -25,11 +25,18 @@ type shaky struct {
 	epoch int // of its locks
 }
 
-// away has the journal fail for a while, from now on.
-func (s *shaky) away(d time.Duration) {
+// fails has the journal fail for a while, from now on.
+func (s *shaky) fails(d time.Duration) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.until = time.Now().Add(d)
+}
+
+// away has it fail, and its locks be lost.
+func (s *shaky) away(d time.Duration) {
+	s.fails(d)
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	s.epoch++
 	s.memory.lock.Lock()
 	s.leads, s.stands = false, false
@@ -256,7 +263,7 @@ func TestAnOutcomeThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 		c := &cut{waiter: &waiter{log: log.memory}, takes: time.Minute}
 		ended := log.work(t, c)
 		pass(30 * time.Second)
-		log.until = time.Now().Add(time.Minute)
+		log.fails(time.Minute)
 		if err := <-ended; err != nil || c.tries != 2 || len(log.finished) != 1 {
 			t.Errorf("error %v, %d tries, ended %+v", err, c.tries, log.finished)
 		}
