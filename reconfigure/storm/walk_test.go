@@ -94,7 +94,7 @@ func scenes() map[string]scene {
 			prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4") }},
 		"resume while the group is tried": {was: wary(declared(1, 5)), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
 			fares:   reconfigure.Health{Failures: 2, Last: reconfigure.Setback{Node: "p5", Class: reconfigure.ClassSSH, Reason: "no SSH"}},
-			prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4"); w.Order(enginetest.NoSSH, "p3", "p4") }},
+			prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4"); w.Order(enginetest.NoSSH, "p3") }},
 		"deploy": {was: declared(2, 4), requests: []reconfigure.Request{ask(reconfigure.Deploy)}},
 		"deploy again": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, requests: []reconfigure.Request{ask(reconfigure.Deploy)},
 			prepare: func(w *enginetest.World) { w.StartJob("p3") }},
