@@ -47,7 +47,8 @@ func drawAiling(t *rapid.T) world {
 	}
 	for _, name := range []string{"one", "other"} {
 		w.cluster.Partitions = append(w.cluster.Partitions, reconfigure.Partition{
-			Name: name, Groups: rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, len(names), rapid.ID).Draw(t, "groups"), AllOrNothing: rapid.IntRange(0, 3).Draw(t, "all or nothing") > 0,
+			Name: name, Groups: rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, len(names), rapid.ID).Draw(t, "groups"),
+			AllOrNothing: rapid.IntRange(0, 3).Draw(t, "all or nothing") > 0,
 		})
 	}
 	for i := range w.requests {
