@@ -41,23 +41,28 @@ func TestHealthAfterVerdicts(t *testing.T) {
 	}
 	earlier := noon.Add(-time.Hour)
 	ill := reconfigure.Health{Group: "g", Full: setback("x", full, earlier), Failures: 2, Since: earlier, Last: setback("y", broken, earlier)}.Trying("n1", earlier)
-	rebooted := []reconfigure.Verdict{{Node: "n2", Action: reconfigure.Reboot, Status: reconfigure.StatusDone}, {Node: "n3", Action: reconfigure.Reboot, Status: reconfigure.StatusFailed, Class: broken}}
+	rebooted := []reconfigure.Verdict{
+		{Node: "n2", Action: reconfigure.Reboot, Status: reconfigure.StatusDone}, {Node: "n3", Action: reconfigure.Reboot, Status: reconfigure.StatusFailed, Class: broken},
+	}
 	for name, tc := range map[string]struct {
 		before   reconfigure.Health
 		planned  time.Time
 		verdicts []reconfigure.Verdict
 		want     reconfigure.Health
 	}{
-		"nothing":                  {ill, noon, nil, ill},
-		"a success":                {ill, noon, verdicts(came), reconfigure.Health{Group: "g"}},
-		"a success of before":      {ill, earlier.Add(-1), verdicts(came), reconfigure.Health{Group: "g", Full: ill.Full}},
-		"no room":                  {reconfigure.Health{Group: "g"}, noon, verdicts(full), reconfigure.Health{Group: "g", Full: setback("n1", full, noon)}},
-		"no room for the second":   {ill, noon, verdicts(came, full), reconfigure.Health{Group: "g", Full: setback("n2", full, noon)}},
-		"no boot":                  {reconfigure.Health{Group: "g"}, noon, verdicts(broken, broken), reconfigure.Health{Group: "g", Failures: 2, Since: noon, Last: setback("n2", broken, noon)}},
+		"nothing":                {ill, noon, nil, ill},
+		"a success":              {ill, noon, verdicts(came), reconfigure.Health{Group: "g"}},
+		"a success of before":    {ill, earlier.Add(-1), verdicts(came), reconfigure.Health{Group: "g", Full: ill.Full}},
+		"no room":                {reconfigure.Health{Group: "g"}, noon, verdicts(full), reconfigure.Health{Group: "g", Full: setback("n1", full, noon)}},
+		"no room for the second": {ill, noon, verdicts(came, full), reconfigure.Health{Group: "g", Full: setback("n2", full, noon)}},
+		"no boot": {
+			reconfigure.Health{Group: "g"}, noon, verdicts(broken, broken), reconfigure.Health{Group: "g", Failures: 2, Since: noon, Last: setback("n2", broken, noon)},
+		},
 		"no boot again":            {ill, noon, verdicts(broken), reconfigure.Health{Group: "g", Full: ill.Full, Failures: 3, Since: earlier, Last: setback("n1", broken, noon)}},
 		"no boot beside a success": {ill, noon, verdicts(broken, came), reconfigure.Health{Group: "g"}},
 		"throttled, away, lost, refused, and whatever else": {
-			ill.Trying("n9", noon), noon, verdicts(reconfigure.ClassRateLimit, reconfigure.ClassCloud, reconfigure.ClassUnknown, reconfigure.ClassMissing, reconfigure.ClassOther), ill.Trying("n9", noon),
+			ill.Trying("n9", noon), noon, verdicts(reconfigure.ClassRateLimit, reconfigure.ClassCloud, reconfigure.ClassUnknown, reconfigure.ClassMissing, reconfigure.ClassOther),
+			ill.Trying("n9", noon),
 		},
 		"a probe that says nothing":   {ill, noon, verdicts(reconfigure.ClassCloud), ill.Trying("", time.Time{})},
 		"of machines that were there": {ill, noon, rebooted, ill},

@@ -62,11 +62,14 @@ func TestGiveUp(t *testing.T) {
 		refused []string
 		want    map[string]string
 	}{
-		"nothing is refused":            {[]reconfigure.Job{job(7, "all-a", "a1", "a2")}, nil, map[string]string{}},
-		"one is":                        {[]reconfigure.Job{job(7, "all-a", "a1", "a2", "a3")}, []string{"a2"}, map[string]string{"a1": said, "a3": said}},
-		"one of another job":            {[]reconfigure.Job{job(7, "all-a", "a1", "a2"), job(8, "all-a", "a3", "a4")}, []string{"a2"}, map[string]string{"a1": said}},
-		"another job needs it":          {[]reconfigure.Job{job(7, "all-a", "a1", "a2", "a3"), job(8, "all-a", "a3", "a4")}, []string{"a2"}, map[string]string{"a1": said}},
-		"the other job does not begin":  {[]reconfigure.Job{job(7, "all-a", "a1", "a2"), job(8, "all-a", "a1", "a4", "a5")}, []string{"a2", "a5"}, map[string]string{"a1": said, "a4": "given up: job 8 gets all of its nodes or none, and not a5: 12 of 12 instances are in use"}},
+		"nothing is refused":   {[]reconfigure.Job{job(7, "all-a", "a1", "a2")}, nil, map[string]string{}},
+		"one is":               {[]reconfigure.Job{job(7, "all-a", "a1", "a2", "a3")}, []string{"a2"}, map[string]string{"a1": said, "a3": said}},
+		"one of another job":   {[]reconfigure.Job{job(7, "all-a", "a1", "a2"), job(8, "all-a", "a3", "a4")}, []string{"a2"}, map[string]string{"a1": said}},
+		"another job needs it": {[]reconfigure.Job{job(7, "all-a", "a1", "a2", "a3"), job(8, "all-a", "a3", "a4")}, []string{"a2"}, map[string]string{"a1": said}},
+		"the other job does not begin": {
+			[]reconfigure.Job{job(7, "all-a", "a1", "a2"), job(8, "all-a", "a1", "a4", "a5")}, []string{"a2", "a5"},
+			map[string]string{"a1": said, "a4": "given up: job 8 gets all of its nodes or none, and not a5: 12 of 12 instances are in use"},
+		},
 		"it is named twice":             {[]reconfigure.Job{job(7, "all-a", "a1"), job(7, "all-a", "a2")}, []string{"a2"}, map[string]string{"a1": said}},
 		"its partition does not say so": {[]reconfigure.Job{job(7, "some-b", "b1", "b2")}, []string{"b2"}, map[string]string{}},
 		"it is not about jobs":          {nil, []string{"a2"}, map[string]string{}},

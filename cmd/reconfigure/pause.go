@@ -38,7 +38,7 @@ func pauseCommand() *cli.Command {
 func continueCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "continue",
-		Usage: "end a pause, and carry out what waits; or have a node group be used as if nothing had failed there",
+		Usage: "end a pause, and carry out what waits; or have a node group be used again",
 		Description: "Where there is no pause, it does no more than to start a worker, as every request does. With GROUP, a pause goes on: what is known of that node group is " +
 			"forgotten, so that Slurm gets as many nodes of it as it asks for at once; for when the image is mended, or there is room again.",
 		ArgsUsage: "[GROUP...]",

@@ -110,7 +110,7 @@ type HealthKeeper interface {
 	// Health is how the groups fare that do not fare well, by name.
 	Health(ctx context.Context) (map[string]reconfigure.Health, error)
 	// UpdateHealth puts what update makes of a group's health in its place, durably: another one MUST NOT come between. Of a group of which nothing is known it
-	// gets the health of one that fares well.
+	// gets the health of one that fares well. The name stays.
 	UpdateHealth(ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health) error
 }
 

@@ -50,20 +50,19 @@ func (b *batch) fares(ctx context.Context, group string, update func(reconfigure
 	}
 }
 
-// giveUp ends the way of new cloud nodes that only jobs need which cannot begin, since the cloud had no room for others of their nodes.
-func (b *batch) giveUp(ctx context.Context, failed reconfigure.Failures) nodeset.NodeSet {
-	refused := maps.Clone(failed)
-	maps.DeleteFunc(refused, func(_ string, err error) bool { return !reconfigure.ClassOf(err).NoRoom() })
-	spare := b.plan.Where(func(c reconfigure.Change) bool { return c.Action == reconfigure.Create && c.ForJobs && !c.Probe })
-	given := b.cluster.GiveUp(b.plan.Jobs, refused, spare.Intersect(b.left()).Difference(b.cluster.Persistent()))
-	b.crowd(ctx, given)
-	return given.Nodes()
-}
-
-// crowd ends the way of nodes that there is no room for, and of those that were given up with them.
-func (b *batch) crowd(ctx context.Context, failures reconfigure.Failures) {
-	b.spared = b.spared.Union(failures.Nodes().Where(func(node string) bool { return errors.Is(failures[node], reconfigure.ErrGivenUp) }))
+// crowd ends the way of nodes that there is no room for, and of cloud nodes that only jobs need which cannot begin without them: also of those whose instance was
+// there already, as nobody else needs it. The latter are answered.
+func (b *batch) crowd(ctx context.Context, failures reconfigure.Failures) nodeset.NodeSet {
 	b.fail(ctx, failures)
+	refused := maps.Clone(failures)
+	maps.DeleteFunc(refused, func(_ string, err error) bool { return !reconfigure.ClassOf(err).NoRoom() })
+	spare := b.plan.Where(func(c reconfigure.Change) bool { return c.ForJobs && !c.Probe }).Intersect(b.left()).Difference(b.cluster.Persistent())
+	given := b.cluster.GiveUp(b.plan.Jobs, refused, spare)
+	b.touched = b.touched.Union(given.Nodes())
+	maps.Copy(refused, given)
+	b.spared = b.spared.Union(refused.Nodes().Where(func(node string) bool { return errors.Is(refused[node], reconfigure.ErrGivenUp) }))
+	b.fail(ctx, given)
+	return given.Nodes()
 }
 
 // vacate removes what was made of nodes that were given up, at once: the room is for others, and to configure those takes minutes. What cannot be removed now is

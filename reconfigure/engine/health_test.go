@@ -149,7 +149,8 @@ func TestNodesOfAJobThatCannotBeginAreGivenUp(t *testing.T) {
 		const given = "given up: job 10 gets all of its nodes or none, and not p4: " + refused
 		l.want("verdicts", map[string]string{"p3": "failed apply: " + given, "p4": "failed apply: " + refused, "p5": "done", "p6": "done", "p7": "done"}, l.carry())
 		l.want("classes", map[string]reconfigure.Class{"p3": reconfigure.ClassCapacity, "p4": reconfigure.ClassCapacity}, l.classes)
-		l.wantOrder("apply create p[3-7]", "down p4: capacity", "down p3: capacity: "+given, "comment [10]", "apply delete p3", "configure p[5-7]", "apply delete p4", "power_down p[3-4]")
+		l.wantOrder("apply create p[3-7]", "down p4: capacity", "down p3: capacity: "+given, "comment [10]",
+			"apply delete p3", "configure p[5-7]", "apply delete p4", "power_down p[3-4]")
 		l.wantNote("what was left of p3 is removed")
 		l.wantNote("what was left of p4 is removed")
 		l.want("a node that was given up", enginetest.Node{State: back}, l.Node("p3"))

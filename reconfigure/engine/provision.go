@@ -101,8 +101,7 @@ func (b *batch) apply(ctx context.Context, preview reconfigure.Preview) (again b
 	}
 	untried := withoutUntried(failed)
 	failed = b.explained(ctx, failed)
-	b.fail(ctx, failed)
-	spared := b.giveUp(ctx, failed)
+	spared := b.crowd(ctx, failed)
 	b.provisioned = b.provisioned.Union(preview.Plan.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove).Difference(untried))
 	if err := b.find(ctx); err != nil {
 		return false, err

@@ -11,8 +11,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// crowdedOut is the nodes that the project's quota has no room for, and those that are given up with them. To find that out by the cloud's refusals would cost the others of their batch time, and leave the
-// choice to chance. Where the cloud does not tell, Terraform finds it out.
+// crowdedOut is the nodes that the project's quota has no room for, and those that are given up with them. To find that out by the cloud's refusals would cost
+// the others of their batch time, and leave the choice to chance. Where the cloud does not tell, Terraform finds it out.
 func (b *batch) crowdedOut(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
 	wanted := b.newcomers(plan)
 	if len(wanted) == 0 {

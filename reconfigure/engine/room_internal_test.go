@@ -141,22 +141,29 @@ func TestFitTogether(t *testing.T) {
 	}
 	byHand := forJobs(5)
 	byHand[0].ForJobs = false
+	firstThree := map[string]string{"n1": given(2, "n4"), "n2": given(2, "n4"), "n3": given(2, "n4"), "n4": short}
 	for name, tc := range map[string]struct {
 		wanted []reconfigure.Change
 		jobs   []reconfigure.Job
 		want   map[string]string
 	}{
-		"they fit":                                   {forJobs(3), []reconfigure.Job{team(2, "n1", "n2", "n3")}, map[string]string{}},
-		"one too many":                               {forJobs(4), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4")}, map[string]string{"n1": given(2, "n4"), "n2": given(2, "n4"), "n3": given(2, "n4"), "n4": short}},
-		"one too many, and the next":                 {forJobs(6), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4"), team(4, "n5", "n6")}, map[string]string{"n1": given(2, "n4"), "n2": given(2, "n4"), "n3": given(2, "n4"), "n4": short}},
-		"their nodes alternate":                      {forJobs(4), []reconfigure.Job{team(2, "n1", "n3"), team(4, "n2", "n4")}, map[string]string{"n2": "given up: job 4 gets all of its nodes or none, and not n4: " + short, "n4": short}},
-		"a job that takes what it gets":              {forJobs(4), []reconfigure.Job{team(1, "n1", "n2", "n3", "n4")}, map[string]string{"n4": short}},
-		"both need a node":                           {forJobs(5), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4"), team(1, "n2", "n5")}, map[string]string{"n1": given(2, "n4"), "n3": given(2, "n4"), "n4": short}},
-		"two of all or nothing need a node":          {forJobs(5), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4"), team(4, "n2", "n5")}, map[string]string{"n1": given(2, "n4"), "n3": given(2, "n4"), "n4": short}},
+		"they fit":                      {forJobs(3), []reconfigure.Job{team(2, "n1", "n2", "n3")}, map[string]string{}},
+		"one too many":                  {forJobs(4), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4")}, firstThree},
+		"one too many, and the next":    {forJobs(6), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4"), team(4, "n5", "n6")}, firstThree},
+		"a job of two requests":         {forJobs(4), []reconfigure.Job{team(2, "n1", "n2"), team(2, "n3", "n4")}, firstThree},
+		"their nodes alternate":         {forJobs(4), []reconfigure.Job{team(2, "n1", "n3"), team(4, "n2", "n4")}, map[string]string{"n2": given(4, "n4"), "n4": short}},
+		"a job that takes what it gets": {forJobs(4), []reconfigure.Job{team(1, "n1", "n2", "n3", "n4")}, map[string]string{"n4": short}},
+		"both need a node": {
+			forJobs(5), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4"), team(1, "n2", "n5")}, map[string]string{"n1": given(2, "n4"), "n3": given(2, "n4"), "n4": short},
+		},
+		"two of all or nothing need a node": {
+			forJobs(5), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4"), team(4, "n2", "n5")}, map[string]string{"n1": given(2, "n4"), "n3": given(2, "n4"), "n4": short},
+		},
 		"what the first has the second need not get": {forJobs(4), []reconfigure.Job{team(2, "n1", "n2"), team(4, "n2", "n3")}, map[string]string{"n4": short}},
-		"somebody asks by hand":                      {byHand[:4], []reconfigure.Job{team(2, "n1", "n2", "n3", "n4")}, map[string]string{"n2": given(2, "n4"), "n3": given(2, "n4"), "n4": short}},
-		"a job of two requests":                      {forJobs(4), []reconfigure.Job{team(2, "n1", "n2"), team(2, "n3", "n4")}, map[string]string{"n1": given(2, "n4"), "n2": given(2, "n4"), "n3": given(2, "n4"), "n4": short}},
-		"nodes that are there already":               {forJobs(3), []reconfigure.Job{team(2, "n1", "n2", "n3", "n8", "n9")}, map[string]string{}},
+		"somebody asks by hand": {
+			byHand[:4], []reconfigure.Job{team(2, "n1", "n2", "n3", "n4")}, map[string]string{"n2": given(2, "n4"), "n3": given(2, "n4"), "n4": short},
+		},
+		"nodes that are there already": {forJobs(3), []reconfigure.Job{team(2, "n1", "n2", "n3", "n8", "n9")}, map[string]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}

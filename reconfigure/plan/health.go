@@ -10,7 +10,8 @@ import (
 )
 
 // restrain rejects what Slurm asks for of node groups that do not fare well, so that its jobs go back into the queue now and not after another failure; and with
-// it what their jobs alone need, where these get all of their nodes or none. What a person asks for is tried all the same.
+// it what their jobs alone need, where these get all of their nodes or none. What a person asks for is tried all the same, and so is what there is an instance
+// of, or a part of one, after a worker has died: nothing half made is left to itself.
 func (p *planner) restrain(requests []reconfigure.Request) {
 	refused := reconfigure.Failures{}
 	for _, g := range p.cluster.Groups {
@@ -30,15 +31,14 @@ func (p *planner) restrain(requests []reconfigure.Request) {
 	}
 }
 
-// optional is the cloud nodes of a group that get a new instance for Slurm alone.
+// optional is the cloud nodes of a group that get their instance for Slurm alone.
 func (p *planner) optional(g reconfigure.NodeGroup, requests []reconfigure.Request) nodeset.NodeSet {
 	insists := map[reconfigure.RequestID]bool{}
 	for _, r := range requests {
 		insists[r.ID] = r.Mode != reconfigure.Resume || r.Insist
 	}
 	return p.where(func(c reconfigure.Change) bool {
-		fresh := c.Action == reconfigure.Create || c.Action == reconfigure.Replace
-		return fresh && !slices.ContainsFunc(c.Requests, func(id reconfigure.RequestID) bool { return insists[id] })
+		return c.Action == reconfigure.Create && !slices.ContainsFunc(c.Requests, func(id reconfigure.RequestID) bool { return insists[id] })
 	}).Intersect(g.Nodes().Difference(g.Persistent()))
 }
 
@@ -52,16 +52,14 @@ func (p *planner) where(is func(reconfigure.Change) bool) nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
-// cool refuses what takes room where there was none a moment ago.
+// cool refuses nodes of a group that there was no room for a moment ago.
 func (p *planner) cool(h reconfigure.Health, nodes nodeset.NodeSet, refused reconfigure.Failures) {
 	until, cools := h.CoolsDown(p.seen.Time, p.cluster.Settings)
 	if !cools {
 		return
 	}
 	for node := range nodes.All() {
-		if p.seen.Instances[node].ID == "" {
-			refused[node] = reconfigure.Classify(h.Full.Class, fmt.Errorf("group %s cools down until %s: %s", h.Group, clock(until), h.Full.Reason))
-		}
+		refused[node] = reconfigure.Classify(h.Full.Class, fmt.Errorf("group %s cools down until %s: %s", h.Group, clock(until), h.Full.Reason))
 	}
 }
 
@@ -90,7 +88,7 @@ func (p *planner) tryOne(h reconfigure.Health, nodes nodeset.NodeSet, refused re
 // clock is a time of today, for people.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
-// refuse rejects a node for all that asked for it, and leaves it as it was.
+// refuse rejects a node for all that asked for it, and leaves it without an instance.
 func (p *planner) refuse(node string, err error) {
 	c := p.changes[node]
 	for _, id := range c.Requests {
@@ -98,7 +96,7 @@ func (p *planner) refuse(node string, err error) {
 	}
 	delete(p.changes, node)
 	delete(p.desired, node)
-	if spec, was := p.seen.Desired[node]; was {
+	if spec, was := p.seen.Desired[node]; was { // its making was cut short before Terraform knew of it
 		p.desired[node] = spec
 	}
 }

@@ -154,7 +154,7 @@ func stormy(least int, image string) reconfigure.Cluster {
 	c := of(image, declared(least, most))
 	c.Slurm = reconfigure.Timing{ResumeTimeout: resumeTimeout, SuspendTimeout: suspendTimeout}
 	c.Settings.BootTimeout = resumeTimeout / 2
-	return forgiving(c)
+	return wary(forgiving(c))
 }
 
 func (s *storm) play(ctx context.Context, steps []step) {
@@ -240,7 +240,9 @@ func (s *storm) those(d step, states ...string) []string {
 func (s *storm) need(d step) {
 	if nodes := s.those(d, "IDLE+CLOUD+POWERED_DOWN"); len(nodes) > 0 {
 		s.world.PowersUp(nodes...)
-		s.submit(ask(reconfigure.Resume, nodes...))
+		r := ask(reconfigure.Resume, nodes...)
+		r.Jobs = []reconfigure.Job{{ID: int64(d.n), Nodes: r.Nodes}}
+		s.submit(r)
 	}
 }
 

@@ -38,6 +38,13 @@ func forgiving(c reconfigure.Cluster) reconfigure.Cluster {
 	return c
 }
 
+// wary is the same cluster, whose group cools down and is tried by one node at a time after two that failed, and whose jobs get all of their nodes or none.
+func wary(c reconfigure.Cluster) reconfigure.Cluster {
+	c.Settings.CoolDown, c.Settings.Breaker = 2*time.Minute, 2
+	c.Partitions = []reconfigure.Partition{{Name: "main", Groups: []string{"group"}, AllOrNothing: true}}
+	return c
+}
+
 // of is the same cluster with another image for its nodes.
 func of(image string, c reconfigure.Cluster) reconfigure.Cluster {
 	c.Groups = append([]reconfigure.NodeGroup{}, c.Groups...)
@@ -50,6 +57,7 @@ type scene struct {
 	was      reconfigure.Cluster
 	have     []string
 	now      reconfigure.Cluster // if it is declared anew
+	fares    reconfigure.Health  // the group, since a moment ago
 	prepare  func(*enginetest.World)
 	requests []reconfigure.Request
 	code     reconfigure.Code // that all requests get
@@ -82,7 +90,25 @@ func scenes() map[string]scene {
 			time.AfterFunc(30*time.Second, func() { w.EndJob(node) })
 		}
 	}
+	job4 := func(nodes ...string) reconfigure.Request {
+		r := ask(reconfigure.Resume, nodes...)
+		r.Jobs = []reconfigure.Job{{ID: 4, Nodes: r.Nodes}}
+		return r
+	}
 	return map[string]scene{
+		"resume for a job of all or nothing": {was: wary(declared(1, 5)), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{job4("p3", "p4", "p5")},
+			prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4", "p5"); w.Order(enginetest.NoValidHost, "p4") }},
+		"resume for a job of all or nothing without quota": {was: wary(declared(1, 5)), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{job4("p3", "p4", "p5")},
+			prepare: func(w *enginetest.World) {
+				w.PowersUp("p3", "p4", "p5")
+				w.Limit(reconfigure.Use{Instances: 5, Cores: -1, RAM: -1})
+			}},
+		"resume while the group cools down": {was: wary(declared(1, 5)), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
+			fares:   reconfigure.Health{Full: reconfigure.Setback{Node: "p5", Class: reconfigure.ClassCapacity, Reason: "No valid host was found."}},
+			prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4") }},
+		"resume while the group is tried": {was: wary(declared(1, 5)), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
+			fares:   reconfigure.Health{Failures: 2, Last: reconfigure.Setback{Node: "p5", Class: reconfigure.ClassSSH, Reason: "no SSH"}},
+			prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4"); w.Order(enginetest.NoSSH, "p3") }},
 		"deploy": {was: declared(2, 4), requests: []reconfigure.Request{ask(reconfigure.Deploy)}},
 		"deploy again": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, requests: []reconfigure.Request{ask(reconfigure.Deploy)},
 			prepare: func(w *enginetest.World) { w.StartJob("p3") }},
@@ -211,6 +237,15 @@ func (s scene) begin(t *testing.T, b book) *play {
 	}
 	if s.prepare != nil {
 		s.prepare(w)
+	}
+	if !s.fares.Well() {
+		if s.fares.Full.Node != "" {
+			s.fares.Full.Time = time.Now()
+		}
+		err := b.UpdateHealth(t.Context(), "group", func(reconfigure.Health) reconfigure.Health { return s.fares })
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, r := range s.requests {
 		if _, err := b.Submit(t.Context(), r); err != nil {

@@ -66,13 +66,13 @@ func (k healthKeeper) comesBack() {
 	k.sets(reconfigure.Health{Group: "one"}, ailing("one"))
 	k.sets(reconfigure.Health{Group: "other"}, ailing("other").Trying("", time.Time{}))
 	k.want(map[string]reconfigure.Health{"one": ailing("one"), "other": ailing("other").Trying("", time.Time{})})
-	k.sets(ailing("one"), ailing("one"))
+	k.sets(ailing("one"), ailing("")) // the name is not its to change
 	k.want(map[string]reconfigure.Health{"one": ailing("one"), "other": ailing("other").Trying("", time.Time{})})
 }
 
 func (k healthKeeper) forgets() {
 	k.sets(reconfigure.Health{Group: "one"}, ailing("one"))
-	k.sets(ailing("one"), reconfigure.Health{Group: "one"})
+	k.sets(ailing("one"), reconfigure.Health{})
 	k.want(map[string]reconfigure.Health{})
 	k.sets(reconfigure.Health{Group: "one"}, reconfigure.Health{Group: "one"})
 	k.want(map[string]reconfigure.Health{})

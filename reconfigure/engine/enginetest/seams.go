@@ -342,7 +342,8 @@ func (w *World) UpdateHealth(ctx context.Context, group string, update func(reco
 func Update(known map[string]reconfigure.Health, group string, update func(reconfigure.Health) reconfigure.Health) {
 	h := known[group]
 	h.Group = group
-	if h = update(h); h.Well() {
+	h = update(h)
+	if h.Group = group; h.Well() {
 		delete(known, group)
 		return
 	}
