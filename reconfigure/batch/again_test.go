@@ -42,8 +42,12 @@ func resumed(t *testing.T, retries, tries int) *memory {
 		r.Settled = []reconfigure.Verdict{{Node: "p3", Status: reconfigure.StatusDone}, {Node: "p4", Status: reconfigure.StatusFailed}}
 	}
 	log.submit(r)
-	if err := batch.Work(t.Context(), log, forgiving(w, retries), poll); err != nil {
+	// It does not stay for what is held: a second try must begin at once.
+	if err := batch.WorkOnce(t.Context(), log, forgiving(w, retries)); err != nil {
 		t.Fatal(err)
+	}
+	if len(log.finished) != 1 {
+		t.Fatalf("the request is left: %+v", log.requests)
 	}
 	return log
 }

@@ -124,6 +124,17 @@ func TestThereIsNoSecondTry(t *testing.T) {
 	}
 }
 
+// Its job need not wait for the others of the batch.
+func TestSlurmHearsAtOnceOfANodeThatIsNotTriedOnceMore(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(9*time.Minute, "p3", "p4")
+		l.BootsFor(5 * time.Minute)
+		l.Order(enginetest.NoSSH, "p3")
+		l.want("tried again", []string{}, l.again())
+		l.wantOrder("down p3", "configure p4", "power_down p3")
+	})
+}
+
 func TestInstanceThatCannotBeRemovedKeepsItsNodeFromASecondTry(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resumes(9*time.Minute, "p3")
@@ -207,6 +218,18 @@ func TestNothingIsMadeThatIsTooLate(t *testing.T) {
 		l.Then(enginetest.AfterRoom, func() { time.Sleep(2 * time.Minute) })
 		l.want("tried again", []string{}, l.again())
 		l.want("calls", []string{"down p[3-4]: boot-timeout: it was not ready before Slurm gives it up", "apply delete p3", "power_down p[3-4]"}, l.Calls())
+	})
+}
+
+func TestPreviewOfWhatIsTooLateIsNotApplied(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(time.Minute, "p3")
+		l.wants(reconfigure.Create, "p5")
+		l.LockedFor(2 * time.Minute)
+		l.want("tried again", []string{}, l.again())
+		l.want("calls", []string{
+			"down p3: boot-timeout: it was not ready before Slurm gives it up", "apply create p5", "configure p5 of ctl,p[1-2,5]", "power_down p3",
+		}, l.Calls())
 	})
 }
 

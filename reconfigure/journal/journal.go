@@ -1,5 +1,5 @@
-// Package journal is the durable record of a cluster: the requests, the batches that carried them, the events on the way, the outcomes, whether the worker
-// is paused, and who leads. Every call of the tool is a process of its own and opens it; what a method wrote is on the disk when it returns, and a process
+// Package journal is the durable record of a cluster: the requests, the batches that carried them, the events on the way, the evidence of what failed, the
+// outcomes, whether the worker is paused, and who leads. Every call of the tool is a process of its own and opens it; what a method wrote is on the disk when it returns, and a process
 // that is killed leaves a journal that the next one reads.
 //
 // It is kept by a SQLite database in the state folder, in write-ahead mode (https://sqlite.org/wal.html), which needs shared memory: the folder MUST be on
