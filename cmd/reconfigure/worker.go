@@ -96,7 +96,7 @@ func (l logged) Carry(ctx context.Context, number int64, requests []reconfigure.
 		}
 		log.InfoContext(ctx, "request ended", "request", o.Request, "code", o.Code)
 		for _, f := range fatesOf(o.Verdicts) {
-			log.InfoContext(ctx, f.result(), "request", o.Request, "nodes", f.set(), "reason", f.why())
+			log.InfoContext(ctx, result(f.first), "request", o.Request, "nodes", f.nodes, "reason", why(f.first))
 		}
 	}
 	return outcomes
