@@ -23,7 +23,7 @@ func pauseCommand() *cli.Command {
 			if oneLine(c.String("reason")) == "" {
 				return usagef(c, "pause needs --reason: it is shown to all who have to wait")
 			}
-			return withJournal(c, func(_ site, log *journal.Journal) error {
+			return withJournal(c, siteAnyway, func(_ site, log *journal.Journal) error {
 				if err := log.Pause(c.Context, c.String("reason"), caller()); err != nil {
 					return err
 				}
@@ -39,7 +39,7 @@ func continueCommand() *cli.Command {
 		Usage:       "end a pause, and carry out what waits",
 		Description: "Where there is no pause, it does no more than to start a worker, as every request does.",
 		Action: func(c *cli.Context) error {
-			return withJournal(c, func(s site, log *journal.Journal) error {
+			return withJournal(c, siteAnyway, func(s site, log *journal.Journal) error {
 				if err := log.Continue(c.Context); err != nil {
 					return err
 				}
@@ -50,20 +50,6 @@ func continueCommand() *cli.Command {
 			})
 		},
 	})
-}
-
-// withJournal does something with the journal that needs no more of the declaration.
-func withJournal(c *cli.Context, do func(site, *journal.Journal) error) error {
-	s, err := siteAnyway(c)
-	if err != nil {
-		return err
-	}
-	log, err := s.journal(c.Context)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	return do(s, log)
 }
 
 // pauseReport is what is said of a pause, and of what it stops.

@@ -36,26 +36,19 @@ func reconcileCommand() *cli.Command {
 			if c.Duration("min-age") < 0 || c.Duration("recheck") < 0 {
 				return usagef(c, "--min-age and --recheck cannot be negative")
 			}
-			s, err := siteOf(c)
-			if err != nil {
-				return err
-			}
-			log, err := s.journal(c.Context)
-			if err != nil {
-				return err
-			}
-			defer log.Close()
-			comparison, err := s.compareTwice(c.Context, log, logger(c), c.Duration("min-age"), c.Duration("recheck"))
-			if err != nil {
-				return err
-			}
-			if err := newReconcileReport(s.cluster.Name, comparison).show(c); err != nil {
-				return err
-			}
-			if c.Bool("fix") {
-				return mend(c, s, log, comparison)
-			}
-			return comparison.verdict()
+			return withJournal(c, siteOf, func(s site, log *journal.Journal) error {
+				comparison, err := s.compareTwice(c.Context, log, logger(c), c.Duration("min-age"), c.Duration("recheck"))
+				if err != nil {
+					return err
+				}
+				if err := newReconcileReport(s.cluster.Name, comparison).show(c); err != nil {
+					return err
+				}
+				if c.Bool("fix") {
+					return mend(c, s, log, comparison)
+				}
+				return comparison.verdict()
+			})
 		},
 	})
 }
@@ -213,18 +206,12 @@ func submitAll(c *cli.Context, s site, log *journal.Journal, requests []reconfig
 			return err
 		}
 	}
-	if err := s.remember(); err != nil {
-		logger(c).WarnContext(c.Context, err.Error()) // it is for later calls
-	}
-	if err := startWorker(s); err != nil {
-		return fmt.Errorf("the requests are on disk, but no worker could be started for them: %w", err)
+	if err := handOver(c, s, log, requests...); err != nil {
+		return err
 	}
 	var errs []error
 	for _, r := range requests {
-		outcome, err := follow(c, s, log, r)
-		if err == nil {
-			err = showOutcome(c, s, r, outcome)
-		}
+		err := followToTheEnd(c, s, log, r)
 		if c.Context.Err() != nil {
 			return err
 		}

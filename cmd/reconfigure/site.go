@@ -80,6 +80,20 @@ func (s site) journal(ctx context.Context) (*journal.Journal, error) {
 	return journal.Open(ctx, s.state())
 }
 
+// withJournal does something with a site, as one of siteOf and siteAnyway opens it, and its journal.
+func withJournal(c *cli.Context, open func(*cli.Context) (site, error), do func(site, *journal.Journal) error) error {
+	s, err := open(c)
+	if err != nil {
+		return err
+	}
+	log, err := s.journal(c.Context)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	return do(s, log)
+}
+
 // cloudsFile is the clouds.yaml of this directory, where it has one; else the usual places are searched.
 func (s site) cloudsFile() string {
 	if file := s.file("clouds.yaml"); os.Getenv("OS_CLIENT_CONFIG_FILE") == "" && exists(file) {

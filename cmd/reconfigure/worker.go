@@ -25,7 +25,7 @@ func workerCommand() *cli.Command {
 			&cli.BoolFlag{Name: "once", Usage: "do not stay: end when what can be carried out now has been, for cron or a look at what happens", DisableDefaultText: true},
 		},
 		Action: func(c *cli.Context) error {
-			return withJournal(c, func(s site, log *journal.Journal) error {
+			return withJournal(c, siteAnyway, func(s site, log *journal.Journal) error {
 				out := logger(c)
 				if err := tellWhyIdle(c.Context, log, out); err != nil {
 					return err
