@@ -56,12 +56,23 @@ type Settings struct {
 	StateDir    string        // absolute
 	Journal     string        // the URL of a PostgreSQL database; empty: SQLite in StateDir
 	Keep        time.Duration // of requests in the journal, with their events, after the outcome; 0: for ever
+	Worker      WorkerStart
+	Reconcile   time.Duration // between two looks of the worker at what differs; 0: it does not look
 	Terraform   string        // path of the binary; empty: found or downloaded
 	Parallelism int           // the most instances that Terraform works on at a time
 	LockTimeout time.Duration
 	BootTimeout time.Duration
 	HostKeys    HostKeyPolicy
 }
+
+// WorkerStart says who starts a worker for a request.
+type WorkerStart string
+
+// The ways: WorkerSelf has every call start one where none is at work; WorkerSystemd has it ask systemd for the one that is a service of this host.
+const (
+	WorkerSelf    WorkerStart = "self"
+	WorkerSystemd WorkerStart = "systemd"
+)
 
 // HostKeyPolicy says how the host key of a new instance becomes known.
 type HostKeyPolicy string

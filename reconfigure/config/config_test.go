@@ -77,6 +77,8 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 		Settings: reconfigure.Settings{
 			StateDir:    filepath.Join(dir, "state"),
 			Keep:        90 * 24 * time.Hour,
+			Worker:      reconfigure.WorkerSelf,
+			Reconcile:   5 * time.Minute,
 			Parallelism: 50,
 			LockTimeout: 10 * time.Minute,
 			BootTimeout: 5 * time.Minute,
@@ -163,6 +165,12 @@ var edits = []struct{ name, from, to, want string }{
 	{"a password among the parameters", `journal: ""`, "journal: postgres://db/journal?user=eiffel&password=secret", "reconfigure.journal: has a password in it; put that into ~/.pgpass of whoever owns this checkout, and leave it out here"},
 	{"a journal that is not declared", "  journal: \"\"\n", "", ""},
 	{"requests kept for ever", "keep_days: 90", "keep_days: 0", ""},
+	{"a look each day", "reconcile_minutes: 5", "reconcile_minutes: 1440", ""},
+	{"no look at all", "reconcile_minutes: 5", "reconcile_minutes: 0", ""},
+	{"a look in the past", "reconcile_minutes: 5", "reconcile_minutes: -5", "reconfigure.reconcile_minutes: -5 is not between 0 and 1440"},
+	{"looks that nobody would wait for", "reconcile_minutes: 5", "reconcile_minutes: 1441", "reconfigure.reconcile_minutes: 1441 is not between 0 and 1440"},
+	{"a worker of systemd's", "worker: self", "worker: systemd", ""},
+	{"a worker of nobody's", "worker: self", "worker: cron", `reconfigure.worker: "cron" is not one of self, systemd`},
 	{"requests kept for less than no time", "keep_days: 90", "keep_days: -1", "reconfigure.keep_days: -1 is not between 0 and 36500"},
 	{"an alias", "flavor: m1.medium\n  network: cluster", "flavor: &f m1.medium\n  network: *f", ""},
 	{"an alias of what it stands in", "extra: {}", "extra: {A: &a [*a]}", "slurm.extra.A[0]: must be text, a number, true or false, but is a list"},
@@ -252,6 +260,23 @@ func TestRequestsAreKeptForAsLongAsDeclared(t *testing.T) {
 				t.Errorf("kept for %v, want %v", got, want)
 			}
 		})
+	}
+}
+
+func TestTheWorkerDoesNoMoreThanIsDeclared(t *testing.T) {
+	text := shipped(t)
+	for _, line := range []string{"worker: self ", "reconcile_minutes: 5 "} {
+		if !strings.Contains(text, line) {
+			t.Fatalf("the shipped declaration has no %q", line)
+		}
+		text = strings.Replace(text, line, "# ", 1)
+	}
+	cluster, err := config.Load(directory(t, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := cluster.Settings; s.Worker != reconfigure.WorkerSelf || s.Reconcile != 0 {
+		t.Errorf("a worker of %q looks each %v; where nothing is said, want one of self that does not", s.Worker, s.Reconcile)
 	}
 }
 

@@ -47,8 +47,8 @@ type timing struct {
 }
 
 type settingsOfTool struct {
-	stateDir, journal, terraform, hostKeys          value[string]
-	keepDays, parallelism, lockTimeout, bootTimeout value[int]
+	stateDir, journal, worker, terraform, hostKeys                    value[string]
+	keepDays, reconcileMinutes, parallelism, lockTimeout, bootTimeout value[int]
 }
 
 // slurm16 is the most of a setting that Slurm keeps in 16 bits. scontrol refuses more than 65535, and the highest values below mean "infinite" and
@@ -187,16 +187,19 @@ func (s *settingsOfTool) schema(dir string) object {
 	const (
 		keepDays = 90    // where nothing is said
 		century  = 36500 // days
+		day      = 1440  // minutes
 	)
-	s.keepDays.is = keepDays
+	s.keepDays.is, s.worker.is = keepDays, string(reconfigure.WorkerSelf)
 	return object{
-		"state_directory": path(dir, &s.stateDir, filled),
-		"journal":         optional{text(&s.journal, maybe(postgresURL))},
-		"keep_days":       optional{integer(&s.keepDays, 0, century)},
-		"terraform":       path(dir, &s.terraform, maybe(filled)),
-		"parallelism":     integer(&s.parallelism, 1, math.MaxInt16),
-		"lock_timeout":    integer(&s.lockTimeout, 1, math.MaxInt32),
-		"host_keys":       text(&s.hostKeys, oneOf(string(reconfigure.HostKeysConsole), string(reconfigure.HostKeysAcceptNew))),
-		"boot_timeout":    integer(&s.bootTimeout, 1, math.MaxInt32),
+		"state_directory":   path(dir, &s.stateDir, filled),
+		"journal":           optional{text(&s.journal, maybe(postgresURL))},
+		"keep_days":         optional{integer(&s.keepDays, 0, century)},
+		"worker":            optional{text(&s.worker, oneOf(string(reconfigure.WorkerSelf), string(reconfigure.WorkerSystemd)))},
+		"reconcile_minutes": optional{integer(&s.reconcileMinutes, 0, day)},
+		"terraform":         path(dir, &s.terraform, maybe(filled)),
+		"parallelism":       integer(&s.parallelism, 1, math.MaxInt16),
+		"lock_timeout":      integer(&s.lockTimeout, 1, math.MaxInt32),
+		"host_keys":         text(&s.hostKeys, oneOf(string(reconfigure.HostKeysConsole), string(reconfigure.HostKeysAcceptNew))),
+		"boot_timeout":      integer(&s.bootTimeout, 1, math.MaxInt32),
 	}
 }
