@@ -150,16 +150,27 @@ func TestOneProcessStays(t *testing.T) {
 	})
 }
 
+// leads counts how often the lead is asked for: each time it is written down.
+type leads struct {
+	*memory
+	asked atomic.Int32
+}
+
+func (l *leads) Lead(ctx context.Context) (func() error, bool, error) {
+	l.asked.Add(1)
+	return l.memory.Lead(ctx)
+}
+
 func TestAWorkerThatStaysBeginsNothingDuringAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &memory{}
-		w, d := &waiter{log: log}, &tending{log: log}
+		log := &leads{memory: &memory{}}
+		w, d := &waiter{log: log.memory}, &tending{log: log.memory}
 		log.pause(true)
 		kill, ended, wait := stay(t, log, w, d.tend(t))
 		log.submit(request(1, reconfigure.Resume, "n1"))
 		pass(time.Hour)
-		if ended() || len(w.heard()) > 0 {
-			t.Fatalf("ended: %t; carried out: %v", ended(), w.heard())
+		if n := log.asked.Load(); ended() || len(w.heard()) > 0 || n > 1 {
+			t.Fatalf("ended: %t; the lead was asked for %d times; carried out: %v", ended(), n, w.heard())
 		}
 		log.pause(false)
 		pass(3 * time.Second)
