@@ -38,12 +38,13 @@ func continueCommand() *cli.Command {
 		Name:        "continue",
 		Usage:       "end a pause, and carry out what waits",
 		Description: "Where there is no pause, it does no more than to start a worker, as every request does.",
+		Flags:       []cli.Flag{workerFlag()},
 		Action: func(c *cli.Context) error {
 			return withJournal(c, siteAnyway, func(s site, log *journal.Journal) error {
 				if err := log.Continue(c.Context); err != nil {
 					return err
 				}
-				if err := startWorker(s); err != nil {
+				if err := startWorker(c.Context, s); err != nil {
 					return fmt.Errorf("the pause has ended, but no worker could be started; `reconfigure worker` is one: %w", err)
 				}
 				return showPause(c, log)

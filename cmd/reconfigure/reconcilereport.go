@@ -34,16 +34,21 @@ type findingReport struct {
 }
 
 func newReconcileReport(cluster string, d compared) reconcileReport {
-	r := reconcileReport{Cluster: cluster, Silent: append([]silence{}, d.silent...), AtWork: d.seen.AtWork, Whole: d.seen.Whole, Findings: []findingReport{}}
-	for _, f := range d.findings {
-		r.Findings = append(r.Findings, findingReport{f.Node, f.Kind, f.Kind.Note(), f.Detail, f.Server, f.Fix, byHand(f.Command, nodeset.Of(f.Node))})
-	}
+	r := reconcileReport{Cluster: cluster, Silent: append([]silence{}, d.silent...), AtWork: d.seen.AtWork, Whole: d.seen.Whole, Findings: findingReports(d.findings)}
 	r.rows = alike(d.findings, func(f reconcile.Finding) (string, reconcile.Finding) {
 		node := f.Node
 		f.Node = ""
 		return node, f
 	})
 	return r
+}
+
+func findingReports(findings []reconcile.Finding) []findingReport {
+	reports := make([]findingReport, len(findings))
+	for i, f := range findings {
+		reports[i] = findingReport{f.Node, f.Kind, f.Kind.Note(), f.Detail, f.Server, f.Fix, byHand(f.Command, nodeset.Of(f.Node))}
+	}
+	return reports
 }
 
 // byHand is a finding's command for the nodes, as it is typed into a shell.
@@ -90,16 +95,19 @@ func (r reconcileReport) write(w io.Writer) error {
 
 // finding is what is found, for people.
 func finding(f reconcile.Finding) string {
-	return strings.ReplaceAll(string(f.Kind), "_", " ") + ": " + printable(f.Detail)
+	return kindWords(f.Kind) + ": " + printable(f.Detail)
 }
+
+func kindWords(k reconcile.Kind) string { return strings.ReplaceAll(string(k), "_", " ") }
 
 // remedy says what is done about a finding at the nodes, or is left to administrators.
 func remedy(f reconcile.Finding, nodes nodeset.NodeSet) string {
 	does := map[reconcile.Fix]string{
-		reconcile.Suspend: "suspend: remove what is left of it",
-		reconcile.Resume:  "resume: make it ready",
-		reconcile.Enlarge: "enlarge: make its instance",
-		reconcile.Delete:  "remove this instance",
+		reconcile.Suspend:  "suspend: remove what is left of it",
+		reconcile.Resume:   "resume: make it ready",
+		reconcile.Enlarge:  "enlarge: make its instance",
+		reconcile.Delete:   "remove this instance",
+		reconcile.HandBack: "hand it back to Slurm: power_down",
 	}[f.Fix]
 	command := byHand(f.Command, nodes)
 	switch {
@@ -111,19 +119,34 @@ func remedy(f reconcile.Finding, nodes nodeset.NodeSet) string {
 	return "nothing"
 }
 
-// showRemoved tells what became of an instance that nobody wanted.
-func showRemoved(c *cli.Context, f reconcile.Finding, failure error) error {
-	if wantsJSON(c) {
+// showMended tells what became of what is mended without a request.
+func showMended(c *cli.Context, f reconcile.Finding, failure error) error {
+	done := failure == nil
+	switch {
+	case wantsJSON(c) && f.Fix == reconcile.HandBack:
+		return json.NewEncoder(c.App.Writer).Encode(struct {
+			Node       string `json:"node"`
+			HandedBack bool   `json:"handed_back"`
+		}{f.Node, done})
+	case wantsJSON(c):
 		return json.NewEncoder(c.App.Writer).Encode(struct {
 			Node    string `json:"node"`
 			Server  string `json:"server"`
 			Removed bool   `json:"removed"`
-		}{f.Node, f.Server, failure == nil})
+		}{f.Node, f.Server, done})
 	}
-	result := "removed"
-	if failure != nil {
-		result = "not removed"
-	}
-	_, err := fmt.Fprintf(c.App.Writer, "instance %s of %s: %s\n", f.Server, f.Node, result)
+	_, err := fmt.Fprintln(c.App.Writer, mendedWords(f, done))
 	return err
+}
+
+// mendedWords says what became of what is mended without a request.
+func mendedWords(f reconcile.Finding, done bool) string {
+	what, became := "instance "+f.Server+" of "+f.Node, "removed"
+	if f.Fix == reconcile.HandBack {
+		what, became = f.Node, "handed back to Slurm"
+	}
+	if !done {
+		became = "not " + became
+	}
+	return what + ": " + became
 }

@@ -21,6 +21,7 @@ import (
 type site struct {
 	dir     string // absolute
 	cluster reconfigure.Cluster
+	starter reconfigure.WorkerStart // who starts a worker for this call
 }
 
 func openSite(dir string) (site, error) {
@@ -48,6 +49,10 @@ func siteOf(c *cli.Context) (site, error) {
 	if errors.As(err, &file) && errors.Is(file, fs.ErrNotExist) {
 		return s, usagef(c, "there is no %s, so this is no cluster directory: change into one, or name it by --dir or RECONFIGURE_DIR", file.Path)
 	}
+	if err != nil {
+		return s, err
+	}
+	s.starter, err = starterOf(c, s.cluster.Settings.Worker)
 	return s, err
 }
 

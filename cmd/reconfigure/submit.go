@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -18,7 +19,28 @@ func requestFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "dry-run", Usage: "show what would be done, and do nothing", DisableDefaultText: true},
 		&cli.StringFlag{Name: "reason", Usage: "`WHY`, for the journal and `reconfigure status`"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show each step of Terraform and Ansible, too", DisableDefaultText: true},
+		workerFlag(),
 	}
+}
+
+// workerFlag belongs to every command that may start a worker. It may stand before the command, too, and takes its variable there.
+func workerFlag() *cli.StringFlag {
+	return &cli.StringFlag{Name: "worker", Usage: "have a worker started by `WHOM`, self or systemd, instead of by the one that group_vars/all.yml names"}
+}
+
+// starterOf is who starts a worker for the call: whoever is named behind the command, else before it, else in the declaration.
+func starterOf(c *cli.Context, declared reconfigure.WorkerStart) (reconfigure.WorkerStart, error) {
+	named := cmp.Or(declared, reconfigure.WorkerSelf) // nothing is declared where the declaration cannot be read
+	for _, level := range c.Lineage() {
+		if word := level.String("worker"); word != "" {
+			named = reconfigure.WorkerStart(word)
+			break
+		}
+	}
+	if named != reconfigure.WorkerSelf && named != reconfigure.WorkerSystemd {
+		return "", usagef(c, "there is no --worker %q: there are self and systemd", named)
+	}
+	return named, nil
 }
 
 // submit asks for something of nodes that are declared.
@@ -79,7 +101,7 @@ func handOver(c *cli.Context, s site, log *journal.Journal, requests ...reconfig
 	if log.Leader(c.Context) != "" {
 		return nil
 	}
-	if err := startWorker(s); err != nil {
+	if err := startWorker(c.Context, s); err != nil {
 		return fmt.Errorf("%s on disk, but no worker could be started: %w", named(requests), err)
 	}
 	return nil

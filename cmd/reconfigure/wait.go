@@ -16,7 +16,10 @@ func waitCommand() *cli.Command {
 		Description: "It shows what has happened to the request so far, and what happens to it until it ends, and has the exit code that its caller gets. " +
 			"Of a request that has ended it shows the outcome. Ctrl-C ends nothing but the view.",
 		ArgsUsage: "REQUEST",
-		Flags:     []cli.Flag{&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show each step of Terraform and Ansible, too", DisableDefaultText: true}},
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show each step of Terraform and Ansible, too", DisableDefaultText: true},
+			workerFlag(),
+		},
 		Action: anywhere(func(c *cli.Context, arguments []string) error {
 			return withRequest(c, arguments, func(s site, log *journal.Journal, r reconfigure.Request) error {
 				outcome, ended, err := log.Outcome(c.Context, r.ID)

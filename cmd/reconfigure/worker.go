@@ -20,33 +20,46 @@ func workerCommand() *cli.Command {
 		Name:  "worker",
 		Usage: "carry out the requests that wait, then end",
 		Description: "Every request starts a worker where none is at work, so there is no need to call it, but for requests that `reconfigure status` shows as waiting " +
-			"after the control host or the worker went down. Where a worker is at work already, it ends at once. It stays while requests wait for jobs, or cannot be planned.",
+			"after the control host or the worker went down. Where a worker is at work already, it ends at once. It stays while requests wait for jobs, or cannot be planned, " +
+			"and, with reconfigure.reconcile_minutes, to look for what differs.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "once", Usage: "do not stay: end when what can be carried out now has been, for cron or a look at what happens", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "stay", Usage: "stay in any case, as a service does; behind a worker that stays already, to take its place", DisableDefaultText: true},
 		},
 		Action: func(c *cli.Context) error {
+			if c.Bool("once") && c.Bool("stay") {
+				return usagef(c, "--once and --stay contradict each other")
+			}
 			return withJournal(c, siteAnyway, func(s site, log *journal.Journal) error {
 				out := logger(c)
 				if err := tellWhyIdle(c.Context, log, out); err != nil {
 					return err
 				}
 				tidy := tidier{log: log, stamp: s.state("pruned"), keep: s.cluster.Settings.Keep, out: out}
-				return tidy.during(c.Context, func() error { return s.work(c.Context, log, out, c.Bool("once")) })
+				return tidy.during(c.Context, func() error { return s.work(c.Context, log, out, c.Bool("once"), c.Bool("stay")) })
 			})
 		},
 	})
 }
 
 // work carries out the requests that wait.
-func (s site) work(ctx context.Context, log *journal.Journal, out *slog.Logger, once bool) error {
+func (s site) work(ctx context.Context, log *journal.Journal, out *slog.Logger, once, stay bool) error {
 	carrier := logged{out, batch.Pipeline{Open: func(ctx context.Context) (reconfigure.Cluster, batch.Engine, error) {
 		return openEngine(ctx, s.dir, log, out)
 	}}}
-	if once {
-		return batch.WorkOnce(ctx, log, carrier)
-	}
 	const poll = 10 * time.Second // a look at jobs that are waited for costs about a second
-	return batch.Work(ctx, log, carrier, poll)
+	switch {
+	case once:
+		return batch.WorkOnce(ctx, log, carrier)
+	case !stay && s.cluster.Settings.Reconcile == 0:
+		return batch.Work(ctx, log, carrier, poll)
+	}
+	self, err := thisProgram()
+	if err != nil {
+		return err
+	}
+	tends := tender{dir: s.dir, log: log, out: out, self: self}
+	return batch.Stay(ctx, log, carrier, batch.Tender{Tend: tends.tend, Always: stay}, poll)
 }
 
 // tellWhyIdle says why a worker may end at once.
@@ -102,8 +115,16 @@ func (l logged) Carry(ctx context.Context, number int64, requests []reconfigure.
 	return outcomes
 }
 
-// startWorker starts a worker that outlives this call, whoever kills or hangs up on it. Where one is at work already it ends at once.
-func startWorker(s site) error {
+// startWorker has a worker started that outlives this call, by whoever is to do so.
+func startWorker(ctx context.Context, s site) error {
+	if s.starter == reconfigure.WorkerSystemd {
+		return startService(ctx, s.dir)
+	}
+	return detachWorker(s)
+}
+
+// detachWorker starts a worker that lives on, whoever kills this call or hangs up on it. Where one is at work already it ends at once.
+func detachWorker(s site) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err

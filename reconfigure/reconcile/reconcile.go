@@ -84,13 +84,13 @@ func (f Fix) Mode() (reconfigure.Mode, bool) {
 
 // Finding is one thing that differs at one node.
 type Finding struct {
-	Node   string
-	Kind   Kind
-	Detail string
-	Server string // id of the server that it is about; empty where it is about the node
-	Fix    Fix
+	Node   string `json:"node"`
+	Kind   Kind   `json:"kind"`
+	Detail string `json:"detail"`
+	Server string `json:"server,omitempty"` // id of the server that it is about; empty where it is about the node
+	Fix    Fix    `json:"fix,omitempty"`
 	// Command is what an administrator may do where there is no fix, or nothing. In it, Nodes stands for the node.
-	Command string
+	Command string `json:"command,omitempty"`
 }
 
 // Nodes stands for the nodes in a Finding's Command, so that several nodes can share one.

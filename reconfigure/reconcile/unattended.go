@@ -10,10 +10,10 @@ import (
 
 // Look is what was found at one time, as far as the next look must know it.
 type Look struct {
-	Time     time.Time
-	Findings []Finding
+	Time     time.Time `json:"time"`
+	Findings []Finding `json:"findings,omitempty"`
 	// Tried is when something was last done about a finding, by node and kind.
-	Tried map[string]time.Time
+	Tried map[string]time.Time `json:"tried,omitempty"`
 }
 
 // again is how long what was done about a finding has time to help. What does not help by then, a removal that the cloud refuses for instance, would otherwise fill the
