@@ -35,7 +35,7 @@ func workerCommand() *cli.Command {
 				if err := tellWhyIdle(c.Context, log, out); err != nil {
 					return err
 				}
-				tidy := tidier{log: log, stamp: s.state("pruned"), keep: s.cluster.Settings.Keep, out: out}
+				tidy := tidier{log: log, stamp: s.state("pruned"), keep: s.cluster.Settings.Keep, out: out, rest: s.prune}
 				return tidy.during(c.Context, func() error { return s.work(c.Context, log, out, c.Bool("once"), c.Bool("stay")) })
 			})
 		},
@@ -129,7 +129,7 @@ func detachWorker(s site) error {
 	if err != nil {
 		return err
 	}
-	logFile, err := s.openLog("worker.log")
+	logFile, err := s.logs().open("worker.log")
 	if err != nil {
 		return err
 	}
@@ -146,18 +146,10 @@ type appender struct {
 }
 
 func (a appender) Write(text []byte) (int, error) {
-	file, err := a.site.openLog(a.name)
+	file, err := a.site.logs().open(a.name)
 	if err != nil {
 		return 0, err
 	}
 	n, err := file.Write(text)
 	return n, errors.Join(err, file.Close())
-}
-
-// openLog opens a log of the worker's for appending.
-func (s site) openLog(name string) (*os.File, error) {
-	if err := os.MkdirAll(s.state("log"), 0o700); err != nil {
-		return nil, err
-	}
-	return os.OpenFile(s.state("log", name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 }
