@@ -176,7 +176,7 @@ func (l lastLook) report(every time.Duration, now time.Time) *lookReport {
 func (r lookReport) words(now time.Time) string {
 	text := "Looked for what differs " + ago(now, r.Time) + " ago"
 	if r.Overdue {
-		text += ", and not since: `reconfigure worker` does"
+		text += ", and not since (`reconfigure worker` does)"
 	}
 	companies := alike(r.Findings, func(f findingReport) (string, reconcile.Kind) { return f.Node, f.Kind })
 	switch {
