@@ -51,12 +51,13 @@ func (s site) keepLook(l lastLook) error {
 
 // tender looks for what differs as often as is declared, and mends what may be mended unasked.
 type tender struct {
-	dir  string
-	log  *journal.Journal
-	out  *slog.Logger
-	self program
-	next time.Time // before that there is nothing to do
-	stay bool      // the worker is to stay for the next look
+	dir   string
+	log   *journal.Journal
+	out   *slog.Logger
+	self  program
+	fixed bool      // it is a service, which whoever replaces the program restarts
+	next  time.Time // before that there is nothing to do
+	stay  bool      // the worker is to stay for the next look
 }
 
 // staleAfter is how many of the intervals a look is worth comparing with: the worker may have been at work meanwhile, for as long as an instance takes to be made.
@@ -70,7 +71,7 @@ func (t *tender) tend(ctx context.Context) (stay bool) {
 		return t.stay
 	}
 	t.next = now.Add(patience)
-	if t.self.replaced() {
+	if !t.fixed && t.self.replaced() {
 		t.stay = false // the next call starts the new one
 		return false
 	}
