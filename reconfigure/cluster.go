@@ -66,6 +66,8 @@ type Settings struct {
 	Journal     string        // the URL of a PostgreSQL database; empty: SQLite in StateDir
 	Keep        time.Duration // of requests in the journal, with their events, after the outcome; 0: for ever
 	Gather      time.Duration // how long the worker waits for requests that arrive together
+	Worker      WorkerStart
+	Reconcile   time.Duration // between two looks of the worker at what differs; 0: it does not look
 	Terraform   string        // path of the binary; empty: found or downloaded
 	Parallelism int           // the most instances that Terraform works on at a time
 	LockTimeout time.Duration
@@ -75,6 +77,15 @@ type Settings struct {
 	CoolDown    time.Duration // how long Slurm's calls do not ask for more of a group that the cloud had no room for; 0: they do
 	Breaker     int           // boot failures in a row of a group, after which Slurm's calls try one node at a time; 0: never
 }
+
+// WorkerStart says who starts a worker for a request.
+type WorkerStart string
+
+// The ways: WorkerSelf has every call start one where none is at work; WorkerSystemd has it ask systemd for the one that is a service of this host.
+const (
+	WorkerSelf    WorkerStart = "self"
+	WorkerSystemd WorkerStart = "systemd"
+)
 
 // HostKeyPolicy says how the host key of a new instance becomes known.
 type HostKeyPolicy string

@@ -14,6 +14,8 @@ import (
 )
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
+	worker := workerFlag()
+	worker.EnvVars = []string{"RECONFIGURE_WORKER"}
 	return &cli.App{
 		Name:                   "reconfigure",
 		Usage:                  "make and remove the nodes of a Slurm cluster on OpenStack",
@@ -28,6 +30,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		Flags: []cli.Flag{
 			&cli.PathFlag{Name: "dir", Value: ".", EnvVars: []string{"RECONFIGURE_DIR"}, Usage: dirUsage},
 			&cli.BoolFlag{Name: "json", Usage: jsonUsage, DisableDefaultText: true},
+			worker,
 			cli.HelpFlag, // the library leaves it out where there is a help command of our own
 		},
 		Commands: append(modeCommands(),

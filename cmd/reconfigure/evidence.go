@@ -34,7 +34,7 @@ func evidenceCommand() *cli.Command {
 					return err
 				}
 			}
-			return withJournal(c, func(_ site, log *journal.Journal) error {
+			return withJournal(c, siteAnyway, func(_ site, log *journal.Journal) error {
 				kept, err := evidence(c, log, nodes)
 				if err != nil {
 					return err

@@ -16,7 +16,7 @@ func follow(c *cli.Context, s site, log *journal.Journal, r reconfigure.Request)
 	const look = 250 * time.Millisecond
 	var (
 		shown   = newView(c, r)
-		revive  = reviver{start: func() error { return startWorker(s) }, log: log, request: r.ID, next: time.Now().Add(patience)}
+		revive  = reviver{start: func() error { return startWorker(c.Context, s) }, log: log, request: r.ID, next: time.Now().Add(patience)}
 		pauses  = pauseTeller{log: log, request: r.ID}
 		outcome reconfigure.Outcome
 		ended   bool

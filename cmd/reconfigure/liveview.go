@@ -128,14 +128,14 @@ func (c crowd) line(now time.Time, width int) string {
 }
 
 // draw puts news above the picture, and a new picture in the place of the last one, by one write, so that nothing flickers. Sequences are ECMA-48's.
-func (v *liveView) draw(news []group, lines []string) {
+func (v *liveView) draw(news []company[reconfigure.Event], lines []string) {
 	if len(news) == 0 && slices.Equal(lines, v.shown) {
 		return
 	}
 	var b strings.Builder
 	b.WriteString(v.erase())
 	for _, n := range news {
-		fmt.Fprintf(&b, "%s %s\n", n.Time.Local().Format(time.TimeOnly), strings.TrimSpace(n.nodes.String()+" "+oneLine(n.Message)))
+		fmt.Fprintf(&b, "%s %s\n", n.first.Time.Local().Format(time.TimeOnly), strings.TrimSpace(n.nodes.String()+" "+oneLine(n.first.Message)))
 	}
 	for _, line := range lines {
 		b.WriteString(line + "\n")

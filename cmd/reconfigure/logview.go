@@ -28,24 +28,25 @@ func newLogView(ctx context.Context, log *slog.Logger, r reconfigure.Request, ve
 
 func (v logView) events(events []reconfigure.Event) {
 	told := slices.DeleteFunc(slices.Clone(events), func(e reconfigure.Event) bool { return v.sieve.step(e) && !v.verbose })
-	for _, g := range grouped(told) {
-		v.write(g)
+	for _, one := range grouped(told) {
+		v.write(one)
 	}
 }
 
 // write has the level for its message, as in "begun", with the phase beside it; a note has its own words.
-func (v logView) write(g group) {
-	args := []any{"phase", g.Phase}
-	if !g.nodes.Empty() {
-		args = append(args, "nodes", g.nodes)
+func (v logView) write(told company[reconfigure.Event]) {
+	e := told.first
+	args := []any{"phase", e.Phase}
+	if !told.nodes.Empty() {
+		args = append(args, "nodes", told.nodes)
 	}
-	switch g.Level {
+	switch e.Level {
 	case reconfigure.Note:
-		v.log.InfoContext(v.ctx, oneLine(g.Message), args...)
+		v.log.InfoContext(v.ctx, oneLine(e.Message), args...)
 	case reconfigure.Failed:
-		v.log.ErrorContext(v.ctx, string(g.Level), append(args, "reason", g.Message)...)
+		v.log.ErrorContext(v.ctx, string(e.Level), append(args, "reason", e.Message)...)
 	default:
-		v.log.InfoContext(v.ctx, string(g.Level), args...)
+		v.log.InfoContext(v.ctx, string(e.Level), args...)
 	}
 }
 

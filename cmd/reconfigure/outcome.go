@@ -12,7 +12,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // showOutcome prints an outcome; one that is not as asked is also the error of the call.
@@ -41,11 +40,11 @@ func writeOutcome(w io.Writer, r reconfigure.Request, o reconfigure.Outcome, wid
 	fmt.Fprintf(&b, "request %s: %s after %s\n", r.ID, headline(o), o.Finished.Sub(r.Submitted).Round(time.Second))
 	column := 0
 	for _, f := range fates {
-		column = max(column, utf8.RuneCountInString(f.result()))
+		column = max(column, utf8.RuneCountInString(result(f.first)))
 	}
 	for _, f := range fates {
-		fmt.Fprintf(&b, "  %-*s  %s\n", column, f.result(), f.set())
-		for _, line := range wrap(f.why(), width-4) {
+		fmt.Fprintf(&b, "  %-*s  %s\n", column, result(f.first), f.nodes)
+		for _, line := range wrap(why(f.first), width-4) {
 			fmt.Fprintf(&b, "    %s\n", line)
 		}
 	}
@@ -63,56 +62,39 @@ func headline(o reconfigure.Outcome) string {
 	return string(o.Code)
 }
 
-// fate is what several nodes have in common.
-type fate struct {
-	reconfigure.Verdict // but for the node
-	nodes               []string
-}
-
 // fatesOf puts the nodes of which the same is told together, in the order of the verdicts.
-func fatesOf(verdicts []reconfigure.Verdict) []fate {
-	var fates []fate
-	at := map[reconfigure.Verdict]int{}
-	for _, v := range verdicts {
+func fatesOf(verdicts []reconfigure.Verdict) []company[reconfigure.Verdict] {
+	return alike(verdicts, func(v reconfigure.Verdict) (string, reconfigure.Verdict) {
 		node := v.Node
 		v.Node = ""
-		i, known := at[v]
-		if !known {
-			i = len(fates)
-			at[v] = i
-			fates = append(fates, fate{Verdict: v})
-		}
-		fates[i].nodes = append(fates[i].nodes, node)
-	}
-	return fates
+		return node, v
+	})
 }
 
-func (f fate) set() nodeset.NodeSet { return nodeset.Of(f.nodes...) }
-
-// result says what became of the nodes.
-func (f fate) result() string {
+// result says what became of a node.
+func result(v reconfigure.Verdict) string {
 	done := map[reconfigure.Action]string{
 		reconfigure.Create: "created", reconfigure.Replace: "replaced", reconfigure.Reboot: "rebooted",
 		reconfigure.Configure: "configured", reconfigure.Remove: "removed",
 		reconfigure.Drain: "drained", reconfigure.Undrain: "undrained",
-	}[f.Action]
+	}[v.Action]
 	switch {
 	case done == "":
-		return string(f.Status)
-	case f.Status == reconfigure.StatusDone:
+		return string(v.Status)
+	case v.Status == reconfigure.StatusDone:
 		return done
-	case f.Status == reconfigure.StatusFailed:
+	case v.Status == reconfigure.StatusFailed:
 		return "not " + done
 	}
-	return fmt.Sprintf("%s, not %s", f.Status, done)
+	return fmt.Sprintf("%s, not %s", v.Status, done)
 }
 
-// why says where the nodes' way ended, and the reason.
-func (f fate) why() string {
-	if f.Status == reconfigure.StatusFailed && f.Phase != "" {
-		return fmt.Sprintf("at %s: %s", f.Phase, f.Class.Said(f.Reason))
+// why says where a node's way ended, and the reason.
+func why(v reconfigure.Verdict) string {
+	if v.Status == reconfigure.StatusFailed && v.Phase != "" {
+		return fmt.Sprintf("at %s: %s", v.Phase, v.Class.Said(v.Reason))
 	}
-	return f.Class.Said(f.Reason)
+	return v.Class.Said(v.Reason)
 }
 
 // wrap breaks text into lines of at most width characters where it has blanks, and keeps the breaks that it has. What has no blank is not broken: it may be an

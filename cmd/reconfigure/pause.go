@@ -25,7 +25,7 @@ func pauseCommand() *cli.Command {
 			if oneLine(c.String("reason")) == "" {
 				return usagef(c, "pause needs --reason: it is shown to all who have to wait")
 			}
-			return withJournal(c, func(_ site, log *journal.Journal) error {
+			return withJournal(c, siteAnyway, func(_ site, log *journal.Journal) error {
 				if err := log.Pause(c.Context, c.String("reason"), caller()); err != nil {
 					return err
 				}
@@ -42,15 +42,16 @@ func continueCommand() *cli.Command {
 		Description: "Where there is no pause, it does no more than to start a worker, as every request does. With GROUP, a pause goes on: what is known of that node group is " +
 			"forgotten, so that Slurm gets as many nodes of it as it asks for at once; for when the image is mended, or there is room again.",
 		ArgsUsage: "[GROUP...]",
+		Flags:     []cli.Flag{workerFlag()},
 		Action: func(c *cli.Context) error {
-			return withJournal(c, func(s site, log *journal.Journal) error {
+			return withJournal(c, siteAnyway, func(s site, log *journal.Journal) error {
 				if c.Args().Present() {
 					return continueGroups(c, s, log)
 				}
 				if err := log.Continue(c.Context); err != nil {
 					return err
 				}
-				if err := startWorker(s); err != nil {
+				if err := startWorker(c.Context, s); err != nil {
 					return fmt.Errorf("the pause has ended, but no worker could be started; `reconfigure worker` is one: %w", err)
 				}
 				return showPause(c, log)
@@ -68,8 +69,10 @@ func continueGroups(c *cli.Context, s site, log *journal.Journal) error {
 	}
 	unknown := slices.DeleteFunc(slices.Clone(groups), func(g string) bool { _, ails := fares[g]; return ails })
 	if s.cluster.Name != "" {
-		if err := declaredGroups(c, s.cluster, unknown); err != nil {
-			return err
+		for _, group := range unknown {
+			if _, err := groupNamed(s.cluster.Groups, group); err != nil {
+				return usagef(c, "%v", err)
+			}
 		}
 	}
 	said := []continued{}
@@ -111,20 +114,6 @@ func (d continued) words() string {
 		return d.Group + ": nothing had failed"
 	}
 	return d.Group + ": forgotten: " + strings.Join(forgotten, ", and ")
-}
-
-// withJournal does something with the journal that needs no more of the declaration.
-func withJournal(c *cli.Context, do func(site, *journal.Journal) error) error {
-	s, err := siteAnyway(c)
-	if err != nil {
-		return err
-	}
-	log, err := s.journal(c.Context)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	return do(s, log)
 }
 
 // pauseReport is what is said of a pause, and of what it stops.

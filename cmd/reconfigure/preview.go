@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +18,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batch"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
 )
 
@@ -183,10 +183,14 @@ func (r previewReport) write(w io.Writer) error {
 		if n.Note != "" {
 			why += "; " + n.Note
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", n.Node, what, why, whose(n.Requests), orNothing(n.Lost))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", n.Node, what, why, whose(n.Requests), cmp.Or(n.Lost, "-"))
 	}
-	for _, rejected := range alike(r.Rejected) {
-		fmt.Fprintf(table, "%s\tnothing\t%s\t%s\t-\n", rejected.Node, oneLine(rejected.Reason), whose([]reconfigure.RequestID{rejected.Request}))
+	for _, c := range alike(r.Rejected, func(one reconfigure.Rejection) (string, reconfigure.Rejection) {
+		node := one.Node
+		one.Node = ""
+		return node, one
+	}) {
+		fmt.Fprintf(table, "%s\tnothing\t%s\t%s\t-\n", c.nodes, oneLine(c.first.Reason), whose([]reconfigure.RequestID{c.first.Request}))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -205,24 +209,6 @@ func (r previewReport) write(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// alike puts nodes that are rejected for the same reason together, under a hostlist: a request may name thousands.
-func alike(all []reconfigure.Rejection) []reconfigure.Rejection {
-	var together []reconfigure.Rejection
-	nodes := map[reconfigure.Rejection][]string{}
-	for _, r := range all {
-		node := r.Node
-		r.Node = ""
-		if nodes[r] == nil {
-			together = append(together, r)
-		}
-		nodes[r] = append(nodes[r], node)
-	}
-	for i, r := range together {
-		together[i].Node = nodeset.Of(nodes[r]...).String()
-	}
-	return together
 }
 
 func resources(b *strings.Builder, title string, changes []reconfigure.ResourceChange) {
@@ -248,11 +234,4 @@ func whose(requests []reconfigure.RequestID) string {
 		}
 	}
 	return strings.Join(names, ", ")
-}
-
-func orNothing(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -28,37 +26,34 @@ func reconcileCommand() *cli.Command {
 			"named. docs/reconcile.md describes the findings.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "fix", Usage: "mend what can be mended without a loss", DisableDefaultText: true},
-			&cli.DurationFlag{Name: "min-age", Value: 15 * time.Minute, Usage: "take an instance that Terraform does not know for nobody's only if it is older than `DURATION`"},
+			&cli.DurationFlag{Name: "min-age", Value: nobodysAge, Usage: "take an instance that Terraform does not know for nobody's only if it is older than `DURATION`"},
 			&cli.DurationFlag{Name: "recheck", Value: 15 * time.Second, Usage: "look again after `DURATION`; 0s: at once"},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "with --fix: show each step of Terraform and Ansible, too", DisableDefaultText: true},
+			workerFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Duration("min-age") < 0 || c.Duration("recheck") < 0 {
 				return usagef(c, "--min-age and --recheck cannot be negative")
 			}
-			s, err := siteOf(c)
-			if err != nil {
-				return err
-			}
-			log, err := s.journal(c.Context)
-			if err != nil {
-				return err
-			}
-			defer log.Close()
-			comparison, err := s.compareTwice(c.Context, log, logger(c), c.Duration("min-age"), c.Duration("recheck"))
-			if err != nil {
-				return err
-			}
-			if err := newReconcileReport(s.cluster.Name, comparison).show(c); err != nil {
-				return err
-			}
-			if c.Bool("fix") {
-				return mend(c, s, log, comparison)
-			}
-			return comparison.verdict()
+			return withJournal(c, siteOf, func(s site, log *journal.Journal) error {
+				comparison, err := s.compareTwice(c.Context, log, logger(c), c.Duration("min-age"), c.Duration("recheck"))
+				if err != nil {
+					return err
+				}
+				if err := newReconcileReport(s.cluster.Name, comparison).show(c); err != nil {
+					return err
+				}
+				if c.Bool("fix") {
+					return mend(c, s, log, comparison)
+				}
+				return comparison.verdict()
+			})
 		},
 	})
 }
+
+// nobodysAge is how old an instance must be, where nobody says otherwise, to be nobody's: Terraform has long seen it made by then.
+const nobodysAge = 15 * time.Minute
 
 // compared is what a comparison came to.
 type compared struct {
@@ -176,114 +171,4 @@ func (d compared) verdict() error {
 		return &differsError{nodeset.Of(names...)}
 	}
 	return nil
-}
-
-// mend carries out the fixes: first it removes what is nobody's, since a new instance of the same name may follow; then come the requests.
-func mend(c *cli.Context, s site, log *journal.Journal, d compared) error {
-	if len(d.silent) > 0 {
-		return d.verdict()
-	}
-	left, failure := removeOrphans(c, s, log, d)
-	var open, rest []reconcile.Finding
-	for _, f := range d.findings {
-		_, asked := f.Fix.Mode()
-		switch {
-		case asked && !left.Contains(f.Node): // else it would double the instance that is still there
-			open = append(open, f)
-		case asked, f.Fix == reconcile.None, left.Contains(f.Node):
-			rest = append(rest, f)
-		}
-	}
-	err := errors.Join(failure, submitAll(c, s, log, requests(open)))
-	if err != nil {
-		return err
-	}
-	return compared{findings: rest}.verdict()
-}
-
-// submitAll writes requests down, and follows one after the other to its outcome.
-func submitAll(c *cli.Context, s site, log *journal.Journal, requests []reconfigure.Request) error {
-	if len(requests) == 0 {
-		return nil
-	}
-	for i := range requests {
-		requests[i].Reason, requests[i].Caller = "reconcile", caller()
-		var err error
-		if requests[i], err = log.Submit(c.Context, requests[i]); err != nil {
-			return err
-		}
-	}
-	if err := s.remember(); err != nil {
-		logger(c).WarnContext(c.Context, err.Error()) // it is for later calls
-	}
-	if err := startWorker(s); err != nil {
-		return fmt.Errorf("the requests are on disk, but no worker could be started for them: %w", err)
-	}
-	var errs []error
-	for _, r := range requests {
-		outcome, err := follow(c, s, log, r)
-		if err == nil {
-			err = showOutcome(c, s, r, outcome)
-		}
-		if c.Context.Err() != nil {
-			return err
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-// requests is the fixes that are requests, one a mode.
-func requests(findings []reconcile.Finding) []reconfigure.Request {
-	nodes := map[reconfigure.Mode][]string{}
-	for _, f := range findings {
-		if mode, ok := f.Fix.Mode(); ok {
-			nodes[mode] = append(nodes[mode], f.Node)
-		}
-	}
-	var all []reconfigure.Request
-	for _, mode := range slices.Sorted(maps.Keys(nodes)) {
-		r := reconfigure.Request{Mode: mode, Nodes: nodeset.Of(nodes[mode]...)}
-		r.Insist = mode == reconfigure.Resume // somebody looks after it himself
-		all = append(all, r)
-	}
-	return all
-}
-
-// removeOrphans removes the instances that are nobody's, and tells whose are still there. Each is looked at once more just before, and those are left alone
-// whose node has got a request since.
-func removeOrphans(c *cli.Context, s site, log *journal.Journal, d compared) (left nodeset.NodeSet, _ error) {
-	orphans := slices.DeleteFunc(slices.Clone(d.findings), func(f reconcile.Finding) bool { return f.Fix != reconcile.Delete })
-	for _, f := range orphans {
-		left = left.Union(nodeset.Of(f.Node))
-	}
-	if len(orphans) == 0 {
-		return left, nil
-	}
-	cloud, err := s.cloud(c.Context)
-	if err != nil {
-		return left, err
-	}
-	var errs []error
-	kept := nodeset.NodeSet{}
-	for _, f := range orphans {
-		err := d.stillIdle(c.Context, log, f.Node)
-		if err == nil {
-			err = cloud.RemoveOrphan(c.Context, f.Server, f.Node, d.seen.Time.Add(-d.seen.MinAge))
-		}
-		if err != nil {
-			kept = kept.Union(nodeset.Of(f.Node))
-		}
-		errs = append(errs, err, showRemoved(c, f, err))
-	}
-	return kept, errors.Join(errs...)
-}
-
-// stillIdle is an error where a request has come for a node since the comparison.
-func (d compared) stillIdle(ctx context.Context, log *journal.Journal, node string) error {
-	now, err := workIn(ctx, log)
-	if err == nil && (now.whole || now.nodes.Union(now.since(d.work)).Contains(node)) {
-		err = fmt.Errorf("%s is left alone: a request has come for it meanwhile", node)
-	}
-	return err
 }

@@ -56,11 +56,14 @@ func TestReconcileTable(t *testing.T) {
 
 func TestFixesBecomeOneRequestAMode(t *testing.T) {
 	got := requests([]reconcile.Finding{
-		{Node: "b", Fix: reconcile.Suspend}, {Node: "a", Fix: reconcile.Suspend}, {Node: "c"}, {Node: "d", Fix: reconcile.Delete},
-		{Node: "e", Fix: reconcile.Resume}, {Node: "f", Fix: reconcile.Enlarge},
+		{Node: "b", Kind: reconcile.Leaked, Fix: reconcile.Suspend}, {Node: "a", Kind: reconcile.PowersDown, Fix: reconcile.Suspend}, {Node: "c", Kind: reconcile.Hollow},
+		{Node: "d", Kind: reconcile.Orphan, Fix: reconcile.Delete}, {Node: "e", Kind: reconcile.PowersUp, Fix: reconcile.Resume},
+		{Node: "f", Kind: reconcile.Missing, Fix: reconcile.Enlarge}, {Node: "g", Kind: reconcile.Leaked, Fix: reconcile.Suspend},
 	})
 	want := []reconfigure.Request{
-		{Mode: reconfigure.Enlarge, Nodes: nodeset.Of("f")}, {Mode: reconfigure.Resume, Nodes: nodeset.Of("e"), Options: reconfigure.Options{Insist: true}}, {Mode: reconfigure.Suspend, Nodes: nodeset.Of("a", "b")},
+		{Mode: reconfigure.Enlarge, Nodes: nodeset.Of("f"), Reason: "reconcile: missing"},
+		{Mode: reconfigure.Resume, Nodes: nodeset.Of("e"), Reason: "reconcile: powers up"},
+		{Mode: reconfigure.Suspend, Nodes: nodeset.Of("a", "b", "g"), Reason: "reconcile: leaked, powers down"},
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b nodeset.NodeSet) bool { return a.String() == b.String() })); diff != "" {
 		t.Error(diff)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
@@ -21,7 +20,7 @@ type reconcileReport struct {
 	Whole    bool            `json:"whole_at_work"` // no node is judged
 	Findings []findingReport `json:"findings"`
 
-	rows []findingRow
+	rows []company[reconcile.Finding]
 }
 
 type findingReport struct {
@@ -34,37 +33,31 @@ type findingReport struct {
 	Command string         `json:"command,omitempty"`
 }
 
-// findingRow is nodes of which the same is to be told: an image that was bumped concerns thousands.
-type findingRow struct {
-	reconcile.Finding // but for the node
-	nodes             []string
-}
-
 func newReconcileReport(cluster string, d compared) reconcileReport {
-	r := reconcileReport{Cluster: cluster, Silent: append([]silence{}, d.silent...), AtWork: d.seen.AtWork, Whole: d.seen.Whole, Findings: []findingReport{}}
-	at := map[reconcile.Finding]int{}
-	for _, f := range d.findings {
-		r.Findings = append(r.Findings, findingReport{f.Node, f.Kind, f.Kind.Note(), f.Detail, f.Server, f.Fix, byHand(f, nodeset.Of(f.Node))})
+	r := reconcileReport{Cluster: cluster, Silent: append([]silence{}, d.silent...), AtWork: d.seen.AtWork, Whole: d.seen.Whole, Findings: findingReports(d.findings)}
+	r.rows = alike(d.findings, func(f reconcile.Finding) (string, reconcile.Finding) {
 		node := f.Node
 		f.Node = ""
-		i, known := at[f]
-		if !known {
-			i = len(r.rows)
-			at[f] = i
-			r.rows = append(r.rows, findingRow{Finding: f})
-		}
-		r.rows[i].nodes = append(r.rows[i].nodes, node)
-	}
+		return node, f
+	})
 	return r
 }
 
-// byHand is the command for a finding, as it is typed into a shell.
-func byHand(f reconcile.Finding, nodes nodeset.NodeSet) string {
+func findingReports(findings []reconcile.Finding) []findingReport {
+	reports := make([]findingReport, len(findings))
+	for i, f := range findings {
+		reports[i] = findingReport{f.Node, f.Kind, f.Kind.Note(), f.Detail, f.Server, f.Fix, byHand(f.Command, nodeset.Of(f.Node))}
+	}
+	return reports
+}
+
+// byHand is a finding's command for the nodes, as it is typed into a shell.
+func byHand(command string, nodes nodeset.NodeSet) string {
 	list := nodes.String()
 	if strings.ContainsAny(list, "[]") {
 		list = "'" + list + "'"
 	}
-	return strings.ReplaceAll(f.Command, reconcile.Nodes, list)
+	return strings.ReplaceAll(command, reconcile.Nodes, list)
 }
 
 func (r reconcileReport) show(c *cli.Context) error {
@@ -78,12 +71,11 @@ func (r reconcileReport) show(c *cli.Context) error {
 func (r reconcileReport) write(w io.Writer) error {
 	var b strings.Builder
 	if len(r.rows) > 0 {
-		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "NODE\tFINDING\tWHAT --fix WOULD DO")
+		rows := [][]string{{"NODE", "FINDING", "WHAT --fix WOULD DO"}}
 		for _, row := range r.rows {
-			fmt.Fprintf(table, "%s\t%s: %s\t%s\n", nodeset.Of(row.nodes...), row.word(), printable(row.Detail), row.remedy())
+			rows = append(rows, []string{row.nodes.String(), finding(row.first), remedy(row.first, row.nodes)})
 		}
-		table.Flush() // a Builder takes everything
+		table(&b, rows)
 	}
 	for _, s := range r.Silent {
 		fmt.Fprintf(&b, "%s does not answer: %s\n", s.Who.name(), s.Reason)
@@ -101,16 +93,23 @@ func (r reconcileReport) write(w io.Writer) error {
 	return err
 }
 
-func (f findingRow) word() string { return strings.ReplaceAll(string(f.Kind), "_", " ") }
+// finding is what is found, for people.
+func finding(f reconcile.Finding) string {
+	return kindWords(f.Kind) + ": " + printable(f.Detail)
+}
 
-func (f findingRow) remedy() string {
+func kindWords(k reconcile.Kind) string { return strings.ReplaceAll(string(k), "_", " ") }
+
+// remedy says what is done about a finding at the nodes, or is left to administrators.
+func remedy(f reconcile.Finding, nodes nodeset.NodeSet) string {
 	does := map[reconcile.Fix]string{
-		reconcile.Suspend: "suspend: remove what is left of it",
-		reconcile.Resume:  "resume: make it ready",
-		reconcile.Enlarge: "enlarge: make its instance",
-		reconcile.Delete:  "remove this instance",
+		reconcile.Suspend:  "suspend: remove what is left of it",
+		reconcile.Resume:   "resume: make it ready",
+		reconcile.Enlarge:  "enlarge: make its instance",
+		reconcile.Delete:   "remove this instance",
+		reconcile.HandBack: "hand it back to Slurm: power_down",
 	}[f.Fix]
-	command := byHand(f.Finding, nodeset.Of(f.nodes...))
+	command := byHand(f.Command, nodes)
 	switch {
 	case does != "":
 		return does
@@ -120,19 +119,34 @@ func (f findingRow) remedy() string {
 	return "nothing"
 }
 
-// showRemoved tells what became of an instance that nobody wanted.
-func showRemoved(c *cli.Context, f reconcile.Finding, failure error) error {
-	if wantsJSON(c) {
+// showMended tells what became of what is mended without a request.
+func showMended(c *cli.Context, f reconcile.Finding, failure error) error {
+	done := failure == nil
+	switch {
+	case wantsJSON(c) && f.Fix == reconcile.HandBack:
+		return json.NewEncoder(c.App.Writer).Encode(struct {
+			Node       string `json:"node"`
+			HandedBack bool   `json:"handed_back"`
+		}{f.Node, done})
+	case wantsJSON(c):
 		return json.NewEncoder(c.App.Writer).Encode(struct {
 			Node    string `json:"node"`
 			Server  string `json:"server"`
 			Removed bool   `json:"removed"`
-		}{f.Node, f.Server, failure == nil})
+		}{f.Node, f.Server, done})
 	}
-	result := "removed"
-	if failure != nil {
-		result = "not removed"
-	}
-	_, err := fmt.Fprintf(c.App.Writer, "instance %s of %s: %s\n", f.Server, f.Node, result)
+	_, err := fmt.Fprintln(c.App.Writer, mendedWords(f, done))
 	return err
+}
+
+// mendedWords says what became of what is mended without a request.
+func mendedWords(f reconcile.Finding, done bool) string {
+	what, became := "instance "+f.Server+" of "+f.Node, "removed"
+	if f.Fix == reconcile.HandBack {
+		what, became = f.Node, "handed back to Slurm"
+	}
+	if !done {
+		became = "not " + became
+	}
+	return what + ": " + became
 }

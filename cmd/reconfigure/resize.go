@@ -53,7 +53,7 @@ func resized(cluster reconfigure.Cluster, told map[string]reconfigure.Spec, grou
 	var all nodeset.NodeSet
 	for _, name := range groups {
 		gone := undeclared(cluster, told, name)
-		g, err := groupNamed(cluster, name)
+		g, err := groupNamed(cluster.Groups, name)
 		if err != nil && gone.Empty() {
 			return nodeset.NodeSet{}, err
 		}
@@ -76,9 +76,9 @@ func undeclared(cluster reconfigure.Cluster, told map[string]reconfigure.Spec, g
 // told is the nodes that Terraform was last told of.
 func (s site) told() (map[string]reconfigure.Spec, error) { return terraform.Desired(s.rootModule()) }
 
-func groupNamed(cluster reconfigure.Cluster, name string) (reconfigure.NodeGroup, error) {
-	names := make([]string, len(cluster.Groups))
-	for i, g := range cluster.Groups {
+func groupNamed(groups []reconfigure.NodeGroup, name string) (reconfigure.NodeGroup, error) {
+	names := make([]string, len(groups))
+	for i, g := range groups {
 		if g.Name == name {
 			return g, nil
 		}
@@ -131,7 +131,7 @@ func setSize(c *cli.Context, arguments []string, become func(reconfigure.NodeGro
 	if err != nil {
 		return err
 	}
-	g, err := groupNamed(s.cluster, arguments[0])
+	g, err := groupNamed(s.cluster.Groups, arguments[0])
 	if err != nil {
 		return usagef(c, "%v", err)
 	}

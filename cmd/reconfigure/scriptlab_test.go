@@ -77,7 +77,8 @@ func (l *scriptLab) makeCluster() (tools.Paths, error) {
 	return installed, errors.Join(
 		l.declare(`terraform: ""`, "terraform: "+installed.Terraform),
 		l.declare(`public_key: ""`, "public_key: "+publicKey),
-		l.declare("boot_timeout: 300", "boot_timeout: 1"))
+		l.declare("boot_timeout: 300", "boot_timeout: 1"),
+		l.declare("reconcile_minutes: 5", "reconcile_minutes: 0")) // or workers would not end by themselves
 }
 
 // startCloud starts a cloud that has what the repository's own declaration asks for.

@@ -21,6 +21,7 @@ import (
 type site struct {
 	dir     string // absolute
 	cluster reconfigure.Cluster
+	starter reconfigure.WorkerStart // who starts a worker for this call
 }
 
 func openSite(dir string) (site, error) {
@@ -48,6 +49,10 @@ func siteOf(c *cli.Context) (site, error) {
 	if errors.As(err, &file) && errors.Is(file, fs.ErrNotExist) {
 		return s, usagef(c, "there is no %s, so this is no cluster directory: change into one, or name it by --dir or RECONFIGURE_DIR", file.Path)
 	}
+	if err != nil {
+		return s, err
+	}
+	s.starter, err = starterOf(c, s.cluster.Settings.Worker)
 	return s, err
 }
 
@@ -78,6 +83,20 @@ func (s site) journal(ctx context.Context) (*journal.Journal, error) {
 		return journal.OpenURL(ctx, url)
 	}
 	return journal.Open(ctx, s.state())
+}
+
+// withJournal does something with a site, as one of siteOf and siteAnyway opens it, and its journal.
+func withJournal(c *cli.Context, open func(*cli.Context) (site, error), do func(site, *journal.Journal) error) error {
+	s, err := open(c)
+	if err != nil {
+		return err
+	}
+	log, err := s.journal(c.Context)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	return do(s, log)
 }
 
 // cloudsFile is the clouds.yaml of this directory, where it has one; else the usual places are searched.

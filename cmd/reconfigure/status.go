@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -89,8 +88,11 @@ func statusOf(c *cli.Context, f filter) (statusReport, error) {
 	if err != nil {
 		return statusReport{}, err
 	}
-	if err := declaredGroups(c, s.cluster, f.groups); err != nil {
-		return statusReport{}, err
+	groups := append([]reconfigure.NodeGroup{{Name: reconfigure.ControlGroup}}, s.cluster.Groups...)
+	for _, name := range f.groups {
+		if _, err := groupNamed(groups, name); err != nil {
+			return statusReport{}, usagef(c, "%v", err)
+		}
 	}
 	log, err := s.journal(c.Context)
 	if err != nil {
@@ -101,7 +103,12 @@ func statusOf(c *cli.Context, f filter) (statusReport, error) {
 	if err != nil {
 		return statusReport{}, err
 	}
+	last, err := s.lastLook()
+	if err != nil {
+		logger(c).WarnContext(c.Context, err.Error()) // it is one line of many
+	}
 	report := s.look(c.Context, logger(c)).report(s.cluster, known)
+	report.Reconcile = last.report(s.cluster.Settings.Reconcile, time.Now())
 	if err := c.Context.Err(); err != nil {
 		return statusReport{}, err // nobody was silent, we did not listen
 	}
@@ -109,19 +116,6 @@ func statusOf(c *cli.Context, f filter) (statusReport, error) {
 		return statusReport{}, usagef(c, "no node group in group_vars/all.yml declares %s, and no instance is known of such a name", unknown)
 	}
 	return report, nil
-}
-
-func declaredGroups(c *cli.Context, cluster reconfigure.Cluster, groups []string) error {
-	known := []string{reconfigure.ControlGroup}
-	for _, g := range cluster.Groups {
-		known = append(known, g.Name)
-	}
-	for _, g := range groups {
-		if !slices.Contains(known, g) {
-			return usagef(c, "group_vars/all.yml declares no node group %q: there are %s", g, strings.Join(known, ", "))
-		}
-	}
-	return nil
 }
 
 func showStatus(c *cli.Context, r statusReport, format string) error {

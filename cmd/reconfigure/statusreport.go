@@ -13,13 +13,14 @@ import (
 
 // statusReport is what `status` prints. docs/status.md describes each field.
 type statusReport struct {
-	Cluster  string             `json:"cluster"`
-	Leader   string             `json:"leader"`          // the worker at work; empty: none
-	Pause    *reconfigure.Pause `json:"pause,omitempty"` // while nothing is begun
-	Requests []pendingRequest   `json:"requests"`
-	Silent   []silence          `json:"silent"`
-	Groups   []groupSummary     `json:"groups"`
-	Nodes    []statusNode       `json:"nodes"`
+	Cluster   string             `json:"cluster"`
+	Leader    string             `json:"leader"`          // the worker at work; empty: none
+	Pause     *reconfigure.Pause `json:"pause,omitempty"` // while nothing is begun
+	Requests  []pendingRequest   `json:"requests"`
+	Silent    []silence          `json:"silent"`
+	Reconcile *lookReport        `json:"reconcile,omitempty"` // the worker's last look at what differs
+	Groups    []groupSummary     `json:"groups"`
+	Nodes     []statusNode       `json:"nodes"`
 
 	unfolded bool // nodes that are powered down have a line each, too
 }

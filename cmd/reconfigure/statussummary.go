@@ -94,37 +94,36 @@ func summarize(nodes []statusNode, silent []silence) []groupSummary {
 			g.countStates(members[g.Group])
 		}
 		if !mute(partyCloud, partyTerraform) {
-			g.Outdated = count(members[g.Group], func(n statusNode) bool { return len(n.Outdated) > 0 })
+			g.Outdated = new(count(members[g.Group], func(n statusNode) bool { return len(n.Outdated) > 0 }))
 		}
 	}
 	return groups
 }
 
 func (g *groupSummary) count(nodes []statusNode) {
-	of := func(kind nodeKind) int { return *count(nodes, func(n statusNode) bool { return n.Kind == kind }) }
+	of := func(kind nodeKind) int { return count(nodes, func(n statusNode) bool { return n.Kind == kind }) }
 	g.Persistent, g.Cloud, g.Undeclared = of(kindPersistent), of(kindCloud), of(kindUndeclared)
-	g.Failing = *count(nodes, statusNode.failing)
+	g.Failing = count(nodes, statusNode.failing)
 }
 
 // countStates counts what Slurm says.
 func (g *groupSummary) countStates(nodes []statusNode) {
 	in := func(states ...string) *int {
-		return count(nodes, func(n statusNode) bool { return n.state.Is(states...) })
+		return new(count(nodes, func(n statusNode) bool { return n.state.Is(states...) }))
 	}
-	g.Up = count(nodes, func(n statusNode) bool { return n.state.Usable() })
-	g.Busy = count(nodes, func(n statusNode) bool { return n.state.Running() })
+	g.Up = new(count(nodes, func(n statusNode) bool { return n.state.Usable() }))
+	g.Busy = new(count(nodes, func(n statusNode) bool { return n.state.Running() }))
 	g.Drain, g.Down = in("DRAIN"), in("DOWN")
 	g.Powering, g.PoweredDown = in("POWERING_UP", "POWER_UP", "POWERING_DOWN", "POWER_DOWN"), in("POWERED_DOWN")
 }
 
-func count(nodes []statusNode, is func(statusNode) bool) *int {
-	n := 0
+func count(nodes []statusNode, is func(statusNode) bool) (n int) {
 	for _, node := range nodes {
 		if is(node) {
 			n++
 		}
 	}
-	return &n
+	return n
 }
 
 func (g groupSummary) row() []string {

@@ -195,6 +195,9 @@ func (r statusReport) notes(l layout) []string {
 			notes = append(notes, fmt.Sprintf("Request %s is put off and tried again: %s", p.ID, oneLine(w.Reason)))
 		}
 	}
+	if r.Reconcile != nil {
+		notes = append(notes, r.Reconcile.words(l.now))
+	}
 	switch {
 	case len(r.Requests) == 0:
 	case r.Leader != "":

@@ -1,9 +1,10 @@
 package main
 
 import (
-	"context"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -18,7 +19,28 @@ func requestFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "dry-run", Usage: "show what would be done, and do nothing", DisableDefaultText: true},
 		&cli.StringFlag{Name: "reason", Usage: "`WHY`, for the journal and `reconfigure status`"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show each step of Terraform and Ansible, too", DisableDefaultText: true},
+		workerFlag(),
 	}
+}
+
+// workerFlag belongs to every command that may start a worker. It may stand before the command, too, and takes its variable there.
+func workerFlag() *cli.StringFlag {
+	return &cli.StringFlag{Name: "worker", Usage: "have a worker started by `WHOM`, self or systemd, instead of by the one that group_vars/all.yml names"}
+}
+
+// starterOf is who starts a worker for the call: whoever is named behind the command, else before it, else in the declaration.
+func starterOf(c *cli.Context, declared reconfigure.WorkerStart) (reconfigure.WorkerStart, error) {
+	named := cmp.Or(declared, reconfigure.WorkerSelf) // nothing is declared where the declaration cannot be read
+	for _, level := range c.Lineage() {
+		if word := level.String("worker"); word != "" {
+			named = reconfigure.WorkerStart(word)
+			break
+		}
+	}
+	if named != reconfigure.WorkerSelf && named != reconfigure.WorkerSystemd {
+		return "", usagef(c, "there is no --worker %q: there are self and systemd", named)
+	}
+	return named, nil
 }
 
 // submit asks for something of nodes that are declared.
@@ -61,29 +83,49 @@ func ask(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 	if r, err = log.Submit(c.Context, r); err != nil {
 		return e.stands(err)
 	}
-	if err := s.remember(); err != nil {
-		logger(c).WarnContext(c.Context, err.Error()) // it is for later calls; this one is on disk
-	}
-	if err := haveWorker(c.Context, s, log); err != nil {
-		return fmt.Errorf("request %s is on disk, but no worker could be started for it: %w", r.ID, err)
+	if err := handOver(c, s, log, r); err != nil {
+		return err
 	}
 	if c.Bool("no-wait") {
 		return showSubmitted(c, r)
 	}
+	return followToTheEnd(c, s, log, r)
+}
+
+// handOver leaves requests that are on disk to a worker: to the one that leads, since it looks once more after it has given up the lead, or to a new one. A process
+// of its own for each of hundreds of callers would slow down them all.
+func handOver(c *cli.Context, s site, log *journal.Journal, requests ...reconfigure.Request) error {
+	if err := s.remember(); err != nil {
+		logger(c).WarnContext(c.Context, err.Error()) // it is for later calls
+	}
+	if log.Leader(c.Context) != "" {
+		return nil
+	}
+	if err := startWorker(c.Context, s); err != nil {
+		return fmt.Errorf("%s on disk, but no worker could be started: %w", named(requests), err)
+	}
+	return nil
+}
+
+// named is requests in a sentence, with the verb.
+func named(requests []reconfigure.Request) string {
+	ids := make([]string, len(requests))
+	for i, r := range requests {
+		ids[i] = r.ID.String()
+	}
+	if len(ids) == 1 {
+		return "request " + ids[0] + " is"
+	}
+	return "requests " + strings.Join(ids, ", ") + " are"
+}
+
+// followToTheEnd shows what happens to a request, and then its outcome.
+func followToTheEnd(c *cli.Context, s site, log *journal.Journal, r reconfigure.Request) error {
 	outcome, err := follow(c, s, log, r)
 	if err != nil {
 		return err
 	}
 	return showOutcome(c, s, r, outcome)
-}
-
-// haveWorker starts a worker for what was written down before, but not where one leads: that one looks once more after it has given up the lead. A process of its own
-// for each of hundreds of callers would slow down them all.
-func haveWorker(ctx context.Context, s site, log *journal.Journal) error {
-	if log.Leader(ctx) != "" {
-		return nil
-	}
-	return startWorker(s)
 }
 
 func showSubmitted(c *cli.Context, r reconfigure.Request) error {

@@ -11,15 +11,22 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// tidier takes out of the journal what is older than is declared, at most once a day.
+// tidier takes out of the journal and the state directory what is older than is declared, at most once a day.
 type tidier struct {
 	log   *journal.Journal
 	stamp string        // a file that is as old as the last time
 	keep  time.Duration // 0: everything
 	out   *slog.Logger
+	rest  func(now, before time.Time) error // prunes what is not in the journal
+}
+
+// prune removes the logs, and what Ansible's runs have left, of before some time.
+func (s site) prune(now, before time.Time) error {
+	return errors.Join(s.logs().prune(now, before), ansible.Sweep(s.state(), before))
 }
 
 // during tidies when a worker has done its work, and each hour while it stays for requests that are held.
@@ -49,14 +56,19 @@ func (t tidier) during(ctx context.Context, work func() error) error {
 func (t tidier) ifDue(ctx context.Context, now time.Time) {
 	const day = 24 * time.Hour
 	last, err := os.Stat(t.stamp)
-	if err == nil && now.Sub(last.ModTime()) < day || t.keep == 0 || ctx.Err() != nil || t.log.Leader(ctx) != "" {
+	first := err != nil
+	if !first && now.Sub(last.ModTime()) < day || t.keep == 0 || ctx.Err() != nil || t.log.Leader(ctx) != "" {
 		return
 	}
 	err = errors.Join(os.MkdirAll(filepath.Dir(t.stamp), 0o700), renameio.WriteFile(t.stamp, nil, 0o600))
 	if err == nil {
-		err = t.log.Prune(ctx, now.Add(-t.keep))
+		before := now.Add(-t.keep)
+		err = t.log.Prune(ctx, before)
+		if !first { // else the logs of today would be set aside
+			err = errors.Join(err, t.rest(now, before))
+		}
 	}
 	if err != nil {
-		t.out.WarnContext(ctx, "what is old could not be taken out of the journal", "reason", err.Error())
+		t.out.WarnContext(ctx, "what is old could not be removed", "reason", err.Error())
 	}
 }

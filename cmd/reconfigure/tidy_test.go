@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -30,7 +32,8 @@ func aged(t *testing.T, keep, age time.Duration) (*journal.Journal, tidier) {
 		}
 	})
 	end(t, log, age)
-	return log, tidier{log: log, stamp: filepath.Join(dir, "state", "pruned"), keep: keep, out: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	return log, tidier{log: log, stamp: filepath.Join(dir, "state", "pruned"), keep: keep, out: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		rest: func(time.Time, time.Time) error { return nil }}
 }
 
 func end(t *testing.T, log *journal.Journal, age time.Duration) {
@@ -138,5 +141,29 @@ func TestAJournalThatCannotBeTidiedFailsNothing(t *testing.T) {
 	err := tidy.during(t.Context(), func() error { ran = true; return context.Cause(t.Context()) })
 	if err != nil || !ran {
 		t.Errorf("ran: %t, error %v", ran, err)
+	}
+}
+
+func TestWhatIsNotInTheJournalGoesWithIt(t *testing.T) {
+	_, tidy := aged(t, time.Hour, 2*time.Hour)
+	var times []time.Time
+	tidy.rest = func(now, before time.Time) error {
+		times = append(times, now, before)
+		return errors.New("the folder cannot be read")
+	}
+	now := time.Now()
+	tidy.ifDue(t.Context(), now)
+	if len(times) > 0 {
+		t.Error("what there is on the first day is of that day")
+	}
+	tomorrow := now.Add(25 * time.Hour)
+	tidy.ifDue(t.Context(), tomorrow)
+	if diff := cmp.Diff([]time.Time{tomorrow, tomorrow.Add(-time.Hour)}, times); diff != "" {
+		t.Errorf("it went for what was before (-want +got):\n%s", diff)
+	}
+	tidy.keep, times = 0, nil
+	tidy.ifDue(t.Context(), now.Add(50*time.Hour))
+	if len(times) > 0 {
+		t.Error("what is kept for ever is removed")
 	}
 }

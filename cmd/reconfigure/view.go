@@ -1,14 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"regexp"
-	"slices"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // view shows the events of a request as they come.
@@ -48,34 +45,9 @@ func (s sieve) step(e reconfigure.Event) bool {
 // which does no harm.
 var ofResource = regexp.MustCompile(`^[a-z]+ (module\.|data\.)?[\w-]+\.[\w.-]+(: (\d+ s so far|(done|failed) after \d+ s))?$`)
 
-// group is an event that several nodes share.
-type group struct {
-	reconfigure.Event
-	nodes nodeset.NodeSet
-}
-
-// grouped puts the nodes of which the same is told into one group, oldest first.
-func grouped(events []reconfigure.Event) []group {
-	type key struct {
-		phase   reconfigure.Phase
-		level   reconfigure.Level
-		message string
-	}
-	first := map[key]reconfigure.Event{}
-	names := map[key][]string{}
-	for _, e := range events {
-		k := key{e.Phase, e.Level, e.Message}
-		if was, ok := first[k]; !ok || e.ID < was.ID {
-			first[k] = e
-		}
-		if e.Node != "" {
-			names[k] = append(names[k], e.Node)
-		}
-	}
-	var groups []group
-	for k, e := range first {
-		groups = append(groups, group{Event: e, nodes: nodeset.Of(names[k]...)})
-	}
-	slices.SortFunc(groups, func(a, b group) int { return cmp.Compare(a.ID, b.ID) })
-	return groups
+// grouped puts the nodes of which the same is told together, oldest first.
+func grouped(events []reconfigure.Event) []company[reconfigure.Event] {
+	return alike(events, func(e reconfigure.Event) (string, reconfigure.Event) {
+		return e.Node, reconfigure.Event{Phase: e.Phase, Level: e.Level, Message: e.Message}
+	})
 }

@@ -75,17 +75,17 @@ func TestVerboseLogHasEveryEvent(t *testing.T) {
 
 func TestEventsOfManyNodesAreOneLine(t *testing.T) {
 	events := []reconfigure.Event{
-		{ID: 3, Node: "node03", Phase: reconfigure.PhaseBoot, Level: reconfigure.Begun},
 		{ID: 1, Node: "node01", Phase: reconfigure.PhaseBoot, Level: reconfigure.Begun},
 		{ID: 2, Node: "node02", Phase: reconfigure.PhaseBoot, Level: reconfigure.Failed, Message: "no"},
+		{ID: 3, Node: "node03", Phase: reconfigure.PhaseBoot, Level: reconfigure.Begun},
 		{ID: 4, Phase: reconfigure.PhaseBoot, Level: reconfigure.Note, Message: "for all"},
 	}
-	want := []group{
-		{events[1], nodeset.Of("node01", "node03")},
-		{events[2], nodeset.Of("node02")},
+	want := []company[reconfigure.Event]{
+		{events[0], nodeset.Of("node01", "node03")},
+		{events[1], nodeset.Of("node02")},
 		{events[3], nodeset.NodeSet{}},
 	}
-	if diff := cmp.Diff(want, grouped(events), cmp.AllowUnexported(group{})); diff != "" {
+	if diff := cmp.Diff(want, grouped(events), cmp.AllowUnexported(company[reconfigure.Event]{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if got := grouped(nil); len(got) > 0 {

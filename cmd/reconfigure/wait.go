@@ -16,20 +16,20 @@ func waitCommand() *cli.Command {
 		Description: "It shows what has happened to the request so far, and what happens to it until it ends, and has the exit code that its caller gets. " +
 			"Of a request that has ended it shows the outcome. Ctrl-C ends nothing but the view.",
 		ArgsUsage: "REQUEST",
-		Flags:     []cli.Flag{&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show each step of Terraform and Ansible, too", DisableDefaultText: true}},
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show each step of Terraform and Ansible, too", DisableDefaultText: true},
+			workerFlag(),
+		},
 		Action: anywhere(func(c *cli.Context, arguments []string) error {
 			return withRequest(c, arguments, func(s site, log *journal.Journal, r reconfigure.Request) error {
 				outcome, ended, err := log.Outcome(c.Context, r.ID)
-				if err != nil {
+				switch {
+				case err != nil:
 					return err
+				case ended:
+					return showOutcome(c, s, r, outcome)
 				}
-				if !ended {
-					outcome, err = follow(c, s, log, r)
-				}
-				if err != nil {
-					return err
-				}
-				return showOutcome(c, s, r, outcome)
+				return followToTheEnd(c, s, log, r)
 			})
 		}),
 	})
@@ -41,7 +41,7 @@ func withRequest(c *cli.Context, arguments []string, do func(site, *journal.Jour
 	if err != nil {
 		return err
 	}
-	return withJournal(c, func(s site, log *journal.Journal) error {
+	return withJournal(c, siteAnyway, func(s site, log *journal.Journal) error {
 		r, there, err := log.Request(c.Context, id)
 		if err != nil {
 			return err

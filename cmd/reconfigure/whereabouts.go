@@ -23,10 +23,12 @@ const whereaboutsFile = ".reconfigure.json"
 type whereabouts struct {
 	StateDirectory string `json:"state_directory"`   // absolute
 	Journal        string `json:"journal,omitempty"` // where it is not in the state directory
+	// Worker is who starts a worker; one that cannot plan would start all the same, and beside a service of systemd's.
+	Worker reconfigure.WorkerStart `json:"worker,omitempty"`
 }
 
 func (s site) whereabouts() whereabouts {
-	return whereabouts{StateDirectory: s.cluster.Settings.StateDir, Journal: s.cluster.Settings.Journal}
+	return whereabouts{StateDirectory: s.cluster.Settings.StateDir, Journal: s.cluster.Settings.Journal, Worker: s.cluster.Settings.Worker}
 }
 
 // remember writes down where requests are written down, unless it stands there already.
@@ -63,7 +65,7 @@ func recalledSite(dir string) (site, error) {
 	if !filepath.IsAbs(w.StateDirectory) {
 		return site{}, fmt.Errorf("%s: state_directory %q is no absolute path", s.file(whereaboutsFile), w.StateDirectory)
 	}
-	s.cluster.Settings = reconfigure.Settings{StateDir: w.StateDirectory, Journal: w.Journal}
+	s.cluster.Settings = reconfigure.Settings{StateDir: w.StateDirectory, Journal: w.Journal, Worker: w.Worker}
 	return s, nil
 }
 
@@ -71,6 +73,9 @@ func recalledSite(dir string) (site, error) {
 func siteAnyway(c *cli.Context) (site, error) {
 	if err := ownedByCaller(directory(c)); err != nil {
 		return site{}, usagef(c, "%v", err)
+	}
+	if _, err := starterOf(c, ""); err != nil {
+		return site{}, err
 	}
 	s, err := siteOf(c)
 	if err == nil {
@@ -84,5 +89,6 @@ func siteAnyway(c *cli.Context) (site, error) {
 		return s, errors.Join(err, unknown)
 	}
 	logger(c).WarnContext(c.Context, "nothing can be planned until group_vars/all.yml is mended", "reason", oneLine(err.Error()))
-	return known, nil
+	known.starter, err = starterOf(c, known.cluster.Settings.Worker)
+	return known, err
 }

@@ -11,6 +11,7 @@ import (
 func TestWhatIsRememberedIsRecalled(t *testing.T) {
 	for name, settings := range map[string]reconfigure.Settings{
 		"a journal in the state directory": {StateDir: "/srv/state"},
+		"a service of systemd's":           {StateDir: "/srv/state", Worker: reconfigure.WorkerSystemd},
 		"a journal elsewhere":              {StateDir: "/srv/state", Journal: "postgres://eiffel@db/journal?sslmode=verify-full"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,37 +21,53 @@ func workerCommand() *cli.Command {
 		Name:  "worker",
 		Usage: "carry out the requests that wait, then end",
 		Description: "Every request starts a worker where none is at work, so there is no need to call it, but for requests that `reconfigure status` shows as waiting " +
-			"after the control host or the worker went down. Where a worker is at work already, it ends at once. It stays while requests wait for jobs, or cannot be planned.",
+			"after the control host or the worker went down. Where a worker is at work already, it ends at once. It stays while requests wait for jobs, or cannot be planned, " +
+			"and, with reconfigure.reconcile_minutes, to look for what differs.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "once", Usage: "do not stay: end when what can be carried out now has been, for cron or a look at what happens", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "stay", Usage: "stay in any case, as a service does; behind a worker that stays already, to take its place", DisableDefaultText: true},
 		},
 		Action: func(c *cli.Context) error {
-			return withJournal(c, func(s site, log *journal.Journal) error {
+			if c.Bool("once") && c.Bool("stay") {
+				return usagef(c, "--once and --stay contradict each other")
+			}
+			return withJournal(c, siteAnyway, func(s site, log *journal.Journal) error {
 				out := logger(c)
 				if err := tellWhyIdle(c.Context, log, out); err != nil {
 					return err
 				}
-				tidy := tidier{log: log, stamp: s.state("pruned"), keep: s.cluster.Settings.Keep, out: out}
-				return tidy.during(c.Context, func() error { return s.work(c.Context, log, out, c.Bool("once")) })
+				tidy := tidier{log: log, stamp: s.state("pruned"), keep: s.cluster.Settings.Keep, out: out, rest: s.prune}
+				return tidy.during(c.Context, func() error { return s.work(c.Context, log, out, c.Bool("once"), c.Bool("stay")) })
 			})
 		},
 	})
 }
 
 // work carries out the requests that wait.
-func (s site) work(ctx context.Context, log *journal.Journal, out *slog.Logger, once bool) error {
+func (s site) work(ctx context.Context, log *journal.Journal, out *slog.Logger, once, stay bool) error {
 	common := engine.NewCommon()
 	carrier := logged{out, batch.Pipeline{Turn: common.Terraform, Open: func(ctx context.Context) (reconfigure.Cluster, batch.Engine, error) {
 		return openEngine(ctx, s.dir, log, out, common)
 	}}}
-	window := batch.Window(func() time.Duration { return gatherWindow(s.dir) })
-	if once {
-		return batch.WorkOnce(ctx, log, carrier, window)
+	options := []batch.Option{
+		batch.Window(func() time.Duration { return gatherWindow(s.dir) }),
+		batch.Trouble(func(err error, pause time.Duration) {
+			out.WarnContext(ctx, "the journal cannot be used, and is tried again", "reason", err.Error(), "pause", pause.Round(time.Second))
+		}),
 	}
 	const poll = 10 * time.Second // a look at jobs that are waited for costs about a second
-	return batch.Work(ctx, log, carrier, poll, window, batch.Trouble(func(err error, pause time.Duration) {
-		out.WarnContext(ctx, "the journal cannot be used, and is tried again", "reason", err.Error(), "pause", pause.Round(time.Second))
-	}))
+	switch {
+	case once:
+		return batch.WorkOnce(ctx, log, carrier, options...)
+	case !stay && s.cluster.Settings.Reconcile == 0:
+		return batch.Work(ctx, log, carrier, poll, options...)
+	}
+	self, err := thisProgram()
+	if err != nil {
+		return err
+	}
+	tends := tender{dir: s.dir, log: log, out: out, self: self, fixed: stay, stay: s.cluster.Settings.Reconcile > 0}
+	return batch.Stay(ctx, log, carrier, batch.Tender{Tend: tends.tend, Always: stay}, poll, options...)
 }
 
 // gatherWindow is how long requests that arrive together are waited for, as it is declared now. A declaration that cannot be read does not keep the worker from
@@ -114,19 +130,27 @@ func (l logged) Carry(ctx context.Context, number int64, requests []reconfigure.
 		}
 		log.InfoContext(ctx, "request ended", "request", o.Request, "code", o.Code)
 		for _, f := range fatesOf(o.Verdicts) {
-			log.InfoContext(ctx, f.result(), "request", o.Request, "nodes", f.set(), "reason", f.why())
+			log.InfoContext(ctx, result(f.first), "request", o.Request, "nodes", f.nodes, "reason", why(f.first))
 		}
 	}
 	return outcomes, err
 }
 
-// startWorker starts a worker that outlives this call, whoever kills or hangs up on it. Where one is at work already it ends at once.
-func startWorker(s site) error {
+// startWorker has a worker started that outlives this call, by whoever is to do so.
+func startWorker(ctx context.Context, s site) error {
+	if s.starter == reconfigure.WorkerSystemd {
+		return startService(ctx, s.dir)
+	}
+	return detachWorker(s)
+}
+
+// detachWorker starts a worker that lives on, whoever kills this call or hangs up on it. Where one is at work already it ends at once.
+func detachWorker(s site) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	logFile, err := s.openLog("worker.log")
+	logFile, err := s.logs().open("worker.log")
 	if err != nil {
 		return err
 	}
@@ -143,18 +167,10 @@ type appender struct {
 }
 
 func (a appender) Write(text []byte) (int, error) {
-	file, err := a.site.openLog(a.name)
+	file, err := a.site.logs().open(a.name)
 	if err != nil {
 		return 0, err
 	}
 	n, err := file.Write(text)
 	return n, errors.Join(err, file.Close())
-}
-
-// openLog opens a log of the worker's for appending.
-func (s site) openLog(name string) (*os.File, error) {
-	if err := os.MkdirAll(s.state("log"), 0o700); err != nil {
-		return nil, err
-	}
-	return os.OpenFile(s.state("log", name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 }

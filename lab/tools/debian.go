@@ -16,6 +16,7 @@ func debianPackages() []string {
 		"ansible-core", "openssh-client", "openssh-server",
 		"mmdebstrap", "util-linux", "tar", "procps",
 		"postgresql",
+		"systemd", // to read the unit; nothing of it runs
 	}
 }
 

@@ -11,8 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/google/renameio/v2"
 
@@ -128,7 +130,7 @@ func newScratch(stateDir string) (scratch, error) {
 	s := scratch{home: filepath.Join(stateDir, "ansible")}
 	err := os.MkdirAll(s.home, 0o700)
 	if err == nil {
-		s.dir, err = os.MkdirTemp(s.home, "run-")
+		s.dir, err = os.MkdirTemp(s.home, scratchPrefix)
 	}
 	if err == nil {
 		s.sockets, err = os.MkdirTemp("/tmp", "reconfigure-")
@@ -137,6 +139,26 @@ func newScratch(stateDir string) (scratch, error) {
 		return scratch{}, fmt.Errorf("make a folder for Ansible's run: %w", errors.Join(err, os.RemoveAll(s.dir)))
 	}
 	return s, nil
+}
+
+const scratchPrefix = "run-"
+
+// Sweep removes what runs have left behind in the state directory that were killed, and begun before that time. It MUST be so long ago that none is under way still.
+func Sweep(stateDir string, before time.Time) error {
+	left, err := filepath.Glob(filepath.Join(stateDir, "ansible", scratchPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range left {
+		info, err := os.Stat(dir)
+		if err == nil && info.ModTime().Before(before) {
+			err = os.RemoveAll(dir)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove what a run of Ansible's has left: %w", err)
+		}
+	}
+	return nil
 }
 
 func (s scratch) events() string { return filepath.Join(s.dir, "events") }

@@ -378,3 +378,31 @@ func TestAnsibleThatIsNotThereIsAnError(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 }
+
+func TestSweepRemovesWhatOldRunsHaveLeft(t *testing.T) {
+	state := t.TempDir()
+	now := time.Now()
+	for name, age := range map[string]time.Duration{"run-1": 25 * time.Hour, "run-2": 23 * time.Hour, "tmp": 25 * time.Hour} {
+		dir := filepath.Join(state, "ansible", name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "vars.json"), []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(dir, now.Add(-age), now.Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Sweep(state, now.Add(-24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(state, "ansible", "*"))
+	want := []string{filepath.Join(state, "ansible", "run-2"), filepath.Join(state, "ansible", "tmp")}
+	if diff := cmp.Diff(want, left); diff != "" || err != nil {
+		t.Errorf("error %v, left (-want +got):\n%s", err, diff)
+	}
+	if err := Sweep(t.TempDir(), now); err != nil {
+		t.Errorf("where nothing was ever run: %v", err)
+	}
+}

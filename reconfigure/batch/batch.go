@@ -188,7 +188,7 @@ func (w *worker) watch(ctx context.Context) (again bool, err error) {
 		select {
 		case <-ctx.Done():
 			return false, ctx.Err()
-		case <-time.After(min(w.poll, time.Until(w.next))): // a new request comes at any time
+		case <-time.After(min(notice, w.poll, time.Until(w.next))): // a new request comes at any time
 		}
 	}
 }

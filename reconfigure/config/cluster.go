@@ -27,6 +27,8 @@ func (d *declaration) cluster() reconfigure.Cluster {
 			Journal:     d.settings.journal.is,
 			Keep:        time.Duration(d.settings.keepDays.is) * 24 * time.Hour,
 			Gather:      time.Duration(d.settings.gatherSeconds.is) * time.Second,
+			Worker:      reconfigure.WorkerStart(d.settings.worker.is),
+			Reconcile:   time.Duration(d.settings.reconcileMinutes.is) * time.Minute,
 			Terraform:   d.settings.terraform.is,
 			Parallelism: d.settings.parallelism.is,
 			LockTimeout: seconds(d.settings.lockTimeout),

@@ -79,6 +79,8 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			StateDir:    filepath.Join(dir, "state"),
 			Keep:        90 * 24 * time.Hour,
 			Gather:      time.Second,
+			Worker:      reconfigure.WorkerSelf,
+			Reconcile:   5 * time.Minute,
 			Parallelism: 50,
 			LockTimeout: 10 * time.Minute,
 			BootTimeout: 5 * time.Minute,
@@ -170,6 +172,12 @@ var edits = []struct{ name, from, to, want string }{
 	{"requests kept for ever", "keep_days: 90", "keep_days: 0", ""},
 	{"requests not gathered", "gather_seconds: 1", "gather_seconds: 0", ""},
 	{"requests gathered for ever", "gather_seconds: 1", "gather_seconds: 3601", "reconfigure.gather_seconds: 3601 is not between 0 and 3600"},
+	{"a look each day", "reconcile_minutes: 5", "reconcile_minutes: 1440", ""},
+	{"no look at all", "reconcile_minutes: 5", "reconcile_minutes: 0", ""},
+	{"a look in the past", "reconcile_minutes: 5", "reconcile_minutes: -5", "reconfigure.reconcile_minutes: -5 is not between 0 and 1440"},
+	{"looks that nobody would wait for", "reconcile_minutes: 5", "reconcile_minutes: 1441", "reconfigure.reconcile_minutes: 1441 is not between 0 and 1440"},
+	{"a worker of systemd's", "worker: self", "worker: systemd", ""},
+	{"a worker of nobody's", "worker: self", "worker: cron", `reconfigure.worker: "cron" is not one of self, systemd`},
 	{"requests kept for less than no time", "keep_days: 90", "keep_days: -1", "reconfigure.keep_days: -1 is not between 0 and 36500"},
 	{"no time to cool down", "cool_down: 120", "cool_down: 0", ""},
 	{"less than no time to cool down", "cool_down: 120", "cool_down: -1", "reconfigure.cool_down: -1 is not between 0 and 86400"},
@@ -325,6 +333,23 @@ func TestNodesAreTriedAgainAsOftenAsDeclared(t *testing.T) {
 				t.Errorf("tried again %d times, want %d", got, want)
 			}
 		})
+	}
+}
+
+func TestTheWorkerDoesNoMoreThanIsDeclared(t *testing.T) {
+	text := shipped(t)
+	for _, line := range []string{"worker: self ", "reconcile_minutes: 5 "} {
+		if !strings.Contains(text, line) {
+			t.Fatalf("the shipped declaration has no %q", line)
+		}
+		text = strings.Replace(text, line, "# ", 1)
+	}
+	cluster, err := config.Load(directory(t, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := cluster.Settings; s.Worker != reconfigure.WorkerSelf || s.Reconcile != 0 {
+		t.Errorf("a worker of %q looks each %v; where nothing is said, want one of self that does not", s.Worker, s.Reconcile)
 	}
 }
 

@@ -47,9 +47,10 @@ type timing struct {
 }
 
 type settingsOfTool struct {
-	stateDir, journal, terraform, hostKeys                         value[string]
-	keepDays, gatherSeconds, parallelism, lockTimeout, bootTimeout value[int]
-	coolDown, breaker, retries                                     value[int]
+	stateDir, journal, worker, terraform, hostKeys value[string]
+	keepDays, gatherSeconds, reconcileMinutes      value[int]
+	parallelism, lockTimeout, bootTimeout          value[int]
+	coolDown, breaker, retries                     value[int]
 }
 
 // slurm16 is the most of a setting that Slurm keeps in 16 bits. scontrol refuses more than 65535, and the highest values below mean "infinite" and
@@ -198,18 +199,21 @@ func (s *settingsOfTool) schema(dir string) object {
 		hour          = 3600  // seconds; Slurm gives nodes up that it waits longer for
 	)
 	s.keepDays.is, s.gatherSeconds.is, s.coolDown.is, s.breaker.is, s.retries.is = keepDays, gatherSeconds, coolDown, breaker, retries
+	s.worker.is = string(reconfigure.WorkerSelf)
 	return object{
-		"state_directory": path(dir, &s.stateDir, filled),
-		"journal":         optional{text(&s.journal, maybe(postgresURL))},
-		"keep_days":       optional{integer(&s.keepDays, 0, century)},
-		"gather_seconds":  optional{integer(&s.gatherSeconds, 0, hour)},
-		"terraform":       path(dir, &s.terraform, maybe(filled)),
-		"parallelism":     integer(&s.parallelism, 1, math.MaxInt16),
-		"lock_timeout":    integer(&s.lockTimeout, 1, math.MaxInt32),
-		"host_keys":       text(&s.hostKeys, oneOf(string(reconfigure.HostKeysConsole), string(reconfigure.HostKeysAcceptNew))),
-		"boot_timeout":    integer(&s.bootTimeout, 1, math.MaxInt32),
-		"cool_down":       optional{integer(&s.coolDown, 0, day)},
-		"breaker":         optional{integer(&s.breaker, 0, nodeset.MaxNodes)},
-		"retries":         optional{integer(&s.retries, 0, mostRetries)},
+		"state_directory":   path(dir, &s.stateDir, filled),
+		"journal":           optional{text(&s.journal, maybe(postgresURL))},
+		"keep_days":         optional{integer(&s.keepDays, 0, century)},
+		"worker":            optional{text(&s.worker, oneOf(string(reconfigure.WorkerSelf), string(reconfigure.WorkerSystemd)))},
+		"reconcile_minutes": optional{integer(&s.reconcileMinutes, 0, day/60)},
+		"gather_seconds":    optional{integer(&s.gatherSeconds, 0, hour)},
+		"terraform":         path(dir, &s.terraform, maybe(filled)),
+		"parallelism":       integer(&s.parallelism, 1, math.MaxInt16),
+		"lock_timeout":      integer(&s.lockTimeout, 1, math.MaxInt32),
+		"host_keys":         text(&s.hostKeys, oneOf(string(reconfigure.HostKeysConsole), string(reconfigure.HostKeysAcceptNew))),
+		"boot_timeout":      integer(&s.bootTimeout, 1, math.MaxInt32),
+		"cool_down":         optional{integer(&s.coolDown, 0, day)},
+		"breaker":           optional{integer(&s.breaker, 0, nodeset.MaxNodes)},
+		"retries":           optional{integer(&s.retries, 0, mostRetries)},
 	}
 }

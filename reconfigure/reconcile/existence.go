@@ -19,6 +19,8 @@ func (c comparison) existence(v view) (Finding, bool) {
 		return Finding{Kind: PowersUp, Detail: "Slurm waits for it, and no request for it is under way", Fix: Resume}, true
 	case v.up() && c.seen.Cloud && len(v.strange) == 0 && c.declared.Contains(v.node):
 		return Finding{Kind: Hollow, Detail: "Slurm takes it for up, but it has no instance", Command: givingUp}, true
+	case Abandoned(v.state) && c.declared.Contains(v.node):
+		return Finding{Kind: SetDown, Detail: "it has no instance, and a worker of ours set it DOWN in Slurm without handing it back", Fix: HandBack}, true
 	}
 	return Finding{}, false
 }

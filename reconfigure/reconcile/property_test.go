@@ -15,7 +15,7 @@ import (
 var states = []string{
 	"IDLE", "MIXED", "ALLOCATED", "DOWN", "IDLE DRAIN", "ALLOCATED DRAIN", "IDLE NOT_RESPONDING", "DOWN REBOOT_ISSUED", "IDLE CLOUD", "ALLOCATED CLOUD",
 	"IDLE CLOUD POWERED_DOWN", "DOWN CLOUD POWERED_DOWN", "IDLE CLOUD POWERING_DOWN", "ALLOCATED CLOUD POWERING_UP", "ALLOCATED CLOUD POWERED_DOWN POWER_UP",
-	"ALLOCATED CLOUD POWERED_DOWN", "DOWN CLOUD", "ALLOCATED DOWN",
+	"ALLOCATED CLOUD POWERED_DOWN", "DOWN CLOUD", "ALLOCATED DOWN", "IDLE CLOUD POWERED_DOWN DRAIN",
 }
 
 // drawn is anything that the parties may say, of nodes that are declared, that are not, and that are somebody else's.
@@ -29,6 +29,7 @@ func drawn(t *rapid.T) (reconfigure.Cluster, Observation) {
 		if chance(t, 6) {
 			o.slurm(node, rapid.SampledFrom(states).Draw(t, "state"))
 			o.reachedAt(node, rapid.SampledFrom([]string{node, "192.0.2.1", "192.0.2.2"}).Draw(t, "address"))
+			o.reasoned(node, rapid.SampledFrom([]string{"", "reconfigure: boot: no SSH", "memory errors"}).Draw(t, "reason"))
 		}
 		if node == "stranger" {
 			continue // only Slurm has it
@@ -79,6 +80,9 @@ func TestWhateverIsSeen(t *testing.T) {
 				t.Fatalf("a job runs or may start there: %+v", f)
 			case f.Fix == Suspend && cluster.Persistent().Contains(f.Node):
 				t.Fatalf("a persistent node is not suspended: %+v", f)
+			}
+			if f.Fix == HandBack && (!cluster.Nodes().Contains(f.Node) || !state.Is("CLOUD") || !state.Is("DOWN") || !state.Ours() || state.Running() || seen.Instances[f.Node].ID != "") {
+				t.Fatalf("it is not ours to hand back: %+v", f)
 			}
 			if f.Fix == Delete {
 				mayGo(t, cluster, seen, f)

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -52,6 +53,7 @@ const (
 	PowersDown Kind = "powers_down"   // Slurm waits for the node to go, and nobody is at work on it
 	Missing    Kind = "missing"       // a node that is always to be there has no instance
 	Hollow     Kind = "hollow"        // Slurm takes the node for up, but there is no instance
+	SetDown    Kind = "set_down"      // we have set the node DOWN in Slurm, and did not come to hand it back
 	GivenUp    Kind = "given_up"      // Slurm has powered down a persistent node
 	Image      Kind = "wrong_image"   // the instance is made of another image than Terraform was told
 	Address    Kind = "wrong_address" // the parties have different addresses of the instance
@@ -64,13 +66,14 @@ func (k Kind) Note() bool { return k == Outdated }
 // Fix is what may be done about a finding without asking anybody: it costs no job, whatever Slurm does meanwhile.
 type Fix string
 
-// The fixes. All but Delete are requests, for which the planner and the guard look again.
+// The fixes. Most are requests, for which the planner and the guard look again; the last two are what no request means.
 const (
-	None    Fix = ""
-	Suspend Fix = "suspend"
-	Resume  Fix = "resume"
-	Enlarge Fix = "enlarge"
-	Delete  Fix = "delete" // of the server, in the cloud: Terraform cannot remove what it does not know
+	None     Fix = ""
+	Suspend  Fix = "suspend"
+	Resume   Fix = "resume"
+	Enlarge  Fix = "enlarge"
+	Delete   Fix = "delete"    // of the server, in the cloud: Terraform cannot remove what it does not know
+	HandBack Fix = "hand_back" // of the node, to Slurm's power saving
 )
 
 // Mode is the request that the fix is; false where it is none.
@@ -81,13 +84,13 @@ func (f Fix) Mode() (reconfigure.Mode, bool) {
 
 // Finding is one thing that differs at one node.
 type Finding struct {
-	Node   string
-	Kind   Kind
-	Detail string
-	Server string // id of the server that it is about; empty where it is about the node
-	Fix    Fix
+	Node   string `json:"node"`
+	Kind   Kind   `json:"kind"`
+	Detail string `json:"detail"`
+	Server string `json:"server,omitempty"` // id of the server that it is about; empty where it is about the node
+	Fix    Fix    `json:"fix,omitempty"`
 	// Command is what an administrator may do where there is no fix, or nothing. In it, Nodes stands for the node.
-	Command string
+	Command string `json:"command,omitempty"`
 }
 
 // Nodes stands for the nodes in a Finding's Command, so that several nodes can share one.
@@ -224,6 +227,13 @@ func (v view) givenUp() bool {
 // up tells that Slurm takes the node for one that is there, whether it answers or not.
 func (v view) up() bool {
 	return v.state.Is("IDLE", "MIXED", "ALLOCATED", "COMPLETING") && !v.state.Is("DOWN", "POWERED_DOWN", "POWERING_DOWN") && !v.awaited()
+}
+
+// Abandoned tells that a cloud node is DOWN by our own word, which was to be taken back. It is not where the control host has refused to take down what Slurm asked
+// for: hand_over.sh says so, and the node waits for somebody to look.
+func Abandoned(s reconfigure.NodeState) bool {
+	refused := strings.HasPrefix(s.Reason, reconfigure.ReasonPrefix+" control host ")
+	return s.Is("CLOUD") && s.Is("DOWN") && s.Ours() && !refused && !s.Busy && !s.Is("POWERING_UP", "POWER_UP", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN")
 }
 
 // out tells that no job is on the node and none can start: neither fixing nor removing its instance costs anybody anything.

@@ -114,6 +114,15 @@ func TestFindings(t *testing.T) {
 			o.Whole = true
 		}, nil},
 		"up without an instance": {func(o *Observation) { o.slurm("n2", "ALLOCATED CLOUD NOT_RESPONDING") }, one("n2", Hollow, None, givingUp)},
+		"set DOWN by us": {func(o *Observation) {
+			o.slurm("n2", "DOWN CLOUD")
+			o.reasoned("n2", "reconfigure: boot: no SSH")
+		}, one("n2", SetDown, HandBack, "")},
+		"set DOWN by us, and declared no more": {func(o *Observation) {
+			o.slurm("old1", "DOWN CLOUD")
+			o.reasoned("old1", "reconfigure: boot: no SSH")
+			o.serve("old1", "stray", time.Hour)
+		}, []Finding{{Node: "old1", Kind: Orphan, Server: "stray", Command: byHand + "stray"}}},
 		"persistent without an instance": {func(o *Observation) {
 			o.gone("n1")
 			o.slurm("n1", "DOWN NOT_RESPONDING")

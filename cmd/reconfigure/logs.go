@@ -1,0 +1,145 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// logFolder is where the workers' logs are. Each is written at its end by any number of processes; once a day it is set aside under its name and the date, and removed
+// when its last line is old. Whoever has a log open holds a shared lock on it (flock(2)), which ends with the last process that has inherited it: so a log that is in
+// use is neither set aside nor removed.
+type logFolder struct{ dir string }
+
+func (s site) logs() logFolder { return logFolder{s.state("log")} }
+
+// open opens a log for appending.
+func (l logFolder) open(name string) (*os.File, error) {
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(l.dir, name)
+	for {
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		if err := flock(file, unix.LOCK_SH); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+		if isAt(file, path) {
+			return file, nil
+		}
+		if err := file.Close(); err != nil { // it has been set aside just now
+			return nil, err
+		}
+	}
+}
+
+// prune sets the logs aside, and removes what was set aside and not written to since before.
+func (l logFolder) prune(now, before time.Time) error {
+	logs, err := filepath.Glob(filepath.Join(l.dir, "*.log"))
+	if err != nil {
+		return err
+	}
+	aside, err := filepath.Glob(filepath.Join(l.dir, "*.log.*"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, path := range logs {
+		errs = append(errs, setAside(path, path+"."+now.Format(time.DateOnly)))
+	}
+	for _, path := range aside {
+		errs = append(errs, unlessInUse(path, func(info os.FileInfo) error {
+			if !info.ModTime().Before(before) {
+				return nil
+			}
+			return os.Remove(path)
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// setAside renames a log, unless it is empty, or another process has it open. Where it is what this process writes to, this process goes on in a new one: else a worker
+// that stays would write to it for ever.
+func setAside(path, name string) error {
+	if exists(name) {
+		return nil
+	}
+	if isAt(os.Stderr, path) {
+		return renew(path, name)
+	}
+	return unlessInUse(path, func(info os.FileInfo) error {
+		if info.Size() == 0 {
+			return nil
+		}
+		return os.Rename(path, name)
+	})
+}
+
+// renew sets the log aside that this process has inherited as its output.
+func renew(path, name string) (err error) {
+	if err := flock(os.Stderr, unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, flock(os.Stderr, unix.LOCK_SH))
+		}
+	}()
+	if err := os.Rename(path, name); err != nil {
+		return err
+	}
+	file, err := logFolder{filepath.Dir(path)}.open(filepath.Base(path))
+	if err != nil {
+		return err
+	}
+	for _, output := range []*os.File{os.Stdout, os.Stderr} {
+		err = errors.Join(err, unix.Dup3(int(file.Fd()), int(output.Fd()), 0))
+	}
+	return errors.Join(err, file.Close())
+}
+
+// unlessInUse does something with a log that no process has open.
+func unlessInUse(path string, do func(os.FileInfo) error) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := flock(file, unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	return do(info)
+}
+
+// flock takes a lock, or answers EWOULDBLOCK.
+func flock(file *os.File, how int) error {
+	for {
+		if err := unix.Flock(int(file.Fd()), how); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// isAt tells whether a file that is open is the one of that name.
+func isAt(file *os.File, path string) bool {
+	is, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(is, there)
+}

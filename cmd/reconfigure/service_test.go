@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
+)
+
+// TestServiceNames has the names from systemd-escape --path.
+func TestServiceNames(t *testing.T) {
+	for path, want := range map[string]string{
+		"/":                "-",
+		"/opt/eiffel":      "opt-eiffel",
+		"/srv/a b-c/.x":    `srv-a\x20b\x2dc-.x`,
+		"/opt/ümlaut":      `opt-\xc3\xbcmlaut`,
+		"/.hidden/x":       `\x2ehidden-x`,
+		"/home/a_b/v1.2:3": "home-a_b-v1.2:3",
+	} {
+		if got := service(path); got != "reconfigure-worker@"+want+".service" {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
+
+// unit is the unit that is shipped, as its name and its text.
+func unit(t *testing.T) (name, text string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", "..", "systemd", "*.service"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("units %v, error %v", files, err)
+	}
+	data, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Base(files[0]), string(data)
+}
+
+func TestTheUnitIsTheServiceThatIsStarted(t *testing.T) {
+	name, text := unit(t)
+	if want := strings.Replace(service("/opt/eiffel"), "opt-eiffel", "", 1); name != want {
+		t.Errorf("the unit is %s, and started is %s", name, want)
+	}
+	rules, err := os.ReadFile(filepath.Join("..", "..", "systemd", "50-reconfigure-worker.rules"))
+	if err != nil || !strings.Contains(string(rules), `"`+strings.TrimSuffix(name, ".service")+`"`) {
+		t.Errorf("polkit's rules do not name it, error %v", err)
+	}
+	for line, why := range map[string]string{
+		"ExecStart=%f/bin/reconfigure --dir %f worker --stay": "else it could end at the very moment in which a call finds it active",
+		"StartLimitIntervalSec=0":                             "else systemd would refuse a start after many",
+		"Restart=on-failure":                                  "a worker that died would leave its requests to the next call",
+		"KillMode=mixed":                                      "else Terraform would be killed along with the worker, and leave half of a state",
+		"TimeoutStopSec=20min":                                "else it would be killed in the middle of an apply",
+		"SuccessExitStatus=130":                               "else it would count as failed when it is stopped",
+	} {
+		if !strings.Contains(text, "\n"+line+"\n") {
+			t.Errorf("the unit has no %s: %s", line, why)
+		}
+	}
+}
+
+// TestTheUnitIsWhatSystemdTakes has systemd read it, which need not run for that. It tells of each key that it does not know or like, and takes the rest.
+func TestTheUnitIsWhatSystemdTakes(t *testing.T) {
+	_, text := unit(t)
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Fatalf("systemd's own tools have to be there: %v", err)
+	}
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bin", "reconfigure"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, service(dir))
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", file)
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Run(); err != nil || said.Len() > 0 {
+		t.Errorf("error %v: %s", err, said.String())
+	}
+}
+
+func TestAWorkerNoticesThatItsProgramIsAnotherOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "reconfigure")
+	write := func(path string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(path)
+	was, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := program{path, was}
+	if p.replaced() {
+		t.Error("it is the same")
+	}
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if p.replaced() {
+		t.Error("there is none: one is about to come")
+	}
+	write(path)
+	if !p.replaced() {
+		t.Error("it is another one")
+	}
+	self, err := thisProgram()
+	if err != nil || self.replaced() {
+		t.Errorf("this very program was replaced, error %v", err)
+	}
+}
+
+func TestTheLastLookForPeople(t *testing.T) {
+	const every = 5 * time.Minute
+	look := func(age time.Duration, silent []silence, findings ...reconcile.Finding) string {
+		r := lastLook{Look: reconcile.Look{Time: utcNoon.Add(-age), Findings: findings}, Silent: silent}.report(every, utcNoon)
+		return r.words(utcNoon)
+	}
+	leaked := func(node string) reconcile.Finding { return reconcile.Finding{Node: node, Kind: reconcile.Leaked} }
+	lost := reconcile.Finding{Node: "node09", Kind: reconcile.Lost, Detail: "…"}
+	for got, want := range map[string]string{
+		look(3*time.Minute, nil): "Looked for what differs 3m00s ago: nothing did.",
+		look(time.Minute, nil, leaked("node03"), lost, leaked("node04")):  "Looked for what differs 1m00s ago: leaked node[03-04], lost node09; `reconfigure reconcile` has more.",
+		look(time.Minute, []silence{{partySlurm, "?"}}, leaked("node03")): "Looked for what differs 1m00s ago: somebody did not answer.",
+		look(staleAfter*every+time.Second, nil):                           "Looked for what differs 20m01s ago, and not since (`reconfigure worker` does): nothing did.",
+	} {
+		if got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	if r := (lastLook{}).report(every, utcNoon); r != nil {
+		t.Error("nobody has looked yet")
+	}
+	if r := (lastLook{Look: reconcile.Look{Time: utcNoon}}).report(0, utcNoon); r != nil {
+		t.Error("nobody is to look")
+	}
+}

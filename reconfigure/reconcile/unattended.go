@@ -1,0 +1,70 @@
+package reconcile
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// Look is what was found at one time, as far as the next look must know it.
+type Look struct {
+	Time     time.Time `json:"time"`
+	Findings []Finding `json:"findings,omitempty"`
+	// Tried is when something was last done about a finding, by node and kind.
+	Tried map[string]time.Time `json:"tried,omitempty"`
+}
+
+// again is how long what was done about a finding has time to help. What does not help by then, a removal that the cloud refuses for instance, would otherwise fill the
+// journal with requests that end alike.
+const again = time.Hour
+
+// Next is what to do unasked after another look, and that look as it is to be kept. What is seen once may be a moment between two steps, so a finding must have been
+// there at the look before, too; one that is longer past than stale says nothing about now.
+func (l Look) Next(cluster reconfigure.Cluster, seen Observation, findings []Finding, stale time.Duration) (fix []Finding, next Look) {
+	next = Look{Time: seen.Time, Findings: findings, Tried: maps.Clone(l.Tried)}
+	if next.Tried == nil {
+		next.Tried = map[string]time.Time{}
+	}
+	maps.DeleteFunc(next.Tried, func(_ string, at time.Time) bool { return seen.Time.Sub(at) >= again || at.After(seen.Time) })
+	if age := seen.Time.Sub(l.Time); age <= 0 || age > stale {
+		return nil, next
+	}
+	for _, f := range Unattended(cluster, seen, Confirm(l.Findings, findings)) {
+		what := f.Node + " " + string(f.Kind)
+		if _, tried := next.Tried[what]; !tried {
+			next.Tried[what] = seen.Time
+			fix = append(fix, f)
+		}
+	}
+	return fix, next
+}
+
+// Unattended is those of the findings that may be mended without anybody having asked: a cloud node has something left over that Slurm does not use, or is stuck on
+// its way. It is never a persistent node, whose instance is there for good; never one that is not declared, since the declaration may be in the middle of an edit; and
+// never one that somebody has taken out of use, and may be working at.
+func Unattended(cluster reconfigure.Cluster, seen Observation, findings []Finding) []Finding {
+	harmless := map[Kind][]Fix{
+		Orphan:     {Delete},
+		Doubled:    {Delete},
+		Leaked:     {Suspend},
+		PowersDown: {Suspend},
+		PowersUp:   {Resume},
+		Lost:       {Suspend},
+		Tainted:    {Suspend, Resume},
+		Unfinished: {Suspend, Resume},
+		SetDown:    {HandBack},
+	}
+	clouds := cluster.Nodes().Difference(cluster.Persistent())
+	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
+		return !slices.Contains(harmless[f.Kind], f.Fix) || !clouds.Contains(f.Node) || attended(seen.States[f.Node])
+	})
+}
+
+// attended tells that a person has taken a node out of use: it has a drain that is not ours, or is in maintenance. Or that it may be so: it is DOWN, and neither we nor
+// Slurm's power saving have done with it. A node that does not answer is DOWN too; power saving takes it after SuspendTime, and then it is nobody's.
+func attended(s reconfigure.NodeState) bool {
+	down := s.Is("DOWN") && !s.Is("POWERED_DOWN", "POWERING_DOWN", "POWERING_UP")
+	return s.Is("MAINTENANCE") || (s.Is("DRAIN", "FAIL") || down) && !s.Ours()
+}
