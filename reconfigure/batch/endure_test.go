@@ -25,11 +25,18 @@ type shaky struct {
 	epoch int // of its locks
 }
 
-// away has the journal fail for a while, from now on.
-func (s *shaky) away(d time.Duration) {
+// fails has the journal fail for a while, from now on.
+func (s *shaky) fails(d time.Duration) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.until = time.Now().Add(d)
+}
+
+// away has it fail, and its locks be lost.
+func (s *shaky) away(d time.Duration) {
+	s.fails(d)
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	s.epoch++
 	s.memory.lock.Lock()
 	s.leads, s.stands = false, false
@@ -256,7 +263,7 @@ func TestAnOutcomeThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 		c := &cut{waiter: &waiter{log: log.memory}, takes: time.Minute}
 		ended := log.work(t, c)
 		pass(30 * time.Second)
-		log.until = time.Now().Add(time.Minute)
+		log.fails(time.Minute)
 		if err := <-ended; err != nil || c.tries != 2 || len(log.finished) != 1 {
 			t.Errorf("error %v, %d tries, ended %+v", err, c.tries, log.finished)
 		}
@@ -272,4 +279,77 @@ func TestWorkOnceDoesNotWaitForTheJournal(t *testing.T) {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 	})
+}
+
+func TestTwoTroublesWithABatchBetweenAreTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &shaky{memory: &memory{}}
+		w := &waiter{log: log.memory, free: time.Now().Add(2 * time.Hour)}
+		log.submit(request(1, reconfigure.Update, "n1"))
+		ended := log.work(t, w)
+		pass(time.Hour)
+		for i := range 3 {
+			log.away(6 * time.Minute)
+			pass(7 * time.Minute)
+			log.submit(request(2+i, reconfigure.Resume, "n2"))
+			pass(20 * time.Second)
+		}
+		pass(2 * time.Hour)
+		if err := <-ended; err != nil || len(log.finished) != 4 {
+			t.Errorf("error %v, ended %+v", err, log.finished)
+		}
+	})
+}
+
+// quick is a log in which somebody does something after the look at what waits, and before the batch begins.
+type quick struct {
+	*memory
+	meanwhile func()
+}
+
+func (q *quick) Begin(ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome) (int64, error) {
+	if meanwhile := q.meanwhile; meanwhile != nil {
+		q.meanwhile = nil
+		meanwhile()
+	}
+	return q.memory.Begin(ctx, ids, undone...)
+}
+
+// That others come in between is none of the journal's troubles.
+func TestWhatChangesJustBeforeABatchBeginsIsNoTrouble(t *testing.T) {
+	for name, tc := range map[string]struct {
+		meanwhile func(*memory, context.CancelFunc)
+		want      []string
+		err       error
+	}{
+		"a pause":                            {func(m *memory, _ context.CancelFunc) { m.pause(true) }, nil, nil},
+		"what would be undone is taken back": {func(m *memory, _ context.CancelFunc) { m.take1() }, []string{"suspend n1"}, nil},
+		"the worker is to end":               {func(m *memory, end context.CancelFunc) { m.pause(true); end() }, nil, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, end := context.WithCancel(t.Context())
+				defer end()
+				log := &memory{}
+				log.submit(request(1, reconfigure.Resume, "n1"))
+				log.submit(request(2, reconfigure.Suspend, "n1"))
+				w := &waiter{log: log}
+				told := batch.Trouble(func(err error, _ time.Duration) { t.Errorf("trouble: %v", err) })
+				err := batch.Work(ctx, &quick{log, func() { tc.meanwhile(log, end) }}, w, poll, told)
+				if err != nil && !errors.Is(err, tc.err) {
+					t.Errorf("error %v", err)
+				}
+				if diff := cmp.Diff(tc.want, w.heard()); diff != "" {
+					t.Errorf("carried out (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// take1 has the first request be taken back.
+func (m *memory) take1() {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.finish(reconfigure.Outcome{Request: 1, Code: reconfigure.CodeCancelled})
 }
