@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -125,9 +126,11 @@ func nothingBeginsInAPause(t *testing.T, j *Journal) {
 		begun []time.Time
 		wait  sync.WaitGroup
 	)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	wait.Go(func() {
 		for {
-			_, err := j.Begin(t.Context(), []reconfigure.RequestID{r.ID})
+			_, err := j.Begin(ctx, []reconfigure.RequestID{r.ID})
 			if errors.Is(err, ErrPaused) {
 				return
 			}
@@ -141,6 +144,10 @@ func nothingBeginsInAPause(t *testing.T, j *Journal) {
 	eventually(t, "a batch has begun", func() bool { return found(t, j, r.ID).Touched })
 	noError(t, j.Pause(t.Context(), "new cables", "anna"))
 	batches := must(read(t.Context(), j, "count", scanCount, `SELECT count(*) FROM batches`))(t)[0]
+	if _, err := j.Begin(t.Context(), []reconfigure.RequestID{r.ID}); !errors.Is(err, ErrPaused) {
+		t.Errorf("begun during a pause: %v", err)
+		stop()
+	}
 	wait.Wait()
 	if len(begun) == 0 || batches != len(begun) {
 		t.Errorf("%d batches had begun when the pause returned, %d at last", batches, len(begun))
