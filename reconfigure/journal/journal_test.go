@@ -64,6 +64,8 @@ func suite(t *testing.T, place places) {
 		{"the newest event of each node", lastMoves},
 		{"many goroutines write at once", manyGoroutines},
 		{"one leads at a time", oneLeads},
+		{"the map of nodes is kept, and adopted where there is none", nodesAreKept},
+		{"host keys are kept by address, and forgotten ones are not adopted", hostKeysAreKept},
 	}
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) { r.rule(t, open(t, place(t))) })
@@ -601,9 +603,11 @@ func leaderIsFenced(t *testing.T, j *Journal) {
 	leading, end := j.WhileLeading(t.Context())
 	defer end()
 	writes := map[string]func() error{
-		"Begin":  func() error { _, err := j.Begin(t.Context(), []reconfigure.RequestID{r.ID}); return err },
-		"Record": func() error { return j.Record(t.Context(), event(batch, "n1", "")) },
-		"Hold":   func() error { return j.Hold(t.Context(), reconfigure.Outcome{Request: r.ID}) },
+		"Begin":        func() error { _, err := j.Begin(t.Context(), []reconfigure.RequestID{r.ID}); return err },
+		"Record":       func() error { return j.Record(t.Context(), event(batch, "n1", "")) },
+		"Hold":         func() error { return j.Hold(t.Context(), reconfigure.Outcome{Request: r.ID}) },
+		"KeepNodes":    func() error { return j.KeepNodes(t.Context(), nil) },
+		"KeepHostKeys": func() error { return j.KeepHostKeys(t.Context(), map[string][]string{"192.0.2.1": nil}) },
 	}
 	for name, write := range writes {
 		if err := write(); err != nil || leading.Err() != nil {

@@ -87,7 +87,10 @@ func TestJournalOfAnEarlierVersionIsBroughtUpToDateWithoutLoss(t *testing.T) {
 // A kill may come between any two transactions.
 func TestMigrationIsTakenUpWhereItWasKilled(t *testing.T) {
 	for version := 0; version <= 2; version++ {
-		for killedAt := int64(version); killedAt <= 3; killedAt++ {
+		for _, killedAt := range []int64{0, 1, 2, 3, 5} {
+			if killedAt < int64(version) {
+				continue
+			}
 			dir := t.TempDir()
 			path := filepath.Join(dir, "journal.db")
 			if version > 0 {
