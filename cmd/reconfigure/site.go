@@ -80,6 +80,20 @@ func (s site) journal(ctx context.Context) (*journal.Journal, error) {
 	return journal.Open(ctx, s.state())
 }
 
+// glance gives the journal to who only looks: nil where there is none yet. To open a journal makes it, and a file must not come to be by looking; a database that
+// is declared must be there, so that what is wrong with it shows now.
+func (s site) glance(ctx context.Context, do func(log *journal.Journal) error) error {
+	if s.cluster.Settings.Journal == "" && !exists(s.state("journal.db")) {
+		return do(nil)
+	}
+	log, err := s.journal(ctx)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	return do(log)
+}
+
 // cloudsFile is the clouds.yaml of this directory, where it has one; else the usual places are searched.
 func (s site) cloudsFile() string {
 	if file := s.file("clouds.yaml"); os.Getenv("OS_CLIENT_CONFIG_FILE") == "" && exists(file) {

@@ -101,7 +101,7 @@ func statusOf(c *cli.Context, f filter) (statusReport, error) {
 	if err != nil {
 		return statusReport{}, err
 	}
-	report := s.look(c.Context, logger(c)).report(s.cluster, known)
+	report := s.look(c.Context, log, logger(c)).report(s.cluster, known)
 	if err := c.Context.Err(); err != nil {
 		return statusReport{}, err // nobody was silent, we did not listen
 	}

@@ -67,6 +67,9 @@ func openEngine(ctx context.Context, dir string, log *journal.Journal, out *slog
 	if err != nil {
 		return reconfigure.Cluster{}, nil, err
 	}
+	if err := s.adopt(ctx, log); err != nil {
+		return s.cluster, nil, err
+	}
 	engine, err := s.engine(ctx, log, out)
 	return s.cluster, engine, err
 }

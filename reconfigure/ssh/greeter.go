@@ -35,6 +35,33 @@ const (
 // Await returns when each instance has answered or its time is up, and says of those that did not why. The keys of the fresh ones are learnt, by the policy;
 // the others must answer with a key that is known already. It may be repeated.
 func (g Greeter) Await(ctx context.Context, instances []reconfigure.Instance, fresh nodeset.NodeSet) reconfigure.Failures {
+	failures := reconfigure.Failures{}
+	known, err := g.Known.open(ctx, addresses(instances, fresh))
+	if err == nil {
+		failures = g.greetAll(ctx, known, instances)
+		// The file is made once, not for each of thousands; those who read it come after this.
+		err = g.Known.Refresh(ctx)
+	}
+	for _, instance := range instances {
+		if err != nil && failures[instance.Node] == nil {
+			failures[instance.Node] = err
+		}
+	}
+	return failures
+}
+
+// addresses is those of the instances of some nodes.
+func addresses(instances []reconfigure.Instance, nodes nodeset.NodeSet) []string {
+	var found []string
+	for _, i := range instances {
+		if nodes.Contains(i.Node) && i.Address != "" {
+			found = append(found, i.Address)
+		}
+	}
+	return found
+}
+
+func (g Greeter) greetAll(ctx context.Context, known ring, instances []reconfigure.Instance) reconfigure.Failures {
 	var (
 		lock     sync.Mutex
 		wait     sync.WaitGroup
@@ -43,7 +70,7 @@ func (g Greeter) Await(ctx context.Context, instances []reconfigure.Instance, fr
 	)
 	for _, instance := range instances {
 		wait.Go(func() {
-			if err := g.greet(ctx, turns, instance, fresh.Contains(instance.Node)); err != nil {
+			if err := g.greet(ctx, turns, known, instance); err != nil {
 				lock.Lock()
 				defer lock.Unlock()
 				failures[instance.Node] = err
@@ -55,12 +82,7 @@ func (g Greeter) Await(ctx context.Context, instances []reconfigure.Instance, fr
 }
 
 // greet looks again and again: the machine may still boot, and the console of a rebuilt one still show the keys of its former life.
-func (g Greeter) greet(ctx context.Context, turns chan struct{}, instance reconfigure.Instance, fresh bool) error {
-	if fresh {
-		if err := g.Known.Forget(instance.Address); err != nil {
-			return err
-		}
-	}
+func (g Greeter) greet(ctx context.Context, turns chan struct{}, known ring, instance reconfigure.Instance) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, g.Timeout, errTimeUp)
 	defer cancel()
 	var last error
@@ -70,7 +92,7 @@ func (g Greeter) greet(ctx context.Context, turns chan struct{}, instance reconf
 			return g.gaveUp(ctx, last)
 		case turns <- struct{}{}:
 		}
-		err := g.look(ctx, instance)
+		err := g.look(ctx, known, instance)
 		<-turns
 		if err == nil {
 			return nil
@@ -105,8 +127,8 @@ func (g Greeter) gaveUp(ctx context.Context, last error) error {
 }
 
 // look looks once. Keys are learnt only when the instance has proved that it holds one of them.
-func (g Greeter) look(ctx context.Context, instance reconfigure.Instance) error {
-	expected, err := g.Known.Keys(instance.Address)
+func (g Greeter) look(ctx context.Context, known ring, instance reconfigure.Instance) error {
+	expected, err := known.of(instance.Address)
 	if err != nil {
 		return err
 	}
@@ -127,7 +149,7 @@ func (g Greeter) look(ctx context.Context, instance reconfigure.Instance) error 
 	if !slices.ContainsFunc(expected, func(key ssh.PublicKey) bool { return same(key, answered) }) {
 		return fmt.Errorf("answers at %s with host key %s, not with one %s: %s", instance.Address, show(answered), source, show(expected...))
 	}
-	return g.Known.Learn(instance.Address, expected)
+	return known.learn(ctx, instance.Address, expected)
 }
 
 func (g Greeter) fromConsole(ctx context.Context, id string) ([]ssh.PublicKey, error) {

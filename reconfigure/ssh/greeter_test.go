@@ -113,9 +113,7 @@ func TestFreshInstanceIsKnownByItsConsole(t *testing.T) {
 	keys := []ssh.Signer{newKey(t, "rsa"), newKey(t, "ecdsa"), newKey(t, "ed25519")}
 	m := boot(t, keys...)
 	g, _ := greeter(t, reconfigure.HostKeysConsole, long, "", "booting", block(public(keys...)...))
-	if err := g.Known.Learn(m.address, public(newKey(t, "ed25519"))); err != nil { // of the instance that had the address before
-		t.Fatal(err)
-	}
+	g.Known.learnt(t, m.address, newKey(t, "ed25519").PublicKey()) // of the instance that had the address before
 	expectNone(t, g.Await(t.Context(), m.instance(), node01))
 	expectKeys(t, g.Known, m.address, public(keys...)...)
 	if n := m.logins.Load(); n != 0 {
@@ -187,9 +185,7 @@ func TestInstanceThatIsNotFreshKeepsItsKey(t *testing.T) {
 			key, other := newKey(t, "ed25519"), newKey(t, "ed25519")
 			m := boot(t, key)
 			g, looks := greeter(t, policy, short, block(other.PublicKey()))
-			if err := g.Known.Learn(m.address, public(key)); err != nil {
-				t.Fatal(err)
-			}
+			g.Known.learnt(t, m.address, key.PublicKey())
 			expectNone(t, g.Await(t.Context(), m.instance(), nodeset.NodeSet{}))
 			m.rebuild(other)
 			expectFailure(t, g.Await(t.Context(), m.instance(), nodeset.NodeSet{}), "not with one that is known")

@@ -89,6 +89,9 @@ func (m NodeMap) Adopt(ctx context.Context) error {
 		if err != nil || !there {
 			return err
 		}
+		if _, known, err := m.Keeper.Nodes(ctx); err != nil || known {
+			return err
+		}
 		return m.Keeper.AdoptNodes(ctx, found.Nodes)
 	})
 }
