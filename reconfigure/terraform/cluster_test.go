@@ -21,6 +21,7 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/postgres"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
@@ -30,6 +31,7 @@ import (
 const parallel = "10"
 
 func TestMain(m *testing.M) {
+	postgres.KeepIfAsked()
 	chosen := false
 	flag.Parse()
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
