@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -186,6 +187,37 @@ func TestAHostTakesOverFromOneThatDies(t *testing.T) {
 	if diff := cmp.Diff(want, serverNames(one.cloud)); diff != "" {
 		t.Errorf("in the cloud (-want +got):\n%s", diff)
 	}
+}
+
+// TestAHostThatWasLeftBehindPlansNothing has the declaration changed on one control host, by `enlarge`, and not on the other one: that one must not take it back.
+func TestAHostThatWasLeftBehindPlansNothing(t *testing.T) {
+	one, two, log := twoHosts(t)
+	hosts := []*host{one, two}
+	one.run(0, "pause", "--reason", "no worker is to tell of the edit")
+	one.run(0, "enlarge", "standard", "--to", "3", "--no-wait")
+	old := time.Now().Add(-time.Hour)
+	ok(t, os.Chtimes(filepath.Join(two.work, "group_vars", "all.yml"), old, old))
+	said := two.run(1, "resize")
+	for _, part := range []string{filepath.Join(two.work, "group_vars", "all.yml"), one.work, "make them alike"} {
+		if !strings.Contains(said, part) {
+			t.Errorf("no %q in %s", part, said)
+		}
+	}
+	if two.run(1, "enlarge", "standard", "--to", "4"); !strings.Contains(two.read("group_vars/all.yml"), "min_nodes: 2\n") {
+		t.Error("the declaration was changed all the same")
+	}
+
+	one.run(0, "continue")
+	ok(t, settledOn(log, hosts...))
+
+	// Slurm asks once: what it asks for is kept until they are alike.
+	two.run(0, "suspend", "--no-wait", "node09")
+	ok(t, eventually("the request is put off", func() (bool, error) {
+		pending, err := log.Pending(t.Context())
+		return len(pending) == 1 && len(pending[0].Waits) == 1 && strings.Contains(pending[0].Waits[0].Reason, "make them alike"), err
+	}))
+	two.write("group_vars/all.yml", one.read("group_vars/all.yml"))
+	ok(t, settledOn(log, hosts...))
 }
 
 // works tells whether this is a worker.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -105,6 +107,35 @@ func (s site) cloudsFile() string {
 func exists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
+}
+
+// upToDate is an error where another control host has a newer declaration. To plan from this one would undo there what was meant. The declaration of this host
+// is made known, so that the others can tell.
+func (s site) upToDate(ctx context.Context, log *journal.Journal) error {
+	own, err := s.declaration()
+	if err != nil {
+		return err
+	}
+	newest, err := log.Declare(ctx, own)
+	if err != nil || !own.Outdated(newest) {
+		return err
+	}
+	return fmt.Errorf("%s is not as it is on control host %s, where it was changed at %s, later than here: make them alike; if this one is right, `touch` it and try again",
+		s.file(config.File), newest.Host, newest.Changed.UTC().Format(time.RFC3339))
+}
+
+// declaration is what this host works with.
+func (s site) declaration() (reconfigure.Declaration, error) {
+	text, err := os.ReadFile(s.file(config.File))
+	if err != nil {
+		return reconfigure.Declaration{}, err
+	}
+	info, err := os.Stat(s.file(config.File))
+	if err != nil {
+		return reconfigure.Declaration{}, err
+	}
+	host, err := os.Hostname()
+	return reconfigure.Declaration{Host: host + ":" + s.dir, Sum: fmt.Sprintf("%x", sha256.Sum256(text)), Changed: info.ModTime()}, err
 }
 
 // logger writes for machines: JSON where --json asks for it, else key=value.

@@ -67,7 +67,7 @@ func openEngine(ctx context.Context, dir string, log *journal.Journal, out *slog
 	if err != nil {
 		return reconfigure.Cluster{}, nil, err
 	}
-	if err := s.adopt(ctx, log); err != nil {
+	if err := errors.Join(s.upToDate(ctx, log), s.adopt(ctx, log)); err != nil {
 		return s.cluster, nil, err
 	}
 	engine, err := s.engine(ctx, log, out)

@@ -65,6 +65,7 @@ func suite(t *testing.T, place places) {
 		{"many goroutines write at once", manyGoroutines},
 		{"one leads at a time", oneLeads},
 		{"the map of nodes is kept, and adopted where there is none", nodesAreKept},
+		{"the newest declaration is known to all hosts", newestDeclaration},
 		{"host keys are kept by address, and forgotten ones are not adopted", hostKeysAreKept},
 	}
 	for _, r := range rules {

@@ -60,6 +60,39 @@ func nodesText(nodes map[string]reconfigure.Spec) (string, error) {
 	return string(text), err
 }
 
+// Declare tells with which declaration a control host works, and answers the newest one that any of them ever worked with.
+func (j *Journal) Declare(ctx context.Context, d reconfigure.Declaration) (newest reconfigure.Declaration, err error) {
+	known, ok, err := j.declaration(ctx)
+	if err != nil || ok && (d.Sum == known.Sum || d.Outdated(known)) {
+		return known, err
+	}
+	err = j.write(ctx, "note the declaration", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO declaration (id, host, sum, changed) VALUES (1, $1, $2, $3)
+			ON CONFLICT (id) DO UPDATE SET host = excluded.host, sum = excluded.sum, changed = excluded.changed WHERE declaration.host = excluded.host OR declaration.changed < excluded.changed`,
+			text(d.Host), d.Sum, d.Changed.UnixNano())
+		return err
+	})
+	if err != nil {
+		return known, err
+	}
+	newest, _, err = j.declaration(ctx) // somebody else may have been quicker with a newer one
+	return newest, err
+}
+
+func (j *Journal) declaration(ctx context.Context) (reconfigure.Declaration, bool, error) {
+	return first(read(ctx, j, "read the newest declaration", scanDeclaration, `SELECT host, sum, changed FROM declaration`))
+}
+
+func scanDeclaration(row scanner) (reconfigure.Declaration, error) {
+	var (
+		d       reconfigure.Declaration
+		changed int64
+	)
+	err := row.Scan(&d.Host, &d.Sum, &changed)
+	d.Changed = unstamp(changed)
+	return d, err
+}
+
 // HostKeys is the keys that were last kept of each address; none of an address that is there had its keys forgotten.
 func (j *Journal) HostKeys(ctx context.Context) (map[string][]string, error) {
 	rows, err := read(ctx, j, "read the host keys", scanHostKeys, `SELECT address, keys FROM host_keys`)

@@ -3,6 +3,7 @@ package journal
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -54,6 +55,26 @@ func hostKeysAreKept(t *testing.T, j *Journal) {
 	}
 	if got, err := j.HostKeys(t.Context()); len(got) != 4 || err != nil {
 		t.Errorf("half of a write is there: %v, %v", got, err)
+	}
+}
+
+func newestDeclaration(t *testing.T, j *Journal) {
+	at := func(host, sum string, hour int) reconfigure.Declaration {
+		return reconfigure.Declaration{Host: host, Sum: sum, Changed: time.Date(2026, 1, 1, hour, 0, 0, 1, time.UTC)}
+	}
+	for _, step := range []struct{ said, newest reconfigure.Declaration }{
+		{at("a", "one", 1), at("a", "one", 1)},
+		{at("b", "one", 2), at("a", "one", 1)}, // a copy
+		{at("b", "two", 3), at("b", "two", 3)},
+		{at("a", "one", 1), at("b", "two", 3)}, // out of date
+		{at("a", "three", 3), at("b", "two", 3)},
+		{at("a", "one", 4), at("a", "one", 4)}, // taken back
+		{at("a", "two", 3), at("a", "two", 3)}, // from a backup
+	} {
+		got, err := j.Declare(t.Context(), step.said)
+		if d := cmp.Diff(step.newest, got); d != "" || err != nil {
+			t.Errorf("after %v: %v (-want +got):\n%s", step.said, err, d)
+		}
 	}
 }
 

@@ -10,3 +10,10 @@ CREATE TABLE host_keys (
     address text PRIMARY KEY CHECK (address <> ''),
     keys    json NOT NULL
 );
+
+CREATE TABLE declaration (
+    id      integer PRIMARY KEY CHECK (id = 1),
+    host    text    NOT NULL,
+    sum     text    NOT NULL,
+    changed bigint  NOT NULL
+);

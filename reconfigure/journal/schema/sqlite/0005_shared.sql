@@ -12,4 +12,12 @@ CREATE TABLE host_keys (
     keys    TEXT NOT NULL CHECK (json_valid(keys))
 ) STRICT, WITHOUT ROWID;
 
+-- The newest declaration that any control host has worked with.
+CREATE TABLE declaration (
+    id      INTEGER PRIMARY KEY CHECK (id = 1),
+    host    TEXT    NOT NULL,
+    sum     TEXT    NOT NULL,
+    changed INTEGER NOT NULL
+) STRICT;
+
 PRAGMA user_version = 5;
