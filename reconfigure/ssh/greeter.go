@@ -61,7 +61,7 @@ func addresses(instances []reconfigure.Instance, nodes nodeset.NodeSet) []string
 	return found
 }
 
-func (g Greeter) greetAll(ctx context.Context, known ring, instances []reconfigure.Instance) reconfigure.Failures {
+func (g Greeter) greetAll(ctx context.Context, known *ring, instances []reconfigure.Instance) reconfigure.Failures {
 	var (
 		lock     sync.Mutex
 		wait     sync.WaitGroup
@@ -82,7 +82,8 @@ func (g Greeter) greetAll(ctx context.Context, known ring, instances []reconfigu
 }
 
 // greet looks again and again: the machine may still boot, and the console of a rebuilt one still show the keys of its former life.
-func (g Greeter) greet(ctx context.Context, turns chan struct{}, known ring, instance reconfigure.Instance) error {
+func (g Greeter) greet(ctx context.Context, turns chan struct{}, known *ring, instance reconfigure.Instance) error {
+	lasting := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, g.Timeout, errTimeUp)
 	defer cancel()
 	var last error
@@ -92,10 +93,10 @@ func (g Greeter) greet(ctx context.Context, turns chan struct{}, known ring, ins
 			return g.gaveUp(ctx, last)
 		case turns <- struct{}{}:
 		}
-		err := g.look(ctx, known, instance)
+		keys, err := g.look(ctx, known, instance)
 		<-turns
 		if err == nil {
-			return nil
+			return known.learn(lasting, instance.Address, keys) // that the journal is slow is not the instance's fault
 		}
 		if last == nil || !over(ctx) { // else it says only that the time was up
 			last = err
@@ -126,30 +127,30 @@ func (g Greeter) gaveUp(ctx context.Context, last error) error {
 	return fmt.Errorf("after %s it %w", g.Timeout, last)
 }
 
-// look looks once. Keys are learnt only when the instance has proved that it holds one of them.
-func (g Greeter) look(ctx context.Context, known ring, instance reconfigure.Instance) error {
+// look looks once, and gives the keys that are to be known of the instance: only when it has proved that it holds one of them.
+func (g Greeter) look(ctx context.Context, known *ring, instance reconfigure.Instance) ([]ssh.PublicKey, error) {
 	expected, err := known.of(instance.Address)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	source := "that is known"
 	if len(expected) == 0 && g.Policy == reconfigure.HostKeysConsole {
 		source = "that its console log shows"
 		if expected, err = g.fromConsole(ctx, instance.ID); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	answered, err := handshake(ctx, instance.Address, expected)
 	if err != nil {
-		return fmt.Errorf("does not answer by SSH at %s: %w", instance.Address, err)
+		return nil, fmt.Errorf("does not answer by SSH at %s: %w", instance.Address, err)
 	}
 	if len(expected) == 0 { // accept-new
 		expected = []ssh.PublicKey{answered}
 	}
 	if !slices.ContainsFunc(expected, func(key ssh.PublicKey) bool { return same(key, answered) }) {
-		return fmt.Errorf("answers at %s with host key %s, not with one %s: %s", instance.Address, show(answered), source, show(expected...))
+		return nil, fmt.Errorf("answers at %s with host key %s, not with one %s: %s", instance.Address, show(answered), source, show(expected...))
 	}
-	return known.learn(ctx, instance.Address, expected)
+	return expected, nil
 }
 
 func (g Greeter) fromConsole(ctx context.Context, id string) ([]ssh.PublicKey, error) {

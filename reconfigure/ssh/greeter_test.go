@@ -184,10 +184,11 @@ func TestInstanceThatIsNotFreshKeepsItsKey(t *testing.T) {
 		t.Run(string(policy), func(t *testing.T) {
 			key, other := newKey(t, "ed25519"), newKey(t, "ed25519")
 			m := boot(t, key)
-			g, looks := greeter(t, policy, short, block(other.PublicKey()))
+			g, looks := greeter(t, policy, long, block(other.PublicKey()))
 			g.Known.learnt(t, m.address, key.PublicKey())
 			expectNone(t, g.Await(t.Context(), m.instance(), nodeset.NodeSet{}))
 			m.rebuild(other)
+			g.Timeout = short
 			expectFailure(t, g.Await(t.Context(), m.instance(), nodeset.NodeSet{}), "not with one that is known")
 			expectKeys(t, g.Known, m.address, key.PublicKey())
 			if looks.Load() != 0 {
@@ -208,7 +209,7 @@ func TestInstanceThatDoesNotAnswerFailsAloneAndInTime(t *testing.T) {
 		fresh = append(fresh, node)
 		instances = append(instances, reconfigure.Instance{Node: node, Address: m.address})
 	}
-	g.Timeout = 2 * time.Second
+	g.Timeout = 5 * time.Second // time for all the others to answer on a busy machine
 	expectFailure(t, g.Await(t.Context(), instances, nodeset.Of(fresh...).Union(node01)), "does not answer by SSH at 127.0.0.1:")
 }
 

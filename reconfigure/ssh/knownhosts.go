@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -172,17 +173,20 @@ func (k KnownHosts) Command(user, address, keyFile string) []string {
 	}
 }
 
-// ring is the keys as a batch knows them, and learns more. It may be used from several goroutines: each asks about its own address.
+// ring is the keys as a batch knows them, and learns more. It may be used from several goroutines.
 type ring struct {
-	keeper Keeper
-	keys   map[string][]string // as they were at the start
+	keeper  Keeper
+	keys    map[string][]string // as they were at the start
+	writing sync.Mutex
+	lock    sync.Mutex
+	learnt  map[string][]string // and not written yet
 }
 
 // open reads the keys, less those of the addresses that were given to new instances: whatever was known of them is forgotten.
-func (k KnownHosts) open(ctx context.Context, forget []string) (ring, error) {
+func (k KnownHosts) open(ctx context.Context, forget []string) (*ring, error) {
 	kept, err := k.Keeper.HostKeys(ctx)
 	if err != nil {
-		return ring{}, err
+		return nil, err
 	}
 	forgotten := map[string][]string{}
 	for _, address := range forget {
@@ -193,15 +197,15 @@ func (k KnownHosts) open(ctx context.Context, forget []string) (ring, error) {
 	}
 	if len(forgotten) > 0 {
 		if err := k.Keeper.KeepHostKeys(ctx, forgotten); err != nil {
-			return ring{}, err
+			return nil, err
 		}
 	}
 	maps.Copy(kept, forgotten)
-	return ring{k.Keeper, kept}, nil
+	return &ring{keeper: k.Keeper, keys: kept, learnt: map[string][]string{}}, nil
 }
 
 // of is the keys that an address may answer with; none where it is unknown.
-func (r ring) of(address string) ([]ssh.PublicKey, error) {
+func (r *ring) of(address string) ([]ssh.PublicKey, error) {
 	var keys []ssh.PublicKey
 	for _, text := range r.keys[knownhosts.Normalize(address)] {
 		key, err := parse(text)
@@ -213,12 +217,34 @@ func (r ring) of(address string) ([]ssh.PublicKey, error) {
 	return keys, nil
 }
 
-// learn makes keys the only ones that an address may answer with.
-func (r ring) learn(ctx context.Context, address string, keys []ssh.PublicKey) error {
+// learn makes keys the only ones that an address may answer with. What others learn while somebody writes is written together: instances come up by the hundred.
+func (r *ring) learn(ctx context.Context, address string, keys []ssh.PublicKey) error {
 	address = knownhosts.Normalize(address)
 	texts := format(keys)
 	if slices.Equal(r.keys[address], texts) {
 		return nil
 	}
-	return r.keeper.KeepHostKeys(ctx, map[string][]string{address: texts})
+	r.lock.Lock()
+	r.learnt[address] = texts
+	r.lock.Unlock()
+	return r.flush(ctx)
+}
+
+// flush returns when all that was learnt before is written, by this one or by another one.
+func (r *ring) flush(ctx context.Context) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	r.lock.Lock()
+	together := maps.Clone(r.learnt)
+	r.lock.Unlock()
+	if len(together) == 0 {
+		return nil
+	}
+	if err := r.keeper.KeepHostKeys(ctx, together); err != nil {
+		return err // the next one tries again
+	}
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	maps.DeleteFunc(r.learnt, func(address string, keys []string) bool { return slices.Equal(together[address], keys) })
+	return nil
 }

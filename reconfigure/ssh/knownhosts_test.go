@@ -212,7 +212,7 @@ func (c *counting) KeepHostKeys(ctx context.Context, keys map[string][]string) e
 	return c.Keeper.KeepHostKeys(ctx, keys)
 }
 
-// TestABatchCostsWhatItsInstancesDo greets instances of a large cluster: each key is written once, and the others are read a number of times that does not depend
+// TestABatchCostsWhatItsInstancesDo greets instances of a large cluster: each key is written once, many together, and the others are read a number of times that does not depend
 // on how many there are.
 func TestABatchCostsWhatItsInstancesDo(t *testing.T) {
 	key := newKey(t, "ed25519")
@@ -231,11 +231,12 @@ func TestABatchCostsWhatItsInstancesDo(t *testing.T) {
 	for _, m := range machines {
 		expectInFile(t, g.Known, m.address, key.PublicKey())
 	}
-	if counted.reads.Load() != 2 || counted.writes.Load() != 40 || counted.keys.Load() != 40 {
-		t.Errorf("%d reads, %d writes of %d addresses", counted.reads.Load(), counted.writes.Load(), counted.keys.Load())
+	writes := counted.writes.Load()
+	if counted.reads.Load() != 2 || writes > 40 || counted.keys.Load() != 40 {
+		t.Errorf("%d reads, %d writes of %d addresses", counted.reads.Load(), writes, counted.keys.Load())
 	}
 	expectNone(t, g.Await(t.Context(), instances, nodeset.NodeSet{})) // all are known
-	if counted.writes.Load() != 40 {
+	if counted.writes.Load() != writes {
 		t.Errorf("%d writes after those who were known", counted.writes.Load())
 	}
 }
