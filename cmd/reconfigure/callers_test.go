@@ -56,7 +56,7 @@ func TestTwoHundredCallersAtOnce(t *testing.T) {
 	if n := c.logged("level=ERROR msg=\"request failed\""); n > 0 {
 		t.Errorf("%d requests failed as a whole: see the worker's log", n)
 	}
-	if diff := cmp.Diff(nodeset.Of("eiffel-control", "node01", "node02").Union(numbered("new", 1, coming)).Names(), c.names()); diff != "" {
+	if diff := cmp.Diff(nodeset.Of("eiffel-control", "node01", "node02").Union(numbered("new", 1, coming)).Names(), serverNames(c.cloud)); diff != "" {
 		t.Errorf("in the cloud (-want +got):\n%s", diff)
 	}
 	if n := c.created() - made; n != coming {
@@ -138,21 +138,7 @@ func (c *crowdLab) write(name, text string) {
 
 // writeStates is what Slurm says of the nodes.
 func (c *crowdLab) writeStates() {
-	type node struct {
-		Name    string   `json:"name"`
-		Address string   `json:"address"`
-		State   []string `json:"state"`
-	}
-	var nodes []node
-	for name := range numbered("node", 1, 2).Union(numbered("new", 1, coming)).All() {
-		nodes = append(nodes, node{name, name, []string{"IDLE"}})
-	}
-	for name := range numbered("node", 3, leaving).All() {
-		nodes = append(nodes, node{name, name, []string{"IDLE", "CLOUD", "POWERED_DOWN"}})
-	}
-	text, err := json.Marshal(map[string]any{"nodes": nodes})
-	c.check(err)
-	c.write("slurm.json", string(text))
+	c.write("slurm.json", slurmStates(c.t, numbered("node", 1, 2).Union(numbered("new", 1, coming)), numbered("node", 3, leaving)))
 }
 
 // numbered is n nodes from a number on.
@@ -383,13 +369,3 @@ func (c *crowdLab) logged(text string) int {
 
 // created is how often the cloud was told to make a server.
 func (c *crowdLab) created() int { return c.cloud.Calls()["POST /compute/v2.1/servers"] }
-
-// names is the servers that there are.
-func (c *crowdLab) names() []string {
-	var names []string
-	for _, s := range c.cloud.Servers() {
-		names = append(names, s.Name)
-	}
-	slices.Sort(names)
-	return names
-}

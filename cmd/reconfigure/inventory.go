@@ -4,6 +4,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
 func inventoryCommand() *cli.Command {
@@ -21,20 +22,28 @@ func inventoryCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			driver, err := s.terraform(c.Context, logger(c))
-			if err != nil {
-				return err
-			}
-			instances, err := driver.Instances(c.Context)
-			if err != nil {
-				return err
-			}
-			text, err := ansible.Inventory(s.cluster, instances)
-			if err != nil {
-				return err
-			}
-			_, err = c.App.Writer.Write(text)
-			return err
+			return s.glance(c.Context, func(log *journal.Journal) error { return showInventory(c, s, log) })
 		},
 	})
+}
+
+func showInventory(c *cli.Context, s site, log *journal.Journal) error {
+	driver, err := s.terraform(c.Context, log, logger(c))
+	if err != nil {
+		return err
+	}
+	instances, err := driver.Instances(c.Context)
+	if err != nil {
+		return err
+	}
+	text, err := ansible.Inventory(s.cluster, instances)
+	if err != nil {
+		return err
+	}
+	// The inventory sends ssh there.
+	if err := s.knownHosts(log).Refresh(c.Context); err != nil {
+		return err
+	}
+	_, err = c.App.Writer.Write(text)
+	return err
 }

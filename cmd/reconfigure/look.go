@@ -42,7 +42,7 @@ const (
 const hear = 20 * time.Second
 
 // look asks all parties at once.
-func (s site) look(ctx context.Context, logger *slog.Logger) sight {
+func (s site) look(ctx context.Context, log *journal.Journal, logger *slog.Logger) sight {
 	ctx, cancel := context.WithTimeout(ctx, hear)
 	defer cancel()
 	var (
@@ -52,8 +52,8 @@ func (s site) look(ctx context.Context, logger *slog.Logger) sight {
 	)
 	wait.Go(func() { cloud = s.askCloud(ctx, &seen) })
 	wait.Go(func() {
-		terraform = s.askTerraform(ctx, logger, &seen)
-		slurm = s.askSlurm(ctx, terraform, &seen) // Terraform knows where it is
+		terraform = s.askTerraform(ctx, log, logger, &seen)
+		slurm = s.askSlurm(ctx, log, terraform, &seen) // Terraform knows where it is
 	})
 	wait.Wait()
 	for _, answer := range []struct {
@@ -82,19 +82,19 @@ func (s site) askCloud(ctx context.Context, seen *sight) error {
 	return nil
 }
 
-func (s site) askTerraform(ctx context.Context, logger *slog.Logger, seen *sight) error {
-	driver, err := s.terraform(ctx, logger)
+func (s site) askTerraform(ctx context.Context, log *journal.Journal, logger *slog.Logger, seen *sight) error {
+	driver, err := s.terraform(ctx, log, logger)
 	if err != nil {
 		return err
 	}
-	if seen.desired, err = driver.Desired(); err != nil {
+	if seen.desired, err = driver.Desired(ctx); err != nil {
 		return err
 	}
 	seen.instances, err = driver.Instances(ctx)
 	return err
 }
 
-func (s site) askSlurm(ctx context.Context, terraform error, seen *sight) error {
+func (s site) askSlurm(ctx context.Context, log *journal.Journal, terraform error, seen *sight) error {
 	control, there := seen.instances[s.cluster.Control.Name]
 	switch {
 	case terraform != nil:
@@ -102,7 +102,10 @@ func (s site) askSlurm(ctx context.Context, terraform error, seen *sight) error 
 	case !there || control.Address == "":
 		return fmt.Errorf("there is no control node yet: `reconfigure deploy` makes it")
 	}
-	var err error
+	err := s.knownHosts(log).Refresh(ctx)
+	if err != nil {
+		return err
+	}
 	seen.states, err = s.scheduler(control).States(ctx)
 	return err
 }

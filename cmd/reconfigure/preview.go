@@ -18,6 +18,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batch"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
 )
 
@@ -25,15 +26,19 @@ import (
 // would be after the edit, where there is one.
 func preview(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 	r.Submitted = time.Now()
-	requests, fares, err := s.together(c.Context, r)
-	if err != nil {
+	var report previewReport
+	err := s.glance(c.Context, func(log *journal.Journal) error {
+		requests, fares, err := together(c.Context, log, r)
+		if err != nil {
+			return err
+		}
+		engine, err := s.engine(c.Context, log, fares, logger(c), nil)
+		if err != nil {
+			return err
+		}
+		report, err = foresee(c.Context, s.cluster, engine, requests)
 		return err
-	}
-	engine, err := s.engine(c.Context, fares, logger(c), nil)
-	if err != nil {
-		return err
-	}
-	report, err := foresee(c.Context, s.cluster, engine, requests)
+	})
 	if err != nil {
 		return err
 	}
@@ -49,16 +54,10 @@ func preview(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 
 // together is the requests that a worker would carry out with this one, and how the node groups fare. One that has to wait for others is shown by itself, as if
 // they had been carried out.
-func (s site) together(ctx context.Context, r reconfigure.Request) ([]reconfigure.Request, foreseen, error) {
-	// To open a journal makes it. A file must not come to be by looking; a database that is declared must be there, so that what is wrong with it shows now.
-	if s.cluster.Settings.Journal == "" && !exists(s.state("journal.db")) {
+func together(ctx context.Context, log *journal.Journal, r reconfigure.Request) ([]reconfigure.Request, foreseen, error) {
+	if log == nil {
 		return []reconfigure.Request{r}, foreseen{}, nil
 	}
-	log, err := s.journal(ctx)
-	if err != nil {
-		return nil, foreseen{}, err
-	}
-	defer log.Close()
 	fares, err := log.Health(ctx)
 	if err != nil {
 		return nil, foreseen{}, err

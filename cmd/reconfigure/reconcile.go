@@ -85,7 +85,7 @@ func (s site) compare(ctx context.Context, log *journal.Journal, logger *slog.Lo
 	if err != nil {
 		return compared{}, err
 	}
-	seen := s.look(ctx, logger)
+	seen := s.look(ctx, log, logger)
 	if ctx.Err() != nil {
 		return compared{}, ctx.Err() // nobody was silent, we did not listen
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -10,8 +11,8 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
-	"github.com/eiffel-hpc/eiffel/reconfigure/terraform"
 )
 
 func resizeCommand() *cli.Command {
@@ -31,7 +32,7 @@ func resizeCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			told, err := s.told()
+			told, err := s.told(c.Context)
 			if err != nil {
 				return err
 			}
@@ -74,7 +75,13 @@ func undeclared(cluster reconfigure.Cluster, told map[string]reconfigure.Spec, g
 }
 
 // told is the nodes that Terraform was last told of.
-func (s site) told() (map[string]reconfigure.Spec, error) { return terraform.Desired(s.rootModule()) }
+func (s site) told(ctx context.Context) (told map[string]reconfigure.Spec, err error) {
+	err = s.glance(ctx, func(log *journal.Journal) error {
+		told, _, err = s.nodeMap(log).Read(ctx)
+		return err
+	})
+	return told, err
+}
 
 func groupNamed(groups []reconfigure.NodeGroup, name string) (reconfigure.NodeGroup, error) {
 	names := make([]string, len(groups))

@@ -16,12 +16,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/eiffel-hpc/eiffel/lab/postgres"
 )
 
 var update = flag.Bool("update", false, "write the expected output anew")
 
 // TestMain has the test binary answer as `reconfigure`, also to itself when it starts a worker.
 func TestMain(m *testing.M) {
+	postgres.KeepIfAsked()
 	// The scripts wait more than they compute: the provider sleeps. Who gives the flag has the last word, since flags are parsed later.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)

@@ -48,12 +48,17 @@ func makeCluster(ts *testscript.TestScript, _ []string) error {
 
 // makeCluster makes a cluster directory and a cloud for it, and says where the tools are that work on it.
 func (l *scriptLab) makeCluster() (tools.Paths, error) {
+	if err := l.startCloud(); err != nil {
+		return tools.Paths{}, err
+	}
+	return l.checkOut()
+}
+
+// checkOut makes a cluster directory for the cloud.
+func (l *scriptLab) checkOut() (tools.Paths, error) {
 	checkout := filepath.Join("..", "..")
 	installed, err := tools.Find(checkout)
 	if err != nil {
-		return installed, err
-	}
-	if err := l.startCloud(); err != nil {
 		return installed, err
 	}
 	declaration, err := os.ReadFile(filepath.Join(checkout, "group_vars", "all.yml"))

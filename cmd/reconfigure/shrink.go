@@ -23,7 +23,7 @@ func shrinkCommand() *cli.Command {
 				return err
 			}
 			return setSize(c, arguments, shrunk, func(s site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
-				told, err := s.told()
+				told, err := s.told(c.Context)
 				nodes := g.Nodes().Union(undeclared(s.cluster, told, g.Name)).Difference(g.Persistent())
 				return reconfigure.Request{Mode: reconfigure.Shrink, Nodes: nodes, Options: reconfigure.Options{DrainTimeout: timeout}}, err
 			})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -99,6 +101,20 @@ func withJournal(c *cli.Context, open func(*cli.Context) (site, error), do func(
 	return do(s, log)
 }
 
+// glance gives the journal to who only looks: nil where there is none yet. To open a journal makes it, and a file must not come to be by looking; a database that
+// is declared must be there, so that what is wrong with it shows now.
+func (s site) glance(ctx context.Context, do func(log *journal.Journal) error) error {
+	if s.cluster.Settings.Journal == "" && !exists(s.state("journal.db")) {
+		return do(nil)
+	}
+	log, err := s.journal(ctx)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	return do(log)
+}
+
 // cloudsFile is the clouds.yaml of this directory, where it has one; else the usual places are searched.
 func (s site) cloudsFile() string {
 	if file := s.file("clouds.yaml"); os.Getenv("OS_CLIENT_CONFIG_FILE") == "" && exists(file) {
@@ -110,6 +126,35 @@ func (s site) cloudsFile() string {
 func exists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
+}
+
+// upToDate is an error where another control host has a newer declaration. To plan from this one would undo there what was meant. The declaration of this host
+// is made known, so that the others can tell.
+func (s site) upToDate(ctx context.Context, log *journal.Journal) error {
+	own, err := s.declaration()
+	if err != nil {
+		return err
+	}
+	newest, err := log.Declare(ctx, own)
+	if err != nil || !own.Outdated(newest) {
+		return err
+	}
+	return fmt.Errorf("%s is not as it is on control host %s, where it was changed at %s, later than here: make them alike; if this one is right, `touch` it and try again",
+		s.file(config.File), newest.Host, newest.Changed.UTC().Format(time.RFC3339))
+}
+
+// declaration is what this host works with.
+func (s site) declaration() (reconfigure.Declaration, error) {
+	text, err := os.ReadFile(s.file(config.File))
+	if err != nil {
+		return reconfigure.Declaration{}, err
+	}
+	info, err := os.Stat(s.file(config.File))
+	if err != nil {
+		return reconfigure.Declaration{}, err
+	}
+	host, err := os.Hostname()
+	return reconfigure.Declaration{Host: host + ":" + s.dir, Sum: fmt.Sprintf("%x", sha256.Sum256(text)), Changed: info.ModTime()}, err
 }
 
 // logger writes for machines: JSON where --json asks for it, else key=value.

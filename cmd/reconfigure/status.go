@@ -107,7 +107,7 @@ func statusOf(c *cli.Context, f filter) (statusReport, error) {
 	if err != nil {
 		logger(c).WarnContext(c.Context, err.Error()) // it is one line of many
 	}
-	report := s.look(c.Context, logger(c)).report(s.cluster, known)
+	report := s.look(c.Context, log, logger(c)).report(s.cluster, known)
 	report.Reconcile = last.report(s.cluster.Settings.Reconcile, time.Now())
 	if err := c.Context.Err(); err != nil {
 		return statusReport{}, err // nobody was silent, we did not listen

@@ -59,10 +59,15 @@ func submit(c *cli.Context, r reconfigure.Request) error {
 // siteToSubmit is the site for a request. What Slurm asks for is taken down whatever state the declaration is in: it is tried until that is mended, and a node that
 // nobody declares is rejected then. Whoever follows his request hears of it at once instead, and whoever asks for what would not be tried again.
 func siteToSubmit(c *cli.Context, m reconfigure.Mode) (site, error) {
-	if c.Bool("no-wait") && !c.Bool("dry-run") && batch.Patient(m) {
+	if unconditional(c, m) {
 		return siteAnyway(c)
 	}
 	return siteOf(c)
+}
+
+// unconditional tells whether a request is taken down whatever is wrong here.
+func unconditional(c *cli.Context, m reconfigure.Mode) bool {
+	return c.Bool("no-wait") && !c.Bool("dry-run") && batch.Patient(m)
 }
 
 // ask writes a request down, has a worker carry it out, and follows it to its outcome. Where there is an edit of the declaration, which s has as it will be, it is
@@ -77,8 +82,16 @@ func ask(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 		return err
 	}
 	defer log.Close()
+	if err := s.upToDate(c.Context, log); err != nil && !unconditional(c, r.Mode) {
+		return err
+	}
 	if err := e.make(c); err != nil {
 		return err
+	}
+	if e != nil {
+		if err := s.upToDate(c.Context, log); err != nil { // from now on the other control hosts are behind
+			return e.stands(err)
+		}
 	}
 	if r, err = log.Submit(c.Context, r); err != nil {
 		return e.stands(err)

@@ -30,6 +30,8 @@ var (
 	_ engine.Commenter    = (*slurm.Client)(nil)
 	_ engine.Recorder     = (*journal.Journal)(nil)
 	_ engine.HealthKeeper = (*journal.Journal)(nil)
+	_ terraform.Keeper    = (*journal.Journal)(nil)
+	_ ssh.Keeper          = (*journal.Journal)(nil)
 	_ batch.Log           = (*journal.Journal)(nil)
 	_ batch.Engine        = (*engine.Engine)(nil)
 )
@@ -43,9 +45,10 @@ type record interface {
 	engine.HealthKeeper
 }
 
-// engine ties the adapters together. What it has in common with the engines of other batches is nil where there are none.
-func (s site) engine(ctx context.Context, log record, logger *slog.Logger, common *engine.Common) (*engine.Engine, error) {
-	driver, err := s.terraform(ctx, logger)
+// engine ties the adapters together. The journal may be nil where nothing is to be carried out, and what the engine has in common with those of other batches where
+// there are none.
+func (s site) engine(ctx context.Context, log *journal.Journal, record record, logger *slog.Logger, common *engine.Common) (*engine.Engine, error) {
+	driver, err := s.terraform(ctx, log, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +56,10 @@ func (s site) engine(ctx context.Context, log record, logger *slog.Logger, commo
 	if err != nil {
 		return nil, err
 	}
-	known := s.knownHosts()
+	known := s.knownHosts(log)
+	if err := known.Refresh(ctx); err != nil {
+		return nil, err
+	}
 	return engine.New(s.cluster, engine.Deps{
 		Provisioner: driver,
 		Cloud:       cloud,
@@ -70,9 +76,10 @@ func (s site) engine(ctx context.Context, log record, logger *slog.Logger, commo
 	}), nil
 }
 
-func (s site) terraform(ctx context.Context, logger *slog.Logger) (*terraform.Driver, error) {
+func (s site) terraform(ctx context.Context, log *journal.Journal, logger *slog.Logger) (*terraform.Driver, error) {
 	return terraform.Open(ctx, terraform.Config{
 		Dir:         s.rootModule(),
+		Keeper:      s.nodeMap(log).Keeper,
 		PlanDir:     s.state("plans"),
 		CloudsFile:  s.cloudsFile(),
 		Binary:      s.cluster.Settings.Terraform,
@@ -82,6 +89,23 @@ func (s site) terraform(ctx context.Context, logger *slog.Logger) (*terraform.Dr
 		Environ:     environment(os.Environ()),
 		Log:         logger,
 	})
+}
+
+// nodeMap is the map of nodes, for those who take no Terraform.
+func (s site) nodeMap(log *journal.Journal) terraform.NodeMap {
+	m := terraform.NodeMap{Dir: s.rootModule()}
+	if log != nil {
+		m.Keeper = log
+	}
+	return m
+}
+
+// adopt takes over what the files of this host have and no journal ever had.
+func (s site) adopt(ctx context.Context, log *journal.Journal) error {
+	if err := s.nodeMap(log).Adopt(ctx); err != nil {
+		return err
+	}
+	return s.knownHosts(log).Adopt(ctx)
 }
 
 func (s site) rootModule() string { return s.file("terraform", "openstack") }
@@ -95,11 +119,17 @@ func (s site) cloud(ctx context.Context) (*openstack.Client, error) {
 	return openstack.New(ctx, openstack.Config{Cloud: s.cluster.Cloud, CloudsFile: s.cloudsFile(), Cluster: s.cluster.Name})
 }
 
-func (s site) knownHosts() ssh.KnownHosts { return ssh.KnownHosts{Path: s.state("known_hosts")} }
+func (s site) knownHosts(log *journal.Journal) ssh.KnownHosts {
+	k := ssh.KnownHosts{Path: s.state("known_hosts")}
+	if log != nil {
+		k.Keeper = log
+	}
+	return k
+}
 
 // scheduler reaches Slurm's commands on the control node.
 func (s site) scheduler(control reconfigure.Instance) *slurm.Client {
-	return slurm.New(append(s.knownHosts().Command(s.cluster.LoginUser, control.Address, s.cluster.PrivateKeyFile), "sudo", "-n"), runHere)
+	return slurm.New(append(s.knownHosts(nil).Command(s.cluster.LoginUser, control.Address, s.cluster.PrivateKeyFile), "sudo", "-n"), runHere)
 }
 
 // runHere runs a program with what is left of this process's own environment.

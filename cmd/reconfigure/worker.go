@@ -98,7 +98,10 @@ func openEngine(ctx context.Context, dir string, log *journal.Journal, out *slog
 	if err != nil {
 		return reconfigure.Cluster{}, nil, err
 	}
-	e, err := s.engine(ctx, log, out, common)
+	if err := errors.Join(s.upToDate(ctx, log), s.adopt(ctx, log)); err != nil {
+		return s.cluster, nil, err
+	}
+	e, err := s.engine(ctx, log, log, out, common)
 	return s.cluster, e, err
 }
 

@@ -142,7 +142,7 @@ func (b *batch) leftovers() nodeset.NodeSet {
 // remove has Terraform remove instances, but those that got a job in the meantime: a node that failed our checks may be good enough for Slurm.
 func (b *batch) remove(ctx context.Context, nodes nodeset.NodeSet) {
 	for !nodes.Empty() {
-		plan, err := b.removal(nodes)
+		plan, err := b.removal(ctx, nodes)
 		var preview reconfigure.Preview
 		if err == nil {
 			preview, err = b.Provisioner.Preview(ctx, plan)
@@ -164,8 +164,8 @@ func (b *batch) remove(ctx context.Context, nodes nodeset.NodeSet) {
 }
 
 // removal plans that nothing of the nodes stays.
-func (b *batch) removal(nodes nodeset.NodeSet) (reconfigure.Plan, error) {
-	desired, err := b.Provisioner.Desired()
+func (b *batch) removal(ctx context.Context, nodes nodeset.NodeSet) (reconfigure.Plan, error) {
+	desired, err := b.Provisioner.Desired(ctx)
 	if err != nil {
 		return reconfigure.Plan{}, err
 	}

@@ -17,8 +17,8 @@ type Watch = func(node, message string)
 
 // Provisioner makes and removes instances. It has one user at a time.
 type Provisioner interface {
-	// Desired is the map of nodes that was last written down for Terraform.
-	Desired() (map[string]reconfigure.Spec, error)
+	// Desired is the map of nodes that was last kept for Terraform.
+	Desired(ctx context.Context) (map[string]reconfigure.Spec, error)
 	// Instances is what stands in Terraform's state, by node.
 	Instances(ctx context.Context) (map[string]reconfigure.Instance, error)
 	// Preview MUST NOT change anything. It answers *reconfigure.Refusal where the plan would do what was not asked for, and *reconfigure.Unplannable where single
@@ -151,7 +151,7 @@ func New(cluster reconfigure.Cluster, deps Deps) *Engine {
 // Observe looks at everything that a plan must know. Sources says what names are to be resolved, once Slurm's states are known; that it does not answer is part
 // of the observation, not an error.
 func (e *Engine) Observe(ctx context.Context, sources func(map[string]reconfigure.NodeState) []reconfigure.Source) (reconfigure.Observation, error) {
-	desired, err := e.Provisioner.Desired()
+	desired, err := e.Provisioner.Desired(ctx)
 	if err != nil {
 		return reconfigure.Observation{}, err
 	}

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -154,12 +155,17 @@ func TestDamageInsideTheFileIsAClearError(t *testing.T) {
 	for range 50 {
 		submit(t, j, "n1")
 	}
+	var size int
+	noError(t, j.db.QueryRowContext(t.Context(), `PRAGMA page_size`).Scan(&size))
+	pages, err := read(t.Context(), j, "find its pages", func(row scanner) (page int, err error) { return page, row.Scan(&page) },
+		`SELECT rootpage FROM sqlite_master WHERE tbl_name = 'requests' AND rootpage > 0`)
+	noError(t, err)
 	noError(t, j.Close())
 	path := filepath.Join(dir, "journal.db")
 	content, err := os.ReadFile(path)
 	noError(t, err)
-	for i := 4096; i < len(content); i++ { // the first page, with the schema, is left
-		content[i] = 0xa5
+	for _, page := range pages { // the schema is left
+		copy(content[(page-1)*size:page*size], bytes.Repeat([]byte{0xa5}, size))
 	}
 	noError(t, os.WriteFile(path, content, 0o600))
 	_, err = open(t, dir).Pending(t.Context())

@@ -71,6 +71,9 @@ func suite(t *testing.T, place places) {
 		{"evidence comes back to whoever looks into it", evidenceComesBack},
 		{"many goroutines write at once", manyGoroutines},
 		{"one leads at a time", oneLeads},
+		{"the map of nodes is kept, and adopted where there is none", nodesAreKept},
+		{"the newest declaration is known to all hosts", newestDeclaration},
+		{"host keys are kept by address, and forgotten ones are not adopted", hostKeysAreKept},
 	}
 	t.Run("it keeps health", func(t *testing.T) {
 		enginetest.HealthKeeper(t, func(t *testing.T) engine.HealthKeeper { return open(t, place(t)) })
@@ -684,6 +687,8 @@ func leaderIsFenced(t *testing.T, j *Journal) {
 		"UpdateHealth": func() error {
 			return j.UpdateHealth(t.Context(), "group", func(h reconfigure.Health) reconfigure.Health { return h.Trying("n1", time.Now()) })
 		},
+		"KeepNodes":    func() error { return j.KeepNodes(t.Context(), nil) },
+		"KeepHostKeys": func() error { return j.KeepHostKeys(t.Context(), map[string][]string{"192.0.2.1": nil}) },
 	}
 	for name, write := range writes {
 		if err := write(); err != nil || leading.Err() != nil {

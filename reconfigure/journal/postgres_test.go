@@ -151,7 +151,7 @@ func cutter(t *testing.T, s server, word string) (address string) {
 			if err != nil {
 				return // it was closed
 			}
-			server, err := net.Dial("unix", filepath.Join(s.dir, ".s.PGSQL.5432"))
+			server, err := net.Dial("unix", filepath.Join(s.Dir, ".s.PGSQL.5432"))
 			if err != nil {
 				t.Error(err)
 				return
@@ -211,10 +211,10 @@ func newerIsRefused(t *testing.T, s server) {
 }
 
 func errorsAreClear(t *testing.T, s server) {
-	_, err := OpenURL(t.Context(), s.url("nowhere", "eiffel"))
+	_, err := OpenURL(t.Context(), s.URL("nowhere", "eiffel"))
 	wants(t, err, "open", "is not there", "createdb", "nowhere")
 
-	_, err = OpenURL(t.Context(), s.url("postgres", "stranger"))
+	_, err = OpenURL(t.Context(), s.URL("postgres", "stranger"))
 	wants(t, err, "does not let this user in", "stranger")
 
 	url := s.database(t)
@@ -262,8 +262,8 @@ func TestLeaderKnowsOfSilenceBeforeTheServerDoes(t *testing.T) {
 	network := must(netlink.LinkByName("lo"))(t)
 	noError(t, netlink.LinkSetUp(network))
 	s := startServer(t, "127.0.0.1")
-	url := strings.Replace(s.database(t), "host="+s.dir, "host=127.0.0.1", 1) + "&sslmode=disable"
-	bySocket := strings.Replace(url, "host=127.0.0.1", "host="+s.dir, 1)
+	url := strings.Replace(s.database(t), "host="+s.Dir, "host=127.0.0.1", 1) + "&sslmode=disable"
+	bySocket := strings.Replace(url, "host=127.0.0.1", "host="+s.Dir, 1)
 	j := open(t, url)
 	r := submit(t, j, "n1")
 	release, ok, err := j.Lead(t.Context())
@@ -311,9 +311,9 @@ func TestServersFullDiskIsAClearErrorAndNothingIsHalfWritten(t *testing.T) {
 	noError(t, os.Mkdir(folder, 0o700))
 	noError(t, os.Chown(folder, 65534, 65534)) // nobody
 	s := startServer(t)
-	url := s.url("full", "eiffel")
-	s.do(t, s.url("postgres", "eiffel"), `CREATE TABLESPACE small OWNER eiffel LOCATION '`+folder+`'`)
-	s.do(t, s.url("postgres", "eiffel"), `CREATE DATABASE "full" OWNER eiffel TABLESPACE small`)
+	url := s.URL("full", "eiffel")
+	s.do(t, s.URL("postgres", "eiffel"), `CREATE TABLESPACE small OWNER eiffel LOCATION '`+folder+`'`)
+	s.do(t, s.URL("postgres", "eiffel"), `CREATE DATABASE "full" OWNER eiffel TABLESPACE small`)
 	ballast := filepath.Join(disk, "ballast")
 	noError(t, os.WriteFile(ballast, make([]byte, 1<<20), 0o600))
 	j := open(t, url)

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/eiffel-hpc/eiffel/lab/postgres"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
@@ -34,6 +35,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	postgres.KeepIfAsked()
 	if part, name, found := strings.Cut(os.Getenv(partVariable), ":"); found {
 		if err := play(part, name, os.Args[1]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -46,9 +48,6 @@ func TestMain(m *testing.M) {
 
 func play(part, name, place string) error {
 	ctx := context.Background()
-	if part == "keep a server" {
-		return keepServer(place, name)
-	}
 	// All begin at once: as soon as the starter closes the pipe.
 	if part != "lead" {
 		if _, err := io.Copy(io.Discard, os.Stdin); err != nil {

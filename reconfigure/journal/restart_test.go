@@ -86,11 +86,11 @@ func TestAWorkerOutlivesARestartOfTheServer(t *testing.T) {
 				return p.begun() == 1
 			})
 
-			s.toggle(t)
+			s.Toggle(t)
 			if err := <-troubles; err == nil {
 				t.Error("no trouble")
 			}
-			s.toggle(t)
+			s.Toggle(t)
 			eventually(t, "the server answers", func() bool { _, err := caller.Pending(t.Context()); return err == nil })
 			next := submit(t, caller, "n2")
 			eventually(t, "it is at work again", func() bool { return p.begun() == 2 })

@@ -35,6 +35,33 @@ const (
 // Await returns when each instance has answered or its time is up, and says of those that did not why; the time of one whose node stands in until is up then at the
 // latest. The keys of the fresh ones are learnt, by the policy; the others must answer with a key that is known already. It may be repeated.
 func (g Greeter) Await(ctx context.Context, instances []reconfigure.Instance, fresh nodeset.NodeSet, until map[string]time.Time) reconfigure.Failures {
+	failures := reconfigure.Failures{}
+	known, err := g.Known.open(ctx, addresses(instances, fresh))
+	if err == nil {
+		failures = g.greetAll(ctx, known, instances, until)
+		// The file is made once, not for each of thousands; those who read it come after this.
+		err = g.Known.Refresh(ctx)
+	}
+	for _, instance := range instances {
+		if err != nil && failures[instance.Node] == nil {
+			failures[instance.Node] = err
+		}
+	}
+	return failures
+}
+
+// addresses is those of the instances of some nodes.
+func addresses(instances []reconfigure.Instance, nodes nodeset.NodeSet) []string {
+	var found []string
+	for _, i := range instances {
+		if nodes.Contains(i.Node) && i.Address != "" {
+			found = append(found, i.Address)
+		}
+	}
+	return found
+}
+
+func (g Greeter) greetAll(ctx context.Context, known *ring, instances []reconfigure.Instance, until map[string]time.Time) reconfigure.Failures {
 	var (
 		lock     sync.Mutex
 		wait     sync.WaitGroup
@@ -43,9 +70,13 @@ func (g Greeter) Await(ctx context.Context, instances []reconfigure.Instance, fr
 	)
 	for _, instance := range instances {
 		wait.Go(func() {
-			ctx, cancel := g.patient(ctx, until[instance.Node])
+			patient, cancel := g.patient(ctx, until[instance.Node])
 			defer cancel()
-			if err := g.greet(ctx, turns, instance, fresh.Contains(instance.Node)); err != nil {
+			keys, err := g.greet(patient, turns, known, instance)
+			if err == nil {
+				err = known.learn(ctx, instance.Address, keys) // that the journal is slow is not the instance's fault
+			}
+			if err != nil {
 				lock.Lock()
 				defer lock.Unlock()
 				failures[instance.Node] = err
@@ -65,31 +96,26 @@ func (g Greeter) patient(ctx context.Context, deadline time.Time) (context.Conte
 	return context.WithTimeoutCause(ctx, after, timeUp{after})
 }
 
-// greet looks again and again: the machine may still boot, and the console of a rebuilt one still show the keys of its former life.
-func (g Greeter) greet(ctx context.Context, turns chan struct{}, instance reconfigure.Instance, fresh bool) error {
-	if fresh {
-		if err := g.Known.Forget(instance.Address); err != nil {
-			return err
-		}
-	}
+// greet looks again and again, and gives the keys that the instance is to be known by: the machine may still boot, and the console of a rebuilt one still show the keys of its former life.
+func (g Greeter) greet(ctx context.Context, turns chan struct{}, known *ring, instance reconfigure.Instance) ([]ssh.PublicKey, error) {
 	var last error
 	for {
 		select {
 		case <-ctx.Done():
-			return gaveUp(ctx, last)
+			return nil, gaveUp(ctx, last)
 		case turns <- struct{}{}:
 		}
-		err := g.look(ctx, instance)
+		keys, err := g.look(ctx, known, instance)
 		<-turns
 		if err == nil {
-			return nil
+			return keys, nil
 		}
 		if last == nil || !over(ctx) { // else it says only that the time was up
 			last = err
 		}
 		select {
 		case <-ctx.Done():
-			return gaveUp(ctx, last)
+			return nil, gaveUp(ctx, last)
 		case <-time.After(g.Poll):
 		}
 	}
@@ -117,30 +143,30 @@ func gaveUp(ctx context.Context, last error) error {
 	return fmt.Errorf("%w while it was waited for: it %w", cause, last)
 }
 
-// look looks once. Keys are learnt only when the instance has proved that it holds one of them.
-func (g Greeter) look(ctx context.Context, instance reconfigure.Instance) error {
-	expected, err := g.Known.Keys(instance.Address)
+// look looks once, and gives the keys that are to be known of the instance: only when it has proved that it holds one of them.
+func (g Greeter) look(ctx context.Context, known *ring, instance reconfigure.Instance) ([]ssh.PublicKey, error) {
+	expected, err := known.of(instance.Address)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	source := "that is known"
 	if len(expected) == 0 && g.Policy == reconfigure.HostKeysConsole {
 		source = "that its console log shows"
 		if expected, err = g.fromConsole(ctx, instance.ID); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	answered, err := handshake(ctx, instance.Address, expected)
 	if err != nil {
-		return fmt.Errorf("does not answer by SSH at %s: %w", instance.Address, err)
+		return nil, fmt.Errorf("does not answer by SSH at %s: %w", instance.Address, err)
 	}
 	if len(expected) == 0 { // accept-new
 		expected = []ssh.PublicKey{answered}
 	}
 	if !slices.ContainsFunc(expected, func(key ssh.PublicKey) bool { return same(key, answered) }) {
-		return fmt.Errorf("answers at %s with host key %s, not with one %s: %s", instance.Address, show(answered), source, show(expected...))
+		return nil, fmt.Errorf("answers at %s with host key %s, not with one %s: %s", instance.Address, show(answered), source, show(expected...))
 	}
-	return g.Known.Learn(instance.Address, expected)
+	return expected, nil
 }
 
 func (g Greeter) fromConsole(ctx context.Context, id string) ([]ssh.PublicKey, error) {

@@ -113,9 +113,7 @@ func TestFreshInstanceIsKnownByItsConsole(t *testing.T) {
 	keys := []ssh.Signer{newKey(t, "rsa"), newKey(t, "ecdsa"), newKey(t, "ed25519")}
 	m := boot(t, keys...)
 	g, _ := greeter(t, reconfigure.HostKeysConsole, long, "", "booting", block(public(keys...)...))
-	if err := g.Known.Learn(m.address, public(newKey(t, "ed25519"))); err != nil { // of the instance that had the address before
-		t.Fatal(err)
-	}
+	g.Known.learnt(t, m.address, newKey(t, "ed25519").PublicKey()) // of the instance that had the address before
 	expectNone(t, g.Await(t.Context(), m.instance(), node01, nil))
 	expectKeys(t, g.Known, m.address, public(keys...)...)
 	if n := m.logins.Load(); n != 0 {
@@ -186,12 +184,11 @@ func TestInstanceThatIsNotFreshKeepsItsKey(t *testing.T) {
 		t.Run(string(policy), func(t *testing.T) {
 			key, other := newKey(t, "ed25519"), newKey(t, "ed25519")
 			m := boot(t, key)
-			g, looks := greeter(t, policy, short, block(other.PublicKey()))
-			if err := g.Known.Learn(m.address, public(key)); err != nil {
-				t.Fatal(err)
-			}
+			g, looks := greeter(t, policy, long, block(other.PublicKey()))
+			g.Known.learnt(t, m.address, key.PublicKey())
 			expectNone(t, g.Await(t.Context(), m.instance(), nodeset.NodeSet{}, nil))
 			m.rebuild(other)
+			g.Timeout = short
 			expectFailure(t, g.Await(t.Context(), m.instance(), nodeset.NodeSet{}, nil), "not with one that is known")
 			expectKeys(t, g.Known, m.address, key.PublicKey())
 			if looks.Load() != 0 {
@@ -212,7 +209,7 @@ func TestInstanceThatDoesNotAnswerFailsAloneAndInTime(t *testing.T) {
 		fresh = append(fresh, node)
 		instances = append(instances, reconfigure.Instance{Node: node, Address: m.address})
 	}
-	g.Timeout = 2 * time.Second
+	g.Timeout = 5 * time.Second // time for all the others to answer on a busy machine
 	expectFailure(t, g.Await(t.Context(), instances, nodeset.Of(fresh...).Union(node01), nil), "does not answer by SSH at 127.0.0.1:")
 }
 

@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -11,11 +12,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 func newKey(t *testing.T, kind string) ssh.Signer {
@@ -44,7 +50,30 @@ func newKey(t *testing.T, kind string) ssh.Signer {
 
 func knownHosts(t *testing.T) KnownHosts {
 	t.Helper()
-	return KnownHosts{Path: filepath.Join(t.TempDir(), "known hosts")}
+	j, err := journal.Open(t.Context(), t.TempDir())
+	noError(t, err)
+	t.Cleanup(func() {
+		if err := j.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return KnownHosts{filepath.Join(t.TempDir(), "known hosts"), j}
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// learnt has an address answer with these keys alone, as after a batch.
+func (k KnownHosts) learnt(t *testing.T, address string, keys ...ssh.PublicKey) {
+	t.Helper()
+	known, err := k.open(t.Context(), nil)
+	noError(t, err)
+	noError(t, known.learn(t.Context(), address, keys))
+	noError(t, k.Refresh(t.Context()))
 }
 
 func public(signers ...ssh.Signer) []ssh.PublicKey {
@@ -55,59 +84,160 @@ func public(signers ...ssh.Signer) []ssh.PublicKey {
 	return keys
 }
 
-// expectKeys compares by fingerprint.
+// expectKeys compares by fingerprint: what a batch knows, and what ssh is told by the file.
 func expectKeys(t *testing.T, k KnownHosts, address string, want ...ssh.PublicKey) {
 	t.Helper()
-	got, err := k.Keys(address)
+	known, err := k.open(t.Context(), nil)
+	noError(t, err)
+	got, err := known.of(address)
 	if diff := cmp.Diff(show(want...), show(got...)); err != nil || diff != "" {
 		t.Error(address, err, diff)
 	}
+	expectInFile(t, k, address, want...)
 }
+
+func expectInFile(t *testing.T, k KnownHosts, address string, want ...ssh.PublicKey) {
+	t.Helper()
+	text, err := k.read()
+	noError(t, err)
+	var got []ssh.PublicKey
+	for _, key := range plain(text)[knownhosts.Normalize(address)] {
+		parsed, err := parse(key)
+		noError(t, err)
+		got = append(got, parsed)
+	}
+	if diff := cmp.Diff(show(want...), show(got...)); diff != "" {
+		t.Error(k.Path, address, diff)
+	}
+}
+
+const byHand = "# by hand\n@cert-authority *.example.org ssh-rsa x\n"
 
 func TestLearnReplacesWhatWasKnownOfAnAddressOnly(t *testing.T) {
 	k := knownHosts(t)
 	a, b, c := newKey(t, "ed25519"), newKey(t, "ecdsa"), newKey(t, "ed25519")
 	expectKeys(t, k, "192.0.2.1")
-	if err := os.WriteFile(k.Path, []byte("# by hand\n@cert-authority *.example.org ssh-rsa x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(k.Path, []byte(strings.TrimSuffix(byHand, "\n")), 0o600))
 	for _, learn := range []struct {
 		address string
 		keys    []ssh.Signer
 	}{{"192.0.2.1", []ssh.Signer{a, b}}, {"192.0.2.11", []ssh.Signer{b}}, {"192.0.2.1:2222", []ssh.Signer{a}}, {"192.0.2.1", []ssh.Signer{c}}} {
-		if err := k.Learn(learn.address, public(learn.keys...)); err != nil {
-			t.Fatal(err)
-		}
+		k.learnt(t, learn.address, public(learn.keys...)...)
 	}
 	expectKeys(t, k, "192.0.2.1", c.PublicKey())
 	expectKeys(t, k, "192.0.2.1:22", c.PublicKey())
 	expectKeys(t, k, "192.0.2.11", b.PublicKey())
 	expectKeys(t, k, "192.0.2.1:2222", a.PublicKey())
-	if err := k.Forget("192.0.2.1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := k.open(t.Context(), []string{"192.0.2.1", "192.0.2.99"})
+	noError(t, err)
+	noError(t, k.Refresh(t.Context()))
 	expectKeys(t, k, "192.0.2.1")
 	expectKeys(t, k, "192.0.2.11", b.PublicKey())
 	text, err := os.ReadFile(k.Path)
-	if err != nil || !strings.HasPrefix(string(text), "# by hand\n@cert-authority *.example.org ssh-rsa x\n") {
+	if err != nil || !strings.HasPrefix(string(text), byHand) {
 		t.Errorf("%q, error %v", text, err)
 	}
 }
 
-func TestManyLearnAtOnceAndNothingIsLost(t *testing.T) {
-	k := knownHosts(t)
-	key := newKey(t, "ed25519").PublicKey()
-	var wait sync.WaitGroup
-	for i := range 40 {
-		wait.Go(func() {
-			if err := k.Learn(fmt.Sprintf("192.0.2.%d", i), []ssh.PublicKey{key}); err != nil {
-				t.Error(err)
-			}
-		})
+func TestHostsShareWhatOneHasLearnt(t *testing.T) {
+	one := knownHosts(t)
+	other := KnownHosts{filepath.Join(t.TempDir(), "known_hosts"), one.Keeper}
+	before, after := newKey(t, "ed25519").PublicKey(), newKey(t, "ed25519").PublicKey()
+	one.learnt(t, "192.0.2.1", before)
+	noError(t, other.Refresh(t.Context()))
+	expectKeys(t, other, "192.0.2.1", before)
+	one.learnt(t, "192.0.2.1", after) // another instance
+	expectInFile(t, other, "192.0.2.1", before)
+	noError(t, other.Refresh(t.Context()))
+	expectKeys(t, other, "192.0.2.1", after)
+	_, err := other.open(t.Context(), []string{"192.0.2.1"})
+	noError(t, err)
+	noError(t, one.Refresh(t.Context()))
+	expectKeys(t, one, "192.0.2.1")
+}
+
+// TestAFileFromBeforeThereWasAKeeperIsAdopted also has a second host with an old copy of it.
+func TestAFileFromBeforeThereWasAKeeperIsAdopted(t *testing.T) {
+	one := knownHosts(t)
+	other := KnownHosts{filepath.Join(t.TempDir(), "known_hosts"), one.Keeper}
+	a, b := newKey(t, "ed25519").PublicKey(), newKey(t, "ecdsa").PublicKey()
+	old := byHand + knownhosts.Line([]string{"192.0.2.1"}, a) + "\n" + knownhosts.Line([]string{"192.0.2.1"}, b) + "\n" + knownhosts.Line([]string{"192.0.2.2:2222"}, a) + "\n"
+	noError(t, os.WriteFile(one.Path, []byte(old), 0o600))
+	noError(t, os.WriteFile(other.Path, []byte(old), 0o600))
+	noError(t, one.Adopt(t.Context()))
+	noError(t, one.Refresh(t.Context()))
+	expectKeys(t, one, "192.0.2.1", a, b)
+	expectKeys(t, one, "192.0.2.2:2222", a)
+	one.learnt(t, "192.0.2.1", b)
+	_, err := one.open(t.Context(), []string{"192.0.2.2:2222"})
+	noError(t, err)
+	noError(t, other.Adopt(t.Context())) // too late
+	noError(t, other.Refresh(t.Context()))
+	expectKeys(t, other, "192.0.2.1", b)
+	expectKeys(t, other, "192.0.2.2:2222")
+	text, err := os.ReadFile(other.Path)
+	if err != nil || !strings.HasPrefix(string(text), byHand) {
+		t.Errorf("%q, error %v", text, err)
 	}
-	wait.Wait()
-	for i := range 40 {
-		expectKeys(t, k, fmt.Sprintf("192.0.2.%d", i), key)
+}
+
+func TestWhatIsUpToDateIsNotWrittenAgain(t *testing.T) {
+	k := knownHosts(t)
+	k.learnt(t, "192.0.2.1", newKey(t, "ed25519").PublicKey())
+	before, err := os.Stat(k.Path)
+	noError(t, err)
+	noError(t, k.Adopt(t.Context()))
+	noError(t, k.Refresh(t.Context()))
+	after, err := os.Stat(k.Path)
+	noError(t, err)
+	if !os.SameFile(before, after) {
+		t.Error("the file was written")
+	}
+}
+
+// counting counts what a Keeper is asked for.
+type counting struct {
+	Keeper
+	reads, writes, keys atomic.Int32
+}
+
+func (c *counting) HostKeys(ctx context.Context) (map[string][]string, error) {
+	c.reads.Add(1)
+	return c.Keeper.HostKeys(ctx)
+}
+
+func (c *counting) KeepHostKeys(ctx context.Context, keys map[string][]string) error {
+	c.writes.Add(1)
+	c.keys.Add(int32(len(keys)))
+	return c.Keeper.KeepHostKeys(ctx, keys)
+}
+
+// TestABatchCostsWhatItsInstancesDo greets instances of a large cluster: each key is written once, many together, and the others are read a number of times that does not depend
+// on how many there are.
+func TestABatchCostsWhatItsInstancesDo(t *testing.T) {
+	key := newKey(t, "ed25519")
+	var machines []*machine
+	for range 40 {
+		machines = append(machines, boot(t, key))
+	}
+	g, _ := greeter(t, reconfigure.HostKeysAcceptNew, long)
+	counted := &counting{Keeper: g.Known.Keeper}
+	g.Known.Keeper = counted
+	var instances []reconfigure.Instance
+	for i, m := range machines {
+		instances = append(instances, reconfigure.Instance{Node: fmt.Sprint("node", i), Address: m.address})
+	}
+	expectNone(t, g.Await(t.Context(), instances, nodeset.NodeSet{}, nil))
+	for _, m := range machines {
+		expectInFile(t, g.Known, m.address, key.PublicKey())
+	}
+	writes := counted.writes.Load()
+	if counted.reads.Load() != 2 || writes > 40 || counted.keys.Load() != 40 {
+		t.Errorf("%d reads, %d writes of %d addresses", counted.reads.Load(), writes, counted.keys.Load())
+	}
+	expectNone(t, g.Await(t.Context(), instances, nodeset.NodeSet{}, nil)) // all are known
+	if counted.writes.Load() != writes {
+		t.Errorf("%d writes after those who were known", counted.writes.Load())
 	}
 }
 

@@ -273,9 +273,9 @@ type terraform struct {
 	engine.Provisioner
 }
 
-func (t terraform) Desired() (map[string]reconfigure.Spec, error) {
+func (t terraform) Desired(ctx context.Context) (map[string]reconfigure.Spec, error) {
 	t.alive()
-	return t.Provisioner.Desired()
+	return t.Provisioner.Desired(ctx)
 }
 
 func (t terraform) Instances(ctx context.Context) (map[string]reconfigure.Instance, error) {

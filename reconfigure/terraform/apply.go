@@ -15,14 +15,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Apply writes the map of nodes down, then carries out just what was previewed. The failures are those of single nodes; the other nodes are fine. Watch hears
+// Apply has the map of nodes kept, then carries out just what was previewed. The failures are those of single nodes; the other nodes are fine. Watch hears
 // how it goes and must not block. An error means that there are no verdicts: before the first change it says why there was none (a *LockedError, say), after
 // it what happened is unknown until somebody looks.
 //
 // A preview can be applied once, failed or not; another try needs another preview. A plan that only removes is tried again here: while Nova deletes an
 // instance in ERROR or BUILD the provider gives up on its state, and to delete what is gone by then succeeds. In a mixed plan nobody waits for that.
 func (d *Driver) Apply(ctx context.Context, p reconfigure.Preview, watch func(node, message string)) (reconfigure.Failures, error) {
-	if err := d.remember(p.Plan.Desired); err != nil {
+	if err := d.nodes().keep(ctx, p.Plan.Desired); err != nil {
 		return nil, err
 	}
 	failures, err := d.applySaved(ctx, p, watch)

@@ -21,7 +21,9 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/postgres"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
 // parallel is how many tests run at a time where nobody says. The provider sleeps ten seconds in each creation and removal, so they wait more than they
@@ -29,6 +31,7 @@ import (
 const parallel = "10"
 
 func TestMain(m *testing.M) {
+	postgres.KeepIfAsked()
 	chosen := false
 	flag.Parse()
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
@@ -102,10 +105,25 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 	c.cfg = Config{
 		Dir: filepath.Join(c.dir, "terraform", "openstack"), PlanDir: filepath.Join(c.dir, "state", "plans"),
 		Binary: tool(t, "EIFFEL_TERRAFORM", "bin/terraform"), CloudsFile: filepath.Join(c.dir, "clouds.yaml"),
-		Parallelism: 20, LockTimeout: 30 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Keeper: keeper(t, filepath.Join(c.dir, "state")), Parallelism: 20, LockTimeout: 30 * time.Second, Log: slog.New(slog.DiscardHandler),
 		Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE=" + filepath.Join(c.dir, "terraformrc")},
 	}
 	return c
+}
+
+// keeper is a journal.
+func keeper(t *testing.T, dir string) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := j.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return j
 }
 
 // login logs in to the cloud as an administrator would, beside Terraform.

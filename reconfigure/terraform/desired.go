@@ -2,75 +2,172 @@ package terraform
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/google/renameio/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// variables is the content of the file with the map of nodes.
-type variables struct {
-	Nodes map[string]reconfigure.Spec `json:"nodes"`
+// Keeper keeps the map of nodes where all control hosts find it.
+type Keeper interface {
+	// Name tells people where that is.
+	Name() string
+	// Nodes is the map that was last kept; false where there was none yet.
+	Nodes(ctx context.Context) (map[string]reconfigure.Spec, bool, error)
+	// KeepNodes returns when the map is durable. Who leads no more MUST be refused.
+	KeepNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error
+	// AdoptNodes keeps a map where there was none yet; else it does nothing.
+	AdoptNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error
 }
 
-func (d *Driver) desiredFile() string { return desiredFile(d.cfg.Dir) }
+// NodeMap is the map of nodes of the root module in Dir. The Keeper's is the one that counts. The file beside the module is made from it, for those who call
+// Terraform by hand: it is brought up to date whenever somebody looks here.
+type NodeMap struct {
+	Dir string
+	// Keeper may be nil for those who only look, where nobody keeps anything yet: then the file is all there is.
+	Keeper Keeper
+}
 
-func desiredFile(dir string) string { return filepath.Join(dir, "nodes.auto.tfvars.json") }
+// file is the content of the file.
+type file struct {
+	// Comment is passed over by Terraform. It tells whose map this is.
+	Comment string                      `json:"//,omitempty"`
+	Nodes   map[string]reconfigure.Spec `json:"nodes"`
+}
 
-// Desired is the map of nodes that Terraform was last told of; empty before the first apply.
-func (d *Driver) Desired() (map[string]reconfigure.Spec, error) { return Desired(d.cfg.Dir) }
+func (m NodeMap) path() string { return filepath.Join(m.Dir, "nodes.auto.tfvars.json") }
 
-// Desired is the same for those who need nothing else of the root module in dir: it takes no Terraform.
-func Desired(dir string) (map[string]reconfigure.Spec, error) {
-	file := desiredFile(dir)
-	text, err := os.ReadFile(file)
+// comment marks the files that were made from the Keeper's map.
+func (m NodeMap) comment() string {
+	return "Made by reconfigure from " + m.Keeper.Name() + ". What is changed here is lost."
+}
+
+// Read is the map as it was last kept; false where nobody ever kept one. Then it is what the file has, which was kept before there was a Keeper. A file that was not
+// made from the Keeper's map, and has another one, is an error: nobody can tell which of them is out of date.
+func (m NodeMap) Read(ctx context.Context) (nodes map[string]reconfigure.Spec, known bool, err error) {
+	if m.Keeper == nil {
+		found, there, err := m.read()
+		return found.Nodes, there, err
+	}
+	err = m.locked(ctx, func() error {
+		found, there, err := m.read()
+		if err != nil {
+			return err
+		}
+		if nodes, known, err = m.Keeper.Nodes(ctx); err != nil {
+			return err
+		}
+		if !known {
+			nodes, known = found.Nodes, there
+			return nil
+		}
+		if there && found.Comment != m.comment() && !maps.Equal(found.Nodes, nodes) {
+			return &strangerError{m.path(), m.Keeper.Name()}
+		}
+		if there && found.Comment == m.comment() && maps.Equal(found.Nodes, nodes) {
+			return nil
+		}
+		return m.write(nodes)
+	})
+	return nodes, known, err
+}
+
+// Adopt has the Keeper keep the file's map where it has none yet.
+func (m NodeMap) Adopt(ctx context.Context) error {
+	return m.locked(ctx, func() error {
+		found, there, err := m.read()
+		if err != nil || !there {
+			return err
+		}
+		if _, known, err := m.Keeper.Nodes(ctx); err != nil || known {
+			return err
+		}
+		return m.Keeper.AdoptNodes(ctx, found.Nodes)
+	})
+}
+
+// keep makes the map durable, then the file.
+func (m NodeMap) keep(ctx context.Context, nodes map[string]reconfigure.Spec) error {
+	if err := m.Keeper.KeepNodes(ctx, nodes); err != nil {
+		return err
+	}
+	return m.locked(ctx, func() error { return m.write(nodes) })
+}
+
+// locked does something while no other process of this host does: what is written must not be older than what is there.
+func (m NodeMap) locked(ctx context.Context, do func() error) error {
+	lock := flock.New(m.Dir, flock.SetFlag(os.O_RDONLY)) // the folder itself: a lock file would lie among the administrator's
+	if _, err := lock.TryLockContext(ctx, 20*time.Millisecond); err != nil {
+		return fmt.Errorf("the map of nodes: lock %s: %w", m.Dir, err)
+	}
+	defer lock.Unlock() //nolint:errcheck // the kernel drops it with the descriptor
+	return do()
+}
+
+// read is the file's content; without nodes where it is not there.
+func (m NodeMap) read() (found file, there bool, err error) {
+	text, err := os.ReadFile(m.path())
 	if errors.Is(err, fs.ErrNotExist) {
-		return map[string]reconfigure.Spec{}, nil
+		return file{Nodes: map[string]reconfigure.Spec{}}, false, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the map of nodes: %w", err)
+		return found, false, fmt.Errorf("read the map of nodes: %w", err)
 	}
-	var v variables
 	strict := json.NewDecoder(bytes.NewReader(text))
 	strict.DisallowUnknownFields() // what we would drop when we write it again is somebody else's
-	if err := strict.Decode(&v); err != nil {
-		return nil, fmt.Errorf("read the map of nodes in %s: %w", file, err)
+	if err := strict.Decode(&found); err != nil {
+		return found, false, fmt.Errorf("read the map of nodes in %s: %w", m.path(), err)
 	}
-	if v.Nodes == nil {
-		return nil, fmt.Errorf("read the map of nodes in %s: it has no nodes", file)
+	if found.Nodes == nil {
+		return found, false, fmt.Errorf("read the map of nodes in %s: it has no nodes", m.path())
 	}
-	return v.Nodes, nil
+	return found, true, nil
 }
 
-// remember makes the map of nodes durable: the file is whole at any time, and so is the folder that names it.
-func (d *Driver) remember(nodes map[string]reconfigure.Spec) error {
-	if err := writeNodes(d.desiredFile(), nodes); err != nil {
-		return fmt.Errorf("write the map of nodes: %w", err)
-	}
-	dir, err := os.Open(d.cfg.Dir)
-	if err != nil {
-		return fmt.Errorf("write the map of nodes: %w", err)
-	}
-	defer dir.Close()
-	if err := dir.Sync(); err != nil {
+// write makes the file: it is whole at any time.
+func (m NodeMap) write(nodes map[string]reconfigure.Spec) error {
+	if err := writeNodes(m.path(), file{m.comment(), nodes}); err != nil {
 		return fmt.Errorf("write the map of nodes: %w", err)
 	}
 	return nil
 }
 
-func writeNodes(path string, nodes map[string]reconfigure.Spec) error {
-	if nodes == nil {
-		nodes = map[string]reconfigure.Spec{} // null is no map to Terraform
+func writeNodes(path string, content file) error {
+	if content.Nodes == nil {
+		content.Nodes = map[string]reconfigure.Spec{} // null is no map to Terraform
 	}
-	text, err := json.MarshalIndent(variables{Nodes: nodes}, "", "  ")
+	text, err := json.MarshalIndent(content, "", "  ")
 	if err != nil {
 		return err
 	}
 	return renameio.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// strangerError is that a file is not the Keeper's.
+type strangerError struct{ path, keeper string }
+
+func (e *strangerError) Error() string {
+	return fmt.Sprintf("%s has another map of nodes than %s, and was not made from it: where that journal is in use already, move the file away; where it was used "+
+		"once and is out of date, begin with an empty one", e.path, e.keeper)
+}
+
+// unknownError is that nobody knows the map of the nodes that there are.
+type unknownError struct {
+	nodes int
+	path  string
+}
+
+func (e *unknownError) Error() string {
+	return fmt.Sprintf("Terraform's state has %d nodes, but neither the journal nor %s says what they were made of: make a request on the control host that has this file, or "+
+		"bring it back from a backup", e.nodes, e.path)
 }

@@ -11,12 +11,16 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // Config is what a driver works with.
 type Config struct {
 	// Dir is the folder of the root module.
 	Dir string
+	// Keeper keeps the map of nodes. It may be nil for who never applies, see NodeMap.
+	Keeper Keeper
 	// PlanDir is where saved plans lie between preview and apply. They hold what the state holds, secrets too: it is made for its owner only.
 	PlanDir string
 	// Binary is the path of terraform or tofu. Empty: the first one on PATH that fits, else a download.
@@ -68,6 +72,14 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 		pauses: []time.Duration{5 * time.Second, 15 * time.Second, 30 * time.Second},
 	}
 	return d, d.initialize(ctx)
+}
+
+func (d *Driver) nodes() NodeMap { return NodeMap{Dir: d.cfg.Dir, Keeper: d.cfg.Keeper} }
+
+// Desired is the map of nodes that was last kept; empty before the first apply.
+func (d *Driver) Desired(ctx context.Context) (map[string]reconfigure.Spec, error) {
+	nodes, _, err := d.nodes().Read(ctx)
+	return nodes, err
 }
 
 // run gives f a Terraform of its own: after a call that answers in JSON, terraform-exec goes on writing into that call's writer.

@@ -89,7 +89,7 @@ func (c *cluster) wantInstances(d *Driver, servers map[string]labcloud.Server) {
 	c.Helper()
 	got, err := d.Instances(c.Context())
 	c.must(err)
-	desired, err := d.Desired()
+	desired, err := d.Desired(c.Context())
 	c.must(err)
 	want := map[string]reconfigure.Instance{}
 	for name, s := range servers {
@@ -234,7 +234,7 @@ func TestSharedResourcesChangeOnlyWhenAsked(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(c.cfg.PlanDir, previewPrefix+"*")); len(left) > 0 {
 		t.Errorf("a refused preview leaves %q", left)
 	}
-	if was, err := d.Desired(); err != nil || len(was) != 1 {
+	if was, err := d.Desired(t.Context()); err != nil || len(was) != 1 {
 		t.Errorf("a refused preview wrote the map of nodes: %v, %v", was, err)
 	}
 }

@@ -9,44 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
-
-func TestMapOfNodesIsReadBack(t *testing.T) {
-	d := &Driver{cfg: Config{Dir: t.TempDir()}}
-	if got, err := d.Desired(); err != nil || len(got) != 0 || got == nil {
-		t.Errorf("before the first apply: %v, %v", got, err)
-	}
-	for _, nodes := range []map[string]reconfigure.Spec{nil, {}, {"n1": {Group: "g", ImageID: "i", FlavorID: "f", NetworkID: "n"}}} {
-		if err := d.remember(nodes); err != nil {
-			t.Fatal(err)
-		}
-		got, err := d.Desired()
-		if err != nil || got == nil || len(got) != len(nodes) {
-			t.Errorf("%v, %v", got, err)
-		}
-		for node, spec := range nodes {
-			if diff := cmp.Diff(spec, got[node]); diff != "" {
-				t.Error(diff)
-			}
-		}
-	}
-}
-
-func TestMapOfNodesThatIsNotOursIsLeftAlone(t *testing.T) {
-	for name, text := range map[string]string{
-		"another variable": `{"nodes": {}, "cluster_file": "x"}`, "another attribute": `{"nodes": {"n1": {"user_data": "x"}}}`, "no map": `{}`, "null": `{"nodes": null}`, "cut short": `{"nodes": {`,
-	} {
-		d := &Driver{cfg: Config{Dir: t.TempDir()}}
-		if err := os.WriteFile(d.desiredFile(), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := d.Desired(); err == nil || !strings.Contains(err.Error(), d.desiredFile()) {
-			t.Errorf("%s: %v, %v", name, got, err)
-		}
-	}
-}
 
 // program writes an executable that tells a version as terraform and tofu do.
 func program(t *testing.T, dir, name, version string) string {

@@ -26,7 +26,7 @@ func (d *Driver) Instances(ctx context.Context) (map[string]reconfigure.Instance
 	if err != nil {
 		return nil, err
 	}
-	desired, err := d.Desired()
+	desired, known, err := d.nodes().Read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,12 @@ func (d *Driver) Instances(ctx context.Context) (map[string]reconfigure.Instance
 	if err != nil {
 		return nil, fmt.Errorf("terraform show: %w", orDone(ctx, err))
 	}
-	return instances(resources(state), m, func(name string) bool { _, ok := desired[name]; return ok }), nil
+	found := instances(resources(state), m, func(name string) bool { _, ok := desired[name]; return ok })
+	if !known && len(found) > 0 {
+		// To plan from an empty map would have all of them be nobody's.
+		return nil, &unknownError{len(found), d.nodes().path()}
+	}
+	return found, nil
 }
 
 // resources is every managed resource of a state, those of its modules too.

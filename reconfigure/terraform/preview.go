@@ -29,7 +29,7 @@ func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview recon
 	if err != nil {
 		return reconfigure.Preview{}, err
 	}
-	before, err := d.Desired()
+	before, err := d.Desired(ctx)
 	if err != nil {
 		return reconfigure.Preview{}, err
 	}
@@ -164,7 +164,7 @@ func seconds(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) + "
 
 // plan saves Terraform's plan in dir and reads it back.
 func (d *Driver) plan(ctx context.Context, dir string, p reconfigure.Plan, args arguments, m module) (*tfjson.Plan, error) {
-	if err := writeNodes(filepath.Join(dir, "nodes.tfvars.json"), p.Desired); err != nil {
+	if err := writeNodes(filepath.Join(dir, "nodes.tfvars.json"), file{Nodes: p.Desired}); err != nil {
 		return nil, fmt.Errorf("terraform plan: %w", err)
 	}
 	var said stream

@@ -1,6 +1,6 @@
 variable "nodes" {
   description = <<-EOT
-    Every instance that shall exist, the control node too, by node name. `reconfigure` owns this map and keeps it in nodes.auto.tfvars.json; ids and not
+    Every instance that shall exist, the control node too, by node name. `reconfigure` owns this map and writes it to nodes.auto.tfvars.json; ids and not
     names, so that a new image under an old name changes nothing by itself. An empty map removes everything.
   EOT
   type = map(object({

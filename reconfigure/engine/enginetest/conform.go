@@ -232,7 +232,7 @@ func (p provisioner) instances() map[string]reconfigure.Instance {
 
 func (p provisioner) wantDesired(want map[string]reconfigure.Spec) {
 	p.Helper()
-	got, err := p.Provisioner.Desired()
+	got, err := p.Provisioner.Desired(p.Context())
 	if err != nil {
 		p.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // Desired is the map of nodes as it was last applied.
-func (w *World) Desired() (map[string]reconfigure.Spec, error) {
+func (w *World) Desired(context.Context) (map[string]reconfigure.Spec, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return maps.Clone(w.desired), nil

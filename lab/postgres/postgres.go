@@ -1,0 +1,203 @@
+// Package postgres runs Debian's PostgreSQL for a test: a server of its own, with its data and its socket in one folder, of which nothing is left when the test is
+// over, or dead.
+package postgres
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// User is who may make databases. Nobody needs a password.
+const User = "eiffel"
+
+// patience is how long a server may take to start.
+const patience = 2 * time.Minute
+
+// keeperVariable has the test binary keep a server. Its value is the address to listen at.
+const keeperVariable = "EIFFEL_LAB_POSTGRES"
+
+// Server is a server that runs. Its folder holds the data and the socket.
+type Server struct {
+	Dir    string
+	keeper io.Writer // ends the server at the first line, starts it anew at the next one, and so on
+}
+
+// Toggle ends the server, as a restart of it does, or starts it anew.
+func (s Server) Toggle(t testing.TB) {
+	t.Helper()
+	_, err := io.WriteString(s.keeper, "\n")
+	check(t, err)
+}
+
+// KeepIfAsked does not return where this process was started to keep a server. TestMain MUST call it before anything else.
+func KeepIfAsked() {
+	address, asked := os.LookupEnv(keeperVariable)
+	if !asked {
+		return
+	}
+	if err := keep(os.Args[1], address); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Start starts one. A process of its own keeps it, and ends it and removes its folder when standard input ends: when the test is over, and also when it panics
+// or is killed.
+//
+// It listens on its socket alone, or at an address besides.
+func Start(t testing.TB, address ...string) Server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "eiffel-pg-") // a socket's path must be short
+	check(t, err)
+	keeper := exec.Command(os.Args[0], dir)
+	keeper.Env = append(os.Environ(), keeperVariable+"="+strings.Join(address, ""), "LC_ALL=C")
+	keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no Ctrl-C may end it before the server
+	var said strings.Builder
+	keeper.Stdout, keeper.Stderr = &said, &said
+	stdin, err := keeper.StdinPipe()
+	check(t, err)
+	check(t, keeper.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- keeper.Wait() }()
+	t.Cleanup(func() {
+		_ = stdin.Close() // if it has ended, that is said below
+		if err := <-ended; err != nil {
+			t.Errorf("the server: %v\n%s", err, said.String())
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", dir, err)
+		}
+	})
+	s := Server{dir, stdin}
+	for end := time.Now().Add(patience); !s.answers(t); time.Sleep(20 * time.Millisecond) {
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatal("the server has ended")
+		default:
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the server does not answer in %s", patience)
+		}
+	}
+	return s
+}
+
+// answers makes the user as soon as the server answers.
+func (s Server) answers(t testing.TB) bool {
+	t.Helper()
+	admin, err := pgx.Connect(t.Context(), s.URL("postgres", "postgres"))
+	if err != nil {
+		return false
+	}
+	_, err = admin.Exec(t.Context(), `CREATE ROLE `+User+` LOGIN CREATEDB`)
+	check(t, errors.Join(err, admin.Close(t.Context())))
+	return true
+}
+
+// URL leads to a database as that user.
+func (s Server) URL(database, user string) string {
+	return fmt.Sprintf("postgres:///%s?host=%s&user=%s", database, s.Dir, user)
+}
+
+// Database makes an empty database of User's and gives its URL.
+func (s Server) Database(t testing.TB) string {
+	t.Helper()
+	admin, err := pgx.Connect(t.Context(), s.URL("postgres", User))
+	check(t, err)
+	name := fmt.Sprint("eiffel", time.Now().UnixNano())
+	_, err = admin.Exec(t.Context(), `CREATE DATABASE `+name)
+	check(t, errors.Join(err, admin.Close(t.Context())))
+	return s.URL(name, User)
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keep runs a server in the folder, which listens at the address, until standard input ends.
+func keep(dir, address string) (err error) {
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	data := filepath.Join(dir, "data")
+	initdb, err := program(dir, "initdb", "--pgdata="+data, "--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
+	if err != nil {
+		return err
+	}
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", initdb, err, out)
+	}
+	for lines := bufio.NewScanner(os.Stdin); ; {
+		// Fewer connections than there are callers in some tests.
+		postgres, err := program(dir, "postgres", "-D", data, "-k", dir, "-c", "listen_addresses="+address, "-c", "max_connections=30")
+		if err != nil {
+			return err
+		}
+		postgres.Stdout, postgres.Stderr = os.Stdout, os.Stderr
+		if err := postgres.Start(); err != nil {
+			return err
+		}
+		restarts := lines.Scan()
+		end := syscall.SIGQUIT // at once
+		if restarts {
+			end = syscall.SIGINT // as `systemctl restart` does: whoever is connected is cut off
+		}
+		err = postgres.Process.Signal(end)
+		var exit *exec.ExitError
+		if e := postgres.Wait(); !errors.As(e, &exit) {
+			err = errors.Join(err, e)
+		}
+		if !restarts || err != nil || !lines.Scan() {
+			return err
+		}
+	}
+}
+
+// program is one of PostgreSQL's, which refuse to run as root: nobody runs it then, in a folder that becomes theirs.
+func program(dir, name string, args ...string) (*exec.Cmd, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		all, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name) // where Debian has it; the pattern is a good one
+		if len(all) == 0 {
+			return nil, fmt.Errorf("%w; install Debian's postgresql", err)
+		}
+		path = slices.Max(all)
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if os.Getuid() != 0 {
+		return cmd, nil
+	}
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		return nil, err
+	}
+	uid, err := strconv.Atoi(nobody.Uid)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.Atoi(nobody.Gid)
+	if err != nil {
+		return nil, err
+	}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return cmd, os.Chown(dir, uid, gid)
+}

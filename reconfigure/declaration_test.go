@@ -1,0 +1,28 @@
+package reconfigure
+
+import (
+	"testing"
+	"time"
+)
+
+func TestADeclarationIsOutdatedByANewerOneOfAnotherHost(t *testing.T) {
+	at := func(host, sum string, second int64) Declaration {
+		return Declaration{Host: host, Sum: sum, Changed: time.Unix(second, 0)}
+	}
+	for name, c := range map[string]struct {
+		own, newest Declaration
+		want        bool
+	}{
+		"the same":              {at("h", "a", 1), at("i", "a", 1), false},
+		"a copy made later":     {at("h", "a", 2), at("i", "a", 1), false},
+		"a copy made before":    {at("h", "a", 1), at("i", "a", 2), false},
+		"an edit":               {at("h", "b", 2), at("i", "a", 1), false},
+		"left behind":           {at("h", "a", 1), at("i", "b", 2), true},
+		"nobody can tell which": {at("h", "a", 1), at("i", "b", 1), true},
+		"its own, of a backup":  {at("h", "a", 1), at("h", "b", 2), false},
+	} {
+		if got := c.own.Outdated(c.newest); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// Name is where the journal is: the path of its file, or the URL of its database without user and password.
+func (j *Journal) Name() string { return j.name }
+
+// Nodes is the map of nodes that was last kept; false where there was none yet.
+func (j *Journal) Nodes(ctx context.Context) (map[string]reconfigure.Spec, bool, error) {
+	return first(read(ctx, j, "read the map of nodes", scanNodes, `SELECT nodes FROM desired`))
+}
+
+func scanNodes(row scanner) (map[string]reconfigure.Spec, error) {
+	var text string
+	if err := row.Scan(&text); err != nil {
+		return nil, err
+	}
+	nodes := map[string]reconfigure.Spec{}
+	return nodes, json.Unmarshal([]byte(text), &nodes)
+}
+
+// KeepNodes has this map take the place of the one before. It is the leader's to call.
+func (j *Journal) KeepNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error {
+	text, err := nodesText(nodes)
+	if err != nil {
+		return j.explain("keep the map of nodes", err)
+	}
+	return j.writeLeading(ctx, "keep the map of nodes", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO desired (id, nodes) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET nodes = excluded.nodes`, text)
+		return err
+	})
+}
+
+// AdoptNodes keeps a map where there was none yet; else it does nothing.
+func (j *Journal) AdoptNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error {
+	text, err := nodesText(nodes)
+	if err != nil {
+		return j.explain("adopt the map of nodes", err)
+	}
+	return j.write(ctx, "adopt the map of nodes", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO desired (id, nodes) VALUES (1, $1) ON CONFLICT (id) DO NOTHING`, text)
+		return err
+	})
+}
+
+func nodesText(nodes map[string]reconfigure.Spec) (string, error) {
+	if nodes == nil {
+		nodes = map[string]reconfigure.Spec{}
+	}
+	text, err := json.Marshal(nodes)
+	return string(text), err
+}
+
+// Declare tells with which declaration a control host works, and answers the newest one that any of them ever worked with.
+func (j *Journal) Declare(ctx context.Context, d reconfigure.Declaration) (newest reconfigure.Declaration, err error) {
+	known, ok, err := j.declaration(ctx)
+	if err != nil || ok && (d.Sum == known.Sum || d.Outdated(known)) {
+		return known, err
+	}
+	err = j.write(ctx, "note the declaration", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO declaration (id, host, sum, changed) VALUES (1, $1, $2, $3)
+			ON CONFLICT (id) DO UPDATE SET host = excluded.host, sum = excluded.sum, changed = excluded.changed WHERE declaration.host = excluded.host OR declaration.changed < excluded.changed`,
+			text(d.Host), d.Sum, d.Changed.UnixNano())
+		return err
+	})
+	if err != nil {
+		return known, err
+	}
+	newest, _, err = j.declaration(ctx) // somebody else may have been quicker with a newer one
+	return newest, err
+}
+
+func (j *Journal) declaration(ctx context.Context) (reconfigure.Declaration, bool, error) {
+	return first(read(ctx, j, "read the newest declaration", scanDeclaration, `SELECT host, sum, changed FROM declaration`))
+}
+
+func scanDeclaration(row scanner) (reconfigure.Declaration, error) {
+	var (
+		d       reconfigure.Declaration
+		changed int64
+	)
+	err := row.Scan(&d.Host, &d.Sum, &changed)
+	d.Changed = unstamp(changed)
+	return d, err
+}
+
+// HostKeys is the keys that were last kept of each address; none of an address that is there had its keys forgotten.
+func (j *Journal) HostKeys(ctx context.Context) (map[string][]string, error) {
+	rows, err := read(ctx, j, "read the host keys", scanHostKeys, `SELECT address, keys FROM host_keys`)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string][]string, len(rows))
+	for _, row := range rows {
+		all[row.address] = row.keys
+	}
+	return all, nil
+}
+
+type hostKeys struct {
+	address string
+	keys    []string
+}
+
+func scanHostKeys(row scanner) (hostKeys, error) {
+	var (
+		h    hostKeys
+		text string
+	)
+	if err := row.Scan(&h.address, &text); err != nil {
+		return h, err
+	}
+	if err := json.Unmarshal([]byte(text), &h.keys); err != nil {
+		return h, fmt.Errorf("those of %s: %w", h.address, err)
+	}
+	return h, nil
+}
+
+// KeepHostKeys has keys take the place of those that were kept of the same addresses, all or none. It is the leader's to call.
+func (j *Journal) KeepHostKeys(ctx context.Context, keys map[string][]string) error {
+	return j.writeLeading(ctx, "keep host keys", func(tx *sql.Tx) error {
+		return insertHostKeys(ctx, tx, keys, `UPDATE SET keys = excluded.keys`)
+	})
+}
+
+// AdoptHostKeys keeps keys of those addresses alone of which nothing was kept yet.
+func (j *Journal) AdoptHostKeys(ctx context.Context, keys map[string][]string) error {
+	return j.write(ctx, "adopt host keys", func(tx *sql.Tx) error { return insertHostKeys(ctx, tx, keys, `NOTHING`) })
+}
+
+func insertHostKeys(ctx context.Context, tx *sql.Tx, keys map[string][]string, otherwise string) error {
+	insert, err := tx.PrepareContext(ctx, `INSERT INTO host_keys (address, keys) VALUES ($1, $2) ON CONFLICT (address) DO `+otherwise)
+	if err != nil {
+		return err
+	}
+	defer insert.Close()
+	for _, address := range slices.Sorted(maps.Keys(keys)) {
+		text, err := json.Marshal(append([]string{}, keys[address]...))
+		if err != nil {
+			return err
+		}
+		if _, err := insert.ExecContext(ctx, address, string(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

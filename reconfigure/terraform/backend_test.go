@@ -1,0 +1,76 @@
+package terraform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/postgres"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// TestPostgreSQLsLockEndsWithTerraform kills Terraform while it has the state locked, first before there is a state and then later, for which pg has locks of different
+// kinds. Until then the other one waits in vain, and is not told that it is itself who has the lock, as Terraform says.
+func TestPostgreSQLsLockEndsWithTerraform(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	database := postgres.Start(t).Database(t)
+	c.write("terraform/openstack/backend.tf", fmt.Sprintf("terraform {\n  backend \"pg\" {\n    conn_str = %q\n  }\n}\n", database+"&sslmode=disable"))
+	d := c.open()
+	desired := c.deployed()
+	p := planOf(reconfigure.Create, desired, control)
+	p.Shared = true
+	c.killedInApply(d, p, "POST /identity/v3/auth/tokens")
+	c.deploy(d, desired)
+	maps.Copy(desired, c.deployed("node01"))
+	c.killedInApply(d, planOf(reconfigure.Create, desired, "node01"), "POST servers")
+	if failures := c.carryOut(d, planOf(reconfigure.Remove, c.deployed(), "node01")); len(failures) > 0 {
+		t.Errorf("%v", failures)
+	}
+	c.wantClean(d)
+}
+
+// killedInApply has Terraform killed while it waits for an answer of the cloud, and another one wait for the lock.
+func (c *cluster) killedInApply(d *Driver, p reconfigure.Plan, call string) {
+	c.Helper()
+	preview, err := d.Preview(c.Context(), p)
+	c.must(err)
+	hang, err := c.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.Hang, Call: call})
+	c.must(err)
+	applied := make(chan error, 1)
+	go func() {
+		_, err := d.Apply(context.WithoutCancel(c.Context()), preview, func(string, string) {})
+		applied <- err
+	}()
+	c.until("the call hangs", func() bool { return c.cloud.Faults().List()[0].Hits > 0 })
+
+	c.cfg.LockTimeout = 0
+	_, err = c.open().Preview(c.Context(), p)
+	if locked := (*LockedError)(nil); !errors.As(err, &locked) || *locked != (LockedError{}) || strings.Contains(err.Error(), "force-unlock") {
+		c.Errorf("preview of a locked state: %v", err)
+	}
+	// The one that waits is let in as soon as the other one is dead.
+	c.cfg.LockTimeout = time.Hour
+	dying := c.terraforms()
+	waited := make(chan error, 1)
+	waiting := c.open()
+	go func() {
+		preview, err := waiting.Preview(context.WithoutCancel(c.Context()), p)
+		waited <- errors.Join(err, waiting.Discard(preview))
+	}()
+	c.until("the other one has begun", func() bool { return len(c.terraforms()) > len(dying) })
+	for _, pid := range dying {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // the provider's process may have ended with Terraform
+	}
+	if err := <-applied; !errors.Is(err, errKilled) {
+		c.Errorf("the one that was killed: %v", err)
+	}
+	c.cloud.Faults().Clear(hang)
+	c.must(<-waited)
+}
