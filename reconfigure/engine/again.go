@@ -53,7 +53,7 @@ func (b *batch) reconsider(ctx context.Context) {
 		case there:
 			return errors.New("its instance could not be removed")
 		case !states[node].PoweringUp():
-			return errors.New("Slurm does not wait for it any more")
+			return errors.New("it is not waited for by Slurm any more")
 		case !t.fits(now, change.Deadline):
 			return errors.New("there is not the time for it")
 		}

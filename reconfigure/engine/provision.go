@@ -27,7 +27,7 @@ func (b *batch) provision(ctx context.Context, _ nodeset.NodeSet) error {
 			preview reconfigure.Preview
 			err     error
 		)
-		late := b.minded(ctx, plan.Nodes(), reconfigure.ClassBoot, func() {}, func() {
+		b.minded(ctx, plan.Nodes(), reconfigure.ClassBoot, func() {}, func() {
 			preview, err = b.Provisioner.Preview(ctx, plan)
 		})
 		if bad := (*reconfigure.Unplannable)(nil); errors.As(err, &bad) && b.ends(ctx, bad.Failures) {
@@ -36,7 +36,7 @@ func (b *batch) provision(ctx context.Context, _ nodeset.NodeSet) error {
 		if err != nil {
 			return err
 		}
-		if len(late) == 0 && !b.setAside(ctx, plan) {
+		if !b.setAside(ctx, plan) {
 			if again, err := b.apply(ctx, preview); err != nil || !again {
 				return err
 			}
@@ -48,8 +48,8 @@ func (b *batch) provision(ctx context.Context, _ nodeset.NodeSet) error {
 	}
 }
 
-// setAside ends the way of nodes that must not be touched, or that there is no room for, and tells whether there are any. The room is looked at last, since the
-// sweep makes some.
+// setAside ends the way of nodes that must not be touched, that there is no room for, or that are too late by now, and tells whether there are any. The room is looked
+// at last, since the sweep makes some.
 func (b *batch) setAside(ctx context.Context, plan reconfigure.Plan) bool {
 	busy := b.guard(ctx, plan, reconfigure.Replace, reconfigure.Remove)
 	if len(busy) == 0 {
