@@ -56,6 +56,13 @@ func spend(ctx context.Context, d time.Duration) {
 	}
 }
 
+// led tells whether somebody leads.
+func (m *memory) led() bool {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	return m.leads
+}
+
 // arrival is a request that comes so long after the start.
 type arrival struct {
 	after time.Duration
@@ -81,7 +88,7 @@ func arrive(ctx context.Context, t *testing.T, log *memory, c batch.Carrier, arr
 		})
 	}
 	callers.Wait()
-	if log.leads {
+	if log.led() {
 		t.Error("somebody leads still")
 	}
 }
@@ -158,7 +165,7 @@ func TestEachBatchIsSettledWhenItEnds(t *testing.T) {
 		go arrive(t.Context(), t, log, c, come(0, 1, reconfigure.Resume, "a"), come(5*time.Minute, 2, reconfigure.Resume, "b"))
 		pass(10 * time.Minute)
 		log.wantEnds(t, ends{1: reconfigure.CodeDone})
-		if !log.leads {
+		if !log.led() {
 			t.Error("nobody leads while a batch is under way")
 		}
 		pass(5*time.Minute + time.Second) // a worker looks once a second
@@ -175,8 +182,8 @@ func TestAWorkerThatIsToEndEndsAllThatItBegan(t *testing.T) {
 		pass(4 * time.Minute)
 		end()
 		synctest.Wait()
-		if len(c.diary) != 4 || !strings.HasPrefix(c.diary[1], "2 begins") || log.leads {
-			t.Errorf("it leads still: %t; batches %q", log.leads, c.diary)
+		if len(c.diary) != 4 || !strings.HasPrefix(c.diary[1], "2 begins") || log.led() {
+			t.Errorf("it leads still: %t; batches %q", log.led(), c.diary)
 		}
 		log.wantEnds(t, ends{1: reconfigure.CodeDone, 2: reconfigure.CodeDone})
 	})
