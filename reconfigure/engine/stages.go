@@ -44,7 +44,7 @@ func stages() []stage {
 // the nodes that had failed before are cleaned up, and handed back; those that were on their way are left to whoever reads the journal next.
 func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Observation, plan reconfigure.Plan) (map[string]reconfigure.Verdict, error) {
 	b := &batch{Engine: e, number: number, plan: plan, before: seen.Desired, was: seen.States, instances: maps.Clone(seen.Instances), verdicts: map[string]reconfigure.Verdict{}}
-	b.tell(context.WithoutCancel(ctx), rejections(plan))
+	b.reject(context.WithoutCancel(ctx))
 	err := b.walk(ctx)
 	b.phase = reconfigure.PhaseReport
 	b.clean(context.WithoutCancel(ctx))
@@ -91,6 +91,14 @@ func (b *batch) abandoned(s stage) nodeset.NodeSet {
 		return b.left()
 	}
 	return b.left().Difference(b.plan.Nodes(reconfigure.Drain, reconfigure.Undrain))
+}
+
+// reject tells Slurm of the nodes that it waits for and that do not even begin their way, and writes down why: when Slurm has them back, it has forgotten that.
+func (b *batch) reject(ctx context.Context) {
+	rejected := rejections(b.plan)
+	for node := range b.tell(ctx, rejected).All() {
+		_ = b.Recorder.Record(ctx, reconfigure.Event{Batch: b.number, Node: node, Phase: reconfigure.PhasePlan, Level: reconfigure.Failed, Message: said(rejected[node])})
+	}
 }
 
 // rejections is the nodes that Slurm has asked for and that nothing could be planned for: it must be told where it waits for one of them. It may wait for others
