@@ -19,7 +19,7 @@ import (
 )
 
 // failurePatience is for a batch in which a node fails as late as can be, and for what becomes of it afterwards.
-const failurePatience = 8 * time.Minute
+const failurePatience = 12 * time.Minute
 
 // way is a way in which a node fails. An administrator asks for it, and a job waits for it.
 type way struct {
