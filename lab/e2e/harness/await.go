@@ -11,11 +11,11 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 )
 
-// How long what takes a while may take.
+// How long what takes a while may take, on a computer that has other work too.
 const (
-	JobPatience    = 4 * time.Minute
-	IdlePatience   = 3 * time.Minute
-	UpdatePatience = 4 * time.Minute
+	JobPatience    = 6 * time.Minute
+	IdlePatience   = 5 * time.Minute
+	UpdatePatience = 6 * time.Minute
 )
 
 // Eventually waits until a condition holds; what it last said is told when it never does.
