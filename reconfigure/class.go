@@ -50,7 +50,7 @@ func (c Class) ForOwner() string {
 		ClassPlaybook:     "the machine could not be set up",
 		ClassUnregistered: "the machine was set up, but Slurm did not hear from it in time",
 		ClassRefused:      "the administrators must look at a change first",
-		ClassUnknown:      "the cloud's answer was lost",
+		ClassUnknown:      "the answer of the cloud was lost",
 	}
 	if said, ok := words[c]; ok {
 		return said

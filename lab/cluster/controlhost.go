@@ -2,9 +2,7 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -38,10 +36,8 @@ func (l *Lab) makeKeys(ctx context.Context) error {
 
 // startSSHD lets Slurm on the control node in, and nobody else: it listens on the lab's own network, and knows only the keys that the playbooks put there.
 func (l *Lab) startSSHD(ctx context.Context) error {
-	const privsep = "/run/sshd" // sshd(8) wants it; Debian's service makes it
-	if err := os.Mkdir(privsep, 0o755); err == nil {
-		l.undo = append(l.undo, func() error { return os.Remove(privsep) })
-	} else if !errors.Is(err, fs.ErrExist) {
+	// sshd(8) wants it, for each connection; Debian's service makes it. It stays, as another lab may have come to need it.
+	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 		return err
 	}
 	address := net.JoinHostPort(l.cfg.Gateway.Addr().String(), strconv.Itoa(sshPort))

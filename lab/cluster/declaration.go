@@ -120,7 +120,8 @@ func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaratio
 		NodeGroups:     groups,
 		Partitions:     partitions,
 		Slurm: Slurm{
-			SuspendTime: 15, SuspendTimeout: 20, ResumeTimeout: 180,
+			// To give a node up is for what never comes. Where several labs share two cores, much comes late.
+			SuspendTime: 15, SuspendTimeout: 20, ResumeTimeout: 300,
 			// Slurm looks each two seconds instead of ten whether a node must power up or down.
 			ControllerParameters: []string{"power_save_interval=2", "power_save_min_interval=0"},
 			// Namespaces have no cgroups of their own, and as many CPUs as the computer.

@@ -26,6 +26,8 @@ const (
 	RateLimited Kind = "rate-limit"
 	// ServerError: the call is refused with 500, nothing is done.
 	ServerError Kind = "server-error"
+	// Unavailable: the call is refused with 503, nothing is done.
+	Unavailable Kind = "unavailable"
 	// LostAnswer: the call is carried out, but the connection is cut before
 	// the answer.
 	LostAnswer Kind = "lost-answer"
@@ -33,10 +35,11 @@ const (
 	// or the fault is cleared or Fault.Seconds are over; then it goes on.
 	Hang Kind = "hang"
 
-	// NoSSHD, NoSlurmd, NeverBoots and SlowBoot act inside the machine: see
-	// the Flag constants. Fault.Seconds is how slow a slow boot is.
+	// NoSSHD, NoSlurmd, NoMunged, NeverBoots and SlowBoot act inside the
+	// machine: see the Flag constants. Fault.Seconds is how slow a slow boot is.
 	NoSSHD     Kind = FlagNoSSHD
 	NoSlurmd   Kind = FlagNoSlurmd
+	NoMunged   Kind = FlagNoMunged
 	NeverBoots Kind = FlagNeverBoots
 	SlowBoot   Kind = FlagSlowBoot
 )
@@ -44,11 +47,11 @@ const (
 // onBuild are the kinds that take effect where a server is built: when it is
 // created or rebuilt. The others act on calls.
 func (k Kind) onBuild() bool {
-	return slices.Contains([]Kind{NoValidHost, NoSSHD, NoSlurmd, NeverBoots, SlowBoot}, k)
+	return slices.Contains([]Kind{NoValidHost, NoSSHD, NoSlurmd, NoMunged, NeverBoots, SlowBoot}, k)
 }
 
 func (k Kind) onCall() bool {
-	return slices.Contains([]Kind{QuotaExceeded, RateLimited, ServerError, LostAnswer, Hang}, k)
+	return slices.Contains([]Kind{QuotaExceeded, RateLimited, ServerError, Unavailable, LostAnswer, Hang}, k)
 }
 
 // Fault is a fault to order. It strikes calls (or builds) that fit both Server
@@ -264,6 +267,11 @@ func (c *Cloud) suffer(r *request, f order) error {
 		return &problem{
 			code: http.StatusInternalServerError, kind: "HTTPInternalServerError",
 			message: "Unexpected API Error. The fault was ordered from labcloud.",
+		}
+	case Unavailable:
+		return &problem{
+			code: http.StatusServiceUnavailable, kind: "ServiceUnavailable",
+			message: "The service is not available. The fault was ordered from labcloud.",
 		}
 	case Hang:
 		return c.hang(r, f)

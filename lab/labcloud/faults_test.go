@@ -67,6 +67,7 @@ func TestThirdCallIsStruck(t *testing.T) {
 	}{
 		{labcloud.QuotaExceeded, http.StatusForbidden, "Quota exceeded for instances: Requested 1, but already used 2 of 2 instances"},
 		{labcloud.ServerError, http.StatusInternalServerError, "computeFault"},
+		{labcloud.Unavailable, http.StatusServiceUnavailable, "serviceUnavailable"},
 		{labcloud.RateLimited, http.StatusTooManyRequests, "overLimit"},
 	} {
 		t.Run(string(c.kind), func(t *testing.T) {
@@ -173,14 +174,14 @@ func TestHangEnds(t *testing.T) {
 func TestFaultsInsideTheMachineReachTheHypervisor(t *testing.T) {
 	h := &probe{}
 	story(t, h, labcloud.Timings{}, func(p *player) {
-		for _, kind := range []labcloud.Kind{labcloud.NoSSHD, labcloud.NoSlurmd, labcloud.NeverBoots} {
+		for _, kind := range []labcloud.Kind{labcloud.NoSSHD, labcloud.NoSlurmd, labcloud.NoMunged, labcloud.NeverBoots} {
 			if _, err := p.cloud.Faults().Add(labcloud.Fault{Kind: kind, Server: "n1"}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		p.create("n1")
 		synctest.Wait()
-		want := map[string]bool{labcloud.FlagNoSSHD: true, labcloud.FlagNoSlurmd: true, labcloud.FlagNeverBoots: true}
+		want := map[string]bool{labcloud.FlagNoSSHD: true, labcloud.FlagNoSlurmd: true, labcloud.FlagNoMunged: true, labcloud.FlagNeverBoots: true}
 		if diff := cmp.Diff(want, h.machines["n1"].Flags); diff != "" {
 			t.Errorf("flags:\n%s", diff)
 		}

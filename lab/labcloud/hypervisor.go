@@ -53,6 +53,8 @@ const (
 	FlagNoSSHD = "no-sshd"
 	// FlagNoSlurmd boots a machine on which slurmd does not start.
 	FlagNoSlurmd = "no-slurmd"
+	// FlagNoMunged boots a machine on which munged does not start.
+	FlagNoMunged = "no-munged"
 	// FlagNeverBoots is a machine that the cloud calls ACTIVE although nothing
 	// inside it ever answers.
 	FlagNeverBoots = "never-boots"

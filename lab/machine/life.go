@@ -210,11 +210,12 @@ func stageCommand(spec labcloud.Machine, layers []string, dir, console string, u
 		lower = append(lower, layers[len(layers)-1-i]) // overlayfs wants the topmost first
 	}
 	var masked []string
-	if spec.Flags[labcloud.FlagNoSSHD] {
-		masked = append(masked, "usr/sbin/sshd")
-	}
-	if spec.Flags[labcloud.FlagNoSlurmd] {
-		masked = append(masked, "usr/sbin/slurmd")
+	for _, service := range []struct{ flag, program string }{
+		{labcloud.FlagNoSSHD, "usr/sbin/sshd"}, {labcloud.FlagNoSlurmd, "usr/sbin/slurmd"}, {labcloud.FlagNoMunged, "usr/sbin/munged"},
+	} {
+		if spec.Flags[service.flag] {
+			masked = append(masked, service.program)
+		}
 	}
 	cmd := exec.Command("unshare", "--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child",
 		"--time", "--boottime", strconv.Itoa(-uptime), "sh", filepath.Join(dir, stageFile))

@@ -293,17 +293,19 @@ func TestFaultNoSSHD(t *testing.T) {
 	lab.boot(t, a)
 }
 
-func TestFaultNoSlurmd(t *testing.T) {
+func TestFaultInOneMachinesServices(t *testing.T) {
 	lab := newLab(t)
 	a := lab.spec(t, 1)
-	a.Flags = map[string]bool{labcloud.FlagNoSlurmd: true}
+	a.Flags = map[string]bool{labcloud.FlagNoSlurmd: true, labcloud.FlagNoMunged: true}
 	lab.boot(t, a)
-	if out, err := lab.Command(a.ID, "slurmd", "-V").CombinedOutput(); err == nil {
-		t.Errorf("slurmd starts: %s", out)
-	}
 	b := lab.spec(t, 2)
 	lab.boot(t, b)
-	lab.inside(t, b, "slurmd", "-V")
+	for _, service := range []string{"slurmd", "munged"} {
+		if out, err := lab.Command(a.ID, service, "-V").CombinedOutput(); err == nil {
+			t.Errorf("%s starts: %s", service, out)
+		}
+		lab.inside(t, b, service, "-V")
+	}
 }
 
 func TestFaultNeverBoots(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 func TestStageCommandNamesTheMachine(t *testing.T) {
 	spec := labcloud.Machine{
 		ID: "id", Name: "node1", BootDelay: 1500 * time.Millisecond,
-		Flags: map[string]bool{labcloud.FlagNoSSHD: true, labcloud.FlagNoSlurmd: true, "unknown": true},
+		Flags: map[string]bool{labcloud.FlagNoSSHD: true, labcloud.FlagNoSlurmd: true, labcloud.FlagNoMunged: true, "unknown": true},
 	}
 	cmd := stageCommand(spec, []string{"/base", "/v1", "/v2"}, "/lab/id", "/dev/pts/7", 4242)
 	if got := strings.Join(cmd.Args[1:], " "); got !=
@@ -26,7 +26,7 @@ func TestStageCommandNamesTheMachine(t *testing.T) {
 	want := []string{
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "ID=id", "NAME=node1", "LOWER=/v2:/v1:/base",
 		"DISK=/lab/id/disk", "ROOT=/lab/id/root", "SEED=/lab/id/seed", "CONSOLE=/dev/pts/7",
-		"LOGIN_USER=debian", "LOGIN_UID=1000", "MASK=usr/sbin/sshd usr/sbin/slurmd", "HANG=false", "DELAY=1.500",
+		"LOGIN_USER=debian", "LOGIN_UID=1000", "MASK=usr/sbin/sshd usr/sbin/slurmd usr/sbin/munged", "HANG=false", "DELAY=1.500",
 	}
 	if diff := cmp.Diff(want, cmd.Env); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)

@@ -445,6 +445,13 @@ func TestNodesThatNothingCanBePlannedForAreTold(t *testing.T) {
 		l.plan.Rejected = []reconfigure.Rejection{{Node: "p3", Request: 1, Reason: "no such image", Awaited: true}, {Node: "p4", Request: 1, Reason: "no such image", Awaited: true}, {Node: "p5", Request: 1, Reason: "a job runs on it", Awaited: true}}
 		l.want("verdicts", map[string]string{}, l.carry())
 		l.want("calls", []string{"down p3: no such image", "power_down p3"}, l.Calls())
+		failed := map[string]string{}
+		for _, e := range l.Events() {
+			if e.Level == reconfigure.Failed {
+				failed[e.Node] = string(e.Phase) + ": " + e.Message
+			}
+		}
+		l.want("in the journal", map[string]string{"p3": "plan: no such image"}, failed)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // byDefault gives the class of a stage to a failure that has none of its own. That the worker was to end is nobody's failure.
@@ -57,13 +58,16 @@ func (b *batch) explained(ctx context.Context, failed reconfigure.Failures) reco
 	return failed
 }
 
-// tell tells Slurm of failures, and then those whose jobs it has put back into the queue for that. On a node that it has in use a job may run.
-func (b *batch) tell(ctx context.Context, failures reconfigure.Failures) {
+// tell tells Slurm of failures, and then those whose jobs it has put back into the queue for that. On a node that it has in use a job may run. It answers the
+// nodes that Slurm was told of.
+func (b *batch) tell(ctx context.Context, failures reconfigure.Failures) (told nodeset.NodeSet) {
+	told = b.tellDown(ctx, failures)
 	waited := reconfigure.Failures{}
-	for node := range b.tellDown(ctx, failures).All() {
+	for node := range told.All() {
 		waited[node] = failures[node]
 	}
 	b.tellOwners(ctx, waited)
+	return told
 }
 
 // tellOwners tells those whose jobs wait for nodes that failed why: Slurm has requeued the jobs without a word to them. Jobs that fail alike are told together, as

@@ -58,7 +58,7 @@ func (e *Engine) Carry(ctx context.Context, number int64, seen reconfigure.Obser
 	lasting, end := whileLeading(ctx)
 	defer end()
 	b.probe(ctx)
-	b.tell(lasting, rejections(plan))
+	b.reject(lasting)
 	b.Common.found(seen.Instances)
 	b.keepApart()
 	defer b.Common.keepApart(b, nodeset.NodeSet{})
@@ -140,6 +140,14 @@ func (b *batch) abandoned(s stage) nodeset.NodeSet {
 		return b.left()
 	}
 	return b.left().Difference(b.plan.Nodes(reconfigure.Drain, reconfigure.Undrain))
+}
+
+// reject tells Slurm of the nodes that it waits for and that do not even begin their way, and writes down why: when Slurm has them back, it has forgotten that.
+func (b *batch) reject(ctx context.Context) {
+	rejected := rejections(b.plan)
+	for node := range b.tell(ctx, rejected).All() {
+		_ = b.Recorder.Record(ctx, reconfigure.Event{Batch: b.number, Node: node, Phase: reconfigure.PhasePlan, Level: reconfigure.Failed, Message: said(rejected[node])})
+	}
 }
 
 // rejections is the nodes that Slurm has asked for and that nothing could be planned for: it must be told where it waits for one of them. It may wait for others

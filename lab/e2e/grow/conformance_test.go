@@ -1,4 +1,4 @@
-package e2e_test
+package grow_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 
 // TestSlurmConforms holds the real Slurm to the contracts that the simulated one is held to.
 func TestSlurmConforms(t *testing.T) {
-	control, ok := server(cluster.ControlNodeName)
+	control, ok := lab.Server(cluster.ControlNodeName)
 	if !ok {
 		t.Fatal("there is no control node")
 	}
@@ -67,5 +67,5 @@ func TestSlurmConforms(t *testing.T) {
 			return strings.TrimSpace(comment)
 		},
 	})
-	awaitQuiet(t)
+	lab.AwaitQuiet(t)
 }

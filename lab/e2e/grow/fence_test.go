@@ -1,4 +1,4 @@
-package e2e_test
+package grow_test
 
 import (
 	"strings"
@@ -7,15 +7,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
 // TestBumpedImageTouchesNobody is the hazard that the project exists for: the image is bumped in the declaration, and then Slurm goes on suspending and
 // resuming. Whoever was there before stays as he is, and what is new comes of the new image.
 func TestBumpedImageTouchesNobody(t *testing.T) {
-	long := job(t, "--nodelist=node03", "--wrap=until [ -e /tmp/go ]; do sleep 1; done")
-	short := job(t, "--nodelist=node04", "--wrap=true")
-	awaitJob(t, long, "RUNNING")
-	awaitJob(t, short, "COMPLETED")
+	long := lab.Job(t, "--nodelist=node03", "--wrap=until [ -e /tmp/go ]; do sleep 1; done")
+	short := lab.Job(t, "--nodelist=node04", "--wrap=true")
+	lab.AwaitJob(t, long, "RUNNING")
+	lab.AwaitJob(t, short, "COMPLETED")
 
 	declared := lab.Declaration
 	t.Cleanup(func() {
@@ -31,28 +32,28 @@ func TestBumpedImageTouchesNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	bystanders := []string{cluster.ControlNodeName, "node01", "node02", "node03"}
-	before := identities(t, bystanders...)
+	before := lab.Identities(t, bystanders...)
 
-	eventually(t, idlePatience, func() (bool, string) {
-		_, there := server("node04")
+	lab.Eventually(t, harness.IdlePatience, func() (bool, string) {
+		_, there := lab.Server("node04")
 		return !there, "node04 has its instance still"
 	})
-	resumed := job(t, "--nodelist=node05", "--wrap=true")
-	awaitJob(t, resumed, "COMPLETED")
+	resumed := lab.Job(t, "--nodelist=node05", "--wrap=true")
+	lab.AwaitJob(t, resumed, "COMPLETED")
 
 	if release, err := lab.Command("node05", "cat", "/etc/image-release").Output(); strings.TrimSpace(string(release)) != cluster.ImageV2 {
 		t.Errorf("the new node is of image %q (%v)", release, err)
 	}
-	if diff := cmp.Diff(before, identities(t, bystanders...)); diff != "" {
+	if diff := cmp.Diff(before, lab.Identities(t, bystanders...)); diff != "" {
 		t.Errorf("instances that nobody asked for changed (-before +after):\n%s", diff)
 	}
-	assertTerraformIsClean(t)
+	lab.AssertTerraformIsClean(t)
 	if out, err := lab.Command("node03", "touch", "/tmp/go").CombinedOutput(); err != nil {
 		t.Fatalf("touch: %v\n%s", err, out)
 	}
-	awaitJob(t, long, "COMPLETED")
+	lab.AwaitJob(t, long, "COMPLETED")
 	if restarts, err := lab.JobField(long, "Restarts"); restarts != "0" {
 		t.Errorf("the running job was restarted %s times (%v)", restarts, err)
 	}
-	awaitQuiet(t)
+	lab.AwaitQuiet(t)
 }

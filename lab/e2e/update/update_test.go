@@ -1,4 +1,4 @@
-package e2e_test
+package update_test
 
 import (
 	"context"
@@ -12,52 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-const updatePatience = 4 * time.Minute
-
-// onControl runs a command on the control node as root.
-func onControl(t *testing.T, argv ...string) {
-	t.Helper()
-	if out, err := lab.Command(cluster.ControlNodeName, argv...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", argv, err, out)
-	}
-}
-
-// awaitIdle waits until Slurm uses a node again as if nothing had been.
-func awaitIdle(t *testing.T, node string) {
-	t.Helper()
-	eventually(t, updatePatience, func() (bool, string) {
-		state, err := lab.NodeState(node)
-		reason, _ := lab.NodeReason(node)
-		return state == "IDLE" && reason == "", fmt.Sprintf("%s is %s, %q (%v)", node, state, reason, err)
-	})
-}
-
-// awaitRenewed waits for another boot of a node, and until Slurm uses it again.
-func awaitRenewed(t *testing.T, node string, before identity) identity {
-	t.Helper()
-	eventually(t, updatePatience, func() (bool, string) {
-		boot, err := lab.Command(node, "stat", "-c", "%Y", "/proc/1").Output()
-		return err == nil && strings.TrimSpace(string(boot)) != before.Boot, fmt.Sprintf("%s was not booted again (%v)", node, err)
-	})
-	awaitIdle(t, node)
-	awaitNothingWaits(t)
-	return identities(t, node)[node]
-}
-
-func awaitNothingWaits(t *testing.T) {
-	t.Helper()
-	eventually(t, updatePatience, func() (bool, string) {
-		out, code := reconfigure(t, "status")
-		return code == 0 && !strings.Contains(out, "at work"), out
-	})
-}
-
 func address(t *testing.T, node string) string {
 	t.Helper()
-	s, ok := server(node)
+	s, ok := lab.Server(node)
 	if !ok || len(s.Addresses) == 0 {
 		t.Fatalf("%s has no address: %+v", node, s)
 	}
@@ -77,7 +38,7 @@ func bumpImage(t *testing.T) {
 			}
 		}
 	})
-	declareUntilTheEnd(t, func(g *cluster.NodeGroup) { g.Image = cluster.ImageV2 })
+	lab.Redeclare(t, func(d *cluster.Declaration) { d.NodeGroups[0].Image = cluster.ImageV2 })
 }
 
 func imageOf(t *testing.T, node string) string {
@@ -90,78 +51,78 @@ func imageOf(t *testing.T, node string) string {
 }
 
 func TestReimageBySlurmdLeavesTheOtherJobAlone(t *testing.T) {
-	long := job(t, "--nodelist=node02", "--wrap=sleep 45")
-	awaitJob(t, long, "RUNNING")
-	before := identities(t, "node01", "node02")
+	long := lab.Job(t, "--nodelist=node02", "--wrap=sleep 45")
+	lab.AwaitJob(t, long, "RUNNING")
+	before := lab.Identities(t, "node01", "node02")
 	asked := time.Now()
-	onControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=reimage", "node01")
-	after := awaitRenewed(t, "node01", before["node01"])
+	lab.OnControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=reimage", "node01")
+	after := lab.AwaitRenewed(t, "node01", before["node01"])
 	if after.ID == before["node01"].ID {
 		t.Errorf("the instance is the old one: %+v", after)
 	}
 	if text, err := lab.Command(cluster.ControlNodeName, "sh", "-c", "date +%s -d $(scontrol show node node01 | sed -n 's/.*BootTime=\\([^ ]*\\).*/\\1/p')").Output(); err != nil || strings.TrimSpace(string(text)) <= fmt.Sprint(asked.Unix()) {
 		t.Errorf("slurmd was booted at %s, the reboot asked for at %d (%v)", text, asked.Unix(), err)
 	}
-	awaitJob(t, long, "COMPLETED")
+	lab.AwaitJob(t, long, "COMPLETED")
 	if restarts, err := lab.JobField(long, "Restarts"); restarts != "0" {
 		t.Errorf("the other node's job was restarted %s times (%v)", restarts, err)
 	}
-	if diff := cmp.Diff(before["node02"], identities(t, "node02")["node02"]); diff != "" {
+	if diff := cmp.Diff(before["node02"], lab.Identities(t, "node02")["node02"]); diff != "" {
 		t.Errorf("the other node changed (-before +after):\n%s", diff)
 	}
-	again := job(t, "--nodelist=node01", "--wrap=hostname")
-	awaitJob(t, again, "COMPLETED")
-	assertTerraformIsClean(t)
+	again := lab.Job(t, "--nodelist=node01", "--wrap=hostname")
+	lab.AwaitJob(t, again, "COMPLETED")
+	lab.AssertTerraformIsClean(t)
 }
 
 func TestUpdateWithoutChangeIsAReboot(t *testing.T) {
-	before := identities(t, "node01", "node02")
-	out, code := reconfigure(t, "update", "node01")
+	before := lab.Identities(t, "node01", "node02")
+	out, code := lab.Call(t, "update", "node01")
 	if code != 0 || !strings.Contains(out, "rebooted") {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	awaitIdle(t, "node01")
-	after := identities(t, "node01", "node02")
+	lab.AwaitIdle(t, "node01")
+	after := lab.Identities(t, "node01", "node02")
 	if after["node01"].Boot == before["node01"].Boot {
 		t.Error("the node was not booted again")
 	}
 	kept := after["node01"]
 	kept.Boot = before["node01"].Boot
-	if diff := cmp.Diff(map[string]identity{"node01": before["node01"], "node02": before["node02"]}, map[string]identity{"node01": kept, "node02": after["node02"]}); diff != "" {
+	if diff := cmp.Diff(map[string]harness.Identity{"node01": before["node01"], "node02": before["node02"]}, map[string]harness.Identity{"node01": kept, "node02": after["node02"]}); diff != "" {
 		t.Errorf("more than the boot changed (-before +after):\n%s", diff)
 	}
 }
 
 func TestUpdateToABumpedImageRebuildsInPlace(t *testing.T) {
-	before, addr := identities(t, "node01"), address(t, "node01")
+	before, addr := lab.Identities(t, "node01"), address(t, "node01")
 	bumpImage(t)
-	preview, _ := reconfigure(t, "update", "--dry-run", "node01")
+	preview, _ := lab.Call(t, "update", "--dry-run", "node01")
 	if !strings.Contains(preview, "rebuild: disk lost, same address") {
 		t.Errorf("the preview does not say what is lost:\n%s", preview)
 	}
 	reread := readings(t)
-	if out, code := reconfigure(t, "update", "node01"); code != 0 {
+	if out, code := lab.Call(t, "update", "node01"); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	awaitIdle(t, "node01")
+	lab.AwaitIdle(t, "node01")
 	if now := readings(t); now != reread {
 		t.Errorf("slurmctld read slurm.conf %d times, although no address has changed: it forgets then what it was to do after reboots", now-reread)
 	}
-	after := identities(t, "node01")["node01"]
+	after := lab.Identities(t, "node01")["node01"]
 	if after.ID != before["node01"].ID || address(t, "node01") != addr || imageOf(t, "node01") != cluster.ImageV2 || after.Boot == before["node01"].Boot {
 		t.Errorf("before %+v at %s, after %+v at %s of image %s", before["node01"], addr, after, address(t, "node01"), imageOf(t, "node01"))
 	}
 	if image := imageOf(t, "node02"); image != cluster.ImageV1 {
 		t.Errorf("the other node is of image %s", image)
 	}
-	assertTerraformIsClean(t) // with two images in one group
+	lab.AssertTerraformIsClean(t) // with two images in one group
 	// A reason may name an image: it takes the node back before the declaration does.
-	onControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=reimage image="+cluster.ImageV1, "node01")
-	awaitRenewed(t, "node01", after)
+	lab.OnControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=reimage image="+cluster.ImageV1, "node01")
+	lab.AwaitRenewed(t, "node01", after)
 	if image := imageOf(t, "node01"); image != cluster.ImageV1 {
 		t.Errorf("the node is of image %s", image)
 	}
-	assertTerraformIsClean(t)
+	lab.AssertTerraformIsClean(t)
 }
 
 // readings is how often slurmctld was told to read slurm.conf again.
@@ -175,35 +136,35 @@ func readings(t *testing.T) int {
 }
 
 func TestUsersUpdateWaitsForTheJob(t *testing.T) {
-	id := job(t, "--nodelist=node01", "--wrap=sleep 40")
-	awaitJob(t, id, "RUNNING")
-	before := identities(t, "node01")
+	id := lab.Job(t, "--nodelist=node01", "--wrap=sleep 40")
+	lab.AwaitJob(t, id, "RUNNING")
+	before := lab.Identities(t, "node01")
 	update := lab.Reconfigure(t.Context(), "update", "node01")
 	var said strings.Builder
 	update.Stdout, update.Stderr = &said, &said
 	if err := update.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, jobPatience, func() (bool, string) {
+	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
 		state, err := lab.NodeState("node01")
 		reason, _ := lab.NodeReason("node01")
 		return strings.Contains(state, "DRAIN") && strings.HasPrefix(reason, "reconfigure: update"), fmt.Sprintf("node01 is %s, %q (%v)", state, reason, err)
 	})
 	// Others are served meanwhile.
-	other := job(t, "--nodelist=node03", "--wrap=true")
-	awaitJob(t, other, "COMPLETED")
-	awaitJob(t, id, "COMPLETED")
+	other := lab.Job(t, "--nodelist=node03", "--wrap=true")
+	lab.AwaitJob(t, other, "COMPLETED")
+	lab.AwaitJob(t, id, "COMPLETED")
 	if restarts, err := lab.JobField(id, "Restarts"); restarts != "0" {
 		t.Errorf("the job was restarted %s times (%v)", restarts, err)
 	}
 	if err := update.Wait(); err != nil {
-		t.Fatalf("%v\n%s\n%s", err, said.String(), workerLogs())
+		t.Fatalf("%v\n%s\n%s", err, said.String(), lab.WorkerLogs())
 	}
-	awaitIdle(t, "node01")
-	if after := identities(t, "node01")["node01"]; after.Boot == before["node01"].Boot {
+	lab.AwaitIdle(t, "node01")
+	if after := lab.Identities(t, "node01")["node01"]; after.Boot == before["node01"].Boot {
 		t.Errorf("the node was not booted again\n%s", said.String())
 	}
-	awaitQuiet(t)
+	lab.AwaitQuiet(t)
 }
 
 func TestPreviewEqualsDeed(t *testing.T) {
@@ -225,9 +186,9 @@ func TestPreviewEqualsDeed(t *testing.T) {
 		for _, n := range preview.Rejected {
 			want[n.Node] = "rejected"
 		}
-		others := identities(t, cluster.ControlNodeName, "node01", "node02")
+		others := lab.Identities(t, cluster.ControlNodeName, "node01", "node02")
 		told, _ := reconfigureJSON(t, call...)
-		if diff := cmp.Diff(others, identities(t, cluster.ControlNodeName, "node01", "node02")); diff != "" && call[0] != "update" {
+		if diff := cmp.Diff(others, lab.Identities(t, cluster.ControlNodeName, "node01", "node02")); diff != "" && call[0] != "update" {
 			t.Errorf("%v, with another image declared, changed instances that nobody asked for (-before +after):\n%s", call, diff)
 		}
 		var outcome struct {
@@ -250,8 +211,8 @@ func TestPreviewEqualsDeed(t *testing.T) {
 			t.Errorf("%v (-preview +deed):\n%s", call, diff)
 		}
 	}
-	awaitQuiet(t)
-	assertTerraformIsClean(t)
+	lab.AwaitQuiet(t)
+	lab.AssertTerraformIsClean(t)
 }
 
 func reconfigureJSON(t *testing.T, args ...string) (stdout string, err error) {
@@ -276,40 +237,23 @@ func TestRebootFromTheController(t *testing.T) {
 	if err := lab.Declare(changed); err != nil {
 		t.Fatal(err)
 	}
-	if out, code := reconfigure(t, "deploy"); code != 0 {
+	if out, code := lab.Call(t, "deploy"); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	awaitIdle(t, "node01")
-	awaitIdle(t, "node02")
-	before := identities(t, "node01", "node02")
-	onControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=maintenance", "node[01-02]")
+	lab.AwaitIdle(t, "node01")
+	lab.AwaitIdle(t, "node02")
+	before := lab.Identities(t, "node01", "node02")
+	lab.OnControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=maintenance", "node[01-02]")
 	for _, node := range []string{"node01", "node02"} {
-		if after := awaitRenewed(t, node, before[node]); after.ID != before[node].ID || after.Image != before[node].Image {
+		if after := lab.AwaitRenewed(t, node, before[node]); after.ID != before[node].ID || after.Image != before[node].Image {
 			t.Errorf("%s was to be rebooted, no more: before %+v, after %+v", node, before[node], after)
 		}
 	}
 	// Later releases give a hostlist, and the features that the nodes should come up with.
-	before = identities(t, "node01", "node02")
-	onControl(t, "runuser", "-u", "slurm", "--", "/usr/local/libexec/reconfigure/reboot.sh", "node[01-02]", "standard")
+	before = lab.Identities(t, "node01", "node02")
+	lab.OnControl(t, "runuser", "-u", "slurm", "--", "/usr/local/libexec/reconfigure/reboot.sh", "node[01-02]", "standard")
 	for _, node := range []string{"node01", "node02"} {
-		awaitRenewed(t, node, before[node])
-	}
-}
-
-// declareUntilTheEnd declares something else for the first group until the test ends.
-func declareUntilTheEnd(t *testing.T, change func(*cluster.NodeGroup)) {
-	t.Helper()
-	declared := lab.Declaration
-	t.Cleanup(func() {
-		if err := lab.Declare(declared); err != nil {
-			t.Error(err)
-		}
-	})
-	changed := declared
-	changed.NodeGroups = slices.Clone(declared.NodeGroups)
-	change(&changed.NodeGroups[0])
-	if err := lab.Declare(changed); err != nil {
-		t.Fatal(err)
+		lab.AwaitRenewed(t, node, before[node])
 	}
 }
 
@@ -323,45 +267,45 @@ func TestUpdateToAnotherFlavorKeepsTheDisk(t *testing.T) {
 	if out, err := lab.Command("node02", "touch", "/var/lib/kept").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	before, addr := identities(t, "node02")["node02"], address(t, "node02")
-	declareUntilTheEnd(t, func(g *cluster.NodeGroup) { g.Flavor = cluster.FlavorLarge })
-	if preview, _ := reconfigure(t, "plan", "update", "node02"); !strings.Contains(preview, "resize: restarted") {
+	before, addr := lab.Identities(t, "node02")["node02"], address(t, "node02")
+	lab.Redeclare(t, func(d *cluster.Declaration) { d.NodeGroups[0].Flavor = cluster.FlavorLarge })
+	if preview, _ := lab.Call(t, "plan", "update", "node02"); !strings.Contains(preview, "resize: restarted") {
 		t.Errorf("the preview does not say what happens:\n%s", preview)
 	}
-	if out, code := reconfigure(t, "update", "node02"); code != 0 {
+	if out, code := lab.Call(t, "update", "node02"); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	awaitIdle(t, "node02")
-	after := identities(t, "node02")["node02"]
+	lab.AwaitIdle(t, "node02")
+	after := lab.Identities(t, "node02")["node02"]
 	if after.ID != before.ID || address(t, "node02") != addr || after.Flavor == before.Flavor || after.Image != before.Image || after.Boot == before.Boot {
 		t.Errorf("before %+v at %s, after %+v at %s", before, addr, after, address(t, "node02"))
 	}
 	if out, err := lab.Command("node02", "ls", "/var/lib/kept").CombinedOutput(); err != nil {
 		t.Errorf("the disk is another one: %s", out)
 	}
-	assertTerraformIsClean(t)
+	lab.AssertTerraformIsClean(t)
 }
 
 // Slurm takes a node back when its reboot has lasted too long, as if nothing had been: what went wrong must be told, and last.
 func TestFailedReimageIsToldToSlurm(t *testing.T) {
-	before := identities(t, "node02")["node02"]
-	order(t, labcloud.Fault{Kind: labcloud.NoSSHD, Server: "node02"})
-	onControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=reimage", "node02")
-	eventually(t, updatePatience, func() (bool, string) {
+	before := lab.Identities(t, "node02")["node02"]
+	lab.Order(t, labcloud.Fault{Kind: labcloud.NoSSHD, Server: "node02"})
+	lab.OnControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=reimage", "node02")
+	lab.Eventually(t, harness.UpdatePatience, func() (bool, string) {
 		state, err := lab.NodeState("node02")
 		reason, _ := lab.NodeReason("node02")
 		return strings.Contains(state, "DOWN") && strings.Contains(state, "DRAIN") && strings.HasPrefix(reason, "reconfigure:"), fmt.Sprintf("node02 is %s, %q (%v)", state, reason, err)
 	})
-	awaitNothingWaits(t)
-	if out, _ := reconfigure(t, "status", "node02"); !strings.Contains(out, "no-ssh") {
+	lab.AwaitNothingWaits(t)
+	if out, _ := lab.Call(t, "status", "node02"); !strings.Contains(out, "no-ssh") {
 		t.Errorf("the status does not say why:\n%s", out)
 	}
-	if out, code := reconfigure(t, "update", "--reimage", "node02"); code != 0 {
+	if out, code := lab.Call(t, "update", "--reimage", "node02"); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	awaitIdle(t, "node02")
-	if after := identities(t, "node02")["node02"]; after.ID == before.ID {
+	lab.AwaitIdle(t, "node02")
+	if after := lab.Identities(t, "node02")["node02"]; after.ID == before.ID {
 		t.Errorf("the instance is the old one: %+v", after)
 	}
-	assertTerraformIsClean(t)
+	lab.AssertTerraformIsClean(t)
 }

@@ -1,4 +1,4 @@
-package e2e_test
+package grow_test
 
 import (
 	"fmt"
@@ -18,13 +18,13 @@ import (
 )
 
 func TestDeployTwiceChangesNothing(t *testing.T) {
-	before := identities(t, cluster.ControlNodeName, "node01", "node02")
+	before := lab.Identities(t, cluster.ControlNodeName, "node01", "node02")
 	for range 2 { // the first one may have nodes to forget that went since the last run
-		if out, code := reconfigure(t, "deploy"); code != 0 {
+		if out, code := lab.Call(t, "deploy"); code != 0 {
 			t.Fatalf("exit code %d\n%s", code, out)
 		}
 	}
-	if diff := cmp.Diff(before, identities(t, cluster.ControlNodeName, "node01", "node02")); diff != "" {
+	if diff := cmp.Diff(before, lab.Identities(t, cluster.ControlNodeName, "node01", "node02")); diff != "" {
 		t.Errorf("instances changed (-before +after):\n%s", diff)
 	}
 	for host, changed := range lastRecap(t) {
@@ -32,45 +32,45 @@ func TestDeployTwiceChangesNothing(t *testing.T) {
 			t.Errorf("the playbooks say %s of %s, which was configured already", changed, host)
 		}
 	}
-	assertTerraformIsClean(t)
+	lab.AssertTerraformIsClean(t)
 }
 
 func TestJobGrowsTheClusterAndLeavesIt(t *testing.T) {
-	id := job(t, "--nodelist=node[03-04]", "--nodes=2", "--wrap=srun hostname")
-	awaitJob(t, id, "COMPLETED")
-	assertTerraformIsClean(t)
-	awaitQuiet(t)
-	assertTerraformIsClean(t)
+	id := lab.Job(t, "--nodelist=node[03-04]", "--nodes=2", "--wrap=srun hostname")
+	lab.AwaitJob(t, id, "COMPLETED")
+	lab.AssertTerraformIsClean(t)
+	lab.AwaitQuiet(t)
+	lab.AssertTerraformIsClean(t)
 }
 
 func TestJobOverTwoGroups(t *testing.T) {
-	id := job(t, "--nodelist=node03,b01", "--nodes=2", "--wrap=srun hostname")
-	awaitJob(t, id, "COMPLETED")
-	awaitQuiet(t)
+	id := lab.Job(t, "--nodelist=node03,b01", "--nodes=2", "--wrap=srun hostname")
+	lab.AwaitJob(t, id, "COMPLETED")
+	lab.AwaitQuiet(t)
 }
 
 func TestOneBadNodeHoldsNothingBack(t *testing.T) {
-	order(t, labcloud.Fault{Kind: labcloud.NoValidHost, Server: "node04"})
-	good1 := job(t, "--nodelist=node03", "--wrap=true")
-	bad := job(t, "--nodelist=node04", "--wrap=true")
-	good2 := job(t, "--nodelist=node05", "--wrap=true")
+	lab.Order(t, labcloud.Fault{Kind: labcloud.NoValidHost, Server: "node04"})
+	good1 := lab.Job(t, "--nodelist=node03", "--wrap=true")
+	bad := lab.Job(t, "--nodelist=node04", "--wrap=true")
+	good2 := lab.Job(t, "--nodelist=node05", "--wrap=true")
 
 	// Slurm is told while the good ones are still on their way, not when ResumeTimeout is over.
 	patience := time.Duration(lab.Declaration.Slurm.ResumeTimeout) * time.Second / 2
-	eventually(t, patience, func() (bool, string) {
+	lab.Eventually(t, patience, func() (bool, string) {
 		reason, err := lab.NodeReason("node04")
 		return strings.HasPrefix(reason, "reconfigure:") && strings.Contains(reason, "No valid host"), "the reason is " + reason + errorText(err)
 	})
-	eventually(t, patience, func() (bool, string) {
+	lab.Eventually(t, patience, func() (bool, string) {
 		restarts, err := lab.JobField(bad, "Restarts")
 		return restarts != "" && restarts != "0", "restarts of the job: " + restarts + errorText(err)
 	})
-	awaitJob(t, good1, "COMPLETED")
-	awaitJob(t, good2, "COMPLETED")
+	lab.AwaitJob(t, good1, "COMPLETED")
+	lab.AwaitJob(t, good2, "COMPLETED")
 	// The fault is spent: the node is usable again, and the job gets it without anybody's help.
-	awaitJob(t, bad, "COMPLETED")
-	awaitQuiet(t)
-	assertTerraformIsClean(t)
+	lab.AwaitJob(t, bad, "COMPLETED")
+	lab.AwaitQuiet(t)
+	lab.AssertTerraformIsClean(t)
 }
 
 func TestUnreachableNodeElsewhereHoldsNothingBack(t *testing.T) {
@@ -82,23 +82,23 @@ func TestUnreachableNodeElsewhereHoldsNothingBack(t *testing.T) {
 	}
 	service("stop")
 	defer service("start")
-	id := job(t, "--nodelist=node03", "--wrap=true")
-	awaitJob(t, id, "COMPLETED")
-	awaitQuiet(t)
+	id := lab.Job(t, "--nodelist=node03", "--wrap=true")
+	lab.AwaitJob(t, id, "COMPLETED")
+	lab.AwaitQuiet(t)
 }
 
 func TestResumeOfWhatIsThereIsHarmless(t *testing.T) {
-	id := job(t, "--nodelist=node03", "--wrap=sleep 300")
-	awaitJob(t, id, "RUNNING")
-	before := identities(t, "node03")
-	out, code := reconfigure(t, "resume", "node03,node03", "node[03-03]")
+	id := lab.Job(t, "--nodelist=node03", "--wrap=sleep 300")
+	lab.AwaitJob(t, id, "RUNNING")
+	before := lab.Identities(t, "node03")
+	out, code := lab.Call(t, "resume", "node03,node03", "node[03-03]")
 	if code != 0 || !strings.Contains(out, "unchanged") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	if out, code := reconfigure(t, "suspend", "node03"); code == 0 || !strings.Contains(out, "a job runs on it") {
+	if out, code := lab.Call(t, "suspend", "node03"); code == 0 || !strings.Contains(out, "a job runs on it") {
 		t.Errorf("suspend of a node with a job: exit code %d\n%s", code, out)
 	}
-	if diff := cmp.Diff(before, identities(t, "node03")); diff != "" {
+	if diff := cmp.Diff(before, lab.Identities(t, "node03")); diff != "" {
 		t.Errorf("the instance changed (-before +after):\n%s", diff)
 	}
 	if state, err := lab.JobState(id); state != "RUNNING" {
@@ -107,7 +107,7 @@ func TestResumeOfWhatIsThereIsHarmless(t *testing.T) {
 	if out, err := lab.Command(cluster.ControlNodeName, "scancel", id).CombinedOutput(); err != nil {
 		t.Fatalf("scancel: %v\n%s", err, out)
 	}
-	awaitQuiet(t)
+	lab.AwaitQuiet(t)
 }
 
 // TestRequestAsSlurmctldStartsIt has the tool itself started without PATH and HOME, with descriptors closed and signals blocked.
@@ -126,7 +126,7 @@ func TestRequestAsSlurmctldStartsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	eventually(t, time.Minute, func() (bool, string) {
+	lab.Eventually(t, time.Minute, func() (bool, string) {
 		requests, err := log.Requests(t.Context(), 1)
 		if err != nil || requests[0].Reason != t.Name() {
 			return false, fmt.Sprintf("the newest request is %+v (%v)", requests, err)
@@ -137,11 +137,11 @@ func TestRequestAsSlurmctldStartsIt(t *testing.T) {
 }
 
 func TestPersistentNodesAreNotSuspended(t *testing.T) {
-	before := identities(t, "node01")
-	if out, code := reconfigure(t, "suspend", "node01"); code == 0 || !strings.Contains(out, "persistent") {
+	before := lab.Identities(t, "node01")
+	if out, code := lab.Call(t, "suspend", "node01"); code == 0 || !strings.Contains(out, "persistent") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	if diff := cmp.Diff(before, identities(t, "node01")); diff != "" {
+	if diff := cmp.Diff(before, lab.Identities(t, "node01")); diff != "" {
 		t.Errorf("the instance changed (-before +after):\n%s", diff)
 	}
 }

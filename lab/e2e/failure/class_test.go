@@ -1,0 +1,251 @@
+package failure_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// failurePatience is for a batch in which a node fails as late as can be, and for what becomes of it afterwards.
+const failurePatience = 12 * time.Minute
+
+// way is a way in which a node fails. An administrator asks for it, and a job waits for it.
+type way struct {
+	node  string
+	kind  labcloud.Kind // of the fault; none where something else is amiss
+	class reconfigure.Class
+	words string // that the reason has
+	exit  int
+
+	job    string
+	caller *exec.Cmd
+	told   *bytes.Buffer
+	seen   bool // by those who look at Slurm
+}
+
+// TestEveryClassOfFailure has a node fail in each way, all in one batch. What is wrong lasts until everybody has been told, and no longer: then the jobs run.
+func TestEveryClassOfFailure(t *testing.T) {
+	declared := lab.Declaration
+	lab.Redeclare(t, func(d *cluster.Declaration) {
+		d.NodeGroups[2].Image, d.NodeGroups[3].Flavor = "node-v9", "huge"
+	})
+	ways := []*way{
+		{node: "w01", kind: labcloud.QuotaExceeded, class: reconfigure.ClassQuota, words: "Quota exceeded for instances", exit: 6},
+		{node: "w02", kind: labcloud.NoValidHost, class: reconfigure.ClassCapacity, words: "No valid host was found", exit: 6},
+		{node: "w03", kind: labcloud.RateLimited, class: reconfigure.ClassRateLimit, words: "Too many requests", exit: 7},
+		{node: "w04", kind: labcloud.Unavailable, class: reconfigure.ClassCloud, words: "temporary overloading or maintenance", exit: 7},
+		{node: "w05", kind: labcloud.LostAnswer, class: reconfigure.ClassUnknown, words: "EOF", exit: 7},
+		{node: "w06", kind: labcloud.NeverBoots, class: reconfigure.ClassBoot, words: "console log", exit: 1},
+		{node: "w07", kind: labcloud.NoSSHD, class: reconfigure.ClassSSH, words: "connection refused", exit: 1},
+		{node: "w08", kind: labcloud.NoMunged, class: reconfigure.ClassPlaybook, words: "munge : Start munge", exit: 1},
+		{node: "w09", kind: labcloud.NoSlurmd, class: reconfigure.ClassUnregistered, words: "slurmd did not register in time", exit: 1},
+		{node: "i01", class: reconfigure.ClassMissing, words: `image "node-v9"`, exit: 1},
+		{node: "f01", class: reconfigure.ClassMissing, words: `flavor "huge"`, exit: 1},
+	}
+	for _, w := range ways {
+		if w.kind == "" {
+			continue
+		}
+		fault := labcloud.Fault{Kind: w.kind, Server: w.node, Count: 1000}
+		if w.exit == 7 {
+			fault.Call = "POST servers"
+		}
+		lab.Order(t, fault)
+	}
+	failTogether(t, ways)
+	for _, w := range ways {
+		if w.kind != "" && !struck(w) {
+			t.Errorf("%s was never met: that of %s shows nothing", w.kind, w.node)
+		}
+	}
+	lab.Cloud.Faults().Clear(0)
+	if err := lab.Declare(declared); err != nil {
+		t.Fatal(err)
+	}
+	assertJobsComeToRun(t, ways)
+}
+
+// TestRefusedByTheFence has Terraform want to do what nobody asked for: somebody has edited the key pair, which all nodes share.
+func TestRefusedByTheFence(t *testing.T) {
+	declared := lab.Declaration
+	lab.Redeclare(t, func(d *cluster.Declaration) { d.KeyPair.PublicKey += "-of-somebody-else" })
+	ways := []*way{{node: "w01", class: reconfigure.ClassRefused, words: "that nobody asked for", exit: 5}}
+	failTogether(t, ways)
+	if err := lab.Declare(declared); err != nil {
+		t.Fatal(err)
+	}
+	assertJobsComeToRun(t, ways)
+}
+
+func struck(w *way) bool {
+	for _, f := range lab.Cloud.Faults().List() {
+		if f.Server == w.node && f.Hits > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// failTogether has all ways be gone in one batch, and looks at what everybody is told: Slurm at once, the owner of the job, the administrator who has asked, and whoever
+// asks later. Nothing else is begun when it returns.
+func failTogether(t *testing.T, ways []*way) {
+	t.Helper()
+	// What is asked for during a pause goes together when it is over.
+	lab.Do(t, "pause", "--reason", "the test has everything asked for first")
+	t.Cleanup(func() { _ = lab.Reconfigure(context.Background(), "continue").Run() }) // for a test that ends before its time
+	for _, w := range ways {
+		w.job = lab.Job(t, "--nodelist="+w.node, "--wrap=true")
+	}
+	awaitRequests(t, ways, 1)
+	for _, w := range ways {
+		w.told = &bytes.Buffer{}
+		w.caller = lab.Reconfigure(t.Context(), "--json", "resume", w.node)
+		w.caller.Stdout = w.told
+		if err := w.caller.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitRequests(t, ways, 2)
+	lab.Do(t, "continue")
+	looking := false
+	lab.Eventually(t, failurePatience, func() (bool, string) {
+		var unseen []string
+		for _, w := range ways {
+			w.seen = w.seen || w.shows()
+			if !w.seen {
+				state, _ := lab.NodeState(w.node)
+				reason, _ := lab.NodeReason(w.node)
+				unseen = append(unseen, fmt.Sprintf("%s is %s, %q", w.node, state, reason))
+			} else if !looking {
+				lab.Do(t, "pause", "--reason", "the test looks at what has failed")
+				looking = true
+			}
+		}
+		return len(unseen) == 0, "not told as " + fmt.Sprint(unseen)
+	})
+	for _, w := range ways {
+		w.assertCallerIsTold(t)
+	}
+	status := lab.Do(t, "status", "-o", "wide")
+	for _, w := range ways {
+		if !regexp.MustCompile(`(?m)^` + w.node + ` .*` + regexp.QuoteMeta(string(w.class)+": ")).MatchString(status) {
+			t.Errorf("the status does not say %s of %s:\n%s", w.class, w.node, status)
+		}
+	}
+	for _, w := range ways {
+		w.assertOwnerIsTold(t)
+	}
+}
+
+// assertJobsComeToRun has things begin again. Nobody does anything for the nodes.
+func assertJobsComeToRun(t *testing.T, ways []*way) {
+	t.Helper()
+	lab.Do(t, "continue")
+	for _, w := range ways {
+		hurry(t, w.job)
+	}
+	for _, w := range ways {
+		lab.Eventually(t, failurePatience, func() (bool, string) {
+			state, err := lab.JobState(w.job)
+			return state == "COMPLETED", fmt.Sprintf("job %s for %s is %s (%v)", w.job, w.node, state, err)
+		})
+		if restarts, err := lab.JobField(w.job, "Restarts"); restarts == "0" {
+			t.Errorf("the job for %s was never put back into the queue (%v)", w.node, err)
+		}
+	}
+	lab.AwaitQuiet(t)
+	lab.AssertTerraformIsClean(t)
+	assertNothingLeaked(t)
+}
+
+// hurry has a job begin as soon as it can: one that Slurm has put back into the queue would wait for two minutes first.
+func hurry(t *testing.T, job string) {
+	t.Helper()
+	lab.OnControl(t, "scontrol", "update", "JobId="+job, "StartTime=now")
+}
+
+// assertNothingLeaked looks at what the cloud has: an instance that nobody knows of would be found nowhere else.
+func assertNothingLeaked(t *testing.T) {
+	t.Helper()
+	var names []string
+	for _, s := range lab.Cloud.Servers() {
+		names = append(names, s.Name)
+	}
+	if len(names) != 2 {
+		t.Errorf("the cloud has %v, not the control node and the persistent one", names)
+	}
+}
+
+// awaitRequests waits until each node is named by so many requests.
+func awaitRequests(t *testing.T, ways []*way, want int) {
+	t.Helper()
+	log := lab.Journal(t)
+	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
+		pending, err := log.Pending(t.Context())
+		for _, w := range ways {
+			n := 0
+			for _, r := range pending {
+				if r.Nodes.Contains(w.node) {
+					n++
+				}
+			}
+			if n < want {
+				return false, fmt.Sprintf("%d requests name %s: %+v (%v)", n, w.node, pending, err)
+			}
+		}
+		return true, ""
+	})
+}
+
+// shows tells whether Slurm shows that the node is out of use, and why.
+func (w *way) shows() bool {
+	reason, _ := lab.NodeReason(w.node)
+	state, _ := lab.NodeState(w.node)
+	return strings.Contains(state, "DOWN") && !strings.Contains(state, "POWERED_DOWN") &&
+		strings.HasPrefix(reason, "reconfigure: "+string(w.class)+": ")
+}
+
+func (w *way) assertCallerIsTold(t *testing.T) {
+	t.Helper()
+	err := w.caller.Wait()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if code := w.caller.ProcessState.ExitCode(); code != w.exit {
+		t.Errorf("who asked for %s gets exit code %d, not %d", w.node, code, w.exit)
+	}
+	var outcome reconfigure.Outcome
+	if err := json.Unmarshal(w.told.Bytes(), &outcome); err != nil || len(outcome.Verdicts) != 1 {
+		t.Fatalf("who asked for %s is told %s (%v)", w.node, w.told, err)
+	}
+	if v := outcome.Verdicts[0]; v.Node != w.node || v.Class != w.class || !strings.Contains(v.Reason, w.words) {
+		t.Errorf("who asked for %s is told %+v, not %s with %q", w.node, v, w.class, w.words)
+	}
+}
+
+// assertOwnerIsTold looks at a job that is back in the queue.
+func (w *way) assertOwnerIsTold(t *testing.T) {
+	t.Helper()
+	shown := lab.OnControl(t, "scontrol", "show", "job", w.job)
+	_, comment, _ := strings.Cut(shown, "AdminComment=")
+	comment, _, _ = strings.Cut(comment, "\n")
+	if !strings.HasPrefix(comment, "reconfigure: ") || !strings.Contains(comment, w.class.ForOwner()) || !strings.Contains(comment, string(w.class)+": ") {
+		t.Errorf("the owner of the job for %s is told %q", w.node, comment)
+	}
+	lab.Eventually(t, time.Minute, func() (bool, string) {
+		restarts, err := lab.JobField(w.job, "Restarts")
+		return restarts != "" && restarts != "0", fmt.Sprintf("the job for %s was restarted %q times (%v)", w.node, restarts, err)
+	})
+}

@@ -1,0 +1,25 @@
+// Package failure_test has nodes fail in every way that there is a class for, and workers be killed wherever they are, on a lab.
+package failure_test
+
+import (
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+)
+
+var lab harness.Lab
+
+func TestMain(m *testing.M) {
+	os.Exit(lab.Main(m, cluster.Config{
+		Name: "failure", Gateway: netip.MustParsePrefix("10.65.0.1/24"),
+		Groups: []cluster.NodeGroup{
+			cluster.Group("standard", "node", 1, 2), cluster.Group("wide", "w", 0, 9), cluster.Group("imageless", "i", 0, 1), cluster.Group("flavorless", "f", 0, 1),
+		},
+	}, func(d *cluster.Declaration) {
+		// The jobs wait until each node has had the time to fail in its own way, and while workers are killed again and again.
+		d.Slurm.ResumeTimeout = 900
+	}))
+}

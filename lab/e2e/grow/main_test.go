@@ -1,0 +1,20 @@
+// Package grow_test has jobs grow a cluster and leave it, on a lab: real slurmctld and slurmd, real SSH, real Terraform with the real provider, real Ansible.
+package grow_test
+
+import (
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+)
+
+var lab harness.Lab
+
+func TestMain(m *testing.M) {
+	os.Exit(lab.Main(m, cluster.Config{
+		Name: "grow", Gateway: netip.MustParsePrefix("10.62.0.1/24"),
+		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 2, 6), cluster.Group("burst", "b", 0, 2)},
+	}, nil))
+}

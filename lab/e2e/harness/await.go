@@ -1,0 +1,110 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+)
+
+// How long what takes a while may take, on a computer that has other work too.
+const (
+	JobPatience    = 6 * time.Minute
+	IdlePatience   = 5 * time.Minute
+	UpdatePatience = 6 * time.Minute
+)
+
+// Eventually waits until a condition holds; what it last said is told when it never does.
+func (l *Lab) Eventually(t *testing.T, patience time.Duration, condition func() (ok bool, said string)) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		ok, said := condition()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s\n%s\n%s", patience, said, l.SlurmLogs(), l.WorkerLogs())
+		}
+		time.Sleep(300 * time.Millisecond)
+	}
+}
+
+// WorkerLogs is what the worker and its children wrote, for the report of a failure.
+func (l *Lab) WorkerLogs() string {
+	var all strings.Builder
+	files, _ := filepath.Glob(filepath.Join(l.StateDir(), "log", "*"))
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		const last = 4000
+		fmt.Fprintf(&all, "== %s\n%s\n", filepath.Base(file), text[max(0, len(text)-last):])
+	}
+	return all.String()
+}
+
+// SlurmLogs is what Slurm shows and has written, for the report of a failure.
+func (l *Lab) SlurmLogs() string {
+	out, _ := l.Command(cluster.ControlNodeName, "sh", "-c", "sinfo -N -l; squeue; tail -n 40 /var/log/slurm/*.log").CombinedOutput()
+	return string(out)
+}
+
+// AwaitJob waits for a job's state.
+func (l *Lab) AwaitJob(t *testing.T, id, state string) {
+	t.Helper()
+	l.Eventually(t, JobPatience, func() (bool, string) {
+		got, err := l.JobState(id)
+		return got == state, fmt.Sprintf("job %s is %s, not %s (%v)", id, got, state, err)
+	})
+}
+
+// AwaitQuiet waits until no cloud node has an instance, Slurm would use every node again, and the worker that saw to it has ended.
+func (l *Lab) AwaitQuiet(t *testing.T) {
+	t.Helper()
+	for _, group := range l.Declaration.NodeGroups {
+		for _, node := range Nodes(group, group.MinNodes+1, group.MaxNodes) {
+			l.Eventually(t, IdlePatience, func() (bool, string) {
+				state, err := l.NodeState(node)
+				_, there := l.Server(node)
+				return state == "IDLE+CLOUD+POWERED_DOWN" && !there, fmt.Sprintf("%s is %s, has an instance: %v (%v)", node, state, there, err)
+			})
+		}
+	}
+	l.AwaitNothingWaits(t)
+}
+
+// AwaitIdle waits until Slurm uses a node again as if nothing had been.
+func (l *Lab) AwaitIdle(t *testing.T, node string) {
+	t.Helper()
+	l.Eventually(t, UpdatePatience, func() (bool, string) {
+		state, err := l.NodeState(node)
+		reason, _ := l.NodeReason(node)
+		return state == "IDLE" && reason == "", fmt.Sprintf("%s is %s, %q (%v)", node, state, reason, err)
+	})
+}
+
+// AwaitNothingWaits waits until every request has its outcome, and no worker is at work.
+func (l *Lab) AwaitNothingWaits(t *testing.T) {
+	t.Helper()
+	log := l.Journal(t)
+	l.Eventually(t, UpdatePatience, func() (bool, string) {
+		pending, err := log.Pending(t.Context())
+		leader := log.Leader(t.Context())
+		return err == nil && len(pending) == 0 && leader == "", fmt.Sprintf("%+v wait (%v), and %q leads", pending, err, leader)
+	})
+}
+
+// AwaitRenewed waits for another boot of a node, and until Slurm uses it again.
+func (l *Lab) AwaitRenewed(t *testing.T, node string, before Identity) Identity {
+	t.Helper()
+	l.Eventually(t, UpdatePatience, func() (bool, string) {
+		boot, err := l.Command(node, "stat", "-c", "%Y", "/proc/1").Output()
+		return err == nil && strings.TrimSpace(string(boot)) != before.Boot, fmt.Sprintf("%s was not booted again (%v)", node, err)
+	})
+	l.AwaitIdle(t, node)
+	l.AwaitNothingWaits(t)
+	return l.Identities(t, node)[node]
+}

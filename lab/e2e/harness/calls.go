@@ -1,0 +1,213 @@
+package harness
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+)
+
+// Until is a job that ends when its node has the file that LetGo makes.
+const Until = "--wrap=until [ -e /tmp/go ]; do sleep 1; done"
+
+// LetGo has the jobs on a node end that wait for it.
+func (l *Lab) LetGo(t *testing.T, node string) {
+	t.Helper()
+	l.On(t, node, "touch", "/tmp/go")
+}
+
+// Job submits a batch job; its output goes nowhere.
+func (l *Lab) Job(t *testing.T, args ...string) string {
+	t.Helper()
+	id, err := l.Submit(append(args, "--output=/dev/null")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// Call calls the tool, and answers what it printed and its exit code.
+func (l *Lab) Call(t *testing.T, args ...string) (output string, code int) {
+	t.Helper()
+	cmd := l.Reconfigure(t.Context(), args...)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("reconfigure %v: %v", args, err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// Do is a call of the tool that must succeed.
+func (l *Lab) Do(t *testing.T, args ...string) (output string) {
+	t.Helper()
+	out, code := l.Call(t, args...)
+	if code != 0 {
+		t.Fatalf("reconfigure %v: exit code %d\n%s\n%s", args, code, out, l.WorkerLogs())
+	}
+	return out
+}
+
+// On runs a command on a node as root, which must succeed, and answers what it printed.
+func (l *Lab) On(t *testing.T, node string, argv ...string) string {
+	t.Helper()
+	out, err := l.Command(node, argv...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v on %s: %v\n%s", argv, node, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// OnControl is On for the control node.
+func (l *Lab) OnControl(t *testing.T, argv ...string) string {
+	t.Helper()
+	return l.On(t, cluster.ControlNodeName, argv...)
+}
+
+// Server is the instance of a node, if it has one.
+func (l *Lab) Server(node string) (labcloud.Server, bool) {
+	servers := l.Cloud.Servers()
+	i := slices.IndexFunc(servers, func(s labcloud.Server) bool { return s.Name == node })
+	if i < 0 {
+		return labcloud.Server{}, false
+	}
+	return servers[i], true
+}
+
+// Order orders a fault until the test ends. One that was never met is an error then.
+func (l *Lab) Order(t *testing.T, f labcloud.Fault) {
+	t.Helper()
+	id, err := l.Cloud.Faults().Add(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, ordered := range l.Cloud.Faults().List() {
+			if ordered.ID == id && ordered.Hits == 0 {
+				t.Errorf("the fault %+v was never met: the test shows nothing", ordered)
+			}
+		}
+		l.Cloud.Faults().Clear(id)
+	})
+}
+
+// Identity is all of an instance that must not change unasked.
+type Identity struct{ ID, Image, Flavor, Boot string }
+
+// Identities is that of some nodes, which must be there.
+func (l *Lab) Identities(t *testing.T, nodes ...string) map[string]Identity {
+	t.Helper()
+	all := map[string]Identity{}
+	for _, node := range nodes {
+		s, ok := l.Server(node)
+		if !ok {
+			t.Fatalf("%s has no instance", node)
+		}
+		all[node] = Identity{s.ID, s.Image, s.Flavor, l.On(t, node, "stat", "-c", "%Y", "/proc/1")}
+	}
+	return all
+}
+
+// Redeclare declares something else until the test ends.
+func (l *Lab) Redeclare(t *testing.T, change func(*cluster.Declaration)) {
+	t.Helper()
+	declared := l.Declaration
+	t.Cleanup(func() {
+		if err := l.Declare(declared); err != nil {
+			t.Error(err)
+		}
+	})
+	changed := declared
+	changed.NodeGroups, changed.Partitions = slices.Clone(declared.NodeGroups), slices.Clone(declared.Partitions)
+	change(&changed)
+	if err := l.Declare(changed); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Journal opens the lab's journal until the test ends.
+func (l *Lab) Journal(t *testing.T) *journal.Journal {
+	t.Helper()
+	log, err := journal.Open(t.Context(), l.StateDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close() })
+	return log
+}
+
+// LastRequest is the newest request that the journal has.
+func (l *Lab) LastRequest(t *testing.T) reconfigure.Request {
+	t.Helper()
+	newest, err := l.Journal(t).Requests(t.Context(), 1)
+	if err != nil || len(newest) != 1 {
+		t.Fatalf("%v, error %v", newest, err)
+	}
+	return newest[0]
+}
+
+// State is a node's state in Slurm.
+func (l *Lab) State(t *testing.T, node string) string {
+	t.Helper()
+	state, err := l.NodeState(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// Reason is the reason that a node has in Slurm; "" if none.
+func (l *Lab) Reason(t *testing.T, node string) string {
+	t.Helper()
+	reason, err := l.NodeReason(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reason
+}
+
+// AssertTerraformIsClean has Terraform plan everything, as an administrator would by hand, who waits for his turn: it must not want to change anything.
+func (l *Lab) AssertTerraformIsClean(t *testing.T) {
+	t.Helper()
+	out, err := l.Terraform(t.Context(), "plan", "-input=false", "-no-color", "-detailed-exitcode", "-lock-timeout=2m").CombinedOutput()
+	if err != nil {
+		t.Errorf("a plan by hand is not clean: %v\n%s", err, out)
+	}
+}
+
+// AssertNeverRestarted sees that jobs were not put back into the queue.
+func (l *Lab) AssertNeverRestarted(t *testing.T, jobs ...string) {
+	t.Helper()
+	for _, id := range jobs {
+		if restarts, err := l.JobField(id, "Restarts"); restarts != "0" {
+			t.Errorf("job %s was restarted %s times (%v)", id, restarts, err)
+		}
+	}
+}
+
+// AssertRunning sees that jobs run, and have all the while.
+func (l *Lab) AssertRunning(t *testing.T, jobs ...string) {
+	t.Helper()
+	for _, id := range jobs {
+		if state, err := l.JobState(id); state != "RUNNING" {
+			t.Errorf("job %s is %s (%v)", id, state, err)
+		}
+	}
+	l.AssertNeverRestarted(t, jobs...)
+}
+
+// Nodes is the names of a group's nodes from one number to another.
+func Nodes(g cluster.NodeGroup, first, last int) []string {
+	var names []string
+	for i := first; i <= last; i++ {
+		names = append(names, fmt.Sprintf("%s%0*d", g.Prefix, g.Width, i))
+	}
+	return names
+}

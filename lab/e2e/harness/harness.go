@@ -1,0 +1,110 @@
+// Package harness is what the end-to-end tests have in common: a lab for the tests of a package, and what is asked of it and awaited on it.
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/tools"
+)
+
+// Lab is the one cluster of all tests of a package: to deploy it takes longer than most of them. Each test leaves it with its cloud nodes powered down.
+type Lab struct {
+	*cluster.Lab
+	name string
+}
+
+// Main deploys the lab, runs the tests and sees that nothing of the lab is left. It answers the code to exit with. Labs that run side by side need names and
+// networks of their own. Change, where it is not nil, is applied to what the lab declares.
+func (l *Lab) Main(m *testing.M, cfg cluster.Config, change func(*cluster.Declaration)) (code int) {
+	code, err := l.run(m, cfg, change)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "lab %s: %v\n", cfg.Name, err)
+		return 1
+	}
+	return code
+}
+
+func (l *Lab) run(m *testing.M, cfg cluster.Config, change func(*cluster.Declaration)) (code int, err error) {
+	checkout, err := checkout()
+	if err != nil {
+		return 1, err
+	}
+	cfg.Checkout = checkout
+	if cfg.Tools, err = tools.Find(checkout); err != nil {
+		return 1, err
+	}
+	cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	l.name = cfg.Name
+	if l.Lab, err = cluster.Start(context.Background(), cfg); err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, l.Close(), l.nothingLeft()) }()
+	if change != nil {
+		declared := l.Declaration
+		change(&declared)
+		if err := l.Declare(declared); err != nil {
+			return 1, err
+		}
+	}
+	if out, err := l.Reconfigure(context.Background(), "deploy").CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("deploy: %w\n%s\n%s", err, out, l.WorkerLogs())
+	}
+	return m.Run(), nil
+}
+
+// checkout is the folder above the test's own that has go.mod.
+func checkout() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("there is no go.mod above the test's folder")
+		}
+		dir = parent
+	}
+}
+
+// nothingLeft looks for what a lab could leave behind: processes, also those that left their session, mounts, the network link, files.
+func (l *Lab) nothingLeft() error {
+	var errs []error
+	if _, err := os.Stat(l.Dir); err == nil {
+		errs = append(errs, fmt.Errorf("%s is still there", l.Dir))
+	}
+	if out, err := exec.Command("ip", "link", "show", "lab-"+l.name).CombinedOutput(); err == nil {
+		errs = append(errs, fmt.Errorf("the lab's network is still there: %s", out))
+	}
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	errs = append(errs, err)
+	for _, file := range files {
+		environ, _ := os.ReadFile(file) // a process that has just ended has none
+		mounts, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "mounts"))
+		if l.named(environ) || l.named(mounts) {
+			cmdline, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+			errs = append(errs, fmt.Errorf("process %s is left: %q", filepath.Base(filepath.Dir(file)), cmdline))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// named tells whether a text has the lab's folder, or something in it; that of another lab may begin like it.
+func (l *Lab) named(text []byte) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(string(text), func(r rune) bool { return strings.ContainsRune("\x00\n ,:=", r) }), func(word string) bool {
+		return word == l.Dir || strings.HasPrefix(word, l.Dir+"/")
+	})
+}

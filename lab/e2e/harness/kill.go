@@ -1,0 +1,80 @@
+package harness
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// KillWorkers kills every worker of the lab, with Terraform and Ansible and whatever else it has started, as nothing else does: at once, and without a word.
+func (l *Lab) KillWorkers(t *testing.T) {
+	t.Helper()
+	workers := l.workers(t)
+	if len(workers) == 0 {
+		t.Error("there is no worker to kill: the test shows nothing")
+	}
+	signal(workers, syscall.SIGSTOP) // or it would start others while they are looked for
+	signal(append(descendants(t, workers), workers...), syscall.SIGKILL)
+}
+
+// workers is the processes of the lab's workers.
+func (l *Lab) workers(t *testing.T) []int {
+	t.Helper()
+	var found []int
+	for _, pid := range processes(t) {
+		cmdline, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline")) // a process that has just ended has none
+		if strings.Contains(string(cmdline), l.Site+"\x00worker\x00") {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// descendants is what processes have started, and what those have.
+func descendants(t *testing.T, of []int) []int {
+	t.Helper()
+	children := map[int][]int{}
+	for _, pid := range processes(t) {
+		stat, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+		// pid (name) state parent …, and the name may have anything in it.
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		if len(fields) > 1 {
+			parent, _ := strconv.Atoi(fields[1])
+			children[parent] = append(children[parent], pid)
+		}
+	}
+	var found []int
+	for next := of; len(next) > 0; {
+		var born []int
+		for _, pid := range next {
+			born = append(born, children[pid]...)
+		}
+		found, next = append(found, born...), born
+	}
+	return found
+}
+
+func processes(t *testing.T) []int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return slices.Clip(pids)
+}
+
+func signal(pids []int, s syscall.Signal) {
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, s) // it may have ended since
+	}
+}

@@ -1,0 +1,149 @@
+package resize_test
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+)
+
+// resizesBack has the persistent nodes be what the lab declares when the test ends, however it ends: a job that is left would be waited for.
+func resizesBack(t *testing.T) {
+	t.Helper()
+	declared := lab.Declaration
+	t.Cleanup(func() {
+		if out, err := lab.Command(cluster.ControlNodeName, "scancel", "--user=alice").CombinedOutput(); err != nil {
+			t.Errorf("scancel: %v\n%s", err, out)
+		}
+		if err := lab.Declare(declared); err != nil {
+			t.Error(err)
+		}
+		if out, err := lab.Reconfigure(context.Background(), "resize").CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+}
+
+// TestResizeLosesNoJob makes a busy cloud node persistent and a cloud node again, with jobs on other nodes and in another partition all the while.
+func TestResizeLosesNoJob(t *testing.T) {
+	resizesBack(t)
+	jobs := []string{lab.Job(t, "--nodelist=node01", harness.Until), lab.Job(t, "--nodelist=node03", harness.Until), lab.Job(t, "--partition=burst", "--nodelist=b01", harness.Until)}
+	for _, id := range jobs {
+		lab.AwaitJob(t, id, "RUNNING")
+	}
+	bystanders := []string{cluster.ControlNodeName, "node01", "node02", "node03", "b01"}
+	before := lab.Identities(t, bystanders...)
+
+	if out, code := lab.Call(t, "enlarge", "standard", "--to", "4"); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	for node, want := range map[string]string{"node03": "MIXED", "node04": "IDLE", "b01": "MIXED+CLOUD"} {
+		if state := lab.State(t, node); state != want {
+			t.Errorf("%s is %s, not %s", node, state, want)
+		}
+	}
+	lab.AssertRunning(t, jobs...)
+	lab.AssertTerraformIsClean(t)
+
+	// An edit by hand, and the deploy that somebody else makes, is the other way back: the node is a cloud node, and keeps what it has.
+	if err := lab.Declare(lab.Declaration); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := lab.Call(t, "deploy"); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	if state := lab.State(t, "node03"); state != "MIXED+CLOUD" {
+		t.Errorf("node03 is %s", state)
+	}
+	lab.AssertRunning(t, jobs...)
+	if diff := cmp.Diff(before, lab.Identities(t, bystanders...)); diff != "" {
+		t.Errorf("instances changed (-before +after):\n%s", diff)
+	}
+	for _, node := range []string{"node01", "node03", "b01"} {
+		lab.LetGo(t, node)
+	}
+	for _, id := range jobs {
+		lab.AwaitJob(t, id, "COMPLETED")
+	}
+	lab.AssertNeverRestarted(t, jobs...)
+	lab.AwaitQuiet(t) // Slurm powers node03 and node04 down: they are cloud nodes
+	lab.AssertTerraformIsClean(t)
+}
+
+// TestShrinkWaitsForTheJob, and its worker and its caller are killed meanwhile.
+func TestShrinkWaitsForTheJob(t *testing.T) {
+	resizesBack(t)
+	if out, code := lab.Call(t, "enlarge", "standard", "--by", "2"); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	id := lab.Job(t, "--nodelist=node04", harness.Until)
+	lab.AwaitJob(t, id, "RUNNING")
+
+	shrink := lab.Reconfigure(t.Context(), "shrink", "standard", "--to", "2")
+	if err := shrink.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = shrink.Wait() }) // it is killed below; this is for a test that ends before
+	lab.Eventually(t, harness.UpdatePatience, func() (bool, string) {
+		state, err := lab.NodeState("node04")
+		reason, _ := lab.NodeReason("node04")
+		_, there := lab.Server("node03")
+		return strings.Contains(state, "DRAIN") && strings.HasPrefix(reason, "reconfigure: shrink") && !there, fmt.Sprintf("node04 is %s, %q (%v), node03 is there: %v", state, reason, err, there)
+	})
+	if err := shrink.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	lab.KillWorkers(t)
+	lab.AssertRunning(t, id)
+	lab.LetGo(t, "node04")
+	lab.AwaitJob(t, id, "COMPLETED")
+	lab.AssertNeverRestarted(t, id)
+	// Those who live in Ansible ask through its door.
+	play := exec.CommandContext(t.Context(), "ansible-playbook", "resize.yml", "-e", "group=standard")
+	play.Dir, play.Env = filepath.Join(lab.Site, "ansible"), lab.Reconfigure(t.Context()).Env
+	if out, err := play.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, lab.WorkerLogs())
+	}
+	lab.AwaitQuiet(t)
+	lab.AwaitNothingWaits(t)
+	lab.AssertTerraformIsClean(t)
+	// What was handed to power saving can be used as any cloud node.
+	again := lab.Job(t, "--nodelist=node04", "--wrap=true")
+	lab.AwaitJob(t, again, "COMPLETED")
+	lab.AwaitQuiet(t)
+}
+
+// TestBusyNodeThatIsDeclaredNoMore is what no slurm.conf may leave out while its job runs.
+func TestBusyNodeThatIsDeclaredNoMore(t *testing.T) {
+	resizesBack(t)
+	id := lab.Job(t, "--nodelist=node06", harness.Until)
+	lab.AwaitJob(t, id, "RUNNING")
+	lab.Redeclare(t, func(d *cluster.Declaration) { d.NodeGroups[0].MaxNodes = 5 })
+	if out, code := lab.Call(t, "deploy"); code == 0 || !strings.Contains(out, "node06, which no node group declares any more") {
+		t.Errorf("deploy: exit code %d\n%s", code, out)
+	}
+	if out, code := lab.Call(t, "resize", "--no-wait", "standard"); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	lab.Eventually(t, harness.UpdatePatience, func() (bool, string) {
+		state, err := lab.NodeState("node06")
+		return strings.Contains(state, "DRAIN"), fmt.Sprintf("node06 is %s (%v)", state, err)
+	})
+	lab.AssertRunning(t, id)
+	lab.LetGo(t, "node06")
+	lab.AwaitJob(t, id, "COMPLETED")
+	lab.Eventually(t, harness.UpdatePatience, func() (bool, string) {
+		_, there := lab.Server("node06")
+		_, err := lab.NodeState("node06")
+		return !there && err != nil, fmt.Sprintf("node06 is there: %v; Slurm knows it: %v", there, err == nil)
+	})
+	lab.AwaitNothingWaits(t)
+	lab.AssertTerraformIsClean(t)
+}

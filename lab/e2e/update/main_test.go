@@ -1,0 +1,20 @@
+// Package update_test has nodes rebooted, rebuilt and made anew on a lab, by administrators and by Slurm.
+package update_test
+
+import (
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+)
+
+var lab harness.Lab
+
+func TestMain(m *testing.M) {
+	os.Exit(lab.Main(m, cluster.Config{
+		Name: "update", Gateway: netip.MustParsePrefix("10.63.0.1/24"),
+		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 2, 4)},
+	}, nil))
+}
