@@ -21,9 +21,10 @@ func reconcileCommand() *cli.Command {
 		Name:  "reconcile",
 		Usage: "show, or mend, what Slurm, Terraform and the cloud do not agree on",
 		Description: "It compares them node by node, leaves out the nodes that a request is at work on, and changes nothing unless --fix is given. What it finds it " +
-			"looks for once more after a moment, and shows what is there still. With --fix it mends what costs no job: by a request like any other, or, for an " +
-			"instance that Terraform does not know and that nothing can run on, by removing it. Instances that are not marked as the cluster's are never touched or " +
-			"named. docs/reconcile.md describes the findings.",
+			"looks for once more after a moment, and shows what is there still. With --fix it mends what costs no job: by a request like any other; by removing an " +
+			"instance that Terraform does not know and that nothing can run on; by handing a node back to Slurm that a worker has left DOWN. Instances that are not " +
+			"marked as the cluster's are never touched or named. docs/reconcile.md describes the findings, and what a worker mends by itself with " +
+			"reconfigure.reconcile_minutes.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "fix", Usage: "mend what can be mended without a loss", DisableDefaultText: true},
 			&cli.DurationFlag{Name: "min-age", Value: nobodysAge, Usage: "take an instance that Terraform does not know for nobody's only if it is older than `DURATION`"},
