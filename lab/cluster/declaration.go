@@ -133,6 +133,7 @@ func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaratio
 		NameResolution: "hosts",
 		Reconfigure: map[string]any{
 			"state_directory": "state", "terraform": l.cfg.Tools.Terraform, "parallelism": 20, "lock_timeout": 60, "host_keys": "console", "boot_timeout": 30,
+			"cool_down": 0, "breaker": 0, // a fault that one test orders must not be felt by the next one
 		},
 	}
 }
