@@ -57,6 +57,8 @@ type Wait struct {
 	Reason  string    `json:"reason"`
 	Tries   int       `json:"tries,omitempty"` // how many have failed
 	Class   Class     `json:"class,omitempty"` // of the last that did
+	// Veiled tells that nobody can tell whether it has jobs, since Slurm does not answer.
+	Veiled bool `json:"veiled,omitempty"`
 }
 
 // Rejection is a node that a request names and that nothing can be planned for.

@@ -74,13 +74,13 @@ func begunError(c *cli.Context, log *journal.Journal, r reconfigure.Request) err
 
 // is where the request stands, as a part of a sentence.
 func (p pendingRequest) is() string {
-	whole, _ := p.Wait("")
+	why, _ := p.putOff()
 	return map[standing]string{
 		standsWaiting:  "was taken up by a worker",
 		standsAtWork:   "is at work",
 		standsHeld:     "waits for jobs on " + p.withJobs().String(),
 		standsAgain:    "tries " + p.triedAgain().String() + " once more",
-		standsPutOff:   "cannot be planned now and is tried again: " + oneLine(whole.Reason),
+		standsPutOff:   "cannot be planned now and is tried again: " + oneLine(why.Reason),
 		standsCutShort: "was cut short, and the next worker takes it up again",
 	}[p.State]
 }

@@ -13,6 +13,7 @@ func TestWhatCannotBeTakenBackIsExplained(t *testing.T) {
 	jobs := []reconfigure.Wait{{Node: "node02", Request: 7, Reason: "its jobs have to end first"}}
 	cloud := []reconfigure.Wait{{Request: 7, Reason: "find cloud\n\"x\""}}
 	again := []reconfigure.Wait{{Node: "node02", Request: 7, Reason: "tried once more on a fresh instance: no-ssh: deaf", Tries: 1}}
+	silent := []reconfigure.Wait{{Node: "node02", Request: 7, Reason: "Slurm does not answer", Veiled: true}}
 	var text strings.Builder
 	for _, p := range []pendingRequest{
 		{State: standsWaiting, Request: reconfigure.Request{Mode: reconfigure.Deploy}},
@@ -23,6 +24,7 @@ func TestWhatCannotBeTakenBackIsExplained(t *testing.T) {
 		{State: standsHeld, Request: reconfigure.Request{Mode: reconfigure.Shrink, Waits: jobs}},
 		{State: standsAgain, Request: reconfigure.Request{Mode: reconfigure.Resume, Waits: again}},
 		{State: standsPutOff, Request: reconfigure.Request{Mode: reconfigure.Suspend, Waits: cloud}},
+		{State: standsPutOff, Request: reconfigure.Request{Mode: reconfigure.Suspend, Waits: silent}},
 	} {
 		p.ID, p.Nodes = 7, nodeset.Of("node02", "node03")
 		fmt.Fprintf(&text, "%s, %s: it %s; %s\n", p.Mode, p.State, p.is(), p.remedy())

@@ -107,7 +107,7 @@ func remedy(f reconcile.Finding, nodes nodeset.NodeSet) string {
 		reconcile.Resume:   "resume: make it ready",
 		reconcile.Enlarge:  "enlarge: make its instance",
 		reconcile.Delete:   "remove this instance",
-		reconcile.HandBack: "hand it back to Slurm: power_down",
+		reconcile.HandBack: "hand it back to Slurm: power_down_force",
 	}[f.Fix]
 	command := byHand(f.Command, nodes)
 	switch {

@@ -60,10 +60,11 @@ func (p pendingRequest) stand(led bool, since time.Time) standing {
 	running := led && !p.moved.Before(since)
 	switch {
 	case p.Held && !(running && p.moves()):
-		if _, whole := p.Wait(""); whole {
+		_, putOff := p.putOff()
+		switch {
+		case putOff:
 			return standsPutOff
-		}
-		if !p.triedAgain().Empty() {
+		case !p.triedAgain().Empty():
 			return standsAgain
 		}
 		return standsHeld
@@ -101,7 +102,19 @@ func (p pendingRequest) withJobs() nodeset.NodeSet {
 	if len(p.Waits) == 0 {
 		return p.Open()
 	}
-	return p.waitingFor(func(w reconfigure.Wait) bool { return w.Tries == 0 })
+	return p.waitingFor(func(w reconfigure.Wait) bool { return w.Tries == 0 && !w.Veiled })
+}
+
+// putOff is what keeps the request from being planned: as a whole, or a node of it.
+func (p pendingRequest) putOff() (reconfigure.Wait, bool) {
+	if whole, ok := p.Wait(""); ok {
+		return whole, true
+	}
+	i := slices.IndexFunc(p.Waits, func(w reconfigure.Wait) bool { return w.Veiled })
+	if i < 0 {
+		return reconfigure.Wait{}, false
+	}
+	return p.Waits[i], true
 }
 
 // triedAgain is the nodes that are to be tried once more.
@@ -179,8 +192,11 @@ func (p pendingRequest) activity(node string) (activity, bool) {
 	if whole, putOff := p.Wait(""); putOff && !own {
 		wait, a.State = whole, standsPutOff
 	}
-	if wait.Tries > 0 {
+	switch {
+	case wait.Tries > 0:
 		a.State = standsAgain
+	case wait.Veiled:
+		a.State = standsPutOff
 	}
 	a.Reason = wait.Reason
 	if at.phase == reconfigure.PhaseDrain {

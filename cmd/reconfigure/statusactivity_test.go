@@ -31,6 +31,8 @@ func TestWhatIsDoneWithANode(t *testing.T) {
 	held.Waits = []reconfigure.Wait{{Node: "a", Request: 1, Reason: "its jobs have to end first"}}
 	putOff := held
 	putOff.Waits = []reconfigure.Wait{{Request: 1, Reason: "the cloud does not answer"}}
+	veiled := held
+	veiled.Mode, veiled.Waits = reconfigure.Suspend, []reconfigure.Wait{{Node: "a", Request: 1, Reason: "Slurm does not answer", Veiled: true}}
 	settled.Settled = []reconfigure.Verdict{{Node: "a", Status: reconfigure.StatusDone}}
 	deploy := reconfigure.Request{ID: 1, Mode: reconfigure.Deploy, Submitted: submitted}
 	type requests = []pendingRequest
@@ -121,6 +123,9 @@ func TestWhatIsDoneWithANode(t *testing.T) {
 		},
 		"it cannot be planned": {
 			past{pending: requests{newPendingRequest(putOff, nil)}}, standsPutOff, "update put off 1h20m",
+		},
+		"nobody can tell whether it has jobs": {
+			past{pending: requests{newPendingRequest(veiled, nil)}}, standsPutOff, "suspend put off 1h20m",
 		},
 		"it cannot be planned again, after it was drained": {
 			past{pending: requests{newPendingRequest(putOff, []reconfigure.Event{event(1, 1, "a", drain, begun), event(2, 1, "a", drain, done)})}}, standsPutOff, "update put off 19m00s",

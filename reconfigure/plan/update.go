@@ -171,7 +171,7 @@ func (p *planner) waitsForSlurm(r reconfigure.Request, node string) {
 	case r.Held:
 		p.waits(r, node)
 	default:
-		p.waiting = append(p.waiting, reconfigure.Wait{Node: node, Request: r.ID, Reason: silence})
+		p.waiting = append(p.waiting, reconfigure.Wait{Node: node, Request: r.ID, Reason: silence, Veiled: true})
 	}
 }
 
