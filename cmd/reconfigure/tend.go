@@ -55,9 +55,10 @@ type tender struct {
 	log   *journal.Journal
 	out   *slog.Logger
 	self  program
-	fixed bool      // it is a service, which whoever replaces the program restarts
-	next  time.Time // before that there is nothing to do
-	stay  bool      // the worker is to stay for the next look
+	where whereabouts // of the journal that it looks after
+	fixed bool        // it is a service, which whoever replaces the program restarts
+	next  time.Time   // before that there is nothing to do
+	stay  bool        // the worker is to stay for the next look
 }
 
 // staleAfter is how many of the intervals a look is worth comparing with: the worker may have been at work meanwhile, for as long as an instance takes to be made.
@@ -78,6 +79,11 @@ func (t *tender) tend(ctx context.Context) (stay bool) {
 	s, err := openSite(t.dir) // afresh: it may have been edited
 	if err != nil {
 		return t.stay // whoever calls is told
+	}
+	if now := s.whereabouts(); now.StateDirectory != t.where.StateDirectory || now.Journal != t.where.Journal {
+		t.out.WarnContext(ctx, "another journal is declared by now: this worker does not look for what differs any more, and is to be restarted where it is a service")
+		t.stay = false // what is asked for in the other one it would not know
+		return false
 	}
 	every := s.cluster.Settings.Reconcile
 	if t.stay = every > 0; !t.stay {

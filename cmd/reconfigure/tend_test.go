@@ -33,6 +33,7 @@ func TestWhetherAWorkerStaysToLook(t *testing.T) {
 		"the last look is in the future":     {age: -time.Hour, stays: true, next: time.Minute},
 		"the program was replaced":           {age: time.Minute, change: func(d *tender) { d.self.path = "/bin/true" }, next: time.Minute},
 		"the program of a service was":       {age: time.Minute, change: func(d *tender) { d.self.path, d.fixed = "/bin/true", true }, stays: true, next: 4 * time.Minute},
+		"another journal is declared":        {from: "state_directory: state", to: "state_directory: elsewhere", change: func(d *tender) { d.stay = true }, next: time.Minute},
 		"it is not time for anything":        {change: func(d *tender) { d.next, d.stay = time.Now().Add(time.Hour), true }, stays: true, next: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +64,7 @@ func TestWhetherAWorkerStaysToLook(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := tender{dir: s.dir, log: log, out: slog.New(slog.NewTextHandler(io.Discard, nil)), self: self}
+			d := tender{dir: s.dir, log: log, out: slog.New(slog.NewTextHandler(io.Discard, nil)), where: s.whereabouts(), self: self}
 			if test.change != nil {
 				test.change(&d)
 			}

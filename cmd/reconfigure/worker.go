@@ -66,7 +66,7 @@ func (s site) work(ctx context.Context, log *journal.Journal, out *slog.Logger, 
 	if err != nil {
 		return err
 	}
-	tends := tender{dir: s.dir, log: log, out: out, self: self, fixed: stay, stay: s.cluster.Settings.Reconcile > 0}
+	tends := tender{dir: s.dir, log: log, where: s.whereabouts(), out: out, self: self, fixed: stay, stay: s.cluster.Settings.Reconcile > 0}
 	return batch.Stay(ctx, log, carrier, batch.Tender{Tend: tends.tend, Always: stay}, poll, options...)
 }
 
