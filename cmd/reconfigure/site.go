@@ -131,12 +131,16 @@ func exists(file string) bool {
 // upToDate is an error where another control host has a newer declaration. To plan from this one would undo there what was meant. The declaration of this host
 // is made known, so that the others can tell.
 func (s site) upToDate(ctx context.Context, log *journal.Journal) error {
+	if s.cluster.Settings.Journal == "" {
+		return nil // a file of this host's: there is no other one
+	}
 	own, err := s.declaration()
 	if err != nil {
 		return err
 	}
 	newest, err := log.Declare(ctx, own)
-	if err != nil || !own.Outdated(newest) {
+	// What is to have changed in the future was changed where a clock is wrong: nobody could be newer.
+	if err != nil || !own.Outdated(newest) || newest.Changed.After(time.Now()) {
 		return err
 	}
 	return fmt.Errorf("%s is not as it is on control host %s, where it was changed at %s, later than here: make them alike; if this one is right, `touch` it and try again",
@@ -153,8 +157,12 @@ func (s site) declaration() (reconfigure.Declaration, error) {
 	if err != nil {
 		return reconfigure.Declaration{}, err
 	}
+	dir, err := filepath.EvalSymlinks(s.dir)
+	if err != nil {
+		return reconfigure.Declaration{}, err
+	}
 	host, err := os.Hostname()
-	return reconfigure.Declaration{Host: host + ":" + s.dir, Sum: fmt.Sprintf("%x", sha256.Sum256(text)), Changed: info.ModTime()}, err
+	return reconfigure.Declaration{Host: host + ":" + dir, Sum: fmt.Sprintf("%x", sha256.Sum256(text)), Changed: info.ModTime()}, err
 }
 
 // logger writes for machines: JSON where --json asks for it, else key=value.

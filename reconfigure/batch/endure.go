@@ -34,16 +34,20 @@ func (t *trouble) over() {
 	t.pauses.Reset()
 }
 
+// bearable notes that something has failed, and tells whether that has not lasted too long.
+func (t *trouble) bearable(now time.Time) bool {
+	if t.since.IsZero() {
+		t.since = now
+	}
+	return now.Sub(t.since) < endurance
+}
+
 // endure pauses after an error that may pass, and gives it back where the worker is to end, or has tried for long enough.
 func (w *worker) endure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	now := time.Now()
-	if w.trouble.since.IsZero() {
-		w.trouble.since = now
-	}
-	if now.Sub(w.trouble.since) >= endurance {
+	if !w.trouble.bearable(time.Now()) {
 		return fmt.Errorf("tried again and again for %s, and at last: %w", endurance, err)
 	}
 	pause := w.trouble.pauses.NextBackOff()

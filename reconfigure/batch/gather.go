@@ -28,7 +28,7 @@ func Gather(waiting, flying []reconfigure.Request) []reconfigure.Request {
 	}
 	for _, r := range without(waiting, flying) {
 		switch {
-		case whole(r.Mode) && len(flying) == 0 && !slices.ContainsFunc(together, fresh):
+		case whole(r.Mode) && len(flying) == 0 && !slices.ContainsFunc(together, pressing):
 			return []reconfigure.Request{r}
 		case whole(r.Mode) || resizes(r.Mode) && len(flying) > 0:
 			return together
@@ -46,6 +46,11 @@ func Gather(waiting, flying []reconfigure.Request) []reconfigure.Request {
 		together = append(together, r)
 	}
 	return together
+}
+
+// pressing tells that a request is not one of those that may be held for a day: a second try has no more time than Slurm's patience leaves it.
+func pressing(r reconfigure.Request) bool {
+	return fresh(r) || slices.ContainsFunc(r.Waits, func(w reconfigure.Wait) bool { return w.Tries > 0 })
 }
 
 // without is the requests that wait less those that are under way, which have no outcome yet either.

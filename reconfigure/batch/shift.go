@@ -18,6 +18,7 @@ type shift struct {
 	stirred  bool      // a batch of nothing but held requests is worth its while
 	gathered time.Time // when those that arrive together are there; zero: nobody waits for them
 	problem  error     // why nothing begins any more
+	pause    time.Time // until when nothing begins, since the journal has failed
 
 	lock   sync.Mutex
 	landed []*flight
@@ -59,10 +60,12 @@ func (s *shift) begin(ctx context.Context) (pause time.Duration) {
 	if s.problem != nil || s.making() {
 		return 0
 	}
+	if rest := time.Until(s.pause); rest > 0 {
+		return rest
+	}
 	waiting, err := s.waiting(ctx)
 	if err != nil {
-		s.problem = err
-		return 0
+		return s.suffer(ctx, err)
 	}
 	const look = time.Second // callers whose workers see that somebody leads leave their requests to us
 	if len(s.flights) > 0 {
@@ -81,12 +84,24 @@ func (s *shift) begin(ctx context.Context) (pause time.Duration) {
 	case err != nil && s.overtaken(ctx, next):
 		return s.begin(ctx)
 	case err != nil:
-		s.problem = err
-		return 0
+		return s.suffer(ctx, err)
 	}
 	s.stirred, s.gathered = false, time.Time{}
 	s.launch(ctx, &flight{number: number, requests: next.Together})
 	return 0
+}
+
+// suffer has an error of the journal keep new batches from beginning: for a while, as long as others are under way, since they may be so for long and the error not;
+// else it is up to the worker. It answers how long that is.
+func (s *shift) suffer(ctx context.Context, err error) (pause time.Duration) {
+	if len(s.flights) == 0 || ctx.Err() != nil || !s.trouble.bearable(time.Now()) {
+		s.problem = errors.Join(s.problem, err)
+		return 0
+	}
+	pause = s.trouble.pauses.NextBackOff()
+	s.pause = time.Now().Add(pause)
+	s.worker.tell(err, pause)
+	return pause
 }
 
 // rest is how long to wait still for requests that go along with these. Once that is over it does not begin again for those that came last.
@@ -156,8 +171,9 @@ func (s *shift) land(ctx context.Context) {
 		err := errors.Join(f.err, s.settle(context.WithoutCancel(ctx), f.number, f.requests, f.outcomes))
 		if err == nil {
 			s.trouble.over()
+		} else {
+			s.suffer(ctx, err)
 		}
-		s.problem = errors.Join(s.problem, err)
 		s.stirred = s.stirred || triesAgain(f.requests, f.outcomes)
 	}
 }

@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -47,7 +48,10 @@ type tended struct {
 }
 
 func (t tended) Stirs(ctx context.Context, held []reconfigure.Request) (bool, error) {
-	t.tender.Tend(ctx)
+	const patience = time.Minute // meanwhile nobody notices a new request
+	tending, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	t.tender.Tend(tending)
 	return t.Carrier.Stirs(ctx, held)
 }
 
@@ -70,12 +74,35 @@ func (t Tender) idle(ctx context.Context, w *worker) (again bool, err error) {
 		if err := rest(ctx); err != nil {
 			return false, err
 		}
+		// The one that watches may be busy, or not know that its caller counts on this service.
+		if waiting, err := w.waiting(ctx); err != nil || slices.ContainsFunc(waiting, fresh) {
+			return true, err
+		}
 	}
 }
 
-// watch tends until a request waits; false when there is nothing to stay for.
+// watch tends until a request waits; false when there is nothing to stay for. A look may take minutes, which nobody is to wait for.
 func (t Tender) watch(ctx context.Context, w *worker) (stay bool, err error) {
-	for t.Tend(ctx) || t.Always {
+	for {
+		tending, stop := context.WithCancel(ctx)
+		stays := make(chan bool, 1)
+		go func() { stays <- t.Tend(tending) }()
+		for looking := true; looking; {
+			select {
+			case stay = <-stays:
+				looking = false
+			case <-time.After(notice):
+				if waiting, err := w.waiting(ctx); err != nil || len(waiting) > 0 {
+					stop()
+					<-stays
+					return true, err
+				}
+			}
+		}
+		stop()
+		if !stay && !t.Always {
+			return false, nil
+		}
 		// Also before the first look: what waits may be in the hands of another process that leads.
 		if err := rest(ctx); err != nil {
 			return false, err
@@ -84,7 +111,6 @@ func (t Tender) watch(ctx context.Context, w *worker) (stay bool, err error) {
 			return true, err
 		}
 	}
-	return false, nil
 }
 
 func rest(ctx context.Context) error {

@@ -27,12 +27,19 @@ func (b *batch) failInstance(ctx context.Context, failures reconfigure.Failures)
 	for node := range failures.Nodes().Intersect(b.left()).All() {
 		failing[node] = failures[node]
 		change, _ := b.plan.Of(node)
-		if t := (try{failures[node], now.Sub(b.begun)}); change.Retry && t.fits(now, change.Deadline) {
+		if t := (try{failures[node], now.Sub(b.begun)}); change.Retry && ctx.Err() == nil && t.fits(now, change.Deadline) {
 			b.again[node] = t
 		}
 	}
 	b.fail(ctx, failing)
 	b.testify(ctx, failing)
+}
+
+// failStarted ends the way of nodes whose slurmd was started. There is no other try with these: slurmd may register at any moment, and the job that waits for the node
+// would begin on an instance that is being removed. When Slurm has been told that the node is DOWN, it does not.
+func (b *batch) failStarted(ctx context.Context, failures reconfigure.Failures) {
+	b.fail(ctx, failures)
+	b.testify(ctx, failures)
 }
 
 // reconsider has Slurm told after all of the nodes for which another try is in vain. The next one may begin only where nothing is left of this one, and while Slurm
@@ -43,6 +50,7 @@ func (b *batch) reconsider(ctx context.Context) {
 	}
 	instances := b.Common.known() // clean has just read it
 	_, states, err := b.asked(ctx)
+	b.stranded(ctx, instances, states)
 	now := time.Now()
 	b.conclude(ctx, func(node string, t try) error {
 		change, _ := b.plan.Of(node)
@@ -59,6 +67,27 @@ func (b *batch) reconsider(ctx context.Context) {
 		}
 		return nil
 	})
+}
+
+// stranded has Slurm give up nodes that came up after all while their instance was being removed: it would send jobs to where nothing is.
+func (b *batch) stranded(ctx context.Context, instances map[string]reconfigure.Instance, states map[string]reconfigure.NodeState) {
+	failed := reconfigure.Failures{}
+	for node, t := range b.again {
+		if _, there := instances[node]; !there && states[node].Ready() {
+			failed[node] = t.err
+		}
+	}
+	if len(failed) == 0 {
+		return
+	}
+	slurm, err := b.scheduler(b.instances)
+	if err == nil {
+		err = slurm.Down(ctx, failed.Nodes(), "its instance is gone")
+	}
+	if err != nil {
+		b.note(ctx, "", "Slurm could not be told that "+failed.Nodes().String()+" is gone: "+err.Error())
+	}
+	b.toldDown = b.toldDown.Union(failed.Nodes())
 }
 
 // conclude makes failures the last word, where there is a reason for it.

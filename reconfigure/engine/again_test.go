@@ -50,7 +50,6 @@ const waiting = "ALLOCATED+CLOUD+POWERING_UP"
 func TestNodeIsTriedOnceMoreForWhatItsInstanceDid(t *testing.T) {
 	for fault, class := range map[enginetest.Fault]reconfigure.Class{
 		enginetest.NoSSH: reconfigure.ClassSSH, enginetest.PlaybookFails: reconfigure.ClassPlaybook,
-		enginetest.NeverRegisters: reconfigure.ClassUnregistered,
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			test(t, func(l *lab) {
@@ -167,7 +166,7 @@ func TestSlurmHearsOfANodeBeforeItGivesItUp(t *testing.T) {
 		order  func(*lab)
 		reason string
 	}{
-		"while Terraform waits":      {func(l *lab) { l.LockedFor(5 * time.Minute) }, "boot-timeout: it was not ready before Slurm gives it up"},
+		"while Terraform waits":      {func(l *lab) { l.LockedFor(5 * time.Minute) }, "it was not ready before Slurm gives it up"},
 		"while Terraform is at work": {func(l *lab) { l.AppliesFor(5 * time.Minute) }, "boot-timeout: it was not ready before Slurm gives it up"},
 		"while it boots": {func(l *lab) {
 			l.BootsFor(5 * time.Minute)
@@ -209,6 +208,29 @@ func TestSlurmHearsOfANodeBeforeItGivesItUp(t *testing.T) {
 	}
 }
 
+// The job that waits would begin on it while it is being removed.
+func TestNoSecondTryOfANodeWhoseSlurmdWasStarted(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(9*time.Minute, "p3")
+		l.Order(enginetest.NeverRegisters, "p3")
+		l.want("tried again", []string{}, l.again())
+		l.wantOrder("down p3: unregistered: slurmd did not register in time: Slurm has it as ALLOCATED+CLOUD+POWERING_UP", "apply delete p3", "power_down p3")
+	})
+}
+
+// The image has slurmd set up, which registers while Terraform removes the instance.
+func TestANodeThatComesUpWhileItIsRemovedIsNotLeftToSlurm(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(9*time.Minute, "p3")
+		l.Order(enginetest.StartsByItself, "p3")
+		l.Order(enginetest.PlaybookFails, "p3")
+		l.AppliesFor(30 * time.Second)
+		l.RegisterAfter(10 * time.Second)
+		l.want("tried again", []string{}, l.again())
+		l.want("state", back, l.Node("p3").State)
+	})
+}
+
 // The sweep takes so long that there is no time left. What an earlier try has left is removed.
 func TestNothingIsMadeThatIsTooLate(t *testing.T) {
 	test(t, func(l *lab) {
@@ -217,7 +239,7 @@ func TestNothingIsMadeThatIsTooLate(t *testing.T) {
 		l.plan.Changes[0].Action = reconfigure.Replace
 		l.Then(enginetest.AfterRoom, func() { time.Sleep(2 * time.Minute) })
 		l.want("tried again", []string{}, l.again())
-		l.want("calls", []string{"down p[3-4]: boot-timeout: it was not ready before Slurm gives it up", "apply delete p3", "power_down p[3-4]"}, l.Calls())
+		l.want("calls", []string{"down p[3-4]: it was not ready before Slurm gives it up", "apply delete p3", "power_down p[3-4]"}, l.Calls())
 	})
 }
 
@@ -228,7 +250,7 @@ func TestPreviewOfWhatIsTooLateIsNotApplied(t *testing.T) {
 		l.LockedFor(2 * time.Minute)
 		l.want("tried again", []string{}, l.again())
 		l.want("calls", []string{
-			"down p3: boot-timeout: it was not ready before Slurm gives it up", "apply create p5", "configure p5 of ctl,p[1-2,5]", "power_down p3",
+			"down p3: it was not ready before Slurm gives it up", "apply create p5", "configure p5 of ctl,p[1-2,5]", "power_down p3",
 		}, l.Calls())
 	})
 }

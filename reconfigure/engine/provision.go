@@ -27,7 +27,7 @@ func (b *batch) provision(ctx context.Context, _ nodeset.NodeSet) error {
 			preview reconfigure.Preview
 			err     error
 		)
-		b.minded(ctx, plan.Nodes(), reconfigure.ClassBoot, func() {}, func() {
+		b.minded(ctx, plan.Nodes(), reconfigure.ClassOther, func() {}, func() {
 			preview, err = b.Provisioner.Preview(ctx, plan)
 		})
 		if bad := (*reconfigure.Unplannable)(nil); errors.As(err, &bad) && b.ends(ctx, bad.Failures) {
@@ -68,7 +68,7 @@ func (b *batch) setAside(ctx context.Context, plan reconfigure.Plan) bool {
 	b.hold(ctx, busy)
 	late := b.expired(plan.Nodes(), time.Now())
 	b.touched = b.touched.Union(late) // of an earlier try there may be something
-	b.failAll(ctx, late, reconfigure.Classify(reconfigure.ClassBoot, errLate))
+	b.failAll(ctx, late, errLate)
 	return len(busy) > 0 || !late.Empty()
 }
 

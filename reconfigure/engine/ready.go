@@ -43,7 +43,7 @@ func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
 		done func()
 		err  error
 	)
-	b.testify(ctx, b.minded(ctx, nodes, reconfigure.ClassPlaybook, late, func() { done, err = b.Common.ansible.take(running) }))
+	b.testify(ctx, b.minded(ctx, nodes, reconfigure.ClassOther, late, func() { done, err = b.Common.ansible.take(running) }))
 	switch {
 	case errors.Is(context.Cause(running), errLate):
 		if err == nil {
@@ -137,14 +137,17 @@ func (b *batch) verify(ctx context.Context, _ nodeset.NodeSet) error {
 		case <-time.After(b.Poll):
 		}
 		cancel()
-		over := ctx.Err() != nil || !time.Now().Before(end)
+		if ctx.Err() != nil {
+			return context.Cause(ctx) // nobody waited to the end
+		}
+		over := !time.Now().Before(end)
 		late := b.expired(b.left(), time.Now())
 		if over {
 			late = b.left()
 		}
 		switch {
 		case missing != nil:
-			b.failInstance(ctx, missing.Of(late))
+			b.failStarted(ctx, missing.Of(late))
 		case over:
 			return problem
 		default:

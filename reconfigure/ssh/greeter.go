@@ -140,7 +140,7 @@ func gaveUp(ctx context.Context, last error) error {
 	if up := (timeUp{}); errors.As(cause, &up) {
 		return fmt.Errorf("after %s it %w", up.after, last)
 	}
-	return fmt.Errorf("%w while it was waited for: it %w", cause, last)
+	return fmt.Errorf("%w while it was waited for: it %v", cause, last) // what the instance did is no class of this
 }
 
 // look looks once, and gives the keys that are to be known of the instance: only when it has proved that it holds one of them.

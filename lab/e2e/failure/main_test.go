@@ -21,5 +21,6 @@ func TestMain(m *testing.M) {
 	}, func(d *cluster.Declaration) {
 		// The jobs wait until each node has had the time to fail in its own way, and while workers are killed again and again.
 		d.Slurm.ResumeTimeout = 900
+		d.Reconfigure["retries"] = 0 // each failure is the last word
 	}))
 }
