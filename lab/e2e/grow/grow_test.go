@@ -73,6 +73,19 @@ func TestOneBadNodeHoldsNothingBack(t *testing.T) {
 	lab.AssertTerraformIsClean(t)
 }
 
+// The job does not notice that the first instance of its node was no good.
+func TestBadInstanceIsReplacedByAFreshOne(t *testing.T) {
+	lab.Order(t, labcloud.Fault{Kind: labcloud.NoSSHD, Server: "node03", Count: 1})
+	id := lab.Job(t, "--nodelist=node03", "--wrap=true")
+	lab.AwaitJob(t, id, "COMPLETED")
+	lab.AssertNeverRestarted(t, id)
+	if out, code := lab.Call(t, "evidence", "node03"); code != 0 || !strings.Contains(out, "node03 failed at boot") {
+		t.Errorf("exit code %d, and the evidence is\n%s", code, out)
+	}
+	lab.AwaitQuiet(t)
+	lab.AssertTerraformIsClean(t)
+}
+
 func TestUnreachableNodeElsewhereHoldsNothingBack(t *testing.T) {
 	service := func(do string) {
 		t.Helper()
