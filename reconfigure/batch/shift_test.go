@@ -228,8 +228,9 @@ func TestABrokenJournalDoesNotLoseTheOutcomeOfAnotherBatch(t *testing.T) {
 // does not answer it is waited for.
 func overlapping(w *enginetest.World) batch.Pipeline {
 	common := engine.NewCommon()
-	w.Takes(enginetest.Terraform, time.Minute)
-	w.Takes(enginetest.Ansible, 30*time.Second)
+	w.Takes(enginetest.Planning, time.Minute)
+	w.Takes(enginetest.Applying, time.Minute)
+	w.Takes(enginetest.Playing, 30*time.Second)
 	return batch.Pipeline{Turn: common.Terraform, Open: func(context.Context) (reconfigure.Cluster, batch.Engine, error) {
 		deps := w.Deps()
 		deps.Common = common
@@ -293,8 +294,9 @@ func TestAnotherSlurmConfGoesAlone(t *testing.T) {
 		w.Declare(grown)
 		w.PowersUp("p5")
 		p := overlapping(w)
-		w.Takes(enginetest.Terraform, 5*time.Second)
-		w.Takes(enginetest.Ansible, 3*time.Minute)
+		w.Takes(enginetest.Planning, 5*time.Second)
+		w.Takes(enginetest.Applying, 5*time.Second)
+		w.Takes(enginetest.Playing, 3*time.Minute)
 		open := p.Open
 		p.Open = func(ctx context.Context) (reconfigure.Cluster, batch.Engine, error) {
 			_, _, err := open(ctx)
@@ -316,7 +318,8 @@ func stream(t *testing.T, carrier func(batch.Pipeline) batch.Carrier) (last time
 		w, log := newLasting(), &memory{}
 		w.Order(enginetest.NoSSH, "p4")
 		p := overlapping(w)
-		w.Takes(enginetest.Terraform, 10*time.Second)
+		w.Takes(enginetest.Planning, 10*time.Second)
+		w.Takes(enginetest.Applying, 10*time.Second)
 		start := time.Now()
 		var arrivals []arrival
 		for i := range 8 {

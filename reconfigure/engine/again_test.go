@@ -90,13 +90,13 @@ func TestRebootOfWhatWasLeftBehindIsTriedOnceMoreOnAFreshInstance(t *testing.T) 
 func TestThereIsNoSecondTry(t *testing.T) {
 	for name, order := range map[string]func(*lab){
 		"where it is not allowed":         func(l *lab) { l.plan.Changes[0].Retry = false },
-		"where another one took too long": func(l *lab) { l.BootsFor(6 * time.Minute) },
+		"where another one took too long": func(l *lab) { l.Takes(enginetest.Booting, 6*time.Minute) },
 		"when Slurm has given it up":      func(l *lab) { l.Then(enginetest.AfterGreet, func() { l.GivesUp("p3") }) },
 		"when somebody has suspended it":  func(l *lab) { l.Then(enginetest.AfterGreet, func() { l.PowersDown("p3") }) },
 		"when the time goes by meanwhile": func(l *lab) {
-			l.BootsFor(4 * time.Minute)
+			l.Takes(enginetest.Booting, 4*time.Minute)
 			l.resumes(time.Hour, "p4")
-			l.PlaysFor(2 * time.Minute)
+			l.Takes(enginetest.Playing, 2*time.Minute)
 		},
 		"for want of room":   func(l *lab) { l.Order(enginetest.NoValidHost, "p3") },
 		"of a lost instance": func(l *lab) { l.Order(enginetest.LostCreate, "p3") },
@@ -127,7 +127,7 @@ func TestThereIsNoSecondTry(t *testing.T) {
 func TestSlurmHearsAtOnceOfANodeThatIsNotTriedOnceMore(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resumes(9*time.Minute, "p3", "p4")
-		l.BootsFor(5 * time.Minute)
+		l.Takes(enginetest.Booting, 5*time.Minute)
 		l.Order(enginetest.NoSSH, "p3")
 		l.want("tried again", []string{}, l.again())
 		l.wantOrder("down p3", "configure p4", "power_down p3")
@@ -166,19 +166,19 @@ func TestSlurmHearsOfANodeBeforeItGivesItUp(t *testing.T) {
 		order  func(*lab)
 		reason string
 	}{
-		"while Terraform waits":      {func(l *lab) { l.LockedFor(5 * time.Minute) }, "it was not ready before Slurm gives it up"},
-		"while Terraform is at work": {func(l *lab) { l.AppliesFor(5 * time.Minute) }, "boot-timeout: it was not ready before Slurm gives it up"},
+		"while Terraform waits":      {func(l *lab) { l.Takes(enginetest.Planning, 5*time.Minute) }, "it was not ready before Slurm gives it up"},
+		"while Terraform is at work": {func(l *lab) { l.Takes(enginetest.Applying, 5*time.Minute) }, "boot-timeout: it was not ready before Slurm gives it up"},
 		"while it boots": {func(l *lab) {
-			l.BootsFor(5 * time.Minute)
+			l.Takes(enginetest.Booting, 5*time.Minute)
 			l.Order(enginetest.NoSSH, "p3")
 		}, "no-ssh: no SSH"},
 		"while it boots, and another one does": {func(l *lab) {
-			l.BootsFor(5 * time.Minute)
+			l.Takes(enginetest.Booting, 5*time.Minute)
 			l.Order(enginetest.NoSSH, "p3", "p5")
 		}, "boot-timeout: it was not ready before Slurm gives it up"},
-		"while the playbooks run": {func(l *lab) { l.PlaysFor(5 * time.Minute) }, "playbook: it was not ready before Slurm gives it up"},
+		"while the playbooks run": {func(l *lab) { l.Takes(enginetest.Playing, 5*time.Minute) }, "playbook: it was not ready before Slurm gives it up"},
 		"while slurmd starts": {func(l *lab) {
-			l.PlaysFor(time.Minute)
+			l.Takes(enginetest.Playing, time.Minute)
 			l.Order(enginetest.NeverRegisters, "p3")
 		}, "unregistered: slurmd did not register in time: Slurm has it as " + waiting},
 	} {
@@ -224,7 +224,7 @@ func TestANodeThatComesUpWhileItIsRemovedIsNotLeftToSlurm(t *testing.T) {
 		l.resumes(9*time.Minute, "p3")
 		l.Order(enginetest.StartsByItself, "p3")
 		l.Order(enginetest.PlaybookFails, "p3")
-		l.AppliesFor(30 * time.Second)
+		l.Takes(enginetest.Applying, 30*time.Second)
 		l.RegisterAfter(10 * time.Second)
 		l.want("tried again", []string{}, l.again())
 		l.want("state", back, l.Node("p3").State)
@@ -247,7 +247,7 @@ func TestPreviewOfWhatIsTooLateIsNotApplied(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resumes(time.Minute, "p3")
 		l.wants(reconfigure.Create, "p5")
-		l.LockedFor(2 * time.Minute)
+		l.Takes(enginetest.Planning, 2*time.Minute)
 		l.want("tried again", []string{}, l.again())
 		l.want("calls", []string{
 			"down p3: it was not ready before Slurm gives it up", "apply create p5", "configure p5 of ctl,p[1-2,5]", "power_down p3",
@@ -264,7 +264,7 @@ func TestPlaybooksEndWithTheLastNodeThatTheyAreFor(t *testing.T) {
 		l.Have("p7")
 		l.PowersDown("p7")
 		l.wants(reconfigure.Remove, "p7")
-		l.PlaysFor(50 * time.Minute)
+		l.Takes(enginetest.Playing, 50*time.Minute)
 		verdicts := l.carry()
 		l.want("the removed one", "done", verdicts["p7"])
 		if took := time.Since(begun); took > 3*time.Minute {

@@ -68,7 +68,7 @@ func deeds() map[string]func(*storm, step) {
 		"node fault":      (*storm).fault,
 		"cluster fault":   (*storm).fault,
 		"slurmd is slow":  func(s *storm, d step) { s.world.RegisterAfter(time.Duration(d.n) * time.Minute) },
-		"boots are slow":  func(s *storm, d step) { s.world.BootsFor(time.Duration(d.n) * time.Minute) },
+		"boots are slow":  func(s *storm, d step) { s.world.Takes(enginetest.Booting, time.Duration(d.n)*time.Minute) },
 		"time passes":     func(s *storm, d step) { s.pass(time.Duration(d.n*d.n*d.n) * time.Second) },
 		"somebody drains": func(s *storm, d step) { s.world.Drained("disk is full", d.nodes[0]) },
 	}
@@ -330,7 +330,7 @@ func (s *storm) calm(ctx context.Context) {
 		s.world.Clear(f)
 	}
 	s.world.RegisterAfter(0)
-	s.world.BootsFor(0)
+	s.world.Takes(enginetest.Booting, 0)
 	s.doom = 0
 	for _, l := range s.lives {
 		l.lock.Lock()

@@ -40,7 +40,7 @@ func (w *World) Instances(ctx context.Context) (map[string]reconfigure.Instance,
 // Preview tells what Apply would do.
 func (w *World) Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Preview, error) {
 	defer w.happened(AfterPreview)
-	w.lasts(ctx, &w.locked)
+	w.spend(ctx, Planning)
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	switch {
@@ -119,7 +119,7 @@ func (w *World) Apply(ctx context.Context, p reconfigure.Preview, watch engine.W
 	for _, c := range p.Changes {
 		watch(c.Node, string(c.Effect)+" "+c.Address)
 	}
-	w.lasts(ctx, &w.applies)
+	w.spend(ctx, Applying)
 	return w.apply(ctx, p)
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // Tool is a program that has one user at a time: Terraform, whose state has a lock, when it previews or applies; and Ansible, whose runs have the nodes in common.
@@ -45,27 +44,22 @@ func (w *World) Clashes() []string {
 	return slices.Clone(w.clashes)
 }
 
-// Takes has every run of a tool that comes by Deps take so long.
-func (w *World) Takes(t Tool, d time.Duration) {
+// Doing is what takes its time.
+type Doing string
+
+// Planning is Terraform's, with the wait for its state's lock; Booting is the patience with an instance that does not answer; Playing is that of the playbooks.
+const (
+	Planning Doing = "planning"
+	Applying Doing = "applying"
+	Booting  Doing = "booting"
+	Playing  Doing = "playing"
+)
+
+// spend lets as much time pass as something takes, but not longer than ctx lasts.
+func (w *World) spend(ctx context.Context, what Doing) {
 	w.lock.Lock()
-	defer w.lock.Unlock()
-	w.pace[t] = d
-}
-
-// timed is the world whose runs take their time: a tool's own, and for an instance that never answers as long as one is waited for.
-type timed struct{ *World }
-
-func (t timed) begin(ctx context.Context, tool Tool) (end func()) {
-	end = t.Begin(tool, func() bool { return true })
-	t.lock.Lock()
-	pace := t.pace[tool]
-	t.lock.Unlock()
-	spend(ctx, pace)
-	return end
-}
-
-// spend lets time pass, but not longer than ctx lasts.
-func spend(ctx context.Context, d time.Duration) {
+	d := w.spans[what]
+	w.lock.Unlock()
 	if d <= 0 {
 		return
 	}
@@ -75,41 +69,25 @@ func spend(ctx context.Context, d time.Duration) {
 	}
 }
 
+// watched is the world, which notices runs of a tool that overlap.
+type watched struct{ *World }
+
+func (t watched) begin(tool Tool) (end func()) { return t.Begin(tool, func() bool { return true }) }
+
 // Preview is a run of Terraform.
-func (t timed) Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Preview, error) {
-	defer t.begin(ctx, Terraform)()
+func (t watched) Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Preview, error) {
+	defer t.begin(Terraform)()
 	return t.World.Preview(ctx, p)
 }
 
 // Apply is a run of Terraform.
-func (t timed) Apply(ctx context.Context, p reconfigure.Preview, watch engine.Watch) (reconfigure.Failures, error) {
-	defer t.begin(ctx, Terraform)()
+func (t watched) Apply(ctx context.Context, p reconfigure.Preview, watch engine.Watch) (reconfigure.Failures, error) {
+	defer t.begin(Terraform)()
 	return t.World.Apply(ctx, p, watch)
 }
 
 // Configure is a run of Ansible.
-func (t timed) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch engine.Watch) (reconfigure.Failures, error) {
-	defer t.begin(ctx, Ansible)()
+func (t watched) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch engine.Watch) (reconfigure.Failures, error) {
+	defer t.begin(Ansible)()
 	return t.World.Configure(ctx, c, instances, extent, watch)
-}
-
-// Await waits for those that never answer until their time is over.
-func (t timed) Await(ctx context.Context, instances []reconfigure.Instance, fresh nodeset.NodeSet, until map[string]time.Time) reconfigure.Failures {
-	t.lock.Lock()
-	var wait time.Duration
-	for _, i := range instances {
-		if !t.struck(NoSSH, i.Node) {
-			continue
-		}
-		patience := t.cluster.Settings.BootTimeout
-		if end, limited := until[i.Node]; limited {
-			patience = min(patience, time.Until(end))
-		}
-		wait = max(wait, patience)
-	}
-	t.lock.Unlock()
-	if wait > 0 {
-		spend(ctx, wait)
-	}
-	return t.World.Await(ctx, instances, fresh, until)
 }

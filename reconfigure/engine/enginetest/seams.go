@@ -113,7 +113,7 @@ func (w *World) Console(ctx context.Context, id string, lines int) (string, erro
 	return "", fmt.Errorf("there is no instance %q", id)
 }
 
-// Await greets all at once. What does not answer is waited for as long as was said by BootsFor.
+// Await greets all at once. What does not answer is waited for as long as Booting takes, or as is declared.
 func (w *World) Await(ctx context.Context, instances []reconfigure.Instance, _ nodeset.NodeSet, until map[string]time.Time) reconfigure.Failures {
 	defer w.happened(AfterGreet)
 	w.waitFor(ctx, instances, until)
@@ -140,9 +140,13 @@ func (w *World) mute(i reconfigure.Instance) bool {
 // waitFor lets the time pass until all have answered, or none is waited for any longer.
 func (w *World) waitFor(ctx context.Context, instances []reconfigure.Instance, until map[string]time.Time) {
 	w.lock.Lock()
+	patience, said := w.spans[Booting]
+	if !said {
+		patience = w.cluster.Settings.BootTimeout
+	}
 	end := time.Now()
 	for _, i := range instances {
-		patient := time.Now().Add(w.patience)
+		patient := time.Now().Add(patience)
 		if deadline, limited := until[i.Node]; limited && deadline.Before(patient) {
 			patient = deadline
 		}
@@ -157,13 +161,13 @@ func (w *World) waitFor(ctx context.Context, instances []reconfigure.Instance, u
 	}
 }
 
-// Configure logs whom it configures, and whom it tells of each other. It takes as long as was said by PlaysFor.
+// Configure logs whom it configures, and whom it tells of each other.
 func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch engine.Watch) (reconfigure.Failures, error) {
 	defer w.happened(AfterConfigure)
 	for node := range extent.Changed.All() {
 		watch(node, "the playbooks run")
 	}
-	w.lasts(ctx, &w.plays)
+	w.spend(ctx, Playing)
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if err := ctx.Err(); err != nil {

@@ -4,7 +4,6 @@
 package enginetest
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -45,10 +44,6 @@ type World struct {
 	slurm    map[string]*slurmNode
 	faults   map[Fault]nodeset.NodeSet
 	delay    time.Duration // until slurmd registers
-	patience time.Duration // that Await has with what does not answer
-	plays    time.Duration // that the playbooks take
-	locked   time.Duration // that Terraform waits for its state's lock before it plans
-	applies  time.Duration // that it takes to apply
 	then     map[Call][]func()
 	previews map[string]reconfigure.Plan // those that can still be applied
 	booted   int64                       // when an instance was booted last, in seconds of the epoch
@@ -57,7 +52,7 @@ type World struct {
 	comments map[int64]string // on jobs
 	limit    reconfigure.Use  // of the project
 	runs     map[Tool][]*run  // that are under way
-	pace     map[Tool]time.Duration
+	spans    map[Doing]time.Duration
 	clashes  []string
 	lost     []string
 	events   []reconfigure.Event
@@ -99,7 +94,7 @@ func NewWorld(c reconfigure.Cluster) *World {
 	w := &World{
 		cluster: c, desired: map[string]reconfigure.Spec{}, machines: map[string]*machine{}, slurm: map[string]*slurmNode{},
 		faults: map[Fault]nodeset.NodeSet{}, then: map[Call][]func(){}, previews: map[string]reconfigure.Plan{}, comments: map[int64]string{},
-		limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1}, runs: map[Tool][]*run{}, pace: map[Tool]time.Duration{}, health: map[string]reconfigure.Health{},
+		limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1}, runs: map[Tool][]*run{}, spans: map[Doing]time.Duration{}, health: map[string]reconfigure.Health{},
 	}
 	persistent := c.Persistent()
 	for node := range c.Nodes().All() {
@@ -114,7 +109,7 @@ func NewWorld(c reconfigure.Cluster) *World {
 // Deps is the world behind every seam of an engine.
 func (w *World) Deps() engine.Deps {
 	return engine.Deps{
-		Provisioner: timed{w}, Cloud: w, Sweeper: w, Surveyor: w, Greeter: timed{w}, Configurer: timed{w}, Recorder: w, Health: w,
+		Provisioner: watched{w}, Cloud: w, Sweeper: w, Surveyor: w, Greeter: w, Configurer: watched{w}, Recorder: w, Health: w,
 		Scheduler: func(reconfigure.Instance) engine.Scheduler { return w },
 		Commenter: func(reconfigure.Instance) engine.Commenter { return w },
 		Poll:      time.Second,
@@ -272,46 +267,11 @@ func (w *World) RegisterAfter(d time.Duration) {
 	w.delay = d
 }
 
-// BootsFor has Await wait so long for what does not answer.
-func (w *World) BootsFor(d time.Duration) {
+// Takes has something take so long from now on.
+func (w *World) Takes(what Doing, d time.Duration) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	w.patience = d
-}
-
-// PlaysFor has the playbooks take so long.
-func (w *World) PlaysFor(d time.Duration) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	w.plays = d
-}
-
-// LockedFor has Terraform wait so long before it plans, as somebody else has locked its state.
-func (w *World) LockedFor(d time.Duration) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	w.locked = d
-}
-
-// AppliesFor has Terraform take so long to apply.
-func (w *World) AppliesFor(d time.Duration) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	w.applies = d
-}
-
-// lasts lets as much time pass as something takes.
-func (w *World) lasts(ctx context.Context, d *time.Duration) {
-	w.lock.Lock()
-	length := *d
-	w.lock.Unlock()
-	if length <= 0 {
-		return
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(length):
-	}
+	w.spans[what] = d
 }
 
 // Then does something once, when the next such call returns.
