@@ -35,6 +35,7 @@ const (
 // Await returns when each instance has answered or its time is up, and says of those that did not why; the time of one whose node stands in until is up then at the
 // latest. The keys of the fresh ones are learnt, by the policy; the others must answer with a key that is known already. It may be repeated.
 func (g Greeter) Await(ctx context.Context, instances []reconfigure.Instance, fresh nodeset.NodeSet, until map[string]time.Time) reconfigure.Failures {
+	g.Known.Keeper = enduring{g.Known.Keeper}
 	failures := reconfigure.Failures{}
 	known, err := g.Known.open(ctx, addresses(instances, fresh))
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -261,4 +262,40 @@ func TestOpenSSHTrustsOurFileOnly(t *testing.T) {
 			t.Errorf("no %q in %s", want, out)
 		}
 	}
+}
+
+// faltering is a Keeper that fails at each thing that it is asked for, once.
+type faltering struct {
+	Keeper
+	read, kept atomic.Bool
+	err        error
+}
+
+func (f *faltering) HostKeys(ctx context.Context) (map[string][]string, error) {
+	if !f.read.Swap(true) {
+		return nil, f.err
+	}
+	return f.Keeper.HostKeys(ctx)
+}
+
+func (f *faltering) KeepHostKeys(ctx context.Context, keys map[string][]string) error {
+	if !f.kept.Swap(true) {
+		return f.err
+	}
+	return f.Keeper.KeepHostKeys(ctx, keys)
+}
+
+func TestAnInstanceIsNotToBlameForTheJournal(t *testing.T) {
+	key := newKey(t, "ed25519")
+	m := boot(t, key)
+	g, _ := greeter(t, reconfigure.HostKeysConsole, long, block(key.PublicKey()))
+	faltering := &faltering{Keeper: g.Known.Keeper, err: errors.New("the database is locked")}
+	g.Known.Keeper = faltering
+	expectNone(t, g.Await(t.Context(), m.instance(), node01, nil))
+	if !faltering.read.Load() || !faltering.kept.Load() {
+		t.Error("the journal was not asked")
+	}
+	faltering.read.Store(false)
+	faltering.err = reconfigure.ErrLeadLost
+	expectFailure(t, g.Await(t.Context(), m.instance(), node01, nil), reconfigure.ErrLeadLost.Error())
 }
