@@ -63,7 +63,7 @@ func (b *batch) reconsider(ctx context.Context) {
 		case !states[node].PoweringUp():
 			return errors.New("it is not waited for by Slurm any more")
 		case !t.fits(now, change.Deadline):
-			return errors.New("there is not the time for it")
+			return errNoTime
 		}
 		return nil
 	})
@@ -106,20 +106,25 @@ func (b *batch) conclude(ctx context.Context, why func(node string, t try) error
 }
 
 // minded does what takes long and cannot be ended for one node alone, and fails the nodes meanwhile whose deadline comes: Slurm must hear of that before it gives them
-// up by itself. None is called when the last of them is lost. The work itself must not touch the batch.
+// up by itself. It hears of those, too, for which there is no time any more to be tried once more. None is called when the last of the nodes is lost. The work itself
+// must not touch the batch.
 func (b *batch) minded(ctx context.Context, nodes nodeset.NodeSet, class reconfigure.Class, none func(), work func()) (late reconfigure.Failures) {
 	ctx, cancel := context.WithCancel(ctx)
 	minder := make(chan struct{})
 	late = reconfigure.Failures{}
 	go func() {
 		defer close(minder)
-		for due, limited := b.due(nodes, time.Time{}); limited; due, limited = b.due(nodes, time.Time{}) {
+		for due, limited := b.soonest(nodes); limited; due, limited = b.soonest(nodes) {
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(time.Until(due)):
 			}
+			b.lapse(ctx)
 			failed := all(b.expired(nodes, time.Now()), reconfigure.Classify(class, errLate))
+			if len(failed) == 0 {
+				continue
+			}
 			maps.Copy(late, failed)
 			b.fail(ctx, failed)
 			if nodes = nodes.Difference(failed.Nodes()); nodes.Empty() {
@@ -131,6 +136,34 @@ func (b *batch) minded(ctx context.Context, nodes nodeset.NodeSet, class reconfi
 	work()
 	return late
 }
+
+// soonest is when the first of some nodes has its deadline, or the time for another try with one is over; false where there is none.
+func (b *batch) soonest(nodes nodeset.NodeSet) (first time.Time, limited bool) {
+	first, limited = b.due(nodes, time.Time{})
+	for node, t := range b.again {
+		change, _ := b.plan.Of(node)
+		if over := change.Deadline.Add(time.Second - t.took); !limited || over.Before(first) {
+			first, limited = over, true
+		}
+	}
+	return first, limited
+}
+
+// lapse has Slurm told of the nodes for which there is no time any more to be tried once more: it may be long until the batch ends.
+func (b *batch) lapse(ctx context.Context) {
+	ctx, end := whileLeading(ctx)
+	defer end()
+	now := time.Now()
+	b.conclude(ctx, func(node string, t try) error {
+		if change, _ := b.plan.Of(node); !t.fits(now, change.Deadline) {
+			return errNoTime
+		}
+		return nil
+	})
+}
+
+// errNoTime is why a node is not tried once more that would have been.
+var errNoTime = errors.New("there is not the time for it")
 
 // errLate is why a node is given up that Slurm does not wait for any longer.
 var errLate = errors.New("it was not ready before Slurm gives it up")

@@ -231,6 +231,30 @@ func TestANodeThatComesUpWhileItIsRemovedIsNotLeftToSlurm(t *testing.T) {
 	})
 }
 
+// The playbooks of the others take longer than there is time for another try.
+func TestSlurmHearsOfANodeWhoseTimeForAnotherTryIsOver(t *testing.T) {
+	test(t, func(l *lab) {
+		heard := told{when: map[string]time.Duration{}, from: time.Now()}
+		deps := l.Deps()
+		deps.Scheduler = func(reconfigure.Instance) engine.Scheduler {
+			heard.Scheduler = l.World
+			return heard
+		}
+		l.engine = engine.New(declared(), deps)
+		l.resumes(9*time.Minute, "p3")
+		l.wants(reconfigure.Create, "p5")
+		l.Order(enginetest.NoSSH, "p3")
+		l.Takes(enginetest.Booting, 2*time.Minute)
+		l.Takes(enginetest.Playing, 50*time.Minute)
+		l.want("tried again", []string{}, l.again())
+		if when := heard.when["p3"]; when < 6*time.Minute || when > 7*time.Minute+5*time.Second {
+			l.Errorf("Slurm heard of it after %s", when)
+		}
+		l.want("state", back, l.Node("p3").State)
+		l.wantNote("it is not tried once more: there is not the time for it")
+	})
+}
+
 // The sweep takes so long that there is no time left. What an earlier try has left is removed.
 func TestNothingIsMadeThatIsTooLate(t *testing.T) {
 	test(t, func(l *lab) {

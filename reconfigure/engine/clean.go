@@ -85,7 +85,11 @@ func (b *batch) clean(ctx context.Context) {
 
 // clear has Terraform remove what is left, when it is this batch's turn with it.
 func (b *batch) clear(ctx context.Context) {
-	done, err := b.Common.Terraform(ctx)
+	var (
+		done func()
+		err  error
+	)
+	b.minded(ctx, nodeset.NodeSet{}, reconfigure.ClassOther, func() {}, func() { done, err = b.Common.Terraform(ctx) })
 	if err != nil {
 		b.note(ctx, "", "what is left of the nodes that failed could not be removed: "+err.Error())
 		return

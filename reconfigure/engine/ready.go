@@ -140,6 +140,7 @@ func (b *batch) verify(ctx context.Context, _ nodeset.NodeSet) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx) // nobody waited to the end
 		}
+		b.lapse(ctx)
 		over := !time.Now().Before(end)
 		late := b.expired(b.left(), time.Now())
 		if over {
