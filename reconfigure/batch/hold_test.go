@@ -161,6 +161,8 @@ func (w *waiter) Carry(_ context.Context, _ int64, requests []reconfigure.Reques
 }
 
 func (w *waiter) Stirs(context.Context, []reconfigure.Request) (bool, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
 	return !time.Now().Before(w.free), nil
 }
 
@@ -263,24 +265,28 @@ func TestWhatIsHeldInTheMomentInWhichAWatchEndsIsWatched(t *testing.T) {
 		log := &memory{}
 		w := &waiter{log: log, free: time.Now().Add(time.Hour)}
 		log.submit(request(1, reconfigure.Update, "n1"))
+		var others sync.WaitGroup
 		watcher := &witness{memory: log, come: func() {
+			w.lock.Lock()
 			w.free = time.Now().Add(time.Hour)
+			w.lock.Unlock()
 			log.submit(request(3, reconfigure.Update, "n3"))
 			if err := batch.Work(t.Context(), log, w, poll); err != nil {
 				t.Error(err)
 			}
 		}}
-		go func() {
-			time.Sleep(time.Hour + time.Second) // between two looks
+		others.Go(func() {
+			time.Sleep(time.Hour + 500*time.Millisecond) // between two looks
 			log.submit(request(2, reconfigure.Resume, "n2"))
 			if err := batch.Work(t.Context(), log, w, poll); err != nil {
 				t.Error(err)
 			}
-		}()
+		})
 		if err := batch.Work(t.Context(), watcher, &slow{w}, poll); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"update n1", "resume n2", "update n3"}, w.said); diff != "" || watcher.come != nil {
+		others.Wait() // one of them may have taken the watch over
+		if diff := cmp.Diff([]string{"update n1", "resume n2", "update n3"}, w.heard()); diff != "" || watcher.come != nil {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
@@ -290,6 +296,8 @@ func TestWhatIsHeldInTheMomentInWhichAWatchEndsIsWatched(t *testing.T) {
 type slow struct{ *waiter }
 
 func (s *slow) Stirs(context.Context, []reconfigure.Request) (bool, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	return time.Now().After(s.free.Add(time.Minute)), nil
 }
 
