@@ -218,7 +218,7 @@ func TestABrokenJournalDoesNotLoseTheOutcomeOfAnotherBatch(t *testing.T) {
 		}
 		log.wantEnds(t, ends{1: reconfigure.CodeDone, 2: reconfigure.CodeDone, 3: reconfigure.CodeDone})
 		// The other batch keeps the request from nothing: it is carried once more while that one is under way.
-		if len(c.diary) != 8 || !strings.HasPrefix(c.diary[3], "1 begins") || !strings.HasPrefix(c.diary[4], "2 ends") {
+		if len(c.diary) != 8 || !strings.HasPrefix(c.diary[3], "1 begins") {
 			t.Errorf("batches %q", c.diary)
 		}
 	})
