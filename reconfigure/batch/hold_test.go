@@ -324,6 +324,18 @@ func TestARequestThatIsTakenBackHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+// Slurm's patience with the node goes on, and that of a request which waits for jobs may be a day.
+func TestASecondTryGoesBeforeTheWholeCluster(t *testing.T) {
+	tried, drained := request(1, reconfigure.Resume, "n1"), request(1, reconfigure.Update, "n1")
+	tried.Held, tried.Waits = true, []reconfigure.Wait{{Node: "n1", Request: 1, Tries: 1}}
+	drained.Held, drained.Waits = true, []reconfigure.Wait{{Node: "n1", Request: 1}}
+	for first, r := range map[reconfigure.RequestID]reconfigure.Request{1: tried, 2: drained} {
+		if got := batch.Gather([]reconfigure.Request{r, request(2, reconfigure.Deploy)}, nil); len(got) != 1 || got[0].ID != first {
+			t.Errorf("first comes %+v, want request %s", got, first)
+		}
+	}
+}
+
 func TestRequestsThatWantDifferentThingsOfANodeAreKeptApart(t *testing.T) {
 	plain, forced := request(1, reconfigure.Update, "n1"), request(2, reconfigure.Update, "n1", "n2")
 	forced.Reimage = true

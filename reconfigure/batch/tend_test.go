@@ -79,6 +79,30 @@ func TestAWorkerThatStaysNoticesRequestsAtOnce(t *testing.T) {
 	})
 }
 
+// A look that takes long, since a server does not go for instance, is broken off.
+func TestALookHoldsNoRequestUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &memory{}
+		w := &waiter{log: log}
+		tender := batch.Tender{Always: true, Tend: func(ctx context.Context) bool {
+			select {
+			case <-ctx.Done():
+			case <-time.After(20 * time.Minute):
+			}
+			return true
+		}}
+		kill, _, wait := stay(t, log, w, tender)
+		pass(2 * time.Minute)
+		log.submit(request(1, reconfigure.Resume, "n1"))
+		pass(3 * time.Second)
+		if diff := cmp.Diff([]string{"resume n1"}, w.heard()); diff != "" {
+			t.Errorf("carried out (-want +got):\n%s", diff)
+		}
+		kill()
+		wait()
+	})
+}
+
 func TestWhatIsTendedIsARequestLikeAnyOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &memory{}
