@@ -46,6 +46,23 @@ func (l *lab) later() {
 	time.Sleep(time.Minute)
 }
 
+// A service is restarted while nodes come up.
+func TestTheEndOfAWorkerIsNoBootFailure(t *testing.T) {
+	test(t, func(l *lab) {
+		l.wants(reconfigure.Create, "p3", "p4")
+		l.Order(enginetest.NeverRegisters, "p3", "p4")
+		ctx, cancel := context.WithTimeout(l.Context(), 20*time.Second)
+		defer cancel()
+		if _, err := l.try(ctx); err != nil {
+			l.Error(err)
+		}
+		fares, err := l.World.Health(l.Context())
+		if err != nil || len(fares) > 0 {
+			l.Errorf("error %v, health %+v", err, fares)
+		}
+	})
+}
+
 func TestWhatBecomesOfNodesTellsHowTheirGroupFares(t *testing.T) {
 	for fault, want := range map[enginetest.Fault]reconfigure.Health{
 		enginetest.NoValidHost:    {Full: reconfigure.Setback{Node: "p4", Class: reconfigure.ClassCapacity, Reason: "No valid host was found: unexpected state ERROR"}},
