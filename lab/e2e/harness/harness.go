@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/lab/tools"
@@ -90,29 +89,17 @@ func (l *Lab) nothingLeft() error {
 	if out, err := exec.Command("ip", "link", "show", "lab-"+l.name).CombinedOutput(); err == nil {
 		errs = append(errs, fmt.Errorf("the lab's network is still there: %s", out))
 	}
-	// A process that is on its way into another lab's machine has this lab's mounts before its eyes for a moment: the machine's namespace is a copy.
-	left := l.processesLeft()
-	for patience := time.Now().Add(10 * time.Second); len(left) > 0 && time.Now().Before(patience); left = l.processesLeft() {
-		time.Sleep(100 * time.Millisecond)
-	}
-	return errors.Join(append(errs, left...)...)
-}
-
-func (l *Lab) processesLeft() []error {
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		return []error{err}
-	}
-	var left []error
+	errs = append(errs, err)
 	for _, file := range files {
 		environ, _ := os.ReadFile(file) // a process that has just ended has none
 		mounts, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "mounts"))
 		if l.named(environ) || l.named(mounts) {
 			cmdline, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-			left = append(left, fmt.Errorf("process %s is left: %q", filepath.Base(filepath.Dir(file)), cmdline))
+			errs = append(errs, fmt.Errorf("process %s is left: %q", filepath.Base(filepath.Dir(file)), cmdline))
 		}
 	}
-	return left
+	return errors.Join(errs...)
 }
 
 // named tells whether a text has the lab's folder, or something in it; that of another lab may begin like it.
