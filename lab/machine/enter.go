@@ -21,8 +21,10 @@ func (h *Host) Command(id string, argv ...string) *exec.Cmd { return Command(h.c
 // lab's [Config.Dir].
 func Command(dir, id string, argv ...string) *exec.Cmd {
 	pid, err := os.ReadFile(filepath.Join(dir, id, pidFile))
-	args := []string{"--target", strings.TrimSpace(string(pid)), "--mount", "--uts", "--ipc", "--net", "--pid", "--time",
-		"--root", "env", "-i", "HOME=/root", "TERM=" + os.Getenv("TERM"),
+	// A child of nsenter's own that is stopped, as all of a machine's processes are when it shuts down, has nsenter stop itself too. Nobody would wake that one, and the
+	// machine could not end before it has reaped its child. unshare(1), with nothing to unshare, forks one and does no more than wait for it.
+	args := []string{"--target", strings.TrimSpace(string(pid)), "--mount", "--uts", "--ipc", "--net", "--pid", "--no-fork", "--time",
+		"--root", "unshare", "--fork", "env", "-i", "HOME=/root", "TERM=" + os.Getenv("TERM"),
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd := exec.Command("nsenter", append(args, argv...)...)
 	if err != nil {

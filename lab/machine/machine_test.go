@@ -163,6 +163,35 @@ func TestSoftRebootStopsServicesFirst(t *testing.T) {
 	}
 }
 
+// A machine that shuts down stops all of its processes before it kills them (killall5(8)).
+func TestACommandThatIsStoppedEndsWithItsMachine(t *testing.T) {
+	lab := newLab(t)
+	a := lab.spec(t, 1)
+	lab.boot(t, a)
+	cmd := lab.Command(a.ID, "sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error { return lab.Command(a.ID, "pkill", "-STOP", "-x", "sleep").Run() })
+	if err := lab.Destroy(t.Context(), a.ID); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("it ended well")
+		}
+	case <-time.After(patience):
+		t.Error("it never ended")
+		if err := cmd.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	}
+}
+
 func TestStoppedMachineIsOffAndKeepsItsDisk(t *testing.T) {
 	lab := newLab(t)
 	a := lab.spec(t, 1)
