@@ -10,7 +10,7 @@ import (
 // Evidence is what is kept of a failed node for whoever looks into it later: its instance may be gone by then.
 type Evidence struct {
 	Time  time.Time `json:"time"`
-	Batch int64     `json:"batch"`
+	Plan  int64     `json:"plan"` // the number of the plan
 	Node  string    `json:"node"`
 	Phase Phase     `json:"phase"` // where it failed
 	Kind  Witness   `json:"kind"`

@@ -23,11 +23,12 @@ const (
 	PhaseReport    Phase = "report"
 )
 
-// Event is one durable fact: that a node, or a whole batch (Node empty), entered a phase, or what came of it.
+// Event is one durable fact: that the operation on a node entered a phase, or what came of it. Without a node it concerns
+// all nodes of its plan.
 type Event struct {
 	ID      int64     `json:"id"`
 	Time    time.Time `json:"time"`
-	Batch   int64     `json:"batch"`
+	Plan    int64     `json:"plan"` // the number of the plan that started the operation
 	Node    string    `json:"node,omitempty"`
 	Phase   Phase     `json:"phase"`
 	Level   Level     `json:"level"`
@@ -65,14 +66,13 @@ type Verdict struct {
 	Phase  Phase  `json:"phase,omitempty"` // where it failed
 	Class  Class  `json:"class,omitempty"` // what kind of failure it was
 	Reason string `json:"reason,omitempty"`
-	// Again tells that the failure is not the last word: nothing is left of the instance, and the node is to be tried once more on a fresh one.
-	Again bool `json:"-"`
 }
 
-// Outcome is what a caller gets. A request has exactly one that is final: of which no node waits.
+// Outcome is what a caller gets. A request has exactly one. While any of its nodes is deferred it has none yet: what is
+// known so far is kept with the request.
 type Outcome struct {
 	Request  RequestID `json:"request"`
-	Waiting  []Wait    `json:"-"`
+	Deferred []Deferral `json:"-"` // of a request that has no outcome yet
 	Verdicts []Verdict `json:"verdicts"`
 	Error    string    `json:"error,omitempty"` // what kept the whole request from being carried out
 	Code     Code      `json:"code"`

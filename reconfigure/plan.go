@@ -45,20 +45,28 @@ type Change struct {
 	Note string `json:"note,omitempty"`
 	// Deadline is when the node must be ready, or Slurm be told that it will not: it waits no longer. Zero where it does not wait.
 	Deadline time.Time `json:"deadline,omitzero"`
-	// Retry tells that the node may be tried once more on a fresh instance if this one is no good.
-	Retry bool `json:"retry,omitempty"`
+	// Retries is how many more instances may be tried if the first one does not come up, within the deadline.
+	Retries int `json:"retries,omitempty"`
 }
 
-// Wait is a node that nothing more can be done for until its jobs have ended, or, after a try that failed, one that is to be tried once more on a fresh instance;
-// without a node it is the whole request, which cannot be planned now.
-type Wait struct {
-	Node    string    `json:"node,omitempty"`
-	Request RequestID `json:"request"`
-	Reason  string    `json:"reason"`
-	Tries   int       `json:"tries,omitempty"` // how many have failed
-	Class   Class     `json:"class,omitempty"` // of the last that did
-	// Veiled tells that nobody can tell whether it has jobs, since Slurm does not answer.
-	Veiled bool `json:"veiled,omitempty"`
+// DeferralKind says what a deferred node, or a deferred request, waits for.
+type DeferralKind string
+
+// The kinds.
+const (
+	WaitsForJobs     DeferralKind = "waits-for-jobs"    // the node is drained, and its jobs have to end
+	SlurmUnreachable DeferralKind = "slurm-unreachable" // unknown whether the node has jobs
+	CloudUnreachable DeferralKind = "cloud-unreachable" // the cloud does not say what a name means
+	CannotPlan       DeferralKind = "cannot-plan"       // of a whole request: the declaration, the cloud or the state cannot be read
+)
+
+// Deferral is a node of a request on which nothing can be done now. Without a node it is the whole request. It is looked at
+// again from time to time, and ends by itself when what it waits for is there.
+type Deferral struct {
+	Node    string       `json:"node,omitempty"`
+	Request RequestID    `json:"request"`
+	Kind    DeferralKind `json:"kind"`
+	Reason  string       `json:"reason"`
 }
 
 // Rejection is a node that a request names and that nothing can be planned for.
@@ -75,7 +83,7 @@ type Rejection struct {
 type Plan struct {
 	Changes  []Change        `json:"changes"` // by node, at most one a node
 	Rejected []Rejection     `json:"rejected,omitempty"`
-	Waiting  []Wait          `json:"waiting,omitempty"`
+	Deferred []Deferral      `json:"deferred,omitempty"`
 	Jobs     []Job           `json:"jobs,omitempty"` // that wait for the nodes; one may be named by several requests
 	Desired  map[string]Spec `json:"desired"`
 	// Shared tells that what no single node owns (key pair, security group, the control node's address) may be made, changed or removed too.
@@ -124,7 +132,7 @@ func (p Plan) Provisions() bool {
 
 // Without is the plan less the changes of some nodes, which stay as they were before it.
 func (p Plan) Without(nodes nodeset.NodeSet, before map[string]Spec) Plan {
-	rest := Plan{Rejected: p.Rejected, Waiting: p.Waiting, Jobs: p.Jobs, Shared: p.Shared, Everywhere: p.Everywhere, Desired: maps.Clone(p.Desired)}
+	rest := Plan{Rejected: p.Rejected, Deferred: p.Deferred, Jobs: p.Jobs, Shared: p.Shared, Everywhere: p.Everywhere, Desired: maps.Clone(p.Desired)}
 	for _, c := range p.Changes {
 		if !nodes.Contains(c.Node) {
 			rest.Changes = append(rest.Changes, c)

@@ -39,14 +39,13 @@ type Request struct {
 	Jobs      []Job           `json:"jobs,omitempty"`   // whom the nodes are for, where Slurm said so
 	Submitted time.Time       `json:"submitted"`
 	Options
-	// Held tells that it waits: until jobs have ended, for another try, or until what keeps it from being planned is over. Waits says what for, and Settled is the
-	// verdicts on those of its nodes that need not wait any more.
-	Held    bool      `json:"held,omitempty"`
-	Waits   []Wait    `json:"waits,omitempty"`
-	Settled []Verdict `json:"settled,omitempty"`
-	// Touched tells that a batch may have done something for it: not so of a request that could not be planned yet, however often that was tried.
+	// Deferred is what its nodes wait for, or under no node the request as a whole, as the last plan had it. Verdicts is
+	// what became of those of its nodes that are done.
+	Deferred []Deferral `json:"deferred,omitempty"`
+	Verdicts []Verdict  `json:"verdicts,omitempty"`
+	// Touched reports whether an operation may have done something for it. Planning alone does nothing.
 	Touched bool `json:"-"`
-	// Passed is when the first batch began after it was written down, with it or without; zero: none has yet.
+	// Passed is when the first plan was started after the request was submitted, with it or without it; zero: none yet.
 	Passed time.Time `json:"-"`
 }
 
@@ -64,20 +63,23 @@ type Options struct {
 	Insist bool `json:"insist,omitempty"`
 }
 
-// Open is the nodes that there is no verdict on yet.
+// Open is the nodes without a verdict.
 func (r Request) Open() nodeset.NodeSet {
-	settled := make([]string, len(r.Settled))
-	for i, v := range r.Settled {
-		settled[i] = v.Node
+	done := make([]string, len(r.Verdicts))
+	for i, v := range r.Verdicts {
+		done[i] = v.Node
 	}
-	return r.Nodes.Difference(nodeset.Of(settled...))
+	return r.Nodes.Difference(nodeset.Of(done...))
 }
 
-// Wait finds what the request waits for with a node, or under the empty name as a whole.
-func (r Request) Wait(node string) (Wait, bool) {
-	i := slices.IndexFunc(r.Waits, func(w Wait) bool { return w.Node == node })
+// IsDeferred reports whether the last plan could do nothing for some of its nodes, or for all of it.
+func (r Request) IsDeferred() bool { return len(r.Deferred) > 0 }
+
+// Deferral finds what the request waits for with a node, or under the empty name as a whole.
+func (r Request) Deferral(node string) (Deferral, bool) {
+	i := slices.IndexFunc(r.Deferred, func(d Deferral) bool { return d.Node == node })
 	if i < 0 {
-		return Wait{}, false
+		return Deferral{}, false
 	}
-	return r.Waits[i], true
+	return r.Deferred[i], true
 }

@@ -10,10 +10,10 @@ import (
 )
 
 func TestWhatCannotBeTakenBackIsExplained(t *testing.T) {
-	jobs := []reconfigure.Wait{{Node: "node02", Request: 7, Reason: "its jobs have to end first"}}
-	cloud := []reconfigure.Wait{{Request: 7, Reason: "find cloud\n\"x\""}}
-	again := []reconfigure.Wait{{Node: "node02", Request: 7, Reason: "tried once more on a fresh instance: no-ssh: deaf", Tries: 1}}
-	silent := []reconfigure.Wait{{Node: "node02", Request: 7, Reason: "Slurm does not answer", Veiled: true}}
+	jobs := []reconfigure.Deferral{{Node: "node02", Request: 7, Reason: "its jobs have to end first"}}
+	cloud := []reconfigure.Deferral{{Request: 7, Reason: "find cloud\n\"x\""}}
+	again := []reconfigure.Deferral{{Node: "node02", Request: 7, Reason: "tried once more on a fresh instance: no-ssh: deaf", Tries: 1}}
+	silent := []reconfigure.Deferral{{Node: "node02", Request: 7, Reason: "Slurm does not answer", Veiled: true}}
 	var text strings.Builder
 	for _, p := range []pendingRequest{
 		{State: standsWaiting, Request: reconfigure.Request{Mode: reconfigure.Deploy}},

@@ -217,7 +217,7 @@ func TestAHostThatWasLeftBehindPlansNothing(t *testing.T) {
 	two.run(0, "suspend", "--no-wait", "node09")
 	ok(t, eventually("the request is put off", func() (bool, error) {
 		pending, err := log.Pending(t.Context())
-		return len(pending) == 1 && len(pending[0].Waits) == 1 && strings.Contains(pending[0].Waits[0].Reason, "make them alike"), err
+		return len(pending) == 1 && len(pending[0].Deferred) == 1 && strings.Contains(pending[0].Deferred[0].Reason, "make them alike"), err
 	}))
 	two.write("group_vars/all.yml", one.read("group_vars/all.yml"))
 	ok(t, settledOn(log, hosts...))

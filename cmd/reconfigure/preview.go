@@ -111,7 +111,7 @@ func foresee(ctx context.Context, cluster reconfigure.Cluster, engine foreseer, 
 	for _, change := range last.Changes {
 		row := previewNode{Node: change.Node, Action: change.Action, Reason: change.Reason, Requests: change.Requests, Note: change.Note}
 		row.Lost = loss(change, terraform.Changes)
-		row.Drain = slices.ContainsFunc(first.Waiting, func(w reconfigure.Wait) bool { return w.Node == change.Node })
+		row.Drain = slices.ContainsFunc(first.Deferred, func(w reconfigure.Deferral) bool { return w.Node == change.Node })
 		report.Nodes = append(report.Nodes, row)
 	}
 	report.Plays = ansible.Plays(cluster, seen.Instances, last)

@@ -81,7 +81,7 @@ func busy() (sight, past) {
 			newPendingRequest(
 				reconfigure.Request{
 					ID: 6, Mode: reconfigure.Update, Nodes: nodeset.Of("node01"), Caller: "bob", Submitted: utcNoon.Add(-2 * time.Hour), Held: true,
-					Waits: []reconfigure.Wait{{Node: "node01", Request: 6, Reason: "its jobs have to end first"}},
+					Waits: []reconfigure.Deferral{{Node: "node01", Request: 6, Reason: "its jobs have to end first"}},
 				},
 				[]reconfigure.Event{
 					{Batch: 4, Node: "node01", Phase: reconfigure.PhaseDrain, Level: reconfigure.Begun, Time: utcNoon.Add(-110 * time.Minute)},
@@ -126,7 +126,7 @@ func TestStatusForPeople(t *testing.T) {
 	write("nothing is begun, and no request is for the node", filter{nodes: nodeset.Of("old1")}, false)
 	known.pause = nil
 	write("a request is held, and nobody need be at work", filter{nodes: nodeset.Of("node01")}, false)
-	known.pending[0].Waits = append(known.pending[0].Waits, reconfigure.Wait{Request: 6, Reason: "find cloud\n\"openstack\": no route to host"})
+	known.pending[0].Deferred = append(known.pending[0].Deferred, reconfigure.Deferral{Request: 6, Reason: "find cloud\n\"openstack\": no route to host"})
 	write("it cannot be planned either", filter{nodes: nodeset.Of("node01")}, false)
 	seen = sight{silent: []silence{{partyCloud, "no route to host"}, {partyTerraform, "not installed"}, {partySlurm, "not asked"}}}
 	known = past{}
@@ -259,8 +259,8 @@ func TestEveryFieldOfTheStatusIsDocumented(t *testing.T) {
 	seen, known := busy()
 	known.pause = &reconfigure.Pause{Since: utcNoon, By: "alice", Reason: "a disk is swapped"}
 	known.pending[0].Jobs = []reconfigure.Job{{ID: 4, Nodes: nodeset.Of("node01")}}
-	known.pending[0].Waits = append(known.pending[0].Waits, reconfigure.Wait{Request: 6, Reason: "no route to host"})
-	known.pending[0].Settled = []reconfigure.Verdict{{Node: "node04", Action: reconfigure.Reboot, Status: reconfigure.StatusFailed, Phase: reconfigure.PhaseBoot, Reason: "no"}}
+	known.pending[0].Deferred = append(known.pending[0].Deferred, reconfigure.Deferral{Request: 6, Reason: "no route to host"})
+	known.pending[0].Verdicts = []reconfigure.Verdict{{Node: "node04", Action: reconfigure.Reboot, Status: reconfigure.StatusFailed, Phase: reconfigure.PhaseBoot, Reason: "no"}}
 	known.pending[0].Options = reconfigure.Options{Reimage: true, Image: "x", FromSlurm: true, DrainTimeout: time.Hour}
 	seen.silent = []silence{{partyCloud, "no route to host"}}
 	text, err := json.Marshal(seen.report(threeGroups, known))

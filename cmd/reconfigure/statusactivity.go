@@ -99,32 +99,32 @@ func (p past) standings() []pendingRequest {
 
 // withJobs is the nodes whose jobs the request waits for. A journal of the first version does not tell: all that have no verdict, then.
 func (p pendingRequest) withJobs() nodeset.NodeSet {
-	if len(p.Waits) == 0 {
+	if len(p.Deferred) == 0 {
 		return p.Open()
 	}
-	return p.waitingFor(func(w reconfigure.Wait) bool { return w.Tries == 0 && !w.Veiled })
+	return p.waitingFor(func(w reconfigure.Deferral) bool { return w.Tries == 0 && !w.Veiled })
 }
 
 // putOff is what keeps the request from being planned: as a whole, or a node of it.
-func (p pendingRequest) putOff() (reconfigure.Wait, bool) {
+func (p pendingRequest) putOff() (reconfigure.Deferral, bool) {
 	if whole, ok := p.Wait(""); ok {
 		return whole, true
 	}
-	i := slices.IndexFunc(p.Waits, func(w reconfigure.Wait) bool { return w.Veiled })
+	i := slices.IndexFunc(p.Deferred, func(w reconfigure.Deferral) bool { return w.Veiled })
 	if i < 0 {
-		return reconfigure.Wait{}, false
+		return reconfigure.Deferral{}, false
 	}
-	return p.Waits[i], true
+	return p.Deferred[i], true
 }
 
 // triedAgain is the nodes that are to be tried once more.
 func (p pendingRequest) triedAgain() nodeset.NodeSet {
-	return p.waitingFor(func(w reconfigure.Wait) bool { return w.Tries > 0 })
+	return p.waitingFor(func(w reconfigure.Deferral) bool { return w.Tries > 0 })
 }
 
-func (p pendingRequest) waitingFor(what func(reconfigure.Wait) bool) nodeset.NodeSet {
+func (p pendingRequest) waitingFor(what func(reconfigure.Deferral) bool) nodeset.NodeSet {
 	var names []string
-	for _, w := range p.Waits {
+	for _, w := range p.Deferred {
 		if w.Node != "" && what(w) {
 			names = append(names, w.Node)
 		}

@@ -28,16 +28,16 @@ func TestWhatIsDoneWithANode(t *testing.T) {
 	update := reconfigure.Request{ID: 1, Mode: reconfigure.Update, Nodes: nodeset.Of("a", "b"), Submitted: submitted}
 	held, settled := update, update
 	held.Held, settled.Held = true, true
-	held.Waits = []reconfigure.Wait{{Node: "a", Request: 1, Reason: "its jobs have to end first"}}
+	held.Deferred = []reconfigure.Deferral{{Node: "a", Request: 1, Reason: "its jobs have to end first"}}
 	putOff := held
-	putOff.Waits = []reconfigure.Wait{{Request: 1, Reason: "the cloud does not answer"}}
+	putOff.Deferred = []reconfigure.Deferral{{Request: 1, Reason: "the cloud does not answer"}}
 	veiled := held
-	veiled.Mode, veiled.Waits = reconfigure.Suspend, []reconfigure.Wait{{Node: "a", Request: 1, Reason: "Slurm does not answer", Veiled: true}}
-	settled.Settled = []reconfigure.Verdict{{Node: "a", Status: reconfigure.StatusDone}}
+	veiled.Mode, veiled.Deferred = reconfigure.Suspend, []reconfigure.Deferral{{Node: "a", Request: 1, Reason: "Slurm does not answer", Veiled: true}}
+	settled.Verdicts = []reconfigure.Verdict{{Node: "a", Status: reconfigure.StatusDone}}
 	deploy := reconfigure.Request{ID: 1, Mode: reconfigure.Deploy, Submitted: submitted}
 	type requests = []pendingRequest
 	again := reconfigure.Request{ID: 1, Mode: reconfigure.Resume, Nodes: nodeset.Of("a", "b"), Submitted: submitted, Held: true}
-	again.Waits = []reconfigure.Wait{{Node: "a", Request: 1, Reason: "tried once more on a fresh instance: no-ssh: deaf", Tries: 1}}
+	again.Deferred = []reconfigure.Deferral{{Node: "a", Request: 1, Reason: "tried once more on a fresh instance: no-ssh: deaf", Tries: 1}}
 	for name, tc := range map[string]struct {
 		past  past
 		state standing // of the first request

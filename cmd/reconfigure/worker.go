@@ -121,10 +121,10 @@ func (l logged) Carry(ctx context.Context, number int64, requests []reconfigure.
 		log.ErrorContext(ctx, "the batch was cut short, and its requests are tried again", "reason", err.Error())
 	}
 	for _, o := range outcomes {
-		for _, w := range o.Waiting {
+		for _, w := range o.Deferred {
 			log.InfoContext(ctx, "request waits", "request", o.Request, "node", w.Node, "reason", w.Reason)
 		}
-		if len(o.Waiting) > 0 {
+		if len(o.Deferred) > 0 {
 			continue
 		}
 		if o.Error != "" {

@@ -10,11 +10,11 @@ import (
 // hold is what is kept of a request that waits.
 type hold struct {
 	Verdicts []reconfigure.Verdict `json:"verdicts"`
-	Waits    []reconfigure.Wait    `json:"waits,omitempty"`
+	Waits    []reconfigure.Deferral    `json:"waits,omitempty"`
 }
 
 func encodeHold(o reconfigure.Outcome) (string, error) {
-	text, err := json.Marshal(hold{Verdicts: append([]reconfigure.Verdict{}, o.Verdicts...), Waits: o.Waiting})
+	text, err := json.Marshal(hold{Verdicts: append([]reconfigure.Verdict{}, o.Verdicts...), Waits: o.Deferred})
 	return string(text), err
 }
 
@@ -27,6 +27,6 @@ func decodeHold(r *reconfigure.Request, text string) error {
 			return fmt.Errorf("what it waits for: %w", err)
 		}
 	}
-	r.Held, r.Settled, r.Waits = true, kept.Verdicts, kept.Waits
+	r.Held, r.Verdicts, r.Deferred = true, kept.Verdicts, kept.Deferred
 	return nil
 }

@@ -21,7 +21,7 @@ func TestHoldKeepsWhatARequestWaitsFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, waits := range [][]reconfigure.Wait{
+	for _, waits := range [][]reconfigure.Deferral{
 		{{Request: r.ID, Reason: "the cloud is away"}},
 		{{Request: r.ID, Reason: "the cloud is away"}, {Node: "n1", Request: r.ID, Reason: "its jobs have to end first"}},
 		{{Node: "n1", Request: r.ID, Reason: "tried once more", Tries: 2, Class: reconfigure.ClassSSH}},
@@ -34,7 +34,7 @@ func TestHoldKeepsWhatARequestWaitsFor(t *testing.T) {
 		if err != nil || len(pending) != 1 || !pending[0].Held {
 			t.Fatalf("pending %+v, error %v", pending, err)
 		}
-		if diff := cmp.Diff(waits, pending[0].Waits, cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(waits, pending[0].Deferred, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("waits (-want +got):\n%s", diff)
 		}
 	}
@@ -42,7 +42,7 @@ func TestHoldKeepsWhatARequestWaitsFor(t *testing.T) {
 
 func TestWhatTheFirstVersionHeldIsReadStill(t *testing.T) {
 	var r reconfigure.Request
-	if err := decodeHold(&r, `[{"node":"n1","status":"done"}]`); err != nil || !r.Held || len(r.Settled) != 1 || r.Settled[0].Node != "n1" {
+	if err := decodeHold(&r, `[{"node":"n1","status":"done"}]`); err != nil || !r.Held || len(r.Verdicts) != 1 || r.Verdicts[0].Node != "n1" {
 		t.Errorf("request %+v, error %v", r, err)
 	}
 	if err := decodeHold(&r, `{"verdicts":`); err == nil {

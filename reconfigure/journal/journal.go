@@ -33,8 +33,8 @@ var (
 	ErrBegun = errors.New("the request has begun already")
 	// ErrPaused is the answer to beginning anything during a pause.
 	ErrPaused = errors.New("it is paused")
-	// ErrLeadLost is the answer to writing as a leader that leads no more.
-	ErrLeadLost = reconfigure.ErrLeadLost
+	// ErrLeaseLost is the answer to writing as a leader that leads no more.
+	ErrLeaseLost = reconfigure.ErrLeaseLost
 	// ErrUncertain is PostgreSQL's alone: the connection broke while a transaction was being committed, so it may or may not be in the journal. Who tries
 	// again must bear with both.
 	ErrUncertain = errors.New("the connection broke at the last moment: it may be written or not")

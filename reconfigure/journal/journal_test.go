@@ -435,7 +435,7 @@ func heldWaits(t *testing.T, j *Journal) {
 		if err := j.Hold(t.Context(), reconfigure.Outcome{Request: r.ID, Verdicts: settled}); err != nil {
 			t.Fatal(err)
 		}
-		want.Settled = settled
+		want.Verdicts = settled
 		got, err := j.Pending(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -703,7 +703,7 @@ func leaderIsFenced(t *testing.T, j *Journal) {
 		return j.Finish(t.Context(), reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone})
 	}
 	for name, write := range writes {
-		if err := write(); !errors.Is(err, ErrLeadLost) {
+		if err := write(); !errors.Is(err, ErrLeaseLost) {
 			t.Errorf("%s by a leader of an epoch that is over: %v", name, err)
 		}
 	}
@@ -715,7 +715,7 @@ func leaderIsFenced(t *testing.T, j *Journal) {
 	noError(t, release())
 	after, end := j.WhileLeading(t.Context())
 	defer end()
-	if !errors.Is(context.Cause(after), ErrLeadLost) {
+	if !errors.Is(context.Cause(after), ErrLeaseLost) {
 		t.Errorf("after the release: %v", context.Cause(after))
 	}
 	release, ok, err = j.Lead(t.Context())

@@ -12,7 +12,7 @@ import (
 
 // held is a lock that this process has.
 type held struct {
-	held    context.Context // ends, with ErrLeadLost, when the lock is lost while the process lives
+	held    context.Context // ends, with ErrLeaseLost, when the lock is lost while the process lives
 	release func() error
 }
 
@@ -25,8 +25,8 @@ type reign struct {
 // Lead takes the lead, without waiting; ok is false while another one has it, be it in this process. It ends with release, or with the process, whatever
 // ends that.
 //
-// On PostgreSQL it ends with its connection too. From then on Begin, Record, Hold and Finish of this Journal are ErrLeadLost, until release; release is
-// ErrLeadLost as well. WhileLeading gives a context that tells at once.
+// On PostgreSQL it ends with its connection too. From then on Begin, Record, Hold and Finish of this Journal are ErrLeaseLost, until release; release is
+// ErrLeaseLost as well. WhileLeading gives a context that tells at once.
 func (j *Journal) Lead(ctx context.Context) (release func() error, ok bool, err error) {
 	lock, err := j.store.lead(ctx)
 	if err != nil || lock == nil {
@@ -60,16 +60,16 @@ func (j *Journal) ascend(ctx context.Context) (epoch int64, err error) {
 	return epoch, err
 }
 
-// WhileLeading is ctx, cancelled with the cause ErrLeadLost as soon as this Journal is found to lead no more, and at once where it does not lead. That takes
+// WhileLeading is ctx, cancelled with the cause ErrLeaseLost as soon as this Journal is found to lead no more, and at once where it does not lead. That takes
 // seconds at most where the connection fails, and the database hands the lead to nobody else before. What a leader does to the world belongs under it.
 func (j *Journal) WhileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := j.reign.Load()
 	if r == nil {
-		cancel(ErrLeadLost)
+		cancel(ErrLeaseLost)
 		return ctx, func() {}
 	}
-	stop := context.AfterFunc(r.held, func() { cancel(ErrLeadLost) })
+	stop := context.AfterFunc(r.held, func() { cancel(ErrLeaseLost) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
@@ -86,7 +86,7 @@ func (j *Journal) writeLeading(ctx context.Context, doing string, do func(*sql.T
 			return err
 		}
 		if epoch != r.epoch || r.held.Err() != nil {
-			return ErrLeadLost
+			return ErrLeaseLost
 		}
 		return do(tx)
 	})
@@ -99,7 +99,7 @@ func (j *Journal) Watch(ctx context.Context) (release func() error, ok bool, err
 		return nil, false, j.explain("watch", err)
 	}
 	return func() error {
-		if err := lock.release(); !errors.Is(err, ErrLeadLost) {
+		if err := lock.release(); !errors.Is(err, ErrLeaseLost) {
 			return j.explain("end the watch", err)
 		}
 		return nil // another one watches, or will: that was all that it was for

@@ -173,7 +173,7 @@ func (s postgresStore) lock(ctx context.Context, which int) (*held, error) {
 	}
 	lasting := context.WithoutCancel(ctx)
 	lock, lost := context.WithCancelCause(lasting)
-	settle := look(lasting, conn, func() { lost(ErrLeadLost) })
+	settle := look(lasting, conn, func() { lost(ErrLeaseLost) })
 	return &held{lock, func() error {
 		settle()
 		return errors.Join(context.Cause(lock), unlock(lasting, conn, which))
@@ -186,7 +186,7 @@ func unlock(ctx context.Context, conn *pgx.Conn, which int) error {
 	defer cancel()
 	_, err := conn.Exec(ctx, `SELECT pg_advisory_unlock(`+ofThisJournal+`, $1)`, which)
 	if err = errors.Join(err, conn.Close(ctx)); err != nil {
-		return fmt.Errorf("%w: %w", ErrLeadLost, err) // nobody knows since when
+		return fmt.Errorf("%w: %w", ErrLeaseLost, err) // nobody knows since when
 	}
 	return nil
 }

@@ -53,10 +53,10 @@ func leadEndsWithConnection(t *testing.T, s server) {
 
 	s.do(t, url, `SELECT pg_terminate_backend(pid) FROM (`+lockHolder+`) AS holder`, leadLock)
 	eventually(t, "the leader knows", func() bool { return leading.Err() != nil })
-	if !errors.Is(context.Cause(leading), ErrLeadLost) {
+	if !errors.Is(context.Cause(leading), ErrLeaseLost) {
 		t.Errorf("it ended with %v", context.Cause(leading))
 	}
-	if err := j.Record(t.Context(), event(batch, "n1", "")); !errors.Is(err, ErrLeadLost) { // though nobody followed yet
+	if err := j.Record(t.Context(), event(batch, "n1", "")); !errors.Is(err, ErrLeaseLost) { // though nobody followed yet
 		t.Errorf("recorded without the lead: %v", err)
 	}
 	var next func() error
@@ -66,7 +66,7 @@ func leadEndsWithConnection(t *testing.T, s server) {
 		return ok
 	})
 	noError(t, other.Record(t.Context(), event(batch, "n1", "")))
-	if err := release(); !errors.Is(err, ErrLeadLost) {
+	if err := release(); !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("released what was lost: %v", err)
 	}
 	if _, ok, err := j.Lead(t.Context()); ok || err != nil {
@@ -291,7 +291,7 @@ func TestLeaderKnowsOfSilenceBeforeTheServerDoes(t *testing.T) {
 		t.Error("recorded through a network that is down")
 	}
 	t.Logf("the write failed after %s", time.Since(cut))
-	if err := release(); !errors.Is(err, ErrLeadLost) {
+	if err := release(); !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("released: %v", err)
 	}
 	next, ok, err := open(t, bySocket).Lead(t.Context())

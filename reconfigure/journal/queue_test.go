@@ -27,9 +27,9 @@ func found(t *testing.T, j *Journal, id reconfigure.RequestID) reconfigure.Reque
 
 func putOffCancelled(t *testing.T, j *Journal) {
 	const away = "the cloud is away"
-	putOff := func(r reconfigure.Request, waits ...reconfigure.Wait) {
+	putOff := func(r reconfigure.Request, waits ...reconfigure.Deferral) {
 		t.Helper()
-		noError(t, j.Hold(t.Context(), reconfigure.Outcome{Request: r.ID, Waiting: append(waits, reconfigure.Wait{Request: r.ID, Reason: away})}))
+		noError(t, j.Hold(t.Context(), reconfigure.Outcome{Request: r.ID, Waiting: append(waits, reconfigure.Deferral{Request: r.ID, Reason: away})}))
 	}
 	again, carried, cut, drained := submit(t, j, "n1"), submit(t, j, "n2"), submit(t, j, "n3"), submit(t, j, "n4")
 
@@ -50,8 +50,8 @@ func putOffCancelled(t *testing.T, j *Journal) {
 	putOff(cut)
 
 	begin(t, j, drained)
-	wait := reconfigure.Wait{Node: "n4", Request: drained.ID, Reason: "its jobs have to end first"}
-	noError(t, j.Hold(t.Context(), reconfigure.Outcome{Request: drained.ID, Waiting: []reconfigure.Wait{wait}}))
+	wait := reconfigure.Deferral{Node: "n4", Request: drained.ID, Reason: "its jobs have to end first"}
+	noError(t, j.Hold(t.Context(), reconfigure.Outcome{Request: drained.ID, Waiting: []reconfigure.Deferral{wait}}))
 	begin(t, j, drained)
 	putOff(drained, wait)
 

@@ -133,7 +133,7 @@ func (j *Journal) Hold(ctx context.Context, o reconfigure.Outcome) error {
 	}
 	const untouched = `CASE WHEN touched = (SELECT max(batch) FROM carried WHERE request = id) THEN NULL ELSE touched END`
 	touched := `touched`
-	if slices.ContainsFunc(o.Waiting, func(w reconfigure.Wait) bool { return w.Node == "" }) {
+	if slices.ContainsFunc(o.Deferred, func(w reconfigure.Deferral) bool { return w.Node == "" }) {
 		touched = untouched
 	}
 	return j.writeLeading(ctx, "hold", func(tx *sql.Tx) error {

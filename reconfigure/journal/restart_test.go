@@ -32,7 +32,7 @@ func (p *player) Carry(ctx context.Context, _ int64, requests []reconfigure.Requ
 		o := reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone}
 		switch {
 		case r.Mode == reconfigure.Update && !p.over():
-			o.Waiting = []reconfigure.Wait{{Node: "n1", Request: r.ID, Reason: "its jobs have to end first"}}
+			o.Deferred = []reconfigure.Deferral{{Node: "n1", Request: r.ID, Reason: "its jobs have to end first"}}
 		case r.Mode == reconfigure.Resume:
 			select {
 			case <-p.ready:
@@ -104,7 +104,7 @@ func TestAWorkerOutlivesARestartOfTheServer(t *testing.T) {
 				}
 			}
 			cut := map[reconfigure.Mode]int{reconfigure.Resume: 1}[mode]
-			if len(p.causes) != cut || cut > 0 && !errors.Is(p.causes[0], ErrLeadLost) {
+			if len(p.causes) != cut || cut > 0 && !errors.Is(p.causes[0], ErrLeaseLost) {
 				t.Errorf("of batches %v were cut short: %v", p.batches, p.causes)
 			}
 		})

@@ -55,7 +55,7 @@ func TestJournalOfAnEarlierVersionIsBroughtUpToDateWithoutLoss(t *testing.T) {
 		}
 		open := reconfigure.Request{ID: 2, Mode: reconfigure.Update, Nodes: nodeset.Of("n3"), Submitted: time.Unix(0, 2000).UTC()}
 		if version > 1 {
-			open.Reimage, open.Held, open.Settled = true, true, []reconfigure.Verdict{{Node: "n3", Status: reconfigure.StatusDone}}
+			open.Reimage, open.Held, open.Verdicts = true, true, []reconfigure.Verdict{{Node: "n3", Status: reconfigure.StatusDone}}
 		}
 		if d := cmp.Diff([]reconfigure.Request{open, done}, must(j.Requests(t.Context(), 9))(t), asked); d != "" {
 			t.Errorf("version %d (-want +got):\n%s", version, d)

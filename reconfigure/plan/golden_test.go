@@ -247,7 +247,7 @@ func (s story) requests(t *testing.T) []reconfigure.Request {
 			case strings.HasPrefix(word, "tried="):
 				r.Held = true
 				for node := range parse(t, strings.TrimPrefix(word, "tried=")).All() {
-					r.Waits = append(r.Waits, reconfigure.Wait{Node: node, Request: r.ID, Reason: "tried once more on a fresh instance: no-ssh: it was deaf", Tries: 1, Class: reconfigure.ClassSSH})
+					r.Deferred = append(r.Deferred, reconfigure.Deferral{Node: node, Request: r.ID, Reason: "tried once more on a fresh instance: no-ssh: it was deaf", Tries: 1, Class: reconfigure.ClassSSH})
 				}
 			default:
 				r.Nodes = parse(t, word)
@@ -314,7 +314,7 @@ func render(p reconfigure.Plan) string {
 	for _, r := range p.Rejected {
 		fmt.Fprintf(&b, "rejected  %-6s %s; of request %d\n", r.Node, r.Reason, r.Request)
 	}
-	for _, w := range p.Waiting {
+	for _, w := range p.Deferred {
 		fmt.Fprintf(&b, "waits     %-6s %s; of request %d", w.Node, w.Reason, w.Request)
 		if w.Tries > 0 {
 			fmt.Fprintf(&b, "; tried %d time(s)", w.Tries)

@@ -111,7 +111,7 @@ type planner struct {
 	seen                 reconfigure.Observation
 	changes              map[string]*reconfigure.Change
 	rejected             []reconfigure.Rejection
-	waiting              []reconfigure.Wait
+	deferred             []reconfigure.Deferral
 	jobs                 []reconfigure.Job
 	needed               map[string]int // how many jobs of the request that is looked at wait for a node
 	desired              map[string]reconfigure.Spec
@@ -245,7 +245,7 @@ func (p *planner) whole(node string) (ok bool, reason string) {
 }
 
 func (p *planner) plan() reconfigure.Plan {
-	plan := reconfigure.Plan{Rejected: p.rejected, Waiting: p.waiting, Jobs: p.jobs, Desired: p.desired, Shared: p.shared, Everywhere: p.everywhere}
+	plan := reconfigure.Plan{Rejected: p.rejected, Deferred: p.deferred, Jobs: p.jobs, Desired: p.desired, Shared: p.shared, Everywhere: p.everywhere}
 	for _, node := range nodeset.Collect(maps.Keys(p.changes)).Names() {
 		plan.Changes = append(plan.Changes, *p.changes[node])
 	}

@@ -61,7 +61,7 @@ func drawWorld(t *rapid.T) world {
 			r.Held = true
 			for node := range r.Nodes.All() {
 				if rapid.Bool().Draw(t, "tried") {
-					r.Waits = append(r.Waits, reconfigure.Wait{Node: node, Request: r.ID, Reason: "tried once more", Tries: rapid.IntRange(1, 2).Draw(t, "tries")})
+					r.Deferred = append(r.Deferred, reconfigure.Deferral{Node: node, Request: r.ID, Reason: "tried once more", Tries: rapid.IntRange(1, 2).Draw(t, "tries")})
 				}
 			}
 		}
@@ -335,11 +335,11 @@ func TestNothingWaitsButForJobs(t *testing.T) {
 }
 
 func waited(p reconfigure.Plan, node string) bool {
-	return slices.ContainsFunc(p.Waiting, func(w reconfigure.Wait) bool { return w.Node == node })
+	return slices.ContainsFunc(p.Deferred, func(w reconfigure.Deferral) bool { return w.Node == node })
 }
 
-func wasWaiting(p reconfigure.Plan, wait reconfigure.Wait) bool {
-	return slices.Contains(p.Waiting, wait)
+func wasWaiting(p reconfigure.Plan, wait reconfigure.Deferral) bool {
+	return slices.Contains(p.Deferred, wait)
 }
 
 func rejected(p reconfigure.Plan, node string) bool {

@@ -14,7 +14,7 @@ func (p *planner) resize(r reconfigure.Request) {
 		switch {
 		case !p.deployed():
 			p.reject(r, node, "there is no cluster: its control node has no instance")
-		case !p.seen.Slurm && r.Held:
+		case !p.seen.Slurm && r.IsDeferred():
 			p.waits(r, node) // as before: Slurm will answer again
 		case !p.seen.Slurm:
 			p.reject(r, node, p.silent())
@@ -77,7 +77,7 @@ func (p *planner) withhold(r reconfigure.Request, node string, remains nodeset.N
 		p.reject(r, node, "there are still jobs on "+remains.String()+forget)
 		return
 	}
-	p.waiting = append(p.waiting, reconfigure.Wait{Node: node, Request: r.ID, Reason: "there are jobs on " + remains.String() + forget})
+	p.deferFor(r, node, reconfigure.WaitsForJobs, "there are jobs on "+remains.String()+forget)
 }
 
 // grow has a node be persistent.

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -21,20 +20,11 @@ func (p *planner) resume(r reconfigure.Request) {
 		}
 		whole, reason := p.whole(node)
 		state := p.seen.States[node]
-		tried, again := r.Wait(node)
-		before := ""
-		if again {
-			reason, before = tried.Reason, "; it was to be "+tried.Reason
-		}
 		switch {
 		case whole && p.seen.Slurm && (state.Ready() || state.Running()):
 			// Slurm names a node twice after a crash of slurmctld; there is nothing left to do.
 		case p.tooLate(r, node):
-			p.rejectFor(r, node, reconfigure.Classify(tried.Class, fmt.Errorf("too late: Slurm gives it up %s after the request%s", p.cluster.Slurm.ResumeTimeout, before)))
-		case again && !p.seen.Slurm && !p.over(r):
-			p.waiting = append(p.waiting, tried) // nobody can tell whether Slurm still waits
-		case again && p.seen.Slurm && p.givenUp(node):
-			p.rejectFor(r, node, reconfigure.Classify(tried.Class, errors.New("Slurm does not wait for it any more"+before)))
+			p.reject(r, node, fmt.Sprintf("too late: Slurm gives it up %s after the request", p.cluster.Slurm.ResumeTimeout))
 		case !whole:
 			p.make(r, node, reason)
 		case !p.seen.Slurm:

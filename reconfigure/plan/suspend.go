@@ -17,7 +17,7 @@ func (p *planner) suspend(r reconfigure.Request) {
 		case !there && !wanted:
 			// Absent is what was asked for.
 		case there && p.veiled(instance) && p.deployed() && node != p.cluster.Control.Name:
-			p.waiting = append(p.waiting, reconfigure.Wait{Node: node, Request: r.ID, Reason: silence, Veiled: true})
+			p.deferFor(r, node, reconfigure.SlurmUnreachable, silence)
 		case there && p.endangered(instance) != "":
 			p.reject(r, node, p.endangered(instance))
 		case there && state.Ready():

@@ -27,7 +27,7 @@ func (p *planner) update(r reconfigure.Request) {
 			p.await(r, node, "update")
 		case !whole:
 			p.make(r, node, reason)
-		case !p.seen.Slurm && (r.Held || r.FromSlurm): // it asks once, and waits for the node
+		case !p.seen.Slurm && (r.IsDeferred() || r.FromSlurm): // it asks once, and waits for the node
 			p.waitsForSlurm(r, node)
 		case !p.seen.Slurm:
 			p.reject(r, node, p.silent())
@@ -39,7 +39,7 @@ func (p *planner) update(r reconfigure.Request) {
 
 // giveBack has Slurm use a node again that we drained for a request of which nothing comes.
 func (p *planner) giveBack(r reconfigure.Request, node string) {
-	if state := p.seen.States[node]; r.Held && state.Is("DRAIN") && state.Ours() {
+	if state := p.seen.States[node]; r.IsDeferred() && state.Is("DRAIN") && state.Ours() {
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "nothing comes of what it was drained for"})
 	}
 }
@@ -54,10 +54,10 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	state := p.seen.States[node]
 	change, problem := p.renewal(r, node)
 	switch {
-	case problem != nil && r.Held && state.Running(): // nothing can be done before its jobs have ended, whatever it is then
+	case problem != nil && r.IsDeferred() && state.Running(): // nothing can be done before its jobs have ended, whatever it is then
 		p.await(r, node, "update")
-	case problem != nil && r.Held && reconfigure.ClassOf(problem) != reconfigure.ClassMissing && !p.late(r): // what the cloud does not tell now it may tell then
-		p.waiting = append(p.waiting, reconfigure.Wait{Node: node, Request: r.ID, Reason: problem.Error()})
+	case problem != nil && r.IsDeferred() && reconfigure.ClassOf(problem) != reconfigure.ClassMissing && !p.late(r): // what the cloud does not tell now it may tell then
+		p.deferFor(r, node, reconfigure.CloudUnreachable, problem.Error())
 	case problem != nil:
 		p.giveBack(r, node)
 		p.rejectFor(r, node, problem)
@@ -159,26 +159,26 @@ func (p *planner) late(r reconfigure.Request) bool {
 }
 
 func (p *planner) waits(r reconfigure.Request, node string) {
-	p.waiting = append(p.waiting, reconfigure.Wait{Node: node, Request: r.ID, Reason: "its jobs have to end first"})
+	p.deferFor(r, node, reconfigure.WaitsForJobs, "its jobs have to end first")
 }
 
-// waitsForSlurm has a node go on waiting for what it waits for, since nobody can tell whether that is over.
+// waitsForSlurm leaves a node deferred as it was: while Slurm does not answer, it is unknown whether its jobs have ended.
 func (p *planner) waitsForSlurm(r reconfigure.Request, node string) {
-	w, known := r.Wait(node)
-	switch {
-	case known:
-		p.waiting = append(p.waiting, w)
-	case r.Held:
-		p.waits(r, node)
-	default:
-		p.waiting = append(p.waiting, reconfigure.Wait{Node: node, Request: r.ID, Reason: silence, Veiled: true})
+	if d, known := r.Deferral(node); known {
+		p.deferred = append(p.deferred, d)
+		return
 	}
+	p.deferFor(r, node, reconfigure.SlurmUnreachable, silence)
+}
+
+func (p *planner) deferFor(r reconfigure.Request, node string, kind reconfigure.DeferralKind, reason string) {
+	p.deferred = append(p.deferred, reconfigure.Deferral{Node: node, Request: r.ID, Kind: kind, Reason: reason})
 }
 
 // AfterDrain is the observation as it will be when the nodes that a plan waits for are free of jobs: what is planned then is what a preview shows.
 func AfterDrain(seen reconfigure.Observation, p reconfigure.Plan) reconfigure.Observation {
 	states := maps.Clone(seen.States)
-	for _, w := range p.Waiting {
+	for _, w := range p.Deferred {
 		state := states[w.Node]
 		if !state.Is("DRAIN") {
 			state.Reason = reconfigure.ReasonPrefix

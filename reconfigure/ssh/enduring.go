@@ -28,7 +28,7 @@ func patiently[T any](ctx context.Context, do func() (T, error)) (T, error) {
 	pauses.InitialInterval, pauses.MaxInterval = 100*time.Millisecond, 5*time.Second
 	return backoff.Retry(ctx, func() (T, error) {
 		got, err := do()
-		if errors.Is(err, reconfigure.ErrLeadLost) {
+		if errors.Is(err, reconfigure.ErrLeaseLost) {
 			err = backoff.Permanent(err)
 		}
 		return got, err

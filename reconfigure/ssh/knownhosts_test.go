@@ -296,6 +296,6 @@ func TestAnInstanceIsNotToBlameForTheJournal(t *testing.T) {
 		t.Error("the journal was not asked")
 	}
 	faltering.read.Store(false)
-	faltering.err = reconfigure.ErrLeadLost
-	expectFailure(t, g.Await(t.Context(), m.instance(), node01, nil), reconfigure.ErrLeadLost.Error())
+	faltering.err = reconfigure.ErrLeaseLost
+	expectFailure(t, g.Await(t.Context(), m.instance(), node01, nil), reconfigure.ErrLeaseLost.Error())
 }
