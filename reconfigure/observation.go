@@ -13,6 +13,8 @@ type Spec struct {
 	ImageID   string `json:"image_id"`
 	FlavorID  string `json:"flavor_id"`
 	NetworkID string `json:"network_id"`
+	// Shard is the Terraform workspace that has the node; empty: the default one. It is set once, when the entry is made.
+	Shard string `json:"shard,omitempty"`
 }
 
 // Instance is what stands behind a node, as Terraform's state has it.
@@ -70,18 +72,6 @@ func (s NodeState) PoweringUp() bool { return s.Is("POWERING_UP", "POWER_UP") }
 
 // Given tells whether Slurm has given the node to a job, be it at work there or waiting for the node.
 func (s NodeState) Given() bool { return s.Busy || s.PoweringUp() }
-
-// Observation is what was found before a plan is made.
-type Observation struct {
-	Time      time.Time
-	Desired   map[string]Spec      // the nodes that Terraform was last told of, each as far as that was carried out
-	Instances map[string]Instance  // by node
-	States    map[string]NodeState // by node, as Slurm says
-	Slurm     bool                 // Slurm answered; else States is empty, and nobody can tell where jobs run
-	Silence   string               // why it did not
-	Sources   map[Source]Resolved  // what names mean now, for those that the plan needs
-	Health    map[string]Health    // of the node groups that do not fare well, by name
-}
 
 // Resolved is a Source turned into ids, or why it could not be.
 type Resolved struct {

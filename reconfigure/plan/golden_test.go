@@ -19,6 +19,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
 var update = flag.Bool("update", false, "write the expected plans anew")
@@ -118,9 +119,9 @@ func source(image string) reconfigure.Source {
 	return reconfigure.Source{Image: image, Flavor: "f", Network: "n"}
 }
 
-func (s story) observation(t *testing.T, c reconfigure.Cluster) reconfigure.Observation {
+func (s story) observation(t *testing.T, c reconfigure.Cluster) snapshot.Snapshot {
 	t.Helper()
-	seen := reconfigure.Observation{
+	seen := snapshot.Snapshot{
 		Desired:   map[string]reconfigure.Spec{},
 		Instances: map[string]reconfigure.Instance{},
 		Sources:   map[reconfigure.Source]reconfigure.Resolved{},
@@ -195,7 +196,7 @@ func (s story) health(t *testing.T) map[string]reconfigure.Health {
 }
 
 // details is what Slurm says of nodes besides their states.
-func (s story) details(t *testing.T, seen reconfigure.Observation) {
+func (s story) details(t *testing.T, seen snapshot.Snapshot) {
 	t.Helper()
 	for hostlist, reason := range s.Reasons {
 		for node := range parse(t, hostlist).All() {

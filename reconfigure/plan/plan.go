@@ -10,16 +10,18 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
 // Compute plans a batch of requests, oldest first. It always gives a plan: what cannot be planned is rejected in it, node by node, and holds nothing else
 // back. Requests that want different things of one node must not be in one batch; the later one is rejected for that node.
-func Compute(cluster reconfigure.Cluster, seen reconfigure.Observation, requests []reconfigure.Request) reconfigure.Plan {
+func Compute(cluster reconfigure.Cluster, seen snapshot.Snapshot, requests []reconfigure.Request) reconfigure.Plan {
 	p := &planner{
 		cluster:    cluster,
 		declared:   cluster.Nodes(),
 		persistent: cluster.Persistent(),
 		seen:       seen,
+		slurm:      seen.Answers(snapshot.Slurm),
 		changes:    map[string]*reconfigure.Change{},
 		desired:    maps.Clone(seen.Desired),
 	}
@@ -96,19 +98,20 @@ const silence = "Slurm does not answer, so nobody can tell whether a job runs on
 
 // silent is the same with why it does not answer, which may be said in other words each time.
 func (p *planner) silent() string {
-	if p.seen.Silence == "" {
+	if p.seen.Missing[snapshot.Slurm] == "" {
 		return silence
 	}
-	return silence + ": " + p.seen.Silence
+	return silence + ": " + p.seen.Missing[snapshot.Slurm]
 }
 
 // veiled tells that nobody knows whether an instance has a job. One that was not made to the end hardly ever had one.
-func (p *planner) veiled(i reconfigure.Instance) bool { return !p.seen.Slurm && !i.Tainted }
+func (p *planner) veiled(i reconfigure.Instance) bool { return !p.slurm && !i.Tainted }
 
 type planner struct {
 	cluster              reconfigure.Cluster
 	declared, persistent nodeset.NodeSet
-	seen                 reconfigure.Observation
+	seen                 snapshot.Snapshot
+	slurm                bool // Slurm answered: it is known where jobs run
 	changes              map[string]*reconfigure.Change
 	rejected             []reconfigure.Rejection
 	deferred             []reconfigure.Deferral

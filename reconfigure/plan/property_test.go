@@ -11,12 +11,13 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
 // world is a drawn situation.
 type world struct {
 	cluster  reconfigure.Cluster
-	seen     reconfigure.Observation
+	seen     snapshot.Snapshot
 	requests []reconfigure.Request
 }
 
@@ -81,8 +82,8 @@ func drawOptions(t *rapid.T) reconfigure.Options {
 	}
 }
 
-func drawObservation(t *rapid.T, c reconfigure.Cluster) reconfigure.Observation {
-	seen := reconfigure.Observation{
+func drawObservation(t *rapid.T, c reconfigure.Cluster) snapshot.Snapshot {
+	seen := snapshot.Snapshot{
 		Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}, States: map[string]reconfigure.NodeState{},
 		Time:    time.Time{}.Add(10 * time.Minute), // requests are as old as that
 		Sources: map[reconfigure.Source]reconfigure.Resolved{}, Slurm: rapid.Bool().Draw(t, "slurm answers"),
@@ -112,7 +113,7 @@ func drawObservation(t *rapid.T, c reconfigure.Cluster) reconfigure.Observation 
 }
 
 // become is the world after a plan was carried out to the end.
-func (w world) become(p reconfigure.Plan) reconfigure.Observation {
+func (w world) become(p reconfigure.Plan) snapshot.Snapshot {
 	after := w.seen
 	after.Desired = p.Desired
 	after.Instances, after.States = map[string]reconfigure.Instance{}, map[string]reconfigure.NodeState{}
@@ -152,7 +153,7 @@ func (w world) become(p reconfigure.Plan) reconfigure.Observation {
 }
 
 // reread is Slurm after it has read a slurm.conf of what is declared.
-func (w world) reread(after reconfigure.Observation) {
+func (w world) reread(after snapshot.Snapshot) {
 	for node := range after.States {
 		if !w.cluster.Nodes().Contains(node) && node != "ctl" {
 			delete(after.States, node)

@@ -14,9 +14,9 @@ func (p *planner) resize(r reconfigure.Request) {
 		switch {
 		case !p.deployed():
 			p.reject(r, node, "there is no cluster: its control node has no instance")
-		case !p.seen.Slurm && r.IsDeferred():
+		case !p.slurm && r.IsDeferred():
 			p.waits(r, node) // as before: Slurm will answer again
-		case !p.seen.Slurm:
+		case !p.slurm:
 			p.reject(r, node, p.silent())
 		case p.persistent.Contains(node) && r.Mode == reconfigure.Shrink:
 			p.keep(r, node)

@@ -21,13 +21,13 @@ func (p *planner) resume(r reconfigure.Request) {
 		whole, reason := p.whole(node)
 		state := p.seen.States[node]
 		switch {
-		case whole && p.seen.Slurm && (state.Ready() || state.Running()):
+		case whole && p.slurm && (state.Ready() || state.Running()):
 			// Slurm names a node twice after a crash of slurmctld; there is nothing left to do.
 		case p.tooLate(r, node):
 			p.reject(r, node, fmt.Sprintf("too late: Slurm gives it up %s after the request", p.cluster.Slurm.ResumeTimeout))
 		case !whole:
 			p.make(r, node, reason)
-		case !p.seen.Slurm:
+		case !p.slurm:
 			p.reject(r, node, p.silent())
 		default:
 			p.refresh(r, node)

@@ -6,6 +6,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
 // Others may have asked for the nodes that it is done with since.
@@ -15,7 +16,7 @@ func TestASuspendThatWaitsLeavesTheNodesAloneThatItIsDoneWith(t *testing.T) {
 		Groups:  []reconfigure.NodeGroup{{Name: "group", Prefix: "p", Width: 1, Source: source("v1"), Max: 2}},
 	}
 	gone := reconfigure.NodeState{States: []string{"IDLE", "CLOUD", "POWERED_DOWN"}}
-	seen := reconfigure.Observation{
+	seen := snapshot.Snapshot{
 		Slurm: true, States: map[string]reconfigure.NodeState{"p1": gone, "p2": gone},
 		Instances: map[string]reconfigure.Instance{"ctl": {Node: "ctl"}, "p1": {Node: "p1"}, "p2": {Node: "p2"}},
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
 // update makes nodes what is declared now, by a rebuild, a resize or a new instance; what is that already is rebooted. A cloud node without an instance comes
@@ -27,9 +28,9 @@ func (p *planner) update(r reconfigure.Request) {
 			p.await(r, node, "update")
 		case !whole:
 			p.make(r, node, reason)
-		case !p.seen.Slurm && (r.IsDeferred() || r.FromSlurm): // it asks once, and waits for the node
+		case !p.slurm && (r.IsDeferred() || r.FromSlurm): // it asks once, and waits for the node
 			p.waitsForSlurm(r, node)
-		case !p.seen.Slurm:
+		case !p.slurm:
 			p.reject(r, node, p.silent())
 		default:
 			p.renew(r, node)
@@ -176,7 +177,7 @@ func (p *planner) deferFor(r reconfigure.Request, node string, kind reconfigure.
 }
 
 // AfterDrain is the observation as it will be when the nodes that a plan waits for are free of jobs: what is planned then is what a preview shows.
-func AfterDrain(seen reconfigure.Observation, p reconfigure.Plan) reconfigure.Observation {
+func AfterDrain(seen snapshot.Snapshot, p reconfigure.Plan) snapshot.Snapshot {
 	states := maps.Clone(seen.States)
 	for _, w := range p.Deferred {
 		state := states[w.Node]

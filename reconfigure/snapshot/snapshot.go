@@ -1,0 +1,147 @@
+// Package snapshot is what is known of a cluster at one moment: what Terraform was told and has in its state, what the
+// cloud and Slurm say, and what the journal knows of the node groups. The planner, the reports and the comparison of sources
+// all read this one type. To take a snapshot changes nothing.
+package snapshot
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// Source is who says something of the nodes.
+type Source string
+
+// The sources.
+const (
+	Cloud     Source = "cloud"
+	Terraform Source = "terraform"
+	Slurm     Source = "slurm"
+)
+
+// Snapshot is what the sources said. Nothing may be concluded from the silence of a source that is unreachable.
+type Snapshot struct {
+	Time      time.Time
+	Desired   map[string]reconfigure.Spec                 // what Terraform was told, as far as it was carried out
+	Instances map[string]reconfigure.Instance             // by node, from Terraform's state
+	States    map[string]reconfigure.NodeState            // by node, from Slurm
+	Servers   map[string][]reconfigure.Server             // by node, from the cloud, where they were asked for
+	Sources   map[reconfigure.Source]reconfigure.Resolved // what declared names mean now, where that was asked for
+	Health    map[string]reconfigure.Health               // of the node groups with failures, by name
+	Missing   map[Source]string                           // why a source is unreachable
+}
+
+// Answers reports whether a source is reachable. One that was not asked counts as reachable.
+func (s Snapshot) Answers(source Source) bool {
+	_, missing := s.Missing[source]
+	return !missing
+}
+
+// Scope is what a snapshot is wanted for. To ask for less makes a snapshot of a large cluster cheap.
+type Scope struct {
+	// Nodes is those whose instances must be known; empty: all of them. The control node is always among them.
+	Nodes nodeset.NodeSet
+	// Sources names what is to be resolved, once Slurm's states are known; nil: nothing.
+	Sources func(states map[string]reconfigure.NodeState) []reconfigure.Source
+	// Servers asks for the cloud's own list of instances.
+	Servers bool
+}
+
+// Observer asks the sources. Each function may be called from another goroutine than the others.
+type Observer struct {
+	Cluster reconfigure.Cluster
+	// State is Terraform's, of the nodes and the control node at least; without nodes it is of all.
+	State func(ctx context.Context, nodes nodeset.NodeSet) (reconfigure.State, error)
+	// States asks the Slurm of the control node.
+	States func(ctx context.Context, control reconfigure.Instance) (map[string]reconfigure.NodeState, error)
+	// Servers and Resolve ask the cloud.
+	Servers func(ctx context.Context) (map[string][]reconfigure.Server, error)
+	Resolve func(ctx context.Context, s reconfigure.Source) reconfigure.Resolved
+	// Health is of the node groups with failures.
+	Health func(ctx context.Context) (map[string]reconfigure.Health, error)
+}
+
+// Observe asks all sources at once. A source that does not answer is Missing; the error is that of a ctx that has ended, or
+// of the journal.
+func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
+	s := Snapshot{Time: time.Now(), Missing: map[Source]string{}}
+	var err error
+	if s.Health, err = o.Health(ctx); err != nil {
+		return Snapshot{}, err
+	}
+	var (
+		wait    sync.WaitGroup
+		servers map[string][]reconfigure.Server
+		cloud   error
+	)
+	if scope.Servers {
+		wait.Go(func() { servers, cloud = o.Servers(ctx) })
+	}
+	o.observeSlurm(ctx, scope, &s)
+	if scope.Sources != nil {
+		s.Sources = o.resolve(ctx, scope.Sources(s.States))
+	}
+	wait.Wait()
+	s.Servers = servers
+	if cloud != nil {
+		s.Missing[Cloud] = cloud.Error()
+	}
+	return s, context.Cause(ctx)
+}
+
+// observeSlurm asks Terraform, which knows where the control node is, and then Slurm.
+func (o Observer) observeSlurm(ctx context.Context, scope Scope, s *Snapshot) {
+	state, err := o.State(ctx, scope.Nodes)
+	if err != nil {
+		s.Missing[Terraform] = err.Error()
+		s.Missing[Slurm] = "not asked, since Terraform's state does not say where the control node is"
+		return
+	}
+	s.Instances, s.Desired = state.Instances, carriedOut(state)
+	control, there := state.Instances[o.Cluster.Control.Name]
+	if !there || control.Address == "" {
+		s.Missing[Slurm] = "there is no control node yet: `reconfigure deploy` makes it"
+		return
+	}
+	if s.States, err = o.States(ctx, control); err != nil {
+		s.Missing[Slurm] = err.Error()
+	}
+}
+
+func (o Observer) resolve(ctx context.Context, sources []reconfigure.Source) map[reconfigure.Source]reconfigure.Resolved {
+	var (
+		wait     sync.WaitGroup
+		lock     sync.Mutex
+		resolved = map[reconfigure.Source]reconfigure.Resolved{}
+	)
+	for _, source := range sources {
+		wait.Go(func() {
+			answer := o.Resolve(ctx, source)
+			lock.Lock()
+			defer lock.Unlock()
+			resolved[source] = answer
+		})
+	}
+	wait.Wait()
+	return resolved
+}
+
+// carriedOut is the map of nodes as far as it came true. It is written before Terraform is started; where Terraform was
+// killed after that, an instance is still what it was.
+func carriedOut(state reconfigure.State) map[string]reconfigure.Spec {
+	actual := maps.Clone(state.Desired)
+	for node, spec := range state.Desired {
+		instance := state.Instances[node]
+		made := instance.Made
+		known := made.Group != "" && made.ImageID != "" && made.FlavorID != "" && made.NetworkID != ""
+		if known && !instance.Tainted {
+			made.Shard = spec.Shard
+			actual[node] = made
+		}
+	}
+	return actual
+}
