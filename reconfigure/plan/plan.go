@@ -127,7 +127,7 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 	c.ForJobs = p.needed[c.Node] > 0 && !r.Insist
 	switch {
 	case !ok:
-		c.Requests = []reconfigure.RequestID{r.ID}
+		c.Requests, c.Since = []reconfigure.RequestID{r.ID}, r.Submitted
 		p.minding(&c)
 		p.budget(r, &c)
 		p.changes[c.Node] = &c
