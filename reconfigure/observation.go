@@ -1,10 +1,6 @@
 package reconfigure
 
-import (
-	"slices"
-	"strings"
-	"time"
-)
+import "time"
 
 // Spec is what an instance is made of, as ids: a name may mean another thing tomorrow, an id cannot. Together with the node's name it is an entry of the
 // map that Terraform gets, hence the JSON names.
@@ -23,53 +19,6 @@ type Instance struct {
 	Tainted bool   // it was not made to the end: it can only be replaced or removed
 	Made    Spec   // what it is made of; what the state does not say is empty
 }
-
-// NodeState is what Slurm says of a node (sinfo(1), NODE STATE CODES).
-type NodeState struct {
-	Node   string
-	States []string // base state and flags, upper case: IDLE, MIXED, ALLOCATED, DOWN, CLOUD, POWERING_UP, …
-	Reason string
-	// Address is where slurmctld reaches the node: an IP address, or a name, the node's own for instance (slurm.conf(5), NodeAddr).
-	Address string
-	Boot    time.Time // when slurmd says that the node was booted; zero: never
-	Busy    bool      // a job is on it
-	// Returns tells that the node is to be rebooted, and that Slurm is to use it again afterwards (scontrol(1), reboot, nextstate).
-	Returns bool
-}
-
-// Is tells whether Slurm gives the node any of these states.
-func (s NodeState) Is(states ...string) bool {
-	return slices.ContainsFunc(states, func(x string) bool { return slices.Contains(s.States, x) })
-}
-
-// ReasonPrefix marks the reasons that are ours. A node whose reason does not begin with it was drained or set down by somebody else.
-const ReasonPrefix = "reconfigure:"
-
-// Ours tells whether the node's drain, or its being down, is of our making.
-func (s NodeState) Ours() bool { return strings.HasPrefix(s.Reason, ReasonPrefix) }
-
-// Rebooting tells whether Slurm has given the node to its RebootProgram, and waits for a new boot.
-func (s NodeState) Rebooting() bool { return s.Is("REBOOT_ISSUED") }
-
-// Ready tells whether slurmd has registered and jobs may run, or do.
-func (s NodeState) Ready() bool {
-	return s.Is("IDLE", "MIXED", "ALLOCATED", "COMPLETING") &&
-		!s.Is("DOWN", "POWERING_UP", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWER_UP", "NOT_RESPONDING", "REBOOT_ISSUED")
-}
-
-// Usable tells whether Slurm may start a job on the node at any moment.
-func (s NodeState) Usable() bool { return s.Ready() && !s.Is("DRAIN") }
-
-// Running tells whether a job is at work on the node. A job that only waits for the node to power up has nothing to lose there yet.
-func (s NodeState) Running() bool {
-	return s.Busy && !s.Is("POWERING_UP", "POWER_UP", "POWERED_DOWN", "POWERING_DOWN")
-}
-
-// PoweringUp tells whether Slurm waits for the node to come up.
-func (s NodeState) PoweringUp() bool { return s.Is("POWERING_UP", "POWER_UP") }
-
-// Given tells whether Slurm has given the node to a job, be it at work there or waiting for the node.
-func (s NodeState) Given() bool { return s.Busy || s.PoweringUp() }
 
 // Observation is what was found before a plan is made.
 type Observation struct {

@@ -50,5 +50,5 @@ func (p *planner) tooLate(r reconfigure.Request, node string) bool {
 // givenUp tells that Slurm does not wait any more for a node that was to be tried once more. One that is DOWN by our own word is ours to give back.
 func (p *planner) givenUp(node string) bool {
 	state := p.seen.States[node]
-	return !state.PoweringUp() && !(state.Is("DOWN") && state.Ours())
+	return !state.PoweringUp() && !(state.Down() && state.Ours())
 }
