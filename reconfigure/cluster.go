@@ -161,3 +161,6 @@ func (g NodeGroup) Number(node string) (int, bool) {
 	}
 	return i, true
 }
+
+// KeepsPort reports whether the node's port, and with it its address, lives as long as the node is declared.
+func (c Cluster) KeepsPort(node string) bool { return false }

@@ -63,8 +63,8 @@ func (b *batch) waitedFor(nodes nodeset.NodeSet, states map[string]reconfigure.N
 	return nodes.Where(func(node string) bool {
 		s, known := states[node]
 		absent := known && expected.Contains(node) && !s.Ready() && !s.Running()
-		drained := known && expected.Contains(node) && b.touched.Contains(node) && s.Is("DRAIN") && !s.Running() // no job can start there
-		given := s.Is("DOWN") && s.Ours()
+		drained := known && expected.Contains(node) && b.touched.Contains(node) && s.Drained() && !s.Running() // no job can start there
+		given := s.Down() && s.Ours()
 		return absent || drained || given || s.Rebooting() || s.PoweringUp()
 	})
 }

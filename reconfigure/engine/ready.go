@@ -1,12 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -106,7 +106,7 @@ func (b *batch) given(ctx context.Context) nodeset.NodeSet {
 	if err != nil {
 		return nodeset.NodeSet{}
 	}
-	return nodeset.Collect(maps.Keys(states)).Where(func(node string) bool { return states[node].Given() })
+	return nodeset.Collect(maps.Keys(states)).Where(func(node string) bool { return states[node].GivenToJob() })
 }
 
 // verify waits until the cloud and Slurm say what the plan wanted. slurmd registers as soon as it has started, so it does not wait for long, and for a node with a
@@ -185,7 +185,7 @@ func (b *batch) missing(ctx context.Context) (reconfigure.Failures, error) {
 	for node := range started.Difference(control).All() {
 		switch s := states[node]; {
 		case missing[node] != nil:
-		case b.plan.Everywhere && s.Is("CLOUD") && persistent.Contains(node):
+		case b.plan.Everywhere && s.Cloud() && persistent.Contains(node):
 			missing[node] = errors.New("slurmctld goes by an earlier slurm.conf: it is a cloud node there still")
 		case !b.settled(node, s):
 			missing[node] = reconfigure.Classify(reconfigure.ClassUnregistered, fmt.Errorf("slurmd did not register in time: Slurm has it as %s", describe(s)))
@@ -201,10 +201,10 @@ func (b *batch) settled(node string, s reconfigure.NodeState) bool {
 	change, _ := b.plan.Of(node)
 	switch change.Action {
 	case reconfigure.Configure:
-		return s.Ready() || s.Is("POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN")
+		return s.Ready() || s.PoweringDown() || s.PoweredDown()
 	case reconfigure.Replace, reconfigure.Reboot:
 		booted := !s.Boot.Equal(b.was[node].Boot)
-		return booted && (s.Ready() || s.Is("DOWN") && !s.Is("NOT_RESPONDING", "POWERING_UP"))
+		return booted && (s.Ready() || s.Down() && !s.HasAny(reconfigure.NodeNotResponding|reconfigure.NodePoweringUp))
 	default:
 		return s.Ready()
 	}
@@ -223,8 +223,5 @@ func (b *batch) lacks(node string, active map[string]bool) error {
 }
 
 func describe(s reconfigure.NodeState) string {
-	if len(s.States) == 0 {
-		return "unknown"
-	}
-	return strings.Join(s.States, "+")
+	return cmp.Or(s.String(), "unknown")
 }

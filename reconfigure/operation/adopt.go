@@ -104,6 +104,4 @@ func (t *attempt) adoptAll(ctx context.Context, plan reconfigure.Plan, servers m
 	}
 }
 
-
-
 func trimmed(fault string) string { return strings.TrimSuffix(strings.TrimSpace(fault), ".") }

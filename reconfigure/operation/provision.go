@@ -12,9 +12,9 @@ import (
 
 // provision is what an operation asks of Terraform.
 type provision struct {
-	op     *operation // nil: what no single node owns, of a round that is Shared
-	round  *round     // of one that is Shared
-	remove bool       // whatever there is of the node
+	op     *operation          // nil: what no single node owns, of a round that is Shared
+	round  *round              // of one that is Shared
+	remove bool                // whatever there is of the node
 	server *reconfigure.Server // that the state is to take for the node's finished instance
 }
 

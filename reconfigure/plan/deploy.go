@@ -39,7 +39,7 @@ func (p *planner) deploy(r reconfigure.Request) {
 func (p *planner) undeclared() nodeset.NodeSet {
 	names := slices.Collect(maps.Keys(p.seen.Instances))
 	for node, state := range p.seen.States {
-		if state.Given() {
+		if state.GivenToJob() {
 			names = append(names, node)
 		}
 	}

@@ -156,7 +156,9 @@ func (s story) observation(t *testing.T, c reconfigure.Cluster) snapshot.Snapsho
 	for hostlist, what := range s.Slurm {
 		states, busy := strings.CutSuffix(what, " busy")
 		for node := range parse(t, hostlist).All() {
-			seen.States[node] = reconfigure.NodeState{Node: node, States: strings.Split(states, "+"), Busy: busy}
+			state := reconfigure.SlurmNode(node, strings.Split(states, "+")...)
+			state.Busy = busy
+			seen.States[node] = state
 		}
 	}
 	s.details(t, seen)

@@ -152,7 +152,7 @@ func (p *planner) minding(c *reconfigure.Change) {
 	state := p.seen.States[c.Node]
 	renews := c.Action == reconfigure.Create || c.Action == reconfigure.Replace || c.Action == reconfigure.Reboot
 	switch {
-	case !renews || !state.Is("DRAIN"):
+	case !renews || !state.Drained():
 	case state.Rebooting():
 		c.Undrain = state.Returns || state.Ours() // ours is of an update that went wrong
 	case state.Ours():

@@ -3,6 +3,7 @@ package plan_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,10 +22,10 @@ type world struct {
 	requests []reconfigure.Request
 }
 
-var slurmStates = [][]string{
-	{"IDLE"}, {"MIXED"}, {"ALLOCATED"}, {"DOWN"}, {"IDLE", "CLOUD"}, {"IDLE", "CLOUD", "POWERED_DOWN"}, {"IDLE", "CLOUD", "POWERING_DOWN"},
-	{"ALLOCATED", "CLOUD", "POWERING_UP"}, {"DOWN", "CLOUD", "POWERED_DOWN"}, {"IDLE", "NOT_RESPONDING"},
-	{"IDLE", "DRAIN"}, {"ALLOCATED", "DRAIN"}, {"DOWN", "REBOOT_ISSUED"}, {"ALLOCATED", "REBOOT_ISSUED"},
+var slurmStates = []string{
+	"IDLE", "MIXED", "ALLOCATED", "DOWN", "IDLE+CLOUD", "IDLE+CLOUD+POWERED_DOWN", "IDLE+CLOUD+POWERING_DOWN",
+	"ALLOCATED+CLOUD+POWERING_UP", "DOWN+CLOUD+POWERED_DOWN", "IDLE+NOT_RESPONDING", "IDLE+DRAIN+INVALID_REG",
+	"IDLE+DRAIN", "ALLOCATED+DRAIN", "DOWN+REBOOT_ISSUED", "ALLOCATED+REBOOT_ISSUED",
 }
 
 var modes = []reconfigure.Mode{
@@ -104,9 +105,11 @@ func drawObservation(t *rapid.T, c reconfigure.Cluster) snapshot.Snapshot {
 			seen.Desired[node] = reconfigure.Spec{Group: group, ImageID: rapid.SampledFrom([]string{"v1", "v2"}).Draw(t, "image"), FlavorID: "f", NetworkID: "n"}
 		}
 		if seen.Slurm && node != c.Control.Name && (node != "a7" || rapid.Bool().Draw(t, "Slurm knows it")) {
-			s := rapid.SampledFrom(slurmStates).Draw(t, "state")
-			reason := rapid.SampledFrom([]string{"", "reconfigure: update", "reconfigure: shrink", "disk is full", "reimage", "reimage image=v1"}).Draw(t, "reason")
-			seen.States[node] = reconfigure.NodeState{Node: node, States: s, Busy: s[0] == "ALLOCATED" || s[0] == "MIXED", Reason: reason, Returns: s[len(s)-1] == "REBOOT_ISSUED" && rapid.Bool().Draw(t, "returns")}
+			s := reconfigure.SlurmNode(node, strings.Split(rapid.SampledFrom(slurmStates).Draw(t, "state"), "+")...)
+			s.Busy = s.HasAny(reconfigure.NodeAllocated | reconfigure.NodeMixed)
+			s.Reason = rapid.SampledFrom([]string{"", "reconfigure: update", "reconfigure: shrink", "disk is full", "reimage", "reimage image=v1"}).Draw(t, "reason")
+			s.Returns = s.Rebooting() && rapid.Bool().Draw(t, "returns")
+			seen.States[node] = s
 		}
 	}
 	return seen
@@ -127,23 +130,26 @@ func (w world) become(p reconfigure.Plan) snapshot.Snapshot {
 		switch c.Action {
 		case reconfigure.Remove:
 			delete(after.Instances, c.Node)
-			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, States: []string{"IDLE", "CLOUD", "POWERED_DOWN"}}
+			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown}
 		case reconfigure.Drain, reconfigure.Undrain:
 			state := after.States[c.Node]
-			state.States = slices.DeleteFunc(slices.Clone(state.States), func(s string) bool { return s == "DRAIN" })
+			state.Flags &^= reconfigure.NodeDrain
 			state.Reason = ""
 			if c.Action == reconfigure.Drain {
-				state.States, state.Reason = append(state.States, "DRAIN"), "reconfigure: update"
+				state.Flags |= reconfigure.NodeDrain
+				state.Reason = "reconfigure: update"
 			}
 			after.States[c.Node] = state
 		case reconfigure.Configure: // it keeps its instance and its jobs
 			state := after.States[c.Node]
-			state.States = slices.DeleteFunc(slices.Clone(state.States), func(s string) bool { return s == "CLOUD" && p.Everywhere && w.cluster.Persistent().Contains(c.Node) })
+			if p.Everywhere && w.cluster.Persistent().Contains(c.Node) {
+				state.Flags &^= reconfigure.NodeCloud
+			}
 			after.States[c.Node] = state
 		default:
 			after.Instances[c.Node] = reconfigure.Instance{Node: c.Node, ID: "id-" + c.Node}
-			kind := slices.DeleteFunc(slices.Clone(after.States[c.Node].States), func(s string) bool { return s != "CLOUD" })
-			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, States: append(kind, "IDLE"), Boot: w.seen.Time}
+			kind := after.States[c.Node].Flags & reconfigure.NodeCloud
+			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, Flags: kind | reconfigure.NodeIdle, Boot: w.seen.Time}
 		}
 	}
 	if p.Everywhere && w.seen.Slurm {
@@ -161,12 +167,13 @@ func (w world) reread(after snapshot.Snapshot) {
 	}
 	for node := range w.cluster.Nodes().All() {
 		state, known := after.States[node]
-		state.Node, state.States = node, slices.DeleteFunc(slices.Clone(state.States), func(s string) bool { return s == "CLOUD" })
+		state.Node = node
+		state.Flags &^= reconfigure.NodeCloud
 		if !known {
-			state.States = []string{"IDLE", "POWERED_DOWN"}
+			state.Flags = reconfigure.NodeIdle | reconfigure.NodePoweredDown
 		}
 		if !w.cluster.Persistent().Contains(node) {
-			state.States = append(state.States, "CLOUD")
+			state.Flags |= reconfigure.NodeCloud
 		}
 		after.States[node] = state
 	}
@@ -309,10 +316,10 @@ func TestOnlyDrainsOfOursAreTakenBack(t *testing.T) {
 		for _, c := range plan.Compute(w.cluster, w.seen, w.requests).Changes {
 			state := w.seen.States[c.Node]
 			stale := state.Ours() || c.Undrain && state.Rebooting() && state.Returns
-			if (c.Undrain || c.Action == reconfigure.Undrain) && (!state.Is("DRAIN") || !stale) {
+			if (c.Undrain || c.Action == reconfigure.Undrain) && (!state.Drained() || !stale) {
 				t.Fatalf("%+v although Slurm has the node as %+v", c, state)
 			}
-			if c.Action == reconfigure.Drain && state.Is("DRAIN") {
+			if c.Action == reconfigure.Drain && state.Drained() {
 				t.Fatalf("%+v would take the place of the drain %+v", c, state)
 			}
 		}

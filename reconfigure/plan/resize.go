@@ -40,7 +40,7 @@ const shrinking = "shrink"
 
 // leaves tells that we have drained a node because it is to go, whatever has become of it since.
 func leaves(s reconfigure.NodeState) bool {
-	return s.Is("DRAIN") && s.Reason == reconfigure.ReasonPrefix+" "+shrinking
+	return s.Drained() && s.Reason == reconfigure.ReasonPrefix+" "+shrinking
 }
 
 // stale tells that Slurm has a node as something else than it is declared to be: persistent, a cloud node, or no node at all.
@@ -49,7 +49,7 @@ func (p *planner) stale(node string) bool {
 	if known != p.declared.Contains(node) {
 		return true
 	}
-	return known && state.Is("CLOUD") == p.persistent.Contains(node)
+	return known && state.Cloud() == p.persistent.Contains(node)
 }
 
 // remains is the nodes that are declared no more and cannot go now: a slurm.conf without them would end their jobs.
@@ -63,7 +63,7 @@ func (p *planner) remains(r reconfigure.Request) nodeset.NodeSet {
 
 // occupied tells that a job is on a node, waits for it, or may be started there at any moment.
 func occupied(s reconfigure.NodeState) bool {
-	return s.Given() || s.Usable() || s.Rebooting()
+	return s.GivenToJob() || s.Usable() || s.Rebooting()
 }
 
 // withhold has a node wait for the others that its request names and that are to go; for those of another request it cannot.
@@ -87,7 +87,7 @@ func (p *planner) grow(r reconfigure.Request, node string) {
 	switch {
 	case !whole:
 		p.make(r, node, reason)
-	case state.Is("POWERING_DOWN", "POWER_DOWN", "POWERED_DOWN"):
+	case state.PoweringDown() || state.PoweredDown():
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Reboot, Reason: "it becomes persistent, and Slurm had given it up"})
 	case p.stale(node):
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it becomes persistent", Undrain: leaves(state)})
@@ -111,7 +111,7 @@ func (p *planner) give(r reconfigure.Request, node string) {
 	_, there := p.seen.Instances[node]
 	_, wanted := p.seen.Desired[node]
 	declared := p.declared.Contains(node)
-	goes := !declared || known && !state.Is("CLOUD") || leaves(state)
+	goes := !declared || known && !state.Cloud() || leaves(state)
 	reason := "its group declares fewer persistent nodes"
 	if !declared {
 		reason = "no node group declares it any more"
@@ -128,7 +128,7 @@ func (p *planner) give(r reconfigure.Request, node string) {
 
 // endingDrain tells of somebody else's drain that power saving takes away with the instance.
 func endingDrain(s reconfigure.NodeState) string {
-	if !s.Is("DRAIN") || s.Ours() {
+	if !s.Drained() || s.Ours() {
 		return ""
 	}
 	return "somebody else's drain ends with its instance: " + s.Reason

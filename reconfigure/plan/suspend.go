@@ -20,7 +20,7 @@ func (p *planner) suspend(r reconfigure.Request) {
 			p.deferFor(r, node, reconfigure.SlurmUnreachable, silence)
 		case there && p.endangered(instance) != "":
 			p.reject(r, node, p.endangered(instance))
-		case there && state.Ready():
+		case there && state.Registered():
 			p.reject(r, node, "Slurm has it in use; `scontrol update nodename="+node+" state=power_down` has Slurm give it up first")
 		default:
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "Slurm suspends it"})

@@ -15,7 +15,7 @@ func TestASuspendThatWaitsLeavesTheNodesAloneThatItIsDoneWith(t *testing.T) {
 		Control: reconfigure.Control{Name: "ctl", Source: source("v1")},
 		Groups:  []reconfigure.NodeGroup{{Name: "group", Prefix: "p", Width: 1, Source: source("v1"), Max: 2}},
 	}
-	gone := reconfigure.NodeState{States: []string{"IDLE", "CLOUD", "POWERED_DOWN"}}
+	gone := reconfigure.NodeState{Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown}
 	seen := snapshot.Snapshot{
 		Slurm: true, States: map[string]reconfigure.NodeState{"p1": gone, "p2": gone},
 		Instances: map[string]reconfigure.Instance{"ctl": {Node: "ctl"}, "p1": {Node: "p1"}, "p2": {Node: "p2"}},

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +39,7 @@ func (p *planner) update(r reconfigure.Request) {
 
 // giveBack has Slurm use a node again that we drained for a request of which nothing comes.
 func (p *planner) giveBack(r reconfigure.Request, node string) {
-	if state := p.seen.States[node]; r.IsDeferred() && state.Is("DRAIN") && state.Ours() {
+	if state := p.seen.States[node]; r.IsDeferred() && state.Drained() && state.Ours() {
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "nothing comes of what it was drained for"})
 	}
 }
@@ -65,12 +64,12 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	case (r.FromSlurm || change.Action == reconfigure.Reboot) && state.Ready() && state.Boot.After(r.Submitted):
 		// It was booted since then: a caller who got no answer has asked twice, or a worker that died has left the request behind. Slurm's reason is gone by now. Our
 		// drain may be there still, and has lost its purpose.
-		if state.Is("DRAIN") && state.Ours() {
+		if state.Drained() && state.Ours() {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "it was booted since the request"})
 		}
-	case state.Is("POWERING_DOWN", "POWER_DOWN", "POWERED_DOWN"):
+	case state.PoweringDown() || state.PoweredDown():
 		p.reject(r, node, "Slurm powers it down; when it is needed again, it comes of what is declared")
-	case state.Is("POWERING_UP", "POWER_UP"):
+	case state.PoweringUp():
 		p.reject(r, node, "Slurm powers it up, and a job may wait for it")
 	case state.Rebooting() && !state.Running():
 		p.change(r, change)
@@ -140,9 +139,9 @@ func differences(is, wanted reconfigure.Spec) string {
 // await has Slurm start no more jobs on a node, and waits for those that run: the request stays open, and is planned again. After a time it gives up.
 func (p *planner) await(r reconfigure.Request, node, purpose string) {
 	state := p.seen.States[node]
-	drained := state.Is("DRAIN") || state.Rebooting()
+	drained := state.Drained() || state.Rebooting()
 	if p.late(r) {
-		if state.Is("DRAIN") && state.Ours() {
+		if state.Drained() && state.Ours() {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "its jobs took too long"})
 		}
 		p.reject(r, node, fmt.Sprintf("it was not free of jobs within %s", r.DrainTimeout.Round(time.Second)))
@@ -181,11 +180,11 @@ func AfterDrain(seen snapshot.Snapshot, p reconfigure.Plan) snapshot.Snapshot {
 	states := maps.Clone(seen.States)
 	for _, w := range p.Deferred {
 		state := states[w.Node]
-		if !state.Is("DRAIN") {
+		if !state.Drained() {
 			state.Reason = reconfigure.ReasonPrefix
 		}
-		kind := slices.DeleteFunc(slices.Clone(state.States), func(s string) bool { return s != "CLOUD" })
-		state.Busy, state.States = false, append(kind, "IDLE", "DRAIN")
+		state.Busy, state.Other = false, nil
+		state.Flags = state.Flags&reconfigure.NodeCloud | reconfigure.NodeIdle | reconfigure.NodeDrain
 		states[w.Node] = state
 	}
 	seen.States = states

@@ -15,9 +15,9 @@ func (c comparison) existence(v view) (Finding, bool) {
 		return c.sometimes(v)
 	case !c.seen.Slurm:
 		return Finding{}, false
-	case v.state.Is("POWERING_UP"):
+	case v.state.Has(reconfigure.NodePoweringUp):
 		return Finding{Kind: PowersUp, Detail: "Slurm waits for it, and no request for it is under way", Fix: Resume}, true
-	case v.up() && c.seen.Cloud && len(v.strange) == 0 && c.declared.Contains(v.node):
+	case v.state.Up() && c.seen.Cloud && len(v.strange) == 0 && c.declared.Contains(v.node):
 		return Finding{Kind: Hollow, Detail: "Slurm takes it for up, but it has no instance", Command: givingUp}, true
 	case Abandoned(v.state) && c.declared.Contains(v.node):
 		return Finding{Kind: SetDown, Detail: "it has no instance, and a worker of ours set it DOWN in Slurm without handing it back", Fix: HandBack}, true
@@ -69,7 +69,7 @@ func (c comparison) always(v view) (Finding, bool) {
 	switch {
 	case !v.made && !deployed:
 		return Finding{}, false // the control node is what is missing
-	case !v.made && v.up() && !v.state.Is("NOT_RESPONDING"): // whatever answers to slurmctld must not get a rival
+	case !v.made && v.state.Up() && !v.state.Has(reconfigure.NodeNotResponding): // whatever answers to slurmctld must not get a rival
 		f = Finding{Kind: Missing, Detail: "it is persistent, and has no instance, but Slurm takes it for up"}
 	case !v.made:
 		f = Finding{Kind: Missing, Detail: "it is persistent, and has no instance", Fix: Enlarge}
@@ -81,12 +81,12 @@ func (c comparison) always(v view) (Finding, bool) {
 		return Finding{Kind: Lost, Detail: detailLost, Command: reimaging}, true
 	case !v.told:
 		return Finding{Kind: Unfinished, Detail: "its removal was cut short, and it is persistent", Command: updating}, true
-	case v.givenUp():
+	case v.state.GivenUp():
 		return Finding{Kind: GivenUp, Detail: "it is persistent, but Slurm has powered it down", Command: resizing}, true
 	default:
 		return Finding{}, false
 	}
-	if c.seen.Slurm && (!v.known || v.state.Is("CLOUD")) {
+	if c.seen.Slurm && (!v.known || v.state.Cloud()) {
 		f.Fix, f.Command = None, resizing
 		f.Detail += ", and Slurm does not have it as a persistent node yet"
 	}
@@ -102,12 +102,12 @@ func (c comparison) sometimes(v view) (Finding, bool) {
 	switch {
 	case !v.made: // only the map has it, so that nothing can be lost
 		f.Fix = Suspend
-		if v.awaited() {
+		if v.state.PoweringUp() {
 			f.Fix = Resume
 		}
-	case v.awaited() && v.instance.Tainted:
+	case v.state.PoweringUp() && v.instance.Tainted:
 		f.Fix = Resume // it takes the instance's place
-	case v.awaited() && f.Kind == Lost, v.out():
+	case v.state.PoweringUp() && f.Kind == Lost, v.out():
 		f.Fix = Suspend
 	case f.Kind == Lost:
 		f.Command = givingUp
@@ -140,16 +140,16 @@ func (c comparison) unneeded(v view) (Finding, bool) {
 		return f, false
 	case !c.declared.Contains(v.node):
 		f = Finding{Kind: Undeclared, Detail: "it has an instance, but no node group declares it"}
-		if v.givenUp() {
+		if v.state.GivenUp() {
 			f.Fix = Suspend
 		}
 	case !v.known:
 		f = Finding{Kind: Leaked, Detail: "it has an instance, but Slurm does not know it", Command: deploying}
-	case v.state.Is("POWERING_UP"):
+	case v.state.Has(reconfigure.NodePoweringUp):
 		f = Finding{Kind: PowersUp, Detail: "Slurm waits for it, and no request for it is under way", Fix: Resume}
-	case v.givenUp() && v.state.Is("POWERED_DOWN"):
+	case v.state.GivenUp() && v.state.PoweredDown():
 		f = Finding{Kind: Leaked, Detail: "Slurm has powered it down, but its instance is there", Fix: Suspend}
-	case v.givenUp():
+	case v.state.GivenUp():
 		f = Finding{Kind: PowersDown, Detail: "Slurm powers it down, its instance is there, and no request for it is under way", Fix: Suspend}
 	default:
 		return f, false
@@ -162,7 +162,7 @@ func (c comparison) outsider(v view, f Finding) Finding {
 	if c.declared.Contains(v.node) {
 		return f
 	}
-	if v.made && !v.givenUp() || f.Fix == Resume {
+	if v.made && !v.state.GivenUp() || f.Fix == Resume {
 		f.Fix = None
 	}
 	if f.Fix == None {

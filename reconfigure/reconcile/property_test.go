@@ -81,7 +81,7 @@ func TestWhateverIsSeen(t *testing.T) {
 			case f.Fix == Suspend && cluster.Persistent().Contains(f.Node):
 				t.Fatalf("a persistent node is not suspended: %+v", f)
 			}
-			if f.Fix == HandBack && (!cluster.Nodes().Contains(f.Node) || !state.Is("CLOUD") || !state.Is("DOWN") || !state.Ours() || state.Running() || seen.Instances[f.Node].ID != "") {
+			if f.Fix == HandBack && (!cluster.Nodes().Contains(f.Node) || !state.Cloud() || !state.Down() || !state.Ours() || state.Running() || seen.Instances[f.Node].ID != "") {
 				t.Fatalf("it is not ours to hand back: %+v", f)
 			}
 			if f.Fix == Delete {

@@ -216,27 +216,14 @@ func (c comparison) view(node string) view {
 	return v
 }
 
-// awaited tells that Slurm powers the node up, or is about to.
-func (v view) awaited() bool { return v.state.Is("POWERING_UP", "POWER_UP") }
-
-// givenUp tells that Slurm has powered the node down, or has called for it. What it is to use again already is not given up.
-func (v view) givenUp() bool {
-	return v.known && v.state.Is("POWERED_DOWN", "POWERING_DOWN") && !v.awaited() && !v.state.Running()
-}
-
-// up tells that Slurm takes the node for one that is there, whether it answers or not.
-func (v view) up() bool {
-	return v.state.Is("IDLE", "MIXED", "ALLOCATED", "COMPLETING") && !v.state.Is("DOWN", "POWERED_DOWN", "POWERING_DOWN") && !v.awaited()
-}
-
 // Abandoned tells that a cloud node is DOWN by our own word, which was to be taken back. It is not where the control host has refused to take down what Slurm asked
 // for: hand_over.sh says so, and the node waits for somebody to look.
 func Abandoned(s reconfigure.NodeState) bool {
 	refused := strings.HasPrefix(s.Reason, reconfigure.ReasonPrefix+" control host ")
-	return s.Is("CLOUD") && s.Is("DOWN") && s.Ours() && !refused && !s.Busy && !s.Is("POWERING_UP", "POWER_UP", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN")
+	return s.Cloud() && s.Down() && s.Ours() && !refused && !s.Busy && !s.PoweringUp() && !s.PoweringDown() && !s.PoweredDown()
 }
 
 // out tells that no job is on the node and none can start: neither fixing nor removing its instance costs anybody anything.
 func (v view) out() bool {
-	return v.known && !v.up() && !v.awaited() && !v.state.Running() && !v.state.Rebooting() && (v.givenUp() || v.state.Is("DOWN"))
+	return !v.state.Up() && !v.state.PoweringUp() && !v.state.Running() && !v.state.Rebooting() && (v.state.GivenUp() || v.state.Down())
 }

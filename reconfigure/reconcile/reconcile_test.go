@@ -56,7 +56,9 @@ func (o *Observation) serve(node, id string, age time.Duration) {
 }
 
 func (o *Observation) slurm(node, states string) {
-	o.States[node] = reconfigure.NodeState{Node: node, States: strings.Fields(states), Busy: strings.Contains(states, "ALLOCATED")}
+	state := reconfigure.SlurmNode(node, strings.Fields(states)...)
+	state.Busy = state.Has(reconfigure.NodeAllocated)
+	o.States[node] = state
 }
 
 func (o *Observation) taint(node string) {

@@ -71,7 +71,7 @@ func (v view) address() (Finding, bool) {
 	if v.instance.Address != "" && v.instance.Address != is {
 		return Finding{Kind: Address, Detail: "its address is " + is + ", but Terraform's state has " + v.instance.Address, Command: deploying}, true
 	}
-	if at, err := netip.ParseAddr(v.state.Address); err == nil && v.up() && at.String() != is {
+	if at, err := netip.ParseAddr(v.state.Address); err == nil && v.state.Up() && at.String() != is {
 		return Finding{Kind: Address, Detail: "its address is " + is + ", but Slurm has " + at.String(), Command: readdressed + is}, true
 	}
 	return Finding{}, false

@@ -65,6 +65,6 @@ func Unattended(cluster reconfigure.Cluster, seen Observation, findings []Findin
 // attended tells that a person has taken a node out of use: it has a drain that is not ours, or is in maintenance. Or that it may be so: it is DOWN, and neither we nor
 // Slurm's power saving have done with it. A node that does not answer is DOWN too; power saving takes it after SuspendTime, and then it is nobody's.
 func attended(s reconfigure.NodeState) bool {
-	down := s.Is("DOWN") && !s.Is("POWERED_DOWN", "POWERING_DOWN", "POWERING_UP")
-	return s.Is("MAINTENANCE") || (s.Is("DRAIN", "FAIL") || down) && !s.Ours()
+	down := s.Down() && !s.HasAny(reconfigure.NodePoweredDown|reconfigure.NodePoweringDown|reconfigure.NodePoweringUp)
+	return s.Has(reconfigure.NodeMaintenance) || (s.HasAny(reconfigure.NodeDrain|reconfigure.NodeFail) || down) && !s.Ours()
 }

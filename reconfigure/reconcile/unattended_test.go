@@ -113,7 +113,7 @@ func TestWhateverIsSeenNobodyIsHurtUnasked(t *testing.T) {
 				t.Fatalf("this is no cloud node: %+v", f)
 			case f.Fix != Delete && own != "" && (state.Running() || state.Usable()):
 				t.Fatalf("a job runs or may start there: %+v", f)
-			case state.Is("DRAIN") && !state.Ours():
+			case state.Drained() && !state.Ours():
 				t.Fatalf("somebody has drained it: %+v", f)
 			}
 		}

@@ -105,13 +105,12 @@ type node struct {
 
 func (n node) state() reconfigure.NodeState {
 	s := reconfigure.NodeState{Node: n.Name, Reason: n.Reason, Address: n.Address, Returns: slices.Contains(append(n.Next, n.NextFlags...), "RESUME")}
-	for _, word := range append(n.State, n.Flags...) {
-		s.States = append(s.States, strings.ToUpper(word))
-	}
+	s.Flags, s.Other = reconfigure.ParseNodeFlags(append(n.State, n.Flags...)...)
 	if n.BootTime > 0 {
 		s.Boot = time.Unix(int64(n.BootTime), 0)
 	}
-	s.Busy = n.AllocCPUs > 0 || s.Is("ALLOCATED", "MIXED", "COMPLETING")
+	const working = reconfigure.NodeAllocated | reconfigure.NodeMixed | reconfigure.NodeCompleting
+	s.Busy = n.AllocCPUs > 0 || s.HasAny(working)
 	return s
 }
 

@@ -19,11 +19,11 @@ func TestStatesOf2205(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]reconfigure.NodeState{
-		"p1":   {Node: "p1", Address: "192.0.2.1", States: []string{"IDLE"}, Boot: booted, Busy: true}, // its job is suspended
-		"p2":   {Node: "p2", Address: "192.0.2.1", States: []string{"MIXED"}, Boot: booted, Busy: true},
-		"c001": {Node: "c001", Address: "192.0.2.1", States: []string{"DOWN", "CLOUD", "POWERED_DOWN"}, Reason: `reconfigure: it's "bad" \ $x é`},
-		"c002": {Node: "c002", Address: "192.0.2.1", States: []string{"IDLE", "CLOUD", "POWERED_DOWN"}},
-		"c003": {Node: "c003", Address: "192.0.2.1", States: []string{"MIXED", "CLOUD", "NOT_RESPONDING", "POWERING_UP"}, Busy: true},
+		"p1":   {Node: "p1", Address: "192.0.2.1", Flags: reconfigure.NodeIdle, Boot: booted, Busy: true}, // its job is suspended
+		"p2":   {Node: "p2", Address: "192.0.2.1", Flags: reconfigure.NodeMixed, Boot: booted, Busy: true},
+		"c001": {Node: "c001", Address: "192.0.2.1", Flags: reconfigure.NodeDown | reconfigure.NodeCloud | reconfigure.NodePoweredDown, Reason: `reconfigure: it's "bad" \ $x é`},
+		"c002": {Node: "c002", Address: "192.0.2.1", Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown},
+		"c003": {Node: "c003", Address: "192.0.2.1", Flags: reconfigure.NodeMixed | reconfigure.NodeCloud | reconfigure.NodeNotResponding | reconfigure.NodePoweringUp, Busy: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -37,12 +37,12 @@ func TestStatesOfLaterReleases(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]reconfigure.NodeState{
-		"p1":   {Node: "p1", Address: "p1", States: []string{"IDLE"}, Boot: booted},
-		"p2":   {Node: "p2", Address: "p2", States: []string{"MIXED"}, Boot: booted, Busy: true},
-		"p3":   {Node: "p3", Address: "p3", States: []string{"IDLE", "COMPLETING"}, Boot: booted, Busy: true},
-		"c001": {Node: "c001", Address: "c001", States: []string{"DOWN", "CLOUD", "POWERED_DOWN"}, Reason: "reconfigure: No valid host was found"},
-		"c002": {Node: "c002", Address: "c002", States: []string{"IDLE", "CLOUD", "POWERED_DOWN"}},
-		"c003": {Node: "c003", Address: "c003", States: []string{"ALLOCATED", "CLOUD", "NOT_RESPONDING", "POWERING_UP"}, Busy: true},
+		"p1":   {Node: "p1", Address: "p1", Flags: reconfigure.NodeIdle, Boot: booted},
+		"p2":   {Node: "p2", Address: "p2", Flags: reconfigure.NodeMixed, Boot: booted, Busy: true},
+		"p3":   {Node: "p3", Address: "p3", Flags: reconfigure.NodeIdle | reconfigure.NodeCompleting, Boot: booted, Busy: true},
+		"c001": {Node: "c001", Address: "c001", Flags: reconfigure.NodeDown | reconfigure.NodeCloud | reconfigure.NodePoweredDown, Reason: "reconfigure: No valid host was found"},
+		"c002": {Node: "c002", Address: "c002", Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown},
+		"c003": {Node: "c003", Address: "c003", Flags: reconfigure.NodeAllocated | reconfigure.NodeCloud | reconfigure.NodeNotResponding | reconfigure.NodePoweringUp, Busy: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

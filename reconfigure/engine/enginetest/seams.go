@@ -219,7 +219,7 @@ func (w *World) reread(c reconfigure.Cluster) {
 	persistent := c.Persistent()
 	for node := range c.Nodes().All() {
 		if w.slurm[node] == nil {
-			w.slurm[node] = &slurmNode{base: "IDLE", power: "POWERED_DOWN"}
+			w.slurm[node] = &slurmNode{base: reconfigure.NodeIdle, power: reconfigure.NodePoweredDown}
 		}
 		w.slurm[node].cloud = !persistent.Contains(node)
 	}
@@ -255,14 +255,14 @@ func (w *World) States(ctx context.Context) (map[string]reconfigure.NodeState, e
 // Down requeues the jobs of the nodes.
 func (w *World) Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
 	return w.update(ctx, nodes, "down", ": "+reason, func(n *slurmNode) {
-		n.base, n.power, n.job, n.reason = "DOWN", "", false, ReasonPrefix+reason
+		n.base, n.power, n.job, n.reason = reconfigure.NodeDown, 0, false, ReasonPrefix+reason
 	})
 }
 
 // PowerDown ends at once: this Slurm waits for nobody. As with Slurm 22.05, drains end with it, and their reasons stay.
 func (w *World) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
 	return w.update(ctx, nodes, "power_down", "", func(n *slurmNode) {
-		n.base, n.power, n.job = "IDLE", "POWERED_DOWN", false
+		n.base, n.power, n.job = reconfigure.NodeIdle, reconfigure.NodePoweredDown, false
 		if !n.drain {
 			n.reason = ""
 		}
