@@ -71,6 +71,8 @@ type Settings struct {
 	Terraform   string        // path of the binary; empty: found or downloaded
 	Parallelism int           // the most instances that Terraform works on at a time
 	LockTimeout time.Duration
+	// Interrupt has a run of Terraform end as soon as the cloud says that its instances are as asked.
+	Interrupt   bool
 	BootTimeout time.Duration
 	Retries     int // how often a node that Slurm waits for is tried once more on a fresh instance
 	HostKeys    HostKeyPolicy

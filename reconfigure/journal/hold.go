@@ -9,8 +9,8 @@ import (
 
 // hold is what is kept of a request that waits.
 type hold struct {
-	Verdicts []reconfigure.Verdict `json:"verdicts"`
-	Waits    []reconfigure.Deferral    `json:"waits,omitempty"`
+	Verdicts []reconfigure.Verdict  `json:"verdicts"`
+	Waits    []reconfigure.Deferral `json:"waits,omitempty"`
 }
 
 func encodeHold(o reconfigure.Outcome) (string, error) {

@@ -157,7 +157,7 @@ func (o *operation) reboot() error {
 	if err := o.guard(o.ctx); err != nil {
 		return err
 	}
-	o.touched = true
+	o.touched.Store(true)
 	_, deps := o.using()
 	if err := deps.Cloud.Reboot(o.ctx, o.instance.ID); err != nil {
 		return byDefault(reconfigure.ClassBoot, o.cause(err))
@@ -173,7 +173,7 @@ func (o *operation) guard(ctx context.Context) error {
 	state, err := o.state(ctx)
 	busy := inUse(o.instance, state, err)
 	if busy != nil {
-		o.refused = true
+		o.round.leave(o.change.Node)
 	}
 	return busy
 }

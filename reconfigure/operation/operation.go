@@ -25,10 +25,9 @@ type operation struct {
 	was      reconfigure.NodeState // before the plan
 	instance reconfigure.Instance
 	settled  <-chan error // Terraform's own verdict on an instance that was delivered before it
-	touched  bool         // the instance was to be made or restarted: something may be left to remove
-	refused  bool         // the instance was left alone for the sake of a job
 	started  bool         // slurmd was started, and may register at any moment
 	toldDown bool         // Slurm was told that the node is DOWN, or may have been
+	touched  atomic.Bool  // the instance was to be made or restarted: something may be left to remove; set by other goroutines
 	ready    atomic.Bool  // anybody can log in to the node; read by other goroutines
 	waiting  atomic.Bool  // for Terraform or Ansible, and nothing has begun; read by other goroutines
 }
@@ -42,6 +41,7 @@ var (
 
 // run carries the change out, and gives the verdict; false where the operator ended before that.
 func (o *operation) run() (v reconfigure.Verdict, ended bool) {
+	o.probe()
 	err := o.rejection
 	if err == nil {
 		err = o.act()

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -77,26 +78,39 @@ type Round struct {
 type round struct {
 	Round
 	gate       *gate         // through which all of its nodes go together, where it concerns every node; else nil
-	configured chan struct{} // closed when the gate's run has ended
+	shared     *shared       // the order of Terraform's work, where it is Shared; else nil
+	configured chan struct{} // closed when the run after the gate has ended
+	once       sync.Once
+	configures atomic.Int32 // how many operations are still to be configured
+
+	lock sync.Mutex
+	left nodeset.NodeSet // the nodes whose instance was left as it is
 }
+
+func (r *round) closeConfigured() { r.once.Do(func() { close(r.configured) }) }
 
 // Start carries out each change of a plan, and hands back to Slurm the nodes that it waits for and that nothing could be
 // planned for. It returns at once, and calls done for each, from other goroutines. The caller MUST NOT start two operations
 // for one node, nor anything beside a plan that is Shared or Everywhere.
 func (o *Operator) Start(r Round, done func(reconfigure.Verdict)) {
 	o.found(r.Seen.Instances)
-	shared := &round{Round: r, configured: make(chan struct{})}
+	begun := &round{Round: r, configured: make(chan struct{})}
 	var operations []*operation
 	for _, c := range r.Plan.Changes {
-		operations = append(operations, o.operation(shared, c))
+		operations = append(operations, o.operation(begun, c))
 	}
 	for node, err := range awaited(r.Plan) {
-		op := o.operation(shared, reconfigure.Change{Node: node})
+		op := o.operation(begun, reconfigure.Change{Node: node})
 		op.rejection = err
 		operations = append(operations, op)
 	}
+	begun.expectConfigured(operations)
 	if r.Plan.Everywhere || r.Plan.Shared {
-		shared.gate = newGate(operations)
+		begun.gate = newGate(operations)
+	}
+	if r.Plan.Shared {
+		begun.shared = newShared(operations, len(r.Plan.Desired) == 0)
+		go o.provisionShared(begun)
 	}
 	o.lock.Lock()
 	for _, op := range operations {
@@ -125,6 +139,7 @@ func (o *Operator) carry(op *operation, done func(reconfigure.Verdict)) {
 	defer op.cancel(nil)
 	verdict, ended := op.run()
 	op.leaveGate()
+	op.round.leaveConfigured(op)
 	o.lock.Lock()
 	delete(o.underWay, op.change.Node)
 	o.lock.Unlock()

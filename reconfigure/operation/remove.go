@@ -2,7 +2,6 @@ package operation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -39,7 +38,7 @@ func (o *operation) removal(ctx context.Context) error {
 	wait := o.timing.Pause
 	for {
 		_, err := o.ask(ctx, provision{remove: true})
-		if err == nil || o.refused || errors.As(err, new(*reconfigure.Refusal)) || ctx.Err() != nil {
+		if err == nil || reconfigure.ClassOf(err) == reconfigure.ClassRefused || ctx.Err() != nil {
 			return err
 		}
 		o.note(fmt.Sprintf("could not be removed, tried again in %s: %s", wait, said(err)))
@@ -57,7 +56,8 @@ func (o *operation) discard(ctx context.Context) error {
 	if err := o.removal(ctx); err != nil {
 		return err
 	}
-	o.instance, o.settled, o.touched = reconfigure.Instance{}, nil, false
+	o.instance, o.settled = reconfigure.Instance{}, nil
+	o.touched.Store(false)
 	o.gone(o.change.Node)
 	return nil
 }

@@ -190,3 +190,29 @@ func (o *operation) passGate() error {
 		return context.Cause(o.ctx)
 	}
 }
+
+// expectConfigured counts the operations that the playbooks run for. When all of them have ended, nobody waits for a run.
+func (r *round) expectConfigured(operations []*operation) {
+	for _, o := range operations {
+		if o.configures() {
+			r.configures.Add(1)
+		}
+	}
+	if r.configures.Load() == 0 {
+		r.closeConfigured()
+	}
+}
+
+func (r *round) leaveConfigured(o *operation) {
+	if o.configures() && r.configures.Add(-1) == 0 {
+		r.closeConfigured()
+	}
+}
+
+func (o *operation) configures() bool {
+	switch o.change.Action {
+	case reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure:
+		return true
+	}
+	return false
+}
