@@ -4,30 +4,41 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"slices"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Record writes events down, in their order, all or none, at the time of now where one has none. Each belongs to a batch that has begun. IDs that they had
-// are of no account: the journal numbers them.
+// Record keeps events, in their order, all or none, at the time of now where one has none. Each belongs to a plan that has
+// begun; one of an unknown plan is an error that a retry does not fix. IDs that they had do not count: the journal numbers
+// them, and who has read an event has read all that have a lower number. It is the lease holder's to call.
+//
+// It waits for the disk: see Recorder for callers that must not wait.
 func (j *Journal) Record(ctx context.Context, events ...reconfigure.Event) error {
-	return j.writeLeading(ctx, "record", func(tx *sql.Tx) error {
-		insert, err := tx.PrepareContext(ctx, `INSERT INTO events (time, batch, node, phase, level, message) VALUES ($1, $2, $3, $4, $5, $6)`)
-		if err != nil {
-			return err
-		}
-		defer insert.Close()
-		for _, e := range events {
-			if _, err := insert.ExecContext(ctx, stamp(e.Time).UnixNano(), e.Batch, e.Node, e.Phase, e.Level, text(e.Message)); err != nil {
-				return err
-			}
-		}
+	if len(events) == 0 {
 		return nil
-	})
+	}
+	return j.writeHeld(ctx, "record", func(tx *sql.Tx) error { return insertEvents(ctx, tx, events...) })
 }
 
-// Events is what happened to a request after the event of that ID (0: from the start), in order: the events of the batches that carried it which concern
-// one of its nodes or the whole batch; all of them where it is for the whole cluster.
+func insertEvents(ctx context.Context, tx *sql.Tx, events ...reconfigure.Event) error {
+	insert, err := tx.PrepareContext(ctx,
+		`INSERT INTO events (time, plan, node, phase, level, message) VALUES ($1, $2, $3, $4, $5, $6)`)
+	if err != nil {
+		return err
+	}
+	defer insert.Close()
+	for _, e := range events {
+		at := stamp(e.Time).UnixNano()
+		if _, err := insert.ExecContext(ctx, at, e.Plan, e.Node, e.Phase, e.Level, text(e.Message)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Events is what happened to a request after the event of that ID (0: from the start), in order: the events of the plans for
+// it that are of one of its nodes, or of the whole plan; all of them where the request is for the whole cluster.
 func (j *Journal) Events(ctx context.Context, id reconfigure.RequestID, after int64) ([]reconfigure.Event, error) {
 	const doing = "read the events of a request"
 	r, ok, err := j.Request(ctx, id)
@@ -38,23 +49,116 @@ func (j *Journal) Events(ctx context.Context, id reconfigure.RequestID, after in
 		return nil, j.explain(doing, unknown(id))
 	}
 	var (
-		since   = `SELECT ` + eventColumns + ` FROM events WHERE batch IN (SELECT batch FROM carried WHERE request = $1) AND id > $2`
+		newer = `SELECT ` + eventColumns + ` FROM events
+			WHERE plan IN (SELECT plan FROM plan_requests WHERE request = $1) AND id > $2`
 		itsOwn  = ` AND node IN (SELECT '' UNION ALL SELECT value FROM ` + j.store.elements() + `($3))`
 		inOrder = ` ORDER BY id`
 	)
 	if r.Nodes.Empty() {
-		return read(ctx, j, doing, scanEvent, since+inOrder, id, after)
+		return read(ctx, j, doing, scanEvent, newer+inOrder, id, after)
 	}
 	names, err := json.Marshal(r.Nodes.Names())
 	if err != nil {
 		return nil, j.explain(doing, err)
 	}
-	return read(ctx, j, doing, scanEvent, since+itsOwn+inOrder, id, after, string(names))
+	return read(ctx, j, doing, scanEvent, newer+itsOwn+inOrder, id, after, string(names))
 }
 
-// LastMoves is the newest event of each node that says how far it is: notes are passed over, since what is noted after a failure must not hide it.
+// EventsOf is the Events of several requests, by request, each event read once. A request without events, and one that is not
+// in the journal, has no entry.
+func (j *Journal) EventsOf(
+	ctx context.Context, ids ...reconfigure.RequestID,
+) (map[reconfigure.RequestID][]reconfigure.Event, error) {
+	const doing = "read the events of requests"
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = id.String()
+	}
+	list, err := json.Marshal(texts)
+	if err != nil {
+		return nil, j.explain(doing, err)
+	}
+	asked := `(SELECT CAST(value AS bigint) FROM ` + j.store.elements() + `($1))`
+	rows, err := read(ctx, j, doing, scanPlanRequest, `SELECT plan, request, nodes FROM plan_requests
+		JOIN requests ON requests.id = request WHERE request IN `+asked, string(list))
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	readers, err := readersOf(rows)
+	if err != nil {
+		return nil, j.explain(doing, err)
+	}
+	events, err := read(ctx, j, doing, scanEvent, `SELECT `+eventColumns+` FROM events
+		WHERE plan IN (SELECT plan FROM plan_requests WHERE request IN `+asked+`) ORDER BY id`, string(list))
+	if err != nil {
+		return nil, err
+	}
+	byRequest := map[reconfigure.RequestID][]reconfigure.Event{}
+	for _, e := range events {
+		for _, id := range readers[e.Plan].of(e.Node) {
+			byRequest[id] = append(byRequest[id], e)
+		}
+	}
+	return byRequest, nil
+}
+
+// planRequest is a plan with a request for which it started operations.
+type planRequest struct {
+	plan    int64
+	request reconfigure.RequestID
+	nodes   string
+}
+
+func scanPlanRequest(row scanner) (planRequest, error) {
+	var p planRequest
+	return p, row.Scan(&p.plan, &p.request, &p.nodes)
+}
+
+// readers is the requests that the events of one plan are for.
+type readers struct {
+	all    []reconfigure.RequestID            // they read the events of the whole plan
+	whole  []reconfigure.RequestID            // they are for the whole cluster, and read the events of all nodes
+	byNode map[string][]reconfigure.RequestID // they name the node
+}
+
+func (r *readers) of(node string) []reconfigure.RequestID {
+	if node == "" {
+		return r.all
+	}
+	return slices.Concat(r.whole, r.byNode[node])
+}
+
+// readersOf is the readers of each plan.
+func readersOf(rows []planRequest) (map[int64]*readers, error) {
+	byPlan, requests := map[int64]*readers{}, map[reconfigure.RequestID]reconfigure.Request{}
+	for _, row := range rows {
+		request, known := requests[row.request]
+		if !known {
+			if err := request.Nodes.UnmarshalText([]byte(row.nodes)); err != nil {
+				return nil, err
+			}
+			requests[row.request] = request
+		}
+		plan := byPlan[row.plan]
+		if plan == nil {
+			plan = &readers{byNode: map[string][]reconfigure.RequestID{}}
+			byPlan[row.plan] = plan
+		}
+		plan.all = append(plan.all, row.request)
+		if request.Nodes.Empty() {
+			plan.whole = append(plan.whole, row.request)
+		}
+		for node := range request.Nodes.All() {
+			plan.byNode[node] = append(plan.byNode[node], row.request)
+		}
+	}
+	return byPlan, nil
+}
+
+// LastMoves is the newest event of each node that is not a note, by node: a note after a failure must not hide the failure.
 func (j *Journal) LastMoves(ctx context.Context) (map[string]reconfigure.Event, error) {
-	// A walk from each name to the next one, and from each node's newest event back over its notes; GROUP BY would read the whole index.
+	// A walk from each name to the next one, and from each node's newest event back over its notes; GROUP BY would read the
+	// whole index.
 	const newest = `
 		WITH RECURSIVE name (node) AS (
 			SELECT min(node) FROM events WHERE node > ''
@@ -63,7 +167,7 @@ func (j *Journal) LastMoves(ctx context.Context) (map[string]reconfigure.Event, 
 		)
 		SELECT ` + eventColumns + ` FROM events WHERE id IN (
 			SELECT (SELECT id FROM events WHERE node = name.node AND level <> 'note' ORDER BY id DESC LIMIT 1) FROM name)`
-	events, err := read(ctx, j, "read how far the nodes are", scanEvent, newest)
+	events, err := read(ctx, j, "read the last event of each node", scanEvent, newest)
 	if err != nil {
 		return nil, err
 	}
@@ -74,14 +178,14 @@ func (j *Journal) LastMoves(ctx context.Context) (map[string]reconfigure.Event, 
 	return last, nil
 }
 
-const eventColumns = `id, time, batch, node, phase, level, message`
+const eventColumns = `id, time, plan, node, phase, level, message`
 
 func scanEvent(row scanner) (reconfigure.Event, error) {
 	var (
 		e    reconfigure.Event
 		time int64
 	)
-	err := row.Scan(&e.ID, &time, &e.Batch, &e.Node, &e.Phase, &e.Level, &e.Message)
+	err := row.Scan(&e.ID, &time, &e.Plan, &e.Node, &e.Phase, &e.Level, &e.Message)
 	e.Time = unstamp(time)
 	return e, err
 }

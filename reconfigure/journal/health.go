@@ -10,9 +10,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Health is how the node groups fare that do not fare well, by name.
+// Health is what is kept of the node groups with failures, by name.
 func (j *Journal) Health(ctx context.Context) (map[string]reconfigure.Health, error) {
-	all, err := read(ctx, j, "read how the node groups fare", scanHealth, `SELECT node_group, known FROM health`)
+	all, err := read(ctx, j, "read the health of the node groups", scanHealth, `SELECT node_group, known FROM health`)
 	if err != nil {
 		return nil, err
 	}
@@ -23,10 +23,12 @@ func (j *Journal) Health(ctx context.Context) (map[string]reconfigure.Health, er
 	return byGroup, nil
 }
 
-// UpdateHealth puts what update makes of a group's health in its place; no other update comes between. As Record, it is for the leader, where there is one;
-// a Journal that took no lead may end what is known of a group, as an administrator does.
-func (j *Journal) UpdateHealth(ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health) error {
-	return j.writeLeading(ctx, "write down how a node group fares", func(tx *sql.Tx) error {
+// UpdateHealth puts what update makes of a group's health in its place, in one transaction. The group's name stays. It is the
+// lease holder's to call; a Journal that acquired no lease may call it too, as an administrator does who resets a group.
+func (j *Journal) UpdateHealth(
+	ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health,
+) error {
+	return j.writeHeld(ctx, "update the health of a node group", func(tx *sql.Tx) error {
 		before, err := healthOf(ctx, tx, group)
 		if err != nil {
 			return err
@@ -44,7 +46,8 @@ func (j *Journal) UpdateHealth(ctx context.Context, group string, update func(re
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO health (node_group, known) VALUES ($1, $2) ON CONFLICT (node_group) DO UPDATE SET known = excluded.known`, group, string(known))
+		_, err = tx.ExecContext(ctx, `INSERT INTO health (node_group, known) VALUES ($1, $2)
+			ON CONFLICT (node_group) DO UPDATE SET known = excluded.known`, group, string(known))
 		return err
 	})
 }
@@ -66,7 +69,7 @@ func scanHealth(row scanner) (reconfigure.Health, error) {
 		return h, err
 	}
 	if err := json.Unmarshal([]byte(known), &h); err != nil {
-		return h, fmt.Errorf("how node group %s fares: %w", group, err)
+		return h, fmt.Errorf("health of node group %s: %w", group, err)
 	}
 	h.Group = group
 	return h, nil

@@ -1,13 +1,15 @@
-// Package journal is the durable record of a cluster: the requests, the batches that carried them, the events on the way, the evidence of what failed, the
-// outcomes, whether the worker is paused, and who leads. Every call of the tool is a process of its own and opens it; what a method wrote is on the disk when it returns, and a process
-// that is killed leaves a journal that the next one reads.
+// Package journal is the durable record of a cluster: the requests, the plans that started operations for them, the events of
+// the operations, the evidence of what failed, the outcomes, whether starting is paused, and who has the lease. Every call of
+// the tool is a process of its own and opens it. What a method wrote is on the disk when it returns, and a process that is
+// killed leaves a journal that the next one reads.
 //
-// It is kept by a SQLite database in the state folder, in write-ahead mode (https://sqlite.org/wal.html), which needs shared memory: the folder MUST be on
-// a file system of the host, not on a network one that several hosts write to. Where several control hosts share a cluster, a PostgreSQL database keeps it.
-// What is particular to the one stands in sqlite.go, to the other in postgres.go; the rest is SQL that both understand.
+// The store is a SQLite database in the state folder, in write-ahead mode (https://sqlite.org/wal.html), which needs shared
+// memory: the folder MUST be on a file system of the host, not on a network file system that several hosts write to. Where
+// several control hosts share a cluster, the store is a PostgreSQL database. What is particular to the one is in sqlite.go, to
+// the other in postgres.go; the rest is SQL that both understand.
 //
-// Errors name the journal and what was being done. A method that writes does all or nothing: after an error nothing of it is in the journal, so that it
-// may be called again; but see ErrUncertain.
+// Errors name the journal and what was being done. A method that writes does all or nothing: after an error nothing of it is
+// in the journal, so that it may be called again, with one exception: ErrUncertain. Times are kept to the nanosecond, in UTC.
 package journal
 
 import (
@@ -27,29 +29,26 @@ import (
 )
 
 var (
-	// ErrFinished is the answer to a second outcome, and to beginning what has its outcome.
-	ErrFinished = errors.New("the request has its outcome already")
-	// ErrBegun is the answer to taking back what a batch may have done something for already.
-	ErrBegun = errors.New("the request has begun already")
-	// ErrPaused is the answer to beginning anything during a pause.
-	ErrPaused = errors.New("it is paused")
-	// ErrLeaseLost is the answer to writing as a leader that leads no more.
+	// ErrFinished, ErrBegun, ErrPaused and ErrLeaseLost are those of package reconfigure.
+	ErrFinished  = reconfigure.ErrFinished
+	ErrBegun     = reconfigure.ErrBegun
+	ErrPaused    = reconfigure.ErrPaused
 	ErrLeaseLost = reconfigure.ErrLeaseLost
-	// ErrUncertain is PostgreSQL's alone: the connection broke while a transaction was being committed, so it may or may not be in the journal. Who tries
-	// again must bear with both.
-	ErrUncertain = errors.New("the connection broke at the last moment: it may be written or not")
+	// ErrUncertain is PostgreSQL's alone: the connection broke while a transaction was being committed, so it may or may not
+	// be in the journal. Who tries again must expect either.
+	ErrUncertain = errors.New("the connection broke during the commit: it may be written or not")
 )
 
-// patience bounds the wait for another process's transaction, and for a server that is short of connections or about to start. A transaction takes
-// milliseconds, so only a storm of callers or a stopped process comes near it.
-const patience = 30 * time.Second
+// retryFor bounds the wait for another process's transaction, and for a server that has no connection left or starts up. A
+// transaction takes milliseconds, so that only very many callers at once or a stopped process come near it.
+const retryFor = 30 * time.Second
 
 // Journal is an open journal. Its methods may be called from several goroutines.
 type Journal struct {
 	db    *sql.DB
 	store store
-	name  string // what people know it by
-	reign atomic.Pointer[reign]
+	name  string
+	lease atomic.Pointer[lease] // nil: this Journal has none
 }
 
 // store is what the two databases do not have in common.
@@ -59,17 +58,17 @@ type store interface {
 	commit(tx *sql.Tx) error
 	// elements is the SQL function that makes rows, with a column value, of a JSON array of strings.
 	elements() string
-	// lead and watch take a lock without waiting; nil where another one has it, be it in this process. It ends with the process, whatever ends that.
-	lead(ctx context.Context) (*held, error)
-	watch(ctx context.Context) (*held, error)
-	// led tells whether anybody has the lead, and keeps nobody from taking it.
-	led(ctx context.Context, db *sql.DB) (bool, error)
-	// meaning says what an error of the database means to an administrator; empty where it speaks for itself.
+	// lock locks the lease without waiting; nil where another one has it, be it in this process. The lock ends with the
+	// process, whatever ends that.
+	lock(ctx context.Context) (*lock, error)
+	// locked reports whether anybody has the lease. It keeps nobody from acquiring it.
+	locked(ctx context.Context, db *sql.DB) (bool, error)
+	// meaning puts an error of the database into words for an administrator; empty where the error is clear by itself.
 	meaning(err error) string
 }
 
-// Open opens the journal in the folder, and makes both where they are not there yet. A journal of an earlier version is brought up to date; one of a later
-// version, a folder that cannot be written and a damaged file are errors that trying again does not mend.
+// Open opens the journal in the folder, and makes both where they are missing. A journal of an earlier version is migrated. A
+// journal of a later version, a folder that cannot be written and a damaged file are errors that a retry does not fix.
 func Open(ctx context.Context, dir string) (*Journal, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -89,10 +88,11 @@ func Open(ctx context.Context, dir string) (*Journal, error) {
 	return j, nil
 }
 
-// OpenURL opens the journal in a PostgreSQL database, "postgres://user:password@host:port/database", or another connection string of libpq's
-// (https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING); PGPASSWORD, ~/.pgpass and the like count too. The database must be there;
-// the tables are made in it, where they are not there yet or of an earlier version. The connection must be to the server itself, since locks end with it:
-// a pooler such as PgBouncer may not stand between them unless it pools whole sessions.
+// OpenURL opens the journal in a PostgreSQL database, "postgres://user:password@host:port/database", or another connection
+// string of libpq (https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING); PGPASSWORD, ~/.pgpass and the
+// like count too. The database must exist. The tables are made in it where they are missing, and migrated where they are of an
+// earlier version. The connection must be to the server itself, since locks end with it: a pooler such as PgBouncer works only
+// if it pools whole sessions. A server that starts up or has no connection left is retried for 30 seconds.
 func OpenURL(ctx context.Context, url string) (*Journal, error) {
 	store, err := newPostgres(url)
 	if err != nil {
@@ -105,13 +105,36 @@ func OpenURL(ctx context.Context, url string) (*Journal, error) {
 	return j, nil
 }
 
-// Close closes the journal. A lead that is held stays held until it is released.
+// Close closes the journal. A lease that it has stays until it is released.
 func (j *Journal) Close() error {
 	return j.explain("close", j.db.Close())
 }
 
-// write runs do in one transaction: all of it is durable when write returns nil, and nothing of it is there when it returns an error.
+// Name is where the journal is: the path of its file, or the URL of its database without user and password.
+func (j *Journal) Name() string { return j.name }
+
+// Changed is a number that is another one after anybody but the holder of the lease has written: a request was submitted or
+// taken back, a pause begun or ended. A waiting holder compares it with the one before, instead of reading all that waits. It
+// costs one row.
+func (j *Journal) Changed(ctx context.Context) (token int64, err error) {
+	err = j.db.QueryRowContext(ctx, `SELECT count FROM changes`).Scan(&token)
+	return token, j.explain("look for changes", err)
+}
+
+// write runs do in one transaction, and counts it as a change.
 func (j *Journal) write(ctx context.Context, doing string, do func(*sql.Tx) error) error {
+	return j.transact(ctx, doing, func(tx *sql.Tx) error {
+		if err := do(tx); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `UPDATE changes SET count = count + 1`)
+		return err
+	})
+}
+
+// transact runs do in one transaction: all of it is durable when transact returns nil, and nothing of it is there when it
+// returns an error.
+func (j *Journal) transact(ctx context.Context, doing string, do func(*sql.Tx) error) error {
 	tx, err := j.store.begin(ctx, j.db)
 	if err != nil {
 		return j.explain(doing, err)
@@ -124,7 +147,9 @@ func (j *Journal) write(ctx context.Context, doing string, do func(*sql.Tx) erro
 }
 
 // read collects the rows of a query.
-func read[T any](ctx context.Context, j *Journal, doing string, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
+func read[T any](
+	ctx context.Context, j *Journal, doing string, scan func(scanner) (T, error), query string, args ...any,
+) ([]T, error) {
 	rows, err := j.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, j.explain(doing, err)
@@ -153,7 +178,7 @@ func first[T any](all []T, err error) (T, bool, error) {
 	return all[0], true, nil
 }
 
-// explain says which journal it is, what was being done, and what an error of the database means here.
+// explain adds to an error which journal it is, what was being done, and what the database means by it.
 func (j *Journal) explain(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -175,10 +200,10 @@ func stamp(t time.Time) time.Time {
 // unstamp is a time as it was kept.
 func unstamp(nanoseconds int64) time.Time { return time.Unix(0, nanoseconds).UTC() }
 
-// text is what a column of text takes: PostgreSQL refuses bytes that programs do print at times, and what they say must not be lost for them.
+// text is what a column of text takes. PostgreSQL refuses bytes that are no UTF-8, and NUL; programs print them at times.
 func text(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// unknown tells of a request that is not in the journal.
+// unknown is the error for a request that is not in the journal.
 func unknown(id reconfigure.RequestID) error { return fmt.Errorf("there is no request %s", id) }

@@ -8,7 +8,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Pause has the worker begin nothing, from the moment on at which it returns and until Continue. It says who wants it so, and why; said twice, the last word counts.
+// Pause has nothing begin, from the moment on at which it returns and until Continue. It keeps who wants it and why; of two
+// calls the last one counts.
 func (j *Journal) Pause(ctx context.Context, reason, by string) error {
 	return j.write(ctx, "pause", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO pause (id, since, caller, reason) VALUES (1, $1, $2, $3)
@@ -18,7 +19,7 @@ func (j *Journal) Pause(ctx context.Context, reason, by string) error {
 	})
 }
 
-// notPaused is ErrPaused during a pause. In a transaction that writes it cannot be old news.
+// notPaused is ErrPaused during a pause. In a transaction that writes the answer cannot be out of date.
 func notPaused(ctx context.Context, tx *sql.Tx) error {
 	var paused bool
 	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pause)`).Scan(&paused); err != nil {

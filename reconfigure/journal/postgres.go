@@ -18,16 +18,17 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
+	gooselock "github.com/pressly/goose/v3/lock"
 	"golang.org/x/sys/unix"
 )
 
-// A leader whose connection fails silently finds out within lookEvery and lookPatience, 8 s. The server gives it up, and its locks to somebody else, when
-// deathly has passed since the last sign of life, which was at most lookEvery before: so it is the leader who knows first.
+// A holder of the lease whose connection fails silently notices within pingEvery and pingTimeout, 8 s. The server drops the
+// connection, and gives its locks to another one, when deadAfter has passed since the last packet, which was at most pingEvery
+// before: so the holder knows first.
 const (
-	lookEvery    = 4 * time.Second
-	lookPatience = 4 * time.Second
-	deathly      = 20 * time.Second
+	pingEvery   = 4 * time.Second
+	pingTimeout = 4 * time.Second
+	deadAfter   = 20 * time.Second
 )
 
 // sessionSettings is what each connection asks of the server
@@ -35,22 +36,22 @@ const (
 func sessionSettings() map[string]string {
 	return map[string]string{
 		"synchronous_commit":                  "on", // a database may be set to lose its last commits with the power
-		"lock_timeout":                        milliseconds(patience),
-		"idle_in_transaction_session_timeout": milliseconds(patience), // a process that was stopped keeps the others waiting no longer
-		// A host that lost its power says no goodbye.
-		"tcp_keepalives_idle":     strconv.Itoa(int(deathly.Seconds()) / 2),
-		"tcp_keepalives_interval": strconv.Itoa(int(deathly.Seconds()) / 4),
+		"lock_timeout":                        milliseconds(retryFor),
+		"idle_in_transaction_session_timeout": milliseconds(retryFor), // of a process that was stopped
+		// A host that lost its power does not close its connections.
+		"tcp_keepalives_idle":     strconv.Itoa(int(deadAfter.Seconds()) / 2),
+		"tcp_keepalives_interval": strconv.Itoa(int(deadAfter.Seconds()) / 4),
 		"tcp_keepalives_count":    "2",
-		"tcp_user_timeout":        milliseconds(deathly),
+		"tcp_user_timeout":        milliseconds(deadAfter),
 	}
 }
 
-// The locks are advisory ones (https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS) under two numbers. The first is of the table
-// of requests, so that two journals in schemas of one database are not in each other's way.
+// The locks are advisory ones (https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS) under two numbers.
+// The first is that of the table of requests, so that two journals in schemas of one database do not block each other. The
+// second ones are those of earlier versions, of which a process may still run.
 const (
-	leadLock = iota + 1
-	watchLock
-	writeLock
+	leaseLock = 1
+	writeLock = 3
 
 	ofThisJournal = `'requests'::regclass::oid::int`
 )
@@ -76,16 +77,17 @@ func newPostgres(url string) (postgresStore, error) {
 	return postgresStore{config}, nil
 }
 
-// dialer makes connections that fail when the other side has been silent for that long; by itself, the kernel would try for a quarter of an hour.
+// dialer makes connections that fail when the other side has sent nothing for deadAfter. The kernel's own limit is a quarter
+// of an hour.
 func dialer() *net.Dialer {
 	return &net.Dialer{
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: deathly / 2, Interval: deathly / 4, Count: 2},
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: deadAfter / 2, Interval: deadAfter / 4, Count: 2},
 		Control: func(network, _ string, c syscall.RawConn) (err error) {
 			if !strings.HasPrefix(network, "tcp") {
 				return nil
 			}
 			e := c.Control(func(fd uintptr) {
-				err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(deathly.Milliseconds()))
+				err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(deadAfter.Milliseconds()))
 			})
 			return errors.Join(e, err)
 		},
@@ -101,10 +103,10 @@ func (s postgresStore) name() string {
 
 // open opens the database and brings its schema up to date.
 func (s postgresStore) open(ctx context.Context) (*sql.DB, error) {
-	// A connection is looked at before each use: the server may have been started anew meanwhile.
+	// A connection is tested before each use: the server may have been restarted meanwhile.
 	always := stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return true })
-	db := sql.OpenDB(patient{stdlib.GetConnector(*s.config, always)})
-	// Connections are what a server runs short of when hundreds call at once; the writers wait for one another anyway.
+	db := sql.OpenDB(retrying{stdlib.GetConnector(*s.config, always)})
+	// A server runs out of connections when hundreds call at once, and the writers wait for one another anyway.
 	db.SetMaxOpenConns(1)
 	if err := s.prepare(ctx, db); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -114,7 +116,7 @@ func (s postgresStore) open(ctx context.Context) (*sql.DB, error) {
 
 // prepare makes the database what this version of the tool expects. It may be killed at any point and run again.
 func (s postgresStore) prepare(ctx context.Context, db *sql.DB) error {
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, uint64(patience/time.Second)))
+	locker, err := gooselock.NewPostgresSessionLocker(gooselock.WithLockTimeout(1, uint64(retryFor/time.Second)))
 	if err != nil {
 		return err
 	}
@@ -147,7 +149,7 @@ func (postgresStore) begin(ctx context.Context, db *sql.DB) (*sql.Tx, error) {
 
 func (postgresStore) commit(tx *sql.Tx) error {
 	err := tx.Commit()
-	// An error without a state is not the server's answer.
+	// An error without a state is not an answer of the server's.
 	if err == nil || sqlState(err) != "" || errors.Is(err, sql.ErrTxDone) {
 		return err
 	}
@@ -156,59 +158,57 @@ func (postgresStore) commit(tx *sql.Tx) error {
 
 func (postgresStore) elements() string { return "json_array_elements_text" }
 
-func (s postgresStore) lead(ctx context.Context) (*held, error) { return s.lock(ctx, leadLock) }
-
-func (s postgresStore) watch(ctx context.Context) (*held, error) { return s.lock(ctx, watchLock) }
-
-// lock takes a lock on a connection of its own. It is lost with that connection.
-func (s postgresStore) lock(ctx context.Context, which int) (*held, error) {
-	conn, err := patiently(ctx, func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, s.config.Copy()) })
+// lock takes the lock on a connection of its own. It is lost with that connection.
+func (s postgresStore) lock(ctx context.Context) (*lock, error) {
+	conn, err := retryConnect(ctx, func(ctx context.Context) (*pgx.Conn, error) {
+		return pgx.ConnectConfig(ctx, s.config.Copy())
+	})
 	if err != nil {
 		return nil, err
 	}
 	var ok bool
-	err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(`+ofThisJournal+`, $1)`, which).Scan(&ok)
+	err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(`+ofThisJournal+`, $1)`, leaseLock).Scan(&ok)
 	if err != nil || !ok {
 		return nil, errors.Join(err, conn.Close(ctx))
 	}
 	lasting := context.WithoutCancel(ctx)
-	lock, lost := context.WithCancelCause(lasting)
-	settle := look(lasting, conn, func() { lost(ErrLeaseLost) })
-	return &held{lock, func() error {
-		settle()
-		return errors.Join(context.Cause(lock), unlock(lasting, conn, which))
+	connected, lost := context.WithCancelCause(lasting)
+	stop := watch(lasting, conn, func() { lost(ErrLeaseLost) })
+	return &lock{connected, func() error {
+		stop()
+		return errors.Join(context.Cause(connected), unlock(lasting, conn))
 	}}, nil
 }
 
-// unlock releases a lock and closes its connection. That alone would do, but the server may be slow to notice it.
-func unlock(ctx context.Context, conn *pgx.Conn, which int) error {
-	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+// unlock releases the lock and closes its connection. To close it would do, but the server may be slow to notice that.
+func unlock(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	_, err := conn.Exec(ctx, `SELECT pg_advisory_unlock(`+ofThisJournal+`, $1)`, which)
+	_, err := conn.Exec(ctx, `SELECT pg_advisory_unlock(`+ofThisJournal+`, $1)`, leaseLock)
 	if err = errors.Join(err, conn.Close(ctx)); err != nil {
-		return fmt.Errorf("%w: %w", ErrLeaseLost, err) // nobody knows since when
+		return fmt.Errorf("%w: %w", ErrLeaseLost, err) // it is unknown since when
 	}
 	return nil
 }
 
-// look keeps looking whether the connection is alive, until settle is called, which returns when nothing uses the connection any more.
-func look(ctx context.Context, conn *pgx.Conn, lost func()) (settle func()) {
-	ctx, stop := context.WithCancel(ctx)
-	looked := make(chan struct{})
+// watch calls lost when the connection fails. It ends with stop, which returns when nothing uses the connection any more.
+func watch(ctx context.Context, conn *pgx.Conn, lost func()) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
 	go func() {
-		defer close(looked)
+		defer close(ended)
 		if !alive(ctx, conn) {
 			lost()
 		}
 	}()
-	return func() { stop(); <-looked }
+	return func() { cancel(); <-ended }
 }
 
-// alive returns true when ctx ends, and false when the connection does: at once where that can be noticed, else at the next look.
+// alive returns true when ctx ends, and false when the connection fails: at once where that is noticed, else at the next ping.
 func alive(ctx context.Context, conn *pgx.Conn) bool {
 	for {
-		pause, cancel := context.WithTimeout(ctx, lookEvery)
-		_, err := conn.WaitForNotification(pause) // nobody notifies: it waits for the end of the connection
+		pause, cancel := context.WithTimeout(ctx, pingEvery)
+		_, err := conn.WaitForNotification(pause) // there are none: it waits for the end of the connection
 		paused := pause.Err() != nil
 		cancel()
 		if ctx.Err() != nil {
@@ -217,8 +217,8 @@ func alive(ctx context.Context, conn *pgx.Conn) bool {
 		if err != nil && !paused {
 			return false
 		}
-		look, cancel := context.WithTimeout(ctx, lookPatience)
-		err = conn.Ping(look)
+		ping, cancel := context.WithTimeout(ctx, pingTimeout)
+		err = conn.Ping(ping)
 		cancel()
 		if ctx.Err() != nil {
 			return true
@@ -229,21 +229,22 @@ func alive(ctx context.Context, conn *pgx.Conn) bool {
 	}
 }
 
-func (postgresStore) led(ctx context.Context, db *sql.DB) (led bool, err error) {
+func (postgresStore) locked(ctx context.Context, db *sql.DB) (locked bool, err error) {
 	err = db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted
-		AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid = 'requests'::regclass AND objid = $1)`, leadLock).Scan(&led)
-	return led, err
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		AND classid = 'requests'::regclass AND objid = $1)`, leaseLock).Scan(&locked)
+	return locked, err
 }
 
-// patient is a driver.Connector that does not take no for an answer from a server that will say yes soon.
-type patient struct{ driver.Connector }
+// retrying is a driver.Connector that retries.
+type retrying struct{ driver.Connector }
 
-func (p patient) Connect(ctx context.Context) (driver.Conn, error) {
-	return patiently(ctx, p.Connector.Connect)
+func (r retrying) Connect(ctx context.Context) (driver.Conn, error) {
+	return retryConnect(ctx, r.Connector.Connect)
 }
 
-// patiently connects. Where the server has no connection left, or starts up, it is tried again.
-func patiently[T any](ctx context.Context, connect func(context.Context) (T, error)) (T, error) {
+// retryConnect connects, and retries while the server has no connection left or starts up.
+func retryConnect[T any](ctx context.Context, connect func(context.Context) (T, error)) (T, error) {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.Multiplier = 100*time.Millisecond, 1
 	return backoff.Retry(ctx, func() (T, error) {
@@ -253,10 +254,10 @@ func patiently[T any](ctx context.Context, connect func(context.Context) (T, err
 			return conn, err
 		}
 		return conn, backoff.Permanent(err)
-	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(patience))
+	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(retryFor))
 }
 
-// sqlState is the code of an answer of the server's (https://www.postgresql.org/docs/current/errcodes-appendix.html); empty for other errors.
+// sqlState is the code of an error of the server's (https://www.postgresql.org/docs/current/errcodes-appendix.html); empty for other errors.
 func sqlState(err error) string {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
@@ -265,7 +266,7 @@ func sqlState(err error) string {
 	return ""
 }
 
-// meaning puts the codes that an administrator can do something about into words.
+// meaning puts codes into words that an administrator can act on.
 func (postgresStore) meaning(err error) string {
 	switch sqlState(err) {
 	case "53100":
@@ -275,17 +276,18 @@ func (postgresStore) meaning(err error) string {
 	case "XX001", "XX002":
 		return "the database is damaged; bring it back from a backup"
 	case "42501":
-		return "the database lets this user not do that; the user must be the owner of the tables, or may CREATE in the schema to make them"
+		return "the database does not allow this user to do that; the user must own the tables, or have CREATE on the " +
+			"schema to make them"
 	case "3D000":
-		return "the database is not there; make it with createdb"
+		return "the database does not exist; make it with createdb"
 	case "3F000", "42P01":
-		return "the tables are not where this user looks for them; see search_path"
+		return "the tables are not on the search_path of this user"
 	case "28000", "28P01":
-		return "the server does not let this user in"
+		return "the server refuses this user"
 	case "53300":
-		return fmt.Sprintf("the server had no connection left for %s; see its max_connections", patience)
+		return fmt.Sprintf("the server had no connection left for %s; see its max_connections", retryFor)
 	case "55P03":
-		return fmt.Sprintf("another process kept it locked for %s", patience)
+		return fmt.Sprintf("another process kept it locked for %s", retryFor)
 	}
 	return ""
 }

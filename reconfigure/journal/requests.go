@@ -6,16 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-const requestColumns = `id, mode, nodes, reason, caller, jobs, submitted, options, settled, touched IS NOT NULL,
-	(SELECT begun FROM batches WHERE batches.id > requests.newest_batch ORDER BY batches.id LIMIT 1)`
+const requestColumns = `id, mode, nodes, reason, caller, jobs, submitted, options, progress, touched IS NOT NULL,
+	(SELECT begun FROM plans WHERE plans.id > requests.newest_plan ORDER BY plans.id LIMIT 1)`
 
-// Submit writes a request down and gives it its ID, and the time where it has none. An ID that it had is of no account.
+// Submit keeps a request and gives it its ID, and the time of now where it has none. An ID that it had does not count. A
+// request without a mode, or with nodes that are no hostlist, is an error that a retry does not fix.
 func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error) {
 	r.Submitted, r.Reason, r.Caller = stamp(r.Submitted), text(r.Reason), text(r.Caller)
 	jobs, err := json.Marshal(r.Jobs)
@@ -26,14 +26,14 @@ func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigur
 	if err != nil {
 		return reconfigure.Request{}, j.explain("submit", err)
 	}
-	// What cannot be read again would keep every request that waits from being read.
+	// What cannot be read again would keep every pending request from being read.
 	if err := decode(new(reconfigure.Request), r.Nodes.String(), string(jobs), string(options)); err != nil {
 		return reconfigure.Request{}, j.explain("submit", err)
 	}
 	err = j.write(ctx, "submit", func(tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx,
-			`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options, newest_batch)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, (SELECT coalesce(max(id), 0) FROM batches)) RETURNING id`,
+			`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options, newest_plan)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, (SELECT coalesce(max(id), 0) FROM plans)) RETURNING id`,
 			r.Mode, r.Nodes.String(), r.Reason, r.Caller, string(jobs), r.Submitted.UnixNano(), string(options)).Scan(&r.ID)
 	})
 	if err != nil {
@@ -42,9 +42,10 @@ func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigur
 	return r, nil
 }
 
-// Pending is the requests without an outcome, oldest first, those that a batch carries already among them: what a worker that died left is not lost.
+// Pending is the requests without an outcome, oldest first. Those for which operations were started are among them: what a
+// process that died has left is not lost.
 func (j *Journal) Pending(ctx context.Context) ([]reconfigure.Request, error) {
-	return read(ctx, j, "read the requests that wait", scanRequest,
+	return read(ctx, j, "read the pending requests", scanRequest,
 		`SELECT `+requestColumns+` FROM requests WHERE finished IS NULL ORDER BY id`)
 }
 
@@ -56,30 +57,38 @@ func (j *Journal) Requests(ctx context.Context, limit int) ([]reconfigure.Reques
 
 // Request finds a request; false where there is none of that ID.
 func (j *Journal) Request(ctx context.Context, id reconfigure.RequestID) (reconfigure.Request, bool, error) {
-	return first(read(ctx, j, "read a request", scanRequest, `SELECT `+requestColumns+` FROM requests WHERE id = $1`, id))
+	return first(read(ctx, j, "read a request", scanRequest,
+		`SELECT `+requestColumns+` FROM requests WHERE id = $1`, id))
 }
 
-// Begin opens a batch that carries the requests, at least one, none of which has its outcome (else ErrFinished), and gives its number. Those that the batch undoes
-// get their outcomes with it, and the batch a note of each; they must not have begun (else ErrBegun). During a pause nothing begins (ErrPaused): nothing does any
-// more when Pause has returned.
-func (j *Journal) Begin(ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome) (batch int64, err error) {
-	err = j.writeLeading(ctx, "begin a batch", func(tx *sql.Tx) error {
+// Begin opens a plan, and gives its number. It MUST return before the operations of the plan start, and ids MUST be the
+// requests for which they start, at least one: those are touched from here on. Requests that the plan undoes get their
+// outcomes with it, and the plan a note of each.
+//
+// Nothing is begun, and no outcome is written, where a request has its outcome already (ErrFinished), where one that is to be
+// undone is touched (ErrBegun), and during a pause (ErrPaused): when Pause has returned, nothing begins any more. It is the
+// lease holder's to call (ErrLeaseLost).
+func (j *Journal) Begin(
+	ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome,
+) (plan int64, err error) {
+	err = j.writeHeld(ctx, "begin a plan", func(tx *sql.Tx) error {
 		if len(ids) == 0 {
-			return errors.New("it would carry no request")
+			return errors.New("it is for no request")
 		}
 		if err := notPaused(ctx, tx); err != nil {
 			return err
 		}
-		if err := tx.QueryRowContext(ctx, `INSERT INTO batches (begun) VALUES ($1) RETURNING id`, time.Now().UnixNano()).Scan(&batch); err != nil {
+		now := time.Now().UnixNano()
+		if err := tx.QueryRowContext(ctx, `INSERT INTO plans (begun) VALUES ($1) RETURNING id`, now).Scan(&plan); err != nil {
 			return err
 		}
 		for _, id := range ids {
-			if err := carry(ctx, tx, id, batch); err != nil {
+			if err := touch(ctx, tx, id, plan); err != nil {
 				return err
 			}
 		}
 		for _, o := range undone {
-			if err := undo(ctx, tx, o, batch); err != nil {
+			if err := undo(ctx, tx, o, plan); err != nil {
 				return err
 			}
 		}
@@ -88,67 +97,83 @@ func (j *Journal) Begin(ctx context.Context, ids []reconfigure.RequestID, undone
 	if err != nil {
 		return 0, err
 	}
-	return batch, nil
+	return plan, nil
 }
 
-// carry has a batch carry a request. From here on something may have been done for it.
-func carry(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, batch int64) error {
-	err := one(ctx, tx, id, `INSERT INTO carried (request, batch) SELECT id, $1 FROM requests WHERE id = $2 AND finished IS NULL`, batch, id)
+// touch makes a request one of a plan's. From here on something may have been done for it.
+func touch(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, plan int64) error {
+	err := one(ctx, tx, id, `UPDATE requests SET touched = coalesce(touched, $1) WHERE id = $2 AND finished IS NULL`, plan, id)
 	if err != nil {
 		return err
 	}
-	return one(ctx, tx, id, `UPDATE requests SET touched = coalesce(touched, $1) WHERE id = $2 AND finished IS NULL`, batch, id)
-}
-
-// undo gives a request that has not begun its outcome, and tells of it those whom the batch carries.
-func undo(ctx context.Context, tx *sql.Tx, o reconfigure.Outcome, batch int64) error {
-	if err := takeBack(ctx, tx, o.Request, o.Error); err != nil {
-		return err
-	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO events (time, batch, node, phase, level, message) VALUES ($1, $2, '', $3, $4, $5)`,
-		time.Now().UnixNano(), batch, reconfigure.PhasePlan, reconfigure.Note, text(fmt.Sprintf("request %s is cancelled: %s", o.Request, o.Error)))
+	_, err = tx.ExecContext(ctx, `INSERT INTO plan_requests (plan, request) VALUES ($1, $2)`, plan, id)
 	return err
 }
 
-// Finish writes down what became of a request, at the time of now where it has none. A request has one outcome: a second one is ErrFinished, and the first
-// one stays.
-func (j *Journal) Finish(ctx context.Context, o reconfigure.Outcome) error {
-	verdicts, err := json.Marshal(o.Verdicts)
-	if err != nil {
-		return j.explain("finish", err)
+// undo gives a request that is not touched its outcome, and notes that in the plan.
+func undo(ctx context.Context, tx *sql.Tx, o reconfigure.Outcome, plan int64) error {
+	if err := takeBack(ctx, tx, o.Request, o.Error); err != nil {
+		return err
 	}
-	return j.writeLeading(ctx, "finish", func(tx *sql.Tx) error {
-		return one(ctx, tx, o.Request, `UPDATE requests SET finished = $1, code = $2, error = $3, verdicts = $4 WHERE id = $5 AND finished IS NULL`,
-			stamp(o.Finished).UnixNano(), o.Code, text(o.Error), string(verdicts), o.Request)
+	message := fmt.Sprintf("request %s is cancelled: %s", o.Request, o.Error)
+	return insertEvents(ctx, tx, reconfigure.Event{
+		Plan: plan, Phase: reconfigure.PhasePlan, Level: reconfigure.Note, Message: message,
 	})
 }
 
-// Hold notes what a request waits for, and the verdicts that there are on those of its nodes that do not. It stays pending, now as one that is held. It may be
-// called again, and what it notes takes the place of what it noted before; after the outcome it is ErrFinished. Of one that could not be planned it is known that
-// its newest batch has done nothing for it.
-func (j *Journal) Hold(ctx context.Context, o reconfigure.Outcome) error {
-	settled, err := encodeHold(o)
-	if err != nil {
-		return j.explain("hold", err)
+// Finish keeps what became of requests, all or none, at the time of now where an outcome has none. A request has one outcome:
+// a second one is ErrFinished, and the first one stays. It is the lease holder's to call.
+func (j *Journal) Finish(ctx context.Context, outcomes ...reconfigure.Outcome) error {
+	if len(outcomes) == 0 {
+		return nil
 	}
-	const untouched = `CASE WHEN touched = (SELECT max(batch) FROM carried WHERE request = id) THEN NULL ELSE touched END`
-	touched := `touched`
-	if slices.ContainsFunc(o.Deferred, func(w reconfigure.Deferral) bool { return w.Node == "" }) {
-		touched = untouched
-	}
-	return j.writeLeading(ctx, "hold", func(tx *sql.Tx) error {
-		return one(ctx, tx, o.Request, `UPDATE requests SET settled = $1, touched = `+touched+` WHERE id = $2 AND finished IS NULL`, settled, o.Request)
+	const finish = `UPDATE requests SET finished = $1, code = $2, error = $3, verdicts = $4
+		WHERE id = $5 AND finished IS NULL`
+	return j.writeHeld(ctx, "finish", func(tx *sql.Tx) error {
+		for _, o := range outcomes {
+			verdicts, err := json.Marshal(o.Verdicts)
+			if err != nil {
+				return err
+			}
+			finished := stamp(o.Finished).UnixNano()
+			err = one(ctx, tx, o.Request, finish, finished, o.Code, text(o.Error), string(verdicts), o.Request)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
-// Outcome is what became of a request; false where it is still under way, and where there is none of that ID.
+// Defer keeps what requests wait for, and the verdicts that there are already, all or none, in the place of what was kept of
+// them before. The requests stay pending. After the outcome it is ErrFinished. It is the lease holder's to call.
+func (j *Journal) Defer(ctx context.Context, outcomes ...reconfigure.Outcome) error {
+	if len(outcomes) == 0 {
+		return nil
+	}
+	return j.writeHeld(ctx, "defer", func(tx *sql.Tx) error {
+		for _, o := range outcomes {
+			progress, err := encodeProgress(o)
+			if err != nil {
+				return err
+			}
+			const put = `UPDATE requests SET progress = $1 WHERE id = $2 AND finished IS NULL`
+			if err := one(ctx, tx, o.Request, put, progress, o.Request); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Outcome is what became of a request; false where it is still pending, and where there is none of that ID.
 func (j *Journal) Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error) {
 	return first(read(ctx, j, "read an outcome", scanOutcome,
 		`SELECT id, code, error, verdicts, finished FROM requests WHERE id = $1 AND finished IS NOT NULL`, id))
 }
 
-// Cancel takes back a request for which nothing has been done: it gets an outcome of CodeCancelled. That may be one that is held since it could not be planned. One
-// for which a batch may have done something is ErrBegun, also while it is held; one that has its outcome is ErrFinished.
+// Cancel takes back a request for which nothing has been done: it gets an outcome of CodeCancelled. That may be a request that
+// is deferred. One that a plan has touched is ErrBegun; one that has its outcome is ErrFinished.
 func (j *Journal) Cancel(ctx context.Context, id reconfigure.RequestID) error {
 	return j.write(ctx, "cancel", func(tx *sql.Tx) error {
 		return takeBack(ctx, tx, id, "it was taken back before anything was done for it")
@@ -156,19 +181,20 @@ func (j *Journal) Cancel(ctx context.Context, id reconfigure.RequestID) error {
 }
 
 func takeBack(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, why string) error {
-	var begun bool
-	const touched = `SELECT EXISTS (SELECT 1 FROM requests WHERE id = $1 AND finished IS NULL AND touched IS NOT NULL)`
-	if err := tx.QueryRowContext(ctx, touched, id).Scan(&begun); err != nil {
+	const isTouched = `SELECT EXISTS (SELECT 1 FROM requests WHERE id = $1 AND finished IS NULL AND touched IS NOT NULL)`
+	var touched bool
+	if err := tx.QueryRowContext(ctx, isTouched, id).Scan(&touched); err != nil {
 		return err
 	}
-	if begun {
+	if touched {
 		return fmt.Errorf("request %s: %w", id, ErrBegun)
 	}
-	return one(ctx, tx, id, `UPDATE requests SET finished = $1, code = $2, error = $3, verdicts = '[]' WHERE id = $4 AND finished IS NULL`,
+	return one(ctx, tx, id,
+		`UPDATE requests SET finished = $1, code = $2, error = $3, verdicts = '[]' WHERE id = $4 AND finished IS NULL`,
 		time.Now().UnixNano(), reconfigure.CodeCancelled, text(why), id)
 }
 
-// one runs a statement that concerns one request without an outcome, and says why where there is none.
+// one runs a statement that changes one request without an outcome, and explains why where there is none.
 func one(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, statement string, args ...any) error {
 	result, err := tx.ExecContext(ctx, statement, args...)
 	if err != nil {
@@ -178,11 +204,12 @@ func one(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, statement st
 	if err != nil || rows == 1 {
 		return err
 	}
-	var there bool
-	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM requests WHERE id = $1)`, id).Scan(&there); err != nil {
+	var exists bool
+	const exist = `SELECT EXISTS (SELECT 1 FROM requests WHERE id = $1)`
+	if err := tx.QueryRowContext(ctx, exist, id).Scan(&exists); err != nil {
 		return err
 	}
-	if !there {
+	if !exists {
 		return unknown(id)
 	}
 	return fmt.Errorf("request %s: %w", id, ErrFinished)
@@ -193,10 +220,11 @@ func scanRequest(row scanner) (reconfigure.Request, error) {
 		r                    reconfigure.Request
 		nodes, jobs, options string
 		submitted            int64
-		settled              sql.NullString
+		progress             sql.NullString
 		passed               sql.NullInt64
 	)
-	if err := row.Scan(&r.ID, &r.Mode, &nodes, &r.Reason, &r.Caller, &jobs, &submitted, &options, &settled, &r.Touched, &passed); err != nil {
+	err := row.Scan(&r.ID, &r.Mode, &nodes, &r.Reason, &r.Caller, &jobs, &submitted, &options, &progress, &r.Touched, &passed)
+	if err != nil {
 		return r, err
 	}
 	r.Submitted = unstamp(submitted)
@@ -206,8 +234,8 @@ func scanRequest(row scanner) (reconfigure.Request, error) {
 	if err := decode(&r, nodes, jobs, options); err != nil {
 		return r, fmt.Errorf("request %s: %w", r.ID, err)
 	}
-	if settled.Valid {
-		if err := decodeHold(&r, settled.String); err != nil {
+	if progress.Valid {
+		if err := decodeProgress(&r, progress.String); err != nil {
 			return r, fmt.Errorf("request %s: %w", r.ID, err)
 		}
 	}

@@ -11,14 +11,16 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// The migrations, a folder for each database. Each one is carried out in a transaction together with the note that it was: a process that is killed
-// on the way leaves the version before it.
+// The migrations, a folder for each database. Each one is run in a transaction together with the note that it was: a process
+// that is killed meanwhile leaves the version before it.
 //
 //go:embed schema
 var schemas embed.FS
 
-// migrator carries out the migrations in the folder of that name. Nobody else may do so at the same time.
-func migrator(dialect goose.Dialect, folder string, db *sql.DB, options ...goose.ProviderOption) (*goose.Provider, error) {
+// migrator runs the migrations in the folder of that name. Nobody else may do so at the same time.
+func migrator(
+	dialect goose.Dialect, folder string, db *sql.DB, options ...goose.ProviderOption,
+) (*goose.Provider, error) {
 	files, err := fs.Sub(schemas, "schema/"+folder)
 	if err != nil {
 		return nil, err
@@ -26,19 +28,21 @@ func migrator(dialect goose.Dialect, folder string, db *sql.DB, options ...goose
 	return goose.NewProvider(dialect, db, files, append(options, goose.WithDisableGlobalRegistry(true))...)
 }
 
-// upToDate tells whether a schema of that version is what the migrator leads to. A later one is an error.
+// upToDate reports whether a schema of that version is the newest one. A later one is an error.
 func upToDate(p *goose.Provider, version int64) (bool, error) {
 	var newest int64
 	for _, s := range p.ListSources() {
 		newest = max(newest, s.Version)
 	}
 	if version > newest {
-		return false, fmt.Errorf("its schema has version %d, and this reconfigure knows up to %d: a newer one wrote it; use that one", version, newest)
+		return false, fmt.Errorf(
+			"its schema has version %d, and this reconfigure knows up to %d: a newer one wrote it; use that one",
+			version, newest)
 	}
 	return version == newest, nil
 }
 
-// migrate carries out the migrations that are missing.
+// migrate runs the migrations that are missing.
 func migrate(ctx context.Context, p *goose.Provider) error {
 	_, err := p.Up(ctx)
 	var partial *goose.PartialError

@@ -11,9 +11,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Name is where the journal is: the path of its file, or the URL of its database without user and password.
-func (j *Journal) Name() string { return j.name }
-
 // Nodes is the map of nodes that was last kept; false where there was none yet.
 func (j *Journal) Nodes(ctx context.Context) (map[string]reconfigure.Spec, bool, error) {
 	return first(read(ctx, j, "read the map of nodes", scanNodes, `SELECT nodes FROM desired`))
@@ -28,14 +25,15 @@ func scanNodes(row scanner) (map[string]reconfigure.Spec, error) {
 	return nodes, json.Unmarshal([]byte(text), &nodes)
 }
 
-// KeepNodes has this map take the place of the one before. It is the leader's to call.
+// KeepNodes replaces the map of nodes. It is the lease holder's to call.
 func (j *Journal) KeepNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error {
 	text, err := nodesText(nodes)
 	if err != nil {
 		return j.explain("keep the map of nodes", err)
 	}
-	return j.writeLeading(ctx, "keep the map of nodes", func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO desired (id, nodes) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET nodes = excluded.nodes`, text)
+	return j.writeHeld(ctx, "keep the map of nodes", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO desired (id, nodes) VALUES (1, $1)
+			ON CONFLICT (id) DO UPDATE SET nodes = excluded.nodes`, text)
 		return err
 	})
 }
@@ -60,7 +58,7 @@ func nodesText(nodes map[string]reconfigure.Spec) (string, error) {
 	return string(text), err
 }
 
-// Declare tells with which declaration a control host works, and answers the newest one that any of them ever worked with.
+// Declare keeps with which declaration a control host works, and returns the newest one that any of them ever worked with.
 func (j *Journal) Declare(ctx context.Context, d reconfigure.Declaration) (newest reconfigure.Declaration, err error) {
 	known, ok, err := j.declaration(ctx)
 	if err != nil || ok && (d.Sum == known.Sum || d.Outdated(known)) {
@@ -68,19 +66,21 @@ func (j *Journal) Declare(ctx context.Context, d reconfigure.Declaration) (newes
 	}
 	err = j.write(ctx, "note the declaration", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO declaration (id, host, sum, changed) VALUES (1, $1, $2, $3)
-			ON CONFLICT (id) DO UPDATE SET host = excluded.host, sum = excluded.sum, changed = excluded.changed WHERE declaration.host = excluded.host OR declaration.changed < excluded.changed`,
+			ON CONFLICT (id) DO UPDATE SET host = excluded.host, sum = excluded.sum, changed = excluded.changed
+			WHERE declaration.host = excluded.host OR declaration.changed < excluded.changed`,
 			text(d.Host), d.Sum, d.Changed.UnixNano())
 		return err
 	})
 	if err != nil {
 		return known, err
 	}
-	newest, _, err = j.declaration(ctx) // somebody else may have been quicker with a newer one
+	newest, _, err = j.declaration(ctx) // another host may have written a newer one meanwhile
 	return newest, err
 }
 
 func (j *Journal) declaration(ctx context.Context) (reconfigure.Declaration, bool, error) {
-	return first(read(ctx, j, "read the newest declaration", scanDeclaration, `SELECT host, sum, changed FROM declaration`))
+	return first(read(ctx, j, "read the newest declaration", scanDeclaration,
+		`SELECT host, sum, changed FROM declaration`))
 }
 
 func scanDeclaration(row scanner) (reconfigure.Declaration, error) {
@@ -93,7 +93,7 @@ func scanDeclaration(row scanner) (reconfigure.Declaration, error) {
 	return d, err
 }
 
-// HostKeys is the keys that were last kept of each address; none of an address that is there had its keys forgotten.
+// HostKeys is the keys that were last kept of each address; an empty list where they were forgotten.
 func (j *Journal) HostKeys(ctx context.Context) (map[string][]string, error) {
 	rows, err := read(ctx, j, "read the host keys", scanHostKeys, `SELECT address, keys FROM host_keys`)
 	if err != nil {
@@ -125,14 +125,14 @@ func scanHostKeys(row scanner) (hostKeys, error) {
 	return h, nil
 }
 
-// KeepHostKeys has keys take the place of those that were kept of the same addresses, all or none. It is the leader's to call.
+// KeepHostKeys replaces the keys of these addresses, all or none. It is the lease holder's to call.
 func (j *Journal) KeepHostKeys(ctx context.Context, keys map[string][]string) error {
-	return j.writeLeading(ctx, "keep host keys", func(tx *sql.Tx) error {
+	return j.writeHeld(ctx, "keep host keys", func(tx *sql.Tx) error {
 		return insertHostKeys(ctx, tx, keys, `UPDATE SET keys = excluded.keys`)
 	})
 }
 
-// AdoptHostKeys keeps keys of those addresses alone of which nothing was kept yet.
+// AdoptHostKeys keeps the keys of those addresses of which nothing was kept yet.
 func (j *Journal) AdoptHostKeys(ctx context.Context, keys map[string][]string) error {
 	return j.write(ctx, "adopt host keys", func(tx *sql.Tx) error { return insertHostKeys(ctx, tx, keys, `NOTHING`) })
 }

@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -19,12 +21,14 @@ import (
 // sqliteStore is a SQLite database in a folder, and the lock files beside it.
 type sqliteStore struct{ dir string }
 
-// The lead is a lock on one file; what tells that somebody leads is another one that the leader keeps locked too. To look whether a file is locked is to
-// lock it for a moment, and nobody who looks may make a process that wants to lead believe that another one does.
+// The lease is a lock on one file. A second file, which the holder keeps locked too, shows that somebody has the lease: to see
+// whether a file is locked is to lock it for a moment, and that must not make an Acquire fail. The names are those of the
+// first versions, so that a process of an earlier version and one of this version exclude each other.
 const (
-	leadFile   = "lead.lock"
-	leaderFile = "leader"
-	watchFile  = "watch.lock"
+	leaseFile  = "lead.lock"
+	holderFile = "leader"
+	// formerFile is a lock of earlier versions, which nothing uses any more.
+	formerFile = "watch.lock"
 )
 
 // openSQLite opens the database and brings its schema up to date.
@@ -33,7 +37,7 @@ func openSQLite(ctx context.Context, path string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The writers of one process queue up for one connection, which is fairer and quicker than to poll for SQLite's lock.
+	// The writers of one process queue for one connection, which is fairer and faster than to poll for SQLite's lock.
 	db.SetMaxOpenConns(1)
 	p, err := migrator(goose.DialectSQLite3, "sqlite", db)
 	if err == nil {
@@ -45,11 +49,11 @@ func openSQLite(ctx context.Context, path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// dsn is the database's address with the settings of each connection.
+// dsn is the address of the database with the settings of each connection.
 func dsn(path string) string {
 	settings := url.Values{
 		"_pragma": {
-			fmt.Sprintf("busy_timeout(%d)", patience.Milliseconds()),
+			fmt.Sprintf("busy_timeout(%d)", retryFor.Milliseconds()),
 			"synchronous(FULL)", // in write-ahead mode, NORMAL would lose the last commits with the power
 			"foreign_keys(ON)",
 		},
@@ -64,16 +68,17 @@ func prepareSQLite(ctx context.Context, db *sql.DB, path string, p *goose.Provid
 	if done, err := sqliteUpToDate(ctx, db, p); done || err != nil {
 		return err
 	}
-	// Neither SQLite, while it changes to write-ahead mode, nor the library waits for other processes; and here every call of the tool may be the first.
+	// Neither SQLite, while it changes to write-ahead mode, nor the library waits for other processes, and every call of the
+	// tool may be the first.
 	lock := flock.New(path + "-setup")
 	if _, err := lock.TryLockContext(ctx, 10*time.Millisecond); err != nil {
 		return fmt.Errorf("lock %s: %w", lock.Path(), err)
 	}
-	return errors.Join(migrateSQLite(ctx, db, p), lock.Unlock())
+	return errors.Join(migrateSQLite(ctx, db, path, p), lock.Unlock())
 }
 
-// sqliteUpToDate looks at the user_version, which each migration sets: it stands in the file's header, and versions of this tool that knew of no library
-// look at it as well.
+// sqliteUpToDate reads the user_version, which each migration sets: it is in the file's header, and versions of this tool
+// without the library read it too.
 func sqliteUpToDate(ctx context.Context, db *sql.DB, p *goose.Provider) (bool, error) {
 	var version int64
 	if err := db.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
@@ -82,7 +87,7 @@ func sqliteUpToDate(ctx context.Context, db *sql.DB, p *goose.Provider) (bool, e
 	return upToDate(p, version)
 }
 
-func migrateSQLite(ctx context.Context, db *sql.DB, p *goose.Provider) error {
+func migrateSQLite(ctx context.Context, db *sql.DB, path string, p *goose.Provider) error {
 	if done, err := sqliteUpToDate(ctx, db, p); done || err != nil {
 		return err // another process was here first
 	}
@@ -92,10 +97,16 @@ func migrateSQLite(ctx context.Context, db *sql.DB, p *goose.Provider) error {
 	if err := adopt(ctx, db); err != nil {
 		return err
 	}
-	return migrate(ctx, p)
+	if err := migrate(ctx, p); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(filepath.Dir(path), formerFile)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
-// adopt tells the library which migrations were carried out before there was one: as many as the user_version.
+// adopt tells the library which migrations were run before there was one: as many as the user_version.
 func adopt(ctx context.Context, db *sql.DB) error {
 	store, err := database.NewStore(database.DialectSQLite3, goose.DefaultTablename)
 	if err != nil {
@@ -107,7 +118,8 @@ func adopt(ctx context.Context, db *sql.DB) error {
 	}
 	defer tx.Rollback() // of no effect after Commit
 	var known bool
-	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = $1)`, store.Tablename()).Scan(&known); err != nil || known {
+	const exists = `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = $1)`
+	if err := tx.QueryRowContext(ctx, exists, store.Tablename()).Scan(&known); err != nil || known {
 		return err
 	}
 	var version int64
@@ -133,31 +145,22 @@ func (sqliteStore) commit(tx *sql.Tx) error { return tx.Commit() }
 
 func (sqliteStore) elements() string { return "json_each" }
 
-// lead is a lock of the kernel's (flock(2)), not a file that could stay behind. Such a lock is not lost while the process lives.
-func (s sqliteStore) lead(ctx context.Context) (*held, error) {
-	lead, err := s.flock(ctx, leadFile)
-	if err != nil || lead == nil {
-		return nil, err
-	}
-	shown := flock.New(filepath.Join(s.dir, leaderFile))
-	if _, err := shown.TryLockContext(ctx, time.Millisecond); err != nil { // those who look at it do so for a moment
-		return nil, errors.Join(err, lead.release())
-	}
-	return &held{lead.held, func() error { return errors.Join(shown.Unlock(), lead.release()) }}, nil
-}
-
-func (s sqliteStore) watch(ctx context.Context) (*held, error) { return s.flock(ctx, watchFile) }
-
-func (s sqliteStore) flock(ctx context.Context, name string) (*held, error) {
-	file := flock.New(filepath.Join(s.dir, name))
+// lock takes a lock of the kernel's (flock(2)), not a file that could stay behind. It is not lost while the process lives.
+func (s sqliteStore) lock(ctx context.Context) (*lock, error) {
+	file := flock.New(filepath.Join(s.dir, leaseFile))
 	if ok, err := file.TryLock(); err != nil || !ok {
 		return nil, err
 	}
-	return &held{context.WithoutCancel(ctx), file.Unlock}, nil
+	shown := flock.New(filepath.Join(s.dir, holderFile))
+	if _, err := shown.TryLockContext(ctx, time.Millisecond); err != nil { // those who look lock it for a moment
+		return nil, errors.Join(err, file.Unlock())
+	}
+	release := func() error { return errors.Join(shown.Unlock(), file.Unlock()) }
+	return &lock{context.WithoutCancel(ctx), release}, nil
 }
 
-func (s sqliteStore) led(context.Context, *sql.DB) (bool, error) {
-	file := flock.New(filepath.Join(s.dir, leaderFile))
+func (s sqliteStore) locked(context.Context, *sql.DB) (bool, error) {
+	file := flock.New(filepath.Join(s.dir, holderFile))
 	free, err := file.TryRLock()
 	if err != nil || !free {
 		return err == nil, err
@@ -165,7 +168,7 @@ func (s sqliteStore) led(context.Context, *sql.DB) (bool, error) {
 	return false, file.Unlock()
 }
 
-// meaning puts SQLite's result codes (https://sqlite.org/rescode.html) that an administrator can do something about into words.
+// meaning puts SQLite's result codes (https://sqlite.org/rescode.html) into words that an administrator can act on.
 func (sqliteStore) meaning(err error) string {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -179,7 +182,7 @@ func (sqliteStore) meaning(err error) string {
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
 		return "the file cannot be opened for writing"
 	case sqlite3.SQLITE_BUSY:
-		return fmt.Sprintf("another process kept it locked for %s", patience)
+		return fmt.Sprintf("another process kept it locked for %s", retryFor)
 	}
 	return ""
 }
