@@ -129,7 +129,11 @@ func (s site) knownHosts(log *journal.Journal) ssh.KnownHosts {
 
 // scheduler reaches Slurm's commands on the control node.
 func (s site) scheduler(control reconfigure.Instance) *slurm.Client {
-	return slurm.New(append(s.knownHosts(nil).Command(s.cluster.LoginUser, control.Address, s.cluster.PrivateKeyFile), "sudo", "-n"), runHere)
+	return slurm.New(slurm.Config{
+		SSH:    s.knownHosts(nil).Command(s.cluster.LoginUser, control.Address, s.cluster.PrivateKeyFile),
+		Prefix: []string{"sudo", "-n"},
+		Run:    runHere,
+	})
 }
 
 // runHere runs a program with what is left of this process's own environment.
