@@ -95,6 +95,10 @@ var ErrUntried = errors.New("its turn did not come")
 // ErrGivenUp is in the failure of a node that is not made, or kept, since another node of its job did not come. It says nothing of the node itself.
 var ErrGivenUp = errors.New("given up")
 
+// ErrInterrupted is in the failure of a node whose change was cut off because the caller interrupted the run. It says nothing of the node itself: the cloud may
+// complete the change, and the server may then be adopted, or the change may be planned again at once.
+var ErrInterrupted = errors.New("the run was interrupted")
+
 type classified struct {
 	error
 	class Class
