@@ -17,4 +17,7 @@ type Server struct {
 }
 
 // Active reports whether the cloud has the server as running.
-func (s Server) Active() bool { return s.Status == "ACTIVE" }
+func (s Server) Active() bool { return s.Status == ServerActive }
+
+// ServerActive is the status of a server that the hypervisor has started.
+const ServerActive = "ACTIVE"
