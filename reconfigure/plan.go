@@ -84,10 +84,12 @@ type Plan struct {
 	Everywhere bool `json:"everywhere,omitempty"`
 }
 
-// Extent is how far a run of the playbooks goes. What all nodes must know of each other, they are told in any case.
+// Extent is how far a run of the playbooks goes. Nodes that it does not name get no task.
 type Extent struct {
 	Changed    nodeset.NodeSet // they get everything, and slurmd last
-	Everywhere bool            // every node gets Slurm's configuration, and where it is another one than before, its daemons take it up
+	Everywhere bool            // every node gets Slurm's configuration; if it differs from before, its daemons load it
+	// Addresses reports whether nodes have other addresses than before, of which all nodes must know.
+	Addresses bool
 	// Apart is nodes that the others are told of, but that are left alone themselves: another batch is at work with them.
 	Apart nodeset.NodeSet
 }

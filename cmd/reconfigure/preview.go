@@ -114,7 +114,7 @@ func foresee(ctx context.Context, cluster reconfigure.Cluster, engine foreseer, 
 		row.Drain = slices.ContainsFunc(first.Waiting, func(w reconfigure.Wait) bool { return w.Node == change.Node })
 		report.Nodes = append(report.Nodes, row)
 	}
-	report.Plays = ansible.Plays(cluster, seen.Instances, last)
+	report.Plays = ansible.Plays(cluster, seen.Instances, last, true)
 	return report, nil
 }
 
