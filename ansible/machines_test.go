@@ -25,7 +25,7 @@ import (
 
 // machines is a cluster of the lab's machines without a cloud: what the playbooks need and no more.
 type machines struct {
-	*testing.T
+	testing.TB
 	host      *machine.Host
 	dir       string
 	publicKey string
@@ -36,7 +36,7 @@ type machines struct {
 // gateway is the host's address in the machines' network, of which no other test makes use.
 var gateway = netip.MustParsePrefix("10.63.7.1/24")
 
-func newMachines(t *testing.T) *machines {
+func newMachines(t testing.TB) *machines {
 	t.Helper()
 	paths, err := tools.Find("..")
 	if err != nil {
@@ -68,7 +68,7 @@ func newMachines(t *testing.T) *machines {
 			t.Error(err)
 		}
 	})
-	m := &machines{T: t, host: host, dir: dir, instances: map[string]reconfigure.Instance{}}
+	m := &machines{TB: t, host: host, dir: dir, instances: map[string]reconfigure.Instance{}}
 	m.declare()
 	return m
 }
@@ -80,8 +80,8 @@ func (m *machines) declare() {
 	if out, err := exec.CommandContext(m.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
 		m.Fatalf("ssh-keygen: %v: %s", err, out)
 	}
-	m.publicKey = strings.TrimSpace(read(m.T, key+".pub"))
-	write(m.T, filepath.Join(m.dir, "group_vars", "all.yml"), fmt.Sprintf(`
+	m.publicKey = strings.TrimSpace(read(m.TB, key+".pub"))
+	write(m.TB, filepath.Join(m.dir, "group_vars", "all.yml"), fmt.Sprintf(`
 cluster_name: ansible
 control_host: {address: %s, port: 2222, user: root, directory: /opt/eiffel, host_key: %q, authorized_keys: %s}
 control_node: {name: ctl}
@@ -100,7 +100,7 @@ slurm:
 name_resolution: hosts
 nfs_shares: []
 `, gateway.Addr(), m.publicKey, filepath.Join(m.dir, "authorized_keys")))
-	write(m.T, filepath.Join(m.dir, "group_vars", "cluster.yml"), "slurm_cgroup_conf: CgroupPlugin=cgroup/v1\n")
+	write(m.TB, filepath.Join(m.dir, "group_vars", "cluster.yml"), "slurm_cgroup_conf: CgroupPlugin=cgroup/v1\n")
 	for _, part := range []string{"ansible", "slurmscripts"} {
 		if err := os.CopyFS(filepath.Join(m.dir, part), os.DirFS(filepath.Join("..", part))); err != nil {
 			m.Fatal(err)
@@ -174,7 +174,7 @@ func (m *machines) configure(changed ...string) string {
 // try is configure where nodes may fail.
 func (m *machines) try(changed ...string) (reconfigure.Failures, string) {
 	m.Helper()
-	return m.extend(reconfigure.Extent{Changed: nodeset.Of(changed...)})
+	return m.extend(reconfigure.Extent{Changed: nodeset.Of(changed...), Addresses: true})
 }
 
 // extend is try to any extent.
@@ -183,7 +183,7 @@ func (m *machines) extend(extent reconfigure.Extent) (reconfigure.Failures, stri
 	var log bytes.Buffer
 	began := time.Now()
 	runner := ansible.New(ansible.Config{Dir: m.dir, Env: os.Environ(), Log: &log})
-	failures, err := runner.Configure(m.Context(), m.cluster, m.instances, extent, func(_, _ string) {})
+	failures, err := runner.Configure(m.Context(), m.cluster, m.instances, extent, func(_, _ string) {}, nil)
 	m.Logf("%+v in %.1f s", extent, time.Since(began).Seconds())
 	if err != nil {
 		m.Fatalf("%v\n%s", err, log.String())
@@ -239,7 +239,7 @@ func TestPlaybooksOnMachines(t *testing.T) {
 	m.boot("node03", 20)
 	m.keepOut("node03")
 	said = m.configure("node03")
-	if !strings.Contains(said, "unreachable=1") {
+	if !strings.Contains(said, "UNREACHABLE!") {
 		t.Errorf("nobody was unreachable:\n%s", said)
 	}
 	if !strings.Contains(m.on("node01", "cat", "/etc/hosts"), "10.63.7.20 node03\n") {
@@ -282,9 +282,9 @@ func (m *machines) scheduleInSpiteOfABadSetting() {
 	declaration := filepath.Join(m.dir, "group_vars", "all.yml")
 	before := m.on("ctl", "cat", "/etc/slurm/slurm.conf")
 	elsewhere := m.on("node01", "cat", "/etc/slurm/slurm.conf")
-	good := read(m.T, declaration)
-	write(m.T, declaration, strings.Replace(good, "extra: {", "extra: {NoSuchKey: 1, ", 1))
-	failures, said := m.extend(reconfigure.Extent{Everywhere: true})
+	good := read(m.TB, declaration)
+	write(m.TB, declaration, strings.Replace(good, "extra: {", "extra: {NoSuchKey: 1, ", 1))
+	failures, said := m.extend(reconfigure.Extent{Everywhere: true, Addresses: true})
 	if err := failures["ctl"]; err == nil || !strings.Contains(err.Error(), "unrecognized key: NoSuchKey") {
 		m.Errorf("the control node's failure is %v, which are not slurmctld's words:\n%s", err, said)
 	}
@@ -295,14 +295,14 @@ func (m *machines) scheduleInSpiteOfABadSetting() {
 	if diff := cmp.Diff(elsewhere, m.on("node01", "cat", "/etc/slurm/slurm.conf")); diff != "" {
 		m.Errorf("what slurmctld does not take has reached a node (-before +after):\n%s", diff)
 	}
-	write(m.T, declaration, good)
+	write(m.TB, declaration, good)
 }
 
 // spareHandOvers has the role set up slurmctld's unit, although nothing of systemd but a stand-in of its command is there.
 func (m *machines) spareHandOvers() {
 	m.Helper()
 	m.on("ctl", "sh", "-c", `printf '#!/bin/sh\necho "$@" >>/run/systemctl.calls\n' >/usr/local/bin/systemctl; chmod +x /usr/local/bin/systemctl`)
-	write(m.T, filepath.Join(m.dir, "ansible", "unit.yml"), `
+	write(m.TB, filepath.Join(m.dir, "ansible", "unit.yml"), `
 - hosts: control
   become: true
   tasks:

@@ -96,11 +96,11 @@ type Plan struct {
 	Everywhere bool `json:"everywhere,omitempty"`
 }
 
-// Extent is how far a run of the playbooks goes.
+// Extent is how far a run of the playbooks goes. Nodes that it does not name get no task.
 type Extent struct {
 	Changed    nodeset.NodeSet // they get everything, and slurmd last
-	Everywhere bool            // every node gets Slurm's configuration, and where it is another one than before, its daemons take it up
-	// Addresses has all nodes told of each other's addresses, where they are kept on the nodes.
+	Everywhere bool            // every node gets Slurm's configuration; if it differs from before, its daemons load it
+	// Addresses reports whether nodes have other addresses than before, of which all nodes must know.
 	Addresses bool
 	// Apart is nodes that the others are told of, but that are left alone themselves: another batch is at work with them.
 	Apart nodeset.NodeSet

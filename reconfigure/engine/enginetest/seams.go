@@ -162,7 +162,8 @@ func (w *World) waitFor(ctx context.Context, instances []reconfigure.Instance, u
 }
 
 // Configure logs whom it configures, and whom it tells of each other.
-func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch engine.Watch) (reconfigure.Failures, error) {
+func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch engine.Watch,
+	done func(node string, err error)) (reconfigure.Failures, error) {
 	defer w.happened(AfterConfigure)
 	for node := range extent.Changed.All() {
 		watch(node, "the playbooks run")
@@ -200,6 +201,9 @@ func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances 
 		case !m.configured:
 			m.configured = true
 			w.startSlurmd(node)
+		}
+		if done != nil {
+			done(node, failures[node])
 		}
 	}
 	if control := c.Control.Name; extent.Everywhere && extent.Changed.Contains(control) && failures[control] == nil {
