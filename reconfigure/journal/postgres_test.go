@@ -27,6 +27,7 @@ func postgresRules() map[string]func(*testing.T, server) {
 		"the lease ends with its connection":                        leaseEndsWithConnection,
 		"work goes on after the server closed the connections":      connectionsComeBack,
 		"journals in two schemas of one database":                   twoSchemas,
+		"what the seventh version has left is kept":                 version7OfPostgreSQL,
 		"every commit is on the disk before it returns":             settingsCount,
 		"a commit whose answer was lost is uncertain, and no other": commitIsUncertain,
 		"a journal of a newer version is refused":                   newerIsRefused,
