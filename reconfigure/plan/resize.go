@@ -55,7 +55,7 @@ func (p *planner) stale(node string) bool {
 // remains is the nodes that are declared no more and cannot go now: a slurm.conf without them would end their jobs.
 func (p *planner) remains(r reconfigure.Request) nodeset.NodeSet {
 	open := r.Open()
-	return p.undeclared().Where(func(node string) bool {
+	return p.seen.Forgotten(p.cluster).Where(func(node string) bool {
 		state, known := p.seen.States[node]
 		return known && !(open.Contains(node) && !occupied(state))
 	})

@@ -123,15 +123,8 @@ func wish(r reconfigure.Request, state reconfigure.NodeState) (reimage bool, ima
 // differences names what of an instance is made of something else.
 func differences(is, wanted reconfigure.Spec) string {
 	var names []string
-	for _, part := range []struct{ name, is, wanted string }{
-		{"image", is.ImageID, wanted.ImageID},
-		{"flavor", is.FlavorID, wanted.FlavorID},
-		{"network", is.NetworkID, wanted.NetworkID},
-		{"group", is.Group, wanted.Group},
-	} {
-		if part.is != part.wanted {
-			names = append(names, part.name)
-		}
+	for _, drift := range snapshot.Differences(is, wanted) {
+		names = append(names, string(drift))
 	}
 	return strings.Join(names, " and ")
 }
