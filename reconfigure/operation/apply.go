@@ -44,11 +44,7 @@ func (t *attempt) apply(ctx context.Context, preview reconfigure.Preview, calls 
 	if ctx.Err() != nil {
 		return false
 	}
-	for _, change := range preview.Plan.Changes {
-		if failures[change.Node] == nil && err == nil {
-			delete(t.forget, change.Node)
-		}
-	}
+	t.forget = nil // once is enough: the next plan for such a node completes it in any case
 	return t.conclude(ctx, preview, deliveries, failures, err)
 }
 
@@ -207,7 +203,7 @@ func (t *attempt) conclude(ctx context.Context, preview reconfigure.Preview, del
 		untried = nil
 	}
 	t.afterInterrupt(ctx, cut)
-	return len(untried) > 0 || len(t.forget) > 0 || len(t.open()) > 0 && len(cut) > 0
+	return len(untried) > 0 || len(t.forget) > 0 || len(cut) > 0 && len(t.open()) > 0
 }
 
 // given is the deliveries whose callers have their result already.
@@ -301,6 +297,7 @@ func (t *attempt) afterInterrupt(ctx context.Context, cut []*delivery) {
 		t.adoptAll(ctx, plan, servers, cut)
 	}
 	for _, d := range rest {
+		t.run.Detach(d.call)
 		t.wait.Go(func() { t.follow(d) })
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
@@ -122,6 +123,7 @@ func (l *provisioning) gather(r *batcher.Run[provision, made]) {
 		select {
 		case <-r.Awaited():
 			r.More()
+		case <-time.After(l.timing.Poll): // an operation may have ended without a call
 		case <-l.ctx.Done():
 			return
 		}

@@ -60,7 +60,7 @@ func (f fenced) judge(rc *tfjson.ResourceChange) (reconfigure.ResourceChange, bo
 		return reconfigure.ResourceChange{}, true
 	}
 	node, known := f.module.owner(rc.Address, f.isNode)
-	change := reconfigure.ResourceChange{Address: rc.Address, Node: node, Effect: effect, Detail: detail}
+	change := reconfigure.ResourceChange{Address: rc.Address, Node: node, Effect: effect, Detail: detail, Kind: kindOf(rc)}
 	switch {
 	case effect == reconfigure.EffectUnknown:
 		return change, false
@@ -72,6 +72,19 @@ func (f fenced) judge(rc *tfjson.ResourceChange) (reconfigure.ResourceChange, bo
 	}
 	asked, _ := f.ours.Of(node)
 	return change, nodeAllows(asked.Action, effect, f.tainted[rc.Address])
+}
+
+// kindOf says what a resource of the module is of its node. What a site adds may be of the same type.
+func kindOf(rc *tfjson.ResourceChange) reconfigure.Kind {
+	switch {
+	case rc.ModuleAddress != "" || rc.Name != "node":
+		return ""
+	case rc.Type == instanceType:
+		return reconfigure.KindInstance
+	case rc.Type == "openstack_networking_port_v2":
+		return reconfigure.KindPort
+	}
+	return ""
 }
 
 func (f fenced) unknown(rc *tfjson.ResourceChange, detail string) reconfigure.ResourceChange {
