@@ -164,12 +164,20 @@ func seconds(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) + "
 
 // plan saves Terraform's plan in dir and reads it back.
 func (d *Driver) plan(ctx context.Context, dir string, p reconfigure.Plan, args arguments, m module) (*tfjson.Plan, error) {
-	if err := writeNodes(filepath.Join(dir, "nodes.tfvars.json"), file{Nodes: p.Desired}); err != nil {
-		return nil, fmt.Errorf("terraform plan: %w", err)
+	if _, _, err := d.savePlan(ctx, dir, p, args, m); err != nil {
+		return nil, err
 	}
-	var said stream
-	err := d.run(func(tf *tfexec.Terraform) error {
-		_, err := tf.PlanJSON(ctx, &said, args.options(dir, d.cfg.LockTimeout)...)
+	return d.show(ctx, dir)
+}
+
+// savePlan saves Terraform's plan in dir. It returns what Terraform said, and whether the plan changes anything.
+func (d *Driver) savePlan(ctx context.Context, dir string, p reconfigure.Plan, args arguments, m module) (said *stream, changes bool, err error) {
+	if err := writeNodes(filepath.Join(dir, "nodes.tfvars.json"), file{Nodes: p.Desired}); err != nil {
+		return nil, false, fmt.Errorf("terraform plan: %w", err)
+	}
+	said = &stream{}
+	err = d.run(func(tf *tfexec.Terraform) (err error) {
+		changes, err = tf.PlanJSON(ctx, said, args.options(dir, d.cfg.LockTimeout)...)
 		return err
 	})
 	if err != nil {
@@ -177,9 +185,13 @@ func (d *Driver) plan(ctx context.Context, dir string, p reconfigure.Plan, args 
 		if culprits := culprits(said.errors(), m, p); ctx.Err() == nil && culprits != nil {
 			explained = culprits
 		}
-		return nil, fmt.Errorf("terraform plan: %w", explained)
+		return nil, false, fmt.Errorf("terraform plan: %w", explained)
 	}
-	var saved *tfjson.Plan
+	return said, changes, nil
+}
+
+// show reads a saved plan.
+func (d *Driver) show(ctx context.Context, dir string) (saved *tfjson.Plan, err error) {
 	err = d.run(func(tf *tfexec.Terraform) (err error) {
 		saved, err = tf.ShowPlanFile(ctx, filepath.Join(dir, savedPlan))
 		return err
