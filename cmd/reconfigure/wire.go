@@ -20,7 +20,7 @@ import (
 
 // The adapters fit the seams of the engine and the batch by shape; here is where that is checked.
 var (
-	_ engine.Provisioner  = (*terraform.Driver)(nil)
+	_ engine.Provisioner  = provisioner{}
 	_ engine.Cloud        = (*openstack.Client)(nil)
 	_ engine.Sweeper      = (*openstack.Client)(nil)
 	_ engine.Surveyor     = (*openstack.Client)(nil)
@@ -35,6 +35,13 @@ var (
 	_ batch.Log           = (*journal.Journal)(nil)
 	_ batch.Engine        = (*engine.Engine)(nil)
 )
+
+// provisioner is a driver that nobody interrupts.
+type provisioner struct{ *terraform.Driver }
+
+func (p provisioner) Apply(ctx context.Context, preview reconfigure.Preview, watch engine.Watch) (reconfigure.Failures, error) {
+	return p.Driver.Apply(ctx, preview, watch, nil)
+}
 
 // poll is the pause between two looks at what is waited for: each asks the cloud and Slurm for all that they have.
 const poll = 3 * time.Second
@@ -61,7 +68,7 @@ func (s site) engine(ctx context.Context, log *journal.Journal, record record, l
 		return nil, err
 	}
 	return engine.New(s.cluster, engine.Deps{
-		Provisioner: driver,
+		Provisioner: provisioner{driver},
 		Cloud:       cloud,
 		Sweeper:     cloud,
 		Surveyor:    cloud,
@@ -129,7 +136,11 @@ func (s site) knownHosts(log *journal.Journal) ssh.KnownHosts {
 
 // scheduler reaches Slurm's commands on the control node.
 func (s site) scheduler(control reconfigure.Instance) *slurm.Client {
-	return slurm.New(append(s.knownHosts(nil).Command(s.cluster.LoginUser, control.Address, s.cluster.PrivateKeyFile), "sudo", "-n"), runHere)
+	return slurm.New(slurm.Config{
+		SSH:    s.knownHosts(nil).Command(s.cluster.LoginUser, control.Address, s.cluster.PrivateKeyFile),
+		Prefix: []string{"sudo", "-n"},
+		Run:    runHere,
+	})
 }
 
 // runHere runs a program with what is left of this process's own environment.

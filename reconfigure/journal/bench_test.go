@@ -84,15 +84,15 @@ func growthOperations() map[string]func(testing.TB, growth) {
 			all, err := g.Events(b.Context(), g.done, 0)
 			count(b, 100)(len(all), err)
 		},
-		"Record": func(b testing.TB, g growth) { noError(b, g.Record(b.Context(), event(g.batch, "n0", ""))) },
+		"Record": func(b testing.TB, g growth) { noError(b, g.Record(b.Context(), event(g.plan, "n0", ""))) },
 	}
 }
 
-// growth is a journal of many events. Its last request is under way, in that batch; done is the one before.
+// growth is a journal of many events. Its last request is under way, in that plan; done is the one before.
 type growth struct {
 	*Journal
-	done  reconfigure.RequestID
-	batch int64
+	done reconfigure.RequestID
+	plan int64
 }
 
 func grown(b testing.TB, place string, events int) growth {
@@ -102,11 +102,12 @@ func grown(b testing.TB, place string, events int) growth {
 		statement string
 		rows      int
 	}{
-		{`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options, finished, code, error, verdicts)` + count +
+		{`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options, finished, code, error,
+			verdicts)` + count +
 			`'resume', 'n[0-99]', '', '', 'null', i, '{}', i, 'done', '', '[]' FROM n`, events / 100},
-		{`INSERT INTO batches (begun)` + count + `i FROM n`, events / 100},
-		{`INSERT INTO carried (request, batch)` + count + `i + 1, i + 1 FROM n`, events / 100},
-		{`INSERT INTO events (time, batch, node, phase, level, message)` + count +
+		{`INSERT INTO plans (begun)` + count + `i FROM n`, events / 100},
+		{`INSERT INTO plan_requests (request, plan)` + count + `i + 1, i + 1 FROM n`, events / 100},
+		{`INSERT INTO events (time, plan, node, phase, level, message)` + count +
 			`i, i / 100 + 1, 'n' || (i % 100), 'boot', 'done', 'the instance is there and answers' FROM n`, events},
 	} {
 		if _, err := g.db.ExecContext(b.Context(), fill.statement, fill.rows); err != nil {
@@ -116,14 +117,14 @@ func grown(b testing.TB, place string, events int) growth {
 	if _, ok := g.store.(postgresStore); ok { // soon the server would do that by itself
 		must(g.db.ExecContext(b.Context(), `ANALYZE`))(b)
 	}
-	g.batch = begin(b, g.Journal, submit(b, g.Journal, "n1"))
+	g.plan = begin(b, g.Journal, submit(b, g.Journal, "n1"))
 	return g
 }
 
-func eventsOf(batch int64, n int) []reconfigure.Event {
+func eventsOf(plan int64, n int) []reconfigure.Event {
 	events := make([]reconfigure.Event, n)
 	for i := range events {
-		events[i] = event(batch, fmt.Sprintf("node%04d", i), "the instance is there and answers")
+		events[i] = event(plan, fmt.Sprintf("node%04d", i), "the instance is there and answers")
 	}
 	return events
 }

@@ -72,11 +72,11 @@ func TestFullDiskIsAClearErrorAndNothingIsHalfWritten(t *testing.T) {
 	noError(t, os.WriteFile(ballast, make([]byte, 256<<10), 0o600))
 	j := open(t, dir)
 	r := submit(t, j, "n1")
-	batch := begin(t, j, r)
+	plan := begin(t, j, r)
 
 	many := make([]reconfigure.Event, 100)
 	for i := range many {
-		many[i] = event(batch, "n1", strings.Repeat("x", 100))
+		many[i] = event(plan, "n1", strings.Repeat("x", 100))
 	}
 	var submitted, recorded int
 	for {
@@ -169,7 +169,7 @@ func TestDamageInsideTheFileIsAClearError(t *testing.T) {
 	}
 	noError(t, os.WriteFile(path, content, 0o600))
 	_, err = open(t, dir).Pending(t.Context())
-	wants(t, err, path, "read the requests that wait", "damaged")
+	wants(t, err, path, "read the pending requests", "damaged")
 }
 
 func TestJournalOfANewerVersionIsRefused(t *testing.T) {

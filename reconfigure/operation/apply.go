@@ -301,7 +301,7 @@ func (t *attempt) afterInterrupt(ctx context.Context, cut []*delivery) {
 		t.adoptAll(ctx, plan, servers, cut)
 	}
 	for _, d := range rest {
-		go t.follow(d)
+		t.wait.Go(func() { t.follow(d) })
 	}
 }
 

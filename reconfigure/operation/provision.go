@@ -96,6 +96,8 @@ func (o *operation) ask(ctx context.Context, p provision) (made, error) {
 // run is one run of Terraform. A node that may not come along leaves it with its own error, and the rest is previewed afresh: a
 // saved plan cannot be applied in part.
 func (l *provisioning) run(r *batcher.Run[provision, made]) {
+	l.wait.Add(1)
+	defer l.wait.Done()
 	ctx := l.ctx
 	l.gather(r)
 	_, deps := l.using()

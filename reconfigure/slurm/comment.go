@@ -33,7 +33,7 @@ func (c *Client) Comment(ctx context.Context, jobs []int64, text string) error {
 		if len(free) == 0 {
 			continue
 		}
-		if _, err := c.call(ctx, "scontrol", "update", "JobId="+strings.Join(free, ","), "AdminComment="+mark(text, longestComment)); err != nil {
+		if _, err := c.call(ctx, "scontrol", "update", "JobId="+strings.Join(free, ","), "AdminComment="+marked(text, longestComment)); err != nil {
 			return err
 		}
 	}

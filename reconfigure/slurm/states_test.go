@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,8 +14,8 @@ import (
 var booted = time.Unix(1795175097, 0)
 
 func TestStatesOf2205(t *testing.T) {
-	s := &slurmctld{t: t, lister: "sinfo --json", nodes: "testdata/sinfo-22.05.json", paused: "p1\n"}
-	got, err := s.client().States(t.Context())
+	s := release2205(t)
+	got, err := s.client(false).States(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,8 +32,8 @@ func TestStatesOf2205(t *testing.T) {
 }
 
 func TestStatesOfLaterReleases(t *testing.T) {
-	s := &slurmctld{t: t, lister: "scontrol show nodes --json", nodes: "testdata/scontrol-25.11.json"}
-	got, err := s.client().States(t.Context())
+	s := later(t)
+	got, err := s.client(false).States(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,20 +51,66 @@ func TestStatesOfLaterReleases(t *testing.T) {
 }
 
 // An empty list that is taken for the truth would say that no node has a job.
-func TestStatesAreAnErrorWhereNobodyCanTell(t *testing.T) {
-	for name, s := range map[string]*slurmctld{
-		"nodes cannot be listed, exit status 0": {lister: "sinfo --json", nodes: "testdata/sinfo-22.05-unreachable.json"},
-		"jobs cannot be listed":                 {lister: "sinfo --json", nodes: "testdata/sinfo-22.05.json", down: true},
-		"no tool lists nodes":                   {},
-		"jobs listed on nonsense":               {lister: "sinfo --json", nodes: "testdata/sinfo-22.05.json", paused: "c[1-\n"},
+func TestStatesAreAnErrorWhereTheAnswerIsNotComplete(t *testing.T) {
+	for name, test := range map[string]struct {
+		tool, script string
+		want         string // in the error
+	}{
+		"nodes cannot be listed, exit status 0": {"sinfo", print(t, "sinfo-22.05-unreachable.json"), "Unspecified error"},
+		"nodes cannot be listed":                {"sinfo", unreachably, "Unable to contact slurm controller"},
+		"jobs cannot be listed":                 {"squeue", unreachably, "Unable to contact slurm controller"},
+		"jobs listed on nonsense":               {"squeue", "echo 'c[1-'", "suspended jobs"},
+		"no tool lists nodes":                   {"sinfo", noJSON, "sinfo: unrecognized option"},
+		"nodes cut off":                         {"sinfo", "echo '{\"nodes\": [{\"name\": \"p1\"'", "unexpected"},
+		"another list":                          {"sinfo", `echo '{"sinfo": [], "errors": []}'`, "holds no list of nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.t = t
-			if got, err := s.client().States(t.Context()); !errors.Is(err, ErrUnreachable) {
+			s := release2205(t)
+			s.set(test.tool, test.script)
+			got, err := s.client(false).States(t.Context())
+			if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "scontrol") {
 				t.Errorf("states %v, error %v", got, err)
 			}
 		})
 	}
+}
+
+// TestTheToolThatListsNodesIsFoundOnce also has Slurm be another release one day.
+func TestTheToolThatListsNodesIsFoundOnce(t *testing.T) {
+	s := release2205(t)
+	c := s.client(false)
+	look := func(want ...string) {
+		t.Helper()
+		_, err := c.States(t.Context())
+		if diff := cmp.Diff(append(want, string(bySuspended)), s.calls()); err != nil || diff != "" {
+			t.Error(err, diff)
+		}
+	}
+	look(string(byScontrol), string(bySinfo))
+	look(string(bySinfo))
+	s.set("sinfo", unreachably)
+	if _, err := c.States(t.Context()); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("error %v", err)
+	}
+	s.calls()
+	s.set("sinfo", print(t, "sinfo-22.05.json"))
+	look(string(bySinfo)) // that slurmctld was away for a moment says nothing of the tools
+	s.set("scontrol", print(t, "scontrol-25.11.json"))
+	s.set("sinfo", `echo '{"sinfo": []}'`)
+	if _, err := c.States(t.Context()); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("error %v", err)
+	}
+	s.calls()
+	look(string(byScontrol))
+	look(string(byScontrol))
+}
+
+func release2205(t *testing.T) tools {
+	return newTools(t, map[string]string{"scontrol": noJSON, "sinfo": print(t, "sinfo-22.05.json"), "squeue": "echo p1"})
+}
+
+func later(t *testing.T) tools {
+	return newTools(t, map[string]string{"scontrol": print(t, "scontrol-25.11.json"), "sinfo": noJSON, "squeue": ""})
 }
 
 func TestWhatSlurmDoesAfterAReboot(t *testing.T) {

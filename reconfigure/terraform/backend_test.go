@@ -45,7 +45,7 @@ func (c *cluster) killedInApply(d *Driver, p reconfigure.Plan, call string) {
 	c.must(err)
 	applied := make(chan error, 1)
 	go func() {
-		_, err := d.Apply(context.WithoutCancel(c.Context()), preview, func(string, string) {})
+		_, err := d.Apply(context.WithoutCancel(c.Context()), preview, func(string, string) {}, nil)
 		applied <- err
 	}()
 	c.until("the call hangs", func() bool { return c.cloud.Faults().List()[0].Hits > 0 })

@@ -219,7 +219,6 @@ func (c *cluster) open() *Driver {
 	c.Helper()
 	d, err := Open(c.Context(), c.cfg)
 	c.must(err)
-	d.pauses = []time.Duration{time.Second, time.Second}
 	return d
 }
 
@@ -263,7 +262,7 @@ func (c *cluster) carryOut(d *Driver, p reconfigure.Plan) reconfigure.Failures {
 	c.Helper()
 	preview, err := d.Preview(c.Context(), p)
 	c.must(err)
-	failures, err := d.Apply(c.Context(), preview, c.watch)
+	failures, err := d.Apply(c.Context(), preview, c.watch, nil)
 	c.must(err)
 	return failures
 }

@@ -139,9 +139,9 @@ func differs(before map[string]reconfigure.Spec, c reconfigure.Change) bool {
 	return ok && was != c.Spec
 }
 
-// parallelism is how many resources Terraform may work on at a time: as many as nodes change, so that all of them wait for the cloud at once. A node's
-// resources depend on one another, so more would not help. Ten is Terraform's own default, and enough for what is shared.
-func parallelism(nodes int) int { return max(10, nodes) }
+// parallelism is how many resources Terraform may work on at a time: as many as nodes change, so that all of them wait for the cloud at once, but 50 at most, as
+// each takes several MB. A node's resources depend on one another, so more would not help. Ten is Terraform's own default, and enough for what is shared.
+func parallelism(nodes int) int { return min(max(10, nodes), 50) }
 
 func (a arguments) options(dir string, lockTimeout time.Duration) []tfexec.PlanOption {
 	options := []tfexec.PlanOption{

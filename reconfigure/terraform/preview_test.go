@@ -69,7 +69,7 @@ func TestPlanArguments(t *testing.T) {
 }
 
 func TestParallelismFollowsTheNodes(t *testing.T) {
-	for nodes, want := range map[int]int{0: 10, 3: 10, 40: 40} {
+	for nodes, want := range map[int]int{0: 10, 3: 10, 40: 40, 400: 50} {
 		if got := parallelism(nodes); got != want {
 			t.Errorf("%d nodes: %d, want %d", nodes, got, want)
 		}
