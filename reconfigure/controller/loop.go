@@ -241,7 +241,10 @@ func (c *controller) startLook() {
 		return
 	}
 	now := time.Now()
-	next := Next(c.candidates(), busy{c.underWay, c.alone}, func(r reconfigure.Request) bool { return !now.Before(c.due) })
+	next := Next(c.candidates(), busy{c.underWay, c.alone}, func(r reconfigure.Request) bool {
+		p := c.requests[r.ID]
+		return p.underWay.Empty() && (!p.planned && !r.IsDeferred() || !now.Before(c.due))
+	})
 	if len(next.Together) == 0 || window(next.Together, c.quiet(), c.longest(), now) > 0 {
 		return
 	}
@@ -256,14 +259,13 @@ func (c *controller) startLook() {
 // candidates is the requests that may begin: those that want to be alone before all others.
 func (c *controller) candidates() []reconfigure.Request {
 	c.first = slices.DeleteFunc(c.first, func(id reconfigure.RequestID) bool { return c.requests[id] == nil })
-	all := slices.DeleteFunc(c.pending(), func(r reconfigure.Request) bool { return !c.requests[r.ID].underWay.Empty() })
-	if len(c.first) == 0 {
-		return all
-	}
-	if !c.underWay.Empty() {
+	switch {
+	case len(c.first) == 0:
+		return c.pending()
+	case !c.underWay.Empty():
 		return nil
 	}
-	return slices.DeleteFunc(all, func(r reconfigure.Request) bool { return !slices.Contains(c.first, r.ID) })
+	return slices.DeleteFunc(c.pending(), func(r reconfigure.Request) bool { return !slices.Contains(c.first, r.ID) })
 }
 
 // quiet is how long nothing must have come; longest, how long those that came together are waited for at most.
