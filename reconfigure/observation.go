@@ -8,11 +8,24 @@ import (
 
 // Spec is what an instance is made of, as ids: a name may mean another thing tomorrow, an id cannot. Together with the node's name it is an entry of the
 // map that Terraform gets, hence the JSON names.
+//
+// An entry without an image is a node whose port is kept, with its address, and that has no instance: see HasInstance.
 type Spec struct {
 	Group     string `json:"group"`
-	ImageID   string `json:"image_id"`
-	FlavorID  string `json:"flavor_id"`
+	ImageID   string `json:"image_id,omitempty"`
+	FlavorID  string `json:"flavor_id,omitempty"`
 	NetworkID string `json:"network_id"`
+	// Shard is the Terraform workspace whose state has the node's resources; empty is the default one. It never changes while the map has an entry of the node.
+	Shard string `json:"shard,omitempty"`
+}
+
+// HasInstance reports whether the node is to have an instance, and not a kept port only. It is false for the zero Spec, which stands for a node without an entry.
+func (s Spec) HasInstance() bool { return s.ImageID != "" }
+
+// PortOnly is the entry of a node whose instance goes and whose port is kept. It is false where there is no port that could be kept.
+func (s Spec) PortOnly() (Spec, bool) {
+	s.ImageID, s.FlavorID = "", ""
+	return s, s.NetworkID != ""
 }
 
 // Instance is what stands behind a node, as Terraform's state has it.
@@ -81,6 +94,15 @@ type Observation struct {
 	Silence   string               // why it did not
 	Sources   map[Source]Resolved  // what names mean now, for those that the plan needs
 	Health    map[string]Health    // of the node groups that do not fare well, by name
+}
+
+// Shard is the shard that has a node's resources: that of its entry, or of what a removal that was cut short has left. It is DefaultShard for a node that has
+// neither.
+func (o Observation) Shard(node string) string {
+	if spec, ok := o.Desired[node]; ok {
+		return spec.Shard
+	}
+	return o.Instances[node].Made.Shard
 }
 
 // Resolved is a Source turned into ids, or why it could not be.

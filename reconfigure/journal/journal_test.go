@@ -72,6 +72,7 @@ func suite(t *testing.T, place places) {
 		{"many goroutines write at once", manyGoroutines},
 		{"one leads at a time", oneLeads},
 		{"the map of nodes is kept, and adopted where there is none", nodesAreKept},
+		{"the shards of the map of nodes are kept side by side", shardsAreKeptSideBySide},
 		{"the newest declaration is known to all hosts", newestDeclaration},
 		{"host keys are kept by address, and forgotten ones are not adopted", hostKeysAreKept},
 	}
@@ -687,7 +688,7 @@ func leaderIsFenced(t *testing.T, j *Journal) {
 		"UpdateHealth": func() error {
 			return j.UpdateHealth(t.Context(), "group", func(h reconfigure.Health) reconfigure.Health { return h.Trying("n1", time.Now()) })
 		},
-		"KeepNodes":    func() error { return j.KeepNodes(t.Context(), nil) },
+		"KeepNodes":    func() error { return j.KeepNodes(t.Context(), "", nil) },
 		"KeepHostKeys": func() error { return j.KeepHostKeys(t.Context(), map[string][]string{"192.0.2.1": nil}) },
 	}
 	for name, write := range writes {

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,13 +27,53 @@ func nodesAreKept(t *testing.T, j *Journal) {
 	one, two := map[string]reconfigure.Spec{"n1": spec("a")}, map[string]reconfigure.Spec{"n1": spec("b"), "n2": spec("a")}
 	noError(t, j.AdoptNodes(t.Context(), one))
 	want(one, true)
-	noError(t, j.KeepNodes(t.Context(), two))
+	noError(t, j.KeepNodes(t.Context(), "", two))
 	want(two, true)
 	noError(t, j.AdoptNodes(t.Context(), one)) // what is kept is newer
 	want(two, true)
-	noError(t, j.KeepNodes(t.Context(), nil)) // no nodes are something else than an unknown map
+	shard := spec("b")
+	shard.Shard = "b-1"
+	noError(t, j.KeepNodes(t.Context(), "b-1", map[string]reconfigure.Spec{"n3": shard}))
+	want(map[string]reconfigure.Spec{"n1": spec("b"), "n2": spec("a"), "n3": shard}, true)
+	for name, wrong := range map[string]map[string]reconfigure.Spec{"of another shard": {"n4": shard}, "there already": {"n3": spec("b")}} {
+		if err := j.KeepNodes(t.Context(), "", wrong); err == nil {
+			t.Errorf("a node that is %s is kept", name)
+		}
+	}
+	noError(t, j.KeepNodes(t.Context(), "", one))
+	want(map[string]reconfigure.Spec{"n1": spec("a"), "n3": shard}, true)
+	noError(t, j.KeepNodes(t.Context(), "b-1", nil))
+	want(one, true)
+	noError(t, j.KeepNodes(t.Context(), "", nil)) // no nodes are something else than an unknown map
 	noError(t, j.AdoptNodes(t.Context(), one))
 	want(map[string]reconfigure.Spec{}, true)
+}
+
+// shardsAreKeptSideBySide has many shards change their own parts of the map at once.
+func shardsAreKeptSideBySide(t *testing.T, j *Journal) {
+	const shards, times = 8, 5
+	want := map[string]reconfigure.Spec{}
+	var wait sync.WaitGroup
+	for i := range shards {
+		part := spec("a")
+		part.Shard = fmt.Sprintf("a-%d", i)
+		node := fmt.Sprintf("n%d", i)
+		want[node] = part
+		wait.Go(func() {
+			for range times {
+				for _, nodes := range []map[string]reconfigure.Spec{nil, {node: part}} {
+					if err := j.KeepNodes(t.Context(), part.Shard, nodes); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wait.Wait()
+	got, _, err := j.Nodes(t.Context())
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, d)
+	}
 }
 
 func hostKeysAreKept(t *testing.T, j *Journal) {
@@ -86,7 +127,7 @@ func BenchmarkKeepNodes(b *testing.B) {
 			nodes[fmt.Sprint("node", i)] = spec("standard")
 		}
 		for b.Loop() {
-			noError(b, j.KeepNodes(b.Context(), nodes))
+			noError(b, j.KeepNodes(b.Context(), "", nodes))
 		}
 	})
 }

@@ -22,7 +22,7 @@ import (
 // A preview can be applied once, failed or not; another try needs another preview. A plan that only removes is tried again here: while Nova deletes an
 // instance in ERROR or BUILD the provider gives up on its state, and to delete what is gone by then succeeds. In a mixed plan nobody waits for that.
 func (d *Driver) Apply(ctx context.Context, p reconfigure.Preview, watch func(node, message string)) (reconfigure.Failures, error) {
-	if err := d.nodes().keep(ctx, p.Plan.Desired); err != nil {
+	if err := d.nodes().keep(ctx, d.cfg.Workspace, reconfigure.InShard(p.Plan.Desired, d.cfg.Workspace), d.known); err != nil {
 		return nil, err
 	}
 	failures, err := d.applySaved(ctx, p, watch)
@@ -40,6 +40,11 @@ func (d *Driver) Apply(ctx context.Context, p reconfigure.Preview, watch func(no
 			return failures, nil // the reason why they failed in the first place is the better answer
 		}
 		failures, err = d.applySaved(ctx, retry, watch)
+	}
+	if err == nil && p.Plan.Shared {
+		if problem := d.makePorts(ctx, p.Plan, watch); problem != nil {
+			watch("", problem.Error()) // the nodes' instances are what was asked for
+		}
 	}
 	return failures, err
 }

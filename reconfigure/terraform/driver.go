@@ -19,6 +19,8 @@ import (
 type Config struct {
 	// Dir is the folder of the root module.
 	Dir string
+	// Workspace is the shard that the driver works on; empty is Terraform's default workspace, reconfigure.DefaultShard. A workspace is made by its first apply.
+	Workspace string
 	// Keeper keeps the map of nodes. It may be nil for who never applies, see NodeMap.
 	Keeper Keeper
 	// PlanDir is where saved plans lie between preview and apply. They hold what the state holds, secrets too: it is made for its owner only.
@@ -40,13 +42,16 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Driver runs Terraform in one root module. Its methods may be called one at a time only: two applies would wait for each other's state lock, and a saved
-// plan is void once another one was applied.
+// Driver runs Terraform in one workspace of one root module. Its methods may be called one at a time only: two applies would wait for each other's state lock, and
+// a saved plan is void once another one was applied. Drivers of different workspaces may work side by side.
 type Driver struct {
 	cfg Config
 	env map[string]string
 	// pauses are the waits before each further try of a removal.
 	pauses []time.Duration
+	// launcher runs Terraform in this driver's workspace, defaultLauncher in the default one.
+	launcher, defaultLauncher string
+	known                     shared // see shared
 }
 
 // Open finds the binary and initializes the module where that is needed. It may be retried: what fails here is a binary that is not there, or a provider
@@ -71,20 +76,29 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 		env:    environment(cfg.Environ, cfg.CloudsFile),
 		pauses: []time.Duration{5 * time.Second, 15 * time.Second, 30 * time.Second},
 	}
+	if d.launcher, err = launcher(cfg.PlanDir, cfg.Binary, cfg.Workspace); err != nil {
+		return nil, err
+	}
+	if d.defaultLauncher, err = launcher(cfg.PlanDir, cfg.Binary, reconfigure.DefaultShard); err != nil {
+		return nil, err
+	}
 	return d, d.initialize(ctx)
 }
 
 func (d *Driver) nodes() NodeMap { return NodeMap{Dir: d.cfg.Dir, Keeper: d.cfg.Keeper} }
 
-// Desired is the map of nodes that was last kept; empty before the first apply.
+// Desired is this shard's part of the map of nodes that was last kept; empty before the first apply.
 func (d *Driver) Desired(ctx context.Context) (map[string]reconfigure.Spec, error) {
 	nodes, _, err := d.nodes().Read(ctx)
-	return nodes, err
+	return reconfigure.InShard(nodes, d.cfg.Workspace), err
 }
 
-// run gives f a Terraform of its own: after a call that answers in JSON, terraform-exec goes on writing into that call's writer.
-func (d *Driver) run(f func(*tfexec.Terraform) error) error {
-	tf, err := tfexec.NewTerraform(d.cfg.Dir, d.cfg.Binary)
+// run gives f a Terraform that works on this driver's workspace.
+func (d *Driver) run(f func(*tfexec.Terraform) error) error { return d.with(d.launcher, f) }
+
+// with gives f a Terraform of its own: after a call that answers in JSON, terraform-exec goes on writing into that call's writer.
+func (d *Driver) with(program string, f func(*tfexec.Terraform) error) error {
+	tf, err := tfexec.NewTerraform(d.cfg.Dir, program)
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,7 @@ package terraform
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/hashicorp/terraform-exec/tfexec"
 	tfjson "github.com/hashicorp/terraform-json"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -30,15 +28,11 @@ func (d *Driver) Instances(ctx context.Context) (map[string]reconfigure.Instance
 	if err != nil {
 		return nil, err
 	}
-	var state *tfjson.State
-	err = d.run(func(tf *tfexec.Terraform) (err error) {
-		state, err = tf.Show(ctx)
-		return err
-	})
+	state, err := d.show(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("terraform show: %w", orDone(ctx, err))
+		return nil, err
 	}
-	found := instances(resources(state), m, func(name string) bool { _, ok := desired[name]; return ok })
+	found := instances(resources(state), m, desired, d.cfg.Workspace)
 	if !known && len(found) > 0 {
 		// To plan from an empty map would have all of them be nobody's.
 		return nil, &unknownError{len(found), d.nodes().path()}
@@ -69,27 +63,31 @@ func resources(state *tfjson.State) []*tfjson.StateResource {
 	return all
 }
 
-func instances(state []*tfjson.StateResource, m module, isNode func(string) bool) map[string]reconfigure.Instance {
+// instances is what a shard's state has of each node. A port that is kept is no part of an instance.
+func instances(state []*tfjson.StateResource, m module, desired map[string]reconfigure.Spec, shard string) map[string]reconfigure.Instance {
+	isNode := func(name string) bool { _, ok := desired[name]; return ok }
 	found := map[string]reconfigure.Instance{}
 	for _, r := range state {
 		node, known := m.owner(r.Address, isNode)
-		if !known || node == "" {
+		spec, wanted := desired[node]
+		if !known || node == "" || wanted && !spec.HasInstance() && m.keeps(r.Address) {
 			continue
 		}
 		if r.Address == instance(instanceBlock, node) {
-			found[node] = reconfigure.Instance{Node: node, ID: text(r.AttributeValues["id"]), Address: address(r.AttributeValues), Tainted: r.Tainted, Made: made(r.AttributeValues)}
+			found[node] = reconfigure.Instance{Node: node, ID: text(r.AttributeValues["id"]), Address: address(r.AttributeValues), Tainted: r.Tainted, Made: made(r.AttributeValues, shard)}
 		} else if _, ok := found[node]; !ok {
-			found[node] = reconfigure.Instance{Node: node, Tainted: true}
+			found[node] = reconfigure.Instance{Node: node, Tainted: true, Made: reconfigure.Spec{Shard: shard}}
 		}
 	}
 	return found
 }
 
 // made is what an instance is made of.
-func made(attributes map[string]any) reconfigure.Spec {
+func made(attributes map[string]any, shard string) reconfigure.Spec {
 	metadata, _ := attributes["metadata"].(map[string]any)
 	return reconfigure.Spec{
 		Group: text(metadata[groupKey]), ImageID: text(attributes["image_id"]), FlavorID: text(attributes["flavor_id"]), NetworkID: text(network(attributes)["uuid"]),
+		Shard: shard,
 	}
 }
 
