@@ -142,13 +142,14 @@ func (p Plan) Without(nodes nodeset.NodeSet, before map[string]Spec) Plan {
 // InShard is the plan for one shard: its part of the map, and the changes of its nodes. Before knows the shards of the nodes that the plan takes out of the map:
 // Observation.Shard of what the plan was made from.
 func (p Plan) InShard(shard string, before func(node string) string) Plan {
+	all := p.Desired
 	of := func(node string) string {
-		if spec, ok := p.Desired[node]; ok {
+		if spec, ok := all[node]; ok {
 			return spec.Shard
 		}
 		return before(node)
 	}
-	p.Desired = InShard(p.Desired, shard)
+	p.Desired = InShard(all, shard)
 	p.Changes = slices.DeleteFunc(slices.Clone(p.Changes), func(c Change) bool { return of(c.Node) != shard })
 	return p
 }

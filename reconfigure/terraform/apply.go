@@ -22,7 +22,7 @@ import (
 // A preview can be applied once, failed or not; another try needs another preview. A plan that only removes is tried again here: while Nova deletes an
 // instance in ERROR or BUILD the provider gives up on its state, and to delete what is gone by then succeeds. In a mixed plan nobody waits for that.
 func (d *Driver) Apply(ctx context.Context, p reconfigure.Preview, watch func(node, message string)) (reconfigure.Failures, error) {
-	if err := d.nodes().keep(ctx, d.cfg.Workspace, reconfigure.InShard(p.Plan.Desired, d.cfg.Workspace), d.known); err != nil {
+	if err := d.keep(ctx, p.Plan); err != nil {
 		return nil, err
 	}
 	failures, err := d.applySaved(ctx, p, watch)

@@ -120,6 +120,15 @@ func (d *Driver) shared(ctx context.Context, deploy bool) (shared, error) {
 	return found, nil
 }
 
+// keep has this shard's part of a plan's map of nodes kept.
+func (d *Driver) keep(ctx context.Context, p reconfigure.Plan) error {
+	known, err := d.shared(ctx, p.Shared)
+	if err != nil {
+		return err
+	}
+	return d.nodes().keep(ctx, d.cfg.Workspace, reconfigure.InShard(p.Desired, d.cfg.Workspace), known)
+}
+
 // sharedOf finds what the shards share in the default workspace's state, as `terraform state pull` gives it; nothing of it in an empty one.
 func sharedOf(state string) (shared, error) {
 	if strings.TrimSpace(state) == "" {
