@@ -153,6 +153,21 @@ func (p Plan) Without(nodes nodeset.NodeSet, before map[string]Spec) Plan {
 	return rest
 }
 
+// InShard is the plan for one shard: its part of the map, and the changes of its nodes. Before knows the shards of the nodes that the plan takes out of the map:
+// Observation.Shard of what the plan was made from.
+func (p Plan) InShard(shard string, before func(node string) string) Plan {
+	all := p.Desired
+	of := func(node string) string {
+		if spec, ok := all[node]; ok {
+			return spec.Shard
+		}
+		return before(node)
+	}
+	p.Desired = InShard(all, shard)
+	p.Changes = slices.DeleteFunc(slices.Clone(p.Changes), func(c Change) bool { return of(c.Node) != shard })
+	return p
+}
+
 // String is the plan in one line, nodes of one action together: "create node[03-04], destroy node07".
 func (p Plan) String() string {
 	var parts []string

@@ -195,7 +195,7 @@ type view struct {
 	instance reconfigure.Instance
 	made     bool // Terraform's state has the instance, or a part of it
 	spec     reconfigure.Spec
-	told     bool     // Terraform's map has the node
+	told     bool     // Terraform's map has the node with an instance
 	own      *Server  // the instance, as the cloud has it
 	strange  []Server // other servers of ours with its name
 }
@@ -204,7 +204,8 @@ func (c comparison) view(node string) view {
 	v := view{node: node}
 	v.state, v.known = c.seen.States[node]
 	v.instance, v.made = c.seen.Instances[node]
-	v.spec, v.told = c.seen.Desired[node]
+	v.spec = c.seen.Desired[node]
+	v.told = v.spec.HasInstance()
 	for _, s := range c.seen.Servers[node] {
 		if s.ID == v.instance.ID {
 			v.own = &s

@@ -65,6 +65,15 @@ func (s Snapshot) Unreachable() []Unreachable {
 	return all
 }
 
+// Shard is the shard that has a node's resources: that of its entry, or of what a removal that was cut short has left. It is
+// reconfigure.DefaultShard for a node that has neither.
+func (s Snapshot) Shard(node string) string {
+	if spec, ok := s.Desired[node]; ok {
+		return spec.Shard
+	}
+	return s.Instances[node].Made.Shard
+}
+
 // Scope is what a snapshot is wanted for. To ask for less makes a snapshot of a large cluster cheap.
 type Scope struct {
 	// Nodes is those whose instances must be known; empty: all of them. The control node is always among them.

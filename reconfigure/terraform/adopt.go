@@ -41,7 +41,7 @@ func (d *Driver) Adopt(ctx context.Context, p reconfigure.Plan, servers map[stri
 	if err != nil {
 		return nodeset.NodeSet{}, nil, err
 	}
-	if err := d.nodes().keep(ctx, p.Desired); err != nil {
+	if err := d.keep(ctx, p); err != nil {
 		return nodeset.NodeSet{}, nil, err
 	}
 	if err := d.sweep(); err != nil {
@@ -304,7 +304,7 @@ func creation(desired map[string]reconfigure.Spec, nodes []string) reconfigure.P
 
 // arguments is those of a plan over the nodes of p and nothing else, with refresh.
 func (a *adoption) arguments(p reconfigure.Plan) arguments {
-	args := planArguments(p, nil, a.module)
+	args, _ := planArguments(p, nil, a.module)
 	args.parallelism = min(args.parallelism, a.cfg.Parallelism)
 	return args
 }

@@ -29,9 +29,22 @@ import (
 func (d *Driver) Apply(ctx context.Context, p reconfigure.Preview, watch func(node, message string), interrupt <-chan struct{}) (
 	reconfigure.Failures, error,
 ) {
-	if err := d.nodes().keep(ctx, p.Plan.Desired); err != nil {
+	if err := d.keep(ctx, p.Plan); err != nil {
 		return nil, err
 	}
+	failures, err := d.applyPreview(ctx, p, watch, interrupt)
+	if err == nil && p.Plan.Shared {
+		if problem := d.makePorts(ctx, p.Plan, watch); problem != nil {
+			watch("", problem.Error()) // the nodes' instances are what was asked for
+		}
+	}
+	return failures, err
+}
+
+// applyPreview is Apply after the map of nodes was kept.
+func (d *Driver) applyPreview(ctx context.Context, p reconfigure.Preview, watch func(node, message string), interrupt <-chan struct{}) (
+	reconfigure.Failures, error,
+) {
 	if p.File == "" {
 		return nil, nil
 	}
