@@ -24,7 +24,7 @@ var (
 	_ engine.Cloud        = (*openstack.Client)(nil)
 	_ engine.Sweeper      = (*openstack.Client)(nil)
 	_ engine.Surveyor     = (*openstack.Client)(nil)
-	_ engine.Greeter      = (*ssh.Greeter)(nil)
+	_ engine.Greeter      = greeter{}
 	_ engine.Configurer   = (*ansible.Runner)(nil)
 	_ engine.Scheduler    = (*slurm.Client)(nil)
 	_ engine.Commenter    = (*slurm.Client)(nil)
@@ -65,14 +65,17 @@ func (s site) engine(ctx context.Context, log *journal.Journal, record record, l
 		Cloud:       cloud,
 		Sweeper:     cloud,
 		Surveyor:    cloud,
-		Greeter:     &ssh.Greeter{Known: known, Policy: s.cluster.Settings.HostKeys, Console: cloud.Console, Timeout: s.cluster.Settings.BootTimeout, Poll: poll},
-		Configurer:  s.playbooks(),
-		Recorder:    log,
-		Health:      log,
-		Scheduler:   func(control reconfigure.Instance) engine.Scheduler { return s.scheduler(control) },
-		Commenter:   func(control reconfigure.Instance) engine.Commenter { return s.scheduler(control) },
-		Poll:        poll,
-		Common:      common,
+		Greeter: greeter{
+			ssh.NewWaiter(ssh.Config{Known: known, Policy: s.cluster.Settings.HostKeys, Console: cloud.Console}),
+			s.cluster.Settings.BootTimeout,
+		},
+		Configurer: s.playbooks(),
+		Recorder:   log,
+		Health:     log,
+		Scheduler:  func(control reconfigure.Instance) engine.Scheduler { return s.scheduler(control) },
+		Commenter:  func(control reconfigure.Instance) engine.Commenter { return s.scheduler(control) },
+		Poll:       poll,
+		Common:     common,
 	}), nil
 }
 
