@@ -265,8 +265,11 @@ func TestPlaybooksOnMachines(t *testing.T) {
 	if key := m.on("ctl", "cat", "/etc/slurm/reconfigure/id_ed25519.pub"); !strings.Contains(read(t, filepath.Join(m.dir, "authorized_keys")), "restrict "+key+"\n") {
 		t.Error("Slurm is not let in on the control host")
 	}
+	m.resumeWithoutAskingOthers()
+	m.failWithoutPackages()
 	m.scheduleInSpiteOfABadSetting()
 	m.spareHandOvers()
+	m.keepTheKeyOfTheCluster()
 	m.until("no connection of Ansible's is left", func() bool { return m.host.Command("ctl", "pgrep", "-u", image.LoginUser).Run() != nil })
 }
 
@@ -274,6 +277,67 @@ func TestPlaybooksOnMachines(t *testing.T) {
 func (m *machines) keepOut(name string) {
 	m.Helper()
 	m.on(name, "sh", "-c", "touch /run/nologin; (sleep 10; rm /run/nologin) </dev/null >/dev/null 2>&1 &")
+}
+
+// resumeWithoutAskingOthers configures a node while somebody edits the declaration, first with what the control host keeps, and then without.
+func (m *machines) resumeWithoutAskingOthers() {
+	m.Helper()
+	kept := filepath.Join(m.dir, "state", "ansible", "given.json")
+	if info, err := os.Stat(kept); err != nil || info.Mode().Perm() != 0o600 {
+		m.Errorf("the control host keeps %v, %v", info, err)
+	}
+	declaration := filepath.Join(m.dir, "group_vars", "all.yml")
+	good := read(m.TB, declaration)
+	write(m.TB, declaration, strings.Replace(good, "resume_timeout: 60", "resume_timeout: 61", 1))
+	resume := func() string {
+		m.on("node03", "sh", "-c", "rm /etc/slurm/slurm.conf /etc/munge/munge.key; service munge stop")
+		failures, said := m.extend(reconfigure.Extent{Changed: nodeset.Of("node03")})
+		if len(failures) > 0 {
+			m.Fatalf("%v\n%s", failures, said)
+		}
+		for _, file := range []string{"/etc/slurm/slurm.conf", "/etc/munge/munge.key"} {
+			if m.on("ctl", "md5sum", file) != m.on("node03", "md5sum", file) {
+				m.Errorf("node03 has another %s than the control node", file)
+			}
+		}
+		return said
+	}
+	recap := regexp.MustCompile(`(?m)^(\S+) +: ok=(\d+)`)
+	// Three remote tasks, and one on the control host.
+	if got := recap.FindAllString(resume(), -1); len(got) != 1 || !strings.HasPrefix(got[0], "node03 ") || !strings.HasSuffix(got[0], "ok=4") {
+		m.Errorf("a resume has the tasks %q", got)
+	}
+	if err := os.Remove(kept); err != nil {
+		m.Fatal(err)
+	}
+	if got := recap.FindAllString(resume(), -1); len(got) != 2 || !strings.HasPrefix(got[0], "ctl ") {
+		m.Errorf("a resume where nothing is kept has the tasks %q", got)
+	}
+	write(m.TB, declaration, good)
+}
+
+// failWithoutPackages has one node of two lack a package, which there is no network for.
+func (m *machines) failWithoutPackages() {
+	m.Helper()
+	m.on("node02", "sed", "-i", "/^Package: slurm-client$/,/^$/s/^Status: .*/Status: deinstall ok config-files/", "/var/lib/dpkg/status")
+	failures, said := m.extend(reconfigure.Extent{Changed: nodeset.Of("node02", "node03")})
+	if err := failures["node02"]; len(failures) != 1 || err == nil || !strings.Contains(err.Error(), `task "packages : Install what is missing"`) {
+		m.Errorf("failures are %v\n%s", failures, said)
+	}
+}
+
+// keepTheKeyOfTheCluster makes the control node anew: the others have its key.
+func (m *machines) keepTheKeyOfTheCluster() {
+	m.Helper()
+	key := m.on("node01", "md5sum", "/etc/munge/munge.key")
+	if err := m.host.Destroy(m.Context(), "ctl"); err != nil {
+		m.Fatal(err)
+	}
+	m.boot("ctl", 10)
+	m.configure("ctl")
+	if anew := m.on("ctl", "md5sum", "/etc/munge/munge.key"); anew != key {
+		m.Errorf("the new control node has another key than the cluster: %s, not %s", anew, key)
+	}
 }
 
 // scheduleInSpiteOfABadSetting declares what no slurmctld takes, and what all nodes were to get.
