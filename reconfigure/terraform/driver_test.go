@@ -186,8 +186,8 @@ func TestReplaceRenewsAnInstanceThatLooksRight(t *testing.T) {
 
 func TestRemovalIsTriedAgainWhileNovaIsStillDeleting(t *testing.T) {
 	t.Parallel()
-	// The provider looks after ten seconds and finds ERROR still.
-	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Delete = 11 * time.Second })
+	// The provider looks at once and finds ERROR still. The last try comes after two pauses of a second.
+	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Delete = 2 * time.Second })
 	_, err := c.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.NoValidHost, Server: "node01"})
 	c.must(err)
 	d := c.open()
