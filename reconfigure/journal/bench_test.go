@@ -57,8 +57,8 @@ func BenchmarkChanged(b *testing.B) {
 	})
 }
 
-// BenchmarkEventsOf compares the events of 620 pending requests with those of one, where each has a plan of its own and where
-// one plan is for all. Each request has ten events. The metric is how much longer the many take.
+// BenchmarkEventsOf compares the events of 620 pending requests with those of one, where each has a plan of its own
+// and where one plan is for all. Each request has ten events. The metric is how much longer the many take.
 func BenchmarkEventsOf(b *testing.B) {
 	both(b, func(b *testing.B, place places) {
 		for name, atOnce := range map[string]int{"a plan each": 1, "one plan": 620} {
@@ -104,8 +104,8 @@ func underWay(b *testing.B, j *Journal, count, atOnce int) (ids []reconfigure.Re
 	return ids
 }
 
-// BenchmarkGrowth compares a journal of a million events with one of a thousand, both over a hundred nodes: each operation's metric is how much longer it
-// takes in the large one. What they read is equally much.
+// BenchmarkGrowth compares a journal of a million events with one of a thousand, both over a hundred nodes: each
+// operation's metric is how much longer it takes in the large one. What they read is equally much.
 func BenchmarkGrowth(b *testing.B) {
 	both(b, func(b *testing.B, place places) {
 		small, large := grown(b, place(b), 1e3), grown(b, place(b), 1e6)

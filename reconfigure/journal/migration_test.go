@@ -16,8 +16,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// version7 is what the last version that knew of batches has left: a finished request, one at work, one that was deferred in
-// parts, one that could not be planned, and one that nobody has looked at.
+// version7 is what the last version that knew of batches has left: a finished request, one at work, one that was
+// deferred in parts, one that could not be planned, and one that nobody has looked at.
 var version7 = []string{
 	`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options, newest_batch, touched) VALUES
 		('resume', 'n[1-2]', '', '', 'null', 1000, '{}', 0, 1), ('resume', 'n3', '', '', 'null', 2000, '{}', 0, 1),
@@ -26,7 +26,8 @@ var version7 = []string{
 	`INSERT INTO batches (begun) VALUES (1500), (2500)`,
 	`INSERT INTO carried (request, batch) VALUES (1, 1), (2, 1), (3, 1), (4, 2), (3, 2)`,
 	`INSERT INTO events (time, batch, node, phase, level, message) VALUES
-		(1600, 1, 'n1', 'boot', 'failed', 'no SSH'), (1700, 1, 'n3', 'apply', 'begun', ''), (2600, 2, '', 'plan', 'note', 'x')`,
+		(1600, 1, 'n1', 'boot', 'failed', 'no SSH'), (1700, 1, 'n3', 'apply', 'begun', ''),
+		(2600, 2, '', 'plan', 'note', 'x')`,
 	`INSERT INTO evidence (time, batch, node, phase, kind, text) VALUES (1600, 1, 'n1', 'boot', 'console', 'panic')`,
 	`UPDATE requests SET settled = '{"verdicts":[{"node":"n4","status":"done"}],"waits":[
 		{"node":"n5","request":3,"reason":"its jobs have to end first"},

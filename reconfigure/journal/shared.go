@@ -78,7 +78,8 @@ func nodesText(nodes map[string]reconfigure.Spec) (string, error) {
 	return string(text), err
 }
 
-// Declare keeps with which declaration a control host works, and returns the newest one that any of them ever worked with.
+// Declare keeps with which declaration a control host works, and returns the newest one that any of them ever worked
+// with.
 func (j *Journal) Declare(ctx context.Context, d reconfigure.Declaration) (newest reconfigure.Declaration, err error) {
 	known, ok, err := j.declaration(ctx)
 	if err != nil || ok && (d.Sum == known.Sum || d.Outdated(known)) {
@@ -158,7 +159,8 @@ func (j *Journal) AdoptHostKeys(ctx context.Context, keys map[string][]string) e
 }
 
 func insertHostKeys(ctx context.Context, tx *sql.Tx, keys map[string][]string, otherwise string) error {
-	insert, err := tx.PrepareContext(ctx, `INSERT INTO host_keys (address, keys) VALUES ($1, $2) ON CONFLICT (address) DO `+otherwise)
+	insert, err := tx.PrepareContext(ctx,
+		`INSERT INTO host_keys (address, keys) VALUES ($1, $2) ON CONFLICT (address) DO `+otherwise)
 	if err != nil {
 		return err
 	}

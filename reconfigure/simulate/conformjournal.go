@@ -308,7 +308,7 @@ func (j journalRule) oneOutcome() {
 		Request: r.ID, Code: reconfigure.CodePartial, Error: "some", Finished: time.Unix(1, 2).UTC(),
 		Verdicts: []reconfigure.Verdict{
 			{Node: "n1", Action: reconfigure.Create, Status: reconfigure.StatusDone},
-			{Node: "n2", Action: reconfigure.Create, Status: reconfigure.StatusFailed, Phase: reconfigure.PhaseBoot, Reason: "no"},
+			{Node: "n2", Status: reconfigure.StatusFailed, Phase: reconfigure.PhaseBoot, Reason: "no SSH"},
 		},
 	}
 	j.noError(j.Finish(j.Context(), want))
