@@ -181,8 +181,8 @@ func (v sight) node(name, group string, kind nodeKind, source reconfigure.Source
 
 // drifts says in what a node is not what is declared, as far as those answer who know.
 func (v sight) drifts(n statusNode, wanted reconfigure.Resolved, instance reconfigure.Instance, servers []openstack.Server) []drift {
-	is, made := v.desired[n.Node]
-	made = made && instance.ID != ""
+	is := v.desired[n.Node]
+	made := is.HasInstance() && instance.ID != ""
 	differs := func(is, wanted string) bool { return is != "" && wanted != "" && is != wanted }
 	var all []drift
 	for _, d := range []struct {

@@ -7,6 +7,7 @@ package batcher
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -93,6 +94,11 @@ func (r *Run[In, Out]) More() {
 	defer b.lock.Unlock()
 	r.Calls = append(r.Calls, b.waiting...)
 	b.waiting = nil
+}
+
+// Detach takes a call out of this run: its result comes later, from whoever has it then.
+func (r *Run[In, Out]) Detach(call *Call[In, Out]) {
+	r.Calls = slices.DeleteFunc(r.Calls, func(other *Call[In, Out]) bool { return other == call })
 }
 
 // Do waits for the result of in. When ctx ends first it returns the cause; a call that is in a run by then goes on without

@@ -14,11 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// apart runs the test a second time, in a process of its own mounts or network, which nobody else sees and which vanish with it, however it ends. It needs
-// root. False in the first process, where all is said then.
+// apart runs the test a second time, in a process of its own mounts or network, which nobody else sees and which
+// vanish with it, however it ends. It needs root. False in the first process, where all is said then.
 func apart(t *testing.T, namespaces uintptr) (here bool) {
 	t.Helper()
 	const inside = "EIFFEL_JOURNAL_TEST_APART"
@@ -72,15 +71,15 @@ func TestFullDiskIsAClearErrorAndNothingIsHalfWritten(t *testing.T) {
 	noError(t, os.WriteFile(ballast, make([]byte, 256<<10), 0o600))
 	j := open(t, dir)
 	r := submit(t, j, "n1")
-	batch := begin(t, j, r)
+	plan := begin(t, j, r)
 
 	many := make([]reconfigure.Event, 100)
 	for i := range many {
-		many[i] = event(batch, "n1", strings.Repeat("x", 100))
+		many[i] = event(plan, "n1", strings.Repeat("x", 100))
 	}
 	var submitted, recorded int
 	for {
-		_, err := j.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of("n1"), Reason: strings.Repeat("y", 5000)})
+		_, err := j.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Resume, Reason: strings.Repeat("y", 5000)})
 		if err != nil {
 			wants(t, err, filepath.Join(dir, "journal.db"), "submit", "the disk is full")
 			break
@@ -157,7 +156,8 @@ func TestDamageInsideTheFileIsAClearError(t *testing.T) {
 	}
 	var size int
 	noError(t, j.db.QueryRowContext(t.Context(), `PRAGMA page_size`).Scan(&size))
-	pages, err := read(t.Context(), j, "find its pages", func(row scanner) (page int, err error) { return page, row.Scan(&page) },
+	scan := func(row scanner) (page int, err error) { return page, row.Scan(&page) }
+	pages, err := read(t.Context(), j, "find its pages", scan,
 		`SELECT rootpage FROM sqlite_master WHERE tbl_name = 'requests' AND rootpage > 0`)
 	noError(t, err)
 	noError(t, j.Close())
@@ -169,7 +169,7 @@ func TestDamageInsideTheFileIsAClearError(t *testing.T) {
 	}
 	noError(t, os.WriteFile(path, content, 0o600))
 	_, err = open(t, dir).Pending(t.Context())
-	wants(t, err, path, "read the requests that wait", "damaged")
+	wants(t, err, path, "read the pending requests", "damaged")
 }
 
 func TestJournalOfANewerVersionIsRefused(t *testing.T) {

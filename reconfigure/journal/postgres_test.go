@@ -24,83 +24,67 @@ import (
 // postgresRules are what holds of PostgreSQL alone.
 func postgresRules() map[string]func(*testing.T, server) {
 	return map[string]func(*testing.T, server){
-		"the lead ends with its connection":                         leadEndsWithConnection,
-		"the watch ends with its connection, and that is no error":  watchEndsWithConnection,
+		"the lease ends with its connection":                        leaseEndsWithConnection,
 		"work goes on after the server closed the connections":      connectionsComeBack,
 		"journals in two schemas of one database":                   twoSchemas,
+		"what the seventh version has left is kept":                 version7OfPostgreSQL,
 		"every commit is on the disk before it returns":             settingsCount,
 		"a commit whose answer was lost is uncertain, and no other": commitIsUncertain,
 		"a journal of a newer version is refused":                   newerIsRefused,
-		"what an administrator can mend is said":                    errorsAreClear,
+		"what an administrator can fix is said":                     errorsAreClear,
 		"one who keeps it locked keeps nobody for ever":             locksAreNotForEver,
 	}
 }
 
 // lockHolder is the process of the server that has a lock on this journal.
-const lockHolder = `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = 'requests'::regclass AND objid = $1`
+const lockHolder = `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted
+	AND classid = 'requests'::regclass AND objid = $1`
 
-func leadEndsWithConnection(t *testing.T, s server) {
+func leaseEndsWithConnection(t *testing.T, s server) {
 	url := s.database(t)
 	j, other := open(t, url), open(t, url)
 	r := submit(t, j, "n1")
-	release, ok, err := j.Lead(t.Context())
+	release, ok, err := j.Acquire(t.Context())
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	batch := begin(t, j, r)
-	leading, end := j.WhileLeading(t.Context())
+	plan := begin(t, j, r)
+	held, end := j.WhileHeld(t.Context())
 	defer end()
 
-	s.do(t, url, `SELECT pg_terminate_backend(pid) FROM (`+lockHolder+`) AS holder`, leadLock)
-	eventually(t, "the leader knows", func() bool { return leading.Err() != nil })
-	if !errors.Is(context.Cause(leading), ErrLeaseLost) {
-		t.Errorf("it ended with %v", context.Cause(leading))
+	s.do(t, url, `SELECT pg_terminate_backend(pid) FROM (`+lockHolder+`) AS holder`, leaseLock)
+	eventually(t, "the holder knows", func() bool { return held.Err() != nil })
+	if !errors.Is(context.Cause(held), ErrLeaseLost) {
+		t.Errorf("it ended with %v", context.Cause(held))
 	}
-	if err := j.Record(t.Context(), event(batch, "n1", "")); !errors.Is(err, ErrLeaseLost) { // though nobody followed yet
-		t.Errorf("recorded without the lead: %v", err)
+	if err := j.Record(t.Context(), event(plan, "n1", "")); !errors.Is(err, ErrLeaseLost) { // though nobody followed yet
+		t.Errorf("recorded without the lease: %v", err)
 	}
 	var next func() error
-	eventually(t, "another one leads", func() bool {
-		next, ok, err = other.Lead(t.Context())
+	eventually(t, "another one has the lease", func() bool {
+		next, ok, err = other.Acquire(t.Context())
 		noError(t, err)
 		return ok
 	})
-	noError(t, other.Record(t.Context(), event(batch, "n1", "")))
+	noError(t, other.Record(t.Context(), event(plan, "n1", "")))
 	if err := release(); !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("released what was lost: %v", err)
 	}
-	if _, ok, err := j.Lead(t.Context()); ok || err != nil {
-		t.Errorf("two lead: %v, %v", ok, err)
+	if _, ok, err := j.Acquire(t.Context()); ok || err != nil {
+		t.Errorf("two have the lease: %v, %v", ok, err)
 	}
-	noError(t, next())
-}
-
-func watchEndsWithConnection(t *testing.T, s server) {
-	url := s.database(t)
-	j := open(t, url)
-	release, ok, err := j.Watch(t.Context())
-	if !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	s.do(t, url, `SELECT pg_terminate_backend(pid) FROM (`+lockHolder+`) AS holder`, watchLock)
-	var next func() error
-	eventually(t, "another one watches", func() bool {
-		next, ok, err = j.Watch(t.Context())
-		noError(t, err)
-		return ok
-	})
-	noError(t, release())
 	noError(t, next())
 }
 
 func connectionsComeBack(t *testing.T, s server) {
+	const others = `pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
 	url := s.database(t)
 	j := open(t, url)
 	for range 3 {
 		submit(t, j, "n1")
-		s.do(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+		s.do(t, url, `SELECT pg_terminate_backend(pid) FROM `+others)
 		eventually(t, "the connections are gone", func() bool {
-			return s.do(t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`) == int64(0)
+			return s.do(t, url, `SELECT count(*) FROM `+others) == int64(0)
 		})
 	}
 	if n := len(must(j.Pending(t.Context()))(t)); n != 3 {
@@ -119,7 +103,7 @@ func twoSchemas(t *testing.T, s server) {
 		if r := submit(t, j, "n1"); r.ID != 1 {
 			t.Errorf("the first request is %s", r.ID)
 		}
-		release, ok, err := j.Lead(t.Context())
+		release, ok, err := j.Acquire(t.Context())
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -131,7 +115,9 @@ func settingsCount(t *testing.T, s server) {
 	url := s.database(t)
 	s.do(t, url, `DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET synchronous_commit = off'; END $$`)
 	j := open(t, url)
-	for setting, want := range map[string]string{"synchronous_commit": "on", "lock_timeout": "30s", "idle_in_transaction_session_timeout": "30s"} {
+	for setting, want := range map[string]string{
+		"synchronous_commit": "on", "lock_timeout": "30s", "idle_in_transaction_session_timeout": "30s",
+	} {
 		var got string
 		noError(t, j.db.QueryRowContext(t.Context(), `SHOW `+setting).Scan(&got))
 		if got != want {
@@ -140,7 +126,8 @@ func settingsCount(t *testing.T, s server) {
 	}
 }
 
-// cutter passes connections on to a server's socket, and cuts them off right after what the client sent has the word in it.
+// cutter passes connections on to a server's socket, and cuts them off right after what the client sent has the word
+// in it.
 func cutter(t *testing.T, s server, word string) (address string) {
 	t.Helper()
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -212,17 +199,20 @@ func newerIsRefused(t *testing.T, s server) {
 
 func errorsAreClear(t *testing.T, s server) {
 	_, err := OpenURL(t.Context(), s.URL("nowhere", "eiffel"))
-	wants(t, err, "open", "is not there", "createdb", "nowhere")
+	wants(t, err, "open", "does not exist", "createdb", "nowhere")
 
 	_, err = OpenURL(t.Context(), s.URL("postgres", "stranger"))
-	wants(t, err, "does not let this user in", "stranger")
+	wants(t, err, "refuses this user", "stranger")
 
 	url := s.database(t)
 	s.do(t, url, `CREATE ROLE guest LOGIN`)
 	_, err = OpenURL(t.Context(), strings.Replace(url, "user=eiffel", "user=guest", 1))
-	wants(t, err, "lets this user not do that")
+	wants(t, err, "does not allow this user to do that")
 
-	for _, bad := range []string{"postgres://anna:secret@127.0.0.1:1/journal?sslmode=disable", "postgres://anna:secret@127.0.0.1:port/journal", "mysql://anna:secret@x/y"} {
+	for _, bad := range []string{
+		"postgres://anna:secret@127.0.0.1:1/journal?sslmode=disable", "postgres://anna:secret@127.0.0.1:port/journal",
+		"mysql://anna:secret@x/y",
+	} {
 		_, err := OpenURL(t.Context(), bad)
 		wants(t, err, "journal")
 		if strings.Contains(fmt.Sprint(err), "secret") {
@@ -231,7 +221,9 @@ func errorsAreClear(t *testing.T, s server) {
 	}
 
 	j := open(t, url)
-	s.do(t, url, `DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET default_transaction_read_only = on'; END $$`)
+	s.do(t, url, `DO $$ BEGIN
+		EXECUTE 'ALTER DATABASE ' || current_database() || ' SET default_transaction_read_only = on';
+	END $$`)
 	_, err = open(t, url).Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Resume})
 	wants(t, err, "submit", "read-only", "primary")
 	if n := len(must(j.Pending(t.Context()))(t)); n != 0 {
@@ -241,12 +233,12 @@ func errorsAreClear(t *testing.T, s server) {
 
 func locksAreNotForEver(t *testing.T, s server) {
 	url := s.database(t)
-	patient := open(t, url)
+	locking := open(t, url)
 	store := must(newPostgres(url))(t)
 	store.config.RuntimeParams["lock_timeout"] = "1"
 	hasty := &Journal{db: must(store.open(t.Context()))(t), store: store, name: store.name()}
 	defer hasty.Close()
-	noError(t, patient.write(t.Context(), "keep it locked", func(*sql.Tx) error {
+	noError(t, locking.write(t.Context(), "keep it locked", func(*sql.Tx) error {
 		_, err := hasty.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Resume})
 		wants(t, err, "submit", "kept it locked")
 		return nil
@@ -255,7 +247,7 @@ func locksAreNotForEver(t *testing.T, s server) {
 }
 
 // Silence on the network: no packet comes through, and nobody says so.
-func TestLeaderKnowsOfSilenceBeforeTheServerDoes(t *testing.T) {
+func TestHolderKnowsOfSilenceBeforeTheServerDoes(t *testing.T) {
 	if !apart(t, unix.CLONE_NEWNET) {
 		return
 	}
@@ -266,25 +258,25 @@ func TestLeaderKnowsOfSilenceBeforeTheServerDoes(t *testing.T) {
 	bySocket := strings.Replace(url, "host=127.0.0.1", "host="+s.Dir, 1)
 	j := open(t, url)
 	r := submit(t, j, "n1")
-	release, ok, err := j.Lead(t.Context())
+	release, ok, err := j.Acquire(t.Context())
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	batch := begin(t, j, r)
-	leading, end := j.WhileLeading(t.Context())
+	plan := begin(t, j, r)
+	held, end := j.WhileHeld(t.Context())
 	defer end()
 
 	noError(t, netlink.LinkSetDown(network))
 	cut := time.Now()
 	recorded := make(chan error)
-	go func() { recorded <- j.Record(t.Context(), event(batch, "n1", "")) }()
-	eventually(t, "the leader knows", func() bool { return leading.Err() != nil })
-	t.Logf("the leader knew after %s", time.Since(cut))
-	if held := s.do(t, bySocket, `SELECT count(*) FROM (`+lockHolder+`) AS holder`, leadLock); held != int64(1) {
-		t.Errorf("the server had given up the leader already")
+	go func() { recorded <- j.Record(t.Context(), event(plan, "n1", "")) }()
+	eventually(t, "the holder knows", func() bool { return held.Err() != nil })
+	t.Logf("the holder knew after %s", time.Since(cut))
+	if locks := s.do(t, bySocket, `SELECT count(*) FROM (`+lockHolder+`) AS holder`, leaseLock); locks != int64(1) {
+		t.Errorf("the server had dropped the holder already")
 	}
-	eventually(t, "the server gives it up", func() bool {
-		return s.do(t, bySocket, `SELECT count(*) FROM (`+lockHolder+`) AS holder`, leadLock) == int64(0)
+	eventually(t, "the server drops it", func() bool {
+		return s.do(t, bySocket, `SELECT count(*) FROM (`+lockHolder+`) AS holder`, leaseLock) == int64(0)
 	})
 	t.Logf("the server knew after %s", time.Since(cut))
 	if err := <-recorded; err == nil {
@@ -294,7 +286,7 @@ func TestLeaderKnowsOfSilenceBeforeTheServerDoes(t *testing.T) {
 	if err := release(); !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("released: %v", err)
 	}
-	next, ok, err := open(t, bySocket).Lead(t.Context())
+	next, ok, err := open(t, bySocket).Acquire(t.Context())
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}

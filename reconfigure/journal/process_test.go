@@ -26,7 +26,7 @@ const partVariable = "EIFFEL_JOURNAL_TEST_PART"
 var parts = map[string]func(ctx context.Context, j *Journal, name string) error{
 	"submit": submitSome,
 	"record": recordForEver,
-	"lead":   leadUntilTold,
+	"hold":   holdUntilTold,
 }
 
 const (
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 func play(part, name, place string) error {
 	ctx := context.Background()
 	// All begin at once: as soon as the starter closes the pipe.
-	if part != "lead" {
+	if part != "hold" {
 		if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 			return err
 		}
@@ -78,14 +78,14 @@ func recordForEver(ctx context.Context, j *Journal, name string) error {
 	if err != nil {
 		return err
 	}
-	batch, err := j.Begin(ctx, []reconfigure.RequestID{r.ID})
+	plan, err := j.Begin(ctx, []reconfigure.RequestID{r.ID})
 	if err != nil {
 		return err
 	}
 	for i := 0; ; i++ {
 		events := make([]reconfigure.Event, eventsOfEach)
 		for k := range events {
-			events[k] = event(batch, fmt.Sprint("n", k), fmt.Sprint(i))
+			events[k] = event(plan, fmt.Sprint("n", k), fmt.Sprint(i))
 		}
 		if err := j.Record(ctx, events...); err != nil {
 			return err
@@ -94,12 +94,12 @@ func recordForEver(ctx context.Context, j *Journal, name string) error {
 	}
 }
 
-func leadUntilTold(ctx context.Context, j *Journal, name string) error {
-	release, ok, err := j.Lead(ctx)
+func holdUntilTold(ctx context.Context, j *Journal, name string) error {
+	release, ok, err := j.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Println("leads:", ok)
+	fmt.Println("acquired:", ok)
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil || !ok {
 		return err
 	}
@@ -163,15 +163,16 @@ func gate(t *testing.T) (stdin *os.File, open func()) {
 	return r, open
 }
 
-// processRules are the part of the suite that several processes play, or several journals at one place, which are as far apart.
+// processRules are the part of the suite that several processes play, or several journals at one place, which are as
+// far apart.
 func processRules() map[string]func(t *testing.T, place string) {
 	return map[string]func(*testing.T, string){
 		"fifty processes submit, and none is lost though some are killed": fiftySubmit,
 		"it is whole after a kill between and in records":                 wholeAfterKill,
-		"one of many processes leads, and its death frees the lead":       deathFreesLead,
+		"one of many processes has the lease, and its death frees it":     deathFreesLease,
 		"many open an empty one at once":                                  manyOpen,
 		"who follows what many record misses nothing":                     followerMissesNothing,
-		"to look who leads keeps nobody from leading":                     lookingIsHarmless,
+		"to look who has the lease keeps nobody from acquiring it":        lookingIsHarmless,
 	}
 }
 
@@ -276,42 +277,42 @@ func wholeAfterKill(t *testing.T, place string) {
 	}
 }
 
-func deathFreesLead(t *testing.T, place string) {
+func deathFreesLease(t *testing.T, place string) {
 	stdin, openGate := gate(t)
 	actors := make([]*actor, 12)
 	for i := range actors {
-		actors[i] = start(t, place, "lead", fmt.Sprint(i), stdin)
+		actors[i] = start(t, place, "hold", fmt.Sprint(i), stdin)
 	}
-	var leaders []*actor
+	var holders []*actor
 	for _, a := range actors {
 		if !a.said.Scan() {
 			t.Fatalf("a process ended: %s", a.errors.String())
 		}
-		if a.said.Text() == "leads: true" {
-			leaders = append(leaders, a)
+		if a.said.Text() == "acquired: true" {
+			holders = append(holders, a)
 		}
 	}
-	if len(leaders) != 1 {
-		t.Fatalf("%d lead", len(leaders))
+	if len(holders) != 1 {
+		t.Fatalf("%d have the lease", len(holders))
 	}
-	j, leader := open(t, place), leaders[0]
-	if who := j.Leader(t.Context()); !strings.HasPrefix(who, fmt.Sprintf("process %d on ", leader.Process.Pid)) {
-		t.Errorf("process %d leads, and Leader says %q", leader.Process.Pid, who)
+	j, holder := open(t, place), holders[0]
+	if who := j.Holder(t.Context()); !strings.HasPrefix(who, fmt.Sprintf("process %d on ", holder.Process.Pid)) {
+		t.Errorf("process %d has the lease, and Holder says %q", holder.Process.Pid, who)
 	}
-	if _, ok, err := j.Lead(t.Context()); ok || err != nil {
-		t.Errorf("another one leads: %v, %v", ok, err)
+	if _, ok, err := j.Acquire(t.Context()); ok || err != nil {
+		t.Errorf("another one has the lease: %v, %v", ok, err)
 	}
-	noError(t, leader.kill())
-	// The kernel frees a lock with the process; a server must hear of it first.
-	eventually(t, "nobody leads", func() bool { return j.Leader(t.Context()) == "" })
-	release, ok, err := j.Lead(t.Context())
+	noError(t, holder.kill())
+	// The kernel frees a lock with the process; a server must notice first.
+	eventually(t, "nobody has the lease", func() bool { return j.Holder(t.Context()) == "" })
+	release, ok, err := j.Acquire(t.Context())
 	if !ok || err != nil {
-		t.Fatalf("the lead is not free: %v, %v", ok, err)
+		t.Fatalf("the lease is not free: %v, %v", ok, err)
 	}
 	noError(t, release())
 	openGate()
 	for _, a := range actors {
-		if a != leader {
+		if a != holder {
 			noError(t, a.end(0))
 		}
 	}
@@ -341,13 +342,13 @@ func followerMissesNothing(t *testing.T, place string) {
 	const recorders, calls = 6, 40
 	j := open(t, place)
 	r := submit(t, j, "n1")
-	batch := begin(t, j, r)
+	plan := begin(t, j, r)
 	var group sync.WaitGroup
 	for range recorders {
 		recorder := open(t, place)
 		group.Go(func() {
 			for range calls {
-				if err := recorder.Record(t.Context(), event(batch, "n1", ""), event(batch, "n1", "")); err != nil {
+				if err := recorder.Record(t.Context(), event(plan, "n1", ""), event(plan, "n1", "")); err != nil {
 					t.Error(err)
 				}
 			}
@@ -382,13 +383,13 @@ func lookingIsHarmless(t *testing.T, place string) {
 				case <-stop:
 					return
 				default:
-					looker.Leader(t.Context())
+					looker.Holder(t.Context())
 				}
 			}
 		})
 	}
 	for range 100 {
-		release, ok, err := j.Lead(t.Context())
+		release, ok, err := j.Acquire(t.Context())
 		if !ok || err != nil {
 			t.Errorf("%v, %v", ok, err)
 			break

@@ -7,45 +7,41 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// TestHoldKeepsWhatARequestWaitsFor also says it anew, and for good when nothing is left of it.
-func TestHoldKeepsWhatARequestWaitsFor(t *testing.T) {
-	j, err := Open(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer j.Close()
-	r, err := j.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Suspend, Nodes: nodeset.Of("n1")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, waits := range [][]reconfigure.Deferral{
-		{{Request: r.ID, Reason: "the cloud is away"}},
-		{{Request: r.ID, Reason: "the cloud is away"}, {Node: "n1", Request: r.ID, Reason: "its jobs have to end first"}},
-		{{Node: "n1", Request: r.ID, Reason: "tried once more", Tries: 2, Class: reconfigure.ClassSSH}},
-		nil,
+func TestFormerProgressIsReadStill(t *testing.T) {
+	verdicts := []reconfigure.Verdict{{Node: "n1", Status: reconfigure.StatusDone}}
+	for text, want := range map[string]reconfigure.Request{
+		`[{"node":"n1","status":"done"}]`:              {Verdicts: verdicts},
+		`{"verdicts":[{"node":"n1","status":"done"}]}`: {Verdicts: verdicts},
+		`{"verdicts":[],"waits":[{"request":7,"reason":"no cloud"}]}`: {
+			Deferred: []reconfigure.Deferral{{Request: 7, Kind: reconfigure.CannotPlan, Reason: "no cloud"}},
+		},
+		`{"verdicts":[{"node":"n1","status":"done"}],"waits":[
+			{"node":"n2","request":7,"reason":"its jobs have to end first"},
+			{"node":"n3","request":7,"reason":"tried once more","tries":2,"class":"ssh"},
+			{"node":"n4","request":7,"reason":"no answer","veiled":true}]}`: {
+			Verdicts: verdicts,
+			Deferred: []reconfigure.Deferral{
+				{Node: "n2", Request: 7, Kind: reconfigure.WaitsForJobs, Reason: "its jobs have to end first"},
+				{Node: "n4", Request: 7, Kind: reconfigure.SlurmUnreachable, Reason: "no answer"},
+			},
+		},
+		`{"verdicts":[],"deferred":[{"node":"n2","request":7,"kind":"cloud-unreachable","reason":"no answer"}]}`: {
+			Deferred: []reconfigure.Deferral{
+				{Node: "n2", Request: 7, Kind: reconfigure.CloudUnreachable, Reason: "no answer"},
+			},
+		},
 	} {
-		if err := j.Hold(t.Context(), reconfigure.Outcome{Request: r.ID, Waiting: waits}); err != nil {
-			t.Fatal(err)
+		var got reconfigure.Request
+		if err := decodeProgress(&got, text); err != nil {
+			t.Errorf("%s: %v", text, err)
 		}
-		pending, err := j.Pending(t.Context())
-		if err != nil || len(pending) != 1 || !pending[0].Held {
-			t.Fatalf("pending %+v, error %v", pending, err)
-		}
-		if diff := cmp.Diff(waits, pending[0].Deferred, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("waits (-want +got):\n%s", diff)
+		if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("%s (-want +got):\n%s", text, d)
 		}
 	}
-}
-
-func TestWhatTheFirstVersionHeldIsReadStill(t *testing.T) {
-	var r reconfigure.Request
-	if err := decodeHold(&r, `[{"node":"n1","status":"done"}]`); err != nil || !r.Held || len(r.Verdicts) != 1 || r.Verdicts[0].Node != "n1" {
-		t.Errorf("request %+v, error %v", r, err)
-	}
-	if err := decodeHold(&r, `{"verdicts":`); err == nil {
+	if err := decodeProgress(new(reconfigure.Request), `{"verdicts":`); err == nil {
 		t.Error("what is no JSON was taken")
 	}
 }

@@ -28,6 +28,8 @@ type Operator struct {
 	servers   *batcher.Batcher[struct{}, map[string][]reconfigure.Server]
 	updates   *batcher.Batcher[update, struct{}]
 
+	wait sync.WaitGroup // for all that was started
+
 	lock      sync.Mutex
 	ctx       context.Context // the operator's own; what runs on for several operations ends with it
 	deps      Deps
@@ -110,7 +112,7 @@ func (o *Operator) Start(r Round, done func(reconfigure.Verdict)) {
 	}
 	if r.Plan.Shared {
 		begun.shared = newShared(operations, len(r.Plan.Desired) == 0)
-		go o.provisionShared(begun)
+		o.wait.Go(func() { o.provisionShared(begun) })
 	}
 	o.lock.Lock()
 	for _, op := range operations {
@@ -118,8 +120,13 @@ func (o *Operator) Start(r Round, done func(reconfigure.Verdict)) {
 	}
 	o.lock.Unlock()
 	for _, op := range operations {
-		go o.carry(op, done)
+		o.wait.Go(func() { o.carry(op, done) })
 	}
+}
+
+// Wait returns when all that was started has ended, also the programs that ran on for several operations.
+func (o *Operator) Wait() {
+	o.wait.Wait()
 }
 
 // awaited is the nodes that Slurm waits for and that nothing could be planned for, with the reason. Another request may have

@@ -30,7 +30,7 @@ func (p *planner) update(r reconfigure.Request) {
 		case !p.slurm && (r.IsDeferred() || r.FromSlurm): // it asks once, and waits for the node
 			p.waitsForSlurm(r, node)
 		case !p.slurm:
-			p.reject(r, node, p.silent())
+			p.reject(r, node, p.slurmsReason())
 		default:
 			p.renew(r, node)
 		}
@@ -123,15 +123,8 @@ func wish(r reconfigure.Request, state reconfigure.NodeState) (reimage bool, ima
 // differences names what of an instance is made of something else.
 func differences(is, wanted reconfigure.Spec) string {
 	var names []string
-	for _, part := range []struct{ name, is, wanted string }{
-		{"image", is.ImageID, wanted.ImageID},
-		{"flavor", is.FlavorID, wanted.FlavorID},
-		{"network", is.NetworkID, wanted.NetworkID},
-		{"group", is.Group, wanted.Group},
-	} {
-		if part.is != part.wanted {
-			names = append(names, part.name)
-		}
+	for _, drift := range snapshot.Differences(is, wanted) {
+		names = append(names, string(drift))
 	}
 	return strings.Join(names, " and ")
 }
@@ -153,7 +146,7 @@ func (p *planner) await(r reconfigure.Request, node, purpose string) {
 	p.waits(r, node)
 }
 
-// late tells that the time for jobs to end is over.
+// late reports whether the time for jobs to end is over.
 func (p *planner) late(r reconfigure.Request) bool {
 	return r.DrainTimeout > 0 && p.seen.Time.Sub(r.Submitted) > r.DrainTimeout
 }
@@ -162,30 +155,29 @@ func (p *planner) waits(r reconfigure.Request, node string) {
 	p.deferFor(r, node, reconfigure.WaitsForJobs, "its jobs have to end first")
 }
 
-// waitsForSlurm leaves a node deferred as it was: while Slurm does not answer, it is unknown whether its jobs have ended.
+// waitsForSlurm defers a node while it is unknown whether its jobs have ended.
 func (p *planner) waitsForSlurm(r reconfigure.Request, node string) {
-	if d, known := r.Deferral(node); known {
-		p.deferred = append(p.deferred, d)
-		return
-	}
-	p.deferFor(r, node, reconfigure.SlurmUnreachable, silence)
+	p.deferFor(r, node, reconfigure.SlurmUnreachable, unreachable)
 }
 
 func (p *planner) deferFor(r reconfigure.Request, node string, kind reconfigure.DeferralKind, reason string) {
 	p.deferred = append(p.deferred, reconfigure.Deferral{Node: node, Request: r.ID, Kind: kind, Reason: reason})
 }
 
-// AfterDrain is the observation as it will be when the nodes that a plan waits for are free of jobs: what is planned then is what a preview shows.
+// AfterDrain is the snapshot as it will be when the nodes that a plan waits for are free of jobs: what is planned then is what a preview shows.
 func AfterDrain(seen snapshot.Snapshot, p reconfigure.Plan) snapshot.Snapshot {
 	states := maps.Clone(seen.States)
-	for _, w := range p.Deferred {
-		state := states[w.Node]
+	for _, d := range p.Deferred {
+		if d.Kind != reconfigure.WaitsForJobs {
+			continue
+		}
+		state := states[d.Node]
 		if !state.Drained() {
 			state.Reason = reconfigure.ReasonPrefix
 		}
 		state.Busy, state.Other = false, nil
 		state.Flags = state.Flags&reconfigure.NodeCloud | reconfigure.NodeIdle | reconfigure.NodeDrain
-		states[w.Node] = state
+		states[d.Node] = state
 	}
 	seen.States = states
 	return seen

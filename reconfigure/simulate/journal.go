@@ -1,0 +1,753 @@
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// Journal is a journal in memory, as one process has it open: it keeps the contract of the real one, which
+// ConformJournal says, and takes no time. Its methods may be called from several goroutines. It is deterministic
+// under testing/synctest.
+type Journal struct {
+	*record
+	process int
+	lease   *lease
+	dead    bool
+}
+
+// record is what all processes share. Everything is guarded by the mutex, also the fields of the Journals.
+type record struct {
+	mutex       sync.Mutex
+	processes   int
+	requests    []*entry // oldest first
+	plans       []plan   // oldest first
+	events      []reconfigure.Event
+	evidence    []reconfigure.Evidence
+	newest      struct{ request, plan, event int64 }
+	health      map[string]reconfigure.Health
+	pause       *reconfigure.Pause
+	nodes       map[string]reconfigure.Spec // nil: there was none yet
+	hostKeys    map[string][]string
+	declaration *reconfigure.Declaration
+	holder      *lease
+	epoch       int64
+	changes     int64
+	failure     error
+}
+
+// entry is a request, with its outcome where it has one.
+type entry struct {
+	reconfigure.Request
+	newestPlan int64 // when it was submitted
+	outcome    *reconfigure.Outcome
+}
+
+type plan struct {
+	number   int64
+	begun    time.Time
+	requests []reconfigure.RequestID
+}
+
+// lease is one that was acquired.
+type lease struct {
+	process int
+	epoch   int64
+	since   time.Time
+	alive   context.Context
+	lose    context.CancelCauseFunc
+}
+
+// NewJournal is an empty journal, opened by a first process.
+func NewJournal() *Journal {
+	shared := &record{health: map[string]reconfigure.Health{}, hostKeys: map[string][]string{}}
+	return (&Journal{record: shared}).Open()
+}
+
+// Open opens the same journal as another process does.
+func (j *Journal) Open() *Journal {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	j.processes++
+	return &Journal{record: j.record, process: j.processes}
+}
+
+// Crash is the end of the process: its lease is free, and all that is called on it afterwards is an error.
+func (j *Journal) Crash() {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	j.dead = true
+	if j.lease != nil && j.holder == j.lease {
+		j.holder = nil
+	}
+}
+
+// LoseLease takes the lease from whoever has it, as a connection does that fails.
+func (j *Journal) LoseLease() {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	if j.holder != nil {
+		j.holder.lose(reconfigure.ErrLeaseLost)
+		j.holder = nil
+	}
+}
+
+// Fail has all calls of all processes fail with the error, until it is called with nil.
+func (j *Journal) Fail(err error) {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	j.failure = err
+}
+
+// Close does nothing.
+func (j *Journal) Close() error { return nil }
+
+// access runs do with what is shared, unless the call must fail.
+func (j *Journal) access(ctx context.Context, do func() error) error {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case j.dead:
+		return errors.New("the process is dead")
+	case j.failure != nil:
+		return j.failure
+	}
+	return do()
+}
+
+// write is access for what anybody may write.
+func (j *Journal) write(ctx context.Context, do func() error) error {
+	return j.access(ctx, func() error {
+		err := do()
+		if err == nil {
+			j.changes++
+		}
+		return err
+	})
+}
+
+// writeHeld is access for what only the holder of the lease may write. A Journal that acquired none is trusted to be
+// alone.
+func (j *Journal) writeHeld(ctx context.Context, do func() error) error {
+	return j.access(ctx, func() error {
+		if j.lease == nil {
+			j.changes++
+		} else if j.lease != j.holder {
+			return reconfigure.ErrLeaseLost
+		}
+		return do()
+	})
+}
+
+// Acquire acquires the lease; ok is false while another one has it.
+func (j *Journal) Acquire(ctx context.Context) (release func() error, ok bool, err error) {
+	err = j.write(ctx, func() error {
+		if j.holder != nil {
+			return nil
+		}
+		alive, lose := context.WithCancelCause(context.WithoutCancel(ctx))
+		j.epoch++
+		l := &lease{j.process, j.epoch, time.Now(), alive, lose}
+		j.holder, j.lease = l, l
+		release, ok = func() error { return j.release(l) }, true
+		return nil
+	})
+	return release, ok, err
+}
+
+func (j *Journal) release(l *lease) error {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	if j.lease == l {
+		j.lease = nil
+	}
+	if j.holder != l {
+		return reconfigure.ErrLeaseLost
+	}
+	j.holder = nil
+	l.lose(nil)
+	return nil
+}
+
+// WhileHeld is ctx, cancelled with the cause ErrLeaseLost when the lease is lost, and at once where there is none.
+func (j *Journal) WhileHeld(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	l := j.lease
+	if l == nil {
+		cancel(reconfigure.ErrLeaseLost)
+		return ctx, func() {}
+	}
+	stop := context.AfterFunc(l.alive, func() { cancel(reconfigure.ErrLeaseLost) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// Holder is who has the lease, for people.
+func (j *Journal) Holder(ctx context.Context) string {
+	holder, _ := j.HolderSince(ctx)
+	return holder
+}
+
+// HolderSince is the Holder, and since when, to the second.
+func (j *Journal) HolderSince(ctx context.Context) (holder string, since time.Time) {
+	_ = j.access(ctx, func() error {
+		if l := j.holder; l != nil {
+			since = l.since.UTC().Truncate(time.Second)
+			holder = fmt.Sprintf("process %d on memory since %s", l.process, since.Format(time.RFC3339))
+		}
+		return nil
+	})
+	return holder, since
+}
+
+// Changed is another number after anybody but the holder of the lease has written.
+func (j *Journal) Changed(ctx context.Context) (token int64, err error) {
+	err = j.access(ctx, func() error { token = j.changes; return nil })
+	return token, err
+}
+
+func stamped(t time.Time) time.Time {
+	if t.IsZero() {
+		t = time.Now()
+	}
+	return t.Round(0).UTC()
+}
+
+// Submit keeps a request and gives it its ID.
+func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error) {
+	err := j.write(ctx, func() error {
+		if r.Mode == "" {
+			return errors.New("a request without a mode")
+		}
+		j.newest.request++
+		r.ID, r.Submitted = reconfigure.RequestID(j.newest.request), stamped(r.Submitted)
+		r.Jobs = slices.Clone(r.Jobs)
+		j.requests = append(j.requests, &entry{Request: r, newestPlan: j.newest.plan})
+		return nil
+	})
+	if err != nil {
+		return reconfigure.Request{}, err
+	}
+	return r, nil
+}
+
+// view is a request as callers get it.
+func (r *record) view(e *entry) reconfigure.Request {
+	v := e.Request
+	v.Jobs, v.Deferred, v.Verdicts = slices.Clone(v.Jobs), slices.Clone(v.Deferred), slices.Clone(v.Verdicts)
+	i := slices.IndexFunc(r.plans, func(p plan) bool { return p.number > e.newestPlan })
+	if i >= 0 {
+		v.Passed = r.plans[i].begun
+	}
+	return v
+}
+
+// find is the entry of a request, nil where there is none.
+func (r *record) find(id reconfigure.RequestID) *entry {
+	i := slices.IndexFunc(r.requests, func(e *entry) bool { return e.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return r.requests[i]
+}
+
+// open is the entry of a request without an outcome.
+func (r *record) open(id reconfigure.RequestID) (*entry, error) {
+	switch e := r.find(id); {
+	case e == nil:
+		return nil, fmt.Errorf("there is no request %s", id)
+	case e.outcome != nil:
+		return nil, fmt.Errorf("request %s: %w", id, reconfigure.ErrFinished)
+	default:
+		return e, nil
+	}
+}
+
+// untouched is the entry of a request without an outcome for which nothing has been done.
+func (r *record) untouched(id reconfigure.RequestID) (*entry, error) {
+	e, err := r.open(id)
+	if err == nil && e.Touched {
+		err = fmt.Errorf("request %s: %w", id, reconfigure.ErrBegun)
+	}
+	return e, err
+}
+
+// Pending is the requests without an outcome, oldest first.
+func (j *Journal) Pending(ctx context.Context) (pending []reconfigure.Request, err error) {
+	err = j.access(ctx, func() error {
+		for _, e := range j.requests {
+			if e.outcome == nil {
+				pending = append(pending, j.view(e))
+			}
+		}
+		return nil
+	})
+	return pending, err
+}
+
+// Requests is at most limit requests, newest first.
+func (j *Journal) Requests(ctx context.Context, limit int) (newest []reconfigure.Request, err error) {
+	err = j.access(ctx, func() error {
+		for _, e := range slices.Backward(j.requests) {
+			if len(newest) < limit {
+				newest = append(newest, j.view(e))
+			}
+		}
+		return nil
+	})
+	return newest, err
+}
+
+// Request finds a request.
+func (j *Journal) Request(ctx context.Context, id reconfigure.RequestID) (r reconfigure.Request, ok bool, err error) {
+	err = j.access(ctx, func() error {
+		if e := j.find(id); e != nil {
+			r, ok = j.view(e), true
+		}
+		return nil
+	})
+	return r, ok, err
+}
+
+// Outcome is what became of a request; false where there is no outcome.
+func (j *Journal) Outcome(ctx context.Context, id reconfigure.RequestID) (o reconfigure.Outcome, ok bool, err error) {
+	err = j.access(ctx, func() error {
+		if e := j.find(id); e != nil && e.outcome != nil {
+			o, ok = *e.outcome, true
+			o.Verdicts = slices.Clone(o.Verdicts)
+		}
+		return nil
+	})
+	return o, ok, err
+}
+
+// Begin opens a plan for requests, which are touched from here on, and takes others back.
+func (j *Journal) Begin(
+	ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome,
+) (number int64, err error) {
+	err = j.writeHeld(ctx, func() error {
+		if err := j.mayBegin(ids, undone); err != nil {
+			return err
+		}
+		j.newest.plan++
+		number = j.newest.plan
+		j.plans = append(j.plans, plan{number, stamped(time.Time{}), slices.Clone(ids)})
+		for _, id := range ids {
+			j.find(id).Touched = true
+		}
+		for _, o := range undone {
+			j.cancel(j.find(o.Request), o.Error)
+			message := fmt.Sprintf("request %s is cancelled: %s", o.Request, o.Error)
+			j.append(reconfigure.Event{
+				Plan: number, Phase: reconfigure.PhasePlan, Level: reconfigure.Note, Message: message,
+			})
+		}
+		return nil
+	})
+	return number, err
+}
+
+// mayBegin is why a plan may not begin.
+func (r *record) mayBegin(ids []reconfigure.RequestID, undone []reconfigure.Outcome) error {
+	if len(ids) == 0 {
+		return errors.New("a plan for no request")
+	}
+	if r.pause != nil {
+		return reconfigure.ErrPaused
+	}
+	touched, finished := map[reconfigure.RequestID]bool{}, map[reconfigure.RequestID]bool{}
+	for _, id := range ids {
+		if _, err := r.open(id); err != nil {
+			return err
+		}
+		if touched[id] {
+			return fmt.Errorf("a plan that is for request %s twice", id)
+		}
+		touched[id] = true
+	}
+	for _, o := range undone {
+		if _, err := r.untouched(o.Request); err != nil {
+			return err
+		}
+		if touched[o.Request] {
+			return fmt.Errorf("request %s: %w", o.Request, reconfigure.ErrBegun)
+		}
+		if finished[o.Request] {
+			return fmt.Errorf("request %s: %w", o.Request, reconfigure.ErrFinished)
+		}
+		finished[o.Request] = true
+	}
+	return nil
+}
+
+// Cancel takes back a request for which nothing has been done.
+func (j *Journal) Cancel(ctx context.Context, id reconfigure.RequestID) error {
+	return j.write(ctx, func() error {
+		e, err := j.untouched(id)
+		if err == nil {
+			j.cancel(e, "it was taken back before anything was done for it")
+		}
+		return err
+	})
+}
+
+func (*record) cancel(e *entry, why string) {
+	e.outcome = &reconfigure.Outcome{
+		Request: e.ID, Code: reconfigure.CodeCancelled, Error: why, Finished: stamped(time.Time{}),
+		Verdicts: []reconfigure.Verdict{},
+	}
+}
+
+// Finish keeps what became of requests, all or none.
+func (j *Journal) Finish(ctx context.Context, outcomes ...reconfigure.Outcome) error {
+	return j.each(ctx, outcomes, true, func(e *entry, o reconfigure.Outcome) {
+		o.Finished, o.Verdicts, o.Deferred = stamped(o.Finished), slices.Clone(o.Verdicts), nil
+		e.outcome = &o
+	})
+}
+
+// Defer keeps what requests wait for, and the verdicts that there are, all or none.
+func (j *Journal) Defer(ctx context.Context, outcomes ...reconfigure.Outcome) error {
+	return j.each(ctx, outcomes, false, func(e *entry, o reconfigure.Outcome) {
+		e.Deferred, e.Verdicts = slices.Clone(o.Deferred), append([]reconfigure.Verdict{}, o.Verdicts...)
+	})
+}
+
+// each does something with the open entry of each outcome, at most once where that is said, all or none.
+func (j *Journal) each(
+	ctx context.Context, outcomes []reconfigure.Outcome, once bool, do func(*entry, reconfigure.Outcome),
+) error {
+	if len(outcomes) == 0 {
+		return nil
+	}
+	return j.writeHeld(ctx, func() error {
+		seen := map[reconfigure.RequestID]bool{}
+		for _, o := range outcomes {
+			if _, err := j.open(o.Request); err != nil {
+				return err
+			}
+			if once && seen[o.Request] {
+				return fmt.Errorf("request %s: %w", o.Request, reconfigure.ErrFinished)
+			}
+			seen[o.Request] = true
+		}
+		for _, o := range outcomes {
+			do(j.find(o.Request), o)
+		}
+		return nil
+	})
+}
+
+// began reports whether a plan is there.
+func (r *record) began(number int64) bool {
+	return slices.ContainsFunc(r.plans, func(p plan) bool { return p.number == number })
+}
+
+func (r *record) append(e reconfigure.Event) {
+	r.newest.event++
+	e.ID, e.Time = r.newest.event, stamped(e.Time)
+	r.events = append(r.events, e)
+}
+
+var levels = []reconfigure.Level{reconfigure.Begun, reconfigure.Done, reconfigure.Failed, reconfigure.Note}
+
+// Record keeps events, in their order, all or none.
+func (j *Journal) Record(ctx context.Context, events ...reconfigure.Event) error {
+	return j.writeHeld(ctx, func() error {
+		for _, e := range events {
+			if !j.began(e.Plan) || e.Phase == "" || !slices.Contains(levels, e.Level) {
+				return fmt.Errorf("an event of plan %d in phase %q of level %q", e.Plan, e.Phase, e.Level)
+			}
+		}
+		for _, e := range events {
+			j.append(e)
+		}
+		return nil
+	})
+}
+
+// plansOf is the plans for a request.
+func (r *record) plansOf(id reconfigure.RequestID) map[int64]bool {
+	numbers := map[int64]bool{}
+	for _, p := range r.plans {
+		if slices.Contains(p.requests, id) {
+			numbers[p.number] = true
+		}
+	}
+	return numbers
+}
+
+func (r *record) eventsOf(e *entry, after int64) (own []reconfigure.Event) {
+	plans := r.plansOf(e.ID)
+	for _, event := range r.events {
+		concerned := event.Node == "" || e.Nodes.Empty() || e.Nodes.Contains(event.Node)
+		if event.ID > after && plans[event.Plan] && concerned {
+			own = append(own, event)
+		}
+	}
+	return own
+}
+
+// Events is what happened to a request after the event of that ID.
+func (j *Journal) Events(
+	ctx context.Context, id reconfigure.RequestID, after int64,
+) (events []reconfigure.Event, err error) {
+	err = j.access(ctx, func() error {
+		e := j.find(id)
+		if e == nil {
+			return fmt.Errorf("there is no request %s", id)
+		}
+		events = j.eventsOf(e, after)
+		return nil
+	})
+	return events, err
+}
+
+// EventsOf is the Events of several requests, by request.
+func (j *Journal) EventsOf(
+	ctx context.Context, ids ...reconfigure.RequestID,
+) (map[reconfigure.RequestID][]reconfigure.Event, error) {
+	byRequest := map[reconfigure.RequestID][]reconfigure.Event{}
+	return byRequest, j.access(ctx, func() error {
+		for _, id := range ids {
+			if e := j.find(id); e != nil && len(j.eventsOf(e, 0)) > 0 {
+				byRequest[id] = j.eventsOf(e, 0)
+			}
+		}
+		return nil
+	})
+}
+
+// LastMoves is the newest event of each node that is not a note, by node.
+func (j *Journal) LastMoves(ctx context.Context) (map[string]reconfigure.Event, error) {
+	last := map[string]reconfigure.Event{}
+	return last, j.access(ctx, func() error {
+		for _, e := range j.events {
+			if e.Node != "" && e.Level != reconfigure.Note {
+				last[e.Node] = e
+			}
+		}
+		return nil
+	})
+}
+
+// Keep keeps evidence, all or none.
+func (j *Journal) Keep(ctx context.Context, evidence ...reconfigure.Evidence) error {
+	return j.writeHeld(ctx, func() error {
+		for _, e := range evidence {
+			if !j.began(e.Plan) || e.Node == "" || e.Phase == "" || e.Kind == "" {
+				return fmt.Errorf("evidence of plan %d, node %q, phase %q, kind %q", e.Plan, e.Node, e.Phase, e.Kind)
+			}
+		}
+		for _, e := range evidence {
+			e.Time = stamped(e.Time)
+			j.evidence = append(j.evidence, e)
+		}
+		return nil
+	})
+}
+
+// Evidence is what is kept of nodes, oldest first.
+func (j *Journal) Evidence(ctx context.Context, nodes nodeset.NodeSet) ([]reconfigure.Evidence, error) {
+	return j.evidenceWhere(ctx, func(e reconfigure.Evidence) bool { return nodes.Contains(e.Node) })
+}
+
+// EvidenceOf is what is kept of a request's nodes by the plans for it, oldest first.
+func (j *Journal) EvidenceOf(ctx context.Context, r reconfigure.Request) ([]reconfigure.Evidence, error) {
+	var plans map[int64]bool
+	if err := j.access(ctx, func() error { plans = j.plansOf(r.ID); return nil }); err != nil {
+		return nil, err
+	}
+	return j.evidenceWhere(ctx, func(e reconfigure.Evidence) bool {
+		return plans[e.Plan] && (r.Nodes.Empty() || r.Nodes.Contains(e.Node))
+	})
+}
+
+func (j *Journal) evidenceWhere(
+	ctx context.Context, keep func(reconfigure.Evidence) bool,
+) (kept []reconfigure.Evidence, err error) {
+	err = j.access(ctx, func() error {
+		for _, e := range j.evidence {
+			if keep(e) {
+				kept = append(kept, e)
+			}
+		}
+		return nil
+	})
+	return kept, err
+}
+
+// Health is what is kept of the node groups with failures, by name.
+func (j *Journal) Health(ctx context.Context) (health map[string]reconfigure.Health, err error) {
+	err = j.access(ctx, func() error { health = maps.Clone(j.health); return nil })
+	return health, err
+}
+
+// UpdateHealth puts what update makes of a group's health in its place.
+func (j *Journal) UpdateHealth(
+	ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health,
+) error {
+	return j.writeHeld(ctx, func() error {
+		h := j.health[group]
+		h.Group = group
+		h = update(h)
+		h.Group = group
+		if j.health[group] = h; h.Well() {
+			delete(j.health, group)
+		}
+		return nil
+	})
+}
+
+// Pause has nothing begin until Continue.
+func (j *Journal) Pause(ctx context.Context, reason, by string) error {
+	return j.write(ctx, func() error {
+		j.pause = &reconfigure.Pause{Since: stamped(time.Time{}), By: by, Reason: reason}
+		return nil
+	})
+}
+
+// Continue ends a pause.
+func (j *Journal) Continue(ctx context.Context) error {
+	return j.write(ctx, func() error { j.pause = nil; return nil })
+}
+
+// Paused is the pause that is on; false where there is none.
+func (j *Journal) Paused(ctx context.Context) (p reconfigure.Pause, ok bool, err error) {
+	err = j.access(ctx, func() error {
+		if j.pause != nil {
+			p, ok = *j.pause, true
+		}
+		return nil
+	})
+	return p, ok, err
+}
+
+// Prune deletes the requests that had their outcome before that time, and what belongs to no other request.
+func (j *Journal) Prune(ctx context.Context, before time.Time) error {
+	return j.access(ctx, func() error {
+		old := func(e *entry) bool { return e.outcome != nil && e.outcome.Finished.Before(before) }
+		gone := func(id reconfigure.RequestID) bool { e := j.find(id); return e == nil || old(e) }
+		j.plans = slices.DeleteFunc(j.plans, func(p plan) bool {
+			return !slices.ContainsFunc(p.requests, func(id reconfigure.RequestID) bool { return !gone(id) })
+		})
+		j.events = slices.DeleteFunc(j.events, func(e reconfigure.Event) bool { return !j.began(e.Plan) })
+		j.evidence = slices.DeleteFunc(j.evidence, func(e reconfigure.Evidence) bool { return !j.began(e.Plan) })
+		j.requests = slices.DeleteFunc(j.requests, old)
+		return nil
+	})
+}
+
+// Name names the journal.
+func (j *Journal) Name() string { return "memory" }
+
+// Nodes is the map of nodes that was last kept; false where there was none yet.
+func (j *Journal) Nodes(ctx context.Context) (nodes map[string]reconfigure.Spec, ok bool, err error) {
+	err = j.access(ctx, func() error { nodes, ok = maps.Clone(j.nodes), j.nodes != nil; return nil })
+	return nodes, ok, err
+}
+
+// KeepNodes replaces what the map of nodes has of a shard.
+func (j *Journal) KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error {
+	return j.writeHeld(ctx, func() error {
+		all := maps.Clone(j.nodes)
+		if all == nil {
+			all = map[string]reconfigure.Spec{}
+		}
+		maps.DeleteFunc(all, func(_ string, s reconfigure.Spec) bool { return s.Shard == shard })
+		for node, spec := range nodes {
+			if other, there := all[node]; there || spec.Shard != shard {
+				return fmt.Errorf("%s is in shard %q, and not in %q", node, cmp.Or(other.Shard, spec.Shard), shard)
+			}
+			all[node] = spec
+		}
+		j.setNodes(all)
+		return nil
+	})
+}
+
+// AdoptNodes keeps a map where there was none yet.
+func (j *Journal) AdoptNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error {
+	return j.write(ctx, func() error {
+		if j.nodes == nil {
+			j.setNodes(nodes)
+		}
+		return nil
+	})
+}
+
+func (r *record) setNodes(nodes map[string]reconfigure.Spec) {
+	r.nodes = map[string]reconfigure.Spec{}
+	maps.Copy(r.nodes, nodes)
+}
+
+// HostKeys is the keys that were last kept of each address.
+func (j *Journal) HostKeys(ctx context.Context) (keys map[string][]string, err error) {
+	err = j.access(ctx, func() error {
+		keys = maps.Clone(j.hostKeys)
+		for address := range keys {
+			keys[address] = append([]string{}, keys[address]...)
+		}
+		return nil
+	})
+	return keys, err
+}
+
+// KeepHostKeys replaces the keys of these addresses.
+func (j *Journal) KeepHostKeys(ctx context.Context, keys map[string][]string) error {
+	return j.writeHeld(ctx, func() error { return j.setHostKeys(keys, true) })
+}
+
+// AdoptHostKeys keeps the keys of those addresses of which nothing was kept yet.
+func (j *Journal) AdoptHostKeys(ctx context.Context, keys map[string][]string) error {
+	return j.write(ctx, func() error { return j.setHostKeys(keys, false) })
+}
+
+func (r *record) setHostKeys(keys map[string][]string, replace bool) error {
+	if _, nameless := keys[""]; nameless {
+		return errors.New("host keys of no address")
+	}
+	for address, of := range keys {
+		if _, known := r.hostKeys[address]; replace || !known {
+			r.hostKeys[address] = append([]string{}, of...)
+		}
+	}
+	return nil
+}
+
+// Declare keeps with which declaration a control host works, and returns the newest one.
+func (j *Journal) Declare(ctx context.Context, d reconfigure.Declaration) (newest reconfigure.Declaration, err error) {
+	err = j.write(ctx, func() error {
+		if known := j.declaration; known == nil || d.Sum != known.Sum && !d.Outdated(*known) {
+			d.Changed = d.Changed.Round(0).UTC()
+			j.declaration = &d
+		}
+		newest = *j.declaration
+		return nil
+	})
+	return newest, err
+}
+
+// Messages is what all events say, for tests that fail: one line each.
+func (j *Journal) Messages() string {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	var text strings.Builder
+	for _, e := range j.events {
+		at := e.Time.Format(time.RFC3339)
+		fmt.Fprintf(&text, "%s plan %d %s %s %s: %s\n", at, e.Plan, e.Node, e.Phase, e.Level, e.Message)
+	}
+	return text.String()
+}
