@@ -81,7 +81,7 @@ func (l *lab) operator() *operation.Operator {
 func (l *lab) wants(a reconfigure.Action, nodes ...string) {
 	for _, node := range nodes {
 		c := reconfigure.Change{
-			Node: node, Action: a, Reason: "test", Requests: []reconfigure.RequestID{1}, Since: time.Now().Add(-time.Second),
+			Node: node, Action: a, Reason: "test", Requests: []reconfigure.RequestID{1}, Since: time.Now(),
 		}
 		if a == reconfigure.Create || a == reconfigure.Replace {
 			c.Spec = l.Spec(node)
