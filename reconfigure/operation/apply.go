@@ -354,6 +354,9 @@ func (t *attempt) forgets(node string) bool {
 // Terraform's state brought up to date. Of a replacement of which the old instance is gone the rest is asked for anew.
 func (t *provisioning) follow(d *delivery) {
 	op := d.call.In.op
+	overdue := reconfigure.Classify(reconfigure.ClassBoot, fmt.Errorf("its instance is not ACTIVE after %s", t.timing.Build))
+	ctx, cancel := context.WithTimeoutCause(d.call.Context(), t.timing.Build, overdue)
+	defer cancel()
 	for !d.call.Finished() {
 		servers, err := t.serversOf(t.ctx, op.change.Node)
 		if err == nil && t.deliver(d, servers) {
@@ -363,7 +366,8 @@ func (t *provisioning) follow(d *delivery) {
 			d.call.Finish(t.calls.Do(d.call.Context(), d.call.In))
 			return
 		}
-		if !pause(d.call.Context(), t.timing.Poll) || t.ctx.Err() != nil {
+		if !pause(ctx, t.timing.Poll) {
+			d.call.Finish(made{}, context.Cause(ctx))
 			return
 		}
 	}
