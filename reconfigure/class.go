@@ -95,6 +95,10 @@ var ErrUntried = errors.New("its turn did not come")
 // ErrGivenUp is in the failure of a node that is not made, or kept, since another node of its job did not come. It says nothing of the node itself.
 var ErrGivenUp = errors.New("given up")
 
+// ErrInterrupted is in the failure of a node whose change Terraform was asked to leave off. What it has asked of the cloud may
+// come true all the same.
+var ErrInterrupted = errors.New("interrupted")
+
 type classified struct {
 	error
 	class Class

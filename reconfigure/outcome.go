@@ -71,12 +71,12 @@ type Verdict struct {
 // Outcome is what a caller gets. A request has exactly one. While any of its nodes is deferred it has none yet: what is
 // known so far is kept with the request.
 type Outcome struct {
-	Request  RequestID `json:"request"`
+	Request  RequestID  `json:"request"`
 	Deferred []Deferral `json:"-"` // of a request that has no outcome yet
-	Verdicts []Verdict `json:"verdicts"`
-	Error    string    `json:"error,omitempty"` // what kept the whole request from being carried out
-	Code     Code      `json:"code"`
-	Finished time.Time `json:"finished"`
+	Verdicts []Verdict  `json:"verdicts"`
+	Error    string     `json:"error,omitempty"` // what kept the whole request from being carried out
+	Code     Code       `json:"code"`
+	Finished time.Time  `json:"finished"`
 }
 
 // Code is an outcome as a caller that looks at one number sees it; cmd/reconfigure maps it to exit codes.

@@ -21,6 +21,8 @@ const (
 	Remove    Action = "destroy"
 	Drain     Action = "drain"   // have Slurm start no more jobs there, so that the node can be planned again when those that run have ended
 	Undrain   Action = "undrain" // take back a drain of ours
+	// Adopt has Terraform's state take an instance that is in use and that the state does not have as finished.
+	Adopt Action = "adopt"
 )
 
 // Change is one action on one node, and for whom.
@@ -45,6 +47,8 @@ type Change struct {
 	Note string `json:"note,omitempty"`
 	// Deadline is when the node must be ready, or Slurm be told that it will not: it waits no longer. Zero where it does not wait.
 	Deadline time.Time `json:"deadline,omitzero"`
+	// Since is the newest request's time: an instance that is made for it was created later.
+	Since time.Time `json:"since,omitzero"`
 	// Retries is how many more instances may be tried if the first one does not come up, within the deadline.
 	Retries int `json:"retries,omitempty"`
 }
@@ -92,10 +96,12 @@ type Plan struct {
 	Everywhere bool `json:"everywhere,omitempty"`
 }
 
-// Extent is how far a run of the playbooks goes. What all nodes must know of each other, they are told in any case.
+// Extent is how far a run of the playbooks goes. Nodes that it does not name get no task.
 type Extent struct {
 	Changed    nodeset.NodeSet // they get everything, and slurmd last
-	Everywhere bool            // every node gets Slurm's configuration, and where it is another one than before, its daemons take it up
+	Everywhere bool            // every node gets Slurm's configuration; if it differs from before, its daemons load it
+	// Addresses reports whether nodes have other addresses than before, of which all nodes must know.
+	Addresses bool
 	// Apart is nodes that the others are told of, but that are left alone themselves: another batch is at work with them.
 	Apart nodeset.NodeSet
 }
@@ -147,10 +153,25 @@ func (p Plan) Without(nodes nodeset.NodeSet, before map[string]Spec) Plan {
 	return rest
 }
 
+// InShard is the plan for one shard: its part of the map, and the changes of its nodes. Before knows the shards of the nodes that the plan takes out of the map:
+// Observation.Shard of what the plan was made from.
+func (p Plan) InShard(shard string, before func(node string) string) Plan {
+	all := p.Desired
+	of := func(node string) string {
+		if spec, ok := all[node]; ok {
+			return spec.Shard
+		}
+		return before(node)
+	}
+	p.Desired = InShard(all, shard)
+	p.Changes = slices.DeleteFunc(slices.Clone(p.Changes), func(c Change) bool { return of(c.Node) != shard })
+	return p
+}
+
 // String is the plan in one line, nodes of one action together: "create node[03-04], destroy node07".
 func (p Plan) String() string {
 	var parts []string
-	for _, a := range []Action{Drain, Undrain, Create, Replace, Reboot, Configure, Remove} {
+	for _, a := range []Action{Drain, Undrain, Adopt, Create, Replace, Reboot, Configure, Remove} {
 		if nodes := p.Nodes(a); !nodes.Empty() {
 			parts = append(parts, string(a)+" "+nodes.String())
 		}

@@ -20,7 +20,17 @@ type ResourceChange struct {
 	Node    string `json:"node,omitempty"` // whose resource it is; empty: shared
 	Effect  Effect `json:"effect"`
 	Detail  string `json:"detail,omitempty"` // for people: which attributes differ
+	Kind    Kind   `json:"-"`
 }
+
+// Kind is what a resource is of its node.
+type Kind string
+
+// The kinds. A resource of the site's own has none.
+const (
+	KindInstance Kind = "instance"
+	KindPort     Kind = "port"
+)
 
 // Effect is what an action of Terraform's means for the resource.
 type Effect string

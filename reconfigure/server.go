@@ -18,3 +18,15 @@ type Server struct {
 
 // Active reports whether the cloud has the server as running.
 func (s Server) Active() bool { return s.Status == "ACTIVE" }
+
+// Stopped reports whether the cloud has the server as one that was stopped, by its owner or by the cloud.
+func (s Server) Stopped() bool {
+	switch s.Status {
+	case "SHUTOFF", "PAUSED", "SUSPENDED", "SHELVED", "SHELVED_OFFLOADED":
+		return true
+	}
+	return false
+}
+
+// ServerActive is the status of a server that the hypervisor has started.
+const ServerActive = "ACTIVE"

@@ -91,8 +91,9 @@ func newCrowdLab(t *testing.T) *crowdLab {
 	c.write("bin/terraform", fmt.Sprintf("#!/bin/sh\necho \"$1\" >>%s\nexec %s \"$@\"\n", c.file("runs"), installed.Terraform))
 	c.write("bin/ssh", `#!/bin/sh
 case "$*" in
-*'scontrol show nodes --json'*) exec cat `+c.file("slurm.json")+` ;;
-*squeue* | *'scontrol update'*) exit 0 ;;
+*'scontrol show nodes --json'*) 
+	printf '\n-- scontrol show nodes --json\n' && cat `+c.file("slurm.json")+` && printf '\n-- squeue\n\n-- completed\n' && exit 0 ;;
+*'scontrol update'*) exit 0 ;;
 esac
 exit 255
 `)

@@ -57,7 +57,8 @@ func (l *scriptLab) makeCluster() (tools.Paths, error) {
 // checkOut makes a cluster directory for the cloud.
 func (l *scriptLab) checkOut() (tools.Paths, error) {
 	checkout := filepath.Join("..", "..")
-	installed, err := tools.Find(checkout)
+	found, err := tools.Find(checkout)
+	installed := found.Quick()
 	if err != nil {
 		return installed, err
 	}

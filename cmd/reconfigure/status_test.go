@@ -63,12 +63,12 @@ func busy() (sight, past) {
 	seen.desired["node05"] = reconfigure.Spec{Group: "standard", ImageID: newImage, FlavorID: "medium", NetworkID: "net"}
 	seen.servers["node05"] = append(seen.servers["node05"], openstack.Server{ID: "x", Name: "node05", Status: "ERROR", Created: utcNoon.Add(-time.Minute)})
 	for i := 1; i <= 20; i++ {
-		seen.states[fmt.Sprintf("node%02d", i)] = reconfigure.NodeState{States: []string{"IDLE", "CLOUD", "POWERED_DOWN"}}
+		seen.states[fmt.Sprintf("node%02d", i)] = reconfigure.NodeState{Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown}
 	}
-	seen.states["node01"] = reconfigure.NodeState{States: []string{"MIXED", "DRAIN"}, Reason: "reconfigure: update", Busy: true}
-	seen.states["node02"] = reconfigure.NodeState{States: []string{"IDLE", "DRAIN"}, Reason: "memory errors"}
-	seen.states["node05"] = reconfigure.NodeState{States: []string{"ALLOCATED", "CLOUD"}}
-	seen.states["node06"] = reconfigure.NodeState{States: []string{"MIXED", "CLOUD", "POWERING_UP"}}
+	seen.states["node01"] = reconfigure.NodeState{Flags: reconfigure.NodeMixed | reconfigure.NodeDrain, Reason: "reconfigure: update", Busy: true}
+	seen.states["node02"] = reconfigure.NodeState{Flags: reconfigure.NodeIdle | reconfigure.NodeDrain, Reason: "memory errors"}
+	seen.states["node05"] = reconfigure.NodeState{Flags: reconfigure.NodeAllocated | reconfigure.NodeCloud}
+	seen.states["node06"] = reconfigure.NodeState{Flags: reconfigure.NodeMixed | reconfigure.NodeCloud | reconfigure.NodePoweringUp}
 	known := past{
 		leader: "process 4711 on control since 2026-01-31T11:00:00Z",
 		last: map[string]reconfigure.Event{
@@ -293,7 +293,9 @@ func TestReasonOfADrainThatIsOver(t *testing.T) {
 		"DOWN+CLOUD+POWERED_DOWN":       "why",
 		"IDLE":                          "why",
 	} {
-		if got := reasonOf(reconfigure.NodeState{States: strings.Split(states, "+"), Reason: "why"}); got != want {
+		state := reconfigure.SlurmNode("", strings.Split(states, "+")...)
+		state.Reason = "why"
+		if got := reasonOf(state); got != want {
 			t.Errorf("%s: %q, not %q", states, got, want)
 		}
 	}

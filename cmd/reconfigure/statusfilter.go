@@ -61,19 +61,15 @@ const (
 	draining stateWord = "DRAINING" // with one still
 )
 
-// stateWords is the states that a node may have, from sinfo(1) and slurm.h, with the short forms that sinfo takes for some. A state that has no short form stands
-// for itself.
+// stateWords is the words that --state takes: Slurm's own, and the short forms that sinfo(1) takes for some of them.
 func stateWords() map[string]stateWord {
 	words := map[string]stateWord{
+		string(drained): drained, string(draining): draining,
 		"ALLOC": "ALLOCATED", "COMP": "COMPLETING", "MIX": "MIXED", "RESV": "RESERVED", "MAINT": "MAINTENANCE",
 		"NO_RESPOND": "NOT_RESPONDING", "UNK": "UNKNOWN", "DRNG": draining,
 	}
-	for _, w := range []stateWord{
-		"ALLOCATED", "BLOCKED", "CLOUD", "COMPLETING", "DOWN", "DRAIN", drained, draining, "DYNAMIC_FUTURE", "DYNAMIC_NORM", "ERROR", "EXTERNAL", "FAIL", "FUTURE",
-		"IDLE", "INVALID", "INVALID_REG", "MAINTENANCE", "MIXED", "NOT_RESPONDING", "PLANNED", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN",
-		"POWER_DRAIN", "POWER_UP", "REBOOT_CANCELED", "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", "RESUME", "UNDRAIN", "UNKNOWN",
-	} {
-		words[string(w)] = w
+	for _, w := range reconfigure.NodeFlagWords() {
+		words[w] = stateWord(w)
 	}
 	return words
 }
@@ -94,12 +90,14 @@ func parseStates(texts []string) ([]stateWord, error) {
 }
 
 func (w stateWord) fits(s reconfigure.NodeState) bool {
-	atWork := s.Is("ALLOCATED", "MIXED", "COMPLETING", "ERROR")
+	const working = reconfigure.NodeAllocated | reconfigure.NodeMixed | reconfigure.NodeCompleting | reconfigure.NodeError
+	atWork := s.HasAny(working)
 	switch w {
 	case drained:
-		return s.Is("DRAIN") && !atWork
+		return s.Drained() && !atWork
 	case draining:
-		return s.Is("DRAIN") && atWork
+		return s.Drained() && atWork
 	}
-	return s.Is(string(w))
+	flag, _ := reconfigure.ParseNodeFlags(string(w))
+	return s.HasAny(flag)
 }

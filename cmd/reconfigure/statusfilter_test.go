@@ -14,7 +14,7 @@ import (
 
 func TestStateWordsAreThoseOfSinfo(t *testing.T) {
 	state := func(states string) reconfigure.NodeState {
-		return reconfigure.NodeState{States: strings.Split(states, "+")}
+		return reconfigure.SlurmNode("", strings.Split(states, "+")...)
 	}
 	for _, tc := range []struct {
 		word string

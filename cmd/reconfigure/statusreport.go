@@ -152,7 +152,7 @@ func (v sight) imageNames(c reconfigure.Cluster) map[string]string {
 func (v sight) node(name, group string, kind nodeKind, source reconfigure.Source, imageNames map[string]string) statusNode {
 	state, instance, servers := v.states[name], v.instances[name], v.servers[name]
 	n := statusNode{
-		Node: name, Group: group, Kind: kind, Slurm: append([]string{}, state.States...), Reason: reasonOf(state), state: state,
+		Node: name, Group: group, Kind: kind, Slurm: state.Words(), Reason: reasonOf(state), state: state,
 		Address: instance.Address, WantedImage: source.Image, WantedImageID: v.sources[source].ImageID,
 	}
 	known := instance.ID != ""
@@ -181,8 +181,8 @@ func (v sight) node(name, group string, kind nodeKind, source reconfigure.Source
 
 // drifts says in what a node is not what is declared, as far as those answer who know.
 func (v sight) drifts(n statusNode, wanted reconfigure.Resolved, instance reconfigure.Instance, servers []openstack.Server) []drift {
-	is, made := v.desired[n.Node]
-	made = made && instance.ID != ""
+	is := v.desired[n.Node]
+	made := is.HasInstance() && instance.ID != ""
 	differs := func(is, wanted string) bool { return is != "" && wanted != "" && is != wanted }
 	var all []drift
 	for _, d := range []struct {
@@ -208,13 +208,14 @@ func (v sight) drifts(n statusNode, wanted reconfigure.Resolved, instance reconf
 
 // powersDown tells of a cloud node that nobody has anything to say of.
 func (n statusNode) powersDown() bool {
-	idle := len(n.Slurm) == 0 || n.state.Is("POWERED_DOWN")
+	idle := len(n.Slurm) == 0 || n.state.PoweredDown()
 	return n.Kind == kindCloud && n.Instance == "" && n.Address == "" && idle && len(n.Outdated) == 0 && n.Doing == nil && n.why() == ""
 }
 
 // reasonOf is the reason for the state that a node has. Slurm keeps the text of a drain that is over when power saving has taken the node meanwhile.
 func reasonOf(s reconfigure.NodeState) string {
-	if s.Is("POWERED_DOWN", "POWERING_DOWN") && !s.Is("DOWN", "DRAIN", "FAIL") {
+	const gone = reconfigure.NodePoweredDown | reconfigure.NodePoweringDown
+	if s.HasAny(gone) && !s.HasAny(reconfigure.NodeDown|reconfigure.NodeDrain|reconfigure.NodeFail) {
 		return ""
 	}
 	return s.Reason

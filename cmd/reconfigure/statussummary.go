@@ -108,13 +108,13 @@ func (g *groupSummary) count(nodes []statusNode) {
 
 // countStates counts what Slurm says.
 func (g *groupSummary) countStates(nodes []statusNode) {
-	in := func(states ...string) *int {
-		return new(count(nodes, func(n statusNode) bool { return n.state.Is(states...) }))
+	in := func(is func(reconfigure.NodeState) bool) *int {
+		return new(count(nodes, func(n statusNode) bool { return is(n.state) }))
 	}
-	g.Up = new(count(nodes, func(n statusNode) bool { return n.state.Usable() }))
-	g.Busy = new(count(nodes, func(n statusNode) bool { return n.state.Running() }))
-	g.Drain, g.Down = in("DRAIN"), in("DOWN")
-	g.Powering, g.PoweredDown = in("POWERING_UP", "POWER_UP", "POWERING_DOWN", "POWER_DOWN"), in("POWERED_DOWN")
+	g.Up, g.Busy = in(reconfigure.NodeState.Usable), in(reconfigure.NodeState.Running)
+	g.Drain, g.Down = in(reconfigure.NodeState.Drained), in(reconfigure.NodeState.Down)
+	g.Powering = in(func(s reconfigure.NodeState) bool { return s.PoweringUp() || s.PoweringDown() })
+	g.PoweredDown = in(reconfigure.NodeState.PoweredDown)
 }
 
 func count(nodes []statusNode, is func(statusNode) bool) (n int) {

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
@@ -95,17 +96,20 @@ func (n statusNode) wideRow(now time.Time) []string {
 // stateWords is Slurm's states, less the flag that says what another column does. Like sinfo, it has a sign for the flags that come and go with power and boots
 // (sinfo(1), NODE STATE CODES).
 func (n statusNode) stateWords() string {
-	signs := map[string]string{
-		"CLOUD": "", "NOT_RESPONDING": "*", "POWERED_DOWN": "~", "POWERING_UP": "#", "POWER_UP": "#", "POWERING_DOWN": "%", "POWER_DOWN": "!",
-		"REBOOT_REQUESTED": "@", "REBOOT_ISSUED": "^", "MAINTENANCE": "$", "PLANNED": "-",
+	signs := map[reconfigure.NodeFlags]string{
+		reconfigure.NodeCloud: "", reconfigure.NodeNotResponding: "*", reconfigure.NodePoweredDown: "~",
+		reconfigure.NodePoweringUp: "#", reconfigure.NodePowerUp: "#", reconfigure.NodePoweringDown: "%",
+		reconfigure.NodePowerDown: "!", reconfigure.NodeRebootRequested: "@", reconfigure.NodeRebootIssued: "^",
+		reconfigure.NodeMaintenance: "$", reconfigure.NodePlanned: "-",
 	}
 	var words []string
 	var marks string
-	for _, state := range n.Slurm {
-		if sign, ok := signs[state]; ok {
+	for _, word := range n.Slurm {
+		flag, _ := reconfigure.ParseNodeFlags(word)
+		if sign, ok := signs[flag]; ok {
 			marks += sign
 		} else {
-			words = append(words, state)
+			words = append(words, word)
 		}
 	}
 	return strings.Join(words, "+") + marks

@@ -45,7 +45,7 @@ func (e executor) command() (process.Cmd, error) {
 		playbook.WithBinary(e.Binary),
 		playbook.WithPlaybooks("site.yml"),
 		playbook.WithPlaybookOptions(&playbook.AnsiblePlaybookOptions{
-			Inventory:     filepath.Join(e.Dir, "inventory.json"),
+			Inventory:     e.scratch.inventory(),
 			Limit:         e.limit,
 			ExtraVarsFile: []string{"@" + e.scratch.vars()},
 		}),

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -73,18 +74,35 @@ func newInventory(c reconfigure.Cluster, instances map[string]reconfigure.Instan
 	inv.groups[groupPersistent] = persistent
 	inv.groups[groupCluster] = group{Hosts: []string{}, Children: []string{groupControl, groupCompute}, Vars: map[string]any{
 		"ansible_ssh_common_args": sshArgs(c.Settings.StateDir),
+		"given_file":              givenFile(c.Settings.StateDir),
 		// All addresses once more, in one place: to ask each host's variables would take Ansible a time that grows with the square of the hosts.
 		"node_addresses": addresses,
 	}}
 	return inv
 }
 
+// givenFile is where the playbooks keep what compute nodes are given of the control node: the munge key, and the configuration that slurmctld runs with.
+func givenFile(stateDir string) string { return filepath.Join(stateDir, "ansible", "given.json") }
+
 // sshArgs has ssh believe the keys that `reconfigure` learnt and no others, and not write to their file, past our lock. The quotes are for Ansible and for ssh, which both take the text apart at spaces.
 func sshArgs(stateDir string) string {
 	return fmt.Sprintf(`-o 'UserKnownHostsFile="%s"' -o GlobalKnownHostsFile=/dev/null -o StrictHostKeyChecking=yes -o UpdateHostKeys=no`, filepath.Join(stateDir, "known_hosts"))
 }
 
-// keepApart has no play go to nodes, which stay in their groups: the others are told of them, and slurmctld knows the persistent ones by their addresses. It tells
+// only is the inventory with no other hosts than some. The groups stay, and so do the addresses of all.
+func (inv inventory) only(nodes nodeset.NodeSet) inventory {
+	less := inventory{hosts: map[string]hostVars{}, groups: map[string]group{}}
+	for name, g := range inv.groups {
+		g.Hosts = slices.DeleteFunc(slices.Clone(g.Hosts), func(host string) bool { return !nodes.Contains(host) })
+		for _, host := range g.Hosts {
+			less.hosts[host] = inv.hosts[host]
+		}
+		less.groups[name] = g
+	}
+	return less
+}
+
+// keepApart has no play go to nodes, which stay in their groups: the others are told of them, and slurmctld knows the persistent ones by their addresses. It reports
 // whether there are any.
 func (inv inventory) keepApart(nodes nodeset.NodeSet) bool {
 	there := nodes.Where(func(node string) bool { _, ok := inv.hosts[node]; return ok })

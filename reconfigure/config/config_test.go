@@ -67,6 +67,8 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			Source: reconfigure.Source{Image: "debian-12", Flavor: "m1.large", Network: "cluster"},
 			Min:    2,
 			Max:    20,
+
+			KeepPorts: true,
 		}},
 		Partitions: []reconfigure.Partition{{Name: "main", Groups: []string{"standard"}}},
 		Slurm: reconfigure.Timing{
@@ -88,6 +90,8 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			HostKeys:    reconfigure.HostKeysConsole,
 			CoolDown:    2 * time.Minute,
 			Breaker:     3,
+
+			NodesPerState: 200,
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

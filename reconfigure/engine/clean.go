@@ -63,8 +63,8 @@ func (b *batch) waitedFor(nodes nodeset.NodeSet, states map[string]reconfigure.N
 	return nodes.Where(func(node string) bool {
 		s, known := states[node]
 		absent := known && expected.Contains(node) && !s.Ready() && !s.Running()
-		drained := known && expected.Contains(node) && b.touched.Contains(node) && s.Is("DRAIN") && !s.Running() // no job can start there
-		given := s.Is("DOWN") && s.Ours()
+		drained := known && expected.Contains(node) && b.touched.Contains(node) && s.Drained() && !s.Running() // no job can start there
+		given := s.Down() && s.Ours()
 		return absent || drained || given || s.Rebooting() || s.PoweringUp()
 	})
 }
@@ -177,7 +177,11 @@ func (b *batch) removal(ctx context.Context, nodes nodeset.NodeSet) (reconfigure
 	for node := range nodes.All() {
 		change, _ := b.plan.Of(node)
 		plan.Changes = append(plan.Changes, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "it failed", Requests: change.Requests})
+		was := plan.Desired[node]
 		delete(plan.Desired, node)
+		if port, kept := b.cluster.WithoutInstance(node, was); kept {
+			plan.Desired[node] = port
+		}
 	}
 	plan.Shared = len(plan.Desired) == 0 // what the nodes share goes with the last of them
 	return plan, nil

@@ -37,7 +37,7 @@ func (b *batch) undrained(ctx context.Context, slurm Scheduler, nodes nodeset.No
 	}
 	failures := reconfigure.Failures{}
 	for node := range nodes.All() {
-		if !states[node].Is("DRAIN") {
+		if !states[node].Drained() {
 			failures[node] = fmt.Errorf("it could not be drained: %w", err)
 		}
 	}
@@ -84,7 +84,7 @@ func (b *batch) clouds(ctx context.Context, nodes nodeset.NodeSet) (nodeset.Node
 		return nodes, nil
 	}
 	_, states, err := b.asked(ctx)
-	return nodes.Where(func(node string) bool { return states[node].Is("CLOUD") }), err
+	return nodes.Where(func(node string) bool { return states[node].Cloud() }), err
 }
 
 // broken is the persistent nodes that were touched, and failed.
@@ -104,7 +104,7 @@ func (b *batch) undrainStale(ctx context.Context, nodes nodeset.NodeSet) error {
 	}
 	stale := nodes.Where(func(node string) bool {
 		s := states[node]
-		return s.Is("DRAIN") && (s.Ours() || b.was[node].Rebooting() && s.Reason == b.was[node].Reason)
+		return s.Drained() && (s.Ours() || b.was[node].Rebooting() && s.Reason == b.was[node].Reason)
 	})
 	return slurm.Undrain(ctx, stale)
 }

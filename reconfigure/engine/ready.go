@@ -1,12 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -70,7 +70,7 @@ func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
 	extent := b.extent(ctx, nodes)
 	var failed reconfigure.Failures
 	b.testify(ctx, b.minded(ctx, nodes.Intersect(b.left()), reconfigure.ClassPlaybook, late, func() {
-		failed, err = b.Configurer.Configure(limited, b.cluster, told, extent, b.watch(ctx))
+		failed, err = b.Configurer.Configure(limited, b.cluster, told, extent, b.watch(ctx), nil)
 	}))
 	switch {
 	case errors.Is(context.Cause(running), errLate):
@@ -87,7 +87,7 @@ func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
 // extent is how far the playbooks go. slurm.conf is left as it is where Slurm would forget a node and end its job: one whose instance the guard has left alone, or
 // that Slurm has given to a job since the plan was made.
 func (b *batch) extent(ctx context.Context, changed nodeset.NodeSet) reconfigure.Extent {
-	everywhere := reconfigure.Extent{Changed: changed, Everywhere: b.plan.Everywhere, Apart: b.Common.others(b)}
+	everywhere := reconfigure.Extent{Changed: changed, Everywhere: b.plan.Everywhere, Addresses: true, Apart: b.Common.others(b)}
 	if !b.plan.Everywhere {
 		return everywhere
 	}
@@ -97,7 +97,7 @@ func (b *batch) extent(ctx context.Context, changed nodeset.NodeSet) reconfigure
 	}
 	control := nodeset.Of(b.cluster.Control.Name)
 	b.failAll(ctx, control, fmt.Errorf("slurm.conf is left as it is: without %s, on which a job may run, Slurm would end that job", forgotten))
-	return reconfigure.Extent{Changed: changed.Difference(control), Apart: everywhere.Apart}
+	return reconfigure.Extent{Changed: changed.Difference(control), Addresses: true, Apart: everywhere.Apart}
 }
 
 // given is the nodes that Slurm has given to jobs. That it does not answer may be what the run is to mend.
@@ -106,7 +106,7 @@ func (b *batch) given(ctx context.Context) nodeset.NodeSet {
 	if err != nil {
 		return nodeset.NodeSet{}
 	}
-	return nodeset.Collect(maps.Keys(states)).Where(func(node string) bool { return states[node].Given() })
+	return nodeset.Collect(maps.Keys(states)).Where(func(node string) bool { return states[node].GivenToJob() })
 }
 
 // verify waits until the cloud and Slurm say what the plan wanted. slurmd registers as soon as it has started, so it does not wait for long, and for a node with a
@@ -185,7 +185,7 @@ func (b *batch) missing(ctx context.Context) (reconfigure.Failures, error) {
 	for node := range started.Difference(control).All() {
 		switch s := states[node]; {
 		case missing[node] != nil:
-		case b.plan.Everywhere && s.Is("CLOUD") && persistent.Contains(node):
+		case b.plan.Everywhere && s.Cloud() && persistent.Contains(node):
 			missing[node] = errors.New("slurmctld goes by an earlier slurm.conf: it is a cloud node there still")
 		case !b.settled(node, s):
 			missing[node] = reconfigure.Classify(reconfigure.ClassUnregistered, fmt.Errorf("slurmd did not register in time: Slurm has it as %s", describe(s)))
@@ -201,10 +201,10 @@ func (b *batch) settled(node string, s reconfigure.NodeState) bool {
 	change, _ := b.plan.Of(node)
 	switch change.Action {
 	case reconfigure.Configure:
-		return s.Ready() || s.Is("POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN")
+		return s.Ready() || s.PoweringDown() || s.PoweredDown()
 	case reconfigure.Replace, reconfigure.Reboot:
 		booted := !s.Boot.Equal(b.was[node].Boot)
-		return booted && (s.Ready() || s.Is("DOWN") && !s.Is("NOT_RESPONDING", "POWERING_UP"))
+		return booted && (s.Ready() || s.Down() && !s.HasAny(reconfigure.NodeNotResponding|reconfigure.NodePoweringUp))
 	default:
 		return s.Ready()
 	}
@@ -223,8 +223,5 @@ func (b *batch) lacks(node string, active map[string]bool) error {
 }
 
 func describe(s reconfigure.NodeState) string {
-	if len(s.States) == 0 {
-		return "unknown"
-	}
-	return strings.Join(s.States, "+")
+	return cmp.Or(s.String(), "unknown")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,15 +26,34 @@ func scanNodes(row scanner) (map[string]reconfigure.Spec, error) {
 	return nodes, json.Unmarshal([]byte(text), &nodes)
 }
 
-// KeepNodes replaces the map of nodes. It is the lease holder's to call.
-func (j *Journal) KeepNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error {
-	text, err := nodesText(nodes)
-	if err != nil {
-		return j.explain("keep the map of nodes", err)
+// KeepNodes replaces what the map of nodes has of a shard. Other shards' nodes stay, whoever changes them at the same time. It
+// is the lease holder's to call.
+func (j *Journal) KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error {
+	for node, spec := range nodes {
+		if spec.Shard != shard {
+			return j.explain("keep the map of nodes", fmt.Errorf("%s is in shard %q, and not in %q", node, spec.Shard, shard))
+		}
 	}
 	return j.writeHeld(ctx, "keep the map of nodes", func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO desired (id, nodes) VALUES (1, $1)
-			ON CONFLICT (id) DO UPDATE SET nodes = excluded.nodes`, text)
+		all, err := scanNodes(tx.QueryRowContext(ctx, `SELECT nodes FROM desired`))
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			all = map[string]reconfigure.Spec{}
+		case err != nil:
+			return err
+		}
+		maps.DeleteFunc(all, func(_ string, spec reconfigure.Spec) bool { return spec.Shard == shard })
+		for node, spec := range nodes {
+			if other, ok := all[node]; ok {
+				return fmt.Errorf("%s is in shard %q already, and cannot be in %q too", node, other.Shard, shard)
+			}
+			all[node] = spec
+		}
+		text, err := nodesText(all)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO desired (id, nodes) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET nodes = excluded.nodes`, text)
 		return err
 	})
 }

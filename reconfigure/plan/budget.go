@@ -28,6 +28,9 @@ func (p *planner) budget(r reconfigure.Request, c *reconfigure.Change) {
 // join has a change be for another request too. The newest call of Slurm's counts: it may have given the node up since the first.
 func (p *planner) join(r reconfigure.Request, c *reconfigure.Change) {
 	c.Requests = append(c.Requests, r.ID)
+	if r.Submitted.After(c.Since) {
+		c.Since = r.Submitted
+	}
 	other := reconfigure.Change{Node: c.Node}
 	p.budget(r, &other)
 	if other.Deadline.After(c.Deadline) {

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"maps"
-	"slices"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -12,7 +11,7 @@ import (
 // replaced, whatever it was made of: that is for update, which says so.
 func (p *planner) deploy(r reconfigure.Request) {
 	wanted := p.persistent.Union(nodeset.Of(p.cluster.Control.Name))
-	if strange := p.undeclared(); !strange.Empty() {
+	if strange := p.seen.Forgotten(p.cluster); !strange.Empty() {
 		for node := range wanted.All() {
 			p.reject(r, node, "there are instances of "+strange.String()+", which no node group declares any more: Slurm would forget them, and end their jobs. "+
 				"Declare them until Slurm has powered them down, or have `reconfigure resize` remove them when their jobs have ended")
@@ -27,23 +26,13 @@ func (p *planner) deploy(r reconfigure.Request) {
 			p.make(r, node, reason)
 		}
 	}
+	p.keepPorts(r)
 	others := nodeset.Collect(maps.Keys(p.seen.Instances)).Intersect(p.declared).Difference(wanted)
 	for node := range others.All() {
 		if ok, _ := p.whole(node); ok && p.seen.States[node].Ready() {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it is there"})
 		}
 	}
-}
-
-// undeclared is the nodes that nobody declares and that Terraform has an instance for, or Slurm a job.
-func (p *planner) undeclared() nodeset.NodeSet {
-	names := slices.Collect(maps.Keys(p.seen.Instances))
-	for node, state := range p.seen.States {
-		if state.Given() {
-			names = append(names, node)
-		}
-	}
-	return nodeset.Of(names...).Difference(p.declared).Difference(nodeset.Of(p.cluster.Control.Name))
 }
 
 // destroy removes every instance that Terraform knows, and all that they share.

@@ -42,7 +42,8 @@ type story struct {
 	Patience  time.Duration     // of Slurm with what it resumes; none: it is not known
 	Retries   int               // that are allowed
 	Broken    map[string]string // image → why it does not resolve
-	// Requests is each mode, options (reimage, image=NAME, slurm, held, insist, job=NUMBER for all nodes, job=NUMBER:HOSTLIST, tried=HOSTLIST of nodes that failed once)
+	// Requests is each mode, options (reimage, image=NAME, slurm, held, insist,
+	// job=NUMBER for all nodes, job=NUMBER:HOSTLIST)
 	// and hostlist.
 	Requests   []string
 	Full       map[string]string // group → why there was no room when the requests were made
@@ -149,14 +150,17 @@ func (s story) observation(t *testing.T, c reconfigure.Cluster) snapshot.Snapsho
 			delete(seen.Desired, node)
 		}
 	}
-	if s.Slurm != nil {
-		seen.Slurm, seen.States = true, map[string]reconfigure.NodeState{}
+	seen.Missing, seen.States = map[snapshot.Source]string{}, map[string]reconfigure.NodeState{}
+	if s.Slurm == nil {
+		seen.Missing[snapshot.Slurm] = ""
 	}
 	seen.Time = submitted.Add(s.Waited)
 	for hostlist, what := range s.Slurm {
 		states, busy := strings.CutSuffix(what, " busy")
 		for node := range parse(t, hostlist).All() {
-			seen.States[node] = reconfigure.NodeState{Node: node, States: strings.Split(states, "+"), Busy: busy}
+			state := reconfigure.SlurmNode(node, strings.Split(states, "+")...)
+			state.Busy = busy
+			seen.States[node] = state
 		}
 	}
 	s.details(t, seen)
@@ -244,12 +248,7 @@ func (s story) requests(t *testing.T) []reconfigure.Request {
 			case strings.HasPrefix(word, "job="):
 				jobs = append(jobs, strings.TrimPrefix(word, "job="))
 			case word == "held":
-				r.Held = true
-			case strings.HasPrefix(word, "tried="):
-				r.Held = true
-				for node := range parse(t, strings.TrimPrefix(word, "tried=")).All() {
-					r.Deferred = append(r.Deferred, reconfigure.Deferral{Node: node, Request: r.ID, Reason: "tried once more on a fresh instance: no-ssh: it was deaf", Tries: 1, Class: reconfigure.ClassSSH})
-				}
+				r.Deferred = []reconfigure.Deferral{{Request: r.ID, Kind: reconfigure.WaitsForJobs}}
 			default:
 				r.Nodes = parse(t, word)
 			}
@@ -304,8 +303,8 @@ func render(p reconfigure.Plan) string {
 		if !c.Deadline.IsZero() {
 			fmt.Fprintf(&b, "; within %s", c.Deadline.Sub(submitted))
 		}
-		if c.Retry {
-			b.WriteString(", and once more if it fails")
+		if c.Retries > 0 {
+			fmt.Fprintf(&b, ", retries %d", c.Retries)
 		}
 		if c.Force {
 			b.WriteString("; whatever runs on it")
@@ -316,11 +315,7 @@ func render(p reconfigure.Plan) string {
 		fmt.Fprintf(&b, "rejected  %-6s %s; of request %d\n", r.Node, r.Reason, r.Request)
 	}
 	for _, w := range p.Deferred {
-		fmt.Fprintf(&b, "waits     %-6s %s; of request %d", w.Node, w.Reason, w.Request)
-		if w.Tries > 0 {
-			fmt.Fprintf(&b, "; tried %d time(s)", w.Tries)
-		}
-		b.WriteString("\n")
+		fmt.Fprintf(&b, "deferred  %-6s %s: %s; of request %d\n", w.Node, w.Kind, w.Reason, w.Request)
 	}
 	images := map[string][]string{}
 	for node, spec := range p.Desired {

@@ -63,6 +63,11 @@ func Sources(cluster reconfigure.Cluster, states map[string]reconfigure.NodeStat
 			_, source := made(cluster, node, image)
 			needed[source] = true
 		}
+		if r.Mode == reconfigure.Deploy {
+			for _, source := range portSources(cluster) {
+				needed[source] = true
+			}
+		}
 	}
 	return slices.Collect(maps.Keys(needed))
 }
@@ -93,19 +98,19 @@ func made(cluster reconfigure.Cluster, node, image string) (group string, source
 	return group, source
 }
 
-// silence is why an instance that is there is left alone while Slurm does not answer.
-const silence = "Slurm does not answer, so nobody can tell whether a job runs on it"
+// unreachable is why an instance that is there is left alone while Slurm does not answer.
+const unreachable = "Slurm does not answer, so it is unknown whether a job runs on it"
 
-// silent is the same with why it does not answer, which may be said in other words each time.
-func (p *planner) silent() string {
+// slurmsReason is the same with why it does not answer, which may be said in other words each time.
+func (p *planner) slurmsReason() string {
 	if p.seen.Missing[snapshot.Slurm] == "" {
-		return silence
+		return unreachable
 	}
-	return silence + ": " + p.seen.Missing[snapshot.Slurm]
+	return unreachable + ": " + p.seen.Missing[snapshot.Slurm]
 }
 
-// veiled tells that nobody knows whether an instance has a job. One that was not made to the end hardly ever had one.
-func (p *planner) veiled(i reconfigure.Instance) bool { return !p.slurm && !i.Tainted }
+// unknownJobs reports whether it is unknown if an instance has a job. One that was not made to the end hardly ever had one.
+func (p *planner) unknownJobs(i reconfigure.Instance) bool { return !p.slurm && !i.Tainted }
 
 type planner struct {
 	cluster              reconfigure.Cluster
@@ -127,7 +132,7 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 	c.ForJobs = p.needed[c.Node] > 0 && !r.Insist
 	switch {
 	case !ok:
-		c.Requests = []reconfigure.RequestID{r.ID}
+		c.Requests, c.Since = []reconfigure.RequestID{r.ID}, r.Submitted
 		p.minding(&c)
 		p.budget(r, &c)
 		p.changes[c.Node] = &c
@@ -142,7 +147,7 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 	case reconfigure.Create, reconfigure.Replace:
 		p.desired[c.Node] = c.Spec
 	case reconfigure.Remove:
-		delete(p.desired, c.Node)
+		p.forget(r, c.Node)
 	}
 }
 
@@ -152,7 +157,7 @@ func (p *planner) minding(c *reconfigure.Change) {
 	state := p.seen.States[c.Node]
 	renews := c.Action == reconfigure.Create || c.Action == reconfigure.Replace || c.Action == reconfigure.Reboot
 	switch {
-	case !renews || !state.Is("DRAIN"):
+	case !renews || !state.Drained():
 	case state.Rebooting():
 		c.Undrain = state.Returns || state.Ours() // ours is of an update that went wrong
 	case state.Ours():
@@ -195,7 +200,9 @@ func (p *planner) specOf(node, image string) (spec reconfigure.Spec, problem err
 	case found.Err != "":
 		return spec, reconfigure.Classify(found.Class, errors.New(found.Err))
 	}
-	return reconfigure.Spec{Group: group, ImageID: found.ImageID, FlavorID: found.FlavorID, NetworkID: found.NetworkID}, nil
+	return reconfigure.Spec{
+		Group: group, ImageID: found.ImageID, FlavorID: found.FlavorID, NetworkID: found.NetworkID, Shard: p.shard(node),
+	}, nil
 }
 
 // make plans a new instance for a node; where a half-made one is in the way, in its place.
@@ -218,16 +225,17 @@ func (p *planner) make(r reconfigure.Request, node, reason string) {
 	p.change(r, reconfigure.Change{Node: node, Action: action, Spec: spec, Reason: reason})
 }
 
-// endangered says why an instance must not be lost now, and the control node's never, short of the whole cluster. While Slurm is silent that is not held against one that was not made to the end, as it hardly ever
-// had a job; but an administrator may have tainted one that is in use (`terraform taint`).
+// endangered says why an instance must not be lost now, and the control node's never, short of the whole cluster. While Slurm
+// is unreachable one that was not made to the end may go, as it hardly ever had a job; but an administrator may have tainted
+// one that is in use (`terraform taint`).
 func (p *planner) endangered(i reconfigure.Instance) string {
 	switch {
 	case i.Node == p.cluster.Control.Name && i.ID != "":
-		return "it is the control node, and all of Slurm's state would be lost with it: what is wrong with its instance must be mended by hand"
+		return "it is the control node, and all of Slurm's state would be lost with it: what is wrong with its instance must be fixed by hand"
 	case p.seen.States[i.Node].Running():
 		return "a job runs on it"
-	case p.veiled(i):
-		return p.silent()
+	case p.unknownJobs(i):
+		return p.slurmsReason()
 	}
 	return ""
 }
@@ -235,7 +243,7 @@ func (p *planner) endangered(i reconfigure.Instance) string {
 // whole tells whether a node has an instance that was made to the end, and that Terraform was told to keep.
 func (p *planner) whole(node string) (ok bool, reason string) {
 	instance, there := p.seen.Instances[node]
-	_, wanted := p.seen.Desired[node]
+	wanted := p.seen.Desired[node].HasInstance()
 	switch {
 	case !there:
 		return false, "it has no instance"

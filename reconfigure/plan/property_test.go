@@ -3,6 +3,7 @@ package plan_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,10 +22,10 @@ type world struct {
 	requests []reconfigure.Request
 }
 
-var slurmStates = [][]string{
-	{"IDLE"}, {"MIXED"}, {"ALLOCATED"}, {"DOWN"}, {"IDLE", "CLOUD"}, {"IDLE", "CLOUD", "POWERED_DOWN"}, {"IDLE", "CLOUD", "POWERING_DOWN"},
-	{"ALLOCATED", "CLOUD", "POWERING_UP"}, {"DOWN", "CLOUD", "POWERED_DOWN"}, {"IDLE", "NOT_RESPONDING"},
-	{"IDLE", "DRAIN"}, {"ALLOCATED", "DRAIN"}, {"DOWN", "REBOOT_ISSUED"}, {"ALLOCATED", "REBOOT_ISSUED"},
+var slurmStates = []string{
+	"IDLE", "MIXED", "ALLOCATED", "DOWN", "IDLE+CLOUD", "IDLE+CLOUD+POWERED_DOWN", "IDLE+CLOUD+POWERING_DOWN",
+	"ALLOCATED+CLOUD+POWERING_UP", "DOWN+CLOUD+POWERED_DOWN", "IDLE+NOT_RESPONDING", "IDLE+DRAIN+INVALID_REG",
+	"IDLE+DRAIN", "ALLOCATED+DRAIN", "DOWN+REBOOT_ISSUED", "ALLOCATED+REBOOT_ISSUED",
 }
 
 var modes = []reconfigure.Mode{
@@ -56,23 +57,23 @@ func drawWorld(t *rapid.T) world {
 		}
 		if r.Mode == reconfigure.Update {
 			r.Options = drawOptions(t)
-			r.Held = rapid.Bool().Draw(t, "held")
-		}
-		if r.Mode == reconfigure.Resume && rapid.Bool().Draw(t, "held") {
-			r.Held = true
-			for node := range r.Nodes.All() {
-				if rapid.Bool().Draw(t, "tried") {
-					r.Deferred = append(r.Deferred, reconfigure.Deferral{Node: node, Request: r.ID, Reason: "tried once more", Tries: rapid.IntRange(1, 2).Draw(t, "tries")})
-				}
-			}
+			r.Deferred = drawDeferred(t, r.ID)
 		}
 		if r.Mode == reconfigure.Shrink || r.Mode == reconfigure.Resize {
 			r.DrainTimeout = rapid.SampledFrom([]time.Duration{time.Minute, time.Hour}).Draw(t, "drain timeout")
-			r.Held = rapid.Bool().Draw(t, "held")
+			r.Deferred = drawDeferred(t, r.ID)
 		}
 		w.requests = append(w.requests, r)
 	}
 	return w
+}
+
+// drawDeferred is what a request waited for at the plan before; mostly nothing.
+func drawDeferred(t *rapid.T, id reconfigure.RequestID) []reconfigure.Deferral {
+	if !rapid.Bool().Draw(t, "deferred") {
+		return nil
+	}
+	return []reconfigure.Deferral{{Request: id, Kind: reconfigure.WaitsForJobs}}
 }
 
 func drawOptions(t *rapid.T) reconfigure.Options {
@@ -86,7 +87,11 @@ func drawObservation(t *rapid.T, c reconfigure.Cluster) snapshot.Snapshot {
 	seen := snapshot.Snapshot{
 		Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}, States: map[string]reconfigure.NodeState{},
 		Time:    time.Time{}.Add(10 * time.Minute), // requests are as old as that
-		Sources: map[reconfigure.Source]reconfigure.Resolved{}, Slurm: rapid.Bool().Draw(t, "slurm answers"),
+		Sources: map[reconfigure.Source]reconfigure.Resolved{}, Missing: map[snapshot.Source]string{},
+	}
+	answers := rapid.Bool().Draw(t, "slurm answers")
+	if !answers {
+		seen.Missing[snapshot.Slurm] = "no route to host"
 	}
 	for _, image := range []string{"c", "v1", "v2"} {
 		broken := rapid.SampledFrom([]string{"", "", "", "missing"}).Draw(t, "broken")
@@ -103,10 +108,12 @@ func drawObservation(t *rapid.T, c reconfigure.Cluster) snapshot.Snapshot {
 		if rapid.Bool().Draw(t, "desired") {
 			seen.Desired[node] = reconfigure.Spec{Group: group, ImageID: rapid.SampledFrom([]string{"v1", "v2"}).Draw(t, "image"), FlavorID: "f", NetworkID: "n"}
 		}
-		if seen.Slurm && node != c.Control.Name && (node != "a7" || rapid.Bool().Draw(t, "Slurm knows it")) {
-			s := rapid.SampledFrom(slurmStates).Draw(t, "state")
-			reason := rapid.SampledFrom([]string{"", "reconfigure: update", "reconfigure: shrink", "disk is full", "reimage", "reimage image=v1"}).Draw(t, "reason")
-			seen.States[node] = reconfigure.NodeState{Node: node, States: s, Busy: s[0] == "ALLOCATED" || s[0] == "MIXED", Reason: reason, Returns: s[len(s)-1] == "REBOOT_ISSUED" && rapid.Bool().Draw(t, "returns")}
+		if answers && node != c.Control.Name && (node != "a7" || rapid.Bool().Draw(t, "Slurm knows it")) {
+			s := reconfigure.SlurmNode(node, strings.Split(rapid.SampledFrom(slurmStates).Draw(t, "state"), "+")...)
+			s.Busy = s.HasAny(reconfigure.NodeAllocated | reconfigure.NodeMixed)
+			s.Reason = rapid.SampledFrom([]string{"", "reconfigure: update", "reconfigure: shrink", "disk is full", "reimage", "reimage image=v1"}).Draw(t, "reason")
+			s.Returns = s.Rebooting() && rapid.Bool().Draw(t, "returns")
+			seen.States[node] = s
 		}
 	}
 	return seen
@@ -127,26 +134,29 @@ func (w world) become(p reconfigure.Plan) snapshot.Snapshot {
 		switch c.Action {
 		case reconfigure.Remove:
 			delete(after.Instances, c.Node)
-			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, States: []string{"IDLE", "CLOUD", "POWERED_DOWN"}}
+			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown}
 		case reconfigure.Drain, reconfigure.Undrain:
 			state := after.States[c.Node]
-			state.States = slices.DeleteFunc(slices.Clone(state.States), func(s string) bool { return s == "DRAIN" })
+			state.Flags &^= reconfigure.NodeDrain
 			state.Reason = ""
 			if c.Action == reconfigure.Drain {
-				state.States, state.Reason = append(state.States, "DRAIN"), "reconfigure: update"
+				state.Flags |= reconfigure.NodeDrain
+				state.Reason = "reconfigure: update"
 			}
 			after.States[c.Node] = state
 		case reconfigure.Configure: // it keeps its instance and its jobs
 			state := after.States[c.Node]
-			state.States = slices.DeleteFunc(slices.Clone(state.States), func(s string) bool { return s == "CLOUD" && p.Everywhere && w.cluster.Persistent().Contains(c.Node) })
+			if p.Everywhere && w.cluster.Persistent().Contains(c.Node) {
+				state.Flags &^= reconfigure.NodeCloud
+			}
 			after.States[c.Node] = state
 		default:
 			after.Instances[c.Node] = reconfigure.Instance{Node: c.Node, ID: "id-" + c.Node}
-			kind := slices.DeleteFunc(slices.Clone(after.States[c.Node].States), func(s string) bool { return s != "CLOUD" })
-			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, States: append(kind, "IDLE"), Boot: w.seen.Time}
+			kind := after.States[c.Node].Flags & reconfigure.NodeCloud
+			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, Flags: kind | reconfigure.NodeIdle, Boot: w.seen.Time}
 		}
 	}
-	if p.Everywhere && w.seen.Slurm {
+	if p.Everywhere && w.seen.Answers(snapshot.Slurm) {
 		w.reread(after)
 	}
 	return after
@@ -161,12 +171,13 @@ func (w world) reread(after snapshot.Snapshot) {
 	}
 	for node := range w.cluster.Nodes().All() {
 		state, known := after.States[node]
-		state.Node, state.States = node, slices.DeleteFunc(slices.Clone(state.States), func(s string) bool { return s == "CLOUD" })
+		state.Node = node
+		state.Flags &^= reconfigure.NodeCloud
 		if !known {
-			state.States = []string{"IDLE", "POWERED_DOWN"}
+			state.Flags = reconfigure.NodeIdle | reconfigure.NodePoweredDown
 		}
 		if !w.cluster.Persistent().Contains(node) {
-			state.States = append(state.States, "CLOUD")
+			state.Flags |= reconfigure.NodeCloud
 		}
 		after.States[node] = state
 	}
@@ -229,8 +240,8 @@ func TestNoJobIsEndangered(t *testing.T) {
 			if !disturbs || !there {
 				continue
 			}
-			if !w.seen.Slurm && !i.Tainted || w.seen.States[c.Node].Running() {
-				t.Fatalf("%+v although Slurm has the node as %+v (answers: %v)", c, w.seen.States[c.Node], w.seen.Slurm)
+			if !w.seen.Answers(snapshot.Slurm) && !i.Tainted || w.seen.States[c.Node].Running() {
+				t.Fatalf("%+v although Slurm has the node as %+v (answers: %v)", c, w.seen.States[c.Node], w.seen.Answers(snapshot.Slurm))
 			}
 		}
 	})
@@ -254,7 +265,7 @@ func TestOnlyChangedNodesChangeInTheMap(t *testing.T) {
 func TestAppliedPlanMakesTheNextOneEmpty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
-		w.seen.Slurm = true
+		w.seen.Missing = nil
 		p := plan.Compute(w.cluster, w.seen, w.requests)
 		next := plan.Compute(w.cluster, w.become(p), w.requests)
 		for _, c := range next.Changes {
@@ -272,7 +283,7 @@ func TestPlanningTogetherIsPlanningOneAfterAnother(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		together := plan.Compute(w.cluster, w.seen, w.requests)
-		if len(together.Rejected)+len(together.Waiting) > 0 || slices.ContainsFunc(w.requests, different) {
+		if len(together.Rejected)+len(together.Deferred) > 0 || slices.ContainsFunc(w.requests, different) {
 			return // requests that contradict one another are kept apart by the batch
 		}
 		one := w
@@ -309,10 +320,10 @@ func TestOnlyDrainsOfOursAreTakenBack(t *testing.T) {
 		for _, c := range plan.Compute(w.cluster, w.seen, w.requests).Changes {
 			state := w.seen.States[c.Node]
 			stale := state.Ours() || c.Undrain && state.Rebooting() && state.Returns
-			if (c.Undrain || c.Action == reconfigure.Undrain) && (!state.Is("DRAIN") || !stale) {
+			if (c.Undrain || c.Action == reconfigure.Undrain) && (!state.Drained() || !stale) {
 				t.Fatalf("%+v although Slurm has the node as %+v", c, state)
 			}
-			if c.Action == reconfigure.Drain && state.Is("DRAIN") {
+			if c.Action == reconfigure.Drain && state.Drained() {
 				t.Fatalf("%+v would take the place of the drain %+v", c, state)
 			}
 		}
@@ -323,10 +334,10 @@ func TestOnlyDrainsOfOursAreTakenBack(t *testing.T) {
 func TestNothingWaitsButForJobs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
-		w.seen.Slurm = true
+		w.seen.Missing = nil
 		p := plan.Compute(w.cluster, w.seen, w.requests)
-		if next := plan.Compute(w.cluster, plan.AfterDrain(w.become(p), p), w.requests); len(next.Waiting) > 0 {
-			for _, wait := range next.Waiting {
+		if next := plan.Compute(w.cluster, plan.AfterDrain(w.become(p), p), w.requests); len(next.Deferred) > 0 {
+			for _, wait := range next.Deferred {
 				if wasWaiting(p, wait) {
 					t.Fatalf("%+v although its jobs have ended", wait)
 				}

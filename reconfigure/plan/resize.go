@@ -15,9 +15,9 @@ func (p *planner) resize(r reconfigure.Request) {
 		case !p.deployed():
 			p.reject(r, node, "there is no cluster: its control node has no instance")
 		case !p.slurm && r.IsDeferred():
-			p.waits(r, node) // as before: Slurm will answer again
+			p.waitsForSlurm(r, node)
 		case !p.slurm:
-			p.reject(r, node, p.silent())
+			p.reject(r, node, p.slurmsReason())
 		case p.persistent.Contains(node) && r.Mode == reconfigure.Shrink:
 			p.keep(r, node)
 			p.reject(r, node, "min_nodes of its group keeps it")
@@ -38,32 +38,32 @@ func (p *planner) resize(r reconfigure.Request) {
 // shrinking is what we drain nodes for that are to go.
 const shrinking = "shrink"
 
-// leaves tells that we have drained a node because it is to go, whatever has become of it since.
+// leaves reports whether we have drained a node because it is to go, whatever has become of it since.
 func leaves(s reconfigure.NodeState) bool {
-	return s.Is("DRAIN") && s.Reason == reconfigure.ReasonPrefix+" "+shrinking
+	return s.Drained() && s.Reason == reconfigure.ReasonPrefix+" "+shrinking
 }
 
-// stale tells that Slurm has a node as something else than it is declared to be: persistent, a cloud node, or no node at all.
+// stale reports whether Slurm has a node as something else than it is declared to be: persistent, a cloud node, or no node at all.
 func (p *planner) stale(node string) bool {
 	state, known := p.seen.States[node]
 	if known != p.declared.Contains(node) {
 		return true
 	}
-	return known && state.Is("CLOUD") == p.persistent.Contains(node)
+	return known && state.Cloud() == p.persistent.Contains(node)
 }
 
 // remains is the nodes that are declared no more and cannot go now: a slurm.conf without them would end their jobs.
 func (p *planner) remains(r reconfigure.Request) nodeset.NodeSet {
 	open := r.Open()
-	return p.undeclared().Where(func(node string) bool {
+	return p.seen.Forgotten(p.cluster).Where(func(node string) bool {
 		state, known := p.seen.States[node]
 		return known && !(open.Contains(node) && !occupied(state))
 	})
 }
 
-// occupied tells that a job is on a node, waits for it, or may be started there at any moment.
+// occupied reports whether a job is on a node, waits for it, or may be started there at any moment.
 func occupied(s reconfigure.NodeState) bool {
-	return s.Given() || s.Usable() || s.Rebooting()
+	return s.GivenToJob() || s.Usable() || s.Rebooting()
 }
 
 // withhold has a node wait for the others that its request names and that are to go; for those of another request it cannot.
@@ -87,7 +87,7 @@ func (p *planner) grow(r reconfigure.Request, node string) {
 	switch {
 	case !whole:
 		p.make(r, node, reason)
-	case state.Is("POWERING_DOWN", "POWER_DOWN", "POWERED_DOWN"):
+	case state.PoweringDown() || state.PoweredDown():
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Reboot, Reason: "it becomes persistent, and Slurm had given it up"})
 	case p.stale(node):
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it becomes persistent", Undrain: leaves(state)})
@@ -109,9 +109,9 @@ func (p *planner) keep(r reconfigure.Request, node string) {
 func (p *planner) give(r reconfigure.Request, node string) {
 	state, known := p.seen.States[node]
 	_, there := p.seen.Instances[node]
-	_, wanted := p.seen.Desired[node]
+	_, wanted := p.seen.Desired[node] // the port of a node that is not declared any more goes too
 	declared := p.declared.Contains(node)
-	goes := !declared || known && !state.Is("CLOUD") || leaves(state)
+	goes := !declared || known && !state.Cloud() || leaves(state)
 	reason := "its group declares fewer persistent nodes"
 	if !declared {
 		reason = "no node group declares it any more"
@@ -128,7 +128,7 @@ func (p *planner) give(r reconfigure.Request, node string) {
 
 // endingDrain tells of somebody else's drain that power saving takes away with the instance.
 func endingDrain(s reconfigure.NodeState) string {
-	if !s.Is("DRAIN") || s.Ours() {
+	if !s.Drained() || s.Ours() {
 		return ""
 	}
 	return "somebody else's drain ends with its instance: " + s.Reason

@@ -23,16 +23,33 @@ func (p *planner) resume(r reconfigure.Request) {
 		switch {
 		case whole && p.slurm && (state.Ready() || state.Running()):
 			// Slurm names a node twice after a crash of slurmctld; there is nothing left to do.
+		case p.unfinished(node) && p.slurm && (state.Ready() || state.Running()):
+			p.adopt(r, node)
 		case p.tooLate(r, node):
 			p.reject(r, node, fmt.Sprintf("too late: Slurm gives it up %s after the request", p.cluster.Slurm.ResumeTimeout))
 		case !whole:
 			p.make(r, node, reason)
 		case !p.slurm:
-			p.reject(r, node, p.silent())
+			p.reject(r, node, p.slurmsReason())
 		default:
 			p.refresh(r, node)
 		}
 	}
+}
+
+// unfinished reports whether Terraform was told of a node, and its state does not have the instance as finished.
+func (p *planner) unfinished(node string) bool {
+	instance, there := p.seen.Instances[node]
+	return p.seen.Desired[node].HasInstance() && (!there || instance.Tainted)
+}
+
+// adopt has Terraform's state take the instance of a node that is in use: a worker, or a Terraform, was killed after the
+// instance came up. A new instance would cost the node's jobs.
+func (p *planner) adopt(r reconfigure.Request, node string) {
+	p.change(r, reconfigure.Change{
+		Node: node, Action: reconfigure.Adopt, Spec: p.seen.Desired[node],
+		Reason: "Slurm uses it, and Terraform's state does not have its instance as finished",
+	})
 }
 
 // refresh readies an instance that Slurm wants to power up although it is there: left over from an earlier failure, or told of twice. It is empty, so it may

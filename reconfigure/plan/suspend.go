@@ -7,7 +7,7 @@ import "github.com/eiffel-hpc/eiffel/reconfigure"
 func (p *planner) suspend(r reconfigure.Request) {
 	for node := range r.Open().All() {
 		instance, there := p.seen.Instances[node]
-		_, wanted := p.seen.Desired[node]
+		wanted := p.seen.Desired[node].HasInstance()
 		state := p.seen.States[node]
 		switch {
 		case !p.declared.Contains(node) && !there && !wanted:
@@ -16,11 +16,11 @@ func (p *planner) suspend(r reconfigure.Request) {
 			p.reject(r, node, "it is persistent")
 		case !there && !wanted:
 			// Absent is what was asked for.
-		case there && p.veiled(instance) && p.deployed() && node != p.cluster.Control.Name:
-			p.deferFor(r, node, reconfigure.SlurmUnreachable, silence)
+		case there && p.unknownJobs(instance) && p.deployed() && node != p.cluster.Control.Name:
+			p.deferFor(r, node, reconfigure.SlurmUnreachable, unreachable)
 		case there && p.endangered(instance) != "":
 			p.reject(r, node, p.endangered(instance))
-		case there && state.Ready():
+		case there && state.Registered():
 			p.reject(r, node, "Slurm has it in use; `scontrol update nodename="+node+" state=power_down` has Slurm give it up first")
 		default:
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "Slurm suspends it"})

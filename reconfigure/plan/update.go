@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +30,7 @@ func (p *planner) update(r reconfigure.Request) {
 		case !p.slurm && (r.IsDeferred() || r.FromSlurm): // it asks once, and waits for the node
 			p.waitsForSlurm(r, node)
 		case !p.slurm:
-			p.reject(r, node, p.silent())
+			p.reject(r, node, p.slurmsReason())
 		default:
 			p.renew(r, node)
 		}
@@ -40,7 +39,7 @@ func (p *planner) update(r reconfigure.Request) {
 
 // giveBack has Slurm use a node again that we drained for a request of which nothing comes.
 func (p *planner) giveBack(r reconfigure.Request, node string) {
-	if state := p.seen.States[node]; r.IsDeferred() && state.Is("DRAIN") && state.Ours() {
+	if state := p.seen.States[node]; r.IsDeferred() && state.Drained() && state.Ours() {
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "nothing comes of what it was drained for"})
 	}
 }
@@ -65,12 +64,12 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	case (r.FromSlurm || change.Action == reconfigure.Reboot) && state.Ready() && state.Boot.After(r.Submitted):
 		// It was booted since then: a caller who got no answer has asked twice, or a worker that died has left the request behind. Slurm's reason is gone by now. Our
 		// drain may be there still, and has lost its purpose.
-		if state.Is("DRAIN") && state.Ours() {
+		if state.Drained() && state.Ours() {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "it was booted since the request"})
 		}
-	case state.Is("POWERING_DOWN", "POWER_DOWN", "POWERED_DOWN"):
+	case state.PoweringDown() || state.PoweredDown():
 		p.reject(r, node, "Slurm powers it down; when it is needed again, it comes of what is declared")
-	case state.Is("POWERING_UP", "POWER_UP"):
+	case state.PoweringUp():
 		p.reject(r, node, "Slurm powers it up, and a job may wait for it")
 	case state.Rebooting() && !state.Running():
 		p.change(r, change)
@@ -124,15 +123,8 @@ func wish(r reconfigure.Request, state reconfigure.NodeState) (reimage bool, ima
 // differences names what of an instance is made of something else.
 func differences(is, wanted reconfigure.Spec) string {
 	var names []string
-	for _, part := range []struct{ name, is, wanted string }{
-		{"image", is.ImageID, wanted.ImageID},
-		{"flavor", is.FlavorID, wanted.FlavorID},
-		{"network", is.NetworkID, wanted.NetworkID},
-		{"group", is.Group, wanted.Group},
-	} {
-		if part.is != part.wanted {
-			names = append(names, part.name)
-		}
+	for _, drift := range snapshot.Differences(is, wanted) {
+		names = append(names, string(drift))
 	}
 	return strings.Join(names, " and ")
 }
@@ -140,9 +132,9 @@ func differences(is, wanted reconfigure.Spec) string {
 // await has Slurm start no more jobs on a node, and waits for those that run: the request stays open, and is planned again. After a time it gives up.
 func (p *planner) await(r reconfigure.Request, node, purpose string) {
 	state := p.seen.States[node]
-	drained := state.Is("DRAIN") || state.Rebooting()
+	drained := state.Drained() || state.Rebooting()
 	if p.late(r) {
-		if state.Is("DRAIN") && state.Ours() {
+		if state.Drained() && state.Ours() {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "its jobs took too long"})
 		}
 		p.reject(r, node, fmt.Sprintf("it was not free of jobs within %s", r.DrainTimeout.Round(time.Second)))
@@ -154,7 +146,7 @@ func (p *planner) await(r reconfigure.Request, node, purpose string) {
 	p.waits(r, node)
 }
 
-// late tells that the time for jobs to end is over.
+// late reports whether the time for jobs to end is over.
 func (p *planner) late(r reconfigure.Request) bool {
 	return r.DrainTimeout > 0 && p.seen.Time.Sub(r.Submitted) > r.DrainTimeout
 }
@@ -163,30 +155,29 @@ func (p *planner) waits(r reconfigure.Request, node string) {
 	p.deferFor(r, node, reconfigure.WaitsForJobs, "its jobs have to end first")
 }
 
-// waitsForSlurm leaves a node deferred as it was: while Slurm does not answer, it is unknown whether its jobs have ended.
+// waitsForSlurm defers a node while it is unknown whether its jobs have ended.
 func (p *planner) waitsForSlurm(r reconfigure.Request, node string) {
-	if d, known := r.Deferral(node); known {
-		p.deferred = append(p.deferred, d)
-		return
-	}
-	p.deferFor(r, node, reconfigure.SlurmUnreachable, silence)
+	p.deferFor(r, node, reconfigure.SlurmUnreachable, unreachable)
 }
 
 func (p *planner) deferFor(r reconfigure.Request, node string, kind reconfigure.DeferralKind, reason string) {
 	p.deferred = append(p.deferred, reconfigure.Deferral{Node: node, Request: r.ID, Kind: kind, Reason: reason})
 }
 
-// AfterDrain is the observation as it will be when the nodes that a plan waits for are free of jobs: what is planned then is what a preview shows.
+// AfterDrain is the snapshot as it will be when the nodes that a plan waits for are free of jobs: what is planned then is what a preview shows.
 func AfterDrain(seen snapshot.Snapshot, p reconfigure.Plan) snapshot.Snapshot {
 	states := maps.Clone(seen.States)
-	for _, w := range p.Deferred {
-		state := states[w.Node]
-		if !state.Is("DRAIN") {
+	for _, d := range p.Deferred {
+		if d.Kind != reconfigure.WaitsForJobs {
+			continue
+		}
+		state := states[d.Node]
+		if !state.Drained() {
 			state.Reason = reconfigure.ReasonPrefix
 		}
-		kind := slices.DeleteFunc(slices.Clone(state.States), func(s string) bool { return s != "CLOUD" })
-		state.Busy, state.States = false, append(kind, "IDLE", "DRAIN")
-		states[w.Node] = state
+		state.Busy, state.Other = false, nil
+		state.Flags = state.Flags&reconfigure.NodeCloud | reconfigure.NodeIdle | reconfigure.NodeDrain
+		states[d.Node] = state
 	}
 	seen.States = states
 	return seen

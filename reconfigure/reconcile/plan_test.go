@@ -20,14 +20,18 @@ func TestThePlannerDoesWhatAFixSays(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		cluster, seen := drawn(t)
-		for _, f := range Compare(cluster, seen) {
+		for _, f := range seen.compare(cluster) {
 			mode, ok := f.Fix.Mode()
 			if !ok {
 				continue
 			}
-			p := plan.Compute(cluster, seen.Observation, []reconfigure.Request{{ID: 1, Mode: mode, Nodes: nodeset.Of(f.Node), Submitted: now}})
+			p := plan.Compute(cluster, seen.Snapshot, []reconfigure.Request{{ID: 1, Mode: mode, Nodes: nodeset.Of(f.Node), Submitted: now}})
 			change, planned := p.Of(f.Node)
-			if !planned || !slices.Contains(does[f.Fix], change.Action) || len(p.Changes) > 1 || p.Everywhere {
+			wanted := does[f.Fix]
+			if f.Kind == Unadopted {
+				wanted = []reconfigure.Action{reconfigure.Adopt}
+			}
+			if !planned || !slices.Contains(wanted, change.Action) || len(p.Changes) > 1 || p.Everywhere {
 				t.Fatalf("%+v, but planned is %s, everywhere %t, rejected %v", f, p, p.Everywhere, p.Rejected)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
 var states = []string{
@@ -18,11 +19,15 @@ var states = []string{
 	"ALLOCATED CLOUD POWERED_DOWN", "DOWN CLOUD", "ALLOCATED DOWN", "IDLE CLOUD POWERED_DOWN DRAIN",
 }
 
-// drawn is anything that the parties may say, of nodes that are declared, that are not, and that are somebody else's.
-func drawn(t *rapid.T) (reconfigure.Cluster, Observation) {
+// drawn is anything that the sources may say, of nodes that are declared, that are not, and that are somebody else's.
+func drawn(t *rapid.T) (reconfigure.Cluster, observation) {
 	c, o := example(), healthy()
 	c.Groups[0].Min = rapid.IntRange(0, 4).Draw(t, "min")
-	o.Terraform, o.Cloud, o.Slurm = chance(t, 8), chance(t, 8), chance(t, 8)
+	for _, source := range []snapshot.Source{snapshot.Terraform, snapshot.Cloud, snapshot.Slurm} {
+		if !chance(t, 8) {
+			o.Missing[source] = "no route to host"
+		}
+	}
 	for _, node := range append(c.Nodes().Names(), "ctl", "old1", "stranger") {
 		o.gone(node)
 		delete(o.States, node)
@@ -51,7 +56,7 @@ func drawn(t *rapid.T) (reconfigure.Cluster, Observation) {
 			o.serve(node, fmt.Sprint("stray-", node, i), time.Duration(rapid.IntRange(0, 30).Draw(t, "age"))*time.Minute)
 		}
 	}
-	o.AtWork = nodeset.Of(rapid.SliceOfN(rapid.SampledFrom(c.Nodes().Names()), 0, 2).Draw(t, "at work")...)
+	o.busy.Nodes = nodeset.Of(rapid.SliceOfN(rapid.SampledFrom(c.Nodes().Names()), 0, 2).Draw(t, "at work")...)
 	return c, o
 }
 
@@ -62,16 +67,16 @@ func TestWhateverIsSeen(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cluster, seen := drawn(t)
 		requests := map[string]Fix{}
-		findings := Compare(cluster, seen)
+		findings := seen.compare(cluster)
 		for _, f := range findings {
 			state := seen.States[f.Node]
 			switch {
 			case f.Node == "stranger":
 				t.Fatalf("what is not ours is named: %+v", f)
-			case seen.AtWork.Contains(f.Node):
+			case seen.busy.Nodes.Contains(f.Node):
 				t.Fatalf("a request is at work on it: %+v", f)
-			case f.Fix != None && !(seen.Slurm && seen.Cloud && seen.Terraform):
-				t.Fatalf("a fix, although somebody is silent: %+v", f)
+			case f.Fix != None && !(len(seen.Missing) == 0):
+				t.Fatalf("a fix, although a source is unreachable: %+v", f)
 			case f.Fix != None && f.Node == cluster.Control.Name:
 				t.Fatalf("a fix of the control node: %+v", f)
 			case f.Fix == Suspend && seen.Instances[f.Node].ID != "" && state.Running():
@@ -81,7 +86,7 @@ func TestWhateverIsSeen(t *testing.T) {
 			case f.Fix == Suspend && cluster.Persistent().Contains(f.Node):
 				t.Fatalf("a persistent node is not suspended: %+v", f)
 			}
-			if f.Fix == HandBack && (!cluster.Nodes().Contains(f.Node) || !state.Is("CLOUD") || !state.Is("DOWN") || !state.Ours() || state.Running() || seen.Instances[f.Node].ID != "") {
+			if f.Fix == HandBack && (!cluster.Nodes().Contains(f.Node) || !state.Cloud() || !state.Down() || !state.Ours() || state.Running() || seen.Instances[f.Node].ID != "") {
 				t.Fatalf("it is not ours to hand back: %+v", f)
 			}
 			if f.Fix == Delete {
@@ -103,8 +108,8 @@ func TestWhateverIsSeen(t *testing.T) {
 }
 
 // mayGo demands that a server is nobody's.
-func mayGo(t *rapid.T, c reconfigure.Cluster, seen Observation, f Finding) {
-	i := slices.IndexFunc(seen.Servers[f.Node], func(s Server) bool { return s.ID == f.Server })
+func mayGo(t *rapid.T, c reconfigure.Cluster, seen observation, f Finding) {
+	i := slices.IndexFunc(seen.Servers[f.Node], func(s reconfigure.Server) bool { return s.ID == f.Server })
 	state := seen.States[f.Node]
 	switch {
 	case i < 0, seen.Instances[f.Node].ID == f.Server:
@@ -119,7 +124,7 @@ func mayGo(t *rapid.T, c reconfigure.Cluster, seen Observation, f Finding) {
 }
 
 // notDoubled demands that where an instance is to be made, all others of its name are to go.
-func notDoubled(t *rapid.T, seen Observation, node string, findings []Finding) {
+func notDoubled(t *rapid.T, seen observation, node string, findings []Finding) {
 	for _, s := range seen.Servers[node] {
 		goes := slices.ContainsFunc(findings, func(f Finding) bool { return f.Server == s.ID && f.Fix == Delete })
 		if s.ID != seen.Instances[node].ID && !goes {
@@ -152,10 +157,10 @@ func TestAHealthyClusterHasNoFindings(t *testing.T) {
 				seen.slurm(node, "IDLE CLOUD POWERING_DOWN") // its instance has gone faster than SuspendTimeout
 			case way == 4:
 				seen.slurm(node, "ALLOCATED CLOUD POWERING_UP")
-				seen.AtWork = seen.AtWork.Union(nodeset.Of(node))
+				seen.busy.Nodes = seen.busy.Nodes.Union(nodeset.Of(node))
 			}
 		}
-		if findings := Compare(cluster, seen); len(findings) > 0 {
+		if findings := seen.compare(cluster); len(findings) > 0 {
 			t.Fatalf("%+v", findings)
 		}
 	})

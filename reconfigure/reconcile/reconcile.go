@@ -1,8 +1,10 @@
-// Package reconcile compares what Slurm, Terraform, the cloud and the journal say of the same nodes, and names what does not go together. It is pure: it takes
-// what was seen and asks nobody, and it changes nothing. What may be done about a finding is part of the finding; doing it is the caller's.
+// Package reconcile compares what Slurm, Terraform, the cloud and the journal say of the same nodes, and names what does not
+// go together. Comparing and deciding is pure: it takes a snapshot, asks no source and changes nothing. What may be done about
+// a finding is part of the finding. Reconciler asks the sources and the journal, and does it.
 //
-// It judges only what is the cluster's: nodes that are declared, that Terraform has or was told of, and servers that carry the cluster's metadata. Whatever else
-// Slurm or the cloud has is not even named. Nodes that a request is at work on are not judged either: there, things differ because they are about to change.
+// It judges only what is the cluster's: nodes that are declared, that Terraform has or was told of, and servers that carry the
+// cluster's metadata. Whatever else Slurm or the cloud has is not even named. Nodes that a request is at work on are not
+// judged either: there, things differ because they are about to change.
 package reconcile
 
 import (
@@ -14,56 +16,44 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// Server is an instance that carries the cluster's metadata, as the cloud has it.
-type Server struct {
-	ID      string
-	Address string // first fixed IPv4 address; empty while there is none
-	ImageID string // empty where it boots from a volume
-	Created time.Time
-}
-
-// Observation is what was seen. Desired, Instances and Slurm's states are meant as for a plan; where one of the parties was silent, nothing is concluded from
-// what it would have said.
-type Observation struct {
-	reconfigure.Observation
-	Terraform bool                // Desired and Instances are known
-	Cloud     bool                // Servers and Sources are known
-	Servers   map[string][]Server // the cluster's own, by name
-	AtWork    nodeset.NodeSet     // nodes that a request without an outcome names
-	Whole     bool                // such a request is for the whole cluster
-	// MinAge is the age from which on an instance that Terraform does not know is nobody's: a younger one may be in the making.
-	MinAge time.Duration
+// Busy is what requests are at work on.
+type Busy struct {
+	Nodes nodeset.NodeSet // that a request without an outcome names, or to which something happened during the snapshot
+	Whole bool            // such a request is for the whole cluster
 }
 
 // Kind is what differs.
 type Kind string
 
-// The kinds. Whoever reads them by a program can rely on the words.
+// The kinds. Programs can rely on the words.
 const (
 	Orphan     Kind = "orphan"        // the cloud has an instance of ours that Terraform does not know
 	Doubled    Kind = "doubled"       // the same, and it is not the only one of its name
-	Lost       Kind = "lost"          // Terraform has an instance that the cloud has not
+	Lost       Kind = "lost"          // Terraform has an instance that the cloud does not have
 	Tainted    Kind = "tainted"       // an instance was not made to the end
-	Unfinished Kind = "unfinished"    // Terraform was told of a node that has no instance, or is to have none and has one still
+	Unfinished Kind = "unfinished"    // Terraform was told of a node that has no instance, or is to have none and has one
+	Unadopted  Kind = "unadopted"     // Slurm uses an instance that Terraform's state does not have as finished
 	Leaked     Kind = "leaked"        // Slurm does not use the node, but its instance is there
 	Undeclared Kind = "undeclared"    // the same of a node that no group declares any more
-	PowersUp   Kind = "powers_up"     // Slurm waits for the node, and nobody is at work on it
-	PowersDown Kind = "powers_down"   // Slurm waits for the node to go, and nobody is at work on it
+	PowersUp   Kind = "powers_up"     // Slurm waits for the node, and no request is at work on it
+	PowersDown Kind = "powers_down"   // Slurm waits for the node to go, and no request is at work on it
 	Missing    Kind = "missing"       // a node that is always to be there has no instance
 	Hollow     Kind = "hollow"        // Slurm takes the node for up, but there is no instance
-	SetDown    Kind = "set_down"      // we have set the node DOWN in Slurm, and did not come to hand it back
+	SetDown    Kind = "set_down"      // we have set the node DOWN in Slurm, and did not hand it back
 	GivenUp    Kind = "given_up"      // Slurm has powered down a persistent node
+	Stopped    Kind = "stopped"       // the cloud has the instance as shut off, paused, suspended or in ERROR
 	Image      Kind = "wrong_image"   // the instance is made of another image than Terraform was told
-	Address    Kind = "wrong_address" // the parties have different addresses of the instance
+	Address    Kind = "wrong_address" // the sources have different addresses of the instance
 	Outdated   Kind = "outdated"      // the node is not made of what is declared now: a note, since only an update changes that
 )
 
-// Note tells whether the kind is no difference between the parties, but only worth knowing.
+// Note reports whether the kind is no difference between the sources, but only worth knowing.
 func (k Kind) Note() bool { return k == Outdated }
 
-// Fix is what may be done about a finding without asking anybody: it costs no job, whatever Slurm does meanwhile.
+// Fix is what may be done about a finding without asking an administrator: it costs no job, whatever Slurm does meanwhile.
 type Fix string
 
 // The fixes. Most are requests, for which the planner and the guard look again; the last two are what no request means.
@@ -76,7 +66,7 @@ const (
 	HandBack Fix = "hand_back" // of the node, to Slurm's power saving
 )
 
-// Mode is the request that the fix is; false where it is none.
+// Mode is the mode of the request that the fix is; false where it is no request.
 func (f Fix) Mode() (reconfigure.Mode, bool) {
 	mode, ok := map[Fix]reconfigure.Mode{Suspend: reconfigure.Suspend, Resume: reconfigure.Resume, Enlarge: reconfigure.Enlarge}[f]
 	return mode, ok
@@ -96,21 +86,26 @@ type Finding struct {
 // Nodes stands for the nodes in a Finding's Command, so that several nodes can share one.
 const Nodes = "{NODES}"
 
-// Compare is what differs, by node. An empty result means that as far as the parties answer, they agree.
-func Compare(cluster reconfigure.Cluster, seen Observation) []Finding {
-	if seen.Whole {
+// Compare is what differs, by node. An empty result means that as far as the sources answer, they agree. An instance that
+// Terraform does not know counts from minAge on: a younger one may be in the making.
+func Compare(cluster reconfigure.Cluster, seen snapshot.Snapshot, busy Busy, minAge time.Duration) []Finding {
+	if busy.Whole {
 		return nil
 	}
-	c := comparison{cluster: cluster, persistent: cluster.Persistent(), declared: cluster.Nodes(), seen: seen, known: knownIDs(seen.Instances)}
+	c := comparison{
+		cluster: cluster, persistent: cluster.Persistent(), declared: cluster.Nodes(), seen: seen, minAge: minAge,
+		known: knownIDs(seen.Instances), slurm: seen.Answers(snapshot.Slurm), cloud: seen.Answers(snapshot.Cloud),
+		terraform: seen.Answers(snapshot.Terraform),
+	}
 	var all []Finding
-	for node := range c.ours().Difference(seen.AtWork).All() {
+	for node := range c.ours().Difference(busy.Nodes).All() {
 		all = append(all, c.judge(node)...)
 	}
 	return all
 }
 
-// Confirm is those of the later findings that an earlier look had too. Slurm does not tell since when a node is in a state, and the parties cannot be asked in
-// one instant: what is seen once may be a moment between two steps.
+// Confirm is those of the later findings that an earlier comparison had too. Slurm does not tell since when a node is in a
+// state, and the sources cannot be asked in one instant: what is seen once may be a moment between two steps.
 func Confirm(earlier, later []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(later), func(f Finding) bool {
 		return !slices.ContainsFunc(earlier, func(e Finding) bool {
@@ -122,7 +117,10 @@ func Confirm(earlier, later []Finding) []Finding {
 type comparison struct {
 	cluster              reconfigure.Cluster
 	persistent, declared nodeset.NodeSet
-	seen                 Observation
+	seen                 snapshot.Snapshot
+	slurm                bool // it answers, and so on
+	cloud, terraform     bool
+	minAge               time.Duration
 	known                map[string]bool // ids that Terraform has
 }
 
@@ -157,18 +155,18 @@ func (c comparison) judge(node string) []Finding {
 		if node == c.cluster.Control.Name && all[i].Command == updating {
 			all[i].Command = "" // no mode updates it
 		}
-		if !c.mendable() {
+		if !c.fixable() {
 			all[i].Fix = None
 		}
 	}
 	return all
 }
 
-// mendable tells whether anything may be mended at all. With one of the parties silent, what the rest say may look wrong only; and without a control node nodes
-// cannot be made.
-func (c comparison) mendable() bool {
+// fixable reports whether anything may be fixed at all. With one of the sources unreachable, what the others say may only
+// look wrong; and without a control node no nodes can be made.
+func (c comparison) fixable() bool {
 	_, deployed := c.seen.Instances[c.cluster.Control.Name]
-	return c.seen.Slurm && c.seen.Cloud && c.seen.Terraform && deployed
+	return c.slurm && c.cloud && c.terraform && deployed
 }
 
 // careful takes back a fix that would make a second instance of the node's name.
@@ -179,6 +177,9 @@ func (c comparison) careful(v view, f Finding, strangers []Finding) Finding {
 		if s.Fix == Delete {
 			removed++
 		}
+	}
+	if f.Kind == Unadopted && len(v.strange) == 1 && len(c.seen.Servers[v.node]) == 1 {
+		return f // it is the instance to adopt
 	}
 	if makes && removed < len(v.strange) {
 		f.Fix = None
@@ -195,16 +196,17 @@ type view struct {
 	instance reconfigure.Instance
 	made     bool // Terraform's state has the instance, or a part of it
 	spec     reconfigure.Spec
-	told     bool     // Terraform's map has the node
-	own      *Server  // the instance, as the cloud has it
-	strange  []Server // other servers of ours with its name
+	told     bool                 // Terraform's map has the node
+	own      *reconfigure.Server  // the instance, as the cloud has it
+	strange  []reconfigure.Server // other servers of ours with its name
 }
 
 func (c comparison) view(node string) view {
 	v := view{node: node}
 	v.state, v.known = c.seen.States[node]
 	v.instance, v.made = c.seen.Instances[node]
-	v.spec, v.told = c.seen.Desired[node]
+	v.spec = c.seen.Desired[node]
+	v.told = v.spec.HasInstance()
 	for _, s := range c.seen.Servers[node] {
 		if s.ID == v.instance.ID {
 			v.own = &s
@@ -212,31 +214,24 @@ func (c comparison) view(node string) view {
 			v.strange = append(v.strange, s)
 		}
 	}
-	slices.SortFunc(v.strange, func(a, b Server) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(v.strange, func(a, b reconfigure.Server) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
 	return v
 }
 
-// awaited tells that Slurm powers the node up, or is about to.
-func (v view) awaited() bool { return v.state.Is("POWERING_UP", "POWER_UP") }
-
-// givenUp tells that Slurm has powered the node down, or has called for it. What it is to use again already is not given up.
-func (v view) givenUp() bool {
-	return v.known && v.state.Is("POWERED_DOWN", "POWERING_DOWN") && !v.awaited() && !v.state.Running()
-}
-
-// up tells that Slurm takes the node for one that is there, whether it answers or not.
-func (v view) up() bool {
-	return v.state.Is("IDLE", "MIXED", "ALLOCATED", "COMPLETING") && !v.state.Is("DOWN", "POWERED_DOWN", "POWERING_DOWN") && !v.awaited()
-}
-
-// Abandoned tells that a cloud node is DOWN by our own word, which was to be taken back. It is not where the control host has refused to take down what Slurm asked
-// for: hand_over.sh says so, and the node waits for somebody to look.
+// Abandoned reports whether a cloud node is DOWN by a reason of ours that was to be taken back. It is not where the control
+// host has refused a request of Slurm's: hand_over.sh says so, and the node waits for an administrator.
 func Abandoned(s reconfigure.NodeState) bool {
 	refused := strings.HasPrefix(s.Reason, reconfigure.ReasonPrefix+" control host ")
-	return s.Is("CLOUD") && s.Is("DOWN") && s.Ours() && !refused && !s.Busy && !s.Is("POWERING_UP", "POWER_UP", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN")
+	return s.Cloud() && s.Down() && s.Ours() && !refused && !s.Busy && !s.PoweringUp() && !s.PoweringDown() && !s.PoweredDown()
 }
 
-// out tells that no job is on the node and none can start: neither fixing nor removing its instance costs anybody anything.
+// out reports whether no job is on the node and none can start: neither fixing nor removing its instance costs a job.
 func (v view) out() bool {
-	return v.known && !v.up() && !v.awaited() && !v.state.Running() && !v.state.Rebooting() && (v.givenUp() || v.state.Is("DOWN"))
+	return !v.state.Up() && !v.state.PoweringUp() && !v.state.Running() && !v.state.Rebooting() &&
+		(v.state.GivenUp() || v.state.Down())
 }
+
+// used reports whether Slurm uses the node: a job runs there, or may start.
+func (v view) used() bool { return v.state.Ready() || v.state.Running() }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -25,15 +26,39 @@ func example() reconfigure.Cluster {
 	}
 }
 
-// healthy is that cluster at rest: ctl and n1 are there, the others powered down.
-func healthy() Observation {
-	o := Observation{
-		Observation: reconfigure.Observation{
-			Time: now, Slurm: true, Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}, States: map[string]reconfigure.NodeState{},
-			Sources: map[reconfigure.Source]reconfigure.Resolved{{Image: "v1", Flavor: "f", Network: "n"}: {ImageID: "image-v1", FlavorID: "f", NetworkID: "n"}},
-		},
-		Terraform: true, Cloud: true, Servers: map[string][]Server{}, MinAge: minAge,
+// observation is a snapshot in the making, and what requests are at work on.
+type observation struct {
+	snapshot.Snapshot
+	busy Busy
+}
+
+func (o observation) compare(c reconfigure.Cluster) []Finding {
+	return Compare(c, o.Snapshot, o.busy, minAge)
+}
+
+// silence has a source not answer.
+func (o *observation) silence(source snapshot.Source) {
+	o.Missing[source] = "no route to host"
+	switch source {
+	case snapshot.Cloud:
+		o.Servers, o.Sources = nil, nil
+	case snapshot.Slurm:
+		o.States = nil
+	case snapshot.Terraform:
+		o.Instances, o.Desired = nil, nil
 	}
+}
+
+// healthy is that cluster at rest: ctl and n1 are there, the others powered down.
+func healthy() observation {
+	o := observation{Snapshot: snapshot.Snapshot{
+		Time: now, Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{},
+		States: map[string]reconfigure.NodeState{}, Servers: map[string][]reconfigure.Server{},
+		Sources: map[reconfigure.Source]reconfigure.Resolved{
+			{Image: "v1", Flavor: "f", Network: "n"}: {ImageID: "image-v1", FlavorID: "f", NetworkID: "n"},
+		},
+		Missing: map[snapshot.Source]string{},
+	}}
 	o.has("ctl", "control")
 	o.has("n1", "standard")
 	o.slurm("n1", "IDLE")
@@ -44,22 +69,26 @@ func healthy() Observation {
 }
 
 // has gives a node an instance of which Terraform and the cloud say the same.
-func (o *Observation) has(node, group string) {
+func (o *observation) has(node, group string) {
 	o.Desired[node] = reconfigure.Spec{Group: group, ImageID: "image-v1", FlavorID: "f", NetworkID: "n"}
 	o.Instances[node] = reconfigure.Instance{Node: node, ID: "id-" + node, Address: "192.0.2.1"}
 	o.serve(node, "id-"+node, time.Hour)
 }
 
 // serve has the cloud have an instance of some age.
-func (o *Observation) serve(node, id string, age time.Duration) {
-	o.Servers[node] = append(o.Servers[node], Server{ID: id, Address: "192.0.2.1", ImageID: "image-v1", Created: now.Add(-age)})
+func (o *observation) serve(node, id string, age time.Duration) {
+	o.Servers[node] = append(o.Servers[node], reconfigure.Server{
+		ID: id, Status: reconfigure.ServerActive, Address: "192.0.2.1", ImageID: "image-v1", Created: now.Add(-age),
+	})
 }
 
-func (o *Observation) slurm(node, states string) {
-	o.States[node] = reconfigure.NodeState{Node: node, States: strings.Fields(states), Busy: strings.Contains(states, "ALLOCATED")}
+func (o *observation) slurm(node, states string) {
+	state := reconfigure.SlurmNode(node, strings.Fields(states)...)
+	state.Busy = state.Has(reconfigure.NodeAllocated)
+	o.States[node] = state
 }
 
-func (o *Observation) taint(node string) {
+func (o *observation) taint(node string) {
 	i := o.Instances[node]
 	i.Tainted = true
 	o.Instances[node] = i
@@ -70,184 +99,211 @@ func TestFindings(t *testing.T) {
 		return []Finding{{Node: node, Kind: kind, Fix: fix, Command: command}}
 	}
 	for name, test := range map[string]struct {
-		see  func(*Observation)
+		see  func(*observation)
 		want []Finding
 	}{
-		"nothing": {func(o *Observation) {}, nil},
-		"a cloud node at work": {func(o *Observation) {
+		"nothing": {func(o *observation) {}, nil},
+		"a cloud node at work": {func(o *observation) {
 			o.has("n2", "standard")
 			o.slurm("n2", "ALLOCATED CLOUD")
 		}, nil},
-		"leaked": {func(o *Observation) { o.has("n2", "standard") }, one("n2", Leaked, Suspend, "")},
-		"leaked, after ResumeTimeout": {func(o *Observation) {
+		"leaked": {func(o *observation) { o.has("n2", "standard") }, one("n2", Leaked, Suspend, "")},
+		"leaked, after ResumeTimeout": {func(o *observation) {
 			o.has("n2", "standard")
 			o.slurm("n2", "DOWN CLOUD POWERED_DOWN")
 		}, one("n2", Leaked, Suspend, "")},
-		"about to be used again": {func(o *Observation) {
+		"about to be used again": {func(o *observation) {
 			o.has("n2", "standard")
 			o.slurm("n2", "ALLOCATED CLOUD POWERED_DOWN POWER_UP")
 		}, nil},
-		"leaked, and Slurm does not know it": {func(o *Observation) {
+		"leaked, and Slurm does not know it": {func(o *observation) {
 			o.has("n2", "standard")
 			delete(o.States, "n2")
 		}, one("n2", Leaked, None, deploying)},
-		"down, which Slurm ends by itself": {func(o *Observation) {
+		"down, which Slurm ends by itself": {func(o *observation) {
 			o.has("n2", "standard")
 			o.slurm("n2", "DOWN CLOUD")
 		}, nil},
-		"powers down, and nobody is at work": {func(o *Observation) {
+		"powers down, and nobody is at work": {func(o *observation) {
 			o.has("n2", "standard")
 			o.slurm("n2", "IDLE CLOUD POWERING_DOWN")
 		}, one("n2", PowersDown, Suspend, "")},
-		"powers down without an instance":  {func(o *Observation) { o.slurm("n2", "IDLE CLOUD POWERING_DOWN") }, nil},
-		"powers up, and nobody is at work": {func(o *Observation) { o.slurm("n2", "ALLOCATED CLOUD POWERING_UP") }, one("n2", PowersUp, Resume, "")},
-		"powers up with an instance": {func(o *Observation) {
+		"powers down without an instance":  {func(o *observation) { o.slurm("n2", "IDLE CLOUD POWERING_DOWN") }, nil},
+		"powers up, and nobody is at work": {func(o *observation) { o.slurm("n2", "ALLOCATED CLOUD POWERING_UP") }, one("n2", PowersUp, Resume, "")},
+		"powers up with an instance": {func(o *observation) {
 			o.has("n2", "standard")
 			o.slurm("n2", "ALLOCATED CLOUD POWERING_UP")
 		}, one("n2", PowersUp, Resume, "")},
-		"powers up, and a request is at work": {func(o *Observation) {
+		"powers up, and a request is at work": {func(o *observation) {
 			o.slurm("n2", "ALLOCATED CLOUD POWERING_UP")
-			o.AtWork = nodeset.Of("n2")
+			o.busy.Nodes = nodeset.Of("n2")
 		}, nil},
-		"a request for the whole cluster is at work": {func(o *Observation) {
+		"a request for the whole cluster is at work": {func(o *observation) {
 			o.has("n2", "standard")
-			o.Whole = true
+			o.busy.Whole = true
 		}, nil},
-		"up without an instance": {func(o *Observation) { o.slurm("n2", "ALLOCATED CLOUD NOT_RESPONDING") }, one("n2", Hollow, None, givingUp)},
-		"set DOWN by us": {func(o *Observation) {
+		"up without an instance": {func(o *observation) { o.slurm("n2", "ALLOCATED CLOUD NOT_RESPONDING") }, one("n2", Hollow, None, givingUp)},
+		"set DOWN by us": {func(o *observation) {
 			o.slurm("n2", "DOWN CLOUD")
 			o.reasoned("n2", "reconfigure: boot: no SSH")
 		}, one("n2", SetDown, HandBack, "")},
-		"set DOWN by us, and declared no more": {func(o *Observation) {
+		"set DOWN by us, and declared no more": {func(o *observation) {
 			o.slurm("old1", "DOWN CLOUD")
 			o.reasoned("old1", "reconfigure: boot: no SSH")
 			o.serve("old1", "stray", time.Hour)
 		}, []Finding{{Node: "old1", Kind: Orphan, Server: "stray", Command: byHand + "stray"}}},
-		"persistent without an instance": {func(o *Observation) {
+		"persistent without an instance": {func(o *observation) {
 			o.gone("n1")
 			o.slurm("n1", "DOWN NOT_RESPONDING")
 		}, one("n1", Missing, Enlarge, "")},
-		"persistent without an instance, told": {func(o *Observation) {
+		"persistent without an instance, told": {func(o *observation) {
 			delete(o.Instances, "n1")
 			delete(o.Servers, "n1")
 			o.slurm("n1", "DOWN NOT_RESPONDING")
 		}, one("n1", Missing, Enlarge, "")},
-		"persistent without an instance, but something answers": {func(o *Observation) { o.gone("n1") }, one("n1", Missing, None, "")},
-		"persistent by an edit that nobody has asked for": {func(o *Observation) {
+		"persistent without an instance, but something answers": {func(o *observation) { o.gone("n1") }, one("n1", Missing, None, "")},
+		"persistent by an edit that nobody has asked for": {func(o *observation) {
 			o.gone("n1")
 			o.slurm("n1", "IDLE CLOUD POWERED_DOWN")
 		}, one("n1", Missing, None, resizing)},
-		"persistent, powered down": {func(o *Observation) { o.slurm("n1", "IDLE POWERED_DOWN") }, one("n1", GivenUp, None, resizing)},
-		"persistent without an instance, and there is an orphan too young to remove": {func(o *Observation) {
+		"persistent, powered down": {func(o *observation) { o.slurm("n1", "IDLE POWERED_DOWN") }, one("n1", GivenUp, None, resizing)},
+		"persistent without an instance, and there is an orphan too young to remove": {func(o *observation) {
 			o.gone("n1")
 			o.slurm("n1", "DOWN NOT_RESPONDING")
 			o.serve("n1", "stray", time.Minute)
 		}, one("n1", Missing, None, "")},
-		"persistent without an instance, and an orphan to remove": {func(o *Observation) {
+		"persistent without an instance, and an orphan to remove": {func(o *observation) {
 			o.gone("n1")
 			o.slurm("n1", "DOWN NOT_RESPONDING")
 			o.serve("n1", "stray", time.Hour)
 		}, []Finding{{Node: "n1", Kind: Orphan, Server: "stray", Fix: Delete}, {Node: "n1", Kind: Missing, Fix: Enlarge}}},
-		"powers up, and there is an orphan that is not to be removed": {func(o *Observation) {
+		"powers up, and there is an orphan that is not to be removed": {func(o *observation) {
 			o.slurm("n2", "ALLOCATED CLOUD POWERING_UP")
 			o.serve("n2", "stray", time.Hour)
 		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Command: byHand + "stray"}, {Node: "n2", Kind: PowersUp}}},
-		"orphan":            {func(o *Observation) { o.serve("n2", "stray", time.Hour) }, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Fix: Delete}}},
-		"orphan, young":     {func(o *Observation) { o.serve("n2", "stray", minAge-time.Second) }, nil},
-		"orphan, of no age": {func(o *Observation) { o.Servers["n2"] = []Server{{ID: "stray"}} }, nil},
-		"orphan that is in use": {func(o *Observation) {
+		"orphan":            {func(o *observation) { o.serve("n2", "stray", time.Hour) }, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Fix: Delete}}},
+		"orphan, young":     {func(o *observation) { o.serve("n2", "stray", minAge-time.Second) }, nil},
+		"orphan, of no age": {func(o *observation) { o.Servers["n2"] = []reconfigure.Server{{ID: "stray"}} }, nil},
+		"orphan that is in use": {func(o *observation) {
 			o.slurm("n2", "ALLOCATED CLOUD")
 			o.serve("n2", "stray", time.Hour)
 		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Command: byHand + "stray"}}},
-		"orphan that has no node's name": {func(o *Observation) { o.serve("other", "stray", time.Hour) },
+		"orphan that has no node's name": {func(o *observation) { o.serve("other", "stray", time.Hour) },
 			[]Finding{{Node: "other", Kind: Orphan, Server: "stray", Command: byHand + "stray"}}},
-		"orphan with the control node's name": {func(o *Observation) { o.serve("ctl", "stray", time.Hour) },
+		"orphan with the control node's name": {func(o *observation) { o.serve("ctl", "stray", time.Hour) },
 			[]Finding{{Node: "ctl", Kind: Doubled, Server: "stray", Command: byHand + "stray"}}},
-		"two of a name, one in use at an address that is not told": {func(o *Observation) { o.serve("n1", "stray", time.Hour) },
+		"two of a name, one in use at an address that is not told": {func(o *observation) { o.serve("n1", "stray", time.Hour) },
 			[]Finding{{Node: "n1", Kind: Doubled, Server: "stray", Command: byHand + "stray"}}},
-		"two of a name, one in use at another address": {func(o *Observation) {
+		"two of a name, one in use at another address": {func(o *observation) {
 			o.serve("n1", "stray", time.Hour)
 			o.Servers["n1"][1].Address = "192.0.2.2"
 			o.reachedAt("n1", "192.0.2.1")
 		}, []Finding{{Node: "n1", Kind: Doubled, Server: "stray", Fix: Delete}}},
-		"two of a name, the wrong one in use": {func(o *Observation) {
+		"two of a name, the wrong one in use": {func(o *observation) {
 			o.serve("n1", "stray", time.Hour)
 			o.Servers["n1"][1].Address = "192.0.2.2"
 			o.reachedAt("n1", "192.0.2.2")
 		}, []Finding{{Node: "n1", Kind: Doubled, Server: "stray", Command: byHand + "stray"}, {Node: "n1", Kind: Address, Command: readdressed + "192.0.2.1"}}},
-		"lost": {func(o *Observation) {
+		"lost": {func(o *observation) {
 			o.has("n2", "standard")
 			delete(o.Servers, "n2")
 		}, one("n2", Lost, Suspend, "")},
-		"lost, up": {func(o *Observation) {
+		"lost, up": {func(o *observation) {
 			o.has("n2", "standard")
 			delete(o.Servers, "n2")
 			o.slurm("n2", "ALLOCATED CLOUD")
 		}, one("n2", Lost, None, givingUp)},
-		"lost, persistent": {func(o *Observation) {
+		"lost, persistent": {func(o *observation) {
 			delete(o.Servers, "n1")
 			o.slurm("n1", "DOWN")
 		}, one("n1", Lost, None, reimaging)},
-		"tainted": {func(o *Observation) {
+		"tainted": {func(o *observation) {
 			o.has("n2", "standard")
 			o.taint("n2")
 		}, one("n2", Tainted, Suspend, "")},
-		"tainted, up": {func(o *Observation) {
+		"tainted, up": {func(o *observation) {
+			o.has("n2", "standard")
+			o.taint("n2")
+			o.slurm("n2", "IDLE CLOUD NOT_RESPONDING")
+		}, one("n2", Tainted, None, updating)},
+		"tainted, in use": {func(o *observation) {
 			o.has("n2", "standard")
 			o.taint("n2")
 			o.slurm("n2", "IDLE CLOUD")
-		}, one("n2", Tainted, None, updating)},
-		"tainted, awaited": {func(o *Observation) {
+		}, one("n2", Unadopted, Resume, "")},
+		"in use, and unknown to Terraform's state": {func(o *observation) {
+			o.has("n2", "standard")
+			delete(o.Instances, "n2")
+			o.slurm("n2", "ALLOCATED CLOUD")
+		}, one("n2", Unadopted, Resume, "")},
+		"in use, unknown to Terraform's state, and young": {func(o *observation) {
+			o.has("n2", "standard")
+			delete(o.Instances, "n2")
+			o.Servers["n2"][0].Created = now.Add(-time.Second)
+			o.slurm("n2", "ALLOCATED CLOUD")
+		}, one("n2", Unadopted, Resume, "")},
+		"in use, unknown to Terraform's state, of another image": {func(o *observation) {
+			o.has("n2", "standard")
+			delete(o.Instances, "n2")
+			o.Servers["n2"][0].ImageID = "image-v0"
+			o.slurm("n2", "ALLOCATED CLOUD")
+		}, []Finding{
+			{Node: "n2", Kind: Orphan, Server: "id-n2", Command: byHand + "id-n2"}, {Node: "n2", Kind: Unfinished},
+		}},
+		"shut off":            {func(o *observation) { o.Servers["n1"][0].Status = "SHUTOFF" }, one("n1", Stopped, None, updating)},
+		"in ERROR":            {func(o *observation) { o.Servers["ctl"][0].Status = "ERROR" }, one("ctl", Stopped, None, "")},
+		"a port that is kept": {func(o *observation) { o.Desired["n2"] = reconfigure.Spec{Group: "standard", NetworkID: "n"} }, nil},
+		"tainted, awaited": {func(o *observation) {
 			o.has("n2", "standard")
 			o.taint("n2")
 			o.slurm("n2", "ALLOCATED CLOUD POWERING_UP")
 		}, one("n2", Tainted, Resume, "")},
-		"tainted, persistent": {func(o *Observation) {
+		"tainted, persistent": {func(o *observation) {
 			o.taint("n1")
 			o.slurm("n1", "DOWN")
 		}, one("n1", Tainted, Enlarge, "")},
-		"tainted, persistent, in use":   {func(o *Observation) { o.taint("n1") }, one("n1", Tainted, None, updating)},
-		"tainted, the control node":     {func(o *Observation) { o.taint("ctl") }, one("ctl", Tainted, None, "")},
-		"told only":                     {func(o *Observation) { o.Desired["n2"] = o.Desired["n1"] }, one("n2", Unfinished, Suspend, "")},
-		"removal cut short":             {func(o *Observation) { o.has("n2", "standard"); delete(o.Desired, "n2") }, one("n2", Unfinished, Suspend, "")},
-		"removal cut short, persistent": {func(o *Observation) { delete(o.Desired, "n1") }, one("n1", Unfinished, None, updating)},
-		"undeclared, which Slurm has powered down": {func(o *Observation) {
+		"tainted, persistent, in use":   {func(o *observation) { o.taint("n1") }, one("n1", Unadopted, Resume, "")},
+		"tainted, the control node":     {func(o *observation) { o.taint("ctl") }, one("ctl", Tainted, None, "")},
+		"told only":                     {func(o *observation) { o.Desired["n2"] = o.Desired["n1"] }, one("n2", Unfinished, Suspend, "")},
+		"removal cut short":             {func(o *observation) { o.has("n2", "standard"); delete(o.Desired, "n2") }, one("n2", Unfinished, Suspend, "")},
+		"removal cut short, persistent": {func(o *observation) { delete(o.Desired, "n1") }, one("n1", Unfinished, None, updating)},
+		"undeclared, which Slurm has powered down": {func(o *observation) {
 			o.has("old1", "retired")
 			o.slurm("old1", "IDLE CLOUD POWERED_DOWN")
 		}, one("old1", Undeclared, Suspend, "")},
-		"undeclared, in use": {func(o *Observation) {
+		"undeclared, in use": {func(o *observation) {
 			o.has("old1", "retired")
 			o.slurm("old1", "IDLE")
 		}, one("old1", Undeclared, None, resizing)},
-		"made of another image than told": {func(o *Observation) { o.Servers["n1"][0].ImageID = "image-v0" }, one("n1", Image, None, updating)},
-		"another address in the state":    {func(o *Observation) { o.Servers["n1"][0].Address = "192.0.2.9" }, one("n1", Address, None, deploying)},
-		"another address in Slurm":        {func(o *Observation) { o.reachedAt("n1", "192.0.2.9") }, one("n1", Address, None, readdressed+"192.0.2.1")},
-		"a name as the address in Slurm":  {func(o *Observation) { o.reachedAt("n1", "n1") }, nil},
-		"not what is declared": {func(o *Observation) {
+		"made of another image than told": {func(o *observation) { o.Servers["n1"][0].ImageID = "image-v0" }, one("n1", Image, None, updating)},
+		"another address in the state":    {func(o *observation) { o.Servers["n1"][0].Address = "192.0.2.9" }, one("n1", Address, None, deploying)},
+		"another address in Slurm":        {func(o *observation) { o.reachedAt("n1", "192.0.2.9") }, one("n1", Address, None, readdressed+"192.0.2.1")},
+		"a name as the address in Slurm":  {func(o *observation) { o.reachedAt("n1", "n1") }, nil},
+		"not what is declared": {func(o *observation) {
 			o.Sources[example().Control.Source] = reconfigure.Resolved{ImageID: "image-v2", FlavorID: "f", NetworkID: "n"}
 		}, []Finding{{Node: "ctl", Kind: Outdated}, {Node: "n1", Kind: Outdated, Command: updating}}},
-		"a node of Slurm's that is not ours": {func(o *Observation) { o.slurm("stranger", "ALLOCATED POWERING_UP") }, nil},
-		"no cluster": {func(o *Observation) {
-			*o = Observation{Observation: reconfigure.Observation{Time: now}, Terraform: true, Cloud: true}
+		"a node of Slurm's that is not ours": {func(o *observation) { o.slurm("stranger", "ALLOCATED POWERING_UP") }, nil},
+		"no cluster": {func(o *observation) {
+			o.Snapshot = snapshot.Snapshot{Time: now}
 		}, nil},
-		"no control node": {func(o *Observation) { o.gone("ctl") }, one("ctl", Missing, None, deploying)},
-		"Slurm is silent": {func(o *Observation) {
+		"no control node": {func(o *observation) { o.gone("ctl") }, one("ctl", Missing, None, deploying)},
+		"Slurm is unreachable": {func(o *observation) {
 			o.has("n2", "standard")
-			o.States, o.Slurm = nil, false
+			o.silence(snapshot.Slurm)
 			o.gone("n1")
 		}, one("n1", Missing, None, "")},
-		"the cloud is silent": {func(o *Observation) {
+		"the cloud is unreachable": {func(o *observation) {
 			o.has("n2", "standard")
-			o.Servers, o.Sources, o.Cloud = nil, nil, false
+			o.silence(snapshot.Cloud)
 		}, one("n2", Leaked, None, "")},
-		"Terraform is silent": {func(o *Observation) {
-			o.Instances, o.Desired, o.Terraform = nil, nil, false
+		"Terraform is unreachable": {func(o *observation) {
+			o.silence(snapshot.Terraform)
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := healthy()
 			test.see(&seen)
-			got := Compare(example(), seen)
+			got := seen.compare(example())
 			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(Finding{}, "Detail")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -261,13 +317,13 @@ func TestFindings(t *testing.T) {
 }
 
 // gone takes all that there is of a node away.
-func (o *Observation) gone(node string) {
+func (o *observation) gone(node string) {
 	delete(o.Desired, node)
 	delete(o.Instances, node)
 	delete(o.Servers, node)
 }
 
-func (o *Observation) reachedAt(node, address string) {
+func (o *observation) reachedAt(node, address string) {
 	s := o.States[node]
 	s.Address = address
 	o.States[node] = s

@@ -2,24 +2,29 @@ package reconcile
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// strangers are the instances of ours with a node's name that Terraform does not know, and that are old enough to be nobody's.
+// strangers are the instances of ours with a node's name that Terraform does not know, and that are old enough to belong to no
+// run of Terraform.
 func (c comparison) strangers(v view) []Finding {
-	if !c.seen.Cloud || !c.seen.Terraform {
+	if !c.cloud || !c.terraform || c.adoptable(v) {
 		return nil
 	}
 	var all []Finding
 	for _, s := range v.strange {
-		if s.Created.IsZero() || c.seen.Time.Sub(s.Created) < c.seen.MinAge {
+		if s.Created.IsZero() || c.seen.Time.Sub(s.Created) < c.minAge {
 			continue
 		}
 		f := Finding{Kind: Orphan, Server: s.ID, Detail: "the cloud has an instance of ours that Terraform does not know: " + s.ID}
 		if len(c.seen.Servers[v.node]) > 1 {
 			f.Kind, f.Detail = Doubled, "the cloud has several instances of this name, and Terraform does not know "+s.ID
 		}
-		if c.forsaken(v, s) {
+		if c.unused(v, s) {
 			f.Fix = Delete
 		} else {
 			f.Command = byHand + s.ID
@@ -29,71 +34,61 @@ func (c comparison) strangers(v view) []Finding {
 	return all
 }
 
-// forsaken tells that nothing can be running on a server: it has a compute node's name, and Slurm does not use that node, or uses it at another address.
-func (c comparison) forsaken(v view, s Server) bool {
+// unused reports whether nothing can be running on a server: it has a compute node's name, and Slurm does not use that node,
+// or uses it at another address.
+func (c comparison) unused(v view, s reconfigure.Server) bool {
 	if !c.declared.Contains(v.node) {
-		return false // it may belong to something that the site has added to the root module, or to a declaration that is being edited
+		return false // it may belong to what the site has added to the root module, or to a declaration that is being edited
 	}
 	return v.out() || v.made && !v.instance.Tainted && v.own != nil && v.elsewhere(s)
 }
 
-// elsewhere tells that slurmctld reaches the node at the address of its own instance, and not at that of another server. A name as the node's address tells
-// nothing.
-func (v view) elsewhere(s Server) bool {
+// elsewhere reports whether slurmctld reaches the node at the address of its own instance, and not at that of another server.
+// A host name as the node's address tells nothing.
+func (v view) elsewhere(s reconfigure.Server) bool {
 	at, err := netip.ParseAddr(v.state.Address)
 	return err == nil && s.Address != "" && at.String() != s.Address && at.String() == v.own.Address
 }
 
-// likeness compares an instance that is there with what Terraform was told, with the addresses that the others have of it, and with what is declared.
+// likeness compares an instance that is there with what Terraform was told, with the addresses that the other sources have of
+// it, and with what is declared.
 func (c comparison) likeness(v view) []Finding {
-	if !c.seen.Terraform || !v.made || v.instance.Tainted {
+	if !c.terraform || !v.made || v.instance.Tainted {
 		return nil
 	}
 	var all []Finding
+	outdated := c.seen.Outdated(c.cluster, v.node)
 	if v.own != nil && v.told && v.own.ImageID != "" && v.own.ImageID != v.spec.ImageID {
-		all = append(all, Finding{Kind: Image, Detail: "its image is " + v.own.ImageID + ", but Terraform was told " + v.spec.ImageID, Command: updating})
+		detail := "its image is " + v.own.ImageID + ", but Terraform was told " + v.spec.ImageID
+		all = append(all, Finding{Kind: Image, Detail: detail, Command: updating})
+		outdated = slices.DeleteFunc(outdated, func(d snapshot.Drift) bool { return d == snapshot.DriftImage })
 	}
-	if f, ok := v.address(); ok {
+	if f, ok := c.address(v); ok {
 		all = append(all, f)
 	}
-	if differences := c.outdated(v); differences != "" {
-		all = append(all, Finding{Kind: Outdated, Detail: "its " + differences + " is not what is declared now", Command: updating})
+	if v.own != nil && (v.own.Stopped() || v.own.Status == "ERROR") {
+		all = append(all, Finding{Kind: Stopped, Detail: "the cloud has its instance as " + v.own.Status, Command: updating})
+	}
+	if len(outdated) > 0 {
+		names := make([]string, len(outdated))
+		for i, drift := range outdated {
+			names[i] = string(drift)
+		}
+		detail := "its " + strings.Join(names, " and ") + " is not what is declared now"
+		all = append(all, Finding{Kind: Outdated, Detail: detail, Command: updating})
 	}
 	return all
 }
 
-// address compares the three addresses of an instance. Slurm's is compared while it uses the node: it forgets that of a cloud node that is powered down.
-func (v view) address() (Finding, bool) {
-	if v.own == nil || v.own.Address == "" {
-		return Finding{}, false
-	}
-	is := v.own.Address
-	if v.instance.Address != "" && v.instance.Address != is {
-		return Finding{Kind: Address, Detail: "its address is " + is + ", but Terraform's state has " + v.instance.Address, Command: deploying}, true
-	}
-	if at, err := netip.ParseAddr(v.state.Address); err == nil && v.up() && at.String() != is {
-		return Finding{Kind: Address, Detail: "its address is " + is + ", but Slurm has " + at.String(), Command: readdressed + is}, true
+// address is a finding where the sources have different addresses of an instance.
+func (c comparison) address(v view) (Finding, bool) {
+	switch is, other := c.seen.Address(v.node); other {
+	case snapshot.Terraform:
+		detail := "its address is " + is + ", but Terraform's state has " + v.instance.Address
+		return Finding{Kind: Address, Detail: detail, Command: deploying}, true
+	case snapshot.Slurm:
+		detail := "its address is " + is + ", but Slurm has " + v.state.Address
+		return Finding{Kind: Address, Detail: detail, Command: readdressed + is}, true
 	}
 	return Finding{}, false
-}
-
-// outdated names what of a node is made of something else than is declared.
-func (c comparison) outdated(v view) string {
-	group, source, declared := c.group(v.node)
-	wanted, resolved := c.seen.Sources[source]
-	if !declared || !v.told || !resolved || wanted.Err != "" {
-		return ""
-	}
-	var names []string
-	for _, part := range []struct{ name, is, wanted string }{
-		{"image", v.spec.ImageID, wanted.ImageID},
-		{"flavor", v.spec.FlavorID, wanted.FlavorID},
-		{"network", v.spec.NetworkID, wanted.NetworkID},
-		{"group", v.spec.Group, group},
-	} {
-		if part.is != part.wanted {
-			names = append(names, part.name)
-		}
-	}
-	return strings.Join(names, " and ")
 }

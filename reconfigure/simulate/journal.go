@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -658,9 +659,23 @@ func (j *Journal) Nodes(ctx context.Context) (nodes map[string]reconfigure.Spec,
 	return nodes, ok, err
 }
 
-// KeepNodes replaces the map of nodes.
-func (j *Journal) KeepNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error {
-	return j.writeHeld(ctx, func() error { j.setNodes(nodes); return nil })
+// KeepNodes replaces what the map of nodes has of a shard.
+func (j *Journal) KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error {
+	return j.writeHeld(ctx, func() error {
+		all := maps.Clone(j.nodes)
+		if all == nil {
+			all = map[string]reconfigure.Spec{}
+		}
+		maps.DeleteFunc(all, func(_ string, s reconfigure.Spec) bool { return s.Shard == shard })
+		for node, spec := range nodes {
+			if other, there := all[node]; there || spec.Shard != shard {
+				return fmt.Errorf("%s is in shard %q, and not in %q", node, cmp.Or(other.Shard, spec.Shard), shard)
+			}
+			all[node] = spec
+		}
+		j.setNodes(all)
+		return nil
+	})
 }
 
 // AdoptNodes keeps a map where there was none yet.

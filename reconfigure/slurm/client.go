@@ -1,5 +1,5 @@
-// Package slurm asks and tells Slurm through its own tools: scontrol, sinfo and squeue, here or on the control node by SSH. It decides from JSON and exit
-// statuses, never from the tools' prose.
+// Package slurm reads Slurm's state and changes it through Slurm's own tools, scontrol, sinfo and squeue: here, or on
+// the control node by SSH. It decides from JSON and exit statuses, never from the text that the tools print for people.
 package slurm
 
 import (
@@ -9,30 +9,56 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
-// ErrUnreachable tells that nobody answered: SSH, the tools or slurmctld are not there. What was asked for may be tried again, all of it.
+// ErrUnreachable is that SSH, the tools or slurmctld do not answer. The call may be repeated as it is.
 var ErrUnreachable = errors.New("slurmctld cannot be reached")
 
-// patience bounds one call of a tool. Slurm's tools give up after MessageTimeout, 10 s by default, tried a few times (slurm.conf(5)).
-const patience = time.Minute
+// callTimeout bounds one call of a tool. Slurm's tools give up after MessageTimeout, 10 s by default, tried a few times
+// (slurm.conf(5)).
+const callTimeout = time.Minute
 
-// Client talks to one Slurm. It is safe for concurrent use, and everything that it does may be repeated.
+// Config says where Slurm's tools are.
+type Config struct {
+	// SSH is the words of an OpenSSH command that runs what follows them in a shell on the control node. Empty: the tools
+	// run here.
+	SSH []string
+	// Prefix is the words before each tool: sudo -n.
+	Prefix []string
+	// Run runs a command in the environment that it needs. process.Run is one such function.
+	Run func(context.Context, process.Cmd) error
+	// Keep has the client keep one SSH connection open from its first call until Close.
+	Keep bool
+}
+
+// Client talks to one Slurm. It is safe for concurrent use, and every call may be repeated.
 type Client struct {
-	remote []string
-	run    func(context.Context, process.Cmd) error
+	config Config
+	shared *connection
+	lister atomic.Pointer[lister] // the one that works; nil: not known yet
 }
 
-// New makes a client. The words of remote are put before a tool's name and run the rest in a shell elsewhere, as ssh does, so the tool's arguments are
-// quoted for a shell; without any, the tools run here. The function run, process.Run for instance, gives the environment that the command needs.
-func New(remote []string, run func(context.Context, process.Cmd) error) *Client {
-	return &Client{remote: remote, run: run}
+// New makes a client. It connects at its first call.
+func New(config Config) *Client {
+	c := &Client{config: config}
+	if config.Keep && len(config.SSH) > 0 {
+		c.shared = newConnection(config.SSH, config.Run)
+	}
+	return c
 }
 
-// Ping answers ErrUnreachable unless a slurmctld, the primary or a backup, is up.
+// Close ends the connection that the client keeps. The client must not be used afterwards.
+func (c *Client) Close() {
+	if c.shared != nil {
+		c.shared.close()
+	}
+}
+
+// Ping returns ErrUnreachable unless a slurmctld, the primary or a backup, is up.
 func (c *Client) Ping(ctx context.Context) error {
 	if _, err := c.call(ctx, "scontrol", "ping"); err != nil {
 		return unreachable(ctx, err)
@@ -48,34 +74,64 @@ func unreachable(ctx context.Context, err error) error {
 }
 
 func (c *Client) call(ctx context.Context, tool string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	out, err := c.run(ctx, append(append([]string{}, c.config.Prefix...), append([]string{tool}, args...)...))
+	if err != nil {
+		return out, fmt.Errorf("%s %s: %w", tool, args[0], err)
+	}
+	return out, nil
+}
+
+// script runs text in a POSIX shell where the tools are.
+func (c *Client) script(ctx context.Context, text string) ([]byte, error) {
+	return c.run(ctx, []string{"/bin/sh", "-c", text})
+}
+
+// run runs a command where the tools are. A connection that breaks is no reason to fail: the command runs again on a
+// connection of its own.
+func (c *Client) run(ctx context.Context, words []string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	if c.shared != nil {
+		if ssh, done, ok := c.shared.use(ctx); ok {
+			out, err := c.output(ctx, ssh, words)
+			done(err)
+			if err == nil || ctx.Err() != nil || !brokenConnection(err) {
+				return out, err
+			}
+		}
+	}
+	return c.output(ctx, c.config.SSH, words)
+}
+
+func (c *Client) output(ctx context.Context, ssh, words []string) ([]byte, error) {
 	var out bytes.Buffer
-	cmd := build(c.remote, tool, args)
+	cmd := build(ssh, words)
 	cmd.Stdout = &out
-	if err := c.run(ctx, cmd); err != nil {
-		return out.Bytes(), fmt.Errorf("%s %s: %w", tool, args[0], err)
-	}
-	return out.Bytes(), nil
+	err := c.config.Run(ctx, cmd)
+	return out.Bytes(), err
 }
 
-func build(remote []string, tool string, args []string) process.Cmd {
-	if len(remote) == 0 {
-		return process.Cmd{Path: tool, Args: args}
+// build is a command here, or, quoted for a shell, at the other end of SSH.
+func build(ssh, words []string) process.Cmd {
+	if len(ssh) == 0 {
+		return process.Cmd{Path: words[0], Args: words[1:]}
 	}
-	words := append([]string{}, remote[1:]...)
-	words = append(words, tool)
-	for _, arg := range args {
-		words = append(words, quote(arg))
-	}
-	return process.Cmd{Path: remote[0], Args: words}
+	return process.Cmd{Path: ssh[0], Args: append(append([]string{}, ssh[1:]...), quoted(words)...)}
 }
 
-// harmless is what a POSIX shell takes as it stands.
-var harmless = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+func quoted(words []string) []string {
+	all := make([]string, len(words))
+	for i, word := range words {
+		all[i] = quote(word)
+	}
+	return all
+}
+
+// plainWord is what a POSIX shell takes as it stands.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
 func quote(word string) string {
-	if harmless.MatchString(word) {
+	if plainWord.MatchString(word) {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"

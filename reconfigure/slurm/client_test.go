@@ -1,7 +1,6 @@
 package slurm
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -17,11 +16,12 @@ import (
 
 func TestToolsRunHereOrBehindTheRemoteCommand(t *testing.T) {
 	args := []string{"update", "NodeName=c[001-003]", "Reason=reconfigure: it's late"}
-	got := build(nil, "scontrol", args)
+	words := append([]string{"scontrol"}, args...)
+	got := build(nil, words)
 	if diff := cmp.Diff(process.Cmd{Path: "scontrol", Args: args}, got); diff != "" {
 		t.Error(diff)
 	}
-	got = build([]string{"ssh", "-o", "BatchMode=yes", "debian@192.0.2.1", "sudo", "-n"}, "scontrol", args)
+	got = build([]string{"ssh", "-o", "BatchMode=yes", "debian@192.0.2.1"}, append([]string{"sudo", "-n"}, words...))
 	want := process.Cmd{Path: "ssh", Args: []string{"-o", "BatchMode=yes", "debian@192.0.2.1", "sudo", "-n",
 		"scontrol", "update", "'NodeName=c[001-003]'", `'Reason=reconfigure: it'\''s late'`}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -29,14 +29,16 @@ func TestToolsRunHereOrBehindTheRemoteCommand(t *testing.T) {
 	}
 }
 
-// TestArgumentsSurviveTheRemoteShell has a shell at the other end, as ssh has, and a scontrol that writes down what it gets.
+// TestArgumentsSurviveTheRemoteShell has a shell at the other end, as ssh has, and a scontrol that writes down what it
+// gets.
 func TestArgumentsSurviveTheRemoteShell(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "scontrol"), []byte("#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$0.args\"\n"), 0o700); err != nil {
+	script := "#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$0.args\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "scontrol"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	remote := []string{"/bin/sh", "-c", `export PATH="$0:/usr/bin:/bin"; exec sh -c "$*"`, dir}
-	c := New(remote, process.Run)
+	c := New(Config{SSH: remote, Run: process.Run})
 	nasty := "$HOME `id` \\ * ; & | > < # ~ (a) {b} !c é"
 	if err := c.Down(t.Context(), nodeset.Of("c001", "c003"), nasty); err != nil {
 		t.Fatal(err)
@@ -50,18 +52,15 @@ func TestArgumentsSurviveTheRemoteShell(t *testing.T) {
 
 // slurmctld plays Slurm's part: it answers as 22.05 does, where it is not told otherwise.
 type slurmctld struct {
-	t      *testing.T
-	down   bool
-	knows  nodeset.NodeSet
-	nodes  string // file that the listing tool prints
-	lister string // which tool can list nodes as JSON
-	paused string // nodes with suspended jobs
-	calls  [][]string
-	done   []string // what was updated, in order
-	jobs   string   // what squeue lists of them
+	t     *testing.T
+	down  bool
+	knows nodeset.NodeSet
+	calls [][]string
+	done  []string // what was updated, in order
+	jobs  string   // what squeue lists of them
 }
 
-func (s *slurmctld) client() *Client { return New(nil, s.run) }
+func (s *slurmctld) client() *Client { return New(Config{Run: s.run}) }
 
 func (s *slurmctld) run(ctx context.Context, cmd process.Cmd) error {
 	s.calls = append(s.calls, append([]string{cmd.Path}, cmd.Args...))
@@ -69,16 +68,6 @@ func (s *slurmctld) run(ctx context.Context, cmd process.Cmd) error {
 		return err
 	}
 	switch words := cmd.Path + " " + strings.Join(cmd.Args, " "); {
-	case words == s.lister:
-		text, err := os.ReadFile(s.nodes)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		_, err = cmd.Stdout.Write(text)
-		return err
-	case words == "sinfo --json": // of a release whose sinfo lists something else
-		_, err := cmd.Stdout.Write([]byte(`{"sinfo": [], "errors": []}`))
-		return err
 	case s.down:
 		return s.refuse(cmd, "Unable to contact slurm controller (connect failure)")
 	case words == "scontrol ping":
@@ -89,13 +78,10 @@ func (s *slurmctld) run(ctx context.Context, cmd process.Cmd) error {
 	case strings.HasPrefix(words, "scontrol update JobId="):
 		s.done = append(s.done, strings.Join(cmd.Args[1:], " "))
 		return nil
-	case cmd.Path == "squeue":
-		_, err := cmd.Stdout.Write([]byte(s.paused))
-		return err
 	case strings.HasPrefix(words, "scontrol update "):
 		return s.update(cmd)
 	}
-	return s.refuse(cmd, "unrecognized option '--json'")
+	return s.refuse(cmd, "unrecognized option")
 }
 
 func (s *slurmctld) refuse(cmd process.Cmd, text string) error {
@@ -117,7 +103,7 @@ func (s *slurmctld) update(cmd process.Cmd) error {
 	return nil
 }
 
-func TestPingTellsWhetherSlurmctldIsUp(t *testing.T) {
+func TestPingReportsWhetherSlurmctldIsUp(t *testing.T) {
 	s := &slurmctld{t: t}
 	if err := s.client().Ping(t.Context()); err != nil {
 		t.Error(err)
@@ -143,9 +129,7 @@ func TestCancelledIsNotUnreachable(t *testing.T) {
 }
 
 func TestOutputOfAFailedToolIsInTheError(t *testing.T) {
-	c := New(nil, func(ctx context.Context, cmd process.Cmd) error {
-		return process.Run(ctx, process.Cmd{Path: "/bin/sh", Args: []string{"-c", "echo sudo: a password is required >&2; exit 1"}, Stdout: new(bytes.Buffer)})
-	})
+	c := newTools(t, map[string]string{"scontrol": "echo sudo: a password is required >&2; exit 1"}).client(false)
 	if err := c.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "sudo: a password is required") {
 		t.Errorf("error %v", err)
 	}

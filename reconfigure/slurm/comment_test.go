@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// listing is what squeue prints, in columns of 20 and 40 characters.
-func listing(comments map[int]string) string {
+// jobListing is what squeue prints, in columns of 20 and 40 characters.
+func jobListing(comments map[int]string) string {
 	var b strings.Builder
 	for id, comment := range comments {
 		fmt.Fprintf(&b, "%-20d%-40.40s\n", id, comment)
@@ -19,10 +19,12 @@ func listing(comments map[int]string) string {
 }
 
 func TestCommentGoesToJobsThatNobodyElseHasCommentedOn(t *testing.T) {
-	s := &slurmctld{t: t, jobs: listing(map[int]string{
-		4: "", 5: "(null)", 6: "reconfigure: the cloud is too busy at the moment", 7: "billed to physics", 8: "see reconfigure: it", 41: "",
+	s := &slurmctld{t: t, jobs: jobListing(map[int]string{
+		4: "", 5: "(null)", 6: "reconfigure: the cloud is too busy at the moment", 7: "billed to physics",
+		8: "see reconfigure: it", 41: "",
 	})}
-	if err := s.client().Comment(t.Context(), []int64{4, 5, 6, 7, 8, 9}, "quota:\n \"12 of 12\" instances are in use"); err != nil {
+	text := "quota:\n \"12 of 12\" instances are in use"
+	if err := s.client().Comment(t.Context(), []int64{4, 5, 6, 7, 8, 9}, text); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"JobId=4,5,6 AdminComment=reconfigure: quota: 12 of 12 instances are in use"}
@@ -32,7 +34,7 @@ func TestCommentGoesToJobsThatNobodyElseHasCommentedOn(t *testing.T) {
 }
 
 func TestCommentOnNobodyChangesNothing(t *testing.T) {
-	s := &slurmctld{t: t, jobs: listing(map[int]string{7: "billed to physics"})}
+	s := &slurmctld{t: t, jobs: jobListing(map[int]string{7: "billed to physics"})}
 	for _, jobs := range [][]int64{nil, {7}, {9}} {
 		if err := s.client().Comment(t.Context(), jobs, "quota"); err != nil || len(s.done) > 0 {
 			t.Errorf("%v: updates %v, error %v", jobs, s.done, err)
@@ -47,7 +49,7 @@ func TestManyJobsAreToldInFewCalls(t *testing.T) {
 		comments[i+1] = ""
 		jobs = append(jobs, int64(i+1))
 	}
-	s := &slurmctld{t: t, jobs: listing(comments)}
+	s := &slurmctld{t: t, jobs: jobListing(comments)}
 	if err := s.client().Comment(t.Context(), jobs, "quota"); err != nil {
 		t.Fatal(err)
 	}

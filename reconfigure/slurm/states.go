@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,57 +13,95 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// States is every node that Slurm knows, by name. Cloud nodes that are powered down are among them if slurm.conf has PrivateData=cloud. What it answers is
-// good at the moment of the asking only. The error is ErrUnreachable unless the context ended.
+// States is every node that Slurm knows, by name. Cloud nodes that are powered down are among them if slurm.conf has
+// PrivateData=cloud. It is read by one command in one login. The error is ErrUnreachable unless the context ended.
 func (c *Client) States(ctx context.Context) (map[string]reconfigure.NodeState, error) {
-	nodes, err := c.nodes(ctx)
+	known := c.lister.Load()
+	out, err := c.script(ctx, c.statesScript(known))
 	if err != nil {
 		return nil, unreachable(ctx, fmt.Errorf("ask for the nodes: %w", err))
 	}
-	suspended, err := c.suspended(ctx)
+	listed, err := parseListing(out)
 	if err != nil {
-		return nil, unreachable(ctx, fmt.Errorf("ask for suspended jobs: %w", err))
+		c.lister.CompareAndSwap(known, nil) // Slurm may be another release by now
+		return nil, unreachable(ctx, fmt.Errorf("ask for the nodes: %w", err))
 	}
-	states := make(map[string]reconfigure.NodeState, len(nodes))
-	for _, n := range nodes {
-		s := n.state()
-		s.Busy = s.Busy || suspended.Contains(s.Node)
+	c.lister.CompareAndSwap(known, &listed.by)
+	states := make(map[string]reconfigure.NodeState, len(listed.nodes))
+	for i := range listed.nodes {
+		s := listed.nodes[i].state()
+		s.Busy = s.Busy || listed.suspended.Contains(s.Node)
 		states[s.Node] = s
 	}
 	return states, nil
 }
 
-// nodes asks the tool that lists nodes as JSON: scontrol where it can (not before 23.02), else sinfo, whose later releases list something else.
-func (c *Client) nodes(ctx context.Context) ([]node, error) {
-	var errs []error
-	for _, words := range [][]string{{"scontrol", "show", "nodes", "--json"}, {"sinfo", "--json"}} {
-		out, err := c.call(ctx, words[0], words[1:]...)
-		if err == nil {
-			var nodes []node
-			if nodes, err = decode(out); err == nil {
-				return nodes, nil
-			}
-			err = fmt.Errorf("%s: %w", words[0], err)
+// lister is a command that lists nodes as JSON: scontrol's since 23.02, sinfo's before; later sinfo lists something
+// else (Slurm 22.05 and 25.11, run).
+type lister string
+
+const (
+	byScontrol lister = "scontrol show nodes --json"
+	bySinfo    lister = "sinfo --json"
+	// bySuspended lists the nodes of suspended jobs. Such a job has given its CPUs back, so its node looks idle, but its
+	// processes are there.
+	bySuspended lister = "squeue --noheader --all --states=SUSPENDED --format=%N"
+)
+
+// A line of the answer that begins with dashes says what follows it. JSON has no such line, nor has a list of nodes.
+const (
+	mark      = "-- "
+	squeue    = "squeue"
+	completed = "completed"
+)
+
+// statesScript lists nodes and suspended jobs. It ends with an exit status other than 0 where a tool does; while it is
+// not known which tool lists nodes, that of the first one is not counted, and the second one follows.
+func (c *Client) statesScript(known *lister) string {
+	tool := func(l lister) string { return strings.Join(append(quoted(c.config.Prefix), string(l)), " ") }
+	says := func(what string) string { return "echo && echo '" + mark + what + "'" }
+	nodes := says(string(byScontrol)) + " && " + tool(byScontrol) + " 2>/dev/null || { " +
+		says(string(bySinfo)) + " && " + tool(bySinfo) + "; }"
+	if known != nil {
+		nodes = says(string(*known)) + " && " + tool(*known)
+	}
+	return "{ " + nodes + "; } && " + says(squeue) + " && " + tool(bySuspended) + " && " + says(completed)
+}
+
+// listing is what the tools have listed.
+type listing struct {
+	by        lister
+	nodes     []node
+	suspended nodeset.NodeSet
+}
+
+func parseListing(out []byte) (listing, error) {
+	parts := map[string][]byte{}
+	var l listing
+	for _, part := range bytes.Split(out, []byte("\n"+mark))[1:] {
+		what, text, _ := bytes.Cut(part, []byte("\n"))
+		if word := string(what); word == string(byScontrol) || word == string(bySinfo) {
+			l.by = lister(word) // the last one that began
 		}
-		errs = append(errs, err)
+		parts[string(what)] = text
 	}
-	return nil, errors.Join(errs...)
+	if _, ok := parts[completed]; !ok {
+		return listing{}, errors.New("the answer is cut off")
+	}
+	var err error
+	if l.nodes, err = decode(parts[string(l.by)]); err != nil {
+		return listing{}, err
+	}
+	if lists := strings.Fields(string(parts[squeue])); len(lists) > 0 {
+		if l.suspended, err = nodeset.Parse(lists...); err != nil {
+			return listing{}, fmt.Errorf("suspended jobs: %w", err)
+		}
+	}
+	return l, nil
 }
 
-// suspended is the nodes on which a suspended job waits to go on: it has given its CPUs back, so its node looks idle, but its processes are there.
-func (c *Client) suspended(ctx context.Context) (nodeset.NodeSet, error) {
-	out, err := c.call(ctx, "squeue", "--noheader", "--all", "--states=SUSPENDED", "--format=%N")
-	if err != nil {
-		return nodeset.NodeSet{}, err
-	}
-	lists := strings.Fields(string(out))
-	if len(lists) == 0 {
-		return nodeset.NodeSet{}, nil
-	}
-	return nodeset.Parse(lists...)
-}
-
-// decode reads a list of nodes. The tools exit with 0 when slurmctld does not answer: then the list is empty and there are errors.
+// decode reads a list of nodes. The tools exit with 0 when slurmctld does not answer: then the list is empty and there
+// are errors.
 func decode(out []byte) ([]node, error) {
 	var document struct {
 		Nodes  *[]node `json:"nodes"`
@@ -89,7 +126,8 @@ func decode(out []byte) ([]node, error) {
 	return *document.Nodes, nil
 }
 
-// node is a node as JSON, in the fields that we use: of 22.05 (v0.0.38), which has the flags apart from the base state, and of later releases.
+// node is a node as JSON, in the fields that we use: of 22.05 (v0.0.38), which has the flags apart from the base state,
+// and of later releases.
 type node struct {
 	Name      string `json:"name"`
 	State     words  `json:"state"`
@@ -104,14 +142,15 @@ type node struct {
 }
 
 func (n node) state() reconfigure.NodeState {
-	s := reconfigure.NodeState{Node: n.Name, Reason: n.Reason, Address: n.Address, Returns: slices.Contains(append(n.Next, n.NextFlags...), "RESUME")}
-	for _, word := range append(n.State, n.Flags...) {
-		s.States = append(s.States, strings.ToUpper(word))
-	}
+	s := reconfigure.NodeState{Node: n.Name, Reason: n.Reason, Address: n.Address}
+	next, _ := reconfigure.ParseNodeFlags(append(n.Next, n.NextFlags...)...)
+	s.Returns = next&reconfigure.NodeResume != 0
+	s.Flags, s.Other = reconfigure.ParseNodeFlags(append(n.State, n.Flags...)...)
 	if n.BootTime > 0 {
 		s.Boot = time.Unix(int64(n.BootTime), 0)
 	}
-	s.Busy = n.AllocCPUs > 0 || s.Is("ALLOCATED", "MIXED", "COMPLETING")
+	const working = reconfigure.NodeAllocated | reconfigure.NodeMixed | reconfigure.NodeCompleting
+	s.Busy = n.AllocCPUs > 0 || s.HasAny(working)
 	return s
 }
 
@@ -126,7 +165,8 @@ func (w *words) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(w))
 }
 
-// number is a plain number or, in later releases, an object that also says whether there is one; zero where there is none.
+// number is a plain number or, in later releases, an object that also says whether there is one; zero where there is
+// none.
 type number float64
 
 func (n *number) UnmarshalJSON(text []byte) error {

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,17 +14,20 @@ import (
 var booted = time.Unix(1795175097, 0)
 
 func TestStatesOf2205(t *testing.T) {
-	s := &slurmctld{t: t, lister: "sinfo --json", nodes: "testdata/sinfo-22.05.json", paused: "p1\n"}
-	got, err := s.client().States(t.Context())
+	s := release2205(t)
+	got, err := s.client(false).States(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	down := reconfigure.NodeCloud | reconfigure.NodePoweredDown
+	up := reconfigure.NodeMixed | reconfigure.NodeCloud | reconfigure.NodeNotResponding | reconfigure.NodePoweringUp
+	const at = "192.0.2.1"
 	want := map[string]reconfigure.NodeState{
-		"p1":   {Node: "p1", Address: "192.0.2.1", States: []string{"IDLE"}, Boot: booted, Busy: true}, // its job is suspended
-		"p2":   {Node: "p2", Address: "192.0.2.1", States: []string{"MIXED"}, Boot: booted, Busy: true},
-		"c001": {Node: "c001", Address: "192.0.2.1", States: []string{"DOWN", "CLOUD", "POWERED_DOWN"}, Reason: `reconfigure: it's "bad" \ $x é`},
-		"c002": {Node: "c002", Address: "192.0.2.1", States: []string{"IDLE", "CLOUD", "POWERED_DOWN"}},
-		"c003": {Node: "c003", Address: "192.0.2.1", States: []string{"MIXED", "CLOUD", "NOT_RESPONDING", "POWERING_UP"}, Busy: true},
+		"p1":   {Node: "p1", Address: at, Flags: reconfigure.NodeIdle, Boot: booted, Busy: true}, // its job is suspended
+		"p2":   {Node: "p2", Address: at, Flags: reconfigure.NodeMixed, Boot: booted, Busy: true},
+		"c001": {Node: "c001", Address: at, Flags: reconfigure.NodeDown | down, Reason: `reconfigure: it's "bad" \ $x é`},
+		"c002": {Node: "c002", Address: at, Flags: reconfigure.NodeIdle | down},
+		"c003": {Node: "c003", Address: at, Flags: up, Busy: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -31,18 +35,22 @@ func TestStatesOf2205(t *testing.T) {
 }
 
 func TestStatesOfLaterReleases(t *testing.T) {
-	s := &slurmctld{t: t, lister: "scontrol show nodes --json", nodes: "testdata/scontrol-25.11.json"}
-	got, err := s.client().States(t.Context())
+	s := later(t)
+	got, err := s.client(false).States(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	down := reconfigure.NodeCloud | reconfigure.NodePoweredDown
+	up := reconfigure.NodeAllocated | reconfigure.NodeCloud | reconfigure.NodeNotResponding | reconfigure.NodePoweringUp
+	completing := reconfigure.NodeIdle | reconfigure.NodeCompleting
+	const reason = "reconfigure: No valid host was found"
 	want := map[string]reconfigure.NodeState{
-		"p1":   {Node: "p1", Address: "p1", States: []string{"IDLE"}, Boot: booted},
-		"p2":   {Node: "p2", Address: "p2", States: []string{"MIXED"}, Boot: booted, Busy: true},
-		"p3":   {Node: "p3", Address: "p3", States: []string{"IDLE", "COMPLETING"}, Boot: booted, Busy: true},
-		"c001": {Node: "c001", Address: "c001", States: []string{"DOWN", "CLOUD", "POWERED_DOWN"}, Reason: "reconfigure: No valid host was found"},
-		"c002": {Node: "c002", Address: "c002", States: []string{"IDLE", "CLOUD", "POWERED_DOWN"}},
-		"c003": {Node: "c003", Address: "c003", States: []string{"ALLOCATED", "CLOUD", "NOT_RESPONDING", "POWERING_UP"}, Busy: true},
+		"p1":   {Node: "p1", Address: "p1", Flags: reconfigure.NodeIdle, Boot: booted},
+		"p2":   {Node: "p2", Address: "p2", Flags: reconfigure.NodeMixed, Boot: booted, Busy: true},
+		"p3":   {Node: "p3", Address: "p3", Flags: completing, Boot: booted, Busy: true},
+		"c001": {Node: "c001", Address: "c001", Flags: reconfigure.NodeDown | down, Reason: reason},
+		"c002": {Node: "c002", Address: "c002", Flags: reconfigure.NodeIdle | down},
+		"c003": {Node: "c003", Address: "c003", Flags: up, Busy: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -50,20 +58,69 @@ func TestStatesOfLaterReleases(t *testing.T) {
 }
 
 // An empty list that is taken for the truth would say that no node has a job.
-func TestStatesAreAnErrorWhereNobodyCanTell(t *testing.T) {
-	for name, s := range map[string]*slurmctld{
-		"nodes cannot be listed, exit status 0": {lister: "sinfo --json", nodes: "testdata/sinfo-22.05-unreachable.json"},
-		"jobs cannot be listed":                 {lister: "sinfo --json", nodes: "testdata/sinfo-22.05.json", down: true},
-		"no tool lists nodes":                   {},
-		"jobs listed on nonsense":               {lister: "sinfo --json", nodes: "testdata/sinfo-22.05.json", paused: "c[1-\n"},
+func TestStatesAreAnErrorWhereTheAnswerIsNotComplete(t *testing.T) {
+	for name, test := range map[string]struct {
+		tool, script string
+		want         string // in the error
+	}{
+		"nodes cannot be listed, exit status 0": {"sinfo", print(t, "sinfo-22.05-unreachable.json"), "Unspecified error"},
+		"nodes cannot be listed":                {"sinfo", unreachably, "Unable to contact slurm controller"},
+		"jobs cannot be listed":                 {"squeue", unreachably, "Unable to contact slurm controller"},
+		"jobs listed on nonsense":               {"squeue", "echo 'c[1-'", "suspended jobs"},
+		"no tool lists nodes":                   {"sinfo", noJSON, "sinfo: unrecognized option"},
+		"nodes cut off":                         {"sinfo", "echo '{\"nodes\": [{\"name\": \"p1\"'", "unexpected"},
+		"another list":                          {"sinfo", `echo '{"sinfo": [], "errors": []}'`, "holds no list of nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.t = t
-			if got, err := s.client().States(t.Context()); !errors.Is(err, ErrUnreachable) {
-				t.Errorf("states %v, error %v", got, err)
+			s := release2205(t)
+			s.set(test.tool, test.script)
+			got, err := s.client(false).States(t.Context())
+			if !errors.Is(err, ErrUnreachable) {
+				t.Fatalf("states %v, error %v", got, err)
+			}
+			if text := err.Error(); !strings.Contains(text, test.want) || strings.Contains(text, "scontrol") {
+				t.Error(text)
 			}
 		})
 	}
+}
+
+// TestTheToolThatListsNodesIsFoundOnce also has Slurm be another release one day.
+func TestTheToolThatListsNodesIsFoundOnce(t *testing.T) {
+	s := release2205(t)
+	c := s.client(false)
+	look := func(want ...string) {
+		t.Helper()
+		_, err := c.States(t.Context())
+		if diff := cmp.Diff(append(want, string(bySuspended)), s.calls()); err != nil || diff != "" {
+			t.Error(err, diff)
+		}
+	}
+	look(string(byScontrol), string(bySinfo))
+	look(string(bySinfo))
+	s.set("sinfo", unreachably)
+	if _, err := c.States(t.Context()); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("error %v", err)
+	}
+	s.calls()
+	s.set("sinfo", print(t, "sinfo-22.05.json"))
+	look(string(bySinfo)) // that slurmctld was away for a moment says nothing of the tools
+	s.set("scontrol", print(t, "scontrol-25.11.json"))
+	s.set("sinfo", `echo '{"sinfo": []}'`)
+	if _, err := c.States(t.Context()); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("error %v", err)
+	}
+	s.calls()
+	look(string(byScontrol))
+	look(string(byScontrol))
+}
+
+func release2205(t *testing.T) tools {
+	return newTools(t, map[string]string{"scontrol": noJSON, "sinfo": print(t, "sinfo-22.05.json"), "squeue": "echo p1"})
+}
+
+func later(t *testing.T) tools {
+	return newTools(t, map[string]string{"scontrol": print(t, "scontrol-25.11.json"), "sinfo": noJSON, "squeue": ""})
 }
 
 func TestWhatSlurmDoesAfterAReboot(t *testing.T) {
@@ -71,10 +128,10 @@ func TestWhatSlurmDoesAfterAReboot(t *testing.T) {
 		text    string
 		returns bool
 	}{
-		"22.05, resume":    {`"state": "idle", "state_flags": ["DRAIN", "REBOOT_REQUESTED"], "next_state_after_reboot": "unknown", "next_state_after_reboot_flags": ["RESUME", "?"]`, true},
-		"22.05, no reboot": {`"state": "idle", "state_flags": [], "next_state_after_reboot": "invalid", "next_state_after_reboot_flags": []`, false},
-		"later, resume":    {`"state": ["IDLE", "DRAIN"], "next_state_after_reboot": ["UNKNOWN", "RESUME"]`, true},
-		"later, down":      {`"state": ["IDLE", "DRAIN"], "next_state_after_reboot": ["DOWN"]`, false},
+		"22.05, resume":    {`"next_state_after_reboot": "unknown", "next_state_after_reboot_flags": ["RESUME", "?"]`, true},
+		"22.05, no reboot": {`"next_state_after_reboot": "invalid", "next_state_after_reboot_flags": []`, false},
+		"later, resume":    {`"next_state_after_reboot": ["UNKNOWN", "RESUME"]`, true},
+		"later, down":      {`"next_state_after_reboot": ["DOWN"]`, false},
 	} {
 		t.Run(form, func(t *testing.T) {
 			nodes, err := decode([]byte(`{"nodes": [{"name": "p1", ` + rule.text + `}]}`))

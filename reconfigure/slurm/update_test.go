@@ -72,7 +72,8 @@ func TestNodesThatSlurmDoesNotKnowKeepNoneFromBeingTold(t *testing.T) {
 func TestRefusedNamesItsNodesAndWhy(t *testing.T) {
 	s := &slurmctld{t: t, knows: nodeset.Of("c2")}
 	err := s.client().PowerDown(t.Context(), nodeset.Of("c1", "c2", "c3"))
-	want := "Slurm refuses c[1,3]: scontrol update: scontrol: exit status 1: slurm_update error: Invalid node name specified"
+	want := "Slurm refuses c[1,3]: scontrol update: scontrol: exit status 1: " +
+		"slurm_update error: Invalid node name specified"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v", err)
 	}
@@ -112,8 +113,8 @@ func TestReasonIsMarkedOnceAndFit(t *testing.T) {
 		"reconfigure: reconfigure:quota exceeded": "reconfigure: quota exceeded",
 		"the image \"d'12`\"\n\tis  gone\x00":     "reconfigure: the image d12 is gone",
 	} {
-		if got := mark(in, longestReason); got != want {
-			t.Errorf("mark(%q) = %q", in, got)
+		if got := marked(in, longestReason); got != want {
+			t.Errorf("marked(%q) = %q", in, got)
 		}
 	}
 }
@@ -121,13 +122,13 @@ func TestReasonIsMarkedOnceAndFit(t *testing.T) {
 func TestReasonProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		text := rapid.StringN(0, 400, -1).Draw(r, "reason")
-		got := mark(text, longestReason)
+		got := marked(text, longestReason)
 		switch {
 		case len(got) > longestReason, !utf8.ValidString(got), !strings.HasPrefix(got, ReasonPrefix),
 			slices.ContainsFunc([]rune(got), func(r rune) bool { return r < ' ' || strings.ContainsRune("\"'`", r) }):
-			r.Errorf("mark(%q) = %q", text, got)
-		case mark(got, longestReason) != got:
-			r.Errorf("mark is not idempotent: %q, then %q", got, mark(got, longestReason))
+			r.Errorf("marked(%q) = %q", text, got)
+		case marked(got, longestReason) != got:
+			r.Errorf("mark is not idempotent: %q, then %q", got, marked(got, longestReason))
 		}
 	})
 }

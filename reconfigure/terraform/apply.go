@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
 
@@ -16,61 +15,36 @@ import (
 )
 
 // Apply has the map of nodes kept, then carries out just what was previewed. The failures are those of single nodes; the other nodes are fine. Watch hears
-// how it goes and must not block. An error means that there are no verdicts: before the first change it says why there was none (a *LockedError, say), after
-// it what happened is unknown until somebody looks.
+// how it goes, in a goroutine of its own, and has heard everything when Apply returns. An error means that there are no verdicts: before the first change it
+// says why there was none (a *LockedError, say), after it what happened is unknown until somebody looks.
 //
-// A preview can be applied once, failed or not; another try needs another preview. A plan that only removes is tried again here: while Nova deletes an
-// instance in ERROR or BUILD the provider gives up on its state, and to delete what is gone by then succeeds. In a mixed plan nobody waits for that.
-func (d *Driver) Apply(ctx context.Context, p reconfigure.Preview, watch func(node, message string)) (reconfigure.Failures, error) {
-	if err := d.nodes().keep(ctx, p.Plan.Desired); err != nil {
+// When interrupt is closed, Terraform gets one SIGINT and ends within a fraction of a second; a port or a resource of the site's that is being made is waited
+// for, ten seconds at most. Where it is closed before Apply is called, Terraform is not started. What was cut off has a failure that is a
+// reconfigure.ErrInterrupted: a server that was asked for by then is in the state, tainted, until Adopt takes it back; a removal is in the state too, and the
+// next plan for it completes it. A change that was not begun is a reconfigure.ErrUntried as well. Where what no single node owns was cut off, the error is a
+// reconfigure.ErrInterrupted. An interrupt is no cancelled ctx: after that one there are no verdicts. A nil channel never interrupts.
+//
+// A preview can be applied once, failed or not; another attempt needs another preview. While Nova deletes an instance in ERROR or BUILD the provider gives up
+// on its state: such a removal has reconfigure.ClassUnknown, and succeeds when it is tried again later.
+func (d *Driver) Apply(ctx context.Context, p reconfigure.Preview, watch func(node, message string), interrupt <-chan struct{}) (
+	reconfigure.Failures, error,
+) {
+	if err := d.keep(ctx, p.Plan); err != nil {
 		return nil, err
 	}
-	failures, err := d.applySaved(ctx, p, watch)
-	for _, pause := range d.pauses {
-		again, ok := onlyRemovals(p.Plan, failures)
-		if err != nil || !ok {
-			break
+	failures, err := d.applyPreview(ctx, p, watch, interrupt)
+	if err == nil && p.Plan.Shared {
+		if problem := d.makePorts(ctx, p.Plan, watch); problem != nil {
+			watch("", problem.Error()) // the nodes' instances are what was asked for
 		}
-		watch("", fmt.Sprintf("could not remove %s, trying again in %s", again.Nodes(), pause))
-		if err := sleep(ctx, pause); err != nil {
-			return nil, fmt.Errorf("terraform apply: %w", err)
-		}
-		retry, problem := d.Preview(ctx, again)
-		if problem != nil {
-			return failures, nil // the reason why they failed in the first place is the better answer
-		}
-		failures, err = d.applySaved(ctx, retry, watch)
 	}
 	return failures, err
 }
 
-// onlyRemovals is the plan for another try of the removals that failed, if the plan was for nothing else of Terraform's.
-func onlyRemovals(p reconfigure.Plan, failed reconfigure.Failures) (again reconfigure.Plan, ok bool) {
-	again = reconfigure.Plan{Desired: p.Desired, Shared: p.Shared}
-	for _, c := range p.Changes {
-		switch {
-		case c.Action == reconfigure.Create, c.Action == reconfigure.Replace:
-			return reconfigure.Plan{}, false
-		case c.Action == reconfigure.Remove && failed[c.Node] != nil:
-			again.Changes = append(again.Changes, c)
-		}
-	}
-	return again, len(again.Changes) > 0
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
-}
-
-// applySaved applies a saved plan and removes it.
-func (d *Driver) applySaved(ctx context.Context, p reconfigure.Preview, watch func(node, message string)) (reconfigure.Failures, error) {
+// applyPreview is Apply after the map of nodes was kept.
+func (d *Driver) applyPreview(ctx context.Context, p reconfigure.Preview, watch func(node, message string), interrupt <-chan struct{}) (
+	reconfigure.Failures, error,
+) {
 	if p.File == "" {
 		return nil, nil
 	}
@@ -78,42 +52,75 @@ func (d *Driver) applySaved(ctx context.Context, p reconfigure.Preview, watch fu
 	if len(p.Changes) == 0 {
 		return nil, nil
 	}
+	select {
+	case <-interrupt:
+		return judge(ctx, p.Changes, &stream{}, true, reconfigure.ErrInterrupted)
+	default:
+	}
+	said, interrupted, err := d.applySaved(ctx, p, watch, interrupt)
+	if err == nil {
+		return nil, nil
+	}
+	return judge(ctx, p.Changes, said, interrupted, err)
+}
+
+// applySaved runs Terraform on a saved plan. It returns what Terraform said, and whether it was interrupted.
+func (d *Driver) applySaved(ctx context.Context, p reconfigure.Preview, watch func(node, message string), interrupt <-chan struct{}) (
+	said *stream, interrupted bool, err error,
+) {
 	nodes := map[string]string{}
 	for _, c := range p.Changes {
 		nodes[c.Address] = c.Node
 	}
-	said := stream{on: func(e event) {
+	messages := newRelay(watch)
+	defer messages.close()
+	command, stop := context.WithCancel(ctx)
+	defer stop()
+	interrupter := newInterrupter(p.Changes, stop)
+	said = &stream{on: func(e event) {
+		interrupter.hear(e)
 		if message := progress(e); message != "" {
-			watch(nodes[e.Hook.Resource.Address], message)
+			messages.send(nodes[e.Hook.Resource.Address], message)
 		}
 	}}
+	ended := make(chan struct{})
+	defer close(ended)
+	go interrupter.attend(interrupt, ended)
 	changed := p.Plan.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove).Len()
-	err := d.run(func(tf *tfexec.Terraform) error {
-		return tf.ApplyJSON(ctx, &said,
+	err = d.run(func(tf *tfexec.Terraform) error {
+		return tf.ApplyJSON(command, said,
 			tfexec.DirOrPlan(p.File),
 			tfexec.LockTimeout(seconds(d.cfg.LockTimeout)),
 			tfexec.Parallelism(min(parallelism(changed), d.cfg.Parallelism)))
 	})
+	return said, interrupter.wasSent(), err
+}
+
+// judge decides what an apply that did not end well means for each node.
+func judge(ctx context.Context, changes []reconfigure.ResourceChange, said *stream, interrupted bool, err error) (reconfigure.Failures, error) {
 	var ended *exec.ExitError
 	if ctx.Err() == nil && errors.As(err, &ended) && !ended.Exited() {
 		return nil, reconfigure.Classify(reconfigure.ClassUnknown, fmt.Errorf("terraform apply: %w: %w", errKilled, err))
 	}
-	if err == nil {
-		return nil, nil
+	if ctx.Err() == nil && interrupted {
+		if failures, all := cutOff(changes, said.events); all {
+			return failures, nil
+		}
+		return nil, reconfigure.Classify(reconfigure.ClassUnknown, fmt.Errorf("terraform apply: %w: %w", reconfigure.ErrInterrupted, said.explain(ctx, err)))
 	}
-	err = said.explain(ctx, err)
+	explained := said.explain(ctx, err)
 	if ctx.Err() == nil && begun(said.events) {
-		if failures, all := verdicts(p.Changes, said.events); all {
+		if failures, all := verdicts(changes, said.events); all {
 			return failures, nil
 		}
 	}
-	if begun(said.events) && reconfigure.ClassOf(err) == reconfigure.ClassOther {
-		err = reconfigure.Classify(reconfigure.ClassUnknown, err)
+	if begun(said.events) && reconfigure.ClassOf(explained) == reconfigure.ClassOther {
+		explained = reconfigure.Classify(reconfigure.ClassUnknown, explained)
 	}
-	return nil, fmt.Errorf("terraform apply: %w", err)
+	return nil, fmt.Errorf("terraform apply: %w", explained)
 }
 
-// begun tells whether any change was tried.
+// begun reports whether any change was tried.
 func begun(events []event) bool {
 	return slices.ContainsFunc(events, func(e event) bool { return e.Type == applyStart })
 }

@@ -26,8 +26,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// parallel is how many tests run at a time where nobody says. The provider sleeps ten seconds in each creation and removal, so they wait more than they
-// compute, and the number of processors, Go's default, says nothing about them.
+// parallel is how many tests run at a time where nobody says: they wait for processes and for pauses, and the number of processors, Go's default, says
+// nothing about them.
 const parallel = "10"
 
 func TestMain(m *testing.M) {
@@ -95,7 +95,7 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 	c.login(cfg, server.URL)
 	c.network, c.storage = c.networkID("cluster"), c.networkID("storage")
 	c.write("clouds.yaml", string(cloud.CloudsYAML("openstack", server.URL)))
-	c.write("terraformrc", fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", tool(t, "EIFFEL_PLUGINS", "plugins")))
+	c.write("terraformrc", fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", tool(t, "EIFFEL_PLUGINS", "plugins-quick")))
 	for _, file := range []string{"main.tf", "variables.tf", "versions.tf"} {
 		c.write("terraform/openstack/"+file, repository(t, "terraform/openstack/"+file))
 	}
@@ -219,7 +219,6 @@ func (c *cluster) open() *Driver {
 	c.Helper()
 	d, err := Open(c.Context(), c.cfg)
 	c.must(err)
-	d.pauses = []time.Duration{time.Second, time.Second}
 	return d
 }
 
@@ -263,7 +262,7 @@ func (c *cluster) carryOut(d *Driver, p reconfigure.Plan) reconfigure.Failures {
 	c.Helper()
 	preview, err := d.Preview(c.Context(), p)
 	c.must(err)
-	failures, err := d.Apply(c.Context(), preview, c.watch)
+	failures, err := d.Apply(c.Context(), preview, c.watch, nil)
 	c.must(err)
 	return failures
 }

@@ -19,6 +19,8 @@ import (
 type Config struct {
 	// Dir is the folder of the root module.
 	Dir string
+	// Workspace is the shard that the driver works on; empty is Terraform's default workspace, reconfigure.DefaultShard. A workspace is made by its first apply.
+	Workspace string
 	// Keeper keeps the map of nodes. It may be nil for who never applies, see NodeMap.
 	Keeper Keeper
 	// PlanDir is where saved plans lie between preview and apply. They hold what the state holds, secrets too: it is made for its owner only.
@@ -40,13 +42,17 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Driver runs Terraform in one root module. Its methods may be called one at a time only: two applies would wait for each other's state lock, and a saved
-// plan is void once another one was applied.
+// Driver runs Terraform in one workspace of one root module. State, Shards and Addresses may be called at any time, the other
+// methods one at a time: two applies would wait for each other's state lock, and a saved plan is void once another one was
+// applied. Drivers of different workspaces may work side by side.
 type Driver struct {
 	cfg Config
 	env map[string]string
-	// pauses are the waits before each further try of a removal.
-	pauses []time.Duration
+	// lane is for the commands of which terraform-exec checks the version first: it asks the binary once for each Terraform object.
+	lane *tfexec.Terraform
+	// launcher runs Terraform in this driver's workspace, defaultLauncher in the default one.
+	launcher, defaultLauncher string
+	known                     shared // see shared
 }
 
 // Open finds the binary and initializes the module where that is needed. It may be retried: what fails here is a binary that is not there, or a provider
@@ -66,34 +72,61 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err := os.MkdirAll(cfg.PlanDir, 0o700); err != nil {
 		return nil, fmt.Errorf("terraform: %w", err)
 	}
-	d := &Driver{
-		cfg:    cfg,
-		env:    environment(cfg.Environ, cfg.CloudsFile),
-		pauses: []time.Duration{5 * time.Second, 15 * time.Second, 30 * time.Second},
+	d := &Driver{cfg: cfg, env: environment(cfg.Environ, cfg.CloudsFile)}
+	if d.launcher, err = launcher(cfg.PlanDir, cfg.Binary, cfg.Workspace); err != nil {
+		return nil, err
+	}
+	if d.defaultLauncher, err = launcher(cfg.PlanDir, cfg.Binary, reconfigure.DefaultShard); err != nil {
+		return nil, err
+	}
+	if d.lane, err = d.terraform(d.launcher); err != nil {
+		return nil, fmt.Errorf("terraform: %w", err)
 	}
 	return d, d.initialize(ctx)
 }
 
 func (d *Driver) nodes() NodeMap { return NodeMap{Dir: d.cfg.Dir, Keeper: d.cfg.Keeper} }
 
-// Desired is the map of nodes that was last kept; empty before the first apply.
+// Desired is this shard's part of the map of nodes that was last kept; empty before the first apply.
 func (d *Driver) Desired(ctx context.Context) (map[string]reconfigure.Spec, error) {
 	nodes, _, err := d.nodes().Read(ctx)
-	return nodes, err
+	return reconfigure.InShard(nodes, d.cfg.Workspace), err
 }
 
-// run gives f a Terraform of its own: after a call that answers in JSON, terraform-exec goes on writing into that call's writer.
+// terraform is an object of terraform-exec's, which runs a program's commands one at a time.
+func (d *Driver) terraform(program string) (*tfexec.Terraform, error) {
+	tf, err := tfexec.NewTerraform(d.cfg.Dir, program)
+	if err != nil {
+		return nil, err
+	}
+	if err := tf.SetEnv(d.env); err != nil {
+		return nil, err
+	}
+	tf.SetLogger(slog.NewLogLogger(d.cfg.Log.Handler(), slog.LevelDebug))
+	return tf, nil
+}
+
+// run gives f the Terraform of the lane.
 func (d *Driver) run(f func(*tfexec.Terraform) error) error {
-	tf, err := tfexec.NewTerraform(d.cfg.Dir, d.cfg.Binary)
+	d.lane.SetStdout(nil) // a call that answers in JSON leaves its writer behind
+	return locked(d.lane, f)
+}
+
+// beside gives f a Terraform of its own, which may run while the lane is in use.
+func (d *Driver) beside(f func(*tfexec.Terraform) error) error { return d.with(d.launcher, f) }
+
+// with is beside with another program.
+func (d *Driver) with(program string, f func(*tfexec.Terraform) error) error {
+	tf, err := d.terraform(program)
 	if err != nil {
 		return err
 	}
-	if err := tf.SetEnv(d.env); err != nil {
-		return err
-	}
-	tf.SetLogger(slog.NewLogLogger(d.cfg.Log.Handler(), slog.LevelDebug))
-	// terraform-exec has the kernel kill Terraform when the thread that started it ends (Pdeathsig, prctl(2)), and a goroutine's thread is anybody's: were
-	// it handed to a goroutine that locks it and returns, Terraform would die in the middle of an apply. Locked to this one it lives until f returns.
+	return locked(tf, f)
+}
+
+// locked calls f on a thread that lives until f returns. terraform-exec has the kernel kill Terraform when the thread that started it ends (Pdeathsig, prctl(2)),
+// and a goroutine's thread is anybody's: were it handed to a goroutine that locks it and returns, Terraform would die in the middle of an apply.
+func locked(tf *tfexec.Terraform, f func(*tfexec.Terraform) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return f(tf)

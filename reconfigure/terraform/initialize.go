@@ -36,7 +36,8 @@ func (d *Driver) initialize(ctx context.Context) error {
 	if was, err := os.ReadFile(marker); err == nil && string(was) == sum {
 		return nil
 	}
-	if err := d.run(func(tf *tfexec.Terraform) error { return tf.Init(ctx) }); err != nil {
+	// In the default workspace: init refuses one that is not there yet.
+	if err := d.with(d.defaultLauncher, func(tf *tfexec.Terraform) error { return tf.Init(ctx) }); err != nil {
 		return fmt.Errorf("terraform init in %s; without a way to the provider registry, TF_CLI_CONFIG_FILE must name a CLI configuration with a mirror of the providers: %w", d.cfg.Dir, orDone(ctx, err))
 	}
 	// init may have written the lock file.

@@ -2,9 +2,7 @@ package terraform
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/hashicorp/terraform-exec/tfexec"
 	tfjson "github.com/hashicorp/terraform-json"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -19,31 +17,38 @@ const (
 // groupKey is the metadata of an instance that names its node group.
 const groupKey = "eiffel_group"
 
-// Instances is what stands in Terraform's state, by node. A node of which there is only a part, such as a port, is there as a tainted instance without an id:
-// it can only be replaced or removed. The state is read without a lock and the cloud is not asked.
-func (d *Driver) Instances(ctx context.Context) (map[string]reconfigure.Instance, error) {
+// State is the map of nodes that was last kept, empty before the first apply, and what Terraform's state has of them. A node of which there is only a part, such
+// as a port, is there as a tainted instance without an id: it can only be replaced or removed. The state is read without a lock, the cloud is not asked, and no
+// provider is started. It may be retried, and called while another method is at work.
+func (d *Driver) State(ctx context.Context) (reconfigure.State, error) {
 	m, err := readModule(d.cfg.Dir)
 	if err != nil {
-		return nil, err
+		return reconfigure.State{}, err
 	}
 	desired, known, err := d.nodes().Read(ctx)
 	if err != nil {
-		return nil, err
+		return reconfigure.State{}, err
 	}
-	var state *tfjson.State
-	err = d.run(func(tf *tfexec.Terraform) (err error) {
-		state, err = tf.Show(ctx)
-		return err
-	})
+	state, err := d.pull(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("terraform show: %w", orDone(ctx, err))
+		return reconfigure.State{}, err
 	}
-	found := instances(resources(state), m, func(name string) bool { _, ok := desired[name]; return ok })
+	listed, err := state.list()
+	if err != nil {
+		return reconfigure.State{}, err
+	}
+	found := instances(listed, m, desired, d.cfg.Workspace)
 	if !known && len(found) > 0 {
 		// To plan from an empty map would have all of them be nobody's.
-		return nil, &unknownError{len(found), d.nodes().path()}
+		return reconfigure.State{}, &unknownError{len(found), d.nodes().path()}
 	}
-	return found, nil
+	return reconfigure.State{Desired: reconfigure.InShard(desired, d.cfg.Workspace), Instances: found}, nil
+}
+
+// Instances is State's part of the same name.
+func (d *Driver) Instances(ctx context.Context) (map[string]reconfigure.Instance, error) {
+	state, err := d.State(ctx)
+	return state.Instances, err
 }
 
 // resources is every managed resource of a state, those of its modules too.
@@ -69,27 +74,31 @@ func resources(state *tfjson.State) []*tfjson.StateResource {
 	return all
 }
 
-func instances(state []*tfjson.StateResource, m module, isNode func(string) bool) map[string]reconfigure.Instance {
+// instances is what a shard's state has of each node. A port that is kept is no part of an instance.
+func instances(state []*tfjson.StateResource, m module, desired map[string]reconfigure.Spec, shard string) map[string]reconfigure.Instance {
+	isNode := func(name string) bool { _, ok := desired[name]; return ok }
 	found := map[string]reconfigure.Instance{}
 	for _, r := range state {
 		node, known := m.owner(r.Address, isNode)
-		if !known || node == "" {
+		spec, wanted := desired[node]
+		if !known || node == "" || wanted && !spec.HasInstance() && m.keeps(r.Address) {
 			continue
 		}
 		if r.Address == instance(instanceBlock, node) {
-			found[node] = reconfigure.Instance{Node: node, ID: text(r.AttributeValues["id"]), Address: address(r.AttributeValues), Tainted: r.Tainted, Made: made(r.AttributeValues)}
+			found[node] = reconfigure.Instance{Node: node, ID: text(r.AttributeValues["id"]), Address: address(r.AttributeValues), Tainted: r.Tainted, Made: made(r.AttributeValues, shard)}
 		} else if _, ok := found[node]; !ok {
-			found[node] = reconfigure.Instance{Node: node, Tainted: true}
+			found[node] = reconfigure.Instance{Node: node, Tainted: true, Made: reconfigure.Spec{Shard: shard}}
 		}
 	}
 	return found
 }
 
 // made is what an instance is made of.
-func made(attributes map[string]any) reconfigure.Spec {
+func made(attributes map[string]any, shard string) reconfigure.Spec {
 	metadata, _ := attributes["metadata"].(map[string]any)
 	return reconfigure.Spec{
 		Group: text(metadata[groupKey]), ImageID: text(attributes["image_id"]), FlavorID: text(attributes["flavor_id"]), NetworkID: text(network(attributes)["uuid"]),
+		Shard: shard,
 	}
 }
 

@@ -61,15 +61,16 @@ func TestPlanArguments(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, planArguments(tc.plan, tc.before, m), cmp.AllowUnexported(arguments{})); diff != "" {
-				t.Error(diff)
+			got, needed := planArguments(tc.plan, tc.before, m)
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(arguments{})); diff != "" || !needed {
+				t.Errorf("needed: %t\n%s", needed, diff)
 			}
 		})
 	}
 }
 
 func TestParallelismFollowsTheNodes(t *testing.T) {
-	for nodes, want := range map[int]int{0: 10, 3: 10, 40: 40} {
+	for nodes, want := range map[int]int{0: 10, 3: 10, 40: 40, 400: 50} {
 		if got := parallelism(nodes); got != want {
 			t.Errorf("%d nodes: %d, want %d", nodes, got, want)
 		}

@@ -15,15 +15,30 @@ import (
 type event struct {
 	Type string `json:"type"`
 	Hook struct {
-		Resource struct {
-			Address string `json:"addr"`
-		} `json:"resource"`
-		Action  string  `json:"action"`
-		ID      string  `json:"id_value"`
-		Elapsed float64 `json:"elapsed_seconds"`
+		Resource resource `json:"resource"`
+		Action   string   `json:"action"`
+		ID       string   `json:"id_value"`
+		Elapsed  float64  `json:"elapsed_seconds"`
 	} `json:"hook"`
+	Change struct {
+		Resource resource  `json:"resource"`
+		Previous *resource `json:"previous_resource"`
+		Action   string    `json:"action"`
+		Reason   string    `json:"reason"`
+	} `json:"change"`
 	Diagnostic *tfjson.Diagnostic `json:"diagnostic"`
 }
+
+// resource is how an event names one.
+type resource struct {
+	Address string `json:"addr"`
+	Module  string `json:"module"`
+	Type    string `json:"resource_type"`
+	Name    string `json:"resource_name"`
+}
+
+// plannedChange is the type of the events of which there is one for each resource that a plan changes.
+const plannedChange = "planned_change"
 
 // The types of events that tell how a resource's change goes.
 const (

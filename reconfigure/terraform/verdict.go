@@ -2,7 +2,9 @@ package terraform
 
 import (
 	"errors"
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,34 +16,91 @@ import (
 // verdicts says of each node whether its changes were carried out, and why not. It is false where that does not account for all that went wrong: a shared
 // resource failed, or something that is no resource, such as the writing of the state.
 func verdicts(changes []reconfigure.ResourceChange, events []event) (failures reconfigure.Failures, all bool) {
-	done := completions(events)
 	why, all := reasons(events)
 	first := firstOf(why)
-	undone := map[string]reconfigure.ResourceChange{} // by node, the first
-	said := map[string][]string{}                     // by node
-	for _, c := range changes {
-		switch {
-		case completed(c.Effect, done[c.Address]):
+	nodes, shared := undone(changes, events, why)
+	failures = reconfigure.Failures{}
+	for node, left := range nodes {
+		if len(left.said) == 0 {
+			failures[node] = untried{told([]string{"Terraform did not get to " + left.String() + first})}
 			continue
-		case c.Node != "":
-			said[c.Node] = append(said[c.Node], why[c.Address]...)
-			if _, ok := undone[c.Node]; !ok {
-				undone[c.Node] = c
-			}
-		case len(why[c.Address]) > 0:
-			return nil, false // without a reason of its own it only waits for a node that failed
 		}
+		failures[node] = told(left.said)
+	}
+	// A shared one without a reason of its own only waits for a node that failed.
+	return failures, all && len(why) == 0 && !shared.failed && len(failures) > 0
+}
+
+// cutOff is verdicts for a run that was interrupted. What shared resources are left undone for that reason are nobody's verdict either.
+func cutOff(changes []reconfigure.ResourceChange, events []event) (failures reconfigure.Failures, all bool) {
+	why, all := reasons(slices.DeleteFunc(slices.Clone(events), ofInterrupt))
+	nodes, shared := undone(changes, events, why)
+	failures = reconfigure.Failures{}
+	for node, left := range nodes {
+		cut := fmt.Errorf("%w before Terraform could %s", reconfigure.ErrInterrupted, left)
+		switch {
+		case len(left.said) > 0:
+			failures[node] = told(left.said)
+		case left.begun:
+			failures[node] = reconfigure.Classify(reconfigure.ClassUnknown, cut)
+		default:
+			failures[node] = untried{cut}
+		}
+	}
+	return failures, all && len(why) == 0 && !shared.any
+}
+
+// ofInterrupt reports whether an event is an error that an interrupt causes: Terraform's own for each step that it does not take any more, and what the provider
+// says of the wait or the call that was cut off.
+func ofInterrupt(e event) bool {
+	if e.Diagnostic == nil || e.Diagnostic.Severity != tfjson.DiagnosticSeverityError {
+		return false
+	}
+	said := sentence(*e.Diagnostic)
+	return said == "execution halted" || strings.Contains(said, "context canceled")
+}
+
+// remains is what was not carried out of a node's changes.
+type remains struct {
+	reconfigure.ResourceChange          // the first
+	begun                      bool     // any of the node's changes
+	said                       []string // why not
+}
+
+// String is what was to be done, as part of a sentence.
+func (r remains) String() string { return string(r.Effect) + " " + r.Address }
+
+// sharedRemains says what was not carried out of the changes that are no node's.
+type sharedRemains struct{ any, failed bool }
+
+// undone gathers what was not carried out, by node. The reasons that are accounted for by it are taken from why.
+func undone(changes []reconfigure.ResourceChange, events []event, why map[string][]string) (map[string]remains, sharedRemains) {
+	done, started := by(applyComplete, events), by(applyStart, events)
+	nodes := map[string]remains{}
+	shared := sharedRemains{}
+	begun := map[string]bool{}
+	for _, c := range changes {
+		begun[c.Node] = begun[c.Node] || len(started[c.Address]) > 0
+		if completed(c.Effect, done[c.Address]) {
+			continue
+		}
+		if c.Node == "" {
+			shared.any, shared.failed = true, shared.failed || len(why[c.Address]) > 0
+			continue
+		}
+		left, ok := nodes[c.Node]
+		if !ok {
+			left.ResourceChange = c
+		}
+		left.said = append(left.said, why[c.Address]...)
+		nodes[c.Node] = left
 		delete(why, c.Address)
 	}
-	failures = reconfigure.Failures{}
-	for node, c := range undone {
-		if len(said[node]) == 0 {
-			failures[node] = untried{told([]string{"Terraform did not get to " + string(c.Effect) + " " + c.Address + first})}
-			continue
-		}
-		failures[node] = told(said[node])
+	for node, left := range nodes {
+		left.begun = begun[node]
+		nodes[node] = left
 	}
-	return failures, all && len(why) == 0 && len(failures) > 0
+	return nodes, shared
 }
 
 // untried is an error that is a reconfigure.ErrUntried, and says more.
@@ -62,7 +121,11 @@ func firstOf(why map[string][]string) string {
 func told(sentences []string) error {
 	class := reconfigure.ClassOther
 	for _, said := range sentences {
-		switch found := reconfigure.CloudClass(0, said); {
+		found := reconfigure.CloudClass(0, said)
+		if found == reconfigure.ClassOther && deleting.MatchString(said) {
+			found = reconfigure.ClassUnknown
+		}
+		switch {
 		case found == reconfigure.ClassUnknown, class == reconfigure.ClassOther:
 			class = found
 		}
@@ -70,11 +133,14 @@ func told(sentences []string) error {
 	return reconfigure.Classify(class, errors.New(strings.Join(sentences, "; ")))
 }
 
-// completions is the actions that were completed, by address.
-func completions(events []event) map[string][]string {
+// deleting matches what the provider says when it does not see a server go, though Nova goes on deleting it: it gives up at once on one in ERROR or BUILD.
+var deleting = regexp.MustCompile(`Error waiting for instance \(\S+\) to Delete:`)
+
+// by is the actions of the events of a type, by address.
+func by(kind string, events []event) map[string][]string {
 	done := map[string][]string{}
 	for _, e := range events {
-		if e.Type == applyComplete {
+		if e.Type == kind {
 			done[e.Hook.Resource.Address] = append(done[e.Hook.Resource.Address], e.Hook.Action)
 		}
 	}

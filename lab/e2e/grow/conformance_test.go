@@ -25,10 +25,14 @@ func TestSlurmConforms(t *testing.T) {
 	}
 	known := ssh.KnownHosts{Path: filepath.Join(lab.StateDir(), "known_hosts")}
 	remote := known.Command(lab.Declaration.LoginUser, control.Addresses[0].String(), lab.Declaration.PrivateKeyFile)
-	client := slurm.New(append(remote, "sudo", "-n"), func(ctx context.Context, c process.Cmd) error {
-		c.Env = os.Environ()
-		return process.Run(ctx, c)
+	client := slurm.New(slurm.Config{
+		SSH: remote, Prefix: []string{"sudo", "-n"}, Keep: true,
+		Run: func(ctx context.Context, c process.Cmd) error {
+			c.Env = os.Environ()
+			return process.Run(ctx, c)
+		},
 	})
+	t.Cleanup(client.Close)
 	service := func(do string) {
 		if out, err := lab.Command(cluster.ControlNodeName, "service", "slurmctld", do).CombinedOutput(); err != nil {
 			t.Errorf("service slurmctld %s: %v\n%s", do, err, out)

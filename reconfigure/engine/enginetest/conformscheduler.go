@@ -2,7 +2,6 @@ package enginetest
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,8 +55,7 @@ func (s scheduler) states() {
 		s.Errorf("%s is not among %v", s.Node, states)
 	}
 	for node, state := range states {
-		shouted := !slices.ContainsFunc(state.States, func(word string) bool { return word != strings.ToUpper(word) })
-		if state.Node != node || len(state.States) == 0 || !shouted {
+		if state.Node != node || state.Flags == 0 || len(state.Other) > 0 {
 			s.Errorf("%s has state %+v", node, state)
 		}
 	}
@@ -79,11 +77,11 @@ func (s scheduler) down() {
 		s.mustDown(nodeset.Of(s.Node))
 	}
 	s.until("DOWN", func(state reconfigure.NodeState) bool {
-		return state.Is("DOWN") && !state.Ready() && !state.Busy && strings.HasPrefix(state.Reason, ReasonPrefix) && strings.Contains(state.Reason, "conformance")
+		return state.Down() && !state.Ready() && !state.Busy && strings.HasPrefix(state.Reason, ReasonPrefix) && strings.Contains(state.Reason, "conformance")
 	})
 	now := s.look()
 	for node, was := range others {
-		if !was.Is("DOWN") && strings.Contains(now[node].Reason, "conformance") {
+		if !was.Down() && strings.Contains(now[node].Reason, "conformance") {
 			s.Errorf("%s, which nobody named, was set down too: %+v", node, now[node])
 		}
 	}
@@ -100,7 +98,7 @@ func (s scheduler) powerDown() {
 
 func (s scheduler) drain() {
 	drained := func(state reconfigure.NodeState) bool {
-		return state.Is("DRAIN") && state.Ours() && state.Reason == ReasonPrefix+"conformance" && !state.Usable()
+		return state.Drained() && state.Ours() && state.Reason == ReasonPrefix+"conformance" && !state.Usable()
 	}
 	for range 2 {
 		if err := s.Scheduler.Drain(s.Context(), nodeset.Of(s.Node), "conformance"); err != nil {
@@ -113,7 +111,7 @@ func (s scheduler) drain() {
 			s.Fatal(err)
 		}
 	}
-	s.until("undrained", func(state reconfigure.NodeState) bool { return !state.Is("DRAIN") })
+	s.until("undrained", func(state reconfigure.NodeState) bool { return !state.Drained() })
 	s.usable()
 }
 
@@ -123,7 +121,7 @@ func (s scheduler) partly() {
 	if err := s.Scheduler.Down(s.Context(), both, "conformance"); err == nil {
 		s.Error("a node that is not there was set down")
 	}
-	s.until("DOWN", func(state reconfigure.NodeState) bool { return state.Is("DOWN") })
+	s.until("DOWN", func(state reconfigure.NodeState) bool { return state.Down() })
 	if err := s.Scheduler.PowerDown(s.Context(), both); err == nil {
 		s.Error("a node that is not there was powered down")
 	}
@@ -167,7 +165,8 @@ func (s scheduler) mustDown(nodes nodeset.NodeSet) {
 func (s scheduler) usable() {
 	s.Helper()
 	s.until("powered down, and usable", func(state reconfigure.NodeState) bool {
-		return state.Is("POWERED_DOWN") && state.Is("IDLE") && !state.Is("DOWN", "POWERING_DOWN") && !state.Busy
+		return state.Has(reconfigure.NodeIdle|reconfigure.NodePoweredDown) &&
+			!state.HasAny(reconfigure.NodeDown|reconfigure.NodePoweringDown) && !state.Busy
 	})
 }
 

@@ -87,7 +87,8 @@ func (t watched) Apply(ctx context.Context, p reconfigure.Preview, watch engine.
 }
 
 // Configure is a run of Ansible.
-func (t watched) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch engine.Watch) (reconfigure.Failures, error) {
+func (t watched) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch engine.Watch,
+	done func(node string, err error)) (reconfigure.Failures, error) {
 	defer t.begin(Ansible)()
-	return t.World.Configure(ctx, c, instances, extent, watch)
+	return t.World.Configure(ctx, c, instances, extent, watch, done)
 }

@@ -162,7 +162,8 @@ func (w *World) waitFor(ctx context.Context, instances []reconfigure.Instance, u
 }
 
 // Configure logs whom it configures, and whom it tells of each other.
-func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch engine.Watch) (reconfigure.Failures, error) {
+func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch engine.Watch,
+	done func(node string, err error)) (reconfigure.Failures, error) {
 	defer w.happened(AfterConfigure)
 	for node := range extent.Changed.All() {
 		watch(node, "the playbooks run")
@@ -201,6 +202,9 @@ func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances 
 			m.configured = true
 			w.startSlurmd(node)
 		}
+		if done != nil {
+			done(node, failures[node])
+		}
 	}
 	if control := c.Control.Name; extent.Everywhere && extent.Changed.Contains(control) && failures[control] == nil {
 		w.reread(c)
@@ -219,7 +223,7 @@ func (w *World) reread(c reconfigure.Cluster) {
 	persistent := c.Persistent()
 	for node := range c.Nodes().All() {
 		if w.slurm[node] == nil {
-			w.slurm[node] = &slurmNode{base: "IDLE", power: "POWERED_DOWN"}
+			w.slurm[node] = &slurmNode{base: reconfigure.NodeIdle, power: reconfigure.NodePoweredDown}
 		}
 		w.slurm[node].cloud = !persistent.Contains(node)
 	}
@@ -255,14 +259,14 @@ func (w *World) States(ctx context.Context) (map[string]reconfigure.NodeState, e
 // Down requeues the jobs of the nodes.
 func (w *World) Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
 	return w.update(ctx, nodes, "down", ": "+reason, func(n *slurmNode) {
-		n.base, n.power, n.job, n.reason = "DOWN", "", false, ReasonPrefix+reason
+		n.base, n.power, n.job, n.reason = reconfigure.NodeDown, 0, false, ReasonPrefix+reason
 	})
 }
 
 // PowerDown ends at once: this Slurm waits for nobody. As with Slurm 22.05, drains end with it, and their reasons stay.
 func (w *World) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
 	return w.update(ctx, nodes, "power_down", "", func(n *slurmNode) {
-		n.base, n.power, n.job = "IDLE", "POWERED_DOWN", false
+		n.base, n.power, n.job = reconfigure.NodeIdle, reconfigure.NodePoweredDown, false
 		if !n.drain {
 			n.reason = ""
 		}

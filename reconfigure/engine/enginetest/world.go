@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -79,7 +78,7 @@ func (m *machine) real() bool { return m != nil && m.ID != "" && !m.gone }
 
 // slurmNode is a node as slurmctld has it.
 type slurmNode struct {
-	base, power string // power is a flag of power saving, or empty
+	base, power reconfigure.NodeFlags // power is a flag of power saving, or zero
 	cloud       bool
 	reason      string
 	job, drain  bool
@@ -98,9 +97,9 @@ func NewWorld(c reconfigure.Cluster) *World {
 	}
 	persistent := c.Persistent()
 	for node := range c.Nodes().All() {
-		w.slurm[node] = &slurmNode{base: "IDLE", power: "POWERED_DOWN", cloud: true}
+		w.slurm[node] = &slurmNode{base: reconfigure.NodeIdle, power: reconfigure.NodePoweredDown, cloud: true}
 		if persistent.Contains(node) {
-			w.slurm[node] = &slurmNode{base: "DOWN", reason: "Not responding"}
+			w.slurm[node] = &slurmNode{base: reconfigure.NodeDown, reason: "Not responding"}
 		}
 	}
 	return w
@@ -176,7 +175,7 @@ func (w *World) PowersUp(nodes ...string) {
 	defer w.lock.Unlock()
 	for _, node := range nodes {
 		n := w.slurm[node]
-		n.base, n.power, n.job, n.reason = "ALLOCATED", "POWERING_UP", true, ""
+		n.base, n.power, n.job, n.reason = reconfigure.NodeAllocated, reconfigure.NodePoweringUp, true, ""
 	}
 }
 
@@ -186,7 +185,7 @@ func (w *World) PowersDown(nodes ...string) {
 	defer w.lock.Unlock()
 	for _, node := range nodes {
 		n := w.slurm[node]
-		n.base, n.power, n.job = "IDLE", "POWERING_DOWN", false
+		n.base, n.power, n.job = reconfigure.NodeIdle, reconfigure.NodePoweringDown, false
 	}
 }
 
@@ -195,8 +194,8 @@ func (w *World) PoweredDown(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	for _, node := range nodes {
-		if n := w.slurm[node]; n.power == "POWERING_DOWN" {
-			n.power = "POWERED_DOWN"
+		if n := w.slurm[node]; n.power == reconfigure.NodePoweringDown {
+			n.power = reconfigure.NodePoweredDown
 		}
 	}
 }
@@ -207,8 +206,8 @@ func (w *World) GivesUp(nodes ...string) {
 	defer w.lock.Unlock()
 	w.look()
 	for _, node := range nodes {
-		if n := w.slurm[node]; n.power == "POWERING_UP" {
-			n.base, n.power, n.job, n.reason = "DOWN", "", false, "ResumeTimeout reached"
+		if n := w.slurm[node]; n.power == reconfigure.NodePoweringUp {
+			n.base, n.power, n.job, n.reason = reconfigure.NodeDown, 0, false, "ResumeTimeout reached"
 		}
 	}
 }
@@ -220,7 +219,7 @@ func (w *World) StartJob(node string) {
 	w.look()
 	n, m := w.slurm[node], w.machines[node]
 	if n.state(node).Usable() && !n.job && m != nil && m.slurmd {
-		n.base, n.job = "ALLOCATED", true
+		n.base, n.job = reconfigure.NodeAllocated, true
 	}
 }
 
@@ -257,7 +256,7 @@ func (w *World) Drained(reason string, nodes ...string) {
 func (w *World) EndJob(node string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	w.slurm[node].base, w.slurm[node].job = "IDLE", false
+	w.slurm[node].base, w.slurm[node].job = reconfigure.NodeIdle, false
 }
 
 // RegisterAfter has slurmd register so long after the playbooks ran, or after a boot.
@@ -355,7 +354,7 @@ func (w *World) Node(node string) Node {
 	}
 	if n := w.slurm[node]; n != nil {
 		s := n.state(node)
-		seen.State, seen.Reason, seen.Job = strings.Join(s.States, "+"), s.Reason, s.Busy
+		seen.State, seen.Reason, seen.Job = s.String(), s.Reason, s.Busy
 	}
 	return seen
 }
@@ -413,7 +412,7 @@ func (w *World) stop(node string) {
 func (w *World) lose(node string) {
 	if n := w.slurm[node]; n != nil && n.state(node).Running() {
 		w.lost = append(w.lost, node)
-		n.base, n.job = "IDLE", false
+		n.base, n.job = reconfigure.NodeIdle, false
 	}
 }
 
@@ -432,30 +431,29 @@ func (w *World) look() {
 // node starts.
 func (n *slurmNode) register(m *machine) {
 	m.slurmd = true
-	n.registers, n.power = time.Time{}, ""
+	n.registers, n.power = time.Time{}, 0
 	if !n.drain {
 		n.reason = ""
 	}
 	n.boot, n.rebooting, n.returns = m.booted, false, false
-	n.base = "IDLE"
+	n.base = reconfigure.NodeIdle
 	if n.job {
-		n.base = "ALLOCATED"
+		n.base = reconfigure.NodeAllocated
 	}
 }
 
 func (n *slurmNode) state(node string) reconfigure.NodeState {
-	s := reconfigure.NodeState{Node: node, States: []string{n.base}, Reason: n.reason, Boot: n.boot, Busy: n.job, Returns: n.returns}
-	if n.cloud {
-		s.States = append(s.States, "CLOUD")
+	s := reconfigure.NodeState{
+		Node: node, Flags: n.base | n.power, Reason: n.reason, Boot: n.boot, Busy: n.job, Returns: n.returns,
 	}
-	if n.power != "" {
-		s.States = append(s.States, n.power)
+	if n.cloud {
+		s.Flags |= reconfigure.NodeCloud
 	}
 	if n.drain {
-		s.States = append(s.States, "DRAIN")
+		s.Flags |= reconfigure.NodeDrain
 	}
 	if n.rebooting {
-		s.States = append(s.States, "REBOOT_ISSUED")
+		s.Flags |= reconfigure.NodeRebootIssued
 	}
 	return s
 }

@@ -1,0 +1,223 @@
+// Package batcher is group commit: many goroutines ask at once for what a tool does for many at the same price, the tool runs
+// once for all that wait, and each caller gets its own result as soon as that is known. It knows nothing of what is run.
+//
+// The idea is that of bbolt's DB.Batch, with results that come one by one.
+package batcher
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// ErrUnfinished is the result of a call that its run has ended without.
+var ErrUnfinished = errors.New("the run ended without a result")
+
+// Config says when a run begins and how large it is.
+type Config struct {
+	// Quiet is how long nothing must have come before a run begins; 0: it begins at once.
+	Quiet time.Duration
+	// Longest bounds the wait for quiet, from the first call that waits on.
+	Longest time.Duration
+	// Most is the largest number of calls in one run; 0: all that wait.
+	Most int
+}
+
+// Batcher collects calls into runs. One run is under way at a time.
+type Batcher[In, Out any] struct {
+	config Config
+	run    func(*Run[In, Out])
+
+	lock    sync.Mutex
+	waiting []*Call[In, Out]
+	running bool
+	first   time.Time     // when the oldest of those that wait came
+	came    chan struct{} // closed when a call comes
+}
+
+// New makes a batcher. The function run is called for each run, one at a time, in a goroutine of its own; when it returns,
+// calls without a result get ErrUnfinished.
+func New[In, Out any](config Config, run func(*Run[In, Out])) *Batcher[In, Out] {
+	return &Batcher[In, Out]{config: config, run: run, came: make(chan struct{})}
+}
+
+// Call is one call that waits for its result.
+type Call[In, Out any] struct {
+	In  In
+	ctx context.Context
+
+	once sync.Once
+	done chan struct{}
+	out  Out
+	err  error
+}
+
+// Context ends when the caller does not wait any longer.
+func (c *Call[In, Out]) Context() context.Context { return c.ctx }
+
+// Finish gives the caller its result. Only the first result counts.
+func (c *Call[In, Out]) Finish(out Out, err error) {
+	c.once.Do(func() {
+		c.out, c.err = out, err
+		close(c.done)
+	})
+}
+
+// Finished reports whether the call has its result, or its caller does not wait any longer.
+func (c *Call[In, Out]) Finished() bool {
+	select {
+	case <-c.done:
+		return true
+	case <-c.ctx.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// Run is one run of the tool.
+type Run[In, Out any] struct {
+	Calls   []*Call[In, Out]
+	batcher *Batcher[In, Out]
+}
+
+// Awaited is closed when another call waits for the next run.
+func (r *Run[In, Out]) Awaited() <-chan struct{} { return r.batcher.awaited() }
+
+// More takes the calls that wait into this run, too, however many there are.
+func (r *Run[In, Out]) More() {
+	b := r.batcher
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	r.Calls = append(r.Calls, b.waiting...)
+	b.waiting = nil
+}
+
+// Detach takes a call out of this run: its result comes later, from whoever has it then.
+func (r *Run[In, Out]) Detach(call *Call[In, Out]) {
+	r.Calls = slices.DeleteFunc(r.Calls, func(other *Call[In, Out]) bool { return other == call })
+}
+
+// Do waits for the result of in. When ctx ends first it returns the cause; a call that is in a run by then goes on without
+// its caller.
+func (b *Batcher[In, Out]) Do(ctx context.Context, in In) (Out, error) {
+	call := &Call[In, Out]{In: in, ctx: ctx, done: make(chan struct{})}
+	b.add(call)
+	select {
+	case <-call.done:
+		return call.out, call.err
+	case <-ctx.Done():
+	}
+	b.remove(call)
+	select {
+	case <-call.done: // it came at the same moment
+		return call.out, call.err
+	default:
+		var none Out
+		return none, context.Cause(ctx)
+	}
+}
+
+func (b *Batcher[In, Out]) add(call *Call[In, Out]) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	if len(b.waiting) == 0 {
+		b.first = time.Now()
+	}
+	b.waiting = append(b.waiting, call)
+	close(b.came)
+	b.came = make(chan struct{})
+	if !b.running {
+		b.running = true
+		go b.loop()
+	}
+}
+
+func (b *Batcher[In, Out]) remove(call *Call[In, Out]) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	for i, other := range b.waiting {
+		if other == call {
+			b.waiting = append(b.waiting[:i:i], b.waiting[i+1:]...)
+			return
+		}
+	}
+}
+
+// awaited is a channel that is closed as soon as a call waits.
+func (b *Batcher[In, Out]) awaited() <-chan struct{} {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	if len(b.waiting) > 0 {
+		closed := make(chan struct{})
+		close(closed)
+		return closed
+	}
+	return b.came
+}
+
+// loop makes runs until no call waits.
+func (b *Batcher[In, Out]) loop() {
+	for {
+		b.settle()
+		calls := b.take()
+		if calls == nil {
+			return
+		}
+		if len(calls) > 0 {
+			b.runOf(calls)
+		}
+	}
+}
+
+func (b *Batcher[In, Out]) runOf(calls []*Call[In, Out]) {
+	r := &Run[In, Out]{Calls: calls, batcher: b}
+	b.run(r)
+	for _, c := range r.Calls {
+		var none Out
+		c.Finish(none, ErrUnfinished)
+	}
+}
+
+// settle waits until nothing has come for a while.
+func (b *Batcher[In, Out]) settle() {
+	for {
+		b.lock.Lock()
+		came, rest := b.came, min(b.config.Quiet, time.Until(b.first.Add(b.config.Longest)))
+		full := b.config.Most > 0 && len(b.waiting) >= b.config.Most
+		b.lock.Unlock()
+		if rest <= 0 || full {
+			return
+		}
+		select {
+		case <-came:
+		case <-time.After(rest):
+			return
+		}
+	}
+}
+
+// take is the calls of the next run; nil ends the loop. Those whose caller is gone are left out.
+func (b *Batcher[In, Out]) take() []*Call[In, Out] {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	if len(b.waiting) == 0 {
+		b.running = false
+		return nil
+	}
+	n := len(b.waiting)
+	if b.config.Most > 0 {
+		n = min(n, b.config.Most)
+	}
+	calls := make([]*Call[In, Out], 0, n)
+	for _, c := range b.waiting[:n] {
+		if c.ctx.Err() == nil {
+			calls = append(calls, c)
+		}
+	}
+	b.waiting = append([]*Call[In, Out](nil), b.waiting[n:]...)
+	b.first = time.Now()
+	return calls
+}

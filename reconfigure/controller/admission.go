@@ -1,0 +1,173 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// Selection is what is planned next.
+type Selection struct {
+	Together []reconfigure.Request // that are planned from one snapshot
+	Undone   []reconfigure.Outcome // of the requests that need not begin any more when these do
+}
+
+// busy is what operations are under way for.
+type busy struct {
+	nodes nodeset.NodeSet
+	alone bool // a plan that concerns every node: nothing begins beside it
+}
+
+// Next selects what is planned next, of the requests without an outcome, oldest first. A request that another one undoes is
+// left out, and stands until that one begins: should that be taken back before, nothing is lost. Ready reports whether a
+// request may be planned now: not while its operations are under way, nor a deferred one before it is due.
+func Next(pending []reconfigure.Request, now busy, ready func(reconfigure.Request) bool) Selection {
+	undone := Undone(pending)
+	rest := slices.DeleteFunc(slices.Clone(pending), func(r reconfigure.Request) bool { return undone[r.ID] != 0 })
+	next := Selection{Together: admit(rest, now, ready)}
+	for _, r := range pending {
+		by := undone[r.ID]
+		if by != 0 && slices.ContainsFunc(next.Together, func(t reconfigure.Request) bool { return t.ID == by }) {
+			next.Undone = append(next.Undone, undoing(r.ID, by))
+		}
+	}
+	return next
+}
+
+// admit picks the requests that can be planned together, beside what is under way: those of which no two want different
+// things of one node. For one node, a later request waits for the earlier ones: whatever a passed-over request names is closed
+// to all that come after it. A request for the whole cluster waits until nothing is under way, and nobody who came later
+// begins before it, so that a stream of small requests does not keep it waiting; it does not wait for those that are
+// deferred, which may take a day. A change of size is planned by itself, since its plan may concern every node.
+func admit(pending []reconfigure.Request, now busy, ready func(reconfigure.Request) bool) []reconfigure.Request {
+	if now.alone {
+		return nil
+	}
+	var (
+		together []reconfigure.Request
+		taken    = map[intent]nodeset.NodeSet{}
+		closed   = now.nodes
+	)
+	for _, r := range pending {
+		nodes := r.Open()
+		switch {
+		case whole(r.Mode):
+			if len(together) == 0 && now.nodes.Empty() {
+				return []reconfigure.Request{r}
+			}
+			return together
+		case !ready(r):
+			closed = closed.Union(nodes)
+			continue
+		case resizes(r.Mode) && len(together) > 0:
+			closed = closed.Union(nodes)
+			continue
+		}
+		own := intent{r.Mode, r.Options}
+		conflicts := !closed.Intersect(nodes).Empty()
+		for other, theirs := range taken {
+			conflicts = conflicts || other != own && !theirs.Intersect(nodes).Empty()
+		}
+		if conflicts {
+			closed = closed.Union(nodes)
+			continue
+		}
+		taken[own] = taken[own].Union(nodes)
+		together = append(together, r)
+		if resizes(r.Mode) {
+			return together
+		}
+	}
+	return together
+}
+
+// intent is what a request wants of its nodes.
+type intent struct {
+	mode    reconfigure.Mode
+	options reconfigure.Options
+}
+
+// whole reports whether a mode means the whole cluster.
+func whole(m reconfigure.Mode) bool { return m == reconfigure.Deploy || m == reconfigure.Destroy }
+
+// resizes reports whether a mode may have every node get another slurm.conf.
+func resizes(m reconfigure.Mode) bool {
+	return m == reconfigure.Enlarge || m == reconfigure.Shrink || m == reconfigure.Resize
+}
+
+// window is how long to wait still for requests that come together with these: Slurm names its nodes in several calls, and each
+// slurmd that reboots makes a call of its own. It ends when nothing came for quiet, and at the latest when the oldest has
+// waited for longest.
+func window(requests []reconfigure.Request, quiet, longest time.Duration, now time.Time) time.Duration {
+	var oldest, newest time.Time
+	for _, r := range requests {
+		if r.IsDeferred() || whole(r.Mode) {
+			continue
+		}
+		if oldest.IsZero() || r.Submitted.Before(oldest) {
+			oldest = r.Submitted
+		}
+		if r.Submitted.After(newest) {
+			newest = r.Submitted
+		}
+	}
+	if oldest.IsZero() {
+		return 0
+	}
+	// The clock of the host where a request was made may be ahead.
+	return min(quiet-now.Sub(newest), longest-now.Sub(oldest), quiet)
+}
+
+// Undone finds the resumes that a later suspend undoes before anything was done for them, and by which. Such a resume need not
+// begin, since in the end there are no instances either way. The suspend stays: only a look shows whether there is an instance,
+// left over from an earlier failure, and where there is none it costs nothing.
+//
+// The other way round nothing is undone. Slurm resumes a node that it has suspended since a job needs it, and waits for a boot
+// that is newer than its call (slurm.conf(5), ResumeTimeout); the instance of before has an older one, and whatever its last
+// job has left on its disk.
+//
+// A resume is undone as a whole or not at all, by a suspend of all of its nodes that the same caller asks for: what Slurm needs
+// for its jobs an administrator does not take back by accident. Whatever else names one of the nodes in between, or means the
+// whole cluster, is to find them as it would have.
+func Undone(pending []reconfigure.Request) map[reconfigure.RequestID]reconfigure.RequestID {
+	undone := map[reconfigure.RequestID]reconfigure.RequestID{}
+	next := map[string]reconfigure.Request{} // of each node: the next request that is no resume
+	for _, r := range slices.Backward(pending) {
+		switch {
+		case whole(r.Mode):
+			clear(next)
+		case r.Mode != reconfigure.Resume:
+			for node := range r.Open().All() {
+				next[node] = r
+			}
+		case !r.Touched:
+			if by, ok := undoes(next, r); ok {
+				undone[r.ID] = by
+			}
+		}
+	}
+	return undone
+}
+
+// undoes is the suspend that comes next for every node of a resume; false where there is no such one.
+func undoes(next map[string]reconfigure.Request, r reconfigure.Request) (by reconfigure.RequestID, ok bool) {
+	for node := range r.Nodes.All() {
+		s, named := next[node]
+		if !named || s.Mode != reconfigure.Suspend || s.Caller != r.Caller || ok && s.ID != by {
+			return 0, false
+		}
+		by, ok = s.ID, true
+	}
+	return by, ok
+}
+
+// undoing is the outcome of a request that another one undoes.
+func undoing(id, by reconfigure.RequestID) reconfigure.Outcome {
+	return reconfigure.Outcome{
+		Request: id, Code: reconfigure.CodeCancelled,
+		Error: fmt.Sprintf("request %s suspends its nodes again, and came before anything was done for this one", by),
+	}
+}

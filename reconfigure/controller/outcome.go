@@ -1,0 +1,137 @@
+package controller
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// progress is what is known of a request that has no outcome yet.
+type progress struct {
+	reconfigure.Request
+	verdicts map[string]reconfigure.Verdict
+	deferred []reconfigure.Deferral
+	planned  bool                           // since this controller began
+	underWay nodeset.NodeSet                // nodes with an operation for it
+	final    map[string]reconfigure.Verdict // of nodes that were rejected, though something is still done with them
+	changed  bool                           // since it was written down
+	failed   string                         // why the whole request failed
+	code     reconfigure.Code               // of a whole request that failed
+}
+
+func newProgress(r reconfigure.Request) *progress {
+	p := &progress{Request: r, verdicts: map[string]reconfigure.Verdict{}, final: map[string]reconfigure.Verdict{}, deferred: r.Deferred}
+	for _, v := range r.Verdicts {
+		p.verdicts[v.Node] = v
+	}
+	return p
+}
+
+// request is the request with what is known of it.
+func (p *progress) request() reconfigure.Request {
+	r := p.Request
+	r.Deferred, r.Verdicts = p.deferred, p.list()
+	return r
+}
+
+func (p *progress) list() []reconfigure.Verdict {
+	var all []reconfigure.Verdict
+	for _, node := range nodeset.Collect(maps.Keys(p.verdicts)).Names() {
+		all = append(all, p.verdicts[node])
+	}
+	return all
+}
+
+// begin takes what a plan says of the request: a verdict on each node that it names, or, where it names none, on each node
+// that changes for it, now or when the operation has ended.
+func (p *progress) begin(plan reconfigure.Plan) {
+	p.planned, p.changed = true, true
+	p.deferred = slices.DeleteFunc(slices.Clone(plan.Deferred), func(d reconfigure.Deferral) bool { return d.Request != p.ID })
+	var under []string
+	for _, c := range plan.Changes {
+		if slices.Contains(c.Requests, p.ID) {
+			under = append(under, c.Node)
+		}
+	}
+	p.underWay = nodeset.Of(under...)
+	for _, r := range plan.Rejected {
+		if r.Request != p.ID {
+			continue
+		}
+		v := reconfigure.Verdict{Node: r.Node, Status: reconfigure.StatusRejected, Phase: reconfigure.PhasePlan, Class: r.Class, Reason: r.Reason}
+		c, changes := plan.Of(r.Node)
+		own := changes && slices.Contains(c.Requests, p.ID)
+		if own || !changes && r.Awaited { // it is undrained, or given back to Slurm, before the verdict counts
+			p.final[r.Node], p.underWay = v, p.underWay.Union(nodeset.Of(r.Node))
+		} else {
+			p.verdicts[r.Node] = v
+		}
+	}
+	for node := range p.Request.Nodes.All() {
+		_, known := p.verdicts[node]
+		if !known && !p.underWay.Contains(node) && !p.isDeferred(node) {
+			p.verdicts[node] = reconfigure.Verdict{Node: node, Status: reconfigure.StatusUnchanged}
+		}
+	}
+}
+
+func (p *progress) isDeferred(node string) bool {
+	return slices.ContainsFunc(p.deferred, func(d reconfigure.Deferral) bool { return d.Node == node })
+}
+
+// end takes the verdict of an operation. A node that was drained is waited for, unless it could not be drained.
+func (p *progress) end(v reconfigure.Verdict) {
+	p.changed = true
+	p.underWay = p.underWay.Difference(nodeset.Of(v.Node))
+	if rejected, ok := p.final[v.Node]; ok {
+		delete(p.final, v.Node)
+		p.verdicts[v.Node] = rejected
+		return
+	}
+	if p.isDeferred(v.Node) && v.Status != reconfigure.StatusFailed {
+		return
+	}
+	p.deferred = slices.DeleteFunc(slices.Clone(p.deferred), func(d reconfigure.Deferral) bool { return d.Node == v.Node })
+	p.verdicts[v.Node] = v
+}
+
+// outcome is what the caller gets; with Deferred where the request has none yet.
+func (p *progress) outcome() reconfigure.Outcome {
+	o := reconfigure.Outcome{Request: p.ID, Verdicts: p.list(), Deferred: p.deferred, Error: p.failed}
+	if o.Code = code(o.Verdicts); p.code != "" {
+		o.Code = p.code
+	}
+	return o
+}
+
+// ended reports whether every node of the request has its verdict.
+func (p *progress) ended() bool {
+	return p.code != "" || p.planned && p.underWay.Empty() && len(p.deferred) == 0
+}
+
+// code sums verdicts up.
+func code(verdicts []reconfigure.Verdict) reconfigure.Code {
+	var good, bad, refused int
+	for _, v := range verdicts {
+		switch v.Status {
+		case reconfigure.StatusDone, reconfigure.StatusUnchanged:
+			good++
+		case reconfigure.StatusRefused:
+			refused++
+			bad++
+		default:
+			bad++
+		}
+	}
+	switch {
+	case bad == 0:
+		return reconfigure.CodeDone
+	case good > 0:
+		return reconfigure.CodePartial
+	case refused > 0:
+		return reconfigure.CodeRefused
+	}
+	return reconfigure.CodeFailed
+}

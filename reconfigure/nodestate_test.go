@@ -1,0 +1,138 @@
+package reconfigure
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// predicates are the columns of the truth table.
+var predicates = []struct {
+	name string
+	is   func(NodeState) bool
+}{
+	{"up", NodeState.Up}, {"registered", NodeState.Registered}, {"ready", NodeState.Ready}, {"usable", NodeState.Usable},
+	{"running", NodeState.Running}, {"job", NodeState.GivenToJob}, {"powering-up", NodeState.PoweringUp},
+	{"powering-down", NodeState.PoweringDown}, {"powered-down", NodeState.PoweredDown}, {"given-up", NodeState.GivenUp},
+	{"rebooting", NodeState.Rebooting}, {"drained", NodeState.Drained}, {"down", NodeState.Down},
+	{"cloud", NodeState.Cloud},
+}
+
+// TestPredicatesOfNodeStates is the truth table: for each state the predicates that hold. A star is a node with a job.
+func TestPredicatesOfNodeStates(t *testing.T) {
+	for _, row := range []struct{ state, holds string }{
+		{"", ""},
+		{"*", "running job"}, // not a state of Slurm's: where in doubt a job is at work
+		{"UNKNOWN", ""},
+		{"FUTURE", ""},
+		{"ERROR", ""},
+		{"IDLE", "up registered ready usable"},
+		{"IDLE*", "up registered ready usable running job"}, // its job is suspended
+		{"MIXED*", "up registered ready usable running job"},
+		{"ALLOCATED*", "up registered ready usable running job"},
+		{"IDLE+COMPLETING*", "up registered ready usable running job"},
+		{"IDLE+CLOUD", "up registered ready usable cloud"},
+		{"IDLE+DYNAMIC_NORM", "up registered ready usable"},
+		{"IDLE+PLANNED", "up registered ready usable"},
+		{"IDLE+RESERVED", "up registered ready usable"},
+		{"IDLE+MAINTENANCE", "up registered ready usable"},
+		{"IDLE+DRAIN", "up registered ready drained"},
+		{"MIXED+DRAIN*", "up registered ready running job drained"},
+		{"IDLE+FAIL", "up registered ready"},
+		{"IDLE+INVALID_REG", "up registered"},
+		{"IDLE+DRAIN+INVALID_REG", "up registered drained"}, // Low RealMemory
+		{"MIXED+DRAIN+INVALID_REG*", "up registered running job drained"},
+		{"IDLE+NOT_RESPONDING", "up"},
+		{"ALLOCATED+NOT_RESPONDING*", "up running job"},
+		{"IDLE+REBOOT_REQUESTED+DRAIN", "up registered ready drained"},
+		{"IDLE+REBOOT_ISSUED", "up rebooting"},
+		{"DOWN+REBOOT_ISSUED", "rebooting down"},
+		{"ALLOCATED+REBOOT_ISSUED*", "up running job rebooting"},
+		{"DOWN", "down"},
+		{"DOWN+DRAIN", "drained down"},
+		{"DOWN+NOT_RESPONDING", "down"},
+		{"DOWN*", "running job down"},
+		{"IDLE+DOWN", "down"}, // not a state of Slurm's: the worse counts
+		{"IDLE+CLOUD+POWER_UP", "job powering-up cloud"},
+		{"IDLE+CLOUD+POWERING_UP", "job powering-up cloud"},
+		{"MIXED+CLOUD+NOT_RESPONDING+POWERING_UP*", "job powering-up cloud"},
+		{"ALLOCATED+CLOUD+POWERED_DOWN+POWER_UP*", "job powering-up powered-down cloud"},
+		{"DOWN+CLOUD+POWERING_UP", "job powering-up down cloud"},
+		{"IDLE+CLOUD+POWER_DOWN", "up powering-down cloud"},
+		{"MIXED+CLOUD+POWER_DOWN*", "up running job powering-down cloud"},
+		{"IDLE+CLOUD+POWERING_DOWN", "powering-down given-up cloud"},
+		{"IDLE+CLOUD+POWERED_DOWN", "powered-down given-up cloud"},
+		{"ALLOCATED+CLOUD+POWERED_DOWN*", "job powered-down given-up cloud"},
+		{"DOWN+CLOUD+POWERED_DOWN", "powered-down given-up down cloud"},
+		{"IDLE+DRAIN+CLOUD+POWERED_DOWN", "powered-down given-up drained cloud"},
+	} {
+		words, busy := strings.CutSuffix(row.state, "*")
+		s := SlurmNode("n", strings.Split(words, "+")...)
+		if s.Busy = busy; len(s.Other) > 0 {
+			t.Errorf("%s: unknown words %v", row.state, s.Other)
+		}
+		var holds []string
+		for _, p := range predicates {
+			if p.is(s) {
+				holds = append(holds, p.name)
+			}
+		}
+		if got := strings.Join(holds, " "); got != row.holds {
+			t.Errorf("%s:\n got %s\nwant %s", row.state, got, row.holds)
+		}
+	}
+}
+
+// TestPredicatesAgree is what holds for any flags.
+func TestPredicatesAgree(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s NodeState
+		for range rapid.IntRange(0, 5).Draw(t, "flags") {
+			s.Flags |= 1 << rapid.IntRange(0, len(nodeFlagWords)-1).Draw(t, "flag")
+		}
+		s.Busy = rapid.Bool().Draw(t, "busy")
+		for _, rule := range []struct {
+			text string
+			ok   bool
+		}{
+			{"usable is ready", !s.Usable() || s.Ready()},
+			{"ready is registered", !s.Ready() || s.Registered()},
+			{"registered is up", !s.Registered() || s.Up()},
+			{"up is not given up", !s.Up() || !s.GivenUp()},
+			{"running is given to a job", !s.Running() || s.GivenToJob()},
+			{"a node that is given up has no job at work", !s.GivenUp() || !s.Running()},
+		} {
+			if !rule.ok {
+				t.Fatalf("%s (busy: %v): %s", s, s.Busy, rule.text)
+			}
+		}
+	})
+}
+
+func TestNodeFlagsInSlurmsWords(t *testing.T) {
+	for in, want := range map[string]string{
+		"idle":                       "IDLE",
+		"POWERED_DOWN+CLOUD+IDLE":    "IDLE+CLOUD+POWERED_DOWN",
+		"MIXED+BRANDNEW+DRAIN+shiny": "MIXED+DRAIN+BRANDNEW+SHINY",
+		"":                           "",
+	} {
+		if got := SlurmNode("n", strings.Split(in, "+")...).String(); got != want {
+			t.Errorf("%q: %q, not %q", in, got, want)
+		}
+	}
+	for bit, word := range NodeFlagWords() {
+		flags, unknown := ParseNodeFlags(word)
+		if flags != 1<<bit || unknown != nil || flags.String() != word {
+			t.Errorf("%s: %b %v", word, flags, unknown)
+		}
+	}
+	words := NodeFlagWords()
+	if slices.Sort(words); len(slices.Compact(words)) != len(nodeFlagWords) {
+		t.Error("a word is there twice")
+	}
+	if NodePlanned != 1<<(len(nodeFlagWords)-1) {
+		t.Error("there are not as many words as flags")
+	}
+}

@@ -1,0 +1,158 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// refuse looks once more, as late as can be, and says which nodes must not come along: those with a job to lose, those in
+// whose way an instance is that Terraform does not know, and those that the quota has no room for. The room is looked at
+// last, since to remove an unknown instance makes some.
+func (t *attempt) refuse(ctx context.Context, plan reconfigure.Plan, calls []*provisionCall) reconfigure.Failures {
+	refused := t.guardAll(ctx, plan)
+	if len(refused) == 0 {
+		refused = t.clear(ctx, plan)
+	}
+	for _, c := range calls {
+		if c.In.op != nil && refused[c.In.op.change.Node] != nil {
+			c.In.op.round.leave(c.In.op.change.Node)
+		}
+	}
+	if len(refused) > 0 {
+		return refused
+	}
+	return t.overQuota(ctx, plan, calls)
+}
+
+// guardAll names the nodes whose instance is about to be lost while a job is on it, or while that is unknown.
+func (t *attempt) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
+	endangered := plan.Where(func(c reconfigure.Change) bool {
+		instance, there := t.state.Instances[c.Node]
+		_, forgotten := t.forget[c.Node]
+		renews := c.Action == reconfigure.Replace || c.Action == reconfigure.Remove || c.Action == reconfigure.Create
+		return renews && there && instance.ID != "" && !c.Force && !forgotten
+	})
+	if endangered.Empty() {
+		return nil
+	}
+	states, err := t.allStates(ctx)
+	busy := reconfigure.Failures{}
+	for node := range endangered.All() {
+		if reason := inUse(t.state.Instances[node], states[node], err); reason != nil {
+			busy[node] = reason
+		}
+	}
+	return busy
+}
+
+// clear deletes instances that Terraform does not know of nodes that it is to make or to remove: beside one of these the next
+// attempt would make a second one. The nodes whose unknown instance stays are named, with the reason. While the cloud cannot
+// be asked, none may be made, and none may go that Terraform has begun to make: it would forget that.
+func (t *attempt) clear(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
+	making, removing := plan.Nodes(reconfigure.Create, reconfigure.Replace), plan.Nodes(reconfigure.Remove)
+	begun := removing.Where(func(node string) bool { i, there := t.state.Instances[node]; return there && i.ID == "" })
+	if t.unseen != nil {
+		err := fmt.Errorf("it is unknown whether there is an instance of it already: %w", t.unseen)
+		return all(making.Union(begun), err)
+	}
+	unknown := t.unknown(making.Union(removing))
+	if len(unknown) == 0 {
+		return nil
+	}
+	states, unreachable := t.allStates(ctx)
+	stay := reconfigure.Failures{}
+	var (
+		lock  sync.Mutex
+		group errgroup.Group
+	)
+	group.SetLimit(20) // a cloud's API serves many, but not thousands at once
+	for node, servers := range unknown {
+		change, _ := plan.Of(node)
+		if err := t.protected(node, states[node], unreachable); err != nil && !change.Force {
+			stay[node] = reconfigure.Classify(reconfigure.ClassRefused,
+				fmt.Errorf("left alone: there is instance %s of it, which Terraform does not know, and %w", ids(servers), err))
+			continue
+		}
+		group.Go(func() error {
+			if err := t.delete(ctx, node, servers); err != nil {
+				lock.Lock()
+				defer lock.Unlock()
+				stay[node] = err
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return stay
+}
+
+// unknown is the servers of nodes that Terraform's state does not have.
+func (t *attempt) unknown(nodes nodeset.NodeSet) map[string][]reconfigure.Server {
+	found := map[string][]reconfigure.Server{}
+	for node := range nodes.All() {
+		known := t.state.Instances[node].ID
+		strange := slices.DeleteFunc(slices.Clone(t.servers[node]), func(s reconfigure.Server) bool { return s.ID == known })
+		if len(strange) > 0 {
+			found[node] = strange
+		}
+	}
+	return found
+}
+
+func (t *attempt) delete(ctx context.Context, node string, servers []reconfigure.Server) error {
+	for _, s := range servers {
+		// Later than any instance was made, however wrong the clocks are: nobody else makes any while the lease is held.
+		anyAge := time.Now().AddDate(1, 0, 0)
+		if err := t.deps.Cloud.RemoveServer(ctx, s.ID, node, anyAge); err != nil {
+			return fmt.Errorf("there is instance %s of it, which Terraform does not know and which is in the way: %w", s.ID, err)
+		}
+	}
+	return nil
+}
+
+func ids(servers []reconfigure.Server) string {
+	all := make([]string, len(servers))
+	for i, s := range servers {
+		all[i] = s.ID
+	}
+	return strings.Join(all, ", ")
+}
+
+// protected says why an unknown instance is not to be deleted. Where Terraform's state has a part of the node, that is what it
+// was about to make, and nobody has used it yet. Where it has nothing, the state itself may have been lost, and with it the
+// knowledge of a whole cluster at work.
+func (t *attempt) protected(node string, state reconfigure.NodeState, unreachable error) error {
+	known, there := t.state.Instances[node]
+	cluster, _ := t.using()
+	const hand = "if it is worth nothing, delete it by hand; if Terraform's state was lost, bring that back"
+	switch {
+	case state.Running() || state.Usable():
+		return errors.New("it is in use by Slurm: " + hand)
+	case there && known.ID == "":
+		return nil
+	case node == cluster.Control.Name:
+		return errors.New("all of Slurm's state may be on it: " + hand)
+	case unreachable != nil:
+		return fmt.Errorf("it is unknown whether a job runs on it, as Slurm does not answer: %w", unreachable)
+	}
+	return nil
+}
+
+// all has the same happen to each of some nodes.
+func all(nodes nodeset.NodeSet, err error) reconfigure.Failures {
+	failures := reconfigure.Failures{}
+	for node := range nodes.All() {
+		failures[node] = err
+	}
+	return failures
+}

@@ -1,0 +1,109 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// adoptKnown has Terraform's state take servers that the cloud has as asked and that the state has as half made, or does not
+// have: a worker or a Terraform that died has left them, or a run was interrupted. The calls that are left are given.
+func (t *attempt) adoptKnown(ctx context.Context, calls []*provisionCall) []*provisionCall {
+	servers := map[string]reconfigure.Server{}
+	plan := reconfigure.Plan{Desired: t.state.Desired}
+	var rest, adopting []*provisionCall
+	for _, c := range calls {
+		if s, ok := t.adoptable(c.In); ok {
+			servers[c.In.op.change.Node] = s
+			plan.Changes = append(plan.Changes, c.In.op.change)
+			adopting = append(adopting, c)
+		} else if c.In.adopts() {
+			c.Finish(made{}, errors.New("the cloud has no instance of it that is as Terraform was told"))
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	if len(servers) == 0 {
+		return rest
+	}
+	adopted, failures, err := t.terraform.Adopt(ctx, plan, servers)
+	for _, c := range adopting {
+		node := c.In.op.change.Node
+		switch {
+		case adopted.Contains(node):
+			c.In.op.waiting.Store(false)
+			c.In.op.touched.Store(c.In.op.change.Action != reconfigure.Adopt)
+			t.note(c.In.op, "Terraform's state has taken instance "+servers[node].ID+" for the finished one")
+			c.Finish(made{instance: instanceOf(servers[node], c.In.op.change.Spec)}, nil)
+		case c.In.adopts():
+			c.Finish(made{}, notAdopted(failures[node], err))
+		default:
+			t.note(c.In.op, notAdopted(failures[node], err).Error())
+			rest = append(rest, c)
+		}
+	}
+	return rest
+}
+
+func notAdopted(failure, err error) error {
+	if failure == nil {
+		failure = err
+	}
+	if failure == nil {
+		failure = errors.New("unknown why")
+	}
+	return errors.Join(errors.New("Terraform's state could not take over its instance"), failure)
+}
+
+// adoptable finds a server that is as a call asks for. For a node that is to be made it must have been created since it was
+// asked for: Slurm waits for a newer boot.
+func (t *attempt) adoptable(p provision) (reconfigure.Server, bool) {
+	if p.op == nil || p.remove && p.server == nil {
+		return reconfigure.Server{}, false
+	}
+	if p.server != nil {
+		return *p.server, true
+	}
+	change := p.op.change
+	known, there := t.state.Instances[change.Node]
+	if there && !known.Tainted || len(t.servers[change.Node]) != 1 {
+		return reconfigure.Server{}, false // it is finished, or it is unknown which of several it would be
+	}
+	s := t.servers[change.Node][0]
+	spec := change.Spec
+	if change.Action == reconfigure.Adopt {
+		spec = t.state.Desired[change.Node]
+	}
+	switch change.Action {
+	case reconfigure.Adopt:
+		return s, asAsked(s, spec)
+	case reconfigure.Create, reconfigure.Replace:
+		return s, asAsked(s, spec) && s.Address != "" && s.Created.After(change.Since)
+	}
+	return reconfigure.Server{}, false
+}
+
+// adoptAll finishes for Terraform's state what was interrupted when the cloud had it as asked.
+func (t *attempt) adoptAll(ctx context.Context, plan reconfigure.Plan, servers map[string]reconfigure.Server, cut []*delivery) {
+	state, err := t.terraform.State(ctx)
+	if err == nil {
+		plan.Desired = state.Desired
+	}
+	adopted, failures, problem := t.terraform.Adopt(ctx, plan, servers)
+	err = errors.Join(err, problem)
+	for _, d := range cut {
+		node := d.call.In.op.change.Node
+		if _, asked := servers[node]; !asked {
+			continue
+		}
+		if adopted.Contains(node) {
+			d.settled <- nil
+			continue
+		}
+		d.settled <- notAdopted(failures[node], err)
+	}
+}
+
+func trimmed(fault string) string { return strings.TrimSuffix(strings.TrimSpace(fault), ".") }

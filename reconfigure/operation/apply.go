@@ -1,0 +1,354 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// delivery is how far one call of a run is.
+type delivery struct {
+	call    *provisionCall
+	effect  reconfigure.Effect // what Terraform does to the instance; empty: nothing
+	before  string             // id of the instance that the node had
+	early   bool               // the cloud's word is enough: nothing of the node comes after its instance
+	settled chan error         // Terraform's own verdict
+	given   bool               // the caller has its result
+	server  reconfigure.Server // that was delivered
+}
+
+// apply has Terraform carry out a preview. A caller gets its result when the cloud says that its server is as asked: nobody
+// waits for the provider's sleep. When nothing else is left to wait for, or when others wait and the rest does not come,
+// Terraform is interrupted; what was posted by then is taken over later. True where something is left to do.
+func (t *attempt) apply(ctx context.Context, preview reconfigure.Preview, calls []*provisionCall) (again bool) {
+	deliveries := t.deliveries(preview, calls)
+	for _, d := range deliveries {
+		d.call.In.op.waiting.Store(false)
+		if d.call.In.change().Action != reconfigure.Remove {
+			d.call.In.op.touched.Store(true)
+		}
+	}
+	interrupt, applied := make(chan struct{}), make(chan struct{})
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		t.watch(ctx, preview, deliveries, interrupt, applied)
+	}()
+	failures, err := t.terraform.Apply(ctx, preview, t.progress(deliveries), interrupt)
+	close(applied)
+	<-watched
+	if ctx.Err() != nil {
+		return false
+	}
+	t.forget = nil // once is enough: the next plan for such a node completes it in any case
+	return t.conclude(ctx, preview, deliveries, failures, err)
+}
+
+func (t *attempt) deliveries(preview reconfigure.Preview, calls []*provisionCall) []*delivery {
+	var all []*delivery
+	for _, c := range calls {
+		if c.In.op == nil {
+			continue
+		}
+		node := c.In.op.change.Node
+		d := &delivery{call: c, before: t.state.Instances[node].ID, early: true, settled: make(chan error, 1)}
+		for _, change := range preview.Changes {
+			switch {
+			case change.Node != node:
+			case change.Kind == reconfigure.KindInstance:
+				d.effect = change.Effect
+			case change.Kind != reconfigure.KindPort:
+				d.early = false
+			}
+		}
+		d.early = d.early && (d.effect == reconfigure.EffectCreate || d.effect == reconfigure.EffectRebuild ||
+			d.effect == reconfigure.EffectReplace || d.effect == reconfigure.EffectDelete)
+		all = append(all, d)
+	}
+	return all
+}
+
+// progress hands Terraform's words on to the nodes.
+func (t *attempt) progress(deliveries []*delivery) Watch {
+	of := map[string]*operation{}
+	for _, d := range deliveries {
+		of[d.call.In.op.change.Node] = d.call.In.op
+	}
+	return func(node, message string) { t.note(of[node], message) }
+}
+
+// interruptible reports whether Terraform has nothing to do that must not be left off: of instances the provider only waits
+// for the cloud, a port or a resource of the site's it may be in the middle of making.
+func interruptible(preview reconfigure.Preview) bool {
+	return !preview.Plan.Shared && !slices.ContainsFunc(preview.Changes, func(c reconfigure.ResourceChange) bool {
+		return c.Kind != reconfigure.KindInstance || c.Effect == reconfigure.EffectResize || c.Effect == reconfigure.EffectUpdate
+	})
+}
+
+// watch delivers what the cloud says is done, until Terraform has ended, and interrupts it when there is a reason to.
+func (t *attempt) watch(ctx context.Context, preview reconfigure.Preview, deliveries []*delivery, interrupt chan<- struct{}, applied <-chan struct{}) {
+	cluster, _ := t.using()
+	var (
+		sleeps   = interruptible(preview)
+		moved    = time.Now()
+		awaited  <-chan struct{}
+		others   bool
+		tick     = time.NewTicker(t.timing.Poll)
+		complete = func() bool {
+			return !slices.ContainsFunc(deliveries, func(d *delivery) bool { return !d.given && !d.call.Finished() })
+		}
+	)
+	defer tick.Stop()
+	awaited = t.run.Awaited()
+	for {
+		select {
+		case <-applied:
+			return
+		case <-ctx.Done():
+			return
+		case <-awaited:
+			others, awaited = true, nil
+			continue
+		case <-tick.C:
+		}
+		servers, err := t.allServers(ctx)
+		if err != nil {
+			continue
+		}
+		for _, d := range deliveries {
+			if !d.given && d.early && t.deliver(d, servers[d.call.In.op.change.Node]) {
+				moved = time.Now()
+			}
+		}
+		asleep := sleeps && complete() && cluster.Settings.Interrupt && len(deliveries) > 0
+		stuck := others && !preview.Plan.Shared && time.Since(moved) > t.timing.Straggler
+		if asleep || stuck {
+			close(interrupt)
+			<-applied
+			return
+		}
+	}
+}
+
+// deliver gives a caller its result where the cloud says that its server is as asked.
+func (t *attempt) deliver(d *delivery, servers []reconfigure.Server) bool {
+	op := d.call.In.op
+	if d.effect == reconfigure.EffectDelete {
+		if slices.ContainsFunc(servers, func(s reconfigure.Server) bool { return s.ID == d.before }) {
+			return false
+		}
+		d.given = true
+		d.call.Finish(made{}, nil)
+		return true
+	}
+	for _, s := range servers {
+		renewed := s.ID != d.before || d.effect == reconfigure.EffectRebuild && s.ImageID == op.change.Spec.ImageID
+		if renewed && asAsked(s, op.change.Spec) && s.Address != "" {
+			d.given, d.server = true, s
+			d.call.Finish(made{instance: instanceOf(s, op.change.Spec), settled: d.settled}, nil)
+			return true
+		}
+	}
+	return false
+}
+
+// asAsked reports whether a server runs, and is made of what was asked for as far as the cloud's list says.
+func asAsked(s reconfigure.Server, spec reconfigure.Spec) bool {
+	same := func(is, wanted string) bool { return is == "" || is == wanted }
+	return s.Active() && same(s.ImageID, spec.ImageID) && same(s.FlavorID, spec.FlavorID) && same(s.Group, spec.Group)
+}
+
+func instanceOf(s reconfigure.Server, spec reconfigure.Spec) reconfigure.Instance {
+	return reconfigure.Instance{Node: s.Node, ID: s.ID, Address: s.Address, Made: spec}
+}
+
+// conclude gives each call its result after Terraform has ended.
+func (t *attempt) conclude(ctx context.Context, preview reconfigure.Preview, deliveries []*delivery, failures reconfigure.Failures, err error) (again bool) {
+	if err != nil {
+		// It is unknown what became of those that the cloud has not delivered.
+		t.failAll(t.open(), err)
+		t.afterInterrupt(ctx, given(deliveries))
+		return len(t.forget) > 0
+	}
+	var cut []*delivery
+	untried := reconfigure.Failures{}
+	refused := reconfigure.Failures{}
+	for _, d := range deliveries {
+		node := d.call.In.op.change.Node
+		switch failure := failures[node]; {
+		case failure == nil:
+			d.settled <- nil
+		case errors.Is(failure, reconfigure.ErrInterrupted), d.given:
+			cut = append(cut, d)
+		case errors.Is(failure, reconfigure.ErrUntried):
+			untried[node] = failure
+		default:
+			failure = t.explain(ctx, node, failure)
+			d.settled <- failure
+			d.call.Finish(made{}, failure)
+			if reconfigure.ClassOf(failure).NoRoom() {
+				refused[node] = failure
+			}
+		}
+	}
+	if len(refused) > 0 {
+		t.giveUp(preview.Plan.Jobs, refused)
+	}
+	if t.finishRest(ctx, deliveries, failures); len(untried) == len(failures) && len(untried) > 0 {
+		t.failSome(t.open(), untried) // nobody is to blame, and to try again would go on for ever
+		untried = nil
+	}
+	t.afterInterrupt(ctx, cut)
+	return len(untried) > 0 || len(t.forget) > 0 || len(cut) > 0 && len(t.open()) > 0
+}
+
+// given is the deliveries whose callers have their result already.
+func given(deliveries []*delivery) []*delivery {
+	return slices.DeleteFunc(slices.Clone(deliveries), func(d *delivery) bool { return !d.given })
+}
+
+// finishRest answers the calls that Terraform has finished and that the cloud did not deliver before.
+func (t *attempt) finishRest(ctx context.Context, deliveries []*delivery, failures reconfigure.Failures) {
+	var rest []*delivery
+	for _, d := range deliveries {
+		if failures[d.call.In.op.change.Node] == nil && !d.given {
+			rest = append(rest, d)
+		}
+	}
+	shared := slices.ContainsFunc(t.run.Calls, func(c *provisionCall) bool { return c.In.op == nil && !c.Finished() })
+	if len(rest) == 0 && !shared {
+		return
+	}
+	state, err := t.terraform.State(ctx)
+	for _, c := range t.run.Calls {
+		if c.In.op == nil {
+			c.Finish(made{}, err)
+		}
+	}
+	if err != nil {
+		for _, d := range rest {
+			d.call.Finish(made{}, err)
+		}
+		return
+	}
+	t.found(state.Instances)
+	for _, d := range rest {
+		node := d.call.In.op.change.Node
+		instance, there := state.Instances[node]
+		removed := d.call.In.change().Action == reconfigure.Remove
+		switch {
+		case removed && there:
+			d.call.Finish(made{}, errors.New("its instance is still in Terraform's state"))
+		case !removed && !there:
+			d.call.Finish(made{}, errors.New("it was made, but Terraform's state does not have it"))
+		default:
+			d.call.Finish(made{instance: instance}, nil)
+		}
+	}
+}
+
+// explain puts the cloud's own words before Terraform's, which says of an instance in ERROR no more than that. The class is
+// then that of the cloud's words.
+func (t *attempt) explain(ctx context.Context, node string, err error) error {
+	servers, unseen := t.serversOf(ctx, node)
+	if unseen != nil || len(servers) == 0 {
+		return err
+	}
+	newest := servers[len(servers)-1]
+	fault := newest.Fault
+	if fault == "" && newest.Status == "ERROR" {
+		if fault, unseen = t.deps.Cloud.Fault(ctx, newest.ID); unseen != nil {
+			return err
+		}
+	}
+	return withFault(err, fault)
+}
+
+// afterInterrupt takes over what Terraform has left off: instances that the cloud has as asked are finished for Terraform's
+// state, too; those that the cloud has not yet are waited for beside the runs that follow.
+func (t *attempt) afterInterrupt(ctx context.Context, cut []*delivery) {
+	if len(cut) == 0 {
+		return
+	}
+	servers := map[string]reconfigure.Server{}
+	plan := reconfigure.Plan{Desired: map[string]reconfigure.Spec{}}
+	var rest []*delivery
+	all, err := t.allServers(ctx)
+	for _, d := range cut {
+		op := d.call.In.op
+		if err == nil && !d.given && d.early {
+			t.deliver(d, all[op.change.Node])
+		}
+		switch {
+		case d.given && d.effect == reconfigure.EffectDelete:
+			t.forgetting(op.change.Node)
+		case d.given:
+			servers[op.change.Node] = d.server
+			plan.Changes = append(plan.Changes, op.change)
+		case len(all[op.change.Node]) > 0 && d.effect != "" && d.early:
+			rest = append(rest, d)
+		}
+	}
+	if len(servers) > 0 {
+		t.adoptAll(ctx, plan, servers, cut)
+	}
+	for _, d := range rest {
+		t.run.Detach(d.call)
+		t.wait.Go(func() { t.follow(d) })
+	}
+}
+
+func (t *attempt) forgetting(node string) {
+	if t.forget == nil {
+		t.forget = map[string]reconfigure.Change{}
+	}
+	t.forget[node] = reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "the cloud has removed it"}
+}
+
+// follow waits for a server that Terraform was interrupted at, until its caller does not wait any longer, and then has
+// Terraform's state brought up to date.
+func (t *provisioning) follow(d *delivery) {
+	op := d.call.In.op
+	for !d.call.Finished() {
+		servers, err := t.serversOf(t.ctx, op.change.Node)
+		if err == nil {
+			if (&attempt{provisioning: t}).deliver(d, servers) {
+				break
+			}
+			for _, s := range servers {
+				if s.Status == "ERROR" && s.ID != d.before && d.effect != reconfigure.EffectDelete {
+					_, deps := t.using()
+					fault, _ := deps.Cloud.Fault(t.ctx, s.ID)
+					d.call.Finish(made{}, withFault(errors.New("its instance is in ERROR"), fault))
+				}
+			}
+		}
+		if !pause(d.call.Context(), t.timing.Poll) || t.ctx.Err() != nil {
+			break
+		}
+	}
+	if !d.given || t.ctx.Err() != nil {
+		return
+	}
+	p := provision{op: op, server: &d.server}
+	if d.effect == reconfigure.EffectDelete {
+		p = provision{op: op, remove: true}
+	}
+	_, err := t.calls.Do(t.ctx, p)
+	d.settled <- err
+}
+
+// withFault puts the cloud's words before an error.
+func withFault(err error, fault string) error {
+	if fault == "" {
+		return err
+	}
+	if reconfigure.ClassOf(err) == reconfigure.ClassOther {
+		err = reconfigure.Classify(reconfigure.FaultClass(fault), err)
+	}
+	return fmt.Errorf("%s: %w", trimmed(fault), err)
+}

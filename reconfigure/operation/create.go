@@ -1,0 +1,195 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// create makes the node's instance, or another one in its place, and brings it up. When an instance does not come up, another
+// one may: it is removed, and the next attempt begins, as long as there is time for one as long as the last, and Slurm waits.
+func (o *operation) create() error {
+	for attempt := 0; ; attempt++ {
+		began := time.Now()
+		err := o.bringUp()
+		if err == nil || !o.retries(err, attempt, time.Since(began)) {
+			return err
+		}
+		o.collectEvidence(err)
+		if problem := o.another(); problem != nil {
+			o.note("it is not retried: " + problem.Error())
+			return err
+		}
+		o.note("retried on a fresh instance: " + said(err))
+	}
+}
+
+// retries reports whether another instance may do better. Once slurmd was started none may: it can register at any moment,
+// and the job that waits for the node would begin on an instance that is being removed.
+func (o *operation) retries(err error, attempt int, took time.Duration) bool {
+	return reconfigure.ClassOf(err).Boots() && !o.started && o.ctx.Err() == nil && attempt < o.change.Retries && took <= o.left()
+}
+
+// another removes what is left of the last attempt. The next one may begin only where nothing is left, and while Slurm waits
+// for the node: whoever has suspended it, or given it up, is to have his way.
+func (o *operation) another() error {
+	if err := o.discard(o.ctx); err != nil {
+		return fmt.Errorf("its instance could not be removed: %w", err)
+	}
+	state, err := o.state(o.ctx)
+	if err != nil {
+		return err
+	}
+	if !state.PoweringUp() {
+		return errors.New("Slurm does not wait for it any more")
+	}
+	return nil
+}
+
+// bringUp is one attempt.
+func (o *operation) bringUp() error {
+	o.enter(reconfigure.PhaseApply)
+	if err := o.provision(); err != nil {
+		return err
+	}
+	return o.boot(o.fresh())
+}
+
+// provision has Terraform make the instance. What may pass by itself is tried again, within the deadline.
+func (o *operation) provision() error {
+	const most = 5
+	wait := o.timing.Pause
+	for attempt := 1; ; attempt++ {
+		made, err := o.ask(o.ctx, provision{})
+		if err == nil {
+			o.instance, o.settled = made.instance, made.settled
+			o.found(map[string]reconfigure.Instance{o.change.Node: made.instance})
+			return nil
+		}
+		if err = o.late(err); !reconfigure.ClassOf(err).Passing() || attempt == most || o.left() < wait {
+			return err
+		}
+		o.note(fmt.Sprintf("tried again in %s: %s", wait, said(err)))
+		if !pause(o.ctx, wait) {
+			return err
+		}
+		wait *= 2
+	}
+}
+
+// late classifies the end of the node's time. What has waited for others only says nothing of its own instance.
+func (o *operation) late(err error) error {
+	if errors.Is(err, errLate) && !o.waiting.Load() {
+		return reconfigure.Classify(reconfigure.ClassBoot, err)
+	}
+	return err
+}
+
+// fresh reports whether the instance has a new disk, and so a new host key. One that was only resized keeps both.
+func (o *operation) fresh() bool {
+	before := o.round.Seen.Instances[o.change.Node]
+	return before.ID != o.instance.ID || before.Made.ImageID != o.change.Spec.ImageID
+}
+
+// boot waits until the instance answers by SSH, has it configured and sees slurmd register.
+func (o *operation) boot(fresh bool) error {
+	o.enter(reconfigure.PhaseBoot)
+	_, deps := o.using()
+	ctx, cancel := context.WithTimeoutCause(o.ctx, o.round.Cluster.Settings.BootTimeout, errBoot)
+	err := deps.Waiter.Wait(ctx, o.instance, fresh)
+	cancel()
+	if err != nil {
+		return byDefault(reconfigure.ClassSSH, o.cause(err))
+	}
+	return o.configureAndVerify()
+}
+
+// errBoot is the end of an instance's time to answer.
+var errBoot = errors.New("it did not answer in time")
+
+// cause is why an attempt ended: what the operation itself was ended for says more than that its context is done.
+func (o *operation) cause(err error) error {
+	if given := context.Cause(o.ctx); given != nil && errors.Is(given, reconfigure.ErrGivenUp) {
+		return given
+	}
+	return err
+}
+
+func (o *operation) configureAndVerify() error {
+	if err := o.configure(); err != nil {
+		return err
+	}
+	if err := o.verify(); err != nil {
+		return err
+	}
+	o.settle()
+	return nil
+}
+
+// settle waits for Terraform's own verdict. By now slurmd has registered and a job may run: that Terraform does not know the
+// instance for finished is told, and is no reason to take it away.
+func (o *operation) settle() {
+	if o.settled == nil {
+		return
+	}
+	select {
+	case err := <-o.settled:
+		if err != nil {
+			o.note("the node is up, but Terraform's state does not have its instance as finished: " + err.Error())
+		}
+	case <-o.Operator.ctx.Done():
+	}
+}
+
+// adopt has Terraform's state take an instance that is in use and that it has as half made, or does not have.
+func (o *operation) adopt() error {
+	o.enter(reconfigure.PhaseApply)
+	_, err := o.ask(o.ctx, provision{})
+	return err
+}
+
+// reboot restarts the instance by the cloud, so that its boot is newer than the request.
+func (o *operation) reboot() error {
+	o.enter(reconfigure.PhaseApply)
+	if err := o.guard(o.ctx); err != nil {
+		return err
+	}
+	o.touched.Store(true)
+	_, deps := o.using()
+	if err := deps.Cloud.Reboot(o.ctx, o.instance.ID); err != nil {
+		return byDefault(reconfigure.ClassBoot, o.cause(err))
+	}
+	return o.boot(false)
+}
+
+// guard refuses to end an instance on which a job runs, or may be started, or on which it is unknown whether one runs.
+func (o *operation) guard(ctx context.Context) error {
+	if o.change.Force {
+		return nil
+	}
+	state, err := o.state(ctx)
+	busy := inUse(o.instance, state, err)
+	if busy != nil {
+		o.round.leave(o.change.Node)
+	}
+	return busy
+}
+
+// inUse says why an instance must not be ended now; nil where it may be. An instance that was not made to the end hardly ever
+// had a job, so that Slurm is unreachable is not held against it; but an administrator may have tainted one that is in use.
+func inUse(instance reconfigure.Instance, state reconfigure.NodeState, unreachable error) error {
+	var busy error
+	switch {
+	case unreachable != nil && instance.Tainted:
+	case unreachable != nil:
+		busy = fmt.Errorf("left alone: Slurm does not answer, so it is unknown whether a job runs on it: %w", unreachable)
+	case state.Running():
+		busy = errors.New("left alone: a job runs on it")
+	case state.Usable():
+		busy = errors.New("left alone: Slurm has it in use, and may start a job on it at any moment")
+	}
+	return reconfigure.Classify(reconfigure.ClassRefused, busy)
+}

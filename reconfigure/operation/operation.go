@@ -1,0 +1,160 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// operation is one planned change on its way. Its fields belong to its own goroutine, but those that say otherwise.
+type operation struct {
+	*Operator
+	round     *round
+	change    reconfigure.Change
+	rejection error // of a node that nothing could be planned for: Slurm is told, and that is all
+
+	ctx    context.Context // ends at the node's deadline, and when the node is given up
+	cancel context.CancelCauseFunc
+
+	phase    reconfigure.Phase
+	was      reconfigure.NodeState // before the plan
+	instance reconfigure.Instance
+	settled  <-chan error // Terraform's own verdict on an instance that was delivered before it
+	started  bool         // slurmd was started, and may register at any moment
+	toldDown bool         // Slurm was told that the node is DOWN, or may have been
+	touched  atomic.Bool  // the instance was to be made or restarted: something may be left to remove; set by other goroutines
+	ready    atomic.Bool  // anybody can log in to the node; read by other goroutines
+	waiting  atomic.Bool  // for Terraform or Ansible, and nothing has begun; read by other goroutines
+}
+
+var (
+	// errLate is why a node is given up that Slurm does not wait for any longer.
+	errLate = errors.New("it was not ready before Slurm gives it up")
+	// errStays is why a removal fails.
+	errStays = errors.New("its instance is still there")
+)
+
+// run carries the change out, and gives the verdict; false where the operator ended before that.
+func (o *operation) run() (v reconfigure.Verdict, ended bool) {
+	o.probe()
+	err := o.rejection
+	if err == nil {
+		err = o.act()
+	}
+	if o.Operator.ctx.Err() != nil {
+		return v, false
+	}
+	v = o.verdict(err)
+	o.count(v)
+	if err != nil {
+		o.fail(err)
+	}
+	o.finish(err == nil)
+	return v, o.Operator.ctx.Err() == nil
+}
+
+// act does what the change says.
+func (o *operation) act() error {
+	switch o.change.Action {
+	case reconfigure.Create, reconfigure.Replace:
+		return o.create()
+	case reconfigure.Reboot:
+		return o.reboot()
+	case reconfigure.Configure:
+		return o.configureAndVerify()
+	case reconfigure.Adopt:
+		return o.adopt()
+	case reconfigure.Remove:
+		return o.remove()
+	case reconfigure.Drain:
+		o.enter(reconfigure.PhaseDrain)
+		return o.drain()
+	case reconfigure.Undrain:
+		o.enter(reconfigure.PhaseDrain)
+		return o.undrain()
+	}
+	return fmt.Errorf("no operation is known for %q", o.change.Action)
+}
+
+// moving reports whether the node's instance comes, goes or boots, so that nobody should log in to it.
+func (o *operation) moving() bool {
+	switch o.change.Action {
+	case reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Remove:
+		return !o.ready.Load()
+	}
+	return false
+}
+
+// enter records that a phase begins, and that the one before it is done.
+func (o *operation) enter(phase reconfigure.Phase) {
+	if o.phase != reconfigure.PhasePlan {
+		o.record(o.phase, reconfigure.Done, "")
+	}
+	o.phase = phase
+	o.record(phase, reconfigure.Begun, "")
+}
+
+func (o *operation) record(phase reconfigure.Phase, level reconfigure.Level, message string) {
+	_, deps := o.using()
+	deps.Recorder.Record(reconfigure.Event{
+		Time: time.Now(), Plan: o.round.Number, Node: o.change.Node, Phase: phase, Level: level, Message: message,
+	})
+}
+
+// note tells people something.
+func (o *operation) note(message string) { o.record(o.phase, reconfigure.Note, message) }
+
+// verdict is the node's result.
+func (o *operation) verdict(err error) reconfigure.Verdict {
+	v := reconfigure.Verdict{Node: o.change.Node, Action: o.change.Action, Status: reconfigure.StatusDone, Reason: o.change.Note}
+	if err == nil {
+		return v
+	}
+	v.Status, v.Phase, v.Class, v.Reason = reconfigure.StatusFailed, o.phase, reconfigure.ClassOf(err), err.Error()
+	refusal := (*reconfigure.Refusal)(nil)
+	switch {
+	case o.rejection != nil:
+		v.Status = reconfigure.StatusRejected
+		if v.Class == reconfigure.ClassOther {
+			v.Class = ""
+		}
+	case errors.As(err, &refusal):
+		v.Status = reconfigure.StatusRefused
+	}
+	return v
+}
+
+// node is the operation's own, as a set.
+func (o *operation) node() nodeset.NodeSet { return nodeset.Of(o.change.Node) }
+
+// persistent reports whether the node is always to be there; the control node is.
+func (o *operation) persistent() bool {
+	c := o.round.Cluster
+	return o.change.Node == c.Control.Name || c.Persistent().Contains(o.change.Node)
+}
+
+// pause waits for d; false when ctx ends before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// left is the time until the node's deadline; a long time where it has none.
+func (o *operation) left() time.Duration {
+	deadline, limited := o.ctx.Deadline()
+	if !limited {
+		return time.Hour
+	}
+	return time.Until(deadline)
+}

@@ -1,0 +1,241 @@
+// Package operation carries out what was planned, one operation a node, each plain sequential code in a goroutine of its
+// own: it has an instance made, waits for SSH, has it configured and sees slurmd register, within its own deadline and with
+// its own retries, and tells Slurm what went wrong. What has one user at a time, Terraform and Ansible, runs once for all
+// operations that wait (package batcher), and gives each its result as soon as that is known. So nobody waits for a node
+// that is not his own.
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+)
+
+// Operator starts operations, and has what they share. It lives as long as its controller.
+type Operator struct {
+	timing    Timing
+	playbooks *batcher.Batcher[configuring, struct{}]
+	states    *batcher.Batcher[Scheduler, map[string]reconfigure.NodeState]
+	servers   *batcher.Batcher[struct{}, map[string][]reconfigure.Server]
+	updates   *batcher.Batcher[update, struct{}]
+
+	wait sync.WaitGroup // for all that was started
+
+	lock      sync.Mutex
+	ctx       context.Context // the operator's own; what runs on for several operations ends with it
+	deps      Deps
+	cluster   reconfigure.Cluster
+	shards    map[string]*provisioning
+	instances map[string]reconfigure.Instance // as Terraform or the cloud had them last
+	underWay  map[string]*operation           // by node
+	cameUp    map[string]time.Time            // by group: when the last of its instances came up
+}
+
+// New makes an operator for a cluster. It ends, with all that it has started, when ctx does: at once, without a verdict. Where
+// that is for reconfigure.ErrLeaseLost nothing is done to the cluster any more.
+func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Timing) *Operator {
+	o := &Operator{
+		timing: timing, ctx: ctx, deps: deps, cluster: cluster, shards: map[string]*provisioning{},
+		instances: map[string]reconfigure.Instance{}, underWay: map[string]*operation{}, cameUp: map[string]time.Time{},
+	}
+	together := batcher.Config{Quiet: timing.Quiet, Longest: timing.Longest}
+	o.playbooks = batcher.New(together, o.configureAll)
+	o.states = batcher.New(batcher.Config{}, o.askStates)
+	o.servers = batcher.New(batcher.Config{}, o.askServers)
+	o.updates = batcher.New(batcher.Config{}, o.updateAll)
+	return o
+}
+
+// Use has what begins from now on use another declaration, and what belongs to it.
+func (o *Operator) Use(cluster reconfigure.Cluster, deps Deps) {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	o.cluster, o.deps = cluster, deps
+}
+
+func (o *Operator) using() (reconfigure.Cluster, Deps) {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	return o.cluster, o.deps
+}
+
+// Round is one plan that is carried out.
+type Round struct {
+	Number  int64 // in the journal
+	Cluster reconfigure.Cluster
+	Seen    snapshot.Snapshot // from which it was planned
+	Plan    reconfigure.Plan
+}
+
+// round is a Round under way.
+type round struct {
+	Round
+	gate       *gate         // through which all of its nodes go together, where it concerns every node; else nil
+	shared     *shared       // the order of Terraform's work, where it is Shared; else nil
+	configured chan struct{} // closed when the run after the gate has ended
+	once       sync.Once
+	configures atomic.Int32 // how many operations are still to be configured
+
+	lock sync.Mutex
+	left nodeset.NodeSet // the nodes whose instance was left as it is
+}
+
+func (r *round) closeConfigured() { r.once.Do(func() { close(r.configured) }) }
+
+// Start carries out each change of a plan, and hands back to Slurm the nodes that it waits for and that nothing could be
+// planned for. It returns at once, and calls done for each, from other goroutines. The caller MUST NOT start two operations
+// for one node, nor anything beside a plan that is Shared or Everywhere.
+func (o *Operator) Start(r Round, done func(reconfigure.Verdict)) {
+	o.found(r.Seen.Instances)
+	begun := &round{Round: r, configured: make(chan struct{})}
+	var operations []*operation
+	for _, c := range r.Plan.Changes {
+		operations = append(operations, o.operation(begun, c))
+	}
+	for node, err := range awaited(r.Plan) {
+		op := o.operation(begun, reconfigure.Change{Node: node})
+		op.rejection = err
+		operations = append(operations, op)
+	}
+	begun.expectConfigured(operations)
+	if r.Plan.Everywhere || r.Plan.Shared {
+		begun.gate = newGate(operations)
+	}
+	if r.Plan.Shared {
+		begun.shared = newShared(operations, len(r.Plan.Desired) == 0)
+		o.wait.Go(func() { o.provisionShared(begun) })
+	}
+	o.lock.Lock()
+	for _, op := range operations {
+		o.underWay[op.change.Node] = op
+	}
+	o.lock.Unlock()
+	for _, op := range operations {
+		o.wait.Go(func() { o.carry(op, done) })
+	}
+}
+
+// Wait returns when all that was started has ended, also the programs that ran on for several operations.
+func (o *Operator) Wait() {
+	o.wait.Wait()
+}
+
+// awaited is the nodes that Slurm waits for and that nothing could be planned for, with the reason. Another request may have
+// had something planned for one of them; then that one answers for it.
+func awaited(plan reconfigure.Plan) reconfigure.Failures {
+	rejected := reconfigure.Failures{}
+	for _, r := range plan.Rejected {
+		if _, changes := plan.Of(r.Node); !changes && r.Awaited {
+			rejected[r.Node] = reconfigure.Classify(r.Class, errors.New(r.Reason))
+		}
+	}
+	return rejected
+}
+
+// carry runs an operation to its end.
+func (o *Operator) carry(op *operation, done func(reconfigure.Verdict)) {
+	defer op.cancel(nil)
+	verdict, ended := op.run()
+	op.leaveGate()
+	op.round.leaveConfigured(op)
+	o.lock.Lock()
+	delete(o.underWay, op.change.Node)
+	o.lock.Unlock()
+	if ended {
+		done(verdict)
+	}
+}
+
+// operation makes the operation of a change.
+func (o *Operator) operation(r *round, c reconfigure.Change) *operation {
+	op := &operation{
+		Operator: o, round: r, change: c, phase: reconfigure.PhasePlan, was: r.Seen.States[c.Node],
+		instance: r.Seen.Instances[c.Node],
+	}
+	op.ctx, op.cancel = context.WithCancelCause(o.ctx)
+	if !c.Deadline.IsZero() {
+		var end context.CancelFunc
+		op.ctx, end = context.WithDeadlineCause(op.ctx, c.Deadline, errLate)
+		cancel := op.cancel
+		op.cancel = func(cause error) { cancel(cause); end() }
+	}
+	return op
+}
+
+// found notes what Terraform or the cloud has; instances that are not named stay as they were known.
+func (o *Operator) found(instances map[string]reconfigure.Instance) {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	maps.Copy(o.instances, instances)
+}
+
+func (o *Operator) gone(node string) {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	delete(o.instances, node)
+}
+
+// known is the instances as they were seen last.
+func (o *Operator) known() map[string]reconfigure.Instance {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	return maps.Clone(o.instances)
+}
+
+// control is the control node's instance.
+func (o *Operator) control() (reconfigure.Instance, error) {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	name := o.cluster.Control.Name
+	control, ok := o.instances[name]
+	switch {
+	case !ok:
+		return control, errors.New("there is no control node yet")
+	case control.Address == "":
+		return control, fmt.Errorf("control node %s has no address", name)
+	}
+	return control, nil
+}
+
+// booting is the nodes whose instance comes, goes or boots.
+func (o *Operator) booting() nodeset.NodeSet {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	var names []string
+	for node, op := range o.underWay {
+		if op.moving() {
+			names = append(names, node)
+		}
+	}
+	return nodeset.Of(names...)
+}
+
+// giveUp ends operations of nodes that nobody needs any more, because another node of their job does not come.
+func (o *Operator) giveUp(jobs []reconfigure.Job, refused reconfigure.Failures) {
+	o.lock.Lock()
+	var spare []string
+	for node, op := range o.underWay {
+		if op.change.ForJobs && !op.change.Probe {
+			spare = append(spare, node)
+		}
+	}
+	given := o.cluster.GiveUp(jobs, refused, nodeset.Of(spare...).Difference(o.cluster.Persistent()))
+	var operations []*operation
+	var errs []error
+	for node, err := range given {
+		operations, errs = append(operations, o.underWay[node]), append(errs, err)
+	}
+	o.lock.Unlock()
+	for i, op := range operations {
+		op.cancel(errs[i])
+	}
+}

@@ -1,0 +1,167 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// configuring is what an operation asks of Ansible.
+type configuring struct{ op *operation }
+
+type configureCall = batcher.Call[configuring, struct{}]
+
+// configure runs the playbooks on the node, together with all that wait, and returns when this node is done.
+func (o *operation) configure() error {
+	o.enter(reconfigure.PhaseConfigure)
+	if err := o.round.sharedReady(o.ctx); err != nil {
+		return err
+	}
+	if err := o.passGate(); err != nil {
+		return err
+	}
+	o.ready.Store(true)
+	o.waiting.Store(true)
+	_, err := o.playbooks.Do(o.ctx, configuring{o})
+	if err == nil {
+		o.started = true
+		return nil
+	}
+	if errors.Is(err, errLate) {
+		o.started = !o.waiting.Load() // it may have come to that
+		return err                    // it is no fault of the playbooks'
+	}
+	return byDefault(reconfigure.ClassPlaybook, o.cause(err))
+}
+
+// longestRun keeps a run that hangs from holding up every later one. The playbooks have time limits of their own where a node
+// may hang.
+const longestRun = time.Hour
+
+// configureAll is one run of Ansible. Each node has its result as soon as the playbooks are done with it.
+func (o *Operator) configureAll(r *batcher.Run[configuring, struct{}]) {
+	o.wait.Add(1)
+	defer o.wait.Done()
+	ctx, cancel := context.WithTimeout(o.ctx, longestRun)
+	defer cancel()
+	cluster, deps := o.using()
+	calls, extent := o.extent(ctx, cluster, r.Calls)
+	if len(calls) == 0 {
+		return
+	}
+	of := map[string]*configureCall{}
+	for _, c := range calls {
+		of[c.In.op.change.Node] = c
+		c.In.op.waiting.Store(false)
+	}
+	defer closeConfigured(calls)
+	defer context.AfterFunc(allGone(ctx, calls), cancel)()
+	failures, err := deps.Configurer.Configure(ctx, cluster, o.inventory(calls), extent,
+		func(node, message string) {
+			if c := of[node]; c != nil {
+				c.In.op.note(message)
+			}
+		},
+		func(node string, err error) {
+			if c := of[node]; c != nil {
+				c.Finish(struct{}{}, err)
+			}
+		})
+	for node, c := range of {
+		switch {
+		case failures[node] != nil:
+			c.Finish(struct{}{}, failures[node])
+		default:
+			c.Finish(struct{}{}, err)
+		}
+	}
+}
+
+// allGone is a context that ends when no caller waits any longer: a run for nobody would only hold up the next one.
+func allGone(ctx context.Context, calls []*configureCall) context.Context {
+	gone, cancel := context.WithCancel(ctx)
+	go func() {
+		for _, c := range calls {
+			select {
+			case <-c.Context().Done():
+			case <-ctx.Done():
+				cancel()
+				return
+			}
+		}
+		cancel()
+	}()
+	return gone
+}
+
+// closeConfigured tells the rounds of some calls that what concerns every node is done.
+func closeConfigured(calls []*configureCall) {
+	closed := map[*round]bool{}
+	for _, c := range calls {
+		if r := c.In.op.round; r.gate != nil && !closed[r] {
+			closed[r] = true
+			r.closeConfigured()
+		}
+	}
+}
+
+// inventory is the instances that the playbooks know of: not those that Terraform has as half made, nor those of nodes that
+// fail, or go.
+func (o *Operator) inventory(calls []*configureCall) map[string]reconfigure.Instance {
+	told := o.known()
+	maps.DeleteFunc(told, func(_ string, i reconfigure.Instance) bool { return i.Tainted || i.ID == "" })
+	for _, c := range calls {
+		told[c.In.op.change.Node] = c.In.op.instance
+	}
+	return told
+}
+
+// extent is how far the playbooks go. slurm.conf is left as it is where Slurm would forget a node and end its job: one whose
+// instance was left alone, or that Slurm has given to a job since the plan was made. Then the control node fails alone.
+func (o *Operator) extent(ctx context.Context, cluster reconfigure.Cluster, calls []*configureCall) ([]*configureCall, reconfigure.Extent) {
+	var names []string
+	extent := reconfigure.Extent{}
+	var refused nodeset.NodeSet
+	for _, c := range calls {
+		names = append(names, c.In.op.change.Node)
+		r := c.In.op.round
+		extent.Everywhere = extent.Everywhere || r.Plan.Everywhere
+		extent.Addresses = extent.Addresses || r.gate != nil || !cluster.KeepsPort(c.In.op.change.Node)
+		refused = refused.Union(r.leftAlone())
+	}
+	extent.Changed = nodeset.Of(names...)
+	extent.Apart = o.booting().Difference(extent.Changed)
+	if !extent.Everywhere {
+		return calls, extent
+	}
+	forgotten := refused.Union(o.givenToJobs(ctx)).Difference(cluster.Nodes())
+	if forgotten.Empty() {
+		return calls, extent
+	}
+	var rest []*configureCall
+	for _, c := range calls {
+		if c.In.op.change.Node != cluster.Control.Name {
+			rest = append(rest, c)
+			continue
+		}
+		c.Finish(struct{}{}, fmt.Errorf("slurm.conf is left as it is: without %s, on which a job may run, Slurm would end that job", forgotten))
+	}
+	closeConfigured(calls)
+	extent.Everywhere, extent.Changed = false, extent.Changed.Difference(nodeset.Of(cluster.Control.Name))
+	return rest, extent
+}
+
+// givenToJobs is the nodes that Slurm has given to jobs. That it does not answer may be what the run is to repair.
+func (o *Operator) givenToJobs(ctx context.Context) nodeset.NodeSet {
+	states, err := o.allStates(ctx)
+	if err != nil {
+		return nodeset.NodeSet{}
+	}
+	return nodeset.Collect(maps.Keys(states)).Where(func(node string) bool { return states[node].GivenToJob() })
+}

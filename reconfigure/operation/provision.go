@@ -1,0 +1,304 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// provision is what an operation asks of Terraform.
+type provision struct {
+	op     *operation          // nil: what no single node owns, of a round that is Shared
+	round  *round              // of one that is Shared
+	remove bool                // whatever there is of the node
+	server *reconfigure.Server // that the state is to take for the node's finished instance
+}
+
+// made is an instance.
+type made struct {
+	instance reconfigure.Instance
+	settled  <-chan error // Terraform's own verdict; nil: it is in already
+}
+
+type provisionCall = batcher.Call[provision, made]
+
+// change is what the call comes to in a plan.
+func (p provision) change() reconfigure.Change {
+	c := p.op.change
+	if p.remove && c.Action != reconfigure.Remove {
+		return reconfigure.Change{Node: c.Node, Action: reconfigure.Remove, Reason: "it failed", Requests: c.Requests, Force: false}
+	}
+	return c
+}
+
+// entry is what the map of nodes has of the node afterwards; false: nothing. Of a node that failed only the port is kept.
+func (p provision) entry() (reconfigure.Spec, bool) {
+	r := p.op.round
+	if p.remove && p.op.change.Action != reconfigure.Remove {
+		spec, ok := r.Plan.Desired[p.op.change.Node]
+		if !ok {
+			return spec, false
+		}
+		return r.Cluster.WithoutInstance(p.op.change.Node, spec)
+	}
+	spec, ok := r.Plan.Desired[p.op.change.Node]
+	return spec, ok
+}
+
+// adopts reports whether nothing is to be made or removed.
+func (p provision) adopts() bool {
+	return p.server != nil || p.op != nil && !p.remove && p.op.change.Action == reconfigure.Adopt
+}
+
+// provisioning has Terraform work in one shard, for all operations that wait.
+type provisioning struct {
+	*Operator
+	shard string
+	calls *batcher.Batcher[provision, made]
+}
+
+// most is how many changes one run of Terraform carries out: creation in one state grows with the square of its nodes.
+const most = 200
+
+// in is the part of the operator that works in a shard.
+func (o *Operator) in(shard string) *provisioning {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	l, ok := o.shards[shard]
+	if !ok {
+		l = &provisioning{Operator: o, shard: shard}
+		l.calls = batcher.New(batcher.Config{Quiet: o.timing.Quiet, Longest: o.timing.Longest, Most: most}, l.run)
+		o.shards[shard] = l
+	}
+	return l
+}
+
+// shard is where the node's resources are.
+func (o *operation) shard() string {
+	if spec, ok := o.round.Plan.Desired[o.change.Node]; ok {
+		return spec.Shard
+	}
+	return o.round.Seen.Shard(o.change.Node)
+}
+
+// ask has Terraform do something for the node.
+func (o *operation) ask(ctx context.Context, p provision) (made, error) {
+	p.op = o
+	if err := o.round.turn(ctx, o); err != nil {
+		return made{}, err
+	}
+	o.waiting.Store(true)
+	defer o.round.provisioned(o)
+	return o.in(o.shard()).calls.Do(ctx, p)
+}
+
+// run is one run of Terraform. A node that may not come along leaves it with its own error, and the rest is previewed afresh: a
+// saved plan cannot be applied in part.
+func (l *provisioning) run(r *batcher.Run[provision, made]) {
+	l.wait.Add(1)
+	defer l.wait.Done()
+	ctx := l.ctx
+	l.gather(r)
+	_, deps := l.using()
+	t := &attempt{provisioning: l, deps: deps, terraform: deps.Provisioner(l.shard), run: r}
+	for again := true; again && ctx.Err() == nil; {
+		again = t.once(ctx)
+	}
+}
+
+// gather waits for all calls of a round that is Shared: what no single node owns may refer to a node's resources.
+func (l *provisioning) gather(r *batcher.Run[provision, made]) {
+	for {
+		missing := false
+		for _, c := range r.Calls {
+			if round := c.In.sharedRound(); round != nil && l.shard == reconfigure.DefaultShard && round.expected(r.Calls) > 0 {
+				missing = true
+			}
+		}
+		if !missing {
+			return
+		}
+		select {
+		case <-r.Awaited():
+			r.More()
+		case <-time.After(l.timing.Poll): // an operation may have ended without a call
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+// sharedRound is the round of a call for what no single node owns.
+func (p provision) sharedRound() *round {
+	if p.op == nil {
+		return p.round
+	}
+	return nil
+}
+
+// attempt is Terraform's work for the calls of one run.
+type attempt struct {
+	*provisioning
+	deps      Deps
+	terraform Provisioner
+	run       *batcher.Run[provision, made]
+
+	forget  map[string]reconfigure.Change // nodes whose instance is gone, which the state does not know yet
+	state   reconfigure.State
+	servers map[string][]reconfigure.Server
+	unseen  error // why the servers are unknown
+}
+
+// once makes a plan and carries it out; true where something is left to do.
+func (t *attempt) once(ctx context.Context) (again bool) {
+	calls := t.open()
+	if len(calls) == 0 && len(t.forget) == 0 {
+		return false
+	}
+	var err error
+	if t.state, err = t.terraform.State(ctx); err != nil {
+		t.failAll(calls, err)
+		return false
+	}
+	t.found(t.state.Instances)
+	if t.servers, t.unseen = t.allServers(ctx); t.unseen != nil && ctx.Err() != nil {
+		return false
+	}
+	if calls = t.adoptKnown(ctx, calls); len(calls) == 0 && len(t.forget) == 0 {
+		return false
+	}
+	plan := t.plan(calls)
+	preview, err := t.terraform.Preview(ctx, plan)
+	if bad := (*reconfigure.Unplannable)(nil); errors.As(err, &bad) && t.failSome(calls, bad.Failures) {
+		return true
+	}
+	if err != nil {
+		t.failAll(calls, err)
+		return false
+	}
+	if refused := t.refuse(ctx, plan, calls); len(refused) > 0 {
+		if err := t.terraform.Discard(preview); err != nil {
+			t.failAll(calls, err)
+			return false
+		}
+		t.failSome(calls, refused)
+		return true
+	}
+	return t.apply(ctx, preview, calls)
+}
+
+// open is the calls without a result whose callers still wait.
+func (t *attempt) open() []*provisionCall {
+	var open []*provisionCall
+	for _, c := range t.run.Calls {
+		if !c.Finished() {
+			open = append(open, c)
+		}
+	}
+	return open
+}
+
+// plan is ours for Terraform: the shard's whole map of nodes, with the changes of the calls made.
+func (t *attempt) plan(calls []*provisionCall) reconfigure.Plan {
+	plan := reconfigure.Plan{Desired: maps.Clone(t.state.Desired)}
+	if plan.Desired == nil {
+		plan.Desired = map[string]reconfigure.Spec{}
+	}
+	for _, c := range calls {
+		if round := c.In.sharedRound(); round != nil {
+			plan.Shared = true
+			t.adjust(plan.Desired, round)
+		}
+	}
+	for _, c := range calls {
+		if c.In.op == nil {
+			continue
+		}
+		change := c.In.change()
+		plan.Changes = append(plan.Changes, change)
+		plan.Jobs = append(plan.Jobs, jobsOf(c.In.op)...)
+		if spec, ok := c.In.entry(); ok {
+			plan.Desired[change.Node] = spec
+		} else {
+			delete(plan.Desired, change.Node)
+		}
+	}
+	for node, change := range t.forget {
+		if _, changes := plan.Of(node); !changes {
+			plan.Changes = append(plan.Changes, change)
+			delete(plan.Desired, node)
+		}
+	}
+	plan.Shared = plan.Shared || t.shard == reconfigure.DefaultShard && len(plan.Desired) == 0 // what the nodes share goes with the last of them
+	return plan
+}
+
+// adjust has the map of nodes be what a round that is Shared wants it to be, but for the nodes that the round changes: these
+// have calls of their own.
+func (t *attempt) adjust(desired map[string]reconfigure.Spec, r *round) {
+	changed := r.Plan.Nodes()
+	for node := range desired {
+		if _, stays := r.Plan.Desired[node]; !stays && !changed.Contains(node) {
+			delete(desired, node)
+		}
+	}
+	for node, spec := range r.Plan.Desired {
+		if spec.Shard == t.shard && !changed.Contains(node) {
+			desired[node] = spec
+		}
+	}
+}
+
+// jobsOf is the jobs of the operation's round that wait for its node.
+func jobsOf(o *operation) []reconfigure.Job {
+	var jobs []reconfigure.Job
+	for _, job := range o.round.Plan.Jobs {
+		if job.Nodes.Contains(o.change.Node) {
+			jobs = append(jobs, job)
+		}
+	}
+	return jobs
+}
+
+func (t *attempt) failAll(calls []*provisionCall, err error) {
+	for _, c := range calls {
+		c.Finish(made{}, err)
+	}
+}
+
+// failSome gives results to the calls of nodes that failed, and reports whether there were any.
+func (t *attempt) failSome(calls []*provisionCall, failures reconfigure.Failures) (any bool) {
+	for _, c := range calls {
+		if c.In.op == nil {
+			continue
+		}
+		if err := failures[c.In.op.change.Node]; err != nil {
+			c.Finish(made{}, err)
+			any = true
+		}
+	}
+	return any
+}
+
+// note tells people something of a node on its way.
+func (t *attempt) note(op *operation, message string) {
+	if op != nil {
+		op.note(message)
+	}
+}
+
+// nodes is those of some calls.
+func nodes(calls []*provisionCall) nodeset.NodeSet {
+	var names []string
+	for _, c := range calls {
+		if c.In.op != nil {
+			names = append(names, c.In.op.change.Node)
+		}
+	}
+	return nodeset.Of(names...)
+}

@@ -1,0 +1,175 @@
+package operation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// overQuota is the nodes that the project's quota has no room for, and those that are given up with them. To find that out by
+// the cloud's refusals would cost the others time, and leave the choice to chance. Where the cloud does not say, Terraform
+// finds it out.
+func (t *attempt) overQuota(ctx context.Context, plan reconfigure.Plan, calls []*provisionCall) reconfigure.Failures {
+	wanted := t.newcomers(plan)
+	if len(wanted) == 0 {
+		return nil
+	}
+	const longest = 15 * time.Second // it saves time, so it must not cost much
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	room, err := t.deps.Quota.Room(ctx)
+	if err != nil {
+		for _, c := range calls {
+			t.note(c.In.op, "the cloud does not say how much room there is: "+err.Error())
+		}
+		return nil
+	}
+	cluster, _ := t.using()
+	refused := fit(room, groups(wanted, plan.Jobs, cluster.AllOrNothing))
+	if len(refused) > 0 {
+		t.giveUp(plan.Jobs, refused)
+	}
+	return refused
+}
+
+// newcomers is the changes that take more of the quota than before, those first for which the most jobs wait: what comes first
+// gets the room. The control node comes before all, as without it there is no Slurm. What is removed meanwhile leaves no room
+// for them, since it is unknown what Terraform does first.
+func (t *attempt) newcomers(plan reconfigure.Plan) []reconfigure.Change {
+	cluster, _ := t.using()
+	news := slices.DeleteFunc(slices.Clone(plan.Changes), func(c reconfigure.Change) bool {
+		instance := t.state.Instances[c.Node]
+		return c.Action != reconfigure.Create && (c.Action != reconfigure.Replace || instance.ID != "")
+	})
+	waiting := reconfigure.Waiting(plan.Jobs)
+	slices.SortStableFunc(news, func(a, other reconfigure.Change) int {
+		if control := cluster.Control.Name; a.Node == control || other.Node == control {
+			return cmp.Compare(rank(a.Node == control), rank(other.Node == control))
+		}
+		return cmp.Compare(waiting[other.Node], waiting[a.Node])
+	})
+	return news
+}
+
+func rank(first bool) int {
+	if first {
+		return 0
+	}
+	return 1
+}
+
+// group is new instances that get room together or not at all: a single one, or all those of a job that gets all of its nodes
+// or none.
+type group struct {
+	job     reconfigure.Job // zero: of a single one
+	members []reconfigure.Change
+}
+
+// groups puts new instances together, in their order. One that something else asks for as well, be it a job that takes what it
+// gets, stands for itself too.
+func groups(wanted []reconfigure.Change, jobs []reconfigure.Job, entire func(reconfigure.Job) bool) []group {
+	members, alone := map[int64][]reconfigure.Change{}, map[string]bool{}
+	waits := map[string][]reconfigure.Job{} // those that get all of their nodes or none
+	for _, c := range wanted {
+		alone[c.Node] = !c.ForJobs
+	}
+	for _, job := range reconfigure.Merged(jobs) {
+		together := entire(job)
+		for node := range job.Nodes.All() {
+			if together {
+				waits[node] = append(waits[node], job)
+			} else {
+				alone[node] = true
+			}
+		}
+	}
+	for _, c := range wanted {
+		for _, job := range waits[c.Node] {
+			members[job.ID] = append(members[job.ID], c)
+		}
+	}
+	var all []group
+	for _, c := range wanted {
+		for _, job := range waits[c.Node] {
+			if members[job.ID] != nil { // this is its first
+				all = append(all, group{job, members[job.ID]})
+				delete(members, job.ID)
+			}
+		}
+		if alone[c.Node] || len(waits[c.Node]) == 0 {
+			all = append(all, group{members: []reconfigure.Change{c}})
+		}
+	}
+	return all
+}
+
+// fit gives groups of new instances room, in order, and says why there is none for the rest. One that does not fit keeps no
+// smaller one after it from fitting.
+func fit(room reconfigure.Room, wanted []group) reconfigure.Failures {
+	var (
+		refused = reconfigure.Failures{}
+		used    reconfigure.Use // by those that have got room
+		has     = map[string]bool{}
+	)
+	for _, c := range wanted {
+		lacking := slices.DeleteFunc(slices.Clone(c.members), func(m reconfigure.Change) bool { return has[m.Node] })
+		takes, short, err := together(room, used, lacking)
+		for _, m := range lacking {
+			switch {
+			case err == nil:
+				has[m.Node] = true
+				delete(refused, m.Node)
+			case m.Node == short:
+				refused[m.Node] = err
+			case refused[m.Node] == nil:
+				refused[m.Node] = reconfigure.GivenUp(c.job, short, err)
+			}
+		}
+		if err == nil {
+			used = used.Plus(takes)
+		}
+	}
+	return refused
+}
+
+// together is what new instances take; or the first that does not fit besides what is given to others and those before it, and why.
+func together(room reconfigure.Room, given reconfigure.Use, members []reconfigure.Change) (takes reconfigure.Use, short string, err error) {
+	for _, m := range members {
+		one := room.Takes(m.Spec.FlavorID)
+		if err := shortage(room, given.Plus(takes), one); err != nil {
+			return takes, m.Node, reconfigure.Classify(reconfigure.ClassQuota, err)
+		}
+		takes = takes.Plus(one)
+	}
+	return takes, "", nil
+}
+
+// shortage says what there is not enough of, in addition to what is given to others.
+func shortage(room reconfigure.Room, given, takes reconfigure.Use) error {
+	for _, r := range []struct {
+		limit, used, given, takes int
+		unit                      string
+	}{
+		{room.Limit.Instances, room.Used.Instances, given.Instances, takes.Instances, "instances"},
+		{room.Limit.Cores, room.Used.Cores, given.Cores, takes.Cores, "cores"},
+		{room.Limit.RAM, room.Used.RAM, given.RAM, takes.RAM, "MiB of memory"},
+	} {
+		if r.limit < 0 || r.takes == 0 || r.used+r.given+r.takes <= r.limit {
+			continue
+		}
+		text := fmt.Sprintf("%d of %d %s are in use", r.used, r.limit, r.unit)
+		if r.given > 0 {
+			text += fmt.Sprintf(" besides %d for nodes that come first", r.given)
+		}
+		if r.takes > 1 {
+			text += fmt.Sprintf("; it takes %d", r.takes)
+		}
+		return errors.New(text)
+	}
+	return nil
+}

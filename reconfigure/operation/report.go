@@ -1,0 +1,216 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// byDefault gives the class of a phase to a failure that has none of its own. That the node's time is over, or that it is given
+// up, is no failure of the phase.
+func byDefault(class reconfigure.Class, err error) error {
+	own := reconfigure.ClassOf(err) != reconfigure.ClassOther
+	if own || errors.Is(err, context.Canceled) || errors.Is(err, reconfigure.ErrGivenUp) {
+		return err
+	}
+	return reconfigure.Classify(class, err)
+}
+
+// said is a failure as Slurm and the journal have it.
+func said(err error) string { return reconfigure.ClassOf(err).Said(err.Error()) }
+
+// fail records a failure, tells Slurm, which requeues the jobs at once instead of waiting for ResumeTimeout, and then their
+// owners. That it cannot be told is no failure of its own.
+func (o *operation) fail(err error) {
+	ctx := o.Operator.ctx
+	if o.rejection == nil || o.awaitedNow(ctx) {
+		o.record(o.phase, reconfigure.Failed, said(err))
+	}
+	if problem := o.tellSlurm(ctx, said(err)); problem != nil {
+		o.note("Slurm could not be told that it failed: " + problem.Error())
+	}
+	if o.toldDown {
+		o.tellOwners(ctx, err)
+	}
+	if o.rejection == nil {
+		o.collectEvidence(err)
+	}
+}
+
+func (o *operation) awaitedNow(ctx context.Context) bool {
+	state, err := o.state(ctx)
+	return err == nil && o.awaited(state)
+}
+
+// tellSlurm sets the node DOWN where Slurm waits for it: one that it has in use is not touched. A persistent node that Slurm
+// would otherwise use again is drained: Slurm takes a node that is DOWN back when its slurmd registers, and that of one that
+// failed may do so, or has never ended (slurm.conf(5), ReturnToService). The drain of somebody else stays as it is.
+func (o *operation) tellSlurm(ctx context.Context, reason string) error {
+	if _, err := o.control(); err != nil {
+		return nil // before there is one, nobody waits
+	}
+	state, err := o.state(ctx)
+	if err != nil {
+		return err
+	}
+	renewed := o.touched.Load() && (o.change.Action == reconfigure.Replace || o.change.Action == reconfigure.Reboot)
+	foreign := state.Drained() && !state.Ours() && !state.Rebooting()
+	compute := o.change.Node != o.round.Cluster.Control.Name
+	if compute && o.persistent() && !foreign && (state.Rebooting() || renewed && !state.Running()) {
+		err = o.update(ctx, updateDrain, reason)
+	}
+	if !o.awaited(state) {
+		return err
+	}
+	o.toldDown = true // after an error too: it may be DOWN then
+	return errors.Join(err, o.update(ctx, updateDown, reason))
+}
+
+// awaited reports whether Slurm powers up or reboots the node, or whether it was to come up for us and is not there, or was set
+// DOWN by a worker of ours that then died: nobody else hands that one back.
+func (o *operation) awaited(s reconfigure.NodeState) bool {
+	known := s.Node != ""
+	a := o.change.Action
+	expected := a == reconfigure.Create || a == reconfigure.Replace || a == reconfigure.Reboot
+	absent := known && expected && !s.Ready() && !s.Running()
+	drained := known && expected && o.touched.Load() && s.Drained() && !s.Running() // no job can start there
+	return absent || drained || s.Down() && s.Ours() || s.Rebooting() || s.PoweringUp()
+}
+
+// tellOwners tells those whose jobs wait for the node why it did not come: Slurm has requeued the jobs without a word to them.
+func (o *operation) tellOwners(ctx context.Context, err error) {
+	var jobs []int64
+	for _, job := range jobsOf(o) {
+		if !slices.Contains(jobs, job.ID) {
+			jobs = append(jobs, job.ID)
+		}
+	}
+	if len(jobs) == 0 {
+		return
+	}
+	control, problem := o.control()
+	if problem == nil {
+		_, deps := o.using()
+		slices.Sort(jobs)
+		problem = deps.Commenter(control).Comment(ctx, jobs, notice(err))
+	}
+	if problem != nil {
+		o.note("the owners of the jobs that wait could not be told: " + problem.Error())
+	}
+}
+
+// notice is one failure, for somebody who knows his job and nothing of the cloud. The details at the end are for whom he asks.
+func notice(err error) string {
+	return fmt.Sprintf("a node for this job did not come: %s. The job waits for its next turn. (%s)",
+		reconfigure.ClassOf(err).ForOwner(), said(err))
+}
+
+// finish removes what is left of a node that failed, so that nothing half made is kept or paid for, gives a cloud node back to
+// Slurm, and ends a drain that has lost its purpose. A persistent node and the control node keep an instance that was made to
+// the end: somebody may want to look at it.
+func (o *operation) finish(good bool) {
+	ctx := o.Operator.ctx
+	if good {
+		o.record(o.phase, reconfigure.Done, "")
+	}
+	o.phase = reconfigure.PhaseReport
+	if !good && o.touched.Load() && !(o.persistent() && o.whole()) {
+		if err := o.discard(ctx); err != nil {
+			o.note("what is left of it could not be removed: " + err.Error())
+		}
+	}
+	if o.toldDown && !o.persistent() {
+		if err := o.powerDown(ctx); err != nil {
+			o.note("Slurm could not be given it back: " + err.Error())
+		}
+	}
+	broken := !good && o.touched.Load() && o.persistent()
+	if o.change.Undrain && !broken {
+		if err := o.undrainStale(ctx); err != nil {
+			o.note("its drain could not be taken back: " + err.Error())
+		}
+	}
+}
+
+// whole reports whether the node has an instance that was made to the end.
+func (o *operation) whole() bool {
+	instance, there := o.known()[o.change.Node]
+	return there && instance.ID != "" && !instance.Tainted
+}
+
+// collectEvidence keeps what can be known of a node that failed: what the task has printed, and the console log of the
+// instance, which may be gone soon. That it cannot be had, or kept, fails nothing.
+func (o *operation) collectEvidence(err error) {
+	const longest = 30 * time.Second
+	ctx, cancel := context.WithTimeout(o.Operator.ctx, longest)
+	defer cancel()
+	_, deps := o.using()
+	var evidence []reconfigure.Evidence
+	keep := func(kind reconfigure.Witness, text string) {
+		if text == "" {
+			return
+		}
+		evidence = append(evidence, reconfigure.Evidence{
+			Time: time.Now(), Plan: o.round.Number, Node: o.change.Node, Phase: o.phase, Kind: kind,
+			Text: reconfigure.Tail(text, reconfigure.EvidenceLimit),
+		})
+	}
+	keep(reconfigure.WitnessTask, reconfigure.OutputOf(err))
+	booted := o.phase == reconfigure.PhaseBoot || o.phase == reconfigure.PhaseConfigure || o.phase == reconfigure.PhaseVerify
+	if o.instance.ID != "" && booted {
+		log, problem := deps.Cloud.Console(ctx, o.instance.ID, 0)
+		if problem != nil {
+			o.note("its console log cannot be had: " + problem.Error())
+		}
+		keep(reconfigure.WitnessConsole, log)
+	}
+	if len(evidence) > 0 {
+		_ = deps.Recorder.Keep(ctx, evidence...)
+	}
+}
+
+// count has the node's group learn from its result. A failure of an instance that was planned before another one of the group
+// came up says nothing of the group.
+func (o *operation) count(v reconfigure.Verdict) {
+	group, ok := o.round.Cluster.GroupOf(o.change.Node)
+	if !ok || v.Status == reconfigure.StatusRejected {
+		return
+	}
+	if v.Status != reconfigure.StatusDone && o.spared(v, group.Name) {
+		return
+	}
+	o.health(group.Name, func(h reconfigure.Health) reconfigure.Health {
+		return h.After(o.round.Seen.Time, time.Now().UTC(), []reconfigure.Verdict{v})
+	})
+	if v.Status == reconfigure.StatusDone && (v.Action == reconfigure.Create || v.Action == reconfigure.Replace) {
+		o.lock.Lock()
+		o.cameUp[group.Name] = time.Now()
+		o.lock.Unlock()
+	}
+}
+
+// spared reports whether a failure is none of the group's. The probe of a group ends with any verdict.
+func (o *operation) spared(v reconfigure.Verdict, group string) bool {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	late := v.Class.Boots() && o.cameUp[group].After(o.round.Seen.Time)
+	return !o.change.Probe && (late || errors.Is(context.Cause(o.ctx), reconfigure.ErrGivenUp))
+}
+
+// probe notes, before anything is begun, that this node tries its group alone.
+func (o *operation) probe() {
+	if group, ok := o.round.Cluster.GroupOf(o.change.Node); ok && o.change.Probe {
+		o.health(group.Name, func(h reconfigure.Health) reconfigure.Health { return h.Trying(o.change.Node, time.Now().UTC()) })
+	}
+}
+
+func (o *operation) health(group string, update func(reconfigure.Health) reconfigure.Health) {
+	_, deps := o.using()
+	if err := deps.Health.UpdateHealth(o.Operator.ctx, group, update); err != nil {
+		o.note("the health of group " + group + " could not be kept: " + err.Error())
+	}
+}

@@ -1,0 +1,253 @@
+package operation
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// shared is the order in which a round that is Shared has Terraform work: what no single node owns comes before the other
+// shards, which refer to it, and goes after them. Together with it come all nodes of its own shard.
+type shared struct {
+	lock    sync.Mutex
+	here    map[string]bool // nodes of the default shard that have not been provisioned yet
+	there   map[string]bool // those of other shards
+	destroy bool
+	done    chan struct{} // what is shared is as it should be, or err says why not
+	err     error
+	rest    chan struct{} // the other shards are done
+}
+
+func provisions(a reconfigure.Action) bool {
+	return a == reconfigure.Create || a == reconfigure.Replace || a == reconfigure.Remove
+}
+
+func newShared(operations []*operation, destroy bool) *shared {
+	s := &shared{here: map[string]bool{}, there: map[string]bool{}, destroy: destroy, done: make(chan struct{}), rest: make(chan struct{})}
+	for _, o := range operations {
+		switch {
+		case !provisions(o.change.Action):
+		case o.shard() == reconfigure.DefaultShard:
+			s.here[o.change.Node] = true
+		default:
+			s.there[o.change.Node] = true
+		}
+	}
+	if len(s.there) == 0 {
+		close(s.rest)
+	}
+	return s
+}
+
+// turn waits until Terraform may work for a node.
+func (r *round) turn(ctx context.Context, o *operation) error {
+	s := r.shared
+	if s == nil {
+		return nil
+	}
+	var before <-chan struct{}
+	switch first := o.shard() == reconfigure.DefaultShard; {
+	case first && s.destroy:
+		before = s.rest
+	case !first && !s.destroy:
+		before = s.done
+	default:
+		return nil
+	}
+	select {
+	case <-before:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if s.destroy {
+		return nil
+	}
+	return s.err
+}
+
+// provisioned notes that Terraform has done with a node for the first time, or that nothing comes of it.
+func (r *round) provisioned(o *operation) {
+	s := r.shared
+	if s == nil {
+		return
+	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	delete(s.here, o.change.Node)
+	if s.there[o.change.Node] {
+		if delete(s.there, o.change.Node); len(s.there) == 0 {
+			close(s.rest)
+		}
+	}
+}
+
+// expected is how many nodes of the default shard Terraform is still to be asked for.
+func (r *round) expected(calls []*provisionCall) int {
+	r.shared.lock.Lock()
+	defer r.shared.lock.Unlock()
+	missing := len(r.shared.here)
+	for node := range r.shared.here {
+		if slices.ContainsFunc(calls, func(c *provisionCall) bool { return c.In.op != nil && c.In.op.change.Node == node }) {
+			missing--
+		}
+	}
+	return missing
+}
+
+// provisionShared has Terraform make, change or remove what no single node owns.
+func (o *Operator) provisionShared(r *round) {
+	if !r.shared.destroy {
+		_, r.shared.err = o.in(reconfigure.DefaultShard).calls.Do(o.ctx, provision{round: r})
+		close(r.shared.done)
+		if r.shared.err == nil {
+			o.provisionOthers(r)
+		}
+		return
+	}
+	select {
+	case <-r.shared.rest:
+	case <-o.ctx.Done():
+		return
+	}
+	o.provisionOthers(r)
+	_, r.shared.err = o.in(reconfigure.DefaultShard).calls.Do(o.ctx, provision{round: r})
+	close(r.shared.done)
+}
+
+// provisionOthers has the other shards be what the round wants, but for its nodes: their kept ports.
+func (o *Operator) provisionOthers(r *round) {
+	var wait sync.WaitGroup
+	both := map[string]reconfigure.Spec{}
+	maps.Copy(both, r.Seen.Desired)
+	maps.Copy(both, r.Plan.Desired)
+	for _, shard := range reconfigure.Shards(both) {
+		if shard != reconfigure.DefaultShard {
+			wait.Go(func() {
+				if _, err := o.in(shard).calls.Do(o.ctx, provision{round: r}); err != nil && r.shared.err == nil {
+					o.noteRound(r, "the ports of workspace "+shard+" are not as declared: "+err.Error())
+				}
+			})
+		}
+	}
+	wait.Wait()
+}
+
+// noteRound tells people something of a whole plan.
+func (o *Operator) noteRound(r *round, message string) {
+	_, deps := o.using()
+	deps.Recorder.Record(reconfigure.Event{
+		Time: time.Now(), Plan: r.Number, Phase: reconfigure.PhaseApply, Level: reconfigure.Note, Message: message,
+	})
+}
+
+// sharedReady waits for what no single node owns.
+func (r *round) sharedReady(ctx context.Context) error {
+	if r.shared == nil || r.shared.destroy {
+		return nil
+	}
+	select {
+	case <-r.shared.done:
+		return r.shared.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// leave notes that a node's instance was left as it is, for the sake of a job.
+func (r *round) leave(node string) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.left = r.left.Union(nodeset.Of(node))
+}
+
+func (r *round) leftAlone() nodeset.NodeSet {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return r.left
+}
+
+// gate is where the nodes of a round that concerns every node wait for one another, before they are configured: slurm.conf
+// becomes another one for all of them at once.
+type gate struct {
+	lock    sync.Mutex
+	waiting map[string]bool // nodes that have neither come nor left
+	open    chan struct{}
+}
+
+func newGate(operations []*operation) *gate {
+	g := &gate{waiting: map[string]bool{}, open: make(chan struct{})}
+	for _, o := range operations {
+		if o.change.Action != reconfigure.Drain && o.change.Action != reconfigure.Undrain {
+			g.waiting[o.change.Node] = true
+		}
+	}
+	if len(g.waiting) == 0 {
+		close(g.open)
+	}
+	return g
+}
+
+// pass has a node come, or leave.
+func (g *gate) pass(node string) {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	if !g.waiting[node] {
+		return
+	}
+	if delete(g.waiting, node); len(g.waiting) == 0 {
+		close(g.open)
+	}
+}
+
+// leaveGate has the others not wait for the node.
+func (o *operation) leaveGate() {
+	if o.round.gate != nil {
+		o.round.gate.pass(o.change.Node)
+	}
+	o.round.provisioned(o)
+}
+
+// passGate waits until all nodes have come, or have left.
+func (o *operation) passGate() error {
+	if o.round.gate == nil {
+		return nil
+	}
+	o.round.gate.pass(o.change.Node)
+	select {
+	case <-o.round.gate.open:
+		return nil
+	case <-o.ctx.Done():
+		return context.Cause(o.ctx)
+	}
+}
+
+// expectConfigured counts the operations that the playbooks run for. When all of them have ended, nobody waits for a run.
+func (r *round) expectConfigured(operations []*operation) {
+	for _, o := range operations {
+		if o.configures() {
+			r.configures.Add(1)
+		}
+	}
+	if r.configures.Load() == 0 {
+		r.closeConfigured()
+	}
+}
+
+func (r *round) leaveConfigured(o *operation) {
+	if o.configures() && r.configures.Add(-1) == 0 {
+		r.closeConfigured()
+	}
+}
+
+func (o *operation) configures() bool {
+	switch o.change.Action {
+	case reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure:
+		return true
+	}
+	return false
+}

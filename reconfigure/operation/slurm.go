@@ -1,0 +1,148 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// askStates has Slurm answer all who wait with one list of its nodes: each began to wait before it was asked.
+func (o *Operator) askStates(r *batcher.Run[Scheduler, map[string]reconfigure.NodeState]) {
+	states, err := r.Calls[len(r.Calls)-1].In.States(o.ctx)
+	for _, c := range r.Calls {
+		c.Finish(states, err)
+	}
+}
+
+// allStates is every node as Slurm has it now.
+func (o *Operator) allStates(ctx context.Context) (map[string]reconfigure.NodeState, error) {
+	slurm, err := o.scheduler()
+	if err != nil {
+		return nil, err
+	}
+	return o.states.Do(ctx, slurm)
+}
+
+// state is the node as Slurm has it now; the zero state where Slurm does not know it.
+func (o *operation) state(ctx context.Context) (reconfigure.NodeState, error) {
+	states, err := o.allStates(ctx)
+	return states[o.change.Node], err
+}
+
+// askServers has the cloud answer all who wait with one list of the servers.
+func (o *Operator) askServers(r *batcher.Run[struct{}, map[string][]reconfigure.Server]) {
+	_, deps := o.using()
+	servers, err := deps.Cloud.Servers(o.ctx)
+	for _, c := range r.Calls {
+		c.Finish(servers, err)
+	}
+}
+
+func (o *Operator) allServers(ctx context.Context) (map[string][]reconfigure.Server, error) {
+	return o.servers.Do(ctx, struct{}{})
+}
+
+func (o *Operator) serversOf(ctx context.Context, node string) ([]reconfigure.Server, error) {
+	servers, err := o.allServers(ctx)
+	return servers[node], err
+}
+
+func (o *Operator) scheduler() (Scheduler, error) {
+	control, err := o.control()
+	if err != nil {
+		return nil, err
+	}
+	_, deps := o.using()
+	return deps.Scheduler(control), nil
+}
+
+// updateKind is what Slurm is told of nodes.
+type updateKind string
+
+const (
+	updateDown      updateKind = "down"
+	updatePowerDown updateKind = "power_down"
+	updateDrain     updateKind = "drain"
+	updateUndrain   updateKind = "undrain"
+)
+
+// update is what Slurm is told of one node.
+type update struct {
+	node   string
+	kind   updateKind
+	reason string
+}
+
+// update tells Slurm something of the node, together with what it is told of others.
+func (o *operation) update(ctx context.Context, kind updateKind, reason string) error {
+	_, err := o.updates.Do(ctx, update{o.change.Node, kind, reason})
+	return err
+}
+
+// updateAll tells Slurm the same of many nodes by one call.
+func (o *Operator) updateAll(r *batcher.Run[update, struct{}]) {
+	slurm, err := o.scheduler()
+	type telling struct {
+		kind   updateKind
+		reason string
+	}
+	together := map[telling][]*batcher.Call[update, struct{}]{}
+	for _, c := range r.Calls {
+		if err != nil {
+			c.Finish(struct{}{}, err)
+			continue
+		}
+		t := telling{c.In.kind, c.In.reason}
+		together[t] = append(together[t], c)
+	}
+	for t, calls := range together {
+		names := make([]string, len(calls))
+		for i, c := range calls {
+			names[i] = c.In.node
+		}
+		err := tellSlurm(o.ctx, slurm, t.kind, nodeset.Of(names...), t.reason)
+		for _, c := range calls {
+			c.Finish(struct{}{}, ofNode(err, c.In.node))
+		}
+	}
+}
+
+func tellSlurm(ctx context.Context, slurm Scheduler, kind updateKind, nodes nodeset.NodeSet, reason string) error {
+	switch kind {
+	case updateDown:
+		return slurm.Down(ctx, nodes, reason)
+	case updatePowerDown:
+		return slurm.PowerDown(ctx, nodes)
+	case updateDrain:
+		return slurm.Drain(ctx, nodes, reason)
+	case updateUndrain:
+		return slurm.Undrain(ctx, nodes)
+	}
+	return fmt.Errorf("nothing is known that Slurm could be told by %q", kind)
+}
+
+// ofNode is a node's part of an error that may name the nodes which it concerns.
+func ofNode(err error, node string) error {
+	var named interface {
+		error
+		Nodes() reconfigure.Failures
+	}
+	if errors.As(err, &named) {
+		return named.Nodes()[node]
+	}
+	return err
+}
+
+// powerDown gives the node back to power saving, unless slurmd came up after all and a job may be on the node by now
+// (slurm.conf(5), ReturnToService): then it is in use again.
+func (o *operation) powerDown(ctx context.Context) error {
+	state, err := o.state(ctx)
+	if err != nil || state.Running() {
+		return err
+	}
+	return o.update(ctx, updatePowerDown, "")
+}

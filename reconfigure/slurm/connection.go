@@ -1,0 +1,181 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+)
+
+const (
+	// sessions is how many calls go over the connection at once. sshd allows ten by default (sshd_config(5),
+	// MaxSessions), and the connection's own is one of them. The others wait.
+	sessions = 8
+	// reconnectPause is how long calls use connections of their own after the shared one could not be made.
+	reconnectPause = time.Minute
+	// sshFailed is the exit status of ssh where not the remote command but ssh itself has failed (ssh(1)).
+	sshFailed = 255
+)
+
+// connection is one SSH connection for many calls (ssh_config(5), ControlMaster). An ssh of ours holds it open with a
+// remote cat, which ends when we close its input, and so does everything when this process dies, however it dies.
+type connection struct {
+	ssh   []string
+	run   func(context.Context, process.Cmd) error
+	slots chan struct{}
+
+	turn   chan struct{} // holds one token: whoever has it may look at and change what follows
+	master *master       // nil: there is none
+	retry  time.Time     // none is started before
+	closed bool          // none is started
+}
+
+// master is the ssh process that holds the connection.
+type master struct {
+	socket string
+	ended  chan struct{}
+	end    context.CancelFunc
+}
+
+func newConnection(ssh []string, run func(context.Context, process.Cmd) error) *connection {
+	c := &connection{ssh: ssh, run: run, slots: make(chan struct{}, sessions), turn: make(chan struct{}, 1)}
+	c.turn <- struct{}{}
+	return c
+}
+
+// use is the words of an ssh that goes over the connection, which is made where there is none. When the call has ended,
+// done must be told how. False means that there is no connection, or that ctx has ended.
+func (c *connection) use(ctx context.Context) (words []string, done func(error), ok bool) {
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, false
+	}
+	m := c.current(ctx)
+	if m == nil {
+		<-c.slots
+		return nil, nil, false
+	}
+	done = func(err error) {
+		<-c.slots
+		if brokenConnection(err) {
+			m.end() // the next call makes a new one
+		}
+	}
+	return append([]string{c.ssh[0], "-S", m.socket, "-o", "ControlMaster=no"}, c.ssh[1:]...), done, true
+}
+
+// current is the master that is there, or a new one.
+func (c *connection) current(ctx context.Context) *master {
+	select {
+	case <-c.turn:
+	case <-ctx.Done():
+		return nil
+	}
+	defer func() { c.turn <- struct{}{} }()
+	if c.master != nil && !c.master.over() {
+		return c.master
+	}
+	if c.closed || time.Now().Before(c.retry) {
+		return nil
+	}
+	var err error
+	if c.master, err = c.start(ctx); err != nil && ctx.Err() == nil {
+		c.retry = time.Now().Add(reconnectPause)
+	}
+	return c.master
+}
+
+func (c *connection) close() {
+	<-c.turn
+	defer func() { c.turn <- struct{}{} }()
+	c.closed = true
+	if c.master != nil {
+		c.master.end()
+		<-c.master.ended
+	}
+}
+
+// start makes the connection, and returns when it can be used.
+func (c *connection) start(ctx context.Context) (*master, error) {
+	dir, err := socketDir()
+	if err != nil {
+		return nil, err
+	}
+	in, input, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	running, end := context.WithCancel(context.WithoutCancel(ctx))
+	m := &master{socket: strings.ReplaceAll(filepath.Join(dir, "s"), "%", "%%"), ended: make(chan struct{}), end: end}
+	first := &firstWrite{happened: make(chan struct{})}
+	go func() {
+		defer close(m.ended)
+		// The error is not needed: calls see that there is no connection.
+		_ = c.run(running, c.masterCommand(m.socket, in, first))
+		end()
+		_, _, _ = in.Close(), input.Close(), os.RemoveAll(dir)
+	}()
+	select {
+	case <-first.happened:
+		return m, nil
+	case <-m.ended:
+		return nil, errors.New("the connection was not made")
+	case <-ctx.Done():
+		end()
+		<-m.ended
+		return nil, ctx.Err()
+	}
+}
+
+// masterCommand notices within 15 s that the other end is gone, so that no call waits for it for long.
+func (c *connection) masterCommand(socket string, in *os.File, out *firstWrite) process.Cmd {
+	options := []string{
+		"-S", socket, "-o", "ControlMaster=yes", "-o", "ControlPersist=no",
+		"-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3",
+	}
+	const hold = "echo; exec cat"
+	return process.Cmd{
+		Path: c.ssh[0], Args: append(append(options, c.ssh[1:]...), hold), Stdin: in, Stdout: out, Grace: time.Second,
+	}
+}
+
+func (m *master) over() bool {
+	select {
+	case <-m.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// socketDir makes a private folder. A socket's path has at most 107 bytes (unix(7)), of which ssh needs 17 for itself.
+func socketDir() (string, error) {
+	const longest = 60
+	if parent := os.TempDir(); len(parent) <= longest {
+		return os.MkdirTemp(parent, "slurm-")
+	}
+	return os.MkdirTemp("/tmp", "slurm-")
+}
+
+// brokenConnection reports whether ssh itself has failed, not the command that it ran.
+func brokenConnection(err error) bool {
+	failed, ok := errors.AsType[*process.Error](err)
+	return ok && failed.Code == sshFailed
+}
+
+// firstWrite closes a channel when something is written to it.
+type firstWrite struct {
+	once     sync.Once
+	happened chan struct{}
+}
+
+func (f *firstWrite) Write(p []byte) (int, error) {
+	f.once.Do(func() { close(f.happened) })
+	return len(p), nil
+}

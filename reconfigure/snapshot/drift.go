@@ -1,0 +1,223 @@
+package snapshot
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// Drift is a way in which a node is not what is declared.
+type Drift string
+
+// The drifts. Programs can rely on the words.
+const (
+	DriftImage      Drift = "image" // its instance is made of another one
+	DriftFlavor     Drift = "flavor"
+	DriftNetwork    Drift = "network"
+	DriftGroup      Drift = "group"      // its instance was made for another node group
+	DriftMissing    Drift = "missing"    // it is always to be there, and has no instance
+	DriftTainted    Drift = "tainted"    // Terraform's state has its instance as half made
+	DriftLost       Drift = "lost"       // Terraform's state has an instance that the cloud does not have
+	DriftDoubled    Drift = "doubled"    // the cloud has several instances of its name
+	DriftUndeclared Drift = "undeclared" // there is an instance, but no node group declares the node
+	DriftAddress    Drift = "address"    // Terraform's state, or Slurm, has another address than the cloud
+	DriftStopped    Drift = "stopped"    // the cloud has its instance as shut off, paused or suspended
+	DriftError      Drift = "error"      // the cloud has its instance in ERROR
+)
+
+// Differences names in what two Specs differ, in the order of the drifts. The shard does not count.
+func Differences(is, wanted reconfigure.Spec) []Drift {
+	var all []Drift
+	for _, part := range []struct {
+		drift      Drift
+		is, wanted string
+	}{
+		{DriftImage, is.ImageID, wanted.ImageID},
+		{DriftFlavor, is.FlavorID, wanted.FlavorID},
+		{DriftNetwork, is.NetworkID, wanted.NetworkID},
+		{DriftGroup, is.Group, wanted.Group},
+	} {
+		if part.is != part.wanted {
+			all = append(all, part.drift)
+		}
+	}
+	return all
+}
+
+// Declared is the group of a node and what it is declared to be made of; false where nothing declares the node.
+func Declared(c reconfigure.Cluster, node string) (group string, source reconfigure.Source, ok bool) {
+	if node == c.Control.Name {
+		return reconfigure.ControlGroup, c.Control.Source, true
+	}
+	g, ok := c.GroupOf(node)
+	return g.Name, g.Source, ok
+}
+
+// Always reports whether a node is to have an instance whether Slurm needs it or not.
+func Always(c reconfigure.Cluster, node string) bool {
+	g, ok := c.GroupOf(node)
+	n, _ := g.Number(node)
+	return node == c.Control.Name || ok && n <= g.Min
+}
+
+// DeclaredSources is what the nodes are declared to be made of, each once.
+func DeclaredSources(c reconfigure.Cluster) []reconfigure.Source {
+	sources := []reconfigure.Source{c.Control.Source}
+	for _, g := range c.Groups {
+		if !slices.Contains(sources, g.Source) {
+			sources = append(sources, g.Source)
+		}
+	}
+	return sources
+}
+
+// ImageNames is the names of the declared images, by id, as far as they are resolved.
+func (s Snapshot) ImageNames(c reconfigure.Cluster) map[string]string {
+	names := map[string]string{}
+	for _, source := range DeclaredSources(c) {
+		if id := s.Sources[source].ImageID; id != "" {
+			names[id] = source.Image
+		}
+	}
+	return names
+}
+
+// Undeclared is the nodes that nothing declares, and of which Terraform's state or the cloud has an instance.
+func (s Snapshot) Undeclared(c reconfigure.Cluster) nodeset.NodeSet {
+	return undeclared(c, slices.AppendSeq(slices.Collect(maps.Keys(s.Instances)), maps.Keys(s.Servers)))
+}
+
+// Forgotten is the nodes that a new slurm.conf would have Slurm forget, although Terraform's state has an instance of them
+// or Slurm has given them to a job.
+func (s Snapshot) Forgotten(c reconfigure.Cluster) nodeset.NodeSet {
+	names := slices.Collect(maps.Keys(s.Instances))
+	for node, state := range s.States {
+		if state.GivenToJob() {
+			names = append(names, node)
+		}
+	}
+	return undeclared(c, names)
+}
+
+// UndeclaredIn is the nodes of a group that Terraform was told of and that are declared no more; without a group, those of
+// all groups.
+func (s Snapshot) UndeclaredIn(c reconfigure.Cluster, group string) nodeset.NodeSet {
+	var names []string
+	for node, spec := range s.Desired {
+		if spec.Group != reconfigure.ControlGroup && (group == "" || spec.Group == group) {
+			names = append(names, node)
+		}
+	}
+	return undeclared(c, names)
+}
+
+func undeclared(c reconfigure.Cluster, names []string) nodeset.NodeSet {
+	return nodeset.Of(names...).Difference(c.Nodes()).Difference(nodeset.Of(c.Control.Name))
+}
+
+// Own is the server that is a node's instance: the one that Terraform's state has or, where that has none, the only one of
+// the node's name.
+func (s Snapshot) Own(node string) (reconfigure.Server, bool) {
+	servers := s.Servers[node]
+	id := s.Instances[node].ID
+	if id == "" && len(servers) == 1 {
+		return servers[0], true
+	}
+	i := slices.IndexFunc(servers, func(server reconfigure.Server) bool { return server.ID == id })
+	if id == "" || i < 0 {
+		return reconfigure.Server{}, false
+	}
+	return servers[i], true
+}
+
+// Lost reports whether Terraform's state has an instance of a node that the cloud does not have.
+func (s Snapshot) Lost(node string) bool {
+	_, there := s.Own(node)
+	return s.Asked(Cloud) && s.Instances[node].ID != "" && !there
+}
+
+// Outdated names what of a node is made of something else than is declared now, as far as both are known.
+func (s Snapshot) Outdated(c reconfigure.Cluster, node string) []Drift {
+	group, source, declared := Declared(c, node)
+	wanted, resolved := s.Sources[source]
+	is := s.Desired[node]
+	own, there := s.Own(node)
+	if there {
+		is.ImageID = cmp.Or(own.ImageID, is.ImageID)
+	}
+	made := s.Desired[node].HasInstance() && s.Instances[node].ID != ""
+	if !declared || !made && !there {
+		return nil
+	}
+	spec := reconfigure.Spec{Group: group}
+	if resolved && wanted.Err == "" {
+		spec.ImageID, spec.FlavorID, spec.NetworkID = wanted.ImageID, wanted.FlavorID, wanted.NetworkID
+	}
+	if !made { // only the cloud has it, and says no more than the image
+		is = reconfigure.Spec{ImageID: is.ImageID}
+	}
+	return Differences(known(is, spec), known(spec, is))
+}
+
+// known is a Spec with the other one's values in the place of those that either does not have.
+func known(s, other reconfigure.Spec) reconfigure.Spec {
+	both := func(is *string, other string) {
+		if other == "" {
+			*is = ""
+		}
+	}
+	both(&s.Group, other.Group)
+	both(&s.ImageID, other.ImageID)
+	both(&s.FlavorID, other.FlavorID)
+	both(&s.NetworkID, other.NetworkID)
+	return s
+}
+
+// Drift is in what a node is not what is declared, as far as the sources that know answer.
+func (s Snapshot) Drift(c reconfigure.Cluster, node string) []Drift {
+	_, _, declared := Declared(c, node)
+	instance, servers := s.Instances[node], s.Servers[node]
+	own, _ := s.Own(node)
+	_, readdressed := s.Address(node)
+	all := s.Outdated(c, node)
+	for _, d := range []struct {
+		drift Drift
+		so    bool
+	}{
+		{DriftMissing, s.Instances != nil && instance.Node == "" && len(servers) == 0 && Always(c, node)},
+		{DriftTainted, instance.Tainted},
+		{DriftLost, s.Lost(node)},
+		{DriftDoubled, len(servers) > 1},
+		{DriftUndeclared, !declared},
+		{DriftAddress, readdressed != ""},
+		{DriftStopped, own.Stopped()},
+		{DriftError, own.Status == "ERROR"},
+	} {
+		if d.so {
+			all = append(all, d.drift)
+		}
+	}
+	return all
+}
+
+// Address is the address of a node's instance, in the cloud's words, and the source that has another one: Terraform or
+// Slurm. The source is empty where they agree, or the cloud does not say. Slurm's address counts while it uses the node: it
+// forgets that of a cloud node that it has powered down. A host name is no other address.
+func (s Snapshot) Address(node string) (address string, other Source) {
+	own, _ := s.Own(node)
+	instance, state := s.Instances[node], s.States[node]
+	if own.Address == "" {
+		return "", ""
+	}
+	if instance.Address != "" && instance.Address != own.Address {
+		return own.Address, Terraform
+	}
+	if at, err := netip.ParseAddr(state.Address); err == nil && state.Up() && at.String() != own.Address {
+		return own.Address, Slurm
+	}
+	return own.Address, ""
+}

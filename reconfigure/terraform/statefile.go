@@ -1,0 +1,247 @@
+package terraform
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-exec/tfexec"
+	tfjson "github.com/hashicorp/terraform-json"
+)
+
+// stateFile is a state as `terraform state pull` writes it, format 4, which Terraform has written since 0.12. What this package does not know it leaves as it is.
+type stateFile struct {
+	top       fields
+	serial    uint64
+	resources []*stateResource
+}
+
+// fields is a JSON object of which only some fields matter.
+type fields map[string]json.RawMessage
+
+// stateResource is a block's objects.
+type stateResource struct {
+	top                                fields
+	module, mode, kind, name, provider string
+	instances                          []fields
+}
+
+const stateFormat = 4
+
+// errStateFormat is that a state is not of the format that this package knows.
+var errStateFormat = errors.New("Terraform's state is not of format 4: this Terraform is newer than what reconfigure knows") //nolint:staticcheck // a name
+
+// parseState reads what `terraform state pull` writes, which is nothing before the first apply.
+func parseState(text []byte) (*stateFile, error) {
+	s := &stateFile{top: fields{}}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return s, nil
+	}
+	if err := json.Unmarshal(text, &s.top); err != nil {
+		return nil, fmt.Errorf("read Terraform's state: %w", err)
+	}
+	var version int
+	var resources []fields
+	if err := s.top.read(map[string]any{"version": &version, "serial": &s.serial, "resources": &resources}); err != nil {
+		return nil, err
+	}
+	if version != stateFormat {
+		return nil, errStateFormat
+	}
+	for _, top := range resources {
+		r := &stateResource{top: top}
+		if err := top.read(map[string]any{
+			"module": &r.module, "mode": &r.mode, "type": &r.kind, "name": &r.name, "provider": &r.provider, "instances": &r.instances,
+		}); err != nil {
+			return nil, err
+		}
+		s.resources = append(s.resources, r)
+	}
+	return s, nil
+}
+
+// read fills targets from the fields of their names. What is not there stays as it is.
+func (f fields) read(targets map[string]any) error {
+	for name, target := range targets {
+		if raw, ok := f[name]; ok {
+			if err := json.Unmarshal(raw, target); err != nil {
+				return fmt.Errorf("read Terraform's state: %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// with is the fields with one more, or another value of one.
+func (f fields) with(name string, value any) (fields, error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("change Terraform's state: %w", err)
+	}
+	changed := maps.Clone(f)
+	if changed == nil {
+		changed = fields{}
+	}
+	changed[name] = raw
+	return changed, nil
+}
+
+// without is the fields without one.
+func (f fields) without(name string) fields {
+	changed := maps.Clone(f)
+	delete(changed, name)
+	return changed
+}
+
+// text is a field that is a string; empty where it is none.
+func (f fields) text(name string) string {
+	var value string
+	_ = json.Unmarshal(f[name], &value) // another type is no string
+	return value
+}
+
+// render is the state as `terraform state push` takes it.
+func (s *stateFile) render() ([]byte, error) {
+	resources := []fields{}
+	for _, r := range s.resources {
+		if len(r.instances) == 0 {
+			continue
+		}
+		top, err := r.top.with("instances", r.instances)
+		if err != nil {
+			return nil, err
+		}
+		resources = append(resources, top)
+	}
+	top, err := s.top.with("resources", resources)
+	if err != nil {
+		return nil, err
+	}
+	if top, err = top.with("serial", s.serial); err != nil {
+		return nil, err
+	}
+	return json.MarshalIndent(top, "", "  ")
+}
+
+// list is the current managed resources as terraform-json has them; objects that were replaced and not yet deleted are left out.
+func (s *stateFile) list() ([]*tfjson.StateResource, error) {
+	var all []*tfjson.StateResource
+	for _, r := range s.resources {
+		if r.mode != string(tfjson.ManagedResourceMode) {
+			continue
+		}
+		for _, i := range r.instances {
+			if i.text("deposed") != "" {
+				continue
+			}
+			listed := &tfjson.StateResource{
+				Address: r.address(i), Mode: tfjson.ManagedResourceMode, Type: r.kind, Name: r.name, Tainted: i.text("status") == statusTainted,
+			}
+			if err := i.read(map[string]any{"attributes": &listed.AttributeValues}); err != nil {
+				return nil, err
+			}
+			all = append(all, listed)
+		}
+	}
+	return all, nil
+}
+
+// statusTainted is the status of an object that was not made to the end.
+const statusTainted = "tainted"
+
+// block is the address of the block, without a key.
+func (r *stateResource) block() string {
+	parts := []string{r.kind, r.name}
+	if r.module != "" {
+		parts = slices.Insert(parts, 0, r.module)
+	}
+	return strings.Join(parts, ".")
+}
+
+// address is the address of one of the objects.
+func (r *stateResource) address(i fields) string {
+	key, ok := i["index_key"]
+	if !ok {
+		return r.block()
+	}
+	var name string
+	if json.Unmarshal(key, &name) == nil {
+		return instance(r.block(), name)
+	}
+	return r.block() + "[" + string(key) + "]"
+}
+
+// of is the managed block of an address without a key; nil where the state has none.
+func (s *stateFile) of(block string) *stateResource {
+	i := slices.IndexFunc(s.resources, func(r *stateResource) bool {
+		return r.mode == string(tfjson.ManagedResourceMode) && r.block() == block
+	})
+	if i < 0 {
+		return nil
+	}
+	return s.resources[i]
+}
+
+// at is the objects of a node in a block: the current one first.
+func (r *stateResource) at(node string) []int {
+	if r == nil {
+		return nil
+	}
+	var found []int
+	for n, i := range r.instances {
+		if i.text("index_key") != node {
+			continue
+		}
+		if i.text("deposed") == "" {
+			found = slices.Insert(found, 0, n)
+		} else {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+// pull reads the state, without a lock.
+func (d *Driver) pull(ctx context.Context) (*stateFile, error) {
+	var text string
+	err := d.beside(func(tf *tfexec.Terraform) (err error) {
+		text, err = tf.StatePull(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("terraform state pull: %w", orDone(ctx, err))
+	}
+	return parseState([]byte(text))
+}
+
+// push writes a state with the next serial. Terraform refuses it where somebody else has written one of that serial meanwhile.
+func (d *Driver) push(ctx context.Context, s *stateFile) error {
+	s.serial++
+	text, err := s.render()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(d.cfg.PlanDir, previewPrefix) // for its owner only, and swept as a preview is
+	if err != nil {
+		return fmt.Errorf("terraform state push: %w", err)
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // the next sweep tries again
+	path := filepath.Join(dir, "pushed.tfstate")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		return fmt.Errorf("terraform state push: %w", err)
+	}
+	err = d.run(func(tf *tfexec.Terraform) error {
+		return tf.StatePush(ctx, path, tfexec.LockTimeout(seconds(d.cfg.LockTimeout)))
+	})
+	if err != nil {
+		return fmt.Errorf("terraform state push: %w", orDone(ctx, err))
+	}
+	return nil
+}
