@@ -23,6 +23,7 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/lab/postgres"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
@@ -163,6 +164,7 @@ func (c *cluster) removeServer(name string) {
 // tool finds what `make tools` installs. A test that needs it fails without it.
 func tool(t *testing.T, variable, below string) string {
 	t.Helper()
+	needs.Lab(t)
 	path := os.Getenv(variable)
 	if path == "" {
 		path = filepath.Join(root(t), ".tools", below)
