@@ -8,7 +8,6 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
-	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
 )
 
 // statusReport is what `status` prints. docs/status.md describes each field.
@@ -180,7 +179,7 @@ func (v sight) node(name, group string, kind nodeKind, source reconfigure.Source
 }
 
 // drifts says in what a node is not what is declared, as far as those answer who know.
-func (v sight) drifts(n statusNode, wanted reconfigure.Resolved, instance reconfigure.Instance, servers []openstack.Server) []drift {
+func (v sight) drifts(n statusNode, wanted reconfigure.Resolved, instance reconfigure.Instance, servers []reconfigure.Server) []drift {
 	is, made := v.desired[n.Node]
 	made = made && instance.ID != ""
 	differs := func(is, wanted string) bool { return is != "" && wanted != "" && is != wanted }

@@ -17,7 +17,8 @@ func TestResolve(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := l.create("node1", "eiffel", "ACTIVE")
-	if err := servers.CreateImage(t.Context(), l.client.compute, s.ID, servers.CreateImageOpts{Name: "unfinished"}).Err; err != nil {
+	opts := servers.CreateImageOpts{Name: "unfinished"}
+	if err := servers.CreateImage(t.Context(), l.client.compute, s.ID, opts).Err; err != nil {
 		t.Fatal(err)
 	}
 	unfinished, err := l.client.findImage(t.Context(), "unfinished")
@@ -60,7 +61,8 @@ func TestResolveFollowsANameToANewImage(t *testing.T) {
 
 func TestResolveSaysWhatTheCloudSays(t *testing.T) {
 	for kind, class := range map[labcloud.Kind]reconfigure.Class{
-		labcloud.ServerError: reconfigure.ClassCloud, labcloud.RateLimited: reconfigure.ClassRateLimit, labcloud.LostAnswer: reconfigure.ClassCloud,
+		labcloud.ServerError: reconfigure.ClassCloud, labcloud.RateLimited: reconfigure.ClassRateLimit,
+		labcloud.LostAnswer: reconfigure.ClassCloud,
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			l := newLab(t, labcloud.Null{})
