@@ -58,7 +58,7 @@ func newLab(t *testing.T, h labcloud.Hypervisor) *lab {
 		Images: []labcloud.Image{
 			{ID: imageV1, Name: "node-v1"}, {ID: imageV2, Name: "node-v2"}, {ID: twinB, Name: "twin"}, {ID: twinA, Name: "twin"},
 		},
-		Timings:  labcloud.Timings{Snapshot: time.Hour},
+		Timings: labcloud.Timings{Snapshot: time.Hour},
 	}, h)
 	if err != nil {
 		t.Fatal(err)
