@@ -12,7 +12,7 @@ import (
 )
 
 // local runs a playbook on hosts that all are this machine, with the modules and plugins as shipped. It returns what Ansible said.
-func local(t *testing.T, hosts, tasks string) (string, error) {
+func local(t *testing.T, hosts, tasks string, env ...string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "playbook.yml")
@@ -21,6 +21,7 @@ func local(t *testing.T, hosts, tasks string) (string, error) {
 	cmd := exec.CommandContext(t.Context(), "ansible-playbook", "--inventory", hosts+",", "--connection", "local", file)
 	cmd.Env = append(os.Environ(), "ANSIBLE_CONFIG="+filepath.Join(here, "ansible.cfg"), "ANSIBLE_LIBRARY="+filepath.Join(here, "library"),
 		"ANSIBLE_ACTION_PLUGINS="+filepath.Join(here, "action_plugins"), "ANSIBLE_HOME="+dir, "LC_ALL=C.UTF-8")
+	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -164,5 +165,30 @@ func TestANodeOfAnUnknownSystemFails(t *testing.T) {
 	said, err := local(t, "localhost", "    - wait_for_node: {families: [Plan9]}\n")
 	if err == nil || !strings.Contains(said, "its operating system is none that the playbooks know: 'Debian'") {
 		t.Errorf("%v\n%s", err, said)
+	}
+}
+
+// TestANodeSaysNothingOfOtherHosts has a module that an enemy has on the node in the place of ours answer with what Ansible would believe.
+func TestANodeSaysNothingOfOtherHosts(t *testing.T) {
+	dir := t.TempDir()
+	enemy := filepath.Join(dir, "library")
+	for _, name := range []string{"converge", "node_platform"} {
+		write(t, filepath.Join(enemy, name+".py"), `
+from ansible.module_utils.basic import AnsibleModule
+AnsibleModule(argument_spec={}).exit_json(changed=True, changes="all", public_key="a key", ansible_facts={"os_family": "Debian", "service_mgr": "x", "evil": 1},
+    add_host={"host_name": "h2", "groups": ["evil"], "host_vars": {"evil": 1}}, add_group="evil")
+`)
+	}
+	const tasks = `
+    - wait_for_node: {families: [Debian]}
+    - converge: {}
+      register: converged
+    - debug:
+        msg: "{{ converged.keys() | sort }} {{ ansible_facts }} groups {{ groups.keys() | sort }} h2 {{ hostvars['h2'].evil | default('good') }}"
+`
+	said, err := local(t, "h1,h2", tasks, "ANSIBLE_LIBRARY="+enemy)
+	want := `"['changed', 'failed', 'public_key'] {'os_family': 'Debian', 'service_mgr': 'service'} groups ['all', 'ungrouped'] h2 good"`
+	if err != nil || strings.Count(said, want) != 2 {
+		t.Errorf("%v, want %s twice\n%s", err, want, said)
 	}
 }
