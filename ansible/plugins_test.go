@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// local runs a playbook on hosts that all are this machine, with the modules and plugins as shipped. It returns what Ansible said.
+// local runs a playbook on hosts that all are this machine, with the modules and plugins as shipped. It returns what
+// Ansible said.
 func local(t *testing.T, hosts, tasks string, env ...string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -96,7 +97,8 @@ func TestAFailureOfConvergeSaysWhatFailed(t *testing.T) {
 	}
 }
 
-// TestNodesThatAskAtOnceAreAllLetIn has each node add its own line, and one that has a new key take the place of the old one.
+// TestNodesThatAskAtOnceAreAllLetIn has each node add its own line, and one that has a new key take the place of the
+// old one.
 func TestNodesThatAskAtOnceAreAllLetIn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ssh", "authorized_keys")
 	key := func(letter string) string {
@@ -135,7 +137,8 @@ func TestNodesThatAskAtOnceAreAllLetIn(t *testing.T) {
 	}
 }
 
-// TestWhatANodeSaysIsChecked has one node send what would let anybody in, and another one name a system that would be a path.
+// TestWhatANodeSaysIsChecked has one node send what would let anybody in, and another one name a system that would be a
+// path.
 func TestWhatANodeSaysIsChecked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "authorized_keys")
 	good := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5" + strings.Repeat("A", 48)
@@ -168,7 +171,7 @@ func TestANodeOfAnUnknownSystemFails(t *testing.T) {
 	}
 }
 
-// TestANodeSaysNothingOfOtherHosts has a module that an enemy has on the node in the place of ours answer with what Ansible would believe.
+// TestANodeSaysNothingOfOtherHosts has modules of an enemy answer in the place of ours.
 func TestANodeSaysNothingOfOtherHosts(t *testing.T) {
 	dir := t.TempDir()
 	enemy := filepath.Join(dir, "library")

@@ -6,8 +6,8 @@ DOCUMENTATION = """
     action: converge
     short_description: runs the module of the same name, and checks its answer
     description:
-      - Ansible itself believes a module: an answer with add_host, add_group or ansible_facts would change what Ansible knows of other hosts. Somebody who is root on a
-        node could so run commands on the control host. So an answer is reduced to what the module is to say, of the type that it has.
+      - Ansible itself takes from an answer what it may use as facts and variables, of any type, and later tasks on the control host would work with that. Somebody may be
+        root on a node. So an answer is reduced to what the module is to say, of the type that it has.
 """
 
 
