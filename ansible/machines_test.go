@@ -276,7 +276,8 @@ func (m *machines) keepOut(name string) {
 	m.on(name, "sh", "-c", "touch /run/nologin; (sleep 10; rm /run/nologin) </dev/null >/dev/null 2>&1 &")
 }
 
-// resumeWithoutAskingOthers configures a node while somebody edits the declaration, first with what the control host keeps, and then without.
+// resumeWithoutAskingOthers configures a node while somebody edits the declaration, first with what the control host
+// keeps, and then without.
 func (m *machines) resumeWithoutAskingOthers() {
 	m.Helper()
 	kept := filepath.Join(m.dir, "state", "ansible", "given.json")
@@ -359,7 +360,8 @@ func (m *machines) scheduleInSpiteOfABadSetting() {
 	write(m.TB, declaration, good)
 }
 
-// spareHandOvers has the role set up slurmctld's unit, although nothing of systemd but a stand-in of its command is there.
+// spareHandOvers has the role set up slurmctld's unit, although nothing of systemd but a stand-in of its command is
+// there.
 func (m *machines) spareHandOvers() {
 	m.Helper()
 	m.on("ctl", "sh", "-c", `printf '#!/bin/sh\necho "$@" >>/run/systemctl.calls\n' >/usr/local/bin/systemctl; chmod +x /usr/local/bin/systemctl`)

@@ -101,7 +101,8 @@ func TestAnsibleReadsBothFormsAlike(t *testing.T) {
 	}
 }
 
-// ansibleInventory is what Ansible understood; the order of hosts and children, which has no meaning, is not part of it.
+// ansibleInventory is what Ansible understood; the order of hosts and children, which has no meaning, is not part of
+// it.
 func ansibleInventory(t *testing.T, source string) map[string]any {
 	t.Helper()
 	needs.Lab(t)

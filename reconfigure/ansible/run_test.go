@@ -224,7 +224,8 @@ func TestAnUnreachableChangedNodeFails(t *testing.T) {
 	}
 }
 
-// TestAHostThatHangsHoldsTheOthersUpNoLongerThanATaskMayTake shortens what a task may take; a process that no task ended is ended here.
+// TestAHostThatHangsHoldsTheOthersUpNoLongerThanATaskMayTake shortens what a task may take; a process that no task
+// ended is ended here.
 func TestAHostThatHangsHoldsTheOthersUpNoLongerThanATaskMayTake(t *testing.T) {
 	r := newRun(t, `
 - hosts: cluster:!node03
@@ -287,7 +288,8 @@ func TestNoChangedNodesMeansThatTheOthersAreTold(t *testing.T) {
 	}
 }
 
-// TestTheControlNodeStandsForAllWhereTheyGetAnotherConfiguration has the playbook fail on the control node, which nobody says has changed.
+// TestTheControlNodeStandsForAllWhereTheyGetAnotherConfiguration has the playbook fail on the control node, which
+// nobody says has changed.
 func TestTheControlNodeStandsForAllWhereTheyGetAnotherConfiguration(t *testing.T) {
 	const playbook = `
 - hosts: cluster
@@ -419,7 +421,8 @@ func TestSweepRemovesWhatOldRunsHaveLeft(t *testing.T) {
 	}
 }
 
-// TestResultsAreHandedOverBeforeTheRunEnds has one node done, and one failed, while a third one waits for both to be known.
+// TestResultsAreHandedOverBeforeTheRunEnds has one node done, and one failed, while a third one waits for both to be
+// known.
 func TestResultsAreHandedOverBeforeTheRunEnds(t *testing.T) {
 	r := newRun(t, `
 - hosts: "{{ groups['compute'] | intersect(reconfigure_changed) }}"
