@@ -17,7 +17,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/image"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/machine"
-	"github.com/eiffel-hpc/eiffel/lab/tools"
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -38,10 +38,7 @@ var gateway = netip.MustParsePrefix("10.63.7.1/24")
 
 func newMachines(t testing.TB) *machines {
 	t.Helper()
-	paths, err := tools.Find("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := needs.Tools(t, "..")
 	// Not in /tmp, which may be a file system that no overlay can be made on.
 	dir, err := os.MkdirTemp("/var/tmp", "eiffel-ansible-")
 	if err != nil {

@@ -21,7 +21,8 @@ const (
 )
 
 // Inventory is what `ansible-inventory --list` and inventory programs answer (Ansible's developer guide, "Developing dynamic inventory"). It depends on its
-// arguments alone and is the same for the same ones. Instances without an address, and those of nodes that are not declared any more, are not in it.
+// arguments alone and is the same for the same ones. Instances without an address, and those of nodes that are not declared any more, are not in it. An instance
+// without an ID is the kept port of a node that has no instance: the other nodes are told its address, and it is no host.
 func Inventory(c reconfigure.Cluster, instances map[string]reconfigure.Instance) ([]byte, error) {
 	return newInventory(c, instances).list()
 }
@@ -55,8 +56,11 @@ func newInventory(c reconfigure.Cluster, instances map[string]reconfigure.Instan
 			if address == "" {
 				continue
 			}
-			g.Hosts = append(g.Hosts, node)
 			addresses[node] = address
+			if instances[node].ID == "" {
+				continue
+			}
+			g.Hosts = append(g.Hosts, node)
 			inv.hosts[node] = hostVars{Address: address, User: c.LoginUser, Key: c.PrivateKeyFile, Group: nodeGroup}
 		}
 		return g

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
@@ -36,6 +37,7 @@ type run struct {
 
 func newRun(t *testing.T, playbook string) *run {
 	t.Helper()
+	needs.Lab(t)
 	dir := t.TempDir()
 	for _, name := range []string{"ansible.cfg", "callback_plugins"} {
 		if err := copyTree(filepath.Join("../../ansible", name), filepath.Join(dir, "ansible", name)); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
 // portsCluster has a group that keeps its ports and one that does not, in states of two nodes.
@@ -31,9 +32,9 @@ func port(group, shard string) reconfigure.Spec {
 }
 
 // seenWith is a cluster in which everything is what the map says.
-func seenWith(c reconfigure.Cluster, desired map[string]reconfigure.Spec) reconfigure.Observation {
-	seen := reconfigure.Observation{
-		Desired: desired, Slurm: true, States: map[string]reconfigure.NodeState{}, Instances: map[string]reconfigure.Instance{},
+func seenWith(c reconfigure.Cluster, desired map[string]reconfigure.Spec) snapshot.Snapshot {
+	seen := snapshot.Snapshot{
+		Desired: desired, Missing: map[snapshot.Source]string{}, States: map[string]reconfigure.NodeState{}, Instances: map[string]reconfigure.Instance{},
 		Sources: map[reconfigure.Source]reconfigure.Resolved{},
 	}
 	for _, from := range []reconfigure.Source{source("c"), source("v1")} {
@@ -45,12 +46,12 @@ func seenWith(c reconfigure.Cluster, desired map[string]reconfigure.Spec) reconf
 		}
 	}
 	for node := range c.Nodes().All() {
-		seen.States[node] = reconfigure.NodeState{Node: node, States: []string{"IDLE", "CLOUD", "POWERED_DOWN"}}
+		seen.States[node] = reconfigure.NodeState{Node: node, Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown}
 	}
 	return seen
 }
 
-func planned(c reconfigure.Cluster, seen reconfigure.Observation, mode reconfigure.Mode, nodes ...string) reconfigure.Plan {
+func planned(c reconfigure.Cluster, seen snapshot.Snapshot, mode reconfigure.Mode, nodes ...string) reconfigure.Plan {
 	return plan.Compute(c, seen, []reconfigure.Request{{ID: 1, Mode: mode, Nodes: nodeset.Of(nodes...)}})
 }
 
@@ -85,9 +86,8 @@ func TestANodeStaysInItsShard(t *testing.T) {
 		"ctl": made(reconfigure.ControlGroup, "c", ""), "k1": made("kept", "v1", ""), "k2": port("kept", ""), "k3": port("kept", "kept-7"), "l1": made("loose", "v0", ""),
 	}
 	seen := seenWith(c, desired)
-	seen.Slurm = true
 	for _, node := range []string{"k2", "k3", "l1", "l2"} {
-		seen.States[node] = reconfigure.NodeState{Node: node, States: []string{"IDLE", "CLOUD", "POWERING_UP"}}
+		seen.States[node] = reconfigure.NodeState{Node: node, Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweringUp}
 	}
 	got := planned(c, seen, reconfigure.Resume, "k2", "k3", "l1", "l2")
 	wantPlan(t, got, "create k[2-3],l2, replace l1", map[string]reconfigure.Spec{
@@ -102,7 +102,7 @@ func TestANodeKeepsItsPortAndComesBackToIt(t *testing.T) {
 	}
 	seen := seenWith(c, desired)
 	for _, node := range []string{"k2", "l1"} {
-		seen.States[node] = reconfigure.NodeState{Node: node, States: []string{"IDLE", "CLOUD", "POWERING_DOWN"}}
+		seen.States[node] = reconfigure.NodeState{Node: node, Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweringDown}
 	}
 	gone := planned(c, seen, reconfigure.Suspend, "k2", "l1")
 	wantPlan(t, gone, "destroy k2,l1", map[string]reconfigure.Spec{"ctl": desired["ctl"], "k1": desired["k1"], "k2": port("kept", "kept-0")})
@@ -115,7 +115,7 @@ func TestANodeKeepsItsPortAndComesBackToIt(t *testing.T) {
 	})
 	// Its instance is there still: the removal was cut short.
 	seen.Instances["k2"] = reconfigure.Instance{Node: "k2", ID: "id-k2"}
-	seen.States["k2"] = reconfigure.NodeState{Node: "k2", States: []string{"IDLE", "CLOUD", "POWERING_UP"}}
+	seen.States["k2"] = reconfigure.NodeState{Node: "k2", Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweringUp}
 	if got := planned(c, seen, reconfigure.Resume, "k2"); len(got.Changes) != 1 || got.Changes[0].Action != reconfigure.Replace {
 		t.Errorf("after a removal that was cut short: %s", got)
 	}

@@ -42,7 +42,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Driver runs Terraform in one workspace of one root module. State, Shards and Addresses may be called at any time, the other
+// Driver runs Terraform in one workspace of one root module. State and Shards may be called at any time, the other
 // methods one at a time: two applies would wait for each other's state lock, and a saved plan is void once another one was
 // applied. Drivers of different workspaces may work side by side.
 type Driver struct {

@@ -170,21 +170,17 @@ func TestKeptPortsAndShards(t *testing.T) {
 	}
 	for shard, d := range drivers {
 		c.wantCleanByHand(d, shard)
-		addresses, err := d.Addresses(t.Context())
+		state, err := d.State(t.Context())
 		c.must(err)
-		for node, spec := range reconfigure.InShard(all, shard) {
-			if addresses[node] != ports[node][1] {
-				t.Errorf("%s has address %q, want %s", node, addresses[node], ports[node][1])
-			}
-			delete(addresses, node)
-			_ = spec
+		want := map[string]string{}
+		for node := range portOnly(reconfigure.InShard(all, shard)).All() {
+			want[node] = ports[node][1]
 		}
-		if len(addresses) > 0 {
-			t.Errorf("%s has ports of others: %v", shard, addresses)
+		if diff := cmp.Diff(want, state.Addresses); diff != "" {
+			t.Errorf("addresses of the kept ports in %q (-want +got):\n%s", shard, diff)
 		}
-		found, err := d.Instances(t.Context())
-		if want := map[string]int{"": 2}[shard]; len(found) != want || err != nil {
-			t.Errorf("%s has instances %v, %v", shard, found, err)
+		if want := map[string]int{"": 2}[shard]; len(state.Instances) != want {
+			t.Errorf("%s has instances %v", shard, state.Instances)
 		}
 	}
 
