@@ -28,8 +28,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// parallel is how many tests run at a time where nobody says. The provider sleeps ten seconds in each creation and removal, so they wait more than they
-// compute, and the number of processors, Go's default, says nothing about them.
+// parallel is how many tests run at a time where nobody says. The provider sleeps ten seconds in each creation and
+// removal, so they wait more than they compute, and the number of processors, Go's default, says nothing about them.
 const parallel = "10"
 
 func TestMain(m *testing.M) {
@@ -56,7 +56,8 @@ const (
 // publicKey is of no use to anybody: its private half was thrown away.
 const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC nobody"
 
-// cluster is a cluster directory with the real root module, real Terraform, the real provider, and the lab's cloud without machines.
+// cluster is a cluster directory with the real root module, real Terraform, the real provider, and the lab's cloud
+// without machines.
 type cluster struct {
 	*testing.T
 	cloud            *labcloud.Cloud

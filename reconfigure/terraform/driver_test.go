@@ -184,7 +184,8 @@ func TestReplaceRenewsAnInstanceThatLooksRight(t *testing.T) {
 	c.wantClean(d)
 }
 
-// The provider looks after ten seconds, finds ERROR still, and gives up. Nova goes on, and a second attempt finds nothing left.
+// The provider looks after ten seconds, finds ERROR still, and gives up. Nova goes on, and a second attempt finds
+// nothing left.
 func TestRemovalThatNovaHasNotCompletedMayBeRetried(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Delete = 11 * time.Second })

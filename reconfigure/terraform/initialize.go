@@ -19,8 +19,9 @@ import (
 // lockFile is where Terraform notes which providers it chose.
 const lockFile = ".terraform.lock.hcl"
 
-// initialize checks the binary's version and runs `terraform init`, unless the last one that succeeded was for this very module, lock file and binary: it takes a
-// second or more, and may go to the network. A lock keeps two processes from unpacking the same providers.
+// initialize checks the binary's version and runs `terraform init`, unless the last one that succeeded was for this
+// very module, lock file and binary: it takes a second or more, and may go to the network. A lock keeps two processes
+// from unpacking the same providers.
 func (d *Driver) initialize(ctx context.Context) error {
 	lock := flock.New(filepath.Join(d.cfg.PlanDir, "init.lock"))
 	if _, err := lock.TryLockContext(ctx, 200*time.Millisecond); err != nil {
@@ -40,7 +41,8 @@ func (d *Driver) initialize(ctx context.Context) error {
 		return err
 	}
 	if err := d.run(func(tf *tfexec.Terraform) error { return tf.Init(ctx) }); err != nil {
-		return fmt.Errorf("terraform init in %s; without a way to the provider registry, TF_CLI_CONFIG_FILE must name a CLI configuration with a mirror of the providers: %w", d.cfg.Dir, orDone(ctx, err))
+		return fmt.Errorf("terraform init in %s; without a way to the provider registry, TF_CLI_CONFIG_FILE must name a CLI "+
+			"configuration with a mirror of the providers: %w", d.cfg.Dir, orDone(ctx, err))
 	}
 	// init may have written the lock file.
 	if sum, err = d.fingerprint(); err != nil {
