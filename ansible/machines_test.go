@@ -17,7 +17,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/image"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/machine"
-	"github.com/eiffel-hpc/eiffel/lab/tools"
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -38,10 +38,7 @@ var gateway = netip.MustParsePrefix("10.63.7.1/24")
 
 func newMachines(t testing.TB) *machines {
 	t.Helper()
-	paths, err := tools.Find("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := needs.Tools(t, "..")
 	// Not in /tmp, which may be a file system that no overlay can be made on.
 	dir, err := os.MkdirTemp("/var/tmp", "eiffel-ansible-")
 	if err != nil {
@@ -279,7 +276,8 @@ func (m *machines) keepOut(name string) {
 	m.on(name, "sh", "-c", "touch /run/nologin; (sleep 10; rm /run/nologin) </dev/null >/dev/null 2>&1 &")
 }
 
-// resumeWithoutAskingOthers configures a node while somebody edits the declaration, first with what the control host keeps, and then without.
+// resumeWithoutAskingOthers configures a node while somebody edits the declaration, first with what the control host
+// keeps, and then without.
 func (m *machines) resumeWithoutAskingOthers() {
 	m.Helper()
 	kept := filepath.Join(m.dir, "state", "ansible", "given.json")
@@ -362,7 +360,8 @@ func (m *machines) scheduleInSpiteOfABadSetting() {
 	write(m.TB, declaration, good)
 }
 
-// spareHandOvers has the role set up slurmctld's unit, although nothing of systemd but a stand-in of its command is there.
+// spareHandOvers has the role set up slurmctld's unit, although nothing of systemd but a stand-in of its command is
+// there.
 func (m *machines) spareHandOvers() {
 	m.Helper()
 	m.on("ctl", "sh", "-c", `printf '#!/bin/sh\necho "$@" >>/run/systemctl.calls\n' >/usr/local/bin/systemctl; chmod +x /usr/local/bin/systemctl`)

@@ -11,8 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// local runs a playbook on hosts that all are this machine, with the modules and plugins as shipped. It returns what Ansible said.
-func local(t *testing.T, hosts, tasks string) (string, error) {
+// local runs a playbook on hosts that all are this machine, with the modules and plugins as shipped. It returns what
+// Ansible said.
+func local(t *testing.T, hosts, tasks string, env ...string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "playbook.yml")
@@ -21,6 +22,7 @@ func local(t *testing.T, hosts, tasks string) (string, error) {
 	cmd := exec.CommandContext(t.Context(), "ansible-playbook", "--inventory", hosts+",", "--connection", "local", file)
 	cmd.Env = append(os.Environ(), "ANSIBLE_CONFIG="+filepath.Join(here, "ansible.cfg"), "ANSIBLE_LIBRARY="+filepath.Join(here, "library"),
 		"ANSIBLE_ACTION_PLUGINS="+filepath.Join(here, "action_plugins"), "ANSIBLE_HOME="+dir, "LC_ALL=C.UTF-8")
+	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -95,7 +97,8 @@ func TestAFailureOfConvergeSaysWhatFailed(t *testing.T) {
 	}
 }
 
-// TestNodesThatAskAtOnceAreAllLetIn has each node add its own line, and one that has a new key take the place of the old one.
+// TestNodesThatAskAtOnceAreAllLetIn has each node add its own line, and one that has a new key take the place of the
+// old one.
 func TestNodesThatAskAtOnceAreAllLetIn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ssh", "authorized_keys")
 	key := func(letter string) string {
@@ -134,7 +137,8 @@ func TestNodesThatAskAtOnceAreAllLetIn(t *testing.T) {
 	}
 }
 
-// TestWhatANodeSaysIsChecked has one node send what would let anybody in, and another one name a system that would be a path.
+// TestWhatANodeSaysIsChecked has one node send what would let anybody in, and another one name a system that would be a
+// path.
 func TestWhatANodeSaysIsChecked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "authorized_keys")
 	good := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5" + strings.Repeat("A", 48)
@@ -164,5 +168,30 @@ func TestANodeOfAnUnknownSystemFails(t *testing.T) {
 	said, err := local(t, "localhost", "    - wait_for_node: {families: [Plan9]}\n")
 	if err == nil || !strings.Contains(said, "its operating system is none that the playbooks know: 'Debian'") {
 		t.Errorf("%v\n%s", err, said)
+	}
+}
+
+// TestANodeSaysNothingOfOtherHosts has modules of an enemy answer in the place of ours.
+func TestANodeSaysNothingOfOtherHosts(t *testing.T) {
+	dir := t.TempDir()
+	enemy := filepath.Join(dir, "library")
+	for _, name := range []string{"converge", "node_platform"} {
+		write(t, filepath.Join(enemy, name+".py"), `
+from ansible.module_utils.basic import AnsibleModule
+AnsibleModule(argument_spec={}).exit_json(changed=True, changes="all", public_key="a key", ansible_facts={"os_family": "Debian", "service_mgr": "x", "evil": 1},
+    add_host={"host_name": "h2", "groups": ["evil"], "host_vars": {"evil": 1}}, add_group="evil")
+`)
+	}
+	const tasks = `
+    - wait_for_node: {families: [Debian]}
+    - converge: {}
+      register: converged
+    - debug:
+        msg: "{{ converged.keys() | sort }} {{ ansible_facts }} groups {{ groups.keys() | sort }} h2 {{ hostvars['h2'].evil | default('good') }}"
+`
+	said, err := local(t, "h1,h2", tasks, "ANSIBLE_LIBRARY="+enemy)
+	want := `"['changed', 'failed', 'public_key'] {'os_family': 'Debian', 'service_mgr': 'service'} groups ['all', 'ungrouped'] h2 good"`
+	if err != nil || strings.Count(said, want) != 2 {
+		t.Errorf("%v, want %s twice\n%s", err, want, said)
 	}
 }

@@ -10,12 +10,11 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
-	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
 )
 
 // sight is what the cloud, Terraform and Slurm say, as far as they answer.
 type sight struct {
-	servers   map[string][]openstack.Server
+	servers   map[string][]reconfigure.Server
 	sources   map[reconfigure.Source]reconfigure.Resolved
 	desired   map[string]reconfigure.Spec
 	instances map[string]reconfigure.Instance

@@ -18,7 +18,6 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
-	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
 )
 
 var (
@@ -43,7 +42,7 @@ const (
 // busy is a cluster on which much goes on.
 func busy() (sight, past) {
 	seen := sight{
-		servers:   map[string][]openstack.Server{},
+		servers:   map[string][]reconfigure.Server{},
 		sources:   map[reconfigure.Source]reconfigure.Resolved{declaredSource: {ImageID: newImage, FlavorID: "large", NetworkID: "net"}},
 		desired:   map[string]reconfigure.Spec{},
 		instances: map[string]reconfigure.Instance{},
@@ -57,11 +56,11 @@ func busy() (sight, past) {
 		address := fmt.Sprintf("10.60.0.%d", i+1)
 		seen.desired[node] = reconfigure.Spec{Group: groupIn(threeGroups, node), ImageID: image, FlavorID: "large", NetworkID: "net"}
 		seen.instances[node] = reconfigure.Instance{Node: node, ID: node, Address: address}
-		seen.servers[node] = []openstack.Server{{ID: node, Name: node, Status: "ACTIVE", Address: address, ImageID: image, Created: utcNoon.Add(-time.Duration(i*i*7) * time.Hour)}}
+		seen.servers[node] = []reconfigure.Server{{ID: node, Node: node, Status: "ACTIVE", Address: address, ImageID: image, Created: utcNoon.Add(-time.Duration(i*i*7) * time.Hour)}}
 	}
 	delete(seen.servers, "node03")
 	seen.desired["node05"] = reconfigure.Spec{Group: "standard", ImageID: newImage, FlavorID: "medium", NetworkID: "net"}
-	seen.servers["node05"] = append(seen.servers["node05"], openstack.Server{ID: "x", Name: "node05", Status: "ERROR", Created: utcNoon.Add(-time.Minute)})
+	seen.servers["node05"] = append(seen.servers["node05"], reconfigure.Server{ID: "x", Node: "node05", Status: "ERROR", Created: utcNoon.Add(-time.Minute)})
 	for i := 1; i <= 20; i++ {
 		seen.states[fmt.Sprintf("node%02d", i)] = reconfigure.NodeState{Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown}
 	}

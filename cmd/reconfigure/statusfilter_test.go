@@ -9,7 +9,6 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
-	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
 )
 
 func TestStateWordsAreThoseOfSinfo(t *testing.T) {
@@ -109,7 +108,7 @@ func TestInWhatANodeIsNotWhatIsDeclared(t *testing.T) {
 	spec := reconfigure.Spec{Group: "standard", ImageID: newImage, FlavorID: "large", NetworkID: "net"}
 	wanted := map[reconfigure.Source]reconfigure.Resolved{declaredSource: {ImageID: newImage, FlavorID: "large", NetworkID: "net"}}
 	instance := reconfigure.Instance{Node: "node01", ID: "1", Address: "10.60.0.2"}
-	server := openstack.Server{ID: "1", Name: "node01", Status: "ACTIVE", ImageID: newImage}
+	server := reconfigure.Server{ID: "1", Node: "node01", Status: "ACTIVE", ImageID: newImage}
 	with := func(change func(*reconfigure.Spec)) reconfigure.Spec {
 		s := spec
 		change(&s)
@@ -122,23 +121,23 @@ func TestInWhatANodeIsNotWhatIsDeclared(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec      reconfigure.Spec
 		instances []reconfigure.Instance
-		servers   []openstack.Server
+		servers   []reconfigure.Server
 		deaf      bool // neither the cloud nor Terraform answers
 		want      []drift
 	}{
-		"nothing":                        {spec: spec, instances: []reconfigure.Instance{instance}, servers: []openstack.Server{server}},
-		"image, says the cloud":          {spec: spec, instances: []reconfigure.Instance{instance}, servers: []openstack.Server{old}, want: []drift{driftImage}},
-		"flavor and network and group":   {spec: with(func(s *reconfigure.Spec) { s.FlavorID, s.NetworkID, s.Group = "tiny", "other", "gpu" }), instances: []reconfigure.Instance{instance}, servers: []openstack.Server{server}, want: []drift{driftFlavor, driftNetwork, driftGroup}},
+		"nothing":                        {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server}},
+		"image, says the cloud":          {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{old}, want: []drift{driftImage}},
+		"flavor and network and group":   {spec: with(func(s *reconfigure.Spec) { s.FlavorID, s.NetworkID, s.Group = "tiny", "other", "gpu" }), instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server}, want: []drift{driftFlavor, driftNetwork, driftGroup}},
 		"no instance":                    {want: []drift{driftMissing}},
-		"a server without Terraform":     {servers: []openstack.Server{server}},
-		"half made":                      {spec: spec, instances: []reconfigure.Instance{tainted}, servers: []openstack.Server{server}, want: []drift{driftTainted}},
+		"a server without Terraform":     {servers: []reconfigure.Server{server}},
+		"half made":                      {spec: spec, instances: []reconfigure.Instance{tainted}, servers: []reconfigure.Server{server}, want: []drift{driftTainted}},
 		"a part only":                    {spec: spec, instances: []reconfigure.Instance{part}, want: []drift{driftTainted}},
 		"lost":                           {spec: spec, instances: []reconfigure.Instance{instance}, want: []drift{driftLost}},
-		"doubled":                        {spec: spec, instances: []reconfigure.Instance{instance}, servers: []openstack.Server{server, server}, want: []drift{driftDoubled}},
+		"doubled":                        {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server, server}, want: []drift{driftDoubled}},
 		"nobody can tell: none is there": {deaf: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := sight{sources: wanted, servers: map[string][]openstack.Server{}, desired: map[string]reconfigure.Spec{"node01": tc.spec}, instances: map[string]reconfigure.Instance{}}
+			v := sight{sources: wanted, servers: map[string][]reconfigure.Server{}, desired: map[string]reconfigure.Spec{"node01": tc.spec}, instances: map[string]reconfigure.Instance{}}
 			if tc.servers != nil {
 				v.servers["node01"] = tc.servers
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
@@ -100,9 +101,11 @@ func TestAnsibleReadsBothFormsAlike(t *testing.T) {
 	}
 }
 
-// ansibleInventory is what Ansible understood; the order of hosts and children, which has no meaning, is not part of it.
+// ansibleInventory is what Ansible understood; the order of hosts and children, which has no meaning, is not part of
+// it.
 func ansibleInventory(t *testing.T, source string) map[string]any {
 	t.Helper()
+	needs.Lab(t)
 	cmd := exec.CommandContext(t.Context(), "ansible-inventory", "--inventory", source, "--list")
 	cmd.Env = append(os.Environ(), "ANSIBLE_HOME="+t.TempDir(), "LC_ALL=C.UTF-8")
 	out, err := cmd.Output()

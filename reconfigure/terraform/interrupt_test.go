@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -113,6 +114,136 @@ func (c *cluster) wantCutOff(failures reconfigure.Failures, begun bool, nodes ..
 			begun && reconfigure.ClassOf(err) != reconfigure.ClassUnknown {
 			c.Errorf("%s: error of class %s: %v", node, reconfigure.ClassOf(err), err)
 		}
+	}
+}
+
+func TestInterruptWaitsForWhatItWouldLose(t *testing.T) {
+	node := instance(instanceBlock, "n1")
+	changes := []reconfigure.ResourceChange{
+		{Address: node, Node: "n1", Effect: reconfigure.EffectCreate}, {Address: "port.n1", Node: "n1", Effect: reconfigure.EffectCreate},
+		{Address: "port.n2", Node: "n2", Effect: reconfigure.EffectDelete}, {Address: "group", Effect: reconfigure.EffectUpdate},
+		{Address: instance(instanceBlock, "n3"), Node: "n3", Effect: reconfigure.EffectResize},
+		{Address: instance(instanceBlock, "n4"), Node: "n4", Effect: reconfigure.EffectRebuild},
+	}
+	for name, tc := range map[string]struct {
+		events []string
+		sent   bool
+	}{
+		"nothing is begun":                 {nil, false},
+		"an instance is made":              {[]string{"start " + node + " create"}, true},
+		"a port is made":                   {[]string{"start port.n1 create"}, false},
+		"a port is made beside one":        {[]string{"start " + node + " create", "start port.n1 create"}, false},
+		"a port is done":                   {[]string{"start port.n1 create", "done port.n1 create"}, true},
+		"a port failed":                    {[]string{"start port.n1 create", "errored port.n1 create"}, true},
+		"a port is deleted":                {[]string{"start port.n2 delete 1"}, true},
+		"what is shared is changed":        {[]string{"start group update 1"}, false},
+		"an instance is resized":           {[]string{"start " + changes[4].Address + " update 1"}, false},
+		"an instance is rebuilt":           {[]string{"start " + changes[5].Address + " update 1"}, true},
+		"a port is done, another is begun": {[]string{"start port.n1 create", "start group update 1", "done port.n1 create"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, first := range []bool{true, false} { // whether it is asked for before
+				sent := 0
+				i := newInterrupter(changes, func() { sent++ })
+				if first {
+					i.ask(false)
+				}
+				for _, e := range script(t, tc.events...) {
+					i.hear(e)
+				}
+				if !first {
+					i.ask(false)
+				}
+				// What comes between counts only where it was asked for by then.
+				if early := first && len(tc.events) > 1 && sent == 1; sent == 1 != tc.sent && !early || i.wasSent() != (sent == 1) {
+					t.Errorf("asked first: %t, sent %d times", first, sent)
+				}
+				if i.ask(true); sent != min(1, len(tc.events)) {
+					t.Errorf("after the grace it was sent %d times", sent)
+				}
+			}
+		})
+	}
+}
+
+func TestAnInterruptIsGivenUpOnAfterTheGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := make(chan struct{})
+		i := newInterrupter([]reconfigure.ResourceChange{{Address: "port.n1", Effect: reconfigure.EffectCreate}}, func() { close(sent) })
+		for _, e := range script(t, "start port.n1 create") {
+			i.hear(e)
+		}
+		interrupt, ended := make(chan struct{}), make(chan struct{})
+		begin := time.Now()
+		go i.attend(interrupt, ended)
+		close(interrupt)
+		<-sent
+		if waited := time.Since(begin); waited != fragileGrace {
+			t.Errorf("sent after %s", waited)
+		}
+		close(ended)
+	})
+}
+
+func TestVerdictsOfAnInterruptedRun(t *testing.T) {
+	changes := []reconfigure.ResourceChange{
+		{Address: "i.a", Node: "a", Effect: reconfigure.EffectCreate}, {Address: "i.b", Node: "b", Effect: reconfigure.EffectDelete},
+		{Address: "p.b", Node: "b", Effect: reconfigure.EffectDelete}, {Address: "i.c", Node: "c", Effect: reconfigure.EffectCreate},
+		{Address: "group", Effect: reconfigure.EffectUpdate},
+	}
+	const (
+		cut    = "error i.a Error waiting for instance (1) to become ready: context canceled"
+		halted = "error - execution halted"
+	)
+	for name, tc := range map[string]struct {
+		events  []string
+		want    map[string]string
+		unclear bool
+	}{
+		"cut off, done, and not begun": {
+			[]string{"done group update", "start i.a create", "done i.c create", "errored i.a create", cut, halted, halted},
+			map[string]string{"a": "cut off", "b": "not begun"}, false,
+		},
+		"everything is done": {
+			[]string{"done group update", "done i.a create", "done i.b delete", "done p.b delete", "done i.c create", halted}, map[string]string{}, false,
+		},
+		"half of a node is begun": {
+			[]string{
+				"done group update", "done i.a create", "done i.c create", "start i.b delete 2", "errored i.b delete",
+				"error - Error waiting for instance (2) to Delete:  context canceled", halted,
+			},
+			map[string]string{"b": "cut off"}, false,
+		},
+		"one has a reason of its own": {
+			[]string{"done group update", "start i.a create", "errored i.a create", "error i.a no valid host", "done i.c create", halted},
+			map[string]string{"a": "no valid host", "b": "not begun"}, false,
+		},
+		"what is shared is not done":     {[]string{"done i.a create", halted}, nil, true},
+		"an error that is no resource's": {[]string{"done group update", halted, "error - failed to write the state"}, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failures, all := cutOff(changes, script(t, tc.events...))
+			if all == tc.unclear {
+				t.Fatalf("accounts for everything: %t, %v", all, failures)
+			}
+			if tc.unclear {
+				return
+			}
+			got := map[string]string{}
+			for node, err := range failures {
+				switch {
+				case errors.Is(err, reconfigure.ErrUntried) && errors.Is(err, reconfigure.ErrInterrupted):
+					got[node] = "not begun"
+				case errors.Is(err, reconfigure.ErrInterrupted):
+					got[node] = "cut off"
+				default:
+					got[node] = err.Error()
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 

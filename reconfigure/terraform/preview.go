@@ -65,15 +65,32 @@ func (d *Driver) preview(ctx context.Context, p reconfigure.Plan, args arguments
 		}
 	}()
 	args.parallelism = min(args.parallelism, d.cfg.Parallelism)
-	saved, err := d.plan(ctx, dir, p, args, m)
-	if err != nil {
-		return reconfigure.Preview{}, err
-	}
-	changes, err := fence(saved, p, m)
+	changes, err := d.allowed(ctx, dir, p, args, m)
 	if err != nil {
 		return reconfigure.Preview{}, err
 	}
 	return reconfigure.Preview{Plan: p, File: filepath.Join(dir, savedPlan), Changes: changes}, nil
+}
+
+// allowed saves Terraform's plan in dir, and has the fence judge it: by what Terraform says as it plans, if that lets it
+// through, else by the saved plan itself, which tells more.
+func (d *Driver) allowed(ctx context.Context, dir string, p reconfigure.Plan, args arguments, m module) (
+	[]reconfigure.ResourceChange, error,
+) {
+	said, _, err := d.savePlan(ctx, dir, p, args, m)
+	if err != nil {
+		return nil, err
+	}
+	if theirs, ok := planned(said.events); ok {
+		if changes, err := fence(theirs, p, m); err == nil {
+			return changes, nil
+		}
+	}
+	theirs, err := d.show(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	return fence(theirs, p, m)
 }
 
 // Discard removes a preview that is not to be applied.

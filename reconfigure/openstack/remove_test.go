@@ -12,11 +12,11 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-func TestRemoveOrphanRemovesJustThatServer(t *testing.T) {
+func TestRemoveServerRemovesJustThatServer(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
 	orphan, twin := l.create("node1", "eiffel", "ACTIVE"), l.create("node1", "eiffel", "ACTIVE")
 	for range 2 { // the second time it is not there any more
-		if err := l.client.RemoveOrphan(t.Context(), orphan.ID, "node1", time.Now().Add(time.Hour)); err != nil {
+		if err := l.client.RemoveServer(t.Context(), orphan.ID, "node1", time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -28,7 +28,7 @@ func TestRemoveOrphanRemovesJustThatServer(t *testing.T) {
 	}
 }
 
-func TestRemoveOrphanLooksOnceMore(t *testing.T) {
+func TestRemoveServerLooksOnceMore(t *testing.T) {
 	for name, test := range map[string]struct {
 		cluster, want string
 		before        time.Duration
@@ -44,7 +44,8 @@ func TestRemoveOrphanLooksOnceMore(t *testing.T) {
 				is = "node2"
 			}
 			s := l.create(is, test.cluster, "ACTIVE")
-			if err := l.client.RemoveOrphan(t.Context(), s.ID, "node1", time.Now().Add(test.before)); err == nil || !strings.Contains(err.Error(), test.want) {
+			err := l.client.RemoveServer(t.Context(), s.ID, "node1", time.Now().Add(test.before))
+			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v", err)
 			}
 			if _, err := servers.Get(t.Context(), l.client.compute, s.ID).Extract(); err != nil {
@@ -65,12 +66,13 @@ func (s stayer) Destroy(ctx context.Context, id string) error {
 	return nil
 }
 
-func TestRemoveOrphanSaysThatItIsStillThere(t *testing.T) {
+func TestRemoveServerSaysThatItIsStillThere(t *testing.T) {
 	s := stayer{end: make(chan struct{})}
 	l := newLab(t, s)
 	defer close(s.end)
 	orphan := l.create("node1", "eiffel", "ACTIVE")
-	if err := l.client.RemoveOrphan(t.Context(), orphan.ID, "node1", time.Now().Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "still there") {
+	err := l.client.RemoveServer(t.Context(), orphan.ID, "node1", time.Now().Add(time.Hour))
+	if err == nil || !strings.Contains(err.Error(), "still there") {
 		t.Errorf("error %v", err)
 	}
 }
