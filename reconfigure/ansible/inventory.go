@@ -21,15 +21,10 @@ const (
 	groupPrefix     = "group_"
 )
 
-<<<<<<< HEAD
-// Inventory is what `ansible-inventory --list` and inventory programs answer (Ansible's developer guide, "Developing dynamic inventory"). It depends on its
-// arguments alone and is the same for the same ones. Instances without an address, and those of nodes that are not declared any more, are not in it. An instance
-// without an ID is the kept port of a node that has no instance: the other nodes are told its address, and it is no host.
-=======
 // Inventory is what `ansible-inventory --list` and inventory programs answer (Ansible's developer guide, "Developing
 // dynamic inventory"). It depends on its arguments alone and is the same for the same ones. Instances without an
-// address, and those of nodes that are not declared any more, are not in it.
->>>>>>> 182e077c33fb23264b0954a90cf894544fcb8156
+// address, and those of nodes that are not declared any more, are not in it. An instance
+// without an ID is the kept port of a node that has no instance: the other nodes are told its address, and it is no host.
 func Inventory(c reconfigure.Cluster, instances map[string]reconfigure.Instance) ([]byte, error) {
 	return newInventory(c, instances).list()
 }

@@ -235,7 +235,7 @@ func (t *attempt) finishRest(ctx context.Context, deliveries []*delivery, failur
 		}
 		return
 	}
-	t.found(state.Instances)
+	t.found(state.Instances, state.Addresses)
 	for _, d := range rest {
 		node := d.call.In.op.change.Node
 		instance, there := state.Instances[node]

@@ -112,10 +112,12 @@ func closeConfigured(calls []*configureCall) {
 }
 
 // inventory is the instances that the playbooks know of: not those that Terraform has as half made, nor those of nodes that
-// fail, or go.
+// fail, or go. The kept ports are in it too: a node that comes back to its own is not told to the others.
 func (o *Operator) inventory(calls []*configureCall) map[string]reconfigure.Instance {
-	told := o.known()
-	maps.DeleteFunc(told, func(_ string, i reconfigure.Instance) bool { return i.Tainted || i.ID == "" })
+	known := o.known()
+	maps.DeleteFunc(known, func(_ string, i reconfigure.Instance) bool { return i.Tainted || i.ID == "" })
+	told := o.keptPorts()
+	maps.Copy(told, known)
 	for _, c := range calls {
 		told[c.In.op.change.Node] = c.In.op.instance
 	}
