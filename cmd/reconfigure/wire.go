@@ -49,6 +49,7 @@ type adapters struct {
 	drivers map[string]*terraform.Driver // by shard
 	cloud   *openstack.Client
 	slurms  map[string]*slurm.Client // by the control node's address
+	ports   map[string]string        // addresses, as they were read last
 }
 
 func (s site) adapters(log *journal.Journal, logger *slog.Logger) *adapters {
@@ -150,7 +151,7 @@ func (a *adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 			shards[spec.Shard] = true
 		}
 	}
-	all := reconfigure.State{Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}, Addresses: map[string]string{}}
+	all := reconfigure.State{Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}}
 	maps.Copy(all.Desired, desired)
 	for _, shard := range slices.Sorted(maps.Keys(shards)) {
 		d, err := a.driver(ctx, shard)
@@ -162,8 +163,38 @@ func (a *adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 			return reconfigure.State{}, err
 		}
 		maps.Copy(all.Instances, state.Instances)
-		maps.Copy(all.Addresses, state.Addresses)
 	}
+	return all, nil
+}
+
+// addresses is where nodes are, by the ports in Terraform's states. Kept ports stay as they are between two deploys, so that the
+// states of all shards are read for a fresh answer, and for the first one.
+func (a *adapters) addresses(ctx context.Context, fresh bool) (map[string]string, error) {
+	a.lock.Lock()
+	known := a.ports
+	a.lock.Unlock()
+	if known != nil && !fresh {
+		return known, nil
+	}
+	desired, _, err := a.nodeMap(a.log).Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, shard := range reconfigure.Shards(desired) {
+		d, err := a.driver(ctx, shard)
+		if err != nil {
+			return nil, err
+		}
+		addresses, err := d.Addresses(ctx)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, addresses)
+	}
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.ports = all
 	return all, nil
 }
 
@@ -190,6 +221,7 @@ func (a *adapters) deps(ctx context.Context, recorder *journal.Recorder) (operat
 		Configurer: a.playbooks(),
 		Recorder:   eventsAndEvidence{recorder, a.log},
 		Health:     a.log,
+		Addresses:  a.addresses,
 		Scheduler:  func(control reconfigure.Instance) operation.Scheduler { return a.scheduler(control) },
 		Commenter:  func(control reconfigure.Instance) operation.Commenter { return a.scheduler(control) },
 	}, nil

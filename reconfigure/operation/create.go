@@ -66,7 +66,7 @@ func (o *operation) provision() error {
 		made, err := o.ask(o.ctx, provision{})
 		if err == nil {
 			o.instance, o.settled = made.instance, made.settled
-			o.found(map[string]reconfigure.Instance{o.change.Node: made.instance}, nil)
+			o.found(map[string]reconfigure.Instance{o.change.Node: made.instance})
 			return nil
 		}
 		if err = o.late(err); !reconfigure.ClassOf(err).Passing() || attempt == most || o.left() < wait {

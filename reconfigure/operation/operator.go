@@ -36,7 +36,6 @@ type Operator struct {
 	cluster   reconfigure.Cluster
 	shards    map[string]*provisioning
 	instances map[string]reconfigure.Instance // as Terraform or the cloud had them last
-	addresses map[string]string               // of kept ports, by node; those of nodes with an instance may be among them
 	underWay  map[string]*operation           // by node
 	cameUp    map[string]time.Time            // by group: when the last of its instances came up
 }
@@ -46,7 +45,7 @@ type Operator struct {
 func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Timing) *Operator {
 	o := &Operator{
 		timing: timing, ctx: ctx, deps: deps, cluster: cluster, shards: map[string]*provisioning{},
-		instances: map[string]reconfigure.Instance{}, addresses: map[string]string{}, underWay: map[string]*operation{}, cameUp: map[string]time.Time{},
+		instances: map[string]reconfigure.Instance{}, underWay: map[string]*operation{}, cameUp: map[string]time.Time{},
 	}
 	together := batcher.Config{Quiet: timing.Quiet, Longest: timing.Longest}
 	o.playbooks = batcher.New(together, o.configureAll)
@@ -96,7 +95,7 @@ func (r *round) closeConfigured() { r.once.Do(func() { close(r.configured) }) }
 // planned for. It returns at once, and calls done for each, from other goroutines. The caller MUST NOT start two operations
 // for one node, nor anything beside a plan that is Shared or Everywhere.
 func (o *Operator) Start(r Round, done func(reconfigure.Verdict)) {
-	o.found(r.Seen.Instances, r.Seen.Addresses)
+	o.found(r.Seen.Instances)
 	begun := &round{Round: r, configured: make(chan struct{})}
 	var operations []*operation
 	for _, c := range r.Plan.Changes {
@@ -172,35 +171,17 @@ func (o *Operator) operation(r *round, c reconfigure.Change) *operation {
 	return op
 }
 
-// found notes what Terraform or the cloud has; instances and kept ports that are not named stay as they were known.
-func (o *Operator) found(instances map[string]reconfigure.Instance, addresses map[string]string) {
+// found notes what Terraform or the cloud has; instances that are not named stay as they were known.
+func (o *Operator) found(instances map[string]reconfigure.Instance) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	maps.Copy(o.instances, instances)
-	maps.Copy(o.addresses, addresses)
 }
 
-// gone notes that a node has no instance any more. The address of a port that it keeps stays known.
 func (o *Operator) gone(node string) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
-	if was := o.instances[node]; was.Address != "" && o.cluster.KeepsPort(node) {
-		o.addresses[node] = was.Address
-	}
 	delete(o.instances, node)
-}
-
-// keptPorts is the nodes with a kept port, each as an instance that has an address and no ID.
-func (o *Operator) keptPorts() map[string]reconfigure.Instance {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	ports := map[string]reconfigure.Instance{}
-	for node, address := range o.addresses {
-		if o.cluster.KeepsPort(node) {
-			ports[node] = reconfigure.Instance{Node: node, Address: address}
-		}
-	}
-	return ports
 }
 
 // known is the instances as they were seen last.

@@ -165,7 +165,7 @@ func (t *attempt) once(ctx context.Context) (again bool) {
 		t.failAll(calls, err)
 		return false
 	}
-	t.found(t.state.Instances, t.state.Addresses)
+	t.found(t.state.Instances)
 	if t.servers, t.unseen = t.allServers(ctx); t.unseen != nil && ctx.Err() != nil {
 		return false
 	}

@@ -1,4 +1,4 @@
-package enginetest
+package simulate
 
 import (
 	"context"
@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// SchedulerHarness is a scheduler, and a node to try it on.
-type SchedulerHarness struct {
-	Scheduler engine.Scheduler
+// SchedulerSetup is a scheduler, and a node to try it on.
+type SchedulerSetup struct {
+	Scheduler operation.Scheduler
 	// Node is a cloud node that is powered down, or idle, and that nobody needs for as long as the test takes.
 	Node string
 	// Silence has the scheduler not answer until it is told to speak. Nil: that cannot be had here.
@@ -22,34 +22,34 @@ type SchedulerHarness struct {
 	Patience time.Duration
 }
 
-// Scheduler holds an implementation to the contract of engine.Scheduler. The node ends powered down, and usable.
-func Scheduler(t *testing.T, h SchedulerHarness) {
-	s := scheduler{t, h}
-	s.step("every node that Slurm knows has a state", scheduler.states)
-	s.step("no nodes are no call", scheduler.nobody)
-	s.step("down carries our mark, and may be repeated", scheduler.down)
-	s.step("a node that is handed back can be used again", scheduler.powerDown)
-	s.step("a drain carries our mark, and may be taken back", scheduler.drain)
-	s.step("a refused node keeps no other from being told", scheduler.partly)
-	s.step("a context that is done", scheduler.done)
+// ConformScheduler is the contract of operation.Scheduler. The node ends powered down, and usable.
+func ConformScheduler(t *testing.T, h SchedulerSetup) {
+	s := schedulerRule{t, h}
+	s.step("every node that Slurm knows has a state", schedulerRule.states)
+	s.step("no nodes are no call", schedulerRule.nobody)
+	s.step("down carries our mark, and may be repeated", schedulerRule.down)
+	s.step("a node that is handed back can be used again", schedulerRule.powerDown)
+	s.step("a drain carries our mark, and may be taken back", schedulerRule.drain)
+	s.step("a refused node keeps no other from being told", schedulerRule.partly)
+	s.step("a context that is done", schedulerRule.done)
 	if h.Silence != nil {
-		s.step("silence is an error", scheduler.silent)
+		s.step("silence is an error", schedulerRule.silent)
 	}
 }
 
-type scheduler struct {
+type schedulerRule struct {
 	*testing.T
-	SchedulerHarness
+	SchedulerSetup
 }
 
-func (s scheduler) step(name string, rule func(scheduler)) {
-	s.Run(name, func(t *testing.T) { rule(scheduler{t, s.SchedulerHarness}) })
+func (s schedulerRule) step(name string, rule func(schedulerRule)) {
+	s.Run(name, func(t *testing.T) { rule(schedulerRule{t, s.SchedulerSetup}) })
 }
 
 // noNode is a name that no declaration has.
 const noNode = "no-such-node0"
 
-func (s scheduler) states() {
+func (s schedulerRule) states() {
 	states := s.look()
 	if _, ok := states[s.Node]; !ok {
 		s.Errorf("%s is not among %v", s.Node, states)
@@ -61,7 +61,7 @@ func (s scheduler) states() {
 	}
 }
 
-func (s scheduler) nobody() {
+func (s schedulerRule) nobody() {
 	if err := s.Scheduler.Down(s.Context(), nodeset.NodeSet{}, "nobody"); err != nil {
 		s.Errorf("down: %v", err)
 	}
@@ -70,7 +70,7 @@ func (s scheduler) nobody() {
 	}
 }
 
-func (s scheduler) down() {
+func (s schedulerRule) down() {
 	others := s.look()
 	delete(others, s.Node)
 	for range 2 {
@@ -87,7 +87,7 @@ func (s scheduler) down() {
 	}
 }
 
-func (s scheduler) powerDown() {
+func (s schedulerRule) powerDown() {
 	for range 2 {
 		if err := s.Scheduler.PowerDown(s.Context(), nodeset.Of(s.Node)); err != nil {
 			s.Fatal(err)
@@ -96,7 +96,7 @@ func (s scheduler) powerDown() {
 	s.usable()
 }
 
-func (s scheduler) drain() {
+func (s schedulerRule) drain() {
 	drained := func(state reconfigure.NodeState) bool {
 		return state.Drained() && state.Ours() && state.Reason == ReasonPrefix+"conformance" && !state.Usable()
 	}
@@ -116,7 +116,7 @@ func (s scheduler) drain() {
 }
 
 // partly names a node that is there together with one that is not, for either call.
-func (s scheduler) partly() {
+func (s schedulerRule) partly() {
 	both := nodeset.Of(s.Node, noNode)
 	if err := s.Scheduler.Down(s.Context(), both, "conformance"); err == nil {
 		s.Error("a node that is not there was set down")
@@ -128,21 +128,21 @@ func (s scheduler) partly() {
 	s.usable()
 }
 
-func (s scheduler) done() {
+func (s schedulerRule) done() {
 	ctx, cancel := context.WithCancel(s.Context())
 	cancel()
 	s.wantErrors(ctx)
 	s.usable()
 }
 
-func (s scheduler) silent() {
+func (s schedulerRule) silent() {
 	speak := s.Silence()
 	s.wantErrors(s.Context())
 	speak()
 	s.usable()
 }
 
-func (s scheduler) wantErrors(ctx context.Context) {
+func (s schedulerRule) wantErrors(ctx context.Context) {
 	s.Helper()
 	if states, err := s.Scheduler.States(ctx); err == nil {
 		s.Errorf("states: %v", states)
@@ -155,14 +155,14 @@ func (s scheduler) wantErrors(ctx context.Context) {
 	}
 }
 
-func (s scheduler) mustDown(nodes nodeset.NodeSet) {
+func (s schedulerRule) mustDown(nodes nodeset.NodeSet) {
 	s.Helper()
 	if err := s.Scheduler.Down(s.Context(), nodes, "conformance"); err != nil {
 		s.Fatal(err)
 	}
 }
 
-func (s scheduler) usable() {
+func (s schedulerRule) usable() {
 	s.Helper()
 	s.until("powered down, and usable", func(state reconfigure.NodeState) bool {
 		return state.Has(reconfigure.NodeIdle|reconfigure.NodePoweredDown) &&
@@ -170,7 +170,7 @@ func (s scheduler) usable() {
 	})
 }
 
-func (s scheduler) look() map[string]reconfigure.NodeState {
+func (s schedulerRule) look() map[string]reconfigure.NodeState {
 	s.Helper()
 	states, err := s.Scheduler.States(s.Context())
 	if err != nil {
@@ -180,7 +180,7 @@ func (s scheduler) look() map[string]reconfigure.NodeState {
 }
 
 // until polls, since Slurm tells nobody when a state changes.
-func (s scheduler) until(what string, met func(reconfigure.NodeState) bool) {
+func (s schedulerRule) until(what string, met func(reconfigure.NodeState) bool) {
 	s.Helper()
 	for deadline := time.Now().Add(s.Patience); ; time.Sleep(100 * time.Millisecond) {
 		state := s.look()[s.Node]

@@ -1,63 +1,15 @@
-package enginetest
+package simulate
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"strings"
 	"testing"
 
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// Submits has jobs wait in Slurm.
-func (w *World) Submits(jobs ...int64) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	for _, job := range jobs {
-		w.comments[job] = ""
-	}
-}
-
-// Remarks has somebody else comment on a job.
-func (w *World) Remarks(job int64, text string) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	w.comments[job] = text
-}
-
-// Comments is what the jobs carry.
-func (w *World) Comments() map[int64]string {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	return maps.Clone(w.comments)
-}
-
-// Comment tells the owners of jobs.
-func (w *World) Comment(ctx context.Context, jobs []int64, text string) error {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	if len(jobs) == 0 {
-		return nil
-	}
-	if err := w.answers(ctx); err != nil {
-		return err
-	}
-	if w.ordered(NoComments) {
-		return failure{NoComments}
-	}
-	for _, job := range jobs {
-		if was, waits := w.comments[job]; waits && (was == "" || strings.HasPrefix(was, ReasonPrefix)) {
-			w.comments[job] = ReasonPrefix + text
-		}
-	}
-	w.calls = append(w.calls, fmt.Sprintf("comment %d: %s", jobs, text))
-	return nil
-}
-
-// CommenterHarness is a commenter, and jobs to try it on.
-type CommenterHarness struct {
-	Commenter engine.Commenter
+// CommenterSetup is a commenter, and jobs to try it on.
+type CommenterSetup struct {
+	Commenter operation.Commenter
 	// Jobs are three that wait, and will wait for as long as the test takes, without comments.
 	Jobs [3]int64
 	// Remark has somebody else comment on a job.
@@ -66,8 +18,8 @@ type CommenterHarness struct {
 	Comment func(job int64) string
 }
 
-// Commenter holds an implementation to the contract of engine.Commenter.
-func Commenter(t *testing.T, h CommenterHarness) {
+// ConformCommenter is the contract of operation.Commenter.
+func ConformCommenter(t *testing.T, h CommenterSetup) {
 	first, second, remarked := h.Jobs[0], h.Jobs[1], h.Jobs[2]
 	want := func(job int64, want string) {
 		t.Helper()

@@ -1,4 +1,4 @@
-package enginetest
+package simulate
 
 import (
 	"context"
@@ -9,27 +9,34 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// HealthKeeper holds an implementation to the contract of engine.HealthKeeper. New makes one that knows of no group.
-func HealthKeeper(t *testing.T, new func(*testing.T) engine.HealthKeeper) {
-	for name, rule := range map[string]func(healthKeeper){
-		"what is written down comes back":    healthKeeper.comesBack,
-		"no update comes between another's":  healthKeeper.isWhole,
-		"a context that is done":             healthKeeper.done,
-		"what fares well again is forgotten": healthKeeper.forgets,
+// HealthStore is one that is read, too.
+type HealthStore interface {
+	operation.HealthStore
+	// Health is that of the node groups with failures.
+	Health(ctx context.Context) (map[string]reconfigure.Health, error)
+}
+
+// ConformHealthStore is the contract of HealthStore. New makes one that knows of no group.
+func ConformHealthStore(t *testing.T, new func(*testing.T) HealthStore) {
+	for name, rule := range map[string]func(healthRule){
+		"what is written down comes back":   healthRule.comesBack,
+		"no update comes between another's": healthRule.isWhole,
+		"a context that is done":            healthRule.done,
+		"what is well again is forgotten":   healthRule.forgets,
 	} {
-		t.Run(name, func(t *testing.T) { rule(healthKeeper{t, new(t)}) })
+		t.Run(name, func(t *testing.T) { rule(healthRule{t, new(t)}) })
 	}
 }
 
-type healthKeeper struct {
+type healthRule struct {
 	*testing.T
-	engine.HealthKeeper
+	HealthStore
 }
 
-func (k healthKeeper) want(want map[string]reconfigure.Health) {
+func (k healthRule) want(want map[string]reconfigure.Health) {
 	k.Helper()
 	got, err := k.Health(k.Context())
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -38,7 +45,7 @@ func (k healthKeeper) want(want map[string]reconfigure.Health) {
 }
 
 // sets puts a health in the place of one that must be as given.
-func (k healthKeeper) sets(before, after reconfigure.Health) {
+func (k healthRule) sets(before, after reconfigure.Health) {
 	k.Helper()
 	err := k.UpdateHealth(k.Context(), before.Group, func(h reconfigure.Health) reconfigure.Health {
 		if diff := cmp.Diff(before, h); diff != "" {
@@ -61,7 +68,7 @@ func ailing(group string) reconfigure.Health {
 	}.Trying("node3", at.Add(2*time.Hour))
 }
 
-func (k healthKeeper) comesBack() {
+func (k healthRule) comesBack() {
 	k.want(map[string]reconfigure.Health{})
 	k.sets(reconfigure.Health{Group: "one"}, ailing("one"))
 	k.sets(reconfigure.Health{Group: "other"}, ailing("other").Trying("", time.Time{}))
@@ -70,7 +77,7 @@ func (k healthKeeper) comesBack() {
 	k.want(map[string]reconfigure.Health{"one": ailing("one"), "other": ailing("other").Trying("", time.Time{})})
 }
 
-func (k healthKeeper) forgets() {
+func (k healthRule) forgets() {
 	k.sets(reconfigure.Health{Group: "one"}, ailing("one"))
 	k.sets(ailing("one"), reconfigure.Health{})
 	k.want(map[string]reconfigure.Health{})
@@ -78,7 +85,7 @@ func (k healthKeeper) forgets() {
 	k.want(map[string]reconfigure.Health{})
 }
 
-func (k healthKeeper) isWhole() {
+func (k healthRule) isWhole() {
 	const updates = 20
 	var wait sync.WaitGroup
 	for range updates {
@@ -96,7 +103,7 @@ func (k healthKeeper) isWhole() {
 	k.want(map[string]reconfigure.Health{"one": {Group: "one", Failures: updates}})
 }
 
-func (k healthKeeper) done() {
+func (k healthRule) done() {
 	ctx, cancel := context.WithCancel(k.Context())
 	cancel()
 	if known, err := k.Health(ctx); err == nil {
