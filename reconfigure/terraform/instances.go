@@ -43,8 +43,7 @@ func (d *Driver) State(ctx context.Context) (reconfigure.State, error) {
 		// To plan from an empty map would have all of them be nobody's.
 		return reconfigure.State{}, &unknownError{len(found), d.nodes().path()}
 	}
-	ours := reconfigure.InShard(desired, d.cfg.Workspace)
-	return reconfigure.State{Desired: ours, Instances: found, Addresses: portAddresses(listed, m, portOnly(ours))}, nil
+	return reconfigure.State{Desired: reconfigure.InShard(desired, d.cfg.Workspace), Instances: found}, nil
 }
 
 // Instances is State's part of the same name.
