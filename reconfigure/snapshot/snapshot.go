@@ -24,6 +24,11 @@ const (
 	Slurm     Source = "slurm"
 )
 
+// Words is the source at the beginning of a sentence.
+func (s Source) Words() string {
+	return map[Source]string{Cloud: "The cloud", Terraform: "Terraform", Slurm: "Slurm"}[s]
+}
+
 // Snapshot is what the sources said. Nothing may be concluded from the silence of a source that is unreachable.
 type Snapshot struct {
 	Time      time.Time
