@@ -10,24 +10,27 @@ import (
 )
 
 func TestWhatCannotBeTakenBackIsExplained(t *testing.T) {
-	jobs := []reconfigure.Deferral{{Node: "node02", Request: 7, Reason: "its jobs have to end first"}}
-	cloud := []reconfigure.Deferral{{Request: 7, Reason: "find cloud\n\"x\""}}
-	again := []reconfigure.Deferral{{Node: "node02", Request: 7, Reason: "tried once more on a fresh instance: no-ssh: deaf", Tries: 1}}
-	silent := []reconfigure.Deferral{{Node: "node02", Request: 7, Reason: "Slurm does not answer", Veiled: true}}
+	deferred := func(kind reconfigure.DeferralKind, node, reason string) []reconfigure.Deferral {
+		return []reconfigure.Deferral{{Node: node, Request: 7, Kind: kind, Reason: reason}}
+	}
+	jobs := deferred(reconfigure.WaitsForJobs, "node02", "its jobs have to end first")
+	unplanned := deferred(reconfigure.CannotPlan, "", "find cloud\n\"x\"")
+	cloud := deferred(reconfigure.CloudUnreachable, "node02", "no route to host")
+	slurm := deferred(reconfigure.SlurmUnreachable, "node02", "Slurm does not answer")
 	var text strings.Builder
-	for _, p := range []pendingRequest{
-		{State: standsWaiting, Request: reconfigure.Request{Mode: reconfigure.Deploy}},
-		{State: standsAtWork, Request: reconfigure.Request{Mode: reconfigure.Resume}},
-		{State: standsAtWork, Request: reconfigure.Request{Mode: reconfigure.Suspend}},
-		{State: standsCutShort, Request: reconfigure.Request{Mode: reconfigure.Destroy}},
-		{State: standsHeld, Request: reconfigure.Request{Mode: reconfigure.Update, Waits: jobs}},
-		{State: standsHeld, Request: reconfigure.Request{Mode: reconfigure.Shrink, Waits: jobs}},
-		{State: standsAgain, Request: reconfigure.Request{Mode: reconfigure.Resume, Waits: again}},
-		{State: standsPutOff, Request: reconfigure.Request{Mode: reconfigure.Suspend, Waits: cloud}},
-		{State: standsPutOff, Request: reconfigure.Request{Mode: reconfigure.Suspend, Waits: silent}},
+	for _, p := range []Request{
+		{State: Waits, Request: reconfigure.Request{Mode: reconfigure.Deploy}},
+		{State: AtWork, Request: reconfigure.Request{Mode: reconfigure.Resume}},
+		{State: AtWork, Request: reconfigure.Request{Mode: reconfigure.Suspend}},
+		{State: CutShort, Request: reconfigure.Request{Mode: reconfigure.Destroy}},
+		{State: WaitsForJobs, Request: reconfigure.Request{Mode: reconfigure.Update, Deferred: jobs}},
+		{State: WaitsForJobs, Request: reconfigure.Request{Mode: reconfigure.Shrink, Deferred: jobs}},
+		{State: CannotBePlanned, Request: reconfigure.Request{Mode: reconfigure.Suspend, Deferred: unplanned}},
+		{State: WaitsForCloud, Request: reconfigure.Request{Mode: reconfigure.Update, Deferred: cloud}},
+		{State: WaitsForSlurm, Request: reconfigure.Request{Mode: reconfigure.Suspend, Deferred: slurm}},
 	} {
 		p.ID, p.Nodes = 7, nodeset.Of("node02", "node03")
-		fmt.Fprintf(&text, "%s, %s: it %s; %s\n", p.Mode, p.State, p.is(), p.remedy())
+		fmt.Fprintf(&text, "%s, %s: it %s\n", p.Mode, p.State, p.BegunWords())
 	}
 	golden(t, "begun.txt", text.String())
 }

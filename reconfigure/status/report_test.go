@@ -18,7 +18,8 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
-	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
+	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
 var (
@@ -41,13 +42,13 @@ const (
 )
 
 // busy is a cluster on which much goes on.
-func busy() (sight, past) {
-	seen := sight{
-		servers:   map[string][]openstack.Server{},
-		sources:   map[reconfigure.Source]reconfigure.Resolved{declaredSource: {ImageID: newImage, FlavorID: "large", NetworkID: "net"}},
-		desired:   map[string]reconfigure.Spec{},
-		instances: map[string]reconfigure.Instance{},
-		states:    map[string]reconfigure.NodeState{},
+func busy() (snapshot.Snapshot, Journal) {
+	seen := snapshot.Snapshot{
+		Servers:   map[string][]reconfigure.Server{},
+		Sources:   map[reconfigure.Source]reconfigure.Resolved{declaredSource: {ImageID: newImage, FlavorID: "large", NetworkID: "net"}},
+		Desired:   map[string]reconfigure.Spec{},
+		Instances: map[string]reconfigure.Instance{},
+		States:    map[string]reconfigure.NodeState{},
 	}
 	for i, node := range []string{"eiffel-control", "node01", "node02", "node03", "node05", "old1"} {
 		image := newImage
@@ -55,45 +56,53 @@ func busy() (sight, past) {
 			image = oldImage
 		}
 		address := fmt.Sprintf("10.60.0.%d", i+1)
-		seen.desired[node] = reconfigure.Spec{Group: groupIn(threeGroups, node), ImageID: image, FlavorID: "large", NetworkID: "net"}
-		seen.instances[node] = reconfigure.Instance{Node: node, ID: node, Address: address}
-		seen.servers[node] = []openstack.Server{{ID: node, Name: node, Status: "ACTIVE", Address: address, ImageID: image, Created: utcNoon.Add(-time.Duration(i*i*7) * time.Hour)}}
+		seen.Desired[node] = reconfigure.Spec{Group: groupIn(threeGroups, node), ImageID: image, FlavorID: "large", NetworkID: "net"}
+		seen.Instances[node] = reconfigure.Instance{Node: node, ID: node, Address: address}
+		seen.Servers[node] = []reconfigure.Server{{ID: node, Node: node, Status: "ACTIVE", Address: address, ImageID: image, Created: utcNoon.Add(-time.Duration(i*i*7) * time.Hour)}}
 	}
-	delete(seen.servers, "node03")
-	seen.desired["node05"] = reconfigure.Spec{Group: "standard", ImageID: newImage, FlavorID: "medium", NetworkID: "net"}
-	seen.servers["node05"] = append(seen.servers["node05"], openstack.Server{ID: "x", Name: "node05", Status: "ERROR", Created: utcNoon.Add(-time.Minute)})
+	delete(seen.Servers, "node03")
+	seen.Desired["node05"] = reconfigure.Spec{Group: "standard", ImageID: newImage, FlavorID: "medium", NetworkID: "net"}
+	seen.Servers["node05"] = append(seen.Servers["node05"], reconfigure.Server{ID: "x", Node: "node05", Status: "ERROR", Created: utcNoon.Add(-time.Minute)})
 	for i := 1; i <= 20; i++ {
-		seen.states[fmt.Sprintf("node%02d", i)] = reconfigure.NodeState{Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown}
+		seen.States[fmt.Sprintf("node%02d", i)] = reconfigure.NodeState{Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown}
 	}
-	seen.states["node01"] = reconfigure.NodeState{Flags: reconfigure.NodeMixed | reconfigure.NodeDrain, Reason: "reconfigure: update", Busy: true}
-	seen.states["node02"] = reconfigure.NodeState{Flags: reconfigure.NodeIdle | reconfigure.NodeDrain, Reason: "memory errors"}
-	seen.states["node05"] = reconfigure.NodeState{Flags: reconfigure.NodeAllocated | reconfigure.NodeCloud}
-	seen.states["node06"] = reconfigure.NodeState{Flags: reconfigure.NodeMixed | reconfigure.NodeCloud | reconfigure.NodePoweringUp}
-	known := past{
-		leader: "process 4711 on control since 2026-01-31T11:00:00Z",
-		last: map[string]reconfigure.Event{
+	seen.States["node01"] = reconfigure.NodeState{Flags: reconfigure.NodeMixed | reconfigure.NodeDrain, Reason: "reconfigure: update", Busy: true}
+	seen.States["node02"] = reconfigure.NodeState{Flags: reconfigure.NodeIdle | reconfigure.NodeDrain, Reason: "memory errors"}
+	seen.States["node05"] = reconfigure.NodeState{Flags: reconfigure.NodeAllocated | reconfigure.NodeCloud}
+	seen.States["node06"] = reconfigure.NodeState{Flags: reconfigure.NodeMixed | reconfigure.NodeCloud | reconfigure.NodePoweringUp}
+	known := Journal{
+		Time:   utcNoon,
+		Leader: "process 4711 on control since 2026-01-31T11:00:00Z",
+		Last: map[string]reconfigure.Event{
 			"node01": {Phase: reconfigure.PhaseVerify, Level: reconfigure.Done, Time: utcNoon.Add(-26 * time.Hour)},
-			"node06": {Batch: 5, Phase: reconfigure.PhaseBoot, Level: reconfigure.Begun, Time: utcNoon.Add(-9 * time.Second)},
+			"node06": {Plan: 5, Phase: reconfigure.PhaseBoot, Level: reconfigure.Begun, Time: utcNoon.Add(-9 * time.Second)},
 			"node07": {Phase: reconfigure.PhaseApply, Level: reconfigure.Failed, Time: utcNoon.Add(-3 * time.Minute), Message: "No valid host was found"},
 			"node05": {Phase: reconfigure.PhaseConfigure, Level: reconfigure.Done, Time: utcNoon.Add(-3 * time.Minute)},
 		},
-		pending: []pendingRequest{
-			newPendingRequest(
+		Pending: []Request{
+			NewRequest(
 				reconfigure.Request{
-					ID: 6, Mode: reconfigure.Update, Nodes: nodeset.Of("node01"), Caller: "bob", Submitted: utcNoon.Add(-2 * time.Hour), Held: true,
-					Waits: []reconfigure.Deferral{{Node: "node01", Request: 6, Reason: "its jobs have to end first"}},
+					ID: 6, Mode: reconfigure.Update, Nodes: nodeset.Of("node01"), Caller: "bob", Submitted: utcNoon.Add(-2 * time.Hour),
+					Deferred: []reconfigure.Deferral{
+						{Node: "node01", Request: 6, Kind: reconfigure.WaitsForJobs, Reason: "its jobs have to end first"},
+					},
 				},
 				[]reconfigure.Event{
-					{Batch: 4, Node: "node01", Phase: reconfigure.PhaseDrain, Level: reconfigure.Begun, Time: utcNoon.Add(-110 * time.Minute)},
-					{Batch: 4, Node: "node01", Phase: reconfigure.PhaseDrain, Level: reconfigure.Done, Time: utcNoon.Add(-110 * time.Minute)},
+					{Plan: 4, Node: "node01", Phase: reconfigure.PhaseDrain, Level: reconfigure.Begun, Time: utcNoon.Add(-110 * time.Minute)},
+					{Plan: 4, Node: "node01", Phase: reconfigure.PhaseDrain, Level: reconfigure.Done, Time: utcNoon.Add(-110 * time.Minute)},
 				}),
-			newPendingRequest(reconfigure.Request{ID: 7, Mode: reconfigure.Resume, Nodes: nodeset.Of("node06"), Caller: "eiffel from 10.60.0.1", Submitted: utcNoon.Add(-10 * time.Second)},
-				[]reconfigure.Event{{Batch: 5, Node: "node06", Phase: reconfigure.PhaseBoot, Level: reconfigure.Begun, Time: utcNoon.Add(-9 * time.Second)}}),
-			newPendingRequest(reconfigure.Request{ID: 8, Mode: reconfigure.Deploy, Caller: "alice as root", Reason: "new\nimage", Submitted: utcNoon.Add(-4 * time.Second)}, nil),
-			newPendingRequest(reconfigure.Request{ID: 9, Mode: reconfigure.Resume, Nodes: nodeset.Of("gpu1", "node06"), Caller: "eiffel from 10.60.0.1", Submitted: utcNoon.Add(-2 * time.Second)}, nil),
+			NewRequest(reconfigure.Request{ID: 7, Mode: reconfigure.Resume, Nodes: nodeset.Of("node06"), Caller: "eiffel from 10.60.0.1", Submitted: utcNoon.Add(-10 * time.Second)},
+				[]reconfigure.Event{{Plan: 5, Node: "node06", Phase: reconfigure.PhaseBoot, Level: reconfigure.Begun, Time: utcNoon.Add(-9 * time.Second)}}),
+			NewRequest(reconfigure.Request{ID: 8, Mode: reconfigure.Deploy, Caller: "alice as root", Reason: "new\nimage", Submitted: utcNoon.Add(-4 * time.Second)}, nil),
+			NewRequest(reconfigure.Request{ID: 9, Mode: reconfigure.Resume, Nodes: nodeset.Of("gpu1", "node06"), Caller: "eiffel from 10.60.0.1", Submitted: utcNoon.Add(-2 * time.Second)}, nil),
 		},
 	}
 	return seen, known
+}
+
+// report is the report on that cluster.
+func report(seen snapshot.Snapshot, known Journal) Report {
+	return New(threeGroups, seen, known, reconcile.Look{})
 }
 
 func groupIn(c reconfigure.Cluster, node string) string {
@@ -106,43 +115,47 @@ func groupIn(c reconfigure.Cluster, node string) string {
 func TestStatusForPeople(t *testing.T) {
 	var text strings.Builder
 	seen, known := busy()
-	write := func(title string, f filter, wide bool) {
+	write := func(title string, f Filter, wide bool) {
 		fmt.Fprintf(&text, "=== %s\n", title)
-		if err := seen.report(threeGroups, known).only(f).write(&text, layout{now: utcNoon, wide: wide, width: tableWidth}); err != nil {
+		if err := report(seen, known).Only(f).Write(&text, Layout{Now: utcNoon, Wide: wide, Width: TableWidth}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write("much goes on", filter{}, false)
-	write("wide", filter{}, true)
-	write("what is not as declared", filter{outdated: true}, false)
-	write("what fails", filter{failing: true}, false)
-	write("powered down", filter{groups: []string{"gpu"}, states: []stateWord{"POWERED_DOWN"}}, false)
-	write("named", filter{nodes: nodeset.Of("gpu1", "node04")}, false)
-	known.leader = ""
-	write("the worker has died", filter{}, false)
-	known.pause = &reconfigure.Pause{Since: utcNoon.Add(-5 * time.Minute), By: "alice", Reason: "a disk\nis swapped"}
-	write("nothing is begun", filter{nodes: nodeset.Of("gpu1")}, false)
-	known.pending = known.pending[:1]
-	write("nothing is begun, and no request is for the node", filter{nodes: nodeset.Of("old1")}, false)
-	known.pause = nil
-	write("a request is held, and nobody need be at work", filter{nodes: nodeset.Of("node01")}, false)
-	known.pending[0].Deferred = append(known.pending[0].Deferred, reconfigure.Deferral{Request: 6, Reason: "find cloud\n\"openstack\": no route to host"})
-	write("it cannot be planned either", filter{nodes: nodeset.Of("node01")}, false)
-	seen = sight{silent: []silence{{partyCloud, "no route to host"}, {partyTerraform, "not installed"}, {partySlurm, "not asked"}}}
-	known = past{}
-	write("nobody answers", filter{}, false)
-	write("nobody answers a filter", filter{outdated: true}, false)
+	write("much goes on", Filter{}, false)
+	write("wide", Filter{}, true)
+	write("what is not as declared", Filter{Outdated: true}, false)
+	write("what fails", Filter{Failing: true}, false)
+	write("powered down", Filter{Groups: []string{"gpu"}, States: []StateWord{"POWERED_DOWN"}}, false)
+	write("named", Filter{Nodes: nodeset.Of("gpu1", "node04")}, false)
+	known.Leader = ""
+	write("the worker has died", Filter{}, false)
+	known.Pause = &reconfigure.Pause{Since: utcNoon.Add(-5 * time.Minute), By: "alice", Reason: "a disk\nis swapped"}
+	write("nothing begins", Filter{Nodes: nodeset.Of("gpu1")}, false)
+	known.Pending = known.Pending[:1]
+	write("nothing begins, and no request is for the node", Filter{Nodes: nodeset.Of("old1")}, false)
+	known.Pause = nil
+	write("a request is deferred, and no worker need be at work", Filter{Nodes: nodeset.Of("node01")}, false)
+	known.Pending[0].Deferred = append(known.Pending[0].Deferred, reconfigure.Deferral{
+		Request: 6, Kind: reconfigure.CannotPlan, Reason: "find cloud\n\"openstack\": no route to host",
+	})
+	write("it cannot be planned either", Filter{Nodes: nodeset.Of("node01")}, false)
+	seen = snapshot.Snapshot{Missing: map[snapshot.Source]string{
+		snapshot.Cloud: "no route to host", snapshot.Terraform: "not installed", snapshot.Slurm: "not\nasked",
+	}}
+	known = Journal{}
+	write("no source answers", Filter{}, false)
+	write("no source answers a filter", Filter{Outdated: true}, false)
 	golden(t, "status.txt", text.String())
 }
 
 func TestStatusTableFitsIntoItsWidth(t *testing.T) {
 	seen, known := busy()
 	var text strings.Builder
-	if err := seen.report(threeGroups, known).write(&text, layout{now: utcNoon, width: tableWidth}); err != nil {
+	if err := report(seen, known).Write(&text, Layout{Now: utcNoon, Width: TableWidth}); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(text.String()) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > tableWidth {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > TableWidth {
 			t.Errorf("%d characters: %s", n, line)
 		}
 	}
@@ -150,7 +163,7 @@ func TestStatusTableFitsIntoItsWidth(t *testing.T) {
 
 func TestStatusAsJSON(t *testing.T) {
 	seen, known := busy()
-	text, err := json.MarshalIndent(seen.report(threeGroups, known), "", "  ")
+	text, err := json.MarshalIndent(report(seen, known), "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,8 +171,8 @@ func TestStatusAsJSON(t *testing.T) {
 }
 
 func TestListsOfAnEmptyStatusAreLists(t *testing.T) {
-	for name, f := range map[string]filter{"unfiltered": {}, "filtered": {failing: true}} {
-		text, err := json.Marshal((sight{}).report(reconfigure.Cluster{}, past{}).only(f))
+	for name, f := range map[string]Filter{"unfiltered": {}, "filtered": {Failing: true}} {
+		text, err := json.Marshal(New(reconfigure.Cluster{}, snapshot.Snapshot{}, Journal{}, reconcile.Look{}).Only(f))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +190,7 @@ func TestYAMLSaysWhatJSONSays(t *testing.T) {
 			"truth": rapid.Bool().Draw(t, "truth"), "empty": map[string]any{}, "nothing": nil,
 		}
 		var written strings.Builder
-		if err := writeYAML(&written, value); err != nil {
+		if err := WriteYAML(&written, value); err != nil {
 			t.Fatal(err)
 		}
 		var fromYAML, fromJSON any
@@ -210,7 +223,7 @@ func TestYAMLSaysWhatJSONSays(t *testing.T) {
 func TestStatusAsYAMLKeepsTheOrderOfTheFields(t *testing.T) {
 	seen, known := busy()
 	var text strings.Builder
-	if err := writeYAML(&text, seen.report(threeGroups, known).only(filter{nodes: nodeset.Of("node06")})); err != nil {
+	if err := WriteYAML(&text, report(seen, known).Only(Filter{Nodes: nodeset.Of("node06")})); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "status.yaml", text.String())
@@ -220,7 +233,7 @@ func TestStatusOfThousandsOfNodesIsOneLineWhileTheyAreDown(t *testing.T) {
 	cluster := threeGroups
 	cluster.Groups = []reconfigure.NodeGroup{{Name: "standard", Prefix: "node", Width: 4, Max: 4000}}
 	var text strings.Builder
-	if err := (sight{}).report(cluster, past{}).write(&text, layout{width: tableWidth}); err != nil {
+	if err := New(cluster, snapshot.Snapshot{}, Journal{}, reconcile.Look{}).Write(&text, Layout{Width: TableWidth}); err != nil {
 		t.Fatal(err)
 	}
 	if lines := strings.Count(text.String(), "\n"); lines > 9 || !strings.Contains(text.String(), "node[0001-4000]") {
@@ -235,12 +248,12 @@ func TestDocumentedStatusIsTheRealOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen, known := busy()
-	report := seen.report(threeGroups, known)
+	r := report(seen, known)
 	var table, yaml strings.Builder
-	if err := report.write(&table, layout{now: utcNoon, width: tableWidth}); err != nil {
+	if err := r.Write(&table, Layout{Now: utcNoon, Width: TableWidth}); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeYAML(&yaml, report.only(filter{nodes: nodeset.Of("node06")})); err != nil {
+	if err := WriteYAML(&yaml, r.Only(Filter{Nodes: nodeset.Of("node06")})); err != nil {
 		t.Fatal(err)
 	}
 	for name, got := range map[string]string{"table": table.String(), "YAML": yaml.String()} {
@@ -257,13 +270,15 @@ func TestEveryFieldOfTheStatusIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen, known := busy()
-	known.pause = &reconfigure.Pause{Since: utcNoon, By: "alice", Reason: "a disk is swapped"}
-	known.pending[0].Jobs = []reconfigure.Job{{ID: 4, Nodes: nodeset.Of("node01")}}
-	known.pending[0].Deferred = append(known.pending[0].Deferred, reconfigure.Deferral{Request: 6, Reason: "no route to host"})
-	known.pending[0].Verdicts = []reconfigure.Verdict{{Node: "node04", Action: reconfigure.Reboot, Status: reconfigure.StatusFailed, Phase: reconfigure.PhaseBoot, Reason: "no"}}
-	known.pending[0].Options = reconfigure.Options{Reimage: true, Image: "x", FromSlurm: true, DrainTimeout: time.Hour}
-	seen.silent = []silence{{partyCloud, "no route to host"}}
-	text, err := json.Marshal(seen.report(threeGroups, known))
+	known.Pause = &reconfigure.Pause{Since: utcNoon, By: "alice", Reason: "a disk is swapped"}
+	known.Pending[0].Jobs = []reconfigure.Job{{ID: 4, Nodes: nodeset.Of("node01")}}
+	known.Pending[0].Deferred = append(known.Pending[0].Deferred, reconfigure.Deferral{
+		Request: 6, Kind: reconfigure.CloudUnreachable, Reason: "no route to host",
+	})
+	known.Pending[0].Verdicts = []reconfigure.Verdict{{Node: "node04", Action: reconfigure.Reboot, Status: reconfigure.StatusFailed, Phase: reconfigure.PhaseBoot, Reason: "no"}}
+	known.Pending[0].Options = reconfigure.Options{Reimage: true, Image: "x", FromSlurm: true, DrainTimeout: time.Hour}
+	seen.Missing = map[snapshot.Source]string{snapshot.Cloud: "no route to host"}
+	text, err := json.Marshal(report(seen, known))
 	if err != nil {
 		t.Fatal(err)
 	}
