@@ -13,7 +13,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// TestAnotherConfigurationOfSlurmReachesAllNodes declares other sizes of a group while jobs run on a persistent and on a cloud node.
+// TestAnotherConfigurationOfSlurmReachesAllNodes declares other sizes of a group while jobs run on a persistent and on
+// a cloud node.
 func TestAnotherConfigurationOfSlurmReachesAllNodes(t *testing.T) {
 	m := newMachines(t)
 	for number, name := range []string{"ctl", "node01", "node02", "node03"} {
@@ -24,12 +25,12 @@ func TestAnotherConfigurationOfSlurmReachesAllNodes(t *testing.T) {
 		m.until(node+" has registered", func() bool { return strings.HasPrefix(m.slurm(node), "IDLE") })
 	}
 	jobs := m.jobs("node02", "node03")
-	everywhere := reconfigure.Extent{Everywhere: true}
+	everywhere := reconfigure.Extent{Everywhere: true, Addresses: true}
 	before := m.daemons()
 
 	m.size(4, 5)
 	m.boot("node04", 14)
-	failures, said := m.extend(reconfigure.Extent{Changed: nodeset.Of("node04"), Everywhere: true})
+	failures, said := m.extend(reconfigure.Extent{Changed: nodeset.Of("node04"), Everywhere: true, Addresses: true})
 	if len(failures) > 0 {
 		t.Fatalf("%v\n%s", failures, said)
 	}
@@ -74,7 +75,7 @@ func TestAnotherConfigurationOfSlurmReachesAllNodes(t *testing.T) {
 	kept := m.on("node02", "cat", "/etc/slurm/slurm.conf")
 	m.size(2, 5)
 	failures, said = m.extend(everywhere)
-	if len(failures) > 0 || !strings.Contains(said, "unreachable=1") {
+	if len(failures) > 0 || !strings.Contains(said, "UNREACHABLE!") {
 		t.Errorf("%v\n%s", failures, said)
 	}
 	for _, words := range []string{"slurmd does not answer with the new configuration; the one before is back", "task/affinity"} {
@@ -101,7 +102,7 @@ func (m *machines) size(least, most int) {
 	m.Helper()
 	declaration := filepath.Join(m.dir, "group_vars", "all.yml")
 	sizes := regexp.MustCompile(`min_nodes: \d+, max_nodes: \d+`)
-	write(m.T, declaration, sizes.ReplaceAllString(read(m.T, declaration), fmt.Sprintf("min_nodes: %d, max_nodes: %d", least, most)))
+	write(m.TB, declaration, sizes.ReplaceAllString(read(m.TB, declaration), fmt.Sprintf("min_nodes: %d, max_nodes: %d", least, most)))
 	m.cluster.Groups[0].Min, m.cluster.Groups[0].Max = least, most
 }
 
@@ -109,7 +110,7 @@ func (m *machines) size(least, most int) {
 func (m *machines) declares(word, other string) {
 	m.Helper()
 	declaration := filepath.Join(m.dir, "group_vars", "all.yml")
-	write(m.T, declaration, strings.ReplaceAll(read(m.T, declaration), word, other))
+	write(m.TB, declaration, strings.ReplaceAll(read(m.TB, declaration), word, other))
 }
 
 // daemons is the process of slurmctld, and of each slurmd.

@@ -17,7 +17,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/image"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/machine"
-	"github.com/eiffel-hpc/eiffel/lab/tools"
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -25,7 +25,7 @@ import (
 
 // machines is a cluster of the lab's machines without a cloud: what the playbooks need and no more.
 type machines struct {
-	*testing.T
+	testing.TB
 	host      *machine.Host
 	dir       string
 	publicKey string
@@ -36,12 +36,9 @@ type machines struct {
 // gateway is the host's address in the machines' network, of which no other test makes use.
 var gateway = netip.MustParsePrefix("10.63.7.1/24")
 
-func newMachines(t *testing.T) *machines {
+func newMachines(t testing.TB) *machines {
 	t.Helper()
-	paths, err := tools.Find("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := needs.Tools(t, "..")
 	// Not in /tmp, which may be a file system that no overlay can be made on.
 	dir, err := os.MkdirTemp("/var/tmp", "eiffel-ansible-")
 	if err != nil {
@@ -68,7 +65,7 @@ func newMachines(t *testing.T) *machines {
 			t.Error(err)
 		}
 	})
-	m := &machines{T: t, host: host, dir: dir, instances: map[string]reconfigure.Instance{}}
+	m := &machines{TB: t, host: host, dir: dir, instances: map[string]reconfigure.Instance{}}
 	m.declare()
 	return m
 }
@@ -80,8 +77,8 @@ func (m *machines) declare() {
 	if out, err := exec.CommandContext(m.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
 		m.Fatalf("ssh-keygen: %v: %s", err, out)
 	}
-	m.publicKey = strings.TrimSpace(read(m.T, key+".pub"))
-	write(m.T, filepath.Join(m.dir, "group_vars", "all.yml"), fmt.Sprintf(`
+	m.publicKey = strings.TrimSpace(read(m.TB, key+".pub"))
+	write(m.TB, filepath.Join(m.dir, "group_vars", "all.yml"), fmt.Sprintf(`
 cluster_name: ansible
 control_host: {address: %s, port: 2222, user: root, directory: /opt/eiffel, host_key: %q, authorized_keys: %s}
 control_node: {name: ctl}
@@ -100,7 +97,7 @@ slurm:
 name_resolution: hosts
 nfs_shares: []
 `, gateway.Addr(), m.publicKey, filepath.Join(m.dir, "authorized_keys")))
-	write(m.T, filepath.Join(m.dir, "group_vars", "cluster.yml"), "slurm_cgroup_conf: CgroupPlugin=cgroup/v1\n")
+	write(m.TB, filepath.Join(m.dir, "group_vars", "cluster.yml"), "slurm_cgroup_conf: CgroupPlugin=cgroup/v1\n")
 	for _, part := range []string{"ansible", "slurmscripts"} {
 		if err := os.CopyFS(filepath.Join(m.dir, part), os.DirFS(filepath.Join("..", part))); err != nil {
 			m.Fatal(err)
@@ -174,7 +171,7 @@ func (m *machines) configure(changed ...string) string {
 // try is configure where nodes may fail.
 func (m *machines) try(changed ...string) (reconfigure.Failures, string) {
 	m.Helper()
-	return m.extend(reconfigure.Extent{Changed: nodeset.Of(changed...)})
+	return m.extend(reconfigure.Extent{Changed: nodeset.Of(changed...), Addresses: true})
 }
 
 // extend is try to any extent.
@@ -183,7 +180,7 @@ func (m *machines) extend(extent reconfigure.Extent) (reconfigure.Failures, stri
 	var log bytes.Buffer
 	began := time.Now()
 	runner := ansible.New(ansible.Config{Dir: m.dir, Env: os.Environ(), Log: &log})
-	failures, err := runner.Configure(m.Context(), m.cluster, m.instances, extent, func(_, _ string) {})
+	failures, err := runner.Configure(m.Context(), m.cluster, m.instances, extent, func(_, _ string) {}, nil)
 	m.Logf("%+v in %.1f s", extent, time.Since(began).Seconds())
 	if err != nil {
 		m.Fatalf("%v\n%s", err, log.String())
@@ -239,7 +236,7 @@ func TestPlaybooksOnMachines(t *testing.T) {
 	m.boot("node03", 20)
 	m.keepOut("node03")
 	said = m.configure("node03")
-	if !strings.Contains(said, "unreachable=1") {
+	if !strings.Contains(said, "UNREACHABLE!") {
 		t.Errorf("nobody was unreachable:\n%s", said)
 	}
 	if !strings.Contains(m.on("node01", "cat", "/etc/hosts"), "10.63.7.20 node03\n") {
@@ -265,8 +262,11 @@ func TestPlaybooksOnMachines(t *testing.T) {
 	if key := m.on("ctl", "cat", "/etc/slurm/reconfigure/id_ed25519.pub"); !strings.Contains(read(t, filepath.Join(m.dir, "authorized_keys")), "restrict "+key+"\n") {
 		t.Error("Slurm is not let in on the control host")
 	}
+	m.resumeWithoutAskingOthers()
+	m.failWithoutPackages()
 	m.scheduleInSpiteOfABadSetting()
 	m.spareHandOvers()
+	m.keepTheKeyOfTheCluster()
 	m.until("no connection of Ansible's is left", func() bool { return m.host.Command("ctl", "pgrep", "-u", image.LoginUser).Run() != nil })
 }
 
@@ -276,15 +276,77 @@ func (m *machines) keepOut(name string) {
 	m.on(name, "sh", "-c", "touch /run/nologin; (sleep 10; rm /run/nologin) </dev/null >/dev/null 2>&1 &")
 }
 
+// resumeWithoutAskingOthers configures a node while somebody edits the declaration, first with what the control host
+// keeps, and then without.
+func (m *machines) resumeWithoutAskingOthers() {
+	m.Helper()
+	kept := filepath.Join(m.dir, "state", "ansible", "given.json")
+	if info, err := os.Stat(kept); err != nil || info.Mode().Perm() != 0o600 {
+		m.Errorf("the control host keeps %v, %v", info, err)
+	}
+	declaration := filepath.Join(m.dir, "group_vars", "all.yml")
+	good := read(m.TB, declaration)
+	write(m.TB, declaration, strings.Replace(good, "resume_timeout: 60", "resume_timeout: 61", 1))
+	resume := func() string {
+		m.on("node03", "sh", "-c", "rm /etc/slurm/slurm.conf /etc/munge/munge.key; service munge stop")
+		failures, said := m.extend(reconfigure.Extent{Changed: nodeset.Of("node03")})
+		if len(failures) > 0 {
+			m.Fatalf("%v\n%s", failures, said)
+		}
+		for _, file := range []string{"/etc/slurm/slurm.conf", "/etc/munge/munge.key"} {
+			if m.on("ctl", "md5sum", file) != m.on("node03", "md5sum", file) {
+				m.Errorf("node03 has another %s than the control node", file)
+			}
+		}
+		return said
+	}
+	recap := regexp.MustCompile(`(?m)^(\S+) +: ok=(\d+)`)
+	// Three remote tasks, and one on the control host.
+	if got := recap.FindAllString(resume(), -1); len(got) != 1 || !strings.HasPrefix(got[0], "node03 ") || !strings.HasSuffix(got[0], "ok=4") {
+		m.Errorf("a resume has the tasks %q", got)
+	}
+	if err := os.Remove(kept); err != nil {
+		m.Fatal(err)
+	}
+	if got := recap.FindAllString(resume(), -1); len(got) != 2 || !strings.HasPrefix(got[0], "ctl ") {
+		m.Errorf("a resume where nothing is kept has the tasks %q", got)
+	}
+	write(m.TB, declaration, good)
+}
+
+// failWithoutPackages has one node of two lack a package, which there is no network for.
+func (m *machines) failWithoutPackages() {
+	m.Helper()
+	m.on("node02", "sed", "-i", "/^Package: slurm-client$/,/^$/s/^Status: .*/Status: deinstall ok config-files/", "/var/lib/dpkg/status")
+	failures, said := m.extend(reconfigure.Extent{Changed: nodeset.Of("node02", "node03")})
+	if err := failures["node02"]; len(failures) != 1 || err == nil || !strings.Contains(err.Error(), `task "packages : Install what is missing"`) {
+		m.Errorf("failures are %v\n%s", failures, said)
+	}
+}
+
+// keepTheKeyOfTheCluster makes the control node anew: the others have its key.
+func (m *machines) keepTheKeyOfTheCluster() {
+	m.Helper()
+	key := m.on("node01", "md5sum", "/etc/munge/munge.key")
+	if err := m.host.Destroy(m.Context(), "ctl"); err != nil {
+		m.Fatal(err)
+	}
+	m.boot("ctl", 10)
+	m.configure("ctl")
+	if anew := m.on("ctl", "md5sum", "/etc/munge/munge.key"); anew != key {
+		m.Errorf("the new control node has another key than the cluster: %s, not %s", anew, key)
+	}
+}
+
 // scheduleInSpiteOfABadSetting declares what no slurmctld takes, and what all nodes were to get.
 func (m *machines) scheduleInSpiteOfABadSetting() {
 	m.Helper()
 	declaration := filepath.Join(m.dir, "group_vars", "all.yml")
 	before := m.on("ctl", "cat", "/etc/slurm/slurm.conf")
 	elsewhere := m.on("node01", "cat", "/etc/slurm/slurm.conf")
-	good := read(m.T, declaration)
-	write(m.T, declaration, strings.Replace(good, "extra: {", "extra: {NoSuchKey: 1, ", 1))
-	failures, said := m.extend(reconfigure.Extent{Everywhere: true})
+	good := read(m.TB, declaration)
+	write(m.TB, declaration, strings.Replace(good, "extra: {", "extra: {NoSuchKey: 1, ", 1))
+	failures, said := m.extend(reconfigure.Extent{Everywhere: true, Addresses: true})
 	if err := failures["ctl"]; err == nil || !strings.Contains(err.Error(), "unrecognized key: NoSuchKey") {
 		m.Errorf("the control node's failure is %v, which are not slurmctld's words:\n%s", err, said)
 	}
@@ -295,14 +357,15 @@ func (m *machines) scheduleInSpiteOfABadSetting() {
 	if diff := cmp.Diff(elsewhere, m.on("node01", "cat", "/etc/slurm/slurm.conf")); diff != "" {
 		m.Errorf("what slurmctld does not take has reached a node (-before +after):\n%s", diff)
 	}
-	write(m.T, declaration, good)
+	write(m.TB, declaration, good)
 }
 
-// spareHandOvers has the role set up slurmctld's unit, although nothing of systemd but a stand-in of its command is there.
+// spareHandOvers has the role set up slurmctld's unit, although nothing of systemd but a stand-in of its command is
+// there.
 func (m *machines) spareHandOvers() {
 	m.Helper()
 	m.on("ctl", "sh", "-c", `printf '#!/bin/sh\necho "$@" >>/run/systemctl.calls\n' >/usr/local/bin/systemctl; chmod +x /usr/local/bin/systemctl`)
-	write(m.T, filepath.Join(m.dir, "ansible", "unit.yml"), `
+	write(m.TB, filepath.Join(m.dir, "ansible", "unit.yml"), `
 - hosts: control
   become: true
   tasks:

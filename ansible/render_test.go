@@ -31,7 +31,8 @@ func playbook(t *testing.T, content string, args ...string) string {
 	return string(out)
 }
 
-// TestSlurmConf renders the declaration as shipped, and variants of it: testdata/NAME.yml takes the place of what it names.
+// TestSlurmConf renders the declaration as shipped, and variants of it: testdata/NAME.yml takes the place of what it
+// names.
 func TestSlurmConf(t *testing.T) {
 	shipped, err := filepath.Abs("../group_vars/all.yml")
 	if err != nil {
@@ -49,7 +50,7 @@ func TestSlurmConf(t *testing.T) {
 		name := filepath.Base(variant[:len(variant)-len(".yml")])
 		t.Run(name, func(t *testing.T) {
 			out := t.TempDir()
-			text := "- hosts: localhost\n  vars_files: [" + shipped + ", " + vars + "/Debian.yml]\n  roles: [slurm_conf]\n"
+			text := "- hosts: localhost\n  vars_files: [" + shipped + ", " + vars + "/Debian.yml]\n  tasks:\n    - import_role: {name: slurm_conf, tasks_from: write}\n"
 			playbook(t, text, "--extra-vars", "slurm_directory="+out, "--extra-vars", "@"+variant)
 			for _, file := range []string{"slurm.conf", "cgroup.conf", "gres.conf"} {
 				golden(t, filepath.Join("testdata", name, file), filepath.Join(out, file))

@@ -2,6 +2,7 @@ package reconfigure
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +46,8 @@ type NodeGroup struct {
 	Width  int // digits of a node's number, zero padded
 	Source
 	Min, Max int
+	// KeepPorts has every node of the group keep its port, and with it its address, while it has no instance.
+	KeepPorts bool
 }
 
 // Partition is one of Slurm's, over one or several node groups.
@@ -78,6 +81,8 @@ type Settings struct {
 	HostKeys    HostKeyPolicy
 	CoolDown    time.Duration // how long Slurm's calls do not ask for more of a group that the cloud had no room for; 0: they do
 	Breaker     int           // boot failures in a row of a group, after which Slurm's calls try one node at a time; 0: never
+	// NodesPerState is the most nodes of a cluster that has one Terraform state, and about the number of nodes of each state of a larger one; 0: always one state.
+	NodesPerState int
 }
 
 // WorkerStart says who starts a worker for a request.
@@ -151,6 +156,67 @@ func (c Cluster) GroupOf(node string) (NodeGroup, bool) {
 	return NodeGroup{}, false
 }
 
+// DefaultShard is the shard of the control node and of what the nodes share: Terraform's default workspace.
+const DefaultShard = ""
+
+// Shard is the shard that a node without an entry in the map of nodes gets. A node that has one stays where it is, so nothing but the making of an entry may ask
+// this. It is the default shard for a cluster of no more than NodesPerState nodes, and for what is no declared compute node.
+func (c Cluster) Shard(node string) string {
+	per := c.Settings.NodesPerState
+	if per <= 0 || c.size() <= per {
+		return DefaultShard
+	}
+	for _, g := range c.Groups {
+		if i, ok := g.Number(node); ok {
+			return fmt.Sprintf("%s-%d", g.Name, (i-1)/per)
+		}
+	}
+	return DefaultShard
+}
+
+// size is the number of declared compute nodes.
+func (c Cluster) size() int {
+	n := 0
+	for _, g := range c.Groups {
+		n += g.Max
+	}
+	return n
+}
+
+// KeepsPort reports whether a node is declared to keep its port while it has no instance.
+func (c Cluster) KeepsPort(node string) bool {
+	g, ok := c.GroupOf(node)
+	return ok && g.KeepPorts
+}
+
+// WithoutInstance is what stays of a node's entry in the map of nodes when its instance is removed. It is false where nothing stays.
+func (c Cluster) WithoutInstance(node string, was Spec) (Spec, bool) {
+	if !c.KeepsPort(node) {
+		return Spec{}, false
+	}
+	return was.PortOnly()
+}
+
+// Shards is the shards of a map of nodes, in order, the default one first. The default one is always among them.
+func Shards(nodes map[string]Spec) []string {
+	found := map[string]bool{DefaultShard: true}
+	for _, spec := range nodes {
+		found[spec.Shard] = true
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// InShard is the entries of a map of nodes that belong to a shard.
+func InShard(nodes map[string]Spec, shard string) map[string]Spec {
+	part := map[string]Spec{}
+	for node, spec := range nodes {
+		if spec.Shard == shard {
+			part[node] = spec
+		}
+	}
+	return part
+}
+
 // Number is a node's place in the group, from 1 to Max; false where the group has no such node.
 func (g NodeGroup) Number(node string) (int, bool) {
 	digits, ok := strings.CutPrefix(node, g.Prefix)
@@ -163,6 +229,3 @@ func (g NodeGroup) Number(node string) (int, bool) {
 	}
 	return i, true
 }
-
-// KeepsPort reports whether the node's port, and with it its address, lives as long as the node is declared.
-func (c Cluster) KeepsPort(node string) bool { return false }

@@ -2,17 +2,25 @@ package reconfigure
 
 // Spec is what an instance is made of, as ids: a name may mean another thing tomorrow, an id cannot. Together with the node's name it is an entry of the
 // map that Terraform gets, hence the JSON names.
+//
+// An entry without an image is a node whose port is kept, with its address, and that has no instance: see HasInstance.
 type Spec struct {
 	Group     string `json:"group"`
-	ImageID   string `json:"image_id"`
-	FlavorID  string `json:"flavor_id"`
+	ImageID   string `json:"image_id,omitempty"`
+	FlavorID  string `json:"flavor_id,omitempty"`
 	NetworkID string `json:"network_id"`
-	// Shard is the Terraform workspace that has the node; empty: the default one. It is set once, when the entry is made.
+	// Shard is the Terraform workspace whose state has the node's resources; empty is the default one. It never changes while the map has an entry of the node.
 	Shard string `json:"shard,omitempty"`
 }
 
-// HasInstance reports whether the node is to have an instance. A node of which only the port is kept is to have none.
+// HasInstance reports whether the node is to have an instance, and not a kept port only. It is false for the zero Spec, which stands for a node without an entry.
 func (s Spec) HasInstance() bool { return s.ImageID != "" }
+
+// PortOnly is the entry of a node whose instance goes and whose port is kept. It is false where there is no port that could be kept.
+func (s Spec) PortOnly() (Spec, bool) {
+	s.ImageID, s.FlavorID = "", ""
+	return s, s.NetworkID != ""
+}
 
 // Instance is what stands behind a node, as Terraform's state has it.
 type Instance struct {

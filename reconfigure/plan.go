@@ -96,11 +96,11 @@ type Plan struct {
 	Everywhere bool `json:"everywhere,omitempty"`
 }
 
-// Extent is how far a run of the playbooks goes.
+// Extent is how far a run of the playbooks goes. Nodes that it does not name get no task.
 type Extent struct {
 	Changed    nodeset.NodeSet // they get everything, and slurmd last
-	Everywhere bool            // every node gets Slurm's configuration, and where it is another one than before, its daemons take it up
-	// Addresses has all nodes told of each other's addresses, where they are kept on the nodes.
+	Everywhere bool            // every node gets Slurm's configuration; if it differs from before, its daemons load it
+	// Addresses reports whether nodes have other addresses than before, of which all nodes must know.
 	Addresses bool
 	// Apart is nodes that the others are told of, but that are left alone themselves: another batch is at work with them.
 	Apart nodeset.NodeSet
@@ -151,6 +151,21 @@ func (p Plan) Without(nodes nodeset.NodeSet, before map[string]Spec) Plan {
 		}
 	}
 	return rest
+}
+
+// InShard is the plan for one shard: its part of the map, and the changes of its nodes. Before knows the shards of the nodes that the plan takes out of the map:
+// Observation.Shard of what the plan was made from.
+func (p Plan) InShard(shard string, before func(node string) string) Plan {
+	all := p.Desired
+	of := func(node string) string {
+		if spec, ok := all[node]; ok {
+			return spec.Shard
+		}
+		return before(node)
+	}
+	p.Desired = InShard(all, shard)
+	p.Changes = slices.DeleteFunc(slices.Clone(p.Changes), func(c Change) bool { return of(c.Node) != shard })
+	return p
 }
 
 // String is the plan in one line, nodes of one action together: "create node[03-04], destroy node07".

@@ -17,10 +17,7 @@ type Server struct {
 }
 
 // Active reports whether the cloud has the server as running.
-func (s Server) Active() bool { return s.Status == ServerActive }
-
-// ServerActive is the status of a server that the hypervisor has started.
-const ServerActive = "ACTIVE"
+func (s Server) Active() bool { return s.Status == "ACTIVE" }
 
 // Stopped reports whether the cloud has the server as one that was stopped, by its owner or by the cloud.
 func (s Server) Stopped() bool {
@@ -30,3 +27,6 @@ func (s Server) Stopped() bool {
 	}
 	return false
 }
+
+// ServerActive is the status of a server that the hypervisor has started.
+const ServerActive = "ACTIVE"

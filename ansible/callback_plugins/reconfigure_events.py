@@ -41,19 +41,35 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_start(self, host, task):
         self._write(event="start", host=host.get_name(), task=task.get_name(include_role_fqcn=False).strip())
 
+    def v2_runner_on_ok(self, result):
+        if "last" in result._task.tags:
+            self._write(event="done", host=result._host.get_name())
+
     def v2_runner_on_failed(self, result, ignore_errors=False):
-        if not ignore_errors:
-            self._failure("failed", result)
+        self._failure("failed", result, bool(ignore_errors))
 
     def v2_runner_on_unreachable(self, result):
-        self._failure("unreachable", result)
+        self._failure("unreachable", result, bool(result._task.ignore_unreachable))
 
-    def _failure(self, event, result):
+    def _failure(self, event, result, ignored):
         task = result._task.get_name(include_role_fqcn=False).strip()
-        self._write(event=event, host=result._host.get_name(), task=task, message=_message(result._result), output=_output(result._result))
+        self._write(
+            event=event, host=result._host.get_name(), task=task, message=_message(result._result), output=_output(result._result),
+            ignored=ignored, rescued=event == "failed" and _rescued(result._task),
+        )
 
     def _write(self, **event):
         self._file.write(json.dumps(event) + "\n")
+
+
+def _rescued(task):
+    """Reports whether tasks of a rescue section may follow, or the task is one of them: then another failure may say more."""
+    block = task._parent
+    while block is not None:
+        if getattr(block, "rescue", None):
+            return True
+        block = block._parent
+    return False
 
 
 def _message(result):

@@ -127,7 +127,7 @@ func (d compared) removeOrphans(ctx context.Context, s site, log *journal.Journa
 			err = d.stillIdle(ctx, log, f.Node)
 		}
 		if err == nil {
-			err = cloud.RemoveOrphan(ctx, f.Server, f.Node, d.seen.Time.Add(-d.seen.MinAge))
+			err = cloud.RemoveServer(ctx, f.Server, f.Node, d.seen.Time.Add(-d.seen.MinAge))
 		}
 		told(f, err)
 	}

@@ -114,7 +114,7 @@ func foresee(ctx context.Context, cluster reconfigure.Cluster, engine foreseer, 
 		row.Drain = slices.ContainsFunc(first.Deferred, func(w reconfigure.Deferral) bool { return w.Node == change.Node })
 		report.Nodes = append(report.Nodes, row)
 	}
-	report.Plays = ansible.Plays(cluster, seen.Instances, last)
+	report.Plays = ansible.Plays(cluster, seen.Instances, last, true)
 	return report, nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
-	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
 )
 
@@ -104,7 +103,7 @@ func TestWhatHappensMeanwhileIsAtWork(t *testing.T) {
 func TestWhoIsSilentSaysNothing(t *testing.T) {
 	made := time.Unix(1, 0)
 	o := sight{
-		servers: map[string][]openstack.Server{"a": {{ID: "1", Name: "a", Status: "ACTIVE", Address: "192.0.2.1", ImageID: "i", Created: made}}},
+		servers: map[string][]reconfigure.Server{"a": {{ID: "1", Node: "a", Status: "ACTIVE", Address: "192.0.2.1", ImageID: "i", Created: made}}},
 		silent:  []silence{{partySlurm, "?"}, {partyTerraform, "?"}},
 	}.observation(time.Unix(2, 0), time.Minute)
 	if !o.Cloud || o.Slurm || o.Terraform {

@@ -20,12 +20,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
 // scriptLab is a script's cloud, and its processes.
 type scriptLab struct {
+	test   needs.Skipper
 	work   string // the script's folder
 	cloud  *labcloud.Cloud
 	server *httptest.Server
@@ -48,6 +50,7 @@ func makeCluster(ts *testscript.TestScript, _ []string) error {
 
 // makeCluster makes a cluster directory and a cloud for it, and says where the tools are that work on it.
 func (l *scriptLab) makeCluster() (tools.Paths, error) {
+	needs.Lab(l.test)
 	if err := l.startCloud(); err != nil {
 		return tools.Paths{}, err
 	}
@@ -57,7 +60,8 @@ func (l *scriptLab) makeCluster() (tools.Paths, error) {
 // checkOut makes a cluster directory for the cloud.
 func (l *scriptLab) checkOut() (tools.Paths, error) {
 	checkout := filepath.Join("..", "..")
-	installed, err := tools.Find(checkout)
+	found, err := tools.Find(checkout)
+	installed := found.Quick()
 	if err != nil {
 		return installed, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/batch"
+	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
@@ -67,7 +67,7 @@ func siteToSubmit(c *cli.Context, m reconfigure.Mode) (site, error) {
 
 // unconditional tells whether a request is taken down whatever is wrong here.
 func unconditional(c *cli.Context, m reconfigure.Mode) bool {
-	return c.Bool("no-wait") && !c.Bool("dry-run") && batch.Patient(m)
+	return c.Bool("no-wait") && !c.Bool("dry-run") && controller.Retries(m)
 }
 
 // ask writes a request down, has a worker carry it out, and follows it to its outcome. Where there is an edit of the declaration, which s has as it will be, it is
@@ -105,13 +105,13 @@ func ask(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 	return followToTheEnd(c, s, log, r)
 }
 
-// handOver leaves requests that are on disk to a worker: to the one that leads, since it looks once more after it has given up the lead, or to a new one. A process
-// of its own for each of hundreds of callers would slow down them all.
+// handOver leaves requests that are on disk to a worker: to the one that holds the lease, since it looks once more after it has
+// released it, or to a new one. A process of its own for each of hundreds of callers would slow down them all.
 func handOver(c *cli.Context, s site, log *journal.Journal, requests ...reconfigure.Request) error {
 	if err := s.remember(); err != nil {
 		logger(c).WarnContext(c.Context, err.Error()) // it is for later calls
 	}
-	if log.Leader(c.Context) != "" {
+	if log.Holder(c.Context) != "" {
 		return nil
 	}
 	if err := startWorker(c.Context, s); err != nil {

@@ -2,90 +2,266 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
-	"github.com/eiffel-hpc/eiffel/reconfigure/batch"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
+	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurm"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ssh"
 	"github.com/eiffel-hpc/eiffel/reconfigure/terraform"
 )
 
-// The adapters fit the seams of the engine and the batch by shape; here is where that is checked.
+// The adapters fit the interfaces of operation and controller by shape; here is where that is checked.
 var (
-	_ engine.Provisioner  = provisioner{}
-	_ engine.Cloud        = (*openstack.Client)(nil)
-	_ engine.Sweeper      = (*openstack.Client)(nil)
-	_ engine.Surveyor     = (*openstack.Client)(nil)
-	_ engine.Greeter      = (*ssh.Greeter)(nil)
-	_ engine.Configurer   = (*ansible.Runner)(nil)
-	_ engine.Scheduler    = (*slurm.Client)(nil)
-	_ engine.Commenter    = (*slurm.Client)(nil)
-	_ engine.Recorder     = (*journal.Journal)(nil)
-	_ engine.HealthKeeper = (*journal.Journal)(nil)
-	_ terraform.Keeper    = (*journal.Journal)(nil)
-	_ ssh.Keeper          = (*journal.Journal)(nil)
-	_ batch.Log           = (*journal.Journal)(nil)
-	_ batch.Engine        = (*engine.Engine)(nil)
+	_ operation.Provisioner = (*terraform.Driver)(nil)
+	_ operation.Cloud       = (*openstack.Client)(nil)
+	_ operation.Quota       = (*openstack.Client)(nil)
+	_ operation.Waiter      = (*ssh.Waiter)(nil)
+	_ operation.Configurer  = (*ansible.Runner)(nil)
+	_ operation.Scheduler   = (*slurm.Client)(nil)
+	_ operation.Commenter   = (*slurm.Client)(nil)
+	_ operation.HealthStore = (*journal.Journal)(nil)
+	_ controller.Journal    = (*journal.Journal)(nil)
+	_ terraform.Keeper      = (*journal.Journal)(nil)
+	_ ssh.Keeper            = (*journal.Journal)(nil)
 )
 
-// provisioner is a driver that nobody interrupts.
-type provisioner struct{ *terraform.Driver }
+// adapters is what acts on one cluster, as it is declared. Each is opened when it is needed first, and once.
+type adapters struct {
+	site
+	log    *journal.Journal // nil where there is none yet, and nothing is to be carried out
+	logger *slog.Logger
 
-func (p provisioner) Apply(ctx context.Context, preview reconfigure.Preview, watch engine.Watch) (reconfigure.Failures, error) {
-	return p.Driver.Apply(ctx, preview, watch, nil)
+	lock    sync.Mutex
+	drivers map[string]*terraform.Driver // by shard
+	cloud   *openstack.Client
+	slurms  map[string]*slurm.Client // by the control node's address
+	ports   map[string]string        // addresses, as they were read last
 }
 
-// poll is the pause between two looks at what is waited for: each asks the cloud and Slurm for all that they have.
-const poll = 3 * time.Second
-
-// record is where it is written down what is done, and how node groups fare.
-type record interface {
-	engine.Recorder
-	engine.HealthKeeper
+func (s site) adapters(log *journal.Journal, logger *slog.Logger) *adapters {
+	return &adapters{site: s, log: log, logger: logger, drivers: map[string]*terraform.Driver{}, slurms: map[string]*slurm.Client{}}
 }
 
-// engine ties the adapters together. The journal may be nil where nothing is to be carried out, and what the engine has in common with those of other batches where
-// there are none.
-func (s site) engine(ctx context.Context, log *journal.Journal, record record, logger *slog.Logger, common *engine.Common) (*engine.Engine, error) {
-	driver, err := s.terraform(ctx, log, logger)
+// close ends connections that are kept open.
+func (a *adapters) close() {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	for _, client := range a.slurms {
+		client.Close()
+	}
+}
+
+// driver runs Terraform in a shard.
+func (a *adapters) driver(ctx context.Context, shard string) (*terraform.Driver, error) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	if d := a.drivers[shard]; d != nil {
+		return d, nil
+	}
+	d, err := a.terraform(ctx, a.log, a.logger, shard)
+	if err == nil {
+		a.drivers[shard] = d
+	}
+	return d, err
+}
+
+// openstack is logged in to the cloud.
+func (a *adapters) openstack(ctx context.Context) (*openstack.Client, error) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	if a.cloud != nil {
+		return a.cloud, nil
+	}
+	client, err := a.site.cloud(ctx)
+	if err == nil {
+		a.cloud = client
+	}
+	return client, err
+}
+
+// scheduler reaches Slurm's commands on the control node, over one connection.
+func (a *adapters) scheduler(control reconfigure.Instance) *slurm.Client {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	client := a.slurms[control.Address]
+	if client == nil {
+		client = a.site.scheduler(control, true)
+		a.slurms[control.Address] = client
+	}
+	return client
+}
+
+// observer asks the sources.
+func (a *adapters) observer() snapshot.Observer {
+	return snapshot.Observer{
+		Cluster: a.cluster,
+		State:   a.state,
+		States: func(ctx context.Context, control reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
+			if err := a.knownHosts(a.log).Refresh(ctx); err != nil {
+				return nil, err
+			}
+			return a.scheduler(control).States(ctx)
+		},
+		Servers: func(ctx context.Context) (map[string][]reconfigure.Server, error) {
+			cloud, err := a.openstack(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return cloud.Servers(ctx)
+		},
+		Resolve: func(ctx context.Context, s reconfigure.Source) reconfigure.Resolved {
+			cloud, err := a.openstack(ctx)
+			if err != nil {
+				return reconfigure.Resolved{Err: err.Error(), Class: reconfigure.ClassOf(err)}
+			}
+			return cloud.Resolve(ctx, s)
+		},
+		Health: func(ctx context.Context) (map[string]reconfigure.Health, error) {
+			if a.log == nil {
+				return map[string]reconfigure.Health{}, nil
+			}
+			return a.log.Health(ctx)
+		},
+	}
+}
+
+// state is Terraform's, of the shards that the nodes are in; without nodes, of all.
+func (a *adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigure.State, error) {
+	desired, _, err := a.nodeMap(a.log).Read(ctx)
+	if err != nil {
+		return reconfigure.State{}, err
+	}
+	shards := map[string]bool{reconfigure.DefaultShard: true}
+	for node, spec := range desired {
+		if nodes.Empty() || nodes.Contains(node) {
+			shards[spec.Shard] = true
+		}
+	}
+	all := reconfigure.State{Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}, Addresses: map[string]string{}}
+	maps.Copy(all.Desired, desired)
+	for _, shard := range slices.Sorted(maps.Keys(shards)) {
+		d, err := a.driver(ctx, shard)
+		if err != nil {
+			return reconfigure.State{}, err
+		}
+		state, err := d.State(ctx)
+		if err != nil {
+			return reconfigure.State{}, err
+		}
+		maps.Copy(all.Instances, state.Instances)
+		maps.Copy(all.Addresses, state.Addresses)
+	}
+	return all, nil
+}
+
+// addresses is where nodes are, by the ports in Terraform's states. Kept ports stay as they are between two deploys, so that the
+// states of all shards are read for a fresh answer, and for the first one.
+func (a *adapters) addresses(ctx context.Context, fresh bool) (map[string]string, error) {
+	a.lock.Lock()
+	known := a.ports
+	a.lock.Unlock()
+	if known != nil && !fresh {
+		return known, nil
+	}
+	desired, _, err := a.nodeMap(a.log).Read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cloud, err := s.cloud(ctx)
-	if err != nil {
-		return nil, err
+	all := map[string]string{}
+	for _, shard := range reconfigure.Shards(desired) {
+		d, err := a.driver(ctx, shard)
+		if err != nil {
+			return nil, err
+		}
+		addresses, err := d.Addresses(ctx)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, addresses)
 	}
-	known := s.knownHosts(log)
-	if err := known.Refresh(ctx); err != nil {
-		return nil, err
-	}
-	return engine.New(s.cluster, engine.Deps{
-		Provisioner: provisioner{driver},
-		Cloud:       cloud,
-		Sweeper:     cloud,
-		Surveyor:    cloud,
-		Greeter:     &ssh.Greeter{Known: known, Policy: s.cluster.Settings.HostKeys, Console: cloud.Console, Timeout: s.cluster.Settings.BootTimeout, Poll: poll},
-		Configurer:  s.playbooks(),
-		Recorder:    log,
-		Health:      log,
-		Scheduler:   func(control reconfigure.Instance) engine.Scheduler { return s.scheduler(control) },
-		Commenter:   func(control reconfigure.Instance) engine.Commenter { return s.scheduler(control) },
-		Poll:        poll,
-		Common:      common,
-	}), nil
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.ports = all
+	return all, nil
 }
 
-func (s site) terraform(ctx context.Context, log *journal.Journal, logger *slog.Logger) (*terraform.Driver, error) {
+// deps is what operations work with.
+func (a *adapters) deps(ctx context.Context, recorder *journal.Recorder) (operation.Deps, error) {
+	cloud, err := a.openstack(ctx)
+	if err != nil {
+		return operation.Deps{}, err
+	}
+	if _, err := a.driver(ctx, reconfigure.DefaultShard); err != nil {
+		return operation.Deps{}, err
+	}
+	return operation.Deps{
+		Provisioner: func(shard string) operation.Provisioner {
+			d, err := a.driver(ctx, shard)
+			if err != nil {
+				return unopened{err}
+			}
+			return d
+		},
+		Cloud:      cloud,
+		Quota:      cloud,
+		Waiter:     a.waiter(cloud),
+		Configurer: a.playbooks(),
+		Recorder:   eventsAndEvidence{recorder, a.log},
+		Health:     a.log,
+		Addresses:  a.addresses,
+		Scheduler:  func(control reconfigure.Instance) operation.Scheduler { return a.scheduler(control) },
+		Commenter:  func(control reconfigure.Instance) operation.Commenter { return a.scheduler(control) },
+	}, nil
+}
+
+// waiter waits for SSH.
+func (a *adapters) waiter(cloud *openstack.Client) *ssh.Waiter {
+	return ssh.NewWaiter(ssh.Config{Known: a.knownHosts(a.log), Policy: a.cluster.Settings.HostKeys, Console: cloud.Console})
+}
+
+// eventsAndEvidence is the journal, as operations use it.
+type eventsAndEvidence struct {
+	*journal.Recorder
+	*journal.Journal
+}
+
+func (e eventsAndEvidence) Record(events ...reconfigure.Event) { e.Recorder.Record(events...) }
+
+// unopened is a shard whose Terraform could not be opened.
+type unopened struct{ err error }
+
+func (u unopened) State(context.Context) (reconfigure.State, error) {
+	return reconfigure.State{}, u.err
+}
+func (u unopened) Preview(context.Context, reconfigure.Plan) (reconfigure.Preview, error) {
+	return reconfigure.Preview{}, u.err
+}
+func (u unopened) Apply(context.Context, reconfigure.Preview, operation.Watch, <-chan struct{}) (reconfigure.Failures, error) {
+	return nil, u.err
+}
+func (u unopened) Adopt(context.Context, reconfigure.Plan, map[string]reconfigure.Server) (nodeset.NodeSet, reconfigure.Failures, error) {
+	return nodeset.NodeSet{}, nil, u.err
+}
+func (u unopened) Discard(reconfigure.Preview) error { return u.err }
+
+func (s site) terraform(ctx context.Context, log *journal.Journal, logger *slog.Logger, shard string) (*terraform.Driver, error) {
 	return terraform.Open(ctx, terraform.Config{
 		Dir:         s.rootModule(),
+		Workspace:   shard,
 		Keeper:      s.nodeMap(log).Keeper,
 		PlanDir:     s.state("plans"),
 		CloudsFile:  s.cloudsFile(),
@@ -134,13 +310,10 @@ func (s site) knownHosts(log *journal.Journal) ssh.KnownHosts {
 	return k
 }
 
-// scheduler reaches Slurm's commands on the control node.
-func (s site) scheduler(control reconfigure.Instance) *slurm.Client {
-	return slurm.New(slurm.Config{
-		SSH:    s.knownHosts(nil).Command(s.cluster.LoginUser, control.Address, s.cluster.PrivateKeyFile),
-		Prefix: []string{"sudo", "-n"},
-		Run:    runHere,
-	})
+// scheduler reaches Slurm's commands on the control node. With keep the connection stays open until the client is closed.
+func (s site) scheduler(control reconfigure.Instance, keep bool) *slurm.Client {
+	command := s.knownHosts(nil).Command(s.cluster.LoginUser, control.Address, s.cluster.PrivateKeyFile)
+	return slurm.New(slurm.Config{SSH: command, Prefix: []string{"sudo", "-n"}, Run: runHere, Keep: keep})
 }
 
 // runHere runs a program with what is left of this process's own environment.
@@ -148,3 +321,53 @@ func runHere(ctx context.Context, c process.Cmd) error {
 	c.Env = environment(os.Environ())
 	return process.Run(ctx, c)
 }
+
+// opener opens the site for each plan: anew where the declaration has changed since, else as it was.
+type opener struct {
+	dir      string
+	log      *journal.Journal
+	recorder *journal.Recorder
+	logger   *slog.Logger
+
+	lock sync.Mutex
+	sum  string
+	last *adapters
+}
+
+func (o *opener) open(ctx context.Context) (controller.Site, error) {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	s, err := openSite(o.dir)
+	if err != nil {
+		return controller.Site{}, err
+	}
+	site := controller.Site{Cluster: s.cluster}
+	if err := s.upToDate(ctx, o.log); err != nil {
+		return site, err
+	}
+	declared, err := s.declaration()
+	if err != nil {
+		return site, err
+	}
+	if key := fmt.Sprint(declared.Sum, s.cloudsFile()); o.last == nil || key != o.sum {
+		if err := s.adopt(ctx, o.log); err != nil {
+			return site, err
+		}
+		// What runs still may use the adapters of before: they are not closed, and end with this process.
+		o.last, o.sum = s.adapters(o.log, o.logger), key
+	}
+	site.Observe = o.last.observer().Observe
+	site.Deps, err = o.last.deps(context.WithoutCancel(ctx), o.recorder)
+	return site, err
+}
+
+func (o *opener) close() {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	if o.last != nil {
+		o.last.close()
+	}
+}
+
+// observeFor is how long people wait for a source that does not answer. Slurm's tools take up to a minute to give up.
+const observeFor = 20 * time.Second

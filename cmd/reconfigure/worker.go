@@ -5,13 +5,11 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/batch"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
+	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
@@ -45,98 +43,33 @@ func workerCommand() *cli.Command {
 
 // work carries out the requests that wait.
 func (s site) work(ctx context.Context, log *journal.Journal, out *slog.Logger, once, stay bool) error {
-	common := engine.NewCommon()
-	carrier := logged{out, batch.Pipeline{Turn: common.Terraform, Open: func(ctx context.Context) (reconfigure.Cluster, batch.Engine, error) {
-		return openEngine(ctx, s.dir, log, out, common)
-	}}}
-	options := []batch.Option{
-		batch.Window(func() time.Duration { return gatherWindow(s.dir) }),
-		batch.Trouble(func(err error, pause time.Duration) {
-			out.WarnContext(ctx, "the journal cannot be used, and is tried again", "reason", err.Error(), "pause", pause.Round(time.Second))
-		}),
+	recorder := journal.NewRecorder(log.Record, func(err error, events []reconfigure.Event) {
+		out.WarnContext(ctx, "events could not be written", "events", len(events), "reason", err.Error())
+	})
+	open := &opener{dir: s.dir, log: log, recorder: recorder, logger: out}
+	defer open.close()
+	config := controller.Config{Journal: log, Open: open.open, Flush: recorder.Flush, Log: out, Stay: stay, Once: once}
+	if !once {
+		compare, err := s.reconciler(log, out, stay)
+		if err != nil {
+			return err
+		}
+		config.Reconcile = compare
 	}
-	const poll = 10 * time.Second // a look at jobs that are waited for costs about a second
-	switch {
-	case once:
-		return batch.WorkOnce(ctx, log, carrier, options...)
-	case !stay && s.cluster.Settings.Reconcile == 0:
-		return batch.Work(ctx, log, carrier, poll, options...)
-	}
-	self, err := thisProgram()
-	if err != nil {
-		return err
-	}
-	tends := tender{dir: s.dir, log: log, where: s.whereabouts(), out: out, self: self, fixed: stay, stay: s.cluster.Settings.Reconcile > 0}
-	return batch.Stay(ctx, log, carrier, batch.Tender{Tend: tends.tend, Always: stay}, poll, options...)
-}
-
-// gatherWindow is how long requests that arrive together are waited for, as it is declared now. A declaration that cannot be read does not keep the worker from
-// telling the callers so.
-func gatherWindow(dir string) time.Duration {
-	s, err := openSite(dir)
-	if err != nil {
-		return batch.DefaultWindow
-	}
-	return s.cluster.Settings.Gather
+	err := controller.Run(ctx, config)
+	return errors.Join(err, recorder.Close(context.WithoutCancel(ctx)))
 }
 
 // tellWhyIdle says why a worker may end at once.
 func tellWhyIdle(ctx context.Context, log *journal.Journal, out *slog.Logger) error {
-	if who := log.Leader(ctx); who != "" {
-		out.InfoContext(ctx, "another worker is at work", "leader", who)
+	if who := log.Holder(ctx); who != "" {
+		out.InfoContext(ctx, "another worker is at work", "holder", who)
 	}
 	p, paused, err := log.Paused(ctx)
 	if paused {
 		out.InfoContext(ctx, "nothing is begun: "+pauseWords(p))
 	}
 	return err
-}
-
-// openEngine reads the declaration afresh: it may have been edited since the worker began.
-func openEngine(ctx context.Context, dir string, log *journal.Journal, out *slog.Logger, common *engine.Common) (reconfigure.Cluster, batch.Engine, error) {
-	s, err := openSite(dir)
-	if err != nil {
-		return reconfigure.Cluster{}, nil, err
-	}
-	if err := errors.Join(s.upToDate(ctx, log), s.adopt(ctx, log)); err != nil {
-		return s.cluster, nil, err
-	}
-	e, err := s.engine(ctx, log, log, out, common)
-	return s.cluster, e, err
-}
-
-// logged is a carrier that leaves its batches in a log: what was asked for, by whom, and what became of it.
-type logged struct {
-	log *slog.Logger
-	batch.Carrier
-}
-
-func (l logged) Carry(ctx context.Context, number int64, requests []reconfigure.Request, made func()) ([]reconfigure.Outcome, error) {
-	log := l.log.With("batch", number)
-	for _, r := range requests {
-		log.InfoContext(ctx, "request begun", "request", r.ID, "mode", r.Mode, "nodes", r.Nodes, "caller", r.Caller)
-	}
-	outcomes, err := l.Carrier.Carry(ctx, number, requests, made)
-	if err != nil {
-		log.ErrorContext(ctx, "the batch was cut short, and its requests are tried again", "reason", err.Error())
-	}
-	for _, o := range outcomes {
-		for _, w := range o.Deferred {
-			log.InfoContext(ctx, "request waits", "request", o.Request, "node", w.Node, "reason", w.Reason)
-		}
-		if len(o.Deferred) > 0 {
-			continue
-		}
-		if o.Error != "" {
-			log.ErrorContext(ctx, "request failed", "request", o.Request, "reason", o.Error)
-			continue
-		}
-		log.InfoContext(ctx, "request ended", "request", o.Request, "code", o.Code)
-		for _, f := range fatesOf(o.Verdicts) {
-			log.InfoContext(ctx, result(f.first), "request", o.Request, "nodes", f.nodes, "reason", why(f.first))
-		}
-	}
-	return outcomes, err
 }
 
 // startWorker has a worker started that outlives this call, by whoever is to do so.

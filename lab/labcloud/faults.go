@@ -19,6 +19,12 @@ type Kind string
 const (
 	// NoValidHost: the server goes to ERROR, with the scheduler's words.
 	NoValidHost Kind = "no-valid-host"
+	// StuckBuild: the build never ends, and the server stays in BUILD or REBUILD
+	// until it is deleted, or the fault is cleared.
+	StuckBuild Kind = "stuck-build"
+	// StuckDelete: the deletion is accepted, but never ends. The server stays as
+	// it is, with the task "deleting", until the fault is cleared.
+	StuckDelete Kind = "stuck-delete"
 
 	// QuotaExceeded: the call is refused as if a quota were used up.
 	QuotaExceeded Kind = "quota"
@@ -47,8 +53,11 @@ const (
 // onBuild are the kinds that take effect where a server is built: when it is
 // created or rebuilt. The others act on calls.
 func (k Kind) onBuild() bool {
-	return slices.Contains([]Kind{NoValidHost, NoSSHD, NoSlurmd, NoMunged, NeverBoots, SlowBoot}, k)
+	return slices.Contains([]Kind{NoValidHost, StuckBuild, NoSSHD, NoSlurmd, NoMunged, NeverBoots, SlowBoot}, k)
 }
+
+// onDelete are the kinds that take effect where a server is deleted.
+func (k Kind) onDelete() bool { return k == StuckDelete }
 
 func (k Kind) onCall() bool {
 	return slices.Contains([]Kind{QuotaExceeded, RateLimited, ServerError, Unavailable, LostAnswer, Hang}, k)
@@ -129,12 +138,14 @@ func (fs *Faults) check(f Fault) (Fault, error) {
 	}
 	_, badPattern := path.Match(f.Server, "")
 	switch {
-	case !f.Kind.onBuild() && !f.Kind.onCall():
+	case !f.Kind.onBuild() && !f.Kind.onCall() && !f.Kind.onDelete():
 		return f, fmt.Errorf("unknown kind %q", f.Kind)
 	case f.Server == "" && f.Call == "":
 		return f, errors.New("neither a server nor a call is given")
 	case f.Kind.onBuild() && f.Call != "" && !slices.Contains([]string{createServerPattern, rebuildLabel}, f.Call):
 		return f, fmt.Errorf("%s strikes where a server is created or rebuilt, not at %s", f.Kind, f.Call)
+	case f.Kind.onDelete() && f.Call != "":
+		return f, fmt.Errorf("%s strikes each deletion of a server, and no call", f.Kind)
 	case f.Skip < 0 || f.Count < 0 || f.Seconds < 0:
 		return f, errors.New("skip, count and seconds cannot be negative")
 	case f.Kind == SlowBoot && f.Seconds == 0:
@@ -222,8 +233,10 @@ func (fs *Faults) onCall(call, server string) (order, bool) {
 // buildFaults is what goes wrong with one build of a server.
 type buildFaults struct {
 	noValidHost bool
-	flags       map[string]bool
-	bootDelay   time.Duration
+	// stuck is closed when a build that never ends may end; nil for others.
+	stuck     <-chan struct{}
+	flags     map[string]bool
+	bootDelay time.Duration
 }
 
 // onBuild gathers all faults for a build.
@@ -238,6 +251,8 @@ func (fs *Faults) onBuild(call, server string) buildFaults {
 		switch o.Kind {
 		case NoValidHost:
 			b.noValidHost = true
+		case StuckBuild:
+			b.stuck = o.cleared
 		case SlowBoot:
 			b.bootDelay = o.duration()
 			fallthrough
@@ -246,6 +261,19 @@ func (fs *Faults) onBuild(call, server string) buildFaults {
 		}
 	}
 	return b
+}
+
+// onDelete returns what is closed when a deletion that never ends may end; nil for
+// a deletion that no fault is ordered for.
+func (fs *Faults) onDelete(server string) <-chan struct{} {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for _, o := range fs.orders {
+		if o.Kind.onDelete() && o.strike("", server) {
+			return o.cleared
+		}
+	}
+	return nil
 }
 
 // duration is the fault's Seconds.

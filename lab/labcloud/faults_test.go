@@ -58,6 +58,71 @@ func TestRebuildFailsToOrder(t *testing.T) {
 	f.await(s.ID, "ACTIVE")
 }
 
+// TestStuckChangesNeverEnd checks that a server stays in its transient state for
+// as long as the fault is ordered, and that a deletion ends a stuck build.
+func TestStuckChangesNeverEnd(t *testing.T) {
+	const day = 24 * time.Hour
+	deletion := step{method: "DELETE", path: "/compute/v2.1/servers/{id}"}
+	for _, c := range []struct {
+		name   string
+		fault  labcloud.Fault
+		act    func(*player)
+		states []string
+	}{
+		{"build", labcloud.Fault{Kind: labcloud.StuckBuild, Server: "n1"}, func(*player) {}, []string{"BUILD/scheduling", "ACTIVE"}},
+		{"a deletion ends it", labcloud.Fault{Kind: labcloud.StuckBuild, Server: "n1"}, func(p *player) { p.play(deletion) }, []string{"gone", "gone"}},
+		{"rebuild", labcloud.Fault{Kind: labcloud.StuckBuild, Call: "POST servers/{id}/action rebuild"},
+			func(p *player) { p.act(rebuildTo(imageV2)) }, []string{"REBUILD/rebuilding", "ACTIVE"}},
+		{"delete", labcloud.Fault{Kind: labcloud.StuckDelete, Server: "n*"}, func(p *player) { p.play(deletion) }, []string{"ACTIVE/deleting", "gone"}},
+		{"delete, asked for twice", labcloud.Fault{Kind: labcloud.StuckDelete, Server: "n1"},
+			func(p *player) { p.play(deletion); p.play(deletion) }, []string{"ACTIVE/deleting", "gone"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			story(t, &probe{}, labcloud.Timings{}, func(p *player) {
+				if _, err := p.cloud.Faults().Add(c.fault); err != nil {
+					t.Fatal(err)
+				}
+				p.create("n1")
+				synctest.Wait()
+				c.act(p)
+				time.Sleep(day)
+				stuck := p.states()
+				p.cloud.Faults().Clear(0)
+				if diff := cmp.Diff(c.states, append(stuck, p.states()...)); diff != "" {
+					t.Errorf("states while it is ordered, and then:\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestListsHaveNoFaultOfCell0 checks what makes clients ask for each server that
+// no host was found for. A server that had a host shows its fault in lists, too.
+func TestListsHaveNoFaultOfCell0(t *testing.T) {
+	f := newFixture(t, configuration(), labcloud.Null{})
+	f.order(labcloud.Fault{Kind: labcloud.NoValidHost, Server: "n1"})
+	f.order(labcloud.Fault{Kind: labcloud.NoValidHost, Call: "POST servers/{id}/action rebuild"})
+	refused, err := f.create("n1")
+	f.must(err)
+	rebuilt := f.running("n2")
+	_, err = servers.Rebuild(t.Context(), f.compute, rebuilt.ID, servers.RebuildOpts{ImageRef: imageV2}).Extract()
+	f.must(err)
+	faults := map[string]string{}
+	for _, id := range []string{refused.ID, rebuilt.ID} {
+		f.await(id, "ERROR")
+	}
+	pages, err := servers.List(f.compute, nil).AllPages(t.Context())
+	f.must(err)
+	listed, err := servers.ExtractServers(pages)
+	f.must(err)
+	for _, s := range listed {
+		faults[s.Name] = s.Fault.Message
+	}
+	if diff := cmp.Diff(map[string]string{"n1": "", "n2": "No valid host was found. "}, faults); diff != "" {
+		t.Errorf("faults in the list (-want +got):\n%s", diff)
+	}
+}
+
 // TestThirdCallIsStruck checks that faults count calls.
 func TestThirdCallIsStruck(t *testing.T) {
 	for _, c := range []struct {
@@ -205,6 +270,7 @@ func TestFaultThatCouldNeverStrikeIsRefused(t *testing.T) {
 		"unknown call":              {Kind: labcloud.ServerError, Call: "POST severs"},
 		"a call that could be many": {Kind: labcloud.ServerError, Call: "GET {id}"},
 		"no build there":            {Kind: labcloud.NoSSHD, Call: "GET servers"},
+		"a call for deletions":      {Kind: labcloud.StuckDelete, Server: "n1", Call: "DELETE servers/{id}"},
 		"bad pattern":               {Kind: labcloud.ServerError, Server: "["},
 		"slow boot without time":    {Kind: labcloud.SlowBoot, Server: "n1"},
 		"negative":                  {Kind: labcloud.ServerError, Server: "n1", Skip: -1},

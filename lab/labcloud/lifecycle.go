@@ -77,6 +77,21 @@ func after(d time.Duration, act func(context.Context) error) func(context.Contex
 	}
 }
 
+// unstuck is work that waits until stuck is closed; with nil it does not wait.
+func unstuck(stuck <-chan struct{}, work func(context.Context) error) func(context.Context) error {
+	if stuck == nil {
+		return work
+	}
+	return func(ctx context.Context) error {
+		select {
+		case <-stuck:
+			return work(ctx)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // settleAs is what most changes end with: the new state, or ERROR.
 func (s *server) settleAs(vm vmState) func(error) {
 	return func(err error) {
@@ -91,12 +106,12 @@ func (s *server) settleAs(vm vmState) func(error) {
 // beginBuild boots a new server. One that fails has no host and no addresses.
 func (c *Cloud) beginBuild(ctx context.Context, s *server) {
 	m, noHost := s.machine(), s.build.noValidHost
-	c.begin(ctx, s, after(c.cfg.Timings.Build, func(ctx context.Context) error {
+	c.begin(ctx, s, unstuck(s.build.stuck, after(c.cfg.Timings.Build, func(ctx context.Context) error {
 		if noHost {
 			return noValidHost{}
 		}
 		return c.hypervisor.Boot(ctx, m)
-	}), func(err error) {
+	})), func(err error) {
 		s.settleAs(vmActive)(err)
 		if err != nil {
 			c.disconnect(s.ports)
@@ -115,7 +130,7 @@ func (c *Cloud) beginRebuild(ctx context.Context, s *server) {
 		end = vmActive
 	}
 	s.task = "rebuilding"
-	c.begin(ctx, s, after(c.cfg.Timings.Rebuild, func(ctx context.Context) error {
+	c.begin(ctx, s, unstuck(s.build.stuck, after(c.cfg.Timings.Rebuild, func(ctx context.Context) error {
 		if noHost {
 			return noValidHost{}
 		}
@@ -123,7 +138,7 @@ func (c *Cloud) beginRebuild(ctx context.Context, s *server) {
 			return err
 		}
 		return c.hypervisor.Stop(ctx, m.ID)
-	}), func(err error) {
+	})), func(err error) {
 		s.settleAs(end)(err)
 		if err == nil {
 			s.launched = time.Now()
@@ -236,9 +251,9 @@ func (c *Cloud) beginDelete(ctx context.Context, s *server) {
 		s.operation.cancel()
 	}
 	s.task = "deleting"
-	c.begin(ctx, s, after(c.cfg.Timings.Delete, func(ctx context.Context) error {
+	c.begin(ctx, s, unstuck(c.faults.onDelete(s.name), after(c.cfg.Timings.Delete, func(ctx context.Context) error {
 		return c.hypervisor.Destroy(ctx, s.id)
-	}), func(err error) {
+	})), func(err error) {
 		if err != nil {
 			s.fail(http.StatusInternalServerError, fmt.Sprintf("deleting: %s", err))
 			return

@@ -64,6 +64,11 @@ func (s *server) power() int {
 // server alone shows, and lists do not, comes with alone.
 func (c *Cloud) serverView(r *request, s *server, alone bool) object {
 	v := c.serverCore(r, s)
+	if !alone && !s.placed && s.build.noValidHost {
+		// A server that no host was found for is in cell0, whose faults Nova's
+		// lists do not have.
+		delete(v, "fault")
+	}
 	v["addresses"] = s.addresses(true)
 	maps.Copy(v, object{
 		"OS-EXT-AZ:availability_zone": "", "config_drive": "", "key_name": nil,

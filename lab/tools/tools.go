@@ -23,8 +23,20 @@ type Paths struct {
 	// nothing else.
 	Plugins     string
 	TerraformRC string
+	// QuickPlugins and QuickTerraformRC are the same with a provider whose fixed
+	// waits are shortened: see Quick.
+	QuickPlugins     string
+	QuickTerraformRC string
 	// Image is the root file system at the bottom of every machine's image.
 	Image string
+}
+
+// Quick is p with the provider that does not wait ten seconds before it first
+// looks at a server, nor five before a port. It is for tests of what is done with
+// Terraform's results, and not of when they come.
+func (p Paths) Quick() Paths {
+	p.Plugins, p.TerraformRC = p.QuickPlugins, p.QuickTerraformRC
+	return p
 }
 
 // folder is where the tools go, below the checkout.
@@ -35,11 +47,18 @@ func paths(checkout string) (Paths, error) {
 	if err != nil {
 		return Paths{}, fmt.Errorf("find tools: %w", err)
 	}
+	// Several checkouts may share the tools of one by a symbolic link. All of
+	// them must write the same paths into the CLI configuration.
+	if target, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = target
+	}
 	return Paths{
-		Terraform:   filepath.Join(dir, "bin", "terraform"),
-		Plugins:     filepath.Join(dir, "plugins"),
-		TerraformRC: filepath.Join(dir, "terraformrc"),
-		Image:       filepath.Join(dir, "image", "base"),
+		Terraform:        filepath.Join(dir, "bin", "terraform"),
+		Plugins:          filepath.Join(dir, "plugins"),
+		TerraformRC:      filepath.Join(dir, "terraformrc"),
+		QuickPlugins:     filepath.Join(dir, "plugins-quick"),
+		QuickTerraformRC: filepath.Join(dir, "terraformrc-quick"),
+		Image:            filepath.Join(dir, "image", "base"),
 	}, nil
 }
 
@@ -61,21 +80,37 @@ func steps(checkout string, p Paths) []step {
 		},
 		{
 			"terraform-provider-openstack " + providerVersion,
-			func() bool { return builtFrom(providerBinary(p.Plugins), providerModule, providerVersion) },
+			func() bool {
+				file := providerBinary(p.Plugins)
+				return builtFrom(file, providerModule, providerVersion) && !isQuick(file)
+			},
 			func(ctx context.Context) error {
 				return build(ctx, wrapper("provider"), providerModule, providerBinary(p.Plugins))
 			},
 		},
 		{
-			"terraformrc",
-			func() bool { return hasContent(p.TerraformRC, terraformRC(p.Plugins)) },
-			func(context.Context) error { return writeFile(p.TerraformRC, terraformRC(p.Plugins)) },
+			"terraform-provider-openstack " + providerVersion + " without its fixed waits",
+			func() bool { return isQuick(providerBinary(p.QuickPlugins)) },
+			func(ctx context.Context) error {
+				return buildQuick(ctx, wrapper("provider"), providerBinary(p.QuickPlugins))
+			},
 		},
+		cliConfig("terraformrc", p.TerraformRC, p.Plugins),
+		cliConfig("terraformrc-quick", p.QuickTerraformRC, p.QuickPlugins),
 		{
 			"base image",
 			func() bool { return image.BaseIsCurrent(p.Image) },
 			func(ctx context.Context) error { return image.BuildBase(ctx, p.Image) },
 		},
+	}
+}
+
+// cliConfig is a step that writes a CLI configuration of Terraform.
+func cliConfig(name, file, plugins string) step {
+	return step{
+		name,
+		func() bool { return hasContent(file, terraformRC(plugins)) },
+		func(context.Context) error { return writeFile(file, terraformRC(plugins)) },
 	}
 }
 

@@ -9,9 +9,19 @@ import (
 	"testing"
 )
 
+// needsRoot skips under -short what needs the tools, or installs them. Package
+// needs has the same for other packages.
+func needsRoot(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it needs the lab's tools or root, and does not run with -short")
+	}
+}
+
 // TestInstallIsIdempotent runs on the checkout's own tools, so it is the real
 // thing where something is missing, and quick where nothing is.
 func TestInstallIsIdempotent(t *testing.T) {
+	needsRoot(t)
 	const checkout = "../.."
 	if _, err := Install(t.Context(), checkout, t.Output()); err != nil {
 		t.Fatal(err)
@@ -34,6 +44,7 @@ func TestInstallIsIdempotent(t *testing.T) {
 }
 
 func TestTerraformFindsTheProviderInTheMirrorAlone(t *testing.T) {
+	needsRoot(t)
 	p, err := Find("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -57,6 +68,60 @@ func TestTerraformFindsTheProviderInTheMirrorAlone(t *testing.T) {
 	}
 	if want := "Installed terraform-provider-openstack/openstack v" + providerVersion; !strings.Contains(string(out), want) {
 		t.Errorf("no %q in\n%s", want, out)
+	}
+}
+
+// TestTheQuickProviderIsAnotherOneOfTheSameVersion checks that the original is
+// not replaced, and that Terraform finds the quick one by its own configuration.
+func TestTheQuickProviderIsAnotherOneOfTheSameVersion(t *testing.T) {
+	needsRoot(t)
+	p, err := Find("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if original, quick := providerBinary(p.Plugins), providerBinary(p.Quick().Plugins); isQuick(original) || !isQuick(quick) {
+		t.Errorf("%s quick: %v, %s quick: %v", original, isQuick(original), quick, isQuick(quick))
+	}
+	if text, err := os.ReadFile(p.Quick().TerraformRC); err != nil || !strings.Contains(string(text), p.QuickPlugins) {
+		t.Errorf("%s: %s, %v", p.Quick().TerraformRC, text, err)
+	}
+}
+
+func TestFixedWaitsAreCounted(t *testing.T) {
+	const wait = `	c := &resource.StateChangeConf{
+		Delay:      10 * time.Second,
+		MinTimeout: 3 * time.Second,
+	}
+`
+	short, err := shorten([]byte(wait+wait), 2)
+	if err != nil || strings.Contains(string(short), "time.Second") || strings.Count(string(short), "PollInterval: 50 *") != 2 {
+		t.Errorf("%v\n%s", err, short)
+	}
+	for name, source := range map[string]string{
+		"one too few":  wait,
+		"one too many": wait + wait + wait,
+		"another form": wait + strings.Replace(wait, "10 * time.Second", "delay", 1),
+	} {
+		if _, err := shorten([]byte(source), 2); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestASharedToolsFolderHasOnePath(t *testing.T) {
+	one, other := t.TempDir(), t.TempDir()
+	if err := os.Mkdir(filepath.Join(one, folder), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(one, folder), filepath.Join(other, folder)); err != nil {
+		t.Fatal(err)
+	}
+	want, err := paths(one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := paths(other); err != nil || got != want {
+		t.Errorf("paths are %+v, not %+v: %v", got, want, err)
 	}
 }
 

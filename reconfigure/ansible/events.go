@@ -24,15 +24,18 @@ type event struct {
 	Host    string `json:"host"`
 	Task    string `json:"task"`
 	Message string `json:"message"`
-	Output  string `json:"output"` // all that the task has printed; of an event that tells of a failure
+	Output  string `json:"output"`  // all that the task has printed; of a failure
+	Ignored bool   `json:"ignored"` // reports whether the host stays in the run, after a failure
+	Rescued bool   `json:"rescued"` // reports whether the failure may not be the host's last word
 }
 
-// What an event tells.
+// The kinds of events.
 const (
 	eventPlaybook    = "playbook"    // the playbook was read
 	eventPlay        = "play"        // the next play begins
 	eventStart       = "start"       // a task begins on a host
-	eventFailed      = "failed"      // a task failed on a host, which is out of the run now
+	eventDone        = "done"        // the last task of a host ended well
+	eventFailed      = "failed"      // a task failed on a host, which is out of the run now unless that is ignored
 	eventUnreachable = "unreachable" // likewise
 )
 
@@ -46,6 +49,16 @@ func (e event) failure() error {
 		return err
 	}
 	return reconfigure.WithOutput(fmt.Sprintf("task: %s\n%s\n", e.Task, strings.TrimSpace(e.Output)), err)
+}
+
+// fails reports whether the event means that its host has failed.
+func (e event) fails() bool {
+	return (e.Event == eventFailed || e.Event == eventUnreachable) && !e.Ignored
+}
+
+// final reports whether nothing that follows changes the result of the event's host.
+func (e event) final() bool {
+	return e.Event == eventDone || e.fails() && !e.Rescued
 }
 
 func (e event) tell(changed nodeset.NodeSet, watch func(node, message string)) {
@@ -69,25 +82,30 @@ type record struct {
 	plays, begun int
 	last         string           // the host that failed last: where a run ends early, it is one of those that ended it
 	failed       map[string]error // by host
+	done         map[string]bool  // by host; reports whether its last task ended well
 }
 
 func (r *record) add(e event) {
-	switch e.Event {
-	case eventPlaybook:
+	if r.failed == nil {
+		r.failed, r.done = map[string]error{}, map[string]bool{}
+	}
+	switch {
+	case e.Event == eventPlaybook:
 		r.plays = e.Plays
-	case eventPlay:
+	case e.Event == eventPlay:
 		r.begun++
-	case eventFailed, eventUnreachable:
-		if r.failed == nil {
-			r.failed = map[string]error{}
-		}
+	case e.Event == eventDone:
+		r.done[e.Host] = true
+		delete(r.failed, e.Host) // what failed was rescued
+	case e.fails():
 		r.last = e.Host
 		r.failed[e.Host] = e.failure() // the last one, since a task that rescues what failed knows more
 	}
 }
 
-// verdicts says which changed nodes failed, from what was seen of a run and how Ansible ended. A run whose hosts all fail in a play ends there, and the nodes that
-// waited for a later play were not configured, whatever became of them before.
+// verdicts says which changed nodes failed, from what was seen of a run and how Ansible ended. A run whose hosts all
+// fail in a play ends there, and the nodes that waited for a later play were not configured. Only a node whose last
+// task ended well did not fail.
 func (r record) verdicts(changed nodeset.NodeSet, end error) (reconfigure.Failures, error) {
 	whole := r.plays > 0 && r.begun == r.plays
 	if !aboutHosts(end) || !whole && r.last == "" {
@@ -101,15 +119,19 @@ func (r record) verdicts(changed nodeset.NodeSet, end error) (reconfigure.Failur
 		switch {
 		case r.failed[node] != nil:
 			failures[node] = r.failed[node]
-		case !whole:
+		case r.done[node]:
+		case whole:
+			failures[node] = errors.New("not configured: the run ended without its last task")
+		default:
 			failures[node] = fmt.Errorf("not configured, because the run ended at %s: %w", r.last, r.failed[r.last])
 		}
 	}
 	return failures, nil
 }
 
-// aboutHosts tells whether Ansible ran to an end of its own and any trouble was that of hosts: its exit status is then a sum of 2 (a task failed), 4 (unreachable)
-// and 8 (no host was left in a play), by RUN_ in its TaskQueueManager. It is 4 for a playbook that cannot be read too, but then no host has failed.
+// aboutHosts reports whether Ansible ran to an end of its own and any trouble was that of hosts: its exit status is
+// then a sum of 2 (a task failed), 4 (unreachable) and 8 (no host was left in a play), by RUN_ in its TaskQueueManager.
+// It is 4 for a playbook that cannot be read too, but then no host has failed.
 func aboutHosts(end error) bool {
 	if end == nil {
 		return true
@@ -122,11 +144,12 @@ func aboutHosts(end error) bool {
 // stream is the pipe on which the events come.
 type stream struct{ reader, writer *os.File }
 
-// linger is how long events are waited for after Ansible has ended, should a process that it left behind hold the pipe open.
+// linger is how long events are waited for after Ansible has ended, should a process that it left behind hold the pipe
+// open.
 const linger = time.Second
 
-// listen makes a named pipe and opens both ends: as long as we hold the writing end, the reading one does not come to its end because Ansible has not opened
-// the pipe yet.
+// listen makes a named pipe and opens both ends: as long as we hold the writing end, the reading one does not come to
+// its end because Ansible has not opened the pipe yet.
 func listen(path string) (stream, error) {
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		return stream{}, fmt.Errorf("make a pipe for Ansible's events: %w", err)

@@ -57,6 +57,15 @@ func TestVerdicts(t *testing.T) {
 			"ctl":    `task "Say what was wrong": no such key`,
 			"node01": `not configured, because the run ended at ctl: task "Say what was wrong": no such key`,
 		}, nil},
+		"trouble that is ignored fails nobody": {"ignored.jsonl", []string{"node01"}, nil, map[string]string{}, nil},
+		"what is rescued did not fail":         {"put-back.jsonl", []string{"ctl"}, nil, map[string]string{}, nil},
+		"a node without its last task is not configured": {"ignored.jsonl", []string{"node01", "node02"}, nil, map[string]string{
+			"node02": "not configured: the run ended without its last task",
+		}, nil},
+		"a node that was done is, also where the run ended early": {"half.jsonl", []string{"node01", "node02", "node03"}, exit(2), map[string]string{
+			"node02": `task "Install what is missing": no network`,
+			"node03": `not configured, because the run ended at node02: task "Install what is missing": no network`,
+		}, nil},
 		"a host's last failure counts":                  {"rescued.jsonl", []string{"ctl"}, exit(2), map[string]string{"ctl": `task "Say what was wrong": no such key`}, nil},
 		"a syntax error is no verdict":                  {"empty.jsonl", []string{"node01"}, exit(4), nil, exit(4)},
 		"an unknown exit status is no verdict":          {"well.jsonl", []string{"node01"}, exit(250), nil, exit(250)},

@@ -18,7 +18,7 @@ func TestCommandLineAndEnvironment(t *testing.T) {
 	}
 	argv := append([]string{c.Path}, c.Args...)
 	if diff := cmp.Diff([]string{
-		"ansible-playbook", "--extra-vars=@/state/ansible/run-1/vars.json", "--inventory=/opt/eiffel/inventory.json", "site.yml",
+		"ansible-playbook", "--extra-vars=@/state/ansible/run-1/vars.json", "--inventory=/state/ansible/run-1/inventory.json", "site.yml",
 	}, argv); diff != "" {
 		t.Errorf("argv (-want +got):\n%s", diff)
 	}

@@ -13,11 +13,13 @@ type Play struct {
 	Hosts nodeset.NodeSet `json:"hosts"`
 }
 
-// Plays foretells what Configure does for a plan, by the names that the plays have in site.yml. Those that only ask for something are left out.
-func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reconfigure.Plan) []Play {
+// Plays foretells what Configure does for a plan, by the names that the plays have in site.yml; addresses is as in the
+// extent. Those that only read, or that do more only on images without packages, are left out.
+func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reconfigure.Plan, addresses bool) []Play {
 	extent := withControl(c, reconfigure.Extent{
 		Changed:    p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure),
 		Everywhere: p.Everywhere,
+		Addresses:  addresses,
 	})
 	changed := extent.Changed
 	if changed.Empty() {
@@ -27,17 +29,23 @@ func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reco
 	all := nodeset.Collect(maps.Keys(before)).Difference(p.Nodes(reconfigure.Remove)).Union(changed).Intersect(declared)
 	control := changed.Intersect(nodeset.Of(c.Control.Name))
 	compute := changed.Difference(control)
-	var elsewhere nodeset.NodeSet
+	var told, elsewhere, lookup nodeset.NodeSet
+	if extent.Addresses {
+		told = all.Difference(changed)
+	}
 	if extent.Everywhere {
 		elsewhere = all.Difference(changed)
 	}
+	if extent.Addresses && control.Empty() && !changed.Intersect(c.Persistent()).Empty() {
+		lookup = nodeset.Of(c.Control.Name)
+	}
 	var plays []Play
 	for _, play := range []Play{
-		{"What all nodes know of each other", all},
+		{"What all nodes know of each other", told},
 		{"The control node", control},
 		{"The configuration of Slurm elsewhere", elsewhere},
+		{"New addresses of persistent nodes", lookup},
 		{"The compute nodes", compute},
-		{"Jobs may start", compute},
 	} {
 		if !play.Hosts.Empty() {
 			plays = append(plays, play)

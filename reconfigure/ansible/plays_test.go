@@ -8,10 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 func TestPlaysAreForetold(t *testing.T) {
-	const told, control, elsewhere, compute, start = "What all nodes know of each other", "The control node", "The configuration of Slurm elsewhere", "The compute nodes", "Jobs may start"
+	const told, control, elsewhere, lookup, compute = "What all nodes know of each other", "The control node", "The configuration of Slurm elsewhere", "New addresses of persistent nodes", "The compute nodes"
 	change := func(action reconfigure.Action, node string) reconfigure.Change {
 		return reconfigure.Change{Node: node, Action: action}
 	}
@@ -21,7 +22,11 @@ func TestPlaysAreForetold(t *testing.T) {
 	}{
 		"a resume": {
 			reconfigure.Plan{Changes: []reconfigure.Change{change(reconfigure.Create, "node02")}},
-			map[string]string{told: "big1,ctl,node[01-03,10]", compute: "node02", start: "node02"},
+			map[string]string{told: "big1,ctl,node[01,03,10]", compute: "node02"},
+		},
+		"a resume of a persistent node": {
+			reconfigure.Plan{Changes: []reconfigure.Change{change(reconfigure.Replace, "node01")}},
+			map[string]string{told: "big1,ctl,node[03,10]", lookup: "ctl", compute: "node01"},
 		},
 		"a suspend": {
 			reconfigure.Plan{Changes: []reconfigure.Change{change(reconfigure.Remove, "node03")}},
@@ -29,15 +34,15 @@ func TestPlaysAreForetold(t *testing.T) {
 		},
 		"an enlargement": {
 			reconfigure.Plan{Everywhere: true, Changes: []reconfigure.Change{change(reconfigure.Configure, "ctl"), change(reconfigure.Create, "node02")}},
-			map[string]string{told: "big1,ctl,node[01-03,10]", control: "ctl", elsewhere: "big1,node[01,03,10]", compute: "node02", start: "node02"},
+			map[string]string{told: "big1,node[01,03,10]", control: "ctl", elsewhere: "big1,node[01,03,10]", compute: "node02"},
 		},
 		"a shrinking": {
 			reconfigure.Plan{Everywhere: true, Changes: []reconfigure.Change{change(reconfigure.Configure, "ctl"), change(reconfigure.Remove, "node03")}},
-			map[string]string{told: "big1,ctl,node[01,10]", control: "ctl", elsewhere: "big1,node[01,10]"},
+			map[string]string{told: "big1,node[01,10]", control: "ctl", elsewhere: "big1,node[01,10]"},
 		},
 		"another configuration of Slurm and no more": {
 			reconfigure.Plan{Everywhere: true},
-			map[string]string{told: "big1,ctl,node[01,03,10]", control: "ctl", elsewhere: "big1,node[01,03,10]"},
+			map[string]string{told: "big1,node[01,03,10]", control: "ctl", elsewhere: "big1,node[01,03,10]"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +52,7 @@ func TestPlaysAreForetold(t *testing.T) {
 			}
 			got := map[string]string{}
 			last := 0
-			for _, play := range Plays(testCluster(), testInstances(), tc.plan) {
+			for _, play := range Plays(testCluster(), testInstances(), tc.plan, true) {
 				got[play.Name] = play.Hosts.String()
 				at := strings.Index(string(site), "\n- name: "+play.Name+"\n")
 				if at <= last {
@@ -59,5 +64,13 @@ func TestPlaysAreForetold(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestWhereNoAddressIsNewNobodyElseGetsATask(t *testing.T) {
+	plan := reconfigure.Plan{Changes: []reconfigure.Change{{Node: "node01", Action: reconfigure.Create}}}
+	want := []Play{{"The compute nodes", nodeset.Of("node01")}}
+	if diff := cmp.Diff(want, Plays(testCluster(), testInstances(), plan, false)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

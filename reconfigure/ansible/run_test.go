@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
@@ -30,10 +32,12 @@ type run struct {
 
 	lock    sync.Mutex
 	watched []string
+	done    []string
 }
 
 func newRun(t *testing.T, playbook string) *run {
 	t.Helper()
+	needs.Lab(t)
 	dir := t.TempDir()
 	for _, name := range []string{"ansible.cfg", "callback_plugins"} {
 		if err := copyTree(filepath.Join("../../ansible", name), filepath.Join(dir, "ansible", name)); err != nil {
@@ -52,7 +56,7 @@ func newRun(t *testing.T, playbook string) *run {
 }
 
 func (r *run) configure(ctx context.Context, changed ...string) (map[string]string, error) {
-	return r.configureAsFarAs(ctx, reconfigure.Extent{Changed: nodeset.Of(changed...)})
+	return r.configureAsFarAs(ctx, reconfigure.Extent{Changed: nodeset.Of(changed...), Addresses: true})
 }
 
 func (r *run) configureAsFarAs(ctx context.Context, extent reconfigure.Extent) (map[string]string, error) {
@@ -60,6 +64,10 @@ func (r *run) configureAsFarAs(ctx context.Context, extent reconfigure.Extent) (
 		r.lock.Lock()
 		defer r.lock.Unlock()
 		r.watched = append(r.watched, node+": "+message)
+	}, func(node string, err error) {
+		r.lock.Lock()
+		defer r.lock.Unlock()
+		r.done = append(r.done, fmt.Sprintf("%s: %v", node, err))
 	})
 	return texts(failures), err
 }
@@ -106,12 +114,13 @@ const twoPlays = `
 - hosts: "{{ groups['compute'] | intersect(reconfigure_changed | default(groups['compute'])) }}"
   gather_facts: false
   tasks:
-    - name: On the changed ones
-      ansible.builtin.shell: "{{ 'echo broken >&2; false' if inventory_hostname == 'big1' else 'true' }}"
     - name: With a secret
       ansible.builtin.shell: echo tell nobody >&2; false
       no_log: true
       when: secret is defined
+    - name: On the changed ones
+      ansible.builtin.shell: "{{ 'echo broken >&2; false' if inventory_hostname == 'big1' else 'true' }}"
+      tags: last
 `
 
 func TestEachHostHasItsOwnVerdict(t *testing.T) {
@@ -149,13 +158,14 @@ func TestNobodyLogsInToANodeThatIsKeptApart(t *testing.T) {
     - name: Tell of them
       ansible.builtin.debug:
         msg: "standard={{ groups['group_standard'] | sort | join(',') }} node03={{ node_addresses['node03'] }}"
+      tags: last
 - hosts: cluster
   gather_facts: false
   tasks:
     - name: On all
       ansible.builtin.command: "true"
 `)
-	got, err := r.configureAsFarAs(t.Context(), reconfigure.Extent{Changed: nodeset.Of("node01"), Apart: nodeset.Of("node03", "node10")})
+	got, err := r.configureAsFarAs(t.Context(), reconfigure.Extent{Changed: nodeset.Of("node01"), Addresses: true, Apart: nodeset.Of("node03", "node10")})
 	if err != nil || len(got) > 0 {
 		t.Fatalf("%v, %v\n%s", got, err, r.log)
 	}
@@ -185,7 +195,7 @@ func TestWhatATaskHasPrintedGoesWithItsFailure(t *testing.T) {
       no_log: true
       when: inventory_hostname == 'ctl'
 `)
-	failures, err := r.Configure(t.Context(), r.cluster, r.instances, reconfigure.Extent{Changed: nodeset.Of("ctl", "node01", "big1")}, func(string, string) {})
+	failures, err := r.Configure(t.Context(), r.cluster, r.instances, reconfigure.Extent{Changed: nodeset.Of("ctl", "node01", "big1")}, func(string, string) {}, nil)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, r.log)
 	}
@@ -214,16 +224,18 @@ func TestAnUnreachableChangedNodeFails(t *testing.T) {
 	}
 }
 
-// TestAHostThatHangsHoldsTheOthersUpNoLongerThanATaskMayTake shortens what a task may take; a process that no task ended is ended here.
+// TestAHostThatHangsHoldsTheOthersUpNoLongerThanATaskMayTake shortens what a task may take; a process that no task
+// ended is ended here.
 func TestAHostThatHangsHoldsTheOthersUpNoLongerThanATaskMayTake(t *testing.T) {
 	r := newRun(t, `
 - hosts: cluster:!node03
   gather_facts: false
   tasks:
     - name: On all
-      ansible.builtin.shell: "{{ 'echo $$ > ' ~ inventory_dir ~ '/pid; exec sleep 1000' if inventory_hostname == 'big1' else 'true' }}"
+      ansible.builtin.shell: "{{ 'echo $$ > ' ~ playbook_dir ~ '/../pid; exec sleep 1000' if inventory_hostname == 'big1' else 'true' }}"
     - name: On those that do not hang
       ansible.builtin.command: "true"
+      tags: last
 `)
 	settings := filepath.Join(r.Dir, "ansible", "ansible.cfg")
 	text, err := os.ReadFile(settings)
@@ -276,7 +288,8 @@ func TestNoChangedNodesMeansThatTheOthersAreTold(t *testing.T) {
 	}
 }
 
-// TestTheControlNodeStandsForAllWhereTheyGetAnotherConfiguration has the playbook fail on the control node, which nobody says has changed.
+// TestTheControlNodeStandsForAllWhereTheyGetAnotherConfiguration has the playbook fail on the control node, which
+// nobody says has changed.
 func TestTheControlNodeStandsForAllWhereTheyGetAnotherConfiguration(t *testing.T) {
 	const playbook = `
 - hosts: cluster
@@ -296,9 +309,10 @@ func TestTheControlNodeStandsForAllWhereTheyGetAnotherConfiguration(t *testing.T
   tasks:
     - name: Elsewhere
       ansible.builtin.command: "true"
+      tags: last
 `
 	r := newRun(t, playbook)
-	got, err := r.configureAsFarAs(t.Context(), reconfigure.Extent{Changed: nodeset.Of("node01"), Everywhere: true})
+	got, err := r.configureAsFarAs(t.Context(), reconfigure.Extent{Changed: nodeset.Of("node01"), Everywhere: true, Addresses: true})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, r.log)
 	}
@@ -336,7 +350,7 @@ func TestAnInterruptEndsWhatAnsibleStarted(t *testing.T) {
   gather_facts: false
   tasks:
     - name: For ever
-      ansible.builtin.shell: echo $$ > {{ inventory_dir }}/pid; exec sleep 1000
+      ansible.builtin.shell: echo $$ > {{ playbook_dir }}/../pid; exec sleep 1000
 `)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -345,7 +359,7 @@ func TestAnInterruptEndsWhatAnsibleStarted(t *testing.T) {
 		defer cancel()
 		pid <- awaitPID(filepath.Join(r.Dir, "pid"))
 	}()
-	failures, err := r.Configure(ctx, r.cluster, r.instances, reconfigure.Extent{Changed: nodeset.Of("node01")}, func(_, _ string) {})
+	failures, err := r.Configure(ctx, r.cluster, r.instances, reconfigure.Extent{Changed: nodeset.Of("node01")}, func(_, _ string) {}, nil)
 	if err := syscall.Kill(<-pid, 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("what the task started is still there: %v", err)
 	}
@@ -404,5 +418,105 @@ func TestSweepRemovesWhatOldRunsHaveLeft(t *testing.T) {
 	}
 	if err := Sweep(t.TempDir(), now); err != nil {
 		t.Errorf("where nothing was ever run: %v", err)
+	}
+}
+
+// TestResultsAreHandedOverBeforeTheRunEnds has one node done, and one failed, while a third one waits for both to be
+// known.
+func TestResultsAreHandedOverBeforeTheRunEnds(t *testing.T) {
+	r := newRun(t, `
+- hosts: "{{ groups['compute'] | intersect(reconfigure_changed) }}"
+  gather_facts: false
+  strategy: free
+  tasks:
+    - name: Go on when the others are known
+      ansible.builtin.shell: until [ -e {{ playbook_dir }}/../known ]; do sleep 0.1; done
+      when: inventory_hostname == 'node01'
+    - name: The last one
+      ansible.builtin.shell: "{{ 'echo broken >&2; false' if inventory_hostname == 'big1' else 'true' }}"
+      tags: last
+- hosts: ctl
+  gather_facts: false
+  tasks:
+    - block:
+        - name: At first
+          ansible.builtin.command: "false"
+      rescue:
+        - name: Then
+          ansible.builtin.command: "true"
+          tags: last
+`)
+	write(t, filepath.Join(r.Dir, "host_vars", "node03.yml"), "{}\n")
+	type result struct {
+		node string
+		err  error
+	}
+	var got []result
+	done := func(node string, err error) {
+		got = append(got, result{node, err})
+		if len(got) == 2 {
+			write(t, filepath.Join(r.Dir, "known"), "")
+		}
+	}
+	extent := reconfigure.Extent{Changed: nodeset.Of("ctl", "node01", "node03", "node10", "big1")}
+	failures, err := r.Configure(t.Context(), r.cluster, r.instances, extent, func(string, string) {}, func(node string, err error) {
+		if node != "node10" { // it has no address: that is known before the run begins
+			done(node, err)
+		}
+	})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, r.log)
+	}
+	if diff := cmp.Diff([]string{"big1", "node10"}, failures.Nodes().Names()); diff != "" {
+		t.Errorf("failures (-want +got):\n%s", diff)
+	}
+	if len(got) != 4 || got[2].node != "node01" || got[2].err != nil || got[3].node != "ctl" || got[3].err != nil {
+		t.Fatalf("heard of %+v", got)
+	}
+	for _, early := range got[:2] {
+		if want := failures[early.node]; fmt.Sprint(want) != fmt.Sprint(early.err) {
+			t.Errorf("heard of %s: %v, then %v", early.node, early.err, want)
+		}
+	}
+}
+
+// TestARunKnowsOnlyTheHostsThatItIsFor and all addresses.
+func TestARunKnowsOnlyTheHostsThatItIsFor(t *testing.T) {
+	const playbook = `
+- hosts: "{{ groups['compute'] | intersect(reconfigure_changed) }}"
+  gather_facts: false
+  tasks:
+    - ansible.builtin.debug:
+        msg: "of {{ groups['all'] | sort | join(',') }} addresses {{ node_addresses.keys() | sort | join(',') }} {{ name_resolution }} {{ given_file }}"
+      tags: last
+`
+	for name, tc := range map[string]struct {
+		extent  reconfigure.Extent
+		journal string
+		want    string
+	}{
+		"a resume":                 {reconfigure.Extent{Changed: nodeset.Of("node01")}, "", "of ctl,node01 addresses big1,ctl,node01,node03 dns STATE/ansible/given.json"},
+		"new addresses":            {reconfigure.Extent{Changed: nodeset.Of("node01"), Addresses: true}, "", "of big1,ctl,node01,node03 addresses"},
+		"the control node":         {reconfigure.Extent{Changed: nodeset.Of("ctl", "node01")}, "", "of big1,ctl,node01,node03 addresses"},
+		"a journal that is shared": {reconfigure.Extent{Changed: nodeset.Of("node01")}, "postgres://somewhere", "dns STATE/ansible/run-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t, playbook)
+			write(t, filepath.Join(r.Dir, "group_vars", "all.yml"), "ansible_connection: local\nname_resolution: dns\n")
+			r.cluster.Settings.Journal = tc.journal
+			if got, err := r.configureAsFarAs(t.Context(), tc.extent); err != nil || len(got) > 1 {
+				t.Fatalf("%v, %v\n%s", got, err, r.log)
+			}
+			if want := strings.ReplaceAll(tc.want, "STATE", r.cluster.Settings.StateDir); !strings.Contains(r.log.String(), want) {
+				t.Errorf("Ansible did not say %q:\n%s", want, r.log)
+			}
+		})
+	}
+}
+
+func TestNothingIsRunWhereNothingIsNew(t *testing.T) {
+	r := newRun(t, twoPlays)
+	if got, err := r.configureAsFarAs(t.Context(), reconfigure.Extent{}); err != nil || len(got) > 0 || r.log.Len() > 0 {
+		t.Errorf("%v, %v\n%s", got, err, r.log)
 	}
 }

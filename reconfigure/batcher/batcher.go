@@ -7,6 +7,7 @@ package batcher
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -33,6 +34,7 @@ type Batcher[In, Out any] struct {
 	waiting []*Call[In, Out]
 	running bool
 	first   time.Time     // when the oldest of those that wait came
+	last    time.Time     // when the newest of them came
 	came    chan struct{} // closed when a call comes
 }
 
@@ -94,6 +96,11 @@ func (r *Run[In, Out]) More() {
 	b.waiting = nil
 }
 
+// Detach takes a call out of this run: its result comes later, from whoever has it then.
+func (r *Run[In, Out]) Detach(call *Call[In, Out]) {
+	r.Calls = slices.DeleteFunc(r.Calls, func(other *Call[In, Out]) bool { return other == call })
+}
+
 // Do waits for the result of in. When ctx ends first it returns the cause; a call that is in a run by then goes on without
 // its caller.
 func (b *Batcher[In, Out]) Do(ctx context.Context, in In) (Out, error) {
@@ -120,6 +127,7 @@ func (b *Batcher[In, Out]) add(call *Call[In, Out]) {
 	if len(b.waiting) == 0 {
 		b.first = time.Now()
 	}
+	b.last = time.Now()
 	b.waiting = append(b.waiting, call)
 	close(b.came)
 	b.came = make(chan struct{})
@@ -175,12 +183,15 @@ func (b *Batcher[In, Out]) runOf(calls []*Call[In, Out]) {
 	}
 }
 
-// settle waits until nothing has come for a while.
+// settle waits until nothing has come for a while, if anything has.
 func (b *Batcher[In, Out]) settle() {
 	for {
 		b.lock.Lock()
-		came, rest := b.came, min(b.config.Quiet, time.Until(b.first.Add(b.config.Longest)))
+		came, rest := b.came, min(time.Until(b.last.Add(b.config.Quiet)), time.Until(b.first.Add(b.config.Longest)))
 		full := b.config.Most > 0 && len(b.waiting) >= b.config.Most
+		if len(b.waiting) == 0 {
+			rest = 0
+		}
 		b.lock.Unlock()
 		if rest <= 0 || full {
 			return

@@ -37,6 +37,9 @@ func (d *declaration) cluster() reconfigure.Cluster {
 			HostKeys:    reconfigure.HostKeyPolicy(d.settings.hostKeys.is),
 			CoolDown:    seconds(d.settings.coolDown),
 			Breaker:     d.settings.breaker.is,
+
+			NodesPerState: d.settings.nodesPerState.is,
+			Interrupt:     d.settings.interrupt.is,
 		},
 	}
 }
@@ -49,7 +52,18 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 		Source: g.source.source(),
 		Min:    g.min.is,
 		Max:    g.max.is,
+
+		KeepPorts: g.keepsPorts(),
 	}
+}
+
+// keepsPorts is keep_ports. Where it is left out, a large group does not: its ports would take addresses and quota for nodes that may never be.
+func (g group) keepsPorts() bool {
+	const large = 256
+	if g.keepPorts.line == 0 {
+		return g.max.is <= large
+	}
+	return g.keepPorts.is
 }
 
 func (p partition) partition() reconfigure.Partition {

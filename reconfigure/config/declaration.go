@@ -33,6 +33,7 @@ type control struct {
 type group struct {
 	name, prefix    value[string]
 	width, min, max value[int]
+	keepPorts       value[bool]
 	source
 }
 
@@ -50,7 +51,8 @@ type settingsOfTool struct {
 	stateDir, journal, worker, terraform, hostKeys value[string]
 	keepDays, gatherSeconds, reconcileMinutes      value[int]
 	parallelism, lockTimeout, bootTimeout          value[int]
-	coolDown, breaker, retries                     value[int]
+	coolDown, breaker, retries, nodesPerState      value[int]
+	interrupt                                      value[bool]
 }
 
 // slurm16 is the most of a setting that Slurm keeps in 16 bits. scontrol refuses more than 65535, and the highest values below mean "infinite" and
@@ -137,14 +139,15 @@ func notReserved() rule {
 func (g *group) schema() object {
 	const widest = 9 // far beyond nodeset.MaxNodes, and 10^widest is an int still
 	return g.source.schema(object{
-		"name":      text(&g.name, groupName(), notReserved()),
-		"prefix":    text(&g.prefix, nodePrefix),
-		"width":     integer(&g.width, 1, widest),
-		"min_nodes": integer(&g.min, 0, nodeset.MaxNodes),
-		"max_nodes": integer(&g.max, 1, nodeset.MaxNodes),
-		"features":  optional{texts(new(value[[]value[string]]), feature())},
-		"gres":      optional{text(new(value[string]), maybe(gres()))},
-		"slurm":     optional{settings(new(map[string]value[string]), ofNodes())},
+		"name":       text(&g.name, groupName(), notReserved()),
+		"prefix":     text(&g.prefix, nodePrefix),
+		"width":      integer(&g.width, 1, widest),
+		"min_nodes":  integer(&g.min, 0, nodeset.MaxNodes),
+		"max_nodes":  integer(&g.max, 1, nodeset.MaxNodes),
+		"keep_ports": optional{boolean(&g.keepPorts)},
+		"features":   optional{texts(new(value[[]value[string]]), feature())},
+		"gres":       optional{text(new(value[string]), maybe(gres()))},
+		"slurm":      optional{settings(new(map[string]value[string]), ofNodes())},
 	})
 }
 
@@ -189,16 +192,18 @@ func (d *declaration) slurmSchema() object {
 func (s *settingsOfTool) schema(dir string) object {
 	const (
 		keepDays      = 90    // where nothing is said
-		gatherSeconds = 1     // the same
+		gatherSeconds = 3     // the same
 		coolDown      = 120   // the same, seconds: about the time after which Slurm starts a job again that it has requeued
 		breaker       = 3     // the same
 		retries       = 1     // the same
+		nodesPerState = 200   // the same: what Terraform takes for a run grows with the square of the nodes in its state
 		mostRetries   = 9     // resume_timeout ends them sooner as a rule
 		century       = 36500 // days
 		day           = 86400 // seconds
 		hour          = 3600  // seconds; Slurm gives nodes up that it waits longer for
 	)
 	s.keepDays.is, s.gatherSeconds.is, s.coolDown.is, s.breaker.is, s.retries.is = keepDays, gatherSeconds, coolDown, breaker, retries
+	s.nodesPerState.is, s.interrupt.is = nodesPerState, true
 	s.worker.is = string(reconfigure.WorkerSelf)
 	return object{
 		"state_directory":   path(dir, &s.stateDir, filled),
@@ -215,5 +220,7 @@ func (s *settingsOfTool) schema(dir string) object {
 		"cool_down":         optional{integer(&s.coolDown, 0, day)},
 		"breaker":           optional{integer(&s.breaker, 0, nodeset.MaxNodes)},
 		"retries":           optional{integer(&s.retries, 0, mostRetries)},
+		"nodes_per_state":   optional{integer(&s.nodesPerState, 0, nodeset.MaxNodes)},
+		"interrupt":         optional{boolean(&s.interrupt)},
 	}
 }

@@ -22,12 +22,12 @@ type busy struct {
 }
 
 // Next selects what is planned next, of the requests without an outcome, oldest first. A request that another one undoes is
-// left out, and stands until that one begins: should that be taken back before, nothing is lost. Due reports whether a
-// deferred request is to be looked at again.
-func Next(pending []reconfigure.Request, now busy, due func(reconfigure.Request) bool) Selection {
+// left out, and stands until that one begins: should that be taken back before, nothing is lost. Ready reports whether a
+// request may be planned now: not while its operations are under way, nor a deferred one before it is due.
+func Next(pending []reconfigure.Request, now busy, ready func(reconfigure.Request) bool) Selection {
 	undone := Undone(pending)
 	rest := slices.DeleteFunc(slices.Clone(pending), func(r reconfigure.Request) bool { return undone[r.ID] != 0 })
-	next := Selection{Together: admit(rest, now, due)}
+	next := Selection{Together: admit(rest, now, ready)}
 	for _, r := range pending {
 		by := undone[r.ID]
 		if by != 0 && slices.ContainsFunc(next.Together, func(t reconfigure.Request) bool { return t.ID == by }) {
@@ -42,7 +42,7 @@ func Next(pending []reconfigure.Request, now busy, due func(reconfigure.Request)
 // to all that come after it. A request for the whole cluster waits until nothing is under way, and nobody who came later
 // begins before it, so that a stream of small requests does not keep it waiting; it does not wait for those that are
 // deferred, which may take a day. A change of size is planned by itself, since its plan may concern every node.
-func admit(pending []reconfigure.Request, now busy, due func(reconfigure.Request) bool) []reconfigure.Request {
+func admit(pending []reconfigure.Request, now busy, ready func(reconfigure.Request) bool) []reconfigure.Request {
 	if now.alone {
 		return nil
 	}
@@ -59,7 +59,7 @@ func admit(pending []reconfigure.Request, now busy, due func(reconfigure.Request
 				return []reconfigure.Request{r}
 			}
 			return together
-		case r.IsDeferred() && !due(r):
+		case !ready(r):
 			closed = closed.Union(nodes)
 			continue
 		case resizes(r.Mode) && len(together) > 0:

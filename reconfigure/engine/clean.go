@@ -177,7 +177,11 @@ func (b *batch) removal(ctx context.Context, nodes nodeset.NodeSet) (reconfigure
 	for node := range nodes.All() {
 		change, _ := b.plan.Of(node)
 		plan.Changes = append(plan.Changes, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "it failed", Requests: change.Requests})
+		was := plan.Desired[node]
 		delete(plan.Desired, node)
+		if port, kept := b.cluster.WithoutInstance(node, was); kept {
+			plan.Desired[node] = port
+		}
 	}
 	plan.Shared = len(plan.Desired) == 0 // what the nodes share goes with the last of them
 	return plan, nil

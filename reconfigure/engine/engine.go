@@ -70,8 +70,10 @@ type Greeter interface {
 // Configurer runs the playbooks. It MUST be idempotent.
 type Configurer interface {
 	// Configure tells all instances of each other, and configures as many as the extent says. What goes wrong on a node that did not change is no failure. An
-	// error means that no verdict node by node is to be had. It is called by one at a time.
-	Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch Watch) (reconfigure.Failures, error)
+	// error means that no verdict node by node is to be had. It is called by one at a time. Done, which may be nil, hears the result of each changed node as soon
+	// as it is known.
+	Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch Watch,
+		done func(node string, err error)) (reconfigure.Failures, error)
 }
 
 // Scheduler is Slurm.

@@ -70,7 +70,7 @@ func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
 	extent := b.extent(ctx, nodes)
 	var failed reconfigure.Failures
 	b.testify(ctx, b.minded(ctx, nodes.Intersect(b.left()), reconfigure.ClassPlaybook, late, func() {
-		failed, err = b.Configurer.Configure(limited, b.cluster, told, extent, b.watch(ctx))
+		failed, err = b.Configurer.Configure(limited, b.cluster, told, extent, b.watch(ctx), nil)
 	}))
 	switch {
 	case errors.Is(context.Cause(running), errLate):
@@ -87,7 +87,7 @@ func (b *batch) configure(ctx context.Context, nodes nodeset.NodeSet) error {
 // extent is how far the playbooks go. slurm.conf is left as it is where Slurm would forget a node and end its job: one whose instance the guard has left alone, or
 // that Slurm has given to a job since the plan was made.
 func (b *batch) extent(ctx context.Context, changed nodeset.NodeSet) reconfigure.Extent {
-	everywhere := reconfigure.Extent{Changed: changed, Everywhere: b.plan.Everywhere, Apart: b.Common.others(b)}
+	everywhere := reconfigure.Extent{Changed: changed, Everywhere: b.plan.Everywhere, Addresses: true, Apart: b.Common.others(b)}
 	if !b.plan.Everywhere {
 		return everywhere
 	}
@@ -97,7 +97,7 @@ func (b *batch) extent(ctx context.Context, changed nodeset.NodeSet) reconfigure
 	}
 	control := nodeset.Of(b.cluster.Control.Name)
 	b.failAll(ctx, control, fmt.Errorf("slurm.conf is left as it is: without %s, on which a job may run, Slurm would end that job", forgotten))
-	return reconfigure.Extent{Changed: changed.Difference(control), Apart: everywhere.Apart}
+	return reconfigure.Extent{Changed: changed.Difference(control), Addresses: true, Apart: everywhere.Apart}
 }
 
 // given is the nodes that Slurm has given to jobs. That it does not answer may be what the run is to mend.

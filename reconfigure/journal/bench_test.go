@@ -47,8 +47,65 @@ func BenchmarkRecord(b *testing.B) {
 	})
 }
 
-// BenchmarkGrowth compares a journal of a million events with one of a thousand, both over a hundred nodes: each operation's metric is how much longer it
-// takes in the large one. What they read is equally much.
+// BenchmarkChanged is what a waiting controller asks four times a second.
+func BenchmarkChanged(b *testing.B) {
+	both(b, func(b *testing.B, place places) {
+		j := open(b, place(b))
+		for b.Loop() {
+			must(j.Changed(b.Context()))(b)
+		}
+	})
+}
+
+// BenchmarkEventsOf compares the events of 620 pending requests with those of one, where each has a plan of its own
+// and where one plan is for all. Each request has ten events. The metric is how much longer the many take.
+func BenchmarkEventsOf(b *testing.B) {
+	both(b, func(b *testing.B, place places) {
+		for name, atOnce := range map[string]int{"a plan each": 1, "one plan": 620} {
+			b.Run(name, func(b *testing.B) {
+				j := open(b, place(b))
+				ids := underWay(b, j, 620, atOnce)
+				var took [2]time.Duration
+				for b.Loop() {
+					for i, some := range [][]reconfigure.RequestID{ids[:1], ids} {
+						start := time.Now()
+						if of := must(j.EventsOf(b.Context(), some...))(b); len(of) != len(some) || len(of[some[0]]) != 10 {
+							b.Fatalf("events of %d requests of %d", len(of), len(some))
+						}
+						took[i] += time.Since(start)
+					}
+				}
+				b.ReportMetric(float64(took[1])/float64(took[0]), "620/1")
+				b.ReportMetric(float64(took[1].Microseconds())/float64(b.N)/1000, "ms/620")
+			})
+		}
+	})
+}
+
+// underWay submits requests, each with ten events of its node, and so many of them with one plan.
+func underWay(b *testing.B, j *Journal, count, atOnce int) (ids []reconfigure.RequestID) {
+	for len(ids) < count {
+		var (
+			together []reconfigure.Request
+			events   []reconfigure.Event
+		)
+		for range atOnce {
+			r := submit(b, j, fmt.Sprint("node", len(ids)))
+			ids, together = append(ids, r.ID), append(together, r)
+		}
+		plan := begin(b, j, together...)
+		for _, r := range together {
+			for range 10 {
+				events = append(events, event(plan, r.Nodes.String(), "the instance is there and answers"))
+			}
+		}
+		noError(b, j.Record(b.Context(), events...))
+	}
+	return ids
+}
+
+// BenchmarkGrowth compares a journal of a million events with one of a thousand, both over a hundred nodes: each
+// operation's metric is how much longer it takes in the large one. What they read is equally much.
 func BenchmarkGrowth(b *testing.B) {
 	both(b, func(b *testing.B, place places) {
 		small, large := grown(b, place(b), 1e3), grown(b, place(b), 1e6)
@@ -84,7 +141,12 @@ func growthOperations() map[string]func(testing.TB, growth) {
 			all, err := g.Events(b.Context(), g.done, 0)
 			count(b, 100)(len(all), err)
 		},
-		"Record": func(b testing.TB, g growth) { noError(b, g.Record(b.Context(), event(g.plan, "n0", ""))) },
+		"EventsOf": func(b testing.TB, g growth) {
+			all, err := g.EventsOf(b.Context(), g.done)
+			count(b, 100)(len(all[g.done]), err)
+		},
+		"Changed": func(b testing.TB, g growth) { must(g.Changed(b.Context()))(b) },
+		"Record":  func(b testing.TB, g growth) { noError(b, g.Record(b.Context(), event(g.plan, "n0", ""))) },
 	}
 }
 

@@ -13,18 +13,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// apart runs the test a second time, in a process of its own mounts or network, which nobody else sees and which vanish with it, however it ends. It needs
-// root. False in the first process, where all is said then.
+// apart runs the test a second time, in a process of its own mounts or network, which nobody else sees and which
+// vanish with it, however it ends. It needs root. False in the first process, where all is said then.
 func apart(t *testing.T, namespaces uintptr) (here bool) {
 	t.Helper()
 	const inside = "EIFFEL_JOURNAL_TEST_APART"
 	if os.Getenv(inside) != "" {
 		return true
 	}
+	needs.Lab(t)
 	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
 	again.Env = append(os.Environ(), inside+"=1")
 	again.SysProcAttr = &syscall.SysProcAttr{Unshareflags: namespaces, Pdeathsig: syscall.SIGKILL}
@@ -80,7 +81,7 @@ func TestFullDiskIsAClearErrorAndNothingIsHalfWritten(t *testing.T) {
 	}
 	var submitted, recorded int
 	for {
-		_, err := j.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of("n1"), Reason: strings.Repeat("y", 5000)})
+		_, err := j.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Resume, Reason: strings.Repeat("y", 5000)})
 		if err != nil {
 			wants(t, err, filepath.Join(dir, "journal.db"), "submit", "the disk is full")
 			break
@@ -157,7 +158,8 @@ func TestDamageInsideTheFileIsAClearError(t *testing.T) {
 	}
 	var size int
 	noError(t, j.db.QueryRowContext(t.Context(), `PRAGMA page_size`).Scan(&size))
-	pages, err := read(t.Context(), j, "find its pages", func(row scanner) (page int, err error) { return page, row.Scan(&page) },
+	scan := func(row scanner) (page int, err error) { return page, row.Scan(&page) }
+	pages, err := read(t.Context(), j, "find its pages", scan,
 		`SELECT rootpage FROM sqlite_master WHERE tbl_name = 'requests' AND rootpage > 0`)
 	noError(t, err)
 	noError(t, j.Close())

@@ -9,9 +9,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Record keeps events, in their order, all or none, at the time of now where one has none. Each belongs to a plan that has
-// begun; one of an unknown plan is an error that a retry does not fix. IDs that they had do not count: the journal numbers
-// them, and who has read an event has read all that have a lower number. It is the lease holder's to call.
+// Record keeps events, in their order, all or none, at the time of now where one has none. Each belongs to a plan
+// that has begun; one of an unknown plan is an error that a retry does not fix. IDs that they had do not count: the
+// journal numbers them, and who has read an event has read all that have a lower number. It is the lease holder's to
+// call.
 //
 // It waits for the disk: see Recorder for callers that must not wait.
 func (j *Journal) Record(ctx context.Context, events ...reconfigure.Event) error {
@@ -37,8 +38,9 @@ func insertEvents(ctx context.Context, tx *sql.Tx, events ...reconfigure.Event) 
 	return nil
 }
 
-// Events is what happened to a request after the event of that ID (0: from the start), in order: the events of the plans for
-// it that are of one of its nodes, or of the whole plan; all of them where the request is for the whole cluster.
+// Events is what happened to a request after the event of that ID (0: from the start), in order: the events of the
+// plans for it that are of one of its nodes, or of the whole plan; all of them where the request is for the whole
+// cluster.
 func (j *Journal) Events(ctx context.Context, id reconfigure.RequestID, after int64) ([]reconfigure.Event, error) {
 	const doing = "read the events of a request"
 	r, ok, err := j.Request(ctx, id)
@@ -64,8 +66,8 @@ func (j *Journal) Events(ctx context.Context, id reconfigure.RequestID, after in
 	return read(ctx, j, doing, scanEvent, newer+itsOwn+inOrder, id, after, string(names))
 }
 
-// EventsOf is the Events of several requests, by request, each event read once. A request without events, and one that is not
-// in the journal, has no entry.
+// EventsOf is the Events of several requests, by request, each event read once. A request without events, and one
+// that is not in the journal, has no entry.
 func (j *Journal) EventsOf(
 	ctx context.Context, ids ...reconfigure.RequestID,
 ) (map[reconfigure.RequestID][]reconfigure.Event, error) {
@@ -155,10 +157,11 @@ func readersOf(rows []planRequest) (map[int64]*readers, error) {
 	return byPlan, nil
 }
 
-// LastMoves is the newest event of each node that is not a note, by node: a note after a failure must not hide the failure.
+// LastMoves is the newest event of each node that is not a note, by node: a note after a failure must not hide the
+// failure.
 func (j *Journal) LastMoves(ctx context.Context) (map[string]reconfigure.Event, error) {
-	// A walk from each name to the next one, and from each node's newest event back over its notes; GROUP BY would read the
-	// whole index.
+	// A walk from each name to the next one, and from each node's newest event back over its notes; GROUP BY would
+	// read the whole index.
 	const newest = `
 		WITH RECURSIVE name (node) AS (
 			SELECT min(node) FROM events WHERE node > ''

@@ -23,8 +23,9 @@ func (j *Journal) Health(ctx context.Context) (map[string]reconfigure.Health, er
 	return byGroup, nil
 }
 
-// UpdateHealth puts what update makes of a group's health in its place, in one transaction. The group's name stays. It is the
-// lease holder's to call; a Journal that acquired no lease may call it too, as an administrator does who resets a group.
+// UpdateHealth puts what update makes of a group's health in its place, in one transaction. The group's name stays.
+// It is the lease holder's to call; a Journal that acquired no lease may call it too, as an administrator does who
+// resets a group.
 func (j *Journal) UpdateHealth(
 	ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health,
 ) error {

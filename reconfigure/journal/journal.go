@@ -1,15 +1,16 @@
-// Package journal is the durable record of a cluster: the requests, the plans that started operations for them, the events of
-// the operations, the evidence of what failed, the outcomes, whether starting is paused, and who has the lease. Every call of
-// the tool is a process of its own and opens it. What a method wrote is on the disk when it returns, and a process that is
-// killed leaves a journal that the next one reads.
+// Package journal is the durable record of a cluster: the requests, the plans that started operations for them, the
+// events of the operations, the evidence of what failed, the outcomes, whether starting is paused, and who has the
+// lease. Every call of the tool is a process of its own and opens it. What a method wrote is on the disk when it
+// returns, and a process that is killed leaves a journal that the next one reads.
 //
-// The store is a SQLite database in the state folder, in write-ahead mode (https://sqlite.org/wal.html), which needs shared
-// memory: the folder MUST be on a file system of the host, not on a network file system that several hosts write to. Where
-// several control hosts share a cluster, the store is a PostgreSQL database. What is particular to the one is in sqlite.go, to
-// the other in postgres.go; the rest is SQL that both understand.
+// The store is a SQLite database in the state folder, in write-ahead mode (https://sqlite.org/wal.html), which needs
+// shared memory: the folder MUST be on a file system of the host, not on a network file system that several hosts
+// write to. Where several control hosts share a cluster, the store is a PostgreSQL database. What is particular to
+// the one is in sqlite.go, to the other in postgres.go; the rest is SQL that both understand.
 //
-// Errors name the journal and what was being done. A method that writes does all or nothing: after an error nothing of it is
-// in the journal, so that it may be called again, with one exception: ErrUncertain. Times are kept to the nanosecond, in UTC.
+// Errors name the journal and what was being done. A method that writes does all or nothing: after an error nothing
+// of it is in the journal, so that it may be called again, with one exception: ErrUncertain. Times are kept to the
+// nanosecond, in UTC.
 package journal
 
 import (
@@ -34,13 +35,13 @@ var (
 	ErrBegun     = reconfigure.ErrBegun
 	ErrPaused    = reconfigure.ErrPaused
 	ErrLeaseLost = reconfigure.ErrLeaseLost
-	// ErrUncertain is PostgreSQL's alone: the connection broke while a transaction was being committed, so it may or may not
-	// be in the journal. Who tries again must expect either.
+	// ErrUncertain is PostgreSQL's alone: the connection broke while a transaction was being committed, so it may or
+	// may not be in the journal. Who tries again must expect either.
 	ErrUncertain = errors.New("the connection broke during the commit: it may be written or not")
 )
 
-// retryFor bounds the wait for another process's transaction, and for a server that has no connection left or starts up. A
-// transaction takes milliseconds, so that only very many callers at once or a stopped process come near it.
+// retryFor bounds the wait for another process's transaction, and for a server that has no connection left or starts
+// up. A transaction takes milliseconds, so that only very many callers at once or a stopped process come near it.
 const retryFor = 30 * time.Second
 
 // Journal is an open journal. Its methods may be called from several goroutines.
@@ -67,8 +68,9 @@ type store interface {
 	meaning(err error) string
 }
 
-// Open opens the journal in the folder, and makes both where they are missing. A journal of an earlier version is migrated. A
-// journal of a later version, a folder that cannot be written and a damaged file are errors that a retry does not fix.
+// Open opens the journal in the folder, and makes both where they are missing. A journal of an earlier version is
+// migrated. A journal of a later version, a folder that cannot be written and a damaged file are errors that a retry
+// does not fix.
 func Open(ctx context.Context, dir string) (*Journal, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -88,11 +90,12 @@ func Open(ctx context.Context, dir string) (*Journal, error) {
 	return j, nil
 }
 
-// OpenURL opens the journal in a PostgreSQL database, "postgres://user:password@host:port/database", or another connection
-// string of libpq (https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING); PGPASSWORD, ~/.pgpass and the
-// like count too. The database must exist. The tables are made in it where they are missing, and migrated where they are of an
-// earlier version. The connection must be to the server itself, since locks end with it: a pooler such as PgBouncer works only
-// if it pools whole sessions. A server that starts up or has no connection left is retried for 30 seconds.
+// OpenURL opens the journal in a PostgreSQL database, "postgres://user:password@host:port/database", or another
+// connection string of libpq (https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING);
+// PGPASSWORD, ~/.pgpass and the like count too. The database must exist. The tables are made in it where they are
+// missing, and migrated where they are of an earlier version. The connection must be to the server itself, since
+// locks end with it: a pooler such as PgBouncer works only if it pools whole sessions. A server that starts up or has
+// no connection left is retried for 30 seconds.
 func OpenURL(ctx context.Context, url string) (*Journal, error) {
 	store, err := newPostgres(url)
 	if err != nil {
@@ -113,9 +116,9 @@ func (j *Journal) Close() error {
 // Name is where the journal is: the path of its file, or the URL of its database without user and password.
 func (j *Journal) Name() string { return j.name }
 
-// Changed is a number that is another one after anybody but the holder of the lease has written: a request was submitted or
-// taken back, a pause begun or ended. A waiting holder compares it with the one before, instead of reading all that waits. It
-// costs one row.
+// Changed is a number that is another one after anybody but the holder of the lease has written: a request was
+// submitted or taken back, a pause begun or ended. A waiting holder compares it with the one before, instead of
+// reading all that waits. It costs one row.
 func (j *Journal) Changed(ctx context.Context) (token int64, err error) {
 	err = j.db.QueryRowContext(ctx, `SELECT count FROM changes`).Scan(&token)
 	return token, j.explain("look for changes", err)
@@ -132,8 +135,8 @@ func (j *Journal) write(ctx context.Context, doing string, do func(*sql.Tx) erro
 	})
 }
 
-// transact runs do in one transaction: all of it is durable when transact returns nil, and nothing of it is there when it
-// returns an error.
+// transact runs do in one transaction: all of it is durable when transact returns nil, and nothing of it is there
+// when it returns an error.
 func (j *Journal) transact(ctx context.Context, doing string, do func(*sql.Tx) error) error {
 	tx, err := j.store.begin(ctx, j.db)
 	if err != nil {
@@ -200,7 +203,8 @@ func stamp(t time.Time) time.Time {
 // unstamp is a time as it was kept.
 func unstamp(nanoseconds int64) time.Time { return time.Unix(0, nanoseconds).UTC() }
 
-// text is what a column of text takes. PostgreSQL refuses bytes that are no UTF-8, and NUL; programs print them at times.
+// text is what a column of text takes. PostgreSQL refuses bytes that are no UTF-8, and NUL; programs print them at
+// times.
 func text(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 }

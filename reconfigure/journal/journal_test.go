@@ -177,9 +177,10 @@ func evidence(plan int64, node, text string) reconfigure.Evidence {
 
 func keptReadable(t *testing.T, j *Journal) {
 	const bad, good = "a\x00b\xffc ü", "a\uFFFDb\uFFFDc ü"
-	r, err := j.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of("n1"), Reason: bad, Caller: bad})
+	r, err := j.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Deploy, Reason: bad, Caller: bad})
 	noError(t, err)
-	if kept, _, err := j.Request(t.Context(), r.ID); err != nil || kept.Reason != good || kept.Caller != good || r.Reason != good {
+	kept, _, err := j.Request(t.Context(), r.ID)
+	if err != nil || kept.Reason != good || kept.Caller != good || r.Reason != good {
 		t.Errorf("request %+v: %v", kept, err)
 	}
 	plan := begin(t, j, r)
@@ -192,9 +193,12 @@ func keptReadable(t *testing.T, j *Journal) {
 		t.Errorf("event %q", kept[0].Message)
 	}
 	verdicts := []reconfigure.Verdict{{Node: "n1", Status: reconfigure.StatusFailed, Reason: "a\x00b"}}
-	noError(t, j.Finish(t.Context(), reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeFailed, Error: bad, Verdicts: verdicts}))
-	if kept, _, err := j.Outcome(t.Context(), r.ID); err != nil || kept.Error != good || kept.Verdicts[0].Reason != "a\x00b" {
-		t.Errorf("outcome %+v: %v", kept, err)
+	noError(t, j.Finish(t.Context(), reconfigure.Outcome{
+		Request: r.ID, Code: reconfigure.CodeFailed, Error: bad, Verdicts: verdicts,
+	}))
+	o, _, err := j.Outcome(t.Context(), r.ID)
+	if err != nil || o.Error != good || o.Verdicts[0].Reason != "a\x00b" {
+		t.Errorf("outcome %+v: %v", o, err)
 	}
 	noError(t, j.Pause(t.Context(), bad, bad))
 	noError(t, j.UpdateHealth(t.Context(), "group", func(h reconfigure.Health) reconfigure.Health {
@@ -212,12 +216,13 @@ func schemaRefuses(t *testing.T, j *Journal) {
 	noError(t, j.Record(t.Context(), event(1, "n1", "")))
 	noError(t, j.Finish(t.Context(), reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone}))
 	submit(t, j, "n2")
+	const whole = "UPDATE requests SET finished = 1, error = '', "
 	for rule, statement := range map[string]string{
 		"an outcome is final":             "UPDATE requests SET code = 'failed' WHERE id = 1",
-		"an outcome is not taken back":    "UPDATE requests SET finished = NULL, code = NULL, error = NULL, verdicts = NULL WHERE id = 1",
+		"an outcome is not taken back":    "UPDATE requests SET finished = NULL, code = NULL, error = NULL, verdicts = NULL",
 		"an outcome is whole":             "UPDATE requests SET finished = 1 WHERE id = 2",
-		"an outcome has a code":           "UPDATE requests SET finished = 1, code = '', error = '', verdicts = '[]' WHERE id = 2",
-		"verdicts are JSON":               "UPDATE requests SET finished = 1, code = 'done', error = '', verdicts = '[' WHERE id = 2",
+		"an outcome has a code":           whole + "code = '', verdicts = '[]' WHERE id = 2",
+		"verdicts are JSON":               whole + "code = 'done', verdicts = '[' WHERE id = 2",
 		"jobs are JSON":                   "UPDATE requests SET jobs = 'x' WHERE id = 2",
 		"a request has a mode":            "UPDATE requests SET mode = '' WHERE id = 2",
 		"a number is a number":            "UPDATE requests SET submitted = 'yesterday' WHERE id = 2",

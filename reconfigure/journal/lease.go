@@ -22,11 +22,13 @@ type lease struct {
 	epoch int64
 }
 
-// Acquire acquires the lease, without waiting; ok is false while another one has it, be it in this process. The lease ends
-// with release, or with the process, whatever ends that. After ok is false, or after an error, it may be called again.
+// Acquire acquires the lease, without waiting; ok is false while another one has it, be it in this process. The lease
+// ends with release, or with the process, whatever ends that. After ok is false, or after an error, it may be called
+// again.
 //
-// On PostgreSQL the lease ends with its connection too. From then on all that only the holder may write is ErrLeaseLost for
-// this Journal, until release; release is ErrLeaseLost as well. WhileHeld gives a context that ends at once.
+// On PostgreSQL the lease ends with its connection too. From then on all that only the holder may write is
+// ErrLeaseLost for this Journal, until release; release is ErrLeaseLost as well. WhileHeld gives a context that ends
+// at once.
 func (j *Journal) Acquire(ctx context.Context) (release func() error, ok bool, err error) {
 	const doing = "acquire the lease"
 	lock, err := j.store.lock(ctx)
@@ -64,9 +66,9 @@ func (j *Journal) nextEpoch(ctx context.Context) (epoch int64, err error) {
 	return epoch, err
 }
 
-// WhileHeld is ctx, cancelled with the cause ErrLeaseLost as soon as this Journal is found to have lost the lease, and at once
-// where it has none. Where the connection fails that takes 8 seconds at most, and the database gives the lease to nobody else
-// before. What the holder does to the world belongs under this context.
+// WhileHeld is ctx, cancelled with the cause ErrLeaseLost as soon as this Journal is found to have lost the lease,
+// and at once where it has none. Where the connection fails that takes 8 seconds at most, and the database gives the
+// lease to nobody else before. What the holder does to the world belongs under this context.
 func (j *Journal) WhileHeld(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l := j.lease.Load()
@@ -78,9 +80,9 @@ func (j *Journal) WhileHeld(ctx context.Context) (context.Context, context.Cance
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// writeHeld is write for what only the holder of the lease may write. A holder that was taken for dead, and has a successor,
-// would otherwise write into what the successor does: the successor's epoch began in a transaction, and every other one is
-// either before that or after it. A Journal that acquired no lease is trusted to be alone.
+// writeHeld is write for what only the holder of the lease may write. A holder that was taken for dead, and has a
+// successor, would otherwise write into what the successor does: the successor's epoch began in a transaction, and
+// every other one is either before that or after it. A Journal that acquired no lease is trusted to be alone.
 func (j *Journal) writeHeld(ctx context.Context, doing string, do func(*sql.Tx) error) error {
 	l := j.lease.Load()
 	if l == nil {
@@ -98,8 +100,8 @@ func (j *Journal) writeHeld(ctx context.Context, doing string, do func(*sql.Tx) 
 	})
 }
 
-// Holder is who has the lease, for people: "process 4711 on control since 2026-01-31T08:00:00Z"; empty where nobody has it, or
-// where that cannot be read. It may be out of date when it is returned: only Acquire is certain.
+// Holder is who has the lease, for people: "process 4711 on control since 2026-01-31T08:00:00Z"; empty where nobody
+// has it, or where that cannot be read. It may be out of date when it is returned: only Acquire is certain.
 func (j *Journal) Holder(ctx context.Context) string {
 	if locked, err := j.store.locked(ctx, j.db); err != nil || !locked {
 		return ""
@@ -111,8 +113,8 @@ func (j *Journal) Holder(ctx context.Context) string {
 	return holder
 }
 
-// HolderSince is the Holder, and since when, to the second, by the clock of its host, which is also the clock of the events
-// that it records. The time is zero where nobody has the lease.
+// HolderSince is the Holder, and since when, to the second, by the clock of its host, which is also the clock of the
+// events that it records. The time is zero where nobody has the lease.
 func (j *Journal) HolderSince(ctx context.Context) (holder string, acquired time.Time) {
 	holder = j.Holder(ctx)
 	_, text, _ := strings.Cut(holder, since)

@@ -8,8 +8,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Pause has nothing begin, from the moment on at which it returns and until Continue. It keeps who wants it and why; of two
-// calls the last one counts.
+// Pause has nothing begin, from the moment on at which it returns and until Continue. It keeps who wants it and why;
+// of two calls the last one counts.
 func (j *Journal) Pause(ctx context.Context, reason, by string) error {
 	return j.write(ctx, "pause", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO pause (id, since, caller, reason) VALUES (1, $1, $2, $3)

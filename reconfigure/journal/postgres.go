@@ -22,9 +22,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A holder of the lease whose connection fails silently notices within pingEvery and pingTimeout, 8 s. The server drops the
-// connection, and gives its locks to another one, when deadAfter has passed since the last packet, which was at most pingEvery
-// before: so the holder knows first.
+// A holder of the lease whose connection fails silently notices within pingEvery and pingTimeout, 8 s. The server
+// drops the connection, and gives its locks to another one, when deadAfter has passed since the last packet, which
+// was at most pingEvery before: so the holder knows first.
 const (
 	pingEvery   = 4 * time.Second
 	pingTimeout = 4 * time.Second
@@ -46,9 +46,9 @@ func sessionSettings() map[string]string {
 	}
 }
 
-// The locks are advisory ones (https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS) under two numbers.
-// The first is that of the table of requests, so that two journals in schemas of one database do not block each other. The
-// second ones are those of earlier versions, of which a process may still run.
+// The locks are advisory ones (https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS) under
+// two numbers. The first is that of the table of requests, so that two journals in schemas of one database do not
+// block each other. The second ones are those of earlier versions, of which a process may still run.
 const (
 	leaseLock = 1
 	writeLock = 3
@@ -77,8 +77,8 @@ func newPostgres(url string) (postgresStore, error) {
 	return postgresStore{config}, nil
 }
 
-// dialer makes connections that fail when the other side has sent nothing for deadAfter. The kernel's own limit is a quarter
-// of an hour.
+// dialer makes connections that fail when the other side has sent nothing for deadAfter. The kernel's own limit is a
+// quarter of an hour.
 func dialer() *net.Dialer {
 	return &net.Dialer{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: deadAfter / 2, Interval: deadAfter / 4, Count: 2},
@@ -135,7 +135,8 @@ func (s postgresStore) prepare(ctx context.Context, db *sql.DB) error {
 	return migrate(ctx, p)
 }
 
-// begin waits until nobody else writes, as SQLite does. So IDs are in the order of the commits: who has seen an event has seen those with lower IDs.
+// begin waits until nobody else writes, as SQLite does. So IDs are in the order of the commits: who has seen an event
+// has seen those with lower IDs.
 func (postgresStore) begin(ctx context.Context, db *sql.DB) (*sql.Tx, error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -191,7 +192,8 @@ func unlock(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// watch calls lost when the connection fails. It ends with stop, which returns when nothing uses the connection any more.
+// watch calls lost when the connection fails. It ends with stop, which returns when nothing uses the connection any
+// more.
 func watch(ctx context.Context, conn *pgx.Conn, lost func()) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -204,7 +206,8 @@ func watch(ctx context.Context, conn *pgx.Conn, lost func()) (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
-// alive returns true when ctx ends, and false when the connection fails: at once where that is noticed, else at the next ping.
+// alive returns true when ctx ends, and false when the connection fails: at once where that is noticed, else at the
+// next ping.
 func alive(ctx context.Context, conn *pgx.Conn) bool {
 	for {
 		pause, cancel := context.WithTimeout(ctx, pingEvery)
@@ -257,7 +260,8 @@ func retryConnect[T any](ctx context.Context, connect func(context.Context) (T, 
 	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(retryFor))
 }
 
-// sqlState is the code of an error of the server's (https://www.postgresql.org/docs/current/errcodes-appendix.html); empty for other errors.
+// sqlState is the code of an error of the server's (https://www.postgresql.org/docs/current/errcodes-appendix.html);
+// empty for other errors.
 func sqlState(err error) string {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {

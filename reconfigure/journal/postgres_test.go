@@ -27,6 +27,7 @@ func postgresRules() map[string]func(*testing.T, server) {
 		"the lease ends with its connection":                        leaseEndsWithConnection,
 		"work goes on after the server closed the connections":      connectionsComeBack,
 		"journals in two schemas of one database":                   twoSchemas,
+		"what the seventh version has left is kept":                 version7OfPostgreSQL,
 		"every commit is on the disk before it returns":             settingsCount,
 		"a commit whose answer was lost is uncertain, and no other": commitIsUncertain,
 		"a journal of a newer version is refused":                   newerIsRefused,
@@ -36,7 +37,8 @@ func postgresRules() map[string]func(*testing.T, server) {
 }
 
 // lockHolder is the process of the server that has a lock on this journal.
-const lockHolder = `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = 'requests'::regclass AND objid = $1`
+const lockHolder = `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted
+	AND classid = 'requests'::regclass AND objid = $1`
 
 func leaseEndsWithConnection(t *testing.T, s server) {
 	url := s.database(t)
@@ -75,13 +77,14 @@ func leaseEndsWithConnection(t *testing.T, s server) {
 }
 
 func connectionsComeBack(t *testing.T, s server) {
+	const others = `pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
 	url := s.database(t)
 	j := open(t, url)
 	for range 3 {
 		submit(t, j, "n1")
-		s.do(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+		s.do(t, url, `SELECT pg_terminate_backend(pid) FROM `+others)
 		eventually(t, "the connections are gone", func() bool {
-			return s.do(t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`) == int64(0)
+			return s.do(t, url, `SELECT count(*) FROM `+others) == int64(0)
 		})
 	}
 	if n := len(must(j.Pending(t.Context()))(t)); n != 3 {
@@ -112,7 +115,9 @@ func settingsCount(t *testing.T, s server) {
 	url := s.database(t)
 	s.do(t, url, `DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET synchronous_commit = off'; END $$`)
 	j := open(t, url)
-	for setting, want := range map[string]string{"synchronous_commit": "on", "lock_timeout": "30s", "idle_in_transaction_session_timeout": "30s"} {
+	for setting, want := range map[string]string{
+		"synchronous_commit": "on", "lock_timeout": "30s", "idle_in_transaction_session_timeout": "30s",
+	} {
 		var got string
 		noError(t, j.db.QueryRowContext(t.Context(), `SHOW `+setting).Scan(&got))
 		if got != want {
@@ -121,7 +126,8 @@ func settingsCount(t *testing.T, s server) {
 	}
 }
 
-// cutter passes connections on to a server's socket, and cuts them off right after what the client sent has the word in it.
+// cutter passes connections on to a server's socket, and cuts them off right after what the client sent has the word
+// in it.
 func cutter(t *testing.T, s server, word string) (address string) {
 	t.Helper()
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -203,7 +209,10 @@ func errorsAreClear(t *testing.T, s server) {
 	_, err = OpenURL(t.Context(), strings.Replace(url, "user=eiffel", "user=guest", 1))
 	wants(t, err, "does not allow this user to do that")
 
-	for _, bad := range []string{"postgres://anna:secret@127.0.0.1:1/journal?sslmode=disable", "postgres://anna:secret@127.0.0.1:port/journal", "mysql://anna:secret@x/y"} {
+	for _, bad := range []string{
+		"postgres://anna:secret@127.0.0.1:1/journal?sslmode=disable", "postgres://anna:secret@127.0.0.1:port/journal",
+		"mysql://anna:secret@x/y",
+	} {
 		_, err := OpenURL(t.Context(), bad)
 		wants(t, err, "journal")
 		if strings.Contains(fmt.Sprint(err), "secret") {
@@ -212,7 +221,9 @@ func errorsAreClear(t *testing.T, s server) {
 	}
 
 	j := open(t, url)
-	s.do(t, url, `DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET default_transaction_read_only = on'; END $$`)
+	s.do(t, url, `DO $$ BEGIN
+		EXECUTE 'ALTER DATABASE ' || current_database() || ' SET default_transaction_read_only = on';
+	END $$`)
 	_, err = open(t, url).Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Resume})
 	wants(t, err, "submit", "read-only", "primary")
 	if n := len(must(j.Pending(t.Context()))(t)); n != 0 {

@@ -163,7 +163,8 @@ func gate(t *testing.T) (stdin *os.File, open func()) {
 	return r, open
 }
 
-// processRules are the part of the suite that several processes play, or several journals at one place, which are as far apart.
+// processRules are the part of the suite that several processes play, or several journals at one place, which are as
+// far apart.
 func processRules() map[string]func(t *testing.T, place string) {
 	return map[string]func(*testing.T, string){
 		"fifty processes submit, and none is lost though some are killed": fiftySubmit,

@@ -9,12 +9,12 @@ import (
 // pruneAtOnce is how many rows one transaction deletes: few enough that a caller who waits for it hardly notices.
 const pruneAtOnce = 5000
 
-// Prune deletes the requests that had their outcome before that time, and the plans, events and evidence of which no other
-// request is left. It never deletes a request without an outcome, nor the plans, events and evidence of one. A node of which
-// every event is that old has no newest event afterwards.
+// Prune deletes the requests that had their outcome before that time, and the plans, events and evidence of which no
+// other request is left. It never deletes a request without an outcome, nor the plans, events and evidence of one. A
+// node of which every event is that old has no newest event afterwards.
 //
-// It deletes step by step, and may be interrupted at any point and called again. The space is used for what comes; a SQLite
-// file does not shrink.
+// It deletes step by step, and may be interrupted at any point and called again. The space is used for what comes; a
+// SQLite file does not shrink.
 func (j *Journal) Prune(ctx context.Context, before time.Time) error {
 	const (
 		oldRequests = `SELECT id FROM requests WHERE finished < $1`

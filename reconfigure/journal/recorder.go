@@ -20,8 +20,8 @@ const (
 	recordFor = 30 * time.Second
 )
 
-// Recorder writes events in groups, in a goroutine of its own: one transaction for what came within 100 ms. Its methods may be
-// called from several goroutines.
+// Recorder writes events in groups, in a goroutine of its own: one transaction for what came within 100 ms. Its
+// methods may be called from several goroutines.
 type Recorder struct {
 	write func(ctx context.Context, events ...reconfigure.Event) error
 	lost  func(err error, events []reconfigure.Event)
@@ -45,20 +45,22 @@ type flush struct {
 	done  chan error
 }
 
-// NewRecorder starts a Recorder. write is the Record of a journal. A write that fails is retried for 30 seconds; lost then gets
-// the error and the events that are not written, and the next ones are tried again. ErrLeaseLost is not retried. Close ends
-// the Recorder.
+// NewRecorder starts a Recorder. write is the Record of a journal. A write that fails is retried for 30 seconds; lost
+// then gets the error and the events that are not written, and the next ones are tried again. ErrLeaseLost is not
+// retried; a retry after ErrUncertain may write events twice. Close ends the Recorder.
 func NewRecorder(
 	write func(ctx context.Context, events ...reconfigure.Event) error, lost func(err error, events []reconfigure.Event),
 ) *Recorder {
 	ctx, stop := context.WithCancel(context.Background())
-	r := &Recorder{write: write, lost: lost, ctx: ctx, stop: stop, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	r := &Recorder{
+		write: write, lost: lost, ctx: ctx, stop: stop, wake: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
 	go r.run()
 	return r
 }
 
-// Record takes events, at the time of now where one has none, and returns at once. They are written in the order in which they
-// come. What comes after Close is lost.
+// Record takes events, at the time of now where one has none, and returns at once. They are written in the order in
+// which they come. What comes after Close is lost.
 func (r *Recorder) Record(events ...reconfigure.Event) {
 	if len(events) == 0 {
 		return
@@ -80,8 +82,8 @@ func (r *Recorder) Record(events ...reconfigure.Event) {
 	r.notify()
 }
 
-// Flush writes what waits without further delay. It returns when all events that came before are durable, with the error of
-// those that are lost where some are, or when ctx ends.
+// Flush writes what waits without further delay. It returns when all events that came before are durable, with the
+// error of those that are lost where some are, or when ctx ends.
 func (r *Recorder) Flush(ctx context.Context) error {
 	r.mutex.Lock()
 	if r.settled == r.came {
@@ -127,8 +129,8 @@ func (r *Recorder) run() {
 	}
 }
 
-// gather waits until there are events, and then until there are enough, or somebody flushes, or the time is over. It returns
-// false when the Recorder is stopped and nothing waits.
+// gather waits until there are events, and then until there are enough, or somebody flushes, or the time is over. It
+// returns false when the Recorder is stopped and nothing waits.
 func (r *Recorder) gather() bool {
 	for !r.ready(1) {
 		select {

@@ -14,8 +14,8 @@ import (
 const requestColumns = `id, mode, nodes, reason, caller, jobs, submitted, options, progress, touched IS NOT NULL,
 	(SELECT begun FROM plans WHERE plans.id > requests.newest_plan ORDER BY plans.id LIMIT 1)`
 
-// Submit keeps a request and gives it its ID, and the time of now where it has none. An ID that it had does not count. A
-// request without a mode, or with nodes that are no hostlist, is an error that a retry does not fix.
+// Submit keeps a request and gives it its ID, and the time of now where it has none. An ID that it had does not
+// count. A request without a mode, or with nodes that are no hostlist, is an error that a retry does not fix.
 func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error) {
 	r.Submitted, r.Reason, r.Caller = stamp(r.Submitted), text(r.Reason), text(r.Caller)
 	jobs, err := json.Marshal(r.Jobs)
@@ -42,8 +42,8 @@ func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigur
 	return r, nil
 }
 
-// Pending is the requests without an outcome, oldest first. Those for which operations were started are among them: what a
-// process that died has left is not lost.
+// Pending is the requests without an outcome, oldest first. Those for which operations were started are among them:
+// what a process that died has left is not lost.
 func (j *Journal) Pending(ctx context.Context) ([]reconfigure.Request, error) {
 	return read(ctx, j, "read the pending requests", scanRequest,
 		`SELECT `+requestColumns+` FROM requests WHERE finished IS NULL ORDER BY id`)
@@ -65,9 +65,9 @@ func (j *Journal) Request(ctx context.Context, id reconfigure.RequestID) (reconf
 // requests for which they start, at least one: those are touched from here on. Requests that the plan undoes get their
 // outcomes with it, and the plan a note of each.
 //
-// Nothing is begun, and no outcome is written, where a request has its outcome already (ErrFinished), where one that is to be
-// undone is touched (ErrBegun), and during a pause (ErrPaused): when Pause has returned, nothing begins any more. It is the
-// lease holder's to call (ErrLeaseLost).
+// Nothing is begun, and no outcome is written, where a request has its outcome already (ErrFinished), where one that
+// is to be undone is touched (ErrBegun), and during a pause (ErrPaused): when Pause has returned, nothing begins any
+// more. It is the lease holder's to call (ErrLeaseLost).
 func (j *Journal) Begin(
 	ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome,
 ) (plan int64, err error) {
@@ -102,11 +102,11 @@ func (j *Journal) Begin(
 
 // touch makes a request one of a plan's. From here on something may have been done for it.
 func touch(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, plan int64) error {
-	err := one(ctx, tx, id, `UPDATE requests SET touched = coalesce(touched, $1) WHERE id = $2 AND finished IS NULL`, plan, id)
-	if err != nil {
+	const put = `UPDATE requests SET touched = coalesce(touched, $1) WHERE id = $2 AND finished IS NULL`
+	if err := one(ctx, tx, id, put, plan, id); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO plan_requests (plan, request) VALUES ($1, $2)`, plan, id)
+	_, err := tx.ExecContext(ctx, `INSERT INTO plan_requests (plan, request) VALUES ($1, $2)`, plan, id)
 	return err
 }
 
@@ -121,8 +121,8 @@ func undo(ctx context.Context, tx *sql.Tx, o reconfigure.Outcome, plan int64) er
 	})
 }
 
-// Finish keeps what became of requests, all or none, at the time of now where an outcome has none. A request has one outcome:
-// a second one is ErrFinished, and the first one stays. It is the lease holder's to call.
+// Finish keeps what became of requests, all or none, at the time of now where an outcome has none. A request has one
+// outcome: a second one is ErrFinished, and the first one stays. It is the lease holder's to call.
 func (j *Journal) Finish(ctx context.Context, outcomes ...reconfigure.Outcome) error {
 	if len(outcomes) == 0 {
 		return nil
@@ -145,8 +145,9 @@ func (j *Journal) Finish(ctx context.Context, outcomes ...reconfigure.Outcome) e
 	})
 }
 
-// Defer keeps what requests wait for, and the verdicts that there are already, all or none, in the place of what was kept of
-// them before. The requests stay pending. After the outcome it is ErrFinished. It is the lease holder's to call.
+// Defer keeps what requests wait for, and the verdicts that there are already, all or none, in the place of what was
+// kept of them before. The requests stay pending. After the outcome it is ErrFinished. It is the lease holder's to
+// call.
 func (j *Journal) Defer(ctx context.Context, outcomes ...reconfigure.Outcome) error {
 	if len(outcomes) == 0 {
 		return nil
@@ -172,8 +173,8 @@ func (j *Journal) Outcome(ctx context.Context, id reconfigure.RequestID) (reconf
 		`SELECT id, code, error, verdicts, finished FROM requests WHERE id = $1 AND finished IS NOT NULL`, id))
 }
 
-// Cancel takes back a request for which nothing has been done: it gets an outcome of CodeCancelled. That may be a request that
-// is deferred. One that a plan has touched is ErrBegun; one that has its outcome is ErrFinished.
+// Cancel takes back a request for which nothing has been done: it gets an outcome of CodeCancelled. That may be a
+// request that is deferred. One that a plan has touched is ErrBegun; one that has its outcome is ErrFinished.
 func (j *Journal) Cancel(ctx context.Context, id reconfigure.RequestID) error {
 	return j.write(ctx, "cancel", func(tx *sql.Tx) error {
 		return takeBack(ctx, tx, id, "it was taken back before anything was done for it")
@@ -223,7 +224,8 @@ func scanRequest(row scanner) (reconfigure.Request, error) {
 		progress             sql.NullString
 		passed               sql.NullInt64
 	)
-	err := row.Scan(&r.ID, &r.Mode, &nodes, &r.Reason, &r.Caller, &jobs, &submitted, &options, &progress, &r.Touched, &passed)
+	err := row.Scan(&r.ID, &r.Mode, &nodes, &r.Reason, &r.Caller, &jobs, &submitted, &options, &progress,
+		&r.Touched, &passed)
 	if err != nil {
 		return r, err
 	}

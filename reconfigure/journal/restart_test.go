@@ -8,8 +8,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// The holder of the lease goes on after a restart of the server: what it does ends, it acquires the lease again, and finds what
-// it had written.
+// The holder of the lease goes on after a restart of the server: what it does ends, it acquires the lease again, and
+// finds what it had written.
 func TestTheHolderOutlivesARestartOfTheServer(t *testing.T) {
 	s := startServer(t)
 	url := s.database(t)

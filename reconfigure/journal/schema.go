@@ -11,8 +11,8 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// The migrations, a folder for each database. Each one is run in a transaction together with the note that it was: a process
-// that is killed meanwhile leaves the version before it.
+// The migrations, a folder for each database. Each one is run in a transaction together with the note that it was: a
+// process that is killed meanwhile leaves the version before it.
 //
 //go:embed schema
 var schemas embed.FS

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,14 +26,35 @@ func scanNodes(row scanner) (map[string]reconfigure.Spec, error) {
 	return nodes, json.Unmarshal([]byte(text), &nodes)
 }
 
-// KeepNodes replaces the map of nodes. It is the lease holder's to call.
-func (j *Journal) KeepNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error {
-	text, err := nodesText(nodes)
-	if err != nil {
-		return j.explain("keep the map of nodes", err)
+// KeepNodes replaces what the map of nodes has of a shard. Other shards' nodes stay, whoever changes them at the same
+// time. It is the lease holder's to call.
+func (j *Journal) KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error {
+	for node, spec := range nodes {
+		if spec.Shard != shard {
+			err := fmt.Errorf("%s is in shard %q, and not in %q", node, spec.Shard, shard)
+			return j.explain("keep the map of nodes", err)
+		}
 	}
 	return j.writeHeld(ctx, "keep the map of nodes", func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO desired (id, nodes) VALUES (1, $1)
+		all, err := scanNodes(tx.QueryRowContext(ctx, `SELECT nodes FROM desired`))
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			all = map[string]reconfigure.Spec{}
+		case err != nil:
+			return err
+		}
+		maps.DeleteFunc(all, func(_ string, spec reconfigure.Spec) bool { return spec.Shard == shard })
+		for node, spec := range nodes {
+			if other, ok := all[node]; ok {
+				return fmt.Errorf("%s is in shard %q already, and cannot be in %q too", node, other.Shard, shard)
+			}
+			all[node] = spec
+		}
+		text, err := nodesText(all)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO desired (id, nodes) VALUES (1, $1)
 			ON CONFLICT (id) DO UPDATE SET nodes = excluded.nodes`, text)
 		return err
 	})
@@ -58,7 +80,8 @@ func nodesText(nodes map[string]reconfigure.Spec) (string, error) {
 	return string(text), err
 }
 
-// Declare keeps with which declaration a control host works, and returns the newest one that any of them ever worked with.
+// Declare keeps with which declaration a control host works, and returns the newest one that any of them ever worked
+// with.
 func (j *Journal) Declare(ctx context.Context, d reconfigure.Declaration) (newest reconfigure.Declaration, err error) {
 	known, ok, err := j.declaration(ctx)
 	if err != nil || ok && (d.Sum == known.Sum || d.Outdated(known)) {
@@ -138,7 +161,8 @@ func (j *Journal) AdoptHostKeys(ctx context.Context, keys map[string][]string) e
 }
 
 func insertHostKeys(ctx context.Context, tx *sql.Tx, keys map[string][]string, otherwise string) error {
-	insert, err := tx.PrepareContext(ctx, `INSERT INTO host_keys (address, keys) VALUES ($1, $2) ON CONFLICT (address) DO `+otherwise)
+	insert, err := tx.PrepareContext(ctx,
+		`INSERT INTO host_keys (address, keys) VALUES ($1, $2) ON CONFLICT (address) DO `+otherwise)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,8 @@ func spec(group string) reconfigure.Spec {
 	return reconfigure.Spec{Group: group, ImageID: "image", FlavorID: "flavor", NetworkID: "network"}
 }
 
-// BenchmarkKeepNodes and its neighbour are the cost of a plan's intent, and of an instance that has answered, in a large cluster.
+// BenchmarkKeepNodes and its neighbour are the cost of a plan's intent, and of an instance that has answered, in a
+// large cluster.
 func BenchmarkKeepNodes(b *testing.B) {
 	both(b, func(b *testing.B, place places) {
 		j, nodes := open(b, place(b)), map[string]reconfigure.Spec{}
@@ -19,16 +20,17 @@ func BenchmarkKeepNodes(b *testing.B) {
 			nodes[fmt.Sprint("node", i)] = spec("standard")
 		}
 		for b.Loop() {
-			noError(b, j.KeepNodes(b.Context(), nodes))
+			noError(b, j.KeepNodes(b.Context(), reconfigure.DefaultShard, nodes))
 		}
 	})
 }
 
 func BenchmarkKeepHostKeys(b *testing.B) {
 	both(b, func(b *testing.B, place places) {
+		const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC"
 		j, many := open(b, place(b)), map[string][]string{}
 		for i := range 4000 {
-			many[fmt.Sprint("192.0.2.", i)] = []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC"}
+			many[fmt.Sprint("192.0.2.", i)] = []string{key}
 		}
 		noError(b, j.KeepHostKeys(b.Context(), many))
 		for b.Loop() {

@@ -21,9 +21,10 @@ import (
 // sqliteStore is a SQLite database in a folder, and the lock files beside it.
 type sqliteStore struct{ dir string }
 
-// The lease is a lock on one file. A second file, which the holder keeps locked too, shows that somebody has the lease: to see
-// whether a file is locked is to lock it for a moment, and that must not make an Acquire fail. The names are those of the
-// first versions, so that a process of an earlier version and one of this version exclude each other.
+// The lease is a lock on one file. A second file, which the holder keeps locked too, shows that somebody has the
+// lease: to see whether a file is locked is to lock it for a moment, and that must not make an Acquire fail. The
+// names are those of the first versions, so that a process of an earlier version and one of this version exclude each
+// other.
 const (
 	leaseFile  = "lead.lock"
 	holderFile = "leader"
@@ -68,8 +69,8 @@ func prepareSQLite(ctx context.Context, db *sql.DB, path string, p *goose.Provid
 	if done, err := sqliteUpToDate(ctx, db, p); done || err != nil {
 		return err
 	}
-	// Neither SQLite, while it changes to write-ahead mode, nor the library waits for other processes, and every call of the
-	// tool may be the first.
+	// Neither SQLite, while it changes to write-ahead mode, nor the library waits for other processes, and every call
+	// of the tool may be the first.
 	lock := flock.New(path + "-setup")
 	if _, err := lock.TryLockContext(ctx, 10*time.Millisecond); err != nil {
 		return fmt.Errorf("lock %s: %w", lock.Path(), err)
@@ -77,8 +78,8 @@ func prepareSQLite(ctx context.Context, db *sql.DB, path string, p *goose.Provid
 	return errors.Join(migrateSQLite(ctx, db, path, p), lock.Unlock())
 }
 
-// sqliteUpToDate reads the user_version, which each migration sets: it is in the file's header, and versions of this tool
-// without the library read it too.
+// sqliteUpToDate reads the user_version, which each migration sets: it is in the file's header, and versions of this
+// tool without the library read it too.
 func sqliteUpToDate(ctx context.Context, db *sql.DB, p *goose.Provider) (bool, error) {
 	var version int64
 	if err := db.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
@@ -145,7 +146,8 @@ func (sqliteStore) commit(tx *sql.Tx) error { return tx.Commit() }
 
 func (sqliteStore) elements() string { return "json_each" }
 
-// lock takes a lock of the kernel's (flock(2)), not a file that could stay behind. It is not lost while the process lives.
+// lock takes a lock of the kernel's (flock(2)), not a file that could stay behind. It is not lost while the process
+// lives.
 func (s sqliteStore) lock(ctx context.Context) (*lock, error) {
 	file := flock.New(filepath.Join(s.dir, leaseFile))
 	if ok, err := file.TryLock(); err != nil || !ok {

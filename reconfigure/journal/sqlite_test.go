@@ -17,7 +17,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// earlier makes a journal as the versions without a library for migrations did, with a request of each kind and their events.
+// earlier makes a journal as the versions without a library for migrations did, with a request of each kind and their
+// events.
 func earlier(t *testing.T, path string, version int) {
 	t.Helper()
 	db := must(sql.Open("sqlite", dsn(path)))(t)
@@ -32,9 +33,11 @@ func earlier(t *testing.T, path string, version int) {
 		INSERT INTO batches (begun) VALUES (1500);
 		INSERT INTO carried VALUES (1, 1), (2, 1);
 		INSERT INTO events (time, batch, node, phase, level, message) VALUES (1600, 1, 'n1', 'boot', 'failed', 'no SSH');
-		UPDATE requests SET finished = 1700, code = 'partial', error = 'some', verdicts = '[{"node":"n1","status":"failed"}]' WHERE id = 1;`)
+		UPDATE requests SET finished = 1700, code = 'partial', error = 'some',
+			verdicts = '[{"node":"n1","status":"failed"}]' WHERE id = 1;`)
 	if version > 1 {
-		statements = append(statements, `UPDATE requests SET options = '{"reimage":true}', settled = '[{"node":"n3","status":"done"}]' WHERE id = 2`)
+		statements = append(statements, `UPDATE requests SET options = '{"reimage":true}',
+			settled = '[{"node":"n3","status":"done"}]' WHERE id = 2`)
 	}
 	for _, s := range statements {
 		if _, err := db.ExecContext(t.Context(), s); err != nil {
@@ -54,7 +57,9 @@ func TestJournalOfAnEarlierVersionIsBroughtUpToDateWithoutLoss(t *testing.T) {
 			ID: 1, Mode: reconfigure.Resume, Nodes: nodeset.Of("n1", "n2"), Reason: "why", Caller: "anna",
 			Jobs: []reconfigure.Job{{ID: 7, Nodes: nodeset.Of("n1")}}, Submitted: time.Unix(0, 1000).UTC(),
 		}
-		open := reconfigure.Request{ID: 2, Mode: reconfigure.Update, Nodes: nodeset.Of("n3"), Submitted: time.Unix(0, 2000).UTC()}
+		open := reconfigure.Request{
+			ID: 2, Mode: reconfigure.Update, Nodes: nodeset.Of("n3"), Submitted: time.Unix(0, 2000).UTC(),
+		}
 		if version > 1 {
 			open.Reimage, open.Verdicts = true, []reconfigure.Verdict{{Node: "n3", Status: reconfigure.StatusDone}}
 		}
@@ -74,7 +79,8 @@ func TestJournalOfAnEarlierVersionIsBroughtUpToDateWithoutLoss(t *testing.T) {
 			t.Errorf("version %d: %v (-want +got):\n%s", version, err, d)
 		}
 		event := reconfigure.Event{
-			ID: 1, Time: time.Unix(0, 1600).UTC(), Plan: 1, Node: "n1", Phase: reconfigure.PhaseBoot, Level: reconfigure.Failed, Message: "no SSH",
+			ID: 1, Time: time.Unix(0, 1600).UTC(), Plan: 1, Node: "n1", Phase: reconfigure.PhaseBoot,
+			Level: reconfigure.Failed, Message: "no SSH",
 		}
 		if d := cmp.Diff([]reconfigure.Event{event}, must(j.Events(t.Context(), 1, 0))(t)); d != "" {
 			t.Errorf("version %d (-want +got):\n%s", version, d)

@@ -12,7 +12,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
 )
 
-// TestClientIsACloud holds the client to the contract that the engine's tests rely on. A server of another cluster is there all the time.
+// TestClientIsACloud holds the client to the contract that the engine's tests rely on. A server of another cluster is
+// there all the time.
 func TestClientIsACloud(t *testing.T) {
 	enginetest.Cloud(t, func(t *testing.T) enginetest.CloudHarness {
 		boots := &bootCounter{boots: map[string]int{}, consoles: map[string][]string{}}
@@ -44,7 +45,8 @@ func TestClientIsASweeper(t *testing.T) {
 	enginetest.Sweeper(t, func(t *testing.T) enginetest.SweeperHarness {
 		l := newLab(t, labcloud.Null{})
 		l.create("node1", "another", "ACTIVE")
-		return enginetest.SweeperHarness{Sweeper: l.client, Stray: func(node string) string { return l.create(node, "eiffel", "ACTIVE").ID }}
+		stray := func(node string) string { return l.create(node, "eiffel", "ACTIVE").ID }
+		return enginetest.SweeperHarness{Sweeper: l.client, Stray: stray}
 	})
 }
 

@@ -8,7 +8,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
 )
 
-// TestClientIsASurveyor holds the client to the contract that the engine's tests rely on. Each server is of another cluster.
+// TestClientIsASurveyor holds the client to the contract that the engine's tests rely on. Each server is of another
+// cluster.
 func TestClientIsASurveyor(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
 	enginetest.Surveyor(t, enginetest.SurveyorHarness{
@@ -23,8 +24,10 @@ func (l *lab) limit(u reconfigure.Use) {
 	l.cloud.SetQuotas(labcloud.Quotas{Instances: u.Instances, Cores: u.Cores, RAM: u.RAM})
 }
 
-func TestWhyTheRoomIsNotToldHasItsClass(t *testing.T) {
-	for kind, class := range map[labcloud.Kind]reconfigure.Class{labcloud.RateLimited: reconfigure.ClassRateLimit, labcloud.ServerError: reconfigure.ClassCloud} {
+func TestTheErrorOfRoomHasItsClass(t *testing.T) {
+	for kind, class := range map[labcloud.Kind]reconfigure.Class{
+		labcloud.RateLimited: reconfigure.ClassRateLimit, labcloud.ServerError: reconfigure.ClassCloud,
+	} {
 		l := newLab(t, labcloud.Null{})
 		l.order(kind, "GET limits", 100)
 		if room, err := l.client.Room(t.Context()); reconfigure.ClassOf(err) != class {

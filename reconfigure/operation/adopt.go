@@ -33,6 +33,8 @@ func (t *attempt) adoptKnown(ctx context.Context, calls []*provisionCall) []*pro
 		node := c.In.op.change.Node
 		switch {
 		case adopted.Contains(node):
+			c.In.op.waiting.Store(false)
+			c.In.op.touched.Store(c.In.op.change.Action != reconfigure.Adopt)
 			t.note(c.In.op, "Terraform's state has taken instance "+servers[node].ID+" for the finished one")
 			c.Finish(made{instance: instanceOf(servers[node], c.In.op.change.Spec)}, nil)
 		case c.In.adopts():

@@ -18,7 +18,7 @@ type delivery struct {
 	early   bool               // the cloud's word is enough: nothing of the node comes after its instance
 	settled chan error         // Terraform's own verdict
 	given   bool               // the caller has its result
-	server  reconfigure.Server // that was delivered
+	server  reconfigure.Server // that was delivered; zero: it is gone, or in ERROR
 }
 
 // apply has Terraform carry out a preview. A caller gets its result when the cloud says that its server is as asked: nobody
@@ -44,11 +44,7 @@ func (t *attempt) apply(ctx context.Context, preview reconfigure.Preview, calls 
 	if ctx.Err() != nil {
 		return false
 	}
-	for _, change := range preview.Plan.Changes {
-		if failures[change.Node] == nil && err == nil {
-			delete(t.forget, change.Node)
-		}
-	}
+	t.forget = nil // once is enough: the next plan for such a node completes it in any case
 	return t.conclude(ctx, preview, deliveries, failures, err)
 }
 
@@ -85,11 +81,13 @@ func (t *attempt) progress(deliveries []*delivery) Watch {
 	return func(node, message string) { t.note(of[node], message) }
 }
 
-// interruptible reports whether Terraform has nothing to do that must not be left off: of instances the provider only waits
-// for the cloud, a port or a resource of the site's it may be in the middle of making.
+// interruptible reports whether Terraform has nothing to do that must not be left off: for an instance the provider only waits
+// for the cloud, but a resize, or a resource of the site's, would be left half done. A port that is being made is waited for
+// by whoever interrupts Terraform.
 func interruptible(preview reconfigure.Preview) bool {
 	return !preview.Plan.Shared && !slices.ContainsFunc(preview.Changes, func(c reconfigure.ResourceChange) bool {
-		return c.Kind != reconfigure.KindInstance || c.Effect == reconfigure.EffectResize || c.Effect == reconfigure.EffectUpdate
+		half := c.Effect == reconfigure.EffectResize || c.Effect == reconfigure.EffectUpdate
+		return half || c.Kind != reconfigure.KindInstance && c.Kind != reconfigure.KindPort
 	})
 }
 
@@ -97,7 +95,7 @@ func interruptible(preview reconfigure.Preview) bool {
 func (t *attempt) watch(ctx context.Context, preview reconfigure.Preview, deliveries []*delivery, interrupt chan<- struct{}, applied <-chan struct{}) {
 	cluster, _ := t.using()
 	var (
-		sleeps   = interruptible(preview)
+		may      = cluster.Settings.Interrupt && interruptible(preview)
 		moved    = time.Now()
 		awaited  <-chan struct{}
 		others   bool
@@ -128,9 +126,9 @@ func (t *attempt) watch(ctx context.Context, preview reconfigure.Preview, delive
 				moved = time.Now()
 			}
 		}
-		asleep := sleeps && complete() && cluster.Settings.Interrupt && len(deliveries) > 0
-		stuck := others && !preview.Plan.Shared && time.Since(moved) > t.timing.Straggler
-		if asleep || stuck {
+		asleep := len(deliveries) > 0 && complete()
+		stuck := others && time.Since(moved) >= t.timing.Straggler
+		if may && (asleep || stuck) {
 			close(interrupt)
 			<-applied
 			return
@@ -138,26 +136,59 @@ func (t *attempt) watch(ctx context.Context, preview reconfigure.Preview, delive
 	}
 }
 
-// deliver gives a caller its result where the cloud says that its server is as asked.
-func (t *attempt) deliver(d *delivery, servers []reconfigure.Server) bool {
+// deliver gives a caller its result where the cloud says that its server is as asked, or in ERROR.
+func (t *provisioning) deliver(d *delivery, servers []reconfigure.Server) bool {
 	op := d.call.In.op
 	if d.effect == reconfigure.EffectDelete {
-		if slices.ContainsFunc(servers, func(s reconfigure.Server) bool { return s.ID == d.before }) {
+		if d.old(servers) {
 			return false
 		}
 		d.given = true
 		d.call.Finish(made{}, nil)
 		return true
 	}
-	for _, s := range servers {
-		renewed := s.ID != d.before || d.effect == reconfigure.EffectRebuild && s.ImageID == op.change.Spec.ImageID
-		if renewed && asAsked(s, op.change.Spec) && s.Address != "" {
-			d.given, d.server = true, s
-			d.call.Finish(made{instance: instanceOf(s, op.change.Spec), settled: d.settled}, nil)
-			return true
+	s, there := d.renewed(servers)
+	switch {
+	case !there:
+		return false
+	case s.Status == "ERROR":
+		_, deps := t.using()
+		fault, err := deps.Cloud.Fault(t.ctx, s.ID)
+		if err != nil {
+			return false
+		}
+		d.given = true
+		d.call.Finish(made{}, t.refused(op, withFault(errors.New("its instance is in ERROR"), fault)))
+		return true
+	case !asAsked(s, op.change.Spec) || s.Address == "":
+		return false
+	}
+	d.given, d.server = true, s
+	d.call.Finish(made{instance: instanceOf(s, op.change.Spec), settled: d.settled}, nil)
+	return true
+}
+
+// old reports whether the cloud has the instance still that the node had.
+func (d *delivery) old(servers []reconfigure.Server) bool {
+	return slices.ContainsFunc(servers, func(s reconfigure.Server) bool { return s.ID == d.before })
+}
+
+// renewed is the newest server that Terraform has asked the cloud for, or is about to rebuild.
+func (d *delivery) renewed(servers []reconfigure.Server) (reconfigure.Server, bool) {
+	for _, s := range slices.Backward(servers) {
+		if s.ID != d.before || d.effect == reconfigure.EffectRebuild && s.ImageID == d.call.In.op.change.Spec.ImageID {
+			return s, true
 		}
 	}
-	return false
+	return reconfigure.Server{}, false
+}
+
+// refused has the jobs that need all of their nodes be given up where there is no room for one.
+func (t *provisioning) refused(op *operation, err error) error {
+	if reconfigure.ClassOf(err).NoRoom() {
+		t.giveUp(jobsOf(op), reconfigure.Failures{op.change.Node: err})
+	}
+	return err
 }
 
 // asAsked reports whether a server runs, and is made of what was asked for as far as the cloud's list says.
@@ -180,7 +211,6 @@ func (t *attempt) conclude(ctx context.Context, preview reconfigure.Preview, del
 	}
 	var cut []*delivery
 	untried := reconfigure.Failures{}
-	refused := reconfigure.Failures{}
 	for _, d := range deliveries {
 		node := d.call.In.op.change.Node
 		switch failure := failures[node]; {
@@ -193,21 +223,15 @@ func (t *attempt) conclude(ctx context.Context, preview reconfigure.Preview, del
 		default:
 			failure = t.explain(ctx, node, failure)
 			d.settled <- failure
-			d.call.Finish(made{}, failure)
-			if reconfigure.ClassOf(failure).NoRoom() {
-				refused[node] = failure
-			}
+			d.call.Finish(made{}, t.refused(d.call.In.op, failure))
 		}
-	}
-	if len(refused) > 0 {
-		t.giveUp(preview.Plan.Jobs, refused)
 	}
 	if t.finishRest(ctx, deliveries, failures); len(untried) == len(failures) && len(untried) > 0 {
 		t.failSome(t.open(), untried) // nobody is to blame, and to try again would go on for ever
 		untried = nil
 	}
 	t.afterInterrupt(ctx, cut)
-	return len(untried) > 0 || len(t.forget) > 0 || len(t.open()) > 0 && len(cut) > 0
+	return len(untried) > 0 || len(t.forget) > 0 || len(cut) > 0 && len(t.open()) > 0
 }
 
 // given is the deliveries whose callers have their result already.
@@ -273,7 +297,7 @@ func (t *attempt) explain(ctx context.Context, node string, err error) error {
 }
 
 // afterInterrupt takes over what Terraform has left off: instances that the cloud has as asked are finished for Terraform's
-// state, too; those that the cloud has not yet are waited for beside the runs that follow.
+// state, too; what the cloud is still at is waited for beside the runs that follow.
 func (t *attempt) afterInterrupt(ctx context.Context, cut []*delivery) {
 	if len(cut) == 0 {
 		return
@@ -290,10 +314,10 @@ func (t *attempt) afterInterrupt(ctx context.Context, cut []*delivery) {
 		switch {
 		case d.given && d.effect == reconfigure.EffectDelete:
 			t.forgetting(op.change.Node)
-		case d.given:
+		case d.given && d.server.ID != "":
 			servers[op.change.Node] = d.server
 			plan.Changes = append(plan.Changes, op.change)
-		case len(all[op.change.Node]) > 0 && d.effect != "" && d.early:
+		case !d.given && d.early && d.pending(all[op.change.Node]):
 			rest = append(rest, d)
 		}
 	}
@@ -301,8 +325,16 @@ func (t *attempt) afterInterrupt(ctx context.Context, cut []*delivery) {
 		t.adoptAll(ctx, plan, servers, cut)
 	}
 	for _, d := range rest {
+		t.run.Detach(d.call)
 		t.wait.Go(func() { t.follow(d) })
 	}
+}
+
+// pending reports whether the cloud is at what Terraform has asked it for, be it the first half of a replacement.
+func (d *delivery) pending(servers []reconfigure.Server) bool {
+	_, comes := d.renewed(servers)
+	removes := d.effect == reconfigure.EffectDelete || d.effect == reconfigure.EffectReplace
+	return comes || removes && d.old(servers)
 }
 
 func (t *attempt) forgetting(node string) {
@@ -312,34 +344,31 @@ func (t *attempt) forgetting(node string) {
 	t.forget[node] = reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "the cloud has removed it"}
 }
 
-// follow waits for a server that Terraform was interrupted at, until its caller does not wait any longer, and then has
-// Terraform's state brought up to date.
+// follow waits until the cloud has done what Terraform was interrupted at, as long as its caller waits, and then has
+// Terraform's state brought up to date. Of a replacement of which the old instance is gone the rest is asked for anew.
 func (t *provisioning) follow(d *delivery) {
 	op := d.call.In.op
 	for !d.call.Finished() {
 		servers, err := t.serversOf(t.ctx, op.change.Node)
-		if err == nil {
-			if (&attempt{provisioning: t}).deliver(d, servers) {
-				break
-			}
-			for _, s := range servers {
-				if s.Status == "ERROR" && s.ID != d.before && d.effect != reconfigure.EffectDelete {
-					_, deps := t.using()
-					fault, _ := deps.Cloud.Fault(t.ctx, s.ID)
-					d.call.Finish(made{}, withFault(errors.New("its instance is in ERROR"), fault))
-				}
-			}
-		}
-		if !pause(d.call.Context(), t.timing.Poll) || t.ctx.Err() != nil {
+		if err == nil && t.deliver(d, servers) {
 			break
 		}
-	}
-	if !d.given || t.ctx.Err() != nil {
-		return
+		if err == nil && !d.pending(servers) {
+			d.call.Finish(t.calls.Do(d.call.Context(), d.call.In))
+			return
+		}
+		if !pause(d.call.Context(), t.timing.Poll) || t.ctx.Err() != nil {
+			return
+		}
 	}
 	p := provision{op: op, server: &d.server}
-	if d.effect == reconfigure.EffectDelete {
+	switch {
+	case !d.given:
+		return
+	case d.effect == reconfigure.EffectDelete:
 		p = provision{op: op, remove: true}
+	case d.server.ID == "":
+		return
 	}
 	_, err := t.calls.Do(t.ctx, p)
 	d.settled <- err

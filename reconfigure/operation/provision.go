@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
@@ -39,8 +40,11 @@ func (p provision) change() reconfigure.Change {
 func (p provision) entry() (reconfigure.Spec, bool) {
 	r := p.op.round
 	if p.remove && p.op.change.Action != reconfigure.Remove {
-		before, ok := r.Seen.Desired[p.op.change.Node]
-		return before, ok && !before.HasInstance()
+		spec, ok := r.Plan.Desired[p.op.change.Node]
+		if !ok {
+			return spec, false
+		}
+		return r.Cluster.WithoutInstance(p.op.change.Node, spec)
 	}
 	spec, ok := r.Plan.Desired[p.op.change.Node]
 	return spec, ok
@@ -79,7 +83,7 @@ func (o *operation) shard() string {
 	if spec, ok := o.round.Plan.Desired[o.change.Node]; ok {
 		return spec.Shard
 	}
-	return o.round.Seen.Desired[o.change.Node].Shard
+	return o.round.Seen.Shard(o.change.Node)
 }
 
 // ask has Terraform do something for the node.
@@ -112,7 +116,7 @@ func (l *provisioning) gather(r *batcher.Run[provision, made]) {
 	for {
 		missing := false
 		for _, c := range r.Calls {
-			if round := c.In.sharedRound(); round != nil && l.shard == "" && round.expected(r.Calls) > 0 {
+			if round := c.In.sharedRound(); round != nil && l.shard == reconfigure.DefaultShard && round.expected(r.Calls) > 0 {
 				missing = true
 			}
 		}
@@ -122,6 +126,7 @@ func (l *provisioning) gather(r *batcher.Run[provision, made]) {
 		select {
 		case <-r.Awaited():
 			r.More()
+		case <-time.After(l.timing.Poll): // an operation may have ended without a call
 		case <-l.ctx.Done():
 			return
 		}
@@ -229,7 +234,7 @@ func (t *attempt) plan(calls []*provisionCall) reconfigure.Plan {
 			delete(plan.Desired, node)
 		}
 	}
-	plan.Shared = plan.Shared || t.shard == "" && len(plan.Desired) == 0 // what the nodes share goes with the last of them
+	plan.Shared = plan.Shared || t.shard == reconfigure.DefaultShard && len(plan.Desired) == 0 // what the nodes share goes with the last of them
 	return plan
 }
 

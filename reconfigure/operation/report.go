@@ -114,6 +114,9 @@ func notice(err error) string {
 // the end: somebody may want to look at it.
 func (o *operation) finish(good bool) {
 	ctx := o.Operator.ctx
+	if good {
+		o.record(o.phase, reconfigure.Done, "")
+	}
 	o.phase = reconfigure.PhaseReport
 	if !good && o.touched.Load() && !(o.persistent() && o.whole()) {
 		if err := o.discard(ctx); err != nil {
@@ -130,9 +133,6 @@ func (o *operation) finish(good bool) {
 		if err := o.undrainStale(ctx); err != nil {
 			o.note("its drain could not be taken back: " + err.Error())
 		}
-	}
-	if good {
-		o.record(o.phase, reconfigure.Done, "")
 	}
 }
 

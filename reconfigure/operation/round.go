@@ -2,8 +2,10 @@ package operation
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -30,7 +32,7 @@ func newShared(operations []*operation, destroy bool) *shared {
 	for _, o := range operations {
 		switch {
 		case !provisions(o.change.Action):
-		case o.shard() == "":
+		case o.shard() == reconfigure.DefaultShard:
 			s.here[o.change.Node] = true
 		default:
 			s.there[o.change.Node] = true
@@ -49,7 +51,7 @@ func (r *round) turn(ctx context.Context, o *operation) error {
 		return nil
 	}
 	var before <-chan struct{}
-	switch first := o.shard() == ""; {
+	switch first := o.shard() == reconfigure.DefaultShard; {
 	case first && s.destroy:
 		before = s.rest
 	case !first && !s.destroy:
@@ -99,15 +101,48 @@ func (r *round) expected(calls []*provisionCall) int {
 
 // provisionShared has Terraform make, change or remove what no single node owns.
 func (o *Operator) provisionShared(r *round) {
-	if r.shared.destroy {
-		select {
-		case <-r.shared.rest:
-		case <-o.ctx.Done():
-			return
+	if !r.shared.destroy {
+		_, r.shared.err = o.in(reconfigure.DefaultShard).calls.Do(o.ctx, provision{round: r})
+		close(r.shared.done)
+		if r.shared.err == nil {
+			o.provisionOthers(r)
+		}
+		return
+	}
+	select {
+	case <-r.shared.rest:
+	case <-o.ctx.Done():
+		return
+	}
+	o.provisionOthers(r)
+	_, r.shared.err = o.in(reconfigure.DefaultShard).calls.Do(o.ctx, provision{round: r})
+	close(r.shared.done)
+}
+
+// provisionOthers has the other shards be what the round wants, but for its nodes: their kept ports.
+func (o *Operator) provisionOthers(r *round) {
+	var wait sync.WaitGroup
+	both := map[string]reconfigure.Spec{}
+	maps.Copy(both, r.Seen.Desired)
+	maps.Copy(both, r.Plan.Desired)
+	for _, shard := range reconfigure.Shards(both) {
+		if shard != reconfigure.DefaultShard {
+			wait.Go(func() {
+				if _, err := o.in(shard).calls.Do(o.ctx, provision{round: r}); err != nil && r.shared.err == nil {
+					o.noteRound(r, "the ports of workspace "+shard+" are not as declared: "+err.Error())
+				}
+			})
 		}
 	}
-	_, r.shared.err = o.in("").calls.Do(o.ctx, provision{round: r})
-	close(r.shared.done)
+	wait.Wait()
+}
+
+// noteRound tells people something of a whole plan.
+func (o *Operator) noteRound(r *round, message string) {
+	_, deps := o.using()
+	deps.Recorder.Record(reconfigure.Event{
+		Time: time.Now(), Plan: r.Number, Phase: reconfigure.PhaseApply, Level: reconfigure.Note, Message: message,
+	})
 }
 
 // sharedReady waits for what no single node owns.

@@ -26,6 +26,7 @@ func (p *planner) deploy(r reconfigure.Request) {
 			p.make(r, node, reason)
 		}
 	}
+	p.keepPorts(r)
 	others := nodeset.Collect(maps.Keys(p.seen.Instances)).Intersect(p.declared).Difference(wanted)
 	for node := range others.All() {
 		if ok, _ := p.whole(node); ok && p.seen.States[node].Ready() {

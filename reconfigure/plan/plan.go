@@ -63,6 +63,11 @@ func Sources(cluster reconfigure.Cluster, states map[string]reconfigure.NodeStat
 			_, source := made(cluster, node, image)
 			needed[source] = true
 		}
+		if r.Mode == reconfigure.Deploy {
+			for _, source := range portSources(cluster) {
+				needed[source] = true
+			}
+		}
 	}
 	return slices.Collect(maps.Keys(needed))
 }
@@ -142,7 +147,7 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 	case reconfigure.Create, reconfigure.Replace:
 		p.desired[c.Node] = c.Spec
 	case reconfigure.Remove:
-		delete(p.desired, c.Node)
+		p.forget(r, c.Node)
 	}
 }
 
@@ -195,7 +200,9 @@ func (p *planner) specOf(node, image string) (spec reconfigure.Spec, problem err
 	case found.Err != "":
 		return spec, reconfigure.Classify(found.Class, errors.New(found.Err))
 	}
-	return reconfigure.Spec{Group: group, ImageID: found.ImageID, FlavorID: found.FlavorID, NetworkID: found.NetworkID}, nil
+	return reconfigure.Spec{
+		Group: group, ImageID: found.ImageID, FlavorID: found.FlavorID, NetworkID: found.NetworkID, Shard: p.shard(node),
+	}, nil
 }
 
 // make plans a new instance for a node; where a half-made one is in the way, in its place.
@@ -236,7 +243,7 @@ func (p *planner) endangered(i reconfigure.Instance) string {
 // whole tells whether a node has an instance that was made to the end, and that Terraform was told to keep.
 func (p *planner) whole(node string) (ok bool, reason string) {
 	instance, there := p.seen.Instances[node]
-	_, wanted := p.seen.Desired[node]
+	wanted := p.seen.Desired[node].HasInstance()
 	switch {
 	case !there:
 		return false, "it has no instance"

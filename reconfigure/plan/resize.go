@@ -109,7 +109,7 @@ func (p *planner) keep(r reconfigure.Request, node string) {
 func (p *planner) give(r reconfigure.Request, node string) {
 	state, known := p.seen.States[node]
 	_, there := p.seen.Instances[node]
-	_, wanted := p.seen.Desired[node]
+	_, wanted := p.seen.Desired[node] // the port of a node that is not declared any more goes too
 	declared := p.declared.Contains(node)
 	goes := !declared || known && !state.Cloud() || leaves(state)
 	reason := "its group declares fewer persistent nodes"

@@ -7,7 +7,7 @@ import "github.com/eiffel-hpc/eiffel/reconfigure"
 func (p *planner) suspend(r reconfigure.Request) {
 	for node := range r.Open().All() {
 		instance, there := p.seen.Instances[node]
-		_, wanted := p.seen.Desired[node]
+		wanted := p.seen.Desired[node].HasInstance()
 		state := p.seen.States[node]
 		switch {
 		case !p.declared.Contains(node) && !there && !wanted:

@@ -51,7 +51,7 @@ type JournalHandle interface {
 	Paused(ctx context.Context) (reconfigure.Pause, bool, error)
 
 	Nodes(ctx context.Context) (map[string]reconfigure.Spec, bool, error)
-	KeepNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error
+	KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error
 	AdoptNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error
 	HostKeys(ctx context.Context) (map[string][]string, error)
 	KeepHostKeys(ctx context.Context, keys map[string][]string) error
@@ -308,7 +308,7 @@ func (j journalRule) oneOutcome() {
 		Request: r.ID, Code: reconfigure.CodePartial, Error: "some", Finished: time.Unix(1, 2).UTC(),
 		Verdicts: []reconfigure.Verdict{
 			{Node: "n1", Action: reconfigure.Create, Status: reconfigure.StatusDone},
-			{Node: "n2", Action: reconfigure.Create, Status: reconfigure.StatusFailed, Phase: reconfigure.PhaseBoot, Reason: "no"},
+			{Node: "n2", Status: reconfigure.StatusFailed, Phase: reconfigure.PhaseBoot, Reason: "no SSH"},
 		},
 	}
 	j.noError(j.Finish(j.Context(), want))
@@ -496,9 +496,11 @@ func (j journalRule) nothingBeginsInAPause() {
 		numbers []int64
 		started = make(chan struct{})
 	)
+	ctx, stop := context.WithCancel(j.Context())
+	defer stop()
 	wait.Go(func() {
 		for {
-			number, err := j.Begin(j.Context(), idsOf(r))
+			number, err := j.Begin(ctx, idsOf(r))
 			if err != nil {
 				j.wantError(reconfigure.ErrPaused, err)
 				return
@@ -512,7 +514,9 @@ func (j journalRule) nothingBeginsInAPause() {
 	another := j.setup.Open(j)
 	j.noError(another.Pause(j.Context(), "new cables", "anna"))
 	_, err := another.Begin(j.Context(), idsOf(r))
-	j.wantError(reconfigure.ErrPaused, err)
+	if j.wantError(reconfigure.ErrPaused, err); err == nil {
+		stop()
+	}
 	wait.Wait()
 	j.noError(another.Continue(j.Context()))
 	if next, last := j.begin(r), slices.Max(numbers); next <= last {
@@ -561,7 +565,7 @@ func (j journalRule) loserIsFenced() {
 		"Keep":         func() error { return j.Keep(j.Context(), collected(number, "n1", "")) },
 		"Defer":        func() error { return j.Defer(j.Context(), cannotPlan(r)) },
 		"UpdateHealth": func() error { return j.UpdateHealth(j.Context(), "group", trying) },
-		"KeepNodes":    func() error { return j.KeepNodes(j.Context(), nil) },
+		"KeepNodes":    func() error { return j.KeepNodes(j.Context(), reconfigure.DefaultShard, nil) },
 		"KeepHostKeys": func() error { return j.KeepHostKeys(j.Context(), map[string][]string{"192.0.2.1": nil}) },
 	}
 	for name, write := range writes {
@@ -900,11 +904,20 @@ func (j journalRule) nodesAreKept() {
 	two := map[string]reconfigure.Spec{"n1": specOf("b"), "n2": specOf("a")}
 	j.noError(j.AdoptNodes(j.Context(), one))
 	want(one, true)
-	j.noError(j.KeepNodes(j.Context(), two))
+	j.noError(j.KeepNodes(j.Context(), reconfigure.DefaultShard, two))
 	want(two, true)
 	j.noError(j.AdoptNodes(j.Context(), one)) // what is kept is newer
 	want(two, true)
-	j.noError(j.KeepNodes(j.Context(), nil)) // no nodes are something else than an unknown map
+	three := specOf("a")
+	three.Shard = "other-0"
+	j.noError(j.KeepNodes(j.Context(), "other-0", map[string]reconfigure.Spec{"n3": three}))
+	want(map[string]reconfigure.Spec{"n1": specOf("b"), "n2": specOf("a"), "n3": three}, true)
+	if j.KeepNodes(j.Context(), "other-0", map[string]reconfigure.Spec{"n1": three}) == nil {
+		j.Error("a node is in two shards")
+	}
+	j.noError(j.KeepNodes(j.Context(), "other-0", nil))
+	want(two, true)
+	j.noError(j.KeepNodes(j.Context(), reconfigure.DefaultShard, nil)) // no nodes are something else than an unknown map
 	j.noError(j.AdoptNodes(j.Context(), one))
 	want(nil, true)
 }

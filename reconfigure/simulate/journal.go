@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Journal is a journal in memory, as one process has it open: it keeps the contract of the real one, which ConformJournal says,
-// and takes no time. Its methods may be called from several goroutines. It is deterministic under testing/synctest.
+// Journal is a journal in memory, as one process has it open: it keeps the contract of the real one, which
+// ConformJournal says, and takes no time. Its methods may be called from several goroutines. It is deterministic
+// under testing/synctest.
 type Journal struct {
 	*record
 	process int
@@ -135,7 +137,8 @@ func (j *Journal) write(ctx context.Context, do func() error) error {
 	})
 }
 
-// writeHeld is access for what only the holder of the lease may write. A Journal that acquired none is trusted to be alone.
+// writeHeld is access for what only the holder of the lease may write. A Journal that acquired none is trusted to be
+// alone.
 func (j *Journal) writeHeld(ctx context.Context, do func() error) error {
 	return j.access(ctx, func() error {
 		if j.lease == nil {
@@ -364,18 +367,27 @@ func (r *record) mayBegin(ids []reconfigure.RequestID, undone []reconfigure.Outc
 	if r.pause != nil {
 		return reconfigure.ErrPaused
 	}
-	seen := map[reconfigure.RequestID]bool{}
+	touched, finished := map[reconfigure.RequestID]bool{}, map[reconfigure.RequestID]bool{}
 	for _, id := range ids {
-		if _, err := r.open(id); err != nil || seen[id] {
-			return errors.Join(err, fmt.Errorf("a plan for request %s", id))
+		if _, err := r.open(id); err != nil {
+			return err
 		}
-		seen[id] = true
+		if touched[id] {
+			return fmt.Errorf("a plan that is for request %s twice", id)
+		}
+		touched[id] = true
 	}
 	for _, o := range undone {
-		if _, err := r.untouched(o.Request); err != nil || seen[o.Request] {
-			return errors.Join(err, fmt.Errorf("a plan that undoes request %s", o.Request))
+		if _, err := r.untouched(o.Request); err != nil {
+			return err
 		}
-		seen[o.Request] = true
+		if touched[o.Request] {
+			return fmt.Errorf("request %s: %w", o.Request, reconfigure.ErrBegun)
+		}
+		if finished[o.Request] {
+			return fmt.Errorf("request %s: %w", o.Request, reconfigure.ErrFinished)
+		}
+		finished[o.Request] = true
 	}
 	return nil
 }
@@ -400,7 +412,7 @@ func (*record) cancel(e *entry, why string) {
 
 // Finish keeps what became of requests, all or none.
 func (j *Journal) Finish(ctx context.Context, outcomes ...reconfigure.Outcome) error {
-	return j.each(ctx, outcomes, func(e *entry, o reconfigure.Outcome) {
+	return j.each(ctx, outcomes, true, func(e *entry, o reconfigure.Outcome) {
 		o.Finished, o.Verdicts, o.Deferred = stamped(o.Finished), slices.Clone(o.Verdicts), nil
 		e.outcome = &o
 	})
@@ -408,13 +420,15 @@ func (j *Journal) Finish(ctx context.Context, outcomes ...reconfigure.Outcome) e
 
 // Defer keeps what requests wait for, and the verdicts that there are, all or none.
 func (j *Journal) Defer(ctx context.Context, outcomes ...reconfigure.Outcome) error {
-	return j.each(ctx, outcomes, func(e *entry, o reconfigure.Outcome) {
+	return j.each(ctx, outcomes, false, func(e *entry, o reconfigure.Outcome) {
 		e.Deferred, e.Verdicts = slices.Clone(o.Deferred), append([]reconfigure.Verdict{}, o.Verdicts...)
 	})
 }
 
-// each does something with the open entry of each outcome, all or none. What can be refused is looked at before.
-func (j *Journal) each(ctx context.Context, outcomes []reconfigure.Outcome, do func(*entry, reconfigure.Outcome)) error {
+// each does something with the open entry of each outcome, at most once where that is said, all or none.
+func (j *Journal) each(
+	ctx context.Context, outcomes []reconfigure.Outcome, once bool, do func(*entry, reconfigure.Outcome),
+) error {
 	if len(outcomes) == 0 {
 		return nil
 	}
@@ -424,7 +438,7 @@ func (j *Journal) each(ctx context.Context, outcomes []reconfigure.Outcome, do f
 			if _, err := j.open(o.Request); err != nil {
 				return err
 			}
-			if seen[o.Request] {
+			if once && seen[o.Request] {
 				return fmt.Errorf("request %s: %w", o.Request, reconfigure.ErrFinished)
 			}
 			seen[o.Request] = true
@@ -645,9 +659,23 @@ func (j *Journal) Nodes(ctx context.Context) (nodes map[string]reconfigure.Spec,
 	return nodes, ok, err
 }
 
-// KeepNodes replaces the map of nodes.
-func (j *Journal) KeepNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error {
-	return j.writeHeld(ctx, func() error { j.setNodes(nodes); return nil })
+// KeepNodes replaces what the map of nodes has of a shard.
+func (j *Journal) KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error {
+	return j.writeHeld(ctx, func() error {
+		all := maps.Clone(j.nodes)
+		if all == nil {
+			all = map[string]reconfigure.Spec{}
+		}
+		maps.DeleteFunc(all, func(_ string, s reconfigure.Spec) bool { return s.Shard == shard })
+		for node, spec := range nodes {
+			if other, there := all[node]; there || spec.Shard != shard {
+				return fmt.Errorf("%s is in shard %q, and not in %q", node, cmp.Or(other.Shard, spec.Shard), shard)
+			}
+			all[node] = spec
+		}
+		j.setNodes(all)
+		return nil
+	})
 }
 
 // AdoptNodes keeps a map where there was none yet.
@@ -718,7 +746,8 @@ func (j *Journal) Messages() string {
 	defer j.mutex.Unlock()
 	var text strings.Builder
 	for _, e := range j.events {
-		fmt.Fprintf(&text, "%s plan %d %s %s %s: %s\n", e.Time.Format(time.RFC3339), e.Plan, e.Node, e.Phase, e.Level, e.Message)
+		at := e.Time.Format(time.RFC3339)
+		fmt.Fprintf(&text, "%s plan %d %s %s %s: %s\n", at, e.Plan, e.Node, e.Phase, e.Level, e.Message)
 	}
 	return text.String()
 }

@@ -29,10 +29,12 @@ func TestToolsRunHereOrBehindTheRemoteCommand(t *testing.T) {
 	}
 }
 
-// TestArgumentsSurviveTheRemoteShell has a shell at the other end, as ssh has, and a scontrol that writes down what it gets.
+// TestArgumentsSurviveTheRemoteShell has a shell at the other end, as ssh has, and a scontrol that writes down what it
+// gets.
 func TestArgumentsSurviveTheRemoteShell(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "scontrol"), []byte("#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$0.args\"\n"), 0o700); err != nil {
+	script := "#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$0.args\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "scontrol"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	remote := []string{"/bin/sh", "-c", `export PATH="$0:/usr/bin:/bin"; exec sh -c "$*"`, dir}
@@ -101,7 +103,7 @@ func (s *slurmctld) update(cmd process.Cmd) error {
 	return nil
 }
 
-func TestPingTellsWhetherSlurmctldIsUp(t *testing.T) {
+func TestPingReportsWhetherSlurmctldIsUp(t *testing.T) {
 	s := &slurmctld{t: t}
 	if err := s.client().Ping(t.Context()); err != nil {
 		t.Error(err)

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// longestComment is how much of a text a job is given, in bytes. Slurm sets no limit; but each listing of jobs carries it.
+	// longestComment is how much of a text a job is given, in bytes. Slurm sets no limit; but each listing of jobs carries
+	// it.
 	longestComment = 1024
 	// idColumn is the width, in characters, of the job's id in a listing of ours.
 	idColumn = 20
@@ -20,8 +21,9 @@ const (
 	jobsAtOnce = 2000
 )
 
-// Comment has jobs carry a text as their AdminComment (`scontrol show job`), marked as ours. A comment that somebody else has made stays, and a job that has ended
-// is passed over. It may be repeated. The error is ErrUnreachable, the context's, or what scontrol said; some of the jobs may carry the text then.
+// Comment has jobs carry a text as their AdminComment (`scontrol show job`), marked as ours. A comment that somebody
+// else has made stays, and a job that has ended is passed over. It may be repeated. The error is ErrUnreachable, the
+// context's, or what scontrol said; some of the jobs may carry the text then.
 func (c *Client) Comment(ctx context.Context, jobs []int64, text string) error {
 	for len(jobs) > 0 {
 		some := jobs[:min(len(jobs), jobsAtOnce)]
@@ -33,17 +35,19 @@ func (c *Client) Comment(ctx context.Context, jobs []int64, text string) error {
 		if len(free) == 0 {
 			continue
 		}
-		if _, err := c.call(ctx, "scontrol", "update", "JobId="+strings.Join(free, ","), "AdminComment="+marked(text, longestComment)); err != nil {
+		comment := "AdminComment=" + marked(text, longestComment)
+		if _, err := c.call(ctx, "scontrol", "update", "JobId="+strings.Join(free, ","), comment); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// uncommented is those of the jobs that wait or run and that nobody else has commented on. All such jobs are listed, as it is an error to squeue when the only
-// one that it is asked for has gone.
+// uncommented is those of the jobs that wait or run and that nobody else has commented on. All such jobs are listed, as
+// it is an error to squeue when the only one that it is asked for has gone.
 func (c *Client) uncommented(ctx context.Context, jobs []int64) ([]string, error) {
-	out, err := c.call(ctx, "squeue", "--noheader", "--all", fmt.Sprintf("--Format=jobid:%d,admin_comment:%d", idColumn, commentColumn))
+	columns := fmt.Sprintf("--Format=jobid:%d,admin_comment:%d", idColumn, commentColumn)
+	out, err := c.call(ctx, "squeue", "--noheader", "--all", columns)
 	if err != nil {
 		return nil, err
 	}

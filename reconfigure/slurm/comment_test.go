@@ -20,9 +20,11 @@ func jobListing(comments map[int]string) string {
 
 func TestCommentGoesToJobsThatNobodyElseHasCommentedOn(t *testing.T) {
 	s := &slurmctld{t: t, jobs: jobListing(map[int]string{
-		4: "", 5: "(null)", 6: "reconfigure: the cloud is too busy at the moment", 7: "billed to physics", 8: "see reconfigure: it", 41: "",
+		4: "", 5: "(null)", 6: "reconfigure: the cloud is too busy at the moment", 7: "billed to physics",
+		8: "see reconfigure: it", 41: "",
 	})}
-	if err := s.client().Comment(t.Context(), []int64{4, 5, 6, 7, 8, 9}, "quota:\n \"12 of 12\" instances are in use"); err != nil {
+	text := "quota:\n \"12 of 12\" instances are in use"
+	if err := s.client().Comment(t.Context(), []int64{4, 5, 6, 7, 8, 9}, text); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"JobId=4,5,6 AdminComment=reconfigure: quota: 12 of 12 instances are in use"}

@@ -116,7 +116,7 @@ func (c *connection) start(ctx context.Context) (*master, error) {
 	first := &firstWrite{happened: make(chan struct{})}
 	go func() {
 		defer close(m.ended)
-		// How it ends is nobody's concern: calls see that there is no connection.
+		// The error is not needed: calls see that there is no connection.
 		_ = c.run(running, c.masterCommand(m.socket, in, first))
 		end()
 		_, _, _ = in.Close(), input.Close(), os.RemoveAll(dir)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -37,8 +36,8 @@ func (c *Client) States(ctx context.Context) (map[string]reconfigure.NodeState, 
 	return states, nil
 }
 
-// lister is a command that lists nodes as JSON: scontrol's since 23.02, sinfo's before; later sinfo lists something else
-// (Slurm 22.05 and 25.11, run).
+// lister is a command that lists nodes as JSON: scontrol's since 23.02, sinfo's before; later sinfo lists something
+// else (Slurm 22.05 and 25.11, run).
 type lister string
 
 const (
@@ -101,7 +100,8 @@ func parseListing(out []byte) (listing, error) {
 	return l, nil
 }
 
-// decode reads a list of nodes. The tools exit with 0 when slurmctld does not answer: then the list is empty and there are errors.
+// decode reads a list of nodes. The tools exit with 0 when slurmctld does not answer: then the list is empty and there
+// are errors.
 func decode(out []byte) ([]node, error) {
 	var document struct {
 		Nodes  *[]node `json:"nodes"`
@@ -126,7 +126,8 @@ func decode(out []byte) ([]node, error) {
 	return *document.Nodes, nil
 }
 
-// node is a node as JSON, in the fields that we use: of 22.05 (v0.0.38), which has the flags apart from the base state, and of later releases.
+// node is a node as JSON, in the fields that we use: of 22.05 (v0.0.38), which has the flags apart from the base state,
+// and of later releases.
 type node struct {
 	Name      string `json:"name"`
 	State     words  `json:"state"`
@@ -141,7 +142,9 @@ type node struct {
 }
 
 func (n node) state() reconfigure.NodeState {
-	s := reconfigure.NodeState{Node: n.Name, Reason: n.Reason, Address: n.Address, Returns: slices.Contains(append(n.Next, n.NextFlags...), "RESUME")}
+	s := reconfigure.NodeState{Node: n.Name, Reason: n.Reason, Address: n.Address}
+	next, _ := reconfigure.ParseNodeFlags(append(n.Next, n.NextFlags...)...)
+	s.Returns = next&reconfigure.NodeResume != 0
 	s.Flags, s.Other = reconfigure.ParseNodeFlags(append(n.State, n.Flags...)...)
 	if n.BootTime > 0 {
 		s.Boot = time.Unix(int64(n.BootTime), 0)
@@ -162,7 +165,8 @@ func (w *words) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(w))
 }
 
-// number is a plain number or, in later releases, an object that also says whether there is one; zero where there is none.
+// number is a plain number or, in later releases, an object that also says whether there is one; zero where there is
+// none.
 type number float64
 
 func (n *number) UnmarshalJSON(text []byte) error {

@@ -13,13 +13,15 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// ReasonPrefix marks the reasons that are ours. A node whose reason does not start with it was drained or set down by somebody else.
+// ReasonPrefix marks the reasons that are ours. A node whose reason does not start with it was drained or set down by
+// somebody else.
 const ReasonPrefix = reconfigure.ReasonPrefix + " "
 
 // longestReason is what slurmdbd's column for a node's reason holds, in bytes. slurmctld itself takes more.
 const longestReason = 255
 
-// longestHostlist bounds, in bytes, what one call names: SSH hands a whole command to the shell as one argument, and Linux takes 128 KiB (execve(2)).
+// longestHostlist bounds, in bytes, what one call names: SSH hands a whole command to the shell as one argument, and
+// Linux takes 128 KiB (execve(2)).
 const longestHostlist = 32 << 10
 
 // Refused is that Slurm answered, and refused the change for some nodes. For the others it is made.
@@ -30,26 +32,29 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("Slurm refuses %s: %v", nodeset.Of(names...), r.Failures[names[0]])
 }
 
-// Down sets nodes DOWN, which requeues their jobs at once. The reason is marked as ours. It may be repeated. The error is ErrUnreachable, a *Refused or the
-// context's.
+// Nodes is the nodes that Slurm refused, each with why.
+func (r *Refused) Nodes() reconfigure.Failures { return r.Failures }
+
+// Down sets nodes DOWN, which requeues their jobs at once. The reason is marked as ours. It may be repeated. The error
+// is ErrUnreachable, a *Refused or the context's.
 func (c *Client) Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
 	return c.update(ctx, nodes, "State=DOWN", "Reason="+marked(reason, longestReason))
 }
 
-// PowerDown has Slurm power nodes down, whatever state they are in, jobs or not: SuspendProgram is called for them, and a cloud node ends as one that can be
-// used again, also when it was DOWN. It may be repeated. The error is as Down's.
+// PowerDown has Slurm power nodes down, whatever state they are in, jobs or not: SuspendProgram is called for them, and
+// a cloud node ends as one that can be used again, also when it was DOWN. It may be repeated. The error is as Down's.
 func (c *Client) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
 	return c.update(ctx, nodes, "State=POWER_DOWN_FORCE")
 }
 
-// Drain has Slurm start no more jobs on nodes; those that run go on. The reason is marked as ours, and takes the place of another one. It may be repeated. The
-// error is as Down's.
+// Drain has Slurm start no more jobs on nodes; those that run go on. The reason is marked as ours, and takes the place
+// of another one. It may be repeated. The error is as Down's.
 func (c *Client) Drain(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
 	return c.update(ctx, nodes, "State=DRAIN", "Reason="+marked(reason, longestReason))
 }
 
-// Undrain takes drains back, whoever made them, and leaves the nodes' states as they are otherwise: a node that is DOWN stays so (scontrol(1), UNDRAIN). It may
-// be repeated. The error is as Down's.
+// Undrain takes drains back, whoever made them, and leaves the nodes' states as they are otherwise: a node that is DOWN
+// stays so (scontrol(1), UNDRAIN). It may be repeated. The error is as Down's.
 func (c *Client) Undrain(ctx context.Context, nodes nodeset.NodeSet) error {
 	return c.update(ctx, nodes, "State=UNDRAIN")
 }
@@ -65,9 +70,12 @@ func (c *Client) update(ctx context.Context, nodes nodeset.NodeSet, settings ...
 	return nil
 }
 
-// updateInto narrows down which nodes Slurm refuses. It takes names one after another up to the first that it does not like, and does not say which one
-// that was; so a refused list is halved, and done again, until the nodes at fault stand alone.
-func (c *Client) updateInto(ctx context.Context, failures reconfigure.Failures, nodes nodeset.NodeSet, settings []string) error {
+// updateInto narrows down which nodes Slurm refuses. It takes names one after another up to the first that it does not
+// like, and does not say which one that was; so a refused list is halved, and done again, until the nodes at fault
+// stand alone.
+func (c *Client) updateInto(
+	ctx context.Context, failures reconfigure.Failures, nodes nodeset.NodeSet, settings []string,
+) error {
 	hostlist := nodes.String()
 	switch {
 	case nodes.Empty():
@@ -94,8 +102,8 @@ func (c *Client) updateInto(ctx context.Context, failures reconfigure.Failures, 
 	return nil
 }
 
-// marked makes a reason ours and fit for Slurm: one line, without the quotes that its own output and configuration give a meaning to, and no longer than so many
-// bytes.
+// marked makes a reason ours and fit for Slurm: one line, without the quotes that its own output and configuration give
+// a meaning to, and no longer than so many bytes.
 func marked(reason string, longest int) string {
 	plain := strings.Map(func(r rune) rune {
 		switch {

@@ -72,7 +72,8 @@ func TestNodesThatSlurmDoesNotKnowKeepNoneFromBeingTold(t *testing.T) {
 func TestRefusedNamesItsNodesAndWhy(t *testing.T) {
 	s := &slurmctld{t: t, knows: nodeset.Of("c2")}
 	err := s.client().PowerDown(t.Context(), nodeset.Of("c1", "c2", "c3"))
-	want := "Slurm refuses c[1,3]: scontrol update: scontrol: exit status 1: slurm_update error: Invalid node name specified"
+	want := "Slurm refuses c[1,3]: scontrol update: scontrol: exit status 1: " +
+		"slurm_update error: Invalid node name specified"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v", err)
 	}

@@ -34,6 +34,7 @@ type Snapshot struct {
 	Time      time.Time
 	Desired   map[string]reconfigure.Spec                 // what Terraform was told, as far as it was carried out
 	Instances map[string]reconfigure.Instance             // by node, from Terraform's state
+	Addresses map[string]string                           // of the kept ports of nodes without an instance, by node
 	States    map[string]reconfigure.NodeState            // by node, from Slurm
 	Servers   map[string][]reconfigure.Server             // by node, from the cloud, where they were asked for
 	Sources   map[reconfigure.Source]reconfigure.Resolved // what declared names mean now, where that was asked for
@@ -68,6 +69,15 @@ func (s Snapshot) Unreachable() []Unreachable {
 		}
 	}
 	return all
+}
+
+// Shard is the shard that has a node's resources: that of its entry, or of what a removal that was cut short has left. It is
+// reconfigure.DefaultShard for a node that has neither.
+func (s Snapshot) Shard(node string) string {
+	if spec, ok := s.Desired[node]; ok {
+		return spec.Shard
+	}
+	return s.Instances[node].Made.Shard
 }
 
 // Scope is what a snapshot is wanted for. To ask for less makes a snapshot of a large cluster cheap.
@@ -164,6 +174,7 @@ func (o Observer) observeSlurm(ctx context.Context, scope Scope, s *Snapshot) {
 		s.Missing[Slurm] = "not asked, since Terraform's state does not say where the control node is"
 		return
 	}
+	s.Addresses = state.Addresses
 	if s.Instances, s.Desired = state.Instances, carriedOut(state); s.Instances == nil {
 		s.Instances = map[string]reconfigure.Instance{} // asked, and there is none
 	}
@@ -204,14 +215,14 @@ func (o Observer) resolve(
 }
 
 // carriedOut is the map of nodes as far as it came true. It is written before Terraform is started; where Terraform was
-// killed after that, an instance is still what it was.
+// killed after that, an instance is still what it was. One that was to go, and leave its port, is not wanted again for that.
 func carriedOut(state reconfigure.State) map[string]reconfigure.Spec {
 	actual := maps.Clone(state.Desired)
 	for node, spec := range state.Desired {
 		instance := state.Instances[node]
 		made := instance.Made
 		known := made.Group != "" && made.ImageID != "" && made.FlavorID != "" && made.NetworkID != ""
-		if known && !instance.Tainted {
+		if known && !instance.Tainted && spec.HasInstance() {
 			made.Shard = spec.Shard
 			actual[node] = made
 		}

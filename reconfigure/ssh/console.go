@@ -7,7 +7,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// The lines between which cloud-init prints the host keys of an instance on its console, at its first boot (cloud-init, module keys_to_console).
+// The lines between which cloud-init prints the host keys of an instance on its console, at its first boot (cloud-init,
+// module keys_to_console).
 const (
 	blockBegin = "-----BEGIN SSH HOST KEY KEYS-----"
 	blockEnd   = "-----END SSH HOST KEY KEYS-----"
@@ -16,8 +17,8 @@ const (
 // publicKey finds a key in a line that a console may have put a time before.
 var publicKey = regexp.MustCompile(`(?:ssh|ecdsa)-[a-z0-9-]+ [A-Za-z0-9+/]+={0,2}`)
 
-// ParseConsole reads the host keys from a console log. The last whole block counts, since a rebuilt instance goes on writing to the log of the old one.
-// False means that there is no such block, or no key in it.
+// ParseConsole reads the host keys from a console log. The last whole block counts, since a rebuilt instance goes on
+// writing to the log of the old one. False means that there is no such block, or no key in it.
 func ParseConsole(log string) ([]ssh.PublicKey, bool) {
 	end := strings.LastIndex(log, blockEnd)
 	if end < 0 {

@@ -20,6 +20,7 @@ func block(keys ...ssh.PublicKey) string {
 func TestParseConsole(t *testing.T) {
 	a, b, c := newKey(t, "ed25519").PublicKey(), newKey(t, "ecdsa").PublicKey(), newKey(t, "rsa").PublicKey()
 	boot := "[    0.000000] Linux version\nssh-ed25519 AAAA not in a block\n"
+	interrupted := strings.Replace(block(a, b), "\n", "\n[  9.9] eth0: link up\n", 1)
 	prefixed := strings.ReplaceAll(block(a, b), "\n", "\r\n[   12.3] cloud-init[321]: ")
 	for name, test := range map[string]struct {
 		log  string
@@ -32,7 +33,7 @@ func TestParseConsole(t *testing.T) {
 		"the last whole one":              {block(a) + boot + blockBegin + "\nssh-ed25519 AAA", []ssh.PublicKey{a}},
 		"begin lost":                      {strings.TrimPrefix(block(a), blockBegin), nil},
 		"no end yet":                      {strings.TrimSuffix(block(a), blockEnd+"\n"), nil},
-		"a message between":               {strings.Replace(block(a, b), "\n", "\n[  9.9] eth0: link up\n", 1), []ssh.PublicKey{a, b}},
+		"a message between":               {interrupted, []ssh.PublicKey{a, b}},
 		"no key in it":                    {boot + blockBegin + "\n" + blockEnd, nil},
 		"a spoilt block is not passed by": {block(a) + blockBegin + "\nssh-ed25519 AAAA\n" + blockEnd, nil},
 	} {

@@ -7,22 +7,19 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
-	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 func newKey(t *testing.T, kind string) ssh.Signer {
@@ -68,13 +65,20 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-// learnt has an address answer with these keys alone, as after a batch.
+// learnt has an address answer with these keys alone, or with none that is known, as after a Waiter.
 func (k KnownHosts) learnt(t *testing.T, address string, keys ...ssh.PublicKey) {
 	t.Helper()
-	known, err := k.open(t.Context(), nil)
+	w := NewWaiter(Config{Known: k})
+	learnt := hostKeys{address: knownhosts.Normalize(address), keys: format(keys)}
+	_, err := w.keepKeys.join(t.Context(), learnt)
 	noError(t, err)
-	noError(t, known.learn(t.Context(), address, keys))
-	noError(t, k.Refresh(t.Context()))
+}
+
+// forgotten has nothing be known of an address, as when a Waiter begins to wait for a fresh instance.
+func (k KnownHosts) forgotten(t *testing.T, address string) {
+	t.Helper()
+	_, err := NewWaiter(Config{Known: k}).expected(t.Context(), knownhosts.Normalize(address), true)
+	noError(t, err)
 }
 
 func public(signers ...ssh.Signer) []ssh.PublicKey {
@@ -85,12 +89,10 @@ func public(signers ...ssh.Signer) []ssh.PublicKey {
 	return keys
 }
 
-// expectKeys compares by fingerprint: what a batch knows, and what ssh is told by the file.
+// expectKeys compares by fingerprint: what a Waiter expects, and what the file has.
 func expectKeys(t *testing.T, k KnownHosts, address string, want ...ssh.PublicKey) {
 	t.Helper()
-	known, err := k.open(t.Context(), nil)
-	noError(t, err)
-	got, err := known.of(address)
+	got, err := NewWaiter(Config{Known: k}).expected(t.Context(), knownhosts.Normalize(address), false)
 	if diff := cmp.Diff(show(want...), show(got...)); err != nil || diff != "" {
 		t.Error(address, err, diff)
 	}
@@ -122,16 +124,20 @@ func TestLearnReplacesWhatWasKnownOfAnAddressOnly(t *testing.T) {
 	for _, learn := range []struct {
 		address string
 		keys    []ssh.Signer
-	}{{"192.0.2.1", []ssh.Signer{a, b}}, {"192.0.2.11", []ssh.Signer{b}}, {"192.0.2.1:2222", []ssh.Signer{a}}, {"192.0.2.1", []ssh.Signer{c}}} {
+	}{
+		{"192.0.2.1", []ssh.Signer{a, b}},
+		{"192.0.2.11", []ssh.Signer{b}},
+		{"192.0.2.1:2222", []ssh.Signer{a}},
+		{"192.0.2.1", []ssh.Signer{c}},
+	} {
 		k.learnt(t, learn.address, public(learn.keys...)...)
 	}
 	expectKeys(t, k, "192.0.2.1", c.PublicKey())
 	expectKeys(t, k, "192.0.2.1:22", c.PublicKey())
 	expectKeys(t, k, "192.0.2.11", b.PublicKey())
 	expectKeys(t, k, "192.0.2.1:2222", a.PublicKey())
-	_, err := k.open(t.Context(), []string{"192.0.2.1", "192.0.2.99"})
-	noError(t, err)
-	noError(t, k.Refresh(t.Context()))
+	k.forgotten(t, "192.0.2.1")
+	k.forgotten(t, "192.0.2.99")
 	expectKeys(t, k, "192.0.2.1")
 	expectKeys(t, k, "192.0.2.11", b.PublicKey())
 	text, err := os.ReadFile(k.Path)
@@ -151,8 +157,7 @@ func TestHostsShareWhatOneHasLearnt(t *testing.T) {
 	expectInFile(t, other, "192.0.2.1", before)
 	noError(t, other.Refresh(t.Context()))
 	expectKeys(t, other, "192.0.2.1", after)
-	_, err := other.open(t.Context(), []string{"192.0.2.1"})
-	noError(t, err)
+	other.forgotten(t, "192.0.2.1")
 	noError(t, one.Refresh(t.Context()))
 	expectKeys(t, one, "192.0.2.1")
 }
@@ -162,7 +167,8 @@ func TestAFileFromBeforeThereWasAKeeperIsAdopted(t *testing.T) {
 	one := knownHosts(t)
 	other := KnownHosts{filepath.Join(t.TempDir(), "known_hosts"), one.Keeper}
 	a, b := newKey(t, "ed25519").PublicKey(), newKey(t, "ecdsa").PublicKey()
-	old := byHand + knownhosts.Line([]string{"192.0.2.1"}, a) + "\n" + knownhosts.Line([]string{"192.0.2.1"}, b) + "\n" + knownhosts.Line([]string{"192.0.2.2:2222"}, a) + "\n"
+	line := func(address string, key ssh.PublicKey) string { return knownhosts.Line([]string{address}, key) + "\n" }
+	old := byHand + line("192.0.2.1", a) + line("192.0.2.1", b) + line("192.0.2.2:2222", a)
 	noError(t, os.WriteFile(one.Path, []byte(old), 0o600))
 	noError(t, os.WriteFile(other.Path, []byte(old), 0o600))
 	noError(t, one.Adopt(t.Context()))
@@ -170,8 +176,7 @@ func TestAFileFromBeforeThereWasAKeeperIsAdopted(t *testing.T) {
 	expectKeys(t, one, "192.0.2.1", a, b)
 	expectKeys(t, one, "192.0.2.2:2222", a)
 	one.learnt(t, "192.0.2.1", b)
-	_, err := one.open(t.Context(), []string{"192.0.2.2:2222"})
-	noError(t, err)
+	one.forgotten(t, "192.0.2.2:2222")
 	noError(t, other.Adopt(t.Context())) // too late
 	noError(t, other.Refresh(t.Context()))
 	expectKeys(t, other, "192.0.2.1", b)
@@ -199,47 +204,21 @@ func TestWhatIsUpToDateIsNotWrittenAgain(t *testing.T) {
 // counting counts what a Keeper is asked for.
 type counting struct {
 	Keeper
+	pause               time.Duration // that each takes
 	reads, writes, keys atomic.Int32
 }
 
 func (c *counting) HostKeys(ctx context.Context) (map[string][]string, error) {
 	c.reads.Add(1)
+	time.Sleep(c.pause)
 	return c.Keeper.HostKeys(ctx)
 }
 
 func (c *counting) KeepHostKeys(ctx context.Context, keys map[string][]string) error {
 	c.writes.Add(1)
+	time.Sleep(c.pause)
 	c.keys.Add(int32(len(keys)))
 	return c.Keeper.KeepHostKeys(ctx, keys)
-}
-
-// TestABatchCostsWhatItsInstancesDo greets instances of a large cluster: each key is written once, many together, and the others are read a number of times that does not depend
-// on how many there are.
-func TestABatchCostsWhatItsInstancesDo(t *testing.T) {
-	key := newKey(t, "ed25519")
-	var machines []*machine
-	for range 40 {
-		machines = append(machines, boot(t, key))
-	}
-	g, _ := greeter(t, reconfigure.HostKeysAcceptNew, long)
-	counted := &counting{Keeper: g.Known.Keeper}
-	g.Known.Keeper = counted
-	var instances []reconfigure.Instance
-	for i, m := range machines {
-		instances = append(instances, reconfigure.Instance{Node: fmt.Sprint("node", i), Address: m.address})
-	}
-	expectNone(t, g.Await(t.Context(), instances, nodeset.NodeSet{}, nil))
-	for _, m := range machines {
-		expectInFile(t, g.Known, m.address, key.PublicKey())
-	}
-	writes := counted.writes.Load()
-	if counted.reads.Load() != 2 || writes > 40 || counted.keys.Load() != 40 {
-		t.Errorf("%d reads, %d writes of %d addresses", counted.reads.Load(), writes, counted.keys.Load())
-	}
-	expectNone(t, g.Await(t.Context(), instances, nodeset.NodeSet{}, nil)) // all are known
-	if counted.writes.Load() != writes {
-		t.Errorf("%d writes after those who were known", counted.writes.Load())
-	}
 }
 
 // ssh -G prints the configuration that OpenSSH makes of the words.
@@ -255,8 +234,9 @@ func TestOpenSSHTrustsOurFileOnly(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, want := range []string{
-		"user debian", "hostname 192.0.2.1", "userknownhostsfile /srv/a b/100% \"known\"/known_hosts", "globalknownhostsfile /dev/null", "stricthostkeychecking true",
-		"updatehostkeys false", "batchmode yes", "identitiesonly yes", "identityfile " + key, "connecttimeout 10", "requesttty false",
+		"user debian", "hostname 192.0.2.1", "userknownhostsfile /srv/a b/100% \"known\"/known_hosts",
+		"globalknownhostsfile /dev/null", "stricthostkeychecking true", "updatehostkeys false", "batchmode yes",
+		"identitiesonly yes", "identityfile " + key, "connecttimeout 10", "requesttty false",
 	} {
 		if !strings.Contains("\n"+string(out), "\n"+want+"\n") {
 			t.Errorf("no %q in %s", want, out)
@@ -264,38 +244,23 @@ func TestOpenSSHTrustsOurFileOnly(t *testing.T) {
 	}
 }
 
-// faltering is a Keeper that fails at each thing that it is asked for, once.
-type faltering struct {
+// failing is a Keeper that fails at each thing that it is asked for, once.
+type failing struct {
 	Keeper
 	read, kept atomic.Bool
 	err        error
 }
 
-func (f *faltering) HostKeys(ctx context.Context) (map[string][]string, error) {
+func (f *failing) HostKeys(ctx context.Context) (map[string][]string, error) {
 	if !f.read.Swap(true) {
 		return nil, f.err
 	}
 	return f.Keeper.HostKeys(ctx)
 }
 
-func (f *faltering) KeepHostKeys(ctx context.Context, keys map[string][]string) error {
+func (f *failing) KeepHostKeys(ctx context.Context, keys map[string][]string) error {
 	if !f.kept.Swap(true) {
 		return f.err
 	}
 	return f.Keeper.KeepHostKeys(ctx, keys)
-}
-
-func TestAnInstanceIsNotToBlameForTheJournal(t *testing.T) {
-	key := newKey(t, "ed25519")
-	m := boot(t, key)
-	g, _ := greeter(t, reconfigure.HostKeysConsole, long, block(key.PublicKey()))
-	faltering := &faltering{Keeper: g.Known.Keeper, err: errors.New("the database is locked")}
-	g.Known.Keeper = faltering
-	expectNone(t, g.Await(t.Context(), m.instance(), node01, nil))
-	if !faltering.read.Load() || !faltering.kept.Load() {
-		t.Error("the journal was not asked")
-	}
-	faltering.read.Store(false)
-	faltering.err = reconfigure.ErrLeaseLost
-	expectFailure(t, g.Await(t.Context(), m.instance(), node01, nil), reconfigure.ErrLeaseLost.Error())
 }

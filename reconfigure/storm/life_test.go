@@ -391,16 +391,17 @@ type ansible struct {
 	engine.Configurer
 }
 
-func (a ansible) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch engine.Watch) (reconfigure.Failures, error) {
+func (a ansible) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch engine.Watch,
+	done func(node string, err error)) (reconfigure.Failures, error) {
 	defer a.runs(enginetest.Ansible)()
 	if n := a.killedIn("configured a part of "+extent.Changed.String(), extent.Changed.Len()); n > 0 {
 		spare := a.world.KillDuring(n-1, enginetest.NotBegun)
-		_, _ = a.Configurer.Configure(context.WithoutCancel(ctx), c, instances, extent, func(string, string) {})
+		_, _ = a.Configurer.Configure(context.WithoutCancel(ctx), c, instances, extent, func(string, string) {}, nil)
 		spare()
 		a.kill()
 	}
 	defer a.did("configured " + extent.Changed.String())
-	return a.Configurer.Configure(ctx, c, instances, extent, watch)
+	return a.Configurer.Configure(ctx, c, instances, extent, watch, done)
 }
 
 // slurm is the scheduler.

@@ -19,24 +19,43 @@ import (
 // says why there was none (a *LockedError, say), after it what happened is unknown until somebody looks.
 //
 // When interrupt is closed, Terraform gets one SIGINT and ends within a fraction of a second; a port or a resource of the site's that is being made is waited
-// for, ten seconds at most. What was cut off has a failure that is a reconfigure.ErrInterrupted: a server that was asked for by then is in the state, tainted,
-// until Adopt takes it back; a removal is in the state too, and the next plan for it completes it. A change that was not begun is a reconfigure.ErrUntried as
-// well. An interrupt is no cancelled ctx: after that one there are no verdicts. A nil channel never interrupts.
+// for, ten seconds at most. Where it is closed before Apply is called, Terraform is not started. What was cut off has a failure that is a
+// reconfigure.ErrInterrupted: a server that was asked for by then is in the state, tainted, until Adopt takes it back; a removal is in the state too, and the
+// next plan for it completes it. A change that was not begun is a reconfigure.ErrUntried as well. Where what no single node owns was cut off, the error is a
+// reconfigure.ErrInterrupted. An interrupt is no cancelled ctx: after that one there are no verdicts. A nil channel never interrupts.
 //
 // A preview can be applied once, failed or not; another attempt needs another preview. While Nova deletes an instance in ERROR or BUILD the provider gives up
 // on its state: such a removal has reconfigure.ClassUnknown, and succeeds when it is tried again later.
 func (d *Driver) Apply(ctx context.Context, p reconfigure.Preview, watch func(node, message string), interrupt <-chan struct{}) (
 	reconfigure.Failures, error,
 ) {
-	if err := d.nodes().keep(ctx, p.Plan.Desired); err != nil {
+	if err := d.keep(ctx, p.Plan); err != nil {
 		return nil, err
 	}
+	failures, err := d.applyPreview(ctx, p, watch, interrupt)
+	if err == nil && p.Plan.Shared {
+		if problem := d.makePorts(ctx, p.Plan, watch); problem != nil {
+			watch("", problem.Error()) // the nodes' instances are what was asked for
+		}
+	}
+	return failures, err
+}
+
+// applyPreview is Apply after the map of nodes was kept.
+func (d *Driver) applyPreview(ctx context.Context, p reconfigure.Preview, watch func(node, message string), interrupt <-chan struct{}) (
+	reconfigure.Failures, error,
+) {
 	if p.File == "" {
 		return nil, nil
 	}
 	defer os.RemoveAll(filepath.Dir(p.File)) //nolint:errcheck // the next sweep tries again
 	if len(p.Changes) == 0 {
 		return nil, nil
+	}
+	select {
+	case <-interrupt:
+		return judge(ctx, p.Changes, &stream{}, true, reconfigure.ErrInterrupted)
+	default:
 	}
 	said, interrupted, err := d.applySaved(ctx, p, watch, interrupt)
 	if err == nil {
@@ -87,8 +106,7 @@ func judge(ctx context.Context, changes []reconfigure.ResourceChange, said *stre
 		if failures, all := cutOff(changes, said.events); all {
 			return failures, nil
 		}
-		err = fmt.Errorf("terraform apply: %w: %w", reconfigure.ErrInterrupted, said.explain(ctx, err))
-		return nil, reconfigure.Classify(reconfigure.ClassUnknown, err)
+		return nil, reconfigure.Classify(reconfigure.ClassUnknown, fmt.Errorf("terraform apply: %w: %w", reconfigure.ErrInterrupted, said.explain(ctx, err)))
 	}
 	explained := said.explain(ctx, err)
 	if ctx.Err() == nil && begun(said.events) {

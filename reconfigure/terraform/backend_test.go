@@ -36,6 +36,30 @@ func TestPostgreSQLsLockEndsWithTerraform(t *testing.T) {
 	c.wantClean(d)
 }
 
+// A back end that has workspaces makes one with its first apply, as the local one does.
+func TestAShardInPostgreSQL(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	database := postgres.Start(t).Database(t)
+	c.write("terraform/openstack/backend.tf", fmt.Sprintf("terraform {\n  backend \"pg\" {\n    conn_str = %q\n  }\n}\n", database+"&sslmode=disable"))
+	head := c.open()
+	c.deploy(head, c.deployed())
+	d := c.in("standard-0")
+	if found, err := d.Instances(t.Context()); len(found) > 0 || err != nil {
+		t.Errorf("before there is a workspace: %v, %v", found, err)
+	}
+	spec := c.spec("standard", imageV1)
+	spec.Shard = "standard-0"
+	if failures := c.carryOut(d, planOf(reconfigure.Create, map[string]reconfigure.Spec{"node01": spec}, "node01")); len(failures) > 0 {
+		t.Fatal(failures)
+	}
+	c.wantCleanByHand(d, "standard-0")
+	c.wantCleanByHand(head, "")
+	if shards, err := head.Shards(t.Context()); len(shards) != 2 || err != nil {
+		t.Errorf("shards: %v, %v", shards, err)
+	}
+}
+
 // killedInApply has Terraform killed while it waits for an answer of the cloud, and another one wait for the lock.
 func (c *cluster) killedInApply(d *Driver, p reconfigure.Plan, call string) {
 	c.Helper()

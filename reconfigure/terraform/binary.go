@@ -18,15 +18,18 @@ import (
 // oldest is the first version whose event stream and saved plans are as this package reads them; the root module demands the same.
 const oldest = ">= 1.5.0"
 
-// findBinary is the path of the configured binary, else of the first terraform, then tofu, on PATH that fits, else of one that is downloaded into dir. One
-// that an earlier call downloaded is found there.
+// findBinary is the path of the configured binary, whose version is not asked for here, else of the first terraform, then tofu, on PATH that fits, else of one
+// that is downloaded into dir. One that an earlier call downloaded is found there.
 func findBinary(ctx context.Context, configured, dir string) (string, error) {
+	if configured != "" {
+		if !filepath.IsAbs(configured) {
+			return "", fmt.Errorf("the configured Terraform %q is not an absolute path", configured)
+		}
+		return configured, nil
+	}
 	fitting, err := version.NewConstraint(oldest)
 	if err != nil {
 		return "", err
-	}
-	if configured != "" {
-		return configured, checkBinary(ctx, configured, fitting)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("terraform: %w", err)
@@ -42,9 +45,11 @@ func findBinary(ctx context.Context, configured, dir string) (string, error) {
 	return path, nil
 }
 
-func checkBinary(ctx context.Context, path string, fitting version.Constraints) error {
-	if !filepath.IsAbs(path) {
-		return fmt.Errorf("the configured Terraform %q is not an absolute path", path)
+// checkBinary asks a binary for its version.
+func checkBinary(ctx context.Context, path string) error {
+	fitting, err := version.NewConstraint(oldest)
+	if err != nil {
+		return err
 	}
 	found, err := product.Terraform.GetVersion(ctx, path)
 	if err != nil {

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
@@ -21,13 +23,14 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/lab/postgres"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// parallel is how many tests run at a time where nobody says. The provider sleeps ten seconds in each creation and removal, so they wait more than they
-// compute, and the number of processors, Go's default, says nothing about them.
+// parallel is how many tests run at a time where nobody says: they wait for processes and for pauses, and the number of processors, Go's default, says
+// nothing about them.
 const parallel = "10"
 
 func TestMain(m *testing.M) {
@@ -95,7 +98,7 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 	c.login(cfg, server.URL)
 	c.network, c.storage = c.networkID("cluster"), c.networkID("storage")
 	c.write("clouds.yaml", string(cloud.CloudsYAML("openstack", server.URL)))
-	c.write("terraformrc", fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", tool(t, "EIFFEL_PLUGINS", "plugins")))
+	c.write("terraformrc", fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", tool(t, "EIFFEL_PLUGINS", "plugins-quick")))
 	for _, file := range []string{"main.tf", "variables.tf", "versions.tf"} {
 		c.write("terraform/openstack/"+file, repository(t, "terraform/openstack/"+file))
 	}
@@ -161,6 +164,7 @@ func (c *cluster) removeServer(name string) {
 // tool finds what `make tools` installs. A test that needs it fails without it.
 func tool(t *testing.T, variable, below string) string {
 	t.Helper()
+	needs.Lab(t)
 	path := os.Getenv(variable)
 	if path == "" {
 		path = filepath.Join(root(t), ".tools", below)
@@ -262,9 +266,25 @@ func (c *cluster) carryOut(d *Driver, p reconfigure.Plan) reconfigure.Failures {
 	c.Helper()
 	preview, err := d.Preview(c.Context(), p)
 	c.must(err)
+	c.wantAsSaved(d, preview)
 	failures, err := d.Apply(c.Context(), preview, c.watch, nil)
 	c.must(err)
 	return failures
+}
+
+// wantAsSaved checks that a preview has just the changes of the saved plan, wherever they were read.
+func (c *cluster) wantAsSaved(d *Driver, p reconfigure.Preview) {
+	c.Helper()
+	m, err := readModule(c.cfg.Dir)
+	c.must(err)
+	saved, err := d.show(c.Context(), filepath.Dir(p.File))
+	c.must(err)
+	want, err := fence(saved, p.Plan, m)
+	c.must(err)
+	byAddress := cmpopts.SortSlices(func(a, b reconfigure.ResourceChange) bool { return a.Address < b.Address })
+	if diff := cmp.Diff(want, p.Changes, byAddress, cmpopts.EquateEmpty()); diff != "" {
+		c.Errorf("the preview is not of the saved plan (-saved +preview):\n%s", diff)
+	}
 }
 
 func (c *cluster) watch(node, message string) { c.Logf("%s: %s", node, message) }

@@ -24,25 +24,54 @@ type Keeper interface {
 	Name() string
 	// Nodes is the map that was last kept; false where there was none yet.
 	Nodes(ctx context.Context) (map[string]reconfigure.Spec, bool, error)
-	// KeepNodes returns when the map is durable. Who leads no more MUST be refused.
-	KeepNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error
+	// KeepNodes has nodes take the place of all that the map has in a shard, and returns when that is durable. Other shards MUST stay as they are, also where
+	// they are changed at the same time. Who leads no more MUST be refused.
+	KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error
 	// AdoptNodes keeps a map where there was none yet; else it does nothing.
 	AdoptNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error
 }
 
-// NodeMap is the map of nodes of the root module in Dir. The Keeper's is the one that counts. The file beside the module is made from it, for those who call
-// Terraform by hand: it is brought up to date whenever somebody looks here.
+// NodeMap is the map of nodes of the root module in Dir, of all shards. The Keeper's is the one that counts. The file beside the module is made from it, for
+// those who call Terraform by hand, in whatever workspace: it is brought up to date whenever somebody looks here.
 type NodeMap struct {
 	Dir string
 	// Keeper may be nil for those who only look, where nobody keeps anything yet: then the file is all there is.
 	Keeper Keeper
 }
 
-// file is the content of the file.
+// file is the content of the file: the module's variables. What belongs to the node with its instance and what belongs to its address only are two of them, so
+// that a site's own for_each over the nodes meets none without an instance.
 type file struct {
 	// Comment is passed over by Terraform. It tells whose map this is.
-	Comment string                      `json:"//,omitempty"`
-	Nodes   map[string]reconfigure.Spec `json:"nodes"`
+	Comment   string                      `json:"//,omitempty"`
+	Nodes     map[string]reconfigure.Spec `json:"nodes"`
+	KeptPorts map[string]reconfigure.Spec `json:"kept_ports"`
+	Shared    shared                      `json:"shared,omitzero"`
+}
+
+// shared is what the other workspaces are told of the default one.
+type shared struct {
+	SecurityGroupID string `json:"security_group_id,omitempty"`
+}
+
+// newFile sorts a map of nodes into the module's variables.
+func newFile(comment string, nodes map[string]reconfigure.Spec, known shared) file {
+	f := file{Comment: comment, Nodes: map[string]reconfigure.Spec{}, KeptPorts: map[string]reconfigure.Spec{}, Shared: known} // null is no map to Terraform
+	for node, spec := range nodes {
+		if spec.HasInstance() {
+			f.Nodes[node] = spec
+		} else {
+			f.KeptPorts[node] = spec
+		}
+	}
+	return f
+}
+
+// all is the map of nodes that the file was made from.
+func (f file) all() map[string]reconfigure.Spec {
+	all := maps.Clone(f.Nodes)
+	maps.Copy(all, f.KeptPorts)
+	return all
 }
 
 func (m NodeMap) path() string { return filepath.Join(m.Dir, "nodes.auto.tfvars.json") }
@@ -57,7 +86,7 @@ func (m NodeMap) comment() string {
 func (m NodeMap) Read(ctx context.Context) (nodes map[string]reconfigure.Spec, known bool, err error) {
 	if m.Keeper == nil {
 		found, there, err := m.read()
-		return found.Nodes, there, err
+		return found.all(), there, err
 	}
 	err = m.locked(ctx, func() error {
 		found, there, err := m.read()
@@ -68,16 +97,16 @@ func (m NodeMap) Read(ctx context.Context) (nodes map[string]reconfigure.Spec, k
 			return err
 		}
 		if !known {
-			nodes, known = found.Nodes, there
+			nodes, known = found.all(), there
 			return nil
 		}
-		if there && found.Comment != m.comment() && !maps.Equal(found.Nodes, nodes) {
+		if there && found.Comment != m.comment() && !maps.Equal(found.all(), nodes) {
 			return &strangerError{m.path(), m.Keeper.Name()}
 		}
-		if there && found.Comment == m.comment() && maps.Equal(found.Nodes, nodes) {
+		if there && found.Comment == m.comment() && maps.Equal(found.all(), nodes) {
 			return nil
 		}
-		return m.write(nodes)
+		return m.write(nodes, found.Shared)
 	})
 	return nodes, known, err
 }
@@ -92,16 +121,29 @@ func (m NodeMap) Adopt(ctx context.Context) error {
 		if _, known, err := m.Keeper.Nodes(ctx); err != nil || known {
 			return err
 		}
-		return m.Keeper.AdoptNodes(ctx, found.Nodes)
+		return m.Keeper.AdoptNodes(ctx, found.all())
 	})
 }
 
-// keep makes the map durable, then the file.
-func (m NodeMap) keep(ctx context.Context, nodes map[string]reconfigure.Spec) error {
-	if err := m.Keeper.KeepNodes(ctx, nodes); err != nil {
+// keep makes a shard's part of the map durable, then the file. Where it is known what the shards share it is put into the file too, else what is there stays.
+func (m NodeMap) keep(ctx context.Context, shard string, nodes map[string]reconfigure.Spec, known shared) error {
+	if err := m.Keeper.KeepNodes(ctx, shard, nodes); err != nil {
 		return err
 	}
-	return m.locked(ctx, func() error { return m.write(nodes) })
+	return m.locked(ctx, func() error {
+		all, _, err := m.Keeper.Nodes(ctx) // another shard's part may be newer than what this one has seen
+		if err != nil {
+			return err
+		}
+		if known == (shared{}) {
+			found, _, err := m.read()
+			if err != nil {
+				return err
+			}
+			known = found.Shared
+		}
+		return m.write(all, known)
+	})
 }
 
 // locked does something while no other process of this host does: what is written must not be older than what is there.
@@ -135,17 +177,14 @@ func (m NodeMap) read() (found file, there bool, err error) {
 }
 
 // write makes the file: it is whole at any time.
-func (m NodeMap) write(nodes map[string]reconfigure.Spec) error {
-	if err := writeNodes(m.path(), file{m.comment(), nodes}); err != nil {
+func (m NodeMap) write(nodes map[string]reconfigure.Spec, known shared) error {
+	if err := writeFile(m.path(), newFile(m.comment(), nodes, known)); err != nil {
 		return fmt.Errorf("write the map of nodes: %w", err)
 	}
 	return nil
 }
 
-func writeNodes(path string, content file) error {
-	if content.Nodes == nil {
-		content.Nodes = map[string]reconfigure.Spec{} // null is no map to Terraform
-	}
+func writeFile(path string, content file) error {
 	text, err := json.MarshalIndent(content, "", "  ")
 	if err != nil {
 		return err

@@ -60,19 +60,19 @@ func TestOneMapForAllControlHosts(t *testing.T) {
 	one, other := hosts(t)
 	one.expect(t, map[string]reconfigure.Spec{}, false)
 	for _, nodes := range []map[string]reconfigure.Spec{nodeA, nodeB, {}} {
-		noError(t, one.keep(t.Context(), nodes))
+		noError(t, one.keep(t.Context(), "", nodes, shared{}))
 		one.expectFile(t, nodes)
 		other.expect(t, nodes, true)
 		other.expectFile(t, nodes)
 		one, other = other, one
 	}
-	noError(t, one.keep(t.Context(), nil))
+	noError(t, one.keep(t.Context(), "", nil, shared{}))
 	other.expect(t, map[string]reconfigure.Spec{}, true)
 }
 
 func TestWhatIsUpToDateIsNotWrittenAgain(t *testing.T) {
 	one, _ := hosts(t)
-	noError(t, one.keep(t.Context(), nodeA))
+	noError(t, one.keep(t.Context(), "", nodeA, shared{}))
 	before, err := os.Stat(one.path())
 	noError(t, err)
 	one.expect(t, nodeA, true)
@@ -88,15 +88,15 @@ type deadHost struct{ Keeper }
 
 var errKilledHere = errors.New("killed")
 
-func (d deadHost) KeepNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error {
-	return errors.Join(d.Keeper.KeepNodes(ctx, nodes), errKilledHere)
+func (d deadHost) KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error {
+	return errors.Join(d.Keeper.KeepNodes(ctx, shard, nodes), errKilledHere)
 }
 
 func TestTheKeptMapCountsWhereAHostDiedBeforeItWroteTheFile(t *testing.T) {
 	one, other := hosts(t)
-	noError(t, one.keep(t.Context(), nodeA))
+	noError(t, one.keep(t.Context(), "", nodeA, shared{}))
 	dying := NodeMap{one.Dir, deadHost{one.Keeper}}
-	if err := dying.keep(t.Context(), nodeB); !errors.Is(err, errKilledHere) {
+	if err := dying.keep(t.Context(), "", nodeB, shared{}); !errors.Is(err, errKilledHere) {
 		t.Fatal(err)
 	}
 	one.expectFile(t, nodeA)
@@ -113,7 +113,7 @@ func TestAMapFromBeforeThereWasAKeeperIsAdopted(t *testing.T) {
 	other.expect(t, map[string]reconfigure.Spec{}, false)
 	noError(t, one.Adopt(t.Context()))
 	other.expect(t, nodeA, true)
-	noError(t, other.keep(t.Context(), nodeB))
+	noError(t, other.keep(t.Context(), "", nodeB, shared{}))
 	one.put(t, `{"nodes": {"a": {"group": "g", "image_id": "i", "flavor_id": "f", "network_id": "n"}}}`)
 	noError(t, one.Adopt(t.Context())) // too late
 	other.expect(t, nodeB, true)
@@ -121,16 +121,16 @@ func TestAMapFromBeforeThereWasAKeeperIsAdopted(t *testing.T) {
 
 func TestWithoutAKeeperTheFileIsAllThereIs(t *testing.T) {
 	one, _ := hosts(t)
-	noError(t, one.keep(t.Context(), nodeA))
+	noError(t, one.keep(t.Context(), "", nodeA, shared{}))
 	one.Keeper = nil
 	one.expect(t, nodeA, true)
 }
 
 func TestAFileFromAnotherJournalIsNotTakenForThisOnes(t *testing.T) {
 	one, other := hosts(t)
-	noError(t, one.keep(t.Context(), nodeA))
+	noError(t, one.keep(t.Context(), "", nodeA, shared{}))
 	moved := NodeMap{one.Dir, keeper(t, t.TempDir())} // a journal that was used once
-	noError(t, moved.Keeper.KeepNodes(t.Context(), nodeB))
+	noError(t, moved.Keeper.KeepNodes(t.Context(), "", nodeB))
 	for name, m := range map[string]NodeMap{"of another journal": moved, "of nobody": other} {
 		other.put(t, `{"nodes": {}}`)
 		_, _, err := m.Read(t.Context())
@@ -138,7 +138,7 @@ func TestAFileFromAnotherJournalIsNotTakenForThisOnes(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	noError(t, moved.Keeper.KeepNodes(t.Context(), nodeA)) // one that is up to date
+	noError(t, moved.Keeper.KeepNodes(t.Context(), "", nodeA)) // one that is up to date
 	moved.expect(t, nodeA, true)
 	noError(t, os.Remove(other.path()))
 	other.expect(t, nodeA, true)
@@ -149,7 +149,7 @@ func TestMapOfNodesThatIsNotOursIsLeftAlone(t *testing.T) {
 		"another variable": `{"nodes": {}, "cluster_file": "x"}`, "another attribute": `{"nodes": {"n1": {"user_data": "x"}}}`, "no map": `{}`, "null": `{"nodes": null}`, "cut short": `{"nodes": {`,
 	} {
 		m, _ := hosts(t)
-		noError(t, m.Keeper.KeepNodes(t.Context(), nodeA))
+		noError(t, m.Keeper.KeepNodes(t.Context(), "", nodeA))
 		m.put(t, text)
 		if got, _, err := m.Read(t.Context()); err == nil || !strings.Contains(err.Error(), m.path()) {
 			t.Errorf("%s: %v, %v", name, got, err)

@@ -19,6 +19,8 @@ import (
 type Config struct {
 	// Dir is the folder of the root module.
 	Dir string
+	// Workspace is the shard that the driver works on; empty is Terraform's default workspace, reconfigure.DefaultShard. A workspace is made by its first apply.
+	Workspace string
 	// Keeper keeps the map of nodes. It may be nil for who never applies, see NodeMap.
 	Keeper Keeper
 	// PlanDir is where saved plans lie between preview and apply. They hold what the state holds, secrets too: it is made for its owner only.
@@ -40,13 +42,17 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Driver runs Terraform in one root module. State, Desired and Instances may be called at any time, the other methods one at a time: two applies would wait for
-// each other's state lock, and a saved plan is void once another one was applied.
+// Driver runs Terraform in one workspace of one root module. State and Shards may be called at any time, the other
+// methods one at a time: two applies would wait for each other's state lock, and a saved plan is void once another one was
+// applied. Drivers of different workspaces may work side by side.
 type Driver struct {
 	cfg Config
 	env map[string]string
 	// lane is for the commands of which terraform-exec checks the version first: it asks the binary once for each Terraform object.
 	lane *tfexec.Terraform
+	// launcher runs Terraform in this driver's workspace, defaultLauncher in the default one.
+	launcher, defaultLauncher string
+	known                     shared // see shared
 }
 
 // Open finds the binary and initializes the module where that is needed. It may be retried: what fails here is a binary that is not there, or a provider
@@ -67,7 +73,13 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 		return nil, fmt.Errorf("terraform: %w", err)
 	}
 	d := &Driver{cfg: cfg, env: environment(cfg.Environ, cfg.CloudsFile)}
-	if d.lane, err = d.terraform(); err != nil {
+	if d.launcher, err = launcher(cfg.PlanDir, cfg.Binary, cfg.Workspace); err != nil {
+		return nil, err
+	}
+	if d.defaultLauncher, err = launcher(cfg.PlanDir, cfg.Binary, reconfigure.DefaultShard); err != nil {
+		return nil, err
+	}
+	if d.lane, err = d.terraform(d.launcher); err != nil {
 		return nil, fmt.Errorf("terraform: %w", err)
 	}
 	return d, d.initialize(ctx)
@@ -75,15 +87,15 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 
 func (d *Driver) nodes() NodeMap { return NodeMap{Dir: d.cfg.Dir, Keeper: d.cfg.Keeper} }
 
-// Desired is the map of nodes that was last kept; empty before the first apply.
+// Desired is this shard's part of the map of nodes that was last kept; empty before the first apply.
 func (d *Driver) Desired(ctx context.Context) (map[string]reconfigure.Spec, error) {
 	nodes, _, err := d.nodes().Read(ctx)
-	return nodes, err
+	return reconfigure.InShard(nodes, d.cfg.Workspace), err
 }
 
-// terraform is an object of terraform-exec's, which runs commands one at a time.
-func (d *Driver) terraform() (*tfexec.Terraform, error) {
-	tf, err := tfexec.NewTerraform(d.cfg.Dir, d.cfg.Binary)
+// terraform is an object of terraform-exec's, which runs a program's commands one at a time.
+func (d *Driver) terraform(program string) (*tfexec.Terraform, error) {
+	tf, err := tfexec.NewTerraform(d.cfg.Dir, program)
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +113,11 @@ func (d *Driver) run(f func(*tfexec.Terraform) error) error {
 }
 
 // beside gives f a Terraform of its own, which may run while the lane is in use.
-func (d *Driver) beside(f func(*tfexec.Terraform) error) error {
-	tf, err := d.terraform()
+func (d *Driver) beside(f func(*tfexec.Terraform) error) error { return d.with(d.launcher, f) }
+
+// with is beside with another program.
+func (d *Driver) with(program string, f func(*tfexec.Terraform) error) error {
+	tf, err := d.terraform(program)
 	if err != nil {
 		return err
 	}

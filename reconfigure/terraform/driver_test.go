@@ -184,10 +184,10 @@ func TestReplaceRenewsAnInstanceThatLooksRight(t *testing.T) {
 	c.wantClean(d)
 }
 
-// The provider looks after ten seconds, finds ERROR still, and gives up. Nova goes on, and a second attempt finds nothing left.
+// The provider finds ERROR still, and gives up. Nova goes on, and a second attempt finds nothing left.
 func TestRemovalThatNovaHasNotCompletedMayBeRetried(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Delete = 11 * time.Second })
+	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Delete = 2 * time.Second })
 	_, err := c.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.NoValidHost, Server: "node01"})
 	c.must(err)
 	d := c.open()

@@ -15,7 +15,7 @@ import (
 // fence holds Terraform's plan against ours. It gives the changes that Terraform would make if every one of them was asked for, else a *reconfigure.Refusal
 // with those that were not. What it does not know it refuses: an action of a later Terraform, an address that is nobody's.
 func fence(theirs *tfjson.Plan, ours reconfigure.Plan, m module) ([]reconfigure.ResourceChange, error) {
-	f := fenced{ours: ours, module: m, tainted: tainted(theirs)}
+	f := fenced{ours: ours, module: m, tainted: tainted(theirs), present: present(theirs, m)}
 	var asked, unasked []reconfigure.ResourceChange
 	for _, rc := range theirs.ResourceChanges {
 		switch change, ok := f.judge(rc); {
@@ -47,10 +47,21 @@ func tainted(p *tfjson.Plan) map[string]bool {
 	return found
 }
 
+// present is the nodes that have an instance, or a part of one.
+func present(p *tfjson.Plan, m module) map[string]bool {
+	found := map[string]bool{}
+	for _, r := range resources(p.PriorState) {
+		if node, _ := m.owner(r.Address, func(string) bool { return false }); node != "" && r.Address == instance(instanceBlock, node) {
+			found[node] = true
+		}
+	}
+	return found
+}
+
 type fenced struct {
-	ours    reconfigure.Plan
-	module  module
-	tainted map[string]bool
+	ours             reconfigure.Plan
+	module           module
+	tainted, present map[string]bool
 }
 
 // judge tells what a change is, and whether it was asked for. One without effect is no change at all.
@@ -60,7 +71,7 @@ func (f fenced) judge(rc *tfjson.ResourceChange) (reconfigure.ResourceChange, bo
 		return reconfigure.ResourceChange{}, true
 	}
 	node, known := f.module.owner(rc.Address, f.isNode)
-	change := reconfigure.ResourceChange{Address: rc.Address, Node: node, Effect: effect, Detail: detail}
+	change := reconfigure.ResourceChange{Address: rc.Address, Node: node, Effect: effect, Detail: detail, Kind: kindOf(rc)}
 	switch {
 	case effect == reconfigure.EffectUnknown:
 		return change, false
@@ -70,8 +81,24 @@ func (f fenced) judge(rc *tfjson.ResourceChange) (reconfigure.ResourceChange, bo
 	case node == "":
 		return change, f.sharedAllows(rc, effect)
 	}
+	if f.module.keeps(rc.Address) {
+		return change, f.keptAllows(node, rc, effect)
+	}
 	asked, _ := f.ours.Of(node)
 	return change, nodeAllows(asked.Action, effect, f.tainted[rc.Address])
+}
+
+// kindOf says what a resource of the module is of its node. What a site adds may be of the same type.
+func kindOf(rc *tfjson.ResourceChange) reconfigure.Kind {
+	switch {
+	case rc.ModuleAddress != "" || rc.Name != "node":
+		return ""
+	case rc.Type == instanceType:
+		return reconfigure.KindInstance
+	case rc.Type == "openstack_networking_port_v2":
+		return reconfigure.KindPort
+	}
+	return ""
 }
 
 func (f fenced) unknown(rc *tfjson.ResourceChange, detail string) reconfigure.ResourceChange {
@@ -93,6 +120,9 @@ func (f fenced) everything() bool { return f.ours.Shared && len(f.ours.Desired) 
 
 // sharedAllows rules over what no single node owns. The block "control" is the control node's address, which users know: it goes with the cluster only.
 func (f fenced) sharedAllows(rc *tfjson.ResourceChange, effect reconfigure.Effect) bool {
+	if f.module.shard != reconfigure.DefaultShard {
+		return f.everything() && effect == reconfigure.EffectDelete // it belongs into the default workspace
+	}
 	lost := effect == reconfigure.EffectDelete || effect == reconfigure.EffectReplace
 	if lost && rc.ModuleAddress == "" && rc.Name == reconfigure.ControlGroup {
 		return f.everything()

@@ -19,8 +19,8 @@ import (
 // lockFile is where Terraform notes which providers it chose.
 const lockFile = ".terraform.lock.hcl"
 
-// initialize runs `terraform init` unless the last one that succeeded was for this very module, lock file and binary: it takes a second or more, and may go
-// to the network. A lock keeps two processes from unpacking the same providers.
+// initialize checks the binary's version and runs `terraform init`, unless the last one that succeeded was for this very module, lock file and binary: it takes a
+// second or more, and may go to the network. A lock keeps two processes from unpacking the same providers.
 func (d *Driver) initialize(ctx context.Context) error {
 	lock := flock.New(filepath.Join(d.cfg.PlanDir, "init.lock"))
 	if _, err := lock.TryLockContext(ctx, 200*time.Millisecond); err != nil {
@@ -36,7 +36,11 @@ func (d *Driver) initialize(ctx context.Context) error {
 	if was, err := os.ReadFile(marker); err == nil && string(was) == sum {
 		return nil
 	}
-	if err := d.run(func(tf *tfexec.Terraform) error { return tf.Init(ctx) }); err != nil {
+	if err := checkBinary(ctx, d.cfg.Binary); err != nil {
+		return err
+	}
+	// In the default workspace: init refuses one that is not there yet.
+	if err := d.with(d.defaultLauncher, func(tf *tfexec.Terraform) error { return tf.Init(ctx) }); err != nil {
 		return fmt.Errorf("terraform init in %s; without a way to the provider registry, TF_CLI_CONFIG_FILE must name a CLI configuration with a mirror of the providers: %w", d.cfg.Dir, orDone(ctx, err))
 	}
 	// init may have written the lock file.
@@ -52,7 +56,11 @@ func (d *Driver) initialize(ctx context.Context) error {
 // fingerprint changes with everything that makes an init necessary.
 func (d *Driver) fingerprint() (string, error) {
 	sum := sha256.New()
-	fmt.Fprintln(sum, d.cfg.Binary)
+	binary, err := os.Stat(d.cfg.Binary)
+	if err != nil {
+		return "", fmt.Errorf("the configured Terraform: %w", err)
+	}
+	fmt.Fprintln(sum, d.cfg.Binary, binary.Size(), binary.ModTime().UnixNano())
 	files, err := moduleFiles(d.cfg.Dir)
 	if err != nil {
 		return "", err

@@ -37,12 +37,13 @@ func (d *Driver) State(ctx context.Context) (reconfigure.State, error) {
 	if err != nil {
 		return reconfigure.State{}, err
 	}
-	found := instances(listed, m, func(name string) bool { _, ok := desired[name]; return ok })
+	found := instances(listed, m, desired, d.cfg.Workspace)
 	if !known && len(found) > 0 {
 		// To plan from an empty map would have all of them be nobody's.
 		return reconfigure.State{}, &unknownError{len(found), d.nodes().path()}
 	}
-	return reconfigure.State{Desired: desired, Instances: found}, nil
+	ours := reconfigure.InShard(desired, d.cfg.Workspace)
+	return reconfigure.State{Desired: ours, Instances: found, Addresses: portAddresses(listed, m, portOnly(ours))}, nil
 }
 
 // Instances is State's part of the same name.
@@ -74,27 +75,31 @@ func resources(state *tfjson.State) []*tfjson.StateResource {
 	return all
 }
 
-func instances(state []*tfjson.StateResource, m module, isNode func(string) bool) map[string]reconfigure.Instance {
+// instances is what a shard's state has of each node. A port that is kept is no part of an instance.
+func instances(state []*tfjson.StateResource, m module, desired map[string]reconfigure.Spec, shard string) map[string]reconfigure.Instance {
+	isNode := func(name string) bool { _, ok := desired[name]; return ok }
 	found := map[string]reconfigure.Instance{}
 	for _, r := range state {
 		node, known := m.owner(r.Address, isNode)
-		if !known || node == "" {
+		spec, wanted := desired[node]
+		if !known || node == "" || wanted && !spec.HasInstance() && m.keeps(r.Address) {
 			continue
 		}
 		if r.Address == instance(instanceBlock, node) {
-			found[node] = reconfigure.Instance{Node: node, ID: text(r.AttributeValues["id"]), Address: address(r.AttributeValues), Tainted: r.Tainted, Made: made(r.AttributeValues)}
+			found[node] = reconfigure.Instance{Node: node, ID: text(r.AttributeValues["id"]), Address: address(r.AttributeValues), Tainted: r.Tainted, Made: made(r.AttributeValues, shard)}
 		} else if _, ok := found[node]; !ok {
-			found[node] = reconfigure.Instance{Node: node, Tainted: true}
+			found[node] = reconfigure.Instance{Node: node, Tainted: true, Made: reconfigure.Spec{Shard: shard}}
 		}
 	}
 	return found
 }
 
 // made is what an instance is made of.
-func made(attributes map[string]any) reconfigure.Spec {
+func made(attributes map[string]any, shard string) reconfigure.Spec {
 	metadata, _ := attributes["metadata"].(map[string]any)
 	return reconfigure.Spec{
 		Group: text(metadata[groupKey]), ImageID: text(attributes["image_id"]), FlavorID: text(attributes["flavor_id"]), NetworkID: text(network(attributes)["uuid"]),
+		Shard: shard,
 	}
 }
 

@@ -11,15 +11,15 @@ import (
 // fragileGrace is how long an interrupt waits for what it would lose. A port takes 5 s, the provider's fixed delay, and 3 s for each further look.
 const fragileGrace = 10 * time.Second
 
-// interrupter sends an interrupt to Terraform, once, when Terraform listens and nothing is under way that the interrupt would lose: the provider notes the id
-// of a server as soon as Nova has given one, but that of a port only when the port is ready (terraform-provider-openstack 1.54,
-// resourceNetworkingPortV2Create).
+// interrupter sends an interrupt to Terraform, once. It waits for the first change, as one that comes while Terraform still reads the plan is lost (Terraform 1.5,
+// Context.Stop does nothing before Context.Apply runs), and until nothing is under way that the interrupt would lose: the provider notes the id of a server as
+// soon as Nova has given one, but that of a port only when the port is ready (terraform-provider-openstack 1.54, resourceNetworkingPortV2Create).
 type interrupter struct {
 	send func()
 
 	mu      sync.Mutex
 	fragile map[string]bool // by address: the changes that an interrupt would lose; true while one is under way
-	started bool            // Terraform has said something
+	started bool            // Terraform has begun the first change
 	asked   bool
 	urgent  bool // the grace is over
 	sent    bool
@@ -52,7 +52,7 @@ func mayInterrupt(c reconfigure.ResourceChange) bool {
 func (i *interrupter) hear(e event) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.started = true
+	i.started = i.started || e.Type == applyStart
 	if _, fragile := i.fragile[e.Hook.Resource.Address]; fragile {
 		switch e.Type {
 		case applyStart:

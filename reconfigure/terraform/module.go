@@ -18,6 +18,12 @@ import (
 // resource or a module, by its address without instance keys: "TYPE.NAME" or "module.NAME".
 type module struct {
 	perNode, shared []string
+	// kept is those of perNode that belong to a node's address: they stay while the node has no instance.
+	kept []string
+	// unsharded is those of both that each workspace would make for itself, whichever nodes it has.
+	unsharded []string
+	// shard is the one that is planned for.
+	shard string
 }
 
 // moduleFiles is the configuration files of a folder, in Terraform's notation or in JSON, OpenTofu's own too, by name.
@@ -38,13 +44,13 @@ func moduleFiles(dir string) ([]string, error) {
 }
 
 // readModule sorts a root module's blocks. A block belongs to the nodes if its for_each is made from var.nodes, directly, through locals, or through another
-// such block.
+// such block; to their addresses if it is made from var.kept_ports too.
 func readModule(dir string) (module, error) {
 	files, err := moduleFiles(dir)
 	if err != nil {
 		return module{}, fmt.Errorf("read the root module: %w", err)
 	}
-	found := references{forEach: map[string]hcl.Expression{}, locals: map[string]hcl.Expression{}}
+	found := references{forEach: map[string]hcl.Expression{}, count: map[string]hcl.Expression{}, locals: map[string]hcl.Expression{}}
 	parser := hclparse.NewParser()
 	for _, file := range files {
 		parse := parser.ParseHCLFile
@@ -61,14 +67,22 @@ func readModule(dir string) (module, error) {
 	}
 	var m module
 	for block, forEach := range found.forEach {
-		if found.overNodes(forEach, map[string]bool{}) {
+		overNodes, overPorts := found.overNodes(forEach, "var.nodes"), found.overNodes(forEach, "var.kept_ports")
+		if overNodes || overPorts {
 			m.perNode = append(m.perNode, block)
 		} else {
 			m.shared = append(m.shared, block)
 		}
+		if overPorts {
+			m.kept = append(m.kept, block)
+		}
+		if !found.sharded(block) {
+			m.unsharded = append(m.unsharded, block)
+		}
 	}
-	slices.Sort(m.perNode)
-	slices.Sort(m.shared)
+	for _, blocks := range [][]string{m.perNode, m.shared, m.kept, m.unsharded} {
+		slices.Sort(blocks)
+	}
 	if len(m.perNode) == 0 {
 		return module{}, fmt.Errorf("no resource in %s has a for_each over var.nodes: it is no root module of a cluster", dir)
 	}
@@ -78,6 +92,7 @@ func readModule(dir string) (module, error) {
 // references is what a module's blocks and locals are made from.
 type references struct {
 	forEach map[string]hcl.Expression // by block; nil: it has none
+	count   map[string]hcl.Expression // by block, of those that have one
 	locals  map[string]hcl.Expression
 }
 
@@ -103,8 +118,11 @@ func (r references) add(body hcl.Body) hcl.Diagnostics {
 		if block.Type == "module" {
 			address = "module." + address
 		}
-		inner, _, more := block.Body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "for_each"}}})
+		inner, _, more := block.Body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "for_each"}, {Name: "count"}}})
 		problems = append(problems, more...)
+		if count, ok := inner.Attributes["count"]; ok {
+			r.count[address] = count.Expr
+		}
 		if forEach, ok := inner.Attributes["for_each"]; ok {
 			r.forEach[address] = forEach.Expr
 		} else if _, known := r.forEach[address]; !known { // an override file may leave it out
@@ -114,24 +132,39 @@ func (r references) add(body hcl.Body) hcl.Diagnostics {
 	return problems
 }
 
-// overNodes tells whether an expression is made from var.nodes. Seen holds the names that were followed already: Terraform reports a circle better than we could.
-func (r references) overNodes(e hcl.Expression, seen map[string]bool) bool {
+// overNodes reports whether a for_each is made from a variable of the nodes.
+func (r references) overNodes(forEach hcl.Expression, variable string) bool {
+	return r.reaches(forEach, variable, map[string]bool{}, func(block string) []hcl.Expression { return []hcl.Expression{r.forEach[block]} })
+}
+
+// sharded reports whether it depends on the workspace how often a block is made, or whether it is.
+func (r references) sharded(block string) bool {
+	repeated := func(block string) []hcl.Expression { return []hcl.Expression{r.forEach[block], r.count[block]} }
+	return slices.ContainsFunc(repeated(block), func(e hcl.Expression) bool {
+		return r.reaches(e, "terraform.workspace", map[string]bool{}, repeated)
+	})
+}
+
+// reaches reports whether an expression is made from a name, through locals and through the expressions that a block is repeated by. Seen is the names that were
+// followed already: Terraform reports a circle better than we could.
+func (r references) reaches(e hcl.Expression, wanted string, seen map[string]bool, repeated func(block string) []hcl.Expression) bool {
 	if e == nil {
 		return false
 	}
 	return slices.ContainsFunc(e.Variables(), func(t hcl.Traversal) bool {
 		name := head(t)
-		if name == "var.nodes" {
+		if name == wanted {
 			return true
 		}
 		if seen[name] {
 			return false
 		}
 		seen[name] = true
+		next := repeated(name)
 		if local, ok := strings.CutPrefix(name, "local."); ok {
-			return r.overNodes(r.locals[local], seen)
+			next = []hcl.Expression{r.locals[local]}
 		}
-		return r.overNodes(r.forEach[name], seen)
+		return slices.ContainsFunc(next, func(e hcl.Expression) bool { return r.reaches(e, wanted, seen, repeated) })
 	})
 }
 
@@ -147,12 +180,32 @@ func head(t hcl.Traversal) string {
 }
 
 // of is the addresses of everything that belongs to a node, as targets.
-func (m module) of(node string) []string {
-	addresses := make([]string, len(m.perNode))
-	for i, block := range m.perNode {
-		addresses[i] = instance(block, node)
+func (m module) of(node string) []string { return addresses(m.perNode, node) }
+
+// keptOf is those of them that stay while the node has no instance.
+func (m module) keptOf(node string) []string { return addresses(m.kept, node) }
+
+func addresses(blocks []string, node string) []string {
+	all := make([]string, len(blocks))
+	for i, block := range blocks {
+		all[i] = instance(block, node)
 	}
-	return addresses
+	return all
+}
+
+// keeps reports whether what is at an address belongs to a node's address.
+func (m module) keeps(address string) bool {
+	path, problems := hclsyntax.ParseTraversalAbs([]byte(address), "", hcl.InitialPos)
+	return !problems.HasErrors() && slices.Contains(m.kept, head(path))
+}
+
+// shards reports what keeps the module from having several workspaces; nil where nothing does.
+func (m module) shards() error {
+	if len(m.unsharded) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the cluster has several Terraform workspaces, each of which would make %s of the root module for itself. What belongs to a node needs "+
+		"for_each = local.nodes in the place of var.nodes; what the nodes share needs count = local.shared ? 1 : 0 (see the module's README.md)", strings.Join(m.unsharded, ", "))
 }
 
 // instance is the address of a node's instance of a block, quoted as Terraform quotes it.

@@ -20,6 +20,7 @@ func TestModuleTellsItsOwnBlocksApart(t *testing.T) {
 			"openstack_compute_keypair_v2.cluster", "openstack_networking_floatingip_v2.control", "openstack_networking_secgroup_rule_v2.inside",
 			"openstack_networking_secgroup_rule_v2.ping", "openstack_networking_secgroup_rule_v2.ssh", "openstack_networking_secgroup_v2.cluster",
 		},
+		kept: []string{"openstack_networking_port_v2.node"},
 	}
 	if diff := cmp.Diff(want, m, cmp.AllowUnexported(module{})); diff != "" {
 		t.Error(diff)
@@ -67,7 +68,7 @@ func TestModuleMayBeInJSONAndOverridden(t *testing.T) {
 		"c.tofu":        `resource "x" "w" { for_each = var.nodes }`,
 		"notes.txt":     "no configuration",
 	})
-	if diff := cmp.Diff(module{perNode: []string{"x.w", "x.y"}, shared: []string{"x.z"}}, m, cmp.AllowUnexported(module{})); diff != "" {
+	if diff := cmp.Diff(module{perNode: []string{"x.w", "x.y"}, shared: []string{"x.z"}, unsharded: []string{"x.w", "x.y", "x.z"}}, m, cmp.AllowUnexported(module{})); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -25,14 +25,33 @@ func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview recon
 	if !p.Provisions() {
 		return reconfigure.Preview{Plan: p}, nil
 	}
-	m, err := readModule(d.cfg.Dir)
+	all, _, err := d.nodes().Read(ctx)
 	if err != nil {
 		return reconfigure.Preview{}, err
 	}
-	before, err := d.Desired(ctx)
+	if err := d.strayed(p, all); err != nil {
+		return reconfigure.Preview{}, fmt.Errorf("terraform plan: %w", err)
+	}
+	ours := p
+	ours.Desired = reconfigure.InShard(p.Desired, d.cfg.Workspace)
+	m, err := d.module(len(reconfigure.Shards(all)) > 1 || len(reconfigure.Shards(p.Desired)) > 1)
 	if err != nil {
 		return reconfigure.Preview{}, err
 	}
+	args, needed := planArguments(ours, reconfigure.InShard(all, d.cfg.Workspace), m)
+	if !needed {
+		return reconfigure.Preview{Plan: p}, nil
+	}
+	preview, err = d.preview(ctx, ours, args, m)
+	if err != nil {
+		return reconfigure.Preview{}, err
+	}
+	preview.Plan = p
+	return preview, nil
+}
+
+// preview saves Terraform's plan of a plan for this shard, if the fence lets it through.
+func (d *Driver) preview(ctx context.Context, p reconfigure.Plan, args arguments, m module) (preview reconfigure.Preview, err error) {
 	if err := d.sweep(); err != nil {
 		return reconfigure.Preview{}, fmt.Errorf("terraform plan: %w", err)
 	}
@@ -45,17 +64,33 @@ func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview recon
 			os.RemoveAll(dir) //nolint:errcheck // the next sweep tries again
 		}
 	}()
-	args := planArguments(p, before, m)
 	args.parallelism = min(args.parallelism, d.cfg.Parallelism)
-	saved, err := d.plan(ctx, dir, p, args, m)
-	if err != nil {
-		return reconfigure.Preview{}, err
-	}
-	changes, err := fence(saved, p, m)
+	changes, err := d.allowed(ctx, dir, p, args, m)
 	if err != nil {
 		return reconfigure.Preview{}, err
 	}
 	return reconfigure.Preview{Plan: p, File: filepath.Join(dir, savedPlan), Changes: changes}, nil
+}
+
+// allowed saves Terraform's plan in dir, and has the fence judge it: by what Terraform says as it plans, if that lets it
+// through, else by the saved plan itself, which tells more.
+func (d *Driver) allowed(ctx context.Context, dir string, p reconfigure.Plan, args arguments, m module) (
+	[]reconfigure.ResourceChange, error,
+) {
+	said, _, err := d.savePlan(ctx, dir, p, args, m)
+	if err != nil {
+		return nil, err
+	}
+	if theirs, ok := planned(said.events); ok {
+		if changes, err := fence(theirs, p, m); err == nil {
+			return changes, nil
+		}
+	}
+	theirs, err := d.show(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	return fence(theirs, p, m)
 }
 
 // Discard removes a preview that is not to be applied.
@@ -97,9 +132,9 @@ type arguments struct {
 	parallelism      int
 }
 
-// planArguments decides how Terraform is to plan p. Before is the map of nodes that it was last told of.
-func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m module) arguments {
-	args := arguments{
+// planArguments decides how Terraform is to plan p, and reports whether it needs to. Before is the map of nodes that it was last told of. Both are of one shard.
+func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m module) (args arguments, needed bool) {
+	args = arguments{
 		// A removal does not need the cloud's word: what is gone is gone. Not to ask keeps it cheap, and possible where an instance is in a state that the
 		// provider refuses to read.
 		refresh: p.Shared || !p.Nodes(reconfigure.Create, reconfigure.Replace).Empty(),
@@ -112,13 +147,13 @@ func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m mod
 			args.replace = append(args.replace, instance(instanceBlock, node))
 		}
 	}
-	if !p.Shared {
-		return args
-	}
-	if len(p.Desired) == 0 {
-		// The whole cluster goes, also what the module no longer speaks of and no target can name.
+	switch {
+	case p.Shared && len(p.Desired) == 0:
+		// The whole shard goes, also what the module no longer speaks of and no target can name.
 		args.targets = nil
-		return args
+		return args, true
+	case !p.Shared || m.shard != reconfigure.DefaultShard:
+		return args, len(args.targets) > 0 // without a target Terraform would plan for all there is
 	}
 	args.targets = append(args.targets, m.shared...)
 	// A shared resource that refers to the control node, its floating IP, makes Terraform look at the same resources of all nodes, unless some are targeted.
@@ -129,14 +164,14 @@ func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m mod
 	}
 	slices.Sort(args.targets)
 	args.targets = slices.Compact(args.targets)
-	return args
+	return args, len(args.targets) > 0
 }
 
 // differs tells whether Terraform will see a new Spec and so renew the instance by itself. Where it was told of this Spec before, or of none, it may find
 // nothing to do.
 func differs(before map[string]reconfigure.Spec, c reconfigure.Change) bool {
 	was, ok := before[c.Node]
-	return ok && was != c.Spec
+	return ok && was.HasInstance() && was != c.Spec
 }
 
 // parallelism is how many resources Terraform may work on at a time: as many as nodes change, so that all of them wait for the cloud at once, but 50 at most, as
@@ -164,12 +199,24 @@ func seconds(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) + "
 
 // plan saves Terraform's plan in dir and reads it back.
 func (d *Driver) plan(ctx context.Context, dir string, p reconfigure.Plan, args arguments, m module) (*tfjson.Plan, error) {
-	if err := writeNodes(filepath.Join(dir, "nodes.tfvars.json"), file{Nodes: p.Desired}); err != nil {
-		return nil, fmt.Errorf("terraform plan: %w", err)
+	if _, _, err := d.savePlan(ctx, dir, p, args, m); err != nil {
+		return nil, err
 	}
-	var said stream
-	err := d.run(func(tf *tfexec.Terraform) error {
-		_, err := tf.PlanJSON(ctx, &said, args.options(dir, d.cfg.LockTimeout)...)
+	return d.show(ctx, dir)
+}
+
+// savePlan saves Terraform's plan in dir. It returns what Terraform said, and whether the plan changes anything.
+func (d *Driver) savePlan(ctx context.Context, dir string, p reconfigure.Plan, args arguments, m module) (said *stream, changes bool, err error) {
+	known, err := d.shared(ctx, p.Shared)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := writeFile(filepath.Join(dir, "nodes.tfvars.json"), newFile("", p.Desired, known)); err != nil {
+		return nil, false, fmt.Errorf("terraform plan: %w", err)
+	}
+	said = &stream{}
+	err = d.run(func(tf *tfexec.Terraform) (err error) {
+		changes, err = tf.PlanJSON(ctx, said, args.options(dir, d.cfg.LockTimeout)...)
 		return err
 	})
 	if err != nil {
@@ -177,9 +224,13 @@ func (d *Driver) plan(ctx context.Context, dir string, p reconfigure.Plan, args 
 		if culprits := culprits(said.errors(), m, p); ctx.Err() == nil && culprits != nil {
 			explained = culprits
 		}
-		return nil, fmt.Errorf("terraform plan: %w", explained)
+		return nil, false, fmt.Errorf("terraform plan: %w", explained)
 	}
-	var saved *tfjson.Plan
+	return said, changes, nil
+}
+
+// show reads a saved plan.
+func (d *Driver) show(ctx context.Context, dir string) (saved *tfjson.Plan, err error) {
 	err = d.run(func(tf *tfexec.Terraform) (err error) {
 		saved, err = tf.ShowPlanFile(ctx, filepath.Join(dir, savedPlan))
 		return err

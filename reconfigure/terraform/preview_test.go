@@ -61,8 +61,9 @@ func TestPlanArguments(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, planArguments(tc.plan, tc.before, m), cmp.AllowUnexported(arguments{})); diff != "" {
-				t.Error(diff)
+			got, needed := planArguments(tc.plan, tc.before, m)
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(arguments{})); diff != "" || !needed {
+				t.Errorf("needed: %t\n%s", needed, diff)
 			}
 		})
 	}

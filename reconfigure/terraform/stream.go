@@ -15,14 +15,31 @@ import (
 type event struct {
 	Type string `json:"type"`
 	Hook struct {
-		Resource struct {
-			Address string `json:"addr"`
-		} `json:"resource"`
-		Action  string  `json:"action"`
-		ID      string  `json:"id_value"`
-		Elapsed float64 `json:"elapsed_seconds"`
+		Resource resource `json:"resource"`
+		Action   string   `json:"action"`
+		ID       string   `json:"id_value"`
+		Elapsed  float64  `json:"elapsed_seconds"`
 	} `json:"hook"`
+	Change struct {
+		Resource  resource        `json:"resource"`
+		Previous  *resource       `json:"previous_resource"`
+		Action    string          `json:"action"`
+		Reason    string          `json:"reason"`
+		Importing json.RawMessage `json:"importing"`
+	} `json:"change"`
+	Changes    *summary           `json:"changes"`
+	Terraform  string             `json:"terraform"` // its version
+	Tofu       string             `json:"tofu"`      // OpenTofu's version
 	Diagnostic *tfjson.Diagnostic `json:"diagnostic"`
+}
+
+// resource is how an event names one.
+type resource struct {
+	Address string `json:"addr"`
+	Module  string `json:"module"`
+	Local   string `json:"resource"` // the address in the module
+	Type    string `json:"resource_type"`
+	Name    string `json:"resource_name"`
 }
 
 // The types of events that tell how a resource's change goes.

@@ -1,13 +1,30 @@
-# The instances of a Slurm cluster and what they share. Two rules keep one node's change from reaching another node:
-#   - what belongs to a node has `for_each = var.nodes`, takes only `each` from it, and refers to its neighbours by `[each.key]`;
+# The instances of a Slurm cluster and what they share. Three rules keep one node's change from reaching another node:
+#   - what belongs to a node has `for_each = local.nodes`, takes only `each` from it, and refers to its neighbours by `[each.key]`;
+#   - what belongs to a node's address, and stays while the node has no instance, has `for_each = local.ports` instead;
 #   - nothing is built from all nodes: no resource, no local, no output.
+#
+# A large cluster has several states, each a workspace of this module: a shard. What the nodes share is in the default workspace, and everything here is made
+# from the nodes of the workspace alone, so that it means the same whether the variables have the nodes of all shards or of this one.
 
 locals {
-  cluster   = yamldecode(file(var.cluster_file))
-  control   = local.cluster.control_node
-  public    = trimspace(local.cluster.key_pair.public_key)
-  mark      = "Slurm cluster ${local.cluster.cluster_name}"
-  populated = length(var.nodes) > 0
+  cluster = yamldecode(file(var.cluster_file))
+  control = local.cluster.control_node
+  public  = trimspace(local.cluster.key_pair.public_key)
+  mark    = "Slurm cluster ${local.cluster.cluster_name}"
+
+  shard = terraform.workspace == "default" ? "" : terraform.workspace
+  nodes = { for name, node in var.nodes : name => node if node.shard == local.shard }
+  ports = merge(
+    { for name, node in var.nodes : name => { group = node.group, network_id = node.network_id } if node.shard == local.shard },
+    { for name, port in var.kept_ports : name => { group = port.group, network_id = port.network_id } if port.shard == local.shard },
+  )
+
+  # What the nodes share is there as long as there is a port or an instance, and in the default workspace only.
+  shared = local.shard == "" && length(local.ports) > 0
+
+  # In another workspace than the default one the security group comes as a variable. A data source would ask the cloud for it at each plan, and finds it by its
+  # name, which Neutron lets other groups have too; the state of the default workspace cannot be read from here whatever the back end is.
+  security_group = local.shard == "" ? one(openstack_networking_secgroup_v2.cluster[*].id) : var.shared.security_group_id
 
   # Slurm gives a node up at resume_timeout, and what comes later helps no job any more. The last third is for the boot and the playbooks, or for being told why
   # the node will not come.
@@ -17,17 +34,24 @@ locals {
 # --- Of each node ---
 
 resource "openstack_networking_port_v2" "node" {
-  for_each = var.nodes
+  for_each = local.ports
 
   name               = each.key
   description        = local.mark
   network_id         = each.value.network_id
   admin_state_up     = true
-  security_group_ids = [openstack_networking_secgroup_v2.cluster[0].id]
+  security_group_ids = [local.security_group]
+
+  lifecycle {
+    precondition {
+      condition     = local.shard == "" || var.shared.security_group_id != ""
+      error_message = "The variables do not say which security group the default workspace has: `reconfigure` has not yet run for this workspace on this host."
+    }
+  }
 }
 
 resource "openstack_compute_instance_v2" "node" {
-  for_each = var.nodes
+  for_each = local.nodes
 
   name      = each.key
   image_id  = each.value.image_id
@@ -58,17 +82,17 @@ resource "openstack_compute_instance_v2" "node" {
   depends_on = [openstack_compute_keypair_v2.cluster] # Nova refuses the name of a key pair that is not there yet
 }
 
-# --- Shared, as long as there is a node ---
+# --- Shared, in the default workspace, as long as there is a node or a port that is kept ---
 
 resource "openstack_compute_keypair_v2" "cluster" {
-  count = local.populated && local.public != "" ? 1 : 0
+  count = local.shared && local.public != "" ? 1 : 0
 
   name       = local.cluster.key_pair.name
   public_key = local.public
 }
 
 resource "openstack_networking_secgroup_v2" "cluster" {
-  count = local.populated ? 1 : 0
+  count = local.shared ? 1 : 0
 
   name        = local.cluster.cluster_name
   description = local.mark
@@ -76,7 +100,7 @@ resource "openstack_networking_secgroup_v2" "cluster" {
 
 # Slurm, munge and NFS trust the cluster's own nodes, whatever the port.
 resource "openstack_networking_secgroup_rule_v2" "inside" {
-  count = local.populated ? 1 : 0
+  count = local.shared ? 1 : 0
 
   direction         = "ingress"
   ethertype         = "IPv4"
@@ -87,7 +111,7 @@ resource "openstack_networking_secgroup_rule_v2" "inside" {
 # The control host configures every node by SSH, and its address as the nodes see it depends on the site's routers; users log in to the control node from
 # wherever they are. Who may come in at all is the network's business: a private one with a floating IP for the control node, say.
 resource "openstack_networking_secgroup_rule_v2" "ssh" {
-  count = local.populated ? 1 : 0
+  count = local.shared ? 1 : 0
 
   direction         = "ingress"
   ethertype         = "IPv4"
@@ -99,7 +123,7 @@ resource "openstack_networking_secgroup_rule_v2" "ssh" {
 }
 
 resource "openstack_networking_secgroup_rule_v2" "ping" {
-  count = local.populated ? 1 : 0
+  count = local.shared ? 1 : 0
 
   direction         = "ingress"
   ethertype         = "IPv4"
@@ -110,7 +134,7 @@ resource "openstack_networking_secgroup_rule_v2" "ping" {
 
 # Users know this address: once there, `reconfigure` lets it go with the whole cluster only. That is what the name "control" means to it.
 resource "openstack_networking_floatingip_v2" "control" {
-  count = local.control.floating_ip_network != "" && contains(keys(var.nodes), local.control.name) ? 1 : 0
+  count = local.control.floating_ip_network != "" && contains(keys(local.nodes), local.control.name) ? 1 : 0
 
   pool        = local.control.floating_ip_network
   description = local.mark

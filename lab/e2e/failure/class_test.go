@@ -49,7 +49,7 @@ func TestEveryClassOfFailure(t *testing.T) {
 		{node: "w05", kind: labcloud.LostAnswer, class: reconfigure.ClassUnknown, words: "EOF", exit: 7},
 		{node: "w06", kind: labcloud.NeverBoots, class: reconfigure.ClassBoot, words: "console log", exit: 1},
 		{node: "w07", kind: labcloud.NoSSHD, class: reconfigure.ClassSSH, words: "connection refused", exit: 1},
-		{node: "w08", kind: labcloud.NoMunged, class: reconfigure.ClassPlaybook, words: "munge : Start munge", exit: 1},
+		{node: "w08", kind: labcloud.NoMunged, class: reconfigure.ClassPlaybook, words: "start munge", exit: 1},
 		{node: "w09", kind: labcloud.NoSlurmd, class: reconfigure.ClassUnregistered, words: "slurmd did not register in time", exit: 1},
 		{node: "i01", class: reconfigure.ClassMissing, words: `image "node-v9"`, exit: 1},
 		{node: "f01", class: reconfigure.ClassMissing, words: `flavor "huge"`, exit: 1},

@@ -3,7 +3,8 @@
 -- A plan is a planning round that started operations. It was called a batch.
 ALTER TABLE batches RENAME TO plans;
 
--- For which requests a plan started operations. A request is in several plans where one was interrupted, or could not do all.
+-- For which requests a plan started operations. A request is in several plans where one was interrupted, or could not
+-- do all.
 ALTER TABLE carried RENAME TO plan_requests;
 ALTER TABLE plan_requests RENAME COLUMN batch TO plan;
 DROP INDEX carried_batch;
@@ -19,7 +20,8 @@ CREATE INDEX evidence_plan ON evidence (plan);
 
 ALTER TABLE requests RENAME COLUMN newest_batch TO newest_plan;
 
--- Of a request without an outcome: the verdicts that there are already, and what the rest waits for. NULL: nothing is known.
+-- Of a request without an outcome: the verdicts that there are already, and what the rest waits for. NULL: nothing is
+-- known.
 ALTER TABLE requests RENAME COLUMN settled TO progress;
 
 -- Who has the lease, or had it last, and how often it was acquired.

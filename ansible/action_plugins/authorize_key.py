@@ -1,0 +1,96 @@
+"""Lets a key log in to the control host."""
+
+import fcntl
+import os
+import re
+import tempfile
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+DOCUMENTATION = """
+    action: authorize_key
+    short_description: lets a key log in to the control host
+    description:
+      - Runs on the control host, without a module, and adds a line to a file in the format of sshd(8), AUTHORIZED_KEYS FILE FORMAT. The line is restricted.
+      - The comment marks the line, so that the key of a new instance takes the place of the old one's.
+      - Each host does this for itself, in any order and at once with others; a lock on the folder keeps them apart.
+    options:
+      file:
+        description: the file
+        required: true
+      key:
+        description: the public key, as a node says; only what can be nothing but an ed25519 key is taken, or a node could let anybody in
+        required: true
+      comment:
+        description: marks the line; without spaces
+        required: true
+      command:
+        description: the only command that the key may run; empty, any
+        default: ""
+"""
+
+# The text of an ed25519 key is 68 characters long (RFC 8709).
+KEY = re.compile(r"ssh-ed25519 (AAAAC3NzaC1lZDI1NTE5[A-Za-z0-9+/]{48})( [^\n]*)?\n?", re.ASCII)
+
+
+def line(key, comment, command):
+    match = KEY.fullmatch(key)
+    if not match:
+        raise AnsibleActionFail("the node does not have a public key of type ssh-ed25519: %.120r" % key)
+    options = "restrict"
+    if command:
+        options += ',command="%s"' % command.replace('"', '\\"')
+    return "%s ssh-ed25519 %s %s" % (options, match[1], comment)
+
+
+def with_line(lines, new):
+    """The lines with the new one in the place of those that have its comment."""
+    comment = new.split()[-1]
+    ours = [old for old in lines if old.split()[-1:] == [comment]]
+    if ours == [new]:
+        return lines
+    return [new] + [old for old in lines if old.split()[-1:] != [comment]]
+
+
+def add(path, new):
+    """Reports whether the file is another one than before."""
+    path = os.path.realpath(path)
+    directory = os.path.dirname(path)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = []
+        if os.path.exists(path):
+            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                before = file.read().splitlines()
+        after = with_line(before, new)
+        if after == before:
+            return False
+        number, unfinished = tempfile.mkstemp(prefix=os.path.basename(path) + ".", dir=directory)
+        try:
+            with os.fdopen(number, "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.write("\n".join(after) + "\n")
+            os.rename(unfinished, path)
+        except OSError:
+            os.unlink(unfinished)
+            raise
+        return True
+    finally:
+        os.close(lock)
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = False
+    _VALID_ARGS = frozenset(("file", "key", "comment", "command"))
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        args = self._task.args
+        new = line(str(args["key"]), args["comment"], args.get("command") or "")
+        try:
+            result["changed"] = add(args["file"], new)
+        except OSError as error:
+            raise AnsibleActionFail("let the key in: %s" % error) from error
+        return result

@@ -1,0 +1,197 @@
+package site_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// local runs a playbook on hosts that all are this machine, with the modules and plugins as shipped. It returns what
+// Ansible said.
+func local(t *testing.T, hosts, tasks string, env ...string) (string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "playbook.yml")
+	write(t, file, "- hosts: all\n  strategy: free\n  tasks:\n"+tasks)
+	here := mustAbs(t, ".")
+	cmd := exec.CommandContext(t.Context(), "ansible-playbook", "--inventory", hosts+",", "--connection", "local", file)
+	cmd.Env = append(os.Environ(), "ANSIBLE_CONFIG="+filepath.Join(here, "ansible.cfg"), "ANSIBLE_LIBRARY="+filepath.Join(here, "library"),
+		"ANSIBLE_ACTION_PLUGINS="+filepath.Join(here, "action_plugins"), "ANSIBLE_HOME="+dir, "LC_ALL=C.UTF-8")
+	cmd.Env = append(cmd.Env, env...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func TestConvergeChangesOnlyWhatDiffers(t *testing.T) {
+	dir := t.TempDir()
+	hosts := filepath.Join(dir, "hosts")
+	write(t, hosts, "127.0.1.1 me\n# BEGIN nodes of a\n10.0.0.9 gone\n# END nodes of a\nlast\n")
+	tasks := fmt.Sprintf(`
+    - converge:
+        packages: {names: [one, two], query: [printf, 'installed\n%%.0s'], installed: installed}
+        folders: [{path: %[1]s/folder/below, mode: "0750"}]
+        files:
+          - {path: %[1]s/folder/below/text, content: "a\nb", mode: "0640"}
+          - {path: %[1]s/folder/below/key, secret: tell nobody, mode: "0400"}
+          - {path: %[1]s/missing/text, content: left out, mode: "0644", optional: true}
+        blocks:
+          - {path: %[1]s/hosts, marker: nodes of a, content: "10.0.0.1 node01\n"}
+          - {path: %[1]s/hosts, marker: nodes of b, content: "10.0.0.2 node02\n"}
+        key: {path: %[1]s/folder/id, comment: a node}
+      register: converged
+    - debug: {msg: "says {{ converged }}"}
+`, dir)
+	said, err := local(t, "localhost", tasks)
+	if err != nil || !strings.Contains(said, "changed=1 ") || !strings.Contains(said, "ssh-ed25519 AAAA") {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	if strings.Contains(said, "tell nobody") {
+		t.Errorf("the secret is out:\n%s", said)
+	}
+	if want, got := "# BEGIN nodes of b\n10.0.0.2 node02\n# END nodes of b\n127.0.1.1 me\n# BEGIN nodes of a\n10.0.0.1 node01\n# END nodes of a\nlast\n", read(t, hosts); got != want {
+		t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
+	}
+	for name, want := range map[string]string{"text": "-rw-r-----", "key": "-r--------", "../id": "-rw-------"} {
+		info, err := os.Stat(filepath.Join(dir, "folder", "below", name))
+		if err != nil || info.Mode().String() != want {
+			t.Errorf("%s: %v, %v; want %s", name, info.Mode(), err, want)
+		}
+	}
+	if said, err := local(t, "localhost", tasks); err != nil || !strings.Contains(said, "changed=0 ") {
+		t.Errorf("a second time: %v\n%s", err, said)
+	}
+	if err := os.Chmod(filepath.Join(dir, "folder", "below", "text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := local(t, "localhost", tasks); err != nil || !strings.Contains(said, "changed=1 ") || !strings.Contains(said, "'changes': ['"+dir+"/folder/below/text']") {
+		t.Errorf("with another mode: %v\n%s", err, said)
+	}
+}
+
+func TestConvergeChangesNothingWherePackagesAreMissing(t *testing.T) {
+	dir := t.TempDir()
+	said, err := local(t, "localhost", fmt.Sprintf(`
+    - converge:
+        packages: {names: [one, two], query: [sh, -c, 'for name in "$@"; do [ "$name" = two ] || echo installed; done', query], installed: installed}
+        files: [{path: %s/text, content: text, mode: "0644"}]
+      register: converged
+    - debug: {msg: "missing are {{ converged.missing }}"}
+`, dir))
+	if err != nil || !strings.Contains(said, "missing are ['two']") || !strings.Contains(said, "changed=0 ") {
+		t.Errorf("%v\n%s", err, said)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "text")); err == nil {
+		t.Error("a file was written")
+	}
+}
+
+func TestAFailureOfConvergeSaysWhatFailed(t *testing.T) {
+	said, err := local(t, "localhost", "    - converge: {files: [{path: /nowhere, content: text, owner: nobody-of-ours, mode: '0644'}]}\n")
+	if err == nil || !strings.Contains(said, "nobody-of-ours") {
+		t.Errorf("%v\n%s", err, said)
+	}
+}
+
+// TestNodesThatAskAtOnceAreAllLetIn has each node add its own line, and one that has a new key take the place of the
+// old one.
+func TestNodesThatAskAtOnceAreAllLetIn(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ssh", "authorized_keys")
+	key := func(letter string) string {
+		return "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5" + strings.Repeat(letter, 48)
+	}
+	write(t, file, "# by hand\nssh-rsa AAAA me@home\nrestrict "+key("x")+" reboot@a/h1\n")
+	tasks := `
+    - authorize_key: {file: ` + file + `, key: "` + key("A") + ` says\n", comment: "reboot@a/{{ inventory_hostname }}", command: 'run "{{ inventory_hostname }}"'}
+`
+	const hosts = "h1,h2,h3,h4,h5,h6,h7,h8"
+	if said, err := local(t, hosts, tasks); err != nil || strings.Count(said, "changed=1 ") != 8 {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	lines := strings.Split(strings.TrimSuffix(read(t, file), "\n"), "\n")
+	for _, want := range append(strings.Split(hosts, ","), "by hand", "me@home") {
+		switch want {
+		case "by hand":
+			want = "# by hand"
+		case "me@home":
+			want = "ssh-rsa AAAA me@home"
+		default:
+			want = fmt.Sprintf(`restrict,command="run \"%s\"" %s reboot@a/%s`, want, key("A"), want)
+		}
+		if !strings.Contains(strings.Join(lines, "\n")+"\n", want+"\n") {
+			t.Errorf("there is no line %q in\n%s", want, strings.Join(lines, "\n"))
+		}
+	}
+	if len(lines) != 10 {
+		t.Errorf("there are %d lines, want 10", len(lines))
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if said, err := local(t, hosts, tasks); err != nil || strings.Count(said, "changed=0 ") != 8 {
+		t.Errorf("a second time: %v\n%s", err, said)
+	}
+}
+
+// TestWhatANodeSaysIsChecked has one node send what would let anybody in, and another one name a system that would be a
+// path.
+func TestWhatANodeSaysIsChecked(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "authorized_keys")
+	good := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5" + strings.Repeat("A", 48)
+	for name, key := range map[string]string{
+		"two lines":    good + "\nssh-ed25519 AAAA anybody",
+		"options":      `command="sh" ` + good,
+		"another type": "ssh-rsa AAAAB3NzaC1yc2E",
+		"too long":     good + "AAAA",
+		"nothing":      "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			said, err := local(t, "good,bad", fmt.Sprintf(`
+    - authorize_key: {file: %s, key: "{{ said[inventory_hostname] }}", comment: "{{ inventory_hostname }}"}
+      vars: {said: {good: %q, bad: %q}}
+`, file, good, key))
+			if err == nil || !strings.Contains(said, "does not have a public key") {
+				t.Errorf("%v\n%s", err, said)
+			}
+			if got, want := read(t, file), "restrict "+good+" good\n"; got != want {
+				t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
+			}
+		})
+	}
+}
+
+func TestANodeOfAnUnknownSystemFails(t *testing.T) {
+	said, err := local(t, "localhost", "    - wait_for_node: {families: [Plan9]}\n")
+	if err == nil || !strings.Contains(said, "its operating system is none that the playbooks know: 'Debian'") {
+		t.Errorf("%v\n%s", err, said)
+	}
+}
+
+// TestANodeSaysNothingOfOtherHosts has modules of an enemy answer in the place of ours.
+func TestANodeSaysNothingOfOtherHosts(t *testing.T) {
+	dir := t.TempDir()
+	enemy := filepath.Join(dir, "library")
+	for _, name := range []string{"converge", "node_platform"} {
+		write(t, filepath.Join(enemy, name+".py"), `
+from ansible.module_utils.basic import AnsibleModule
+AnsibleModule(argument_spec={}).exit_json(changed=True, changes="all", public_key="a key", ansible_facts={"os_family": "Debian", "service_mgr": "x", "evil": 1},
+    add_host={"host_name": "h2", "groups": ["evil"], "host_vars": {"evil": 1}}, add_group="evil")
+`)
+	}
+	const tasks = `
+    - wait_for_node: {families: [Debian]}
+    - converge: {}
+      register: converged
+    - debug:
+        msg: "{{ converged.keys() | sort }} {{ ansible_facts }} groups {{ groups.keys() | sort }} h2 {{ hostvars['h2'].evil | default('good') }}"
+`
+	said, err := local(t, "h1,h2", tasks, "ANSIBLE_LIBRARY="+enemy)
+	want := `"['changed', 'failed', 'public_key'] {'os_family': 'Debian', 'service_mgr': 'service'} groups ['all', 'ungrouped'] h2 good"`
+	if err != nil || strings.Count(said, want) != 2 {
+		t.Errorf("%v, want %s twice\n%s", err, want, said)
+	}
+}

@@ -1,0 +1,41 @@
+"""Reads what the compute nodes are given of the control node."""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = """
+    module: read_given
+    short_description: reads the munge key, and the files that slurmctld runs with
+    options:
+      key:
+        description: the file of the munge key, which is text
+        required: true
+      directory:
+        description: the folder of Slurm's configuration; in it, last-good is the files that slurmctld last answered with
+        required: true
+"""
+
+
+def read(path):
+    with open(path, encoding="utf-8", newline="") as file:
+        return file.read()
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={"key": {"type": "path", "required": True, "no_log": False}, "directory": {"type": "path", "required": True}},
+        supports_check_mode=True,
+    )
+    directory = module.params["directory"]
+    kept = os.path.join(directory, "last-good")
+    try:
+        files = [{"path": os.path.join(directory, name), "content": read(os.path.join(kept, name)), "mode": "0644"} for name in sorted(os.listdir(kept))]
+        key = read(module.params["key"])
+    except (OSError, UnicodeError) as error:
+        module.fail_json(msg="the control node was never configured to the end: %s" % error)
+    module.exit_json(changed=False, given={"munge_key": key, "slurm": files})
+
+
+if __name__ == "__main__":
+    main()

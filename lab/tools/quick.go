@@ -1,0 +1,122 @@
+package tools
+
+import (
+	"context"
+	"debug/buildinfo"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+)
+
+// quickPatch names the form of the shortened provider; it changes with what is
+// replaced, so that a provider of another form is built anew. It is the last
+// part of the path that the binary says its module was built from.
+const quickPatch = "provider-1.54.1-quick-1"
+
+// fixedWaits are the provider's files that wait a fixed time for what the root
+// module has, and how many such waits each of them has.
+var fixedWaits = map[string]int{
+	"resource_openstack_compute_instance_v2.go":         12,
+	"resource_openstack_networking_port_v2.go":          2,
+	"resource_openstack_networking_floatingip_v2.go":    2,
+	"resource_openstack_networking_secgroup_v2.go":      1,
+	"resource_openstack_networking_secgroup_rule_v2.go": 1,
+}
+
+// fixedWait are the two fields of a retry.StateChangeConf that say when it first
+// looks and how long it waits between two looks at least.
+var fixedWait = regexp.MustCompile(`(?m)^(\s+)Delay:\s+\d+ \* time\.Second,\n\s+MinTimeout:\s+\d+ \* time\.Second,$`)
+
+// shorten replaces the fixed waits of one of the provider's files. With a
+// PollInterval the looks do not become rarer.
+func shorten(source []byte, want int) ([]byte, error) {
+	if found := len(fixedWait.FindAll(source, -1)); found != want {
+		return nil, fmt.Errorf("%d fixed waits, not %d", found, want)
+	}
+	return fixedWait.ReplaceAll(source, []byte("${1}Delay: 20 * time.Millisecond,\n${1}PollInterval: 50 * time.Millisecond,")), nil
+}
+
+// buildQuick builds the provider with its fixed waits shortened, from a copy of
+// its module: `go build -overlay` refuses files of the module cache.
+func buildQuick(ctx context.Context, wrapper, file string) (err error) {
+	source, err := moduleDir(ctx, wrapper, providerModule)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(file), "quick-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	patched := filepath.Join(dir, quickPatch)
+	if err := os.CopyFS(patched, os.DirFS(source)); err != nil {
+		return fmt.Errorf("copy provider: %w", err)
+	}
+	for name, want := range fixedWaits {
+		if err := shortenFile(filepath.Join(patched, "openstack", name), want); err != nil {
+			return err
+		}
+	}
+	if err := copyModule(wrapper, dir); err != nil {
+		return err
+	}
+	replace := exec.CommandContext(ctx, "go", "mod", "edit", "-replace", providerModule+"="+patched)
+	replace.Dir = dir
+	if out, err := replace.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w:\n%s", replace, err, out)
+	}
+	return build(ctx, dir, providerModule, file)
+}
+
+// moduleDir is where the module cache has a module that wrapper requires.
+func moduleDir(ctx context.Context, wrapper, module string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
+	cmd.Dir, cmd.Stderr = wrapper, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", cmd, err)
+	}
+	var found struct{ Dir string }
+	if err := json.Unmarshal(out, &found); err != nil || found.Dir == "" {
+		return "", fmt.Errorf("%s: no folder in %s", cmd, out)
+	}
+	return found.Dir, nil
+}
+
+func shortenFile(path string, want int) error {
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	short, err := shorten(source, want)
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(path), err)
+	}
+	return os.WriteFile(path, short, 0o600)
+}
+
+func copyModule(from, to string) error {
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(to, name), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isQuick reports whether the file is the provider of quickPatch.
+func isQuick(file string) bool {
+	info, err := buildinfo.ReadFile(file)
+	return err == nil && info.Main.Path == providerModule && info.Main.Replace != nil && filepath.Base(info.Main.Replace.Path) == quickPatch
+}

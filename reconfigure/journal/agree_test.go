@@ -1,0 +1,182 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+)
+
+// TestTheJournalInMemoryDoesAsTheRealOne does the same at random with both, in two processes, and compares what they return.
+func TestTheJournalInMemoryDoesAsTheRealOne(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		dir := t.TempDir()
+		memory := simulate.NewJournal()
+		var pairs []*pair
+		for range 2 {
+			real := must(Open(t.Context(), dir))(t)
+			defer real.Close()
+			pairs = append(pairs, &pair{real: real, memory: memory.Open()})
+		}
+		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+			pairs[rapid.IntRange(0, 1).Draw(rt, "process")].step(t, rt)
+			pairs[0].compare(t, rt)
+		}
+		for _, p := range pairs {
+			p.release(rt)
+		}
+	})
+}
+
+// pair is one process with both journals open.
+type pair struct {
+	real, memory simulate.JournalHandle
+	releases     []func() error // of the lease that it has on both
+}
+
+// each runs the same on both, and compares the errors. It reports whether there is none.
+func (p *pair) each(rt *rapid.T, what string, do func(simulate.JournalHandle) error) bool {
+	real, memory := do(p.real), do(p.memory)
+	if class(real) != class(memory) {
+		rt.Fatalf("%s: the real one says %v, the one in memory %v", what, real, memory)
+	}
+	return real == nil
+}
+
+// class is what callers look for in an error.
+func class(err error) string {
+	for _, known := range []error{ErrFinished, ErrBegun, ErrPaused, ErrLeaseLost} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	if err != nil {
+		return "another error"
+	}
+	return ""
+}
+
+func (p *pair) step(t *testing.T, rt *rapid.T) {
+	ctx := t.Context()
+	ids := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) reconfigure.RequestID {
+		return reconfigure.RequestID(rapid.IntRange(1, 6).Draw(rt, "id"))
+	}), 1, 3)
+	nodes := rapid.SliceOfN(rapid.SampledFrom([]string{"n1", "n2", "n3"}), 0, 2)
+	outcomes := func(of []reconfigure.RequestID) (all []reconfigure.Outcome) {
+		for _, id := range of {
+			wait := reconfigure.Deferral{Request: id, Kind: reconfigure.CannotPlan, Reason: "no cloud"}
+			all = append(all, reconfigure.Outcome{
+				Request: id, Code: reconfigure.CodeDone, Finished: time.Unix(int64(id), 0).UTC(),
+				Verdicts: []reconfigure.Verdict{{Node: "n1"}}, Deferred: []reconfigure.Deferral{wait},
+			})
+		}
+		return all
+	}
+	switch what := rapid.SampledFrom([]string{
+		"submit", "submit", "begin", "begin", "undo", "defer", "finish", "cancel", "record", "record", "pause", "continue",
+		"acquire", "release", "prune",
+	}).Draw(rt, "what"); what {
+	case "submit":
+		r := reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of(nodes.Draw(rt, "nodes")...)}
+		p.each(rt, what, func(j simulate.JournalHandle) error { _, err := j.Submit(ctx, r); return err })
+	case "begin":
+		of := ids.Draw(rt, "ids")
+		p.each(rt, what, func(j simulate.JournalHandle) error { _, err := j.Begin(ctx, of); return err })
+	case "undo":
+		of, undone := ids.Draw(rt, "ids"), outcomes(ids.Draw(rt, "undone"))
+		p.each(rt, what, func(j simulate.JournalHandle) error { _, err := j.Begin(ctx, of, undone...); return err })
+	case "defer":
+		of := outcomes(ids.Draw(rt, "ids"))
+		p.each(rt, what, func(j simulate.JournalHandle) error { return j.Defer(ctx, of...) })
+	case "finish":
+		of := outcomes(ids.Draw(rt, "ids"))
+		p.each(rt, what, func(j simulate.JournalHandle) error { return j.Finish(ctx, of...) })
+	case "cancel":
+		id := ids.Draw(rt, "ids")[0]
+		p.each(rt, what, func(j simulate.JournalHandle) error { return j.Cancel(ctx, id) })
+	case "record":
+		plan, node := rapid.Int64Range(1, 5).Draw(rt, "plan"), rapid.SampledFrom([]string{"", "n1", "n2"}).Draw(rt, "node")
+		events := []reconfigure.Event{event(plan, node, "a"), event(plan, "n3", "b")}
+		p.each(rt, what, func(j simulate.JournalHandle) error { return j.Record(ctx, events...) })
+	case "pause":
+		p.each(rt, what, func(j simulate.JournalHandle) error { return j.Pause(ctx, "why", "anna") })
+	case "continue":
+		p.each(rt, what, func(j simulate.JournalHandle) error { return j.Continue(ctx) })
+	case "acquire":
+		p.acquire(t, rt)
+	case "release":
+		p.release(rt)
+	case "prune":
+		before := time.Unix(rapid.Int64Range(1, 6).Draw(rt, "before"), 0)
+		p.each(rt, what, func(j simulate.JournalHandle) error { return j.Prune(ctx, before) })
+	}
+}
+
+func (p *pair) acquire(t *testing.T, rt *rapid.T) {
+	var got []bool
+	for _, j := range []simulate.JournalHandle{p.real, p.memory} {
+		release, ok, err := j.Acquire(t.Context())
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if got = append(got, ok); ok {
+			p.releases = append(p.releases, release)
+		}
+	}
+	if got[0] != got[1] {
+		rt.Fatalf("the real one is acquired: %v, the one in memory: %v", got[0], got[1])
+	}
+}
+
+func (p *pair) release(rt *rapid.T) {
+	for _, release := range p.releases {
+		if err := release(); err != nil {
+			rt.Fatal(err)
+		}
+	}
+	p.releases = nil
+}
+
+// compare looks at all that can be read, but for the times of now.
+func (p *pair) compare(t *testing.T, rt *rapid.T) {
+	ctx := t.Context()
+	view := func(j simulate.JournalHandle) map[string]any {
+		all := map[string]any{}
+		put := func(what string, value any, err error) {
+			if all[what] = value; err != nil {
+				rt.Fatalf("%s: %v", what, err)
+			}
+		}
+		requests, err := j.Requests(ctx, 100)
+		for i := range requests {
+			requests[i].Submitted, all[fmt.Sprint("passed", i)] = time.Time{}, requests[i].Passed.IsZero()
+			requests[i].Passed = time.Time{}
+			outcome, ok, err := j.Outcome(ctx, requests[i].ID)
+			outcome.Finished = time.Time{}
+			put(fmt.Sprint("outcome ", requests[i].ID, ok), outcome, err)
+		}
+		put("requests", requests, err)
+		pending, err := j.Pending(ctx)
+		put("pending", len(pending), err)
+		events, err := j.EventsOf(ctx, 1, 2, 3, 4, 5, 6)
+		put("events", events, err)
+		moves, err := j.LastMoves(ctx)
+		put("moves", moves, err)
+		_, paused, err := j.Paused(ctx)
+		put("paused", paused, err)
+		put("lease", j.Holder(ctx) != "", nil)
+		return all
+	}
+	times := cmpopts.IgnoreFields(reconfigure.Event{}, "Time")
+	if d := cmp.Diff(view(p.real), view(p.memory), times, cmpopts.EquateEmpty()); d != "" {
+		rt.Fatalf("(-real +in memory):\n%s", d)
+	}
+}

@@ -1,0 +1,309 @@
+package operation_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
+	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+)
+
+// declared is a cluster with one persistent node, p1, a second one, p2, and cloud nodes p3 to p8.
+func declared() reconfigure.Cluster {
+	source := reconfigure.Source{Image: "v1", Flavor: "small", Network: "cluster"}
+	return reconfigure.Cluster{
+		Name:     "test",
+		Control:  reconfigure.Control{Name: "ctl", Source: source},
+		Groups:   []reconfigure.NodeGroup{{Name: "group", Prefix: "p", Width: 1, Source: source, Min: 2, Max: 8}},
+		Slurm:    reconfigure.Timing{ResumeTimeout: 10 * time.Minute},
+		Settings: reconfigure.Settings{BootTimeout: 2 * time.Minute, Interrupt: true},
+	}
+}
+
+// lab is a world with an operator at work in it.
+type lab struct {
+	*testing.T
+	*simulate.World
+	cluster reconfigure.Cluster
+	deps    operation.Deps
+	ctx     context.Context // the operator's
+	end     context.CancelCauseFunc
+	running *operation.Operator
+	plan    reconfigure.Plan
+	round   *round // the last that was started
+	classes map[string]reconfigure.Class
+}
+
+// test runs in a bubble of its own time. The control node and both persistent nodes are there.
+func test(t *testing.T, do func(*lab)) {
+	t.Helper()
+	empty(t, func(l *lab) {
+		l.Have("ctl", "p1", "p2")
+		do(l)
+	})
+}
+
+// empty is the same in a world in which nothing was deployed.
+func empty(t *testing.T, do func(*lab)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := simulate.NewWorld(declared())
+		l := &lab{T: t, World: w, cluster: declared(), deps: w.Deps()}
+		l.ctx, l.end = context.WithCancelCause(t.Context())
+		do(l)
+		l.end(nil)
+		synctest.Wait()
+		l.want("clashes", 0, len(l.Clashes()))
+	})
+}
+
+// operator is made when it is needed first, from the cluster and what stands behind it as they are by then.
+func (l *lab) operator() *operation.Operator {
+	if l.running == nil {
+		l.running = operation.New(l.ctx, l.cluster, l.deps, operation.DefaultTiming())
+	}
+	return l.running
+}
+
+// wants adds changes to the plan that is to be carried out.
+func (l *lab) wants(a reconfigure.Action, nodes ...string) {
+	for _, node := range nodes {
+		c := reconfigure.Change{
+			Node: node, Action: a, Reason: "test", Requests: []reconfigure.RequestID{1}, Since: time.Now().Add(-time.Second),
+		}
+		if a == reconfigure.Create || a == reconfigure.Replace {
+			c.Spec = l.Spec(node)
+		}
+		l.plan.Changes = append(l.plan.Changes, c)
+	}
+}
+
+// change is a node's in the plan.
+func (l *lab) change(node string) *reconfigure.Change {
+	i := slices.IndexFunc(l.plan.Changes, func(c reconfigure.Change) bool { return c.Node == node })
+	return &l.plan.Changes[i]
+}
+
+// asks plans requests as the controller does.
+func (l *lab) asks(requests ...reconfigure.Request) {
+	l.Helper()
+	for i := range requests {
+		requests[i].ID, requests[i].Submitted = reconfigure.RequestID(i+1), time.Now()
+	}
+	l.plan = plan.Compute(l.cluster, l.observe(requests...), requests)
+}
+
+func (l *lab) observe(requests ...reconfigure.Request) snapshot.Snapshot {
+	l.Helper()
+	seen, err := snapshot.Observer{
+		Cluster: l.cluster,
+		State: func(ctx context.Context, _ nodeset.NodeSet) (reconfigure.State, error) {
+			return l.World.State(ctx)
+		},
+		States: func(ctx context.Context, _ reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
+			return l.States(ctx)
+		},
+		Servers: l.World.Servers, Resolve: l.Resolve, Health: l.World.Health,
+	}.Observe(l.Context(), snapshot.Scope{Sources: func(states map[string]reconfigure.NodeState) []reconfigure.Source {
+		return plan.Sources(l.cluster, states, requests)
+	}})
+	if err != nil {
+		l.Fatal(err)
+	}
+	return seen
+}
+
+// round is a plan under way.
+type round struct {
+	*lab
+	began    time.Time
+	expected int
+	came     chan reconfigure.Verdict
+	verdicts map[string]reconfigure.Verdict
+	after    map[string]time.Duration // by node: when its verdict came
+}
+
+// start takes a snapshot, completes the plan and has it carried out.
+func (l *lab) start() *round {
+	l.Helper()
+	seen := l.observe()
+	l.plan.Desired = desired(seen.Desired, l.plan.Changes)
+	told := map[string]bool{} // those that get a verdict
+	for _, c := range l.plan.Changes {
+		told[c.Node] = true
+	}
+	for _, r := range l.plan.Rejected {
+		told[r.Node] = told[r.Node] || r.Awaited
+	}
+	maps.DeleteFunc(told, func(_ string, told bool) bool { return !told })
+	r := &round{
+		lab: l, began: time.Now(), expected: len(told), came: make(chan reconfigure.Verdict, 10000),
+		verdicts: map[string]reconfigure.Verdict{}, after: map[string]time.Duration{},
+	}
+	l.round = r
+	l.operator().Start(operation.Round{Number: 7, Cluster: l.cluster, Seen: seen, Plan: l.plan}, func(v reconfigure.Verdict) {
+		r.came <- v
+	})
+	return r
+}
+
+// wait gathers all verdicts, or those that come before the operator ends.
+func (r *round) wait() map[string]reconfigure.Verdict {
+	r.Helper()
+	for len(r.verdicts) < r.expected {
+		select {
+		case v := <-r.came:
+			if _, again := r.verdicts[v.Node]; again {
+				r.Errorf("a second verdict on %s: %+v", v.Node, v)
+			}
+			r.verdicts[v.Node], r.after[v.Node] = v, time.Since(r.began)
+		case <-r.ctx.Done():
+			synctest.Wait()
+			return r.verdicts
+		case <-time.After(24 * time.Hour):
+			r.Fatalf("a day later there are verdicts on %v alone; calls:\n%s", slices.Collect(maps.Keys(r.verdicts)),
+				strings.Join(r.Calls(), "\n"))
+		}
+	}
+	return r.verdicts
+}
+
+// desired is the map of nodes with the changes made.
+func desired(before map[string]reconfigure.Spec, changes []reconfigure.Change) map[string]reconfigure.Spec {
+	after := maps.Clone(before)
+	if after == nil {
+		after = map[string]reconfigure.Spec{}
+	}
+	for _, c := range changes {
+		switch c.Action {
+		case reconfigure.Create, reconfigure.Replace:
+			after[c.Node] = c.Spec
+		case reconfigure.Remove:
+			delete(after, c.Node)
+		}
+	}
+	return after
+}
+
+// carry carries the plan out, and answers each verdict as "status phase: reason".
+func (l *lab) carry() map[string]string {
+	l.Helper()
+	return l.said(l.start().wait())
+}
+
+func (l *lab) said(verdicts map[string]reconfigure.Verdict) map[string]string {
+	l.Helper()
+	said := map[string]string{}
+	l.classes = map[string]reconfigure.Class{}
+	for node, v := range verdicts {
+		if v.Class != "" {
+			l.classes[node] = v.Class
+		}
+		if change, ok := l.plan.Of(node); ok && v.Action != change.Action {
+			l.Errorf("the verdict on %s is %+v", node, v)
+		}
+		said[node] = strings.TrimSuffix(fmt.Sprintf("%s %s: %s", v.Status, v.Phase, v.Reason), " : ")
+	}
+	return said
+}
+
+func (l *lab) want(what string, want, got any) {
+	l.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		l.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func (l *lab) wantVerdicts(want map[string]string) {
+	l.Helper()
+	l.want("verdicts", want, l.carry())
+}
+
+func (l *lab) wantDone(nodes ...string) {
+	l.Helper()
+	want := map[string]string{}
+	for _, node := range nodes {
+		want[node] = "done"
+	}
+	l.wantVerdicts(want)
+}
+
+// wantOrder checks that calls were made in this order, each of which begins so; others may stand between them.
+func (l *lab) wantOrder(prefixes ...string) {
+	l.Helper()
+	rest := l.Calls()
+	for _, prefix := range prefixes {
+		i := slices.IndexFunc(rest, func(call string) bool { return strings.HasPrefix(call, prefix) })
+		if i < 0 {
+			l.Errorf("%q was not done, or not in this order, among\n%s", prefix, strings.Join(l.Calls(), "\n"))
+			return
+		}
+		rest = rest[i+1:]
+	}
+}
+
+// wantNever checks that no call begins so.
+func (l *lab) wantNever(prefixes ...string) {
+	l.Helper()
+	for _, prefix := range prefixes {
+		if slices.ContainsFunc(l.Calls(), func(call string) bool { return strings.HasPrefix(call, prefix) }) {
+			l.Errorf("%q was done:\n%s", prefix, strings.Join(l.Calls(), "\n"))
+		}
+	}
+}
+
+// wantFailedEvent checks that the end of a node's way was recorded.
+func (l *lab) wantFailedEvent(node, reason string) {
+	l.Helper()
+	var got []string
+	for _, e := range l.Events() {
+		if e.Node == node && e.Level == reconfigure.Failed {
+			got = append(got, e.Message)
+		}
+		if e.Plan != 7 {
+			l.Errorf("event of another plan: %+v", e)
+		}
+	}
+	l.want("the journal says of "+node, []string{reason}, got)
+}
+
+func (l *lab) wantNote(text string) {
+	l.Helper()
+	for _, e := range l.Events() {
+		if e.Level == reconfigure.Note && strings.Contains(e.Message, text) {
+			return
+		}
+	}
+	l.Errorf("the journal has no note %q", text)
+}
+
+// at is when the first call that begins so was made, from now on; calls are looked at as often as can be.
+func (l *lab) timeOf(prefix string, within time.Duration) time.Duration {
+	l.Helper()
+	began := time.Now()
+	for time.Since(began) < within {
+		if slices.ContainsFunc(l.Calls(), func(call string) bool { return strings.HasPrefix(call, prefix) }) {
+			return time.Since(began)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	l.Errorf("%q was not done within %s:\n%s", prefix, within, strings.Join(l.Calls(), "\n"))
+	return within
+}
+
+const (
+	back    = "IDLE+CLOUD+POWERED_DOWN"
+	waiting = "ALLOCATED+CLOUD+POWERING_UP"
+)

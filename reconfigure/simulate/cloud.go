@@ -1,0 +1,334 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// server is an instance as the cloud has it.
+type server struct {
+	id, node, address string
+	spec              reconfigure.Spec
+	created           time.Time
+	active            time.Time // when it is ACTIVE, or in ERROR
+	gone              time.Time // when the cloud has it no more; zero: it is not being deleted
+	fault             string    // why it ends in ERROR, in the cloud's words
+	up                bool      // it is ACTIVE
+	started           time.Time // when it was booted last, as the cloud has it
+	boots             int
+	booted            time.Time // the same as slurmd reports it: no two boots have the same time
+	configured        bool
+	slurmd            bool // it has registered since the boot
+	lemon             bool // it never answers
+	console           string
+}
+
+// never is when what takes for ever has happened.
+func never() time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// after is a time from now; never where that is for ever.
+func after(d time.Duration) time.Time {
+	if d == Forever {
+		return never()
+	}
+	return time.Now().Add(d)
+}
+
+func (w *World) server(id string) *server {
+	for _, s := range w.servers {
+		if s.id == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// serversOf is the instances of a node, the oldest first.
+func (w *World) serversOf(node string) []*server {
+	return slices.DeleteFunc(slices.Clone(w.servers), func(s *server) bool { return s.node != node })
+}
+
+// create has the cloud begin to make an instance.
+func (w *World) create(node string, spec reconfigure.Spec) *server {
+	if slices.ContainsFunc(w.serversOf(node), func(s *server) bool { return s.gone.IsZero() }) {
+		w.doubled = append(w.doubled, node)
+	}
+	n := w.number()
+	s := &server{
+		id: fmt.Sprint("instance-", n), node: node, address: fmt.Sprintf("192.0.2.%d", n), spec: spec,
+		created: time.Now(), active: after(w.span(Building, node)),
+	}
+	w.servers = append(w.servers, s)
+	if s.lemon = w.struck(Lemon, node); s.lemon {
+		w.faults[Lemon] = w.faults[Lemon].Difference(nodeset.Of(node))
+	}
+	return s
+}
+
+// start has an instance be ACTIVE and boot. slurmd comes up by itself where it was configured before.
+func (w *World) start(s *server, at time.Time) {
+	w.stop(s)
+	s.up = true
+	s.boots++
+	s.started = at
+	s.booted = time.Unix(max(at.Unix(), w.lastBoot+1), 0)
+	w.lastBoot = s.booted.Unix()
+	s.console += fmt.Sprintf("%s of %s: booted at %d\n", s.id, s.node, w.lastBoot)
+	if s.configured || w.struck(StartsByItself, s.node) {
+		w.startSlurmd(s, at)
+	}
+}
+
+func (w *World) startSlurmd(s *server, at time.Time) {
+	if n := w.slurm[s.node]; n != nil && !w.struck(NeverRegisters, s.node) {
+		n.registers, n.server = at.Add(w.span(Registering, s.node)), s
+	}
+}
+
+// stop ends all that an instance does.
+func (w *World) stop(s *server) {
+	if n := w.slurm[s.node]; n != nil && n.server == s {
+		w.lose(s.node)
+		n.registers = time.Time{}
+	}
+	s.slurmd, s.up = false, false
+}
+
+// delete has the cloud begin to delete an instance, which ends at once what it does.
+func (w *World) delete(s *server) {
+	w.stop(s)
+	if s.gone.IsZero() {
+		s.gone = after(w.span(Removing, s.node))
+	}
+}
+
+// remove has an instance be gone.
+func (w *World) remove(s *server) {
+	w.stop(s)
+	w.servers = slices.DeleteFunc(w.servers, func(other *server) bool { return other == s })
+}
+
+// status is Nova's.
+func (w *World) status(s *server) string {
+	switch {
+	case s.fault != "" && !time.Now().Before(s.active):
+		return "ERROR"
+	case s.up && w.struck(NotActive, s.node):
+		return "SHUTOFF"
+	case s.up || !s.gone.IsZero():
+		return "ACTIVE" // while it deletes an instance Nova goes on calling it so
+	case s.boots > 0:
+		return "REBUILD"
+	}
+	return "BUILD"
+}
+
+// Resolve knows the sources that the cluster declares.
+func (w *World) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return reconfigure.Resolved{Err: err.Error()}
+	}
+	declared := s == w.cluster.Control.Source
+	for _, g := range w.cluster.Groups {
+		declared = declared || s == g.Source
+	}
+	if !declared {
+		return reconfigure.Resolved{
+			Err:   fmt.Sprintf("image %q, flavor %q or network %q: not found", s.Image, s.Flavor, s.Network),
+			Class: reconfigure.ClassMissing,
+		}
+	}
+	return reconfigure.Resolved{ImageID: idOf(s.Image), FlavorID: idOf(s.Flavor), NetworkID: idOf(s.Network)}
+}
+
+// cloudAnswers is an error where the cloud does not answer.
+func (w *World) cloudAnswers(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if w.ordered(CloudSilent) {
+		return failure{CloudSilent}
+	}
+	w.advance()
+	return nil
+}
+
+// Servers is every instance. As Nova does, it does not say in its list what is wrong with those in ERROR.
+func (w *World) Servers(ctx context.Context) (map[string][]reconfigure.Server, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := w.cloudAnswers(ctx); err != nil {
+		return nil, err
+	}
+	all := map[string][]reconfigure.Server{}
+	for _, s := range w.servers {
+		all[s.node] = append(all[s.node], reconfigure.Server{
+			ID: s.id, Node: s.node, Status: w.status(s), Address: s.address, PortID: "port-of-" + s.id,
+			ImageID: s.spec.ImageID, FlavorID: s.spec.FlavorID, Group: s.spec.Group, Created: s.created,
+		})
+	}
+	return all, nil
+}
+
+// Fault is what the cloud says of an instance in ERROR.
+func (w *World) Fault(ctx context.Context, id string) (string, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := w.cloudAnswers(ctx); err != nil {
+		return "", err
+	}
+	s := w.server(id)
+	if s == nil {
+		return "", fmt.Errorf("there is no instance %q", id)
+	}
+	if w.status(s) != "ERROR" {
+		return "", nil
+	}
+	return s.fault, nil
+}
+
+// Reboot boots an instance again.
+func (w *World) Reboot(ctx context.Context, id string) error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	w.advance()
+	s := w.server(id)
+	switch {
+	case s == nil:
+		return fmt.Errorf("there is no instance %q", id)
+	case w.struck(RebootFails, s.node):
+		return failure{RebootFails}
+	}
+	w.log("reboot", nodeset.Of(s.node))
+	w.start(s, time.Now())
+	return nil
+}
+
+// Console shows when the instance was booted, and what was printed on it.
+func (w *World) Console(ctx context.Context, id string, lines int) (string, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := w.cloudAnswers(ctx); err != nil {
+		return "", err
+	}
+	s := w.server(id)
+	if s == nil {
+		return "", fmt.Errorf("there is no instance %q", id)
+	}
+	all := strings.SplitAfter(strings.TrimSuffix(s.console, "\n"), "\n")
+	if lines > 0 {
+		all = all[max(0, len(all)-lines):]
+	}
+	return strings.Join(all, "") + "\n", nil
+}
+
+// RemoveServer deletes an instance behind Terraform's back, also one that Terraform knows, should that be asked for.
+func (w *World) RemoveServer(ctx context.Context, id, name string, before time.Time) error {
+	s, err := w.removal(ctx, id, name, before)
+	if s == nil || err != nil {
+		return err
+	}
+	timeout := time.NewTimer(w.spanOf(ProviderTimeout))
+	defer timeout.Stop()
+	gone := time.NewTimer(time.Until(s.gone))
+	defer gone.Stop()
+	select {
+	case <-gone.C:
+		return nil
+	case <-timeout.C:
+		return fmt.Errorf("instance %s is still there", id)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// removal begins to delete an instance; nil where there is none.
+func (w *World) removal(ctx context.Context, id, name string, before time.Time) (*server, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	w.advance()
+	s := w.server(id)
+	switch {
+	case s == nil:
+		return nil, nil
+	case s.node != name || !s.created.Before(before):
+		return nil, fmt.Errorf("instance %s is not removed", id)
+	case w.struck(NeverRemoved, s.node):
+		return nil, fmt.Errorf("instance %s: %w", id, failure{NeverRemoved})
+	}
+	what := "delete orphan"
+	if r := w.state[s.node]; r != nil && r.id == id {
+		what = "delete"
+	}
+	w.log(what, nodeset.Of(s.node))
+	w.delete(s)
+	return s, nil
+}
+
+// IDs is the ids of all instances, by node; of several, that of the newest.
+func (w *World) IDs() map[string]string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	all := map[string]string{}
+	for _, s := range w.servers {
+		all[s.node] = s.id
+	}
+	return all
+}
+
+// Orphans is the nodes of the instances that Terraform's state does not have, with repetitions, sorted.
+func (w *World) Orphans() []string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	var nodes []string
+	for _, s := range w.servers {
+		if r := w.state[s.node]; r == nil || r.id != s.id {
+			nodes = append(nodes, s.node)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// Doubled is the nodes that got an instance while they had another one, in order.
+func (w *World) Doubled() []string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return slices.Clone(w.doubled)
+}
+
+// Print has something appear on an instance's console.
+func (w *World) Print(id, text string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if s := w.server(id); s != nil {
+		s.console += text
+	}
+}
+
+// Boots is how often an instance was booted.
+func (w *World) Boots(id string) int {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	if s := w.server(id); s != nil {
+		return s.boots
+	}
+	return 0
+}

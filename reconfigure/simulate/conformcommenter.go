@@ -1,0 +1,55 @@
+package simulate
+
+import (
+	"context"
+	"testing"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
+)
+
+// CommenterSetup is a commenter, and jobs to try it on.
+type CommenterSetup struct {
+	Commenter operation.Commenter
+	// Jobs are three that wait, and will wait for as long as the test takes, without comments.
+	Jobs [3]int64
+	// Remark has somebody else comment on a job.
+	Remark func(job int64, text string)
+	// Comment is what a job carries.
+	Comment func(job int64) string
+}
+
+// ConformCommenter is the contract of operation.Commenter.
+func ConformCommenter(t *testing.T, h CommenterSetup) {
+	first, second, remarked := h.Jobs[0], h.Jobs[1], h.Jobs[2]
+	want := func(job int64, want string) {
+		t.Helper()
+		if got := h.Comment(job); got != want {
+			t.Errorf("job %d carries %q, not %q", job, got, want)
+		}
+	}
+	comment := func(text string, jobs ...int64) {
+		t.Helper()
+		if err := h.Commenter.Comment(t.Context(), jobs, text); err != nil {
+			t.Error(err)
+		}
+	}
+	comment("conformance, for nobody")
+	h.Remark(remarked, "somebody's own")
+	comment("conformance", first, remarked)
+	want(first, ReasonPrefix+"conformance")
+	want(second, "")
+	want(remarked, "somebody's own")
+
+	const noJob = 1 << 30 // Slurm counts up to 2^26 (slurm.conf(5), MaxJobId)
+	comment("conformance, once more: it is (so)", first, second, noJob)
+	want(first, ReasonPrefix+"conformance, once more: it is (so)")
+	want(second, ReasonPrefix+"conformance, once more: it is (so)")
+	comment("conformance, for what has gone", noJob)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := h.Commenter.Comment(ctx, []int64{first}, "conformance, too late"); err == nil {
+		t.Error("no error although the context is done")
+	}
+	want(first, ReasonPrefix+"conformance, once more: it is (so)")
+}

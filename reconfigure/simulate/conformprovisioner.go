@@ -1,0 +1,366 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
+)
+
+// ProvisionerSetup is a provisioner of a cluster in which nothing is deployed, and what a test can do to it from outside.
+type ProvisionerSetup struct {
+	Provisioner operation.Provisioner
+	// Spec is what a node is to be made of, in one of two versions, 1 and 2, that differ by image.
+	Spec func(node string, version int) reconfigure.Spec
+	// Control and Nodes are names, of three nodes at least.
+	Control string
+	Nodes   []string
+	// Servers is the cloud's own list of instances, those that were not made to the end too, by node.
+	Servers func() map[string]reconfigure.Server
+	// Forget has the state lose what it has of a node, as if Terraform had been killed before it could write that down.
+	Forget func(node string)
+	// FailCreate has the next instance of a node end in ERROR.
+	FailCreate func(node string)
+	// Vanish deletes a node's instance behind the provisioner's back.
+	Vanish func(node string)
+	// Stray has whatever is previewed from now on do what no plan names. Nothing else is asked of the provisioner afterwards.
+	Stray func()
+}
+
+// ConformProvisioner is the contract of operation.Provisioner. New makes a setup of its own for each call.
+func ConformProvisioner(t *testing.T, new func(*testing.T) ProvisionerSetup) {
+	for name, rule := range map[string]func(provisionerRule){
+		"life of a cluster":      provisionerRule.life,
+		"a node fails alone":     provisionerRule.failsAlone,
+		"refusal":                provisionerRule.refusal,
+		"interrupt and adoption": provisionerRule.adoption,
+		"a context that is done": provisionerRule.done,
+	} {
+		t.Run(name, func(t *testing.T) { rule(provisionerRule{t, new(t)}) })
+	}
+}
+
+type provisionerRule struct {
+	*testing.T
+	ProvisionerSetup
+}
+
+// life follows a cluster from its first node to its last. The steps stand in one test because each costs minutes of a real cloud's time.
+func (p provisionerRule) life() {
+	a, b, c := p.Nodes[0], p.Nodes[1], p.Nodes[2]
+	p.wantInstances()
+
+	// Preview changes nothing.
+	first := p.plan(nil, reconfigure.Create, 1, p.Control, a, b)
+	first.Shared = true
+	preview := p.preview(first)
+	p.wantDesired(nil)
+	p.wantInstances()
+
+	// Apply does what was previewed, and leaves the map as the plan had it.
+	p.apply(preview)
+	p.wantDesired(first.Desired)
+	p.wantInstances(p.Control, a, b)
+
+	// The same wish once more finds nothing to do.
+	before := p.Servers()
+	again := p.preview(p.plan(first.Desired, reconfigure.Create, 1, a, b))
+	if len(again.Changes) > 0 {
+		p.Errorf("what is there already is to be changed: %+v", again.Changes)
+	}
+	p.apply(again)
+	p.wantSame(before, p.Control, a, b)
+
+	// Different actions go together, and touch nothing else. What is replaced stands in the preview as such.
+	mixed := p.plan(first.Desired, reconfigure.Create, 1, c)
+	mixed = p.and(mixed, reconfigure.Replace, 2, a)
+	mixed = p.and(mixed, reconfigure.Remove, 0, b)
+	preview = p.preview(mixed)
+	p.wantEffect(preview, a, reconfigure.EffectRebuild, reconfigure.EffectReplace)
+	p.wantEffect(preview, b, reconfigure.EffectDelete)
+	p.wantEffect(preview, c, reconfigure.EffectCreate)
+	p.wantSame(before, p.Control, a, b)
+	p.apply(preview)
+	p.wantInstances(p.Control, a, c)
+	p.wantSame(before, p.Control)
+
+	// A replacement that nothing but the wish asks for is one all the same.
+	before = p.Servers()
+	p.apply(p.preview(p.plan(mixed.Desired, reconfigure.Replace, 2, a)))
+	if p.Servers()[a].ID == before[a].ID {
+		p.Errorf("%s, which was to be replaced, has its old instance still", a)
+	}
+	p.wantSame(before, p.Control, c)
+
+	// Absent is success: for what was never there, was removed before, or vanished.
+	p.Vanish(c)
+	gone := p.plan(mixed.Desired, reconfigure.Remove, 0, b, c)
+	p.apply(p.preview(gone))
+	p.wantDesired(gone.Desired)
+	p.wantInstances(p.Control, a)
+
+	// The whole cluster goes.
+	everything := p.plan(gone.Desired, reconfigure.Remove, 0, p.Control, a)
+	everything.Shared = true
+	p.apply(p.preview(everything))
+	p.wantDesired(nil)
+	p.wantInstances()
+}
+
+// failsAlone has two of three nodes end in ERROR: they are tainted; one is removed, and one made anew, in the place of what is left of it.
+func (p provisionerRule) failsAlone() {
+	a, b, c := p.Nodes[0], p.Nodes[1], p.Nodes[2]
+	p.FailCreate(b)
+	p.FailCreate(c)
+	plan := p.plan(nil, reconfigure.Create, 1, p.Control, a, b, c)
+	plan.Shared = true
+	failures, err := p.Provisioner.Apply(p.Context(), p.preview(plan), p.watch, nil)
+	if err != nil || len(failures) != 2 || failures[b] == nil || failures[c] == nil {
+		p.Fatalf("two nodes were to fail: %v, error %v", failures, err)
+	}
+	p.wantDesired(plan.Desired)
+	instances := p.instances()
+	for node, want := range map[string]bool{p.Control: false, a: false, b: true, c: true} {
+		if i, ok := instances[node]; !ok || i.Tainted != want {
+			p.Errorf("%s is to be tainted: %t, but it is %+v", node, want, i)
+		}
+	}
+	before := p.Servers()
+	p.apply(p.preview(p.plan(plan.Desired, reconfigure.Create, 1, c)))
+	p.wantSame(before, p.Control, a)
+	p.apply(p.preview(p.plan(plan.Desired, reconfigure.Remove, 0, b)))
+	p.wantInstances(p.Control, a, c)
+	p.wantSame(before, p.Control, a)
+}
+
+// refusal finds something in the preview that nobody asked for.
+func (p provisionerRule) refusal() {
+	first := p.plan(nil, reconfigure.Create, 1, p.Control, p.Nodes[0])
+	first.Shared = true
+	p.apply(p.preview(first))
+	before := p.Servers()
+	p.Stray()
+	_, err := p.Provisioner.Preview(p.Context(), p.plan(first.Desired, reconfigure.Create, 1, p.Nodes[1]))
+	var refusal *reconfigure.Refusal
+	if !errors.As(err, &refusal) || len(refusal.Changes) == 0 {
+		p.Fatalf("no refusal, but %v", err)
+	}
+	for _, c := range refusal.Changes {
+		if c.Node == p.Nodes[1] {
+			p.Errorf("what was asked for is refused: %+v", c)
+		}
+	}
+	p.wantDesired(first.Desired)
+	p.wantSame(before, p.Control, p.Nodes[0])
+}
+
+// adoption interrupts Terraform when the servers are ACTIVE. They are in the state as half made, and are adopted, as is one that
+// the state does not have. What is not as the plan has it is left as it was.
+func (p provisionerRule) adoption() {
+	a, b, c := p.Nodes[0], p.Nodes[1], p.Nodes[2]
+	first := p.plan(nil, reconfigure.Create, 1, p.Control, c)
+	first.Shared = true
+	p.apply(p.preview(first))
+	p.Forget(c)
+	plan := p.plan(first.Desired, reconfigure.Create, 1, a, b)
+	p.interrupted(p.preview(plan), a, b)
+
+	plan = p.and(plan, reconfigure.Create, 1, c)
+	other := p.Spec(b, 2)
+	plan.Desired[b] = other
+	servers := map[string]reconfigure.Server{}
+	for _, node := range p.Nodes {
+		servers[node] = p.Servers()[node]
+	}
+	adopted, failures, err := p.Provisioner.Adopt(p.Context(), plan, servers)
+	if err != nil || !adopted.Equal(nodeset.Of(a, c)) || len(failures) != 1 || failures[b] == nil {
+		p.Fatalf("adopted %s, failures %v, error %v", adopted, failures, err)
+	}
+	for node, tainted := range map[string]bool{a: false, b: true, c: false} {
+		if i := p.instances()[node]; i.ID != servers[node].ID || i.Tainted != tainted || i.Address == "" {
+			p.Errorf("%s is %+v, and in the cloud %+v", node, i, servers[node])
+		}
+	}
+	plan.Desired[b] = p.Spec(b, 1)
+	delete(servers, c)
+	adopted, failures, err = p.Provisioner.Adopt(p.Context(), plan, servers) // of one it is done already
+	if err != nil || !adopted.Equal(nodeset.Of(a, b)) || len(failures) > 0 {
+		p.Fatalf("adopted %s, failures %v, error %v", adopted, failures, err)
+	}
+	if rest := p.preview(p.plan(plan.Desired, reconfigure.Create, 1, a, b, c)); len(rest.Changes) > 0 {
+		p.Errorf("what was adopted is to be changed: %+v", rest.Changes)
+	}
+	p.wantInstances(p.Control, a, b, c)
+}
+
+// interrupted applies a preview until the servers of nodes are ACTIVE, which Terraform hears of long after.
+func (p provisionerRule) interrupted(preview reconfigure.Preview, nodes ...string) {
+	p.Helper()
+	interrupt, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		failures, err := p.Provisioner.Apply(p.Context(), preview, p.watch, interrupt)
+		for _, node := range nodes {
+			if err != nil || !errors.Is(failures[node], reconfigure.ErrInterrupted) {
+				p.Errorf("%s was to be interrupted: %v, error %v", node, failures, err)
+			}
+		}
+	}()
+	active := func(node string) bool { return p.Servers()[node].Active() }
+	for all := false; !all; {
+		select {
+		case <-ended:
+			p.Fatal("Terraform was not interrupted")
+		case <-time.After(10 * time.Millisecond):
+			all = !slices.ContainsFunc(nodes, func(node string) bool { return !active(node) })
+		}
+	}
+	close(interrupt)
+	<-ended
+	for _, node := range nodes {
+		if i := p.instances()[node]; !i.Tainted || i.ID != p.Servers()[node].ID {
+			p.Errorf("%s is to be tainted: %+v", node, i)
+		}
+	}
+}
+
+// done asks in vain. A preview that was made in time is not carried out either.
+func (p provisionerRule) done() {
+	ctx, cancel := context.WithCancel(p.Context())
+	cancel()
+	plan := p.plan(nil, reconfigure.Create, 1, p.Control)
+	plan.Shared = true
+	if _, err := p.Provisioner.State(ctx); !errors.Is(err, context.Canceled) {
+		p.Errorf("instances: error %v", err)
+	}
+	if _, err := p.Provisioner.Preview(ctx, plan); !errors.Is(err, context.Canceled) {
+		p.Errorf("preview: error %v", err)
+	}
+	failures, err := p.Provisioner.Apply(ctx, p.preview(plan), p.watch, nil)
+	if !errors.Is(err, context.Canceled) || failures != nil {
+		p.Errorf("apply: %v, error %v", failures, err)
+	}
+	p.wantInstances()
+}
+
+// plan has nodes changed in one way, in a map that was so before.
+func (p provisionerRule) plan(before map[string]reconfigure.Spec, a reconfigure.Action, version int, nodes ...string) reconfigure.Plan {
+	plan := reconfigure.Plan{Desired: maps.Clone(before)}
+	if before == nil {
+		plan.Desired = map[string]reconfigure.Spec{}
+	}
+	return p.and(plan, a, version, nodes...)
+}
+
+// and adds to a plan.
+func (p provisionerRule) and(plan reconfigure.Plan, a reconfigure.Action, version int, nodes ...string) reconfigure.Plan {
+	for _, node := range nodes {
+		change := reconfigure.Change{Node: node, Action: a, Reason: "test", Requests: []reconfigure.RequestID{1}}
+		if a == reconfigure.Remove {
+			delete(plan.Desired, node)
+		} else {
+			change.Spec = p.Spec(node, version)
+			plan.Desired[node] = change.Spec
+		}
+		plan.Changes = append(plan.Changes, change)
+	}
+	return plan
+}
+
+func (p provisionerRule) watch(string, string) {}
+
+func (p provisionerRule) preview(plan reconfigure.Plan) reconfigure.Preview {
+	p.Helper()
+	preview, err := p.Provisioner.Preview(p.Context(), plan)
+	if err != nil {
+		p.Fatal(err)
+	}
+	if diff := cmp.Diff(plan, preview.Plan); diff != "" {
+		p.Errorf("the preview is of another plan:\n%s", diff)
+	}
+	return preview
+}
+
+func (p provisionerRule) apply(preview reconfigure.Preview) {
+	p.Helper()
+	failures, err := p.Provisioner.Apply(p.Context(), preview, p.watch, nil)
+	if err != nil || len(failures) > 0 {
+		p.Fatalf("failures %v, error %v", failures, err)
+	}
+}
+
+func (p provisionerRule) instances() map[string]reconfigure.Instance {
+	p.Helper()
+	state, err := p.Provisioner.State(p.Context())
+	if err != nil {
+		p.Fatal(err)
+	}
+	return state.Instances
+}
+
+func (p provisionerRule) wantDesired(want map[string]reconfigure.Spec) {
+	p.Helper()
+	state, err := p.Provisioner.State(p.Context())
+	if err != nil {
+		p.Fatal(err)
+	}
+	got := state.Desired
+	if want == nil {
+		want = map[string]reconfigure.Spec{}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		p.Errorf("the map of nodes (-want +got):\n%s", diff)
+	}
+}
+
+// wantInstances checks that there are instances of just these nodes, made to the end, as the cloud has them.
+func (p provisionerRule) wantInstances(nodes ...string) {
+	p.Helper()
+	servers, instances := p.Servers(), p.instances()
+	addresses := map[string]string{}
+	if len(servers) != len(nodes) || len(instances) != len(nodes) {
+		p.Errorf("there are to be instances of %v; the provisioner has %+v, the cloud %v", nodes, instances, servers)
+	}
+	for _, node := range nodes {
+		i := instances[node]
+		if i.Node != node || i.ID == "" || i.ID != servers[node].ID || i.Address == "" || i.Tainted {
+			p.Errorf("%s is %+v, and in the cloud %+v", node, i, servers[node])
+		}
+		if other, taken := addresses[i.Address]; taken {
+			p.Errorf("%s and %s have the same address %s", node, other, i.Address)
+		}
+		addresses[i.Address] = node
+	}
+}
+
+// wantSame checks that nodes have the instances that they had.
+func (p provisionerRule) wantSame(before map[string]reconfigure.Server, nodes ...string) {
+	p.Helper()
+	now := p.Servers()
+	for _, node := range nodes {
+		if before[node].ID == "" || now[node].ID != before[node].ID {
+			p.Errorf("%s had instance %q, and has %q", node, before[node].ID, now[node].ID)
+		}
+	}
+}
+
+// wantEffect checks that a preview foretells one of the effects for a node, whatever else it does with what belongs to the node.
+func (p provisionerRule) wantEffect(preview reconfigure.Preview, node string, effects ...reconfigure.Effect) {
+	p.Helper()
+	for _, c := range preview.Changes {
+		for _, e := range effects {
+			if c.Node == node && c.Effect == e {
+				return
+			}
+		}
+	}
+	p.Errorf("%s is to see any of %v, but the preview holds %+v", node, effects, preview.Changes)
+}

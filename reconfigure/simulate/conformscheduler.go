@@ -1,0 +1,194 @@
+package simulate
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
+)
+
+// SchedulerSetup is a scheduler, and a node to try it on.
+type SchedulerSetup struct {
+	Scheduler operation.Scheduler
+	// Node is a cloud node that is powered down, or idle, and that nobody needs for as long as the test takes.
+	Node string
+	// Silence has the scheduler not answer until it is told to speak. Nil: that cannot be had here.
+	Silence func() (speak func())
+	// Patience is how long it may take until what was told shows, SuspendTimeout included.
+	Patience time.Duration
+}
+
+// ConformScheduler is the contract of operation.Scheduler. The node ends powered down, and usable.
+func ConformScheduler(t *testing.T, h SchedulerSetup) {
+	s := schedulerRule{t, h}
+	s.step("every node that Slurm knows has a state", schedulerRule.states)
+	s.step("no nodes are no call", schedulerRule.nobody)
+	s.step("down carries our mark, and may be repeated", schedulerRule.down)
+	s.step("a node that is handed back can be used again", schedulerRule.powerDown)
+	s.step("a drain carries our mark, and may be taken back", schedulerRule.drain)
+	s.step("a refused node keeps no other from being told", schedulerRule.partly)
+	s.step("a context that is done", schedulerRule.done)
+	if h.Silence != nil {
+		s.step("silence is an error", schedulerRule.silent)
+	}
+}
+
+type schedulerRule struct {
+	*testing.T
+	SchedulerSetup
+}
+
+func (s schedulerRule) step(name string, rule func(schedulerRule)) {
+	s.Run(name, func(t *testing.T) { rule(schedulerRule{t, s.SchedulerSetup}) })
+}
+
+// noNode is a name that no declaration has.
+const noNode = "no-such-node0"
+
+func (s schedulerRule) states() {
+	states := s.look()
+	if _, ok := states[s.Node]; !ok {
+		s.Errorf("%s is not among %v", s.Node, states)
+	}
+	for node, state := range states {
+		if state.Node != node || state.Flags == 0 || len(state.Other) > 0 {
+			s.Errorf("%s has state %+v", node, state)
+		}
+	}
+}
+
+func (s schedulerRule) nobody() {
+	if err := s.Scheduler.Down(s.Context(), nodeset.NodeSet{}, "nobody"); err != nil {
+		s.Errorf("down: %v", err)
+	}
+	if err := s.Scheduler.PowerDown(s.Context(), nodeset.NodeSet{}); err != nil {
+		s.Errorf("power down: %v", err)
+	}
+}
+
+func (s schedulerRule) down() {
+	others := s.look()
+	delete(others, s.Node)
+	for range 2 {
+		s.mustDown(nodeset.Of(s.Node))
+	}
+	s.until("DOWN", func(state reconfigure.NodeState) bool {
+		return state.Down() && !state.Ready() && !state.Busy && strings.HasPrefix(state.Reason, ReasonPrefix) && strings.Contains(state.Reason, "conformance")
+	})
+	now := s.look()
+	for node, was := range others {
+		if !was.Down() && strings.Contains(now[node].Reason, "conformance") {
+			s.Errorf("%s, which nobody named, was set down too: %+v", node, now[node])
+		}
+	}
+}
+
+func (s schedulerRule) powerDown() {
+	for range 2 {
+		if err := s.Scheduler.PowerDown(s.Context(), nodeset.Of(s.Node)); err != nil {
+			s.Fatal(err)
+		}
+	}
+	s.usable()
+}
+
+func (s schedulerRule) drain() {
+	drained := func(state reconfigure.NodeState) bool {
+		return state.Drained() && state.Ours() && state.Reason == ReasonPrefix+"conformance" && !state.Usable()
+	}
+	for range 2 {
+		if err := s.Scheduler.Drain(s.Context(), nodeset.Of(s.Node), "conformance"); err != nil {
+			s.Fatal(err)
+		}
+	}
+	s.until("drained", drained)
+	for range 2 {
+		if err := s.Scheduler.Undrain(s.Context(), nodeset.Of(s.Node)); err != nil {
+			s.Fatal(err)
+		}
+	}
+	s.until("undrained", func(state reconfigure.NodeState) bool { return !state.Drained() })
+	s.usable()
+}
+
+// partly names a node that is there together with one that is not, for either call.
+func (s schedulerRule) partly() {
+	both := nodeset.Of(s.Node, noNode)
+	if err := s.Scheduler.Down(s.Context(), both, "conformance"); err == nil {
+		s.Error("a node that is not there was set down")
+	}
+	s.until("DOWN", func(state reconfigure.NodeState) bool { return state.Down() })
+	if err := s.Scheduler.PowerDown(s.Context(), both); err == nil {
+		s.Error("a node that is not there was powered down")
+	}
+	s.usable()
+}
+
+func (s schedulerRule) done() {
+	ctx, cancel := context.WithCancel(s.Context())
+	cancel()
+	s.wantErrors(ctx)
+	s.usable()
+}
+
+func (s schedulerRule) silent() {
+	speak := s.Silence()
+	s.wantErrors(s.Context())
+	speak()
+	s.usable()
+}
+
+func (s schedulerRule) wantErrors(ctx context.Context) {
+	s.Helper()
+	if states, err := s.Scheduler.States(ctx); err == nil {
+		s.Errorf("states: %v", states)
+	}
+	if err := s.Scheduler.Down(ctx, nodeset.Of(s.Node), "conformance"); err == nil {
+		s.Error("down: no error")
+	}
+	if err := s.Scheduler.PowerDown(ctx, nodeset.Of(s.Node)); err == nil {
+		s.Error("power down: no error")
+	}
+}
+
+func (s schedulerRule) mustDown(nodes nodeset.NodeSet) {
+	s.Helper()
+	if err := s.Scheduler.Down(s.Context(), nodes, "conformance"); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s schedulerRule) usable() {
+	s.Helper()
+	s.until("powered down, and usable", func(state reconfigure.NodeState) bool {
+		return state.Has(reconfigure.NodeIdle|reconfigure.NodePoweredDown) &&
+			!state.HasAny(reconfigure.NodeDown|reconfigure.NodePoweringDown) && !state.Busy
+	})
+}
+
+func (s schedulerRule) look() map[string]reconfigure.NodeState {
+	s.Helper()
+	states, err := s.Scheduler.States(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	return states
+}
+
+// until polls, since Slurm tells nobody when a state changes.
+func (s schedulerRule) until(what string, met func(reconfigure.NodeState) bool) {
+	s.Helper()
+	for deadline := time.Now().Add(s.Patience); ; time.Sleep(100 * time.Millisecond) {
+		state := s.look()[s.Node]
+		if met(state) {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.Fatalf("%s is not %s within %s, but %+v", s.Node, what, s.Patience, state)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
+)
+
+// Wait waits for one instance, which answers when it has been ACTIVE for as long as Booting takes.
+func (w *World) Wait(ctx context.Context, i reconfigure.Instance, _ bool) error {
+	defer w.happened(AfterWait)
+	const look = time.Second
+	for {
+		answers, next := w.answersSSH(i, look)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w: %w", failure{NoSSH}, context.Cause(ctx))
+		case answers:
+			return nil
+		}
+		wait(ctx, next)
+	}
+}
+
+// answersSSH reports whether an instance answers, and if it does not, when to look again.
+func (w *World) answersSSH(i reconfigure.Instance, look time.Duration) (answers bool, next time.Duration) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	s := w.server(i.ID)
+	if s == nil || !s.up || s.address != i.Address || s.lemon || w.struck(NoSSH, i.Node) {
+		return false, look
+	}
+	boots := w.span(Booting, i.Node)
+	if boots == Forever {
+		return false, look
+	}
+	left := time.Until(s.started.Add(boots))
+	return left <= 0, min(left, look)
+}
+
+// Configure runs the playbooks on all nodes at a time, each for as long as Playing takes for it. It logs whom it configures,
+// and whom it tells of each other.
+func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance,
+	extent reconfigure.Extent, watch operation.Watch, done func(node string, err error),
+) (reconfigure.Failures, error) {
+	defer w.Begin(Ansible, always)()
+	defer w.happened(AfterConfigure)
+	for node := range extent.Changed.All() {
+		watch(node, "the playbooks run")
+	}
+	w.spend(ctx, Reading)
+	p := &play{World: w, cluster: c, instances: instances, extent: extent, began: time.Now()}
+	if err := p.begin(ctx); err != nil {
+		return nil, err
+	}
+	failures := reconfigure.Failures{}
+	for _, node := range p.order() {
+		wait(ctx, time.Until(p.ends(node)))
+		err := p.configure(ctx, node)
+		if ctx.Err() != nil || p.dead {
+			return nil, err
+		}
+		if err != nil {
+			failures[node] = err
+		}
+		done(node, err)
+	}
+	return failures, nil
+}
+
+// play is a run of the playbooks.
+type play struct {
+	*World
+	cluster   reconfigure.Cluster
+	instances map[string]reconfigure.Instance
+	extent    reconfigure.Extent
+	began     time.Time
+	dead      bool // it was killed
+}
+
+func (p *play) begin(ctx context.Context) error {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case p.ordered(BrokenPlaybook):
+		return failure{BrokenPlaybook}
+	}
+	told, what := p.told(), "configure "
+	if p.extent.Everywhere {
+		what = "slurm.conf everywhere, configure "
+	}
+	what += p.extent.Changed.String() + " of " + told.String()
+	if apart := p.extent.Apart.Intersect(told); !apart.Empty() {
+		what += " apart from " + apart.String()
+	}
+	p.calls = append(p.calls, what)
+	return nil
+}
+
+func (p *play) told() nodeset.NodeSet { return nodeset.Collect(maps.Keys(p.instances)) }
+
+// order is the nodes as they are done, one after another; those that are done at the same time go by name.
+func (p *play) order() []string {
+	names := p.extent.Changed.Names()
+	slices.SortStableFunc(names, func(a, b string) int { return p.ends(a).Compare(p.ends(b)) })
+	return names
+}
+
+func (p *play) ends(node string) time.Time {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	if d := p.span(Playing, node); d != Forever {
+		return p.began.Add(d)
+	}
+	return never()
+}
+
+// configure does one node.
+func (p *play) configure(ctx context.Context, node string) error {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	p.advance()
+	if p.breaksOff() {
+		p.kill, p.dead = nil, true
+		return killed()
+	}
+	s := p.server(p.instances[node].ID)
+	switch {
+	case s == nil || !s.up || p.extent.Apart.Contains(node):
+		return fmt.Errorf("%s is not in the inventory", node)
+	case p.struck(PlaybookFails, node):
+		return reconfigure.WithOutput("stderr: "+string(PlaybookFails)+" on "+s.id, failure{PlaybookFails})
+	case !s.configured:
+		s.configured = true
+		p.startSlurmd(s, time.Now())
+	}
+	if p.extent.Everywhere && node == p.cluster.Control.Name {
+		p.reread(p.cluster)
+	}
+	return nil
+}
+
+// reread has slurmctld read a slurm.conf of what is declared. It keeps the states that it knows, and the jobs but those on
+// nodes that it forgets.
+func (w *World) reread(c reconfigure.Cluster) {
+	for node := range w.slurm {
+		if !c.Nodes().Contains(node) {
+			w.lose(node)
+			delete(w.slurm, node)
+		}
+	}
+	persistent := c.Persistent()
+	for node := range c.Nodes().All() {
+		if w.slurm[node] == nil {
+			w.slurm[node] = &slurmNode{base: reconfigure.NodeIdle, power: reconfigure.NodePoweredDown}
+		}
+		w.slurm[node].cloud = !persistent.Contains(node)
+	}
+}

@@ -1,0 +1,247 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// slurmNode is a node as slurmctld has it.
+type slurmNode struct {
+	base, power reconfigure.NodeFlags // power is a flag of power saving, or zero
+	cloud       bool
+	reason      string
+	job, drain  bool
+	rebooting   bool // Slurm has issued a reboot, and waits for it
+	returns     bool // and will use the node again afterwards, unless it forgets
+	boot        time.Time
+	registers   time.Time // when slurmd will; zero: it will not
+	server      *server   // on which slurmd is
+}
+
+// PowersUp has Slurm wait for nodes, each with a job that is to start there.
+func (w *World) PowersUp(nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		n := w.slurm[node]
+		n.base, n.power, n.job, n.reason = reconfigure.NodeAllocated, reconfigure.NodePoweringUp, true, ""
+	}
+}
+
+// PowersDown has Slurm give nodes up.
+func (w *World) PowersDown(nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		n := w.slurm[node]
+		n.base, n.power, n.job = reconfigure.NodeIdle, reconfigure.NodePoweringDown, false
+	}
+}
+
+// PoweredDown has SuspendTimeout be over for nodes that Slurm gave up.
+func (w *World) PoweredDown(nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		if n := w.slurm[node]; n.power == reconfigure.NodePoweringDown {
+			n.power = reconfigure.NodePoweredDown
+		}
+	}
+}
+
+// GivesUp has ResumeTimeout be over for nodes that Slurm waits for: it requeues their jobs.
+func (w *World) GivesUp(nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	for _, node := range nodes {
+		if n := w.slurm[node]; n.power == reconfigure.NodePoweringUp {
+			n.base, n.power, n.job, n.reason = reconfigure.NodeDown, 0, false, "ResumeTimeout reached"
+		}
+	}
+}
+
+// StartJob starts a job on a node, if Slurm would and slurmd is there.
+func (w *World) StartJob(node string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	n := w.slurm[node]
+	if n.state(node).Usable() && !n.job && n.server != nil && n.server.slurmd {
+		n.base, n.job = reconfigure.NodeAllocated, true
+	}
+}
+
+// Reboots has Slurm wait until nodes have been booted again, and stand back from them.
+func (w *World) Reboots(nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		w.slurm[node].rebooting = true
+	}
+}
+
+// ForgetfulReboots has Slurm drain nodes for a reboot after which it is to use them again, and read slurm.conf meanwhile: so it forgets to undrain them.
+func (w *World) ForgetfulReboots(nodes ...string) {
+	w.Reboots(nodes...)
+	w.Drained("reimage : reboot issued", nodes...)
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		w.slurm[node].returns = true
+	}
+}
+
+// Drained has somebody drain nodes.
+func (w *World) Drained(reason string, nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		w.slurm[node].drain, w.slurm[node].reason = true, reason
+	}
+}
+
+// EndJob ends the job on a node as jobs end.
+func (w *World) EndJob(node string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.slurm[node].base, w.slurm[node].job = reconfigure.NodeIdle, false
+}
+
+// lose ends the job on a node. One that only waits for the node stays.
+func (w *World) lose(node string) {
+	if n := w.slurm[node]; n != nil && n.state(node).Running() {
+		w.lost = append(w.lost, node)
+		n.base, n.job = reconfigure.NodeIdle, false
+	}
+}
+
+// register is slurmd's first word after a boot. As with ReturnToService=2 of slurm.conf, a node that was DOWN is back with it,
+// and a job that waits for the node starts.
+func (n *slurmNode) register(s *server) {
+	s.slurmd, n.server = true, s
+	n.registers, n.power = time.Time{}, 0
+	if !n.drain {
+		n.reason = ""
+	}
+	n.boot, n.rebooting, n.returns = s.booted, false, false
+	n.base = reconfigure.NodeIdle
+	if n.job {
+		n.base = reconfigure.NodeAllocated
+	}
+}
+
+func (n *slurmNode) state(node string) reconfigure.NodeState {
+	s := reconfigure.NodeState{
+		Node: node, Flags: n.base | n.power, Reason: n.reason, Boot: n.boot, Busy: n.job, Returns: n.returns,
+	}
+	if n.cloud {
+		s.Flags |= reconfigure.NodeCloud
+	}
+	if n.drain {
+		s.Flags |= reconfigure.NodeDrain
+	}
+	if n.rebooting {
+		s.Flags |= reconfigure.NodeRebootIssued
+	}
+	return s
+}
+
+// answers is an error where there is no slurmctld, or it does not answer.
+func (w *World) answers(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	w.advance()
+	there := slices.ContainsFunc(w.serversOf(w.cluster.Control.Name), func(s *server) bool { return s.up && s.configured })
+	if !there || w.ordered(SlurmSilent) {
+		return failure{SlurmSilent}
+	}
+	return nil
+}
+
+// States is every node of every group.
+func (w *World) States(ctx context.Context) (map[string]reconfigure.NodeState, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := w.answers(ctx); err != nil {
+		return nil, err
+	}
+	all := map[string]reconfigure.NodeState{}
+	for node, n := range w.slurm {
+		all[node] = n.state(node)
+	}
+	return all, nil
+}
+
+// Down requeues the jobs of the nodes.
+func (w *World) Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
+	return w.update(ctx, nodes, "down", ": "+reason, func(n *slurmNode) {
+		n.base, n.power, n.job, n.reason = reconfigure.NodeDown, 0, false, ReasonPrefix+reason
+	})
+}
+
+// PowerDown ends at once: this Slurm waits for nobody. As with Slurm 22.05, drains end with it, and their reasons stay.
+func (w *World) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
+	return w.update(ctx, nodes, "power_down", "", func(n *slurmNode) {
+		n.base, n.power, n.job = reconfigure.NodeIdle, reconfigure.NodePoweredDown, false
+		if !n.drain {
+			n.reason = ""
+		}
+		n.drain = false
+	})
+}
+
+// Drain keeps jobs that run.
+func (w *World) Drain(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
+	return w.mark(ctx, nodes, "drain", ": "+reason, func(n *slurmNode) { n.drain, n.reason = true, ReasonPrefix+reason })
+}
+
+// Undrain keeps everything else.
+func (w *World) Undrain(ctx context.Context, nodes nodeset.NodeSet) error {
+	return w.mark(ctx, nodes, "undrain", "", func(n *slurmNode) { n.drain, n.reason = false, "" })
+}
+
+// ReasonPrefix marks the reasons that are ours.
+const ReasonPrefix = reconfigure.ReasonPrefix + " "
+
+// update changes states in a way that jobs do not survive.
+func (w *World) update(ctx context.Context, nodes nodeset.NodeSet, what, detail string, change func(*slurmNode)) error {
+	return w.tell(ctx, nodes, what, detail, func(node string) { w.lose(node); change(w.slurm[node]) })
+}
+
+// mark changes what jobs do not notice.
+func (w *World) mark(ctx context.Context, nodes nodeset.NodeSet, what, detail string, change func(*slurmNode)) error {
+	return w.tell(ctx, nodes, what, detail, func(node string) { change(w.slurm[node]) })
+}
+
+func (w *World) tell(ctx context.Context, nodes nodeset.NodeSet, what, detail string, change func(node string)) error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := w.answers(ctx); err != nil {
+		return err
+	}
+	var done, refused []string
+	for node := range nodes.All() {
+		n := w.slurm[node]
+		if n == nil || w.struck(SlurmRefuses, node) {
+			refused = append(refused, node)
+			continue
+		}
+		change(node)
+		done = append(done, node)
+	}
+	if len(done) > 0 {
+		w.calls = append(w.calls, what+" "+nodeset.Of(done...).String()+detail)
+	}
+	if len(refused) > 0 {
+		return fmt.Errorf("%w: %s", failure{SlurmRefuses}, strings.Join(refused, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package simulate
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// Health is that of the node groups with failures.
+func (w *World) Health(ctx context.Context) (map[string]reconfigure.Health, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return maps.Clone(w.health), nil
+}
+
+// UpdateHealth keeps it in memory.
+func (w *World) UpdateHealth(ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health) error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if w.ordered(JournalFull) {
+		return failure{JournalFull}
+	}
+	updateHealth(w.health, group, update)
+	return nil
+}
+
+// updateHealth is an update on a map.
+func updateHealth(known map[string]reconfigure.Health, group string, update func(reconfigure.Health) reconfigure.Health) {
+	h := known[group]
+	h.Group = group
+	h = update(h)
+	if h.Group = group; h.Well() {
+		delete(known, group)
+		return
+	}
+	known[group] = h
+}
+
+// Record keeps the events in memory; those that there is no room for are lost.
+func (w *World) Record(events ...reconfigure.Event) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if !w.ordered(JournalFull) {
+		w.events = append(w.events, events...)
+	}
+}
+
+// Events is what was recorded, in order.
+func (w *World) Events() []reconfigure.Event {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return slices.Clone(w.events)
+}
+
+// Keep keeps the evidence in memory.
+func (w *World) Keep(ctx context.Context, evidence ...reconfigure.Evidence) error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if w.ordered(JournalFull) {
+		return failure{JournalFull}
+	}
+	w.evidence = append(w.evidence, evidence...)
+	return nil
+}
+
+// Evidence is what was kept, in order.
+func (w *World) Evidence() []reconfigure.Evidence {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return slices.Clone(w.evidence)
+}

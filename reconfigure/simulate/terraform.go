@@ -1,0 +1,279 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// resource is what Terraform's state has of a node.
+type resource struct {
+	id, address string // empty: of what was begun it has the port alone
+	spec        reconfigure.Spec
+	tainted     bool
+}
+
+// Provisioner is Terraform at work in one shard of a World.
+type Provisioner struct {
+	*World
+	shard string
+}
+
+// Shard is Terraform in a shard; under no name, in the default one.
+func (w *World) Shard(name string) *Provisioner { return &Provisioner{w, name} }
+
+// has reports whether a node belongs to the shard.
+func (p *Provisioner) has(node string) bool { return p.shards[node] == p.shard }
+
+// here is the part of a map of nodes that belongs to the shard.
+func (p *Provisioner) here(nodes map[string]reconfigure.Spec) map[string]reconfigure.Spec {
+	part := map[string]reconfigure.Spec{}
+	for node, spec := range nodes {
+		if p.has(node) {
+			part[node] = spec
+		}
+	}
+	return part
+}
+
+// keep has the shard's map of nodes be the one of a plan.
+func (p *Provisioner) keep(nodes map[string]reconfigure.Spec) {
+	for node := range p.here(p.desired) {
+		delete(p.desired, node)
+	}
+	maps.Copy(p.desired, nodes)
+}
+
+// State is the map of nodes as it was last applied, and every instance that the state has, half made ones too.
+func (p *Provisioner) State(ctx context.Context) (reconfigure.State, error) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return reconfigure.State{}, err
+	}
+	s := reconfigure.State{Desired: p.here(p.desired), Instances: map[string]reconfigure.Instance{}}
+	for node, r := range p.state {
+		if !p.has(node) {
+			continue
+		}
+		i := reconfigure.Instance{Node: node, ID: r.id, Address: r.address, Tainted: r.tainted}
+		if r.id != "" {
+			i.Made = r.spec
+		}
+		s.Instances[node] = i
+	}
+	return s, nil
+}
+
+// State is that of all shards together.
+func (w *World) State(ctx context.Context) (reconfigure.State, error) {
+	w.lock.Lock()
+	shards := map[string]bool{"": true}
+	for _, shard := range w.shards {
+		shards[shard] = true
+	}
+	w.lock.Unlock()
+	all := reconfigure.State{Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}}
+	for shard := range shards {
+		part, err := w.Shard(shard).State(ctx)
+		if err != nil {
+			return reconfigure.State{}, err
+		}
+		maps.Copy(all.Desired, part.Desired)
+		maps.Copy(all.Instances, part.Instances)
+	}
+	return all, nil
+}
+
+// refresh has the state learn which instances the cloud has lost.
+func (p *Provisioner) refresh(nodes nodeset.NodeSet) {
+	p.advance()
+	for node := range nodes.All() {
+		if r := p.state[node]; r != nil && r.id != "" && p.server(r.id) == nil {
+			delete(p.state, node)
+		}
+	}
+}
+
+// Preview says what Apply would do.
+func (p *Provisioner) Preview(ctx context.Context, plan reconfigure.Plan) (reconfigure.Preview, error) {
+	defer p.Begin(p.tool(), always)()
+	defer p.happened(AfterPreview)
+	p.spend(ctx, Planning)
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return reconfigure.Preview{}, ctx.Err()
+	case p.ordered(StateLocked):
+		return reconfigure.Preview{}, failure{StateLocked}
+	case !plan.Provisions():
+		return reconfigure.Preview{Plan: plan}, nil
+	}
+	p.refresh(plan.Nodes())
+	unreadable := reconfigure.Failures{}
+	for node := range plan.Nodes(reconfigure.Replace).Intersect(p.faults[Unreadable]).All() {
+		unreadable[node] = failure{Unreadable}
+	}
+	if len(unreadable) > 0 {
+		return reconfigure.Preview{}, &reconfigure.Unplannable{Failures: unreadable}
+	}
+	changes, unasked := p.foresee(plan)
+	if len(unasked) > 0 {
+		return reconfigure.Preview{}, &reconfigure.Refusal{Changes: unasked}
+	}
+	preview := reconfigure.Preview{Plan: plan, File: fmt.Sprint("preview-", p.number()), Changes: changes}
+	p.previews[preview.File] = plan
+	return preview, nil
+}
+
+// foresee sorts what Terraform would do into what was asked for and what was not.
+func (p *Provisioner) foresee(plan reconfigure.Plan) (changes, unasked []reconfigure.ResourceChange) {
+	if plan.Shared && p.shard == "" && p.shared != (len(plan.Desired) > 0) {
+		effect := reconfigure.EffectDelete
+		if !p.shared {
+			effect = reconfigure.EffectCreate
+		}
+		changes = append(changes, reconfigure.ResourceChange{Address: "shared", Effect: effect})
+	}
+	for _, c := range plan.Changes {
+		change, fair := p.change(c)
+		switch {
+		case change.Effect == "":
+		case fair:
+			changes = append(changes, change)
+		default:
+			unasked = append(unasked, change)
+		}
+	}
+	for node := range p.faults[OtherImage].Difference(plan.Nodes()).All() {
+		if p.has(node) {
+			unasked = append(unasked, instanceChange(node, reconfigure.EffectRebuild))
+		}
+	}
+	return changes, unasked
+}
+
+func instanceChange(node string, e reconfigure.Effect) reconfigure.ResourceChange {
+	return reconfigure.ResourceChange{Address: "instance." + node, Node: node, Effect: e, Kind: reconfigure.KindInstance}
+}
+
+// change is what a change comes to, without effect where there is nothing to do, and whether that is what it asks for.
+func (p *Provisioner) change(c reconfigure.Change) (change reconfigure.ResourceChange, fair bool) {
+	r := p.state[c.Node]
+	make := c.Action == reconfigure.Create || c.Action == reconfigure.Replace
+	switch {
+	case c.Action == reconfigure.Remove && r != nil && r.id == "":
+		port := reconfigure.ResourceChange{Address: "port." + c.Node, Node: c.Node, Effect: reconfigure.EffectDelete}
+		port.Kind = reconfigure.KindPort
+		return port, true
+	case c.Action == reconfigure.Remove && r != nil:
+		return instanceChange(c.Node, reconfigure.EffectDelete), true
+	case !make:
+		return change, true
+	case r == nil || r.id == "":
+		return instanceChange(c.Node, reconfigure.EffectCreate), true
+	case r.tainted:
+		return instanceChange(c.Node, reconfigure.EffectReplace), true
+	case r.spec != c.Spec:
+		return instanceChange(c.Node, reconfigure.EffectRebuild), c.Action == reconfigure.Replace
+	case c.Action == reconfigure.Replace:
+		return instanceChange(c.Node, reconfigure.EffectReplace), true
+	}
+	return change, true
+}
+
+// Discard forgets a preview.
+func (p *Provisioner) Discard(preview reconfigure.Preview) error {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	delete(p.previews, preview.File)
+	return nil
+}
+
+// Adopt has the state take servers for the finished instances of their nodes, where Terraform would find nothing to change.
+func (p *Provisioner) Adopt(ctx context.Context, plan reconfigure.Plan, servers map[string]reconfigure.Server) (
+	adopted nodeset.NodeSet, failures reconfigure.Failures, err error,
+) {
+	defer p.Begin(p.tool(), always)()
+	defer p.happened(AfterAdopt)
+	p.spend(ctx, Planning)
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return adopted, nil, ctx.Err()
+	case p.ordered(StateLocked):
+		return adopted, nil, failure{StateLocked}
+	}
+	p.advance()
+	p.keep(plan.Desired)
+	failures = reconfigure.Failures{}
+	var names []string
+	for node := range servers {
+		if problem := p.adopt(node, servers[node].ID); problem != nil {
+			failures[node] = problem
+			continue
+		}
+		names = append(names, node)
+	}
+	if adopted = nodeset.Of(names...); !adopted.Empty() {
+		p.log(p.called("adopt"), adopted)
+	}
+	return adopted, failures, nil
+}
+
+func (p *Provisioner) adopt(node, id string) error {
+	s, spec, r := p.server(id), p.desired[node], p.state[node]
+	switch {
+	case spec == reconfigure.Spec{}:
+		return errors.New("it cannot be adopted: it is not in the map of nodes")
+	case s == nil || s.node != node || !s.up:
+		return fmt.Errorf("it cannot be adopted: server %s is not ACTIVE", id)
+	case r != nil && r.id != "" && r.id != id:
+		return fmt.Errorf("it cannot be adopted: the state has server %s", r.id)
+	case s.spec != spec || p.struck(NotProven, node):
+		return errors.New("it cannot be adopted: Terraform would change instance." + node)
+	}
+	p.state[node] = &resource{id: id, address: s.address, spec: spec}
+	return nil
+}
+
+// tool is Terraform with this state, which has a lock.
+func (p *Provisioner) tool() Tool {
+	if p.shard == "" {
+		return Terraform
+	}
+	return Terraform + " of " + Tool(p.shard)
+}
+
+// called is a call in words, with the shard where it is not the default one.
+func (p *Provisioner) called(what string) string {
+	if p.shard == "" {
+		return what
+	}
+	return what + " in " + p.shard
+}
+
+// inWords is what Terraform does in one line, nodes of one effect together.
+func inWords(changes []reconfigure.ResourceChange) string {
+	of := map[reconfigure.Effect][]string{}
+	var parts []string
+	for _, c := range changes {
+		if c.Node == "" {
+			parts = append(parts, string(c.Effect)+" "+c.Address)
+			continue
+		}
+		of[c.Effect] = append(of[c.Effect], c.Node)
+	}
+	for _, effect := range slices.Sorted(maps.Keys(of)) {
+		parts = append(parts, string(effect)+" "+nodeset.Of(of[effect]...).String())
+	}
+	return strings.Join(parts, ", ")
+}

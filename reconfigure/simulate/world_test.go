@@ -1,0 +1,117 @@
+package simulate_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+)
+
+// declared is a cluster with a control node and a group of one persistent node and three cloud nodes.
+func declared() reconfigure.Cluster {
+	source := reconfigure.Source{Image: "v1", Flavor: "small", Network: "cluster"}
+	return reconfigure.Cluster{
+		Name:    "test",
+		Control: reconfigure.Control{Name: "ctl", Source: source},
+		Groups:  []reconfigure.NodeGroup{{Name: "group", Prefix: "node", Width: 1, Source: source, Min: 1, Max: 4}},
+	}
+}
+
+// quick is a world in which nothing takes long.
+func quick() *simulate.World {
+	w := simulate.NewWorld(declared())
+	w.Takes(simulate.Building, 20*time.Millisecond)
+	w.Takes(simulate.Removing, 20*time.Millisecond)
+	w.Takes(simulate.ProviderSleep, 500*time.Millisecond)
+	return w
+}
+
+func TestWorldIsAProvisioner(t *testing.T) {
+	simulate.ConformProvisioner(t, func(t *testing.T) simulate.ProvisionerSetup {
+		w := quick()
+		return simulate.ProvisionerSetup{
+			Provisioner: w.Shard(""), Control: "ctl", Nodes: []string{"node2", "node3", "node4"},
+			Spec: func(node string, version int) reconfigure.Spec {
+				spec := w.Spec(node)
+				if version == 2 {
+					spec.ImageID = "id-of-v2"
+				}
+				return spec
+			},
+			Servers: func() map[string]reconfigure.Server {
+				all, err := w.Servers(context.WithoutCancel(t.Context()))
+				if err != nil {
+					t.Error(err)
+				}
+				newest := map[string]reconfigure.Server{}
+				for node, servers := range all {
+					newest[node] = servers[len(servers)-1]
+				}
+				return newest
+			},
+			Vanish: w.Vanish,
+			Forget: func(node string) { w.Forget(node) },
+			FailCreate: func(node string) {
+				w.Order(simulate.NoValidHost, node)
+				w.Then(simulate.AfterApply, func() { w.Clear(simulate.NoValidHost) })
+			},
+			Stray: func() { w.Order(simulate.OtherImage, "node2") },
+		}
+	})
+}
+
+func TestWorldHasAQuota(t *testing.T) {
+	w := quick()
+	simulate.ConformQuota(t, simulate.QuotaSetup{
+		Quota: w, Make: func(node string) { w.Have(node) }, Flavor: w.Spec("node1").FlavorID, Limit: w.Limit,
+		Takes: reconfigure.Use{Instances: 1, Cores: 2, RAM: 1024},
+	})
+}
+
+func TestWorldIsACommenter(t *testing.T) {
+	w := quick()
+	w.Have("ctl")
+	w.Submits(7, 8, 9)
+	simulate.ConformCommenter(t, simulate.CommenterSetup{
+		Commenter: w, Jobs: [3]int64{7, 8, 9}, Remark: w.Remarks, Comment: func(job int64) string { return w.Comments()[job] },
+	})
+}
+
+func TestWorldIsAHealthStore(t *testing.T) {
+	simulate.ConformHealthStore(t, func(*testing.T) simulate.HealthStore { return quick() })
+}
+
+func TestWorldIsACloud(t *testing.T) {
+	simulate.ConformCloud(t, func(t *testing.T) simulate.CloudSetup {
+		w, c := quick(), declared()
+		spec := w.Spec("node1")
+		return simulate.CloudSetup{
+			Cloud: w, Source: c.Control.Source,
+			Resolved: reconfigure.Resolved{ImageID: spec.ImageID, FlavorID: spec.FlavorID, NetworkID: spec.NetworkID},
+			Make: func(node string) string {
+				w.Have(node)
+				return w.IDs()[node]
+			},
+			Break: func(node string) string {
+				w.HaveTainted(node)
+				return w.IDs()[node]
+			},
+			Print: w.Print,
+			Boots: func(id string) int { return w.Boots(id) - 1 },
+		}
+	})
+}
+
+func TestWorldIsAScheduler(t *testing.T) {
+	w := quick()
+	w.Have("ctl", "node1")
+	simulate.ConformScheduler(t, simulate.SchedulerSetup{
+		Scheduler: w, Node: "node3",
+		Silence: func() func() {
+			w.Order(simulate.SlurmSilent)
+			return func() { w.Clear(simulate.SlurmSilent) }
+		},
+	})
+}

@@ -1,0 +1,361 @@
+package ssh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// Config says how a Waiter learns host keys.
+type Config struct {
+	Known  KnownHosts
+	Policy reconfigure.HostKeyPolicy
+	// Console is the console log of the instance with an id, as the cloud has it. It is asked for with the console policy
+	// only.
+	Console func(ctx context.Context, id string, lines int) (string, error)
+}
+
+// Waiter waits until instances answer by SSH with a host key that is known. It is safe for concurrent use: thousands of
+// goroutines may wait at once, each for one instance.
+type Waiter struct {
+	config    Config
+	keeper    Keeper
+	pace      pace
+	attempts  chan struct{} // a place for each that is under way
+	consoles  chan struct{} // a place for each console log that is read
+	knownKeys group[struct{}, map[string][]string]
+	keepKeys  group[hostKeys, struct{}]
+}
+
+// pace says how often an instance is tried, and its console log read.
+type pace struct{ first, longest, console time.Duration }
+
+const (
+	// attemptsAtOnce bounds the connections that are open. It is far above what answers at once, so that instances which
+	// do not answer, each for seconds, do not keep the others waiting.
+	attemptsAtOnce = 500
+	// consolesAtOnce is what the cloud is asked for at once.
+	consolesAtOnce = 8
+	connectTimeout = 2 * time.Second
+	attemptTimeout = 5 * time.Second // with the handshake
+	journalTimeout = 2 * time.Minute // for all that one group of keys takes
+)
+
+// NewWaiter makes a Waiter.
+func NewWaiter(config Config) *Waiter {
+	w := &Waiter{
+		config: config, keeper: retrying{config.Known.Keeper},
+		pace:     pace{first: 300 * time.Millisecond, longest: 3 * time.Second, console: 3 * time.Second},
+		attempts: make(chan struct{}, attemptsAtOnce), consoles: make(chan struct{}, consolesAtOnce),
+	}
+	w.config.Known.Keeper = w.keeper
+	w.knownKeys.do = func(ctx context.Context, _ []struct{}) (map[string][]string, error) { return w.keeper.HostKeys(ctx) }
+	w.keepKeys.do = w.keep
+	return w
+}
+
+// Wait returns when the instance has answered with a host key that is known, and the file of known hosts has that key.
+// The key of a fresh instance is learnt, by the policy: whatever was known of its address is forgotten. Any other
+// instance must answer with a key that is known, where one is. It tries until ctx ends, and may be repeated. The error
+// says what the last attempt met; at a deadline it has the class of that.
+func (w *Waiter) Wait(ctx context.Context, instance reconfigure.Instance, fresh bool) error {
+	if instance.Address == "" {
+		return errors.New("it has no address")
+	}
+	address := knownhosts.Normalize(instance.Address)
+	expected, err := w.expected(ctx, address, fresh)
+	if err != nil {
+		return err
+	}
+	a := attempt{Waiter: w, instance: instance, expected: expected, begun: time.Now()}
+	keys, err := a.untilAnswered(ctx)
+	if err != nil {
+		return err
+	}
+	learnt := hostKeys{address: address}
+	if !sameKeys(expected, keys) {
+		learnt.keys = format(keys)
+	}
+	if _, err := w.keepKeys.join(ctx, learnt); err != nil {
+		return fmt.Errorf("its host key cannot be kept: %w", err)
+	}
+	return nil
+}
+
+// expected is the keys that an address may answer with. Those of a fresh instance's address are forgotten.
+func (w *Waiter) expected(ctx context.Context, address string, fresh bool) ([]ssh.PublicKey, error) {
+	kept, err := w.knownKeys.join(ctx, struct{}{})
+	if err != nil {
+		return nil, fmt.Errorf("its host key cannot be looked up: %w", err)
+	}
+	if fresh {
+		if len(kept[address]) == 0 {
+			return nil, nil
+		}
+		_, err := w.keepKeys.join(ctx, hostKeys{address: address, forget: true})
+		return nil, err
+	}
+	var keys []ssh.PublicKey
+	for _, text := range kept[address] {
+		key, err := parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("the host keys that are known of %s: %w", address, err)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// hostKeys is what is to be kept of an address: keys, that it has none, or nothing new.
+type hostKeys struct {
+	address string
+	keys    []string
+	forget  bool
+}
+
+// keep writes what many have learnt, and then the file, which those who wait read next.
+func (w *Waiter) keep(ctx context.Context, all []hostKeys) (struct{}, error) {
+	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
+	defer cancel()
+	changes := map[string][]string{}
+	for _, h := range all {
+		if h.forget || h.keys != nil {
+			changes[h.address] = h.keys
+		}
+	}
+	if len(changes) > 0 {
+		if err := w.keeper.KeepHostKeys(ctx, maps.Clone(changes)); err != nil {
+			return struct{}{}, err
+		}
+	}
+	return struct{}{}, w.config.Known.Refresh(ctx)
+}
+
+// attempt is the wait for one instance.
+type attempt struct {
+	*Waiter
+	instance reconfigure.Instance
+	expected []ssh.PublicKey
+	begun    time.Time
+	answered bool  // it has answered by SSH
+	printed  error // what was wrong with its console log when it was read last
+	reads    int   // of the console log
+}
+
+// untilAnswered is the keys that the instance is to be known by. The machine may still boot, and the console log of a
+// rebuilt one still show the keys that it had before.
+func (a *attempt) untilAnswered(ctx context.Context) ([]ssh.PublicKey, error) {
+	began := time.Now()
+	var last error
+	for {
+		if !enter(ctx, a.attempts) {
+			return nil, a.gaveUp(ctx, last)
+		}
+		before := a.answered
+		keys, err := a.try(ctx)
+		<-a.attempts
+		if err == nil {
+			return keys, nil
+		}
+		if last == nil || !over(ctx) { // else it says only that the time is up
+			last = err
+		}
+		if a.answered && !before {
+			began = time.Now() // what is missing now comes soon
+		}
+		if !sleep(ctx, a.pace.after(time.Since(began))) {
+			return nil, a.gaveUp(ctx, last)
+		}
+	}
+}
+
+// after is the pause after so long a wait: short at first, and at most a fortieth of the wait later.
+func (p pace) after(wait time.Duration) time.Duration { return min(max(wait/40, p.first), p.longest) }
+
+// try tries once, and returns the keys that are to be known of the instance: only if it has proved that it holds one of
+// them.
+func (a *attempt) try(ctx context.Context) ([]ssh.PublicKey, error) {
+	expected, source := a.expected, "that is known"
+	answered, err := handshake(ctx, a.instance.Address, expected)
+	fromConsole := len(expected) == 0 && a.config.Policy == reconfigure.HostKeysConsole
+	if err != nil {
+		if fromConsole {
+			a.readConsole(ctx)
+		}
+		return nil, a.silent(err)
+	}
+	a.answered = true
+	if fromConsole {
+		source = "that its console log shows"
+		if expected, err = a.console(ctx); err != nil {
+			return nil, err
+		}
+		if !holds(expected, answered) { // the machine has several keys, and the log may show others of them
+			if answered, err = handshake(ctx, a.instance.Address, expected); err != nil {
+				return nil, a.silent(err)
+			}
+		}
+	}
+	if len(expected) == 0 { // accept-new
+		expected = []ssh.PublicKey{answered}
+	}
+	if !holds(expected, answered) {
+		return nil, fmt.Errorf("answers at %s with host key %s, not with one %s: %s",
+			a.instance.Address, show(answered), source, show(expected...))
+	}
+	return expected, nil
+}
+
+// readConsole looks, now and then, whether a machine that does not answer has come up at all: it has if its console log
+// shows host keys.
+func (a *attempt) readConsole(ctx context.Context) {
+	if time.Since(a.begun) < a.pace.console<<min(a.reads, 16) {
+		return
+	}
+	a.reads++
+	_, a.printed = a.console(ctx)
+}
+
+// silent is the error of an instance that does not answer.
+func (a *attempt) silent(err error) error {
+	if a.printed != nil && !a.answered {
+		return a.printed
+	}
+	return fmt.Errorf("does not answer by SSH at %s: %w", a.instance.Address, err)
+}
+
+func (a *attempt) console(ctx context.Context) ([]ssh.PublicKey, error) {
+	if !enter(ctx, a.consoles) {
+		return nil, errors.New("shows no host keys, since its console log was not read in time")
+	}
+	defer func() { <-a.consoles }()
+	log, err := a.config.Console(ctx, a.instance.ID, 0)
+	if err != nil {
+		return nil, fmt.Errorf("shows no host keys, since its console log cannot be read: %w", err)
+	}
+	keys, ok := ParseConsole(log)
+	if !ok {
+		const what = "shows no host keys in its console log (an image without cloud-init? then set host_keys: accept-new)"
+		return nil, reconfigure.Classify(reconfigure.ClassBoot, errors.New(what))
+	}
+	return keys, nil
+}
+
+// gaveUp is the error when ctx has ended.
+func (a *attempt) gaveUp(ctx context.Context, last error) error {
+	if last == nil {
+		last = errors.New("was not tried, since too many others were")
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("after %s it %w", time.Since(a.begun).Round(100*time.Millisecond), last)
+	}
+	// What the instance did is no class of this.
+	return fmt.Errorf("%w while it was waited for: it %v", context.Cause(ctx), last)
+}
+
+// enter takes a place, or returns false when ctx ends before there is one.
+func enter(ctx context.Context, places chan struct{}) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case places <- struct{}{}:
+		return true
+	}
+}
+
+// sleep returns false when ctx ends before.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pause):
+		return true
+	}
+}
+
+// over reports whether the time is up, also where that shows before the context says so: a connection has the deadline
+// as its own.
+func over(ctx context.Context) bool {
+	deadline, limited := ctx.Deadline()
+	return ctx.Err() != nil || limited && !time.Now().Before(deadline)
+}
+
+// handshake connects and returns the key that the server has proved to hold. Nobody logs in. The server is asked for a
+// key of a kind that is expected first, since it has several.
+func handshake(ctx context.Context, address string, expected []ssh.PublicKey) (ssh.PublicKey, error) {
+	key, err := connect(ctx, address, algorithms(expected))
+	if _, other := errors.AsType[*ssh.AlgorithmNegotiationError](err); other && len(expected) > 0 {
+		return connect(ctx, address, nil)
+	}
+	return key, err
+}
+
+func connect(ctx context.Context, address string, algorithms []string) (ssh.PublicKey, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		address = net.JoinHostPort(address, "22")
+	}
+	dialer := net.Dialer{Timeout: connectTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	var seen ssh.PublicKey
+	_, _, _, err = ssh.NewClientConn(conn, address, &ssh.ClientConfig{
+		HostKeyAlgorithms: algorithms,
+		// It is called when the server has signed with the key. An error ends the handshake before anybody logs in.
+		HostKeyCallback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
+			seen = key
+			return errors.New("the key is seen")
+		},
+	})
+	if seen != nil {
+		return seen, nil
+	}
+	return nil, err
+}
+
+// algorithms is the names under which keys of these types are negotiated (RFC 8332 for RSA).
+func algorithms(keys []ssh.PublicKey) []string {
+	var names []string
+	for _, key := range keys {
+		if key.Type() == ssh.KeyAlgoRSA {
+			names = append(names, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256)
+		} else {
+			names = append(names, key.Type())
+		}
+	}
+	return names
+}
+
+func same(a, b ssh.PublicKey) bool { return string(a.Marshal()) == string(b.Marshal()) }
+
+func sameKeys(a, b []ssh.PublicKey) bool { return slices.EqualFunc(a, b, same) }
+
+func holds(keys []ssh.PublicKey, key ssh.PublicKey) bool {
+	return slices.ContainsFunc(keys, func(k ssh.PublicKey) bool { return same(k, key) })
+}
+
+func show(keys ...ssh.PublicKey) string {
+	var prints []string
+	for _, key := range keys {
+		prints = append(prints, key.Type()+" "+ssh.FingerprintSHA256(key))
+	}
+	return strings.Join(prints, ", ")
+}

@@ -1,0 +1,508 @@
+package terraform
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/terraform-exec/tfexec"
+	tfjson "github.com/hashicorp/terraform-json"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// putBackTimeout bounds the writing of a state that is put back after the caller has given up.
+const putBackTimeout = time.Minute
+
+// Adopt has Terraform take over servers that are as they were asked for, though the apply that made them was interrupted or killed: by node, what the state has
+// as tainted with that server's id is untainted, and what the state lacks is entered as Terraform's own plan has it, with the ids of the server and its port.
+// The proof is one plan over all of them, with refresh, that finds nothing to do. A node for which it finds something is put back as it was, and named in
+// failures with what Terraform would change; the others are adopted. The map of nodes is kept as the plan has it, as Apply does.
+//
+// An error means that nothing is adopted and the state is as it was; it may be retried, as may Adopt of what is adopted already. Where the state could not be put
+// back, the error says so.
+func (d *Driver) Adopt(ctx context.Context, p reconfigure.Plan, servers map[string]reconfigure.Server) (
+	adopted nodeset.NodeSet, failures reconfigure.Failures, err error,
+) {
+	if len(servers) == 0 {
+		return nodeset.NodeSet{}, nil, nil
+	}
+	m, err := readModule(d.cfg.Dir)
+	if err != nil {
+		return nodeset.NodeSet{}, nil, err
+	}
+	if err := d.keep(ctx, p); err != nil {
+		return nodeset.NodeSet{}, nil, err
+	}
+	if err := d.sweep(); err != nil {
+		return nodeset.NodeSet{}, nil, fmt.Errorf("adopt: %w", err)
+	}
+	state, err := d.pull(ctx)
+	if err != nil {
+		return nodeset.NodeSet{}, nil, fmt.Errorf("adopt: %w", err)
+	}
+	a := &adoption{Driver: d, module: m, desired: p.Desired, state: state, failures: reconfigure.Failures{}, before: map[string][]entry{}}
+	defer func() {
+		if err != nil {
+			adopted, failures, err = nodeset.NodeSet{}, nil, errors.Join(fmt.Errorf("adopt: %w", err), a.putBack(ctx, a.candidates))
+		}
+	}()
+	if err := a.claim(ctx, servers); err != nil {
+		return nodeset.NodeSet{}, nil, err
+	}
+	if a.changed {
+		if err := a.push(ctx, a.state); err != nil {
+			return nodeset.NodeSet{}, nil, err
+		}
+	}
+	if err := a.prove(ctx); err != nil {
+		return nodeset.NodeSet{}, nil, err
+	}
+	return nodeset.Of(a.candidates...), a.failures, nil
+}
+
+// adoption is one call of Adopt.
+type adoption struct {
+	*Driver
+	module     module
+	desired    map[string]reconfigure.Spec
+	state      *stateFile
+	candidates []string // the nodes that are not refused so far, in order
+	entered    bool     // a candidate was unknown to the state
+	changed    bool     // the state differs from the one that was read
+	before     map[string][]entry
+	failures   reconfigure.Failures
+}
+
+// entry is what the state had of a node in a block before it was changed.
+type entry struct {
+	block string
+	was   fields // nil: nothing
+}
+
+// claim makes the changes to the state, and decides at once about those for which there is none to make.
+func (a *adoption) claim(ctx context.Context, servers map[string]reconfigure.Server) error {
+	var unknown []string
+	for _, node := range slices.Sorted(maps.Keys(servers)) {
+		server := servers[node]
+		found, ok, err := a.state.has(instanceBlock, node)
+		if err != nil {
+			return err
+		}
+		if reason := a.refuse(node, server, found, ok); reason != "" {
+			a.failures[node] = errors.New(reason)
+			continue
+		}
+		if !ok {
+			unknown = append(unknown, node)
+			continue
+		}
+		a.candidates = append(a.candidates, node)
+		if !found.tainted {
+			continue
+		}
+		untainted := found.raw.without("status")
+		if untainted, err = connected(untainted, server, a.desired[node].NetworkID); err != nil {
+			return err
+		}
+		if err := a.set(instanceBlock, node, untainted); err != nil {
+			return err
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	return a.enter(ctx, unknown, servers)
+}
+
+// refuse decides, before anything is tried, why a server cannot be adopted; empty where it may be.
+func (a *adoption) refuse(node string, server reconfigure.Server, found object, known bool) string {
+	_, declared := a.desired[node]
+	switch {
+	case !declared:
+		return "it cannot be adopted: it is not in the map of nodes"
+	case len(a.state.top) == 0:
+		return "it cannot be adopted: Terraform has no state yet"
+	case server.ID == "":
+		return "it cannot be adopted: its server has no id"
+	case server.Status != reconfigure.ServerActive:
+		return fmt.Sprintf("it cannot be adopted: server %s is %s", server.ID, server.Status)
+	case known && found.id != server.ID:
+		return fmt.Sprintf("it cannot be adopted: Terraform's state has another server, %s instead of %s", found.id, server.ID)
+	case known && found.deposed:
+		return "it cannot be adopted: Terraform's state has an older server that is to be deleted"
+	case known && otherPort(found.port, server.PortID):
+		return otherPortReason(found.port, server.PortID)
+	}
+	return ""
+}
+
+// otherPort reports whether a server is known to be at another port than the state, or the plan, has it. The provider does not notice: it reads no port.
+func otherPort(planned, actual string) bool {
+	return planned != "" && actual != "" && planned != actual
+}
+
+func otherPortReason(planned, actual string) string {
+	return fmt.Sprintf("it cannot be adopted: its server is at port %s instead of %s", actual, planned)
+}
+
+// object is what the state has of a node in a block.
+type object struct {
+	raw              fields
+	id, port         string // port is an instance's first one
+	tainted, deposed bool
+}
+
+// has finds a node's current object; false where there is none.
+func (s *stateFile) has(block, node string) (object, bool, error) {
+	r := s.of(block)
+	at := r.at(node)
+	if len(at) == 0 {
+		return object{}, false, nil
+	}
+	raw := r.instances[at[0]]
+	var attributes struct {
+		ID      string
+		Network []struct{ Port string }
+	}
+	if err := raw.read(map[string]any{"attributes": &attributes}); err != nil {
+		return object{}, false, err
+	}
+	found := object{raw: raw, id: attributes.ID, tainted: raw.text("status") == statusTainted, deposed: len(at) > 1 || raw.text("deposed") != ""}
+	if len(attributes.Network) > 0 {
+		found.port = attributes.Network[0].Port
+	}
+	return found, true, nil
+}
+
+// connected is an instance's object with what the state of one that was made to the end tells of its network: Terraform would learn it with the next refresh
+// that it writes.
+func connected(raw fields, server reconfigure.Server, networkID string) (fields, error) {
+	var attributes fields
+	var networks []fields
+	if err := raw.read(map[string]any{"attributes": &attributes}); err != nil {
+		return nil, err
+	}
+	if err := attributes.read(map[string]any{"network": &networks}); err != nil {
+		return nil, err
+	}
+	if len(networks) == 0 {
+		return raw, nil
+	}
+	var err error
+	for name, value := range map[string]string{"fixed_ip_v4": server.Address, "uuid": networkID} {
+		if networks[0].text(name) != "" || value == "" {
+			continue
+		}
+		if networks[0], err = networks[0].with(name, value); err != nil {
+			return nil, err
+		}
+	}
+	if attributes, err = attributes.with("network", networks); err != nil {
+		return nil, err
+	}
+	return raw.with("attributes", attributes)
+}
+
+// set replaces a node's object in a block, or adds it, or removes it where it is nil. The block must be there already.
+func (a *adoption) set(block, node string, to fields) error {
+	r := a.state.of(block)
+	if r == nil {
+		return fmt.Errorf("Terraform's state has no %s", block) //nolint:staticcheck // a name
+	}
+	was := entry{block: block}
+	if at := r.at(node); len(at) > 0 {
+		was.was = r.instances[at[0]]
+	}
+	a.before[node] = append(a.before[node], was)
+	r.put(node, to)
+	a.changed = true
+	return nil
+}
+
+// put replaces a node's current object, or adds it, or removes it where it is nil.
+func (r *stateResource) put(node string, to fields) {
+	at := r.at(node)
+	switch {
+	case len(at) == 0 && to != nil:
+		r.instances = append(r.instances, to)
+	case len(at) > 0 && to == nil:
+		r.instances = slices.Delete(r.instances, at[0], at[0]+1)
+	case len(at) > 0:
+		r.instances[at[0]] = to
+	}
+}
+
+// portType is the resource that is a node's port.
+const portType = "openstack_networking_port_v2"
+
+// enter adds what the state lacks: the instance, and a port of its own where that is lacking too. What Terraform itself would have written at their creation is
+// what it plans for that, with the ids that the cloud gave.
+func (a *adoption) enter(ctx context.Context, unknown []string, servers map[string]reconfigure.Server) error {
+	p := creation(a.desired, unknown)
+	dir, err := os.MkdirTemp(a.cfg.PlanDir, previewPrefix)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // the next sweep tries again
+	planned, err := a.plan(ctx, dir, p, a.arguments(p), a.module)
+	if bad := (*reconfigure.Unplannable)(nil); errors.As(err, &bad) {
+		maps.Copy(a.failures, bad.Failures)
+		rest := slices.DeleteFunc(unknown, func(node string) bool { return bad.Failures[node] != nil })
+		if len(rest) == 0 {
+			return nil
+		}
+		return a.enter(ctx, rest, servers)
+	}
+	if err != nil {
+		return err
+	}
+	for _, node := range unknown {
+		resources := created(planned, a.module, node)
+		if port := portOf(resources, node); otherPort(port, servers[node].PortID) {
+			a.failures[node] = errors.New(otherPortReason(port, servers[node].PortID))
+			continue
+		}
+		if err := a.enterNode(node, servers[node], resources); err != nil {
+			return err
+		}
+		a.candidates = append(a.candidates, node)
+		a.entered = true
+	}
+	slices.Sort(a.candidates)
+	return nil
+}
+
+// portOf is the port at which Terraform would create a node's instance; empty where it would make one.
+func portOf(planned []*tfjson.StateResource, node string) string {
+	for _, r := range planned {
+		if r.Address == instance(instanceBlock, node) {
+			return text(network(r.AttributeValues)["port"])
+		}
+	}
+	return ""
+}
+
+// creation is the plan that has nodes made.
+func creation(desired map[string]reconfigure.Spec, nodes []string) reconfigure.Plan {
+	p := reconfigure.Plan{Desired: desired}
+	for _, node := range nodes {
+		p.Changes = append(p.Changes, reconfigure.Change{Node: node, Action: reconfigure.Create, Spec: desired[node]})
+	}
+	return p
+}
+
+// arguments is those of a plan over the nodes of p and nothing else, with refresh.
+func (a *adoption) arguments(p reconfigure.Plan) arguments {
+	args, _ := planArguments(p, nil, a.module)
+	args.parallelism = min(args.parallelism, a.cfg.Parallelism)
+	return args
+}
+
+// created is the resources that Terraform would create for a node, with what it knows of them before.
+func created(p *tfjson.Plan, m module, node string) []*tfjson.StateResource {
+	creates := map[string]bool{}
+	for _, rc := range p.ResourceChanges {
+		creates[rc.Address] = rc.Change != nil && rc.Change.Actions.Create()
+	}
+	var found []*tfjson.StateResource
+	if p.PlannedValues == nil || p.PlannedValues.RootModule == nil {
+		return nil
+	}
+	for _, r := range p.PlannedValues.RootModule.Resources {
+		if creates[r.Address] && slices.Contains(m.of(node), r.Address) {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// enterNode adds a node's instance, and its port. What else Terraform would create is left to the proof to find.
+func (a *adoption) enterNode(node string, server reconfigure.Server, planned []*tfjson.StateResource) error {
+	for _, r := range planned {
+		id := ""
+		switch {
+		case r.Address == instance(instanceBlock, node):
+			id = server.ID
+			if first := network(r.AttributeValues); first != nil {
+				first["port"] = cmp.Or(text(first["port"]), server.PortID)
+			}
+		case r.Type == portType && server.PortID != "":
+			id = server.PortID
+		}
+		if id == "" {
+			continue
+		}
+		r.AttributeValues["id"] = id
+		if err := a.add(node, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add enters a resource. What the plan does not tell is as another object of its block has it: what it depends on, and what the provider noted beside it.
+func (a *adoption) add(node string, planned *tfjson.StateResource) error {
+	block := planned.Type + "." + planned.Name
+	r := a.state.of(block)
+	if r == nil {
+		r = &stateResource{mode: string(tfjson.ManagedResourceMode), kind: planned.Type, name: planned.Name}
+		r.top = fields{}
+		for name, value := range map[string]string{
+			"mode": r.mode, "type": r.kind, "name": r.name, "provider": fmt.Sprintf("provider[%q]", planned.ProviderName),
+		} {
+			var err error
+			if r.top, err = r.top.with(name, value); err != nil {
+				return err
+			}
+		}
+		a.state.resources = append(a.state.resources, r)
+	}
+	to := fields{}
+	if len(r.instances) > 0 {
+		to = fields{"private": r.instances[0]["private"], "dependencies": r.instances[0]["dependencies"]}
+		maps.DeleteFunc(to, func(_ string, raw json.RawMessage) bool { return raw == nil })
+	}
+	for name, value := range map[string]any{"index_key": node, "schema_version": planned.SchemaVersion, "attributes": planned.AttributeValues} {
+		var err error
+		if to, err = to.with(name, value); err != nil {
+			return err
+		}
+	}
+	return a.set(block, node, to)
+}
+
+// putBack brings the entries of some nodes back to what they were. It is done also when the caller has given up. The state is read again, as Terraform itself
+// decides on the serial of what it was given.
+func (a *adoption) putBack(ctx context.Context, nodes []string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putBackTimeout)
+	defer cancel()
+	if err := a.restore(ctx, nodes); err != nil {
+		return fmt.Errorf("what is not proven could not be put back into Terraform's state: %w", err)
+	}
+	return nil
+}
+
+func (a *adoption) restore(ctx context.Context, nodes []string) error {
+	if !slices.ContainsFunc(nodes, func(node string) bool { return len(a.before[node]) > 0 }) {
+		return nil
+	}
+	state, err := a.pull(ctx)
+	if err != nil {
+		return err
+	}
+	changed := false
+	for _, node := range nodes {
+		for _, was := range a.before[node] {
+			changed = state.restore(was, node) || changed
+		}
+		delete(a.before, node)
+	}
+	if !changed {
+		return nil
+	}
+	return a.push(ctx, state)
+}
+
+// restore reports whether the state has changed by it.
+func (s *stateFile) restore(was entry, node string) bool {
+	r := s.of(was.block)
+	at := r.at(node)
+	if len(at) == 0 && was.was == nil || len(at) > 0 && reflect.DeepEqual(r.instances[at[0]], was.was) {
+		return false
+	}
+	if r == nil { // nothing takes it out but somebody else
+		return false
+	}
+	r.put(node, was.was)
+	return true
+}
+
+// prove plans until nothing is found, each time without the nodes for which something was.
+func (a *adoption) prove(ctx context.Context) error {
+	for len(a.candidates) > 0 {
+		found, err := a.proof(ctx)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		maps.Copy(a.failures, found)
+		bad := slices.DeleteFunc(slices.Clone(a.candidates), func(node string) bool { return found[node] == nil })
+		a.candidates = slices.DeleteFunc(a.candidates, func(node string) bool { return found[node] != nil })
+		if err := a.putBack(ctx, bad); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// proof is what one plan over all candidates finds, by node. Where it finds nothing, and a candidate was entered by us, that plan is applied: it changes nothing
+// but the state, which then has all that the refresh found, and the dependencies from the configuration.
+func (a *adoption) proof(ctx context.Context) (reconfigure.Failures, error) {
+	p := creation(a.desired, a.candidates)
+	dir, err := os.MkdirTemp(a.cfg.PlanDir, previewPrefix)
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // the next sweep tries again
+	said, changes, err := a.savePlan(ctx, dir, p, a.arguments(p), a.module)
+	if bad := (*reconfigure.Unplannable)(nil); errors.As(err, &bad) {
+		return bad.Failures, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if changes {
+		return a.differences(said.events), nil
+	}
+	if !a.entered {
+		return nil, nil
+	}
+	err = a.run(func(tf *tfexec.Terraform) error {
+		return tf.Apply(ctx, tfexec.DirOrPlan(filepath.Join(dir, savedPlan)), tfexec.LockTimeout(seconds(a.cfg.LockTimeout)))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("terraform apply of a plan without changes: %w", orDone(ctx, err))
+	}
+	return nil, nil
+}
+
+// differences is what a plan that is not empty would do, by the candidate whose it is. Where anything is none of theirs, it is held against all of them.
+func (a *adoption) differences(events []event) reconfigure.Failures {
+	would := map[string][]string{}
+	common := []string{}
+	for _, e := range events {
+		if e.Type != plannedChange {
+			continue
+		}
+		address := e.Change.Resource.Address
+		said := "Terraform would " + e.Change.Action + " " + address
+		node, _ := a.module.owner(address, func(name string) bool { return slices.Contains(a.candidates, name) })
+		if !slices.Contains(a.candidates, node) {
+			common = append(common, said)
+			continue
+		}
+		would[node] = append(would[node], said)
+	}
+	found := reconfigure.Failures{}
+	for _, node := range a.candidates {
+		said := slices.Concat(would[node], common)
+		switch {
+		case len(said) == 0 && len(would)+len(common) > 0:
+			continue
+		case len(said) == 0:
+			said = []string{"Terraform finds a change that is no resource's"}
+		}
+		found[node] = errors.New("it cannot be adopted: " + strings.Join(said, "; "))
+	}
+	return found
+}

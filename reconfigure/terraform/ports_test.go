@@ -1,0 +1,157 @@
+package terraform
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	tfjson "github.com/hashicorp/terraform-json"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// keeping is the project's own module, in a shard.
+func keeping(shard string) module {
+	return module{
+		perNode: []string{instanceBlock, portBlock, "terraform_data.disk"}, kept: []string{portBlock},
+		shared: []string{"openstack_networking_secgroup_v2.cluster"}, shard: shard,
+	}
+}
+
+// theirs is a plan of Terraform's with one change, in a state that has the instances of some nodes.
+func theirs(address string, actions tfjson.Actions, tainted bool, instances ...string) *tfjson.Plan {
+	p := &tfjson.Plan{
+		ResourceChanges: []*tfjson.ResourceChange{{Address: address, Mode: tfjson.ManagedResourceMode, Change: &tfjson.Change{Actions: actions}}},
+		PriorState:      &tfjson.State{Values: &tfjson.StateValues{RootModule: &tfjson.StateModule{}}},
+	}
+	root := p.PriorState.Values.RootModule
+	root.Resources = append(root.Resources, &tfjson.StateResource{Address: address, Mode: tfjson.ManagedResourceMode, Tainted: tainted})
+	for _, node := range instances {
+		root.Resources = append(root.Resources, &tfjson.StateResource{Address: instance(instanceBlock, node), Mode: tfjson.ManagedResourceMode})
+	}
+	return p
+}
+
+var (
+	creates   = tfjson.Actions{tfjson.ActionCreate}
+	updates   = tfjson.Actions{tfjson.ActionUpdate}
+	deletes   = tfjson.Actions{tfjson.ActionDelete}
+	replaces  = tfjson.Actions{tfjson.ActionDelete, tfjson.ActionCreate}
+	withImage = reconfigure.Spec{Group: "g", ImageID: "i", FlavorID: "f", NetworkID: "n"}
+	withPort  = reconfigure.Spec{Group: "g", NetworkID: "n"}
+)
+
+func TestFenceOverPortsThatAreKept(t *testing.T) {
+	port, disk, server := instance(portBlock, "n1"), instance("terraform_data.disk", "n1"), instance(instanceBlock, "n1")
+	gone := reconfigure.Spec{}
+	for name, tc := range map[string]struct {
+		action  reconfigure.Action // of n1; empty: none
+		entry   reconfigure.Spec   // of n1 afterwards
+		shared  bool
+		theirs  *tfjson.Plan
+		allowed bool
+	}{
+		"a deploy makes a port":                                {"", withPort, true, theirs(port, creates, false), true},
+		"a deploy makes one anew that was not made to the end": {"", withPort, true, theirs(port, replaces, true), true},
+		"a deploy changes no port":                             {"", withPort, true, theirs(port, updates, false), false},
+		"a deploy replaces no port":                            {"", withPort, true, theirs(port, replaces, false), false},
+		"a deploy deletes no port":                             {"", withPort, true, theirs(port, deletes, false), false},
+		"a deploy deletes no port that it does not name":       {"", gone, true, theirs(port, deletes, false), false},
+		"a deploy makes no port of a node with an instance":    {"", withImage, true, theirs(port, creates, false), false},
+		"a deploy makes nothing else for a port":               {"", withPort, true, theirs(disk, creates, false), false},
+		"a deploy makes no instance for a port":                {"", withPort, true, theirs(server, creates, false), false},
+		"nothing but a deploy makes a port":                    {"", withPort, false, theirs(port, creates, false), false},
+		"a suspend keeps the port":                             {reconfigure.Remove, withPort, false, theirs(port, deletes, false, "n1"), false},
+		"a suspend replaces no port":                           {reconfigure.Remove, withPort, false, theirs(port, replaces, false, "n1"), false},
+		"a suspend removes the instance":                       {reconfigure.Remove, withPort, false, theirs(server, deletes, false, "n1"), true},
+		"a suspend removes what else is the node's":            {reconfigure.Remove, withPort, false, theirs(disk, deletes, false, "n1"), true},
+		"a suspend makes a port that is lost":                  {reconfigure.Remove, withPort, false, theirs(port, creates, false), true},
+		"a shrink removes the port":                            {reconfigure.Remove, gone, false, theirs(port, deletes, false), true},
+		"a resume makes a port that is lost":                   {reconfigure.Create, withImage, false, theirs(port, creates, false), true},
+		"a resume moves a port that nothing uses":              {reconfigure.Create, withImage, false, theirs(port, replaces, false), true},
+		"a resume changes a port that nothing uses":            {reconfigure.Create, withImage, false, theirs(port, updates, false), true},
+		"a resume moves no port of an instance":                {reconfigure.Create, withImage, false, theirs(port, replaces, false, "n1"), false},
+		"a resume changes no port of an instance":              {reconfigure.Create, withImage, false, theirs(port, updates, false, "n1"), false},
+		"a resume removes no port":                             {reconfigure.Create, withImage, false, theirs(port, deletes, false), false},
+		"a resume replaces no instance":                        {reconfigure.Create, withImage, false, theirs(server, replaces, false, "n1"), false},
+		"a reimage may change the port":                        {reconfigure.Replace, withImage, false, theirs(port, updates, false, "n1"), true},
+		"a reimage does not leave the node without its port":   {reconfigure.Replace, withImage, false, theirs(port, deletes, false, "n1"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours := reconfigure.Plan{Shared: tc.shared, Desired: map[string]reconfigure.Spec{"n2": withImage}}
+			if tc.entry != gone {
+				ours.Desired["n1"] = tc.entry
+			}
+			if tc.action != "" {
+				ours.Changes = []reconfigure.Change{{Node: "n1", Action: tc.action, Spec: tc.entry}}
+			}
+			_, err := fence(tc.theirs, ours, keeping(""))
+			var refusal *reconfigure.Refusal
+			if (err == nil) != tc.allowed || err != nil && !errors.As(err, &refusal) {
+				t.Errorf("allowed: %t, error %v", tc.allowed, err)
+			}
+		})
+	}
+}
+
+// What the nodes share is in the default workspace. In another one it can be there by mistake only.
+func TestFenceOverWhatIsSharedInAShard(t *testing.T) {
+	const group = "openstack_networking_secgroup_v2.cluster[0]"
+	some, none := map[string]reconfigure.Spec{"n1": withImage}, map[string]reconfigure.Spec{}
+	for name, tc := range map[string]struct {
+		shard   string
+		desired map[string]reconfigure.Spec
+		actions tfjson.Actions
+		allowed bool
+	}{
+		"made in the default workspace":        {"", some, creates, true},
+		"removed with the cluster":             {"", none, deletes, true},
+		"made in another one":                  {"g-0", some, creates, false},
+		"changed in another one":               {"g-0", some, updates, false},
+		"removed in another one":               {"g-0", some, deletes, false},
+		"removed with all of another one":      {"g-0", none, deletes, true},
+		"made with the last of another one":    {"g-0", none, creates, false},
+		"replaced with all of another one":     {"g-0", none, replaces, false},
+		"replaced while the default one lives": {"", some, replaces, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := fence(theirs(group, tc.actions, false), reconfigure.Plan{Shared: true, Desired: tc.desired}, keeping(tc.shard))
+			if (err == nil) != tc.allowed {
+				t.Errorf("allowed: %t, error %v", tc.allowed, err)
+			}
+		})
+	}
+}
+
+func TestAKeptPortIsNoPartOfAnInstance(t *testing.T) {
+	of := func(block, node string) *tfjson.StateResource {
+		return &tfjson.StateResource{Address: instance(block, node), Mode: tfjson.ManagedResourceMode, AttributeValues: map[string]any{"all_fixed_ips": []any{"fd00::1", "192.0.2.7"}}}
+	}
+	state := []*tfjson.StateResource{of(portBlock, "n1"), of(portBlock, "n2"), of(portBlock, "n3"), of(portBlock, "n4"), of("terraform_data.disk", "n4")}
+	desired := map[string]reconfigure.Spec{"n1": withPort, "n2": withImage, "n4": withPort, "n5": withPort}
+	want := map[string]reconfigure.Instance{}
+	for _, node := range []string{"n2", "n3", "n4"} { // half made, not wanted, and half removed
+		want[node] = reconfigure.Instance{Node: node, Tainted: true, Made: reconfigure.Spec{Shard: "g-0"}}
+	}
+	m := keeping("g-0")
+	if diff := cmp.Diff(want, instances(state, m, desired, "g-0")); diff != "" {
+		t.Errorf("instances (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"n1": "192.0.2.7", "n4": "192.0.2.7"}, portAddresses(state, m, portOnly(desired))); diff != "" {
+		t.Errorf("addresses (-want +got):\n%s", diff)
+	}
+	if got := missingPorts(state, desired, m).String(); got != "n5" {
+		t.Errorf("ports of %s are missing, want n5", got)
+	}
+}
+
+func TestTheFileHasInstancesAndPortsApart(t *testing.T) {
+	all := map[string]reconfigure.Spec{"n1": withImage, "n2": withPort}
+	f := newFile("", all, shared{})
+	if diff := cmp.Diff(file{Nodes: map[string]reconfigure.Spec{"n1": withImage}, KeptPorts: map[string]reconfigure.Spec{"n2": withPort}}, f); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(all, f.all()); diff != "" {
+		t.Error(diff)
+	}
+}
