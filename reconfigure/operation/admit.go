@@ -38,9 +38,8 @@ func (t *attempt) refuse(ctx context.Context, plan reconfigure.Plan, calls []*pr
 func (t *attempt) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
 	endangered := plan.Where(func(c reconfigure.Change) bool {
 		instance, there := t.state.Instances[c.Node]
-		_, forgotten := t.forget[c.Node]
 		renews := c.Action == reconfigure.Replace || c.Action == reconfigure.Remove || c.Action == reconfigure.Create
-		return renews && there && instance.ID != "" && !c.Force && !forgotten
+		return renews && there && instance.ID != "" && !c.Force && !t.forgets(c.Node)
 	})
 	if endangered.Empty() {
 		return nil
@@ -109,7 +108,12 @@ func (t *attempt) unknown(nodes nodeset.NodeSet) map[string][]reconfigure.Server
 	return found
 }
 
+// delete waits no longer than for a straggler: everybody else waits, too. A server that is still there by then is looked at
+// again when the node is retried.
 func (t *attempt) delete(ctx context.Context, node string, servers []reconfigure.Server) error {
+	stays := reconfigure.Classify(reconfigure.ClassUnknown, errStays)
+	ctx, cancel := context.WithTimeoutCause(ctx, t.timing.Straggler, stays)
+	defer cancel()
 	for _, s := range servers {
 		// Later than any instance was made, however wrong the clocks are: nobody else makes any while the lease is held.
 		anyAge := time.Now().AddDate(1, 0, 0)

@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -12,12 +13,15 @@ import (
 // have: a worker or a Terraform that died has left them, or a run was interrupted. The calls that are left are given.
 func (t *attempt) adoptKnown(ctx context.Context, calls []*provisionCall) []*provisionCall {
 	servers := map[string]reconfigure.Server{}
-	plan := reconfigure.Plan{Desired: t.state.Desired}
+	plan := reconfigure.Plan{Desired: maps.Clone(t.state.Desired)}
 	var rest, adopting []*provisionCall
 	for _, c := range calls {
 		if s, ok := t.adoptable(c.In); ok {
 			servers[c.In.op.change.Node] = s
 			plan.Changes = append(plan.Changes, c.In.op.change)
+			if spec, makes := c.In.entry(); makes {
+				plan.Desired[c.In.op.change.Node] = spec
+			}
 			adopting = append(adopting, c)
 		} else if c.In.adopts() {
 			c.Finish(made{}, errors.New("the cloud has no instance of it that is as Terraform was told"))

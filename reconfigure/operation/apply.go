@@ -44,7 +44,7 @@ func (t *attempt) apply(ctx context.Context, preview reconfigure.Preview, calls 
 	if ctx.Err() != nil {
 		return false
 	}
-	t.forget = nil // once is enough: the next plan for such a node completes it in any case
+	t.forgotten() // once is enough: the next plan for such a node completes it in any case
 	return t.conclude(ctx, preview, deliveries, failures, err)
 }
 
@@ -104,7 +104,7 @@ func (t *attempt) watch(ctx context.Context, preview reconfigure.Preview, delive
 		may      = cluster.Settings.Interrupt && interruptible(preview)
 		moved    = time.Now()
 		awaited  <-chan struct{}
-		others   bool
+		others   bool // wait: for the next run, or for Terraform's own verdict
 		tick     = time.NewTicker(t.timing.Poll)
 		complete = func() bool {
 			return !slices.ContainsFunc(deliveries, func(d *delivery) bool { return !d.given && !d.call.Finished() })
@@ -129,7 +129,7 @@ func (t *attempt) watch(ctx context.Context, preview reconfigure.Preview, delive
 		}
 		for _, d := range deliveries {
 			if !d.given && d.early && t.deliver(d, servers[d.call.In.op.change.Node]) {
-				moved = time.Now()
+				moved, others = time.Now(), true
 			}
 		}
 		asleep := len(deliveries) > 0 && complete()
@@ -150,7 +150,7 @@ func (t *provisioning) deliver(d *delivery, servers []reconfigure.Server) bool {
 			return false
 		}
 		d.given = true
-		d.call.Finish(made{}, nil)
+		d.call.Finish(made{settled: d.settled}, nil)
 		return true
 	}
 	s, there := d.renewed(servers)
@@ -319,7 +319,7 @@ func (t *attempt) afterInterrupt(ctx context.Context, cut []*delivery) {
 		}
 		switch {
 		case d.given && d.effect == reconfigure.EffectDelete:
-			t.forgetting(op.change.Node)
+			t.forget = append(t.forget, d)
 		case d.given && d.server.ID != "":
 			servers[op.change.Node] = d.server
 			plan.Changes = append(plan.Changes, op.change)
@@ -343,11 +343,17 @@ func (d *delivery) pending(servers []reconfigure.Server) bool {
 	return comes || removes && d.old(servers)
 }
 
-func (t *attempt) forgetting(node string) {
-	if t.forget == nil {
-		t.forget = map[string]reconfigure.Change{}
+// forgotten tells those whose instance is gone that Terraform's state knows it, or has had its chance.
+func (t *attempt) forgotten() {
+	for _, d := range t.forget {
+		d.settled <- nil
 	}
-	t.forget[node] = reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "the cloud has removed it"}
+	t.forget = nil
+}
+
+// forgets reports whether a node's instance is gone, which Terraform's state does not know yet.
+func (t *attempt) forgets(node string) bool {
+	return slices.ContainsFunc(t.forget, func(d *delivery) bool { return d.call.In.op.change.Node == node })
 }
 
 // follow waits until the cloud has done what Terraform was interrupted at, as long as its caller waits, and then has

@@ -65,7 +65,7 @@ func (o *operation) provision() error {
 	for attempt := 1; ; attempt++ {
 		made, err := o.ask(o.ctx, provision{})
 		if err == nil {
-			o.instance, o.settled = made.instance, made.settled
+			o.instance, o.settled, o.finished = made.instance, made.settled, true
 			o.found(map[string]reconfigure.Instance{o.change.Node: made.instance})
 			return nil
 		}
@@ -129,8 +129,8 @@ func (o *operation) configureAndVerify() error {
 	return nil
 }
 
-// settle waits for Terraform's own verdict. By now slurmd has registered and a job may run: that Terraform does not know the
-// instance for finished is told, and is no reason to take it away.
+// settle waits for Terraform's own verdict. By now slurmd has registered and a job may run, or the instance is gone: that
+// Terraform's state does not know that is told, and is no reason to do anything about it.
 func (o *operation) settle() {
 	if o.settled == nil {
 		return
@@ -138,7 +138,7 @@ func (o *operation) settle() {
 	select {
 	case err := <-o.settled:
 		if err != nil {
-			o.note("the node is up, but Terraform's state does not have its instance as finished: " + err.Error())
+			o.note("Terraform's state is behind the cloud: " + err.Error())
 		}
 	case <-o.Operator.ctx.Done():
 	}

@@ -159,7 +159,7 @@ func (o *Operator) carry(op *operation, done func(reconfigure.Verdict)) {
 func (o *Operator) operation(r *round, c reconfigure.Change) *operation {
 	op := &operation{
 		Operator: o, round: r, change: c, phase: reconfigure.PhasePlan, was: r.Seen.States[c.Node],
-		instance: r.Seen.Instances[c.Node],
+		instance: r.Seen.Instances[c.Node], finished: c.Action == reconfigure.Reboot,
 	}
 	op.ctx, op.cancel = context.WithCancelCause(o.ctx)
 	if !c.Deadline.IsZero() {

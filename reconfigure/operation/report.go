@@ -118,9 +118,11 @@ func (o *operation) finish(good bool) {
 		o.record(o.phase, reconfigure.Done, "")
 	}
 	o.phase = reconfigure.PhaseReport
-	if !good && o.touched.Load() && !(o.persistent() && o.whole()) {
+	if !good && o.touched.Load() && !(o.persistent() && o.finished) {
 		if err := o.discard(ctx); err != nil {
 			o.note("what is left of it could not be removed: " + err.Error())
+		} else {
+			defer o.settle()
 		}
 	}
 	if o.toldDown && !o.persistent() {
@@ -134,12 +136,6 @@ func (o *operation) finish(good bool) {
 			o.note("its drain could not be taken back: " + err.Error())
 		}
 	}
-}
-
-// whole reports whether the node has an instance that was made to the end.
-func (o *operation) whole() bool {
-	instance, there := o.known()[o.change.Node]
-	return there && instance.ID != "" && !instance.Tainted
 }
 
 // collectEvidence keeps what can be known of a node that failed: what the task has printed, and the console log of the

@@ -382,7 +382,7 @@ func (a *apply) die() {
 		switch {
 		case u.goes || u.change.Effect == reconfigure.EffectRebuild:
 		case a.kill.half == Unwritten:
-			a.state[u.change.Node] = &resource{tainted: true}
+			a.state[u.change.Node] = &resource{tainted: true, spec: u.spec}
 		case a.kill.half == Tainted:
 			a.write(u, true)
 		}
@@ -425,7 +425,7 @@ func (a *apply) cutShort(c reconfigure.ResourceChange) {
 		u := &underWay{change: c, spec: spec, server: a.create(c.Node, spec)}
 		switch a.half {
 		case Unwritten:
-			a.state[c.Node] = &resource{tainted: true}
+			a.state[c.Node] = &resource{tainted: true, spec: spec}
 		case Tainted:
 			a.write(u, true)
 		}
