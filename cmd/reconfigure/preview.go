@@ -25,12 +25,17 @@ func preview(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 	r.Submitted = time.Now()
 	var report status.Preview
 	err := s.ifJournal(c.Context, func(log *journal.Journal) error {
-		requests, err := together(c.Context, log, r)
-		if err != nil {
-			return err
+		requests := []reconfigure.Request{r}
+		if log != nil {
+			pending, err := log.Pending(c.Context)
+			if err != nil {
+				return err
+			}
+			requests = controller.With(pending, r)
 		}
 		adapters := s.adapters(log, logger(c))
 		defer adapters.close()
+		var err error
 		report, err = adapters.preview(c.Context, requests)
 		return err
 	})
@@ -45,23 +50,6 @@ func preview(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 	}
 	refused := reconfigure.Outcome{Code: reconfigure.CodeRefused, Error: "Terraform would do what no request asks for"}
 	return &outcomeError{outcome: refused, logs: s.state("log")}
-}
-
-// together is the requests that a worker would plan with this one. One that has to wait for others is shown by itself, as if
-// they had been carried out.
-func together(ctx context.Context, log *journal.Journal, r reconfigure.Request) ([]reconfigure.Request, error) {
-	if log == nil {
-		return []reconfigure.Request{r}, nil
-	}
-	pending, err := log.Pending(ctx)
-	if err != nil {
-		return nil, err
-	}
-	requests := controller.Together(append(pending, r))
-	if !slices.ContainsFunc(requests, func(one reconfigure.Request) bool { return one.ID == r.ID }) {
-		requests = []reconfigure.Request{r}
-	}
-	return requests, nil
 }
 
 // preview plans as the worker does. Of nodes that must be drained first it shows what is done when their jobs have ended.

@@ -269,7 +269,6 @@ func (c *controller) candidates() []reconfigure.Request {
 	return slices.DeleteFunc(c.pending(), func(r reconfigure.Request) bool { return !slices.Contains(c.first, r.ID) })
 }
 
-
 // planned is what a look came to.
 type planned struct {
 	requests []reconfigure.Request

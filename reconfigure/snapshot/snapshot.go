@@ -34,7 +34,6 @@ type Snapshot struct {
 	Time      time.Time
 	Desired   map[string]reconfigure.Spec                 // what Terraform was told, as far as it was carried out
 	Instances map[string]reconfigure.Instance             // by node, from Terraform's state
-	Addresses map[string]string                           // of the kept ports of nodes without an instance, by node
 	States    map[string]reconfigure.NodeState            // by node, from Slurm
 	Servers   map[string][]reconfigure.Server             // by node, from the cloud, where they were asked for
 	Sources   map[reconfigure.Source]reconfigure.Resolved // what declared names mean now, where that was asked for
@@ -174,7 +173,6 @@ func (o Observer) observeSlurm(ctx context.Context, scope Scope, s *Snapshot) {
 		s.Missing[Slurm] = "not asked, since Terraform's state does not say where the control node is"
 		return
 	}
-	s.Addresses = state.Addresses
 	if s.Instances, s.Desired = state.Instances, carriedOut(state); s.Instances == nil {
 		s.Instances = map[string]reconfigure.Instance{} // asked, and there is none
 	}
