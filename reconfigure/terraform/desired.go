@@ -32,11 +32,13 @@ type Keeper interface {
 }
 
 // NodeMap is the map of nodes of the root module in Dir, of all shards. The Keeper's is the one that counts. The file beside the module is made from it, for
-// those who call Terraform by hand, in whatever workspace: it is brought up to date whenever somebody looks here.
+// those who call Terraform by hand, in whatever workspace: it is brought up to date by each Read that may write.
 type NodeMap struct {
 	Dir string
 	// Keeper may be nil for those who only look, where nobody keeps anything yet: then the file is all there is.
 	Keeper Keeper
+	// ReadOnly leaves the file as it is: for reports, which change nothing.
+	ReadOnly bool
 }
 
 // file is the content of the file: the module's variables. What belongs to the node with its instance and what belongs to its address only are two of them, so
@@ -104,6 +106,9 @@ func (m NodeMap) Read(ctx context.Context) (nodes map[string]reconfigure.Spec, k
 			return &strangerError{m.path(), m.Keeper.Name()}
 		}
 		if there && found.Comment == m.comment() && maps.Equal(found.all(), nodes) {
+			return nil
+		}
+		if m.ReadOnly {
 			return nil
 		}
 		return m.write(nodes, found.Shared)

@@ -3,6 +3,7 @@ package terraform
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,6 +84,16 @@ func TestWhatIsUpToDateIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
+func TestReadOnlyWritesNothing(t *testing.T) {
+	one, other := hosts(t)
+	noError(t, one.keep(t.Context(), "", nodeA, shared{}))
+	other.ReadOnly = true
+	other.expect(t, nodeA, true)
+	if _, err := os.Stat(other.path()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file is there: %v", err)
+	}
+}
+
 // deadHost is a Keeper whose process is killed as soon as the map is kept.
 type deadHost struct{ Keeper }
 
@@ -95,7 +106,7 @@ func (d deadHost) KeepNodes(ctx context.Context, shard string, nodes map[string]
 func TestTheKeptMapCountsWhereAHostDiedBeforeItWroteTheFile(t *testing.T) {
 	one, other := hosts(t)
 	noError(t, one.keep(t.Context(), "", nodeA, shared{}))
-	dying := NodeMap{one.Dir, deadHost{one.Keeper}}
+	dying := NodeMap{Dir: one.Dir, Keeper: deadHost{one.Keeper}}
 	if err := dying.keep(t.Context(), "", nodeB, shared{}); !errors.Is(err, errKilledHere) {
 		t.Fatal(err)
 	}
@@ -129,7 +140,7 @@ func TestWithoutAKeeperTheFileIsAllThereIs(t *testing.T) {
 func TestAFileFromAnotherJournalIsNotTakenForThisOnes(t *testing.T) {
 	one, other := hosts(t)
 	noError(t, one.keep(t.Context(), "", nodeA, shared{}))
-	moved := NodeMap{one.Dir, keeper(t, t.TempDir())} // a journal that was used once
+	moved := NodeMap{Dir: one.Dir, Keeper: keeper(t, t.TempDir())} // a journal that was used once
 	noError(t, moved.Keeper.KeepNodes(t.Context(), "", nodeB))
 	for name, m := range map[string]NodeMap{"of another journal": moved, "of nobody": other} {
 		other.put(t, `{"nodes": {}}`)
