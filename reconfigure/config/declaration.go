@@ -192,7 +192,7 @@ func (d *declaration) slurmSchema() object {
 func (s *settingsOfTool) schema(dir string) object {
 	const (
 		keepDays      = 90    // where nothing is said
-		gatherSeconds = 1     // the same
+		gatherSeconds = 3     // the same
 		coolDown      = 120   // the same, seconds: about the time after which Slurm starts a job again that it has requeued
 		breaker       = 3     // the same
 		retries       = 1     // the same

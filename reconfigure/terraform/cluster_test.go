@@ -57,7 +57,8 @@ const (
 // publicKey is of no use to anybody: its private half was thrown away.
 const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC nobody"
 
-// cluster is a cluster directory with the real root module, real Terraform, the real provider, and the lab's cloud without machines.
+// cluster is a cluster directory with the real root module, real Terraform, the real provider, and the lab's cloud
+// without machines.
 type cluster struct {
 	*testing.T
 	cloud            *labcloud.Cloud

@@ -1,4 +1,4 @@
-package main
+package status
 
 import (
 	"encoding/json"
@@ -8,16 +8,18 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// ailing is a busy cluster in which a group cools down and the other one does not boot.
-func ailing() (reconfigure.Cluster, sight, past) {
+// failing is a busy cluster in which a group cools down and the other one does not boot.
+func failing() (reconfigure.Cluster, snapshot.Snapshot, Journal) {
 	c := threeGroups
 	c.Settings = reconfigure.Settings{CoolDown: 2 * time.Minute, Breaker: 3}
 	c.Slurm.ResumeTimeout = 10 * time.Minute
 	seen, known := busy()
-	known.at = utcNoon
-	known.fares = map[string]reconfigure.Health{
+	known.Time = utcNoon
+	known.Health = map[string]reconfigure.Health{
 		"standard": {
 			Failures: 2, // too few to be told
 			Full:     reconfigure.Setback{Node: "node07", Class: reconfigure.ClassCapacity, Reason: "No valid\nhost was found", Time: utcNoon.Add(-30 * time.Second)},
@@ -31,35 +33,35 @@ func ailing() (reconfigure.Cluster, sight, past) {
 	return c, seen, known
 }
 
-func TestStatusOfGroupsThatDoNotFareWell(t *testing.T) {
-	declared, seen, known := ailing()
+func TestStatusOfGroupsWithFailures(t *testing.T) {
+	declared, seen, known := failing()
 	var text strings.Builder
-	write := func(title string, f filter) {
-		r := seen.report(declared, known).only(f)
+	write := func(title string, f Filter) {
+		r := New(declared, seen, known, reconcile.Look{}).Only(f)
 		fmt.Fprintf(&text, "=== %s\n", title)
-		r.writeGroups(&text, layout{now: utcNoon, width: tableWidth})
+		r.writeGroups(&text, Layout{Now: utcNoon, Width: TableWidth})
 		groups, err := json.MarshalIndent(r.Groups, "", "  ")
 		if err != nil {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(&text, "%s\n", groups)
 	}
-	write("both", filter{})
-	known.fares["gpu"] = known.fares["gpu"].Trying("", time.Time{})
-	write("nobody tries it now", filter{groups: []string{"gpu"}})
-	known.at = utcNoon.Add(90 * time.Second)
-	write("it has cooled down", filter{groups: []string{"standard"}})
+	write("both", Filter{})
+	known.Health["gpu"] = known.Health["gpu"].Trying("", time.Time{})
+	write("no node tries it now", Filter{Groups: []string{"gpu"}})
+	known.Time = utcNoon.Add(90 * time.Second)
+	write("it has cooled down", Filter{Groups: []string{"standard"}})
 	golden(t, "fares.txt", text.String())
 }
 
 func TestContinuedGroupIsToldWhatIsForgotten(t *testing.T) {
-	for want, d := range map[string]continued{
+	for want, d := range map[string]Continued{
 		"gpu: nothing had failed":                                              {Group: "gpu"},
 		"gpu: forgotten: 3 boot failures in a row":                             {Group: "gpu", Failures: 3},
 		"gpu: forgotten: that there was no room":                               {Group: "gpu", Full: "No valid host was found"},
 		"gpu: forgotten: 3 boot failures in a row, and that there was no room": {Group: "gpu", Failures: 3, Full: "No valid host was found"},
 	} {
-		if got := d.words(); got != want {
+		if got := d.String(); got != want {
 			t.Errorf("%q, not %q", got, want)
 		}
 	}

@@ -1,6 +1,7 @@
-package main
+package status
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,9 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
+
+// update has the golden files written anew.
+var update = flag.Bool("update", false, "write the golden files anew")
 
 // golden compares with a file of testdata, which -update writes anew.
 func golden(t *testing.T, name, got string) {
@@ -67,31 +71,10 @@ func TestOutcomeForPeople(t *testing.T) {
 		{Code: reconfigure.CodeFailed, Error: "the cloud is away"}, // which the error of the call tells
 	} {
 		o.Request, o.Finished = r.ID, submitted.Add(72*time.Second)
-		if err := writeOutcome(&text, r, o, 80); err != nil {
+		if err := WriteOutcome(&text, r, o, 80); err != nil {
 			t.Fatal(err)
 		}
 		text.WriteString("\n")
 	}
 	golden(t, "outcomes.txt", text.String())
-}
-
-func TestWrapKeepsWordsAndBreaks(t *testing.T) {
-	for _, tc := range []struct {
-		text  string
-		width int
-		want  []string
-	}{
-		{"", 10, nil},
-		{"  \n ", 10, nil},
-		{"one two three", 7, []string{"one two", "three"}},
-		{"first\nsecond line", 40, []string{"first", "second line"}},
-		{"first\n\nsecond", 40, []string{"first", "", "second"}},
-		{"see https://example.org/a/long/path now", 10, []string{"see", "https://example.org/a/long/path", "now"}},
-		{"größer als größer", 10, []string{"größer als", "größer"}},
-		{"anything at all", -4, []string{"anything", "at", "all"}},
-	} {
-		if diff := cmp.Diff(tc.want, wrap(tc.text, tc.width)); diff != "" {
-			t.Errorf("%q in %d (-want +got):\n%s", tc.text, tc.width, diff)
-		}
-	}
 }

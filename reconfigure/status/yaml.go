@@ -1,4 +1,4 @@
-package main
+package status
 
 import (
 	"bytes"
@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// writeYAML writes a value as its JSON is, key by key in the same order: the JSON tags are the one place where the fields have names.
-func writeYAML(w io.Writer, value any) error {
+// WriteYAML writes a value as its JSON is, key by key in the same order: the JSON tags are the one place where the fields have names.
+func WriteYAML(w io.Writer, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return err

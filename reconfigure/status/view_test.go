@@ -1,4 +1,4 @@
-package main
+package status
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
 // story is a deploy of two nodes and a resume of one as the journal has them: one fails, and one that is not on its way is not reached by the playbooks.
@@ -38,7 +39,7 @@ func story() []reconfigure.Event {
 		{Phase: reconfigure.PhaseReport, Level: reconfigure.Note, Message: "Slurm could not be given node02 back: no answer"},
 	}
 	for i := range all {
-		all[i].ID, all[i].Batch, all[i].Time = int64(i+1), 1, noon.Add(time.Duration(i)*time.Second)
+		all[i].ID, all[i].Plan, all[i].Time = int64(i+1), 1, noon.Add(time.Duration(i)*time.Second)
 	}
 	return all
 }
@@ -53,10 +54,10 @@ func logOf(t *testing.T, verbose bool, events []reconfigure.Event) string {
 		}
 		return a
 	}}))
-	v := newLogView(t.Context(), log, reconfigure.Request{ID: 7, Mode: reconfigure.Deploy}, verbose)
-	v.events(events)
-	v.events(nil)
-	v.end()
+	v := NewLogView(t.Context(), log, reconfigure.Request{ID: 7, Mode: reconfigure.Deploy}, verbose)
+	v.Events(events)
+	v.Events(nil)
+	v.End()
 	return out.String()
 }
 
@@ -80,12 +81,12 @@ func TestEventsOfManyNodesAreOneLine(t *testing.T) {
 		{ID: 3, Node: "node03", Phase: reconfigure.PhaseBoot, Level: reconfigure.Begun},
 		{ID: 4, Phase: reconfigure.PhaseBoot, Level: reconfigure.Note, Message: "for all"},
 	}
-	want := []company[reconfigure.Event]{
-		{events[0], nodeset.Of("node01", "node03")},
-		{events[1], nodeset.Of("node02")},
-		{events[3], nodeset.NodeSet{}},
+	want := []text.Group[reconfigure.Event]{
+		{First: events[0], Nodes: nodeset.Of("node01", "node03")},
+		{First: events[1], Nodes: nodeset.Of("node02")},
+		{First: events[3], Nodes: nodeset.NodeSet{}},
 	}
-	if diff := cmp.Diff(want, grouped(events), cmp.AllowUnexported(company[reconfigure.Event]{})); diff != "" {
+	if diff := cmp.Diff(want, grouped(events)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if got := grouped(nil); len(got) > 0 {
@@ -93,7 +94,7 @@ func TestEventsOfManyNodesAreOneLine(t *testing.T) {
 	}
 }
 
-// screen is what a terminal of so many columns shows of what is written to it: just the sequences that liveView uses.
+// screen is what a terminal of so many columns shows of what is written to it: just the sequences that LiveView uses.
 type screen struct {
 	width int
 	rows  [][]rune
@@ -136,9 +137,9 @@ func (s *screen) String() string {
 	return b.String()
 }
 
-func newTestView(s *screen, height int) *liveView {
-	v := newLiveView(s, reconfigure.Request{ID: 7, Mode: reconfigure.Resume, Nodes: nodeset.Of("node01", "node02")})
-	v.size = func() (int, int) { return s.width, height }
+func newTestView(s *screen, height int) *LiveView {
+	v := NewLiveView(s, reconfigure.Request{ID: 7, Mode: reconfigure.Resume, Nodes: nodeset.Of("node01", "node02")},
+		func() (int, int) { return s.width, height })
 	return v
 }
 
@@ -148,22 +149,22 @@ func TestLiveViewAtEveryMoment(t *testing.T) {
 	var film strings.Builder
 	for i, e := range story() {
 		v.now = func() time.Time { return noon.Add(time.Duration(i+63) * time.Second) }
-		v.events([]reconfigure.Event{e})
+		v.Events([]reconfigure.Event{e})
 		fmt.Fprintf(&film, "--- %d\n%s", e.ID, s)
 	}
-	v.end()
+	v.End()
 	fmt.Fprintf(&film, "--- end\n%s", s)
 	golden(t, "film.txt", film.String())
 }
 
 func TestLiveViewWritesOnlyWhatChanges(t *testing.T) {
 	var out bytes.Buffer
-	v := newLiveView(&out, reconfigure.Request{ID: 7, Mode: reconfigure.Deploy})
+	v := NewLiveView(&out, reconfigure.Request{ID: 7, Mode: reconfigure.Deploy}, func() (int, int) { return 100, 24 })
 	v.now = func() time.Time { return noon }
-	v.events(story()[:2])
+	v.Events(story()[:2])
 	written := out.Len()
-	v.events(nil)
-	v.events(nil)
+	v.Events(nil)
+	v.Events(nil)
 	if out.Len() != written {
 		t.Errorf("written for nothing: %q", out.String()[written:])
 	}
@@ -199,22 +200,12 @@ func TestPictureGoesAlsoWhenTheTerminalWasMadeNarrower(t *testing.T) {
 	s := &screen{width: 100}
 	v := newTestView(s, 20)
 	v.now = func() time.Time { return noon }
-	v.events(story()[:8])
+	v.Events(story()[:8])
 	narrow := &screen{width: 30}
 	_, _ = narrow.Write([]byte(s.String())) // a terminal breaks its lines anew
 	v.out, v.size = narrow, func() (int, int) { return narrow.width, 20 }
-	v.end()
+	v.End()
 	if got := narrow.String(); strings.Contains(got, "openstack") || !strings.Contains(got, "Terraform plans") {
 		t.Errorf("it shows:\n%s", got)
-	}
-}
-
-func TestSpans(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		-time.Second: "0s", 0: "0s", 59 * time.Second: "59s", 61 * time.Second: "1m01s", 3*time.Hour + 20*time.Minute: "3h20m", 98 * time.Hour: "4d02h",
-	} {
-		if got := span(d); got != want {
-			t.Errorf("%s is %q, want %q", d, got, want)
-		}
 	}
 }
