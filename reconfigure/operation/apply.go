@@ -21,17 +21,26 @@ type delivery struct {
 	server  reconfigure.Server // that was delivered; zero: it is gone, or in ERROR
 }
 
+// What the events of runs begin with.
+const (
+	terraformRuns = "Terraform: "
+	ansibleRuns   = "Ansible: "
+)
+
 // apply has Terraform carry out a preview. A caller gets its result when the cloud says that its server is as asked: nobody
 // waits for the provider's sleep. When nothing else is left to wait for, or when others wait and the rest does not come,
 // Terraform is interrupted; what was posted by then is taken over later. True where something is left to do.
 func (t *attempt) apply(ctx context.Context, preview reconfigure.Preview, calls []*provisionCall) (again bool) {
 	deliveries := t.deliveries(preview, calls)
+	rounds := map[*round]bool{}
 	for _, d := range deliveries {
+		rounds[d.call.In.op.round] = true
 		d.call.In.op.waiting.Store(false)
 		if d.call.In.change().Action != reconfigure.Remove {
 			d.call.In.op.touched.Store(true)
 		}
 	}
+	t.noteRun(rounds, reconfigure.PhaseApply, terraformRuns+preview.Plan.String())
 	interrupt, applied := make(chan struct{}), make(chan struct{})
 	watched := make(chan struct{})
 	go func() {
