@@ -199,7 +199,7 @@ func (l *scriptLab) journal() (pending int, leader string, err error) {
 	}
 	defer log.Close()
 	requests, err := log.Pending(ctx)
-	return len(requests), log.Leader(ctx), err
+	return len(requests), log.Holder(ctx), err
 }
 
 // files is what is in the script's folder: each file by its name, with its mode, its time and its content's sum.
