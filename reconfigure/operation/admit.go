@@ -15,23 +15,23 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// refuse looks once more, as late as can be, and says which nodes must not come along: those with a job to lose, those in
-// whose way an instance is that Terraform does not know, and those that the quota has no room for. The room is looked at
-// last, since to remove an unknown instance makes some.
+// refuse looks once more, as late as can be, and says which nodes must not come along: those in whose way an instance is that
+// Terraform does not know, those that the quota has no room for, and those with a job to lose. The room is looked at after
+// unknown instances were removed, since that makes some; and the jobs last, since all of that takes time.
 func (t *attempt) refuse(ctx context.Context, plan reconfigure.Plan, calls []*provisionCall) reconfigure.Failures {
-	refused := t.guardAll(ctx, plan)
+	refused := t.clear(ctx, plan)
 	if len(refused) == 0 {
-		refused = t.clear(ctx, plan)
+		if refused = t.overQuota(ctx, plan, calls); len(refused) > 0 {
+			return refused
+		}
+		refused = t.guardAll(ctx, plan)
 	}
 	for _, c := range calls {
 		if c.In.op != nil && refused[c.In.op.change.Node] != nil {
 			c.In.op.round.leave(c.In.op.change.Node)
 		}
 	}
-	if len(refused) > 0 {
-		return refused
-	}
-	return t.overQuota(ctx, plan, calls)
+	return refused
 }
 
 // guardAll names the nodes whose instance is about to be lost while a job is on it, or while that is unknown.

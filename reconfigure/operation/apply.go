@@ -175,11 +175,11 @@ func (t *provisioning) deliver(d *delivery, servers []reconfigure.Server) bool {
 		d.given = true
 		d.call.Finish(made{}, t.refused(op, withFault(errors.New("its instance is in ERROR"), fault)))
 		return true
-	case !asAsked(s, op.change.Spec) || s.Address == "":
+	case !asAsked(s, d.call.In.change().Spec) || s.Address == "":
 		return false
 	}
 	d.given, d.server = true, s
-	d.call.Finish(made{instance: instanceOf(s, op.change.Spec), settled: d.settled}, nil)
+	d.call.Finish(made{instance: instanceOf(s, d.call.In.change().Spec), settled: d.settled}, nil)
 	return true
 }
 
@@ -191,7 +191,7 @@ func (d *delivery) old(servers []reconfigure.Server) bool {
 // renewed is the newest server that Terraform has asked the cloud for, or is about to rebuild.
 func (d *delivery) renewed(servers []reconfigure.Server) (reconfigure.Server, bool) {
 	for _, s := range slices.Backward(servers) {
-		if s.ID != d.before || d.effect == reconfigure.EffectRebuild && s.ImageID == d.call.In.op.change.Spec.ImageID {
+		if s.ID != d.before || d.effect == reconfigure.EffectRebuild && s.ImageID == d.call.In.change().Spec.ImageID {
 			return s, true
 		}
 	}
@@ -201,7 +201,7 @@ func (d *delivery) renewed(servers []reconfigure.Server) (reconfigure.Server, bo
 // refused has the jobs that need all of their nodes be given up where there is no room for one.
 func (t *provisioning) refused(op *operation, err error) error {
 	if reconfigure.ClassOf(err).NoRoom() {
-		t.giveUp(jobsOf(op), reconfigure.Failures{op.change.Node: err})
+		t.giveUp(reconfigure.Failures{op.change.Node: err})
 	}
 	return err
 }
@@ -331,7 +331,7 @@ func (t *attempt) afterInterrupt(ctx context.Context, cut []*delivery) {
 			t.forget = append(t.forget, d)
 		case d.given && d.server.ID != "":
 			servers[op.change.Node] = d.server
-			plan.Changes = append(plan.Changes, op.change)
+			plan.Changes = append(plan.Changes, d.call.In.change())
 		case !d.given && d.early && d.pending(all[op.change.Node]):
 			rest = append(rest, d)
 		}
@@ -369,6 +369,9 @@ func (t *attempt) forgets(node string) bool {
 // Terraform's state brought up to date. Of a replacement of which the old instance is gone the rest is asked for anew.
 func (t *provisioning) follow(d *delivery) {
 	op := d.call.In.op
+	overdue := reconfigure.Classify(reconfigure.ClassBoot, fmt.Errorf("its instance is not ACTIVE after %s", t.timing.Build))
+	ctx, cancel := context.WithTimeoutCause(d.call.Context(), t.timing.Build, overdue)
+	defer cancel()
 	for !d.call.Finished() {
 		servers, err := t.serversOf(t.ctx, op.change.Node)
 		if err == nil && t.deliver(d, servers) {
@@ -378,7 +381,8 @@ func (t *provisioning) follow(d *delivery) {
 			d.call.Finish(t.calls.Do(d.call.Context(), d.call.In))
 			return
 		}
-		if !pause(d.call.Context(), t.timing.Poll) || t.ctx.Err() != nil {
+		if !pause(ctx, t.timing.Poll) {
+			d.call.Finish(made{}, context.Cause(ctx))
 			return
 		}
 	}

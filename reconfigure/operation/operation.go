@@ -51,7 +51,7 @@ func (o *operation) run() (v reconfigure.Verdict, ended bool) {
 		return v, false
 	}
 	v = o.verdict(err)
-	o.count(v)
+	o.count(v, err)
 	if err != nil {
 		o.fail(err)
 	}

@@ -32,8 +32,11 @@ type provisionCall = batcher.Call[provision, made]
 // change is what the call comes to in a plan.
 func (p provision) change() reconfigure.Change {
 	c := p.op.change
-	if p.remove && c.Action != reconfigure.Remove {
+	switch {
+	case p.remove && c.Action != reconfigure.Remove:
 		return reconfigure.Change{Node: c.Node, Action: reconfigure.Remove, Reason: "it failed", Requests: c.Requests, Force: false}
+	case !p.remove && c.Action == reconfigure.Reboot: // the reboot has failed
+		c.Action, c.Spec = reconfigure.Create, p.op.round.Plan.Desired[c.Node]
 	}
 	return c
 }
