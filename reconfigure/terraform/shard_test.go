@@ -57,7 +57,7 @@ resource "base" "node" { for_each = local.nodes }
 		text            string
 		unsharded, kept bool
 	}{
-		"nodes of the shard":          {`resource "x" "y" { for_each = { for n, s in local.nodes : n => s if s.big } }`, false, false},
+		"nodes of the shard":          {`resource "x" "y" { for_each = { for n, s in local.nodes : n => s } }`, false, false},
 		"ports of the shard":          {`resource "x" "y" { for_each = local.ports }`, false, true},
 		"chained":                     {`resource "x" "y" { for_each = base.node }`, false, false},
 		"module":                      {`module "y" { for_each = local.ports }`, false, true},
