@@ -15,32 +15,31 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// refuse looks once more, as late as can be, and says which nodes must not come along: those with a job to lose, those in
-// whose way an instance is that Terraform does not know, and those that the quota has no room for. The room is looked at
-// last, since to remove an unknown instance makes some.
+// refuse looks once more, as late as can be, and says which nodes must not come along: those in whose way an instance is that
+// Terraform does not know, those that the quota has no room for, and those with a job to lose. The room is looked at after
+// unknown instances were removed, since that makes some; and the jobs last, since all of that takes time.
 func (t *attempt) refuse(ctx context.Context, plan reconfigure.Plan, calls []*provisionCall) reconfigure.Failures {
-	refused := t.guardAll(ctx, plan)
+	refused := t.clear(ctx, plan)
 	if len(refused) == 0 {
-		refused = t.clear(ctx, plan)
+		if refused = t.overQuota(ctx, plan, calls); len(refused) > 0 {
+			return refused
+		}
+		refused = t.guardAll(ctx, plan)
 	}
 	for _, c := range calls {
 		if c.In.op != nil && refused[c.In.op.change.Node] != nil {
 			c.In.op.round.leave(c.In.op.change.Node)
 		}
 	}
-	if len(refused) > 0 {
-		return refused
-	}
-	return t.overQuota(ctx, plan, calls)
+	return refused
 }
 
 // guardAll names the nodes whose instance is about to be lost while a job is on it, or while that is unknown.
 func (t *attempt) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
 	endangered := plan.Where(func(c reconfigure.Change) bool {
 		instance, there := t.state.Instances[c.Node]
-		_, forgotten := t.forget[c.Node]
 		renews := c.Action == reconfigure.Replace || c.Action == reconfigure.Remove || c.Action == reconfigure.Create
-		return renews && there && instance.ID != "" && !c.Force && !forgotten
+		return renews && there && instance.ID != "" && !c.Force && !t.forgets(c.Node)
 	})
 	if endangered.Empty() {
 		return nil
@@ -109,7 +108,12 @@ func (t *attempt) unknown(nodes nodeset.NodeSet) map[string][]reconfigure.Server
 	return found
 }
 
+// delete waits no longer than for a straggler: everybody else waits, too. A server that is still there by then is looked at
+// again when the node is retried.
 func (t *attempt) delete(ctx context.Context, node string, servers []reconfigure.Server) error {
+	stays := reconfigure.Classify(reconfigure.ClassUnknown, errStays)
+	ctx, cancel := context.WithTimeoutCause(ctx, t.timing.Straggler, stays)
+	defer cancel()
 	for _, s := range servers {
 		// Later than any instance was made, however wrong the clocks are: nobody else makes any while the lease is held.
 		anyAge := time.Now().AddDate(1, 0, 0)

@@ -77,11 +77,17 @@ func (l *lab) operator() *operation.Operator {
 	return l.running
 }
 
+// restart has another operator, after the end of the first.
+func (l *lab) restart() {
+	l.running = nil
+	l.ctx, l.end = context.WithCancelCause(l.Context())
+}
+
 // wants adds changes to the plan that is to be carried out.
 func (l *lab) wants(a reconfigure.Action, nodes ...string) {
 	for _, node := range nodes {
 		c := reconfigure.Change{
-			Node: node, Action: a, Reason: "test", Requests: []reconfigure.RequestID{1}, Since: time.Now().Add(-time.Second),
+			Node: node, Action: a, Reason: "test", Requests: []reconfigure.RequestID{1}, Since: time.Now(),
 		}
 		if a == reconfigure.Create || a == reconfigure.Replace {
 			c.Spec = l.Spec(node)
@@ -287,20 +293,6 @@ func (l *lab) wantNote(text string) {
 		}
 	}
 	l.Errorf("the journal has no note %q", text)
-}
-
-// at is when the first call that begins so was made, from now on; calls are looked at as often as can be.
-func (l *lab) timeOf(prefix string, within time.Duration) time.Duration {
-	l.Helper()
-	began := time.Now()
-	for time.Since(began) < within {
-		if slices.ContainsFunc(l.Calls(), func(call string) bool { return strings.HasPrefix(call, prefix) }) {
-			return time.Since(began)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	l.Errorf("%q was not done within %s:\n%s", prefix, within, strings.Join(l.Calls(), "\n"))
-	return within
 }
 
 const (

@@ -16,8 +16,9 @@ func (o *operation) remove() error {
 	if err := o.removal(ctx); err != nil {
 		return err
 	}
-	o.gone(o.change.Node)
 	o.leaveGate()
+	o.settle()
+	o.gone(o.change.Node)
 	if !o.change.HandOver {
 		return nil
 	}
@@ -37,7 +38,8 @@ func (o *operation) remove() error {
 func (o *operation) removal(ctx context.Context) error {
 	wait := o.timing.Pause
 	for {
-		_, err := o.ask(ctx, provision{remove: true})
+		made, err := o.ask(ctx, provision{remove: true})
+		o.settled = made.settled
 		if err == nil || reconfigure.ClassOf(err) == reconfigure.ClassRefused || ctx.Err() != nil {
 			return err
 		}
@@ -56,7 +58,7 @@ func (o *operation) discard(ctx context.Context) error {
 	if err := o.removal(ctx); err != nil {
 		return err
 	}
-	o.instance, o.settled = reconfigure.Instance{}, nil
+	o.instance, o.finished = reconfigure.Instance{}, false
 	o.touched.Store(false)
 	o.gone(o.change.Node)
 	return nil

@@ -395,7 +395,7 @@ func (a *apply) dieAs(half Half) {
 		switch {
 		case u.goes || u.change.Effect == reconfigure.EffectRebuild:
 		case half == Unwritten:
-			a.state[u.change.Node] = &resource{tainted: true}
+			a.state[u.change.Node] = &resource{tainted: true, spec: u.spec}
 		case half == Tainted:
 			a.write(u, true)
 		}
@@ -437,7 +437,7 @@ func (a *apply) cutShort(c reconfigure.ResourceChange) {
 		u := &underWay{change: c, spec: spec, server: a.create(c.Node, spec)}
 		switch a.half {
 		case Unwritten:
-			a.state[c.Node] = &resource{tainted: true}
+			a.state[c.Node] = &resource{tainted: true, spec: spec}
 		case Tainted:
 			a.write(u, true)
 		}
