@@ -66,7 +66,8 @@ func (m *machines) others(count int) {
 	group := reconfigure.NodeGroup{Name: "others", Prefix: "other", Width: 4, Max: count}
 	m.cluster.Groups = append(m.cluster.Groups, group)
 	for number, node := range group.Nodes().Names() {
-		m.instances[node] = reconfigure.Instance{Node: node, ID: node, Address: fmt.Sprintf("10.99.%d.%d", number/250, number%250+1)}
+		address := fmt.Sprintf("10.99.%d.%d", number/250, number%250+1)
+		m.instances[node] = reconfigure.Instance{Node: node, ID: node, Address: address}
 	}
 }
 

@@ -4,5 +4,4 @@ package reconfigure
 type State struct {
 	Desired   map[string]Spec     // by node
 	Instances map[string]Instance // by node
-	Addresses map[string]string   // fixed IPv4 addresses of the kept ports of nodes without an instance, by node
 }

@@ -151,7 +151,7 @@ func (a *adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 			shards[spec.Shard] = true
 		}
 	}
-	all := reconfigure.State{Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}, Addresses: map[string]string{}}
+	all := reconfigure.State{Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}}
 	maps.Copy(all.Desired, desired)
 	for _, shard := range slices.Sorted(maps.Keys(shards)) {
 		d, err := a.driver(ctx, shard)
@@ -163,7 +163,6 @@ func (a *adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 			return reconfigure.State{}, err
 		}
 		maps.Copy(all.Instances, state.Instances)
-		maps.Copy(all.Addresses, state.Addresses)
 	}
 	return all, nil
 }

@@ -269,7 +269,6 @@ func (c *controller) candidates() []reconfigure.Request {
 	return slices.DeleteFunc(c.pending(), func(r reconfigure.Request) bool { return !slices.Contains(c.first, r.ID) })
 }
 
-
 // planned is what a look came to.
 type planned struct {
 	requests []reconfigure.Request
@@ -400,6 +399,9 @@ func (c *controller) ended(v reconfigure.Verdict) {
 	c.underWay = c.underWay.Difference(nodeset.Of(v.Node))
 	if c.underWay.Empty() {
 		c.alone = false
+	}
+	if v.Action == reconfigure.Drain { // the node may have no jobs at all
+		c.due = time.Time{}
 	}
 	for _, p := range c.requests {
 		if p.underWay.Contains(v.Node) {

@@ -38,7 +38,7 @@ func (t *attempt) apply(ctx context.Context, preview reconfigure.Preview, calls 
 		defer close(watched)
 		t.watch(ctx, preview, deliveries, interrupt, applied)
 	}()
-	failures, err := t.terraform.Apply(ctx, preview, t.progress(deliveries), interrupt)
+	failures, err := t.terraform.Apply(ctx, preview, t.progress(deliveries, interrupt), interrupt)
 	close(applied)
 	<-watched
 	if ctx.Err() != nil {
@@ -72,13 +72,19 @@ func (t *attempt) deliveries(preview reconfigure.Preview, calls []*provisionCall
 	return all
 }
 
-// progress hands Terraform's words on to the nodes.
-func (t *attempt) progress(deliveries []*delivery) Watch {
+// progress hands Terraform's words on to the nodes, until it is interrupted: what it says of that is no news of theirs.
+func (t *attempt) progress(deliveries []*delivery, interrupt <-chan struct{}) Watch {
 	of := map[string]*operation{}
 	for _, d := range deliveries {
 		of[d.call.In.op.change.Node] = d.call.In.op
 	}
-	return func(node, message string) { t.note(of[node], message) }
+	return func(node, message string) {
+		select {
+		case <-interrupt:
+		default:
+			t.note(of[node], message)
+		}
+	}
 }
 
 // interruptible reports whether Terraform has nothing to do that must not be left off: for an instance the provider only waits

@@ -1,6 +1,6 @@
-// Package snapshot is what is known of a cluster at one moment: what Terraform was told and has in its state, what the
-// cloud and Slurm say, and what the journal knows of the node groups. The planner, the reports and the comparison of sources
-// all read this one type. To take a snapshot changes nothing.
+// Package snapshot is what is known of a cluster at one moment: what Terraform was told and has in its state, what
+// the cloud and Slurm say, and what the journal knows of the node groups. The planner, the reports and the comparison
+// of sources all read this one type. To take a snapshot changes nothing.
 package snapshot
 
 import (
@@ -24,12 +24,16 @@ const (
 	Slurm     Source = "slurm"
 )
 
+// Words is the source at the beginning of a sentence.
+func (s Source) Words() string {
+	return map[Source]string{Cloud: "The cloud", Terraform: "Terraform", Slurm: "Slurm"}[s]
+}
+
 // Snapshot is what the sources said. Nothing may be concluded from the silence of a source that is unreachable.
 type Snapshot struct {
 	Time      time.Time
 	Desired   map[string]reconfigure.Spec                 // what Terraform was told, as far as it was carried out
 	Instances map[string]reconfigure.Instance             // by node, from Terraform's state
-	Addresses map[string]string                           // of the kept ports of nodes without an instance, by node
 	States    map[string]reconfigure.NodeState            // by node, from Slurm
 	Servers   map[string][]reconfigure.Server             // by node, from the cloud, where they were asked for
 	Sources   map[reconfigure.Source]reconfigure.Resolved // what declared names mean now, where that was asked for
@@ -99,13 +103,13 @@ type Observer struct {
 	Resolve func(ctx context.Context, s reconfigure.Source) reconfigure.Resolved
 	// Health is of the node groups with failures. Nil: there is no journal yet.
 	Health func(ctx context.Context) (map[string]reconfigure.Health, error)
-	// Limit is how long each source is waited for; zero: as long as ctx lasts. Slurm's commands take up to a minute to give
-	// up, for which no person wants to wait.
+	// Limit is how long each source is waited for; zero: as long as ctx lasts. Slurm's commands take up to a minute
+	// to give up, for which no person wants to wait.
 	Limit time.Duration
 }
 
-// Observe asks all sources at once. A source that does not answer is Missing; the error is that of a ctx that has ended, or
-// of the journal.
+// Observe asks all sources at once. A source that does not answer is Missing; the error is that of a ctx that has
+// ended, or of the journal.
 func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 	s := Snapshot{Time: time.Now(), Missing: map[Source]string{}}
 	if o.Health != nil {
@@ -169,7 +173,6 @@ func (o Observer) observeSlurm(ctx context.Context, scope Scope, s *Snapshot) {
 		s.Missing[Slurm] = "not asked, since Terraform's state does not say where the control node is"
 		return
 	}
-	s.Addresses = state.Addresses
 	if s.Instances, s.Desired = state.Instances, carriedOut(state); s.Instances == nil {
 		s.Instances = map[string]reconfigure.Instance{} // asked, and there is none
 	}
@@ -186,7 +189,10 @@ func (o Observer) observeSlurm(ctx context.Context, scope Scope, s *Snapshot) {
 	}
 }
 
-func (o Observer) resolve(ctx context.Context, sources []reconfigure.Source) map[reconfigure.Source]reconfigure.Resolved {
+func (o Observer) resolve(
+	ctx context.Context,
+	sources []reconfigure.Source,
+) map[reconfigure.Source]reconfigure.Resolved {
 	var (
 		wait     sync.WaitGroup
 		lock     sync.Mutex

@@ -45,7 +45,8 @@ func TestFailuresOfTheCloudHaveTheirClasses(t *testing.T) {
 	}
 }
 
-// Terraform makes no instance before it has made all ports. A node that had to wait in vain failed for the same reason as the one that it waited for.
+// Terraform makes no instance before it has made all ports. A node that had to wait in vain failed for the same
+// reason as the one that it waited for.
 func TestNodeThatIsHeldBackByAnotherHasItsClass(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -87,6 +88,31 @@ func TestCloudThatThrottlesTheLoginIsNoMoreThanThat(t *testing.T) {
 	if preview, err := d.Preview(t.Context(), planOf(reconfigure.Replace, desired, control)); reconfigure.ClassOf(err) != reconfigure.ClassRateLimit {
 		t.Errorf("preview %+v, error of class %s: %v", preview, reconfigure.ClassOf(err), err)
 	}
+}
+
+// A cloud that does not answer for a while says nothing of the servers that it was asked for.
+func TestCloudThatIsAwayAfterTheRequestIsPassingTrouble(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	d := c.open()
+	desired := c.deployed()
+	c.deploy(d, desired)
+	for node, kind := range map[string]labcloud.Kind{"node01": labcloud.Unavailable, "node02": labcloud.LostAnswer} {
+		_, err := c.cloud.Faults().Add(labcloud.Fault{Kind: kind, Server: node, Call: "GET servers/{id}", Count: 100})
+		c.must(err)
+	}
+	maps.Copy(desired, c.deployed("node01", "node02"))
+	failures := c.carryOut(d, planOf(reconfigure.Create, desired, "node01", "node02"))
+	for _, node := range []string{"node01", "node02"} {
+		if class := reconfigure.ClassOf(failures[node]); !class.Passing() {
+			t.Errorf("%s: error of class %s: %v", node, class, failures[node])
+		}
+	}
+	// They came up meanwhile.
+	c.cloud.Faults().Clear(0)
+	c.adopt(d, desired, "node01", "node02")
+	c.wantClean(d)
+	c.wantInstances(d, c.servers())
 }
 
 // What takes longer than Slurm waits is given up in time, and what is left of it can be removed.

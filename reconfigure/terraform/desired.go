@@ -32,7 +32,7 @@ type Keeper interface {
 }
 
 // NodeMap is the map of nodes of the root module in Dir, of all shards. The Keeper's is the one that counts. The file beside the module is made from it, for
-// those who call Terraform by hand, in whatever workspace: it is brought up to date whenever somebody looks here.
+// those who call Terraform by hand, in whatever workspace: it is brought up to date by Adopt, and whenever the map is kept.
 type NodeMap struct {
 	Dir string
 	// Keeper may be nil for those who only look, where nobody keeps anything yet: then the file is all there is.
@@ -81,47 +81,49 @@ func (m NodeMap) comment() string {
 	return "Made by reconfigure from " + m.Keeper.Name() + ". What is changed here is lost."
 }
 
-// Read is the map as it was last kept; false where nobody ever kept one. Then it is what the file has, which was kept before there was a Keeper. A file that was not
-// made from the Keeper's map, and has another one, is an error: nobody can tell which of them is out of date.
+// Read is the map as it was last kept; false where nobody ever kept one. Then it is what the file has, which was kept before there was a Keeper. A file that was
+// not made from the Keeper's map, and has another one, is an error: it is not known which of them is out of date. Read changes nothing.
 func (m NodeMap) Read(ctx context.Context) (nodes map[string]reconfigure.Spec, known bool, err error) {
-	if m.Keeper == nil {
-		found, there, err := m.read()
+	found, there, err := m.read()
+	if err != nil || m.Keeper == nil {
 		return found.all(), there, err
 	}
-	err = m.locked(ctx, func() error {
+	if nodes, known, err = m.Keeper.Nodes(ctx); err != nil {
+		return nil, false, err
+	}
+	if !known {
+		return found.all(), there, nil
+	}
+	if there && found.Comment != m.comment() && !maps.Equal(found.all(), nodes) {
+		return nil, false, &strangerError{m.path(), m.Keeper.Name()}
+	}
+	return nodes, true, nil
+}
+
+// Adopt has the Keeper keep the file's map where it has none yet. Else it brings the file up to date, which another control host may have left behind: it is for
+// who is about to change the cluster.
+func (m NodeMap) Adopt(ctx context.Context) error {
+	return m.locked(ctx, func() error {
+		nodes, known, err := m.Read(ctx)
+		if stranger := (*strangerError)(nil); errors.As(err, &stranger) {
+			return nil // whoever needs the map is told
+		}
+		if err != nil || !known {
+			return err
+		}
 		found, there, err := m.read()
 		if err != nil {
 			return err
 		}
-		if nodes, known, err = m.Keeper.Nodes(ctx); err != nil {
+		if _, kept, err := m.Keeper.Nodes(ctx); err != nil {
 			return err
-		}
-		if !known {
-			nodes, known = found.all(), there
-			return nil
-		}
-		if there && found.Comment != m.comment() && !maps.Equal(found.all(), nodes) {
-			return &strangerError{m.path(), m.Keeper.Name()}
+		} else if !kept {
+			return m.Keeper.AdoptNodes(ctx, nodes)
 		}
 		if there && found.Comment == m.comment() && maps.Equal(found.all(), nodes) {
 			return nil
 		}
 		return m.write(nodes, found.Shared)
-	})
-	return nodes, known, err
-}
-
-// Adopt has the Keeper keep the file's map where it has none yet.
-func (m NodeMap) Adopt(ctx context.Context) error {
-	return m.locked(ctx, func() error {
-		found, there, err := m.read()
-		if err != nil || !there {
-			return err
-		}
-		if _, known, err := m.Keeper.Nodes(ctx); err != nil || known {
-			return err
-		}
-		return m.Keeper.AdoptNodes(ctx, found.all())
 	})
 }
 

@@ -3,6 +3,7 @@ package terraform
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,6 +64,7 @@ func TestOneMapForAllControlHosts(t *testing.T) {
 		noError(t, one.keep(t.Context(), "", nodes, shared{}))
 		one.expectFile(t, nodes)
 		other.expect(t, nodes, true)
+		noError(t, other.Adopt(t.Context()))
 		other.expectFile(t, nodes)
 		one, other = other, one
 	}
@@ -76,17 +78,13 @@ func TestWhatIsUpToDateIsNotWrittenAgain(t *testing.T) {
 	before, err := os.Stat(one.path())
 	noError(t, err)
 	one.expect(t, nodeA, true)
+	noError(t, one.Adopt(t.Context()))
 	after, err := os.Stat(one.path())
 	noError(t, err)
 	if !os.SameFile(before, after) {
-		t.Error("to look has written the file")
+		t.Error("the file was written again")
 	}
 }
-
-// deadHost is a Keeper whose process is killed as soon as the map is kept.
-type deadHost struct{ Keeper }
-
-var errKilledHere = errors.New("killed")
 
 func (d deadHost) KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error {
 	return errors.Join(d.Keeper.KeepNodes(ctx, shard, nodes), errKilledHere)
@@ -95,13 +93,15 @@ func (d deadHost) KeepNodes(ctx context.Context, shard string, nodes map[string]
 func TestTheKeptMapCountsWhereAHostDiedBeforeItWroteTheFile(t *testing.T) {
 	one, other := hosts(t)
 	noError(t, one.keep(t.Context(), "", nodeA, shared{}))
-	dying := NodeMap{one.Dir, deadHost{one.Keeper}}
+	dying := NodeMap{Dir: one.Dir, Keeper: deadHost{one.Keeper}}
 	if err := dying.keep(t.Context(), "", nodeB, shared{}); !errors.Is(err, errKilledHere) {
 		t.Fatal(err)
 	}
 	one.expectFile(t, nodeA)
 	other.expect(t, nodeB, true)
 	one.expect(t, nodeB, true)
+	one.expectFile(t, nodeA) // to look changes nothing
+	noError(t, one.Adopt(t.Context()))
 	one.expectFile(t, nodeB)
 }
 
@@ -129,7 +129,7 @@ func TestWithoutAKeeperTheFileIsAllThereIs(t *testing.T) {
 func TestAFileFromAnotherJournalIsNotTakenForThisOnes(t *testing.T) {
 	one, other := hosts(t)
 	noError(t, one.keep(t.Context(), "", nodeA, shared{}))
-	moved := NodeMap{one.Dir, keeper(t, t.TempDir())} // a journal that was used once
+	moved := NodeMap{Dir: one.Dir, Keeper: keeper(t, t.TempDir())} // a journal that was used once
 	noError(t, moved.Keeper.KeepNodes(t.Context(), "", nodeB))
 	for name, m := range map[string]NodeMap{"of another journal": moved, "of nobody": other} {
 		other.put(t, `{"nodes": {}}`)

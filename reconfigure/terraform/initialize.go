@@ -19,8 +19,9 @@ import (
 // lockFile is where Terraform notes which providers it chose.
 const lockFile = ".terraform.lock.hcl"
 
-// initialize checks the binary's version and runs `terraform init`, unless the last one that succeeded was for this very module, lock file and binary: it takes a
-// second or more, and may go to the network. A lock keeps two processes from unpacking the same providers.
+// initialize checks the binary's version and runs `terraform init`, unless the last one that succeeded was for this
+// very module, lock file and binary: it takes a second or more, and may go to the network. A lock keeps two processes
+// from unpacking the same providers.
 func (d *Driver) initialize(ctx context.Context) error {
 	lock := flock.New(filepath.Join(d.cfg.PlanDir, "init.lock"))
 	if _, err := lock.TryLockContext(ctx, 200*time.Millisecond); err != nil {

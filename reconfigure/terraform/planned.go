@@ -25,7 +25,8 @@ const (
 // the start of another Terraform that reads the saved plan. It is false where the events do not suffice: an update,
 // of which they do not name the attributes, a replacement for the sake of some, and whatever else is not known here.
 func planned(events []event) (*tfjson.Plan, bool) {
-	p := &tfjson.Plan{PriorState: &tfjson.State{Values: &tfjson.StateValues{RootModule: &tfjson.StateModule{}}}}
+	prior := &tfjson.StateModule{}
+	p := &tfjson.Plan{PriorState: &tfjson.State{Values: &tfjson.StateValues{RootModule: prior}}}
 	var summary *summary
 	spoken := false
 	for _, e := range events {
@@ -41,8 +42,9 @@ func planned(events []event) (*tfjson.Plan, bool) {
 			}
 			p.ResourceChanges = append(p.ResourceChanges, changeOf(e))
 			if e.Change.Reason == "tainted" {
-				tainted := &tfjson.StateResource{Address: e.Change.Resource.Address, Mode: tfjson.ManagedResourceMode, Tainted: true}
-				p.PriorState.Values.RootModule.Resources = append(p.PriorState.Values.RootModule.Resources, tainted)
+				prior.Resources = append(prior.Resources, &tfjson.StateResource{
+					Address: e.Change.Resource.Address, Mode: tfjson.ManagedResourceMode, Tainted: true,
+				})
 			}
 		default:
 			return nil, false
@@ -51,7 +53,9 @@ func planned(events []event) (*tfjson.Plan, bool) {
 	if !spoken || summary == nil || *summary != count(p) {
 		return nil, false
 	}
-	slices.SortFunc(p.ResourceChanges, func(a, b *tfjson.ResourceChange) int { return strings.Compare(a.Address, b.Address) })
+	slices.SortFunc(p.ResourceChanges, func(a, b *tfjson.ResourceChange) int {
+		return strings.Compare(a.Address, b.Address)
+	})
 	return p, true
 }
 

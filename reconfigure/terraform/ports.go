@@ -14,12 +14,26 @@ import (
 // portBlock is the resource of the root module that is a node's port.
 const portBlock = "openstack_networking_port_v2.node"
 
-// portAddresses is the fixed IPv4 addresses of the ports of some nodes.
-func portAddresses(state []*tfjson.StateResource, m module, nodes nodeset.NodeSet) map[string]string {
+// Addresses is the fixed IPv4 address of each port in the state of this shard, by node: also of the kept ports of nodes without
+// an instance. The state is read without a lock and the cloud is not asked. It may be retried, and called while another method
+// is at work.
+func (d *Driver) Addresses(ctx context.Context) (map[string]string, error) {
+	m, err := readModule(d.cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	state, err := d.listed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return portAddresses(state, m), nil
+}
+
+func portAddresses(state []*tfjson.StateResource, m module) map[string]string {
 	found := map[string]string{}
 	for _, r := range state {
 		node, _ := m.owner(r.Address, func(string) bool { return false })
-		if !nodes.Contains(node) || r.Address != instance(portBlock, node) {
+		if node == "" || r.Address != instance(portBlock, node) {
 			continue
 		}
 		all, _ := r.AttributeValues["all_fixed_ips"].([]any)

@@ -137,7 +137,7 @@ func TestAKeptPortIsNoPartOfAnInstance(t *testing.T) {
 	if diff := cmp.Diff(want, instances(state, m, desired, "g-0")); diff != "" {
 		t.Errorf("instances (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{"n1": "192.0.2.7", "n4": "192.0.2.7"}, portAddresses(state, m, portOnly(desired))); diff != "" {
+	if diff := cmp.Diff(map[string]string{"n1": "192.0.2.7", "n2": "192.0.2.7", "n3": "192.0.2.7", "n4": "192.0.2.7"}, portAddresses(state, m)); diff != "" {
 		t.Errorf("addresses (-want +got):\n%s", diff)
 	}
 	if got := missingPorts(state, desired, m).String(); got != "n5" {

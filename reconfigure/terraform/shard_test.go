@@ -110,8 +110,8 @@ func (c *cluster) in(shard string) *Driver {
 	return d
 }
 
-// ports is the ids and addresses of the cloud's ports, by name.
-func (c *cluster) ports() map[string][2]string {
+// portsByNode is the ids and addresses of the cloud's ports, by name.
+func (c *cluster) portsByNode() map[string][2]string {
 	c.Helper()
 	client, err := openstack.NewNetworkV2(c.admin, gophercloud.EndpointOpts{})
 	c.must(err)
@@ -164,7 +164,7 @@ func TestKeptPortsAndShards(t *testing.T) {
 			t.Fatal(failures)
 		}
 	}
-	ports := c.ports()
+	ports := c.portsByNode()
 	if len(ports) != 6 || len(c.servers()) != 2 {
 		t.Fatalf("ports %v, servers %v", ports, c.servers())
 	}
@@ -172,12 +172,14 @@ func TestKeptPortsAndShards(t *testing.T) {
 		c.wantCleanByHand(d, shard)
 		state, err := d.State(t.Context())
 		c.must(err)
+		addresses, err := d.Addresses(t.Context())
+		c.must(err)
 		want := map[string]string{}
-		for node := range portOnly(reconfigure.InShard(all, shard)).All() {
+		for node := range reconfigure.InShard(all, shard) {
 			want[node] = ports[node][1]
 		}
-		if diff := cmp.Diff(want, state.Addresses); diff != "" {
-			t.Errorf("addresses of the kept ports in %q (-want +got):\n%s", shard, diff)
+		if diff := cmp.Diff(want, addresses); diff != "" {
+			t.Errorf("addresses of the ports in %q (-want +got):\n%s", shard, diff)
 		}
 		if want := map[string]int{"": 2}[shard]; len(state.Instances) != want {
 			t.Errorf("%s has instances %v", shard, state.Instances)
@@ -190,7 +192,7 @@ func TestKeptPortsAndShards(t *testing.T) {
 		"standard-1": planOf(reconfigure.Create, c.inMap(all, "node11", node("standard-1", imageV1)), "node11"),
 		"standard-2": planOf(reconfigure.Create, c.inMap(all, "node21", node("standard-2", imageV2)), "node21"),
 	})
-	if diff := cmp.Diff(ports, c.ports()); diff != "" {
+	if diff := cmp.Diff(ports, c.portsByNode()); diff != "" {
 		t.Errorf("a resume or a suspend has changed ports:\n%s", diff)
 	}
 	servers := c.servers()
@@ -227,7 +229,7 @@ func TestKeptPortsAndShards(t *testing.T) {
 	delete(gone.Desired, "node12")
 	gone.Desired["node11"] = port("standard-1")
 	c.inEach(drivers, map[string]reconfigure.Plan{"standard-1": gone})
-	if now := c.ports(); now["node11"] != ports["node11"] || len(now) != 5 {
+	if now := c.portsByNode(); now["node11"] != ports["node11"] || len(now) != 5 {
 		t.Errorf("ports: %v", now)
 	}
 	c.wantCleanByHand(drivers["standard-1"], "standard-1")
@@ -238,8 +240,8 @@ func TestKeptPortsAndShards(t *testing.T) {
 		}
 		c.inEach(drivers, map[string]reconfigure.Plan{shard: end})
 	}
-	if len(c.servers())+len(c.ports()) > 0 {
-		t.Errorf("left: %v, %v", c.servers(), c.ports())
+	if len(c.servers())+len(c.portsByNode()) > 0 {
+		t.Errorf("left: %v, %v", c.servers(), c.portsByNode())
 	}
 }
 
@@ -268,7 +270,7 @@ func (c *cluster) inEach(drivers map[string]*Driver, plans map[string]reconfigur
 				c.Errorf("%s: %v", shard, err)
 				return
 			}
-			failures, err := drivers[shard].Apply(context.WithoutCancel(c.Context()), preview, c.watch)
+			failures, err := drivers[shard].Apply(context.WithoutCancel(c.Context()), preview, c.watch, nil)
 			if err != nil || len(failures) > 0 {
 				c.Errorf("%s: %v, %v", shard, failures, err)
 			}
@@ -318,14 +320,14 @@ func TestAPortThatCannotBeKeptIsNoNodesFailure(t *testing.T) {
 	if failures := c.carryOut(d, p); len(failures) > 0 {
 		t.Errorf("failures: %v", failures)
 	}
-	if ports := c.ports(); len(ports) != 3 {
+	if ports := c.portsByNode(); len(ports) != 3 {
 		t.Errorf("ports: %v", ports)
 	}
 	again := reconfigure.Plan{Shared: true, Desired: all}
 	if failures := c.carryOut(d, again); len(failures) > 0 {
 		t.Errorf("failures: %v", failures)
 	}
-	if ports := c.ports(); len(ports) != 4 {
+	if ports := c.portsByNode(); len(ports) != 4 {
 		t.Errorf("ports after the next deploy: %v", ports)
 	}
 	c.wantClean(d)

@@ -50,7 +50,8 @@ const (
 	applyErrored  = "apply_errored"
 )
 
-// stream gathers events from what Terraform writes. Lines of another kind, a crash's say, are left out; they come back in terraform-exec's error.
+// stream gathers events from what Terraform writes. Lines of another kind, a crash's say, are left out; they come
+// back in terraform-exec's error.
 type stream struct {
 	on      func(event) // hears each event as it comes; may be nil
 	events  []event
@@ -88,7 +89,8 @@ func (s *stream) errors() []tfjson.Diagnostic {
 	return found
 }
 
-// explain is why a run failed: the context is done, the state is locked, or what Terraform says, else what terraform-exec says.
+// explain is why a run failed: the context is done, the state is locked, or what Terraform says, else what
+// terraform-exec says.
 func (s *stream) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return orDone(ctx, err)
