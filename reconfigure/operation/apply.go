@@ -145,7 +145,10 @@ func (t *attempt) watch(ctx context.Context, preview reconfigure.Preview, delive
 		stuck := others && time.Since(moved) >= t.timing.Straggler
 		if may && (asleep || stuck) {
 			close(interrupt)
-			<-applied
+			select {
+			case <-applied:
+			case <-ctx.Done():
+			}
 			return
 		}
 	}
