@@ -3,7 +3,6 @@ package terraform
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,6 +85,11 @@ func TestWhatIsUpToDateIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
+// deadHost is a Keeper whose process is killed as soon as the map is kept.
+type deadHost struct{ Keeper }
+
+var errKilledHere = errors.New("killed")
+
 func (d deadHost) KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error {
 	return errors.Join(d.Keeper.KeepNodes(ctx, shard, nodes), errKilledHere)
 }
@@ -93,7 +97,7 @@ func (d deadHost) KeepNodes(ctx context.Context, shard string, nodes map[string]
 func TestTheKeptMapCountsWhereAHostDiedBeforeItWroteTheFile(t *testing.T) {
 	one, other := hosts(t)
 	noError(t, one.keep(t.Context(), "", nodeA, shared{}))
-	dying := NodeMap{Dir: one.Dir, Keeper: deadHost{one.Keeper}}
+	dying := NodeMap{one.Dir, deadHost{one.Keeper}}
 	if err := dying.keep(t.Context(), "", nodeB, shared{}); !errors.Is(err, errKilledHere) {
 		t.Fatal(err)
 	}
@@ -129,7 +133,7 @@ func TestWithoutAKeeperTheFileIsAllThereIs(t *testing.T) {
 func TestAFileFromAnotherJournalIsNotTakenForThisOnes(t *testing.T) {
 	one, other := hosts(t)
 	noError(t, one.keep(t.Context(), "", nodeA, shared{}))
-	moved := NodeMap{Dir: one.Dir, Keeper: keeper(t, t.TempDir())} // a journal that was used once
+	moved := NodeMap{one.Dir, keeper(t, t.TempDir())} // a journal that was used once
 	noError(t, moved.Keeper.KeepNodes(t.Context(), "", nodeB))
 	for name, m := range map[string]NodeMap{"of another journal": moved, "of nobody": other} {
 		other.put(t, `{"nodes": {}}`)
