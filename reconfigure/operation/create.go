@@ -67,6 +67,7 @@ func (o *operation) bringUp() error {
 func (o *operation) provision() error {
 	const most = 5
 	wait := o.timing.Pause
+	var last error
 	for attempt := 1; ; attempt++ {
 		made, err := o.ask(o.ctx, provision{})
 		if err == nil {
@@ -74,9 +75,14 @@ func (o *operation) provision() error {
 			o.found(map[string]reconfigure.Instance{o.change.Node: made.instance})
 			return nil
 		}
+		if last != nil && reconfigure.ClassOf(err) == reconfigure.ClassRefused { // something was tried before
+			o.note(said(err))
+			return last
+		}
 		if err = o.late(err); !reconfigure.ClassOf(err).Passing() || attempt == most || o.left() < wait {
 			return err
 		}
+		last = err
 		o.note(fmt.Sprintf("tried again in %s: %s", wait, said(err)))
 		if !pause(o.ctx, wait) {
 			return err

@@ -168,7 +168,7 @@ func (p *Provisioner) foresee(plan reconfigure.Plan) (changes, unasked []reconfi
 		}
 	}
 	for node := range p.faults[OtherImage].Difference(plan.Nodes()).All() {
-		if p.has(node) {
+		if p.has(node) && p.state[node] != nil {
 			unasked = append(unasked, instanceChange(node, reconfigure.EffectRebuild))
 		}
 	}

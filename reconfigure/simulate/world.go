@@ -113,6 +113,13 @@ func (w *World) spec(node string) reconfigure.Spec {
 // idOf is the id that a name of an image, a flavor or a network has.
 func idOf(name string) string { return "id-of-" + name }
 
+// Cluster is what is declared.
+func (w *World) Cluster() reconfigure.Cluster {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.cluster
+}
+
 // Declare edits the declaration. Slurm hears of it by the playbooks.
 func (w *World) Declare(c reconfigure.Cluster) {
 	w.lock.Lock()
