@@ -2,6 +2,7 @@ package site_test
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"strconv"
 	"syscall"
@@ -12,8 +13,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// BenchmarkResume configures machines that have just booted from a prepared image, in a cluster that is there. Beside the time it reports the CPU seconds of the
-// control host a machine, without those of ssh processes that stay for other tasks, and the tasks that Ansible counts on each machine.
+// BenchmarkResume configures machines that have just booted from a prepared image, in a cluster that is there. Beside
+// the time it reports the CPU seconds of the control host a machine, without those of ssh processes that stay for other
+// tasks, and the tasks that Ansible counts on each machine.
 func BenchmarkResume(b *testing.B) {
 	m := newMachines(b)
 	m.size(2, 20)
@@ -21,18 +23,19 @@ func BenchmarkResume(b *testing.B) {
 		m.boot(name, byte(10+number))
 	}
 	m.configure("ctl", "node01", "node02")
-	for _, count := range []int{1, 8} {
-		b.Run(fmt.Sprintf("%d", count), func(b *testing.B) {
+	small := maps.Clone(m.instances)
+	for _, size := range []struct{ count, others int }{{1, 0}, {8, 0}, {1, 4000}} {
+		count := size.count
+		b.Run(fmt.Sprintf("%d of %d", count, len(small)+max(count, size.others)), func(b *testing.B) {
+			m.instances = maps.Clone(small)
+			m.others(size.others)
+			b.Cleanup(func() { m.others(0) })
 			var wall, cpu, tasks float64
 			for b.Loop() {
 				var names []string
 				for number := range count {
 					name := fmt.Sprintf("node%02d", 3+number)
-					if _, there := m.instances[name]; there {
-						if err := m.host.Destroy(b.Context(), name); err != nil {
-							b.Fatal(err)
-						}
-					}
+					_ = m.host.Destroy(b.Context(), name) // there is none the first time
 					m.boot(name, byte(30+number))
 					names = append(names, name)
 				}
@@ -50,6 +53,21 @@ func BenchmarkResume(b *testing.B) {
 			b.ReportMetric(cpu/runs/float64(count), "cpu-s/node")
 			b.ReportMetric(tasks/runs/float64(count), "tasks/node")
 		})
+	}
+}
+
+// others declares nodes that are not there, but whose addresses are known.
+func (m *machines) others(count int) {
+	m.Helper()
+	m.cluster.Groups = m.cluster.Groups[:1]
+	if count == 0 {
+		return
+	}
+	group := reconfigure.NodeGroup{Name: "others", Prefix: "other", Width: 4, Max: count}
+	m.cluster.Groups = append(m.cluster.Groups, group)
+	for number, node := range group.Nodes().Names() {
+		address := fmt.Sprintf("10.99.%d.%d", number/250, number%250+1)
+		m.instances[node] = reconfigure.Instance{Node: node, ID: node, Address: address}
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// TestAnotherConfigurationOfSlurmReachesAllNodes declares other sizes of a group while jobs run on a persistent and on a cloud node.
+// TestAnotherConfigurationOfSlurmReachesAllNodes declares other sizes of a group while jobs run on a persistent and on
+// a cloud node.
 func TestAnotherConfigurationOfSlurmReachesAllNodes(t *testing.T) {
 	m := newMachines(t)
 	for number, name := range []string{"ctl", "node01", "node02", "node03"} {

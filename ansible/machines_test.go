@@ -17,7 +17,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/image"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/machine"
-	"github.com/eiffel-hpc/eiffel/lab/tools"
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -38,10 +38,7 @@ var gateway = netip.MustParsePrefix("10.63.7.1/24")
 
 func newMachines(t testing.TB) *machines {
 	t.Helper()
-	paths, err := tools.Find("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := needs.Tools(t, "..")
 	// Not in /tmp, which may be a file system that no overlay can be made on.
 	dir, err := os.MkdirTemp("/var/tmp", "eiffel-ansible-")
 	if err != nil {
@@ -279,7 +276,8 @@ func (m *machines) keepOut(name string) {
 	m.on(name, "sh", "-c", "touch /run/nologin; (sleep 10; rm /run/nologin) </dev/null >/dev/null 2>&1 &")
 }
 
-// resumeWithoutAskingOthers configures a node while somebody edits the declaration, first with what the control host keeps, and then without.
+// resumeWithoutAskingOthers configures a node while somebody edits the declaration, first with what the control host
+// keeps, and then without.
 func (m *machines) resumeWithoutAskingOthers() {
 	m.Helper()
 	kept := filepath.Join(m.dir, "state", "ansible", "given.json")
@@ -304,7 +302,8 @@ func (m *machines) resumeWithoutAskingOthers() {
 	}
 	recap := regexp.MustCompile(`(?m)^(\S+) +: ok=(\d+)`)
 	// Three remote tasks, and one on the control host.
-	if got := recap.FindAllString(resume(), -1); len(got) != 1 || !strings.HasPrefix(got[0], "node03 ") || !strings.HasSuffix(got[0], "ok=4") {
+	got := recap.FindAllString(resume(), -1)
+	if len(got) != 1 || !strings.HasPrefix(got[0], "node03 ") || !strings.HasSuffix(got[0], "ok=4") {
 		m.Errorf("a resume has the tasks %q", got)
 	}
 	if err := os.Remove(kept); err != nil {
@@ -319,9 +318,11 @@ func (m *machines) resumeWithoutAskingOthers() {
 // failWithoutPackages has one node of two lack a package, which there is no network for.
 func (m *machines) failWithoutPackages() {
 	m.Helper()
-	m.on("node02", "sed", "-i", "/^Package: slurm-client$/,/^$/s/^Status: .*/Status: deinstall ok config-files/", "/var/lib/dpkg/status")
+	const edit = "/^Package: slurm-client$/,/^$/s/^Status: .*/Status: deinstall ok config-files/"
+	m.on("node02", "sed", "-i", edit, "/var/lib/dpkg/status")
 	failures, said := m.extend(reconfigure.Extent{Changed: nodeset.Of("node02", "node03")})
-	if err := failures["node02"]; len(failures) != 1 || err == nil || !strings.Contains(err.Error(), `task "packages : Install what is missing"`) {
+	err := failures["node02"]
+	if len(failures) != 1 || err == nil || !strings.Contains(err.Error(), `task "packages : Install what is missing"`) {
 		m.Errorf("failures are %v\n%s", failures, said)
 	}
 }
@@ -362,15 +363,23 @@ func (m *machines) scheduleInSpiteOfABadSetting() {
 	write(m.TB, declaration, good)
 }
 
-// spareHandOvers has the role set up slurmctld's unit, although nothing of systemd but a stand-in of its command is there.
+// spareHandOvers has the role set up slurmctld's unit, although nothing of systemd but a stand-in of its command is
+// there.
 func (m *machines) spareHandOvers() {
 	m.Helper()
-	m.on("ctl", "sh", "-c", `printf '#!/bin/sh\necho "$@" >>/run/systemctl.calls\n' >/usr/local/bin/systemctl; chmod +x /usr/local/bin/systemctl`)
+	const stub = `#!/bin/sh
+echo "$@" >>/run/systemctl.calls
+case $2 in is-*) test -e /run/$3.runs ;; esac
+`
+	m.on("ctl", "sh", "-c", "cat >/usr/local/bin/systemctl <<'END'\n"+stub+"END\n"+
+		"chmod +x /usr/local/bin/systemctl; mkdir -p /run/systemd/system; touch /run/two.runs /run/three.runs")
 	write(m.TB, filepath.Join(m.dir, "ansible", "unit.yml"), `
 - hosts: control
   become: true
   tasks:
     - ansible.builtin.import_role: {name: slurm_control, tasks_from: systemd}
+    - converge:
+        services: [{name: one, restart: true}, {name: two, restart: true}, {name: three}]
 `)
 	cmd := exec.CommandContext(m.Context(), "ansible-playbook", "unit.yml")
 	cmd.Dir = m.mkdir("ansible")
@@ -382,7 +391,17 @@ func (m *machines) spareHandOvers() {
 	if !strings.HasSuffix(unit, "[Service]\nKillMode=process") {
 		m.Errorf("the unit's settings are:\n%s", unit)
 	}
-	if calls := m.on("ctl", "cat", "/run/systemctl.calls"); !strings.Contains(calls, "daemon-reload") {
+	calls := m.on("ctl", "cat", "/run/systemctl.calls")
+	const services = `--quiet is-enabled one
+--quiet enable one
+--quiet is-active one
+start one
+--quiet is-enabled two
+--quiet is-active two
+restart two
+--quiet is-enabled three
+--quiet is-active three`
+	if !strings.Contains(calls, "daemon-reload") || !strings.HasSuffix(calls, services) {
 		m.Errorf("calls of systemctl:\n%s", calls)
 	}
 }

@@ -11,16 +11,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// local runs a playbook on hosts that all are this machine, with the modules and plugins as shipped. It returns what Ansible said.
-func local(t *testing.T, hosts, tasks string) (string, error) {
+// local runs a playbook on hosts that all are this machine, with the modules and plugins as shipped. It returns what
+// Ansible said.
+func local(t *testing.T, hosts, tasks string, env ...string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "playbook.yml")
 	write(t, file, "- hosts: all\n  strategy: free\n  tasks:\n"+tasks)
 	here := mustAbs(t, ".")
 	cmd := exec.CommandContext(t.Context(), "ansible-playbook", "--inventory", hosts+",", "--connection", "local", file)
-	cmd.Env = append(os.Environ(), "ANSIBLE_CONFIG="+filepath.Join(here, "ansible.cfg"), "ANSIBLE_LIBRARY="+filepath.Join(here, "library"),
-		"ANSIBLE_ACTION_PLUGINS="+filepath.Join(here, "action_plugins"), "ANSIBLE_HOME="+dir, "LC_ALL=C.UTF-8")
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "ANSIBLE_HOME="+dir,
+		"ANSIBLE_CONFIG="+filepath.Join(here, "ansible.cfg"), "ANSIBLE_LIBRARY="+filepath.Join(here, "library"),
+		"ANSIBLE_ACTION_PLUGINS="+filepath.Join(here, "action_plugins"))
+	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -51,8 +54,10 @@ func TestConvergeChangesOnlyWhatDiffers(t *testing.T) {
 	if strings.Contains(said, "tell nobody") {
 		t.Errorf("the secret is out:\n%s", said)
 	}
-	if want, got := "# BEGIN nodes of b\n10.0.0.2 node02\n# END nodes of b\n127.0.1.1 me\n# BEGIN nodes of a\n10.0.0.1 node01\n# END nodes of a\nlast\n", read(t, hosts); got != want {
-		t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
+	want := "# BEGIN nodes of b\n10.0.0.2 node02\n# END nodes of b\n127.0.1.1 me\n" +
+		"# BEGIN nodes of a\n10.0.0.1 node01\n# END nodes of a\nlast\n"
+	if diff := cmp.Diff(want, read(t, hosts)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for name, want := range map[string]string{"text": "-rw-r-----", "key": "-r--------", "../id": "-rw-------"} {
 		info, err := os.Stat(filepath.Join(dir, "folder", "below", name))
@@ -66,7 +71,8 @@ func TestConvergeChangesOnlyWhatDiffers(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "folder", "below", "text"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if said, err := local(t, "localhost", tasks); err != nil || !strings.Contains(said, "changed=1 ") || !strings.Contains(said, "'changes': ['"+dir+"/folder/below/text']") {
+	said, err = local(t, "localhost", tasks)
+	if err != nil || !strings.Contains(said, "'changes': ['"+dir+"/folder/below/text']") {
 		t.Errorf("with another mode: %v\n%s", err, said)
 	}
 }
@@ -75,7 +81,10 @@ func TestConvergeChangesNothingWherePackagesAreMissing(t *testing.T) {
 	dir := t.TempDir()
 	said, err := local(t, "localhost", fmt.Sprintf(`
     - converge:
-        packages: {names: [one, two], query: [sh, -c, 'for name in "$@"; do [ "$name" = two ] || echo installed; done', query], installed: installed}
+        packages:
+          names: [one, two]
+          query: [sh, -c, 'for name in "$@"; do [ "$name" = two ] || echo installed; done', query]
+          installed: installed
         files: [{path: %s/text, content: text, mode: "0644"}]
       register: converged
     - debug: {msg: "missing are {{ converged.missing }}"}
@@ -89,13 +98,16 @@ func TestConvergeChangesNothingWherePackagesAreMissing(t *testing.T) {
 }
 
 func TestAFailureOfConvergeSaysWhatFailed(t *testing.T) {
-	said, err := local(t, "localhost", "    - converge: {files: [{path: /nowhere, content: text, owner: nobody-of-ours, mode: '0644'}]}\n")
+	said, err := local(t, "localhost", `
+    - converge: {files: [{path: /nowhere, content: text, owner: nobody-of-ours, mode: "0644"}]}
+`)
 	if err == nil || !strings.Contains(said, "nobody-of-ours") {
 		t.Errorf("%v\n%s", err, said)
 	}
 }
 
-// TestNodesThatAskAtOnceAreAllLetIn has each node add its own line, and one that has a new key take the place of the old one.
+// TestNodesThatAskAtOnceAreAllLetIn has each node add its own line, and one that has a new key take the place of the
+// old one.
 func TestNodesThatAskAtOnceAreAllLetIn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ssh", "authorized_keys")
 	key := func(letter string) string {
@@ -103,7 +115,11 @@ func TestNodesThatAskAtOnceAreAllLetIn(t *testing.T) {
 	}
 	write(t, file, "# by hand\nssh-rsa AAAA me@home\nrestrict "+key("x")+" reboot@a/h1\n")
 	tasks := `
-    - authorize_key: {file: ` + file + `, key: "` + key("A") + ` says\n", comment: "reboot@a/{{ inventory_hostname }}", command: 'run "{{ inventory_hostname }}"'}
+    - authorize_key:
+        file: ` + file + `
+        key: "` + key("A") + ` says\n"
+        comment: reboot@a/{{ inventory_hostname }}
+        command: 'run "{{ inventory_hostname }}"'
 `
 	const hosts = "h1,h2,h3,h4,h5,h6,h7,h8"
 	if said, err := local(t, hosts, tasks); err != nil || strings.Count(said, "changed=1 ") != 8 {
@@ -134,7 +150,8 @@ func TestNodesThatAskAtOnceAreAllLetIn(t *testing.T) {
 	}
 }
 
-// TestWhatANodeSaysIsChecked has one node send what would let anybody in, and another one name a system that would be a path.
+// TestWhatANodeSaysIsChecked has one node send what would let anybody in, and another one name a system that would be a
+// path.
 func TestWhatANodeSaysIsChecked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "authorized_keys")
 	good := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5" + strings.Repeat("A", 48)
@@ -164,5 +181,31 @@ func TestANodeOfAnUnknownSystemFails(t *testing.T) {
 	said, err := local(t, "localhost", "    - wait_for_node: {families: [Plan9]}\n")
 	if err == nil || !strings.Contains(said, "its operating system is none that the playbooks know: 'Debian'") {
 		t.Errorf("%v\n%s", err, said)
+	}
+}
+
+// TestANodeSaysNothingOfOtherHosts has modules of an enemy answer in the place of ours.
+func TestANodeSaysNothingOfOtherHosts(t *testing.T) {
+	dir := t.TempDir()
+	enemy := filepath.Join(dir, "library")
+	for _, name := range []string{"converge", "node_platform"} {
+		write(t, filepath.Join(enemy, name+".py"), `
+from ansible.module_utils.basic import AnsibleModule
+AnsibleModule(argument_spec={}).exit_json(changed=True, changes="all", public_key="a key",
+    ansible_facts={"os_family": "Debian", "service_mgr": "x", "evil": 1},
+    add_host={"host_name": "h2", "groups": ["evil"], "host_vars": {"evil": 1}}, add_group="evil")
+`)
+	}
+	const tasks = `
+    - wait_for_node: {families: [Debian]}
+    - converge: {}
+      register: converged
+    - debug:
+        msg: "{{ converged.keys() | sort }} {{ ansible_facts }} {{ groups.keys() | sort }} {{ hostvars['h2'].evil | default('good') }}"
+`
+	said, err := local(t, "h1,h2", tasks, "ANSIBLE_LIBRARY="+enemy)
+	want := `"['changed', 'failed', 'public_key'] {'os_family': 'Debian', 'service_mgr': 'service'} ['all', 'ungrouped'] good"`
+	if err != nil || strings.Count(said, want) != 2 {
+		t.Errorf("%v, want %s twice\n%s", err, want, said)
 	}
 }

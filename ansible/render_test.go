@@ -31,7 +31,8 @@ func playbook(t *testing.T, content string, args ...string) string {
 	return string(out)
 }
 
-// TestSlurmConf renders the declaration as shipped, and variants of it: testdata/NAME.yml takes the place of what it names.
+// TestSlurmConf renders the declaration as shipped, and variants of it: testdata/NAME.yml takes the place of what it
+// names.
 func TestSlurmConf(t *testing.T) {
 	shipped, err := filepath.Abs("../group_vars/all.yml")
 	if err != nil {

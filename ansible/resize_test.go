@@ -10,8 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// resize runs resize.yml in a cluster directory whose bin/reconfigure is a script; it answers what Ansible said, whether it went well, and how the script was called.
-// No task but a longer one by its own word may take more than a few seconds.
+// resize runs resize.yml in a cluster directory whose bin/reconfigure is a script; it answers what Ansible said,
+// whether it went well, and how the script was called. No task but a longer one by its own word may take more than a
+// few seconds.
 func resize(t *testing.T, script string, args ...string) (said string, well bool, called string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -103,7 +104,8 @@ func TestResizePlaybook(t *testing.T) {
 	}
 }
 
-// TestResizePlaybookSpeaksTheLanguageOfReconfigure has no cluster to resize, so it gets the command's own words for that.
+// TestResizePlaybookSpeaksTheLanguageOfReconfigure has no cluster to resize, so it gets the command's own words for
+// that.
 func TestResizePlaybookSpeaksTheLanguageOfReconfigure(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "reconfigure")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../cmd/reconfigure").CombinedOutput(); err != nil {

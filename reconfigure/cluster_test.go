@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
 func sharded(per int, max ...int) reconfigure.Cluster {
@@ -68,7 +69,7 @@ func TestWhatStaysOfANodeWithoutInstance(t *testing.T) {
 
 func TestPlanOfOneShard(t *testing.T) {
 	in := func(shard string) reconfigure.Spec { return reconfigure.Spec{ImageID: "i", Shard: shard} }
-	seen := reconfigure.Observation{
+	seen := snapshot.Snapshot{
 		Desired:   map[string]reconfigure.Spec{"head": in(""), "n1": in("g-0"), "n2": in("g-1")},
 		Instances: map[string]reconfigure.Instance{"n4": {Made: reconfigure.Spec{Shard: "g-1"}}}, // its removal was cut short
 	}

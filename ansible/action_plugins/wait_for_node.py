@@ -29,12 +29,18 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
-        result.update(self._wait(time.monotonic() + int(self._task.args.get("timeout", 120)), task_vars))
-        if not result.get("failed"):
-            # What a node says is checked before it becomes a file name.
-            family = result.get("ansible_facts", {}).get("os_family")
-            if family not in self._task.args["families"]:
-                result.update(failed=True, msg="its operating system is none that the playbooks know: %.40r" % family)
+        answer = self._wait(time.monotonic() + int(self._task.args.get("timeout", 120)), task_vars)
+        if answer.get("failed"):
+            result.update(failed=True, msg=to_text(answer.get("msg")), module_stdout=to_text(answer.get("module_stdout", "")),
+                          module_stderr=to_text(answer.get("module_stderr", "")))
+            return result
+        # No more is taken of what the node says than what it may say.
+        facts = answer["ansible_facts"]
+        family = facts["os_family"]
+        if family in self._task.args["families"]:
+            result["ansible_facts"] = {"os_family": family, "service_mgr": "systemd" if facts["service_mgr"] == "systemd" else "service"}
+        else:
+            result.update(failed=True, msg="its operating system is none that the playbooks know: %.40r" % family)
         return result
 
     def _wait(self, end, task_vars):

@@ -11,6 +11,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
@@ -72,7 +73,7 @@ func command(c cli.Command) *cli.Command {
 	c.HideHelpCommand = true // else a node called "help", or "h", would be one
 	// These may stand before the command, too, and have their defaults there.
 	c.Flags = append(c.Flags, &cli.PathFlag{Name: "dir", Usage: dirUsage}, &cli.BoolFlag{Name: "json", Usage: jsonUsage, DisableDefaultText: true})
-	c.Description = strings.Join(wrap(c.Description, helpWidth), "\n")
+	c.Description = strings.Join(text.Wrap(c.Description, helpWidth), "\n")
 	c.Action = func(ctx *cli.Context) error {
 		if ctx.Command.ArgsUsage == "" && ctx.Args().Present() {
 			return usagef(ctx, "%s takes no argument, but got %q", c.Name, ctx.Args().Slice())
@@ -92,7 +93,7 @@ func directory(c *cli.Context) string {
 	return ""
 }
 
-// wantsJSON tells whether --json stands behind the command or before it.
+// wantsJSON reports whether --json stands behind the command or before it.
 func wantsJSON(c *cli.Context) bool {
 	return slices.ContainsFunc(c.Lineage(), func(level *cli.Context) bool { return level.Bool("json") })
 }

@@ -78,7 +78,7 @@ type crowdLab struct {
 }
 
 func newCrowdLab(t *testing.T) *crowdLab {
-	c := &crowdLab{scriptLab: &scriptLab{work: t.TempDir()}, t: t}
+	c := &crowdLab{scriptLab: &scriptLab{test: t, work: t.TempDir()}, t: t}
 	t.Cleanup(func() {
 		if err := c.close(); err != nil {
 			t.Error(err)

@@ -2,17 +2,14 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
-	"io"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
 func evidenceCommand() *cli.Command {
@@ -40,7 +37,7 @@ func evidenceCommand() *cli.Command {
 					return err
 				}
 				if !c.Bool("all") {
-					kept = lastFailures(kept)
+					kept = status.LastFailures(kept)
 				}
 				return showEvidence(c, nodes, kept)
 			})
@@ -65,15 +62,6 @@ func evidence(c *cli.Context, log *journal.Journal, nodes nodeset.NodeSet) ([]re
 	return slices.DeleteFunc(kept, func(e reconfigure.Evidence) bool { return !nodes.Empty() && !nodes.Contains(e.Node) }), err
 }
 
-// lastFailures is what is kept of each node's last one. A node fails once in a batch.
-func lastFailures(kept []reconfigure.Evidence) []reconfigure.Evidence {
-	last := map[string]int64{}
-	for _, e := range kept {
-		last[e.Node] = e.Batch
-	}
-	return slices.DeleteFunc(kept, func(e reconfigure.Evidence) bool { return e.Batch != last[e.Node] })
-}
-
 func showEvidence(c *cli.Context, nodes nodeset.NodeSet, kept []reconfigure.Evidence) error {
 	if wantsJSON(c) {
 		out := json.NewEncoder(c.App.Writer)
@@ -84,37 +72,5 @@ func showEvidence(c *cli.Context, nodes nodeset.NodeSet, kept []reconfigure.Evid
 		}
 		return nil
 	}
-	for _, e := range kept {
-		if err := writeEvidence(c.App.Writer, e); err != nil {
-			return err
-		}
-		nodes = nodes.Difference(nodeset.Of(e.Node))
-	}
-	if len(kept) > 0 && nodes.Empty() {
-		return nil
-	}
-	_, err := fmt.Fprintf(c.App.Writer, "nothing is kept%s\n", ofNodes(nodes))
-	return err
-}
-
-func ofNodes(nodes nodeset.NodeSet) string {
-	if nodes.Empty() {
-		return ""
-	}
-	return " of " + nodes.String()
-}
-
-// writeEvidence writes one piece, its lines indented below what it is.
-func writeEvidence(out io.Writer, e reconfigure.Evidence) error {
-	what := map[reconfigure.Witness]string{reconfigure.WitnessConsole: "the end of its console log", reconfigure.WitnessTask: "what the task printed"}[e.Kind]
-	if what == "" {
-		what = string(e.Kind)
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s failed at %s, %s, in batch %d: %s\n", e.Node, e.Phase, e.Time.UTC().Format(time.RFC3339), e.Batch, what)
-	for line := range strings.Lines(e.Text) {
-		b.WriteString(strings.TrimRight("    "+printable(strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    ")), " ") + "\n")
-	}
-	_, err := io.WriteString(out, b.String())
-	return err
+	return status.WriteEvidence(c.App.Writer, nodes, kept)
 }

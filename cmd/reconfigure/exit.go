@@ -23,7 +23,7 @@ func exits() []exit {
 		{2, "wrong usage: an unknown node, an empty hostlist, a leftover argument, no cluster directory; nothing was done", is[*usageError]},
 		{3, "some nodes are as asked, some are not", outcomeIs(reconfigure.CodePartial)},
 		{4, "group_vars/all.yml has problems", is[*config.Problems]},
-		{5, "refused: Terraform would have done what nobody asked for; nothing was changed", outcomeIs(reconfigure.CodeRefused)},
+		{5, "refused: Terraform would have done what no request asks for; nothing was changed", outcomeIs(reconfigure.CodeRefused)},
 		{6, "no node is as asked, for want of quota or of room in the cloud; to ask again at once is of no use", failedFor(reconfigure.Class.NoRoom)},
 		{7, "no node is as asked: the cloud failed or was too busy while it was at work, or its answer was lost; to ask again may help", failedFor(reconfigure.Class.Passing)},
 		{8, "the request was taken back by `reconfigure cancel`, or undone by a later one, before anything was done for it", outcomeIs(reconfigure.CodeCancelled)},
@@ -70,7 +70,7 @@ func outcomeIs(code reconfigure.Code) func(error) bool {
 	}
 }
 
-// failedFor tells that all nodes that are not as asked have a class like that, and that there is no node that is.
+// failedFor reports whether all nodes that are not as asked have a class like that, and that there is no node that is.
 func failedFor(like func(reconfigure.Class) bool) func(error) bool {
 	return func(err error) bool {
 		e, ok := errors.AsType[*outcomeError](err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
 // follow shows what happens to a request until it has an outcome. Who ends it ends nothing but the view.
@@ -16,8 +17,8 @@ func follow(c *cli.Context, s site, log *journal.Journal, r reconfigure.Request)
 	const look = 250 * time.Millisecond
 	var (
 		shown   = newView(c, r)
-		revive  = reviver{start: func() error { return startWorker(c.Context, s) }, log: log, request: r.ID, next: time.Now().Add(patience)}
-		pauses  = pauseTeller{log: log, request: r.ID}
+		revive  = reviver{start: func() error { return startWorker(c.Context, s) }, log: log, request: r.ID, next: time.Now().Add(workerStart)}
+		pauses  = status.PauseTeller{Log: log, Request: r.ID}
 		outcome reconfigure.Outcome
 		ended   bool
 		seen    int64
@@ -35,16 +36,16 @@ func follow(c *cli.Context, s site, log *journal.Journal, r reconfigure.Request)
 		if len(events) > 0 {
 			seen = events[len(events)-1].ID
 		}
-		shown.events(events)
+		shown.Events(events)
 		if ended {
-			shown.end()
+			shown.End()
 			return outcome, nil
 		}
-		news, err := pauses.look(c.Context, time.Now())
+		news, err := pauses.Look(c.Context, time.Now())
 		if err != nil {
 			return outcome, goesOn(c.Context, r, err)
 		}
-		shown.events(news)
+		shown.Events(news)
 		if err := revive.ifNeeded(c.Context, time.Now()); err != nil {
 			return outcome, goesOn(c.Context, r, err)
 		}
@@ -56,17 +57,17 @@ func follow(c *cli.Context, s site, log *journal.Journal, r reconfigure.Request)
 }
 
 const (
-	// patience is how long a request may be without a worker before one is started. A worker that was just started takes a moment until it leads.
-	patience = 5 * time.Second
-	// heldPatience is the same for a request that is held: nobody leads then, and hardly ever has the one that watches died. One that is started for nothing ends
-	// at once.
-	heldPatience = time.Minute
+	// workerStart is how long a request may be without a worker before one is started. A worker that was just started takes a
+	// moment until it holds the lease.
+	workerStart = 5 * time.Second
+	// deferredStart is the same for a request that is deferred. A worker that is started for nothing ends at once.
+	deferredStart = time.Minute
 )
 
 // reviver starts workers for a request whose worker was killed.
 type reviver struct {
 	log interface {
-		Leader(ctx context.Context) string
+		Holder(ctx context.Context) string
 		Request(ctx context.Context, id reconfigure.RequestID) (reconfigure.Request, bool, error)
 		Paused(ctx context.Context) (reconfigure.Pause, bool, error)
 	}
@@ -79,8 +80,8 @@ func (v *reviver) ifNeeded(ctx context.Context, now time.Time) error {
 	if now.Before(v.next) {
 		return nil
 	}
-	v.next = now.Add(patience)
-	if v.log.Leader(ctx) != "" {
+	v.next = now.Add(workerStart)
+	if v.log.Holder(ctx) != "" {
 		return nil
 	}
 	// A worker would end at once. Whoever ends the pause starts one; should that fail, it is done here then.
@@ -91,8 +92,8 @@ func (v *reviver) ifNeeded(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if r.Held {
-		v.next = now.Add(heldPatience)
+	if r.IsDeferred() {
+		v.next = now.Add(deferredStart)
 	}
 	return v.start()
 }

@@ -160,7 +160,7 @@ func TestAHostTakesOverFromOneThatDies(t *testing.T) {
 	one.run(0, "resume", "--no-wait", "new[01-02]")
 	one.run(0, "suspend", "--no-wait", "node[03-04]")
 	ok(t, eventually("an instance is asked for", func() (bool, error) { return one.cloud.Faults().List()[0].Hits > 0, nil }))
-	if leader := log.Leader(t.Context()); leader == "" || !slices.ContainsFunc(must(one.processes())(t), scriptProcess.works) {
+	if leader := log.Holder(t.Context()); leader == "" || !slices.ContainsFunc(must(one.processes())(t), scriptProcess.works) {
 		t.Fatalf("the leader is %q, and not on the first host", leader)
 	}
 	two.run(0, "resume", "--no-wait", "new[03-04]")
@@ -182,7 +182,7 @@ func TestAHostTakesOverFromOneThatDies(t *testing.T) {
 
 	// The first one is back, with the files that it had when it died.
 	const nodes = "terraform/openstack/nodes.auto.tfvars.json"
-	one.run(0, "inventory", "--list")
+	one.run(0, "worker")
 	one.wantClean()
 	if diff := cmp.Diff(two.read(nodes), one.read(nodes)); diff != "" {
 		t.Errorf("the maps of nodes (-second +first):\n%s", diff)
@@ -245,7 +245,7 @@ func settledOn(log *journal.Journal, hosts ...*host) error {
 			processes, e := h.processes()
 			left, err = left+len(processes), errors.Join(err, e)
 		}
-		return left == 0 && log.Leader(ctx) == "", err
+		return left == 0 && log.Holder(ctx) == "", err
 	})
 }
 

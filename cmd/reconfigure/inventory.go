@@ -5,6 +5,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 func inventoryCommand() *cli.Command {
@@ -22,21 +23,17 @@ func inventoryCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return s.glance(c.Context, func(log *journal.Journal) error { return showInventory(c, s, log) })
+			return s.ifJournal(c.Context, func(log *journal.Journal) error { return showInventory(c, s, log) })
 		},
 	})
 }
 
 func showInventory(c *cli.Context, s site, log *journal.Journal) error {
-	driver, err := s.terraform(c.Context, log, logger(c))
+	state, err := s.adapters(log, logger(c)).state(c.Context, nodeset.NodeSet{})
 	if err != nil {
 		return err
 	}
-	instances, err := driver.Instances(c.Context)
-	if err != nil {
-		return err
-	}
-	text, err := ansible.Inventory(s.cluster, instances)
+	text, err := ansible.Inventory(s.cluster, state.Instances)
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,21 +14,23 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
 func reconcileCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "reconcile",
-		Usage: "show, or mend, what Slurm, Terraform and the cloud do not agree on",
+		Usage: "show, or fix, what Slurm, Terraform and the cloud do not agree on",
 		Description: "It compares them node by node, leaves out the nodes that a request is at work on, and changes nothing unless --fix is given. What it finds it " +
-			"looks for once more after a moment, and shows what is there still. With --fix it mends what costs no job: by a request like any other; by removing an " +
+			"compares once more after a moment, and shows what is there still. With --fix it fixes what costs no job: by a request like any other; by removing an " +
 			"instance that Terraform does not know and that nothing can run on; by handing a node back to Slurm that a worker has left DOWN. Instances that are not " +
-			"marked as the cluster's are never touched or named. docs/reconcile.md describes the findings, and what a worker mends by itself with " +
+			"marked as the cluster's are never touched or named. docs/reconcile.md describes the findings, and what a worker fixes by itself with " +
 			"reconfigure.reconcile_minutes.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "fix", Usage: "mend what can be mended without a loss", DisableDefaultText: true},
-			&cli.DurationFlag{Name: "min-age", Value: nobodysAge, Usage: "take an instance that Terraform does not know for nobody's only if it is older than `DURATION`"},
-			&cli.DurationFlag{Name: "recheck", Value: 15 * time.Second, Usage: "look again after `DURATION`; 0s: at once"},
+			&cli.BoolFlag{Name: "fix", Usage: "fix what can be fixed without a loss", DisableDefaultText: true},
+			&cli.DurationFlag{Name: "min-age", Value: reconcile.DefaultMinAge, Usage: "report an instance that Terraform does not know only if it is older than `DURATION`"},
+			&cli.DurationFlag{Name: "recheck", Value: 15 * time.Second, Usage: "compare again after `DURATION`; 0s: at once"},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "with --fix: show each step of Terraform and Ansible, too", DisableDefaultText: true},
 			workerFlag(),
 		},
@@ -37,139 +39,121 @@ func reconcileCommand() *cli.Command {
 				return usagef(c, "--min-age and --recheck cannot be negative")
 			}
 			return withJournal(c, siteOf, func(s site, log *journal.Journal) error {
-				comparison, err := s.compareTwice(c.Context, log, logger(c), c.Duration("min-age"), c.Duration("recheck"))
+				adapters := s.adapters(log, logger(c))
+				defer adapters.close()
+				r := adapters.reconciler(c.Duration("min-age"), observeFor)
+				found, err := r.CompareTwice(c.Context, c.Duration("recheck"))
 				if err != nil {
 					return err
 				}
-				if err := newReconcileReport(s.cluster.Name, comparison).show(c); err != nil {
+				if err := showReconcile(c, status.NewReconcile(s.cluster.Name, found)); err != nil {
 					return err
 				}
 				if c.Bool("fix") {
-					return mend(c, s, log, comparison)
+					return fix(c, s, log, r, found)
 				}
-				return comparison.verdict()
+				return verdict(found)
 			})
 		},
 	})
 }
 
-// nobodysAge is how old an instance must be, where nobody says otherwise, to be nobody's: Terraform has long seen it made by then.
-const nobodysAge = 15 * time.Minute
-
-// compared is what a comparison came to.
-type compared struct {
-	findings []reconcile.Finding
-	seen     reconcile.Observation
-	silent   []silence
-	work     work // as the journal had it after all others were asked
+func showReconcile(c *cli.Context, r status.Reconcile) error {
+	if wantsJSON(c) {
+		return json.NewEncoder(c.App.Writer).Encode(r)
+	}
+	return r.Write(c.App.Writer)
 }
 
-// compareTwice compares, and where anything differs does so once more after a pause.
-func (s site) compareTwice(ctx context.Context, log *journal.Journal, logger *slog.Logger, minAge, pause time.Duration) (compared, error) {
-	first, err := s.compare(ctx, log, logger, minAge)
-	if err != nil || len(first.findings) == 0 {
-		return first, err
+// reconciler compares the sources of a cluster, each of which has a time limit; zero: none.
+func (a *adapters) reconciler(minAge, limit time.Duration) reconcile.Reconciler {
+	observer := a.observer()
+	observer.Limit = limit
+	return reconcile.Reconciler{
+		Cluster: a.cluster, Journal: a.log, MinAge: minAge,
+		Observe: func(ctx context.Context) (snapshot.Snapshot, error) {
+			return observer.Observe(ctx, snapshot.Scope{Servers: true, Declared: true})
+		},
+		Cloud:     func(ctx context.Context) (reconcile.Cloud, error) { return a.openstack(ctx) },
+		Scheduler: func(control reconfigure.Instance) reconcile.Scheduler { return a.scheduler(control) },
 	}
-	select {
-	case <-ctx.Done():
-		return first, ctx.Err()
-	case <-time.After(pause):
-	}
-	second, err := s.compare(ctx, log, logger, minAge)
-	second.findings = reconcile.Confirm(first.findings, second.findings)
-	return second, err
 }
 
-// compare asks all parties, and looks into the journal before and after: what a request was at work on meanwhile is not judged.
-func (s site) compare(ctx context.Context, log *journal.Journal, logger *slog.Logger, minAge time.Duration) (compared, error) {
-	before, err := workIn(ctx, log)
-	if err != nil {
-		return compared{}, err
+// fix carries out the fixes, and follows the requests among them to their outcomes.
+func fix(c *cli.Context, s site, log *journal.Journal, r reconcile.Reconciler, found reconcile.Comparison) error {
+	if len(found.Seen.Unreachable()) > 0 {
+		return verdict(found)
 	}
-	seen := s.look(ctx, log, logger)
-	if ctx.Err() != nil {
-		return compared{}, ctx.Err() // nobody was silent, we did not listen
+	failed, failure := r.Fix(c.Context, found, func(f reconcile.Finding, err error) error { return showFixed(c, f, err) })
+	var open, rest []reconcile.Finding
+	for _, f := range found.Findings {
+		_, asked := f.Fix.Mode()
+		switch {
+		case asked && !failed.Contains(f.Node): // else it would double the instance that is still there
+			open = append(open, f)
+		case asked, f.Fix == reconcile.None, failed.Contains(f.Node):
+			rest = append(rest, f)
+		}
 	}
-	after, err := workIn(ctx, log)
-	if err != nil {
-		return compared{}, err
+	requests := reconcile.Requests(open)
+	for i := range requests {
+		requests[i].Insist = requests[i].Mode == reconfigure.Resume // an administrator asks for it
 	}
-	all := seen.observation(time.Now(), minAge)
-	all.AtWork, all.Whole = before.nodes.Union(after.nodes).Union(after.since(before)), before.whole || after.whole
-	return compared{findings: reconcile.Compare(s.cluster, all), seen: all, silent: seen.silent, work: after}, nil
+	requests, err := r.Submit(c.Context, requests, caller())
+	if err == nil && len(requests) > 0 {
+		err = followAll(c, s, log, requests)
+	}
+	if err := errors.Join(failure, err); err != nil {
+		return err
+	}
+	found.Findings = rest
+	return verdict(found)
 }
 
-// work is what is to be done, and what was done last, as the journal has it.
-type work struct {
-	nodes nodeset.NodeSet // that requests without an outcome name
-	whole bool            // such a request is for the whole cluster
-	last  map[string]reconfigure.Event
+// showFixed tells what became of a fix that is no request.
+func showFixed(c *cli.Context, f reconcile.Finding, failure error) error {
+	fixed := status.Fixed{Finding: f, Done: failure == nil}
+	if wantsJSON(c) {
+		return json.NewEncoder(c.App.Writer).Encode(fixed)
+	}
+	_, err := fmt.Fprintln(c.App.Writer, fixed)
+	return err
 }
 
-func workIn(ctx context.Context, log *journal.Journal) (work, error) {
-	var w work
-	requests, err := log.Pending(ctx)
-	if err != nil {
-		return w, err
+// followAll hands requests over, and follows one after the other to its outcome.
+func followAll(c *cli.Context, s site, log *journal.Journal, requests []reconfigure.Request) error {
+	if err := handOver(c, s, log, requests...); err != nil {
+		return err
 	}
+	var errs []error
 	for _, r := range requests {
-		w.nodes, w.whole = w.nodes.Union(r.Open()), w.whole || r.Nodes.Empty()
-	}
-	w.last, err = log.LastMoves(ctx)
-	return w, err
-}
-
-// since is the nodes that something has happened to since an earlier look.
-func (w work) since(earlier work) nodeset.NodeSet {
-	var names []string
-	for node, e := range w.last {
-		if e.ID != earlier.last[node].ID {
-			names = append(names, node)
+		err := followToTheEnd(c, s, log, r)
+		if c.Context.Err() != nil {
+			return err
 		}
+		errs = append(errs, err)
 	}
-	return nodeset.Of(names...)
-}
-
-// observation is what was seen, as far as the parties answered.
-func (v sight) observation(now time.Time, minAge time.Duration) reconcile.Observation {
-	answers := func(who party) bool {
-		return !slices.ContainsFunc(v.silent, func(s silence) bool { return s.Who == who })
-	}
-	o := reconcile.Observation{
-		Observation: reconfigure.Observation{Time: now, Desired: v.desired, Instances: v.instances, States: v.states, Slurm: answers(partySlurm), Sources: v.sources},
-		Terraform:   answers(partyTerraform), Cloud: answers(partyCloud), MinAge: minAge, Servers: map[string][]reconcile.Server{},
-	}
-	for name, servers := range v.servers {
-		for _, s := range servers {
-			o.Servers[name] = append(o.Servers[name], reconcile.Server{ID: s.ID, Address: s.Address, ImageID: s.ImageID, Created: s.Created})
-		}
-	}
-	return o
+	return errors.Join(errs...)
 }
 
 // differsError tells that something differs. What, was shown.
 type differsError struct{ nodes nodeset.NodeSet }
 
 func (e *differsError) Error() string {
-	return fmt.Sprintf("%s: not everybody agrees on what is there", e.nodes)
+	return fmt.Sprintf("%s: Slurm, Terraform and the cloud do not agree on what is there", e.nodes)
 }
 
-// verdict is the error of a comparison: that something differs, or that nobody can tell.
-func (d compared) verdict() error {
-	var names, mute []string
-	for _, f := range d.findings {
-		if !f.Kind.Note() {
-			names = append(names, f.Node)
-		}
+// verdict is the error of a comparison: that something differs, or that this is unknown.
+func verdict(found reconcile.Comparison) error {
+	var unreachable []string
+	for _, u := range found.Seen.Unreachable() {
+		unreachable = append(unreachable, u.Source.Words())
 	}
-	for _, s := range d.silent {
-		mute = append(mute, s.Who.name())
-	}
-	switch {
-	case len(mute) > 0:
-		return fmt.Errorf("what differs cannot be told in full, and nothing is mended: no answer from: %s", strings.Join(mute, ", "))
-	case len(names) > 0:
-		return &differsError{nodeset.Of(names...)}
+	switch differs := found.Differs(); {
+	case len(unreachable) > 0:
+		return fmt.Errorf("what differs is not known in full, and nothing is fixed: no answer from: %s", strings.Join(unreachable, ", "))
+	case !differs.Empty():
+		return &differsError{differs}
 	}
 	return nil
 }

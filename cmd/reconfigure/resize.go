@@ -13,6 +13,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
 func resizeCommand() *cli.Command {
@@ -45,15 +47,15 @@ func resizeCommand() *cli.Command {
 	})
 }
 
-// resized is the nodes that a resize looks at: all that the groups declare, and what there still is of those that they do not declare any more. Without groups it
-// is those of all groups, of groups that are gone altogether too.
-func resized(cluster reconfigure.Cluster, told map[string]reconfigure.Spec, groups []string) (nodeset.NodeSet, error) {
+// resized is the nodes that a resize concerns: all that the groups declare, and what there still is of those that they do not
+// declare any more. Without groups it is those of all groups, of groups that are gone altogether too.
+func resized(cluster reconfigure.Cluster, told snapshot.Snapshot, groups []string) (nodeset.NodeSet, error) {
 	if len(groups) == 0 {
-		return cluster.Nodes().Union(undeclared(cluster, told, "")), nil
+		return cluster.Nodes().Union(told.UndeclaredIn(cluster, "")), nil
 	}
 	var all nodeset.NodeSet
 	for _, name := range groups {
-		gone := undeclared(cluster, told, name)
+		gone := told.UndeclaredIn(cluster, name)
 		g, err := groupNamed(cluster.Groups, name)
 		if err != nil && gone.Empty() {
 			return nodeset.NodeSet{}, err
@@ -63,21 +65,11 @@ func resized(cluster reconfigure.Cluster, told map[string]reconfigure.Spec, grou
 	return all, nil
 }
 
-// undeclared is the nodes of a group that Terraform was told of and that are declared no more; without a group, those of all. The control node is never one.
-func undeclared(cluster reconfigure.Cluster, told map[string]reconfigure.Spec, group string) nodeset.NodeSet {
-	var names []string
-	for node, spec := range told {
-		if spec.Group != reconfigure.ControlGroup && (group == "" || spec.Group == group) {
-			names = append(names, node)
-		}
-	}
-	return nodeset.Of(names...).Difference(cluster.Nodes()).Difference(nodeset.Of(cluster.Control.Name))
-}
-
 // told is the nodes that Terraform was last told of.
-func (s site) told(ctx context.Context) (told map[string]reconfigure.Spec, err error) {
-	err = s.glance(ctx, func(log *journal.Journal) error {
-		told, _, err = s.nodeMap(log).Read(ctx)
+func (s site) told(ctx context.Context) (told snapshot.Snapshot, err error) {
+	err = s.ifJournal(ctx, func(log *journal.Journal) error {
+		nodes := s.nodeMap(log)
+		told.Desired, _, err = nodes.Read(ctx)
 		return err
 	})
 	return told, err
@@ -164,7 +156,7 @@ func askFor(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 	case !r.Nodes.Empty():
 		return ask(c, s, r, e)
 	case c.Bool("dry-run"):
-		return previewReport{Nodes: []previewNode{}}.show(c)
+		return showPreview(c, status.Preview{Nodes: []status.PreviewNode{}})
 	case wantsJSON(c):
 		return json.NewEncoder(c.App.Writer).Encode(reconfigure.Outcome{Verdicts: []reconfigure.Verdict{}, Code: reconfigure.CodeDone, Finished: time.Now()})
 	}
@@ -200,7 +192,7 @@ func (e *edit) make(c *cli.Context) error {
 	return nil
 }
 
-// stands tells, of a request that could not be made, that its edit was.
+// stands is an error of a request that could not be made, with the word that its edit was.
 func (e *edit) stands(err error) error {
 	if e == nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
 func TestSizeOfAGroup(t *testing.T) {
@@ -67,7 +68,7 @@ func TestResizeLooksAtAllThatAGroupHasOrHad(t *testing.T) {
 		"a c":     `there is no node group "c"; the groups of group_vars/all.yml are a, b`,
 		"control": `there is no node group "control"; the groups of group_vars/all.yml are a, b`,
 	} {
-		nodes, err := resized(cluster, told, strings.Fields(groups))
+		nodes, err := resized(cluster, snapshot.Snapshot{Desired: told}, strings.Fields(groups))
 		got := nodes.String()
 		if err != nil {
 			got = err.Error()
@@ -115,37 +116,4 @@ func TestFlagsMayStandAnywhere(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A resize may name thousands of nodes of which few change.
-func TestUnchangedNodesAreOneLine(t *testing.T) {
-	g := reconfigure.NodeGroup{Prefix: "node", Width: 4, Max: 4000}
-	o := reconfigure.Outcome{Code: reconfigure.CodeDone}
-	for node := range g.Nodes().All() {
-		v := reconfigure.Verdict{Node: node, Status: reconfigure.StatusUnchanged}
-		if node == "node0017" {
-			v = reconfigure.Verdict{Node: node, Status: reconfigure.StatusDone, Action: reconfigure.Create}
-		}
-		o.Verdicts = append(o.Verdicts, v)
-	}
-	var text strings.Builder
-	if err := writeOutcome(&text, reconfigure.Request{ID: 7}, o, 80); err != nil {
-		t.Fatal(err)
-	}
-	if lines := strings.Split(text.String(), "\n"); len(lines) != 4 || lines[1] != "  unchanged  node[0001-0016,0018-4000]" || lines[2] != "  created    node0017" {
-		t.Errorf("the outcome is\n%s", &text)
-	}
-}
-
-func TestRejectedNodesAreToldTogether(t *testing.T) {
-	var report previewReport
-	for node := range (reconfigure.NodeGroup{Prefix: "node", Width: 4, Max: 4000}).Nodes().All() {
-		report.Rejected = append(report.Rejected, reconfigure.Rejection{Node: node, Reason: "Slurm is\nsilent"})
-	}
-	report.Rejected = append(report.Rejected, reconfigure.Rejection{Node: "gpu1", Reason: "Slurm is\nsilent", Request: 3}, reconfigure.Rejection{Node: "gpu2", Reason: "it is persistent"})
-	var text strings.Builder
-	if err := report.write(&text); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "rejected.txt", text.String())
 }

@@ -76,7 +76,7 @@ func script(do func(*testscript.TestScript, []string) error) func(*testscript.Te
 }
 
 func setup(e *testscript.Env) error {
-	lab := &scriptLab{work: e.WorkDir}
+	lab := &scriptLab{test: e.T(), work: e.WorkDir}
 	e.Values[labKey{}] = lab
 	e.Setenv("RECONFIGURE_DIR", "")
 	e.Setenv(scriptMark, e.WorkDir)

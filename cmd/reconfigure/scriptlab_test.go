@@ -20,12 +20,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
 // scriptLab is a script's cloud, and its processes.
 type scriptLab struct {
+	test   needs.Skipper
 	work   string // the script's folder
 	cloud  *labcloud.Cloud
 	server *httptest.Server
@@ -48,6 +50,7 @@ func makeCluster(ts *testscript.TestScript, _ []string) error {
 
 // makeCluster makes a cluster directory and a cloud for it, and says where the tools are that work on it.
 func (l *scriptLab) makeCluster() (tools.Paths, error) {
+	needs.Lab(l.test)
 	if err := l.startCloud(); err != nil {
 		return tools.Paths{}, err
 	}
@@ -196,7 +199,7 @@ func (l *scriptLab) journal() (pending int, leader string, err error) {
 	}
 	defer log.Close()
 	requests, err := log.Pending(ctx)
-	return len(requests), log.Leader(ctx), err
+	return len(requests), log.Holder(ctx), err
 }
 
 // files is what is in the script's folder: each file by its name, with its mode, its time and its content's sum.

@@ -24,7 +24,7 @@ func shrinkCommand() *cli.Command {
 			}
 			return setSize(c, arguments, shrunk, func(s site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
 				told, err := s.told(c.Context)
-				nodes := g.Nodes().Union(undeclared(s.cluster, told, g.Name)).Difference(g.Persistent())
+				nodes := g.Nodes().Union(told.UndeclaredIn(s.cluster, g.Name)).Difference(g.Persistent())
 				return reconfigure.Request{Mode: reconfigure.Shrink, Nodes: nodes, Options: reconfigure.Options{DrainTimeout: timeout}}, err
 			})
 		}),

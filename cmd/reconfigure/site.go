@@ -101,9 +101,9 @@ func withJournal(c *cli.Context, open func(*cli.Context) (site, error), do func(
 	return do(s, log)
 }
 
-// glance gives the journal to who only looks: nil where there is none yet. To open a journal makes it, and a file must not come to be by looking; a database that
-// is declared must be there, so that what is wrong with it shows now.
-func (s site) glance(ctx context.Context, do func(log *journal.Journal) error) error {
+// ifJournal gives the journal to who only reads: nil where there is none yet. To open a journal makes its file, which reading
+// must not do; a database that is declared must be there, so that what is wrong with it shows now.
+func (s site) ifJournal(ctx context.Context, do func(log *journal.Journal) error) error {
 	if s.cluster.Settings.Journal == "" && !exists(s.state("journal.db")) {
 		return do(nil)
 	}
@@ -129,7 +129,7 @@ func exists(file string) bool {
 }
 
 // upToDate is an error where another control host has a newer declaration. To plan from this one would undo there what was meant. The declaration of this host
-// is made known, so that the others can tell.
+// is made known, so that the others can compare.
 func (s site) upToDate(ctx context.Context, log *journal.Journal) error {
 	if s.cluster.Settings.Journal == "" {
 		return nil // a file of this host's: there is no other one

@@ -9,6 +9,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
 func statusCommand() *cli.Command {
@@ -16,7 +19,7 @@ func statusCommand() *cli.Command {
 		Name:      "status",
 		Usage:     "show each node as Slurm, the cloud, Terraform and the journal have it, and the requests under way",
 		ArgsUsage: "[HOSTLIST...]",
-		Description: "It checks group_vars/all.yml, asks the cloud, Terraform and Slurm, and changes nothing. That one of them does not answer is part of what it shows: " +
+		Description: "It checks group_vars/all.yml, asks the cloud, Terraform and Slurm, and changes nothing. Where one of them does not answer it says so: " +
 			"the exit code is 0 then, too. Cloud nodes that are powered down share one line, unless HOSTLIST or --state names them. IMAGE is the declared image's name, " +
 			"or the id of another one that the node has still, and then the one that it is to have. A node that HOSTLIST and the filters pick is shown; where there are several, " +
 			"it must pass each of them. docs/status.md describes the fields of JSON and YAML.",
@@ -40,7 +43,7 @@ func statusCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return showStatus(c, report.only(picked), format)
+			return showStatus(c, report.Only(picked), format)
 		},
 	})
 }
@@ -70,63 +73,72 @@ func outputFormat(c *cli.Context) (string, error) {
 }
 
 // filterOf reads what can be checked without a cluster.
-func filterOf(c *cli.Context) (filter, error) {
-	f := filter{groups: c.StringSlice("group"), outdated: c.Bool("outdated"), failing: c.Bool("failing")}
+func filterOf(c *cli.Context) (status.Filter, error) {
+	f := status.Filter{Groups: c.StringSlice("group"), Outdated: c.Bool("outdated"), Failing: c.Bool("failing")}
 	var err error
-	if f.states, err = parseStates(c.StringSlice("state")); err != nil {
+	if f.States, err = status.ParseStates(c.StringSlice("state")); err != nil {
 		return f, usagef(c, "%v", err)
 	}
 	if c.Args().Present() {
-		f.nodes, err = hostlist(c)
+		f.Nodes, err = hostlist(c)
 	}
 	return f, err
 }
 
-// statusOf looks, and refuses a filter that names what there is not: a mistyped name must not look like a node that is fine.
-func statusOf(c *cli.Context, f filter) (statusReport, error) {
+// statusOf takes a snapshot, and refuses a filter that names what there is not: a mistyped name must not look like a node
+// that is fine.
+func statusOf(c *cli.Context, f status.Filter) (report status.Report, err error) {
 	s, err := siteOf(c)
 	if err != nil {
-		return statusReport{}, err
+		return report, err
 	}
 	groups := append([]reconfigure.NodeGroup{{Name: reconfigure.ControlGroup}}, s.cluster.Groups...)
-	for _, name := range f.groups {
+	for _, name := range f.Groups {
 		if _, err := groupNamed(groups, name); err != nil {
-			return statusReport{}, usagef(c, "%v", err)
+			return report, usagef(c, "%v", err)
 		}
-	}
-	log, err := s.journal(c.Context)
-	if err != nil {
-		return statusReport{}, err
-	}
-	defer log.Close()
-	known, err := recall(c.Context, log)
-	if err != nil {
-		return statusReport{}, err
 	}
 	last, err := s.lastLook()
 	if err != nil {
 		logger(c).WarnContext(c.Context, err.Error()) // it is one line of many
 	}
-	report := s.look(c.Context, log, logger(c)).report(s.cluster, known)
-	report.Reconcile = last.report(s.cluster.Settings.Reconcile, time.Now())
-	if err := c.Context.Err(); err != nil {
-		return statusReport{}, err // nobody was silent, we did not listen
+	err = s.ifJournal(c.Context, func(log *journal.Journal) error {
+		known := status.Journal{Time: time.Now()}
+		if log != nil {
+			var err error
+			if known, err = status.Read(c.Context, log); err != nil {
+				return err
+			}
+		}
+		seen, err := s.observe(c, log)
+		report = status.New(s.cluster, seen, known, last)
+		return err
+	})
+	if unknown := f.Nodes.Difference(report.Names()); err == nil && !unknown.Empty() {
+		err = usagef(c, "no node group in group_vars/all.yml declares %s, and no instance is known of such a name", unknown)
 	}
-	if unknown := f.nodes.Difference(report.names()); !unknown.Empty() {
-		return statusReport{}, usagef(c, "no node group in group_vars/all.yml declares %s, and no instance is known of such a name", unknown)
-	}
-	return report, nil
+	return report, err
 }
 
-func showStatus(c *cli.Context, r statusReport, format string) error {
+// observe asks all sources for a person, and changes nothing.
+func (s site) observe(c *cli.Context, log *journal.Journal) (snapshot.Snapshot, error) {
+	adapters := s.adapters(log, logger(c))
+	defer adapters.close()
+	observer := adapters.observer()
+	observer.Limit = observeFor
+	return observer.Observe(c.Context, snapshot.Scope{Servers: true, Declared: true})
+}
+
+func showStatus(c *cli.Context, r status.Report, format string) error {
 	switch format {
 	case formatJSON:
 		return json.NewEncoder(c.App.Writer).Encode(r)
 	case formatYAML:
-		return writeYAML(c.App.Writer, r)
+		return status.WriteYAML(c.App.Writer, r)
 	case formatTable, formatWide:
 		width, _ := terminalSize(c.App.Writer)
-		return r.write(c.App.Writer, layout{now: time.Now(), wide: format == formatWide, width: max(width, tableWidth)})
+		layout := status.Layout{Now: time.Now(), Wide: format == formatWide, Width: max(width, status.TableWidth)}
+		return r.Write(c.App.Writer, layout)
 	}
 	return fmt.Errorf("unknown format %q", format)
 }

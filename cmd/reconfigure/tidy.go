@@ -57,7 +57,7 @@ func (t tidier) ifDue(ctx context.Context, now time.Time) {
 	const day = 24 * time.Hour
 	last, err := os.Stat(t.stamp)
 	first := err != nil
-	if !first && now.Sub(last.ModTime()) < day || t.keep == 0 || ctx.Err() != nil || t.log.Leader(ctx) != "" {
+	if !first && now.Sub(last.ModTime()) < day || t.keep == 0 || ctx.Err() != nil || t.log.Holder(ctx) != "" {
 		return
 	}
 	err = errors.Join(os.MkdirAll(filepath.Dir(t.stamp), 0o700), renameio.WriteFile(t.stamp, nil, 0o600))

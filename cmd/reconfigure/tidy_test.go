@@ -94,7 +94,7 @@ func TestWhatIsOldGoesOnceADay(t *testing.T) {
 
 func TestRequestsComeBeforeTidying(t *testing.T) {
 	log, tidy := aged(t, time.Hour, 2*time.Hour)
-	release, leads, err := log.Lead(t.Context())
+	release, leads, err := log.Acquire(t.Context())
 	if err != nil || !leads {
 		t.Fatalf("no lead: %v", err)
 	}

@@ -49,6 +49,7 @@ type adapters struct {
 	drivers map[string]*terraform.Driver // by shard
 	cloud   *openstack.Client
 	slurms  map[string]*slurm.Client // by the control node's address
+	ports   map[string]string        // addresses, as they were read last
 }
 
 func (s site) adapters(log *journal.Journal, logger *slog.Logger) *adapters {
@@ -166,6 +167,37 @@ func (a *adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 	return all, nil
 }
 
+// addresses is where nodes are, by the ports in Terraform's states. Kept ports stay as they are between two deploys, so that the
+// states of all shards are read for a fresh answer, and for the first one.
+func (a *adapters) addresses(ctx context.Context, fresh bool) (map[string]string, error) {
+	a.lock.Lock()
+	known := a.ports
+	a.lock.Unlock()
+	if known != nil && !fresh {
+		return known, nil
+	}
+	desired, _, err := a.nodeMap(a.log).Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, shard := range reconfigure.Shards(desired) {
+		d, err := a.driver(ctx, shard)
+		if err != nil {
+			return nil, err
+		}
+		addresses, err := d.Addresses(ctx)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, addresses)
+	}
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.ports = all
+	return all, nil
+}
+
 // deps is what operations work with.
 func (a *adapters) deps(ctx context.Context, recorder *journal.Recorder) (operation.Deps, error) {
 	cloud, err := a.openstack(ctx)
@@ -189,6 +221,7 @@ func (a *adapters) deps(ctx context.Context, recorder *journal.Recorder) (operat
 		Configurer: a.playbooks(),
 		Recorder:   eventsAndEvidence{recorder, a.log},
 		Health:     a.log,
+		Addresses:  a.addresses,
 		Scheduler:  func(control reconfigure.Instance) operation.Scheduler { return a.scheduler(control) },
 		Commenter:  func(control reconfigure.Instance) operation.Commenter { return a.scheduler(control) },
 	}, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
 func workerCommand() *cli.Command {
@@ -67,7 +68,7 @@ func tellWhyIdle(ctx context.Context, log *journal.Journal, out *slog.Logger) er
 	}
 	p, paused, err := log.Paused(ctx)
 	if paused {
-		out.InfoContext(ctx, "nothing is begun: "+pauseWords(p))
+		out.InfoContext(ctx, "nothing begins: "+status.PauseWords(p))
 	}
 	return err
 }

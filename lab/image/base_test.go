@@ -7,14 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/eiffel-hpc/eiffel/lab/tools"
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 )
 
 func TestTheBaseBehavesAsACloudImage(t *testing.T) {
-	installed, err := tools.Find("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	installed := needs.Tools(t, "../..")
 	for _, pattern := range []string{"etc/ssh/ssh_host_*", "etc/munge/munge.key", "usr/sbin/policy-rc.d", "etc/rcS.d/S*"} {
 		if found, _ := filepath.Glob(filepath.Join(installed.Image, pattern)); len(found) > 0 {
 			t.Errorf("the image holds %v", found)

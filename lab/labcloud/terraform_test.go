@@ -15,6 +15,7 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 )
 
 // node is one value of the module's variable "nodes".
@@ -54,6 +55,7 @@ func newRoot(t *testing.T, cfg labcloud.Config) *root {
 // fails without it.
 func tool(t *testing.T, variable, below string) string {
 	t.Helper()
+	needs.Lab(t)
 	path := os.Getenv(variable)
 	if path == "" {
 		repo, err := filepath.Abs("../..")

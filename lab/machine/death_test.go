@@ -18,6 +18,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/image"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/machine"
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
@@ -67,6 +68,7 @@ func waitForDeath(ctx context.Context, dir string) error {
 }
 
 func TestAKilledLabLeavesFilesOnly(t *testing.T) {
+	needs.Lab(t)
 	dir := t.TempDir()
 	lab := exec.Command("/proc/self/exe")
 	lab.Env = append(os.Environ(), victim+"="+dir)

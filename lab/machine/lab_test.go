@@ -14,7 +14,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/image"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/machine"
-	"github.com/eiffel-hpc/eiffel/lab/tools"
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 )
 
 // patience bounds every wait; nothing takes a tenth of it on a quiet computer.
@@ -47,10 +47,7 @@ func newLab(t testing.TB) *testLab {
 
 func labConfig(t testing.TB, dir string) machine.Config {
 	t.Helper()
-	installed, err := tools.Find("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	installed := needs.Tools(t, "../..")
 	images, err := image.NewStore(filepath.Join(dir, "images"), installed.Image)
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 )
 
 // User is who may make databases. Nobody needs a password.
@@ -62,6 +64,7 @@ func KeepIfAsked() {
 // It listens on its socket alone, or at an address besides.
 func Start(t testing.TB, address ...string) Server {
 	t.Helper()
+	needs.Lab(t)
 	dir, err := os.MkdirTemp("", "eiffel-pg-") // a socket's path must be short
 	check(t, err)
 	keeper := exec.Command(os.Args[0], dir)

@@ -9,9 +9,19 @@ import (
 	"testing"
 )
 
+// needsRoot skips under -short what needs the tools, or installs them. Package
+// needs has the same for other packages.
+func needsRoot(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it needs the lab's tools or root, and does not run with -short")
+	}
+}
+
 // TestInstallIsIdempotent runs on the checkout's own tools, so it is the real
 // thing where something is missing, and quick where nothing is.
 func TestInstallIsIdempotent(t *testing.T) {
+	needsRoot(t)
 	const checkout = "../.."
 	if _, err := Install(t.Context(), checkout, t.Output()); err != nil {
 		t.Fatal(err)
@@ -34,6 +44,7 @@ func TestInstallIsIdempotent(t *testing.T) {
 }
 
 func TestTerraformFindsTheProviderInTheMirrorAlone(t *testing.T) {
+	needsRoot(t)
 	p, err := Find("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -63,6 +74,7 @@ func TestTerraformFindsTheProviderInTheMirrorAlone(t *testing.T) {
 // TestTheQuickProviderIsAnotherOneOfTheSameVersion checks that the original is
 // not replaced, and that Terraform finds the quick one by its own configuration.
 func TestTheQuickProviderIsAnotherOneOfTheSameVersion(t *testing.T) {
+	needsRoot(t)
 	p, err := Find("../..")
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,9 @@
-// Package ansible configures instances by the playbooks under ansible/, which go-ansible's command line starts and which tell us through a callback plugin of ours
-// what becomes of each host; and it renders the inventory.
+// Package ansible configures instances by the playbooks under ansible/, which go-ansible's command line starts and
+// which tell us through a callback plugin of ours what becomes of each host; and it renders the inventory.
 //
-// Nodes succeed and fail one by one: a node that changed has failed if one of its tasks did, if it could not be reached, or if the run ended before its turn. What
-// goes wrong on other nodes, which are only told of the new ones and given Slurm's configuration, is worth a note and nothing more.
+// Nodes succeed and fail one by one: a node that changed has failed if one of its tasks did, if it could not be
+// reached, or if the run ended before its turn. What goes wrong on other nodes, which are only told of the new ones and
+// given Slurm's configuration, is worth a note and nothing more.
 package ansible
 
 import (
@@ -25,9 +26,9 @@ import (
 
 // Config is what a Runner works with.
 type Config struct {
-	Dir    string    // the cluster directory, absolute: ansible/ and group_vars/ are in it, and inventory.json is written there
+	Dir    string    // the cluster directory, absolute, with ansible/ and group_vars/; inventory.json is written there
 	Binary string    // ansible-playbook; empty: looked up on PATH
-	Env    []string  // the environment to start from, os.Environ() as a rule; settings of Ansible's in it do not reach it
+	Env    []string  // the environment to start from, os.Environ() as a rule; Ansible's settings are taken out of it
 	Log    io.Writer // gets Ansible's own output; it need not be safe for concurrent use
 }
 
@@ -42,16 +43,20 @@ func New(c Config) *Runner {
 	return &Runner{Config: c}
 }
 
-// Configure configures the instances of the changed nodes, and tells the others what the extent says; a node that it does not name gets no task, and to one that is
-// kept apart it does not log in. It may be repeated: what is as it should be stays untouched. Where the extent is everywhere, the control node is one of the changed
-// nodes. The failures say of each changed node what its last failing task said. An error means that the results of the other nodes are unknown: the playbook could
-// not be read, Ansible could not be started, or ctx ended; then each of them may be in any state, and the call may be retried.
+// Configure configures the instances of the changed nodes, and tells the others what the extent says; a node that it
+// does not name gets no task, and to one that is kept apart it does not log in. It may be repeated: what is as it
+// should be stays untouched. Where the extent is everywhere, the control node is one of the changed nodes. The failures
+// say of each changed node what its last failing task said. An error means that the results of the other nodes are
+// unknown: the playbook could not be read, Ansible could not be started, or ctx ended; then each of them may be in any
+// state, and the call may be retried.
 //
-// Watch hears the tasks that begin on changed nodes, and of trouble on the others. Done, which may be nil, hears the result of a changed node as soon as it is known,
-// once: nil when its last task has ended, that is, when slurmd has started, or else what the failures say of it. It does not hear of nodes whose result is unknown
-// when an error is returned. Neither may block; they are not called at once, but by goroutines of ours.
-func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent,
-	watch func(node, message string), done func(node string, err error)) (reconfigure.Failures, error) {
+// Watch hears the tasks that begin on changed nodes, and of trouble on the others. Done, which may be nil, hears the
+// result of a changed node as soon as it is known, once: nil when its last task has ended, that is, when slurmd has
+// started, or else what the failures say of it. It does not hear of nodes whose result is unknown when an error is
+// returned. Neither may block; they are not called at once, but by goroutines of ours.
+func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance,
+	extent reconfigure.Extent, watch func(node, message string), done func(node string, err error)) (
+	reconfigure.Failures, error) {
 	inv := newInventory(c, instances)
 	static, err := inv.static()
 	if err != nil {
@@ -117,7 +122,8 @@ func (r results) hear(e event, changed nodeset.NodeSet) {
 	}
 }
 
-// withControl has the control node be one of those that change where all nodes get another configuration of Slurm: they get what slurmctld has taken.
+// withControl has the control node be one of those that change where all nodes get another configuration of Slurm: they
+// get what slurmctld has taken.
 func withControl(c reconfigure.Cluster, extent reconfigure.Extent) reconfigure.Extent {
 	if extent.Everywhere {
 		extent.Changed = extent.Changed.Union(nodeset.Of(c.Control.Name))
@@ -125,8 +131,9 @@ func withControl(c reconfigure.Cluster, extent reconfigure.Extent) reconfigure.E
 	return extent
 }
 
-// needed is the inventory of a run. Ansible takes time for each host that it knows, so it gets no others than those that the run is for, and the control node, from
-// which they may have to be given something. The control node itself is told the addresses of all persistent nodes.
+// needed is the inventory of a run. Ansible takes time for each host that it knows, so it gets no others than those
+// that the run is for, and the control node, from which they may have to be given something. The control node itself is
+// told the addresses of all persistent nodes.
 func (inv inventory) needed(c reconfigure.Cluster, extent reconfigure.Extent) inventory {
 	control := nodeset.Of(c.Control.Name)
 	if extent.Addresses || extent.Everywhere || !extent.Changed.Intersect(control).Empty() {
@@ -136,8 +143,8 @@ func (inv inventory) needed(c reconfigure.Cluster, extent reconfigure.Extent) in
 }
 
 // play runs site.yml as far as the extent goes. The record is of use together with an error too.
-func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, inv inventory, extent reconfigure.Extent, watch func(node, message string),
-	results results) (seen record, err error) {
+func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, inv inventory, extent reconfigure.Extent,
+	watch func(node, message string), results results) (seen record, err error) {
 	s, err := newScratch(c.Settings.StateDir)
 	if err != nil {
 		return seen, err
@@ -171,10 +178,11 @@ func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, inv inventory,
 	return seen, err
 }
 
-// scratch is the files of one run: what Ansible needs besides the cluster directory, and where it puts what it needs while it runs. The SSH sockets have a
-// folder of their own with a short name, because the path of a socket cannot be longer than 108 bytes (unix(7)).
+// scratch is the files of one run: what Ansible needs besides the cluster directory, and where it puts what it needs
+// while it runs. The SSH sockets have a folder of their own with a short name, because the path of a socket cannot be
+// longer than 108 bytes (unix(7)).
 type scratch struct {
-	home    string // Ansible's own folder: it is there between runs, and it is used instead of the one in HOME, which may be missing
+	home    string // Ansible's own folder, kept between runs; used instead of the one in HOME, which may be missing
 	dir     string
 	sockets string
 }
@@ -196,7 +204,8 @@ func newScratch(stateDir string) (scratch, error) {
 
 const scratchPrefix = "run-"
 
-// Sweep removes what runs have left behind in the state directory that were killed, and begun before that time. It MUST be so long ago that none is under way still.
+// Sweep removes what runs have left behind in the state directory that were killed, and begun before that time. It MUST
+// be so long ago that none is under way still.
 func Sweep(stateDir string, before time.Time) error {
 	left, err := filepath.Glob(filepath.Join(stateDir, "ansible", scratchPrefix+"*"))
 	if err != nil {
@@ -222,7 +231,8 @@ func (s scratch) inventory() string { return filepath.Join(s.dir, "inventory.jso
 func (s scratch) writeVars(c reconfigure.Cluster, extent reconfigure.Extent) error {
 	given := givenFile(c.Settings.StateDir)
 	if c.Settings.Journal != "" {
-		// Another control host may have changed the control node since this one kept anything, so it is asked in each run.
+		// Another control host may have changed the control node since this one kept anything, so it is asked in each
+		// run.
 		given = filepath.Join(s.dir, "given.json")
 	}
 	vars, err := json.Marshal(map[string]any{

@@ -103,8 +103,9 @@ func (r *record) add(e event) {
 	}
 }
 
-// verdicts says which changed nodes failed, from what was seen of a run and how Ansible ended. A run whose hosts all fail in a play ends there, and the nodes that
-// waited for a later play were not configured. Only a node whose last task ended well did not fail.
+// verdicts says which changed nodes failed, from what was seen of a run and how Ansible ended. A run whose hosts all
+// fail in a play ends there, and the nodes that waited for a later play were not configured. Only a node whose last
+// task ended well did not fail.
 func (r record) verdicts(changed nodeset.NodeSet, end error) (reconfigure.Failures, error) {
 	whole := r.plays > 0 && r.begun == r.plays
 	if !aboutHosts(end) || !whole && r.last == "" {
@@ -128,8 +129,9 @@ func (r record) verdicts(changed nodeset.NodeSet, end error) (reconfigure.Failur
 	return failures, nil
 }
 
-// aboutHosts reports whether Ansible ran to an end of its own and any trouble was that of hosts: its exit status is then a sum of 2 (a task failed), 4 (unreachable)
-// and 8 (no host was left in a play), by RUN_ in its TaskQueueManager. It is 4 for a playbook that cannot be read too, but then no host has failed.
+// aboutHosts reports whether Ansible ran to an end of its own and any trouble was that of hosts: its exit status is
+// then a sum of 2 (a task failed), 4 (unreachable) and 8 (no host was left in a play), by RUN_ in its TaskQueueManager.
+// It is 4 for a playbook that cannot be read too, but then no host has failed.
 func aboutHosts(end error) bool {
 	if end == nil {
 		return true
@@ -142,11 +144,12 @@ func aboutHosts(end error) bool {
 // stream is the pipe on which the events come.
 type stream struct{ reader, writer *os.File }
 
-// linger is how long events are waited for after Ansible has ended, should a process that it left behind hold the pipe open.
+// linger is how long events are waited for after Ansible has ended, should a process that it left behind hold the pipe
+// open.
 const linger = time.Second
 
-// listen makes a named pipe and opens both ends: as long as we hold the writing end, the reading one does not come to its end because Ansible has not opened
-// the pipe yet.
+// listen makes a named pipe and opens both ends: as long as we hold the writing end, the reading one does not come to
+// its end because Ansible has not opened the pipe yet.
 func listen(path string) (stream, error) {
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		return stream{}, fmt.Errorf("make a pipe for Ansible's events: %w", err)

@@ -21,8 +21,8 @@ import (
 // grace is how long Ansible may take to end its own processes once it was interrupted.
 const grace = 20 * time.Second
 
-// executor takes the place of go-ansible's own one, which shows the environment in error texts, hands our standard input on, and when it is cancelled kills
-// ansible-playbook but not what that has started.
+// executor takes the place of go-ansible's own one, which shows the environment in error texts, hands our standard
+// input on, and when it is cancelled kills ansible-playbook but not what that has started.
 type executor struct {
 	*Runner
 	scratch scratch
@@ -91,8 +91,8 @@ func (s *shared) Write(p []byte) (int, error) {
 	return s.Writer.Write(p)
 }
 
-// endMasters ends the SSH connections behind the sockets in a folder: Ansible keeps them open for its next task, and there is none. It does so also when
-// ctx has ended.
+// endMasters ends the SSH connections behind the sockets in a folder: Ansible keeps them open for its next task, and
+// there is none. It does so also when ctx has ended.
 func endMasters(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
@@ -104,7 +104,9 @@ func endMasters(ctx context.Context, dir string) error {
 	group.SetLimit(8)
 	for _, socket := range sockets {
 		group.Go(func() error {
-			err := process.Run(ctx, process.Cmd{Path: "ssh", Args: []string{"-F", "/dev/null", "-o", "ControlPath=" + filepath.Join(dir, socket.Name()), "-O", "exit", "any"}})
+			path := filepath.Join(dir, socket.Name())
+			args := []string{"-F", "/dev/null", "-o", "ControlPath=" + path, "-O", "exit", "any"}
+			err := process.Run(ctx, process.Cmd{Path: "ssh", Args: args})
 			if ended := (*process.Error)(nil); errors.As(err, &ended) && ended.Err == nil {
 				return nil // nobody behind it any more
 			}

@@ -2,6 +2,7 @@ package ansible
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -20,8 +21,10 @@ const (
 	groupPrefix     = "group_"
 )
 
-// Inventory is what `ansible-inventory --list` and inventory programs answer (Ansible's developer guide, "Developing dynamic inventory"). It depends on its
-// arguments alone and is the same for the same ones. Instances without an address, and those of nodes that are not declared any more, are not in it.
+// Inventory is what `ansible-inventory --list` and inventory programs answer (Ansible's developer guide, "Developing
+// dynamic inventory"). It depends on its arguments alone and is the same for the same ones. Instances without an
+// address, and those of nodes that are not declared any more, are not in it. An instance
+// without an ID is the kept port of a node that has no instance: the other nodes are told its address, and it is no host.
 func Inventory(c reconfigure.Cluster, instances map[string]reconfigure.Instance) ([]byte, error) {
 	return newInventory(c, instances).list()
 }
@@ -55,8 +58,11 @@ func newInventory(c reconfigure.Cluster, instances map[string]reconfigure.Instan
 			if address == "" {
 				continue
 			}
-			g.Hosts = append(g.Hosts, node)
 			addresses[node] = address
+			if instances[node].ID == "" {
+				continue
+			}
+			g.Hosts = append(g.Hosts, node)
 			inv.hosts[node] = hostVars{Address: address, User: c.LoginUser, Key: c.PrivateKeyFile, Group: nodeGroup}
 		}
 		return g
@@ -68,25 +74,32 @@ func newInventory(c reconfigure.Cluster, instances map[string]reconfigure.Instan
 		name := groupPrefix + g.Name
 		inv.groups[name] = add(g.Nodes(), g.Name)
 		compute.Children = append(compute.Children, name)
-		persistent.Hosts = append(persistent.Hosts, nodeset.Of(inv.groups[name].Hosts...).Intersect(g.Persistent()).Names()...)
+		there := nodeset.Of(inv.groups[name].Hosts...)
+		persistent.Hosts = append(persistent.Hosts, there.Intersect(g.Persistent()).Names()...)
 	}
 	inv.groups[groupCompute] = compute
 	inv.groups[groupPersistent] = persistent
-	inv.groups[groupCluster] = group{Hosts: []string{}, Children: []string{groupControl, groupCompute}, Vars: map[string]any{
+	all := []string{groupControl, groupCompute}
+	inv.groups[groupCluster] = group{Hosts: []string{}, Children: all, Vars: map[string]any{
 		"ansible_ssh_common_args": sshArgs(c.Settings.StateDir),
 		"given_file":              givenFile(c.Settings.StateDir),
-		// All addresses once more, in one place: to ask each host's variables would take Ansible a time that grows with the square of the hosts.
+		// All addresses once more, in one place: to ask each host's variables would take Ansible a time that grows with
+		// the square of the hosts.
 		"node_addresses": addresses,
 	}}
 	return inv
 }
 
-// givenFile is where the playbooks keep what compute nodes are given of the control node: the munge key, and the configuration that slurmctld runs with.
+// givenFile is where the playbooks keep what compute nodes are given of the control node: the munge key, and the
+// configuration that slurmctld runs with.
 func givenFile(stateDir string) string { return filepath.Join(stateDir, "ansible", "given.json") }
 
-// sshArgs has ssh believe the keys that `reconfigure` learnt and no others, and not write to their file, past our lock. The quotes are for Ansible and for ssh, which both take the text apart at spaces.
+// sshArgs has ssh believe the keys that `reconfigure` learnt and no others, and not write to their file, past our lock.
+// The quotes are for Ansible and for ssh, which both take the text apart at spaces.
 func sshArgs(stateDir string) string {
-	return fmt.Sprintf(`-o 'UserKnownHostsFile="%s"' -o GlobalKnownHostsFile=/dev/null -o StrictHostKeyChecking=yes -o UpdateHostKeys=no`, filepath.Join(stateDir, "known_hosts"))
+	const args = `-o 'UserKnownHostsFile="%s"' -o GlobalKnownHostsFile=/dev/null ` +
+		`-o StrictHostKeyChecking=yes -o UpdateHostKeys=no`
+	return fmt.Sprintf(args, filepath.Join(stateDir, "known_hosts"))
 }
 
 // only is the inventory with no other hosts than some. The groups stay, and so do the addresses of all.
@@ -102,8 +115,8 @@ func (inv inventory) only(nodes nodeset.NodeSet) inventory {
 	return less
 }
 
-// keepApart has no play go to nodes, which stay in their groups: the others are told of them, and slurmctld knows the persistent ones by their addresses. It reports
-// whether there are any.
+// keepApart has no play go to nodes, which stay in their groups: the others are told of them, and slurmctld knows the
+// persistent ones by their addresses. It reports whether there are any.
 func (inv inventory) keepApart(nodes nodeset.NodeSet) bool {
 	there := nodes.Where(func(node string) bool { _, ok := inv.hosts[node]; return ok })
 	if there.Empty() {
@@ -119,7 +132,7 @@ func (inv inventory) absent(c reconfigure.Cluster, nodes nodeset.NodeSet) reconf
 	_, control := inv.hosts[c.Control.Name]
 	for node := range nodes.All() {
 		if _, ok := inv.hosts[node]; !ok {
-			failures[node] = fmt.Errorf("not configured: it is no node of the cluster that has an instance with an address")
+			failures[node] = errors.New("not configured: it is no node of the cluster that has an instance with an address")
 		} else if !control {
 			failures[node] = fmt.Errorf("not configured: there is no control node %s to belong to", c.Control.Name)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
@@ -33,12 +34,12 @@ func testCluster() reconfigure.Cluster {
 
 func testInstances() map[string]reconfigure.Instance {
 	return map[string]reconfigure.Instance{
-		"ctl":    {Node: "ctl", Address: "10.0.0.1"},
-		"node01": {Node: "node01", Address: "10.0.0.2"},
-		"node03": {Node: "node03", Address: "10.0.0.3"},
-		"node10": {Node: "node10"},                      // no address yet
-		"node99": {Node: "node99", Address: "10.0.0.9"}, // not declared any more
-		"big1":   {Node: "big1", Address: "10.0.0.4"},
+		"ctl":    {Node: "ctl", ID: "ctl", Address: "10.0.0.1"},
+		"node01": {Node: "node01", ID: "node01", Address: "10.0.0.2"},
+		"node03": {Node: "node03", ID: "node03", Address: "10.0.0.3"},
+		"node10": {Node: "node10"},                                    // no address yet
+		"node99": {Node: "node99", ID: "node99", Address: "10.0.0.9"}, // not declared any more
+		"big1":   {Node: "big1", ID: "big1", Address: "10.0.0.4"},
 	}
 }
 
@@ -100,9 +101,11 @@ func TestAnsibleReadsBothFormsAlike(t *testing.T) {
 	}
 }
 
-// ansibleInventory is what Ansible understood; the order of hosts and children, which has no meaning, is not part of it.
+// ansibleInventory is what Ansible understood; the order of hosts and children, which has no meaning, is not part of
+// it.
 func ansibleInventory(t *testing.T, source string) map[string]any {
 	t.Helper()
+	needs.Lab(t)
 	cmd := exec.CommandContext(t.Context(), "ansible-inventory", "--inventory", source, "--list")
 	cmd.Env = append(os.Environ(), "ANSIBLE_HOME="+t.TempDir(), "LC_ALL=C.UTF-8")
 	out, err := cmd.Output()
@@ -157,12 +160,28 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
+// Every node has to know the address of a node that comes later: it is not told then.
+func TestTheAddressOfAKeptPortIsToldAndItIsNoHost(t *testing.T) {
+	instances := testInstances()
+	instances["node02"] = reconfigure.Instance{Node: "node02", Address: "10.0.0.7"}
+	inv := newInventory(testCluster(), instances)
+	addresses, _ := inv.groups[groupCluster].Vars["node_addresses"].(map[string]string)
+	if _, host := inv.hosts["node02"]; host || addresses["node02"] != "10.0.0.7" {
+		t.Errorf("it is a host: %t; addresses %v", host, addresses)
+	}
+	for name, g := range inv.groups {
+		if slices.Contains(g.Hosts, "node02") {
+			t.Errorf("it is in group %s", name)
+		}
+	}
+}
+
 func BenchmarkInventoryOf4000Nodes(b *testing.B) {
 	c := testCluster()
 	c.Groups = []reconfigure.NodeGroup{{Name: "standard", Prefix: "node", Width: 4, Min: 1, Max: 4000}}
-	instances := map[string]reconfigure.Instance{"ctl": {Node: "ctl", Address: "10.0.0.1"}}
+	instances := map[string]reconfigure.Instance{"ctl": {Node: "ctl", ID: "ctl", Address: "10.0.0.1"}}
 	for node := range c.Nodes().All() {
-		instances[node] = reconfigure.Instance{Node: node, Address: "10.1.2.3"}
+		instances[node] = reconfigure.Instance{Node: node, ID: node, Address: "10.1.2.3"}
 	}
 	for b.Loop() {
 		if _, err := Inventory(c, instances); err != nil {

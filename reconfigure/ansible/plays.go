@@ -13,8 +13,8 @@ type Play struct {
 	Hosts nodeset.NodeSet `json:"hosts"`
 }
 
-// Plays foretells what Configure does for a plan, by the names that the plays have in site.yml; addresses is as in the extent. Those that only read, or that do more
-// only on images without packages, are left out.
+// Plays foretells what Configure does for a plan, by the names that the plays have in site.yml; addresses is as in the
+// extent. Those that only read, or that do more only on images without packages, are left out.
 func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reconfigure.Plan, addresses bool) []Play {
 	extent := withControl(c, reconfigure.Extent{
 		Changed:    p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure),

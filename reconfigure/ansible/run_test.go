@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
@@ -36,6 +37,7 @@ type run struct {
 
 func newRun(t *testing.T, playbook string) *run {
 	t.Helper()
+	needs.Lab(t)
 	dir := t.TempDir()
 	for _, name := range []string{"ansible.cfg", "callback_plugins"} {
 		if err := copyTree(filepath.Join("../../ansible", name), filepath.Join(dir, "ansible", name)); err != nil {
@@ -222,7 +224,8 @@ func TestAnUnreachableChangedNodeFails(t *testing.T) {
 	}
 }
 
-// TestAHostThatHangsHoldsTheOthersUpNoLongerThanATaskMayTake shortens what a task may take; a process that no task ended is ended here.
+// TestAHostThatHangsHoldsTheOthersUpNoLongerThanATaskMayTake shortens what a task may take; a process that no task
+// ended is ended here.
 func TestAHostThatHangsHoldsTheOthersUpNoLongerThanATaskMayTake(t *testing.T) {
 	r := newRun(t, `
 - hosts: cluster:!node03
@@ -285,7 +288,8 @@ func TestNoChangedNodesMeansThatTheOthersAreTold(t *testing.T) {
 	}
 }
 
-// TestTheControlNodeStandsForAllWhereTheyGetAnotherConfiguration has the playbook fail on the control node, which nobody says has changed.
+// TestTheControlNodeStandsForAllWhereTheyGetAnotherConfiguration has the playbook fail on the control node, which
+// nobody says has changed.
 func TestTheControlNodeStandsForAllWhereTheyGetAnotherConfiguration(t *testing.T) {
 	const playbook = `
 - hosts: cluster
@@ -417,7 +421,8 @@ func TestSweepRemovesWhatOldRunsHaveLeft(t *testing.T) {
 	}
 }
 
-// TestResultsAreHandedOverBeforeTheRunEnds has one node done, and one failed, while a third one waits for both to be known.
+// TestResultsAreHandedOverBeforeTheRunEnds has one node done, and one failed, while a third one waits for both to be
+// known.
 func TestResultsAreHandedOverBeforeTheRunEnds(t *testing.T) {
 	r := newRun(t, `
 - hosts: "{{ groups['compute'] | intersect(reconfigure_changed) }}"

@@ -39,6 +39,7 @@ func (d *declaration) cluster() reconfigure.Cluster {
 			Breaker:     d.settings.breaker.is,
 
 			NodesPerState: d.settings.nodesPerState.is,
+			Interrupt:     d.settings.interrupt.is,
 		},
 	}
 }

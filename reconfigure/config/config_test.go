@@ -80,7 +80,8 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 		Settings: reconfigure.Settings{
 			StateDir:    filepath.Join(dir, "state"),
 			Keep:        90 * 24 * time.Hour,
-			Gather:      time.Second,
+			Gather:      3 * time.Second,
+			Interrupt:   true,
 			Worker:      reconfigure.WorkerSelf,
 			Reconcile:   5 * time.Minute,
 			Parallelism: 50,
@@ -174,8 +175,8 @@ var edits = []struct{ name, from, to, want string }{
 	{"a password among the parameters", `journal: ""`, "journal: postgres://db/journal?user=eiffel&password=secret", "reconfigure.journal: has a password in it; put that into ~/.pgpass of whoever owns this checkout, and leave it out here"},
 	{"a journal that is not declared", "  journal: \"\"\n", "", ""},
 	{"requests kept for ever", "keep_days: 90", "keep_days: 0", ""},
-	{"requests not gathered", "gather_seconds: 1", "gather_seconds: 0", ""},
-	{"requests gathered for ever", "gather_seconds: 1", "gather_seconds: 3601", "reconfigure.gather_seconds: 3601 is not between 0 and 3600"},
+	{"requests not gathered", "gather_seconds: 3", "gather_seconds: 0", ""},
+	{"requests gathered for ever", "gather_seconds: 3", "gather_seconds: 3601", "reconfigure.gather_seconds: 3601 is not between 0 and 3600"},
 	{"a look each day", "reconcile_minutes: 5", "reconcile_minutes: 1440", ""},
 	{"no look at all", "reconcile_minutes: 5", "reconcile_minutes: 0", ""},
 	{"a look in the past", "reconcile_minutes: 5", "reconcile_minutes: -5", "reconfigure.reconcile_minutes: -5 is not between 0 and 1440"},
@@ -285,9 +286,9 @@ func TestRequestsAreKeptForAsLongAsDeclared(t *testing.T) {
 }
 
 func TestRequestsAreGatheredForAsLongAsDeclared(t *testing.T) {
-	for line, want := range map[string]time.Duration{"": time.Second, "gather_seconds: 0": 0, "gather_seconds: 20": 20 * time.Second} {
+	for line, want := range map[string]time.Duration{"": 3 * time.Second, "gather_seconds: 0": 0, "gather_seconds: 20": 20 * time.Second} {
 		t.Run(line, func(t *testing.T) {
-			cluster, err := config.Load(directory(t, strings.Replace(shipped(t), "gather_seconds: 1", line, 1)))
+			cluster, err := config.Load(directory(t, strings.Replace(shipped(t), "gather_seconds: 3", line, 1)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -52,6 +52,7 @@ type settingsOfTool struct {
 	keepDays, gatherSeconds, reconcileMinutes      value[int]
 	parallelism, lockTimeout, bootTimeout          value[int]
 	coolDown, breaker, retries, nodesPerState      value[int]
+	interrupt                                      value[bool]
 }
 
 // slurm16 is the most of a setting that Slurm keeps in 16 bits. scontrol refuses more than 65535, and the highest values below mean "infinite" and
@@ -191,7 +192,7 @@ func (d *declaration) slurmSchema() object {
 func (s *settingsOfTool) schema(dir string) object {
 	const (
 		keepDays      = 90    // where nothing is said
-		gatherSeconds = 1     // the same
+		gatherSeconds = 3     // the same
 		coolDown      = 120   // the same, seconds: about the time after which Slurm starts a job again that it has requeued
 		breaker       = 3     // the same
 		retries       = 1     // the same
@@ -202,7 +203,7 @@ func (s *settingsOfTool) schema(dir string) object {
 		hour          = 3600  // seconds; Slurm gives nodes up that it waits longer for
 	)
 	s.keepDays.is, s.gatherSeconds.is, s.coolDown.is, s.breaker.is, s.retries.is = keepDays, gatherSeconds, coolDown, breaker, retries
-	s.nodesPerState.is = nodesPerState
+	s.nodesPerState.is, s.interrupt.is = nodesPerState, true
 	s.worker.is = string(reconfigure.WorkerSelf)
 	return object{
 		"state_directory":   path(dir, &s.stateDir, filled),
@@ -220,5 +221,6 @@ func (s *settingsOfTool) schema(dir string) object {
 		"breaker":           optional{integer(&s.breaker, 0, nodeset.MaxNodes)},
 		"retries":           optional{integer(&s.retries, 0, mostRetries)},
 		"nodes_per_state":   optional{integer(&s.nodesPerState, 0, nodeset.MaxNodes)},
+		"interrupt":         optional{boolean(&s.interrupt)},
 	}
 }

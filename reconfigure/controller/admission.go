@@ -37,6 +37,17 @@ func Next(pending []reconfigure.Request, now busy, ready func(reconfigure.Reques
 	return next
 }
 
+// With is the requests that would be planned together with r, were nothing under way. One that has to wait for others is
+// planned alone, as if they had ended.
+func With(pending []reconfigure.Request, r reconfigure.Request) []reconfigure.Request {
+	any := func(reconfigure.Request) bool { return true }
+	together := Next(append(slices.Clone(pending), r), busy{}, any).Together
+	if slices.ContainsFunc(together, func(one reconfigure.Request) bool { return one.ID == r.ID }) {
+		return together
+	}
+	return []reconfigure.Request{r}
+}
+
 // admit picks the requests that can be planned together, beside what is under way: those of which no two want different
 // things of one node. For one node, a later request waits for the earlier ones: whatever a passed-over request names is closed
 // to all that come after it. A request for the whole cluster waits until nothing is under way, and nobody who came later

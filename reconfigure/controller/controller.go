@@ -131,6 +131,9 @@ func hold(ctx context.Context, config Config, outage *outage) (left bool, err er
 	c := newController(held, config, outage)
 	err = c.loop()
 	c.stop()
+	if config.Flush != nil { // while the lease is held: what is written after that is not the holder's any more
+		err = errors.Join(err, config.Flush(context.WithoutCancel(held)))
+	}
 	stop()
 	if err = errors.Join(err, release()); err != nil || config.Once {
 		return false, err

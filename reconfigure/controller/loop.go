@@ -37,6 +37,7 @@ type controller struct {
 	alone    bool                    // a plan that concerns every node is under way
 	first    []reconfigure.RequestID // these want to be alone, and begin before anything else does
 
+	longest time.Duration // how long requests that come together are waited for at most
 	looking bool
 	due     time.Time // when deferred requests are planned again
 	pauses  *backoff.ExponentialBackOff
@@ -54,7 +55,7 @@ func newController(ctx context.Context, config Config, outage *outage) *controll
 	p := backoff.NewExponentialBackOff()
 	p.InitialInterval, p.MaxInterval = again, 2*time.Minute // an administrator who has repaired something does not want to wait long
 	return &controller{
-		Config: config, ctx: ctx, outage: outage, events: make(chan func(), 64), requests: map[reconfigure.RequestID]*progress{}, pauses: p,
+		Config: config, ctx: ctx, outage: outage, events: make(chan func(), 64), requests: map[reconfigure.RequestID]*progress{}, pauses: p, longest: config.Timing.Longest,
 		watches: config.Reconcile != nil,
 	}
 }
@@ -245,7 +246,7 @@ func (c *controller) startLook() {
 		p := c.requests[r.ID]
 		return p.underWay.Empty() && (!p.planned && !r.IsDeferred() || !now.Before(c.due))
 	})
-	if len(next.Together) == 0 || window(next.Together, c.quiet(), c.longest(), now) > 0 {
+	if len(next.Together) == 0 || window(next.Together, min(c.Timing.Quiet, c.longest), c.longest, now) > 0 {
 		return
 	}
 	c.looking = true
@@ -267,10 +268,6 @@ func (c *controller) candidates() []reconfigure.Request {
 	}
 	return slices.DeleteFunc(c.pending(), func(r reconfigure.Request) bool { return !slices.Contains(c.first, r.ID) })
 }
-
-// quiet is how long nothing must have come; longest, how long those that came together are waited for at most.
-func (c *controller) quiet() time.Duration   { return c.Timing.Quiet }
-func (c *controller) longest() time.Duration { return c.Timing.Longest }
 
 // planned is what a look came to.
 type planned struct {
@@ -318,6 +315,9 @@ func (c *controller) looked(l planned, next Selection) {
 	if c.ctx.Err() != nil {
 		return
 	}
+	if l.site.Observe != nil {
+		c.longest = l.site.Cluster.Settings.Gather
+	}
 	if slices.ContainsFunc(l.requests, func(r reconfigure.Request) bool { return c.requests[r.ID] == nil }) {
 		return // one was taken back meanwhile: the others are planned without it
 	}
@@ -346,7 +346,11 @@ func (c *controller) looked(l planned, next Selection) {
 func (c *controller) begin(l planned, next Selection, alone bool) error {
 	round := operation.Round{Cluster: l.site.Cluster, Seen: l.seen, Plan: l.plan}
 	if starts(l.plan) || len(next.Undone) > 0 {
-		number, err := c.Journal.Begin(c.ctx, ids(l.requests), next.Undone...)
+		named := served(l.requests, l.plan)
+		if len(named) == 0 { // what undoes a request has nothing else to do
+			named = l.requests
+		}
+		number, err := c.Journal.Begin(c.ctx, ids(named), next.Undone...)
 		if err != nil {
 			return err
 		}
@@ -376,6 +380,15 @@ func (c *controller) begin(l planned, next Selection, alone bool) error {
 	return nil
 }
 
+// served is the requests that a plan has operations for: from then on something may have been done for them.
+func served(requests []reconfigure.Request, p reconfigure.Plan) []reconfigure.Request {
+	return slices.DeleteFunc(slices.Clone(requests), func(r reconfigure.Request) bool {
+		changes := slices.ContainsFunc(p.Changes, func(c reconfigure.Change) bool { return slices.Contains(c.Requests, r.ID) })
+		rejected := slices.ContainsFunc(p.Rejected, func(x reconfigure.Rejection) bool { return x.Awaited && x.Request == r.ID })
+		return !p.Shared && !changes && !rejected
+	})
+}
+
 // starts reports whether a plan has operations.
 func starts(p reconfigure.Plan) bool {
 	return p.Shared || len(p.Changes) > 0 || slices.ContainsFunc(p.Rejected, func(r reconfigure.Rejection) bool { return r.Awaited })
@@ -386,6 +399,9 @@ func (c *controller) ended(v reconfigure.Verdict) {
 	c.underWay = c.underWay.Difference(nodeset.Of(v.Node))
 	if c.underWay.Empty() {
 		c.alone = false
+	}
+	if v.Action == reconfigure.Drain { // the node may have no jobs at all
+		c.due = time.Time{}
 	}
 	for _, p := range c.requests {
 		if p.underWay.Contains(v.Node) {

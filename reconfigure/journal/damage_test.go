@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
@@ -24,6 +25,7 @@ func apart(t *testing.T, namespaces uintptr) (here bool) {
 	if os.Getenv(inside) != "" {
 		return true
 	}
+	needs.Lab(t)
 	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
 	again.Env = append(os.Environ(), inside+"=1")
 	again.SysProcAttr = &syscall.SysProcAttr{Unshareflags: namespaces, Pdeathsig: syscall.SIGKILL}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -45,6 +46,12 @@ func (l *ledger) failWith(err error) {
 	l.fail = err
 }
 
+func (l *ledger) written() [][]string {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return slices.Clone(l.groups)
+}
+
 func messages(events []reconfigure.Event) (texts []string) {
 	for _, e := range events {
 		texts = append(texts, e.Message)
@@ -79,11 +86,11 @@ func TestEventsAreWrittenInGroups(t *testing.T) {
 		r.Record(event(1, "n1", "d"), event(1, "n2", "e"))
 		time.Sleep(groupEvery)
 		synctest.Wait()
-		same(t, "groups", [][]string{{"a", "b", "c", "d", "e"}}, l.groups)
+		same(t, "groups", [][]string{{"a", "b", "c", "d", "e"}}, l.written())
 		r.Record(event(1, "n1", "f"))
 		time.Sleep(groupEvery)
 		synctest.Wait()
-		same(t, "groups", [][]string{{"a", "b", "c", "d", "e"}, {"f"}}, l.groups)
+		same(t, "groups", [][]string{{"a", "b", "c", "d", "e"}, {"f"}}, l.written())
 	})
 }
 
@@ -92,13 +99,13 @@ func TestAFullGroupIsWrittenAtOnce(t *testing.T) {
 	recorded(t, l, func(t *testing.T, r *Recorder, _ *[]string) {
 		r.Record(eventsOf(1, groupSize+1)...)
 		synctest.Wait()
-		if len(l.groups) != 1 || len(l.groups[0]) != groupSize {
-			t.Errorf("%d groups at once", len(l.groups))
+		if len(l.written()) != 1 || len(l.written()[0]) != groupSize {
+			t.Errorf("%d groups at once", len(l.written()))
 		}
 		time.Sleep(groupEvery)
 		synctest.Wait()
-		if len(l.groups) != 2 || len(l.groups[1]) != 1 {
-			t.Errorf("%d groups in the end", len(l.groups))
+		if len(l.written()) != 2 || len(l.written()[1]) != 1 {
+			t.Errorf("%d groups in the end", len(l.written()))
 		}
 	})
 }
@@ -117,7 +124,7 @@ func TestRecordDoesNotWaitForTheStore(t *testing.T) {
 		if err := r.Flush(t.Context()); err != nil {
 			t.Error(err)
 		}
-		same(t, "groups", [][]string{{"0"}, {"1", "2", "3", "4", "5", "6", "7", "8", "9"}}, l.groups)
+		same(t, "groups", [][]string{{"0"}, {"1", "2", "3", "4", "5", "6", "7", "8", "9"}}, l.written())
 	})
 }
 
@@ -127,8 +134,8 @@ func TestFlushReturnsWhenWhatCameBeforeIsDurable(t *testing.T) {
 		for i := range 3 {
 			r.Record(event(1, "n1", fmt.Sprint(i)))
 			began := time.Now()
-			if err := r.Flush(t.Context()); err != nil || len(l.groups) != i+1 {
-				t.Errorf("%d groups after flush %d: %v", len(l.groups), i+1, err)
+			if err := r.Flush(t.Context()); err != nil || len(l.written()) != i+1 {
+				t.Errorf("%d groups after flush %d: %v", len(l.written()), i+1, err)
 			}
 			if took := time.Since(began); took != l.takes {
 				t.Errorf("flush %d took %s", i+1, took)
@@ -156,7 +163,7 @@ func TestAWriteThatFailsIsTriedAgain(t *testing.T) {
 		if err := r.Flush(t.Context()); err != nil {
 			t.Error(err)
 		}
-		same(t, "groups", [][]string{{"a"}, {"b"}}, l.groups)
+		same(t, "groups", [][]string{{"a"}, {"b"}}, l.written())
 		same(t, "lost", []string(nil), *lost)
 		if l.tries < 4 || l.tries > 100 {
 			t.Errorf("%d tries in %s", l.tries, recordFor/2)
@@ -181,7 +188,7 @@ func TestWhatCannotBeWrittenIsReportedAndTheRestGoesOn(t *testing.T) {
 		if err := r.Flush(t.Context()); err != nil {
 			t.Errorf("the next flush: %v", err)
 		}
-		same(t, "groups", [][]string{{"c"}}, l.groups)
+		same(t, "groups", [][]string{{"c"}}, l.written())
 	})
 }
 
@@ -203,7 +210,7 @@ func TestCloseFlushes(t *testing.T) {
 		if err := r.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		same(t, "groups", [][]string{{"a"}}, l.groups)
+		same(t, "groups", [][]string{{"a"}}, l.written())
 		r.Record(event(1, "n1", "b"))
 		same(t, "lost", []string{"b"}, *lost)
 	})

@@ -26,12 +26,13 @@ func scanNodes(row scanner) (map[string]reconfigure.Spec, error) {
 	return nodes, json.Unmarshal([]byte(text), &nodes)
 }
 
-// KeepNodes replaces what the map of nodes has of a shard. Other shards' nodes stay, whoever changes them at the same time. It
-// is the lease holder's to call.
+// KeepNodes replaces what the map of nodes has of a shard. Other shards' nodes stay, whoever changes them at the same
+// time. It is the lease holder's to call.
 func (j *Journal) KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error {
 	for node, spec := range nodes {
 		if spec.Shard != shard {
-			return j.explain("keep the map of nodes", fmt.Errorf("%s is in shard %q, and not in %q", node, spec.Shard, shard))
+			err := fmt.Errorf("%s is in shard %q, and not in %q", node, spec.Shard, shard)
+			return j.explain("keep the map of nodes", err)
 		}
 	}
 	return j.writeHeld(ctx, "keep the map of nodes", func(tx *sql.Tx) error {
@@ -53,7 +54,8 @@ func (j *Journal) KeepNodes(ctx context.Context, shard string, nodes map[string]
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO desired (id, nodes) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET nodes = excluded.nodes`, text)
+		_, err = tx.ExecContext(ctx, `INSERT INTO desired (id, nodes) VALUES (1, $1)
+			ON CONFLICT (id) DO UPDATE SET nodes = excluded.nodes`, text)
 		return err
 	})
 }

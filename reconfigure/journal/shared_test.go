@@ -20,7 +20,7 @@ func BenchmarkKeepNodes(b *testing.B) {
 			nodes[fmt.Sprint("node", i)] = spec("standard")
 		}
 		for b.Loop() {
-			noError(b, j.KeepNodes(b.Context(), nodes))
+			noError(b, j.KeepNodes(b.Context(), reconfigure.DefaultShard, nodes))
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
@@ -33,6 +34,7 @@ func findSlurm(t *testing.T) slurm {
 		command = []string{path}
 	}
 	if len(command) == 0 {
+		needs.Lab(t)
 		var plugins string
 		command, plugins = inImage(t, "../../.tools/image/base")
 		conf += "PluginDir=" + plugins + "\n"

@@ -1,8 +1,8 @@
-// Package openstack is the cloud's own word, beside Terraform's: what names mean now, which servers of ours there are, and what their consoles say. It makes
-// nothing, and removes only what Terraform does not know.
+// Package openstack asks the cloud itself, beside Terraform: what names mean now, which servers the cluster has, and
+// what their consoles say. It makes nothing, and removes only what Terraform does not know.
 //
-// Everything that it asks for may be asked for twice: it reads, logs in, reboots, and removes. So a call that the cloud answers with a limit, a fault of its own, or not
-// at all is repeated a few times, whatever its method.
+// Every call may be repeated: it reads, logs in, reboots, or removes. So a call that the cloud answers with a limit, a
+// fault of its own, or not at all is repeated a few times, whatever its method.
 package openstack
 
 import (
@@ -22,12 +22,11 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
-
-	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// microversion is the Nova API that we speak, of the Train release (2019). Nova has kept every version since, so the answers have the same form on every
-// cloud, older or newer than its own default would have them (Nova's REST API Version History).
+// microversion is the Nova API that we speak, of the Train release (2019). Nova has kept every version since, so the
+// answers have the same form on every cloud, older or newer than its own default would have them (Nova's REST API
+// Version History).
 const microversion = "2.79"
 
 // Config says which cloud, and which of its servers are ours.
@@ -43,14 +42,19 @@ type tempo struct {
 	pause    time.Duration // before the second; it doubles with each
 	longest  time.Duration // such pause, a Retry-After of the cloud's included
 	answer   time.Duration // until the answer to a call begins
-	poll     time.Duration // between two looks at a server
+	soonest  time.Duration // between two looks at a server, at first
+	poll     time.Duration // between two looks at a server, later
 	rebooted time.Duration // until a server that was rebooted is ACTIVE again
 	gone     time.Duration // until a server that was removed is gone
 }
 
-// usual is for real clouds. Nova makes a soft reboot that takes longer than two minutes a hard one by itself (nova.conf, wait_soft_reboot_seconds).
+// usual is for real clouds. Nova makes a soft reboot that takes longer than two minutes a hard one by itself
+// (nova.conf, wait_soft_reboot_seconds).
 func usual() tempo {
-	return tempo{tries: 6, pause: time.Second, longest: 30 * time.Second, answer: time.Minute, poll: 2 * time.Second, rebooted: 4 * time.Minute, gone: 4 * time.Minute}
+	return tempo{
+		tries: 6, pause: time.Second, longest: 30 * time.Second, answer: time.Minute,
+		soonest: 300 * time.Millisecond, poll: 2 * time.Second, rebooted: 4 * time.Minute, gone: 4 * time.Minute,
+	}
 }
 
 // Client is logged in to a cloud. It is safe for concurrent use, and logs in again by itself when its token is over.
@@ -60,7 +64,8 @@ type Client struct {
 	compute, network, images *gophercloud.ServiceClient
 }
 
-// New logs in. Whether a second try helps depends on the error, as for every call of the client's: the cloud may be away, or not like us.
+// New logs in. Whether a second try helps depends on the error, as for every call of the client's: the cloud may be
+// away, or not like us.
 func New(ctx context.Context, config Config) (*Client, error) {
 	return connect(ctx, config, usual())
 }
@@ -123,19 +128,6 @@ func (c *Client) services(provider *gophercloud.ProviderClient, endpoint gopherc
 	return nil
 }
 
-func (c *Client) failed(what string, err error) error {
-	return reconfigure.Classify(classOf(err), fmt.Errorf("%s cloud %q: %w", what, c.config.Cloud, err))
-}
-
-// classOf is the class of what gophercloud and Go's HTTP client answer. It is repeated often enough before (see retry) that it will not pass in a moment.
-func classOf(err error) reconfigure.Class {
-	code := 0
-	if answer, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err); ok {
-		code = answer.Actual
-	}
-	return reconfigure.CloudClass(code, err.Error())
-}
-
 // retry is gophercloud's hook: the error ends the call, nil repeats it.
 func (c *Client) retry(ctx context.Context, _, _ string, _ *gophercloud.RequestOpts, err error, failures uint) error {
 	if ctx.Err() != nil || failures >= c.tempo.tries || !passing(err) {
@@ -149,11 +141,16 @@ func (c *Client) retry(ctx context.Context, _, _ string, _ *gophercloud.RequestO
 	}
 }
 
-// passing tells whether a second try may go better. Neutron, Nova and Glance answer 413 for a limit in old releases, with the time to wait.
+// passing reports whether a second attempt may succeed. Neutron, Nova and Glance answer 413 for a limit in old
+// releases, with the time to wait.
 func passing(err error) bool {
 	if answer, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err); ok {
-		limits := []int{http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
-		return slices.Contains(limits, answer.Actual) || answer.Actual == http.StatusRequestEntityTooLarge && answer.ResponseHeader.Get("Retry-After") != ""
+		codes := []int{
+			http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
+			http.StatusGatewayTimeout,
+		}
+		limited := answer.Actual == http.StatusRequestEntityTooLarge && answer.ResponseHeader.Get("Retry-After") != ""
+		return limited || slices.Contains(codes, answer.Actual)
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return false
@@ -162,7 +159,8 @@ func passing(err error) bool {
 	return lost || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// pause is how long to wait after so many failures. The half of it is chance, so that many callers that were refused together do not come back together.
+// pause is how long to wait after so many failures. The half of it is chance, so that many callers that were refused
+// together do not come back together.
 func pause(t tempo, failures uint, err error) time.Duration {
 	wait := t.longest
 	if failures < 16 {

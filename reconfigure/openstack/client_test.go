@@ -29,7 +29,10 @@ const (
 
 // quick is a tempo for a cloud in which nothing takes time.
 func quick() tempo {
-	return tempo{tries: 4, pause: time.Millisecond, longest: 20 * time.Millisecond, answer: 500 * time.Millisecond, poll: time.Millisecond, rebooted: 300 * time.Millisecond, gone: 300 * time.Millisecond}
+	return tempo{
+		tries: 4, pause: time.Millisecond, longest: 20 * time.Millisecond, answer: 500 * time.Millisecond,
+		soonest: time.Millisecond, poll: time.Millisecond, rebooted: 300 * time.Millisecond, gone: 300 * time.Millisecond,
+	}
 }
 
 // lab is a cloud with a client that is logged in.
@@ -45,10 +48,17 @@ func newLab(t *testing.T, h labcloud.Hypervisor) *lab {
 	t.Helper()
 	cloud, err := labcloud.New(labcloud.Config{
 		Project: "lab", User: "operator", Password: "secret",
-		Networks: []labcloud.Network{{Name: "cluster", CIDR: netip.MustParsePrefix("10.60.0.0/16"), Gateway: netip.MustParseAddr("10.60.0.1")}},
-		Flavors:  []labcloud.Flavor{{ID: "42", Name: "small", VCPUs: 1, RAM: 512, Disk: 1}, {ID: "43", Name: "big", VCPUs: 8, RAM: 512, Disk: 1}},
-		Images:   []labcloud.Image{{ID: imageV1, Name: "node-v1"}, {ID: imageV2, Name: "node-v2"}, {ID: twinB, Name: "twin"}, {ID: twinA, Name: "twin"}},
-		Timings:  labcloud.Timings{Snapshot: time.Hour},
+		Networks: []labcloud.Network{
+			{Name: "cluster", CIDR: netip.MustParsePrefix("10.60.0.0/16"), Gateway: netip.MustParseAddr("10.60.0.1")},
+		},
+		Flavors: []labcloud.Flavor{
+			{ID: "42", Name: "small", VCPUs: 1, RAM: 512, Disk: 1},
+			{ID: "43", Name: "big", VCPUs: 8, RAM: 512, Disk: 1},
+		},
+		Images: []labcloud.Image{
+			{ID: imageV1, Name: "node-v1"}, {ID: imageV2, Name: "node-v2"}, {ID: twinB, Name: "twin"}, {ID: twinA, Name: "twin"},
+		},
+		Timings: labcloud.Timings{Snapshot: time.Hour},
 	}, h)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +78,8 @@ func newLab(t *testing.T, h labcloud.Hypervisor) *lab {
 	if err := os.WriteFile(l.file, cloud.CloudsYAML("here", server.URL), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if l.client, err = connect(t.Context(), Config{Cloud: "here", CloudsFile: l.file, Cluster: "eiffel"}, quick()); err != nil {
+	config := Config{Cloud: "here", CloudsFile: l.file, Cluster: "eiffel"}
+	if l.client, err = connect(t.Context(), config, quick()); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -90,13 +101,15 @@ func (l *lab) create(name, cluster, status string) *servers.Server {
 		l.Fatal(err)
 	}
 	s, err := servers.Create(l.Context(), l.client.compute, servers.CreateOpts{
-		Name: name, ImageRef: imageV1, FlavorRef: "42", Metadata: map[string]string{"eiffel_cluster": cluster, "eiffel_group": "standard"},
+		Name: name, ImageRef: imageV1, FlavorRef: "42",
+		Metadata: map[string]string{"eiffel_cluster": cluster, "eiffel_group": "standard"},
 		Networks: []servers.Network{{UUID: networks[0]}},
 	}, nil).Extract()
 	if err != nil {
 		l.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); s.Status != status || s.TaskState != ""; time.Sleep(time.Millisecond) {
+	deadline := time.Now().Add(10 * time.Second)
+	for ; s.Status != status || s.TaskState != ""; time.Sleep(time.Millisecond) {
 		if s, err = servers.Get(l.Context(), l.client.compute, s.ID).Extract(); err != nil {
 			l.Fatal(err)
 		}
@@ -109,11 +122,12 @@ func (l *lab) create(name, cluster, status string) *servers.Server {
 
 func TestLogInFindsTheCloudByFileOrEnvironment(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
-	if _, err := l.client.Servers(t.Context()); err != nil {
+	if _, err := l.client.Fault(t.Context(), absent); err != nil {
 		t.Fatal(err)
 	}
 	header := l.last.Load().(http.Header)
-	if agent, version := header.Get("User-Agent"), header.Get("OpenStack-API-Version"); !strings.HasPrefix(agent, "eiffel-reconfigure ") || version != "compute 2.79" {
+	agent, version := header.Get("User-Agent"), header.Get("OpenStack-API-Version")
+	if !strings.HasPrefix(agent, "eiffel-reconfigure ") || version != "compute 2.79" {
 		t.Errorf("user agent %q, version %q", agent, version)
 	}
 	t.Setenv("OS_CLIENT_CONFIG_FILE", l.file)
@@ -124,7 +138,8 @@ func TestLogInFindsTheCloudByFileOrEnvironment(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `"elsewhere"`) {
 		t.Errorf("error %v", err)
 	}
-	if _, err = New(t.Context(), Config{Cloud: "here", CloudsFile: filepath.Join(t.TempDir(), "clouds.yaml")}); err == nil {
+	absent := filepath.Join(t.TempDir(), "clouds.yaml")
+	if _, err = New(t.Context(), Config{Cloud: "here", CloudsFile: absent}); err == nil {
 		t.Error("a file that was named and is not there was passed over")
 	}
 }
@@ -182,7 +197,8 @@ func TestCancelEndsACallAndItsRepetitions(t *testing.T) {
 	l.client.tempo.pause, l.client.tempo.longest = time.Hour, time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := l.client.Servers(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "500") {
+	_, err := l.client.Servers(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "500") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -201,7 +217,9 @@ func TestPauseGrowsIsCappedAndListensToTheCloud(t *testing.T) {
 		{1, "3600", 30 * time.Second, 30 * time.Second},
 		{1, "Fri, 20 Nov 2026 12:00:00 GMT", 500 * time.Millisecond, time.Second},
 	} {
-		err := gophercloud.ErrUnexpectedResponseCode{Actual: http.StatusTooManyRequests, ResponseHeader: http.Header{"Retry-After": {c.after}}}
+		err := gophercloud.ErrUnexpectedResponseCode{
+			Actual: http.StatusTooManyRequests, ResponseHeader: http.Header{"Retry-After": {c.after}},
+		}
 		for range 100 {
 			if got := pause(beat, c.failures, err); got < c.min || got > c.max {
 				t.Errorf("after %d failures, %q: %v", c.failures, c.after, got)

@@ -16,8 +16,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Resolve says what the names of a source mean at this moment, or all that is wrong with them. Ids stand for themselves, if they are there. Nothing is kept
-// from one call to the next: a new image may have taken over the name.
+// Resolve says what the names of a source mean at this moment, or all that is wrong with them. Ids stand for
+// themselves, if they are there. Nothing is kept from one call to the next: a new image may have taken over the name.
 func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved {
 	var (
 		resolved reconfigure.Resolved
@@ -35,7 +35,7 @@ func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.
 	} {
 		id, err := one(part.find(ctx, part.name))
 		if err != nil {
-			wrong = append(wrong, fmt.Sprintf("%s %q in cloud %q: %v", part.kind, part.name, c.config.Cloud, err))
+			wrong = append(wrong, fmt.Sprintf("%s %q in cloud %q: %v", part.kind, part.name, c.config.Cloud, plain(err)))
 			if !missing(err) {
 				class = classOf(err)
 			}
@@ -48,7 +48,7 @@ func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.
 	return resolved
 }
 
-// missing tells that the cloud has answered, and has nothing that fits. Whatever else went wrong, nobody knows whether it is there.
+// missing reports whether the cloud has answered, and has nothing that fits. After any other error that is not known.
 func missing(err error) bool { return reconfigure.ClassOf(err) == reconfigure.ClassMissing }
 
 func one(ids []string, err error) (string, error) {
@@ -59,7 +59,8 @@ func one(ids []string, err error) (string, error) {
 		return "", reconfigure.Classify(reconfigure.ClassMissing, errors.New("not found"))
 	case len(ids) > 1:
 		slices.Sort(ids)
-		return "", reconfigure.Classify(reconfigure.ClassMissing, fmt.Errorf("the name is ambiguous, give one of the ids %s", strings.Join(ids, ", ")))
+		problem := fmt.Errorf("the name is ambiguous, give one of the ids %s", strings.Join(ids, ", "))
+		return "", reconfigure.Classify(reconfigure.ClassMissing, problem)
 	}
 	return ids[0], nil
 }

@@ -17,7 +17,8 @@ func TestResolve(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := l.create("node1", "eiffel", "ACTIVE")
-	if err := servers.CreateImage(t.Context(), l.client.compute, s.ID, servers.CreateImageOpts{Name: "unfinished"}).Err; err != nil {
+	opts := servers.CreateImageOpts{Name: "unfinished"}
+	if err := servers.CreateImage(t.Context(), l.client.compute, s.ID, opts).Err; err != nil {
 		t.Fatal(err)
 	}
 	unfinished, err := l.client.findImage(t.Context(), "unfinished")
@@ -25,16 +26,28 @@ func TestResolve(t *testing.T) {
 		t.Fatalf("an image that is not ready was found: %v", unfinished)
 	}
 	all := reconfigure.Resolved{ImageID: imageV2, FlavorID: "42", NetworkID: networks[0]}
+	missing := func(why string) reconfigure.Resolved {
+		return reconfigure.Resolved{Err: why, Class: reconfigure.ClassMissing}
+	}
 	for name, test := range map[string]struct {
 		source reconfigure.Source
 		want   reconfigure.Resolved
 	}{
-		"names":     {reconfigure.Source{Image: "node-v2", Flavor: "small", Network: "cluster"}, all},
-		"ids":       {reconfigure.Source{Image: imageV2, Flavor: "42", Network: networks[0]}, all},
-		"ambiguous": {reconfigure.Source{Image: "twin", Flavor: "small", Network: "cluster"}, reconfigure.Resolved{Err: `image "twin" in cloud "here": the name is ambiguous, give one of the ids ` + twinA + ", " + twinB, Class: reconfigure.ClassMissing}},
-		"nothing there": {reconfigure.Source{Image: absent, Flavor: "tiny", Network: absent}, reconfigure.Resolved{
-			Err: `image "` + absent + `" in cloud "here": not found; flavor "tiny" in cloud "here": not found; network "` + absent + `" in cloud "here": not found`, Class: reconfigure.ClassMissing}},
-		"not ready": {reconfigure.Source{Image: "unfinished", Flavor: "42", Network: "cluster"}, reconfigure.Resolved{Err: `image "unfinished" in cloud "here": ` + err.Error(), Class: reconfigure.ClassMissing}},
+		"names": {reconfigure.Source{Image: "node-v2", Flavor: "small", Network: "cluster"}, all},
+		"ids":   {reconfigure.Source{Image: imageV2, Flavor: "42", Network: networks[0]}, all},
+		"ambiguous": {
+			reconfigure.Source{Image: "twin", Flavor: "small", Network: "cluster"},
+			missing(`image "twin" in cloud "here": the name is ambiguous, give one of the ids ` + twinA + ", " + twinB),
+		},
+		"nothing there": {
+			reconfigure.Source{Image: absent, Flavor: "tiny", Network: absent},
+			missing(`image "` + absent + `" in cloud "here": not found; flavor "tiny" in cloud "here": not found; ` +
+				`network "` + absent + `" in cloud "here": not found`),
+		},
+		"not ready": {
+			reconfigure.Source{Image: "unfinished", Flavor: "42", Network: "cluster"},
+			missing(`image "unfinished" in cloud "here": ` + err.Error()),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, l.client.Resolve(t.Context(), test.source)); diff != "" {
@@ -60,7 +73,8 @@ func TestResolveFollowsANameToANewImage(t *testing.T) {
 
 func TestResolveSaysWhatTheCloudSays(t *testing.T) {
 	for kind, class := range map[labcloud.Kind]reconfigure.Class{
-		labcloud.ServerError: reconfigure.ClassCloud, labcloud.RateLimited: reconfigure.ClassRateLimit, labcloud.LostAnswer: reconfigure.ClassCloud,
+		labcloud.ServerError: reconfigure.ClassCloud, labcloud.RateLimited: reconfigure.ClassRateLimit,
+		labcloud.LostAnswer: reconfigure.ClassCloud,
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			l := newLab(t, labcloud.Null{})

@@ -9,8 +9,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Room is how much of the project's quota there is, and how much of it is taken, by whomever (Nova's API, Show Rate And Absolute Limits). Nova knows neither of
-// Neutron's quotas nor of how full its hosts are.
+// Room is how much of the project's quota there is, and how much of it is taken, by whomever (Nova's API, Show Rate And
+// Absolute Limits). Nova knows neither of Neutron's quotas nor of how full its hosts are.
 func (c *Client) Room(ctx context.Context) (reconfigure.Room, error) {
 	answer, err := limits.Get(ctx, c.compute, limits.GetOpts{}).Extract()
 	if err != nil {

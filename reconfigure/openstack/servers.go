@@ -1,6 +1,7 @@
 package openstack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,24 +17,26 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Server is an instance as Nova has it.
-type Server struct {
-	ID      string
-	Name    string
-	Status  string // ACTIVE, BUILD, ERROR, …: Nova's server status
-	Fault   string // what went wrong, where the status is ERROR
-	Address string // first fixed IPv4 address; empty while there is none
-	ImageID string // empty where it boots from a volume
-	Created time.Time
-}
+// The metadata of an instance that Terraform sets: whose it is, and of which node group.
+const (
+	clusterKey = "eiffel_cluster"
+	groupKey   = "eiffel_group"
+)
 
-// clusterKey is the metadata that marks an instance as ours; Terraform sets it.
-const clusterKey = "eiffel_cluster"
+// inError is the status of a server that Nova has given up.
+const inError = "ERROR"
 
-// Servers is the instances of the cluster, by name. A cloud allows several of one name, so each name has a list, the oldest first.
-func (c *Client) Servers(ctx context.Context) (map[string][]Server, error) {
-	// Nova cannot filter by metadata: we look through all of the project's.
-	pages, err := servers.List(c.compute, servers.ListOpts{}).AllPages(ctx)
+// listMicroversion is the newest Nova API whose list has the ids of flavors (Nova's REST API Version History, 2.47).
+const listMicroversion = "2.46"
+
+// Servers is the instances of the cluster, by node, by one call (of some pages where there are thousands). A cloud
+// allows several of one name, so each node has a list, the oldest first. The port's id is not in Nova's list, nor is
+// the fault of a server for which Nova has found no host.
+func (c *Client) Servers(ctx context.Context) (map[string][]reconfigure.Server, error) {
+	list := *c.compute
+	list.Microversion = listMicroversion
+	// Nova cannot filter by metadata: all of the project's are looked through.
+	pages, err := servers.List(&list, servers.ListOpts{}).AllPages(ctx)
 	if err != nil {
 		return nil, c.failed("list the servers of", err)
 	}
@@ -41,55 +44,39 @@ func (c *Client) Servers(ctx context.Context) (map[string][]Server, error) {
 	if err != nil {
 		return nil, c.failed("list the servers of", err)
 	}
-	ours := map[string][]Server{}
+	ours := map[string][]reconfigure.Server{}
 	for _, s := range all {
 		if s.Metadata[clusterKey] == c.config.Cluster {
 			ours[s.Name] = append(ours[s.Name], view(s))
 		}
 	}
 	for _, same := range ours {
-		slices.SortFunc(same, func(a, b Server) int { return a.Created.Compare(b.Created) })
+		slices.SortFunc(same, func(a, b reconfigure.Server) int {
+			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+		})
 	}
 	return ours, nil
 }
 
-// Active tells which instances of the cluster run, by id.
-func (c *Client) Active(ctx context.Context) (map[string]bool, error) {
-	all, err := c.Servers(ctx)
-	if err != nil {
-		return nil, err
+// Fault is what Nova says went wrong with a server in ERROR; empty where it says nothing, or the server is gone.
+func (c *Client) Fault(ctx context.Context, id string) (string, error) {
+	s, err := servers.Get(ctx, c.compute, id).Extract()
+	switch {
+	case gophercloud.ResponseCodeIs(err, http.StatusNotFound):
+		return "", nil
+	case err != nil:
+		return "", c.failed("look at server "+id+" of", err)
 	}
-	active := map[string]bool{}
-	for _, same := range all {
-		for _, s := range same {
-			if s.Status == "ACTIVE" {
-				active[s.ID] = true
-			}
-		}
-	}
-	return active, nil
+	return strings.TrimSpace(s.Fault.Message), nil
 }
 
-// Faults is what Nova says went wrong with the cluster's servers that are in ERROR, by name.
-func (c *Client) Faults(ctx context.Context) (map[string]string, error) {
-	all, err := c.Servers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	faults := map[string]string{}
-	for name, same := range all {
-		for _, s := range same {
-			if s.Fault != "" {
-				faults[name] = strings.TrimSpace(s.Fault)
-			}
-		}
-	}
-	return faults, nil
-}
-
-func view(s servers.Server) Server {
+func view(s servers.Server) reconfigure.Server {
 	image, _ := s.Image["id"].(string)
-	return Server{ID: s.ID, Name: s.Name, Status: s.Status, Fault: s.Fault.Message, Address: address(s.Addresses), ImageID: image, Created: s.Created}
+	flavor, _ := s.Flavor["id"].(string)
+	return reconfigure.Server{
+		ID: s.ID, Node: s.Name, Status: s.Status, Fault: strings.TrimSpace(s.Fault.Message), Address: address(s.Addresses),
+		ImageID: image, FlavorID: flavor, Group: s.Metadata[groupKey], Created: s.Created,
+	}
 }
 
 // address reads what gophercloud leaves as plain JSON: by network, the addresses of the ports there.
@@ -107,8 +94,9 @@ func address(networks map[string]any) string {
 	return ""
 }
 
-// Reboot restarts a server and returns when it is ACTIVE again. Where a soft reboot is refused (Nova takes it of a running server only) or does not end, it
-// is a hard one. It may be repeated; whether a job is on the server is the caller's care.
+// Reboot restarts a server and returns when it is ACTIVE again. Where a soft reboot is refused (Nova takes it of a
+// running server only) or does not end, it is a hard one. It may be repeated; the caller makes sure that no job is on
+// the server.
 func (c *Client) Reboot(ctx context.Context, id string) error {
 	var (
 		errs  []error
@@ -125,7 +113,7 @@ func (c *Client) Reboot(ctx context.Context, id string) error {
 		if class = reconfigure.ClassOf(err); class == reconfigure.ClassOther {
 			class = classOf(err)
 		}
-		errs = append(errs, fmt.Errorf("%s reboot of server %s: %w", how, id, err))
+		errs = append(errs, fmt.Errorf("%s reboot of server %s: %w", how, id, plain(err)))
 		if ctx.Err() != nil || gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
 			break
 		}
@@ -134,34 +122,58 @@ func (c *Client) Reboot(ctx context.Context, id string) error {
 }
 
 func (c *Client) awaitActive(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.tempo.rebooted, reconfigure.Classify(reconfigure.ClassBoot, fmt.Errorf("not ACTIVE after %s", c.tempo.rebooted)))
+	late := fmt.Errorf("not ACTIVE after %s", c.tempo.rebooted)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.tempo.rebooted, reconfigure.Classify(reconfigure.ClassBoot, late))
 	defer cancel()
-	for {
+	return c.poll(ctx, func() (bool, error) {
 		s, err := servers.Get(ctx, c.compute, id).Extract()
 		switch {
+		case err != nil:
+			return false, err
+		case s.Status == reconfigure.ServerActive && s.TaskState == "":
+			return true, nil
+		case s.Status == inError:
+			class := reconfigure.FaultClass(s.Fault.Message)
+			return false, reconfigure.Classify(class, fmt.Errorf("it is in ERROR: %s", s.Fault.Message))
+		}
+		return false, nil
+	})
+}
+
+// poll looks until it is done: soon again at first, since much takes a second only, then less often. The error is
+// look's, or the cause of the end of ctx.
+func (c *Client) poll(ctx context.Context, look func() (done bool, err error)) error {
+	begun := time.Now()
+	for {
+		done, err := look()
+		switch {
+		case done:
+			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
 			return err
-		case s.Status == "ACTIVE" && s.TaskState == "":
-			return nil
-		case s.Status == "ERROR":
-			return reconfigure.Classify(reconfigure.FaultClass(s.Fault.Message), fmt.Errorf("it is in ERROR: %s", s.Fault.Message))
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(c.tempo.poll):
+		case <-time.After(c.tempo.untilNextLook(time.Since(begun))):
 		}
 	}
 }
 
-// Console is the end of a server's console log; all that Nova has of it where lines is zero. A server that has just been made may have none yet, which Nova calls
-// not found or a conflict.
+// untilNextLook is a tenth of the time that has passed, within bounds.
+func (t tempo) untilNextLook(passed time.Duration) time.Duration {
+	return min(max(passed/10, t.soonest), t.poll)
+}
+
+// Console is the end of a server's console log; all that Nova has of it where lines is zero. A server that has just
+// been made may have none yet, which Nova calls not found or a conflict.
 func (c *Client) Console(ctx context.Context, id string, lines int) (string, error) {
-	text, err := servers.ShowConsoleOutput(ctx, c.compute, id, servers.ShowConsoleOutputOpts{Length: lines}).Extract()
+	opts := servers.ShowConsoleOutputOpts{Length: lines}
+	text, err := servers.ShowConsoleOutput(ctx, c.compute, id, opts).Extract()
 	if err != nil {
-		return "", fmt.Errorf("console of server %s: %w", id, err)
+		return "", fmt.Errorf("console of server %s: %w", id, plain(err))
 	}
 	return text, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 func TestServersAreOursOnlyAndNoneIsLost(t *testing.T) {
@@ -28,20 +29,29 @@ func TestServersAreOursOnlyAndNoneIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string][]Server{
-		"node1": {{ID: first.ID, Name: "node1", Status: "ACTIVE", ImageID: imageV1}, {ID: second.ID, Name: "node1", Status: "ACTIVE", ImageID: imageV1}},
-		"node2": {{ID: broken.ID, Name: "node2", Status: "ERROR", ImageID: imageV1, Fault: "No valid host was found. "}},
+	server := func(s *servers.Server, node, status string) reconfigure.Server {
+		return reconfigure.Server{ID: s.ID, Node: node, Status: status, ImageID: imageV1, FlavorID: "42", Group: "standard"}
 	}
-	twins := cmpopts.SortSlices(func(a, b Server) bool { return a.ID < b.ID }) // made in the same second
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Server{}, "Created", "Address"), twins); diff != "" {
+	want := map[string][]reconfigure.Server{
+		"node1": {server(first, "node1", "ACTIVE"), server(second, "node1", "ACTIVE")},
+		"node2": {server(broken, "node2", "ERROR")},
+	}
+	twins := cmpopts.SortSlices(func(a, b reconfigure.Server) bool { return a.ID < b.ID }) // made in the same second
+	ignored := cmpopts.IgnoreFields(reconfigure.Server{}, "Created", "Address", "Fault")
+	if diff := cmp.Diff(want, got, ignored, twins); diff != "" {
 		t.Error(diff)
+	}
+	fault, err := l.client.Fault(t.Context(), broken.ID)
+	if err != nil || fault != "No valid host was found." {
+		t.Errorf("fault %q, error %v", fault, err)
+	}
+	for _, id := range []string{first.ID, absent} {
+		if fault, err := l.client.Fault(t.Context(), id); err != nil || fault != "" {
+			t.Errorf("fault %q, error %v", fault, err)
+		}
 	}
 	if a := got["node1"][0].Address; !strings.HasPrefix(a, "10.60.") {
 		t.Errorf("address %q", a)
-	}
-	active, err := l.client.Active(t.Context())
-	if diff := cmp.Diff(map[string]bool{first.ID: true, second.ID: true}, active); err != nil || diff != "" {
-		t.Error(err, diff)
 	}
 }
 
@@ -53,8 +63,13 @@ func TestAddressIsTheFirstFixedOneOfVersion4(t *testing.T) {
 		networks map[string]any
 		want     string
 	}{
-		"none yet":  {map[string]any{}, ""},
-		"of many":   {map[string]any{"b": []any{port("192.0.2.2", 4, "fixed")}, "a": []any{port("2001:db8::1", 6, "fixed"), port("198.51.100.1", 4, "floating"), port("192.0.2.1", 4, "fixed")}}, "192.0.2.1"},
+		"none yet": {map[string]any{}, ""},
+		"of many": {map[string]any{
+			"b": []any{port("192.0.2.2", 4, "fixed")},
+			"a": []any{
+				port("2001:db8::1", 6, "fixed"), port("198.51.100.1", 4, "floating"), port("192.0.2.1", 4, "fixed"),
+			},
+		}, "192.0.2.1"},
 		"only IPv6": {map[string]any{"a": []any{port("2001:db8::1", 6, "fixed")}}, ""},
 	} {
 		if got := address(test.networks); got != test.want {
@@ -135,7 +150,8 @@ func TestRebootOfAServerThatIsOffIsHard(t *testing.T) {
 
 func TestRebootSaysWhyNot(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
-	if err := l.client.Reboot(t.Context(), absent); !gophercloud.ResponseCodeIs(err, 404) || strings.Contains(err.Error(), "HARD") {
+	err := l.client.Reboot(t.Context(), absent)
+	if !gophercloud.ResponseCodeIs(err, 404) || strings.Contains(err.Error(), "HARD") {
 		t.Errorf("error %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -151,5 +167,39 @@ func TestConsoleIsWhatTheMachineSays(t *testing.T) {
 	got, err := l.client.Console(t.Context(), s.ID, 100)
 	if err != nil || got != "this machine has nothing behind it\n" {
 		t.Errorf("console %q, error %v", got, err)
+	}
+}
+
+// TestServersAreOneCall counts what the cloud is asked.
+func TestServersAreOneCall(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	for _, node := range []string{"node1", "node2", "node3"} {
+		if _, err := l.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.NoValidHost, Server: node}); err != nil {
+			t.Fatal(err)
+		}
+		l.create(node, "eiffel", "ERROR")
+	}
+	before := l.cloud.Calls()
+	if _, err := l.client.Servers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	asked := map[string]int{}
+	for call, n := range l.cloud.Calls() {
+		if n > before[call] {
+			asked[call] = n - before[call]
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"GET /compute/v2.1/servers/detail": 1}, asked); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestALookIsSoonAtFirst(t *testing.T) {
+	for passed, want := range map[time.Duration]time.Duration{
+		0: 300 * time.Millisecond, 10 * time.Second: time.Second, time.Minute: 2 * time.Second,
+	} {
+		if got := usual().untilNextLook(passed); got != want {
+			t.Errorf("after %s in %s, not in %s", passed, got, want)
+		}
 	}
 }

@@ -21,24 +21,33 @@ type delivery struct {
 	server  reconfigure.Server // that was delivered; zero: it is gone, or in ERROR
 }
 
+// What the events of runs begin with.
+const (
+	terraformRuns = "Terraform: "
+	ansibleRuns   = "Ansible: "
+)
+
 // apply has Terraform carry out a preview. A caller gets its result when the cloud says that its server is as asked: nobody
 // waits for the provider's sleep. When nothing else is left to wait for, or when others wait and the rest does not come,
 // Terraform is interrupted; what was posted by then is taken over later. True where something is left to do.
 func (t *attempt) apply(ctx context.Context, preview reconfigure.Preview, calls []*provisionCall) (again bool) {
 	deliveries := t.deliveries(preview, calls)
+	rounds := map[*round]bool{}
 	for _, d := range deliveries {
+		rounds[d.call.In.op.round] = true
 		d.call.In.op.waiting.Store(false)
 		if d.call.In.change().Action != reconfigure.Remove {
 			d.call.In.op.touched.Store(true)
 		}
 	}
+	t.noteRun(rounds, reconfigure.PhaseApply, terraformRuns+preview.Plan.String())
 	interrupt, applied := make(chan struct{}), make(chan struct{})
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
 		t.watch(ctx, preview, deliveries, interrupt, applied)
 	}()
-	failures, err := t.terraform.Apply(ctx, preview, t.progress(deliveries), interrupt)
+	failures, err := t.terraform.Apply(ctx, preview, t.progress(deliveries, interrupt), interrupt)
 	close(applied)
 	<-watched
 	if ctx.Err() != nil {
@@ -72,13 +81,19 @@ func (t *attempt) deliveries(preview reconfigure.Preview, calls []*provisionCall
 	return all
 }
 
-// progress hands Terraform's words on to the nodes.
-func (t *attempt) progress(deliveries []*delivery) Watch {
+// progress hands Terraform's words on to the nodes, until it is interrupted: what it says of that is no news of theirs.
+func (t *attempt) progress(deliveries []*delivery, interrupt <-chan struct{}) Watch {
 	of := map[string]*operation{}
 	for _, d := range deliveries {
 		of[d.call.In.op.change.Node] = d.call.In.op
 	}
-	return func(node, message string) { t.note(of[node], message) }
+	return func(node, message string) {
+		select {
+		case <-interrupt:
+		default:
+			t.note(of[node], message)
+		}
+	}
 }
 
 // interruptible reports whether Terraform has nothing to do that must not be left off: for an instance the provider only waits
@@ -130,7 +145,10 @@ func (t *attempt) watch(ctx context.Context, preview reconfigure.Preview, delive
 		stuck := others && time.Since(moved) >= t.timing.Straggler
 		if may && (asleep || stuck) {
 			close(interrupt)
-			<-applied
+			select {
+			case <-applied:
+			case <-ctx.Done():
+			}
 			return
 		}
 	}

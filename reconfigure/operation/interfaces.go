@@ -115,6 +115,9 @@ type Deps struct {
 	Configurer  Configurer
 	Recorder    Recorder
 	Health      HealthStore
+	// Addresses is the address of each node that has a port, with or without an instance; nil: nothing is known but the
+	// instances. An answer may be as old as the last one that was fresh.
+	Addresses func(ctx context.Context, fresh bool) (map[string]string, error)
 	// Scheduler and Commenter reach the Slurm of a control node.
 	Scheduler func(control reconfigure.Instance) Scheduler
 	Commenter func(control reconfigure.Instance) Commenter

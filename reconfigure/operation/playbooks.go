@@ -55,14 +55,16 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, struct{}]) {
 	if len(calls) == 0 {
 		return
 	}
-	of := map[string]*configureCall{}
+	of, rounds := map[string]*configureCall{}, map[*round]bool{}
 	for _, c := range calls {
+		rounds[c.In.op.round] = true
 		of[c.In.op.change.Node] = c
 		c.In.op.waiting.Store(false)
 	}
+	o.noteRun(rounds, reconfigure.PhaseConfigure, ansibleRuns+extent.Changed.String())
 	defer closeConfigured(calls)
 	defer context.AfterFunc(allGone(ctx, calls), cancel)()
-	failures, err := deps.Configurer.Configure(ctx, cluster, o.inventory(calls), extent,
+	failures, err := deps.Configurer.Configure(ctx, cluster, o.inventory(ctx, calls, extent), extent,
 		func(node, message string) {
 			if c := of[node]; c != nil {
 				c.In.op.note(message)
@@ -112,14 +114,35 @@ func closeConfigured(calls []*configureCall) {
 }
 
 // inventory is the instances that the playbooks know of: not those that Terraform has as half made, nor those of nodes that
-// fail, or go.
-func (o *Operator) inventory(calls []*configureCall) map[string]reconfigure.Instance {
+// fail, or go. A node with an address and without an instance has a kept port.
+func (o *Operator) inventory(ctx context.Context, calls []*configureCall, extent reconfigure.Extent) map[string]reconfigure.Instance {
 	told := o.known()
 	maps.DeleteFunc(told, func(_ string, i reconfigure.Instance) bool { return i.Tainted || i.ID == "" })
+	for node, address := range o.addresses(ctx, calls, extent.Addresses) {
+		if _, there := told[node]; !there {
+			told[node] = reconfigure.Instance{Node: node, Address: address}
+		}
+	}
 	for _, c := range calls {
 		told[c.In.op.change.Node] = c.In.op.instance
 	}
 	return told
+}
+
+// addresses is where nodes are, also those without an instance. That they cannot be read is told, and the run goes on: a name
+// that is missing on a node comes with the next deploy.
+func (o *Operator) addresses(ctx context.Context, calls []*configureCall, fresh bool) map[string]string {
+	_, deps := o.using()
+	if deps.Addresses == nil {
+		return nil
+	}
+	addresses, err := deps.Addresses(ctx, fresh)
+	if err != nil {
+		for _, c := range calls {
+			c.In.op.note("the addresses of the other nodes are unknown: " + err.Error())
+		}
+	}
+	return addresses
 }
 
 // extent is how far the playbooks go. slurm.conf is left as it is where Slurm would forget a node and end its job: one whose

@@ -20,6 +20,7 @@ type shared struct {
 	destroy bool
 	done    chan struct{} // what is shared is as it should be, or err says why not
 	err     error
+	ports   chan struct{} // the kept ports of the other shards are there too, or were tried
 	rest    chan struct{} // the other shards are done
 }
 
@@ -28,7 +29,7 @@ func provisions(a reconfigure.Action) bool {
 }
 
 func newShared(operations []*operation, destroy bool) *shared {
-	s := &shared{here: map[string]bool{}, there: map[string]bool{}, destroy: destroy, done: make(chan struct{}), rest: make(chan struct{})}
+	s := &shared{here: map[string]bool{}, there: map[string]bool{}, destroy: destroy, done: make(chan struct{}), ports: make(chan struct{}), rest: make(chan struct{})}
 	for _, o := range operations {
 		switch {
 		case !provisions(o.change.Action):
@@ -107,6 +108,7 @@ func (o *Operator) provisionShared(r *round) {
 		if r.shared.err == nil {
 			o.provisionOthers(r)
 		}
+		close(r.shared.ports)
 		return
 	}
 	select {
@@ -139,10 +141,18 @@ func (o *Operator) provisionOthers(r *round) {
 
 // noteRound tells people something of a whole plan.
 func (o *Operator) noteRound(r *round, message string) {
+	o.noteRun(map[*round]bool{r: true}, reconfigure.PhaseApply, message)
+}
+
+// noteRun tells people of a run that serves one or several plans: once for each, at the same time.
+func (o *Operator) noteRun(rounds map[*round]bool, phase reconfigure.Phase, message string) {
 	_, deps := o.using()
-	deps.Recorder.Record(reconfigure.Event{
-		Time: time.Now(), Plan: r.Number, Phase: reconfigure.PhaseApply, Level: reconfigure.Note, Message: message,
-	})
+	now := time.Now()
+	for r := range rounds {
+		deps.Recorder.Record(reconfigure.Event{
+			Time: now, Plan: r.Number, Phase: phase, Level: reconfigure.Note, Message: message,
+		})
+	}
 }
 
 // sharedReady waits for what no single node owns.
@@ -151,7 +161,7 @@ func (r *round) sharedReady(ctx context.Context) error {
 		return nil
 	}
 	select {
-	case <-r.shared.done:
+	case <-r.shared.ports: // every node is told all addresses
 		return r.shared.err
 	case <-ctx.Done():
 		return context.Cause(ctx)

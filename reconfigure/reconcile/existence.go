@@ -2,8 +2,8 @@ package reconcile
 
 import "github.com/eiffel-hpc/eiffel/reconfigure"
 
-// existence compares whether a node's instance is there with whether it should be. It has at most one answer, so a node has
-// at most one request as a fix.
+// existence compares whether a node's instance is there with whether it should be. It has at most one answer, so a
+// node has at most one request as a fix.
 func (c comparison) existence(v view) (Finding, bool) {
 	switch {
 	case !c.terraform:
@@ -19,17 +19,25 @@ func (c comparison) existence(v view) (Finding, bool) {
 	case !c.slurm:
 		return Finding{}, false
 	case v.state.Has(reconfigure.NodePoweringUp):
-		return Finding{Kind: PowersUp, Detail: "Slurm waits for it, and no request for it is under way", Fix: Resume}, true
+		return Finding{
+			Kind:   PowersUp,
+			Detail: "Slurm waits for it, and no request for it is under way",
+			Fix:    Resume,
+		}, true
 	case v.state.Up() && c.cloud && len(v.strange) == 0 && c.declared.Contains(v.node):
 		return Finding{Kind: Hollow, Detail: "Slurm takes it for up, but it has no instance", Command: givingUp}, true
 	case Abandoned(v.state) && c.declared.Contains(v.node):
-		return Finding{Kind: SetDown, Detail: "it has no instance, and a worker of ours set it DOWN in Slurm without handing it back", Fix: HandBack}, true
+		return Finding{
+			Kind:   SetDown,
+			Detail: "it has no instance, and a worker of ours set it DOWN in Slurm without handing it back",
+			Fix:    HandBack,
+		}, true
 	}
 	return Finding{}, false
 }
 
-// What an administrator types. The worker does nothing of it by itself: it may cost jobs, or needs somebody who knows why
-// things are as they are.
+// What an administrator types. The worker does nothing of it by itself: it may cost jobs, or needs somebody who knows
+// why things are as they are.
 const (
 	givingUp    = "scontrol update nodename=" + Nodes + " state=power_down_force reason='no instance'"
 	updating    = "reconfigure update " + Nodes
@@ -40,9 +48,9 @@ const (
 	byHand      = "openstack server delete "
 )
 
-// adoptable reports whether Slurm uses an instance that Terraform's state does not have as finished, and that the cloud has
-// as Terraform was told: a worker or a Terraform that was killed, or interrupted, has left it. A resume of the node has
-// Terraform's state take it.
+// adoptable reports whether Slurm uses an instance that Terraform's state does not have as finished, and that the
+// cloud has as Terraform was told: a worker or a Terraform that was killed, or interrupted, has left it. A resume of
+// the node has Terraform's state take it.
 func (c comparison) adoptable(v view) bool {
 	servers := c.seen.Servers[v.node]
 	if !c.slurm || !c.cloud || !v.told || !v.used() || !c.declared.Contains(v.node) || v.made && !v.instance.Tainted {
@@ -73,7 +81,10 @@ func (c comparison) control(v view) (Finding, bool) {
 	case !v.made && !v.told && len(c.seen.Instances) == 0 && len(v.strange) == 0:
 		return Finding{}, false // there is no cluster yet, or no more
 	case v.made && v.instance.Tainted:
-		return Finding{Kind: Tainted, Detail: detailTainted + "; it is the control node, which is fixed by hand only"}, true
+		return Finding{
+			Kind:   Tainted,
+			Detail: detailTainted + "; it is the control node, which is fixed by hand only",
+		}, true
 	case v.made && c.lost(v):
 		return Finding{Kind: Lost, Detail: detailLost + "; it is the control node, which is fixed by hand only"}, true
 	case !v.made:
@@ -82,8 +93,9 @@ func (c comparison) control(v view) (Finding, bool) {
 	return Finding{}, false
 }
 
-// always judges a persistent node. Where Slurm has it as a cloud node, or does not know it, min_nodes was raised and the rest
-// was not asked for yet: slurm.conf would become another one on all nodes, which only an administrator asks for.
+// always judges a persistent node. Where Slurm has it as a cloud node, or does not know it, min_nodes was raised and
+// the rest was not asked for yet: slurm.conf would become another one on all nodes, which only an administrator asks
+// for.
 func (c comparison) always(v view) (Finding, bool) {
 	_, deployed := c.seen.Instances[c.cluster.Control.Name]
 	var f Finding
@@ -101,9 +113,17 @@ func (c comparison) always(v view) (Finding, bool) {
 	case c.lost(v):
 		return Finding{Kind: Lost, Detail: detailLost, Command: reimaging}, true
 	case !v.told:
-		return Finding{Kind: Unfinished, Detail: "its removal was cut short, and it is persistent", Command: updating}, true
+		return Finding{
+			Kind:    Unfinished,
+			Detail:  "its removal was cut short, and it is persistent",
+			Command: updating,
+		}, true
 	case v.state.GivenUp():
-		return Finding{Kind: GivenUp, Detail: "it is persistent, but Slurm has powered it down", Command: resizing}, true
+		return Finding{
+			Kind:    GivenUp,
+			Detail:  "it is persistent, but Slurm has powered it down",
+			Command: resizing,
+		}, true
 	default:
 		return Finding{}, false
 	}
@@ -114,8 +134,8 @@ func (c comparison) always(v view) (Finding, bool) {
 	return f, true
 }
 
-// sometimes judges a node that is there only while Slurm needs it, or that no group declares any more, and that Terraform has
-// or was told of.
+// sometimes judges a node that is there only while Slurm needs it, or that no group declares any more, and that
+// Terraform has or was told of.
 func (c comparison) sometimes(v view) (Finding, bool) {
 	f := c.halfMade(v)
 	if f.Kind == "" {
@@ -173,15 +193,19 @@ func (c comparison) unneeded(v view) (Finding, bool) {
 	case v.state.GivenUp() && v.state.PoweredDown():
 		f = Finding{Kind: Leaked, Detail: "Slurm has powered it down, but its instance is there", Fix: Suspend}
 	case v.state.GivenUp():
-		f = Finding{Kind: PowersDown, Detail: "Slurm powers it down, its instance is there, and no request for it is under way", Fix: Suspend}
+		f = Finding{
+			Kind:   PowersDown,
+			Detail: "Slurm powers it down, its instance is there, and no request for it is under way",
+			Fix:    Suspend,
+		}
 	default:
 		return f, false
 	}
 	return c.outsider(v, f), true
 }
 
-// outsider leaves what no group declares to an administrator: it may be an edit that is not finished. Only what Slurm itself
-// has given up may go.
+// outsider leaves what no group declares to an administrator: it may be an edit that is not finished. Only what Slurm
+// itself has given up may go.
 func (c comparison) outsider(v view, f Finding) Finding {
 	if c.declared.Contains(v.node) {
 		return f

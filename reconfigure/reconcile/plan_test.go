@@ -11,7 +11,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
 )
 
-// TestThePlannerDoesWhatAFixSays demands that a fix is a request for which something is planned, that it is what was said, and that no other node is concerned.
+// TestThePlannerDoesWhatAFixSays demands that a fix is a request for which something is planned, that it is what was
+// said, and that no other node is concerned.
 func TestThePlannerDoesWhatAFixSays(t *testing.T) {
 	does := map[Fix][]reconfigure.Action{
 		Suspend: {reconfigure.Remove},
@@ -25,7 +26,11 @@ func TestThePlannerDoesWhatAFixSays(t *testing.T) {
 			if !ok {
 				continue
 			}
-			p := plan.Compute(cluster, seen.Snapshot, []reconfigure.Request{{ID: 1, Mode: mode, Nodes: nodeset.Of(f.Node), Submitted: now}})
+			p := plan.Compute(
+				cluster,
+				seen.Snapshot,
+				[]reconfigure.Request{{ID: 1, Mode: mode, Nodes: nodeset.Of(f.Node), Submitted: now}},
+			)
 			change, planned := p.Of(f.Node)
 			wanted := does[f.Fix]
 			if f.Kind == Unadopted {

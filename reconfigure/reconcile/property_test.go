@@ -34,7 +34,10 @@ func drawn(t *rapid.T) (reconfigure.Cluster, observation) {
 		if chance(t, 6) {
 			o.slurm(node, rapid.SampledFrom(states).Draw(t, "state"))
 			o.reachedAt(node, rapid.SampledFrom([]string{node, "192.0.2.1", "192.0.2.2"}).Draw(t, "address"))
-			o.reasoned(node, rapid.SampledFrom([]string{"", "reconfigure: boot: no SSH", "memory errors"}).Draw(t, "reason"))
+			o.reasoned(
+				node,
+				rapid.SampledFrom([]string{"", "reconfigure: boot: no SSH", "memory errors"}).Draw(t, "reason"),
+			)
 		}
 		if node == "stranger" {
 			continue // only Slurm has it
@@ -53,7 +56,11 @@ func drawn(t *rapid.T) (reconfigure.Cluster, observation) {
 			delete(o.Servers, node)
 		}
 		for i := range max(0, rapid.IntRange(-3, 2).Draw(t, "strays")) {
-			o.serve(node, fmt.Sprint("stray-", node, i), time.Duration(rapid.IntRange(0, 30).Draw(t, "age"))*time.Minute)
+			o.serve(
+				node,
+				fmt.Sprint("stray-", node, i),
+				time.Duration(rapid.IntRange(0, 30).Draw(t, "age"))*time.Minute,
+			)
 		}
 	}
 	o.busy.Nodes = nodeset.Of(rapid.SliceOfN(rapid.SampledFrom(c.Nodes().Names()), 0, 2).Draw(t, "at work")...)
@@ -86,7 +93,8 @@ func TestWhateverIsSeen(t *testing.T) {
 			case f.Fix == Suspend && cluster.Persistent().Contains(f.Node):
 				t.Fatalf("a persistent node is not suspended: %+v", f)
 			}
-			if f.Fix == HandBack && (!cluster.Nodes().Contains(f.Node) || !state.Cloud() || !state.Down() || !state.Ours() || state.Running() || seen.Instances[f.Node].ID != "") {
+			if f.Fix == HandBack &&
+				(!cluster.Nodes().Contains(f.Node) || !state.Cloud() || !state.Down() || !state.Ours() || state.Running() || seen.Instances[f.Node].ID != "") {
 				t.Fatalf("it is not ours to hand back: %+v", f)
 			}
 			if f.Fix == Delete {
@@ -147,7 +155,12 @@ func TestAHealthyClusterHasNoFindings(t *testing.T) {
 			switch way := rapid.IntRange(0, 4).Draw(t, "way"); {
 			case always, way == 0:
 				seen.has(node, "standard")
-				seen.slurm(node, rapid.SampledFrom([]string{"IDLE", "MIXED", "ALLOCATED", "IDLE DRAIN", "DOWN", "ALLOCATED COMPLETING", "DOWN REBOOT_ISSUED"}).Draw(t, "state")+kind)
+				seen.slurm(
+					node,
+					rapid.SampledFrom([]string{"IDLE", "MIXED", "ALLOCATED", "IDLE DRAIN", "DOWN", "ALLOCATED COMPLETING", "DOWN REBOOT_ISSUED"}).
+						Draw(t, "state")+
+						kind,
+				)
 				seen.reachedAt(node, rapid.SampledFrom([]string{node, "192.0.2.1"}).Draw(t, "address"))
 			case way == 1:
 				seen.slurm(node, "IDLE CLOUD POWERED_DOWN")

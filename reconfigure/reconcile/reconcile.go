@@ -1,10 +1,10 @@
-// Package reconcile compares what Slurm, Terraform, the cloud and the journal say of the same nodes, and names what does not
-// go together. Comparing and deciding is pure: it takes a snapshot, asks no source and changes nothing. What may be done about
-// a finding is part of the finding. Reconciler asks the sources and the journal, and does it.
+// Package reconcile compares what Slurm, Terraform, the cloud and the journal say of the same nodes, and names what
+// does not go together. Comparing and deciding is pure: it takes a snapshot, asks no source and changes nothing. What
+// may be done about a finding is part of the finding. Reconciler asks the sources and the journal, and does it.
 //
-// It judges only what is the cluster's: nodes that are declared, that Terraform has or was told of, and servers that carry the
-// cluster's metadata. Whatever else Slurm or the cloud has is not even named. Nodes that a request is at work on are not
-// judged either: there, things differ because they are about to change.
+// It judges only what is the cluster's: nodes that are declared, that Terraform has or was told of, and servers that
+// carry the cluster's metadata. Whatever else Slurm or the cloud has is not even named. Nodes that a request is at
+// work on are not judged either: there, things differ because they are about to change.
 package reconcile
 
 import (
@@ -53,7 +53,8 @@ const (
 // Note reports whether the kind is no difference between the sources, but only worth knowing.
 func (k Kind) Note() bool { return k == Outdated }
 
-// Fix is what may be done about a finding without asking an administrator: it costs no job, whatever Slurm does meanwhile.
+// Fix is what may be done about a finding without asking an administrator: it costs no job, whatever Slurm does
+// meanwhile.
 type Fix string
 
 // The fixes. Most are requests, for which the planner and the guard look again; the last two are what no request means.
@@ -86,8 +87,8 @@ type Finding struct {
 // Nodes stands for the nodes in a Finding's Command, so that several nodes can share one.
 const Nodes = "{NODES}"
 
-// Compare is what differs, by node. An empty result means that as far as the sources answer, they agree. An instance that
-// Terraform does not know counts from minAge on: a younger one may be in the making.
+// Compare is what differs, by node. An empty result means that as far as the sources answer, they agree. An instance
+// that Terraform does not know counts from minAge on: a younger one may be in the making.
 func Compare(cluster reconfigure.Cluster, seen snapshot.Snapshot, busy Busy, minAge time.Duration) []Finding {
 	if busy.Whole {
 		return nil
@@ -104,8 +105,8 @@ func Compare(cluster reconfigure.Cluster, seen snapshot.Snapshot, busy Busy, min
 	return all
 }
 
-// Confirm is those of the later findings that an earlier comparison had too. Slurm does not tell since when a node is in a
-// state, and the sources cannot be asked in one instant: what is seen once may be a moment between two steps.
+// Confirm is those of the later findings that an earlier comparison had too. Slurm does not tell since when a node is
+// in a state, and the sources cannot be asked in one instant: what is seen once may be a moment between two steps.
 func Confirm(earlier, later []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(later), func(f Finding) bool {
 		return !slices.ContainsFunc(earlier, func(e Finding) bool {
@@ -162,8 +163,8 @@ func (c comparison) judge(node string) []Finding {
 	return all
 }
 
-// fixable reports whether anything may be fixed at all. With one of the sources unreachable, what the others say may only
-// look wrong; and without a control node no nodes can be made.
+// fixable reports whether anything may be fixed at all. With one of the sources unreachable, what the others say may
+// only look wrong; and without a control node no nodes can be made.
 func (c comparison) fixable() bool {
 	_, deployed := c.seen.Instances[c.cluster.Control.Name]
 	return c.slurm && c.cloud && c.terraform && deployed
@@ -220,11 +221,12 @@ func (c comparison) view(node string) view {
 	return v
 }
 
-// Abandoned reports whether a cloud node is DOWN by a reason of ours that was to be taken back. It is not where the control
-// host has refused a request of Slurm's: hand_over.sh says so, and the node waits for an administrator.
+// Abandoned reports whether a cloud node is DOWN by a reason of ours that was to be taken back. It is not where the
+// control host has refused a request of Slurm's: hand_over.sh says so, and the node waits for an administrator.
 func Abandoned(s reconfigure.NodeState) bool {
 	refused := strings.HasPrefix(s.Reason, reconfigure.ReasonPrefix+" control host ")
-	return s.Cloud() && s.Down() && s.Ours() && !refused && !s.Busy && !s.PoweringUp() && !s.PoweringDown() && !s.PoweredDown()
+	return s.Cloud() && s.Down() && s.Ours() && !refused && !s.Busy && !s.PoweringUp() && !s.PoweringDown() &&
+		!s.PoweredDown()
 }
 
 // out reports whether no job is on the node and none can start: neither fixing nor removing its instance costs a job.

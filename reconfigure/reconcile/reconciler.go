@@ -26,8 +26,8 @@ type Journal interface {
 
 // Cloud removes what Terraform does not know.
 type Cloud interface {
-	// RemoveServer returns when the cloud has the instance no more. That it is gone already is success. One that is not the
-	// cluster's, has another name or was not made before the time MUST stay.
+	// RemoveServer returns when the cloud has the instance no more. That it is gone already is success. One that is
+	// not the cluster's, has another name or was not made before the time MUST stay.
 	RemoveServer(ctx context.Context, id, name string, before time.Time) error
 }
 
@@ -87,7 +87,8 @@ func (r Reconciler) CompareTwice(ctx context.Context, pause time.Duration) (Comp
 	return second, err
 }
 
-// Compare asks all sources, and the journal before and after them: what a request was at work on meanwhile is not judged.
+// Compare asks all sources, and the journal before and after them: what a request was at work on meanwhile is not
+// judged.
 func (r Reconciler) Compare(ctx context.Context) (Comparison, error) {
 	before, err := r.work(ctx)
 	if err != nil {
@@ -105,8 +106,9 @@ func (r Reconciler) Compare(ctx context.Context) (Comparison, error) {
 	return Comparison{Findings: Compare(r.Cluster, seen, busy, r.MinAge), Seen: seen, Busy: busy, work: after}, nil
 }
 
-// Fix removes the instances that belong to nobody, since new ones of the same names may follow, and hands nodes back to Slurm.
-// It tells each result, and names the nodes with which that did not go well: a request for them would double an instance.
+// Fix removes the instances that belong to nobody, since new ones of the same names may follow, and hands nodes back
+// to Slurm. It tells each result, and names the nodes with which that did not go well: a request for them would
+// double an instance.
 func (r Reconciler) Fix(
 	ctx context.Context, c Comparison, tell func(Finding, error) error,
 ) (failed nodeset.NodeSet, err error) {
@@ -203,7 +205,11 @@ func Requests(findings []Finding) []reconfigure.Request {
 func (k Kind) Words() string { return strings.ReplaceAll(string(k), "_", " ") }
 
 // Submit writes requests down for a caller. After an error those that are returned are written.
-func (r Reconciler) Submit(ctx context.Context, requests []reconfigure.Request, by string) ([]reconfigure.Request, error) {
+func (r Reconciler) Submit(
+	ctx context.Context,
+	requests []reconfigure.Request,
+	by string,
+) ([]reconfigure.Request, error) {
 	for i := range requests {
 		requests[i].Caller = by
 		var err error
@@ -214,9 +220,9 @@ func (r Reconciler) Submit(ctx context.Context, requests []reconfigure.Request, 
 	return requests, nil
 }
 
-// Unattended compares, and fixes what was there at the last comparison, too. The new Look is kept before anything is done
-// about it: what fails must not be tried at every comparison, nor by every process that dies of it. The requests are left to
-// whoever carries out requests.
+// Unattended compares, and fixes what was there at the last comparison, too. The new Look is kept before anything is
+// done about it: what fails must not be tried at every comparison, nor by every process that dies of it. The requests
+// are left to whoever carries out requests.
 func (r Reconciler) Unattended(
 	ctx context.Context, last Look, stale time.Duration, keep func(Look) error, tell func(Finding, error) error,
 ) error {

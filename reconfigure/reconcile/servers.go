@@ -9,8 +9,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// strangers are the instances of ours with a node's name that Terraform does not know, and that are old enough to belong to no
-// run of Terraform.
+// strangers are the instances of ours with a node's name that Terraform does not know, and that are old enough to
+// belong to no run of Terraform.
 func (c comparison) strangers(v view) []Finding {
 	if !c.cloud || !c.terraform || c.adoptable(v) {
 		return nil
@@ -20,7 +20,11 @@ func (c comparison) strangers(v view) []Finding {
 		if s.Created.IsZero() || c.seen.Time.Sub(s.Created) < c.minAge {
 			continue
 		}
-		f := Finding{Kind: Orphan, Server: s.ID, Detail: "the cloud has an instance of ours that Terraform does not know: " + s.ID}
+		f := Finding{
+			Kind:   Orphan,
+			Server: s.ID,
+			Detail: "the cloud has an instance of ours that Terraform does not know: " + s.ID,
+		}
 		if len(c.seen.Servers[v.node]) > 1 {
 			f.Kind, f.Detail = Doubled, "the cloud has several instances of this name, and Terraform does not know "+s.ID
 		}
@@ -34,8 +38,8 @@ func (c comparison) strangers(v view) []Finding {
 	return all
 }
 
-// unused reports whether nothing can be running on a server: it has a compute node's name, and Slurm does not use that node,
-// or uses it at another address.
+// unused reports whether nothing can be running on a server: it has a compute node's name, and Slurm does not use
+// that node, or uses it at another address.
 func (c comparison) unused(v view, s reconfigure.Server) bool {
 	if !c.declared.Contains(v.node) {
 		return false // it may belong to what the site has added to the root module, or to a declaration that is being edited
@@ -43,15 +47,15 @@ func (c comparison) unused(v view, s reconfigure.Server) bool {
 	return v.out() || v.made && !v.instance.Tainted && v.own != nil && v.elsewhere(s)
 }
 
-// elsewhere reports whether slurmctld reaches the node at the address of its own instance, and not at that of another server.
-// A host name as the node's address tells nothing.
+// elsewhere reports whether slurmctld reaches the node at the address of its own instance, and not at that of another
+// server. A host name as the node's address tells nothing.
 func (v view) elsewhere(s reconfigure.Server) bool {
 	at, err := netip.ParseAddr(v.state.Address)
 	return err == nil && s.Address != "" && at.String() != s.Address && at.String() == v.own.Address
 }
 
-// likeness compares an instance that is there with what Terraform was told, with the addresses that the other sources have of
-// it, and with what is declared.
+// likeness compares an instance that is there with what Terraform was told, with the addresses that the other sources
+// have of it, and with what is declared.
 func (c comparison) likeness(v view) []Finding {
 	if !c.terraform || !v.made || v.instance.Tainted {
 		return nil
@@ -67,7 +71,10 @@ func (c comparison) likeness(v view) []Finding {
 		all = append(all, f)
 	}
 	if v.own != nil && (v.own.Stopped() || v.own.Status == "ERROR") {
-		all = append(all, Finding{Kind: Stopped, Detail: "the cloud has its instance as " + v.own.Status, Command: updating})
+		all = append(
+			all,
+			Finding{Kind: Stopped, Detail: "the cloud has its instance as " + v.own.Status, Command: updating},
+		)
 	}
 	if len(outdated) > 0 {
 		names := make([]string, len(outdated))

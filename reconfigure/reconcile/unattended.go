@@ -18,17 +18,17 @@ type Look struct {
 	Unreachable []snapshot.Unreachable `json:"unreachable,omitempty"`
 }
 
-// StaleAfter is how many of the intervals between two comparisons a Look is worth comparing with: the worker may have been
-// busy meanwhile, for as long as an instance takes to be made.
+// StaleAfter is how many of the intervals between two comparisons a Look is worth comparing with: the worker may have
+// been busy meanwhile, for as long as an instance takes to be made.
 const StaleAfter = 4
 
-// again is how long what was done about a finding has time to help. What does not help by then, a removal that the cloud
-// refuses for instance, would otherwise fill the journal with requests that end alike.
+// again is how long what was done about a finding has time to help. What does not help by then, a removal that the
+// cloud refuses for instance, would otherwise fill the journal with requests that end alike.
 const again = time.Hour
 
-// Next is what to fix after another comparison without anybody having asked, and the Look to keep. What is seen once may be
-// a moment between two steps, so a finding must have been there at the comparison before, too; one that is longer past than
-// stale says nothing about now.
+// Next is what to fix after another comparison without anybody having asked, and the Look to keep. What is seen once
+// may be a moment between two steps, so a finding must have been there at the comparison before, too; one that is
+// longer past than stale says nothing about now.
 func (l Look) Next(
 	cluster reconfigure.Cluster, seen snapshot.Snapshot, findings []Finding, stale time.Duration,
 ) (fix []Finding, next Look) {
@@ -37,7 +37,10 @@ func (l Look) Next(
 	if next.Tried == nil {
 		next.Tried = map[string]time.Time{}
 	}
-	maps.DeleteFunc(next.Tried, func(_ string, at time.Time) bool { return seen.Time.Sub(at) >= again || at.After(seen.Time) })
+	maps.DeleteFunc(
+		next.Tried,
+		func(_ string, at time.Time) bool { return seen.Time.Sub(at) >= again || at.After(seen.Time) },
+	)
 	if age := seen.Time.Sub(l.Time); age <= 0 || age > stale {
 		return nil, next
 	}
@@ -51,10 +54,10 @@ func (l Look) Next(
 	return fix, next
 }
 
-// Unattended is those of the findings that may be fixed without anybody having asked: a cloud node has something left over
-// that Slurm does not use, or is stuck on its way. It is never a persistent node, whose instance is there for good, but to be
-// adopted; never one that is not declared, since the declaration may be in the middle of an edit; and never one that an
-// administrator has taken out of use, and may be working at.
+// Unattended is those of the findings that may be fixed without anybody having asked: a cloud node has something left
+// over that Slurm does not use, or is stuck on its way. It is never a persistent node, whose instance is there for
+// good, but to be adopted; never one that is not declared, since the declaration may be in the middle of an edit; and
+// never one that an administrator has taken out of use, and may be working at.
 func Unattended(cluster reconfigure.Cluster, seen snapshot.Snapshot, findings []Finding) []Finding {
 	harmless := map[Kind][]Fix{
 		Orphan:     {Delete},
@@ -77,10 +80,11 @@ func Unattended(cluster reconfigure.Cluster, seen snapshot.Snapshot, findings []
 }
 
 // attended reports whether an administrator has taken a node out of use: it has a drain that is not ours, or is in
-// maintenance. Or it may be so: it is DOWN, and neither we nor Slurm's power saving have done that. A node that does not
-// answer is DOWN too; power saving takes it after SuspendTime, and then it counts no more.
+// maintenance. Or it may be so: it is DOWN, and neither we nor Slurm's power saving have done that. A node that does
+// not answer is DOWN too; power saving takes it after SuspendTime, and then it counts no more.
 func attended(s reconfigure.NodeState) bool {
 	const power = reconfigure.NodePoweredDown | reconfigure.NodePoweringDown | reconfigure.NodePoweringUp
 	down := s.Down() && !s.HasAny(power)
-	return s.Has(reconfigure.NodeMaintenance) || (s.HasAny(reconfigure.NodeDrain|reconfigure.NodeFail) || down) && !s.Ours()
+	return s.Has(reconfigure.NodeMaintenance) ||
+		(s.HasAny(reconfigure.NodeDrain|reconfigure.NodeFail) || down) && !s.Ours()
 }

@@ -496,9 +496,11 @@ func (j journalRule) nothingBeginsInAPause() {
 		numbers []int64
 		started = make(chan struct{})
 	)
+	ctx, stop := context.WithCancel(j.Context())
+	defer stop()
 	wait.Go(func() {
 		for {
-			number, err := j.Begin(j.Context(), idsOf(r))
+			number, err := j.Begin(ctx, idsOf(r))
 			if err != nil {
 				j.wantError(reconfigure.ErrPaused, err)
 				return
@@ -512,7 +514,9 @@ func (j journalRule) nothingBeginsInAPause() {
 	another := j.setup.Open(j)
 	j.noError(another.Pause(j.Context(), "new cables", "anna"))
 	_, err := another.Begin(j.Context(), idsOf(r))
-	j.wantError(reconfigure.ErrPaused, err)
+	if j.wantError(reconfigure.ErrPaused, err); err == nil {
+		stop()
+	}
 	wait.Wait()
 	j.noError(another.Continue(j.Context()))
 	if next, last := j.begin(r), slices.Max(numbers); next <= last {

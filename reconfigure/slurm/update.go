@@ -32,6 +32,9 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("Slurm refuses %s: %v", nodeset.Of(names...), r.Failures[names[0]])
 }
 
+// Nodes is the nodes that Slurm refused, each with why.
+func (r *Refused) Nodes() reconfigure.Failures { return r.Failures }
+
 // Down sets nodes DOWN, which requeues their jobs at once. The reason is marked as ours. It may be repeated. The error
 // is ErrUnreachable, a *Refused or the context's.
 func (c *Client) Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error {

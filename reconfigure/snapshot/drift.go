@@ -91,8 +91,8 @@ func (s Snapshot) Undeclared(c reconfigure.Cluster) nodeset.NodeSet {
 	return undeclared(c, slices.AppendSeq(slices.Collect(maps.Keys(s.Instances)), maps.Keys(s.Servers)))
 }
 
-// Forgotten is the nodes that a new slurm.conf would have Slurm forget, although Terraform's state has an instance of them
-// or Slurm has given them to a job.
+// Forgotten is the nodes that a new slurm.conf would have Slurm forget, although Terraform's state has an instance of
+// them or Slurm has given them to a job.
 func (s Snapshot) Forgotten(c reconfigure.Cluster) nodeset.NodeSet {
 	names := slices.Collect(maps.Keys(s.Instances))
 	for node, state := range s.States {
@@ -103,8 +103,8 @@ func (s Snapshot) Forgotten(c reconfigure.Cluster) nodeset.NodeSet {
 	return undeclared(c, names)
 }
 
-// UndeclaredIn is the nodes of a group that Terraform was told of and that are declared no more; without a group, those of
-// all groups.
+// UndeclaredIn is the nodes of a group that Terraform was told of and that are declared no more; without a group,
+// those of all groups.
 func (s Snapshot) UndeclaredIn(c reconfigure.Cluster, group string) nodeset.NodeSet {
 	var names []string
 	for node, spec := range s.Desired {
@@ -119,8 +119,8 @@ func undeclared(c reconfigure.Cluster, names []string) nodeset.NodeSet {
 	return nodeset.Of(names...).Difference(c.Nodes()).Difference(nodeset.Of(c.Control.Name))
 }
 
-// Own is the server that is a node's instance: the one that Terraform's state has or, where that has none, the only one of
-// the node's name.
+// Own is the server that is a node's instance: the one that Terraform's state has or, where that has none, the only
+// one of the node's name.
 func (s Snapshot) Own(node string) (reconfigure.Server, bool) {
 	servers := s.Servers[node]
 	id := s.Instances[node].ID
@@ -204,9 +204,9 @@ func (s Snapshot) Drift(c reconfigure.Cluster, node string) []Drift {
 	return all
 }
 
-// Address is the address of a node's instance, in the cloud's words, and the source that has another one: Terraform or
-// Slurm. The source is empty where they agree, or the cloud does not say. Slurm's address counts while it uses the node: it
-// forgets that of a cloud node that it has powered down. A host name is no other address.
+// Address is the address of a node's instance, in the cloud's words, and the source that has another one: Terraform
+// or Slurm. The source is empty where they agree, or the cloud does not say. Slurm's address counts while it uses the
+// node: it forgets that of a cloud node that it has powered down. A host name is no other address.
 func (s Snapshot) Address(node string) (address string, other Source) {
 	own, _ := s.Own(node)
 	instance, state := s.Instances[node], s.States[node]

@@ -1,6 +1,6 @@
-// Package snapshot is what is known of a cluster at one moment: what Terraform was told and has in its state, what the
-// cloud and Slurm say, and what the journal knows of the node groups. The planner, the reports and the comparison of sources
-// all read this one type. To take a snapshot changes nothing.
+// Package snapshot is what is known of a cluster at one moment: what Terraform was told and has in its state, what
+// the cloud and Slurm say, and what the journal knows of the node groups. The planner, the reports and the comparison
+// of sources all read this one type. To take a snapshot changes nothing.
 package snapshot
 
 import (
@@ -23,6 +23,11 @@ const (
 	Terraform Source = "terraform"
 	Slurm     Source = "slurm"
 )
+
+// Words is the source at the beginning of a sentence.
+func (s Source) Words() string {
+	return map[Source]string{Cloud: "The cloud", Terraform: "Terraform", Slurm: "Slurm"}[s]
+}
 
 // Snapshot is what the sources said. Nothing may be concluded from the silence of a source that is unreachable.
 type Snapshot struct {
@@ -98,13 +103,13 @@ type Observer struct {
 	Resolve func(ctx context.Context, s reconfigure.Source) reconfigure.Resolved
 	// Health is of the node groups with failures. Nil: there is no journal yet.
 	Health func(ctx context.Context) (map[string]reconfigure.Health, error)
-	// Limit is how long each source is waited for; zero: as long as ctx lasts. Slurm's commands take up to a minute to give
-	// up, for which no person wants to wait.
+	// Limit is how long each source is waited for; zero: as long as ctx lasts. Slurm's commands take up to a minute
+	// to give up, for which no person wants to wait.
 	Limit time.Duration
 }
 
-// Observe asks all sources at once. A source that does not answer is Missing; the error is that of a ctx that has ended, or
-// of the journal.
+// Observe asks all sources at once. A source that does not answer is Missing; the error is that of a ctx that has
+// ended, or of the journal.
 func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 	s := Snapshot{Time: time.Now(), Missing: map[Source]string{}}
 	if o.Health != nil {
@@ -184,7 +189,10 @@ func (o Observer) observeSlurm(ctx context.Context, scope Scope, s *Snapshot) {
 	}
 }
 
-func (o Observer) resolve(ctx context.Context, sources []reconfigure.Source) map[reconfigure.Source]reconfigure.Resolved {
+func (o Observer) resolve(
+	ctx context.Context,
+	sources []reconfigure.Source,
+) map[reconfigure.Source]reconfigure.Resolved {
 	var (
 		wait     sync.WaitGroup
 		lock     sync.Mutex
@@ -205,14 +213,14 @@ func (o Observer) resolve(ctx context.Context, sources []reconfigure.Source) map
 }
 
 // carriedOut is the map of nodes as far as it came true. It is written before Terraform is started; where Terraform was
-// killed after that, an instance is still what it was.
+// killed after that, an instance is still what it was. One that was to go, and leave its port, is not wanted again for that.
 func carriedOut(state reconfigure.State) map[string]reconfigure.Spec {
 	actual := maps.Clone(state.Desired)
 	for node, spec := range state.Desired {
 		instance := state.Instances[node]
 		made := instance.Made
 		known := made.Group != "" && made.ImageID != "" && made.FlavorID != "" && made.NetworkID != ""
-		if known && !instance.Tainted {
+		if known && !instance.Tainted && spec.HasInstance() {
 			made.Shard = spec.Shard
 			actual[node] = made
 		}

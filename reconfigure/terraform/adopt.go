@@ -24,13 +24,19 @@ import (
 // putBackTimeout bounds the writing of a state that is put back after the caller has given up.
 const putBackTimeout = time.Minute
 
-// Adopt has Terraform take over servers that are as they were asked for, though the apply that made them was interrupted or killed: by node, what the state has
-// as tainted with that server's id is untainted, and what the state lacks is entered as Terraform's own plan has it, with the ids of the server and its port.
-// The proof is one plan over all of them, with refresh, that finds nothing to do. A node for which it finds something is put back as it was, and named in
-// failures with what Terraform would change; the others are adopted. The map of nodes is kept as the plan has it, as Apply does.
+// Adopt has Terraform take over servers that are as they were asked for, though the apply that made them was
+// interrupted or killed: by node, what the state has as tainted with that server's id is untainted, and what the
+// state lacks is entered as Terraform's own plan has it, with the ids of the server and its port. The proof is one
+// plan over all of them, with refresh, that finds nothing to do. A node for which it finds something is put back as
+// it was, and named in failures with what Terraform would change; the others are adopted. The map of nodes is kept as
+// the plan has it, as Apply does.
 //
-// An error means that nothing is adopted and the state is as it was; it may be retried, as may Adopt of what is adopted already. Where the state could not be put
-// back, the error says so.
+// The plan cannot prove what it does not differ in: where an apply was to replace an instance by another of the same
+// spec, the caller must see to it that the server is not the old one. A process that dies between the change of the
+// state and the proof leaves the entries as changed; what differs is found by the next plan, which the fence refuses.
+//
+// An error means that nothing is adopted and the state is as it was; it may be retried, as may Adopt of what is
+// adopted already. Where the state could not be put back, the error says so.
 func (d *Driver) Adopt(ctx context.Context, p reconfigure.Plan, servers map[string]reconfigure.Server) (
 	adopted nodeset.NodeSet, failures reconfigure.Failures, err error,
 ) {
@@ -51,10 +57,14 @@ func (d *Driver) Adopt(ctx context.Context, p reconfigure.Plan, servers map[stri
 	if err != nil {
 		return nodeset.NodeSet{}, nil, fmt.Errorf("adopt: %w", err)
 	}
-	a := &adoption{Driver: d, module: m, desired: p.Desired, state: state, failures: reconfigure.Failures{}, before: map[string][]entry{}}
+	a := &adoption{
+		Driver: d, module: m, desired: p.Desired, state: state,
+		failures: reconfigure.Failures{}, before: map[string][]entry{},
+	}
 	defer func() {
 		if err != nil {
-			adopted, failures, err = nodeset.NodeSet{}, nil, errors.Join(fmt.Errorf("adopt: %w", err), a.putBack(ctx, a.candidates))
+			adopted, failures = nodeset.NodeSet{}, nil
+			err = errors.Join(fmt.Errorf("adopt: %w", err), a.putBack(ctx, a.candidates))
 		}
 	}()
 	if err := a.claim(ctx, servers); err != nil {
@@ -138,7 +148,7 @@ func (a *adoption) refuse(node string, server reconfigure.Server, found object, 
 	case server.Status != reconfigure.ServerActive:
 		return fmt.Sprintf("it cannot be adopted: server %s is %s", server.ID, server.Status)
 	case known && found.id != server.ID:
-		return fmt.Sprintf("it cannot be adopted: Terraform's state has another server, %s instead of %s", found.id, server.ID)
+		return fmt.Sprintf("it cannot be adopted: Terraform's state has server %s instead of %s", found.id, server.ID)
 	case known && found.deposed:
 		return "it cannot be adopted: Terraform's state has an older server that is to be deleted"
 	case known && otherPort(found.port, server.PortID):
@@ -147,7 +157,8 @@ func (a *adoption) refuse(node string, server reconfigure.Server, found object, 
 	return ""
 }
 
-// otherPort reports whether a server is known to be at another port than the state, or the plan, has it. The provider does not notice: it reads no port.
+// otherPort reports whether a server is known to be at another port than the state, or the plan, has it. The provider
+// does not notice: it reads no port.
 func otherPort(planned, actual string) bool {
 	return planned != "" && actual != "" && planned != actual
 }
@@ -178,15 +189,19 @@ func (s *stateFile) has(block, node string) (object, bool, error) {
 	if err := raw.read(map[string]any{"attributes": &attributes}); err != nil {
 		return object{}, false, err
 	}
-	found := object{raw: raw, id: attributes.ID, tainted: raw.text("status") == statusTainted, deposed: len(at) > 1 || raw.text("deposed") != ""}
+	found := object{
+		raw: raw, id: attributes.ID,
+		tainted: raw.text("status") == statusTainted,
+		deposed: len(at) > 1 || raw.text("deposed") != "",
+	}
 	if len(attributes.Network) > 0 {
 		found.port = attributes.Network[0].Port
 	}
 	return found, true, nil
 }
 
-// connected is an instance's object with what the state of one that was made to the end tells of its network: Terraform would learn it with the next refresh
-// that it writes.
+// connected is an instance's object with what the state of one that was made to the end tells of its network:
+// Terraform would learn it with the next refresh that it writes.
 func connected(raw fields, server reconfigure.Server, networkID string) (fields, error) {
 	var attributes fields
 	var networks []fields
@@ -246,8 +261,8 @@ func (r *stateResource) put(node string, to fields) {
 // portType is the resource that is a node's port.
 const portType = "openstack_networking_port_v2"
 
-// enter adds what the state lacks: the instance, and a port of its own where that is lacking too. What Terraform itself would have written at their creation is
-// what it plans for that, with the ids that the cloud gave.
+// enter adds what the state lacks: the instance, and a port of its own where that is lacking too. What Terraform
+// itself would have written at their creation is what it plans for that, with the ids that the cloud gave.
 func (a *adoption) enter(ctx context.Context, unknown []string, servers map[string]reconfigure.Server) error {
 	p := creation(a.desired, unknown)
 	dir, err := os.MkdirTemp(a.cfg.PlanDir, previewPrefix)
@@ -351,7 +366,8 @@ func (a *adoption) enterNode(node string, server reconfigure.Server, planned []*
 	return nil
 }
 
-// add enters a resource. What the plan does not tell is as another object of its block has it: what it depends on, and what the provider noted beside it.
+// add enters a resource. What the plan does not tell is as another object of its block has it: what it depends on,
+// and what the provider noted beside it.
 func (a *adoption) add(node string, planned *tfjson.StateResource) error {
 	block := planned.Type + "." + planned.Name
 	r := a.state.of(block)
@@ -359,7 +375,8 @@ func (a *adoption) add(node string, planned *tfjson.StateResource) error {
 		r = &stateResource{mode: string(tfjson.ManagedResourceMode), kind: planned.Type, name: planned.Name}
 		r.top = fields{}
 		for name, value := range map[string]string{
-			"mode": r.mode, "type": r.kind, "name": r.name, "provider": fmt.Sprintf("provider[%q]", planned.ProviderName),
+			"mode": r.mode, "type": r.kind, "name": r.name,
+			"provider": fmt.Sprintf("provider[%q]", planned.ProviderName),
 		} {
 			var err error
 			if r.top, err = r.top.with(name, value); err != nil {
@@ -373,7 +390,9 @@ func (a *adoption) add(node string, planned *tfjson.StateResource) error {
 		to = fields{"private": r.instances[0]["private"], "dependencies": r.instances[0]["dependencies"]}
 		maps.DeleteFunc(to, func(_ string, raw json.RawMessage) bool { return raw == nil })
 	}
-	for name, value := range map[string]any{"index_key": node, "schema_version": planned.SchemaVersion, "attributes": planned.AttributeValues} {
+	for name, value := range map[string]any{
+		"index_key": node, "schema_version": planned.SchemaVersion, "attributes": planned.AttributeValues,
+	} {
 		var err error
 		if to, err = to.with(name, value); err != nil {
 			return err
@@ -382,8 +401,8 @@ func (a *adoption) add(node string, planned *tfjson.StateResource) error {
 	return a.set(block, node, to)
 }
 
-// putBack brings the entries of some nodes back to what they were. It is done also when the caller has given up. The state is read again, as Terraform itself
-// decides on the serial of what it was given.
+// putBack brings the entries of some nodes back to what they were. It is done also when the caller has given up. The
+// state is read again, as Terraform itself decides on the serial of what it was given.
 func (a *adoption) putBack(ctx context.Context, nodes []string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putBackTimeout)
 	defer cancel()
@@ -445,8 +464,9 @@ func (a *adoption) prove(ctx context.Context) error {
 	return nil
 }
 
-// proof is what one plan over all candidates finds, by node. Where it finds nothing, and a candidate was entered by us, that plan is applied: it changes nothing
-// but the state, which then has all that the refresh found, and the dependencies from the configuration.
+// proof is what one plan over all candidates finds, by node. Where it finds nothing, and a candidate was entered by
+// us, that plan is applied: it changes nothing but the state, which then has all that the refresh found, and the
+// dependencies from the configuration.
 func (a *adoption) proof(ctx context.Context) (reconfigure.Failures, error) {
 	p := creation(a.desired, a.candidates)
 	dir, err := os.MkdirTemp(a.cfg.PlanDir, previewPrefix)
@@ -468,7 +488,9 @@ func (a *adoption) proof(ctx context.Context) (reconfigure.Failures, error) {
 		return nil, nil
 	}
 	err = a.run(func(tf *tfexec.Terraform) error {
-		return tf.Apply(ctx, tfexec.DirOrPlan(filepath.Join(dir, savedPlan)), tfexec.LockTimeout(seconds(a.cfg.LockTimeout)))
+		return tf.Apply(ctx,
+			tfexec.DirOrPlan(filepath.Join(dir, savedPlan)),
+			tfexec.LockTimeout(seconds(a.cfg.LockTimeout)))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("terraform apply of a plan without changes: %w", orDone(ctx, err))
@@ -476,7 +498,8 @@ func (a *adoption) proof(ctx context.Context) (reconfigure.Failures, error) {
 	return nil, nil
 }
 
-// differences is what a plan that is not empty would do, by the candidate whose it is. Where anything is none of theirs, it is held against all of them.
+// differences is what a plan that is not empty would do, by the candidate whose it is. Where anything is none of
+// theirs, it is held against all of them.
 func (a *adoption) differences(events []event) reconfigure.Failures {
 	would := map[string][]string{}
 	common := []string{}

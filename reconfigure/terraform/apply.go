@@ -14,15 +14,18 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Apply has the map of nodes kept, then carries out just what was previewed. The failures are those of single nodes; the other nodes are fine. Watch hears
-// how it goes, in a goroutine of its own, and has heard everything when Apply returns. An error means that there are no verdicts: before the first change it
-// says why there was none (a *LockedError, say), after it what happened is unknown until somebody looks.
+// Apply has the map of nodes kept, then carries out just what was previewed. The failures are those of single nodes;
+// the other nodes are fine. Watch hears how it goes, in a goroutine of its own, and has heard everything when Apply
+// returns. An error means that there are no verdicts: before the first change it says why there was none (a
+// *LockedError, say), after it what happened is unknown until somebody looks.
 //
-// When interrupt is closed, Terraform gets one SIGINT and ends within a fraction of a second; a port or a resource of the site's that is being made is waited
-// for, ten seconds at most. Where it is closed before Apply is called, Terraform is not started. What was cut off has a failure that is a
-// reconfigure.ErrInterrupted: a server that was asked for by then is in the state, tainted, until Adopt takes it back; a removal is in the state too, and the
-// next plan for it completes it. A change that was not begun is a reconfigure.ErrUntried as well. Where what no single node owns was cut off, the error is a
-// reconfigure.ErrInterrupted. An interrupt is no cancelled ctx: after that one there are no verdicts. A nil channel never interrupts.
+// When interrupt is closed, Terraform gets one SIGINT and ends within a fraction of a second; a port or a resource of
+// the site's that is being made is waited for, ten seconds at most. Where it is closed before Apply is called,
+// Terraform is not started. What was cut off has a failure that is a reconfigure.ErrInterrupted: a server that was
+// asked for by then is in the state, tainted, until Adopt takes it back; a removal is in the state too, and the next
+// plan for it completes it. A change that was not begun is a reconfigure.ErrUntried as well. Where what no single
+// node owns was cut off, the error is a reconfigure.ErrInterrupted. An interrupt is no cancelled ctx: after that one
+// there are no verdicts. A nil channel never interrupts.
 //
 // A preview can be applied once, failed or not; another attempt needs another preview. While Nova deletes an instance in ERROR or BUILD the provider gives up
 // on its state: such a removal has reconfigure.ClassUnknown, and succeeds when it is tried again later.
@@ -65,9 +68,9 @@ func (d *Driver) applyPreview(ctx context.Context, p reconfigure.Preview, watch 
 }
 
 // applySaved runs Terraform on a saved plan. It returns what Terraform said, and whether it was interrupted.
-func (d *Driver) applySaved(ctx context.Context, p reconfigure.Preview, watch func(node, message string), interrupt <-chan struct{}) (
-	said *stream, interrupted bool, err error,
-) {
+func (d *Driver) applySaved(
+	ctx context.Context, p reconfigure.Preview, watch func(node, message string), interrupt <-chan struct{},
+) (said *stream, interrupted bool, err error) {
 	nodes := map[string]string{}
 	for _, c := range p.Changes {
 		nodes[c.Address] = c.Node
@@ -97,16 +100,20 @@ func (d *Driver) applySaved(ctx context.Context, p reconfigure.Preview, watch fu
 }
 
 // judge decides what an apply that did not end well means for each node.
-func judge(ctx context.Context, changes []reconfigure.ResourceChange, said *stream, interrupted bool, err error) (reconfigure.Failures, error) {
+func judge(ctx context.Context, changes []reconfigure.ResourceChange, said *stream, interrupted bool, err error) (
+	reconfigure.Failures, error,
+) {
 	var ended *exec.ExitError
 	if ctx.Err() == nil && errors.As(err, &ended) && !ended.Exited() {
-		return nil, reconfigure.Classify(reconfigure.ClassUnknown, fmt.Errorf("terraform apply: %w: %w", errKilled, err))
+		err = fmt.Errorf("terraform apply: %w: %w", errKilled, err)
+		return nil, reconfigure.Classify(reconfigure.ClassUnknown, err)
 	}
 	if ctx.Err() == nil && interrupted {
 		if failures, all := cutOff(changes, said.events); all {
 			return failures, nil
 		}
-		return nil, reconfigure.Classify(reconfigure.ClassUnknown, fmt.Errorf("terraform apply: %w: %w", reconfigure.ErrInterrupted, said.explain(ctx, err)))
+		err = fmt.Errorf("terraform apply: %w: %w", reconfigure.ErrInterrupted, said.explain(ctx, err))
+		return nil, reconfigure.Classify(reconfigure.ClassUnknown, err)
 	}
 	explained := said.explain(ctx, err)
 	if ctx.Err() == nil && begun(said.events) {

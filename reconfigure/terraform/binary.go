@@ -15,18 +15,23 @@ import (
 	"github.com/hashicorp/hc-install/src"
 )
 
-// oldest is the first version whose event stream and saved plans are as this package reads them; the root module demands the same.
+// oldest is the first version whose event stream and saved plans are as this package reads them; the root module
+// demands the same.
 const oldest = ">= 1.5.0"
 
-// findBinary is the path of the configured binary, else of the first terraform, then tofu, on PATH that fits, else of one that is downloaded into dir. One
-// that an earlier call downloaded is found there.
+// findBinary is the path of the configured binary, whose version is not asked for here, else of the first terraform,
+// then tofu, on PATH that fits, else of one that is downloaded into dir. One that an earlier call downloaded is found
+// there.
 func findBinary(ctx context.Context, configured, dir string) (string, error) {
+	if configured != "" {
+		if !filepath.IsAbs(configured) {
+			return "", fmt.Errorf("the configured Terraform %q is not an absolute path", configured)
+		}
+		return configured, nil
+	}
 	fitting, err := version.NewConstraint(oldest)
 	if err != nil {
 		return "", err
-	}
-	if configured != "" {
-		return configured, checkBinary(ctx, configured, fitting)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("terraform: %w", err)
@@ -37,14 +42,17 @@ func findBinary(ctx context.Context, configured, dir string) (string, error) {
 		&releases.LatestVersion{Product: product.Terraform, Constraints: fitting, InstallDir: dir},
 	})
 	if err != nil {
-		return "", fmt.Errorf("no terraform or tofu %s on PATH, and none could be downloaded; install one, or name it as `terraform` of `reconfigure` in group_vars/all.yml: %w", oldest, err)
+		return "", fmt.Errorf("no terraform or tofu %s on PATH, and none could be downloaded; install one, or name it as "+
+			"`terraform` of `reconfigure` in group_vars/all.yml: %w", oldest, err)
 	}
 	return path, nil
 }
 
-func checkBinary(ctx context.Context, path string, fitting version.Constraints) error {
-	if !filepath.IsAbs(path) {
-		return fmt.Errorf("the configured Terraform %q is not an absolute path", path)
+// checkBinary asks a binary for its version.
+func checkBinary(ctx context.Context, path string) error {
+	fitting, err := version.NewConstraint(oldest)
+	if err != nil {
+		return err
 	}
 	found, err := product.Terraform.GetVersion(ctx, path)
 	if err != nil {
@@ -61,5 +69,7 @@ func checkBinary(ctx context.Context, path string, fitting version.Constraints) 
 
 // tofu is OpenTofu, which hc-install does not know. It tells its version as Terraform does.
 func tofu() product.Product {
-	return product.Product{Name: "tofu", BinaryName: func() string { return "tofu" }, GetVersion: product.Terraform.GetVersion}
+	return product.Product{
+		Name: "tofu", BinaryName: func() string { return "tofu" }, GetVersion: product.Terraform.GetVersion,
+	}
 }

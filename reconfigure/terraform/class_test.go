@@ -45,7 +45,8 @@ func TestFailuresOfTheCloudHaveTheirClasses(t *testing.T) {
 	}
 }
 
-// Terraform makes no instance before it has made all ports. A node that had to wait in vain failed for the same reason as the one that it waited for.
+// Terraform makes no instance before it has made all ports. A node that had to wait in vain failed for the same
+// reason as the one that it waited for.
 func TestNodeThatIsHeldBackByAnotherHasItsClass(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

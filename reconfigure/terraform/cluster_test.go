@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
@@ -21,6 +23,7 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/lab/postgres"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
@@ -54,7 +57,8 @@ const (
 // publicKey is of no use to anybody: its private half was thrown away.
 const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC nobody"
 
-// cluster is a cluster directory with the real root module, real Terraform, the real provider, and the lab's cloud without machines.
+// cluster is a cluster directory with the real root module, real Terraform, the real provider, and the lab's cloud
+// without machines.
 type cluster struct {
 	*testing.T
 	cloud            *labcloud.Cloud
@@ -161,6 +165,7 @@ func (c *cluster) removeServer(name string) {
 // tool finds what `make tools` installs. A test that needs it fails without it.
 func tool(t *testing.T, variable, below string) string {
 	t.Helper()
+	needs.Lab(t)
 	path := os.Getenv(variable)
 	if path == "" {
 		path = filepath.Join(root(t), ".tools", below)
@@ -262,9 +267,28 @@ func (c *cluster) carryOut(d *Driver, p reconfigure.Plan) reconfigure.Failures {
 	c.Helper()
 	preview, err := d.Preview(c.Context(), p)
 	c.must(err)
+	c.wantAsSaved(d, preview)
 	failures, err := d.Apply(c.Context(), preview, c.watch, nil)
 	c.must(err)
 	return failures
+}
+
+// wantAsSaved checks that a preview has just the changes of the saved plan, wherever they were read.
+func (c *cluster) wantAsSaved(d *Driver, p reconfigure.Preview) {
+	c.Helper()
+	if p.File == "" {
+		return // Terraform has nothing to do
+	}
+	m, err := readModule(c.cfg.Dir)
+	c.must(err)
+	saved, err := d.show(c.Context(), filepath.Dir(p.File))
+	c.must(err)
+	want, err := fence(saved, p.Plan, m)
+	c.must(err)
+	byAddress := cmpopts.SortSlices(func(a, b reconfigure.ResourceChange) bool { return a.Address < b.Address })
+	if diff := cmp.Diff(want, p.Changes, byAddress, cmpopts.EquateEmpty()); diff != "" {
+		c.Errorf("the preview is not of the saved plan (-saved +preview):\n%s", diff)
+	}
 }
 
 func (c *cluster) watch(node, message string) { c.Logf("%s: %s", node, message) }

@@ -23,7 +23,8 @@ type Config struct {
 	Workspace string
 	// Keeper keeps the map of nodes. It may be nil for who never applies, see NodeMap.
 	Keeper Keeper
-	// PlanDir is where saved plans lie between preview and apply. They hold what the state holds, secrets too: it is made for its owner only.
+	// PlanDir is where saved plans lie between preview and apply. They hold what the state holds, secrets too: it is
+	// made for its owner only.
 	PlanDir string
 	// Binary is the path of terraform or tofu. Empty: the first one on PATH that fits, else a download.
 	Binary string
@@ -35,28 +36,30 @@ type Config struct {
 	Parallelism int
 	// LockTimeout is how long to wait for a state that somebody else has locked.
 	LockTimeout time.Duration
-	// Environ is the environment, as of os.Environ, that Terraform inherits but for what would make a plan depend on who calls: TF_VAR_*, TF_CLI_ARGS*,
-	// TF_WORKSPACE, TF_DATA_DIR, and the provider's OS_IMAGE_ID, OS_IMAGE_NAME, OS_FLAVOR_ID and OS_FLAVOR_NAME.
+	// Environ is the environment, as of os.Environ, that Terraform inherits but for what would make a plan depend on
+	// who calls: TF_VAR_*, TF_CLI_ARGS*, TF_WORKSPACE, TF_DATA_DIR, and the provider's OS_IMAGE_ID, OS_IMAGE_NAME,
+	// OS_FLAVOR_ID and OS_FLAVOR_NAME.
 	Environ []string
 	// Log gets each command line at level debug. It must not be nil.
 	Log *slog.Logger
 }
 
-// Driver runs Terraform in one workspace of one root module. State, Shards and Addresses may be called at any time, the other
+// Driver runs Terraform in one workspace of one root module. State and Shards may be called at any time, the other
 // methods one at a time: two applies would wait for each other's state lock, and a saved plan is void once another one was
 // applied. Drivers of different workspaces may work side by side.
 type Driver struct {
 	cfg Config
 	env map[string]string
-	// lane is for the commands of which terraform-exec checks the version first: it asks the binary once for each Terraform object.
+	// lane is for the commands of which terraform-exec checks the version first: it asks the binary once for each
+	// Terraform object.
 	lane *tfexec.Terraform
 	// launcher runs Terraform in this driver's workspace, defaultLauncher in the default one.
 	launcher, defaultLauncher string
 	known                     shared // see shared
 }
 
-// Open finds the binary and initializes the module where that is needed. It may be retried: what fails here is a binary that is not there, or a provider
-// that cannot be fetched.
+// Open finds the binary and initializes the module where that is needed. It may be retried: what fails here is a
+// binary that is not there, or a provider that cannot be fetched.
 func Open(ctx context.Context, cfg Config) (*Driver, error) {
 	binary, err := findBinary(ctx, cfg.Binary, cfg.BinDir)
 	if err != nil {
@@ -124,16 +127,17 @@ func (d *Driver) with(program string, f func(*tfexec.Terraform) error) error {
 	return locked(tf, f)
 }
 
-// locked calls f on a thread that lives until f returns. terraform-exec has the kernel kill Terraform when the thread that started it ends (Pdeathsig, prctl(2)),
-// and a goroutine's thread is anybody's: were it handed to a goroutine that locks it and returns, Terraform would die in the middle of an apply.
+// locked calls f on a thread that lives until f returns. terraform-exec has the kernel kill Terraform when the thread
+// that started it ends (Pdeathsig, prctl(2)), and a goroutine's thread is anybody's: were it handed to a goroutine
+// that locks it and returns, Terraform would die in the middle of an apply.
 func locked(tf *tfexec.Terraform, f func(*tfexec.Terraform) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return f(tf)
 }
 
-// environment is what Terraform inherits, see Config.Environ. terraform-exec sets what it knows itself; the image and flavor variables the provider takes in
-// the place of an instance's own.
+// environment is what Terraform inherits, see Config.Environ. terraform-exec sets what it knows itself; the image and
+// flavor variables the provider takes in the place of an instance's own.
 func environment(environ []string, cloudsFile string) map[string]string {
 	env := map[string]string{}
 	for _, entry := range environ {

@@ -51,8 +51,12 @@ func TestBinaryIsTheFirstThatFits(t *testing.T) {
 	for name, configured := range map[string]string{
 		"too old": program(t, t.TempDir(), "terraform", "1.4.7"), "not there": filepath.Join(path, "nothing"), "relative": "terraform", "mute": program(t, t.TempDir(), "terraform", ""),
 	} {
-		if got, err := findBinary(t.Context(), configured, downloads); err == nil {
-			t.Errorf("a configured one that is %s: %s", name, got)
+		_, err := findBinary(t.Context(), configured, downloads)
+		if err == nil {
+			err = checkBinary(t.Context(), configured)
+		}
+		if err == nil {
+			t.Errorf("a configured one that is %s is taken", name)
 		}
 	}
 }
@@ -69,6 +73,10 @@ func TestMissingBinaryTellsWhatToDo(t *testing.T) {
 
 func TestModuleIsInitializedOnceForWhatItIs(t *testing.T) {
 	c := newCluster(t, nil)
+	starts := filepath.Join(c.dir, "starts")
+	c.write("terraform.sh", "#!/bin/sh\necho \"$@\" >> "+starts+"\nexec "+c.cfg.Binary+" \"$@\"\n")
+	c.cfg.Binary = filepath.Join(c.dir, "terraform.sh")
+	c.must(os.Chmod(c.cfg.Binary, 0o755))
 	d := c.open()
 	first, err := d.fingerprint()
 	c.must(err)
@@ -82,8 +90,16 @@ func TestModuleIsInitializedOnceForWhatItIs(t *testing.T) {
 		c.must(err)
 		return !info.ModTime().Equal(old)
 	}
+	c.must(os.Remove(starts))
 	if initialized() {
 		t.Error("a module that is as it was is initialized again")
+	}
+	if text, err := os.ReadFile(starts); err == nil {
+		t.Errorf("for a module that is as it was Terraform is started:\n%s", text)
+	}
+	c.must(os.Chtimes(c.cfg.Binary, old, old))
+	if !initialized() {
+		t.Error("a module is not initialized again for another binary")
 	}
 	c.write("terraform/openstack/own.tf", `resource "terraform_data" "own" { for_each = var.nodes }`)
 	if !initialized() {

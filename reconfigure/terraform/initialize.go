@@ -19,8 +19,9 @@ import (
 // lockFile is where Terraform notes which providers it chose.
 const lockFile = ".terraform.lock.hcl"
 
-// initialize runs `terraform init` unless the last one that succeeded was for this very module, lock file and binary: it takes a second or more, and may go
-// to the network. A lock keeps two processes from unpacking the same providers.
+// initialize checks the binary's version and runs `terraform init`, unless the last one that succeeded was for this
+// very module, lock file and binary: it takes a second or more, and may go to the network. A lock keeps two processes
+// from unpacking the same providers.
 func (d *Driver) initialize(ctx context.Context) error {
 	lock := flock.New(filepath.Join(d.cfg.PlanDir, "init.lock"))
 	if _, err := lock.TryLockContext(ctx, 200*time.Millisecond); err != nil {
@@ -35,6 +36,9 @@ func (d *Driver) initialize(ctx context.Context) error {
 	}
 	if was, err := os.ReadFile(marker); err == nil && string(was) == sum {
 		return nil
+	}
+	if err := checkBinary(ctx, d.cfg.Binary); err != nil {
+		return err
 	}
 	// In the default workspace: init refuses one that is not there yet.
 	if err := d.with(d.defaultLauncher, func(tf *tfexec.Terraform) error { return tf.Init(ctx) }); err != nil {
@@ -53,7 +57,11 @@ func (d *Driver) initialize(ctx context.Context) error {
 // fingerprint changes with everything that makes an init necessary.
 func (d *Driver) fingerprint() (string, error) {
 	sum := sha256.New()
-	fmt.Fprintln(sum, d.cfg.Binary)
+	binary, err := os.Stat(d.cfg.Binary)
+	if err != nil {
+		return "", fmt.Errorf("the configured Terraform: %w", err)
+	}
+	fmt.Fprintln(sum, d.cfg.Binary, binary.Size(), binary.ModTime().UnixNano())
 	files, err := moduleFiles(d.cfg.Dir)
 	if err != nil {
 		return "", err

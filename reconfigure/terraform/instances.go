@@ -17,9 +17,10 @@ const (
 // groupKey is the metadata of an instance that names its node group.
 const groupKey = "eiffel_group"
 
-// State is the map of nodes that was last kept, empty before the first apply, and what Terraform's state has of them. A node of which there is only a part, such
-// as a port, is there as a tainted instance without an id: it can only be replaced or removed. The state is read without a lock, the cloud is not asked, and no
-// provider is started. It may be retried, and called while another method is at work.
+// State is the map of nodes that was last kept, empty before the first apply, and what Terraform's state has of them.
+// A node of which there is only a part, such as a port, is there as a tainted instance without an id: it can only be
+// replaced or removed. The state is read without a lock, the cloud is not asked, and no provider is started. It may
+// be retried, and called while another method is at work.
 func (d *Driver) State(ctx context.Context) (reconfigure.State, error) {
 	m, err := readModule(d.cfg.Dir)
 	if err != nil {

@@ -8,12 +8,15 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// fragileGrace is how long an interrupt waits for what it would lose. A port takes 5 s, the provider's fixed delay, and 3 s for each further look.
+// fragileGrace is how long an interrupt waits for what it would lose. A port takes 5 s, the provider's fixed delay,
+// and 3 s for each further look.
 const fragileGrace = 10 * time.Second
 
-// interrupter sends an interrupt to Terraform, once. It waits for the first change, as one that comes while Terraform still reads the plan is lost (Terraform 1.5,
-// Context.Stop does nothing before Context.Apply runs), and until nothing is under way that the interrupt would lose: the provider notes the id of a server as
-// soon as Nova has given one, but that of a port only when the port is ready (terraform-provider-openstack 1.54, resourceNetworkingPortV2Create).
+// interrupter sends an interrupt to Terraform, once. It waits for the first change, as one that comes while Terraform
+// still reads the plan is lost (Terraform 1.5, Context.Stop does nothing before Context.Apply runs), and until
+// nothing is under way that the interrupt would lose: the provider notes the id of a server as soon as Nova has given
+// one, but that of a port only when the port is ready (terraform-provider-openstack 1.54,
+// resourceNetworkingPortV2Create).
 type interrupter struct {
 	send func()
 
@@ -35,8 +38,9 @@ func newInterrupter(changes []reconfigure.ResourceChange, send func()) *interrup
 	return i
 }
 
-// mayInterrupt reports whether a change that is cut off leaves nothing that Terraform's state does not know: an instance is known by its id, and tainted; what
-// was to be deleted stays in the state. A resize would be left unconfirmed.
+// mayInterrupt reports whether a change that is cut off leaves nothing that Terraform's state does not know: an
+// instance is known by its id, and tainted; what was to be deleted stays in the state. A resize would be left
+// unconfirmed.
 func mayInterrupt(c reconfigure.ResourceChange) bool {
 	switch c.Effect {
 	case reconfigure.EffectDelete:

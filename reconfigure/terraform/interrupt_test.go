@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -68,7 +69,9 @@ func (c *cluster) listed(nodes ...string) map[string]reconfigure.Server {
 	found := map[string]reconfigure.Server{}
 	for _, node := range nodes {
 		s := all[node]
-		found[node] = reconfigure.Server{ID: s.ID, Node: node, Status: s.Status, Address: s.Addresses[0].String(), PortID: ports[node][0], ImageID: s.Image}
+		found[node] = reconfigure.Server{
+			ID: s.ID, Node: node, Status: s.Status, Address: s.Addresses[0].String(), PortID: ports[node][0], ImageID: s.Image,
+		}
 	}
 	return found
 }
@@ -116,6 +119,149 @@ func (c *cluster) wantCutOff(failures reconfigure.Failures, begun bool, nodes ..
 	}
 }
 
+func TestInterruptWaitsForWhatItWouldLose(t *testing.T) {
+	node := instance(instanceBlock, "n1")
+	changes := []reconfigure.ResourceChange{
+		{Address: node, Node: "n1", Effect: reconfigure.EffectCreate},
+		{Address: "port.n1", Node: "n1", Effect: reconfigure.EffectCreate},
+		{Address: "port.n2", Node: "n2", Effect: reconfigure.EffectDelete},
+		{Address: "group", Effect: reconfigure.EffectUpdate},
+		{Address: instance(instanceBlock, "n3"), Node: "n3", Effect: reconfigure.EffectResize},
+		{Address: instance(instanceBlock, "n4"), Node: "n4", Effect: reconfigure.EffectRebuild},
+	}
+	for name, tc := range map[string]struct {
+		events []string
+		sent   bool
+	}{
+		"nothing is begun":          {nil, false},
+		"an instance is made":       {[]string{"start " + node + " create"}, true},
+		"a port is made":            {[]string{"start port.n1 create"}, false},
+		"a port is made beside one": {[]string{"start " + node + " create", "start port.n1 create"}, false},
+		"a port is done":            {[]string{"start port.n1 create", "done port.n1 create"}, true},
+		"a port failed":             {[]string{"start port.n1 create", "errored port.n1 create"}, true},
+		"a port is deleted":         {[]string{"start port.n2 delete 1"}, true},
+		"what is shared is changed": {[]string{"start group update 1"}, false},
+		"an instance is resized":    {[]string{"start " + changes[4].Address + " update 1"}, false},
+		"an instance is rebuilt":    {[]string{"start " + changes[5].Address + " update 1"}, true},
+		"a port is done, another is begun": {
+			[]string{"start port.n1 create", "start group update 1", "done port.n1 create"}, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, first := range []bool{true, false} { // whether it is asked for before
+				sent := 0
+				i := newInterrupter(changes, func() { sent++ })
+				if first {
+					i.ask(false)
+				}
+				for _, e := range script(t, tc.events...) {
+					i.hear(e)
+				}
+				if !first {
+					i.ask(false)
+				}
+				// Where it was asked for first, it may be sent before the last event.
+				early := first && len(tc.events) > 1 && sent == 1
+				if sent == 1 != tc.sent && !early || i.wasSent() != (sent == 1) {
+					t.Errorf("asked first: %t, sent %d times", first, sent)
+				}
+				if i.ask(true); sent != min(1, len(tc.events)) {
+					t.Errorf("after the grace it was sent %d times", sent)
+				}
+			}
+		})
+	}
+}
+
+func TestAnInterruptIsGivenUpOnAfterTheGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := make(chan struct{})
+		port := reconfigure.ResourceChange{Address: "port.n1", Effect: reconfigure.EffectCreate}
+		i := newInterrupter([]reconfigure.ResourceChange{port}, func() { close(sent) })
+		for _, e := range script(t, "start port.n1 create") {
+			i.hear(e)
+		}
+		interrupt, ended := make(chan struct{}), make(chan struct{})
+		begin := time.Now()
+		go i.attend(interrupt, ended)
+		close(interrupt)
+		<-sent
+		if waited := time.Since(begin); waited != fragileGrace {
+			t.Errorf("sent after %s", waited)
+		}
+		close(ended)
+	})
+}
+
+func TestVerdictsOfAnInterruptedRun(t *testing.T) {
+	changes := []reconfigure.ResourceChange{
+		{Address: "i.a", Node: "a", Effect: reconfigure.EffectCreate},
+		{Address: "i.b", Node: "b", Effect: reconfigure.EffectDelete},
+		{Address: "p.b", Node: "b", Effect: reconfigure.EffectDelete},
+		{Address: "i.c", Node: "c", Effect: reconfigure.EffectCreate},
+		{Address: "group", Effect: reconfigure.EffectUpdate},
+	}
+	const (
+		cut    = "error i.a Error waiting for instance (1) to become ready: context canceled"
+		halted = "error - execution halted"
+	)
+	for name, tc := range map[string]struct {
+		events  []string
+		want    map[string]string
+		unclear bool
+	}{
+		"cut off, done, and not begun": {
+			[]string{"done group update", "start i.a create", "done i.c create", "errored i.a create", cut, halted, halted},
+			map[string]string{"a": "cut off", "b": "not begun"}, false,
+		},
+		"everything is done": {
+			[]string{"done group update", "done i.a create", "done i.b delete", "done p.b delete", "done i.c create", halted},
+			map[string]string{}, false,
+		},
+		"half of a node is begun": {
+			[]string{
+				"done group update", "done i.a create", "done i.c create", "start i.b delete 2", "errored i.b delete",
+				"error - Error waiting for instance (2) to Delete:  context canceled", halted,
+			},
+			map[string]string{"b": "cut off"}, false,
+		},
+		"one has a reason of its own": {
+			[]string{
+				"done group update", "start i.a create", "errored i.a create", "error i.a no valid host", "done i.c create", halted,
+			},
+			map[string]string{"a": "no valid host", "b": "not begun"}, false,
+		},
+		"what is shared is not done": {[]string{"done i.a create", halted}, nil, true},
+		"an error that is no resource's": {
+			[]string{"done group update", halted, "error - failed to write the state"}, nil, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failures, all := cutOff(changes, script(t, tc.events...))
+			if all == tc.unclear {
+				t.Fatalf("accounts for everything: %t, %v", all, failures)
+			}
+			if tc.unclear {
+				return
+			}
+			got := map[string]string{}
+			for node, err := range failures {
+				switch {
+				case errors.Is(err, reconfigure.ErrUntried) && errors.Is(err, reconfigure.ErrInterrupted):
+					got[node] = "not begun"
+				case errors.Is(err, reconfigure.ErrInterrupted):
+					got[node] = "cut off"
+				default:
+					got[node] = err.Error()
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func TestServersOfAnInterruptedApplyAreAdopted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -123,8 +269,9 @@ func TestServersOfAnInterruptedApplyAreAdopted(t *testing.T) {
 	desired := c.deployed("node01")
 	c.deploy(d, desired)
 	maps.Copy(desired, c.deployed("node02", "node03"))
-	c.wantCutOff(c.interrupted(d, planOf(reconfigure.Create, desired, "node02", "node03"), "both are ACTIVE", c.active("node02", "node03")),
-		true, "node02", "node03")
+	create := planOf(reconfigure.Create, desired, "node02", "node03")
+	failures := c.interrupted(d, create, "both are ACTIVE", c.active("node02", "node03"))
+	c.wantCutOff(failures, true, "node02", "node03")
 	before := c.servers()
 	found, err := d.Instances(t.Context())
 	c.must(err)
@@ -138,7 +285,8 @@ func TestServersOfAnInterruptedApplyAreAdopted(t *testing.T) {
 	was := c.entries(d, "node03")
 	wrong := maps.Clone(desired)
 	wrong["node03"] = c.spec("standard", imageV2)
-	adopted, failures, err := d.Adopt(t.Context(), planOf(reconfigure.Create, wrong, "node02", "node03"), c.listed("node02", "node03"))
+	create.Desired = wrong
+	adopted, failures, err := d.Adopt(t.Context(), create, c.listed("node02", "node03"))
 	c.must(err)
 	if adopted.String() != "node02" || len(failures) != 1 || failures["node03"] == nil ||
 		!strings.Contains(failures["node03"].Error(), "Terraform would update "+instance(instanceBlock, "node03")) {
@@ -190,7 +338,8 @@ func TestInterruptLosesNothing(t *testing.T) {
 	c.must(err)
 	go func() {
 		c.until("the interrupt is there", func() bool { return c.cloud.Faults().List()[0].Hits > 0 })
-		time.Sleep(500 * time.Millisecond) // nothing tells that Terraform has taken the signal; without it the test is less strict
+		// Nothing tells that Terraform has taken the signal. Were this too short, the test would only be less strict.
+		time.Sleep(500 * time.Millisecond)
 		c.cloud.Faults().Clear(hang)
 	}()
 	c.wantCutOff(c.interrupted(d, create, "the call hangs", func() bool {
@@ -202,7 +351,8 @@ func TestInterruptLosesNothing(t *testing.T) {
 	}
 
 	// It cannot be adopted before it is ACTIVE.
-	adopted, failures, err := d.Adopt(t.Context(), create, map[string]reconfigure.Server{"node01": {ID: c.servers()["node01"].ID, Status: "BUILD"}})
+	unready := map[string]reconfigure.Server{"node01": {ID: c.servers()["node01"].ID, Status: "BUILD"}}
+	adopted, failures, err := d.Adopt(t.Context(), create, unready)
 	if err != nil || !adopted.Empty() || failures["node01"] == nil {
 		t.Errorf("adopted %s, failures %v, error %v", adopted, failures, err)
 	}
@@ -313,7 +463,8 @@ func TestInterruptedRebuildAndRemovalAreCompleted(t *testing.T) {
 
 	delete(desired, "node02")
 	remove := planOf(reconfigure.Remove, desired, "node02")
-	c.wantCutOff(c.interrupted(d, remove, "it is gone", func() bool { _, there := c.servers()["node02"]; return !there }), true, "node02")
+	gone := func() bool { _, there := c.servers()["node02"]; return !there }
+	c.wantCutOff(c.interrupted(d, remove, "it is gone", gone), true, "node02")
 	found, err = d.Instances(t.Context())
 	c.must(err)
 	if i := found["node02"]; i.ID != before["node02"].ID {

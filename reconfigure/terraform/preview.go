@@ -15,12 +15,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// abandoned is the age at which a preview that nobody applied is thrown away. Nothing applies one that old: the lead on a cluster is never held so long.
+// abandoned is the age at which a preview that nobody applied is thrown away. Nothing applies one that old: the lead
+// on a cluster is never held so long.
 const abandoned = 24 * time.Hour
 
-// Preview has Terraform plan ours, saves that plan, and lets it through only if it does nothing that ours does not name; else the error is a
-// *reconfigure.Refusal. What Terraform cannot plan for the sake of single nodes is a *reconfigure.Unplannable. It changes neither cloud nor state nor the map of nodes. A *LockedError means that somebody else has the state locked. It may be
-// retried.
+// Preview has Terraform plan ours, saves that plan, and lets it through only if it does nothing that ours does not
+// name; else the error is a *reconfigure.Refusal. What Terraform cannot plan for the sake of single nodes is a
+// *reconfigure.Unplannable. It changes neither cloud nor state nor the map of nodes. A *LockedError means that
+// somebody else has the state locked. It may be retried.
 func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview reconfigure.Preview, err error) {
 	if !p.Provisions() {
 		return reconfigure.Preview{Plan: p}, nil
@@ -65,15 +67,32 @@ func (d *Driver) preview(ctx context.Context, p reconfigure.Plan, args arguments
 		}
 	}()
 	args.parallelism = min(args.parallelism, d.cfg.Parallelism)
-	saved, err := d.plan(ctx, dir, p, args, m)
-	if err != nil {
-		return reconfigure.Preview{}, err
-	}
-	changes, err := fence(saved, p, m)
+	changes, err := d.allowed(ctx, dir, p, args, m)
 	if err != nil {
 		return reconfigure.Preview{}, err
 	}
 	return reconfigure.Preview{Plan: p, File: filepath.Join(dir, savedPlan), Changes: changes}, nil
+}
+
+// allowed saves Terraform's plan in dir, and has the fence judge it: by what Terraform says as it plans, if that lets
+// it through, else by the saved plan itself, which tells more.
+func (d *Driver) allowed(ctx context.Context, dir string, p reconfigure.Plan, args arguments, m module) (
+	[]reconfigure.ResourceChange, error,
+) {
+	said, _, err := d.savePlan(ctx, dir, p, args, m)
+	if err != nil {
+		return nil, err
+	}
+	if theirs, ok := planned(said.events); ok {
+		if changes, err := fence(theirs, p, m); err == nil {
+			return changes, nil
+		}
+	}
+	theirs, err := d.show(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	return fence(theirs, p, m)
 }
 
 // Discard removes a preview that is not to be applied.
@@ -139,7 +158,8 @@ func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m mod
 		return args, len(args.targets) > 0 // without a target Terraform would plan for all there is
 	}
 	args.targets = append(args.targets, m.shared...)
-	// A shared resource that refers to the control node, its floating IP, makes Terraform look at the same resources of all nodes, unless some are targeted.
+	// A shared resource that refers to the control node, its floating IP, makes Terraform look at the same resources
+	// of all nodes, unless some are targeted.
 	for node, spec := range p.Desired {
 		if spec.Group == reconfigure.ControlGroup {
 			args.targets = append(args.targets, m.of(node)...)
@@ -150,15 +170,16 @@ func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m mod
 	return args, len(args.targets) > 0
 }
 
-// differs tells whether Terraform will see a new Spec and so renew the instance by itself. Where it was told of this Spec before, or of none, it may find
-// nothing to do.
+// differs tells whether Terraform will see a new Spec and so renew the instance by itself. Where it was told of this
+// Spec before, or of none, it may find nothing to do.
 func differs(before map[string]reconfigure.Spec, c reconfigure.Change) bool {
 	was, ok := before[c.Node]
 	return ok && was.HasInstance() && was != c.Spec
 }
 
-// parallelism is how many resources Terraform may work on at a time: as many as nodes change, so that all of them wait for the cloud at once, but 50 at most, as
-// each takes several MB. A node's resources depend on one another, so more would not help. Ten is Terraform's own default, and enough for what is shared.
+// parallelism is how many resources Terraform may work on at a time: as many as nodes change, so that all of them
+// wait for the cloud at once, but 50 at most, as each takes several MB. A node's resources depend on one another, so
+// more would not help. Ten is Terraform's own default, and enough for what is shared.
 func parallelism(nodes int) int { return min(max(10, nodes), 50) }
 
 func (a arguments) options(dir string, lockTimeout time.Duration) []tfexec.PlanOption {
@@ -181,7 +202,9 @@ func (a arguments) options(dir string, lockTimeout time.Duration) []tfexec.PlanO
 func seconds(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) + "s" }
 
 // plan saves Terraform's plan in dir and reads it back.
-func (d *Driver) plan(ctx context.Context, dir string, p reconfigure.Plan, args arguments, m module) (*tfjson.Plan, error) {
+func (d *Driver) plan(ctx context.Context, dir string, p reconfigure.Plan, args arguments, m module) (
+	*tfjson.Plan, error,
+) {
 	if _, _, err := d.savePlan(ctx, dir, p, args, m); err != nil {
 		return nil, err
 	}
@@ -224,7 +247,8 @@ func (d *Driver) show(ctx context.Context, dir string) (saved *tfjson.Plan, err 
 	return saved, nil
 }
 
-// culprits is the nodes of a plan for the sake of which Terraform could not plan; nil where it says anything that is not about one of them alone.
+// culprits is the nodes of a plan for the sake of which Terraform could not plan; nil where it says anything that is
+// not about one of them alone.
 func culprits(found []tfjson.Diagnostic, m module, p reconfigure.Plan) *reconfigure.Unplannable {
 	planned := p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove)
 	said := map[string][]string{}

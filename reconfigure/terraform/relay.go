@@ -2,7 +2,8 @@ package terraform
 
 import "sync"
 
-// relay passes messages on to a function that may take its time, in their order and without ever holding up who sends them.
+// relay passes messages on to a function that may take its time, in their order and without ever holding up who sends
+// them.
 type relay struct {
 	mu     sync.Mutex
 	more   *sync.Cond

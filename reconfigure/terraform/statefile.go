@@ -16,7 +16,8 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 )
 
-// stateFile is a state as `terraform state pull` writes it, format 4, which Terraform has written since 0.12. What this package does not know it leaves as it is.
+// stateFile is a state as `terraform state pull` writes it, format 4, which Terraform has written since 0.12. What
+// this package does not know it leaves as it is.
 type stateFile struct {
 	top       fields
 	serial    uint64
@@ -28,15 +29,15 @@ type fields map[string]json.RawMessage
 
 // stateResource is a block's objects.
 type stateResource struct {
-	top                                fields
-	module, mode, kind, name, provider string
-	instances                          []fields
+	top                      fields
+	module, mode, kind, name string
+	instances                []fields
 }
 
 const stateFormat = 4
 
 // errStateFormat is that a state is not of the format that this package knows.
-var errStateFormat = errors.New("Terraform's state is not of format 4: this Terraform is newer than what reconfigure knows") //nolint:staticcheck // a name
+var errStateFormat = errors.New("the format of Terraform's state is not 4: this Terraform is not supported")
 
 // parseState reads what `terraform state pull` writes, which is nothing before the first apply.
 func parseState(text []byte) (*stateFile, error) {
@@ -49,7 +50,8 @@ func parseState(text []byte) (*stateFile, error) {
 	}
 	var version int
 	var resources []fields
-	if err := s.top.read(map[string]any{"version": &version, "serial": &s.serial, "resources": &resources}); err != nil {
+	err := s.top.read(map[string]any{"version": &version, "serial": &s.serial, "resources": &resources})
+	if err != nil {
 		return nil, err
 	}
 	if version != stateFormat {
@@ -58,7 +60,7 @@ func parseState(text []byte) (*stateFile, error) {
 	for _, top := range resources {
 		r := &stateResource{top: top}
 		if err := top.read(map[string]any{
-			"module": &r.module, "mode": &r.mode, "type": &r.kind, "name": &r.name, "provider": &r.provider, "instances": &r.instances,
+			"module": &r.module, "mode": &r.mode, "type": &r.kind, "name": &r.name, "instances": &r.instances,
 		}); err != nil {
 			return nil, err
 		}
@@ -130,7 +132,8 @@ func (s *stateFile) render() ([]byte, error) {
 	return json.MarshalIndent(top, "", "  ")
 }
 
-// list is the current managed resources as terraform-json has them; objects that were replaced and not yet deleted are left out.
+// list is the current managed resources as terraform-json has them; objects that were replaced and not yet deleted
+// are left out.
 func (s *stateFile) list() ([]*tfjson.StateResource, error) {
 	var all []*tfjson.StateResource
 	for _, r := range s.resources {
@@ -142,7 +145,8 @@ func (s *stateFile) list() ([]*tfjson.StateResource, error) {
 				continue
 			}
 			listed := &tfjson.StateResource{
-				Address: r.address(i), Mode: tfjson.ManagedResourceMode, Type: r.kind, Name: r.name, Tainted: i.text("status") == statusTainted,
+				Address: r.address(i), Mode: tfjson.ManagedResourceMode, Type: r.kind, Name: r.name,
+				Tainted: i.text("status") == statusTainted,
 			}
 			if err := i.read(map[string]any{"attributes": &listed.AttributeValues}); err != nil {
 				return nil, err
@@ -221,7 +225,8 @@ func (d *Driver) pull(ctx context.Context) (*stateFile, error) {
 	return parseState([]byte(text))
 }
 
-// push writes a state with the next serial. Terraform refuses it where somebody else has written one of that serial meanwhile.
+// push writes a state with the next serial. Terraform refuses it where somebody else has written one of that serial
+// meanwhile.
 func (d *Driver) push(ctx context.Context, s *stateFile) error {
 	s.serial++
 	text, err := s.render()

@@ -21,11 +21,15 @@ type event struct {
 		Elapsed  float64  `json:"elapsed_seconds"`
 	} `json:"hook"`
 	Change struct {
-		Resource resource  `json:"resource"`
-		Previous *resource `json:"previous_resource"`
-		Action   string    `json:"action"`
-		Reason   string    `json:"reason"`
+		Resource  resource        `json:"resource"`
+		Previous  *resource       `json:"previous_resource"`
+		Action    string          `json:"action"`
+		Reason    string          `json:"reason"`
+		Importing json.RawMessage `json:"importing"`
 	} `json:"change"`
+	Changes    *summary           `json:"changes"`
+	Terraform  string             `json:"terraform"` // its version
+	Tofu       string             `json:"tofu"`      // OpenTofu's version
 	Diagnostic *tfjson.Diagnostic `json:"diagnostic"`
 }
 
@@ -33,12 +37,10 @@ type event struct {
 type resource struct {
 	Address string `json:"addr"`
 	Module  string `json:"module"`
+	Local   string `json:"resource"` // the address in the module
 	Type    string `json:"resource_type"`
 	Name    string `json:"resource_name"`
 }
-
-// plannedChange is the type of the events of which there is one for each resource that a plan changes.
-const plannedChange = "planned_change"
 
 // The types of events that tell how a resource's change goes.
 const (
@@ -48,7 +50,8 @@ const (
 	applyErrored  = "apply_errored"
 )
 
-// stream gathers events from what Terraform writes. Lines of another kind, a crash's say, are left out; they come back in terraform-exec's error.
+// stream gathers events from what Terraform writes. Lines of another kind, a crash's say, are left out; they come
+// back in terraform-exec's error.
 type stream struct {
 	on      func(event) // hears each event as it comes; may be nil
 	events  []event
@@ -86,7 +89,8 @@ func (s *stream) errors() []tfjson.Diagnostic {
 	return found
 }
 
-// explain is why a run failed: the context is done, the state is locked, or what Terraform says, else what terraform-exec says.
+// explain is why a run failed: the context is done, the state is locked, or what Terraform says, else what
+// terraform-exec says.
 func (s *stream) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return orDone(ctx, err)

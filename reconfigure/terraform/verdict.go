@@ -13,8 +13,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// verdicts says of each node whether its changes were carried out, and why not. It is false where that does not account for all that went wrong: a shared
-// resource failed, or something that is no resource, such as the writing of the state.
+// verdicts says of each node whether its changes were carried out, and why not. It is false where that does not
+// account for all that went wrong: a shared resource failed, or something that is no resource, such as the writing of
+// the state.
 func verdicts(changes []reconfigure.ResourceChange, events []event) (failures reconfigure.Failures, all bool) {
 	why, all := reasons(events)
 	first := firstOf(why)
@@ -31,7 +32,8 @@ func verdicts(changes []reconfigure.ResourceChange, events []event) (failures re
 	return failures, all && len(why) == 0 && !shared.failed && len(failures) > 0
 }
 
-// cutOff is verdicts for a run that was interrupted. What shared resources are left undone for that reason are nobody's verdict either.
+// cutOff is verdicts for a run that was interrupted. What shared resources are left undone for that reason are
+// nobody's verdict either.
 func cutOff(changes []reconfigure.ResourceChange, events []event) (failures reconfigure.Failures, all bool) {
 	why, all := reasons(slices.DeleteFunc(slices.Clone(events), ofInterrupt))
 	nodes, shared := undone(changes, events, why)
@@ -50,8 +52,8 @@ func cutOff(changes []reconfigure.ResourceChange, events []event) (failures reco
 	return failures, all && len(why) == 0 && !shared.any
 }
 
-// ofInterrupt reports whether an event is an error that an interrupt causes: Terraform's own for each step that it does not take any more, and what the provider
-// says of the wait or the call that was cut off.
+// ofInterrupt reports whether an event is an error that an interrupt causes: Terraform's own for each step that it
+// does not take any more, and what the provider says of the wait or the call that was cut off.
 func ofInterrupt(e event) bool {
 	if e.Diagnostic == nil || e.Diagnostic.Severity != tfjson.DiagnosticSeverityError {
 		return false
@@ -74,7 +76,9 @@ func (r remains) String() string { return string(r.Effect) + " " + r.Address }
 type sharedRemains struct{ any, failed bool }
 
 // undone gathers what was not carried out, by node. The reasons that are accounted for by it are taken from why.
-func undone(changes []reconfigure.ResourceChange, events []event, why map[string][]string) (map[string]remains, sharedRemains) {
+func undone(changes []reconfigure.ResourceChange, events []event, why map[string][]string) (
+	map[string]remains, sharedRemains,
+) {
 	done, started := by(applyComplete, events), by(applyStart, events)
 	nodes := map[string]remains{}
 	shared := sharedRemains{}
@@ -108,7 +112,8 @@ type untried struct{ error }
 
 func (u untried) Unwrap() []error { return []error{u.error, reconfigure.ErrUntried} }
 
-// firstOf is what kept Terraform from getting any further, as the end of a sentence. It makes no instance before it has made all ports.
+// firstOf is what kept Terraform from getting any further, as the end of a sentence. It makes no instance before it
+// has made all ports.
 func firstOf(why map[string][]string) string {
 	for _, address := range slices.Sorted(maps.Keys(why)) {
 		return ", since another failed: " + why[address][0]
@@ -116,8 +121,8 @@ func firstOf(why map[string][]string) string {
 	return ""
 }
 
-// told makes one error of sentences of Terraform's. Its class is the first that one of them has; where one says that an answer was lost, that counts, since it
-// is not known then what there is.
+// told makes one error of sentences of Terraform's. Its class is the first that one of them has; where one says that
+// an answer was lost, that counts, since it is not known then what there is.
 func told(sentences []string) error {
 	class := reconfigure.ClassOther
 	for _, said := range sentences {
@@ -133,7 +138,8 @@ func told(sentences []string) error {
 	return reconfigure.Classify(class, errors.New(strings.Join(sentences, "; ")))
 }
 
-// deleting matches what the provider says when it does not see a server go, though Nova goes on deleting it: it gives up at once on one in ERROR or BUILD.
+// deleting matches what the provider says when it does not see a server go, though Nova goes on deleting it: it gives
+// up at once on one in ERROR or BUILD.
 var deleting = regexp.MustCompile(`Error waiting for instance \(\S+\) to Delete:`)
 
 // by is the actions of the events of a type, by address.
@@ -147,8 +153,9 @@ func by(kind string, events []event) map[string][]string {
 	return done
 }
 
-// reasons is Terraform's errors by address; false where one cannot be told to be any resource's. The error of a removal comes without address, as there is
-// no configuration to point at. It is then one of those that failed without a reason of their own: the one whose id it names, else it may be any.
+// reasons is Terraform's errors by address; false where one cannot be told to be any resource's. The error of a
+// removal comes without address, as there is no configuration to point at. It is then one of those that failed
+// without a reason of their own: the one whose id it names, else it may be any.
 func reasons(events []event) (why map[string][]string, all bool) {
 	why = map[string][]string{}
 	var loose []string
@@ -193,7 +200,8 @@ func idOf(address string, events []event) string {
 	return ""
 }
 
-// completed tells whether the actions that Terraform reports make up a whole effect. It reports the two halves of a replacement one by one.
+// completed tells whether the actions that Terraform reports make up a whole effect. It reports the two halves of a
+// replacement one by one.
 func completed(effect reconfigure.Effect, done []string) bool {
 	switch effect {
 	case reconfigure.EffectReplace:

@@ -92,8 +92,8 @@ func (l *Lab) AwaitNothingWaits(t *testing.T) {
 	log := l.Journal(t)
 	l.Eventually(t, UpdatePatience, func() (bool, string) {
 		pending, err := log.Pending(t.Context())
-		leader := log.Leader(t.Context())
-		return err == nil && len(pending) == 0 && leader == "", fmt.Sprintf("%+v wait (%v), and %q leads", pending, err, leader)
+		holder := log.Holder(t.Context())
+		return err == nil && len(pending) == 0 && holder == "", fmt.Sprintf("%+v wait (%v), and %q is at work", pending, err, holder)
 	})
 }
 

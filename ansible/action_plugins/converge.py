@@ -1,0 +1,37 @@
+"""Runs a module of ours on a node, and takes no more of its answer than it may say."""
+
+from ansible.plugins.action import ActionBase
+
+DOCUMENTATION = """
+    action: converge
+    short_description: runs the module of the same name, and checks its answer
+    description:
+      - Ansible itself takes from an answer what it may use as facts and variables, of any type, and later tasks on the control host would work with that. Somebody may be
+        root on a node. So an answer is reduced to what the module is to say, of the type that it has.
+"""
+
+
+def texts(value):
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def is_a(kind):
+    return lambda value: isinstance(value, kind)
+
+
+KNOWN = dict.fromkeys(("changed", "failed"), is_a(bool))
+KNOWN.update(dict.fromkeys(("msg", "stdout", "stderr", "module_stdout", "module_stderr", "exception", "public_key"), is_a(str)))
+KNOWN.update(dict.fromkeys(("missing", "changes", "restarted"), texts))
+KNOWN["rc"] = is_a(int)
+
+
+def checked(answer):
+    return {key: answer[key] for key, fits in KNOWN.items() if key in answer and fits(answer[key])}
+
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        name = self._task.action.rpartition(".")[-1]
+        result.update(checked(self._execute_module(module_name=name, module_args=self._task.args, task_vars=task_vars)))
+        return result

@@ -1,0 +1,5 @@
+"""Runs the module slurmd_files on a node, and checks its answer as it is done for converge."""
+
+from ansible.plugins.loader import action_loader
+
+ActionModule = action_loader.get("converge", class_only=True)

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
+	"github.com/eiffel-hpc/eiffel/reconfigure/status"
+)
+
+// lookFile keeps the worker's last comparison of the sources, in the state directory: for the next one, be it of another
+// process, and for `reconfigure status`.
+const lookFile = "reconcile.json"
+
+// lastLook is the zero one where no worker has compared yet.
+func (s site) lastLook() (l reconcile.Look, err error) {
+	text, err := os.ReadFile(s.state(lookFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &l)
+	}
+	if err != nil {
+		return reconcile.Look{}, fmt.Errorf("the worker's last comparison cannot be read: %w", err)
+	}
+	return l, nil
+}
+
+func (s site) keepLook(l reconcile.Look) error {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.MkdirAll(s.state(), 0o700), renameio.WriteFile(s.state(lookFile), append(text, '\n'), 0o600))
+}
+
+// comparer compares the sources as often as is declared, and fixes what may be fixed without anybody having asked.
+type comparer struct {
+	dir     string
+	log     *journal.Journal
+	out     *slog.Logger
+	self    program
+	at      location // of the journal that it works on
+	service bool     // whoever replaces the program restarts it
+}
+
+// reconciler is what a worker calls when it is time to compare the sources.
+func (s site) reconciler(
+	log *journal.Journal, out *slog.Logger, service bool,
+) (func(context.Context) (next time.Duration, ok bool), error) {
+	self, err := thisProgram()
+	return comparer{dir: s.dir, log: log, out: out, self: self, at: s.location(), service: service}.reconcile, err
+}
+
+// reconcile compares when it is due, and says when to call it next; false where nothing is to be compared any more.
+func (r comparer) reconcile(ctx context.Context) (next time.Duration, ok bool) {
+	if !r.service && r.self.replaced() {
+		return 0, false // the next call starts the new one
+	}
+	s, err := openSite(r.dir) // afresh: it may have been edited
+	if err != nil {
+		return time.Minute, true // whoever calls is told
+	}
+	if !s.location().sameJournal(r.at) {
+		r.out.WarnContext(ctx, "another journal is declared by now: this worker does not compare the sources any more, "+
+			"and is to be restarted where it is a service")
+		return 0, false
+	}
+	every := s.cluster.Settings.Reconcile
+	if every == 0 {
+		return 0, false
+	}
+	last, err := s.lastLook()
+	if err != nil {
+		r.out.WarnContext(ctx, err.Error())
+	}
+	now := time.Now()
+	if due := last.Time.Add(every); now.Before(due) && !last.Time.After(now) {
+		return due.Sub(now), true
+	}
+	if _, paused, err := r.log.Paused(ctx); err != nil || paused {
+		return time.Minute, true
+	}
+	if err := r.compare(ctx, s, last); err != nil && ctx.Err() == nil {
+		r.out.WarnContext(ctx, "what differs could not be fixed", "reason", err.Error())
+	}
+	return every, true
+}
+
+func (r comparer) compare(ctx context.Context, s site, last reconcile.Look) error {
+	adapters := s.adapters(r.log, r.out)
+	defer adapters.close()
+	stale := reconcile.StaleAfter * s.cluster.Settings.Reconcile
+	told := func(f reconcile.Finding, err error) error {
+		fixed := status.Fixed{Finding: f, Done: err == nil}
+		r.out.InfoContext(ctx, fixed.String(), "found", string(f.Kind), "by", "reconcile")
+		return nil // the error comes with all others
+	}
+	return adapters.reconciler(reconcile.DefaultMinAge, observeFor).Unattended(ctx, last, stale, s.keepLook, told)
+}
+
+// program is the file that this process was started from.
+type program struct {
+	path string
+	was  os.FileInfo
+}
+
+func thisProgram() (program, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return program{}, err
+	}
+	was, err := os.Stat("/proc/self/exe") // also where it has been replaced already
+	return program{path, was}, err
+}
+
+// replaced reports whether there is another one in its place by now: a worker that stays would go on as the old one for ever.
+func (p program) replaced() bool {
+	is, err := os.Stat(p.path)
+	return err == nil && !(os.SameFile(p.was, is) && p.was.ModTime().Equal(is.ModTime()))
+}

@@ -1,0 +1,126 @@
+// Command alltests runs every test of this checkout and writes the events of
+// `go test -json` to its output, for gotestsum. Several `go test` run side by
+// side, since one has the race detector for all of its packages or for none.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// longTests are those of cmd/reconfigure that start many processes, with real
+// Terraform. The race detector sees one process only, and makes each slower.
+const longTests = "^(TestScripts|TestTwoHundredCallersAtOnce|TestAHost.*)$"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, &lines{out: os.Stdout}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, events *lines) error {
+	packages, err := list(ctx)
+	if err != nil {
+		return err
+	}
+	labs := take(&packages, "/lab/e2e/")
+	// Their tests start other programs, and hardly any goroutine of the product.
+	plain := take(&packages, "/eiffel/ansible", "/slurmscripts", "/lab/image", "/lab/tools", "/bench")
+	command := take(&packages, "/cmd/reconfigure")
+
+	// Labs wait half of their time, so all of them run at once, beside the rest.
+	var group sync.WaitGroup
+	errs := make([]error, 3)
+	group.Go(func() { errs[0] = test(ctx, events, labs, "-p", "4") })
+	group.Go(func() {
+		errs[1] = errors.Join(
+			test(ctx, events, command, "-run", longTests),
+			test(ctx, events, plain, "-p", "1"))
+	})
+	group.Go(func() {
+		errs[2] = errors.Join(
+			test(ctx, events, append(packages, command...), "-p", "2", "-race", "-skip", longTests))
+	})
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// list is the packages of the checkout that have tests.
+func list(ctx context.Context) ([]string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", "./...")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cmd, err)
+	}
+	return strings.Fields(string(out)), nil
+}
+
+// take removes the packages that have one of the parts in their path, and returns
+// them. A part that no package has would be a group of tests without tests.
+func take(packages *[]string, parts ...string) (taken []string) {
+	*packages = slices.DeleteFunc(*packages, func(p string) bool {
+		if !slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(p, part) }) {
+			return false
+		}
+		taken = append(taken, p)
+		return true
+	})
+	return taken
+}
+
+// test runs the tests of some packages. It ends with Ctrl-C as `go test` does, and
+// not before: labs take down what they have set up.
+func test(ctx context.Context, events *lines, packages []string, flags ...string) error {
+	if len(packages) == 0 || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	argv := slices.Concat([]string{"test", "-json", "-count", "1", "-timeout", "30m"}, flags, packages)
+	cmd := exec.Command("go", argv...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("go test: %w", err)
+	}
+	if err := errors.Join(events.copy(out), cmd.Wait()); err != nil {
+		return fmt.Errorf("go test %s: %w", strings.Join(flags, " "), err)
+	}
+	return nil
+}
+
+// lines is an output that many write to, each of them whole lines.
+type lines struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+func (l *lines) copy(from io.Reader) error {
+	for r := bufio.NewReader(from); ; {
+		line, err := r.ReadBytes('\n')
+		l.mu.Lock()
+		_, werr := l.out.Write(line)
+		l.mu.Unlock()
+		switch {
+		case errors.Is(err, io.EOF):
+			return werr
+		case err != nil || werr != nil:
+			return errors.Join(err, werr)
+		}
+	}
+}

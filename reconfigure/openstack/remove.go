@@ -1,0 +1,53 @@
+package openstack
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+)
+
+// RemoveServer removes a server that Terraform does not know, which the caller has to make sure of, and returns when it
+// is gone. Just before, the server is looked at once more: it must be the cluster's own, have the name, and have been
+// created before the time; else nothing is removed, and the error says what is otherwise. One that is not there is
+// success, so it may be repeated. Ports that Terraform has made for a server stay.
+func (c *Client) RemoveServer(ctx context.Context, id, name string, before time.Time) error {
+	s, err := servers.Get(ctx, c.compute, id).Extract()
+	switch {
+	case gophercloud.ResponseCodeIs(err, http.StatusNotFound):
+		return nil
+	case err != nil:
+		return c.failed("look at server "+id+" of", err)
+	case s.Metadata[clusterKey] != c.config.Cluster:
+		return fmt.Errorf("server %s is not removed: it is not marked as one of cluster %q", id, c.config.Cluster)
+	case s.Name != name:
+		return fmt.Errorf("server %s is not removed: its name is %q, not %q", id, s.Name, name)
+	case !s.Created.Before(before):
+		created := s.Created.Format(time.RFC3339)
+		return fmt.Errorf("server %s is not removed: it was created at %s, which is too young", id, created)
+	}
+	err = servers.Delete(ctx, c.compute, id).ExtractErr()
+	if err != nil && !gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+		return c.failed("remove server "+id+" from", err)
+	}
+	return c.awaitGone(ctx, id)
+}
+
+func (c *Client) awaitGone(ctx context.Context, id string) error {
+	late := fmt.Errorf("server %s is still there %s after its removal was asked for", id, c.tempo.gone)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.tempo.gone, late)
+	defer cancel()
+	return c.poll(ctx, func() (bool, error) {
+		_, err := servers.Get(ctx, c.compute, id).Extract()
+		if gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+			return true, nil
+		}
+		if err != nil {
+			err = c.failed("look at server "+id+" of", err)
+		}
+		return false, err
+	})
+}

@@ -1,0 +1,71 @@
+package reconcile
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+func TestFixesBecomeOneRequestAMode(t *testing.T) {
+	got := Requests([]Finding{
+		{Node: "b", Kind: Leaked, Fix: Suspend}, {Node: "a", Kind: PowersDown, Fix: Suspend}, {Node: "c", Kind: Hollow},
+		{Node: "d", Kind: Orphan, Fix: Delete}, {Node: "e", Kind: PowersUp, Fix: Resume},
+		{Node: "f", Kind: Missing, Fix: Enlarge}, {Node: "g", Kind: Leaked, Fix: Suspend},
+	})
+	want := []reconfigure.Request{
+		{Mode: reconfigure.Enlarge, Nodes: nodeset.Of("f"), Reason: "reconcile: missing"},
+		{Mode: reconfigure.Resume, Nodes: nodeset.Of("e"), Reason: "reconcile: powers up"},
+		{Mode: reconfigure.Suspend, Nodes: nodeset.Of("a", "b", "g"), Reason: "reconcile: leaked, powers down"},
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b nodeset.NodeSet) bool { return a.String() == b.String() })); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWhatHappensMeanwhileIsBusy(t *testing.T) {
+	at := func(ids map[string]int64) work {
+		w := work{last: map[string]reconfigure.Event{}}
+		for node, id := range ids {
+			w.last[node] = reconfigure.Event{ID: id}
+		}
+		return w
+	}
+	got := at(map[string]int64{"a": 1, "b": 3, "c": 4}).since(at(map[string]int64{"a": 1, "b": 2}))
+	if got.String() != nodeset.Of("b", "c").String() {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestAnOrphanIsLeftAloneWhenARequestHasCome(t *testing.T) {
+	log, err := journal.Open(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	r, before := Reconciler{Journal: log}, Comparison{}
+	if before.work, err = r.work(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.stillIdle(t.Context(), before, "node03"); err != nil {
+		t.Errorf("no request has come for it: %v", err)
+	}
+	if _, err := log.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of("node03")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.stillIdle(t.Context(), before, "node03"); err == nil {
+		t.Error("a request has come for it")
+	}
+	if err := r.stillIdle(t.Context(), before, "node04"); err != nil {
+		t.Errorf("the request is for another node: %v", err)
+	}
+	if _, err := log.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Deploy}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.stillIdle(t.Context(), before, "node04"); err == nil {
+		t.Error("a request has come for the whole cluster")
+	}
+}

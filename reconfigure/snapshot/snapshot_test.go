@@ -1,0 +1,207 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+const newImage, oldImage = "image-v2", "image-v1"
+
+var (
+	declared = reconfigure.Source{Image: "debian-12", Flavor: "m1.large", Network: "cluster"}
+	cluster  = reconfigure.Cluster{
+		Control: reconfigure.Control{Name: "ctl", Source: declared},
+		Groups:  []reconfigure.NodeGroup{{Name: "standard", Prefix: "node", Width: 2, Source: declared, Min: 2, Max: 20}},
+	}
+)
+
+func TestInWhatANodeIsNotWhatIsDeclared(t *testing.T) {
+	spec := reconfigure.Spec{Group: "standard", ImageID: newImage, FlavorID: "large", NetworkID: "net"}
+	wanted := map[reconfigure.Source]reconfigure.Resolved{declared: {ImageID: newImage, FlavorID: "large", NetworkID: "net"}}
+	instance := reconfigure.Instance{Node: "node01", ID: "1", Address: "10.60.0.2"}
+	server := reconfigure.Server{ID: "1", Node: "node01", Status: "ACTIVE", Address: "10.60.0.2", ImageID: newImage}
+	spoilt := func(change func(*reconfigure.Spec)) reconfigure.Spec {
+		s := spec
+		change(&s)
+		return s
+	}
+	with := func(s reconfigure.Server, status string) reconfigure.Server {
+		s.Status = status
+		return s
+	}
+	old := server
+	old.ImageID = oldImage
+	tainted, part := instance, reconfigure.Instance{Node: "node01", Tainted: true}
+	tainted.Tainted = true
+	for name, tc := range map[string]struct {
+		spec        reconfigure.Spec
+		instances   []reconfigure.Instance
+		servers     []reconfigure.Server
+		address     string // that Slurm has
+		unreachable bool   // no source answers
+		want        []Drift
+	}{
+		"nothing":                      {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server}},
+		"image, says the cloud":        {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{old}, want: []Drift{DriftImage}},
+		"flavor and network and group": {spec: spoilt(func(s *reconfigure.Spec) { s.FlavorID, s.NetworkID, s.Group = "tiny", "other", "gpu" }), instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server}, want: []Drift{DriftFlavor, DriftNetwork, DriftGroup}},
+		"no instance":                  {want: []Drift{DriftMissing}},
+		"a server without Terraform":   {servers: []reconfigure.Server{server}},
+		"half made":                    {spec: spec, instances: []reconfigure.Instance{tainted}, servers: []reconfigure.Server{server}, want: []Drift{DriftTainted}},
+		"a part only":                  {spec: spec, instances: []reconfigure.Instance{part}, want: []Drift{DriftTainted}},
+		"lost":                         {spec: spec, instances: []reconfigure.Instance{instance}, want: []Drift{DriftLost}},
+		"doubled":                      {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server, server}, want: []Drift{DriftDoubled}},
+		"unknown: no source answers":   {unreachable: true},
+		"shut off":                     {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{with(server, "SHUTOFF")}, want: []Drift{DriftStopped}},
+		"paused":                       {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{with(server, "PAUSED")}, want: []Drift{DriftStopped}},
+		"in ERROR":                     {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{with(server, "ERROR")}, want: []Drift{DriftError}},
+		"another address in Slurm":     {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server}, address: "10.60.0.9", want: []Drift{DriftAddress}},
+		"a host name in Slurm":         {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server}, address: "node01"},
+		"a port that is kept":          {spec: reconfigure.Spec{Group: "standard", NetworkID: "net"}, want: []Drift{DriftMissing}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Snapshot{
+				Sources: wanted, Servers: map[string][]reconfigure.Server{}, States: map[string]reconfigure.NodeState{},
+				Desired: map[string]reconfigure.Spec{"node01": tc.spec}, Instances: map[string]reconfigure.Instance{},
+			}
+			if tc.servers != nil {
+				s.Servers["node01"] = tc.servers
+			}
+			for _, i := range tc.instances {
+				s.Instances["node01"] = i
+			}
+			if tc.address != "" {
+				s.States["node01"] = reconfigure.NodeState{Flags: reconfigure.NodeIdle, Address: tc.address}
+			}
+			if tc.unreachable {
+				s = Snapshot{Missing: map[Source]string{Cloud: "?", Terraform: "?", Slurm: "?"}}
+			}
+			if diff := cmp.Diff(tc.want, s.Drift(cluster, "node01")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUndeclaredNodes(t *testing.T) {
+	s := Snapshot{
+		Desired: map[string]reconfigure.Spec{
+			"ctl": {Group: reconfigure.ControlGroup}, "oldctl": {Group: reconfigure.ControlGroup}, "node01": {Group: "standard"},
+			"node21": {Group: "standard"}, "old1": {Group: "retired"},
+		},
+		Instances: map[string]reconfigure.Instance{"ctl": {}, "node01": {}, "old1": {}},
+		Servers:   map[string][]reconfigure.Server{"stray": {{ID: "1"}}, "node02": {{ID: "2"}}},
+		States: map[string]reconfigure.NodeState{
+			"old2": {Flags: reconfigure.NodeAllocated, Busy: true}, "old3": {Flags: reconfigure.NodeIdle},
+			"node02": {Flags: reconfigure.NodeAllocated, Busy: true},
+		},
+	}
+	for what, got := range map[string]nodeset.NodeSet{
+		"old1,stray":  s.Undeclared(cluster),
+		"old[1-2]":    s.Forgotten(cluster),
+		"node21,old1": s.UndeclaredIn(cluster, ""),
+		"node21":      s.UndeclaredIn(cluster, "standard"),
+	} {
+		if got.String() != what {
+			t.Errorf("%s, want %s", got, what)
+		}
+	}
+}
+
+// observer is one whose sources answer.
+func observer() Observer {
+	return Observer{
+		Cluster: cluster,
+		State: func(context.Context, nodeset.NodeSet) (reconfigure.State, error) {
+			return reconfigure.State{Instances: map[string]reconfigure.Instance{"ctl": {Node: "ctl", ID: "1", Address: "10.60.0.1"}}}, nil
+		},
+		States: func(context.Context, reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
+			return map[string]reconfigure.NodeState{"node01": {Flags: reconfigure.NodeIdle}}, nil
+		},
+		Servers: func(context.Context) (map[string][]reconfigure.Server, error) { return nil, nil },
+		Resolve: func(context.Context, reconfigure.Source) reconfigure.Resolved {
+			return reconfigure.Resolved{ImageID: newImage}
+		},
+	}
+}
+
+func TestEachSourceHasItsOwnTime(t *testing.T) {
+	hang := func(ctx context.Context) error { <-ctx.Done(); return errors.New("killed") }
+	for name, tc := range map[string]struct {
+		change func(*Observer)
+		want   []Unreachable
+	}{
+		"all answer": {func(*Observer) {}, []Unreachable{}},
+		"the cloud does not": {func(o *Observer) {
+			o.Servers = func(ctx context.Context) (map[string][]reconfigure.Server, error) { return nil, hang(ctx) }
+		}, []Unreachable{{Cloud, "no answer within 20s"}}},
+		"Slurm does not": {func(o *Observer) {
+			o.States = func(ctx context.Context, _ reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
+				return nil, hang(ctx)
+			}
+		}, []Unreachable{{Slurm, "no answer within 20s"}}},
+		"Terraform does not": {func(o *Observer) {
+			o.State = func(ctx context.Context, _ nodeset.NodeSet) (reconfigure.State, error) {
+				return reconfigure.State{}, hang(ctx)
+			}
+		}, []Unreachable{
+			{Terraform, "no answer within 20s"}, {Slurm, "not asked, since Terraform's state does not say where the control node is"},
+		}},
+		"Slurm fails": {func(o *Observer) {
+			o.States = func(context.Context, reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
+				return nil, errors.New("no route to host")
+			}
+		}, []Unreachable{{Slurm, "no route to host"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := observer()
+				o.Limit = 20 * time.Second
+				tc.change(&o)
+				s, err := o.Observe(t.Context(), Scope{Servers: true, Declared: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tc.want, s.Unreachable()); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				if s.Sources[declared].ImageID != newImage {
+					t.Errorf("what is declared is not resolved: %v", s.Sources)
+				}
+				if s.Asked(Cloud) != s.Answers(Cloud) || s.Asked(Slurm) != s.Answers(Slurm) || s.Asked(Terraform) != s.Answers(Terraform) {
+					t.Errorf("asked and answered differ: %+v", s)
+				}
+			})
+		})
+	}
+}
+// The map of nodes is kept before Terraform is started, so after a kill it may say what has not come true.
+func TestTheMapAsFarAsItCameTrue(t *testing.T) {
+	old := reconfigure.Spec{Group: "g", ImageID: "old", FlavorID: "f", NetworkID: "n"}
+	wanted, port := old, reconfigure.Spec{Group: "g", NetworkID: "n", Shard: "g-0"}
+	wanted.ImageID, wanted.Shard = "new", "g-0"
+	still := old
+	still.Shard = "g-0"
+	for name, tc := range map[string]struct {
+		told     reconfigure.Spec
+		instance reconfigure.Instance
+		want     reconfigure.Spec
+	}{
+		"another image":                        {wanted, reconfigure.Instance{ID: "i", Made: old}, still},
+		"another image, half made":             {wanted, reconfigure.Instance{ID: "i", Made: old, Tainted: true}, wanted},
+		"no instance yet":                      {wanted, reconfigure.Instance{}, wanted},
+		"the instance was to go, not the port": {port, reconfigure.Instance{ID: "i", Made: old}, port},
+	} {
+		state := reconfigure.State{Desired: map[string]reconfigure.Spec{"n1": tc.told}, Instances: map[string]reconfigure.Instance{"n1": tc.instance}}
+		if diff := cmp.Diff(map[string]reconfigure.Spec{"n1": tc.want}, carriedOut(state)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/text"
+)
+
+// LiveView keeps a picture of where each node is at the bottom of a terminal, nodes that are equally far in one line. News stand above it, and stay.
+type LiveView struct {
+	out   io.Writer
+	size  func() (width, height int)
+	now   func() time.Time
+	sieve sieve
+	nodes map[string]stop // where each node is; of what no single node owns under the empty name
+	shown []string        // the picture on the screen, line by line
+}
+
+// stop is where a node is on its way.
+type stop struct {
+	phase  reconfigure.Phase
+	level  reconfigure.Level // Begun, Done or Failed
+	reason string            // why it failed
+	since  time.Time         // when the phase began
+	step   reconfigure.Event // the last one
+}
+
+// NewLiveView shows a request on a terminal whose size is asked for each time.
+func NewLiveView(out io.Writer, r reconfigure.Request, size func() (width, height int)) *LiveView {
+	fmt.Fprintf(out, "request %s: %s\n", r.ID, strings.TrimSpace(string(r.Mode)+" "+r.Nodes.String()))
+	return &LiveView{
+		out: out, size: size, now: time.Now,
+		sieve: newSieve(), nodes: map[string]stop{},
+	}
+}
+
+// Events draws what has changed.
+func (v *LiveView) Events(events []reconfigure.Event) {
+	var news []reconfigure.Event
+	for _, e := range events {
+		isStep := v.sieve.step(e)
+		if e.Level == reconfigure.Note && !isStep {
+			news = append(news, e)
+			continue
+		}
+		v.nodes[e.Node] = v.nodes[e.Node].after(e)
+	}
+	width, height := v.size()
+	v.draw(grouped(news), picture(v.nodes, v.now(), width, height))
+}
+
+// after is where a node is after an event. Notes move nobody, so one that failed stays there unless another worker begins anew.
+func (s stop) after(e reconfigure.Event) stop {
+	switch {
+	case e.Level == reconfigure.Note:
+		s.step = e
+		return s
+	case e.Level == reconfigure.Begun || e.Phase != s.phase:
+		return stop{phase: e.Phase, level: e.Level, reason: e.Message, since: e.Time}
+	}
+	s.level, s.reason, s.step = e.Level, e.Message, reconfigure.Event{}
+	return s
+}
+
+// cohort is the nodes that are equally far.
+type cohort struct {
+	stop  // since is that of the first one, and step the last of them all
+	names []string
+}
+
+// cohorts puts nodes that are equally far together: those that failed first, since what does not fit on the terminal had better go well.
+func cohorts(nodes map[string]stop) []cohort {
+	together := map[stop]cohort{}
+	for name, s := range nodes {
+		place := stop{phase: s.phase, level: s.level, reason: s.reason}
+		c, known := together[place]
+		if !known {
+			c.stop = s
+		}
+		if s.since.Before(c.since) {
+			c.since = s.since
+		}
+		if s.step.ID > c.step.ID {
+			c.step = s.step
+		}
+		if name != "" {
+			c.names = append(c.names, name)
+		}
+		together[place] = c
+	}
+	return slices.SortedFunc(maps.Values(together), func(a, b cohort) int {
+		return cmp.Or(cmp.Compare(rank(a.level), rank(b.level)), a.since.Compare(b.since), cmp.Compare(a.phase, b.phase), cmp.Compare(a.reason, b.reason))
+	})
+}
+
+// picture has a line for each cohort, as many as fit.
+func picture(nodes map[string]stop, now time.Time, width, height int) []string {
+	var lines []string
+	for _, c := range cohorts(nodes) {
+		if c.phase != "" {
+			lines = append(lines, text.Clip(c.line(now, width), width-1))
+		}
+	}
+	if most := max(height-1, 1); len(lines) > most { // the cursor has a line of its own
+		lines = append(lines[:most-1], text.Clip(fmt.Sprintf("… and %d more", len(lines)-most+1), width-1))
+	}
+	return lines
+}
+
+// rank is the order of lines: failed, under way, done.
+func rank(l reconfigure.Level) int {
+	return slices.Index([]reconfigure.Level{reconfigure.Failed, reconfigure.Begun, reconfigure.Done}, l)
+}
+
+func (c cohort) line(now time.Time, width int) string {
+	words := map[reconfigure.Level]string{reconfigure.Begun: text.Span(now.Sub(c.since)), reconfigure.Done: "done", reconfigure.Failed: "failed"}
+	list := text.Clip(nodeset.Of(c.names...).String(), max(width*2/5, 12))
+	if n := len(c.names); n > 1 {
+		list = fmt.Sprintf("%s (%d)", list, n)
+	}
+	return strings.TrimRight(fmt.Sprintf("%-9s  %-6s  %s  %s", c.phase, words[c.level], list, text.OneLine(cmp.Or(c.reason, c.step.Message))), " ")
+}
+
+// draw puts news above the picture, and a new picture in the place of the last one, by one write, so that nothing flickers. Sequences are ECMA-48's.
+func (v *LiveView) draw(news []text.Group[reconfigure.Event], lines []string) {
+	if len(news) == 0 && slices.Equal(lines, v.shown) {
+		return
+	}
+	var b strings.Builder
+	b.WriteString(v.erase())
+	for _, n := range news {
+		fmt.Fprintf(&b, "%s %s\n", n.First.Time.Local().Format(time.TimeOnly), strings.TrimSpace(n.Nodes.String()+" "+text.OneLine(n.First.Message)))
+	}
+	for _, line := range lines {
+		b.WriteString(line + "\n")
+	}
+	v.shown = lines
+	// A terminal that is gone is no reason to leave: the outcome may still be asked for.
+	_, _ = io.WriteString(v.out, b.String())
+}
+
+// erase takes the picture off. A terminal that was made narrower since breaks the lines that were on it.
+func (v *LiveView) erase() string {
+	width, _ := v.size()
+	rows := 0
+	for _, line := range v.shown {
+		rows += max(1, (utf8.RuneCountInString(line)+width-1)/width)
+	}
+	if rows == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\x1b[%dA\r\x1b[J", rows) // CUU, CR, ED
+}
+
+// End takes the picture off: the outcome says it all, and better.
+func (v *LiveView) End() { v.draw(nil, nil) }

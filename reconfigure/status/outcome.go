@@ -1,0 +1,79 @@
+package status
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/text"
+)
+
+// WriteOutcome writes an outcome for people: nodes of which the same is told together, and reasons below them. What kept the whole request from being carried out
+// is left to the error.
+func WriteOutcome(w io.Writer, r reconfigure.Request, o reconfigure.Outcome, width int) error {
+	fates := Results(o.Verdicts)
+	var b strings.Builder
+	fmt.Fprintf(&b, "request %s: %s after %s\n", r.ID, Headline(o), o.Finished.Sub(r.Submitted).Round(time.Second))
+	column := 0
+	for _, f := range fates {
+		column = max(column, utf8.RuneCountInString(Result(f.First)))
+	}
+	for _, f := range fates {
+		fmt.Fprintf(&b, "  %-*s  %s\n", column, Result(f.First), f.Nodes)
+		for _, line := range text.Wrap(Why(f.First), width-4) {
+			fmt.Fprintf(&b, "    %s\n", line)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Headline is how a request ended, in few words.
+func Headline(o reconfigure.Outcome) string {
+	switch {
+	case o.Code == reconfigure.CodePartial:
+		return "done in part"
+	case o.Code == reconfigure.CodeDone && !slices.ContainsFunc(o.Verdicts, func(v reconfigure.Verdict) bool { return v.Status == reconfigure.StatusDone }):
+		return "nothing to do"
+	}
+	return string(o.Code)
+}
+
+// Results puts the nodes of which the same is told together, in the order of the verdicts.
+func Results(verdicts []reconfigure.Verdict) []text.Group[reconfigure.Verdict] {
+	return text.GroupNodes(verdicts, func(v reconfigure.Verdict) (string, reconfigure.Verdict) {
+		node := v.Node
+		v.Node = ""
+		return node, v
+	})
+}
+
+// Result says what became of a node.
+func Result(v reconfigure.Verdict) string {
+	done := map[reconfigure.Action]string{
+		reconfigure.Create: "created", reconfigure.Replace: "replaced", reconfigure.Reboot: "rebooted",
+		reconfigure.Configure: "configured", reconfigure.Remove: "removed",
+		reconfigure.Drain: "drained", reconfigure.Undrain: "undrained", reconfigure.Adopt: "adopted",
+	}[v.Action]
+	switch {
+	case done == "":
+		return string(v.Status)
+	case v.Status == reconfigure.StatusDone:
+		return done
+	case v.Status == reconfigure.StatusFailed:
+		return "not " + done
+	}
+	return fmt.Sprintf("%s, not %s", v.Status, done)
+}
+
+// Why says where a node's way ended, and the reason.
+func Why(v reconfigure.Verdict) string {
+	if v.Status == reconfigure.StatusFailed && v.Phase != "" {
+		return fmt.Sprintf("at %s: %s", v.Phase, v.Class.Said(v.Reason))
+	}
+	return v.Class.Said(v.Reason)
+}

@@ -1,0 +1,97 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/text"
+)
+
+// Pause is what is said of a pause, and of what it stops.
+type Pause struct {
+	Pause   *reconfigure.Pause `json:"pause"`   // none: null
+	Waiting int                `json:"waiting"` // requests without an outcome
+	Leader  string             `json:"leader"`  // the worker that holds the lease; empty: none
+}
+
+// String is the same for people.
+func (p Pause) String() string {
+	said := fmt.Sprintf("requests without an outcome: %d\n", p.Waiting)
+	if p.Pause == nil {
+		return "not paused\n" + said
+	}
+	said = PauseWords(*p.Pause) + "\nnothing begins until `reconfigure continue`\n" + said
+	if p.Leader != "" {
+		said += "operations may be under way still, and go on to their end: " + p.Leader + "\n"
+	}
+	return said
+}
+
+// PauseWords says who has paused, since when and why.
+func PauseWords(p reconfigure.Pause) string {
+	return fmt.Sprintf("paused by %s since %s: %s",
+		text.OneLine(p.By), p.Since.UTC().Format(time.RFC3339), text.OneLine(p.Reason))
+}
+
+// PauseTeller tells whoever follows a request that nothing begins.
+type PauseTeller struct {
+	Log interface {
+		Holder(ctx context.Context) string
+		Paused(ctx context.Context) (reconfigure.Pause, bool, error)
+	}
+	Request reconfigure.RequestID
+
+	next time.Time // when the next look is due
+	told string
+}
+
+// Look is what is new about pauses, at most once a second. While a worker holds the lease, that may be for operations of the
+// request, which no pause stops.
+func (t *PauseTeller) Look(ctx context.Context, now time.Time) ([]reconfigure.Event, error) {
+	if now.Before(t.next) {
+		return nil, nil
+	}
+	t.next = now.Add(time.Second)
+	p, paused, err := t.Log.Paused(ctx)
+	if err != nil || paused && t.Log.Holder(ctx) != "" {
+		return nil, err
+	}
+	news := ""
+	if paused {
+		news = fmt.Sprintf("request %s waits: %s", t.Request, PauseWords(p))
+	}
+	if news == t.told {
+		return nil, nil
+	}
+	t.told = news
+	if news == "" {
+		news = "the pause has ended"
+	}
+	e := reconfigure.Event{Time: now, Phase: reconfigure.PhaseRequested, Level: reconfigure.Note, Message: news}
+	return []reconfigure.Event{e}, nil
+}
+
+// Continued is what was known of a node group that is used again.
+type Continued struct {
+	Group    string `json:"group"`
+	Failures int    `json:"failures"` // boot failures in a row
+	Full     string `json:"full"`     // why there was no room; empty: there was
+}
+
+// String is the same for people.
+func (d Continued) String() string {
+	var forgotten []string
+	if d.Failures > 0 {
+		forgotten = append(forgotten, fmt.Sprintf("%d boot failures in a row", d.Failures))
+	}
+	if d.Full != "" {
+		forgotten = append(forgotten, "that there was no room")
+	}
+	if len(forgotten) == 0 {
+		return d.Group + ": nothing had failed"
+	}
+	return d.Group + ": forgotten: " + strings.Join(forgotten, ", and ")
+}

@@ -1,0 +1,321 @@
+// Package status is what the commands show: the report of all nodes, what reconcile finds, what a request would do, how it
+// goes and how it ended. Each is data, with JSON tags that docs/status.md and the pages beside it describe, and its views for
+// people. It asks nobody and changes nothing.
+package status
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+	"github.com/eiffel-hpc/eiffel/reconfigure/text"
+)
+
+// Report is what `status` prints. docs/status.md describes each field.
+type Report struct {
+	Cluster     string                 `json:"cluster"`
+	Leader      string                 `json:"leader"`          // the worker that holds the lease; empty: none
+	Pause       *reconfigure.Pause     `json:"pause,omitempty"` // while nothing begins
+	Requests    []Request              `json:"requests"`
+	Unreachable []snapshot.Unreachable `json:"unreachable"`
+	Reconcile   *Look                  `json:"reconcile,omitempty"` // the worker's last comparison
+	Groups      []Group                `json:"groups"`
+	Nodes       []Node                 `json:"nodes"`
+
+	unfolded bool // nodes that are powered down have a line each, too
+}
+
+// Node is one node of the report.
+type Node struct {
+	Node          string             `json:"node"`
+	Group         string             `json:"group"` // empty where only the cloud knows the instance
+	Kind          Kind               `json:"kind"`
+	Slurm         []string           `json:"slurm"` // base state and flags; empty where Slurm does not say
+	Reason        string             `json:"reason,omitempty"`
+	Instance      string             `json:"instance,omitempty"` // Nova's status, or MISSING
+	Created       time.Time          `json:"created,omitzero"`
+	Address       string             `json:"address,omitempty"`
+	Image         string             `json:"image,omitempty"` // of the instance, where it is one that is declared for some group
+	ImageID       string             `json:"image_id,omitempty"`
+	WantedImage   string             `json:"wanted_image,omitempty"`    // as declared
+	WantedImageID string             `json:"wanted_image_id,omitempty"` // what that means now
+	Outdated      []snapshot.Drift   `json:"outdated"`
+	Doing         *Activity          `json:"doing,omitempty"`
+	Last          *reconfigure.Event `json:"last,omitempty"`
+
+	state reconfigure.NodeState
+}
+
+// missing stands in the place of Nova's status where Terraform has an instance that the cloud does not have.
+const missing = "MISSING"
+
+// Kind is how a node is declared.
+type Kind string
+
+// The kinds.
+const (
+	KindControl    Kind = "control"
+	KindPersistent Kind = "persistent"
+	KindCloud      Kind = "cloud"
+	KindUndeclared Kind = "undeclared" // there is an instance, but group_vars/all.yml has no such node
+)
+
+// Journal is what the journal knows; the zero value is that of a cluster that has none yet.
+type Journal struct {
+	Time    time.Time                     // when it was read
+	Leader  string                        // the worker that holds the lease; empty: none
+	Since   time.Time                     // when it acquired it
+	Pause   *reconfigure.Pause            // while nothing begins
+	Last    map[string]reconfigure.Event  // how far each node has come
+	Health  map[string]reconfigure.Health // of the node groups with failures
+	Pending []Request
+}
+
+// Reader is the journal as reports read it.
+type Reader interface {
+	HolderSince(ctx context.Context) (holder string, acquired time.Time)
+	LastMoves(ctx context.Context) (map[string]reconfigure.Event, error)
+	Health(ctx context.Context) (map[string]reconfigure.Health, error)
+	Paused(ctx context.Context) (reconfigure.Pause, bool, error)
+	Pending(ctx context.Context) ([]reconfigure.Request, error)
+	// EventsOf is the events of the plans that each of the requests was in, oldest first.
+	EventsOf(ctx context.Context, ids ...reconfigure.RequestID) (map[reconfigure.RequestID][]reconfigure.Event, error)
+}
+
+// Read reads the journal, by a number of queries that does not depend on how many requests there are.
+func Read(ctx context.Context, r Reader) (Journal, error) {
+	j := Journal{Time: time.Now()}
+	var err error
+	j.Leader, j.Since = r.HolderSince(ctx)
+	if j.Last, err = r.LastMoves(ctx); err != nil {
+		return j, err
+	}
+	if j.Health, err = r.Health(ctx); err != nil {
+		return j, err
+	}
+	if pause, paused, err := r.Paused(ctx); err != nil {
+		return j, err
+	} else if paused {
+		j.Pause = &pause
+	}
+	requests, err := r.Pending(ctx)
+	if err != nil {
+		return j, err
+	}
+	ids := make([]reconfigure.RequestID, len(requests))
+	for i, request := range requests {
+		ids[i] = request.ID
+	}
+	events, err := r.EventsOf(ctx, ids...)
+	for _, request := range requests {
+		j.Pending = append(j.Pending, NewRequest(request, events[request.ID]))
+	}
+	return j, err
+}
+
+// Requests is the pending requests with where they stand.
+func (j Journal) Requests() []Request {
+	requests := append([]Request{}, j.Pending...) // programs that read it get a list, also an empty one
+	for i := range requests {
+		requests[i].State, requests[i].since = requests[i].stand(j.Leader != "", j.Since), j.Since
+	}
+	return requests
+}
+
+// New puts together what is declared, what the sources say and what the journal knows.
+func New(c reconfigure.Cluster, seen snapshot.Snapshot, j Journal, last reconcile.Look) Report {
+	v := viewer{c, seen, seen.ImageNames(c)}
+	r := Report{
+		Cluster: c.Name, Leader: j.Leader, Pause: j.Pause, Requests: j.Requests(), Unreachable: unreachable(seen.Unreachable()),
+		Reconcile: newLook(last, c.Settings.Reconcile, j.Time), Nodes: v.declared(),
+	}
+	for name := range seen.Undeclared(c).All() {
+		r.Nodes = append(r.Nodes, v.node(name, seen.Desired[name].Group, KindUndeclared, reconfigure.Source{}))
+	}
+	doing := activities(r.Requests)
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		if e, ok := j.Last[n.Node]; ok {
+			n.Last = &e
+		}
+		if a, ok := doing[n.Node]; ok {
+			n.Doing = &a
+		}
+	}
+	r.Groups = summarize(r.Nodes, seen)
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		g.addHealth(j.Health[g.Group], c, j.Time)
+	}
+	return r
+}
+
+// unreachable is the sources that do not answer, each reason on one line.
+func unreachable(all []snapshot.Unreachable) []snapshot.Unreachable {
+	all = append([]snapshot.Unreachable{}, all...)
+	for i := range all {
+		all[i].Reason = text.OneLine(all[i].Reason)
+	}
+	return all
+}
+
+// Names is the nodes that have a row.
+func (r Report) Names() nodeset.NodeSet {
+	names := make([]string, len(r.Nodes))
+	for i, n := range r.Nodes {
+		names[i] = n.Node
+	}
+	return nodeset.Of(names...)
+}
+
+// viewer is what rows are made of.
+type viewer struct {
+	cluster    reconfigure.Cluster
+	seen       snapshot.Snapshot
+	imageNames map[string]string
+}
+
+// declared is the nodes that are declared, with or without an instance.
+func (v viewer) declared() []Node {
+	nodes := []Node{v.node(v.cluster.Control.Name, reconfigure.ControlGroup, KindControl, v.cluster.Control.Source)}
+	for _, g := range v.cluster.Groups {
+		persistent := g.Persistent()
+		for name := range g.Nodes().All() {
+			kind := KindCloud
+			if persistent.Contains(name) {
+				kind = KindPersistent
+			}
+			nodes = append(nodes, v.node(name, g.Name, kind, g.Source))
+		}
+	}
+	return nodes
+}
+
+// node is what the sources say of a node that is declared to be made of something.
+func (v viewer) node(name, group string, kind Kind, declared reconfigure.Source) Node {
+	state, instance, servers := v.seen.States[name], v.seen.Instances[name], v.seen.Servers[name]
+	n := Node{
+		Node: name, Group: group, Kind: kind, Slurm: state.Words(), Reason: reasonOf(state), state: state,
+		Address: instance.Address, WantedImage: declared.Image, WantedImageID: v.seen.Sources[declared].ImageID,
+		Outdated: append([]snapshot.Drift{}, v.seen.Drift(v.cluster, name)...),
+	}
+	if instance.ID != "" {
+		n.ImageID = v.seen.Desired[name].ImageID
+	}
+	if slices.Contains(n.Outdated, snapshot.DriftLost) && servers == nil {
+		n.Instance = missing
+	}
+	for _, server := range servers {
+		if n.Instance != "" {
+			n.Instance += "," // two instances of one name are trouble: show both
+		}
+		n.Instance += server.Status
+		n.Created = server.Created
+		n.ImageID = cmp.Or(server.ImageID, n.ImageID)
+		n.Address = cmp.Or(n.Address, server.Address)
+	}
+	n.Image = v.imageNames[n.ImageID]
+	if n.ImageID != "" && n.ImageID == n.WantedImageID {
+		n.Image = declared.Image // a group may have another name for the same image
+	}
+	return n
+}
+
+// powersDown reports whether nothing is to be said of a cloud node.
+func (n Node) powersDown() bool {
+	idle := len(n.Slurm) == 0 || n.state.PoweredDown()
+	return n.Kind == KindCloud && n.Instance == "" && n.Address == "" && idle && len(n.Outdated) == 0 && n.Doing == nil &&
+		n.why() == ""
+}
+
+// reasonOf is the reason for the state that a node has. Slurm keeps the text of a drain that is over when power saving has
+// taken the node meanwhile.
+func reasonOf(s reconfigure.NodeState) string {
+	const gone = reconfigure.NodePoweredDown | reconfigure.NodePoweringDown
+	if s.HasAny(gone) && !s.HasAny(reconfigure.NodeDown|reconfigure.NodeDrain|reconfigure.NodeFail) {
+		return ""
+	}
+	return s.Reason
+}
+
+// why is Slurm's reason; where it has none, the reason why the node failed last.
+func (n Node) why() string {
+	if n.Reason == "" && n.failing() {
+		return text.OneLine(n.Last.Message)
+	}
+	return text.OneLine(n.Reason)
+}
+
+// lastWords is what the tool did last with a node.
+func (n Node) lastWords(now time.Time) string {
+	if n.Last == nil {
+		return ""
+	}
+	return string(n.Last.Phase) + " " + string(n.Last.Level) + " " + text.Ago(now, n.Last.Time) + " ago"
+}
+
+// imageWords is the image that a node is made of, and the one that it is to be made of where that is another one.
+func (n Node) imageWords() string {
+	is := cmp.Or(n.Image, shortID(n.ImageID))
+	if slices.Contains(n.Outdated, snapshot.DriftImage) {
+		return is + " → " + shortID(n.WantedImage)
+	}
+	return is
+}
+
+// shortID is enough of a UUID to tell it from others; what is none stays as it is.
+func shortID(id string) string {
+	if len(id) == 36 && strings.Count(id, "-") == 4 {
+		return id[:8] + "…"
+	}
+	return id
+}
+
+// Look is what the report says of the worker's last comparison of the sources.
+type Look struct {
+	Time        time.Time              `json:"time"`
+	Overdue     bool                   `json:"overdue"` // no worker compares any more
+	Findings    []Finding              `json:"findings"`
+	Unreachable []snapshot.Unreachable `json:"unreachable"`
+}
+
+// newLook is nil where no worker is to compare, or none has.
+func newLook(l reconcile.Look, every time.Duration, now time.Time) *Look {
+	if every == 0 || l.Time.IsZero() {
+		return nil
+	}
+	return &Look{
+		Time: l.Time, Overdue: now.Sub(l.Time) > reconcile.StaleAfter*every,
+		Findings: newFindings(l.Findings), Unreachable: unreachable(l.Unreachable),
+	}
+}
+
+// words is the same for people.
+func (l Look) words(now time.Time) string {
+	said := "The worker compared the sources " + text.Ago(now, l.Time) + " ago"
+	if l.Overdue {
+		said += ", and not since (`reconfigure worker` does)"
+	}
+	groups := text.GroupNodes(l.Findings, func(f Finding) (string, reconcile.Kind) { return f.Node, f.Kind })
+	switch {
+	case len(l.Unreachable) > 0:
+		return said + ": not all of them answered."
+	case len(groups) == 0:
+		return said + ": they agreed."
+	}
+	found := make([]string, len(groups))
+	for i, g := range groups {
+		found[i] = g.First.Kind.Words() + " " + list(g.Nodes, false)
+	}
+	return said + ": " + strings.Join(found, ", ") + "; `reconfigure reconcile` has more."
+}
+
+// keys is the keys of a map, in order.
+func keys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }

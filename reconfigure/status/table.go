@@ -1,0 +1,227 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+	"github.com/eiffel-hpc/eiffel/reconfigure/text"
+)
+
+// Layout is how a report is laid out for people.
+type Layout struct {
+	Now   time.Time
+	Wide  bool // all that is known, a line for every node, however long
+	Width int  // of the lines of a table that is not wide, in characters
+}
+
+// TableWidth is what the lines of the table are kept to where the terminal is not wider. The wide table has what is cut off.
+const TableWidth = 120
+
+// Write prints the report for people.
+func (r Report) Write(w io.Writer, l Layout) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "cluster %s\n\n", r.Cluster)
+	r.writeNodes(&b, l)
+	if len(r.Groups) > 0 {
+		b.WriteString("\n")
+		r.writeGroups(&b, l)
+	}
+	r.writeRequests(&b, l)
+	if len(r.Unreachable) > 0 {
+		b.WriteString("\n")
+	}
+	writeUnreachable(&b, r.Unreachable)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func writeUnreachable(b *strings.Builder, all []snapshot.Unreachable) {
+	for _, u := range all {
+		fmt.Fprintf(b, "%s does not answer: %s\n", u.Source.Words(), u.Reason)
+	}
+}
+
+func (r Report) writeNodes(b *strings.Builder, l Layout) {
+	header, row := []string{"NODE", "GROUP", "KIND", "SLURM", "INSTANCE", "IMAGE", "DOING; REASON"}, Node.row
+	if l.Wide {
+		header, row = []string{"NODE", "GROUP", "KIND", "SLURM", "INSTANCE", "SINCE", "ADDRESS", "IMAGE", "WANTED", "OUTDATED", "DOING", "LAST", "REASON"}, Node.wideRow
+	}
+	rows := [][]string{header}
+	var down []string
+	for _, n := range r.Nodes {
+		if n.powersDown() && !l.Wide && !r.unfolded {
+			down = append(down, n.Node)
+			continue
+		}
+		rows = append(rows, row(n, l.Now))
+	}
+	switch {
+	case len(r.Nodes) == 0 && len(r.Unreachable) > 0:
+		b.WriteString("No node is like that, as far as the sources answer.\n")
+	case len(r.Nodes) == 0:
+		b.WriteString("No node is like that.\n")
+	case len(rows) > 1:
+		l.table(b, rows)
+	}
+	if len(rows) > 1 && len(down) > 0 {
+		b.WriteString("\n")
+	}
+	if len(down) > 0 {
+		fmt.Fprintf(b, "%s: %s\n", r.unseen(), nodeset.Of(down...))
+	}
+}
+
+// row is a node in the table: its last column is the one that is cut off.
+func (n Node) row(now time.Time) []string {
+	return []string{n.Node, n.Group, string(n.Kind), n.stateWords(), n.Instance, n.imageWords(), strings.Join(n.remarks(now), "; ")}
+}
+
+func (n Node) wideRow(now time.Time) []string {
+	doing := ""
+	if n.Doing != nil {
+		doing = n.Doing.story(now)
+	}
+	return []string{
+		n.Node, n.Group, string(n.Kind), strings.Join(n.Slurm, "+"), n.Instance, text.Ago(now, n.Created), n.Address, cmp.Or(n.Image, n.ImageID), n.WantedImage,
+		join(n.Outdated), doing, n.lastWords(now), n.why(),
+	}
+}
+
+// stateWords is Slurm's states, less the flag that says what another column does. Like sinfo, it has a sign for the flags that come and go with power and boots
+// (sinfo(1), NODE STATE CODES).
+func (n Node) stateWords() string {
+	signs := map[reconfigure.NodeFlags]string{
+		reconfigure.NodeCloud: "", reconfigure.NodeNotResponding: "*", reconfigure.NodePoweredDown: "~",
+		reconfigure.NodePoweringUp: "#", reconfigure.NodePowerUp: "#", reconfigure.NodePoweringDown: "%",
+		reconfigure.NodePowerDown: "!", reconfigure.NodeRebootRequested: "@", reconfigure.NodeRebootIssued: "^",
+		reconfigure.NodeMaintenance: "$", reconfigure.NodePlanned: "-",
+	}
+	var words []string
+	var marks string
+	for _, word := range n.Slurm {
+		flag, _ := reconfigure.ParseNodeFlags(word)
+		if sign, ok := signs[flag]; ok {
+			marks += sign
+		} else {
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, "+") + marks
+}
+
+// remarks is what is being done with a node, and then what is wrong with it as far as no other column says so.
+func (n Node) remarks(now time.Time) []string {
+	var remarks []string
+	if n.Doing != nil {
+		remarks = append(remarks, n.Doing.words(now))
+	}
+	if n.failing() {
+		failed := n.lastWords(now)
+		if message := text.OneLine(n.Last.Message); message != "" {
+			failed += ": " + message
+		}
+		remarks = append(remarks, failed)
+	}
+	if n.Reason != "" {
+		remarks = append(remarks, text.OneLine(n.Reason))
+	}
+	shown := func(d snapshot.Drift) bool {
+		return slices.Contains([]snapshot.Drift{
+			snapshot.DriftImage, snapshot.DriftLost, snapshot.DriftDoubled, snapshot.DriftUndeclared, snapshot.DriftStopped,
+			snapshot.DriftError,
+		}, d)
+	}
+	if drifts := slices.DeleteFunc(slices.Clone(n.Outdated), shown); len(drifts) > 0 {
+		remarks = append(remarks, "not as declared: "+join(drifts))
+	}
+	return remarks
+}
+
+// unseen says what is known of the nodes that have no line of their own.
+func (r Report) unseen() string {
+	if slices.ContainsFunc(r.Unreachable, func(u snapshot.Unreachable) bool { return u.Source == snapshot.Cloud }) {
+		return "Nothing is known of"
+	}
+	return "Without instance, as nothing needs them"
+}
+
+func (r Report) writeGroups(b *strings.Builder, l Layout) {
+	rows := [][]string{summaryHeader()}
+	var failures []string
+	for _, g := range r.Groups {
+		rows = append(rows, g.row())
+		failures = append(failures, g.words(l.Now)...)
+	}
+	_ = text.Table(b, rows, 0) // a builder takes everything
+	if len(failures) > 0 {
+		b.WriteString("\n" + strings.Join(failures, "\n") + "\n")
+	}
+}
+
+func (r Report) writeRequests(b *strings.Builder, l Layout) {
+	if len(r.Requests) > 0 {
+		b.WriteString("\n")
+		l.table(b, r.requestRows(l))
+	}
+	if notes := r.notes(l); len(notes) > 0 {
+		b.WriteString("\n" + strings.Join(notes, "\n") + "\n")
+	}
+}
+
+func (r Report) requestRows(l Layout) [][]string {
+	rows := [][]string{{"REQUEST", "MODE", "STATE", "SINCE", "BY", "NODES", "WHY"}}
+	for _, p := range r.Requests {
+		rows = append(rows, []string{p.ID.String(), string(p.Mode), p.words(l), text.Ago(l.Now, p.Submitted), text.OneLine(p.Caller), list(p.Nodes, l.Wide), text.OneLine(p.Reason)})
+	}
+	return rows
+}
+
+// notes says of the requests what does not go into a table.
+func (r Report) notes(l Layout) []string {
+	var notes []string
+	if r.Pause != nil {
+		notes = append(notes, fmt.Sprintf("Paused by %s for %s: %s; nothing begins until `reconfigure continue`.",
+			text.OneLine(r.Pause.By), text.Ago(l.Now, r.Pause.Since), text.OneLine(r.Pause.Reason)))
+	}
+	for _, p := range r.Requests {
+		if p.State.Deferred() && p.State != WaitsForJobs {
+			notes = append(notes, fmt.Sprintf("Request %s %s, and is tried again: %s", p.ID, p.State.Words(), text.OneLine(p.Why())))
+		}
+	}
+	if r.Reconcile != nil {
+		notes = append(notes, r.Reconcile.words(l.Now))
+	}
+	switch {
+	case len(r.Requests) == 0:
+	case r.Leader != "":
+		notes = append(notes, "At work: "+r.Leader)
+	case r.Pause != nil:
+	case slices.ContainsFunc(r.Requests, func(p Request) bool { return !p.IsDeferred() }):
+		notes = append(notes, "No worker is at work: `reconfigure worker` starts one.")
+	}
+	return notes
+}
+
+// words is where a request stands, for people.
+func (p Request) words(l Layout) string {
+	if p.State == WaitsForJobs && !p.WithJobs().Empty() {
+		return "waits for jobs on " + list(p.WithJobs(), l.Wide)
+	}
+	return p.State.Words()
+}
+
+// table writes rows in columns; where the layout is not wide, lines that are too long are cut.
+func (l Layout) table(b *strings.Builder, rows [][]string) {
+	width := l.Width
+	if l.Wide {
+		width = 0
+	}
+	_ = text.Table(b, rows, width) // a builder takes everything
+}

@@ -1,0 +1,60 @@
+package status
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// WriteYAML writes a value as its JSON is, key by key in the same order: the JSON tags are the one place where the fields have names.
+func WriteYAML(w io.Writer, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	tokens := json.NewDecoder(bytes.NewReader(text))
+	tokens.UseNumber() // an id is no floating-point number
+	node, err := yamlNode(tokens)
+	if err != nil {
+		return err
+	}
+	out := yaml.NewEncoder(w)
+	out.SetIndent(2)
+	if err := out.Encode(node); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+// yamlNode is the next value of a JSON text.
+func yamlNode(tokens *json.Decoder) (*yaml.Node, error) {
+	token, err := tokens.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch t := token.(type) {
+	case json.Delim:
+		node := &yaml.Node{Kind: map[json.Delim]yaml.Kind{'{': yaml.MappingNode, '[': yaml.SequenceNode}[t]}
+		for tokens.More() {
+			part, err := yamlNode(tokens)
+			if err != nil {
+				return nil, err
+			}
+			if isKey := node.Kind == yaml.MappingNode && len(node.Content)%2 == 0; isKey {
+				part.Style = 0 // keys are ours, and plain
+			}
+			node.Content = append(node.Content, part)
+		}
+		_, err := tokens.Token() // the closing one
+		return node, err
+	case string:
+		// Quoted, so that no reader, of whatever version of YAML, takes a node named "no" for a truth value, or an image "1:30" for a number.
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: t}, nil
+	case nil:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(token)}, nil // a number or a truth value
+}
