@@ -329,6 +329,7 @@ func TestNodeWithAJobIsNotCleanedAway(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3", "p4")
 		// Nothing can be verified, although all is well.
+		l.Takes(simulate.Registering, time.Second)
 		l.Then(simulate.AfterConfigure, func() { l.Order(simulate.CloudSilent) })
 		l.Order(simulate.NeverRegisters, "p4")
 		l.wants(reconfigure.Create, "p3", "p4")

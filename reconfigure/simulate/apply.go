@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -152,11 +153,8 @@ func (p *Provisioner) begin(ctx context.Context, preview reconfigure.Preview) (*
 	case p.ordered(StateLocked):
 		return nil, failure{StateLocked}
 	}
-	for file, plan := range p.previews { // whatever was previewed before is stale now
-		if plan.Shared || len(plan.Changes) == 0 || p.has(plan.Changes[0].Node) {
-			delete(p.previews, file)
-		}
-	}
+	// Whatever was previewed before is stale now.
+	maps.DeleteFunc(p.previews, func(_, shard string) bool { return shard == p.shard })
 	p.calls = append(p.calls, p.called("apply")+" "+inWords(preview.Changes))
 	p.advance()
 	a := &apply{Provisioner: p, preview: preview, failures: p.portless(preview.Changes)}

@@ -144,7 +144,7 @@ func (p *Provisioner) Preview(ctx context.Context, plan reconfigure.Plan) (recon
 		return reconfigure.Preview{}, &reconfigure.Refusal{Changes: unasked}
 	}
 	preview := reconfigure.Preview{Plan: plan, File: fmt.Sprint("preview-", p.number()), Changes: changes}
-	p.previews[preview.File] = plan
+	p.previews[preview.File] = p.shard
 	return preview, nil
 }
 

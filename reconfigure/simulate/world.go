@@ -42,8 +42,8 @@ type World struct {
 	// Terraform.
 	desired  map[string]reconfigure.Spec
 	state    map[string]*resource
-	shared   bool                        // what no single node owns is there
-	previews map[string]reconfigure.Plan // those that can still be applied
+	shared   bool              // what no single node owns is there
+	previews map[string]string // by file, those that can still be applied: their shard
 	kill     *kill
 
 	// Slurm.
@@ -68,7 +68,7 @@ type World struct {
 func NewWorld(c reconfigure.Cluster) *World {
 	w := &World{
 		cluster: c, limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1},
-		desired: map[string]reconfigure.Spec{}, state: map[string]*resource{}, previews: map[string]reconfigure.Plan{},
+		desired: map[string]reconfigure.Spec{}, state: map[string]*resource{}, previews: map[string]string{},
 		slurm: map[string]*slurmNode{}, comments: map[int64]string{}, health: map[string]reconfigure.Health{},
 		faults: map[Fault]nodeset.NodeSet{}, spans: defaultSpans(), then: map[Call][]func(){}, runs: map[Tool][]*toolRun{},
 	}
