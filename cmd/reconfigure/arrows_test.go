@@ -17,22 +17,32 @@ const module = "github.com/eiffel-hpc/eiffel/"
 
 // arrows is the design: which of our packages each may import. Vocabulary at the bottom, the command at the top, adapters beside each other.
 var arrows = map[string][]string{
-	"reconfigure/nodeset":           {},
-	"reconfigure":                   {"reconfigure/nodeset"},
-	"reconfigure/process":           {},
-	"reconfigure/plan":              {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/reconcile":         {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/config":            {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/journal":           {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/engine":            {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/engine/enginetest": {"reconfigure", "reconfigure/nodeset", "reconfigure/engine"},
-	"reconfigure/storm":             {},
-	"reconfigure/batch":             {"reconfigure", "reconfigure/nodeset", "reconfigure/plan"},
-	"reconfigure/terraform":         {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/ansible":           {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
-	"reconfigure/slurm":             {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
-	"reconfigure/openstack":         {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/ssh":               {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/nodeset":  {},
+	"reconfigure":          {"reconfigure/nodeset"},
+	"reconfigure/text":     {"reconfigure/nodeset"},
+	"reconfigure/process":  {},
+	"reconfigure/batcher":  {},
+	"reconfigure/snapshot": {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/plan":     {"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot"},
+	"reconfigure/operation": {
+		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/plan", "reconfigure/batcher",
+	},
+	"reconfigure/controller": {
+		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/plan", "reconfigure/operation",
+	},
+	"reconfigure/reconcile": {"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot"},
+	"reconfigure/status": {
+		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/reconcile", "reconfigure/text",
+	},
+	"reconfigure/config":    {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/journal":   {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/simulate":  {"reconfigure", "reconfigure/nodeset", "reconfigure/operation"},
+	"reconfigure/storm":     {},
+	"reconfigure/terraform": {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/ansible":   {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
+	"reconfigure/slurm":     {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
+	"reconfigure/openstack": {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/ssh":       {"reconfigure", "reconfigure/nodeset"},
 }
 
 // TestArrows parses the imports of every file of the product. It reads the files itself: `go list` would leave the test's cache valid after a change.
