@@ -25,7 +25,7 @@ lint: ## gofmt, vet, staticcheck
 	go vet ./...
 	go run $(STATICCHECK) ./...
 
-# How many thousands of inputs FUZZ stands for. They are counted, and not timed: Go fails a run whose time ends in the middle of an input.
+# FUZZ is in proportion to the number of inputs. They are counted, not timed: Go fails a run whose time ends in the middle of an input.
 FUZZ := 20
 
 .PHONY: fuzz

@@ -182,7 +182,7 @@ func TestAHostTakesOverFromOneThatDies(t *testing.T) {
 
 	// The first one is back, with the files that it had when it died.
 	const nodes = "terraform/openstack/nodes.auto.tfvars.json"
-	one.run(0, "inventory", "--list")
+	one.run(0, "worker")
 	one.wantClean()
 	if diff := cmp.Diff(two.read(nodes), one.read(nodes)); diff != "" {
 		t.Errorf("the maps of nodes (-second +first):\n%s", diff)

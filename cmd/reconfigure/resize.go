@@ -69,7 +69,6 @@ func resized(cluster reconfigure.Cluster, told snapshot.Snapshot, groups []strin
 func (s site) told(ctx context.Context) (told snapshot.Snapshot, err error) {
 	err = s.ifJournal(ctx, func(log *journal.Journal) error {
 		nodes := s.nodeMap(log)
-		nodes.ReadOnly = true
 		told.Desired, _, err = nodes.Read(ctx)
 		return err
 	})

@@ -123,7 +123,6 @@ func statusOf(c *cli.Context, f status.Filter) (report status.Report, err error)
 // observe asks all sources for a person, and changes nothing.
 func (s site) observe(c *cli.Context, log *journal.Journal) (snapshot.Snapshot, error) {
 	adapters := s.adapters(log, logger(c))
-	adapters.readOnly = true
 	defer adapters.close()
 	observer := adapters.observer()
 	observer.Limit = observeFor

@@ -44,8 +44,6 @@ type adapters struct {
 	site
 	log    *journal.Journal // nil where there is none yet, and nothing is to be carried out
 	logger *slog.Logger
-	// readOnly has the file with the map of nodes left as it is, also where it is out of date.
-	readOnly bool
 
 	lock    sync.Mutex
 	drivers map[string]*terraform.Driver // by shard
@@ -74,7 +72,7 @@ func (a *adapters) driver(ctx context.Context, shard string) (*terraform.Driver,
 	if d := a.drivers[shard]; d != nil {
 		return d, nil
 	}
-	d, err := a.terraform(ctx, a.log, a.logger, shard, a.readOnly)
+	d, err := a.terraform(ctx, a.log, a.logger, shard)
 	if err == nil {
 		a.drivers[shard] = d
 	}
@@ -143,9 +141,7 @@ func (a *adapters) observer() snapshot.Observer {
 
 // state is Terraform's, of the shards that the nodes are in; without nodes, of all.
 func (a *adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigure.State, error) {
-	told := a.nodeMap(a.log)
-	told.ReadOnly = a.readOnly
-	desired, _, err := told.Read(ctx)
+	desired, _, err := a.nodeMap(a.log).Read(ctx)
 	if err != nil {
 		return reconfigure.State{}, err
 	}
@@ -261,11 +257,10 @@ func (u unopened) Adopt(context.Context, reconfigure.Plan, map[string]reconfigur
 }
 func (u unopened) Discard(reconfigure.Preview) error { return u.err }
 
-func (s site) terraform(ctx context.Context, log *journal.Journal, logger *slog.Logger, shard string, readOnly bool) (*terraform.Driver, error) {
+func (s site) terraform(ctx context.Context, log *journal.Journal, logger *slog.Logger, shard string) (*terraform.Driver, error) {
 	return terraform.Open(ctx, terraform.Config{
 		Dir:         s.rootModule(),
 		Workspace:   shard,
-		ReadOnly:    readOnly,
 		Keeper:      s.nodeMap(log).Keeper,
 		PlanDir:     s.state("plans"),
 		CloudsFile:  s.cloudsFile(),

@@ -400,6 +400,9 @@ func (c *controller) ended(v reconfigure.Verdict) {
 	if c.underWay.Empty() {
 		c.alone = false
 	}
+	if v.Action == reconfigure.Drain { // the node may have no jobs at all
+		c.due = time.Time{}
+	}
 	for _, p := range c.requests {
 		if p.underWay.Contains(v.Node) {
 			p.end(v)

@@ -9,13 +9,12 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// TestClientIsACloud holds the client to the contract that the engine's tests rely on. A server of another cluster is
-// there all the time.
+// TestClientIsACloud holds the client to the contract of operations. A server of another cluster is there all the time.
 func TestClientIsACloud(t *testing.T) {
-	enginetest.Cloud(t, func(t *testing.T) enginetest.CloudHarness {
+	simulate.ConformCloud(t, func(t *testing.T) simulate.CloudSetup {
 		boots := &bootCounter{boots: map[string]int{}, consoles: map[string][]string{}}
 		l := newLab(t, boots)
 		l.create("node1", "another", "ACTIVE")
@@ -23,7 +22,7 @@ func TestClientIsACloud(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return enginetest.CloudHarness{
+		return simulate.CloudSetup{
 			Cloud:    l.client,
 			Source:   reconfigure.Source{Image: "node-v1", Flavor: "small", Network: "cluster"},
 			Resolved: reconfigure.Resolved{ImageID: imageV1, FlavorID: "42", NetworkID: network},
@@ -37,16 +36,6 @@ func TestClientIsACloud(t *testing.T) {
 			Print: boots.print,
 			Boots: boots.of,
 		}
-	})
-}
-
-// TestClientIsASweeper has a server of another cluster beside those that are swept.
-func TestClientIsASweeper(t *testing.T) {
-	enginetest.Sweeper(t, func(t *testing.T) enginetest.SweeperHarness {
-		l := newLab(t, labcloud.Null{})
-		l.create("node1", "another", "ACTIVE")
-		stray := func(node string) string { return l.create(node, "eiffel", "ACTIVE").ID }
-		return enginetest.SweeperHarness{Sweeper: l.client, Stray: stray}
 	})
 }
 

@@ -5,15 +5,15 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// TestClientIsASurveyor holds the client to the contract that the engine's tests rely on. Each server is of another
+// TestClientKnowsTheQuota holds the client to the contract of operations. Each server is of another
 // cluster.
-func TestClientIsASurveyor(t *testing.T) {
+func TestClientKnowsTheQuota(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
-	enginetest.Surveyor(t, enginetest.SurveyorHarness{
-		Surveyor: l.client, Flavor: "42", Takes: reconfigure.Use{Instances: 1, Cores: 1, RAM: 512},
+	simulate.ConformQuota(t, simulate.QuotaSetup{
+		Quota: l.client, Flavor: "42", Takes: reconfigure.Use{Instances: 1, Cores: 1, RAM: 512},
 		Make:  func(node string) { l.create(node, "of-"+node, "ACTIVE") },
 		Limit: l.limit,
 	})

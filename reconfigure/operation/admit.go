@@ -15,32 +15,31 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// refuse looks once more, as late as can be, and says which nodes must not come along: those with a job to lose, those in
-// whose way an instance is that Terraform does not know, and those that the quota has no room for. The room is looked at
-// last, since to remove an unknown instance makes some.
+// refuse looks once more, as late as can be, and says which nodes must not come along: those in whose way an instance is that
+// Terraform does not know, those that the quota has no room for, and those with a job to lose. The room is looked at after
+// unknown instances were removed, since that makes some; and the jobs last, since all of that takes time.
 func (t *attempt) refuse(ctx context.Context, plan reconfigure.Plan, calls []*provisionCall) reconfigure.Failures {
-	refused := t.guardAll(ctx, plan)
+	refused := t.clear(ctx, plan)
 	if len(refused) == 0 {
-		refused = t.clear(ctx, plan)
+		if refused = t.overQuota(ctx, plan, calls); len(refused) > 0 {
+			return refused
+		}
+		refused = t.guardAll(ctx, plan)
 	}
 	for _, c := range calls {
 		if c.In.op != nil && refused[c.In.op.change.Node] != nil {
 			c.In.op.round.leave(c.In.op.change.Node)
 		}
 	}
-	if len(refused) > 0 {
-		return refused
-	}
-	return t.overQuota(ctx, plan, calls)
+	return refused
 }
 
 // guardAll names the nodes whose instance is about to be lost while a job is on it, or while that is unknown.
 func (t *attempt) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
 	endangered := plan.Where(func(c reconfigure.Change) bool {
 		instance, there := t.state.Instances[c.Node]
-		_, forgotten := t.forget[c.Node]
 		renews := c.Action == reconfigure.Replace || c.Action == reconfigure.Remove || c.Action == reconfigure.Create
-		return renews && there && instance.ID != "" && !c.Force && !forgotten
+		return renews && there && instance.ID != "" && !c.Force && !t.forgets(c.Node)
 	})
 	if endangered.Empty() {
 		return nil
@@ -48,11 +47,21 @@ func (t *attempt) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigu
 	states, err := t.allStates(ctx)
 	busy := reconfigure.Failures{}
 	for node := range endangered.All() {
-		if reason := inUse(t.state.Instances[node], states[node], err); reason != nil {
+		instance := t.state.Instances[node]
+		instance.Tainted = instance.Tainted && !t.runs(instance)
+		if reason := inUse(instance, states[node], err); reason != nil {
 			busy[node] = reason
 		}
 	}
 	return busy
+}
+
+// runs reports whether the cloud has an instance as running, or may have. slurmd may have been started on it before Terraform
+// was interrupted, or failed.
+func (t *attempt) runs(i reconfigure.Instance) bool {
+	return t.unseen != nil || slices.ContainsFunc(t.servers[i.Node], func(s reconfigure.Server) bool {
+		return s.ID == i.ID && s.Status != "ERROR" && s.Status != "BUILD"
+	})
 }
 
 // clear deletes instances that Terraform does not know of nodes that it is to make or to remove: beside one of these the next
@@ -78,7 +87,7 @@ func (t *attempt) clear(ctx context.Context, plan reconfigure.Plan) reconfigure.
 	group.SetLimit(20) // a cloud's API serves many, but not thousands at once
 	for node, servers := range unknown {
 		change, _ := plan.Of(node)
-		if err := t.protected(node, states[node], unreachable); err != nil && !change.Force {
+		if err := t.protected(node, servers, states[node], unreachable); err != nil && !change.Force {
 			stay[node] = reconfigure.Classify(reconfigure.ClassRefused,
 				fmt.Errorf("left alone: there is instance %s of it, which Terraform does not know, and %w", ids(servers), err))
 			continue
@@ -109,7 +118,12 @@ func (t *attempt) unknown(nodes nodeset.NodeSet) map[string][]reconfigure.Server
 	return found
 }
 
+// delete waits no longer than for a straggler: everybody else waits, too. A server that is still there by then is looked at
+// again when the node is retried.
 func (t *attempt) delete(ctx context.Context, node string, servers []reconfigure.Server) error {
+	stays := reconfigure.Classify(reconfigure.ClassUnknown, errStays)
+	ctx, cancel := context.WithTimeoutCause(ctx, t.timing.Straggler, stays)
+	defer cancel()
 	for _, s := range servers {
 		// Later than any instance was made, however wrong the clocks are: nobody else makes any while the lease is held.
 		anyAge := time.Now().AddDate(1, 0, 0)
@@ -129,16 +143,18 @@ func ids(servers []reconfigure.Server) string {
 }
 
 // protected says why an unknown instance is not to be deleted. Where Terraform's state has a part of the node, that is what it
-// was about to make, and nobody has used it yet. Where it has nothing, the state itself may have been lost, and with it the
+// was about to make, and nobody has used it yet, unless it runs and Slurm cannot be asked. Where it has nothing, the state itself may have been lost, and with it the
 // knowledge of a whole cluster at work.
-func (t *attempt) protected(node string, state reconfigure.NodeState, unreachable error) error {
+func (t *attempt) protected(node string, servers []reconfigure.Server, state reconfigure.NodeState, unreachable error) error {
 	known, there := t.state.Instances[node]
 	cluster, _ := t.using()
+	unused := unreachable == nil || node == cluster.Control.Name ||
+		!slices.ContainsFunc(servers, func(s reconfigure.Server) bool { return t.runs(instanceOf(s, reconfigure.Spec{})) })
 	const hand = "if it is worth nothing, delete it by hand; if Terraform's state was lost, bring that back"
 	switch {
 	case state.Running() || state.Usable():
 		return errors.New("it is in use by Slurm: " + hand)
-	case there && known.ID == "":
+	case there && known.ID == "" && unused:
 		return nil
 	case node == cluster.Control.Name:
 		return errors.New("all of Slurm's state may be on it: " + hand)

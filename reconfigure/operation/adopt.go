@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -12,12 +13,15 @@ import (
 // have: a worker or a Terraform that died has left them, or a run was interrupted. The calls that are left are given.
 func (t *attempt) adoptKnown(ctx context.Context, calls []*provisionCall) []*provisionCall {
 	servers := map[string]reconfigure.Server{}
-	plan := reconfigure.Plan{Desired: t.state.Desired}
+	plan := reconfigure.Plan{Desired: maps.Clone(t.state.Desired)}
 	var rest, adopting []*provisionCall
 	for _, c := range calls {
 		if s, ok := t.adoptable(c.In); ok {
 			servers[c.In.op.change.Node] = s
-			plan.Changes = append(plan.Changes, c.In.op.change)
+			plan.Changes = append(plan.Changes, c.In.change())
+			if spec, makes := c.In.entry(); makes {
+				plan.Desired[c.In.op.change.Node] = spec
+			}
 			adopting = append(adopting, c)
 		} else if c.In.adopts() {
 			c.Finish(made{}, errors.New("the cloud has no instance of it that is as Terraform was told"))
@@ -36,7 +40,7 @@ func (t *attempt) adoptKnown(ctx context.Context, calls []*provisionCall) []*pro
 			c.In.op.waiting.Store(false)
 			c.In.op.touched.Store(c.In.op.change.Action != reconfigure.Adopt)
 			t.note(c.In.op, "Terraform's state has taken instance "+servers[node].ID+" for the finished one")
-			c.Finish(made{instance: instanceOf(servers[node], c.In.op.change.Spec)}, nil)
+			c.Finish(made{instance: instanceOf(servers[node], c.In.change().Spec)}, nil)
 		case c.In.adopts():
 			c.Finish(made{}, notAdopted(failures[node], err))
 		default:
@@ -66,7 +70,7 @@ func (t *attempt) adoptable(p provision) (reconfigure.Server, bool) {
 	if p.server != nil {
 		return *p.server, true
 	}
-	change := p.op.change
+	change := p.change()
 	known, there := t.state.Instances[change.Node]
 	if there && !known.Tainted || len(t.servers[change.Node]) != 1 {
 		return reconfigure.Server{}, false // it is finished, or it is unknown which of several it would be

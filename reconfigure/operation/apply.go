@@ -21,30 +21,39 @@ type delivery struct {
 	server  reconfigure.Server // that was delivered; zero: it is gone, or in ERROR
 }
 
+// What the events of runs begin with.
+const (
+	terraformRuns = "Terraform: "
+	ansibleRuns   = "Ansible: "
+)
+
 // apply has Terraform carry out a preview. A caller gets its result when the cloud says that its server is as asked: nobody
 // waits for the provider's sleep. When nothing else is left to wait for, or when others wait and the rest does not come,
 // Terraform is interrupted; what was posted by then is taken over later. True where something is left to do.
 func (t *attempt) apply(ctx context.Context, preview reconfigure.Preview, calls []*provisionCall) (again bool) {
 	deliveries := t.deliveries(preview, calls)
+	rounds := map[*round]bool{}
 	for _, d := range deliveries {
+		rounds[d.call.In.op.round] = true
 		d.call.In.op.waiting.Store(false)
 		if d.call.In.change().Action != reconfigure.Remove {
 			d.call.In.op.touched.Store(true)
 		}
 	}
+	t.noteRun(rounds, reconfigure.PhaseApply, terraformRuns+preview.Plan.String())
 	interrupt, applied := make(chan struct{}), make(chan struct{})
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
 		t.watch(ctx, preview, deliveries, interrupt, applied)
 	}()
-	failures, err := t.terraform.Apply(ctx, preview, t.progress(deliveries), interrupt)
+	failures, err := t.terraform.Apply(ctx, preview, t.progress(deliveries, interrupt), interrupt)
 	close(applied)
 	<-watched
 	if ctx.Err() != nil {
 		return false
 	}
-	t.forget = nil // once is enough: the next plan for such a node completes it in any case
+	t.forgotten() // once is enough: the next plan for such a node completes it in any case
 	return t.conclude(ctx, preview, deliveries, failures, err)
 }
 
@@ -72,13 +81,19 @@ func (t *attempt) deliveries(preview reconfigure.Preview, calls []*provisionCall
 	return all
 }
 
-// progress hands Terraform's words on to the nodes.
-func (t *attempt) progress(deliveries []*delivery) Watch {
+// progress hands Terraform's words on to the nodes, until it is interrupted: what it says of that is no news of theirs.
+func (t *attempt) progress(deliveries []*delivery, interrupt <-chan struct{}) Watch {
 	of := map[string]*operation{}
 	for _, d := range deliveries {
 		of[d.call.In.op.change.Node] = d.call.In.op
 	}
-	return func(node, message string) { t.note(of[node], message) }
+	return func(node, message string) {
+		select {
+		case <-interrupt:
+		default:
+			t.note(of[node], message)
+		}
+	}
 }
 
 // interruptible reports whether Terraform has nothing to do that must not be left off: for an instance the provider only waits
@@ -98,7 +113,7 @@ func (t *attempt) watch(ctx context.Context, preview reconfigure.Preview, delive
 		may      = cluster.Settings.Interrupt && interruptible(preview)
 		moved    = time.Now()
 		awaited  <-chan struct{}
-		others   bool
+		others   bool // wait: for the next run, or for Terraform's own verdict
 		tick     = time.NewTicker(t.timing.Poll)
 		complete = func() bool {
 			return !slices.ContainsFunc(deliveries, func(d *delivery) bool { return !d.given && !d.call.Finished() })
@@ -123,14 +138,17 @@ func (t *attempt) watch(ctx context.Context, preview reconfigure.Preview, delive
 		}
 		for _, d := range deliveries {
 			if !d.given && d.early && t.deliver(d, servers[d.call.In.op.change.Node]) {
-				moved = time.Now()
+				moved, others = time.Now(), true
 			}
 		}
 		asleep := len(deliveries) > 0 && complete()
 		stuck := others && time.Since(moved) >= t.timing.Straggler
 		if may && (asleep || stuck) {
 			close(interrupt)
-			<-applied
+			select {
+			case <-applied:
+			case <-ctx.Done():
+			}
 			return
 		}
 	}
@@ -144,7 +162,7 @@ func (t *provisioning) deliver(d *delivery, servers []reconfigure.Server) bool {
 			return false
 		}
 		d.given = true
-		d.call.Finish(made{}, nil)
+		d.call.Finish(made{settled: d.settled}, nil)
 		return true
 	}
 	s, there := d.renewed(servers)
@@ -160,11 +178,11 @@ func (t *provisioning) deliver(d *delivery, servers []reconfigure.Server) bool {
 		d.given = true
 		d.call.Finish(made{}, t.refused(op, withFault(errors.New("its instance is in ERROR"), fault)))
 		return true
-	case !asAsked(s, op.change.Spec) || s.Address == "":
+	case !asAsked(s, d.call.In.change().Spec) || s.Address == "":
 		return false
 	}
 	d.given, d.server = true, s
-	d.call.Finish(made{instance: instanceOf(s, op.change.Spec), settled: d.settled}, nil)
+	d.call.Finish(made{instance: instanceOf(s, d.call.In.change().Spec), settled: d.settled}, nil)
 	return true
 }
 
@@ -176,7 +194,7 @@ func (d *delivery) old(servers []reconfigure.Server) bool {
 // renewed is the newest server that Terraform has asked the cloud for, or is about to rebuild.
 func (d *delivery) renewed(servers []reconfigure.Server) (reconfigure.Server, bool) {
 	for _, s := range slices.Backward(servers) {
-		if s.ID != d.before || d.effect == reconfigure.EffectRebuild && s.ImageID == d.call.In.op.change.Spec.ImageID {
+		if s.ID != d.before || d.effect == reconfigure.EffectRebuild && s.ImageID == d.call.In.change().Spec.ImageID {
 			return s, true
 		}
 	}
@@ -186,7 +204,7 @@ func (d *delivery) renewed(servers []reconfigure.Server) (reconfigure.Server, bo
 // refused has the jobs that need all of their nodes be given up where there is no room for one.
 func (t *provisioning) refused(op *operation, err error) error {
 	if reconfigure.ClassOf(err).NoRoom() {
-		t.giveUp(jobsOf(op), reconfigure.Failures{op.change.Node: err})
+		t.giveUp(reconfigure.Failures{op.change.Node: err})
 	}
 	return err
 }
@@ -313,10 +331,10 @@ func (t *attempt) afterInterrupt(ctx context.Context, cut []*delivery) {
 		}
 		switch {
 		case d.given && d.effect == reconfigure.EffectDelete:
-			t.forgetting(op.change.Node)
+			t.forget = append(t.forget, d)
 		case d.given && d.server.ID != "":
 			servers[op.change.Node] = d.server
-			plan.Changes = append(plan.Changes, op.change)
+			plan.Changes = append(plan.Changes, d.call.In.change())
 		case !d.given && d.early && d.pending(all[op.change.Node]):
 			rest = append(rest, d)
 		}
@@ -337,17 +355,26 @@ func (d *delivery) pending(servers []reconfigure.Server) bool {
 	return comes || removes && d.old(servers)
 }
 
-func (t *attempt) forgetting(node string) {
-	if t.forget == nil {
-		t.forget = map[string]reconfigure.Change{}
+// forgotten tells those whose instance is gone that Terraform's state knows it, or has had its chance.
+func (t *attempt) forgotten() {
+	for _, d := range t.forget {
+		d.settled <- nil
 	}
-	t.forget[node] = reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "the cloud has removed it"}
+	t.forget = nil
+}
+
+// forgets reports whether a node's instance is gone, which Terraform's state does not know yet.
+func (t *attempt) forgets(node string) bool {
+	return slices.ContainsFunc(t.forget, func(d *delivery) bool { return d.call.In.op.change.Node == node })
 }
 
 // follow waits until the cloud has done what Terraform was interrupted at, as long as its caller waits, and then has
 // Terraform's state brought up to date. Of a replacement of which the old instance is gone the rest is asked for anew.
 func (t *provisioning) follow(d *delivery) {
 	op := d.call.In.op
+	overdue := reconfigure.Classify(reconfigure.ClassBoot, fmt.Errorf("its instance is not ACTIVE after %s", t.timing.Build))
+	ctx, cancel := context.WithTimeoutCause(d.call.Context(), t.timing.Build, overdue)
+	defer cancel()
 	for !d.call.Finished() {
 		servers, err := t.serversOf(t.ctx, op.change.Node)
 		if err == nil && t.deliver(d, servers) {
@@ -357,7 +384,8 @@ func (t *provisioning) follow(d *delivery) {
 			d.call.Finish(t.calls.Do(d.call.Context(), d.call.In))
 			return
 		}
-		if !pause(d.call.Context(), t.timing.Poll) || t.ctx.Err() != nil {
+		if !pause(ctx, t.timing.Poll) {
+			d.call.Finish(made{}, context.Cause(ctx))
 			return
 		}
 	}

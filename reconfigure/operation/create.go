@@ -9,12 +9,16 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// create makes the node's instance, or another one in its place, and brings it up. When an instance does not come up, another
-// one may: it is removed, and the next attempt begins, as long as there is time for one as long as the last, and Slurm waits.
-func (o *operation) create() error {
+// create makes the node's instance, or another one in its place, and brings it up.
+func (o *operation) create() error { return o.attempts(o.bringUp) }
+
+// attempts makes the first attempt, and then others, each on a fresh instance: one that does not come up is removed, and the
+// next attempt begins, as long as there is time for one as long as the last, and Slurm waits.
+func (o *operation) attempts(first func() error) error {
+	try := first
 	for attempt := 0; ; attempt++ {
 		began := time.Now()
-		err := o.bringUp()
+		err := try()
 		if err == nil || !o.retries(err, attempt, time.Since(began)) {
 			return err
 		}
@@ -24,6 +28,7 @@ func (o *operation) create() error {
 			return err
 		}
 		o.note("retried on a fresh instance: " + said(err))
+		try = o.bringUp
 	}
 }
 
@@ -62,16 +67,22 @@ func (o *operation) bringUp() error {
 func (o *operation) provision() error {
 	const most = 5
 	wait := o.timing.Pause
+	var last error
 	for attempt := 1; ; attempt++ {
 		made, err := o.ask(o.ctx, provision{})
 		if err == nil {
-			o.instance, o.settled = made.instance, made.settled
+			o.instance, o.settled, o.finished = made.instance, made.settled, true
 			o.found(map[string]reconfigure.Instance{o.change.Node: made.instance})
 			return nil
+		}
+		if last != nil && reconfigure.ClassOf(err) == reconfigure.ClassRefused { // something was tried before
+			o.note(said(err))
+			return last
 		}
 		if err = o.late(err); !reconfigure.ClassOf(err).Passing() || attempt == most || o.left() < wait {
 			return err
 		}
+		last = err
 		o.note(fmt.Sprintf("tried again in %s: %s", wait, said(err)))
 		if !pause(o.ctx, wait) {
 			return err
@@ -129,8 +140,8 @@ func (o *operation) configureAndVerify() error {
 	return nil
 }
 
-// settle waits for Terraform's own verdict. By now slurmd has registered and a job may run: that Terraform does not know the
-// instance for finished is told, and is no reason to take it away.
+// settle waits for Terraform's own verdict. By now slurmd has registered and a job may run, or the instance is gone: that
+// Terraform's state does not know that is told, and is no reason to do anything about it.
 func (o *operation) settle() {
 	if o.settled == nil {
 		return
@@ -138,7 +149,7 @@ func (o *operation) settle() {
 	select {
 	case err := <-o.settled:
 		if err != nil {
-			o.note("the node is up, but Terraform's state does not have its instance as finished: " + err.Error())
+			o.note("Terraform's state is behind the cloud: " + err.Error())
 		}
 	case <-o.Operator.ctx.Done():
 	}
@@ -151,8 +162,11 @@ func (o *operation) adopt() error {
 	return err
 }
 
-// reboot restarts the instance by the cloud, so that its boot is newer than the request.
-func (o *operation) reboot() error {
+// reboot restarts the instance by the cloud, so that its boot is newer than the request. One that does not come up may be
+// replaced.
+func (o *operation) reboot() error { return o.attempts(o.restart) }
+
+func (o *operation) restart() error {
 	o.enter(reconfigure.PhaseApply)
 	if err := o.guard(o.ctx); err != nil {
 		return err

@@ -77,11 +77,17 @@ func (l *lab) operator() *operation.Operator {
 	return l.running
 }
 
+// restart has another operator, after the end of the first.
+func (l *lab) restart() {
+	l.running = nil
+	l.ctx, l.end = context.WithCancelCause(l.Context())
+}
+
 // wants adds changes to the plan that is to be carried out.
 func (l *lab) wants(a reconfigure.Action, nodes ...string) {
 	for _, node := range nodes {
 		c := reconfigure.Change{
-			Node: node, Action: a, Reason: "test", Requests: []reconfigure.RequestID{1}, Since: time.Now().Add(-time.Second),
+			Node: node, Action: a, Reason: "test", Requests: []reconfigure.RequestID{1}, Since: time.Now(),
 		}
 		if a == reconfigure.Create || a == reconfigure.Replace {
 			c.Spec = l.Spec(node)
@@ -107,20 +113,29 @@ func (l *lab) asks(requests ...reconfigure.Request) {
 
 func (l *lab) observe(requests ...reconfigure.Request) snapshot.Snapshot {
 	l.Helper()
+	return observe(l, l.World, requests...)
+}
+
+// observe takes a snapshot of a world, as requests need it.
+func observe(t interface {
+	Context() context.Context
+	Fatal(args ...any)
+}, w *simulate.World, requests ...reconfigure.Request,
+) snapshot.Snapshot {
 	seen, err := snapshot.Observer{
-		Cluster: l.cluster,
+		Cluster: w.Cluster(),
 		State: func(ctx context.Context, _ nodeset.NodeSet) (reconfigure.State, error) {
-			return l.World.State(ctx)
+			return w.State(ctx)
 		},
 		States: func(ctx context.Context, _ reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
-			return l.States(ctx)
+			return w.States(ctx)
 		},
-		Servers: l.World.Servers, Resolve: l.Resolve, Health: l.World.Health,
-	}.Observe(l.Context(), snapshot.Scope{Sources: func(states map[string]reconfigure.NodeState) []reconfigure.Source {
-		return plan.Sources(l.cluster, states, requests)
+		Servers: w.Servers, Resolve: w.Resolve, Health: w.Health,
+	}.Observe(t.Context(), snapshot.Scope{Sources: func(states map[string]reconfigure.NodeState) []reconfigure.Source {
+		return plan.Sources(w.Cluster(), states, requests)
 	}})
 	if err != nil {
-		l.Fatal(err)
+		t.Fatal(err)
 	}
 	return seen
 }
@@ -287,20 +302,6 @@ func (l *lab) wantNote(text string) {
 		}
 	}
 	l.Errorf("the journal has no note %q", text)
-}
-
-// at is when the first call that begins so was made, from now on; calls are looked at as often as can be.
-func (l *lab) timeOf(prefix string, within time.Duration) time.Duration {
-	l.Helper()
-	began := time.Now()
-	for time.Since(began) < within {
-		if slices.ContainsFunc(l.Calls(), func(call string) bool { return strings.HasPrefix(call, prefix) }) {
-			return time.Since(began)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	l.Errorf("%q was not done within %s:\n%s", prefix, within, strings.Join(l.Calls(), "\n"))
-	return within
 }
 
 const (

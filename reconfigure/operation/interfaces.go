@@ -129,6 +129,7 @@ type Timing struct {
 	Quiet     time.Duration // a run of a tool begins when no other node came for so long
 	Longest   time.Duration // but after so long at the latest
 	Straggler time.Duration // a run in which nothing moves any more is interrupted after so long, when others wait
+	Build     time.Duration // until an instance is ACTIVE at which Terraform was interrupted
 	Register  time.Duration // until slurmd has registered
 	Remove    time.Duration // until an instance that is removed is gone
 	Pause     time.Duration // before the first retry of what may pass by itself; it doubles with each
@@ -138,6 +139,6 @@ type Timing struct {
 func DefaultTiming() Timing {
 	return Timing{
 		Poll: time.Second, Quiet: 300 * time.Millisecond, Longest: 3 * time.Second, Straggler: 10 * time.Second,
-		Register: 2 * time.Minute, Remove: 10 * time.Minute, Pause: 2 * time.Second,
+		Build: 30 * time.Minute, Register: 2 * time.Minute, Remove: 10 * time.Minute, Pause: 2 * time.Second,
 	}
 }

@@ -25,6 +25,7 @@ type operation struct {
 	was      reconfigure.NodeState // before the plan
 	instance reconfigure.Instance
 	settled  <-chan error // Terraform's own verdict on an instance that was delivered before it
+	finished bool         // the instance is one that was made to the end
 	started  bool         // slurmd was started, and may register at any moment
 	toldDown bool         // Slurm was told that the node is DOWN, or may have been
 	touched  atomic.Bool  // the instance was to be made or restarted: something may be left to remove; set by other goroutines
@@ -50,7 +51,7 @@ func (o *operation) run() (v reconfigure.Verdict, ended bool) {
 		return v, false
 	}
 	v = o.verdict(err)
-	o.count(v)
+	o.count(v, err)
 	if err != nil {
 		o.fail(err)
 	}
@@ -99,7 +100,11 @@ func (o *operation) enter(phase reconfigure.Phase) {
 	o.record(phase, reconfigure.Begun, "")
 }
 
+// record does nothing after the operator's end: somebody else may write of the node by then.
 func (o *operation) record(phase reconfigure.Phase, level reconfigure.Level, message string) {
+	if o.Operator.ctx.Err() != nil {
+		return
+	}
 	_, deps := o.using()
 	deps.Recorder.Record(reconfigure.Event{
 		Time: time.Now(), Plan: o.round.Number, Node: o.change.Node, Phase: phase, Level: level, Message: message,

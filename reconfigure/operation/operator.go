@@ -6,10 +6,12 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +29,7 @@ type Operator struct {
 	states    *batcher.Batcher[Scheduler, map[string]reconfigure.NodeState]
 	servers   *batcher.Batcher[struct{}, map[string][]reconfigure.Server]
 	updates   *batcher.Batcher[update, struct{}]
+	notices   *batcher.Batcher[jobNotice, struct{}]
 
 	wait sync.WaitGroup // for all that was started
 
@@ -51,9 +54,13 @@ func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Tim
 	o.playbooks = batcher.New(together, o.configureAll)
 	o.states = batcher.New(batcher.Config{}, o.askStates)
 	o.servers = batcher.New(batcher.Config{}, o.askServers)
-	o.updates = batcher.New(batcher.Config{}, o.updateAll)
+	o.updates = batcher.New(batcher.Config{Quiet: atOnce, Longest: atOnce}, o.updateAll)
+	o.notices = batcher.New(batcher.Config{Quiet: atOnce, Longest: atOnce}, o.noticeAll)
 	return o
 }
+
+// atOnce is how long those wait for one another that tell Slurm something: many fail at the same time.
+const atOnce = 50 * time.Millisecond
 
 // Use has what begins from now on use another declaration, and what belongs to it.
 func (o *Operator) Use(cluster reconfigure.Cluster, deps Deps) {
@@ -159,7 +166,7 @@ func (o *Operator) carry(op *operation, done func(reconfigure.Verdict)) {
 func (o *Operator) operation(r *round, c reconfigure.Change) *operation {
 	op := &operation{
 		Operator: o, round: r, change: c, phase: reconfigure.PhasePlan, was: r.Seen.States[c.Node],
-		instance: r.Seen.Instances[c.Node],
+		instance: r.Seen.Instances[c.Node], finished: c.Action == reconfigure.Reboot,
 	}
 	op.ctx, op.cancel = context.WithCancelCause(o.ctx)
 	if !c.Deadline.IsZero() {
@@ -220,14 +227,17 @@ func (o *Operator) booting() nodeset.NodeSet {
 }
 
 // giveUp ends operations of nodes that nobody needs any more, because another node of their job does not come.
-func (o *Operator) giveUp(jobs []reconfigure.Job, refused reconfigure.Failures) {
+func (o *Operator) giveUp(refused reconfigure.Failures) {
 	o.lock.Lock()
 	var spare []string
+	var jobs []reconfigure.Job
 	for node, op := range o.underWay {
+		jobs = append(jobs, jobsOf(op)...)
 		if op.change.ForJobs && !op.change.Probe {
 			spare = append(spare, node)
 		}
 	}
+	slices.SortStableFunc(jobs, func(a, b reconfigure.Job) int { return cmp.Compare(a.ID, b.ID) })
 	given := o.cluster.GiveUp(jobs, refused, nodeset.Of(spare...).Difference(o.cluster.Persistent()))
 	var operations []*operation
 	var errs []error

@@ -55,11 +55,13 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, struct{}]) {
 	if len(calls) == 0 {
 		return
 	}
-	of := map[string]*configureCall{}
+	of, rounds := map[string]*configureCall{}, map[*round]bool{}
 	for _, c := range calls {
+		rounds[c.In.op.round] = true
 		of[c.In.op.change.Node] = c
 		c.In.op.waiting.Store(false)
 	}
+	o.noteRun(rounds, reconfigure.PhaseConfigure, ansibleRuns+extent.Changed.String())
 	defer closeConfigured(calls)
 	defer context.AfterFunc(allGone(ctx, calls), cancel)()
 	failures, err := deps.Configurer.Configure(ctx, cluster, o.inventory(ctx, calls, extent), extent,

@@ -1,9 +1,11 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -30,8 +32,11 @@ type provisionCall = batcher.Call[provision, made]
 // change is what the call comes to in a plan.
 func (p provision) change() reconfigure.Change {
 	c := p.op.change
-	if p.remove && c.Action != reconfigure.Remove {
+	switch {
+	case p.remove && c.Action != reconfigure.Remove:
 		return reconfigure.Change{Node: c.Node, Action: reconfigure.Remove, Reason: "it failed", Requests: c.Requests, Force: false}
+	case !p.remove && c.Action == reconfigure.Reboot: // the reboot has failed
+		c.Action, c.Spec = reconfigure.Create, p.op.round.Plan.Desired[c.Node]
 	}
 	return c
 }
@@ -106,9 +111,10 @@ func (l *provisioning) run(r *batcher.Run[provision, made]) {
 	l.gather(r)
 	_, deps := l.using()
 	t := &attempt{provisioning: l, deps: deps, terraform: deps.Provisioner(l.shard), run: r}
-	for again := true; again && ctx.Err() == nil; {
-		again = t.once(ctx)
+	for t.once(ctx) && ctx.Err() == nil {
+		r.More()
 	}
+	t.forgotten()
 }
 
 // gather waits for all calls of a round that is Shared: what no single node owns may refer to a node's resources.
@@ -148,7 +154,7 @@ type attempt struct {
 	terraform Provisioner
 	run       *batcher.Run[provision, made]
 
-	forget  map[string]reconfigure.Change // nodes whose instance is gone, which the state does not know yet
+	forget  []*delivery // whose instance is gone, which the state does not know yet
 	state   reconfigure.State
 	servers map[string][]reconfigure.Server
 	unseen  error // why the servers are unknown
@@ -228,12 +234,18 @@ func (t *attempt) plan(calls []*provisionCall) reconfigure.Plan {
 			delete(plan.Desired, change.Node)
 		}
 	}
-	for node, change := range t.forget {
-		if _, changes := plan.Of(node); !changes {
+	for _, d := range t.forget {
+		change := d.call.In.change()
+		if _, changes := plan.Of(change.Node); !changes {
 			plan.Changes = append(plan.Changes, change)
-			delete(plan.Desired, node)
+			if spec, ok := d.call.In.entry(); ok {
+				plan.Desired[change.Node] = spec
+			} else {
+				delete(plan.Desired, change.Node)
+			}
 		}
 	}
+	slices.SortFunc(plan.Changes, func(a, b reconfigure.Change) int { return cmp.Compare(a.Node, b.Node) })
 	plan.Shared = plan.Shared || t.shard == reconfigure.DefaultShard && len(plan.Desired) == 0 // what the nodes share goes with the last of them
 	return plan
 }

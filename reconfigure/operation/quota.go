@@ -32,7 +32,7 @@ func (t *attempt) overQuota(ctx context.Context, plan reconfigure.Plan, calls []
 	cluster, _ := t.using()
 	refused := fit(room, groups(wanted, plan.Jobs, cluster.AllOrNothing))
 	if len(refused) > 0 {
-		t.giveUp(plan.Jobs, refused)
+		t.giveUp(refused)
 	}
 	return refused
 }

@@ -16,8 +16,9 @@ func (o *operation) remove() error {
 	if err := o.removal(ctx); err != nil {
 		return err
 	}
-	o.gone(o.change.Node)
 	o.leaveGate()
+	o.settle()
+	o.gone(o.change.Node)
 	if !o.change.HandOver {
 		return nil
 	}
@@ -36,11 +37,19 @@ func (o *operation) remove() error {
 // state, and to delete what is gone by then succeeds.
 func (o *operation) removal(ctx context.Context) error {
 	wait := o.timing.Pause
+	var last error
 	for {
-		_, err := o.ask(ctx, provision{remove: true})
-		if err == nil || reconfigure.ClassOf(err) == reconfigure.ClassRefused || ctx.Err() != nil {
+		made, err := o.ask(ctx, provision{remove: true})
+		o.settled = made.settled
+		refused := reconfigure.ClassOf(err) == reconfigure.ClassRefused
+		if refused && last != nil { // something was tried before
+			o.note(said(err))
+			return last
+		}
+		if err == nil || refused || ctx.Err() != nil {
 			return err
 		}
+		last = err
 		o.note(fmt.Sprintf("could not be removed, tried again in %s: %s", wait, said(err)))
 		if !pause(ctx, wait) {
 			return err
@@ -56,7 +65,7 @@ func (o *operation) discard(ctx context.Context) error {
 	if err := o.removal(ctx); err != nil {
 		return err
 	}
-	o.instance, o.settled = reconfigure.Instance{}, nil
+	o.instance, o.finished = reconfigure.Instance{}, false
 	o.touched.Store(false)
 	o.gone(o.change.Node)
 	return nil

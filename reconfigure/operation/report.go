@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -83,22 +82,11 @@ func (o *operation) awaited(s reconfigure.NodeState) bool {
 
 // tellOwners tells those whose jobs wait for the node why it did not come: Slurm has requeued the jobs without a word to them.
 func (o *operation) tellOwners(ctx context.Context, err error) {
-	var jobs []int64
-	for _, job := range jobsOf(o) {
-		if !slices.Contains(jobs, job.ID) {
-			jobs = append(jobs, job.ID)
-		}
-	}
+	jobs := jobsOf(o)
 	if len(jobs) == 0 {
 		return
 	}
-	control, problem := o.control()
-	if problem == nil {
-		_, deps := o.using()
-		slices.Sort(jobs)
-		problem = deps.Commenter(control).Comment(ctx, jobs, notice(err))
-	}
-	if problem != nil {
+	if _, problem := o.notices.Do(ctx, jobNotice{jobs, notice(err)}); problem != nil {
 		o.note("the owners of the jobs that wait could not be told: " + problem.Error())
 	}
 }
@@ -118,9 +106,11 @@ func (o *operation) finish(good bool) {
 		o.record(o.phase, reconfigure.Done, "")
 	}
 	o.phase = reconfigure.PhaseReport
-	if !good && o.touched.Load() && !(o.persistent() && o.whole()) {
+	if !good && o.touched.Load() && !(o.persistent() && o.finished) {
 		if err := o.discard(ctx); err != nil {
 			o.note("what is left of it could not be removed: " + err.Error())
+		} else {
+			defer o.settle()
 		}
 	}
 	if o.toldDown && !o.persistent() {
@@ -134,12 +124,6 @@ func (o *operation) finish(good bool) {
 			o.note("its drain could not be taken back: " + err.Error())
 		}
 	}
-}
-
-// whole reports whether the node has an instance that was made to the end.
-func (o *operation) whole() bool {
-	instance, there := o.known()[o.change.Node]
-	return there && instance.ID != "" && !instance.Tainted
 }
 
 // collectEvidence keeps what can be known of a node that failed: what the task has printed, and the console log of the
@@ -175,12 +159,12 @@ func (o *operation) collectEvidence(err error) {
 
 // count has the node's group learn from its result. A failure of an instance that was planned before another one of the group
 // came up says nothing of the group.
-func (o *operation) count(v reconfigure.Verdict) {
+func (o *operation) count(v reconfigure.Verdict, err error) {
 	group, ok := o.round.Cluster.GroupOf(o.change.Node)
 	if !ok || v.Status == reconfigure.StatusRejected {
 		return
 	}
-	if v.Status != reconfigure.StatusDone && o.spared(v, group.Name) {
+	if v.Status != reconfigure.StatusDone && o.spared(v, err, group.Name) {
 		return
 	}
 	o.health(group.Name, func(h reconfigure.Health) reconfigure.Health {
@@ -194,11 +178,11 @@ func (o *operation) count(v reconfigure.Verdict) {
 }
 
 // spared reports whether a failure is none of the group's. The probe of a group ends with any verdict.
-func (o *operation) spared(v reconfigure.Verdict, group string) bool {
+func (o *operation) spared(v reconfigure.Verdict, err error, group string) bool {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	late := v.Class.Boots() && o.cameUp[group].After(o.round.Seen.Time)
-	return !o.change.Probe && (late || errors.Is(context.Cause(o.ctx), reconfigure.ErrGivenUp))
+	return !o.change.Probe && (late || errors.Is(err, reconfigure.ErrGivenUp))
 }
 
 // probe notes, before anything is begun, that this node tries its group alone.

@@ -141,10 +141,18 @@ func (o *Operator) provisionOthers(r *round) {
 
 // noteRound tells people something of a whole plan.
 func (o *Operator) noteRound(r *round, message string) {
+	o.noteRun(map[*round]bool{r: true}, reconfigure.PhaseApply, message)
+}
+
+// noteRun tells people of a run that serves one or several plans: once for each, at the same time.
+func (o *Operator) noteRun(rounds map[*round]bool, phase reconfigure.Phase, message string) {
 	_, deps := o.using()
-	deps.Recorder.Record(reconfigure.Event{
-		Time: time.Now(), Plan: r.Number, Phase: reconfigure.PhaseApply, Level: reconfigure.Note, Message: message,
-	})
+	now := time.Now()
+	for r := range rounds {
+		deps.Recorder.Record(reconfigure.Event{
+			Time: now, Plan: r.Number, Phase: phase, Level: reconfigure.Note, Message: message,
+		})
+	}
 }
 
 // sharedReady waits for what no single node owns.

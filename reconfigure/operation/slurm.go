@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
@@ -107,6 +109,39 @@ func (o *Operator) updateAll(r *batcher.Run[update, struct{}]) {
 		err := tellSlurm(o.ctx, slurm, t.kind, nodeset.Of(names...), t.reason)
 		for _, c := range calls {
 			c.Finish(struct{}{}, ofNode(err, c.In.node))
+		}
+	}
+}
+
+// jobNotice is what the owners of jobs are told.
+type jobNotice struct {
+	jobs []reconfigure.Job
+	text string
+}
+
+// noticeAll tells the owners of many jobs the same by one call.
+func (o *Operator) noticeAll(r *batcher.Run[jobNotice, struct{}]) {
+	control, err := o.control()
+	_, deps := o.using()
+	together := map[string][]*batcher.Call[jobNotice, struct{}]{}
+	for _, c := range r.Calls {
+		if err != nil {
+			c.Finish(struct{}{}, err)
+			continue
+		}
+		together[c.In.text] = append(together[c.In.text], c)
+	}
+	for _, text := range slices.Sorted(maps.Keys(together)) {
+		var jobs []int64
+		for _, c := range together[text] {
+			for _, job := range c.In.jobs {
+				jobs = append(jobs, job.ID)
+			}
+		}
+		slices.Sort(jobs)
+		err := deps.Commenter(control).Comment(o.ctx, slices.Compact(jobs), text)
+		for _, c := range together[text] {
+			c.Finish(struct{}{}, err)
 		}
 	}
 }

@@ -17,7 +17,8 @@ func (p *planner) shard(node string) string {
 	return p.cluster.Shard(node)
 }
 
-// forget takes a node's instance out of the map of nodes. Its port stays there, if the node is declared to keep it and the cluster itself stays.
+// forget takes a node's instance out of the map of nodes. Its port stays there, if the node is declared to keep it
+// and the cluster itself stays.
 func (p *planner) forget(r reconfigure.Request, node string) {
 	was, ok := p.desired[node]
 	delete(p.desired, node)
@@ -29,8 +30,9 @@ func (p *planner) forget(r reconfigure.Request, node string) {
 	}
 }
 
-// keepPorts gives each declared node of the groups that keep their ports an entry in the map of nodes, so that its port is made with what the nodes share, and removes
-// the ports that are not kept any more. A group whose network the cloud does not tell gets its ports when its nodes are made, or with the next deploy.
+// keepPorts gives each declared node of the groups that keep their ports an entry in the map of nodes, so that its
+// port is made with what the nodes share, and removes the ports that are not kept any more. A group whose network the
+// cloud does not tell gets its ports when its nodes are made, or with the next deploy.
 func (p *planner) keepPorts(r reconfigure.Request) {
 	for _, g := range p.cluster.Groups {
 		network := p.seen.Sources[g.Source].NetworkID

@@ -31,11 +31,17 @@ func port(group, shard string) reconfigure.Spec {
 	return reconfigure.Spec{Group: group, NetworkID: "n", Shard: shard}
 }
 
+// idle is a cloud node without a job, in a state of power saving.
+func idle(node string, power reconfigure.NodeFlags) reconfigure.NodeState {
+	return reconfigure.NodeState{Node: node, Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | power}
+}
+
 // seenWith is a cluster in which everything is what the map says.
 func seenWith(c reconfigure.Cluster, desired map[string]reconfigure.Spec) snapshot.Snapshot {
 	seen := snapshot.Snapshot{
-		Desired: desired, Missing: map[snapshot.Source]string{}, States: map[string]reconfigure.NodeState{}, Instances: map[string]reconfigure.Instance{},
-		Sources: map[reconfigure.Source]reconfigure.Resolved{},
+		Desired: desired, Missing: map[snapshot.Source]string{}, States: map[string]reconfigure.NodeState{},
+		Instances: map[string]reconfigure.Instance{},
+		Sources:   map[reconfigure.Source]reconfigure.Resolved{},
 	}
 	for _, from := range []reconfigure.Source{source("c"), source("v1")} {
 		seen.Sources[from] = reconfigure.Resolved{ImageID: from.Image, FlavorID: from.Flavor, NetworkID: from.Network}
@@ -46,7 +52,7 @@ func seenWith(c reconfigure.Cluster, desired map[string]reconfigure.Spec) snapsh
 		}
 	}
 	for node := range c.Nodes().All() {
-		seen.States[node] = reconfigure.NodeState{Node: node, Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown}
+		seen.States[node] = idle(node, reconfigure.NodePoweredDown)
 	}
 	return seen
 }
@@ -67,8 +73,10 @@ func wantPlan(t *testing.T, got reconfigure.Plan, want string, desired map[strin
 
 func TestDeployMakesEntriesForThePortsThatAreKept(t *testing.T) {
 	c := portsCluster()
-	wantPlan(t, planned(c, seenWith(c, map[string]reconfigure.Spec{}), reconfigure.Deploy), "create ctl,k1", map[string]reconfigure.Spec{
-		"ctl": made(reconfigure.ControlGroup, "c", ""), "k1": made("kept", "v1", "kept-0"), "k2": port("kept", "kept-0"), "k3": port("kept", "kept-1"),
+	none := seenWith(c, map[string]reconfigure.Spec{})
+	wantPlan(t, planned(c, none, reconfigure.Deploy), "create ctl,k1", map[string]reconfigure.Spec{
+		"ctl": made(reconfigure.ControlGroup, "c", ""), "k1": made("kept", "v1", "kept-0"), "k2": port("kept", "kept-0"),
+		"k3": port("kept", "kept-1"),
 	})
 	needed := plan.Sources(c, nil, []reconfigure.Request{{Mode: reconfigure.Deploy}})
 	if len(needed) != 2 {
@@ -83,29 +91,34 @@ func TestDeployMakesEntriesForThePortsThatAreKept(t *testing.T) {
 func TestANodeStaysInItsShard(t *testing.T) {
 	c := portsCluster()
 	desired := map[string]reconfigure.Spec{
-		"ctl": made(reconfigure.ControlGroup, "c", ""), "k1": made("kept", "v1", ""), "k2": port("kept", ""), "k3": port("kept", "kept-7"), "l1": made("loose", "v0", ""),
+		"ctl": made(reconfigure.ControlGroup, "c", ""), "k1": made("kept", "v1", ""), "k2": port("kept", ""),
+		"k3": port("kept", "kept-7"), "l1": made("loose", "v0", ""),
 	}
 	seen := seenWith(c, desired)
 	for _, node := range []string{"k2", "k3", "l1", "l2"} {
-		seen.States[node] = reconfigure.NodeState{Node: node, Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweringUp}
+		seen.States[node] = idle(node, reconfigure.NodePoweringUp)
 	}
 	got := planned(c, seen, reconfigure.Resume, "k2", "k3", "l1", "l2")
 	wantPlan(t, got, "create k[2-3],l2, replace l1", map[string]reconfigure.Spec{
-		"ctl": desired["ctl"], "k1": desired["k1"], "k2": made("kept", "v1", ""), "k3": made("kept", "v1", "kept-7"), "l1": made("loose", "v1", ""), "l2": made("loose", "v1", "loose-0"),
+		"ctl": desired["ctl"], "k1": desired["k1"], "k2": made("kept", "v1", ""), "k3": made("kept", "v1", "kept-7"),
+		"l1": made("loose", "v1", ""), "l2": made("loose", "v1", "loose-0"),
 	})
 }
 
 func TestANodeKeepsItsPortAndComesBackToIt(t *testing.T) {
 	c := portsCluster()
 	desired := map[string]reconfigure.Spec{
-		"ctl": made(reconfigure.ControlGroup, "c", ""), "k1": made("kept", "v1", ""), "k2": made("kept", "v1", "kept-0"), "l1": made("loose", "v1", "loose-0"),
+		"ctl": made(reconfigure.ControlGroup, "c", ""), "k1": made("kept", "v1", ""), "k2": made("kept", "v1", "kept-0"),
+		"l1": made("loose", "v1", "loose-0"),
 	}
 	seen := seenWith(c, desired)
 	for _, node := range []string{"k2", "l1"} {
-		seen.States[node] = reconfigure.NodeState{Node: node, Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweringDown}
+		seen.States[node] = idle(node, reconfigure.NodePoweringDown)
 	}
 	gone := planned(c, seen, reconfigure.Suspend, "k2", "l1")
-	wantPlan(t, gone, "destroy k2,l1", map[string]reconfigure.Spec{"ctl": desired["ctl"], "k1": desired["k1"], "k2": port("kept", "kept-0")})
+	wantPlan(t, gone, "destroy k2,l1", map[string]reconfigure.Spec{
+		"ctl": desired["ctl"], "k1": desired["k1"], "k2": port("kept", "kept-0"),
+	})
 	seen = seenWith(c, gone.Desired)
 	if again := planned(c, seen, reconfigure.Suspend, "k2"); len(again.Changes)+len(again.Rejected) > 0 {
 		t.Errorf("a node that has its port only is suspended: %s, %v", again, again.Rejected)
@@ -115,8 +128,8 @@ func TestANodeKeepsItsPortAndComesBackToIt(t *testing.T) {
 	})
 	// Its instance is there still: the removal was cut short.
 	seen.Instances["k2"] = reconfigure.Instance{Node: "k2", ID: "id-k2"}
-	seen.States["k2"] = reconfigure.NodeState{Node: "k2", Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweringUp}
-	if got := planned(c, seen, reconfigure.Resume, "k2"); len(got.Changes) != 1 || got.Changes[0].Action != reconfigure.Replace {
+	seen.States["k2"] = idle("k2", reconfigure.NodePoweringUp)
+	if got := planned(c, seen, reconfigure.Resume, "k2"); got.String() != "replace k2" {
 		t.Errorf("after a removal that was cut short: %s", got)
 	}
 }
@@ -124,14 +137,16 @@ func TestANodeKeepsItsPortAndComesBackToIt(t *testing.T) {
 func TestPortsGoWithTheirDeclarationAndWithTheCluster(t *testing.T) {
 	c := portsCluster()
 	desired := map[string]reconfigure.Spec{
-		"ctl": made(reconfigure.ControlGroup, "c", ""), "k1": made("kept", "v1", ""), "k2": port("kept", ""), "k3": port("kept", ""), "k4": port("kept", ""), "l1": port("loose", ""),
+		"ctl": made(reconfigure.ControlGroup, "c", ""), "k1": made("kept", "v1", ""), "k2": port("kept", ""),
+		"k3": port("kept", ""), "k4": port("kept", ""), "l1": port("loose", ""),
 	}
 	seen := seenWith(c, desired)
 	wantPlan(t, planned(c, seen, reconfigure.Deploy), "configure ctl,k1, destroy k4,l1", map[string]reconfigure.Spec{
 		"ctl": desired["ctl"], "k1": desired["k1"], "k2": desired["k2"], "k3": desired["k3"],
 	})
 	wantPlan(t, planned(c, seen, reconfigure.Destroy), "destroy ctl,k[1-4],l1", map[string]reconfigure.Spec{})
-	if got := planned(c, seen, reconfigure.Resize, "k4"); got.String() != "configure ctl, destroy k4" && got.String() != "destroy k4" {
+	got := planned(c, seen, reconfigure.Resize, "k4")
+	if got.Nodes(reconfigure.Remove).String() != "k4" {
 		t.Errorf("resize: %s", got)
 	} else if _, left := got.Desired["k4"]; left {
 		t.Error("a resize leaves the port of a node that nobody declares")

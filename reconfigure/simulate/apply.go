@@ -30,6 +30,12 @@ type kill struct {
 	half  Half
 }
 
+// Death is the cause of the end of a context that kills the programs which run under it, as the end of a process does that is
+// killed: Terraform leaves what it has not finished as the half says.
+type Death struct{ Half Half }
+
+func (d Death) Error() string { return "killed" }
+
 // KillDuring has the next Apply be killed when so many of its changes are done, and the next one is left half done; or the
 // next Configure, of nodes. Spare takes that back where it did not come so far.
 func (w *World) KillDuring(after int, half Half) (spare func()) {
@@ -112,10 +118,14 @@ func (p *Provisioner) Apply(ctx context.Context, preview reconfigure.Preview, wa
 			continue
 		case <-dies.C:
 			a.settle()
-			a.die()
+			a.dieAs("")
 			return nil, killed()
 		case <-ctx.Done():
 			a.settle()
+			if death := (Death{}); errors.As(context.Cause(ctx), &death) {
+				a.dieAs(death.Half)
+				return nil, killed()
+			}
 			a.cut()
 			return nil, ctx.Err()
 		case <-interrupt:
@@ -373,21 +383,23 @@ func (a *apply) taint() {
 // killed is what is said of a Terraform that was killed.
 func killed() error { return reconfigure.Classify(reconfigure.ClassUnknown, failure{Killed}) }
 
-// die leaves everything that is not finished half done.
-func (a *apply) die() {
+// dieAs leaves everything that is not finished half done; without a half, as was ordered.
+func (a *apply) dieAs(half Half) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	a.advance()
+	if half == "" {
+		half, a.kill = a.kill.half, nil
+	}
 	for _, u := range a.open {
 		switch {
 		case u.goes || u.change.Effect == reconfigure.EffectRebuild:
-		case a.kill.half == Unwritten:
-			a.state[u.change.Node] = &resource{tainted: true}
-		case a.kill.half == Tainted:
+		case half == Unwritten:
+			a.state[u.change.Node] = &resource{tainted: true, spec: u.spec}
+		case half == Tainted:
 			a.write(u, true)
 		}
 	}
-	a.kill = nil
 }
 
 // end is what Terraform says.
@@ -425,7 +437,7 @@ func (a *apply) cutShort(c reconfigure.ResourceChange) {
 		u := &underWay{change: c, spec: spec, server: a.create(c.Node, spec)}
 		switch a.half {
 		case Unwritten:
-			a.state[c.Node] = &resource{tainted: true}
+			a.state[c.Node] = &resource{tainted: true, spec: spec}
 		case Tainted:
 			a.write(u, true)
 		}

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 )
@@ -116,5 +117,25 @@ func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
+	}
+}
+
+// Unstick ends what takes for ever: instances that never become ACTIVE do, and those that are never gone go.
+func (w *World) Unstick() {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, s := range w.servers {
+		if s.active.Equal(never()) {
+			s.active = time.Now()
+		}
+		if s.gone.Equal(never()) {
+			s.gone = time.Now()
+		}
+	}
+	for what, of := range w.spans {
+		maps.DeleteFunc(of, func(node string, d time.Duration) bool { return d == Forever })
+		if _, all := of[""]; !all {
+			of[""] = defaultSpans()[what][""]
+		}
 	}
 }

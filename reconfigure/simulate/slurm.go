@@ -22,6 +22,7 @@ type slurmNode struct {
 	boot        time.Time
 	registers   time.Time // when slurmd will; zero: it will not
 	server      *server   // on which slurmd is
+	registered  time.Time // when it registered last
 }
 
 // PowersUp has Slurm wait for nodes, each with a job that is to start there.
@@ -114,6 +115,14 @@ func (w *World) EndJob(node string) {
 	w.slurm[node].base, w.slurm[node].job = reconfigure.NodeIdle, false
 }
 
+// Registered is when a node's slurmd registered last.
+func (w *World) Registered(node string) time.Time {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	return w.slurm[node].registered
+}
+
 // lose ends the job on a node. One that only waits for the node stays.
 func (w *World) lose(node string) {
 	if n := w.slurm[node]; n != nil && n.state(node).Running() {
@@ -124,9 +133,9 @@ func (w *World) lose(node string) {
 
 // register is slurmd's first word after a boot. As with ReturnToService=2 of slurm.conf, a node that was DOWN is back with it,
 // and a job that waits for the node starts.
-func (n *slurmNode) register(s *server) {
+func (n *slurmNode) register(s *server, at time.Time) {
 	s.slurmd, n.server = true, s
-	n.registers, n.power = time.Time{}, 0
+	n.registers, n.power, n.registered = time.Time{}, 0, at
 	if !n.drain {
 		n.reason = ""
 	}

@@ -28,8 +28,16 @@ type Provisioner struct {
 // Shard is Terraform in a shard; under no name, in the default one.
 func (w *World) Shard(name string) *Provisioner { return &Provisioner{w, name} }
 
-// has reports whether a node belongs to the shard.
-func (p *Provisioner) has(node string) bool { return p.shards[node] == p.shard }
+// has reports whether a node belongs to the shard. Where it is it stays.
+func (p *Provisioner) has(node string) bool {
+	if spec, told := p.desired[node]; told {
+		return spec.Shard == p.shard
+	}
+	if r := p.state[node]; r != nil {
+		return r.spec.Shard == p.shard
+	}
+	return p.cluster.Shard(node) == p.shard
+}
 
 // here is the part of a map of nodes that belongs to the shard.
 func (p *Provisioner) here(nodes map[string]reconfigure.Spec) map[string]reconfigure.Spec {
@@ -73,14 +81,8 @@ func (p *Provisioner) State(ctx context.Context) (reconfigure.State, error) {
 
 // State is that of all shards together.
 func (w *World) State(ctx context.Context) (reconfigure.State, error) {
-	w.lock.Lock()
-	shards := map[string]bool{"": true}
-	for _, shard := range w.shards {
-		shards[shard] = true
-	}
-	w.lock.Unlock()
 	all := reconfigure.State{Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}}
-	for shard := range shards {
+	for _, shard := range w.allShards() {
 		part, err := w.Shard(shard).State(ctx)
 		if err != nil {
 			return reconfigure.State{}, err
@@ -89,6 +91,19 @@ func (w *World) State(ctx context.Context) (reconfigure.State, error) {
 		maps.Copy(all.Instances, part.Instances)
 	}
 	return all, nil
+}
+
+func (w *World) allShards() []string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	all := maps.Clone(w.desired)
+	for node, r := range w.state {
+		all[node] = r.spec
+	}
+	for node := range w.cluster.Nodes().All() {
+		all[node] = w.spec(node)
+	}
+	return reconfigure.Shards(all)
 }
 
 // refresh has the state learn which instances the cloud has lost.
@@ -153,7 +168,7 @@ func (p *Provisioner) foresee(plan reconfigure.Plan) (changes, unasked []reconfi
 		}
 	}
 	for node := range p.faults[OtherImage].Difference(plan.Nodes()).All() {
-		if p.has(node) {
+		if p.has(node) && p.state[node] != nil {
 			unasked = append(unasked, instanceChange(node, reconfigure.EffectRebuild))
 		}
 	}

@@ -31,7 +31,6 @@ const (
 type World struct {
 	lock    sync.Mutex
 	cluster reconfigure.Cluster
-	shards  map[string]string // by node, where it is not the default one
 
 	// The cloud.
 	servers   []*server // in the order of their creation
@@ -68,7 +67,7 @@ type World struct {
 // NewWorld makes a world for a declared cluster in which nothing was deployed yet.
 func NewWorld(c reconfigure.Cluster) *World {
 	w := &World{
-		cluster: c, shards: map[string]string{}, limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1},
+		cluster: c, limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1},
 		desired: map[string]reconfigure.Spec{}, state: map[string]*resource{}, previews: map[string]reconfigure.Plan{},
 		slurm: map[string]*slurmNode{}, comments: map[int64]string{}, health: map[string]reconfigure.Health{},
 		faults: map[Fault]nodeset.NodeSet{}, spans: defaultSpans(), then: map[Call][]func(){}, runs: map[Tool][]*toolRun{},
@@ -93,15 +92,6 @@ func (w *World) Deps() operation.Deps {
 	}
 }
 
-// InShard has nodes belong to another shard than the default one.
-func (w *World) InShard(shard string, nodes ...string) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	for _, node := range nodes {
-		w.shards[node] = shard
-	}
-}
-
 // Spec is what a node is made of by its declaration.
 func (w *World) Spec(node string) reconfigure.Spec {
 	w.lock.Lock()
@@ -116,12 +106,19 @@ func (w *World) spec(node string) reconfigure.Spec {
 	}
 	return reconfigure.Spec{
 		Group: group, ImageID: idOf(source.Image), FlavorID: idOf(source.Flavor), NetworkID: idOf(source.Network),
-		Shard: w.shards[node],
+		Shard: w.cluster.Shard(node),
 	}
 }
 
 // idOf is the id that a name of an image, a flavor or a network has.
 func idOf(name string) string { return "id-of-" + name }
+
+// Cluster is what is declared.
+func (w *World) Cluster() reconfigure.Cluster {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.cluster
+}
 
 // Declare edits the declaration. Slurm hears of it by the playbooks.
 func (w *World) Declare(c reconfigure.Cluster) {
@@ -145,7 +142,7 @@ func (w *World) Have(nodes ...string) {
 		w.desired[node] = spec
 		w.state[node] = &resource{id: s.id, address: s.address, spec: spec}
 		if n := w.slurm[node]; n != nil {
-			n.register(s)
+			n.register(s, time.Now())
 		}
 	}
 }
@@ -278,7 +275,7 @@ func (w *World) advance() {
 func (w *World) next(now time.Time) (happen func(at time.Time), at time.Time) {
 	due := func(t time.Time) bool { return !t.IsZero() && !t.After(now) && (happen == nil || t.Before(at)) }
 	for _, s := range w.servers {
-		if !s.up && s.fault == "" && due(s.active) {
+		if !s.up && s.fault == "" && s.gone.IsZero() && due(s.active) {
 			happen, at = func(at time.Time) { w.start(s, at) }, s.active
 		}
 		if due(s.gone) {
@@ -287,7 +284,7 @@ func (w *World) next(now time.Time) (happen func(at time.Time), at time.Time) {
 	}
 	for _, node := range slices.Sorted(maps.Keys(w.slurm)) {
 		if n := w.slurm[node]; due(n.registers) {
-			happen, at = func(time.Time) { n.register(n.server) }, n.registers
+			happen, at = func(at time.Time) { n.register(n.server, at) }, n.registers
 		}
 	}
 	return happen, at

@@ -8,20 +8,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
 // twice has a node be tried twice, of which Slurm says something at one of the tries.
-func twice(t *testing.T, fault enginetest.Fault, try int, happens func(*play)) *play {
+func twice(t *testing.T, fault simulate.Fault, try int, happens func(*play)) *play {
 	t.Helper()
 	s := scene{was: forgiving(declared(1, 4)), have: []string{"ctl", "p1"}, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")}}
-	p := s.begin(t, newLedger())
+	p := s.begin(t, simulate.NewJournal())
 	p.world.PowersUp("p3")
 	p.world.Order(fault, "p3")
 	for range try - 1 {
-		p.world.Then(enginetest.AfterGreet, func() {})
+		p.world.Then(simulate.AfterWait, func() {})
 	}
-	p.world.Then(enginetest.AfterGreet, func() { happens(p) })
+	p.world.Then(simulate.AfterWait, func() { happens(p) })
 	if _, err := p.worker(0); err != nil {
 		t.Fatal(err)
 	}
@@ -44,17 +44,17 @@ func (p *play) wantCode(id reconfigure.RequestID, want reconfigure.Code) {
 	}
 }
 
-// TestSlurmGivesUpWhileThereIsASecondTry has the suspend that Slurm asks for then wait for the resume, and have its way.
-func TestSlurmGivesUpWhileThereIsASecondTry(t *testing.T) {
+// TestSlurmGivesUpWhileThereIsASecondAttempt has the suspend that Slurm asks for then wait for the resume, and have its way.
+func TestSlurmGivesUpWhileThereIsASecondAttempt(t *testing.T) {
 	for name, c := range map[string]struct {
-		fault  enginetest.Fault
+		fault  simulate.Fault
 		try    int
 		resume reconfigure.Code
-		node   enginetest.Node
+		node   simulate.Node
 	}{
-		"before it":                     {enginetest.Lemon, 1, reconfigure.CodeFailed, enginetest.Node{State: "IDLE+CLOUD+POWERED_DOWN"}},
-		"during it":                     {enginetest.NoSSH, 2, reconfigure.CodeFailed, enginetest.Node{State: "IDLE+CLOUD+POWERED_DOWN"}},
-		"during it, and it comes still": {enginetest.Lemon, 2, reconfigure.CodeDone, enginetest.Node{State: "IDLE+CLOUD"}},
+		"before it":                     {simulate.Lemon, 1, reconfigure.CodeFailed, simulate.Node{State: "IDLE+CLOUD+POWERED_DOWN"}},
+		"during it":                     {simulate.NoSSH, 2, reconfigure.CodeFailed, simulate.Node{State: "IDLE+CLOUD+POWERED_DOWN"}},
+		"during it, and it comes still": {simulate.Lemon, 2, reconfigure.CodeDone, simulate.Node{State: "IDLE+CLOUD"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -78,21 +78,22 @@ func TestSlurmGivesUpWhileThereIsASecondTry(t *testing.T) {
 	}
 }
 
-// TestStormOfSecondTries has nothing go wrong but what a second try is for, and with it workers that die, jobs that end meanwhile and a Slurm that gives up.
-func TestStormOfSecondTries(t *testing.T) {
+// TestStormOfRetries has nothing go wrong but what a second attempt is for, and with it workers that die, jobs that end meanwhile and a Slurm that gives up.
+func TestStormOfRetries(t *testing.T) {
 	kinds := []string{"jobs need", "jobs need", "jobs end on", "Slurm gives up", "kill", "node fault", "node fault", "slurmd is slow", "boots are slow", "time passes", "time passes"}
-	faults := []enginetest.Fault{enginetest.Lemon, enginetest.Lemon, enginetest.NoSSH, enginetest.PlaybookFails, enginetest.NeverRegisters, enginetest.NeverRemoved}
+	faults := []simulate.Fault{simulate.Lemon, simulate.Lemon, simulate.NoSSH, simulate.PlaybookFails, simulate.NeverRegisters, simulate.NeverRemoved}
 	if again := blow(t, func(t *rapid.T) []step { return drawStepsOf(t, kinds, faults) }); again == 0 {
-		t.Error("no node was ever tried once more")
+		t.Error("no node ever got a second attempt")
 	}
 }
 
-func TestSecondTryBeginsAtOnce(t *testing.T) {
+func TestSecondAttemptBeginsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		p := twice(t, enginetest.Lemon, 1, func(*play) {})
+		p := twice(t, simulate.Lemon, 1, func(*play) {})
 		p.wantCode(1, reconfigure.CodeDone)
-		if took := time.Since(begun) - time.Minute - 2*time.Second; took >= poll { // less what a scene takes before its worker
+		s := p.cluster().Settings
+		if took := time.Since(begun); took >= s.BootTimeout+2*time.Minute { // a minute and some seconds before its worker
 			t.Errorf("it took %s", took)
 		}
 		if n := p.world.Node("p3"); n.State != "ALLOCATED+CLOUD" || !n.Job || n.Instance.ID == "" {

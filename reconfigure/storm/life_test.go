@@ -4,36 +4,58 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/batch"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
+	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// life is the time of one worker, counted in moments: before its first deed, right after each deed, before it hears what came of it, and, where a deed takes
-// several steps, between them. Deeds are what the world or the journal may be another for. At one moment the worker may be killed, and the programs that it
-// runs with it: no call of its ever returns any more, so nothing that it would have done next happens, and its locks go.
+// book is the journal, as far as workers, callers and these tests need it.
+type book interface {
+	controller.Journal
+	operation.HealthStore
+	Health(ctx context.Context) (map[string]reconfigure.Health, error)
+	Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error)
+	Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error)
+	Record(ctx context.Context, events ...reconfigure.Event) error
+	Keep(ctx context.Context, evidence ...reconfigure.Evidence) error
+}
+
+// life is the time of one worker, counted in moments: before its first deed, right after each deed, before it hears what
+// came of it, and, where a deed takes several steps, between them. Deeds are what the world or the journal may be another
+// for. At one moment the worker may be killed, and the programs that it runs with it: no call of its ever returns any more,
+// so nothing that it would have done next happens, and its lease goes.
 type life struct {
-	world *enginetest.World
+	world *simulate.World
 	book  book
 	end   int           // the moment at which it is killed; 0: never
+	half  simulate.Half // what Terraform leaves that is killed with it in the middle of an apply
 	pace  time.Duration // that each deed of Terraform, the cloud and Ansible takes
 
-	lock  sync.Mutex
-	now   int
-	dead  bool
-	last  string // what it did last
-	locks []func() error
+	lock   sync.Mutex
+	now    int
+	dead   bool
+	last   string // what it did last
+	leases []func() error
 
-	killed chan struct{}
-	once   sync.Once
+	stop     context.CancelFunc // ends it gracefully
+	mortal   context.Context    // until it is killed
+	die      context.CancelCauseFunc
+	recorder *journal.Recorder
 
-	batches, flying, overlaps int // that it began, that are under way, and that began beside others
+	plans, under, overlaps int // that it began, runs of Terraform and Ansible under way, and plans that began beside them
+	again                  int // how often a node was given another instance
 }
 
 // longest is more moments than any life has.
@@ -42,42 +64,55 @@ const longest = 100_000
 // errKilled is what became of a worker that was killed.
 var errKilled = errors.New("killed")
 
-// work is a worker's life: all that a process of the tool does once it is started. Whatever was under way in one that is killed does nothing more, as soon as it wakes.
+func newLife(w *simulate.World, b book) *life {
+	l := &life{world: w, book: b, half: simulate.Unwritten}
+	l.mortal, l.die = context.WithCancelCause(context.Background())
+	return l
+}
+
+// work is a worker's life: all that a process of the tool does once it is started.
 func (l *life) work(ctx context.Context, open func() reconfigure.Cluster) error {
-	l.killed = make(chan struct{})
-	ctx, wake := context.WithCancel(ctx)
-	defer wake()
+	ctx, l.stop = context.WithCancel(ctx)
+	defer l.stop()
+	ctx, end := withDeath(ctx, l.mortal)
+	defer end()
+	l.recorder = journal.NewRecorder(diary{l}.write, func(error, []reconfigure.Event) {})
 	ended := make(chan error, 1)
 	go func() {
 		l.did("was started")
-		common := engine.NewCommon()
-		ended <- batch.Work(ctx, diary{l}, census{l, batch.Pipeline{Turn: common.Terraform, Open: func(context.Context) (reconfigure.Cluster, batch.Engine, error) {
-			l.alive()
-			cluster, deps := open(), l.deps()
-			deps.Common = common
-			return cluster, engine.New(cluster, deps), nil
-		}}}, poll)
+		ended <- controller.Run(ctx, controller.Config{
+			Journal: diary{l}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Flush: l.flush,
+			Open: func(context.Context) (controller.Site, error) {
+				l.alive()
+				return l.site(open()), nil
+			},
+		})
 	}()
+	var err error
 	select {
-	case err := <-ended:
-		return errors.Join(err, l.die())
-	case <-l.killed:
-		return errKilled
+	case err = <-ended:
+	case <-l.mortal.Done():
+		err = errKilled
+		time.Sleep(1) // whatever was under way in it has ended by then
 	}
+	l.lock.Lock()
+	l.dead = true
+	leases := l.leases
+	l.lock.Unlock()
+	for _, release := range leases {
+		_ = release() // as the kernel does; it may be lost already
+	}
+	closed, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = l.recorder.Close(closed)
+	return err
 }
 
-// die ends the process, and the kernel what it has locked.
-func (l *life) die() (err error) {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	if l.dead {
-		return nil
-	}
-	l.dead = true
-	for _, release := range l.locks {
-		err = errors.Join(err, release())
-	}
-	return err
+// withDeath is ctx until the worker is killed.
+func withDeath(ctx, mortal context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(mortal, func() { cancel(context.Cause(mortal)) })
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 // did lets one moment pass.
@@ -90,7 +125,7 @@ func (l *life) steps(what string, n int) {
 	}
 }
 
-// killedIn lets moments pass, and tells at which of them the worker is to be killed, from 1; 0: at none.
+// killedIn lets moments pass, and answers at which of them the worker is to be killed, from 1; 0: at none.
 func (l *life) killedIn(what string, n int) int {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -99,7 +134,7 @@ func (l *life) killedIn(what string, n int) int {
 	if l.now > longest {
 		panic(fmt.Sprintf("a worker does not come to an end: it has just %s", what)) // time stands still for the others
 	}
-	if first < l.end && l.end <= l.now {
+	if first < l.end && l.end <= l.now && !l.dead {
 		l.last = what
 		return l.end - first
 	}
@@ -108,9 +143,18 @@ func (l *life) killedIn(what string, n int) int {
 
 // kill does not return.
 func (l *life) kill() {
-	_ = l.die() // there is nobody to tell
-	l.once.Do(func() { close(l.killed) })
+	l.killAs(l.half)
 	runtime.Goexit()
+}
+
+// killAs kills the worker, and Terraform with it.
+func (l *life) killAs(half simulate.Half) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if !l.dead {
+		l.dead = true
+		l.die(simulate.Death{Half: half})
+	}
 }
 
 // alive does not return in a worker that is dead.
@@ -123,63 +167,65 @@ func (l *life) alive() {
 	}
 }
 
-// takesTime has others come in between.
-func (l *life) takesTime() { l.takes(l.pace) }
-
 func (l *life) takes(d time.Duration) {
 	l.alive()
-	select {
-	case <-time.After(d):
-	case <-l.killed:
+	if d > 0 {
+		select {
+		case <-time.After(d):
+		case <-l.mortal.Done():
+		}
 	}
 	l.alive()
 }
 
-// runs is takesTime for a run of a tool. Ansible's takes longer than others, so that batches overlap.
-func (l *life) runs(tool enginetest.Tool) (end func()) {
-	l.alive()
-	end = l.world.Begin(tool, func() bool {
-		l.lock.Lock()
-		defer l.lock.Unlock()
-		return !l.dead
-	})
+// runs has a run of a tool take its time, so that others come in between. Ansible's takes longer than others.
+func (l *life) runs(tool simulate.Tool) (end func()) {
+	l.lock.Lock()
+	l.under++
+	l.lock.Unlock()
 	d := l.pace
-	if tool == enginetest.Ansible {
+	if tool == simulate.Ansible {
 		d *= 8
 	}
 	l.takes(d)
-	return end
-}
-
-// census counts batches.
-type census struct {
-	*life
-	batch.Carrier
-}
-
-func (c census) Carry(ctx context.Context, number int64, requests []reconfigure.Request, made func()) ([]reconfigure.Outcome, error) {
-	c.lock.Lock()
-	c.batches++
-	if c.flying++; c.flying > 1 {
-		c.overlaps++
+	return func() {
+		l.lock.Lock()
+		defer l.lock.Unlock()
+		l.under--
 	}
-	c.lock.Unlock()
-	defer func() {
-		c.lock.Lock()
-		defer c.lock.Unlock()
-		c.flying--
-	}()
-	return c.Carrier.Carry(ctx, number, requests, made)
 }
 
-// deps is the world as a worker sees it that may die.
-func (l *life) deps() engine.Deps {
-	deps := l.world.Deps()
-	deps.Provisioner, deps.Configurer, deps.Recorder = terraform{l, l.world}, ansible{l, l.world}, diary{l}
-	deps.Cloud, deps.Sweeper, deps.Greeter = cloud{l, l.world}, sweeper{l, l.world}, greeter{l, deps.Greeter}
-	deps.Health = diary{l}
-	deps.Scheduler = func(reconfigure.Instance) engine.Scheduler { return slurm{l, l.world} }
-	return deps
+func (l *life) flush(ctx context.Context) error {
+	l.alive()
+	ctx, end := withDeath(ctx, l.mortal)
+	defer end()
+	err := l.recorder.Flush(ctx)
+	l.alive()
+	return err
+}
+
+// site is the world as a worker sees it that may die.
+func (l *life) site(c reconfigure.Cluster) controller.Site {
+	d := l.world.Deps()
+	deps := operation.Deps{
+		Provisioner: func(shard string) operation.Provisioner { return terraform{l, d.Provisioner(shard), shard} },
+		Cloud:       cloud{l, d.Cloud}, Quota: quota{l, d.Quota}, Waiter: waiter{l, d.Waiter},
+		Configurer: ansible{l, d.Configurer}, Recorder: diary{l}, Health: diary{l},
+		Scheduler: func(i reconfigure.Instance) operation.Scheduler { return slurm{l, d.Scheduler(i)} },
+		Commenter: func(i reconfigure.Instance) operation.Commenter { return commenter{l, d.Commenter(i)} },
+	}
+	observer := snapshot.Observer{
+		Cluster: c, State: func(ctx context.Context, _ nodeset.NodeSet) (reconfigure.State, error) {
+			l.alive()
+			return l.world.State(ctx)
+		},
+		States: func(ctx context.Context, _ reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
+			l.alive()
+			return l.world.States(ctx)
+		},
+		Servers: deps.Cloud.Servers, Resolve: l.world.Resolve, Health: diary{l}.Health,
+	}
+	return controller.Site{Cluster: c, Observe: observer.Observe, Deps: deps}
 }
 
 // diary is the journal.
@@ -190,25 +236,43 @@ func (d diary) Pending(ctx context.Context) ([]reconfigure.Request, error) {
 	return d.book.Pending(ctx)
 }
 
+func (d diary) Changed(ctx context.Context) (int64, error) {
+	d.alive()
+	return d.book.Changed(ctx)
+}
+
 func (d diary) Begin(ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome) (int64, error) {
 	d.alive()
-	defer d.did(fmt.Sprint("began a batch of ", ids, " that undoes ", undone))
+	d.lock.Lock()
+	d.plans++
+	if d.under > 0 {
+		d.overlaps++
+	}
+	d.lock.Unlock()
+	defer d.did(fmt.Sprint("began a plan for ", ids, " that undoes ", undone))
 	return d.book.Begin(ctx, ids, undone...)
 }
 
-func (d diary) Finish(ctx context.Context, o reconfigure.Outcome) error {
+func (d diary) Finish(ctx context.Context, outcomes ...reconfigure.Outcome) error {
 	d.alive()
-	defer d.did("finished request " + o.Request.String())
-	return d.book.Finish(ctx, o)
+	defer d.did(fmt.Sprintf("finished %+v", outcomes))
+	return d.book.Finish(ctx, outcomes...)
 }
 
-func (d diary) Hold(ctx context.Context, o reconfigure.Outcome) error {
+func (d diary) Defer(ctx context.Context, outcomes ...reconfigure.Outcome) error {
 	d.alive()
-	defer d.did("held request " + o.Request.String())
-	return d.book.Hold(ctx, o)
+	defer d.did(fmt.Sprintf("deferred %+v", outcomes))
+	return d.book.Defer(ctx, outcomes...)
 }
 
-func (d diary) Record(ctx context.Context, events ...reconfigure.Event) error {
+// Record is asynchronous, as that of the product is.
+func (d diary) Record(events ...reconfigure.Event) {
+	d.alive()
+	d.recorder.Record(events...)
+}
+
+// write is what the recorder writes.
+func (d diary) write(ctx context.Context, events ...reconfigure.Event) error {
 	d.alive()
 	defer d.did(fmt.Sprintf("recorded %+v", events))
 	return d.book.Record(ctx, events...)
@@ -219,14 +283,12 @@ func (d diary) Health(ctx context.Context) (map[string]reconfigure.Health, error
 	return d.book.Health(ctx)
 }
 
-func (d diary) UpdateHealth(ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health) error {
+func (d diary) UpdateHealth(
+	ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health,
+) error {
 	d.alive()
-	defer d.did("wrote down how " + group + " fares")
+	defer d.did("wrote down the health of " + group)
 	return d.book.UpdateHealth(ctx, group, update)
-}
-
-func (d diary) Lead(ctx context.Context) (func() error, bool, error) {
-	return d.take(ctx, "took the lead", d.book.Lead)
 }
 
 func (d diary) Keep(ctx context.Context, evidence ...reconfigure.Evidence) error {
@@ -235,56 +297,48 @@ func (d diary) Keep(ctx context.Context, evidence ...reconfigure.Evidence) error
 	return d.book.Keep(ctx, evidence...)
 }
 
-func (d diary) WhileLeading(ctx context.Context) (context.Context, context.CancelFunc) {
-	d.alive()
-	return d.book.WhileLeading(ctx)
-}
-
-func (d diary) Watch(ctx context.Context) (func() error, bool, error) {
-	return d.take(ctx, "began to watch", d.book.Watch)
-}
-
 func (d diary) Paused(ctx context.Context) (reconfigure.Pause, bool, error) {
 	d.alive()
 	return d.book.Paused(ctx)
 }
 
-func (d diary) take(ctx context.Context, what string, take func(context.Context) (func() error, bool, error)) (func() error, bool, error) {
+func (d diary) WhileHeld(ctx context.Context) (context.Context, context.CancelFunc) {
 	d.alive()
-	release, ok, err := take(ctx)
+	return d.book.WhileHeld(ctx)
+}
+
+func (d diary) Acquire(ctx context.Context) (func() error, bool, error) {
+	d.alive()
+	release, ok, err := d.book.Acquire(ctx)
 	if !ok || err != nil {
 		return release, ok, err
 	}
 	once := sync.OnceValue(release)
 	d.lock.Lock()
-	d.locks = append(d.locks, once)
+	d.leases = append(d.leases, once)
 	d.lock.Unlock()
-	d.did(what)
+	d.did("acquired the lease")
 	return func() error {
 		d.alive()
-		defer d.did("gave up what it " + what)
+		defer d.did("released the lease")
 		return once()
 	}, true, nil
 }
 
-// terraform is the provisioner.
+// terraform is the provisioner of one shard.
 type terraform struct {
 	*life
-	engine.Provisioner
+	operation.Provisioner
+	shard string
 }
 
-func (t terraform) Desired(ctx context.Context) (map[string]reconfigure.Spec, error) {
+func (t terraform) State(ctx context.Context) (reconfigure.State, error) {
 	t.alive()
-	return t.Provisioner.Desired(ctx)
-}
-
-func (t terraform) Instances(ctx context.Context) (map[string]reconfigure.Instance, error) {
-	t.alive()
-	return t.Provisioner.Instances(ctx)
+	return t.Provisioner.State(ctx)
 }
 
 func (t terraform) Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Preview, error) {
-	defer t.runs(enginetest.Terraform)()
+	defer t.runs(simulate.Terraform)()
 	return t.Provisioner.Preview(ctx, p)
 }
 
@@ -293,56 +347,91 @@ func (t terraform) Discard(p reconfigure.Preview) error {
 	return t.Provisioner.Discard(p)
 }
 
-// Apply may be killed at each of its changes, and leaves that one in one way or another.
-func (t terraform) Apply(ctx context.Context, p reconfigure.Preview, watch engine.Watch) (reconfigure.Failures, error) {
-	defer t.runs(enginetest.Terraform)()
+// Apply may be killed at each of its changes, and leaves that one in one way or another; and while it waits for the cloud,
+// before its instances are ACTIVE and after that.
+func (t terraform) Apply(
+	ctx context.Context, p reconfigure.Preview, watch operation.Watch, interrupt <-chan struct{},
+) (reconfigure.Failures, error) {
+	defer t.runs(simulate.Terraform)()
 	for i, c := range p.Changes {
 		ways := t.halves(ctx, c)
-		if n := t.killedIn(fmt.Sprintf("applied %+v, of which number %d is left half done", p.Changes, i), len(ways)); n > 0 {
+		n := t.killedIn(fmt.Sprintf("applied %+v, of which number %d is left half done", p.Changes, i), len(ways))
+		if n > 0 {
 			spare := t.world.KillDuring(i, ways[n-1])
-			_, _ = t.Provisioner.Apply(context.WithoutCancel(ctx), p, func(string, string) {})
+			_, _ = t.Provisioner.Apply(context.WithoutCancel(ctx), p, func(string, string) {}, nil)
 			spare()
 			t.kill()
 		}
 	}
-	defer t.did(fmt.Sprintf("applied %+v", p.Changes))
-	return t.Provisioner.Apply(ctx, p, watch)
+	t.killedWhileItWaits(ctx, p)
+	failures, err := t.Provisioner.Apply(ctx, p, watch, interrupt)
+	t.did(fmt.Sprintf("applied %+v, with failures %v", p.Changes, failures))
+	return failures, err
 }
 
-// halves is the ways to leave a change that differ. While there is no Slurm to ask, an instance that Terraform knows nothing of is left to the administrator;
-// the engine's own tests are about that.
-func (t terraform) halves(ctx context.Context, c reconfigure.ResourceChange) []enginetest.Half {
+// killedWhileItWaits has the worker be killed while the cloud is at work, or when it is done and Terraform has not looked.
+func (t terraform) killedWhileItWaits(ctx context.Context, p reconfigure.Preview) {
 	if _, err := t.world.States(ctx); err != nil {
-		return []enginetest.Half{enginetest.NotBegun, enginetest.Unwritten}
+		return // while there is no Slurm to ask, what Terraform does not know is left to the administrator
+	}
+	ways := []simulate.Half{simulate.Unwritten, simulate.Unknown, simulate.Tainted}
+	times := []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 3 * time.Second}
+	n := t.killedIn(fmt.Sprintf("begun to apply %+v", p.Changes), len(ways)*len(times))
+	if n > 0 {
+		half, after := ways[(n-1)%len(ways)], times[(n-1)/len(ways)]
+		t.last += fmt.Sprintf(" %s ago, which is %s", after, half)
+		time.AfterFunc(after, func() { t.killAs(half) })
+	}
+}
+
+// halves is the ways to leave a change that differ. While there is no Slurm to ask, an instance that Terraform knows nothing
+// of is left to the administrator; the tests of operations are about that.
+func (t terraform) halves(ctx context.Context, c reconfigure.ResourceChange) []simulate.Half {
+	if _, err := t.world.States(ctx); err != nil {
+		return []simulate.Half{simulate.NotBegun, simulate.Unwritten, simulate.Tainted}
 	}
 	switch c.Effect {
 	case reconfigure.EffectCreate:
-		return []enginetest.Half{enginetest.NotBegun, enginetest.Unwritten, enginetest.Unknown}
+		return []simulate.Half{simulate.NotBegun, simulate.Unwritten, simulate.Unknown, simulate.Tainted}
 	case reconfigure.EffectReplace:
-		return []enginetest.Half{enginetest.NotBegun, enginetest.Removed, enginetest.Unwritten, enginetest.Unknown}
+		return []simulate.Half{
+			simulate.NotBegun, simulate.Removed, simulate.Unwritten, simulate.Unknown, simulate.Tainted,
+		}
 	}
-	return []enginetest.Half{enginetest.NotBegun, enginetest.Unwritten}
+	return []simulate.Half{simulate.NotBegun, simulate.Unwritten}
+}
+
+// Adopt may be killed after each of its nodes.
+func (t terraform) Adopt(
+	ctx context.Context, p reconfigure.Plan, servers map[string]reconfigure.Server,
+) (nodeset.NodeSet, reconfigure.Failures, error) {
+	defer t.runs(simulate.Terraform)()
+	if n := t.killedIn(fmt.Sprintf("adopted a part of %v", servers), len(servers)); n > 0 {
+		part := map[string]reconfigure.Server{}
+		for _, node := range slices.Sorted(maps.Keys(servers))[:n-1] {
+			part[node] = servers[node]
+		}
+		_, _, _ = t.Provisioner.Adopt(context.WithoutCancel(ctx), p, part)
+		t.kill()
+	}
+	defer t.did(fmt.Sprintf("adopted %v", servers))
+	return t.Provisioner.Adopt(ctx, p, servers)
 }
 
 // cloud is the cloud's own API.
 type cloud struct {
 	*life
-	engine.Cloud
+	operation.Cloud
 }
 
-func (c cloud) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved {
+func (c cloud) Servers(ctx context.Context) (map[string][]reconfigure.Server, error) {
 	c.alive()
-	return c.Cloud.Resolve(ctx, s)
+	return c.Cloud.Servers(ctx)
 }
 
-func (c cloud) Active(ctx context.Context) (map[string]bool, error) {
+func (c cloud) Fault(ctx context.Context, id string) (string, error) {
 	c.alive()
-	return c.Cloud.Active(ctx)
-}
-
-func (c cloud) Faults(ctx context.Context) (map[string]string, error) {
-	c.alive()
-	return c.Cloud.Faults(ctx)
+	return c.Cloud.Fault(ctx, id)
 }
 
 func (c cloud) Console(ctx context.Context, id string, lines int) (string, error) {
@@ -351,52 +440,54 @@ func (c cloud) Console(ctx context.Context, id string, lines int) (string, error
 }
 
 func (c cloud) Reboot(ctx context.Context, id string) error {
-	c.takesTime()
+	c.takes(c.pace)
 	defer c.did("rebooted " + id)
 	return c.Cloud.Reboot(ctx, id)
 }
 
-// sweeper is the cloud's API too.
-type sweeper struct {
+func (c cloud) RemoveServer(ctx context.Context, id, name string, before time.Time) error {
+	c.takes(c.pace)
+	defer c.did("deleted " + id)
+	return c.Cloud.RemoveServer(ctx, id, name, before)
+}
+
+type quota struct {
 	*life
-	engine.Sweeper
+	operation.Quota
 }
 
-func (s sweeper) Made(ctx context.Context) (map[string][]string, error) {
-	s.alive()
-	return s.Sweeper.Made(ctx)
+func (q quota) Room(ctx context.Context) (reconfigure.Room, error) {
+	q.alive()
+	return q.Quota.Room(ctx)
 }
 
-func (s sweeper) RemoveOrphan(ctx context.Context, id, name string, before time.Time) error {
-	s.takesTime()
-	defer s.did("deleted " + id)
-	return s.Sweeper.RemoveOrphan(ctx, id, name, before)
-}
-
-// greeter waits for SSH.
-type greeter struct {
+// waiter waits for SSH.
+type waiter struct {
 	*life
-	engine.Greeter
+	operation.Waiter
 }
 
-func (g greeter) Await(ctx context.Context, instances []reconfigure.Instance, fresh nodeset.NodeSet, until map[string]time.Time) reconfigure.Failures {
-	g.takesTime()
-	defer g.did(fmt.Sprintf("greeted %+v", instances))
-	return g.Greeter.Await(ctx, instances, fresh, until)
+func (w waiter) Wait(ctx context.Context, i reconfigure.Instance, fresh bool) error {
+	w.takes(w.pace)
+	defer w.did("waited for " + i.Node)
+	return w.Waiter.Wait(ctx, i, fresh)
 }
 
 // ansible may be killed between two nodes.
 type ansible struct {
 	*life
-	engine.Configurer
+	operation.Configurer
 }
 
-func (a ansible) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch engine.Watch,
-	done func(node string, err error)) (reconfigure.Failures, error) {
-	defer a.runs(enginetest.Ansible)()
+func (a ansible) Configure(
+	ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent,
+	watch operation.Watch, done func(node string, err error),
+) (reconfigure.Failures, error) {
+	defer a.runs(simulate.Ansible)()
 	if n := a.killedIn("configured a part of "+extent.Changed.String(), extent.Changed.Len()); n > 0 {
-		spare := a.world.KillDuring(n-1, enginetest.NotBegun)
-		_, _ = a.Configurer.Configure(context.WithoutCancel(ctx), c, instances, extent, func(string, string) {}, nil)
+		spare := a.world.KillDuring(n-1, simulate.NotBegun)
+		_, _ = a.Configurer.Configure(context.WithoutCancel(ctx), c, instances, extent, func(string, string) {},
+			func(string, error) {})
 		spare()
 		a.kill()
 	}
@@ -407,7 +498,7 @@ func (a ansible) Configure(ctx context.Context, c reconfigure.Cluster, instances
 // slurm is the scheduler.
 type slurm struct {
 	*life
-	engine.Scheduler
+	operation.Scheduler
 }
 
 func (s slurm) States(ctx context.Context) (map[string]reconfigure.NodeState, error) {
@@ -435,4 +526,15 @@ func (s slurm) tell(what string, nodes nodeset.NodeSet, tell func() error) error
 	s.alive()
 	defer s.did(what + nodes.String())
 	return tell()
+}
+
+type commenter struct {
+	*life
+	operation.Commenter
+}
+
+func (c commenter) Comment(ctx context.Context, jobs []int64, text string) error {
+	c.alive()
+	defer c.did(fmt.Sprint("commented on jobs ", jobs))
+	return c.Commenter.Comment(ctx, jobs, text)
 }

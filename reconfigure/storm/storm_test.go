@@ -15,21 +15,22 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
 // storm is a cluster in which everything happens at once. Slurm and its users, administrators and what goes wrong are played by a list of steps, which is drawn
 // before it begins; the workers live on their own beside it.
 type storm struct {
-	world    *enginetest.World
-	book     *ledger
+	world    *simulate.World
+	book     *simulate.Journal
 	wait     sync.WaitGroup
 	lock     sync.Mutex
 	declared reconfigure.Cluster
 	lives    []*life
 	wrong    []string
 	doom     int                  // the moment at which the next worker is killed
+	half     simulate.Half        // what Terraform leaves that is killed with it
 	since    map[string]time.Time // when Slurm began to power a node up or down
 }
 
@@ -44,7 +45,7 @@ type step struct {
 	what  string
 	nodes []string
 	n     int
-	fault enginetest.Fault
+	fault simulate.Fault
 	on    bool
 }
 
@@ -65,35 +66,42 @@ func deeds() map[string]func(*storm, step) {
 		"declare":         (*storm).declare,
 		"deploy":          func(s *storm, _ step) { s.submit(ask(reconfigure.Deploy)) },
 		"kill":            (*storm).kill,
+		"kill now":        (*storm).killNow,
+		"stop":            (*storm).stop,
+		"lease is lost":   func(s *storm, _ step) { s.book.LoseLease() },
+		"journal fails":   (*storm).failJournal,
+		"builds are slow": func(s *storm, d step) { s.slow(simulate.Building, d) },
+		"removals hang":   func(s *storm, d step) { s.slow(simulate.Removing, d) },
 		"node fault":      (*storm).fault,
 		"cluster fault":   (*storm).fault,
-		"slurmd is slow":  func(s *storm, d step) { s.world.RegisterAfter(time.Duration(d.n) * time.Minute) },
-		"boots are slow":  func(s *storm, d step) { s.world.Takes(enginetest.Booting, time.Duration(d.n)*time.Minute) },
+		"slurmd is slow":  func(s *storm, d step) { s.world.Takes(simulate.Registering, time.Duration(d.n)*time.Minute) },
+		"boots are slow":  func(s *storm, d step) { s.world.Takes(simulate.Booting, time.Duration(d.n)*time.Minute) },
 		"time passes":     func(s *storm, d step) { s.pass(time.Duration(d.n*d.n*d.n) * time.Second) },
 		"somebody drains": func(s *storm, d step) { s.world.Drained("disk is full", d.nodes[0]) },
 	}
 }
 
-func nodeFaults() []enginetest.Fault {
-	return []enginetest.Fault{
-		enginetest.NoValidHost, enginetest.NoQuota, enginetest.LostCreate, enginetest.NeverRemoved, enginetest.RebootFails, enginetest.NotActive, enginetest.NoSSH,
-		enginetest.Lemon, enginetest.PlaybookFails, enginetest.NeverRegisters, enginetest.StartsByItself, enginetest.SlurmRefuses, enginetest.OtherImage,
+func nodeFaults() []simulate.Fault {
+	return []simulate.Fault{
+		simulate.NoValidHost, simulate.NoQuota, simulate.NoPort, simulate.LostCreate, simulate.LostPoll, simulate.LateFailure,
+		simulate.NotProven, simulate.Unreadable, simulate.NeverRemoved, simulate.RebootFails, simulate.NotActive, simulate.NoSSH,
+		simulate.Lemon, simulate.PlaybookFails, simulate.NeverRegisters, simulate.StartsByItself, simulate.SlurmRefuses, simulate.OtherImage,
 	}
 }
 
-func clusterFaults() []enginetest.Fault {
-	return []enginetest.Fault{
-		enginetest.StateLocked, enginetest.LostAnswer, enginetest.Killed, enginetest.CloudSilent, enginetest.BrokenPlaybook, enginetest.SlurmSilent,
+func clusterFaults() []simulate.Fault {
+	return []simulate.Fault{
+		simulate.StateLocked, simulate.LostAnswer, simulate.Killed, simulate.CloudSilent, simulate.BrokenPlaybook, simulate.SlurmSilent,
 	}
 }
 
 func drawSteps(t *rapid.T) []step {
 	kinds := slices.Sorted(maps.Keys(deeds()))
-	kinds = append(kinds, "jobs need", "jobs need", "jobs end on", "jobs end on", "Slurm gives up", "Slurm gives up", "Slurm recants", "kill", "kill", "time passes", "time passes", "time passes")
+	kinds = append(kinds, "jobs need", "jobs need", "jobs end on", "jobs end on", "Slurm gives up", "Slurm gives up", "Slurm recants", "kill", "kill", "kill now", "kill now", "builds are slow", "time passes", "time passes", "time passes")
 	return drawStepsOf(t, kinds, nodeFaults())
 }
 
-func drawStepsOf(t *rapid.T, kinds []string, nodeFaults []enginetest.Fault) []step {
+func drawStepsOf(t *rapid.T, kinds []string, nodeFaults []simulate.Fault) []step {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
 		s := step{what: rapid.SampledFrom(kinds).Draw(t, "what"), n: rapid.IntRange(0, 12).Draw(t, "n"), on: rapid.Bool().Draw(t, "on")}
 		s.nodes = rapid.SliceOfNDistinct(rapid.SampledFrom(declared(1, most).Nodes().Names()), 1, 3, rapid.ID).Draw(t, "nodes")
@@ -112,7 +120,7 @@ func TestStorm(t *testing.T) { blow(t, drawSteps) }
 // blow plays storms, and tells how often a node was tried once more.
 func blow(t *testing.T, draw func(*rapid.T) []step) (again int) {
 	t.Helper()
-	played, requests, killed, batches, overlaps, undone := 0, 0, 0, 0, 0, 0
+	played, requests, killed, plans, overlaps, undone := 0, 0, 0, 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := draw(rt)
 		var s *storm
@@ -124,27 +132,27 @@ func blow(t *testing.T, draw func(*rapid.T) []step) (again int) {
 			rt.Fatalf("%s\nsteps:\n%v\ncalls:\n%s", strings.Join(s.wrong, "\n"), steps, strings.Join(s.world.Calls(), "\n"))
 		}
 		played++
-		requests += len(s.book.requests)
-		for _, o := range s.book.outcomes {
-			if o.Code == reconfigure.CodeCancelled {
+		for _, r := range s.requests(t.Context()) {
+			requests++
+			if o, _, err := s.book.Outcome(t.Context(), r.ID); err == nil && o.Code == reconfigure.CodeCancelled {
 				undone++
 			}
 		}
-		again += s.book.triedAgain()
+		again += strings.Count(s.book.Messages(), "retried on a fresh instance")
 		for _, l := range s.lives {
-			batches, overlaps = batches+l.batches, overlaps+l.overlaps
+			plans, overlaps = plans+l.plans, overlaps+l.overlaps
 			if l.last != "" {
 				killed++
 			}
 		}
 	})
-	t.Logf("%d storms, %d requests, %d of them undone, in %d batches, %d of these beside others, %d workers killed, %d times a node was tried once more",
-		played, requests, undone, batches, overlaps, killed, again)
+	t.Logf("%d storms, %d requests, %d of them undone, in %d plans, %d of these beside others, %d workers killed, %d second attempts",
+		played, requests, undone, plans, overlaps, killed, again)
 	return again
 }
 
 func begin() *storm {
-	s := &storm{world: enginetest.NewWorld(stormy(1, "v1")), book: newLedger(), declared: stormy(1, "v1"), since: map[string]time.Time{}}
+	s := &storm{world: simulate.NewWorld(stormy(1, "v1")), book: simulate.NewJournal(), declared: stormy(1, "v1"), since: map[string]time.Time{}}
 	s.world.Have("ctl", "p1")
 	time.Sleep(time.Minute)
 	return s
@@ -185,21 +193,43 @@ func (s *storm) cluster() reconfigure.Cluster {
 
 // submit writes a request down and starts a worker, as each call of the tool does.
 func (s *storm) submit(r reconfigure.Request) reconfigure.RequestID {
-	r, err := s.book.Submit(context.Background(), r)
-	if err != nil {
+	made, err := s.book.Submit(context.Background(), r)
+	for ; errors.Is(err, errAway); made, err = s.book.Submit(context.Background(), r) { // the caller tries again
+		time.Sleep(time.Second)
+	}
+	if r = made; err != nil {
 		s.complain("submit: %v", err)
 	}
-	l := &life{world: s.world, book: s.book, pace: 5 * time.Second}
+	s.work()
+	return r.ID
+}
+
+// work starts a worker.
+func (s *storm) work() {
+	l := newLife(s.world, s.book.Open())
+	l.pace = 5 * time.Second
 	s.lock.Lock()
 	l.end, s.doom = s.doom, 0
+	if s.half != "" {
+		l.half = s.half
+	}
 	s.lives = append(s.lives, l)
 	s.lock.Unlock()
 	s.wait.Go(func() {
-		if err := l.work(context.Background(), s.cluster); err != nil && !errors.Is(err, errKilled) {
+		err := l.work(context.Background(), s.cluster)
+		if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, context.Canceled) {
 			s.complain("a worker ended with: %v", err)
 		}
 	})
-	return r.ID
+}
+
+// requests is all of them, newest first.
+func (s *storm) requests(ctx context.Context) []reconfigure.Request {
+	all, err := s.book.Requests(context.WithoutCancel(ctx), 1000)
+	if err != nil {
+		s.complain("requests: %v", err)
+	}
+	return all
 }
 
 // pass lets time pass; Slurm looks at its clock, too.
@@ -313,6 +343,55 @@ func (s *storm) kill(d step) {
 	}
 }
 
+// killNow has the worker that is at work be killed at once, with Terraform in whatever it does.
+func (s *storm) killNow(d step) {
+	halves := []simulate.Half{simulate.Unwritten, simulate.Unknown, simulate.Tainted}
+	time.Sleep(time.Duration(d.n) * 777 * time.Millisecond)
+	s.lock.Lock()
+	s.half = halves[d.n%len(halves)]
+	lives := slices.Clone(s.lives)
+	s.lock.Unlock()
+	for _, l := range lives {
+		l.last = "was killed from outside"
+		l.killAs(s.half)
+	}
+}
+
+// stop ends the workers that live gracefully; what waits needs another one.
+func (s *storm) stop(d step) {
+	time.Sleep(time.Duration(d.n) * 777 * time.Millisecond)
+	s.lock.Lock()
+	lives := slices.Clone(s.lives)
+	s.lock.Unlock()
+	for _, l := range lives {
+		l.stop()
+	}
+	if d.on {
+		s.work()
+	}
+}
+
+var errAway = errors.New("the database is away")
+
+// failJournal has the journal be away for some minutes, not long enough for a worker to give it up.
+func (s *storm) failJournal(d step) {
+	s.book.Fail(errAway)
+	s.pass(time.Duration(d.n) * 30 * time.Second)
+	s.book.Fail(nil)
+}
+
+// slow has something take so many minutes, or for ever, for some nodes or, from a number on, not any more.
+func (s *storm) slow(what simulate.Doing, d step) {
+	took := time.Duration(d.n) * time.Minute
+	switch {
+	case d.n > 9:
+		took = simulate.Forever
+	case !d.on:
+		took = time.Second
+	}
+	s.world.Takes(what, took, d.nodes...)
+}
+
 func (s *storm) fault(d step) {
 	switch {
 	case !d.on:
@@ -329,8 +408,13 @@ func (s *storm) calm(ctx context.Context) {
 	for _, f := range append(nodeFaults(), clusterFaults()...) {
 		s.world.Clear(f)
 	}
-	s.world.RegisterAfter(0)
-	s.world.Takes(enginetest.Booting, 0)
+	s.world.Takes(simulate.Registering, 0)
+	s.world.Takes(simulate.Booting, 0)
+	for _, node := range declared(1, most).Nodes().Names() {
+		s.world.Takes(simulate.Building, time.Second, node)
+		s.world.Takes(simulate.Removing, time.Second, node)
+	}
+	s.world.Unstick()
 	s.doom = 0
 	for _, l := range s.lives {
 		l.lock.Lock()
@@ -362,7 +446,7 @@ func (s *storm) check(ctx context.Context) {
 	if clashes := s.world.Clashes(); len(clashes) > 0 {
 		s.complain("%v", clashes)
 	}
-	for _, r := range s.book.requests {
+	for _, r := range s.requests(ctx) {
 		o, ok, _ := s.book.Outcome(ctx, r.ID)
 		if !ok {
 			s.complain("request %s has no outcome", r.ID)
@@ -374,14 +458,14 @@ func (s *storm) check(ctx context.Context) {
 
 // mayLeaveDown tells of a step after which a cloud node may rightly be left DOWN: Slurm cannot be told to take it back, or it was a persistent one when it failed.
 func mayLeaveDown(d step) bool {
-	return d.on && (d.fault == enginetest.SlurmRefuses || d.fault == enginetest.SlurmSilent) || d.what == "declare"
+	return d.on && (d.fault == simulate.SlurmRefuses || d.fault == simulate.SlurmSilent) || d.what == "declare"
 }
 
 // noneIsDown looks for cloud nodes that we set down and did not give back.
 func (s *storm) noneIsDown() {
 	c := s.cluster()
 	for node := range c.Nodes().Difference(c.Persistent()).All() {
-		if n := s.world.Node(node); strings.Contains(n.State, "DOWN+CLOUD") && strings.HasPrefix(n.Reason, enginetest.ReasonPrefix) {
+		if n := s.world.Node(node); strings.Contains(n.State, "DOWN+CLOUD") && strings.HasPrefix(n.Reason, simulate.ReasonPrefix) {
 			s.complain("%s was left %s: %s", node, n.State, n.Reason)
 		}
 	}
@@ -390,16 +474,16 @@ func (s *storm) noneIsDown() {
 // replay holds the journal to the verdicts: what it says last of a node is what the caller was told.
 func (s *storm) replay(ctx context.Context, r reconfigure.Request, o reconfigure.Outcome) {
 	events, _ := s.book.Events(ctx, r.ID, 0)
-	// A held request goes along in many batches, in which its nodes that are settled may be there for other requests.
+	// A request may have several plans, in which its nodes that have their verdicts may be there for other requests.
 	type place struct {
-		batch int64
-		node  string
+		plan int64
+		node string
 	}
 	last := map[place]reconfigure.Level{}
 	for _, e := range events {
-		p := place{e.Batch, e.Node}
-		if !r.Held {
-			p.batch = 0
+		p := place{e.Plan, e.Node}
+		if len(r.Deferred)+len(r.Verdicts) == 0 {
+			p.plan = 0
 		}
 		if e.Level != reconfigure.Note {
 			last[p] = e.Level
@@ -434,7 +518,7 @@ func (s *storm) quiet(ctx context.Context) {
 	c := s.cluster()
 	for _, node := range c.Nodes().Names() {
 		n := s.world.Node(node)
-		ours := strings.HasPrefix(n.Reason, enginetest.ReasonPrefix)
+		ours := strings.HasPrefix(n.Reason, simulate.ReasonPrefix)
 		if strings.Contains(n.State, "DRAIN") && !ours {
 			if err := s.world.Undrain(ctx, nodeset.Of(node)); err != nil {
 				s.complain("undrain: %v", err)

@@ -13,22 +13,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
-
-// poll is how often held requests are looked at.
-const poll = 10 * time.Second
 
 // declared is a cluster of a control node and one node group, of image v1.
 func declared(least, most int) reconfigure.Cluster {
 	source := reconfigure.Source{Image: "v1", Flavor: "small", Network: "cluster"}
 	return reconfigure.Cluster{
-		Name:    "test",
-		Control: reconfigure.Control{Name: "ctl", Source: source},
-		Groups:  []reconfigure.NodeGroup{{Name: "group", Prefix: "p", Width: 1, Source: source, Min: least, Max: most}},
-		Slurm:   reconfigure.Timing{ResumeTimeout: 10 * time.Minute},
+		Name:     "test",
+		Control:  reconfigure.Control{Name: "ctl", Source: source},
+		Groups:   []reconfigure.NodeGroup{{Name: "group", Prefix: "p", Width: 1, Source: source, Min: least, Max: most}},
+		Slurm:    reconfigure.Timing{ResumeTimeout: 10 * time.Minute},
+		Settings: reconfigure.Settings{Interrupt: true, BootTimeout: 4 * time.Minute},
 	}
 }
 
@@ -57,8 +55,8 @@ type scene struct {
 	was      reconfigure.Cluster
 	have     []string
 	now      reconfigure.Cluster // if it is declared anew
-	fares    reconfigure.Health  // the group, since a moment ago
-	prepare  func(*enginetest.World)
+	health   reconfigure.Health  // the group, since a moment ago
+	prepare  func(*simulate.World)
 	requests []reconfigure.Request
 	code     reconfigure.Code // that all requests get
 	undone   int              // but those of the first ones that are undone
@@ -84,8 +82,8 @@ func (s scene) cluster() reconfigure.Cluster {
 func scenes() map[string]scene {
 	patient := reconfigure.Options{DrainTimeout: time.Hour}
 	all := []string{"ctl", "p1", "p2"}
-	job := func(node string) func(*enginetest.World) {
-		return func(w *enginetest.World) {
+	job := func(node string) func(*simulate.World) {
+		return func(w *simulate.World) {
 			w.StartJob(node)
 			time.AfterFunc(30*time.Second, func() { w.EndJob(node) })
 		}
@@ -97,69 +95,69 @@ func scenes() map[string]scene {
 	}
 	return map[string]scene{
 		"resume for a job of all or nothing": {was: wary(declared(1, 5)), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{job4("p3", "p4", "p5")},
-			prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4", "p5"); w.Order(enginetest.NoValidHost, "p4") }},
+			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4", "p5"); w.Order(simulate.NoValidHost, "p4") }},
 		"resume for a job of all or nothing without quota": {was: wary(declared(1, 5)), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{job4("p3", "p4", "p5")},
-			prepare: func(w *enginetest.World) {
+			prepare: func(w *simulate.World) {
 				w.PowersUp("p3", "p4", "p5")
 				w.Limit(reconfigure.Use{Instances: 5, Cores: -1, RAM: -1})
 			}},
 		"resume while the group cools down": {was: wary(declared(1, 5)), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
-			fares:   reconfigure.Health{Full: reconfigure.Setback{Node: "p5", Class: reconfigure.ClassCapacity, Reason: "No valid host was found."}},
-			prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4") }},
+			health:  reconfigure.Health{Full: reconfigure.Setback{Node: "p5", Class: reconfigure.ClassCapacity, Reason: "No valid host was found."}},
+			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4") }},
 		"resume while the group is tried": {was: wary(declared(1, 5)), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
-			fares:   reconfigure.Health{Failures: 2, Last: reconfigure.Setback{Node: "p5", Class: reconfigure.ClassSSH, Reason: "no SSH"}},
-			prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4"); w.Order(enginetest.NoSSH, "p3") }},
+			health:  reconfigure.Health{Failures: 2, Last: reconfigure.Setback{Node: "p5", Class: reconfigure.ClassSSH, Reason: "no SSH"}},
+			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4"); w.Order(simulate.NoSSH, "p3") }},
 		"deploy": {was: declared(2, 4), requests: []reconfigure.Request{ask(reconfigure.Deploy)}},
 		"deploy again": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, requests: []reconfigure.Request{ask(reconfigure.Deploy)},
-			prepare: func(w *enginetest.World) { w.StartJob("p3") }},
+			prepare: func(w *simulate.World) { w.StartJob("p3") }},
 		"resume": {was: declared(1, 4), have: all, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3"), ask(reconfigure.Resume, "p3", "p4")},
-			prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4"); w.StartJob("p2") }},
+			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4"); w.StartJob("p2") }},
 		"resume of what was left behind": {was: declared(1, 4), have: all, now: of("v2", declared(1, 4)), requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3", "p4")},
-			prepare: func(w *enginetest.World) { w.HaveTainted("p3"); w.PowersUp("p2", "p3", "p4") }},
+			prepare: func(w *simulate.World) { w.HaveTainted("p3"); w.PowersUp("p2", "p3", "p4") }},
 		"resume that fails": {was: declared(1, 5), have: all, code: reconfigure.CodePartial, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4", "p5", "p2")},
-			prepare: func(w *enginetest.World) {
+			prepare: func(w *simulate.World) {
 				w.PowersUp("p3", "p4", "p5")
-				w.Order(enginetest.NoValidHost, "p4")
-				w.Order(enginetest.NoSSH, "p5")
+				w.Order(simulate.NoValidHost, "p4")
+				w.Order(simulate.NoSSH, "p5")
 			}},
 		"resume that comes at the second try": {was: forgiving(declared(1, 5)), have: all, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4"), ask(reconfigure.Resume, "p5")},
-			prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4", "p5"); w.Order(enginetest.Lemon, "p3", "p5") }},
+			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4", "p5"); w.Order(simulate.Lemon, "p3", "p5") }},
 		"resume that fails twice": {was: forgiving(declared(1, 5)), have: all, code: reconfigure.CodePartial, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4", "p5")},
-			prepare: func(w *enginetest.World) {
+			prepare: func(w *simulate.World) {
 				w.PowersUp("p3", "p4", "p5")
-				w.Order(enginetest.NoSSH, "p3")
-				w.Order(enginetest.PlaybookFails, "p5")
+				w.Order(simulate.NoSSH, "p3")
+				w.Order(simulate.PlaybookFails, "p5")
 			}},
 		"resume that loses answers": {was: declared(1, 4), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
-			prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4"); w.Order(enginetest.LostCreate, "p3", "p4") }},
+			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4"); w.Order(simulate.LostCreate, "p3", "p4") }},
 		"resume of what cannot be made": {was: declared(1, 4), have: all, now: of("no such image", declared(1, 4)), code: reconfigure.CodeFailed,
-			prepare: func(w *enginetest.World) {
+			prepare: func(w *simulate.World) {
 				w.Declare(declared(1, 4)) // the cloud knows what it knew
 				w.PowersUp("p3")
 			},
 			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")}},
 		"suspend": {was: declared(1, 4), have: []string{"ctl", "p1", "p2", "p3", "p4"},
 			requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2"), ask(reconfigure.Suspend, "p3")},
-			prepare:  func(w *enginetest.World) { w.PowersDown("p2", "p3"); w.StartJob("p4") }},
+			prepare:  func(w *simulate.World) { w.PowersDown("p2", "p3"); w.StartJob("p4") }},
 		"suspend, then resume": {was: declared(1, 4), have: all, requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p2")},
-			prepare: func(w *enginetest.World) {
+			prepare: func(w *simulate.World) {
 				w.PowersDown("p2")
-				w.Then(enginetest.AfterApply, func() { w.PowersUp("p2") })
+				w.Then(simulate.AfterApply, func() { w.PowersUp("p2") })
 			}},
 		"resume, then suspend": {was: declared(1, 4), have: all, undone: 1, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3"), ask(reconfigure.Suspend, "p3")},
-			prepare: func(w *enginetest.World) { w.PowersUp("p3"); w.PowersDown("p3") }},
+			prepare: func(w *simulate.World) { w.PowersUp("p3"); w.PowersDown("p3") }},
 		"resume of what was left behind, then suspend": {was: declared(1, 4), have: all, undone: 1,
-			prepare:  func(w *enginetest.World) { w.HaveTainted("p3"); w.PowersDown("p2", "p3") },
+			prepare:  func(w *simulate.World) { w.HaveTainted("p3"); w.PowersDown("p2", "p3") },
 			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3"), ask(reconfigure.Suspend, "p2", "p3")}},
 		"resume, suspend and resume": {was: declared(1, 4), have: all, undone: 1,
-			prepare: func(w *enginetest.World) {
+			prepare: func(w *simulate.World) {
 				w.PowersUp("p3")
 				w.PowersDown("p2", "p3")
-				w.Then(enginetest.AfterApply, func() { w.PowersUp("p2", "p3") })
+				w.Then(simulate.AfterApply, func() { w.PowersUp("p2", "p3") })
 			},
 			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3"), ask(reconfigure.Suspend, "p2", "p3"), ask(reconfigure.Resume, "p2", "p3")}},
 		"suspend that gives way": {was: declared(1, 4), have: all, requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p3")},
-			prepare: func(w *enginetest.World) { w.PowersDown("p2"); w.PowersUp("p3") }},
+			prepare: func(w *simulate.World) { w.PowersDown("p2"); w.PowersUp("p3") }},
 		"update": {was: declared(2, 4), have: all, now: of("v2", declared(2, 4)), prepare: job("p1"),
 			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1", "p2"), Options: patient}}},
 		"update that reboots": {was: declared(2, 4), have: all, prepare: job("p1"),
@@ -167,29 +165,29 @@ func scenes() map[string]scene {
 		"update that reimages": {was: declared(2, 4), have: all, prepare: job("p1"),
 			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{DrainTimeout: time.Hour, Reimage: true}}}},
 		"update from Slurm": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, now: of("v2", declared(2, 4)),
-			prepare:  func(w *enginetest.World) { w.Reboots("p1", "p3"); w.StartJob("p2") },
+			prepare:  func(w *simulate.World) { w.Reboots("p1", "p3"); w.StartJob("p2") },
 			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1", "p3"), Options: reconfigure.Options{FromSlurm: true}}}},
 		"update from Slurm that fails": {was: declared(2, 4), have: all, code: reconfigure.CodeFailed,
-			prepare:  func(w *enginetest.World) { w.Reboots("p1"); w.Order(enginetest.NeverRegisters, "p1") },
+			prepare:  func(w *simulate.World) { w.Reboots("p1"); w.Order(simulate.NeverRegisters, "p1") },
 			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{FromSlurm: true}}}},
-		"enlarge": {was: declared(1, 4), have: all, now: declared(3, 4), prepare: func(w *enginetest.World) { w.StartJob("p2") },
+		"enlarge": {was: declared(1, 4), have: all, now: declared(3, 4), prepare: func(w *simulate.World) { w.StartJob("p2") },
 			requests: []reconfigure.Request{{Mode: reconfigure.Enlarge, Nodes: nodeset.Of("p2", "p3"), Options: patient}}},
 		"shrink": {was: declared(3, 4), have: []string{"ctl", "p1", "p2", "p3"}, now: declared(1, 4), prepare: job("p2"),
 			requests: []reconfigure.Request{{Mode: reconfigure.Shrink, Nodes: nodeset.Of("p2", "p3"), Options: patient}}},
 		"resize": {was: declared(3, 4), have: []string{"ctl", "p1", "p2", "p3"}, now: declared(2, 3), prepare: job("p3"),
 			requests: []reconfigure.Request{{Mode: reconfigure.Resize, Nodes: nodeset.Of("p1", "p2", "p3", "p4"), Options: patient}}},
-		"destroy": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, prepare: func(w *enginetest.World) { w.StartJob("p3") },
+		"destroy": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, prepare: func(w *simulate.World) { w.StartJob("p3") },
 			requests: []reconfigure.Request{ask(reconfigure.Destroy)}},
-		"resume beside a resume": {was: declared(1, 4), have: all, prepare: func(w *enginetest.World) { w.PowersUp("p3", "p4"); w.StartJob("p2") },
+		"resume beside a resume": {was: declared(1, 4), have: all, prepare: func(w *simulate.World) { w.PowersUp("p3", "p4"); w.StartJob("p2") },
 			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")}, later: []reconfigure.Request{ask(reconfigure.Resume, "p4")}},
 		"resume beside one that fails": {was: declared(1, 4), have: all, code: reconfigure.CodeFailed,
-			prepare:  func(w *enginetest.World) { w.PowersUp("p3", "p4"); w.Order(enginetest.NoSSH, "p3") },
+			prepare:  func(w *simulate.World) { w.PowersUp("p3", "p4"); w.Order(simulate.NoSSH, "p3") },
 			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")}, later: []reconfigure.Request{ask(reconfigure.Resume, "p4")}},
-		"suspend beside an update": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, prepare: func(w *enginetest.World) { w.Reboots("p1"); w.PowersDown("p3") },
+		"suspend beside an update": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, prepare: func(w *simulate.World) { w.Reboots("p1"); w.PowersDown("p3") },
 			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{FromSlurm: true}}},
 			later:    []reconfigure.Request{ask(reconfigure.Suspend, "p3")}},
 		"several modes": {was: declared(2, 6), have: []string{"ctl", "p1", "p2", "p3", "p4"}, now: of("v2", declared(2, 6)),
-			prepare: func(w *enginetest.World) { w.PowersUp("p5"); w.PowersDown("p3"); w.StartJob("p4") },
+			prepare: func(w *simulate.World) { w.PowersUp("p5"); w.PowersDown("p3"); w.StartJob("p4") },
 			requests: []reconfigure.Request{
 				ask(reconfigure.Resume, "p5"), ask(reconfigure.Suspend, "p3"), {Mode: reconfigure.Update, Nodes: nodeset.Of("p2"), Options: patient},
 			}},
@@ -222,14 +220,15 @@ type said struct {
 type play struct {
 	*testing.T
 	scene
-	world   *enginetest.World
+	world   *simulate.World
 	book    book
 	callers sync.WaitGroup
+	workers int
 }
 
 func (s scene) begin(t *testing.T, b book) *play {
 	t.Helper()
-	w := enginetest.NewWorld(s.was)
+	w := simulate.NewWorld(s.was)
 	w.Have(s.have...)
 	time.Sleep(time.Minute) // no boot is newer than the requests
 	if s.now.Name != "" {
@@ -238,11 +237,11 @@ func (s scene) begin(t *testing.T, b book) *play {
 	if s.prepare != nil {
 		s.prepare(w)
 	}
-	if !s.fares.Well() {
-		if s.fares.Full.Node != "" {
-			s.fares.Full.Time = time.Now()
+	if !s.health.Well() {
+		if s.health.Full.Node != "" {
+			s.health.Full.Time = time.Now()
 		}
-		err := b.UpdateHealth(t.Context(), "group", func(reconfigure.Health) reconfigure.Health { return s.fares })
+		err := b.UpdateHealth(t.Context(), "group", func(reconfigure.Health) reconfigure.Health { return s.health })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,8 +276,8 @@ func (s scene) all() []reconfigure.Request { return slices.Concat(s.requests, s.
 
 // worker has one do all that there is to do, unless it is killed at a moment.
 func (p *play) worker(killed int) (*life, error) {
-	l := &life{world: p.world, book: p.book, end: killed}
-	if len(p.later) > 0 {
+	l := newLife(p.world, p.book)
+	if l.end = killed; len(p.later) > 0 {
 		l.pace = pace
 	}
 	err := l.work(p.Context(), p.cluster)
@@ -319,7 +318,7 @@ func good(v reconfigure.Verdict) bool {
 func TestCrashWalk(t *testing.T) {
 	total := 0
 	for name, s := range scenes() {
-		t.Run(name, func(t *testing.T) { total += s.walk(t, func(*testing.T) book { return newLedger() }) })
+		t.Run(name, func(t *testing.T) { total += s.walk(t, func(*testing.T) book { return simulate.NewJournal() }) })
 	}
 	t.Logf("%d points altogether", total)
 }

@@ -90,31 +90,6 @@ func TestCloudThatThrottlesTheLoginIsNoMoreThanThat(t *testing.T) {
 	}
 }
 
-// A cloud that does not answer for a while says nothing of the servers that it was asked for.
-func TestCloudThatIsAwayAfterTheRequestIsPassingTrouble(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, nil)
-	d := c.open()
-	desired := c.deployed()
-	c.deploy(d, desired)
-	for node, kind := range map[string]labcloud.Kind{"node01": labcloud.Unavailable, "node02": labcloud.LostAnswer} {
-		_, err := c.cloud.Faults().Add(labcloud.Fault{Kind: kind, Server: node, Call: "GET servers/{id}", Count: 100})
-		c.must(err)
-	}
-	maps.Copy(desired, c.deployed("node01", "node02"))
-	failures := c.carryOut(d, planOf(reconfigure.Create, desired, "node01", "node02"))
-	for _, node := range []string{"node01", "node02"} {
-		if class := reconfigure.ClassOf(failures[node]); !class.Passing() {
-			t.Errorf("%s: error of class %s: %v", node, class, failures[node])
-		}
-	}
-	// They came up meanwhile.
-	c.cloud.Faults().Clear(0)
-	c.adopt(d, desired, "node01", "node02")
-	c.wantClean(d)
-	c.wantInstances(d, c.servers())
-}
-
 // What takes longer than Slurm waits is given up in time, and what is left of it can be removed.
 func TestInstanceThatTakesTooLongIsGivenUpBeforeSlurmDoes(t *testing.T) {
 	t.Parallel()

@@ -276,6 +276,9 @@ func (c *cluster) carryOut(d *Driver, p reconfigure.Plan) reconfigure.Failures {
 // wantAsSaved checks that a preview has just the changes of the saved plan, wherever they were read.
 func (c *cluster) wantAsSaved(d *Driver, p reconfigure.Preview) {
 	c.Helper()
+	if p.File == "" {
+		return // Terraform has nothing to do
+	}
 	m, err := readModule(c.cfg.Dir)
 	c.must(err)
 	saved, err := d.show(c.Context(), filepath.Dir(p.File))

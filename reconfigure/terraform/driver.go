@@ -23,8 +23,6 @@ type Config struct {
 	Workspace string
 	// Keeper keeps the map of nodes. It may be nil for who never applies, see NodeMap.
 	Keeper Keeper
-	// ReadOnly leaves the file with the map of nodes as it is, see NodeMap.
-	ReadOnly bool
 	// PlanDir is where saved plans lie between preview and apply. They hold what the state holds, secrets too: it is
 	// made for its owner only.
 	PlanDir string
@@ -90,7 +88,7 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 	return d, d.initialize(ctx)
 }
 
-func (d *Driver) nodes() NodeMap { return NodeMap{Dir: d.cfg.Dir, Keeper: d.cfg.Keeper, ReadOnly: d.cfg.ReadOnly} }
+func (d *Driver) nodes() NodeMap { return NodeMap{Dir: d.cfg.Dir, Keeper: d.cfg.Keeper} }
 
 // Desired is this shard's part of the map of nodes that was last kept; empty before the first apply.
 func (d *Driver) Desired(ctx context.Context) (map[string]reconfigure.Spec, error) {

@@ -47,7 +47,8 @@ func tainted(p *tfjson.Plan) map[string]bool {
 	return found
 }
 
-// present is the nodes that have an instance, or a part of one.
+// present is the nodes that have an instance, or a part of one. It is empty for a plan that was read from events, which has neither an update of a
+// kept port nor a replacement of one that is whole: those are what it counts for.
 func present(p *tfjson.Plan, m module) map[string]bool {
 	found := map[string]bool{}
 	for _, r := range resources(p.PriorState) {

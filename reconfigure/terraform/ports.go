@@ -14,9 +14,9 @@ import (
 // portBlock is the resource of the root module that is a node's port.
 const portBlock = "openstack_networking_port_v2.node"
 
-// Addresses is the fixed IPv4 address of each port in the state of this shard, by node: also of the kept ports of nodes without
-// an instance. The state is read without a lock and the cloud is not asked. It may be retried, and called while another method
-// is at work.
+// Addresses is the fixed IPv4 address of each port in the state of this shard, by node: also of the kept ports of
+// nodes without an instance. The state is read without a lock and the cloud is not asked. It may be retried, and
+// called while another method is at work.
 func (d *Driver) Addresses(ctx context.Context) (map[string]string, error) {
 	m, err := readModule(d.cfg.Dir)
 	if err != nil {
@@ -55,9 +55,10 @@ func (d *Driver) listed(ctx context.Context) ([]*tfjson.StateResource, error) {
 	return state.list()
 }
 
-// makePorts makes the ports that are to be kept and that are not there. It comes after the instances of a deploy, in a run of its own: Terraform begins no instance
-// before it has made all ports, so that a quota for ports would keep all of them from coming up. A port that cannot be made is no node's failure: the node's next
-// instance gets one, or the next deploy makes it. Watch hears of it.
+// makePorts makes the ports that are to be kept and that are not there. It comes after the instances of a deploy, in
+// a run of its own: Terraform begins no instance before it has made all ports, so that a quota for ports would keep
+// all of them from coming up. A port that cannot be made is no node's failure: the node's next instance gets one, or
+// the next deploy makes it. Watch hears of it.
 func (d *Driver) makePorts(ctx context.Context, p reconfigure.Plan, watch func(node, message string)) error {
 	ours := reconfigure.Plan{Shared: true, Desired: reconfigure.InShard(p.Desired, d.cfg.Workspace)}
 	m, err := d.module(false) // the preview of the instances has looked
@@ -117,7 +118,8 @@ func missingPorts(state []*tfjson.StateResource, nodes map[string]reconfigure.Sp
 	})
 }
 
-// keptAllows rules over what belongs to a node's address, of which an instance must be able to come and go without a change.
+// keptAllows rules over what belongs to a node's address, of which an instance must be able to come and go without a
+// change.
 func (f fenced) keptAllows(node string, rc *tfjson.ResourceChange, effect reconfigure.Effect) bool {
 	asked, _ := f.ours.Of(node)
 	spec, wanted := f.ours.Desired[node]
@@ -125,7 +127,8 @@ func (f fenced) keptAllows(node string, rc *tfjson.ResourceChange, effect reconf
 	switch {
 	case effect == reconfigure.EffectDelete && wanted && rc.DeposedKey == "":
 		return false // the node is to keep it
-	case wanted && !spec.HasInstance() && (effect == reconfigure.EffectCreate || effect == reconfigure.EffectReplace && tainted):
+	case wanted && !spec.HasInstance() &&
+		(effect == reconfigure.EffectCreate || effect == reconfigure.EffectReplace && tainted):
 		return f.ours.Shared || asked.Action == reconfigure.Remove
 	case asked.Action == reconfigure.Create && !f.present[node] && effect != reconfigure.EffectDelete:
 		return true // it was kept since an earlier declaration, in another network for instance, and nothing uses it

@@ -21,13 +21,19 @@ func keeping(shard string) module {
 // theirs is a plan of Terraform's with one change, in a state that has the instances of some nodes.
 func theirs(address string, actions tfjson.Actions, tainted bool, instances ...string) *tfjson.Plan {
 	p := &tfjson.Plan{
-		ResourceChanges: []*tfjson.ResourceChange{{Address: address, Mode: tfjson.ManagedResourceMode, Change: &tfjson.Change{Actions: actions}}},
-		PriorState:      &tfjson.State{Values: &tfjson.StateValues{RootModule: &tfjson.StateModule{}}},
+		ResourceChanges: []*tfjson.ResourceChange{{
+			Address: address, Mode: tfjson.ManagedResourceMode, Change: &tfjson.Change{Actions: actions},
+		}},
+		PriorState: &tfjson.State{Values: &tfjson.StateValues{RootModule: &tfjson.StateModule{}}},
 	}
 	root := p.PriorState.Values.RootModule
-	root.Resources = append(root.Resources, &tfjson.StateResource{Address: address, Mode: tfjson.ManagedResourceMode, Tainted: tainted})
+	add := func(r tfjson.StateResource) {
+		r.Mode = tfjson.ManagedResourceMode
+		root.Resources = append(root.Resources, &r)
+	}
+	add(tfjson.StateResource{Address: address, Tainted: tainted})
 	for _, node := range instances {
-		root.Resources = append(root.Resources, &tfjson.StateResource{Address: instance(instanceBlock, node), Mode: tfjson.ManagedResourceMode})
+		add(tfjson.StateResource{Address: instance(instanceBlock, node)})
 	}
 	return p
 }
@@ -44,6 +50,7 @@ var (
 func TestFenceOverPortsThatAreKept(t *testing.T) {
 	port, disk, server := instance(portBlock, "n1"), instance("terraform_data.disk", "n1"), instance(instanceBlock, "n1")
 	gone := reconfigure.Spec{}
+	const create, replace, remove = reconfigure.Create, reconfigure.Replace, reconfigure.Remove
 	for name, tc := range map[string]struct {
 		action  reconfigure.Action // of n1; empty: none
 		entry   reconfigure.Spec   // of n1 afterwards
@@ -51,31 +58,31 @@ func TestFenceOverPortsThatAreKept(t *testing.T) {
 		theirs  *tfjson.Plan
 		allowed bool
 	}{
-		"a deploy makes a port":                                {"", withPort, true, theirs(port, creates, false), true},
-		"a deploy makes one anew that was not made to the end": {"", withPort, true, theirs(port, replaces, true), true},
-		"a deploy changes no port":                             {"", withPort, true, theirs(port, updates, false), false},
-		"a deploy replaces no port":                            {"", withPort, true, theirs(port, replaces, false), false},
-		"a deploy deletes no port":                             {"", withPort, true, theirs(port, deletes, false), false},
-		"a deploy deletes no port that it does not name":       {"", gone, true, theirs(port, deletes, false), false},
-		"a deploy makes no port of a node with an instance":    {"", withImage, true, theirs(port, creates, false), false},
-		"a deploy makes nothing else for a port":               {"", withPort, true, theirs(disk, creates, false), false},
-		"a deploy makes no instance for a port":                {"", withPort, true, theirs(server, creates, false), false},
-		"nothing but a deploy makes a port":                    {"", withPort, false, theirs(port, creates, false), false},
-		"a suspend keeps the port":                             {reconfigure.Remove, withPort, false, theirs(port, deletes, false, "n1"), false},
-		"a suspend replaces no port":                           {reconfigure.Remove, withPort, false, theirs(port, replaces, false, "n1"), false},
-		"a suspend removes the instance":                       {reconfigure.Remove, withPort, false, theirs(server, deletes, false, "n1"), true},
-		"a suspend removes what else is the node's":            {reconfigure.Remove, withPort, false, theirs(disk, deletes, false, "n1"), true},
-		"a suspend makes a port that is lost":                  {reconfigure.Remove, withPort, false, theirs(port, creates, false), true},
-		"a shrink removes the port":                            {reconfigure.Remove, gone, false, theirs(port, deletes, false), true},
-		"a resume makes a port that is lost":                   {reconfigure.Create, withImage, false, theirs(port, creates, false), true},
-		"a resume moves a port that nothing uses":              {reconfigure.Create, withImage, false, theirs(port, replaces, false), true},
-		"a resume changes a port that nothing uses":            {reconfigure.Create, withImage, false, theirs(port, updates, false), true},
-		"a resume moves no port of an instance":                {reconfigure.Create, withImage, false, theirs(port, replaces, false, "n1"), false},
-		"a resume changes no port of an instance":              {reconfigure.Create, withImage, false, theirs(port, updates, false, "n1"), false},
-		"a resume removes no port":                             {reconfigure.Create, withImage, false, theirs(port, deletes, false), false},
-		"a resume replaces no instance":                        {reconfigure.Create, withImage, false, theirs(server, replaces, false, "n1"), false},
-		"a reimage may change the port":                        {reconfigure.Replace, withImage, false, theirs(port, updates, false, "n1"), true},
-		"a reimage does not leave the node without its port":   {reconfigure.Replace, withImage, false, theirs(port, deletes, false, "n1"), false},
+		"a deploy makes a port":                  {"", withPort, true, theirs(port, creates, false), true},
+		"a deploy makes a tainted port anew":     {"", withPort, true, theirs(port, replaces, true), true},
+		"a deploy changes no port":               {"", withPort, true, theirs(port, updates, false), false},
+		"a deploy replaces no port":              {"", withPort, true, theirs(port, replaces, false), false},
+		"a deploy deletes no port":               {"", withPort, true, theirs(port, deletes, false), false},
+		"a deploy deletes no unnamed port":       {"", gone, true, theirs(port, deletes, false), false},
+		"a deploy makes no port of an instance":  {"", withImage, true, theirs(port, creates, false), false},
+		"a deploy makes nothing else for a port": {"", withPort, true, theirs(disk, creates, false), false},
+		"a deploy makes no instance for a port":  {"", withPort, true, theirs(server, creates, false), false},
+		"nothing but a deploy makes a port":      {"", withPort, false, theirs(port, creates, false), false},
+		"a suspend keeps the port":               {remove, withPort, false, theirs(port, deletes, false, "n1"), false},
+		"a suspend replaces no port":             {remove, withPort, false, theirs(port, replaces, false, "n1"), false},
+		"a suspend removes the instance":         {remove, withPort, false, theirs(server, deletes, false, "n1"), true},
+		"a suspend removes the node's disk":      {remove, withPort, false, theirs(disk, deletes, false, "n1"), true},
+		"a suspend makes a port that is lost":    {remove, withPort, false, theirs(port, creates, false), true},
+		"a shrink removes the port":              {remove, gone, false, theirs(port, deletes, false), true},
+		"a resume makes a port that is lost":     {create, withImage, false, theirs(port, creates, false), true},
+		"a resume moves an unused port":          {create, withImage, false, theirs(port, replaces, false), true},
+		"a resume changes an unused port":        {create, withImage, false, theirs(port, updates, false), true},
+		"a resume moves no port in use":          {create, withImage, false, theirs(port, replaces, false, "n1"), false},
+		"a resume changes no port in use":        {create, withImage, false, theirs(port, updates, false, "n1"), false},
+		"a resume removes no port":               {create, withImage, false, theirs(port, deletes, false), false},
+		"a resume replaces no instance":          {create, withImage, false, theirs(server, replaces, false, "n1"), false},
+		"a reimage may change the port":          {replace, withImage, false, theirs(port, updates, false, "n1"), true},
+		"a reimage removes no port":              {replace, withImage, false, theirs(port, deletes, false, "n1"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ours := reconfigure.Plan{Shared: tc.shared, Desired: map[string]reconfigure.Spec{"n2": withImage}}
@@ -115,7 +122,8 @@ func TestFenceOverWhatIsSharedInAShard(t *testing.T) {
 		"replaced while the default one lives": {"", some, replaces, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := fence(theirs(group, tc.actions, false), reconfigure.Plan{Shared: true, Desired: tc.desired}, keeping(tc.shard))
+			ours := reconfigure.Plan{Shared: true, Desired: tc.desired}
+			_, err := fence(theirs(group, tc.actions, false), ours, keeping(tc.shard))
 			if (err == nil) != tc.allowed {
 				t.Errorf("allowed: %t, error %v", tc.allowed, err)
 			}
@@ -125,9 +133,14 @@ func TestFenceOverWhatIsSharedInAShard(t *testing.T) {
 
 func TestAKeptPortIsNoPartOfAnInstance(t *testing.T) {
 	of := func(block, node string) *tfjson.StateResource {
-		return &tfjson.StateResource{Address: instance(block, node), Mode: tfjson.ManagedResourceMode, AttributeValues: map[string]any{"all_fixed_ips": []any{"fd00::1", "192.0.2.7"}}}
+		return &tfjson.StateResource{
+			Address: instance(block, node), Mode: tfjson.ManagedResourceMode,
+			AttributeValues: map[string]any{"all_fixed_ips": []any{"fd00::1", "192.0.2.7"}},
+		}
 	}
-	state := []*tfjson.StateResource{of(portBlock, "n1"), of(portBlock, "n2"), of(portBlock, "n3"), of(portBlock, "n4"), of("terraform_data.disk", "n4")}
+	state := []*tfjson.StateResource{
+		of(portBlock, "n1"), of(portBlock, "n2"), of(portBlock, "n3"), of(portBlock, "n4"), of("terraform_data.disk", "n4"),
+	}
 	desired := map[string]reconfigure.Spec{"n1": withPort, "n2": withImage, "n4": withPort, "n5": withPort}
 	want := map[string]reconfigure.Instance{}
 	for _, node := range []string{"n2", "n3", "n4"} { // half made, not wanted, and half removed
@@ -137,7 +150,8 @@ func TestAKeptPortIsNoPartOfAnInstance(t *testing.T) {
 	if diff := cmp.Diff(want, instances(state, m, desired, "g-0")); diff != "" {
 		t.Errorf("instances (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{"n1": "192.0.2.7", "n2": "192.0.2.7", "n3": "192.0.2.7", "n4": "192.0.2.7"}, portAddresses(state, m)); diff != "" {
+	addresses := map[string]string{"n1": "192.0.2.7", "n2": "192.0.2.7", "n3": "192.0.2.7", "n4": "192.0.2.7"}
+	if diff := cmp.Diff(addresses, portAddresses(state, m)); diff != "" {
 		t.Errorf("addresses (-want +got):\n%s", diff)
 	}
 	if got := missingPorts(state, desired, m).String(); got != "n5" {
@@ -148,7 +162,10 @@ func TestAKeptPortIsNoPartOfAnInstance(t *testing.T) {
 func TestTheFileHasInstancesAndPortsApart(t *testing.T) {
 	all := map[string]reconfigure.Spec{"n1": withImage, "n2": withPort}
 	f := newFile("", all, shared{})
-	if diff := cmp.Diff(file{Nodes: map[string]reconfigure.Spec{"n1": withImage}, KeptPorts: map[string]reconfigure.Spec{"n2": withPort}}, f); diff != "" {
+	want := file{
+		Nodes: map[string]reconfigure.Spec{"n1": withImage}, KeptPorts: map[string]reconfigure.Spec{"n2": withPort},
+	}
+	if diff := cmp.Diff(want, f); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(all, f.all()); diff != "" {

@@ -15,7 +15,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// A shard is a workspace of the root module with a state of its own. Its name is the workspace's, and that of the default workspace is empty.
+// A shard is a workspace of the root module with a state of its own. Its name is the workspace's, and that of the
+// default workspace is empty.
 
 // workspace is what Terraform calls a shard.
 func workspace(shard string) string {
@@ -25,8 +26,9 @@ func workspace(shard string) string {
 	return shard
 }
 
-// launcher writes the program that runs Terraform in a shard's workspace, whichever one somebody has selected by hand, and is its path. TF_WORKSPACE is how Terraform
-// is told for one run only, and terraform-exec takes it out of any environment.
+// launcher writes the program that runs Terraform in a shard's workspace, whichever one somebody has selected by
+// hand, and is its path. TF_WORKSPACE is how Terraform is told for one run only, and terraform-exec takes it out of
+// any environment.
 func launcher(dir, binary, shard string) (string, error) {
 	path := filepath.Join(dir, "terraform-"+workspace(shard))
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
@@ -40,15 +42,16 @@ func launcher(dir, binary, shard string) (string, error) {
 // shardName is what the names of shards look like that Cluster.Shard gives.
 var shardName = regexp.MustCompile(`^[a-z][a-z0-9_]*-[0-9]+$`)
 
-// Shards is the shards that may have instances, in order, the default one first: those of the map of nodes, and the workspaces that there are, since a removal that
-// was cut short leaves an instance without an entry in the map.
+// Shards is the shards that may have instances, in order, the default one first: those of the map of nodes, and the
+// workspaces that there are, since a removal that was cut short leaves an instance without an entry in the map.
 func (d *Driver) Shards(ctx context.Context) ([]string, error) {
 	nodes, _, err := d.nodes().Read(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var workspaces []string
-	err = d.with(d.cfg.Binary, func(tf *tfexec.Terraform) (err error) { // the launcher's TF_WORKSPACE would have it say more than the list
+	// Not by a launcher: with TF_WORKSPACE Terraform says more than the list.
+	err = d.with(d.cfg.Binary, func(tf *tfexec.Terraform) (err error) {
 		workspaces, _, err = tf.WorkspaceList(ctx)
 		return err
 	})
@@ -78,7 +81,8 @@ func (d *Driver) module(several bool) (module, error) {
 	return m, nil
 }
 
-// strayed is why a plan is not for this shard; nil where it is. All is the map of nodes as it was last kept, of all shards.
+// strayed is why a plan is not for this shard; nil where it is. All is the map of nodes as it was last kept, of all
+// shards.
 func (d *Driver) strayed(p reconfigure.Plan, all map[string]reconfigure.Spec) error {
 	for node := range p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove).All() {
 		spec, known := p.Desired[node]
@@ -86,17 +90,22 @@ func (d *Driver) strayed(p reconfigure.Plan, all map[string]reconfigure.Spec) er
 			spec, known = all[node]
 		}
 		if known && spec.Shard != d.cfg.Workspace {
-			return fmt.Errorf("%s belongs to the workspace %s, and not to %s", node, workspace(spec.Shard), workspace(d.cfg.Workspace))
+			return fmt.Errorf("%s belongs to the workspace %s, and not to %s",
+				node, workspace(spec.Shard), workspace(d.cfg.Workspace))
 		}
 	}
-	others := slices.DeleteFunc(reconfigure.Shards(all), func(shard string) bool { return shard == reconfigure.DefaultShard })
-	if d.cfg.Workspace == reconfigure.DefaultShard && p.Shared && len(reconfigure.InShard(p.Desired, reconfigure.DefaultShard)) == 0 && len(others) > 0 {
+	left := reconfigure.InShard(p.Desired, reconfigure.DefaultShard)
+	if d.cfg.Workspace != reconfigure.DefaultShard || !p.Shared || len(left) > 0 {
+		return nil
+	}
+	if others := reconfigure.Shards(all)[1:]; len(others) > 0 {
 		return fmt.Errorf("the workspaces %s have nodes that need what is shared: they go first", strings.Join(others, ", "))
 	}
 	return nil
 }
 
-// shared is what this shard is told of the default one. It is read once, and again for a deploy, which may have made it anew.
+// shared is what this shard is told of the default one. It is read once, and again for a deploy, which may have made
+// it anew.
 func (d *Driver) shared(ctx context.Context, deploy bool) (shared, error) {
 	if d.cfg.Workspace == reconfigure.DefaultShard {
 		return shared{}, nil
@@ -129,7 +138,8 @@ func (d *Driver) keep(ctx context.Context, p reconfigure.Plan) error {
 	return d.nodes().keep(ctx, d.cfg.Workspace, reconfigure.InShard(p.Desired, d.cfg.Workspace), known)
 }
 
-// sharedOf finds what the shards share in the default workspace's state, as `terraform state pull` gives it; nothing of it in an empty one.
+// sharedOf finds what the shards share in the default workspace's state, as `terraform state pull` gives it; nothing
+// of it in an empty one.
 func sharedOf(state string) (shared, error) {
 	if strings.TrimSpace(state) == "" {
 		return shared{}, nil
@@ -146,7 +156,8 @@ func sharedOf(state string) (shared, error) {
 		return shared{}, err
 	}
 	for _, r := range found.Resources {
-		if r.Module == "" && r.Mode == "managed" && r.Type == "openstack_networking_secgroup_v2" && r.Name == "cluster" && len(r.Instances) > 0 {
+		is := r.Module == "" && r.Mode == "managed" && r.Type == "openstack_networking_secgroup_v2" && r.Name == "cluster"
+		if is && len(r.Instances) > 0 {
 			return shared{SecurityGroupID: r.Instances[0].Attributes.ID}, nil
 		}
 	}

@@ -2,6 +2,7 @@ package terraform
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -51,18 +52,19 @@ locals {
 }
 resource "base" "node" { for_each = local.nodes }
 `
+	const one = "resource \"x\" \"z\" { count = local.shared ? 1 : 0 }\n"
 	for name, tc := range map[string]struct {
 		text            string
 		unsharded, kept bool
 	}{
-		"nodes of the shard":          {`resource "x" "y" { for_each = { for n, s in local.nodes : n => s if s.group == "gpu" } }`, false, false},
+		"nodes of the shard":          {`resource "x" "y" { for_each = { for n, s in local.nodes : n => s } }`, false, false},
 		"ports of the shard":          {`resource "x" "y" { for_each = local.ports }`, false, true},
 		"chained":                     {`resource "x" "y" { for_each = base.node }`, false, false},
 		"module":                      {`module "y" { for_each = local.ports }`, false, true},
 		"nodes of all":                {`resource "x" "y" { for_each = var.nodes }`, true, false},
 		"nodes of all in a module":    {`module "y" { for_each = var.nodes }`, true, false},
 		"shared":                      {`resource "x" "y" { count = local.shared ? 1 : 0 }`, false, false},
-		"shared, after another":       {"resource \"x\" \"z\" { count = local.shared ? 1 : 0 }\nresource \"x\" \"y\" { count = length(x.z) }", false, false},
+		"shared, after another":       {one + `resource "x" "y" { count = length(x.z) }`, false, false},
 		"shared, but everywhere":      {`resource "x" "y" {}`, true, false},
 		"shared, but often anywhere":  {`resource "x" "y" { count = 2 }`, true, false},
 		"shared, for what is no node": {`resource "x" "y" { for_each = toset(["a"]) }`, true, false},
@@ -81,15 +83,18 @@ resource "base" "node" { for_each = local.nodes }
 }
 
 func TestWhatTheDefaultWorkspaceShares(t *testing.T) {
+	const group = `{"resources": [
+		{"mode": "managed", "type": "openstack_networking_secgroup_v2", "name": "%s", "instances": [%s]}
+	]}`
 	for name, tc := range map[string]struct {
 		state string
 		want  shared
 	}{
 		"no state": {"", shared{}},
 		"empty":    {`{"version": 4, "resources": []}`, shared{}},
-		"there":    {`{"resources": [{"mode": "managed", "type": "openstack_networking_secgroup_v2", "name": "cluster", "instances": [{"index_key": 0, "attributes": {"id": "s"}}]}]}`, shared{"s"}},
-		"another":  {`{"resources": [{"mode": "managed", "type": "openstack_networking_secgroup_v2", "name": "own", "instances": [{"attributes": {"id": "s"}}]}]}`, shared{}},
-		"removed":  {`{"resources": [{"mode": "managed", "type": "openstack_networking_secgroup_v2", "name": "cluster", "instances": []}]}`, shared{}},
+		"there":    {fmt.Sprintf(group, "cluster", `{"index_key": 0, "attributes": {"id": "s"}}`), shared{"s"}},
+		"another":  {fmt.Sprintf(group, "own", `{"attributes": {"id": "s"}}`), shared{}},
+		"removed":  {fmt.Sprintf(group, "cluster", ""), shared{}},
 	} {
 		if got, err := sharedOf(tc.state); got != tc.want || err != nil {
 			t.Errorf("%s: %+v, %v", name, got, err)
@@ -126,7 +131,8 @@ func (c *cluster) portsByNode() map[string][2]string {
 	return all
 }
 
-// wantCleanByHand checks that an administrator's plain `terraform plan` has nothing to do in a workspace that was selected by hand.
+// wantCleanByHand checks that an administrator's plain `terraform plan` has nothing to do in a workspace that was
+// selected by hand.
 func (c *cluster) wantCleanByHand(d *Driver, shard string) {
 	c.Helper()
 	c.must(d.with(c.cfg.Binary, func(tf *tfexec.Terraform) error {
@@ -141,7 +147,8 @@ func (c *cluster) wantCleanByHand(d *Driver, shard string) {
 	}))
 }
 
-// TestKeptPortsAndShards follows nodes with kept ports in the default workspace and in two others, which work side by side.
+// TestKeptPortsAndShards follows nodes with kept ports in the default workspace and in two others, which work side by
+// side.
 func TestKeptPortsAndShards(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -155,12 +162,15 @@ func TestKeptPortsAndShards(t *testing.T) {
 		return s
 	}
 	all := c.deployed("node01")
-	maps.Copy(all, map[string]reconfigure.Spec{"node02": port(""), "node11": port("standard-1"), "node12": port("standard-1"), "node21": port("standard-2")})
+	maps.Copy(all, map[string]reconfigure.Spec{
+		"node02": port(""), "node11": port("standard-1"), "node12": port("standard-1"), "node21": port("standard-2"),
+	})
 	drivers := map[string]*Driver{"": c.open(), "standard-1": c.in("standard-1"), "standard-2": c.in("standard-2")}
 	first := planOf(reconfigure.Create, all, control, "node01")
 	first.Shared = true
 	for _, shard := range reconfigure.Shards(all) { // the default one makes what the others need
-		if failures := c.carryOut(drivers[shard], first.InShard(shard, func(string) string { return "" })); len(failures) > 0 {
+		part := first.InShard(shard, func(string) string { return "" })
+		if failures := c.carryOut(drivers[shard], part); len(failures) > 0 {
 			t.Fatal(failures)
 		}
 	}
@@ -187,8 +197,9 @@ func TestKeptPortsAndShards(t *testing.T) {
 	}
 
 	// All shards at once: each resumes a node, and the default one removes one too.
+	mixed := planOf(reconfigure.Create, c.inMap(all, "node02", node("", imageV1)), "node02")
 	c.inEach(drivers, map[string]reconfigure.Plan{
-		"":           both(planOf(reconfigure.Create, c.inMap(all, "node02", node("", imageV1)), "node02"), reconfigure.Remove, "node01", port("")),
+		"":           both(mixed, reconfigure.Remove, "node01", port("")),
 		"standard-1": planOf(reconfigure.Create, c.inMap(all, "node11", node("standard-1", imageV1)), "node11"),
 		"standard-2": planOf(reconfigure.Create, c.inMap(all, "node21", node("standard-2", imageV2)), "node21"),
 	})
@@ -203,7 +214,8 @@ func TestKeptPortsAndShards(t *testing.T) {
 	c.must(err)
 	want := maps.Clone(all)
 	maps.Copy(want, map[string]reconfigure.Spec{
-		"node01": port(""), "node02": node("", imageV1), "node11": node("standard-1", imageV1), "node21": node("standard-2", imageV2),
+		"node01": port(""), "node02": node("", imageV1), "node11": node("standard-1", imageV1),
+		"node21": node("standard-2", imageV2),
 	})
 	if diff := cmp.Diff(want, kept); diff != "" {
 		t.Errorf("the map of nodes (-want +got):\n%s", diff)
@@ -246,7 +258,9 @@ func TestKeptPortsAndShards(t *testing.T) {
 }
 
 // inMap is a map of nodes with another entry of one.
-func (c *cluster) inMap(all map[string]reconfigure.Spec, node string, spec reconfigure.Spec) map[string]reconfigure.Spec {
+func (c *cluster) inMap(
+	all map[string]reconfigure.Spec, node string, spec reconfigure.Spec,
+) map[string]reconfigure.Spec {
 	part := reconfigure.InShard(all, spec.Shard)
 	part[node] = spec
 	return part
@@ -285,12 +299,13 @@ func (c *cluster) inEach(drivers map[string]*Driver, plans map[string]reconfigur
 // refusals is what must not be planned in a cluster of several states.
 func (c *cluster) refusals(drivers map[string]*Driver, kept map[string]reconfigure.Spec) {
 	c.Helper()
+	here := reconfigure.InShard(kept, reconfigure.DefaultShard)
 	for name, tc := range map[string]struct {
 		shard, want string
 		plan        reconfigure.Plan
 	}{
-		"another shard's node":                       {"", "belongs to the workspace standard-1", planOf(reconfigure.Remove, reconfigure.InShard(kept, ""), "node11")},
-		"what is shared, before the others are gone": {"", "they go first", reconfigure.Plan{Shared: true}},
+		"another shard's node":      {"", "to the workspace standard-1", planOf(reconfigure.Remove, here, "node11")},
+		"what is shared, too early": {"", "they go first", reconfigure.Plan{Shared: true}},
 	} {
 		if _, err := drivers[tc.shard].Preview(c.Context(), tc.plan); err == nil || !strings.Contains(err.Error(), tc.want) {
 			c.Errorf("%s: %v", name, err)
@@ -298,7 +313,8 @@ func (c *cluster) refusals(drivers map[string]*Driver, kept map[string]reconfigu
 	}
 	own := "terraform/openstack/own.tf"
 	c.write(own, `resource "terraform_data" "own" { for_each = var.nodes }`)
-	if _, err := drivers[""].Preview(c.Context(), planOf(reconfigure.Create, reconfigure.InShard(kept, ""), "node02")); err == nil || !strings.Contains(err.Error(), "local.nodes") {
+	_, err := drivers[""].Preview(c.Context(), planOf(reconfigure.Create, here, "node02"))
+	if err == nil || !strings.Contains(err.Error(), "local.nodes") {
 		c.Errorf("a resource of each workspace's own: %v", err)
 	}
 	c.must(os.Remove(filepath.Join(c.dir, own)))

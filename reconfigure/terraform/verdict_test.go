@@ -153,6 +153,11 @@ func TestClassOfWhatTerraformSays(t *testing.T) {
 		rate  = "Error creating openstack_networking_port_v2: Too many requests have been sent in a given amount of time."
 		lost  = `Error creating OpenStack server: Post "http://x/servers": OpenStack connection error, retries exhausted. Aborting. Last error was: EOF`
 		other = "Terraform did not get to create i.a"
+
+		waiting  = "Error waiting for instance (1) to become ready: "
+		refused  = waiting + `Get "http://x/servers/1": dial tcp 192.0.2.1:8774: connect: connection refused`
+		away     = waiting + "The service is currently unable to handle the request due to a temporary overloading or maintenance. This is a temporary condition. Try again later."
+		deleting = "Error waiting for instance (1) to Delete:  unexpected state 'ERROR', wanted target 'DELETED, SOFT_DELETED'. last error: %!s(<nil>)"
 	)
 	for _, tc := range []struct {
 		want reconfigure.Class
@@ -164,6 +169,9 @@ func TestClassOfWhatTerraformSays(t *testing.T) {
 		{reconfigure.ClassRateLimit, []string{rate, quota}},
 		{reconfigure.ClassUnknown, []string{quota, lost, rate}},
 		{reconfigure.ClassOther, []string{other}},
+		{reconfigure.ClassCloud, []string{refused}},
+		{reconfigure.ClassCloud, []string{away}},
+		{reconfigure.ClassUnknown, []string{deleting}},
 	} {
 		err := told(tc.said)
 		if got := reconfigure.ClassOf(err); got != tc.want || err.Error() != strings.Join(tc.said, "; ") {

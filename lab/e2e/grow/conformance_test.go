@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurm"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ssh"
 )
@@ -38,7 +38,7 @@ func TestSlurmConforms(t *testing.T) {
 			t.Errorf("service slurmctld %s: %v\n%s", do, err, out)
 		}
 	}
-	enginetest.Scheduler(t, enginetest.SchedulerHarness{
+	simulate.ConformScheduler(t, simulate.SchedulerSetup{
 		Scheduler: client,
 		Node:      "node06",
 		Silence:   func() (speak func()) { service("stop"); return func() { service("start") } },
@@ -60,7 +60,7 @@ func TestSlurmConforms(t *testing.T) {
 		}
 		defer onControl("scancel", id)
 	}
-	enginetest.Commenter(t, enginetest.CommenterHarness{
+	simulate.ConformCommenter(t, simulate.CommenterSetup{
 		Commenter: client, Jobs: jobs,
 		Remark: func(job int64, text string) {
 			onControl("scontrol", "update", fmt.Sprint("JobId=", job), "AdminComment="+text)

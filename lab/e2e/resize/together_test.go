@@ -2,7 +2,9 @@ package resize_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	reconfiguring "github.com/eiffel-hpc/eiffel/reconfigure"
 )
@@ -37,7 +39,8 @@ func TestSixteenNodesReimageTogether(t *testing.T) {
 	lab.AwaitQuiet(t)
 }
 
-// carriedSince counts the updates since a request, and the batches that carried them as far as Terraform and Ansible.
+// carriedSince counts the updates since a request, and the runs of Terraform and Ansible that served them. The event of a run has
+// the same time in each plan that it serves.
 func carriedSince(t *testing.T, last reconfiguring.RequestID) (requests, applies, plays int) {
 	t.Helper()
 	log := lab.Journal(t)
@@ -45,7 +48,7 @@ func carriedSince(t *testing.T, last reconfiguring.RequestID) (requests, applies
 	if err != nil {
 		t.Fatal(err)
 	}
-	reached := map[reconfiguring.Phase]map[int64]bool{reconfiguring.PhaseApply: {}, reconfiguring.PhaseConfigure: {}}
+	runs := map[string]map[time.Time]bool{"Terraform": {}, "Ansible": {}}
 	for _, r := range all {
 		if r.ID <= last || r.Mode != reconfiguring.Update {
 			continue
@@ -56,10 +59,11 @@ func carriedSince(t *testing.T, last reconfiguring.RequestID) (requests, applies
 			t.Fatal(err)
 		}
 		for _, e := range events {
-			if batches := reached[e.Phase]; batches != nil && e.Level == reconfiguring.Begun {
-				batches[e.Batch] = true
+			program, _, _ := strings.Cut(e.Message, ": ")
+			if of := runs[program]; of != nil && e.Node == "" {
+				of[e.Time] = true
 			}
 		}
 	}
-	return requests, len(reached[reconfiguring.PhaseApply]), len(reached[reconfiguring.PhaseConfigure])
+	return requests, len(runs["Terraform"]), len(runs["Ansible"])
 }

@@ -1,12 +1,12 @@
-package engine_test
+package operation_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
 // waits has jobs wait for nodes.
@@ -24,13 +24,13 @@ func TestOwnersOfJobsLearnWhyTheirNodesDidNotCome(t *testing.T) {
 	test(t, func(l *lab) {
 		l.waits(map[int64][]string{10: {"p3"}, 11: {"p3", "p4"}, 12: {"p4"}, 13: {"p5"}})
 		l.Remarks(12, "billed to physics")
-		l.Order(enginetest.NoValidHost, "p4")
-		l.Order(enginetest.PlaybookFails, "p5")
+		l.Order(simulate.NoValidHost, "p4")
+		l.Order(simulate.PlaybookFails, "p5")
 		l.wants(reconfigure.Create, "p3", "p4", "p5")
 		l.carry()
 		l.want("comments", map[int64]string{
 			10: "",
-			11: owner + "the cloud has no room for more machines of this kind at the moment. The job waits for its next turn. (capacity: No valid host was found: unexpected state ERROR)",
+			11: owner + "the cloud has no room for more machines of this kind at the moment. The job waits for its next turn. (capacity: No valid host was found: its instance is in ERROR)",
 			12: "billed to physics",
 			13: owner + "the machine could not be set up. The job waits for its next turn. (playbook: playbook fails)",
 		}, l.Comments())
@@ -42,9 +42,9 @@ func TestOwnersOfJobsLearnWhyTheirNodesDidNotCome(t *testing.T) {
 func TestOwnerOfAJobThatRunsIsToldNothing(t *testing.T) {
 	test(t, func(l *lab) {
 		l.waits(map[int64][]string{10: {"p3"}})
-		l.Order(enginetest.NotActive, "p3")
+		l.Order(simulate.NotActive, "p3")
 		l.wants(reconfigure.Create, "p3")
-		l.want("verdicts", map[string]string{"p3": "failed verify: the cloud does not have its instance as running"}, l.carry())
+		l.wantVerdicts(map[string]string{"p3": "failed verify: the cloud does not have its instance as running"})
 		l.want("state", "ALLOCATED+CLOUD", l.Node("p3").State)
 		l.want("comment", "", l.Comments()[10])
 	})
@@ -54,7 +54,7 @@ func TestOwnersAreToldTogether(t *testing.T) {
 	test(t, func(l *lab) {
 		l.waits(map[int64][]string{10: {"p3"}, 11: {"p4"}, 12: {"p5"}})
 		l.plan.Jobs = append(l.plan.Jobs, l.plan.Jobs...) // two requests name them
-		l.Order(enginetest.NoQuota, "p3", "p4", "p5")
+		l.Order(simulate.NoQuota, "p3", "p4", "p5")
 		l.wants(reconfigure.Create, "p3", "p4", "p5")
 		l.carry()
 		l.wantOrder("comment [10 11 12]: a node")
@@ -82,21 +82,11 @@ func TestOwnersLearnOfANodeThatCannotBePlanned(t *testing.T) {
 func TestCommentThatFailsIsANoteAndNothingMore(t *testing.T) {
 	test(t, func(l *lab) {
 		l.waits(map[int64][]string{10: {"p4"}})
-		l.Order(enginetest.NoValidHost, "p4")
-		l.Order(enginetest.NoComments)
+		l.Order(simulate.NoValidHost, "p4")
+		l.Order(simulate.NoComments)
 		l.wants(reconfigure.Create, "p3", "p4")
-		l.want("verdicts", map[string]string{"p3": "done", "p4": "failed apply: No valid host was found: unexpected state ERROR"}, l.carry())
-		l.want("the bad node", enginetest.Node{State: back}, l.Node("p4"))
+		l.wantVerdicts(map[string]string{"p3": "done", "p4": "failed apply: No valid host was found: its instance is in ERROR"})
+		l.want("the bad node", simulate.Node{State: back}, l.Node("p4"))
 		l.wantNote("the owners of the jobs that wait could not be told: no comments")
 	})
-}
-
-func (l *lab) wantNote(text string) {
-	l.Helper()
-	for _, e := range l.Events() {
-		if e.Level == reconfigure.Note && strings.Contains(e.Message, text) {
-			return
-		}
-	}
-	l.Errorf("the journal has no note %q", text)
 }

@@ -1,4 +1,4 @@
-package engine
+package operation
 
 import (
 	"errors"
@@ -67,7 +67,7 @@ func TestFit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
-			for node, err := range fit(reconfigure.Room{Limit: tc.limit, Used: tc.used, Flavors: flavors}, companies(tc.wanted, nil, nil)) {
+			for node, err := range fit(reconfigure.Room{Limit: tc.limit, Used: tc.used, Flavors: flavors}, groups(tc.wanted, nil, nil)) {
 				got[node] = err.Error()
 				if class := reconfigure.ClassOf(err); class != reconfigure.ClassQuota {
 					t.Errorf("%s is of class %s", node, class)
@@ -93,7 +93,7 @@ func TestFitProperties(t *testing.T) {
 			Flavors: map[string]reconfigure.Use{"a": use.Draw(r, "a"), "b": use.Draw(r, "b")},
 		}
 		wanted := creations(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b"}), 0, 20).Draw(r, "flavors")...)
-		refused := fit(room, companies(wanted, nil, nil))
+		refused := fit(room, groups(wanted, nil, nil))
 
 		within := func(limit, used, more int) bool { return limit < 0 || more == 0 || used+more <= limit }
 		fits := func(used, more reconfigure.Use) bool {
@@ -110,7 +110,7 @@ func TestFitProperties(t *testing.T) {
 			}
 		}
 		head := wanted[:rapid.IntRange(0, len(wanted)).Draw(r, "head")]
-		for node, err := range fit(room, companies(head, nil, nil)) {
+		for node, err := range fit(room, groups(head, nil, nil)) {
 			if refused[node] == nil || refused[node].Error() != err.Error() {
 				r.Errorf("%s: %v alone, and %v among others", node, err, refused[node])
 			}
@@ -168,7 +168,7 @@ func TestFitTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
 			room := reconfigure.Room{Limit: reconfigure.Use{Instances: 3, Cores: -1, RAM: -1}}
-			for node, err := range fit(room, companies(tc.wanted, tc.jobs, entire)) {
+			for node, err := range fit(room, groups(tc.wanted, tc.jobs, entire)) {
 				got[node] = err.Error()
 				if class := reconfigure.ClassOf(err); class != reconfigure.ClassQuota || errors.Is(err, reconfigure.ErrGivenUp) != strings.HasPrefix(err.Error(), "given up") {
 					t.Errorf("%s is of class %s: %v", node, class, err)
@@ -196,7 +196,7 @@ func TestFitTogetherProperties(t *testing.T) {
 			jobs = append(jobs, team(int64(rapid.IntRange(1, 6).Draw(r, "job")), rapid.SliceOfN(rapid.SampledFrom(names), 1, 4).Draw(r, "nodes")...))
 		}
 		limit := rapid.IntRange(0, 9).Draw(r, "limit")
-		refused := fit(reconfigure.Room{Limit: reconfigure.Use{Instances: limit, Cores: -1, RAM: -1}}, companies(wanted, jobs, entire))
+		refused := fit(reconfigure.Room{Limit: reconfigure.Use{Instances: limit, Cores: -1, RAM: -1}}, groups(wanted, jobs, entire))
 		made := len(wanted) - len(refused)
 		if made > limit {
 			r.Fatalf("%d are made of %d", made, limit)
@@ -223,9 +223,12 @@ func TestFitTogetherProperties(t *testing.T) {
 }
 
 func TestThoseForWhichTheMostJobsWaitComeFirst(t *testing.T) {
-	b := &batch{Engine: &Engine{cluster: reconfigure.Cluster{Control: reconfigure.Control{Name: "n4"}}}, instances: map[string]reconfigure.Instance{
-		"n5": {Node: "n5", Tainted: true}, "n6": {Node: "n6", ID: "6", Tainted: true},
-	}}
+	a := &attempt{
+		provisioning: &provisioning{Operator: &Operator{cluster: reconfigure.Cluster{Control: reconfigure.Control{Name: "n4"}}}},
+		state: reconfigure.State{Instances: map[string]reconfigure.Instance{
+			"n5": {Node: "n5", Tainted: true}, "n6": {Node: "n6", ID: "6", Tainted: true},
+		}},
+	}
 	plan := reconfigure.Plan{Changes: append(creations("a", "a", "a", "a"),
 		reconfigure.Change{Node: "n5", Action: reconfigure.Replace}, reconfigure.Change{Node: "n6", Action: reconfigure.Replace},
 		reconfigure.Change{Node: "n7", Action: reconfigure.Remove}, reconfigure.Change{Node: "n8", Action: reconfigure.Create})}
@@ -233,7 +236,7 @@ func TestThoseForWhichTheMostJobsWaitComeFirst(t *testing.T) {
 		{ID: 1, Nodes: nodeset.Of("n2", "n3")}, {ID: 2, Nodes: nodeset.Of("n3")}, {ID: 1, Nodes: nodeset.Of("n2", "n8")}, {ID: 3, Nodes: nodeset.Of("n7")},
 	}
 	var got []string
-	for _, c := range b.newcomers(plan) {
+	for _, c := range a.newcomers(plan) {
 		got = append(got, c.Node)
 	}
 	if diff := cmp.Diff([]string{"n4", "n3", "n2", "n8", "n1", "n5"}, got); diff != "" {

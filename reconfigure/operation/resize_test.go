@@ -1,18 +1,17 @@
-package engine_test
+package operation_test
 
 import (
 	"testing"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
 // resized has the engine work for another declaration than the one that the world was deployed by.
 func (l *lab) resized(least, most int) {
 	c := declared()
 	c.Groups[0].Min, c.Groups[0].Max = least, most
-	l.engine = engine.New(c, l.Deps())
+	l.cluster = c
 	l.plan.Everywhere = true
 	l.wants(reconfigure.Configure, "ctl")
 }
@@ -28,7 +27,7 @@ func TestShrunkNodeIsHandedToPowerSaving(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resized(1, 8)
 		l.gives("p2")
-		l.want("verdicts", map[string]string{"ctl": "done", "p2": "done"}, l.carry())
+		l.wantVerdicts(map[string]string{"ctl": "done", "p2": "done"})
 		l.want("calls", []string{"apply delete p2", "slurm.conf everywhere, configure ctl of ctl,p1", "power_down p2"}, l.Calls())
 		l.want("state", back, l.Node("p2").State)
 	})
@@ -39,8 +38,8 @@ func TestShrunkNodeIsNotHandedOverUnlessSlurmTakesItsConfiguration(t *testing.T)
 	test(t, func(l *lab) {
 		l.resized(1, 8)
 		l.gives("p2")
-		l.Order(enginetest.PlaybookFails, "ctl")
-		l.want("verdicts", map[string]string{"ctl": "failed configure: playbook fails", "p2": "done"}, l.carry())
+		l.Order(simulate.PlaybookFails, "ctl")
+		l.wantVerdicts(map[string]string{"ctl": "failed configure: playbook fails", "p2": "done"})
 		l.want("calls", []string{"apply delete p2", "slurm.conf everywhere, configure ctl of ctl,p1"}, l.Calls())
 	})
 }
@@ -52,7 +51,7 @@ func TestEnlargedNodeKeepsItsJob(t *testing.T) {
 		before := l.Node("p3")
 		l.resized(3, 8)
 		l.wants(reconfigure.Configure, "p3")
-		l.want("verdicts", map[string]string{"ctl": "done", "p3": "done"}, l.carry())
+		l.wantVerdicts(map[string]string{"ctl": "done", "p3": "done"})
 		after := before
 		after.State = "ALLOCATED"
 		l.want("node", after, l.Node("p3"))
@@ -64,11 +63,11 @@ func TestEnlargedNodeFailsUnlessSlurmTakesItsConfiguration(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resized(3, 8)
 		l.wants(reconfigure.Create, "p3")
-		l.Order(enginetest.PlaybookFails, "ctl")
-		l.want("verdicts", map[string]string{
+		l.Order(simulate.PlaybookFails, "ctl")
+		l.wantVerdicts(map[string]string{
 			"ctl": "failed configure: playbook fails",
 			"p3":  "failed verify: slurmctld goes by an earlier slurm.conf: it is a cloud node there still",
-		}, l.carry())
+		})
 	})
 }
 
@@ -76,11 +75,11 @@ func TestSlurmIsNotMadeToForgetAJob(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resized(1, 1)
 		l.wants(reconfigure.Remove, "p2")
-		l.Then(enginetest.AfterPreview, func() { l.StartJob("p2") })
-		l.want("verdicts", map[string]string{
+		l.Then(simulate.AfterPreview, func() { l.StartJob("p2") })
+		l.wantVerdicts(map[string]string{
 			"ctl": "failed configure: slurm.conf is left as it is: without p2, on which a job may run, Slurm would end that job",
 			"p2":  "failed apply: left alone: a job runs on it",
-		}, l.carry())
+		})
 		l.want("lost jobs", 0, len(l.Lost()))
 		l.want("state", "ALLOCATED", l.Node("p2").State)
 	})

@@ -1,10 +1,10 @@
-package engine_test
+package operation_test
 
 import (
 	"testing"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
 // instances bounds those; the control node and both persistent nodes take three.
@@ -16,10 +16,12 @@ func TestNodesThatDoNotFitFailBeforeTheOthersAreMade(t *testing.T) {
 		l.waits(map[int64][]string{10: {"p6"}, 11: {"p6", "p5"}, 12: {"p5", "p4"}, 13: {"p3"}})
 		l.wants(reconfigure.Create, "p3", "p4", "p5", "p6")
 		const reason = "3 of 5 instances are in use besides 2 for nodes that come first"
-		l.want("verdicts", map[string]string{"p3": "failed apply: " + reason, "p4": "failed apply: " + reason, "p5": "done", "p6": "done"}, l.carry())
+		l.wantVerdicts(map[string]string{"p3": "failed apply: " + reason, "p4": "failed apply: " + reason, "p5": "done", "p6": "done"})
 		l.want("classes", map[string]reconfigure.Class{"p3": reconfigure.ClassQuota, "p4": reconfigure.ClassQuota}, l.classes)
-		l.wantOrder("down p[3-4]: quota: "+reason, "comment [12 13]: a node for this job did not come: the cluster may not have more machines", "apply create p[5-6]", "power_down p[3-4]")
-		l.want("a node that did not fit", enginetest.Node{State: back}, l.Node("p3"))
+		l.wantOrder("down p[3-4]: quota: "+reason,
+			"comment [12 13]: a node for this job did not come: the cluster may not have more machines", "power_down p[3-4]")
+		l.wantOrder("apply create p[5-6]")
+		l.want("a node that did not fit", simulate.Node{State: back}, l.Node("p3"))
 		l.want("a node that did", "ALLOCATED+CLOUD", l.Node("p6").State)
 	})
 }
@@ -29,7 +31,7 @@ func TestTerraformIsNotAskedWhereNothingFits(t *testing.T) {
 		l.Limit(instances(3))
 		l.PowersUp("p3")
 		l.wants(reconfigure.Create, "p3")
-		l.want("verdicts", map[string]string{"p3": "failed apply: 3 of 3 instances are in use"}, l.carry())
+		l.wantVerdicts(map[string]string{"p3": "failed apply: 3 of 3 instances are in use"})
 		l.want("calls", []string{"down p3: quota: 3 of 3 instances are in use", "power_down p3"}, l.Calls())
 	})
 }
@@ -43,19 +45,19 @@ func TestWhatIsThereAlreadyNeedsNoRoom(t *testing.T) {
 		l.Limit(instances(5)) // as many as there are
 		l.wants(reconfigure.Replace, "p3")
 		l.wants(reconfigure.Remove, "p4")
-		l.want("verdicts", map[string]string{"p3": "done", "p4": "done"}, l.carry())
+		l.wantVerdicts(map[string]string{"p3": "done", "p4": "done"})
 	})
 }
 
 func TestCloudThatDoesNotTellItsLimitsKeepsNobodyFromTrying(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Limit(instances(4))
-		l.Order(enginetest.LimitsHidden)
+		l.Order(simulate.LimitsHidden)
 		l.PowersUp("p3", "p4")
 		l.wants(reconfigure.Create, "p3", "p4")
-		l.want("verdicts", map[string]string{"p3": "done", "p4": "failed apply: quota exceeded"}, l.carry())
+		l.wantVerdicts(map[string]string{"p3": "done", "p4": "failed apply: quota exceeded"})
 		l.want("classes", map[string]reconfigure.Class{"p4": reconfigure.ClassQuota}, l.classes)
-		l.wantNote("the cloud does not tell how much room there is: limits hidden")
+		l.wantNote("the cloud does not say how much room there is: limits hidden")
 	})
 }
 
@@ -63,16 +65,16 @@ func TestCloudThatDoesNotTellItsLimitsKeepsNobodyFromTrying(t *testing.T) {
 func TestInstanceThatTerraformDoesNotKnowTakesNoRoomOfItsNode(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3")
-		l.Order(enginetest.LostCreate, "p3")
+		l.Order(simulate.LostCreate, "p3")
 		l.wants(reconfigure.Create, "p3")
-		l.Then(enginetest.AfterApply, func() { l.Order(enginetest.CloudSilent) }) // so that it cannot be swept at once
+		l.Then(simulate.AfterApply, func() { l.Order(simulate.CloudSilent) }) // so that it cannot be swept at once
 		l.carry()
-		l.Clear(enginetest.LostCreate)
-		l.Clear(enginetest.CloudSilent)
+		l.Clear(simulate.LostCreate)
+		l.Clear(simulate.CloudSilent)
 		l.Limit(instances(4))
 		l.plan = reconfigure.Plan{}
 		l.PowersUp("p3")
 		l.wants(reconfigure.Create, "p3")
-		l.want("verdicts", map[string]string{"p3": "done"}, l.carry())
+		l.wantVerdicts(map[string]string{"p3": "done"})
 	})
 }

@@ -1,6 +1,7 @@
-package engine_test
+package operation_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,9 +10,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
 // bubble is a test as rapid takes it that does not show its deadline, which a bubble of testing/synctest does not have.
@@ -19,60 +21,87 @@ type bubble struct{ rapid.TB }
 
 // drawn is a world, a plan, and all that goes wrong and comes in between.
 type drawn struct {
-	*enginetest.World
+	*simulate.World
 	*rapid.T
+	cluster reconfigure.Cluster
 	plan    reconfigure.Plan
-	seen    reconfigure.Observation
-	ordered map[enginetest.Fault]nodeset.NodeSet
-	before  map[string]enginetest.Node
+	seen    snapshot.Snapshot
+	ordered map[simulate.Fault]nodeset.NodeSet
+	before  map[string]simulate.Node
+	slow    bool // something takes long, or does not end
 }
 
 func TestWhateverGoesWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rapid.Check(bubble{t}, func(t *rapid.T) {
-			d := draw(t)
-			cluster := declared()
-			cluster.Slurm.ResumeTimeout = 5 * time.Second // rapid gives up after 24 hours, and they go by fast in here
-			verdicts, err := engine.New(cluster, d.Deps()).Carry(t.Context(), 1, d.seen, d.plan, func() {})
-			if err != nil {
-				t.Fatal(err)
-			}
+		rapid.Check(bubble{t}, func(r *rapid.T) {
+			d := draw(r)
+			verdicts := d.carry(t)
 			d.oneVerdictEach(verdicts)
 			d.noJobIsLost()
 			d.nobodyElseIsTouched()
 			d.noneIsLeftBehind(verdicts)
 			d.doneIsDone(verdicts)
+			d.nothingClashes()
 		})
 	})
 }
 
+// carry carries the plan out, and waits until nothing is under way any more.
+func (d *drawn) carry(t *testing.T) map[string]reconfigure.Verdict {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	timing := operation.DefaultTiming()
+	timing.Register, timing.Remove, timing.Build = 5*time.Second, 30*time.Second, time.Minute // rapid gives up after 24 hours
+	o := operation.New(ctx, d.cluster, d.Deps(), timing)
+	came := make(chan reconfigure.Verdict, 100)
+	o.Start(operation.Round{Number: 1, Cluster: d.cluster, Seen: d.seen, Plan: d.plan}, func(v reconfigure.Verdict) { came <- v })
+	o.Wait()
+	close(came)
+	verdicts := map[string]reconfigure.Verdict{}
+	for v := range came {
+		verdicts[v.Node] = v
+	}
+	return verdicts
+}
+
 func draw(t *rapid.T) *drawn {
-	d := &drawn{World: enginetest.NewWorld(declared()), T: t, ordered: map[enginetest.Fault]nodeset.NodeSet{}, before: map[string]enginetest.Node{}}
+	cluster := declared()
+	cluster.Slurm.ResumeTimeout = 5 * time.Second
+	cluster.Settings.BootTimeout = 10 * time.Second
+	cluster.Settings.Interrupt = rapid.Bool().Draw(t, "Terraform is interrupted")
+	d := &drawn{World: simulate.NewWorld(cluster), T: t, cluster: cluster, ordered: map[simulate.Fault]nodeset.NodeSet{}, before: map[string]simulate.Node{}}
 	d.Have("ctl")
 	nodes := declared().Nodes().Names()
 	for _, node := range nodes {
 		d.drawNode(node)
 	}
-	seen, err := engine.New(declared(), d.Deps()).Observe(t.Context(), none)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.seen = seen
-	d.plan.Desired = desired(seen.Desired, d.plan.Changes)
-	for _, fault := range []enginetest.Fault{
-		enginetest.NoValidHost, enginetest.NoQuota, enginetest.NeverRemoved, enginetest.RebootFails, enginetest.NotActive, enginetest.NoSSH,
-		enginetest.PlaybookFails, enginetest.NeverRegisters, enginetest.StartsByItself, enginetest.SlurmRefuses, enginetest.OtherImage,
+	time.Sleep(time.Second)
+	d.seen = observe(t, d.World)
+	d.plan.Desired = desired(d.seen.Desired, d.plan.Changes)
+	for _, fault := range []simulate.Fault{
+		simulate.NoValidHost, simulate.NoQuota, simulate.NeverRemoved, simulate.RebootFails, simulate.NotActive, simulate.NoSSH,
+		simulate.PlaybookFails, simulate.NeverRegisters, simulate.StartsByItself, simulate.SlurmRefuses,
+		simulate.OtherImage, simulate.LateFailure, simulate.LostPoll, simulate.LostCreate, simulate.NotProven, simulate.NoPort,
 	} {
 		if rapid.IntRange(0, 3).Draw(t, string(fault)) == 0 {
 			d.order(fault, rapid.SampledFrom(nodes).Draw(t, "whom"))
 		}
 	}
-	for _, fault := range []enginetest.Fault{enginetest.StateLocked, enginetest.LostAnswer, enginetest.Killed, enginetest.CloudSilent, enginetest.BrokenPlaybook, enginetest.SlurmSilent} {
+	for _, fault := range []simulate.Fault{simulate.StateLocked, simulate.LostAnswer, simulate.Killed, simulate.CloudSilent, simulate.BrokenPlaybook, simulate.SlurmSilent} {
 		if rapid.IntRange(0, 7).Draw(t, string(fault)) == 0 {
 			d.order(fault)
 		}
 	}
-	for _, call := range []enginetest.Call{enginetest.AfterPreview, enginetest.AfterApply, enginetest.AfterGreet, enginetest.AfterConfigure} {
+	for _, slow := range []simulate.Doing{simulate.Building, simulate.Removing, simulate.Booting} {
+		if rapid.IntRange(0, 3).Draw(t, string(slow)) == 0 {
+			takes := rapid.SampledFrom([]time.Duration{20 * time.Second, simulate.Forever}).Draw(t, "how long")
+			d.slow = true
+			d.Takes(slow, takes, rapid.SampledFrom(nodes).Draw(t, "whom"))
+		}
+	}
+	for _, call := range []simulate.Call{
+		simulate.AfterPreview, simulate.AfterApply, simulate.AfterAdopt, simulate.AfterWait, simulate.AfterConfigure,
+	} {
 		for range 2 { // the second one comes while what failed is cleaned up
 			started := rapid.SliceOfN(rapid.SampledFrom(nodes), 0, 2).Draw(t, "jobs that start after "+string(call))
 			silent := rapid.IntRange(0, 9).Draw(t, "Slurm falls silent after "+string(call)) == 0
@@ -81,7 +110,7 @@ func draw(t *rapid.T) *drawn {
 					d.StartJob(node)
 				}
 				if silent {
-					d.order(enginetest.SlurmSilent)
+					d.order(simulate.SlurmSilent)
 				}
 			})
 		}
@@ -92,7 +121,7 @@ func draw(t *rapid.T) *drawn {
 	return d
 }
 
-func (d *drawn) order(f enginetest.Fault, nodes ...string) {
+func (d *drawn) order(f simulate.Fault, nodes ...string) {
 	d.ordered[f] = d.ordered[f].Union(nodeset.Of(nodes...))
 	d.Order(f, nodes...)
 }
@@ -102,11 +131,12 @@ func (d *drawn) drawNode(node string) {
 	actions := []reconfigure.Action{"", reconfigure.Create}
 	switch rapid.SampledFrom([]string{"absent", "tainted", "idle", "busy", "suspended"}).Draw(d.T, node) {
 	case "tainted":
-		d.HaveTainted(node)
 		if rapid.Bool().Draw(d.T, "tainted by hand") {
 			d.Have(node)
 			d.StartJob(node)
 			d.Taint(node)
+		} else {
+			d.HaveTainted(node)
 		}
 		actions = []reconfigure.Action{"", reconfigure.Replace, reconfigure.Remove}
 	case "idle":
@@ -125,7 +155,7 @@ func (d *drawn) drawNode(node string) {
 	if action == "" {
 		return
 	}
-	change := reconfigure.Change{Node: node, Action: action, Requests: []reconfigure.RequestID{1}}
+	change := reconfigure.Change{Node: node, Action: action, Requests: []reconfigure.RequestID{1}, Since: time.Now()}
 	if action != reconfigure.Remove {
 		change.Spec = d.Spec(node)
 	} else {
@@ -150,13 +180,21 @@ func (d *drawn) oneVerdictEach(verdicts map[string]reconfigure.Verdict) {
 	}
 }
 
-// noJobIsLost but by force, or where Slurm could not be asked about an instance that Terraform takes for half made.
+// noJobIsLost but by force.
 func (d *drawn) noJobIsLost() {
-	_, silent := d.ordered[enginetest.SlurmSilent]
 	for _, node := range d.Lost() {
-		if c, _ := d.plan.Of(node); !c.Force && !(silent && d.before[node].Instance.Tainted) {
+		if c, _ := d.plan.Of(node); !c.Force {
 			d.Errorf("%s lost its job: %q", node, d.Calls())
 		}
+	}
+}
+
+func (d *drawn) nothingClashes() {
+	if clashes := d.Clashes(); len(clashes) > 0 {
+		d.Errorf("%q", clashes)
+	}
+	if doubled := d.Doubled(); len(doubled) > 0 {
+		d.Errorf("doubled: %q, calls %q", doubled, d.Calls())
 	}
 }
 
@@ -174,16 +212,16 @@ func (d *drawn) nobodyElseIsTouched() {
 }
 
 func (d *drawn) noneIsLeftBehind(verdicts map[string]reconfigure.Verdict) {
-	was := func(f enginetest.Fault) bool { _, ok := d.ordered[f]; return ok }
+	was := func(f simulate.Fault) bool { _, ok := d.ordered[f]; return ok }
 	persistent := declared().Persistent()
 	for node, v := range verdicts {
 		n := d.Node(node)
-		ours := strings.HasPrefix(n.State, "DOWN") && strings.HasPrefix(n.Reason, enginetest.ReasonPrefix)
-		if ours && !persistent.Contains(node) && !was(enginetest.SlurmSilent) {
+		ours := strings.HasPrefix(n.State, "DOWN") && strings.HasPrefix(n.Reason, simulate.ReasonPrefix)
+		if ours && !persistent.Contains(node) && !was(simulate.SlurmSilent) {
 			d.Errorf("%s is left DOWN: %+v, %q", node, n, d.Calls())
 		}
-		stuck := d.ordered[enginetest.NeverRemoved].Contains(node) || was(enginetest.StateLocked) || was(enginetest.Killed) || was(enginetest.OtherImage) ||
-			was(enginetest.CloudSilent) // nobody can tell whether the cloud has another one
+		stuck := d.ordered[simulate.NeverRemoved].Contains(node) || d.ordered[simulate.NotActive].Contains(node) || d.ordered[simulate.NotProven].Contains(node) || was(simulate.StateLocked) || was(simulate.Killed) || was(simulate.OtherImage) ||
+			was(simulate.CloudSilent) || d.slow // it is unknown what the cloud has
 		made := v.Action == reconfigure.Create || v.Action == reconfigure.Replace && !n.Job
 		if n.Instance.Tainted && made && !stuck {
 			d.Errorf("%s is left half made: %+v, %q", node, n, d.Calls())
@@ -196,12 +234,13 @@ func (d *drawn) doneIsDone(verdicts map[string]reconfigure.Verdict) {
 		n, was := d.Node(node), d.before[node]
 		switch {
 		case v.Status == reconfigure.StatusRefused && (n.Instance != was.Instance || n.Boots != was.Boots || n.Spec != was.Spec):
-			d.Errorf("%s was refused, but was %+v and is %+v", node, was, n)
+			d.Errorf("%s was refused, but was %+v and is %+v: %q", node, was, n, d.Calls())
 		case v.Status != reconfigure.StatusDone:
 		case v.Action == reconfigure.Remove && (n.Instance.Node != "" || n.Spec != reconfigure.Spec{}):
 			d.Errorf("%s is removed, but is %+v", node, n)
-		case v.Action != reconfigure.Remove && (n.Instance.ID == "" || n.Instance.Tainted || n.Spec != d.Spec(node)):
-			d.Errorf("%s is there, but is %+v", node, n)
+		case v.Action != reconfigure.Remove &&
+			((n.Instance.ID == "" || n.Instance.Tainted) && !d.ordered[simulate.NotProven].Contains(node) || n.Spec != d.Spec(node)):
+			d.Errorf("%s is there, but is %+v: %q", node, n, d.Calls())
 		case v.Action == reconfigure.Replace && n.Instance.ID == was.Instance.ID:
 			d.Errorf("%s is replaced, but is %+v", node, n)
 		case v.Action == reconfigure.Reboot && n.Boots == was.Boots:

@@ -1,17 +1,17 @@
-package engine_test
+package operation_test
 
 import (
 	"testing"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
 func TestDrainWaitsForNobody(t *testing.T) {
 	test(t, func(l *lab) {
 		l.StartJob("p1")
 		l.wants(reconfigure.Drain, "p1", "p2")
-		l.want("verdicts", map[string]string{"p1": "done", "p2": "done"}, l.carry())
+		l.wantVerdicts(map[string]string{"p1": "done", "p2": "done"})
 		l.want("calls", []string{"drain p[1-2]: test"}, l.Calls())
 		l.want("lost jobs", 0, len(l.Lost()))
 	})
@@ -22,7 +22,7 @@ func TestUndrainOnlyWhatIsOurs(t *testing.T) {
 		l.Drained("reconfigure: update", "p1")
 		l.Drained("disk is full", "p2") // since the plan was made
 		l.wants(reconfigure.Undrain, "p1", "p2")
-		l.want("verdicts", map[string]string{"p1": "done", "p2": "done"}, l.carry())
+		l.wantVerdicts(map[string]string{"p1": "done", "p2": "done"})
 		l.want("calls", []string{"undrain p1"}, l.Calls())
 	})
 }
@@ -39,7 +39,7 @@ func TestNodeIsUndrainedWhenItsUpdateIsDone(t *testing.T) {
 		t.Run(string(action), func(t *testing.T) {
 			test(t, func(l *lab) {
 				l.drained(action, "p1")
-				l.want("verdicts", map[string]string{"p1": "done"}, l.carry())
+				l.wantVerdicts(map[string]string{"p1": "done"})
 				l.wantOrder(did, "configure p1", "undrain p1")
 				l.want("state", "IDLE", l.Node("p1").State)
 			})
@@ -59,9 +59,9 @@ func TestNodeThatSlurmForgetsToUndrainIsUndrained(t *testing.T) {
 				l.wants(reconfigure.Replace, "p1")
 				l.plan.Changes[0].Undrain = true
 				if rule.drain != "" {
-					l.Then(enginetest.AfterApply, func() { l.Drained(rule.drain, "p1") })
+					l.Then(simulate.AfterApply, func() { l.Drained(rule.drain, "p1") })
 				}
-				l.want("verdicts", map[string]string{"p1": "done"}, l.carry())
+				l.wantVerdicts(map[string]string{"p1": "done"})
 				l.want("state", rule.state, l.Node("p1").State)
 			})
 		})
@@ -72,8 +72,8 @@ func TestNodeThatSlurmForgetsToUndrainIsUndrained(t *testing.T) {
 func TestDrainedNodeThatNeverComesBackFails(t *testing.T) {
 	test(t, func(l *lab) {
 		l.drained(reconfigure.Reboot, "p1")
-		l.Order(enginetest.NeverRegisters, "p1")
-		l.want("verdicts", map[string]string{"p1": "failed verify: slurmd did not register in time: Slurm has it as IDLE+DRAIN"}, l.carry())
+		l.Order(simulate.NeverRegisters, "p1")
+		l.wantVerdicts(map[string]string{"p1": "failed verify: slurmd did not register in time: Slurm has it as IDLE+DRAIN"})
 		if n := l.Node("p1"); n.State != "DOWN+DRAIN" || n.Reason != "reconfigure: unregistered: slurmd did not register in time: Slurm has it as IDLE+DRAIN" {
 			l.Errorf("p1 is %+v", n)
 		}
@@ -84,7 +84,7 @@ func TestUpdateThatIsRefusedUndrains(t *testing.T) {
 	test(t, func(l *lab) {
 		before := l.Node("p1")
 		l.drained(reconfigure.Replace, "p1")
-		l.Order(enginetest.OtherImage, "p2")
+		l.Order(simulate.OtherImage, "p2")
 		l.carry()
 		l.want("calls", []string{"undrain p1"}, l.Calls())
 		l.want("node", before, l.Node("p1"))
@@ -93,11 +93,11 @@ func TestUpdateThatIsRefusedUndrains(t *testing.T) {
 
 func TestFailedRebootOfSlurmsIsToldAndLasts(t *testing.T) {
 	// Where slurmd has come back by itself, a job may be there already: it is let run.
-	for fault, rule := range map[enginetest.Fault]struct{ reason, state string }{
-		enginetest.RebootFails:    {"reboot fails", "DOWN+DRAIN+REBOOT_ISSUED"},
-		enginetest.NoSSH:          {"no-ssh: no SSH", "IDLE+DRAIN"},
-		enginetest.PlaybookFails:  {"playbook: playbook fails", "IDLE+DRAIN"},
-		enginetest.NeverRegisters: {"unregistered: slurmd did not register in time: Slurm has it as IDLE+REBOOT_ISSUED", "DOWN+DRAIN+REBOOT_ISSUED"},
+	for fault, rule := range map[simulate.Fault]struct{ reason, state string }{
+		simulate.RebootFails:    {"boot-timeout: reboot fails", "DOWN+DRAIN+REBOOT_ISSUED"},
+		simulate.NoSSH:          {"no-ssh: no SSH: it did not answer in time", "IDLE+DRAIN"},
+		simulate.PlaybookFails:  {"playbook: playbook fails", "IDLE+DRAIN"},
+		simulate.NeverRegisters: {"unregistered: slurmd did not register in time: Slurm has it as IDLE+REBOOT_ISSUED", "DOWN+DRAIN+REBOOT_ISSUED"},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			test(t, func(l *lab) {
@@ -119,25 +119,5 @@ func TestRebootOfSlurmsThatNothingCanBePlannedForIsTold(t *testing.T) {
 		l.plan.Rejected = []reconfigure.Rejection{{Node: "p1", Request: 1, Reason: "no such image", Awaited: true}}
 		l.carry()
 		l.want("calls", []string{"drain p1: no such image", "down p1: no such image"}, l.Calls())
-	})
-}
-
-func TestPreviewLeavesNothing(t *testing.T) {
-	test(t, func(l *lab) {
-		l.wants(reconfigure.Replace, "p1")
-		seen, err := l.engine.Observe(l.Context(), none)
-		if err != nil {
-			l.Fatal(err)
-		}
-		l.plan.Desired = desired(seen.Desired, l.plan.Changes)
-		preview, err := l.engine.Preview(l.Context(), l.plan)
-		if err != nil || len(preview.Changes) != 1 || preview.Changes[0].Effect != reconfigure.EffectReplace {
-			l.Errorf("%+v, error %v", preview, err)
-		}
-		if _, err := l.Apply(l.Context(), preview, func(string, string) {}); err == nil {
-			l.Error("the preview can be applied still")
-		}
-		l.want("calls", 0, len(l.Calls()))
-		l.want("events", 0, len(l.Events()))
 	})
 }

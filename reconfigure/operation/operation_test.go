@@ -1,0 +1,499 @@
+package operation_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+)
+
+func TestEverythingThatIsAskedForIsDone(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3", "p4")
+		l.PowersUp("p3", "p5")
+		l.PowersDown("p4")
+		l.wants(reconfigure.Create, "p5")
+		l.wants(reconfigure.Reboot, "p3")
+		l.wants(reconfigure.Remove, "p4")
+		l.wants(reconfigure.Configure, "p1")
+		l.wantDone("p1", "p3", "p4", "p5")
+		l.wantOrder("reboot p3", "apply create p5, delete p4", "configure p5 of ctl,p[1-3,5]")
+		l.wantOrder("reboot p3", "configure p[1,3] of ctl,p[1-4] apart from p4")
+		for _, node := range []string{"p3", "p5"} {
+			if n := l.Node(node); n.State != "ALLOCATED+CLOUD" {
+				l.Errorf("the job of %s does not run: %+v", node, n)
+			}
+		}
+		l.want("what is removed", simulate.Node{State: "IDLE+CLOUD+POWERING_DOWN"}, l.Node("p4"))
+	})
+}
+
+func TestRequestsArePlannedAndCarriedOut(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p4")
+		l.PowersUp("p3")
+		l.PowersDown("p4")
+		l.asks(
+			reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of("p3")},
+			reconfigure.Request{Mode: reconfigure.Suspend, Nodes: nodeset.Of("p4")},
+			reconfigure.Request{Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{Reimage: true}},
+		)
+		l.wantDone("p1", "p3", "p4")
+		l.wantOrder("drain p1")
+		l.want("its job", "ALLOCATED+CLOUD", l.Node("p3").State)
+		l.want("lost jobs", 0, len(l.Lost()))
+	})
+}
+
+func TestOneBadNodeHoldsNothingBack(t *testing.T) {
+	const boot = 2 * time.Minute
+	for fault, rule := range map[simulate.Fault]struct {
+		verdict string
+		class   reconfigure.Class
+		within  time.Duration
+	}{
+		simulate.NoValidHost: {
+			"failed apply: No valid host was found: its instance is in ERROR", reconfigure.ClassCapacity, 10 * time.Second,
+		},
+		simulate.NoQuota:       {"failed apply: quota exceeded", reconfigure.ClassQuota, 15 * time.Second},
+		simulate.NoSSH:         {"failed boot: no SSH: it did not answer in time", reconfigure.ClassSSH, boot + 15*time.Second},
+		simulate.PlaybookFails: {"failed configure: playbook fails", reconfigure.ClassPlaybook, 15 * time.Second},
+		simulate.NeverRegisters: {
+			"failed verify: slurmd did not register in time: Slurm has it as " + waiting, reconfigure.ClassUnregistered,
+			boot + 15*time.Second,
+		},
+		simulate.NotActive: {
+			"failed verify: the cloud does not have its instance as running", reconfigure.ClassOther, boot + 15*time.Second,
+		},
+	} {
+		t.Run(string(fault), func(t *testing.T) {
+			test(t, func(l *lab) {
+				l.PowersUp("p3", "p4", "p5")
+				l.Order(fault, "p4")
+				l.wants(reconfigure.Create, "p3", "p4", "p5")
+				l.wantVerdicts(map[string]string{"p3": "done", "p4": rule.verdict, "p5": "done"})
+				l.want("classes", map[string]reconfigure.Class{"p4": rule.class}, l.classes)
+				for _, node := range []string{"p3", "p5"} {
+					if took := l.Registered(node).Sub(l.round.began); took > 5*time.Second {
+						l.Errorf("%s is up after %s", node, took)
+					}
+					if took := l.round.after[node]; took > 15*time.Second {
+						l.Errorf("%s is done after %s", node, took)
+					}
+				}
+				if took := l.round.after["p4"]; took > rule.within {
+					l.Errorf("p4 took %s", took)
+				}
+				if fault == simulate.NotActive { // Slurm has it and its job runs: it is not ours to end
+					l.want("lost jobs", 0, len(l.Lost()))
+					return
+				}
+				_, reason, _ := strings.Cut(rule.verdict, ": ")
+				reason = rule.class.Said(reason)
+				l.wantOrder("apply create p[3-5]", "down p4: "+reason, "apply delete p4", "power_down p4")
+				l.want("the bad node", simulate.Node{State: back}, l.Node("p4"))
+				l.want("a good node", "ALLOCATED+CLOUD", l.Node("p3").State)
+				l.wantFailedEvent("p4", reason)
+			})
+		})
+	}
+}
+
+func TestRebootThatFailsIsThatNodes(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3", "p4")
+		l.PowersUp("p3", "p4")
+		l.Order(simulate.RebootFails, "p4")
+		l.wants(reconfigure.Reboot, "p3", "p4")
+		l.wantVerdicts(map[string]string{"p3": "done", "p4": "failed apply: reboot fails"})
+		l.wantOrder("reboot p3", "configure p3")
+		l.wantOrder("down p4: boot-timeout: reboot fails", "apply delete p4", "power_down p4")
+		l.want("the bad node", simulate.Node{State: back}, l.Node("p4"))
+	})
+}
+
+// Terraform makes no instance before it has made all ports.
+func TestNodesWhoseTurnDidNotComeAreTriedAgain(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p6")
+		l.PowersUp("p3", "p4", "p5")
+		l.PowersDown("p6")
+		l.Order(simulate.NoPort, "p4")
+		l.wants(reconfigure.Create, "p3", "p4", "p5")
+		l.wants(reconfigure.Remove, "p6")
+		l.wantVerdicts(map[string]string{"p3": "done", "p4": "failed apply: no more ports", "p5": "done", "p6": "done"})
+		l.wantOrder("apply create p[3-5], delete p6", "apply create p[3,5]", "configure p[3,5]")
+		l.wantOrder("down p4: no more ports", "power_down p4")
+		l.want("its node", back, l.Node("p4").State)
+	})
+}
+
+func TestNodeThatCannotBePlannedHoldsNothingBack(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3", "p4")
+		l.Drained("reconfigure: update", "p1", "p3", "p4")
+		l.Order(simulate.Unreadable, "p3")
+		l.wants(reconfigure.Replace, "p1", "p3")
+		l.wants(reconfigure.Create, "p5")
+		before := l.Node("p3")
+		l.wantVerdicts(map[string]string{"p1": "done", "p3": "failed apply: cannot be read", "p5": "done"})
+		l.wantOrder("apply create p5, replace p1")
+		after := l.Node("p3")
+		after.State, after.Reason = before.State, before.Reason
+		l.want("the node", before, after)
+	})
+}
+
+// When the last one that was to blame has left, there is nothing to try again.
+func TestNodesWithoutPortsFailAndNobodyTriesAgain(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Order(simulate.NoPort, "p3", "p4")
+		l.wants(reconfigure.Create, "p3", "p4")
+		l.wantVerdicts(map[string]string{"p3": "failed apply: no more ports", "p4": "failed apply: no more ports"})
+	})
+}
+
+func TestPersistentNodeKeepsItsInstanceToBeLookedAt(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Vanish("p1")
+		l.Vanish("p2")
+		l.PowersUp("p1", "p2")
+		l.Order(simulate.PlaybookFails, "p1")
+		l.Order(simulate.NoValidHost, "p2")
+		l.wants(reconfigure.Create, "p1", "p2")
+		l.wantVerdicts(map[string]string{
+			"p1": "failed configure: playbook fails", "p2": "failed apply: No valid host was found: its instance is in ERROR",
+		})
+		if n := l.Node("p1"); n.Instance.ID == "" || n.Instance.Tainted || n.State != "DOWN" ||
+			n.Reason != "reconfigure: playbook: playbook fails" {
+			l.Errorf("p1 is %+v", n)
+		}
+		if n := l.Node("p2"); n.Instance.ID != "" || n.State != "DOWN" {
+			l.Errorf("p2, which was not made to the end, is %+v", n)
+		}
+	})
+}
+
+func TestRefusalChangesNothingAndIsTold(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3")
+		l.PowersUp("p4", "p5")
+		l.Order(simulate.OtherImage, "p1")
+		l.wants(reconfigure.Remove, "p3")
+		l.wants(reconfigure.Create, "p4")
+		l.PowersDown("p3")
+		before := map[string]simulate.Node{"p1": l.Node("p1"), "p3": l.Node("p3")}
+		verdicts := l.carry()
+		l.want("verdicts", 2, len(verdicts))
+		for node, said := range verdicts {
+			if !strings.HasPrefix(said, "refused apply: refused: Terraform's plan holds 1 change(s)") ||
+				!strings.Contains(said, "node p1: would rebuild") {
+				l.Errorf("%s: %s", node, said)
+			}
+		}
+		l.want("other nodes", before, map[string]simulate.Node{"p1": l.Node("p1"), "p3": l.Node("p3")})
+		l.want("the node that Slurm waited for", simulate.Node{State: back}, l.Node("p4"))
+		l.want("a node that nobody spoke of", waiting, l.Node("p5").State)
+		l.wantOrder("down p4: refused", "power_down p4")
+		l.want("calls", 2, len(l.Calls()))
+	})
+}
+
+func TestLockedStateChangesNothing(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p4", "p5")
+		l.Drained("reconfigure: update", "p4")
+		l.PowersUp("p3")
+		l.Order(simulate.StateLocked)
+		l.wants(reconfigure.Create, "p3")
+		l.wants(reconfigure.Replace, "p4")
+		before := l.Node("p4")
+		l.wantVerdicts(map[string]string{"p3": "failed apply: state locked", "p4": "failed apply: state locked"})
+		l.want("node", before, l.Node("p4"))
+		l.want("the node that Slurm waited for", simulate.Node{State: back}, l.Node("p3"))
+		l.want("calls", []string{"down p3: state locked", "power_down p3"}, l.Calls())
+	})
+}
+
+// It is not given up as long as somebody has time to wait for it.
+func TestRemovalIsRetried(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3")
+		l.PowersDown("p3")
+		l.Order(simulate.StateLocked)
+		l.Then(simulate.AfterPreview, func() {})
+		l.Then(simulate.AfterPreview, func() { l.Clear(simulate.StateLocked) })
+		l.wants(reconfigure.Remove, "p3")
+		l.wantDone("p3")
+		l.wantNote("could not be removed, tried again in 2s: state locked")
+	})
+}
+
+func TestInstanceThatCannotBeRemovedFailsItsNode(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3")
+		l.PowersDown("p3")
+		l.Order(simulate.NeverRemoved, "p3")
+		l.wants(reconfigure.Remove, "p3")
+		l.wantVerdicts(map[string]string{"p3": "failed apply: never removed"})
+		if n := l.Node("p3"); n.Instance.ID == "" {
+			l.Errorf("p3 is %+v", n)
+		}
+	})
+}
+
+func TestNodeThatDoesNotComeIsToldAlthoughNobodyWaitsForIt(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Order(simulate.PlaybookFails, "p3")
+		l.wants(reconfigure.Create, "p3")
+		l.carry()
+		l.wantOrder("down p3: playbook: playbook fails", "apply delete p3", "power_down p3")
+	})
+}
+
+// A node that is refused before anything was made for it goes back to Slurm at once, whatever the others take.
+func TestNodeThatIsRefusedGoesBackAtOnce(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Limit(reconfigure.Use{Instances: 4, Cores: -1, RAM: -1})
+		l.PowersUp("p3", "p4")
+		l.Takes(simulate.Booting, time.Minute)
+		l.wants(reconfigure.Create, "p3", "p4")
+		l.carry()
+		l.want("a node that was refused", simulate.Node{State: back}, l.Node("p4"))
+		if took := l.round.after["p4"]; took > 2*time.Second {
+			l.Errorf("it took %s", took)
+		}
+	})
+}
+
+func TestNodesThatNothingCanBePlannedForAreTold(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p5")
+		l.StartJob("p5")
+		l.PowersUp("p3")
+		for node, reason := range map[string]string{"p3": "no such image", "p4": "no such image", "p5": "a job runs on it"} {
+			l.plan.Rejected = append(l.plan.Rejected, reconfigure.Rejection{Node: node, Request: 1, Reason: reason, Awaited: true})
+		}
+		l.wantVerdicts(map[string]string{
+			"p3": "rejected plan: no such image", "p4": "rejected plan: no such image", "p5": "rejected plan: a job runs on it",
+		})
+		l.want("calls", []string{"down p3: no such image", "power_down p3"}, l.Calls())
+		failed := map[string]string{}
+		for _, e := range l.Events() {
+			if e.Level == reconfigure.Failed {
+				failed[e.Node] = string(e.Phase) + ": " + e.Message
+			}
+		}
+		l.want("in the journal", map[string]string{"p3": "plan: no such image"}, failed)
+	})
+}
+
+func TestOfTwoRequestsForANodeTheRejectedOneIsNotTold(t *testing.T) {
+	test(t, func(l *lab) {
+		l.PowersUp("p3")
+		l.wants(reconfigure.Create, "p3")
+		l.plan.Rejected = []reconfigure.Rejection{{Node: "p3", Request: 2, Reason: "another request", Awaited: true}}
+		l.wantDone("p3")
+		l.want("calls", []string{"apply create p3", "adopt p3", "configure p3 of ctl,p[1-3]"}, l.Calls())
+	})
+}
+
+func TestEveryPhaseIsRecordedWhenItBeginsAndWhenItIsDone(t *testing.T) {
+	test(t, func(l *lab) {
+		l.wants(reconfigure.Create, "p3")
+		l.carry()
+		var got []string
+		for _, e := range l.Events() {
+			if e.Level != reconfigure.Note {
+				got = append(got, fmt.Sprint(e.Plan, e.Node, e.Phase, e.Level))
+			}
+		}
+		var want []string
+		for _, phase := range []reconfigure.Phase{
+			reconfigure.PhaseApply, reconfigure.PhaseBoot, reconfigure.PhaseConfigure, reconfigure.PhaseVerify,
+		} {
+			want = append(want, fmt.Sprint(7, "p3", phase, reconfigure.Begun), fmt.Sprint(7, "p3", phase, reconfigure.Done))
+		}
+		l.want("events", want, got)
+	})
+}
+
+func TestNodeWithAJobIsNotCleanedAway(t *testing.T) {
+	test(t, func(l *lab) {
+		l.PowersUp("p3", "p4")
+		// Nothing can be verified, although all is well.
+		l.Then(simulate.AfterConfigure, func() { l.Order(simulate.CloudSilent) })
+		l.Order(simulate.NeverRegisters, "p4")
+		l.wants(reconfigure.Create, "p3", "p4")
+		verdicts := l.start()
+		time.Sleep(3 * time.Minute)
+		l.Clear(simulate.CloudSilent)
+		said := l.said(verdicts.wait())
+		l.want("p3", "failed verify: cloud silent", said["p3"])
+		l.want("lost jobs", 0, len(l.Lost()))
+		l.want("node with a job", "ALLOCATED+CLOUD", l.Node("p3").State)
+		l.want("node without", simulate.Node{State: back}, l.Node("p4"))
+	})
+}
+
+func TestNodeThatSlurmWasHardlyToldOfIsHandedBack(t *testing.T) {
+	test(t, func(l *lab) {
+		l.PowersUp("p3", "p4")
+		l.Order(simulate.NoValidHost, "p3", "p4")
+		l.Order(simulate.SlurmRefuses, "p4")
+		l.wants(reconfigure.Create, "p3", "p4")
+		l.carry()
+		l.want("node", simulate.Node{State: back}, l.Node("p3"))
+	})
+}
+
+func TestVerifyWaitsUntilSlurmdRegisters(t *testing.T) {
+	test(t, func(l *lab) {
+		l.PowersUp("p3")
+		l.Takes(simulate.Registering, 90*time.Second)
+		l.wants(reconfigure.Create, "p3")
+		l.wantDone("p3")
+		if took := l.round.after["p3"]; took < 90*time.Second || took > 95*time.Second {
+			l.Errorf("it took %s", took)
+		}
+	})
+}
+
+func TestVerifyDoesNotWaitForever(t *testing.T) {
+	test(t, func(l *lab) {
+		l.PowersUp("p3")
+		l.Takes(simulate.Registering, 11*time.Minute)
+		l.wants(reconfigure.Create, "p3")
+		l.wantVerdicts(map[string]string{"p3": "failed verify: slurmd did not register in time: Slurm has it as " + waiting})
+		if took := l.round.after["p3"]; took > 140*time.Second {
+			l.Errorf("it took %s", took)
+		}
+	})
+}
+
+// slowCloud takes so long to answer that the time runs out in the middle of a look.
+type slowCloud struct{ operation.Cloud }
+
+func (c slowCloud) Servers(ctx context.Context) (map[string][]reconfigure.Server, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(7 * time.Second):
+		return c.Cloud.Servers(ctx)
+	}
+}
+
+func TestGoodNodesAreDoneAlthoughTheTimeEndsInTheMiddleOfALook(t *testing.T) {
+	test(t, func(l *lab) {
+		l.deps.Cloud = slowCloud{l.deps.Cloud}
+		l.PowersUp("p3", "p4")
+		l.Order(simulate.NeverRegisters, "p4")
+		l.wants(reconfigure.Create, "p3", "p4")
+		const unregistered = "slurmd did not register in time: Slurm has it as " + waiting
+		l.wantVerdicts(map[string]string{"p3": "done", "p4": "failed verify: " + unregistered})
+		l.wantFailedEvent("p4", "unregistered: "+unregistered)
+	})
+}
+
+func TestWhyNobodyCouldLookIsTold(t *testing.T) {
+	test(t, func(l *lab) {
+		l.deps.Cloud = slowCloud{l.deps.Cloud}
+		l.Order(simulate.CloudSilent)
+		l.wants(reconfigure.Configure, "p1")
+		l.wantVerdicts(map[string]string{"p1": "failed verify: cloud silent"})
+	})
+}
+
+func TestBrokenPlaybookEndsTheWayOfAllThatNeedIt(t *testing.T) {
+	test(t, func(l *lab) {
+		l.PowersUp("p3")
+		l.Order(simulate.BrokenPlaybook)
+		l.wants(reconfigure.Create, "p3")
+		l.wants(reconfigure.Configure, "p1")
+		before := l.Node("p1")
+		l.wantVerdicts(map[string]string{
+			"p1": "failed configure: broken playbook", "p3": "failed configure: broken playbook",
+		})
+		l.want("new node", simulate.Node{State: back}, l.Node("p3"))
+		l.want("node in use", before, l.Node("p1"))
+	})
+}
+
+// Another controller may be at the same nodes by then: neither are they told to have failed, nor cleaned up, handed back or
+// undrained.
+func TestWhoLosesTheLeaseLeavesTheWorldAsItIs(t *testing.T) {
+	for _, call := range []simulate.Call{
+		simulate.AfterPreview, simulate.AfterRoom, simulate.AfterApply, simulate.AfterAdopt, simulate.AfterWait,
+		simulate.AfterConfigure,
+	} {
+		t.Run("after "+string(call), func(t *testing.T) {
+			test(t, func(l *lab) {
+				l.Have("p6")
+				l.PowersDown("p6")
+				l.PowersUp("p3", "p4", "p5", "p8")
+				if err := l.Drain(l.ctx, nodeset.Of("p1"), "update"); err != nil {
+					l.Fatal(err)
+				}
+				l.Order(simulate.NoValidHost, "p4")
+				l.Order(simulate.NoSSH, "p5")
+				l.wants(reconfigure.Create, "p3", "p4", "p5")
+				l.wants(reconfigure.Remove, "p6")
+				l.wants(reconfigure.Configure, "p1")
+				l.change("p6").HandOver, l.change("p1").Undrain = true, true
+				l.plan.Rejected = []reconfigure.Rejection{{Node: "p8", Request: 1, Reason: "no such image", Awaited: true}}
+				var calls []string
+				var events int
+				l.Then(call, func() {
+					calls, events = l.Calls(), len(l.Events())
+					l.end(reconfigure.ErrLeaseLost)
+				})
+				round := l.start()
+				<-l.ctx.Done()
+				synctest.Wait()
+				verdicts := len(round.came)
+				time.Sleep(time.Hour)
+				l.want("verdicts since", verdicts, len(round.came))
+				l.want("calls", calls, l.Calls())
+				l.want("events", events, len(l.Events()))
+				l.operator().Wait()
+			})
+		})
+	}
+}
+
+func TestNodeThatSlurmGivesUpWhileItIsConfiguredIsNoFailure(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3")
+		l.wants(reconfigure.Configure, "p3")
+		l.Then(simulate.AfterConfigure, func() { l.PowersDown("p3") })
+		l.wantDone("p3")
+	})
+}
+
+func TestFirstDeploymentHasNoSlurmToAsk(t *testing.T) {
+	empty(t, func(l *lab) {
+		l.Order(simulate.NoValidHost, "p2")
+		l.asks(reconfigure.Request{Mode: reconfigure.Deploy})
+		l.wantVerdicts(map[string]string{
+			"ctl": "done", "p1": "done", "p2": "failed apply: No valid host was found: its instance is in ERROR",
+		})
+		l.wantOrder("apply create shared, create ctl,p[1-2]", "apply delete p2")
+		l.wantOrder("apply create shared", "slurm.conf everywhere, configure ctl,p1 of ctl,p1")
+		l.want("persistent node", "IDLE", l.Node("p1").State)
+	})
+}
+
+func TestWholeClusterGoesAlthoughSlurmIsGoneWithIt(t *testing.T) {
+	test(t, func(l *lab) {
+		l.asks(reconfigure.Request{Mode: reconfigure.Destroy})
+		l.wantDone("ctl", "p1", "p2")
+		l.want("calls", []string{"apply delete shared, delete ctl,p[1-2]"}, l.Calls())
+	})
+}
