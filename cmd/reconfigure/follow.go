@@ -18,7 +18,7 @@ func follow(c *cli.Context, s site, log *journal.Journal, r reconfigure.Request)
 	var (
 		shown   = newView(c, r)
 		revive  = reviver{start: func() error { return startWorker(c.Context, s) }, log: log, request: r.ID, next: time.Now().Add(workerStart)}
-		pauses  = status.PauseTeller{Log: log, Request: r.ID}
+		waits   = status.Teller{Log: log, Request: r.ID}
 		outcome reconfigure.Outcome
 		ended   bool
 		seen    int64
@@ -41,7 +41,7 @@ func follow(c *cli.Context, s site, log *journal.Journal, r reconfigure.Request)
 			shown.End()
 			return outcome, nil
 		}
-		news, err := pauses.Look(c.Context, time.Now())
+		news, err := waits.Look(c.Context, time.Now())
 		if err != nil {
 			return outcome, goesOn(c.Context, r, err)
 		}
