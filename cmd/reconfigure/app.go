@@ -67,7 +67,7 @@ func noCommand(c *cli.Context) error {
 	if c.Args().Present() {
 		return usagef(c, "there is no command %q", c.Args().First())
 	}
-	c.App.Writer = c.App.ErrWriter // nobody asked for the help: whoever reads the output wants something else
+	c.App.Writer = c.App.ErrWriter // the help was not asked for: whoever reads the output wants something else
 	if err := cli.ShowAppHelp(c); err != nil {
 		return err
 	}

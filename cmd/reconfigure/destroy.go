@@ -26,7 +26,7 @@ func destroyCommand() *cli.Command {
 			}
 			asks := !c.Bool("yes") && !c.Bool("dry-run")
 			if asks && wantsJSON(c) {
-				return usagef(c, "with --json nobody is asked: destroy needs --yes then")
+				return usagef(c, "with --json there is no question: destroy needs --yes then")
 			}
 			if asks {
 				if err := confirm(c, s.cluster.Name); err != nil {
@@ -55,7 +55,7 @@ func confirm(c *cli.Context, name string) error {
 	if strings.TrimSpace(answer) != name {
 		return &usageError{
 			message: fmt.Sprintf(
-				"%q is not the cluster's name, so nothing was done; where nobody can be asked, there is --yes",
+				"%q is not the cluster's name, so nothing was done; where no answer can be given, there is --yes",
 				strings.TrimSpace(answer),
 			),
 		}

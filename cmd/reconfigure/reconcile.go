@@ -153,7 +153,7 @@ func followAll(c *cli.Context, s site, log *journal.Journal, requests []reconfig
 	return errors.Join(errs...)
 }
 
-// differsError tells that something differs. What, was shown.
+// differsError is that something differs. What, was shown.
 type differsError struct{ nodes nodeset.NodeSet }
 
 func (e *differsError) Error() string {

@@ -35,7 +35,7 @@ func escapedPath(path string) string {
 	return b.String()
 }
 
-// startService has systemd start the worker, unless it is at work: to ask whether it is, nobody needs leave. It does
+// startService has systemd start the worker, unless it is at work: to ask whether it is needs no permission. It does
 // not wait for it. An error says what to do; the request is on disk, and the next call tries again.
 func startService(ctx context.Context, dir string) error {
 	const patience = 30 * time.Second // for an answer of systemd's, which is busy while a host boots

@@ -149,7 +149,7 @@ func (s site) upToDate(ctx context.Context, log *journal.Journal) error {
 		return err
 	}
 	newest, err := log.Declare(ctx, own)
-	// What is to have changed in the future was changed where a clock is wrong: nobody could be newer.
+	// What is to have changed in the future was changed where a clock is wrong: no declaration could be newer.
 	if err != nil || !own.Outdated(newest) || newest.Changed.After(time.Now()) {
 		return err
 	}

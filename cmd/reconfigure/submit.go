@@ -17,7 +17,7 @@ func requestFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{
 			Name:               "no-wait",
-			Usage:              "return as soon as the request is on disk; nodes that nobody declares are left out instead of refusing it all",
+			Usage:              "return as soon as the request is on disk; nodes that are not declared are left out instead of refusing it all",
 			DisableDefaultText: true,
 		},
 		&cli.BoolFlag{Name: "dry-run", Usage: "show what would be done, and do nothing", DisableDefaultText: true},
@@ -72,7 +72,7 @@ func submit(c *cli.Context, r reconfigure.Request) error {
 }
 
 // siteToSubmit is the site for a request. What Slurm asks for is taken down whatever state the declaration is in: it
-// is tried until that is mended, and a node that nobody declares is rejected then. Whoever follows his request hears
+// is tried until that is fixed, and a node that is not declared is rejected then. Whoever follows his request hears
 // of it at once instead, and whoever asks for what would not be tried again.
 func siteToSubmit(c *cli.Context, m reconfigure.Mode) (site, error) {
 	if unconditional(c, m) {
@@ -81,7 +81,7 @@ func siteToSubmit(c *cli.Context, m reconfigure.Mode) (site, error) {
 	return siteOf(c)
 }
 
-// unconditional tells whether a request is taken down whatever is wrong here.
+// unconditional reports whether a request is taken down whatever is wrong here.
 func unconditional(c *cli.Context, m reconfigure.Mode) bool {
 	return c.Bool("no-wait") && !c.Bool("dry-run") && controller.Retries(m)
 }

@@ -59,7 +59,7 @@ func (v *LiveView) Events(events []reconfigure.Event) {
 	v.draw(grouped(news), picture(v.nodes, v.now(), width, height))
 }
 
-// after is where a node is after an event. Notes move nobody, so one that failed stays there unless another worker
+// after is where a node is after an event. Notes move no node, so one that failed stays there unless another worker
 // begins anew.
 func (s stop) after(e reconfigure.Event) stop {
 	switch {

@@ -1,6 +1,6 @@
 // Package status is what the commands show: the report of all nodes, what reconcile finds, what a request would do,
 // how it goes and how it ended. Each is data, with JSON tags that docs/status.md and the pages beside it describe,
-// and its views for people. It asks nobody and changes nothing.
+// and its views for people. It asks no source and changes nothing.
 package status
 
 import (

@@ -17,7 +17,7 @@ type Group struct {
 	Group       string `json:"group"`
 	Persistent  int    `json:"persistent"`
 	Cloud       int    `json:"cloud"`
-	Undeclared  int    `json:"undeclared"`             // instances of the group's that nobody declares any more
+	Undeclared  int    `json:"undeclared"`             // instances of the group's nodes that are not declared any more
 	Up          *int   `json:"up,omitempty"`           // Slurm may start jobs there
 	Busy        *int   `json:"busy,omitempty"`         // a job runs there
 	Drain       *int   `json:"drain,omitempty"`        // Slurm starts no more jobs there
