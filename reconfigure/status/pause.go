@@ -58,16 +58,16 @@ func (t *Teller) Look(ctx context.Context, now time.Time) ([]reconfigure.Event, 
 	}
 	t.next = now.Add(time.Second)
 	p, paused, err := t.Log.Paused(ctx)
-	if err != nil || paused && t.Log.Holder(ctx) != "" {
+	if err != nil {
 		return nil, err
 	}
-	news := fmt.Sprintf("request %s waits: %s", t.Request, PauseWords(p))
-	if !paused {
-		r, _, err := t.Log.Request(ctx, t.Request)
-		if err != nil {
-			return nil, err
-		}
-		news = waitWords(r)
+	r, _, err := t.Log.Request(ctx, t.Request)
+	if err != nil || paused && r.Touched && !r.IsDeferred() && t.Log.Holder(ctx) != "" {
+		return nil, err
+	}
+	news := waitWords(r)
+	if paused {
+		news = fmt.Sprintf("request %s waits: %s", t.Request, PauseWords(p))
 	}
 	if news == t.told {
 		return nil, nil
