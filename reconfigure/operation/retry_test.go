@@ -166,8 +166,8 @@ func (l *lab) hears() told {
 	return heard
 }
 
-// TestSlurmHearsOfANodeBeforeItGivesItUp whatever keeps the node, and although others have all the time that they need. That the
-// node had to wait for others is no failure of its group.
+// TestSlurmHearsOfANodeBeforeItGivesItUp whatever keeps the node, and although others have all the time that they need.
+// That the node had to wait for others is no failure of its group.
 func TestSlurmHearsOfANodeBeforeItGivesItUp(t *testing.T) {
 	const (
 		deadline = 90 * time.Second
