@@ -34,7 +34,14 @@ func cancelCommand() *cli.Command {
 				case err != nil:
 					return err
 				case outcome.Code != reconfigure.CodeCancelled:
-					return &tooLateError{fmt.Sprintf("request %s has ended already: %s; `reconfigure wait %s` shows its outcome", r.ID, status.Headline(outcome), r.ID)}
+					return &tooLateError{
+						fmt.Sprintf(
+							"request %s has ended already: %s; `reconfigure wait %s` shows its outcome",
+							r.ID,
+							status.Headline(outcome),
+							r.ID,
+						),
+					}
 				}
 				return showCancelled(c, r, outcome)
 			})
@@ -67,8 +74,12 @@ func begunError(c *cli.Context, log *journal.Journal, r reconfigure.Request) err
 	}
 	for _, p := range known.Requests() {
 		if p.ID == r.ID {
-			return &tooLateError{fmt.Sprintf("request %s has begun already, and goes on to its end: it %s", r.ID, p.BegunWords())}
+			return &tooLateError{
+				fmt.Sprintf("request %s has begun already, and goes on to its end: it %s", r.ID, p.BegunWords()),
+			}
 		}
 	}
-	return &tooLateError{fmt.Sprintf("request %s has ended just now; `reconfigure wait %s` shows its outcome", r.ID, r.ID)}
+	return &tooLateError{
+		fmt.Sprintf("request %s has ended just now; `reconfigure wait %s` shows its outcome", r.ID, r.ID),
+	}
 }

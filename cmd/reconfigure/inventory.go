@@ -14,7 +14,13 @@ func inventoryCommand() *cli.Command {
 		Usage: "print Ansible's inventory of what is there",
 		Description: "For playbooks and ad-hoc commands of your own: written to a file beside group_vars, it is what the tool's own playbooks get. " +
 			"It comes from Terraform's state, and is JSON with or without --json.",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "list", Usage: "all groups and hosts, by Ansible's contract for inventory scripts", DisableDefaultText: true}},
+		Flags: []cli.Flag{
+			&cli.BoolFlag{
+				Name:               "list",
+				Usage:              "all groups and hosts, by Ansible's contract for inventory scripts",
+				DisableDefaultText: true,
+			},
+		},
 		Action: func(c *cli.Context) error {
 			if !c.Bool("list") {
 				return usagef(c, "inventory needs --list")

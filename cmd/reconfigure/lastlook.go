@@ -17,8 +17,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
-// lookFile keeps the worker's last comparison of the sources, in the state directory: for the next one, be it of another
-// process, and for `reconfigure status`.
+// lookFile keeps the worker's last comparison of the sources, in the state directory: for the next one, be it of
+// another process, and for `reconfigure status`.
 const lookFile = "reconcile.json"
 
 // lastLook is the zero one where no worker has compared yet.
@@ -72,8 +72,11 @@ func (r comparer) reconcile(ctx context.Context) (next time.Duration, ok bool) {
 		return time.Minute, true // whoever calls is told
 	}
 	if !s.location().sameJournal(r.at) {
-		r.out.WarnContext(ctx, "another journal is declared by now: this worker does not compare the sources any more, "+
-			"and is to be restarted where it is a service")
+		r.out.WarnContext(
+			ctx,
+			"another journal is declared by now: this worker does not compare the sources any more, "+
+				"and is to be restarted where it is a service",
+		)
 		return 0, false
 	}
 	every := s.cluster.Settings.Reconcile
@@ -124,7 +127,8 @@ func thisProgram() (program, error) {
 	return program{path, was}, err
 }
 
-// replaced reports whether there is another one in its place by now: a worker that stays would go on as the old one for ever.
+// replaced reports whether there is another one in its place by now: a worker that stays would go on as the old one
+// for ever.
 func (p program) replaced() bool {
 	is, err := os.Stat(p.path)
 	return err == nil && !(os.SameFile(p.was, is) && p.was.ModTime().Equal(is.ModTime()))

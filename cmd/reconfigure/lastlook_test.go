@@ -65,7 +65,13 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := comparer{dir: s.dir, log: log, out: slog.New(slog.NewTextHandler(io.Discard, nil)), at: s.location(), self: self}
+			r := comparer{
+				dir:  s.dir,
+				log:  log,
+				out:  slog.New(slog.NewTextHandler(io.Discard, nil)),
+				at:   s.location(),
+				self: self,
+			}
 			if test.change != nil {
 				test.change(&r)
 			}

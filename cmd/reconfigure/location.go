@@ -18,9 +18,10 @@ import (
 // locationFile stands in the cluster directory.
 const locationFile = ".reconfigure.json"
 
-// location is where requests are written down, as it was declared when somebody last made one. Slurm asks once, whatever state the declaration is in at that
-// moment: saved with a slip in it, or replaced by a checkout. To look for state_directory in what is left of the file would do for some slips and not for others,
-// and where it went wrong the request would be in a journal that no worker reads. The worker tries until the declaration can be read again.
+// location is where requests are written down, as it was declared when somebody last made one. Slurm asks once,
+// whatever state the declaration is in at that moment: saved with a slip in it, or replaced by a checkout. To look
+// for state_directory in what is left of the file would do for some slips and not for others, and where it went wrong
+// the request would be in a journal that no worker reads. The worker tries until the declaration can be read again.
 type location struct {
 	StateDirectory string `json:"state_directory"`   // absolute
 	Journal        string `json:"journal,omitempty"` // where it is not in the state directory
@@ -29,7 +30,11 @@ type location struct {
 }
 
 func (s site) location() location {
-	return location{StateDirectory: s.cluster.Settings.StateDir, Journal: s.cluster.Settings.Journal, Worker: s.cluster.Settings.Worker}
+	return location{
+		StateDirectory: s.cluster.Settings.StateDir,
+		Journal:        s.cluster.Settings.Journal,
+		Worker:         s.cluster.Settings.Worker,
+	}
 }
 
 // sameJournal reports whether two locations are of one journal.
@@ -48,7 +53,11 @@ func (s site) remember() error {
 		return nil
 	}
 	if err := renameio.WriteFile(s.file(locationFile), text, 0o600); err != nil {
-		return fmt.Errorf("remember the state directory for when %s cannot be read: %w", s.file("group_vars", "all.yml"), err)
+		return fmt.Errorf(
+			"remember the state directory for when %s cannot be read: %w",
+			s.file("group_vars", "all.yml"),
+			err,
+		)
 	}
 	return nil
 }
@@ -94,7 +103,9 @@ func siteAnyway(c *cli.Context) (site, error) {
 	case unknown != nil:
 		return s, errors.Join(err, unknown)
 	}
-	logger(c).WarnContext(c.Context, "nothing can be planned until group_vars/all.yml is fixed", "reason", text.OneLine(err.Error()))
+	logger(
+		c,
+	).WarnContext(c.Context, "nothing can be planned until group_vars/all.yml is fixed", "reason", text.OneLine(err.Error()))
 	known.starter, err = starterOf(c, known.cluster.Settings.Worker)
 	return known, err
 }

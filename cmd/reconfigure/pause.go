@@ -51,7 +51,10 @@ func continueCommand() *cli.Command {
 					return err
 				}
 				if err := startWorker(c.Context, s); err != nil {
-					return fmt.Errorf("the pause has ended, but no worker could be started; `reconfigure worker` is one: %w", err)
+					return fmt.Errorf(
+						"the pause has ended, but no worker could be started; `reconfigure worker` is one: %w",
+						err,
+					)
 				}
 				return showPause(c, log)
 			})
@@ -59,7 +62,8 @@ func continueCommand() *cli.Command {
 	})
 }
 
-// continueGroups forgets the failures of node groups. Where the declaration can be read, a name that is not in it is refused before anything is done.
+// continueGroups forgets the failures of node groups. Where the declaration can be read, a name that is not in it is
+// refused before anything is done.
 func continueGroups(c *cli.Context, s site, log *journal.Journal) error {
 	groups := c.Args().Slice()
 	health, err := log.Health(c.Context)
@@ -77,7 +81,11 @@ func continueGroups(c *cli.Context, s site, log *journal.Journal) error {
 	said := []status.Continued{}
 	for _, group := range groups {
 		was := health[group]
-		err := log.UpdateHealth(c.Context, group, func(reconfigure.Health) reconfigure.Health { return reconfigure.Health{} })
+		err := log.UpdateHealth(
+			c.Context,
+			group,
+			func(reconfigure.Health) reconfigure.Health { return reconfigure.Health{} },
+		)
 		if err != nil {
 			return err
 		}
@@ -94,7 +102,8 @@ func continueGroups(c *cli.Context, s site, log *journal.Journal) error {
 	return nil
 }
 
-// showPause shows how it is now. The holder of the lease is asked last: a later one finds the pause before it begins anything.
+// showPause shows how it is now. The holder of the lease is asked last: a later one finds the pause before it begins
+// anything.
 func showPause(c *cli.Context, log *journal.Journal) error {
 	var report status.Pause
 	p, paused, err := log.Paused(c.Context)

@@ -19,8 +19,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
-// preview shows what a request would come to if it were made now, together with those that wait. Nothing is changed, the
-// declaration neither: s has it as it would be after the edit, where there is one.
+// preview shows what a request would come to if it were made now, together with those that wait. Nothing is changed,
+// the declaration neither: s has it as it would be after the edit, where there is one.
 func preview(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 	r.Submitted = time.Now()
 	var report status.Preview
@@ -52,7 +52,8 @@ func preview(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 	return &outcomeError{outcome: refused, logs: s.state("log")}
 }
 
-// preview plans as the worker does. Of nodes that must be drained first it shows what is done when their jobs have ended.
+// preview plans as the worker does. Of nodes that must be drained first it shows what is done when their jobs have
+// ended.
 func (a *adapters) preview(ctx context.Context, requests []reconfigure.Request) (status.Preview, error) {
 	seen, err := a.observer().Observe(ctx, controller.Scope(a.cluster, requests))
 	if err != nil {

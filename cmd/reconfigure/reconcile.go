@@ -29,9 +29,22 @@ func reconcileCommand() *cli.Command {
 			"reconfigure.reconcile_minutes.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "fix", Usage: "fix what can be fixed without a loss", DisableDefaultText: true},
-			&cli.DurationFlag{Name: "min-age", Value: reconcile.DefaultMinAge, Usage: "report an instance that Terraform does not know only if it is older than `DURATION`"},
-			&cli.DurationFlag{Name: "recheck", Value: 15 * time.Second, Usage: "compare again after `DURATION`; 0s: at once"},
-			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "with --fix: show each step of Terraform and Ansible, too", DisableDefaultText: true},
+			&cli.DurationFlag{
+				Name:  "min-age",
+				Value: reconcile.DefaultMinAge,
+				Usage: "report an instance that Terraform does not know only if it is older than `DURATION`",
+			},
+			&cli.DurationFlag{
+				Name:  "recheck",
+				Value: 15 * time.Second,
+				Usage: "compare again after `DURATION`; 0s: at once",
+			},
+			&cli.BoolFlag{
+				Name:               "verbose",
+				Aliases:            []string{"v"},
+				Usage:              "with --fix: show each step of Terraform and Ansible, too",
+				DisableDefaultText: true,
+			},
 			workerFlag(),
 		},
 		Action: func(c *cli.Context) error {
@@ -84,7 +97,11 @@ func fix(c *cli.Context, s site, log *journal.Journal, r reconcile.Reconciler, f
 	if len(found.Seen.Unreachable()) > 0 {
 		return verdict(found)
 	}
-	failed, failure := r.Fix(c.Context, found, func(f reconcile.Finding, err error) error { return showFixed(c, f, err) })
+	failed, failure := r.Fix(
+		c.Context,
+		found,
+		func(f reconcile.Finding, err error) error { return showFixed(c, f, err) },
+	)
 	var open, rest []reconcile.Finding
 	for _, f := range found.Findings {
 		_, asked := f.Fix.Mode()
@@ -136,7 +153,7 @@ func followAll(c *cli.Context, s site, log *journal.Journal, requests []reconfig
 	return errors.Join(errs...)
 }
 
-// differsError tells that something differs. What, was shown.
+// differsError is that something differs. What, was shown.
 type differsError struct{ nodes nodeset.NodeSet }
 
 func (e *differsError) Error() string {
@@ -151,7 +168,10 @@ func verdict(found reconcile.Comparison) error {
 	}
 	switch differs := found.Differs(); {
 	case len(unreachable) > 0:
-		return fmt.Errorf("what differs is not known in full, and nothing is fixed: no answer from: %s", strings.Join(unreachable, ", "))
+		return fmt.Errorf(
+			"what differs is not known in full, and nothing is fixed: no answer from: %s",
+			strings.Join(unreachable, ", "),
+		)
 	case !differs.Empty():
 		return &differsError{differs}
 	}

@@ -42,13 +42,22 @@ func resizeCommand() *cli.Command {
 			if err != nil {
 				return usagef(c, "%v", err)
 			}
-			return askFor(c, s, reconfigure.Request{Mode: reconfigure.Resize, Nodes: nodes, Options: reconfigure.Options{DrainTimeout: timeout}}, nil)
+			return askFor(
+				c,
+				s,
+				reconfigure.Request{
+					Mode:    reconfigure.Resize,
+					Nodes:   nodes,
+					Options: reconfigure.Options{DrainTimeout: timeout},
+				},
+				nil,
+			)
 		}),
 	})
 }
 
-// resized is the nodes that a resize concerns: all that the groups declare, and what there still is of those that they do not
-// declare any more. Without groups it is those of all groups, of groups that are gone altogether too.
+// resized is the nodes that a resize concerns: all that the groups declare, and what there still is of those that
+// they do not declare any more. Without groups it is those of all groups, of groups that are gone altogether too.
 func resized(cluster reconfigure.Cluster, told snapshot.Snapshot, groups []string) (nodeset.NodeSet, error) {
 	if len(groups) == 0 {
 		return cluster.Nodes().Union(told.UndeclaredIn(cluster, "")), nil
@@ -83,7 +92,11 @@ func groupNamed(groups []reconfigure.NodeGroup, name string) (reconfigure.NodeGr
 		}
 		names[i] = g.Name
 	}
-	return reconfigure.NodeGroup{}, fmt.Errorf("there is no node group %q; the groups of group_vars/all.yml are %s", name, strings.Join(names, ", "))
+	return reconfigure.NodeGroup{}, fmt.Errorf(
+		"there is no node group %q; the groups of group_vars/all.yml are %s",
+		name,
+		strings.Join(names, ", "),
+	)
 }
 
 const sizeHelp = "Flags may stand behind GROUP. After an edit of min_nodes by hand there is `reconfigure resize`."
@@ -91,7 +104,11 @@ const sizeHelp = "Flags may stand behind GROUP. After an edit of min_nodes by ha
 func sizeFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "to", Usage: "have this `NUMBER` of persistent nodes", DefaultText: "none"},
-		&cli.IntFlag{Name: "by", Usage: "have this `NUMBER` of persistent nodes more, or less, than now", DefaultText: "none"},
+		&cli.IntFlag{
+			Name:        "by",
+			Usage:       "have this `NUMBER` of persistent nodes more, or less, than now",
+			DefaultText: "none",
+		},
 	}
 }
 
@@ -116,9 +133,14 @@ func sizeOf(c *cli.Context) (size, error) {
 	return size{nodes: c.Int("to")}, nil
 }
 
-// setSize declares another min_nodes for a group, and asks for what follows from it. Where it is declared already it is asked for all the same: the last attempt
-// may have failed, or ended after the edit.
-func setSize(c *cli.Context, arguments []string, become func(reconfigure.NodeGroup, size) (int, error), request func(site, reconfigure.NodeGroup) (reconfigure.Request, error)) error {
+// setSize declares another min_nodes for a group, and asks for what follows from it. Where it is declared already it
+// is asked for all the same: the last attempt may have failed, or ended after the edit.
+func setSize(
+	c *cli.Context,
+	arguments []string,
+	become func(reconfigure.NodeGroup, size) (int, error),
+	request func(site, reconfigure.NodeGroup) (reconfigure.Request, error),
+) error {
 	if len(arguments) != 1 {
 		return usagef(c, "%s needs one node group, but got %q", c.Command.Name, arguments)
 	}
@@ -158,7 +180,8 @@ func askFor(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 	case c.Bool("dry-run"):
 		return showPreview(c, status.Preview{Nodes: []status.PreviewNode{}})
 	case wantsJSON(c):
-		return json.NewEncoder(c.App.Writer).Encode(reconfigure.Outcome{Verdicts: []reconfigure.Verdict{}, Code: reconfigure.CodeDone, Finished: time.Now()})
+		return json.NewEncoder(c.App.Writer).
+			Encode(reconfigure.Outcome{Verdicts: []reconfigure.Verdict{}, Code: reconfigure.CodeDone, Finished: time.Now()})
 	}
 	_, err := fmt.Fprintln(c.App.Writer, "nothing to do")
 	return err
@@ -197,5 +220,11 @@ func (e *edit) stands(err error) error {
 	if e == nil {
 		return err
 	}
-	return fmt.Errorf("group_vars/all.yml says min_nodes %d of %s now, but the request was not made; `reconfigure resize %s` makes it: %w", e.To, e.Group, e.Group, err)
+	return fmt.Errorf(
+		"group_vars/all.yml says min_nodes %d of %s now, but the request was not made; `reconfigure resize %s` makes it: %w",
+		e.To,
+		e.Group,
+		e.Group,
+		err,
+	)
 }

@@ -25,7 +25,11 @@ func shrinkCommand() *cli.Command {
 			return setSize(c, arguments, shrunk, func(s site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
 				told, err := s.told(c.Context)
 				nodes := g.Nodes().Union(told.UndeclaredIn(s.cluster, g.Name)).Difference(g.Persistent())
-				return reconfigure.Request{Mode: reconfigure.Shrink, Nodes: nodes, Options: reconfigure.Options{DrainTimeout: timeout}}, err
+				return reconfigure.Request{
+					Mode:    reconfigure.Shrink,
+					Nodes:   nodes,
+					Options: reconfigure.Options{DrainTimeout: timeout},
+				}, err
 			})
 		}),
 	})
@@ -35,11 +39,22 @@ func shrinkCommand() *cli.Command {
 func shrunk(g reconfigure.NodeGroup, wanted size) (int, error) {
 	switch {
 	case wanted.relative && wanted.nodes > g.Min:
-		return 0, fmt.Errorf("min_nodes of %s is %d, so there are no %d nodes to take away", g.Name, g.Min, wanted.nodes)
+		return 0, fmt.Errorf(
+			"min_nodes of %s is %d, so there are no %d nodes to take away",
+			g.Name,
+			g.Min,
+			wanted.nodes,
+		)
 	case wanted.relative:
 		return g.Min - wanted.nodes, nil
 	case wanted.nodes > g.Min:
-		return 0, fmt.Errorf("min_nodes of %s is %d, which is less already: `reconfigure enlarge %s --to %d` makes it more", g.Name, g.Min, g.Name, wanted.nodes)
+		return 0, fmt.Errorf(
+			"min_nodes of %s is %d, which is less already: `reconfigure enlarge %s --to %d` makes it more",
+			g.Name,
+			g.Min,
+			g.Name,
+			wanted.nodes,
+		)
 	}
 	return wanted.nodes, nil
 }

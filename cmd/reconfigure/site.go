@@ -49,7 +49,11 @@ func siteOf(c *cli.Context) (site, error) {
 	s, err := openSite(directory(c))
 	var file *fs.PathError
 	if errors.As(err, &file) && errors.Is(file, fs.ErrNotExist) {
-		return s, usagef(c, "there is no %s, so this is no cluster directory: change into one, or name it by --dir or RECONFIGURE_DIR", file.Path)
+		return s, usagef(
+			c,
+			"there is no %s, so this is no cluster directory: change into one, or name it by --dir or RECONFIGURE_DIR",
+			file.Path,
+		)
 	}
 	if err != nil {
 		return s, err
@@ -58,7 +62,8 @@ func siteOf(c *cli.Context) (site, error) {
 	return s, err
 }
 
-// ownedByCaller keeps root from leaving files in somebody else's cluster directory that its owner, and so Slurm's calls, could not use any more.
+// ownedByCaller keeps root from leaving files in somebody else's cluster directory that its owner, and so Slurm's
+// calls, could not use any more.
 func ownedByCaller(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -66,7 +71,12 @@ func ownedByCaller(dir string) error {
 	}
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	if ok && os.Getuid() == 0 && owner.Uid != 0 {
-		return fmt.Errorf("%s belongs to uid %d: call it as that user, not as root (sudo -u '#%d' …)", dir, owner.Uid, owner.Uid)
+		return fmt.Errorf(
+			"%s belongs to uid %d: call it as that user, not as root (sudo -u '#%d' …)",
+			dir,
+			owner.Uid,
+			owner.Uid,
+		)
 	}
 	return nil
 }
@@ -101,8 +111,8 @@ func withJournal(c *cli.Context, open func(*cli.Context) (site, error), do func(
 	return do(s, log)
 }
 
-// ifJournal gives the journal to who only reads: nil where there is none yet. To open a journal makes its file, which reading
-// must not do; a database that is declared must be there, so that what is wrong with it shows now.
+// ifJournal gives the journal to who only reads: nil where there is none yet. To open a journal makes its file, which
+// reading must not do; a database that is declared must be there, so that what is wrong with it shows now.
 func (s site) ifJournal(ctx context.Context, do func(log *journal.Journal) error) error {
 	if s.cluster.Settings.Journal == "" && !exists(s.state("journal.db")) {
 		return do(nil)
@@ -128,8 +138,8 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// upToDate is an error where another control host has a newer declaration. To plan from this one would undo there what was meant. The declaration of this host
-// is made known, so that the others can compare.
+// upToDate is an error where another control host has a newer declaration. To plan from this one would undo there
+// what was meant. The declaration of this host is made known, so that the others can compare.
 func (s site) upToDate(ctx context.Context, log *journal.Journal) error {
 	if s.cluster.Settings.Journal == "" {
 		return nil // a file of this host's: there is no other one
@@ -139,12 +149,16 @@ func (s site) upToDate(ctx context.Context, log *journal.Journal) error {
 		return err
 	}
 	newest, err := log.Declare(ctx, own)
-	// What is to have changed in the future was changed where a clock is wrong: nobody could be newer.
+	// What is to have changed in the future was changed where a clock is wrong: no declaration could be newer.
 	if err != nil || !own.Outdated(newest) || newest.Changed.After(time.Now()) {
 		return err
 	}
-	return fmt.Errorf("%s is not as it is on control host %s, where it was changed at %s, later than here: make them alike; if this one is right, `touch` it and try again",
-		s.file(config.File), newest.Host, newest.Changed.UTC().Format(time.RFC3339))
+	return fmt.Errorf(
+		"%s is not as it is on control host %s, where it was changed at %s, later than here: make them alike; if this one is right, `touch` it and try again",
+		s.file(config.File),
+		newest.Host,
+		newest.Changed.UTC().Format(time.RFC3339),
+	)
 }
 
 // declaration is what this host works with.
@@ -162,7 +176,11 @@ func (s site) declaration() (reconfigure.Declaration, error) {
 		return reconfigure.Declaration{}, err
 	}
 	host, err := os.Hostname()
-	return reconfigure.Declaration{Host: host + ":" + dir, Sum: fmt.Sprintf("%x", sha256.Sum256(text)), Changed: info.ModTime()}, err
+	return reconfigure.Declaration{
+		Host:    host + ":" + dir,
+		Sum:     fmt.Sprintf("%x", sha256.Sum256(text)),
+		Changed: info.ModTime(),
+	}, err
 }
 
 // logger writes for machines: JSON where --json asks for it, else key=value.

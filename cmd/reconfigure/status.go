@@ -24,11 +24,30 @@ func statusCommand() *cli.Command {
 			"or the id of another one that the node has still, and then the one that it is to have. A node that HOSTLIST and the filters pick is shown; where there are several, " +
 			"it must pass each of them. docs/status.md describes the fields of JSON and YAML.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT` is table, wide (all columns, and a line for every node), json or yaml", DefaultText: "table"},
-			&cli.StringSliceFlag{Name: "group", Usage: "only nodes of the node group `NAME`; may be repeated, or have commas"},
-			&cli.StringSliceFlag{Name: "state", Usage: "only nodes that Slurm has in one of these states, in sinfo's words: `STATE`, as in drain,down"},
-			&cli.BoolFlag{Name: "outdated", Usage: "only nodes that are not what is declared: by their image, flavor or network, without the instance that should be there, …", DisableDefaultText: true},
-			&cli.BoolFlag{Name: "failing", Usage: "only nodes with which something went wrong last", DisableDefaultText: true},
+			&cli.StringFlag{
+				Name:        "output",
+				Aliases:     []string{"o"},
+				Usage:       "`FORMAT` is table, wide (all columns, and a line for every node), json or yaml",
+				DefaultText: "table",
+			},
+			&cli.StringSliceFlag{
+				Name:  "group",
+				Usage: "only nodes of the node group `NAME`; may be repeated, or have commas",
+			},
+			&cli.StringSliceFlag{
+				Name:  "state",
+				Usage: "only nodes that Slurm has in one of these states, in sinfo's words: `STATE`, as in drain,down",
+			},
+			&cli.BoolFlag{
+				Name:               "outdated",
+				Usage:              "only nodes that are not what is declared: by their image, flavor or network, without the instance that should be there, …",
+				DisableDefaultText: true,
+			},
+			&cli.BoolFlag{
+				Name:               "failing",
+				Usage:              "only nodes with which something went wrong last",
+				DisableDefaultText: true,
+			},
 		},
 		Action: func(c *cli.Context) error {
 			format, err := outputFormat(c)
@@ -85,8 +104,8 @@ func filterOf(c *cli.Context) (status.Filter, error) {
 	return f, err
 }
 
-// statusOf takes a snapshot, and refuses a filter that names what there is not: a mistyped name must not look like a node
-// that is fine.
+// statusOf takes a snapshot, and refuses a filter that names what there is not: a mistyped name must not look like a
+// node that is fine.
 func statusOf(c *cli.Context, f status.Filter) (report status.Report, err error) {
 	s, err := siteOf(c)
 	if err != nil {
@@ -115,7 +134,11 @@ func statusOf(c *cli.Context, f status.Filter) (report status.Report, err error)
 		return err
 	})
 	if unknown := f.Nodes.Difference(report.Names()); err == nil && !unknown.Empty() {
-		err = usagef(c, "no node group in group_vars/all.yml declares %s, and no instance is known of such a name", unknown)
+		err = usagef(
+			c,
+			"no node group in group_vars/all.yml declares %s, and no instance is known of such a name",
+			unknown,
+		)
 	}
 	return report, err
 }

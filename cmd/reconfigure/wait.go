@@ -17,7 +17,12 @@ func waitCommand() *cli.Command {
 			"Of a request that has ended it shows the outcome. Ctrl-C ends nothing but the view.",
 		ArgsUsage: "REQUEST",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show each step of Terraform and Ansible, too", DisableDefaultText: true},
+			&cli.BoolFlag{
+				Name:               "verbose",
+				Aliases:            []string{"v"},
+				Usage:              "show each step of Terraform and Ansible, too",
+				DisableDefaultText: true,
+			},
 			workerFlag(),
 		},
 		Action: anywhere(func(c *cli.Context, arguments []string) error {
@@ -54,7 +59,11 @@ func withRequest(c *cli.Context, arguments []string, do func(site, *journal.Jour
 }
 
 func unknownRequest(c *cli.Context, id reconfigure.RequestID) error {
-	return usagef(c, "the journal has no request %s: `reconfigure status` shows those without an outcome, and old ones are not kept for ever", id)
+	return usagef(
+		c,
+		"the journal has no request %s: `reconfigure status` shows those without an outcome, and old ones are not kept for ever",
+		id,
+	)
 }
 
 func requestID(c *cli.Context, arguments []string) (reconfigure.RequestID, error) {

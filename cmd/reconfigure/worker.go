@@ -87,7 +87,7 @@ func detachWorker(s site) error {
 	if err != nil {
 		return err
 	}
-	logFile, err := s.logs().open("worker.log")
+	logFile, err := s.logs().Open("worker.log")
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ type appender struct {
 }
 
 func (a appender) Write(text []byte) (int, error) {
-	file, err := a.site.logs().open(a.name)
+	file, err := a.site.logs().Open(a.name)
 	if err != nil {
 		return 0, err
 	}

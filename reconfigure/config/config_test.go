@@ -92,7 +92,7 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			CoolDown:    2 * time.Minute,
 			Breaker:     3,
 
-			NodesPerState: 200,
+			NodesPerState: 100,
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

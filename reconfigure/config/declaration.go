@@ -196,7 +196,7 @@ func (s *settingsOfTool) schema(dir string) object {
 		coolDown      = 120   // the same, seconds: about the time after which Slurm starts a job again that it has requeued
 		breaker       = 3     // the same
 		retries       = 1     // the same
-		nodesPerState = 200   // the same: what Terraform takes for a run grows with the square of the nodes in its state
+		nodesPerState = 100   // the same: what Terraform takes for a run grows with the square of the nodes in its state
 		mostRetries   = 9     // resume_timeout ends them sooner as a rule
 		century       = 36500 // days
 		day           = 86400 // seconds

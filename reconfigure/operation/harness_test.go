@@ -64,7 +64,9 @@ func empty(t *testing.T, do func(*lab)) {
 		l.ctx, l.end = context.WithCancelCause(t.Context())
 		do(l)
 		l.end(nil)
-		synctest.Wait()
+		if l.running != nil {
+			l.running.Wait()
+		}
 		l.want("clashes", 0, len(l.Clashes()))
 	})
 }

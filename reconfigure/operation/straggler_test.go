@@ -145,7 +145,8 @@ func TestStragglerThatComesIsDone(t *testing.T) {
 		l.PowersUp("p3", "p4")
 		l.wants(reconfigure.Create, "p3", "p4")
 		l.wantDone("p3", "p4")
-		l.wantOrder("apply create p[3-4]", "configure p4", "configure p3", "adopt p3")
+		l.wantOrder("apply create p[3-4]", "configure p4", "configure p3")
+		l.wantOrder("configure p4", "adopt p3")
 		l.want("orphans", 0, len(l.Orphans()))
 		if n := l.Node("p3"); n.Instance.Tainted || n.State != "ALLOCATED+CLOUD" {
 			l.Errorf("it is %+v", n)

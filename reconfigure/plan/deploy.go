@@ -20,9 +20,13 @@ func (p *planner) deploy(r reconfigure.Request) {
 	}
 	p.shared, p.everywhere = true, true
 	for node := range wanted.All() {
-		if ok, reason := p.whole(node); ok {
+		switch ok, reason := p.whole(node); {
+		case ok:
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it is there"})
-		} else {
+		case node == p.cluster.Control.Name && p.seen.Instances[node].ID != "" && p.unfinished(node):
+			// Terraform was interrupted while it made the instance, which must not be lost by now for what may be on it.
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Adopt, Spec: p.seen.Desired[node], Reason: reason})
+		default:
 			p.make(r, node, reason)
 		}
 	}

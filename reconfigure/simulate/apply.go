@@ -434,7 +434,8 @@ func (a *apply) cutShort(c reconfigure.ResourceChange) {
 			a.remove(s)
 		}
 		delete(a.state, c.Node)
-		u := &underWay{change: c, spec: spec, server: a.create(c.Node, spec)}
+		u := &underWay{change: c, spec: spec}
+		a.make(u)
 		switch a.half {
 		case Unwritten:
 			a.state[c.Node] = &resource{tainted: true, spec: spec}

@@ -50,8 +50,8 @@ type Teller struct {
 	paused bool // which was told
 }
 
-// Look is what is new, at most once a second. While a worker holds the lease during a pause, that may be for operations of the
-// request, which no pause stops.
+// Look is what is new, at most once a second. While a worker holds the lease during a pause, that may be for
+// operations of the request, which no pause stops.
 func (t *Teller) Look(ctx context.Context, now time.Time) ([]reconfigure.Event, error) {
 	if now.Before(t.next) {
 		return nil, nil

@@ -265,6 +265,7 @@ func TestVerdictsOfAnInterruptedRun(t *testing.T) {
 func TestServersOfAnInterruptedApplyAreAdopted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
+	c.provider("plugins") // its fixed wait is what is interrupted
 	d := c.open()
 	desired := c.deployed("node01")
 	c.deploy(d, desired)
@@ -308,6 +309,7 @@ func TestServersOfAnInterruptedApplyAreAdopted(t *testing.T) {
 func TestInterruptLosesNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Build = 2 * time.Second })
+	c.provider("plugins") // its fixed wait is what is interrupted
 	d := c.open()
 	desired := c.deployed()
 	c.deploy(d, desired)
@@ -369,6 +371,7 @@ func TestInterruptLosesNothing(t *testing.T) {
 func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
+	c.provider("plugins") // its fixed wait is what is interrupted
 	d := c.open()
 	desired := c.deployed("node01")
 	c.deploy(d, desired)
@@ -444,6 +447,7 @@ func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 func TestInterruptedRebuildAndRemovalAreCompleted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
+	c.provider("plugins") // its fixed wait is what is interrupted
 	d := c.open()
 	desired := c.deployed("node01", "node02")
 	c.deploy(d, desired)
