@@ -1,5 +1,6 @@
-// Package batcher is group commit: many goroutines ask at once for what a tool does for many at the same price, the tool runs
-// once for all that wait, and each caller gets its own result as soon as that is known. It knows nothing of what is run.
+// Package batcher is group commit: many goroutines ask at once for what a tool does for many at the same price, the
+// tool runs once for all that wait, and each caller gets its own result as soon as that is known. It knows nothing of
+// what is run.
 //
 // The idea is that of bbolt's DB.Batch, with results that come one by one.
 package batcher
@@ -38,8 +39,8 @@ type Batcher[In, Out any] struct {
 	came    chan struct{} // closed when a call comes
 }
 
-// New makes a batcher. The function run is called for each run, one at a time, in a goroutine of its own; when it returns,
-// calls without a result get ErrUnfinished.
+// New makes a batcher. The function run is called for each run, one at a time, in a goroutine of its own; when it
+// returns, calls without a result get ErrUnfinished.
 func New[In, Out any](config Config, run func(*Run[In, Out])) *Batcher[In, Out] {
 	return &Batcher[In, Out]{config: config, run: run, came: make(chan struct{})}
 }
@@ -101,8 +102,8 @@ func (r *Run[In, Out]) Detach(call *Call[In, Out]) {
 	r.Calls = slices.DeleteFunc(r.Calls, func(other *Call[In, Out]) bool { return other == call })
 }
 
-// Do waits for the result of in. When ctx ends first it returns the cause; a call that is in a run by then goes on without
-// its caller.
+// Do waits for the result of in. When ctx ends first it returns the cause; a call that is in a run by then goes on
+// without its caller.
 func (b *Batcher[In, Out]) Do(ctx context.Context, in In) (Out, error) {
 	call := &Call[In, Out]{In: in, ctx: ctx, done: make(chan struct{})}
 	b.add(call)

@@ -170,14 +170,19 @@ func (o *outage) over() {
 	}
 }
 
-// next notes that the journal has failed, and says how long to leave it alone; the error comes back when it has failed for too
-// long.
+// errOutage is why a controller ends that the journal has failed for too long.
+var errOutage = errors.New("the journal has failed for too long")
+
+// next notes that the journal has failed, and says how long to leave it alone; errOutage comes when it has failed for too long.
 func (o *outage) next(ctx context.Context, err error) (time.Duration, error) {
+	if errors.Is(err, errOutage) {
+		return 0, err
+	}
 	if o.since.IsZero() {
 		o.since = time.Now()
 	}
 	if time.Since(o.since) >= longestOutage {
-		return 0, fmt.Errorf("the journal has failed for %s; the last error: %w", longestOutage, err)
+		return 0, fmt.Errorf("%w, %s; the last error: %w", errOutage, longestOutage, err)
 	}
 	rest := o.pauses.NextBackOff()
 	o.log.WarnContext(ctx, "the journal cannot be used, and is tried again", "reason", err.Error(), "pause", rest.Round(time.Second))

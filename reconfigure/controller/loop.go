@@ -211,17 +211,20 @@ func (c *controller) write() error {
 			deferred = append(deferred, o)
 		}
 	}
+	if len(deferred)+len(ended) == 0 {
+		return nil
+	}
+	if c.Flush != nil { // whoever sees a verdict is to see what led to it
+		if err := c.Flush(c.ctx); err != nil {
+			return err
+		}
+	}
 	if len(deferred) > 0 {
 		if err := c.Journal.Defer(c.ctx, deferred...); err != nil {
 			return err
 		}
 	}
 	if len(ended) > 0 {
-		if c.Flush != nil { // whoever sees the outcome is to see what led to it
-			if err := c.Flush(c.ctx); err != nil {
-				return err
-			}
-		}
 		if err := c.Journal.Finish(c.ctx, ended...); err != nil {
 			return err
 		}

@@ -156,7 +156,9 @@ type round struct {
 func (l *lab) start() *round {
 	l.Helper()
 	seen := l.observe()
-	l.plan.Desired = desired(seen.Desired, l.plan.Changes)
+	if l.plan.Desired == nil {
+		l.plan.Desired = desired(seen.Desired, l.plan.Changes)
+	}
 	told := map[string]bool{} // those that get a verdict
 	for _, c := range l.plan.Changes {
 		told[c.Node] = true

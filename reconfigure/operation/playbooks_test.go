@@ -39,8 +39,8 @@ func TestOperationsTellOfEachOthersNodes(t *testing.T) {
 	})
 }
 
-// A persistent node that is rebooted stays among those that the others are told of: slurmctld would read slurm.conf anew for one
-// that is gone, and forget its reboot.
+// A persistent node that is rebooted stays among those that the others are told of: slurmctld would read slurm.conf
+// anew for one that is gone, and forget its reboot.
 func TestANodeThatRebootsIsNotForgotten(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Reboots("p1")

@@ -110,7 +110,10 @@ func (o *operation) finish(err error) {
 		if err := o.discard(ctx); err != nil {
 			o.note("what is left of it could not be removed: " + err.Error())
 		} else {
-			defer o.settle()
+			defer func() {
+				o.settle()
+				o.gone(o.change.Node)
+			}()
 		}
 	}
 	if o.toldDown && !o.persistent() {
