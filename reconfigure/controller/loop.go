@@ -145,10 +145,8 @@ func (c *controller) idle() bool {
 	if c.paused || len(c.requests) == 0 {
 		return true
 	}
-	return c.Once && !slices.ContainsFunc(c.pending(), func(r reconfigure.Request) bool {
-		p := c.requests[r.ID]
-		return !r.IsDeferred() || !p.planned
-	})
+	first := func(r reconfigure.Request) bool { return !c.requests[r.ID].planned }
+	return c.Once && len(Next(c.pending(), busy{}, first).Together) == 0
 }
 
 // readRequests brings the requests up to date, if any has come or was taken back.
