@@ -247,7 +247,11 @@ func (c *controller) startLook() {
 		p := c.requests[r.ID]
 		return p.underWay.Empty() && (!p.planned && !r.IsDeferred() || !now.Before(c.due))
 	})
-	if len(next.Together) == 0 || window(next.Together, min(c.Timing.Quiet, c.longest), c.longest, now) > 0 {
+	var arrivals []reconfigure.Request
+	for _, r := range next.Together {
+		arrivals = append(arrivals, c.requests[r.ID].arrival())
+	}
+	if len(arrivals) == 0 || window(arrivals, min(c.Timing.Quiet, c.longest), c.longest, now) > 0 {
 		return
 	}
 	c.looking = true
