@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// interrupted has a controller be killed, and Terraform with it, while nodes are made; then another one has the same plan
-// carried out.
+// interrupted has a controller be killed, and Terraform with it, while nodes are made; then another one has the same
+// plan carried out.
 func (l *lab) interrupted(how simulate.Half, nodes ...string) map[string]string {
 	l.Helper()
 	l.wants(reconfigure.Create, nodes...)
@@ -116,8 +116,8 @@ func TestUnknownInstanceThatMayBeOfUseIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Where Terraform's state has a part of it, an unknown instance is what was about to be made, whether Slurm answers or not: no
-// cluster could be deployed otherwise.
+// Where Terraform's state has a part of it, an unknown instance is what was about to be made, whether Slurm answers or
+// not: no cluster could be deployed otherwise.
 func TestHalfMadeControlNodeIsMadeAnew(t *testing.T) {
 	empty(t, func(l *lab) {
 		l.want("verdicts", map[string]string{"ctl": "done"}, l.interrupted(simulate.Unwritten, "ctl"))
@@ -200,7 +200,8 @@ func TestUnknownInstanceThatStaysHoldsNobodyBack(t *testing.T) {
 	})
 }
 
-// The map of nodes is written before the deed. What Terraform did not come to is yet to be done, and must not be taken for done.
+// The map of nodes is written before the deed. What Terraform did not come to is yet to be done, and must not be taken
+// for done.
 func TestInstanceIsWhatItWasMadeOfWhateverWasIntended(t *testing.T) {
 	test(t, func(l *lab) {
 		was := l.Spec("p1")

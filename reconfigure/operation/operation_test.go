@@ -427,8 +427,8 @@ func TestBrokenPlaybookEndsTheWayOfAllThatNeedIt(t *testing.T) {
 	})
 }
 
-// Another controller may be at the same nodes by then: neither are they told to have failed, nor cleaned up, handed back or
-// undrained.
+// Another controller may be at the same nodes by then: neither are they told to have failed, nor cleaned up, handed
+// back or undrained.
 func TestWhoLosesTheLeaseLeavesTheWorldAsItIs(t *testing.T) {
 	for _, call := range []simulate.Call{
 		simulate.AfterPreview, simulate.AfterRoom, simulate.AfterApply, simulate.AfterAdopt, simulate.AfterWait,

@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// sharded is a cluster whose nodes are in two shards, p1 to p4 in group-0 and p5 to p8 in group-1, of which p1 to p6 are
-// persistent.
+// sharded is a cluster whose nodes are in two shards, p1 to p4 in group-0 and p5 to p8 in group-1, of which p1 to p6
+// are persistent.
 func sharded(t *testing.T, do func(*lab)) {
 	t.Helper()
 	empty(t, func(l *lab) {

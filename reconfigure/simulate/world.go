@@ -25,9 +25,9 @@ const (
 )
 
 // World is a simulated cluster: instances come and go as Terraform asks, in the cloud's time, slurmd registers once the
-// playbooks ran, jobs occupy nodes and are lost with them. It stands behind all that operations work with. It starts with
-// nothing but the declaration. It is deterministic, goes by the clock of time.Now (so testing/synctest governs it), and may be
-// used by many goroutines at once.
+// playbooks ran, jobs occupy nodes and are lost with them. It stands behind all that operations work with. It starts
+// with nothing but the declaration. It is deterministic, goes by the clock of time.Now (so testing/synctest governs
+// it), and may be used by many goroutines at once.
 type World struct {
 	lock    sync.Mutex
 	cluster reconfigure.Cluster
@@ -160,7 +160,8 @@ func (w *World) HaveTainted(nodes ...string) {
 	}
 }
 
-// Taint has Terraform take instances for half made that are as good as before: so an administrator has them replaced by hand.
+// Taint has Terraform take instances for half made that are as good as before: so an administrator has them replaced by
+// hand.
 func (w *World) Taint(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()

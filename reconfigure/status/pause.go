@@ -50,24 +50,24 @@ type Teller struct {
 	paused bool // which was told
 }
 
-// Look is what is new, at most once a second. While a worker holds the lease during a pause, that may be for
-// operations of the request, which no pause stops.
+// Look is what is new, at most once a second. A pause does not stop operations of the request that a worker has begun:
+// it is told when they are over.
 func (t *Teller) Look(ctx context.Context, now time.Time) ([]reconfigure.Event, error) {
 	if now.Before(t.next) {
 		return nil, nil
 	}
 	t.next = now.Add(time.Second)
 	p, paused, err := t.Log.Paused(ctx)
-	if err != nil || paused && t.Log.Holder(ctx) != "" {
+	if err != nil {
 		return nil, err
 	}
-	news := fmt.Sprintf("request %s waits: %s", t.Request, PauseWords(p))
-	if !paused {
-		r, _, err := t.Log.Request(ctx, t.Request)
-		if err != nil {
-			return nil, err
-		}
-		news = waitWords(r)
+	r, _, err := t.Log.Request(ctx, t.Request)
+	if err != nil || paused && r.Touched && !r.IsDeferred() && t.Log.Holder(ctx) != "" {
+		return nil, err
+	}
+	news := waitWords(r)
+	if paused {
+		news = fmt.Sprintf("request %s waits: %s", t.Request, PauseWords(p))
 	}
 	if news == t.told {
 		return nil, nil

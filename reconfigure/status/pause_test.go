@@ -14,13 +14,14 @@ import (
 type fakeLog struct {
 	holder   string
 	paused   bool
+	begun    bool
 	deferred []reconfigure.Deferral
 }
 
 func (l *fakeLog) Holder(context.Context) string { return l.holder }
 
 func (l *fakeLog) Request(_ context.Context, id reconfigure.RequestID) (reconfigure.Request, bool, error) {
-	return reconfigure.Request{ID: id, Mode: reconfigure.Update, Deferred: l.deferred}, true, nil
+	return reconfigure.Request{ID: id, Mode: reconfigure.Update, Touched: l.begun, Deferred: l.deferred}, true, nil
 }
 
 func (l *fakeLog) Paused(context.Context) (reconfigure.Pause, bool, error) {
@@ -28,7 +29,7 @@ func (l *fakeLog) Paused(context.Context) (reconfigure.Pause, bool, error) {
 }
 
 func TestWhoFollowsHearsOnceWhatTheRequestWaitsFor(t *testing.T) {
-	log := &fakeLog{paused: true, holder: "process 1"} // operations are under way still
+	log := &fakeLog{begun: true, paused: true, holder: "process 1"} // operations are under way still
 	teller := Teller{Log: log, Request: 7}
 	now := noon
 	look := func() (said []string) {
