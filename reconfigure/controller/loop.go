@@ -145,10 +145,8 @@ func (c *controller) idle() bool {
 	if c.paused || len(c.requests) == 0 {
 		return true
 	}
-	return c.Once && !slices.ContainsFunc(c.pending(), func(r reconfigure.Request) bool {
-		p := c.requests[r.ID]
-		return !r.IsDeferred() || !p.planned
-	})
+	first := func(r reconfigure.Request) bool { return !c.requests[r.ID].planned }
+	return c.Once && len(Next(c.pending(), busy{}, first).Together) == 0
 }
 
 // readRequests brings the requests up to date, if any has come or was taken back.
@@ -248,7 +246,11 @@ func (c *controller) startLook() {
 	next := Next(c.candidates(), busy{c.underWay, c.alone}, func(r reconfigure.Request) bool {
 		return c.requests[r.ID].ready(!now.Before(c.due))
 	})
-	if len(next.Together) == 0 || window(next.Together, min(c.Timing.Quiet, c.longest), c.longest, now) > 0 {
+	var arrivals []reconfigure.Request
+	for _, r := range next.Together {
+		arrivals = append(arrivals, c.requests[r.ID].arrival())
+	}
+	if len(arrivals) == 0 || window(arrivals, min(c.Timing.Quiet, c.longest), c.longest, now) > 0 {
 		return
 	}
 	c.looking = true

@@ -3,6 +3,7 @@ package controller
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -11,6 +12,7 @@ import (
 // progress is what is known of a request that has no outcome yet.
 type progress struct {
 	reconfigure.Request
+	came     time.Time // when the request was seen first
 	verdicts map[string]reconfigure.Verdict
 	deferred []reconfigure.Deferral
 	planned  bool                           // since this controller began
@@ -22,7 +24,7 @@ type progress struct {
 }
 
 func newProgress(r reconfigure.Request) *progress {
-	p := &progress{Request: r, verdicts: map[string]reconfigure.Verdict{}, final: map[string]reconfigure.Verdict{}, deferred: r.Deferred}
+	p := &progress{Request: r, came: time.Now(), verdicts: map[string]reconfigure.Verdict{}, final: map[string]reconfigure.Verdict{}, deferred: r.Deferred}
 	for _, v := range r.Verdicts {
 		p.verdicts[v.Node] = v
 	}
@@ -61,6 +63,15 @@ func (p *progress) list() []reconfigure.Verdict {
 		all = append(all, p.verdicts[node])
 	}
 	return all
+}
+
+// arrival is the request as of when it came, by the clock of this host: that of the host where it was made may be ahead.
+func (p *progress) arrival() reconfigure.Request {
+	r := p.request()
+	if p.came.Before(r.Submitted) {
+		r.Submitted = p.came
+	}
+	return r
 }
 
 // begin takes what a plan for the open nodes of the request says of it: a verdict on each node that it names, or, where it
