@@ -15,7 +15,6 @@ const (
 	PhaseRequested Phase = "requested"
 	PhasePlan      Phase = "plan"
 	PhaseDrain     Phase = "drain"
-	PhasePreview   Phase = "preview"
 	PhaseApply     Phase = "apply"
 	PhaseBoot      Phase = "boot"
 	PhaseConfigure Phase = "configure"

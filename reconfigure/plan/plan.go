@@ -140,7 +140,7 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 		p.join(r, was)
 		was.ForJobs = was.ForJobs && c.ForJobs
 	default:
-		p.reject(r, c.Node, "another request of this batch wants to "+string(was.Action)+" it")
+		p.reject(r, c.Node, "another request of the same plan wants to "+string(was.Action)+" it")
 		return
 	}
 	switch c.Action {
