@@ -36,7 +36,7 @@ func (h Health) Trying(node string, now time.Time) Health {
 	return h
 }
 
-// After is the health when verdicts on nodes of the group are in, of a batch that was planned at that time.
+// After is the health when verdicts on nodes of the group are in, of a plan that was made at that time.
 //
 // A new instance that came to its end says that the group boots, whatever failed beside it. That there is room it says only where it was planned after there
 // was none: it may be the one that took the last.

@@ -102,7 +102,7 @@ type Extent struct {
 	Everywhere bool            // every node gets Slurm's configuration; if it differs from before, its daemons load it
 	// Addresses reports whether nodes have other addresses than before, of which all nodes must know.
 	Addresses bool
-	// Apart is nodes that the others are told of, but that are left alone themselves: another batch is at work with them.
+	// Apart is nodes that the others are told of, but that are left alone themselves: another plan is at work with them.
 	Apart nodeset.NodeSet
 }
 

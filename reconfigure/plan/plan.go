@@ -13,8 +13,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// Compute plans a batch of requests, oldest first. It always gives a plan: what cannot be planned is rejected in it, node by node, and holds nothing else
-// back. Requests that want different things of one node must not be in one batch; the later one is rejected for that node.
+// Compute plans requests together, oldest first. It always returns a plan. A node that cannot be planned is rejected in it, and does
+// not affect other nodes. Requests that want different things of one node must not be planned together; the later one is
+// rejected for that node.
 func Compute(cluster reconfigure.Cluster, seen snapshot.Snapshot, requests []reconfigure.Request) reconfigure.Plan {
 	p := &planner{
 		cluster:    cluster,
