@@ -255,7 +255,7 @@ func (p *planner) whole(node string) (ok bool, reason string) {
 	case !there:
 		return false, "it has no instance"
 	case instance.Tainted:
-		return false, "its instance is unfinished"
+		return false, "its instance is tainted"
 	case !wanted:
 		return false, "the removal of its instance was interrupted"
 	}
