@@ -17,6 +17,11 @@ import (
 // Work carries out the requests that wait, compares the sources when that is due, and removes what is old. With once
 // it ends when what can be carried out now has been; with stay it does not end by itself.
 func (s Site) Work(ctx context.Context, log *journal.Journal, out *slog.Logger, once, stay bool) error {
+	if s.Cluster.Settings.Journal != "" { // another control host may have made what the files here do not have
+		if err := s.adopt(ctx, log); err != nil {
+			out.WarnContext(ctx, "the files of this host could not be brought up to date", "reason", err.Error())
+		}
+	}
 	tidy := tidier{log: log, stamp: s.state("pruned"), keep: s.Cluster.Settings.Keep, out: out, rest: s.prune}
 	return tidy.during(ctx, func() error { return s.control(ctx, log, out, once, stay) })
 }
