@@ -71,7 +71,7 @@ func (r comparer) reconcile(ctx context.Context) (next time.Duration, ok bool) {
 	}
 	s, err := Open(r.dir) // afresh: it may have been edited
 	if err != nil {
-		return time.Minute, true // whoever calls is told
+		return 10 * time.Second, true // whoever calls is told; a worker with nothing to do does not stay for long once it is fixed
 	}
 	if !s.location().sameJournal(r.at) {
 		r.out.WarnContext(
