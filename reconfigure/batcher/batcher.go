@@ -26,7 +26,7 @@ type Config struct {
 	Most int
 }
 
-// Batcher collects calls into runs. One run is under way at a time.
+// Batcher collects calls into runs. One run is under way at a time, unless it yields.
 type Batcher[In, Out any] struct {
 	config Config
 	run    func(*Run[In, Out])
@@ -39,7 +39,7 @@ type Batcher[In, Out any] struct {
 	came    chan struct{} // closed when a call comes
 }
 
-// New makes a batcher. The function run is called for each run, one at a time, in a goroutine of its own; when it
+// New makes a batcher. The function run is called for each run, one at a time unless one yields, in a goroutine of its own; when it
 // returns, calls without a result get ErrUnfinished.
 func New[In, Out any](config Config, run func(*Run[In, Out])) *Batcher[In, Out] {
 	return &Batcher[In, Out]{config: config, run: run, came: make(chan struct{})}
@@ -83,10 +83,16 @@ func (c *Call[In, Out]) Finished() bool {
 type Run[In, Out any] struct {
 	Calls   []*Call[In, Out]
 	batcher *Batcher[In, Out]
+
+	yield   sync.Once
+	yielded chan struct{} // closed when the next run may begin
 }
 
 // Awaited is closed when another call waits for the next run.
 func (r *Run[In, Out]) Awaited() <-chan struct{} { return r.batcher.awaited() }
+
+// Yield lets the next run begin beside this one.
+func (r *Run[In, Out]) Yield() { r.yield.Do(func() { close(r.yielded) }) }
 
 // More takes the calls that wait into this run, too, however many there are.
 func (r *Run[In, Out]) More() {
@@ -175,12 +181,21 @@ func (b *Batcher[In, Out]) loop() {
 	}
 }
 
+// runOf returns when the run of some calls has ended, or has yielded.
 func (b *Batcher[In, Out]) runOf(calls []*Call[In, Out]) {
-	r := &Run[In, Out]{Calls: calls, batcher: b}
-	b.run(r)
-	for _, c := range r.Calls {
-		var none Out
-		c.Finish(none, ErrUnfinished)
+	r := &Run[In, Out]{Calls: calls, batcher: b, yielded: make(chan struct{})}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		b.run(r)
+		for _, c := range r.Calls {
+			var none Out
+			c.Finish(none, ErrUnfinished)
+		}
+	}()
+	select {
+	case <-ended:
+	case <-r.yielded:
 	}
 }
 

@@ -84,13 +84,13 @@ func TestPlaybooksAnswerNodeByNode(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3", "p4", "p5", "p6")
 		l.Takes(simulate.Playing, 10*time.Second)
-		l.Takes(simulate.Playing, time.Minute, "p4")
+		l.Takes(simulate.Playing, 24*time.Second, "p4")
 		l.wants(reconfigure.Create, "p3", "p4")
 		first := l.start()
-		time.Sleep(20 * time.Second)
+		time.Sleep(10 * time.Second)
 		l.plan = reconfigure.Plan{}
 		l.wants(reconfigure.Create, "p5")
-		second, third := l.also(10*time.Second, reconfigure.Create, "p6")
+		second, third := l.also(3*time.Second, reconfigure.Create, "p6")
 		first.wantDone()
 		second.wantDone()
 		third.wantDone()

@@ -235,7 +235,10 @@ func TestNothingIsMadeThatIsTooLate(t *testing.T) {
 		l.Then(simulate.AfterRoom, func() { time.Sleep(2 * time.Minute) })
 		l.carry()
 		l.wantNever("apply create", "apply replace")
-		l.wantOrder("down p[3-4]: it was not ready before Slurm gives it up", "power_down p[3-4]")
+		l.wantOrder("down p[3-4]: it was not ready before Slurm gives it up")
+		for _, node := range []string{"p3", "p4"} {
+			l.want(node, simulate.Node{State: back}, l.Node(node))
+		}
 	})
 }
 

@@ -70,10 +70,11 @@ func TestWhatIsNotProvenIsNotAdopted(t *testing.T) {
 
 // stragglers are nodes with which something takes very long, or does not end.
 var stragglers = map[string]func(l *lab){
-	"a minute in BUILD": func(l *lab) { l.Takes(simulate.Building, time.Minute, "p3") },
-	"for ever in BUILD": func(l *lab) { l.Takes(simulate.Building, simulate.Forever, "p3") },
-	"a minute to boot":  func(l *lab) { l.Takes(simulate.Booting, time.Minute, "p3") },
-	"never boots":       func(l *lab) { l.Order(simulate.NoSSH, "p3") },
+	"a minute in BUILD":     func(l *lab) { l.Takes(simulate.Building, time.Minute, "p3") },
+	"for ever in BUILD":     func(l *lab) { l.Takes(simulate.Building, simulate.Forever, "p3") },
+	"a minute to boot":      func(l *lab) { l.Takes(simulate.Booting, time.Minute, "p3") },
+	"never boots":           func(l *lab) { l.Order(simulate.NoSSH, "p3") },
+	"a playbook that hangs": func(l *lab) { l.Takes(simulate.Playing, simulate.Forever, "p3") },
 	"a delete that hangs": func(l *lab) {
 		l.Have("p3")
 		l.PowersDown("p3")

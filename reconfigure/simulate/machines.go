@@ -50,7 +50,9 @@ func (w *World) answersSSH(i reconfigure.Instance, look time.Duration) (answers 
 func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance,
 	extent reconfigure.Extent, watch operation.Watch, done func(node string, err error),
 ) (reconfigure.Failures, error) {
-	defer w.Begin(Ansible, always)()
+	for node := range extent.Changed.All() {
+		defer w.Begin(Ansible+" on "+Tool(node), always)()
+	}
 	defer w.happened(AfterConfigure)
 	for node := range extent.Changed.All() {
 		watch(node, "the playbooks run")

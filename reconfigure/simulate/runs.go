@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// Tool is a program that has one user at a time: Terraform with one state, which has a lock; and Ansible, whose runs
-// have the nodes in common.
+// Tool is a program that has one user at a time: Terraform with one state, which has a lock; and Ansible on one node.
 type Tool string
 
-// The tools. Terraform in another shard than the default one has the shard's name after it.
+// The tools. Terraform in another shard than the default one has the shard's name after it, Ansible the node's.
 const (
 	Terraform Tool = "Terraform"
 	Ansible   Tool = "Ansible"
