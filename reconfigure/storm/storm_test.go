@@ -352,7 +352,6 @@ func (s *storm) killNow(d step) {
 	lives := slices.Clone(s.lives)
 	s.lock.Unlock()
 	for _, l := range lives {
-		l.last = "was killed from outside"
 		l.killAs(s.half)
 	}
 }
