@@ -161,7 +161,7 @@ func begin() *storm {
 func stormy(least int, image string) reconfigure.Cluster {
 	c := of(image, declared(least, most))
 	c.Slurm = reconfigure.Timing{ResumeTimeout: resumeTimeout, SuspendTimeout: suspendTimeout}
-	c.Settings.BootTimeout = resumeTimeout / 2
+	c.Settings.BootTimeout = resumeTimeout / 4
 	return wary(forgiving(c))
 }
 
