@@ -56,7 +56,11 @@ golden: ## write the expected files of the tests anew; the diff is the change in
 	go test ./cmd/reconfigure ./reconfigure/plan ./reconfigure/config ./reconfigure/terraform ./reconfigure/ansible ./ansible -update
 
 .PHONY: bench
-bench: ## run the benchmarks
+bench: tools ## measure ratios on this machine, and write docs/performance.md (ONLY=name,…: measure some, write nothing; SIZES='--many 10': see --help)
+	go run ./bench $(if $(ONLY),--only '$(ONLY)') $(SIZES)
+
+.PHONY: microbench
+microbench: ## run Go's benchmarks of single packages
 	go test -run '^$$' -bench . ./reconfigure/... ./lab/labcloud/... ./lab/machine/...
 
 .PHONY: clean

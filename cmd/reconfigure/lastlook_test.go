@@ -13,7 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
 )
 
-// TestWhenAWorkerComparesNext never comes to a comparison: it would need a cloud. The script tend.txtar does.
+// TestWhenAWorkerComparesNext never comes to a comparison: it would need a cloud. The script unattended.txtar does.
 func TestWhenAWorkerComparesNext(t *testing.T) {
 	shipped, err := os.ReadFile(filepath.Join("..", "..", "group_vars", "all.yml"))
 	if err != nil {

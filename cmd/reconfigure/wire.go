@@ -72,7 +72,7 @@ func (a *adapters) driver(ctx context.Context, shard string) (*terraform.Driver,
 	if d := a.drivers[shard]; d != nil {
 		return d, nil
 	}
-	d, err := a.terraform(ctx, a.log, a.logger, shard)
+	d, err := a.terraform(ctx, shard)
 	if err == nil {
 		a.drivers[shard] = d
 	}
@@ -257,19 +257,26 @@ func (u unopened) Adopt(context.Context, reconfigure.Plan, map[string]reconfigur
 }
 func (u unopened) Discard(reconfigure.Preview) error { return u.err }
 
-func (s site) terraform(ctx context.Context, log *journal.Journal, logger *slog.Logger, shard string) (*terraform.Driver, error) {
+func (a *adapters) terraform(ctx context.Context, shard string) (*terraform.Driver, error) {
 	return terraform.Open(ctx, terraform.Config{
-		Dir:         s.rootModule(),
+		Dir:         a.rootModule(),
 		Workspace:   shard,
-		Keeper:      s.nodeMap(log).Keeper,
-		PlanDir:     s.state("plans"),
-		CloudsFile:  s.cloudsFile(),
-		Binary:      s.cluster.Settings.Terraform,
-		BinDir:      s.state("bin"),
-		Parallelism: s.cluster.Settings.Parallelism,
-		LockTimeout: s.cluster.Settings.LockTimeout,
-		Environ:     environment(os.Environ()),
-		Log:         logger,
+		Keeper:      a.nodeMap(a.log).Keeper,
+		PlanDir:     a.site.state("plans"),
+		CloudsFile:  a.cloudsFile(),
+		Binary:      a.cluster.Settings.Terraform,
+		BinDir:      a.site.state("bin"),
+		Parallelism: a.cluster.Settings.Parallelism,
+		LockTimeout: a.cluster.Settings.LockTimeout,
+		Port: func(ctx context.Context, server string) (string, error) {
+			cloud, err := a.openstack(ctx)
+			if err != nil {
+				return "", err
+			}
+			return cloud.Port(ctx, server)
+		},
+		Environ: environment(os.Environ()),
+		Log:     a.logger,
 	})
 }
 

@@ -106,6 +106,8 @@ func Run(ctx context.Context, config Config) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case err != nil && config.Once:
+			return err
 		case err != nil:
 			if err := outage.wait(ctx, err); err != nil {
 				return err
@@ -135,17 +137,21 @@ func hold(ctx context.Context, config Config, outage *outage) (left bool, err er
 		err = errors.Join(err, config.Flush(context.WithoutCancel(held)))
 	}
 	stop()
-	if err = errors.Join(err, release()); err != nil || config.Once {
+	if err = errors.Join(err, release()); err != nil {
 		return false, err
 	}
-	return anythingToBegin(ctx, config.Journal)
+	return anythingToBegin(ctx, config)
 }
 
-func anythingToBegin(ctx context.Context, q Queue) (bool, error) {
-	if _, paused, err := q.Paused(ctx); err != nil || paused {
+func anythingToBegin(ctx context.Context, config Config) (bool, error) {
+	if _, paused, err := config.Journal.Paused(ctx); err != nil || paused {
 		return false, err
 	}
-	pending, err := q.Pending(ctx)
+	pending, err := config.Journal.Pending(ctx)
+	if config.Once {
+		begin := Next(pending, busy{}, func(r reconfigure.Request) bool { return !r.IsDeferred() })
+		return len(begin.Together) > 0, err
+	}
 	return len(pending) > 0, err
 }
 
