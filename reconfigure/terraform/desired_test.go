@@ -138,7 +138,8 @@ func TestAFileFromAnotherJournalIsNotTakenForThisOnes(t *testing.T) {
 	for name, m := range map[string]NodeMap{"of another journal": moved, "of nobody": other} {
 		other.put(t, `{"nodes": {}}`)
 		_, _, err := m.Read(t.Context())
-		if stranger := (*strangerError)(nil); !errors.As(err, &stranger) || !strings.Contains(err.Error(), m.path()) || !strings.Contains(err.Error(), m.Keeper.Name()) {
+		if stranger := (*strangerError)(nil); !errors.As(err, &stranger) || !strings.Contains(err.Error(), m.path()) ||
+			!strings.Contains(err.Error(), m.Keeper.Name()) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -150,7 +151,9 @@ func TestAFileFromAnotherJournalIsNotTakenForThisOnes(t *testing.T) {
 
 func TestMapOfNodesThatIsNotOursIsLeftAlone(t *testing.T) {
 	for name, text := range map[string]string{
-		"another variable": `{"nodes": {}, "cluster_file": "x"}`, "another attribute": `{"nodes": {"n1": {"user_data": "x"}}}`, "no map": `{}`, "null": `{"nodes": null}`, "cut short": `{"nodes": {`,
+		"another variable":  `{"nodes": {}, "cluster_file": "x"}`,
+		"another attribute": `{"nodes": {"n1": {"user_data": "x"}}}`, "no map": `{}`, "null": `{"nodes": null}`,
+		"cut short": `{"nodes": {`,
 	} {
 		m, _ := hosts(t)
 		noError(t, m.Keeper.KeepNodes(t.Context(), "", nodeA))
@@ -177,7 +180,8 @@ func TestNobodyPlansFromAMapThatIsNotKnown(t *testing.T) {
 	c.cfg.Keeper = keeper(t, filepath.Join(c.dir, "second"))
 	second := c.open()
 	var unknown *unknownError
-	if _, err := second.Instances(t.Context()); !errors.As(err, &unknown) || unknown.nodes != 2 || !strings.Contains(err.Error(), d.nodes().path()) {
+	if _, err := second.Instances(t.Context()); !errors.As(err, &unknown) || unknown.nodes != 2 ||
+		!strings.Contains(err.Error(), d.nodes().path()) {
 		t.Errorf("%v", err)
 	}
 	d.nodes().put(t, string(text))

@@ -219,7 +219,8 @@ func TestSharedResourcesChangeOnlyWhenAsked(t *testing.T) {
 	maps.Copy(desired, c.deployed("node01"))
 	_, err := d.Preview(t.Context(), planOf(reconfigure.Create, desired, "node01"))
 	var refused *reconfigure.Refusal
-	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "shared: would update openstack_networking_secgroup_v2.cluster[0] (description, name)") {
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(),
+		"shared: would update openstack_networking_secgroup_v2.cluster[0] (description, name)") {
 		t.Fatalf("preview: %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(c.cfg.PlanDir, previewPrefix+"*")); len(left) > 0 {
@@ -254,7 +255,8 @@ func TestLockedStateTellsWhoHoldsIt(t *testing.T) {
 	var locked *LockedError
 	if !errors.As(err, &locked) {
 		t.Errorf("preview of a locked state: %v", err)
-	} else if host, _ := os.Hostname(); locked.ID == "" || locked.Created == "" || !strings.HasSuffix(locked.Who, "@"+host) || locked.Operation != "OperationTypeApply" {
+	} else if host, _ := os.Hostname(); locked.ID == "" || locked.Created == "" ||
+		!strings.HasSuffix(locked.Who, "@"+host) || locked.Operation != "OperationTypeApply" {
 		t.Errorf("locked by %+v", locked)
 	}
 	c.cloud.Faults().Clear(hang)

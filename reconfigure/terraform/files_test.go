@@ -15,7 +15,8 @@ import (
 func program(t *testing.T, dir, name, version string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte("#!/bin/sh\necho '{\"terraform_version\": \""+version+"\"}'\n"), 0o755); err != nil {
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho '{\"terraform_version\": \""+version+"\"}'\n"),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -49,7 +50,8 @@ func TestBinaryIsTheFirstThatFits(t *testing.T) {
 		t.Errorf("with one that is configured: %s", got)
 	}
 	for name, configured := range map[string]string{
-		"too old": program(t, t.TempDir(), "terraform", "1.4.7"), "not there": filepath.Join(path, "nothing"), "relative": "terraform", "mute": program(t, t.TempDir(), "terraform", ""),
+		"too old": program(t, t.TempDir(), "terraform", "1.4.7"), "not there": filepath.Join(path, "nothing"),
+		"relative": "terraform", "mute": program(t, t.TempDir(), "terraform", ""),
 	} {
 		_, err := findBinary(t.Context(), configured, downloads)
 		if err == nil {
@@ -125,7 +127,8 @@ func TestAProviderOutOfReachTellsWhatToDo(t *testing.T) {
 
 func TestOnlyAbandonedPreviewsAreSwept(t *testing.T) {
 	d := &Driver{cfg: Config{PlanDir: t.TempDir()}}
-	fresh, abandonedOne, other := filepath.Join(d.cfg.PlanDir, "preview-1"), filepath.Join(d.cfg.PlanDir, "preview-2"), filepath.Join(d.cfg.PlanDir, "init.lock")
+	fresh, abandonedOne, other := filepath.Join(d.cfg.PlanDir, "preview-1"), filepath.Join(d.cfg.PlanDir, "preview-2"),
+		filepath.Join(d.cfg.PlanDir, "init.lock")
 	for path, age := range map[string]time.Duration{fresh: 0, abandonedOne: 2 * abandoned, other: 2 * abandoned} {
 		if err := os.Mkdir(path, 0o700); err != nil {
 			t.Fatal(err)

@@ -70,7 +70,8 @@ func (c *cluster) listed(nodes ...string) map[string]reconfigure.Server {
 	for _, node := range nodes {
 		s := all[node]
 		found[node] = reconfigure.Server{
-			ID: s.ID, Node: node, Status: s.Status, Address: s.Addresses[0].String(), PortID: ports[node][0], ImageID: s.Image,
+			ID: s.ID, Node: node, Status: s.Status, Address: s.Addresses[0].String(), PortID: ports[node][0],
+			ImageID: s.Image,
 		}
 	}
 	return found
@@ -211,11 +212,13 @@ func TestVerdictsOfAnInterruptedRun(t *testing.T) {
 		unclear bool
 	}{
 		"cut off, done, and not begun": {
-			[]string{"done group update", "start i.a create", "done i.c create", "errored i.a create", cut, halted, halted},
+			[]string{"done group update", "start i.a create", "done i.c create", "errored i.a create", cut, halted,
+				halted},
 			map[string]string{"a": "cut off", "b": "not begun"}, false,
 		},
 		"everything is done": {
-			[]string{"done group update", "done i.a create", "done i.b delete", "done p.b delete", "done i.c create", halted},
+			[]string{"done group update", "done i.a create", "done i.b delete", "done p.b delete", "done i.c create",
+				halted},
 			map[string]string{}, false,
 		},
 		"half of a node is begun": {
@@ -227,12 +230,13 @@ func TestVerdictsOfAnInterruptedRun(t *testing.T) {
 		},
 		"one has a reason of its own": {
 			[]string{
-				"done group update", "start i.a create", "errored i.a create", "error i.a no valid host", "done i.c create", halted,
+				"done group update", "start i.a create", "errored i.a create", "error i.a no valid host",
+				"done i.c create", halted,
 			},
 			map[string]string{"a": "no valid host", "b": "not begun"}, false,
 		},
 		"what is shared is not done": {[]string{"done i.a create", halted}, nil, true},
-		"an error that is no resource's": {
+		"an error without a resource": {
 			[]string{"done group update", halted, "error - failed to write the state"}, nil, true,
 		},
 	} {
