@@ -50,7 +50,7 @@ func TestFailuresOfTheCloudHaveTheirClasses(t *testing.T) {
 
 // Terraform makes no instance before it has made all ports. A node that had to wait in vain failed for the same
 // reason as the one that it waited for.
-func TestNodeThatIsHeldBackByAnotherHasItsClass(t *testing.T) {
+func TestUntriedNodeHasTheClassOfTheFailure(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
 	d := c.open()
@@ -80,7 +80,7 @@ func TestNodeThatIsHeldBackByAnotherHasItsClass(t *testing.T) {
 }
 
 // At the login there is no node yet to fail alone.
-func TestCloudThatThrottlesTheLoginIsNoMoreThanThat(t *testing.T) {
+func TestThrottledLoginIsARateLimit(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
 	d := c.open()
@@ -95,7 +95,7 @@ func TestCloudThatThrottlesTheLoginIsNoMoreThanThat(t *testing.T) {
 }
 
 // What takes longer than Slurm waits is given up in time, and what is left of it can be removed.
-func TestInstanceThatTakesTooLongIsGivenUpBeforeSlurmDoes(t *testing.T) {
+func TestSlowInstanceFailsBeforeResumeTimeout(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Build = time.Hour })
 	c.declare("resume_timeout: 900", "resume_timeout: 30")

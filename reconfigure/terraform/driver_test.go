@@ -39,7 +39,7 @@ module "extra" {
 }
 `
 
-func TestOneNodeChangesAndNoOtherIsTouched(t *testing.T) {
+func TestOnlyTheNamedNodeChanges(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
 	c.write("terraform/openstack/additions.tf", additions)
@@ -149,7 +149,7 @@ func TestPartOfANodeIsReplacedOrRemoved(t *testing.T) {
 	found, err := d.Instances(t.Context())
 	c.must(err)
 	if diff := cmp.Diff(reconfigure.Instance{Node: "node01", Tainted: true}, found["node01"]); diff != "" {
-		t.Errorf("a node of which there is a port only:\n%s", diff)
+		t.Errorf("a node with only a port:\n%s", diff)
 	}
 
 	delete(desired, "node02")
@@ -163,7 +163,7 @@ func TestPartOfANodeIsReplacedOrRemoved(t *testing.T) {
 }
 
 // Replace promises a new disk. Where Terraform sees nothing to change it must be told.
-func TestReplaceRenewsAnInstanceThatLooksRight(t *testing.T) {
+func TestReplaceRenewsAnInstanceThatDoesNotDiffer(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
 	d := c.open()
@@ -231,7 +231,7 @@ func TestSharedResourcesChangeOnlyWhenAsked(t *testing.T) {
 	}
 }
 
-func TestLockedStateTellsWhoHoldsIt(t *testing.T) {
+func TestLockedErrorNamesTheOwner(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
 	hang, err := c.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.Hang, Call: "POST servers"})
@@ -263,7 +263,7 @@ func TestLockedStateTellsWhoHoldsIt(t *testing.T) {
 	c.must(<-applied)
 }
 
-func TestKilledTerraformGivesNoVerdicts(t *testing.T) {
+func TestKilledTerraformHasNoResultsByNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Build = time.Hour })
 	d := c.open()
@@ -286,7 +286,7 @@ func TestKilledTerraformGivesNoVerdicts(t *testing.T) {
 	}
 }
 
-func TestCancelledApplyEndsTerraformInGoodOrder(t *testing.T) {
+func TestCancelledApplyEndsTerraformGracefully(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Build = time.Hour })
 	d := c.open()
@@ -309,7 +309,7 @@ func TestCancelledApplyEndsTerraformInGoodOrder(t *testing.T) {
 	}
 }
 
-// until polls, since nothing tells of the condition.
+// until polls a condition that has no event.
 func (c *cluster) until(what string, met func() bool) {
 	for range 600 {
 		if met() {

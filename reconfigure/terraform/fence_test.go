@@ -33,7 +33,7 @@ var recorded = module{
 	},
 }
 
-// ask is a plan of ours that is held against a recording.
+// ask is a plan of ours that is compared with a recording.
 type ask struct {
 	name    string // of the golden file
 	plan    string // the recording's name
@@ -216,7 +216,7 @@ func TestFenceAttributesAModulesResourcesToItsNode(t *testing.T) {
 }
 
 // Whatever Terraform plans: what passes was asked for, and nothing that does something vanishes.
-func TestFenceLetsNothingUnaskedThrough(t *testing.T) {
+func TestFenceAcceptsOnlyNamedChanges(t *testing.T) {
 	nodes := []string{control, "n1", "n2", "n3"}
 	actions := []tfjson.Actions{
 		{tfjson.ActionNoop}, {tfjson.ActionRead}, {tfjson.ActionCreate}, {tfjson.ActionUpdate}, {tfjson.ActionDelete},
@@ -267,7 +267,7 @@ func TestFenceLetsNothingUnaskedThrough(t *testing.T) {
 			if c.Node != "" && (!named ||
 				!slices.Contains([]reconfigure.Action{reconfigure.Create, reconfigure.Replace, reconfigure.Remove},
 					asked.Action)) {
-				t.Errorf("let through, though nobody asked for it: %+v", c)
+				t.Errorf("accepted, though the plan does not name it: %+v", c)
 			}
 			if c.Node == "" && !ours.Shared || c.Effect == reconfigure.EffectUnknown {
 				t.Errorf("let through: %+v", c)

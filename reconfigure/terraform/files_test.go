@@ -22,7 +22,7 @@ func program(t *testing.T, dir, name, version string) string {
 	return path
 }
 
-func TestBinaryIsTheFirstThatFits(t *testing.T) {
+func TestBinaryIsTheFirstSuitableOne(t *testing.T) {
 	path, downloads := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", path)
 	find := func(configured string) string {
@@ -63,7 +63,7 @@ func TestBinaryIsTheFirstThatFits(t *testing.T) {
 	}
 }
 
-func TestMissingBinaryTellsWhatToDo(t *testing.T) {
+func TestErrorOfAMissingBinary(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // no download
@@ -73,7 +73,7 @@ func TestMissingBinaryTellsWhatToDo(t *testing.T) {
 	}
 }
 
-func TestModuleIsInitializedOnceForWhatItIs(t *testing.T) {
+func TestModuleIsInitializedOnceUntilItChanges(t *testing.T) {
 	c := newCluster(t, nil)
 	starts := filepath.Join(c.dir, "starts")
 	c.write("terraform.sh", "#!/bin/sh\necho \"$@\" >> "+starts+"\nexec "+c.cfg.Binary+" \"$@\"\n")
@@ -116,7 +116,7 @@ func TestModuleIsInitializedOnceForWhatItIs(t *testing.T) {
 	}
 }
 
-func TestAProviderOutOfReachTellsWhatToDo(t *testing.T) {
+func TestErrorOfAnUnreachableRegistry(t *testing.T) {
 	c := newCluster(t, nil)
 	c.write("terraformrc", "provider_installation {\n  filesystem_mirror {\n    path = \""+t.TempDir()+"\"\n  }\n}\n")
 	_, err := Open(t.Context(), c.cfg)

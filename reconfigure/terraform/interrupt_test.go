@@ -174,7 +174,7 @@ func TestInterruptWaitsForWhatItWouldLose(t *testing.T) {
 	}
 }
 
-func TestAnInterruptIsGivenUpOnAfterTheGrace(t *testing.T) {
+func TestInterruptIsSentAfterTheGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := make(chan struct{})
 		port := reconfigure.ResourceChange{Address: "port.n1", Effect: reconfigure.EffectCreate}
@@ -344,7 +344,7 @@ func TestInterruptLosesNothing(t *testing.T) {
 	c.must(err)
 	go func() {
 		c.until("the interrupt is there", func() bool { return c.cloud.Faults().List()[0].Hits > 0 })
-		// Nothing tells that Terraform has taken the signal. Were this too short, the test would only be less strict.
+		// There is no event for the receipt of the signal. If this is too short, the test is only less strict.
 		time.Sleep(500 * time.Millisecond)
 		c.cloud.Faults().Clear(hang)
 	}()

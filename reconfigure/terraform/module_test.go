@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestModuleTellsItsOwnBlocksApart(t *testing.T) {
+func TestBlocksOfTheModuleAreClassified(t *testing.T) {
 	m, err := readModule(filepath.Join(root(t), "terraform", "openstack"))
 	if err != nil {
 		t.Fatal(err)

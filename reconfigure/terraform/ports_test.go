@@ -47,7 +47,7 @@ var (
 	withPort  = reconfigure.Spec{Group: "g", NetworkID: "n"}
 )
 
-func TestFenceOverPortsThatAreKept(t *testing.T) {
+func TestFenceOverKeptPorts(t *testing.T) {
 	port, disk, server := instance(portBlock, "n1"), instance("terraform_data.disk", "n1"),
 		instance(instanceBlock, "n1")
 	gone := reconfigure.Spec{}
@@ -106,7 +106,7 @@ func TestFenceOverPortsThatAreKept(t *testing.T) {
 }
 
 // What the nodes share is in the default workspace. In another one it can be there by mistake only.
-func TestFenceOverWhatIsSharedInAShard(t *testing.T) {
+func TestFenceOverSharedResourcesInAShard(t *testing.T) {
 	const group = "openstack_networking_secgroup_v2.cluster[0]"
 	some, none := map[string]reconfigure.Spec{"n1": withImage}, map[string]reconfigure.Spec{}
 	for name, tc := range map[string]struct {
@@ -135,7 +135,7 @@ func TestFenceOverWhatIsSharedInAShard(t *testing.T) {
 	}
 }
 
-func TestAKeptPortIsNoPartOfAnInstance(t *testing.T) {
+func TestAKeptPortIsNotAPartOfAnInstance(t *testing.T) {
 	of := func(block, node string) *tfjson.StateResource {
 		return &tfjson.StateResource{
 			Address: instance(block, node), Mode: tfjson.ManagedResourceMode,
@@ -164,7 +164,7 @@ func TestAKeptPortIsNoPartOfAnInstance(t *testing.T) {
 	}
 }
 
-func TestTheFileHasInstancesAndPortsApart(t *testing.T) {
+func TestTheFileSeparatesInstancesAndPorts(t *testing.T) {
 	all := map[string]reconfigure.Spec{"n1": withImage, "n2": withPort}
 	f := newFile("", all, shared{})
 	want := file{

@@ -92,7 +92,7 @@ func (r recorder) others() {
 	r.must(r.d.run(func(tf *tfexec.Terraform) error { return tf.Untaint(r.Context(), n2) }))
 }
 
-// modules is what changes of the declaration and of the module itself lead to.
+// modules is plans after changes of the declaration and of the module.
 func (r recorder) modules() {
 	all := r.deployed("n1", "n2", "n3")
 	r.declare("cluster_name: eiffel", "cluster_name: tower")
@@ -115,7 +115,7 @@ func (r recorder) modules() {
 	r.write(file, hazards)
 }
 
-// drift is what an instance that somebody deleted leads to.
+// drift is plans for an instance that was deleted in the cloud.
 func (r recorder) drift() {
 	r.removeServer("n1")
 	r.plan("drift", r.deployed("n1", "n2", "n3"))

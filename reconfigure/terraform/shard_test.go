@@ -83,7 +83,7 @@ resource "base" "node" { for_each = local.nodes }
 	}
 }
 
-func TestWhatTheDefaultWorkspaceShares(t *testing.T) {
+func TestSharedValuesOfTheDefaultWorkspace(t *testing.T) {
 	const group = `{"resources": [
 		{"mode": "managed", "type": "openstack_networking_secgroup_v2", "name": "%s", "instances": [%s]}
 	]}`

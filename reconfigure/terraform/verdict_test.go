@@ -127,7 +127,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-func TestStreamSurvivesWhatItDoesNotKnow(t *testing.T) {
+func TestStreamIgnoresUnknownLines(t *testing.T) {
 	var heard []string
 	s := stream{on: func(e event) { heard = append(heard, e.Type) }}
 	for _, part := range []string{`{"type":"ver`, "sion\"}\npanic: oh\n{\"type\":5}\n", `{"type":"apply_start"}`,
@@ -159,7 +159,7 @@ func TestFailedRunIsExplained(t *testing.T) {
 		"on one line": {t.Context(), []event{quota, quota},
 			"quota exceeded: for cores; quota exceeded: for cores"},
 		"the context comes first": {cancelled, []event{quota}, "context canceled (exit status 1)"},
-		"a lock that nobody holds is no lock": {t.Context(), []event{lock},
+		"an error of locking without an owner": {t.Context(), []event{lock},
 			"Error acquiring the state lock: no such bucket"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestFailedRunIsExplained(t *testing.T) {
 }
 
 // The sentences are the provider's, which reconfigure's own tests have more of.
-func TestClassOfWhatTerraformSays(t *testing.T) {
+func TestClassOfTerraformsErrors(t *testing.T) {
 	const (
 		quota = `Error creating OpenStack server: Request forbidden: [POST x], error message: ` +
 			`{"forbidden":{"code":403,"message":"Quota exceeded for instances: Requested 1, but already used 2 of 2 ` +
