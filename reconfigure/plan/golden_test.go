@@ -42,7 +42,7 @@ type story struct {
 	Patience  time.Duration     // ResumeTimeout; zero: unknown
 	Retries   int               // that are declared
 	Broken    map[string]string // image → why it cannot be resolved
-	// Requests is each mode, options (reimage, image=NAME, slurm, held, insist,
+	// Requests is each mode, options (reimage, image=NAME, slurm, deferred, insist,
 	// job=NUMBER for all nodes, job=NUMBER:HOSTLIST)
 	// and hostlist.
 	Requests   []string
@@ -251,7 +251,7 @@ func (s story) requests(t *testing.T) []reconfigure.Request {
 				r.Insist = true
 			case strings.HasPrefix(word, "job="):
 				jobs = append(jobs, strings.TrimPrefix(word, "job="))
-			case word == "held":
+			case word == "deferred":
 				r.Deferred = []reconfigure.Deferral{{Request: r.ID, Kind: reconfigure.WaitsForJobs}}
 			default:
 				r.Nodes = parse(t, word)

@@ -27,7 +27,10 @@ func TestDriverIsAProvisioner(t *testing.T) {
 			},
 			Servers: c.allServers,
 			Forget: func(node string) {
-				c.must(d.run(func(tf *tfexec.Terraform) error { return tf.StateRm(c.Context(), instance(instanceBlock, node)) }))
+				c.must(d.run(func(tf *tfexec.Terraform) error {
+					return tf.StateRm(c.Context(),
+						instance(instanceBlock, node))
+				}))
 			},
 			FailCreate: func(node string) {
 				_, err := c.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.NoValidHost, Server: node})

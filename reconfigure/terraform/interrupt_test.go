@@ -186,7 +186,7 @@ func TestInterruptWaitsForWhatItWouldLose(t *testing.T) {
 	}
 }
 
-func TestAnInterruptIsGivenUpOnAfterTheGrace(t *testing.T) {
+func TestInterruptIsSentAfterTheGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := make(chan struct{})
 		port := reconfigure.ResourceChange{Address: "port.n1", Effect: reconfigure.EffectCreate}
@@ -224,11 +224,13 @@ func TestVerdictsOfAnInterruptedRun(t *testing.T) {
 		unclear bool
 	}{
 		"cut off, done, and not begun": {
-			[]string{"done group update", "start i.a create", "done i.c create", "errored i.a create", cut, halted, halted},
+			[]string{"done group update", "start i.a create", "done i.c create", "errored i.a create", cut, halted,
+				halted},
 			map[string]string{"a": "cut off", "b": "not begun"}, false,
 		},
 		"everything is done": {
-			[]string{"done group update", "done i.a create", "done i.b delete", "done p.b delete", "done i.c create", halted},
+			[]string{"done group update", "done i.a create", "done i.b delete", "done p.b delete", "done i.c create",
+				halted},
 			map[string]string{}, false,
 		},
 		"half of a node is begun": {
@@ -240,12 +242,13 @@ func TestVerdictsOfAnInterruptedRun(t *testing.T) {
 		},
 		"one has a reason of its own": {
 			[]string{
-				"done group update", "start i.a create", "errored i.a create", "error i.a no valid host", "done i.c create", halted,
+				"done group update", "start i.a create", "errored i.a create", "error i.a no valid host",
+				"done i.c create", halted,
 			},
 			map[string]string{"a": "no valid host", "b": "not begun"}, false,
 		},
 		"what is shared is not done": {[]string{"done i.a create", halted}, nil, true},
-		"an error that is no resource's": {
+		"an error without a resource": {
 			[]string{"done group update", halted, "error - failed to write the state"}, nil, true,
 		},
 	} {
@@ -353,7 +356,7 @@ func TestInterruptLosesNothing(t *testing.T) {
 	c.must(err)
 	go func() {
 		c.until("the interrupt is there", func() bool { return c.cloud.Faults().List()[0].Hits > 0 })
-		// Nothing tells that Terraform has taken the signal. Were this too short, the test would only be less strict.
+		// There is no event for the receipt of the signal. If this is too short, the test is only less strict.
 		time.Sleep(500 * time.Millisecond)
 		c.cloud.Faults().Clear(hang)
 	}()
