@@ -57,8 +57,10 @@ func waitForDeath(ctx context.Context, dir string) error {
 		return err
 	}
 	for n, id := range []string{"a", "b"} {
-		address := labcloud.Address{MAC: fmt.Sprintf("fa:16:3e:00:00:%02x", n), Prefix: netip.MustParsePrefix(fmt.Sprintf("10.198.1.%d/16", n))}
-		if err := host.Boot(ctx, labcloud.Machine{ID: id, Name: id, ImageID: "v1", Addresses: []labcloud.Address{address}}); err != nil {
+		address := labcloud.Address{MAC: fmt.Sprintf("fa:16:3e:00:00:%02x", n),
+			Prefix: netip.MustParsePrefix(fmt.Sprintf("10.198.1.%d/16", n))}
+		if err := host.Boot(ctx, labcloud.Machine{ID: id, Name: id, ImageID: "v1",
+			Addresses: []labcloud.Address{address}}); err != nil {
 			return err
 		}
 	}

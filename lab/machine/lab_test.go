@@ -103,7 +103,8 @@ func (l *testLab) ssh(t testing.TB, m labcloud.Machine, command string) string {
 	var out []byte
 	eventually(t, func() error {
 		var err error
-		cmd := exec.CommandContext(t.Context(), "ssh", "-i", l.key, "-F", "none", "-o", "BatchMode=yes", "-o", "ConnectTimeout=1",
+		cmd := exec.CommandContext(t.Context(), "ssh", "-i", l.key, "-F", "none", "-o", "BatchMode=yes",
+			"-o", "ConnectTimeout=1",
 			"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
 			"debian@"+address(m), command)
 		if out, err = cmd.CombinedOutput(); err != nil {

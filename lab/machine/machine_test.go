@@ -32,7 +32,8 @@ func TestMachinesAndHostReachEachOtherBySSH(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := lab.ssh(t, a, "umask 077; echo '"+string(key)+"' > key; ssh -i key -o StrictHostKeyChecking=no -o LogLevel=ERROR "+address(b)+" hostname")
+	got := lab.ssh(t, a, "umask 077; echo '"+string(key)+"' > key; ssh -i key -o StrictHostKeyChecking=no -o "+
+		"LogLevel=ERROR "+address(b)+" hostname")
 	if got != "node2" {
 		t.Errorf("node2 through node1 says %q", got)
 	}
@@ -250,7 +251,8 @@ func TestSnapshotIsTheDiskAsItWas(t *testing.T) {
 	lab.boot(t, a)
 	// A file of the image that is removed, and a folder that is made anew, are
 	// what a layer has special marks for.
-	keys := lab.ssh(t, a, "sudo sh -c 'echo v3 > /etc/image-release; rm /etc/issue; rm -r /etc/skel; mkdir /etc/skel; touch /etc/skel/new; sync'; cat /etc/ssh/*.pub")
+	keys := lab.ssh(t, a, "sudo sh -c 'echo v3 > /etc/image-release; rm /etc/issue; rm -r /etc/skel; mkdir "+
+		"/etc/skel; touch /etc/skel/new; sync'; cat /etc/ssh/*.pub")
 	if err := lab.Snapshot(t.Context(), a.ID, "v3"); err != nil {
 		t.Fatal(err)
 	}
@@ -396,7 +398,8 @@ func TestTheHostsKernelIsNotTheMachines(t *testing.T) {
 	lab.boot(t, a)
 	// Each of them would do no harm if it were let.
 	for _, command := range []string{
-		"echo $(cat /proc/sys/kernel/panic) > /proc/sys/kernel/panic", "date -s now", "mknod /tmp/disk b 254 0", "echo 0 > /sys/class/net/eth0/ifalias",
+		"echo $(cat /proc/sys/kernel/panic) > /proc/sys/kernel/panic", "date -s now", "mknod /tmp/disk b 254 0",
+		"echo 0 > /sys/class/net/eth0/ifalias",
 	} {
 		if got := lab.ssh(t, a, "sudo sh -c '"+command+"' >/dev/null 2>&1 || echo refused"); got != "refused" {
 			t.Errorf("%s: %q", command, got)

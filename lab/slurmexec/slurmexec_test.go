@@ -79,7 +79,8 @@ func TestProgramFindsWhatSlurmctldGives(t *testing.T) {
 	if err := os.WriteFile(resume, []byte(nodes), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := build(t).Command(t.Context(), slurmexec.Options{Conf: "/etc/slurm/slurm.conf", ResumeFile: resume}, program, "c[001-002]")
+	cmd := build(t).Command(t.Context(), slurmexec.Options{Conf: "/etc/slurm/slurm.conf", ResumeFile: resume}, program,
+		"c[001-002]")
 	out, err := cmd.CombinedOutput()
 	if code := cmd.ProcessState.ExitCode(); code != 7 {
 		t.Errorf("exit status %d (%v), want the program's 7\n%s", code, err, out)

@@ -66,7 +66,8 @@ func TestTerraformFindsTheProviderInTheMirrorAlone(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if want := "Installed terraform-provider-openstack/openstack v" + providerVersion; !strings.Contains(string(out), want) {
+	if want := "Installed terraform-provider-openstack/openstack v" +
+		providerVersion; !strings.Contains(string(out), want) {
 		t.Errorf("no %q in\n%s", want, out)
 	}
 }
@@ -79,7 +80,8 @@ func TestTheQuickProviderIsAnotherOneOfTheSameVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if original, quick := providerBinary(p.Plugins), providerBinary(p.Quick().Plugins); isQuick(original) || !isQuick(quick) {
+	if original, quick := providerBinary(p.Plugins),
+		providerBinary(p.Quick().Plugins); isQuick(original) || !isQuick(quick) {
 		t.Errorf("%s quick: %v, %s quick: %v", original, isQuick(original), quick, isQuick(quick))
 	}
 	if text, err := os.ReadFile(p.Quick().TerraformRC); err != nil || !strings.Contains(string(text), p.QuickPlugins) {
@@ -94,7 +96,8 @@ func TestFixedWaitsAreCounted(t *testing.T) {
 	}
 `
 	short, err := shorten([]byte(wait+wait), 2)
-	if err != nil || strings.Contains(string(short), "time.Second") || strings.Count(string(short), "PollInterval: 50 *") != 2 {
+	if err != nil || strings.Contains(string(short), "time.Second") ||
+		strings.Count(string(short), "PollInterval: 50 *") != 2 {
 		t.Errorf("%v\n%s", err, short)
 	}
 	for name, source := range map[string]string{

@@ -35,7 +35,8 @@ type way struct {
 	seen   bool // by those who look at Slurm
 }
 
-// TestEveryClassOfFailure has a node fail in each way, all in one batch. What is wrong lasts until everybody has been told, and no longer: then the jobs run.
+// TestEveryClassOfFailure has a node fail in each way, all in one batch. What is wrong lasts until everybody has been
+// told, and no longer: then the jobs run.
 func TestEveryClassOfFailure(t *testing.T) {
 	declared := lab.Declaration
 	lab.Redeclare(t, func(d *cluster.Declaration) {
@@ -77,7 +78,8 @@ func TestEveryClassOfFailure(t *testing.T) {
 	assertJobsComeToRun(t, ways)
 }
 
-// TestRefusedByTheFence has Terraform want to do what nobody asked for: somebody has edited the key pair, which all nodes share.
+// TestRefusedByTheFence has Terraform want to do what nobody asked for: somebody has edited the key pair, which all
+// nodes share.
 func TestRefusedByTheFence(t *testing.T) {
 	declared := lab.Declaration
 	lab.Redeclare(t, func(d *cluster.Declaration) { d.KeyPair.PublicKey += "-of-somebody-else" })
@@ -98,8 +100,8 @@ func struck(w *way) bool {
 	return false
 }
 
-// failTogether has all ways be gone in one batch, and looks at what everybody is told: Slurm at once, the owner of the job, the administrator who has asked, and whoever
-// asks later. Nothing else is begun when it returns.
+// failTogether has all ways be gone in one batch, and looks at what everybody is told: Slurm at once, the owner of the
+// job, the administrator who has asked, and whoever asks later. Nothing else is begun when it returns.
 func failTogether(t *testing.T, ways []*way) {
 	t.Helper()
 	// What is asked for during a pause goes together when it is over.

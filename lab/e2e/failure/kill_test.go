@@ -16,8 +16,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// TestKilledInEveryPhase kills one worker after the other on the way of one job's node, each in another phase, and Terraform and Ansible with it. Whoever comes next
-// goes on, and to Slurm it is as if nothing had been.
+// TestKilledInEveryPhase kills one worker after the other on the way of one job's node, each in another phase, and
+// Terraform and Ansible with it. Whoever comes next goes on, and to Slurm it is as if nothing had been.
 func TestKilledInEveryPhase(t *testing.T) {
 	names := hang(t, labcloud.Fault{Call: "GET /image/v2/images"})
 	id := lab.Job(t, "--nodelist=w01", harness.Until)
@@ -60,7 +60,8 @@ func TestKilledInEveryPhase(t *testing.T) {
 	assertAllIsWell(t)
 }
 
-// TestKilledWhileItReports kills the worker when Slurm has been told of a failure, and what is left of the node is about to be removed.
+// TestKilledWhileItReports kills the worker when Slurm has been told of a failure, and what is left of the node is
+// about to be removed.
 func TestKilledWhileItReports(t *testing.T) {
 	lab.Order(t, labcloud.Fault{Kind: labcloud.NoValidHost, Server: "w02"})
 	removed := calls("DELETE /compute/v2.1/servers/{id}")

@@ -1,4 +1,5 @@
-// Package failure_test has nodes fail in every way that there is a class for, and workers be killed wherever they are, on a lab.
+// Package failure_test has nodes fail in every way that there is a class for, and workers be killed wherever they are,
+// on a lab.
 package failure_test
 
 import (
@@ -19,7 +20,8 @@ func TestMain(m *testing.M) {
 			cluster.Group("standard", "node", 1, 2), cluster.Group("wide", "w", 0, 9), cluster.Group("imageless", "i", 0, 1), cluster.Group("flavorless", "f", 0, 1),
 		},
 	}, func(d *cluster.Declaration) {
-		// The jobs wait until each node has had the time to fail in its own way, and while workers are killed again and again.
+		// The jobs wait until each node has had the time to fail in its own way, and while workers are killed again and
+		// again.
 		d.Slurm.ResumeTimeout = 900
 		d.Reconfigure["retries"] = 0 // each failure is the last word
 	}))

@@ -10,8 +10,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
-// TestBumpedImageTouchesNobody is the hazard that the project exists for: the image is bumped in the declaration, and then Slurm goes on suspending and
-// resuming. Whoever was there before stays as he is, and what is new comes of the new image.
+// TestBumpedImageTouchesNobody is the hazard that the project exists for: the image is bumped in the declaration, and
+// then Slurm goes on suspending and resuming. Whoever was there before stays as he is, and what is new comes of the new
+// image.
 func TestBumpedImageTouchesNobody(t *testing.T) {
 	long := lab.Job(t, "--nodelist=node03", "--wrap=until [ -e /tmp/go ]; do sleep 1; done")
 	short := lab.Job(t, "--nodelist=node04", "--wrap=true")

@@ -123,7 +123,8 @@ func TestResumeOfWhatIsThereIsHarmless(t *testing.T) {
 	lab.AwaitQuiet(t)
 }
 
-// TestRequestAsSlurmctldStartsIt has the tool itself started without PATH and HOME, with descriptors closed and signals blocked.
+// TestRequestAsSlurmctldStartsIt has the tool itself started without PATH and HOME, with descriptors closed and signals
+// blocked.
 func TestRequestAsSlurmctldStartsIt(t *testing.T) {
 	launcher, err := slurmexec.Build(t.Context(), t.TempDir())
 	if err != nil {

@@ -61,7 +61,8 @@ func (l *Lab) AwaitJob(t *testing.T, id, state string) {
 	})
 }
 
-// AwaitQuiet waits until no cloud node has an instance, Slurm would use every node again, and the worker that saw to it has ended.
+// AwaitQuiet waits until no cloud node has an instance, Slurm would use every node again, and the worker that saw to it
+// has ended.
 func (l *Lab) AwaitQuiet(t *testing.T) {
 	t.Helper()
 	for _, group := range l.Declaration.NodeGroups {

@@ -173,7 +173,8 @@ func (l *Lab) Reason(t *testing.T, node string) string {
 	return reason
 }
 
-// AssertTerraformIsClean has Terraform plan everything, as an administrator would by hand, who waits for his turn: it must not want to change anything.
+// AssertTerraformIsClean has Terraform plan everything, as an administrator would by hand, who waits for his turn: it
+// must not want to change anything.
 func (l *Lab) AssertTerraformIsClean(t *testing.T) {
 	t.Helper()
 	out, err := l.Terraform(t.Context(), "plan", "-input=false", "-no-color", "-detailed-exitcode", "-lock-timeout=2m").CombinedOutput()

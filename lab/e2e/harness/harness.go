@@ -1,4 +1,5 @@
-// Package harness is what the end-to-end tests have in common: a lab for the tests of a package, and what is asked of it and awaited on it.
+// Package harness is what the end-to-end tests have in common: a lab for the tests of a package, and what is asked of
+// it and awaited on it.
 package harness
 
 import (
@@ -17,14 +18,16 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
-// Lab is the one cluster of all tests of a package: to deploy it takes longer than most of them. Each test leaves it with its cloud nodes powered down.
+// Lab is the one cluster of all tests of a package: to deploy it takes longer than most of them. Each test leaves it
+// with its cloud nodes powered down.
 type Lab struct {
 	*cluster.Lab
 	name string
 }
 
-// Main deploys the lab, runs the tests and sees that nothing of the lab is left. It answers the code to exit with. Labs that run side by side need names and
-// networks of their own. Change, where it is not nil, is applied to what the lab declares.
+// Main deploys the lab, runs the tests and sees that nothing of the lab is left. It answers the code to exit with. Labs
+// that run side by side need names and networks of their own. Change, where it is not nil, is applied to what the lab
+// declares.
 func (l *Lab) Main(m *testing.M, cfg cluster.Config, change func(*cluster.Declaration)) (code int) {
 	code, err := l.run(m, cfg, change)
 	if err != nil {
@@ -80,7 +83,8 @@ func checkout() (string, error) {
 	}
 }
 
-// nothingLeft looks for what a lab could leave behind: processes, also those that left their session, mounts, the network link, files.
+// nothingLeft looks for what a lab could leave behind: processes, also those that left their session, mounts, the
+// network link, files.
 func (l *Lab) nothingLeft() error {
 	var errs []error
 	if _, err := os.Stat(l.Dir); err == nil {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// KillWorkers kills every worker of the lab, with Terraform and Ansible and whatever else it has started, as nothing else does: at once, and without a word.
+// KillWorkers kills every worker of the lab, with Terraform and Ansible and whatever else it has started, as nothing
+// else does: at once, and without a word.
 func (l *Lab) KillWorkers(t *testing.T) {
 	t.Helper()
 	workers := l.workers(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
-// resizesBack has the persistent nodes be what the lab declares when the test ends, however it ends: a job that is left would be waited for.
+// resizesBack has the persistent nodes be what the lab declares when the test ends, however it ends: a job that is left
+// would be waited for.
 func resizesBack(t *testing.T) {
 	t.Helper()
 	declared := lab.Declaration
@@ -31,7 +32,8 @@ func resizesBack(t *testing.T) {
 	})
 }
 
-// TestResizeLosesNoJob makes a busy cloud node persistent and a cloud node again, with jobs on other nodes and in another partition all the while.
+// TestResizeLosesNoJob makes a busy cloud node persistent and a cloud node again, with jobs on other nodes and in
+// another partition all the while.
 func TestResizeLosesNoJob(t *testing.T) {
 	resizesBack(t)
 	jobs := []string{lab.Job(t, "--nodelist=node01", harness.Until), lab.Job(t, "--nodelist=node03", harness.Until), lab.Job(t, "--partition=burst", "--nodelist=b01", harness.Until)}
@@ -52,7 +54,8 @@ func TestResizeLosesNoJob(t *testing.T) {
 	lab.AssertRunning(t, jobs...)
 	lab.AssertTerraformIsClean(t)
 
-	// An edit by hand, and the deploy that somebody else makes, is the other way back: the node is a cloud node, and keeps what it has.
+	// An edit by hand, and the deploy that somebody else makes, is the other way back: the node is a cloud node, and
+	// keeps what it has.
 	if err := lab.Declare(lab.Declaration); err != nil {
 		t.Fatal(err)
 	}

@@ -39,8 +39,8 @@ func TestSixteenNodesReimageTogether(t *testing.T) {
 	lab.AwaitQuiet(t)
 }
 
-// carriedSince counts the updates since a request, and the runs of Terraform and Ansible that served them. The event of a run has
-// the same time in each plan that it serves.
+// carriedSince counts the updates since a request, and the runs of Terraform and Ansible that served them. The event of
+// a run has the same time in each plan that it serves.
 func carriedSince(t *testing.T, last reconfiguring.RequestID) (requests, applies, plays int) {
 	t.Helper()
 	log := lab.Journal(t)

@@ -25,7 +25,8 @@ func address(t *testing.T, node string) string {
 	return s.Addresses[0].String()
 }
 
-// bumpImage declares another image for the first group until the test ends. Then it makes the persistent nodes what they were.
+// bumpImage declares another image for the first group until the test ends. Then it makes the persistent nodes what
+// they were.
 func bumpImage(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -286,7 +287,8 @@ func TestUpdateToAnotherFlavorKeepsTheDisk(t *testing.T) {
 	lab.AssertTerraformIsClean(t)
 }
 
-// Slurm takes a node back when its reboot has lasted too long, as if nothing had been: what went wrong must be told, and last.
+// Slurm takes a node back when its reboot has lasted too long, as if nothing had been: what went wrong must be told,
+// and last.
 func TestFailedReimageIsToldToSlurm(t *testing.T) {
 	before := lab.Identities(t, "node02")["node02"]
 	lab.Order(t, labcloud.Fault{Kind: labcloud.NoSSHD, Server: "node02"})
