@@ -9,7 +9,7 @@ import (
 	reconfiguring "github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// TestSixteenNodesReimageTogether has sixteen slurmds call at once, each for its own node.
+// TestSixteenNodesReimageTogether has sixteen slurmd make requests at once, each for its own node.
 func TestSixteenNodesReimageTogether(t *testing.T) {
 	resizesBack(t)
 	if out, code := lab.Call(t, "enlarge", "wide", "--to", "16"); code != 0 {
