@@ -22,7 +22,7 @@ func TestTheBaseBehavesAsACloudImage(t *testing.T) {
 	if err != nil || len(enabled) != 1 || !strings.HasSuffix(enabled[0], "ssh") {
 		t.Errorf("enabled at boot: %v, %v; want ssh alone", enabled, err)
 	}
-	// Ansible takes a link to systemd for systemd.
+	// Ansible regards a link to systemd as systemd.
 	if info, err := os.Lstat(filepath.Join(installed.Image, "sbin/init")); err != nil || !info.Mode().IsRegular() {
 		t.Errorf("/sbin/init: %v, %v", info, err)
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
-// victim, in the environment, makes the test program a lab that waits to be
-// killed; it holds the folder.
+// victim is a variable of the environment that makes the test program a lab, which waits to be killed. Its value is the
+// folder.
 const victim = "EIFFEL_TEST_VICTIM"
 
 func TestMain(m *testing.M) {

@@ -17,10 +17,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 )
 
-// patience bounds every wait; nothing takes a tenth of it on a quiet computer.
+// patience is the limit of each wait; without other load none takes a tenth of it.
 const patience = 20 * time.Second
 
-// testLab is a lab of one test, with a key that its machines let in.
+// testLab is a lab of one test, with a key that is authorized on its machines.
 type testLab struct {
 	*machine.Host
 	dir string

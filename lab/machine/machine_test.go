@@ -40,7 +40,7 @@ func TestMachinesAndHostReachEachOtherBySSH(t *testing.T) {
 	lab.inside(t, a, "ping", "-c", "1", "-W", "5", "10.197.0.1")
 }
 
-func TestConsoleTellsTheHostKeysAsCloudInitDoes(t *testing.T) {
+func TestTheConsoleHasTheHostKeysAsFromCloudInit(t *testing.T) {
 	lab := newLab(t)
 	a := lab.spec(t, 1)
 	lab.boot(t, a)
@@ -96,7 +96,7 @@ func TestRebootKeepsTheDiskAndNothingElse(t *testing.T) {
 	lab.boot(t, a)
 	fromInside := func(argv ...string) func() error {
 		return func() error {
-			// The machine may be gone before the command's end is told.
+			// The machine may end before the command's end is known.
 			_ = lab.Command(a.ID, argv...).Run()
 			return nil
 		}
@@ -164,7 +164,7 @@ func TestSoftRebootStopsServicesFirst(t *testing.T) {
 	}
 }
 
-// A machine that shuts down stops all of its processes before it kills them (killall5(8)).
+// In a shutdown all processes of a machine are stopped before they are killed (killall5(8)).
 func TestACommandThatIsStoppedEndsWithItsMachine(t *testing.T) {
 	lab := newLab(t)
 	a := lab.spec(t, 1)
@@ -249,8 +249,7 @@ func TestSnapshotIsTheDiskAsItWas(t *testing.T) {
 	lab := newLab(t)
 	a, b := lab.spec(t, 1), lab.spec(t, 2)
 	lab.boot(t, a)
-	// A file of the image that is removed, and a folder that is made anew, are
-	// what a layer has special marks for.
+	// A layer has special marks for a removed file of the image, and for a folder that was removed and created again.
 	keys := lab.ssh(t, a, "sudo sh -c 'echo v3 > /etc/image-release; rm /etc/issue; rm -r /etc/skel; mkdir "+
 		"/etc/skel; touch /etc/skel/new; sync'; cat /etc/ssh/*.pub")
 	if err := lab.Snapshot(t.Context(), a.ID, "v3"); err != nil {
@@ -282,7 +281,7 @@ func TestUnknownImageIsAnError(t *testing.T) {
 	}
 }
 
-func TestAbsentMachineIsSuccessToEnd(t *testing.T) {
+func TestToEndAnAbsentMachineIsASuccess(t *testing.T) {
 	lab := newLab(t)
 	if err := errors.Join(lab.Stop(t.Context(), "x"), lab.Destroy(t.Context(), "x")); err != nil {
 		t.Error(err)
@@ -396,7 +395,7 @@ func TestTheHostsKernelIsNotTheMachines(t *testing.T) {
 	lab := newLab(t)
 	a := lab.spec(t, 1)
 	lab.boot(t, a)
-	// Each of them would do no harm if it were let.
+	// None of them would do harm if it were allowed.
 	for _, command := range []string{
 		"echo $(cat /proc/sys/kernel/panic) > /proc/sys/kernel/panic", "date -s now", "mknod /tmp/disk b 254 0",
 		"echo 0 > /sys/class/net/eth0/ifalias",

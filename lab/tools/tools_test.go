@@ -18,8 +18,7 @@ func needsRoot(t *testing.T) {
 	}
 }
 
-// TestInstallIsIdempotent runs on the checkout's own tools, so it is the real
-// thing where something is missing, and quick where nothing is.
+// TestInstallIsIdempotent uses the checkout's own tools: it installs what is missing, and is fast where nothing is.
 func TestInstallIsIdempotent(t *testing.T) {
 	needsRoot(t)
 	const checkout = "../.."
@@ -128,14 +127,14 @@ func TestASharedToolsFolderHasOnePath(t *testing.T) {
 	}
 }
 
-func TestFindSaysWhatToDo(t *testing.T) {
+func TestTheErrorOfFindSaysWhatToDo(t *testing.T) {
 	_, err := Find(t.TempDir())
 	if err == nil || !strings.Contains(err.Error(), "make tools") || !strings.Contains(err.Error(), "base image") {
 		t.Errorf("Find = %v", err)
 	}
 }
 
-func TestNoServiceStartsAndThePolicyIsPutBack(t *testing.T) {
+func TestNoServiceStartsAndThePolicyIsRestored(t *testing.T) {
 	broken := errors.New("broken")
 	for name, test := range map[string]struct{ before, leftover, want string }{
 		"there was none":                          {},
