@@ -15,7 +15,7 @@ func TestTheBaseBehavesAsACloudImage(t *testing.T) {
 	for _, pattern := range []string{"etc/ssh/ssh_host_*", "etc/munge/munge.key",
 		"usr/sbin/policy-rc.d", "etc/rcS.d/S*"} {
 		if found, _ := filepath.Glob(filepath.Join(installed.Image, pattern)); len(found) > 0 {
-			t.Errorf("the image holds %v", found)
+			t.Errorf("the image contains %v", found)
 		}
 	}
 	enabled, err := filepath.Glob(filepath.Join(installed.Image, "etc/rc2.d/S*"))

@@ -36,7 +36,7 @@ type route struct {
 	pattern string
 	// open routes need no token.
 	open bool
-	// handle runs with the cloud's mutex held.
+	// handle runs with the cloud's mutex locked.
 	handle func(*request) (reply, error)
 }
 

@@ -18,11 +18,10 @@ type noValidHost struct{}
 
 func (noValidHost) Error() string { return "No valid host was found. " }
 
-// begin starts a change of a server. First work runs, without the mutex, then
-// settle with its error, with the mutex; settle is left out if the server was
-// given another change meanwhile, which is only ever a deletion or a hard
-// reboot. A change begins when the one before has ended, so that the
-// hypervisor never has two for one machine. The caller has the mutex.
+// begin starts a change of a server. First work runs, without the mutex, then settle with its error, with the mutex;
+// settle is left out if the server was given another change before, which is only ever a deletion or a hard reboot. A
+// change begins when the one before has ended, so that the hypervisor never has two for one machine. The caller has the
+// mutex.
 //
 // The change goes on after the request.
 func (c *Cloud) begin(ctx context.Context, s *server, work func(context.Context) error, settle func(error)) {

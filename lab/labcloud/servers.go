@@ -507,7 +507,7 @@ func (c *Cloud) onlyNetwork() (string, error) {
 	return ids[0], nil
 }
 
-// disconnect gives up a server's ports: those that Nova made are removed.
+// disconnect releases a server's ports: those that Nova created are removed.
 func (c *Cloud) disconnect(ports []*port) {
 	for _, p := range slices.Clone(ports) {
 		if p.made {

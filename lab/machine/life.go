@@ -108,7 +108,7 @@ func (h *Host) handOver(ctx context.Context, pid int, l *life, ready, proceed *o
 	defer stop()
 	line, err := bufio.NewReader(ready).ReadString('\n')
 	if err != nil {
-		return errors.Join(errors.New("mount disk: the stage gave up"), ctx.Err())
+		return errors.Join(errors.New("mount disk: the stage failed"), ctx.Err())
 	}
 	init, err := strconv.Atoi(strings.TrimSpace(line))
 	if err != nil {

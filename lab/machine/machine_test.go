@@ -259,7 +259,7 @@ func TestSnapshotIsTheDiskAsItWas(t *testing.T) {
 	b.ImageID = "v3"
 	lab.boot(t, b)
 	if got := lab.ssh(t, b, "hostname; cat /etc/image-release; ls /etc/issue 2>/dev/null; ls -A /etc/skel"); got != "node2\nv3\nnew" {
-		t.Errorf("the snapshot holds %q", got)
+		t.Errorf("the snapshot contains %q", got)
 	}
 	if got := lab.ssh(t, b, "cat /etc/ssh/*.pub"); got == keys {
 		t.Error("a machine of the snapshot has the host keys of the original")

@@ -164,8 +164,8 @@ func lock(ctx context.Context, dir string, progress io.Writer) (unlock func() er
 		return nil, fmt.Errorf("make tools folder: %w", err)
 	}
 	l := flock.New(filepath.Join(dir, "lock"))
-	held, err := l.TryLock()
-	if err == nil && !held {
+	locked, err := l.TryLock()
+	if err == nil && !locked {
 		fmt.Fprintln(progress, "waiting for another installation …")
 		_, err = l.TryLockContext(ctx, time.Second/10)
 	}
