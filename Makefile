@@ -16,8 +16,13 @@ tools: ## install what demo and test need: packages, Terraform and its provider,
 	go run ./lab/tools/cmd/install
 
 .PHONY: demo
-demo: build tools ## show a cluster of namespaces grow and shrink on this machine (KEEP=1: leave it up)
-	go run ./lab/cmd/eiffel-lab demo $(if $(KEEP),--keep)
+SCENE ?= job
+demo: scene build tools ## show a cluster of namespaces on this machine (SCENE=job|reimage|resize|failure|all; KEEP=1: leave it up)
+	go run ./lab/cmd/eiffel-lab demo --scene '$(SCENE)' $(if $(KEEP),--keep)
+
+.PHONY: scene
+scene: # an unknown SCENE is said before anything is installed
+	@go run ./lab/cmd/eiffel-lab demo --scene '$(SCENE)' --check
 
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck
@@ -53,7 +58,11 @@ golden: ## write the golden files of the tests; the diff is the change in behavi
 	go test ./cmd/reconfigure ./reconfigure/plan ./reconfigure/config ./reconfigure/terraform ./reconfigure/ansible ./ansible -update
 
 .PHONY: bench
-bench: ## run the benchmarks
+bench: tools ## measure ratios on this machine, and write docs/performance.md (ONLY=name,…: measure some, write nothing; SIZES='--many 10': see --help)
+	go run ./bench $(if $(ONLY),--only '$(ONLY)') $(SIZES)
+
+.PHONY: microbench
+microbench: ## run Go's benchmarks of single packages
 	go test -run '^$$' -bench . ./reconfigure/... ./lab/labcloud/... ./lab/machine/...
 
 .PHONY: clean

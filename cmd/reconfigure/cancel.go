@@ -10,6 +10,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
@@ -21,7 +22,7 @@ func cancelCommand() *cli.Command {
 			"that is said, and is no success. To cancel a request twice is one.",
 		ArgsUsage: "REQUEST",
 		Action: anywhere(func(c *cli.Context, arguments []string) error {
-			return withRequest(c, arguments, func(_ site, log *journal.Journal, r reconfigure.Request) error {
+			return withRequest(c, arguments, func(_ site.Site, log *journal.Journal, r reconfigure.Request) error {
 				err := log.Cancel(c.Context, r.ID)
 				if errors.Is(err, reconfigure.ErrBegun) {
 					return begunError(c, log, r)
@@ -34,7 +35,14 @@ func cancelCommand() *cli.Command {
 				case err != nil:
 					return err
 				case outcome.Code != reconfigure.CodeCancelled:
-					return &tooLateError{fmt.Sprintf("request %s has ended already: %s; `reconfigure wait %s` shows its outcome", r.ID, status.Headline(outcome), r.ID)}
+					return &tooLateError{
+						fmt.Sprintf(
+							"request %s has ended already: %s; `reconfigure wait %s` shows its outcome",
+							r.ID,
+							status.Headline(outcome),
+							r.ID,
+						),
+					}
 				}
 				return showCancelled(c, r, outcome)
 			})
@@ -67,8 +75,12 @@ func begunError(c *cli.Context, log *journal.Journal, r reconfigure.Request) err
 	}
 	for _, p := range known.Requests() {
 		if p.ID == r.ID {
-			return &tooLateError{fmt.Sprintf("request %s has begun already, and goes on to its end: it %s", r.ID, p.BegunWords())}
+			return &tooLateError{
+				fmt.Sprintf("request %s has begun already, and goes on to its end: it %s", r.ID, p.BegunWords()),
+			}
 		}
 	}
-	return &tooLateError{fmt.Sprintf("request %s has ended just now; `reconfigure wait %s` shows its outcome", r.ID, r.ID)}
+	return &tooLateError{
+		fmt.Sprintf("request %s has ended just now; `reconfigure wait %s` shows its outcome", r.ID, r.ID),
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 func enlargeCommand() *cli.Command {
@@ -17,7 +18,7 @@ func enlargeCommand() *cli.Command {
 		ArgsUsage: "GROUP",
 		Flags:     append(requestFlags(), sizeFlags()...),
 		Action: anywhere(func(c *cli.Context, arguments []string) error {
-			return setSize(c, arguments, enlarged, func(s site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
+			return setSize(c, arguments, enlarged, func(s site.Site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
 				return reconfigure.Request{Mode: reconfigure.Enlarge, Nodes: g.Persistent()}, nil
 			})
 		}),
@@ -28,11 +29,22 @@ func enlargeCommand() *cli.Command {
 func enlarged(g reconfigure.NodeGroup, wanted size) (int, error) {
 	switch {
 	case wanted.relative && wanted.nodes > g.Max-g.Min, wanted.nodes > g.Max:
-		return 0, fmt.Errorf("max_nodes of %s is %d, and min_nodes %d: raise max_nodes in group_vars/all.yml first", g.Name, g.Max, g.Min)
+		return 0, fmt.Errorf(
+			"max_nodes of %s is %d, and min_nodes %d: raise max_nodes in group_vars/all.yml first",
+			g.Name,
+			g.Max,
+			g.Min,
+		)
 	case wanted.relative:
 		return g.Min + wanted.nodes, nil
 	case wanted.nodes < g.Min:
-		return 0, fmt.Errorf("min_nodes of %s is %d, which is more already: `reconfigure shrink %s --to %d` makes it less", g.Name, g.Min, g.Name, wanted.nodes)
+		return 0, fmt.Errorf(
+			"min_nodes of %s is %d, which is more already: `reconfigure shrink %s --to %d` makes it less",
+			g.Name,
+			g.Min,
+			g.Name,
+			wanted.nodes,
+		)
 	}
 	return wanted.nodes, nil
 }

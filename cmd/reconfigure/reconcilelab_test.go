@@ -17,7 +17,10 @@ import (
 
 // nova logs in to the script's cloud as an administrator would who goes past the tool.
 func (l *scriptLab) nova(ctx context.Context) (*gophercloud.ServiceClient, error) {
-	auth, endpoint, tls, err := clouds.Parse(clouds.WithCloudName("openstack"), clouds.WithLocations(filepath.Join(l.work, "clouds.yaml")))
+	auth, endpoint, tls, err := clouds.Parse(
+		clouds.WithCloudName("openstack"),
+		clouds.WithLocations(filepath.Join(l.work, "clouds.yaml")),
+	)
 	if err != nil {
 		return nil, err
 	}

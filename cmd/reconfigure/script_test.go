@@ -25,14 +25,16 @@ var update = flag.Bool("update", false, "write the expected output anew")
 // TestMain has the test binary answer as `reconfigure`, also to itself when it starts a worker.
 func TestMain(m *testing.M) {
 	postgres.KeepIfAsked()
-	// The scripts wait more than they compute: the provider sleeps. Who gives the flag has the last word, since flags are parsed later.
+	// The scripts wait more than they compute: the provider sleeps. Who gives the flag has the last word, since flags
+	// are parsed later.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	testscript.Main(m, map[string]func(){"reconfigure": main})
 }
 
-// TestScripts runs testdata/script: what an administrator or Slurm types, and what comes of it. Beside testscript's own commands there are:
+// TestScripts runs testdata/script: what an administrator or Slurm types, and what comes of it. Beside testscript's
+// own commands there are:
 //
 //	cluster                  makes a cluster directory here, and a cloud for it whose servers have nothing behind them
 //	declare OLD NEW          replaces text in its declaration
@@ -57,7 +59,9 @@ func TestScripts(t *testing.T) {
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"cluster": script(makeCluster), "declare": script(declare),
-			"fault": script(orderFault), "limit": script(limitInstances), "clear": script(clearFaults), "called": script(awaitCall),
+			"fault": script(
+				orderFault,
+			), "limit": script(limitInstances), "clear": script(clearFaults), "called": script(awaitCall),
 			"exits": script(demandExit), "inert": script(demandInert), "json": script(demandKeys),
 			"stray": script(makeStray), "vanish": script(removeServer),
 			"signal": script(sendSignal), "pending": script(demandPending), "settled": script(awaitSettled),

@@ -69,7 +69,10 @@ func (l *scriptLab) checkOut() (tools.Paths, error) {
 	if err != nil {
 		return installed, err
 	}
-	files := map[string]string{"clouds.yaml": string(l.cloud.CloudsYAML("openstack", l.server.URL)), "group_vars/all.yml": string(declaration)}
+	files := map[string]string{
+		"clouds.yaml":        string(l.cloud.CloudsYAML("openstack", l.server.URL)),
+		"group_vars/all.yml": string(declaration),
+	}
 	for _, name := range []string{"main.tf", "variables.tf", "versions.tf"} {
 		text, err := os.ReadFile(filepath.Join(checkout, "terraform", "openstack", name))
 		if err != nil {
@@ -95,9 +98,17 @@ func (l *scriptLab) startCloud() error {
 	cloud, err := labcloud.New(labcloud.Config{
 		Project: "lab", User: "operator", Password: "secret",
 		// Nobody listens at these addresses, and nothing that is sent there leaves the machine.
-		Networks: []labcloud.Network{{Name: "cluster", CIDR: netip.MustParsePrefix("127.60.0.0/16"), Gateway: netip.MustParseAddr("127.60.0.1")}},
-		Flavors:  []labcloud.Flavor{{Name: "m1.medium", VCPUs: 2, RAM: 4096, Disk: 20}, {Name: "m1.large", VCPUs: 4, RAM: 8192, Disk: 20}},
-		Images:   []labcloud.Image{{ID: "11111111-0000-4000-8000-000000000001", Name: "debian-12"}, {ID: "11111111-0000-4000-8000-000000000002", Name: "debian-13"}},
+		Networks: []labcloud.Network{
+			{Name: "cluster", CIDR: netip.MustParsePrefix("127.60.0.0/16"), Gateway: netip.MustParseAddr("127.60.0.1")},
+		},
+		Flavors: []labcloud.Flavor{
+			{Name: "m1.medium", VCPUs: 2, RAM: 4096, Disk: 20},
+			{Name: "m1.large", VCPUs: 4, RAM: 8192, Disk: 20},
+		},
+		Images: []labcloud.Image{
+			{ID: "11111111-0000-4000-8000-000000000001", Name: "debian-12"},
+			{ID: "11111111-0000-4000-8000-000000000002", Name: "debian-13"},
+		},
 	}, labcloud.Null{})
 	if err != nil {
 		return err
@@ -158,7 +169,10 @@ func clearFaults(ts *testscript.TestScript, _ []string) error {
 func awaitCall(ts *testscript.TestScript, args []string) error {
 	cloud := labOf(ts).cloud
 	before := cloud.Calls()[args[0]]
-	return eventually("the cloud is called "+args[0], func() (bool, error) { return cloud.Calls()[args[0]] > before, nil })
+	return eventually(
+		"the cloud is called "+args[0],
+		func() (bool, error) { return cloud.Calls()[args[0]] > before, nil },
+	)
 }
 
 func demandPending(ts *testscript.TestScript, args []string) error {

@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 func shrinkCommand() *cli.Command {
@@ -22,10 +23,14 @@ func shrinkCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return setSize(c, arguments, shrunk, func(s site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
-				told, err := s.told(c.Context)
-				nodes := g.Nodes().Union(told.UndeclaredIn(s.cluster, g.Name)).Difference(g.Persistent())
-				return reconfigure.Request{Mode: reconfigure.Shrink, Nodes: nodes, Options: reconfigure.Options{DrainTimeout: timeout}}, err
+			return setSize(c, arguments, shrunk, func(s site.Site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
+				told, err := s.Told(c.Context)
+				nodes := g.Nodes().Union(told.UndeclaredIn(s.Cluster, g.Name)).Difference(g.Persistent())
+				return reconfigure.Request{
+					Mode:    reconfigure.Shrink,
+					Nodes:   nodes,
+					Options: reconfigure.Options{DrainTimeout: timeout},
+				}, err
 			})
 		}),
 	})
@@ -35,11 +40,22 @@ func shrinkCommand() *cli.Command {
 func shrunk(g reconfigure.NodeGroup, wanted size) (int, error) {
 	switch {
 	case wanted.relative && wanted.nodes > g.Min:
-		return 0, fmt.Errorf("min_nodes of %s is %d, so there are no %d nodes to take away", g.Name, g.Min, wanted.nodes)
+		return 0, fmt.Errorf(
+			"min_nodes of %s is %d, so there are no %d nodes to take away",
+			g.Name,
+			g.Min,
+			wanted.nodes,
+		)
 	case wanted.relative:
 		return g.Min - wanted.nodes, nil
 	case wanted.nodes > g.Min:
-		return 0, fmt.Errorf("min_nodes of %s is %d, which is less already: `reconfigure enlarge %s --to %d` makes it more", g.Name, g.Min, g.Name, wanted.nodes)
+		return 0, fmt.Errorf(
+			"min_nodes of %s is %d, which is less already: `reconfigure enlarge %s --to %d` makes it more",
+			g.Name,
+			g.Min,
+			g.Name,
+			wanted.nodes,
+		)
 	}
 	return wanted.nodes, nil
 }

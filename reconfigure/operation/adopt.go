@@ -24,7 +24,7 @@ func (t *attempt) adoptKnown(ctx context.Context, calls []*provisionCall) []*pro
 			}
 			adopting = append(adopting, c)
 		} else if c.In.adopts() {
-			c.Finish(made{}, errors.New("the cloud has no instance of it that is as Terraform was told"))
+			c.Finish(made{}, errors.New("the cloud has no instance of it that is as Terraform was told: what is wrong with it must be fixed by hand"))
 		} else {
 			rest = append(rest, c)
 		}

@@ -64,7 +64,9 @@ func empty(t *testing.T, do func(*lab)) {
 		l.ctx, l.end = context.WithCancelCause(t.Context())
 		do(l)
 		l.end(nil)
-		synctest.Wait()
+		if l.running != nil {
+			l.running.Wait()
+		}
 		l.want("clashes", 0, len(l.Clashes()))
 	})
 }
@@ -154,7 +156,9 @@ type round struct {
 func (l *lab) start() *round {
 	l.Helper()
 	seen := l.observe()
-	l.plan.Desired = desired(seen.Desired, l.plan.Changes)
+	if l.plan.Desired == nil {
+		l.plan.Desired = desired(seen.Desired, l.plan.Changes)
+	}
 	told := map[string]bool{} // those that get a verdict
 	for _, c := range l.plan.Changes {
 		told[c.Node] = true

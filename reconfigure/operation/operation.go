@@ -55,7 +55,7 @@ func (o *operation) run() (v reconfigure.Verdict, ended bool) {
 	if err != nil {
 		o.fail(err)
 	}
-	o.finish(err == nil)
+	o.finish(err)
 	return v, o.Operator.ctx.Err() == nil
 }
 

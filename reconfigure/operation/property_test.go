@@ -3,6 +3,7 @@ package operation_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +27,7 @@ type drawn struct {
 	cluster reconfigure.Cluster
 	plan    reconfigure.Plan
 	seen    snapshot.Snapshot
+	lock    sync.Mutex // for ordered
 	ordered map[simulate.Fault]nodeset.NodeSet
 	before  map[string]simulate.Node
 	slow    bool // something takes long, or does not end
@@ -122,6 +124,8 @@ func draw(t *rapid.T) *drawn {
 }
 
 func (d *drawn) order(f simulate.Fault, nodes ...string) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
 	d.ordered[f] = d.ordered[f].Union(nodeset.Of(nodes...))
 	d.Order(f, nodes...)
 }

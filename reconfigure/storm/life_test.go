@@ -141,18 +141,25 @@ func (l *life) killedIn(what string, n int) int {
 	return 0
 }
 
+// freeze has the worker do nothing more, while a program that it runs does so still; false where it does nothing already.
+func (l *life) freeze() bool {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	lives := !l.dead
+	l.dead = true
+	return lives
+}
+
 // kill does not return.
 func (l *life) kill() {
-	l.killAs(l.half)
+	l.freeze()
+	l.die(simulate.Death{Half: l.half})
 	runtime.Goexit()
 }
 
-// killAs kills the worker, and Terraform with it.
+// killAs kills the worker, and Terraform with it, unless it is dead already.
 func (l *life) killAs(half simulate.Half) {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	if !l.dead {
-		l.dead = true
+	if l.freeze() {
 		l.die(simulate.Death{Half: half})
 	}
 }
@@ -357,6 +364,7 @@ func (t terraform) Apply(
 		ways := t.halves(ctx, c)
 		n := t.killedIn(fmt.Sprintf("applied %+v, of which number %d is left half done", p.Changes, i), len(ways))
 		if n > 0 {
+			t.freeze()
 			spare := t.world.KillDuring(i, ways[n-1])
 			_, _ = t.Provisioner.Apply(context.WithoutCancel(ctx), p, func(string, string) {}, nil)
 			spare()
@@ -411,6 +419,7 @@ func (t terraform) Adopt(
 		for _, node := range slices.Sorted(maps.Keys(servers))[:n-1] {
 			part[node] = servers[node]
 		}
+		t.freeze()
 		_, _, _ = t.Provisioner.Adopt(context.WithoutCancel(ctx), p, part)
 		t.kill()
 	}
@@ -485,6 +494,7 @@ func (a ansible) Configure(
 ) (reconfigure.Failures, error) {
 	defer a.runs(simulate.Ansible)()
 	if n := a.killedIn("configured a part of "+extent.Changed.String(), extent.Changed.Len()); n > 0 {
+		a.freeze()
 		spare := a.world.KillDuring(n-1, simulate.NotBegun)
 		_, _ = a.Configurer.Configure(context.WithoutCancel(ctx), c, instances, extent, func(string, string) {},
 			func(string, error) {})

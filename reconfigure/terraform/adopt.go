@@ -283,12 +283,18 @@ func (a *adoption) enter(ctx context.Context, unknown []string, servers map[stri
 		return err
 	}
 	for _, node := range unknown {
-		resources := created(planned, a.module, node)
-		if port := portOf(resources, node); otherPort(port, servers[node].PortID) {
-			a.failures[node] = errors.New(otherPortReason(port, servers[node].PortID))
+		resources, server := created(planned, a.module, node), servers[node]
+		if port := portOf(resources, node); otherPort(port, server.PortID) {
+			a.failures[node] = errors.New(otherPortReason(port, server.PortID))
 			continue
 		}
-		if err := a.enterNode(node, servers[node], resources); err != nil {
+		if makesPort(resources) && server.PortID == "" && a.cfg.Port != nil {
+			if server.PortID, err = a.cfg.Port(ctx, server.ID); err != nil {
+				a.failures[node] = fmt.Errorf("it cannot be adopted: its port is unknown: %w", err)
+				continue
+			}
+		}
+		if err := a.enterNode(node, server, resources); err != nil {
 			return err
 		}
 		a.candidates = append(a.candidates, node)
@@ -306,6 +312,11 @@ func portOf(planned []*tfjson.StateResource, node string) string {
 		}
 	}
 	return ""
+}
+
+// makesPort reports whether Terraform would create a node's port.
+func makesPort(planned []*tfjson.StateResource) bool {
+	return slices.ContainsFunc(planned, func(r *tfjson.StateResource) bool { return r.Type == portType })
 }
 
 // creation is the plan that has nodes made.

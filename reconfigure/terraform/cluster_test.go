@@ -99,7 +99,7 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 	c.login(cfg, server.URL)
 	c.network, c.storage = c.networkID("cluster"), c.networkID("storage")
 	c.write("clouds.yaml", string(cloud.CloudsYAML("openstack", server.URL)))
-	c.write("terraformrc", fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", tool(t, "EIFFEL_PLUGINS", "plugins-quick")))
+	c.provider("plugins-quick")
 	for _, file := range []string{"main.tf", "variables.tf", "versions.tf"} {
 		c.write("terraform/openstack/"+file, repository(t, "terraform/openstack/"+file))
 	}
@@ -109,10 +109,18 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 	c.cfg = Config{
 		Dir: filepath.Join(c.dir, "terraform", "openstack"), PlanDir: filepath.Join(c.dir, "state", "plans"),
 		Binary: tool(t, "EIFFEL_TERRAFORM", "bin/terraform"), CloudsFile: filepath.Join(c.dir, "clouds.yaml"),
-		Keeper: keeper(t, filepath.Join(c.dir, "state")), Parallelism: 20, LockTimeout: 30 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Keeper: keeper(t, filepath.Join(c.dir, "state")), Parallelism: 20, LockTimeout: 30 * time.Second,
+		Log: slog.New(slog.DiscardHandler), Port: c.port,
 		Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE=" + filepath.Join(c.dir, "terraformrc")},
 	}
 	return c
+}
+
+// provider chooses the provider's build, by the folder of tools that has it.
+func (c *cluster) provider(folder string) {
+	c.Helper()
+	c.write("terraformrc", fmt.Sprintf(
+		"provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", tool(c.T, "EIFFEL_PLUGINS", folder)))
 }
 
 // keeper is a journal.

@@ -36,6 +36,9 @@ type Config struct {
 	Parallelism int
 	// LockTimeout is how long to wait for a state that somebody else has locked.
 	LockTimeout time.Duration
+	// Port is the id of the port at which the server with an id is. Adopt asks for it where neither the state nor the
+	// list of servers has it; nil: nobody knows.
+	Port func(ctx context.Context, server string) (string, error)
 	// Environ is the environment, as of os.Environ, that Terraform inherits but for what would make a plan depend on
 	// who calls: TF_VAR_*, TF_CLI_ARGS*, TF_WORKSPACE, TF_DATA_DIR, and the provider's OS_IMAGE_ID, OS_IMAGE_NAME,
 	// OS_FLAVOR_ID and OS_FLAVOR_NAME.

@@ -1,7 +1,9 @@
 package terraform
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -62,15 +64,26 @@ func (c *cluster) ports() map[string][]string {
 	return byName
 }
 
+// port is where a server is.
+func (c *cluster) port(_ context.Context, server string) (string, error) {
+	ports := c.ports()
+	for node, s := range c.servers() {
+		if s.ID == server && len(ports[node]) == 1 {
+			return ports[node][0], nil
+		}
+	}
+	return "", fmt.Errorf("server %s has no port, or several", server)
+}
+
 // listed is what the cloud says of the servers of these nodes, as Adopt takes it.
 func (c *cluster) listed(nodes ...string) map[string]reconfigure.Server {
 	c.Helper()
-	all, ports := c.servers(), c.ports()
+	all := c.servers()
 	found := map[string]reconfigure.Server{}
 	for _, node := range nodes {
 		s := all[node]
 		found[node] = reconfigure.Server{
-			ID: s.ID, Node: node, Status: s.Status, Address: s.Addresses[0].String(), PortID: ports[node][0], ImageID: s.Image,
+			ID: s.ID, Node: node, Status: s.Status, Address: s.Addresses[0].String(), ImageID: s.Image,
 		}
 	}
 	return found
@@ -265,6 +278,7 @@ func TestVerdictsOfAnInterruptedRun(t *testing.T) {
 func TestServersOfAnInterruptedApplyAreAdopted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
+	c.provider("plugins") // its fixed wait is what is interrupted
 	d := c.open()
 	desired := c.deployed("node01")
 	c.deploy(d, desired)
@@ -308,6 +322,7 @@ func TestServersOfAnInterruptedApplyAreAdopted(t *testing.T) {
 func TestInterruptLosesNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Build = 2 * time.Second })
+	c.provider("plugins") // its fixed wait is what is interrupted
 	d := c.open()
 	desired := c.deployed()
 	c.deploy(d, desired)
@@ -369,6 +384,7 @@ func TestInterruptLosesNothing(t *testing.T) {
 func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
+	c.provider("plugins") // its fixed wait is what is interrupted
 	d := c.open()
 	desired := c.deployed("node01")
 	c.deploy(d, desired)
@@ -402,7 +418,7 @@ func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 	// A server that is at another port than the state has, and one that is made of something else.
 	servers := c.listed("node02", "node03")
 	other := servers["node02"]
-	other.PortID = servers["node03"].PortID
+	other.PortID = c.ports()["node03"][0]
 	wrong := maps.Clone(desired)
 	wrong["node03"] = c.spec("standard", imageV2)
 	adopted, failures, err := d.Adopt(t.Context(), planOf(reconfigure.Create, wrong, "node02", "node03"),
@@ -444,6 +460,7 @@ func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 func TestInterruptedRebuildAndRemovalAreCompleted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
+	c.provider("plugins") // its fixed wait is what is interrupted
 	d := c.open()
 	desired := c.deployed("node01", "node02")
 	c.deploy(d, desired)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -33,6 +34,9 @@ func launcher(dir, binary, shard string) (string, error) {
 	path := filepath.Join(dir, "terraform-"+workspace(shard))
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 	script := fmt.Sprintf("#!/bin/sh\nTF_WORKSPACE=%s exec %s \"$@\"\n", quote(workspace(shard)), quote(binary))
+	if was, err := os.ReadFile(path); err == nil && string(was) == script {
+		return path, nil
+	}
 	if err := renameio.WriteFile(path, []byte(script), 0o700); err != nil {
 		return "", fmt.Errorf("terraform: %w", err)
 	}

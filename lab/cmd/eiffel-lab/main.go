@@ -1,4 +1,4 @@
-// Command eiffel-lab shows and plays with a whole cluster on one computer.
+// Command eiffel-lab shows a whole cluster on one computer, and runs commands in its nodes.
 package main
 
 import (

@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
+	"strings"
 )
 
 // resize makes a cloud node persistent while a job runs on it, and a cloud node again.
 func (d *demo) resize(ctx context.Context) error {
-	job, err := d.lab.Submit("--nodelist=node03", "--wrap=sleep 60")
+	job, err := d.submit("node03", "sleep 40")
 	if err != nil {
 		return err
 	}
@@ -16,34 +15,28 @@ func (d *demo) resize(ctx context.Context) error {
 	if err := d.follow(ctx, func(row []string) bool { return row[0] == "RUNNING" }, job, "node03"); err != nil {
 		return err
 	}
-	d.say("`reconfigure enlarge standard --to 3`: node03 becomes persistent, and slurm.conf another one on all nodes")
+	d.say("`reconfigure enlarge standard --to 3`: node03 becomes persistent, and all nodes get a new slurm.conf")
 	if err := d.reconfigure(ctx, "enlarge", "standard", "--to", "3"); err != nil {
 		return err
 	}
-	if err := d.follow(ctx, func(row []string) bool { return row[1] == "MIXED" }, job, "node03"); err != nil {
+	persistent := func(row []string) bool {
+		return strings.HasPrefix(row[1], "MIXED, ") || strings.HasPrefix(row[1], "IDLE, ")
+	}
+	if err := d.follow(ctx, persistent, job, "node03"); err != nil {
 		return err
 	}
-	d.say("`reconfigure shrink standard --to 2`: it is drained, and its instance stays until the job has ended")
+	d.say("`reconfigure shrink standard --to 2`: node03 is drained, and its instance stays until the job has ended")
 	if err := d.reconfigure(ctx, "shrink", "standard", "--to", "2"); err != nil {
 		return err
 	}
-	if err := d.follow(ctx, func(row []string) bool { return row[0] == "COMPLETED" && row[1] == "IDLE+CLOUD+POWERED_DOWN" }, job, "node03"); err != nil {
+	end := func(row []string) bool { return row[0] == "COMPLETED" && poweredDown(row[1]) }
+	if err := d.follow(ctx, end, job, "node03"); err != nil {
 		return err
 	}
 	restarts, err := d.lab.JobField(job, "Restarts")
 	if err != nil {
 		return err
 	}
-	d.say("job %s ran to its end, with %s restarts, and node03 is a cloud node again", job, restarts)
-	return nil
-}
-
-// reconfigure shows a call of the tool.
-func (d *demo) reconfigure(ctx context.Context, args ...string) error {
-	call := d.lab.Reconfigure(ctx, args...)
-	call.Stdout, call.Stderr = d.out, os.Stderr
-	if err := call.Run(); err != nil {
-		return fmt.Errorf("%s: %w", args[0], err)
-	}
+	d.say("job %s completed with %s restarts, and node03 is a cloud node again", job, restarts)
 	return nil
 }

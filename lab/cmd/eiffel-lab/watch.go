@@ -6,119 +6,97 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// watch prints a row whenever the state of the job or of one of its nodes changes, until the job is done and the nodes' instances are gone.
-func (d *demo) watch(ctx context.Context, job string, nodes ...string) error {
-	const patience = 5 * time.Minute
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// follow prints a row whenever the state of a job or of one of the nodes changes, until end reports that the row is the
+// last. A row has the job's state, where there is a job, and for each node "STATE, INSTANCE".
+func (d *demo) follow(ctx context.Context, end func(row []string) bool, job string, nodes ...string) error {
+	const longest = 5 * time.Minute
+	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	fmt.Fprintf(d.out, "%8s  %-12s", "", "JOB "+job)
-	for _, node := range nodes {
-		fmt.Fprintf(d.out, "%-56s", strings.ToUpper(node))
-	}
-	fmt.Fprintln(d.out)
+	d.row("", titles(job, nodes))
 	var last []string
 	for {
 		now, err := d.states(job, nodes)
 		if err == nil && !slices.Equal(now, last) {
-			fmt.Fprintf(d.out, "%6.1f s  %-12s", time.Since(d.begun).Seconds(), now[0])
-			for _, state := range now[1:] {
-				fmt.Fprintf(d.out, "%-56s", state)
-			}
-			fmt.Fprintln(d.out)
+			d.row(fmt.Sprintf("%.1f s", time.Since(d.begun).Seconds()), now)
 			last = now
 		}
-		if err == nil && now[0] == "COMPLETED" && gone(now[1:]) {
+		if err == nil && end(now) {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("job %s and its nodes did not get to the end: %v, %w", job, last, ctx.Err())
-		case <-time.After(500 * time.Millisecond):
+			return fmt.Errorf("job %s and %v are not as expected: %v: %w", job, nodes, last, ctx.Err())
+		case <-time.After(300 * time.Millisecond):
 		}
 	}
 }
 
-func gone(nodes []string) bool {
-	return !slices.ContainsFunc(nodes, func(s string) bool {
-		return !strings.HasSuffix(s, "no instance") || !strings.Contains(s, "POWERED_DOWN")
-	})
+func titles(job string, nodes []string) []string {
+	var row []string
+	if job != "" {
+		row = append(row, "JOB "+job)
+	}
+	for _, node := range nodes {
+		row = append(row, strings.ToUpper(node))
+	}
+	return row
+}
+
+// row prints columns: a narrow one for a job, wide ones for nodes.
+func (d *demo) row(at string, columns []string) {
+	line := fmt.Sprintf("%8s  ", at)
+	for _, column := range columns {
+		width := 54
+		if !strings.Contains(column, ",") && !strings.HasPrefix(column, "NODE") {
+			width = 12
+		}
+		line += fmt.Sprintf("%-*s  ", width, column)
+	}
+	fmt.Fprintln(d.out, strings.TrimRight(line, " "))
 }
 
 // states is the job's state, then each node's by Slurm and by the cloud.
 func (d *demo) states(job string, nodes []string) ([]string, error) {
-	state, err := d.lab.JobState(job)
-	if err != nil {
-		return nil, err
+	var row []string
+	if job != "" {
+		state, err := d.lab.JobState(job)
+		if err != nil {
+			return nil, err
+		}
+		row = append(row, state)
 	}
-	row := []string{state}
 	servers := map[string]string{}
 	for _, s := range d.lab.Cloud.Servers() {
 		servers[s.Name] = s.Status
 	}
 	for _, node := range nodes {
-		slurm, err := d.lab.NodeState(node)
+		state, err := d.lab.NodeState(node)
 		if err != nil {
 			return nil, err
 		}
-		instance, ok := servers[node]
-		if !ok {
-			instance = "no instance"
+		instance, there := servers[node]
+		if !there {
+			instance = noInstance
 		}
-		row = append(row, slurm+", "+instance)
+		row = append(row, state+", "+instance)
 	}
 	return row, nil
 }
 
-// phases prints how long each phase of each request took, by the journal.
-func (d *demo) phases(ctx context.Context) error {
-	log, err := journal.Open(ctx, d.lab.StateDir())
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	requests, err := log.Requests(ctx, 100)
-	if err != nil {
-		return err
-	}
-	slices.Reverse(requests)
-	d.say("how long each phase took, by the journal:")
-	for _, r := range requests {
-		events, err := log.Events(ctx, r.ID, 0)
-		if err != nil {
-			return err
-		}
-		outcome, ended, err := log.Outcome(ctx, r.ID)
-		if err != nil || !ended {
-			return fmt.Errorf("request %d has no outcome: %w", r.ID, err)
-		}
-		fmt.Fprintf(d.out, "%10srequest %d, %s %s: %s; %.1f s in all\n", "", r.ID, r.Mode, r.Nodes, spans(events), outcome.Finished.Sub(r.Submitted).Seconds())
-	}
-	return nil
+const noInstance = "no instance"
+
+// poweredDown reports whether a node is as a cloud node at rest.
+func poweredDown(node string) bool {
+	return node == "IDLE+CLOUD+POWERED_DOWN, "+noInstance
 }
 
-// spans sums up, for each phase, the time from its first begin to its last end.
-func spans(events []reconfigure.Event) string {
-	var order []reconfigure.Phase
-	begun, done := map[reconfigure.Phase]time.Time{}, map[reconfigure.Phase]time.Time{}
-	for _, e := range events {
-		switch e.Level {
-		case reconfigure.Begun:
-			if _, ok := begun[e.Phase]; !ok {
-				begun[e.Phase] = e.Time
-				order = append(order, e.Phase)
-			}
-		case reconfigure.Done, reconfigure.Failed:
-			done[e.Phase] = e.Time
-		}
+// image is what a node was made of, by its own word; "" while it does not answer.
+func (d *demo) image(node string) string {
+	release, err := d.lab.Command(node, "cat", "/etc/image-release").Output()
+	if err != nil {
+		return ""
 	}
-	var parts []string
-	for _, phase := range order {
-		parts = append(parts, fmt.Sprintf("%s %.1f s", phase, done[phase].Sub(begun[phase]).Seconds()))
-	}
-	return strings.Join(parts, ", ")
+	return strings.TrimSpace(string(release))
 }

@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
 )
 
 // TestServiceNames has the names from systemd-escape --path.
@@ -63,8 +62,9 @@ func TestTheUnitIsTheServiceThatIsStarted(t *testing.T) {
 	}
 }
 
-// TestTheUnitIsWhatSystemdTakes has systemd read it, which need not run for that. It tells of each key that it does not know or like, and takes the rest. It knows of
-// no other unit than the targets that each service depends on, since it would tell of units that other packages have installed, too.
+// TestTheUnitIsWhatSystemdTakes has systemd read it, which need not run for that. It tells of each key that it does
+// not know or like, and takes the rest. It knows of no other unit than the targets that each service depends on,
+// since it would tell of units that other packages have installed, too.
 func TestTheUnitIsWhatSystemdTakes(t *testing.T) {
 	_, text := unit(t)
 	analyze, err := exec.LookPath("systemd-analyze")

@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/logfile"
 )
 
 // tidier takes out of the journal and the state directory what is older than is declared, at most once a day.
@@ -24,9 +25,12 @@ type tidier struct {
 	rest  func(now, before time.Time) error // prunes what is not in the journal
 }
 
+// logs is where the workers' logs are.
+func (s Site) logs() logfile.Folder { return logfile.Folder{Dir: s.LogDir()} }
+
 // prune removes the logs, and what Ansible's runs have left, of before some time.
-func (s site) prune(now, before time.Time) error {
-	return errors.Join(s.logs().prune(now, before), ansible.Sweep(s.state(), before))
+func (s Site) prune(now, before time.Time) error {
+	return errors.Join(s.logs().Prune(now, before), ansible.Sweep(s.state(), before))
 }
 
 // during tidies when a worker has done its work, and each hour while it stays for requests that are held.
@@ -51,8 +55,9 @@ func (t tidier) during(ctx context.Context, work func() error) error {
 	return err
 }
 
-// ifDue tidies unless that was done within the last day, or somebody is at work: requests come first. What goes wrong is told and fails nothing; tomorrow is another
-// day. The stamp comes before the deed: of several workers one does it.
+// ifDue tidies unless that was done within the last day, or somebody is at work: requests come first. What goes wrong
+// is told and fails nothing; tomorrow is another day. The stamp comes before the deed: of several workers one does
+// it.
 func (t tidier) ifDue(ctx context.Context, now time.Time) {
 	const day = 24 * time.Hour
 	last, err := os.Stat(t.stamp)

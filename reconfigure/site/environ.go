@@ -1,13 +1,15 @@
-package main
+package site
 
 import (
 	"slices"
 	"strings"
 )
 
-// environment is what a worker, and whatever we start, gets of a caller's environment. Slurm and administrators call, each with another environment, and whoever is
-// first starts the worker that serves them all: so it gets what says where things are on this host, and nothing that says what is to be done. Above all not OS_*,
-// with which an administrator's shell would have Terraform work in another project, nor TF_* and ANSIBLE_*, nor an SSH agent, which goes when its session does.
+// environment is what a worker, and whatever we start, gets of a caller's environment. Slurm and administrators call,
+// each with another environment, and whoever is first starts the worker that serves them all: so it gets what says
+// where things are on this host, and nothing that says what is to be done. Above all not OS_*, with which an
+// administrator's shell would have Terraform work in another project, nor TF_* and ANSIBLE_*, nor an SSH agent, which
+// goes when its session does.
 func environment(caller []string) []string {
 	names := []string{
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG", "LANGUAGE",
@@ -25,7 +27,8 @@ func environment(caller []string) []string {
 	var kept []string
 	for _, entry := range caller {
 		name, _, _ := strings.Cut(entry, "=")
-		if slices.Contains(names, name) || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
+		if slices.Contains(names, name) ||
+			slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
 			kept = append(kept, entry)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -32,8 +32,13 @@ func aged(t *testing.T, keep, age time.Duration) (*journal.Journal, tidier) {
 		}
 	})
 	end(t, log, age)
-	return log, tidier{log: log, stamp: filepath.Join(dir, "state", "pruned"), keep: keep, out: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		rest: func(time.Time, time.Time) error { return nil }}
+	return log, tidier{
+		log:   log,
+		stamp: filepath.Join(dir, "state", "pruned"),
+		keep:  keep,
+		out:   slog.New(slog.NewTextHandler(io.Discard, nil)),
+		rest:  func(time.Time, time.Time) error { return nil },
+	}
 }
 
 func end(t *testing.T, log *journal.Journal, age time.Duration) {
@@ -43,7 +48,10 @@ func end(t *testing.T, log *journal.Journal, age time.Duration) {
 		_, err = log.Begin(t.Context(), []reconfigure.RequestID{r.ID})
 	}
 	if err == nil {
-		err = log.Finish(t.Context(), reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone, Finished: time.Now().Add(-age)})
+		err = log.Finish(
+			t.Context(),
+			reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone, Finished: time.Now().Add(-age)},
+		)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/tools"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+)
+
+// bench is one run.
+type bench struct {
+	out      io.Writer
+	begun    time.Time
+	checkout string
+	chosen   []benchmark
+	sizes    sizes
+
+	real *lab // nil: not started
+}
+
+// say tells people what is being done.
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(b.out, "%6.1f s  %s\n", time.Since(b.begun).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (b *bench) close() error {
+	if b.real == nil {
+		return nil
+	}
+	return b.real.close()
+}
+
+// lab is a deployed cluster with real machines and a real Slurm.
+type lab struct {
+	*cluster.Lab
+	journal *journal.Journal
+}
+
+// labName is the lab's. Two runs at once on one machine would measure each other: the second one ends the first one's lab.
+const labName = "bench"
+
+// lab is the one lab of all benchmarks that need one, deployed with all groups that they need.
+func (b *bench) lab(ctx context.Context) (*lab, error) {
+	if b.real != nil {
+		return b.real, nil
+	}
+	paths, err := tools.Find(b.checkout)
+	if err != nil {
+		return nil, err
+	}
+	// Something must be persistent, or there is no group for the first node of a deploy.
+	groups := []cluster.NodeGroup{cluster.Group("base", "base", 1, 1)}
+	for _, one := range b.chosen {
+		if one.groups != nil {
+			groups = append(groups, one.groups(b.sizes)...)
+		}
+	}
+	b.say("start a lab and deploy a cluster")
+	l, err := cluster.Start(ctx, cluster.Config{
+		Name: labName, Gateway: netip.MustParsePrefix("10.66.0.1/24"), Checkout: b.checkout, Tools: paths, Groups: groups,
+		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.real = &lab{Lab: l}
+	if err := b.real.Declare(declared(l.Declaration)); err != nil {
+		return nil, err
+	}
+	if out, err := l.Reconfigure(ctx, "deploy").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("deploy: %w\n%s", err, out)
+	}
+	b.real.journal, err = journal.Open(ctx, l.StateDir())
+	return b.real, err
+}
+
+// declared is the lab's declaration with the product's own settings where the lab has others for the sake of tests.
+func declared(d cluster.Declaration) cluster.Declaration {
+	d.Reconfigure["parallelism"] = 50
+	d.Slurm.SuspendTime = 3600 // benchmarks say themselves when a node goes
+	return d
+}
+
+func (l *lab) close() error {
+	var err error
+	if l.journal != nil {
+		err = l.journal.Close()
+	}
+	return errors.Join(err, l.Lab.Close())
+}
+
+// until waits for a condition, and looks again after each pause.
+func until(ctx context.Context, longest, pause time.Duration, what string, holds func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("not within %s: %s", longest, what))
+	defer cancel()
+	for {
+		ok, err := holds()
+		if ok {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// patience is for everything that is waited for: who waits longer has found a fault.
+const patience = 10 * time.Minute
+
+// registered waits until slurmd of nodes has registered, and answers when each had.
+func (l *lab) registered(ctx context.Context, nodes ...string) (map[string]time.Time, error) {
+	came := map[string]time.Time{}
+	err := until(ctx, patience, 150*time.Millisecond, fmt.Sprintf("slurmd of %v registers", nodes), func() (bool, error) {
+		states, err := l.states()
+		if err != nil {
+			return false, err
+		}
+		now := time.Now()
+		for _, node := range nodes {
+			if _, known := came[node]; !known && up(states[node]) {
+				came[node] = now
+			}
+		}
+		return len(came) == len(nodes), nil
+	})
+	return came, err
+}
+
+// up reports whether slurmd of a node has registered and no reboot is under way.
+func up(state string) bool {
+	flags := strings.Split(state, "+")
+	base := flags[0]
+	return (base == "IDLE" || base == "MIXED" || base == "ALLOCATED") && !slices.ContainsFunc(flags[1:], func(f string) bool { return f != "CLOUD" && f != "DRAIN" && f != "PLANNED" })
+}
+
+// states is each node's state in Slurm.
+func (l *lab) states() (map[string]string, error) {
+	out, err := l.Command(cluster.ControlNodeName, "scontrol", "--oneliner", "show", "nodes").Output()
+	if err != nil {
+		return nil, fmt.Errorf("scontrol show nodes: %w", err)
+	}
+	states := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		var name string
+		for _, field := range strings.Fields(line) {
+			key, value, _ := strings.Cut(field, "=")
+			switch key {
+			case "NodeName":
+				name = value
+			case "State":
+				states[name] = value
+			}
+		}
+	}
+	return states, nil
+}
+
+// settled waits until every request has its outcome and no worker is left.
+func (l *lab) settled(ctx context.Context) error {
+	return until(ctx, patience, 100*time.Millisecond, "no request is open and no worker is left", func() (bool, error) {
+		pending, err := l.journal.Pending(ctx)
+		return err == nil && len(pending) == 0 && l.journal.Holder(ctx) == "", err
+	})
+}
+
+// call runs the tool, which must succeed.
+func (l *lab) call(ctx context.Context, args ...string) error {
+	if out, err := l.Reconfigure(ctx, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("reconfigure %v: %w\n%s", args, err, out)
+	}
+	return nil
+}
+
+// slurm runs a command as root on the control node.
+func (l *lab) slurm(argv ...string) error {
+	if out, err := l.Command(cluster.ControlNodeName, argv...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%v: %w: %s", argv, err, out)
+	}
+	return nil
+}
+
+// release ends all jobs and has Slurm power nodes down, and waits until they have no instance.
+func (l *lab) release(ctx context.Context, nodes ...string) error {
+	if err := l.slurm("scancel", "--user=alice"); err != nil {
+		return err
+	}
+	if err := l.slurm("scontrol", "update", "NodeName="+strings.Join(nodes, ","), "State=POWER_DOWN"); err != nil {
+		return err
+	}
+	err := until(ctx, patience, 300*time.Millisecond, fmt.Sprintf("%v are powered down", nodes), func() (bool, error) {
+		states, err := l.states()
+		if err != nil {
+			return false, err
+		}
+		return !slices.ContainsFunc(nodes, func(node string) bool {
+			return states[node] != "IDLE+CLOUD+POWERED_DOWN" || slices.ContainsFunc(l.Cloud.Servers(), func(s labcloud.Server) bool { return s.Name == node })
+		}), nil
+	})
+	return errors.Join(err, l.settled(ctx))
+}
+
+// newest is the newest request that names a node.
+func (l *lab) newest(ctx context.Context, mode reconfigure.Mode, node string) (reconfigure.Request, error) {
+	requests, err := l.journal.Requests(ctx, 1000)
+	if err != nil {
+		return reconfigure.Request{}, err
+	}
+	for _, r := range requests {
+		if r.Mode == mode && r.Nodes.Contains(node) {
+			return r, nil
+		}
+	}
+	return reconfigure.Request{}, fmt.Errorf("the journal has no %s of %s", mode, node)
+}
+
+// entered is when the operation on a node entered each phase for a request, and last left one.
+func (l *lab) entered(ctx context.Context, r reconfigure.Request, node string) (begun map[reconfigure.Phase]time.Time, ended time.Time, err error) {
+	events, err := l.journal.Events(ctx, r.ID, 0)
+	begun = map[reconfigure.Phase]time.Time{}
+	for _, e := range events {
+		if e.Node != node {
+			continue
+		}
+		if e.Level == reconfigure.Begun && begun[e.Phase].IsZero() {
+			begun[e.Phase] = e.Time
+		}
+		ended = e.Time
+	}
+	return begun, ended, err
+}
+
+// numbered is the names of a group's nodes from one number to another.
+func numbered(g cluster.NodeGroup, first, last int) []string {
+	var all []string
+	for i := first; i <= last; i++ {
+		all = append(all, fmt.Sprintf("%s%0*d", g.Prefix, g.Width, i))
+	}
+	return all
+}

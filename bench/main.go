@@ -1,0 +1,143 @@
+// Command bench measures the product: each benchmark compares two times of one run on one machine, since times alone say
+// more about the machine than about the product. All of them in one run write docs/performance.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	app := &cli.App{
+		Name:  "bench",
+		Usage: "measure the product on labs on this machine, and print ratios",
+		Flags: flags(),
+		Action: func(c *cli.Context) error {
+			return measure(c)
+		},
+	}
+	if err := app.RunContext(ctx, os.Args); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// sizes is how much is measured.
+type sizes struct {
+	one       int   // nodes that come one after another
+	floors    int   // plain runs of Terraform beside them
+	reimages  int   // nodes that are reimaged together
+	old       int   // nodes that are reimaged by the old flow
+	many      int   // nodes that come together
+	straggle  int   // nodes together, of which one does not come
+	clusters  []int // nodes of the clusters that get one node more
+	callers   int   // calls at once
+	deferring time.Duration
+}
+
+func flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.PathFlag{Name: "checkout", Value: ".", Usage: "the checkout to measure"},
+		&cli.StringSliceFlag{Name: "only", Usage: "measure only these, and write no page: " + strings.Join(names(), ", ")},
+		&cli.PathFlag{Name: "page", Value: filepath.Join("docs", "performance.md"), Usage: "the page to write, in the checkout"},
+		&cli.IntFlag{Name: "one", Value: 3, Usage: "one: how often a node is measured"},
+		&cli.IntFlag{Name: "floors", Value: 2, Usage: "one: how often Terraform alone is measured"},
+		&cli.IntFlag{Name: "reimages", Value: 16, Usage: "reimage: nodes together"},
+		&cli.IntFlag{Name: "old", Value: 2, Usage: "reimage: nodes by the old flow"},
+		&cli.IntFlag{Name: "many", Value: 50, Usage: "many: nodes together"},
+		&cli.IntFlag{Name: "straggle", Value: 20, Usage: "stragglers: nodes together"},
+		&cli.IntSliceFlag{Name: "clusters", Value: cli.NewIntSlice(10, 1000, 4000), Usage: "size, status: nodes of each cluster"},
+		&cli.IntFlag{Name: "callers", Value: 200, Usage: "callers: calls at once"},
+		&cli.DurationFlag{Name: "deferring", Value: 30 * time.Second, Usage: "waiting: how long a worker is watched"},
+	}
+}
+
+// benchmark is one measurement. It can be run alone.
+type benchmark struct {
+	name   string
+	groups func(sizes) []cluster.NodeGroup // that it needs on the lab; nil: it has none
+	run    func(*bench, context.Context) (report, error)
+}
+
+func benchmarks() []benchmark {
+	return []benchmark{
+		{"one", oneGroups, (*bench).one},
+	}
+}
+
+func names() []string {
+	var all []string
+	for _, b := range benchmarks() {
+		all = append(all, b.name)
+	}
+	return all
+}
+
+// choose is the benchmarks of some names; all of them where there is none.
+func choose(only []string) ([]benchmark, error) {
+	var chosen []benchmark
+	for _, b := range benchmarks() {
+		if len(only) == 0 || slices.Contains(only, b.name) {
+			chosen = append(chosen, b)
+		}
+	}
+	for _, name := range only {
+		if !slices.Contains(names(), name) {
+			return nil, fmt.Errorf("there is no benchmark %q: it is one of %s", name, strings.Join(names(), ", "))
+		}
+	}
+	return chosen, nil
+}
+
+func measure(c *cli.Context) (err error) {
+	only := slices.DeleteFunc(strings.FieldsFunc(strings.Join(c.StringSlice("only"), ","), func(r rune) bool {
+		return r == ',' || r == ' '
+	}), func(s string) bool { return s == "" })
+	chosen, err := choose(only)
+	if err != nil {
+		return err
+	}
+	checkout, err := filepath.Abs(c.Path("checkout"))
+	if err != nil {
+		return err
+	}
+	b := &bench{out: c.App.ErrWriter, begun: time.Now(), checkout: checkout, chosen: chosen, sizes: sizes{
+		one: c.Int("one"), floors: c.Int("floors"), reimages: c.Int("reimages"), old: c.Int("old"), many: c.Int("many"),
+		straggle: c.Int("straggle"), clusters: c.IntSlice("clusters"), callers: c.Int("callers"), deferring: c.Duration("deferring"),
+	}}
+	defer func() { err = errors.Join(err, b.close()) }()
+	page := newPage(b.begun)
+	var failed []error
+	for _, one := range chosen {
+		b.say("benchmark %s", one.name)
+		r, err := one.run(b, c.Context)
+		if err != nil {
+			r.failure = err.Error()
+			failed = append(failed, fmt.Errorf("%s: %w", one.name, err))
+		}
+		page.add(one.name, r)
+		if c.Context.Err() != nil {
+			return errors.Join(failed...)
+		}
+	}
+	page.took = time.Since(b.begun)
+	fmt.Fprint(c.App.Writer, page.text())
+	if len(only) == 0 {
+		failed = append(failed, os.WriteFile(filepath.Join(checkout, c.Path("page")), []byte(page.markdown()), 0o644))
+	}
+	return errors.Join(failed...)
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
+)
+
+// oneGroups is a node for each measurement, and one whose instance Terraform alone makes.
+func oneGroups(s sizes) []cluster.NodeGroup {
+	return []cluster.NodeGroup{cluster.Group("one", "one", 0, s.one+1)}
+}
+
+// stages is how long a node took for what, one after another.
+type stages struct {
+	handOver, plan, apply, boot, configure, register, all time.Duration
+}
+
+// one measures the way of one node from sbatch to slurmd, and a plain `terraform apply` of the same resource.
+func (b *bench) one(ctx context.Context) (report, error) {
+	r := report{about: "A job needs one node without an instance. Beside it: `terraform apply` of the instance of one node of the same group by hand, " +
+		"whose port is there already. Medians. \"hand-over\" is from sbatch to the request in the journal: Slurm's own scheduler and power thread " +
+		"(every 2 s on the lab), resume.sh and SSH. \"registered\" is from slurmd's start until Slurm shows the node as up."}
+	lab, err := b.lab(ctx)
+	if err != nil {
+		return r, err
+	}
+	group := oneGroups(b.sizes)[0]
+	nodes := numbered(group, 1, b.sizes.one)
+	spare := numbered(group, b.sizes.one+1, b.sizes.one+1)[0]
+	var came []stages
+	var floors []time.Duration
+	for i, node := range nodes {
+		s, err := lab.bringUp(ctx, node)
+		if err != nil {
+			return r, err
+		}
+		b.say("%s: registered after %s", node, seconds(s.all))
+		came = append(came, s)
+		if i < b.sizes.floors {
+			floor, err := lab.floor(ctx, node, spare)
+			if err != nil {
+				return r, fmt.Errorf("Terraform alone: %w", err)
+			}
+			b.say("Terraform alone: %s", seconds(floor))
+			floors = append(floors, floor)
+		}
+	}
+	all, floor := middle(came, func(s stages) time.Duration { return s.all }), median(floors)
+	r.rows = []row{{
+		what: "one node, sbatch to slurmd registered", measured: seconds(all), beside: "terraform apply of one server " + seconds(floor),
+		ratio: ratio(times(all, floor)), goal: "< 1", met: all < floor,
+	}}
+	r.details = [][]string{{"phase", "median", "smallest", "largest"}}
+	for _, phase := range []struct {
+		name string
+		of   func(stages) time.Duration
+	}{
+		{"hand-over", func(s stages) time.Duration { return s.handOver }},
+		{"plan", func(s stages) time.Duration { return s.plan }},
+		{"apply until ACTIVE", func(s stages) time.Duration { return s.apply }},
+		{"SSH", func(s stages) time.Duration { return s.boot }},
+		{"configure", func(s stages) time.Duration { return s.configure }},
+		{"registered", func(s stages) time.Duration { return s.register }},
+		{"all", func(s stages) time.Duration { return s.all }},
+	} {
+		var of []time.Duration
+		for _, s := range came {
+			of = append(of, phase.of(s))
+		}
+		r.details = append(r.details, []string{phase.name, seconds(median(of)), seconds(slices.Min(of)), seconds(slices.Max(of))})
+	}
+	return r, lab.release(ctx, nodes...)
+}
+
+func middle(all []stages, of func(stages) time.Duration) time.Duration {
+	var some []time.Duration
+	for _, s := range all {
+		some = append(some, of(s))
+	}
+	return median(some)
+}
+
+// median is the middle one of some times, the smaller one of two.
+func median(all []time.Duration) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[(len(sorted)-1)/2]
+}
+
+// bringUp submits a job that needs a node and stays there, and waits until slurmd has registered and all is settled.
+func (l *lab) bringUp(ctx context.Context, node string) (stages, error) {
+	begun := time.Now()
+	if _, err := l.Submit("--nodelist="+node, "--output=/dev/null", "--wrap=sleep 3600"); err != nil {
+		return stages{}, err
+	}
+	came, err := l.registered(ctx, node)
+	if err != nil {
+		return stages{}, err
+	}
+	if err := l.settled(ctx); err != nil {
+		return stages{}, err
+	}
+	request, err := l.newest(ctx, reconfigure.Resume, node)
+	if err != nil {
+		return stages{}, err
+	}
+	at, _, err := l.entered(ctx, request, node)
+	return stages{
+		handOver:  request.Submitted.Sub(begun),
+		plan:      at[reconfigure.PhaseApply].Sub(request.Submitted),
+		apply:     at[reconfigure.PhaseBoot].Sub(at[reconfigure.PhaseApply]),
+		boot:      at[reconfigure.PhaseConfigure].Sub(at[reconfigure.PhaseBoot]),
+		configure: at[reconfigure.PhaseVerify].Sub(at[reconfigure.PhaseConfigure]),
+		register:  came[node].Sub(at[reconfigure.PhaseVerify]),
+		all:       came[node].Sub(begun),
+	}, err
+}
+
+// floor is how long Terraform alone takes for the instance of a node that is as another one of its group. It works on a copy
+// of the root module with its state, so that the product never hears of it, and removes the instance.
+func (l *lab) floor(ctx context.Context, like, node string) (took time.Duration, err error) {
+	dir := filepath.Join(l.Dir, "floor")
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.Mkdir(filepath.Join(dir, "terraform"), 0o755)); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	for _, part := range []string{"group_vars", "terraform/openstack"} {
+		if out, err := exec.CommandContext(ctx, "cp", "-a", filepath.Join(l.Site, part), filepath.Join(dir, part)).CombinedOutput(); err != nil {
+			return 0, fmt.Errorf("copy %s: %w: %s", part, err, out)
+		}
+	}
+	module := filepath.Join(dir, "terraform", "openstack")
+	if err := giveInstance(filepath.Join(module, "nodes.auto.tfvars.json"), like, node); err != nil {
+		return 0, err
+	}
+	apply := l.Terraform(ctx, "apply", "-input=false", "-auto-approve", "-no-color", fmt.Sprintf("-target=openstack_compute_instance_v2.node[%q]", node))
+	apply.Dir = module
+	begun := time.Now()
+	out, err := apply.CombinedOutput()
+	took = time.Since(begun)
+	if err != nil {
+		return 0, fmt.Errorf("%w\n%s", err, out)
+	}
+	client, err := openstack.New(ctx, openstack.Config{Cloud: l.Declaration.Cloud, CloudsFile: filepath.Join(l.Site, "clouds.yaml"), Cluster: l.Declaration.ClusterName})
+	if err != nil {
+		return 0, err
+	}
+	servers := l.Cloud.Servers()
+	i := slices.IndexFunc(servers, func(s labcloud.Server) bool { return s.Name == node })
+	if i < 0 {
+		return 0, fmt.Errorf("Terraform has made no instance of %s", node)
+	}
+	return took, client.RemoveServer(ctx, servers[i].ID, node, time.Now())
+}
+
+// giveInstance has the map of nodes in a file say that a node whose port is kept has an instance as another one.
+func giveInstance(file, like, node string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var variables map[string]json.RawMessage
+	var nodes, ports map[string]json.RawMessage
+	err = json.Unmarshal(text, &variables)
+	err = errors.Join(err, json.Unmarshal(variables["nodes"], &nodes), json.Unmarshal(variables["kept_ports"], &ports))
+	if err != nil {
+		return err
+	}
+	if nodes[like] == nil || ports[node] == nil {
+		return fmt.Errorf("%s has no instance, or %s no kept port", like, node)
+	}
+	nodes[node] = nodes[like]
+	delete(ports, node)
+	for name, part := range map[string]any{"nodes": nodes, "kept_ports": ports} {
+		if variables[name], err = json.Marshal(part); err != nil {
+			return err
+		}
+	}
+	if text, err = json.Marshal(variables); err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o644)
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// row is one ratio.
+type row struct {
+	what     string
+	measured string
+	beside   string // what it is compared with, in the same run; empty: with nothing
+	ratio    string // empty: there is none
+	goal     string // empty: it is measured only
+	met      bool
+}
+
+// report is what a benchmark has measured.
+type report struct {
+	about   string // what was done, a sentence or two
+	rows    []row
+	details [][]string // a table of its own; the first row has the titles
+	failure string     // why it has no more
+}
+
+// page is what all benchmarks of a run have measured.
+type page struct {
+	when    time.Time
+	took    time.Duration
+	machine string
+	names   []string
+	reports []report
+}
+
+func newPage(when time.Time) *page {
+	return &page{when: when, machine: fmt.Sprintf("%d cores (%s), %d GiB of memory, load %s before the run", runtime.NumCPU(), processor(), memory(), load())}
+}
+
+func (p *page) add(name string, r report) {
+	p.names, p.reports = append(p.names, name), append(p.reports, r)
+}
+
+var titles = []string{"benchmark", "what", "measured", "beside it", "ratio", "goal", "met"}
+
+func (r row) columns(name string) []string {
+	met := ""
+	if r.goal != "" {
+		met = "no"
+		if r.met {
+			met = "yes"
+		}
+	}
+	return []string{name, r.what, r.measured, r.beside, r.ratio, r.goal, met}
+}
+
+// table is the ratios of all benchmarks.
+func (p *page) table() [][]string {
+	all := [][]string{titles}
+	for i, r := range p.reports {
+		for _, one := range r.rows {
+			all = append(all, one.columns(p.names[i]))
+		}
+		if r.failure != "" {
+			all = append(all, []string{p.names[i], "not measured", "", "", "", "", "no"})
+		}
+	}
+	return all
+}
+
+// text is the page for a terminal.
+func (p *page) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s, %s\n\n", p.when.UTC().Format(time.RFC3339), p.machine)
+	b.WriteString(aligned(p.table()))
+	for i, r := range p.reports {
+		if len(r.details) > 0 {
+			fmt.Fprintf(&b, "\n%s: %s\n\n%s", p.names[i], r.about, aligned(r.details))
+		}
+	}
+	return b.String()
+}
+
+func aligned(rows [][]string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintln(w, strings.Join(r, "\t"))
+	}
+	_ = w.Flush() // it writes to memory
+	return b.String()
+}
+
+// markdown is the page for docs/.
+func (p *page) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Performance
+
+<!-- Written by `+"`make bench`"+`. Do not edit: run it again. -->
+
+`+"`make bench`"+` has written this page on %s, on a machine with %s, in %.0f minutes. Every number is from that run. Times differ from machine to machine; the
+ratios compare two times of the same run. All of it runs on the lab (lab/README.md): Terraform, its OpenStack provider with all of its fixed waits, Ansible,
+SSH and Slurm are the real ones, the cloud is not.
+
+`, p.when.UTC().Format("2006-01-02 15:04 UTC"), p.machine, p.took.Minutes())
+	b.WriteString(pipes(p.table()))
+	for i, r := range p.reports {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n", p.names[i], r.about)
+		if r.failure != "" {
+			fmt.Fprintf(&b, "\nNot measured to the end: `%s`\n", strings.ReplaceAll(r.failure, "`", "'"))
+		}
+		if len(r.details) > 0 {
+			b.WriteString("\n" + pipes(r.details))
+		}
+	}
+	return b.String()
+}
+
+func pipes(rows [][]string) string {
+	var b strings.Builder
+	for i, r := range rows {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(r, " | "))
+		if i == 0 {
+			b.WriteString(strings.Repeat("|---", len(r)) + "|\n")
+		}
+	}
+	return b.String()
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+
+// times is a ratio of two times.
+func times(a, b time.Duration) float64 { return float64(a) / float64(b) }
+
+func ratio(r float64) string { return fmt.Sprintf("%.2f", r) }
+
+// processor is the model of the machine's processor.
+func processor() string {
+	text, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
+	}
+	defer text.Close()
+	for lines := bufio.NewScanner(text); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
+
+// memory is the machine's, in GiB.
+func memory() int {
+	text, _ := os.ReadFile("/proc/meminfo") // without it the page says 0
+	var kib int
+	_, _ = fmt.Sscanf(string(text), "MemTotal: %d kB", &kib)
+	return (kib + 1<<19) >> 20
+}
+
+// load is the load average of the last minute.
+func load() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}
