@@ -22,7 +22,8 @@ func Command(dir, id string, argv ...string) *exec.Cmd {
 	// nsenter with a child stops itself when the child is stopped, as all processes are in a shutdown. No process would
 	// continue it, and the machine cannot end before nsenter has reaped its child. unshare(1), with nothing to unshare,
 	// only forks a child and waits for it.
-	args := []string{"--target", strings.TrimSpace(string(pid)), "--mount", "--uts", "--ipc", "--net", "--pid", "--no-fork", "--time",
+	args := []string{"--target", strings.TrimSpace(string(pid)), "--mount", "--uts", "--ipc", "--net",
+		"--pid", "--no-fork", "--time",
 		"--root", "unshare", "--fork", "env", "-i", "HOME=/root", "TERM=" + os.Getenv("TERM"),
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd := exec.Command("nsenter", append(args, argv...)...)

@@ -108,7 +108,7 @@ func (h *Host) handOver(ctx context.Context, pid int, l *life, ready, proceed *o
 	defer stop()
 	line, err := bufio.NewReader(ready).ReadString('\n')
 	if err != nil {
-		return errors.Join(errors.New("mount disk: the stage gave up"), ctx.Err())
+		return errors.Join(errors.New("mount disk: the stage failed"), ctx.Err())
 	}
 	init, err := strconv.Atoi(strings.TrimSpace(line))
 	if err != nil {
@@ -205,7 +205,8 @@ func stageCommand(spec labcloud.Machine, layers []string, dir, console string, u
 	}
 	var masked []string
 	for _, service := range []struct{ flag, program string }{
-		{labcloud.FlagNoSSHD, "usr/sbin/sshd"}, {labcloud.FlagNoSlurmd, "usr/sbin/slurmd"}, {labcloud.FlagNoMunged, "usr/sbin/munged"},
+		{labcloud.FlagNoSSHD, "usr/sbin/sshd"}, {labcloud.FlagNoSlurmd, "usr/sbin/slurmd"},
+		{labcloud.FlagNoMunged, "usr/sbin/munged"},
 	} {
 		if spec.Flags[service.flag] {
 			masked = append(masked, service.program)
@@ -240,8 +241,9 @@ func writeSeed(dir string, spec labcloud.Machine) error {
 		own = spec.Addresses[0].Prefix.Addr().String()
 	}
 	files := map[string]string{
-		"hostname":        spec.Name + "\n",
-		"hosts":           "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n" + own + " " + spec.Name + "\n",
+		"hostname": spec.Name + "\n",
+		"hosts": "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n" +
+			own + " " + spec.Name + "\n",
 		"authorized_keys": strings.Join(spec.AuthorizedKeys, "\n") + "\n",
 	}
 	for name, content := range files {

@@ -163,7 +163,8 @@ func (h *Host) makeDisk(m *machine, imageID string) error {
 	if err := removeAll(m.dir); err != nil {
 		return err
 	}
-	for _, dir := range []string{m.upper(), filepath.Join(m.disk(), "work"), filepath.Join(m.dir, "root"), filepath.Join(m.dir, "seed")} {
+	for _, dir := range []string{m.upper(), filepath.Join(m.disk(), "work"), filepath.Join(m.dir, "root"),
+		filepath.Join(m.dir, "seed")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("make disk: %w", err)
 		}

@@ -140,7 +140,8 @@ func check(t testing.TB, err error) {
 func keep(dir, address string) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	data := filepath.Join(dir, "data")
-	initdb, err := program(dir, "initdb", "--pgdata="+data, "--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
+	initdb, err := program(dir, "initdb", "--pgdata="+data, "--username=postgres", "--auth=trust", "--encoding=UTF8",
+		"--no-locale", "--no-sync")
 	if err != nil {
 		return err
 	}
@@ -149,7 +150,8 @@ func keep(dir, address string) (err error) {
 	}
 	for lines := bufio.NewScanner(os.Stdin); ; {
 		// Some tests have more callers than there are connections.
-		postgres, err := program(dir, "postgres", "-D", data, "-k", dir, "-c", "listen_addresses="+address, "-c", "max_connections=30")
+		postgres, err := program(dir, "postgres", "-D", data, "-k", dir, "-c", "listen_addresses="+address,
+			"-c", "max_connections=30")
 		if err != nil {
 			return err
 		}

@@ -232,7 +232,7 @@ func (s scratch) writeVars(c reconfigure.Cluster, extent reconfigure.Extent) err
 	given := givenFile(c.Settings.StateDir)
 	if c.Settings.Journal != "" {
 		// Another control host may have changed the control node since this one wrote its file, so each run reads it
-		// anew.
+		// again.
 		given = filepath.Join(s.dir, "given.json")
 	}
 	vars, err := json.Marshal(map[string]any{

@@ -49,13 +49,13 @@ func leaseEndsWithConnection(t *testing.T, s server) {
 		t.Fatal(ok, err)
 	}
 	plan := begin(t, j, r)
-	held, end := j.WhileHeld(t.Context())
+	leased, end := j.WhileHeld(t.Context())
 	defer end()
 
 	s.do(t, url, `SELECT pg_terminate_backend(pid) FROM (`+lockHolder+`) AS holder`, leaseLock)
-	eventually(t, "the holder notices it", func() bool { return held.Err() != nil })
-	if !errors.Is(context.Cause(held), ErrLeaseLost) {
-		t.Errorf("its context ended with %v", context.Cause(held))
+	eventually(t, "the holder notices it", func() bool { return leased.Err() != nil })
+	if !errors.Is(context.Cause(leased), ErrLeaseLost) {
+		t.Errorf("its context ended with %v", context.Cause(leased))
 	}
 	// though there is no successor yet
 	if err := j.Record(t.Context(), event(plan, "n1", "")); !errors.Is(err, ErrLeaseLost) {
@@ -267,14 +267,14 @@ func TestTheHolderNoticesASilentNetworkBeforeTheServer(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	plan := begin(t, j, r)
-	held, end := j.WhileHeld(t.Context())
+	leased, end := j.WhileHeld(t.Context())
 	defer end()
 
 	noError(t, netlink.LinkSetDown(network))
 	cut := time.Now()
 	recorded := make(chan error)
 	go func() { recorded <- j.Record(t.Context(), event(plan, "n1", "")) }()
-	eventually(t, "the holder notices it", func() bool { return held.Err() != nil })
+	eventually(t, "the holder notices it", func() bool { return leased.Err() != nil })
 	t.Logf("the holder noticed it after %s", time.Since(cut))
 	if locks := s.do(t, bySocket, `SELECT count(*) FROM (`+lockHolder+`) AS holder`, leaseLock); locks != int64(1) {
 		t.Errorf("the server noticed it before the holder")

@@ -20,12 +20,12 @@ func TestTheHolderSurvivesARestartOfTheServer(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	plan := begin(t, j, r)
-	held, end := j.WhileHeld(t.Context())
+	leased, end := j.WhileHeld(t.Context())
 	defer end()
 
 	s.Toggle(t)
-	<-held.Done()
-	if cause := context.Cause(held); !errors.Is(cause, ErrLeaseLost) {
+	<-leased.Done()
+	if cause := context.Cause(leased); !errors.Is(cause, ErrLeaseLost) {
 		t.Errorf("its context ended with %v", cause)
 	}
 	if err := j.Record(t.Context(), event(plan, "n1", "while the server is away")); err == nil {
