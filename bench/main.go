@@ -76,6 +76,7 @@ type benchmark struct {
 func benchmarks() []benchmark {
 	return []benchmark{
 		{"one", oneGroups, (*bench).one},
+		{"size", nil, (*bench).size},
 	}
 }
 
@@ -115,10 +116,13 @@ func measure(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	b := &bench{out: c.App.ErrWriter, begun: time.Now(), checkout: checkout, chosen: chosen, sizes: sizes{
+	b := &bench{out: c.App.ErrWriter, begun: time.Now(), checkout: checkout, chosen: chosen, sites: map[int]*site{}, sizes: sizes{
 		one: c.Int("one"), floors: c.Int("floors"), reimages: c.Int("reimages"), old: c.Int("old"), many: c.Int("many"),
 		straggle: c.Int("straggle"), clusters: c.IntSlice("clusters"), callers: c.Int("callers"), deferring: c.Duration("deferring"),
 	}}
+	if err := adoptOrphans(); err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	page := newPage(b.begun)
 	var failed []error
