@@ -60,7 +60,7 @@ func flags() []cli.Flag {
 		&cli.IntFlag{Name: "old", Value: 2, Usage: "reimage: nodes by the old flow"},
 		&cli.IntFlag{Name: "many", Value: 50, Usage: "many: nodes together"},
 		&cli.IntFlag{Name: "straggle", Value: 20, Usage: "stragglers: nodes together"},
-		&cli.IntSliceFlag{Name: "clusters", Value: cli.NewIntSlice(10, 1000, 4000), Usage: "size, status: nodes of each cluster"},
+		&cli.IntSliceFlag{Name: "clusters", Value: cli.NewIntSlice(10, 1000, 4000), Usage: "size, status, waiting: nodes of each cluster"},
 		&cli.IntFlag{Name: "callers", Value: 200, Usage: "callers: calls at once"},
 		&cli.DurationFlag{Name: "deferring", Value: 30 * time.Second, Usage: "waiting: how long a worker is watched"},
 	}
@@ -77,6 +77,9 @@ func benchmarks() []benchmark {
 	return []benchmark{
 		{"one", oneGroups, (*bench).one},
 		{"size", nil, (*bench).size},
+		{"status", nil, (*bench).status},
+		{"waiting", nil, (*bench).waiting},
+		{"callers", nil, (*bench).callers},
 	}
 }
 

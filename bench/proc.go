@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -104,3 +105,6 @@ func endProcesses(entry string) error {
 	}
 	return fmt.Errorf("processes with %s do not end", entry)
 }
+
+// interrupt asks a process to end, as Ctrl-C does.
+func interrupt(cmd *exec.Cmd) error { return cmd.Process.Signal(os.Interrupt) }

@@ -186,8 +186,9 @@ func (s *site) stubs(context.Context, *bench, tools.Paths) error {
 	programs := map[string]string{
 		"ssh":  "#!/bin/sh\nuntil case $1 in debian@*) true ;; *) false ;; esac; do shift; done\nshift\nexec sh -c \"$*\"\n",
 		"sudo": "#!/bin/sh\nshift\nexec \"$@\"\n",
-		"scontrol": fmt.Sprintf("#!/bin/sh\ncase \"$*\" in\n'show nodes --json') exec cat %s ;;\nesac\n",
-			strings.Join([]string{s.file("slurm", "others"), s.file("slurm", "last"), s.file("slurm", "end")}, " ")),
+		"scontrol": fmt.Sprintf("#!/bin/sh\ncase \"$*\" in\n'show nodes --json') exec cat %s ;;\n*State=DRAIN*) mv %s %s ;;\nesac\n",
+			strings.Join([]string{s.file("slurm", "others"), s.file("slurm", "last"), s.file("slurm", "end")}, " "),
+			s.file("slurm", "drained"), s.file("slurm", "last")),
 		"squeue": "#!/bin/sh\n",
 		"ansible-playbook": fmt.Sprintf(`#!/bin/sh
 env -u RECONFIGURE_EVENTS %s "$@" --list-hosts >%s 2>&1 || exit 1
@@ -237,6 +238,13 @@ func slurmNode(name, boot string, state ...string) string {
 // slurmSays is what Slurm says of the last node from now on.
 func (s *site) slurmSays(state ...string) error {
 	return s.write("slurm/last", slurmNode(nodeName(s.size), "0", state...), 0o644)
+}
+
+// busy has Slurm say that a job runs on the last node, which can be drained once.
+func (s *site) busy() error {
+	drained := slurmNode(nodeName(s.size), "0", "MIXED", "CLOUD", "DRAIN")
+	drained = strings.Replace(drained, `"reason": ""`, `"reason": "`+reconfigure.ReasonPrefix+` update"`, 1)
+	return errors.Join(s.write("slurm/drained", drained, 0o644), s.slurmSays("MIXED", "CLOUD"))
 }
 
 // call is a call of the product.
