@@ -27,7 +27,8 @@ type bench struct {
 	chosen   []benchmark
 	sizes    sizes
 
-	real *lab // nil: not started
+	real  *lab          // nil: not started
+	sites map[int]*site // by size
 }
 
 // say tells people what is being done.
@@ -36,10 +37,14 @@ func (b *bench) say(format string, args ...any) {
 }
 
 func (b *bench) close() error {
-	if b.real == nil {
-		return nil
+	var errs []error
+	for _, s := range b.sites {
+		errs = append(errs, s.close())
 	}
-	return b.real.close()
+	if b.real != nil {
+		errs = append(errs, b.real.close())
+	}
+	return errors.Join(errs...)
 }
 
 // lab is a deployed cluster with real machines and a real Slurm.

@@ -60,7 +60,7 @@ func flags() []cli.Flag {
 		&cli.IntFlag{Name: "old", Value: 2, Usage: "reimage: nodes by the old flow"},
 		&cli.IntFlag{Name: "many", Value: 50, Usage: "many: nodes together"},
 		&cli.IntFlag{Name: "straggle", Value: 20, Usage: "stragglers: nodes together"},
-		&cli.IntSliceFlag{Name: "clusters", Value: cli.NewIntSlice(10, 1000, 4000), Usage: "size, status: nodes of each cluster"},
+		&cli.IntSliceFlag{Name: "clusters", Value: cli.NewIntSlice(10, 1000, 4000), Usage: "size, status, waiting: nodes of each cluster"},
 		&cli.IntFlag{Name: "callers", Value: 200, Usage: "callers: calls at once"},
 		&cli.DurationFlag{Name: "deferring", Value: 30 * time.Second, Usage: "waiting: how long a worker is watched"},
 	}
@@ -76,6 +76,10 @@ type benchmark struct {
 func benchmarks() []benchmark {
 	return []benchmark{
 		{"one", oneGroups, (*bench).one},
+		{"size", nil, (*bench).size},
+		{"status", nil, (*bench).status},
+		{"waiting", nil, (*bench).waiting},
+		{"callers", nil, (*bench).callers},
 	}
 }
 
@@ -115,10 +119,13 @@ func measure(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	b := &bench{out: c.App.ErrWriter, begun: time.Now(), checkout: checkout, chosen: chosen, sizes: sizes{
+	b := &bench{out: c.App.ErrWriter, begun: time.Now(), checkout: checkout, chosen: chosen, sites: map[int]*site{}, sizes: sizes{
 		one: c.Int("one"), floors: c.Int("floors"), reimages: c.Int("reimages"), old: c.Int("old"), many: c.Int("many"),
 		straggle: c.Int("straggle"), clusters: c.IntSlice("clusters"), callers: c.Int("callers"), deferring: c.Duration("deferring"),
 	}}
+	if err := adoptOrphans(); err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	page := newPage(b.begun)
 	var failed []error

@@ -1,0 +1,497 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/tools"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+)
+
+// site is a large cluster with nothing behind it: its cloud's servers are no machines, Slurm's answers come from files, and
+// the playbooks end at once. Terraform, its provider and states, the journal and the product are real.
+type site struct {
+	dir     string
+	size    int
+	cloud   *labcloud.Cloud
+	client  client
+	server  *httptest.Server
+	env     []string
+	sshd    *sshd
+	journal *journal.Journal
+	network netip.Prefix
+}
+
+// The names of what a site has.
+const (
+	siteImage   = "11111111-0000-4000-8000-000000000001"
+	siteFlavor  = "flavor-small"
+	siteGroup   = "standard"
+	sitePrefix  = "node"
+	siteControl = "ctl"
+	perState    = 200
+	// siteKey is of no use to anybody: its private half was thrown away.
+	siteKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC nobody"
+)
+
+// nodeName is the name of a site's node, from 1.
+func nodeName(i int) string { return fmt.Sprintf("%s%04d", sitePrefix, i) }
+
+// newSite makes a cluster of a size, all of whose nodes are cloud nodes with an instance, but for the last one.
+func (b *bench) newSite(ctx context.Context, size int) (s *site, err error) {
+	paths, err := tools.Find(b.checkout)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("/var/tmp", "eiffel-bench-")
+	if err != nil {
+		return nil, err
+	}
+	s = &site{dir: dir, size: size, network: netip.MustParsePrefix("127.60.0.0/16")}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	s.cloud, err = labcloud.New(labcloud.Config{
+		Project: "lab", User: "lab", Password: "lab",
+		// Addresses of this machine's own loopback interface: nothing that is sent there leaves it.
+		Networks: []labcloud.Network{{Name: "cluster", CIDR: s.network, Gateway: netip.MustParseAddr("127.60.0.1")}},
+		Flavors:  []labcloud.Flavor{{ID: siteFlavor, Name: "small", VCPUs: 2, RAM: 2048, Disk: 10}},
+		Images:   []labcloud.Image{{ID: siteImage, Name: "image"}},
+		Timings:  labcloud.Timings{Build: time.Second, Delete: time.Second},
+	}, labcloud.Null{})
+	if err != nil {
+		return s, err
+	}
+	if s.client, err = newClient(s.cloud); err != nil {
+		return s, err
+	}
+	s.server = httptest.NewServer(s.cloud.Handler())
+	s.env = append(os.Environ(), "PATH="+s.file("stubs")+":"+os.Getenv("PATH"), "TF_CLI_CONFIG_FILE="+paths.TerraformRC, siteMark+"="+s.dir)
+	for _, step := range []func(context.Context, *bench, tools.Paths) error{s.checkOut, s.stubs, s.seed, s.grow} {
+		if err := step(ctx, b, paths); err != nil {
+			return s, err
+		}
+	}
+	address, err := s.client.address(nodeName(size))
+	if err != nil {
+		return s, err
+	}
+	if s.sshd, err = newSSHD(s.cloud, nodeName(size), address); err != nil {
+		return s, err
+	}
+	s.journal, err = journal.Open(ctx, s.file("state"))
+	return s, err
+}
+
+// site is the cluster of a size that all benchmarks share.
+func (b *bench) site(ctx context.Context, size int) (*site, error) {
+	if s := b.sites[size]; s != nil {
+		return s, nil
+	}
+	b.say("make a cluster of %d nodes without machines", size)
+	s, err := b.newSite(ctx, size)
+	if err != nil {
+		return nil, err
+	}
+	b.sites[size] = s
+	return s, nil
+}
+
+// siteMark is in the environment of every process of a site, by which they are found.
+const siteMark = "EIFFEL_BENCH"
+
+func (s *site) file(elem ...string) string {
+	return filepath.Join(append([]string{s.dir}, elem...)...)
+}
+
+// close ends what the site has started, and removes it.
+func (s *site) close() error {
+	var errs []error
+	if s.journal != nil {
+		errs = append(errs, s.journal.Close())
+	}
+	errs = append(errs, endProcesses(siteMark+"="+s.dir))
+	if s.sshd != nil {
+		errs = append(errs, s.sshd.close())
+	}
+	if s.cloud != nil {
+		errs = append(errs, s.cloud.Close(context.Background()))
+	}
+	if s.server != nil {
+		s.server.CloseClientConnections()
+		s.server.Close()
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+}
+
+// write makes a file with its folder.
+func (s *site) write(name, text string, mode fs.FileMode) error {
+	return errors.Join(os.MkdirAll(filepath.Dir(s.file(name)), 0o755), os.WriteFile(s.file(name), []byte(text), mode))
+}
+
+// checkOut makes the cluster directory.
+func (s *site) checkOut(ctx context.Context, b *bench, paths tools.Paths) error {
+	for _, part := range []string{"terraform/openstack", "ansible"} {
+		if err := os.CopyFS(s.file(part), os.DirFS(filepath.Join(b.checkout, part))); err != nil {
+			return err
+		}
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-o", s.file("bin", "reconfigure"), "./cmd/reconfigure")
+	build.Dir = b.checkout
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build reconfigure: %w\n%s", err, out)
+	}
+	declaration := fmt.Sprintf(`cluster_name: bench
+cloud: lab
+control_host: {address: 127.0.0.1, port: 22, user: root, directory: %[1]s, host_key: %[7]s, authorized_keys: %[1]s/authorized_keys}
+control_node: {name: %[2]s, image: image, flavor: small, network: cluster, floating_ip_network: ""}
+login_user: debian
+key_pair: {name: bench, public_key: "%[7]s"}
+private_key_file: %[1]s/key
+node_groups:
+  - {name: %[3]s, prefix: %[4]s, width: 4, image: image, flavor: small, network: cluster, min_nodes: 0, max_nodes: %[5]d, keep_ports: true, features: [], gres: "", slurm: {CPUs: 2}}
+partitions:
+  - {name: main, groups: [%[3]s], default: true, slurm: {}}
+slurm: {suspend_time: 600, suspend_timeout: 120, resume_timeout: 900, resume_rate: 0, suspend_rate: 0}
+name_resolution: hosts
+nfs_shares: []
+reconfigure: {state_directory: state, terraform: %[6]s, parallelism: 50, lock_timeout: 60, host_keys: accept-new, boot_timeout: 60}
+`, s.dir, siteControl, siteGroup, sitePrefix, s.size, paths.Terraform, siteKey)
+	return errors.Join(
+		s.write("group_vars/all.yml", declaration, 0o644), s.write("key", "", 0o600),
+		s.write("clouds.yaml", string(s.cloud.CloudsYAML("lab", s.server.URL)), 0o600))
+}
+
+// stubs puts programs before the real ones. ssh runs what it is given on this machine, where Slurm's tools answer from files.
+// ansible-playbook has the real one read the playbooks and the inventory and list the hosts of each play; then it says that
+// the last node is done, and has Slurm say that its slurmd has registered.
+func (s *site) stubs(context.Context, *bench, tools.Paths) error {
+	programs := map[string]string{
+		"ssh":  "#!/bin/sh\nuntil case $1 in debian@*) true ;; *) false ;; esac; do shift; done\nshift\nexec sh -c \"$*\"\n",
+		"sudo": "#!/bin/sh\nshift\nexec \"$@\"\n",
+		"scontrol": fmt.Sprintf("#!/bin/sh\ncase \"$*\" in\n'show nodes --json') exec cat %s ;;\n*State=DRAIN*) mv %s %s ;;\nesac\n",
+			strings.Join([]string{s.file("slurm", "others"), s.file("slurm", "last"), s.file("slurm", "end")}, " "),
+			s.file("slurm", "drained"), s.file("slurm", "last")),
+		"squeue": "#!/bin/sh\n",
+		"ansible-playbook": fmt.Sprintf(`#!/bin/sh
+env -u RECONFIGURE_EVENTS %s "$@" --list-hosts >%s 2>&1 || exit 1
+sed "s/@BOOT@/$(date +%%s)/" %s >%s.new && mv %s.new %s
+cat >"$RECONFIGURE_EVENTS" <<END
+{"event": "playbook", "plays": 1}
+{"event": "play"}
+{"event": "done", "host": "%s"}
+END
+`, realAnsible(), s.file("hosts"), s.file("slurm", "up"), s.file("slurm", "last"), s.file("slurm", "last"), s.file("slurm", "last"), nodeName(s.size)),
+	}
+	for name, text := range programs {
+		if err := s.write("stubs/"+name, text, 0o755); err != nil {
+			return err
+		}
+	}
+	var others strings.Builder
+	others.WriteString(`{"nodes": [`)
+	for i := 1; i < s.size; i++ {
+		others.WriteString(slurmNode(nodeName(i), "1750000000", "IDLE", "CLOUD") + ",\n")
+	}
+	return errors.Join(
+		s.write("slurm/others", others.String(), 0o644), s.write("slurm/end", `], "errors": []}`, 0o644),
+		s.write("slurm/up", slurmNode(nodeName(s.size), "@BOOT@", "IDLE", "CLOUD"), 0o644))
+}
+
+// realAnsible is the path of the real ansible-playbook.
+func realAnsible() string {
+	path, err := exec.LookPath("ansible-playbook")
+	if err != nil {
+		return "ansible-playbook"
+	}
+	return path
+}
+
+// slurmNode is a node as `scontrol show nodes --json` of Slurm 25.11 shows it.
+func slurmNode(name, boot string, state ...string) string {
+	number := func(n string) string { return `{"set": true, "infinite": false, "number": ` + n + `}` }
+	flags, _ := json.Marshal(state) // strings can be marshalled
+	return fmt.Sprintf(`{"name": %[1]q, "hostname": %[1]q, "address": %[1]q, "architecture": "x86_64", "boards": 1, "boot_time": %[2]s, "cores": 2, "cpus": 2,
+"cpu_load": 0, "features": [], "gres": "", "instance_id": "", "instance_type": "", "last_busy": %[3]s, "next_state_after_reboot": ["INVALID"], "state": %[4]s,
+"partitions": ["main"], "port": 6818, "real_memory": 1000, "reason": "", "reason_changed_at": %[3]s, "reason_set_by_user": "slurm", "resume_after": %[3]s,
+"alloc_memory": 0, "alloc_cpus": 0, "alloc_idle_cpus": 2, "tres_used": "", "tres_weighted": 0.0, "slurmd_start_time": %[2]s,
+"tres": "cpu=2,mem=1000M,billing=2", "version": "25.11.0"}`, name, number(boot), number("0"), flags)
+}
+
+// slurmSays is what Slurm says of the last node from now on.
+func (s *site) slurmSays(state ...string) error {
+	return s.write("slurm/last", slurmNode(nodeName(s.size), "0", state...), 0o644)
+}
+
+// busy has Slurm say that a job runs on the last node, which can be drained once.
+func (s *site) busy() error {
+	drained := slurmNode(nodeName(s.size), "0", "MIXED", "CLOUD", "DRAIN")
+	drained = strings.Replace(drained, `"reason": ""`, `"reason": "`+reconfigure.ReasonPrefix+` update"`, 1)
+	return errors.Join(s.write("slurm/drained", drained, 0o644), s.slurmSays("MIXED", "CLOUD"))
+}
+
+// call is a call of the product.
+func (s *site) call(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, s.file("bin", "reconfigure"), append([]string{"--dir", s.dir}, args...)...)
+	cmd.Dir, cmd.Env = s.dir, s.env
+	return cmd
+}
+
+func (s *site) do(ctx context.Context, args ...string) error {
+	if out, err := s.call(ctx, args...).CombinedOutput(); err != nil {
+		return s.failed(fmt.Sprint(args), out, err)
+	}
+	return nil
+}
+
+// failed is what a call and the worker have printed.
+func (s *site) failed(what string, out []byte, err error) error {
+	const last = 2000
+	log, _ := os.ReadFile(s.file("state", "log", "worker.log"))
+	return fmt.Errorf("reconfigure %s: %w\n%s\n%s", what, err, out, log[max(0, len(log)-last):])
+}
+
+// settled waits until every request has its outcome and no worker is left.
+func (s *site) settled(ctx context.Context) error {
+	return until(ctx, patience, 20*time.Millisecond, "no request is open and no worker is left", func() (bool, error) {
+		pending, err := s.journal.Pending(ctx)
+		return err == nil && len(pending) == 0 && s.journal.Holder(ctx) == "", err
+	})
+}
+
+// terraform is a call of Terraform in a workspace, with a root module's folder of its own data.
+func (s *site) terraform(ctx context.Context, paths tools.Paths, workspace, rc string, args ...string) error {
+	cmd := exec.CommandContext(ctx, paths.Terraform, args...)
+	cmd.Dir = s.file("terraform", "openstack")
+	cmd.Env = append(s.env, "TF_CLI_CONFIG_FILE="+rc, "OS_CLIENT_CONFIG_FILE="+s.file("clouds.yaml"), "TF_WORKSPACE="+workspace)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("terraform %v: %w\n%s", args, err, out)
+	}
+	return nil
+}
+
+// shard is the Terraform workspace of a node; the product names them alike.
+func (s *site) shard(i int) string {
+	if s.size <= perState {
+		return reconfigure.DefaultShard
+	}
+	return fmt.Sprintf("%s-%d", siteGroup, (i-1)/perState)
+}
+
+// seedName is the node that all others are copies of. Nothing else in a state has this text.
+const seedName = "seed-of-all-others"
+
+func (s *site) nodeSpec(shard string) reconfigure.Spec {
+	return reconfigure.Spec{Group: siteGroup, ImageID: siteImage, FlavorID: siteFlavor, NetworkID: s.client.networkID, Shard: shard}
+}
+
+// seed has Terraform make the control node, and one node in the shard of the first.
+func (s *site) seed(ctx context.Context, _ *bench, paths tools.Paths) error {
+	if err := s.terraform(ctx, paths, "default", paths.QuickTerraformRC, "init", "-input=false"); err != nil {
+		return err
+	}
+	control := s.nodeSpec("")
+	control.Group = "control"
+	variables := map[string]any{"nodes": map[string]any{siteControl: control, seedName: s.nodeSpec(s.shard(1))}, "kept_ports": map[string]any{}}
+	apply := func(workspace string) error {
+		text, err := json.Marshal(variables)
+		if err != nil {
+			return err
+		}
+		if err := s.write("terraform/openstack/nodes.auto.tfvars.json", string(text), 0o644); err != nil {
+			return err
+		}
+		return s.terraform(ctx, paths, workspace, paths.QuickTerraformRC, "apply", "-input=false", "-auto-approve", "-no-color")
+	}
+	if err := apply("default"); err != nil {
+		return err
+	}
+	if s.shard(1) == reconfigure.DefaultShard {
+		return nil
+	}
+	state, err := s.readState("default")
+	if err != nil {
+		return err
+	}
+	variables["shared"] = map[string]any{"security_group_id": state.first("openstack_networking_secgroup_v2", "")["id"]}
+	return apply(s.shard(1))
+}
+
+// tfstate is a state file of Terraform's.
+type tfstate map[string]any
+
+func (s *site) stateFile(workspace string) string {
+	if workspace == "default" {
+		return s.file("terraform", "openstack", "terraform.tfstate")
+	}
+	return s.file("terraform", "openstack", "terraform.tfstate.d", workspace, "terraform.tfstate")
+}
+
+func (s *site) readState(workspace string) (tfstate, error) {
+	text, err := os.ReadFile(s.stateFile(workspace))
+	if err != nil {
+		return nil, err
+	}
+	numbers := json.NewDecoder(bytes.NewReader(text))
+	numbers.UseNumber()
+	state := tfstate{}
+	return state, numbers.Decode(&state)
+}
+
+// resource is the resource of a type.
+func (t tfstate) resource(kind string) map[string]any {
+	for _, r := range t["resources"].([]any) {
+		if r := r.(map[string]any); r["type"] == kind {
+			return r
+		}
+	}
+	return map[string]any{}
+}
+
+// first is the attributes of the instance of a resource with a key; of the first one where there is no key.
+func (t tfstate) first(kind, key string) map[string]any {
+	instances, _ := t.resource(kind)["instances"].([]any)
+	for _, i := range instances {
+		if i := i.(map[string]any); key == "" || i["index_key"] == key {
+			return i["attributes"].(map[string]any)
+		}
+	}
+	return nil
+}
+
+// kinds are what a node has in a state.
+var kinds = []string{"openstack_networking_port_v2", "openstack_compute_instance_v2"}
+
+// grow makes the cloud and the states what they would be had Terraform made all nodes: as copies of the seed, which goes. That
+// a plan is empty shows that Terraform takes them so.
+func (s *site) grow(ctx context.Context, b *bench, paths tools.Paths) error {
+	seeded, err := s.readState(orDefault(s.shard(1)))
+	if err != nil {
+		return err
+	}
+	templates := map[string]string{}
+	for _, kind := range kinds {
+		for _, i := range seeded.resource(kind)["instances"].([]any) {
+			if i.(map[string]any)["index_key"] == seedName {
+				text, err := json.Marshal(i)
+				if err != nil {
+					return err
+				}
+				templates[kind] = string(text)
+			}
+		}
+	}
+	port, server := seeded.first(kinds[0], seedName), seeded.first(kinds[1], seedName)
+	address := port["all_fixed_ips"].([]any)[0].(string)
+	groups := port["security_group_ids"].([]any)
+	copies := map[string]map[string][]json.RawMessage{} // by workspace and kind
+	variables := struct {
+		Nodes     map[string]reconfigure.Spec `json:"nodes"`
+		KeptPorts map[string]reconfigure.Spec `json:"kept_ports"`
+		Shared    map[string]any              `json:"shared,omitempty"`
+	}{map[string]reconfigure.Spec{}, map[string]reconfigure.Spec{}, nil}
+	if s.shard(1) != reconfigure.DefaultShard {
+		variables.Shared = map[string]any{"security_group_id": groups[0]}
+	}
+	for i := 1; i <= s.size; i++ {
+		name, workspace := nodeName(i), orDefault(s.shard(i))
+		made, err := s.client.node(name, groups, i < s.size)
+		if err != nil {
+			return err
+		}
+		replace := strings.NewReplacer(seedName, name, port["id"].(string), made.port, server["id"].(string), made.server,
+			port["mac_address"].(string), made.mac, `"`+address+`"`, `"`+made.address+`"`)
+		if copies[workspace] == nil {
+			copies[workspace] = map[string][]json.RawMessage{}
+		}
+		spec := s.nodeSpec(s.shard(i))
+		copies[workspace][kinds[0]] = append(copies[workspace][kinds[0]], json.RawMessage(replace.Replace(templates[kinds[0]])))
+		if i == s.size {
+			variables.KeptPorts[name] = reconfigure.Spec{Group: spec.Group, NetworkID: spec.NetworkID, Shard: spec.Shard}
+			continue
+		}
+		copies[workspace][kinds[1]] = append(copies[workspace][kinds[1]], json.RawMessage(replace.Replace(templates[kinds[1]])))
+		variables.Nodes[name] = spec
+	}
+	control := s.nodeSpec("")
+	control.Group = "control"
+	variables.Nodes[siteControl] = control
+	for workspace, of := range copies {
+		if err := s.writeState(workspace, seeded, of); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(s.client.remove(ctx, server["id"].(string), port["id"].(string)), s.client.active(ctx)); err != nil {
+		return err
+	}
+	text, err := json.Marshal(variables)
+	if err != nil {
+		return err
+	}
+	if err := s.write("terraform/openstack/nodes.auto.tfvars.json", string(text), 0o644); err != nil {
+		return err
+	}
+	return s.terraform(ctx, paths, orDefault(s.shard(s.size)), paths.TerraformRC, "plan", "-input=false", "-no-color", "-detailed-exitcode")
+}
+
+func orDefault(shard string) string {
+	if shard == reconfigure.DefaultShard {
+		return "default"
+	}
+	return shard
+}
+
+// writeState puts copies in the place of the seed.
+func (s *site) writeState(workspace string, seeded tfstate, of map[string][]json.RawMessage) error {
+	state := tfstate{}
+	for key, value := range seeded {
+		state[key] = value
+	}
+	if workspace != orDefault(s.shard(1)) {
+		state["lineage"] = uuid.NewString()
+	}
+	var resources []any
+	for _, r := range seeded["resources"].([]any) {
+		changed := map[string]any{}
+		for key, value := range r.(map[string]any) {
+			changed[key] = value
+		}
+		if some := of[changed["type"].(string)]; some != nil {
+			var all []any
+			for _, i := range changed["instances"].([]any) {
+				if i.(map[string]any)["index_key"] != seedName {
+					all = append(all, i)
+				}
+			}
+			for _, one := range some {
+				all = append(all, one)
+			}
+			changed["instances"] = all
+		}
+		resources = append(resources, changed)
+	}
+	state["resources"] = resources
+	text, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	file := s.stateFile(workspace)
+	return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, text, 0o600))
+}
