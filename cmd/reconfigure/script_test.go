@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"reconfigure": main})
 }
 
-// TestScripts runs testdata/script: what an administrator or Slurm types, and what comes of it. Beside testscript's
-// own commands there are:
+// TestScripts runs testdata/script: what an administrator or Slurm types, and what comes of it. Beside testscript's own
+// commands there are:
 //
 //	cluster                  makes a cluster directory here, and a cloud for it whose servers have nothing behind them
 //	declare OLD NEW          replaces text in its declaration
