@@ -127,8 +127,8 @@ exit 255
 
 // freshGroup declares a node group, all of whose nodes are persistent.
 func freshGroup(n int) string {
-	return fmt.Sprintf("  - {name: fresh, prefix: new, width: 2, image: debian-12, flavor: m1.large, network: cluster, "+
-		"min_nodes: %d, max_nodes: %d, gres: \"\"}\n", n, n)
+	return fmt.Sprintf("  - {name: fresh, prefix: new, width: 2, image: debian-12, flavor: m1.large, "+
+		"network: cluster, min_nodes: %d, max_nodes: %d, gres: \"\"}\n", n, n)
 }
 
 func (c *crowdLab) check(err error) {

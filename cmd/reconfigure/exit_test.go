@@ -43,7 +43,9 @@ func TestEveryErrorHasItsExitCode(t *testing.T) {
 		},
 		"reasons of both kinds": {failed(reconfigure.ClassQuota, reconfigure.ClassRateLimit), 1},
 		"another reason":        {failed(reconfigure.ClassPlaybook), 1},
-		"no room for a part":    {&outcomeError{outcome: reconfigure.Outcome{Code: reconfigure.CodePartial, Verdicts: []reconfigure.Verdict{{}, {Class: reconfigure.ClassQuota}}}}, 3},
+		"no room for a part": {&outcomeError{outcome: reconfigure.Outcome{
+			Code: reconfigure.CodePartial, Verdicts: []reconfigure.Verdict{{}, {Class: reconfigure.ClassQuota}},
+		}}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := exitCode(tc.err); got != tc.want {

@@ -86,7 +86,8 @@ func TestTheUnitIsWhatSystemdTakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, target := range []string{"sysinit", "basic", "network-online", "shutdown"} {
-		if err := os.WriteFile(filepath.Join(dir, target+".target"), []byte("[Unit]\nDefaultDependencies=no\n"), 0o644); err != nil {
+		file := filepath.Join(dir, target+".target")
+		if err := os.WriteFile(file, []byte("[Unit]\nDefaultDependencies=no\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
