@@ -352,7 +352,7 @@ func expected(v reconfigure.Verdict) reconfigure.Code {
 	return ""
 }
 
-// ended tells whether a request that a caller was told of has its outcome.
+// ended reports whether a request that a caller was told of has its outcome.
 func (c *crowdLab) ended(id reconfigure.RequestID) bool {
 	_, there, err := c.journal.Request(c.t.Context(), id)
 	c.check(err)

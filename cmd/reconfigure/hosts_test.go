@@ -234,7 +234,7 @@ func TestAHostThatWasLeftBehindPlansNothing(t *testing.T) {
 	ok(t, settledOn(log, hosts...))
 }
 
-// works tells whether this is a worker.
+// works reports whether this is a worker.
 func (p scriptProcess) works() bool { return slices.Contains(p.argv, "worker") }
 
 func must[T any](v T, err error) func(t *testing.T) T {
