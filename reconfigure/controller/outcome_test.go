@@ -197,3 +197,18 @@ func TestAResumeOutlivesTheSuspendThatWasTakenBack(t *testing.T) {
 		l.wantCalls("apply create p2", "adopt p2", "configure p2 of ctl,p[1-2]")
 	})
 }
+
+// Nodes of one request do not wait for one another, not even where they have to be drained first.
+func TestANodeWhoseJobHasEndedDoesNotWaitForTheOthersOfItsRequest(t *testing.T) {
+	test(t, []string{"p2"}, func(l *lab) {
+		l.Takes(simulate.Booting, 4*time.Minute, "p1")
+		l.StartJob("p2")
+		time.AfterFunc(time.Minute, func() { l.EndJob("p2") })
+		l.submit(ask(reconfigure.Update, "p1", "p2"))
+		l.spawn()
+		pass(3 * time.Minute)
+		l.wantCalls("drain p[1-2]: update", "reboot p1", "reboot p2", "configure p2 of ctl,p[1-2] apart from p1", "undrain p2")
+		l.workers.Wait()
+		l.wantSaid(1, done, statuses{"p1": reconfigure.StatusDone, "p2": reconfigure.StatusDone})
+	})
+}

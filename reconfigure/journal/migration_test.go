@@ -53,12 +53,10 @@ func fromVersion7(t *testing.T, place string, dialect goose.Dialect, folder stri
 
 	at := func(nanoseconds int64) time.Time { return time.Unix(0, nanoseconds).UTC() }
 	want := []reconfigure.Request{
-		{ID: 2, Mode: reconfigure.Resume, Nodes: nodeset.Of("n3"), Submitted: at(2000), Touched: true,
-			Passed: at(1500)},
+		{ID: 2, Mode: reconfigure.Resume, Nodes: nodeset.Of("n3"), Submitted: at(2000), Touched: true},
 		{
 			ID: 3, Mode: reconfigure.Update, Nodes: nodeset.Of("n4", "n5", "n6", "n7"), Submitted: at(3000),
 			Touched:  true,
-			Passed:   at(1500),
 			Verdicts: []reconfigure.Verdict{{Node: "n4", Status: reconfigure.StatusDone}},
 			Deferred: []reconfigure.Deferral{
 				{Node: "n5", Request: 3, Kind: reconfigure.WaitsForJobs, Reason: "its jobs have to end first"},
@@ -66,7 +64,7 @@ func fromVersion7(t *testing.T, place string, dialect goose.Dialect, folder stri
 			},
 		},
 		{
-			ID: 4, Mode: reconfigure.Resume, Nodes: nodeset.Of("n8"), Submitted: at(4000), Passed: at(1500),
+			ID: 4, Mode: reconfigure.Resume, Nodes: nodeset.Of("n8"), Submitted: at(4000),
 			Deferred: []reconfigure.Deferral{{Request: 4, Kind: reconfigure.CannotPlan, Reason: "no cloud"}},
 		},
 		{ID: 5, Mode: reconfigure.Suspend, Nodes: nodeset.Of("n9"), Submitted: at(5000)},

@@ -11,8 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-const requestColumns = `id, mode, nodes, reason, caller, jobs, submitted, options, progress, touched IS NOT NULL,
-	(SELECT begun FROM plans WHERE plans.id > requests.newest_plan ORDER BY plans.id LIMIT 1)`
+const requestColumns = `id, mode, nodes, reason, caller, jobs, submitted, options, progress, touched IS NOT NULL`
 
 // Submit writes a request and returns it with its new ID, and with the time of now where it has none. A request without
 // a mode, or with nodes that are no hostlist, is an error that a retry does not fix.
@@ -32,8 +31,8 @@ func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigur
 	}
 	err = j.write(ctx, "submit", func(tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx,
-			`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options, newest_plan)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, (SELECT coalesce(max(id), 0) FROM plans)) RETURNING id`,
+			`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options)
+				VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id`,
 			r.Mode, r.Nodes.String(), r.Reason, r.Caller, string(jobs), r.Submitted.UnixNano(),
 			string(options)).Scan(&r.ID)
 	})
@@ -225,17 +224,13 @@ func scanRequest(row scanner) (reconfigure.Request, error) {
 		nodes, jobs, options string
 		submitted            int64
 		progress             sql.NullString
-		passed               sql.NullInt64
 	)
 	err := row.Scan(&r.ID, &r.Mode, &nodes, &r.Reason, &r.Caller, &jobs, &submitted, &options, &progress,
-		&r.Touched, &passed)
+		&r.Touched)
 	if err != nil {
 		return r, err
 	}
 	r.Submitted = unstamp(submitted)
-	if passed.Valid {
-		r.Passed = unstamp(passed.Int64)
-	}
 	if err := decode(&r, nodes, jobs, options); err != nil {
 		return r, fmt.Errorf("request %s: %w", r.ID, err)
 	}

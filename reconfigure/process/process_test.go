@@ -64,7 +64,8 @@ func TestErrorHasExitStatusOrSignal(t *testing.T) {
 		want   process.Error
 		text   string
 	}{
-		"status": {"echo no such node >&2; exit 3", process.Error{Code: 3, Stderr: "no such node\n"}, "/bin/sh: exit status 3: no such node"},
+		"status": {"echo no such node >&2; exit 3", process.Error{Code: 3, Stderr: "no such node\n"},
+			"/bin/sh: exit status 3: no such node"},
 		"signal": {"kill -9 $$", process.Error{Code: -1, Signal: syscall.SIGKILL}, "/bin/sh: ended by signal: killed"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ ALTER TABLE evidence RENAME COLUMN batch TO plan;
 DROP INDEX evidence_batch;
 CREATE INDEX evidence_plan ON evidence (plan);
 
-ALTER TABLE requests RENAME COLUMN newest_batch TO newest_plan;
+ALTER TABLE requests DROP COLUMN newest_batch;
 
 -- Of a request without an outcome: the known verdicts and the deferrals. NULL: there are none.
 ALTER TABLE requests RENAME COLUMN settled TO progress;
