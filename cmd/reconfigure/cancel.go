@@ -18,7 +18,8 @@ func cancelCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "cancel",
 		Usage: "take back a request that has not begun, or could not be planned yet",
-		Description: "Whoever follows the request gets \"cancelled\" for its outcome. One for which anything was done goes on to its end, since what is done is done; " +
+		Description: "Whoever follows the request gets \"cancelled\" for its outcome. One for which anything was " +
+			"done goes on to its end, since what is done is done; " +
 			"that is said, and is no success. To cancel a request twice is one.",
 		ArgsUsage: "REQUEST",
 		Action: anywhere(func(c *cli.Context, arguments []string) error {
@@ -56,7 +57,8 @@ func showCancelled(c *cli.Context, r reconfigure.Request, o reconfigure.Outcome)
 	}
 	text := fmt.Sprintf("request %s: cancelled\n", o.Request)
 	if r.Mode == reconfigure.Enlarge || r.Mode == reconfigure.Shrink {
-		text += "min_nodes stays as it was edited for the request: set it back in group_vars/all.yml, or the next resize follows it, and the next deploy makes what is missing\n"
+		text += "min_nodes stays as it was edited for the request: set it back in group_vars/all.yml, or the next " +
+			"resize follows it, and the next deploy makes what is missing\n"
 	}
 	_, err := io.WriteString(c.App.Writer, text)
 	return err

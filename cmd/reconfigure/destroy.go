@@ -16,8 +16,10 @@ func destroyCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "destroy",
 		Usage: "remove the whole cluster, with every job on it",
-		Description: "Removes the control node, every node, and what they share: security group, key pair, floating IP. " +
-			"It asks for the cluster's name first, unless --yes is given. The declaration, the journal and the logs stay.",
+		Description: "Removes the control node, every node, and what they share: security group, key pair, floating " +
+			"IP. " +
+			"It asks for the cluster's name first, unless --yes is given. The declaration, the journal and the logs " +
+			"stay.",
 		Flags: append(requestFlags(), &cli.BoolFlag{Name: "yes", Usage: "do not ask", DisableDefaultText: true}),
 		Action: func(c *cli.Context) error {
 			s, err := siteOf(c)
@@ -42,7 +44,8 @@ func destroyCommand() *cli.Command {
 func confirm(c *cli.Context, name string) error {
 	fmt.Fprintf(
 		c.App.ErrWriter,
-		"This removes the control node and every node of cluster %s, and ends all jobs.\nType the cluster's name to go on:\n",
+		"This removes the control node and every node of cluster %s, and ends all jobs.\nType the cluster's name to "+
+			"go on:\n",
 		name,
 	)
 	answer, err := interruptible(

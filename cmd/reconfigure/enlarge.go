@@ -13,14 +13,17 @@ func enlargeCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "enlarge",
 		Usage: "make more of a group's nodes persistent",
-		Description: "Raises the group's min_nodes in group_vars/all.yml and leaves everything else there as it stands; then it makes the nodes that are missing. A cloud " +
-			"node that is there keeps its instance and its jobs. With the number that is there already, it makes what is missing.\n\n" + sizeHelp,
+		Description: "Raises the group's min_nodes in group_vars/all.yml and leaves everything else there as it " +
+			"stands; then it makes the nodes that are missing. A cloud " +
+			"node that is there keeps its instance and its jobs. With the number that is there already, it makes " +
+			"what is missing.\n\n" + sizeHelp,
 		ArgsUsage: "GROUP",
 		Flags:     append(requestFlags(), sizeFlags()...),
 		Action: anywhere(func(c *cli.Context, arguments []string) error {
-			return setSize(c, arguments, enlarged, func(s site.Site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
+			request := func(s site.Site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
 				return reconfigure.Request{Mode: reconfigure.Enlarge, Nodes: g.Persistent()}, nil
-			})
+			}
+			return setSize(c, arguments, enlarged, request)
 		}),
 	})
 }

@@ -17,8 +17,10 @@ func evidenceCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "evidence",
 		Usage: "show why nodes failed: their console logs, and what Ansible's task printed",
-		Description: "It is kept when a node does not boot, cannot be set up or does not register, before its instance goes, and for as long as its request. Without --all it is that of " +
-			"each node's last failure. The console log is the end of what the cloud has; what a terminal would obey is replaced in it, but with --json.\n\n" + hostlistHelp,
+		Description: "It is kept when a node does not boot, cannot be set up or does not register, before its " +
+			"instance goes, and for as long as its request. Without --all it is that of " +
+			"each node's last failure. The console log is the end of what the cloud has; what a terminal would obey " +
+			"is replaced in it, but with --json.\n\n" + hostlistHelp,
 		ArgsUsage: "[HOSTLIST...]",
 		Flags: []cli.Flag{
 			&cli.Int64Flag{

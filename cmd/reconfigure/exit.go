@@ -26,7 +26,8 @@ func exits() []exit {
 		},
 		{
 			2,
-			"wrong usage: an unknown node, an empty hostlist, a leftover argument, no cluster directory; nothing was done",
+			"wrong usage: an unknown node, an empty hostlist, a leftover argument, no cluster directory; nothing was " +
+				"done",
 			is[*usageError],
 		},
 		{3, "some nodes are as asked, some are not", outcomeIs(reconfigure.CodePartial)},
@@ -43,12 +44,14 @@ func exits() []exit {
 		},
 		{
 			7,
-			"no node is as asked: the cloud failed or was too busy while it was at work, or its answer was lost; to ask again may help",
+			"no node is as asked: the cloud failed or was too busy while it was at work, or its answer was lost; to " +
+				"ask again may help",
 			failedFor(reconfigure.Class.Passing),
 		},
 		{
 			8,
-			"the request was taken back by `reconfigure cancel`, or undone by a later one, before anything was done for it",
+			"the request was taken back by `reconfigure cancel`, or undone by a later one, before anything was done " +
+				"for it",
 			outcomeIs(reconfigure.CodeCancelled),
 		},
 		{9, "cancel: the request has begun or ended already, and was not taken back", is[*tooLateError]},
@@ -80,7 +83,9 @@ func exitCode(err error) int {
 
 func exitTable() string {
 	var b strings.Builder
-	for _, e := range slices.SortedFunc(slices.Values(exits()), func(a, b exit) int { return cmp.Compare(a.code, b.code) }) {
+	rows := exits()
+	slices.SortStableFunc(rows, func(a, b exit) int { return cmp.Compare(a.code, b.code) })
+	for _, e := range rows {
 		fmt.Fprintf(&b, "   %3d  %s\n", e.code, e.meaning)
 	}
 	return b.String()

@@ -10,7 +10,8 @@ func inventoryCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "inventory",
 		Usage: "print Ansible's inventory of what is there",
-		Description: "For playbooks and ad-hoc commands of your own: written to a file beside group_vars, it is what the tool's own playbooks get. " +
+		Description: "For playbooks and ad-hoc commands of your own: written to a file beside group_vars, it is what " +
+			"the tool's own playbooks get. " +
 			"It comes from Terraform's state, and is JSON with or without --json.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{

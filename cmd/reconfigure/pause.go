@@ -18,8 +18,10 @@ func pauseCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "pause",
 		Usage: "have nothing begin until `reconfigure continue`: for maintenance",
-		Description: "Requests are accepted meanwhile, and wait; so do those that wait for jobs. Operations under way go on to their end. " +
-			"`reconfigure status`, and whoever follows a request, show who has paused, since when and why. Said twice, the last word counts.",
+		Description: "Requests are accepted meanwhile, and wait; so do those that wait for jobs. Operations under " +
+			"way go on to their end. " +
+			"`reconfigure status`, and whoever follows a request, show who has paused, since when and why. Said " +
+			"twice, the last word counts.",
 		Flags: []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`WHY`, for all who have to wait"}},
 		Action: func(c *cli.Context) error {
 			if text.OneLine(c.String("reason")) == "" {
@@ -39,8 +41,10 @@ func continueCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "continue",
 		Usage: "end a pause, and carry out what waits; or have a node group be used again",
-		Description: "Where there is no pause, it does no more than to start a worker, as every request does. With GROUP, a pause goes on: what is known of that node group is " +
-			"forgotten, so that Slurm gets as many nodes of it as it asks for at once; for when the image is fixed, or there is room again.",
+		Description: "Where there is no pause, it does no more than to start a worker, as every request does. With " +
+			"GROUP, a pause goes on: what is known of that node group is " +
+			"forgotten, so that Slurm gets as many nodes of it as it asks for at once; for when the image is fixed, " +
+			"or there is room again.",
 		ArgsUsage: "[GROUP...]",
 		Flags:     []cli.Flag{workerFlag()},
 		Action: func(c *cli.Context) error {

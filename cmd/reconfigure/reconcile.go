@@ -21,10 +21,14 @@ func reconcileCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "reconcile",
 		Usage: "show, or fix, what Slurm, Terraform and the cloud do not agree on",
-		Description: "It compares them node by node, leaves out the nodes that a request is at work on, and changes nothing unless --fix is given. What it finds it " +
-			"compares once more after a moment, and shows what is there still. With --fix it fixes what costs no job: by a request like any other; by removing an " +
-			"instance that Terraform does not know and that nothing can run on; by handing a node back to Slurm that a worker has left DOWN. Instances that are not " +
-			"marked as the cluster's are never touched or named. docs/reconcile.md describes the findings, and what a worker fixes by itself with " +
+		Description: "It compares them node by node, leaves out the nodes that a request is at work on, and changes " +
+			"nothing unless --fix is given. What it finds it " +
+			"compares once more after a moment, and shows what is there still. With --fix it fixes what costs no " +
+			"job: by a request like any other; by removing an " +
+			"instance that Terraform does not know and that nothing can run on; by handing a node back to Slurm that " +
+			"a worker has left DOWN. Instances that are not " +
+			"marked as the cluster's are never touched or named. docs/reconcile.md describes the findings, and what " +
+			"a worker fixes by itself with " +
 			"reconfigure.reconcile_minutes.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "fix", Usage: "fix what can be fixed without a loss", DisableDefaultText: true},

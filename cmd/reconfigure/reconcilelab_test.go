@@ -46,7 +46,8 @@ func makeStray(ts *testscript.TestScript, args []string) error {
 		return err
 	}
 	made, err := servers.Create(ctx, nova, servers.CreateOpts{
-		Name: args[0], ImageRef: "11111111-0000-4000-8000-000000000001", FlavorRef: kinds[0].ID, Metadata: map[string]string{"eiffel_cluster": args[1]},
+		Name: args[0], ImageRef: "11111111-0000-4000-8000-000000000001", FlavorRef: kinds[0].ID,
+		Metadata: map[string]string{"eiffel_cluster": args[1]},
 	}, nil).Extract()
 	if err != nil {
 		return err

@@ -20,8 +20,10 @@ func resizeCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "resize",
 		Usage: "make the persistent nodes those that group_vars/all.yml declares now, after an edit by hand",
-		Description: "In the groups, or in all of them, it makes the persistent nodes that are missing, and removes those that are too many or are declared no more. A node " +
-			"that goes is drained first, and its jobs are waited for; meanwhile other requests go on. Nodes that become persistent, or cloud nodes, keep their jobs.",
+		Description: "In the groups, or in all of them, it makes the persistent nodes that are missing, and removes " +
+			"those that are too many or are declared no more. A node " +
+			"that goes is drained first, and its jobs are waited for; meanwhile other requests go on. Nodes that " +
+			"become persistent, or cloud nodes, keep their jobs.",
 		ArgsUsage: "[GROUP...]",
 		Flags:     append(requestFlags(), drainTimeoutFlag()),
 		Action: anywhere(func(c *cli.Context, groups []string) error {
@@ -170,7 +172,9 @@ func askFor(c *cli.Context, s site.Site, r reconfigure.Request, e *edit) error {
 		return showPreview(c, status.Preview{Nodes: []status.PreviewNode{}})
 	case wantsJSON(c):
 		return json.NewEncoder(c.App.Writer).
-			Encode(reconfigure.Outcome{Verdicts: []reconfigure.Verdict{}, Code: reconfigure.CodeDone, Finished: time.Now()})
+			Encode(reconfigure.Outcome{
+				Verdicts: []reconfigure.Verdict{}, Code: reconfigure.CodeDone, Finished: time.Now(),
+			})
 	}
 	_, err := fmt.Fprintln(c.App.Writer, "nothing to do")
 	return err
@@ -210,7 +214,8 @@ func (e *edit) stands(err error) error {
 		return err
 	}
 	return fmt.Errorf(
-		"group_vars/all.yml says min_nodes %d of %s now, but the request was not made; `reconfigure resize %s` makes it: %w",
+		"group_vars/all.yml says min_nodes %d of %s now, but the request was not made; `reconfigure resize %s` makes "+
+			"it: %w",
 		e.To,
 		e.Group,
 		e.Group,

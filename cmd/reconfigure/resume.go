@@ -12,20 +12,23 @@ import (
 )
 
 // hostlistHelp belongs into the description of every command that takes a hostlist.
-const hostlistHelp = "HOSTLIST is in Slurm's notation: node[01-04,07],gpu1. Quote it, since a shell has its own idea of brackets."
+const hostlistHelp = "HOSTLIST is in Slurm's notation: node[01-04,07],gpu1. Quote it, since a shell has its own idea " +
+	"of brackets."
 
 func resumeCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "resume",
 		Usage: "make nodes' instances, configure them, and wait until slurmd has registered",
-		Description: "What Slurm's ResumeProgram calls. A node that is there and ready stays as it is; one that is there and Slurm powers up is rebooted, " +
+		Description: "What Slurm's ResumeProgram calls. A node that is there and ready stays as it is; one that is " +
+			"there and Slurm powers up is rebooted, " +
 			"since Slurm waits for a boot that is newer than its own call.\n\n" + hostlistHelp,
 		ArgsUsage: "HOSTLIST...",
 		Flags: append(
 			requestFlags(),
 			&cli.PathFlag{
-				Name:  "resume-file",
-				Usage: "what Slurm wrote to SLURM_RESUME_FILE, in `FILE` or, for -, on standard input: which jobs wait for which nodes",
+				Name: "resume-file",
+				Usage: "what Slurm wrote to SLURM_RESUME_FILE, in `FILE` or, for -, on standard input: which jobs " +
+					"wait for which nodes",
 			},
 		),
 		Action: func(c *cli.Context) error {

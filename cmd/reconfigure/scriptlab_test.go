@@ -40,7 +40,8 @@ type labKey struct{}
 
 func labOf(ts *testscript.TestScript) *scriptLab { return ts.Value(labKey{}).(*scriptLab) }
 
-const scriptPatience = 5 * time.Minute // a run of Terraform takes 20 s, since the provider sleeps; with more of them at a time, longer
+// a run of Terraform takes 20 s, since the provider sleeps; with more of them at a time, longer
+const scriptPatience = 5 * time.Minute
 
 func makeCluster(ts *testscript.TestScript, _ []string) error {
 	installed, err := labOf(ts).makeCluster()
@@ -82,7 +83,8 @@ func (l *scriptLab) checkOut() (tools.Paths, error) {
 	}
 	for name, text := range files {
 		path := filepath.Join(l.work, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600))
+		if err != nil {
 			return installed, err
 		}
 	}

@@ -13,8 +13,10 @@ func shrinkCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "shrink",
 		Usage: "make fewer of a group's nodes persistent",
-		Description: "Lowers the group's min_nodes in group_vars/all.yml and leaves everything else there as it stands; then it removes the persistent nodes that are " +
-			"too many, those with the highest numbers. Each is drained first, and its jobs are waited for; meanwhile other requests go on. The nodes are cloud nodes " +
+		Description: "Lowers the group's min_nodes in group_vars/all.yml and leaves everything else there as it " +
+			"stands; then it removes the persistent nodes that are " +
+			"too many, those with the highest numbers. Each is drained first, and its jobs are waited for; meanwhile " +
+			"other requests go on. The nodes are cloud nodes " +
 			"from then on. With the number that is there already, it removes what is too many.\n\n" + sizeHelp,
 		ArgsUsage: "GROUP",
 		Flags:     append(requestFlags(), append(sizeFlags(), drainTimeoutFlag())...),
@@ -23,7 +25,7 @@ func shrinkCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return setSize(c, arguments, shrunk, func(s site.Site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
+			request := func(s site.Site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
 				told, err := s.Told(c.Context)
 				nodes := g.Nodes().Union(told.UndeclaredIn(s.Cluster, g.Name)).Difference(g.Persistent())
 				return reconfigure.Request{
@@ -31,7 +33,8 @@ func shrinkCommand() *cli.Command {
 					Nodes:   nodes,
 					Options: reconfigure.Options{DrainTimeout: timeout},
 				}, err
-			})
+			}
+			return setSize(c, arguments, shrunk, request)
 		}),
 	})
 }

@@ -55,7 +55,9 @@ func ownedByCaller(dir string) error {
 }
 
 // withJournal does something with a site, as one of siteOf and siteAnyway opens it, and its journal.
-func withJournal(c *cli.Context, open func(*cli.Context) (site.Site, error), do func(site.Site, *journal.Journal) error) error {
+func withJournal(
+	c *cli.Context, open func(*cli.Context) (site.Site, error), do func(site.Site, *journal.Journal) error,
+) error {
 	s, err := open(c)
 	if err != nil {
 		return err
@@ -95,9 +97,8 @@ func siteAnyway(c *cli.Context) (site.Site, error) {
 	case unknown != nil:
 		return s, errors.Join(err, unknown)
 	}
-	logger(
-		c,
-	).WarnContext(c.Context, "nothing can be planned until group_vars/all.yml is fixed", "reason", text.OneLine(err.Error()))
+	logger(c).WarnContext(c.Context, "nothing can be planned until group_vars/all.yml is fixed",
+		"reason", text.OneLine(err.Error()))
 	known.Starter, err = starterOf(c, known.Cluster.Settings.Worker)
 	return known, err
 }

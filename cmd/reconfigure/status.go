@@ -18,9 +18,12 @@ func statusCommand() *cli.Command {
 		Name:      "status",
 		Usage:     "show each node as Slurm, the cloud, Terraform and the journal have it, and the requests under way",
 		ArgsUsage: "[HOSTLIST...]",
-		Description: "It checks group_vars/all.yml, asks the cloud, Terraform and Slurm, and changes nothing. Where one of them does not answer it says so: " +
-			"the exit code is 0 then, too. Cloud nodes that are powered down share one line, unless HOSTLIST or --state names them. IMAGE is the declared image's name, " +
-			"or the id of another one that the node has still, and then the one that it is to have. A node that HOSTLIST and the filters pick is shown; where there are several, " +
+		Description: "It checks group_vars/all.yml, asks the cloud, Terraform and Slurm, and changes nothing. Where " +
+			"one of them does not answer it says so: " +
+			"the exit code is 0 then, too. Cloud nodes that are powered down share one line, unless HOSTLIST or " +
+			"--state names them. IMAGE is the declared image's name, " +
+			"or the id of another one that the node has still, and then the one that it is to have. A node that " +
+			"HOSTLIST and the filters pick is shown; where there are several, " +
 			"it must pass each of them. docs/status.md describes the fields of JSON and YAML.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{
@@ -38,8 +41,9 @@ func statusCommand() *cli.Command {
 				Usage: "only nodes that Slurm has in one of these states, in sinfo's words: `STATE`, as in drain,down",
 			},
 			&cli.BoolFlag{
-				Name:               "outdated",
-				Usage:              "only nodes that are not what is declared: by their image, flavor or network, without the instance that should be there, …",
+				Name: "outdated",
+				Usage: "only nodes that are not what is declared: by their image, flavor or network, " +
+					"without the instance that should be there, …",
 				DisableDefaultText: true,
 			},
 			&cli.BoolFlag{

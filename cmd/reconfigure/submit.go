@@ -17,8 +17,9 @@ import (
 func requestFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{
-			Name:               "no-wait",
-			Usage:              "return as soon as the request is on disk; nodes that are not declared are left out instead of refusing it all",
+			Name: "no-wait",
+			Usage: "return as soon as the request is on disk; nodes that are not declared are left out " +
+				"instead of refusing it all",
 			DisableDefaultText: true,
 		},
 		&cli.BoolFlag{Name: "dry-run", Usage: "show what would be done, and do nothing", DisableDefaultText: true},

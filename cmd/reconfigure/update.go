@@ -12,9 +12,12 @@ func updateCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "update",
 		Usage: "make nodes what is declared now, or reboot those that are",
-		Description: "A node whose image, flavor or network is not what group_vars/all.yml declares now is rebuilt, resized or replaced; one that is what is declared " +
-			"is rebooted. A node that Slurm has in use is drained first, and its jobs are waited for; meanwhile other requests go on. Cloud nodes that are not there stay away.\n\n" +
-			"It is also what Slurm's RebootProgram calls: `scontrol reboot ASAP nextstate=RESUME reason=\"reimage\" HOSTLIST` has the nodes made anew, and " +
+		Description: "A node whose image, flavor or network is not what group_vars/all.yml declares now is rebuilt, " +
+			"resized or replaced; one that is what is declared " +
+			"is rebooted. A node that Slurm has in use is drained first, and its jobs are waited for; meanwhile " +
+			"other requests go on. Cloud nodes that are not there stay away.\n\n" +
+			"It is also what Slurm's RebootProgram calls: `scontrol reboot ASAP nextstate=RESUME reason=\"reimage\" " +
+			"HOSTLIST` has the nodes made anew, and " +
 			"a reason that begins with \"reimage image=NAME\" has them made of that image.\n\n" + hostlistHelp,
 		ArgsUsage: "HOSTLIST...",
 		Flags: append(

@@ -14,7 +14,8 @@ func waitCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "wait",
 		Usage: "follow a request to its outcome, as its caller does",
-		Description: "It shows what has happened to the request so far, and what happens to it until it ends, and has the exit code that its caller gets. " +
+		Description: "It shows what has happened to the request so far, and what happens to it until it ends, and " +
+			"has the exit code that its caller gets. " +
 			"Of a request that has ended it shows the outcome. Ctrl-C ends nothing but the view.",
 		ArgsUsage: "REQUEST",
 		Flags: []cli.Flag{
@@ -42,7 +43,9 @@ func waitCommand() *cli.Command {
 }
 
 // withRequest does something with the request that the only argument names.
-func withRequest(c *cli.Context, arguments []string, do func(site.Site, *journal.Journal, reconfigure.Request) error) error {
+func withRequest(
+	c *cli.Context, arguments []string, do func(site.Site, *journal.Journal, reconfigure.Request) error,
+) error {
 	id, err := requestID(c, arguments)
 	if err != nil {
 		return err
@@ -62,7 +65,8 @@ func withRequest(c *cli.Context, arguments []string, do func(site.Site, *journal
 func unknownRequest(c *cli.Context, id reconfigure.RequestID) error {
 	return usagef(
 		c,
-		"the journal has no request %s: `reconfigure status` shows those without an outcome, and old ones are not kept for ever",
+		"the journal has no request %s: `reconfigure status` shows those without an outcome, and old ones are not "+
+			"kept for ever",
 		id,
 	)
 }

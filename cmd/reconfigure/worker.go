@@ -15,12 +15,16 @@ func workerCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "worker",
 		Usage: "carry out the requests that wait, then end",
-		Description: "Every request starts a worker where none is at work, so there is no need to call it, but for requests that `reconfigure status` shows as waiting " +
-			"after the control host or the worker went down. Where a worker is at work already, it ends at once. It stays while requests wait for jobs, or cannot be planned, " +
+		Description: "Every request starts a worker where none is at work, so there is no need to call it, but for " +
+			"requests that `reconfigure status` shows as waiting " +
+			"after the control host or the worker went down. Where a worker is at work already, it ends at once. It " +
+			"stays while requests wait for jobs, or cannot be planned, " +
 			"and, with reconfigure.reconcile_minutes, to look for what differs.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "once", Usage: "do not stay: end when what can be carried out now has been, for cron or a look at what happens", DisableDefaultText: true},
-			&cli.BoolFlag{Name: "stay", Usage: "stay in any case, as a service does; behind a worker that stays already, to take its place", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "once", Usage: "do not stay: end when what can be carried out now has been, for cron " +
+				"or a look at what happens", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "stay", Usage: "stay in any case, as a service does; behind a worker that stays " +
+				"already, to take its place", DisableDefaultText: true},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Bool("once") && c.Bool("stay") {

@@ -170,8 +170,8 @@ func (a *Adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 	return all, nil
 }
 
-// addresses is where nodes are, by the ports in Terraform's states. Kept ports stay as they are between two deploys, so that the
-// states of all shards are read for a fresh answer, and for the first one.
+// addresses is where nodes are, by the ports in Terraform's states. Kept ports stay as they are between two deploys, so
+// that the states of all shards are read for a fresh answer, and for the first one.
 func (a *Adapters) addresses(ctx context.Context, fresh bool) (map[string]string, error) {
 	a.lock.Lock()
 	known := a.ports
@@ -232,7 +232,9 @@ func (a *Adapters) deps(ctx context.Context, recorder *journal.Recorder) (operat
 
 // waiter waits for SSH.
 func (a *Adapters) waiter(cloud *openstack.Client) *ssh.Waiter {
-	return ssh.NewWaiter(ssh.Config{Known: a.site.knownHosts(a.log), Policy: a.site.Cluster.Settings.HostKeys, Console: cloud.Console})
+	return ssh.NewWaiter(ssh.Config{
+		Known: a.site.knownHosts(a.log), Policy: a.site.Cluster.Settings.HostKeys, Console: cloud.Console,
+	})
 }
 
 // eventsAndEvidence is the journal, as operations use it.
@@ -252,10 +254,14 @@ func (u unopened) State(context.Context) (reconfigure.State, error) {
 func (u unopened) Preview(context.Context, reconfigure.Plan) (reconfigure.Preview, error) {
 	return reconfigure.Preview{}, u.err
 }
-func (u unopened) Apply(context.Context, reconfigure.Preview, operation.Watch, <-chan struct{}) (reconfigure.Failures, error) {
+func (u unopened) Apply(
+	context.Context, reconfigure.Preview, operation.Watch, <-chan struct{},
+) (reconfigure.Failures, error) {
 	return nil, u.err
 }
-func (u unopened) Adopt(context.Context, reconfigure.Plan, map[string]reconfigure.Server) (nodeset.NodeSet, reconfigure.Failures, error) {
+func (u unopened) Adopt(
+	context.Context, reconfigure.Plan, map[string]reconfigure.Server,
+) (nodeset.NodeSet, reconfigure.Failures, error) {
 	return nodeset.NodeSet{}, nil, u.err
 }
 func (u unopened) Discard(reconfigure.Preview) error { return u.err }
@@ -308,7 +314,9 @@ func (s Site) playbooks() *ansible.Runner {
 }
 
 func (s Site) cloud(ctx context.Context) (*openstack.Client, error) {
-	return openstack.New(ctx, openstack.Config{Cloud: s.Cluster.Cloud, CloudsFile: s.cloudsFile(), Cluster: s.Cluster.Name})
+	return openstack.New(ctx, openstack.Config{
+		Cloud: s.Cluster.Cloud, CloudsFile: s.cloudsFile(), Cluster: s.Cluster.Name,
+	})
 }
 
 func (s Site) knownHosts(log *journal.Journal) ssh.KnownHosts {
@@ -319,7 +327,8 @@ func (s Site) knownHosts(log *journal.Journal) ssh.KnownHosts {
 	return k
 }
 
-// scheduler reaches Slurm's commands on the control node. With keep the connection stays open until the client is closed.
+// scheduler reaches Slurm's commands on the control node. With keep the connection stays open until the client is
+// closed.
 func (s Site) scheduler(control reconfigure.Instance, keep bool) *slurm.Client {
 	command := s.knownHosts(nil).Command(s.Cluster.LoginUser, control.Address, s.Cluster.PrivateKeyFile)
 	return slurm.New(slurm.Config{SSH: command, Prefix: []string{"sudo", "-n"}, Run: runHere, Keep: keep})
@@ -341,7 +350,8 @@ func (a *Adapters) Look(ctx context.Context) (snapshot.Snapshot, error) {
 	return observer.Observe(ctx, snapshot.Scope{Servers: true, Declared: true})
 }
 
-// Inventory is Ansible's, of what is in Terraform's state. The known hosts that its ssh commands use are up to date then.
+// Inventory is Ansible's, of what is in Terraform's state. The known hosts that its ssh commands use are up to date
+// then.
 func (a *Adapters) Inventory(ctx context.Context) ([]byte, error) {
 	state, err := a.state(ctx, nodeset.NodeSet{})
 	if err != nil {

@@ -71,7 +71,8 @@ func (r comparer) reconcile(ctx context.Context) (next time.Duration, ok bool) {
 	}
 	s, err := Open(r.dir) // afresh: it may have been edited
 	if err != nil {
-		return 10 * time.Second, true // whoever calls is told; a worker with nothing to do does not stay for long once it is fixed
+		// whoever calls is told; a worker with nothing to do does not stay for long once it is fixed
+		return 10 * time.Second, true
 	}
 	if !s.location().sameJournal(r.at) {
 		r.out.WarnContext(

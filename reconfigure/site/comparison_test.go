@@ -25,12 +25,16 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 		change   func(*comparer)
 		next     time.Duration // zero: none
 	}{
-		"the next one is not due":            {age: time.Minute, next: 4 * time.Minute},
-		"none is declared any more":          {from: "reconcile_minutes: 5", to: "reconcile_minutes: 0"},
-		"there is a slip in the declaration": {from: "reconcile_minutes: 5", to: "reconcile_minutes: five", next: 10 * time.Second},
-		"it is due, and there is a pause":    {age: time.Hour, next: time.Minute},
-		"the last one is in the future":      {age: -time.Hour, next: time.Minute},
-		"the program was replaced":           {age: time.Minute, change: func(r *comparer) { r.self.path = "/bin/true" }},
+		"the next one is not due":   {age: time.Minute, next: 4 * time.Minute},
+		"none is declared any more": {from: "reconcile_minutes: 5", to: "reconcile_minutes: 0"},
+		"there is a slip in the declaration": {
+			from: "reconcile_minutes: 5", to: "reconcile_minutes: five", next: 10 * time.Second,
+		},
+		"it is due, and there is a pause": {age: time.Hour, next: time.Minute},
+		"the last one is in the future":   {age: -time.Hour, next: time.Minute},
+		"the program was replaced": {age: time.Minute, change: func(r *comparer) {
+			r.self.path = "/bin/true"
+		}},
 		"the program of a service was": {age: time.Minute, next: 4 * time.Minute, change: func(r *comparer) {
 			r.self.path, r.service = "/bin/true", true
 		}},

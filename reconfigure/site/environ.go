@@ -14,14 +14,17 @@ func environment(caller []string) []string {
 	names := []string{
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG", "LANGUAGE",
 		"TF_CLI_CONFIG_FILE", "TF_PLUGIN_CACHE_DIR", // where providers come from (Terraform, CLI configuration)
-		"OS_CLIENT_CONFIG_FILE",                                                                  // where clouds.yaml is
-		"XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "XDG_DATA_HOME", "XDG_DATA_DIRS", "XDG_CACHE_HOME", // not XDG_RUNTIME_DIR, which goes with the session
+		// where clouds.yaml is
+		"OS_CLIENT_CONFIG_FILE",
+		// not XDG_RUNTIME_DIR, which goes with the session
+		"XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "XDG_DATA_HOME", "XDG_DATA_DIRS", "XDG_CACHE_HOME",
 		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
 		"SSL_CERT_FILE", "SSL_CERT_DIR",
 	}
 	prefixes := []string{
 		"LC_",
-		"AWS_", "PG", "TF_HTTP_", "TF_TOKEN_", // the passwords of Terraform's state, which its back ends take from there (s3, pg, http, cloud)
+		// the passwords of Terraform's state, which its back ends take from there (s3, pg, http, cloud)
+		"AWS_", "PG", "TF_HTTP_", "TF_TOKEN_",
 		"RECONFIGURE_", "EIFFEL_", // ours
 	}
 	var kept []string

@@ -12,7 +12,9 @@ func TestWhatIsRememberedIsRecalled(t *testing.T) {
 	for name, settings := range map[string]reconfigure.Settings{
 		"a journal in the state directory": {StateDir: "/srv/state"},
 		"a service of systemd's":           {StateDir: "/srv/state", Worker: reconfigure.WorkerSystemd},
-		"a journal elsewhere":              {StateDir: "/srv/state", Journal: "postgres://eiffel@db/journal?sslmode=verify-full"},
+		"a journal elsewhere": {
+			StateDir: "/srv/state", Journal: "postgres://eiffel@db/journal?sslmode=verify-full",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Site{Dir: t.TempDir(), Cluster: reconfigure.Cluster{Settings: settings}}

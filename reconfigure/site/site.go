@@ -1,6 +1,6 @@
 // Package site is a cluster directory with its declaration, and the adapters that act on the cluster: it opens each of
-// them when it is needed, ties them to the controller, and starts the worker. There are as many Sites as readings of the
-// declaration; what outlives them is in the journal and in the state directory.
+// them when it is needed, ties them to the controller, and starts the worker. There are as many Sites as readings of
+// the declaration; what outlives them is in the journal and in the state directory.
 package site
 
 import (
@@ -107,7 +107,8 @@ func (s Site) UpToDate(ctx context.Context, log *journal.Journal) error {
 		return err
 	}
 	return fmt.Errorf(
-		"%s is not as it is on control host %s, where it was changed at %s, later than here: make them alike; if this one is right, `touch` it and try again",
+		"%s is not as it is on control host %s, where it was changed at %s, later than here: make them alike; if "+
+			"this one is right, `touch` it and try again",
 		s.file(config.File),
 		newest.Host,
 		newest.Changed.UTC().Format(time.RFC3339),

@@ -33,7 +33,7 @@ func (s Site) prune(now, before time.Time) error {
 	return errors.Join(s.logs().Prune(now, before), ansible.Sweep(s.state(), before))
 }
 
-// during tidies when a worker has done its work, and each hour while it stays for requests that are held.
+// during tidies when a worker has done its work, and each hour while it stays for requests that are deferred.
 func (t tidier) during(ctx context.Context, work func() error) error {
 	const pause = time.Hour
 	ended := make(chan struct{})

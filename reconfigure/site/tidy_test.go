@@ -125,7 +125,8 @@ func TestRequestsComeBeforeTidying(t *testing.T) {
 func TestAWorkerThatStaysTidiesToo(t *testing.T) {
 	log, tidy := aged(t, time.Hour, 2*time.Hour)
 	synctest.Test(t, func(t *testing.T) {
-		tidy.keep = -100 * 365 * 24 * time.Hour // the clock here begins in the year 2000, when nothing that has ended today was old
+		// the clock here begins in the year 2000, when nothing that has ended today was old
+		tidy.keep = -100 * 365 * 24 * time.Hour
 		err := tidy.during(t.Context(), func() error {
 			time.Sleep(time.Hour)
 			synctest.Wait()

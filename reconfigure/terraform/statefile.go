@@ -11,9 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
 	tfjson "github.com/hashicorp/terraform-json"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // stateFile is a state as `terraform state pull` prints it, in format 4, which Terraform has used since 0.12. Fields
@@ -212,8 +215,37 @@ func (r *stateResource) at(node string) []int {
 	return found
 }
 
-// pull reads the state, without a lock.
+// pull reads the state. Terraform's local back end empties its file before it writes it, and `terraform state pull`
+// waits for no lock: where there is such a file, and nothing in it that is a state, an apply may be writing it, and it
+// is read again.
 func (d *Driver) pull(ctx context.Context) (*stateFile, error) {
+	const tries, pause = 5, 50 * time.Millisecond
+	for try := 1; ; try++ {
+		state, err := d.pullOnce(ctx)
+		if err == nil && len(state.top) > 0 || try == tries {
+			return state, err
+		}
+		if _, none := os.Stat(d.localState()); none != nil {
+			return state, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(pause << try):
+		}
+	}
+}
+
+// localState is where the local back end keeps the state, unless it is told another path.
+func (d *Driver) localState() string {
+	if d.cfg.Workspace == reconfigure.DefaultShard {
+		return filepath.Join(d.cfg.Dir, "terraform.tfstate")
+	}
+	return filepath.Join(d.cfg.Dir, "terraform.tfstate.d", d.cfg.Workspace, "terraform.tfstate")
+}
+
+// pullOnce reads the state, without a lock.
+func (d *Driver) pullOnce(ctx context.Context) (*stateFile, error) {
 	var text string
 	err := d.beside(func(tf *tfexec.Terraform) (err error) {
 		text, err = tf.StatePull(ctx)
