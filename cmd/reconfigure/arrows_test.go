@@ -45,6 +45,13 @@ var arrows = map[string][]string{
 	"reconfigure/slurm":     {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
 	"reconfigure/openstack": {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/ssh":       {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/site": { // ties them all
+		"reconfigure", "reconfigure/nodeset", "reconfigure/process", "reconfigure/logfile",
+		"reconfigure/config", "reconfigure/journal", "reconfigure/snapshot", "reconfigure/plan",
+		"reconfigure/operation", "reconfigure/controller", "reconfigure/reconcile", "reconfigure/status",
+		"reconfigure/terraform", "reconfigure/ansible", "reconfigure/slurm", "reconfigure/openstack",
+		"reconfigure/ssh",
+	},
 }
 
 // TestArrows parses the imports of every file of the product. It reads the files itself: `go list` would leave the

@@ -139,7 +139,7 @@ func (c *crowdLab) write(name, text string) {
 
 // writeStates is what Slurm says of the nodes.
 func (c *crowdLab) writeStates() {
-	c.write("slurm.json", slurmStates(c.t, numbered("node", 1, 2).Union(numbered("new", 1, coming)), numbered("node", 3, leaving)))
+	c.write("slurm.json", slurmStates(c.t, numbered("node", 1, 2), numbered("new", 1, coming), numbered("node", 3, leaving)))
 }
 
 // numbered is n nodes from a number on.

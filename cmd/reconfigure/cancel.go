@@ -10,6 +10,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
@@ -21,7 +22,7 @@ func cancelCommand() *cli.Command {
 			"that is said, and is no success. To cancel a request twice is one.",
 		ArgsUsage: "REQUEST",
 		Action: anywhere(func(c *cli.Context, arguments []string) error {
-			return withRequest(c, arguments, func(_ site, log *journal.Journal, r reconfigure.Request) error {
+			return withRequest(c, arguments, func(_ site.Site, log *journal.Journal, r reconfigure.Request) error {
 				err := log.Cancel(c.Context, r.ID)
 				if errors.Is(err, reconfigure.ErrBegun) {
 					return begunError(c, log, r)

@@ -29,7 +29,7 @@ func destroyCommand() *cli.Command {
 				return usagef(c, "with --json there is no question: destroy needs --yes then")
 			}
 			if asks {
-				if err := confirm(c, s.cluster.Name); err != nil {
+				if err := confirm(c, s.Cluster.Name); err != nil {
 					return err
 				}
 			}

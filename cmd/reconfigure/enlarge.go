@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 func enlargeCommand() *cli.Command {
@@ -17,7 +18,7 @@ func enlargeCommand() *cli.Command {
 		ArgsUsage: "GROUP",
 		Flags:     append(requestFlags(), sizeFlags()...),
 		Action: anywhere(func(c *cli.Context, arguments []string) error {
-			return setSize(c, arguments, enlarged, func(s site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
+			return setSize(c, arguments, enlarged, func(s site.Site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
 				return reconfigure.Request{Mode: reconfigure.Enlarge, Nodes: g.Persistent()}, nil
 			})
 		}),

@@ -9,6 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
@@ -35,7 +36,7 @@ func evidenceCommand() *cli.Command {
 					return err
 				}
 			}
-			return withJournal(c, siteAnyway, func(_ site, log *journal.Journal) error {
+			return withJournal(c, siteAnyway, func(_ site.Site, log *journal.Journal) error {
 				kept, err := evidence(c, log, nodes)
 				if err != nil {
 					return err

@@ -9,16 +9,17 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
 // follow shows what happens to a request until it has an outcome. Who ends it ends nothing but the view.
-func follow(c *cli.Context, s site, log *journal.Journal, r reconfigure.Request) (reconfigure.Outcome, error) {
+func follow(c *cli.Context, s site.Site, log *journal.Journal, r reconfigure.Request) (reconfigure.Outcome, error) {
 	const look = 250 * time.Millisecond
 	var (
 		shown  = newView(c, r)
 		revive = reviver{
-			start:   func() error { return startWorker(c.Context, s) },
+			start:   func() error { return s.StartWorker(c.Context) },
 			log:     log,
 			request: r.ID,
 			next:    time.Now().Add(workerStart),

@@ -152,7 +152,7 @@ func TestAHostTakesOverFromOneThatDies(t *testing.T) {
 		h.declares("# Slurm's partitions,", fmt.Sprintf(`  - {name: fresh, prefix: new, width: 2, image: debian-12, flavor: m1.large, network: cluster, min_nodes: %d, max_nodes: %d, gres: ""}
 
 # Slurm's partitions,`, coming, coming))
-		h.write("slurm.json", slurmStates(t, numbered("node", 1, 2).Union(numbered("new", 1, coming)), numbered("node", 3, leaving)))
+		h.write("slurm.json", slurmStates(t, numbered("node", 1, 2), numbered("new", 1, coming), numbered("node", 3, leaving)))
 	}
 
 	hang, err := one.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.Hang, Call: "POST servers", Count: 1000})
@@ -279,8 +279,9 @@ func serverNames(cloud *labcloud.Cloud) []string {
 	return names
 }
 
-// slurmStates is what Slurm says of persistent nodes, and of cloud nodes that it has powered down.
-func slurmStates(t *testing.T, persistent, cloud nodeset.NodeSet) string {
+// slurmStates is what Slurm says of persistent nodes, of those that have never registered, and of cloud nodes that it
+// has powered down.
+func slurmStates(t *testing.T, persistent, missing, cloud nodeset.NodeSet) string {
 	t.Helper()
 	type node struct {
 		Name    string   `json:"name"`
@@ -290,6 +291,9 @@ func slurmStates(t *testing.T, persistent, cloud nodeset.NodeSet) string {
 	var nodes []node
 	for name := range persistent.All() {
 		nodes = append(nodes, node{name, name, []string{"IDLE"}})
+	}
+	for name := range missing.All() {
+		nodes = append(nodes, node{name, name, []string{"DOWN", "NOT_RESPONDING"}})
 	}
 	for name := range cloud.All() {
 		nodes = append(nodes, node{name, name, []string{"IDLE", "CLOUD", "POWERED_DOWN"}})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
@@ -24,7 +25,7 @@ func pauseCommand() *cli.Command {
 			if text.OneLine(c.String("reason")) == "" {
 				return usagef(c, "pause needs --reason: it is shown to all who have to wait")
 			}
-			return withJournal(c, siteAnyway, func(_ site, log *journal.Journal) error {
+			return withJournal(c, siteAnyway, func(_ site.Site, log *journal.Journal) error {
 				if err := log.Pause(c.Context, c.String("reason"), caller()); err != nil {
 					return err
 				}
@@ -43,14 +44,14 @@ func continueCommand() *cli.Command {
 		ArgsUsage: "[GROUP...]",
 		Flags:     []cli.Flag{workerFlag()},
 		Action: func(c *cli.Context) error {
-			return withJournal(c, siteAnyway, func(s site, log *journal.Journal) error {
+			return withJournal(c, siteAnyway, func(s site.Site, log *journal.Journal) error {
 				if c.Args().Present() {
 					return continueGroups(c, s, log)
 				}
 				if err := log.Continue(c.Context); err != nil {
 					return err
 				}
-				if err := startWorker(c.Context, s); err != nil {
+				if err := s.StartWorker(c.Context); err != nil {
 					return fmt.Errorf(
 						"the pause has ended, but no worker could be started; `reconfigure worker` is one: %w",
 						err,
@@ -64,16 +65,16 @@ func continueCommand() *cli.Command {
 
 // continueGroups forgets the failures of node groups. Where the declaration can be read, a name that is not in it is
 // refused before anything is done.
-func continueGroups(c *cli.Context, s site, log *journal.Journal) error {
+func continueGroups(c *cli.Context, s site.Site, log *journal.Journal) error {
 	groups := c.Args().Slice()
 	health, err := log.Health(c.Context)
 	if err != nil {
 		return err
 	}
 	unknown := slices.DeleteFunc(slices.Clone(groups), func(g string) bool { _, failed := health[g]; return failed })
-	if s.cluster.Name != "" {
+	if s.Cluster.Name != "" {
 		for _, group := range unknown {
-			if _, err := groupNamed(s.cluster.Groups, group); err != nil {
+			if _, err := groupNamed(s.Cluster.Groups, group); err != nil {
 				return usagef(c, "%v", err)
 			}
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
-	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
@@ -51,15 +50,15 @@ func reconcileCommand() *cli.Command {
 			if c.Duration("min-age") < 0 || c.Duration("recheck") < 0 {
 				return usagef(c, "--min-age and --recheck cannot be negative")
 			}
-			return withJournal(c, siteOf, func(s site, log *journal.Journal) error {
-				adapters := s.adapters(log, logger(c))
-				defer adapters.close()
-				r := adapters.reconciler(c.Duration("min-age"), observeFor)
+			return withJournal(c, siteOf, func(s site.Site, log *journal.Journal) error {
+				adapters := s.Adapters(log, logger(c))
+				defer adapters.Close()
+				r := adapters.Reconciler(c.Duration("min-age"))
 				found, err := r.CompareTwice(c.Context, c.Duration("recheck"))
 				if err != nil {
 					return err
 				}
-				if err := showReconcile(c, status.NewReconcile(s.cluster.Name, found)); err != nil {
+				if err := showReconcile(c, status.NewReconcile(s.Cluster.Name, found)); err != nil {
 					return err
 				}
 				if c.Bool("fix") {
@@ -78,22 +77,8 @@ func showReconcile(c *cli.Context, r status.Reconcile) error {
 	return r.Write(c.App.Writer)
 }
 
-// reconciler compares the sources of a cluster, each of which has a time limit; zero: none.
-func (a *adapters) reconciler(minAge, limit time.Duration) reconcile.Reconciler {
-	observer := a.observer()
-	observer.Limit = limit
-	return reconcile.Reconciler{
-		Cluster: a.cluster, Journal: a.log, MinAge: minAge,
-		Observe: func(ctx context.Context) (snapshot.Snapshot, error) {
-			return observer.Observe(ctx, snapshot.Scope{Servers: true, Declared: true})
-		},
-		Cloud:     func(ctx context.Context) (reconcile.Cloud, error) { return a.openstack(ctx) },
-		Scheduler: func(control reconfigure.Instance) reconcile.Scheduler { return a.scheduler(control) },
-	}
-}
-
 // fix carries out the fixes, and follows the requests among them to their outcomes.
-func fix(c *cli.Context, s site, log *journal.Journal, r reconcile.Reconciler, found reconcile.Comparison) error {
+func fix(c *cli.Context, s site.Site, log *journal.Journal, r reconcile.Reconciler, found reconcile.Comparison) error {
 	if len(found.Seen.Unreachable()) > 0 {
 		return verdict(found)
 	}
@@ -138,7 +123,7 @@ func showFixed(c *cli.Context, f reconcile.Finding, failure error) error {
 }
 
 // followAll hands requests over, and follows one after the other to its outcome.
-func followAll(c *cli.Context, s site, log *journal.Journal, requests []reconfigure.Request) error {
+func followAll(c *cli.Context, s site.Site, log *journal.Journal, requests []reconfigure.Request) error {
 	if err := handOver(c, s, log, requests...); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -11,8 +10,8 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
-	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
@@ -34,11 +33,11 @@ func resizeCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			told, err := s.told(c.Context)
+			told, err := s.Told(c.Context)
 			if err != nil {
 				return err
 			}
-			nodes, err := resized(s.cluster, told, groups)
+			nodes, err := resized(s.Cluster, told, groups)
 			if err != nil {
 				return usagef(c, "%v", err)
 			}
@@ -72,16 +71,6 @@ func resized(cluster reconfigure.Cluster, told snapshot.Snapshot, groups []strin
 		all = all.Union(g.Nodes()).Union(gone)
 	}
 	return all, nil
-}
-
-// told is the nodes that Terraform was last told of.
-func (s site) told(ctx context.Context) (told snapshot.Snapshot, err error) {
-	err = s.ifJournal(ctx, func(log *journal.Journal) error {
-		nodes := s.nodeMap(log)
-		told.Desired, _, err = nodes.Read(ctx)
-		return err
-	})
-	return told, err
 }
 
 func groupNamed(groups []reconfigure.NodeGroup, name string) (reconfigure.NodeGroup, error) {
@@ -139,7 +128,7 @@ func setSize(
 	c *cli.Context,
 	arguments []string,
 	become func(reconfigure.NodeGroup, size) (int, error),
-	request func(site, reconfigure.NodeGroup) (reconfigure.Request, error),
+	request func(site.Site, reconfigure.NodeGroup) (reconfigure.Request, error),
 ) error {
 	if len(arguments) != 1 {
 		return usagef(c, "%s needs one node group, but got %q", c.Command.Name, arguments)
@@ -152,7 +141,7 @@ func setSize(
 	if err != nil {
 		return err
 	}
-	g, err := groupNamed(s.cluster.Groups, arguments[0])
+	g, err := groupNamed(s.Cluster.Groups, arguments[0])
 	if err != nil {
 		return usagef(c, "%v", err)
 	}
@@ -164,7 +153,7 @@ func setSize(
 	if err != nil {
 		return err
 	}
-	s.cluster, g.Min = s.cluster.WithMin(g.Name, n), n
+	s.Cluster, g.Min = s.Cluster.WithMin(g.Name, n), n
 	r, err := request(s, g)
 	if err != nil {
 		return err
@@ -173,7 +162,7 @@ func setSize(
 }
 
 // askFor asks, if there is anything to ask for.
-func askFor(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
+func askFor(c *cli.Context, s site.Site, r reconfigure.Request, e *edit) error {
 	switch {
 	case !r.Nodes.Empty():
 		return ask(c, s, r, e)
@@ -194,13 +183,13 @@ type edit struct {
 }
 
 // editOf is nil where the group is declared so already.
-func editOf(s site, g reconfigure.NodeGroup, n int) (*edit, error) {
+func editOf(s site.Site, g reconfigure.NodeGroup, n int) (*edit, error) {
 	if n == g.Min {
 		return nil, nil
 	}
 	e := edit{MinNodes: config.MinNodes{Group: g.Name, From: g.Min, To: n}}
 	var err error
-	e.prepared, err = config.Prepare(s.dir, e.MinNodes)
+	e.prepared, err = config.Prepare(s.Dir, e.MinNodes)
 	return &e, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 func shrinkCommand() *cli.Command {
@@ -22,9 +23,9 @@ func shrinkCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return setSize(c, arguments, shrunk, func(s site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
-				told, err := s.told(c.Context)
-				nodes := g.Nodes().Union(told.UndeclaredIn(s.cluster, g.Name)).Difference(g.Persistent())
+			return setSize(c, arguments, shrunk, func(s site.Site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
+				told, err := s.Told(c.Context)
+				nodes := g.Nodes().Union(told.UndeclaredIn(s.Cluster, g.Name)).Difference(g.Persistent())
 				return reconfigure.Request{
 					Mode:    reconfigure.Shrink,
 					Nodes:   nodes,

@@ -10,7 +10,6 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
-	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
@@ -111,17 +110,17 @@ func statusOf(c *cli.Context, f status.Filter) (report status.Report, err error)
 	if err != nil {
 		return report, err
 	}
-	groups := append([]reconfigure.NodeGroup{{Name: reconfigure.ControlGroup}}, s.cluster.Groups...)
+	groups := append([]reconfigure.NodeGroup{{Name: reconfigure.ControlGroup}}, s.Cluster.Groups...)
 	for _, name := range f.Groups {
 		if _, err := groupNamed(groups, name); err != nil {
 			return report, usagef(c, "%v", err)
 		}
 	}
-	last, err := s.lastLook()
+	last, err := s.LastLook()
 	if err != nil {
 		logger(c).WarnContext(c.Context, err.Error()) // it is one line of many
 	}
-	err = s.ifJournal(c.Context, func(log *journal.Journal) error {
+	err = s.IfJournal(c.Context, func(log *journal.Journal) error {
 		known := status.Journal{Time: time.Now()}
 		if log != nil {
 			var err error
@@ -129,8 +128,10 @@ func statusOf(c *cli.Context, f status.Filter) (report status.Report, err error)
 				return err
 			}
 		}
-		seen, err := s.observe(c, log)
-		report = status.New(s.cluster, seen, known, last)
+		adapters := s.Adapters(log, logger(c))
+		defer adapters.Close()
+		seen, err := adapters.Look(c.Context)
+		report = status.New(s.Cluster, seen, known, last)
 		return err
 	})
 	if unknown := f.Nodes.Difference(report.Names()); err == nil && !unknown.Empty() {
@@ -141,15 +142,6 @@ func statusOf(c *cli.Context, f status.Filter) (report status.Report, err error)
 		)
 	}
 	return report, err
-}
-
-// observe asks all sources for a person, and changes nothing.
-func (s site) observe(c *cli.Context, log *journal.Journal) (snapshot.Snapshot, error) {
-	adapters := s.adapters(log, logger(c))
-	defer adapters.close()
-	observer := adapters.observer()
-	observer.Limit = observeFor
-	return observer.Observe(c.Context, snapshot.Scope{Servers: true, Declared: true})
 }
 
 func showStatus(c *cli.Context, r status.Report, format string) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 func requestFlags() []cli.Flag {
@@ -65,7 +66,7 @@ func submit(c *cli.Context, r reconfigure.Request) error {
 	}
 	// Slurm's slurm.conf may be older than the declaration: one node that is gone must not hold back the others that
 	// its jobs wait for.
-	if err := declared(c, s.cluster, r.Nodes); err != nil && !c.Bool("no-wait") {
+	if err := declared(c, s.Cluster, r.Nodes); err != nil && !c.Bool("no-wait") {
 		return err
 	}
 	return ask(c, s, r, nil)
@@ -74,7 +75,7 @@ func submit(c *cli.Context, r reconfigure.Request) error {
 // siteToSubmit is the site for a request. What Slurm asks for is taken down whatever state the declaration is in: it
 // is tried until that is fixed, and a node that is not declared is rejected then. Whoever follows his request hears
 // of it at once instead, and whoever asks for what would not be tried again.
-func siteToSubmit(c *cli.Context, m reconfigure.Mode) (site, error) {
+func siteToSubmit(c *cli.Context, m reconfigure.Mode) (site.Site, error) {
 	if unconditional(c, m) {
 		return siteAnyway(c)
 	}
@@ -88,24 +89,24 @@ func unconditional(c *cli.Context, m reconfigure.Mode) bool {
 
 // ask writes a request down, has a worker carry it out, and follows it to its outcome. Where there is an edit of the
 // declaration, which s has as it will be, it is made before.
-func ask(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
+func ask(c *cli.Context, s site.Site, r reconfigure.Request, e *edit) error {
 	if c.Bool("dry-run") {
 		return preview(c, s, r, e)
 	}
 	r.Reason, r.Caller = c.String("reason"), caller()
-	log, err := s.journal(c.Context)
+	log, err := s.Journal(c.Context)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	if err := s.upToDate(c.Context, log); err != nil && !unconditional(c, r.Mode) {
+	if err := s.UpToDate(c.Context, log); err != nil && !unconditional(c, r.Mode) {
 		return err
 	}
 	if err := e.make(c); err != nil {
 		return err
 	}
 	if e != nil {
-		if err := s.upToDate(c.Context, log); err != nil { // from now on the other control hosts are behind
+		if err := s.UpToDate(c.Context, log); err != nil { // from now on the other control hosts are behind
 			return e.stands(err)
 		}
 	}
@@ -124,14 +125,14 @@ func ask(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 // handOver leaves requests that are on disk to a worker: to the one that holds the lease, since it looks once more
 // after it has released it, or to a new one. A process of its own for each of hundreds of callers would slow down
 // them all.
-func handOver(c *cli.Context, s site, log *journal.Journal, requests ...reconfigure.Request) error {
-	if err := s.remember(); err != nil {
+func handOver(c *cli.Context, s site.Site, log *journal.Journal, requests ...reconfigure.Request) error {
+	if err := s.Remember(); err != nil {
 		logger(c).WarnContext(c.Context, err.Error()) // it is for later calls
 	}
 	if log.Holder(c.Context) != "" {
 		return nil
 	}
-	if err := startWorker(c.Context, s); err != nil {
+	if err := s.StartWorker(c.Context); err != nil {
 		return fmt.Errorf("%s on disk, but no worker could be started: %w", named(requests), err)
 	}
 	return nil
@@ -150,7 +151,7 @@ func named(requests []reconfigure.Request) string {
 }
 
 // followToTheEnd shows what happens to a request, and then its outcome.
-func followToTheEnd(c *cli.Context, s site, log *journal.Journal, r reconfigure.Request) error {
+func followToTheEnd(c *cli.Context, s site.Site, log *journal.Journal, r reconfigure.Request) error {
 	outcome, err := follow(c, s, log, r)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 func waitCommand() *cli.Command {
@@ -26,7 +27,7 @@ func waitCommand() *cli.Command {
 			workerFlag(),
 		},
 		Action: anywhere(func(c *cli.Context, arguments []string) error {
-			return withRequest(c, arguments, func(s site, log *journal.Journal, r reconfigure.Request) error {
+			return withRequest(c, arguments, func(s site.Site, log *journal.Journal, r reconfigure.Request) error {
 				outcome, ended, err := log.Outcome(c.Context, r.ID)
 				switch {
 				case err != nil:
@@ -41,12 +42,12 @@ func waitCommand() *cli.Command {
 }
 
 // withRequest does something with the request that the only argument names.
-func withRequest(c *cli.Context, arguments []string, do func(site, *journal.Journal, reconfigure.Request) error) error {
+func withRequest(c *cli.Context, arguments []string, do func(site.Site, *journal.Journal, reconfigure.Request) error) error {
 	id, err := requestID(c, arguments)
 	if err != nil {
 		return err
 	}
-	return withJournal(c, siteAnyway, func(s site, log *journal.Journal) error {
+	return withJournal(c, siteAnyway, func(s site.Site, log *journal.Journal) error {
 		r, there, err := log.Request(c.Context, id)
 		if err != nil {
 			return err

@@ -41,9 +41,9 @@ func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reco
 	}
 	var plays []Play
 	for _, play := range []Play{
-		{"What all nodes know of each other", told},
+		{"Addresses on the other nodes", told},
 		{"The control node", control},
-		{"The configuration of Slurm elsewhere", elsewhere},
+		{"Slurm's configuration on the other nodes", elsewhere},
 		{"New addresses of persistent nodes", lookup},
 		{"The compute nodes", compute},
 	} {

@@ -12,8 +12,8 @@ import (
 )
 
 func TestThePlaysOfAPlan(t *testing.T) {
-	const told, control, elsewhere, lookup, compute = "What all nodes know of each other", "The control node",
-		"The configuration of Slurm elsewhere", "New addresses of persistent nodes", "The compute nodes"
+	const told, control, elsewhere, lookup, compute = "Addresses on the other nodes", "The control node",
+		"Slurm's configuration on the other nodes", "New addresses of persistent nodes", "The compute nodes"
 	change := func(action reconfigure.Action, node string) reconfigure.Change {
 		return reconfigure.Change{Node: node, Action: action}
 	}

@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -24,7 +26,9 @@ func (p *planner) restrain(requests []reconfigure.Request) {
 	spare := p.where(func(c reconfigure.Change) bool {
 		return c.Action == reconfigure.Create && c.ForJobs && !c.Probe && !p.persistent.Contains(c.Node)
 	})
-	for node, err := range p.cluster.GiveUp(p.jobs, refused, spare) {
+	without := noRoom(requests)
+	maps.Copy(without, refused)
+	for node, err := range p.cluster.GiveUp(p.jobs, without, spare) {
 		refused[node] = err
 	}
 	for node := range refused.Nodes().All() {
@@ -32,7 +36,20 @@ func (p *planner) restrain(requests []reconfigure.Request) {
 	}
 }
 
-// optional returns the cloud nodes of a group that get a new instance only because of Slurm's calls.
+// noRoom is the nodes that an earlier worker has found no room for.
+func noRoom(requests []reconfigure.Request) reconfigure.Failures {
+	failures := reconfigure.Failures{}
+	for _, r := range requests {
+		for _, v := range r.Verdicts {
+			if v.Class.NoRoom() {
+				failures[v.Node] = reconfigure.Classify(v.Class, errors.New(v.Reason))
+			}
+		}
+	}
+	return failures
+}
+
+// optional is the cloud nodes of a group that get their instance for Slurm alone.
 func (p *planner) optional(g reconfigure.NodeGroup, requests []reconfigure.Request) nodeset.NodeSet {
 	insists := map[reconfigure.RequestID]bool{}
 	for _, r := range requests {

@@ -141,23 +141,27 @@ func (l *life) killedIn(what string, n int) int {
 	return 0
 }
 
-// freeze has the worker do nothing more, while a program that it runs does so still.
-func (l *life) freeze() {
+// freeze has the worker do nothing more, while a program that it runs does so still; false where it does nothing already.
+func (l *life) freeze() bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()
+	lives := !l.dead
 	l.dead = true
+	return lives
 }
 
 // kill does not return.
 func (l *life) kill() {
-	l.killAs(l.half)
+	l.freeze()
+	l.die(simulate.Death{Half: l.half})
 	runtime.Goexit()
 }
 
-// killAs kills the worker, and Terraform with it.
+// killAs kills the worker, and Terraform with it, unless it is dead already.
 func (l *life) killAs(half simulate.Half) {
-	l.freeze()
-	l.die(simulate.Death{Half: half})
+	if l.freeze() {
+		l.die(simulate.Death{Half: half})
+	}
 }
 
 // alive does not return in a worker that is dead.

@@ -29,8 +29,9 @@ type storm struct {
 	declared reconfigure.Cluster
 	lives    []*life
 	wrong    []string
-	doom     int                  // the moment at which the next worker is killed
-	half     simulate.Half        // what Terraform leaves that is killed with it
+	doom     int           // the moment at which the next worker is killed
+	half     simulate.Half // what Terraform leaves that is killed with it
+	perState int
 	since    map[string]time.Time // when Slurm began to power a node up or down
 }
 
@@ -120,12 +121,18 @@ func TestStorm(t *testing.T) { blow(t, drawSteps) }
 // blow plays storms, and tells how often a node was tried once more.
 func blow(t *testing.T, draw func(*rapid.T) []step) (again int) {
 	t.Helper()
+	return blowIn(t, 0, draw)
+}
+
+// blowIn does so with at most so many nodes in each of Terraform's states.
+func blowIn(t *testing.T, perState int, draw func(*rapid.T) []step) (again int) {
+	t.Helper()
 	played, requests, killed, plans, overlaps, undone := 0, 0, 0, 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := draw(rt)
 		var s *storm
 		synctest.Test(t, func(t *testing.T) {
-			s = begin()
+			s = begin(perState)
 			s.play(t.Context(), steps)
 		})
 		if len(s.wrong) > 0 {
@@ -151,17 +158,20 @@ func blow(t *testing.T, draw func(*rapid.T) []step) (again int) {
 	return again
 }
 
-func begin() *storm {
-	s := &storm{world: simulate.NewWorld(stormy(1, "v1")), book: simulate.NewJournal(), declared: stormy(1, "v1"), since: map[string]time.Time{}}
+func begin(perState int) *storm {
+	s := &storm{perState: perState, book: simulate.NewJournal(), since: map[string]time.Time{}}
+	s.declared = s.stormy(1, "v1")
+	s.world = simulate.NewWorld(s.declared)
 	s.world.Have("ctl", "p1")
 	time.Sleep(time.Minute)
 	return s
 }
 
-func stormy(least int, image string) reconfigure.Cluster {
+func (s *storm) stormy(least int, image string) reconfigure.Cluster {
 	c := of(image, declared(least, most))
 	c.Slurm = reconfigure.Timing{ResumeTimeout: resumeTimeout, SuspendTimeout: suspendTimeout}
-	c.Settings.BootTimeout = resumeTimeout / 2
+	c.Settings.BootTimeout = resumeTimeout / 4
+	c.Settings.NodesPerState = s.perState
 	return wary(forgiving(c))
 }
 
@@ -319,7 +329,7 @@ func (s *storm) declare(d step) {
 	if d.on {
 		image = "v2"
 	}
-	c := stormy(1+d.n%3, image)
+	c := s.stormy(1+d.n%3, image)
 	s.lock.Lock()
 	s.declared = c
 	s.lock.Unlock()
@@ -352,7 +362,6 @@ func (s *storm) killNow(d step) {
 	lives := slices.Clone(s.lives)
 	s.lock.Unlock()
 	for _, l := range lives {
-		l.last = "was killed from outside"
 		l.killAs(s.half)
 	}
 }

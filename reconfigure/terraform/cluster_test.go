@@ -111,7 +111,7 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 		Dir: filepath.Join(c.dir, "terraform", "openstack"), PlanDir: filepath.Join(c.dir, "state", "plans"),
 		Binary: tool(t, "EIFFEL_TERRAFORM", "bin/terraform"), CloudsFile: filepath.Join(c.dir, "clouds.yaml"),
 		Keeper: keeper(t, filepath.Join(c.dir, "state")), Parallelism: 20, LockTimeout: 30 * time.Second,
-		Log: slog.New(slog.DiscardHandler),
+		Log: slog.New(slog.DiscardHandler), Port: c.port,
 		Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "CHECKPOINT_DISABLE=1",
 			"TF_CLI_CONFIG_FILE=" + filepath.Join(c.dir, "terraformrc")},
 	}

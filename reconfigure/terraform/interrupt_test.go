@@ -1,7 +1,9 @@
 package terraform
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -62,16 +64,26 @@ func (c *cluster) ports() map[string][]string {
 	return byName
 }
 
+// port is where a server is.
+func (c *cluster) port(_ context.Context, server string) (string, error) {
+	ports := c.ports()
+	for node, s := range c.servers() {
+		if s.ID == server && len(ports[node]) == 1 {
+			return ports[node][0], nil
+		}
+	}
+	return "", fmt.Errorf("server %s has no port, or several", server)
+}
+
 // listed is what the cloud says of the servers of these nodes, as Adopt takes it.
 func (c *cluster) listed(nodes ...string) map[string]reconfigure.Server {
 	c.Helper()
-	all, ports := c.servers(), c.ports()
+	all := c.servers()
 	found := map[string]reconfigure.Server{}
 	for _, node := range nodes {
 		s := all[node]
 		found[node] = reconfigure.Server{
-			ID: s.ID, Node: node, Status: s.Status, Address: s.Addresses[0].String(), PortID: ports[node][0],
-			ImageID: s.Image,
+			ID: s.ID, Node: node, Status: s.Status, Address: s.Addresses[0].String(), ImageID: s.Image,
 		}
 	}
 	return found
@@ -409,7 +421,7 @@ func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 	// A server that is at another port than the state has, and one that is made of something else.
 	servers := c.listed("node02", "node03")
 	other := servers["node02"]
-	other.PortID = servers["node03"].PortID
+	other.PortID = c.ports()["node03"][0]
 	wrong := maps.Clone(desired)
 	wrong["node03"] = c.spec("standard", imageV2)
 	adopted, failures, err := d.Adopt(t.Context(), planOf(reconfigure.Create, wrong, "node02", "node03"),

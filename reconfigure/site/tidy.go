@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -26,10 +26,10 @@ type tidier struct {
 }
 
 // logs is where the workers' logs are.
-func (s site) logs() logfile.Folder { return logfile.Folder{Dir: s.state("log")} }
+func (s Site) logs() logfile.Folder { return logfile.Folder{Dir: s.LogDir()} }
 
 // prune removes the logs, and what Ansible's runs have left, of before some time.
-func (s site) prune(now, before time.Time) error {
+func (s Site) prune(now, before time.Time) error {
 	return errors.Join(s.logs().Prune(now, before), ansible.Sweep(s.state(), before))
 }
 

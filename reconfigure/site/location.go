@@ -1,18 +1,14 @@
-package main
+package site
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/google/renameio/v2"
-	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
 // locationFile stands in the cluster directory.
@@ -29,11 +25,11 @@ type location struct {
 	Worker reconfigure.WorkerStart `json:"worker,omitempty"`
 }
 
-func (s site) location() location {
+func (s Site) location() location {
 	return location{
-		StateDirectory: s.cluster.Settings.StateDir,
-		Journal:        s.cluster.Settings.Journal,
-		Worker:         s.cluster.Settings.Worker,
+		StateDirectory: s.Cluster.Settings.StateDir,
+		Journal:        s.Cluster.Settings.Journal,
+		Worker:         s.Cluster.Settings.Worker,
 	}
 }
 
@@ -42,8 +38,8 @@ func (l location) sameJournal(other location) bool {
 	return l.StateDirectory == other.StateDirectory && l.Journal == other.Journal
 }
 
-// remember writes down where requests are written down, unless it stands there already.
-func (s site) remember() error {
+// Remember writes down where requests are written down, unless it stands there already.
+func (s Site) Remember() error {
 	text, err := json.Marshal(s.location())
 	if err != nil {
 		return err
@@ -62,50 +58,25 @@ func (s site) remember() error {
 	return nil
 }
 
-// recalledSite is a site of which nothing is known but where its requests are written down.
-func recalledSite(dir string) (site, error) {
+// Recall is a Site of which nothing is known but where its requests are written down, and who starts a worker. Where
+// none ever was, that is an fs.ErrNotExist.
+func Recall(dir string) (Site, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return site{}, err
+		return Site{}, err
 	}
-	s := site{dir: dir}
+	s := Site{Dir: dir}
 	content, err := os.ReadFile(s.file(locationFile))
 	if err != nil {
-		return site{}, err
+		return Site{}, err
 	}
 	var w location
 	if err := json.Unmarshal(content, &w); err != nil {
-		return site{}, fmt.Errorf("%s: %w", s.file(locationFile), err)
+		return Site{}, fmt.Errorf("%s: %w", s.file(locationFile), err)
 	}
 	if !filepath.IsAbs(w.StateDirectory) {
-		return site{}, fmt.Errorf("%s: state_directory %q is no absolute path", s.file(locationFile), w.StateDirectory)
+		return Site{}, fmt.Errorf("%s: state_directory %q is no absolute path", s.file(locationFile), w.StateDirectory)
 	}
-	s.cluster.Settings = reconfigure.Settings{StateDir: w.StateDirectory, Journal: w.Journal, Worker: w.Worker}
+	s.Cluster.Settings = reconfigure.Settings{StateDir: w.StateDirectory, Journal: w.Journal, Worker: w.Worker}
 	return s, nil
-}
-
-// siteAnyway is the site for those who need no more than the journal: a declaration that cannot be read is a warning.
-func siteAnyway(c *cli.Context) (site, error) {
-	if err := ownedByCaller(directory(c)); err != nil {
-		return site{}, usagef(c, "%v", err)
-	}
-	if _, err := starterOf(c, ""); err != nil {
-		return site{}, err
-	}
-	s, err := siteOf(c)
-	if err == nil {
-		return s, nil
-	}
-	known, unknown := recalledSite(directory(c))
-	switch {
-	case errors.Is(unknown, fs.ErrNotExist):
-		return s, err // no request was ever made here
-	case unknown != nil:
-		return s, errors.Join(err, unknown)
-	}
-	logger(
-		c,
-	).WarnContext(c.Context, "nothing can be planned until group_vars/all.yml is fixed", "reason", text.OneLine(err.Error()))
-	known.starter, err = starterOf(c, known.cluster.Settings.Worker)
-	return known, err
 }

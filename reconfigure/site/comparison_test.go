@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"io"
@@ -27,7 +27,7 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 	}{
 		"the next one is not due":            {age: time.Minute, next: 4 * time.Minute},
 		"none is declared any more":          {from: "reconcile_minutes: 5", to: "reconcile_minutes: 0"},
-		"there is a slip in the declaration": {from: "reconcile_minutes: 5", to: "reconcile_minutes: five", next: time.Minute},
+		"there is a slip in the declaration": {from: "reconcile_minutes: 5", to: "reconcile_minutes: five", next: 10 * time.Second},
 		"it is due, and there is a pause":    {age: time.Hour, next: time.Minute},
 		"the last one is in the future":      {age: -time.Hour, next: time.Minute},
 		"the program was replaced":           {age: time.Minute, change: func(r *comparer) { r.self.path = "/bin/true" }},
@@ -37,8 +37,8 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 		"another journal is declared": {from: "state_directory: state", to: "state_directory: elsewhere"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := site{dir: t.TempDir()}
-			s.cluster.Settings.StateDir = s.file("state")
+			s := Site{Dir: t.TempDir()}
+			s.Cluster.Settings.StateDir = s.file("state")
 			if err := os.MkdirAll(s.file("group_vars"), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -66,7 +66,7 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := comparer{
-				dir:  s.dir,
+				dir:  s.Dir,
 				log:  log,
 				out:  slog.New(slog.NewTextHandler(io.Discard, nil)),
 				at:   s.location(),
@@ -79,7 +79,7 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 			if ok != (test.next > 0) || next > test.next || ok && next < test.next-30*time.Second {
 				t.Errorf("the next one is in %s (%t), want %s", next, ok, test.next)
 			}
-			if last, err := s.lastLook(); err != nil || !last.Time.Equal(compared) {
+			if last, err := s.LastLook(); err != nil || !last.Time.Equal(compared) {
 				t.Errorf("it has compared: %v, error %v", last.Time, err)
 			}
 		})
