@@ -107,22 +107,13 @@ func continueGroups(c *cli.Context, s site.Site, log *journal.Journal) error {
 	return nil
 }
 
-// showPause shows how it is now. The holder of the lease is asked last: a later one finds the pause before it begins
-// anything.
+// showPause shows how it is now.
 func showPause(c *cli.Context, log *journal.Journal) error {
-	var report status.Pause
-	p, paused, err := log.Paused(c.Context)
+	read, err := status.Read(c.Context, log)
 	if err != nil {
 		return err
 	}
-	if paused {
-		report.Pause = &p
-	}
-	requests, err := log.Pending(c.Context)
-	if err != nil {
-		return err
-	}
-	report.Waiting, report.Leader = len(requests), log.Holder(c.Context)
+	report := status.NewPause(read)
 	if wantsJSON(c) {
 		return json.NewEncoder(c.App.Writer).Encode(report)
 	}

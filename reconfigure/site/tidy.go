@@ -55,14 +55,14 @@ func (t tidier) during(ctx context.Context, work func() error) error {
 	return err
 }
 
-// ifDue tidies unless that was done within the last day, or somebody is at work: requests come first. What goes wrong
-// is told and fails nothing; tomorrow is another day. The stamp comes before the deed: of several workers one does
-// it.
+// ifDue removes what is old, unless that was done within the last day. It may run while requests are worked on: it removes nothing
+// that belongs to a request without an outcome. An error is logged and fails nothing; the next day it is tried again. The stamp is
+// written first, so that one of several workers does it.
 func (t tidier) ifDue(ctx context.Context, now time.Time) {
 	const day = 24 * time.Hour
 	last, err := os.Stat(t.stamp)
 	first := err != nil
-	if !first && now.Sub(last.ModTime()) < day || t.keep == 0 || ctx.Err() != nil || t.log.Holder(ctx) != "" {
+	if !first && now.Sub(last.ModTime()) < day || t.keep == 0 || ctx.Err() != nil {
 		return
 	}
 	err = errors.Join(os.MkdirAll(filepath.Dir(t.stamp), 0o700), renameio.WriteFile(t.stamp, nil, 0o600))

@@ -10,11 +10,23 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// Pause is what is said of a pause, and of what it stops.
+// Pause is a pause, and what it stops.
 type Pause struct {
 	Pause   *reconfigure.Pause `json:"pause"`   // none: null
 	Waiting int                `json:"waiting"` // requests without an outcome
+	AtWork  int                `json:"at_work"` // of these, requests with operations under way
 	Leader  string             `json:"leader"`  // the worker that holds the lease; empty: none
+}
+
+// NewPause is the pause in what was read of the journal.
+func NewPause(j Journal) Pause {
+	p := Pause{Pause: j.Pause, Waiting: len(j.Pending), Leader: j.Leader}
+	for _, r := range j.Requests() {
+		if r.State == AtWork {
+			p.AtWork++
+		}
+	}
+	return p
 }
 
 // String is the same for people.
@@ -24,8 +36,8 @@ func (p Pause) String() string {
 		return "not paused\n" + said
 	}
 	said = PauseWords(*p.Pause) + "\nnothing begins until `reconfigure continue`\n" + said
-	if p.Leader != "" {
-		said += "operations may be under way still, and go on to their end: " + p.Leader + "\n"
+	if p.AtWork > 0 {
+		said += fmt.Sprintf("requests whose operations are under way, and go on to their end: %d\n", p.AtWork)
 	}
 	return said
 }

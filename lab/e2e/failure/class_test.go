@@ -51,7 +51,6 @@ func TestEveryClassOfFailure(t *testing.T) {
 			words: "Too many requests", exit: 7},
 		{node: "w04", kind: labcloud.Unavailable, class: reconfigure.ClassCloud,
 			words: "temporary overloading or maintenance", exit: 7},
-		{node: "w05", kind: labcloud.LostAnswer, class: reconfigure.ClassUnknown, words: "EOF", exit: 7},
 		{node: "w06", kind: labcloud.NeverBoots, class: reconfigure.ClassBoot, words: "console log", exit: 1},
 		{node: "w07", kind: labcloud.NoSSHD, class: reconfigure.ClassSSH, words: "connection refused", exit: 1},
 		{node: "w08", kind: labcloud.NoMunged, class: reconfigure.ClassPlaybook, words: "start munge", exit: 1},
@@ -81,6 +80,16 @@ func TestEveryClassOfFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	assertJobsComeToRun(t, ways)
+}
+
+// TestLostAnswer has the cloud make an instance, and its answer be lost: Terraform does not know of the instance, which is adopted.
+func TestLostAnswer(t *testing.T) {
+	lab.Order(t, labcloud.Fault{Kind: labcloud.LostAnswer, Server: "w05", Call: "POST servers", Count: 1000})
+	job := lab.Job(t, "--nodelist=w05", "--wrap=true")
+	lab.AwaitJob(t, job, "COMPLETED")
+	lab.AwaitQuiet(t)
+	lab.AssertTerraformIsClean(t)
+	assertNothingLeaked(t)
 }
 
 // TestRefusedByTheFence has Terraform plan a change without a request: the declared key pair, which all nodes share, is
