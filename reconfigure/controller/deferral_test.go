@@ -204,7 +204,7 @@ func TestNoRequestIsLostByOutagesAndPauses(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := &lab{T: t, World: simulate.NewWorld(declared()), journal: simulate.NewJournal(), cluster: declared(), start: time.Now()}
 			l.Have("ctl", "p1", "p2", "p3", "p4")
-			wrong = l.suffers(kind, moves)
+			wrong = l.plays(kind, moves)
 		})
 		if len(wrong) > 0 {
 			rt.Fatalf("%s", strings.Join(wrong, "\n"))
@@ -212,8 +212,8 @@ func TestNoRequestIsLostByOutagesAndPauses(t *testing.T) {
 	})
 }
 
-// suffers plays moves, and says what is wrong when nobody is at work any more.
-func (l *lab) suffers(kind blindness, moves []move) (wrong []string) {
+// plays has moves happen, and says what is wrong when nobody is at work any more.
+func (l *lab) plays(kind blindness, moves []move) (wrong []string) {
 	var lock sync.Mutex
 	complain := func(format string, args ...any) {
 		lock.Lock()
