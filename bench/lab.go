@@ -94,6 +94,7 @@ func (b *bench) lab(ctx context.Context) (*lab, error) {
 // declared is the lab's declaration with the product's own settings where the lab has others for the sake of tests.
 func declared(d cluster.Declaration) cluster.Declaration {
 	d.Reconfigure["parallelism"] = 50
+	d.Reconfigure["boot_timeout"] = 300
 	d.Slurm.SuspendTime = 3600 // benchmarks say themselves when a node goes
 	return d
 }

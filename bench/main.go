@@ -76,6 +76,9 @@ type benchmark struct {
 func benchmarks() []benchmark {
 	return []benchmark{
 		{"one", oneGroups, (*bench).one},
+		{"stragglers", straggleGroups, (*bench).stragglers},
+		{"reimage", reimageGroups, (*bench).reimage},
+		{"many", manyGroups, (*bench).many},
 		{"size", nil, (*bench).size},
 		{"status", nil, (*bench).status},
 		{"waiting", nil, (*bench).waiting},

@@ -51,7 +51,7 @@ func (b *bench) one(ctx context.Context) (report, error) {
 		if i < b.sizes.floors {
 			floor, err := lab.floor(ctx, node, spare)
 			if err != nil {
-				return r, fmt.Errorf("Terraform alone: %w", err)
+				return r, fmt.Errorf("of Terraform alone: %w", err)
 			}
 			b.say("Terraform alone: %s", seconds(floor))
 			floors = append(floors, floor)
@@ -133,17 +133,11 @@ func (l *lab) bringUp(ctx context.Context, node string) (stages, error) {
 // floor is how long Terraform alone takes for the instance of a node that is as another one of its group. It works on a copy
 // of the root module with its state, so that the product never hears of it, and removes the instance.
 func (l *lab) floor(ctx context.Context, like, node string) (took time.Duration, err error) {
-	dir := filepath.Join(l.Dir, "floor")
-	if err := errors.Join(os.MkdirAll(dir, 0o755), os.Mkdir(filepath.Join(dir, "terraform"), 0o755)); err != nil {
+	module, err := l.copyModule(ctx)
+	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	for _, part := range []string{"group_vars", "terraform/openstack"} {
-		if out, err := exec.CommandContext(ctx, "cp", "-a", filepath.Join(l.Site, part), filepath.Join(dir, part)).CombinedOutput(); err != nil {
-			return 0, fmt.Errorf("copy %s: %w: %s", part, err, out)
-		}
-	}
-	module := filepath.Join(dir, "terraform", "openstack")
+	defer func() { err = errors.Join(err, os.RemoveAll(filepath.Dir(filepath.Dir(module)))) }()
 	if err := giveInstance(filepath.Join(module, "nodes.auto.tfvars.json"), like, node); err != nil {
 		return 0, err
 	}
@@ -167,24 +161,59 @@ func (l *lab) floor(ctx context.Context, like, node string) (took time.Duration,
 	return took, client.RemoveServer(ctx, servers[i].ID, node, time.Now())
 }
 
+// copyModule copies the root module with its state, and the declaration that it reads.
+func (l *lab) copyModule(ctx context.Context) (module string, err error) {
+	dir := filepath.Join(l.Dir, "by-hand")
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, "terraform"), 0o755)); err != nil {
+		return "", err
+	}
+	for _, part := range []string{"group_vars", "terraform/openstack"} {
+		if out, err := exec.CommandContext(ctx, "cp", "-a", filepath.Join(l.Site, part), filepath.Join(dir, part)).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("copy %s: %w: %s", part, err, out)
+		}
+	}
+	return filepath.Join(dir, "terraform", "openstack"), nil
+}
+
 // giveInstance has the map of nodes in a file say that a node whose port is kept has an instance as another one.
 func giveInstance(file, like, node string) error {
+	return editMap(file, func(nodes, ports map[string]map[string]any) error {
+		if nodes[like] == nil || ports[node] == nil {
+			return fmt.Errorf("%s has no instance, or %s no kept port", like, node)
+		}
+		nodes[node] = nodes[like]
+		delete(ports, node)
+		return nil
+	})
+}
+
+// changeSpec has the map of nodes in a file say something else of a node.
+func changeSpec(file, node, key, value string) error {
+	return editMap(file, func(nodes, _ map[string]map[string]any) error {
+		if nodes[node] == nil {
+			return fmt.Errorf("%s has no instance", node)
+		}
+		nodes[node][key] = value
+		return nil
+	})
+}
+
+// editMap edits the map of nodes in a file.
+func editMap(file string, edit func(nodes, ports map[string]map[string]any) error) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
 	var variables map[string]json.RawMessage
-	var nodes, ports map[string]json.RawMessage
+	var nodes, ports map[string]map[string]any
 	err = json.Unmarshal(text, &variables)
 	err = errors.Join(err, json.Unmarshal(variables["nodes"], &nodes), json.Unmarshal(variables["kept_ports"], &ports))
+	if err == nil {
+		err = edit(nodes, ports)
+	}
 	if err != nil {
 		return err
 	}
-	if nodes[like] == nil || ports[node] == nil {
-		return fmt.Errorf("%s has no instance, or %s no kept port", like, node)
-	}
-	nodes[node] = nodes[like]
-	delete(ports, node)
 	for name, part := range map[string]any{"nodes": nodes, "kept_ports": ports} {
 		if variables[name], err = json.Marshal(part); err != nil {
 			return err

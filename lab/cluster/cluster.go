@@ -142,7 +142,7 @@ func (l *Lab) startCloud(context.Context) error {
 		Networks: []labcloud.Network{{Name: networkName, CIDR: l.cfg.Gateway.Masked(), Gateway: l.cfg.Gateway.Addr()}},
 		Flavors: []labcloud.Flavor{{Name: FlavorSmall, VCPUs: 2, RAM: 2048, Disk: 10},
 			{Name: FlavorLarge, VCPUs: 4, RAM: 4096, Disk: 10}},
-		Images:  []labcloud.Image{{ID: imageID(ImageV1), Name: ImageV1}, {ID: imageID(ImageV2), Name: ImageV2}},
+		Images:  []labcloud.Image{{ID: ImageID(ImageV1), Name: ImageV1}, {ID: ImageID(ImageV2), Name: ImageV2}},
 		Timings: labcloud.Timings{Build: time.Second, Rebuild: time.Second, Reboot: time.Second, Delete: time.Second},
 		Log:     l.cfg.Log,
 	}, host)
@@ -182,15 +182,15 @@ func (l *Lab) images() (*image.Store, error) {
 		return nil, err
 	}
 	for _, name := range []string{ImageV1, ImageV2} {
-		if err := store.Add(imageID(name), map[string]string{"/etc/image-release": name + "\n"}); err != nil {
+		if err := store.Add(ImageID(name), map[string]string{"/etc/image-release": name + "\n"}); err != nil {
 			return nil, err
 		}
 	}
 	return store, nil
 }
 
-// imageID returns a UUID, as Glance would, from which the image can be recognized in logs.
-func imageID(name string) string {
+// ImageID returns a UUID, as Glance would, from which the image can be recognized in logs.
+func ImageID(name string) string {
 	return fmt.Sprintf("00000000-0000-4000-8000-%012x", []byte(name[len(name)-2:]))
 }
 

@@ -58,7 +58,7 @@ func notAdopted(failure, err error) error {
 	if failure == nil {
 		failure = errors.New("unknown why")
 	}
-	return errors.Join(errors.New("Terraform's state could not take over its instance"), failure)
+	return errors.Join(errors.New("its instance could not be imported into the state"), failure)
 }
 
 // adoptable finds a server that is as a call asks for. For a node that is to be made it must have been created since it was

@@ -50,7 +50,7 @@ func (o *operation) another() error {
 		return err
 	}
 	if !state.PoweringUp() {
-		return errors.New("Slurm does not wait for it any more")
+		return errors.New("its resume was given up by Slurm")
 	}
 	return nil
 }

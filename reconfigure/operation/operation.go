@@ -134,9 +134,6 @@ func (o *operation) verdict(err error) reconfigure.Verdict {
 	return v
 }
 
-// node is the operation's own, as a set.
-func (o *operation) node() nodeset.NodeSet { return nodeset.Of(o.change.Node) }
-
 // persistent reports whether the node is always to be there; the control node is.
 func (o *operation) persistent() bool {
 	c := o.round.Cluster

@@ -301,14 +301,3 @@ func (t *attempt) note(op *operation, message string) {
 		op.note(message)
 	}
 }
-
-// nodes is those of some calls.
-func nodes(calls []*provisionCall) nodeset.NodeSet {
-	var names []string
-	for _, c := range calls {
-		if c.In.op != nil {
-			names = append(names, c.In.op.change.Node)
-		}
-	}
-	return nodeset.Of(names...)
-}

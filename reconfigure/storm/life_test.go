@@ -55,7 +55,6 @@ type life struct {
 	recorder *journal.Recorder
 
 	plans, under, overlaps int // that it began, runs of Terraform and Ansible under way, and plans that began beside them
-	again                  int // how often a node was given another instance
 }
 
 // longest is more moments than any life has.
@@ -93,7 +92,7 @@ func (l *life) work(ctx context.Context, open func() reconfigure.Cluster) error 
 	case err = <-ended:
 	case <-l.mortal.Done():
 		err = errKilled
-		time.Sleep(1) // whatever was under way in it has ended by then
+		time.Sleep(time.Nanosecond) // whatever was under way in it has ended by then
 	}
 	l.lock.Lock()
 	l.dead = true

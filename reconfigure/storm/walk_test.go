@@ -233,7 +233,6 @@ type play struct {
 	world   *simulate.World
 	book    book
 	callers sync.WaitGroup
-	workers int
 }
 
 func (s scene) begin(t *testing.T, b book) *play {

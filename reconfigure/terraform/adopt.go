@@ -232,7 +232,7 @@ func connected(raw fields, server reconfigure.Server, networkID string) (fields,
 func (a *adoption) set(block, node string, to fields) error {
 	r := a.state.of(block)
 	if r == nil {
-		return fmt.Errorf("Terraform's state has no %s", block) //nolint:staticcheck // a name
+		return fmt.Errorf("no %s in the state of Terraform", block)
 	}
 	was := entry{block: block}
 	if at := r.at(node); len(at) > 0 {

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+func manyGroups(s sizes) []cluster.NodeGroup {
+	return []cluster.NodeGroup{cluster.Group("many", "m", 0, s.many)}
+}
+
+// many measures many nodes that one job needs.
+func (b *bench) many(ctx context.Context) (report, error) {
+	r := report{about: fmt.Sprintf("A job needs %d nodes without an instance. CPU is that of the worker and of all that it starts: Terraform, the provider, Ansible and SSH on the control host; "+
+		"what runs on the nodes is not in it, though the lab's nodes share the cores.", b.sizes.many)}
+	lab, err := b.lab(ctx)
+	if err != nil {
+		return r, err
+	}
+	nodes := numbered(manyGroups(b.sizes)[0], 1, b.sizes.many)
+	if err := lab.settled(ctx); err != nil {
+		return r, err
+	}
+	taken() // what was left by others
+	begun := time.Now()
+	if _, err := lab.Submit(fmt.Sprintf("--nodes=%d", len(nodes)), "--nodelist="+strings.Join(nodes, ","), "--output=/dev/null", "--wrap=sleep 3600"); err != nil {
+		return r, err
+	}
+	came, err := lab.registered(ctx, nodes...)
+	if err != nil {
+		return r, err
+	}
+	if err := lab.settled(ctx); err != nil {
+		return r, err
+	}
+	cpu := taken()
+	one, all := first(came).Sub(begun), last(came, nodes).Sub(begun)
+	const before = 232600 * time.Millisecond // of the first edition, for 50 nodes on 2 cores
+	r.rows = []row{
+		{what: fmt.Sprintf("%d nodes at once, the first one registered", len(nodes)), measured: seconds(one), beside: "the last one " + seconds(all), ratio: ratio(times(one, all)), goal: "<= 20 s", met: one <= 20*time.Second},
+		{what: "all of them registered", measured: seconds(all)},
+		{what: "CPU on the control host for each node", measured: seconds(cpu / time.Duration(len(nodes)))},
+	}
+	if len(nodes) == 50 {
+		r.rows[1].goal, r.rows[1].met = "<= 58 s", all <= before/4
+	}
+	return r, lab.release(ctx, nodes...)
+}
+
+func reimageGroups(s sizes) []cluster.NodeGroup {
+	return []cluster.NodeGroup{cluster.Group("wide", "w", 0, s.reimages)}
+}
+
+// reimage measures many reimages at once against the old flow: for one node after another a plain run of Terraform and the
+// playbooks on all nodes.
+func (b *bench) reimage(ctx context.Context) (report, error) {
+	r := report{about: fmt.Sprintf("`scontrol reboot` of %d nodes with a new instance for each, until all slurmds have registered again. Beside it the old flow: for one node after another "+
+		"`terraform apply -target` with another image and `ansible-playbook site.yml` on all nodes. It is measured on %d nodes and multiplied.", b.sizes.reimages, b.sizes.old)}
+	lab, err := b.lab(ctx)
+	if err != nil {
+		return r, err
+	}
+	nodes := numbered(reimageGroups(b.sizes)[0], 1, b.sizes.reimages)
+	if err := lab.call(ctx, "enlarge", "wide", "--to", fmt.Sprint(len(nodes))); err != nil {
+		return r, err
+	}
+	if _, err := lab.registered(ctx, nodes...); err != nil {
+		return r, err
+	}
+	newest, err := lab.journal.Requests(ctx, 1)
+	if err != nil {
+		return r, err
+	}
+	begun := time.Now()
+	if err := lab.slurm("scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=reimage", strings.Join(nodes, ",")); err != nil {
+		return r, err
+	}
+	came, err := lab.registered(ctx, nodes...)
+	if err != nil {
+		return r, err
+	}
+	took := last(came, nodes).Sub(begun)
+	if err := lab.settled(ctx); err != nil {
+		return r, err
+	}
+	b.say("%d reimages: %s", len(nodes), seconds(took))
+	requests, applies, plays, err := lab.runsSince(ctx, newest[0].ID)
+	if err != nil {
+		return r, err
+	}
+	var old time.Duration
+	for _, node := range nodes[:min(b.sizes.old, len(nodes))] {
+		one, err := lab.oldFlow(ctx, node)
+		if err != nil {
+			return r, fmt.Errorf("the old flow: %w", err)
+		}
+		b.say("%s by the old flow: %s", node, seconds(one))
+		old += one / time.Duration(min(b.sizes.old, len(nodes)))
+	}
+	faster := times(old*time.Duration(len(nodes)), took)
+	r.rows = []row{
+		{
+			what: fmt.Sprintf("%d reimages by scontrol reboot", len(nodes)), measured: seconds(took), beside: fmt.Sprintf("old flow %d x %s", len(nodes), seconds(old)),
+			ratio: fmt.Sprintf("%.0f times as fast", faster), goal: ">= 50 times", met: faster >= 50,
+		},
+		{what: fmt.Sprintf("runs of Terraform for %d requests", requests), measured: fmt.Sprint(applies), goal: "<= 3", met: applies <= 3},
+		{what: fmt.Sprintf("runs of the playbooks for %d requests", requests), measured: fmt.Sprint(plays), goal: "<= 3", met: plays <= 3},
+	}
+	if err := lab.call(ctx, "shrink", "wide", "--to", "0"); err != nil {
+		return r, err
+	}
+	return r, lab.settled(ctx)
+}
+
+// runsSince counts the updates since a request, and the runs of Terraform and Ansible that served them. The event of a run has
+// the same time in each plan that it serves.
+func (l *lab) runsSince(ctx context.Context, before reconfigure.RequestID) (requests, applies, plays int, err error) {
+	all, err := l.journal.Requests(ctx, 1000)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	runs := map[string]map[time.Time]bool{"Terraform": {}, "Ansible": {}}
+	for _, r := range all {
+		if r.ID <= before || r.Mode != reconfigure.Update {
+			continue
+		}
+		requests++
+		events, err := l.journal.Events(ctx, r.ID, 0)
+		if err != nil {
+			return 0, 0, 0, err
+		}
+		for _, e := range events {
+			program, _, _ := strings.Cut(e.Message, ": ")
+			if of := runs[program]; of != nil && e.Node == "" {
+				of[e.Time] = true
+			}
+		}
+	}
+	return requests, len(runs["Terraform"]), len(runs["Ansible"]), nil
+}
+
+// oldFlow is how long one node takes by hand. Terraform works on a copy of the module and its state.
+func (l *lab) oldFlow(ctx context.Context, node string) (time.Duration, error) {
+	dir, err := l.copyModule(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(filepath.Dir(filepath.Dir(dir)))
+	if err := changeSpec(filepath.Join(dir, "nodes.auto.tfvars.json"), node, "image_id", cluster.ImageID(cluster.ImageV2)); err != nil {
+		return 0, err
+	}
+	begun := time.Now()
+	apply := l.Terraform(ctx, "apply", "-input=false", "-auto-approve", "-no-color", fmt.Sprintf("-target=openstack_compute_instance_v2.node[%q]", node))
+	apply.Dir = dir
+	if out, err := apply.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("%w\n%s", err, out)
+	}
+	if err := l.learnHostKey(ctx, node); err != nil {
+		return 0, err
+	}
+	play := exec.CommandContext(ctx, "ansible-playbook", "site.yml")
+	play.Dir, play.Env = filepath.Join(l.Site, "ansible"), l.Reconfigure(ctx).Env
+	if out, err := play.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("%w\n%s", err, out)
+	}
+	_, err = l.registered(ctx, node)
+	return time.Since(begun), err
+}
+
+// learnHostKey waits until a node answers, and puts its host key in the place of the old one.
+func (l *lab) learnHostKey(ctx context.Context, node string) error {
+	servers := l.Cloud.Servers()
+	i := slices.IndexFunc(servers, func(s labcloud.Server) bool { return s.Name == node })
+	if i < 0 {
+		return fmt.Errorf("%s has no instance", node)
+	}
+	address := servers[i].Addresses[0].String()
+	var keys []byte
+	err := until(ctx, patience, 200*time.Millisecond, node+" answers by SSH", func() (bool, error) {
+		var err error
+		keys, err = exec.CommandContext(ctx, "ssh-keyscan", "-T", "2", address).Output()
+		return err == nil && len(keys) > 0, err
+	})
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(l.StateDir(), "known_hosts")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var rest strings.Builder
+	for lines := bufio.NewScanner(strings.NewReader(string(text))); lines.Scan(); {
+		if hosts, _, _ := strings.Cut(lines.Text(), " "); hosts != address {
+			fmt.Fprintln(&rest, lines.Text())
+		}
+	}
+	return os.WriteFile(file, []byte(rest.String()+string(keys)), 0o600)
+}

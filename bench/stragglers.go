@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+)
+
+// straggleGroups is those that come together, and one for the next request.
+func straggleGroups(s sizes) []cluster.NodeGroup {
+	return []cluster.NodeGroup{cluster.Group("straggle", "s", 0, s.straggle+1)}
+}
+
+// straggle is one round: many nodes come or go together, and then one more.
+type straggle struct {
+	others time.Duration // until the last of those without a fault
+	next   time.Duration // of the request that comes while the straggler is under way
+}
+
+// stragglers measures what one bad node costs the others.
+func (b *bench) stragglers(ctx context.Context) (report, error) {
+	r := report{about: fmt.Sprintf("%d nodes together, of which one boots a minute late, never leaves BUILD, or is never deleted. The others' time is compared with that of a round without "+
+		"a fault. \"next\" is a request for one more node that comes when the others are done and the bad one is not, from sbatch to slurmd registered.", b.sizes.straggle)}
+	lab, err := b.lab(ctx)
+	if err != nil {
+		return r, err
+	}
+	plain, err := lab.straggle(ctx, b.sizes, "")
+	if err != nil {
+		return r, fmt.Errorf("without a fault: %w", err)
+	}
+	b.say("without a fault: resumed after %s, the next after %s, removed after %s, the next after %s",
+		seconds(plain["resume"].others), seconds(plain["resume"].next), seconds(plain["suspend"].others), seconds(plain["suspend"].next))
+	var failed []error
+	for _, c := range []struct {
+		kind  labcloud.Kind
+		phase string
+	}{{labcloud.SlowBoot, "resume"}, {labcloud.StuckBuild, "resume"}, {labcloud.StuckDelete, "suspend"}} {
+		got, err := lab.straggle(ctx, b.sizes, c.kind)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", c.kind, err))
+			continue
+		}
+		m, base := got[c.phase], plain[c.phase]
+		b.say("%s: the others after %s, the next after %s", c.kind, seconds(m.others), seconds(m.next))
+		others, longer := times(m.others, base.others), m.next-base.next
+		r.rows = append(r.rows,
+			row{what: fmt.Sprintf("%s of %d, one %s: the others", c.phase, b.sizes.straggle, c.kind), measured: seconds(m.others), beside: "without " + seconds(base.others), ratio: ratio(others), goal: "<= 1.05", met: others <= 1.05},
+			row{what: "the next request beside it", measured: seconds(m.next), beside: "without " + seconds(base.next), ratio: ratio(times(m.next, base.next)), goal: "<= 15 s more", met: longer <= 15*time.Second})
+	}
+	return r, errors.Join(failed...)
+}
+
+// straggle is one round with a fault in one node, or with none: by "resume" and "suspend".
+func (l *lab) straggle(ctx context.Context, s sizes, kind labcloud.Kind) (got map[string]straggle, err error) {
+	group := straggleGroups(s)[0]
+	all, next := numbered(group, 1, s.straggle), numbered(group, s.straggle+1, s.straggle+1)[0]
+	bad := all[len(all)/3]
+	others := slices.DeleteFunc(slices.Clone(all), func(node string) bool { return node == bad })
+	if kind != "" {
+		fault := labcloud.Fault{Kind: kind, Server: bad, Count: 1000}
+		if kind == labcloud.SlowBoot {
+			fault.Seconds, fault.Count = 60, 1
+		}
+		if _, err := l.Cloud.Faults().Add(fault); err != nil {
+			return nil, err
+		}
+	}
+	defer func() {
+		l.Cloud.Faults().Clear(0)
+		err = errors.Join(err, l.release(ctx, append(slices.Clone(all), next)...))
+	}()
+	got = map[string]straggle{}
+	begun := time.Now()
+	if _, err := l.Submit(fmt.Sprintf("--nodes=%d", len(all)), "--nodelist="+strings.Join(all, ","), "--output=/dev/null", "--wrap=sleep 3600"); err != nil {
+		return nil, err
+	}
+	comes := others
+	if kind == "" || kind == labcloud.StuckDelete {
+		comes = all
+	}
+	came, err := l.registered(ctx, comes...)
+	if err != nil {
+		return nil, err
+	}
+	round := straggle{others: last(came, others).Sub(begun)}
+	if kind != labcloud.StuckDelete {
+		if round.next, err = l.nextNode(ctx, next); err != nil {
+			return nil, err
+		}
+	}
+	got["resume"] = round
+	if kind != "" && kind != labcloud.StuckDelete {
+		return got, nil
+	}
+	if kind == "" { // the next one comes once more beside the removal
+		if err := l.settled(ctx); err != nil {
+			return nil, err
+		}
+		if err := l.release(ctx, next); err != nil { // which ends all jobs
+			return nil, err
+		}
+	}
+	if err := l.slurm("scancel", "--user=alice"); err != nil {
+		return nil, err
+	}
+	begun = time.Now()
+	if err := l.slurm("scontrol", "update", "NodeName="+strings.Join(all, ","), "State=POWER_DOWN"); err != nil {
+		return nil, err
+	}
+	if err := l.gone(ctx, others...); err != nil {
+		return nil, err
+	}
+	round = straggle{others: time.Since(begun)}
+	if round.next, err = l.nextNode(ctx, next); err != nil {
+		return nil, err
+	}
+	got["suspend"] = round
+	return got, nil
+}
+
+// nextNode is how long one node more takes.
+func (l *lab) nextNode(ctx context.Context, node string) (time.Duration, error) {
+	begun := time.Now()
+	if _, err := l.Submit("--nodelist="+node, "--output=/dev/null", "--wrap=sleep 3600"); err != nil {
+		return 0, err
+	}
+	came, err := l.registered(ctx, node)
+	return came[node].Sub(begun), err
+}
+
+// gone waits until the cloud has no servers of nodes.
+func (l *lab) gone(ctx context.Context, nodes ...string) error {
+	return until(ctx, patience, 100*time.Millisecond, fmt.Sprintf("%v have no instance", nodes), func() (bool, error) {
+		return !slices.ContainsFunc(l.Cloud.Servers(), func(s labcloud.Server) bool { return slices.Contains(nodes, s.Name) }), nil
+	})
+}
+
+// last is when the last one of some nodes came.
+func last(came map[string]time.Time, nodes []string) time.Time {
+	var newest time.Time
+	for _, node := range nodes {
+		if came[node].After(newest) {
+			newest = came[node]
+		}
+	}
+	return newest
+}
+
+// first is when the first node came.
+func first(came map[string]time.Time) time.Time {
+	var oldest time.Time
+	for _, at := range came {
+		if oldest.IsZero() || at.Before(oldest) {
+			oldest = at
+		}
+	}
+	return oldest
+}
