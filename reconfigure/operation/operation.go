@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // operation is one planned change on its way. Its fields belong to its own goroutine, but those that say otherwise.

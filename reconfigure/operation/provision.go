@@ -10,7 +10,6 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // provision is what an operation asks of Terraform.
