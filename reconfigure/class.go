@@ -48,7 +48,7 @@ func (c Class) ForOwner() string {
 		ClassCapacity:     "the cloud has no room for more machines of this kind at the moment",
 		ClassRateLimit:    "the cloud is too busy at the moment",
 		ClassCloud:        "the cloud does not answer at the moment",
-		ClassMissing:      "the machine's image, flavor or network does not exist; an administrator must fix it",
+		ClassMissing:      "the image, flavor or network of the machine does not exist; an administrator must fix it",
 		ClassBoot:         "the machine did not start in time",
 		ClassSSH:          "the machine could not be reached",
 		ClassPlaybook:     "the machine could not be set up",

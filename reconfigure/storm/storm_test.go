@@ -547,6 +547,17 @@ func (s *storm) quiet(ctx context.Context) {
 	clouds := c.Nodes().Difference(c.Persistent())
 	s.world.PowersDown(clouds.Names()...)
 	s.must(ctx, reconfigure.Request{Mode: reconfigure.Suspend, Nodes: clouds})
+	var lost []string // whose instance the cloud has no more: `reconfigure reconcile` says to reimage them
+	for node := range c.Persistent().All() {
+		if n := s.world.Node(node); n.Instance.ID != "" && n.Made == (reconfigure.Spec{}) {
+			lost = append(lost, node)
+		}
+	}
+	if len(lost) > 0 {
+		again := ask(reconfigure.Update, lost...)
+		again.DrainTimeout, again.Reimage = time.Hour, true
+		s.must(ctx, again)
+	}
 	repair := ask(reconfigure.Update, c.Persistent().Names()...)
 	repair.DrainTimeout = time.Hour
 	s.must(ctx, repair)
