@@ -139,7 +139,8 @@ func (c *controller) idle() bool {
 	if c.looking || c.comparing || !c.underWay.Empty() || !c.read || time.Now().Before(c.retry) {
 		return false
 	}
-	if c.Stay || c.watches && c.Reconcile != nil && !c.Once {
+	unasked := c.paused && c.compare.IsZero() // it is not asked in a pause; whoever ends that starts a worker
+	if c.Stay || c.watches && !unasked && !c.Once {
 		return false
 	}
 	if c.paused || len(c.requests) == 0 {

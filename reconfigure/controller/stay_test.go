@@ -220,3 +220,19 @@ func TestOnceDoesNotWaitForTheJournal(t *testing.T) {
 		l.journal.Fail(nil)
 	})
 }
+
+// TestAWorkerThatComparesEndsInAPause has one that could not ask yet whether the sources are to be compared.
+func TestAWorkerThatComparesEndsInAPause(t *testing.T) {
+	test(t, nil, func(l *lab) {
+		if err := l.journal.Pause(l.Context(), "a disk is swapped", "alice"); err != nil {
+			t.Fatal(err)
+		}
+		l.config = func(config *controller.Config, _ *simulate.Journal) { config.Reconcile = (&comparing{}).reconcile }
+		stop, ended := l.spawn()
+		pass(time.Minute)
+		if !hasEnded(ended) {
+			t.Error("it stays")
+			stop()
+		}
+	})
+}
