@@ -1,10 +1,10 @@
-# `make demo` and `make test` do all set-up by themselves, on Debian 12 with Go, as root.
+# `make demo` and `make test` install what they need. They need Debian 12 with Go, and root.
 TOOLS       := $(CURDIR)/.tools
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
 
 .PHONY: help
-help: ## say what there is to make
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 .PHONY: build
@@ -12,7 +12,7 @@ build: ## build bin/reconfigure
 	go build -o bin/reconfigure ./cmd/reconfigure
 
 .PHONY: tools
-tools: ## install what demo and test need: packages, Terraform with its provider, the nodes' image
+tools: ## install what demo and test need: packages, Terraform and its provider, the image of the nodes
 	go run ./lab/tools/cmd/install
 
 .PHONY: demo
@@ -30,29 +30,31 @@ lint: ## gofmt, vet, staticcheck
 	go vet ./...
 	go run $(STATICCHECK) ./...
 
-# FUZZ is in proportion to the number of inputs. They are counted, not timed: Go fails a run whose time ends in the middle of an input.
+# The number of inputs is proportional to FUZZ. A number and not a time, since Go fails a run whose time ends during an
+# input.
 FUZZ := 20
 
 .PHONY: fuzz
-fuzz: ## feed the parsers what nobody would write (FUZZ=1: a twentieth of it)
+fuzz: ## fuzz the parsers (FUZZ=1: a twentieth of the inputs)
 	go test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZ)0000x ./reconfigure/nodeset
 	go test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZ)000x ./reconfigure/config
 	go test -run '^$$' -fuzz FuzzParseConsole -fuzztime $(FUZZ)000x ./reconfigure/ssh
 
-# What needs neither root nor what `make tools` installs. Tests of other packages that need it are skipped, and counted as skipped.
+# Packages with tests that need neither root nor `make tools`. Single tests in them that do are skipped, and counted as
+# skipped.
 CHECKED = $$(go list ./... | grep -v -e /lab/e2e/ -e /eiffel/ansible -e /slurmscripts)
 
 .PHONY: check
-check: lint ## run the tests that need neither root nor tools; those that passed and did not change are not repeated
+check: lint ## run the tests that need neither root nor tools; results of unchanged packages are cached
 	go run $(GOTESTSUM) --format pkgname-and-test-fails --hide-summary skipped -- -short $(CHECKED)
 
 .PHONY: test
 test: FUZZ = 1
-test: tools lint fuzz ## run every test, the end-to-end ones on labs of their own
+test: tools lint fuzz ## run all tests, the end-to-end tests on labs of their own
 	go run $(GOTESTSUM) --format pkgname-and-test-fails --raw-command -- go run ./lab/cmd/alltests
 
 .PHONY: golden
-golden: ## write the expected files of the tests anew; the diff is the change in behaviour
+golden: ## write the golden files of the tests; the diff is the change in behaviour
 	go test ./cmd/reconfigure ./reconfigure/plan ./reconfigure/config ./reconfigure/terraform ./reconfigure/ansible ./ansible -update
 
 .PHONY: bench
@@ -64,5 +66,5 @@ microbench: ## run Go's benchmarks of single packages
 	go test -run '^$$' -bench . ./reconfigure/... ./lab/labcloud/... ./lab/machine/...
 
 .PHONY: clean
-clean: ## remove what was built and installed into this checkout
+clean: ## remove what was built and installed in this checkout
 	rm -rf bin $(TOOLS)

@@ -13,9 +13,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// BenchmarkResume configures machines that have just booted from a prepared image, in a cluster that is there. Beside
-// the time it reports the CPU seconds of the control host a machine, without those of ssh processes that stay for other
-// tasks, and the tasks that Ansible counts on each machine.
+// BenchmarkResume configures machines that have just booted from a prepared image, in a cluster that exists already. It
+// reports the time of a run, the CPU seconds of the control host per machine, without those of ssh processes that still
+// run, and the number of Ansible's tasks per machine.
 func BenchmarkResume(b *testing.B) {
 	m := newMachines(b)
 	m.size(2, 20)
@@ -35,7 +35,7 @@ func BenchmarkResume(b *testing.B) {
 				var names []string
 				for number := range count {
 					name := fmt.Sprintf("node%02d", 3+number)
-					_ = m.host.Destroy(b.Context(), name) // there is none the first time
+					_ = m.host.Destroy(b.Context(), name) // it does not exist the first time
 					m.boot(name, byte(30+number))
 					names = append(names, name)
 				}
@@ -56,7 +56,7 @@ func BenchmarkResume(b *testing.B) {
 	}
 }
 
-// others declares nodes that are not there, but whose addresses are known.
+// others declares a number of nodes with addresses but without machines.
 func (m *machines) others(count int) {
 	m.Helper()
 	m.cluster.Groups = m.cluster.Groups[:1]
@@ -71,7 +71,7 @@ func (m *machines) others(count int) {
 	}
 }
 
-// spent is the CPU time of all processes that were started here and have ended.
+// spent returns the CPU time of all child processes that have ended.
 func spent(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage
@@ -81,7 +81,7 @@ func spent(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// counted is the tasks that Ansible's recap has for the nodes.
+// counted returns the number of tasks of the nodes in Ansible's recap.
 func counted(b *testing.B, said string, nodes nodeset.NodeSet) (tasks float64) {
 	b.Helper()
 	for _, host := range regexp.MustCompile(`(?m)^(\S+)\s+: ok=(\d+)`).FindAllStringSubmatch(said, -1) {

@@ -13,8 +13,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// TestAnotherConfigurationOfSlurmReachesAllNodes declares other sizes of a group while jobs run on a persistent and on
-// a cloud node.
+// TestAnotherConfigurationOfSlurmReachesAllNodes changes the size of a group while jobs run on a persistent and on a
+// cloud node.
 func TestAnotherConfigurationOfSlurmReachesAllNodes(t *testing.T) {
 	m := newMachines(t)
 	for number, name := range []string{"ctl", "node01", "node02", "node03"} {
@@ -38,12 +38,14 @@ func TestAnotherConfigurationOfSlurmReachesAllNodes(t *testing.T) {
 	larger := m.daemons()
 	for name, pid := range before {
 		if larger[name] == pid {
-			t.Errorf("%s was not started anew", name)
+			t.Errorf("%s was not restarted", name)
 		}
 	}
-	m.until("the cloud node is a persistent one, the new one is there, and one more is known", func() bool {
-		return m.slurm("node03") == "ALLOCATED" && m.slurm("node04") == "IDLE" && strings.HasPrefix(m.slurm("node05"), "IDLE+CLOUD")
-	})
+	m.until("the cloud node is persistent, the new node has registered, and slurmctld has one more cloud node",
+		func() bool {
+			return m.slurm("node03") == "ALLOCATED" && m.slurm("node04") == "IDLE" &&
+				strings.HasPrefix(m.slurm("node05"), "IDLE+CLOUD")
+		})
 	jobs.run("in the larger group")
 
 	_, said = m.extend(everywhere)
@@ -51,21 +53,22 @@ func TestAnotherConfigurationOfSlurmReachesAllNodes(t *testing.T) {
 		t.Errorf("a second run changed something:\n%s", said)
 	}
 	if diff := cmp.Diff(larger, m.daemons()); diff != "" {
-		t.Errorf("a second run started daemons anew (-before +after):\n%s", diff)
+		t.Errorf("a second run restarted daemons (-before +after):\n%s", diff)
 	}
 
-	// As runs leave them that ended between the writing of the files and the start of the daemon.
+	// As after runs that ended between the writing of the files and the start of the daemon.
 	m.on("ctl", "sh", "-c", "echo '#' >>/etc/slurm/last-good/slurm.conf")
 	m.on("node02", "mkdir", "/etc/slurm/before")
 	m.extend(everywhere)
-	for name, anew := range map[string]bool{"ctl": true, "node01": false, "node02": true, "node03": false, "node04": false} {
+	for name, anew := range map[string]bool{"ctl": true, "node01": false, "node02": true,
+		"node03": false, "node04": false} {
 		if now := m.daemons()[name]; (now != larger[name]) != anew {
-			t.Errorf("%s is %s, and was %s before an interrupted run was taken up again", name, now, larger[name])
+			t.Errorf("%s is process %s, and was %s before the run after an interrupted one", name, now, larger[name])
 		}
 	}
 	jobs.run("after an interrupted run")
 
-	// One node cannot be reached, and slurmd does not take the files on another one, which lacks a part of Slurm.
+	// One node cannot be reached, and slurmd does not accept the files on another one, which lacks a plugin of Slurm.
 	if err := m.host.Stop(t.Context(), "node01"); err != nil {
 		t.Fatal(err)
 	}
@@ -78,14 +81,15 @@ func TestAnotherConfigurationOfSlurmReachesAllNodes(t *testing.T) {
 	if len(failures) > 0 || !strings.Contains(said, "UNREACHABLE!") {
 		t.Errorf("%v\n%s", failures, said)
 	}
-	for _, words := range []string{"slurmd does not answer with the new configuration; the one before is back", "task/affinity"} {
+	for _, words := range []string{"slurmd does not answer with the new configuration; the one before is restored",
+		"task/affinity"} {
 		if !strings.Contains(said, words) {
-			t.Errorf("nobody said %q:\n%s", words, said)
+			t.Errorf("Ansible did not print %q:\n%s", words, said)
 		}
 	}
 	delete(m.instances, "node01")
 	if diff := cmp.Diff(kept, m.on("node02", "cat", "/etc/slurm/slurm.conf")); diff != "" {
-		t.Errorf("what slurmd does not take has not been put back (-before +after):\n%s", diff)
+		t.Errorf("the files that slurmd ran with are not restored (-before +after):\n%s", diff)
 	}
 	m.on("node02", "scontrol", "show", "slurmd")
 	m.until("the node is a cloud node again", func() bool { return strings.Contains(m.slurm("node03"), "CLOUD") })
@@ -97,23 +101,24 @@ func TestAnotherConfigurationOfSlurmReachesAllNodes(t *testing.T) {
 	jobs.end()
 }
 
-// size declares a group of another size.
+// size changes the declared size of the group.
 func (m *machines) size(least, most int) {
 	m.Helper()
 	declaration := filepath.Join(m.dir, "group_vars", "all.yml")
 	sizes := regexp.MustCompile(`min_nodes: \d+, max_nodes: \d+`)
-	write(m.TB, declaration, sizes.ReplaceAllString(read(m.TB, declaration), fmt.Sprintf("min_nodes: %d, max_nodes: %d", least, most)))
+	write(m.TB, declaration, sizes.ReplaceAllString(read(m.TB, declaration),
+		fmt.Sprintf("min_nodes: %d, max_nodes: %d", least, most)))
 	m.cluster.Groups[0].Min, m.cluster.Groups[0].Max = least, most
 }
 
-// declares has a word of the declaration be another one.
+// declares replaces a word of the declaration.
 func (m *machines) declares(word, other string) {
 	m.Helper()
 	declaration := filepath.Join(m.dir, "group_vars", "all.yml")
 	write(m.TB, declaration, strings.ReplaceAll(read(m.TB, declaration), word, other))
 }
 
-// daemons is the process of slurmctld, and of each slurmd.
+// daemons returns the processes of slurmctld and of each slurmd, by machine.
 func (m *machines) daemons() map[string]string {
 	m.Helper()
 	pids := map[string]string{}
@@ -127,7 +132,7 @@ func (m *machines) daemons() map[string]string {
 	return pids
 }
 
-// agree holds the nodes to one slurm.conf, which has these persistent and these cloud nodes.
+// agree checks that all machines have the same slurm.conf, with these persistent and these cloud nodes.
 func (m *machines) agree(persistent, cloud string) {
 	m.Helper()
 	conf := m.on("ctl", "cat", "/etc/slurm/slurm.conf")
@@ -146,17 +151,18 @@ func (m *machines) agree(persistent, cloud string) {
 	}
 }
 
-// slurm is the state that Slurm has a node in.
+// slurm returns Slurm's state of a node.
 func (m *machines) slurm(node string) string {
 	m.Helper()
-	state := regexp.MustCompile(`State=(\S+)`).FindStringSubmatch(m.on("ctl", "scontrol", "--oneliner", "show", "node", node))
+	state := regexp.MustCompile(`State=(\S+)`).FindStringSubmatch(m.on("ctl", "scontrol",
+		"--oneliner", "show", "node", node))
 	if state == nil {
 		m.Fatalf("no state of %s", node)
 	}
 	return state[1]
 }
 
-// jobs is jobs that run until they are told to end, by node.
+// jobs are jobs that run until end is called, by node.
 type jobs struct {
 	*machines
 	ids, pids map[string]string
@@ -168,26 +174,29 @@ func (m *machines) jobs(nodes ...string) jobs {
 	for _, node := range nodes {
 		j.ids[node] = m.on("ctl", "sbatch", "--parsable", "--chdir=/tmp", "--nodelist="+node, "--wrap",
 			"echo $$ >/tmp/job; until [ -e /tmp/end ]; do sleep 1; done; scontrol ping && srun true && touch /tmp/ended")
-		m.until("the job runs on "+node, func() bool { return m.host.Command(node, "test", "-s", "/tmp/job").Run() == nil })
+		m.until("the job runs on "+node,
+			func() bool { return m.host.Command(node, "test", "-s", "/tmp/job").Run() == nil })
 		j.pids[node] = m.on(node, "cat", "/tmp/job")
 	}
 	return j
 }
 
-// run holds the jobs to run as they did from the start.
+// run checks that the jobs still run and were not restarted.
 func (j jobs) run(when string) {
 	j.Helper()
 	for node, id := range j.ids {
-		if info := j.on("ctl", "scontrol", "--oneliner", "show", "job", id); !strings.Contains(info, "JobState=RUNNING") || !strings.Contains(info, "Restarts=0") {
+		if info := j.on("ctl", "scontrol", "--oneliner", "show", "job", id); !strings.Contains(info,
+			"JobState=RUNNING") || !strings.Contains(info, "Restarts=0") {
 			j.Errorf("%s, the job on %s is %s", when, node, info)
 		}
-		if j.on(node, "cat", "/tmp/job") != j.pids[node] || j.host.Command(node, "kill", "-0", j.pids[node]).Run() != nil {
+		if j.on(node, "cat", "/tmp/job") != j.pids[node] || j.host.Command(node, "kill", "-0",
+			j.pids[node]).Run() != nil {
 			j.Errorf("%s, the process of the job on %s has ended", when, node)
 		}
 	}
 }
 
-// end has the jobs end, and wants them to have gone well to the last.
+// end ends the jobs and checks that they succeed.
 func (j jobs) end() {
 	j.Helper()
 	for node, id := range j.ids {

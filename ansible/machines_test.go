@@ -23,7 +23,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// machines is a cluster of the lab's machines without a cloud: what the playbooks need and no more.
+// machines is a cluster of the lab's machines, without a cloud: all that the playbooks need.
 type machines struct {
 	testing.TB
 	host      *machine.Host
@@ -33,13 +33,13 @@ type machines struct {
 	instances map[string]reconfigure.Instance
 }
 
-// gateway is the host's address in the machines' network, of which no other test makes use.
+// gateway is the host's address in the machines' network, which no other test uses.
 var gateway = netip.MustParsePrefix("10.63.7.1/24")
 
 func newMachines(t testing.TB) *machines {
 	t.Helper()
 	paths := needs.Tools(t, "..")
-	// Not in /tmp, which may be a file system that no overlay can be made on.
+	// Not in /tmp, which may be on a file system that cannot be used for overlays.
 	dir, err := os.MkdirTemp("/var/tmp", "eiffel-ansible-")
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,8 @@ func newMachines(t testing.TB) *machines {
 	if err := store.Add("image", map[string]string{"/etc/image-release": "test\n"}); err != nil {
 		t.Fatal(err)
 	}
-	host, err := machine.New(machine.Config{Name: "ansible", Dir: filepath.Join(dir, "machines"), Gateway: gateway, Images: store})
+	host, err := machine.New(machine.Config{Name: "ansible", Dir: filepath.Join(dir, "machines"),
+		Gateway: gateway, Images: store})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,11 +71,12 @@ func newMachines(t testing.TB) *machines {
 	return m
 }
 
-// declare makes the cluster directory.
+// declare creates the cluster directory.
 func (m *machines) declare() {
 	m.Helper()
 	key := filepath.Join(m.dir, "id_ed25519")
-	if out, err := exec.CommandContext(m.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(m.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f",
+		key).CombinedOutput(); err != nil {
 		m.Fatalf("ssh-keygen: %v: %s", err, out)
 	}
 	m.publicKey = strings.TrimSpace(read(m.TB, key+".pub"))
@@ -117,7 +119,8 @@ func (m *machines) boot(name string, number byte) {
 	address := netip.AddrFrom4([4]byte{10, 63, 7, number})
 	err := m.host.Boot(m.Context(), labcloud.Machine{
 		ID: name, Name: name, ImageID: "image", AuthorizedKeys: []string{m.publicKey},
-		Addresses: []labcloud.Address{{MAC: fmt.Sprintf("fa:16:3e:00:07:%02x", number), Prefix: netip.PrefixFrom(address, gateway.Bits()), Gateway: gateway.Addr()}},
+		Addresses: []labcloud.Address{{MAC: fmt.Sprintf("fa:16:3e:00:07:%02x", number),
+			Prefix: netip.PrefixFrom(address, gateway.Bits()), Gateway: gateway.Addr()}},
 	})
 	if err != nil {
 		m.Fatal(err)
@@ -143,7 +146,8 @@ func (m *machines) boot(name string, number byte) {
 		}
 	}
 	m.until(name+" answers", func() bool {
-		ssh := exec.CommandContext(m.Context(), "ssh", "-F", "none", "-o", "BatchMode=yes", "-o", "UserKnownHostsFile="+file.Name(),
+		ssh := exec.CommandContext(m.Context(), "ssh", "-F", "none", "-o", "BatchMode=yes", "-o",
+			"UserKnownHostsFile="+file.Name(),
 			"-i", m.cluster.PrivateKeyFile, image.LoginUser+"@"+address.String(), "true")
 		return ssh.Run() == nil
 	})
@@ -158,7 +162,7 @@ func (m *machines) mkdir(name string) string {
 	return dir
 }
 
-// configure runs the playbooks and answers what Ansible said.
+// configure runs the playbooks and returns Ansible's output.
 func (m *machines) configure(changed ...string) string {
 	m.Helper()
 	failures, log := m.try(changed...)
@@ -168,13 +172,13 @@ func (m *machines) configure(changed ...string) string {
 	return log
 }
 
-// try is configure where nodes may fail.
+// try is configure, with failures as a result.
 func (m *machines) try(changed ...string) (reconfigure.Failures, string) {
 	m.Helper()
 	return m.extend(reconfigure.Extent{Changed: nodeset.Of(changed...), Addresses: true})
 }
 
-// extend is try to any extent.
+// extend is try with any extent.
 func (m *machines) extend(extent reconfigure.Extent) (reconfigure.Failures, string) {
 	m.Helper()
 	var log bytes.Buffer
@@ -188,7 +192,7 @@ func (m *machines) extend(extent reconfigure.Extent) (reconfigure.Failures, stri
 	return failures, log.String()
 }
 
-// on runs a command on a machine and answers its output.
+// on runs a command on a machine and returns its output.
 func (m *machines) on(name string, argv ...string) string {
 	m.Helper()
 	out, err := m.host.Command(name, argv...).CombinedOutput()
@@ -198,12 +202,12 @@ func (m *machines) on(name string, argv ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// until waits for less than Ansible's SSH connections would stay open if nobody ended them.
+// until waits at most 45 s. That is less than the 60 s for which Ansible's SSH connections would stay open.
 func (m *machines) until(what string, holds func() bool) {
 	m.Helper()
 	for deadline := time.Now().Add(45 * time.Second); !holds(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			m.Fatalf("after 45 s it is still not so that %s", what)
+			m.Fatalf("not within 45 s: %s", what)
 		}
 	}
 }
@@ -227,7 +231,7 @@ func TestPlaybooksOnMachines(t *testing.T) {
 		t.Errorf("a second run changed something:\n%s", said)
 	}
 	if again := m.on("ctl", "pgrep", "-x", "slurmctld") + m.on("node01", "pgrep", "-x", "slurmd"); again != daemons {
-		t.Errorf("a second run started daemons anew: %s, then %s", daemons, again)
+		t.Errorf("a second run restarted daemons: %s, then %s", daemons, again)
 	}
 
 	if err := m.host.Stop(t.Context(), "node02"); err != nil {
@@ -237,15 +241,15 @@ func TestPlaybooksOnMachines(t *testing.T) {
 	m.keepOut("node03")
 	said = m.configure("node03")
 	if !strings.Contains(said, "UNREACHABLE!") {
-		t.Errorf("nobody was unreachable:\n%s", said)
+		t.Errorf("no node was unreachable:\n%s", said)
 	}
 	if !strings.Contains(m.on("node01", "cat", "/etc/hosts"), "10.63.7.20 node03\n") {
-		t.Error("node01 was not told of node03")
+		t.Error("node01 does not have the address of node03")
 	}
 	if again := m.on("ctl", "pgrep", "-x", "slurmctld"); !strings.HasPrefix(daemons, again) {
-		t.Error("slurmctld was started anew for a cloud node")
+		t.Error("slurmctld was restarted for a cloud node")
 	}
-	m.until("the cloud node has registered although nobody asked for it", idle("node03"))
+	m.until("the cloud node has registered, although Slurm did not resume it", idle("node03"))
 
 	if err := m.host.Destroy(t.Context(), "node02"); err != nil {
 		t.Fatal(err)
@@ -257,32 +261,35 @@ func TestPlaybooksOnMachines(t *testing.T) {
 	if err := m.host.Reboot(t.Context(), "node01", true); err != nil {
 		t.Fatal(err)
 	}
-	m.until("slurmd starts at boot", func() bool { return m.host.Command("node01", "pgrep", "-x", "slurmd").Run() == nil })
+	m.until("slurmd starts at boot",
+		func() bool { return m.host.Command("node01", "pgrep", "-x", "slurmd").Run() == nil })
 
-	if key := m.on("ctl", "cat", "/etc/slurm/reconfigure/id_ed25519.pub"); !strings.Contains(read(t, filepath.Join(m.dir, "authorized_keys")), "restrict "+key+"\n") {
-		t.Error("Slurm is not let in on the control host")
+	if key := m.on("ctl", "cat", "/etc/slurm/reconfigure/id_ed25519.pub"); !strings.Contains(read(t,
+		filepath.Join(m.dir, "authorized_keys")), "restrict "+key+"\n") {
+		t.Error("Slurm's key is not authorized on the control host")
 	}
-	m.resumeWithoutAskingOthers()
+	m.resumeWithoutOtherNodes()
 	m.failWithoutPackages()
-	m.scheduleInSpiteOfABadSetting()
-	m.spareHandOvers()
+	m.survivesABadSetting()
+	m.setUpTheUnit()
 	m.keepTheKeyOfTheCluster()
-	m.until("no connection of Ansible's is left", func() bool { return m.host.Command("ctl", "pgrep", "-u", image.LoginUser).Run() != nil })
+	m.until("Ansible's SSH connections have ended",
+		func() bool { return m.host.Command("ctl", "pgrep", "-u", image.LoginUser).Run() != nil })
 }
 
-// keepOut has a machine refuse all users but root for some seconds more, as one does that boots.
+// keepOut has a machine refuse all users but root for 10 seconds, as during a boot.
 func (m *machines) keepOut(name string) {
 	m.Helper()
 	m.on(name, "sh", "-c", "touch /run/nologin; (sleep 10; rm /run/nologin) </dev/null >/dev/null 2>&1 &")
 }
 
-// resumeWithoutAskingOthers configures a node while somebody edits the declaration, first with what the control host
-// keeps, and then without.
-func (m *machines) resumeWithoutAskingOthers() {
+// resumeWithoutOtherNodes configures a node after an edit of the declaration, first with the control host's file, and
+// then without it.
+func (m *machines) resumeWithoutOtherNodes() {
 	m.Helper()
 	kept := filepath.Join(m.dir, "state", "ansible", "given.json")
 	if info, err := os.Stat(kept); err != nil || info.Mode().Perm() != 0o600 {
-		m.Errorf("the control host keeps %v, %v", info, err)
+		m.Errorf("the control host's file is %v, %v", info, err)
 	}
 	declaration := filepath.Join(m.dir, "group_vars", "all.yml")
 	good := read(m.TB, declaration)
@@ -310,12 +317,12 @@ func (m *machines) resumeWithoutAskingOthers() {
 		m.Fatal(err)
 	}
 	if got := recap.FindAllString(resume(), -1); len(got) != 2 || !strings.HasPrefix(got[0], "ctl ") {
-		m.Errorf("a resume where nothing is kept has the tasks %q", got)
+		m.Errorf("a resume without the control host's file has the tasks %q", got)
 	}
 	write(m.TB, declaration, good)
 }
 
-// failWithoutPackages has one node of two lack a package, which there is no network for.
+// failWithoutPackages has one of two nodes lack a package, which cannot be installed without a network.
 func (m *machines) failWithoutPackages() {
 	m.Helper()
 	const edit = "/^Package: slurm-client$/,/^$/s/^Status: .*/Status: deinstall ok config-files/"
@@ -327,7 +334,7 @@ func (m *machines) failWithoutPackages() {
 	}
 }
 
-// keepTheKeyOfTheCluster makes the control node anew: the others have its key.
+// keepTheKeyOfTheCluster replaces the control node, which must get the key that the other nodes have.
 func (m *machines) keepTheKeyOfTheCluster() {
 	m.Helper()
 	key := m.on("node01", "md5sum", "/etc/munge/munge.key")
@@ -341,8 +348,8 @@ func (m *machines) keepTheKeyOfTheCluster() {
 	}
 }
 
-// scheduleInSpiteOfABadSetting declares what no slurmctld takes, and what all nodes were to get.
-func (m *machines) scheduleInSpiteOfABadSetting() {
+// survivesABadSetting declares a setting that slurmctld does not accept, for all nodes.
+func (m *machines) survivesABadSetting() {
 	m.Helper()
 	declaration := filepath.Join(m.dir, "group_vars", "all.yml")
 	before := m.on("ctl", "cat", "/etc/slurm/slurm.conf")
@@ -351,21 +358,21 @@ func (m *machines) scheduleInSpiteOfABadSetting() {
 	write(m.TB, declaration, strings.Replace(good, "extra: {", "extra: {NoSuchKey: 1, ", 1))
 	failures, said := m.extend(reconfigure.Extent{Everywhere: true, Addresses: true})
 	if err := failures["ctl"]; err == nil || !strings.Contains(err.Error(), "unrecognized key: NoSuchKey") {
-		m.Errorf("the control node's failure is %v, which are not slurmctld's words:\n%s", err, said)
+		m.Errorf("the control node's failure is %v, and not slurmctld's error:\n%s", err, said)
 	}
 	m.on("ctl", "scontrol", "ping")
 	if diff := cmp.Diff(before, m.on("ctl", "cat", "/etc/slurm/slurm.conf")); diff != "" {
 		m.Errorf("slurm.conf (-before +after):\n%s", diff)
 	}
 	if diff := cmp.Diff(elsewhere, m.on("node01", "cat", "/etc/slurm/slurm.conf")); diff != "" {
-		m.Errorf("what slurmctld does not take has reached a node (-before +after):\n%s", diff)
+		m.Errorf("a configuration that slurmctld does not accept is on a node (-before +after):\n%s", diff)
 	}
 	write(m.TB, declaration, good)
 }
 
-// spareHandOvers has the role set up slurmctld's unit, although nothing of systemd but a stand-in of its command is
-// there.
-func (m *machines) spareHandOvers() {
+// setUpTheUnit has the role set up slurmctld's unit. The machine has no systemd, but a script in the place of
+// systemctl.
+func (m *machines) setUpTheUnit() {
 	m.Helper()
 	const stub = `#!/bin/sh
 echo "$@" >>/run/systemctl.calls
@@ -383,7 +390,8 @@ case $2 in is-*) test -e /run/$3.runs ;; esac
 `)
 	cmd := exec.CommandContext(m.Context(), "ansible-playbook", "unit.yml")
 	cmd.Dir = m.mkdir("ansible")
-	cmd.Env = append(os.Environ(), "ANSIBLE_HOME="+m.mkdir("home"), "ANSIBLE_SSH_ARGS=-o ControlMaster=no", "LC_ALL=C.UTF-8")
+	cmd.Env = append(os.Environ(), "ANSIBLE_HOME="+m.mkdir("home"),
+		"ANSIBLE_SSH_ARGS=-o ControlMaster=no", "LC_ALL=C.UTF-8")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		m.Fatalf("%v\n%s", err, out)
 	}

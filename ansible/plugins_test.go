@@ -11,8 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// local runs a playbook on hosts that all are this machine, with the modules and plugins as shipped. It returns what
-// Ansible said.
+// local runs a playbook with the shipped modules and plugins. All hosts are this machine. It returns Ansible's output.
 func local(t *testing.T, hosts, tasks string, env ...string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,7 +51,7 @@ func TestConvergeChangesOnlyWhatDiffers(t *testing.T) {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	if strings.Contains(said, "tell nobody") {
-		t.Errorf("the secret is out:\n%s", said)
+		t.Errorf("the secret is in the output:\n%s", said)
 	}
 	want := "# BEGIN nodes of b\n10.0.0.2 node02\n# END nodes of b\n127.0.1.1 me\n" +
 		"# BEGIN nodes of a\n10.0.0.1 node01\n# END nodes of a\nlast\n"
@@ -97,7 +96,7 @@ func TestConvergeChangesNothingWherePackagesAreMissing(t *testing.T) {
 	}
 }
 
-func TestAFailureOfConvergeSaysWhatFailed(t *testing.T) {
+func TestAFailureOfConvergeNamesItsCause(t *testing.T) {
 	said, err := local(t, "localhost", `
     - converge: {files: [{path: /nowhere, content: text, owner: nobody-of-ours, mode: "0644"}]}
 `)
@@ -106,9 +105,8 @@ func TestAFailureOfConvergeSaysWhatFailed(t *testing.T) {
 	}
 }
 
-// TestNodesThatAskAtOnceAreAllLetIn has each node add its own line, and one that has a new key take the place of the
-// old one.
-func TestNodesThatAskAtOnceAreAllLetIn(t *testing.T) {
+// TestKeysOfSeveralNodesAreAuthorizedAtOnce has each node add its own line, and one replace its old line.
+func TestKeysOfSeveralNodesAreAuthorizedAtOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ssh", "authorized_keys")
 	key := func(letter string) string {
 		return "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5" + strings.Repeat(letter, 48)
@@ -150,9 +148,8 @@ func TestNodesThatAskAtOnceAreAllLetIn(t *testing.T) {
 	}
 }
 
-// TestWhatANodeSaysIsChecked has one node send what would let anybody in, and another one name a system that would be a
-// path.
-func TestWhatANodeSaysIsChecked(t *testing.T) {
+// TestAKeyOfANodeIsChecked has one node send text that would authorize other keys.
+func TestAKeyOfANodeIsChecked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "authorized_keys")
 	good := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5" + strings.Repeat("A", 48)
 	for name, key := range map[string]string{
@@ -179,17 +176,17 @@ func TestWhatANodeSaysIsChecked(t *testing.T) {
 
 func TestANodeOfAnUnknownSystemFails(t *testing.T) {
 	said, err := local(t, "localhost", "    - wait_for_node: {families: [Plan9]}\n")
-	if err == nil || !strings.Contains(said, "its operating system is none that the playbooks know: 'Debian'") {
+	if err == nil || !strings.Contains(said, "the playbooks do not support its operating system: 'Debian'") {
 		t.Errorf("%v\n%s", err, said)
 	}
 }
 
-// TestANodeSaysNothingOfOtherHosts has modules of an enemy answer in the place of ours.
-func TestANodeSaysNothingOfOtherHosts(t *testing.T) {
+// TestANodeCannotSetVariablesOfOtherHosts replaces our modules by those of an attacker on the node.
+func TestANodeCannotSetVariablesOfOtherHosts(t *testing.T) {
 	dir := t.TempDir()
-	enemy := filepath.Join(dir, "library")
+	attacker := filepath.Join(dir, "library")
 	for _, name := range []string{"converge", "node_platform"} {
-		write(t, filepath.Join(enemy, name+".py"), `
+		write(t, filepath.Join(attacker, name+".py"), `
 from ansible.module_utils.basic import AnsibleModule
 AnsibleModule(argument_spec={}).exit_json(changed=True, changes="all", public_key="a key",
     ansible_facts={"os_family": "Debian", "service_mgr": "x", "evil": 1},
@@ -203,7 +200,7 @@ AnsibleModule(argument_spec={}).exit_json(changed=True, changes="all", public_ke
     - debug:
         msg: "{{ converged.keys() | sort }} {{ ansible_facts }} {{ groups.keys() | sort }} {{ hostvars['h2'].evil | default('good') }}"
 `
-	said, err := local(t, "h1,h2", tasks, "ANSIBLE_LIBRARY="+enemy)
+	said, err := local(t, "h1,h2", tasks, "ANSIBLE_LIBRARY="+attacker)
 	want := `"['changed', 'failed', 'public_key'] {'os_family': 'Debian', 'service_mgr': 'service'} ['all', 'ungrouped'] good"`
 	if err != nil || strings.Count(said, want) != 2 {
 		t.Errorf("%v, want %s twice\n%s", err, want, said)

@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
-// playbook runs Ansible on this machine alone, with the roles and settings as shipped.
+// playbook runs Ansible on this machine with the shipped roles and settings.
 func playbook(t *testing.T, content string, args ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -22,8 +22,10 @@ func playbook(t *testing.T, content string, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "ansible-playbook", append(args, "--inventory", "localhost,", "--connection", "local", file)...)
-	cmd.Env = append(os.Environ(), "ANSIBLE_CONFIG="+filepath.Join(filepath.Dir(roles), "ansible.cfg"), "ANSIBLE_ROLES_PATH="+roles, "ANSIBLE_HOME="+dir, "LC_ALL=C.UTF-8")
+	cmd := exec.CommandContext(t.Context(), "ansible-playbook",
+		append(args, "--inventory", "localhost,", "--connection", "local", file)...)
+	cmd.Env = append(os.Environ(), "ANSIBLE_CONFIG="+filepath.Join(filepath.Dir(roles), "ansible.cfg"),
+		"ANSIBLE_ROLES_PATH="+roles, "ANSIBLE_HOME="+dir, "LC_ALL=C.UTF-8")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("ansible-playbook (Debian's package ansible-core): %v\n%s", err, out)
@@ -31,8 +33,8 @@ func playbook(t *testing.T, content string, args ...string) string {
 	return string(out)
 }
 
-// TestSlurmConf renders the declaration as shipped, and variants of it: testdata/NAME.yml takes the place of what it
-// names.
+// TestSlurmConf renders the shipped declaration and variants of it: the variables of testdata/NAME.yml replace those of
+// the declaration.
 func TestSlurmConf(t *testing.T) {
 	shipped, err := filepath.Abs("../group_vars/all.yml")
 	if err != nil {
@@ -50,7 +52,8 @@ func TestSlurmConf(t *testing.T) {
 		name := filepath.Base(variant[:len(variant)-len(".yml")])
 		t.Run(name, func(t *testing.T) {
 			out := t.TempDir()
-			text := "- hosts: localhost\n  vars_files: [" + shipped + ", " + vars + "/Debian.yml]\n  tasks:\n    - import_role: {name: slurm_conf, tasks_from: write}\n"
+			text := "- hosts: localhost\n  vars_files: [" + shipped + ", " + vars +
+				"/Debian.yml]\n  tasks:\n    - import_role: {name: slurm_conf, tasks_from: write}\n"
 			playbook(t, text, "--extra-vars", "slurm_directory="+out, "--extra-vars", "@"+variant)
 			for _, file := range []string{"slurm.conf", "cgroup.conf", "gres.conf"} {
 				golden(t, filepath.Join("testdata", name, file), filepath.Join(out, file))
@@ -59,7 +62,7 @@ func TestSlurmConf(t *testing.T) {
 	}
 }
 
-// golden compares two files, of which neither may be there.
+// golden compares two files. A missing file is like an empty one.
 func golden(t *testing.T, want, got string) {
 	t.Helper()
 	text, err := os.ReadFile(got)
@@ -78,7 +81,8 @@ func golden(t *testing.T, want, got string) {
 }
 
 func TestSyntax(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "ansible-playbook", "--syntax-check", "--inventory", "testdata/inventory.json", "site.yml")
+	cmd := exec.CommandContext(t.Context(), "ansible-playbook", "--syntax-check", "--inventory",
+		"testdata/inventory.json", "site.yml")
 	cmd.Env = append(os.Environ(), "ANSIBLE_HOME="+t.TempDir(), "LC_ALL=C.UTF-8")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

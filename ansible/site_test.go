@@ -1,4 +1,4 @@
-// Package site_test tests the playbooks: what they render, and what they make of machines.
+// Package site_test tests the playbooks: the files that they render, and their effect on machines of the lab.
 package site_test
 
 import (

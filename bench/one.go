@@ -51,7 +51,7 @@ func (b *bench) one(ctx context.Context) (report, error) {
 		if i < b.sizes.floors {
 			floor, err := lab.floor(ctx, node, spare)
 			if err != nil {
-				return r, fmt.Errorf("Terraform alone: %w", err)
+				return r, fmt.Errorf("of Terraform alone: %w", err)
 			}
 			b.say("Terraform alone: %s", seconds(floor))
 			floors = append(floors, floor)
@@ -156,7 +156,7 @@ func (l *lab) floor(ctx context.Context, like, node string) (took time.Duration,
 	servers := l.Cloud.Servers()
 	i := slices.IndexFunc(servers, func(s labcloud.Server) bool { return s.Name == node })
 	if i < 0 {
-		return 0, fmt.Errorf("Terraform has made no instance of %s", node)
+		return 0, fmt.Errorf("no instance of %s was made by Terraform", node)
 	}
 	return took, client.RemoveServer(ctx, servers[i].ID, node, time.Now())
 }

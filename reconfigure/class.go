@@ -7,49 +7,53 @@ import (
 	"strings"
 )
 
-// Class is what kind of failure ended a node's way. What is to be done about it depends on the class alone; docs/failures.md says what.
+// Class is the kind of failure of an operation. The reaction to a failure depends on its class alone; docs/failures.md
+// describes it.
 type Class string
 
 // The classes.
 const (
-	ClassQuota        Class = "quota"             // the project's quota is used up
-	ClassCapacity     Class = "capacity"          // no host of the cloud has room
-	ClassRateLimit    Class = "rate-limit"        // the cloud wants to be asked less often
-	ClassCloud        Class = "cloud-unavailable" // it does not answer, or has a fault of its own; nothing was done
-	ClassMissing      Class = "missing"           // the image, flavor or network is not there
-	ClassBoot         Class = "boot-timeout"      // the instance did not come up in time
-	ClassSSH          Class = "no-ssh"            // it came up, but cannot be logged in to
-	ClassPlaybook     Class = "playbook"          // a task failed
-	ClassUnregistered Class = "unregistered"      // its slurmd did not register in time
-	ClassRefused      Class = "refused"           // the fence or the guard held it back; nothing was done
-	ClassUnknown      Class = "unknown"           // it was asked for, and the answer was lost: it may or may not have been done
-	ClassOther        Class = "other"
+	ClassQuota     Class = "quota"      // the project's quota is exhausted
+	ClassCapacity  Class = "capacity"   // no host of the cloud has room
+	ClassRateLimit Class = "rate-limit" // the cloud limits the rate of requests
+	// the cloud does not answer, or has an internal error; nothing was changed
+	ClassCloud        Class = "cloud-unavailable"
+	ClassMissing      Class = "missing"      // the image, flavor or network does not exist
+	ClassBoot         Class = "boot-timeout" // the instance did not boot in time
+	ClassSSH          Class = "no-ssh"       // the instance booted, but the login by SSH fails
+	ClassPlaybook     Class = "playbook"     // a task of the playbooks failed
+	ClassUnregistered Class = "unregistered" // slurmd did not register in time
+	ClassRefused      Class = "refused"      // the fence or the guard refused the change; nothing was changed
+	// the answer of the cloud was lost; the change may or may not have been made
+	ClassUnknown Class = "unknown"
+	ClassOther   Class = "other" // any other failure
 )
 
-// NoRoom tells that asking again is of no use before something else has gone.
+// NoRoom reports whether the quota or the cloud is full: a retry fails until another instance is removed.
 func (c Class) NoRoom() bool { return c == ClassQuota || c == ClassCapacity }
 
-// Boots tells that the instance was made, and what is declared for it did not come up: a broken image, say, on which every other instance fails too.
+// Boots reports whether the instance was made and did not become ready. The cause may be a broken image, so that all
+// other instances of it fail too.
 func (c Class) Boots() bool {
 	return c == ClassBoot || c == ClassSSH || c == ClassPlaybook || c == ClassUnregistered
 }
 
-// Passing tells that it may go better soon, without anybody doing anything about it.
+// Passing reports whether the cause is temporary: a retry may succeed without any intervention.
 func (c Class) Passing() bool { return c == ClassRateLimit || c == ClassCloud || c == ClassUnknown }
 
-// ForOwner is the class in words for somebody who has a job, and knows nothing of clouds.
+// ForOwner returns a description of the class for the owner of a job.
 func (c Class) ForOwner() string {
 	words := map[Class]string{
 		ClassQuota:        "the cluster may not have more machines at the moment",
 		ClassCapacity:     "the cloud has no room for more machines of this kind at the moment",
 		ClassRateLimit:    "the cloud is too busy at the moment",
 		ClassCloud:        "the cloud does not answer at the moment",
-		ClassMissing:      "what the machine is to be made of is not there; the administrators must look at it",
+		ClassMissing:      "the image, flavor or network of the machine does not exist; an administrator must fix it",
 		ClassBoot:         "the machine did not start in time",
 		ClassSSH:          "the machine could not be reached",
 		ClassPlaybook:     "the machine could not be set up",
-		ClassUnregistered: "the machine was set up, but Slurm did not hear from it in time",
-		ClassRefused:      "the administrators must look at a change first",
+		ClassUnregistered: "the machine was set up, but did not register with Slurm in time",
+		ClassRefused:      "an administrator must review a change first",
 		ClassUnknown:      "the answer of the cloud was lost",
 	}
 	if said, ok := words[c]; ok {
@@ -58,8 +62,8 @@ func (c Class) ForOwner() string {
 	return "something went wrong"
 }
 
-// Said is a reason with its class before it, which survives when the reason is cut short. Where the class says nothing, or the reason says it already, it is
-// the reason alone.
+// Said returns a reason with its class as prefix, so that the class remains when the reason is truncated. It returns
+// the reason alone for ClassOther, for no class, and if the reason has the prefix already.
 func (c Class) Said(reason string) string {
 	prefix := string(c) + ": "
 	if c == "" || c == ClassOther || strings.HasPrefix(reason, prefix) {
@@ -68,8 +72,8 @@ func (c Class) Said(reason string) string {
 	return prefix + reason
 }
 
-// Classify gives an error a class, in the place of one that it may have had; nil stays nil, and no class changes nothing. The text stays as it is, and what wraps
-// the error keeps the class.
+// Classify returns err with a class, which replaces any class that err has. It does not change the text, and errors
+// that wrap the result have the class too. It returns err itself if err is nil or the class is empty.
 func Classify(c Class, err error) error {
 	if err == nil || c == "" {
 		return err
@@ -77,7 +81,8 @@ func Classify(c Class, err error) error {
 	return &classified{err, c}
 }
 
-// ClassOf is an error's class: the outermost, where it was given several. A Refusal has its own.
+// ClassOf returns the class of an error: the outermost one if there are several, ClassRefused for a Refusal, and
+// ClassOther if there is none.
 func ClassOf(err error) Class {
 	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
 		return ClassRefused
@@ -88,15 +93,16 @@ func ClassOf(err error) Class {
 	return ClassOther
 }
 
-// ErrUntried is in the failure of a node whose turn did not come because another one failed. It says nothing of the node itself: without that other one it may be
-// tried at once.
-var ErrUntried = errors.New("its turn did not come")
+// ErrUntried is wrapped by the failure of a node whose change was not begun, because another one failed. The change may
+// be retried at once, without the other one.
+var ErrUntried = errors.New("not tried")
 
-// ErrGivenUp is in the failure of a node that is not made, or kept, since another node of its job did not come. It says nothing of the node itself.
+// ErrGivenUp is wrapped by the failure of a node that is not made, or not kept, because its job does not get another
+// node. The node itself has no failure.
 var ErrGivenUp = errors.New("given up")
 
-// ErrInterrupted is in the failure of a node whose change Terraform was asked to leave off. What it has asked of the cloud may
-// come true all the same.
+// ErrInterrupted is wrapped by the failure of a node whose change was interrupted with Terraform. The cloud may still
+// complete what Terraform has requested.
 var ErrInterrupted = errors.New("interrupted")
 
 type classified struct {
@@ -106,11 +112,13 @@ type classified struct {
 
 func (c *classified) Unwrap() error { return c.error }
 
-// CloudClass is the class of a call to OpenStack that failed, by the status code, zero where it is not known, and what was said of the failure. Terraform's
-// provider tells no code beside its text, so what the services and the client libraries say is looked at too; class_test.go has it as it was recorded.
+// CloudClass returns the class of a failed call to OpenStack, by its status code (zero if unknown) and its message.
+// Errors of Terraform's provider have no code beside the text, so the messages of the services and of the client
+// libraries count too; class_test.go has recorded messages.
 //
-// Throttling comes first: it is told in many ways, of which some speak of quotas or limits, and must never be taken for a lack of room. Nova tells a used up
-// quota by 403, and did by 413 before its Juno release (2014), as it told throttling then; Neutron does by 409.
+// Throttling is checked first: some of its messages mention a quota or a limit, and it must not be mistaken for a lack
+// of room. Nova reports an exhausted quota as 403, and before its Juno release (2014) as 413, like throttling; Neutron
+// reports it as 409.
 func CloudClass(code int, words string) Class {
 	if code == 0 {
 		code = codeIn(words)
@@ -124,7 +132,7 @@ func CloudClass(code int, words string) Class {
 	case code == 413:
 		return ClassRateLimit
 	case code == 502 || code == 504:
-		return lost(words) // a gateway's word: the service behind it may have done it
+		return lost(words) // from a gateway: the service behind it may have made the change
 	case code >= 500 || code == 408 || unreached.MatchString(words):
 		return ClassCloud
 	case cut.MatchString(words):
@@ -133,7 +141,8 @@ func CloudClass(code int, words string) Class {
 	return ClassOther
 }
 
-// FaultClass is the class of what Nova says of an instance in ERROR. Its fault has a code too, but that is 500 for nearly all.
+// FaultClass returns the class of the fault message of an instance in ERROR. The code of such a fault is nearly always
+// 500.
 func FaultClass(words string) Class {
 	switch {
 	case throttled.MatchString(words):
@@ -150,7 +159,8 @@ func FaultClass(words string) Class {
 	return ClassOther
 }
 
-// lost is the class of a call that may have been carried out: what only reads has done nothing.
+// lost returns the class of a call whose answer was lost: ClassUnknown if it changes something, ClassCloud if it only
+// reads.
 func lost(words string) Class {
 	if changes.MatchString(words) {
 		return ClassUnknown
@@ -158,20 +168,27 @@ func lost(words string) Class {
 	return ClassCloud
 }
 
-// What OpenStack, gophercloud of both major versions, and Go's HTTP client say.
+// Messages of OpenStack, of gophercloud (both major versions) and of Go's HTTP client.
 var (
-	throttled   = regexp.MustCompile(`(?i)too many requests|rate[- ]?limit`)
-	overQuota   = regexp.MustCompile(`(?i)quota exceeded|quota_exceeded|overquota|is over a limit for|maximum number of ports exceeded`)
-	noRoom      = regexp.MustCompile(`(?i)no valid host|exceeded maximum number of retries|insufficient compute resources|no more ip addresses available`)
+	throttled = regexp.MustCompile(`(?i)too many requests|rate[- ]?limit`)
+	overQuota = regexp.MustCompile(`(?i)quota exceeded|quota_exceeded|overquota|is over a limit for|maximum number ` +
+		`of ports exceeded`)
+	noRoom = regexp.MustCompile(`(?i)no valid host|exceeded maximum number of retries|insufficient compute ` +
+		`resources|no more ip addresses available`)
 	notThere    = regexp.MustCompile(`(?i)can not find requested image|(image|flavor|network) \S+ could not be found`)
-	neverActive = regexp.MustCompile(`to become ready: context deadline exceeded|timeout while waiting for state to become 'ACTIVE'`)
-	unreached   = regexp.MustCompile(`(?i)dial tcp|connection refused|no such host|no route to host|tls handshake timeout`)
-	cut         = regexp.MustCompile(`(?i)\bEOF\b|connection reset|broken pipe|server closed idle connection|timeout awaiting response headers|client\.timeout exceeded|deadline exceeded`)
-	changes     = regexp.MustCompile(`^Error (creating|updating|deleting|rebuilding|resizing) |\[(POST|PUT|PATCH|DELETE) |(Post|Put|Patch|Delete) "http`)
-	codes       = regexp.MustCompile(`but got (\d{3}) instead|"code": ?(\d{3})\b`)
+	neverActive = regexp.MustCompile(`to become ready: context deadline exceeded|timeout while waiting for state to ` +
+		`become 'ACTIVE'`)
+	unreached = regexp.MustCompile(`(?i)dial tcp|connection refused|no such host|no route to host|tls handshake ` +
+		`timeout`)
+	cut = regexp.MustCompile(`(?i)\bEOF\b|connection reset|broken pipe|server closed idle connection|timeout ` +
+		`awaiting response headers|client\.timeout exceeded|deadline exceeded`)
+	changes = regexp.MustCompile(`^Error (creating|updating|deleting|rebuilding|resizing) ` +
+		`|\[(POST|PUT|PATCH|DELETE) |(Post|Put|Patch|Delete) "http`)
+	codes = regexp.MustCompile(`but got (\d{3}) instead|"code": ?(\d{3})\b`)
 )
 
-// codeIn finds the status code in a client library's error. For some codes the first major version of gophercloud has a sentence without a number.
+// codeIn finds the status code in an error of a client library. The first major version of gophercloud has sentences
+// without a number for some codes.
 func codeIn(words string) int {
 	if found := codes.FindStringSubmatch(words); found != nil {
 		code, _ := strconv.Atoi(found[1] + found[2]) // one of the two is empty

@@ -11,14 +11,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// ControlGroup is the group name under which the control node stands among the declared nodes. No node group may take it.
+// ControlGroup is the group name of the control node. No node group may have it.
 const ControlGroup = "control"
 
-// Cluster is what group_vars/all.yml declares, checked. It is a value: nothing changes it after config has made it.
+// Cluster is the declaration in group_vars/all.yml, checked by package config. It is never modified.
 type Cluster struct {
-	Name           string // marks every instance as ours
+	Name           string // in the metadata of every instance of the cluster
 	Cloud          string // entry of clouds.yaml
-	LoginUser      string // user of the images
+	LoginUser      string // user account of the images
 	PrivateKeyFile string // absolute path of the key that LoginUser accepts
 	Control        Control
 	Groups         []NodeGroup
@@ -28,7 +28,7 @@ type Cluster struct {
 	Settings       Settings
 }
 
-// Source names what an instance is made of, in the cloud's words. The cloud turns it into a Spec.
+// Source is what an instance is made of, by names in the cloud. The cloud resolves it to ids.
 type Source struct {
 	Image, Flavor, Network string
 }
@@ -39,78 +39,85 @@ type Control struct {
 	Source
 }
 
-// NodeGroup is a pool of like nodes. The first Min are persistent, the rest up to Max are cloud nodes.
+// NodeGroup is a pool of like nodes. The first Min nodes are persistent, the others up to Max are cloud nodes.
 type NodeGroup struct {
 	Name   string
-	Prefix string
-	Width  int // digits of a node's number, zero padded
+	Prefix string // of the node names
+	Width  int    // digits of a node's number, padded with zeros
 	Source
 	Min, Max int
-	// KeepPorts has every node of the group keep its port, and with it its address, while it has no instance.
+	// KeepPorts reports whether the nodes of the group keep their ports, and with them their addresses, while they have
+	// no instance.
 	KeepPorts bool
 }
 
-// Partition is one of Slurm's, over one or several node groups.
+// Partition is a partition in Slurm, with the nodes of one or several node groups.
 type Partition struct {
 	Name   string
 	Groups []string
-	// AllOrNothing has a job that cannot get all of its nodes, for want of room, get none of them.
+	// AllOrNothing reports whether a job gets none of its nodes if there is no room for all of them.
 	AllOrNothing bool
 }
 
-// Timing is Slurm's power saving (slurm.conf(5)).
+// Timing is the configuration of Slurm's power saving (slurm.conf(5)).
 type Timing struct {
 	SuspendTime, SuspendTimeout, ResumeTimeout time.Duration
 }
 
-// Settings is how the tool itself works.
+// Settings is the configuration of the tool itself.
 type Settings struct {
-	StateDir    string        // absolute
+	StateDir    string        // absolute path
 	Journal     string        // the URL of a PostgreSQL database; empty: SQLite in StateDir
-	Keep        time.Duration // of requests in the journal, with their events, after the outcome; 0: for ever
+	Keep        time.Duration // how long the journal keeps requests and their events after the outcome; 0: forever
 	Gather      time.Duration // how long the worker waits for requests that arrive together
 	Worker      WorkerStart
-	Reconcile   time.Duration // between two looks of the worker at what differs; 0: it does not look
+	Reconcile   time.Duration // interval of the worker's comparison of the sources; 0: never
 	Terraform   string        // path of the binary; empty: found or downloaded
-	Parallelism int           // the most instances that Terraform works on at a time
-	LockTimeout time.Duration
-	// Interrupt has a run of Terraform end as soon as the cloud says that its instances are as asked.
+	Parallelism int           // the maximum number of instances that Terraform changes at a time
+	LockTimeout time.Duration // how long Terraform waits for the lock of its state
+	// Interrupt reports whether a run of Terraform is interrupted when the cloud has its instances as asked.
 	Interrupt   bool
 	BootTimeout time.Duration
-	Retries     int // how often a node that Slurm waits for is tried once more on a fresh instance
+	Retries     int // how many further instances are tried for a node that Slurm waits for
 	HostKeys    HostKeyPolicy
-	CoolDown    time.Duration // how long Slurm's calls do not ask for more of a group that the cloud had no room for; 0: they do
-	Breaker     int           // boot failures in a row of a group, after which Slurm's calls try one node at a time; 0: never
-	// NodesPerState is the most nodes of a cluster that has one Terraform state, and about the number of nodes of each state of a larger one; 0: always one state.
+	// CoolDown is how long Slurm's calls get no new nodes of a group after the cloud had no room for one; 0: no
+	// cool-down.
+	CoolDown time.Duration
+	// Breaker is the number of consecutive boot failures of a group after which Slurm's calls get one new node at a
+	// time; 0: no limit.
+	Breaker int
+	// NodesPerState is the maximum number of nodes of a cluster with one Terraform state, and about the number of nodes
+	// of each state of a larger one; 0: always one state.
 	NodesPerState int
 }
 
-// WorkerStart says who starts a worker for a request.
+// WorkerStart is the way in which a worker is started for a request.
 type WorkerStart string
 
-// The ways: WorkerSelf has every call start one where none is at work; WorkerSystemd has it ask systemd for the one that is a service of this host.
+// The ways: with WorkerSelf, each call starts a worker if none is running; with WorkerSystemd, it has systemd start the
+// worker that is a service of this host.
 const (
 	WorkerSelf    WorkerStart = "self"
 	WorkerSystemd WorkerStart = "systemd"
 )
 
-// HostKeyPolicy says how the host key of a new instance becomes known.
+// HostKeyPolicy is the way in which the host key of a new instance becomes known.
 type HostKeyPolicy string
 
-// The policies: HostKeysConsole reads the keys from the console log, where cloud-init prints them, so that they come over the cloud's authenticated
-// API; HostKeysAcceptNew takes the first key that answers at a new instance's address.
+// The policies: HostKeysConsole reads the keys from the console log, where cloud-init prints them, so that they come
+// over the cloud's authenticated API; HostKeysAcceptNew takes the first key that answers at a new instance's address.
 const (
 	HostKeysConsole   HostKeyPolicy = "console"
 	HostKeysAcceptNew HostKeyPolicy = "accept-new"
 )
 
-// Node is the name of the i-th node, counted from 1.
+// Node returns the name of the i-th node, counted from 1.
 func (g NodeGroup) Node(i int) string { return fmt.Sprintf("%s%0*d", g.Prefix, g.Width, i) }
 
-// Nodes is every node that the group may have.
+// Nodes returns all nodes of the group.
 func (g NodeGroup) Nodes() nodeset.NodeSet { return g.first(g.Max) }
 
-// Persistent is the nodes that are always there.
+// Persistent returns the persistent nodes of the group.
 func (g NodeGroup) Persistent() nodeset.NodeSet { return g.first(g.Min) }
 
 func (g NodeGroup) first(n int) nodeset.NodeSet {
@@ -121,10 +128,10 @@ func (g NodeGroup) first(n int) nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
-// Nodes is every compute node that is declared.
+// Nodes returns all declared compute nodes.
 func (c Cluster) Nodes() nodeset.NodeSet { return c.union(NodeGroup.Nodes) }
 
-// Persistent is every compute node that is always there.
+// Persistent returns all persistent compute nodes.
 func (c Cluster) Persistent() nodeset.NodeSet { return c.union(NodeGroup.Persistent) }
 
 func (c Cluster) union(of func(NodeGroup) nodeset.NodeSet) nodeset.NodeSet {
@@ -135,7 +142,7 @@ func (c Cluster) union(of func(NodeGroup) nodeset.NodeSet) nodeset.NodeSet {
 	return all
 }
 
-// WithMin is the cluster with another number of persistent nodes in one of its groups; c itself stays as it is.
+// WithMin returns a copy of the cluster with another number of persistent nodes in one of its groups.
 func (c Cluster) WithMin(group string, n int) Cluster {
 	c.Groups = slices.Clone(c.Groups)
 	for i := range c.Groups {
@@ -146,7 +153,7 @@ func (c Cluster) WithMin(group string, n int) Cluster {
 	return c
 }
 
-// GroupOf finds the group that a node belongs to.
+// GroupOf returns the group of a node; false if the node is not declared.
 func (c Cluster) GroupOf(node string) (NodeGroup, bool) {
 	for _, g := range c.Groups {
 		if _, ok := g.Number(node); ok {
@@ -156,11 +163,12 @@ func (c Cluster) GroupOf(node string) (NodeGroup, bool) {
 	return NodeGroup{}, false
 }
 
-// DefaultShard is the shard of the control node and of what the nodes share: Terraform's default workspace.
+// DefaultShard is the shard of the control node and of the shared resources: Terraform's default workspace.
 const DefaultShard = ""
 
-// Shard is the shard that a node without an entry in the map of nodes gets. A node that has one stays where it is, so nothing but the making of an entry may ask
-// this. It is the default shard for a cluster of no more than NodesPerState nodes, and for what is no declared compute node.
+// Shard returns the shard for a new entry in the map of nodes. The shard of an entry never changes, so only the code
+// that makes entries may call this. It is the default shard if the cluster has at most NodesPerState nodes, or if the
+// node is not a declared compute node.
 func (c Cluster) Shard(node string) string {
 	per := c.Settings.NodesPerState
 	if per <= 0 || c.size() <= per {
@@ -174,7 +182,7 @@ func (c Cluster) Shard(node string) string {
 	return DefaultShard
 }
 
-// size is the number of declared compute nodes.
+// size returns the number of declared compute nodes.
 func (c Cluster) size() int {
 	n := 0
 	for _, g := range c.Groups {
@@ -183,13 +191,13 @@ func (c Cluster) size() int {
 	return n
 }
 
-// KeepsPort reports whether a node is declared to keep its port while it has no instance.
+// KeepsPort reports whether a node keeps its port while it has no instance, by the declaration of its group.
 func (c Cluster) KeepsPort(node string) bool {
 	g, ok := c.GroupOf(node)
 	return ok && g.KeepPorts
 }
 
-// WithoutInstance is what stays of a node's entry in the map of nodes when its instance is removed. It is false where nothing stays.
+// WithoutInstance returns a node's entry in the map of nodes after its instance is removed; false if it has none then.
 func (c Cluster) WithoutInstance(node string, was Spec) (Spec, bool) {
 	if !c.KeepsPort(node) {
 		return Spec{}, false
@@ -197,7 +205,7 @@ func (c Cluster) WithoutInstance(node string, was Spec) (Spec, bool) {
 	return was.PortOnly()
 }
 
-// Shards is the shards of a map of nodes, in order, the default one first. The default one is always among them.
+// Shards returns the shards of a map of nodes, sorted. The default shard is always the first.
 func Shards(nodes map[string]Spec) []string {
 	found := map[string]bool{DefaultShard: true}
 	for _, spec := range nodes {
@@ -206,7 +214,7 @@ func Shards(nodes map[string]Spec) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// InShard is the entries of a map of nodes that belong to a shard.
+// InShard returns the entries of a map of nodes that are in a shard.
 func InShard(nodes map[string]Spec, shard string) map[string]Spec {
 	part := map[string]Spec{}
 	for node, spec := range nodes {
@@ -217,7 +225,7 @@ func InShard(nodes map[string]Spec, shard string) map[string]Spec {
 	return part
 }
 
-// Number is a node's place in the group, from 1 to Max; false where the group has no such node.
+// Number returns the number of a node in the group, from 1 to Max; false if the group has no such node.
 func (g NodeGroup) Number(node string) (int, bool) {
 	digits, ok := strings.CutPrefix(node, g.Prefix)
 	if !ok {

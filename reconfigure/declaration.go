@@ -2,15 +2,16 @@ package reconfigure
 
 import "time"
 
-// Declaration is which declaration of the cluster a control host works with. Several hosts have one each, and are to have the same.
+// Declaration identifies the version of the declaration that a control host uses. All control hosts should have the
+// same.
 type Declaration struct {
-	Host    string    // and the cluster directory there
-	Sum     string    // of its text
-	Changed time.Time // when the file was last written
+	Host    string    // host name and cluster directory
+	Sum     string    // checksum of the text
+	Changed time.Time // modification time of the file
 }
 
-// Outdated tells whether the newest declaration was changed on another host and not on this one: they differ, and this one is not newer still. On one and the same
-// host the file counts as it is, however old it says to be: it may have come from a backup.
+// Outdated reports whether the newest declaration is from another host and d lacks its changes: they differ, and d is
+// not newer. On the same host d is never outdated, whatever its time is: the file may have been restored from a backup.
 func (d Declaration) Outdated(newest Declaration) bool {
 	return d.Host != newest.Host && d.Sum != newest.Sum && !d.Changed.After(newest.Changed)
 }

@@ -1,8 +1,9 @@
-// Package reconfigure is the vocabulary of the tool: what a caller asks for (Request), what is declared (Cluster) and found (Observation), what is decided
-// (Plan), what happened (Event), and what each caller gets (Outcome). It holds values and small pure functions only, and imports nothing of the project but
-// nodeset; every other package speaks in its words.
+// Package reconfigure is the vocabulary of the tool: the declaration (Cluster), what a caller asks for (Request), what
+// the sources say (State, Server, NodeState), the decision (Plan, Change, Deferral, Rejection), what happened (Event,
+// Verdict), and what a caller gets (Outcome). It has values and small pure functions only, and imports no package of
+// the project but nodeset. All other packages use its types.
 //
-// A request flows one way:
+// The way of a request:
 //
-//	request → plan → preview → fence → apply → configure → verify → report
+//	request → plan → operations → verdicts → outcome
 package reconfigure

@@ -7,29 +7,31 @@ import (
 	"unicode/utf8"
 )
 
-// Evidence is what is kept of a failed node for whoever looks into it later: its instance may be gone by then.
+// Evidence is a text that is kept to find the cause of a node's failure later. The instance may be removed by then.
 type Evidence struct {
 	Time  time.Time `json:"time"`
 	Plan  int64     `json:"plan"` // the number of the plan
 	Node  string    `json:"node"`
-	Phase Phase     `json:"phase"` // where it failed
+	Phase Phase     `json:"phase"` // in which it failed
 	Kind  Witness   `json:"kind"`
 	Text  string    `json:"text"`
 }
 
-// Witness is where evidence comes from.
+// Witness is the source of evidence.
 type Witness string
 
-// The witnesses: the console log of the instance, by the cloud; what the task that failed has printed, by Ansible.
+// The sources: the instance's console log, from the cloud; the output of the failed task, from Ansible.
 const (
 	WitnessConsole Witness = "console"
 	WitnessTask    Witness = "task"
 )
 
-// EvidenceLimit is the most of one text that is kept, in bytes: about a thousand lines, so that thousands of failures fit into a journal.
+// EvidenceLimit is the maximum size of one text, in bytes: about a thousand lines, so that a journal has room for
+// thousands of failures.
 const EvidenceLimit = 64 << 10
 
-// Tail is the end of a text that is too long to be kept, from the beginning of a line or at least of a character on: what went wrong stands last.
+// Tail returns at most limit bytes of a text: its end, since that usually has the error. It begins with a mark if the
+// text is cut, and cuts at the start of a line or of a character.
 func Tail(text string, limit int) string {
 	const mark = "[…]\n"
 	if len(text) <= limit {
@@ -45,7 +47,8 @@ func Tail(text string, limit int) string {
 	return mark + end
 }
 
-// WithOutput gives an error what a program printed before it failed; nil stays nil. The error's text stays as it is.
+// WithOutput returns err with the output of the program that failed. It does not change the text of the error. It
+// returns nil if err is nil.
 func WithOutput(output string, err error) error {
 	if err == nil || output == "" {
 		return err
@@ -53,7 +56,7 @@ func WithOutput(output string, err error) error {
 	return &printed{err, output}
 }
 
-// OutputOf is what the error was given by WithOutput; empty where it was given nothing.
+// OutputOf returns the output that WithOutput has attached to an error; empty if there is none.
 func OutputOf(err error) string {
 	if p := (*printed)(nil); errors.As(err, &p) {
 		return p.output

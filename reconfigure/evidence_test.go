@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-func TestTailIsTheEndFromAWholeLineOn(t *testing.T) {
+func TestTailBeginsWithAWholeLine(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"short":        {"a\nb\n", "a\nb\n"},
 		"long":         {"first\nsecond\nthe third line\n", "[…]\nthe third line\n"},
@@ -27,7 +27,7 @@ func TestTailIsTheEndFromAWholeLineOn(t *testing.T) {
 	}
 }
 
-func TestTailFitsAndIsTheEnd(t *testing.T) {
+func TestTailIsASuffixWithinTheLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text, limit := rapid.String().Draw(t, "text"), rapid.IntRange(6, 40).Draw(t, "limit")
 		got := reconfigure.Tail(text, limit)
@@ -37,8 +37,9 @@ func TestTailFitsAndIsTheEnd(t *testing.T) {
 	})
 }
 
-func TestOutputStaysWithTheErrorAndOutOfItsText(t *testing.T) {
-	err := fmt.Errorf("configure: %w", reconfigure.WithOutput("No space left\n", reconfigure.Classify(reconfigure.ClassPlaybook, errors.New("it failed"))))
+func TestOutputIsAttachedToTheErrorAndNotInItsText(t *testing.T) {
+	err := fmt.Errorf("configure: %w", reconfigure.WithOutput("No space left\n",
+		reconfigure.Classify(reconfigure.ClassPlaybook, errors.New("it failed"))))
 	if got := reconfigure.OutputOf(err); got != "No space left\n" {
 		t.Errorf("the output is %q", got)
 	}

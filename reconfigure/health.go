@@ -2,15 +2,16 @@ package reconfigure
 
 import "time"
 
-// Health is how a node group fares, as far as its new instances tell. It holds what happened; how long that counts the settings say, as they are when it is
-// looked at. The zero value, but for the name, is a group that fares well.
+// Health is the recent failures of a node group to get new instances. It has facts only: the settings, as they are at
+// the time of a decision, say how long they count. A value with the name only is a group without failures.
 type Health struct {
-	Group    string    `json:"group"`
-	Full     Setback   `json:"full,omitzero"`      // the last time that the cloud had no room, unless it had some since
-	Failures int       `json:"failures,omitempty"` // boot failures in a row, of whichever nodes
-	Since    time.Time `json:"since,omitzero"`     // when the first of them was
+	Group string `json:"group"`
+	// the last lack of room, unless an instance planned after it was made
+	Full     Setback   `json:"full,omitzero"`
+	Failures int       `json:"failures,omitempty"` // consecutive boot failures of any nodes of the group
+	Since    time.Time `json:"since,omitzero"`     // time of the first of them
 	Last     Setback   `json:"last,omitzero"`      // the last of them
-	Probe    Probe     `json:"probe,omitzero"`     // what tries the group
+	Probe    Probe     `json:"probe,omitzero"`     // the node that tries the group
 }
 
 // Setback is one failure of a node.
@@ -21,25 +22,26 @@ type Setback struct {
 	Time   time.Time `json:"time"`
 }
 
-// Probe is the one node that is let through while others are not, and since when it is on its way. It ends with the node's verdict.
+// Probe is the one node of a group that may be made while the breaker keeps others from it. It ends with the node's
+// verdict.
 type Probe struct {
 	Node  string    `json:"node"`
 	Since time.Time `json:"since"`
 }
 
-// Well tells that there is nothing to be said of the group.
+// Well reports whether the group has no failures.
 func (h Health) Well() bool { return h == Health{Group: h.Group} }
 
-// Trying is the health while a node of the group tries it.
+// Trying returns the health with a node as the group's probe.
 func (h Health) Trying(node string, now time.Time) Health {
 	h.Probe = Probe{node, now}
 	return h
 }
 
-// After is the health when verdicts on nodes of the group are in, of a batch that was planned at that time.
+// After returns the health after the verdicts on nodes of the group, from a plan of the time planned.
 //
-// A new instance that came to its end says that the group boots, whatever failed beside it. That there is room it says only where it was planned after there
-// was none: it may be the one that took the last.
+// A new instance that becomes ready ends the row of boot failures, whatever other nodes failed. It ends the lack of
+// room only if it was planned after that: else it may have taken the last room.
 func (h Health) After(planned, now time.Time, verdicts []Verdict) Health {
 	came := false
 	for _, v := range verdicts {
@@ -70,20 +72,22 @@ func (h Health) After(planned, now time.Time, verdicts []Verdict) Health {
 	return h
 }
 
-// renews tells that the verdict is on a new instance, or a new disk: on what the group declares, and not on one machine.
+// renews reports whether the verdict is on a new instance or a new disk. Only those verdicts say something about the
+// group.
 func (v Verdict) renews() bool { return v.Action == Create || v.Action == Replace }
 
-// CoolsDown tells until when the group is not asked for more, since the cloud had no room; false where it may be.
+// CoolsDown reports whether the group cools down, since the cloud had no room for it, and until when.
 func (h Health) CoolsDown(now time.Time, s Settings) (until time.Time, cools bool) {
 	until = h.Full.Time.Add(s.CoolDown)
 	return until, !h.Full.Time.IsZero() && now.Before(until)
 }
 
-// Broken tells that so many instances of the group failed to boot in a row that the next ones are tried one at a time.
+// Broken reports whether the breaker is open: after that many consecutive boot failures, nodes of the group are tried
+// one at a time.
 func (h Health) Broken(s Settings) bool { return s.Breaker > 0 && h.Failures >= s.Breaker }
 
-// Probing is the node that tries the group now; empty where none does. One that Slurm must have given up meanwhile counts no more: nobody was left to say what
-// became of it.
+// Probing returns the group's probe; empty if there is none. A probe older than ResumeTimeout does not count: Slurm has
+// given the node up, and its verdict was lost with a worker.
 func (h Health) Probing(now time.Time, t Timing) string {
 	if now.Sub(h.Probe.Since) > t.ResumeTimeout {
 		return ""

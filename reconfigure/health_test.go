@@ -13,9 +13,10 @@ import (
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// verdict is one on a new instance.
+// verdict returns the verdict on a new instance; without a class it is a success.
 func verdict(node string, c reconfigure.Class) reconfigure.Verdict {
-	v := reconfigure.Verdict{Node: node, Action: reconfigure.Create, Status: reconfigure.StatusFailed, Class: c, Reason: "because"}
+	v := reconfigure.Verdict{Node: node, Action: reconfigure.Create, Status: reconfigure.StatusFailed, Class: c,
+		Reason: "because"}
 	if c == "" {
 		v.Status, v.Reason = reconfigure.StatusDone, ""
 	}
@@ -40,9 +41,11 @@ func TestHealthAfterVerdicts(t *testing.T) {
 		return reconfigure.Setback{Node: node, Class: c, Reason: "because", Time: at}
 	}
 	earlier := noon.Add(-time.Hour)
-	ill := reconfigure.Health{Group: "g", Full: setback("x", full, earlier), Failures: 2, Since: earlier, Last: setback("y", broken, earlier)}.Trying("n1", earlier)
+	ill := reconfigure.Health{Group: "g", Full: setback("x", full, earlier), Failures: 2, Since: earlier,
+		Last: setback("y", broken, earlier)}.Trying("n1", earlier)
 	rebooted := []reconfigure.Verdict{
-		{Node: "n2", Action: reconfigure.Reboot, Status: reconfigure.StatusDone}, {Node: "n3", Action: reconfigure.Reboot, Status: reconfigure.StatusFailed, Class: broken},
+		{Node: "n2", Action: reconfigure.Reboot, Status: reconfigure.StatusDone},
+		{Node: "n3", Action: reconfigure.Reboot, Status: reconfigure.StatusFailed, Class: broken},
 	}
 	for name, tc := range map[string]struct {
 		before   reconfigure.Health
@@ -50,22 +53,31 @@ func TestHealthAfterVerdicts(t *testing.T) {
 		verdicts []reconfigure.Verdict
 		want     reconfigure.Health
 	}{
-		"nothing":                {ill, noon, nil, ill},
-		"a success":              {ill, noon, verdicts(came), reconfigure.Health{Group: "g"}},
-		"a success of before":    {ill, earlier.Add(-1), verdicts(came), reconfigure.Health{Group: "g", Full: ill.Full}},
-		"no room":                {reconfigure.Health{Group: "g"}, noon, verdicts(full), reconfigure.Health{Group: "g", Full: setback("n1", full, noon)}},
-		"no room for the second": {ill, noon, verdicts(came, full), reconfigure.Health{Group: "g", Full: setback("n2", full, noon)}},
+		"nothing":   {ill, noon, nil, ill},
+		"a success": {ill, noon, verdicts(came), reconfigure.Health{Group: "g"}},
+		"a success planned before": {ill, earlier.Add(-1), verdicts(came),
+			reconfigure.Health{Group: "g", Full: ill.Full}},
+		"no room": {reconfigure.Health{Group: "g"}, noon, verdicts(full),
+			reconfigure.Health{Group: "g", Full: setback("n1", full, noon)}},
+		"no room for the second": {ill, noon, verdicts(came, full),
+			reconfigure.Health{Group: "g", Full: setback("n2", full, noon)}},
 		"no boot": {
-			reconfigure.Health{Group: "g"}, noon, verdicts(broken, broken), reconfigure.Health{Group: "g", Failures: 2, Since: noon, Last: setback("n2", broken, noon)},
+			reconfigure.Health{Group: "g"}, noon, verdicts(broken, broken),
+			reconfigure.Health{Group: "g", Failures: 2, Since: noon, Last: setback("n2", broken, noon)},
 		},
-		"no boot again":            {ill, noon, verdicts(broken), reconfigure.Health{Group: "g", Full: ill.Full, Failures: 3, Since: earlier, Last: setback("n1", broken, noon)}},
+		"no boot again": {ill, noon, verdicts(broken),
+			reconfigure.Health{Group: "g", Full: ill.Full, Failures: 3, Since: earlier,
+				Last: setback("n1", broken, noon)}},
 		"no boot beside a success": {ill, noon, verdicts(broken, came), reconfigure.Health{Group: "g"}},
-		"throttled, away, lost, refused, and whatever else": {
-			ill.Trying("n9", noon), noon, verdicts(reconfigure.ClassRateLimit, reconfigure.ClassCloud, reconfigure.ClassUnknown, reconfigure.ClassMissing, reconfigure.ClassOther),
+		"other classes of failure": {
+			ill.Trying("n9", noon), noon,
+			verdicts(reconfigure.ClassRateLimit, reconfigure.ClassCloud, reconfigure.ClassUnknown,
+				reconfigure.ClassMissing, reconfigure.ClassOther),
 			ill.Trying("n9", noon),
 		},
-		"a probe that says nothing":   {ill, noon, verdicts(reconfigure.ClassCloud), ill.Trying("", time.Time{})},
-		"of machines that were there": {ill, noon, rebooted, ill},
+		"a probe with another class of failure": {ill, noon, verdicts(reconfigure.ClassCloud),
+			ill.Trying("", time.Time{})},
+		"reboots": {ill, noon, rebooted, ill},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, tc.before.After(tc.planned, noon, tc.verdicts)); diff != "" {
@@ -75,11 +87,11 @@ func TestHealthAfterVerdicts(t *testing.T) {
 	}
 }
 
-// Verdicts that come in one by one say the same as all at once, but for how many fail beside a success; the count is never more than there were, and a group
-// in which nothing happened but successes fares well.
-func TestHealthProperties(t *testing.T) {
+// The model counts the failures since the last success, and remembers the time of the last lack of room.
+func TestHealthAgreesWithAModel(t *testing.T) {
 	classes := []reconfigure.Class{
-		"", reconfigure.ClassQuota, reconfigure.ClassCapacity, reconfigure.ClassBoot, reconfigure.ClassSSH, reconfigure.ClassPlaybook, reconfigure.ClassUnregistered,
+		"", reconfigure.ClassQuota, reconfigure.ClassCapacity, reconfigure.ClassBoot, reconfigure.ClassSSH,
+		reconfigure.ClassPlaybook, reconfigure.ClassUnregistered,
 		reconfigure.ClassRateLimit, reconfigure.ClassCloud, reconfigure.ClassUnknown,
 	}
 	settings := reconfigure.Settings{CoolDown: 2 * time.Minute, Breaker: 3}
@@ -107,14 +119,16 @@ func TestHealthProperties(t *testing.T) {
 				failures++
 			}
 			if h.Probe != (reconfigure.Probe{}) {
-				t.Fatalf("after a verdict on it, it tries the group still: %+v", h)
+				t.Fatalf("after its verdict it is still the probe: %+v", h)
 			}
-			if h.Failures != failures || h.Broken(settings) != (failures >= 3) || (h.Failures == 0) != h.Since.IsZero() {
+			if h.Failures != failures || h.Broken(settings) != (failures >= 3) ||
+				(h.Failures == 0) != h.Since.IsZero() {
 				t.Fatalf("%d failures in a row make %+v", failures, h)
 			}
 			for _, later := range []time.Duration{0, settings.CoolDown - 1, settings.CoolDown} {
 				until, cools := h.CoolsDown(now.Add(later), settings)
-				if cools != (!refused.IsZero() && now.Add(later).Before(refused.Add(settings.CoolDown))) || cools && !until.Equal(refused.Add(settings.CoolDown)) {
+				if cools != (!refused.IsZero() && now.Add(later).Before(refused.Add(settings.CoolDown))) || cools &&
+					!until.Equal(refused.Add(settings.CoolDown)) {
 					t.Fatalf("refused at %v, and %v later it cools down: %v, until %v", refused, later, cools, until)
 				}
 			}
@@ -130,7 +144,7 @@ func TestHealthProperties(t *testing.T) {
 	})
 }
 
-func TestProbeThatSlurmHasGivenUpCountsNoMore(t *testing.T) {
+func TestProbeEndsWithResumeTimeout(t *testing.T) {
 	timing := reconfigure.Timing{ResumeTimeout: 10 * time.Minute}
 	h := reconfigure.Health{Group: "g"}.Trying("n1", noon)
 	for after, want := range map[time.Duration]string{0: "n1", 10 * time.Minute: "n1", 10*time.Minute + 1: ""} {

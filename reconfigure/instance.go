@@ -1,39 +1,41 @@
 package reconfigure
 
-// Spec is what an instance is made of, as ids: a name may mean another thing tomorrow, an id cannot. Together with the node's name it is an entry of the
-// map that Terraform gets, hence the JSON names.
+// Spec is what an instance is made of, by ids: the meaning of a name may change, that of an id cannot. It is a node's
+// entry in the map of nodes, which is Terraform's input, hence the JSON names.
 //
-// An entry without an image is a node whose port is kept, with its address, and that has no instance: see HasInstance.
+// An entry without an image is a kept port, with its address, of a node that has no instance: see HasInstance.
 type Spec struct {
 	Group     string `json:"group"`
 	ImageID   string `json:"image_id,omitempty"`
 	FlavorID  string `json:"flavor_id,omitempty"`
 	NetworkID string `json:"network_id"`
-	// Shard is the Terraform workspace whose state has the node's resources; empty is the default one. It never changes while the map has an entry of the node.
+	// Shard is the Terraform workspace whose state has the node's resources; empty is the default one. It never changes
+	// while the map has an entry of the node.
 	Shard string `json:"shard,omitempty"`
 }
 
-// HasInstance reports whether the node is to have an instance, and not a kept port only. It is false for the zero Spec, which stands for a node without an entry.
+// HasInstance reports whether the node is to have an instance, and not only a kept port. It is false for the zero Spec,
+// a node without an entry.
 func (s Spec) HasInstance() bool { return s.ImageID != "" }
 
-// PortOnly is the entry of a node whose instance goes and whose port is kept. It is false where there is no port that could be kept.
+// PortOnly returns the entry of a node that loses its instance and keeps its port; false if it has no port to keep.
 func (s Spec) PortOnly() (Spec, bool) {
 	s.ImageID, s.FlavorID = "", ""
 	return s, s.NetworkID != ""
 }
 
-// Instance is what stands behind a node, as Terraform's state has it.
+// Instance is a node's instance in Terraform's state.
 type Instance struct {
 	Node    string
-	ID      string // Nova's
+	ID      string // in Nova
 	Address string // fixed IPv4 address
-	Tainted bool   // it was not made to the end: it can only be replaced or removed
-	Made    Spec   // what it is made of; what the state does not say is empty
+	Tainted bool   // it is unfinished: Terraform replaces or removes it
+	Made    Spec   // what it is made of; fields that the state does not have are empty
 }
 
-// Resolved is a Source turned into ids, or why it could not be.
+// Resolved is a Source resolved to ids, or the error.
 type Resolved struct {
 	ImageID, FlavorID, NetworkID string
-	Err                          string
-	Class                        Class // of what Err tells
+	Err                          string // why it cannot be resolved; empty if it is
+	Class                        Class  // of the error
 }

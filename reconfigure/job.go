@@ -11,10 +11,10 @@ import (
 type Job struct {
 	ID        int64           `json:"job_id"`
 	Nodes     nodeset.NodeSet `json:"nodes"`
-	Partition string          `json:"partition,omitempty"` // empty where this release of Slurm does not tell
+	Partition string          `json:"partition,omitempty"` // empty: unknown in this release of Slurm
 }
 
-// Merged is each job once, with all nodes: several requests may name one job, each with some of them.
+// Merged returns each job once, with all of its nodes: several requests may name a job, each with some of its nodes.
 func Merged(jobs []Job) []Job {
 	var merged []Job
 	place := map[int64]int{}
@@ -30,7 +30,7 @@ func Merged(jobs []Job) []Job {
 	return merged
 }
 
-// Waiting is how many jobs wait for each node.
+// Waiting returns the number of jobs that wait for each node.
 func Waiting(jobs []Job) map[string]int {
 	waiting := map[string]int{}
 	for _, job := range Merged(jobs) {
@@ -41,7 +41,8 @@ func Waiting(jobs []Job) map[string]int {
 	return waiting
 }
 
-// AllOrNothing tells whether a job gets all of its nodes or none: because its partition says so or, where that is not known, all that it could be in do.
+// AllOrNothing reports whether a job gets all of its nodes or none: if its partition is declared so or, for an unknown
+// partition, if all partitions with the job's nodes are.
 func (c Cluster) AllOrNothing(job Job) bool {
 	if !slices.ContainsFunc(c.Partitions, func(p Partition) bool { return p.AllOrNothing }) {
 		return false
@@ -61,12 +62,13 @@ func (c Cluster) AllOrNothing(job Job) bool {
 	return len(possible) > 0 && !slices.ContainsFunc(possible, func(p Partition) bool { return !p.AllOrNothing })
 }
 
-// GiveUp is what becomes of nodes when there is no room for others: those are given up that nobody needs any more, as all of their jobs get all of their nodes or
-// none. Each names the job, and the node that does not come, whose class it has.
+// GiveUp returns the nodes that are given up because there is no room for others: each of their jobs gets all of its
+// nodes or none, and lacks a refused node. The failure names the job and the refused node, and has the class of its
+// failure.
 func (c Cluster) GiveUp(jobs []Job, refused Failures, nodes nodeset.NodeSet) Failures {
 	type loss struct {
 		job  Job
-		node string // that it does not get
+		node string // the refused one
 	}
 	lost, needed := map[string]loss{}, map[string]bool{}
 	gone := refused.Nodes()
@@ -89,7 +91,7 @@ func (c Cluster) GiveUp(jobs []Job, refused Failures, nodes nodeset.NodeSet) Fai
 	return given
 }
 
-// GivenUp is the failure of a node that is given up with its job, which does not get another one.
+// GivenUp returns the failure of a node that is given up because the job does not get another node.
 func GivenUp(job Job, node string, err error) error {
 	return fmt.Errorf("%w: job %d gets all of its nodes or none, and not %s: %w", ErrGivenUp, job.ID, node, err)
 }

@@ -10,12 +10,15 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// halls is a cluster whose partitions are over one group each, and both over both; those called all give all or nothing.
+// halls is a cluster with three node groups and three partitions. The partitions named all-… are all or nothing.
 func halls() reconfigure.Cluster {
 	return reconfigure.Cluster{
-		Groups: []reconfigure.NodeGroup{{Name: "a", Prefix: "a", Width: 1, Max: 9}, {Name: "b", Prefix: "b", Width: 1, Max: 9}, {Name: "c", Prefix: "c", Width: 1, Max: 9}},
+		Groups: []reconfigure.NodeGroup{{Name: "a", Prefix: "a", Width: 1, Max: 9},
+			{Name: "b", Prefix: "b", Width: 1, Max: 9}, {Name: "c", Prefix: "c", Width: 1, Max: 9}},
 		Partitions: []reconfigure.Partition{
-			{Name: "all-a", Groups: []string{"a"}, AllOrNothing: true}, {Name: "all-ab", Groups: []string{"a", "b"}, AllOrNothing: true}, {Name: "some-b", Groups: []string{"b"}},
+			{Name: "all-a", Groups: []string{"a"}, AllOrNothing: true},
+			{Name: "all-ab", Groups: []string{"a", "b"}, AllOrNothing: true},
+			{Name: "some-b", Groups: []string{"b"}},
 		},
 	}
 }
@@ -24,19 +27,19 @@ func job(id int64, partition string, nodes ...string) reconfigure.Job {
 	return reconfigure.Job{ID: id, Nodes: nodeset.Of(nodes...), Partition: partition}
 }
 
-func TestAllOrNothingIsThePartitionsWord(t *testing.T) {
+func TestAllOrNothingIsDeclaredByThePartition(t *testing.T) {
 	for name, tc := range map[string]struct {
 		job  reconfigure.Job
 		want bool
 	}{
-		"said":                                {job(1, "all-ab", "b1"), true},
-		"not said":                            {job(1, "some-b", "b1"), false},
-		"of a partition that is not known":    {job(1, "other", "a1"), false},
-		"all that are possible":               {job(1, "", "a1", "a2"), true},
-		"one that is possible says no":        {job(1, "", "b1"), false},
-		"only one is over both groups":        {job(1, "", "a1", "b1"), true},
-		"none is over that group":             {job(1, "", "c1"), false},
-		"nodes that nobody declares any more": {job(1, "all-a", "a1", "x1"), true},
+		"declared":                          {job(1, "all-ab", "b1"), true},
+		"not declared":                      {job(1, "some-b", "b1"), false},
+		"an undeclared partition":           {job(1, "other", "a1"), false},
+		"all possible partitions":           {job(1, "", "a1", "a2"), true},
+		"not all possible partitions":       {job(1, "", "b1"), false},
+		"only one has both groups":          {job(1, "", "a1", "b1"), true},
+		"no partition has the group":        {job(1, "", "c1"), false},
+		"nodes that are no longer declared": {job(1, "all-a", "a1", "x1"), true},
 	} {
 		if got := halls().AllOrNothing(tc.job); got != tc.want {
 			t.Errorf("%s: %v", name, got)
@@ -44,9 +47,10 @@ func TestAllOrNothingIsThePartitionsWord(t *testing.T) {
 	}
 }
 
-func TestMergedJobsAreEachThereOnce(t *testing.T) {
+func TestMergedHasEachJobOnce(t *testing.T) {
 	jobs := []reconfigure.Job{job(2, "", "a3"), job(1, "", "a1"), job(2, "", "a2", "a3")}
-	if diff := cmp.Diff([]reconfigure.Job{job(2, "", "a2", "a3"), job(1, "", "a1")}, reconfigure.Merged(jobs)); diff != "" {
+	if diff := cmp.Diff([]reconfigure.Job{job(2, "", "a2", "a3"), job(1, "", "a1")},
+		reconfigure.Merged(jobs)); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(map[string]int{"a1": 1, "a2": 1, "a3": 1}, reconfigure.Waiting(jobs)); diff != "" {
@@ -62,17 +66,23 @@ func TestGiveUp(t *testing.T) {
 		refused []string
 		want    map[string]string
 	}{
-		"nothing is refused":   {[]reconfigure.Job{job(7, "all-a", "a1", "a2")}, nil, map[string]string{}},
-		"one is":               {[]reconfigure.Job{job(7, "all-a", "a1", "a2", "a3")}, []string{"a2"}, map[string]string{"a1": said, "a3": said}},
-		"one of another job":   {[]reconfigure.Job{job(7, "all-a", "a1", "a2"), job(8, "all-a", "a3", "a4")}, []string{"a2"}, map[string]string{"a1": said}},
-		"another job needs it": {[]reconfigure.Job{job(7, "all-a", "a1", "a2", "a3"), job(8, "all-a", "a3", "a4")}, []string{"a2"}, map[string]string{"a1": said}},
+		"nothing is refused": {[]reconfigure.Job{job(7, "all-a", "a1", "a2")}, nil, map[string]string{}},
+		"one is": {[]reconfigure.Job{job(7, "all-a", "a1", "a2", "a3")}, []string{"a2"},
+			map[string]string{"a1": said, "a3": said}},
+		"one of another job": {[]reconfigure.Job{job(7, "all-a", "a1", "a2"), job(8, "all-a", "a3", "a4")},
+			[]string{"a2"}, map[string]string{"a1": said}},
+		"another job needs it": {[]reconfigure.Job{job(7, "all-a", "a1", "a2", "a3"), job(8, "all-a", "a3", "a4")},
+			[]string{"a2"}, map[string]string{"a1": said}},
 		"the other job does not begin": {
 			[]reconfigure.Job{job(7, "all-a", "a1", "a2"), job(8, "all-a", "a1", "a4", "a5")}, []string{"a2", "a5"},
-			map[string]string{"a1": said, "a4": "given up: job 8 gets all of its nodes or none, and not a5: 12 of 12 instances are in use"},
+			map[string]string{"a1": said,
+				"a4": "given up: job 8 gets all of its nodes or none, and not a5: 12 of 12 instances are in use"},
 		},
-		"it is named twice":             {[]reconfigure.Job{job(7, "all-a", "a1"), job(7, "all-a", "a2")}, []string{"a2"}, map[string]string{"a1": said}},
-		"its partition does not say so": {[]reconfigure.Job{job(7, "some-b", "b1", "b2")}, []string{"b2"}, map[string]string{}},
-		"it is not about jobs":          {nil, []string{"a2"}, map[string]string{}},
+		"it is named twice": {[]reconfigure.Job{job(7, "all-a", "a1"), job(7, "all-a", "a2")},
+			[]string{"a2"}, map[string]string{"a1": said}},
+		"its partition does not say so": {[]reconfigure.Job{job(7, "some-b", "b1", "b2")}, []string{"b2"},
+			map[string]string{}},
+		"it is not about jobs": {nil, []string{"a2"}, map[string]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused := reconfigure.Failures{}
@@ -91,7 +101,8 @@ func TestGiveUp(t *testing.T) {
 			}
 		})
 	}
-	if got := halls().GiveUp([]reconfigure.Job{job(7, "all-a", "a1", "a2")}, reconfigure.Failures{"a2": full}, nodeset.NodeSet{}); len(got) > 0 {
-		t.Errorf("a node that is not to be spared: %v", got)
+	if got := halls().GiveUp([]reconfigure.Job{job(7, "all-a", "a1", "a2")}, reconfigure.Failures{"a2": full},
+		nodeset.NodeSet{}); len(got) > 0 {
+		t.Errorf("a node that is not among the candidates: %v", got)
 	}
 }

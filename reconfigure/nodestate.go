@@ -6,7 +6,8 @@ import (
 )
 
 // NodeFlags is a set of the states and flags that Slurm gives a node (sinfo(1), NODE STATE CODES; slurm.h,
-// NODE_STATE_*). A node has one base state, except that Slurm lists COMPLETING beside it as a flag, and any number of flags.
+// NODE_STATE_*). A node has one base state, except that Slurm lists COMPLETING beside it as a flag, and any number of
+// flags.
 type NodeFlags uint64
 
 // The base states, then the flags, in the order in which scontrol shows them.
@@ -55,11 +56,11 @@ var nodeFlagWords = [...]string{
 	"PLANNED",
 }
 
-// NodeFlagWords is every word that ParseNodeFlags knows.
+// NodeFlagWords returns all words that ParseNodeFlags knows.
 func NodeFlagWords() []string { return append([]string(nil), nodeFlagWords[:]...) }
 
-// ParseNodeFlags reads Slurm's words, in upper or lower case. Words that are not known, of a later release for
-// instance, are returned in upper case, in their order.
+// ParseNodeFlags reads Slurm's words, in upper or lower case. Unknown words, of a later release for
+// example, are returned in upper case, in their order.
 func ParseNodeFlags(words ...string) (flags NodeFlags, unknown []string) {
 	for _, word := range words {
 		flag := nodeFlag(word)
@@ -79,7 +80,7 @@ func nodeFlag(word string) NodeFlags {
 	return 0
 }
 
-// Words is the flags in Slurm's words: the base state, then the flags.
+// Words returns the flags in Slurm's words: the base state, then the flags.
 func (f NodeFlags) Words() []string {
 	words := make([]string, 0, 4)
 	for bit, word := range nodeFlagWords {
@@ -90,36 +91,36 @@ func (f NodeFlags) Words() []string {
 	return words
 }
 
-// String is the flags in Slurm's form: IDLE+CLOUD+POWERED_DOWN.
+// String returns the flags in Slurm's form: IDLE+CLOUD+POWERED_DOWN.
 func (f NodeFlags) String() string { return strings.Join(f.Words(), "+") }
 
-// NodeState is what Slurm says of a node (sinfo(1), NODE STATE CODES). The zero value is a node that Slurm does not
-// know. Every decision about a node's state is one of the predicates below; a truth table tests them.
+// NodeState is the state of a node in Slurm (sinfo(1), NODE STATE CODES). The zero value is a node that Slurm does not
+// know. Decisions about a node's state use the predicates below.
 type NodeState struct {
 	Node  string
 	Flags NodeFlags
-	// Other is words that this program does not know. They are shown, and nothing is decided by them.
+	// Other is unknown words. They are shown, and have no effect.
 	Other  []string
-	Reason string
+	Reason string // of a drain, or of the node being down
 	// Address is where slurmctld reaches the node: an IP address or a host name (slurm.conf(5), NodeAddr).
 	Address string
-	Boot    time.Time // when the node was booted, by its slurmd; zero: slurmd never registered
-	Busy    bool      // a job is on it, be it running, completing or suspended, or waiting for the node to power up
-	// Returns reports whether Slurm uses the node again after the reboot that is due (scontrol(1), reboot, nextstate).
+	Boot    time.Time // boot time, as slurmd reported it; zero: slurmd never registered
+	Busy    bool      // it has a job: running, completing or suspended, or waiting for the node to power up
+	// Returns reports whether Slurm uses the node again after the pending reboot (scontrol(1), reboot, nextstate).
 	Returns bool
 }
 
-// SlurmNode is the state of a node in the words that Slurm has for it.
+// SlurmNode returns the state of a node with Slurm's words for its state and flags.
 func SlurmNode(node string, words ...string) NodeState {
 	s := NodeState{Node: node}
 	s.Flags, s.Other = ParseNodeFlags(words...)
 	return s
 }
 
-// Words is the node's states and flags in Slurm's words, the base state first.
+// Words returns the node's state and flags in Slurm's words, the base state first.
 func (s NodeState) Words() []string { return append(s.Flags.Words(), s.Other...) }
 
-// String is the node's states and flags in Slurm's form: IDLE+CLOUD+POWERED_DOWN. It is empty for a node that Slurm
+// String returns the node's state and flags in Slurm's form: IDLE+CLOUD+POWERED_DOWN. It is empty for a node that Slurm
 // does not know.
 func (s NodeState) String() string { return strings.Join(s.Words(), "+") }
 
@@ -129,23 +130,23 @@ func (s NodeState) Has(flags NodeFlags) bool { return s.Flags&flags == flags }
 // HasAny reports whether the node has any of the flags.
 func (s NodeState) HasAny(flags NodeFlags) bool { return s.Flags&flags != 0 }
 
-// ReasonPrefix marks the reasons that are ours. A node whose reason does not begin with it was drained or set down by
-// somebody else.
+// ReasonPrefix is the prefix of the reasons that this tool sets. A node with another reason was drained or set DOWN by
+// an administrator or by Slurm.
 const ReasonPrefix = "reconfigure:"
 
-// Ours reports whether the reason for the node's drain, or for its being down, is ours.
+// Ours reports whether this tool has set the reason for the node's drain, or for its being DOWN.
 func (s NodeState) Ours() bool { return strings.HasPrefix(s.Reason, ReasonPrefix) }
 
-// Cloud reports whether power saving makes and removes the node (slurm.conf(5), State=CLOUD).
+// Cloud reports whether the node is a cloud node: power saving resumes and suspends it (slurm.conf(5), State=CLOUD).
 func (s NodeState) Cloud() bool { return s.Has(NodeCloud) }
 
 // Down reports whether the node is DOWN.
 func (s NodeState) Down() bool { return s.Has(NodeDown) }
 
-// Drained reports whether the node is drained, also while jobs are still on it.
+// Drained reports whether the node is drained, or draining while jobs still run on it.
 func (s NodeState) Drained() bool { return s.Has(NodeDrain) }
 
-// Rebooting reports whether Slurm has called RebootProgram for the node, and waits for a new boot.
+// Rebooting reports whether Slurm has called RebootProgram for the node, and waits for the boot.
 func (s NodeState) Rebooting() bool { return s.Has(NodeRebootIssued) }
 
 // PoweringUp reports whether Slurm waits for the node to come up, or is about to call ResumeProgram for it.
@@ -157,35 +158,34 @@ func (s NodeState) PoweringDown() bool { return s.HasAny(NodePoweringDown | Node
 // PoweredDown reports whether Slurm has powered the node down.
 func (s NodeState) PoweredDown() bool { return s.Has(NodePoweredDown) }
 
-// GivenUp reports whether Slurm has called SuspendProgram for the node and does not use it again already.
+// GivenUp reports whether Slurm has called SuspendProgram for the node and has not begun to use it again.
 func (s NodeState) GivenUp() bool {
 	return s.HasAny(NodePoweredDown|NodePoweringDown) && !s.PoweringUp() && !s.Running()
 }
 
-// Up reports whether Slurm takes the node for one that is there, whether its slurmd answers or not.
+// Up reports whether the node is up for Slurm, whether or not its slurmd answers.
 func (s NodeState) Up() bool {
 	return s.HasAny(NodeIdle|NodeMixed|NodeAllocated|NodeCompleting) &&
 		!s.HasAny(NodeDown|NodePoweredDown|NodePoweringDown|NodePoweringUp|NodePowerUp)
 }
 
-// Registered reports whether slurmd has registered and answers, and Slurm means to keep the node.
+// Registered reports whether slurmd has registered and answers, and no power down or reboot is due.
 func (s NodeState) Registered() bool {
 	return s.Up() && !s.HasAny(NodePowerDown|NodeNotResponding|NodeRebootIssued)
 }
 
-// Ready reports whether slurmd has registered with what slurm.conf declares of the node: jobs run, or may once no drain
-// is in the way.
+// Ready reports whether slurmd has registered with at least what slurm.conf declares for the node, so that jobs can run
+// there when it is not drained.
 func (s NodeState) Ready() bool { return s.Registered() && !s.Has(NodeInvalidReg) }
 
-// Usable reports whether Slurm may start a job on the node at any moment. It does not on a node that it has drained
-// because slurmd has reported less than is declared, "Low RealMemory" for instance.
+// Usable reports whether Slurm may start a job on the node at any moment.
 func (s NodeState) Usable() bool { return s.Ready() && !s.HasAny(NodeDrain|NodeFail) }
 
-// Running reports whether a job is at work on the node. A job that only waits for the node to power up has nothing to
-// lose there yet.
+// Running reports whether a job is on the node that would be lost with its instance. A job that waits for the node to
+// power up has not started there yet.
 func (s NodeState) Running() bool {
 	return s.Busy && !s.HasAny(NodePoweringUp|NodePowerUp|NodePoweredDown|NodePoweringDown)
 }
 
-// GivenToJob reports whether Slurm has given the node to a job, be it at work there or waiting for the node.
+// GivenToJob reports whether Slurm has given the node to a job that runs there or waits for it to power up.
 func (s NodeState) GivenToJob() bool { return s.Busy || s.PoweringUp() }

@@ -13,18 +13,20 @@ var predicates = []struct {
 	name string
 	is   func(NodeState) bool
 }{
-	{"up", NodeState.Up}, {"registered", NodeState.Registered}, {"ready", NodeState.Ready}, {"usable", NodeState.Usable},
+	{"up", NodeState.Up}, {"registered", NodeState.Registered}, {"ready", NodeState.Ready},
+	{"usable", NodeState.Usable},
 	{"running", NodeState.Running}, {"job", NodeState.GivenToJob}, {"powering-up", NodeState.PoweringUp},
 	{"powering-down", NodeState.PoweringDown}, {"powered-down", NodeState.PoweredDown}, {"given-up", NodeState.GivenUp},
 	{"rebooting", NodeState.Rebooting}, {"drained", NodeState.Drained}, {"down", NodeState.Down},
 	{"cloud", NodeState.Cloud},
 }
 
-// TestPredicatesOfNodeStates is the truth table: for each state the predicates that hold. A star is a node with a job.
+// TestPredicatesOfNodeStates is the truth table: for each state, the predicates that are true. A star is a node with a
+// job.
 func TestPredicatesOfNodeStates(t *testing.T) {
 	for _, row := range []struct{ state, holds string }{
 		{"", ""},
-		{"*", "running job"}, // not a state of Slurm's: where in doubt a job is at work
+		{"*", "running job"}, // not a state of Slurm's: a job without a state counts as running
 		{"UNKNOWN", ""},
 		{"FUTURE", ""},
 		{"ERROR", ""},
@@ -54,7 +56,7 @@ func TestPredicatesOfNodeStates(t *testing.T) {
 		{"DOWN+DRAIN", "drained down"},
 		{"DOWN+NOT_RESPONDING", "down"},
 		{"DOWN*", "running job down"},
-		{"IDLE+DOWN", "down"}, // not a state of Slurm's: the worse counts
+		{"IDLE+DOWN", "down"}, // not a state of Slurm's: DOWN counts
 		{"IDLE+CLOUD+POWER_UP", "job powering-up cloud"},
 		{"IDLE+CLOUD+POWERING_UP", "job powering-up cloud"},
 		{"MIXED+CLOUD+NOT_RESPONDING+POWERING_UP*", "job powering-up cloud"},
@@ -85,7 +87,7 @@ func TestPredicatesOfNodeStates(t *testing.T) {
 	}
 }
 
-// TestPredicatesAgree is what holds for any flags.
+// TestPredicatesAgree checks the implications between predicates, for any flags.
 func TestPredicatesAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s NodeState

@@ -7,23 +7,22 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Phase is where a node is on its way.
+// Phase is the step of an operation.
 type Phase string
 
 // The phases, in order.
 const (
-	PhaseRequested Phase = "requested"
+	PhaseRequested Phase = "requested" // before any plan
 	PhasePlan      Phase = "plan"
 	PhaseDrain     Phase = "drain"
-	PhasePreview   Phase = "preview"
-	PhaseApply     Phase = "apply"
-	PhaseBoot      Phase = "boot"
-	PhaseConfigure Phase = "configure"
-	PhaseVerify    Phase = "verify"
-	PhaseReport    Phase = "report"
+	PhaseApply     Phase = "apply"     // in a run of Terraform
+	PhaseBoot      Phase = "boot"      // until SSH answers
+	PhaseConfigure Phase = "configure" // in a run of Ansible
+	PhaseVerify    Phase = "verify"    // until slurmd has registered
+	PhaseReport    Phase = "report"    // to Slurm
 )
 
-// Event is one durable fact: that the operation on a node entered a phase, or what came of it. Without a node it concerns
+// Event is one durable fact: the beginning or the end of an operation's phase, or a note. Without a node it concerns
 // all nodes of its plan.
 type Event struct {
 	ID      int64     `json:"id"`
@@ -35,10 +34,10 @@ type Event struct {
 	Message string    `json:"message"`
 }
 
-// Level tells what an event means for its node.
+// Level is the meaning of an event for its node.
 type Level string
 
-// The levels. Begun and Done bracket a phase; Failed ends the node's way; Note is for people only.
+// The levels: a phase begins; it ends well; the operation fails in it; a message for people only.
 const (
 	Begun  Level = "begun"
 	Done   Level = "done"
@@ -46,55 +45,55 @@ const (
 	Note   Level = "note"
 )
 
-// Status is how a node's way ended.
+// Status is the result of the operation on a node.
 type Status string
 
-// The ends: done as asked; nothing to do; failed; held back by the fence; rejected by the planner. The last two were not touched.
+// The results.
 const (
-	StatusDone      Status = "done"
-	StatusUnchanged Status = "unchanged"
+	StatusDone      Status = "done"      // done as asked
+	StatusUnchanged Status = "unchanged" // there was nothing to do
 	StatusFailed    Status = "failed"
-	StatusRefused   Status = "refused"
-	StatusRejected  Status = "rejected"
+	StatusRefused   Status = "refused"  // by the fence or the guard; nothing was changed
+	StatusRejected  Status = "rejected" // by the planner; nothing was changed
 )
 
-// Verdict is what became of one node of a request.
+// Verdict is the result for one node of a request.
 type Verdict struct {
 	Node   string `json:"node"`
 	Action Action `json:"action,omitempty"`
 	Status Status `json:"status"`
-	Phase  Phase  `json:"phase,omitempty"` // where it failed
-	Class  Class  `json:"class,omitempty"` // what kind of failure it was
+	Phase  Phase  `json:"phase,omitempty"` // in which it failed
+	Class  Class  `json:"class,omitempty"` // of the failure
 	Reason string `json:"reason,omitempty"`
 }
 
-// Outcome is what a caller gets. A request has exactly one. While any of its nodes is deferred it has none yet: what is
-// known so far is kept with the request.
+// Outcome is what a caller gets. A request has exactly one, and none while any of its nodes has no verdict: the
+// verdicts so far are in the request.
 type Outcome struct {
 	Request  RequestID  `json:"request"`
 	Deferred []Deferral `json:"-"` // of a request that has no outcome yet
 	Verdicts []Verdict  `json:"verdicts"`
-	Error    string     `json:"error,omitempty"` // what kept the whole request from being carried out
+	Error    string     `json:"error,omitempty"` // why the whole request failed
 	Code     Code       `json:"code"`
 	Finished time.Time  `json:"finished"`
 }
 
-// Code is an outcome as a caller that looks at one number sees it; cmd/reconfigure maps it to exit codes.
+// Code is the summary of an outcome; cmd/reconfigure maps it to exit codes.
 type Code string
 
 // The codes.
 const (
-	CodeDone      Code = "done"      // every node ended as asked
-	CodePartial   Code = "partial"   // some nodes did, some did not
-	CodeFailed    Code = "failed"    // no node did
-	CodeRefused   Code = "refused"   // the fence would not let the plan through
-	CodeCancelled Code = "cancelled" // it was taken back, or undone by a later one, before anything was done for it
+	CodeDone      Code = "done"      // all nodes succeeded
+	CodePartial   Code = "partial"   // some nodes succeeded
+	CodeFailed    Code = "failed"    // no node succeeded
+	CodeRefused   Code = "refused"   // the fence refused the changes
+	CodeCancelled Code = "cancelled" // the request was cancelled, or undone by a later one, before an operation began
 )
 
-// Failures says of each node that failed why. Nodes that are not in it are fine.
+// Failures is the errors of the nodes that failed, by node. The other nodes succeeded.
 type Failures map[string]error
 
-// Of is the failures of these nodes alone.
+// Of returns the failures of some nodes.
 func (f Failures) Of(nodes nodeset.NodeSet) Failures {
 	theirs := Failures{}
 	for node := range f.Nodes().Intersect(nodes).All() {
@@ -103,5 +102,5 @@ func (f Failures) Of(nodes nodeset.NodeSet) Failures {
 	return theirs
 }
 
-// Nodes is those that failed.
+// Nodes returns the nodes that failed.
 func (f Failures) Nodes() nodeset.NodeSet { return nodeset.Collect(maps.Keys(f)) }

@@ -9,63 +9,69 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Action is what is done to one node.
+// Action is the kind of change of one node.
 type Action string
 
-// The actions. Configure runs the playbooks on an instance that is there; the others imply it where an instance comes of them.
+// The actions. Create, Replace and Reboot include Configure.
 const (
-	Create    Action = "create"
-	Replace   Action = "replace" // by rebuild or by a new instance, as Terraform's preview says; the disk is lost either way
+	Create Action = "create"
+	// by a rebuild, a resize or a new instance, as Terraform plans it; the disk may be lost
+	Replace   Action = "replace"
 	Reboot    Action = "reboot"
-	Configure Action = "configure"
+	Configure Action = "configure" // runs the playbooks on an existing instance
 	Remove    Action = "destroy"
-	Drain     Action = "drain"   // have Slurm start no more jobs there, so that the node can be planned again when those that run have ended
-	Undrain   Action = "undrain" // take back a drain of ours
-	// Adopt has Terraform's state take an instance that is in use and that the state does not have as finished.
+	// Slurm starts no more jobs on the node; it is planned again when its jobs have ended
+	Drain   Action = "drain"
+	Undrain Action = "undrain" // ends a drain that this tool has set
+	// Adopt imports an instance in use that Terraform's state does not have as finished.
 	Adopt Action = "adopt"
 )
 
-// Change is one action on one node, and for whom.
+// Change is one action on one node, with its reason and its requests.
 type Change struct {
 	Node     string      `json:"node"`
 	Action   Action      `json:"action"`
 	Spec     Spec        `json:"spec,omitzero"` // what the instance is made of; zero for Remove
 	Reason   string      `json:"reason"`
 	Requests []RequestID `json:"requests"`
-	// Force tells that the caller gave up the jobs on the node, knowingly; else a node with a job on it is left alone.
+	// Force reports whether jobs on the node may be lost. Without it, the guard refuses the change while a job runs.
 	Force bool `json:"force,omitempty"`
-	// Undrain tells that the drain that the node has now has no purpose any more when the change is made: we drained it, or Slurm did for a reboot after which it
-	// is to use the node again. A drain for another reason, which came later, stays.
+	// Undrain reports whether the current drain of the node ends with the change: this tool has set it, or Slurm for a
+	// reboot after which it uses the node again. A drain for another reason that is set later remains.
 	Undrain bool `json:"undrain,omitempty"`
-	// HandOver tells that Slurm gets the node, when its instance is gone, as one that power saving may bring up again.
+	// HandOver reports whether the node becomes a cloud node after its instance is removed: power saving may resume it
+	// again.
 	HandOver bool `json:"hand_over,omitempty"`
-	// ForJobs tells that every request for it names a job that needs the node.
+	// ForJobs reports whether every request for the node names a job that needs it.
 	ForJobs bool `json:"for_jobs,omitempty"`
-	// Probe tells that the node is let through to try its group, of which others are not.
+	// Probe reports whether the node tries its group while the breaker keeps others from it.
 	Probe bool `json:"probe,omitempty"`
-	// Note is what the caller is told beside the verdict.
+	// Note is a message for the caller beside the verdict.
 	Note string `json:"note,omitempty"`
-	// Deadline is when the node must be ready, or Slurm be told that it will not: it waits no longer. Zero where it does not wait.
+	// Deadline is the time until which the node must be ready, or be reported to Slurm as failed. Zero if Slurm does
+	// not wait for it.
 	Deadline time.Time `json:"deadline,omitzero"`
-	// Since is the newest request's time: an instance that is made for it was created later.
+	// Since is the time of the newest request: an instance for it must be newer.
 	Since time.Time `json:"since,omitzero"`
-	// Retries is how many more instances may be tried if the first one does not come up, within the deadline.
+	// Retries is the number of further instances that may be tried, within the deadline, if the first one does not
+	// become ready.
 	Retries int `json:"retries,omitempty"`
 }
 
-// DeferralKind says what a deferred node, or a deferred request, waits for.
+// DeferralKind is what a deferred node, or a deferred request, waits for.
 type DeferralKind string
 
 // The kinds.
 const (
-	WaitsForJobs     DeferralKind = "waits-for-jobs"    // the node is drained, and its jobs have to end
+	WaitsForJobs     DeferralKind = "waits-for-jobs"    // the jobs of the drained node must end
 	SlurmUnreachable DeferralKind = "slurm-unreachable" // unknown whether the node has jobs
-	CloudUnreachable DeferralKind = "cloud-unreachable" // the cloud does not say what a name means
-	CannotPlan       DeferralKind = "cannot-plan"       // of a whole request: the declaration, the cloud or the state cannot be read
+	CloudUnreachable DeferralKind = "cloud-unreachable" // the cloud cannot resolve a name at present
+	// of a whole request: the declaration, the cloud or the state cannot be read
+	CannotPlan DeferralKind = "cannot-plan"
 )
 
-// Deferral is a node of a request on which nothing can be done now. Without a node it is the whole request. It is looked at
-// again from time to time, and ends by itself when what it waits for is there.
+// Deferral is a node of a request that cannot be changed now. Without a node it is the whole request. The request is
+// planned again from time to time, until nothing of it is deferred.
 type Deferral struct {
 	Node    string       `json:"node,omitempty"`
 	Request RequestID    `json:"request"`
@@ -73,45 +79,46 @@ type Deferral struct {
 	Reason  string       `json:"reason"`
 }
 
-// Rejection is a node that a request names and that nothing can be planned for.
+// Rejection is a node of a request for which nothing can be planned.
 type Rejection struct {
 	Node    string    `json:"node"`
 	Request RequestID `json:"request"`
 	Reason  string    `json:"reason"`
-	Class   Class     `json:"class,omitempty"` // where the cloud is the reason
-	// Awaited tells that Slurm has asked for the node, and waits for it.
+	Class   Class     `json:"class,omitempty"` // if the reason is an error of the cloud
+	// Awaited reports whether Slurm waits for the node.
 	Awaited bool `json:"-"`
 }
 
-// Plan is our decision. It is complete: Desired is the whole map of nodes that Terraform gets, with the changes made.
+// Plan is the decision of the planner. Desired is the whole map of nodes after the changes.
 type Plan struct {
-	Changes  []Change        `json:"changes"` // by node, at most one a node
+	Changes  []Change        `json:"changes"` // sorted by node, at most one for each
 	Rejected []Rejection     `json:"rejected,omitempty"`
 	Deferred []Deferral      `json:"deferred,omitempty"`
-	Jobs     []Job           `json:"jobs,omitempty"` // that wait for the nodes; one may be named by several requests
+	Jobs     []Job           `json:"jobs,omitempty"` // that wait for the nodes; see Merged
 	Desired  map[string]Spec `json:"desired"`
-	// Shared tells that what no single node owns (key pair, security group, the control node's address) may be made, changed or removed too.
+	// Shared reports whether Terraform may also change shared resources, which belong to no node: key pair, security
+	// group, address of the control node.
 	Shared bool `json:"shared,omitempty"`
-	// Everywhere tells that slurm.conf is another one: every node gets it, and its daemons take it up.
+	// Everywhere reports whether slurm.conf changes, so that every node gets it and the daemons load it.
 	Everywhere bool `json:"everywhere,omitempty"`
 }
 
-// Extent is how far a run of the playbooks goes. Nodes that it does not name get no task.
+// Extent is the scope of a run of the playbooks. Other nodes get no task.
 type Extent struct {
-	Changed    nodeset.NodeSet // they get everything, and slurmd last
-	Everywhere bool            // every node gets Slurm's configuration; if it differs from before, its daemons load it
-	// Addresses reports whether nodes have other addresses than before, of which all nodes must know.
+	Changed    nodeset.NodeSet // are configured completely; slurmd is started last
+	Everywhere bool            // every node gets slurm.conf; if it differs from before, the daemons load it
+	// Addresses reports whether the address of a node has changed, so that all nodes must get the new ones.
 	Addresses bool
-	// Apart is nodes that the others are told of, but that are left alone themselves: another batch is at work with them.
+	// Apart is nodes that are in the inventory and get no task: other operations change them at the same time.
 	Apart nodeset.NodeSet
 }
 
-// Nodes is the nodes that have one of the actions; without arguments, all that change.
+// Nodes returns the nodes with one of the actions; without arguments, all nodes with a change.
 func (p Plan) Nodes(actions ...Action) nodeset.NodeSet {
 	return p.Where(func(c Change) bool { return len(actions) == 0 || slices.Contains(actions, c.Action) })
 }
 
-// Where is the nodes whose change is one of those that keep says.
+// Where returns the nodes for whose change keep returns true.
 func (p Plan) Where(keep func(Change) bool) nodeset.NodeSet {
 	var names []string
 	for _, c := range p.Changes {
@@ -122,7 +129,7 @@ func (p Plan) Where(keep func(Change) bool) nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
-// Of finds the change of a node.
+// Of returns the change of a node; false if it has none.
 func (p Plan) Of(node string) (Change, bool) {
 	i := slices.IndexFunc(p.Changes, func(c Change) bool { return c.Node == node })
 	if i < 0 {
@@ -131,14 +138,15 @@ func (p Plan) Of(node string) (Change, bool) {
 	return p.Changes[i], true
 }
 
-// Provisions tells whether Terraform has anything to do.
+// Provisions reports whether Terraform has anything to do.
 func (p Plan) Provisions() bool {
 	return p.Shared || !p.Nodes(Create, Replace, Remove).Empty()
 }
 
-// Without is the plan less the changes of some nodes, which stay as they were before it.
+// Without returns the plan without the changes of some nodes. The map of nodes has their entries from before.
 func (p Plan) Without(nodes nodeset.NodeSet, before map[string]Spec) Plan {
-	rest := Plan{Rejected: p.Rejected, Deferred: p.Deferred, Jobs: p.Jobs, Shared: p.Shared, Everywhere: p.Everywhere, Desired: maps.Clone(p.Desired)}
+	rest := Plan{Rejected: p.Rejected, Deferred: p.Deferred, Jobs: p.Jobs, Shared: p.Shared, Everywhere: p.Everywhere,
+		Desired: maps.Clone(p.Desired)}
 	for _, c := range p.Changes {
 		if !nodes.Contains(c.Node) {
 			rest.Changes = append(rest.Changes, c)
@@ -153,8 +161,9 @@ func (p Plan) Without(nodes nodeset.NodeSet, before map[string]Spec) Plan {
 	return rest
 }
 
-// InShard is the plan for one shard: its part of the map, and the changes of its nodes. Before knows the shards of the nodes that the plan takes out of the map:
-// Observation.Shard of what the plan was made from.
+// InShard returns the part of the plan for one shard: its entries of the map, and the changes of its nodes. The
+// function before returns the shards of the nodes that the plan removes from the map: it is Snapshot.Shard of the
+// snapshot of the plan.
 func (p Plan) InShard(shard string, before func(node string) string) Plan {
 	all := p.Desired
 	of := func(node string) string {
@@ -168,7 +177,7 @@ func (p Plan) InShard(shard string, before func(node string) string) Plan {
 	return p
 }
 
-// String is the plan in one line, nodes of one action together: "create node[03-04], destroy node07".
+// String returns the changes in one line, by action: "create node[03-04], destroy node07".
 func (p Plan) String() string {
 	var parts []string
 	for _, a := range []Action{Drain, Undrain, Adopt, Create, Replace, Reboot, Configure, Remove} {

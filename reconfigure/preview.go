@@ -7,35 +7,37 @@ import (
 	"strings"
 )
 
-// Preview is Terraform's saved plan of our plan, after the fence has let it through. What is applied is that saved file and nothing else.
+// Preview is Terraform's saved plan for a Plan, after the fence has accepted it. An apply applies the saved plan and
+// nothing else.
 type Preview struct {
 	Plan    Plan
-	File    string // the saved plan
+	File    string // path of the saved plan
 	Changes []ResourceChange
 }
 
-// ResourceChange is one action of Terraform's on one resource.
+// ResourceChange is one action of Terraform on one resource.
 type ResourceChange struct {
 	Address string `json:"address"`
-	Node    string `json:"node,omitempty"` // whose resource it is; empty: shared
+	Node    string `json:"node,omitempty"` // the owner; empty: a shared resource
 	Effect  Effect `json:"effect"`
-	Detail  string `json:"detail,omitempty"` // for people: which attributes differ
+	Detail  string `json:"detail,omitempty"` // for people: the attributes that differ
 	Kind    Kind   `json:"-"`
 }
 
-// Kind is what a resource is of its node.
+// Kind is the role of a resource for its node.
 type Kind string
 
-// The kinds. A resource of the site's own has none.
+// The kinds. A resource that the site has added has none.
 const (
 	KindInstance Kind = "instance"
 	KindPort     Kind = "port"
 )
 
-// Effect is what an action of Terraform's means for the resource.
+// Effect is what an action of Terraform does to the resource.
 type Effect string
 
-// The effects. Terraform calls the rebuild and the resize of an instance an update in place; the first wipes the disk, the second restarts the machine.
+// The effects. Terraform plans the rebuild and the resize of an instance as an update in place; a rebuild erases the
+// disk, a resize restarts the machine.
 const (
 	EffectCreate  Effect = "create"
 	EffectUpdate  Effect = "update"
@@ -43,11 +45,11 @@ const (
 	EffectResize  Effect = "resize"
 	EffectReplace Effect = "replace" // new instance
 	EffectDelete  Effect = "delete"
-	EffectUnknown Effect = "unknown" // an action that this version does not know is never let through
+	EffectUnknown Effect = "unknown" // an action unknown to this version; the fence always refuses it
 )
 
-// Unplannable is the answer where Terraform could not plan for the sake of single nodes, each of which has its reason. Nothing was changed, and without those
-// nodes it may be tried at once.
+// Unplannable is the error of a preview that failed because of some nodes. Nothing was changed, and a preview without
+// those nodes may be tried at once.
 type Unplannable struct{ Failures Failures }
 
 func (u *Unplannable) Error() string {
@@ -58,14 +60,16 @@ func (u *Unplannable) Error() string {
 	return "Terraform cannot plan: " + strings.Join(said, "; ")
 }
 
-// Refusal is the fence's answer to a preview that does what nobody asked for. Nothing was changed.
+// Refusal is the error of a preview that the fence refused, because it has changes that the plan does not name. Nothing
+// was changed.
 type Refusal struct {
-	Changes []ResourceChange // the unasked ones
+	Changes []ResourceChange // those that the plan does not name
 }
 
 func (r *Refusal) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "refused: Terraform's plan holds %d change(s) that nobody asked for, so nothing was changed:", len(r.Changes))
+	fmt.Fprintf(&b, "refused: Terraform's plan holds %d change(s) that nobody asked for, so nothing was changed:",
+		len(r.Changes))
 	for _, c := range r.Changes {
 		whose := "shared"
 		if c.Node != "" {

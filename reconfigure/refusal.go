@@ -2,12 +2,12 @@ package reconfigure
 
 import "errors"
 
-// What a journal refuses. Nothing of the call is written then, and to call again does not help before the reason is gone.
+// Errors of the journal. The call has written nothing; a retry fails too while the cause remains.
 var (
-	// ErrFinished is the answer to a second outcome, and to starting or deferring what has its outcome.
+	// ErrFinished is the error of a second outcome, and of starting or deferring a request that has its outcome.
 	ErrFinished = errors.New("the request has its outcome already")
-	// ErrBegun is the answer to taking back a request for which an operation may have done something.
+	// ErrBegun is the error of cancelling a request for which an operation may have changed something.
 	ErrBegun = errors.New("the request has begun already")
-	// ErrPaused is the answer to starting anything during a pause.
+	// ErrPaused is the error of starting operations during a pause.
 	ErrPaused = errors.New("starting is paused")
 )

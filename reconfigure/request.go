@@ -8,11 +8,12 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Mode is what a caller asks for. Only the planner looks at it: every later step follows from the actions of the plan.
+// Mode is what a caller asks for. Only the planner depends on it: operations follow from the actions of the plan.
 type Mode string
 
-// The modes. Deploy makes the control node and the persistent nodes and configures everything that is there; Update makes nodes what is declared now, or
-// reboots them; Enlarge makes the persistent nodes that are missing, Shrink removes those that are too many, Resize does both; Destroy removes the whole cluster.
+// The modes. Resume and Suspend are Slurm's power saving. Deploy makes the control node and the persistent nodes, and
+// configures all existing nodes. Update makes nodes what is declared now, or reboots them. Enlarge makes the missing
+// persistent nodes, Shrink removes those above the minimum, Resize does both. Destroy removes the whole cluster.
 const (
 	Resume  Mode = "resume"
 	Suspend Mode = "suspend"
@@ -24,46 +25,45 @@ const (
 	Destroy Mode = "destroy"
 )
 
-// RequestID numbers the requests of one journal, from 1.
+// RequestID is the number of a request in its journal, from 1.
 type RequestID int64
 
 func (id RequestID) String() string { return strconv.FormatInt(int64(id), 10) }
 
-// Request is one caller's wish.
+// Request is what one caller asks for, and its progress.
 type Request struct {
 	ID        RequestID       `json:"id"`
 	Mode      Mode            `json:"mode"`
-	Nodes     nodeset.NodeSet `json:"nodes"` // empty for the modes that mean the whole cluster
+	Nodes     nodeset.NodeSet `json:"nodes"` // empty for the modes of the whole cluster
 	Reason    string          `json:"reason,omitempty"`
-	Caller    string          `json:"caller,omitempty"` // who asks: user and, over SSH, from where
-	Jobs      []Job           `json:"jobs,omitempty"`   // whom the nodes are for, where Slurm said so
+	Caller    string          `json:"caller,omitempty"` // the user and, over SSH, the remote address
+	Jobs      []Job           `json:"jobs,omitempty"`   // that wait for the nodes, if Slurm names them
 	Submitted time.Time       `json:"submitted"`
 	Options
-	// Deferred is what its nodes wait for, or under no node the request as a whole, as the last plan had it. Verdicts is
-	// what became of those of its nodes that are done.
+	// Deferred is the nodes that were deferred in the last plan, or the request as a whole. Verdicts is
+	// the results of the nodes that are finished.
 	Deferred []Deferral `json:"deferred,omitempty"`
 	Verdicts []Verdict  `json:"verdicts,omitempty"`
-	// Touched reports whether an operation may have done something for it. Planning alone does nothing.
+	// Touched reports whether an operation may have changed something for it.
 	Touched bool `json:"-"`
-	// Passed is when the first plan was started after the request was submitted, with it or without it; zero: none yet.
-	Passed time.Time `json:"-"`
 }
 
-// Options is what single modes are told besides the nodes.
+// Options is the parameters of single modes.
 type Options struct {
-	// Reimage has an update make a new instance also where nothing differs.
+	// Reimage reports whether an update makes a new instance even if nothing differs.
 	Reimage bool `json:"reimage,omitempty"`
-	// Image has an update take this image instead of the one that is declared.
+	// Image is the image for an update instead of the declared one; empty: the declared one.
 	Image string `json:"image,omitempty"`
-	// FromSlurm tells that Slurm reboots the nodes: what is to be done stands in the reasons that they have there.
+	// FromSlurm reports whether Slurm called for a reboot of the nodes: the reasons of the nodes in Slurm have the
+	// options.
 	FromSlurm bool `json:"from_slurm,omitempty"`
-	// DrainTimeout is how long the jobs on a node are waited for, from Submitted on.
+	// DrainTimeout is how long the request waits for the jobs on its nodes to end, from Submitted on.
 	DrainTimeout time.Duration `json:"drain_timeout,omitempty"`
-	// Insist has a resume be tried also where its node group does not fare well.
+	// Insist reports whether a resume ignores the health of node groups.
 	Insist bool `json:"insist,omitempty"`
 }
 
-// Open is the nodes without a verdict.
+// Open returns the nodes without a verdict.
 func (r Request) Open() nodeset.NodeSet {
 	done := make([]string, len(r.Verdicts))
 	for i, v := range r.Verdicts {
@@ -72,10 +72,10 @@ func (r Request) Open() nodeset.NodeSet {
 	return r.Nodes.Difference(nodeset.Of(done...))
 }
 
-// IsDeferred reports whether the last plan could do nothing for some of its nodes, or for all of it.
+// IsDeferred reports whether the last plan deferred some of its nodes, or all of it.
 func (r Request) IsDeferred() bool { return len(r.Deferred) > 0 }
 
-// Deferral finds what the request waits for with a node, or under the empty name as a whole.
+// Deferral returns the deferral of a node; the empty name is the request as a whole.
 func (r Request) Deferral(node string) (Deferral, bool) {
 	i := slices.IndexFunc(r.Deferred, func(d Deferral) bool { return d.Node == node })
 	if i < 0 {

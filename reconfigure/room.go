@@ -1,20 +1,21 @@
 package reconfigure
 
-// Use is what instances take of a project's quota.
-type Use struct{ Instances, Cores, RAM int } // RAM in MiB
+// Use is the amount of a project's quota that instances use. RAM is in MiB.
+type Use struct{ Instances, Cores, RAM int }
 
-// Plus is both together.
+// Plus returns the sum.
 func (u Use) Plus(v Use) Use {
 	return Use{u.Instances + v.Instances, u.Cores + v.Cores, u.RAM + v.RAM}
 }
 
-// Room is how much of a project's quota there is, and how much of it is taken, by whomever. A negative limit is none, as in Nova's API.
+// Room is a project's quota, and how much of it is used by all instances of the project. A negative limit means no
+// limit, as in Nova's API.
 type Room struct {
 	Limit, Used Use
-	Flavors     map[string]Use // what one instance of a flavor takes, by id
+	Flavors     map[string]Use // use of one instance, by the id of its flavor
 }
 
-// Takes is what one more instance takes. Of a flavor that is not known it is counted as one instance, and nothing else is.
+// Takes returns the use of one more instance. For an unknown flavor it counts the instance, but no cores and no RAM.
 func (r Room) Takes(flavorID string) Use {
 	if use, ok := r.Flavors[flavorID]; ok {
 		return use

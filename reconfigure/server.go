@@ -2,24 +2,24 @@ package reconfigure
 
 import "time"
 
-// Server is an instance of the cluster as the cloud has it.
+// Server is an instance of the cluster in the cloud.
 type Server struct {
 	ID       string
 	Node     string // its name
 	Status   string // Nova's server status: ACTIVE, BUILD, ERROR, …
-	Fault    string // what went wrong, where the status is ERROR and the cloud's list says it
-	Address  string // first fixed IPv4 address; empty while there is none
-	PortID   string // empty where the list does not say it
-	ImageID  string // empty where it boots from a volume
-	FlavorID string // empty where the list does not say it
-	Group    string // of its metadata
+	Fault    string // the fault of a server in ERROR; empty if the cloud's list has none
+	Address  string // first fixed IPv4 address; empty while it has none
+	PortID   string // empty if the cloud's list does not have it
+	ImageID  string // empty if it boots from a volume
+	FlavorID string // empty if the cloud's list does not have it
+	Group    string // from its metadata
 	Created  time.Time
 }
 
-// Active reports whether the cloud has the server as running.
-func (s Server) Active() bool { return s.Status == "ACTIVE" }
+// Active reports whether the server is running.
+func (s Server) Active() bool { return s.Status == ServerActive }
 
-// Stopped reports whether the cloud has the server as one that was stopped, by its owner or by the cloud.
+// Stopped reports whether the server was stopped, by a user or by the cloud.
 func (s Server) Stopped() bool {
 	switch s.Status {
 	case "SHUTOFF", "PAUSED", "SUSPENDED", "SHELVED", "SHELVED_OFFLOADED":
@@ -28,5 +28,5 @@ func (s Server) Stopped() bool {
 	return false
 }
 
-// ServerActive is the status of a server that the hypervisor has started.
+// ServerActive is the status of a running server.
 const ServerActive = "ACTIVE"

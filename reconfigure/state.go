@@ -1,6 +1,6 @@
 package reconfigure
 
-// State is what Terraform was last told, and what its state has.
+// State is the map of nodes that Terraform got last, and the instances in its state.
 type State struct {
 	Desired   map[string]Spec     // by node
 	Instances map[string]Instance // by node

@@ -1,4 +1,5 @@
-// Package slurmscripts_test starts the rendered scripts just as slurmctld does, with programs in the place of ssh, sinfo and scontrol that write down how they were called.
+// Package slurmscripts_test starts the rendered scripts as slurmctld does. Programs in the place of ssh, sinfo and
+// scontrol write down how they were called.
 package slurmscripts_test
 
 import (
@@ -21,8 +22,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/slurmexec"
 )
 
-// recorder takes the place of a program: it writes down its call and waits while there is a file "hang". As ssh it ends with the next word of the file "exits",
-// if any; as sinfo it answers with the file "waiting", and fails where there is none.
+// recorder takes the place of a program. It writes down its call, and waits while there is a file "hang". As ssh it
+// exits with the next status of the file "exits", if any. As sinfo it prints the file "waiting", and fails where there
+// is none.
 const recorder = `#!/usr/bin/python3 -IS
 import json, os, sys, time
 name, dir = os.path.basename(__file__), os.path.dirname(os.path.dirname(__file__))
@@ -38,7 +40,7 @@ if name == "ssh" and os.path.exists(dir + "/exits"):
     status, *rest = open(dir + "/exits").read().split()
     if rest:
         open(dir + "/exits", "w").write(" ".join(rest))
-    print("says ssh,\nin two lines")
+    print("ssh prints\ntwo lines")
     sys.exit(int(status))
 if name == "sinfo":
     print(open(dir + "/waiting").read(), end="")
@@ -57,7 +59,7 @@ type call struct {
 	Conf    string
 }
 
-// scripts is the scripts as rendered for one test.
+// scripts are the rendered scripts for one test.
 type scripts struct {
 	*testing.T
 	dir string
@@ -68,11 +70,12 @@ const (
 	conf       = "/etc/slurm/slurm.conf"
 	hostlist   = "node[01-02,07],gpu-1"
 	resumeFile = `{"jobs":[{"job_id":4,"nodes":"node[01-02]"}],"all_nodes":"node[01-02,07],gpu-1"}`
-	// somewhere stands in the rendered scripts for each test's own folder: Ansible takes longer than all of the tests.
+	// somewhere is replaced in the rendered scripts by each test's folder. So they are rendered once, since Ansible
+	// takes longer than all the tests.
 	somewhere = "/SOMEWHERE"
 )
 
-// shared is what TestMain makes for all tests, and none of them changes.
+// shared is made by TestMain for all tests, which do not change it.
 var shared struct {
 	launcher slurmexec.Launcher
 	rendered string // folder
@@ -104,7 +107,8 @@ func prepare(dir string) (err error) {
 	}
 	shared.rendered = filepath.Join(dir, "scripts")
 	vars, err := json.Marshal(map[string]any{
-		"control_host":                  map[string]any{"address": "192.0.2.10", "port": 2222, "user": "eiffel", "directory": clusterDir},
+		"control_host": map[string]any{"address": "192.0.2.10", "port": 2222, "user": "eiffel",
+			"directory": clusterDir},
 		"slurm_scripts_directory":       somewhere + "/scripts",
 		"slurm_scripts_key_directory":   somewhere + "/keys",
 		"slurm_scripts_path":            somewhere + "/bin:/usr/bin:/bin",
@@ -125,7 +129,8 @@ func prepare(dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("ansible-playbook", "--inventory", "localhost,", "--connection", "local", "--extra-vars", "@vars.json", "playbook.yml")
+	cmd := exec.Command("ansible-playbook", "--inventory", "localhost,", "--connection", "local", "--extra-vars",
+		"@vars.json", "playbook.yml")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "ANSIBLE_HOME="+dir, "LC_ALL=C.UTF-8")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -155,20 +160,22 @@ func install(t *testing.T) *scripts {
 	return s
 }
 
-// end has the handed-over part of a test that failed come to its end. It sends no signals: of a script that is wrong nobody knows whose session it is in.
+// end waits for the end of the background part. It sends no signals, since a wrong script may run in the session of
+// another process.
 func (s *scripts) end() {
 	if err := os.Remove(filepath.Join(s.dir, "hang")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.Error(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); slices.ContainsFunc(s.calls("ssh"), func(c call) bool { return runs(c.PID) }); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); slices.ContainsFunc(s.calls("ssh"),
+		func(c call) bool { return runs(c.PID) }); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			s.Errorf("what was handed over is still there: %+v", s.calls("ssh"))
+			s.Errorf("the background part has not ended: %+v", s.calls("ssh"))
 			return
 		}
 	}
 }
 
-// runs tells whether there is a process that is more than a zombie, which an idle init may leave for a while.
+// runs reports whether the process exists and is no zombie, since init may collect zombies late.
 func runs(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, ok := strings.Cut(string(stat), ") ")
@@ -207,7 +214,7 @@ func (s *scripts) calls(program string) []call {
 	return all
 }
 
-// start runs a script to its end, which is long before that of what it hands over.
+// start runs a script to its end. Its background part may still run.
 func (s *scripts) start(script, argument, resumeFile string) {
 	s.Helper()
 	opts := slurmexec.Options{Conf: conf}
@@ -225,7 +232,7 @@ func (s *scripts) until(what string, holds func() bool) {
 	s.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			s.Fatalf("it never came that %s; the log says:\n%s", what, s.log())
+			s.Fatalf("not within 30 s: %s; the log:\n%s", what, s.log())
 		}
 	}
 }
@@ -235,15 +242,15 @@ func (s *scripts) untilLogged(words string) {
 	s.until("the log says "+words, func() bool { return strings.Contains(s.log(), words) })
 }
 
-// untilGone waits for the end of what was handed over.
+// untilGone waits for the end of the background part.
 func (s *scripts) untilGone() {
 	s.Helper()
-	s.until("the handed-over part has ended", func() bool {
+	s.until("the background part has ended", func() bool {
 		return !slices.ContainsFunc(s.calls("ssh"), func(c call) bool { return runs(c.Session) })
 	})
 }
 
-// words is a command as the shell on the control host takes it apart.
+// words splits a command as the shell on the control host does.
 func (s *scripts) words(command string) []string {
 	s.Helper()
 	out, err := exec.CommandContext(s.Context(), "sh", "-c", `printf '%s\n' `+command).Output()
@@ -253,17 +260,20 @@ func (s *scripts) words(command string) []string {
 	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 }
 
-func TestWhatSlurmAsksForReachesTheControlHost(t *testing.T) {
+func TestRequestsOfSlurmReachTheControlHost(t *testing.T) {
 	tool := []string{clusterDir + "/bin/reconfigure", "--dir", clusterDir}
 	for _, tc := range []struct {
 		name, script, resumeFile, want string
 		words                          []string
 	}{
-		{"a resume with its jobs", "resume.sh", resumeFile, "resume", []string{"resume", "--no-wait", "--resume-file", "-", hostlist}},
-		{"a resume without", "resume.sh", "", "resume", []string{"resume", "--no-wait", hostlist}},
+		{"a resume with its jobs", "resume.sh", resumeFile, "resume",
+			[]string{"resume", "--no-wait", "--resume-file", "-", hostlist}},
+		{"a resume without jobs", "resume.sh", "", "resume", []string{"resume", "--no-wait", hostlist}},
 		{"a suspend", "suspend.sh", "", "suspend", []string{"suspend", "--no-wait", hostlist}},
-		{"a reboot of a list of nodes", "reboot.sh", "", "reboot", []string{"update", "--no-wait", "--from-slurm", hostlist}},
-		{"a resume that failed is a suspend", "resume_fail.sh", "", "resume_fail", []string{"suspend", "--no-wait", "--reason", "Slurm gave up waiting", hostlist}},
+		{"a reboot of a list of nodes", "reboot.sh", "", "reboot",
+			[]string{"update", "--no-wait", "--from-slurm", hostlist}},
+		{"a resume that failed is a suspend", "resume_fail.sh", "", "resume_fail",
+			[]string{"suspend", "--no-wait", "--reason", "not registered within ResumeTimeout", hostlist}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := install(t)
@@ -279,16 +289,17 @@ func TestWhatSlurmAsksForReachesTheControlHost(t *testing.T) {
 				t.Errorf("words on the control host (-want +got):\n%s", diff)
 			}
 			if len(s.calls("scontrol")) > 0 {
-				t.Error("Slurm was told something")
+				t.Error("scontrol was called")
 			}
 		})
 	}
 }
 
-func TestARebootOnTheNodeIsOfTheNode(t *testing.T) {
+func TestARebootProgramOnANodeRequestsThatNode(t *testing.T) {
 	s := install(t)
-	// slurmd starts it as slurmctld does, but for an argument; TestSSHStartsClean has what more it could be lacking.
-	cmd := shared.launcher.Command(s.Context(), slurmexec.Options{Conf: conf}, filepath.Join(s.dir, "scripts", "reboot.sh"))
+	// slurmd starts it as slurmctld does, but without an argument; see TestSSHStartsClean for the environment.
+	cmd := shared.launcher.Command(s.Context(), slurmexec.Options{Conf: conf},
+		filepath.Join(s.dir, "scripts", "reboot.sh"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -296,9 +307,10 @@ func TestARebootOnTheNodeIsOfTheNode(t *testing.T) {
 	s.untilGone()
 }
 
-func TestFeaturesOfARebootAreLeftAlone(t *testing.T) {
+func TestFeaturesOfARebootAreIgnored(t *testing.T) {
 	s := install(t)
-	cmd := shared.launcher.Command(s.Context(), slurmexec.Options{Conf: conf}, filepath.Join(s.dir, "scripts", "reboot.sh"), "p1,p2", "knl,quad")
+	cmd := shared.launcher.Command(s.Context(), slurmexec.Options{Conf: conf},
+		filepath.Join(s.dir, "scripts", "reboot.sh"), "p1,p2", "knl,quad")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -306,7 +318,7 @@ func TestFeaturesOfARebootAreLeftAlone(t *testing.T) {
 	s.untilGone()
 }
 
-func TestARebootThatCannotBeHandedOverKeepsTheNodeOutOfUse(t *testing.T) {
+func TestNodesOfARebootThatCannotBeHandedOverAreDrained(t *testing.T) {
 	s := install(t)
 	s.write("exits", "255")
 	s.start("reboot.sh", hostlist, "")
@@ -335,7 +347,8 @@ func TestSSHStartsClean(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s.write(filepath.Join("scripts", script), strings.Replace(string(text), "#!/bin/sh\n", "#!"+shell+"\n", 1))
+				s.write(filepath.Join("scripts", script),
+					strings.Replace(string(text), "#!/bin/sh\n", "#!"+shell+"\n", 1))
 			}
 			s.start("resume.sh", hostlist, resumeFile)
 			s.untilLogged("handed over")
@@ -348,7 +361,7 @@ func TestSSHStartsClean(t *testing.T) {
 				t.Errorf("descriptors 0 to 2 (-want +got):\n%s", diff)
 			}
 			if c.Session == c.PID || c.Session == session(t) {
-				t.Errorf("it is in session %d, we are in %d", c.Session, session(t))
+				t.Errorf("ssh runs in session %d, the test in %d", c.Session, session(t))
 			}
 			s.hasOptions(c)
 		})
@@ -358,11 +371,13 @@ func TestSSHStartsClean(t *testing.T) {
 func (s *scripts) hasOptions(c call) {
 	s.Helper()
 	for _, want := range []string{
-		"BatchMode=yes", "StrictHostKeyChecking=yes", "UserKnownHostsFile=" + s.dir + "/keys/known_hosts", "GlobalKnownHostsFile=/dev/null",
-		"IdentityFile=" + s.dir + "/keys/id_ed25519", "IdentitiesOnly=yes", "ConnectTimeout=10", "2222", "eiffel@192.0.2.10",
+		"BatchMode=yes", "StrictHostKeyChecking=yes", "UserKnownHostsFile=" + s.dir + "/keys/known_hosts",
+		"GlobalKnownHostsFile=/dev/null",
+		"IdentityFile=" + s.dir + "/keys/id_ed25519", "IdentitiesOnly=yes", "ConnectTimeout=10",
+		"2222", "eiffel@192.0.2.10",
 	} {
 		if !slices.Contains(c.Args, want) {
-			s.Errorf("ssh is not called with %s: %q", want, c.Args)
+			s.Errorf("ssh was not called with %s: %q", want, c.Args)
 		}
 	}
 }
@@ -381,7 +396,7 @@ func TestScriptsReturnWhileTheControlHostHangs(t *testing.T) {
 		t.Run(script, func(t *testing.T) {
 			s := install(t)
 			s.write("hang", "")
-			s.start(script, hostlist, "") // returns, or the test does not
+			s.start(script, hostlist, "") // it would hang if the script waited for ssh
 			s.until("ssh is called", func() bool { return len(s.calls("ssh")) > 0 })
 			if s.log() != "" {
 				t.Errorf("already in the log: %s", s.log())
@@ -413,11 +428,11 @@ func TestTheCopyOfTheResumeFileIsRemoved(t *testing.T) {
 	}
 }
 
-func TestConnectionFailuresAreTriedAgain(t *testing.T) {
+func TestConnectionFailuresAreRetried(t *testing.T) {
 	s := install(t)
 	s.write("exits", "255 124 0")
 	s.start("resume.sh", hostlist, resumeFile)
-	s.untilLogged("handed over: says ssh, in two lines")
+	s.untilLogged("handed over: ssh prints two lines")
 	s.untilGone()
 	for i, c := range s.calls("ssh") {
 		if c.Stdin != resumeFile {
@@ -425,13 +440,14 @@ func TestConnectionFailuresAreTriedAgain(t *testing.T) {
 		}
 	}
 	lines := strings.Split(strings.TrimSpace(s.log()), "\n")
-	if len(s.calls("ssh")) != 3 || len(lines) != 3 || !strings.Contains(lines[0], "did not answer (exit status 255): says ssh, in two lines") {
+	if len(s.calls("ssh")) != 3 || len(lines) != 3 ||
+		!strings.Contains(lines[0], "did not answer (exit status 255): ssh prints two lines") {
 		t.Errorf("%d calls of ssh, and in the log:\n%s", len(s.calls("ssh")), s.log())
 	}
 }
 
-func TestAResumeThatCannotBeHandedOverIsToldToSlurm(t *testing.T) {
-	const away, passing, refusal = "did not answer", "could not take the request down", "refused the request"
+func TestNodesOfAResumeThatCannotBeHandedOverAreSetDown(t *testing.T) {
+	const away, passing, refusal = "did not answer", "could not accept the request", "refused the request"
 	for _, tc := range []struct {
 		exits, reason string
 		calls         int
@@ -463,7 +479,8 @@ func TestAResumeThatCannotBeHandedOverIsToldToSlurm(t *testing.T) {
 	}
 }
 
-// told checks what Slurm was told of the nodes, with which reason they are down, and whether it got them back.
+// told checks the calls of scontrol: the nodes are set down with that reason, and powered down where Slurm gets them
+// back.
 func (s *scripts) told(nodes, reason string, handedBack bool) {
 	s.Helper()
 	want := [][]string{{"update", "nodename=" + nodes, "state=down", "reason=" + reason}}
@@ -479,7 +496,7 @@ func (s *scripts) told(nodes, reason string, handedBack bool) {
 	}
 }
 
-func TestSlurmIsToldOnlyOfNodesThatItStillWaitsFor(t *testing.T) {
+func TestOnlyNodesThatSlurmWaitsForAreSetDown(t *testing.T) {
 	s := install(t)
 	s.write("exits", "255")
 	s.write("waiting", "node[02,07]\n")
@@ -488,19 +505,22 @@ func TestSlurmIsToldOnlyOfNodesThatItStillWaitsFor(t *testing.T) {
 	s.untilGone()
 	s.told("node[02,07]", "reconfigure: control host 192.0.2.10 did not answer", true)
 	asked := s.calls("sinfo")
-	if len(asked) != 1 || !slices.Contains(asked[0].Args, "--states=powering_up") || !slices.Contains(asked[0].Args, "--nodes="+hostlist) {
+	if len(asked) != 1 || !slices.Contains(asked[0].Args, "--states=powering_up") ||
+		!slices.Contains(asked[0].Args, "--nodes="+hostlist) {
 		t.Errorf("calls of sinfo: %+v", asked)
 	}
 }
 
-func TestSlurmIsToldNothingOfNodesThatMayBeUp(t *testing.T) {
+func TestNodesThatMayBeUpAreNotSetDown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		exits, log string
-		answer     []string // of sinfo's; none: it fails
+		answer     []string // of sinfo; none: it fails
 	}{
-		"requests arrived, their answers did not": {"255", "given up, but Slurm waits for none of the nodes any more", []string{""}},
-		"and the last one was refused":            {"255 2", "given up, but Slurm waits for none of the nodes any more", []string{""}},
-		"Slurm does not say":                      {"255", "given up, and Slurm could not be asked", nil},
+		"the requests arrived and the answers were lost": {"255",
+			"given up, but Slurm waits for none of the nodes any more", []string{""}},
+		"the last request was refused": {"255 2", "given up, but Slurm waits for none of the nodes any more",
+			[]string{""}},
+		"sinfo fails": {"255", "given up, and Slurm could not be asked", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := install(t)
@@ -512,7 +532,7 @@ func TestSlurmIsToldNothingOfNodesThatMayBeUp(t *testing.T) {
 			s.untilLogged(tc.log)
 			s.untilGone()
 			if told := s.calls("scontrol"); len(told) > 0 {
-				t.Errorf("Slurm was told: %+v", told)
+				t.Errorf("calls of scontrol: %+v", told)
 			}
 		})
 	}
@@ -525,13 +545,14 @@ func TestASuspendThatCannotBeHandedOverIsOnlyLogged(t *testing.T) {
 	s.untilLogged("given up: the instances may still be there")
 	s.untilGone()
 	if told := s.calls("scontrol"); len(told) > 0 {
-		t.Errorf("Slurm was told: %+v", told)
+		t.Errorf("calls of scontrol: %+v", told)
 	}
 }
 
-func TestWhatIsNoHostlistIsRefused(t *testing.T) {
+func TestAnArgumentThatIsNoHostlistIsRefused(t *testing.T) {
 	s := install(t)
-	bad := []string{"", "-x", "node1;reboot", "$(reboot)", "`reboot`", "node1'", `node"1`, `node\1`, "node 1", "node1\nnode2", "node1&", "node*", "nöde1", "node{1,2}", "~"}
+	bad := []string{"", "-x", "node1;reboot", "$(reboot)", "`reboot`", "node1'", `node"1`, `node\1`, "node 1",
+		"node1\nnode2", "node1&", "node*", "nöde1", "node{1,2}", "~"}
 	for _, argument := range bad {
 		s.start("resume.sh", argument, "")
 	}
@@ -544,7 +565,7 @@ func TestWhatIsNoHostlistIsRefused(t *testing.T) {
 	}
 }
 
-func TestALogThatCannotBeWrittenKeepsNobodyFromComing(t *testing.T) {
+func TestARequestIsMadeAlsoWithoutALog(t *testing.T) {
 	s := install(t)
 	s.write("reconfigure.log/a folder", "")
 	s.start("resume.sh", hostlist, resumeFile)

@@ -1,4 +1,4 @@
-"""Lets a key log in to the control host."""
+"""Authorizes a key on the control host."""
 
 import fcntl
 import os
@@ -10,23 +10,23 @@ from ansible.plugins.action import ActionBase
 
 DOCUMENTATION = """
     action: authorize_key
-    short_description: lets a key log in to the control host
+    short_description: authorizes a key on the control host
     description:
-      - Runs on the control host, without a module, and adds a line to a file in the format of sshd(8), AUTHORIZED_KEYS FILE FORMAT. The line is restricted.
-      - The comment marks the line, so that the key of a new instance takes the place of the old one's.
-      - Each host does this for itself, in any order and at once with others; a lock on the folder keeps them apart.
+      - Runs on the control host, without a module. It adds a restricted line to a file in the format of sshd(8), AUTHORIZED_KEYS FILE FORMAT.
+      - The comment marks the line, so that the key of a new instance replaces that of the old one.
+      - It may run for several hosts at once; a lock on the folder serializes them.
     options:
       file:
         description: the file
         required: true
       key:
-        description: the public key, as a node says; only what can be nothing but an ed25519 key is taken, or a node could let anybody in
+        description: the public key, from the node; only the exact form of an ed25519 key is accepted, so that a node cannot authorize other keys
         required: true
       comment:
         description: marks the line; without spaces
         required: true
       command:
-        description: the only command that the key may run; empty, any
+        description: the only command that the key may run; empty means any command
         default: ""
 """
 
@@ -45,7 +45,7 @@ def line(key, comment, command):
 
 
 def with_line(lines, new):
-    """The lines with the new one in the place of those that have its comment."""
+    """Returns the lines with the new one instead of those with its comment."""
     comment = new.split()[-1]
     ours = [old for old in lines if old.split()[-1:] == [comment]]
     if ours == [new]:
@@ -54,7 +54,7 @@ def with_line(lines, new):
 
 
 def add(path, new):
-    """Reports whether the file is another one than before."""
+    """Adds the line and reports whether the file has changed."""
     path = os.path.realpath(path)
     directory = os.path.dirname(path)
     os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -92,5 +92,5 @@ class ActionModule(ActionBase):
         try:
             result["changed"] = add(args["file"], new)
         except OSError as error:
-            raise AnsibleActionFail("let the key in: %s" % error) from error
+            raise AnsibleActionFail("authorize the key: %s" % error) from error
         return result

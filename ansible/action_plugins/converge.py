@@ -1,13 +1,13 @@
-"""Runs a module of ours on a node, and takes no more of its answer than it may say."""
+"""Runs a module of ours on a node, and checks its result."""
 
 from ansible.plugins.action import ActionBase
 
 DOCUMENTATION = """
     action: converge
-    short_description: runs the module of the same name, and checks its answer
+    short_description: runs the module of the same name, and checks its result
     description:
-      - Ansible itself takes from an answer what it may use as facts and variables, of any type, and later tasks on the control host would work with that. Somebody may be
-        root on a node. So an answer is reduced to what the module is to say, of the type that it has.
+      - Ansible uses some keys of a result, of any type, as facts and variables, which later tasks on the control host read. A user may be root on a node, so the node is not
+        trusted. The result is reduced to the keys that the module returns, with values of the right type.
 """
 
 

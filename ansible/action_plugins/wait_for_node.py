@@ -1,4 +1,4 @@
-"""Waits until a node lets Ansible in, and asks what kind of system it is."""
+"""Waits until Ansible can log in to a node, and reads the family of its system."""
 
 import time
 
@@ -8,7 +8,7 @@ from ansible.plugins.action import ActionBase
 
 DOCUMENTATION = """
     action: wait_for_node
-    short_description: waits until a node lets Ansible in, and asks what kind of system it is
+    short_description: waits until Ansible can log in to a node, and reads the family of its system
     description:
       - Runs the module node_platform until it succeeds. So the wait and the facts cost one round trip, where wait_for_connection and setup cost three.
     options:
@@ -17,7 +17,7 @@ DOCUMENTATION = """
         type: int
         default: 120
       families:
-        description: the families of operating systems that the playbooks know; a node of another one fails
+        description: the families of operating systems that the playbooks support; a node of another one fails
         type: list
         required: true
 """
@@ -34,13 +34,13 @@ class ActionModule(ActionBase):
             result.update(failed=True, msg=to_text(answer.get("msg")), module_stdout=to_text(answer.get("module_stdout", "")),
                           module_stderr=to_text(answer.get("module_stderr", "")))
             return result
-        # No more is taken of what the node says than what it may say.
+        # Only these two facts are used, and only known values of them: the node is not trusted.
         facts = answer["ansible_facts"]
         family = facts["os_family"]
         if family in self._task.args["families"]:
             result["ansible_facts"] = {"os_family": family, "service_mgr": "systemd" if facts["service_mgr"] == "systemd" else "service"}
         else:
-            result.update(failed=True, msg="its operating system is none that the playbooks know: %.40r" % family)
+            result.update(failed=True, msg="the playbooks do not support its operating system: %.40r" % family)
         return result
 
     def _wait(self, end, task_vars):
@@ -53,11 +53,11 @@ class ActionModule(ActionBase):
                     raise
                 reason = to_text(error)
             else:
-                # It fails as long as cloud-init has not let the user become root.
+                # The module fails until cloud-init has allowed the user to become root.
                 if not result.get("failed") or time.monotonic() > end:
                     return result
                 reason = result.get("msg")
-            self._display.vvv("%s: not yet: %s" % (self._task.get_name(), reason))
+            self._display.vvv("%s: retry after: %s" % (self._task.get_name(), reason))
             time.sleep(pause)
             pause = min(2 * pause, 2)
             if hasattr(self._connection, "reset"):

@@ -1,4 +1,4 @@
-"""Tells `reconfigure` what happens to each host, as JSON lines."""
+"""Writes the events of each host as JSON lines, for `reconfigure`."""
 
 import json
 import os
@@ -8,10 +8,10 @@ from ansible.plugins.callback import CallbackBase
 DOCUMENTATION = """
     name: reconfigure_events
     type: aggregate
-    short_description: writes what happens to each host as JSON lines
+    short_description: writes the events of each host as JSON lines
     description:
-      - Writes one JSON object a line to the file that is named in the environment. It does nothing where none is named, as when an administrator runs the playbooks.
-      - What a task keeps to itself with no_log is not in the results that Ansible hands to callbacks, so it is not in the file either.
+      - Writes one JSON object per line to the file that the environment names. Without that variable, as when an administrator runs the playbooks, it does nothing.
+      - The output of a task with no_log is not in the results that Ansible passes to callbacks, so it is not in the file either.
     options:
       file:
         description: the file, for instance a named pipe
@@ -63,7 +63,7 @@ class CallbackModule(CallbackBase):
 
 
 def _rescued(task):
-    """Reports whether tasks of a rescue section may follow, or the task is one of them: then another failure may say more."""
+    """Reports whether tasks of a rescue section may follow, or the task is one of them. A later failure may then say more."""
     block = task._parent
     while block is not None:
         if getattr(block, "rescue", None):
@@ -73,7 +73,7 @@ def _rescued(task):
 
 
 def _message(result):
-    """What went wrong, from wherever the module put it."""
+    """Returns the error of a result, whichever key the module used for it."""
     if "censored" in result:
         return str(result["censored"])
     for item in result.get("results", []):
@@ -84,7 +84,7 @@ def _message(result):
 
 
 def _output(result):
-    """All that a task has printed, under the names that the module gave to it, and from its end as much as is kept of it."""
+    """Returns the last 64 KiB of what a task has printed, with the module's names for the parts."""
     if "censored" in result:
         return str(result["censored"])
     failed = [item for item in result.get("results", []) if item.get("failed")] or [result]

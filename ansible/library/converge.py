@@ -1,4 +1,4 @@
-"""Brings a node into a state that is given as data."""
+"""Brings a node into a declared state."""
 
 import glob
 import grp
@@ -12,49 +12,49 @@ from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
     module: converge
-    short_description: brings a node into a state that is given as data
+    short_description: brings a node into a declared state
     description:
-      - Makes folders, files, a key pair and mounts, and runs services, in this order, and changes only what differs.
-      - All in one module, because what a run costs is tasks times hosts.
-      - Where packages are missing it changes nothing and names them, so that they can be installed first.
+      - Creates folders, files, a key pair and mounts, and starts services, in this order. It changes only what differs.
+      - All this is one module, because the cost of a run is tasks times hosts.
+      - Where packages are missing it changes nothing and returns their names, so that they can be installed first.
     options:
       packages:
-        description: names that must be installed; query is the command to ask for them, which prints the word installed for each one that is
+        description: names that must be installed; query is the command that prints the word installed for each installed one
         type: dict
       folders:
         description: path, owner, group and mode
         type: list
       files:
-        description: path, owner, group, mode, and content or secret, which is not shown; a file that is optional is left out where its folder is missing
+        description: path, owner, group, mode, and content or secret, which is not logged; an optional file is left out where its folder is missing
         type: list
       blocks:
-        description: content that stands between two lines with the marker, at the beginning of a file that others write too
+        description: content between two lines with the marker, at the beginning of a file that has other content too
         type: list
       key:
-        description: path and owner of a key pair of type ed25519, which is made if it is missing, and a comment
+        description: path, owner and comment of a key pair of type ed25519, which is created if it is missing
         type: dict
       mounts:
         description: server, paths and options of folders that are mounted by NFS under the same paths, now and at each boot
         type: dict
       services:
-        description: name of each service that must run, now and from each boot; one that runs is restarted if restart is set, or if one of the files restart_for changed
+        description: services that must run, now and after each boot; a running one is restarted if restart is set, or if one of the files restart_for changed
         type: list
 """
 
 RETURN = """
     missing:
-      description: packages; if there are any, nothing was changed
+      description: missing packages; if there are any, nothing was changed
     changes:
       description: what was changed, by path or name
     public_key:
-      description: of the key pair
+      description: the public half of the key pair
     restarted:
       description: services that ran before and were restarted
 """
 
 OWNERSHIP = {
     "owner": {"type": "str", "default": "root"},
-    "group": {"type": "str"},  # the owner's own
+    "group": {"type": "str"},  # default: the owner's primary group
     "mode": {"type": "str", "required": True},
 }
 
@@ -96,7 +96,7 @@ ARGUMENTS = {
 
 
 class Failure(Exception):
-    """What the module fails with."""
+    """An error that the module reports."""
 
 
 class Node:
@@ -109,7 +109,7 @@ class Node:
         self.systemd = os.path.isdir("/run/systemd/system")  # sd_booted(3)
 
     def missing(self, packages):
-        """The packages that are not installed; each is asked for, as a query of several does not say which line is whose."""
+        """Returns the packages that are not installed. They are queried one by one if some are missing, since the output has no names."""
         def there(names):
             return self.module.run_command(packages["query"] + names)[1].splitlines() == [packages["installed"]] * len(names)
 
@@ -141,7 +141,7 @@ class Node:
             self.write(path, content, ids(wanted), int(wanted["mode"], 8))
 
     def write(self, path, content, owner, mode):
-        """Writes a file all at once: nobody sees a part of it."""
+        """Writes a file atomically."""
         number, unfinished = tempfile.mkstemp(prefix=".%s." % os.path.basename(path), dir=os.path.dirname(path))
         try:
             with os.fdopen(number, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
@@ -161,12 +161,12 @@ class Node:
             self.write(wanted["path"], after, *attributes(wanted["path"]))
 
     def key(self, wanted):
-        """Makes the key pair if it is missing. Its private half comes last, so that it is there with the other one or not at all."""
+        """Creates the key pair if it is missing. The private half is renamed last, so that it never exists without the public one."""
         path = wanted["path"]
         if not os.path.exists(path):
             with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as directory:
                 new = os.path.join(directory, "new")
-                self.run("make a key pair", ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", wanted["comment"], "-f", new])
+                self.run("create a key pair", ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", wanted["comment"], "-f", new])
                 for name in (new, new + ".pub"):
                     os.chown(name, *ids(wanted))
                 os.rename(new + ".pub", path + ".pub")
@@ -175,7 +175,7 @@ class Node:
         return read(path + ".pub")
 
     def mount(self, path, server, options):
-        """Mounts a folder; at boot, fstab(5) has it mounted."""
+        """Mounts a folder, now and by fstab(5) at boot."""
         line = "%s:%s %s nfs %s 0 0" % (server, path, path, options)
         before = read("/etc/fstab") or ""
         after = with_mount(before, path, line)
@@ -232,7 +232,7 @@ def ids(wanted):
 
 
 def attributes(path):
-    """Owner and mode of a file that others write too."""
+    """Returns owner and mode of a file that may exist."""
     if not os.path.exists(path):
         return (0, 0), 0o644
     there = os.stat(path)
@@ -247,7 +247,7 @@ def read(path):
 
 
 def with_block(text, marker, content):
-    """The text with the block in the place where it was, or else at the beginning."""
+    """Returns the text with the block at its old place, or else at the beginning."""
     begin, end = "# BEGIN %s\n" % marker, "# END %s\n" % marker
     block = begin + content + end
     at = text.find(begin)
@@ -258,7 +258,7 @@ def with_block(text, marker, content):
 
 
 def with_mount(text, path, line):
-    """The text of an fstab(5) with the line in the place of those for the same path."""
+    """Returns the text of an fstab(5) with the line instead of the one for the same path, or else at the end."""
     lines = text.splitlines()
     ours = [at for at, old in enumerate(lines) if re.match(r"[^#\s]\S*\s+%s\s" % re.escape(path), old)]
     if not ours:

@@ -1,4 +1,4 @@
-"""Reports what kind of system a node is."""
+"""Reports the family of a node's operating system and its service manager."""
 
 import os
 import shlex
@@ -9,7 +9,7 @@ DOCUMENTATION = """
     module: node_platform
     short_description: reports the family of the operating system and the service manager
     description:
-      - Returns the facts os_family and service_mgr, by the names that the module setup has for them, for a fraction of its time.
+      - Returns the facts os_family and service_mgr, as the module setup does, in a fraction of its time.
 """
 
 # ID and ID_LIKE of os-release(5).

@@ -34,9 +34,21 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			worker,
 			cli.HelpFlag, // the library leaves it out where there is a help command of our own
 		},
-		Commands: append(modeCommands(),
-			planCommand(), statusCommand(), evidenceCommand(), waitCommand(), cancelCommand(), pauseCommand(), continueCommand(),
-			reconcileCommand(), inventoryCommand(), workerCommand(), versionCommand(), helpCommand()),
+		Commands: append(
+			modeCommands(),
+			planCommand(),
+			statusCommand(),
+			evidenceCommand(),
+			waitCommand(),
+			cancelCommand(),
+			pauseCommand(),
+			continueCommand(),
+			reconcileCommand(),
+			inventoryCommand(),
+			workerCommand(),
+			versionCommand(),
+			helpCommand(),
+		),
 		CustomAppHelpTemplate: cli.AppHelpTemplate + "\nEXIT CODES:\n" + exitTable(),
 		Action:                noCommand,
 		OnUsageError:          onUsageError,
@@ -55,7 +67,7 @@ func noCommand(c *cli.Context) error {
 	if c.Args().Present() {
 		return usagef(c, "there is no command %q", c.Args().First())
 	}
-	c.App.Writer = c.App.ErrWriter // nobody asked for the help: whoever reads the output wants something else
+	c.App.Writer = c.App.ErrWriter // the help was not asked for: whoever reads the output wants something else
 	if err := cli.ShowAppHelp(c); err != nil {
 		return err
 	}
@@ -66,13 +78,18 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	return usagef(c, "%v", err)
 }
 
-// command completes a command: it takes the flags that all have, its flags are checked, and arguments are refused unless it has some.
+// command completes a command: it takes the flags that all have, its flags are checked, and arguments are refused
+// unless it has some.
 func command(c cli.Command) *cli.Command {
 	action := c.Action
 	c.OnUsageError = onUsageError
 	c.HideHelpCommand = true // else a node called "help", or "h", would be one
 	// These may stand before the command, too, and have their defaults there.
-	c.Flags = append(c.Flags, &cli.PathFlag{Name: "dir", Usage: dirUsage}, &cli.BoolFlag{Name: "json", Usage: jsonUsage, DisableDefaultText: true})
+	c.Flags = append(
+		c.Flags,
+		&cli.PathFlag{Name: "dir", Usage: dirUsage},
+		&cli.BoolFlag{Name: "json", Usage: jsonUsage, DisableDefaultText: true},
+	)
 	c.Description = strings.Join(text.Wrap(c.Description, helpWidth), "\n")
 	c.Action = func(ctx *cli.Context) error {
 		if ctx.Command.ArgsUsage == "" && ctx.Args().Present() {
@@ -112,8 +129,8 @@ func anywhere(action func(c *cli.Context, arguments []string) error) cli.ActionF
 	}
 }
 
-// argumentsAmongFlags is the arguments of a command, and sets the flags behind them. The library stops looking for flags at the first argument, so that what is
-// behind each is read anew.
+// argumentsAmongFlags is the arguments of a command, and sets the flags behind them. The library stops looking for
+// flags at the first argument, so that what is behind each is read anew.
 func argumentsAmongFlags(c *cli.Context) ([]string, error) {
 	var arguments []string
 	for rest := c.Args().Slice(); len(rest) > 0; {
@@ -136,7 +153,8 @@ func argumentsAmongFlags(c *cli.Context) ([]string, error) {
 	return arguments, nil
 }
 
-// adopt sets a command's flags as they were given in the set, by their first names: the other ones are known to the library only while it parses.
+// adopt sets a command's flags as they were given in the set, by their first names: the other ones are known to the
+// library only while it parses.
 func adopt(c *cli.Context, set *flag.FlagSet) (err error) {
 	set.Visit(func(given *flag.Flag) {
 		i := slices.IndexFunc(c.Command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), given.Name) })
@@ -148,7 +166,8 @@ func adopt(c *cli.Context, set *flag.FlagSet) (err error) {
 // hostlist reads the arguments as node names.
 func hostlist(c *cli.Context) (nodeset.NodeSet, error) {
 	for _, arg := range c.Args().Slice() {
-		// The library stops looking for flags at the first argument: what was meant as one must not be taken for a node.
+		// The library stops looking for flags at the first argument: what was meant as one must not be taken for a
+		// node.
 		if strings.HasPrefix(arg, "-") {
 			return nodeset.NodeSet{}, usagef(c, "%q stands behind the hostlist: flags go before it", arg)
 		}

@@ -15,32 +15,53 @@ import (
 
 const module = "github.com/eiffel-hpc/eiffel/"
 
-// arrows is the design: which of our packages each may import. Vocabulary at the bottom, the command at the top, adapters beside each other.
+// arrows is the design: which of our packages each may import. Vocabulary at the bottom, the command at the top,
+// adapters beside each other.
 var arrows = map[string][]string{
-	"reconfigure/nodeset":           {},
-	"reconfigure":                   {"reconfigure/nodeset"},
-	"reconfigure/process":           {},
-	"reconfigure/plan":              {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/reconcile":         {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/config":            {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/journal":           {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/engine":            {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/engine/enginetest": {"reconfigure", "reconfigure/nodeset", "reconfigure/engine"},
-	"reconfigure/storm":             {},
-	"reconfigure/batch":             {"reconfigure", "reconfigure/nodeset", "reconfigure/plan"},
-	"reconfigure/terraform":         {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/ansible":           {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
-	"reconfigure/slurm":             {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
-	"reconfigure/openstack":         {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/ssh":               {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/nodeset":  {},
+	"reconfigure":          {"reconfigure/nodeset"},
+	"reconfigure/text":     {"reconfigure/nodeset"},
+	"reconfigure/process":  {},
+	"reconfigure/logfile":  {},
+	"reconfigure/batcher":  {},
+	"reconfigure/snapshot": {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/plan":     {"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot"},
+	"reconfigure/operation": {
+		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/plan", "reconfigure/batcher",
+	},
+	"reconfigure/controller": {
+		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/plan", "reconfigure/operation",
+	},
+	"reconfigure/reconcile": {"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot"},
+	"reconfigure/status": {
+		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/reconcile", "reconfigure/text",
+	},
+	"reconfigure/config":    {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/journal":   {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/simulate":  {"reconfigure", "reconfigure/nodeset", "reconfigure/operation"},
+	"reconfigure/storm":     {},
+	"reconfigure/terraform": {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/ansible":   {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
+	"reconfigure/slurm":     {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
+	"reconfigure/openstack": {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/ssh":       {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/site": { // ties them all
+		"reconfigure", "reconfigure/nodeset", "reconfigure/process", "reconfigure/logfile",
+		"reconfigure/config", "reconfigure/journal", "reconfigure/snapshot", "reconfigure/plan",
+		"reconfigure/operation", "reconfigure/controller", "reconfigure/reconcile", "reconfigure/status",
+		"reconfigure/terraform", "reconfigure/ansible", "reconfigure/slurm", "reconfigure/openstack",
+		"reconfigure/ssh",
+	},
 }
 
-// TestArrows parses the imports of every file of the product. It reads the files itself: `go list` would leave the test's cache valid after a change.
+// TestArrows parses the imports of every file of the product. It reads the files itself: `go list` would leave the
+// test's cache valid after a change.
 func TestArrows(t *testing.T) {
 	root := filepath.Join("..", "..")
 	seen := map[string]bool{}
 	err := filepath.WalkDir(filepath.Join(root, "reconfigure"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata") {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+			strings.Contains(path, "testdata") {
 			return err
 		}
 		pkg, err := filepath.Rel(root, filepath.Dir(path))
@@ -69,7 +90,8 @@ func TestArrows(t *testing.T) {
 	}
 }
 
-// starters are the functions that start a process. Adapters may name the types of os/exec: libraries hand them its errors and commands.
+// starters are the functions that start a process. Adapters may name the types of os/exec: libraries hand them its
+// errors and commands.
 var starters = map[string][]string{
 	"exec":    {"Command", "CommandContext"},
 	"os":      {"StartProcess"},
@@ -80,13 +102,19 @@ func TestOnlyProcessStartsProcesses(t *testing.T) {
 	root := filepath.Join("..", "..")
 	for _, top := range []string{"reconfigure", "cmd"} {
 		err := filepath.WalkDir(filepath.Join(root, top), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/process/") {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+				strings.Contains(path, "/process/") {
 				return err
 			}
 			ast.Inspect(parse(t, path, parser.SkipObjectResolution), func(n ast.Node) bool {
 				if s, ok := n.(*ast.SelectorExpr); ok {
 					if pkg, ok := s.X.(*ast.Ident); ok && slices.Contains(starters[pkg.Name], s.Sel.Name) {
-						t.Errorf("%s calls %s.%s; package process is the only one that starts processes", path, pkg.Name, s.Sel.Name)
+						t.Errorf(
+							"%s calls %s.%s; package process is the only one that starts processes",
+							path,
+							pkg.Name,
+							s.Sel.Name,
+						)
 					}
 				}
 				return true

@@ -34,7 +34,8 @@ const (
 	mostApplies  = 4
 )
 
-// TestTwoHundredCallersAtOnce starts them as Slurm and slurmds do, and kills a tenth in mid-call. Terraform is the real one, and what counts is how often it is run.
+// TestTwoHundredCallersAtOnce starts them as Slurm and slurmds do, and kills a tenth in mid-call. Terraform is the real
+// one, and what counts is how often it is run.
 func TestTwoHundredCallersAtOnce(t *testing.T) {
 	t.Logf("-callers-seed %d", *callersSeed)
 	c := newCrowdLab(t)
@@ -45,18 +46,21 @@ func TestTwoHundredCallersAtOnce(t *testing.T) {
 	c.await("each request that a caller was told of has its outcome", func() bool {
 		return !slices.ContainsFunc(calls, func(call *call) bool { return call.told() != 0 && !c.ended(call.told()) })
 	})
-	// One that was killed after it had written its request down, and before it started a worker, has left it to the next call.
+	// One that was killed after it had written its request down, and before it started a worker, has left it to the
+	// next call.
 	c.run(0, "worker")
 	if err := c.awaitSettled(); err != nil {
 		t.Fatal(err)
 	}
 
 	left := c.demandOutcomes(calls)
-	t.Logf("of %d killed callers, %d had written their request down; %d processes found another worker at work", killed, left, c.logged("another worker is at work"))
+	t.Logf("of %d killed callers, %d had written their request down; %d processes found another worker at work",
+		killed, left, c.logged("another worker is at work"))
 	if n := c.logged("level=ERROR msg=\"request failed\""); n > 0 {
 		t.Errorf("%d requests failed as a whole: see the worker's log", n)
 	}
-	if diff := cmp.Diff(nodeset.Of("eiffel-control", "node01", "node02").Union(numbered("new", 1, coming)).Names(), serverNames(c.cloud)); diff != "" {
+	want := nodeset.Of("eiffel-control", "node01", "node02").Union(numbered("new", 1, coming)).Names()
+	if diff := cmp.Diff(want, serverNames(c.cloud)); diff != "" {
 		t.Errorf("in the cloud (-want +got):\n%s", diff)
 	}
 	if n := c.created() - made; n != coming {
@@ -88,11 +92,13 @@ func newCrowdLab(t *testing.T) *crowdLab {
 	c.check(err)
 	c.check(os.Mkdir(c.file("bin"), 0o755))
 	// Each run of Terraform leaves its command in a file.
-	c.write("bin/terraform", fmt.Sprintf("#!/bin/sh\necho \"$1\" >>%s\nexec %s \"$@\"\n", c.file("runs"), installed.Terraform))
+	const script = "#!/bin/sh\necho \"$1\" >>%s\nexec %s \"$@\"\n"
+	c.write("bin/terraform", fmt.Sprintf(script, c.file("runs"), installed.Terraform))
 	c.write("bin/ssh", `#!/bin/sh
 case "$*" in
 *'scontrol show nodes --json'*) 
-	printf '\n-- scontrol show nodes --json\n' && cat `+c.file("slurm.json")+` && printf '\n-- squeue\n\n-- completed\n' && exit 0 ;;
+	printf '\n-- scontrol show nodes --json\n' && cat `+c.file("slurm.json")+` &&
+		printf '\n-- squeue\n\n-- completed\n' && exit 0 ;;
 *'scontrol update'*) exit 0 ;;
 esac
 exit 255
@@ -103,22 +109,26 @@ exit 255
 		"TF_CLI_CONFIG_FILE=" + installed.TerraformRC, scriptMark + "=" + c.work,
 	}
 
-	// Instances of persistent nodes stay although nobody answers there. Then the nodes are cloud nodes, which Slurm has powered down; and there is a group of
-	// persistent nodes without instances.
+	// Instances of persistent nodes stay although nobody answers there. Then the nodes are cloud nodes, which Slurm has
+	// powered down; and there is a group of persistent nodes without instances.
 	c.check(c.declare("min_nodes: 2", fmt.Sprintf("min_nodes: %d", 2+leaving)))
 	c.check(c.declare("max_nodes: 20", "max_nodes: 40"))
 	c.run(1, "deploy")
 	c.check(c.awaitSettled())
 	c.check(c.declare(fmt.Sprintf("min_nodes: %d", 2+leaving), "min_nodes: 2"))
-	c.check(c.declare("# Slurm's partitions,", fmt.Sprintf(`  - {name: fresh, prefix: new, width: 2, image: debian-12, flavor: m1.large, network: cluster, min_nodes: %d, max_nodes: %d, gres: ""}
-
-# Slurm's partitions,`, coming, coming)))
+	c.check(c.declare("# Slurm's partitions,", freshGroup(coming)+"\n# Slurm's partitions,"))
 	c.writeStates()
 
 	c.journal, err = journal.Open(t.Context(), c.file("state"))
 	c.check(err)
 	t.Cleanup(func() { c.check(c.journal.Close()) })
 	return c
+}
+
+// freshGroup declares a node group, all of whose nodes are persistent.
+func freshGroup(n int) string {
+	return fmt.Sprintf("  - {name: fresh, prefix: new, width: 2, image: debian-12, flavor: m1.large, "+
+		"network: cluster, min_nodes: %d, max_nodes: %d, gres: \"\"}\n", n, n)
 }
 
 func (c *crowdLab) check(err error) {
@@ -139,7 +149,8 @@ func (c *crowdLab) write(name, text string) {
 
 // writeStates is what Slurm says of the nodes.
 func (c *crowdLab) writeStates() {
-	c.write("slurm.json", slurmStates(c.t, numbered("node", 1, 2).Union(numbered("new", 1, coming)), numbered("node", 3, leaving)))
+	there := numbered("node", 1, 2).Union(numbered("new", 1, coming)) // or each request for a node would reboot it
+	c.write("slurm.json", slurmStates(c.t, there, nodeset.NodeSet{}, numbered("node", 3, leaving)))
 }
 
 // numbered is n nodes from a number on.
@@ -182,7 +193,8 @@ type call struct {
 func (c *crowdLab) prepare() []*call {
 	calls := make([]*call, callers)
 	for i := range calls {
-		k := &call{name: fmt.Sprint("caller ", i), mode: reconfigure.Suspend, node: numbered("node", 3+i%leaving, 1).String(), over: make(chan struct{})}
+		k := &call{name: fmt.Sprint("caller ", i), mode: reconfigure.Suspend, over: make(chan struct{})}
+		k.node = numbered("node", 3+i%leaving, 1).String()
 		if i >= callers/2 {
 			k.mode, k.node = reconfigure.Resume, numbered("new", 1+i%coming, 1).String()
 		}
@@ -197,7 +209,8 @@ func (c *crowdLab) prepare() []*call {
 	return calls
 }
 
-// storm makes all calls at once, and kills some of those that are on their way: each at the moment that a number of others have ended. It returns when all have ended.
+// storm makes all calls at once, and kills some of those that are on their way: each at the moment that a number of
+// others have ended. It returns when all have ended.
 func (c *crowdLab) storm(random *rand.Rand) (calls []*call, killed int) {
 	calls = c.prepare()
 	ends := make(chan struct{}, callers)
@@ -269,7 +282,8 @@ func (k *call) told() reconfigure.RequestID {
 	return said.Request
 }
 
-// demandOutcomes compares what the callers were told with the journal, and counts the requests of those who were killed.
+// demandOutcomes compares what the callers were told with the journal, and counts the requests of those who were
+// killed.
 func (c *crowdLab) demandOutcomes(calls []*call) (ofKilled int) {
 	c.t.Helper()
 	requests, err := c.journal.Requests(c.t.Context(), 10*callers)
@@ -284,7 +298,8 @@ func (c *crowdLab) demandOutcomes(calls []*call) (ofKilled int) {
 			ofKilled += len(written)
 		}
 		if err := c.verdict(call, written); err != nil {
-			c.t.Errorf("%s, %s, said %q and %q: %v", call.name, call.ProcessState, call.stdout.String(), call.stderr.String(), err)
+			c.t.Errorf("%s, %s, said %q and %q: %v",
+				call.name, call.ProcessState, call.stdout.String(), call.stderr.String(), err)
 		}
 	}
 	return ofKilled
@@ -307,7 +322,8 @@ func (c *crowdLab) verdict(call *call, written []reconfigure.Request) error {
 		return fmt.Errorf("request %s has no outcome", r.ID)
 	case r.Mode != call.mode || r.Nodes.String() != call.node:
 		return fmt.Errorf("request %s is to %s %s", r.ID, r.Mode, r.Nodes)
-	case len(outcome.Verdicts) != 1 || outcome.Verdicts[0].Node != call.node || outcome.Code != expected(outcome.Verdicts[0]):
+	case len(outcome.Verdicts) != 1 || outcome.Verdicts[0].Node != call.node ||
+		outcome.Code != expected(outcome.Verdicts[0]):
 		return fmt.Errorf("its outcome is %+v", outcome)
 	case call.killed():
 		return nil
@@ -324,7 +340,8 @@ func (c *crowdLab) verdict(call *call, written []reconfigure.Request) error {
 	return nil
 }
 
-// expected is the only code that goes with a verdict here: a node is removed, or is gone already; it is made and nobody answers, or is there already.
+// expected is the only code that goes with a verdict here: a node is removed, or is gone already; it is made and nobody
+// answers, or is there already.
 func expected(v reconfigure.Verdict) reconfigure.Code {
 	switch {
 	case v.Status == reconfigure.StatusUnchanged, v.Status == reconfigure.StatusDone && v.Action == reconfigure.Remove:
@@ -335,7 +352,7 @@ func expected(v reconfigure.Verdict) reconfigure.Code {
 	return ""
 }
 
-// ended tells whether a request that a caller was told of has its outcome.
+// ended reports whether a request that a caller was told of has its outcome.
 func (c *crowdLab) ended(id reconfigure.RequestID) bool {
 	_, there, err := c.journal.Request(c.t.Context(), id)
 	c.check(err)

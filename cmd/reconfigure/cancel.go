@@ -10,6 +10,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
@@ -17,11 +18,12 @@ func cancelCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "cancel",
 		Usage: "take back a request that has not begun, or could not be planned yet",
-		Description: "Whoever follows the request gets \"cancelled\" for its outcome. One for which anything was done goes on to its end, since what is done is done; " +
+		Description: "Whoever follows the request gets \"cancelled\" for its outcome. One for which anything was " +
+			"done goes on to its end, since what is done is done; " +
 			"that is said, and is no success. To cancel a request twice is one.",
 		ArgsUsage: "REQUEST",
 		Action: anywhere(func(c *cli.Context, arguments []string) error {
-			return withRequest(c, arguments, func(_ site, log *journal.Journal, r reconfigure.Request) error {
+			return withRequest(c, arguments, func(_ site.Site, log *journal.Journal, r reconfigure.Request) error {
 				err := log.Cancel(c.Context, r.ID)
 				if errors.Is(err, reconfigure.ErrBegun) {
 					return begunError(c, log, r)
@@ -34,7 +36,14 @@ func cancelCommand() *cli.Command {
 				case err != nil:
 					return err
 				case outcome.Code != reconfigure.CodeCancelled:
-					return &tooLateError{fmt.Sprintf("request %s has ended already: %s; `reconfigure wait %s` shows its outcome", r.ID, status.Headline(outcome), r.ID)}
+					return &tooLateError{
+						fmt.Sprintf(
+							"request %s has ended already: %s; `reconfigure wait %s` shows its outcome",
+							r.ID,
+							status.Headline(outcome),
+							r.ID,
+						),
+					}
 				}
 				return showCancelled(c, r, outcome)
 			})
@@ -48,7 +57,8 @@ func showCancelled(c *cli.Context, r reconfigure.Request, o reconfigure.Outcome)
 	}
 	text := fmt.Sprintf("request %s: cancelled\n", o.Request)
 	if r.Mode == reconfigure.Enlarge || r.Mode == reconfigure.Shrink {
-		text += "min_nodes stays as it was edited for the request: set it back in group_vars/all.yml, or the next resize follows it, and the next deploy makes what is missing\n"
+		text += "min_nodes stays as it was edited for the request: set it back in group_vars/all.yml, or the next " +
+			"resize follows it, and the next deploy makes what is missing\n"
 	}
 	_, err := io.WriteString(c.App.Writer, text)
 	return err
@@ -67,8 +77,12 @@ func begunError(c *cli.Context, log *journal.Journal, r reconfigure.Request) err
 	}
 	for _, p := range known.Requests() {
 		if p.ID == r.ID {
-			return &tooLateError{fmt.Sprintf("request %s has begun already, and goes on to its end: it %s", r.ID, p.BegunWords())}
+			return &tooLateError{
+				fmt.Sprintf("request %s has begun already, and goes on to its end: it %s", r.ID, p.BegunWords()),
+			}
 		}
 	}
-	return &tooLateError{fmt.Sprintf("request %s has ended just now; `reconfigure wait %s` shows its outcome", r.ID, r.ID)}
+	return &tooLateError{
+		fmt.Sprintf("request %s has ended just now; `reconfigure wait %s` shows its outcome", r.ID, r.ID),
+	}
 }

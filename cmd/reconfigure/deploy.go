@@ -10,7 +10,8 @@ func deployCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "deploy",
 		Usage: "make the control node and the persistent nodes where they are missing, and configure all nodes",
-		Description: "Instances that are there are never replaced, so it may be repeated at any time: after an edit of group_vars/all.yml, for instance, " +
+		Description: "Instances that are there are never replaced, so it may be repeated at any time: after an edit " +
+			"of group_vars/all.yml, for instance, " +
 			"so that Slurm's configuration follows it.",
 		Flags: requestFlags(),
 		Action: func(c *cli.Context) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
@@ -16,11 +17,17 @@ func evidenceCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "evidence",
 		Usage: "show why nodes failed: their console logs, and what Ansible's task printed",
-		Description: "It is kept when a node does not boot, cannot be set up or does not register, before its instance goes, and for as long as its request. Without --all it is that of " +
-			"each node's last failure. The console log is the end of what the cloud has; what a terminal would obey is replaced in it, but with --json.\n\n" + hostlistHelp,
+		Description: "It is kept when a node does not boot, cannot be set up or does not register, before its " +
+			"instance goes, and for as long as its request. Without --all it is that of " +
+			"each node's last failure. The console log is the end of what the cloud has; what a terminal would obey " +
+			"is replaced in it, but with --json.\n\n" + hostlistHelp,
 		ArgsUsage: "[HOSTLIST...]",
 		Flags: []cli.Flag{
-			&cli.Int64Flag{Name: "request", Usage: "only what was kept while request `NUMBER` was carried out; then HOSTLIST may be left out", DefaultText: "any"},
+			&cli.Int64Flag{
+				Name:        "request",
+				Usage:       "only what was kept while request `NUMBER` was carried out; then HOSTLIST may be left out",
+				DefaultText: "any",
+			},
 			&cli.BoolFlag{Name: "all", Usage: "of all failures, oldest first", DisableDefaultText: true},
 		},
 		Action: func(c *cli.Context) error {
@@ -31,7 +38,7 @@ func evidenceCommand() *cli.Command {
 					return err
 				}
 			}
-			return withJournal(c, siteAnyway, func(_ site, log *journal.Journal) error {
+			return withJournal(c, siteAnyway, func(_ site.Site, log *journal.Journal) error {
 				kept, err := evidence(c, log, nodes)
 				if err != nil {
 					return err
@@ -59,7 +66,10 @@ func evidence(c *cli.Context, log *journal.Journal, nodes nodeset.NodeSet) ([]re
 		return nil, unknownRequest(c, id)
 	}
 	kept, err := log.EvidenceOf(c.Context, r)
-	return slices.DeleteFunc(kept, func(e reconfigure.Evidence) bool { return !nodes.Empty() && !nodes.Contains(e.Node) }), err
+	return slices.DeleteFunc(
+		kept,
+		func(e reconfigure.Evidence) bool { return !nodes.Empty() && !nodes.Contains(e.Node) },
+	), err
 }
 
 func showEvidence(c *cli.Context, nodes nodeset.NodeSet, kept []reconfigure.Evidence) error {

@@ -19,17 +19,48 @@ import (
 // exits is the one table of exit codes; --help prints it. The first row that fits counts.
 func exits() []exit {
 	return []exit{
-		{0, "done, or nothing to do; with --no-wait: the request is on disk", func(err error) bool { return err == nil }},
-		{2, "wrong usage: an unknown node, an empty hostlist, a leftover argument, no cluster directory; nothing was done", is[*usageError]},
+		{
+			0,
+			"done, or nothing to do; with --no-wait: the request is on disk",
+			func(err error) bool { return err == nil },
+		},
+		{
+			2,
+			"wrong usage: an unknown node, an empty hostlist, a leftover argument, no cluster directory; nothing was " +
+				"done",
+			is[*usageError],
+		},
 		{3, "some nodes are as asked, some are not", outcomeIs(reconfigure.CodePartial)},
 		{4, "group_vars/all.yml has problems", is[*config.Problems]},
-		{5, "refused: Terraform would have done what no request asks for; nothing was changed", outcomeIs(reconfigure.CodeRefused)},
-		{6, "no node is as asked, for want of quota or of room in the cloud; to ask again at once is of no use", failedFor(reconfigure.Class.NoRoom)},
-		{7, "no node is as asked: the cloud failed or was too busy while it was at work, or its answer was lost; to ask again may help", failedFor(reconfigure.Class.Passing)},
-		{8, "the request was taken back by `reconfigure cancel`, or undone by a later one, before anything was done for it", outcomeIs(reconfigure.CodeCancelled)},
+		{
+			5,
+			"refused: Terraform would have done what no request asks for; nothing was changed",
+			outcomeIs(reconfigure.CodeRefused),
+		},
+		{
+			6,
+			"no node is as asked, for want of quota or of room in the cloud; to ask again at once is of no use",
+			failedFor(reconfigure.Class.NoRoom),
+		},
+		{
+			7,
+			"no node is as asked: the cloud failed or was too busy while it was at work, or its answer was lost; to " +
+				"ask again may help",
+			failedFor(reconfigure.Class.Passing),
+		},
+		{
+			8,
+			"the request was taken back by `reconfigure cancel`, or undone by a later one, before anything was done " +
+				"for it",
+			outcomeIs(reconfigure.CodeCancelled),
+		},
 		{9, "cancel: the request has begun or ended already, and was not taken back", is[*tooLateError]},
 		{10, "reconcile: Slurm, Terraform and the cloud do not agree on what is there", is[*differsError]},
-		{130, "interrupted; a request that was written down is carried out all the same", func(err error) bool { return errors.Is(err, context.Canceled) }},
+		{
+			130,
+			"interrupted; a request that was written down is carried out all the same",
+			func(err error) bool { return errors.Is(err, context.Canceled) },
+		},
 		{1, "failed", func(error) bool { return true }},
 	}
 }
@@ -52,7 +83,9 @@ func exitCode(err error) int {
 
 func exitTable() string {
 	var b strings.Builder
-	for _, e := range slices.SortedFunc(slices.Values(exits()), func(a, b exit) int { return cmp.Compare(a.code, b.code) }) {
+	rows := exits()
+	slices.SortStableFunc(rows, func(a, b exit) int { return cmp.Compare(a.code, b.code) })
+	for _, e := range rows {
 		fmt.Fprintf(&b, "   %3d  %s\n", e.code, e.meaning)
 	}
 	return b.String()

@@ -38,10 +38,14 @@ func TestEveryErrorHasItsExitCode(t *testing.T) {
 		"a time that is up":        {context.DeadlineExceeded, 1},
 		"an outcome of a new code": {ended("new"), 1},
 		"no room":                  {failed(reconfigure.ClassQuota, reconfigure.ClassCapacity), 6},
-		"a passing reason":         {failed(reconfigure.ClassCloud, reconfigure.ClassRateLimit, reconfigure.ClassUnknown), 7},
-		"reasons of both kinds":    {failed(reconfigure.ClassQuota, reconfigure.ClassRateLimit), 1},
-		"another reason":           {failed(reconfigure.ClassPlaybook), 1},
-		"no room for a part":       {&outcomeError{outcome: reconfigure.Outcome{Code: reconfigure.CodePartial, Verdicts: []reconfigure.Verdict{{}, {Class: reconfigure.ClassQuota}}}}, 3},
+		"a passing reason": {
+			failed(reconfigure.ClassCloud, reconfigure.ClassRateLimit, reconfigure.ClassUnknown), 7,
+		},
+		"reasons of both kinds": {failed(reconfigure.ClassQuota, reconfigure.ClassRateLimit), 1},
+		"another reason":        {failed(reconfigure.ClassPlaybook), 1},
+		"no room for a part": {&outcomeError{outcome: reconfigure.Outcome{
+			Code: reconfigure.CodePartial, Verdicts: []reconfigure.Verdict{{}, {Class: reconfigure.ClassQuota}},
+		}}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := exitCode(tc.err); got != tc.want {

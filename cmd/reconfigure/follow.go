@@ -9,16 +9,22 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
 // follow shows what happens to a request until it has an outcome. Who ends it ends nothing but the view.
-func follow(c *cli.Context, s site, log *journal.Journal, r reconfigure.Request) (reconfigure.Outcome, error) {
+func follow(c *cli.Context, s site.Site, log *journal.Journal, r reconfigure.Request) (reconfigure.Outcome, error) {
 	const look = 250 * time.Millisecond
 	var (
-		shown   = newView(c, r)
-		revive  = reviver{start: func() error { return startWorker(c.Context, s) }, log: log, request: r.ID, next: time.Now().Add(workerStart)}
-		pauses  = status.PauseTeller{Log: log, Request: r.ID}
+		shown  = newView(c, r)
+		revive = reviver{
+			start:   func() error { return s.StartWorker(c.Context) },
+			log:     log,
+			request: r.ID,
+			next:    time.Now().Add(workerStart),
+		}
+		waits   = status.Teller{Log: log, Request: r.ID}
 		outcome reconfigure.Outcome
 		ended   bool
 		seen    int64
@@ -41,7 +47,7 @@ func follow(c *cli.Context, s site, log *journal.Journal, r reconfigure.Request)
 			shown.End()
 			return outcome, nil
 		}
-		news, err := pauses.Look(c.Context, time.Now())
+		news, err := waits.Look(c.Context, time.Now())
 		if err != nil {
 			return outcome, goesOn(c.Context, r, err)
 		}
@@ -57,8 +63,8 @@ func follow(c *cli.Context, s site, log *journal.Journal, r reconfigure.Request)
 }
 
 const (
-	// workerStart is how long a request may be without a worker before one is started. A worker that was just started takes a
-	// moment until it holds the lease.
+	// workerStart is how long a request may be without a worker before one is started. A worker that was just started
+	// takes a moment until it holds the lease.
 	workerStart = 5 * time.Second
 	// deferredStart is the same for a request that is deferred. A worker that is started for nothing ends at once.
 	deferredStart = time.Minute
@@ -101,7 +107,12 @@ func (v *reviver) ifNeeded(ctx context.Context, now time.Time) error {
 // goesOn says of a caller that leaves, whatever made it leave, what becomes of its request.
 func goesOn(ctx context.Context, r reconfigure.Request, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: request %s goes on without you; `reconfigure wait %s` follows it again", ctx.Err(), r.ID, r.ID)
+		return fmt.Errorf(
+			"%w: request %s goes on without you; `reconfigure wait %s` follows it again",
+			ctx.Err(),
+			r.ID,
+			r.ID,
+		)
 	}
 	return fmt.Errorf("request %s is on disk and waits for a worker: %w", r.ID, err)
 }

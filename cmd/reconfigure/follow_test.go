@@ -52,7 +52,13 @@ func TestReviver(t *testing.T) {
 				}
 			}
 			if tc.log.asked != tc.asked || started != tc.started {
-				t.Errorf("looked %d times and started %d workers, want %d and %d", tc.log.asked, started, tc.asked, tc.started)
+				t.Errorf(
+					"looked %d times and started %d workers, want %d and %d",
+					tc.log.asked,
+					started,
+					tc.asked,
+					tc.started,
+				)
 			}
 		})
 	}

@@ -31,7 +31,8 @@ type host struct {
 	terraform string
 }
 
-// twoHosts makes two control hosts of one cloud, which share nothing but a PostgreSQL server: the journal is in it, and Terraform's state.
+// twoHosts makes two control hosts of one cloud, which share nothing but a PostgreSQL server: the journal is in it, and
+// Terraform's state.
 func twoHosts(t *testing.T) (one, two *host, log *journal.Journal) {
 	database := postgres.Start(t).Database(t)
 	cloud := &scriptLab{work: t.TempDir()}
@@ -45,7 +46,8 @@ func twoHosts(t *testing.T) (one, two *host, log *journal.Journal) {
 		ok(t, err)
 		t.Cleanup(func() { ok(t, h.endProcesses()) })
 		h.declares(`journal: ""`, "journal: "+database)
-		h.write("terraform/openstack/backend.tf", fmt.Sprintf("terraform {\n  backend \"pg\" {\n    conn_str = %q\n  }\n}\n", database+"&sslmode=disable"))
+		h.write("terraform/openstack/backend.tf", fmt.Sprintf("terraform {\n  backend \"pg\" {\n    conn_str = %q\n  "+
+			"}\n}\n", database+"&sslmode=disable"))
 		h.prepare(installed)
 	}
 	log, err := journal.OpenURL(t.Context(), database)
@@ -60,7 +62,8 @@ func (h *host) prepare(installed tools.Paths) {
 	h.write("bin/ssh", `#!/bin/sh
 case "$*" in
 *'scontrol show nodes --json'*) 
-	printf '\n-- scontrol show nodes --json\n' && cat `+filepath.Join(h.work, "slurm.json")+` && printf '\n-- squeue\n\n-- completed\n' && exit 0 ;;
+	printf '\n-- scontrol show nodes --json\n' && cat `+filepath.Join(h.work, "slurm.json")+` &&
+		printf '\n-- squeue\n\n-- completed\n' && exit 0 ;;
 *'scontrol update'*) exit 0 ;;
 esac
 exit 255
@@ -129,11 +132,12 @@ func (h *host) dies() {
 // wantClean demands that an administrator's `terraform plan` on this host finds nothing to do.
 func (h *host) wantClean() {
 	h.t.Helper()
-	h.command(0, filepath.Join(h.work, "terraform", "openstack"), h.terraform, "plan", "-detailed-exitcode", "-no-color", "-input=false")
+	module := filepath.Join(h.work, "terraform", "openstack")
+	h.command(0, module, h.terraform, "plan", "-detailed-exitcode", "-no-color", "-input=false")
 }
 
-// TestAHostTakesOverFromOneThatDies has requests made on two control hosts, and the one that leads die while Terraform makes and removes instances. The other one goes
-// on with what it never had a file of.
+// TestAHostTakesOverFromOneThatDies has requests made on two control hosts, and the one that leads die while Terraform
+// makes and removes instances. The other one goes on with what it never had a file of.
 func TestAHostTakesOverFromOneThatDies(t *testing.T) {
 	const leaving, coming = 4, 4
 	one, two, log := twoHosts(t)
@@ -143,24 +147,27 @@ func TestAHostTakesOverFromOneThatDies(t *testing.T) {
 	ok(t, os.Mkdir(filepath.Join(one.work, "state"), 0o700))
 	one.write("state/known_hosts", "127.60.0.77 "+strings.TrimSuffix(publicKey, " nobody")+"\n")
 
-	// Persistent nodes keep their instances although nobody answers there. Then some are cloud nodes that Slurm has powered down, and others are missing.
+	// Persistent nodes keep their instances although nobody answers there. Then some are cloud nodes that Slurm has
+	// powered down, and others are missing.
 	one.declares("min_nodes: 2", fmt.Sprintf("min_nodes: %d", 2+leaving))
 	one.run(1, "deploy")
 	ok(t, settledOn(log, hosts...))
 	one.declares(fmt.Sprintf("min_nodes: %d", 2+leaving), "min_nodes: 2")
 	for _, h := range hosts {
-		h.declares("# Slurm's partitions,", fmt.Sprintf(`  - {name: fresh, prefix: new, width: 2, image: debian-12, flavor: m1.large, network: cluster, min_nodes: %d, max_nodes: %d, gres: ""}
-
-# Slurm's partitions,`, coming, coming))
-		h.write("slurm.json", slurmStates(t, numbered("node", 1, 2).Union(numbered("new", 1, coming)), numbered("node", 3, leaving)))
+		h.declares("# Slurm's partitions,", freshGroup(coming)+"\n# Slurm's partitions,")
+		states := slurmStates(t, numbered("node", 1, 2), numbered("new", 1, coming), numbered("node", 3, leaving))
+		h.write("slurm.json", states)
 	}
 
 	hang, err := one.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.Hang, Call: "POST servers", Count: 1000})
 	ok(t, err)
 	one.run(0, "resume", "--no-wait", "new[01-02]")
 	one.run(0, "suspend", "--no-wait", "node[03-04]")
-	ok(t, eventually("an instance is asked for", func() (bool, error) { return one.cloud.Faults().List()[0].Hits > 0, nil }))
-	if leader := log.Holder(t.Context()); leader == "" || !slices.ContainsFunc(must(one.processes())(t), scriptProcess.works) {
+	ok(t, eventually("an instance is asked for", func() (bool, error) {
+		return one.cloud.Faults().List()[0].Hits > 0, nil
+	}))
+	leader := log.Holder(t.Context())
+	if leader == "" || !slices.ContainsFunc(must(one.processes())(t), scriptProcess.works) {
 		t.Fatalf("the leader is %q, and not on the first host", leader)
 	}
 	two.run(0, "resume", "--no-wait", "new[03-04]")
@@ -193,7 +200,8 @@ func TestAHostTakesOverFromOneThatDies(t *testing.T) {
 	}
 }
 
-// TestAHostThatWasLeftBehindPlansNothing has the declaration changed on one control host, by `enlarge`, and not on the other one: that one must not take it back.
+// TestAHostThatWasLeftBehindPlansNothing has the declaration changed on one control host, by `enlarge`, and not on the
+// other one: that one must not take it back.
 func TestAHostThatWasLeftBehindPlansNothing(t *testing.T) {
 	one, two, log := twoHosts(t)
 	hosts := []*host{one, two}
@@ -207,7 +215,8 @@ func TestAHostThatWasLeftBehindPlansNothing(t *testing.T) {
 			t.Errorf("no %q in %s", part, said)
 		}
 	}
-	if two.run(1, "enlarge", "standard", "--to", "4"); !strings.Contains(two.read("group_vars/all.yml"), "min_nodes: 2\n") {
+	if two.run(1, "enlarge", "standard", "--to", "4"); !strings.Contains(two.read("group_vars/all.yml"), "min_nodes: "+
+		"2\n") {
 		t.Error("the declaration was changed all the same")
 	}
 
@@ -218,13 +227,14 @@ func TestAHostThatWasLeftBehindPlansNothing(t *testing.T) {
 	two.run(0, "suspend", "--no-wait", "node09")
 	ok(t, eventually("the request is put off", func() (bool, error) {
 		pending, err := log.Pending(t.Context())
-		return len(pending) == 1 && len(pending[0].Deferred) == 1 && strings.Contains(pending[0].Deferred[0].Reason, "make them alike"), err
+		return len(pending) == 1 && len(pending[0].Deferred) == 1 &&
+			strings.Contains(pending[0].Deferred[0].Reason, "make them alike"), err
 	}))
 	two.write("group_vars/all.yml", one.read("group_vars/all.yml"))
 	ok(t, settledOn(log, hosts...))
 }
 
-// works tells whether this is a worker.
+// works reports whether this is a worker.
 func (p scriptProcess) works() bool { return slices.Contains(p.argv, "worker") }
 
 func must[T any](v T, err error) func(t *testing.T) T {
@@ -249,8 +259,8 @@ func settledOn(log *journal.Journal, hosts ...*host) error {
 	})
 }
 
-// wantOneOutcomeEach demands that each request after the first, which deployed, has the outcome that it must have: what was to go is gone, and what was to come is
-// made, but nobody answers there.
+// wantOneOutcomeEach demands that each request after the first, which deployed, has the outcome that it must have: what
+// was to go is gone, and what was to come is made, but nobody answers there.
 func wantOneOutcomeEach(t *testing.T, log *journal.Journal) {
 	t.Helper()
 	requests := must(log.Requests(t.Context(), 100))(t)
@@ -279,8 +289,9 @@ func serverNames(cloud *labcloud.Cloud) []string {
 	return names
 }
 
-// slurmStates is what Slurm says of persistent nodes, and of cloud nodes that it has powered down.
-func slurmStates(t *testing.T, persistent, cloud nodeset.NodeSet) string {
+// slurmStates is what Slurm says of persistent nodes, of those that have never registered, and of cloud nodes that it
+// has powered down.
+func slurmStates(t *testing.T, persistent, missing, cloud nodeset.NodeSet) string {
 	t.Helper()
 	type node struct {
 		Name    string   `json:"name"`
@@ -290,6 +301,9 @@ func slurmStates(t *testing.T, persistent, cloud nodeset.NodeSet) string {
 	var nodes []node
 	for name := range persistent.All() {
 		nodes = append(nodes, node{name, name, []string{"IDLE"}})
+	}
+	for name := range missing.All() {
+		nodes = append(nodes, node{name, name, []string{"DOWN", "NOT_RESPONDING"}})
 	}
 	for name := range cloud.All() {
 		nodes = append(nodes, node{name, name, []string{"IDLE", "CLOUD", "POWERED_DOWN"}})

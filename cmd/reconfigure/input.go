@@ -2,8 +2,8 @@ package main
 
 import "context"
 
-// interruptible does what the end of a context cannot interrupt, to read from a terminal or a pipe, say: when the context ends it is left behind, and ends with the
-// process.
+// interruptible does what the end of a context cannot interrupt, to read from a terminal or a pipe, say: when the
+// context ends it is left behind, and ends with the process.
 func interruptible[T any](ctx context.Context, do func() (T, error)) (T, error) {
 	type result struct {
 		value T

@@ -3,18 +3,23 @@ package main
 import (
 	"github.com/urfave/cli/v2"
 
-	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 func inventoryCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "inventory",
 		Usage: "print Ansible's inventory of what is there",
-		Description: "For playbooks and ad-hoc commands of your own: written to a file beside group_vars, it is what the tool's own playbooks get. " +
+		Description: "For playbooks and ad-hoc commands of your own: written to a file beside group_vars, it is what " +
+			"the tool's own playbooks get. " +
 			"It comes from Terraform's state, and is JSON with or without --json.",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "list", Usage: "all groups and hosts, by Ansible's contract for inventory scripts", DisableDefaultText: true}},
+		Flags: []cli.Flag{
+			&cli.BoolFlag{
+				Name:               "list",
+				Usage:              "all groups and hosts, by Ansible's contract for inventory scripts",
+				DisableDefaultText: true,
+			},
+		},
 		Action: func(c *cli.Context) error {
 			if !c.Bool("list") {
 				return usagef(c, "inventory needs --list")
@@ -23,24 +28,15 @@ func inventoryCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return s.ifJournal(c.Context, func(log *journal.Journal) error { return showInventory(c, s, log) })
+			return s.IfJournal(c.Context, func(log *journal.Journal) error {
+				adapters := s.Adapters(log, logger(c))
+				defer adapters.Close()
+				text, err := adapters.Inventory(c.Context)
+				if err == nil {
+					_, err = c.App.Writer.Write(text)
+				}
+				return err
+			})
 		},
 	})
-}
-
-func showInventory(c *cli.Context, s site, log *journal.Journal) error {
-	state, err := s.adapters(log, logger(c)).state(c.Context, nodeset.NodeSet{})
-	if err != nil {
-		return err
-	}
-	text, err := ansible.Inventory(s.cluster, state.Instances)
-	if err != nil {
-		return err
-	}
-	// The inventory sends ssh there.
-	if err := s.knownHosts(log).Refresh(c.Context); err != nil {
-		return err
-	}
-	_, err = c.App.Writer.Write(text)
-	return err
 }

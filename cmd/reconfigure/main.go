@@ -1,5 +1,5 @@
-// Command reconfigure makes a Slurm cluster on OpenStack elastic: Slurm and administrators call it, and it has Terraform make or remove the instances, has
-// Ansible configure them, and tells Slurm what became of them.
+// Command reconfigure makes a Slurm cluster on OpenStack elastic: Slurm and administrators call it, and it has
+// Terraform make or remove the instances, has Ansible configure them, and tells Slurm what became of them.
 package main
 
 import (
@@ -16,7 +16,8 @@ import (
 )
 
 func main() {
-	// slurmctld starts its programs with signals blocked and descriptors closed, and all our children would inherit that: Ansible then hangs.
+	// slurmctld starts its programs with signals blocked and descriptors closed, and all our children would inherit
+	// that: Ansible then hangs.
 	if err := process.CleanSignals(); err != nil {
 		fmt.Fprintln(os.Stderr, "reconfigure:", err)
 		os.Exit(exitCode(err))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
@@ -17,14 +18,16 @@ func pauseCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "pause",
 		Usage: "have nothing begin until `reconfigure continue`: for maintenance",
-		Description: "Requests are accepted meanwhile, and wait; so do those that wait for jobs. Operations under way go on to their end. " +
-			"`reconfigure status`, and whoever follows a request, show who has paused, since when and why. Said twice, the last word counts.",
+		Description: "Requests are accepted meanwhile, and wait; so do those that wait for jobs. Operations under " +
+			"way go on to their end. " +
+			"`reconfigure status`, and whoever follows a request, show who has paused, since when and why. Said " +
+			"twice, the last word counts.",
 		Flags: []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`WHY`, for all who have to wait"}},
 		Action: func(c *cli.Context) error {
 			if text.OneLine(c.String("reason")) == "" {
 				return usagef(c, "pause needs --reason: it is shown to all who have to wait")
 			}
-			return withJournal(c, siteAnyway, func(_ site, log *journal.Journal) error {
+			return withJournal(c, siteAnyway, func(_ site.Site, log *journal.Journal) error {
 				if err := log.Pause(c.Context, c.String("reason"), caller()); err != nil {
 					return err
 				}
@@ -38,20 +41,25 @@ func continueCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "continue",
 		Usage: "end a pause, and carry out what waits; or have a node group be used again",
-		Description: "Where there is no pause, it does no more than to start a worker, as every request does. With GROUP, a pause goes on: what is known of that node group is " +
-			"forgotten, so that Slurm gets as many nodes of it as it asks for at once; for when the image is fixed, or there is room again.",
+		Description: "Where there is no pause, it does no more than to start a worker, as every request does. With " +
+			"GROUP, a pause goes on: what is known of that node group is " +
+			"forgotten, so that Slurm gets as many nodes of it as it asks for at once; for when the image is fixed, " +
+			"or there is room again.",
 		ArgsUsage: "[GROUP...]",
 		Flags:     []cli.Flag{workerFlag()},
 		Action: func(c *cli.Context) error {
-			return withJournal(c, siteAnyway, func(s site, log *journal.Journal) error {
+			return withJournal(c, siteAnyway, func(s site.Site, log *journal.Journal) error {
 				if c.Args().Present() {
 					return continueGroups(c, s, log)
 				}
 				if err := log.Continue(c.Context); err != nil {
 					return err
 				}
-				if err := startWorker(c.Context, s); err != nil {
-					return fmt.Errorf("the pause has ended, but no worker could be started; `reconfigure worker` is one: %w", err)
+				if err := s.StartWorker(c.Context); err != nil {
+					return fmt.Errorf(
+						"the pause has ended, but no worker could be started; `reconfigure worker` is one: %w",
+						err,
+					)
 				}
 				return showPause(c, log)
 			})
@@ -59,17 +67,18 @@ func continueCommand() *cli.Command {
 	})
 }
 
-// continueGroups forgets the failures of node groups. Where the declaration can be read, a name that is not in it is refused before anything is done.
-func continueGroups(c *cli.Context, s site, log *journal.Journal) error {
+// continueGroups forgets the failures of node groups. Where the declaration can be read, a name that is not in it is
+// refused before anything is done.
+func continueGroups(c *cli.Context, s site.Site, log *journal.Journal) error {
 	groups := c.Args().Slice()
 	health, err := log.Health(c.Context)
 	if err != nil {
 		return err
 	}
 	unknown := slices.DeleteFunc(slices.Clone(groups), func(g string) bool { _, failed := health[g]; return failed })
-	if s.cluster.Name != "" {
+	if s.Cluster.Name != "" {
 		for _, group := range unknown {
-			if _, err := groupNamed(s.cluster.Groups, group); err != nil {
+			if _, err := groupNamed(s.Cluster.Groups, group); err != nil {
 				return usagef(c, "%v", err)
 			}
 		}
@@ -77,7 +86,11 @@ func continueGroups(c *cli.Context, s site, log *journal.Journal) error {
 	said := []status.Continued{}
 	for _, group := range groups {
 		was := health[group]
-		err := log.UpdateHealth(c.Context, group, func(reconfigure.Health) reconfigure.Health { return reconfigure.Health{} })
+		err := log.UpdateHealth(
+			c.Context,
+			group,
+			func(reconfigure.Health) reconfigure.Health { return reconfigure.Health{} },
+		)
 		if err != nil {
 			return err
 		}
@@ -94,21 +107,13 @@ func continueGroups(c *cli.Context, s site, log *journal.Journal) error {
 	return nil
 }
 
-// showPause shows how it is now. The holder of the lease is asked last: a later one finds the pause before it begins anything.
+// showPause shows how it is now.
 func showPause(c *cli.Context, log *journal.Journal) error {
-	var report status.Pause
-	p, paused, err := log.Paused(c.Context)
+	read, err := status.Read(c.Context, log)
 	if err != nil {
 		return err
 	}
-	if paused {
-		report.Pause = &p
-	}
-	requests, err := log.Pending(c.Context)
-	if err != nil {
-		return err
-	}
-	report.Waiting, report.Leader = len(requests), log.Holder(c.Context)
+	report := status.NewPause(read)
 	if wantsJSON(c) {
 		return json.NewEncoder(c.App.Writer).Encode(report)
 	}

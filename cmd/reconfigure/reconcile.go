@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
-	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
@@ -22,31 +21,48 @@ func reconcileCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "reconcile",
 		Usage: "show, or fix, what Slurm, Terraform and the cloud do not agree on",
-		Description: "It compares them node by node, leaves out the nodes that a request is at work on, and changes nothing unless --fix is given. What it finds it " +
-			"compares once more after a moment, and shows what is there still. With --fix it fixes what costs no job: by a request like any other; by removing an " +
-			"instance that Terraform does not know and that nothing can run on; by handing a node back to Slurm that a worker has left DOWN. Instances that are not " +
-			"marked as the cluster's are never touched or named. docs/reconcile.md describes the findings, and what a worker fixes by itself with " +
+		Description: "It compares them node by node, leaves out the nodes that a request is at work on, and changes " +
+			"nothing unless --fix is given. What it finds it " +
+			"compares once more after a moment, and shows what is there still. With --fix it fixes what costs no " +
+			"job: by a request like any other; by removing an " +
+			"instance that Terraform does not know and that nothing can run on; by handing a node back to Slurm that " +
+			"a worker has left DOWN. Instances that are not " +
+			"marked as the cluster's are never touched or named. docs/reconcile.md describes the findings, and what " +
+			"a worker fixes by itself with " +
 			"reconfigure.reconcile_minutes.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "fix", Usage: "fix what can be fixed without a loss", DisableDefaultText: true},
-			&cli.DurationFlag{Name: "min-age", Value: reconcile.DefaultMinAge, Usage: "report an instance that Terraform does not know only if it is older than `DURATION`"},
-			&cli.DurationFlag{Name: "recheck", Value: 15 * time.Second, Usage: "compare again after `DURATION`; 0s: at once"},
-			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "with --fix: show each step of Terraform and Ansible, too", DisableDefaultText: true},
+			&cli.DurationFlag{
+				Name:  "min-age",
+				Value: reconcile.DefaultMinAge,
+				Usage: "report an instance that Terraform does not know only if it is older than `DURATION`",
+			},
+			&cli.DurationFlag{
+				Name:  "recheck",
+				Value: 15 * time.Second,
+				Usage: "compare again after `DURATION`; 0s: at once",
+			},
+			&cli.BoolFlag{
+				Name:               "verbose",
+				Aliases:            []string{"v"},
+				Usage:              "with --fix: show each step of Terraform and Ansible, too",
+				DisableDefaultText: true,
+			},
 			workerFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Duration("min-age") < 0 || c.Duration("recheck") < 0 {
 				return usagef(c, "--min-age and --recheck cannot be negative")
 			}
-			return withJournal(c, siteOf, func(s site, log *journal.Journal) error {
-				adapters := s.adapters(log, logger(c))
-				defer adapters.close()
-				r := adapters.reconciler(c.Duration("min-age"), observeFor)
+			return withJournal(c, siteOf, func(s site.Site, log *journal.Journal) error {
+				adapters := s.Adapters(log, logger(c))
+				defer adapters.Close()
+				r := adapters.Reconciler(c.Duration("min-age"))
 				found, err := r.CompareTwice(c.Context, c.Duration("recheck"))
 				if err != nil {
 					return err
 				}
-				if err := showReconcile(c, status.NewReconcile(s.cluster.Name, found)); err != nil {
+				if err := showReconcile(c, status.NewReconcile(s.Cluster.Name, found)); err != nil {
 					return err
 				}
 				if c.Bool("fix") {
@@ -65,26 +81,16 @@ func showReconcile(c *cli.Context, r status.Reconcile) error {
 	return r.Write(c.App.Writer)
 }
 
-// reconciler compares the sources of a cluster, each of which has a time limit; zero: none.
-func (a *adapters) reconciler(minAge, limit time.Duration) reconcile.Reconciler {
-	observer := a.observer()
-	observer.Limit = limit
-	return reconcile.Reconciler{
-		Cluster: a.cluster, Journal: a.log, MinAge: minAge,
-		Observe: func(ctx context.Context) (snapshot.Snapshot, error) {
-			return observer.Observe(ctx, snapshot.Scope{Servers: true, Declared: true})
-		},
-		Cloud:     func(ctx context.Context) (reconcile.Cloud, error) { return a.openstack(ctx) },
-		Scheduler: func(control reconfigure.Instance) reconcile.Scheduler { return a.scheduler(control) },
-	}
-}
-
 // fix carries out the fixes, and follows the requests among them to their outcomes.
-func fix(c *cli.Context, s site, log *journal.Journal, r reconcile.Reconciler, found reconcile.Comparison) error {
+func fix(c *cli.Context, s site.Site, log *journal.Journal, r reconcile.Reconciler, found reconcile.Comparison) error {
 	if len(found.Seen.Unreachable()) > 0 {
 		return verdict(found)
 	}
-	failed, failure := r.Fix(c.Context, found, func(f reconcile.Finding, err error) error { return showFixed(c, f, err) })
+	failed, failure := r.Fix(
+		c.Context,
+		found,
+		func(f reconcile.Finding, err error) error { return showFixed(c, f, err) },
+	)
 	var open, rest []reconcile.Finding
 	for _, f := range found.Findings {
 		_, asked := f.Fix.Mode()
@@ -121,7 +127,7 @@ func showFixed(c *cli.Context, f reconcile.Finding, failure error) error {
 }
 
 // followAll hands requests over, and follows one after the other to its outcome.
-func followAll(c *cli.Context, s site, log *journal.Journal, requests []reconfigure.Request) error {
+func followAll(c *cli.Context, s site.Site, log *journal.Journal, requests []reconfigure.Request) error {
 	if err := handOver(c, s, log, requests...); err != nil {
 		return err
 	}
@@ -136,7 +142,7 @@ func followAll(c *cli.Context, s site, log *journal.Journal, requests []reconfig
 	return errors.Join(errs...)
 }
 
-// differsError tells that something differs. What, was shown.
+// differsError is that something differs. What, was shown.
 type differsError struct{ nodes nodeset.NodeSet }
 
 func (e *differsError) Error() string {
@@ -151,7 +157,10 @@ func verdict(found reconcile.Comparison) error {
 	}
 	switch differs := found.Differs(); {
 	case len(unreachable) > 0:
-		return fmt.Errorf("what differs is not known in full, and nothing is fixed: no answer from: %s", strings.Join(unreachable, ", "))
+		return fmt.Errorf(
+			"what differs is not known in full, and nothing is fixed: no answer from: %s",
+			strings.Join(unreachable, ", "),
+		)
 	case !differs.Empty():
 		return &differsError{differs}
 	}

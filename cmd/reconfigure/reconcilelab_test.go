@@ -17,7 +17,10 @@ import (
 
 // nova logs in to the script's cloud as an administrator would who goes past the tool.
 func (l *scriptLab) nova(ctx context.Context) (*gophercloud.ServiceClient, error) {
-	auth, endpoint, tls, err := clouds.Parse(clouds.WithCloudName("openstack"), clouds.WithLocations(filepath.Join(l.work, "clouds.yaml")))
+	auth, endpoint, tls, err := clouds.Parse(
+		clouds.WithCloudName("openstack"),
+		clouds.WithLocations(filepath.Join(l.work, "clouds.yaml")),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +46,8 @@ func makeStray(ts *testscript.TestScript, args []string) error {
 		return err
 	}
 	made, err := servers.Create(ctx, nova, servers.CreateOpts{
-		Name: args[0], ImageRef: "11111111-0000-4000-8000-000000000001", FlavorRef: kinds[0].ID, Metadata: map[string]string{"eiffel_cluster": args[1]},
+		Name: args[0], ImageRef: "11111111-0000-4000-8000-000000000001", FlavorRef: kinds[0].ID,
+		Metadata: map[string]string{"eiffel_cluster": args[1]},
 	}, nil).Extract()
 	if err != nil {
 		return err

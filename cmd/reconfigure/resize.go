@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -11,8 +10,8 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
-	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
@@ -21,8 +20,10 @@ func resizeCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "resize",
 		Usage: "make the persistent nodes those that group_vars/all.yml declares now, after an edit by hand",
-		Description: "In the groups, or in all of them, it makes the persistent nodes that are missing, and removes those that are too many or are declared no more. A node " +
-			"that goes is drained first, and its jobs are waited for; meanwhile other requests go on. Nodes that become persistent, or cloud nodes, keep their jobs.",
+		Description: "In the groups, or in all of them, it makes the persistent nodes that are missing, and removes " +
+			"those that are too many or are declared no more. A node " +
+			"that goes is drained first, and its jobs are waited for; meanwhile other requests go on. Nodes that " +
+			"become persistent, or cloud nodes, keep their jobs.",
 		ArgsUsage: "[GROUP...]",
 		Flags:     append(requestFlags(), drainTimeoutFlag()),
 		Action: anywhere(func(c *cli.Context, groups []string) error {
@@ -34,21 +35,30 @@ func resizeCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			told, err := s.told(c.Context)
+			told, err := s.Told(c.Context)
 			if err != nil {
 				return err
 			}
-			nodes, err := resized(s.cluster, told, groups)
+			nodes, err := resized(s.Cluster, told, groups)
 			if err != nil {
 				return usagef(c, "%v", err)
 			}
-			return askFor(c, s, reconfigure.Request{Mode: reconfigure.Resize, Nodes: nodes, Options: reconfigure.Options{DrainTimeout: timeout}}, nil)
+			return askFor(
+				c,
+				s,
+				reconfigure.Request{
+					Mode:    reconfigure.Resize,
+					Nodes:   nodes,
+					Options: reconfigure.Options{DrainTimeout: timeout},
+				},
+				nil,
+			)
 		}),
 	})
 }
 
-// resized is the nodes that a resize concerns: all that the groups declare, and what there still is of those that they do not
-// declare any more. Without groups it is those of all groups, of groups that are gone altogether too.
+// resized is the nodes that a resize concerns: all that the groups declare, and what there still is of those that
+// they do not declare any more. Without groups it is those of all groups, of groups that are gone altogether too.
 func resized(cluster reconfigure.Cluster, told snapshot.Snapshot, groups []string) (nodeset.NodeSet, error) {
 	if len(groups) == 0 {
 		return cluster.Nodes().Union(told.UndeclaredIn(cluster, "")), nil
@@ -65,16 +75,6 @@ func resized(cluster reconfigure.Cluster, told snapshot.Snapshot, groups []strin
 	return all, nil
 }
 
-// told is the nodes that Terraform was last told of.
-func (s site) told(ctx context.Context) (told snapshot.Snapshot, err error) {
-	err = s.ifJournal(ctx, func(log *journal.Journal) error {
-		nodes := s.nodeMap(log)
-		told.Desired, _, err = nodes.Read(ctx)
-		return err
-	})
-	return told, err
-}
-
 func groupNamed(groups []reconfigure.NodeGroup, name string) (reconfigure.NodeGroup, error) {
 	names := make([]string, len(groups))
 	for i, g := range groups {
@@ -83,7 +83,11 @@ func groupNamed(groups []reconfigure.NodeGroup, name string) (reconfigure.NodeGr
 		}
 		names[i] = g.Name
 	}
-	return reconfigure.NodeGroup{}, fmt.Errorf("there is no node group %q; the groups of group_vars/all.yml are %s", name, strings.Join(names, ", "))
+	return reconfigure.NodeGroup{}, fmt.Errorf(
+		"there is no node group %q; the groups of group_vars/all.yml are %s",
+		name,
+		strings.Join(names, ", "),
+	)
 }
 
 const sizeHelp = "Flags may stand behind GROUP. After an edit of min_nodes by hand there is `reconfigure resize`."
@@ -91,7 +95,11 @@ const sizeHelp = "Flags may stand behind GROUP. After an edit of min_nodes by ha
 func sizeFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "to", Usage: "have this `NUMBER` of persistent nodes", DefaultText: "none"},
-		&cli.IntFlag{Name: "by", Usage: "have this `NUMBER` of persistent nodes more, or less, than now", DefaultText: "none"},
+		&cli.IntFlag{
+			Name:        "by",
+			Usage:       "have this `NUMBER` of persistent nodes more, or less, than now",
+			DefaultText: "none",
+		},
 	}
 }
 
@@ -116,9 +124,14 @@ func sizeOf(c *cli.Context) (size, error) {
 	return size{nodes: c.Int("to")}, nil
 }
 
-// setSize declares another min_nodes for a group, and asks for what follows from it. Where it is declared already it is asked for all the same: the last attempt
-// may have failed, or ended after the edit.
-func setSize(c *cli.Context, arguments []string, become func(reconfigure.NodeGroup, size) (int, error), request func(site, reconfigure.NodeGroup) (reconfigure.Request, error)) error {
+// setSize declares another min_nodes for a group, and asks for what follows from it. Where it is declared already it
+// is asked for all the same: the last attempt may have failed, or ended after the edit.
+func setSize(
+	c *cli.Context,
+	arguments []string,
+	become func(reconfigure.NodeGroup, size) (int, error),
+	request func(site.Site, reconfigure.NodeGroup) (reconfigure.Request, error),
+) error {
 	if len(arguments) != 1 {
 		return usagef(c, "%s needs one node group, but got %q", c.Command.Name, arguments)
 	}
@@ -130,7 +143,7 @@ func setSize(c *cli.Context, arguments []string, become func(reconfigure.NodeGro
 	if err != nil {
 		return err
 	}
-	g, err := groupNamed(s.cluster.Groups, arguments[0])
+	g, err := groupNamed(s.Cluster.Groups, arguments[0])
 	if err != nil {
 		return usagef(c, "%v", err)
 	}
@@ -142,7 +155,7 @@ func setSize(c *cli.Context, arguments []string, become func(reconfigure.NodeGro
 	if err != nil {
 		return err
 	}
-	s.cluster, g.Min = s.cluster.WithMin(g.Name, n), n
+	s.Cluster, g.Min = s.Cluster.WithMin(g.Name, n), n
 	r, err := request(s, g)
 	if err != nil {
 		return err
@@ -151,14 +164,17 @@ func setSize(c *cli.Context, arguments []string, become func(reconfigure.NodeGro
 }
 
 // askFor asks, if there is anything to ask for.
-func askFor(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
+func askFor(c *cli.Context, s site.Site, r reconfigure.Request, e *edit) error {
 	switch {
 	case !r.Nodes.Empty():
 		return ask(c, s, r, e)
 	case c.Bool("dry-run"):
 		return showPreview(c, status.Preview{Nodes: []status.PreviewNode{}})
 	case wantsJSON(c):
-		return json.NewEncoder(c.App.Writer).Encode(reconfigure.Outcome{Verdicts: []reconfigure.Verdict{}, Code: reconfigure.CodeDone, Finished: time.Now()})
+		return json.NewEncoder(c.App.Writer).
+			Encode(reconfigure.Outcome{
+				Verdicts: []reconfigure.Verdict{}, Code: reconfigure.CodeDone, Finished: time.Now(),
+			})
 	}
 	_, err := fmt.Fprintln(c.App.Writer, "nothing to do")
 	return err
@@ -171,13 +187,13 @@ type edit struct {
 }
 
 // editOf is nil where the group is declared so already.
-func editOf(s site, g reconfigure.NodeGroup, n int) (*edit, error) {
+func editOf(s site.Site, g reconfigure.NodeGroup, n int) (*edit, error) {
 	if n == g.Min {
 		return nil, nil
 	}
 	e := edit{MinNodes: config.MinNodes{Group: g.Name, From: g.Min, To: n}}
 	var err error
-	e.prepared, err = config.Prepare(s.dir, e.MinNodes)
+	e.prepared, err = config.Prepare(s.Dir, e.MinNodes)
 	return &e, err
 }
 
@@ -197,5 +213,12 @@ func (e *edit) stands(err error) error {
 	if e == nil {
 		return err
 	}
-	return fmt.Errorf("group_vars/all.yml says min_nodes %d of %s now, but the request was not made; `reconfigure resize %s` makes it: %w", e.To, e.Group, e.Group, err)
+	return fmt.Errorf(
+		"group_vars/all.yml says min_nodes %d of %s now, but the request was not made; `reconfigure resize %s` makes "+
+			"it: %w",
+		e.To,
+		e.Group,
+		e.Group,
+		err,
+	)
 }

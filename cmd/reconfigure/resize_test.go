@@ -102,7 +102,11 @@ func TestFlagsMayStandAnywhere(t *testing.T) {
 			app.Commands = []*cli.Command{command(cli.Command{
 				Name:      "x",
 				ArgsUsage: "ANY",
-				Flags:     []cli.Flag{&cli.IntFlag{Name: "to", Aliases: []string{"t"}}, &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}}, &cli.DurationFlag{Name: "drain", Value: 24 * time.Hour}},
+				Flags: []cli.Flag{
+					&cli.IntFlag{Name: "to", Aliases: []string{"t"}},
+					&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}},
+					&cli.DurationFlag{Name: "drain", Value: 24 * time.Hour},
+				},
 				Action: anywhere(func(c *cli.Context, arguments []string) error {
 					got = fmt.Sprint(arguments, c.Int("to"), c.Bool("verbose"), c.Duration("drain"))
 					return nil

@@ -2,28 +2,35 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"os"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/slurm"
 )
 
 // hostlistHelp belongs into the description of every command that takes a hostlist.
-const hostlistHelp = "HOSTLIST is in Slurm's notation: node[01-04,07],gpu1. Quote it, since a shell has its own idea of brackets."
+const hostlistHelp = "HOSTLIST is in Slurm's notation: node[01-04,07],gpu1. Quote it, since a shell has its own idea " +
+	"of brackets."
 
 func resumeCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "resume",
 		Usage: "make nodes' instances, configure them, and wait until slurmd has registered",
-		Description: "What Slurm's ResumeProgram calls. A node that is there and ready stays as it is; one that is there and Slurm powers up is rebooted, " +
+		Description: "What Slurm's ResumeProgram calls. A node that is there and ready stays as it is; one that is " +
+			"there and Slurm powers up is rebooted, " +
 			"since Slurm waits for a boot that is newer than its own call.\n\n" + hostlistHelp,
 		ArgsUsage: "HOSTLIST...",
-		Flags: append(requestFlags(),
-			&cli.PathFlag{Name: "resume-file", Usage: "what Slurm wrote to SLURM_RESUME_FILE, in `FILE` or, for -, on standard input: which jobs wait for which nodes"}),
+		Flags: append(
+			requestFlags(),
+			&cli.PathFlag{
+				Name: "resume-file",
+				Usage: "what Slurm wrote to SLURM_RESUME_FILE, in `FILE` or, for -, on standard input: which jobs " +
+					"wait for which nodes",
+			},
+		),
 		Action: func(c *cli.Context) error {
 			nodes, err := hostlist(c)
 			if err != nil {
@@ -50,7 +57,7 @@ func readJobs(c *cli.Context) ([]reconfigure.Job, error) {
 	if err != nil {
 		return nil, usagef(c, "the resume file cannot be read: %v", err)
 	}
-	jobs, err := parseJobs(text)
+	jobs, err := slurm.ParseResumeFile(text)
 	if err != nil {
 		return nil, usagef(c, "the resume file is not what Slurm writes: %v", err)
 	}
@@ -72,27 +79,3 @@ func readFile(ctx context.Context, stdin io.Reader, name string) ([]byte, error)
 
 // resumeFileLimit is in bytes; 4000 nodes for as many jobs take less than 1 MiB.
 const resumeFileLimit = 16 << 20
-
-// parseJobs reads SLURM_RESUME_FILE (Slurm's power saving guide). Empty text is no jobs: Slurm without JSON-C does not write the file. Later releases have other
-// names for a job's nodes than 22.05, tell the ones that it is given from the ones that must be resumed for it, and name its partition.
-func parseJobs(text []byte) ([]reconfigure.Job, error) {
-	if len(text) == 0 {
-		return nil, nil
-	}
-	var content struct {
-		Jobs []struct {
-			ID     int64           `json:"job_id"`
-			Nodes  nodeset.NodeSet `json:"nodes"`
-			Resume nodeset.NodeSet `json:"nodes_resume"`
-			In     string          `json:"partition"`
-		} `json:"jobs"`
-	}
-	if err := json.Unmarshal(text, &content); err != nil {
-		return nil, err
-	}
-	jobs := make([]reconfigure.Job, len(content.Jobs))
-	for i, j := range content.Jobs {
-		jobs[i] = reconfigure.Job{ID: j.ID, Nodes: j.Nodes.Union(j.Resume), Partition: j.In}
-	}
-	return jobs, nil
-}

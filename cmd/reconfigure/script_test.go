@@ -25,14 +25,16 @@ var update = flag.Bool("update", false, "write the expected output anew")
 // TestMain has the test binary answer as `reconfigure`, also to itself when it starts a worker.
 func TestMain(m *testing.M) {
 	postgres.KeepIfAsked()
-	// The scripts wait more than they compute: the provider sleeps. Who gives the flag has the last word, since flags are parsed later.
+	// The scripts wait more than they compute: the provider sleeps. Who gives the flag has the last word, since flags
+	// are parsed later.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	testscript.Main(m, map[string]func(){"reconfigure": main})
 }
 
-// TestScripts runs testdata/script: what an administrator or Slurm types, and what comes of it. Beside testscript's own commands there are:
+// TestScripts runs testdata/script: what an administrator or Slurm types, and what comes of it. Beside testscript's own
+// commands there are:
 //
 //	cluster                  makes a cluster directory here, and a cloud for it whose servers have nothing behind them
 //	declare OLD NEW          replaces text in its declaration
@@ -41,10 +43,12 @@ func TestMain(m *testing.M) {
 //	called CALL              waits until the cloud was called so
 //	exits CODE PROGRAM ARGS  runs it and demands an exit code
 //	inert CODE PROGRAM ARGS  does the same, and demands that no file here is another one then
-//	json FILE PATH KEY…      demands that at PATH (., nodes.0) each value in the file, or on stdout or stderr, has these keys and no other; those with a ? may lack
-//	stray NAME CLUSTER       makes a server in the cloud that carries a cluster's metadata, and that Terraform does not know
+//	json FILE PATH KEY…      demands that at PATH (., nodes.0) each value in the file, or on stdout or stderr, has
+//	                         these keys and no other; those with a ? may lack
+//	stray NAME CLUSTER       makes a server in the cloud that has a cluster's metadata, unknown to Terraform
 //	vanish NAME              removes all servers of a name from the cloud, so that Terraform does not know of it
-//	signal NAME PROGRAM ARG  sends a signal to a process of the script, as soon as there is one, by its program and one of its arguments
+//	signal NAME PROGRAM ARG  sends a signal to a process of the script, as soon as there is one, by its program and
+//	                         one of its arguments
 //	pending N                demands that so many requests have no outcome
 //	settled                  waits until every request has its outcome, and the worker has ended
 func TestScripts(t *testing.T) {
@@ -57,7 +61,9 @@ func TestScripts(t *testing.T) {
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"cluster": script(makeCluster), "declare": script(declare),
-			"fault": script(orderFault), "limit": script(limitInstances), "clear": script(clearFaults), "called": script(awaitCall),
+			"fault": script(
+				orderFault,
+			), "limit": script(limitInstances), "clear": script(clearFaults), "called": script(awaitCall),
 			"exits": script(demandExit), "inert": script(demandInert), "json": script(demandKeys),
 			"stray": script(makeStray), "vanish": script(removeServer),
 			"signal": script(sendSignal), "pending": script(demandPending), "settled": script(awaitSettled),

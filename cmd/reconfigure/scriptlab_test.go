@@ -40,7 +40,8 @@ type labKey struct{}
 
 func labOf(ts *testscript.TestScript) *scriptLab { return ts.Value(labKey{}).(*scriptLab) }
 
-const scriptPatience = 5 * time.Minute // a run of Terraform takes 20 s, since the provider sleeps; with more of them at a time, longer
+// a run of Terraform takes 20 s, since the provider sleeps; with more of them at a time, longer
+const scriptPatience = 5 * time.Minute
 
 func makeCluster(ts *testscript.TestScript, _ []string) error {
 	installed, err := labOf(ts).makeCluster()
@@ -69,7 +70,10 @@ func (l *scriptLab) checkOut() (tools.Paths, error) {
 	if err != nil {
 		return installed, err
 	}
-	files := map[string]string{"clouds.yaml": string(l.cloud.CloudsYAML("openstack", l.server.URL)), "group_vars/all.yml": string(declaration)}
+	files := map[string]string{
+		"clouds.yaml":        string(l.cloud.CloudsYAML("openstack", l.server.URL)),
+		"group_vars/all.yml": string(declaration),
+	}
 	for _, name := range []string{"main.tf", "variables.tf", "versions.tf"} {
 		text, err := os.ReadFile(filepath.Join(checkout, "terraform", "openstack", name))
 		if err != nil {
@@ -79,7 +83,8 @@ func (l *scriptLab) checkOut() (tools.Paths, error) {
 	}
 	for name, text := range files {
 		path := filepath.Join(l.work, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600))
+		if err != nil {
 			return installed, err
 		}
 	}
@@ -95,9 +100,17 @@ func (l *scriptLab) startCloud() error {
 	cloud, err := labcloud.New(labcloud.Config{
 		Project: "lab", User: "operator", Password: "secret",
 		// Nobody listens at these addresses, and nothing that is sent there leaves the machine.
-		Networks: []labcloud.Network{{Name: "cluster", CIDR: netip.MustParsePrefix("127.60.0.0/16"), Gateway: netip.MustParseAddr("127.60.0.1")}},
-		Flavors:  []labcloud.Flavor{{Name: "m1.medium", VCPUs: 2, RAM: 4096, Disk: 20}, {Name: "m1.large", VCPUs: 4, RAM: 8192, Disk: 20}},
-		Images:   []labcloud.Image{{ID: "11111111-0000-4000-8000-000000000001", Name: "debian-12"}, {ID: "11111111-0000-4000-8000-000000000002", Name: "debian-13"}},
+		Networks: []labcloud.Network{
+			{Name: "cluster", CIDR: netip.MustParsePrefix("127.60.0.0/16"), Gateway: netip.MustParseAddr("127.60.0.1")},
+		},
+		Flavors: []labcloud.Flavor{
+			{Name: "m1.medium", VCPUs: 2, RAM: 4096, Disk: 20},
+			{Name: "m1.large", VCPUs: 4, RAM: 8192, Disk: 20},
+		},
+		Images: []labcloud.Image{
+			{ID: "11111111-0000-4000-8000-000000000001", Name: "debian-12"},
+			{ID: "11111111-0000-4000-8000-000000000002", Name: "debian-13"},
+		},
 	}, labcloud.Null{})
 	if err != nil {
 		return err
@@ -158,7 +171,10 @@ func clearFaults(ts *testscript.TestScript, _ []string) error {
 func awaitCall(ts *testscript.TestScript, args []string) error {
 	cloud := labOf(ts).cloud
 	before := cloud.Calls()[args[0]]
-	return eventually("the cloud is called "+args[0], func() (bool, error) { return cloud.Calls()[args[0]] > before, nil })
+	return eventually(
+		"the cloud is called "+args[0],
+		func() (bool, error) { return cloud.Calls()[args[0]] > before, nil },
+	)
 }
 
 func demandPending(ts *testscript.TestScript, args []string) error {

@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
@@ -18,7 +19,7 @@ func newView(c *cli.Context, r reconfigure.Request) status.View {
 }
 
 // showOutcome prints an outcome; one that is not as asked is also the error of the call.
-func showOutcome(c *cli.Context, s site, r reconfigure.Request, o reconfigure.Outcome) error {
+func showOutcome(c *cli.Context, s site.Site, r reconfigure.Request, o reconfigure.Outcome) error {
 	var err error
 	if wantsJSON(c) {
 		if o.Verdicts == nil {
@@ -30,7 +31,7 @@ func showOutcome(c *cli.Context, s site, r reconfigure.Request, o reconfigure.Ou
 		err = status.WriteOutcome(c.App.Writer, r, o, width)
 	}
 	if err == nil && o.Code != reconfigure.CodeDone {
-		err = &outcomeError{outcome: o, logs: s.state("log")}
+		err = &outcomeError{outcome: o, logs: s.LogDir()}
 	}
 	return err
 }

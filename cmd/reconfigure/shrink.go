@@ -6,14 +6,17 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 func shrinkCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "shrink",
 		Usage: "make fewer of a group's nodes persistent",
-		Description: "Lowers the group's min_nodes in group_vars/all.yml and leaves everything else there as it stands; then it removes the persistent nodes that are " +
-			"too many, those with the highest numbers. Each is drained first, and its jobs are waited for; meanwhile other requests go on. The nodes are cloud nodes " +
+		Description: "Lowers the group's min_nodes in group_vars/all.yml and leaves everything else there as it " +
+			"stands; then it removes the persistent nodes that are " +
+			"too many, those with the highest numbers. Each is drained first, and its jobs are waited for; meanwhile " +
+			"other requests go on. The nodes are cloud nodes " +
 			"from then on. With the number that is there already, it removes what is too many.\n\n" + sizeHelp,
 		ArgsUsage: "GROUP",
 		Flags:     append(requestFlags(), append(sizeFlags(), drainTimeoutFlag())...),
@@ -22,11 +25,16 @@ func shrinkCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return setSize(c, arguments, shrunk, func(s site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
-				told, err := s.told(c.Context)
-				nodes := g.Nodes().Union(told.UndeclaredIn(s.cluster, g.Name)).Difference(g.Persistent())
-				return reconfigure.Request{Mode: reconfigure.Shrink, Nodes: nodes, Options: reconfigure.Options{DrainTimeout: timeout}}, err
-			})
+			request := func(s site.Site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
+				told, err := s.Told(c.Context)
+				nodes := g.Nodes().Union(told.UndeclaredIn(s.Cluster, g.Name)).Difference(g.Persistent())
+				return reconfigure.Request{
+					Mode:    reconfigure.Shrink,
+					Nodes:   nodes,
+					Options: reconfigure.Options{DrainTimeout: timeout},
+				}, err
+			}
+			return setSize(c, arguments, shrunk, request)
 		}),
 	})
 }
@@ -35,11 +43,22 @@ func shrinkCommand() *cli.Command {
 func shrunk(g reconfigure.NodeGroup, wanted size) (int, error) {
 	switch {
 	case wanted.relative && wanted.nodes > g.Min:
-		return 0, fmt.Errorf("min_nodes of %s is %d, so there are no %d nodes to take away", g.Name, g.Min, wanted.nodes)
+		return 0, fmt.Errorf(
+			"min_nodes of %s is %d, so there are no %d nodes to take away",
+			g.Name,
+			g.Min,
+			wanted.nodes,
+		)
 	case wanted.relative:
 		return g.Min - wanted.nodes, nil
 	case wanted.nodes > g.Min:
-		return 0, fmt.Errorf("min_nodes of %s is %d, which is less already: `reconfigure enlarge %s --to %d` makes it more", g.Name, g.Min, g.Name, wanted.nodes)
+		return 0, fmt.Errorf(
+			"min_nodes of %s is %d, which is less already: `reconfigure enlarge %s --to %d` makes it more",
+			g.Name,
+			g.Min,
+			g.Name,
+			wanted.nodes,
+		)
 	}
 	return wanted.nodes, nil
 }

@@ -1,64 +1,42 @@
 package main
 
 import (
-	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"syscall"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
+	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// site is a cluster's directory and what it declares.
-type site struct {
-	dir     string // absolute
-	cluster reconfigure.Cluster
-	starter reconfigure.WorkerStart // who starts a worker for this call
-}
-
-func openSite(dir string) (site, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return site{}, err
-	}
-	cluster, err := config.Load(dir)
-	var problems *config.Problems
-	if errors.As(err, &problems) {
-		return site{}, fmt.Errorf("%s has %d problem(s):\n%w", filepath.Join(dir, config.File), len(*problems), err)
-	}
-	if err != nil {
-		return site{}, err
-	}
-	return site{dir: dir, cluster: cluster}, nil
-}
-
-func siteOf(c *cli.Context) (site, error) {
+func siteOf(c *cli.Context) (site.Site, error) {
 	if err := ownedByCaller(directory(c)); err != nil {
-		return site{}, usagef(c, "%v", err)
+		return site.Site{}, usagef(c, "%v", err)
 	}
-	s, err := openSite(directory(c))
+	s, err := site.Open(directory(c))
 	var file *fs.PathError
 	if errors.As(err, &file) && errors.Is(file, fs.ErrNotExist) {
-		return s, usagef(c, "there is no %s, so this is no cluster directory: change into one, or name it by --dir or RECONFIGURE_DIR", file.Path)
+		return s, usagef(
+			c,
+			"there is no %s, so this is no cluster directory: change into one, or name it by --dir or RECONFIGURE_DIR",
+			file.Path,
+		)
 	}
 	if err != nil {
 		return s, err
 	}
-	s.starter, err = starterOf(c, s.cluster.Settings.Worker)
+	s.Starter, err = starterOf(c, s.Cluster.Settings.Worker)
 	return s, err
 }
 
-// ownedByCaller keeps root from leaving files in somebody else's cluster directory that its owner, and so Slurm's calls, could not use any more.
+// ownedByCaller keeps root from leaving files in somebody else's cluster directory that its owner, and so Slurm's
+// calls, could not use any more.
 func ownedByCaller(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -66,103 +44,30 @@ func ownedByCaller(dir string) error {
 	}
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	if ok && os.Getuid() == 0 && owner.Uid != 0 {
-		return fmt.Errorf("%s belongs to uid %d: call it as that user, not as root (sudo -u '#%d' …)", dir, owner.Uid, owner.Uid)
+		return fmt.Errorf(
+			"%s belongs to uid %d: call it as that user, not as root (sudo -u '#%d' …)",
+			dir,
+			owner.Uid,
+			owner.Uid,
+		)
 	}
 	return nil
 }
 
-func (s site) file(elem ...string) string {
-	return filepath.Join(append([]string{s.dir}, elem...)...)
-}
-
-func (s site) state(elem ...string) string {
-	return filepath.Join(append([]string{s.cluster.Settings.StateDir}, elem...)...)
-}
-
-// journal opens the journal, and makes it where it is not there yet.
-func (s site) journal(ctx context.Context) (*journal.Journal, error) {
-	if url := s.cluster.Settings.Journal; url != "" {
-		return journal.OpenURL(ctx, url)
-	}
-	return journal.Open(ctx, s.state())
-}
-
 // withJournal does something with a site, as one of siteOf and siteAnyway opens it, and its journal.
-func withJournal(c *cli.Context, open func(*cli.Context) (site, error), do func(site, *journal.Journal) error) error {
+func withJournal(
+	c *cli.Context, open func(*cli.Context) (site.Site, error), do func(site.Site, *journal.Journal) error,
+) error {
 	s, err := open(c)
 	if err != nil {
 		return err
 	}
-	log, err := s.journal(c.Context)
+	log, err := s.Journal(c.Context)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
 	return do(s, log)
-}
-
-// ifJournal gives the journal to who only reads: nil where there is none yet. To open a journal makes its file, which reading
-// must not do; a database that is declared must be there, so that what is wrong with it shows now.
-func (s site) ifJournal(ctx context.Context, do func(log *journal.Journal) error) error {
-	if s.cluster.Settings.Journal == "" && !exists(s.state("journal.db")) {
-		return do(nil)
-	}
-	log, err := s.journal(ctx)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	return do(log)
-}
-
-// cloudsFile is the clouds.yaml of this directory, where it has one; else the usual places are searched.
-func (s site) cloudsFile() string {
-	if file := s.file("clouds.yaml"); os.Getenv("OS_CLIENT_CONFIG_FILE") == "" && exists(file) {
-		return file
-	}
-	return ""
-}
-
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
-}
-
-// upToDate is an error where another control host has a newer declaration. To plan from this one would undo there what was meant. The declaration of this host
-// is made known, so that the others can compare.
-func (s site) upToDate(ctx context.Context, log *journal.Journal) error {
-	if s.cluster.Settings.Journal == "" {
-		return nil // a file of this host's: there is no other one
-	}
-	own, err := s.declaration()
-	if err != nil {
-		return err
-	}
-	newest, err := log.Declare(ctx, own)
-	// What is to have changed in the future was changed where a clock is wrong: nobody could be newer.
-	if err != nil || !own.Outdated(newest) || newest.Changed.After(time.Now()) {
-		return err
-	}
-	return fmt.Errorf("%s is not as it is on control host %s, where it was changed at %s, later than here: make them alike; if this one is right, `touch` it and try again",
-		s.file(config.File), newest.Host, newest.Changed.UTC().Format(time.RFC3339))
-}
-
-// declaration is what this host works with.
-func (s site) declaration() (reconfigure.Declaration, error) {
-	text, err := os.ReadFile(s.file(config.File))
-	if err != nil {
-		return reconfigure.Declaration{}, err
-	}
-	info, err := os.Stat(s.file(config.File))
-	if err != nil {
-		return reconfigure.Declaration{}, err
-	}
-	dir, err := filepath.EvalSymlinks(s.dir)
-	if err != nil {
-		return reconfigure.Declaration{}, err
-	}
-	host, err := os.Hostname()
-	return reconfigure.Declaration{Host: host + ":" + dir, Sum: fmt.Sprintf("%x", sha256.Sum256(text)), Changed: info.ModTime()}, err
 }
 
 // logger writes for machines: JSON where --json asks for it, else key=value.
@@ -171,4 +76,29 @@ func logger(c *cli.Context) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(c.App.ErrWriter, nil))
 	}
 	return slog.New(slog.NewTextHandler(c.App.ErrWriter, nil))
+}
+
+// siteAnyway is the site for those who need no more than the journal: a declaration that cannot be read is a warning.
+func siteAnyway(c *cli.Context) (site.Site, error) {
+	if err := ownedByCaller(directory(c)); err != nil {
+		return site.Site{}, usagef(c, "%v", err)
+	}
+	if _, err := starterOf(c, ""); err != nil {
+		return site.Site{}, err
+	}
+	s, err := siteOf(c)
+	if err == nil {
+		return s, nil
+	}
+	known, unknown := site.Recall(directory(c))
+	switch {
+	case errors.Is(unknown, fs.ErrNotExist):
+		return s, err // no request was ever made here
+	case unknown != nil:
+		return s, errors.Join(err, unknown)
+	}
+	logger(c).WarnContext(c.Context, "nothing can be planned until group_vars/all.yml is fixed",
+		"reason", text.OneLine(err.Error()))
+	known.Starter, err = starterOf(c, known.Cluster.Settings.Worker)
+	return known, err
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
-	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
@@ -19,16 +18,39 @@ func statusCommand() *cli.Command {
 		Name:      "status",
 		Usage:     "show each node as Slurm, the cloud, Terraform and the journal have it, and the requests under way",
 		ArgsUsage: "[HOSTLIST...]",
-		Description: "It checks group_vars/all.yml, asks the cloud, Terraform and Slurm, and changes nothing. Where one of them does not answer it says so: " +
-			"the exit code is 0 then, too. Cloud nodes that are powered down share one line, unless HOSTLIST or --state names them. IMAGE is the declared image's name, " +
-			"or the id of another one that the node has still, and then the one that it is to have. A node that HOSTLIST and the filters pick is shown; where there are several, " +
+		Description: "It checks group_vars/all.yml, asks the cloud, Terraform and Slurm, and changes nothing. Where " +
+			"one of them does not answer it says so: " +
+			"the exit code is 0 then, too. Cloud nodes that are powered down share one line, unless HOSTLIST or " +
+			"--state names them. IMAGE is the declared image's name, " +
+			"or the id of another one that the node has still, and then the one that it is to have. A node that " +
+			"HOSTLIST and the filters pick is shown; where there are several, " +
 			"it must pass each of them. docs/status.md describes the fields of JSON and YAML.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT` is table, wide (all columns, and a line for every node), json or yaml", DefaultText: "table"},
-			&cli.StringSliceFlag{Name: "group", Usage: "only nodes of the node group `NAME`; may be repeated, or have commas"},
-			&cli.StringSliceFlag{Name: "state", Usage: "only nodes that Slurm has in one of these states, in sinfo's words: `STATE`, as in drain,down"},
-			&cli.BoolFlag{Name: "outdated", Usage: "only nodes that are not what is declared: by their image, flavor or network, without the instance that should be there, …", DisableDefaultText: true},
-			&cli.BoolFlag{Name: "failing", Usage: "only nodes with which something went wrong last", DisableDefaultText: true},
+			&cli.StringFlag{
+				Name:        "output",
+				Aliases:     []string{"o"},
+				Usage:       "`FORMAT` is table, wide (all columns, and a line for every node), json or yaml",
+				DefaultText: "table",
+			},
+			&cli.StringSliceFlag{
+				Name:  "group",
+				Usage: "only nodes of the node group `NAME`; may be repeated, or have commas",
+			},
+			&cli.StringSliceFlag{
+				Name:  "state",
+				Usage: "only nodes that Slurm has in one of these states, in sinfo's words: `STATE`, as in drain,down",
+			},
+			&cli.BoolFlag{
+				Name: "outdated",
+				Usage: "only nodes that are not what is declared: by their image, flavor or network, " +
+					"without the instance that should be there, …",
+				DisableDefaultText: true,
+			},
+			&cli.BoolFlag{
+				Name:               "failing",
+				Usage:              "only nodes with which something went wrong last",
+				DisableDefaultText: true,
+			},
 		},
 		Action: func(c *cli.Context) error {
 			format, err := outputFormat(c)
@@ -85,24 +107,24 @@ func filterOf(c *cli.Context) (status.Filter, error) {
 	return f, err
 }
 
-// statusOf takes a snapshot, and refuses a filter that names what there is not: a mistyped name must not look like a node
-// that is fine.
+// statusOf takes a snapshot, and refuses a filter that names what there is not: a mistyped name must not look like a
+// node that is fine.
 func statusOf(c *cli.Context, f status.Filter) (report status.Report, err error) {
 	s, err := siteOf(c)
 	if err != nil {
 		return report, err
 	}
-	groups := append([]reconfigure.NodeGroup{{Name: reconfigure.ControlGroup}}, s.cluster.Groups...)
+	groups := append([]reconfigure.NodeGroup{{Name: reconfigure.ControlGroup}}, s.Cluster.Groups...)
 	for _, name := range f.Groups {
 		if _, err := groupNamed(groups, name); err != nil {
 			return report, usagef(c, "%v", err)
 		}
 	}
-	last, err := s.lastLook()
+	last, err := s.LastLook()
 	if err != nil {
 		logger(c).WarnContext(c.Context, err.Error()) // it is one line of many
 	}
-	err = s.ifJournal(c.Context, func(log *journal.Journal) error {
+	err = s.IfJournal(c.Context, func(log *journal.Journal) error {
 		known := status.Journal{Time: time.Now()}
 		if log != nil {
 			var err error
@@ -110,23 +132,20 @@ func statusOf(c *cli.Context, f status.Filter) (report status.Report, err error)
 				return err
 			}
 		}
-		seen, err := s.observe(c, log)
-		report = status.New(s.cluster, seen, known, last)
+		adapters := s.Adapters(log, logger(c))
+		defer adapters.Close()
+		seen, err := adapters.Look(c.Context)
+		report = status.New(s.Cluster, seen, known, last)
 		return err
 	})
 	if unknown := f.Nodes.Difference(report.Names()); err == nil && !unknown.Empty() {
-		err = usagef(c, "no node group in group_vars/all.yml declares %s, and no instance is known of such a name", unknown)
+		err = usagef(
+			c,
+			"no node group in group_vars/all.yml declares %s, and no instance is known of such a name",
+			unknown,
+		)
 	}
 	return report, err
-}
-
-// observe asks all sources for a person, and changes nothing.
-func (s site) observe(c *cli.Context, log *journal.Journal) (snapshot.Snapshot, error) {
-	adapters := s.adapters(log, logger(c))
-	defer adapters.close()
-	observer := adapters.observer()
-	observer.Limit = observeFor
-	return observer.Observe(c.Context, snapshot.Scope{Servers: true, Declared: true})
 }
 
 func showStatus(c *cli.Context, r status.Report, format string) error {

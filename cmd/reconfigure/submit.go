@@ -11,24 +11,40 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 func requestFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "no-wait", Usage: "return as soon as the request is on disk; nodes that nobody declares are left out instead of refusing it all", DisableDefaultText: true},
+		&cli.BoolFlag{
+			Name: "no-wait",
+			Usage: "return as soon as the request is on disk; nodes that are not declared are left out " +
+				"instead of refusing it all",
+			DisableDefaultText: true,
+		},
 		&cli.BoolFlag{Name: "dry-run", Usage: "show what would be done, and do nothing", DisableDefaultText: true},
 		&cli.StringFlag{Name: "reason", Usage: "`WHY`, for the journal and `reconfigure status`"},
-		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show each step of Terraform and Ansible, too", DisableDefaultText: true},
+		&cli.BoolFlag{
+			Name:               "verbose",
+			Aliases:            []string{"v"},
+			Usage:              "show each step of Terraform and Ansible, too",
+			DisableDefaultText: true,
+		},
 		workerFlag(),
 	}
 }
 
-// workerFlag belongs to every command that may start a worker. It may stand before the command, too, and takes its variable there.
+// workerFlag belongs to every command that may start a worker. It may stand before the command, too, and takes its
+// variable there.
 func workerFlag() *cli.StringFlag {
-	return &cli.StringFlag{Name: "worker", Usage: "have a worker started by `WHOM`, self or systemd, instead of by the one that group_vars/all.yml names"}
+	return &cli.StringFlag{
+		Name:  "worker",
+		Usage: "have a worker started by `WHOM`, self or systemd, instead of by the one that group_vars/all.yml names",
+	}
 }
 
-// starterOf is who starts a worker for the call: whoever is named behind the command, else before it, else in the declaration.
+// starterOf is who starts a worker for the call: whoever is named behind the command, else before it, else in the
+// declaration.
 func starterOf(c *cli.Context, declared reconfigure.WorkerStart) (reconfigure.WorkerStart, error) {
 	named := cmp.Or(declared, reconfigure.WorkerSelf) // nothing is declared where the declaration cannot be read
 	for _, level := range c.Lineage() {
@@ -49,47 +65,49 @@ func submit(c *cli.Context, r reconfigure.Request) error {
 	if err != nil {
 		return err
 	}
-	// Slurm's slurm.conf may be older than the declaration: one node that is gone must not hold back the others that its jobs wait for.
-	if err := declared(c, s.cluster, r.Nodes); err != nil && !c.Bool("no-wait") {
+	// Slurm's slurm.conf may be older than the declaration: one node that is gone must not hold back the others that
+	// its jobs wait for.
+	if err := declared(c, s.Cluster, r.Nodes); err != nil && !c.Bool("no-wait") {
 		return err
 	}
 	return ask(c, s, r, nil)
 }
 
-// siteToSubmit is the site for a request. What Slurm asks for is taken down whatever state the declaration is in: it is tried until that is mended, and a node that
-// nobody declares is rejected then. Whoever follows his request hears of it at once instead, and whoever asks for what would not be tried again.
-func siteToSubmit(c *cli.Context, m reconfigure.Mode) (site, error) {
+// siteToSubmit is the site for a request. What Slurm asks for is taken down whatever state the declaration is in: it
+// is tried until that is fixed, and a node that is not declared is rejected then. Whoever follows his request hears
+// of it at once instead, and whoever asks for what would not be tried again.
+func siteToSubmit(c *cli.Context, m reconfigure.Mode) (site.Site, error) {
 	if unconditional(c, m) {
 		return siteAnyway(c)
 	}
 	return siteOf(c)
 }
 
-// unconditional tells whether a request is taken down whatever is wrong here.
+// unconditional reports whether a request is taken down whatever is wrong here.
 func unconditional(c *cli.Context, m reconfigure.Mode) bool {
 	return c.Bool("no-wait") && !c.Bool("dry-run") && controller.Retries(m)
 }
 
-// ask writes a request down, has a worker carry it out, and follows it to its outcome. Where there is an edit of the declaration, which s has as it will be, it is
-// made before.
-func ask(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
+// ask writes a request down, has a worker carry it out, and follows it to its outcome. Where there is an edit of the
+// declaration, which s has as it will be, it is made before.
+func ask(c *cli.Context, s site.Site, r reconfigure.Request, e *edit) error {
 	if c.Bool("dry-run") {
 		return preview(c, s, r, e)
 	}
 	r.Reason, r.Caller = c.String("reason"), caller()
-	log, err := s.journal(c.Context)
+	log, err := s.Journal(c.Context)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	if err := s.upToDate(c.Context, log); err != nil && !unconditional(c, r.Mode) {
+	if err := s.UpToDate(c.Context, log); err != nil && !unconditional(c, r.Mode) {
 		return err
 	}
 	if err := e.make(c); err != nil {
 		return err
 	}
 	if e != nil {
-		if err := s.upToDate(c.Context, log); err != nil { // from now on the other control hosts are behind
+		if err := s.UpToDate(c.Context, log); err != nil { // from now on the other control hosts are behind
 			return e.stands(err)
 		}
 	}
@@ -105,16 +123,17 @@ func ask(c *cli.Context, s site, r reconfigure.Request, e *edit) error {
 	return followToTheEnd(c, s, log, r)
 }
 
-// handOver leaves requests that are on disk to a worker: to the one that holds the lease, since it looks once more after it has
-// released it, or to a new one. A process of its own for each of hundreds of callers would slow down them all.
-func handOver(c *cli.Context, s site, log *journal.Journal, requests ...reconfigure.Request) error {
-	if err := s.remember(); err != nil {
+// handOver leaves requests that are on disk to a worker: to the one that holds the lease, since it looks once more
+// after it has released it, or to a new one. A process of its own for each of hundreds of callers would slow down
+// them all.
+func handOver(c *cli.Context, s site.Site, log *journal.Journal, requests ...reconfigure.Request) error {
+	if err := s.Remember(); err != nil {
 		logger(c).WarnContext(c.Context, err.Error()) // it is for later calls
 	}
 	if log.Holder(c.Context) != "" {
 		return nil
 	}
-	if err := startWorker(c.Context, s); err != nil {
+	if err := s.StartWorker(c.Context); err != nil {
 		return fmt.Errorf("%s on disk, but no worker could be started: %w", named(requests), err)
 	}
 	return nil
@@ -133,7 +152,7 @@ func named(requests []reconfigure.Request) string {
 }
 
 // followToTheEnd shows what happens to a request, and then its outcome.
-func followToTheEnd(c *cli.Context, s site, log *journal.Journal, r reconfigure.Request) error {
+func followToTheEnd(c *cli.Context, s site.Site, log *journal.Journal, r reconfigure.Request) error {
 	outcome, err := follow(c, s, log, r)
 	if err != nil {
 		return err

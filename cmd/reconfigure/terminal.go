@@ -13,8 +13,8 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// terminalSize is the columns and lines of a terminal, asked for each time since people resize it; those of a usual one where
-// they are unknown.
+// terminalSize is the columns and lines of a terminal, asked for each time since people resize it; those of a usual
+// one where they are unknown.
 func terminalSize(w io.Writer) (width, height int) {
 	if f, ok := w.(*os.File); ok {
 		width, height, _ = term.GetSize(int(f.Fd()))

@@ -12,16 +12,29 @@ func updateCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "update",
 		Usage: "make nodes what is declared now, or reboot those that are",
-		Description: "A node whose image, flavor or network is not what group_vars/all.yml declares now is rebuilt, resized or replaced; one that is what is declared " +
-			"is rebooted. A node that Slurm has in use is drained first, and its jobs are waited for; meanwhile other requests go on. Cloud nodes that are not there stay away.\n\n" +
-			"It is also what Slurm's RebootProgram calls: `scontrol reboot ASAP nextstate=RESUME reason=\"reimage\" HOSTLIST` has the nodes made anew, and " +
+		Description: "A node whose image, flavor or network is not what group_vars/all.yml declares now is rebuilt, " +
+			"resized or replaced; one that is what is declared " +
+			"is rebooted. A node that Slurm has in use is drained first, and its jobs are waited for; meanwhile " +
+			"other requests go on. Cloud nodes that are not there stay away.\n\n" +
+			"It is also what Slurm's RebootProgram calls: `scontrol reboot ASAP nextstate=RESUME reason=\"reimage\" " +
+			"HOSTLIST` has the nodes made anew, and " +
 			"a reason that begins with \"reimage image=NAME\" has them made of that image.\n\n" + hostlistHelp,
 		ArgsUsage: "HOSTLIST...",
-		Flags: append(requestFlags(),
-			&cli.BoolFlag{Name: "reimage", Usage: "make a new instance of a node that is what is declared, too", DisableDefaultText: true},
+		Flags: append(
+			requestFlags(),
+			&cli.BoolFlag{
+				Name:               "reimage",
+				Usage:              "make a new instance of a node that is what is declared, too",
+				DisableDefaultText: true,
+			},
 			&cli.StringFlag{Name: "image", Usage: "take the image `NAME` instead of the one that is declared"},
 			drainTimeoutFlag(),
-			&cli.BoolFlag{Name: "from-slurm", Usage: "Slurm reboots the nodes: look into their reasons for what is to be done", DisableDefaultText: true}),
+			&cli.BoolFlag{
+				Name:               "from-slurm",
+				Usage:              "Slurm reboots the nodes: look into their reasons for what is to be done",
+				DisableDefaultText: true,
+			},
+		),
 		Action: func(c *cli.Context) error {
 			nodes, err := hostlist(c)
 			if err != nil {
@@ -31,9 +44,17 @@ func updateCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			options := reconfigure.Options{Reimage: c.Bool("reimage"), Image: c.String("image"), FromSlurm: c.Bool("from-slurm"), DrainTimeout: timeout}
+			options := reconfigure.Options{
+				Reimage:      c.Bool("reimage"),
+				Image:        c.String("image"),
+				FromSlurm:    c.Bool("from-slurm"),
+				DrainTimeout: timeout,
+			}
 			if options.FromSlurm && (options.Reimage || options.Image != "") {
-				return usagef(c, "with --from-slurm the nodes' reasons say what to do, so there cannot be --reimage or --image")
+				return usagef(
+					c,
+					"with --from-slurm the nodes' reasons say what to do, so there cannot be --reimage or --image",
+				)
 			}
 			return submit(c, reconfigure.Request{Mode: reconfigure.Update, Nodes: nodes, Options: options})
 		},
@@ -41,7 +62,11 @@ func updateCommand() *cli.Command {
 }
 
 func drainTimeoutFlag() cli.Flag {
-	return &cli.DurationFlag{Name: "drain-timeout", Value: 24 * time.Hour, Usage: "give up on a node whose jobs have not ended after this `TIME`"}
+	return &cli.DurationFlag{
+		Name:  "drain-timeout",
+		Value: 24 * time.Hour,
+		Usage: "give up on a node whose jobs have not ended after this `TIME`",
+	}
 }
 
 func drainTimeout(c *cli.Context) (time.Duration, error) {

@@ -7,21 +7,28 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 func waitCommand() *cli.Command {
 	return command(cli.Command{
 		Name:  "wait",
 		Usage: "follow a request to its outcome, as its caller does",
-		Description: "It shows what has happened to the request so far, and what happens to it until it ends, and has the exit code that its caller gets. " +
+		Description: "It shows what has happened to the request so far, and what happens to it until it ends, and " +
+			"has the exit code that its caller gets. " +
 			"Of a request that has ended it shows the outcome. Ctrl-C ends nothing but the view.",
 		ArgsUsage: "REQUEST",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show each step of Terraform and Ansible, too", DisableDefaultText: true},
+			&cli.BoolFlag{
+				Name:               "verbose",
+				Aliases:            []string{"v"},
+				Usage:              "show each step of Terraform and Ansible, too",
+				DisableDefaultText: true,
+			},
 			workerFlag(),
 		},
 		Action: anywhere(func(c *cli.Context, arguments []string) error {
-			return withRequest(c, arguments, func(s site, log *journal.Journal, r reconfigure.Request) error {
+			return withRequest(c, arguments, func(s site.Site, log *journal.Journal, r reconfigure.Request) error {
 				outcome, ended, err := log.Outcome(c.Context, r.ID)
 				switch {
 				case err != nil:
@@ -36,12 +43,14 @@ func waitCommand() *cli.Command {
 }
 
 // withRequest does something with the request that the only argument names.
-func withRequest(c *cli.Context, arguments []string, do func(site, *journal.Journal, reconfigure.Request) error) error {
+func withRequest(
+	c *cli.Context, arguments []string, do func(site.Site, *journal.Journal, reconfigure.Request) error,
+) error {
 	id, err := requestID(c, arguments)
 	if err != nil {
 		return err
 	}
-	return withJournal(c, siteAnyway, func(s site, log *journal.Journal) error {
+	return withJournal(c, siteAnyway, func(s site.Site, log *journal.Journal) error {
 		r, there, err := log.Request(c.Context, id)
 		if err != nil {
 			return err
@@ -54,7 +63,12 @@ func withRequest(c *cli.Context, arguments []string, do func(site, *journal.Jour
 }
 
 func unknownRequest(c *cli.Context, id reconfigure.RequestID) error {
-	return usagef(c, "the journal has no request %s: `reconfigure status` shows those without an outcome, and old ones are not kept for ever", id)
+	return usagef(
+		c,
+		"the journal has no request %s: `reconfigure status` shows those without an outcome, and old ones are not "+
+			"kept for ever",
+		id,
+	)
 }
 
 func requestID(c *cli.Context, arguments []string) (reconfigure.RequestID, error) {

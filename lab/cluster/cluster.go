@@ -1,5 +1,6 @@
-// Package cluster puts a whole cluster on one computer: an OpenStack-compatible cloud whose servers are namespaces, an sshd by which the control node
-// reaches the control host (which is the computer itself), and a cluster directory from which reconfigure deploys real Slurm.
+// Package cluster runs a whole cluster on one computer, for the demo and the end-to-end tests: an OpenStack-compatible
+// cloud whose servers are namespaces, an sshd by which the control node reaches the control host, which is the computer
+// itself, and a cluster directory from which reconfigure deploys real Slurm.
 package cluster
 
 import (
@@ -24,25 +25,26 @@ import (
 // ControlNodeName is the name of the server that runs slurmctld.
 const ControlNodeName = "ctl"
 
-// Config says what lab to start.
+// Config is the configuration of a lab.
 type Config struct {
-	// Name tells labs on one computer apart: up to eleven of a-z, 0-9 and -.
+	// Name identifies the lab on this computer: up to eleven of a-z, 0-9 and -.
 	Name string
 	// Gateway is the computer's address on the lab's network, with the length of its prefix.
 	Gateway netip.Prefix
-	// Checkout is the folder that terraform/, ansible/ and slurmscripts/ are copied from, and that reconfigure is built from.
+	// Checkout is the folder that terraform/, ansible/ and slurmscripts/ are copied from, and that reconfigure is built
+	// from.
 	Checkout string
 	Tools    tools.Paths
 	Groups   []NodeGroup
-	// Partitions are Slurm's; nil is one over all groups.
+	// Partitions are Slurm's; nil is one with all groups.
 	Partitions []Partition
-	// Log hears of what goes wrong in the lab itself.
+	// Log gets the errors of the lab itself.
 	Log *slog.Logger
 }
 
-// Lab is a lab that runs.
+// Lab is a running lab.
 type Lab struct {
-	Dir         string // everything of this lab
+	Dir         string // all files of this lab
 	Site        string // the cluster directory, in Dir
 	Declaration Declaration
 	Cloud       *labcloud.Cloud
@@ -50,13 +52,13 @@ type Lab struct {
 
 	cfg       Config
 	hostKey   string // public, of the control host's sshd
-	publicKey string // that the nodes let in
+	publicKey string // of the key that is authorized on the nodes
 	api       *http.Server
 	sshd      *exec.Cmd
 	undo      []func() error
 }
 
-// Start starts a lab: the cloud is empty, and the cluster declared but not deployed. Close must be called.
+// Start starts a lab: the cloud is empty, and the cluster is declared but not deployed. Close MUST be called.
 func Start(ctx context.Context, cfg Config) (_ *Lab, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -90,7 +92,8 @@ func everything(groups []NodeGroup) Partition {
 	return p
 }
 
-// newFolder makes the lab's folder anew; its name is the lab's, so that the next one of that name finds what a dead one left.
+// newFolder creates the lab's folder, named after the lab. It removes the files and processes of a crashed lab of that
+// name.
 func newFolder(name string) (string, error) {
 	dir := folder(name)
 	if err := machine.Cleanup(name, filepath.Join(dir, "machines")); err != nil {
@@ -102,7 +105,7 @@ func newFolder(name string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
-// folder is not in /tmp, which may be a tmpfs: the disks of many nodes go here.
+// folder returns the lab's folder. It is not in /tmp, which may be a tmpfs, since it has the disks of many nodes.
 func folder(name string) string { return filepath.Join("/var/tmp", "eiffel-lab-"+name) }
 
 func (l *Lab) file(elem ...string) string {
@@ -127,7 +130,8 @@ func (l *Lab) startCloud(context.Context) error {
 	if err != nil {
 		return err
 	}
-	host, err := machine.New(machine.Config{Name: l.cfg.Name, Dir: l.file("machines"), Gateway: l.cfg.Gateway, Images: images, Log: l.cfg.Log})
+	host, err := machine.New(machine.Config{Name: l.cfg.Name, Dir: l.file("machines"), Gateway: l.cfg.Gateway,
+		Images: images, Log: l.cfg.Log})
 	if err != nil {
 		return err
 	}
@@ -136,10 +140,11 @@ func (l *Lab) startCloud(context.Context) error {
 	l.Cloud, err = labcloud.New(labcloud.Config{
 		Project: "lab", User: "lab", Password: "lab",
 		Networks: []labcloud.Network{{Name: networkName, CIDR: l.cfg.Gateway.Masked(), Gateway: l.cfg.Gateway.Addr()}},
-		Flavors:  []labcloud.Flavor{{Name: FlavorSmall, VCPUs: 2, RAM: 2048, Disk: 10}, {Name: FlavorLarge, VCPUs: 4, RAM: 4096, Disk: 10}},
-		Images:   []labcloud.Image{{ID: ImageID(ImageV1), Name: ImageV1}, {ID: ImageID(ImageV2), Name: ImageV2}},
-		Timings:  labcloud.Timings{Build: time.Second, Rebuild: time.Second, Reboot: time.Second, Delete: time.Second},
-		Log:      l.cfg.Log,
+		Flavors: []labcloud.Flavor{{Name: FlavorSmall, VCPUs: 2, RAM: 2048, Disk: 10},
+			{Name: FlavorLarge, VCPUs: 4, RAM: 4096, Disk: 10}},
+		Images:  []labcloud.Image{{ID: ImageID(ImageV1), Name: ImageV1}, {ID: ImageID(ImageV2), Name: ImageV2}},
+		Timings: labcloud.Timings{Build: time.Second, Rebuild: time.Second, Reboot: time.Second, Delete: time.Second},
+		Log:     l.cfg.Log,
 	}, host)
 	if err != nil {
 		return err
@@ -148,7 +153,7 @@ func (l *Lab) startCloud(context.Context) error {
 	return l.serve()
 }
 
-// serve answers on loopback: only the computer itself talks to the cloud.
+// serve serves the cloud's API on loopback: only the computer itself needs it.
 func (l *Lab) serve() error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -184,19 +189,20 @@ func (l *Lab) images() (*image.Store, error) {
 	return store, nil
 }
 
-// ImageID makes a UUID, as Glance would, that tells the image in logs.
+// ImageID returns a UUID, as Glance would, from which the image can be recognized in logs.
 func ImageID(name string) string {
 	return fmt.Sprintf("00000000-0000-4000-8000-%012x", []byte(name[len(name)-2:]))
 }
 
-// makeSite makes the cluster directory: what an administrator's checkout holds.
+// makeSite creates the cluster directory, with the contents of an administrator's checkout.
 func (l *Lab) makeSite(ctx context.Context) error {
 	for _, part := range []string{"terraform", "ansible", "slurmscripts"} {
 		if err := os.CopyFS(filepath.Join(l.Site, part), os.DirFS(filepath.Join(l.cfg.Checkout, part))); err != nil {
 			return err
 		}
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(l.Site, "bin", "reconfigure"), "./cmd/reconfigure")
+	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(l.Site, "bin", "reconfigure"),
+		"./cmd/reconfigure")
 	build.Dir = l.cfg.Checkout
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build reconfigure: %w\n%s", err, out)
@@ -204,15 +210,16 @@ func (l *Lab) makeSite(ctx context.Context) error {
 	return nil
 }
 
-// Reconfigure is a call of the tool on the control host.
+// Reconfigure returns a call of the tool on the control host.
 func (l *Lab) Reconfigure(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(l.Site, "bin", "reconfigure"), append([]string{"--dir", l.Site}, args...)...)
+	cmd := exec.CommandContext(ctx, filepath.Join(l.Site, "bin", "reconfigure"),
+		append([]string{"--dir", l.Site}, args...)...)
 	cmd.Dir = l.Site
 	cmd.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+l.cfg.Tools.TerraformRC, mark(l.Dir))
 	return cmd
 }
 
-// Command is a command that runs as root in a node, as if on its console.
+// Command returns a command that runs as root in a node, as on its console.
 func (l *Lab) Command(node string, argv ...string) *exec.Cmd {
 	for _, s := range l.Cloud.Servers() {
 		if s.Name == node {
@@ -222,10 +229,11 @@ func (l *Lab) Command(node string, argv ...string) *exec.Cmd {
 	return &exec.Cmd{Err: fmt.Errorf("the cloud has no server %s", node)}
 }
 
-// Terraform is a call of Terraform as an administrator would make it, in the root module.
+// Terraform returns a call of Terraform in the root module, as an administrator would make it.
 func (l *Lab) Terraform(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, l.cfg.Tools.Terraform, args...)
 	cmd.Dir = filepath.Join(l.Site, "terraform", "openstack")
-	cmd.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+l.cfg.Tools.TerraformRC, "OS_CLIENT_CONFIG_FILE="+filepath.Join(l.Site, "clouds.yaml"))
+	cmd.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+l.cfg.Tools.TerraformRC,
+		"OS_CLIENT_CONFIG_FILE="+filepath.Join(l.Site, "clouds.yaml"))
 	return cmd
 }

@@ -14,15 +14,17 @@ import (
 	"time"
 )
 
-// sshPort is not 22, where the computer may have an sshd of its own.
+// sshPort is not 22, since the computer may have an sshd of its own.
 const sshPort = 2222
 
 func (l *Lab) makeKeys(ctx context.Context) error {
 	if err := os.MkdirAll(l.file("control-host"), 0o700); err != nil {
 		return err
 	}
-	for file, into := range map[string]*string{l.file("id_ed25519"): &l.publicKey, l.file("control-host", "host_key"): &l.hostKey} {
-		if out, err := exec.CommandContext(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", file).CombinedOutput(); err != nil {
+	for file, into := range map[string]*string{l.file("id_ed25519"): &l.publicKey,
+		l.file("control-host", "host_key"): &l.hostKey} {
+		if out, err := exec.CommandContext(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f",
+			file).CombinedOutput(); err != nil {
 			return fmt.Errorf("make key %s: %w: %s", file, err, out)
 		}
 		public, err := os.ReadFile(file + ".pub")
@@ -34,9 +36,11 @@ func (l *Lab) makeKeys(ctx context.Context) error {
 	return nil
 }
 
-// startSSHD lets Slurm on the control node in, and nobody else: it listens on the lab's own network, and knows only the keys that the playbooks put there.
+// startSSHD starts an sshd for Slurm on the control node only: it listens on the lab's network, and accepts only the
+// keys that the playbooks authorize.
 func (l *Lab) startSSHD(ctx context.Context) error {
-	// sshd(8) wants it, for each connection; Debian's service makes it. It stays, as another lab may have come to need it.
+	// sshd(8) needs it for each connection; Debian's service creates it. It is not removed, since another lab may need
+	// it.
 	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 		return err
 	}
@@ -71,7 +75,7 @@ SetEnv TF_CLI_CONFIG_FILE=%s %s
 		return err
 	}
 	l.undo = append(l.undo, func() error {
-		_ = l.sshd.Process.Kill() // it may have ended by itself; what counts is that it is gone
+		_ = l.sshd.Process.Kill() // it may have ended by itself
 		_ = l.sshd.Wait()
 		return nil
 	})
@@ -95,10 +99,11 @@ func answers(ctx context.Context, address, log string) error {
 	}
 }
 
-// mark is in the environment of every process that is started for the lab, and so in that of whatever those start.
+// mark is a variable in the environment of all processes that are started for the lab, and of their child processes.
 func mark(dir string) string { return "EIFFEL_LAB=" + dir }
 
-// endProcesses kills every process that was started for the lab and left it: workers of reconfigure, Ansible's SSH connections.
+// endProcesses kills all processes that were started for the lab and still run, such as workers of reconfigure and
+// Ansible's SSH connections.
 func endProcesses(dir string) error {
 	const tries = 100
 	for range tries {
@@ -107,7 +112,7 @@ func endProcesses(dir string) error {
 			return err
 		}
 		for _, pid := range pids {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended since
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -125,10 +130,11 @@ func processesOf(dir string) ([]int, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // a process that has just ended has none
+		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // a process that has ended has none
 		// sshd writes its title over its environment; the path of its configuration is in the title.
 		title, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if slices.Contains(strings.Split(string(environ), "\x00"), mark(dir)) || strings.Contains(string(title), filepath.Join(dir, "control-host", "sshd_config")) {
+		if slices.Contains(strings.Split(string(environ), "\x00"), mark(dir)) || strings.Contains(string(title),
+			filepath.Join(dir, "control-host", "sshd_config")) {
 			pids = append(pids, pid)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Declaration is group_vars/all.yml as the lab writes it. The file in the checkout says what each key means.
+// Declaration is group_vars/all.yml as the lab writes it. The file in the checkout documents the keys.
 type Declaration struct {
 	ClusterName    string         `yaml:"cluster_name"`
 	Cloud          string         `yaml:"cloud"`
@@ -26,7 +26,7 @@ type Declaration struct {
 	Reconfigure    map[string]any `yaml:"reconfigure"`
 }
 
-// ControlHost is where reconfigure runs: the computer that the lab is on.
+// ControlHost is the host on which reconfigure runs: the lab's computer.
 type ControlHost struct {
 	Address        string `yaml:"address"`
 	Port           int    `yaml:"port"`
@@ -45,7 +45,7 @@ type ControlNode struct {
 	FloatingIPNetwork string `yaml:"floating_ip_network"`
 }
 
-// KeyPair is the key that the nodes let in.
+// KeyPair is the key for logins to the nodes.
 type KeyPair struct {
 	Name      string `yaml:"name"`
 	PublicKey string `yaml:"public_key"`
@@ -74,7 +74,7 @@ type Partition struct {
 	Slurm   map[string]any `yaml:"slurm"`
 }
 
-// Slurm is Slurm's timing, in seconds, and further settings.
+// Slurm has Slurm's times, in seconds, and further settings.
 type Slurm struct {
 	SuspendTime          int               `yaml:"suspend_time"`
 	SuspendTimeout       int               `yaml:"suspend_timeout"`
@@ -85,7 +85,7 @@ type Slurm struct {
 	Extra                map[string]string `yaml:"extra"`
 }
 
-// Group is a group of small nodes for a declaration; more can be set on what it returns.
+// Group returns a group of small nodes for a declaration, which the caller may change.
 func Group(name, prefix string, persistent, most int) NodeGroup {
 	return NodeGroup{
 		Name: name, Prefix: prefix, Width: 2, Image: ImageV1, Flavor: FlavorSmall, Network: networkName,
@@ -94,7 +94,7 @@ func Group(name, prefix string, persistent, most int) NodeGroup {
 	}
 }
 
-// The cloud's names for what it has. Both images are the same but for the text in /etc/image-release.
+// The cloud's names. Both images differ only in /etc/image-release.
 const (
 	ImageV1     = "node-v1"
 	ImageV2     = "node-v2"
@@ -104,7 +104,7 @@ const (
 	cloudName   = "lab"
 )
 
-// declaration is a cluster with what every lab has in common.
+// declaration returns the declaration of a lab with these groups and partitions.
 func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaration {
 	return Declaration{
 		ClusterName: l.cfg.Name,
@@ -120,20 +120,22 @@ func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaratio
 		NodeGroups:     groups,
 		Partitions:     partitions,
 		Slurm: Slurm{
-			// To give a node up is for what never comes. Where several labs share two cores, much comes late.
+			// ResumeTimeout is long, since nodes come late when several labs share two cores.
 			SuspendTime: 15, SuspendTimeout: 20, ResumeTimeout: 300,
-			// Slurm looks each two seconds instead of ten whether a node must power up or down.
+			// Slurm checks every two seconds instead of ten whether nodes must power up or down.
 			ControllerParameters: []string{"power_save_interval=2", "power_save_min_interval=0"},
 			// Namespaces have no cgroups of their own, and as many CPUs as the computer.
 			Extra: map[string]string{
-				"ProctrackType": "proctrack/linuxproc", "TaskPlugin": "task/none", "JobAcctGatherType": "jobacct_gather/none",
-				"SlurmdParameters": "config_overrides", "SchedulerParameters": "sched_interval=5", "KillWait": "5",
+				"ProctrackType": "proctrack/linuxproc", "TaskPlugin": "task/none",
+				"JobAcctGatherType": "jobacct_gather/none",
+				"SlurmdParameters":  "config_overrides", "SchedulerParameters": "sched_interval=5", "KillWait": "5",
 			},
 		},
 		NameResolution: "hosts",
 		Reconfigure: map[string]any{
-			"state_directory": "state", "terraform": l.cfg.Tools.Terraform, "parallelism": 20, "lock_timeout": 60, "host_keys": "console", "boot_timeout": 30,
-			"cool_down": 0, "breaker": 0, // a fault that one test orders must not be felt by the next one
+			"state_directory": "state", "terraform": l.cfg.Tools.Terraform, "parallelism": 20, "lock_timeout": 60,
+			"host_keys": "console", "boot_timeout": 30,
+			"cool_down": 0, "breaker": 0, // a fault of one test must not affect the next one
 		},
 	}
 }
@@ -149,11 +151,12 @@ func (l *Lab) Declare(d Declaration) error {
 		return fmt.Errorf("declare the cluster: %w", err)
 	}
 	l.Declaration = d
-	return errors.Join(os.WriteFile(file, text, 0o644), os.WriteFile(filepath.Join(filepath.Dir(file), "cluster.yml"), []byte(siteVariables), 0o644))
+	return errors.Join(os.WriteFile(file, text, 0o644), os.WriteFile(filepath.Join(filepath.Dir(file), "cluster.yml"),
+		[]byte(siteVariables), 0o644))
 }
 
-// siteVariables is group_vars/cluster.yml. slurmd of Slurm 22.05 starts a cgroup plugin in any case, and only that of version 1 starts without a cgroup file
-// system.
+// siteVariables is group_vars/cluster.yml. slurmd of Slurm 22.05 always loads a cgroup plugin, and only that of version
+// 1 works without a cgroup file system.
 const siteVariables = `slurm_cgroup_conf: |
   CgroupPlugin=cgroup/v1
 `

@@ -14,10 +14,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/machine"
 )
 
-// urlFile, in a lab's folder, says where its cloud answers.
+// urlFile, in a lab's folder, has the URL of its cloud.
 const urlFile = "cloud-url"
 
-// Enter is a command that runs as root in a node of a lab that another process runs.
+// Enter returns a command that runs as root in a node of a lab of another process.
 func Enter(ctx context.Context, lab, node string, argv ...string) (*exec.Cmd, error) {
 	dir := folder(lab)
 	url, err := os.ReadFile(filepath.Join(dir, urlFile))

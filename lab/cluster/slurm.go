@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// Slurm's own words, asked on the control node.
+// Queries of Slurm, on the control node.
 
-// Submit submits a batch job as alice, and answers its id.
+// Submit submits a batch job as the user alice, and returns its id.
 func (l *Lab) Submit(args ...string) (string, error) {
-	submit := append([]string{"runuser", "-u", "alice", "--", "env", "-C", "/home/alice", "sbatch", "--parsable"}, args...)
+	submit := append([]string{"runuser", "-u", "alice", "--", "env", "-C", "/home/alice", "sbatch", "--parsable"},
+		args...)
 	out, err := l.Command(ControlNodeName, submit...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("sbatch %v: %w: %s", args, err, out)
@@ -18,26 +19,26 @@ func (l *Lab) Submit(args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// JobField is a field of `scontrol show job`.
+// JobField returns a field of `scontrol show job`.
 func (l *Lab) JobField(job, field string) (string, error) { return l.field("job", job, field) }
 
-// JobState is a job's state: PENDING, CONFIGURING, RUNNING, COMPLETED, …
+// JobState returns a job's state: PENDING, CONFIGURING, RUNNING, COMPLETED, …
 func (l *Lab) JobState(job string) (string, error) { return l.field("job", job, "JobState") }
 
-// NodeState is a node's base state and flags: IDLE+CLOUD+POWERED_DOWN, …
+// NodeState returns a node's base state and flags: IDLE+CLOUD+POWERED_DOWN, …
 func (l *Lab) NodeState(node string) (string, error) { return l.field("node", node, "State") }
 
-// NodeReason is the reason that a node has; "" if none.
+// NodeReason returns the reason of a node's state; "" if none.
 func (l *Lab) NodeReason(node string) (string, error) { return l.field("node", node, "Reason") }
 
-// field is one field of what `scontrol show` tells.
+// field returns one field of the output of `scontrol show`.
 func (l *Lab) field(kind, name, field string) (string, error) {
 	out, err := l.Command(ControlNodeName, "scontrol", "show", kind, name).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("scontrol show %s %s: %w: %s", kind, name, err, out)
 	}
 	for line := range strings.Lines(string(out)) {
-		// A reason has blanks, and stands last in its line.
+		// A reason has blanks, and is last in its line.
 		if _, value, ok := strings.Cut(" "+strings.TrimSpace(line), " "+field+"="); ok {
 			if field != "Reason" {
 				value, _, _ = strings.Cut(value, " ")
@@ -48,5 +49,5 @@ func (l *Lab) field(kind, name, field string) (string, error) {
 	return "", nil
 }
 
-// StateDir is where reconfigure keeps its journal and logs.
+// StateDir returns the folder of reconfigure's journal and logs.
 func (l *Lab) StateDir() string { return filepath.Join(l.Site, "state") }

@@ -19,8 +19,8 @@ import (
 // OpenSSH the roles are tested with.
 const suite = "bookworm"
 
-// packages are what the base holds beyond Debian's essential packages. Nothing
-// is installed in a lab machine later: it reaches no mirror.
+// packages returns the base's packages beyond Debian's essential ones. No package can be installed in a machine later,
+// since it reaches no mirror.
 func packages() []string {
 	return []string{
 		"sysvinit-core", "openssh-server", "sudo",
@@ -30,7 +30,7 @@ func packages() []string {
 	}
 }
 
-// stamp is where a base names the recipe that it was made by.
+// stamp is the file of a base with the digest of its recipe.
 const stamp = "usr/lib/lab/recipe"
 
 var (
@@ -40,17 +40,15 @@ var (
 	customise []byte
 )
 
-// BaseIsCurrent says whether dir holds a whole base made by this package's
-// recipe.
+// BaseIsCurrent reports whether dir has a complete base that was made by this package's recipe.
 func BaseIsCurrent(dir string) bool {
 	found, err := os.ReadFile(filepath.Join(dir, stamp))
 	return err == nil && string(found) == recipe()
 }
 
-// BuildBase makes the base in dir, in place of what is there. It needs root,
-// mmdebstrap and the network, and some 40 s. dir changes only at the end, in one
-// step, so that a lab never sees half a base; machines that run on the old one
-// lose it. An interrupted build leaves dir+".new", which the next one removes.
+// BuildBase makes the base and replaces dir by it. It needs root, mmdebstrap and the network, and about 40 s. dir is
+// replaced in one step at the end, so that a lab never uses a partial base; machines that run on the old one lose it.
+// An interrupted build leaves dir+".new", which the next one removes.
 func BuildBase(ctx context.Context, dir string) error {
 	fresh, old := dir+".new", dir+".old"
 	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(old), os.MkdirAll(filepath.Dir(dir), 0o755)); err != nil {
@@ -87,8 +85,7 @@ func bootstrap(ctx context.Context, dir string) error {
 	return writeFile(filepath.Join(dir, stamp), []byte(recipe()))
 }
 
-// bootstrapCommand fetches from the host's own Debian mirrors if it names any,
-// else from mmdebstrap's default.
+// bootstrapCommand uses the host's Debian mirrors if there are any, else mmdebstrap's default.
 func bootstrapCommand(ctx context.Context, dir string, sources []string) *exec.Cmd {
 	argv := append(bootstrapOptions(), suite, dir)
 	if len(sources) > 0 {
@@ -109,7 +106,7 @@ func bootstrapOptions() []string {
 	}
 }
 
-// recipe is a digest of all that a base depends on but the mirror's state.
+// recipe returns a digest of all that a base depends on, except the mirror's state.
 func recipe() string {
 	sum := sha256.New()
 	fmt.Fprintln(sum, suite, bootstrapOptions())
@@ -157,7 +154,7 @@ func embedded() func(yield func(string, []byte) bool) {
 	}
 }
 
-// run runs a command and puts the end of what it said into its error.
+// run runs a command and adds the end of its output to its error.
 func run(cmd *exec.Cmd) error {
 	out, err := cmd.CombinedOutput()
 	if err != nil {

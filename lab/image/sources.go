@@ -38,7 +38,7 @@ func hostSources(apt string) ([]string, error) {
 	return slices.Compact(lines), nil
 }
 
-// oneLineSources picks from the one-line format of sources.list(5).
+// oneLineSources reads the one-line format of sources.list(5).
 func oneLineSources(text string) []string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -65,7 +65,7 @@ func oneLineSources(text string) []string {
 	return lines
 }
 
-// stanzaSources picks from the deb822 format of sources.list(5).
+// stanzaSources reads the deb822 format of sources.list(5).
 func stanzaSources(text string) []string {
 	var lines []string
 	for stanza := range strings.SplitSeq(text, "\n\n") {
@@ -95,8 +95,8 @@ func stanzaSources(text string) []string {
 	return lines
 }
 
-// wanted tells Debian's own archive from others that use its release's name by
-// the component and by the key ring, where one is named.
+// wanted reports whether a source is Debian's own archive. Other archives with the same release name differ in the
+// component or the key ring.
 func wanted(name string, components []string, signer string) bool {
 	switch name {
 	case suite, suite + "-updates", suite + "-security":

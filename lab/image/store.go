@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// LoginUser is the user of every image who may log in by key and use sudo
-// without a password; LoginUID is its user and group id.
+// LoginUser is the user of all images that may log in by key and use sudo without a password; LoginUID is its user and
+// group id.
 const (
 	LoginUser = "debian"
 	LoginUID  = 1000
@@ -23,7 +23,7 @@ const (
 // ErrUnknown is returned for an image that the store does not have.
 var ErrUnknown = errors.New("no such image")
 
-// Store holds the images of one lab. It is safe for concurrent use.
+// Store has the images of one lab. It is safe for concurrent use.
 type Store struct {
 	dir  string
 	base string
@@ -32,9 +32,8 @@ type Store struct {
 	layers map[string][]string
 }
 
-// NewStore makes an empty store. Its layers go into dir, which belongs to it
-// alone: what an earlier lab left there is removed. base is the folder that
-// every added image stands on; the store only reads it.
+// NewStore returns an empty store. Its layers are in dir, which belongs to it alone: files of an earlier lab are
+// removed. base is the lowest layer of all images; the store only reads it.
 func NewStore(dir, base string) (*Store, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, fmt.Errorf("clear image store: %w", err)
@@ -96,9 +95,8 @@ func (s *Store) add(id string, below []string, fill func(layer string) error) (e
 	return nil
 }
 
-// copyTree copies an overlay's upper folder with its whiteouts (device nodes)
-// and opaque marks (extended attributes). tar(1) does not mind files that
-// change or go meanwhile: it exits 1 for them, more for real errors.
+// copyTree copies an overlay's upper folder with its whiteouts (device nodes) and opaque marks (extended attributes).
+// tar(1) exits with 1 for files that change or disappear during the copy, and with more for other errors.
 func copyTree(ctx context.Context, from, to string) error {
 	const script = `tar -C "$1" --xattrs --xattrs-include='*' --one-file-system -cf - . || [ $? = 1 ]`
 	read := exec.CommandContext(ctx, "sh", "-c", script, "sh", from)
@@ -124,8 +122,8 @@ func copyTree(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// writeFile writes one file of an image and the folders above it. A script is
-// told by its first two bytes, since embedded files have no mode.
+// writeFile writes one file of an image and the folders above it. A script is recognized by its first two bytes, since
+// embedded files have no mode.
 func writeFile(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -5,17 +5,16 @@ import (
 	"net/netip"
 )
 
-// pool hands out the addresses of a subnet: one after the other, and those
-// that came back only when the rest is used up, the longest free first. So a
-// new server rarely has the address of one that has just gone, which caches of
-// host keys and of names would mix up.
+// pool allocates the addresses of a subnet in order, and released ones only when the rest is used up, the longest free
+// first. So a new server rarely has the address of a server that was deleted shortly before, for which host keys and
+// names may be cached.
 type pool struct {
 	next, last netip.Addr
 	used       map[netip.Addr]bool
 	returned   []netip.Addr
 }
 
-// newPool makes the pool of a network. The gateway counts as used.
+// newPool returns the pool of a network. The gateway is used.
 func newPool(n Network) *pool {
 	p := &pool{next: n.First, last: n.Last, used: make(map[netip.Addr]bool)}
 	subnet := n.CIDR.Masked()
@@ -31,7 +30,7 @@ func newPool(n Network) *pool {
 	return p
 }
 
-// broadcast is the last address of an IPv4 prefix.
+// broadcast returns the last address of an IPv4 prefix.
 func broadcast(p netip.Prefix) netip.Addr {
 	a := p.Masked().Addr().As4()
 	host := ^uint32(0) >> p.Bits()
@@ -41,7 +40,7 @@ func broadcast(p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// take hands out an address, if there is one left.
+// take allocates an address, if one is free.
 func (p *pool) take() (netip.Addr, bool) {
 	for p.next.Compare(p.last) <= 0 {
 		a := p.next
@@ -60,7 +59,7 @@ func (p *pool) take() (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// claim takes one particular address, unless it is used.
+// claim allocates the given address, unless it is used.
 func (p *pool) claim(a netip.Addr) bool {
 	if p.used[a] {
 		return false
@@ -69,7 +68,7 @@ func (p *pool) claim(a netip.Addr) bool {
 	return true
 }
 
-// release takes an address back.
+// release frees an address.
 func (p *pool) release(a netip.Addr) {
 	delete(p.used, a)
 	if a.Less(p.next) {
@@ -106,8 +105,8 @@ type wantedIP struct {
 	IPAddress string `json:"ip_address"`
 }
 
-// allocate finds the addresses that a port asks for, one of the pool if it
-// asks for none. What was taken is given back on a refusal.
+// allocate allocates the requested addresses of a port, or one of the pool if it requests none. After an error none is
+// allocated.
 func (n *subnetwork) allocate(wanted []wantedIP) ([]fixedIP, error) {
 	if wanted == nil {
 		wanted = []wantedIP{{}}

@@ -28,7 +28,7 @@ func (c *Cloud) labRoutes() []route {
 	}
 }
 
-// orderFault takes a Fault as JSON and answers with its id.
+// orderFault adds a Fault, given as JSON, and answers with its id.
 func (c *Cloud) orderFault(r *request) (reply, error) {
 	var f Fault
 	if err := r.decode(&f); err != nil {

@@ -43,7 +43,7 @@ func TestCloudsYAMLIsEnoughToLogIn(t *testing.T) {
 	f.must(err)
 }
 
-func TestOnlyTheOneUserInTheOneProjectGetsAToken(t *testing.T) {
+func TestOnlyTheUserOfTheProjectGetsAToken(t *testing.T) {
 	f := newFixture(t, configuration(), labcloud.Null{})
 	good := gophercloud.AuthOptions{
 		IdentityEndpoint: f.url + "/identity/v3", Username: "operator", Password: "secret",
@@ -67,7 +67,8 @@ func TestOnlyTheOneUserInTheOneProjectGetsAToken(t *testing.T) {
 func TestTokensExpireAndCanBeRevoked(t *testing.T) {
 	story(t, &probe{}, labcloud.Timings{Token: time.Minute}, func(p *player) {
 		time.Sleep(time.Minute)
-		if got := p.play(step{recorded: "expired", method: "GET", path: "/compute/v2.1/servers"}); got.Code != http.StatusUnauthorized {
+		if got := p.play(step{recorded: "expired", method: "GET",
+			path: "/compute/v2.1/servers"}); got.Code != http.StatusUnauthorized {
 			t.Errorf("an expired token is answered with %d", got.Code)
 		}
 	})
@@ -95,14 +96,14 @@ func TestMicroversionIsNegotiated(t *testing.T) {
 		}
 	}
 	for _, asked := range []string{"2.94", "2.0", "3.1", "2.x"} {
-		if response, text := f.send("GET", "/compute/v2.1/servers", asked, ""); response.StatusCode != http.StatusNotAcceptable {
+		if response, text := f.send("GET", "/compute/v2.1/servers", asked,
+			""); response.StatusCode != http.StatusNotAcceptable {
 			t.Errorf("asked for %q: %d %s", asked, response.StatusCode, text)
 		}
 	}
 }
 
-// TestServerShowsWhatItsMicroversionHas checks where keys of a server come and
-// go.
+// TestServerShowsWhatItsMicroversionHas checks the keys of a server in the microversions that add and remove them.
 func TestServerShowsWhatItsMicroversionHas(t *testing.T) {
 	f := newFixture(t, configuration(), labcloud.Null{})
 	s := f.running("n1")
@@ -113,7 +114,8 @@ func TestServerShowsWhatItsMicroversionHas(t *testing.T) {
 	}{
 		{`"locked"`, "2.9", "2.8"}, {`"description"`, "2.19", "2.18"}, {`"tags"`, "2.26", "2.25"},
 		{`"original_name"`, "2.47", "2.46"}, {`"trusted_image_certificates"`, "2.63", "2.62"},
-		{`"server_groups"`, "2.71", "2.70"}, {`"locked_reason"`, "2.73", "2.72"}, {`"OS-EXT-SRV-ATTR:hostname"`, "2.90", "2.89"},
+		{`"server_groups"`, "2.71", "2.70"}, {`"locked_reason"`, "2.73", "2.72"},
+		{`"OS-EXT-SRV-ATTR:hostname"`, "2.90", "2.89"},
 	} {
 		_, with := f.send("GET", "/compute/v2.1/servers/"+s.ID, c.since, "")
 		_, without := f.send("GET", "/compute/v2.1/servers/"+s.ID, c.not, "")
@@ -238,7 +240,8 @@ func TestServerListFiltersAndPages(t *testing.T) {
 		}
 	}
 	for _, query := range []string{"?host=x", "?marker=" + absent, "?limit=x", "?name=("} {
-		if response, text := f.send("GET", "/compute/v2.1/servers/detail"+query, "", ""); response.StatusCode != http.StatusBadRequest {
+		if response, text := f.send("GET", "/compute/v2.1/servers/detail"+query, "",
+			""); response.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", query, response.StatusCode, text)
 		}
 	}
@@ -266,7 +269,8 @@ func TestServerUpdateMetadataAndTags(t *testing.T) {
 	}
 	_, err = servers.ResetMetadata(ctx, f.compute, s.ID, servers.MetadataOpts{"z": "9"}).Extract()
 	f.must(err)
-	if metadata, _ = servers.Metadata(ctx, f.compute, s.ID).Extract(); !maps.Equal(metadata, map[string]string{"z": "9"}) {
+	if metadata, _ = servers.Metadata(ctx, f.compute, s.ID).Extract(); !maps.Equal(metadata,
+		map[string]string{"z": "9"}) {
 		t.Errorf("metadata after its replacement: %v", metadata)
 	}
 
@@ -282,7 +286,8 @@ func TestServerUpdateMetadataAndTags(t *testing.T) {
 		t.Errorf("tags: %v", all)
 	}
 	f.must(tags.DeleteAll(ctx, f.compute, s.ID).ExtractErr())
-	if response, _ := f.send("GET", "/compute/v2.1/servers/"+s.ID+"/tags", "2.25", ""); response.StatusCode != http.StatusNotFound {
+	if response, _ := f.send("GET", "/compute/v2.1/servers/"+s.ID+"/tags", "2.25",
+		""); response.StatusCode != http.StatusNotFound {
 		t.Errorf("tags at 2.25: %d", response.StatusCode)
 	}
 }
@@ -319,7 +324,8 @@ func TestServerPartsAndHistory(t *testing.T) {
 	if len(actions) != 2 || actions[0].Action != "stop" || actions[1].Action != "create" {
 		t.Errorf("history, newest first: %+v", actions)
 	}
-	if detail, err := instanceactions.Get(ctx, f.compute, s.ID, actions[1].RequestID).Extract(); err != nil || detail.Action != "create" {
+	if detail, err := instanceactions.Get(ctx, f.compute, s.ID, actions[1].RequestID).Extract(); err != nil ||
+		detail.Action != "create" {
 		t.Errorf("one action: %+v, %v", detail, err)
 	}
 }
@@ -330,7 +336,8 @@ func TestSnapshotBecomesAnImageThatServersAreMadeFrom(t *testing.T) {
 	id, err := servers.CreateImage(ctx, f.compute, s.ID, servers.CreateImageOpts{Name: "snap"}).ExtractImageID()
 	f.must(err)
 	f.compute.Microversion = "2.44"
-	older, err := servers.CreateImage(ctx, f.compute, f.running("n2").ID, servers.CreateImageOpts{Name: "older"}).ExtractImageID()
+	older, err := servers.CreateImage(ctx, f.compute, f.running("n2").ID,
+		servers.CreateImageOpts{Name: "older"}).ExtractImageID()
 	f.must(err)
 	f.compute.Microversion = "2.79"
 	for _, image := range []string{id, older} {
@@ -367,7 +374,8 @@ func TestActionsAreRefusedInTheWrongState(t *testing.T) {
 		http.StatusBadRequest, "must change flavor")
 	f.wantCode(servers.Reboot(ctx, f.compute, absent, servers.RebootOpts{Type: servers.HardReboot}).ExtractErr(),
 		http.StatusNotFound, "could not be found")
-	if response, text := f.send("POST", "/compute/v2.1/servers/"+s.ID+"/action", "", `{"dance":null}`); response.StatusCode != http.StatusBadRequest {
+	if response, text := f.send("POST", "/compute/v2.1/servers/"+s.ID+"/action", "",
+		`{"dance":null}`); response.StatusCode != http.StatusBadRequest {
 		t.Errorf("an unknown action: %d %s", response.StatusCode, text)
 	}
 }
@@ -385,10 +393,12 @@ func TestQuotaAndLimitsFollowTheServers(t *testing.T) {
 	f.wantCode(servers.Resize(ctx, f.compute, second.ID, servers.ResizeOpts{FlavorRef: "flavor-big"}).ExtractErr(),
 		http.StatusForbidden, "Quota exceeded for cores: Requested 7, but already used 9 of 9 cores")
 	_, err := f.create("n3")
-	f.wantCode(err, http.StatusForbidden, "Quota exceeded for cores,instances: Requested 1, but already used 9 of 9 cores,instances")
+	f.wantCode(err, http.StatusForbidden,
+		"Quota exceeded for cores,instances: Requested 1, but already used 9 of 9 cores,instances")
 	got, err := limits.Get(ctx, f.compute, nil).Extract()
 	f.must(err)
-	if a := got.Absolute; a.TotalCoresUsed != 9 || a.TotalInstancesUsed != 2 || a.MaxTotalCores != 9 || a.TotalRAMUsed != 16384+512 {
+	if a := got.Absolute; a.TotalCoresUsed != 9 || a.TotalInstancesUsed != 2 || a.MaxTotalCores != 9 ||
+		a.TotalRAMUsed != 16384+512 {
 		t.Errorf("limits: %+v", a)
 	}
 	project := s.TenantID
@@ -409,11 +419,12 @@ func TestQuotaAndLimitsFollowTheServers(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotThereIsRefused checks that nothing looks as if it worked.
-func TestWhatIsNotThereIsRefused(t *testing.T) {
+// TestUnknownThingsAreRefused checks that unknown calls, filters and fields are errors.
+func TestUnknownThingsAreRefused(t *testing.T) {
 	f := newFixture(t, configuration(), labcloud.Null{})
 	server := func(more string) string {
-		return fmt.Sprintf(`{"server":{"name":"n1","imageRef":%q,"flavorRef":"flavor-small","networks":"none"%s}}`, imageV1, more)
+		return fmt.Sprintf(`{"server":{"name":"n1","imageRef":%q,"flavorRef":"flavor-small","networks":"none"%s}}`,
+			imageV1, more)
 	}
 	for _, c := range []struct {
 		method, path, version, body string

@@ -25,13 +25,13 @@ type Cloud struct {
 	projectID  string
 	userID     string
 	hostID     string
-	// begun is when the networks came to be.
+	// begun is the creation time of the networks.
 	begun time.Time
 	// defaultGroup is the id of the security group "default".
 	defaultGroup string
 	// closing is closed when Close begins: it ends the calls that hang.
 	closing chan struct{}
-	// operations are the changes of servers that are under way.
+	// operations counts the changes of servers that are under way.
 	operations sync.WaitGroup
 
 	mu     sync.Mutex
@@ -40,7 +40,7 @@ type Cloud struct {
 	state
 }
 
-// state is all that the services keep. Cloud.mu guards it.
+// state is the state of all services. Cloud.mu guards it.
 type state struct {
 	images         table[*imageRecord]
 	flavors        table[Flavor]
@@ -53,12 +53,11 @@ type state struct {
 	floatingIPs    table[*floatingIP]
 	computeQuota   map[string]int
 	networkQuota   map[string]int
-	// used is what the servers take of the compute quota.
+	// used is the servers' usage of the compute quota.
 	used usage
 }
 
-// New makes a cloud whose servers run on h. It reports every mistake of cfg at
-// once.
+// New returns a cloud whose servers run on h. The error has all mistakes of cfg.
 func New(cfg Config, h Hypervisor) (*Cloud, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("labcloud configuration: %w", err)
@@ -101,8 +100,8 @@ func New(cfg Config, h Hypervisor) (*Cloud, error) {
 	return c, nil
 }
 
-// AddImage makes an image known to the cloud. The hypervisor must know its id
-// already. An id that is taken is an error; a name may be taken, as in Glance.
+// AddImage adds an image. The hypervisor must know its id already. A used id is an error; a name may be used twice, as
+// in Glance.
 func (c *Cloud) AddImage(id, name string) error {
 	if id == "" || name == "" {
 		return errors.New("an image needs an id and a name")
@@ -116,12 +115,11 @@ func (c *Cloud) AddImage(id, name string) error {
 	return nil
 }
 
-// Faults are the faults that are ordered.
+// Faults returns the requested faults.
 func (c *Cloud) Faults() *Faults { return c.faults }
 
-// Calls counts the calls so far by method and route, as "POST
-// /compute/v2.1/servers"; actions carry their name, as "POST
-// /compute/v2.1/servers/{id}/action rebuild".
+// Calls returns the number of calls so far by method and route, as "POST /compute/v2.1/servers"; actions carry their
+// name, as "POST /compute/v2.1/servers/{id}/action rebuild".
 func (c *Cloud) Calls() map[string]int { return c.calls.snapshot() }
 
 // Server is the short form of a server, for tables and tests.
@@ -142,7 +140,7 @@ type Server struct {
 	Fault string `json:"fault,omitempty"`
 }
 
-// Servers are the servers there are, oldest first.
+// Servers returns all servers, oldest first.
 func (c *Cloud) Servers() []Server {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,9 +166,8 @@ func (c *Cloud) serverList() []Server {
 // closeParallel is how many machines Close destroys at a time.
 const closeParallel = 16
 
-// Close refuses further calls, lets go of those that hang, stops what is under
-// way and destroys every machine. After an error (the hypervisor's, or the end
-// of ctx) it may be called again.
+// Close refuses further calls, ends those that hang, cancels changes that are under way and destroys all machines.
+// After an error (the hypervisor's, or the end of ctx) it may be called again.
 func (c *Cloud) Close(ctx context.Context) error {
 	ids := c.shut()
 	done := make(chan struct{})
@@ -198,7 +195,7 @@ func (c *Cloud) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// shut closes the cloud to new calls and cancels what is under way.
+// shut refuses new calls and cancels changes that are under way.
 func (c *Cloud) shut() (ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,26 +11,25 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Config is what a cloud starts with. Everything else (servers, ports, keys,
-// security groups) is made through its API.
+// Config is the initial state of a cloud. All else (servers, ports, keys, security groups) is created by its API.
 type Config struct {
 	// Project, User and Password are the only ones that Keystone knows, all in
 	// the domain "Default". None may be empty.
 	Project, User, Password string
 	// Region is the name of the only region; "RegionOne" if it is empty.
 	Region string
-	// Networks are the networks there are; the API cannot make more.
+	// Networks are all networks; the API cannot create others.
 	Networks []Network
-	// Flavors are the flavors there are; the API cannot make more.
+	// Flavors are all flavors; the API cannot create others.
 	Flavors []Flavor
-	// Images are the images to begin with; see also Cloud.AddImage.
+	// Images are the initial images; see also Cloud.AddImage.
 	Images []Image
-	// Quotas are the project's limits to begin with; the API can change them.
+	// Quotas are the project's initial limits; the API can change them.
 	Quotas Quotas
-	// Timings say how long things take.
+	// Timings are the durations of changes.
 	Timings Timings
-	// Log gets a line for each call that the cloud cannot answer, and for each
-	// change that the hypervisor failed at. Nil is silence.
+	// Log gets a line for each call that the cloud cannot answer, and for each failed change of the hypervisor. It may
+	// be nil.
 	Log *slog.Logger
 }
 
@@ -90,7 +89,7 @@ type Timings struct {
 	Token time.Duration
 }
 
-// defaults fills in what Config says is optional.
+// defaults sets the optional fields.
 func (cfg Config) defaults() Config {
 	if cfg.Region == "" {
 		cfg.Region = "RegionOne"
@@ -104,7 +103,7 @@ func (cfg Config) defaults() Config {
 	return cfg
 }
 
-// validate reports everything that is wrong with cfg at once.
+// validate returns all mistakes of cfg in one error.
 func (cfg Config) validate() error {
 	var errs []error
 	if cfg.Project == "" || cfg.User == "" || cfg.Password == "" {
@@ -139,16 +138,16 @@ func (n Network) validate() error {
 	return nil
 }
 
-// namespace makes the ids of what Config declares the same in every run.
+// namespace is for stable ids of what Config declares.
 var namespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("labcloud"))
 
-// stableID is an id that depends on nothing but a kind and a name.
+// stableID returns an id that depends only on a kind and a name.
 func stableID(kind, name string) string {
 	return uuid.NewSHA1(namespace, []byte(kind+"/"+name)).String()
 }
 
-// CloudsYAML is a clouds.yaml with one cloud of the given name, for a server
-// that answers with this cloud's handler at url (scheme and host, no path).
+// CloudsYAML returns a clouds.yaml with one cloud of the given name, for an HTTP server with this cloud's handler at
+// url (scheme and host, no path).
 func (c *Cloud) CloudsYAML(name, url string) []byte {
 	type dict = map[string]any
 	// Marshalling strings and maps of strings cannot fail.

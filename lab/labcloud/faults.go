@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// Kind is what goes wrong.
+// Kind is the kind of a fault.
 type Kind string
 
 const (
-	// NoValidHost: the server goes to ERROR, with the scheduler's words.
+	// NoValidHost: the server goes to ERROR, with the scheduler's text.
 	NoValidHost Kind = "no-valid-host"
 	// StuckBuild: the build never ends, and the server stays in BUILD or REBUILD
 	// until it is deleted, or the fault is cleared.
@@ -37,8 +37,8 @@ const (
 	// LostAnswer: the call is carried out, but the connection is cut before
 	// the answer.
 	LostAnswer Kind = "lost-answer"
-	// Hang: the call waits, before anything is done, until the client gives up
-	// or the fault is cleared or Fault.Seconds are over; then it goes on.
+	// Hang: the call waits, before it is handled, until the client disconnects, the fault is cleared or Fault.Seconds
+	// are over. Then it goes on.
 	Hang Kind = "hang"
 
 	// NoSSHD, NoSlurmd, NoMunged, NeverBoots and SlowBoot act inside the
@@ -63,8 +63,8 @@ func (k Kind) onCall() bool {
 	return slices.Contains([]Kind{QuotaExceeded, RateLimited, ServerError, Unavailable, LostAnswer, Hang}, k)
 }
 
-// Fault is a fault to order. It strikes calls (or builds) that fit both Server
-// and Call; at least one of the two must be given.
+// Fault is a requested fault. It affects calls (or builds) that match both Server and Call; at least one of the two
+// must be given.
 type Fault struct {
 	// ID is given by the cloud.
 	ID   int  `json:"id"`
@@ -77,21 +77,20 @@ type Fault struct {
 	// calls and has none acts on any call for the server, a quota only where a
 	// server is created.
 	Call string `json:"call,omitempty"`
-	// Skip is how many that fit pass before the first that is struck: with 2
-	// it is the third.
+	// Skip is how many matching calls pass before the first affected one: with 2 it is the third.
 	Skip int `json:"skip,omitempty"`
-	// Count is how many are struck; zero means one.
+	// Count is how many are affected; zero means one.
 	Count int `json:"count"`
-	// Seconds has a meaning for some kinds only.
+	// Seconds is used by some kinds only.
 	Seconds float64 `json:"seconds,omitempty"`
-	// Hits is how many were struck so far.
+	// Hits is how many were affected so far.
 	Hits int `json:"hits"`
 }
 
-// Faults are the faults that are ordered. Spent ones stay in the list, so that
-// a test can see that they struck, until they are cleared.
+// Faults are the requested faults. A fault that has had its effect stays in the list until it is cleared, so that a
+// test can check its Hits.
 type Faults struct {
-	// routes are the calls that there are, to check Fault.Call against.
+	// routes are all calls, to check Fault.Call.
 	routes []string
 
 	mu     sync.Mutex
@@ -99,7 +98,7 @@ type Faults struct {
 	orders []*order
 }
 
-// order is a fault with what the cloud has to remember of it.
+// order is a fault with its internal state.
 type order struct {
 	Fault
 	seen    int
@@ -108,8 +107,7 @@ type order struct {
 
 func newFaults(routes []string) *Faults { return &Faults{routes: routes} }
 
-// Add orders a fault and returns its id. A fault that could never strike is an
-// error.
+// Add adds a fault and returns its id. A fault that could never have an effect is an error.
 func (fs *Faults) Add(f Fault) (int, error) {
 	f, err := fs.check(f)
 	if err != nil {
@@ -123,7 +121,7 @@ func (fs *Faults) Add(f Fault) (int, error) {
 	return f.ID, nil
 }
 
-// check refuses what could never strike and writes calls out in full.
+// check refuses faults that could never have an effect, and completes Call.
 func (fs *Faults) check(f Fault) (Fault, error) {
 	f.Hits, f.Count = 0, cmp.Or(f.Count, 1)
 	if f.Kind == QuotaExceeded && f.Call == "" {
@@ -156,7 +154,7 @@ func (fs *Faults) check(f Fault) (Fault, error) {
 	return f, nil
 }
 
-// resolve finds the one call that text is or ends.
+// resolve returns the one call that is text or ends with it.
 func (fs *Faults) resolve(text string) (string, error) {
 	method, tail, _ := strings.Cut(text, " ")
 	var found []string
@@ -175,7 +173,7 @@ func (fs *Faults) resolve(text string) (string, error) {
 	return "", fmt.Errorf("%q could be any of %s", text, strings.Join(found, ", "))
 }
 
-// List is a copy of the faults, oldest first.
+// List returns a copy of the faults, oldest first.
 func (fs *Faults) List() []Fault {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -186,8 +184,8 @@ func (fs *Faults) List() []Fault {
 	return list
 }
 
-// Clear takes the fault with this id away, or every fault if id is zero, and
-// lets the calls go on that hang because of it. It says whether there was one.
+// Clear removes the fault with this id, or all faults if id is zero, and has the calls go on that hang because of it.
+// It reports whether there was one.
 func (fs *Faults) Clear(id int) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -202,7 +200,7 @@ func (fs *Faults) Clear(id int) bool {
 	return len(fs.orders) < before
 }
 
-// strike says whether a call or build is struck, and counts it.
+// strike reports whether the fault affects a call or build, and counts it.
 func (o *order) strike(call, server string) bool {
 	if o.Call != "" && o.Call != call {
 		return false
@@ -230,7 +228,7 @@ func (fs *Faults) onCall(call, server string) (order, bool) {
 	return order{}, false
 }
 
-// buildFaults is what goes wrong with one build of a server.
+// buildFaults are the faults of one build of a server.
 type buildFaults struct {
 	noValidHost bool
 	// stuck is closed when a build that never ends may end; nil for others.
@@ -239,7 +237,7 @@ type buildFaults struct {
 	bootDelay time.Duration
 }
 
-// onBuild gathers all faults for a build.
+// onBuild returns all faults of a build.
 func (fs *Faults) onBuild(call, server string) buildFaults {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -263,8 +261,7 @@ func (fs *Faults) onBuild(call, server string) buildFaults {
 	return b
 }
 
-// onDelete returns what is closed when a deletion that never ends may end; nil for
-// a deletion that no fault is ordered for.
+// onDelete returns a channel that is closed when a stuck deletion may end; nil for a deletion without a fault.
 func (fs *Faults) onDelete(server string) <-chan struct{} {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -279,9 +276,9 @@ func (fs *Faults) onDelete(server string) <-chan struct{} {
 // duration is the fault's Seconds.
 func (f Fault) duration() time.Duration { return time.Duration(f.Seconds * float64(time.Second)) }
 
-// suffer does to a call what a fault does before the call is handled. The
-// error is the answer if the call is not to be handled.
-func (c *Cloud) suffer(r *request, f order) error {
+// applyFault applies a fault to a call before the call is handled. After an error the call is not handled, and the
+// error is the answer.
+func (c *Cloud) applyFault(r *request, f order) error {
 	switch f.Kind {
 	case QuotaExceeded:
 		return c.quotaFault(r)
@@ -307,7 +304,7 @@ func (c *Cloud) suffer(r *request, f order) error {
 	return nil
 }
 
-// hang waits as Hang says.
+// hang waits; see Hang.
 func (c *Cloud) hang(r *request, f order) error {
 	var limit <-chan time.Time
 	if f.Seconds > 0 {

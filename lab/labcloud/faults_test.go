@@ -27,14 +27,15 @@ func (f *fixture) order(fault labcloud.Fault) int {
 	return id
 }
 
-func TestServerGoesToErrorToOrder(t *testing.T) {
+func TestAServerGoesToErrorByAFault(t *testing.T) {
 	f := newFixture(t, configuration(), labcloud.Null{})
 	f.order(labcloud.Fault{Kind: labcloud.NoValidHost, Server: "n[23]", Count: 2})
 	for name, want := range map[string]string{"n1": "ACTIVE", "n2": "ERROR", "n3": "ERROR"} {
 		s, err := f.create(name)
 		f.must(err)
 		got := f.await(s.ID, want)
-		if want == "ERROR" && (got.Fault.Message != "No valid host was found. " || got.Fault.Code != 500 || len(got.Addresses) != 0) {
+		if want == "ERROR" && (got.Fault.Message != "No valid host was found. " || got.Fault.Code != 500 ||
+			len(got.Addresses) != 0) {
 			t.Errorf("%s: fault %+v, addresses %v", name, got.Fault, got.Addresses)
 		}
 	}
@@ -46,7 +47,7 @@ func TestServerGoesToErrorToOrder(t *testing.T) {
 	}
 }
 
-func TestRebuildFailsToOrder(t *testing.T) {
+func TestARebuildFailsByAFault(t *testing.T) {
 	f := newFixture(t, configuration(), labcloud.Null{})
 	s := f.running("n1")
 	f.order(labcloud.Fault{Kind: labcloud.NoValidHost, Server: "n1", Call: "POST servers/{id}/action rebuild"})
@@ -58,8 +59,8 @@ func TestRebuildFailsToOrder(t *testing.T) {
 	f.await(s.ID, "ACTIVE")
 }
 
-// TestStuckChangesNeverEnd checks that a server stays in its transient state for
-// as long as the fault is ordered, and that a deletion ends a stuck build.
+// TestStuckChangesNeverEnd checks that a server stays in its transient state until the fault is cleared, and that a
+// deletion ends a stuck build.
 func TestStuckChangesNeverEnd(t *testing.T) {
 	const day = 24 * time.Hour
 	deletion := step{method: "DELETE", path: "/compute/v2.1/servers/{id}"}
@@ -69,11 +70,14 @@ func TestStuckChangesNeverEnd(t *testing.T) {
 		act    func(*player)
 		states []string
 	}{
-		{"build", labcloud.Fault{Kind: labcloud.StuckBuild, Server: "n1"}, func(*player) {}, []string{"BUILD/scheduling", "ACTIVE"}},
-		{"a deletion ends it", labcloud.Fault{Kind: labcloud.StuckBuild, Server: "n1"}, func(p *player) { p.play(deletion) }, []string{"gone", "gone"}},
+		{"build", labcloud.Fault{Kind: labcloud.StuckBuild, Server: "n1"}, func(*player) {},
+			[]string{"BUILD/scheduling", "ACTIVE"}},
+		{"a deletion ends it", labcloud.Fault{Kind: labcloud.StuckBuild, Server: "n1"},
+			func(p *player) { p.play(deletion) }, []string{"gone", "gone"}},
 		{"rebuild", labcloud.Fault{Kind: labcloud.StuckBuild, Call: "POST servers/{id}/action rebuild"},
 			func(p *player) { p.act(rebuildTo(imageV2)) }, []string{"REBUILD/rebuilding", "ACTIVE"}},
-		{"delete", labcloud.Fault{Kind: labcloud.StuckDelete, Server: "n*"}, func(p *player) { p.play(deletion) }, []string{"ACTIVE/deleting", "gone"}},
+		{"delete", labcloud.Fault{Kind: labcloud.StuckDelete, Server: "n*"}, func(p *player) { p.play(deletion) },
+			[]string{"ACTIVE/deleting", "gone"}},
 		{"delete, asked for twice", labcloud.Fault{Kind: labcloud.StuckDelete, Server: "n1"},
 			func(p *player) { p.play(deletion); p.play(deletion) }, []string{"ACTIVE/deleting", "gone"}},
 	} {
@@ -96,8 +100,8 @@ func TestStuckChangesNeverEnd(t *testing.T) {
 	}
 }
 
-// TestListsHaveNoFaultOfCell0 checks what makes clients ask for each server that
-// no host was found for. A server that had a host shows its fault in lists, too.
+// TestListsHaveNoFaultOfCell0 checks that lists have no fault of a server without a host, so that clients must get the
+// server itself. Lists have the fault of a server that had a host.
 func TestListsHaveNoFaultOfCell0(t *testing.T) {
 	f := newFixture(t, configuration(), labcloud.Null{})
 	f.order(labcloud.Fault{Kind: labcloud.NoValidHost, Server: "n1"})
@@ -123,14 +127,15 @@ func TestListsHaveNoFaultOfCell0(t *testing.T) {
 	}
 }
 
-// TestThirdCallIsStruck checks that faults count calls.
-func TestThirdCallIsStruck(t *testing.T) {
+// TestTheThirdCallFails checks that faults count calls.
+func TestTheThirdCallFails(t *testing.T) {
 	for _, c := range []struct {
 		kind labcloud.Kind
 		code int
 		text string
 	}{
-		{labcloud.QuotaExceeded, http.StatusForbidden, "Quota exceeded for instances: Requested 1, but already used 2 of 2 instances"},
+		{labcloud.QuotaExceeded, http.StatusForbidden,
+			"Quota exceeded for instances: Requested 1, but already used 2 of 2 instances"},
 		{labcloud.ServerError, http.StatusInternalServerError, "computeFault"},
 		{labcloud.Unavailable, http.StatusServiceUnavailable, "serviceUnavailable"},
 		{labcloud.RateLimited, http.StatusTooManyRequests, "overLimit"},
@@ -162,16 +167,15 @@ func TestRateLimitSaysWhenToRetry(t *testing.T) {
 	}
 }
 
-func TestNeutronRefusesInItsOwnWords(t *testing.T) {
+func TestErrorsOfNeutronHaveItsForm(t *testing.T) {
 	f := newFixture(t, configuration(), labcloud.Null{})
 	f.order(labcloud.Fault{Kind: labcloud.QuotaExceeded, Call: "POST ports"})
 	_, err := f.port(ports.CreateOpts{})
 	f.wantCode(err, http.StatusConflict, "Quota exceeded for resources: ['port']")
 }
 
-// TestLostAnswerIsDoneAllTheSame checks the one failure that a client cannot
-// tell from a success.
-func TestLostAnswerIsDoneAllTheSame(t *testing.T) {
+// TestALostAnswerIsOfACallThatIsDone checks the failure that a client cannot distinguish from a success.
+func TestALostAnswerIsOfACallThatIsDone(t *testing.T) {
 	f := newFixture(t, configuration(), labcloud.Null{})
 	f.order(labcloud.Fault{Kind: labcloud.LostAnswer, Server: "n1"})
 	_, err := f.create("n1")
@@ -183,7 +187,7 @@ func TestLostAnswerIsDoneAllTheSame(t *testing.T) {
 	}
 }
 
-func TestHangLastsUntilTheClientGivesUp(t *testing.T) {
+func TestAHangLastsUntilTheClientDisconnects(t *testing.T) {
 	f := newFixture(t, configuration(), labcloud.Null{})
 	f.order(labcloud.Fault{Kind: labcloud.Hang, Call: "GET limits"})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -208,11 +212,13 @@ func TestHangEnds(t *testing.T) {
 	}{
 		"after its time":     {30, func(*labcloud.Cloud) { time.Sleep(31 * second) }, http.StatusOK},
 		"when it is cleared": {0, func(c *labcloud.Cloud) { c.Faults().Clear(0) }, http.StatusOK},
-		"with the cloud":     {0, func(c *labcloud.Cloud) { _ = c.Close(context.Background()) }, http.StatusServiceUnavailable},
+		"with the cloud": {0, func(c *labcloud.Cloud) { _ = c.Close(context.Background()) },
+			http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			story(t, &probe{}, labcloud.Timings{}, func(p *player) {
-				if _, err := p.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.Hang, Call: "GET " + path, Seconds: c.seconds}); err != nil {
+				if _, err := p.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.Hang, Call: "GET " + path,
+					Seconds: c.seconds}); err != nil {
 					t.Fatal(err)
 				}
 				code := make(chan int, 1)
@@ -234,19 +240,20 @@ func TestHangEnds(t *testing.T) {
 	}
 }
 
-// TestFaultsInsideTheMachineReachTheHypervisor checks that a flag comes with
-// one build and is gone with the next.
+// TestFaultsInsideTheMachineReachTheHypervisor checks that a flag is set for one build and not for the next.
 func TestFaultsInsideTheMachineReachTheHypervisor(t *testing.T) {
 	h := &probe{}
 	story(t, h, labcloud.Timings{}, func(p *player) {
-		for _, kind := range []labcloud.Kind{labcloud.NoSSHD, labcloud.NoSlurmd, labcloud.NoMunged, labcloud.NeverBoots} {
+		for _, kind := range []labcloud.Kind{labcloud.NoSSHD, labcloud.NoSlurmd,
+			labcloud.NoMunged, labcloud.NeverBoots} {
 			if _, err := p.cloud.Faults().Add(labcloud.Fault{Kind: kind, Server: "n1"}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		p.create("n1")
 		synctest.Wait()
-		want := map[string]bool{labcloud.FlagNoSSHD: true, labcloud.FlagNoSlurmd: true, labcloud.FlagNoMunged: true, labcloud.FlagNeverBoots: true}
+		want := map[string]bool{labcloud.FlagNoSSHD: true, labcloud.FlagNoSlurmd: true, labcloud.FlagNoMunged: true,
+			labcloud.FlagNeverBoots: true}
 		if diff := cmp.Diff(want, h.machines["n1"].Flags); diff != "" {
 			t.Errorf("flags:\n%s", diff)
 		}
@@ -258,7 +265,7 @@ func TestFaultsInsideTheMachineReachTheHypervisor(t *testing.T) {
 	})
 }
 
-func TestFaultThatCouldNeverStrikeIsRefused(t *testing.T) {
+func TestAFaultWithoutEffectIsRefused(t *testing.T) {
 	cloud, err := labcloud.New(configuration(), labcloud.Null{})
 	if err != nil {
 		t.Fatal(err)

@@ -4,8 +4,7 @@ import (
 	"strconv"
 )
 
-// flavorRoutes are Nova's version documents, flavors and availability zones:
-// what nobody but an operator changes.
+// flavorRoutes are Nova's version documents, flavors and availability zones, which only operators can change.
 func (c *Cloud) flavorRoutes() []route {
 	return []route{
 		{compute, "GET /compute/{$}", true, novaVersions},

@@ -4,13 +4,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// floatingIP is an address of an external network that stands for a port's.
-// The lab keeps the association but translates no addresses.
+// floatingIP is an address of an external network that is associated with a port. The lab stores the association but
+// translates no addresses.
 type floatingIP struct {
 	stamp
 	network *subnetwork
 	ip      fixedIP
-	// port is the port it stands for, nil if it stands for none.
+	// port is the associated port; nil if there is none.
 	port *port
 }
 
@@ -51,7 +51,7 @@ func (c *Cloud) findFloatingIP(r *request) (*floatingIP, error) {
 	return f, nil
 }
 
-// attach makes the floating IP stand for a port, or for none.
+// attach associates the floating IP with a port, or with none.
 func (f *floatingIP) attach(p *port) {
 	if f.port != nil {
 		f.port.floating = ""
@@ -112,8 +112,8 @@ type floatingFields struct {
 	FixedIP string `json:"fixed_ip_address"`
 }
 
-// portFor finds the port that a floating IP shall stand for. It may be the one
-// that it stands for already; own is the floating IP's address.
+// portFor returns the port that a floating IP is to be associated with, which may be its present one; own is the
+// floating IP's address.
 func (c *Cloud) portFor(f floatingFields, own string) (*port, error) {
 	if f.PortID == nil || *f.PortID == "" {
 		return nil, nil
@@ -123,7 +123,8 @@ func (c *Cloud) portFor(f floatingFields, own string) (*port, error) {
 		return nil, notFound("PortNotFound", "Port %s could not be found.", *f.PortID)
 	}
 	if p.floating != "" && p.floating != own {
-		return nil, conflict("FloatingIPPortAlreadyAssociated", "Port %s already has the floating IP %s.", p.id, p.floating)
+		return nil, conflict("FloatingIPPortAlreadyAssociated", "Port %s already has the floating IP %s.", p.id,
+			p.floating)
 	}
 	if f.FixedIP != "" && (len(p.fixedIPs) == 0 || p.fixedIPs[0].IPAddress.String() != f.FixedIP) {
 		return nil, badRequest("Port %s does not have fixed ip %s", p.id, f.FixedIP)

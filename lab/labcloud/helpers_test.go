@@ -18,7 +18,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// publicKey is of no use to anybody: its private half was thrown away.
+// publicKey is a key whose private half does not exist any more.
 const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC nobody"
 
 const (
@@ -37,7 +37,8 @@ func configuration() labcloud.Config {
 		},
 		Flavors: []labcloud.Flavor{
 			{ID: "flavor-small", Name: "small", VCPUs: 1, RAM: 512, Disk: 1},
-			{ID: "flavor-big", Name: "big", VCPUs: 8, RAM: 16384, Disk: 1, ExtraSpecs: map[string]string{"hw:cpu_policy": "dedicated"}},
+			{ID: "flavor-big", Name: "big", VCPUs: 8, RAM: 16384, Disk: 1,
+				ExtraSpecs: map[string]string{"hw:cpu_policy": "dedicated"}},
 		},
 		Images: []labcloud.Image{{ID: imageV1, Name: "node-v1"}, {ID: imageV2, Name: "node-v2"}},
 	}

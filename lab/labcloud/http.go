@@ -26,7 +26,7 @@ const (
 // object is a JSON object whose keys depend on the request.
 type object = map[string]any
 
-// maxBody bounds what a request may send; user data is the largest part.
+// maxBody is the largest size of a request's body; user data is the largest part.
 const maxBody = 1 << 20
 
 // route is one method and path of a service, and what answers it.
@@ -36,11 +36,11 @@ type route struct {
 	pattern string
 	// open routes need no token.
 	open bool
-	// handle runs with the cloud's mutex held.
+	// handle runs with the cloud's mutex locked.
 	handle func(*request) (reply, error)
 }
 
-// request is one call on its way through the cloud.
+// request is one call.
 type request struct {
 	*http.Request
 	service service
@@ -55,8 +55,8 @@ type request struct {
 	base string
 }
 
-// decode reads the request's JSON into v, and refuses what v has no field for:
-// a part of the interface that is not there must not look as if it were.
+// decode reads the request's JSON into v. A key without a field in v is an error, so that a missing part of the API is
+// noticed.
 func (r *request) decode(v any) error {
 	d := json.NewDecoder(bytes.NewReader(r.body))
 	d.DisallowUnknownFields()
@@ -79,8 +79,7 @@ type reply struct {
 	// body is marshalled to JSON, unless it is nil, which is an empty body.
 	body   any
 	header map[string]string
-	// late makes the body after the cloud's mutex was let go, for what takes
-	// time; then body is not used.
+	// late returns the body without the cloud's mutex, for what takes time; then body is not used.
 	late func() (any, error)
 }
 
@@ -106,8 +105,8 @@ func (c *Cloud) routes() []route {
 	return all
 }
 
-// newMux puts the routes behind one handler. What has no route is answered
-// with 501: a 404 would tell the caller that a thing is gone.
+// newMux returns a handler for the routes. A call without a route is answered with 501, since 404 means that a resource
+// does not exist.
 func (c *Cloud) newMux(routes []route) *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, rt := range routes {
@@ -150,7 +149,7 @@ func (c *Cloud) serve(rt route, w http.ResponseWriter, hr *http.Request) {
 	c.calls.count(r.label)
 	f, found := c.faults.onCall(r.label, c.subject(r))
 	if found {
-		if err := c.suffer(r, f); err != nil {
+		if err := c.applyFault(r, f); err != nil {
 			c.write(w, r, reply{}, err)
 			return
 		}
@@ -192,8 +191,7 @@ func newRequest(rt route, w http.ResponseWriter, hr *http.Request) (*request, er
 	return r, nil
 }
 
-// answer authenticates and handles a call. It leaves out nothing but the
-// writing.
+// answer authenticates and handles a call, and returns the answer.
 func (c *Cloud) answer(rt route, r *request) (reply, error) {
 	answer, err := c.handleLocked(rt, r)
 	if err != nil || answer.late == nil {
@@ -241,7 +239,7 @@ func (c *Cloud) write(w http.ResponseWriter, r *request, answer reply, err error
 		h.Set("Content-Type", contentType)
 	}
 	w.WriteHeader(answer.status)
-	// A client that does not wait for its answer is no concern of ours.
+	// A client that disconnects is no error.
 	_, _ = w.Write(text)
 }
 

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Machine is everything that a hypervisor has to know to bring one server of
-// the cloud to life. The cloud hands a complete copy to each call that needs
-// one; a hypervisor MUST NOT write to its slices and maps.
+// Machine is all that a hypervisor needs to run one server of the cloud. The cloud passes a complete copy to each call
+// that needs one; a hypervisor MUST NOT write to its slices and maps.
 type Machine struct {
 	// ID is the server's UUID. It names the machine in every later call and is
 	// never used again after Destroy.
@@ -55,23 +54,20 @@ const (
 	FlagNoSlurmd = "no-slurmd"
 	// FlagNoMunged boots a machine on which munged does not start.
 	FlagNoMunged = "no-munged"
-	// FlagNeverBoots is a machine that the cloud calls ACTIVE although nothing
-	// inside it ever answers.
+	// FlagNeverBoots is a machine that is ACTIVE in the cloud, and on which nothing ever answers.
 	FlagNeverBoots = "never-boots"
 	// FlagSlowBoot is set together with a BootDelay.
 	FlagSlowBoot = "slow-boot"
 )
 
-// Hypervisor is what stands behind the servers of the cloud. The cloud decides
-// what a server should be; a hypervisor makes it so.
+// Hypervisor runs the servers of the cloud. The cloud decides the state of a server, and the hypervisor brings it
+// about.
 //
-// Every method MUST be safe for concurrent use. The cloud never has two calls
-// that change one machine under way at the same time, but calls for different
-// machines, and Console, run side by side. A method that takes a context MUST
-// return soon after the context has ended, and MUST leave the machine in a
-// state from which Destroy cleans up everything. A method returns when its
-// work is done as far as a real compute service would see it: the machine is
-// switched on, not that a service inside it answers.
+// Every method MUST be safe for concurrent use. The cloud makes only one call at a time that changes the same machine.
+// Calls for different machines, and Console, run in parallel. A method that takes a context MUST return soon after the
+// context has ended, and MUST leave the machine in a state from which Destroy cleans up everything. A method returns
+// when a real compute service would regard its work as done: the machine is switched on, but no service on it needs to
+// answer.
 type Hypervisor interface {
 	// Boot switches the machine on. It MUST make a fresh disk from m.ImageID
 	// if the machine has none, and MUST keep the disk that it has otherwise.
@@ -79,15 +75,13 @@ type Hypervisor interface {
 	// An image that the hypervisor does not know is an error.
 	Boot(ctx context.Context, m Machine) error
 
-	// Rebuild stops the machine if it runs, throws its disk away and boots it
-	// from m.ImageID. Nothing of the old disk MUST be left. It MUST succeed
-	// for a machine that is stopped or has no disk.
+	// Rebuild stops the machine if it runs, deletes its disk and boots it from m.ImageID. Nothing of the old disk MUST
+	// be left. It MUST succeed for a machine that is stopped or has no disk.
 	Rebuild(ctx context.Context, m Machine) error
 
-	// Reboot restarts the machine on the disk it has. A soft reboot MUST give
-	// the machine's services a chance to stop first, a hard one MUST NOT.
-	// A machine that is stopped is started with what its last Boot or Rebuild
-	// said; one that was never booted is an error.
+	// Reboot restarts the machine on the disk it has. A soft reboot MUST give the machine's services a chance to stop
+	// first, a hard one MUST NOT. A stopped machine is started as in its last Boot or Rebuild; one that was never
+	// booted is an error.
 	Reboot(ctx context.Context, id string, hard bool) error
 
 	// Stop switches the machine off and keeps its disk. A machine that is
@@ -103,8 +97,7 @@ type Hypervisor interface {
 	// lines is zero or less. A machine without a console yet has an empty one.
 	Console(id string, lines int) (string, error)
 
-	// Snapshot makes the machine's disk an image that Boot and Rebuild accept
-	// as imageID. The machine MAY run meanwhile; the image MUST NOT change
-	// when the machine goes on writing.
+	// Snapshot copies the machine's disk to an image that Boot and Rebuild accept as imageID. The machine MAY run
+	// during the call; its later writes MUST NOT change the image.
 	Snapshot(ctx context.Context, id, imageID string) error
 }

@@ -63,7 +63,7 @@ type named struct {
 	Domain   *named `json:"domain"`
 }
 
-// is says whether n refers to the thing with this id, or this name in the
+// is reports whether n refers to the thing with this id, or this name in the
 // domain.
 func (n *named) is(id, name string) bool {
 	if n == nil {
@@ -119,7 +119,7 @@ func (c *Cloud) showToken(r *request) (reply, error) {
 	return answer, nil
 }
 
-// authenticated says whether a token is valid now, and forgets one that is no
+// authenticated reports whether a token is valid now, and forgets one that is no
 // longer.
 func (c *Cloud) authenticated(token string) bool {
 	expires, found := c.tokens[token]

@@ -96,7 +96,7 @@ func checkImageQuery(q url.Values) error {
 	return nil
 }
 
-// imageMatches says whether an image fits all filters; "in:a,b" fits either.
+// imageMatches reports whether an image fits all filters; "in:a,b" fits either.
 func (c *Cloud) imageMatches(i *imageRecord, q url.Values) bool {
 	attributes := map[string]string{
 		"name": i.name, "status": i.status, "visibility": i.visibility, "owner": c.projectID, "id": i.id,

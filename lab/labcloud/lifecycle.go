@@ -7,24 +7,23 @@ import (
 	"time"
 )
 
-// operation is a change of a server that runs beside the requests.
+// operation is a change of a server that runs concurrently with requests.
 type operation struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// noValidHost is the scheduler's error; capital and blank are Nova's.
+// noValidHost is the scheduler's error, spelled as Nova does.
 type noValidHost struct{}
 
 func (noValidHost) Error() string { return "No valid host was found. " }
 
-// begin starts a change of a server. First work runs, without the mutex, then
-// settle with its error, with the mutex; settle is left out if the server was
-// given another change meanwhile, which is only ever a deletion or a hard
-// reboot. A change begins when the one before has ended, so that the
-// hypervisor never has two for one machine. The caller has the mutex.
+// begin starts a change of a server. First work runs, without the mutex, then settle with its error, with the mutex;
+// settle is left out if the server was given another change before, which is only ever a deletion or a hard reboot. A
+// change begins when the one before has ended, so that the hypervisor never has two for one machine. The caller has the
+// mutex.
 //
-// The change outlives the request that asked for it.
+// The change goes on after the request.
 func (c *Cloud) begin(ctx context.Context, s *server, work func(context.Context) error, settle func(error)) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	before := s.operation
@@ -77,7 +76,7 @@ func after(d time.Duration, act func(context.Context) error) func(context.Contex
 	}
 }
 
-// unstuck is work that waits until stuck is closed; with nil it does not wait.
+// unstuck returns work that waits until stuck is closed; with nil it does not wait.
 func unstuck(stuck <-chan struct{}, work func(context.Context) error) func(context.Context) error {
 	if stuck == nil {
 		return work
@@ -92,7 +91,7 @@ func unstuck(stuck <-chan struct{}, work func(context.Context) error) func(conte
 	}
 }
 
-// settleAs is what most changes end with: the new state, or ERROR.
+// settleAs ends most changes: it sets the new state, or ERROR.
 func (s *server) settleAs(vm vmState) func(error) {
 	return func(err error) {
 		if err != nil {
@@ -243,9 +242,8 @@ func (c *Cloud) beginSnapshot(ctx context.Context, s *server, i *imageRecord) {
 	}, func(error) { s.task = "" })
 }
 
-// beginDelete takes a server away, with what Nova made for it. What else is
-// under way is cancelled; a server whose machine cannot be destroyed stays, in
-// ERROR, and may be deleted again.
+// beginDelete deletes a server and the ports that Nova created for it. Another change that is under way is cancelled. A
+// server whose machine cannot be destroyed stays, in ERROR, and may be deleted again.
 func (c *Cloud) beginDelete(ctx context.Context, s *server) {
 	if s.operation != nil {
 		s.operation.cancel()

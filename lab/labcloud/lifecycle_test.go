@@ -19,8 +19,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// probe is a hypervisor that writes down what it is asked and checks what the
-// cloud promises: never two changes of one machine at a time.
+// probe is a hypervisor that records its calls, and checks that there are never two changes of one machine at a time.
 type probe struct {
 	// slow is how long each change takes, unless its context ends.
 	slow time.Duration
@@ -92,7 +91,7 @@ func (p *probe) Snapshot(ctx context.Context, id, _ string) error {
 // passwordLogin asks for a token without saying for which project.
 const passwordLogin = `{"auth":{"identity":{"methods":["password"],"password":{"user":{"name":"operator","password":"secret","domain":{"name":"Default"}}}}}}`
 
-// story runs steps against a cloud in a bubble of time.
+// story runs steps against a cloud in a bubble of synctest.
 func story(t *testing.T, h *probe, timings labcloud.Timings, tell func(*player)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -113,7 +112,7 @@ func story(t *testing.T, h *probe, timings labcloud.Timings, tell func(*player))
 	})
 }
 
-// create begins a server with everything that a machine is told.
+// create creates a server with all properties that its machine gets.
 func (p *player) create(name string) {
 	p.t.Helper()
 	p.play(step{method: "POST", path: "/compute/v2.1/servers", body: fmt.Sprintf(
@@ -159,21 +158,30 @@ func TestServerPassesThroughNovasStates(t *testing.T) {
 		states, asks []string
 	}{
 		{"create", nil, "", []string{"BUILD/scheduling", "ACTIVE"}, []string{"boot " + imageV1}},
-		{"soft reboot", nil, `{"reboot":{"type":"SOFT"}}`, []string{"REBOOT/rebooting", "ACTIVE"}, []string{"reboot hard=false"}},
-		{"hard reboot", nil, `{"reboot":{"type":"HARD"}}`, []string{"HARD_REBOOT/rebooting_hard", "ACTIVE"}, []string{"reboot hard=true"}},
+		{"soft reboot", nil, `{"reboot":{"type":"SOFT"}}`, []string{"REBOOT/rebooting", "ACTIVE"},
+			[]string{"reboot hard=false"}},
+		{"hard reboot", nil, `{"reboot":{"type":"HARD"}}`, []string{"HARD_REBOOT/rebooting_hard", "ACTIVE"},
+			[]string{"reboot hard=true"}},
 		{"rebuild", nil, rebuild, []string{"REBUILD/rebuilding", "ACTIVE"}, []string{"rebuild " + imageV2}},
-		{"rebuild of a stopped server", []string{`{"os-stop":null}`}, rebuild, []string{"REBUILD/rebuilding", "SHUTOFF"}, []string{"rebuild " + imageV2, "stop"}},
+		{"rebuild of a stopped server", []string{`{"os-stop":null}`}, rebuild,
+			[]string{"REBUILD/rebuilding", "SHUTOFF"}, []string{"rebuild " + imageV2, "stop"}},
 		{"stop", nil, `{"os-stop":null}`, []string{"ACTIVE/powering-off", "SHUTOFF"}, []string{"stop"}},
-		{"start", []string{`{"os-stop":null}`}, `{"os-start":null}`, []string{"SHUTOFF/powering-on", "ACTIVE"}, []string{"boot " + imageV1}},
-		{"resize", nil, `{"resize":{"flavorRef":"flavor-big"}}`, []string{"RESIZE/resize_prep", "VERIFY_RESIZE"}, []string{"stop", "boot " + imageV1}},
-		{"confirm", []string{`{"resize":{"flavorRef":"flavor-big"}}`}, `{"confirmResize":null}`, []string{"ACTIVE"}, nil},
-		{"revert", []string{`{"resize":{"flavorRef":"flavor-big"}}`}, `{"revertResize":null}`, []string{"REVERT_RESIZE/resize_reverting", "ACTIVE"}, []string{"stop", "boot " + imageV1}},
-		{"snapshot", nil, `{"createImage":{"name":"snap"}}`, []string{"ACTIVE/image_snapshot", "ACTIVE"}, []string{"snapshot"}},
+		{"start", []string{`{"os-stop":null}`}, `{"os-start":null}`, []string{"SHUTOFF/powering-on", "ACTIVE"},
+			[]string{"boot " + imageV1}},
+		{"resize", nil, `{"resize":{"flavorRef":"flavor-big"}}`, []string{"RESIZE/resize_prep", "VERIFY_RESIZE"},
+			[]string{"stop", "boot " + imageV1}},
+		{"confirm", []string{`{"resize":{"flavorRef":"flavor-big"}}`}, `{"confirmResize":null}`,
+			[]string{"ACTIVE"}, nil},
+		{"revert", []string{`{"resize":{"flavorRef":"flavor-big"}}`}, `{"revertResize":null}`,
+			[]string{"REVERT_RESIZE/resize_reverting", "ACTIVE"}, []string{"stop", "boot " + imageV1}},
+		{"snapshot", nil, `{"createImage":{"name":"snap"}}`, []string{"ACTIVE/image_snapshot", "ACTIVE"},
+			[]string{"snapshot"}},
 		{"delete", nil, "DELETE", []string{"ACTIVE/deleting", "gone"}, []string{"destroy"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := &probe{}
-			all := labcloud.Timings{Build: second, Rebuild: second, Reboot: second, Resize: second, Delete: second, Power: second, Snapshot: second}
+			all := labcloud.Timings{Build: second, Rebuild: second, Reboot: second, Resize: second, Delete: second,
+				Power: second, Snapshot: second}
 			story(t, h, all, func(p *player) {
 				p.create("n1")
 				if c.action != "" {
@@ -215,12 +223,14 @@ func TestStatesLastAsConfigured(t *testing.T) {
 	})
 }
 
-// TestMachineIsToldEverything checks what Boot gets.
-func TestMachineIsToldEverything(t *testing.T) {
+// TestAMachineGetsAllProperties checks the argument of Boot.
+func TestAMachineGetsAllProperties(t *testing.T) {
 	h := &probe{}
 	story(t, h, labcloud.Timings{}, func(p *player) {
-		p.play(step{method: "POST", path: "/compute/v2.1/os-keypairs", body: fmt.Sprintf(`{"keypair":{"name":"lab","public_key":%q}}`, publicKey)})
-		if _, err := p.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.SlowBoot, Server: "n1", Seconds: 7}); err != nil {
+		p.play(step{method: "POST", path: "/compute/v2.1/os-keypairs",
+			body: fmt.Sprintf(`{"keypair":{"name":"lab","public_key":%q}}`, publicKey)})
+		if _, err := p.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.SlowBoot, Server: "n1",
+			Seconds: 7}); err != nil {
 			t.Fatal(err)
 		}
 		p.play(step{method: "POST", path: "/compute/v2.1/servers", body: fmt.Sprintf(
@@ -232,21 +242,23 @@ func TestMachineIsToldEverything(t *testing.T) {
 				Prefix:  netip.MustParsePrefix("10.60.0.2/16"), // .1 is the gateway
 				Gateway: netip.MustParseAddr("10.60.0.1"),
 			}},
-			Metadata: map[string]string{"group": "a"}, Flags: map[string]bool{labcloud.FlagSlowBoot: true}, BootDelay: 7 * second,
+			Metadata: map[string]string{"group": "a"}, Flags: map[string]bool{labcloud.FlagSlowBoot: true},
+			BootDelay: 7 * second,
 		}
 		got := h.machines["n1"]
 		if got.ID == "" || !strings.HasPrefix(got.Addresses[0].MAC, "fa:16:3e:") {
 			t.Errorf("the machine's id or MAC address is missing: %+v", got)
 		}
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(labcloud.Machine{}, "ID"),
-			cmpopts.IgnoreFields(labcloud.Address{}, "MAC"), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
+			cmpopts.IgnoreFields(labcloud.Address{}, "MAC"),
+			cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
 			t.Errorf("the machine (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestDeletionInterruptsWhatIsUnderWay checks that a server can go at any time,
-// and that its machine is destroyed after the interrupted change, not beside it.
+// TestDeletionInterruptsWhatIsUnderWay checks that a server can be deleted at any time, and that its machine is
+// destroyed after the end of the interrupted change.
 func TestDeletionInterruptsWhatIsUnderWay(t *testing.T) {
 	for _, under := range []string{"", `{"reboot":{"type":"SOFT"}}`, rebuildTo(imageV2),
 		`{"resize":{"flavorRef":"flavor-big"}}`, `{"createImage":{"name":"snap"}}`} {
@@ -268,13 +280,16 @@ func TestDeletionInterruptsWhatIsUnderWay(t *testing.T) {
 					t.Errorf("the hypervisor was last asked to %s", last)
 				}
 				limits := p.play(step{method: "GET", path: "/compute/v2.1/limits"}).Body.String()
-				if !strings.Contains(limits, `"totalCoresUsed":0`) || !strings.Contains(limits, `"totalInstancesUsed":0`) {
+				if !strings.Contains(limits, `"totalCoresUsed":0`) ||
+					!strings.Contains(limits, `"totalInstancesUsed":0`) {
 					t.Errorf("quota is still used: %s", limits)
 				}
-				if ports := p.play(step{method: "GET", path: "/network/v2.0/ports"}).Body.String(); ports != `{"ports":[]}` {
+				if ports := p.play(step{method: "GET",
+					path: "/network/v2.0/ports"}).Body.String(); ports != `{"ports":[]}` {
 					t.Errorf("ports: %s", ports)
 				}
-				if images := p.play(step{method: "GET", path: "/image/v2/images?name=snap"}).Body.String(); !strings.Contains(images, `"images":[]`) {
+				if images := p.play(step{method: "GET",
+					path: "/image/v2/images?name=snap"}).Body.String(); !strings.Contains(images, `"images":[]`) {
 					t.Errorf("the interrupted snapshot left an image: %s", images)
 				}
 			})
@@ -310,7 +325,7 @@ func TestHypervisorsFailureBecomesError(t *testing.T) {
 				if got.Status != "ERROR" || !strings.Contains(got.Fault, broken.Error()) {
 					t.Errorf("the server is %+v", got)
 				}
-				// The way out is open.
+				// The server can be deleted.
 				delete(h.fail, method)
 				p.play(step{method: "DELETE", path: "/compute/v2.1/servers/{id}"})
 				synctest.Wait()
@@ -349,8 +364,7 @@ func TestHardRebootWaitsForSoftOne(t *testing.T) {
 	})
 }
 
-// TestCloseDestroysEverything checks that Close interrupts, destroys, and
-// refuses what comes after.
+// TestCloseDestroysEverything checks that Close interrupts changes, destroys machines and refuses later calls.
 func TestCloseDestroysEverything(t *testing.T) {
 	h := &probe{slow: time.Minute}
 	story(t, h, labcloud.Timings{Build: time.Hour}, func(p *player) {
@@ -370,8 +384,8 @@ func TestCloseDestroysEverything(t *testing.T) {
 	})
 }
 
-// TestCloseGivesUpWithItsContext checks that Close names what was left.
-func TestCloseGivesUpWithItsContext(t *testing.T) {
+// TestCloseEndsWithItsContext checks that the error names what is left.
+func TestCloseEndsWithItsContext(t *testing.T) {
 	h := &probe{}
 	story(t, h, labcloud.Timings{}, func(p *player) {
 		p.create("n1")
@@ -379,7 +393,8 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 		h.slow = time.Hour
 		ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 		defer cancel()
-		if err := p.cloud.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "destroying") {
+		if err := p.cloud.Close(ctx); !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), "destroying") {
 			t.Errorf("Close: %v", err)
 		}
 	})

@@ -62,7 +62,8 @@ func TestPortsHaveAddressesFromTheBeginning(t *testing.T) {
 	f.must(err)
 	none, err := f.port(ports.CreateOpts{FixedIPs: []ports.IP{}})
 	f.must(err)
-	if first.FixedIPs[0].IPAddress != "10.60.0.2" || wished.FixedIPs[0].IPAddress != "10.60.7.7" || len(none.FixedIPs) != 0 {
+	if first.FixedIPs[0].IPAddress != "10.60.0.2" || wished.FixedIPs[0].IPAddress != "10.60.7.7" ||
+		len(none.FixedIPs) != 0 {
 		t.Errorf("addresses: %v, %v, %v", first.FixedIPs, wished.FixedIPs, none.FixedIPs)
 	}
 	_, err = f.port(ports.CreateOpts{FixedIPs: []ports.IP{{IPAddress: "10.60.7.7"}}})
@@ -78,7 +79,8 @@ func TestPortsHaveAddressesFromTheBeginning(t *testing.T) {
 		AllowedAddressPairs: &[]ports.AddressPair{{IPAddress: "10.60.9.9"}},
 	}).Extract()
 	f.must(err)
-	if updated.Name != "b" || updated.FixedIPs[0].IPAddress != "10.60.8.8" || updated.AllowedAddressPairs[0].MACAddress != first.MACAddress {
+	if updated.Name != "b" || updated.FixedIPs[0].IPAddress != "10.60.8.8" ||
+		updated.AllowedAddressPairs[0].MACAddress != first.MACAddress {
 		t.Errorf("updated port: %+v", updated)
 	}
 	if found := f.listPorts(ports.ListOpts{FixedIPs: []ports.FixedIPOpts{{IPAddress: "10.60.8.8"}}}); len(found) != 1 {
@@ -86,8 +88,7 @@ func TestPortsHaveAddressesFromTheBeginning(t *testing.T) {
 	}
 }
 
-// TestAddressesAreReusedLast checks the order in which a small pool is handed
-// out.
+// TestAddressesAreReusedLast checks the order of allocation of a small pool.
 func TestAddressesAreReusedLast(t *testing.T) {
 	cfg := configuration()
 	cfg.Networks[0].CIDR = netip.MustParsePrefix("10.60.0.0/29") // .1 to .6, .1 is the gateway
@@ -113,9 +114,9 @@ func TestAddressesAreReusedLast(t *testing.T) {
 	f.wantCode(err, http.StatusConflict, "No more IP addresses")
 }
 
-// TestServersGiveTheirPortsBack checks that a port that was there before stays,
-// and that one that Nova made goes.
-func TestServersGiveTheirPortsBack(t *testing.T) {
+// TestServersReleaseTheirPorts checks that a deleted server leaves the ports that existed before it, and that those
+// that Nova created are removed.
+func TestServersReleaseTheirPorts(t *testing.T) {
 	f := newFixture(t, configuration(), labcloud.Null{})
 	ctx := t.Context()
 	mine, err := f.port(ports.CreateOpts{Name: "mine"})
@@ -184,7 +185,8 @@ func TestServersSecurityGroupsCanChange(t *testing.T) {
 	for _, c := range []struct{ action, want string }{
 		{"addSecurityGroup", "default extra "}, {"removeSecurityGroup", "default "},
 	} {
-		response, text := f.send("POST", "/compute/v2.1/servers/"+s.ID+"/action", "2.79", fmt.Sprintf(`{%q:{"name":%q}}`, c.action, group.Name))
+		response, text := f.send("POST", "/compute/v2.1/servers/"+s.ID+"/action", "2.79",
+			fmt.Sprintf(`{%q:{"name":%q}}`, c.action, group.Name))
 		if response.StatusCode != http.StatusAccepted || names() != c.want {
 			t.Errorf("%s: %d %s, groups are %s", c.action, response.StatusCode, text, names())
 		}
@@ -196,12 +198,14 @@ func TestFloatingIPs(t *testing.T) {
 	ctx := t.Context()
 	s := f.running("n1")
 	port := f.listPorts(ports.ListOpts{DeviceID: s.ID})[0]
-	fip, err := floatingips.Create(ctx, f.network, floatingips.CreateOpts{FloatingNetworkID: f.networkID("public")}).Extract()
+	fip, err := floatingips.Create(ctx, f.network,
+		floatingips.CreateOpts{FloatingNetworkID: f.networkID("public")}).Extract()
 	f.must(err)
 	if fip.FloatingIP != "192.0.2.1" || fip.Status != "DOWN" {
 		t.Errorf("floating IP: %+v", fip)
 	}
-	_, err = floatingips.Create(ctx, f.network, floatingips.CreateOpts{FloatingNetworkID: f.networkID("cluster")}).Extract()
+	_, err = floatingips.Create(ctx, f.network,
+		floatingips.CreateOpts{FloatingNetworkID: f.networkID("cluster")}).Extract()
 	f.wantCode(err, http.StatusBadRequest, "not a valid external network")
 	for range 2 { // associating it again changes nothing
 		fip, err = floatingips.Update(ctx, f.network, fip.ID, floatingips.UpdateOpts{PortID: &port.ID}).Extract()
@@ -238,7 +242,8 @@ func TestNetworkTagsAndQuota(t *testing.T) {
 	ctx := t.Context()
 	port, err := f.port(ports.CreateOpts{})
 	f.must(err)
-	_, err = attributestags.ReplaceAll(ctx, f.network, "ports", port.ID, attributestags.ReplaceAllOpts{Tags: []string{"lab"}}).Extract()
+	_, err = attributestags.ReplaceAll(ctx, f.network, "ports", port.ID,
+		attributestags.ReplaceAllOpts{Tags: []string{"lab"}}).Extract()
 	f.must(err)
 	if all, err := attributestags.List(ctx, f.network, "ports", port.ID).Extract(); err != nil || len(all) != 1 {
 		t.Errorf("tags: %v, %v", all, err)
@@ -253,7 +258,8 @@ func TestNetworkTagsAndQuota(t *testing.T) {
 		t.Errorf("quota: %+v, %v", detail, err)
 	}
 	unlimited := -1
-	if set, err := quotas.Update(ctx, f.network, port.TenantID, quotas.UpdateOpts{Port: &unlimited}).Extract(); err != nil || set.Port != -1 {
+	if set, err := quotas.Update(ctx, f.network, port.TenantID,
+		quotas.UpdateOpts{Port: &unlimited}).Extract(); err != nil || set.Port != -1 {
 		t.Errorf("quota set: %+v, %v", set, err)
 	}
 	_, err = f.port(ports.CreateOpts{})

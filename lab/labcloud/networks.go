@@ -10,7 +10,7 @@ import (
 
 // resource is what all things of Neutron's have in common.
 type resource interface {
-	// has says whether an attribute has a value; known is false if lists
+	// has reports whether an attribute has a value; known is false if lists
 	// cannot be filtered by that attribute.
 	has(name, value string) (matched, known bool)
 	// record is what tags, descriptions and times are kept in.
@@ -57,7 +57,7 @@ func (s *stamp) has(name, value string) (matched, known bool) {
 	return false, false
 }
 
-// isBool says whether a filter's value means b: clients write truth in their
+// isBool reports whether a filter's value means b: clients write truth in their
 // own language's case.
 func isBool(b bool, value string) bool { return strings.EqualFold(strconv.FormatBool(b), value) }
 
@@ -81,7 +81,7 @@ func listResources[T resource](r *request, key string, all *table[T]) (reply, er
 	var unknown error
 	items := all.all()
 	if ids := q["id"]; len(ids) > 0 {
-		items = all.some(ids) // what the provider asks most must not cost a walk
+		items = all.some(ids) // the provider's most frequent query must not scan all items
 	}
 	found, next, err := page(items, p, func(item T) bool {
 		matched, err := resourceMatches(item, q)
@@ -107,7 +107,7 @@ func listResources[T resource](r *request, key string, all *table[T]) (reply, er
 	return ok(body), nil
 }
 
-// resourceMatches says whether an item fits all filters of a query.
+// resourceMatches reports whether an item fits all filters of a query.
 func resourceMatches(item resource, q url.Values) (bool, error) {
 	all := true
 	for name, wanted := range q {
@@ -199,8 +199,7 @@ func networkNotFound(id string) error {
 	return notFound("NetworkNotFound", "Network %s could not be found.", id)
 }
 
-// networkViews and subnetViews are the two faces of a subnetwork. There are
-// only a few, so that they are made for each call.
+// networkViews and subnetViews are the two views of a subnetwork. They are few, so they are made for each call.
 func (c *Cloud) networkViews() *table[networkFace] {
 	var faces table[networkFace]
 	for id, n := range c.networks.all() {

@@ -2,13 +2,13 @@ package labcloud
 
 import "context"
 
-// Null is the hypervisor with nothing behind it: every change succeeds at
-// once. It is for tests of scale and of the cloud itself.
+// Null is a hypervisor without machines: every change succeeds at once. It is for tests of scale and of the cloud
+// itself.
 type Null struct{}
 
 var _ Hypervisor = Null{}
 
-// nullConsole is what every machine of Null has on its console.
+// nullConsole is the console of every machine of Null.
 const nullConsole = "this machine has nothing behind it\n"
 
 // Boot does nothing.

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// problem is a refusal, in the words of the service that gives it.
+// problem is an error answer, with the text of its service.
 type problem struct {
 	code int
 	// kind is Neutron's name for the error; the other services have none.
@@ -87,6 +87,7 @@ func (p *problem) render(s service) (contentType string, body any) {
 // glancePage is the page of HTML that Glance answers a refusal with.
 func glancePage(p *problem) string {
 	title := fmt.Sprintf("%d %s", p.code, http.StatusText(p.code))
-	return fmt.Sprintf("<html>\n <head>\n  <title>%s</title>\n </head>\n <body>\n  <h1>%s</h1>\n  %s<br /><br />\n\n\n\n </body>\n</html>",
+	return fmt.Sprintf("<html>\n <head>\n  <title>%s</title>\n </head>\n <body>\n  <h1>%s</h1>\n  %s<br /><br "+
+		"/>\n\n\n\n </body>\n</html>",
 		title, title, p.message)
 }

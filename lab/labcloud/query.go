@@ -75,14 +75,16 @@ const (
 	notTagsAny = "not-tags-any"
 )
 
-// matchTags answers the filters on tags, and says whether name is one of them
+// matchTags answers the filters on tags, and reports whether name is one of them
 // at all.
 func matchTags(name, value string, tags []string) (matched, known bool) {
 	all := func() bool {
-		return !slices.ContainsFunc(strings.Split(value, ","), func(tag string) bool { return !slices.Contains(tags, tag) })
+		return !slices.ContainsFunc(strings.Split(value, ","),
+			func(tag string) bool { return !slices.Contains(tags, tag) })
 	}
 	some := func() bool {
-		return slices.ContainsFunc(strings.Split(value, ","), func(tag string) bool { return slices.Contains(tags, tag) })
+		return slices.ContainsFunc(strings.Split(value, ","),
+			func(tag string) bool { return slices.Contains(tags, tag) })
 	}
 	switch name {
 	case tagsAll:

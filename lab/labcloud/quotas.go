@@ -70,7 +70,8 @@ func checkQuota(limits map[string]int, used, more usage) error {
 }
 
 func quotaExceeded(names string, asked, used, limit int) error {
-	return forbidden("Quota exceeded for %s: Requested %d, but already used %d of %d %s", names, asked, used, limit, names)
+	return forbidden("Quota exceeded for %s: Requested %d, but already used %d of %d %s", names,
+		asked, used, limit, names)
 }
 
 func (c *Cloud) quotaRoutes() []route {
@@ -100,7 +101,8 @@ func (c *Cloud) checkProject(r *request) error {
 func visibleQuota(limits map[string]int, v microversion) map[string]int {
 	visible := maps.Clone(limits)
 	maps.DeleteFunc(visible, func(name string, _ int) bool {
-		byNeutron := slices.Contains([]string{"fixed_ips", "floating_ips", "security_groups", "security_group_rules"}, name)
+		byNeutron := slices.Contains([]string{"fixed_ips", "floating_ips", "security_groups", "security_group_rules"},
+			name)
 		return byNeutron && v >= 36 || strings.HasPrefix(name, "injected_") && v >= 57
 	})
 	return visible

@@ -20,8 +20,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// recording is what a real OpenStack (Zed) answered. Lists are cut to their
-// first item.
+// recording has the answers of a real OpenStack (Zed). Lists have only their first item.
 type recording struct {
 	Status  int      `json:"status"`
 	Headers []string `json:"headers"`
@@ -52,9 +51,8 @@ var (
 	ids    = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`)
 )
 
-// TestAnswersHaveTheShapeOfRecordedOnes replays what was asked of a real
-// OpenStack and compares status, headers, and the body's keys with the types of
-// their values; of refusals also the words.
+// TestAnswersHaveTheShapeOfRecordedOnes replays the calls to a real OpenStack and compares status, headers, and the
+// body's keys with the types of their values; of errors also the text.
 func TestAnswersHaveTheShapeOfRecordedOnes(t *testing.T) {
 	text, err := os.ReadFile("testdata/recorded.json")
 	if err != nil {
@@ -212,7 +210,8 @@ func replayReading() []step {
 		{recorded: "network", method: "GET", path: "/network/v2.0/networks?name=cluster"},
 		{recorded: "subnet", method: "GET", path: "/network/v2.0/subnets?network_id={network}"},
 		{recorded: "limits", method: "GET", path: "/compute/v2.1/limits"},
-		{method: "POST", path: "/compute/v2.1/os-keypairs", body: fmt.Sprintf(`{"keypair":{"name":"lab","public_key":%q}}`, publicKey)},
+		{method: "POST", path: "/compute/v2.1/os-keypairs",
+			body: fmt.Sprintf(`{"keypair":{"name":"lab","public_key":%q}}`, publicKey)},
 	}
 }
 
@@ -302,7 +301,8 @@ func newPlayer(t *testing.T) *player {
 	cfg := configuration()
 	cfg.Networks[0].Gateway = netip.Addr{} // as it was where the answers were recorded
 	cfg.Flavors = append(cfg.Flavors, labcloud.Flavor{ID: "flavor-two", Name: "two", VCPUs: 2, RAM: 2048})
-	cfg.Timings = labcloud.Timings{Build: second, Rebuild: second, Reboot: second, Delete: second, Snapshot: second, Power: second}
+	cfg.Timings = labcloud.Timings{Build: second, Rebuild: second, Reboot: second, Delete: second,
+		Snapshot: second, Power: second}
 	cloud, err := labcloud.New(cfg, labcloud.Null{})
 	if err != nil {
 		t.Fatal(err)
@@ -316,7 +316,7 @@ func newPlayer(t *testing.T) *player {
 // play makes one call, and learns from its answer.
 func (p *player) play(s step) *httptest.ResponseRecorder {
 	p.t.Helper()
-	// In the test's bubble of time this waits for everything that is under way.
+	// In the bubble of synctest this waits for all changes that are under way.
 	time.Sleep(s.after)
 	path, body := s.path, s.body
 	for from, to := range p.replace {

@@ -13,8 +13,8 @@ import (
 // many is the size of a large cluster.
 const many = 4000
 
-// crowd is a cloud with a number of servers that are ACTIVE.
-func crowd(tb testing.TB, size int) (*labcloud.Cloud, func(method, path, body string) *httptest.ResponseRecorder) {
+// largeCloud returns a cloud with a number of ACTIVE servers.
+func largeCloud(tb testing.TB, size int) (*labcloud.Cloud, func(method, path, body string) *httptest.ResponseRecorder) {
 	tb.Helper()
 	cloud, err := labcloud.New(configuration(), labcloud.Null{})
 	if err != nil {
@@ -39,7 +39,8 @@ func crowd(tb testing.TB, size int) (*labcloud.Cloud, func(method, path, body st
 	token = call("POST", "/identity/v3/auth/tokens", passwordLogin).Header().Get("X-Subject-Token")
 	for i := range size {
 		call("POST", "/compute/v2.1/servers", fmt.Sprintf(
-			`{"server":{"name":"node%04d","imageRef":%q,"flavorRef":"flavor-small","metadata":{"cluster":"lab"}}}`, i, imageV1))
+			`{"server":{"name":"node%04d","imageRef":%q,"flavorRef":"flavor-small","metadata":{"cluster":"lab"}}}`, i,
+			imageV1))
 	}
 	return cloud, call
 }
@@ -48,13 +49,13 @@ func crowd(tb testing.TB, size int) (*labcloud.Cloud, func(method, path, body st
 // handler.
 func BenchmarkCreate4000(b *testing.B) {
 	for b.Loop() {
-		crowd(b, many)
+		largeCloud(b, many)
 	}
 }
 
 // BenchmarkList4000 lists them in full, in Nova's pages of 1000.
 func BenchmarkList4000(b *testing.B) {
-	_, call := crowd(b, many)
+	_, call := largeCloud(b, many)
 	for b.Loop() {
 		path, pages := "/compute/v2.1/servers/detail", 0
 		for ; path != ""; pages++ {
@@ -78,7 +79,7 @@ func nextPage(body string) string {
 
 // BenchmarkPortByID is what the provider asks for each server it reads.
 func BenchmarkPortByID(b *testing.B) {
-	_, call := crowd(b, many)
+	_, call := largeCloud(b, many)
 	for b.Loop() {
 		call("GET", "/network/v2.0/ports?id="+absent, "")
 	}

@@ -196,7 +196,8 @@ func (c *Cloud) deleteSecurityGroup(r *request) (reply, error) {
 		return reply{}, err
 	}
 	if g.id == c.defaultGroup {
-		return reply{}, conflict("SecurityGroupCannotRemoveDefault", "Insufficient rights for removing default security group.")
+		return reply{}, conflict("SecurityGroupCannotRemoveDefault",
+			"Insufficient rights for removing default security group.")
 	}
 	for _, p := range c.ports.all() {
 		if slices.Contains(p.groups, g.id) {
@@ -255,7 +256,7 @@ func (f *ruleFields) check() error {
 	return nil
 }
 
-// same says whether two rules of a group let the same through.
+// same reports whether two rules of a group let the same through.
 func (f *ruleFields) same(g ruleFields) bool {
 	text := func(s *string) string {
 		if s == nil {

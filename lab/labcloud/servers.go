@@ -202,7 +202,8 @@ func attributeFilter(name, value string) (func(*Cloud, *server) bool, error) {
 			return func(_ *Cloud, s *server) bool { return pattern.MatchString(s.name) }, nil
 		}
 		return func(c *Cloud, s *server) bool {
-			return slices.ContainsFunc(c.fixedAddresses(s), func(a netip.Addr) bool { return pattern.MatchString(a.String()) })
+			return slices.ContainsFunc(c.fixedAddresses(s),
+				func(a netip.Addr) bool { return pattern.MatchString(a.String()) })
 		}, nil
 	case "status":
 		return func(_ *Cloud, s *server) bool { return strings.EqualFold(s.status(), value) }, nil
@@ -353,7 +354,8 @@ func decodeUserData(text string) ([]byte, error) {
 	}
 	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(text) > maxUserData {
-		return nil, badRequest("Invalid input for field/attribute user_data. Value: %.20s…. It is not Base64, or too long", text)
+		return nil, badRequest("Invalid input for field/attribute user_data. Value: %.20s…. It is not Base64, or too "+
+			"long", text)
 	}
 	return data, nil
 }
@@ -505,7 +507,7 @@ func (c *Cloud) onlyNetwork() (string, error) {
 	return ids[0], nil
 }
 
-// disconnect gives up a server's ports: those that Nova made are removed.
+// disconnect releases a server's ports: those that Nova created are removed.
 func (c *Cloud) disconnect(ports []*port) {
 	for _, p := range slices.Clone(ports) {
 		if p.made {

@@ -51,8 +51,7 @@ func newRoot(t *testing.T, cfg labcloud.Config) *root {
 	return &root{fixture: f, tf: tf}
 }
 
-// tool finds a program or folder that the lab installs. A test that needs it
-// fails without it.
+// tool returns the path of a program or folder that the lab installs. The test fails without it.
 func tool(t *testing.T, variable, below string) string {
 	t.Helper()
 	needs.Lab(t)
@@ -94,7 +93,8 @@ func (r *root) actions() map[string]tfjson.Actions {
 	r.must(err)
 	actions := map[string]tfjson.Actions{}
 	for _, change := range plan.ResourceChanges {
-		if name, ok := change.Index.(string); ok && change.Type == "openstack_compute_instance_v2" && !change.Change.Actions.NoOp() {
+		if name, ok := change.Index.(string); ok && change.Type == "openstack_compute_instance_v2" &&
+			!change.Change.Actions.NoOp() {
 			actions[name] = change.Change.Actions
 		}
 	}
@@ -110,8 +110,7 @@ func (r *root) byName() map[string]labcloud.Server {
 	return all
 }
 
-// TestTerraformLifeOfNodes runs the real provider through what the product
-// does with it.
+// TestTerraformLifeOfNodes makes the same changes with the real provider as the product does.
 func TestTerraformLifeOfNodes(t *testing.T) {
 	t.Parallel()
 	cfg := configuration()
@@ -136,7 +135,8 @@ func TestTerraformLifeOfNodes(t *testing.T) {
 	}
 	r.must(r.apply(nodes))
 	now := r.byName()
-	if now["n1"].ID != before["n1"].ID || now["n1"].Image != imageV2 || now["n1"].Addresses[0] != before["n1"].Addresses[0] {
+	if now["n1"].ID != before["n1"].ID || now["n1"].Image != imageV2 ||
+		now["n1"].Addresses[0] != before["n1"].Addresses[0] {
 		t.Errorf("image change: %+v became %+v", before["n1"], now["n1"])
 	}
 	if now["n2"].ID != before["n2"].ID || now["n2"].Flavor != "big" {
@@ -169,8 +169,8 @@ func (r *root) wantNothingLeft() {
 	}
 }
 
-// TestTerraformServerInError checks what is left of one node's failure: the
-// provider says so, its instance is tainted, and the other one is good.
+// TestTerraformServerInError checks the result of one node's failure: the provider reports it, its instance is tainted,
+// and the other one is not.
 func TestTerraformServerInError(t *testing.T) {
 	t.Parallel()
 	r := newRoot(t, configuration())
@@ -196,7 +196,7 @@ func TestTerraformServerInError(t *testing.T) {
 	}
 }
 
-// TestTerraformQuotaExceeded checks that the provider hands on Nova's words.
+// TestTerraformQuotaExceeded checks that the provider's error has Nova's text.
 func TestTerraformQuotaExceeded(t *testing.T) {
 	t.Parallel()
 	cfg := configuration()
@@ -205,7 +205,8 @@ func TestTerraformQuotaExceeded(t *testing.T) {
 	var output bytes.Buffer
 	r.tf.SetStderr(&output)
 	err := r.apply(map[string]node{"n1": {imageV1, "small"}, "n2": {imageV1, "small"}})
-	if err == nil || !strings.Contains(output.String(), "Quota exceeded for instances: Requested 1, but already used 1 of 1 instances") {
+	if err == nil || !strings.Contains(output.String(),
+		"Quota exceeded for instances: Requested 1, but already used 1 of 1 instances") {
 		t.Fatalf("the provider's error is %v\n%s", err, output.String())
 	}
 	if got := r.byName(); len(got) != 1 {

@@ -33,8 +33,7 @@ func openConsole(log string) (*console, error) {
 	c := &console{slave: slave, path: slave.Name(), done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		// Ends with EIO when nobody holds the slave any more, or with a full
-		// disk; neither is the machine's concern.
+		// It ends with EIO when the slave is closed, or when the disk is full; neither is an error of the machine.
 		_, _ = io.Copy(out, master)
 		_ = master.Close()
 		_ = out.Close()
@@ -42,8 +41,7 @@ func openConsole(log string) (*console, error) {
 	return c, nil
 }
 
-// close gives up our hold of the slave and waits until all output, of a machine
-// that has ended, is in the file.
+// close closes our descriptor of the slave and waits until all output is in the file. The machine must have ended.
 func (c *console) close() {
 	_ = c.slave.Close()
 	<-c.done

@@ -22,8 +22,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
-// victim, in the environment, makes the test program a lab that waits to be
-// killed; it holds the folder.
+// victim is a variable of the environment that makes the test program a lab, which waits to be killed. Its value is the
+// folder.
 const victim = "EIFFEL_TEST_VICTIM"
 
 func TestMain(m *testing.M) {
@@ -57,8 +57,10 @@ func waitForDeath(ctx context.Context, dir string) error {
 		return err
 	}
 	for n, id := range []string{"a", "b"} {
-		address := labcloud.Address{MAC: fmt.Sprintf("fa:16:3e:00:00:%02x", n), Prefix: netip.MustParsePrefix(fmt.Sprintf("10.198.1.%d/16", n))}
-		if err := host.Boot(ctx, labcloud.Machine{ID: id, Name: id, ImageID: "v1", Addresses: []labcloud.Address{address}}); err != nil {
+		address := labcloud.Address{MAC: fmt.Sprintf("fa:16:3e:00:00:%02x", n),
+			Prefix: netip.MustParsePrefix(fmt.Sprintf("10.198.1.%d/16", n))}
+		if err := host.Boot(ctx, labcloud.Machine{ID: id, Name: id, ImageID: "v1",
+			Addresses: []labcloud.Address{address}}); err != nil {
 			return err
 		}
 	}

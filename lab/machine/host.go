@@ -16,30 +16,29 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// Images is where machines get their disks from.
+// Images provides the disks of machines.
 type Images interface {
-	// Layers returns the folders that an image consists of, lowest first. They
-	// MUST NOT change or go while a machine of that image exists.
+	// Layers returns the folders that an image consists of, lowest first. They MUST stay unchanged while a machine of
+	// that image exists.
 	Layers(id string) ([]string, error)
-	// Snapshot makes the image id of the layers, lowest first, and a copy of
-	// upper, which a running machine MAY be writing to.
+	// Snapshot creates the image id from the layers, lowest first, and a copy of upper, to which a running machine MAY
+	// write at the same time.
 	Snapshot(ctx context.Context, id string, layers []string, upper string) error
 }
 
-// Config says what a lab's host is made of.
+// Config is the configuration of a lab's host.
 type Config struct {
-	// Name tells labs on one computer apart: up to eleven small letters,
-	// digits and hyphens. The host's link to the lab is called "lab-" + Name.
+	// Name identifies the lab on this computer: up to eleven small letters, digits and hyphens. The host's link to the
+	// lab is called "lab-" + Name.
 	Name string
-	// Dir holds the machines' disks and consoles. It belongs to this lab
-	// alone, and is removed by Close.
+	// Dir has the machines' disks and consoles. It belongs to this lab alone, and is removed by Close.
 	Dir string
 	// Gateway is the host's address on the lab's network, with the length of
 	// the network's prefix.
 	Gateway netip.Prefix
 	// Images are the images that machines can be booted from.
 	Images Images
-	// Log hears of machines that restart or switch themselves off.
+	// Log gets messages about machines that restart or switch themselves off.
 	Log *slog.Logger
 }
 
@@ -59,9 +58,8 @@ type Host struct {
 
 var _ labcloud.Hypervisor = (*Host)(nil)
 
-// New makes the lab's network and an empty host, after removing what a lab of
-// the same name and folder left that died. A lab of that name that runs is an
-// error.
+// New creates the lab's network and an empty host. Before that, it removes what remains of a crashed lab with the same
+// name and folder. A running lab of that name is an error.
 func New(cfg Config) (_ *Host, err error) {
 	claim, err := claimName(cfg.Name)
 	if err != nil {
@@ -112,8 +110,7 @@ func (h *Host) Close() error {
 	return errors.Join(errs...)
 }
 
-// Cleanup removes what a lab left that died. A lab that runs is an error, and
-// nothing to remove is a success.
+// Cleanup removes what remains of a crashed lab. A running lab is an error, and nothing to remove is a success.
 func Cleanup(name, dir string) error {
 	claim, err := claimName(name)
 	if err != nil {
@@ -126,9 +123,8 @@ func sweep(name, dir string) error {
 	return errors.Join(removeLink(linkName(name)), removeAll(dir))
 }
 
-// claimName makes sure that one process at a time holds the lab's name. The
-// claim is a socket in the abstract namespace (unix(7)): it lives as long as
-// the process, in the same network namespace as the lab's link.
+// claimName reserves the lab's name for this process. The claim is a socket in the abstract namespace (unix(7)), which
+// exists as long as the process, in the same network namespace as the lab's link.
 func claimName(name string) (net.Listener, error) {
 	// An interface's name has at most 15 bytes.
 	if !regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,10})$`).MatchString(name) {
@@ -141,8 +137,7 @@ func claimName(name string) (net.Listener, error) {
 	return claim, nil
 }
 
-// removeAll removes a folder into which processes that have been killed may
-// still be writing.
+// removeAll removes a folder to which processes that have been killed may still write.
 func removeAll(dir string) error {
 	var err error
 	for range 3 {

@@ -17,10 +17,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 )
 
-// patience bounds every wait; nothing takes a tenth of it on a quiet computer.
+// patience is the limit of each wait; without other load none takes a tenth of it.
 const patience = 20 * time.Second
 
-// testLab is a lab of one test, with a key that its machines let in.
+// testLab is a lab of one test, with a key that is authorized on its machines.
 type testLab struct {
 	*machine.Host
 	dir string
@@ -103,7 +103,8 @@ func (l *testLab) ssh(t testing.TB, m labcloud.Machine, command string) string {
 	var out []byte
 	eventually(t, func() error {
 		var err error
-		cmd := exec.CommandContext(t.Context(), "ssh", "-i", l.key, "-F", "none", "-o", "BatchMode=yes", "-o", "ConnectTimeout=1",
+		cmd := exec.CommandContext(t.Context(), "ssh", "-i", l.key, "-F", "none", "-o", "BatchMode=yes",
+			"-o", "ConnectTimeout=1",
 			"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
 			"debian@"+address(m), command)
 		if out, err = cmd.CombinedOutput(); err != nil {

@@ -23,11 +23,10 @@ import (
 //go:embed stage.sh
 var stage string
 
-// stageFile, in a machine's folder, is the stage: so that ps(1) shows a name and
-// not a program.
+// stageFile, in a machine's folder, has the stage, so that ps(1) shows a name and not the script's text.
 const stageFile = "stage.sh"
 
-// life is what a machine is from power on to power off.
+// life is a machine from power on to power off.
 type life struct {
 	init    *os.Process // the machine's PID 1
 	ports   []port
@@ -38,8 +37,7 @@ type life struct {
 	status syscall.WaitStatus // of unshare, which repeats init's; set when ended
 }
 
-// begin starts the machine's processes and returns when its init is about to
-// run. On failure nothing is left running.
+// begin starts the machine's processes and returns just before its init runs. After an error none of them runs.
 func (h *Host) begin(ctx context.Context, m *machine) (*life, error) {
 	ports, err := h.ports(m.spec)
 	if err != nil {
@@ -104,20 +102,19 @@ func (h *Host) bringUp(ctx context.Context, cmd *exec.Cmd, l *life) error {
 	return nil
 }
 
-// handOver is the dialogue with the stage: it says that it is ready, we attach
-// the network and let it go on.
+// handOver waits until the stage is ready, attaches the network and has the stage go on.
 func (h *Host) handOver(ctx context.Context, pid int, l *life, ready, proceed *os.File) error {
 	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	line, err := bufio.NewReader(ready).ReadString('\n')
 	if err != nil {
-		return errors.Join(errors.New("mount disk: the stage gave up"), ctx.Err())
+		return errors.Join(errors.New("mount disk: the stage failed"), ctx.Err())
 	}
 	init, err := strconv.Atoi(strings.TrimSpace(line))
 	if err != nil {
 		return fmt.Errorf("mount disk: %w", err)
 	}
-	// Since Go 1.23 a Process holds a pidfd: a signal never goes astray.
+	// Since Go 1.23 a Process has a pidfd, so a signal cannot reach another process.
 	if l.init, err = os.FindProcess(init); err != nil {
 		return fmt.Errorf("find init: %w", err)
 	}
@@ -133,8 +130,7 @@ func (h *Host) handOver(ctx context.Context, pid int, l *life, ready, proceed *o
 	return nil
 }
 
-// end waits for the machine's end and takes down what the kernel would take
-// down later or not at all.
+// end waits for the machine's end and removes what the kernel would remove later or not at all.
 func (h *Host) end(cmd *exec.Cmd, l *life) {
 	_ = cmd.Wait() // the status says more than the error
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok {
@@ -151,17 +147,16 @@ func (h *Host) end(cmd *exec.Cmd, l *life) {
 	close(l.ended)
 }
 
-// kill ends the machine as pulling the plug does, and returns when nothing of
-// it runs.
+// kill ends the machine as a power failure does, and returns when none of its processes runs.
 func (l *life) kill() {
 	l.signal(syscall.SIGKILL)
 	<-l.ended
 }
 
-// signal says whether there was still an init to get the signal.
+// signal reports whether init existed and got the signal.
 func (l *life) signal(s syscall.Signal) bool { return l.init.Signal(s) == nil }
 
-// over says whether the machine has ended.
+// over reports whether the machine has ended.
 func (l *life) over() bool {
 	select {
 	case <-l.ended:
@@ -171,12 +166,11 @@ func (l *life) over() bool {
 	}
 }
 
-// rebooted says whether the machine has asked for a restart: reboot(2) in a PID
-// namespace ends its init by SIGHUP, and by SIGINT for a power-off.
+// rebooted reports whether the machine has requested a restart: reboot(2) in a PID namespace ends its init by SIGHUP,
+// and by SIGINT for a power-off.
 func (l *life) rebooted() bool { return l.status.Signaled() && l.status.Signal() == syscall.SIGHUP }
 
-// ports plans the machine's network interfaces. The first gateway named is the
-// way out.
+// ports returns the machine's network interfaces. The first gateway is the default route.
 func (h *Host) ports(spec labcloud.Machine) ([]port, error) {
 	var ports []port
 	routed := false
@@ -202,16 +196,17 @@ func (h *Host) ports(spec labcloud.Machine) ([]port, error) {
 	return ports, nil
 }
 
-// stageCommand runs the stage as PID 1 of new namespaces. unshare(1) stays as
-// its parent; it dies with the thread that starts it, and the stage with it.
+// stageCommand runs the stage as PID 1 of new namespaces. unshare(1) stays as its parent; it ends with the thread that
+// starts it, and the stage with it.
 func stageCommand(spec labcloud.Machine, layers []string, dir, console string, uptime int) *exec.Cmd {
 	lower := make([]string, 0, len(layers))
 	for i := range layers {
-		lower = append(lower, layers[len(layers)-1-i]) // overlayfs wants the topmost first
+		lower = append(lower, layers[len(layers)-1-i]) // overlayfs needs the topmost first
 	}
 	var masked []string
 	for _, service := range []struct{ flag, program string }{
-		{labcloud.FlagNoSSHD, "usr/sbin/sshd"}, {labcloud.FlagNoSlurmd, "usr/sbin/slurmd"}, {labcloud.FlagNoMunged, "usr/sbin/munged"},
+		{labcloud.FlagNoSSHD, "usr/sbin/sshd"}, {labcloud.FlagNoSlurmd, "usr/sbin/slurmd"},
+		{labcloud.FlagNoMunged, "usr/sbin/munged"},
 	} {
 		if spec.Flags[service.flag] {
 			masked = append(masked, service.program)
@@ -246,8 +241,9 @@ func writeSeed(dir string, spec labcloud.Machine) error {
 		own = spec.Addresses[0].Prefix.Addr().String()
 	}
 	files := map[string]string{
-		"hostname":        spec.Name + "\n",
-		"hosts":           "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n" + own + " " + spec.Name + "\n",
+		"hostname": spec.Name + "\n",
+		"hosts": "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n" +
+			own + " " + spec.Name + "\n",
 		"authorized_keys": strings.Join(spec.AuthorizedKeys, "\n") + "\n",
 	}
 	for name, content := range files {
@@ -272,9 +268,8 @@ func hostUptime() (int, error) {
 	return uptime, nil
 }
 
-// starter starts all of a lab's processes on one thread that lives as long as
-// the lab: PR_SET_PDEATHSIG is about the thread that forked, and Go ends
-// threads when it likes.
+// starter starts all processes of a lab on one thread that exists as long as the lab: PR_SET_PDEATHSIG acts at the end
+// of the thread that forked, and Go ends threads at any time.
 type starter struct{ work chan func() }
 
 func newStarter() *starter {

@@ -18,9 +18,8 @@ import (
 // runs in the lab needs more than a few seconds.
 const grace = 10 * time.Second
 
-// machine is one server's disk and, while it is switched on, its life. mu
-// orders the calls for one machine with each other and with a machine that
-// restarts itself.
+// machine is the disk of one server and, while it is switched on, its life. mu serializes the calls for one machine,
+// and its own restarts.
 type machine struct {
 	dir string
 
@@ -151,8 +150,7 @@ func (h *Host) Snapshot(ctx context.Context, id, imageID string) error {
 	return nil
 }
 
-// makeDisk gives a machine that is switched off an empty layer above the image
-// and an empty console.
+// makeDisk creates an empty layer above the image, and an empty console, for a machine that is switched off.
 func (h *Host) makeDisk(m *machine, imageID string) error {
 	if m.destroyed {
 		return errors.New("it was destroyed")
@@ -165,7 +163,8 @@ func (h *Host) makeDisk(m *machine, imageID string) error {
 	if err := removeAll(m.dir); err != nil {
 		return err
 	}
-	for _, dir := range []string{m.upper(), filepath.Join(m.disk(), "work"), filepath.Join(m.dir, "root"), filepath.Join(m.dir, "seed")} {
+	for _, dir := range []string{m.upper(), filepath.Join(m.disk(), "work"), filepath.Join(m.dir, "root"),
+		filepath.Join(m.dir, "seed")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("make disk: %w", err)
 		}
@@ -174,21 +173,20 @@ func (h *Host) makeDisk(m *machine, imageID string) error {
 	return nil
 }
 
-// switchOn starts the machine and watches over it. The caller holds m.mu.
+// switchOn starts the machine and a goroutine that restarts it when it reboots. The caller has locked m.mu.
 func (h *Host) switchOn(ctx context.Context, m *machine) error {
 	l, err := h.begin(ctx, m)
 	if err != nil {
 		return fmt.Errorf("boot %s: %w", m.spec.Name, err)
 	}
 	m.life = l
-	// The machine lives on when the call that started it has ended.
+	// The machine runs on after the call that started it.
 	ctx = context.WithoutCancel(ctx)
 	h.watches.Go(func() { h.watch(ctx, m, l) })
 	return nil
 }
 
-// watch waits for the end of a life and starts the next one if the machine
-// ended by rebooting itself.
+// watch waits for the end of a life, and starts the next one if the machine has rebooted itself.
 func (h *Host) watch(ctx context.Context, m *machine, l *life) {
 	<-l.ended
 	m.mu.Lock()
@@ -206,8 +204,7 @@ func (h *Host) watch(ctx context.Context, m *machine, l *life) {
 	}
 }
 
-// switchOff ends the machine's life at once, if it has one. The caller holds
-// m.mu.
+// switchOff ends the machine's life at once, if it has one. The caller has locked m.mu.
 func (m *machine) switchOff() {
 	if m.life == nil {
 		return
@@ -216,8 +213,8 @@ func (m *machine) switchOff() {
 	m.life = nil
 }
 
-// shutDown asks the machine's init to end its services and waits until it has,
-// at most for a while. The caller holds m.mu.
+// shutDown has the machine's init end its services, and waits for its end, at most for grace. The caller has locked
+// m.mu.
 func (m *machine) shutDown(ctx context.Context, request syscall.Signal) {
 	if m.life == nil || !m.life.signal(request) {
 		return

@@ -32,14 +32,15 @@ func TestMachinesAndHostReachEachOtherBySSH(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := lab.ssh(t, a, "umask 077; echo '"+string(key)+"' > key; ssh -i key -o StrictHostKeyChecking=no -o LogLevel=ERROR "+address(b)+" hostname")
+	got := lab.ssh(t, a, "umask 077; echo '"+string(key)+"' > key; ssh -i key -o StrictHostKeyChecking=no -o "+
+		"LogLevel=ERROR "+address(b)+" hostname")
 	if got != "node2" {
 		t.Errorf("node2 through node1 says %q", got)
 	}
 	lab.inside(t, a, "ping", "-c", "1", "-W", "5", "10.197.0.1")
 }
 
-func TestConsoleTellsTheHostKeysAsCloudInitDoes(t *testing.T) {
+func TestTheConsoleHasTheHostKeysAsFromCloudInit(t *testing.T) {
 	lab := newLab(t)
 	a := lab.spec(t, 1)
 	lab.boot(t, a)
@@ -95,7 +96,7 @@ func TestRebootKeepsTheDiskAndNothingElse(t *testing.T) {
 	lab.boot(t, a)
 	fromInside := func(argv ...string) func() error {
 		return func() error {
-			// The machine may be gone before the command's end is told.
+			// The machine may end before the command's end is known.
 			_ = lab.Command(a.ID, argv...).Run()
 			return nil
 		}
@@ -163,7 +164,7 @@ func TestSoftRebootStopsServicesFirst(t *testing.T) {
 	}
 }
 
-// A machine that shuts down stops all of its processes before it kills them (killall5(8)).
+// In a shutdown all processes of a machine are stopped before they are killed (killall5(8)).
 func TestACommandThatIsStoppedEndsWithItsMachine(t *testing.T) {
 	lab := newLab(t)
 	a := lab.spec(t, 1)
@@ -248,9 +249,9 @@ func TestSnapshotIsTheDiskAsItWas(t *testing.T) {
 	lab := newLab(t)
 	a, b := lab.spec(t, 1), lab.spec(t, 2)
 	lab.boot(t, a)
-	// A file of the image that is removed, and a folder that is made anew, are
-	// what a layer has special marks for.
-	keys := lab.ssh(t, a, "sudo sh -c 'echo v3 > /etc/image-release; rm /etc/issue; rm -r /etc/skel; mkdir /etc/skel; touch /etc/skel/new; sync'; cat /etc/ssh/*.pub")
+	// A layer has special marks for a removed file of the image, and for a folder that was removed and created again.
+	keys := lab.ssh(t, a, "sudo sh -c 'echo v3 > /etc/image-release; rm /etc/issue; rm -r /etc/skel; mkdir "+
+		"/etc/skel; touch /etc/skel/new; sync'; cat /etc/ssh/*.pub")
 	if err := lab.Snapshot(t.Context(), a.ID, "v3"); err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +259,7 @@ func TestSnapshotIsTheDiskAsItWas(t *testing.T) {
 	b.ImageID = "v3"
 	lab.boot(t, b)
 	if got := lab.ssh(t, b, "hostname; cat /etc/image-release; ls /etc/issue 2>/dev/null; ls -A /etc/skel"); got != "node2\nv3\nnew" {
-		t.Errorf("the snapshot holds %q", got)
+		t.Errorf("the snapshot contains %q", got)
 	}
 	if got := lab.ssh(t, b, "cat /etc/ssh/*.pub"); got == keys {
 		t.Error("a machine of the snapshot has the host keys of the original")
@@ -280,7 +281,7 @@ func TestUnknownImageIsAnError(t *testing.T) {
 	}
 }
 
-func TestAbsentMachineIsSuccessToEnd(t *testing.T) {
+func TestToEndAnAbsentMachineIsASuccess(t *testing.T) {
 	lab := newLab(t)
 	if err := errors.Join(lab.Stop(t.Context(), "x"), lab.Destroy(t.Context(), "x")); err != nil {
 		t.Error(err)
@@ -394,9 +395,10 @@ func TestTheHostsKernelIsNotTheMachines(t *testing.T) {
 	lab := newLab(t)
 	a := lab.spec(t, 1)
 	lab.boot(t, a)
-	// Each of them would do no harm if it were let.
+	// None of them would do harm if it were allowed.
 	for _, command := range []string{
-		"echo $(cat /proc/sys/kernel/panic) > /proc/sys/kernel/panic", "date -s now", "mknod /tmp/disk b 254 0", "echo 0 > /sys/class/net/eth0/ifalias",
+		"echo $(cat /proc/sys/kernel/panic) > /proc/sys/kernel/panic", "date -s now", "mknod /tmp/disk b 254 0",
+		"echo 0 > /sys/class/net/eth0/ifalias",
 	} {
 		if got := lab.ssh(t, a, "sudo sh -c '"+command+"' >/dev/null 2>&1 || echo refused"); got != "refused" {
 			t.Errorf("%s: %q", command, got)

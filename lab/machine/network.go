@@ -29,8 +29,7 @@ type network struct {
 	inside *netlink.Handle
 }
 
-// newNetwork makes the switch and gives the host's end of its link the address
-// gateway.
+// newNetwork creates the switch and gives the host's end of its link the address gateway.
 func newNetwork(lab string, gateway netip.Prefix) (_ *network, err error) {
 	space, err := newNamespace()
 	if err != nil {
@@ -89,7 +88,7 @@ func (n *network) plug(name string) error {
 	return n.inside.LinkSetUp(end)
 }
 
-// port is one network interface of a machine, ready to be made.
+// port describes one network interface of a machine.
 type port struct {
 	name    string // of the machine's end: eth0, …
 	cable   string // of the switch's end
@@ -156,10 +155,9 @@ func (n *network) connect(machine *netlink.Handle, space netns.NsHandle, p port)
 	return n.announce(machine, end, p)
 }
 
-// announce has the machine tell its neighbours where its address is now; it may
-// have been another machine's a moment ago, and they would send there for up to
-// a minute. With arp_notify (ip-sysctl) the kernel does so whenever a hardware
-// address is set, even to what it is; but the bridge has to carry it already.
+// announce has the machine send a gratuitous ARP. Its address may have been another machine's before, and its
+// neighbours would use the old hardware address for up to a minute. With arp_notify (ip-sysctl) the kernel sends it
+// whenever a hardware address is set, also to the same one; the link to the bridge must be up before.
 func (n *network) announce(machine *netlink.Handle, end netlink.Link, p port) error {
 	const limit = 5 * time.Second
 	for deadline := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
@@ -177,8 +175,7 @@ func (n *network) announce(machine *netlink.Handle, end netlink.Link, p port) er
 	return machine.LinkSetHardwareAddr(end, p.mac)
 }
 
-// detach removes the ports now: the kernel would do so some time after the
-// machine's last process has gone.
+// detach removes the ports at once: the kernel removes them some time after the end of the machine's last process.
 func (n *network) detach(ports []port) error {
 	var errs []error
 	for _, p := range ports {
@@ -218,7 +215,7 @@ func removeLink(name string) error {
 	return nil
 }
 
-// newNamespace makes a network namespace that lives as long as its descriptor.
+// newNamespace creates a network namespace that exists as long as its descriptor.
 func newNamespace() (netns.NsHandle, error) {
 	type result struct {
 		space netns.NsHandle
@@ -226,8 +223,8 @@ func newNamespace() (netns.NsHandle, error) {
 	}
 	results := make(chan result)
 	go func() {
-		// The thread is not unlocked, so it ends with this goroutine and no
-		// other one ever runs in the switch.
+		// The thread is not unlocked, so it ends with this goroutine, and no other goroutine runs in the switch's
+		// namespace.
 		runtime.LockOSThread()
 		space, err := netns.New()
 		results <- result{space, os.NewSyscallError("unshare", err)}

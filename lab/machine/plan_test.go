@@ -16,7 +16,8 @@ import (
 func TestStageCommandNamesTheMachine(t *testing.T) {
 	spec := labcloud.Machine{
 		ID: "id", Name: "node1", BootDelay: 1500 * time.Millisecond,
-		Flags: map[string]bool{labcloud.FlagNoSSHD: true, labcloud.FlagNoSlurmd: true, labcloud.FlagNoMunged: true, "unknown": true},
+		Flags: map[string]bool{labcloud.FlagNoSSHD: true, labcloud.FlagNoSlurmd: true,
+			labcloud.FlagNoMunged: true, "unknown": true},
 	}
 	cmd := stageCommand(spec, []string{"/base", "/v1", "/v2"}, "/lab/id", "/dev/pts/7", 4242)
 	if got := strings.Join(cmd.Args[1:], " "); got !=
@@ -26,7 +27,8 @@ func TestStageCommandNamesTheMachine(t *testing.T) {
 	want := []string{
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "ID=id", "NAME=node1", "LOWER=/v2:/v1:/base",
 		"DISK=/lab/id/disk", "ROOT=/lab/id/root", "SEED=/lab/id/seed", "CONSOLE=/dev/pts/7",
-		"LOGIN_USER=debian", "LOGIN_UID=1000", "MASK=usr/sbin/sshd usr/sbin/slurmd usr/sbin/munged", "HANG=false", "DELAY=1.500",
+		"LOGIN_USER=debian", "LOGIN_UID=1000", "MASK=usr/sbin/sshd usr/sbin/slurmd usr/sbin/munged",
+		"HANG=false", "DELAY=1.500",
 	}
 	if diff := cmp.Diff(want, cmd.Env); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
@@ -42,7 +44,8 @@ func TestPortsFollowTheAddresses(t *testing.T) {
 		return labcloud.Address{MAC: "fa:16:3e:00:00:01", Prefix: netip.MustParsePrefix(ip), Gateway: gw}
 	}
 	spec := labcloud.Machine{Addresses: []labcloud.Address{
-		address("10.1.0.5/24", netip.Addr{}), address("10.0.0.5/24", gateway), address("10.2.0.5/24", netip.MustParseAddr("10.2.0.1")),
+		address("10.1.0.5/24", netip.Addr{}), address("10.0.0.5/24", gateway),
+		address("10.2.0.5/24", netip.MustParseAddr("10.2.0.1")),
 	}}
 	h := &Host{}
 	ports, err := h.ports(spec)
@@ -53,7 +56,8 @@ func TestPortsFollowTheAddresses(t *testing.T) {
 	for _, p := range ports {
 		got = append(got, p.name+" "+p.cable+" "+p.prefix.String()+" "+p.gateway.String())
 	}
-	want := []string{"eth0 port1 10.1.0.5/24 invalid IP", "eth1 port2 10.0.0.5/24 10.0.0.1", "eth2 port3 10.2.0.5/24 invalid IP"}
+	want := []string{"eth0 port1 10.1.0.5/24 invalid IP", "eth1 port2 10.0.0.5/24 10.0.0.1",
+		"eth2 port3 10.2.0.5/24 invalid IP"}
 	if !slices.Equal(got, want) {
 		t.Errorf("ports %q, want %q: one way out, the first gateway named", got, want)
 	}

@@ -1,12 +1,11 @@
-# Runs as PID 1 in a machine's fresh namespaces, still on the host's files, and
-# turns into the machine's init. The host's name, paths and faults come in the
-# environment. Descriptor 3 tells the lab our process id once the disk is
-# mounted; a line on descriptor 0 says that the network is there.
+# Runs as PID 1 in a machine's new namespaces, first with the host's files, and becomes the machine's init. The
+# machine's name, paths and faults are in the environment. It writes its process id to descriptor 3 when the disk is
+# mounted, and reads a line from descriptor 0 when the network is attached.
 set -eu
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
-# The lab sets the hardware address once more when the network is up; this has
-# the kernel tell the neighbours then.
+# The lab sets the hardware address once more when the network is up; with this setting the kernel then sends a
+# gratuitous ARP.
 echo 1 > /proc/sys/net/ipv4/conf/all/arp_notify
 echo "$NAME" > /proc/sys/kernel/hostname
 
@@ -21,19 +20,18 @@ mkdir -m 1777 run/lock
 mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs tmp
 mount --bind "$CONSOLE" dev/console
 
-# A boot has an id, by which Ansible tells that a machine has restarted.
+# Each boot has an id, by which Ansible notices a restart.
 cat /proc/sys/kernel/random/uuid > run/boot_id
 mount --bind run/boot_id proc/sys/kernel/random/boot_id
 
-# What in /proc acts on the host's kernel is not the machine's to write.
+# The machine must not write to those files of /proc that change the host's kernel.
 mount --rbind proc/sys proc/sys
 mount -o remount,bind,ro proc/sys
 if [ -e proc/sysrq-trigger ]; then
 	mount --bind -o ro proc/sysrq-trigger proc/sysrq-trigger
 fi
 
-# The first boot of an instance, also from a snapshot of another one: what
-# cloud-init does there.
+# The first boot of an instance, also from a snapshot of another one: do what cloud-init does.
 if [ "$(cat var/lib/lab/instance 2>/dev/null)" != "$ID" ]; then
 	rm -f etc/ssh/ssh_host_*
 	cp "$SEED/hostname" "$SEED/hosts" etc/

@@ -1,5 +1,4 @@
-// Package needs lets a test say what it needs beside Go: the tools that
-// `make tools` installs, or root.
+// Package needs skips tests that need more than Go: the tools that `make tools` installs, or root.
 package needs
 
 import (
@@ -8,7 +7,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
-// Skipper is what Lab takes of a test.
+// Skipper is the part of a test that Lab uses.
 type Skipper interface{ Skip(...any) }
 
 // Lab skips the test under -short, with which `make check` runs the tests that
@@ -20,8 +19,7 @@ func Lab(t Skipper) {
 	}
 }
 
-// Tools returns where the checkout's tools are. Without them the test fails, or
-// under -short is skipped.
+// Tools returns the paths of the checkout's tools. Without them the test fails; under -short it is skipped.
 func Tools(t testing.TB, checkout string) tools.Paths {
 	t.Helper()
 	Lab(t)

@@ -1,5 +1,5 @@
-// Package postgres runs Debian's PostgreSQL for a test: a server of its own, with its data and its socket in one folder, of which nothing is left when the test is
-// over, or dead.
+// Package postgres runs Debian's PostgreSQL for a test: a server with its data and its socket in a temporary folder,
+// which is removed when the test ends or is killed.
 package postgres
 
 import (
@@ -23,29 +23,29 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 )
 
-// User is who may make databases. Nobody needs a password.
+// User is the role that may create databases. No role needs a password.
 const User = "eiffel"
 
 // patience is how long a server may take to start.
 const patience = 2 * time.Minute
 
-// keeperVariable has the test binary keep a server. Its value is the address to listen at.
+// keeperVariable, in the environment, has the test binary run a server. Its value is the address to listen at.
 const keeperVariable = "EIFFEL_LAB_POSTGRES"
 
-// Server is a server that runs. Its folder holds the data and the socket.
+// Server is a running server. Its folder has the data and the socket.
 type Server struct {
 	Dir    string
-	keeper io.Writer // ends the server at the first line, starts it anew at the next one, and so on
+	keeper io.Writer // a line stops the server, the next one starts it again, and so on
 }
 
-// Toggle ends the server, as a restart of it does, or starts it anew.
+// Toggle stops the server, as a restart does, or starts it again.
 func (s Server) Toggle(t testing.TB) {
 	t.Helper()
 	_, err := io.WriteString(s.keeper, "\n")
 	check(t, err)
 }
 
-// KeepIfAsked does not return where this process was started to keep a server. TestMain MUST call it before anything else.
+// KeepIfAsked does not return where this process was started by Start to run a server. TestMain MUST call it first.
 func KeepIfAsked() {
 	address, asked := os.LookupEnv(keeperVariable)
 	if !asked {
@@ -58,10 +58,10 @@ func KeepIfAsked() {
 	os.Exit(0)
 }
 
-// Start starts one. A process of its own keeps it, and ends it and removes its folder when standard input ends: when the test is over, and also when it panics
-// or is killed.
+// Start starts a server, in a process of its own. That process stops the server and removes its folder when its
+// standard input ends: when the test ends, panics or is killed.
 //
-// It listens on its socket alone, or at an address besides.
+// The server listens on its socket, and at the address if there is one.
 func Start(t testing.TB, address ...string) Server {
 	t.Helper()
 	needs.Lab(t)
@@ -69,7 +69,7 @@ func Start(t testing.TB, address ...string) Server {
 	check(t, err)
 	keeper := exec.Command(os.Args[0], dir)
 	keeper.Env = append(os.Environ(), keeperVariable+"="+strings.Join(address, ""), "LC_ALL=C")
-	keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no Ctrl-C may end it before the server
+	keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that Ctrl-C does not end it before the server
 	var said strings.Builder
 	keeper.Stdout, keeper.Stderr = &said, &said
 	stdin, err := keeper.StdinPipe()
@@ -78,7 +78,7 @@ func Start(t testing.TB, address ...string) Server {
 	ended := make(chan error, 1)
 	go func() { ended <- keeper.Wait() }()
 	t.Cleanup(func() {
-		_ = stdin.Close() // if it has ended, that is said below
+		_ = stdin.Close() // an end before is reported below
 		if err := <-ended; err != nil {
 			t.Errorf("the server: %v\n%s", err, said.String())
 		}
@@ -101,7 +101,7 @@ func Start(t testing.TB, address ...string) Server {
 	return s
 }
 
-// answers makes the user as soon as the server answers.
+// answers reports whether the server answers, and creates the user as soon as it does.
 func (s Server) answers(t testing.TB) bool {
 	t.Helper()
 	admin, err := pgx.Connect(t.Context(), s.URL("postgres", "postgres"))
@@ -113,12 +113,12 @@ func (s Server) answers(t testing.TB) bool {
 	return true
 }
 
-// URL leads to a database as that user.
+// URL returns the URL of a database for that user.
 func (s Server) URL(database, user string) string {
 	return fmt.Sprintf("postgres:///%s?host=%s&user=%s", database, s.Dir, user)
 }
 
-// Database makes an empty database of User's and gives its URL.
+// Database creates an empty database of User and returns its URL.
 func (s Server) Database(t testing.TB) string {
 	t.Helper()
 	admin, err := pgx.Connect(t.Context(), s.URL("postgres", User))
@@ -140,7 +140,8 @@ func check(t testing.TB, err error) {
 func keep(dir, address string) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	data := filepath.Join(dir, "data")
-	initdb, err := program(dir, "initdb", "--pgdata="+data, "--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
+	initdb, err := program(dir, "initdb", "--pgdata="+data, "--username=postgres", "--auth=trust", "--encoding=UTF8",
+		"--no-locale", "--no-sync")
 	if err != nil {
 		return err
 	}
@@ -148,8 +149,9 @@ func keep(dir, address string) (err error) {
 		return fmt.Errorf("%s: %w\n%s", initdb, err, out)
 	}
 	for lines := bufio.NewScanner(os.Stdin); ; {
-		// Fewer connections than there are callers in some tests.
-		postgres, err := program(dir, "postgres", "-D", data, "-k", dir, "-c", "listen_addresses="+address, "-c", "max_connections=30")
+		// Some tests have more callers than there are connections.
+		postgres, err := program(dir, "postgres", "-D", data, "-k", dir, "-c", "listen_addresses="+address,
+			"-c", "max_connections=30")
 		if err != nil {
 			return err
 		}
@@ -160,7 +162,7 @@ func keep(dir, address string) (err error) {
 		restarts := lines.Scan()
 		end := syscall.SIGQUIT // at once
 		if restarts {
-			end = syscall.SIGINT // as `systemctl restart` does: whoever is connected is cut off
+			end = syscall.SIGINT // as `systemctl restart` does: it closes all connections
 		}
 		err = postgres.Process.Signal(end)
 		var exit *exec.ExitError
@@ -173,11 +175,12 @@ func keep(dir, address string) (err error) {
 	}
 }
 
-// program is one of PostgreSQL's, which refuse to run as root: nobody runs it then, in a folder that becomes theirs.
+// program returns a command of PostgreSQL. These refuse to run as root: then it runs as the user nobody, who gets the
+// folder.
 func program(dir, name string, args ...string) (*exec.Cmd, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
-		all, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name) // where Debian has it; the pattern is a good one
+		all, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name) // Debian's folder; the pattern is valid
 		if len(all) == 0 {
 			return nil, fmt.Errorf("%w; install Debian's postgresql", err)
 		}

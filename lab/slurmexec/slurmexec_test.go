@@ -15,8 +15,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/slurmexec"
 )
 
-// probe tells what it was given. It is Python because a Go program, or a shell,
-// changes its descriptors and its mask before the first line of ours.
+// probe prints its arguments and its environment. It is Python, because a Go program or a shell changes descriptors and
+// the signal mask before it runs our code.
 const probe = `#!/usr/bin/python3 -IS
 import json, os, signal, sys
 def closed(fd):
@@ -72,14 +72,15 @@ func script(t *testing.T, content string) string {
 	return path
 }
 
-func TestProgramFindsWhatSlurmctldGives(t *testing.T) {
+func TestAProgramStartsAsBySlurmctld(t *testing.T) {
 	program := script(t, probe)
 	resume := filepath.Join(t.TempDir(), "resume.json")
 	const nodes = `{"jobs":[{"job_id":4,"nodes":"c[001-002]"}],"all_nodes":"c[001-002]"}`
 	if err := os.WriteFile(resume, []byte(nodes), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := build(t).Command(t.Context(), slurmexec.Options{Conf: "/etc/slurm/slurm.conf", ResumeFile: resume}, program, "c[001-002]")
+	cmd := build(t).Command(t.Context(), slurmexec.Options{Conf: "/etc/slurm/slurm.conf", ResumeFile: resume}, program,
+		"c[001-002]")
 	out, err := cmd.CombinedOutput()
 	if code := cmd.ProcessState.ExitCode(); code != 7 {
 		t.Errorf("exit status %d (%v), want the program's 7\n%s", code, err, out)
@@ -114,14 +115,14 @@ func TestSuspendHasNoResumeFile(t *testing.T) {
 	}
 }
 
-func TestADeadlySignalIsTold(t *testing.T) {
+func TestADeadlySignalIsInTheExitStatus(t *testing.T) {
 	cmd := build(t).Command(t.Context(), slurmexec.Options{}, script(t, "#!/bin/sh\nkill -9 $$\n"))
 	if err := cmd.Run(); cmd.ProcessState.ExitCode() != 128+9 {
 		t.Errorf("got %v, want exit status 137", err)
 	}
 }
 
-func TestAProgramThatIsNotThereIsAnError(t *testing.T) {
+func TestAMissingProgramIsAnError(t *testing.T) {
 	cmd := build(t).Command(t.Context(), slurmexec.Options{}, "/nonexistent")
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() != 126 || len(out) == 0 {

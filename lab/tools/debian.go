@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// debianPackages are what the lab and its tests run on the host.
+// debianPackages returns the packages that the lab and its tests need on the host.
 func debianPackages() []string {
 	return []string{
 		"ansible-core", "openssh-client", "openssh-server",
 		"mmdebstrap", "util-linux", "tar", "procps",
 		"postgresql",
-		"systemd", // to read the unit; nothing of it runs
+		"systemd", // to check the unit file; it does not run
 	}
 }
 
 func packagesPresent() bool {
-	// dpkg-query fails if it knows nothing of one of them.
+	// dpkg-query fails if one of them is unknown.
 	argv := append([]string{"--show", "--showformat=${db:Status-Abbrev}\n"}, debianPackages()...)
 	out, err := exec.Command("dpkg-query", argv...).Output()
 	if err != nil {
@@ -40,7 +40,8 @@ func installPackages(ctx context.Context) error {
 		if err := apt(ctx, "update", "--quiet"); err != nil {
 			return err
 		}
-		return apt(ctx, append([]string{"install", "--yes", "--quiet", "--no-install-recommends"}, debianPackages()...)...)
+		return apt(ctx, append([]string{"install", "--yes", "--quiet", "--no-install-recommends"},
+			debianPackages()...)...)
 	})
 }
 
@@ -53,15 +54,14 @@ func apt(ctx context.Context, argv ...string) error {
 	return nil
 }
 
-// policy forbids all that packages want to start; see invoke-rc.d(8).
+// policy forbids the start of services by packages; see invoke-rc.d(8).
 const policy = `#!/bin/sh
 # eiffel's lab installs packages: no service starts meanwhile.
 exit 101
 `
 
-// withoutServices runs f while the policy file at path forbids services to
-// start, and puts back what was there before. What a run that was killed left
-// is put right first.
+// withoutServices runs f while the policy file at path forbids the start of services, and restores the file after it.
+// The file of a killed run is restored first.
 func withoutServices(path string, f func() error) (err error) {
 	saved := path + ".eiffel-saved"
 	if err := restorePolicy(path, saved); err != nil {

@@ -12,13 +12,12 @@ import (
 	"regexp"
 )
 
-// quickPatch names the form of the shortened provider; it changes with what is
-// replaced, so that a provider of another form is built anew. It is the last
-// part of the path that the binary says its module was built from.
+// quickPatch is the version of the patch that shortens the waits; a provider with another one is built again. It is the
+// last part of the module's path in the binary's build information.
 const quickPatch = "provider-1.54.1-quick-1"
 
-// fixedWaits are the provider's files that wait a fixed time for what the root
-// module has, and how many such waits each of them has.
+// fixedWaits are the provider's files with fixed waits for resources of the root module, and the number of waits in
+// each.
 var fixedWaits = map[string]int{
 	"resource_openstack_compute_instance_v2.go":         12,
 	"resource_openstack_networking_port_v2.go":          2,
@@ -27,17 +26,18 @@ var fixedWaits = map[string]int{
 	"resource_openstack_networking_secgroup_rule_v2.go": 1,
 }
 
-// fixedWait are the two fields of a retry.StateChangeConf that say when it first
-// looks and how long it waits between two looks at least.
+// fixedWait matches two fields of a retry.StateChangeConf: the delay of the first poll, and the least time between two
+// polls.
 var fixedWait = regexp.MustCompile(`(?m)^(\s+)Delay:\s+\d+ \* time\.Second,\n\s+MinTimeout:\s+\d+ \* time\.Second,$`)
 
-// shorten replaces the fixed waits of one of the provider's files. With a
-// PollInterval the looks do not become rarer.
+// shorten replaces the fixed waits of one of the provider's files. With a PollInterval the time between polls does not
+// grow.
 func shorten(source []byte, want int) ([]byte, error) {
 	if found := len(fixedWait.FindAll(source, -1)); found != want {
 		return nil, fmt.Errorf("%d fixed waits, not %d", found, want)
 	}
-	return fixedWait.ReplaceAll(source, []byte("${1}Delay: 20 * time.Millisecond,\n${1}PollInterval: 50 * time.Millisecond,")), nil
+	return fixedWait.ReplaceAll(source,
+		[]byte("${1}Delay: 20 * time.Millisecond,\n${1}PollInterval: 50 * time.Millisecond,")), nil
 }
 
 // buildQuick builds the provider with its fixed waits shortened, from a copy of
@@ -75,7 +75,7 @@ func buildQuick(ctx context.Context, wrapper, file string) (err error) {
 	return build(ctx, dir, providerModule, file)
 }
 
-// moduleDir is where the module cache has a module that wrapper requires.
+// moduleDir returns the folder in the module cache of a module that wrapper requires.
 func moduleDir(ctx context.Context, wrapper, module string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
 	cmd.Dir, cmd.Stderr = wrapper, os.Stderr
@@ -118,5 +118,6 @@ func copyModule(from, to string) error {
 // isQuick reports whether the file is the provider of quickPatch.
 func isQuick(file string) bool {
 	info, err := buildinfo.ReadFile(file)
-	return err == nil && info.Main.Path == providerModule && info.Main.Replace != nil && filepath.Base(info.Main.Replace.Path) == quickPatch
+	return err == nil && info.Main.Path == providerModule && info.Main.Replace != nil &&
+		filepath.Base(info.Main.Replace.Path) == quickPatch
 }

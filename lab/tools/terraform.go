@@ -12,8 +12,7 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// The versions are the last free ones of Terraform, and the provider that is
-// the oldest one supported.
+// The versions are the last one of Terraform with a free license, and the oldest supported one of the provider.
 const (
 	terraformModule  = "github.com/hashicorp/terraform"
 	terraformVersion = "1.5.7"
@@ -21,28 +20,26 @@ const (
 	providerVersion  = "1.54.1"
 )
 
-// providerBinary is where Terraform looks for the provider in a filesystem
-// mirror of the unpacked layout.
+// providerBinary returns the provider's path in a filesystem mirror with the unpacked layout.
 func providerBinary(plugins string) string {
 	return filepath.Join(plugins, "registry.terraform.io", "terraform-provider-openstack", "openstack",
 		providerVersion, runtime.GOOS+"_"+runtime.GOARCH, "terraform-provider-openstack_v"+providerVersion)
 }
 
-// terraformRC is a CLI configuration by which providers come from the mirror
-// alone: nothing is asked or fetched elsewhere.
+// terraformRC returns a CLI configuration that uses providers from the mirror only, without network access.
 func terraformRC(plugins string) string {
-	return fmt.Sprintf("disable_checkpoint = true\n\nprovider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", plugins)
+	return fmt.Sprintf("disable_checkpoint = true\n\nprovider_installation {\n  filesystem_mirror {\n    path = %q\n "+
+		" }\n}\n", plugins)
 }
 
-// builtFrom says whether the file is a Go program of that module and version.
+// builtFrom reports whether the file is a Go program of that module and version.
 func builtFrom(file, module, version string) bool {
 	info, err := buildinfo.ReadFile(file)
 	return err == nil && info.Main.Path == module && info.Main.Version == "v"+version
 }
 
-// build makes a program by way of a module of ours that requires it: so go.sum
-// there pins the program and all that it is made of. The file appears when it is
-// whole.
+// build builds a program from a module of ours that requires it, so that go.sum there pins the program and its
+// dependencies. The file is written atomically.
 func build(ctx context.Context, wrapper, module, file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Paths say where the tools are. All are absolute.
+// Paths are the paths of the tools, all absolute.
 type Paths struct {
 	// Terraform is the terraform binary.
 	Terraform string
@@ -31,15 +31,14 @@ type Paths struct {
 	Image string
 }
 
-// Quick is p with the provider that does not wait ten seconds before it first
-// looks at a server, nor five before a port. It is for tests of what is done with
-// Terraform's results, and not of when they come.
+// Quick returns p with a provider that does not wait ten seconds before it first polls a server, and five seconds
+// before a port. It is for tests that do not depend on the time of Terraform's results.
 func (p Paths) Quick() Paths {
 	p.Plugins, p.TerraformRC = p.QuickPlugins, p.QuickTerraformRC
 	return p
 }
 
-// folder is where the tools go, below the checkout.
+// folder is the tools' folder in the checkout.
 const folder = ".tools"
 
 func paths(checkout string) (Paths, error) {
@@ -114,10 +113,8 @@ func cliConfig(name, file, plugins string) step {
 	}
 }
 
-// Install brings what is missing into the checkout and tells progress what it
-// does. It needs root, Go and the network for what is missing only. Two
-// installations at once wait for each other; one that is interrupted can be
-// repeated.
+// Install installs the missing tools in the checkout and writes its progress. It needs root, Go and the network only
+// for missing tools. Two installations at once wait for each other; an interrupted one can be repeated.
 func Install(ctx context.Context, checkout string, progress io.Writer) (_ Paths, err error) {
 	p, err := paths(checkout)
 	if err != nil {
@@ -167,8 +164,8 @@ func lock(ctx context.Context, dir string, progress io.Writer) (unlock func() er
 		return nil, fmt.Errorf("make tools folder: %w", err)
 	}
 	l := flock.New(filepath.Join(dir, "lock"))
-	held, err := l.TryLock()
-	if err == nil && !held {
+	locked, err := l.TryLock()
+	if err == nil && !locked {
 		fmt.Fprintln(progress, "waiting for another installation …")
 		_, err = l.TryLockContext(ctx, time.Second/10)
 	}

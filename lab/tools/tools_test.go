@@ -18,8 +18,7 @@ func needsRoot(t *testing.T) {
 	}
 }
 
-// TestInstallIsIdempotent runs on the checkout's own tools, so it is the real
-// thing where something is missing, and quick where nothing is.
+// TestInstallIsIdempotent uses the checkout's own tools: it installs what is missing, and is fast where nothing is.
 func TestInstallIsIdempotent(t *testing.T) {
 	needsRoot(t)
 	const checkout = "../.."
@@ -66,7 +65,8 @@ func TestTerraformFindsTheProviderInTheMirrorAlone(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if want := "Installed terraform-provider-openstack/openstack v" + providerVersion; !strings.Contains(string(out), want) {
+	if want := "Installed terraform-provider-openstack/openstack v" +
+		providerVersion; !strings.Contains(string(out), want) {
 		t.Errorf("no %q in\n%s", want, out)
 	}
 }
@@ -79,7 +79,8 @@ func TestTheQuickProviderIsAnotherOneOfTheSameVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if original, quick := providerBinary(p.Plugins), providerBinary(p.Quick().Plugins); isQuick(original) || !isQuick(quick) {
+	if original, quick := providerBinary(p.Plugins),
+		providerBinary(p.Quick().Plugins); isQuick(original) || !isQuick(quick) {
 		t.Errorf("%s quick: %v, %s quick: %v", original, isQuick(original), quick, isQuick(quick))
 	}
 	if text, err := os.ReadFile(p.Quick().TerraformRC); err != nil || !strings.Contains(string(text), p.QuickPlugins) {
@@ -94,7 +95,8 @@ func TestFixedWaitsAreCounted(t *testing.T) {
 	}
 `
 	short, err := shorten([]byte(wait+wait), 2)
-	if err != nil || strings.Contains(string(short), "time.Second") || strings.Count(string(short), "PollInterval: 50 *") != 2 {
+	if err != nil || strings.Contains(string(short), "time.Second") ||
+		strings.Count(string(short), "PollInterval: 50 *") != 2 {
 		t.Errorf("%v\n%s", err, short)
 	}
 	for name, source := range map[string]string{
@@ -125,14 +127,14 @@ func TestASharedToolsFolderHasOnePath(t *testing.T) {
 	}
 }
 
-func TestFindSaysWhatToDo(t *testing.T) {
+func TestTheErrorOfFindSaysWhatToDo(t *testing.T) {
 	_, err := Find(t.TempDir())
 	if err == nil || !strings.Contains(err.Error(), "make tools") || !strings.Contains(err.Error(), "base image") {
 		t.Errorf("Find = %v", err)
 	}
 }
 
-func TestNoServiceStartsAndThePolicyIsPutBack(t *testing.T) {
+func TestNoServiceStartsAndThePolicyIsRestored(t *testing.T) {
 	broken := errors.New("broken")
 	for name, test := range map[string]struct{ before, leftover, want string }{
 		"there was none":                          {},

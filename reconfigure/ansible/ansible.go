@@ -1,9 +1,9 @@
-// Package ansible configures instances by the playbooks under ansible/, which go-ansible's command line starts and
-// which tell us through a callback plugin of ours what becomes of each host; and it renders the inventory.
+// Package ansible configures instances by the playbooks under ansible/, and renders the inventory. go-ansible builds
+// the command line; a callback plugin of ours reports the events of each host.
 //
-// Nodes succeed and fail one by one: a node that changed has failed if one of its tasks did, if it could not be
-// reached, or if the run ended before its turn. What goes wrong on other nodes, which are only told of the new ones and
-// given Slurm's configuration, is worth a note and nothing more.
+// Each changed node has a result of its own: it has failed if one of its tasks failed, if it could not be reached, or
+// if the run ended before its tasks. A failure on another node, which only gets addresses and Slurm's configuration, is
+// noted and fails nothing.
 package ansible
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Config is what a Runner works with.
+// Config is the configuration of a Runner.
 type Config struct {
 	Dir    string    // the cluster directory, absolute, with ansible/ and group_vars/; inventory.json is written there
 	Binary string    // ansible-playbook; empty: looked up on PATH
@@ -32,10 +32,11 @@ type Config struct {
 	Log    io.Writer // gets Ansible's own output; it need not be safe for concurrent use
 }
 
-// Runner runs the playbooks of one cluster directory. One run at a time: the inventory file is theirs in common.
+// Runner runs the playbooks of one cluster directory. Only one run may be under way at a time, since all use the same
+// inventory file.
 type Runner struct{ Config }
 
-// New makes a Runner. Nothing is looked at or started before Configure.
+// New returns a Runner. It reads nothing and starts nothing.
 func New(c Config) *Runner {
 	if c.Binary == "" {
 		c.Binary = "ansible-playbook"
@@ -43,17 +44,16 @@ func New(c Config) *Runner {
 	return &Runner{Config: c}
 }
 
-// Configure configures the instances of the changed nodes, and tells the others what the extent says; a node that it
-// does not name gets no task, and to one that is kept apart it does not log in. It may be repeated: what is as it
-// should be stays untouched. Where the extent is everywhere, the control node is one of the changed nodes. The failures
-// say of each changed node what its last failing task said. An error means that the results of the other nodes are
-// unknown: the playbook could not be read, Ansible could not be started, or ctx ended; then each of them may be in any
-// state, and the call may be retried.
+// Configure configures the instances of the changed nodes. The other nodes get what the extent says, and it does not
+// log in to those of extent.Apart. It may be repeated: what is as declared is not changed. Where the extent is
+// Everywhere, the control node is one of the changed nodes. The failures have the message of the last failed task of
+// each changed node that failed. An error means that the results are unknown: the playbook could not be read, Ansible
+// could not be started, or ctx ended. Then each node may be in any state, and the call may be retried.
 //
-// Watch hears the tasks that begin on changed nodes, and of trouble on the others. Done, which may be nil, hears the
-// result of a changed node as soon as it is known, once: nil when its last task has ended, that is, when slurmd has
-// started, or else what the failures say of it. It does not hear of nodes whose result is unknown when an error is
-// returned. Neither may block; they are not called at once, but by goroutines of ours.
+// watch is called for each task that begins on a changed node, and for each failure on another one. done, which may be
+// nil, is called once for each changed node, as soon as its result is known: with nil when its last task has ended,
+// that is, when slurmd has started, else with its failure. It is not called for nodes whose results are unknown when an
+// error is returned. Both are called by other goroutines, one call at a time, and must not block.
 func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance,
 	extent reconfigure.Extent, watch func(node, message string), done func(node string, err error)) (
 	reconfigure.Failures, error) {
@@ -85,7 +85,7 @@ func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances
 	return failures, nil
 }
 
-// results hands the result of each node over, once.
+// results calls done with the result of each node, once.
 type results struct {
 	done func(node string, err error)
 	told map[string]bool
@@ -104,14 +104,14 @@ func (r results) tell(failures reconfigure.Failures) {
 	}
 }
 
-// wellFor is for nodes of which nothing was told, so nothing is wrong with them.
+// wellFor reports success for those nodes that have no result yet.
 func (r results) wellFor(nodes nodeset.NodeSet) {
 	for node := range nodes.All() {
 		r.of(node, nil)
 	}
 }
 
-// hear takes an event of the run.
+// hear reports the result that an event of the run gives.
 func (r results) hear(e event, changed nodeset.NodeSet) {
 	switch {
 	case !e.final() || !changed.Contains(e.Host):
@@ -122,8 +122,8 @@ func (r results) hear(e event, changed nodeset.NodeSet) {
 	}
 }
 
-// withControl has the control node be one of those that change where all nodes get another configuration of Slurm: they
-// get what slurmctld has taken.
+// withControl adds the control node to the changed nodes where all nodes get another configuration of Slurm: they get
+// the one that slurmctld has accepted.
 func withControl(c reconfigure.Cluster, extent reconfigure.Extent) reconfigure.Extent {
 	if extent.Everywhere {
 		extent.Changed = extent.Changed.Union(nodeset.Of(c.Control.Name))
@@ -131,9 +131,9 @@ func withControl(c reconfigure.Cluster, extent reconfigure.Extent) reconfigure.E
 	return extent
 }
 
-// needed is the inventory of a run. Ansible takes time for each host that it knows, so it gets no others than those
-// that the run is for, and the control node, from which they may have to be given something. The control node itself is
-// told the addresses of all persistent nodes.
+// needed returns the inventory of a run. Ansible takes time for each host in it, so it has only the changed nodes and
+// the control node, from which they may need files. A run that changes the control node, or tells addresses, has all
+// hosts.
 func (inv inventory) needed(c reconfigure.Cluster, extent reconfigure.Extent) inventory {
 	control := nodeset.Of(c.Control.Name)
 	if extent.Addresses || extent.Everywhere || !extent.Changed.Intersect(control).Empty() {
@@ -142,7 +142,7 @@ func (inv inventory) needed(c reconfigure.Cluster, extent reconfigure.Extent) in
 	return inv.only(extent.Changed.Union(control))
 }
 
-// play runs site.yml as far as the extent goes. The record is of use together with an error too.
+// play runs site.yml for the extent. The record is valid also when there is an error.
 func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, inv inventory, extent reconfigure.Extent,
 	watch func(node, message string), results results) (seen record, err error) {
 	s, err := newScratch(c.Settings.StateDir)
@@ -173,16 +173,16 @@ func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, inv inventory,
 	err = executor{Runner: r, scratch: s, limit: limit}.Execute(ctx)
 	events.end()
 	if lost := <-done; lost != nil && err == nil {
-		err = fmt.Errorf("read what Ansible says of the hosts: %w", lost)
+		err = fmt.Errorf("read Ansible's events: %w", lost)
 	}
 	return seen, err
 }
 
-// scratch is the files of one run: what Ansible needs besides the cluster directory, and where it puts what it needs
-// while it runs. The SSH sockets have a folder of their own with a short name, because the path of a socket cannot be
-// longer than 108 bytes (unix(7)).
+// scratch has the folders of one run: Ansible's input beside the cluster directory, and its temporary files. The SSH
+// sockets have a folder of their own with a short name, because the path of a socket cannot be longer than 108 bytes
+// (unix(7)).
 type scratch struct {
-	home    string // Ansible's own folder, kept between runs; used instead of the one in HOME, which may be missing
+	home    string // Ansible's own folder, which stays between runs; the one in HOME may not exist
 	dir     string
 	sockets string
 }
@@ -204,8 +204,8 @@ func newScratch(stateDir string) (scratch, error) {
 
 const scratchPrefix = "run-"
 
-// Sweep removes what runs have left behind in the state directory that were killed, and begun before that time. It MUST
-// be so long ago that none is under way still.
+// Sweep removes the folders of killed runs from the state directory that were made before that time. It MUST be so long
+// ago that none of those runs is under way.
 func Sweep(stateDir string, before time.Time) error {
 	left, err := filepath.Glob(filepath.Join(stateDir, "ansible", scratchPrefix+"*"))
 	if err != nil {
@@ -217,7 +217,7 @@ func Sweep(stateDir string, before time.Time) error {
 			err = os.RemoveAll(dir)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove what a run of Ansible's has left: %w", err)
+			return fmt.Errorf("remove the folder of an old run of Ansible: %w", err)
 		}
 	}
 	return nil
@@ -227,12 +227,12 @@ func (s scratch) events() string    { return filepath.Join(s.dir, "events") }
 func (s scratch) vars() string      { return filepath.Join(s.dir, "vars.json") }
 func (s scratch) inventory() string { return filepath.Join(s.dir, "inventory.json") }
 
-// writeVars hands the names over in a file, since thousands of them do not fit into an argument.
+// writeVars writes the variables to a file, since thousands of names do not fit into an argument.
 func (s scratch) writeVars(c reconfigure.Cluster, extent reconfigure.Extent) error {
 	given := givenFile(c.Settings.StateDir)
 	if c.Settings.Journal != "" {
-		// Another control host may have changed the control node since this one kept anything, so it is asked in each
-		// run.
+		// Another control host may have changed the control node since this one wrote its file, so each run reads it
+		// again.
 		given = filepath.Join(s.dir, "given.json")
 	}
 	vars, err := json.Marshal(map[string]any{
@@ -250,7 +250,7 @@ func (s scratch) writeVars(c reconfigure.Cluster, extent reconfigure.Extent) err
 	return nil
 }
 
-// writeInventory writes the inventory of the run. Ansible looks for variables of groups and hosts beside it.
+// writeInventory writes the inventory of the run. Ansible reads the variables of groups and hosts from the same folder.
 func (s scratch) writeInventory(dir string, inv inventory) error {
 	static, err := inv.static()
 	if err == nil {
@@ -267,7 +267,7 @@ func (s scratch) writeInventory(dir string, inv inventory) error {
 	return nil
 }
 
-// close ends the SSH connections that Ansible has left open, and removes what only the run needed.
+// close ends the SSH connections that Ansible has left open, and removes the files of the run.
 func (s scratch) close(ctx context.Context) error {
 	return errors.Join(endMasters(ctx, s.sockets), os.RemoveAll(s.sockets), os.RemoveAll(s.dir))
 }

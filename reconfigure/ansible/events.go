@@ -17,16 +17,16 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
-// event is a line of the callback plugin's, ansible/callback_plugins/reconfigure_events.py.
+// event is a line of the callback plugin ansible/callback_plugins/reconfigure_events.py.
 type event struct {
 	Event   string `json:"event"`
-	Plays   int    `json:"plays"` // how many there are
+	Plays   int    `json:"plays"` // the number of plays in the playbook
 	Host    string `json:"host"`
 	Task    string `json:"task"`
 	Message string `json:"message"`
-	Output  string `json:"output"`  // all that the task has printed; of a failure
-	Ignored bool   `json:"ignored"` // reports whether the host stays in the run, after a failure
-	Rescued bool   `json:"rescued"` // reports whether the failure may not be the host's last word
+	Output  string `json:"output"`  // of a failure: all that the task has printed
+	Ignored bool   `json:"ignored"` // reports whether the host stays in the run after this failure
+	Rescued bool   `json:"rescued"` // reports whether tasks of a rescue section may follow
 }
 
 // The kinds of events.
@@ -35,11 +35,11 @@ const (
 	eventPlay        = "play"        // the next play begins
 	eventStart       = "start"       // a task begins on a host
 	eventDone        = "done"        // the last task of a host ended well
-	eventFailed      = "failed"      // a task failed on a host, which is out of the run now unless that is ignored
+	eventFailed      = "failed"      // a task failed on a host, which leaves the run unless the failure is ignored
 	eventUnreachable = "unreachable" // likewise
 )
 
-// failure is what a failing event says, for people. What the task has printed goes with it.
+// failure returns the error of a failure event, with the output of its task.
 func (e event) failure() error {
 	err := fmt.Errorf("task %q: %s", e.Task, e.Message)
 	if e.Event == eventUnreachable {
@@ -56,11 +56,12 @@ func (e event) fails() bool {
 	return (e.Event == eventFailed || e.Event == eventUnreachable) && !e.Ignored
 }
 
-// final reports whether nothing that follows changes the result of the event's host.
+// final reports whether the event gives the result of its host, which no later event changes.
 func (e event) final() bool {
 	return e.Event == eventDone || e.fails() && !e.Rescued
 }
 
+// tell passes the event to watch.
 func (e event) tell(changed nodeset.NodeSet, watch func(node, message string)) {
 	mine := changed.Contains(e.Host)
 	switch e.Event {
@@ -80,7 +81,7 @@ func (e event) tell(changed nodeset.NodeSet, watch func(node, message string)) {
 // record is what is known of a run from its events.
 type record struct {
 	plays, begun int
-	last         string           // the host that failed last: where a run ends early, it is one of those that ended it
+	last         string           // the host that failed last: one of those that ended a run that ended early
 	failed       map[string]error // by host
 	done         map[string]bool  // by host; reports whether its last task ended well
 }
@@ -99,13 +100,13 @@ func (r *record) add(e event) {
 		delete(r.failed, e.Host) // what failed was rescued
 	case e.fails():
 		r.last = e.Host
-		r.failed[e.Host] = e.failure() // the last one, since a task that rescues what failed knows more
+		r.failed[e.Host] = e.failure() // the last one: a failure in a rescue section says more
 	}
 }
 
-// verdicts says which changed nodes failed, from what was seen of a run and how Ansible ended. A run whose hosts all
-// fail in a play ends there, and the nodes that waited for a later play were not configured. Only a node whose last
-// task ended well did not fail.
+// verdicts returns the failures of the changed nodes, from the events of a run and the end of Ansible. A run ends at a
+// play in which all hosts fail, and the nodes of later plays are not configured. Only a node whose last task ended well
+// did not fail.
 func (r record) verdicts(changed nodeset.NodeSet, end error) (reconfigure.Failures, error) {
 	whole := r.plays > 0 && r.begun == r.plays
 	if !aboutHosts(end) || !whole && r.last == "" {
@@ -129,9 +130,9 @@ func (r record) verdicts(changed nodeset.NodeSet, end error) (reconfigure.Failur
 	return failures, nil
 }
 
-// aboutHosts reports whether Ansible ran to an end of its own and any trouble was that of hosts: its exit status is
-// then a sum of 2 (a task failed), 4 (unreachable) and 8 (no host was left in a play), by RUN_ in its TaskQueueManager.
-// It is 4 for a playbook that cannot be read too, but then no host has failed.
+// aboutHosts reports whether Ansible ran to its end, so that all failures are those of hosts. Its exit status is then a
+// sum of 2 (a task failed), 4 (unreachable) and 8 (no host was left in a play); see RUN_ in Ansible's TaskQueueManager.
+// The status is 4 also for a playbook that cannot be read, but then no host has failed.
 func aboutHosts(end error) bool {
 	if end == nil {
 		return true
@@ -141,20 +142,19 @@ func aboutHosts(end error) bool {
 	return errors.As(end, &ended) && ended.Err == nil && ended.Code > 0 && ended.Code&^hosts == 0
 }
 
-// stream is the pipe on which the events come.
+// stream is the pipe for the events.
 type stream struct{ reader, writer *os.File }
 
-// linger is how long events are waited for after Ansible has ended, should a process that it left behind hold the pipe
-// open.
+// linger is how long events are read after Ansible has ended, in case a process that it left behind has the pipe open.
 const linger = time.Second
 
-// listen makes a named pipe and opens both ends: as long as we hold the writing end, the reading one does not come to
-// its end because Ansible has not opened the pipe yet.
+// listen creates a named pipe and opens both ends: while the writing end is open, the reading end has no end of file
+// before Ansible opens the pipe.
 func listen(path string) (stream, error) {
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		return stream{}, fmt.Errorf("make a pipe for Ansible's events: %w", err)
 	}
-	// Not blocking, so that opening does not wait for a writer, and that a read may have a deadline.
+	// Non-blocking: opening does not wait for a writer, and a read may have a deadline.
 	reader, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return stream{}, fmt.Errorf("open the pipe for Ansible's events: %w", err)
@@ -166,7 +166,7 @@ func listen(path string) (stream, error) {
 	return stream{reader: reader, writer: writer}, nil
 }
 
-// read hands each event over until the pipe has come to its end.
+// read calls handle with each event until the end of the pipe.
 func (s stream) read(handle func(event)) error {
 	defer func() { _ = s.reader.Close() }()
 	lines := bufio.NewReader(s.reader)
@@ -186,7 +186,7 @@ func (s stream) read(handle func(event)) error {
 	}
 }
 
-// end lets read come to the pipe's end, once Ansible has ended.
+// end has read return after Ansible has ended.
 func (s stream) end() {
 	_ = s.writer.Close()
 	_ = s.reader.SetReadDeadline(time.Now().Add(linger))

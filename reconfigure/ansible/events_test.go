@@ -15,7 +15,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
-// recorded reads the events of a run from a file.
+// recorded returns the record of the events in a file.
 func recorded(t *testing.T, name string) record {
 	t.Helper()
 	file, err := os.Open(filepath.Join("testdata", name))
@@ -44,35 +44,48 @@ func TestVerdicts(t *testing.T) {
 		want    map[string]string
 		wantErr error
 	}{
-		"all well":                                   {events: "well.jsonl", changed: []string{"node01", "node02"}, want: map[string]string{}},
-		"a failed task is its host's failure":        {"failed.jsonl", []string{"node01", "node02"}, exit(2), map[string]string{"node02": `task "Start slurmd": it does not start`}, nil},
-		"an unreachable changed node fails":          {"elsewhere.jsonl", []string{"node01", "node02"}, exit(4), map[string]string{"node02": "could not be reached: No route to host"}, nil},
-		"an unreachable node elsewhere fails nobody": {"elsewhere.jsonl", []string{"node01"}, exit(4), map[string]string{}, nil},
-		"failed and unreachable at once":             {"elsewhere.jsonl", []string{"node01"}, exit(6), map[string]string{}, nil},
-		"what waited for a control node that failed was not configured": {"control.jsonl", []string{"ctl", "node01"}, exit(2), map[string]string{
-			"ctl":    `task "Wait until slurmctld answers": slurmctld is down`,
-			"node01": `not configured, because the run ended at ctl: task "Wait until slurmctld answers": slurmctld is down`,
-		}, nil},
-		"it ended at who failed last": {"elsewhere-first.jsonl", []string{"ctl", "node01"}, exit(6), map[string]string{
-			"ctl":    `task "Say what was wrong": no such key`,
-			"node01": `not configured, because the run ended at ctl: task "Say what was wrong": no such key`,
-		}, nil},
-		"trouble that is ignored fails nobody": {"ignored.jsonl", []string{"node01"}, nil, map[string]string{}, nil},
-		"what is rescued did not fail":         {"put-back.jsonl", []string{"ctl"}, nil, map[string]string{}, nil},
-		"a node without its last task is not configured": {"ignored.jsonl", []string{"node01", "node02"}, nil, map[string]string{
-			"node02": "not configured: the run ended without its last task",
-		}, nil},
-		"a node that was done is, also where the run ended early": {"half.jsonl", []string{"node01", "node02", "node03"}, exit(2), map[string]string{
-			"node02": `task "Install what is missing": no network`,
-			"node03": `not configured, because the run ended at node02: task "Install what is missing": no network`,
-		}, nil},
-		"a host's last failure counts":                  {"rescued.jsonl", []string{"ctl"}, exit(2), map[string]string{"ctl": `task "Say what was wrong": no such key`}, nil},
-		"a syntax error is no verdict":                  {"empty.jsonl", []string{"node01"}, exit(4), nil, exit(4)},
-		"an unknown exit status is no verdict":          {"well.jsonl", []string{"node01"}, exit(250), nil, exit(250)},
-		"a signal is no verdict":                        {"well.jsonl", []string{"node01"}, exit(-1), nil, exit(-1)},
-		"an interrupt is no verdict":                    {"failed.jsonl", []string{"node01"}, interrupted, nil, context.Canceled},
-		"a parser's error in a later play":              {"early.jsonl", []string{"node01"}, exit(4), nil, exit(4)},
-		"a good end with plays left out is no good end": {"early.jsonl", []string{"node01"}, nil, nil, errors.New("the playbook ended well, but its last play never began")},
+		"all well": {events: "well.jsonl", changed: []string{"node01", "node02"},
+			want: map[string]string{}},
+		"a failed task is its host's failure": {"failed.jsonl", []string{"node01", "node02"}, exit(2),
+			map[string]string{"node02": `task "Start slurmd": it does not start`}, nil},
+		"an unreachable changed node fails": {"elsewhere.jsonl", []string{"node01", "node02"}, exit(4),
+			map[string]string{"node02": "could not be reached: No route to host"}, nil},
+		"an unreachable node elsewhere fails no other": {"elsewhere.jsonl", []string{"node01"}, exit(4),
+			map[string]string{}, nil},
+		"failed and unreachable at once": {"elsewhere.jsonl", []string{"node01"}, exit(6),
+			map[string]string{}, nil},
+		"after a failed control node the others are not configured": {"control.jsonl", []string{"ctl", "node01"},
+			exit(2), map[string]string{
+				"ctl": `task "Wait until slurmctld answers": slurmctld is down`,
+				"node01": `not configured, because the run ended at ctl: ` +
+					`task "Wait until slurmctld answers": slurmctld is down`,
+			}, nil},
+		"the run ended at the host that failed last": {"elsewhere-first.jsonl", []string{"ctl", "node01"}, exit(6),
+			map[string]string{
+				"ctl":    `task "Report the errors of slurmctld": no such key`,
+				"node01": `not configured, because the run ended at ctl: task "Report the errors of slurmctld": no such key`,
+			}, nil},
+		"an ignored failure fails no node": {"ignored.jsonl", []string{"node01"}, nil, map[string]string{}, nil},
+		"a rescued failure is no failure":  {"put-back.jsonl", []string{"ctl"}, nil, map[string]string{}, nil},
+		"a node without its last task is not configured": {"ignored.jsonl", []string{"node01", "node02"}, nil,
+			map[string]string{
+				"node02": "not configured: the run ended without its last task",
+			}, nil},
+		"a node whose last task ended well is done, also where the run ended early": {"half.jsonl",
+			[]string{"node01", "node02", "node03"}, exit(2), map[string]string{
+				"node02": `task "Install what is missing": no network`,
+				"node03": `not configured, because the run ended at node02: task "Install what is missing": no network`,
+			}, nil},
+		"the last failure of a host is its error": {"rescued.jsonl", []string{"ctl"}, exit(2),
+			map[string]string{"ctl": `task "Report the errors of slurmctld": no such key`}, nil},
+		"a syntax error is no verdict":         {"empty.jsonl", []string{"node01"}, exit(4), nil, exit(4)},
+		"an unknown exit status is no verdict": {"well.jsonl", []string{"node01"}, exit(250), nil, exit(250)},
+		"a signal is no verdict":               {"well.jsonl", []string{"node01"}, exit(-1), nil, exit(-1)},
+		"an interrupt is no verdict": {"failed.jsonl", []string{"node01"}, interrupted, nil,
+			context.Canceled},
+		"a later play cannot be read": {"early.jsonl", []string{"node01"}, exit(4), nil, exit(4)},
+		"exit status 0 with plays left out is an error": {"early.jsonl", []string{"node01"}, nil, nil,
+			errors.New("the playbook ended well, but its last play never began")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := recorded(t, tc.events).verdicts(nodeset.Of(tc.changed...), tc.end)
@@ -92,7 +105,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-func TestEventsAreReadToTheEndAlsoWhereNobodyWroteAny(t *testing.T) {
+func TestAPipeWithoutEventsEnds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events")
 	s, err := listen(path)
 	if err != nil {
@@ -104,13 +117,13 @@ func TestEventsAreReadToTheEndAlsoWhereNobodyWroteAny(t *testing.T) {
 	}
 }
 
-func TestEventsThatAreLeftInThePipeAreRead(t *testing.T) {
+func TestEventsInThePipeAreReadAfterTheEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events")
 	s, err := listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Somebody who holds the pipe open for ever, as a process that Ansible left behind.
+	// A writer that does not close the pipe, such as a process that Ansible left behind.
 	other, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

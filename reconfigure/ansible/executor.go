@@ -18,11 +18,11 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
-// grace is how long Ansible may take to end its own processes once it was interrupted.
+// grace is how long Ansible may take to end its own processes after an interrupt.
 const grace = 20 * time.Second
 
-// executor takes the place of go-ansible's own one, which shows the environment in error texts, hands our standard
-// input on, and when it is cancelled kills ansible-playbook but not what that has started.
+// executor replaces go-ansible's executor, which has the environment in its errors, passes our standard input on, and
+// kills only ansible-playbook, and not its child processes, when it is cancelled.
 type executor struct {
 	*Runner
 	scratch scratch
@@ -60,7 +60,7 @@ func (e executor) command() (process.Cmd, error) {
 	}, nil
 }
 
-// environment is the caller's without the settings of Ansible's, so that a run is the same whoever starts it.
+// environment returns the caller's environment without Ansible's settings, so that a run does not depend on the caller.
 func (e executor) environment() []string {
 	var env []string
 	for _, entry := range e.Env {
@@ -69,7 +69,7 @@ func (e executor) environment() []string {
 		}
 	}
 	return append(env,
-		"LC_ALL=C.UTF-8", // Ansible refuses to start where the encoding is another one
+		"LC_ALL=C.UTF-8", // Ansible does not start with another encoding
 		"ANSIBLE_CONFIG="+filepath.Join(e.Dir, "ansible", "ansible.cfg"),
 		"ANSIBLE_HOME="+e.scratch.home,
 		"ANSIBLE_LOCAL_TEMP="+e.scratch.dir,
@@ -79,7 +79,7 @@ func (e executor) environment() []string {
 	)
 }
 
-// shared lets both outputs of a program go to one writer.
+// shared is a writer for both outputs of a program.
 type shared struct {
 	io.Writer
 	lock sync.Mutex
@@ -91,14 +91,14 @@ func (s *shared) Write(p []byte) (int, error) {
 	return s.Writer.Write(p)
 }
 
-// endMasters ends the SSH connections behind the sockets in a folder: Ansible keeps them open for its next task, and
-// there is none. It does so also when ctx has ended.
+// endMasters ends the SSH connections whose sockets are in the folder: Ansible leaves them open for its next task. It
+// does so also when ctx has ended.
 func endMasters(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	sockets, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("look for open SSH connections: %w", err)
+		return fmt.Errorf("list open SSH connections: %w", err)
 	}
 	var group errgroup.Group
 	group.SetLimit(8)
@@ -108,7 +108,7 @@ func endMasters(ctx context.Context, dir string) error {
 			args := []string{"-F", "/dev/null", "-o", "ControlPath=" + path, "-O", "exit", "any"}
 			err := process.Run(ctx, process.Cmd{Path: "ssh", Args: args})
 			if ended := (*process.Error)(nil); errors.As(err, &ended) && ended.Err == nil {
-				return nil // nobody behind it any more
+				return nil // the connection has ended
 			}
 			return err
 		})

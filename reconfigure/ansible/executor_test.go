@@ -10,15 +10,18 @@ import (
 func TestCommandLineAndEnvironment(t *testing.T) {
 	var log bytes.Buffer
 	r := New(Config{Dir: "/opt/eiffel", Log: &log, Env: []string{
-		"PATH=/usr/bin", "HOME=/nonexistent", "LC_ALL=de_DE", "ANSIBLE_HOST_KEY_CHECKING=false", "ANSIBLE_STDOUT_CALLBACK=json",
+		"PATH=/usr/bin", "HOME=/nonexistent", "LC_ALL=de_DE", "ANSIBLE_HOST_KEY_CHECKING=false",
+		"ANSIBLE_STDOUT_CALLBACK=json",
 	}})
-	c, err := executor{Runner: r, scratch: scratch{home: "/state/ansible", dir: "/state/ansible/run-1", sockets: "/tmp/reconfigure-1"}}.command()
+	c, err := executor{Runner: r, scratch: scratch{home: "/state/ansible", dir: "/state/ansible/run-1",
+		sockets: "/tmp/reconfigure-1"}}.command()
 	if err != nil {
 		t.Fatal(err)
 	}
 	argv := append([]string{c.Path}, c.Args...)
 	if diff := cmp.Diff([]string{
-		"ansible-playbook", "--extra-vars=@/state/ansible/run-1/vars.json", "--inventory=/state/ansible/run-1/inventory.json", "site.yml",
+		"ansible-playbook", "--extra-vars=@/state/ansible/run-1/vars.json",
+		"--inventory=/state/ansible/run-1/inventory.json", "site.yml",
 	}, argv); diff != "" {
 		t.Errorf("argv (-want +got):\n%s", diff)
 	}
@@ -36,6 +39,6 @@ func TestCommandLineAndEnvironment(t *testing.T) {
 		t.Errorf("environment (-want +got):\n%s", diff)
 	}
 	if c.Dir != "/opt/eiffel/ansible" || c.Stdin != nil || c.Grace == 0 {
-		t.Errorf("starts in %q with input %v and %v to end", c.Dir, c.Stdin, c.Grace)
+		t.Errorf("directory %q, standard input %v, grace %v", c.Dir, c.Stdin, c.Grace)
 	}
 }

@@ -11,25 +11,25 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// The groups of the inventory. The nodes of a node group form one more each, with its name after groupPrefix.
+// The groups of the inventory. Each node group is one more, with the name groupPrefix + its name.
 const (
-	groupCluster    = "cluster" // all of them
+	groupCluster    = "cluster" // all nodes
 	groupControl    = reconfigure.ControlGroup
 	groupCompute    = "compute"
 	groupPersistent = "persistent"
-	groupApart      = "apart" // those that no play is for
+	groupApart      = "apart" // nodes that are excluded from all plays
 	groupPrefix     = "group_"
 )
 
-// Inventory is what `ansible-inventory --list` and inventory programs answer (Ansible's developer guide, "Developing
-// dynamic inventory"). It depends on its arguments alone and is the same for the same ones. Instances without an
-// address, and those of nodes that are not declared any more, are not in it. An instance
-// without an ID is the kept port of a node that has no instance: the other nodes are told its address, and it is no host.
+// Inventory returns the inventory as JSON, as `ansible-inventory --list` prints it (Ansible's developer guide,
+// "Developing dynamic inventory"). It depends on its arguments alone. Instances without an address, and those of nodes
+// that are not declared, are not in it. An instance without an ID is the kept port of a node that has no instance: its
+// address is in the inventory, but it is no host.
 func Inventory(c reconfigure.Cluster, instances map[string]reconfigure.Instance) ([]byte, error) {
 	return newInventory(c, instances).list()
 }
 
-// inventory is both forms of it, before it is written.
+// inventory is the inventory before it is written in one of its two forms.
 type inventory struct {
 	hosts  map[string]hostVars
 	groups map[string]group
@@ -83,26 +83,26 @@ func newInventory(c reconfigure.Cluster, instances map[string]reconfigure.Instan
 	inv.groups[groupCluster] = group{Hosts: []string{}, Children: all, Vars: map[string]any{
 		"ansible_ssh_common_args": sshArgs(c.Settings.StateDir),
 		"given_file":              givenFile(c.Settings.StateDir),
-		// All addresses once more, in one place: to ask each host's variables would take Ansible a time that grows with
-		// the square of the hosts.
+		// All addresses in one variable: to read each host's variables would take Ansible a time that grows with the
+		// square of the number of hosts.
 		"node_addresses": addresses,
 	}}
 	return inv
 }
 
-// givenFile is where the playbooks keep what compute nodes are given of the control node: the munge key, and the
-// configuration that slurmctld runs with.
+// givenFile is the file for what compute nodes get from the control node: the munge key, and the configuration that
+// slurmctld runs with. The playbooks write it.
 func givenFile(stateDir string) string { return filepath.Join(stateDir, "ansible", "given.json") }
 
-// sshArgs has ssh believe the keys that `reconfigure` learnt and no others, and not write to their file, past our lock.
-// The quotes are for Ansible and for ssh, which both take the text apart at spaces.
+// sshArgs has ssh accept only the host keys that `reconfigure` has learnt, and not write to their file, which would
+// bypass our lock. There are two levels of quotes, since Ansible and ssh both split the text at spaces.
 func sshArgs(stateDir string) string {
 	const args = `-o 'UserKnownHostsFile="%s"' -o GlobalKnownHostsFile=/dev/null ` +
 		`-o StrictHostKeyChecking=yes -o UpdateHostKeys=no`
 	return fmt.Sprintf(args, filepath.Join(stateDir, "known_hosts"))
 }
 
-// only is the inventory with no other hosts than some. The groups stay, and so do the addresses of all.
+// only returns the inventory with no hosts but these nodes. All groups stay, and so do the addresses of all nodes.
 func (inv inventory) only(nodes nodeset.NodeSet) inventory {
 	less := inventory{hosts: map[string]hostVars{}, groups: map[string]group{}}
 	for name, g := range inv.groups {
@@ -115,8 +115,8 @@ func (inv inventory) only(nodes nodeset.NodeSet) inventory {
 	return less
 }
 
-// keepApart has no play go to nodes, which stay in their groups: the others are told of them, and slurmctld knows the
-// persistent ones by their addresses. It reports whether there are any.
+// keepApart adds the group of the nodes that are excluded from all plays. They stay in their other groups too, since
+// other nodes get their addresses. It reports whether there are any.
 func (inv inventory) keepApart(nodes nodeset.NodeSet) bool {
 	there := nodes.Where(func(node string) bool { _, ok := inv.hosts[node]; return ok })
 	if there.Empty() {
@@ -126,21 +126,23 @@ func (inv inventory) keepApart(nodes nodeset.NodeSet) bool {
 	return true
 }
 
-// absent says which nodes cannot be configured because they, or the control node, are not in the inventory.
+// absent returns a failure for each node that cannot be configured because it, or the control node, is not in the
+// inventory.
 func (inv inventory) absent(c reconfigure.Cluster, nodes nodeset.NodeSet) reconfigure.Failures {
 	failures := reconfigure.Failures{}
 	_, control := inv.hosts[c.Control.Name]
 	for node := range nodes.All() {
 		if _, ok := inv.hosts[node]; !ok {
-			failures[node] = errors.New("not configured: it is no node of the cluster that has an instance with an address")
+			failures[node] = errors.New("not configured: the cluster has no instance of it with an address")
 		} else if !control {
-			failures[node] = fmt.Errorf("not configured: there is no control node %s to belong to", c.Control.Name)
+			failures[node] = fmt.Errorf("not configured: the control node %s has no instance with an address",
+				c.Control.Name)
 		}
 	}
 	return failures
 }
 
-// list is the form that programs answer with.
+// list returns the form of an inventory program's output.
 func (inv inventory) list() ([]byte, error) {
 	all := map[string]any{"_meta": map[string]any{"hostvars": inv.hosts}}
 	for name, g := range inv.groups {
@@ -149,7 +151,7 @@ func (inv inventory) list() ([]byte, error) {
 	return marshal(all)
 }
 
-// static is the form of an inventory file.
+// static returns the form of an inventory file.
 func (inv inventory) static() ([]byte, error) {
 	all := map[string]any{}
 	for name, g := range inv.groups {

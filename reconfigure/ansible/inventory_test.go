@@ -17,7 +17,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
 func testCluster() reconfigure.Cluster {
 	return reconfigure.Cluster{
@@ -37,8 +37,8 @@ func testInstances() map[string]reconfigure.Instance {
 		"ctl":    {Node: "ctl", ID: "ctl", Address: "10.0.0.1"},
 		"node01": {Node: "node01", ID: "node01", Address: "10.0.0.2"},
 		"node03": {Node: "node03", ID: "node03", Address: "10.0.0.3"},
-		"node10": {Node: "node10"},                                    // no address yet
-		"node99": {Node: "node99", ID: "node99", Address: "10.0.0.9"}, // not declared any more
+		"node10": {Node: "node10"},                                    // has no address
+		"node99": {Node: "node99", ID: "node99", Address: "10.0.0.9"}, // is not declared
 		"big1":   {Node: "big1", ID: "big1", Address: "10.0.0.4"},
 	}
 }
@@ -73,8 +73,9 @@ func TestInventoryIsTheSameForTheSameArguments(t *testing.T) {
 	golden(t, "inventory.json", static)
 }
 
-func TestAnsibleReadsBothFormsAlike(t *testing.T) {
-	for name, instances := range map[string]map[string]reconfigure.Instance{"some instances": testInstances(), "none": {}} {
+func TestAnsibleReadsTheSameFromBothForms(t *testing.T) {
+	for name, instances := range map[string]map[string]reconfigure.Instance{"some instances": testInstances(),
+		"none": {}} {
 		t.Run(name, func(t *testing.T) {
 			inv := newInventory(testCluster(), instances)
 			list, err := inv.list()
@@ -95,14 +96,14 @@ func TestAnsibleReadsBothFormsAlike(t *testing.T) {
 			}
 			file, answer := ansibleInventory(t, filepath.Join(dir, "inventory.json")), ansibleInventory(t, program)
 			if diff := cmp.Diff(answer, file); diff != "" {
-				t.Errorf("file differs from the program's answer (-program +file):\n%s", diff)
+				t.Errorf("the file differs from the program's output (-program +file):\n%s", diff)
 			}
 		})
 	}
 }
 
-// ansibleInventory is what Ansible understood; the order of hosts and children, which has no meaning, is not part of
-// it.
+// ansibleInventory returns the inventory as Ansible reads it. Hosts and children are sorted, since their order has no
+// meaning.
 func ansibleInventory(t *testing.T, source string) map[string]any {
 	t.Helper()
 	needs.Lab(t)
@@ -130,13 +131,13 @@ func TestNodesThatCannotBeConfiguredFailAlone(t *testing.T) {
 	instances := testInstances()
 	nodes := nodeset.Of("ctl", "node01", "node10")
 	got := texts(newInventory(testCluster(), instances).absent(testCluster(), nodes))
-	want := map[string]string{"node10": "not configured: it is no node of the cluster that has an instance with an address"}
+	want := map[string]string{"node10": "not configured: the cluster has no instance of it with an address"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	delete(instances, "ctl")
 	got = texts(newInventory(testCluster(), instances).absent(testCluster(), nodeset.Of("node01")))
-	want = map[string]string{"node01": "not configured: there is no control node ctl to belong to"}
+	want = map[string]string{"node01": "not configured: the control node ctl has no instance with an address"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("without a control node (-want +got):\n%s", diff)
 	}
@@ -160,8 +161,8 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// Every node has to know the address of a node that comes later: it is not told then.
-func TestTheAddressOfAKeptPortIsToldAndItIsNoHost(t *testing.T) {
+// Every node needs the address of a node that is created later, since addresses are not told again then.
+func TestAKeptPortHasAnAddressAndIsNoHost(t *testing.T) {
 	instances := testInstances()
 	instances["node02"] = reconfigure.Instance{Node: "node02", Address: "10.0.0.7"}
 	inv := newInventory(testCluster(), instances)

@@ -7,14 +7,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Play is what a run of the playbooks does, and on which nodes.
+// Play is a play of site.yml that a run executes, and its nodes.
 type Play struct {
 	Name  string          `json:"name"`
 	Hosts nodeset.NodeSet `json:"hosts"`
 }
 
-// Plays foretells what Configure does for a plan, by the names that the plays have in site.yml; addresses is as in the
-// extent. Those that only read, or that do more only on images without packages, are left out.
+// Plays returns the plays of site.yml that Configure will run for a plan; addresses is as in the extent. Plays that
+// only read, or that are only for images without packages, are left out.
 func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reconfigure.Plan, addresses bool) []Play {
 	extent := withControl(c, reconfigure.Extent{
 		Changed:    p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure),
@@ -41,9 +41,9 @@ func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reco
 	}
 	var plays []Play
 	for _, play := range []Play{
-		{"What all nodes know of each other", told},
+		{"Addresses on the other nodes", told},
 		{"The control node", control},
-		{"The configuration of Slurm elsewhere", elsewhere},
+		{"Slurm's configuration on the other nodes", elsewhere},
 		{"New addresses of persistent nodes", lookup},
 		{"The compute nodes", compute},
 	} {

@@ -11,8 +11,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-func TestPlaysAreForetold(t *testing.T) {
-	const told, control, elsewhere, lookup, compute = "What all nodes know of each other", "The control node", "The configuration of Slurm elsewhere", "New addresses of persistent nodes", "The compute nodes"
+func TestThePlaysOfAPlan(t *testing.T) {
+	const told, control, elsewhere, lookup, compute = "Addresses on the other nodes", "The control node",
+		"Slurm's configuration on the other nodes", "New addresses of persistent nodes", "The compute nodes"
 	change := func(action reconfigure.Action, node string) reconfigure.Change {
 		return reconfigure.Change{Node: node, Action: action}
 	}
@@ -33,14 +34,17 @@ func TestPlaysAreForetold(t *testing.T) {
 			map[string]string{},
 		},
 		"an enlargement": {
-			reconfigure.Plan{Everywhere: true, Changes: []reconfigure.Change{change(reconfigure.Configure, "ctl"), change(reconfigure.Create, "node02")}},
-			map[string]string{told: "big1,node[01,03,10]", control: "ctl", elsewhere: "big1,node[01,03,10]", compute: "node02"},
+			reconfigure.Plan{Everywhere: true, Changes: []reconfigure.Change{change(reconfigure.Configure, "ctl"),
+				change(reconfigure.Create, "node02")}},
+			map[string]string{told: "big1,node[01,03,10]", control: "ctl", elsewhere: "big1,node[01,03,10]",
+				compute: "node02"},
 		},
 		"a shrinking": {
-			reconfigure.Plan{Everywhere: true, Changes: []reconfigure.Change{change(reconfigure.Configure, "ctl"), change(reconfigure.Remove, "node03")}},
+			reconfigure.Plan{Everywhere: true, Changes: []reconfigure.Change{change(reconfigure.Configure, "ctl"),
+				change(reconfigure.Remove, "node03")}},
 			map[string]string{told: "big1,node[01,10]", control: "ctl", elsewhere: "big1,node[01,10]"},
 		},
-		"another configuration of Slurm and no more": {
+		"only another configuration of Slurm": {
 			reconfigure.Plan{Everywhere: true},
 			map[string]string{told: "big1,node[01,03,10]", control: "ctl", elsewhere: "big1,node[01,03,10]"},
 		},
@@ -67,7 +71,7 @@ func TestPlaysAreForetold(t *testing.T) {
 	}
 }
 
-func TestWhereNoAddressIsNewNobodyElseGetsATask(t *testing.T) {
+func TestWithTheSameAddressesOtherNodesGetNoTask(t *testing.T) {
 	plan := reconfigure.Plan{Changes: []reconfigure.Change{{Node: "node01", Action: reconfigure.Create}}}
 	want := []Play{{"The compute nodes", nodeset.Of("node01")}}
 	if diff := cmp.Diff(want, Plays(testCluster(), testInstances(), plan, false)); diff != "" {

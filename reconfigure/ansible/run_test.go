@@ -23,7 +23,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// run is a cluster directory with Ansible's settings and plugins as shipped, and a playbook of the test's own.
+// run is a cluster directory with the shipped settings and plugins of Ansible, and a playbook of the test.
 type run struct {
 	*Runner
 	cluster   reconfigure.Cluster
@@ -45,9 +45,10 @@ func newRun(t *testing.T, playbook string) *run {
 		}
 	}
 	write(t, filepath.Join(dir, "ansible", "site.yml"), playbook)
-	// Hosts are this machine, but that nobody listens where node03 is.
+	// All hosts are this machine, except node03: no process listens on its port.
 	write(t, filepath.Join(dir, "group_vars", "all.yml"), "ansible_connection: local\n")
-	write(t, filepath.Join(dir, "host_vars", "node03.yml"), "ansible_connection: ssh\nansible_host: 127.0.0.1\nansible_port: 1\n")
+	write(t, filepath.Join(dir, "host_vars", "node03.yml"),
+		"ansible_connection: ssh\nansible_host: 127.0.0.1\nansible_port: 1\n")
 	c := testCluster()
 	c.Settings.StateDir = filepath.Join(dir, "state")
 	log := &bytes.Buffer{}
@@ -95,7 +96,7 @@ func copyTree(from, to string) error {
 	})
 }
 
-// leftovers is what a run has left in the state folder and of its sockets; Ansible's own folder stays, but is empty.
+// leftovers returns the files in Ansible's folder in the state directory, which is empty after a run.
 func (r *run) leftovers(t *testing.T) []string {
 	t.Helper()
 	left, err := filepath.Glob(filepath.Join(r.cluster.Settings.StateDir, "ansible", "*"))
@@ -123,7 +124,7 @@ const twoPlays = `
       tags: last
 `
 
-func TestEachHostHasItsOwnVerdict(t *testing.T) {
+func TestEachHostHasAResultOfItsOwn(t *testing.T) {
 	r := newRun(t, twoPlays)
 	got, err := r.configure(t.Context(), "node01", "big1")
 	if err != nil {
@@ -133,15 +134,16 @@ func TestEachHostHasItsOwnVerdict(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for _, message := range []string{"node01: On all", "node01: On the changed ones", "big1: task \"On the changed ones\"",
+	for _, message := range []string{"node01: On all", "node01: On the changed ones",
+		"big1: task \"On the changed ones\"",
 		"node03: does not know of the latest changes: could not be reached"} {
 		if !r.saw(message) {
-			t.Errorf("nobody heard %q, but %q", message, r.watched)
+			t.Errorf("watch did not get %q, but %q", message, r.watched)
 		}
 	}
 	for _, message := range []string{"ctl:", "node03: On all"} {
 		if r.saw(message) {
-			t.Errorf("heard %q, of a node that did not change", message)
+			t.Errorf("watch got %q of a node that did not change", message)
 		}
 	}
 	if left := r.leftovers(t); len(left) > 0 {
@@ -149,8 +151,8 @@ func TestEachHostHasItsOwnVerdict(t *testing.T) {
 	}
 }
 
-// Nobody listens where node03 is, which another batch is at work with.
-func TestNobodyLogsInToANodeThatIsKeptApart(t *testing.T) {
+// Another operation works with node03, which does not answer.
+func TestAnExcludedNodeIsNotLoggedInTo(t *testing.T) {
 	r := newRun(t, `
 - hosts: "{{ groups['cluster'] | intersect(reconfigure_changed) }}"
   gather_facts: false
@@ -165,20 +167,22 @@ func TestNobodyLogsInToANodeThatIsKeptApart(t *testing.T) {
     - name: On all
       ansible.builtin.command: "true"
 `)
-	got, err := r.configureAsFarAs(t.Context(), reconfigure.Extent{Changed: nodeset.Of("node01"), Addresses: true, Apart: nodeset.Of("node03", "node10")})
+	got, err := r.configureAsFarAs(t.Context(), reconfigure.Extent{Changed: nodeset.Of("node01"), Addresses: true,
+		Apart: nodeset.Of("node03", "node10")})
 	if err != nil || len(got) > 0 {
 		t.Fatalf("%v, %v\n%s", got, err, r.log)
 	}
-	if said := r.log.String(); !strings.Contains(said, "standard=node01,node03 node03=10.0.0.3") || !strings.Contains(said, "changed: [big1]") || strings.Contains(said, "[node03]") {
-		t.Errorf("Ansible said:\n%s", said)
+	if said := r.log.String(); !strings.Contains(said, "standard=node01,node03 node03=10.0.0.3") ||
+		!strings.Contains(said, "changed: [big1]") || strings.Contains(said, "[node03]") {
+		t.Errorf("Ansible printed:\n%s", said)
 	}
 	if r.saw("node03: ") {
-		t.Errorf("heard of it: %q", r.watched)
+		t.Errorf("watch got an event of it: %q", r.watched)
 	}
 }
 
-// TestWhatATaskHasPrintedGoesWithItsFailure but not what it keeps to itself.
-func TestWhatATaskHasPrintedGoesWithItsFailure(t *testing.T) {
+// TestAFailureHasTheOutputOfItsTask, except where the task has no_log.
+func TestAFailureHasTheOutputOfItsTask(t *testing.T) {
 	r := newRun(t, `
 - hosts: cluster:!node03
   gather_facts: false
@@ -195,7 +199,8 @@ func TestWhatATaskHasPrintedGoesWithItsFailure(t *testing.T) {
       no_log: true
       when: inventory_hostname == 'ctl'
 `)
-	failures, err := r.Configure(t.Context(), r.cluster, r.instances, reconfigure.Extent{Changed: nodeset.Of("ctl", "node01", "big1")}, func(string, string) {}, nil)
+	failures, err := r.Configure(t.Context(), r.cluster, r.instances,
+		reconfigure.Extent{Changed: nodeset.Of("ctl", "node01", "big1")}, func(string, string) {}, nil)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, r.log)
 	}
@@ -204,9 +209,12 @@ func TestWhatATaskHasPrintedGoesWithItsFailure(t *testing.T) {
 		got[node] = reconfigure.OutputOf(err)
 	}
 	want := map[string]string{
-		"big1":   "task: Once\ncmd: echo to be read; echo and this >&2; exit 7\nrc: 7\nmsg: non-zero return code\nstdout: to be read\nstderr: and this\n",
-		"node01": "task: Several times\nitem: b\ncmd: echo about b; false\nrc: 1\nmsg: non-zero return code\nstdout: about b\n",
-		"ctl":    "task: With a secret\nthe output has been hidden due to the fact that 'no_log: true' was specified for this result\n",
+		"big1": "task: Once\ncmd: echo to be read; echo and this >&2; exit 7\nrc: 7\nmsg: non-zero return " +
+			"code\nstdout: to be read\nstderr: and this\n",
+		"node01": "task: Several times\nitem: b\ncmd: echo about b; false\nrc: 1\nmsg: non-zero return code\nstdout: " +
+			"about b\n",
+		"ctl": "task: With a secret\nthe output has been hidden due to the fact that 'no_log: true' was specified " +
+			"for this result\n",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -224,9 +232,9 @@ func TestAnUnreachableChangedNodeFails(t *testing.T) {
 	}
 }
 
-// TestAHostThatHangsHoldsTheOthersUpNoLongerThanATaskMayTake shortens what a task may take; a process that no task
-// ended is ended here.
-func TestAHostThatHangsHoldsTheOthersUpNoLongerThanATaskMayTake(t *testing.T) {
+// TestAHostThatHangsFailsAfterTheTimeLimitOfATask has a shorter time limit. The test kills the process that hangs,
+// since Ansible does not.
+func TestAHostThatHangsFailsAfterTheTimeLimitOfATask(t *testing.T) {
 	r := newRun(t, `
 - hosts: cluster:!node03
   gather_facts: false
@@ -243,11 +251,12 @@ func TestAHostThatHangsHoldsTheOthersUpNoLongerThanATaskMayTake(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), "\ntask_timeout = 60\n") {
-		t.Fatal("a task may take for ever")
+		t.Fatal("ansible.cfg has no task_timeout of 60")
 	}
 	write(t, settings, strings.Replace(string(text), "task_timeout = 60", "task_timeout = 10", 1))
 	t.Cleanup(func() {
-		if err := syscall.Kill(awaitPID(filepath.Join(r.Dir, "pid")), syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := syscall.Kill(awaitPID(filepath.Join(r.Dir, "pid")), syscall.SIGKILL); err != nil &&
+			!errors.Is(err, syscall.ESRCH) {
 			t.Error(err)
 		}
 	})
@@ -255,14 +264,15 @@ func TestAHostThatHangsHoldsTheOthersUpNoLongerThanATaskMayTake(t *testing.T) {
 	if err != nil || len(got) > 0 {
 		t.Fatalf("%v, %v\n%s", got, err, r.log)
 	}
-	for _, message := range []string{"node01: On those that do not hang", `big1: does not know of the latest changes: task "On all": `} {
+	for _, message := range []string{"node01: On those that do not hang",
+		`big1: does not know of the latest changes: task "On all": `} {
 		if !r.saw(message) {
-			t.Errorf("nobody heard %q, but %q", message, r.watched)
+			t.Errorf("watch did not get %q, but %q", message, r.watched)
 		}
 	}
 }
 
-func TestWhatATaskKeepsToItselfStaysSecret(t *testing.T) {
+func TestTheOutputOfATaskWithNoLogStaysSecret(t *testing.T) {
 	r := newRun(t, twoPlays)
 	write(t, filepath.Join(r.Dir, "host_vars", "node01.yml"), "secret: true\n")
 	got, err := r.configure(t.Context(), "node01")
@@ -273,24 +283,25 @@ func TestWhatATaskKeepsToItselfStaysSecret(t *testing.T) {
 		t.Errorf("verdicts are %q", got)
 	}
 	if all := got["node01"] + strings.Join(r.watched, "\n") + r.log.String(); strings.Contains(all, "tell nobody") {
-		t.Errorf("the secret is out: %s", all)
+		t.Errorf("the secret is in the output: %s", all)
 	}
 }
 
-func TestNoChangedNodesMeansThatTheOthersAreTold(t *testing.T) {
+func TestWithoutChangedNodesTheOthersGetTheAddresses(t *testing.T) {
 	r := newRun(t, twoPlays)
 	got, err := r.configure(t.Context())
 	if err != nil || len(got) > 0 {
 		t.Fatalf("%v, %v\n%s", got, err, r.log)
 	}
-	if !strings.Contains(r.log.String(), "TASK [On all]") || strings.Contains(r.log.String(), "TASK [On the changed ones]") {
-		t.Errorf("Ansible said:\n%s", r.log)
+	if !strings.Contains(r.log.String(), "TASK [On all]") || strings.Contains(r.log.String(),
+		"TASK [On the changed ones]") {
+		t.Errorf("Ansible printed:\n%s", r.log)
 	}
 }
 
-// TestTheControlNodeStandsForAllWhereTheyGetAnotherConfiguration has the playbook fail on the control node, which
-// nobody says has changed.
-func TestTheControlNodeStandsForAllWhereTheyGetAnotherConfiguration(t *testing.T) {
+// TestAnotherConfigurationForAllChangesTheControlNode has the playbook fail on the control node, which is not among the
+// changed nodes of the call.
+func TestAnotherConfigurationForAllChangesTheControlNode(t *testing.T) {
 	const playbook = `
 - hosts: cluster
   gather_facts: false
@@ -312,26 +323,29 @@ func TestTheControlNodeStandsForAllWhereTheyGetAnotherConfiguration(t *testing.T
       tags: last
 `
 	r := newRun(t, playbook)
-	got, err := r.configureAsFarAs(t.Context(), reconfigure.Extent{Changed: nodeset.Of("node01"), Everywhere: true, Addresses: true})
+	got, err := r.configureAsFarAs(t.Context(), reconfigure.Extent{Changed: nodeset.Of("node01"), Everywhere: true,
+		Addresses: true})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, r.log)
 	}
 	const why = `task "On the control node": no such key`
-	if diff := cmp.Diff(map[string]string{"ctl": why, "node01": "not configured, because the run ended at ctl: " + why}, got); diff != "" {
+	if diff := cmp.Diff(map[string]string{"ctl": why, "node01": "not configured, because the run ended at ctl: " + why},
+		got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if !strings.Contains(r.log.String(), "everywhere=True changed=ctl,node01") {
-		t.Errorf("Ansible said:\n%s", r.log)
+		t.Errorf("Ansible printed:\n%s", r.log)
 	}
 
 	r = newRun(t, playbook)
-	if got, err := r.configure(t.Context(), "node01"); err != nil || len(got) > 0 || !strings.Contains(r.log.String(), "everywhere=False changed=node01") {
-		t.Errorf("where they do not, %v, %v; Ansible said:\n%s", got, err, r.log)
+	if got, err := r.configure(t.Context(), "node01"); err != nil || len(got) > 0 || !strings.Contains(r.log.String(),
+		"everywhere=False changed=node01") {
+		t.Errorf("without another configuration: %v, %v; Ansible printed:\n%s", got, err, r.log)
 	}
 
 	delete(r.instances, "ctl")
 	got, err = r.configureAsFarAs(t.Context(), reconfigure.Extent{Everywhere: true})
-	if want := map[string]string{"ctl": "not configured: it is no node of the cluster that has an instance with an address"}; err != nil || cmp.Diff(want, got) != "" {
+	if want := map[string]string{"ctl": "not configured: the cluster has no instance of it with an address"}; err != nil || cmp.Diff(want, got) != "" {
 		t.Errorf("without a control node: %v, %v", got, err)
 	}
 }
@@ -359,9 +373,10 @@ func TestAnInterruptEndsWhatAnsibleStarted(t *testing.T) {
 		defer cancel()
 		pid <- awaitPID(filepath.Join(r.Dir, "pid"))
 	}()
-	failures, err := r.Configure(ctx, r.cluster, r.instances, reconfigure.Extent{Changed: nodeset.Of("node01")}, func(_, _ string) {}, nil)
+	failures, err := r.Configure(ctx, r.cluster, r.instances, reconfigure.Extent{Changed: nodeset.Of("node01")},
+		func(_, _ string) {}, nil)
 	if err := syscall.Kill(<-pid, 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("what the task started is still there: %v", err)
+		t.Errorf("the process of the task still runs: %v", err)
 	}
 	if !errors.Is(err, context.Canceled) || failures != nil {
 		t.Errorf("%v, %v", failures, err)
@@ -374,7 +389,7 @@ func TestAnInterruptEndsWhatAnsibleStarted(t *testing.T) {
 	}
 }
 
-// awaitPID waits for a number in a file.
+// awaitPID waits until there is a process number in the file, for a minute at most; then it returns -1.
 func awaitPID(path string) int {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		text, err := os.ReadFile(path)
@@ -385,7 +400,7 @@ func awaitPID(path string) int {
 	return -1
 }
 
-func TestAnsibleThatIsNotThereIsAnError(t *testing.T) {
+func TestAMissingAnsibleIsAnError(t *testing.T) {
 	r := newRun(t, twoPlays)
 	r.Binary = filepath.Join(t.TempDir(), "ansible-playbook")
 	if _, err := r.configure(t.Context(), "node01"); !errors.Is(err, fs.ErrNotExist) {
@@ -393,10 +408,11 @@ func TestAnsibleThatIsNotThereIsAnError(t *testing.T) {
 	}
 }
 
-func TestSweepRemovesWhatOldRunsHaveLeft(t *testing.T) {
+func TestSweepRemovesTheFoldersOfOldRuns(t *testing.T) {
 	state := t.TempDir()
 	now := time.Now()
-	for name, age := range map[string]time.Duration{"run-1": 25 * time.Hour, "run-2": 23 * time.Hour, "tmp": 25 * time.Hour} {
+	for name, age := range map[string]time.Duration{"run-1": 25 * time.Hour, "run-2": 23 * time.Hour,
+		"tmp": 25 * time.Hour} {
 		dir := filepath.Join(state, "ansible", name)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
@@ -417,13 +433,13 @@ func TestSweepRemovesWhatOldRunsHaveLeft(t *testing.T) {
 		t.Errorf("error %v, left (-want +got):\n%s", err, diff)
 	}
 	if err := Sweep(t.TempDir(), now); err != nil {
-		t.Errorf("where nothing was ever run: %v", err)
+		t.Errorf("without any run: %v", err)
 	}
 }
 
-// TestResultsAreHandedOverBeforeTheRunEnds has one node done, and one failed, while a third one waits for both to be
+// TestResultsAreKnownBeforeTheRunEnds has one node done and one failed, while a third one waits until both results are
 // known.
-func TestResultsAreHandedOverBeforeTheRunEnds(t *testing.T) {
+func TestResultsAreKnownBeforeTheRunEnds(t *testing.T) {
 	r := newRun(t, `
 - hosts: "{{ groups['compute'] | intersect(reconfigure_changed) }}"
   gather_facts: false
@@ -459,11 +475,12 @@ func TestResultsAreHandedOverBeforeTheRunEnds(t *testing.T) {
 		}
 	}
 	extent := reconfigure.Extent{Changed: nodeset.Of("ctl", "node01", "node03", "node10", "big1")}
-	failures, err := r.Configure(t.Context(), r.cluster, r.instances, extent, func(string, string) {}, func(node string, err error) {
-		if node != "node10" { // it has no address: that is known before the run begins
-			done(node, err)
-		}
-	})
+	failures, err := r.Configure(t.Context(), r.cluster, r.instances, extent, func(string, string) {},
+		func(node string, err error) {
+			if node != "node10" { // it has no address, which is known before the run begins
+				done(node, err)
+			}
+		})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, r.log)
 	}
@@ -471,17 +488,17 @@ func TestResultsAreHandedOverBeforeTheRunEnds(t *testing.T) {
 		t.Errorf("failures (-want +got):\n%s", diff)
 	}
 	if len(got) != 4 || got[2].node != "node01" || got[2].err != nil || got[3].node != "ctl" || got[3].err != nil {
-		t.Fatalf("heard of %+v", got)
+		t.Fatalf("results %+v", got)
 	}
 	for _, early := range got[:2] {
 		if want := failures[early.node]; fmt.Sprint(want) != fmt.Sprint(early.err) {
-			t.Errorf("heard of %s: %v, then %v", early.node, early.err, want)
+			t.Errorf("%s: done got %v, and Configure returned %v", early.node, early.err, want)
 		}
 	}
 }
 
-// TestARunKnowsOnlyTheHostsThatItIsFor and all addresses.
-func TestARunKnowsOnlyTheHostsThatItIsFor(t *testing.T) {
+// TestTheInventoryOfARunHasOnlyItsHosts, and the addresses of all nodes.
+func TestTheInventoryOfARunHasOnlyItsHosts(t *testing.T) {
 	const playbook = `
 - hosts: "{{ groups['compute'] | intersect(reconfigure_changed) }}"
   gather_facts: false
@@ -495,10 +512,14 @@ func TestARunKnowsOnlyTheHostsThatItIsFor(t *testing.T) {
 		journal string
 		want    string
 	}{
-		"a resume":                 {reconfigure.Extent{Changed: nodeset.Of("node01")}, "", "of ctl,node01 addresses big1,ctl,node01,node03 dns STATE/ansible/given.json"},
-		"new addresses":            {reconfigure.Extent{Changed: nodeset.Of("node01"), Addresses: true}, "", "of big1,ctl,node01,node03 addresses"},
-		"the control node":         {reconfigure.Extent{Changed: nodeset.Of("ctl", "node01")}, "", "of big1,ctl,node01,node03 addresses"},
-		"a journal that is shared": {reconfigure.Extent{Changed: nodeset.Of("node01")}, "postgres://somewhere", "dns STATE/ansible/run-"},
+		"a resume": {reconfigure.Extent{Changed: nodeset.Of("node01")}, "",
+			"of ctl,node01 addresses big1,ctl,node01,node03 dns STATE/ansible/given.json"},
+		"new addresses": {reconfigure.Extent{Changed: nodeset.Of("node01"), Addresses: true}, "",
+			"of big1,ctl,node01,node03 addresses"},
+		"the control node": {reconfigure.Extent{Changed: nodeset.Of("ctl", "node01")}, "",
+			"of big1,ctl,node01,node03 addresses"},
+		"a journal that is shared": {reconfigure.Extent{Changed: nodeset.Of("node01")}, "postgres://somewhere",
+			"dns STATE/ansible/run-"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRun(t, playbook)
@@ -507,16 +528,18 @@ func TestARunKnowsOnlyTheHostsThatItIsFor(t *testing.T) {
 			if got, err := r.configureAsFarAs(t.Context(), tc.extent); err != nil || len(got) > 1 {
 				t.Fatalf("%v, %v\n%s", got, err, r.log)
 			}
-			if want := strings.ReplaceAll(tc.want, "STATE", r.cluster.Settings.StateDir); !strings.Contains(r.log.String(), want) {
-				t.Errorf("Ansible did not say %q:\n%s", want, r.log)
+			if want := strings.ReplaceAll(tc.want, "STATE",
+				r.cluster.Settings.StateDir); !strings.Contains(r.log.String(), want) {
+				t.Errorf("Ansible did not print %q:\n%s", want, r.log)
 			}
 		})
 	}
 }
 
-func TestNothingIsRunWhereNothingIsNew(t *testing.T) {
+func TestAnEmptyExtentRunsNothing(t *testing.T) {
 	r := newRun(t, twoPlays)
-	if got, err := r.configureAsFarAs(t.Context(), reconfigure.Extent{}); err != nil || len(got) > 0 || r.log.Len() > 0 {
+	if got, err := r.configureAsFarAs(t.Context(), reconfigure.Extent{}); err != nil || len(got) > 0 ||
+		r.log.Len() > 0 {
 		t.Errorf("%v, %v\n%s", got, err, r.log)
 	}
 }

@@ -1,5 +1,6 @@
-// Package batcher is group commit: many goroutines ask at once for what a tool does for many at the same price, the tool runs
-// once for all that wait, and each caller gets its own result as soon as that is known. It knows nothing of what is run.
+// Package batcher is group commit: many goroutines ask at once for what a tool does for many at the same price, the
+// tool runs once for all that wait, and each caller gets its own result as soon as that is known. It knows nothing of
+// what is run.
 //
 // The idea is that of bbolt's DB.Batch, with results that come one by one.
 package batcher
@@ -25,7 +26,7 @@ type Config struct {
 	Most int
 }
 
-// Batcher collects calls into runs. One run is under way at a time.
+// Batcher collects calls into runs. One run is under way at a time, unless it yields.
 type Batcher[In, Out any] struct {
 	config Config
 	run    func(*Run[In, Out])
@@ -38,8 +39,8 @@ type Batcher[In, Out any] struct {
 	came    chan struct{} // closed when a call comes
 }
 
-// New makes a batcher. The function run is called for each run, one at a time, in a goroutine of its own; when it returns,
-// calls without a result get ErrUnfinished.
+// New makes a batcher. The function run is called for each run, one at a time unless one yields, in a goroutine of its own; when it
+// returns, calls without a result get ErrUnfinished.
 func New[In, Out any](config Config, run func(*Run[In, Out])) *Batcher[In, Out] {
 	return &Batcher[In, Out]{config: config, run: run, came: make(chan struct{})}
 }
@@ -82,10 +83,16 @@ func (c *Call[In, Out]) Finished() bool {
 type Run[In, Out any] struct {
 	Calls   []*Call[In, Out]
 	batcher *Batcher[In, Out]
+
+	yield   sync.Once
+	yielded chan struct{} // closed when the next run may begin
 }
 
 // Awaited is closed when another call waits for the next run.
 func (r *Run[In, Out]) Awaited() <-chan struct{} { return r.batcher.awaited() }
+
+// Yield lets the next run begin beside this one.
+func (r *Run[In, Out]) Yield() { r.yield.Do(func() { close(r.yielded) }) }
 
 // More takes the calls that wait into this run, too, however many there are.
 func (r *Run[In, Out]) More() {
@@ -101,8 +108,8 @@ func (r *Run[In, Out]) Detach(call *Call[In, Out]) {
 	r.Calls = slices.DeleteFunc(r.Calls, func(other *Call[In, Out]) bool { return other == call })
 }
 
-// Do waits for the result of in. When ctx ends first it returns the cause; a call that is in a run by then goes on without
-// its caller.
+// Do waits for the result of in. When ctx ends first it returns the cause; a call that is in a run by then goes on
+// without its caller.
 func (b *Batcher[In, Out]) Do(ctx context.Context, in In) (Out, error) {
 	call := &Call[In, Out]{In: in, ctx: ctx, done: make(chan struct{})}
 	b.add(call)
@@ -174,12 +181,21 @@ func (b *Batcher[In, Out]) loop() {
 	}
 }
 
+// runOf returns when the run of some calls has ended, or has yielded.
 func (b *Batcher[In, Out]) runOf(calls []*Call[In, Out]) {
-	r := &Run[In, Out]{Calls: calls, batcher: b}
-	b.run(r)
-	for _, c := range r.Calls {
-		var none Out
-		c.Finish(none, ErrUnfinished)
+	r := &Run[In, Out]{Calls: calls, batcher: b, yielded: make(chan struct{})}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		b.run(r)
+		for _, c := range r.Calls {
+			var none Out
+			c.Finish(none, ErrUnfinished)
+		}
+	}()
+	select {
+	case <-ended:
+	case <-r.yielded:
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// pyyaml tells, for a JSON list of YAML documents on its input, how Ansible's YAML parser reads each: as text or as something else, and how it prints it.
+// pyyaml reads a JSON list of YAML documents, and writes for each whether Ansible's YAML parser reads its value as
+// text, and how Python prints it.
 const pyyaml = `
 import json, sys, yaml
 def read(document):
@@ -22,7 +23,8 @@ def read(document):
 json.dump([read(document) for document in json.load(sys.stdin)], sys.stdout)
 `
 
-// What we take for text or for a number, Ansible must read as the same, or a cluster would be checked as one thing and made as another.
+// Ansible must read each text and number as this package does: else the values that are checked differ from those that
+// Ansible uses.
 func TestAnsibleReadsWhatWeRead(t *testing.T) {
 	documents := scalars(5000)
 	input, err := json.Marshal(documents)
@@ -33,7 +35,7 @@ func TestAnsibleReadsWhatWeRead(t *testing.T) {
 	command.Stdin = strings.NewReader(string(input))
 	output, err := command.Output()
 	if err != nil {
-		t.Fatalf("python3 with PyYAML, which ansible-core brings, is needed here: %v", err)
+		t.Fatalf("this test needs python3 with PyYAML, a dependency of ansible-core: %v", err)
 	}
 	var theirs []struct {
 		Text    bool
@@ -52,14 +54,14 @@ func TestAnsibleReadsWhatWeRead(t *testing.T) {
 		if s, ok := r.text("key", root); ok {
 			texts++
 			if !theirs[i].Text || theirs[i].Printed != s {
-				t.Errorf("%q is the text %q to us, and to Ansible %s", document, s, theirs[i].Printed)
+				t.Errorf("%q is the text %q here, and %s in Ansible", document, s, theirs[i].Printed)
 			}
 		}
 		tag := root.ShortTag()
 		if word := r.word("key", root); word.ok && (tag == "!!int" || tag == "!!float") {
 			numbers++
 			if theirs[i].Printed != word.is {
-				t.Errorf("%q is the number %s to us, and Ansible would write %s", document, word.is, theirs[i].Printed)
+				t.Errorf("%q is the number %s here, and %s in Ansible", document, word.is, theirs[i].Printed)
 			}
 		}
 	}
@@ -68,7 +70,7 @@ func TestAnsibleReadsWhatWeRead(t *testing.T) {
 	}
 }
 
-// onlyValue is the value of the document's one key, if it has one.
+// onlyValue returns the value of a document with one key.
 func onlyValue(r *report, text string) (*yaml.Node, bool) {
 	root, ok := document(r, []byte(text))
 	if !ok || root.Kind != yaml.MappingNode || len(root.Content) != 2 || root.Content[1].Kind != yaml.ScalarNode {
@@ -77,10 +79,12 @@ func onlyValue(r *report, text string) (*yaml.Node, bool) {
 	return root.Content[1], true
 }
 
-// scalars is documents with an unquoted value each, of such pieces as YAML's versions disagree about, and the same ones each time.
+// scalars returns documents with one unquoted value each, made of pieces that the versions of YAML read differently.
+// They are the same in each run.
 func scalars(n int) []string {
 	pieces := []string{
-		"0", "1", "7", "59", "60", "24", "2024", "_", ":", ":", ".", "-", "+", "e", "E3", "0x", "0o", "0b", "inf", ".nan",
+		"0", "1", "7", "59", "60", "24", "2024", "_", ":", ":", ".", "-", "+", "e", "E3", "0x", "0o", "0b", "inf",
+		".nan",
 		"yes", "Yes", "NO", "on", "Off", "yEs", "true", "True", "null", "~", "=", "y", "T", "-01", "00",
 	}
 	random := rand.New(rand.NewPCG(1, 2))

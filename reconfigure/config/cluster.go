@@ -6,7 +6,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// cluster is the declaration in the vocabulary's words. It must be without problems.
+// cluster converts the declaration, which must have no problems, to a reconfigure.Cluster.
 func (d *declaration) cluster() reconfigure.Cluster {
 	return reconfigure.Cluster{
 		Name:           d.name.is,
@@ -57,7 +57,8 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 	}
 }
 
-// keepsPorts is keep_ports. Where it is left out, a large group does not: its ports would take addresses and quota for nodes that may never be.
+// keepsPorts returns keep_ports. Its default is false for a large group: the ports would use addresses and quota for
+// nodes that may never be made.
 func (g group) keepsPorts() bool {
 	const large = 256
 	if g.keepPorts.line == 0 {

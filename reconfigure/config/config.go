@@ -8,13 +8,15 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// File is the declaration, relative to the cluster directory.
+// File is the path of the declaration, relative to the cluster directory.
 const File = "group_vars/all.yml"
 
-// Load reads and checks the declaration of the cluster directory dir. Where the file can be read but must not be followed, the error is a *Problems
-// and holds every problem; where it cannot be read, the error wraps that of package os. Neither gets better by trying again.
+// Load reads and checks the declaration in the cluster directory dir. If the declaration is wrong, the error is a
+// *Problems with all problems; if the file cannot be read, the error wraps that of package os. A retry gives the same
+// error.
 //
-// Paths in the result are absolute: those of the file may begin with ~, the caller's home, or be relative to dir.
+// Paths in the result are absolute; in the file they may begin with ~, the caller's home directory, or be relative to
+// dir.
 func Load(dir string) (reconfigure.Cluster, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -31,7 +33,7 @@ func Load(dir string) (reconfigure.Cluster, error) {
 	return cluster, nil
 }
 
-// parse is Load without the reading. It gives the zero Cluster with any problem.
+// parse is Load for the content of the file. With any problem, the Cluster is the zero value.
 func parse(dir string, data []byte) (reconfigure.Cluster, Problems) {
 	var r report
 	root, ok := document(&r, data)

@@ -8,7 +8,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// declaration is what of the file the rules between keys and the Cluster need.
+// declaration is the values of the file that the rules between keys and the Cluster need.
 type declaration struct {
 	name, cloud, loginUser, privateKeyFile value[string]
 
@@ -55,11 +55,11 @@ type settingsOfTool struct {
 	interrupt                                      value[bool]
 }
 
-// slurm16 is the most of a setting that Slurm keeps in 16 bits. scontrol refuses more than 65535, and the highest values below mean "infinite" and
-// "not set" to it.
+// slurm16 is the maximum of a setting that Slurm stores in 16 bits: scontrol rejects more than 65535, and 65535 and
+// 65534 mean "infinite" and "not set" (slurm.h, INFINITE16 and NO_VAL16).
 const slurm16 = 65533
 
-// schema is the file's top level. What only Ansible or Terraform needs is checked and not kept.
+// schema is the top level of the file. Values that only Ansible or Terraform uses are checked and not stored.
 func (d *declaration) schema(dir string) object {
 	return object{
 		"cluster_name":     text(&d.name, clusterName()...),
@@ -78,7 +78,8 @@ func (d *declaration) schema(dir string) object {
 	}
 }
 
-// clusterName keeps to what slurmdbd, which names its tables after the cluster, leaves as it is (slurm.conf(5), ClusterName).
+// clusterName allows names that slurmdbd does not change: it uses them in the names of its tables (slurm.conf(5),
+// ClusterName).
 func clusterName() []rule {
 	return []rule{
 		like(`[a-z0-9][a-z0-9_-]*`, "must be lower-case letters, digits, - and _"),
@@ -88,12 +89,13 @@ func clusterName() []rule {
 
 func controlHost() object {
 	return object{
-		"address":         text(new(value[string]), address),
-		"port":            integer(new(value[int]), 1, math.MaxUint16),
-		"user":            text(new(value[string]), userName()),
-		"directory":       text(new(value[string]), absolute),
-		"host_key":        text(new(value[string]), maybe(publicKey)),
-		"authorized_keys": text(new(value[string]), maybe(like(`~?/.+`, "is neither an absolute path nor one from ~/"))),
+		"address":   text(new(value[string]), address),
+		"port":      integer(new(value[int]), 1, math.MaxUint16),
+		"user":      text(new(value[string]), userName()),
+		"directory": text(new(value[string]), absolute),
+		"host_key":  text(new(value[string]), maybe(publicKey)),
+		"authorized_keys": text(new(value[string]),
+			maybe(like(`~?/.+`, "is neither an absolute path nor one from ~/"))),
 	}
 }
 
@@ -108,7 +110,7 @@ func userName() rule {
 	return like(`[A-Za-z0-9_][A-Za-z0-9_.@-]*`, "is not a user's name")
 }
 
-// nodePrefix is the part of node names before the number. Whether the whole name is good depends on width too.
+// nodePrefix checks the part of node names before the number. Whether the whole name is valid depends on width too.
 func nodePrefix(s string) error {
 	if s == "" {
 		return errors.New("is empty")
@@ -130,14 +132,14 @@ func (c *control) schema() object {
 	})
 }
 
-// notReserved refuses the names that stand for something else in Ansible's inventory: its own, and those of the playbooks.
+// notReserved rejects names with another meaning in Ansible's inventory: its own, and those of the playbooks.
 func notReserved() rule {
 	return noneOf("is a name that the inventory uses already",
 		"all", "changed", "cluster", "compute", reconfigure.ControlGroup, "localhost", "ungrouped")
 }
 
 func (g *group) schema() object {
-	const widest = 9 // far beyond nodeset.MaxNodes, and 10^widest is an int still
+	const widest = 9 // more than the digits of nodeset.MaxNodes; 10^widest fits an int
 	return g.source.schema(object{
 		"name":       text(&g.name, groupName(), notReserved()),
 		"prefix":     text(&g.prefix, nodePrefix),
@@ -151,16 +153,17 @@ func (g *group) schema() object {
 	})
 }
 
-// groupName takes no hyphen, since Ansible's inventory has a group of that name and takes none.
+// groupName allows no hyphen, since Ansible's inventory has a group of that name, which must not have one.
 func groupName() rule {
 	return like(`[a-z][a-z0-9_]*`, "must be lower-case letters, digits and _, with a letter first")
 }
 
 func feature() rule {
-	return like(`[A-Za-z0-9_.=-]+`, "must be letters, digits and _ . = -, for sbatch's --constraint gives others a meaning")
+	return like(`[A-Za-z0-9_.=-]+`, "must be letters, digits and _ . = -, for sbatch's --constraint gives others a "+
+		"meaning")
 }
 
-// gres is slurm.conf(5)'s <name>[:<type>][:no_consume]:<number>[K|M|G], several with commas between.
+// gres checks a list of <name>[:<type>][:no_consume]:<number>[K|M|G], separated by commas (slurm.conf(5), Gres).
 func gres() rule {
 	const one = `[A-Za-z0-9_.-]+(?::[A-Za-z0-9_.-]+)*(?::[0-9]+[KMGTP]?)`
 	return like(one+`(?:,`+one+`)*`, "is not in the form name[:type][:no_consume]:number, as in gpu:a100:4,tmp:100G")
@@ -168,7 +171,8 @@ func gres() rule {
 
 func (p *partition) schema() object {
 	return object{
-		"name":           text(&p.name, like(`[A-Za-z0-9_.-]+`, "must be letters, digits and _ . -"), noneOf("means something else in slurm.conf", "default")),
+		"name": text(&p.name, like(`[A-Za-z0-9_.-]+`, "must be letters, digits and _ . -"),
+			noneOf("means something else in slurm.conf", "default")),
 		"groups":         texts(&p.groups),
 		"default":        optional{boolean(&p.isDefault)},
 		"all_or_nothing": optional{boolean(&p.allOrNothing)},
@@ -191,36 +195,41 @@ func (d *declaration) slurmSchema() object {
 
 func (s *settingsOfTool) schema(dir string) object {
 	const (
-		keepDays      = 90    // where nothing is said
-		gatherSeconds = 3     // the same
-		coolDown      = 120   // the same, seconds: about the time after which Slurm starts a job again that it has requeued
-		breaker       = 3     // the same
-		retries       = 1     // the same
-		nodesPerState = 200   // the same: what Terraform takes for a run grows with the square of the nodes in its state
-		mostRetries   = 9     // resume_timeout ends them sooner as a rule
-		century       = 36500 // days
-		day           = 86400 // seconds
-		hour          = 3600  // seconds; Slurm gives nodes up that it waits longer for
+		// Defaults.
+		keepDays      = 90
+		gatherSeconds = 3
+		coolDown      = 120 // seconds; about the time after which Slurm starts a requeued job again
+		breaker       = 3
+		retries       = 1
+		nodesPerState = 100 // the time of a run of Terraform grows with the square of the nodes in its state
+		// Limits.
+		mostRetries = 9     // usually resume_timeout ends the retries earlier
+		century     = 36500 // days
+		day         = 86400 // seconds
+		hour        = 3600  // seconds
 	)
-	s.keepDays.is, s.gatherSeconds.is, s.coolDown.is, s.breaker.is, s.retries.is = keepDays, gatherSeconds, coolDown, breaker, retries
+	s.keepDays.is, s.gatherSeconds.is, s.coolDown.is, s.breaker.is, s.retries.is = keepDays, gatherSeconds, coolDown,
+		breaker, retries
 	s.nodesPerState.is, s.interrupt.is = nodesPerState, true
 	s.worker.is = string(reconfigure.WorkerSelf)
 	return object{
-		"state_directory":   path(dir, &s.stateDir, filled),
-		"journal":           optional{text(&s.journal, maybe(postgresURL))},
-		"keep_days":         optional{integer(&s.keepDays, 0, century)},
-		"worker":            optional{text(&s.worker, oneOf(string(reconfigure.WorkerSelf), string(reconfigure.WorkerSystemd)))},
+		"state_directory": path(dir, &s.stateDir, filled),
+		"journal":         optional{text(&s.journal, maybe(postgresURL))},
+		"keep_days":       optional{integer(&s.keepDays, 0, century)},
+		"worker": optional{text(&s.worker,
+			oneOf(string(reconfigure.WorkerSelf), string(reconfigure.WorkerSystemd)))},
 		"reconcile_minutes": optional{integer(&s.reconcileMinutes, 0, day/60)},
 		"gather_seconds":    optional{integer(&s.gatherSeconds, 0, hour)},
 		"terraform":         path(dir, &s.terraform, maybe(filled)),
 		"parallelism":       integer(&s.parallelism, 1, math.MaxInt16),
 		"lock_timeout":      integer(&s.lockTimeout, 1, math.MaxInt32),
-		"host_keys":         text(&s.hostKeys, oneOf(string(reconfigure.HostKeysConsole), string(reconfigure.HostKeysAcceptNew))),
-		"boot_timeout":      integer(&s.bootTimeout, 1, math.MaxInt32),
-		"cool_down":         optional{integer(&s.coolDown, 0, day)},
-		"breaker":           optional{integer(&s.breaker, 0, nodeset.MaxNodes)},
-		"retries":           optional{integer(&s.retries, 0, mostRetries)},
-		"nodes_per_state":   optional{integer(&s.nodesPerState, 0, nodeset.MaxNodes)},
-		"interrupt":         optional{boolean(&s.interrupt)},
+		"host_keys": text(&s.hostKeys,
+			oneOf(string(reconfigure.HostKeysConsole), string(reconfigure.HostKeysAcceptNew))),
+		"boot_timeout":    integer(&s.bootTimeout, 1, math.MaxInt32),
+		"cool_down":       optional{integer(&s.coolDown, 0, day)},
+		"breaker":         optional{integer(&s.breaker, 0, nodeset.MaxNodes)},
+		"retries":         optional{integer(&s.retries, 0, mostRetries)},
+		"nodes_per_state": optional{integer(&s.nodesPerState, 0, nodeset.MaxNodes)},
+		"interrupt":       optional{boolean(&s.interrupt)},
 	}
 }

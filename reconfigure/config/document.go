@@ -11,11 +11,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// document parses the file's YAML. The parser gives up at the first mistake, so what is no YAML hides other problems; nothing else does.
+// document parses the file's YAML. The parser stops at the first syntax error, which hides all other problems.
 func document(r *report, data []byte) (*yaml.Node, bool) {
 	for i, line := range bytes.Split(data, []byte("\n")) {
 		if !utf8.Valid(line) {
-			r.add(place{line: i + 1}, "this is not UTF-8, which Terraform wants")
+			r.add(place{line: i + 1}, "this is not UTF-8, which Terraform requires")
 			return nil, false
 		}
 	}
@@ -32,7 +32,7 @@ func document(r *report, data []byte) (*yaml.Node, bool) {
 	return root, true
 }
 
-// decode reads the one document of the file; nil where there is none.
+// decode reads the document of the file; nil if there is none.
 func decode(data []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var first, second yaml.Node
@@ -48,11 +48,12 @@ func decode(data []byte) (*yaml.Node, error) {
 	case err != nil:
 		return nil, err
 	}
-	return nil, fmt.Errorf("a second document begins, and Ansible takes one only")
+	return nil, fmt.Errorf("a second document begins, and Ansible reads only one")
 }
 
-// brokenLine is where a file that is not YAML goes wrong: the line after the longest beginning that is. The parser's own errors name the line where the
-// surrounding block begins, or none. The search parses once for each line that it takes off the end, so it stops after patience lines.
+// brokenLine returns the line of a syntax error: the line after the longest beginning that is valid. The errors of the
+// parser have the line where the surrounding block begins, or none. The search parses once for each line that it
+// removes from the end, so it stops after patience lines.
 func brokenLine(data []byte) int {
 	const patience = 500
 	good := data

@@ -22,10 +22,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// MinNodes is another number of persistent nodes for a group.
+// MinNodes is a change of the number of persistent nodes of a group.
 type MinNodes struct {
 	Group string `json:"group"`
-	From  int    `json:"from"` // what the file says before
+	From  int    `json:"from"` // the number in the file before
 	To    int    `json:"to"`
 }
 
@@ -33,15 +33,16 @@ func (m MinNodes) String() string {
 	return fmt.Sprintf("%s: min_nodes of %s %d → %d", File, m.Group, m.From, m.To)
 }
 
-// Edit is a change of the declaration that may be made: it is known what the file will say then, and that this is a good declaration.
+// Edit is a prepared change of the declaration: the new text is checked.
 type Edit struct {
-	file          string // what is written; where File is a symbolic link, its target
+	file          string // the file to write; the target if File is a symbolic link
 	before, after []byte
 }
 
-// Prepare reads the declaration of the cluster directory dir and sees to it that it can be changed so. It writes nothing. Only the number will be another one;
-// comments and whatever else stand as before. Where the number is not a plain one of its own, the error says what to write by hand. Where the declaration has
-// problems, or would have some, the error wraps a *Problems.
+// Prepare reads the declaration in the cluster directory dir and prepares a change. It writes nothing. The change
+// replaces only the number; comments and all other text remain. If the file does not have the number as a plain number,
+// the error says what to write by hand. If the declaration has problems, or would have some after the change, the error
+// wraps a *Problems.
 func Prepare(dir string, m MinNodes) (Edit, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -59,15 +60,15 @@ func Prepare(dir string, m MinNodes) (Edit, error) {
 	return Edit{file: file, before: before, after: after}, err
 }
 
-// Write makes the edit, unless the file has changed since it was prepared: then nothing is written, and all may be tried again from the start. The file is whole
-// at any time, and keeps its mode and owner.
+// Write makes the edit. If the file has changed since Prepare, it returns an error and writes nothing; Prepare and
+// Write may be retried then. The file is replaced atomically, and keeps its mode and owner.
 func (e Edit) Write(ctx context.Context) error {
-	// The lock is for others of our kind. An editor takes none, so the comparison comes last.
+	// The lock excludes other processes of this program. An editor takes none, so the file is compared under the lock.
 	lock := flock.New(e.file, flock.SetFlag(os.O_RDWR))
 	if _, err := lock.TryLockContext(ctx, 10*time.Millisecond); err != nil {
 		return fmt.Errorf("change the declaration of the cluster: %w", err)
 	}
-	defer lock.Unlock() //nolint:errcheck // the kernel drops it with the descriptor
+	defer lock.Unlock() //nolint:errcheck // the kernel releases it with the descriptor
 
 	now, err := os.ReadFile(e.file)
 	switch {
@@ -82,9 +83,9 @@ func (e Edit) Write(ctx context.Context) error {
 	return nil
 }
 
-var errMeanwhile = errors.New(File + " was changed by somebody else in this moment, so nothing was written; look at it, and try again")
+var errMeanwhile = errors.New(File + " was changed at the same time, so nothing was written; check it, and try again")
 
-// edit is the file's text with the other number.
+// edit returns the text of the file with the new number.
 func (m MinNodes) edit(dir string, data []byte) ([]byte, error) {
 	before, problems := parse(dir, data)
 	if len(problems) > 0 {
@@ -95,7 +96,8 @@ func (m MinNodes) edit(dir string, data []byte) ([]byte, error) {
 		return nil, errMeanwhile
 	}
 	number, line := m.find(data)
-	byHand := fmt.Errorf("%s:%d: min_nodes of %s is not a plain number of its own, so nothing was written; write %d there by hand, then call `reconfigure resize %s`",
+	byHand := fmt.Errorf("%s:%d: min_nodes of %s is not a plain number, so nothing was written; write %d there by "+
+		"hand, then call `reconfigure resize %s`",
 		File, line, m.Group, m.To, m.Group)
 	digits := strconv.Itoa(m.From)
 	if number == nil {
@@ -108,16 +110,17 @@ func (m MinNodes) edit(dir string, data []byte) ([]byte, error) {
 	text := slices.Concat(data[:start], []byte(strconv.Itoa(m.To)), data[start+len(digits):])
 	after, problems := parse(dir, text)
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("with min_nodes %d of %s the declaration would be wrong, so nothing was written: %w", m.To, m.Group, &problems)
+		return nil, fmt.Errorf("with min_nodes %d of %s the declaration would be wrong, so nothing was written: %w",
+			m.To, m.Group, &problems)
 	}
-	// One run of digits was replaced. If it makes just this difference, it was the right one.
+	// If the parsed declaration differs by this number alone, the right digits were replaced.
 	if !reflect.DeepEqual(after, before.WithMin(m.Group, m.To)) {
 		return nil, byHand
 	}
 	return text, nil
 }
 
-// find is the number in the file, as it stands there, and the line to look at; nil where it is written by means of an alias.
+// find returns the number in the file, and the line for messages. The number is nil if it comes from an alias.
 func (m MinNodes) find(data []byte) (number *yaml.Node, line int) {
 	root, err := decode(data)
 	if err != nil || root == nil {
@@ -140,7 +143,7 @@ func (m MinNodes) find(data []byte) (number *yaml.Node, line int) {
 	return nil, groups.Line
 }
 
-// key is what a mapping says under a key; nil where it has none, or is no mapping.
+// key returns the value of a key of a mapping; nil if it has no such key, or is no mapping.
 func key(n *yaml.Node, name string) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return nil
@@ -153,10 +156,11 @@ func key(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// lineBreak is what ends a line to the parser (YAML 1.1, section 4.2).
+// lineBreak is a line break for the parser (YAML 1.1, section 4.2).
 var lineBreak = regexp.MustCompile("\r\n|[\r\n\u0085\u2028\u2029]")
 
-// offset is where in the text a place of the parser's is, in bytes; its lines and columns are counted from 1, the columns in characters.
+// offset converts a position of the parser to an offset in bytes. Lines and columns count from 1, columns in
+// characters.
 func offset(data []byte, line, column int) int {
 	at := 0
 	for range line - 1 {
@@ -171,20 +175,21 @@ func offset(data []byte, line, column int) int {
 	return at
 }
 
-// replace puts a new text into a file's place.
+// replace replaces the content of a file atomically.
 func replace(file string, text []byte) error {
 	info, err := os.Stat(file)
 	if err != nil {
 		return err
 	}
-	pending, err := renameio.NewPendingFile(file, renameio.WithTempDir(filepath.Dir(file)), renameio.WithExistingPermissions())
+	pending, err := renameio.NewPendingFile(file, renameio.WithTempDir(filepath.Dir(file)),
+		renameio.WithExistingPermissions())
 	if err != nil {
 		return err
 	}
-	defer pending.Cleanup() //nolint:errcheck // what counts has its own error
+	defer pending.Cleanup() //nolint:errcheck // the errors that matter are returned below
 	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
 		if err := pending.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
-			return fmt.Errorf("it would not keep its owner: %w; call this as its owner, or edit it by hand", err)
+			return fmt.Errorf("its owner would change: %w; call this as its owner, or edit it by hand", err)
 		}
 	}
 	if _, err := pending.Write(text); err != nil {
@@ -196,7 +201,7 @@ func replace(file string, text []byte) error {
 	return syncFolder(filepath.Dir(file))
 }
 
-// syncFolder makes it durable that a name stands for a new file: a request that relies on the edit must not outlive it.
+// syncFolder makes the rename of a file durable, before a request is made that depends on the edit.
 func syncFolder(name string) error {
 	dir, err := os.Open(name)
 	if err != nil {

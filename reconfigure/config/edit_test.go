@@ -68,22 +68,28 @@ func pairs(all []string) [][2]string {
 
 func TestAnEditChangesNothingButTheNumber(t *testing.T) {
 	for name, replacements := range map[string][]string{
-		"as it is shipped":               {},
-		"a comment behind it":            {"min_nodes: §", "min_nodes: §  # two, not min_nodes: 2"},
-		"many blanks":                    {"min_nodes: §", "min_nodes:      §   "},
-		"on a line of its own":           {"min_nodes: §", "min_nodes:\n      # here\n      §"},
-		"a quoted key":                   {"min_nodes: §", `"min_nodes": §`},
-		"an explicit key":                {"min_nodes: §", "? min_nodes\n    : §"},
-		"flow style":                     {"min_nodes: §", "min_nodes: 1", "partitions:\n  - name: main\n", "  - {name: wide, prefix: w, width: 2, image: größer, flavor: f, network: \"größer\", max_nodes: 9, min_nodes: §}\npartitions:\n  - name: main\n"},
-		"two groups of the same numbers": {"min_nodes: §", "min_nodes: 2", "partitions:\n  - name: main\n", "  - name: wide\n    prefix: w\n    width: 2\n    image: i\n    flavor: f\n    network: n\n    max_nodes: 20\n    min_nodes: §\npartitions:\n  - name: main\n"},
-		"a group's anchor":               {"  - name: standard", "  - &g\n    name: standard"},
-		"an anchor beside it":            {"width: 2 ", "width: &two 2 ", "name: standard ", "name: &name standard ", "groups: [standard]", "groups: [*name]"},
-		"Windows' line ends":             {"\n", "\r\n"},
-		"old line ends":                  {"\n", "\r"},
-		"rare line ends":                 {"node_groups:", "# one\u2028# two\u0085# three\u2029node_groups:"},
-		"a byte order mark":              {"# The one declaration", "\ufeff# The one declaration"},
-		"a document's start and end":     {"cluster_name: eiffel", "---\ncluster_name: eiffel", "until SSH answers\n", "until SSH answers\n...\n"},
-		"no line end at the end":         {"until SSH answers\n", "until SSH answers"},
+		"as it is shipped":     {},
+		"a comment behind it":  {"min_nodes: §", "min_nodes: §  # two, not min_nodes: 2"},
+		"many blanks":          {"min_nodes: §", "min_nodes:      §   "},
+		"on a line of its own": {"min_nodes: §", "min_nodes:\n      # here\n      §"},
+		"a quoted key":         {"min_nodes: §", `"min_nodes": §`},
+		"an explicit key":      {"min_nodes: §", "? min_nodes\n    : §"},
+		"flow style": {"min_nodes: §", "min_nodes: 1", "partitions:\n  - name: main\n",
+			"  - {name: wide, prefix: w, width: 2, image: größer, flavor: f, network: \"größer\", max_nodes: 9, " +
+				"min_nodes: §}\npartitions:\n  - name: main\n"},
+		"two groups of the same numbers": {"min_nodes: §", "min_nodes: 2", "partitions:\n  - name: main\n",
+			"  - name: wide\n    prefix: w\n    width: 2\n    image: i\n    flavor: f\n    network: n\n    " +
+				"max_nodes: 20\n    min_nodes: §\npartitions:\n  - name: main\n"},
+		"a group's anchor": {"  - name: standard", "  - &g\n    name: standard"},
+		"an anchor beside it": {"width: 2 ", "width: &two 2 ", "name: standard ", "name: &name standard ",
+			"groups: [standard]", "groups: [*name]"},
+		"Windows' line ends": {"\n", "\r\n"},
+		"old line ends":      {"\n", "\r"},
+		"rare line ends":     {"node_groups:", "# one\u2028# two\u0085# three\u2029node_groups:"},
+		"a byte order mark":  {"# The one declaration", "\ufeff# The one declaration"},
+		"a document's start and end": {"cluster_name: eiffel", "---\ncluster_name: eiffel", "until SSH answers\n",
+			"until SSH answers\n...\n"},
+		"no line end at the end": {"until SSH answers\n", "until SSH answers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			declaration := spelt(t, replacements...)
@@ -99,7 +105,8 @@ func TestAnEditChangesNothingButTheNumber(t *testing.T) {
 				if err := change(t, dir, m); err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(strings.Replace(declaration, "§", strconv.Itoa(m.To), 1), says(t, dir)); diff != "" {
+				if diff := cmp.Diff(strings.Replace(declaration, "§", strconv.Itoa(m.To), 1),
+					says(t, dir)); diff != "" {
 					t.Errorf("%v (-want +got):\n%s", m, diff)
 				}
 			}
@@ -110,23 +117,25 @@ func TestAnEditChangesNothingButTheNumber(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoPlainNumberIsLeftToTheAdministrator(t *testing.T) {
+func TestANumberThatIsNotPlainIsNotEdited(t *testing.T) {
 	for name, replacements := range map[string][]string{
-		"an anchor":                {"min_nodes: §", "min_nodes: &n 2", "max_nodes: 20", "max_nodes: *n"},
-		"an anchor of nobody":      {"min_nodes: §", "min_nodes: &n 2"},
-		"an alias":                 {"min_nodes: §", "min_nodes: *n", "width: 2 ", "width: &n 2 "},
-		"a tag":                    {"min_nodes: §", "min_nodes: !!int 2"},
-		"a group that is an alias": {"min_nodes: §", "min_nodes: 2", "  - name: standard", "  - *g\n  - &g\n    name: standard"},
+		"an anchor":        {"min_nodes: §", "min_nodes: &n 2", "max_nodes: 20", "max_nodes: *n"},
+		"an unused anchor": {"min_nodes: §", "min_nodes: &n 2"},
+		"an alias":         {"min_nodes: §", "min_nodes: *n", "width: 2 ", "width: &n 2 "},
+		"a tag":            {"min_nodes: §", "min_nodes: !!int 2"},
+		"a group that is an alias": {"min_nodes: §", "min_nodes: 2", "  - name: standard",
+			"  - *g\n  - &g\n    name: standard"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			declaration := spelt(t, replacements...)
 			dir := directory(t, declaration)
 			err := change(t, dir, config.MinNodes{Group: "standard", From: 2, To: 3})
 			if err == nil {
-				t.Fatal("it is changed")
+				t.Fatal("there is no error")
 			}
 			var problems *config.Problems
-			if !errors.As(err, &problems) && !strings.Contains(err.Error(), "write 3 there by hand, then call `reconfigure resize standard`") {
+			if !errors.As(err, &problems) &&
+				!strings.Contains(err.Error(), "write 3 there by hand, then call `reconfigure resize standard`") {
 				t.Errorf("%q does not say what to do", err)
 			}
 			if diff := cmp.Diff(declaration, says(t, dir)); diff != "" {
@@ -136,17 +145,22 @@ func TestWhatIsNoPlainNumberIsLeftToTheAdministrator(t *testing.T) {
 	}
 }
 
-func TestAnEditThatWouldBeWrongIsNotMade(t *testing.T) {
+func TestAWrongEditIsNotMade(t *testing.T) {
 	for name, c := range map[string]struct {
 		declaration string
 		edit        config.MinNodes
 		want        string
 	}{
-		"more than the maximum":     {shipped(t), config.MinNodes{Group: "standard", From: 2, To: 21}, "21 is above max_nodes 20"},
-		"less than nothing":         {shipped(t), config.MinNodes{Group: "standard", From: 2, To: -1}, "-1 is not between 0 and"},
-		"a broken declaration":      {strings.Replace(shipped(t), "cloud: openstack", "clowd: openstack", 1), config.MinNodes{Group: "standard", From: 2, To: 3}, "did you mean cloud?"},
-		"another number than known": {shipped(t), config.MinNodes{Group: "standard", From: 4, To: 3}, "was changed by somebody else"},
-		"a group that is gone":      {shipped(t), config.MinNodes{Group: "gpu", From: 2, To: 3}, "was changed by somebody else"},
+		"more than the maximum": {shipped(t), config.MinNodes{Group: "standard", From: 2, To: 21},
+			"21 is above max_nodes 20"},
+		"less than nothing": {shipped(t), config.MinNodes{Group: "standard", From: 2, To: -1},
+			"-1 is not between 0 and"},
+		"a broken declaration": {strings.Replace(shipped(t), "cloud: openstack", "clowd: openstack", 1),
+			config.MinNodes{Group: "standard", From: 2, To: 3}, "did you mean cloud?"},
+		"another number than known": {shipped(t), config.MinNodes{Group: "standard", From: 4, To: 3},
+			"was changed at the same time"},
+		"a group that is gone": {shipped(t), config.MinNodes{Group: "gpu", From: 2, To: 3},
+			"was changed at the same time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := directory(t, c.declaration)
@@ -164,10 +178,11 @@ func TestAnEditKeepsModeOwnerAndLink(t *testing.T) {
 	dir := directory(t, shipped(t))
 	link, file := filepath.Join(dir, config.File), filepath.Join(dir, "elsewhere.yml")
 	uid, gid := os.Getuid(), os.Getgid()
-	if uid == 0 { // who else could give a file away
+	if uid == 0 { // only root may change the owner
 		uid, gid = 4711, 4712
 	}
-	if err := errors.Join(os.Rename(link, file), os.Symlink("../elsewhere.yml", link), os.Chmod(file, 0o664), os.Chown(file, uid, gid)); err != nil {
+	if err := errors.Join(os.Rename(link, file), os.Symlink("../elsewhere.yml", link), os.Chmod(file, 0o664),
+		os.Chown(file, uid, gid)); err != nil {
 		t.Fatal(err)
 	}
 	if err := change(t, dir, config.MinNodes{Group: "standard", From: 2, To: 3}); err != nil {
@@ -194,7 +209,7 @@ func TestAnEditKeepsModeOwnerAndLink(t *testing.T) {
 	}
 }
 
-func TestWhatChangedMeanwhileIsNotLost(t *testing.T) {
+func TestAConcurrentChangeIsNotLost(t *testing.T) {
 	dir := directory(t, shipped(t))
 	edit, err := config.Prepare(dir, config.MinNodes{Group: "standard", From: 2, To: 3})
 	if err != nil {
@@ -212,7 +227,7 @@ func TestWhatChangedMeanwhileIsNotLost(t *testing.T) {
 	}
 }
 
-// Many edit at once, each its own group, and try again where another one was quicker.
+// Many goroutines edit at once, each its own group, and retry after a conflict.
 func TestNoneOfManyEditsIsLost(t *testing.T) {
 	all := make([]pool, 12)
 	for i := range all {
@@ -231,7 +246,7 @@ func TestNoneOfManyEditsIsLost(t *testing.T) {
 					return
 				}
 				if cluster, err := config.Load(dir); err != nil || cluster.Groups[i].Min != n {
-					t.Errorf("min_nodes of %s is not %d any more: %v", p.name, n, err)
+					t.Errorf("min_nodes of %s is no longer %d: %v", p.name, n, err)
 					return
 				}
 			}

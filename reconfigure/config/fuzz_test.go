@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// FuzzParse feeds any bytes to the parser: it never panics, tells problems of lines that the file has, in order, and gives no Cluster with them.
+// FuzzParse parses any bytes: parse never panics, the problems are sorted and have lines of the file, and the Cluster
+// is empty with them.
 func FuzzParse(f *testing.F) {
 	seeds, err := filepath.Glob("testdata/*.yml")
 	if err != nil || len(seeds) == 0 {
@@ -32,7 +33,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if !reflect.ValueOf(cluster).IsZero() {
-			t.Error("a Cluster was made in spite of problems")
+			t.Error("there is a Cluster beside the problems")
 		}
 		// The lines of a YAML file may end in any of these (YAML 1.1, section 4.2), which the parser counts each.
 		breaks := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
@@ -51,7 +52,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzEdit edits whatever is a declaration: either it is refused, or one number is another one, and every other byte is as before.
+// FuzzEdit edits any valid declaration: either there is an error, or one number is replaced and every other byte is
+// unchanged.
 func FuzzEdit(f *testing.F) {
 	data, err := os.ReadFile(filepath.Join("..", "..", File))
 	if err != nil {
@@ -85,7 +87,7 @@ func FuzzEdit(f *testing.F) {
 	})
 }
 
-// indexes is where a part stands in a text.
+// indexes returns the offsets of a part in a text.
 func indexes(text, part string) []int {
 	var all []int
 	for i := range text {

@@ -10,22 +10,23 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 )
 
-// pool is a node group as a test declares it.
+// pool is a node group of a test's declaration.
 type pool struct {
 	name, prefix    string
 	width, min, max int
-	extras          bool // the optional keys stand there too
+	extras          bool // with the optional keys
 }
 
 func (p pool) yaml() string {
-	s := fmt.Sprintf("  - {name: %s, prefix: %q, width: %d, min_nodes: %d, max_nodes: %d, image: i, flavor: f, network: n", p.name, p.prefix, p.width, p.min, p.max)
+	s := fmt.Sprintf("  - {name: %s, prefix: %q, width: %d, min_nodes: %d, max_nodes: %d, image: i, flavor: f, "+
+		"network: n", p.name, p.prefix, p.width, p.min, p.max)
 	if p.extras {
 		s += ", features: [" + p.name + ", \"2\"], gres: \"gpu:1\", slurm: {CPUs: 2}"
 	}
 	return s + "}\n"
 }
 
-// declared is the shipped declaration with other groups, and a partition over each and one over all.
+// declared returns the shipped declaration with other groups, a partition over each and one over all.
 func declared(t testing.TB, pools []pool) string {
 	before, rest, ok := strings.Cut(shipped(t), "\nnode_groups:\n")
 	_, after, ok2 := strings.Cut(rest, "\nslurm:\n")
@@ -43,7 +44,7 @@ func declared(t testing.TB, pools []pool) string {
 	return before + "\nnode_groups:\n" + groups.String() + "partitions:\n" + partitions.String() + "\nslurm:\n" + after
 }
 
-// pools draws groups whose names cannot meet: each prefix has a letter at its end that no other has.
+// pools draws groups with distinct node names: each prefix ends in a letter of its own.
 func pools(t *rapid.T) []pool {
 	all := make([]pool, rapid.IntRange(1, 6).Draw(t, "groups"))
 	for i := range all {
@@ -66,12 +67,12 @@ func pools(t *rapid.T) []pool {
 	return all
 }
 
-func TestEachNodeOfAGoodDeclarationIsOfItsOwnGroup(t *testing.T) {
+func TestEachNodeIsInItsOwnGroup(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		want := pools(rt)
 		cluster, err := config.Load(directory(t, declared(t, want)))
 		if err != nil {
-			rt.Fatalf("a good declaration is refused:\n%v", err)
+			rt.Fatalf("a valid declaration is rejected:\n%v", err)
 		}
 		if len(cluster.Groups) != len(want) {
 			rt.Fatalf("%d groups, want %d", len(cluster.Groups), len(want))
@@ -89,8 +90,8 @@ func TestEachNodeOfAGoodDeclarationIsOfItsOwnGroup(t *testing.T) {
 	})
 }
 
-// Whatever prefixes and widths are declared: if they are let through, no name is of two groups, not even one beyond max_nodes.
-func TestNoNameIsOfTwoGroups(t *testing.T) {
+// In an accepted declaration no name is in two groups, not even one beyond max_nodes.
+func TestNoNameIsInTwoGroups(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		all := make([]pool, 3)
 		for i := range all {

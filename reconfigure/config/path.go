@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// path is a text that names a file of the control host; it is kept as the absolute path.
+// path reads the path of a file on the control host, and stores it as an absolute path.
 func path(dir string, into *value[string], rules ...rule) reader {
 	return readerFunc(func(r *report, at string, n *yaml.Node) {
 		text(into, rules...).read(r, at, n)
@@ -27,7 +27,8 @@ func path(dir string, into *value[string], rules ...rule) reader {
 	})
 }
 
-// expand is the absolute path of a file of the control host that is named by a path from ~, the caller's home, or from dir.
+// expand returns the absolute path for a path that is absolute, begins with ~, the caller's home directory, or is
+// relative to dir.
 func expand(dir, s string) (string, error) {
 	rest, ok := strings.CutPrefix(s, "~")
 	switch {
@@ -45,7 +46,7 @@ func expand(dir, s string) (string, error) {
 	return filepath.Join(dir, s), nil
 }
 
-// home is the caller's home. HOME is not there for all callers: programs that Slurm starts have none.
+// home returns the caller's home directory. Programs that Slurm starts have no HOME.
 func home() (string, error) {
 	if dir, err := os.UserHomeDir(); err == nil {
 		return dir, nil

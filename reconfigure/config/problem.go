@@ -11,7 +11,7 @@ import (
 type Problem struct {
 	File    string // relative to the cluster directory
 	Line    int    // counted from 1
-	Path    string // the key, as in node_groups[0].min_nodes; empty where the problem is the whole file's
+	Path    string // the key, as in node_groups[0].min_nodes; empty for a problem of the whole file
 	Message string // what is wrong, and what to do about it
 }
 
@@ -22,10 +22,10 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s", p.File, p.Line, p.Path, p.Message)
 }
 
-// Problems is all that is wrong with a declaration, by line. Only an edit of the file helps: nothing of it may be retried.
+// Problems is all problems of a declaration, sorted by line. The file must be edited: a retry gives the same problems.
 type Problems []Problem
 
-// Error has a line for each problem.
+// Error returns a line for each problem.
 func (p Problems) Error() string {
 	lines := make([]string, len(p))
 	for i, problem := range p {
@@ -34,22 +34,23 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// place is where in the file something stands.
+// place is a position in the file.
 type place struct {
 	path string
 	line int
 }
 
-// report gathers problems while the file is read, so that one does not hide the next.
+// report collects the problems while the file is read.
 type report struct {
 	problems Problems
 }
 
 func (r *report) add(at place, format string, args ...any) {
-	r.problems = append(r.problems, Problem{File: File, Line: at.line, Path: at.path, Message: fmt.Sprintf(format, args...)})
+	r.problems = append(r.problems, Problem{File: File, Line: at.line, Path: at.path,
+		Message: fmt.Sprintf(format, args...)})
 }
 
-// sorted is the problems as a reader goes through the file.
+// sorted returns the problems in the order of the file.
 func (r *report) sorted() Problems {
 	return slices.SortedStableFunc(slices.Values(r.problems), func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Path, b.Path))

@@ -8,7 +8,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// check is what holds between keys.
+// check checks the rules between keys.
 func (d *declaration) check(r *report) {
 	for _, g := range d.groups {
 		g.checkSize(r)
@@ -27,23 +27,25 @@ func (g group) checkSize(r *report) {
 		return
 	}
 	if needed := len(fmt.Sprint(g.max.is)); needed > g.width.is {
-		r.add(g.max.place, "%d has more digits than a node's number, of which width says %d; lower max_nodes or make width %d, which renames the nodes",
+		r.add(g.max.place, "%d has more digits than a node's number, of which width says %d; lower max_nodes or make "+
+			"width %d, which renames the nodes",
 			g.max.is, g.width.is, needed)
 	}
 }
 
-// checkNumber bounds all groups together.
+// checkNumber checks the number of nodes of all groups.
 func (d *declaration) checkNumber(r *report) {
 	total := 0
 	for _, g := range d.groups {
 		if total += g.max.is; total > nodeset.MaxNodes {
-			r.add(g.max.place, "with this group the cluster has %d nodes, and Slurm takes no more than %d", total, nodeset.MaxNodes)
+			r.add(g.max.place, "with this group the cluster has %d nodes, and Slurm takes no more than %d", total,
+				nodeset.MaxNodes)
 			return
 		}
 	}
 }
 
-// checkNodeNames sees to it that a name is one node's, and stays so when groups grow to what their width has room for.
+// checkNodeNames checks that no name is in two groups, also when groups grow to the maximum of their width.
 func (d *declaration) checkNodeNames(r *report) {
 	unique(r, each(d.groups, func(g group) value[string] { return g.name }))
 	for i, g := range d.groups {
@@ -55,23 +57,26 @@ func (d *declaration) checkNodeNames(r *report) {
 		}
 		j := slices.IndexFunc(d.groups[:i], g.clashes)
 		if j >= 0 {
-			r.add(g.prefix.place, "node names %s are %s's too (line %d); take another prefix", g.pattern(), d.groups[j].title(), d.groups[j].prefix.line)
+			r.add(g.prefix.place, "node names %s are %s's too (line %d); take another prefix", g.pattern(),
+				d.groups[j].title(), d.groups[j].prefix.line)
 		}
 	}
 	c := d.control.name
 	i := slices.IndexFunc(d.groups, func(g group) bool { return g.covers(c.is) })
 	if c.ok && i >= 0 {
-		r.add(c.place, "%s is a node name of %s, %s (line %d); take another name", c.is, d.groups[i].title(), d.groups[i].pattern(), d.groups[i].prefix.line)
+		r.add(c.place, "%s is a node name of %s, %s (line %d); take another name", c.is, d.groups[i].title(),
+			d.groups[i].pattern(), d.groups[i].prefix.line)
 	}
 }
 
-// covers tells whether a name is the group's prefix and as many digits as width says.
+// covers reports whether a name is the group's prefix followed by width digits.
 func (g group) covers(name string) bool {
 	digits, ok := strings.CutPrefix(name, g.prefix.is)
 	return ok && g.prefix.ok && g.width.ok && len(digits) == g.width.is && strings.Trim(digits, "0123456789") == ""
 }
 
-// clashes tells whether some name could be of both groups. Then the longer prefix is the shorter one and digits: n and n1, where n100 may be either's.
+// clashes reports whether a name could be in both groups. Then the longer prefix is the shorter one with digits: n100
+// could have the prefix n or n1.
 func (g group) clashes(h group) bool {
 	if len(g.prefix.is) < len(h.prefix.is) {
 		g, h = h, g
@@ -79,10 +84,10 @@ func (g group) clashes(h group) bool {
 	return h.covers(g.prefix.is + strings.Repeat("0", g.width.is))
 }
 
-// pattern is the group's node names for people: node## for node01, node02, …
+// pattern returns the group's node names for messages: node## for node01, node02, …
 func (g group) pattern() string { return g.prefix.is + strings.Repeat("#", g.width.is) }
 
-// title names the group for people.
+// title returns the group's name for messages.
 func (g group) title() string {
 	if g.name.is == "" {
 		return "another group"
@@ -99,7 +104,8 @@ func (d *declaration) checkPartitions(r *report) {
 		switch {
 		case !p.isDefault.is:
 		case first.isDefault.is:
-			r.add(p.isDefault.place, "the default is %s already (line %d), and there can be only one", first.title(), first.isDefault.line)
+			r.add(p.isDefault.place, "the default is %s already (line %d), and there can be only one", first.title(),
+				first.isDefault.line)
 		default:
 			first = p
 		}
@@ -132,7 +138,8 @@ func (p partition) checkGroups(r *report, names []string) {
 func (d *declaration) checkSlurm(r *report) {
 	resume, boot := d.slurm.resumeTimeout, d.settings.bootTimeout
 	if resume.ok && boot.ok && resume.is < boot.is {
-		r.add(resume.place, "%d is below reconfigure.boot_timeout %d; it must cover making the instance, its boot and the playbooks", resume.is, boot.is)
+		r.add(resume.place, "%d is below reconfigure.boot_timeout %d; it must cover making the instance, its boot "+
+			"and the playbooks", resume.is, boot.is)
 	}
 	private, set := d.extra["privatedata"]
 	if set && private.ok && !slices.Contains(strings.Split(strings.ToLower(private.is), ","), "cloud") {

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// reader takes a part of the file: it reports what is wrong there, and keeps what the part says.
+// reader reads a part of the file: it reports the problems, and stores the value.
 type reader interface {
 	read(r *report, path string, n *yaml.Node)
 }
@@ -22,17 +22,18 @@ type readerFunc func(r *report, path string, n *yaml.Node)
 
 func (f readerFunc) read(r *report, path string, n *yaml.Node) { f(r, path, n) }
 
-// value is what a key says, and where. The rules between keys look at values that are ok only, so that a mistake is told once.
+// value is the value of a key, and its position. The rules between keys use only values that are ok, so that a problem
+// is reported once.
 type value[T any] struct {
 	place
 	is T
-	ok bool // there, and right by itself
+	ok bool // present, and valid by itself
 }
 
-// object is a mapping that has exactly these keys, though it may lack the optional ones.
+// object is a mapping with exactly these keys, except that optional ones may be missing.
 type object map[string]reader
 
-// optional is a key that may be left out. Only such are, whose absence Ansible and Terraform take as we do.
+// optional is a key that may be missing. Ansible and Terraform must have the same default for it.
 type optional struct{ reader }
 
 func (o object) read(r *report, path string, n *yaml.Node) {
@@ -55,7 +56,7 @@ func (o object) read(r *report, path string, n *yaml.Node) {
 			delete(lacking, near) // a misspelt key is not missing too
 			r.add(e.place, "unknown key; did you mean %s?", near)
 		case path == "":
-			r.add(e.place, "unknown key; variables of your own belong into group_vars/cluster.yml")
+			r.add(e.place, "unknown key; put variables of your own into group_vars/cluster.yml")
 		default:
 			r.add(e.place, "unknown key; the keys here are %s", strings.Join(slices.Sorted(maps.Keys(o)), ", "))
 		}
@@ -74,7 +75,7 @@ type entry struct {
 	node *yaml.Node
 }
 
-// entries is the keys of a mapping, each once, in order.
+// entries returns the keys of a mapping, each once, in order.
 func (r *report) entries(path string, n *yaml.Node) ([]entry, bool) {
 	if n.Kind != yaml.MappingNode {
 		r.wrong(path, n, "keys with values")
@@ -90,9 +91,10 @@ func (r *report) entries(path string, n *yaml.Node) ([]entry, bool) {
 		case key.Kind != yaml.ScalarNode:
 			r.add(place{path, key.Line}, "a key must be plain text")
 		case key.ShortTag() == "!!merge":
-			r.add(at, "merge keys are not taken, since Ansible and Terraform disagree about which value wins; write the keys out")
+			r.add(at, "merge keys are not supported, since Ansible and Terraform differ in which value takes "+
+				"precedence; write the keys out")
 		case double:
-			r.add(at, "stands here twice, first at line %d", first)
+			r.add(at, "is a duplicate of line %d", first)
 		default:
 			lines[key.Value] = key.Line
 			all = append(all, entry{at, key.Value, target(n.Content[i+1])})
@@ -101,7 +103,8 @@ func (r *report) entries(path string, n *yaml.Node) ([]entry, bool) {
 	return all, true
 }
 
-// target is the node itself, or what an alias stands for. Readers go only as deep as the schema, so that an alias of what it stands in does no harm.
+// target returns the node itself, or the target of an alias. Readers go only as deep as the schema, so an alias of a
+// value that contains it causes no endless loop.
 func target(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
@@ -109,7 +112,7 @@ func target(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// list is a list of objects of one kind, at least one.
+// list reads a list of at least one object.
 func list[T any](into *[]T, schema func(*T) object) reader {
 	return readerFunc(func(r *report, path string, n *yaml.Node) {
 		if n.Kind != yaml.SequenceNode {
@@ -117,7 +120,7 @@ func list[T any](into *[]T, schema func(*T) object) reader {
 			return
 		}
 		if len(n.Content) == 0 {
-			r.add(place{path, n.Line}, "is empty; there must be one at least")
+			r.add(place{path, n.Line}, "is empty; it must have at least one entry")
 		}
 		*into = make([]T, len(n.Content))
 		for i, item := range n.Content {
@@ -126,7 +129,7 @@ func list[T any](into *[]T, schema func(*T) object) reader {
 	})
 }
 
-// texts is a list of texts, none of them twice.
+// texts reads a list of texts without duplicates.
 func texts(into *value[[]value[string]], rules ...rule) reader {
 	return readerFunc(func(r *report, path string, n *yaml.Node) {
 		into.place = place{path, n.Line}
@@ -142,19 +145,19 @@ func texts(into *value[[]value[string]], rules ...rule) reader {
 	})
 }
 
-// unique reports texts that stand twice.
+// unique reports duplicate texts.
 func unique(r *report, all []value[string]) {
 	first := map[string]place{}
 	for _, v := range all {
 		if at, double := first[v.is]; double && v.is != "" {
-			r.add(v.place, "%q is there twice, first at line %d", v.is, at.line)
+			r.add(v.place, "%q is a duplicate of line %d", v.is, at.line)
 		} else {
 			first[v.is] = v.place
 		}
 	}
 }
 
-// text is one line of text that keeps to the rules; the first one that it breaks is told.
+// text reads one line of text and checks the rules; the first one that it breaks is reported.
 func text(into *value[string], rules ...rule) reader {
 	return readerFunc(func(r *report, path string, n *yaml.Node) {
 		into.place = place{path, n.Line}
@@ -171,17 +174,18 @@ func text(into *value[string], rules ...rule) reader {
 	})
 }
 
-// text reads a scalar that all who read the file take for the same text.
+// text reads a scalar that Ansible, Terraform and this package read as the same text.
 func (r *report) text(path string, n *yaml.Node) (string, bool) {
 	switch {
 	case n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null":
 		r.wrong(path, n, "text")
-	case n.ShortTag() == "!!int" || n.ShortTag() == "!!float" || n.ShortTag() == "!!bool" || n.ShortTag() == "!!timestamp":
+	case n.ShortTag() == "!!int" || n.ShortTag() == "!!float" || n.ShortTag() == "!!bool" ||
+		n.ShortTag() == "!!timestamp":
 		r.wrong(path, n, "text", "put it into quotes")
 	case n.ShortTag() != "!!str":
 		r.wrong(path, n, "text")
 	case n.Style == 0 && yaml11.MatchString(n.Value):
-		r.add(place{path, n.Line}, "Ansible does not take %s for text unless it is in quotes; put it into quotes", n.Value)
+		r.add(place{path, n.Line}, "Ansible does not read %s as text without quotes; put it into quotes", n.Value)
 	case strings.ContainsFunc(n.Value, unicode.IsControl):
 		r.add(place{path, n.Line}, "must be one line without control characters")
 	default:
@@ -190,15 +194,15 @@ func (r *report) text(path string, n *yaml.Node) (string, bool) {
 	return n.Value, false
 }
 
-// yaml11 matches what YAML 1.1, which Ansible's PyYAML reads, takes for a truth value, a number (to base 60, too) or a value of its own, while Terraform
-// and we read text: no, 24:00:00, =.
+// yaml11 matches scalars that are a truth value, a number (also in base 60) or a special value in YAML 1.1, which
+// Ansible's PyYAML reads, and that are text for Terraform and this package: no, 24:00:00, =.
 var yaml11 = regexp.MustCompile(`^(yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF|=|` +
 	`[-+]?0[xb]_+|[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+\.[0-9_]*)$`)
 
-// decimal matches what all YAML versions read as the same whole number.
+// decimal matches whole numbers that all versions of YAML read as the same number.
 var decimal = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
 
-// integer is a whole number between two bounds, both included.
+// integer reads a whole number from low to high.
 func integer(into *value[int], low, high int) reader {
 	return readerFunc(func(r *report, path string, n *yaml.Node) {
 		into.place = place{path, n.Line}
@@ -215,7 +219,7 @@ func integer(into *value[int], low, high int) reader {
 	})
 }
 
-// boolean is true or false.
+// boolean reads true or false.
 func boolean(into *value[bool]) reader {
 	return readerFunc(func(r *report, path string, n *yaml.Node) {
 		into.place = place{path, n.Line}
@@ -228,13 +232,13 @@ func boolean(into *value[bool]) reader {
 	})
 }
 
-// wrong reports a value of another type than wanted, and what was found.
+// wrong reports a value of the wrong type.
 func (r *report) wrong(path string, n *yaml.Node, want string, advice ...string) {
 	message := fmt.Sprintf("must be %s, but is %s", want, describe(n))
 	r.add(place{path, n.Line}, "%s", strings.Join(append([]string{message}, advice...), "; "))
 }
 
-// describe names a value for people.
+// describe describes a value in messages.
 func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -255,7 +259,7 @@ func describe(n *yaml.Node) string {
 	return "a value tagged " + n.ShortTag()
 }
 
-// join is the path of a key of the object at path, on one line whatever the key is.
+// join returns the path of a key in the object at path. It quotes keys with control characters.
 func join(path, key string) string {
 	if strings.ContainsFunc(key, unicode.IsControl) {
 		key = strconv.Quote(key)
@@ -266,9 +270,9 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// nearest is the word that was likely meant, for one that is none of them.
+// nearest returns the word with the fewest edits from a misspelt one; false if none is near.
 func nearest(word string, words []string) (string, bool) {
-	const typos = 2 // more edits than these make another word
+	const typos = 2 // the maximum number of edits
 	best, cost := "", typos+1
 	for _, w := range words {
 		if d := levenshtein.Distance(strings.ToLower(word), strings.ToLower(w), nil); d < cost && d < len(w) {

@@ -9,9 +9,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// settings is further settings of slurm.conf: any of its keys but those that are generated, which must not stand in two places. generated maps their names,
-// in lower case since slurm.conf knows no case, to where they come from.
-// What is set goes into into, by those names.
+// settings reads further settings of slurm.conf: any of its keys except the generated ones. The map generated has their
+// names, in lower case since the keys of slurm.conf are not case-sensitive, and what they are generated from. The
+// values are stored by names in lower case.
 func settings(into *map[string]value[string], generated map[string]string) reader {
 	return readerFunc(func(r *report, path string, n *yaml.Node) {
 		*into = map[string]value[string]{}
@@ -25,9 +25,10 @@ func settings(into *map[string]value[string], generated map[string]string) reade
 			case !settingName.MatchString(e.key):
 				r.add(e.place, "is not a key of slurm.conf")
 			case ours:
-				r.add(e.place, "is not set here but made from %s", from)
+				r.add(e.place, "cannot be set here: it is generated from %s", from)
 			case double:
-				r.add(e.place, "is %s of line %d again, since slurm.conf knows no case", before.key, before.line)
+				r.add(e.place, "is a duplicate of %s in line %d: the keys of slurm.conf are not case-sensitive",
+					before.key, before.line)
 			default:
 				first[key] = e
 				(*into)[key] = r.setting(e.path, e.node)
@@ -70,29 +71,30 @@ func (r *report) word(path string, n *yaml.Node) value[string] {
 	return v
 }
 
-// number matches the numbers that come out of Ansible as they went in; yesOrNo, the truth values that only YAML 1.1 knows.
+// number matches the numbers that Ansible writes as they are in the file; yesOrNo, the truth values of YAML 1.1 only.
 var (
 	number  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]*[1-9]|\.0)?$`)
 	yesOrNo = regexp.MustCompile(`^(yes|Yes|YES|no|No|NO)$`)
 )
 
-// settingValue refuses what would end the value on its line of slurm.conf.
+// settingValue rejects characters that end a value in slurm.conf.
 func settingValue(s string) error {
 	quoted := len(s) > 1 && strings.HasPrefix(s, `"`) && strings.HasSuffix(s, `"`) && strings.Count(s, `"`) == 2
 	switch {
 	case s == "":
 		return errors.New("is empty")
 	case strings.Contains(s, "#"):
-		return fmt.Errorf("%q holds a #, which begins a comment in slurm.conf", s)
+		return fmt.Errorf("%q has a #, which begins a comment in slurm.conf", s)
 	case !quoted && strings.ContainsAny(s, `" `):
-		return fmt.Errorf(`%q holds a blank or a quote, which ends a value in slurm.conf; quote the whole for slurm.conf too: '"…"'`, s)
+		return fmt.Errorf(`%q has a blank or a quote, which ends a value in slurm.conf; quote it for slurm.conf too: `+
+			`'"…"'`, s)
 	}
 	return nil
 }
 
-// ofCluster is the settings of slurm.conf that are generated.
+// ofCluster returns the generated settings of slurm.conf.
 func ofCluster() map[string]string {
-	const scripts = "the project's own scripts"
+	const scripts = "the scripts of this project"
 	return map[string]string{
 		"clustername":         "cluster_name",
 		"slurmctldhost":       "control_node.name",
@@ -116,7 +118,7 @@ func ofCluster() map[string]string {
 	}
 }
 
-// ofNodes is the settings of slurm.conf's NodeName line that are generated.
+// ofNodes returns the generated settings of the NodeName lines.
 func ofNodes() map[string]string {
 	const addresses = "the instance's address"
 	return map[string]string{
@@ -131,7 +133,7 @@ func ofNodes() map[string]string {
 	}
 }
 
-// ofPartition is the settings of slurm.conf's PartitionName line that are generated.
+// ofPartition returns the generated settings of the PartitionName lines.
 func ofPartition() map[string]string {
 	return map[string]string{
 		"partitionname": "name",

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// rule says what is wrong with a text, and what to do about it.
+// rule checks a text. The error says what is wrong and what to do.
 type rule func(string) error
 
-// like is a rule that a regular expression, which must match the whole text, tells.
+// like requires that a regular expression matches the whole text.
 func like(pattern, otherwise string) rule {
 	whole := regexp.MustCompile(`^(?:` + pattern + `)$`)
 	return func(s string) error {
@@ -30,7 +30,7 @@ func like(pattern, otherwise string) rule {
 	}
 }
 
-// maybe is a rule that also takes the empty text.
+// maybe also allows the empty text.
 func maybe(check rule) rule {
 	return func(s string) error {
 		if s == "" {
@@ -40,7 +40,7 @@ func maybe(check rule) rule {
 	}
 }
 
-// oneOf is a choice of words.
+// oneOf allows one of some words.
 func oneOf(words ...string) rule {
 	return func(s string) error {
 		if slices.Contains(words, s) {
@@ -54,7 +54,7 @@ func oneOf(words ...string) rule {
 	}
 }
 
-// noneOf refuses words that mean something else, in whatever case.
+// noneOf rejects words with another meaning, in upper or lower case.
 func noneOf(otherwise string, words ...string) rule {
 	return func(s string) error {
 		if slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(s, w) }) {
@@ -64,7 +64,7 @@ func noneOf(otherwise string, words ...string) rule {
 	}
 }
 
-// atMost bounds a text's length, which is that of its bytes.
+// atMost limits the length of a text, in bytes.
 func atMost(n int, why string) rule {
 	return func(s string) error {
 		if len(s) > n {
@@ -74,7 +74,7 @@ func atMost(n int, why string) rule {
 	}
 }
 
-// filled is any text that does not begin or end with a blank.
+// filled allows any text that is not empty and does not begin or end with a blank.
 func filled(s string) error {
 	switch {
 	case strings.TrimSpace(s) == "":
@@ -85,7 +85,7 @@ func filled(s string) error {
 	return nil
 }
 
-// address is an IP address or a host name that SSH can be told.
+// address allows an IP address or a host name.
 func address(s string) error {
 	if _, err := netip.ParseAddr(s); err == nil {
 		return nil
@@ -94,31 +94,33 @@ func address(s string) error {
 	return like(label+`(?:\.`+label+`)*`, "is neither an IP address nor a host name (RFC 1123)")(s)
 }
 
-// publicKey is one line of OpenSSH's format, without the options that authorized_keys may have before it.
+// publicKey allows a key in OpenSSH's format on one line, without the options of authorized_keys.
 func publicKey(s string) error {
 	if strings.HasPrefix(s, "-----BEGIN") {
-		return errors.New("looks like a private key; take the line of the .pub file beside it")
+		return errors.New("looks like a private key; write the line of the .pub file")
 	}
 	_, _, options, _, err := ssh.ParseAuthorizedKey([]byte(s))
 	if err != nil || len(options) > 0 {
-		return errors.New("is not an OpenSSH public key, as in ssh-ed25519 AAAA… comment; copy the whole line of the .pub file")
+		return errors.New("is not an OpenSSH public key, as in ssh-ed25519 AAAA… comment; copy the whole line of the " +
+			".pub file")
 	}
 	return nil
 }
 
-// postgresURL is where a PostgreSQL database is. The file has many readers, Ansible and the checkout's history among them, so a password has no place here; nor in
-// what is said of one, so no text of the URL is.
+// postgresURL allows the URL of a PostgreSQL database without a password: the file is read by Ansible and may be under
+// version control. The errors do not quote the URL, since it may have a password.
 func postgresURL(s string) error {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil:
 		return errors.New("is not a URL; write postgres://USER@HOST/DATABASE")
 	case u.Scheme != "postgres" && u.Scheme != "postgresql":
-		return errors.New("is not the URL of a PostgreSQL database; write postgres://USER@HOST/DATABASE, or nothing for a file in state_directory")
+		return errors.New("is not the URL of a PostgreSQL database; write postgres://USER@HOST/DATABASE, or nothing " +
+			"for a file in state_directory")
 	}
 	_, password := u.User.Password()
 	if password || u.Query().Has("password") {
-		return errors.New("has a password in it; put that into ~/.pgpass of whoever owns this checkout, and leave it out here")
+		return errors.New("has a password in it; put it into ~/.pgpass of the owner of this checkout instead")
 	}
 	if database := strings.Trim(u.Path, "/"); database == "" && !u.Query().Has("dbname") {
 		return errors.New("names no database; write postgres://USER@HOST/DATABASE")
@@ -126,13 +128,14 @@ func postgresURL(s string) error {
 	return nil
 }
 
-// absolute is a path that may stand unquoted in a shell script, in /etc/exports and in slurm.conf.
+// absolute allows an absolute path that needs no quotes in a shell script, in /etc/exports and in slurm.conf.
 func absolute(s string) error {
 	if err := like(`/[A-Za-z0-9._+@/-]*`, "is not an absolute path of letters, digits and . _ + @ - /")(s); err != nil {
 		return err
 	}
 	if s == "/" || filepath.Clean(s) != s {
-		return fmt.Errorf("%q is not a folder's path in short; write it without . and .. and without a slash at its end", s)
+		return fmt.Errorf("%q is not the shortest path of a folder; write it without . and .. and without a slash at "+
+			"its end", s)
 	}
 	return nil
 }

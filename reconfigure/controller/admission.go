@@ -128,8 +128,7 @@ func window(requests []reconfigure.Request, quiet, longest time.Duration, now ti
 	if oldest.IsZero() {
 		return 0
 	}
-	// The clock of the host where a request was made may be ahead.
-	return min(quiet-now.Sub(newest), longest-now.Sub(oldest), quiet)
+	return min(quiet-now.Sub(newest), longest-now.Sub(oldest))
 }
 
 // Undone finds the resumes that a later suspend undoes before anything was done for them, and by which. Such a resume need not

@@ -106,6 +106,8 @@ func Run(ctx context.Context, config Config) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case err != nil && config.Once:
+			return err
 		case err != nil:
 			if err := outage.wait(ctx, err); err != nil {
 				return err
@@ -135,17 +137,21 @@ func hold(ctx context.Context, config Config, outage *outage) (left bool, err er
 		err = errors.Join(err, config.Flush(context.WithoutCancel(held)))
 	}
 	stop()
-	if err = errors.Join(err, release()); err != nil || config.Once {
+	if err = errors.Join(err, release()); err != nil {
 		return false, err
 	}
-	return anythingToBegin(ctx, config.Journal)
+	return anythingToBegin(ctx, config)
 }
 
-func anythingToBegin(ctx context.Context, q Queue) (bool, error) {
-	if _, paused, err := q.Paused(ctx); err != nil || paused {
+func anythingToBegin(ctx context.Context, config Config) (bool, error) {
+	if _, paused, err := config.Journal.Paused(ctx); err != nil || paused {
 		return false, err
 	}
-	pending, err := q.Pending(ctx)
+	pending, err := config.Journal.Pending(ctx)
+	if config.Once {
+		begin := Next(pending, busy{}, func(r reconfigure.Request) bool { return !r.IsDeferred() })
+		return len(begin.Together) > 0, err
+	}
 	return len(pending) > 0, err
 }
 
@@ -170,14 +176,19 @@ func (o *outage) over() {
 	}
 }
 
-// next notes that the journal has failed, and says how long to leave it alone; the error comes back when it has failed for too
-// long.
+// errOutage is why a controller ends that the journal has failed for too long.
+var errOutage = errors.New("the journal has failed for too long")
+
+// next notes that the journal has failed, and says how long to leave it alone; errOutage comes when it has failed for too long.
 func (o *outage) next(ctx context.Context, err error) (time.Duration, error) {
+	if errors.Is(err, errOutage) {
+		return 0, err
+	}
 	if o.since.IsZero() {
 		o.since = time.Now()
 	}
 	if time.Since(o.since) >= longestOutage {
-		return 0, fmt.Errorf("the journal has failed for %s; the last error: %w", longestOutage, err)
+		return 0, fmt.Errorf("%w, %s; the last error: %w", errOutage, longestOutage, err)
 	}
 	rest := o.pauses.NextBackOff()
 	o.log.WarnContext(ctx, "the journal cannot be used, and is tried again", "reason", err.Error(), "pause", rest.Round(time.Second))

@@ -145,10 +145,8 @@ func (c *controller) idle() bool {
 	if c.paused || len(c.requests) == 0 {
 		return true
 	}
-	return c.Once && !slices.ContainsFunc(c.pending(), func(r reconfigure.Request) bool {
-		p := c.requests[r.ID]
-		return !r.IsDeferred() || !p.planned
-	})
+	first := func(r reconfigure.Request) bool { return !c.requests[r.ID].planned }
+	return c.Once && len(Next(c.pending(), busy{}, first).Together) == 0
 }
 
 // readRequests brings the requests up to date, if any has come or was taken back.
@@ -211,17 +209,20 @@ func (c *controller) write() error {
 			deferred = append(deferred, o)
 		}
 	}
+	if len(deferred)+len(ended) == 0 {
+		return nil
+	}
+	if c.Flush != nil { // whoever sees a verdict is to see what led to it
+		if err := c.Flush(c.ctx); err != nil {
+			return err
+		}
+	}
 	if len(deferred) > 0 {
 		if err := c.Journal.Defer(c.ctx, deferred...); err != nil {
 			return err
 		}
 	}
 	if len(ended) > 0 {
-		if c.Flush != nil { // whoever sees the outcome is to see what led to it
-			if err := c.Flush(c.ctx); err != nil {
-				return err
-			}
-		}
 		if err := c.Journal.Finish(c.ctx, ended...); err != nil {
 			return err
 		}
@@ -243,10 +244,13 @@ func (c *controller) startLook() {
 	}
 	now := time.Now()
 	next := Next(c.candidates(), busy{c.underWay, c.alone}, func(r reconfigure.Request) bool {
-		p := c.requests[r.ID]
-		return p.underWay.Empty() && (!p.planned && !r.IsDeferred() || !now.Before(c.due))
+		return c.requests[r.ID].ready(!now.Before(c.due))
 	})
-	if len(next.Together) == 0 || window(next.Together, min(c.Timing.Quiet, c.longest), c.longest, now) > 0 {
+	var arrivals []reconfigure.Request
+	for _, r := range next.Together {
+		arrivals = append(arrivals, c.requests[r.ID].arrival())
+	}
+	if len(arrivals) == 0 || window(arrivals, min(c.Timing.Quiet, c.longest), c.longest, now) > 0 {
 		return
 	}
 	c.looking = true
@@ -359,7 +363,7 @@ func (c *controller) begin(l planned, next Selection, alone bool) error {
 	c.first = nil
 	for _, r := range l.requests {
 		c.Log.InfoContext(c.ctx, "request planned", "request", r.ID, "mode", r.Mode, "nodes", r.Nodes, "caller", r.Caller, "plan", round.Number)
-		c.requests[r.ID].begin(l.plan)
+		c.requests[r.ID].begin(r.Open(), l.plan)
 	}
 	for _, o := range next.Undone {
 		delete(c.requests, o.Request)
@@ -414,6 +418,9 @@ func (c *controller) ended(v reconfigure.Verdict) {
 func (c *controller) unplanned(l planned) {
 	for _, r := range l.requests {
 		p := c.requests[r.ID]
+		if !p.underWay.Empty() { // the rest of it is planned again later
+			continue
+		}
 		o := unplanned(r, l.site.Cluster, time.Now(), l.err)
 		p.planned = true
 		if p.changed = true; o.Code != "" {

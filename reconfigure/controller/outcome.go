@@ -3,6 +3,7 @@ package controller
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -11,6 +12,7 @@ import (
 // progress is what is known of a request that has no outcome yet.
 type progress struct {
 	reconfigure.Request
+	came     time.Time // when the request was seen first
 	verdicts map[string]reconfigure.Verdict
 	deferred []reconfigure.Deferral
 	planned  bool                           // since this controller began
@@ -22,18 +24,37 @@ type progress struct {
 }
 
 func newProgress(r reconfigure.Request) *progress {
-	p := &progress{Request: r, verdicts: map[string]reconfigure.Verdict{}, final: map[string]reconfigure.Verdict{}, deferred: r.Deferred}
+	p := &progress{Request: r, came: time.Now(), verdicts: map[string]reconfigure.Verdict{}, final: map[string]reconfigure.Verdict{}, deferred: r.Deferred}
 	for _, v := range r.Verdicts {
 		p.verdicts[v.Node] = v
 	}
 	return p
 }
 
-// request is the request with what is known of it.
+// request is the request with what is known of it. Nodes with operations under way are not open: the others of the request,
+// for instance those that have drained meanwhile, are planned without them.
 func (p *progress) request() reconfigure.Request {
 	r := p.Request
 	r.Deferred, r.Verdicts = p.deferred, p.list()
+	for node := range p.underWay.All() {
+		if _, known := p.verdicts[node]; !known {
+			r.Verdicts = append(r.Verdicts, reconfigure.Verdict{Node: node})
+		}
+	}
 	return r
+}
+
+// ready reports whether the request may be planned now. A plan of a whole cluster or of its size is not begun again before
+// the last one has ended.
+func (p *progress) ready(due bool) bool {
+	switch r := p.request(); {
+	case !p.underWay.Empty() && (whole(r.Mode) || resizes(r.Mode) || r.Open().Empty()):
+		return false
+	case !r.IsDeferred():
+		return !p.planned
+	default:
+		return due
+	}
 }
 
 func (p *progress) list() []reconfigure.Verdict {
@@ -44,18 +65,34 @@ func (p *progress) list() []reconfigure.Verdict {
 	return all
 }
 
-// begin takes what a plan says of the request: a verdict on each node that it names, or, where it names none, on each node
-// that changes for it, now or when the operation has ended.
-func (p *progress) begin(plan reconfigure.Plan) {
+// arrival is the request as of when it came, by the clock of this host: that of the host where it was made may be ahead.
+func (p *progress) arrival() reconfigure.Request {
+	r := p.request()
+	if p.came.Before(r.Submitted) {
+		r.Submitted = p.came
+	}
+	return r
+}
+
+// begin takes what a plan for the open nodes of the request says of it: a verdict on each node that it names, or, where it
+// names none, on each node that changes for it, now or when the operation has ended.
+func (p *progress) begin(open nodeset.NodeSet, plan reconfigure.Plan) {
 	p.planned, p.changed = true, true
-	p.deferred = slices.DeleteFunc(slices.Clone(plan.Deferred), func(d reconfigure.Deferral) bool { return d.Request != p.ID })
+	p.deferred = slices.DeleteFunc(slices.Clone(p.deferred), func(d reconfigure.Deferral) bool {
+		return d.Node == "" || open.Contains(d.Node)
+	})
+	for _, d := range plan.Deferred {
+		if d.Request == p.ID {
+			p.deferred = append(p.deferred, d)
+		}
+	}
 	var under []string
 	for _, c := range plan.Changes {
 		if slices.Contains(c.Requests, p.ID) {
 			under = append(under, c.Node)
 		}
 	}
-	p.underWay = nodeset.Of(under...)
+	p.underWay = p.underWay.Union(nodeset.Of(under...))
 	for _, r := range plan.Rejected {
 		if r.Request != p.ID {
 			continue

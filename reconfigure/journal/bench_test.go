@@ -8,12 +8,13 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// both runs a benchmark on either database.
+// both runs a benchmark with each database.
 func both(b *testing.B, bench func(b *testing.B, place places)) {
 	b.Run("SQLite", func(b *testing.B) { bench(b, func(t testing.TB) string { return t.TempDir() }) })
 	b.Run("PostgreSQL", func(b *testing.B) { bench(b, startServer(b).database) })
 }
 
+// BenchmarkOpen measures how long a call of the tool takes to open and close the journal.
 func BenchmarkOpen(b *testing.B) {
 	both(b, func(b *testing.B, place places) {
 		at := place(b)
@@ -47,7 +48,7 @@ func BenchmarkRecord(b *testing.B) {
 	})
 }
 
-// BenchmarkChanged is what a waiting controller asks four times a second.
+// BenchmarkChanged measures what a waiting controller calls four times a second.
 func BenchmarkChanged(b *testing.B) {
 	both(b, func(b *testing.B, place places) {
 		j := open(b, place(b))
@@ -57,8 +58,8 @@ func BenchmarkChanged(b *testing.B) {
 	})
 }
 
-// BenchmarkEventsOf compares the events of 620 pending requests with those of one, where each has a plan of its own
-// and where one plan is for all. Each request has ten events. The metric is how much longer the many take.
+// BenchmarkEventsOf reads the events of 620 pending requests, and those of one, where each has a plan of its own and
+// where one plan is for all. Each request has ten events. The metric is the ratio of the times.
 func BenchmarkEventsOf(b *testing.B) {
 	both(b, func(b *testing.B, place places) {
 		for name, atOnce := range map[string]int{"a plan each": 1, "one plan": 620} {
@@ -69,7 +70,8 @@ func BenchmarkEventsOf(b *testing.B) {
 				for b.Loop() {
 					for i, some := range [][]reconfigure.RequestID{ids[:1], ids} {
 						start := time.Now()
-						if of := must(j.EventsOf(b.Context(), some...))(b); len(of) != len(some) || len(of[some[0]]) != 10 {
+						if of := must(j.EventsOf(b.Context(), some...))(b); len(of) != len(some) ||
+							len(of[some[0]]) != 10 {
 							b.Fatalf("events of %d requests of %d", len(of), len(some))
 						}
 						took[i] += time.Since(start)
@@ -82,7 +84,7 @@ func BenchmarkEventsOf(b *testing.B) {
 	})
 }
 
-// underWay submits requests, each with ten events of its node, and so many of them with one plan.
+// underWay submits requests, each with ten events of its node. Each plan is for atOnce of them.
 func underWay(b *testing.B, j *Journal, count, atOnce int) (ids []reconfigure.RequestID) {
 	for len(ids) < count {
 		var (
@@ -105,7 +107,7 @@ func underWay(b *testing.B, j *Journal, count, atOnce int) (ids []reconfigure.Re
 }
 
 // BenchmarkGrowth compares a journal of a million events with one of a thousand, both over a hundred nodes: each
-// operation's metric is how much longer it takes in the large one. What they read is equally much.
+// operation's metric is the ratio of the times. Both return equally much.
 func BenchmarkGrowth(b *testing.B) {
 	both(b, func(b *testing.B, place places) {
 		small, large := grown(b, place(b), 1e3), grown(b, place(b), 1e6)
@@ -113,7 +115,7 @@ func BenchmarkGrowth(b *testing.B) {
 			b.Run(name, func(b *testing.B) {
 				var took [2]time.Duration
 				for b.Loop() {
-					for i, g := range []growth{small, large} { // in turns, so that what else goes on meets both
+					for i, g := range []growth{small, large} { // in turns, so that other load on the host affects both
 						start := time.Now()
 						do(b, g)
 						took[i] += time.Since(start)
@@ -134,9 +136,15 @@ func growthOperations() map[string]func(testing.TB, growth) {
 		}
 	}
 	return map[string]func(testing.TB, growth){
-		"LastMoves": func(b testing.TB, g growth) { all, err := g.LastMoves(b.Context()); count(b, 100)(len(all), err) },
-		"Pending":   func(b testing.TB, g growth) { all, err := g.Pending(b.Context()); count(b, 1)(len(all), err) },
-		"Requests":  func(b testing.TB, g growth) { all, err := g.Requests(b.Context(), 10); count(b, 10)(len(all), err) },
+		"LastMoves": func(b testing.TB, g growth) {
+			all, err := g.LastMoves(b.Context())
+			count(b, 100)(len(all), err)
+		},
+		"Pending": func(b testing.TB, g growth) { all, err := g.Pending(b.Context()); count(b, 1)(len(all), err) },
+		"Requests": func(b testing.TB, g growth) {
+			all, err := g.Requests(b.Context(), 10)
+			count(b, 10)(len(all), err)
+		},
 		"Events": func(b testing.TB, g growth) {
 			all, err := g.Events(b.Context(), g.done, 0)
 			count(b, 100)(len(all), err)
@@ -150,7 +158,7 @@ func growthOperations() map[string]func(testing.TB, growth) {
 	}
 }
 
-// growth is a journal of many events. Its last request is under way, in that plan; done is the one before.
+// growth is a journal of many events. Its last request has begun, in that plan; done is the request before.
 type growth struct {
 	*Journal
 	done reconfigure.RequestID
@@ -176,7 +184,7 @@ func grown(b testing.TB, place string, events int) growth {
 			b.Fatal(err)
 		}
 	}
-	if _, ok := g.store.(postgresStore); ok { // soon the server would do that by itself
+	if _, ok := g.store.(postgresStore); ok { // the server would do this itself some time later
 		must(g.db.ExecContext(b.Context(), `ANALYZE`))(b)
 	}
 	g.plan = begin(b, g.Journal, submit(b, g.Journal, "n1"))

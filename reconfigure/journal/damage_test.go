@@ -17,8 +17,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// apart runs the test a second time, in a process of its own mounts or network, which nobody else sees and which
-// vanish with it, however it ends. It needs root. False in the first process, where all is said then.
+// apart runs the test once more in a process with mounts or a network of its own, which end with that process. It needs
+// root. It returns true in that process, and false in the first one, after the test has run.
 func apart(t *testing.T, namespaces uintptr) (here bool) {
 	t.Helper()
 	const inside = "EIFFEL_JOURNAL_TEST_APART"
@@ -30,12 +30,12 @@ func apart(t *testing.T, namespaces uintptr) (here bool) {
 	again.Env = append(os.Environ(), inside+"=1")
 	again.SysProcAttr = &syscall.SysProcAttr{Unshareflags: namespaces, Pdeathsig: syscall.SIGKILL}
 	if out, err := again.CombinedOutput(); err != nil {
-		t.Fatalf("apart from the others (needs root): %v\n%s", err, out)
+		t.Fatalf("in namespaces of its own (needs root): %v\n%s", err, out)
 	}
 	return false
 }
 
-// tmpfs gives a folder of its own small file system; see apart.
+// tmpfs returns a folder that is a small file system; see apart.
 func tmpfs(t *testing.T, size string) (dir string, here bool) {
 	t.Helper()
 	if !apart(t, unix.CLONE_NEWNS) {
@@ -64,7 +64,7 @@ func wants(t *testing.T, err error, phrases ...string) {
 	}
 }
 
-func TestFullDiskIsAClearErrorAndNothingIsHalfWritten(t *testing.T) {
+func TestAFullDiskIsAClearErrorAndWritesNothingHalf(t *testing.T) {
 	dir, here := tmpfs(t, "1m")
 	if !here {
 		return
@@ -81,7 +81,8 @@ func TestFullDiskIsAClearErrorAndNothingIsHalfWritten(t *testing.T) {
 	}
 	var submitted, recorded int
 	for {
-		_, err := j.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Resume, Reason: strings.Repeat("y", 5000)})
+		_, err := j.Submit(t.Context(),
+			reconfigure.Request{Mode: reconfigure.Resume, Reason: strings.Repeat("y", 5000)})
 		if err != nil {
 			wants(t, err, filepath.Join(dir, "journal.db"), "submit", "the disk is full")
 			break
@@ -138,7 +139,7 @@ func TestAFolderWhereTheFileShouldBeIsAClearError(t *testing.T) {
 	wants(t, err, filepath.Join(dir, "journal.db"), "cannot be opened for writing")
 }
 
-func TestDamagedFileIsAClearErrorAndLeftAsItIs(t *testing.T) {
+func TestADamagedFileIsAClearErrorAndIsNotChanged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	junk := strings.Repeat("no database at all\n", 1000)
 	noError(t, os.WriteFile(path, []byte(junk), 0o600))
@@ -166,7 +167,7 @@ func TestDamageInsideTheFileIsAClearError(t *testing.T) {
 	path := filepath.Join(dir, "journal.db")
 	content, err := os.ReadFile(path)
 	noError(t, err)
-	for _, page := range pages { // the schema is left
+	for _, page := range pages { // the schema's pages are not among them
 		copy(content[(page-1)*size:page*size], bytes.Repeat([]byte{0xa5}, size))
 	}
 	noError(t, os.WriteFile(path, content, 0o600))

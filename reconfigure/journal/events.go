@@ -9,12 +9,11 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Record keeps events, in their order, all or none, at the time of now where one has none. Each belongs to a plan
-// that has begun; one of an unknown plan is an error that a retry does not fix. IDs that they had do not count: the
-// journal numbers them, and who has read an event has read all that have a lower number. It is the lease holder's to
-// call.
+// Record writes events in their order, all or none. An event without a time gets the time of now. Each belongs to a
+// plan that has begun; an unknown plan is an error that a retry does not fix. The journal numbers them in the order of
+// the commits. Only the holder of the lease may call it (ErrLeaseLost).
 //
-// It waits for the disk: see Recorder for callers that must not wait.
+// It waits for the disk; Recorder is for callers that must not wait.
 func (j *Journal) Record(ctx context.Context, events ...reconfigure.Event) error {
 	if len(events) == 0 {
 		return nil
@@ -38,9 +37,8 @@ func insertEvents(ctx context.Context, tx *sql.Tx, events ...reconfigure.Event) 
 	return nil
 }
 
-// Events is what happened to a request after the event of that ID (0: from the start), in order: the events of the
-// plans for it that are of one of its nodes, or of the whole plan; all of them where the request is for the whole
-// cluster.
+// Events returns the events of a request with IDs after that one (0: all), in order: the events of its plans that are
+// of one of its nodes, or of the whole plan; all of them where the request is for the whole cluster.
 func (j *Journal) Events(ctx context.Context, id reconfigure.RequestID, after int64) ([]reconfigure.Event, error) {
 	const doing = "read the events of a request"
 	r, ok, err := j.Request(ctx, id)
@@ -66,7 +64,7 @@ func (j *Journal) Events(ctx context.Context, id reconfigure.RequestID, after in
 	return read(ctx, j, doing, scanEvent, newer+itsOwn+inOrder, id, after, string(names))
 }
 
-// EventsOf is the Events of several requests, by request, each event read once. A request without events, and one
+// EventsOf returns the Events of several requests, by request, and reads each event once. A request without events, or
 // that is not in the journal, has no entry.
 func (j *Journal) EventsOf(
 	ctx context.Context, ids ...reconfigure.RequestID,
@@ -104,7 +102,7 @@ func (j *Journal) EventsOf(
 	return byRequest, nil
 }
 
-// planRequest is a plan with a request for which it started operations.
+// planRequest is a plan and a request for which it started operations.
 type planRequest struct {
 	plan    int64
 	request reconfigure.RequestID
@@ -116,11 +114,11 @@ func scanPlanRequest(row scanner) (planRequest, error) {
 	return p, row.Scan(&p.plan, &p.request, &p.nodes)
 }
 
-// readers is the requests that the events of one plan are for.
+// readers are the requests that the events of one plan are for.
 type readers struct {
-	all    []reconfigure.RequestID            // they read the events of the whole plan
-	whole  []reconfigure.RequestID            // they are for the whole cluster, and read the events of all nodes
-	byNode map[string][]reconfigure.RequestID // they name the node
+	all    []reconfigure.RequestID            // all requests of the plan; they get the events of the whole plan
+	whole  []reconfigure.RequestID            // requests for the whole cluster; they get the events of all nodes
+	byNode map[string][]reconfigure.RequestID // requests that name the node
 }
 
 func (r *readers) of(node string) []reconfigure.RequestID {
@@ -130,7 +128,7 @@ func (r *readers) of(node string) []reconfigure.RequestID {
 	return slices.Concat(r.whole, r.byNode[node])
 }
 
-// readersOf is the readers of each plan.
+// readersOf returns the readers of each plan.
 func readersOf(rows []planRequest) (map[int64]*readers, error) {
 	byPlan, requests := map[int64]*readers{}, map[reconfigure.RequestID]reconfigure.Request{}
 	for _, row := range rows {
@@ -157,11 +155,10 @@ func readersOf(rows []planRequest) (map[int64]*readers, error) {
 	return byPlan, nil
 }
 
-// LastMoves is the newest event of each node that is not a note, by node: a note after a failure must not hide the
-// failure.
+// LastMoves returns, by node, the newest event that is not a note: a note after a failure must not hide the failure.
 func (j *Journal) LastMoves(ctx context.Context) (map[string]reconfigure.Event, error) {
-	// A walk from each name to the next one, and from each node's newest event back over its notes; GROUP BY would
-	// read the whole index.
+	// It goes in the index from each name to the next one, and from each node's newest event back over its notes;
+	// GROUP BY would read the whole index.
 	const newest = `
 		WITH RECURSIVE name (node) AS (
 			SELECT min(node) FROM events WHERE node > ''
@@ -169,7 +166,8 @@ func (j *Journal) LastMoves(ctx context.Context) (map[string]reconfigure.Event, 
 			SELECT (SELECT min(node) FROM events WHERE node > name.node) FROM name WHERE name.node IS NOT NULL
 		)
 		SELECT ` + eventColumns + ` FROM events WHERE id IN (
-			SELECT (SELECT id FROM events WHERE node = name.node AND level <> 'note' ORDER BY id DESC LIMIT 1) FROM name)`
+			SELECT (SELECT id FROM events WHERE node = name.node AND level <> 'note' ORDER BY id DESC LIMIT 1)
+			FROM name)`
 	events, err := read(ctx, j, "read the last event of each node", scanEvent, newest)
 	if err != nil {
 		return nil, err

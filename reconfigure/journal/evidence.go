@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Keep keeps evidence, all or none, at the time of now where it has none. Each piece belongs to a plan that has
-// begun, and is pruned with it. It is the lease holder's to call.
+// Keep writes evidence, all or none. Evidence without a time gets the time of now. Each piece belongs to a plan that
+// has begun, and is pruned with it. Only the holder of the lease may call it (ErrLeaseLost).
 func (j *Journal) Keep(ctx context.Context, evidence ...reconfigure.Evidence) error {
 	if len(evidence) == 0 {
 		return nil
@@ -29,7 +29,7 @@ func (j *Journal) Keep(ctx context.Context, evidence ...reconfigure.Evidence) er
 	})
 }
 
-// Evidence is what is kept of nodes, oldest first.
+// Evidence returns the evidence of nodes, oldest first.
 func (j *Journal) Evidence(ctx context.Context, nodes nodeset.NodeSet) ([]reconfigure.Evidence, error) {
 	const doing = "read the evidence of nodes"
 	names, err := json.Marshal(nodes.Names())
@@ -40,8 +40,8 @@ func (j *Journal) Evidence(ctx context.Context, nodes nodeset.NodeSet) ([]reconf
 		WHERE node IN (SELECT value FROM `+j.store.elements()+`($1)) ORDER BY id`, string(names))
 }
 
-// EvidenceOf is what is kept of a request's nodes by the plans for it, oldest first; of all nodes where the request
-// is for the whole cluster.
+// EvidenceOf returns the evidence of a request's nodes from its plans, oldest first; of all nodes where the request is
+// for the whole cluster.
 func (j *Journal) EvidenceOf(ctx context.Context, r reconfigure.Request) ([]reconfigure.Evidence, error) {
 	all, err := read(ctx, j, "read the evidence of a request", scanEvidence, `SELECT `+evidenceColumns+` FROM evidence
 		WHERE plan IN (SELECT plan FROM plan_requests WHERE request = $1) ORDER BY id`, r.ID)

@@ -10,7 +10,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Health is what is kept of the node groups with failures, by name.
+// Health returns the health of the node groups that have failures, by name.
 func (j *Journal) Health(ctx context.Context) (map[string]reconfigure.Health, error) {
 	all, err := read(ctx, j, "read the health of the node groups", scanHealth, `SELECT node_group, known FROM health`)
 	if err != nil {
@@ -23,9 +23,9 @@ func (j *Journal) Health(ctx context.Context) (map[string]reconfigure.Health, er
 	return byGroup, nil
 }
 
-// UpdateHealth puts what update makes of a group's health in its place, in one transaction. The group's name stays.
-// It is the lease holder's to call; a Journal that acquired no lease may call it too, as an administrator does who
-// resets a group.
+// UpdateHealth replaces a group's health by what update returns, in one transaction. The group's name stays. Only the
+// holder of the lease may call it (ErrLeaseLost), or a process that acquired no lease, such as an administrator's call
+// that resets a group.
 func (j *Journal) UpdateHealth(
 	ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health,
 ) error {

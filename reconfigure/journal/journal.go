@@ -1,16 +1,16 @@
 // Package journal is the durable record of a cluster: the requests, the plans that started operations for them, the
 // events of the operations, the evidence of what failed, the outcomes, whether starting is paused, and who has the
-// lease. Every call of the tool is a process of its own and opens it. What a method wrote is on the disk when it
-// returns, and a process that is killed leaves a journal that the next one reads.
+// lease. Every call of the tool is a process of its own and opens it. A write is on the disk when its method returns,
+// and a process that is killed leaves a journal that the next one can read.
 //
 // The store is a SQLite database in the state folder, in write-ahead mode (https://sqlite.org/wal.html), which needs
-// shared memory: the folder MUST be on a file system of the host, not on a network file system that several hosts
-// write to. Where several control hosts share a cluster, the store is a PostgreSQL database. What is particular to
-// the one is in sqlite.go, to the other in postgres.go; the rest is SQL that both understand.
+// shared memory: the folder MUST be on a file system of the host, not on a network file system that several hosts write
+// to. Where several control hosts share a cluster, the store is a PostgreSQL database. sqlite.go and postgres.go have
+// what the two do differently; the rest is SQL that both understand.
 //
-// Errors name the journal and what was being done. A method that writes does all or nothing: after an error nothing
-// of it is in the journal, so that it may be called again, with one exception: ErrUncertain. Times are kept to the
-// nanosecond, in UTC.
+// Errors name the journal and what was being done. A method that writes does all or nothing: after an error nothing of
+// it is in the journal, and it may be called again. The one exception is ErrUncertain. Times have nanoseconds and are
+// in UTC.
 package journal
 
 import (
@@ -35,13 +35,14 @@ var (
 	ErrBegun     = reconfigure.ErrBegun
 	ErrPaused    = reconfigure.ErrPaused
 	ErrLeaseLost = reconfigure.ErrLeaseLost
-	// ErrUncertain is PostgreSQL's alone: the connection broke while a transaction was being committed, so it may or
-	// may not be in the journal. Who tries again must expect either.
+	// ErrUncertain occurs with PostgreSQL only: the connection broke during a commit, so the transaction may or may not
+	// be in the journal. A retry must expect both.
 	ErrUncertain = errors.New("the connection broke during the commit: it may be written or not")
 )
 
-// retryFor bounds the wait for another process's transaction, and for a server that has no connection left or starts
-// up. A transaction takes milliseconds, so that only very many callers at once or a stopped process come near it.
+// retryFor is the longest wait for another process's transaction, and for a server that has no connection left or
+// starts up. A transaction takes milliseconds, so only very many callers at once, or a stopped process, cause such a
+// wait.
 const retryFor = 30 * time.Second
 
 // Journal is an open journal. Its methods may be called from several goroutines.
@@ -52,23 +53,23 @@ type Journal struct {
 	lease atomic.Pointer[lease] // nil: this Journal has none
 }
 
-// store is what the two databases do not have in common.
+// store is what differs between the two databases.
 type store interface {
-	// begin opens a transaction that is the only one that writes.
+	// begin opens a transaction. Only one transaction is open at a time.
 	begin(ctx context.Context, db *sql.DB) (*sql.Tx, error)
 	commit(tx *sql.Tx) error
 	// elements is the SQL function that makes rows, with a column value, of a JSON array of strings.
 	elements() string
-	// lock locks the lease without waiting; nil where another one has it, be it in this process. The lock ends with the
-	// process, whatever ends that.
+	// lock acquires the lock of the lease without waiting. It returns nil where it is taken, also by this process. The
+	// lock ends when the process ends, in any way.
 	lock(ctx context.Context) (*lock, error)
-	// locked reports whether anybody has the lease. It keeps nobody from acquiring it.
+	// locked reports whether the lease is taken. It does not disturb an Acquire at the same time.
 	locked(ctx context.Context, db *sql.DB) (bool, error)
-	// meaning puts an error of the database into words for an administrator; empty where the error is clear by itself.
+	// meaning explains an error of the database to an administrator; empty where the error is clear by itself.
 	meaning(err error) string
 }
 
-// Open opens the journal in the folder, and makes both where they are missing. A journal of an earlier version is
+// Open opens the journal in the folder, and creates both where they are missing. A journal of an earlier version is
 // migrated. A journal of a later version, a folder that cannot be written and a damaged file are errors that a retry
 // does not fix.
 func Open(ctx context.Context, dir string) (*Journal, error) {
@@ -79,7 +80,7 @@ func Open(ctx context.Context, dir string) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("journal: make its folder: %w", err)
 	}
-	// SQLite would say no more than "unable to open database file".
+	// SQLite's own error is only "unable to open database file".
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
 		return nil, fmt.Errorf("journal: folder %s cannot be written: %w", dir, err)
 	}
@@ -91,11 +92,11 @@ func Open(ctx context.Context, dir string) (*Journal, error) {
 }
 
 // OpenURL opens the journal in a PostgreSQL database, "postgres://user:password@host:port/database", or another
-// connection string of libpq (https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING);
-// PGPASSWORD, ~/.pgpass and the like count too. The database must exist. The tables are made in it where they are
-// missing, and migrated where they are of an earlier version. The connection must be to the server itself, since
-// locks end with it: a pooler such as PgBouncer works only if it pools whole sessions. A server that starts up or has
-// no connection left is retried for 30 seconds.
+// connection string of libpq (https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING); PGPASSWORD,
+// ~/.pgpass and the like are used too. The database must exist. Missing tables are created, and tables of an earlier
+// version are migrated. The connection must be to the server itself, since locks end with it: a pooler such as
+// PgBouncer works only if it pools whole sessions. A server that starts up or has no connection left is retried for 30
+// seconds.
 func OpenURL(ctx context.Context, url string) (*Journal, error) {
 	store, err := newPostgres(url)
 	if err != nil {
@@ -108,7 +109,7 @@ func OpenURL(ctx context.Context, url string) (*Journal, error) {
 	return j, nil
 }
 
-// Close closes the journal. A lease that it has stays until it is released.
+// Close closes the journal. It does not release a lease.
 func (j *Journal) Close() error {
 	return j.explain("close", j.db.Close())
 }
@@ -116,15 +117,15 @@ func (j *Journal) Close() error {
 // Name is where the journal is: the path of its file, or the URL of its database without user and password.
 func (j *Journal) Name() string { return j.name }
 
-// Changed is a number that is another one after anybody but the holder of the lease has written: a request was
-// submitted or taken back, a pause begun or ended. A waiting holder compares it with the one before, instead of
-// reading all that waits. It costs one row.
+// Changed returns a number that grows with each write by anybody but the holder of the lease: a request was submitted
+// or cancelled, a pause began or ended. A holder that waits compares it with the one before, which costs one row,
+// instead of reading all pending requests.
 func (j *Journal) Changed(ctx context.Context) (token int64, err error) {
 	err = j.db.QueryRowContext(ctx, `SELECT count FROM changes`).Scan(&token)
 	return token, j.explain("look for changes", err)
 }
 
-// write runs do in one transaction, and counts it as a change.
+// write runs do in one transaction, and counts it as a change (see Changed).
 func (j *Journal) write(ctx context.Context, doing string, do func(*sql.Tx) error) error {
 	return j.transact(ctx, doing, func(tx *sql.Tx) error {
 		if err := do(tx); err != nil {
@@ -135,7 +136,7 @@ func (j *Journal) write(ctx context.Context, doing string, do func(*sql.Tx) erro
 	})
 }
 
-// transact runs do in one transaction: all of it is durable when transact returns nil, and nothing of it is there
+// transact runs do in one transaction: all of it is durable when transact returns nil, and nothing of it is written
 // when it returns an error.
 func (j *Journal) transact(ctx context.Context, doing string, do func(*sql.Tx) error) error {
 	tx, err := j.store.begin(ctx, j.db)
@@ -149,7 +150,7 @@ func (j *Journal) transact(ctx context.Context, doing string, do func(*sql.Tx) e
 	return j.explain(doing, j.store.commit(tx))
 }
 
-// read collects the rows of a query.
+// read returns all rows of a query.
 func read[T any](
 	ctx context.Context, j *Journal, doing string, scan func(scanner) (T, error), query string, args ...any,
 ) ([]T, error) {
@@ -172,7 +173,7 @@ func read[T any](
 // scanner is the row of sql.Row and sql.Rows.
 type scanner interface{ Scan(dest ...any) error }
 
-// first is the only row of a query; false where there is none.
+// first returns the only row of a query; false where there is none.
 func first[T any](all []T, err error) (T, bool, error) {
 	if err != nil || len(all) == 0 {
 		var none T
@@ -181,7 +182,7 @@ func first[T any](all []T, err error) (T, bool, error) {
 	return all[0], true, nil
 }
 
-// explain adds to an error which journal it is, what was being done, and what the database means by it.
+// explain adds to an error the journal's name, what was being done, and what the database's error means.
 func (j *Journal) explain(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -192,7 +193,7 @@ func (j *Journal) explain(doing string, err error) error {
 	return fmt.Errorf("journal %s: %s: %w", j.name, doing, err)
 }
 
-// stamp is the time as the journal keeps it, now where none is given.
+// stamp returns the time in the journal's form; the time of now where t is zero.
 func stamp(t time.Time) time.Time {
 	if t.IsZero() {
 		t = time.Now()
@@ -200,14 +201,13 @@ func stamp(t time.Time) time.Time {
 	return t.Round(0).UTC()
 }
 
-// unstamp is a time as it was kept.
+// unstamp is the opposite of stamp, for a value of the database.
 func unstamp(nanoseconds int64) time.Time { return time.Unix(0, nanoseconds).UTC() }
 
-// text is what a column of text takes. PostgreSQL refuses bytes that are no UTF-8, and NUL; programs print them at
-// times.
+// text replaces what a text column of PostgreSQL refuses: invalid UTF-8, and NUL. Programs print both at times.
 func text(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// unknown is the error for a request that is not in the journal.
+// unknown returns the error for a request that is not in the journal.
 func unknown(id reconfigure.RequestID) error { return fmt.Errorf("there is no request %s", id) }

@@ -15,7 +15,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// places gives, at each call, an empty place for a journal: a folder, or the URL of a database.
+// places returns at each call an empty place for a journal: a folder, or the URL of a database.
 type places func(t testing.TB) string
 
 func TestSQLite(t *testing.T) {
@@ -30,13 +30,13 @@ func TestPostgreSQL(t *testing.T) {
 	}
 }
 
-// suite is what both databases must pass.
+// suite are the tests for both databases.
 func suite(t *testing.T, place places) {
 	simulate.ConformJournal(t, func(t testing.TB) simulate.JournalSetup {
 		at := place(t)
 		return simulate.JournalSetup{
 			Open: func(t testing.TB) simulate.JournalHandle { return open(t, at) },
-			// As a successor does, which took the holder for dead.
+			// A successor begins its epoch so.
 			Lose: func(t testing.TB) { must(open(t, at).nextEpoch(t.Context()))(t) },
 		}
 	})
@@ -44,10 +44,10 @@ func suite(t *testing.T, place places) {
 		t.Run(name, func(t *testing.T) { rule(t, place(t)) })
 	}
 	for name, rule := range map[string]func(*testing.T, *Journal){
-		"a request that could not be read again is refused": unreadableIsRefused,
-		"more than one step's worth is pruned":              prunedInSteps,
-		"bytes that are no text are kept readable":          keptReadable,
-		"what the code must not write is refused":           schemaRefuses,
+		"a request that could not be read is refused": unreadableIsRefused,
+		"more rows than one step deletes are pruned":  prunedInSteps,
+		"bytes that are no text are replaced":         keptReadable,
+		"the schema refuses invalid rows":             schemaRefuses,
 	} {
 		t.Run(name, func(t *testing.T) { rule(t, open(t, place(t))) })
 	}
@@ -127,7 +127,7 @@ func unreadableIsRefused(t *testing.T, j *Journal) {
 	}
 }
 
-func TestFolderAndJournalAreMadePrivate(t *testing.T) {
+func TestTheFolderIsPrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "state")
 	submit(t, open(t, dir), "n1")
 	info, err := os.Stat(dir)
@@ -137,7 +137,7 @@ func TestFolderAndJournalAreMadePrivate(t *testing.T) {
 	}
 }
 
-func TestJournalOutlivesItsProcessAndAnyFolderName(t *testing.T) {
+func TestTheJournalStaysInAFolderOfAnyName(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), `a b%41?c=d#e&"f`)
 	j, err := Open(t.Context(), dir)
 	noError(t, err)
@@ -218,8 +218,9 @@ func schemaRefuses(t *testing.T, j *Journal) {
 	submit(t, j, "n2")
 	const whole = "UPDATE requests SET finished = 1, error = '', "
 	for rule, statement := range map[string]string{
-		"an outcome is final":             "UPDATE requests SET code = 'failed' WHERE id = 1",
-		"an outcome is not taken back":    "UPDATE requests SET finished = NULL, code = NULL, error = NULL, verdicts = NULL",
+		"an outcome is final": "UPDATE requests SET code = 'failed' WHERE id = 1",
+		"an outcome stays": "UPDATE requests SET finished = NULL, code = NULL, " +
+			"error = NULL, verdicts = NULL",
 		"an outcome is whole":             "UPDATE requests SET finished = 1 WHERE id = 2",
 		"an outcome has a code":           whole + "code = '', verdicts = '[]' WHERE id = 2",
 		"verdicts are JSON":               whole + "code = 'done', verdicts = '[' WHERE id = 2",
@@ -233,13 +234,13 @@ func schemaRefuses(t *testing.T, j *Journal) {
 		"a request is of a plan":          "INSERT INTO plan_requests (request, plan) VALUES (1, 9)",
 		"an event is of a plan":           "UPDATE events SET plan = 9",
 		"an event has a phase":            "UPDATE events SET phase = ''",
-		"an event's level is one of four": "UPDATE events SET level = 'shrug'",
+		"an event's level is one of four": "UPDATE events SET level = 'unknown'",
 		"health is of a group":            "INSERT INTO health (node_group, known) VALUES ('', '{}')",
 		"health is JSON":                  "INSERT INTO health (node_group, known) VALUES ('group', '{')",
 		"an event's node is never NULL":   "UPDATE events SET node = NULL",
 	} {
 		if _, err := j.db.ExecContext(t.Context(), statement); err == nil {
-			t.Errorf("%s: taken: %s", rule, statement)
+			t.Errorf("%s: accepted: %s", rule, statement)
 		}
 	}
 }

@@ -10,25 +10,24 @@ import (
 	"time"
 )
 
-// lock is a lock that this process has on the store.
+// lock is the store's lock for the lease, taken by this process.
 type lock struct {
-	alive   context.Context // ends, with ErrLeaseLost, when the lock is lost while the process lives
+	alive   context.Context // ends with ErrLeaseLost when the lock is lost while the process runs
 	release func() error
 }
 
-// lease is one that this Journal has acquired. Of two leases, the one of the higher epoch was acquired later.
+// lease is a lease that this Journal has acquired. The epoch grows with each Acquire by any process.
 type lease struct {
 	alive context.Context
 	epoch int64
 }
 
-// Acquire acquires the lease, without waiting; ok is false while another one has it, be it in this process. The lease
-// ends with release, or with the process, whatever ends that. After ok is false, or after an error, it may be called
-// again.
+// Acquire acquires the lease without waiting; ok is false while it is taken, also by this process. The lease ends with
+// release, or when the process ends, in any way. When ok is false, and after an error, it may be called again.
 //
-// On PostgreSQL the lease ends with its connection too. From then on all that only the holder may write is
-// ErrLeaseLost for this Journal, until release; release is ErrLeaseLost as well. WhileHeld gives a context that ends
-// at once.
+// On PostgreSQL the lease ends with its connection too. From then on each method of this Journal that only the holder
+// may call returns ErrLeaseLost, until release, and release returns ErrLeaseLost as well. The context of WhileHeld ends
+// then.
 func (j *Journal) Acquire(ctx context.Context) (release func() error, ok bool, err error) {
 	const doing = "acquire the lease"
 	lock, err := j.store.lock(ctx)
@@ -47,10 +46,10 @@ func (j *Journal) Acquire(ctx context.Context) (release func() error, ok bool, e
 	}, true, nil
 }
 
-// since stands before the time in the description of a holder.
+// since precedes the time in the description of a holder.
 const since = " since "
 
-// nextEpoch begins a new epoch, and describes its holder.
+// nextEpoch begins a new epoch and writes down its holder.
 func (j *Journal) nextEpoch(ctx context.Context) (epoch int64, err error) {
 	const doing = "note who has the lease"
 	host, err := os.Hostname()
@@ -66,9 +65,10 @@ func (j *Journal) nextEpoch(ctx context.Context) (epoch int64, err error) {
 	return epoch, err
 }
 
-// WhileHeld is ctx, cancelled with the cause ErrLeaseLost as soon as this Journal is found to have lost the lease,
-// and at once where it has none. Where the connection fails that takes 8 seconds at most, and the database gives the
-// lease to nobody else before. What the holder does to the world belongs under this context.
+// WhileHeld returns a context of ctx that is cancelled, with the cause ErrLeaseLost, as soon as this Journal notices
+// that it has lost the lease, and at once where it has none. When a connection fails this takes at most 8 seconds, and
+// the database gives the lease to no other process before. All that the holder does outside the journal must use this
+// context.
 func (j *Journal) WhileHeld(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l := j.lease.Load()
@@ -80,9 +80,9 @@ func (j *Journal) WhileHeld(ctx context.Context) (context.Context, context.Cance
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// writeHeld is write for what only the holder of the lease may write. A holder that was taken for dead, and has a
-// successor, would otherwise write into what the successor does: the successor's epoch began in a transaction, and
-// every other one is either before that or after it. A Journal that acquired no lease is trusted to be alone.
+// writeHeld is write for what only the holder of the lease may write. It checks the epoch in the same transaction, so a
+// holder that has lost the lease cannot write after its successor has begun. A Journal that acquired no lease is not
+// checked: its caller must know that it is the only one.
 func (j *Journal) writeHeld(ctx context.Context, doing string, do func(*sql.Tx) error) error {
 	l := j.lease.Load()
 	if l == nil {
@@ -100,8 +100,9 @@ func (j *Journal) writeHeld(ctx context.Context, doing string, do func(*sql.Tx) 
 	})
 }
 
-// Holder is who has the lease, for people: "process 4711 on control since 2026-01-31T08:00:00Z"; empty where nobody
-// has it, or where that cannot be read. It may be out of date when it is returned: only Acquire is certain.
+// Holder describes the process that has the lease: "process 4711 on control since 2026-01-31T08:00:00Z". It is empty
+// where the lease is free, and where that cannot be read. It may be out of date when it is returned: only Acquire is
+// certain.
 func (j *Journal) Holder(ctx context.Context) string {
 	if locked, err := j.store.locked(ctx, j.db); err != nil || !locked {
 		return ""
@@ -113,8 +114,8 @@ func (j *Journal) Holder(ctx context.Context) string {
 	return holder
 }
 
-// HolderSince is the Holder, and since when, to the second, by the clock of its host, which is also the clock of the
-// events that it records. The time is zero where nobody has the lease.
+// HolderSince returns the Holder and the time at which it acquired the lease, in seconds by the clock of its host. The
+// events that it records have their times from the same clock. The time is zero where the lease is free.
 func (j *Journal) HolderSince(ctx context.Context) (holder string, acquired time.Time) {
 	holder = j.Holder(ctx)
 	_, text, _ := strings.Cut(holder, since)

@@ -16,8 +16,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// version7 is what the last version that knew of batches has left: a finished request, one at work, one that was
-// deferred in parts, one that could not be planned, and one that nobody has looked at.
+// version7 fills a journal of version 7, the last one with batches: a finished request, one that has begun, one that is
+// deferred in parts, one that cannot be planned, and a new one.
 var version7 = []string{
 	`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options, newest_batch, touched) VALUES
 		('resume', 'n[1-2]', '', '', 'null', 1000, '{}', 0, 1), ('resume', 'n3', '', '', 'null', 2000, '{}', 0, 1),
@@ -38,7 +38,7 @@ var version7 = []string{
 	`UPDATE lead SET epoch = 5, leader = 'process 1 on a since 2026-01-01T00:00:00Z'`,
 }
 
-// fromVersion7 opens what version 7 has left, and looks at it in the words of now.
+// fromVersion7 opens a journal of version 7, and checks what this version reads from it.
 func fromVersion7(t *testing.T, place string, dialect goose.Dialect, folder string, db *sql.DB) {
 	_, err := must(migrator(dialect, folder, db))(t).UpTo(t.Context(), 7)
 	noError(t, err)
@@ -53,10 +53,10 @@ func fromVersion7(t *testing.T, place string, dialect goose.Dialect, folder stri
 
 	at := func(nanoseconds int64) time.Time { return time.Unix(0, nanoseconds).UTC() }
 	want := []reconfigure.Request{
-		{ID: 2, Mode: reconfigure.Resume, Nodes: nodeset.Of("n3"), Submitted: at(2000), Touched: true, Passed: at(1500)},
+		{ID: 2, Mode: reconfigure.Resume, Nodes: nodeset.Of("n3"), Submitted: at(2000), Touched: true},
 		{
-			ID: 3, Mode: reconfigure.Update, Nodes: nodeset.Of("n4", "n5", "n6", "n7"), Submitted: at(3000), Touched: true,
-			Passed:   at(1500),
+			ID: 3, Mode: reconfigure.Update, Nodes: nodeset.Of("n4", "n5", "n6", "n7"), Submitted: at(3000),
+			Touched:  true,
 			Verdicts: []reconfigure.Verdict{{Node: "n4", Status: reconfigure.StatusDone}},
 			Deferred: []reconfigure.Deferral{
 				{Node: "n5", Request: 3, Kind: reconfigure.WaitsForJobs, Reason: "its jobs have to end first"},
@@ -64,7 +64,7 @@ func fromVersion7(t *testing.T, place string, dialect goose.Dialect, folder stri
 			},
 		},
 		{
-			ID: 4, Mode: reconfigure.Resume, Nodes: nodeset.Of("n8"), Submitted: at(4000), Passed: at(1500),
+			ID: 4, Mode: reconfigure.Resume, Nodes: nodeset.Of("n8"), Submitted: at(4000),
 			Deferred: []reconfigure.Deferral{{Request: 4, Kind: reconfigure.CannotPlan, Reason: "no cloud"}},
 		},
 		{ID: 5, Mode: reconfigure.Suspend, Nodes: nodeset.Of("n9"), Submitted: at(5000)},
@@ -83,7 +83,7 @@ func fromVersion7(t *testing.T, place string, dialect goose.Dialect, folder stri
 	}
 	for id, want := range map[reconfigure.RequestID]error{1: ErrFinished, 2: ErrBegun, 4: nil, 5: nil} {
 		if err := j.Cancel(t.Context(), id); !errors.Is(err, want) {
-			t.Errorf("request %s is taken back: %v", id, err)
+			t.Errorf("cancel request %s: %v", id, err)
 		}
 	}
 	release, ok, err := j.Acquire(t.Context())
@@ -107,7 +107,7 @@ func TestVersion7OfSQLite(t *testing.T) {
 	db := must(sql.Open("sqlite", dsn(filepath.Join(dir, "journal.db"))))(t)
 	fromVersion7(t, dir, goose.DialectSQLite3, "sqlite", db)
 	if _, err := os.Stat(former); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the lock that nothing uses is left: %v", err)
+		t.Errorf("the lock file that is no longer used is left: %v", err)
 	}
 }
 

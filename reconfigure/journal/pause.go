@@ -8,8 +8,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Pause has nothing begin, from the moment on at which it returns and until Continue. It keeps who wants it and why;
-// of two calls the last one counts.
+// Pause pauses starting: from its return until Continue no plan begins. It writes down the reason and the caller; a
+// second call replaces them.
 func (j *Journal) Pause(ctx context.Context, reason, by string) error {
 	return j.write(ctx, "pause", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO pause (id, since, caller, reason) VALUES (1, $1, $2, $3)
@@ -19,7 +19,8 @@ func (j *Journal) Pause(ctx context.Context, reason, by string) error {
 	})
 }
 
-// notPaused is ErrPaused during a pause. In a transaction that writes the answer cannot be out of date.
+// notPaused returns ErrPaused during a pause. It is called in a transaction that writes, so the answer cannot be out of
+// date.
 func notPaused(ctx context.Context, tx *sql.Tx) error {
 	var paused bool
 	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pause)`).Scan(&paused); err != nil {
@@ -31,7 +32,7 @@ func notPaused(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// Continue ends a pause. Where there is none, there is nothing to do.
+// Continue ends a pause. Where there is none, it does nothing.
 func (j *Journal) Continue(ctx context.Context) error {
 	return j.write(ctx, "continue", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM pause`)
@@ -39,7 +40,7 @@ func (j *Journal) Continue(ctx context.Context) error {
 	})
 }
 
-// Paused is the pause that is on; false where there is none.
+// Paused returns the current pause; false where there is none.
 func (j *Journal) Paused(ctx context.Context) (reconfigure.Pause, bool, error) {
 	return first(read(ctx, j, "read whether it is paused", scanPause, `SELECT since, caller, reason FROM pause`))
 }

@@ -22,23 +22,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A holder of the lease whose connection fails silently notices within pingEvery and pingTimeout, 8 s. The server
-// drops the connection, and gives its locks to another one, when deadAfter has passed since the last packet, which
-// was at most pingEvery before: so the holder knows first.
+// When the connection of the lease's holder fails silently, the holder notices it within pingEvery + pingTimeout, 8 s.
+// The server closes the connection and frees its locks deadAfter after the last packet, which came at most pingEvery
+// before the failure. So the holder notices it first.
 const (
 	pingEvery   = 4 * time.Second
 	pingTimeout = 4 * time.Second
 	deadAfter   = 20 * time.Second
 )
 
-// sessionSettings is what each connection asks of the server
+// sessionSettings are the server's parameters for each connection
 // (https://www.postgresql.org/docs/current/runtime-config-client.html, -connection.html).
 func sessionSettings() map[string]string {
 	return map[string]string{
-		"synchronous_commit":                  "on", // a database may be set to lose its last commits with the power
+		"synchronous_commit":                  "on", // off would lose the last commits in a crash
 		"lock_timeout":                        milliseconds(retryFor),
 		"idle_in_transaction_session_timeout": milliseconds(retryFor), // of a process that was stopped
-		// A host that lost its power does not close its connections.
+		// A host that loses power does not close its connections.
 		"tcp_keepalives_idle":     strconv.Itoa(int(deadAfter.Seconds()) / 2),
 		"tcp_keepalives_interval": strconv.Itoa(int(deadAfter.Seconds()) / 4),
 		"tcp_keepalives_count":    "2",
@@ -46,9 +46,9 @@ func sessionSettings() map[string]string {
 	}
 }
 
-// The locks are advisory ones (https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS) under
-// two numbers. The first is that of the table of requests, so that two journals in schemas of one database do not
-// block each other. The second ones are those of earlier versions, of which a process may still run.
+// The locks are advisory locks (https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS) with two
+// numbers as the key. The first is the OID of the table of requests, so that two journals in schemas of one database do
+// not block each other. The second is the same as in earlier versions, since processes of such a version may still run.
 const (
 	leaseLock = 1
 	writeLock = 3
@@ -62,7 +62,7 @@ type postgresStore struct{ config *pgx.ConnConfig }
 func newPostgres(url string) (postgresStore, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		return postgresStore{}, err // it shows no password
+		return postgresStore{}, err // it does not contain the password
 	}
 	for name, value := range sessionSettings() {
 		config.RuntimeParams[name] = value
@@ -77,8 +77,8 @@ func newPostgres(url string) (postgresStore, error) {
 	return postgresStore{config}, nil
 }
 
-// dialer makes connections that fail when the other side has sent nothing for deadAfter. The kernel's own limit is a
-// quarter of an hour.
+// dialer makes connections that fail when the server has sent nothing for deadAfter. The kernel's default is about 15
+// minutes.
 func dialer() *net.Dialer {
 	return &net.Dialer{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: deadAfter / 2, Interval: deadAfter / 4, Count: 2},
@@ -87,7 +87,8 @@ func dialer() *net.Dialer {
 				return nil
 			}
 			e := c.Control(func(fd uintptr) {
-				err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(deadAfter.Milliseconds()))
+				err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT,
+					int(deadAfter.Milliseconds()))
 			})
 			return errors.Join(e, err)
 		},
@@ -96,17 +97,18 @@ func dialer() *net.Dialer {
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// name is the URL without the user's name and password.
+// name returns the URL without user and password.
 func (s postgresStore) name() string {
 	return "postgres://" + net.JoinHostPort(s.config.Host, strconv.Itoa(int(s.config.Port))) + "/" + s.config.Database
 }
 
 // open opens the database and brings its schema up to date.
 func (s postgresStore) open(ctx context.Context) (*sql.DB, error) {
-	// A connection is tested before each use: the server may have been restarted meanwhile.
+	// A connection is tested before each use, since the server may have been restarted.
 	always := stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return true })
 	db := sql.OpenDB(retrying{stdlib.GetConnector(*s.config, always)})
-	// A server runs out of connections when hundreds call at once, and the writers wait for one another anyway.
+	// Hundreds of processes may call at once and use up the server's connections. More than one would not help: writers
+	// wait for one another anyway.
 	db.SetMaxOpenConns(1)
 	if err := s.prepare(ctx, db); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -114,7 +116,7 @@ func (s postgresStore) open(ctx context.Context) (*sql.DB, error) {
 	return db, nil
 }
 
-// prepare makes the database what this version of the tool expects. It may be killed at any point and run again.
+// prepare migrates the database to this version. It may be killed at any point and run again.
 func (s postgresStore) prepare(ctx context.Context, db *sql.DB) error {
 	locker, err := gooselock.NewPostgresSessionLocker(gooselock.WithLockTimeout(1, uint64(retryFor/time.Second)))
 	if err != nil {
@@ -126,7 +128,7 @@ func (s postgresStore) prepare(ctx context.Context, db *sql.DB) error {
 	}
 	var version int64
 	err = db.QueryRowContext(ctx, `SELECT max(version_id) FROM `+goose.DefaultTablename).Scan(&version)
-	if err != nil && sqlState(err) != "42P01" { // there is no such table yet
+	if err != nil && sqlState(err) != "42P01" { // undefined_table: the database is new
 		return err
 	}
 	if done, err := upToDate(p, version); done || err != nil {
@@ -135,8 +137,8 @@ func (s postgresStore) prepare(ctx context.Context, db *sql.DB) error {
 	return migrate(ctx, p)
 }
 
-// begin waits until nobody else writes, as SQLite does. So IDs are in the order of the commits: who has seen an event
-// has seen those with lower IDs.
+// begin waits for the end of other transactions, as SQLite does. So IDs are in the order of the commits: a process that
+// has seen an event has seen those with lower IDs.
 func (postgresStore) begin(ctx context.Context, db *sql.DB) (*sql.Tx, error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -150,7 +152,7 @@ func (postgresStore) begin(ctx context.Context, db *sql.DB) (*sql.Tx, error) {
 
 func (postgresStore) commit(tx *sql.Tx) error {
 	err := tx.Commit()
-	// An error without a state is not an answer of the server's.
+	// An error without a state is not from the server.
 	if err == nil || sqlState(err) != "" || errors.Is(err, sql.ErrTxDone) {
 		return err
 	}
@@ -159,7 +161,7 @@ func (postgresStore) commit(tx *sql.Tx) error {
 
 func (postgresStore) elements() string { return "json_array_elements_text" }
 
-// lock takes the lock on a connection of its own. It is lost with that connection.
+// lock takes the lock on a connection of its own, and loses it with that connection.
 func (s postgresStore) lock(ctx context.Context) (*lock, error) {
 	conn, err := retryConnect(ctx, func(ctx context.Context) (*pgx.Conn, error) {
 		return pgx.ConnectConfig(ctx, s.config.Copy())
@@ -181,19 +183,18 @@ func (s postgresStore) lock(ctx context.Context) (*lock, error) {
 	}}, nil
 }
 
-// unlock releases the lock and closes its connection. To close it would do, but the server may be slow to notice that.
+// unlock releases the lock and closes its connection. To close it is enough, but the server may notice that late.
 func unlock(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	_, err := conn.Exec(ctx, `SELECT pg_advisory_unlock(`+ofThisJournal+`, $1)`, leaseLock)
 	if err = errors.Join(err, conn.Close(ctx)); err != nil {
-		return fmt.Errorf("%w: %w", ErrLeaseLost, err) // it is unknown since when
+		return fmt.Errorf("%w: %w", ErrLeaseLost, err) // it may have been lost long ago
 	}
 	return nil
 }
 
-// watch calls lost when the connection fails. It ends with stop, which returns when nothing uses the connection any
-// more.
+// watch calls lost when the connection fails. stop ends it, and returns when it does not use the connection any more.
 func watch(ctx context.Context, conn *pgx.Conn, lost func()) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -206,12 +207,12 @@ func watch(ctx context.Context, conn *pgx.Conn, lost func()) (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
-// alive returns true when ctx ends, and false when the connection fails: at once where that is noticed, else at the
-// next ping.
+// alive returns true when ctx ends, and false when the connection fails: at once when it is closed, else after the next
+// ping.
 func alive(ctx context.Context, conn *pgx.Conn) bool {
 	for {
 		pause, cancel := context.WithTimeout(ctx, pingEvery)
-		_, err := conn.WaitForNotification(pause) // there are none: it waits for the end of the connection
+		_, err := conn.WaitForNotification(pause) // there are none: this waits until the connection ends
 		paused := pause.Err() != nil
 		cancel()
 		if ctx.Err() != nil {
@@ -239,7 +240,7 @@ func (postgresStore) locked(ctx context.Context, db *sql.DB) (locked bool, err e
 	return locked, err
 }
 
-// retrying is a driver.Connector that retries.
+// retrying is a driver.Connector that connects by retryConnect.
 type retrying struct{ driver.Connector }
 
 func (r retrying) Connect(ctx context.Context) (driver.Conn, error) {
@@ -260,7 +261,7 @@ func retryConnect[T any](ctx context.Context, connect func(context.Context) (T, 
 	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(retryFor))
 }
 
-// sqlState is the code of an error of the server's (https://www.postgresql.org/docs/current/errcodes-appendix.html);
+// sqlState returns the code of an error of the server (https://www.postgresql.org/docs/current/errcodes-appendix.html);
 // empty for other errors.
 func sqlState(err error) string {
 	var e *pgconn.PgError
@@ -270,26 +271,26 @@ func sqlState(err error) string {
 	return ""
 }
 
-// meaning puts codes into words that an administrator can act on.
+// meaning says what an administrator can do about a code.
 func (postgresStore) meaning(err error) string {
 	switch sqlState(err) {
 	case "53100":
-		return "the server's disk is full, nothing of it was written"
+		return "the server's disk is full, nothing was written"
 	case "25006":
-		return "the database is read-only: a standby, perhaps; the URL must lead to the primary"
+		return "the database is read-only; if it is a standby, use the URL of the primary"
 	case "XX001", "XX002":
-		return "the database is damaged; bring it back from a backup"
+		return "the database is damaged; restore it from a backup"
 	case "42501":
-		return "the database does not allow this user to do that; the user must own the tables, or have CREATE on the " +
-			"schema to make them"
+		return "the database does not allow this user to do that; the user must own the tables, or have CREATE on " +
+			"the schema to create them"
 	case "3D000":
-		return "the database does not exist; make it with createdb"
+		return "the database does not exist; create it with createdb"
 	case "3F000", "42P01":
 		return "the tables are not on the search_path of this user"
 	case "28000", "28P01":
 		return "the server refuses this user"
 	case "53300":
-		return fmt.Sprintf("the server had no connection left for %s; see its max_connections", retryFor)
+		return fmt.Sprintf("the server had no connection left for %s; raise its max_connections", retryFor)
 	case "55P03":
 		return fmt.Sprintf("another process kept it locked for %s", retryFor)
 	}

@@ -21,22 +21,22 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// postgresRules are what holds of PostgreSQL alone.
+// postgresRules are the tests of PostgreSQL alone.
 func postgresRules() map[string]func(*testing.T, server) {
 	return map[string]func(*testing.T, server){
-		"the lease ends with its connection":                        leaseEndsWithConnection,
-		"work goes on after the server closed the connections":      connectionsComeBack,
-		"journals in two schemas of one database":                   twoSchemas,
-		"what the seventh version has left is kept":                 version7OfPostgreSQL,
-		"every commit is on the disk before it returns":             settingsCount,
-		"a commit whose answer was lost is uncertain, and no other": commitIsUncertain,
-		"a journal of a newer version is refused":                   newerIsRefused,
-		"what an administrator can fix is said":                     errorsAreClear,
-		"one who keeps it locked keeps nobody for ever":             locksAreNotForEver,
+		"the lease ends with its connection":                    leaseEndsWithConnection,
+		"calls succeed after the server closed the connections": connectionsComeBack,
+		"journals in two schemas of one database":               twoSchemas,
+		"a journal of version 7 is migrated":                    version7OfPostgreSQL,
+		"every commit is on the disk before it returns":         settingsApply,
+		"only a commit whose answer was lost is uncertain":      commitIsUncertain,
+		"a journal of a newer version is refused":               newerIsRefused,
+		"errors say what an administrator can do":               errorsAreClear,
+		"a wait for a lock has a limit":                         locksTimeOut,
 	}
 }
 
-// lockHolder is the process of the server that has a lock on this journal.
+// lockHolder selects the server's process that has a lock on this journal.
 const lockHolder = `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted
 	AND classid = 'requests'::regclass AND objid = $1`
 
@@ -49,29 +49,30 @@ func leaseEndsWithConnection(t *testing.T, s server) {
 		t.Fatal(ok, err)
 	}
 	plan := begin(t, j, r)
-	held, end := j.WhileHeld(t.Context())
+	leased, end := j.WhileHeld(t.Context())
 	defer end()
 
 	s.do(t, url, `SELECT pg_terminate_backend(pid) FROM (`+lockHolder+`) AS holder`, leaseLock)
-	eventually(t, "the holder knows", func() bool { return held.Err() != nil })
-	if !errors.Is(context.Cause(held), ErrLeaseLost) {
-		t.Errorf("it ended with %v", context.Cause(held))
+	eventually(t, "the holder notices it", func() bool { return leased.Err() != nil })
+	if !errors.Is(context.Cause(leased), ErrLeaseLost) {
+		t.Errorf("its context ended with %v", context.Cause(leased))
 	}
-	if err := j.Record(t.Context(), event(plan, "n1", "")); !errors.Is(err, ErrLeaseLost) { // though nobody followed yet
+	// though there is no successor yet
+	if err := j.Record(t.Context(), event(plan, "n1", "")); !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("recorded without the lease: %v", err)
 	}
 	var next func() error
-	eventually(t, "another one has the lease", func() bool {
+	eventually(t, "another process has the lease", func() bool {
 		next, ok, err = other.Acquire(t.Context())
 		noError(t, err)
 		return ok
 	})
 	noError(t, other.Record(t.Context(), event(plan, "n1", "")))
 	if err := release(); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("released what was lost: %v", err)
+		t.Errorf("released a lease that was lost: %v", err)
 	}
 	if _, ok, err := j.Acquire(t.Context()); ok || err != nil {
-		t.Errorf("two have the lease: %v, %v", ok, err)
+		t.Errorf("acquired a lease that is taken: %v, %v", ok, err)
 	}
 	noError(t, next())
 }
@@ -96,7 +97,8 @@ func twoSchemas(t *testing.T, s server) {
 	url := s.database(t)
 	var journals []*Journal
 	for _, schema := range []string{"one", "two"} {
-		s.do(t, strings.Replace(url, "user=eiffel", "user=postgres", 1), `CREATE SCHEMA `+schema+` AUTHORIZATION eiffel`)
+		s.do(t, strings.Replace(url, "user=eiffel", "user=postgres", 1),
+			`CREATE SCHEMA `+schema+` AUTHORIZATION eiffel`)
 		journals = append(journals, open(t, url+"&search_path="+schema))
 	}
 	for _, j := range journals {
@@ -111,9 +113,11 @@ func twoSchemas(t *testing.T, s server) {
 	}
 }
 
-func settingsCount(t *testing.T, s server) {
+func settingsApply(t *testing.T, s server) {
 	url := s.database(t)
-	s.do(t, url, `DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET synchronous_commit = off'; END $$`)
+	s.do(t, url, `DO $$ BEGIN
+		EXECUTE 'ALTER DATABASE ' || current_database() || ' SET synchronous_commit = off';
+	END $$`)
 	j := open(t, url)
 	for setting, want := range map[string]string{
 		"synchronous_commit": "on", "lock_timeout": "30s", "idle_in_transaction_session_timeout": "30s",
@@ -126,8 +130,8 @@ func settingsCount(t *testing.T, s server) {
 	}
 }
 
-// cutter passes connections on to a server's socket, and cuts them off right after what the client sent has the word
-// in it.
+// cutter forwards connections to a server's socket. It closes the client's side as soon as the client has sent the
+// word, and still forwards the word.
 func cutter(t *testing.T, s server, word string) (address string) {
 	t.Helper()
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -180,7 +184,7 @@ func commitIsUncertain(t *testing.T, s server) {
 		if err == nil || errors.Is(err, ErrUncertain) != c.uncertain {
 			t.Errorf("cut at %q: %v", c.word, err)
 		}
-		eventually(t, "the server is done with it", func() bool {
+		eventually(t, "the server has ended the transaction", func() bool {
 			return s.do(t, url, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'`) == int64(0)
 		})
 		if n := len(must(direct.Pending(t.Context()))(t)); n != c.kept {
@@ -216,7 +220,7 @@ func errorsAreClear(t *testing.T, s server) {
 		_, err := OpenURL(t.Context(), bad)
 		wants(t, err, "journal")
 		if strings.Contains(fmt.Sprint(err), "secret") {
-			t.Errorf("it tells the password: %v", err)
+			t.Errorf("the error contains the password: %v", err)
 		}
 	}
 
@@ -231,7 +235,7 @@ func errorsAreClear(t *testing.T, s server) {
 	}
 }
 
-func locksAreNotForEver(t *testing.T, s server) {
+func locksTimeOut(t *testing.T, s server) {
 	url := s.database(t)
 	locking := open(t, url)
 	store := must(newPostgres(url))(t)
@@ -246,8 +250,8 @@ func locksAreNotForEver(t *testing.T, s server) {
 	submit(t, hasty, "n1")
 }
 
-// Silence on the network: no packet comes through, and nobody says so.
-func TestHolderKnowsOfSilenceBeforeTheServerDoes(t *testing.T) {
+// The network drops all packets silently.
+func TestTheHolderNoticesASilentNetworkBeforeTheServer(t *testing.T) {
 	if !apart(t, unix.CLONE_NEWNET) {
 		return
 	}
@@ -263,22 +267,22 @@ func TestHolderKnowsOfSilenceBeforeTheServerDoes(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	plan := begin(t, j, r)
-	held, end := j.WhileHeld(t.Context())
+	leased, end := j.WhileHeld(t.Context())
 	defer end()
 
 	noError(t, netlink.LinkSetDown(network))
 	cut := time.Now()
 	recorded := make(chan error)
 	go func() { recorded <- j.Record(t.Context(), event(plan, "n1", "")) }()
-	eventually(t, "the holder knows", func() bool { return held.Err() != nil })
-	t.Logf("the holder knew after %s", time.Since(cut))
+	eventually(t, "the holder notices it", func() bool { return leased.Err() != nil })
+	t.Logf("the holder noticed it after %s", time.Since(cut))
 	if locks := s.do(t, bySocket, `SELECT count(*) FROM (`+lockHolder+`) AS holder`, leaseLock); locks != int64(1) {
-		t.Errorf("the server had dropped the holder already")
+		t.Errorf("the server noticed it before the holder")
 	}
-	eventually(t, "the server drops it", func() bool {
+	eventually(t, "the server closes its connection", func() bool {
 		return s.do(t, bySocket, `SELECT count(*) FROM (`+lockHolder+`) AS holder`, leaseLock) == int64(0)
 	})
-	t.Logf("the server knew after %s", time.Since(cut))
+	t.Logf("the server noticed it after %s", time.Since(cut))
 	if err := <-recorded; err == nil {
 		t.Error("recorded through a network that is down")
 	}
@@ -293,7 +297,7 @@ func TestHolderKnowsOfSilenceBeforeTheServerDoes(t *testing.T) {
 	noError(t, next())
 }
 
-func TestServersFullDiskIsAClearErrorAndNothingIsHalfWritten(t *testing.T) {
+func TestAFullDiskOfTheServerIsAClearErrorAndWritesNothingHalf(t *testing.T) {
 	disk, here := tmpfs(t, "16m")
 	if !here {
 		return

@@ -19,14 +19,15 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// The test binary is also each of the processes that these tests start: the variable names the part that it plays.
-const partVariable = "EIFFEL_JOURNAL_TEST_PART"
+// The test binary is also the program of the processes that these tests start. The variable names the part of such a
+// process.
+const partVariable = "EIFFEL_JOURNAL_TEST_PART" // part:name
 
-// parts are played until they are over or standard input ends; each says on standard output what it has done.
+// parts are what such a process does. Each prints what it has done.
 var parts = map[string]func(ctx context.Context, j *Journal, name string) error{
 	"submit": submitSome,
-	"record": recordForEver,
-	"hold":   holdUntilTold,
+	"record": recordUntilKilled,
+	"lease":  leaseUntilEOF,
 }
 
 const (
@@ -48,8 +49,8 @@ func TestMain(m *testing.M) {
 
 func play(part, name, place string) error {
 	ctx := context.Background()
-	// All begin at once: as soon as the starter closes the pipe.
-	if part != "hold" {
+	// All begin at once, when the test closes the pipe.
+	if part != "lease" {
 		if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 			return err
 		}
@@ -73,7 +74,7 @@ func submitSome(ctx context.Context, j *Journal, name string) error {
 	return nil
 }
 
-func recordForEver(ctx context.Context, j *Journal, name string) error {
+func recordUntilKilled(ctx context.Context, j *Journal, name string) error {
 	r, err := j.Submit(ctx, reconfigure.Request{Mode: reconfigure.Deploy})
 	if err != nil {
 		return err
@@ -94,7 +95,7 @@ func recordForEver(ctx context.Context, j *Journal, name string) error {
 	}
 }
 
-func holdUntilTold(ctx context.Context, j *Journal, name string) error {
+func leaseUntilEOF(ctx context.Context, j *Journal, name string) error {
 	release, ok, err := j.Acquire(ctx)
 	if err != nil {
 		return err
@@ -106,7 +107,7 @@ func holdUntilTold(ctx context.Context, j *Journal, name string) error {
 	return release()
 }
 
-// actor is a process that plays a part. It dies with the test.
+// actor is a process with a part. It is killed at the end of the test.
 type actor struct {
 	*exec.Cmd
 	said   *bufio.Scanner
@@ -130,7 +131,7 @@ func start(t *testing.T, place, part, name string, stdin *os.File) *actor {
 	return a
 }
 
-// kill sends SIGKILL and waits until the process is gone, and with it its locks.
+// kill sends SIGKILL and waits until the process has ended, and with it its locks.
 func (a *actor) kill() error {
 	if err := a.Process.Kill(); err != nil {
 		return err
@@ -138,7 +139,7 @@ func (a *actor) kill() error {
 	return a.end(syscall.SIGKILL)
 }
 
-// end reads the rest and waits; dying of the signal is as good as ending well.
+// end reads the rest of the output and waits. An end by the signal is no error.
 func (a *actor) end(of syscall.Signal) error {
 	for a.said.Scan() {
 	}
@@ -153,7 +154,7 @@ func (a *actor) end(of syscall.Signal) error {
 	return nil
 }
 
-// gate is a standard input that ends when open is called.
+// gate returns a standard input that ends when open is called.
 func gate(t *testing.T) (stdin *os.File, open func()) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -163,16 +164,16 @@ func gate(t *testing.T) (stdin *os.File, open func()) {
 	return r, open
 }
 
-// processRules are the part of the suite that several processes play, or several journals at one place, which are as
-// far apart.
+// processRules are the tests of the suite with several processes, or with several open journals at one place, which
+// share as little.
 func processRules() map[string]func(t *testing.T, place string) {
 	return map[string]func(*testing.T, string){
-		"fifty processes submit, and none is lost though some are killed": fiftySubmit,
-		"it is whole after a kill between and in records":                 wholeAfterKill,
-		"one of many processes has the lease, and its death frees it":     deathFreesLease,
-		"many open an empty one at once":                                  manyOpen,
-		"who follows what many record misses nothing":                     followerMissesNothing,
-		"to look who has the lease keeps nobody from acquiring it":        lookingIsHarmless,
+		"no request of fifty processes is lost when some are killed":  fiftySubmit,
+		"a kill leaves whole records":                                 wholeAfterKill,
+		"one of many processes has the lease, and its death frees it": deathFreesLease,
+		"many processes open a new journal at once":                   manyOpen,
+		"a reader of new events misses none":                          readerMissesNothing,
+		"Holder does not disturb Acquire":                             holderDisturbsNothing,
 	}
 }
 
@@ -192,13 +193,13 @@ func fiftySubmit(t *testing.T, place string) {
 	)
 	for i, a := range actors {
 		group.Go(func() {
-			fatal := submitsOfEach // a tenth is killed while it submits, after some of its submits returned
+			fatal := submitsOfEach // a tenth of them is killed after some submits have returned
 			if i%10 == 0 {
 				fatal = rand.IntN(submitsOfEach - 1)
 			}
 			for n := 0; ; n++ {
 				if n == fatal {
-					_ = a.Process.Kill() // it may have ended just now
+					_ = a.Process.Kill() // it may have ended
 				}
 				if !a.said.Scan() {
 					break
@@ -220,7 +221,7 @@ func fiftySubmit(t *testing.T, place string) {
 func compareWithKept(t *testing.T, place string, returned map[string]string) {
 	t.Helper()
 	if least := 45 * submitsOfEach; len(returned) < least {
-		t.Errorf("%d submits returned, at least %d had to", len(returned), least)
+		t.Errorf("%d submits returned, want at least %d", len(returned), least)
 	}
 	kept := map[string]string{}
 	for _, r := range must(open(t, place).Pending(t.Context()))(t) {
@@ -235,7 +236,7 @@ func compareWithKept(t *testing.T, place string, returned map[string]string) {
 		}
 	}
 	if unsaid := len(kept) - len(returned); unsaid > 5 {
-		t.Errorf("%d more were kept than returned; five processes were killed", unsaid)
+		t.Errorf("%d more are in the journal than returned; five processes were killed", unsaid)
 	}
 }
 
@@ -281,7 +282,7 @@ func deathFreesLease(t *testing.T, place string) {
 	stdin, openGate := gate(t)
 	actors := make([]*actor, 12)
 	for i := range actors {
-		actors[i] = start(t, place, "hold", fmt.Sprint(i), stdin)
+		actors[i] = start(t, place, "lease", fmt.Sprint(i), stdin)
 	}
 	var holders []*actor
 	for _, a := range actors {
@@ -293,18 +294,18 @@ func deathFreesLease(t *testing.T, place string) {
 		}
 	}
 	if len(holders) != 1 {
-		t.Fatalf("%d have the lease", len(holders))
+		t.Fatalf("%d processes have the lease", len(holders))
 	}
 	j, holder := open(t, place), holders[0]
 	if who := j.Holder(t.Context()); !strings.HasPrefix(who, fmt.Sprintf("process %d on ", holder.Process.Pid)) {
-		t.Errorf("process %d has the lease, and Holder says %q", holder.Process.Pid, who)
+		t.Errorf("process %d has the lease, and Holder returns %q", holder.Process.Pid, who)
 	}
 	if _, ok, err := j.Acquire(t.Context()); ok || err != nil {
-		t.Errorf("another one has the lease: %v, %v", ok, err)
+		t.Errorf("acquired a lease that is taken: %v, %v", ok, err)
 	}
 	noError(t, holder.kill())
-	// The kernel frees a lock with the process; a server must notice first.
-	eventually(t, "nobody has the lease", func() bool { return j.Holder(t.Context()) == "" })
+	// The kernel frees a lock with the process; a server has to notice first.
+	eventually(t, "the lease is free", func() bool { return j.Holder(t.Context()) == "" })
 	release, ok, err := j.Acquire(t.Context())
 	if !ok || err != nil {
 		t.Fatalf("the lease is not free: %v, %v", ok, err)
@@ -338,7 +339,7 @@ func manyOpen(t *testing.T, place string) {
 	group.Wait()
 }
 
-func followerMissesNothing(t *testing.T, place string) {
+func readerMissesNothing(t *testing.T, place string) {
 	const recorders, calls = 6, 40
 	j := open(t, place)
 	r := submit(t, j, "n1")
@@ -360,7 +361,7 @@ func followerMissesNothing(t *testing.T, place string) {
 	for over := false; !over; {
 		select {
 		case <-done:
-			over = true // one more look
+			over = true // read once more
 		default:
 		}
 		for _, e := range must(j.Events(t.Context(), r.ID, last))(t) {
@@ -372,18 +373,18 @@ func followerMissesNothing(t *testing.T, place string) {
 	}
 }
 
-func lookingIsHarmless(t *testing.T, place string) {
+func holderDisturbsNothing(t *testing.T, place string) {
 	j, stop := open(t, place), make(chan struct{})
-	var lookers sync.WaitGroup
+	var readers sync.WaitGroup
 	for range 3 {
-		looker := open(t, place)
-		lookers.Go(func() {
+		reader := open(t, place)
+		readers.Go(func() {
 			for {
 				select {
 				case <-stop:
 					return
 				default:
-					looker.Holder(t.Context())
+					reader.Holder(t.Context())
 				}
 			}
 		})
@@ -397,5 +398,5 @@ func lookingIsHarmless(t *testing.T, place string) {
 		noError(t, release())
 	}
 	close(stop)
-	lookers.Wait()
+	readers.Wait()
 }

@@ -7,23 +7,23 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// progress is what is kept of a request without an outcome.
+// progress is what the journal has of a request without an outcome.
 type progress struct {
 	Verdicts []reconfigure.Verdict  `json:"verdicts"`
 	Deferred []reconfigure.Deferral `json:"deferred,omitempty"`
 }
 
-// formerProgress is the form that versions before the eighth wrote.
+// formerProgress is the form that versions before 8 wrote.
 type formerProgress struct {
 	Waits []formerWait `json:"waits"`
 }
 
-// formerWait is what a node waited for, or the request where no node is named.
+// formerWait is a deferral in that form, of the request where no node is named.
 type formerWait struct {
 	Node    string                `json:"node"`
 	Request reconfigure.RequestID `json:"request"`
 	Reason  string                `json:"reason"`
-	Tries   int                   `json:"tries"`  // of a node that was to be tried once more at once
+	Tries   int                   `json:"tries"`  // of a node that was to be retried at once
 	Veiled  bool                  `json:"veiled"` // Slurm did not answer
 }
 
@@ -32,7 +32,7 @@ func encodeProgress(o reconfigure.Outcome) (string, error) {
 	return string(text), err
 }
 
-// decodeProgress reads all forms. The first one was no more than a list of verdicts.
+// decodeProgress reads all forms. The first one was a list of verdicts.
 func decodeProgress(r *reconfigure.Request, text string) error {
 	if err := json.Unmarshal([]byte(text), &r.Verdicts); err == nil {
 		return nil
@@ -48,7 +48,7 @@ func decodeProgress(r *reconfigure.Request, text string) error {
 	return nil
 }
 
-// deferrals leaves out what was to be tried once more: that is planned like any other node.
+// deferrals leaves out nodes that were to be retried: they are planned like any other node.
 func (f formerProgress) deferrals() (all []reconfigure.Deferral) {
 	for _, w := range f.Waits {
 		if w.Tries > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-func TestFormerProgressIsReadStill(t *testing.T) {
+func TestFormerFormsOfProgressAreRead(t *testing.T) {
 	verdicts := []reconfigure.Verdict{{Node: "n1", Status: reconfigure.StatusDone}}
 	for text, want := range map[string]reconfigure.Request{
 		`[{"node":"n1","status":"done"}]`:              {Verdicts: verdicts},
@@ -42,6 +42,6 @@ func TestFormerProgressIsReadStill(t *testing.T) {
 		}
 	}
 	if err := decodeProgress(new(reconfigure.Request), `{"verdicts":`); err == nil {
-		t.Error("what is no JSON was taken")
+		t.Error("invalid JSON was accepted")
 	}
 }

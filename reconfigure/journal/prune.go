@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// pruneAtOnce is how many rows one transaction deletes: few enough that a caller who waits for it hardly notices.
+// pruneAtOnce is how many rows one transaction deletes: so few that the others wait only briefly for it.
 const pruneAtOnce = 5000
 
-// Prune deletes the requests that had their outcome before that time, and the plans, events and evidence of which no
-// other request is left. It never deletes a request without an outcome, nor the plans, events and evidence of one. A
-// node of which every event is that old has no newest event afterwards.
+// Prune deletes the requests whose outcome is older than before, and the plans, events and evidence that belong to no
+// other request. It never deletes a request without an outcome, nor its plans, events and evidence. A node whose events
+// are all deleted has no entry in LastMoves afterwards.
 //
-// It deletes step by step, and may be interrupted at any point and called again. The space is used for what comes; a
-// SQLite file does not shrink.
+// It deletes in several transactions, and may be interrupted at any point and called again. A SQLite file does not
+// shrink; its free space is used again.
 func (j *Journal) Prune(ctx context.Context, before time.Time) error {
 	const (
 		oldRequests = `SELECT id FROM requests WHERE finished < $1`
@@ -23,7 +23,8 @@ func (j *Journal) Prune(ctx context.Context, before time.Time) error {
 			WHERE c.plan = p.id AND (r.finished IS NULL OR r.finished >= $1))`
 		some = ` LIMIT $2`
 	)
-	// What refers to a row goes before it. A request is found old again until it is deleted itself.
+	// Rows are deleted before the rows that they refer to. The old requests themselves are deleted last, since the
+	// other statements look for them.
 	for _, step := range []string{
 		`DELETE FROM events WHERE id IN (SELECT e.id FROM events e WHERE e.plan IN (` + oldPlans + `)` + some + `)`,
 		`DELETE FROM evidence WHERE id IN (SELECT e.id FROM evidence e WHERE e.plan IN (` + oldPlans + `)` + some + `)`,

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// groupEvery is how long events are gathered before they are written together.
+	// groupEvery is the time in which events are gathered into one group.
 	groupEvery = 100 * time.Millisecond
-	// groupSize is the most events of one transaction. As soon as so many are there, they are written.
+	// groupSize is the largest number of events in one transaction. A group of this size is written at once.
 	groupSize = 1000
-	// recordFor is how long a group is retried.
+	// recordFor is how long the write of a group is retried.
 	recordFor = 30 * time.Second
 )
 
-// Recorder writes events in groups, in a goroutine of its own: one transaction for what came within 100 ms. Its
-// methods may be called from several goroutines.
+// Recorder writes events in groups, in a goroutine of its own: one transaction for the events of 100 ms. Its methods
+// may be called from several goroutines.
 type Recorder struct {
 	write func(ctx context.Context, events ...reconfigure.Event) error
 	lost  func(err error, events []reconfigure.Event)
@@ -33,23 +33,24 @@ type Recorder struct {
 	waiting []reconfigure.Event
 	came    int64 // how many events have come
 	settled int64 // how many of them are durable or lost
-	failed  error // of the newest group that is lost
+	failed  error // of the last group that was lost
 	flushes []flush
 	closed  bool
 	ended   chan struct{} // closed with the goroutine
 }
 
-// flush is a Flush that waits until so many events are settled.
+// flush is a call of Flush that waits until so many events are settled.
 type flush struct {
 	until int64
 	done  chan error
 }
 
-// NewRecorder starts a Recorder. write is the Record of a journal. A write that fails is retried for 30 seconds; lost
-// then gets the error and the events that are not written, and the next ones are tried again. ErrLeaseLost is not
-// retried; a retry after ErrUncertain may write events twice. Close ends the Recorder.
+// NewRecorder starts a Recorder. write is the Record of a journal. A write that fails is retried for 30 seconds; then
+// lost gets the error and the events that are not written, and the Recorder goes on with the next ones. ErrLeaseLost is
+// not retried; a retry after ErrUncertain may write events twice. Close ends the Recorder.
 func NewRecorder(
-	write func(ctx context.Context, events ...reconfigure.Event) error, lost func(err error, events []reconfigure.Event),
+	write func(ctx context.Context, events ...reconfigure.Event) error,
+	lost func(err error, events []reconfigure.Event),
 ) *Recorder {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Recorder{
@@ -59,8 +60,8 @@ func NewRecorder(
 	return r
 }
 
-// Record takes events, at the time of now where one has none, and returns at once. They are written in the order in
-// which they come. What comes after Close is lost.
+// Record queues events and returns at once. An event without a time gets the time of now. They are written in the order
+// of the calls. Events after Close are lost.
 func (r *Recorder) Record(events ...reconfigure.Event) {
 	if len(events) == 0 {
 		return
@@ -82,8 +83,8 @@ func (r *Recorder) Record(events ...reconfigure.Event) {
 	r.notify()
 }
 
-// Flush writes what waits without further delay. It returns when all events that came before are durable, with the
-// error of those that are lost where some are, or when ctx ends.
+// Flush has the queued events written at once. It returns when all events of earlier calls are durable or lost, with
+// the error of the lost ones, or when ctx ends.
 func (r *Recorder) Flush(ctx context.Context) error {
 	r.mutex.Lock()
 	if r.settled == r.came {
@@ -102,7 +103,7 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	}
 }
 
-// Close flushes and ends the Recorder. When ctx ends before, what is not written yet is lost.
+// Close flushes and ends the Recorder. When ctx ends first, the events that are not written yet are lost.
 func (r *Recorder) Close(ctx context.Context) error {
 	r.mutex.Lock()
 	r.closed = true
@@ -114,7 +115,7 @@ func (r *Recorder) Close(ctx context.Context) error {
 	return err
 }
 
-// notify wakes the goroutine. The mutex is locked.
+// notify wakes the goroutine. The caller has locked the mutex.
 func (r *Recorder) notify() {
 	select {
 	case r.wake <- struct{}{}:
@@ -129,8 +130,8 @@ func (r *Recorder) run() {
 	}
 }
 
-// gather waits until there are events, and then until there are enough, or somebody flushes, or the time is over. It
-// returns false when the Recorder is stopped and nothing waits.
+// gather waits for events, and then until the group is full, a flush begins, or groupEvery is over. It returns false
+// when the Recorder is stopped and no event is queued.
 func (r *Recorder) gather() bool {
 	for !r.ready(1) {
 		select {
@@ -159,7 +160,7 @@ func (r *Recorder) ready(events int) bool {
 	return len(r.waiting) >= events
 }
 
-// hurried reports whether somebody waits for what is gathered.
+// hurried reports whether a caller waits for the queued events.
 func (r *Recorder) hurried() bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -190,7 +191,7 @@ func (r *Recorder) try(group []reconfigure.Event) error {
 	return err
 }
 
-// settle counts events that are durable or lost, and ends the flushes that waited for them.
+// settle counts events that are durable or lost, and ends the flushes that wait for them.
 func (r *Recorder) settle(events int64, err error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -202,12 +203,12 @@ func (r *Recorder) settle(events int64, err error) {
 		r.flushes[0].done <- r.failed
 		r.flushes = r.flushes[1:]
 		if len(r.flushes) == 0 || r.flushes[0].until > r.settled {
-			r.failed = nil // it is told once, to all who waited for it
+			r.failed = nil // each error is returned once, to all flushes that waited for the group
 		}
 	}
 }
 
-// takeFailure is the error that no Flush has returned yet. The mutex is locked.
+// takeFailure returns the error that no Flush has returned yet. The caller has locked the mutex.
 func (r *Recorder) takeFailure() error {
 	err := r.failed
 	r.failed = nil

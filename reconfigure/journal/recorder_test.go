@@ -15,8 +15,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// ledger is what a Recorder writes to. It fails as long as fail is not nil, and takes the time that it is told.
-type ledger struct {
+// eventStore is what a Recorder writes to. A write takes the time takes, and fails with fail if that is not nil.
+type eventStore struct {
 	mutex  sync.Mutex
 	takes  time.Duration
 	fail   error
@@ -24,7 +24,7 @@ type ledger struct {
 	groups [][]string // the messages of each transaction
 }
 
-func (l *ledger) write(ctx context.Context, events ...reconfigure.Event) error {
+func (l *eventStore) write(ctx context.Context, events ...reconfigure.Event) error {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.tries++
@@ -40,13 +40,13 @@ func (l *ledger) write(ctx context.Context, events ...reconfigure.Event) error {
 	return nil
 }
 
-func (l *ledger) failWith(err error) {
+func (l *eventStore) failWith(err error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.fail = err
 }
 
-func (l *ledger) written() [][]string {
+func (l *eventStore) written() [][]string {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return slices.Clone(l.groups)
@@ -59,11 +59,14 @@ func messages(events []reconfigure.Event) (texts []string) {
 	return texts
 }
 
-// recorded runs a test with a Recorder, whose losses it gives.
-func recorded(t *testing.T, l *ledger, test func(t *testing.T, r *Recorder, lost *[]string)) {
+// recorded runs a test with a Recorder. lost are the messages of the lost events.
+func recorded(t *testing.T, l *eventStore, test func(t *testing.T, r *Recorder, lost *[]string)) {
 	synctest.Test(t, func(t *testing.T) {
 		var lost []string
-		r := NewRecorder(l.write, func(_ error, events []reconfigure.Event) { lost = append(lost, messages(events)...) })
+		r := NewRecorder(l.write, func(_ error,
+			events []reconfigure.Event) {
+			lost = append(lost, messages(events)...)
+		})
 		defer r.Close(t.Context())
 		test(t, r, &lost)
 	})
@@ -77,7 +80,7 @@ func same(t *testing.T, what string, want, got any) {
 }
 
 func TestEventsAreWrittenInGroups(t *testing.T) {
-	l := &ledger{}
+	l := &eventStore{}
 	recorded(t, l, func(t *testing.T, r *Recorder, _ *[]string) {
 		for _, text := range []string{"a", "b", "c"} {
 			r.Record(event(1, "n1", text))
@@ -95,7 +98,7 @@ func TestEventsAreWrittenInGroups(t *testing.T) {
 }
 
 func TestAFullGroupIsWrittenAtOnce(t *testing.T) {
-	l := &ledger{}
+	l := &eventStore{}
 	recorded(t, l, func(t *testing.T, r *Recorder, _ *[]string) {
 		r.Record(eventsOf(1, groupSize+1)...)
 		synctest.Wait()
@@ -111,7 +114,7 @@ func TestAFullGroupIsWrittenAtOnce(t *testing.T) {
 }
 
 func TestRecordDoesNotWaitForTheStore(t *testing.T) {
-	l := &ledger{takes: time.Minute}
+	l := &eventStore{takes: time.Minute}
 	recorded(t, l, func(t *testing.T, r *Recorder, _ *[]string) {
 		began := time.Now()
 		for i := range 10 {
@@ -129,7 +132,7 @@ func TestRecordDoesNotWaitForTheStore(t *testing.T) {
 }
 
 func TestFlushReturnsWhenWhatCameBeforeIsDurable(t *testing.T) {
-	l := &ledger{takes: time.Second}
+	l := &eventStore{takes: time.Second}
 	recorded(t, l, func(t *testing.T, r *Recorder, _ *[]string) {
 		for i := range 3 {
 			r.Record(event(1, "n1", fmt.Sprint(i)))
@@ -153,8 +156,8 @@ func TestFlushReturnsWhenWhatCameBeforeIsDurable(t *testing.T) {
 	})
 }
 
-func TestAWriteThatFailsIsTriedAgain(t *testing.T) {
-	l := &ledger{fail: errors.New("the disk is full")}
+func TestAFailedWriteIsRetried(t *testing.T) {
+	l := &eventStore{fail: errors.New("the disk is full")}
 	recorded(t, l, func(t *testing.T, r *Recorder, lost *[]string) {
 		r.Record(event(1, "n1", "a"))
 		time.Sleep(recordFor / 2)
@@ -166,13 +169,13 @@ func TestAWriteThatFailsIsTriedAgain(t *testing.T) {
 		same(t, "groups", [][]string{{"a"}, {"b"}}, l.written())
 		same(t, "lost", []string(nil), *lost)
 		if l.tries < 4 || l.tries > 100 {
-			t.Errorf("%d tries in %s", l.tries, recordFor/2)
+			t.Errorf("%d attempts in %s", l.tries, recordFor/2)
 		}
 	})
 }
 
-func TestWhatCannotBeWrittenIsReportedAndTheRestGoesOn(t *testing.T) {
-	l := &ledger{fail: errors.New("the disk is full")}
+func TestLostEventsAreReportedAndLaterOnesAreWritten(t *testing.T) {
+	l := &eventStore{fail: errors.New("the disk is full")}
 	recorded(t, l, func(t *testing.T, r *Recorder, lost *[]string) {
 		began := time.Now()
 		r.Record(event(1, "n1", "a"), event(1, "n1", "b"))
@@ -180,7 +183,7 @@ func TestWhatCannotBeWrittenIsReportedAndTheRestGoesOn(t *testing.T) {
 			t.Errorf("the flush: %v", err)
 		}
 		if took := time.Since(began); took < recordFor/2 || took > 2*recordFor {
-			t.Errorf("it was tried for %s", took)
+			t.Errorf("it was retried for %s", took)
 		}
 		same(t, "lost", []string{"a", "b"}, *lost)
 		l.failWith(nil)
@@ -192,19 +195,19 @@ func TestWhatCannotBeWrittenIsReportedAndTheRestGoesOn(t *testing.T) {
 	})
 }
 
-func TestALostLeaseIsNotTriedAgain(t *testing.T) {
-	l := &ledger{fail: fmt.Errorf("record: %w", ErrLeaseLost)}
+func TestALostLeaseIsNotRetried(t *testing.T) {
+	l := &eventStore{fail: fmt.Errorf("record: %w", ErrLeaseLost)}
 	recorded(t, l, func(t *testing.T, r *Recorder, lost *[]string) {
 		r.Record(event(1, "n1", "a"))
 		if err := r.Flush(t.Context()); !errors.Is(err, ErrLeaseLost) || l.tries != 1 {
-			t.Errorf("after %d tries: %v", l.tries, err)
+			t.Errorf("after %d attempts: %v", l.tries, err)
 		}
 		same(t, "lost", []string{"a"}, *lost)
 	})
 }
 
 func TestCloseFlushes(t *testing.T) {
-	l := &ledger{takes: time.Second}
+	l := &eventStore{takes: time.Second}
 	recorded(t, l, func(t *testing.T, r *Recorder, lost *[]string) {
 		r.Record(event(1, "n1", "a"))
 		if err := r.Close(t.Context()); err != nil {
@@ -216,8 +219,8 @@ func TestCloseFlushes(t *testing.T) {
 	})
 }
 
-func TestCloseGivesUpWithItsContext(t *testing.T) {
-	l := &ledger{takes: time.Hour}
+func TestCloseEndsWithItsContext(t *testing.T) {
+	l := &eventStore{takes: time.Hour}
 	recorded(t, l, func(t *testing.T, r *Recorder, lost *[]string) {
 		r.Record(event(1, "n1", "a"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -230,7 +233,7 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 	})
 }
 
-func TestEventsHaveTheTimeAtWhichTheyCame(t *testing.T) {
+func TestEventsHaveTheTimeOfTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []time.Time
 		r := NewRecorder(func(_ context.Context, events ...reconfigure.Event) error {
@@ -268,7 +271,7 @@ func TestManyGoroutinesRecord(t *testing.T) {
 	next := map[string]int{}
 	for _, e := range must(j.Events(t.Context(), request.ID, 0))(t) {
 		if e.Message != fmt.Sprint(next[e.Node]) {
-			t.Fatalf("event %s of %s where %d is due", e.Message, e.Node, next[e.Node])
+			t.Fatalf("event %s of %s where %d is next", e.Message, e.Node, next[e.Node])
 		}
 		next[e.Node]++
 	}

@@ -11,11 +11,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-const requestColumns = `id, mode, nodes, reason, caller, jobs, submitted, options, progress, touched IS NOT NULL,
-	(SELECT begun FROM plans WHERE plans.id > requests.newest_plan ORDER BY plans.id LIMIT 1)`
+const requestColumns = `id, mode, nodes, reason, caller, jobs, submitted, options, progress, touched IS NOT NULL`
 
-// Submit keeps a request and gives it its ID, and the time of now where it has none. An ID that it had does not
-// count. A request without a mode, or with nodes that are no hostlist, is an error that a retry does not fix.
+// Submit writes a request and returns it with its new ID, and with the time of now where it has none. A request without
+// a mode, or with nodes that are no hostlist, is an error that a retry does not fix.
 func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error) {
 	r.Submitted, r.Reason, r.Caller = stamp(r.Submitted), text(r.Reason), text(r.Caller)
 	jobs, err := json.Marshal(r.Jobs)
@@ -26,15 +25,16 @@ func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigur
 	if err != nil {
 		return reconfigure.Request{}, j.explain("submit", err)
 	}
-	// What cannot be read again would keep every pending request from being read.
+	// A request that cannot be read would make Pending fail for all requests.
 	if err := decode(new(reconfigure.Request), r.Nodes.String(), string(jobs), string(options)); err != nil {
 		return reconfigure.Request{}, j.explain("submit", err)
 	}
 	err = j.write(ctx, "submit", func(tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx,
-			`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options, newest_plan)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, (SELECT coalesce(max(id), 0) FROM plans)) RETURNING id`,
-			r.Mode, r.Nodes.String(), r.Reason, r.Caller, string(jobs), r.Submitted.UnixNano(), string(options)).Scan(&r.ID)
+			`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options)
+				VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id`,
+			r.Mode, r.Nodes.String(), r.Reason, r.Caller, string(jobs), r.Submitted.UnixNano(),
+			string(options)).Scan(&r.ID)
 	})
 	if err != nil {
 		return reconfigure.Request{}, err
@@ -42,32 +42,32 @@ func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigur
 	return r, nil
 }
 
-// Pending is the requests without an outcome, oldest first. Those for which operations were started are among them:
-// what a process that died has left is not lost.
+// Pending returns the requests without an outcome, oldest first, also those for which operations were started: no
+// request of a worker that died is lost.
 func (j *Journal) Pending(ctx context.Context) ([]reconfigure.Request, error) {
 	return read(ctx, j, "read the pending requests", scanRequest,
 		`SELECT `+requestColumns+` FROM requests WHERE finished IS NULL ORDER BY id`)
 }
 
-// Requests is at most limit requests, newest first.
+// Requests returns at most limit requests, newest first.
 func (j *Journal) Requests(ctx context.Context, limit int) ([]reconfigure.Request, error) {
 	return read(ctx, j, "read the requests", scanRequest,
 		`SELECT `+requestColumns+` FROM requests ORDER BY id DESC LIMIT $1`, max(limit, 0))
 }
 
-// Request finds a request; false where there is none of that ID.
+// Request returns a request; false where there is none of that ID.
 func (j *Journal) Request(ctx context.Context, id reconfigure.RequestID) (reconfigure.Request, bool, error) {
 	return first(read(ctx, j, "read a request", scanRequest,
 		`SELECT `+requestColumns+` FROM requests WHERE id = $1`, id))
 }
 
-// Begin opens a plan, and gives its number. It MUST return before the operations of the plan start, and ids MUST be the
-// requests for which they start, at least one: those are touched from here on. Requests that the plan undoes get their
-// outcomes with it, and the plan a note of each.
+// Begin begins a plan and returns its number. It MUST return before the operations of the plan start, and ids MUST be
+// the requests for which they start, at least one: these are touched from here on. The requests of undone, which the
+// plan makes void, get these outcomes in the same transaction, and the plan an event for each.
 //
-// Nothing is begun, and no outcome is written, where a request has its outcome already (ErrFinished), where one that
-// is to be undone is touched (ErrBegun), and during a pause (ErrPaused): when Pause has returned, nothing begins any
-// more. It is the lease holder's to call (ErrLeaseLost).
+// It writes nothing where a request has its outcome already (ErrFinished), where a request of undone is touched
+// (ErrBegun), and during a pause (ErrPaused): no plan begins after Pause has returned. Only the holder of the lease may
+// call it (ErrLeaseLost).
 func (j *Journal) Begin(
 	ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome,
 ) (plan int64, err error) {
@@ -79,7 +79,8 @@ func (j *Journal) Begin(
 			return err
 		}
 		now := time.Now().UnixNano()
-		if err := tx.QueryRowContext(ctx, `INSERT INTO plans (begun) VALUES ($1) RETURNING id`, now).Scan(&plan); err != nil {
+		const insert = `INSERT INTO plans (begun) VALUES ($1) RETURNING id`
+		if err := tx.QueryRowContext(ctx, insert, now).Scan(&plan); err != nil {
 			return err
 		}
 		for _, id := range ids {
@@ -100,7 +101,7 @@ func (j *Journal) Begin(
 	return plan, nil
 }
 
-// touch makes a request one of a plan's. From here on something may have been done for it.
+// touch adds a request to a plan. From here on something may have been done for it.
 func touch(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, plan int64) error {
 	const put = `UPDATE requests SET touched = coalesce(touched, $1) WHERE id = $2 AND finished IS NULL`
 	if err := one(ctx, tx, id, put, plan, id); err != nil {
@@ -110,9 +111,9 @@ func touch(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, plan int64
 	return err
 }
 
-// undo gives a request that is not touched its outcome, and notes that in the plan.
+// undo writes the outcome of a request that is not touched, and an event of the plan.
 func undo(ctx context.Context, tx *sql.Tx, o reconfigure.Outcome, plan int64) error {
-	if err := takeBack(ctx, tx, o.Request, o.Error); err != nil {
+	if err := cancelIn(ctx, tx, o.Request, o.Error); err != nil {
 		return err
 	}
 	message := fmt.Sprintf("request %s is cancelled: %s", o.Request, o.Error)
@@ -121,8 +122,9 @@ func undo(ctx context.Context, tx *sql.Tx, o reconfigure.Outcome, plan int64) er
 	})
 }
 
-// Finish keeps what became of requests, all or none, at the time of now where an outcome has none. A request has one
-// outcome: a second one is ErrFinished, and the first one stays. It is the lease holder's to call.
+// Finish writes the outcomes of requests, all or none. An outcome without a time gets the time of now. A request has
+// one outcome: a second one is ErrFinished, and the first one stays. Only the holder of the lease may call it
+// (ErrLeaseLost).
 func (j *Journal) Finish(ctx context.Context, outcomes ...reconfigure.Outcome) error {
 	if len(outcomes) == 0 {
 		return nil
@@ -145,9 +147,8 @@ func (j *Journal) Finish(ctx context.Context, outcomes ...reconfigure.Outcome) e
 	})
 }
 
-// Defer keeps what requests wait for, and the verdicts that there are already, all or none, in the place of what was
-// kept of them before. The requests stay pending. After the outcome it is ErrFinished. It is the lease holder's to
-// call.
+// Defer replaces the deferrals and the known verdicts of pending requests, all or none. The requests stay pending. A
+// request that has its outcome is ErrFinished. Only the holder of the lease may call it (ErrLeaseLost).
 func (j *Journal) Defer(ctx context.Context, outcomes ...reconfigure.Outcome) error {
 	if len(outcomes) == 0 {
 		return nil
@@ -167,22 +168,23 @@ func (j *Journal) Defer(ctx context.Context, outcomes ...reconfigure.Outcome) er
 	})
 }
 
-// Outcome is what became of a request; false where it is still pending, and where there is none of that ID.
+// Outcome returns the outcome of a request; false where it is pending, and where there is none of that ID.
 func (j *Journal) Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error) {
 	return first(read(ctx, j, "read an outcome", scanOutcome,
 		`SELECT id, code, error, verdicts, finished FROM requests WHERE id = $1 AND finished IS NOT NULL`, id))
 }
 
-// Cancel takes back a request for which nothing has been done: it gets an outcome of CodeCancelled. That may be a
-// request that is deferred. One that a plan has touched is ErrBegun; one that has its outcome is ErrFinished.
+// Cancel cancels a request for which nothing has been done, deferred or not: it gets an outcome of CodeCancelled. A
+// request that a plan has touched is ErrBegun; one that has its outcome is ErrFinished.
 func (j *Journal) Cancel(ctx context.Context, id reconfigure.RequestID) error {
 	return j.write(ctx, "cancel", func(tx *sql.Tx) error {
-		return takeBack(ctx, tx, id, "it was taken back before anything was done for it")
+		return cancelIn(ctx, tx, id, "it was taken back before anything was done for it")
 	})
 }
 
-func takeBack(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, why string) error {
-	const isTouched = `SELECT EXISTS (SELECT 1 FROM requests WHERE id = $1 AND finished IS NULL AND touched IS NOT NULL)`
+func cancelIn(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, why string) error {
+	const isTouched = `SELECT EXISTS (
+		SELECT 1 FROM requests WHERE id = $1 AND finished IS NULL AND touched IS NOT NULL)`
 	var touched bool
 	if err := tx.QueryRowContext(ctx, isTouched, id).Scan(&touched); err != nil {
 		return err
@@ -195,7 +197,7 @@ func takeBack(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, why str
 		time.Now().UnixNano(), reconfigure.CodeCancelled, text(why), id)
 }
 
-// one runs a statement that changes one request without an outcome, and explains why where there is none.
+// one runs a statement that changes one request without an outcome. Where it changes none, the error says why.
 func one(ctx context.Context, tx *sql.Tx, id reconfigure.RequestID, statement string, args ...any) error {
 	result, err := tx.ExecContext(ctx, statement, args...)
 	if err != nil {
@@ -222,17 +224,13 @@ func scanRequest(row scanner) (reconfigure.Request, error) {
 		nodes, jobs, options string
 		submitted            int64
 		progress             sql.NullString
-		passed               sql.NullInt64
 	)
 	err := row.Scan(&r.ID, &r.Mode, &nodes, &r.Reason, &r.Caller, &jobs, &submitted, &options, &progress,
-		&r.Touched, &passed)
+		&r.Touched)
 	if err != nil {
 		return r, err
 	}
 	r.Submitted = unstamp(submitted)
-	if passed.Valid {
-		r.Passed = unstamp(passed.Int64)
-	}
 	if err := decode(&r, nodes, jobs, options); err != nil {
 		return r, fmt.Errorf("request %s: %w", r.ID, err)
 	}
@@ -244,7 +242,7 @@ func scanRequest(row scanner) (reconfigure.Request, error) {
 	return r, nil
 }
 
-// decode reads those parts of a request that are kept as text.
+// decode reads those parts of a request that the journal has as text.
 func decode(r *reconfigure.Request, nodes, jobs, options string) error {
 	if err := r.Nodes.UnmarshalText([]byte(nodes)); err != nil {
 		return fmt.Errorf("its nodes: %w", err)

@@ -8,9 +8,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// The holder of the lease goes on after a restart of the server: what it does ends, it acquires the lease again, and
-// finds what it had written.
-func TestTheHolderOutlivesARestartOfTheServer(t *testing.T) {
+// After a restart of the server the holder of the lease has lost it. It acquires the lease again, and finds what it
+// wrote before.
+func TestTheHolderSurvivesARestartOfTheServer(t *testing.T) {
 	s := startServer(t)
 	url := s.database(t)
 	j, caller := open(t, url), open(t, url)
@@ -20,13 +20,13 @@ func TestTheHolderOutlivesARestartOfTheServer(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	plan := begin(t, j, r)
-	held, end := j.WhileHeld(t.Context())
+	leased, end := j.WhileHeld(t.Context())
 	defer end()
 
 	s.Toggle(t)
-	<-held.Done()
-	if cause := context.Cause(held); !errors.Is(cause, ErrLeaseLost) {
-		t.Errorf("it ended with %v", cause)
+	<-leased.Done()
+	if cause := context.Cause(leased); !errors.Is(cause, ErrLeaseLost) {
+		t.Errorf("its context ended with %v", cause)
 	}
 	if err := j.Record(t.Context(), event(plan, "n1", "while the server is away")); err == nil {
 		t.Error("recorded without a server")
@@ -37,7 +37,7 @@ func TestTheHolderOutlivesARestartOfTheServer(t *testing.T) {
 		t.Errorf("recorded with a lease that is lost: %v", err)
 	}
 	if err := release(); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("released what was lost: %v", err)
+		t.Errorf("released a lease that was lost: %v", err)
 	}
 	release, ok, err = j.Acquire(t.Context())
 	if !ok || err != nil {

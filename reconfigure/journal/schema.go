@@ -11,13 +11,13 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// The migrations, a folder for each database. Each one is run in a transaction together with the note that it was: a
-// process that is killed meanwhile leaves the version before it.
+// The migrations, a folder for each database. Each one is run and noted in one transaction: a process that is killed
+// leaves a whole version.
 //
 //go:embed schema
 var schemas embed.FS
 
-// migrator runs the migrations in the folder of that name. Nobody else may do so at the same time.
+// migrator returns what runs the migrations in the folder of that name. Only one process may use it at a time.
 func migrator(
 	dialect goose.Dialect, folder string, db *sql.DB, options ...goose.ProviderOption,
 ) (*goose.Provider, error) {
@@ -36,7 +36,8 @@ func upToDate(p *goose.Provider, version int64) (bool, error) {
 	}
 	if version > newest {
 		return false, fmt.Errorf(
-			"its schema has version %d, and this reconfigure knows up to %d: a newer one wrote it; use that one",
+			"its schema has version %d, and this reconfigure knows versions up to %d: use the newer reconfigure that "+
+				"wrote it",
 			version, newest)
 	}
 	return version == newest, nil
@@ -47,7 +48,7 @@ func migrate(ctx context.Context, p *goose.Provider) error {
 	_, err := p.Up(ctx)
 	var partial *goose.PartialError
 	if errors.As(err, &partial) {
-		return fmt.Errorf("bring its schema to version %d: %w", partial.Failed.Source.Version, partial.Err)
+		return fmt.Errorf("migrate its schema to version %d: %w", partial.Failed.Source.Version, partial.Err)
 	}
 	return err
 }

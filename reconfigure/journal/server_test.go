@@ -10,7 +10,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/postgres"
 )
 
-// server is a PostgreSQL server of the test's own.
+// server is the test's own PostgreSQL server.
 type server struct{ postgres.Server }
 
 func startServer(t testing.TB, address ...string) server {
@@ -18,10 +18,10 @@ func startServer(t testing.TB, address ...string) server {
 	return server{postgres.Start(t, address...)}
 }
 
-// database makes an empty database and gives its URL.
+// database creates an empty database and returns its URL.
 func (s server) database(t testing.TB) string { return s.Database(t) }
 
-// do runs a statement as the administrator, and gives the first value of its first row.
+// do runs a statement as the administrator, and returns the first column of its last row.
 func (s server) do(t testing.TB, url, statement string, args ...any) (value any) {
 	t.Helper()
 	admin, err := pgx.Connect(t.Context(), strings.Replace(url, "user="+postgres.User, "user=postgres", 1))
@@ -38,12 +38,12 @@ func (s server) do(t testing.TB, url, statement string, args ...any) (value any)
 	return value
 }
 
-// eventually waits until something is so.
+// eventually waits until the condition is true, for two minutes at most.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not in two minutes: %s", what)
+			t.Fatalf("not within two minutes: %s", what)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Nodes is the map of nodes that was last kept; false where there was none yet.
+// Nodes returns the map of nodes; false where none was written yet.
 func (j *Journal) Nodes(ctx context.Context) (map[string]reconfigure.Spec, bool, error) {
 	return first(read(ctx, j, "read the map of nodes", scanNodes, `SELECT nodes FROM desired`))
 }
@@ -26,8 +26,8 @@ func scanNodes(row scanner) (map[string]reconfigure.Spec, error) {
 	return nodes, json.Unmarshal([]byte(text), &nodes)
 }
 
-// KeepNodes replaces what the map of nodes has of a shard. Other shards' nodes stay, whoever changes them at the same
-// time. It is the lease holder's to call.
+// KeepNodes replaces the entries of a shard in the map of nodes. The entries of other shards stay, also when they are
+// changed at the same time. Only the holder of the lease may call it (ErrLeaseLost).
 func (j *Journal) KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error {
 	for node, spec := range nodes {
 		if spec.Shard != shard {
@@ -60,14 +60,15 @@ func (j *Journal) KeepNodes(ctx context.Context, shard string, nodes map[string]
 	})
 }
 
-// AdoptNodes keeps a map where there was none yet; else it does nothing.
+// AdoptNodes writes the map of nodes where there is none yet; else it does nothing.
 func (j *Journal) AdoptNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error {
 	text, err := nodesText(nodes)
 	if err != nil {
 		return j.explain("adopt the map of nodes", err)
 	}
 	return j.write(ctx, "adopt the map of nodes", func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO desired (id, nodes) VALUES (1, $1) ON CONFLICT (id) DO NOTHING`, text)
+		_, err := tx.ExecContext(ctx, `INSERT INTO desired (id, nodes) VALUES (1, $1) ON CONFLICT (id) DO NOTHING`,
+			text)
 		return err
 	})
 }
@@ -80,8 +81,7 @@ func nodesText(nodes map[string]reconfigure.Spec) (string, error) {
 	return string(text), err
 }
 
-// Declare keeps with which declaration a control host works, and returns the newest one that any of them ever worked
-// with.
+// Declare writes down the declaration that a control host works with, and returns the newest one of all control hosts.
 func (j *Journal) Declare(ctx context.Context, d reconfigure.Declaration) (newest reconfigure.Declaration, err error) {
 	known, ok, err := j.declaration(ctx)
 	if err != nil || ok && (d.Sum == known.Sum || d.Outdated(known)) {
@@ -97,7 +97,7 @@ func (j *Journal) Declare(ctx context.Context, d reconfigure.Declaration) (newes
 	if err != nil {
 		return known, err
 	}
-	newest, _, err = j.declaration(ctx) // another host may have written a newer one meanwhile
+	newest, _, err = j.declaration(ctx) // another host may have written a newer one
 	return newest, err
 }
 
@@ -116,7 +116,7 @@ func scanDeclaration(row scanner) (reconfigure.Declaration, error) {
 	return d, err
 }
 
-// HostKeys is the keys that were last kept of each address; an empty list where they were forgotten.
+// HostKeys returns the host keys of each address; an empty list where they were deleted.
 func (j *Journal) HostKeys(ctx context.Context) (map[string][]string, error) {
 	rows, err := read(ctx, j, "read the host keys", scanHostKeys, `SELECT address, keys FROM host_keys`)
 	if err != nil {
@@ -148,14 +148,15 @@ func scanHostKeys(row scanner) (hostKeys, error) {
 	return h, nil
 }
 
-// KeepHostKeys replaces the keys of these addresses, all or none. It is the lease holder's to call.
+// KeepHostKeys replaces the host keys of these addresses, all or none. Only the holder of the lease may call it
+// (ErrLeaseLost).
 func (j *Journal) KeepHostKeys(ctx context.Context, keys map[string][]string) error {
 	return j.writeHeld(ctx, "keep host keys", func(tx *sql.Tx) error {
 		return insertHostKeys(ctx, tx, keys, `UPDATE SET keys = excluded.keys`)
 	})
 }
 
-// AdoptHostKeys keeps the keys of those addresses of which nothing was kept yet.
+// AdoptHostKeys writes the host keys of those addresses that have no entry yet.
 func (j *Journal) AdoptHostKeys(ctx context.Context, keys map[string][]string) error {
 	return j.write(ctx, "adopt host keys", func(tx *sql.Tx) error { return insertHostKeys(ctx, tx, keys, `NOTHING`) })
 }

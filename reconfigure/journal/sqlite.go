@@ -21,14 +21,13 @@ import (
 // sqliteStore is a SQLite database in a folder, and the lock files beside it.
 type sqliteStore struct{ dir string }
 
-// The lease is a lock on one file. A second file, which the holder keeps locked too, shows that somebody has the
-// lease: to see whether a file is locked is to lock it for a moment, and that must not make an Acquire fail. The
-// names are those of the first versions, so that a process of an earlier version and one of this version exclude each
-// other.
+// The lease is a lock on one file. The holder locks a second file too, for readers: a reader tests a lock by locking
+// the file for a moment, and that must not make an Acquire fail. The names are those of the first versions, so that
+// processes of an earlier version and of this one exclude each other.
 const (
 	leaseFile  = "lead.lock"
 	holderFile = "leader"
-	// formerFile is a lock of earlier versions, which nothing uses any more.
+	// formerFile is a lock of earlier versions, no longer used.
 	formerFile = "watch.lock"
 )
 
@@ -38,7 +37,7 @@ func openSQLite(ctx context.Context, path string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The writers of one process queue for one connection, which is fairer and faster than to poll for SQLite's lock.
+	// The writers of one process queue for one connection. This is fairer and faster than polling for SQLite's lock.
 	db.SetMaxOpenConns(1)
 	p, err := migrator(goose.DialectSQLite3, "sqlite", db)
 	if err == nil {
@@ -50,27 +49,27 @@ func openSQLite(ctx context.Context, path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// dsn is the address of the database with the settings of each connection.
+// dsn returns the URL of the database with the settings of each connection.
 func dsn(path string) string {
 	settings := url.Values{
 		"_pragma": {
 			fmt.Sprintf("busy_timeout(%d)", retryFor.Milliseconds()),
-			"synchronous(FULL)", // in write-ahead mode, NORMAL would lose the last commits with the power
+			"synchronous(FULL)", // in write-ahead mode, NORMAL may lose the last commits in a power failure
 			"foreign_keys(ON)",
 		},
-		// A transaction takes the write lock at its start: one that began by reading could not wait for it any more.
+		// A transaction takes the write lock at its start: a transaction that has read cannot wait for the lock.
 		"_txlock": {"immediate"},
 	}
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: settings.Encode()}).String()
 }
 
-// prepareSQLite makes the database what this version of the tool expects. It may be killed at any point and run again.
+// prepareSQLite migrates the database to this version. It may be killed at any point and run again.
 func prepareSQLite(ctx context.Context, db *sql.DB, path string, p *goose.Provider) error {
 	if done, err := sqliteUpToDate(ctx, db, p); done || err != nil {
 		return err
 	}
-	// Neither SQLite, while it changes to write-ahead mode, nor the library waits for other processes, and every call
-	// of the tool may be the first.
+	// Several processes may open a new journal at once. SQLite does not wait for others while it changes to write-ahead
+	// mode, and the migration library does not wait either.
 	lock := flock.New(path + "-setup")
 	if _, err := lock.TryLockContext(ctx, 10*time.Millisecond); err != nil {
 		return fmt.Errorf("lock %s: %w", lock.Path(), err)
@@ -78,8 +77,8 @@ func prepareSQLite(ctx context.Context, db *sql.DB, path string, p *goose.Provid
 	return errors.Join(migrateSQLite(ctx, db, path, p), lock.Unlock())
 }
 
-// sqliteUpToDate reads the user_version, which each migration sets: it is in the file's header, and versions of this
-// tool without the library read it too.
+// sqliteUpToDate reads the user_version from the file's header. Each migration sets it, since versions of this tool
+// without the migration library read it too.
 func sqliteUpToDate(ctx context.Context, db *sql.DB, p *goose.Provider) (bool, error) {
 	var version int64
 	if err := db.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
@@ -90,7 +89,7 @@ func sqliteUpToDate(ctx context.Context, db *sql.DB, p *goose.Provider) (bool, e
 
 func migrateSQLite(ctx context.Context, db *sql.DB, path string, p *goose.Provider) error {
 	if done, err := sqliteUpToDate(ctx, db, p); done || err != nil {
-		return err // another process was here first
+		return err // another process has done it
 	}
 	if _, err := db.ExecContext(ctx, `PRAGMA journal_mode = WAL`); err != nil {
 		return err
@@ -107,7 +106,7 @@ func migrateSQLite(ctx context.Context, db *sql.DB, path string, p *goose.Provid
 	return nil
 }
 
-// adopt tells the library which migrations were run before there was one: as many as the user_version.
+// adopt enters into the library's table the migrations that were run without the library: those up to user_version.
 func adopt(ctx context.Context, db *sql.DB) error {
 	store, err := database.NewStore(database.DialectSQLite3, goose.DefaultTablename)
 	if err != nil {
@@ -146,15 +145,14 @@ func (sqliteStore) commit(tx *sql.Tx) error { return tx.Commit() }
 
 func (sqliteStore) elements() string { return "json_each" }
 
-// lock takes a lock of the kernel's (flock(2)), not a file that could stay behind. It is not lost while the process
-// lives.
+// lock takes a lock of the kernel (flock(2)), which ends with the process and is not lost before.
 func (s sqliteStore) lock(ctx context.Context) (*lock, error) {
 	file := flock.New(filepath.Join(s.dir, leaseFile))
 	if ok, err := file.TryLock(); err != nil || !ok {
 		return nil, err
 	}
 	shown := flock.New(filepath.Join(s.dir, holderFile))
-	if _, err := shown.TryLockContext(ctx, time.Millisecond); err != nil { // those who look lock it for a moment
+	if _, err := shown.TryLockContext(ctx, time.Millisecond); err != nil { // readers lock it for a moment
 		return nil, errors.Join(err, file.Unlock())
 	}
 	release := func() error { return errors.Join(shown.Unlock(), file.Unlock()) }
@@ -170,17 +168,17 @@ func (s sqliteStore) locked(context.Context, *sql.DB) (bool, error) {
 	return false, file.Unlock()
 }
 
-// meaning puts SQLite's result codes (https://sqlite.org/rescode.html) into words that an administrator can act on.
+// meaning says what an administrator can do about a result code (https://sqlite.org/rescode.html).
 func (sqliteStore) meaning(err error) string {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
 		return ""
 	}
-	switch e.Code() & 0xff { // the low byte is the kind
+	switch e.Code() & 0xff { // the low byte is the primary result code
 	case sqlite3.SQLITE_FULL:
-		return "the disk is full, nothing of it was written"
+		return "the disk is full, nothing was written"
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		return "the file is damaged; bring it back from a backup, or move it and its -wal and -shm away to begin a new one"
+		return "the file is damaged; restore it from a backup, or move it and its -wal and -shm away to begin a new one"
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
 		return "the file cannot be opened for writing"
 	case sqlite3.SQLITE_BUSY:

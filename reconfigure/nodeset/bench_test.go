@@ -9,7 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// fourThousand is the names of a large cluster, in no order.
+// fourThousand returns the names of a large cluster, shuffled.
 func fourThousand() []string {
 	names := make([]string, 4000)
 	for i := range names {

@@ -61,5 +61,5 @@ func ExampleValidName() {
 	fmt.Println(nodeset.ValidName("node_01"))
 	// Output:
 	// <nil>
-	// node name "node_01" has '_', which is no letter of a to z, digit or hyphen
+	// node name "node_01" has '_', which is not a letter from a to z, a digit or a hyphen
 }

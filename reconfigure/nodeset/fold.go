@@ -2,8 +2,9 @@ package nodeset
 
 import "strings"
 
-// fold writes names, which are in canonical order, as a hostlist. Only the number at a name's end goes into brackets: Slurm takes several bracket groups in
-// a name, but a cross product is not the shape of every set, and one form must do for all.
+// fold writes names, which must be in canonical order, as a hostlist. Only the number at the end of a name goes into
+// brackets. Slurm accepts several bracket groups in a name, but only some sets are cross products, and every set must
+// have one form.
 func fold(names []string) string {
 	var b strings.Builder
 	for len(names) > 0 {
@@ -24,7 +25,8 @@ func fold(names []string) string {
 	return b.String()
 }
 
-// takePrefix is the longest start of names that brackets can hold: one prefix and the numbers after it. A name without a number stands alone.
+// takePrefix returns the longest run of names at the start that fits into one pair of brackets: one prefix and the
+// numbers after it. A name without a number is a run of one.
 func takePrefix(names []string) (prefix string, numbers []string) {
 	prefix, first := split(names[0])
 	numbers = append(numbers, first)
@@ -38,7 +40,7 @@ func takePrefix(names []string) (prefix string, numbers []string) {
 	return prefix, numbers
 }
 
-// foldNumbers writes numbers as what stands between brackets.
+// foldNumbers writes the text between two brackets.
 func foldNumbers(b *strings.Builder, numbers []string) {
 	for first := 0; first < len(numbers); {
 		last := first
@@ -57,9 +59,9 @@ func foldNumbers(b *strings.Builder, numbers []string) {
 	}
 }
 
-// follows tells whether next is the number that a range counts to after number: of the same width, or one digit longer where the digits do not suffice.
-// A range that starts with any number therefore reaches next as it is written, since its width is that of its first number (9 to 10, 099 to 100, never
-// 9 to 010). It works on the digits, so no number is too large.
+// follows reports whether a range that contains number continues with next: next is number plus one, and has the same
+// width, or one digit more after 9, 99 and so on. The width of a range is that of its first number: 10 follows 9, 100
+// follows 099, but 010 does not follow 9. It compares digits, so that no number is too large.
 func follows(number, next string) bool {
 	kept := strings.TrimRight(number, "9")
 	zeros := len(number) - len(kept)
@@ -67,7 +69,8 @@ func follows(number, next string) bool {
 		return len(next) == len(number)+1 && next[0] == '1' && allZeros(next[1:])
 	}
 	last := len(kept) - 1
-	return len(next) == len(number) && next[:last] == kept[:last] && next[last] == kept[last]+1 && allZeros(next[len(next)-zeros:])
+	return len(next) == len(number) && next[:last] == kept[:last] && next[last] == kept[last]+1 &&
+		allZeros(next[len(next)-zeros:])
 }
 
 func allZeros(digits string) bool { return strings.Trim(digits, "0") == "" }

@@ -30,7 +30,7 @@ func TestStringIsCanonical(t *testing.T) {
 		{"neighbours fold", "node01 node02 node03 node04 node07", "node[01-04,07]"},
 		{"order and repeats do not matter", "n3 n1 n2 n1", "n[1-3]"},
 		{"one number takes no brackets", "n5", "n5"},
-		{"a range may gain a digit", "n8 n9 n10 n99 n100", "n[8-10,99-100]"},
+		{"a range may grow by a digit", "n8 n9 n10 n99 n100", "n[8-10,99-100]"},
 		{"a padded range outgrows its width", "n098 n099 n100 n999 n1000", "n[098-100,999-1000]"},
 		{"widths are different names", "n1 n01 n2 n02", "n[1-2,01-02]"},
 		{"the same number at other widths stays apart", "n8 n9 n08 n09 n10 n11", "n[8-9,08-11]"},
@@ -42,11 +42,15 @@ func TestStringIsCanonical(t *testing.T) {
 		{"zero is a number", "n0 n00 n1", "n[0-1,00]"},
 		{"a name may be its prefix alone", "n n1 n2", "n,n[1-2]"},
 		{"only the last number folds", "r2n1 r2n2 r10n1 r1n1", "r1n1,r2n[1-2],r10n1"},
-		{"text after a number stands alone", "n1-ib0 n2-ib0 n1-ib n2-ib", "n1-ib,n1-ib0,n2-ib,n2-ib0"},
+		{"text after a number does not fold", "n1-ib0 n2-ib0 n1-ib n2-ib", "n1-ib,n1-ib0,n2-ib,n2-ib0"},
 		{"longer names do not split a range", "n1 n1a n1x1 n2", "n[1-2],n1a,n1x1"},
-		{"prefixes count naturally", "a10b a9b a09b", "a9b,a09b,a10b"},
+		{"numbers in prefixes compare as numbers", "a10b a9b a09b", "a9b,a09b,a10b"},
 		{"hyphen, digit, letter", "na1 n01 n-1", "n01,n-1,na1"},
-		{"the largest number", "n9223372036854775806 n9223372036854775807", "n[9223372036854775806-9223372036854775807]"},
+		{
+			"the largest number",
+			"n9223372036854775806 n9223372036854775807",
+			"n[9223372036854775806-9223372036854775807]",
+		},
 		{"nothing", "", ""},
 	}
 	for _, tt := range tests {
@@ -70,20 +74,20 @@ func TestNamesAreInNaturalOrder(t *testing.T) {
 	}
 }
 
-func TestOfTakesNamesLiterally(t *testing.T) {
+func TestOfExpandsNoBrackets(t *testing.T) {
 	want := []string{"n[1-2]"}
 	if diff := cmp.Diff(want, nodeset.Of("n[1-2]").Names()); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestSetsDoNotChange(t *testing.T) {
+func TestSetsAreImmutable(t *testing.T) {
 	given := []string{"n2", "n1"}
 	s := nodeset.Of(given...)
 	given[0] = "x"
 	s.Names()[0] = "y"
 	if got := s.String(); got != "n[1-2]" {
-		t.Errorf("a change from outside reached the set: %s", got)
+		t.Errorf("a change of the caller's slice changed the set: %s", got)
 	}
 	if diff := cmp.Diff([]string{"x", "n1"}, given); diff != "" {
 		t.Errorf("Of changed its argument: %s", diff)
@@ -134,7 +138,7 @@ func TestASetIsAJSONString(t *testing.T) {
 	}
 }
 
-func TestUnmarshalReplacesOrLeaves(t *testing.T) {
+func TestUnmarshalReplacesTheSetUnlessItFails(t *testing.T) {
 	s := nodeset.Of("old")
 	if err := s.UnmarshalText([]byte("n[1-")); err == nil {
 		t.Error("an unclosed bracket is no error")

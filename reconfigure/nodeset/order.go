@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// compare is the canonical order of names. Names with a common prefix stand together, whatever else there is, so that fold finds every range in one pass;
-// only equal names compare as equal.
+// compare is the canonical order of names. Names with the same prefix are always adjacent, so that fold finds every
+// range in one pass. Only equal names compare as equal.
 func compare(a, b string) int {
 	prefixA, numberA := split(a)
 	prefixB, numberB := split(b)
@@ -16,7 +16,7 @@ func compare(a, b string) int {
 	return compareNumbers(numberA, numberB)
 }
 
-// split parts a name before the digits that it ends in.
+// split separates the digits at the end of a name.
 func split(name string) (prefix, number string) {
 	i := len(name)
 	for i > 0 && isDigit(name[i-1]) {
@@ -25,7 +25,7 @@ func split(name string) (prefix, number string) {
 	return name[:i], name[i:]
 }
 
-// comparePrefixes compares byte by byte, but runs of digits as one number each.
+// comparePrefixes compares byte by byte, and each run of digits as one number.
 func comparePrefixes(a, b string) int {
 	for len(a) > 0 && len(b) > 0 {
 		runA, runB := leadingDigits(a), leadingDigits(b)
@@ -40,8 +40,8 @@ func comparePrefixes(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// compareNumbers compares runs of digits of any length: the shorter is the smaller. That is the numeric order among numbers without leading zeros and among
-// numbers of one width, and it keeps different widths apart.
+// compareNumbers compares runs of digits of any length: the shorter is the smaller. For numbers without leading zeros,
+// and for numbers of the same width, that is the numeric order. Numbers of other widths are sorted separately.
 func compareNumbers(a, b string) int {
 	if order := cmp.Compare(len(a), len(b)); order != 0 {
 		return order

@@ -7,23 +7,23 @@ import (
 	"unicode/utf8"
 )
 
-// MaxNodes is the most names that a hostlist may expand to, names that it repeats counted each time. Slurm itself takes as many in one range
-// (scontrol 22.05), but any number in several.
+// MaxNodes is the maximum number of names in a hostlist, duplicates included. It is Slurm's limit for one range
+// (scontrol 22.05); Slurm has no limit for several ranges.
 const MaxNodes = 65536
 
-// ParseError says where and why a hostlist was refused. The same text is refused every time: there is nothing to retry.
+// ParseError is a syntax error in a hostlist. A retry gives the same error.
 type ParseError struct {
 	Hostlist string // the text; several arguments are joined by commas
-	Offset   int    // of the byte in Hostlist that is at fault, from 0; its length where something is missing at the end
-	Reason   string // for people
+	Offset   int    // of the byte in Hostlist that is wrong, from 0; len(Hostlist) if something is missing at the end
+	Reason   string // a message for people
 }
 
-// Error quotes a long hostlist around the offset only.
+// Error quotes the hostlist, or the part around the offset if it is long.
 func (e *ParseError) Error() string {
 	return fmt.Sprintf("hostlist %s, offset %d: %s", abbreviate(e.Hostlist, e.Offset), e.Offset, e.Reason)
 }
 
-// abbreviate quotes text, or what stands around offset if it is long, so that a message stays readable.
+// abbreviate quotes text, or the part around offset if it is long.
 func abbreviate(text string, offset int) string {
 	const around = 40
 	from, to := max(0, offset-around), min(len(text), offset+around)
@@ -37,17 +37,18 @@ func abbreviate(text string, offset int) string {
 	return quoted
 }
 
-// Parse is the set of nodes that a hostlist names. Several arguments count as one hostlist with commas between: Slurm passes one, people several.
+// Parse returns the set of nodes in a hostlist. Several arguments are one hostlist, joined by commas.
 //
-// The notation is Slurm's, as slurm.conf(5) has it under NODE CONFIGURATION and "scontrol show hostnames" expands it:
+// The notation is Slurm's (slurm.conf(5), NODE CONFIGURATION), as "scontrol show hostnames" expands it:
 //
 //	hostlist = name { "," name }
 //	name     = text | { [ text ] "[" range { "," range } "]" }
 //	range    = number [ "-" number ]
 //
-// A range's numbers are as wide as its first one: [08-10] is 08 09 10, [8-10] and [8-010] are 8 9 10, and [8,010] is 8 010. A name with brackets ends in one.
-// Names may repeat. Every name must satisfy [ValidName]. Anything else, no name at all, and more than [MaxNodes] names are a [*ParseError], and what a
-// hostlist would expand to is known before it is expanded.
+// The numbers of a range have the width of its first number: [08-10] is 08 09 10, [8-10] and [8-010] are 8 9 10, and
+// [8,010] is 8 010. A name with brackets ends in one. Names may repeat. Every name must satisfy [ValidName]. The error
+// is a [*ParseError]: for any other text, for no name at all, and for more than [MaxNodes] names. The number of names
+// is checked before the hostlist is expanded.
 func Parse(hostlist ...string) (NodeSet, error) {
 	if len(hostlist) == 0 {
 		hostlist = []string{""}
@@ -58,32 +59,32 @@ func Parse(hostlist ...string) (NodeSet, error) {
 		if err := p.list(); err != nil {
 			return NodeSet{}, err
 		}
-		p.pos++ // the comma that joins
+		p.pos++ // the comma between arguments
 	}
 	return canonical(p.names), nil
 }
 
-// parser reads one argument after the other, so that no bracket reaches from one into the next.
+// parser reads one argument after the other, so that no bracket spans two arguments.
 type parser struct {
 	text     string // all arguments
-	pos, end int    // what is left of the present argument
+	pos, end int    // the rest of the current argument
 	names    []string
 }
 
 // pattern is one element of a hostlist before it is expanded.
 type pattern struct {
 	parts []part
-	count int // of the names that it makes
-	width int // of the longest of them
+	count int // of its names
+	width int // of the longest name
 }
 
-// part is one stretch of a pattern: text, or what stands between two brackets.
+// part is one section of a pattern: text, or the ranges between two brackets.
 type part struct {
 	text  string
 	spans []span
 }
 
-// span is a range: the numbers from lo to hi, filled up with zeros to a width.
+// span is a range: the numbers from lo to hi, padded with zeros to a width.
 type span struct {
 	lo, hi uint64
 	width  int
@@ -137,7 +138,7 @@ func (p *parser) literal(pat *pattern) error {
 	start := p.pos
 	for p.pos < p.end && !strings.ContainsRune(",[", rune(p.text[p.pos])) {
 		if p.text[p.pos] == ']' {
-			return p.fault(p.pos, "this bracket was not opened")
+			return p.fault(p.pos, "this bracket is not opened")
 		}
 		r, _ := utf8.DecodeRuneInString(p.text[p.pos:p.end])
 		if fault := runeFault(r); fault != "" {
@@ -152,7 +153,7 @@ func (p *parser) literal(pat *pattern) error {
 	return p.widen(pat, start, p.pos-start)
 }
 
-// bracket reads ranges; the opening bracket is read.
+// bracket reads ranges after an opening bracket.
 func (p *parser) bracket(pat *pattern) error {
 	open := p.pos - 1
 	var spans []span
@@ -163,7 +164,7 @@ func (p *parser) bracket(pat *pattern) error {
 		if err != nil {
 			return err
 		}
-		// Division, because the product of what is asked for need not fit an int.
+		// A division, because the product may overflow an int.
 		n := r.hi - r.lo + 1
 		if room := (MaxNodes - len(p.names)) / pat.count; n > MaxNodes || count+int(n) > room {
 			return p.fault(start, "more than %d names", MaxNodes)
@@ -197,7 +198,7 @@ func (p *parser) span(open int) (span, error) {
 		}
 	}
 	if hi < lo {
-		return span{}, p.fault(start, "the range runs backwards")
+		return span{}, p.fault(start, "the range is descending")
 	}
 	return span{lo: lo, hi: hi, width: width}, nil
 }
@@ -233,7 +234,7 @@ func (p *parser) skip(c byte) bool {
 	return true
 }
 
-// widen makes sure that the names fit, before any of them is made.
+// widen checks the length of the names before they are made.
 func (p *parser) widen(pat *pattern, offset, width int) error {
 	pat.width += width
 	if pat.width > maxName {

@@ -51,7 +51,7 @@ func TestParseExpands(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseRejects(t *testing.T) {
 	long := strings.Repeat("a", 63)
 	tests := []struct {
 		rule     string
@@ -69,9 +69,25 @@ func TestParseRefuses(t *testing.T) {
 		{"a blank around", []string{" a"}, 0, "node name has the blank or control character ' '"},
 		{"a newline", []string{"n[1-2]\n"}, 6, `node name has the blank or control character '\n'`},
 		{"a zero byte", []string{"a\x00"}, 1, `node name has the blank or control character '\x00'`},
-		{"an upper case letter", []string{"n1,Node2"}, 3, "node name has the upper case letter 'N', which Slurm tells from lower case and DNS does not"},
-		{"another character", []string{"n_1"}, 1, "node name has '_', which is no letter of a to z, digit or hyphen"},
-		{"a letter of more than one byte", []string{"nä"}, 1, "node name has 'ä', which is no letter of a to z, digit or hyphen"},
+		{
+			"an upper case letter",
+			[]string{"n1,Node2"},
+			3,
+			"node name has the upper case letter 'N'; node names are in lower case, since DNS ignores case and Slurm " +
+				"does not",
+		},
+		{
+			"another character",
+			[]string{"n_1"},
+			1,
+			"node name has '_', which is not a letter from a to z, a digit or a hyphen",
+		},
+		{
+			"a letter of more than one byte",
+			[]string{"nä"},
+			1,
+			"node name has 'ä', which is not a letter from a to z, a digit or a hyphen",
+		},
 		{"an option", []string{"--all"}, 0, `node name "--all" begins or ends with a hyphen`},
 		{"a name that would end in a hyphen", []string{"n1,a-"}, 3, `node name "a-" begins or ends with a hyphen`},
 		{"a reserved word", []string{"n1,all"}, 3, `node name "all" is a word that Slurm reserves`},
@@ -80,8 +96,8 @@ func TestParseRefuses(t *testing.T) {
 		{"an unclosed bracket after a hyphen", []string{"n[1-"}, 1, "this bracket is not closed"},
 		{"an unclosed bracket after a comma", []string{"n[1,"}, 1, "this bracket is not closed"},
 		{"a bracket over two arguments", []string{"n[1", "2]"}, 1, "this bracket is not closed"},
-		{"an unopened bracket", []string{"n1-2]"}, 4, "this bracket was not opened"},
-		{"a bracket closed twice", []string{"n[1-2]]"}, 6, "this bracket was not opened"},
+		{"an unopened bracket", []string{"n1-2]"}, 4, "this bracket is not opened"},
+		{"a bracket closed twice", []string{"n[1-2]]"}, 6, "this bracket is not opened"},
 		{"a bracket in brackets", []string{"n[[1-2]]"}, 2, "found '[' in brackets instead of a number"},
 		{"empty brackets", []string{"n[]"}, 2, "found ']' in brackets instead of a number"},
 		{"an empty range", []string{"n[1,,2]"}, 4, "found ',' in brackets instead of a number"},
@@ -91,18 +107,63 @@ func TestParseRefuses(t *testing.T) {
 		{"letters in brackets", []string{"n[a-b]"}, 2, "found 'a' in brackets instead of a number"},
 		{"a blank in brackets", []string{"n[1, 2]"}, 4, "found ' ' in brackets instead of a number"},
 		{"a sign in brackets", []string{"n[+1]"}, 2, "found '+' in brackets instead of a number"},
-		{"a step", []string{"n[0-8:2]"}, 5, "found ':' in brackets instead of a comma, a hyphen or the closing bracket"},
-		{"a range of three", []string{"n[1-2-3]"}, 5, "found '-' in brackets instead of a comma, a hyphen or the closing bracket"},
-		{"a range that runs backwards", []string{"n[1,7-3]"}, 4, "the range runs backwards"},
-		{"text after the last bracket", []string{"n[1-2]-ib"}, 6, "text after the last bracket: a name with brackets must end in one"},
-		{"digits after the last bracket", []string{"n[1-2]0,m"}, 6, "text after the last bracket: a name with brackets must end in one"},
-		{"a number that Slurm turns into another", []string{"n[18446744073709551616]"}, 2, "a number that Slurm cannot count to"},
-		{"a range that crashes Slurm", []string{"n[18446744073709551614-18446744073709551615]"}, 2, "a number that Slurm cannot count to"},
-		{"a name that Slurm turns into another", []string{"n18446744073709551616"}, 0, `node name "n18446744073709551616" ends in a number that Slurm cannot count to`},
+		{
+			"a step",
+			[]string{"n[0-8:2]"},
+			5,
+			"found ':' in brackets instead of a comma, a hyphen or the closing bracket",
+		},
+		{
+			"a range of three",
+			[]string{"n[1-2-3]"},
+			5,
+			"found '-' in brackets instead of a comma, a hyphen or the closing bracket",
+		},
+		{"a descending range", []string{"n[1,7-3]"}, 4, "the range is descending"},
+		{
+			"text after the last bracket",
+			[]string{"n[1-2]-ib"},
+			6,
+			"text after the last bracket: a name with brackets must end in one",
+		},
+		{
+			"digits after the last bracket",
+			[]string{"n[1-2]0,m"},
+			6,
+			"text after the last bracket: a name with brackets must end in one",
+		},
+		{
+			"a number that overflows in Slurm",
+			[]string{"n[18446744073709551616]"},
+			2,
+			"a number that is too large for Slurm",
+		},
+		{
+			"a range that crashes Slurm",
+			[]string{"n[18446744073709551614-18446744073709551615]"},
+			2,
+			"a number that is too large for Slurm",
+		},
+		{
+			"a name whose number overflows in Slurm",
+			[]string{"n18446744073709551616"},
+			0,
+			`node name "n18446744073709551616" ends in a number that is too large for Slurm`,
+		},
 		{"a long name", []string{"n1", long + "a"}, 3, "node name is longer than 63 bytes"},
 		{"a bracket that makes a name long", []string{long + "[1-2]"}, 63, "node name is longer than 63 bytes"},
-		{"a width that makes a name long", []string{"n[" + strings.Repeat("0", 70) + "]"}, 1, "node name is longer than 63 bytes"},
-		{"one of several ranges that makes a name long", []string{long[1:] + "[10,1]"}, 62, "node name is longer than 63 bytes"},
+		{
+			"a width that makes a name long",
+			[]string{"n[" + strings.Repeat("0", 70) + "]"},
+			1,
+			"node name is longer than 63 bytes",
+		},
+		{
+			"one of several ranges that makes a name long",
+			[]string{long[1:] + "[10,1]"},
+			62,
+			"node name is longer than 63 bytes",
+		},
 		{"an end that makes a name long", []string{long[1:] + "[9-10]"}, 62, "node name is longer than 63 bytes"},
 	}
 	for _, tt := range tests {
@@ -124,11 +185,11 @@ func checkRefused(t *testing.T, want *nodeset.ParseError, hostlist ...string) {
 		t.Error(diff)
 	}
 	if !s.Empty() {
-		t.Errorf("with the error comes the set %q", s)
+		t.Errorf("the set is not empty beside the error: %q", s)
 	}
 }
 
-func TestParseTakesAsManyNodesAsItSays(t *testing.T) {
+func TestParseAcceptsMaxNodes(t *testing.T) {
 	for _, hostlist := range []string{"n[1-65536]", "n[0-65535]", "r[1-256]n[1-256]", "a,n[2-65536]"} {
 		if got := parse(t, hostlist).Len(); got != nodeset.MaxNodes {
 			t.Errorf("%s has %d nodes, want %d", hostlist, got, nodeset.MaxNodes)
@@ -136,7 +197,7 @@ func TestParseTakesAsManyNodesAsItSays(t *testing.T) {
 	}
 }
 
-func TestParseRefusesTooManyNodesBeforeItMakesThem(t *testing.T) {
+func TestParseRejectsTooManyNodesBeforeItExpandsThem(t *testing.T) {
 	tests := []struct {
 		hostlist string
 		offset   int
@@ -173,17 +234,22 @@ func TestParseCountsNamesOverAllElements(t *testing.T) {
 		{"n[1-65535]", "m[1-2]", 13},
 		{"n[1-65530]", "r[1-2]m[1-4]", 19},
 	} {
-		want := &nodeset.ParseError{Hostlist: tt.first + "," + tt.second, Offset: tt.offset, Reason: "more than 65536 names"}
+		want := &nodeset.ParseError{
+			Hostlist: tt.first + "," + tt.second,
+			Offset:   tt.offset,
+			Reason:   "more than 65536 names",
+		}
 		checkRefused(t, want, tt.first, tt.second)
 	}
 }
 
-func TestParseErrorQuotesWhereTheFaultIs(t *testing.T) {
+func TestParseErrorQuotesThePartAroundTheOffset(t *testing.T) {
 	tests := []struct{ hostlist, want string }{
 		{"n[1-", `hostlist "n[1-", offset 1: this bracket is not closed`},
 		{
 			strings.Repeat("node1,", 100) + "x y," + strings.Repeat("node1,", 100) + "n",
-			`hostlist …"e1,node1,node1,node1,node1,node1,node1,x y,node1,node1,node1,node1,node1,node1,n"…, offset 601: ` +
+			`hostlist …"e1,node1,node1,node1,node1,node1,node1,x y,node1,node1,node1,node1,node1,node1,n"…, offset ` +
+				`601: ` +
 				`node name has the blank or control character ' '`,
 		},
 	}
@@ -195,7 +261,7 @@ func TestParseErrorQuotesWhereTheFaultIs(t *testing.T) {
 	}
 }
 
-func TestSetsOfThousandsReadBack(t *testing.T) {
+func TestParseReadsALargeSet(t *testing.T) {
 	var names []string
 	for i := range 4000 {
 		names = append(names, fmt.Sprintf("n%05d", 7*i))

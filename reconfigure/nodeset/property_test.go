@@ -11,7 +11,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// nodeNames makes names from so few pieces that sets overlap, ranges form, and widths, prefixes and numbers inside names collide.
+// nodeNames generates names from few pieces, so that sets overlap, ranges form, and widths, prefixes and numbers inside
+// names collide.
 func nodeNames() *rapid.Generator[[]string] {
 	name := rapid.Custom(func(t *rapid.T) string {
 		name := rapid.SampledFrom([]string{"n", "n", "n1-", "n1x", "n01x", "m", "9x"}).Draw(t, "prefix")
@@ -28,7 +29,7 @@ func nodeSets() *rapid.Generator[nodeset.NodeSet] {
 	return rapid.Map(nodeNames(), func(names []string) nodeset.NodeSet { return nodeset.Of(names...) })
 }
 
-// model is the plain thing that a NodeSet must behave as.
+// model is a set of names as a map: the reference for NodeSet.
 func model(names []string) map[string]bool {
 	m := map[string]bool{}
 	for _, name := range names {
@@ -44,7 +45,7 @@ func modelWhere(a, b map[string]bool, keep func(inA, inB bool) bool) map[string]
 	return m
 }
 
-func TestTheAlgebraIsThatOfSets(t *testing.T) {
+func TestOperationsAgreeWithTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		namesA, namesB := nodeNames().Draw(t, "a"), nodeNames().Draw(t, "b")
 		a, b := nodeset.Of(namesA...), nodeset.Of(namesB...)
@@ -54,13 +55,21 @@ func TestTheAlgebraIsThatOfSets(t *testing.T) {
 				t.Errorf("%s of %q and %q is %q", what, a, b, got)
 			}
 			if !got.Equal(nodeset.Of(slices.Collect(maps.Keys(want))...)) {
-				t.Errorf("%s of %q and %q is in an order of its own: %q", what, a, b, got.Names())
+				t.Errorf("%s of %q and %q is not in canonical order: %q", what, a, b, got.Names())
 			}
 		}
 		check("first", a, modelA)
 		check("union", a.Union(b), modelWhere(modelA, modelB, func(inA, inB bool) bool { return inA || inB }))
-		check("intersection", a.Intersect(b), modelWhere(modelA, modelB, func(inA, inB bool) bool { return inA && inB }))
-		check("difference", a.Difference(b), modelWhere(modelA, modelB, func(inA, inB bool) bool { return inA && !inB }))
+		check(
+			"intersection",
+			a.Intersect(b),
+			modelWhere(modelA, modelB, func(inA, inB bool) bool { return inA && inB }),
+		)
+		check(
+			"difference",
+			a.Difference(b),
+			modelWhere(modelA, modelB, func(inA, inB bool) bool { return inA && !inB }),
+		)
 		if a.Equal(b) != maps.Equal(modelA, modelB) {
 			t.Errorf("Equal(%q, %q) = %t", a, b, a.Equal(b))
 		}
@@ -72,21 +81,24 @@ func TestTheAlgebraIsThatOfSets(t *testing.T) {
 	})
 }
 
-func TestTheAlgebraKeepsItsLaws(t *testing.T) {
+func TestLawsOfSetAlgebra(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := nodeSets().Draw(t, "a"), nodeSets().Draw(t, "b"), nodeSets().Draw(t, "c")
 		laws := map[string][2]nodeset.NodeSet{
-			"union is commutative":                  {a.Union(b), b.Union(a)},
-			"union is associative":                  {a.Union(b).Union(c), a.Union(b.Union(c))},
-			"union is idempotent":                   {a.Union(a), a},
-			"the empty set is neutral":              {a.Union(nodeset.NodeSet{}), a},
-			"intersection is commutative":           {a.Intersect(b), b.Intersect(a)},
-			"intersection distributes over union":   {a.Intersect(b.Union(c)), a.Intersect(b).Union(a.Intersect(c))},
-			"de Morgan":                             {a.Difference(b.Union(c)), a.Difference(b).Intersect(a.Difference(c))},
+			"union is commutative":                {a.Union(b), b.Union(a)},
+			"union is associative":                {a.Union(b).Union(c), a.Union(b.Union(c))},
+			"union is idempotent":                 {a.Union(a), a},
+			"the empty set is neutral":            {a.Union(nodeset.NodeSet{}), a},
+			"intersection is commutative":         {a.Intersect(b), b.Intersect(a)},
+			"intersection distributes over union": {a.Intersect(b.Union(c)), a.Intersect(b).Union(a.Intersect(c))},
+			"de Morgan": {
+				a.Difference(b.Union(c)),
+				a.Difference(b).Intersect(a.Difference(c)),
+			},
 			"difference and intersection partition": {a.Difference(b).Union(a.Intersect(b)), a},
-			"nothing is left of itself":             {a.Difference(a), nodeset.NodeSet{}},
-			"a filter by another set intersects":    {a.Where(b.Contains), a.Intersect(b)},
-			"what is taken apart is collected":      {nodeset.Collect(a.All()), a},
+			"difference with itself is empty":       {a.Difference(a), nodeset.NodeSet{}},
+			"a filter by a set is an intersection":  {a.Where(b.Contains), a.Intersect(b)},
+			"Collect is the inverse of All":         {nodeset.Collect(a.All()), a},
 		}
 		for law, sides := range laws {
 			if !sides[0].Equal(sides[1]) {
@@ -96,7 +108,7 @@ func TestTheAlgebraKeepsItsLaws(t *testing.T) {
 	})
 }
 
-func TestParseUndoesString(t *testing.T) {
+func TestParseIsTheInverseOfString(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := nodeNames().Filter(func(names []string) bool { return len(names) > 0 }).Draw(t, "names")
 		s := nodeset.Of(names...)

@@ -16,16 +16,16 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// The tests of this file ask the real thing: "scontrol show hostnames" says what a hostlist means.
+// The tests of this file compare Parse with "scontrol show hostnames".
 
-// slurm runs scontrol. It needs no Slurm to be there, but a slurm.conf.
+// slurm runs scontrol. It needs a slurm.conf, and no running Slurm.
 type slurm struct {
 	command []string
 	conf    string // path of the slurm.conf
 }
 
-// findSlurm takes the command line in EIFFEL_SCONTROL, or scontrol on PATH, or that of the lab's image. Whichever it is, it must be able to read the
-// slurm.conf whose path it gets in SLURM_CONF; one behind chroot is not.
+// findSlurm uses the command line in EIFFEL_SCONTROL, else scontrol on PATH, else that of the lab's image. It must be
+// able to read the slurm.conf whose path it gets in SLURM_CONF, which it is not in a chroot.
 func findSlurm(t *testing.T) slurm {
 	t.Helper()
 	conf := "ClusterName=test\nSlurmctldHost=test\n"
@@ -46,8 +46,8 @@ func findSlurm(t *testing.T) slurm {
 	return slurm{command: command, conf: path}
 }
 
-// inImage runs scontrol out of a root file system with that system's own libraries. Unlike chroot, that takes no privilege and leaves the paths of this
-// test, where slurm.conf is, within reach.
+// inImage returns a command that runs scontrol of a root file system with that system's libraries. Unlike chroot, it
+// needs no privilege, and can read the slurm.conf of this test.
 func inImage(t *testing.T, root string) (command []string, plugins string) {
 	t.Helper()
 	root, err := filepath.Abs(root)
@@ -58,18 +58,23 @@ func inImage(t *testing.T, root string) (command []string, plugins string) {
 	loaders, _ := filepath.Glob(filepath.Join(root, "usr/lib/*/ld-linux-*.so.*"))
 	plugin, _ := filepath.Glob(filepath.Join(root, "usr/lib/*/slurm-wlm"))
 	if len(programs) != 1 || len(loaders) != 1 || len(plugin) != 1 {
-		t.Fatalf("no scontrol: install Debian's slurm-client, or make the lab's image at %s, or name a command line in EIFFEL_SCONTROL", root)
+		t.Fatalf(
+			"no scontrol: install Debian's slurm-client, or make the lab's image at %s, or name a command line in "+
+				"EIFFEL_SCONTROL",
+			root,
+		)
 	}
 	libraries := filepath.Dir(loaders[0]) + ":" + plugin[0]
 	return []string{loaders[0], "--library-path", libraries, programs[0]}, plugin[0]
 }
 
-// sentinel stands between hostlists that share one call. Slurm keeps the order of names and their repeats, so it parts the answers too.
+// sentinel separates hostlists that share one call. Slurm keeps the order and the duplicates of names, so it separates
+// the answers too.
 const sentinel = "sentinel"
 
-// expand is what Slurm makes of each hostlist.
+// expand has Slurm expand each hostlist.
 func (s slurm) expand(ctx context.Context, hostlists []string) ([]nodeset.NodeSet, error) {
-	const longest = 100_000 // bytes; Linux allows 128 KiB in one argument
+	const longest = 100_000 // bytes; the limit of Linux is 128 KiB in one argument
 	var sets []nodeset.NodeSet
 	var text string
 	for i, hostlist := range hostlists {
@@ -99,12 +104,15 @@ func (s slurm) expand(ctx context.Context, hostlists []string) ([]nodeset.NodeSe
 }
 
 func (s slurm) hostnames(ctx context.Context, hostlist string) ([]string, error) {
-	cmd := exec.CommandContext(ctx, s.command[0], append(s.command[1:len(s.command):len(s.command)], "show", "hostnames", hostlist)...)
+	cmd := exec.CommandContext(
+		ctx,
+		s.command[0],
+		append(s.command[1:len(s.command):len(s.command)], "show", "hostnames", hostlist)...)
 	cmd.Env = append(os.Environ(), "SLURM_CONF="+s.conf)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	// The exit status is 0 for a hostlist that scontrol refuses, too.
+	// The exit status is 0 also for a hostlist that scontrol rejects.
 	if err != nil || stderr.Len() > 0 {
 		return nil, fmt.Errorf("%q: %w: %s", s.command, err, stderr.String())
 	}
@@ -122,7 +130,7 @@ type reporter interface {
 	Fatal(args ...any)
 }
 
-// checkAgreement compares what we and Slurm make of hostlists, and of the way that we write the same sets.
+// checkAgreement compares the sets that we and Slurm read from hostlists, and from our canonical form of them.
 func (s slurm) checkAgreement(ctx context.Context, t reporter, hostlists []string) {
 	t.Helper()
 	ours := make([]nodeset.NodeSet, len(hostlists))
@@ -141,7 +149,13 @@ func (s slurm) checkAgreement(ctx context.Context, t reporter, hostlists []strin
 		}
 		for i, text := range texts {
 			if !theirs[i].Equal(ours[i]) {
-				t.Errorf("Slurm expands %q to %q; Parse(%q) is %q", text, theirs[i].Names(), hostlists[i], ours[i].Names())
+				t.Errorf(
+					"Slurm expands %q to %q; Parse(%q) is %q",
+					text,
+					theirs[i].Names(),
+					hostlists[i],
+					ours[i].Names(),
+				)
 			}
 		}
 	}
@@ -153,15 +167,20 @@ func TestSlurmAgreesOnEdges(t *testing.T) {
 		odd[i] = fmt.Sprint(2*i + 1)
 	}
 	findSlurm(t).checkAgreement(t.Context(), t, []string{
-		"n", "n1,n1", "n01,n[1-2]", "n[01-02,1-2]", "n[8-11],n[08-11]", "n[1-03]", "n[01-3]", "n[001-3]", "n[9-010]", "n[3,1,2]", "n[0]", "n[00-02]",
-		"r[1-2][3-4]", "r[01-02][1-2]x[1-2]", "[1-2]n[3-4]", "n0[8-11]", "n[1-2]0[8-11]", "n[1-2]-[1-2]", "n9,n10,n010", "n99,n100,n098",
-		"a[1-2]b[1-2]c[1-2]d[1-2]e[1-2]f[1-2]g[1-2]", "n[1-65536]", "n[9223372036854775800-9223372036854775807]", "n000000000000000000000000000001",
-		"n[000000000000000000000000000001-3]", "n99999999999999999999999x[1-2]", strings.Repeat("a", 62) + "[1-2]", "n[" + strings.Join(odd, ",") + "]",
+		"n", "n1,n1", "n01,n[1-2]", "n[01-02,1-2]", "n[8-11],n[08-11]", "n[1-03]", "n[01-3]", "n[001-3]", "n[9-010]",
+		"n[3,1,2]", "n[0]", "n[00-02]",
+		"r[1-2][3-4]", "r[01-02][1-2]x[1-2]", "[1-2]n[3-4]", "n0[8-11]", "n[1-2]0[8-11]", "n[1-2]-[1-2]", "n9,n10,n010",
+		"n99,n100,n098",
+		"a[1-2]b[1-2]c[1-2]d[1-2]e[1-2]f[1-2]g[1-2]", "n[1-65536]", "n[9223372036854775800-9223372036854775807]",
+		"n000000000000000000000000000001",
+		"n[000000000000000000000000000001-3]", "n99999999999999999999999x[1-2]", strings.Repeat("a", 62) + "[1-2]",
+		"n[" + strings.Join(odd, ",") + "]",
 		"n" + strings.Join(odd, "x,n") + "x", "0x1g", "x-0",
 	})
 }
 
-// hostlists makes valid ones, of all that the notation allows and with numbers where the count of digits changes. No name ends in more than 18 digits.
+// hostlists generates valid hostlists that use the whole notation, with numbers where the count of digits changes. No
+// name ends in more than 18 digits.
 func hostlists() *rapid.Generator[string] {
 	brackets := rapid.Custom(func(t *rapid.T) string {
 		spans := make([]string, rapid.IntRange(1, 3).Draw(t, "ranges"))
@@ -176,7 +195,12 @@ func hostlists() *rapid.Generator[string] {
 		return "[" + strings.Join(spans, ",") + "]"
 	})
 	element := rapid.Custom(func(t *rapid.T) string {
-		text := rapid.SampledFrom([]string{"n", "n", "n", "node-", "r0", "9x", "a-b", "[1-2]x", "[07,9]-x"}).Draw(t, "start")
+		text := rapid.SampledFrom(
+			[]string{"n", "n", "n", "node-", "r0", "9x", "a-b", "[1-2]x", "[07,9]-x"},
+		).Draw(
+			t,
+			"start",
+		)
 		for i := range rapid.SampledFrom([]int{0, 1, 1, 1, 1, 2, 2, 3}).Draw(t, "brackets") {
 			if i > 0 {
 				text += rapid.SampledFrom([]string{"", "0", "n", "-", "x0", "-1-"}).Draw(t, "between")
@@ -188,7 +212,10 @@ func hostlists() *rapid.Generator[string] {
 		}
 		return text
 	})
-	return rapid.Map(rapid.SliceOfN(element, 1, 4), func(elements []string) string { return strings.Join(elements, ",") })
+	return rapid.Map(
+		rapid.SliceOfN(element, 1, 4),
+		func(elements []string) string { return strings.Join(elements, ",") },
+	)
 }
 
 func TestSlurmAgreesOnValidHostlists(t *testing.T) {
@@ -198,11 +225,11 @@ func TestSlurmAgreesOnValidHostlists(t *testing.T) {
 		asked += len(batch)
 		scontrol.checkAgreement(t.Context(), rt, batch)
 	})
-	t.Logf("asked about %d hostlists", asked)
+	t.Logf("compared %d hostlists", asked)
 }
 
-// What Parse takes, it takes as Slurm does, however odd: no text is a hostlist to one of them and another to the other.
-func TestSlurmAgreesOnWhateverParseTakes(t *testing.T) {
+// Whatever Parse accepts means the same to Slurm.
+func TestSlurmAgreesOnWhateverParseAccepts(t *testing.T) {
 	scontrol, asked, refused := findSlurm(t), 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		var taken []string
@@ -211,23 +238,28 @@ func TestSlurmAgreesOnWhateverParseTakes(t *testing.T) {
 			switch {
 			case err != nil:
 				refused++
-			case s.Len() < 3000: // for the time's sake
+			case s.Len() < 3000: // limits the time of the test
 				taken = append(taken, text)
 			}
 		}
 		asked += len(taken)
 		scontrol.checkAgreement(t.Context(), rt, taken)
 	})
-	t.Logf("asked about %d hostlists, and %d were none", asked, refused)
+	t.Logf("compared %d hostlists; %d were invalid", asked, refused)
 }
 
-// misprint is a valid hostlist with a character or two changed, added or lost.
+// misprint generates a valid hostlist with one or two characters changed, added or removed.
 func misprint(t *rapid.T) string {
 	text := hostlists().Draw(t, "hostlist")
 	for range rapid.IntRange(1, 2).Draw(t, "errors") {
 		at := rapid.IntRange(0, len(text)).Draw(t, "at")
 		to := min(len(text), at+rapid.IntRange(0, 1).Draw(t, "lost"))
-		text = text[:at] + rapid.SampledFrom([]string{"", "0", "1", "9", "[", "]", ",", "-", "n", " "}).Draw(t, "added") + text[to:]
+		text = text[:at] + rapid.SampledFrom(
+			[]string{"", "0", "1", "9", "[", "]", ",", "-", "n", " "},
+		).Draw(
+			t,
+			"added",
+		) + text[to:]
 	}
 	return text
 }

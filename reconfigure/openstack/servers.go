@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/attachinterfaces"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -68,6 +69,22 @@ func (c *Client) Fault(ctx context.Context, id string) (string, error) {
 		return "", c.failed("look at server "+id+" of", err)
 	}
 	return strings.TrimSpace(s.Fault.Message), nil
+}
+
+// Port is the id of the only port at which a server is. That there are several, or none, is an error.
+func (c *Client) Port(ctx context.Context, id string) (string, error) {
+	pages, err := attachinterfaces.List(c.compute, id).AllPages(ctx)
+	if err != nil {
+		return "", c.failed("list the ports of server "+id+" of", err)
+	}
+	ports, err := attachinterfaces.ExtractInterfaces(pages)
+	if err != nil {
+		return "", c.failed("list the ports of server "+id+" of", err)
+	}
+	if len(ports) != 1 {
+		return "", fmt.Errorf("server %s is at %d ports", id, len(ports))
+	}
+	return ports[0].PortID, nil
 }
 
 func view(s servers.Server) reconfigure.Server {

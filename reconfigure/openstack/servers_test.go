@@ -170,6 +170,17 @@ func TestConsoleIsWhatTheMachineSays(t *testing.T) {
 	}
 }
 
+func TestPortIsTheOnlyOneOfAServer(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	s := l.create("node1", "eiffel", "ACTIVE")
+	if port, err := l.client.Port(t.Context(), s.ID); err != nil || port == "" {
+		t.Errorf("port %q, error %v", port, err)
+	}
+	if port, err := l.client.Port(t.Context(), "11111111-0000-4000-8000-00000000000f"); err == nil {
+		t.Errorf("a server that is not there is at port %q", port)
+	}
+}
+
 // TestServersAreOneCall counts what the cloud is asked.
 func TestServersAreOneCall(t *testing.T) {
 	l := newLab(t, labcloud.Null{})

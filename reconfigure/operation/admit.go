@@ -47,11 +47,21 @@ func (t *attempt) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigu
 	states, err := t.allStates(ctx)
 	busy := reconfigure.Failures{}
 	for node := range endangered.All() {
-		if reason := inUse(t.state.Instances[node], states[node], err); reason != nil {
+		instance := t.state.Instances[node]
+		instance.Tainted = instance.Tainted && !t.runs(instance)
+		if reason := inUse(instance, states[node], err); reason != nil {
 			busy[node] = reason
 		}
 	}
 	return busy
+}
+
+// runs reports whether the cloud has an instance as running, or may have. slurmd may have been started on it before Terraform
+// was interrupted, or failed.
+func (t *attempt) runs(i reconfigure.Instance) bool {
+	return t.unseen != nil || slices.ContainsFunc(t.servers[i.Node], func(s reconfigure.Server) bool {
+		return s.ID == i.ID && s.Status != "ERROR" && s.Status != "BUILD"
+	})
 }
 
 // clear deletes instances that Terraform does not know of nodes that it is to make or to remove: beside one of these the next
@@ -77,7 +87,7 @@ func (t *attempt) clear(ctx context.Context, plan reconfigure.Plan) reconfigure.
 	group.SetLimit(20) // a cloud's API serves many, but not thousands at once
 	for node, servers := range unknown {
 		change, _ := plan.Of(node)
-		if err := t.protected(node, states[node], unreachable); err != nil && !change.Force {
+		if err := t.protected(node, servers, states[node], unreachable); err != nil && !change.Force {
 			stay[node] = reconfigure.Classify(reconfigure.ClassRefused,
 				fmt.Errorf("left alone: there is instance %s of it, which Terraform does not know, and %w", ids(servers), err))
 			continue
@@ -133,16 +143,18 @@ func ids(servers []reconfigure.Server) string {
 }
 
 // protected says why an unknown instance is not to be deleted. Where Terraform's state has a part of the node, that is what it
-// was about to make, and nobody has used it yet. Where it has nothing, the state itself may have been lost, and with it the
+// was about to make, and nobody has used it yet, unless it runs and Slurm cannot be asked. Where it has nothing, the state itself may have been lost, and with it the
 // knowledge of a whole cluster at work.
-func (t *attempt) protected(node string, state reconfigure.NodeState, unreachable error) error {
+func (t *attempt) protected(node string, servers []reconfigure.Server, state reconfigure.NodeState, unreachable error) error {
 	known, there := t.state.Instances[node]
 	cluster, _ := t.using()
+	unused := unreachable == nil || node == cluster.Control.Name ||
+		!slices.ContainsFunc(servers, func(s reconfigure.Server) bool { return t.runs(instanceOf(s, reconfigure.Spec{})) })
 	const hand = "if it is worth nothing, delete it by hand; if Terraform's state was lost, bring that back"
 	switch {
 	case state.Running() || state.Usable():
 		return errors.New("it is in use by Slurm: " + hand)
-	case there && known.ID == "":
+	case there && known.ID == "" && unused:
 		return nil
 	case node == cluster.Control.Name:
 		return errors.New("all of Slurm's state may be on it: " + hand)

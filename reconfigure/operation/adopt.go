@@ -24,7 +24,7 @@ func (t *attempt) adoptKnown(ctx context.Context, calls []*provisionCall) []*pro
 			}
 			adopting = append(adopting, c)
 		} else if c.In.adopts() {
-			c.Finish(made{}, errors.New("the cloud has no instance of it that is as Terraform was told"))
+			c.Finish(made{}, errors.New("the cloud has no instance of it that is as Terraform was told: what is wrong with it must be fixed by hand"))
 		} else {
 			rest = append(rest, c)
 		}
@@ -58,7 +58,7 @@ func notAdopted(failure, err error) error {
 	if failure == nil {
 		failure = errors.New("unknown why")
 	}
-	return errors.Join(errors.New("Terraform's state could not take over its instance"), failure)
+	return errors.Join(errors.New("its instance could not be imported into the state"), failure)
 }
 
 // adoptable finds a server that is as a call asks for. For a node that is to be made it must have been created since it was

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -49,7 +50,7 @@ func (o *operation) another() error {
 		return err
 	}
 	if !state.PoweringUp() {
-		return errors.New("Slurm does not wait for it any more")
+		return errors.New("its resume was given up by Slurm")
 	}
 	return nil
 }
@@ -65,8 +66,12 @@ func (o *operation) bringUp() error {
 
 // provision has Terraform make the instance. What may pass by itself is tried again, within the deadline.
 func (o *operation) provision() error {
+	if o.round.Seen.Desired[o.change.Node].HasInstance() { // a run was cut short, and the cloud may be at work with it
+		o.awaitBuilt()
+	}
 	const most = 5
 	wait := o.timing.Pause
+	var last error
 	for attempt := 1; ; attempt++ {
 		made, err := o.ask(o.ctx, provision{})
 		if err == nil {
@@ -74,9 +79,14 @@ func (o *operation) provision() error {
 			o.found(map[string]reconfigure.Instance{o.change.Node: made.instance})
 			return nil
 		}
+		if last != nil && reconfigure.ClassOf(err) == reconfigure.ClassRefused { // something was tried before
+			o.note(said(err))
+			return last
+		}
 		if err = o.late(err); !reconfigure.ClassOf(err).Passing() || attempt == most || o.left() < wait {
 			return err
 		}
+		last = err
 		o.note(fmt.Sprintf("tried again in %s: %s", wait, said(err)))
 		if !pause(o.ctx, wait) {
 			return err
@@ -149,11 +159,34 @@ func (o *operation) settle() {
 	}
 }
 
-// adopt has Terraform's state take an instance that is in use and that it has as half made, or does not have.
+// awaitBuilt waits while the cloud still makes an instance that somebody has asked it for: what is ACTIVE can be adopted, and
+// need not be made once more.
+func (o *operation) awaitBuilt() {
+	ctx, cancel := context.WithTimeout(o.ctx, o.timing.Build)
+	defer cancel()
+	for {
+		servers, err := o.serversOf(ctx, o.change.Node)
+		building := slices.ContainsFunc(servers, func(s reconfigure.Server) bool {
+			return s.Status == "BUILD" && s.Created.After(o.change.Since)
+		})
+		if err != nil || !building || !pause(ctx, o.timing.Poll) {
+			return
+		}
+	}
+}
+
+// adopt has Terraform's state take an instance that it has as half made, or does not have, and that must not be lost: it is in
+// use, or the control node's, which is then configured.
 func (o *operation) adopt() error {
 	o.enter(reconfigure.PhaseApply)
-	_, err := o.ask(o.ctx, provision{})
-	return err
+	o.awaitBuilt()
+	adopted, err := o.ask(o.ctx, provision{})
+	if err != nil || !o.configures() {
+		return err
+	}
+	o.instance = adopted.instance
+	o.found(map[string]reconfigure.Instance{o.change.Node: adopted.instance})
+	return o.boot(true)
 }
 
 // reboot restarts the instance by the cloud, so that its boot is newer than the request. One that does not come up may be

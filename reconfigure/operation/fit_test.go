@@ -80,7 +80,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// What fits stays within the limits, what does not would have exceeded one, and a longer list changes nothing for those that come first.
+// What fits stays within the limits, what does not would have exceeded one, and a longer list changes nothing for those
+// that come first.
 func TestFitProperties(t *testing.T) {
 	limit := rapid.IntRange(-1, 40)
 	use := rapid.Custom(func(r *rapid.T) reconfigure.Use {
@@ -181,8 +182,8 @@ func TestFitTogether(t *testing.T) {
 	}
 }
 
-// What fits stays within the limit. A node that nobody but jobs of all or nothing needs has room only where one of these has room for all of its nodes, and such
-// a job lacks room only where there would be none.
+// What fits stays within the limit. A node that nobody but jobs of all or nothing needs has room only where one of
+// these has room for all of its nodes, and such a job lacks room only where there would be none.
 func TestFitTogetherProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		wanted := forJobs(rapid.IntRange(1, 9).Draw(r, "nodes"))

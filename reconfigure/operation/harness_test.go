@@ -64,7 +64,9 @@ func empty(t *testing.T, do func(*lab)) {
 		l.ctx, l.end = context.WithCancelCause(t.Context())
 		do(l)
 		l.end(nil)
-		synctest.Wait()
+		if l.running != nil {
+			l.running.Wait()
+		}
 		l.want("clashes", 0, len(l.Clashes()))
 	})
 }
@@ -113,20 +115,29 @@ func (l *lab) asks(requests ...reconfigure.Request) {
 
 func (l *lab) observe(requests ...reconfigure.Request) snapshot.Snapshot {
 	l.Helper()
+	return observe(l, l.World, requests...)
+}
+
+// observe takes a snapshot of a world, as requests need it.
+func observe(t interface {
+	Context() context.Context
+	Fatal(args ...any)
+}, w *simulate.World, requests ...reconfigure.Request,
+) snapshot.Snapshot {
 	seen, err := snapshot.Observer{
-		Cluster: l.cluster,
+		Cluster: w.Cluster(),
 		State: func(ctx context.Context, _ nodeset.NodeSet) (reconfigure.State, error) {
-			return l.World.State(ctx)
+			return w.State(ctx)
 		},
 		States: func(ctx context.Context, _ reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
-			return l.States(ctx)
+			return w.States(ctx)
 		},
-		Servers: l.World.Servers, Resolve: l.Resolve, Health: l.World.Health,
-	}.Observe(l.Context(), snapshot.Scope{Sources: func(states map[string]reconfigure.NodeState) []reconfigure.Source {
-		return plan.Sources(l.cluster, states, requests)
+		Servers: w.Servers, Resolve: w.Resolve, Health: w.Health,
+	}.Observe(t.Context(), snapshot.Scope{Sources: func(states map[string]reconfigure.NodeState) []reconfigure.Source {
+		return plan.Sources(w.Cluster(), states, requests)
 	}})
 	if err != nil {
-		l.Fatal(err)
+		t.Fatal(err)
 	}
 	return seen
 }
@@ -145,7 +156,9 @@ type round struct {
 func (l *lab) start() *round {
 	l.Helper()
 	seen := l.observe()
-	l.plan.Desired = desired(seen.Desired, l.plan.Changes)
+	if l.plan.Desired == nil {
+		l.plan.Desired = desired(seen.Desired, l.plan.Changes)
+	}
 	told := map[string]bool{} // those that get a verdict
 	for _, c := range l.plan.Changes {
 		told[c.Node] = true

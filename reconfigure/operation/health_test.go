@@ -155,6 +155,7 @@ func TestNodesOfAJobThatCannotBeginAreGivenUp(t *testing.T) {
 		l.entirely()
 		l.waits(map[int64][]string{10: {"p3", "p4", "p5", "p7"}})
 		l.waits(map[int64][]string{11: {"p5", "p6"}})
+		l.Takes(simulate.Booting, 5*time.Second, "p3")
 		l.Order(simulate.NoValidHost, "p4")
 		l.wants(reconfigure.Create, "p3", "p4", "p5", "p6")
 		l.forJobs()

@@ -130,6 +130,7 @@ type Timing struct {
 	Longest   time.Duration // but after so long at the latest
 	Straggler time.Duration // a run in which nothing moves any more is interrupted after so long, when others wait
 	Build     time.Duration // until an instance is ACTIVE at which Terraform was interrupted
+	Hung      time.Duration // a run of the playbooks in which nothing moves any more is left alone after so long, when others wait
 	Register  time.Duration // until slurmd has registered
 	Remove    time.Duration // until an instance that is removed is gone
 	Pause     time.Duration // before the first retry of what may pass by itself; it doubles with each
@@ -138,7 +139,7 @@ type Timing struct {
 // DefaultTiming is for real clouds.
 func DefaultTiming() Timing {
 	return Timing{
-		Poll: time.Second, Quiet: 300 * time.Millisecond, Longest: 3 * time.Second, Straggler: 10 * time.Second,
+		Poll: time.Second, Quiet: 300 * time.Millisecond, Longest: 3 * time.Second, Straggler: 10 * time.Second, Hung: 15 * time.Second,
 		Build: 30 * time.Minute, Register: 2 * time.Minute, Remove: 10 * time.Minute, Pause: 2 * time.Second,
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // operation is one planned change on its way. Its fields belong to its own goroutine, but those that say otherwise.
@@ -55,7 +54,7 @@ func (o *operation) run() (v reconfigure.Verdict, ended bool) {
 	if err != nil {
 		o.fail(err)
 	}
-	o.finish(err == nil)
+	o.finish(err)
 	return v, o.Operator.ctx.Err() == nil
 }
 
@@ -133,9 +132,6 @@ func (o *operation) verdict(err error) reconfigure.Verdict {
 	}
 	return v
 }
-
-// node is the operation's own, as a set.
-func (o *operation) node() nodeset.NodeSet { return nodeset.Of(o.change.Node) }
 
 // persistent reports whether the node is always to be there; the control node is.
 func (o *operation) persistent() bool {

@@ -329,6 +329,7 @@ func TestNodeWithAJobIsNotCleanedAway(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3", "p4")
 		// Nothing can be verified, although all is well.
+		l.Takes(simulate.Registering, time.Second)
 		l.Then(simulate.AfterConfigure, func() { l.Order(simulate.CloudSilent) })
 		l.Order(simulate.NeverRegisters, "p4")
 		l.wants(reconfigure.Create, "p3", "p4")
@@ -426,8 +427,8 @@ func TestBrokenPlaybookEndsTheWayOfAllThatNeedIt(t *testing.T) {
 	})
 }
 
-// Another controller may be at the same nodes by then: neither are they told to have failed, nor cleaned up, handed back or
-// undrained.
+// Another controller may be at the same nodes by then: neither are they told to have failed, nor cleaned up, handed
+// back or undrained.
 func TestWhoLosesTheLeaseLeavesTheWorldAsItIs(t *testing.T) {
 	for _, call := range []simulate.Call{
 		simulate.AfterPreview, simulate.AfterRoom, simulate.AfterApply, simulate.AfterAdopt, simulate.AfterWait,
@@ -451,6 +452,7 @@ func TestWhoLosesTheLeaseLeavesTheWorldAsItIs(t *testing.T) {
 				var calls []string
 				var events int
 				l.Then(call, func() {
+					time.Sleep(time.Millisecond) // what else happens at this moment has happened
 					calls, events = l.Calls(), len(l.Events())
 					l.end(reconfigure.ErrLeaseLost)
 				})

@@ -64,16 +64,27 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, struct{}]) {
 	o.noteRun(rounds, reconfigure.PhaseConfigure, ansibleRuns+extent.Changed.String())
 	defer closeConfigured(calls)
 	defer context.AfterFunc(allGone(ctx, calls), cancel)()
+	progress, ended := make(chan struct{}, 1), make(chan struct{})
+	defer close(ended)
+	go o.yieldWhenStuck(r, progress, ended)
+	moves := func() {
+		select {
+		case progress <- struct{}{}:
+		default:
+		}
+	}
 	failures, err := deps.Configurer.Configure(ctx, cluster, o.inventory(ctx, calls, extent), extent,
 		func(node, message string) {
 			if c := of[node]; c != nil {
 				c.In.op.note(message)
+				moves()
 			}
 		},
 		func(node string, err error) {
 			if c := of[node]; c != nil {
 				c.Finish(struct{}{}, err)
 			}
+			moves()
 		})
 	for node, c := range of {
 		switch {
@@ -81,6 +92,29 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, struct{}]) {
 			c.Finish(struct{}{}, failures[node])
 		default:
 			c.Finish(struct{}{}, err)
+		}
+	}
+}
+
+// yieldWhenStuck lets the next run begin beside one in which a node hangs: when others wait and nothing was heard of any node for a
+// while. The runs have no node in common, and each has an inventory of its own. What concerns every node has no next run.
+func (o *Operator) yieldWhenStuck(r *batcher.Run[configuring, struct{}], progress, ended <-chan struct{}) {
+	moved, awaited := time.Now(), r.Awaited()
+	var stuck <-chan time.Time // when it is, where others wait
+	for {
+		select {
+		case <-awaited:
+			awaited = nil
+			stuck = time.After(time.Until(moved.Add(o.timing.Hung)))
+		case <-progress:
+			if moved = time.Now(); awaited == nil {
+				stuck = time.After(o.timing.Hung)
+			}
+		case <-stuck:
+			r.Yield()
+			return
+		case <-ended:
+			return
 		}
 	}
 }

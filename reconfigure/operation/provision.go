@@ -10,7 +10,6 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // provision is what an operation asks of Terraform.
@@ -187,26 +186,24 @@ func (t *attempt) once(ctx context.Context) (again bool) {
 		t.failAll(calls, err)
 		return false
 	}
-	if refused := t.refuse(ctx, plan, calls); len(refused) > 0 {
-		if err := t.terraform.Discard(preview); err != nil {
-			t.failAll(calls, err)
-			return false
-		}
-		t.failSome(calls, refused)
-		return true
+	refused := t.refuse(ctx, plan, calls)
+	if len(refused) == 0 && len(t.waiting(calls)) == len(calls) {
+		return t.apply(ctx, preview, calls)
 	}
-	return t.apply(ctx, preview, calls)
+	if err := t.terraform.Discard(preview); err != nil {
+		t.failAll(calls, err)
+		return false
+	}
+	t.failSome(calls, refused)
+	return true
 }
 
 // open is the calls without a result whose callers still wait.
-func (t *attempt) open() []*provisionCall {
-	var open []*provisionCall
-	for _, c := range t.run.Calls {
-		if !c.Finished() {
-			open = append(open, c)
-		}
-	}
-	return open
+func (t *attempt) open() []*provisionCall { return t.waiting(t.run.Calls) }
+
+// waiting is those of some calls whose callers still wait. Nothing is made for a node that is too late.
+func (t *attempt) waiting(calls []*provisionCall) []*provisionCall {
+	return slices.DeleteFunc(slices.Clone(calls), func(c *provisionCall) bool { return c.Finished() })
 }
 
 // plan is ours for Terraform: the shard's whole map of nodes, with the changes of the calls made.
@@ -302,15 +299,4 @@ func (t *attempt) note(op *operation, message string) {
 	if op != nil {
 		op.note(message)
 	}
-}
-
-// nodes is those of some calls.
-func nodes(calls []*provisionCall) nodeset.NodeSet {
-	var names []string
-	for _, c := range calls {
-		if c.In.op != nil {
-			names = append(names, c.In.op.change.Node)
-		}
-	}
-	return nodeset.Of(names...)
 }

@@ -37,12 +37,19 @@ func (o *operation) remove() error {
 // state, and to delete what is gone by then succeeds.
 func (o *operation) removal(ctx context.Context) error {
 	wait := o.timing.Pause
+	var last error
 	for {
 		made, err := o.ask(ctx, provision{remove: true})
 		o.settled = made.settled
-		if err == nil || reconfigure.ClassOf(err) == reconfigure.ClassRefused || ctx.Err() != nil {
+		refused := reconfigure.ClassOf(err) == reconfigure.ClassRefused
+		if refused && last != nil { // something was tried before
+			o.note(said(err))
+			return last
+		}
+		if err == nil || refused || ctx.Err() != nil {
 			return err
 		}
+		last = err
 		o.note(fmt.Sprintf("could not be removed, tried again in %s: %s", wait, said(err)))
 		if !pause(ctx, wait) {
 			return err

@@ -100,17 +100,20 @@ func notice(err error) string {
 // finish removes what is left of a node that failed, so that nothing half made is kept or paid for, gives a cloud node back to
 // Slurm, and ends a drain that has lost its purpose. A persistent node and the control node keep an instance that was made to
 // the end: somebody may want to look at it.
-func (o *operation) finish(good bool) {
-	ctx := o.Operator.ctx
+func (o *operation) finish(err error) {
+	ctx, good := o.Operator.ctx, err == nil
 	if good {
 		o.record(o.phase, reconfigure.Done, "")
 	}
 	o.phase = reconfigure.PhaseReport
-	if !good && o.touched.Load() && !(o.persistent() && o.finished) {
+	if !good && (o.touched.Load() || o.leftOver(err)) && !(o.persistent() && o.finished) {
 		if err := o.discard(ctx); err != nil {
 			o.note("what is left of it could not be removed: " + err.Error())
 		} else {
-			defer o.settle()
+			defer func() {
+				o.settle()
+				o.gone(o.change.Node)
+			}()
 		}
 	}
 	if o.toldDown && !o.persistent() {
@@ -124,6 +127,15 @@ func (o *operation) finish(good bool) {
 			o.note("its drain could not be taken back: " + err.Error())
 		}
 	}
+}
+
+// leftOver reports whether there is something of an earlier run that was cut short, and that this one was to complete.
+func (o *operation) leftOver(err error) bool {
+	seen, node := o.round.Seen, o.change.Node
+	instance, there := seen.Instances[node]
+	makes := o.change.Action == reconfigure.Create || o.change.Action == reconfigure.Replace
+	unfinished := seen.Desired[node].HasInstance() && !there || there && (instance.Tainted || instance.ID == "")
+	return makes && unfinished && reconfigure.ClassOf(err) != reconfigure.ClassRefused
 }
 
 // collectEvidence keeps what can be known of a node that failed: what the task has printed, and the console log of the

@@ -73,7 +73,7 @@ func TestOwnersLearnOfANodeThatCannotBePlanned(t *testing.T) {
 		l.waits(map[int64][]string{10: {"p3"}})
 		l.plan.Rejected = []reconfigure.Rejection{{Node: "p3", Request: 1, Reason: `image "v9": not found`, Class: reconfigure.ClassMissing, Awaited: true}}
 		l.carry()
-		l.want("comment", owner+`what the machine is to be made of is not there; the administrators must look at it. The job waits for its next turn. (missing: image "v9": not found)`, l.Comments()[10])
+		l.want("comment", owner+`the image, flavor or network of the machine does not exist; an administrator must fix it. The job waits for its next turn. (missing: image "v9": not found)`, l.Comments()[10])
 		l.wantOrder(`down p3: missing: image "v9": not found`, "comment [10]", "power_down p3")
 	})
 }

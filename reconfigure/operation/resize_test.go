@@ -33,7 +33,8 @@ func TestShrunkNodeIsHandedToPowerSaving(t *testing.T) {
 	})
 }
 
-// Without its new configuration slurmctld has the node as a persistent one still: to power it down would leave it out of use for good.
+// Without its new configuration slurmctld has the node as a persistent one still: to power it down would leave it out
+// of use for good.
 func TestShrunkNodeIsNotHandedOverUnlessSlurmTakesItsConfiguration(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resized(1, 8)

@@ -258,6 +258,8 @@ func (o *operation) configures() bool {
 	switch o.change.Action {
 	case reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure:
 		return true
+	case reconfigure.Adopt:
+		return o.change.Node == o.round.Cluster.Control.Name
 	}
 	return false
 }

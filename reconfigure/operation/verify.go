@@ -59,7 +59,10 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 		}
 	}
 	servers, err := o.serversOf(ctx, o.change.Node)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() == nil: // that it had not registered before counts no more
+		return err, nil
+	case err != nil:
 		return nil, err
 	}
 	for _, s := range servers {

@@ -6,26 +6,29 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// deadline is when a node that Slurm resumes must be ready, or have been given up: Slurm does so by itself at ResumeTimeout, and neither calls its SuspendProgram then
-// nor knows what was wrong. The margin before that is for telling it, which a slurmctld that is busy takes seconds for, and for what our clocks differ in.
+// deadline returns the time until which a resumed node must be ready, or be reported as failed. At ResumeTimeout Slurm
+// gives the node up by itself, without a call of SuspendProgram and without the reason. The margin before that is for
+// the report, which takes a busy slurmctld seconds, and for the difference of the clocks.
 func deadline(submitted time.Time, resumeTimeout time.Duration) time.Time {
 	const most = 30 * time.Second
 	return submitted.Add(resumeTimeout - min(most, resumeTimeout/10))
 }
 
-// budget sets until when a change may take that is made for a resume, and how often it may be retried. Only Slurm's
-// ResumeTimeout bounds it: where Slurm does not wait for the node, a person does, who sees the error and decides.
+// budget sets the deadline of a change for a resume, and the number of its retries. Only Slurm's
+// ResumeTimeout limits a change: if Slurm does not wait for the node, a person does, who sees the error and decides.
 func (p *planner) budget(r reconfigure.Request, c *reconfigure.Change) {
 	if r.Mode != reconfigure.Resume || p.cluster.Slurm.ResumeTimeout <= 0 || !p.seen.States[c.Node].PoweringUp() {
 		return
 	}
 	c.Deadline = deadline(r.Submitted, p.cluster.Slurm.ResumeTimeout)
-	if !p.persistent.Contains(c.Node) { // a persistent node keeps its instance, for the administrator to look at
+	// a persistent node keeps its failed instance, so that an administrator can find the cause
+	if !p.persistent.Contains(c.Node) {
 		c.Retries = p.cluster.Settings.Retries
 	}
 }
 
-// join has a change be for another request too. The newest call of Slurm's counts: it may have given the node up since the first.
+// join adds a request to a change. The deadline is that of Slurm's newest call, since Slurm may have given the node up
+// after the first one.
 func (p *planner) join(r reconfigure.Request, c *reconfigure.Change) {
 	c.Requests = append(c.Requests, r.ID)
 	if r.Submitted.After(c.Since) {
@@ -39,13 +42,14 @@ func (p *planner) join(r reconfigure.Request, c *reconfigure.Change) {
 	c.Retries = min(c.Retries, other.Retries)
 }
 
-// over tells that Slurm's time for what a request resumes is over.
+// over reports whether the deadline of a resume is over.
 func (p *planner) over(r reconfigure.Request) bool {
-	return p.cluster.Slurm.ResumeTimeout > 0 && !p.seen.Time.Before(deadline(r.Submitted, p.cluster.Slurm.ResumeTimeout))
+	return p.cluster.Slurm.ResumeTimeout > 0 &&
+		!p.seen.Time.Before(deadline(r.Submitted, p.cluster.Slurm.ResumeTimeout))
 }
 
-// tooLate reports whether nothing exists of a node that Slurm waits for, and no time is left to make it. What exists of a
-// node is completed or removed in any case.
+// tooLate reports whether Slurm waits for a node that has no instance, and the deadline is over. An instance that
+// exists is completed or removed in any case.
 func (p *planner) tooLate(r reconfigure.Request, node string) bool {
 	_, there := p.seen.Instances[node]
 	return !there && p.over(r) && p.seen.States[node].PoweringUp()

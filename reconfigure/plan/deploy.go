@@ -7,22 +7,30 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// deploy makes the control node and the persistent nodes where they are missing, and configures all that is there. An instance that is there is never
-// replaced, whatever it was made of: that is for update, which says so.
+// deploy makes the control node and the persistent nodes that are missing, and configures the others. It never replaces
+// a finished instance, whatever it was made of: that is the purpose of update.
 func (p *planner) deploy(r reconfigure.Request) {
 	wanted := p.persistent.Union(nodeset.Of(p.cluster.Control.Name))
 	if strange := p.seen.Forgotten(p.cluster); !strange.Empty() {
 		for node := range wanted.All() {
-			p.reject(r, node, "there are instances of "+strange.String()+", which no node group declares any more: Slurm would forget them, and end their jobs. "+
-				"Declare them until Slurm has powered them down, or have `reconfigure resize` remove them when their jobs have ended")
+			p.reject(r, node, "there are instances of "+strange.String()+", which no node group declares any more: "+
+				"Slurm would forget them, and end their jobs. "+
+				"Declare them until Slurm has powered them down, or have `reconfigure resize` remove them when their "+
+				"jobs have ended")
 		}
 		return
 	}
 	p.shared, p.everywhere = true, true
 	for node := range wanted.All() {
-		if ok, reason := p.whole(node); ok {
-			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it is there"})
-		} else {
+		switch ok, reason := p.whole(node); {
+		case ok:
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it has an instance"})
+		case node == p.cluster.Control.Name && p.seen.Instances[node].ID != "" && p.unfinished(node):
+			// Terraform was interrupted while it made the instance, which must not be lost by now for what may be on
+			// it.
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Adopt, Spec: p.seen.Desired[node],
+				Reason: reason})
+		default:
 			p.make(r, node, reason)
 		}
 	}
@@ -30,18 +38,20 @@ func (p *planner) deploy(r reconfigure.Request) {
 	others := nodeset.Collect(maps.Keys(p.seen.Instances)).Intersect(p.declared).Difference(wanted)
 	for node := range others.All() {
 		if ok, _ := p.whole(node); ok && p.seen.States[node].Ready() {
-			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it is there"})
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it has an instance"})
 		}
 	}
 }
 
-// destroy removes every instance that Terraform knows, and all that they share.
+// destroy removes all instances in Terraform's state, and the shared resources.
 func (p *planner) destroy(r reconfigure.Request) {
 	p.shared = true
-	for _, known := range []nodeset.NodeSet{nodeset.Collect(maps.Keys(p.seen.Instances)), nodeset.Collect(maps.Keys(p.seen.Desired))} {
+	for _, known := range []nodeset.NodeSet{nodeset.Collect(maps.Keys(p.seen.Instances)),
+		nodeset.Collect(maps.Keys(p.seen.Desired))} {
 		for node := range known.All() {
 			if p.changes[node] == nil {
-				p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "the cluster is destroyed", Force: true})
+				p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove,
+					Reason: "the cluster is destroyed", Force: true})
 			}
 		}
 	}

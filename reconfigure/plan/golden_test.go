@@ -24,7 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "write the expected plans anew")
 
-// story is what stands in a golden file before the plan: the world in few words. Images are written as ids right away.
+// story is the input of a golden file: declaration, snapshot and requests. Images are ids.
 type story struct {
 	Groups []struct {
 		Name, Prefix string
@@ -32,27 +32,27 @@ type story struct {
 		Image        string
 	}
 	Control   string            // image of the control node; "" for the default
-	Instances map[string]string // hostlist → image id, with " tainted" behind it where it is
-	Forgotten string            // instances of this hostlist that Terraform is no longer told of
-	Slurm     map[string]string // hostlist → states, joined by +, with " busy" behind them where a job is on the nodes
-	Reasons   map[string]string // hostlist → the reason that Slurm has for its state
-	Returns   string            // hostlist of the nodes that Slurm is to use again after their reboot
+	Instances map[string]string // hostlist → image id, and " tainted" if it is
+	Forgotten string            // hostlist of instances without an entry in the map of nodes
+	Slurm     map[string]string // hostlist → states, joined by +, and " busy" if the nodes have a job
+	Reasons   map[string]string // hostlist → the reason in Slurm
+	Returns   string            // hostlist of the nodes that Slurm uses again after their reboot
 	Booted    string            // hostlist of the nodes that were booted since the requests were made
-	Waited    time.Duration     // since then
-	Patience  time.Duration     // of Slurm with what it resumes; none: it is not known
-	Retries   int               // that are allowed
-	Broken    map[string]string // image → why it does not resolve
-	// Requests is each mode, options (reimage, image=NAME, slurm, held, insist,
+	Waited    time.Duration     // since the requests were made
+	Patience  time.Duration     // ResumeTimeout; zero: unknown
+	Retries   int               // that are declared
+	Broken    map[string]string // image → why it cannot be resolved
+	// Requests is each mode, options (reimage, image=NAME, slurm, deferred, insist,
 	// job=NUMBER for all nodes, job=NUMBER:HOSTLIST)
 	// and hostlist.
 	Requests   []string
-	Full       map[string]string // group → why there was no room when the requests were made
-	Unbooted   map[string]string // group → number of boot failures in a row, last node, and why
-	Probes     map[string]string // group → the node that tries it since the requests were made
+	Full       map[string]string // group → the failure for lack of room when the requests were made
+	Unbooted   map[string]string // group → number of consecutive boot failures, last node, and its failure
+	Probes     map[string]string // group → its probe since the requests were made
 	Partitions []struct {
 		Name   string
 		Groups []string
-		Entire bool // all of a job's nodes or none
+		Entire bool // all or nothing
 	}
 }
 
@@ -79,7 +79,7 @@ func TestGoldenPlans(t *testing.T) {
 				return
 			}
 			if len(archive.Files) != 2 {
-				t.Fatal("there is no expected plan: run the test with -update and read it")
+				t.Fatal("there is no expected plan: run the test with -update, and check the plan")
 			}
 			if diff := cmp.Diff(string(archive.Files[1].Data), got); diff != "" {
 				t.Errorf("another plan than expected (-want +got):\n%s", diff)
@@ -108,10 +108,12 @@ func (s story) cluster() reconfigure.Cluster {
 	c.Slurm.ResumeTimeout = s.Patience
 	c.Settings = reconfigure.Settings{CoolDown: 2 * time.Minute, Breaker: 3, Retries: s.Retries}
 	for _, p := range s.Partitions {
-		c.Partitions = append(c.Partitions, reconfigure.Partition{Name: p.Name, Groups: p.Groups, AllOrNothing: p.Entire})
+		c.Partitions = append(c.Partitions,
+			reconfigure.Partition{Name: p.Name, Groups: p.Groups, AllOrNothing: p.Entire})
 	}
 	for _, g := range s.Groups {
-		c.Groups = append(c.Groups, reconfigure.NodeGroup{Name: g.Name, Prefix: g.Prefix, Width: 1, Source: source(g.Image), Min: g.Min, Max: g.Max})
+		c.Groups = append(c.Groups, reconfigure.NodeGroup{Name: g.Name, Prefix: g.Prefix, Width: 1,
+			Source: source(g.Image), Min: g.Min, Max: g.Max})
 	}
 	return c
 }
@@ -132,7 +134,8 @@ func (s story) observation(t *testing.T, c reconfigure.Cluster) snapshot.Snapsho
 		sources = append(sources, g.Source)
 	}
 	for _, from := range sources {
-		seen.Sources[from] = reconfigure.Resolved{ImageID: from.Image, FlavorID: from.Flavor, NetworkID: from.Network, Err: s.Broken[from.Image], Class: class(s.Broken[from.Image])}
+		seen.Sources[from] = reconfigure.Resolved{ImageID: from.Image, FlavorID: from.Flavor, NetworkID: from.Network,
+			Err: s.Broken[from.Image], Class: class(s.Broken[from.Image])}
 	}
 	for hostlist, what := range s.Instances {
 		image, tainted := strings.CutSuffix(what, " tainted")
@@ -168,7 +171,7 @@ func (s story) observation(t *testing.T, c reconfigure.Cluster) snapshot.Snapsho
 	return seen
 }
 
-// health is how the groups fare.
+// health returns the health of the groups.
 func (s story) health(t *testing.T) map[string]reconfigure.Health {
 	t.Helper()
 	all := map[string]reconfigure.Health{}
@@ -190,7 +193,8 @@ func (s story) health(t *testing.T) map[string]reconfigure.Health {
 			t.Fatal(err)
 		}
 		change(group, func(h *reconfigure.Health) {
-			h.Failures, h.Last = n, reconfigure.Setback{Node: words[1], Class: reconfigure.ClassSSH, Reason: words[2], Time: submitted}
+			h.Failures, h.Last = n, reconfigure.Setback{Node: words[1], Class: reconfigure.ClassSSH, Reason: words[2],
+				Time: submitted}
 		})
 	}
 	for group, node := range s.Probes {
@@ -199,7 +203,7 @@ func (s story) health(t *testing.T) map[string]reconfigure.Health {
 	return all
 }
 
-// details is what Slurm says of nodes besides their states.
+// details adds the properties of nodes in Slurm other than their states.
 func (s story) details(t *testing.T, seen snapshot.Snapshot) {
 	t.Helper()
 	for hostlist, reason := range s.Reasons {
@@ -223,7 +227,7 @@ func (s story) details(t *testing.T, seen snapshot.Snapshot) {
 	each(s.Returns, func(state *reconfigure.NodeState) { state.Returns = true })
 }
 
-// submitted is when all requests were made.
+// submitted is the time of all requests.
 var submitted = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (s story) requests(t *testing.T) []reconfigure.Request {
@@ -247,7 +251,7 @@ func (s story) requests(t *testing.T) []reconfigure.Request {
 				r.Insist = true
 			case strings.HasPrefix(word, "job="):
 				jobs = append(jobs, strings.TrimPrefix(word, "job="))
-			case word == "held":
+			case word == "deferred":
 				r.Deferred = []reconfigure.Deferral{{Request: r.ID, Kind: reconfigure.WaitsForJobs}}
 			default:
 				r.Nodes = parse(t, word)
@@ -336,7 +340,7 @@ func render(p reconfigure.Plan) string {
 	return b.String()
 }
 
-// class is that of a broken image: one that is not there, unless the cloud could not tell.
+// class returns the class of the error of a broken image: ClassMissing, or ClassCloud if the error is one of the cloud.
 func class(broken string) reconfigure.Class {
 	switch {
 	case broken == "":

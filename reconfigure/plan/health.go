@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -9,13 +11,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// restrain rejects what Slurm asks for of node groups that do not fare well, so that its jobs go back into the queue now and not after another failure; and with
-// it what their jobs alone need, where these get all of their nodes or none. What a person asks for is tried all the same, and so is what there is an instance
-// of, or a part of one, after a worker has died: nothing half made is left to itself.
+// restrain rejects nodes that only Slurm asks for, of node groups with recent failures, so that their jobs go back into
+// the queue now and not after another failure. It also rejects the other nodes of those jobs if the jobs get all of
+// their nodes or none. It does not reject what a person asks for, nor a node that has an instance or a part of one, so
+// that unfinished instances are completed.
 func (p *planner) restrain(requests []reconfigure.Request) {
 	refused := reconfigure.Failures{}
 	for _, g := range p.cluster.Groups {
-		if h, ails := p.seen.Health[g.Name]; ails {
+		if h, ok := p.seen.Health[g.Name]; ok {
 			p.cool(h, p.optional(g, requests), refused)
 			p.tryOne(h, p.optional(g, requests).Difference(refused.Nodes()), refused)
 		}
@@ -23,12 +26,27 @@ func (p *planner) restrain(requests []reconfigure.Request) {
 	spare := p.where(func(c reconfigure.Change) bool {
 		return c.Action == reconfigure.Create && c.ForJobs && !c.Probe && !p.persistent.Contains(c.Node)
 	})
-	for node, err := range p.cluster.GiveUp(p.jobs, refused, spare) {
+	without := noRoom(requests)
+	maps.Copy(without, refused)
+	for node, err := range p.cluster.GiveUp(p.jobs, without, spare) {
 		refused[node] = err
 	}
 	for node := range refused.Nodes().All() {
 		p.refuse(node, refused[node])
 	}
+}
+
+// noRoom is the nodes that an earlier worker has found no room for.
+func noRoom(requests []reconfigure.Request) reconfigure.Failures {
+	failures := reconfigure.Failures{}
+	for _, r := range requests {
+		for _, v := range r.Verdicts {
+			if v.Class.NoRoom() {
+				failures[v.Node] = reconfigure.Classify(v.Class, errors.New(v.Reason))
+			}
+		}
+	}
+	return failures
 }
 
 // optional is the cloud nodes of a group that get their instance for Slurm alone.
@@ -38,10 +56,12 @@ func (p *planner) optional(g reconfigure.NodeGroup, requests []reconfigure.Reque
 		insists[r.ID] = r.Mode != reconfigure.Resume || r.Insist
 	}
 	return p.where(func(c reconfigure.Change) bool {
-		return c.Action == reconfigure.Create && !slices.ContainsFunc(c.Requests, func(id reconfigure.RequestID) bool { return insists[id] })
+		return c.Action == reconfigure.Create &&
+			!slices.ContainsFunc(c.Requests, func(id reconfigure.RequestID) bool { return insists[id] })
 	}).Intersect(g.Nodes().Difference(g.Persistent()))
 }
 
+// where returns the nodes for whose change is returns true.
 func (p *planner) where(is func(reconfigure.Change) bool) nodeset.NodeSet {
 	var names []string
 	for node, c := range p.changes {
@@ -52,18 +72,20 @@ func (p *planner) where(is func(reconfigure.Change) bool) nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
-// cool refuses nodes of a group that there was no room for a moment ago.
+// cool refuses the nodes of a group that cools down after a lack of room.
 func (p *planner) cool(h reconfigure.Health, nodes nodeset.NodeSet, refused reconfigure.Failures) {
 	until, cools := h.CoolsDown(p.seen.Time, p.cluster.Settings)
 	if !cools {
 		return
 	}
 	for node := range nodes.All() {
-		refused[node] = reconfigure.Classify(h.Full.Class, fmt.Errorf("group %s cools down until %s: %s", h.Group, clock(until), h.Full.Reason))
+		refused[node] = reconfigure.Classify(h.Full.Class,
+			fmt.Errorf("group %s cools down until %s: %s", h.Group, clock(until), h.Full.Reason))
 	}
 }
 
-// tryOne lets one node through where those before it did not boot: the one that is on its way, else the one that most jobs wait for.
+// tryOne refuses all nodes but one of a group whose breaker is open: the group's probe, else the node for which most
+// jobs wait.
 func (p *planner) tryOne(h reconfigure.Health, nodes nodeset.NodeSet, refused reconfigure.Failures) {
 	if !h.Broken(p.cluster.Settings) || nodes.Empty() {
 		return
@@ -77,7 +99,8 @@ func (p *planner) tryOne(h reconfigure.Health, nodes nodeset.NodeSet, refused re
 	for node := range nodes.All() {
 		if node != probe {
 			refused[node] = reconfigure.Classify(h.Last.Class,
-				fmt.Errorf("%s, so %s is tried alone; the last was %s: %s", failures, probe, h.Last.Node, h.Last.Reason))
+				fmt.Errorf("%s, so %s is tried alone; the last was %s: %s", failures, probe, h.Last.Node,
+					h.Last.Reason))
 		}
 	}
 	if c := p.changes[probe]; nodes.Contains(probe) {
@@ -85,10 +108,10 @@ func (p *planner) tryOne(h reconfigure.Health, nodes nodeset.NodeSet, refused re
 	}
 }
 
-// clock is a time of today, for people.
+// clock returns the time of day, for messages.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
-// refuse rejects a node for all that asked for it, and leaves it without an instance.
+// refuse rejects a node for all of its requests, and takes it out of the plan.
 func (p *planner) refuse(node string, err error) {
 	c := p.changes[node]
 	for _, id := range c.Requests {
@@ -96,7 +119,8 @@ func (p *planner) refuse(node string, err error) {
 	}
 	delete(p.changes, node)
 	delete(p.desired, node)
-	if spec, was := p.seen.Desired[node]; was { // its making was cut short before Terraform knew of it
+	// its creation was interrupted before Terraform's state had it, or its port is kept
+	if spec, was := p.seen.Desired[node]; was {
 		p.desired[node] = spec
 	}
 }

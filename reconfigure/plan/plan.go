@@ -1,5 +1,5 @@
-// Package plan decides. Compute is one pure function from what is declared, what was observed and what is asked for, to the changes that make it so; it
-// knows no clock, no input or output and no logger. Each mode has one file of rules.
+// Package plan is the planner. Compute is a pure function from the declaration, a snapshot and requests to a plan: it
+// uses no clock, no input or output and no logger. Each mode has one file of rules.
 package plan
 
 import (
@@ -13,8 +13,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// Compute plans a batch of requests, oldest first. It always gives a plan: what cannot be planned is rejected in it, node by node, and holds nothing else
-// back. Requests that want different things of one node must not be in one batch; the later one is rejected for that node.
+// Compute plans requests, oldest first. It always returns a plan: what cannot be planned is rejected in it, node by
+// node, and does not affect the rest. If two requests need different actions on one node, the later one is rejected for
+// that node; the caller plans such requests one after the other.
 func Compute(cluster reconfigure.Cluster, seen snapshot.Snapshot, requests []reconfigure.Request) reconfigure.Plan {
 	p := &planner{
 		cluster:    cluster,
@@ -51,8 +52,10 @@ func Compute(cluster reconfigure.Cluster, seen snapshot.Snapshot, requests []rec
 	return p.plan()
 }
 
-// Sources is what must be resolved before the requests can be planned.
-func Sources(cluster reconfigure.Cluster, states map[string]reconfigure.NodeState, requests []reconfigure.Request) []reconfigure.Source {
+// Sources returns the sources that must be resolved before the requests can be planned.
+func Sources(
+	cluster reconfigure.Cluster, states map[string]reconfigure.NodeState, requests []reconfigure.Request,
+) []reconfigure.Source {
 	needed := map[reconfigure.Source]bool{}
 	for _, r := range requests {
 		for node := range scope(cluster, r).All() {
@@ -72,7 +75,7 @@ func Sources(cluster reconfigure.Cluster, states map[string]reconfigure.NodeStat
 	return slices.Collect(maps.Keys(needed))
 }
 
-// scope is the nodes that a request may make instances for.
+// scope returns the nodes for which a request may make instances.
 func scope(cluster reconfigure.Cluster, r reconfigure.Request) nodeset.NodeSet {
 	switch r.Mode {
 	case reconfigure.Deploy:
@@ -86,7 +89,7 @@ func scope(cluster reconfigure.Cluster, r reconfigure.Request) nodeset.NodeSet {
 	}
 }
 
-// made is the group of a node, and what it is to be made of: what is declared, or another image.
+// made returns the group of a node, and the declared source of its instance, with another image if one is given.
 func made(cluster reconfigure.Cluster, node, image string) (group string, source reconfigure.Source) {
 	group, source = reconfigure.ControlGroup, cluster.Control.Source
 	if g, ok := cluster.GroupOf(node); ok {
@@ -98,10 +101,11 @@ func made(cluster reconfigure.Cluster, node, image string) (group string, source
 	return group, source
 }
 
-// unreachable is why an instance that is there is left alone while Slurm does not answer.
+// unreachable is the reason for not changing an instance while Slurm does not answer. It is the reason of deferrals,
+// which must not change from plan to plan.
 const unreachable = "Slurm does not answer, so it is unknown whether a job runs on it"
 
-// slurmsReason is the same with why it does not answer, which may be said in other words each time.
+// slurmsReason returns unreachable with the error, whose text may differ each time.
 func (p *planner) slurmsReason() string {
 	if p.seen.Missing[snapshot.Slurm] == "" {
 		return unreachable
@@ -109,38 +113,38 @@ func (p *planner) slurmsReason() string {
 	return unreachable + ": " + p.seen.Missing[snapshot.Slurm]
 }
 
-// unknownJobs reports whether it is unknown if an instance has a job. One that was not made to the end hardly ever had one.
+// unknownJobs reports whether it is unknown if an instance has a job. An unfinished instance hardly ever has one.
 func (p *planner) unknownJobs(i reconfigure.Instance) bool { return !p.slurm && !i.Tainted }
 
 type planner struct {
 	cluster              reconfigure.Cluster
 	declared, persistent nodeset.NodeSet
 	seen                 snapshot.Snapshot
-	slurm                bool // Slurm answered: it is known where jobs run
+	slurm                bool // Slurm has answered: it is known where jobs run
 	changes              map[string]*reconfigure.Change
 	rejected             []reconfigure.Rejection
 	deferred             []reconfigure.Deferral
 	jobs                 []reconfigure.Job
-	needed               map[string]int // how many jobs of the request that is looked at wait for a node
+	needed               map[string]int // the number of jobs of the current request that wait for a node
 	desired              map[string]reconfigure.Spec
 	shared, everywhere   bool
 }
 
-// change notes an action for a node; a second request for the same action joins it.
+// change adds an action on a node to the plan; a second request for the same action joins it.
 func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 	was, ok := p.changes[c.Node]
 	c.ForJobs = p.needed[c.Node] > 0 && !r.Insist
 	switch {
 	case !ok:
 		c.Requests, c.Since = []reconfigure.RequestID{r.ID}, r.Submitted
-		p.minding(&c)
+		p.endDrain(&c)
 		p.budget(r, &c)
 		p.changes[c.Node] = &c
 	case was.Action == c.Action:
 		p.join(r, was)
 		was.ForJobs = was.ForJobs && c.ForJobs
 	default:
-		p.reject(r, c.Node, "another request of this batch wants to "+string(was.Action)+" it")
+		p.reject(r, c.Node, "another request of the same plan is to "+string(was.Action)+" it")
 		return
 	}
 	switch c.Action {
@@ -151,27 +155,28 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 	}
 }
 
-// minding has a drain of ours end with what it was for, and Slurm's own for a reboot too: Slurm forgets what it was to do afterwards when it reads slurm.conf
-// meanwhile. Anybody else's drain is left alone.
-func (p *planner) minding(c *reconfigure.Change) {
+// endDrain sets whether the node's drain ends with the change: a drain of this tool does, and one of Slurm's for a
+// reboot, since Slurm forgets the state after the reboot if it reads slurm.conf meanwhile. Other drains remain.
+func (p *planner) endDrain(c *reconfigure.Change) {
 	state := p.seen.States[c.Node]
 	renews := c.Action == reconfigure.Create || c.Action == reconfigure.Replace || c.Action == reconfigure.Reboot
 	switch {
 	case !renews || !state.Drained():
 	case state.Rebooting():
-		c.Undrain = state.Returns || state.Ours() // ours is of an update that went wrong
+		c.Undrain = state.Returns || state.Ours() // a drain of this tool is from an update that failed
 	case state.Ours():
 		c.Undrain = true
 	default:
-		c.Note = "it stays drained, which somebody else did: " + state.Reason
+		c.Note = "it stays drained, since reconfigure has not drained it: " + state.Reason
 	}
 }
 
 func (p *planner) reject(r reconfigure.Request, node, reason string) {
-	p.rejected = append(p.rejected, reconfigure.Rejection{Node: node, Request: r.ID, Reason: reason, Awaited: r.Mode == reconfigure.Resume || r.FromSlurm})
+	p.rejected = append(p.rejected, reconfigure.Rejection{Node: node, Request: r.ID, Reason: reason,
+		Awaited: r.Mode == reconfigure.Resume || r.FromSlurm})
 }
 
-// rejectFor rejects for a reason that may have a class.
+// rejectFor rejects a node with an error, which may have a class.
 func (p *planner) rejectFor(r reconfigure.Request, node string, problem error) {
 	p.reject(r, node, problem.Error())
 	if class := reconfigure.ClassOf(problem); class != reconfigure.ClassOther {
@@ -185,27 +190,28 @@ func (p *planner) rejectAll(r reconfigure.Request, reason string) {
 	}
 }
 
-// spec is what a node is to be made of, by what its group declares now.
+// spec returns the entry of a node by the current declaration of its group.
 func (p *planner) spec(node string) (reconfigure.Spec, error) {
 	return p.specOf(node, "")
 }
 
-// specOf is the same with another image, where one is given.
+// specOf returns the same with another image, if one is given.
 func (p *planner) specOf(node, image string) (spec reconfigure.Spec, problem error) {
 	group, source := made(p.cluster, node, image)
 	found, ok := p.seen.Sources[source]
 	switch {
 	case !ok:
-		return spec, errors.New("the cloud was not asked for its image, flavor and network")
+		return spec, errors.New("its image, flavor and network were not resolved")
 	case found.Err != "":
 		return spec, reconfigure.Classify(found.Class, errors.New(found.Err))
 	}
 	return reconfigure.Spec{
-		Group: group, ImageID: found.ImageID, FlavorID: found.FlavorID, NetworkID: found.NetworkID, Shard: p.shard(node),
+		Group: group, ImageID: found.ImageID, FlavorID: found.FlavorID, NetworkID: found.NetworkID,
+		Shard: p.shard(node),
 	}, nil
 }
 
-// make plans a new instance for a node; where a half-made one is in the way, in its place.
+// make plans a new instance for a node; it replaces an unfinished one.
 func (p *planner) make(r reconfigure.Request, node, reason string) {
 	_, image := wish(r, p.seen.States[node])
 	spec, problem := p.specOf(node, image)
@@ -225,13 +231,13 @@ func (p *planner) make(r reconfigure.Request, node, reason string) {
 	p.change(r, reconfigure.Change{Node: node, Action: action, Spec: spec, Reason: reason})
 }
 
-// endangered says why an instance must not be lost now, and the control node's never, short of the whole cluster. While Slurm
-// is unreachable one that was not made to the end may go, as it hardly ever had a job; but an administrator may have tainted
-// one that is in use (`terraform taint`).
+// endangered returns why an instance must not be removed or replaced now; empty if it may be. The control node's never
+// may be, except by destroy. While Slurm is unreachable, an unfinished instance may be, as it hardly ever has a job;
+// but an administrator may have tainted one that is in use (`terraform taint`).
 func (p *planner) endangered(i reconfigure.Instance) string {
 	switch {
 	case i.Node == p.cluster.Control.Name && i.ID != "":
-		return "it is the control node, and all of Slurm's state would be lost with it: what is wrong with its instance must be fixed by hand"
+		return "it is the control node, and Slurm's state would be lost with it: fix its instance by hand"
 	case p.seen.States[i.Node].Running():
 		return "a job runs on it"
 	case p.unknownJobs(i):
@@ -240,7 +246,8 @@ func (p *planner) endangered(i reconfigure.Instance) string {
 	return ""
 }
 
-// whole tells whether a node has an instance that was made to the end, and that Terraform was told to keep.
+// whole reports whether a node has a finished instance and an entry in the map of nodes for it; else it returns the
+// reason.
 func (p *planner) whole(node string) (ok bool, reason string) {
 	instance, there := p.seen.Instances[node]
 	wanted := p.seen.Desired[node].HasInstance()
@@ -248,18 +255,21 @@ func (p *planner) whole(node string) (ok bool, reason string) {
 	case !there:
 		return false, "it has no instance"
 	case instance.Tainted:
-		return false, "its instance was not made to the end"
+		return false, "its instance is tainted"
 	case !wanted:
-		return false, "the removal of its instance was cut short"
+		return false, "the removal of its instance was interrupted"
 	}
 	return true, ""
 }
 
 func (p *planner) plan() reconfigure.Plan {
-	plan := reconfigure.Plan{Rejected: p.rejected, Deferred: p.deferred, Jobs: p.jobs, Desired: p.desired, Shared: p.shared, Everywhere: p.everywhere}
+	plan := reconfigure.Plan{Rejected: p.rejected, Deferred: p.deferred, Jobs: p.jobs, Desired: p.desired,
+		Shared: p.shared, Everywhere: p.everywhere}
 	for _, node := range nodeset.Collect(maps.Keys(p.changes)).Names() {
 		plan.Changes = append(plan.Changes, *p.changes[node])
 	}
-	slices.SortStableFunc(plan.Rejected, func(a, b reconfigure.Rejection) int { return cmp.Compare(a.Request, b.Request) })
+	slices.SortStableFunc(plan.Rejected, func(a, b reconfigure.Rejection) int {
+		return cmp.Compare(a.Request, b.Request)
+	})
 	return plan
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// shard is the shard of a node: where its resources are, else the one that it is declared to get.
+// shard returns the shard of a node: the one that has its resources, else the one for a new entry.
 func (p *planner) shard(node string) string {
 	_, wanted := p.seen.Desired[node]
 	_, there := p.seen.Instances[node]
@@ -17,8 +17,8 @@ func (p *planner) shard(node string) string {
 	return p.cluster.Shard(node)
 }
 
-// forget takes a node's instance out of the map of nodes. Its port stays there, if the node is declared to keep it
-// and the cluster itself stays.
+// forget takes a node's instance out of the map of nodes. A kept port stays in it, unless the whole cluster is
+// destroyed.
 func (p *planner) forget(r reconfigure.Request, node string) {
 	was, ok := p.desired[node]
 	delete(p.desired, node)
@@ -31,8 +31,8 @@ func (p *planner) forget(r reconfigure.Request, node string) {
 }
 
 // keepPorts gives each declared node of the groups that keep their ports an entry in the map of nodes, so that its
-// port is made with what the nodes share, and removes the ports that are not kept any more. A group whose network the
-// cloud does not tell gets its ports when its nodes are made, or with the next deploy.
+// port is made with the shared resources, and removes the ports that are no longer kept. A group whose network cannot
+// be resolved gets its ports when its nodes are made, or with the next deploy.
 func (p *planner) keepPorts(r reconfigure.Request) {
 	for _, g := range p.cluster.Groups {
 		network := p.seen.Sources[g.Source].NetworkID
@@ -48,12 +48,13 @@ func (p *planner) keepPorts(r reconfigure.Request) {
 	for node := range nodeset.Collect(maps.Keys(p.seen.Desired)).All() {
 		_, there := p.seen.Instances[node]
 		if !there && !p.seen.Desired[node].HasInstance() && !p.cluster.KeepsPort(node) && p.changes[node] == nil {
-			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "its port is kept no more"})
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove,
+				Reason: "its port is no longer kept"})
 		}
 	}
 }
 
-// portSources is what must be resolved for the ports that a deploy makes.
+// portSources returns the sources that must be resolved for the ports that a deploy makes.
 func portSources(cluster reconfigure.Cluster) []reconfigure.Source {
 	var sources []reconfigure.Source
 	for _, g := range cluster.Groups {

@@ -31,12 +31,12 @@ func port(group, shard string) reconfigure.Spec {
 	return reconfigure.Spec{Group: group, NetworkID: "n", Shard: shard}
 }
 
-// idle is a cloud node without a job, in a state of power saving.
+// idle returns the state of a cloud node without a job, with a flag of power saving.
 func idle(node string, power reconfigure.NodeFlags) reconfigure.NodeState {
 	return reconfigure.NodeState{Node: node, Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | power}
 }
 
-// seenWith is a cluster in which everything is what the map says.
+// seenWith returns a snapshot in which all instances are as in the map of nodes.
 func seenWith(c reconfigure.Cluster, desired map[string]reconfigure.Spec) snapshot.Snapshot {
 	seen := snapshot.Snapshot{
 		Desired: desired, Missing: map[snapshot.Source]string{}, States: map[string]reconfigure.NodeState{},
@@ -75,7 +75,8 @@ func TestDeployMakesEntriesForThePortsThatAreKept(t *testing.T) {
 	c := portsCluster()
 	none := seenWith(c, map[string]reconfigure.Spec{})
 	wantPlan(t, planned(c, none, reconfigure.Deploy), "create ctl,k1", map[string]reconfigure.Spec{
-		"ctl": made(reconfigure.ControlGroup, "c", ""), "k1": made("kept", "v1", "kept-0"), "k2": port("kept", "kept-0"),
+		"ctl": made(reconfigure.ControlGroup, "c", ""), "k1": made("kept", "v1", "kept-0"),
+		"k2": port("kept", "kept-0"),
 		"k3": port("kept", "kept-1"),
 	})
 	needed := plan.Sources(c, nil, []reconfigure.Request{{Mode: reconfigure.Deploy}})
@@ -105,10 +106,11 @@ func TestANodeStaysInItsShard(t *testing.T) {
 	})
 }
 
-func TestANodeKeepsItsPortAndComesBackToIt(t *testing.T) {
+func TestANewInstanceGetsTheKeptPort(t *testing.T) {
 	c := portsCluster()
 	desired := map[string]reconfigure.Spec{
-		"ctl": made(reconfigure.ControlGroup, "c", ""), "k1": made("kept", "v1", ""), "k2": made("kept", "v1", "kept-0"),
+		"ctl": made(reconfigure.ControlGroup, "c", ""), "k1": made("kept", "v1", ""),
+		"k2": made("kept", "v1", "kept-0"),
 		"l1": made("loose", "v1", "loose-0"),
 	}
 	seen := seenWith(c, desired)
@@ -121,20 +123,20 @@ func TestANodeKeepsItsPortAndComesBackToIt(t *testing.T) {
 	})
 	seen = seenWith(c, gone.Desired)
 	if again := planned(c, seen, reconfigure.Suspend, "k2"); len(again.Changes)+len(again.Rejected) > 0 {
-		t.Errorf("a node that has its port only is suspended: %s, %v", again, again.Rejected)
+		t.Errorf("a node with only a kept port is suspended: %s, %v", again, again.Rejected)
 	}
 	wantPlan(t, planned(c, seen, reconfigure.Resume, "k2"), "create k2", map[string]reconfigure.Spec{
 		"ctl": desired["ctl"], "k1": desired["k1"], "k2": made("kept", "v1", "kept-0"),
 	})
-	// Its instance is there still: the removal was cut short.
+	// It still has its instance: the removal was interrupted.
 	seen.Instances["k2"] = reconfigure.Instance{Node: "k2", ID: "id-k2"}
 	seen.States["k2"] = idle("k2", reconfigure.NodePoweringUp)
 	if got := planned(c, seen, reconfigure.Resume, "k2"); got.String() != "replace k2" {
-		t.Errorf("after a removal that was cut short: %s", got)
+		t.Errorf("after an interrupted removal: %s", got)
 	}
 }
 
-func TestPortsGoWithTheirDeclarationAndWithTheCluster(t *testing.T) {
+func TestPortsAreRemovedWithTheirDeclarationAndWithTheCluster(t *testing.T) {
 	c := portsCluster()
 	desired := map[string]reconfigure.Spec{
 		"ctl": made(reconfigure.ControlGroup, "c", ""), "k1": made("kept", "v1", ""), "k2": port("kept", ""),
@@ -149,6 +151,6 @@ func TestPortsGoWithTheirDeclarationAndWithTheCluster(t *testing.T) {
 	if got.Nodes(reconfigure.Remove).String() != "k4" {
 		t.Errorf("resize: %s", got)
 	} else if _, left := got.Desired["k4"]; left {
-		t.Error("a resize leaves the port of a node that nobody declares")
+		t.Error("a resize leaves the port of a node that is not declared")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// world is a drawn situation.
+// world is a generated declaration, snapshot and requests.
 type world struct {
 	cluster  reconfigure.Cluster
 	seen     snapshot.Snapshot
@@ -29,7 +29,8 @@ var slurmStates = []string{
 }
 
 var modes = []reconfigure.Mode{
-	reconfigure.Resume, reconfigure.Suspend, reconfigure.Deploy, reconfigure.Update, reconfigure.Enlarge, reconfigure.Shrink, reconfigure.Resize,
+	reconfigure.Resume, reconfigure.Suspend, reconfigure.Deploy, reconfigure.Update, reconfigure.Enlarge,
+	reconfigure.Shrink, reconfigure.Resize,
 }
 
 func resizes(r reconfigure.Request) bool {
@@ -42,10 +43,12 @@ func drawWorld(t *rapid.T) world {
 		most := rapid.IntRange(1, 6).Draw(t, "max")
 		w.cluster.Groups = append(w.cluster.Groups, reconfigure.NodeGroup{
 			Name: fmt.Sprint("group", i), Prefix: string(rune('a' + i)), Width: 1,
-			Source: source(rapid.SampledFrom([]string{"v1", "v2"}).Draw(t, "image")), Max: most, Min: rapid.IntRange(0, most).Draw(t, "min"),
+			Source: source(rapid.SampledFrom([]string{"v1", "v2"}).Draw(t, "image")), Max: most,
+			Min: rapid.IntRange(0, most).Draw(t, "min"),
 		})
 	}
-	w.cluster.Slurm.ResumeTimeout = rapid.SampledFrom([]time.Duration{0, 5 * time.Minute, time.Hour}).Draw(t, "resume timeout")
+	w.cluster.Slurm.ResumeTimeout = rapid.SampledFrom([]time.Duration{0, 5 * time.Minute, time.Hour}).
+		Draw(t, "resume timeout")
 	w.cluster.Settings.Retries = rapid.IntRange(0, 2).Draw(t, "retries")
 	w.seen = drawObservation(t, w.cluster)
 	names := w.cluster.Nodes().Names()
@@ -68,7 +71,7 @@ func drawWorld(t *rapid.T) world {
 	return w
 }
 
-// drawDeferred is what a request waited for at the plan before; mostly nothing.
+// drawDeferred draws whether the previous plan deferred the request.
 func drawDeferred(t *rapid.T, id reconfigure.RequestID) []reconfigure.Deferral {
 	if !rapid.Bool().Draw(t, "deferred") {
 		return nil
@@ -78,14 +81,17 @@ func drawDeferred(t *rapid.T, id reconfigure.RequestID) []reconfigure.Deferral {
 
 func drawOptions(t *rapid.T) reconfigure.Options {
 	return reconfigure.Options{
-		Image: rapid.SampledFrom([]string{"", "", "v1", "v2"}).Draw(t, "other image"), Reimage: rapid.IntRange(0, 3).Draw(t, "reimage") == 0,
-		FromSlurm: rapid.Bool().Draw(t, "from Slurm"), DrainTimeout: rapid.SampledFrom([]time.Duration{time.Minute, time.Hour}).Draw(t, "drain timeout"),
+		Image:        rapid.SampledFrom([]string{"", "", "v1", "v2"}).Draw(t, "other image"),
+		Reimage:      rapid.IntRange(0, 3).Draw(t, "reimage") == 0,
+		FromSlurm:    rapid.Bool().Draw(t, "from Slurm"),
+		DrainTimeout: rapid.SampledFrom([]time.Duration{time.Minute, time.Hour}).Draw(t, "drain timeout"),
 	}
 }
 
 func drawObservation(t *rapid.T, c reconfigure.Cluster) snapshot.Snapshot {
 	seen := snapshot.Snapshot{
-		Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}, States: map[string]reconfigure.NodeState{},
+		Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{},
+		States:  map[string]reconfigure.NodeState{},
 		Time:    time.Time{}.Add(10 * time.Minute), // requests are as old as that
 		Sources: map[reconfigure.Source]reconfigure.Resolved{}, Missing: map[snapshot.Source]string{},
 	}
@@ -95,7 +101,8 @@ func drawObservation(t *rapid.T, c reconfigure.Cluster) snapshot.Snapshot {
 	}
 	for _, image := range []string{"c", "v1", "v2"} {
 		broken := rapid.SampledFrom([]string{"", "", "", "missing"}).Draw(t, "broken")
-		seen.Sources[source(image)] = reconfigure.Resolved{ImageID: image, FlavorID: "f", NetworkID: "n", Err: broken, Class: class(broken)}
+		seen.Sources[source(image)] = reconfigure.Resolved{ImageID: image, FlavorID: "f", NetworkID: "n", Err: broken,
+			Class: class(broken)}
 	}
 	for _, node := range append(c.Nodes().Names(), c.Control.Name, "a7") {
 		group := reconfigure.ControlGroup
@@ -103,15 +110,18 @@ func drawObservation(t *rapid.T, c reconfigure.Cluster) snapshot.Snapshot {
 			group = g.Name
 		}
 		if rapid.Bool().Draw(t, "instance") {
-			seen.Instances[node] = reconfigure.Instance{Node: node, ID: "id-" + node, Tainted: rapid.IntRange(0, 4).Draw(t, "tainted") == 0}
+			seen.Instances[node] = reconfigure.Instance{Node: node, ID: "id-" + node,
+				Tainted: rapid.IntRange(0, 4).Draw(t, "tainted") == 0}
 		}
 		if rapid.Bool().Draw(t, "desired") {
-			seen.Desired[node] = reconfigure.Spec{Group: group, ImageID: rapid.SampledFrom([]string{"v1", "v2"}).Draw(t, "image"), FlavorID: "f", NetworkID: "n"}
+			seen.Desired[node] = reconfigure.Spec{Group: group,
+				ImageID: rapid.SampledFrom([]string{"v1", "v2"}).Draw(t, "image"), FlavorID: "f", NetworkID: "n"}
 		}
 		if answers && node != c.Control.Name && (node != "a7" || rapid.Bool().Draw(t, "Slurm knows it")) {
 			s := reconfigure.SlurmNode(node, strings.Split(rapid.SampledFrom(slurmStates).Draw(t, "state"), "+")...)
 			s.Busy = s.HasAny(reconfigure.NodeAllocated | reconfigure.NodeMixed)
-			s.Reason = rapid.SampledFrom([]string{"", "reconfigure: update", "reconfigure: shrink", "disk is full", "reimage", "reimage image=v1"}).Draw(t, "reason")
+			s.Reason = rapid.SampledFrom([]string{"", "reconfigure: update", "reconfigure: shrink", "disk is full",
+				"reimage", "reimage image=v1"}).Draw(t, "reason")
 			s.Returns = s.Rebooting() && rapid.Bool().Draw(t, "returns")
 			seen.States[node] = s
 		}
@@ -119,7 +129,7 @@ func drawObservation(t *rapid.T, c reconfigure.Cluster) snapshot.Snapshot {
 	return seen
 }
 
-// become is the world after a plan was carried out to the end.
+// become returns the snapshot after all changes of a plan succeeded.
 func (w world) become(p reconfigure.Plan) snapshot.Snapshot {
 	after := w.seen
 	after.Desired = p.Desired
@@ -134,7 +144,8 @@ func (w world) become(p reconfigure.Plan) snapshot.Snapshot {
 		switch c.Action {
 		case reconfigure.Remove:
 			delete(after.Instances, c.Node)
-			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown}
+			after.States[c.Node] = reconfigure.NodeState{Node: c.Node,
+				Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown}
 		case reconfigure.Drain, reconfigure.Undrain:
 			state := after.States[c.Node]
 			state.Flags &^= reconfigure.NodeDrain
@@ -153,7 +164,8 @@ func (w world) become(p reconfigure.Plan) snapshot.Snapshot {
 		default:
 			after.Instances[c.Node] = reconfigure.Instance{Node: c.Node, ID: "id-" + c.Node}
 			kind := after.States[c.Node].Flags & reconfigure.NodeCloud
-			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, Flags: kind | reconfigure.NodeIdle, Boot: w.seen.Time}
+			after.States[c.Node] = reconfigure.NodeState{Node: c.Node, Flags: kind | reconfigure.NodeIdle,
+				Boot: w.seen.Time}
 		}
 	}
 	if p.Everywhere && w.seen.Answers(snapshot.Slurm) {
@@ -162,7 +174,7 @@ func (w world) become(p reconfigure.Plan) snapshot.Snapshot {
 	return after
 }
 
-// reread is Slurm after it has read a slurm.conf of what is declared.
+// reread changes the states as if Slurm had read slurm.conf for the declaration.
 func (w world) reread(after snapshot.Snapshot) {
 	for node := range after.States {
 		if !w.cluster.Nodes().Contains(node) && node != "ctl" {
@@ -183,7 +195,7 @@ func (w world) reread(after snapshot.Snapshot) {
 	}
 }
 
-// A slurm.conf without a node ends the job on it.
+// When Slurm reads a slurm.conf without a node, it ends the jobs on it.
 func TestSlurmForgetsNoJob(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
@@ -200,7 +212,7 @@ func TestNothingOutsideDeclaredGroups(t *testing.T) {
 		w := drawWorld(t)
 		known := w.cluster.Nodes().Union(nodeset.Of(w.cluster.Control.Name, "a7"))
 		if strange := plan.Compute(w.cluster, w.seen, w.requests).Nodes().Difference(known); !strange.Empty() {
-			t.Fatalf("the plan touches %s, which nobody declares", strange)
+			t.Fatalf("the plan changes %s, which is not declared", strange)
 		}
 	})
 }
@@ -209,7 +221,8 @@ func TestPersistentNodesAreNeverRemoved(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		p := plan.Compute(w.cluster, w.seen, w.requests)
-		if lost := p.Nodes(reconfigure.Remove).Intersect(w.cluster.Persistent().Union(nodeset.Of("ctl"))); !lost.Empty() {
+		stay := w.cluster.Persistent().Union(nodeset.Of("ctl"))
+		if lost := p.Nodes(reconfigure.Remove).Intersect(stay); !lost.Empty() {
 			t.Fatalf("the plan removes %s", lost)
 		}
 	})
@@ -223,7 +236,8 @@ func TestEveryChangeNamesARequestThatAskedForIt(t *testing.T) {
 				t.Fatalf("%+v has no request or no reason", c)
 			}
 			for _, id := range c.Requests {
-				if r := w.requests[id-1]; r.Mode != reconfigure.Deploy && !r.Nodes.Contains(c.Node) && !(resizes(r) && c.Node == "ctl") {
+				if r := w.requests[id-1]; r.Mode != reconfigure.Deploy && !r.Nodes.Contains(c.Node) &&
+					!(resizes(r) && c.Node == "ctl") {
 					t.Fatalf("%+v is said to be for %+v, which does not name the node", c, r)
 				}
 			}
@@ -236,12 +250,14 @@ func TestNoJobIsEndangered(t *testing.T) {
 		w := drawWorld(t)
 		for _, c := range plan.Compute(w.cluster, w.seen, w.requests).Changes {
 			i, there := w.seen.Instances[c.Node]
-			disturbs := c.Action == reconfigure.Replace || c.Action == reconfigure.Remove || c.Action == reconfigure.Reboot
+			disturbs := c.Action == reconfigure.Replace || c.Action == reconfigure.Remove ||
+				c.Action == reconfigure.Reboot
 			if !disturbs || !there {
 				continue
 			}
 			if !w.seen.Answers(snapshot.Slurm) && !i.Tainted || w.seen.States[c.Node].Running() {
-				t.Fatalf("%+v although Slurm has the node as %+v (answers: %v)", c, w.seen.States[c.Node], w.seen.Answers(snapshot.Slurm))
+				t.Fatalf("%+v although Slurm has the node as %+v (answers: %v)", c, w.seen.States[c.Node],
+					w.seen.Answers(snapshot.Slurm))
 			}
 		}
 	})
@@ -256,23 +272,25 @@ func TestOnlyChangedNodesChangeInTheMap(t *testing.T) {
 			was, had := w.seen.Desired[node]
 			is, has := p.Desired[node]
 			if !changed.Contains(node) && (was != is || had != has) {
-				t.Fatalf("the map changes %s, which the plan does not name", node)
+				t.Fatalf("the map changes for %s, which the plan does not name", node)
 			}
 		}
 	})
 }
 
-func TestAppliedPlanMakesTheNextOneEmpty(t *testing.T) {
+func TestTheNextPlanIsEmpty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		w.seen.Missing = nil
 		p := plan.Compute(w.cluster, w.seen, w.requests)
 		next := plan.Compute(w.cluster, w.become(p), w.requests)
 		for _, c := range next.Changes {
-			// A deploy runs the playbooks whenever it is asked: they are idempotent. What was rejected for a conflict comes up again.
-			// Whoever asks for a reimage gets one each time, and what waited for jobs need not wait the next time.
-			again := slices.ContainsFunc(c.Requests, func(id reconfigure.RequestID) bool { return w.requests[id-1].Reimage })
-			if c.Action != reconfigure.Configure && !rejected(p, c.Node) && !again && !waited(p, c.Node) && !w.contested(c.Node) {
+			// A deploy always runs the playbooks: they are idempotent. A reimage makes a new instance each time. What
+			// was rejected for a conflict, or deferred, may be planned the next time.
+			again := slices.ContainsFunc(c.Requests,
+				func(id reconfigure.RequestID) bool { return w.requests[id-1].Reimage })
+			if c.Action != reconfigure.Configure && !rejected(p, c.Node) && !again && !waited(p, c.Node) &&
+				!w.contested(c.Node) {
 				t.Fatalf("after %v the same requests still want %+v", p, c)
 			}
 		}
@@ -284,7 +302,7 @@ func TestPlanningTogetherIsPlanningOneAfterAnother(t *testing.T) {
 		w := drawWorld(t)
 		together := plan.Compute(w.cluster, w.seen, w.requests)
 		if len(together.Rejected)+len(together.Deferred) > 0 || slices.ContainsFunc(w.requests, different) {
-			return // requests that contradict one another are kept apart by the batch
+			return // the controller plans conflicting requests one after the other
 		}
 		one := w
 		for _, r := range w.requests {
@@ -293,13 +311,15 @@ func TestPlanningTogetherIsPlanningOneAfterAnother(t *testing.T) {
 		}
 		for _, node := range w.cluster.Nodes().Names() {
 			if together.Desired[node] != one.seen.Desired[node] {
-				t.Fatalf("%s: together %+v, one after another %+v", node, together.Desired[node], one.seen.Desired[node])
+				t.Fatalf("%s: together %+v, one after another %+v", node, together.Desired[node],
+					one.seen.Desired[node])
 			}
 		}
 	})
 }
 
-// contested tells that an update or a resize and another request name a node: the batch keeps those apart, too.
+// contested reports whether an update or a resize and another request name a node: the controller plans those one after
+// the other, too.
 func (w world) contested(node string) bool {
 	named, choosy := 0, false
 	for _, r := range w.requests {
@@ -311,10 +331,11 @@ func (w world) contested(node string) bool {
 	return named > 1 && choosy
 }
 
-// different tells that a request may want something else of a node than another one of its mode: the batch keeps those apart.
+// different reports whether a request has options, so that it may conflict with another one of its mode: the controller
+// plans those one after the other.
 func different(r reconfigure.Request) bool { return r.Options != reconfigure.Options{} }
 
-func TestOnlyDrainsOfOursAreTakenBack(t *testing.T) {
+func TestOnlyOurDrainsEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		for _, c := range plan.Compute(w.cluster, w.seen, w.requests).Changes {
@@ -324,14 +345,14 @@ func TestOnlyDrainsOfOursAreTakenBack(t *testing.T) {
 				t.Fatalf("%+v although Slurm has the node as %+v", c, state)
 			}
 			if c.Action == reconfigure.Drain && state.Drained() {
-				t.Fatalf("%+v would take the place of the drain %+v", c, state)
+				t.Fatalf("%+v would replace the drain %+v", c, state)
 			}
 		}
 	})
 }
 
-// A request that waits must come to its end: when the jobs have ended, none of its nodes waits.
-func TestNothingWaitsButForJobs(t *testing.T) {
+// Each request gets an outcome: when the jobs have ended, none of its nodes is deferred.
+func TestNoNodeIsDeferredAfterItsJobs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		w.seen.Missing = nil

@@ -5,9 +5,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// resize makes the persistent nodes those that are declared now. Below min_nodes a node is made where it is missing, and one that was a cloud node keeps its
-// instance and its jobs. From there on, one that was persistent is drained and removed; a cloud node is Slurm's business. Where slurm.conf is another one then,
-// all nodes get it.
+// resize makes the declared persistent nodes, and removes the others that were persistent. A node below min_nodes is
+// made if it is missing; one that was a cloud node keeps its instance and its jobs. A persistent node from min_nodes on
+// is drained and removed; cloud nodes are left to power saving. If slurm.conf changes, all nodes get it.
 func (p *planner) resize(r reconfigure.Request) {
 	remains := p.remains(r)
 	for node := range r.Open().All() {
@@ -35,15 +35,15 @@ func (p *planner) resize(r reconfigure.Request) {
 	}
 }
 
-// shrinking is what we drain nodes for that are to go.
+// shrinking is the reason for draining nodes that are to be removed.
 const shrinking = "shrink"
 
-// leaves reports whether we have drained a node because it is to go, whatever has become of it since.
+// leaves reports whether this tool has drained a node to remove it, now or in an earlier request.
 func leaves(s reconfigure.NodeState) bool {
 	return s.Drained() && s.Reason == reconfigure.ReasonPrefix+" "+shrinking
 }
 
-// stale reports whether Slurm has a node as something else than it is declared to be: persistent, a cloud node, or no node at all.
+// stale reports whether a node differs in Slurm from its declaration as a persistent node, a cloud node, or no node.
 func (p *planner) stale(node string) bool {
 	state, known := p.seen.States[node]
 	if known != p.declared.Contains(node) {
@@ -52,7 +52,8 @@ func (p *planner) stale(node string) bool {
 	return known && state.Cloud() == p.persistent.Contains(node)
 }
 
-// remains is the nodes that are declared no more and cannot go now: a slurm.conf without them would end their jobs.
+// remains returns the nodes that are no longer declared and cannot be removed now: a slurm.conf without them would end
+// their jobs.
 func (p *planner) remains(r reconfigure.Request) nodeset.NodeSet {
 	open := r.Open()
 	return p.seen.Forgotten(p.cluster).Where(func(node string) bool {
@@ -66,11 +67,13 @@ func occupied(s reconfigure.NodeState) bool {
 	return s.GivenToJob() || s.Usable() || s.Rebooting()
 }
 
-// withhold has a node wait for the others that its request names and that are to go; for those of another request it cannot.
+// withhold defers a node until the other nodes of its request are removed. If they are not of its request, it rejects
+// the node.
 func (p *planner) withhold(r reconfigure.Request, node string, remains nodeset.NodeSet) {
 	const forget = ", which no node group declares any more: Slurm would forget them, and end their jobs"
 	if strange := remains.Difference(r.Open()); !strange.Empty() || r.DrainTimeout <= 0 {
-		p.reject(r, node, "there are instances of "+remains.String()+forget+". `reconfigure resize` removes them when their jobs have ended")
+		p.reject(r, node, "there are instances of "+remains.String()+forget+". `reconfigure resize` removes them "+
+			"when their jobs have ended")
 		return
 	}
 	if p.late(r) {
@@ -80,7 +83,7 @@ func (p *planner) withhold(r reconfigure.Request, node string, remains nodeset.N
 	p.deferFor(r, node, reconfigure.WaitsForJobs, "there are jobs on "+remains.String()+forget)
 }
 
-// grow has a node be persistent.
+// grow makes a node persistent.
 func (p *planner) grow(r reconfigure.Request, node string) {
 	state := p.seen.States[node]
 	whole, reason := p.whole(node)
@@ -88,28 +91,31 @@ func (p *planner) grow(r reconfigure.Request, node string) {
 	case !whole:
 		p.make(r, node, reason)
 	case state.PoweringDown() || state.PoweredDown():
-		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Reboot, Reason: "it becomes persistent, and Slurm had given it up"})
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Reboot,
+			Reason: "it becomes persistent, and Slurm has powered it down"})
 	case p.stale(node):
-		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it becomes persistent", Undrain: leaves(state)})
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it becomes persistent",
+			Undrain: leaves(state)})
 	default:
 		p.keep(r, node)
 	}
 	p.reread(r, node)
 }
 
-// keep has Slurm use a node again that was to go, and is declared to stay after all.
+// keep undrains a node that was to be removed, and is declared persistent again.
 func (p *planner) keep(r reconfigure.Request, node string) {
 	if leaves(p.seen.States[node]) {
-		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "it stays after all"})
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain,
+			Reason: "it is declared persistent again"})
 	}
 }
 
-// give removes the instance of a node that is not to be persistent any more, when no job is on it and none can start. A cloud node that was none of the
-// persistent ones is left to Slurm, which powers it down when it is idle.
+// give removes the instance of a node that is no longer persistent, when no job is on it and none can start. A node
+// that was a cloud node before is left to Slurm, which powers it down when it is idle.
 func (p *planner) give(r reconfigure.Request, node string) {
 	state, known := p.seen.States[node]
 	_, there := p.seen.Instances[node]
-	_, wanted := p.seen.Desired[node] // the port of a node that is not declared any more goes too
+	_, wanted := p.seen.Desired[node] // the port of a node that is no longer declared is removed too
 	declared := p.declared.Contains(node)
 	goes := !declared || known && !state.Cloud() || leaves(state)
 	reason := "its group declares fewer persistent nodes"
@@ -121,20 +127,23 @@ func (p *planner) give(r reconfigure.Request, node string) {
 	case there && occupied(state):
 		p.await(r, node, shrinking)
 	case there || wanted || declared:
-		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: reason, HandOver: declared, Note: endingDrain(state)})
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: reason, HandOver: declared,
+			Note: endingDrain(state)})
 	}
 	p.reread(r, node)
 }
 
-// endingDrain tells of somebody else's drain that power saving takes away with the instance.
+// endingDrain returns a note on a drain that this tool has not set, and that ends with the instance, as power saving
+// clears it.
 func endingDrain(s reconfigure.NodeState) string {
 	if !s.Drained() || s.Ours() {
 		return ""
 	}
-	return "somebody else's drain ends with its instance: " + s.Reason
+	return "a drain that reconfigure has not set ends with its instance: " + s.Reason
 }
 
-// reread has all nodes get slurm.conf where it has changed for a node. The control node stands for them: whether slurmctld takes it is what counts.
+// reread gives all nodes slurm.conf if it changes for a node. The plan has one change for it, of the control node: its
+// result is whether slurmctld loads the file.
 func (p *planner) reread(r reconfigure.Request, node string) {
 	if !p.stale(node) {
 		return
@@ -142,6 +151,7 @@ func (p *planner) reread(r reconfigure.Request, node string) {
 	p.everywhere = true
 	control := p.cluster.Control.Name
 	if c, changes := p.changes[control]; !changes || c.Requests[len(c.Requests)-1] != r.ID {
-		p.change(r, reconfigure.Change{Node: control, Action: reconfigure.Configure, Reason: "slurm.conf is another one for " + node})
+		p.change(r, reconfigure.Change{Node: control, Action: reconfigure.Configure,
+			Reason: "slurm.conf changes for " + node})
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// resume gives each node an instance that boots after the request: Slurm waits for a boot that is newer than its own call (slurm.conf(5), ResumeTimeout).
+// resume gives each node an instance that boots after the request: Slurm waits for a boot that is newer than its call
+// (slurm.conf(5), ResumeTimeout).
 func (p *planner) resume(r reconfigure.Request) {
 	_, deployed := p.seen.Instances[p.cluster.Control.Name]
 	for node := range r.Open().All() {
@@ -15,18 +16,19 @@ func (p *planner) resume(r reconfigure.Request) {
 			continue
 		}
 		if !deployed {
-			p.reject(r, node, "there is no control node yet: `reconfigure deploy` comes first")
+			p.reject(r, node, "there is no control node: run `reconfigure deploy` first")
 			continue
 		}
 		whole, reason := p.whole(node)
 		state := p.seen.States[node]
 		switch {
 		case whole && p.slurm && (state.Ready() || state.Running()):
-			// Slurm names a node twice after a crash of slurmctld; there is nothing left to do.
+			// After a crash slurmctld calls again for the same node: there is nothing to do.
 		case p.unfinished(node) && p.slurm && (state.Ready() || state.Running()):
 			p.adopt(r, node)
 		case p.tooLate(r, node):
-			p.reject(r, node, fmt.Sprintf("too late: Slurm gives it up %s after the request", p.cluster.Slurm.ResumeTimeout))
+			p.reject(r, node, fmt.Sprintf("too late: Slurm gives it up %s after the request",
+				p.cluster.Slurm.ResumeTimeout))
 		case !whole:
 			p.make(r, node, reason)
 		case !p.slurm:
@@ -37,14 +39,15 @@ func (p *planner) resume(r reconfigure.Request) {
 	}
 }
 
-// unfinished reports whether Terraform was told of a node, and its state does not have the instance as finished.
+// unfinished reports whether the map of nodes has an instance for a node, and Terraform's state does not have it as
+// finished.
 func (p *planner) unfinished(node string) bool {
 	instance, there := p.seen.Instances[node]
 	return p.seen.Desired[node].HasInstance() && (!there || instance.Tainted)
 }
 
-// adopt has Terraform's state take the instance of a node that is in use: a worker, or a Terraform, was killed after the
-// instance came up. A new instance would cost the node's jobs.
+// adopt plans that Terraform's state takes the instance of a node that is in use: the worker or Terraform was killed
+// after the instance became ready. A new instance would end the node's jobs.
 func (p *planner) adopt(r reconfigure.Request, node string) {
 	p.change(r, reconfigure.Change{
 		Node: node, Action: reconfigure.Adopt, Spec: p.seen.Desired[node],
@@ -52,16 +55,18 @@ func (p *planner) adopt(r reconfigure.Request, node string) {
 	})
 }
 
-// refresh readies an instance that Slurm wants to power up although it is there: left over from an earlier failure, or told of twice. It is empty, so it may
-// become what is declared now.
+// refresh plans a new boot of an instance that exists before Slurm powers the node up: after an earlier failure, or
+// after a repeated call. It has no job, so it is also replaced if it differs from the declaration.
 func (p *planner) refresh(r reconfigure.Request, node string) {
 	spec, problem := p.spec(node)
 	switch {
 	case problem != nil:
 		p.rejectFor(r, node, problem)
 	case spec != p.seen.Desired[node]:
-		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Replace, Spec: spec, Reason: "its instance is not what is declared"})
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Replace, Spec: spec,
+			Reason: "its instance differs from the declaration"})
 	default:
-		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Reboot, Reason: "its instance was there before the request"})
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Reboot,
+			Reason: "its instance is older than the request"})
 	}
 }

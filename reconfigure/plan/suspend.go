@@ -2,8 +2,9 @@ package plan
 
 import "github.com/eiffel-hpc/eiffel/reconfigure"
 
-// suspend removes the instances of cloud nodes that Slurm has given up, also of those that are declared no more: they would leak. Slurm sets POWERING_DOWN before it
-// calls; a node that it still has in use could get a job at any moment. It calls once, and may fall silent then: what it has asked for waits until it answers.
+// suspend removes the instances of cloud nodes that Slurm has given up, also of nodes that are no longer declared, so
+// that no instance is left over. Slurm sets POWERING_DOWN before it calls; a node that is still in use could get a job
+// at any moment. Slurm calls only once, so while it does not answer afterwards, the node is deferred.
 func (p *planner) suspend(r reconfigure.Request) {
 	for node := range r.Open().All() {
 		instance, there := p.seen.Instances[node]
@@ -15,13 +16,13 @@ func (p *planner) suspend(r reconfigure.Request) {
 		case p.persistent.Contains(node):
 			p.reject(r, node, "it is persistent")
 		case !there && !wanted:
-			// Absent is what was asked for.
+			// There is nothing to remove.
 		case there && p.unknownJobs(instance) && p.deployed() && node != p.cluster.Control.Name:
 			p.deferFor(r, node, reconfigure.SlurmUnreachable, unreachable)
 		case there && p.endangered(instance) != "":
 			p.reject(r, node, p.endangered(instance))
 		case there && state.Registered():
-			p.reject(r, node, "Slurm has it in use; `scontrol update nodename="+node+" state=power_down` has Slurm give it up first")
+			p.reject(r, node, "Slurm uses it; power it down with `scontrol update nodename="+node+" state=power_down`")
 		default:
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "Slurm suspends it"})
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// update makes nodes what is declared now, by a rebuild, a resize or a new instance; what is that already is rebooted. A cloud node without an instance comes
-// of what is declared anyway, when Slurm needs it.
+// update makes instances what is declared now, by a rebuild, a resize or a new instance; an instance that does not
+// differ is rebooted. A cloud node without an instance is skipped: its next instance is made from the declaration.
 func (p *planner) update(r reconfigure.Request) {
 	for node := range r.Open().All() {
 		whole, reason := p.whole(node)
@@ -27,7 +27,7 @@ func (p *planner) update(r reconfigure.Request) {
 			p.await(r, node, "update")
 		case !whole:
 			p.make(r, node, reason)
-		case !p.slurm && (r.IsDeferred() || r.FromSlurm): // it asks once, and waits for the node
+		case !p.slurm && (r.IsDeferred() || r.FromSlurm): // Slurm calls only once, and waits for the node
 			p.waitsForSlurm(r, node)
 		case !p.slurm:
 			p.reject(r, node, p.slurmsReason())
@@ -37,38 +37,42 @@ func (p *planner) update(r reconfigure.Request) {
 	}
 }
 
-// giveBack has Slurm use a node again that we drained for a request of which nothing comes.
+// giveBack undrains a node that this tool has drained for a request that is now rejected.
 func (p *planner) giveBack(r reconfigure.Request, node string) {
 	if state := p.seen.States[node]; r.IsDeferred() && state.Drained() && state.Ours() {
-		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "nothing comes of what it was drained for"})
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain,
+			Reason: "the request that drained it is rejected"})
 	}
 }
 
+// deployed reports whether the control node has an instance.
 func (p *planner) deployed() bool {
 	_, there := p.seen.Instances[p.cluster.Control.Name]
 	return there
 }
 
-// renew updates an instance that is there, when no job is on it and none can start.
+// renew updates a finished instance, when no job is on it and none can start.
 func (p *planner) renew(r reconfigure.Request, node string) {
 	state := p.seen.States[node]
 	change, problem := p.renewal(r, node)
 	switch {
-	case problem != nil && r.IsDeferred() && state.Running(): // nothing can be done before its jobs have ended, whatever it is then
+	case problem != nil && r.IsDeferred() && state.Running():
+		// The source may be resolved when the jobs have ended.
 		p.await(r, node, "update")
-	case problem != nil && r.IsDeferred() && reconfigure.ClassOf(problem) != reconfigure.ClassMissing && !p.late(r): // what the cloud does not tell now it may tell then
+	case problem != nil && r.IsDeferred() && reconfigure.ClassOf(problem) != reconfigure.ClassMissing && !p.late(r):
 		p.deferFor(r, node, reconfigure.CloudUnreachable, problem.Error())
 	case problem != nil:
 		p.giveBack(r, node)
 		p.rejectFor(r, node, problem)
 	case (r.FromSlurm || change.Action == reconfigure.Reboot) && state.Ready() && state.Boot.After(r.Submitted):
-		// It was booted since then: a caller who got no answer has asked twice, or a worker that died has left the request behind. Slurm's reason is gone by now. Our
-		// drain may be there still, and has lost its purpose.
+		// It was booted since the request, by an earlier request of the same caller or by a worker that died. Slurm has
+		// cleared its reason by now. A drain of this tool may be left, and ends.
 		if state.Drained() && state.Ours() {
-			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "it was booted since the request"})
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain,
+				Reason: "it was booted since the request"})
 		}
 	case state.PoweringDown() || state.PoweredDown():
-		p.reject(r, node, "Slurm powers it down; when it is needed again, it comes of what is declared")
+		p.reject(r, node, "Slurm powers it down; its next instance is made from the declaration")
 	case state.PoweringUp():
 		p.reject(r, node, "Slurm powers it up, and a job may wait for it")
 	case state.Rebooting() && !state.Running():
@@ -80,7 +84,7 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	}
 }
 
-// renewal is what an update does to an instance, whenever it may.
+// renewal returns what an update does to an instance as soon as it may be changed.
 func (p *planner) renewal(r reconfigure.Request, node string) (change reconfigure.Change, problem error) {
 	reimage, image := wish(r, p.seen.States[node])
 	spec, problem := p.specOf(node, image)
@@ -90,20 +94,21 @@ func (p *planner) renewal(r reconfigure.Request, node string) (change reconfigur
 	change = reconfigure.Change{Node: node, Action: reconfigure.Replace, Spec: spec}
 	switch differences := differences(p.seen.Desired[node], spec); {
 	case differences != "":
-		change.Reason = "its " + differences + " is not what is declared"
+		change.Reason = "its " + differences + " differs from the declaration"
 		if image != "" {
-			change.Reason = "its " + differences + " is not what is asked for"
+			change.Reason = "its " + differences + " differs from the request"
 		}
 	case reimage:
-		change.Reason = "a new instance is asked for"
+		change.Reason = "the request is for a new instance"
 	default:
-		change = reconfigure.Change{Node: node, Action: reconfigure.Reboot, Reason: "it is what is declared"}
+		change = reconfigure.Change{Node: node, Action: reconfigure.Reboot,
+			Reason: "it does not differ from the declaration"}
 	}
 	return change, nil
 }
 
-// wish is what a request wants of a node besides what is declared. Slurm hands on the reason that the administrator gave to `scontrol reboot`; it puts what
-// it has to say itself behind a colon.
+// wish returns the options of a request for a node. For a reboot by Slurm, they are in the reason that the
+// administrator gave to `scontrol reboot`; Slurm appends its own text after a colon.
 func wish(r reconfigure.Request, state reconfigure.NodeState) (reimage bool, image string) {
 	if !r.FromSlurm {
 		return r.Reimage, r.Image
@@ -120,7 +125,7 @@ func wish(r reconfigure.Request, state reconfigure.NodeState) (reimage bool, ima
 	return true, ""
 }
 
-// differences names what of an instance is made of something else.
+// differences names the parts of two entries that differ.
 func differences(is, wanted reconfigure.Spec) string {
 	var names []string
 	for _, drift := range snapshot.Differences(is, wanted) {
@@ -129,15 +134,17 @@ func differences(is, wanted reconfigure.Spec) string {
 	return strings.Join(names, " and ")
 }
 
-// await has Slurm start no more jobs on a node, and waits for those that run: the request stays open, and is planned again. After a time it gives up.
+// await drains a node and defers it until its jobs have ended. After the drain timeout of the request it undrains and
+// rejects it.
 func (p *planner) await(r reconfigure.Request, node, purpose string) {
 	state := p.seen.States[node]
 	drained := state.Drained() || state.Rebooting()
 	if p.late(r) {
 		if state.Drained() && state.Ours() {
-			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "its jobs took too long"})
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain,
+				Reason: "its jobs did not end in time"})
 		}
-		p.reject(r, node, fmt.Sprintf("it was not free of jobs within %s", r.DrainTimeout.Round(time.Second)))
+		p.reject(r, node, fmt.Sprintf("its jobs did not end within %s", r.DrainTimeout.Round(time.Second)))
 		return
 	}
 	if !drained {
@@ -146,7 +153,7 @@ func (p *planner) await(r reconfigure.Request, node, purpose string) {
 	p.waits(r, node)
 }
 
-// late reports whether the time for jobs to end is over.
+// late reports whether the drain timeout of the request is over.
 func (p *planner) late(r reconfigure.Request) bool {
 	return r.DrainTimeout > 0 && p.seen.Time.Sub(r.Submitted) > r.DrainTimeout
 }
@@ -164,7 +171,8 @@ func (p *planner) deferFor(r reconfigure.Request, node string, kind reconfigure.
 	p.deferred = append(p.deferred, reconfigure.Deferral{Node: node, Request: r.ID, Kind: kind, Reason: reason})
 }
 
-// AfterDrain is the snapshot as it will be when the nodes that a plan waits for are free of jobs: what is planned then is what a preview shows.
+// AfterDrain returns the snapshot as it will be when the jobs on the deferred nodes of a plan have ended. A preview for
+// people shows the plan from it.
 func AfterDrain(seen snapshot.Snapshot, p reconfigure.Plan) snapshot.Snapshot {
 	states := maps.Clone(seen.States)
 	for _, d := range p.Deferred {

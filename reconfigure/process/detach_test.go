@@ -41,7 +41,7 @@ func TestDetachedProgramOutlivesTheCallersGroup(t *testing.T) {
 	}
 }
 
-func TestDetachedProgramHoldsNothingThatTheCallerLeftOpen(t *testing.T) {
+func TestDetachedProgramInheritsNoDescriptor(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	theirs, ours, err := os.Pipe()
 	if err != nil {
@@ -61,7 +61,7 @@ func TestDetachedProgramHoldsNothingThatTheCallerLeftOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadAll(theirs); err != nil {
-		t.Errorf("whoever waits for the caller's output waits for the detached program: %v", err)
+		t.Errorf("the caller's output stays open: %v", err)
 	}
 	if !running(detached) {
 		t.Error("the detached program is gone")
@@ -88,7 +88,7 @@ func TestDetachedProgramThatEndsIsNoZombie(t *testing.T) {
 	eventually(t, "no trace of it", func() bool { _, err := os.Stat("/proc/" + pid); return os.IsNotExist(err) })
 }
 
-func TestDetachRefusesWhatWouldTieTheProgramToUs(t *testing.T) {
+func TestDetachRejectsInputPipesAndGrace(t *testing.T) {
 	for name, cmd := range map[string]process.Cmd{
 		"input":  {Path: "/bin/true", Stdin: strings.NewReader("")},
 		"buffer": {Path: "/bin/true", Stdout: io.Discard},

@@ -19,7 +19,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
-// role makes the test program play another one: the value is the part, the arguments are the part's.
+// role names the environment variable that makes the test program run as another program.
 const role = "PROCESS_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -42,8 +42,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// likeSlurmctld starts this program again as the tool, in the way that slurmctld starts programs: twelve signals blocked, descriptors closed. The second
-// argument may be "marked", for a process that looks as if it had been through CleanSignals already.
+// likeSlurmctld starts this program as the tool, in the way that slurmctld starts programs: with twelve signals blocked
+// and descriptors closed. The second argument may be "marked", to set the variable as after CleanSignals, or "stale",
+// to set it for another process id.
 func likeSlurmctld(args []string) error {
 	runtime.LockOSThread()
 	var mask unix.Sigset_t
@@ -75,7 +76,8 @@ func likeSlurmctld(args []string) error {
 	return syscall.Exec(program, []string{"tool", args[0]}, env)
 }
 
-// tool is a main as ours is: signals first. What it finds in itself and in a child goes to a file.
+// tool is a main function that calls CleanSignals first. It writes the state of its own process and of a child to a
+// file.
 func tool(path string) error {
 	if err := process.CleanSignals(); err != nil {
 		return os.WriteFile(path, []byte(err.Error()), 0o600)
@@ -89,7 +91,10 @@ func tool(path string) error {
 		}
 		fmt.Fprintf(&out, "fd %d %s\n", fd, target)
 	}
-	err := process.Run(context.Background(), process.Cmd{Path: "/bin/grep", Args: []string{"SigBlk", "/proc/self/status"}, Stdout: &out})
+	err := process.Run(
+		context.Background(),
+		process.Cmd{Path: "/bin/grep", Args: []string{"SigBlk", "/proc/self/status"}, Stdout: &out},
+	)
 	if err != nil {
 		return err
 	}
@@ -99,7 +104,8 @@ func tool(path string) error {
 	return os.Rename(path+".new", path)
 }
 
-// caller detaches a shell that writes its process id to the file args[0] and sleeps, then waits to be killed or, if there is another argument, goes.
+// caller detaches a shell that writes its process id to the file args[0] and sleeps. Then it waits until it is killed;
+// with a second argument it returns.
 func caller(args []string) error {
 	err := process.Detach(process.Cmd{
 		Path: "/bin/sh",
@@ -113,7 +119,7 @@ func caller(args []string) error {
 	return err
 }
 
-// play prepares this program for a role.
+// play returns the command that runs this program in a role.
 func play(t *testing.T, part string, args ...string) *exec.Cmd {
 	t.Helper()
 	program, err := os.Executable()
@@ -131,12 +137,12 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("after 10 seconds still not true: %s", what)
 		}
 	}
 }
 
-// running tells whether a process is at work. A zombie that nobody has fetched is not.
+// running reports whether a process is running. A zombie is not.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -146,7 +152,7 @@ func running(pid int) bool {
 	return !strings.HasPrefix(state, "Z")
 }
 
-// pidFrom waits for a process id in a file, and sees to it that the process does not outlive the test.
+// pidFrom waits for a process id in a file. The process is killed when the test ends.
 func pidFrom(t *testing.T, path string) int {
 	t.Helper()
 	eventually(t, "a process id in "+filepath.Base(path), func() bool { _, err := os.Stat(path); return err == nil })

@@ -1,8 +1,9 @@
-// Package process is the only place of the project that starts programs.
+// Package process starts external programs. No other package of the product does.
 //
-// A program gets a process group of its own, so that a cancelled context ends it together with everything that it has started, and so that a signal to the
-// caller's group (Ctrl-C on a terminal) does not reach it past us. It gets the environment that is written down for it and nothing else, and /dev/null where
-// no input is given: nothing that it does depends on who called us. Build makes a command and Run runs it, so that tests can look at the command alone.
+// A program gets a process group of its own, so that a cancelled context ends it together with its children, and so
+// that a signal to the caller's group (Ctrl-C on a terminal) does not reach it. It gets the given environment and
+// nothing else, and /dev/null if no input is given, so that it does not depend on the caller's environment. Build makes
+// a command and Run runs it, so that tests can check the command alone.
 package process
 
 import (
@@ -17,29 +18,29 @@ import (
 	"time"
 )
 
-// Cmd says what to start.
+// Cmd is a program to start.
 type Cmd struct {
-	Path   string   // with a slash, or a name that is looked up on our own PATH
-	Args   []string // without the program's name
-	Dir    string   // empty: the current one
-	Env    []string // the complete environment, KEY=value; empty: none at all
-	Stdin  io.Reader
+	Path   string    // with a slash, or a name to look up in the caller's PATH
+	Args   []string  // without the program's name
+	Dir    string    // working directory; empty: the current one
+	Env    []string  // the complete environment, KEY=value; empty: no variables
+	Stdin  io.Reader // nil: /dev/null
 	Stdout io.Writer // nil: /dev/null
-	Stderr io.Writer // nil: /dev/null; never the same writer as Stdout unless it may be used by two goroutines
-	// Grace is the time between the SIGINT and the SIGKILL that a cancelled context causes; zero: none.
+	Stderr io.Writer // nil: /dev/null; may be the same as Stdout only if it is safe for concurrent use
+	// Grace is the time from SIGINT to SIGKILL after the context is cancelled; zero: SIGKILL follows at once.
 	Grace time.Duration
 }
 
 const (
-	// drain is how long output is waited for after the program itself has ended: something that it left behind, an SSH master for instance, may hold the
-	// other end of a pipe for ever.
+	// drain is the time limit for reading output after the program has ended: a background process, an SSH master for
+	// example, may keep a pipe open.
 	drain = 2 * time.Second
-	// look is the pause between two looks at a group that was interrupted.
+	// look is the interval of the checks whether an interrupted process group is empty.
 	look = 10 * time.Millisecond
 )
 
-// Build makes the command. When ctx ends, the whole process group gets SIGINT, and what is left of it after the grace SIGKILL; Wait returns when the group is
-// gone, and never later than the grace and two seconds.
+// Build makes the command. When ctx ends, the whole process group gets SIGINT, and after the grace period what is left
+// of it gets SIGKILL. Wait returns when the group is empty, and at the latest two seconds after the grace period.
 func Build(ctx context.Context, c Cmd) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.Path, c.Args...)
 	cmd.Dir = c.Dir
@@ -51,8 +52,9 @@ func Build(ctx context.Context, c Cmd) *exec.Cmd {
 	return cmd
 }
 
-// end interrupts a process group and waits until it is empty; after the grace it kills what is left. No stranger can be hit: the kernel gives a group's number
-// to nobody while a process is in it, and an empty group is seen long before the numbers have come round.
+// end interrupts a process group and waits until it is empty; after the grace period it kills what is left. It cannot
+// kill another program: the kernel does not reuse the number of a group that has a process, and an empty group is
+// noticed within the interval of the checks.
 func end(group int, grace time.Duration) error {
 	if err := syscall.Kill(-group, syscall.SIGINT); errors.Is(err, syscall.ESRCH) {
 		return os.ErrProcessDone
@@ -68,8 +70,8 @@ func end(group int, grace time.Duration) error {
 	return nil
 }
 
-// Run runs a program to its end. A program that does not end well is an *Error; one that cannot be started is another error, which says why. When ctx
-// ended, errors.Is finds its error, whatever the program made of the interrupt.
+// Run runs a program until it ends. The error is an *Error if the program fails, and another one if it cannot be
+// started. If ctx ended, errors.Is finds the error of ctx, whatever the program's exit status is.
 func Run(ctx context.Context, c Cmd) error {
 	last := &tail{}
 	cmd := Build(ctx, c)
@@ -82,7 +84,7 @@ func Run(ctx context.Context, c Cmd) error {
 	}
 	err := cmd.Wait()
 	if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success() {
-		err = nil // it has ended well, and what it has left behind is not waited for
+		err = nil // the program succeeded; a background process has the output open
 	}
 	if err == nil {
 		return nil
@@ -95,7 +97,7 @@ func failure(ctx context.Context, path string, state *os.ProcessState, stderr st
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		e.Signal = status.Signal()
 	}
-	// An *exec.ExitError is not wrapped: command line libraries take its code for ours and exit with it.
+	// An *exec.ExitError is not wrapped: command line libraries would exit with its code.
 	_, exited := errors.AsType[*exec.ExitError](err)
 	switch {
 	case ctx.Err() != nil:
@@ -109,13 +111,13 @@ func failure(ctx context.Context, path string, state *os.ProcessState, stderr st
 	return e
 }
 
-// Error tells how a program ended that did not end well.
+// Error is the failure of a program that was started.
 type Error struct {
 	Path   string
-	Code   int            // exit status; -1 if a signal ended it
-	Signal syscall.Signal // the signal that ended it, or 0
-	Stderr string         // the end of what it wrote there
-	Err    error          // the context's error if that was the reason, or what went wrong with its input and output; nil otherwise
+	Code   int            // exit status; -1 if a signal ended the program
+	Signal syscall.Signal // the signal that ended the program, or 0
+	Stderr string         // the last 4 KiB of its standard error
+	Err    error          // the error of the context, or of copying input and output; nil otherwise
 }
 
 func (e *Error) Error() string {
@@ -135,13 +137,13 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap is the context's error, if that was the reason.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// tail keeps the end of what is written to it, for errors that people read.
+// tail is a writer that keeps the last bytes written to it.
 type tail struct{ end []byte }
 
-const tailSize = 4 << 10
+const tailSize = 4 << 10 // bytes
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.end = append(t.end, p...)

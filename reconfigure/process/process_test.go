@@ -19,10 +19,14 @@ import (
 )
 
 func shell(script string, args ...string) process.Cmd {
-	return process.Cmd{Path: "/bin/sh", Args: append([]string{"-c", script, "sh"}, args...), Env: []string{"PATH=/usr/bin:/bin"}}
+	return process.Cmd{
+		Path: "/bin/sh",
+		Args: append([]string{"-c", script, "sh"}, args...),
+		Env:  []string{"PATH=/usr/bin:/bin"},
+	}
 }
 
-func TestBuildMakesAGroupAndTakesNothingFromUs(t *testing.T) {
+func TestBuildMakesAProcessGroupWithoutInheritedEnvironment(t *testing.T) {
 	cmd := process.Build(t.Context(), process.Cmd{Path: "/bin/true", Args: []string{"a", "b"}, Dir: "/tmp"})
 	if diff := cmp.Diff([]string{"/bin/true", "a", "b"}, cmd.Args); diff != "" {
 		t.Error(diff)
@@ -54,13 +58,14 @@ func TestProgramGetsItsInput(t *testing.T) {
 	}
 }
 
-func TestErrorTellsHowTheProgramEnded(t *testing.T) {
+func TestErrorHasExitStatusOrSignal(t *testing.T) {
 	for name, test := range map[string]struct {
 		script string
 		want   process.Error
 		text   string
 	}{
-		"status": {"echo no such node >&2; exit 3", process.Error{Code: 3, Stderr: "no such node\n"}, "/bin/sh: exit status 3: no such node"},
+		"status": {"echo no such node >&2; exit 3", process.Error{Code: 3, Stderr: "no such node\n"},
+			"/bin/sh: exit status 3: no such node"},
 		"signal": {"kill -9 $$", process.Error{Code: -1, Signal: syscall.SIGKILL}, "/bin/sh: ended by signal: killed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,13 +88,13 @@ func TestErrorTellsHowTheProgramEnded(t *testing.T) {
 				error
 				ExitCode() int
 			}](err); ok {
-				t.Error("a command line library would take the program's exit code for ours")
+				t.Error("a command line library would exit with the program's exit code")
 			}
 		})
 	}
 }
 
-func TestErrorKeepsTheEndOfWhatWasSaid(t *testing.T) {
+func TestErrorKeepsTheEndOfStderr(t *testing.T) {
 	err := process.Run(t.Context(), shell("i=0; while [ $i -lt 2000 ]; do echo line $i >&2; i=$((i+1)); done; exit 1"))
 	got, ok := errors.AsType[*process.Error](err)
 	if !ok || len(got.Stderr) != 4096 || !strings.HasSuffix(got.Stderr, "line 1999\n") {
@@ -97,12 +102,15 @@ func TestErrorKeepsTheEndOfWhatWasSaid(t *testing.T) {
 	}
 }
 
-func TestProgramThatIsNotThere(t *testing.T) {
+func TestMissingProgram(t *testing.T) {
 	err := process.Run(t.Context(), process.Cmd{Path: "/nowhere/at/all"})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}
-	if err := process.Run(t.Context(), process.Cmd{Path: "reconfigure-no-such-program"}); !errors.Is(err, exec.ErrNotFound) {
+	if err := process.Run(t.Context(), process.Cmd{Path: "reconfigure-no-such-program"}); !errors.Is(
+		err,
+		exec.ErrNotFound,
+	) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -115,26 +123,27 @@ func TestCancelledBeforeTheStart(t *testing.T) {
 	}
 }
 
-// interrupted runs a script, cancels it once it has written its file (args[0]), and returns how long the end took and the error.
+// interrupted runs a script, cancels it once it has written a file, and returns the time from cancelling to the end,
+// and the error.
 func interrupted(t *testing.T, cmd process.Cmd, file string) (time.Duration, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- process.Run(ctx, cmd) }()
-	eventually(t, "the program is at work", func() bool { _, err := os.Stat(file); return err == nil })
+	eventually(t, "the program is running", func() bool { _, err := os.Stat(file); return err == nil })
 	begun := time.Now()
-	cancel(errors.New("the caller went away"))
+	cancel(errors.New("the caller is gone"))
 	err := <-done
 	return time.Since(begun), err
 }
 
-func TestCancelInterruptsAndWaitsForTheProgramToTidyUp(t *testing.T) {
+func TestCancelInterruptsAndWaitsForTheProgramToCleanUp(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ready")
 	var out bytes.Buffer
 	cmd := shell(`trap 'echo tidy; exit 0' INT; : > "$1"; while :; do sleep 0.01; done`, file)
 	cmd.Stdout, cmd.Grace = &out, time.Minute
 	took, err := interrupted(t, cmd, file)
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the caller went away") {
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the caller is gone") {
 		t.Errorf("error %v", err)
 	}
 	if out.String() != "tidy\n" || took > 10*time.Second {
@@ -142,7 +151,7 @@ func TestCancelInterruptsAndWaitsForTheProgramToTidyUp(t *testing.T) {
 	}
 }
 
-func TestCancelKillsAProgramThatIgnoresTheInterruptWithAllThatItStarted(t *testing.T) {
+func TestCancelKillsAProgramThatIgnoresTheInterruptAndItsChildren(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "grandchild")
 	cmd := shell(`trap '' INT; sleep 1000 & echo $! > "$1.new"; mv "$1.new" "$1"; wait`, file)
 	cmd.Grace, cmd.Stdout = 200*time.Millisecond, new(bytes.Buffer)
@@ -158,9 +167,13 @@ func TestCancelKillsAProgramThatIgnoresTheInterruptWithAllThatItStarted(t *testi
 	eventually(t, "the grandchild is gone", func() bool { return !running(grandchild) })
 }
 
-func TestCancelKillsWhatAWellBehavedProgramLeavesBehind(t *testing.T) {
+func TestCancelKillsChildrenThatOutliveTheProgram(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "grandchild")
-	cmd := shell(`sleep 1000 & echo $! > "$1.new"; mv "$1.new" "$1"; trap 'exit 0' INT; while :; do sleep 0.01; done`, file) // a shell's background child ignores SIGINT
+	// a shell's background child ignores SIGINT
+	cmd := shell(
+		`sleep 1000 & echo $! > "$1.new"; mv "$1.new" "$1"; trap 'exit 0' INT; while :; do sleep 0.01; done`,
+		file,
+	)
 	cmd.Grace = 300 * time.Millisecond
 	_, err := interrupted(t, cmd, file)
 	if !errors.Is(err, context.Canceled) {
@@ -170,7 +183,7 @@ func TestCancelKillsWhatAWellBehavedProgramLeavesBehind(t *testing.T) {
 	eventually(t, "the grandchild is gone", func() bool { return !running(grandchild) })
 }
 
-func TestDaemonThatHoldsTheOutputOpenIsNotWaitedFor(t *testing.T) {
+func TestRunDoesNotWaitForADaemonThatKeepsTheOutputOpen(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "daemon")
 	var out bytes.Buffer
 	cmd := shell(`setsid sleep 1000 & echo $! > "$1.new"; mv "$1.new" "$1"; echo done`, file)

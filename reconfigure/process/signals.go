@@ -12,16 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cleaned names the variable with which CleanSignals tells itself, across its exec, that it has been here. Its value is our process id, which an exec keeps: one that
-// somebody else left in the environment means nothing.
+// cleaned names the variable that CleanSignals sets before its exec, to exec only once. Its value is the process id,
+// which an exec keeps: a value that another process has left in the environment has no effect.
 const cleaned = "RECONFIGURE_SIGNALS_CLEANED"
 
-// CleanSignals frees the process from blocked signals, and is the first thing that main does. slurmctld starts its programs with a dozen signals blocked, and
-// children inherit that: Go unblocks for itself those that it handles, but with SIGALRM blocked no timeout in a program that we start would ever end. Since each of the
-// threads that there are by now has a mask of its own, the one clean way is to empty that of this thread and have it start the program afresh, once, with
-// the same arguments and environment. It returns in the process that is clean, or with an error where it could not be done.
+// CleanSignals unblocks all signals. It must be the first call in main. slurmctld starts its programs with twelve
+// signals blocked, and children inherit the mask. Go unblocks the signals that it handles itself, but with SIGALRM
+// blocked the timeouts of programs that we start would not work. Each thread has a mask of its own, so CleanSignals
+// empties the mask of this thread and executes the program again, once, with the same arguments and environment. It
+// returns nil if no signal is blocked, else an error.
 //
-// Descriptors 0, 1 and 2, which slurmctld closes, need no care: Go's runtime opens /dev/null on them before main.
+// Descriptors 0, 1 and 2, which slurmctld closes, need no attention: Go's runtime opens /dev/null on them before main.
 func CleanSignals() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -51,7 +52,10 @@ func restart(self string) error {
 	if err != nil {
 		return fmt.Errorf("start again with no signal blocked: %w", err)
 	}
-	environment := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, cleaned+"=") })
+	environment := slices.DeleteFunc(
+		os.Environ(),
+		func(entry string) bool { return strings.HasPrefix(entry, cleaned+"=") },
+	)
 	err = syscall.Exec(program, os.Args, append(environment, cleaned+"="+self))
 	return fmt.Errorf("start %s again with no signal blocked: %w", program, err)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestCleanSignalsFreesUsAndOurChildrenFromWhatSlurmctldBlocks(t *testing.T) {
+func TestCleanSignalsUnblocksTheSignalsThatSlurmctldBlocks(t *testing.T) {
 	for _, variable := range []string{"none", "stale"} {
 		t.Run(variable, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "report")
@@ -37,7 +37,7 @@ SigBlk:	0000000000000000
 	}
 }
 
-func TestCleanSignalsStartsUsAfreshOnceOnly(t *testing.T) {
+func TestCleanSignalsExecutesTheProgramOnlyOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report")
 	if err := play(t, "slurmctld", file, "marked").Run(); err != nil {
 		t.Fatal(err)

@@ -106,7 +106,7 @@ func (r Reconciler) Compare(ctx context.Context) (Comparison, error) {
 	return Comparison{Findings: Compare(r.Cluster, seen, busy, r.MinAge), Seen: seen, Busy: busy, work: after}, nil
 }
 
-// Fix removes the instances that belong to nobody, since new ones of the same names may follow, and hands nodes back
+// Fix removes the instances that nothing uses, since new ones of the same names may follow, and hands nodes back
 // to Slurm. It tells each result, and names the nodes with which that did not go well: a request for them would
 // double an instance.
 func (r Reconciler) Fix(

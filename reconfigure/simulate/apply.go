@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// Half is how Terraform leaves a change when it is killed. It writes its state when a resource is finished, with some back
-// ends later still, so what the cloud has done by then is not in it.
+// Half is how Terraform leaves a change when it is killed. It writes its state when a resource is finished, with some
+// back ends later still, so what the cloud has done by then is not in it.
 type Half string
 
 // The ways to leave a change.
@@ -30,19 +31,20 @@ type kill struct {
 	half  Half
 }
 
-// Death is the cause of the end of a context that kills the programs which run under it, as the end of a process does that is
-// killed: Terraform leaves what it has not finished as the half says.
+// Death is the cause of the end of a context that kills the programs which run under it, as the end of a process does
+// that is killed: Terraform leaves what it has not finished as the half says.
 type Death struct{ Half Half }
 
 func (d Death) Error() string { return "killed" }
 
-// KillDuring has the next Apply be killed when so many of its changes are done, and the next one is left half done; or the
-// next Configure, of nodes. Spare takes that back where it did not come so far.
+// KillDuring has the next Apply be killed when so many of its changes are done, and the next one is left half done; or
+// the next Configure, of nodes. Spare takes that back where it did not come so far.
 func (w *World) KillDuring(after int, half Half) (spare func()) {
 	return w.willKill(kill{after: after, half: half})
 }
 
-// KillAfter has the next Apply be killed so long after it began. What Terraform has not finished by then is left as half says.
+// KillAfter has the next Apply be killed so long after it began. What Terraform has not finished by then is left as
+// half says.
 func (w *World) KillAfter(d time.Duration, half Half) (spare func()) {
 	return w.willKill(kill{in: d, half: half})
 }
@@ -87,9 +89,9 @@ type apply struct {
 	half     Half
 }
 
-// Apply carries out a preview, once, as the provider does: what is made and removed is asked of the cloud at the beginning,
-// and Terraform returns when it has looked, which it does not do before ProviderSleep is over. When it is interrupted it ends
-// at once. Only an Apply that has something to do is among the Calls.
+// Apply carries out a preview, once, as the provider does: what is made and removed is asked of the cloud at the
+// beginning, and Terraform returns when it has looked, which it does not do before ProviderSleep is over. When it is
+// interrupted it ends at once. Only an Apply that has something to do is among the Calls.
 func (p *Provisioner) Apply(ctx context.Context, preview reconfigure.Preview, watch operation.Watch, interrupt <-chan struct{}) (
 	reconfigure.Failures, error,
 ) {
@@ -152,11 +154,8 @@ func (p *Provisioner) begin(ctx context.Context, preview reconfigure.Preview) (*
 	case p.ordered(StateLocked):
 		return nil, failure{StateLocked}
 	}
-	for file, plan := range p.previews { // whatever was previewed before is stale now
-		if plan.Shared || len(plan.Changes) == 0 || p.has(plan.Changes[0].Node) {
-			delete(p.previews, file)
-		}
-	}
+	// Whatever was previewed before is stale now.
+	maps.DeleteFunc(p.previews, func(_, shard string) bool { return shard == p.shard })
 	p.calls = append(p.calls, p.called("apply")+" "+inWords(preview.Changes))
 	p.advance()
 	a := &apply{Provisioner: p, preview: preview, failures: p.portless(preview.Changes)}
@@ -354,8 +353,8 @@ func (a *apply) write(u *underWay, tainted bool) {
 	a.state[u.change.Node] = r
 }
 
-// cut is an interrupt: new instances are in the state by their ids, as half made; what was to go is there still; a rebuild is
-// written down as if it were done.
+// cut is an interrupt: new instances are in the state by their ids, as half made; what was to go is there still; a
+// rebuild is written down as if it were done.
 func (a *apply) cut() reconfigure.Failures {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -434,7 +433,8 @@ func (a *apply) cutShort(c reconfigure.ResourceChange) {
 			a.remove(s)
 		}
 		delete(a.state, c.Node)
-		u := &underWay{change: c, spec: spec, server: a.create(c.Node, spec)}
+		u := &underWay{change: c, spec: spec}
+		a.make(u)
 		switch a.half {
 		case Unwritten:
 			a.state[c.Node] = &resource{tainted: true, spec: spec}

@@ -19,8 +19,8 @@ type CloudSetup struct {
 	// Source is of names that the cloud knows, and Resolved what they mean.
 	Source   reconfigure.Source
 	Resolved reconfigure.Resolved
-	// Make makes an instance of ours, and returns its id when it is ACTIVE; a node may have several. Break makes one that
-	// ends in ERROR.
+	// Make makes an instance of ours, and returns its id when it is ACTIVE; a node may have several. Break makes one
+	// that ends in ERROR.
 	Make, Break func(node string) (id string)
 	// Print has something appear on an instance's console.
 	Print func(id, text string)

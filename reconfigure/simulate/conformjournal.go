@@ -83,7 +83,6 @@ func ConformJournal(t *testing.T, new func(t testing.TB) JournalSetup) {
 		{"a deferred request is pending with its verdicts so far", journalRule.deferred},
 		{"deferrals of one call are kept all or none", journalRule.deferAllOrNone},
 		{"what is not touched can be taken back", journalRule.cancelled},
-		{"a request is passed by the plans that begin after it", journalRule.passed},
 		{"a plan is for requests that are there and not finished", journalRule.beginsOpenRequests},
 		{"a plan undoes what is not touched, or does not begin", journalRule.planUndoes},
 		{"a pause lasts until it is ended", journalRule.paused},
@@ -123,7 +122,7 @@ type journalRule struct {
 }
 
 // asked compares no more of requests than what was asked for and what they wait for.
-var asked = cmpopts.IgnoreFields(reconfigure.Request{}, "Touched", "Passed")
+var asked = cmpopts.IgnoreFields(reconfigure.Request{}, "Touched")
 
 func (j journalRule) noError(err error) {
 	j.Helper()
@@ -393,29 +392,6 @@ func (j journalRule) cancelled() {
 		j.Errorf("its outcome: %+v, %v, %v", o, ok, err)
 	}
 	j.equal("pending", idsOf(begun, both), idsOf(j.pending()...))
-}
-
-func (j journalRule) passed() {
-	first := j.submit("n1")
-	if !first.Passed.IsZero() || !j.find(first.ID).Passed.IsZero() {
-		j.Error("passed before there was any plan")
-	}
-	before := time.Now()
-	j.begin(first)
-	after := time.Now()
-	second := j.submit("n2")
-	if got := j.find(second.ID).Passed; !got.IsZero() {
-		j.Errorf("passed at %s by a plan that had begun before", got)
-	}
-	j.begin(first)
-	later := time.Now()
-	j.begin(first)
-	if got := j.find(first.ID).Passed; got.Before(before) || got.After(after) {
-		j.Errorf("the first one is passed at %s, not between %s and %s", got, before, after)
-	}
-	if got := j.find(second.ID).Passed; got.Before(after) || got.After(later) {
-		j.Errorf("the second one is passed at %s, not between %s and %s", got, after, later)
-	}
 }
 
 func (j journalRule) beginsOpenRequests() {

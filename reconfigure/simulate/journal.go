@@ -48,13 +48,11 @@ type record struct {
 // entry is a request, with its outcome where it has one.
 type entry struct {
 	reconfigure.Request
-	newestPlan int64 // when it was submitted
-	outcome    *reconfigure.Outcome
+	outcome *reconfigure.Outcome
 }
 
 type plan struct {
 	number   int64
-	begun    time.Time
 	requests []reconfigure.RequestID
 }
 
@@ -234,7 +232,7 @@ func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigur
 		j.newest.request++
 		r.ID, r.Submitted = reconfigure.RequestID(j.newest.request), stamped(r.Submitted)
 		r.Jobs = slices.Clone(r.Jobs)
-		j.requests = append(j.requests, &entry{Request: r, newestPlan: j.newest.plan})
+		j.requests = append(j.requests, &entry{Request: r})
 		return nil
 	})
 	if err != nil {
@@ -247,10 +245,6 @@ func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigur
 func (r *record) view(e *entry) reconfigure.Request {
 	v := e.Request
 	v.Jobs, v.Deferred, v.Verdicts = slices.Clone(v.Jobs), slices.Clone(v.Deferred), slices.Clone(v.Verdicts)
-	i := slices.IndexFunc(r.plans, func(p plan) bool { return p.number > e.newestPlan })
-	if i >= 0 {
-		v.Passed = r.plans[i].begun
-	}
 	return v
 }
 
@@ -343,7 +337,7 @@ func (j *Journal) Begin(
 		}
 		j.newest.plan++
 		number = j.newest.plan
-		j.plans = append(j.plans, plan{number, stamped(time.Time{}), slices.Clone(ids)})
+		j.plans = append(j.plans, plan{number, slices.Clone(ids)})
 		for _, id := range ids {
 			j.find(id).Touched = true
 		}

@@ -45,12 +45,14 @@ func (w *World) answersSSH(i reconfigure.Instance, look time.Duration) (answers 
 	return left <= 0, min(left, look)
 }
 
-// Configure runs the playbooks on all nodes at a time, each for as long as Playing takes for it. It logs whom it configures,
-// and whom it tells of each other.
+// Configure runs the playbooks on all nodes at a time, each for as long as Playing takes for it. It logs whom it
+// configures, and whom it tells of each other.
 func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance,
 	extent reconfigure.Extent, watch operation.Watch, done func(node string, err error),
 ) (reconfigure.Failures, error) {
-	defer w.Begin(Ansible, always)()
+	for node := range extent.Changed.All() {
+		defer w.Begin(Ansible+" on "+Tool(node), always)()
+	}
 	defer w.happened(AfterConfigure)
 	for node := range extent.Changed.All() {
 		watch(node, "the playbooks run")
@@ -152,8 +154,8 @@ func (p *play) configure(ctx context.Context, node string) error {
 	return nil
 }
 
-// reread has slurmctld read a slurm.conf of what is declared. It keeps the states that it knows, and the jobs but those on
-// nodes that it forgets.
+// reread has slurmctld read a slurm.conf of what is declared. It keeps the states that it knows, and the jobs but those
+// on nodes that it forgets.
 func (w *World) reread(c reconfigure.Cluster) {
 	for node := range w.slurm {
 		if !c.Nodes().Contains(node) {

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// Tool is a program that has one user at a time: Terraform with one state, which has a lock; and Ansible, whose runs have the
-// nodes in common.
+// Tool is a program that has one user at a time: Terraform with one state, which has a lock; and Ansible on one node.
 type Tool string
 
-// The tools. Terraform in another shard than the default one has the shard's name after it.
+// The tools. Terraform in another shard than the default one has the shard's name after it, Ansible the node's.
 const (
 	Terraform Tool = "Terraform"
 	Ansible   Tool = "Ansible"
@@ -39,8 +38,8 @@ func (w *World) Begin(t Tool, alive func() bool) (end func()) {
 // always is that a process lives.
 func always() bool { return true }
 
-// Clashes is what happened at the same time and must not, in order. A test in which operations overlap MUST see that there is
-// none.
+// Clashes is what happened at the same time and must not, in order. A test in which operations overlap MUST see that
+// there is none.
 func (w *World) Clashes() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()

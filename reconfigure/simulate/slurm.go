@@ -88,7 +88,8 @@ func (w *World) Reboots(nodes ...string) {
 	}
 }
 
-// ForgetfulReboots has Slurm drain nodes for a reboot after which it is to use them again, and read slurm.conf meanwhile: so it forgets to undrain them.
+// ForgetfulReboots has Slurm drain nodes for a reboot after which it is to use them again, and read slurm.conf
+// meanwhile: so it forgets to undrain them.
 func (w *World) ForgetfulReboots(nodes ...string) {
 	w.Reboots(nodes...)
 	w.Drained("reimage : reboot issued", nodes...)
@@ -131,8 +132,8 @@ func (w *World) lose(node string) {
 	}
 }
 
-// register is slurmd's first word after a boot. As with ReturnToService=2 of slurm.conf, a node that was DOWN is back with it,
-// and a job that waits for the node starts.
+// register is slurmd's first word after a boot. As with ReturnToService=2 of slurm.conf, a node that was DOWN is back
+// with it, and a job that waits for the node starts.
 func (n *slurmNode) register(s *server, at time.Time) {
 	s.slurmd, n.server = true, s
 	n.registers, n.power, n.registered = time.Time{}, 0, at

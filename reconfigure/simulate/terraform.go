@@ -144,7 +144,7 @@ func (p *Provisioner) Preview(ctx context.Context, plan reconfigure.Plan) (recon
 		return reconfigure.Preview{}, &reconfigure.Refusal{Changes: unasked}
 	}
 	preview := reconfigure.Preview{Plan: plan, File: fmt.Sprint("preview-", p.number()), Changes: changes}
-	p.previews[preview.File] = plan
+	p.previews[preview.File] = p.shard
 	return preview, nil
 }
 
@@ -168,7 +168,7 @@ func (p *Provisioner) foresee(plan reconfigure.Plan) (changes, unasked []reconfi
 		}
 	}
 	for node := range p.faults[OtherImage].Difference(plan.Nodes()).All() {
-		if p.has(node) {
+		if p.has(node) && p.state[node] != nil {
 			unasked = append(unasked, instanceChange(node, reconfigure.EffectRebuild))
 		}
 	}
@@ -212,7 +212,8 @@ func (p *Provisioner) Discard(preview reconfigure.Preview) error {
 	return nil
 }
 
-// Adopt has the state take servers for the finished instances of their nodes, where Terraform would find nothing to change.
+// Adopt has the state take servers for the finished instances of their nodes, where Terraform would find nothing to
+// change.
 func (p *Provisioner) Adopt(ctx context.Context, plan reconfigure.Plan, servers map[string]reconfigure.Server) (
 	adopted nodeset.NodeSet, failures reconfigure.Failures, err error,
 ) {

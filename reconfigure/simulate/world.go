@@ -25,9 +25,9 @@ const (
 )
 
 // World is a simulated cluster: instances come and go as Terraform asks, in the cloud's time, slurmd registers once the
-// playbooks ran, jobs occupy nodes and are lost with them. It stands behind all that operations work with. It starts with
-// nothing but the declaration. It is deterministic, goes by the clock of time.Now (so testing/synctest governs it), and may be
-// used by many goroutines at once.
+// playbooks ran, jobs occupy nodes and are lost with them. It stands behind all that operations work with. It starts
+// with nothing but the declaration. It is deterministic, goes by the clock of time.Now (so testing/synctest governs
+// it), and may be used by many goroutines at once.
 type World struct {
 	lock    sync.Mutex
 	cluster reconfigure.Cluster
@@ -42,8 +42,8 @@ type World struct {
 	// Terraform.
 	desired  map[string]reconfigure.Spec
 	state    map[string]*resource
-	shared   bool                        // what no single node owns is there
-	previews map[string]reconfigure.Plan // those that can still be applied
+	shared   bool              // what no single node owns is there
+	previews map[string]string // by file, those that can still be applied: their shard
 	kill     *kill
 
 	// Slurm.
@@ -68,7 +68,7 @@ type World struct {
 func NewWorld(c reconfigure.Cluster) *World {
 	w := &World{
 		cluster: c, limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1},
-		desired: map[string]reconfigure.Spec{}, state: map[string]*resource{}, previews: map[string]reconfigure.Plan{},
+		desired: map[string]reconfigure.Spec{}, state: map[string]*resource{}, previews: map[string]string{},
 		slurm: map[string]*slurmNode{}, comments: map[int64]string{}, health: map[string]reconfigure.Health{},
 		faults: map[Fault]nodeset.NodeSet{}, spans: defaultSpans(), then: map[Call][]func(){}, runs: map[Tool][]*toolRun{},
 	}
@@ -113,6 +113,13 @@ func (w *World) spec(node string) reconfigure.Spec {
 // idOf is the id that a name of an image, a flavor or a network has.
 func idOf(name string) string { return "id-of-" + name }
 
+// Cluster is what is declared.
+func (w *World) Cluster() reconfigure.Cluster {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.cluster
+}
+
 // Declare edits the declaration. Slurm hears of it by the playbooks.
 func (w *World) Declare(c reconfigure.Cluster) {
 	w.lock.Lock()
@@ -153,7 +160,8 @@ func (w *World) HaveTainted(nodes ...string) {
 	}
 }
 
-// Taint has Terraform take instances for half made that are as good as before: so an administrator has them replaced by hand.
+// Taint has Terraform take instances for half made that are as good as before: so an administrator has them replaced by
+// hand.
 func (w *World) Taint(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()

@@ -70,8 +70,8 @@ func (s Snapshot) Unreachable() []Unreachable {
 	return all
 }
 
-// Shard is the shard that has a node's resources: that of its entry, or of what a removal that was cut short has left. It is
-// reconfigure.DefaultShard for a node that has neither.
+// Shard is the shard that has a node's resources: that of its entry, or of what a removal that was cut short has
+// left. It is reconfigure.DefaultShard for a node that has neither.
 func (s Snapshot) Shard(node string) string {
 	if spec, ok := s.Desired[node]; ok {
 		return spec.Shard
@@ -212,8 +212,9 @@ func (o Observer) resolve(
 	return resolved
 }
 
-// carriedOut is the map of nodes as far as it came true. It is written before Terraform is started; where Terraform was
-// killed after that, an instance is still what it was. One that was to go, and leave its port, is not wanted again for that.
+// carriedOut is the map of nodes as far as it came true. It is written before Terraform is started; where Terraform
+// was killed after that, an instance is still what it was. One that was to go, and leave its port, is not wanted
+// again for that.
 func carriedOut(state reconfigure.State) map[string]reconfigure.Spec {
 	actual := maps.Clone(state.Desired)
 	for node, spec := range state.Desired {

@@ -19,13 +19,17 @@ var (
 	declared = reconfigure.Source{Image: "debian-12", Flavor: "m1.large", Network: "cluster"}
 	cluster  = reconfigure.Cluster{
 		Control: reconfigure.Control{Name: "ctl", Source: declared},
-		Groups:  []reconfigure.NodeGroup{{Name: "standard", Prefix: "node", Width: 2, Source: declared, Min: 2, Max: 20}},
+		Groups: []reconfigure.NodeGroup{
+			{Name: "standard", Prefix: "node", Width: 2, Source: declared, Min: 2, Max: 20},
+		},
 	}
 )
 
 func TestInWhatANodeIsNotWhatIsDeclared(t *testing.T) {
 	spec := reconfigure.Spec{Group: "standard", ImageID: newImage, FlavorID: "large", NetworkID: "net"}
-	wanted := map[reconfigure.Source]reconfigure.Resolved{declared: {ImageID: newImage, FlavorID: "large", NetworkID: "net"}}
+	wanted := map[reconfigure.Source]reconfigure.Resolved{
+		declared: {ImageID: newImage, FlavorID: "large", NetworkID: "net"},
+	}
 	instance := reconfigure.Instance{Node: "node01", ID: "1", Address: "10.60.0.2"}
 	server := reconfigure.Server{ID: "1", Node: "node01", Status: "ACTIVE", Address: "10.60.0.2", ImageID: newImage}
 	spoilt := func(change func(*reconfigure.Spec)) reconfigure.Spec {
@@ -93,7 +97,9 @@ func TestInWhatANodeIsNotWhatIsDeclared(t *testing.T) {
 func TestUndeclaredNodes(t *testing.T) {
 	s := Snapshot{
 		Desired: map[string]reconfigure.Spec{
-			"ctl": {Group: reconfigure.ControlGroup}, "oldctl": {Group: reconfigure.ControlGroup}, "node01": {Group: "standard"},
+			"ctl": {
+				Group: reconfigure.ControlGroup,
+			}, "oldctl": {Group: reconfigure.ControlGroup}, "node01": {Group: "standard"},
 			"node21": {Group: "standard"}, "old1": {Group: "retired"},
 		},
 		Instances: map[string]reconfigure.Instance{"ctl": {}, "node01": {}, "old1": {}},
@@ -120,7 +126,9 @@ func observer() Observer {
 	return Observer{
 		Cluster: cluster,
 		State: func(context.Context, nodeset.NodeSet) (reconfigure.State, error) {
-			return reconfigure.State{Instances: map[string]reconfigure.Instance{"ctl": {Node: "ctl", ID: "1", Address: "10.60.0.1"}}}, nil
+			return reconfigure.State{
+				Instances: map[string]reconfigure.Instance{"ctl": {Node: "ctl", ID: "1", Address: "10.60.0.1"}},
+			}, nil
 		},
 		States: func(context.Context, reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
 			return map[string]reconfigure.NodeState{"node01": {Flags: reconfigure.NodeIdle}}, nil
@@ -175,13 +183,15 @@ func TestEachSourceHasItsOwnTime(t *testing.T) {
 				if s.Sources[declared].ImageID != newImage {
 					t.Errorf("what is declared is not resolved: %v", s.Sources)
 				}
-				if s.Asked(Cloud) != s.Answers(Cloud) || s.Asked(Slurm) != s.Answers(Slurm) || s.Asked(Terraform) != s.Answers(Terraform) {
+				if s.Asked(Cloud) != s.Answers(Cloud) || s.Asked(Slurm) != s.Answers(Slurm) ||
+					s.Asked(Terraform) != s.Answers(Terraform) {
 					t.Errorf("asked and answered differ: %+v", s)
 				}
 			})
 		})
 	}
 }
+
 // The map of nodes is kept before Terraform is started, so after a kill it may say what has not come true.
 func TestTheMapAsFarAsItCameTrue(t *testing.T) {
 	old := reconfigure.Spec{Group: "g", ImageID: "old", FlavorID: "f", NetworkID: "n"}
@@ -199,7 +209,10 @@ func TestTheMapAsFarAsItCameTrue(t *testing.T) {
 		"no instance yet":                      {wanted, reconfigure.Instance{}, wanted},
 		"the instance was to go, not the port": {port, reconfigure.Instance{ID: "i", Made: old}, port},
 	} {
-		state := reconfigure.State{Desired: map[string]reconfigure.Spec{"n1": tc.told}, Instances: map[string]reconfigure.Instance{"n1": tc.instance}}
+		state := reconfigure.State{
+			Desired:   map[string]reconfigure.Spec{"n1": tc.told},
+			Instances: map[string]reconfigure.Instance{"n1": tc.instance},
+		}
 		if diff := cmp.Diff(map[string]reconfigure.Spec{"n1": tc.want}, carriedOut(state)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

@@ -44,25 +44,37 @@ type KnownHosts struct {
 	Keeper Keeper
 }
 
-// Refresh brings the file up to date.
+// Refresh brings the file up to date. A file that is, is not touched, and no lock is made.
 func (k KnownHosts) Refresh(ctx context.Context) error {
 	if k.Keeper == nil {
 		return nil
 	}
+	text, err := k.read()
+	if err != nil {
+		return err
+	}
+	if after, err := k.upToDate(ctx, text); err != nil || bytes.Equal(text, after) {
+		return err
+	}
 	return k.locked(ctx, func(before []byte) error {
-		kept, err := k.Keeper.HostKeys(ctx)
-		if err != nil {
+		after, err := k.upToDate(ctx, before)
+		if err != nil || bytes.Equal(before, after) {
 			return err
-		}
-		after := render(before, kept)
-		if bytes.Equal(before, after) {
-			return nil
 		}
 		if err := renameio.WriteFile(k.Path, after, 0o600); err != nil {
 			return fmt.Errorf("write %s: %w", k.Path, err)
 		}
 		return nil
 	})
+}
+
+// upToDate is what the file is to have instead of this.
+func (k KnownHosts) upToDate(ctx context.Context, before []byte) ([]byte, error) {
+	kept, err := k.Keeper.HostKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return render(before, kept), nil
 }
 
 // Adopt has the Keeper keep the keys that stand in the file alone.

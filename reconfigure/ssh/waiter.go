@@ -231,7 +231,11 @@ func (a *attempt) silent(err error) error {
 	if a.printed != nil && !a.answered {
 		return a.printed
 	}
-	return fmt.Errorf("does not answer by SSH at %s: %w", a.instance.Address, err)
+	// Without addresses, so that nodes with which the same is wrong have the same reason.
+	if failed, ok := errors.AsType[*net.OpError](err); ok {
+		err = failed.Err
+	}
+	return fmt.Errorf("does not answer by SSH: %w", err)
 }
 
 func (a *attempt) console(ctx context.Context) ([]ssh.PublicKey, error) {

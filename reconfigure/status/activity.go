@@ -87,8 +87,8 @@ func (p Request) stand(working bool, since time.Time) State {
 	return CutShort
 }
 
-// deferral is what a deferred request waits for: as a whole or, where its nodes wait for different things, for something else
-// than jobs.
+// deferral is what a deferred request waits for: as a whole or, where its nodes wait for different things, for
+// something else than jobs.
 func (p Request) deferral() State {
 	if whole, ok := p.Deferral(""); ok {
 		return State(whole.Kind)
@@ -143,8 +143,8 @@ type Activity struct {
 	Since   time.Time             `json:"since"`
 }
 
-// activities is what is being done with each node. Where several requests name a node, the one counts that is nearest to its
-// end; the older one among equals.
+// activities is what is being done with each node. Where several requests name a node, the one counts that is nearest
+// to its end; the older one among equals.
 func activities(requests []Request) map[string]Activity {
 	doing := map[string]Activity{}
 	for _, r := range requests {
@@ -222,7 +222,8 @@ func (a Activity) story(now time.Time) string {
 	return story
 }
 
-// BegunWords says where a request stands that cannot be taken back, and what an administrator can do who does not want it.
+// BegunWords says where a request stands that cannot be taken back, and what an administrator can do who does not
+// want it.
 func (p Request) BegunWords() string {
 	is := map[State]string{
 		Waits:           "was taken up by a worker",

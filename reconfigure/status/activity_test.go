@@ -9,8 +9,22 @@ import (
 )
 
 // event is an event of a plan, some minutes after noon.
-func event(minute int, plan int64, node string, phase reconfigure.Phase, level reconfigure.Level, message ...string) reconfigure.Event {
-	e := reconfigure.Event{ID: int64(minute), Time: utcNoon.Add(time.Duration(minute) * time.Minute), Plan: plan, Node: node, Phase: phase, Level: level}
+func event(
+	minute int,
+	plan int64,
+	node string,
+	phase reconfigure.Phase,
+	level reconfigure.Level,
+	message ...string,
+) reconfigure.Event {
+	e := reconfigure.Event{
+		ID:    int64(minute),
+		Time:  utcNoon.Add(time.Duration(minute) * time.Minute),
+		Plan:  plan,
+		Node:  node,
+		Phase: phase,
+		Level: level,
+	}
 	for _, m := range message {
 		e.Message = m
 	}
@@ -32,12 +46,27 @@ func TestWhatIsDoneWithANode(t *testing.T) {
 		return r
 	}
 	jobs := func(node string) reconfigure.Deferral {
-		return reconfigure.Deferral{Node: node, Request: 1, Kind: reconfigure.WaitsForJobs, Reason: "its jobs have to end first"}
+		return reconfigure.Deferral{
+			Node:    node,
+			Request: 1,
+			Kind:    reconfigure.WaitsForJobs,
+			Reason:  "its jobs have to end first",
+		}
 	}
 	held := deferred(reconfigure.Update, jobs("a"))
-	unplanned := deferred(reconfigure.Update, reconfigure.Deferral{Request: 1, Kind: reconfigure.CannotPlan, Reason: "no cloud"})
-	unknown := deferred(reconfigure.Suspend, reconfigure.Deferral{Node: "a", Request: 1, Kind: reconfigure.SlurmUnreachable})
-	mixed := deferred(reconfigure.Update, jobs("b"), reconfigure.Deferral{Node: "a", Request: 1, Kind: reconfigure.CloudUnreachable})
+	unplanned := deferred(
+		reconfigure.Update,
+		reconfigure.Deferral{Request: 1, Kind: reconfigure.CannotPlan, Reason: "no cloud"},
+	)
+	unknown := deferred(
+		reconfigure.Suspend,
+		reconfigure.Deferral{Node: "a", Request: 1, Kind: reconfigure.SlurmUnreachable},
+	)
+	mixed := deferred(
+		reconfigure.Update,
+		jobs("b"),
+		reconfigure.Deferral{Node: "a", Request: 1, Kind: reconfigure.CloudUnreachable},
+	)
 	settled := deferred(reconfigure.Update, jobs("b"))
 	settled.Verdicts = []reconfigure.Verdict{{Node: "a", Status: reconfigure.StatusDone}}
 	deploy := reconfigure.Request{ID: 1, Mode: reconfigure.Deploy, Submitted: submitted}

@@ -25,7 +25,13 @@ func TestLastFailureIsOfTheLastPlanOfEachNode(t *testing.T) {
 		return reconfigure.Evidence{Plan: plan, Node: node, Kind: kind}
 	}
 	const console, task = reconfigure.WitnessConsole, reconfigure.WitnessTask
-	kept := []reconfigure.Evidence{of(1, "a", console), of(1, "b", task), of(1, "b", console), of(2, "a", task), of(2, "a", console)}
+	kept := []reconfigure.Evidence{
+		of(1, "a", console),
+		of(1, "b", task),
+		of(1, "b", console),
+		of(2, "a", task),
+		of(2, "a", console),
+	}
 	want := []reconfigure.Evidence{kept[1], kept[2], kept[3], kept[4]}
 	if diff := cmp.Diff(want, LastFailures(kept)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

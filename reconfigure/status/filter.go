@@ -31,10 +31,12 @@ func (f Filter) all() bool {
 	return f.Nodes.Empty() && len(f.Groups)+len(f.States) == 0 && !f.Outdated && !f.Failing
 }
 
-// names reports whether the filter is about single nodes, so that each of them gets a line: those that are powered down, too.
+// names reports whether the filter is about single nodes, so that each of them gets a line: those that are powered
+// down, too.
 func (f Filter) names() bool { return !f.Nodes.Empty() || len(f.States) > 0 }
 
-// Only is the report on the nodes that the filter picks: with the groups that they are in, which are summed up as a whole, and the requests that concern them.
+// Only is the report on the nodes that the filter picks: with the groups that they are in, which are summed up as a
+// whole, and the requests that concern them.
 func (r Report) Only(f Filter) Report {
 	if f.all() {
 		return r

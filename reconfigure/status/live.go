@@ -15,7 +15,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// LiveView keeps a picture of where each node is at the bottom of a terminal, nodes that are equally far in one line. News stand above it, and stay.
+// LiveView keeps a picture of where each node is at the bottom of a terminal, nodes that are equally far in one line.
+// News stand above it, and stay.
 type LiveView struct {
 	out   io.Writer
 	size  func() (width, height int)
@@ -58,7 +59,8 @@ func (v *LiveView) Events(events []reconfigure.Event) {
 	v.draw(grouped(news), picture(v.nodes, v.now(), width, height))
 }
 
-// after is where a node is after an event. Notes move nobody, so one that failed stays there unless another worker begins anew.
+// after is where a node is after an event. Notes move no node, so one that failed stays there unless another worker
+// begins anew.
 func (s stop) after(e reconfigure.Event) stop {
 	switch {
 	case e.Level == reconfigure.Note:
@@ -77,7 +79,8 @@ type cohort struct {
 	names []string
 }
 
-// cohorts puts nodes that are equally far together: those that failed first, since what does not fit on the terminal had better go well.
+// cohorts puts nodes that are equally far together: those that failed first, since what does not fit on the terminal
+// had better go well.
 func cohorts(nodes map[string]stop) []cohort {
 	together := map[stop]cohort{}
 	for name, s := range nodes {
@@ -98,7 +101,12 @@ func cohorts(nodes map[string]stop) []cohort {
 		together[place] = c
 	}
 	return slices.SortedFunc(maps.Values(together), func(a, b cohort) int {
-		return cmp.Or(cmp.Compare(rank(a.level), rank(b.level)), a.since.Compare(b.since), cmp.Compare(a.phase, b.phase), cmp.Compare(a.reason, b.reason))
+		return cmp.Or(
+			cmp.Compare(rank(a.level), rank(b.level)),
+			a.since.Compare(b.since),
+			cmp.Compare(a.phase, b.phase),
+			cmp.Compare(a.reason, b.reason),
+		)
 	})
 }
 
@@ -122,15 +130,29 @@ func rank(l reconfigure.Level) int {
 }
 
 func (c cohort) line(now time.Time, width int) string {
-	words := map[reconfigure.Level]string{reconfigure.Begun: text.Span(now.Sub(c.since)), reconfigure.Done: "done", reconfigure.Failed: "failed"}
+	words := map[reconfigure.Level]string{
+		reconfigure.Begun:  text.Span(now.Sub(c.since)),
+		reconfigure.Done:   "done",
+		reconfigure.Failed: "failed",
+	}
 	list := text.Clip(nodeset.Of(c.names...).String(), max(width*2/5, 12))
 	if n := len(c.names); n > 1 {
 		list = fmt.Sprintf("%s (%d)", list, n)
 	}
-	return strings.TrimRight(fmt.Sprintf("%-9s  %-6s  %s  %s", c.phase, words[c.level], list, text.OneLine(cmp.Or(c.reason, c.step.Message))), " ")
+	return strings.TrimRight(
+		fmt.Sprintf(
+			"%-9s  %-6s  %s  %s",
+			c.phase,
+			words[c.level],
+			list,
+			text.OneLine(cmp.Or(c.reason, c.step.Message)),
+		),
+		" ",
+	)
 }
 
-// draw puts news above the picture, and a new picture in the place of the last one, by one write, so that nothing flickers. Sequences are ECMA-48's.
+// draw puts news above the picture, and a new picture in the place of the last one, by one write, so that nothing
+// flickers. Sequences are ECMA-48's.
 func (v *LiveView) draw(news []text.Group[reconfigure.Event], lines []string) {
 	if len(news) == 0 && slices.Equal(lines, v.shown) {
 		return
@@ -138,7 +160,12 @@ func (v *LiveView) draw(news []text.Group[reconfigure.Event], lines []string) {
 	var b strings.Builder
 	b.WriteString(v.erase())
 	for _, n := range news {
-		fmt.Fprintf(&b, "%s %s\n", n.First.Time.Local().Format(time.TimeOnly), strings.TrimSpace(n.Nodes.String()+" "+text.OneLine(n.First.Message)))
+		fmt.Fprintf(
+			&b,
+			"%s %s\n",
+			n.First.Time.Local().Format(time.TimeOnly),
+			strings.TrimSpace(n.Nodes.String()+" "+text.OneLine(n.First.Message)),
+		)
 	}
 	for _, line := range lines {
 		b.WriteString(line + "\n")

@@ -30,7 +30,10 @@ func NewLogView(ctx context.Context, log *slog.Logger, r reconfigure.Request, ve
 
 // Events writes a line for each kind of event.
 func (v LogView) Events(events []reconfigure.Event) {
-	told := slices.DeleteFunc(slices.Clone(events), func(e reconfigure.Event) bool { return v.sieve.step(e) && !v.verbose })
+	told := slices.DeleteFunc(
+		slices.Clone(events),
+		func(e reconfigure.Event) bool { return v.sieve.step(e) && !v.verbose },
+	)
 	for _, one := range grouped(told) {
 		v.write(one)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// WriteOutcome writes an outcome for people: nodes of which the same is told together, and reasons below them. What kept the whole request from being carried out
-// is left to the error.
+// WriteOutcome writes an outcome for people: nodes of which the same is told together, and reasons below them. What
+// kept the whole request from being carried out is left to the error.
 func WriteOutcome(w io.Writer, r reconfigure.Request, o reconfigure.Outcome, width int) error {
 	fates := Results(o.Verdicts)
 	var b strings.Builder

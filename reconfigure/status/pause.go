@@ -10,11 +10,23 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// Pause is what is said of a pause, and of what it stops.
+// Pause is a pause, and what it stops.
 type Pause struct {
 	Pause   *reconfigure.Pause `json:"pause"`   // none: null
 	Waiting int                `json:"waiting"` // requests without an outcome
+	AtWork  int                `json:"at_work"` // of these, requests with operations under way
 	Leader  string             `json:"leader"`  // the worker that holds the lease; empty: none
+}
+
+// NewPause is the pause in what was read of the journal.
+func NewPause(j Journal) Pause {
+	p := Pause{Pause: j.Pause, Waiting: len(j.Pending), Leader: j.Leader}
+	for _, r := range j.Requests() {
+		if r.State == AtWork {
+			p.AtWork++
+		}
+	}
+	return p
 }
 
 // String is the same for people.
@@ -24,8 +36,8 @@ func (p Pause) String() string {
 		return "not paused\n" + said
 	}
 	said = PauseWords(*p.Pause) + "\nnothing begins until `reconfigure continue`\n" + said
-	if p.Leader != "" {
-		said += "operations may be under way still, and go on to their end: " + p.Leader + "\n"
+	if p.AtWork > 0 {
+		said += fmt.Sprintf("requests whose operations are under way, and go on to their end: %d\n", p.AtWork)
 	}
 	return said
 }
@@ -36,42 +48,66 @@ func PauseWords(p reconfigure.Pause) string {
 		text.OneLine(p.By), p.Since.UTC().Format(time.RFC3339), text.OneLine(p.Reason))
 }
 
-// PauseTeller tells whoever follows a request that nothing begins.
-type PauseTeller struct {
+// Teller tells whoever follows a request what it waits for: the end of a pause, or of what it is deferred for.
+type Teller struct {
 	Log interface {
 		Holder(ctx context.Context) string
 		Paused(ctx context.Context) (reconfigure.Pause, bool, error)
+		Request(ctx context.Context, id reconfigure.RequestID) (reconfigure.Request, bool, error)
 	}
 	Request reconfigure.RequestID
 
-	next time.Time // when the next look is due
-	told string
+	next   time.Time // when the next look is due
+	told   string
+	paused bool // which was told
 }
 
-// Look is what is new about pauses, at most once a second. While a worker holds the lease, that may be for operations of the
-// request, which no pause stops.
-func (t *PauseTeller) Look(ctx context.Context, now time.Time) ([]reconfigure.Event, error) {
+// Look is what is new, at most once a second. A pause does not stop operations of the request that a worker has begun:
+// it is told when they are over.
+func (t *Teller) Look(ctx context.Context, now time.Time) ([]reconfigure.Event, error) {
 	if now.Before(t.next) {
 		return nil, nil
 	}
 	t.next = now.Add(time.Second)
 	p, paused, err := t.Log.Paused(ctx)
-	if err != nil || paused && t.Log.Holder(ctx) != "" {
+	if err != nil {
 		return nil, err
 	}
-	news := ""
+	r, _, err := t.Log.Request(ctx, t.Request)
+	if err != nil || paused && r.Touched && !r.IsDeferred() && t.Log.Holder(ctx) != "" {
+		return nil, err
+	}
+	news := waitWords(r)
 	if paused {
 		news = fmt.Sprintf("request %s waits: %s", t.Request, PauseWords(p))
 	}
 	if news == t.told {
 		return nil, nil
 	}
-	t.told = news
-	if news == "" {
+	ended := t.paused && news == ""
+	if t.told, t.paused = news, paused; ended {
 		news = "the pause has ended"
+	}
+	if news == "" {
+		return nil, nil // what happens to the request says it
 	}
 	e := reconfigure.Event{Time: now, Phase: reconfigure.PhaseRequested, Level: reconfigure.Note, Message: news}
 	return []reconfigure.Event{e}, nil
+}
+
+// waitWords is what a request is deferred for; empty where it is not.
+func waitWords(r reconfigure.Request) string {
+	if !r.IsDeferred() {
+		return ""
+	}
+	p := NewRequest(r, nil)
+	switch p.State = p.deferral(); p.State {
+	case WaitsForJobs:
+		return fmt.Sprintf("request %s waits for jobs on %s", r.ID, p.WithJobs())
+	case CannotBePlanned:
+		return fmt.Sprintf("request %s cannot be planned now, and is tried again: %s", r.ID, text.OneLine(p.Why()))
+	}
+	return fmt.Sprintf("request %s %s, and is tried again: %s", r.ID, p.State.Words(), text.OneLine(p.Why()))
 }
 
 // Continued is what was known of a node group that is used again.

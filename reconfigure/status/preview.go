@@ -40,9 +40,9 @@ type Play struct {
 	Hosts nodeset.NodeSet `json:"hosts"`
 }
 
-// NewPreview is what comes of a plan: first is the plan as it is now, last as it will be when the jobs on the nodes that must
-// be drained have ended. The refusal, where there is one, is the fence's answer to Terraform's plan; any other error is
-// returned.
+// NewPreview is what comes of a plan: first is the plan as it is now, last as it will be when the jobs on the nodes
+// that must be drained have ended. The refusal, where there is one, is the fence's answer to Terraform's plan; any
+// other error is returned.
 func NewPreview(first, last reconfigure.Plan, terraform reconfigure.Preview, problem error) (Preview, error) {
 	var refusal *reconfigure.Refusal
 	if problem != nil && !errors.As(problem, &refusal) {

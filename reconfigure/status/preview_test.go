@@ -22,7 +22,9 @@ func TestUnchangedNodesAreOneLine(t *testing.T) {
 	if err := WriteOutcome(&text, reconfigure.Request{ID: 7}, o, 80); err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Split(text.String(), "\n"); len(lines) != 4 || lines[1] != "  unchanged  node[0001-0016,0018-4000]" || lines[2] != "  created    node0017" {
+	if lines := strings.Split(text.String(), "\n"); len(lines) != 4 ||
+		lines[1] != "  unchanged  node[0001-0016,0018-4000]" ||
+		lines[2] != "  created    node0017" {
 		t.Errorf("the outcome is\n%s", &text)
 	}
 }
@@ -32,7 +34,11 @@ func TestRejectedNodesAreToldTogether(t *testing.T) {
 	for node := range (reconfigure.NodeGroup{Prefix: "node", Width: 4, Max: 4000}).Nodes().All() {
 		report.Rejected = append(report.Rejected, reconfigure.Rejection{Node: node, Reason: "Slurm is\nsilent"})
 	}
-	report.Rejected = append(report.Rejected, reconfigure.Rejection{Node: "gpu1", Reason: "Slurm is\nsilent", Request: 3}, reconfigure.Rejection{Node: "gpu2", Reason: "it is persistent"})
+	report.Rejected = append(
+		report.Rejected,
+		reconfigure.Rejection{Node: "gpu1", Reason: "Slurm is\nsilent", Request: 3},
+		reconfigure.Rejection{Node: "gpu2", Reason: "it is persistent"},
+	)
 	var text strings.Builder
 	if err := report.Write(&text); err != nil {
 		t.Fatal(err)

@@ -51,7 +51,15 @@ func NewReconcile(cluster string, c reconcile.Comparison) Reconcile {
 func newFindings(findings []reconcile.Finding) []Finding {
 	all := make([]Finding, len(findings))
 	for i, f := range findings {
-		all[i] = Finding{f.Node, f.Kind, f.Kind.Note(), f.Detail, f.Server, f.Fix, byHand(f.Command, nodeset.Of(f.Node))}
+		all[i] = Finding{
+			f.Node,
+			f.Kind,
+			f.Kind.Note(),
+			f.Detail,
+			f.Server,
+			f.Fix,
+			byHand(f.Command, nodeset.Of(f.Node)),
+		}
 	}
 	return all
 }

@@ -10,20 +10,49 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// TestReconcileTable compares the table with a golden file: nodes of which the same is told share a row, and commands can be typed as they stand.
+// TestReconcileTable compares the table with a golden file: nodes of which the same is told share a row, and commands
+// can be typed as they stand.
 func TestReconcileTable(t *testing.T) {
 	leaked := func(node string) reconcile.Finding {
-		return reconcile.Finding{Node: node, Kind: reconcile.Leaked, Detail: "Slurm has powered it down, but its instance is there", Fix: reconcile.Suspend}
+		return reconcile.Finding{
+			Node:   node,
+			Kind:   reconcile.Leaked,
+			Detail: "Slurm has powered it down, but its instance is there",
+			Fix:    reconcile.Suspend,
+		}
 	}
 	outdated := func(node string) reconcile.Finding {
-		return reconcile.Finding{Node: node, Kind: reconcile.Outdated, Detail: "its image is not what is declared now", Command: "reconfigure update " + reconcile.Nodes}
+		return reconcile.Finding{
+			Node:    node,
+			Kind:    reconcile.Outdated,
+			Detail:  "its image is not what is declared now",
+			Command: "reconfigure update " + reconcile.Nodes,
+		}
 	}
 	report := NewReconcile("eiffel", reconcile.Comparison{
 		Findings: []reconcile.Finding{
-			outdated("node01"), outdated("node02"), leaked("node03"), outdated("node04"), leaked("node04"), leaked("node05"),
-			{Node: "node06", Kind: reconcile.Orphan, Detail: "the cloud has an instance of ours that Terraform does not know: 1234", Server: "1234", Fix: reconcile.Delete},
-			{Node: "node07", Kind: reconcile.Missing, Detail: "it is persistent, and has no instance", Fix: reconcile.Enlarge},
-			{Node: "node08", Kind: reconcile.PowersUp, Detail: "Slurm waits for it, and no request for it is under way", Fix: reconcile.Resume},
+			outdated(
+				"node01",
+			), outdated("node02"), leaked("node03"), outdated("node04"), leaked("node04"), leaked("node05"),
+			{
+				Node:   "node06",
+				Kind:   reconcile.Orphan,
+				Detail: "the cloud has an instance of ours that Terraform does not know: 1234",
+				Server: "1234",
+				Fix:    reconcile.Delete,
+			},
+			{
+				Node:   "node07",
+				Kind:   reconcile.Missing,
+				Detail: "it is persistent, and has no instance",
+				Fix:    reconcile.Enlarge,
+			},
+			{
+				Node:   "node08",
+				Kind:   reconcile.PowersUp,
+				Detail: "Slurm waits for it, and no request for it is under way",
+				Fix:    reconcile.Resume,
+			},
 			{Node: "node12", Kind: reconcile.Unadopted, Detail: "Slurm uses its instance", Fix: reconcile.Resume},
 			{Node: "node09", Kind: reconcile.Tainted, Detail: "its instance was not made to the end"},
 		},

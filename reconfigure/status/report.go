@@ -1,6 +1,6 @@
-// Package status is what the commands show: the report of all nodes, what reconcile finds, what a request would do, how it
-// goes and how it ended. Each is data, with JSON tags that docs/status.md and the pages beside it describe, and its views for
-// people. It asks nobody and changes nothing.
+// Package status is what the commands show: the report of all nodes, what reconcile finds, what a request would do,
+// how it goes and how it ended. Each is data, with JSON tags that docs/status.md and the pages beside it describe,
+// and its views for people. It asks no source and changes nothing.
 package status
 
 import (
@@ -231,12 +231,13 @@ func (v viewer) node(name, group string, kind Kind, declared reconfigure.Source)
 // powersDown reports whether nothing is to be said of a cloud node.
 func (n Node) powersDown() bool {
 	idle := len(n.Slurm) == 0 || n.state.PoweredDown()
-	return n.Kind == KindCloud && n.Instance == "" && n.Address == "" && idle && len(n.Outdated) == 0 && n.Doing == nil &&
+	return n.Kind == KindCloud && n.Instance == "" && n.Address == "" && idle && len(n.Outdated) == 0 &&
+		n.Doing == nil &&
 		n.why() == ""
 }
 
-// reasonOf is the reason for the state that a node has. Slurm keeps the text of a drain that is over when power saving has
-// taken the node meanwhile.
+// reasonOf is the reason for the state that a node has. Slurm keeps the text of a drain that is over when power
+// saving has taken the node meanwhile.
 func reasonOf(s reconfigure.NodeState) string {
 	const gone = reconfigure.NodePoweredDown | reconfigure.NodePoweringDown
 	if s.HasAny(gone) && !s.HasAny(reconfigure.NodeDown|reconfigure.NodeDrain|reconfigure.NodeFail) {

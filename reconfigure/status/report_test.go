@@ -44,8 +44,10 @@ const (
 // busy is a cluster on which much goes on.
 func busy() (snapshot.Snapshot, Journal) {
 	seen := snapshot.Snapshot{
-		Servers:   map[string][]reconfigure.Server{},
-		Sources:   map[reconfigure.Source]reconfigure.Resolved{declaredSource: {ImageID: newImage, FlavorID: "large", NetworkID: "net"}},
+		Servers: map[string][]reconfigure.Server{},
+		Sources: map[reconfigure.Source]reconfigure.Resolved{
+			declaredSource: {ImageID: newImage, FlavorID: "large", NetworkID: "net"},
+		},
 		Desired:   map[string]reconfigure.Spec{},
 		Instances: map[string]reconfigure.Instance{},
 		States:    map[string]reconfigure.NodeState{},
@@ -56,27 +58,70 @@ func busy() (snapshot.Snapshot, Journal) {
 			image = oldImage
 		}
 		address := fmt.Sprintf("10.60.0.%d", i+1)
-		seen.Desired[node] = reconfigure.Spec{Group: groupIn(threeGroups, node), ImageID: image, FlavorID: "large", NetworkID: "net"}
+		seen.Desired[node] = reconfigure.Spec{
+			Group:     groupIn(threeGroups, node),
+			ImageID:   image,
+			FlavorID:  "large",
+			NetworkID: "net",
+		}
 		seen.Instances[node] = reconfigure.Instance{Node: node, ID: node, Address: address}
-		seen.Servers[node] = []reconfigure.Server{{ID: node, Node: node, Status: "ACTIVE", Address: address, ImageID: image, Created: utcNoon.Add(-time.Duration(i*i*7) * time.Hour)}}
+		seen.Servers[node] = []reconfigure.Server{
+			{
+				ID:      node,
+				Node:    node,
+				Status:  "ACTIVE",
+				Address: address,
+				ImageID: image,
+				Created: utcNoon.Add(-time.Duration(i*i*7) * time.Hour),
+			},
+		}
 	}
 	delete(seen.Servers, "node03")
-	seen.Desired["node05"] = reconfigure.Spec{Group: "standard", ImageID: newImage, FlavorID: "medium", NetworkID: "net"}
-	seen.Servers["node05"] = append(seen.Servers["node05"], reconfigure.Server{ID: "x", Node: "node05", Status: "ERROR", Created: utcNoon.Add(-time.Minute)})
-	for i := 1; i <= 20; i++ {
-		seen.States[fmt.Sprintf("node%02d", i)] = reconfigure.NodeState{Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown}
+	seen.Desired["node05"] = reconfigure.Spec{
+		Group:     "standard",
+		ImageID:   newImage,
+		FlavorID:  "medium",
+		NetworkID: "net",
 	}
-	seen.States["node01"] = reconfigure.NodeState{Flags: reconfigure.NodeMixed | reconfigure.NodeDrain, Reason: "reconfigure: update", Busy: true}
-	seen.States["node02"] = reconfigure.NodeState{Flags: reconfigure.NodeIdle | reconfigure.NodeDrain, Reason: "memory errors"}
+	seen.Servers["node05"] = append(
+		seen.Servers["node05"],
+		reconfigure.Server{ID: "x", Node: "node05", Status: "ERROR", Created: utcNoon.Add(-time.Minute)},
+	)
+	for i := 1; i <= 20; i++ {
+		seen.States[fmt.Sprintf("node%02d", i)] = reconfigure.NodeState{
+			Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown,
+		}
+	}
+	seen.States["node01"] = reconfigure.NodeState{
+		Flags:  reconfigure.NodeMixed | reconfigure.NodeDrain,
+		Reason: "reconfigure: update",
+		Busy:   true,
+	}
+	seen.States["node02"] = reconfigure.NodeState{
+		Flags:  reconfigure.NodeIdle | reconfigure.NodeDrain,
+		Reason: "memory errors",
+	}
 	seen.States["node05"] = reconfigure.NodeState{Flags: reconfigure.NodeAllocated | reconfigure.NodeCloud}
-	seen.States["node06"] = reconfigure.NodeState{Flags: reconfigure.NodeMixed | reconfigure.NodeCloud | reconfigure.NodePoweringUp}
+	seen.States["node06"] = reconfigure.NodeState{
+		Flags: reconfigure.NodeMixed | reconfigure.NodeCloud | reconfigure.NodePoweringUp,
+	}
 	known := Journal{
 		Time:   utcNoon,
 		Leader: "process 4711 on control since 2026-01-31T11:00:00Z",
 		Last: map[string]reconfigure.Event{
 			"node01": {Phase: reconfigure.PhaseVerify, Level: reconfigure.Done, Time: utcNoon.Add(-26 * time.Hour)},
-			"node06": {Plan: 5, Phase: reconfigure.PhaseBoot, Level: reconfigure.Begun, Time: utcNoon.Add(-9 * time.Second)},
-			"node07": {Phase: reconfigure.PhaseApply, Level: reconfigure.Failed, Time: utcNoon.Add(-3 * time.Minute), Message: "No valid host was found"},
+			"node06": {
+				Plan:  5,
+				Phase: reconfigure.PhaseBoot,
+				Level: reconfigure.Begun,
+				Time:  utcNoon.Add(-9 * time.Second),
+			},
+			"node07": {
+				Phase:   reconfigure.PhaseApply,
+				Level:   reconfigure.Failed,
+				Time:    utcNoon.Add(-3 * time.Minute),
+				Message: "No valid host was found",
+			},
 			"node05": {Phase: reconfigure.PhaseConfigure, Level: reconfigure.Done, Time: utcNoon.Add(-3 * time.Minute)},
 		},
 		Pending: []Request{
@@ -84,17 +129,68 @@ func busy() (snapshot.Snapshot, Journal) {
 				reconfigure.Request{
 					ID: 6, Mode: reconfigure.Update, Nodes: nodeset.Of("node01"), Caller: "bob", Submitted: utcNoon.Add(-2 * time.Hour),
 					Deferred: []reconfigure.Deferral{
-						{Node: "node01", Request: 6, Kind: reconfigure.WaitsForJobs, Reason: "its jobs have to end first"},
+						{
+							Node:    "node01",
+							Request: 6,
+							Kind:    reconfigure.WaitsForJobs,
+							Reason:  "its jobs have to end first",
+						},
 					},
 				},
 				[]reconfigure.Event{
-					{Plan: 4, Node: "node01", Phase: reconfigure.PhaseDrain, Level: reconfigure.Begun, Time: utcNoon.Add(-110 * time.Minute)},
-					{Plan: 4, Node: "node01", Phase: reconfigure.PhaseDrain, Level: reconfigure.Done, Time: utcNoon.Add(-110 * time.Minute)},
+					{
+						Plan:  4,
+						Node:  "node01",
+						Phase: reconfigure.PhaseDrain,
+						Level: reconfigure.Begun,
+						Time:  utcNoon.Add(-110 * time.Minute),
+					},
+					{
+						Plan:  4,
+						Node:  "node01",
+						Phase: reconfigure.PhaseDrain,
+						Level: reconfigure.Done,
+						Time:  utcNoon.Add(-110 * time.Minute),
+					},
 				}),
-			NewRequest(reconfigure.Request{ID: 7, Mode: reconfigure.Resume, Nodes: nodeset.Of("node06"), Caller: "eiffel from 10.60.0.1", Submitted: utcNoon.Add(-10 * time.Second)},
-				[]reconfigure.Event{{Plan: 5, Node: "node06", Phase: reconfigure.PhaseBoot, Level: reconfigure.Begun, Time: utcNoon.Add(-9 * time.Second)}}),
-			NewRequest(reconfigure.Request{ID: 8, Mode: reconfigure.Deploy, Caller: "alice as root", Reason: "new\nimage", Submitted: utcNoon.Add(-4 * time.Second)}, nil),
-			NewRequest(reconfigure.Request{ID: 9, Mode: reconfigure.Resume, Nodes: nodeset.Of("gpu1", "node06"), Caller: "eiffel from 10.60.0.1", Submitted: utcNoon.Add(-2 * time.Second)}, nil),
+			NewRequest(
+				reconfigure.Request{
+					ID:        7,
+					Mode:      reconfigure.Resume,
+					Nodes:     nodeset.Of("node06"),
+					Caller:    "eiffel from 10.60.0.1",
+					Submitted: utcNoon.Add(-10 * time.Second),
+				},
+				[]reconfigure.Event{
+					{
+						Plan:  5,
+						Node:  "node06",
+						Phase: reconfigure.PhaseBoot,
+						Level: reconfigure.Begun,
+						Time:  utcNoon.Add(-9 * time.Second),
+					},
+				},
+			),
+			NewRequest(
+				reconfigure.Request{
+					ID:        8,
+					Mode:      reconfigure.Deploy,
+					Caller:    "alice as root",
+					Reason:    "new\nimage",
+					Submitted: utcNoon.Add(-4 * time.Second),
+				},
+				nil,
+			),
+			NewRequest(
+				reconfigure.Request{
+					ID:        9,
+					Mode:      reconfigure.Resume,
+					Nodes:     nodeset.Of("gpu1", "node06"),
+					Caller:    "eiffel from 10.60.0.1",
+					Submitted: utcNoon.Add(-2 * time.Second),
+				},
+				nil,
+			),
 		},
 	}
 	return seen, known
@@ -184,9 +280,29 @@ func TestListsOfAnEmptyStatusAreLists(t *testing.T) {
 
 func TestYAMLSaysWhatJSONSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"no", "1:30", "null", "~", "2026-01-31", "0x1f", "- a: b", "a\nb\n", "\u0085\u007f\u2028", " ", "<<"}))
+		text := rapid.OneOf(
+			rapid.String(),
+			rapid.SampledFrom(
+				[]string{
+					"no",
+					"1:30",
+					"null",
+					"~",
+					"2026-01-31",
+					"0x1f",
+					"- a: b",
+					"a\nb\n",
+					"\u0085\u007f\u2028",
+					" ",
+					"<<",
+				},
+			),
+		)
 		value := map[string]any{
-			"text": text.Draw(t, "text"), "list": rapid.SliceOf(text).Draw(t, "list"), "number": rapid.Int64().Draw(t, "number"),
+			"text": text.Draw(
+				t,
+				"text",
+			), "list": rapid.SliceOf(text).Draw(t, "list"), "number": rapid.Int64().Draw(t, "number"),
 			"truth": rapid.Bool().Draw(t, "truth"), "empty": map[string]any{}, "nothing": nil,
 		}
 		var written strings.Builder
@@ -241,7 +357,8 @@ func TestStatusOfThousandsOfNodesIsOneLineWhileTheyAreDown(t *testing.T) {
 	}
 }
 
-// TestDocumentedStatusIsTheRealOne compares the example of the documentation with what the command prints for the same cluster.
+// TestDocumentedStatusIsTheRealOne compares the example of the documentation with what the command prints for the
+// same cluster.
 func TestDocumentedStatusIsTheRealOne(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "status.md"))
 	if err != nil {
@@ -275,7 +392,15 @@ func TestEveryFieldOfTheStatusIsDocumented(t *testing.T) {
 	known.Pending[0].Deferred = append(known.Pending[0].Deferred, reconfigure.Deferral{
 		Request: 6, Kind: reconfigure.CloudUnreachable, Reason: "no route to host",
 	})
-	known.Pending[0].Verdicts = []reconfigure.Verdict{{Node: "node04", Action: reconfigure.Reboot, Status: reconfigure.StatusFailed, Phase: reconfigure.PhaseBoot, Reason: "no"}}
+	known.Pending[0].Verdicts = []reconfigure.Verdict{
+		{
+			Node:   "node04",
+			Action: reconfigure.Reboot,
+			Status: reconfigure.StatusFailed,
+			Phase:  reconfigure.PhaseBoot,
+			Reason: "no",
+		},
+	}
 	known.Pending[0].Options = reconfigure.Options{Reimage: true, Image: "x", FromSlurm: true, DrainTimeout: time.Hour}
 	seen.Missing = map[snapshot.Source]string{snapshot.Cloud: "no route to host"}
 	text, err := json.Marshal(report(seen, known))

@@ -11,13 +11,13 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// Group counts the nodes of a group. A node counts in several columns: one that is down may be drained, too. What is unknown is not there: the sources that do
-// not answer stand in the report.
+// Group counts the nodes of a group. A node counts in several columns: one that is down may be drained, too. What is
+// unknown is not there: the sources that do not answer stand in the report.
 type Group struct {
 	Group       string `json:"group"`
 	Persistent  int    `json:"persistent"`
 	Cloud       int    `json:"cloud"`
-	Undeclared  int    `json:"undeclared"`             // instances of the group's that nobody declares any more
+	Undeclared  int    `json:"undeclared"`             // instances of the group's nodes that are not declared any more
 	Up          *int   `json:"up,omitempty"`           // Slurm may start jobs there
 	Busy        *int   `json:"busy,omitempty"`         // a job runs there
 	Drain       *int   `json:"drain,omitempty"`        // Slurm starts no more jobs there
@@ -63,11 +63,31 @@ func (g *Group) addHealth(h reconfigure.Health, c reconfigure.Cluster, now time.
 func (g Group) words(now time.Time) []string {
 	var lines []string
 	if d := g.CoolDown; d != nil {
-		lines = append(lines, fmt.Sprintf("Group %s cools down for %s, since there was no room for %s: %s", g.Group, text.Span(d.Until.Sub(now)), d.Node, text.OneLine(d.Class.Said(d.Reason))))
+		lines = append(
+			lines,
+			fmt.Sprintf(
+				"Group %s cools down for %s, since there was no room for %s: %s",
+				g.Group,
+				text.Span(d.Until.Sub(now)),
+				d.Node,
+				text.OneLine(d.Class.Said(d.Reason)),
+			),
+		)
 	}
 	if b := g.Breaker; b != nil {
-		lines = append(lines, fmt.Sprintf("Group %s: %d boot failures in a row, the first %s ago; %s is tried alone until one comes up, or `reconfigure continue %s`; the last was %s: %s",
-			g.Group, b.Failures, text.Ago(now, b.Since), cmp.Or(b.Probe, "the next"), g.Group, b.Node, text.OneLine(b.Class.Said(b.Reason))))
+		lines = append(
+			lines,
+			fmt.Sprintf(
+				"Group %s: %d boot failures in a row, the first %s ago; %s is tried alone until one comes up, or `reconfigure continue %s`; the last was %s: %s",
+				g.Group,
+				b.Failures,
+				text.Ago(now, b.Since),
+				cmp.Or(b.Probe, "the next"),
+				g.Group,
+				b.Node,
+				text.OneLine(b.Class.Said(b.Reason)),
+			),
+		)
 	}
 	return lines
 }
@@ -133,7 +153,20 @@ func (g Group) row() []string {
 }
 
 func summaryHeader() []string {
-	return []string{"GROUP", "PERSISTENT", "CLOUD", "UP", "BUSY", "DRAIN", "DOWN", "POWERING", "POWERED_DOWN", "FAILING", "OUTDATED", "UNDECLARED"}
+	return []string{
+		"GROUP",
+		"PERSISTENT",
+		"CLOUD",
+		"UP",
+		"BUSY",
+		"DRAIN",
+		"DOWN",
+		"POWERING",
+		"POWERED_DOWN",
+		"FAILING",
+		"OUTDATED",
+		"UNDECLARED",
+	}
 }
 
 // figure is empty for nothing, so that a column of nothing is left out.

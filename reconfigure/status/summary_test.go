@@ -22,12 +22,27 @@ func failing() (reconfigure.Cluster, snapshot.Snapshot, Journal) {
 	known.Health = map[string]reconfigure.Health{
 		"standard": {
 			Failures: 2, // too few to be told
-			Full:     reconfigure.Setback{Node: "node07", Class: reconfigure.ClassCapacity, Reason: "No valid\nhost was found", Time: utcNoon.Add(-30 * time.Second)},
+			Full: reconfigure.Setback{
+				Node:   "node07",
+				Class:  reconfigure.ClassCapacity,
+				Reason: "No valid\nhost was found",
+				Time:   utcNoon.Add(-30 * time.Second),
+			},
 		},
 		"gpu": reconfigure.Health{
 			Failures: 4, Since: utcNoon.Add(-time.Hour),
-			Last: reconfigure.Setback{Node: "gpu2", Class: reconfigure.ClassSSH, Reason: "it does not answer", Time: utcNoon.Add(-10 * time.Minute)},
-			Full: reconfigure.Setback{Node: "gpu1", Class: reconfigure.ClassQuota, Reason: "too long ago", Time: utcNoon.Add(-2 * time.Minute)},
+			Last: reconfigure.Setback{
+				Node:   "gpu2",
+				Class:  reconfigure.ClassSSH,
+				Reason: "it does not answer",
+				Time:   utcNoon.Add(-10 * time.Minute),
+			},
+			Full: reconfigure.Setback{
+				Node:   "gpu1",
+				Class:  reconfigure.ClassQuota,
+				Reason: "too long ago",
+				Time:   utcNoon.Add(-2 * time.Minute),
+			},
 		}.Trying("gpu1", utcNoon.Add(-time.Minute)),
 	}
 	return c, seen, known

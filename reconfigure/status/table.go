@@ -21,7 +21,8 @@ type Layout struct {
 	Width int  // of the lines of a table that is not wide, in characters
 }
 
-// TableWidth is what the lines of the table are kept to where the terminal is not wider. The wide table has what is cut off.
+// TableWidth is what the lines of the table are kept to where the terminal is not wider. The wide table has what is
+// cut off.
 const TableWidth = 120
 
 // Write prints the report for people.
@@ -51,7 +52,21 @@ func writeUnreachable(b *strings.Builder, all []snapshot.Unreachable) {
 func (r Report) writeNodes(b *strings.Builder, l Layout) {
 	header, row := []string{"NODE", "GROUP", "KIND", "SLURM", "INSTANCE", "IMAGE", "DOING; REASON"}, Node.row
 	if l.Wide {
-		header, row = []string{"NODE", "GROUP", "KIND", "SLURM", "INSTANCE", "SINCE", "ADDRESS", "IMAGE", "WANTED", "OUTDATED", "DOING", "LAST", "REASON"}, Node.wideRow
+		header, row = []string{
+			"NODE",
+			"GROUP",
+			"KIND",
+			"SLURM",
+			"INSTANCE",
+			"SINCE",
+			"ADDRESS",
+			"IMAGE",
+			"WANTED",
+			"OUTDATED",
+			"DOING",
+			"LAST",
+			"REASON",
+		}, Node.wideRow
 	}
 	rows := [][]string{header}
 	var down []string
@@ -80,7 +95,15 @@ func (r Report) writeNodes(b *strings.Builder, l Layout) {
 
 // row is a node in the table: its last column is the one that is cut off.
 func (n Node) row(now time.Time) []string {
-	return []string{n.Node, n.Group, string(n.Kind), n.stateWords(), n.Instance, n.imageWords(), strings.Join(n.remarks(now), "; ")}
+	return []string{
+		n.Node,
+		n.Group,
+		string(n.Kind),
+		n.stateWords(),
+		n.Instance,
+		n.imageWords(),
+		strings.Join(n.remarks(now), "; "),
+	}
 }
 
 func (n Node) wideRow(now time.Time) []string {
@@ -94,8 +117,8 @@ func (n Node) wideRow(now time.Time) []string {
 	}
 }
 
-// stateWords is Slurm's states, less the flag that says what another column does. Like sinfo, it has a sign for the flags that come and go with power and boots
-// (sinfo(1), NODE STATE CODES).
+// stateWords is Slurm's states, less the flag that says what another column does. Like sinfo, it has a sign for the
+// flags that come and go with power and boots (sinfo(1), NODE STATE CODES).
 func (n Node) stateWords() string {
 	signs := map[reconfigure.NodeFlags]string{
 		reconfigure.NodeCloud: "", reconfigure.NodeNotResponding: "*", reconfigure.NodePoweredDown: "~",
@@ -178,7 +201,18 @@ func (r Report) writeRequests(b *strings.Builder, l Layout) {
 func (r Report) requestRows(l Layout) [][]string {
 	rows := [][]string{{"REQUEST", "MODE", "STATE", "SINCE", "BY", "NODES", "WHY"}}
 	for _, p := range r.Requests {
-		rows = append(rows, []string{p.ID.String(), string(p.Mode), p.words(l), text.Ago(l.Now, p.Submitted), text.OneLine(p.Caller), list(p.Nodes, l.Wide), text.OneLine(p.Reason)})
+		rows = append(
+			rows,
+			[]string{
+				p.ID.String(),
+				string(p.Mode),
+				p.words(l),
+				text.Ago(l.Now, p.Submitted),
+				text.OneLine(p.Caller),
+				list(p.Nodes, l.Wide),
+				text.OneLine(p.Reason),
+			},
+		)
 	}
 	return rows
 }
@@ -192,7 +226,10 @@ func (r Report) notes(l Layout) []string {
 	}
 	for _, p := range r.Requests {
 		if p.State.Deferred() && p.State != WaitsForJobs {
-			notes = append(notes, fmt.Sprintf("Request %s %s, and is tried again: %s", p.ID, p.State.Words(), text.OneLine(p.Why())))
+			notes = append(
+				notes,
+				fmt.Sprintf("Request %s %s, and is tried again: %s", p.ID, p.State.Words(), text.OneLine(p.Why())),
+			)
 		}
 	}
 	if r.Reconcile != nil {

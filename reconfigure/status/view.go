@@ -15,16 +15,17 @@ type View interface {
 	End()
 }
 
-// sieve separates the events that people want to see from the single steps of Terraform and Ansible, of which there are dozens for each node. The journal has
-// them all.
+// sieve separates the events that people want to see from the single steps of Terraform and Ansible, of which there
+// are dozens for each node. The journal has them all.
 type sieve struct {
 	at map[string]reconfigure.Phase // the phase that each node has begun last
 }
 
 func newSieve() sieve { return sieve{at: map[string]reconfigure.Phase{}} }
 
-// step reports whether an event is a step: a note on a resource of Terraform's, or on a node that is at the very phase. Any other note is news: it is on all nodes,
-// or on one that is not on its way, such as a node that the playbooks could not reach.
+// step reports whether an event is a step: a note on a resource of Terraform's, or on a node that is at the very
+// phase. Any other note is news: it is on all nodes, or on one that is not on its way, such as a node that the
+// playbooks could not reach.
 func (s sieve) step(e reconfigure.Event) bool {
 	if e.Level == reconfigure.Begun {
 		s.at[e.Node] = e.Phase
@@ -32,9 +33,11 @@ func (s sieve) step(e reconfigure.Event) bool {
 	return e.Level == reconfigure.Note && (ofResource.MatchString(e.Message) || e.Node != "" && s.at[e.Node] == e.Phase)
 }
 
-// ofResource matches how package terraform tells of a resource's change: "create TYPE.NAME: done after 12 s". A line that it should match and does not is shown,
-// which does no harm.
-var ofResource = regexp.MustCompile(`^[a-z]+ (module\.|data\.)?[\w-]+\.[\w.-]+(: (\d+ s so far|(done|failed) after \d+ s))?$`)
+// ofResource matches how package terraform tells of a resource's change: "create TYPE.NAME: done after 12 s". A line
+// that it should match and does not is shown, which does no harm.
+var ofResource = regexp.MustCompile(
+	`^[a-z]+ (module\.|data\.)?[\w-]+\.[\w.-]+(: (\d+ s so far|(done|failed) after \d+ s))?$`,
+)
 
 // grouped puts the nodes of which the same is told together, oldest first.
 func grouped(events []reconfigure.Event) []text.Group[reconfigure.Event] {

@@ -16,27 +16,75 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// story is a deploy of two nodes and a resume of one as the journal has them: one fails, and one that is not on its way is not reached by the playbooks.
+// story is a deploy of two nodes and a resume of one as the journal has them: one fails, and one that is not on its
+// way is not reached by the playbooks.
 func story() []reconfigure.Event {
 	all := []reconfigure.Event{
 		{Node: "node01", Phase: reconfigure.PhaseApply, Level: reconfigure.Begun},
 		{Node: "node02", Phase: reconfigure.PhaseApply, Level: reconfigure.Begun},
 		{Phase: reconfigure.PhaseApply, Level: reconfigure.Note, Message: "Terraform plans create node[01-02]"},
-		{Phase: reconfigure.PhaseApply, Level: reconfigure.Note, Message: "create openstack_networking_secgroup_v2.cluster"},
-		{Phase: reconfigure.PhaseApply, Level: reconfigure.Note, Message: "create openstack_networking_secgroup_v2.cluster: done after 0 s"},
-		{Node: "node01", Phase: reconfigure.PhaseApply, Level: reconfigure.Note, Message: "create openstack_compute_instance_v2.node"},
-		{Node: "node02", Phase: reconfigure.PhaseApply, Level: reconfigure.Note, Message: "create openstack_compute_instance_v2.node"},
-		{Node: "node01", Phase: reconfigure.PhaseApply, Level: reconfigure.Note, Message: "create openstack_compute_instance_v2.node: 10 s so far"},
-		{Node: "node02", Phase: reconfigure.PhaseApply, Level: reconfigure.Note, Message: "create openstack_compute_instance_v2.node: failed after 11 s"},
+		{
+			Phase:   reconfigure.PhaseApply,
+			Level:   reconfigure.Note,
+			Message: "create openstack_networking_secgroup_v2.cluster",
+		},
+		{
+			Phase:   reconfigure.PhaseApply,
+			Level:   reconfigure.Note,
+			Message: "create openstack_networking_secgroup_v2.cluster: done after 0 s",
+		},
+		{
+			Node:    "node01",
+			Phase:   reconfigure.PhaseApply,
+			Level:   reconfigure.Note,
+			Message: "create openstack_compute_instance_v2.node",
+		},
+		{
+			Node:    "node02",
+			Phase:   reconfigure.PhaseApply,
+			Level:   reconfigure.Note,
+			Message: "create openstack_compute_instance_v2.node",
+		},
+		{
+			Node:    "node01",
+			Phase:   reconfigure.PhaseApply,
+			Level:   reconfigure.Note,
+			Message: "create openstack_compute_instance_v2.node: 10 s so far",
+		},
+		{
+			Node:    "node02",
+			Phase:   reconfigure.PhaseApply,
+			Level:   reconfigure.Note,
+			Message: "create openstack_compute_instance_v2.node: failed after 11 s",
+		},
 		{Node: "node02", Phase: reconfigure.PhaseApply, Level: reconfigure.Failed, Message: "No valid host was found"},
 		{Node: "node01", Phase: reconfigure.PhaseApply, Level: reconfigure.Done},
 		{Node: "node01", Phase: reconfigure.PhaseConfigure, Level: reconfigure.Begun},
 		{Node: "node01", Phase: reconfigure.PhaseConfigure, Level: reconfigure.Note, Message: "packages : install"},
-		{Node: "node09", Phase: reconfigure.PhaseConfigure, Level: reconfigure.Note, Message: "does not know of the latest changes: could not be reached"},
+		{
+			Node:    "node09",
+			Phase:   reconfigure.PhaseConfigure,
+			Level:   reconfigure.Note,
+			Message: "does not know of the latest changes: could not be reached",
+		},
 		{Node: "node01", Phase: reconfigure.PhaseConfigure, Level: reconfigure.Done},
-		{Node: "node02", Phase: reconfigure.PhaseReport, Level: reconfigure.Note, Message: "delete openstack_compute_instance_v2.node: done after 5 s"},
-		{Node: "node02", Phase: reconfigure.PhaseReport, Level: reconfigure.Note, Message: "what is left of it could not be removed: conflict"},
-		{Phase: reconfigure.PhaseReport, Level: reconfigure.Note, Message: "Slurm could not be given node02 back: no answer"},
+		{
+			Node:    "node02",
+			Phase:   reconfigure.PhaseReport,
+			Level:   reconfigure.Note,
+			Message: "delete openstack_compute_instance_v2.node: done after 5 s",
+		},
+		{
+			Node:    "node02",
+			Phase:   reconfigure.PhaseReport,
+			Level:   reconfigure.Note,
+			Message: "what is left of it could not be removed: conflict",
+		},
+		{
+			Phase:   reconfigure.PhaseReport,
+			Level:   reconfigure.Note,
+			Message: "Slurm could not be given node02 back: no answer",
+		},
 	}
 	for i := range all {
 		all[i].ID, all[i].Plan, all[i].Time = int64(i+1), 1, noon.Add(time.Duration(i)*time.Second)
@@ -48,12 +96,14 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.Local)
 
 func logOf(t *testing.T, verbose bool, events []reconfigure.Event) string {
 	var out bytes.Buffer
-	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
+	log := slog.New(
+		slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}),
+	)
 	v := NewLogView(t.Context(), log, reconfigure.Request{ID: 7, Mode: reconfigure.Deploy}, verbose)
 	v.Events(events)
 	v.Events(nil)

@@ -9,7 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// WriteYAML writes a value as its JSON is, key by key in the same order: the JSON tags are the one place where the fields have names.
+// WriteYAML writes a value as its JSON is, key by key in the same order: the JSON tags are the one place where the
+// fields have names.
 func WriteYAML(w io.Writer, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -51,7 +52,8 @@ func yamlNode(tokens *json.Decoder) (*yaml.Node, error) {
 		_, err := tokens.Token() // the closing one
 		return node, err
 	case string:
-		// Quoted, so that no reader, of whatever version of YAML, takes a node named "no" for a truth value, or an image "1:30" for a number.
+		// Quoted, so that no reader, of whatever version of YAML, takes a node named "no" for a truth value, or an
+		// image "1:30" for a number.
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: t}, nil
 	case nil:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil

@@ -55,7 +55,6 @@ type life struct {
 	recorder *journal.Recorder
 
 	plans, under, overlaps int // that it began, runs of Terraform and Ansible under way, and plans that began beside them
-	again                  int // how often a node was given another instance
 }
 
 // longest is more moments than any life has.
@@ -93,7 +92,7 @@ func (l *life) work(ctx context.Context, open func() reconfigure.Cluster) error 
 	case err = <-ended:
 	case <-l.mortal.Done():
 		err = errKilled
-		time.Sleep(1) // whatever was under way in it has ended by then
+		time.Sleep(time.Nanosecond) // whatever was under way in it has ended by then
 	}
 	l.lock.Lock()
 	l.dead = true
@@ -141,18 +140,25 @@ func (l *life) killedIn(what string, n int) int {
 	return 0
 }
 
+// freeze has the worker do nothing more, while a program that it runs does so still; false where it does nothing already.
+func (l *life) freeze() bool {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	lives := !l.dead
+	l.dead = true
+	return lives
+}
+
 // kill does not return.
 func (l *life) kill() {
-	l.killAs(l.half)
+	l.freeze()
+	l.die(simulate.Death{Half: l.half})
 	runtime.Goexit()
 }
 
-// killAs kills the worker, and Terraform with it.
+// killAs kills the worker, and Terraform with it, unless it is dead already.
 func (l *life) killAs(half simulate.Half) {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	if !l.dead {
-		l.dead = true
+	if l.freeze() {
 		l.die(simulate.Death{Half: half})
 	}
 }
@@ -357,6 +363,7 @@ func (t terraform) Apply(
 		ways := t.halves(ctx, c)
 		n := t.killedIn(fmt.Sprintf("applied %+v, of which number %d is left half done", p.Changes, i), len(ways))
 		if n > 0 {
+			t.freeze()
 			spare := t.world.KillDuring(i, ways[n-1])
 			_, _ = t.Provisioner.Apply(context.WithoutCancel(ctx), p, func(string, string) {}, nil)
 			spare()
@@ -411,6 +418,7 @@ func (t terraform) Adopt(
 		for _, node := range slices.Sorted(maps.Keys(servers))[:n-1] {
 			part[node] = servers[node]
 		}
+		t.freeze()
 		_, _, _ = t.Provisioner.Adopt(context.WithoutCancel(ctx), p, part)
 		t.kill()
 	}
@@ -485,6 +493,7 @@ func (a ansible) Configure(
 ) (reconfigure.Failures, error) {
 	defer a.runs(simulate.Ansible)()
 	if n := a.killedIn("configured a part of "+extent.Changed.String(), extent.Changed.Len()); n > 0 {
+		a.freeze()
 		spare := a.world.KillDuring(n-1, simulate.NotBegun)
 		_, _ = a.Configurer.Configure(context.WithoutCancel(ctx), c, instances, extent, func(string, string) {},
 			func(string, error) {})

@@ -7,7 +7,7 @@ import (
 )
 
 // storms is how many are played where nobody says otherwise. What a kill at the wrong moment breaks shows in one of some hundreds.
-const storms = "1000"
+const storms = "300"
 
 func TestMain(m *testing.M) {
 	flag.Parse()

@@ -29,8 +29,9 @@ type storm struct {
 	declared reconfigure.Cluster
 	lives    []*life
 	wrong    []string
-	doom     int                  // the moment at which the next worker is killed
-	half     simulate.Half        // what Terraform leaves that is killed with it
+	doom     int           // the moment at which the next worker is killed
+	half     simulate.Half // what Terraform leaves that is killed with it
+	perState int
 	since    map[string]time.Time // when Slurm began to power a node up or down
 }
 
@@ -120,12 +121,18 @@ func TestStorm(t *testing.T) { blow(t, drawSteps) }
 // blow plays storms, and tells how often a node was tried once more.
 func blow(t *testing.T, draw func(*rapid.T) []step) (again int) {
 	t.Helper()
+	return blowIn(t, 0, draw)
+}
+
+// blowIn does so with at most so many nodes in each of Terraform's states.
+func blowIn(t *testing.T, perState int, draw func(*rapid.T) []step) (again int) {
+	t.Helper()
 	played, requests, killed, plans, overlaps, undone := 0, 0, 0, 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := draw(rt)
 		var s *storm
 		synctest.Test(t, func(t *testing.T) {
-			s = begin()
+			s = begin(perState)
 			s.play(t.Context(), steps)
 		})
 		if len(s.wrong) > 0 {
@@ -151,17 +158,20 @@ func blow(t *testing.T, draw func(*rapid.T) []step) (again int) {
 	return again
 }
 
-func begin() *storm {
-	s := &storm{world: simulate.NewWorld(stormy(1, "v1")), book: simulate.NewJournal(), declared: stormy(1, "v1"), since: map[string]time.Time{}}
+func begin(perState int) *storm {
+	s := &storm{perState: perState, book: simulate.NewJournal(), since: map[string]time.Time{}}
+	s.declared = s.stormy(1, "v1")
+	s.world = simulate.NewWorld(s.declared)
 	s.world.Have("ctl", "p1")
 	time.Sleep(time.Minute)
 	return s
 }
 
-func stormy(least int, image string) reconfigure.Cluster {
+func (s *storm) stormy(least int, image string) reconfigure.Cluster {
 	c := of(image, declared(least, most))
 	c.Slurm = reconfigure.Timing{ResumeTimeout: resumeTimeout, SuspendTimeout: suspendTimeout}
-	c.Settings.BootTimeout = resumeTimeout / 2
+	c.Settings.BootTimeout = resumeTimeout / 4
+	c.Settings.NodesPerState = s.perState
 	return wary(forgiving(c))
 }
 
@@ -171,7 +181,7 @@ func (s *storm) play(ctx context.Context, steps []step) {
 		s.pass(time.Second)
 	}
 	s.calm(ctx)
-	s.check(ctx)
+	s.check(ctx, !slices.ContainsFunc(steps, mayLoseEvents))
 	if !slices.ContainsFunc(steps, mayLeaveDown) {
 		s.noneIsDown()
 	}
@@ -319,7 +329,7 @@ func (s *storm) declare(d step) {
 	if d.on {
 		image = "v2"
 	}
-	c := stormy(1+d.n%3, image)
+	c := s.stormy(1+d.n%3, image)
 	s.lock.Lock()
 	s.declared = c
 	s.lock.Unlock()
@@ -352,7 +362,6 @@ func (s *storm) killNow(d step) {
 	lives := slices.Clone(s.lives)
 	s.lock.Unlock()
 	for _, l := range lives {
-		l.last = "was killed from outside"
 		l.killAs(s.half)
 	}
 }
@@ -373,11 +382,15 @@ func (s *storm) stop(d step) {
 
 var errAway = errors.New("the database is away")
 
+// mayLoseEvents reports whether a step lasts longer than events are kept for a journal that fails.
+func mayLoseEvents(d step) bool { return d.what == "journal fails" && d.n > 0 }
+
 // failJournal has the journal be away for some minutes, not long enough for a worker to give it up.
 func (s *storm) failJournal(d step) {
 	s.book.Fail(errAway)
-	s.pass(time.Duration(d.n) * 30 * time.Second)
+	s.pass(time.Duration(1+d.n) * 20 * time.Second)
 	s.book.Fail(nil)
+	s.pass(time.Minute) // else it is the same outage
 }
 
 // slow has something take so many minutes, or for ever, for some nodes or, from a number on, not any more.
@@ -423,6 +436,7 @@ func (s *storm) calm(ctx context.Context) {
 	}
 	all := step{nodes: declared(1, most).Nodes().Names()}
 	s.end(all)
+	s.pass(time.Minute) // workers that are to stop have done so
 	s.submit(ask(reconfigure.Suspend))
 	for range 100 {
 		s.pass(5 * time.Minute)
@@ -435,8 +449,8 @@ func (s *storm) calm(ctx context.Context) {
 	s.complain("%d requests have no outcome: %+v", len(waiting), waiting)
 }
 
-// check looks at what the storm has left.
-func (s *storm) check(ctx context.Context) {
+// check looks at what the storm has left, and into the journal where that is entire.
+func (s *storm) check(ctx context.Context, entire bool) {
 	if lost := s.world.Lost(); len(lost) > 0 {
 		s.complain("the jobs on %v were lost", lost)
 	}
@@ -452,7 +466,9 @@ func (s *storm) check(ctx context.Context) {
 			s.complain("request %s has no outcome", r.ID)
 			continue
 		}
-		s.replay(ctx, r, o)
+		if entire {
+			s.replay(ctx, r, o)
+		}
 	}
 }
 
@@ -531,6 +547,17 @@ func (s *storm) quiet(ctx context.Context) {
 	clouds := c.Nodes().Difference(c.Persistent())
 	s.world.PowersDown(clouds.Names()...)
 	s.must(ctx, reconfigure.Request{Mode: reconfigure.Suspend, Nodes: clouds})
+	var lost []string // whose instance the cloud has no more: `reconfigure reconcile` says to reimage them
+	for node := range c.Persistent().All() {
+		if n := s.world.Node(node); n.Instance.ID != "" && n.Made == (reconfigure.Spec{}) {
+			lost = append(lost, node)
+		}
+	}
+	if len(lost) > 0 {
+		again := ask(reconfigure.Update, lost...)
+		again.DrainTimeout, again.Reimage = time.Hour, true
+		s.must(ctx, again)
+	}
 	repair := ask(reconfigure.Update, c.Persistent().Names()...)
 	repair.DrainTimeout = time.Hour
 	s.must(ctx, repair)

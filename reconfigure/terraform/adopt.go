@@ -21,22 +21,21 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// putBackTimeout bounds the writing of a state that is put back after the caller has given up.
+// putBackTimeout limits the time for restoring the state after the caller's context has ended.
 const putBackTimeout = time.Minute
 
-// Adopt has Terraform take over servers that are as they were asked for, though the apply that made them was
-// interrupted or killed: by node, what the state has as tainted with that server's id is untainted, and what the
-// state lacks is entered as Terraform's own plan has it, with the ids of the server and its port. The proof is one
-// plan over all of them, with refresh, that finds nothing to do. A node for which it finds something is put back as
-// it was, and named in failures with what Terraform would change; the others are adopted. The map of nodes is kept as
-// the plan has it, as Apply does.
+// Adopt adds servers to Terraform's state as finished, after the apply that made them was interrupted or killed. For
+// each node, an entry that is tainted and has the id of the server is untainted; a missing entry is added with the
+// attributes of Terraform's own plan and the ids of the server and its port. The proof is a plan over all of the
+// nodes, with refresh, that has no change. The entries of a node for which it has changes are restored, and the
+// failures have the changes; the other nodes are adopted. Like Apply, it stores the map of nodes of the plan.
 //
-// The plan cannot prove what it does not differ in: where an apply was to replace an instance by another of the same
-// spec, the caller must see to it that the server is not the old one. A process that dies between the change of the
-// state and the proof leaves the entries as changed; what differs is found by the next plan, which the fence refuses.
+// The proof cannot tell two instances of the same spec apart: if an apply was to replace an instance by one of the
+// same spec, the caller must check that the server is not the old one. A process that dies before the proof leaves
+// the changed entries in the state; if they are wrong, the next plan has changes, and the fence refuses it.
 //
-// An error means that nothing is adopted and the state is as it was; it may be retried, as may Adopt of what is
-// adopted already. Where the state could not be put back, the error says so.
+// On an error nothing is adopted and the state is unchanged; Adopt may be retried, also for nodes that are
+// adopted already. If the state could not be restored, the error says so.
 func (d *Driver) Adopt(ctx context.Context, p reconfigure.Plan, servers map[string]reconfigure.Server) (
 	adopted nodeset.NodeSet, failures reconfigure.Failures, err error,
 ) {
@@ -87,20 +86,20 @@ type adoption struct {
 	module     module
 	desired    map[string]reconfigure.Spec
 	state      *stateFile
-	candidates []string // the nodes that are not refused so far, in order
-	entered    bool     // a candidate was unknown to the state
-	changed    bool     // the state differs from the one that was read
+	candidates []string // the nodes without a failure so far, sorted
+	entered    bool     // an entry was added for a candidate
+	changed    bool     // the state was changed after it was read
 	before     map[string][]entry
 	failures   reconfigure.Failures
 }
 
-// entry is what the state had of a node in a block before it was changed.
+// entry is the entry of a node in a block before it was changed.
 type entry struct {
 	block string
 	was   fields // nil: nothing
 }
 
-// claim makes the changes to the state, and decides at once about those for which there is none to make.
+// claim changes the entries of the state, and finds the nodes that cannot be adopted.
 func (a *adoption) claim(ctx context.Context, servers map[string]reconfigure.Server) error {
 	var unknown []string
 	for _, node := range slices.Sorted(maps.Keys(servers)) {
@@ -135,7 +134,7 @@ func (a *adoption) claim(ctx context.Context, servers map[string]reconfigure.Ser
 	return a.enter(ctx, unknown, servers)
 }
 
-// refuse decides, before anything is tried, why a server cannot be adopted; empty where it may be.
+// refuse returns why a server cannot be adopted; empty if it may be.
 func (a *adoption) refuse(node string, server reconfigure.Server, found object, known bool) string {
 	_, declared := a.desired[node]
 	switch {
@@ -157,8 +156,8 @@ func (a *adoption) refuse(node string, server reconfigure.Server, found object, 
 	return ""
 }
 
-// otherPort reports whether a server is known to be at another port than the state, or the plan, has it. The provider
-// does not notice: it reads no port.
+// otherPort reports whether the port of a server differs from that in the state or the plan, if both are known. The
+// provider does not read the port, so the proof does not find it.
 func otherPort(planned, actual string) bool {
 	return planned != "" && actual != "" && planned != actual
 }
@@ -167,14 +166,14 @@ func otherPortReason(planned, actual string) string {
 	return fmt.Sprintf("it cannot be adopted: its server is at port %s instead of %s", actual, planned)
 }
 
-// object is what the state has of a node in a block.
+// object is the entry of a node in a block of the state.
 type object struct {
 	raw              fields
 	id, port         string // port is an instance's first one
 	tainted, deposed bool
 }
 
-// has finds a node's current object; false where there is none.
+// has returns a node's current object; false if there is none.
 func (s *stateFile) has(block, node string) (object, bool, error) {
 	r := s.of(block)
 	at := r.at(node)
@@ -200,8 +199,8 @@ func (s *stateFile) has(block, node string) (object, bool, error) {
 	return found, true, nil
 }
 
-// connected is an instance's object with what the state of one that was made to the end tells of its network:
-// Terraform would learn it with the next refresh that it writes.
+// connected adds the attributes of the network that the state of a finished instance has. Terraform would add them
+// with its next refresh.
 func connected(raw fields, server reconfigure.Server, networkID string) (fields, error) {
 	var attributes fields
 	var networks []fields
@@ -229,11 +228,11 @@ func connected(raw fields, server reconfigure.Server, networkID string) (fields,
 	return raw.with("attributes", attributes)
 }
 
-// set replaces a node's object in a block, or adds it, or removes it where it is nil. The block must be there already.
+// set replaces a node's object in a block, or adds it, or removes it if it is nil. The block must exist.
 func (a *adoption) set(block, node string, to fields) error {
 	r := a.state.of(block)
 	if r == nil {
-		return fmt.Errorf("Terraform's state has no %s", block) //nolint:staticcheck // a name
+		return fmt.Errorf("no %s in the state of Terraform", block)
 	}
 	was := entry{block: block}
 	if at := r.at(node); len(at) > 0 {
@@ -245,7 +244,7 @@ func (a *adoption) set(block, node string, to fields) error {
 	return nil
 }
 
-// put replaces a node's current object, or adds it, or removes it where it is nil.
+// put replaces a node's current object, or adds it, or removes it if it is nil.
 func (r *stateResource) put(node string, to fields) {
 	at := r.at(node)
 	switch {
@@ -258,11 +257,11 @@ func (r *stateResource) put(node string, to fields) {
 	}
 }
 
-// portType is the resource that is a node's port.
+// portType is the type of a node's port.
 const portType = "openstack_networking_port_v2"
 
-// enter adds what the state lacks: the instance, and a port of its own where that is lacking too. What Terraform
-// itself would have written at their creation is what it plans for that, with the ids that the cloud gave.
+// enter adds the missing entries: the instance, and its port if that is missing too. The attributes are those that
+// Terraform plans for their creation, with the ids from the cloud.
 func (a *adoption) enter(ctx context.Context, unknown []string, servers map[string]reconfigure.Server) error {
 	p := creation(a.desired, unknown)
 	dir, err := os.MkdirTemp(a.cfg.PlanDir, previewPrefix)
@@ -283,12 +282,18 @@ func (a *adoption) enter(ctx context.Context, unknown []string, servers map[stri
 		return err
 	}
 	for _, node := range unknown {
-		resources := created(planned, a.module, node)
-		if port := portOf(resources, node); otherPort(port, servers[node].PortID) {
-			a.failures[node] = errors.New(otherPortReason(port, servers[node].PortID))
+		resources, server := created(planned, a.module, node), servers[node]
+		if port := portOf(resources, node); otherPort(port, server.PortID) {
+			a.failures[node] = errors.New(otherPortReason(port, server.PortID))
 			continue
 		}
-		if err := a.enterNode(node, servers[node], resources); err != nil {
+		if makesPort(resources) && server.PortID == "" && a.cfg.Port != nil {
+			if server.PortID, err = a.cfg.Port(ctx, server.ID); err != nil {
+				a.failures[node] = fmt.Errorf("it cannot be adopted: its port is unknown: %w", err)
+				continue
+			}
+		}
+		if err := a.enterNode(node, server, resources); err != nil {
 			return err
 		}
 		a.candidates = append(a.candidates, node)
@@ -298,7 +303,7 @@ func (a *adoption) enter(ctx context.Context, unknown []string, servers map[stri
 	return nil
 }
 
-// portOf is the port at which Terraform would create a node's instance; empty where it would make one.
+// portOf returns the port with which Terraform would create a node's instance; empty if it would make a port.
 func portOf(planned []*tfjson.StateResource, node string) string {
 	for _, r := range planned {
 		if r.Address == instance(instanceBlock, node) {
@@ -308,7 +313,12 @@ func portOf(planned []*tfjson.StateResource, node string) string {
 	return ""
 }
 
-// creation is the plan that has nodes made.
+// makesPort reports whether Terraform would create a node's port.
+func makesPort(planned []*tfjson.StateResource) bool {
+	return slices.ContainsFunc(planned, func(r *tfjson.StateResource) bool { return r.Type == portType })
+}
+
+// creation returns a plan that creates nodes.
 func creation(desired map[string]reconfigure.Spec, nodes []string) reconfigure.Plan {
 	p := reconfigure.Plan{Desired: desired}
 	for _, node := range nodes {
@@ -317,14 +327,14 @@ func creation(desired map[string]reconfigure.Spec, nodes []string) reconfigure.P
 	return p
 }
 
-// arguments is those of a plan over the nodes of p and nothing else, with refresh.
+// arguments returns the arguments of a plan over the nodes of p only, with refresh.
 func (a *adoption) arguments(p reconfigure.Plan) arguments {
 	args, _ := planArguments(p, nil, a.module)
 	args.parallelism = min(args.parallelism, a.cfg.Parallelism)
 	return args
 }
 
-// created is the resources that Terraform would create for a node, with what it knows of them before.
+// created returns the resources that Terraform would create for a node, with the attributes known before.
 func created(p *tfjson.Plan, m module, node string) []*tfjson.StateResource {
 	creates := map[string]bool{}
 	for _, rc := range p.ResourceChanges {
@@ -342,7 +352,7 @@ func created(p *tfjson.Plan, m module, node string) []*tfjson.StateResource {
 	return found
 }
 
-// enterNode adds a node's instance, and its port. What else Terraform would create is left to the proof to find.
+// enterNode adds a node's instance, and its port. If Terraform would create more, the proof finds it.
 func (a *adoption) enterNode(node string, server reconfigure.Server, planned []*tfjson.StateResource) error {
 	for _, r := range planned {
 		id := ""
@@ -366,8 +376,8 @@ func (a *adoption) enterNode(node string, server reconfigure.Server, planned []*
 	return nil
 }
 
-// add enters a resource. What the plan does not tell is as another object of its block has it: what it depends on,
-// and what the provider noted beside it.
+// add adds the entry of a resource. The fields that the plan does not have, dependencies and the provider's private
+// data, are those of another object of the block.
 func (a *adoption) add(node string, planned *tfjson.StateResource) error {
 	block := planned.Type + "." + planned.Name
 	r := a.state.of(block)
@@ -401,13 +411,13 @@ func (a *adoption) add(node string, planned *tfjson.StateResource) error {
 	return a.set(block, node, to)
 }
 
-// putBack brings the entries of some nodes back to what they were. It is done also when the caller has given up. The
-// state is read again, as Terraform itself decides on the serial of what it was given.
+// putBack restores the entries of some nodes, also after ctx has ended. It reads the state again, since Terraform sets
+// the serial of a pushed state itself.
 func (a *adoption) putBack(ctx context.Context, nodes []string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putBackTimeout)
 	defer cancel()
 	if err := a.restore(ctx, nodes); err != nil {
-		return fmt.Errorf("what is not proven could not be put back into Terraform's state: %w", err)
+		return fmt.Errorf("the entries that are not proven could not be restored in Terraform's state: %w", err)
 	}
 	return nil
 }
@@ -433,21 +443,21 @@ func (a *adoption) restore(ctx context.Context, nodes []string) error {
 	return a.push(ctx, state)
 }
 
-// restore reports whether the state has changed by it.
+// restore restores an entry, and reports whether that changed the state.
 func (s *stateFile) restore(was entry, node string) bool {
 	r := s.of(was.block)
 	at := r.at(node)
 	if len(at) == 0 && was.was == nil || len(at) > 0 && reflect.DeepEqual(r.instances[at[0]], was.was) {
 		return false
 	}
-	if r == nil { // nothing takes it out but somebody else
+	if r == nil { // another process has removed it
 		return false
 	}
 	r.put(node, was.was)
 	return true
 }
 
-// prove plans until nothing is found, each time without the nodes for which something was.
+// prove repeats the proof, each time without the nodes that the last one had changes for, until it has no changes.
 func (a *adoption) prove(ctx context.Context) error {
 	for len(a.candidates) > 0 {
 		found, err := a.proof(ctx)
@@ -464,9 +474,9 @@ func (a *adoption) prove(ctx context.Context) error {
 	return nil
 }
 
-// proof is what one plan over all candidates finds, by node. Where it finds nothing, and a candidate was entered by
-// us, that plan is applied: it changes nothing but the state, which then has all that the refresh found, and the
-// dependencies from the configuration.
+// proof returns the changes of one plan over all candidates, by node. If it has none, and an entry was added, the plan
+// is applied: it changes only the state, which then has all attributes of the refresh and the dependencies of the
+// configuration.
 func (a *adoption) proof(ctx context.Context) (reconfigure.Failures, error) {
 	p := creation(a.desired, a.candidates)
 	dir, err := os.MkdirTemp(a.cfg.PlanDir, previewPrefix)
@@ -498,8 +508,8 @@ func (a *adoption) proof(ctx context.Context) (reconfigure.Failures, error) {
 	return nil, nil
 }
 
-// differences is what a plan that is not empty would do, by the candidate whose it is. Where anything is none of
-// theirs, it is held against all of them.
+// differences returns the changes of a plan, by candidate. A change that belongs to no candidate counts for all of
+// them.
 func (a *adoption) differences(events []event) reconfigure.Failures {
 	would := map[string][]string{}
 	common := []string{}
@@ -523,7 +533,7 @@ func (a *adoption) differences(events []event) reconfigure.Failures {
 		case len(said) == 0 && len(would)+len(common) > 0:
 			continue
 		case len(said) == 0:
-			said = []string{"Terraform finds a change that is no resource's"}
+			said = []string{"Terraform would change something that is not a resource"}
 		}
 		found[node] = errors.New("it cannot be adopted: " + strings.Join(said, "; "))
 	}

@@ -14,22 +14,23 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Apply has the map of nodes kept, then carries out just what was previewed. The failures are those of single nodes;
-// the other nodes are fine. Watch hears how it goes, in a goroutine of its own, and has heard everything when Apply
-// returns. An error means that there are no verdicts: before the first change it says why there was none (a
-// *LockedError, say), after it what happened is unknown until somebody looks.
+// Apply stores the map of nodes, then applies a preview. The failures are those of single nodes; the other nodes
+// succeeded. Progress messages are passed to watch, in a goroutine of its own; all of them are before Apply returns.
+// An error means that there are no results by node: either nothing was changed (a *LockedError, for example), or
+// what was changed is unknown (reconfigure.ClassUnknown).
 //
-// When interrupt is closed, Terraform gets one SIGINT and ends within a fraction of a second; a port or a resource of
-// the site's that is being made is waited for, ten seconds at most. Where it is closed before Apply is called,
-// Terraform is not started. What was cut off has a failure that is a reconfigure.ErrInterrupted: a server that was
-// asked for by then is in the state, tainted, until Adopt takes it back; a removal is in the state too, and the next
-// plan for it completes it. A change that was not begun is a reconfigure.ErrUntried as well. Where what no single
-// node owns was cut off, the error is a reconfigure.ErrInterrupted. An interrupt is no cancelled ctx: after that one
-// there are no verdicts. A nil channel never interrupts.
+// When interrupt is closed, Terraform gets one SIGINT and ends within a fraction of a second; it first waits at most
+// ten seconds for a port or a resource of the site that is being made. If it is closed before Apply is called,
+// Terraform is not started. An interrupted change has a failure that is a reconfigure.ErrInterrupted: a server that
+// was requested by then is in the state, tainted, until Adopt takes it; a removal is in the state too, and the next
+// plan completes it. A change that was not begun is a reconfigure.ErrUntried as well. If a shared resource was
+// interrupted, the error is a reconfigure.ErrInterrupted. Unlike an interrupt, a cancelled ctx gives no results by
+// node. A nil channel never interrupts.
 //
-// A preview can be applied once, failed or not; another attempt needs another preview. While Nova deletes an instance in ERROR or BUILD the provider gives up
-// on its state: such a removal has reconfigure.ClassUnknown, and succeeds when it is tried again later.
-func (d *Driver) Apply(ctx context.Context, p reconfigure.Preview, watch func(node, message string), interrupt <-chan struct{}) (
+// A preview can be applied once; a retry needs a new preview. While Nova deletes an instance in ERROR or BUILD, the
+// provider ends its wait with an error: such a removal has reconfigure.ClassUnknown, and a later retry succeeds.
+func (d *Driver) Apply(ctx context.Context, p reconfigure.Preview, watch func(node, message string),
+	interrupt <-chan struct{}) (
 	reconfigure.Failures, error,
 ) {
 	if err := d.keep(ctx, p.Plan); err != nil {
@@ -38,14 +39,15 @@ func (d *Driver) Apply(ctx context.Context, p reconfigure.Preview, watch func(no
 	failures, err := d.applyPreview(ctx, p, watch, interrupt)
 	if err == nil && p.Plan.Shared {
 		if problem := d.makePorts(ctx, p.Plan, watch); problem != nil {
-			watch("", problem.Error()) // the nodes' instances are what was asked for
+			watch("", problem.Error()) // the instances have succeeded
 		}
 	}
 	return failures, err
 }
 
-// applyPreview is Apply after the map of nodes was kept.
-func (d *Driver) applyPreview(ctx context.Context, p reconfigure.Preview, watch func(node, message string), interrupt <-chan struct{}) (
+// applyPreview is Apply after the map of nodes is stored.
+func (d *Driver) applyPreview(ctx context.Context, p reconfigure.Preview, watch func(node, message string),
+	interrupt <-chan struct{}) (
 	reconfigure.Failures, error,
 ) {
 	if p.File == "" {
@@ -67,7 +69,7 @@ func (d *Driver) applyPreview(ctx context.Context, p reconfigure.Preview, watch 
 	return judge(ctx, p.Changes, said, interrupted, err)
 }
 
-// applySaved runs Terraform on a saved plan. It returns what Terraform said, and whether it was interrupted.
+// applySaved runs Terraform on a saved plan. It returns Terraform's events, and whether Terraform was interrupted.
 func (d *Driver) applySaved(
 	ctx context.Context, p reconfigure.Preview, watch func(node, message string), interrupt <-chan struct{},
 ) (said *stream, interrupted bool, err error) {
@@ -99,7 +101,7 @@ func (d *Driver) applySaved(
 	return said, interrupter.wasSent(), err
 }
 
-// judge decides what an apply that did not end well means for each node.
+// judge decides the results by node of an apply that failed.
 func judge(ctx context.Context, changes []reconfigure.ResourceChange, said *stream, interrupted bool, err error) (
 	reconfigure.Failures, error,
 ) {
@@ -127,7 +129,7 @@ func judge(ctx context.Context, changes []reconfigure.ResourceChange, said *stre
 	return nil, fmt.Errorf("terraform apply: %w", explained)
 }
 
-// begun reports whether any change was tried.
+// begun reports whether Terraform has begun any change.
 func begun(events []event) bool {
 	return slices.ContainsFunc(events, func(e event) bool { return e.Type == applyStart })
 }

@@ -15,13 +15,15 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// TestPostgreSQLsLockEndsWithTerraform kills Terraform while it has the state locked, first before there is a state and then later, for which pg has locks of different
-// kinds. Until then the other one waits in vain, and is not told that it is itself who has the lock, as Terraform says.
+// TestPostgreSQLsLockEndsWithTerraform kills Terraform while it has the state locked, first before there is a state and
+// then later, for which pg has locks of different kinds. Until then the other one waits in vain, and is not told that
+// it is itself who has the lock, as Terraform says.
 func TestPostgreSQLsLockEndsWithTerraform(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
 	database := postgres.Start(t).Database(t)
-	c.write("terraform/openstack/backend.tf", fmt.Sprintf("terraform {\n  backend \"pg\" {\n    conn_str = %q\n  }\n}\n", database+"&sslmode=disable"))
+	c.write("terraform/openstack/backend.tf",
+		fmt.Sprintf("terraform {\n  backend \"pg\" {\n    conn_str = %q\n  }\n}\n", database+"&sslmode=disable"))
 	d := c.open()
 	desired := c.deployed()
 	p := planOf(reconfigure.Create, desired, control)
@@ -41,7 +43,8 @@ func TestAShardInPostgreSQL(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
 	database := postgres.Start(t).Database(t)
-	c.write("terraform/openstack/backend.tf", fmt.Sprintf("terraform {\n  backend \"pg\" {\n    conn_str = %q\n  }\n}\n", database+"&sslmode=disable"))
+	c.write("terraform/openstack/backend.tf",
+		fmt.Sprintf("terraform {\n  backend \"pg\" {\n    conn_str = %q\n  }\n}\n", database+"&sslmode=disable"))
 	head := c.open()
 	c.deploy(head, c.deployed())
 	d := c.in("standard-0")
@@ -50,7 +53,8 @@ func TestAShardInPostgreSQL(t *testing.T) {
 	}
 	spec := c.spec("standard", imageV1)
 	spec.Shard = "standard-0"
-	if failures := c.carryOut(d, planOf(reconfigure.Create, map[string]reconfigure.Spec{"node01": spec}, "node01")); len(failures) > 0 {
+	if failures := c.carryOut(d, planOf(reconfigure.Create, map[string]reconfigure.Spec{"node01": spec},
+		"node01")); len(failures) > 0 {
 		t.Fatal(failures)
 	}
 	c.wantCleanByHand(d, "standard-0")
@@ -76,7 +80,8 @@ func (c *cluster) killedInApply(d *Driver, p reconfigure.Plan, call string) {
 
 	c.cfg.LockTimeout = 0
 	_, err = c.open().Preview(c.Context(), p)
-	if locked := (*LockedError)(nil); !errors.As(err, &locked) || *locked != (LockedError{}) || strings.Contains(err.Error(), "force-unlock") {
+	if locked := (*LockedError)(nil); !errors.As(err, &locked) || *locked != (LockedError{}) ||
+		strings.Contains(err.Error(), "force-unlock") {
 		c.Errorf("preview of a locked state: %v", err)
 	}
 	// The one that waits is let in as soon as the other one is dead.

@@ -15,13 +15,12 @@ import (
 	"github.com/hashicorp/hc-install/src"
 )
 
-// oldest is the first version whose event stream and saved plans are as this package reads them; the root module
-// demands the same.
+// oldest is the first version whose events and saved plans have the format that this package reads; the root module
+// requires the same.
 const oldest = ">= 1.5.0"
 
-// findBinary is the path of the configured binary, whose version is not asked for here, else of the first terraform,
-// then tofu, on PATH that fits, else of one that is downloaded into dir. One that an earlier call downloaded is found
-// there.
+// findBinary returns the path of the configured binary, whose version it does not check, else of the first suitable
+// terraform, then tofu, on PATH, else of one that it downloads into dir, unless an earlier call has.
 func findBinary(ctx context.Context, configured, dir string) (string, error) {
 	if configured != "" {
 		if !filepath.IsAbs(configured) {
@@ -42,13 +41,14 @@ func findBinary(ctx context.Context, configured, dir string) (string, error) {
 		&releases.LatestVersion{Product: product.Terraform, Constraints: fitting, InstallDir: dir},
 	})
 	if err != nil {
-		return "", fmt.Errorf("no terraform or tofu %s on PATH, and none could be downloaded; install one, or name it as "+
+		return "", fmt.Errorf("no terraform or tofu %s on PATH, and none could be downloaded; install one, or name "+
+			"it as "+
 			"`terraform` of `reconfigure` in group_vars/all.yml: %w", oldest, err)
 	}
 	return path, nil
 }
 
-// checkBinary asks a binary for its version.
+// checkBinary checks the version of a binary.
 func checkBinary(ctx context.Context, path string) error {
 	fitting, err := version.NewConstraint(oldest)
 	if err != nil {
@@ -56,10 +56,10 @@ func checkBinary(ctx context.Context, path string) error {
 	}
 	found, err := product.Terraform.GetVersion(ctx, path)
 	if err != nil {
-		return fmt.Errorf("the configured Terraform %s does not tell its version: %w", path, err)
+		return fmt.Errorf("the configured Terraform %s does not report its version: %w", path, err)
 	}
 	if found == nil {
-		return errors.New("the configured Terraform " + path + " does not tell its version")
+		return errors.New("the configured Terraform " + path + " does not report its version")
 	}
 	if !fitting.Check(found) {
 		return fmt.Errorf("the configured Terraform %s is version %s, but it must be %s", path, found, oldest)
@@ -67,7 +67,7 @@ func checkBinary(ctx context.Context, path string) error {
 	return nil
 }
 
-// tofu is OpenTofu, which hc-install does not know. It tells its version as Terraform does.
+// tofu is OpenTofu, which hc-install does not support. It reports its version as Terraform does.
 func tofu() product.Product {
 	return product.Product{
 		Name: "tofu", BinaryName: func() string { return "tofu" }, GetVersion: product.Terraform.GetVersion,

@@ -21,12 +21,14 @@ func TestFailuresOfTheCloudHaveTheirClasses(t *testing.T) {
 	desired := c.deployed()
 	c.deploy(d, desired)
 	want := map[string]reconfigure.Class{
-		"node01": reconfigure.ClassQuota, "node02": reconfigure.ClassOther, "node03": reconfigure.ClassRateLimit, "node04": reconfigure.ClassCloud,
+		"node01": reconfigure.ClassQuota, "node02": reconfigure.ClassOther, "node03": reconfigure.ClassRateLimit,
+		"node04": reconfigure.ClassCloud,
 		"node05": reconfigure.ClassUnknown, "node06": reconfigure.ClassMissing, "node07": reconfigure.ClassMissing,
 	}
 	for node, kind := range map[string]labcloud.Kind{
 		// Of an instance in ERROR Terraform says no more than that; Nova is asked why by others.
-		"node01": labcloud.QuotaExceeded, "node02": labcloud.NoValidHost, "node03": labcloud.RateLimited, "node04": labcloud.ServerError, "node05": labcloud.LostAnswer,
+		"node01": labcloud.QuotaExceeded, "node02": labcloud.NoValidHost, "node03": labcloud.RateLimited,
+		"node04": labcloud.ServerError, "node05": labcloud.LostAnswer,
 	} {
 		_, err := c.cloud.Faults().Add(labcloud.Fault{Kind: kind, Server: node, Call: "POST servers", Count: 100})
 		c.must(err)
@@ -37,7 +39,8 @@ func TestFailuresOfTheCloudHaveTheirClasses(t *testing.T) {
 	spec.FlavorID = "nothing"
 	desired["node07"] = spec
 	got := map[string]reconfigure.Class{}
-	for node, err := range c.carryOut(d, planOf(reconfigure.Create, desired, "node01", "node02", "node03", "node04", "node05", "node06", "node07", "node08")) {
+	for node, err := range c.carryOut(d, planOf(reconfigure.Create, desired, "node01", "node02", "node03", "node04",
+		"node05", "node06", "node07", "node08")) {
 		got[node] = reconfigure.ClassOf(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -47,7 +50,7 @@ func TestFailuresOfTheCloudHaveTheirClasses(t *testing.T) {
 
 // Terraform makes no instance before it has made all ports. A node that had to wait in vain failed for the same
 // reason as the one that it waited for.
-func TestNodeThatIsHeldBackByAnotherHasItsClass(t *testing.T) {
+func TestUntriedNodeHasTheClassOfTheFailure(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
 	d := c.open()
@@ -77,7 +80,7 @@ func TestNodeThatIsHeldBackByAnotherHasItsClass(t *testing.T) {
 }
 
 // At the login there is no node yet to fail alone.
-func TestCloudThatThrottlesTheLoginIsNoMoreThanThat(t *testing.T) {
+func TestThrottledLoginIsARateLimit(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
 	d := c.open()
@@ -85,38 +88,14 @@ func TestCloudThatThrottlesTheLoginIsNoMoreThanThat(t *testing.T) {
 	c.deploy(d, desired)
 	_, err := c.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.RateLimited, Call: "POST auth/tokens", Count: 100})
 	c.must(err)
-	if preview, err := d.Preview(t.Context(), planOf(reconfigure.Replace, desired, control)); reconfigure.ClassOf(err) != reconfigure.ClassRateLimit {
+	if preview, err := d.Preview(t.Context(),
+		planOf(reconfigure.Replace, desired, control)); reconfigure.ClassOf(err) != reconfigure.ClassRateLimit {
 		t.Errorf("preview %+v, error of class %s: %v", preview, reconfigure.ClassOf(err), err)
 	}
 }
 
-// A cloud that does not answer for a while says nothing of the servers that it was asked for.
-func TestCloudThatIsAwayAfterTheRequestIsPassingTrouble(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, nil)
-	d := c.open()
-	desired := c.deployed()
-	c.deploy(d, desired)
-	for node, kind := range map[string]labcloud.Kind{"node01": labcloud.Unavailable, "node02": labcloud.LostAnswer} {
-		_, err := c.cloud.Faults().Add(labcloud.Fault{Kind: kind, Server: node, Call: "GET servers/{id}", Count: 100})
-		c.must(err)
-	}
-	maps.Copy(desired, c.deployed("node01", "node02"))
-	failures := c.carryOut(d, planOf(reconfigure.Create, desired, "node01", "node02"))
-	for _, node := range []string{"node01", "node02"} {
-		if class := reconfigure.ClassOf(failures[node]); !class.Passing() {
-			t.Errorf("%s: error of class %s: %v", node, class, failures[node])
-		}
-	}
-	// They came up meanwhile.
-	c.cloud.Faults().Clear(0)
-	c.adopt(d, desired, "node01", "node02")
-	c.wantClean(d)
-	c.wantInstances(d, c.servers())
-}
-
 // What takes longer than Slurm waits is given up in time, and what is left of it can be removed.
-func TestInstanceThatTakesTooLongIsGivenUpBeforeSlurmDoes(t *testing.T) {
+func TestSlowInstanceFailsBeforeResumeTimeout(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Build = time.Hour })
 	c.declare("resume_timeout: 900", "resume_timeout: 30")
@@ -126,7 +105,8 @@ func TestInstanceThatTakesTooLongIsGivenUpBeforeSlurmDoes(t *testing.T) {
 	p.Shared = true
 	failures := c.carryOut(d, p)
 	for _, node := range []string{control, "node01"} {
-		if err := failures[node]; reconfigure.ClassOf(err) != reconfigure.ClassBoot || !strings.Contains(err.Error(), "to become ready") {
+		if err := failures[node]; reconfigure.ClassOf(err) != reconfigure.ClassBoot ||
+			!strings.Contains(err.Error(), "to become ready") {
 			t.Errorf("%s: error of class %s: %v", node, reconfigure.ClassOf(err), err)
 		}
 	}
@@ -154,11 +134,13 @@ func TestNodeThatCannotBeReadIsNamed(t *testing.T) {
 	d := c.open()
 	desired := c.deployed("node01", "node02")
 	c.deploy(d, desired)
-	_, err := c.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.ServerError, Server: "node01", Call: "GET servers/{id}", Count: 100})
+	_, err := c.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.ServerError, Server: "node01",
+		Call: "GET servers/{id}", Count: 100})
 	c.must(err)
 	_, err = d.Preview(t.Context(), planOf(reconfigure.Replace, desired, "node01", "node02"))
 	var bad *reconfigure.Unplannable
-	if !errors.As(err, &bad) || len(bad.Failures) != 1 || reconfigure.ClassOf(bad.Failures["node01"]) != reconfigure.ClassCloud {
+	if !errors.As(err, &bad) || len(bad.Failures) != 1 ||
+		reconfigure.ClassOf(bad.Failures["node01"]) != reconfigure.ClassCloud {
 		t.Fatalf("error %v", err)
 	}
 	preview, err := d.Preview(t.Context(), planOf(reconfigure.Replace, desired, "node02"))

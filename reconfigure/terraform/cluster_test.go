@@ -29,8 +29,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// parallel is how many tests run at a time where nobody says: they wait for processes and for pauses, and the number of processors, Go's default, says
-// nothing about them.
+// parallel is how many tests run at a time where nobody says: they wait for processes and for pauses, and the number of
+// processors, Go's default, says nothing about them.
 const parallel = "10"
 
 func TestMain(m *testing.M) {
@@ -78,8 +78,9 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 			{Name: "storage", CIDR: netip.MustParsePrefix("10.61.0.0/16")},
 			{Name: "public", CIDR: netip.MustParsePrefix("192.0.2.0/24"), External: true},
 		},
-		Flavors: []labcloud.Flavor{{ID: small, Name: "small", VCPUs: 1, RAM: 512, Disk: 1}, {ID: big, Name: "big", VCPUs: 8, RAM: 16384, Disk: 1}},
-		Images:  []labcloud.Image{{ID: imageV1, Name: "v1"}, {ID: imageV2, Name: "v2"}},
+		Flavors: []labcloud.Flavor{{ID: small, Name: "small", VCPUs: 1, RAM: 512, Disk: 1},
+			{ID: big, Name: "big", VCPUs: 8, RAM: 16384, Disk: 1}},
+		Images: []labcloud.Image{{ID: imageV1, Name: "v1"}, {ID: imageV2, Name: "v2"}},
 	}
 	if change != nil {
 		change(&cfg)
@@ -99,7 +100,7 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 	c.login(cfg, server.URL)
 	c.network, c.storage = c.networkID("cluster"), c.networkID("storage")
 	c.write("clouds.yaml", string(cloud.CloudsYAML("openstack", server.URL)))
-	c.write("terraformrc", fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", tool(t, "EIFFEL_PLUGINS", "plugins-quick")))
+	c.provider("plugins-quick")
 	for _, file := range []string{"main.tf", "variables.tf", "versions.tf"} {
 		c.write("terraform/openstack/"+file, repository(t, "terraform/openstack/"+file))
 	}
@@ -109,10 +110,19 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 	c.cfg = Config{
 		Dir: filepath.Join(c.dir, "terraform", "openstack"), PlanDir: filepath.Join(c.dir, "state", "plans"),
 		Binary: tool(t, "EIFFEL_TERRAFORM", "bin/terraform"), CloudsFile: filepath.Join(c.dir, "clouds.yaml"),
-		Keeper: keeper(t, filepath.Join(c.dir, "state")), Parallelism: 20, LockTimeout: 30 * time.Second, Log: slog.New(slog.DiscardHandler),
-		Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE=" + filepath.Join(c.dir, "terraformrc")},
+		Keeper: keeper(t, filepath.Join(c.dir, "state")), Parallelism: 20, LockTimeout: 30 * time.Second,
+		Log: slog.New(slog.DiscardHandler), Port: c.port,
+		Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "CHECKPOINT_DISABLE=1",
+			"TF_CLI_CONFIG_FILE=" + filepath.Join(c.dir, "terraformrc")},
 	}
 	return c
+}
+
+// provider chooses the provider's build, by the folder of tools that has it.
+func (c *cluster) provider(folder string) {
+	c.Helper()
+	c.write("terraformrc", fmt.Sprintf(
+		"provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", tool(c.T, "EIFFEL_PLUGINS", folder)))
 }
 
 // keeper is a journal.
@@ -135,7 +145,8 @@ func (c *cluster) login(cfg labcloud.Config, url string) {
 	c.Helper()
 	var err error
 	c.admin, err = openstack.AuthenticatedClient(c.Context(), gophercloud.AuthOptions{
-		IdentityEndpoint: url + "/identity/v3", Username: cfg.User, Password: cfg.Password, DomainName: "Default", TenantName: cfg.Project,
+		IdentityEndpoint: url + "/identity/v3", Username: cfg.User, Password: cfg.Password, DomainName: "Default",
+		TenantName: cfg.Project,
 	})
 	c.must(err)
 }
@@ -244,7 +255,8 @@ func (c *cluster) deployed(nodes ...string) map[string]reconfigure.Spec {
 func planOf(action reconfigure.Action, desired map[string]reconfigure.Spec, nodes ...string) reconfigure.Plan {
 	p := reconfigure.Plan{Desired: maps.Clone(desired)}
 	for _, node := range nodes {
-		p.Changes = append(p.Changes, reconfigure.Change{Node: node, Action: action, Spec: desired[node], Reason: "test"})
+		p.Changes = append(p.Changes, reconfigure.Change{Node: node, Action: action, Spec: desired[node],
+			Reason: "test"})
 	}
 	return p
 }

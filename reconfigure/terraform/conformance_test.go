@@ -1,29 +1,23 @@
 package terraform
 
 import (
-	"context"
 	"testing"
+
+	"github.com/hashicorp/terraform-exec/tfexec"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine"
-	"github.com/eiffel-hpc/eiffel/reconfigure/engine/enginetest"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// provisioner is a driver that nobody interrupts.
-type provisioner struct{ *Driver }
-
-func (p provisioner) Apply(ctx context.Context, preview reconfigure.Preview, watch engine.Watch) (reconfigure.Failures, error) {
-	return p.Driver.Apply(ctx, preview, watch, nil)
-}
-
-// TestDriverIsAProvisioner holds real Terraform to the contract that the engine's tests rely on.
+// TestDriverIsAProvisioner holds real Terraform to the contract that operations rely on.
 func TestDriverIsAProvisioner(t *testing.T) {
 	t.Parallel()
-	enginetest.Provisioner(t, func(t *testing.T) enginetest.ProvisionerHarness {
+	simulate.ConformProvisioner(t, func(t *testing.T) simulate.ProvisionerSetup {
 		c := newCluster(t, nil)
-		return enginetest.ProvisionerHarness{
-			Provisioner: provisioner{c.open()}, Control: control, Nodes: []string{"node01", "node02", "node03"},
+		d := c.open()
+		return simulate.ProvisionerSetup{
+			Provisioner: d, Control: control, Nodes: []string{"node01", "node02", "node03"},
 			Spec: func(node string, version int) reconfigure.Spec {
 				group, image := "standard", map[int]string{1: imageV1, 2: imageV2}[version]
 				if node == control {
@@ -31,12 +25,12 @@ func TestDriverIsAProvisioner(t *testing.T) {
 				}
 				return c.spec(group, image)
 			},
-			Servers: func() map[string]string {
-				ids := map[string]string{}
-				for name, s := range c.servers() {
-					ids[name] = s.ID
-				}
-				return ids
+			Servers: c.allServers,
+			Forget: func(node string) {
+				c.must(d.run(func(tf *tfexec.Terraform) error {
+					return tf.StateRm(c.Context(),
+						instance(instanceBlock, node))
+				}))
 			},
 			FailCreate: func(node string) {
 				_, err := c.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.NoValidHost, Server: node})
@@ -46,4 +40,22 @@ func TestDriverIsAProvisioner(t *testing.T) {
 			Stray:  func() { c.declare("cluster_name: eiffel", "cluster_name: tower") },
 		}
 	})
+}
+
+// allServers is what the cloud says of all servers, those in ERROR too.
+func (c *cluster) allServers() map[string]reconfigure.Server {
+	c.Helper()
+	ports := c.ports()
+	found := map[string]reconfigure.Server{}
+	for node, s := range c.servers() {
+		server := reconfigure.Server{ID: s.ID, Node: node, Status: s.Status, ImageID: s.Image}
+		if len(s.Addresses) > 0 {
+			server.Address = s.Addresses[0].String()
+		}
+		if len(ports[node]) > 0 {
+			server.PortID = ports[node][0]
+		}
+		found[node] = server
+	}
+	return found
 }

@@ -18,45 +18,44 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Keeper keeps the map of nodes where all control hosts find it.
+// Keeper stores the map of nodes for all control hosts.
 type Keeper interface {
-	// Name tells people where that is.
+	// Name returns the place of the map, for messages.
 	Name() string
-	// Nodes is the map that was last kept; false where there was none yet.
+	// Nodes returns the stored map; false if none was stored yet.
 	Nodes(ctx context.Context) (map[string]reconfigure.Spec, bool, error)
-	// KeepNodes has nodes take the place of all that the map has in a shard, and returns when that is durable. Other
-	// shards MUST stay as they are, also where they are changed at the same time. Who leads no more MUST be refused.
+	// KeepNodes replaces all entries of a shard in the map, and returns when that is durable. It MUST NOT change other
+	// shards, also when they are changed at the same time. It MUST fail for a worker that has lost the lease.
 	KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error
-	// AdoptNodes keeps a map where there was none yet; else it does nothing.
+	// AdoptNodes stores a map if none was stored yet; else it does nothing.
 	AdoptNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error
 }
 
-// NodeMap is the map of nodes of the root module in Dir, of all shards. The Keeper's is the one that counts. The file
-// beside the module is made from it, for those who call Terraform by hand, in whatever workspace: it is brought up to
-// date by Adopt, and whenever the map is kept.
+// NodeMap is the map of nodes of the root module in Dir, of all shards. The Keeper has the authoritative map. The file
+// in the module's folder is a copy of it, for calls of Terraform by hand, in any workspace: Adopt updates it, and so
+// does each change of the map.
 type NodeMap struct {
-	Dir string
-	// Keeper may be nil for those who only look, where nobody keeps anything yet: then the file is all there is.
+	Dir string // folder of the root module
+	// Keeper may be nil for a read of the file alone.
 	Keeper Keeper
 }
 
-// file is the content of the file: the module's variables. What belongs to the node with its instance and what
-// belongs to its address only are two of them, so that a site's own for_each over the nodes meets none without an
-// instance.
+// file is the content of the file: the module's variables. Nodes with an instance and kept ports are two variables, so
+// that a site's own for_each over the nodes has only nodes with an instance.
 type file struct {
-	// Comment is passed over by Terraform. It tells whose map this is.
+	// Comment is ignored by Terraform. It identifies the Keeper.
 	Comment   string                      `json:"//,omitempty"`
 	Nodes     map[string]reconfigure.Spec `json:"nodes"`
 	KeptPorts map[string]reconfigure.Spec `json:"kept_ports"`
 	Shared    shared                      `json:"shared,omitzero"`
 }
 
-// shared is what the other workspaces are told of the default one.
+// shared is the values of the default workspace for the others.
 type shared struct {
 	SecurityGroupID string `json:"security_group_id,omitempty"`
 }
 
-// newFile sorts a map of nodes into the module's variables.
+// newFile divides a map of nodes into the module's variables.
 func newFile(comment string, nodes map[string]reconfigure.Spec, known shared) file {
 	none := func() map[string]reconfigure.Spec { return map[string]reconfigure.Spec{} } // null is no map to Terraform
 	f := file{Comment: comment, Nodes: none(), KeptPorts: none(), Shared: known}
@@ -70,7 +69,7 @@ func newFile(comment string, nodes map[string]reconfigure.Spec, known shared) fi
 	return f
 }
 
-// all is the map of nodes that the file was made from.
+// all returns the map of nodes of the file.
 func (f file) all() map[string]reconfigure.Spec {
 	all := maps.Clone(f.Nodes)
 	maps.Copy(all, f.KeptPorts)
@@ -81,12 +80,12 @@ func (m NodeMap) path() string { return filepath.Join(m.Dir, "nodes.auto.tfvars.
 
 // comment marks the files that were made from the Keeper's map.
 func (m NodeMap) comment() string {
-	return "Made by reconfigure from " + m.Keeper.Name() + ". What is changed here is lost."
+	return "Made by reconfigure from " + m.Keeper.Name() + ". Changes of this file are lost."
 }
 
-// Read is the map as it was last kept; false where nobody ever kept one. Then it is what the file has, which was kept
-// before there was a Keeper. A file that was not made from the Keeper's map, and has another one, is an error: it is
-// not known which of them is out of date. Read changes nothing.
+// Read returns the stored map; false if there is none. Without a map of the Keeper it returns that of the file. A file
+// with another map, that was not made from the Keeper's map, is an error, since it is unknown which of the two is out
+// of date. Read changes nothing.
 func (m NodeMap) Read(ctx context.Context) (nodes map[string]reconfigure.Spec, known bool, err error) {
 	found, there, err := m.read()
 	if err != nil || m.Keeper == nil {
@@ -104,13 +103,13 @@ func (m NodeMap) Read(ctx context.Context) (nodes map[string]reconfigure.Spec, k
 	return nodes, true, nil
 }
 
-// Adopt has the Keeper keep the file's map where it has none yet. Else it brings the file up to date, which another
-// control host may have left behind: it is for who is about to change the cluster.
+// Adopt stores the file's map if the Keeper has none yet. Else it updates the file, which is out of date after changes
+// by another control host. It is called before the cluster is changed.
 func (m NodeMap) Adopt(ctx context.Context) error {
 	return m.locked(ctx, func() error {
 		nodes, known, err := m.Read(ctx)
 		if stranger := (*strangerError)(nil); errors.As(err, &stranger) {
-			return nil // whoever needs the map is told
+			return nil // Read returns it when the map is needed
 		}
 		if err != nil || !known {
 			return err
@@ -131,14 +130,14 @@ func (m NodeMap) Adopt(ctx context.Context) error {
 	})
 }
 
-// keep makes a shard's part of the map durable, then the file. Where it is known what the shards share it is put into
-// the file too, else what is there stays.
+// keep stores a shard's part of the map, then writes the file. The shared values in the file are replaced by known,
+// unless that is empty.
 func (m NodeMap) keep(ctx context.Context, shard string, nodes map[string]reconfigure.Spec, known shared) error {
 	if err := m.Keeper.KeepNodes(ctx, shard, nodes); err != nil {
 		return err
 	}
 	return m.locked(ctx, func() error {
-		all, _, err := m.Keeper.Nodes(ctx) // another shard's part may be newer than what this one has seen
+		all, _, err := m.Keeper.Nodes(ctx) // other shards may have changed
 		if err != nil {
 			return err
 		}
@@ -153,18 +152,18 @@ func (m NodeMap) keep(ctx context.Context, shard string, nodes map[string]reconf
 	})
 }
 
-// locked does something while no other process of this host does: what is written must not be older than what is there.
+// locked calls do under a lock of this host, so that a process does not overwrite a newer file.
 func (m NodeMap) locked(ctx context.Context, do func() error) error {
-	// The folder itself: a lock file would lie among the administrator's.
+	// The lock is on the folder itself, to add no file to the administrator's.
 	lock := flock.New(m.Dir, flock.SetFlag(os.O_RDONLY))
 	if _, err := lock.TryLockContext(ctx, 20*time.Millisecond); err != nil {
 		return fmt.Errorf("the map of nodes: lock %s: %w", m.Dir, err)
 	}
-	defer lock.Unlock() //nolint:errcheck // the kernel drops it with the descriptor
+	defer lock.Unlock() //nolint:errcheck // the kernel releases it with the descriptor
 	return do()
 }
 
-// read is the file's content; without nodes where it is not there.
+// read reads the file; without nodes if it does not exist.
 func (m NodeMap) read() (found file, there bool, err error) {
 	text, err := os.ReadFile(m.path())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -174,7 +173,7 @@ func (m NodeMap) read() (found file, there bool, err error) {
 		return found, false, fmt.Errorf("read the map of nodes: %w", err)
 	}
 	strict := json.NewDecoder(bytes.NewReader(text))
-	strict.DisallowUnknownFields() // what we would drop when we write it again is somebody else's
+	strict.DisallowUnknownFields() // write would remove them
 	if err := strict.Decode(&found); err != nil {
 		return found, false, fmt.Errorf("read the map of nodes in %s: %w", m.path(), err)
 	}
@@ -184,7 +183,7 @@ func (m NodeMap) read() (found file, there bool, err error) {
 	return found, true, nil
 }
 
-// write makes the file: it is whole at any time.
+// write replaces the file atomically.
 func (m NodeMap) write(nodes map[string]reconfigure.Spec, known shared) error {
 	if err := writeFile(m.path(), newFile(m.comment(), nodes, known)); err != nil {
 		return fmt.Errorf("write the map of nodes: %w", err)
@@ -200,15 +199,16 @@ func writeFile(path string, content file) error {
 	return renameio.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// strangerError is that a file is not the Keeper's.
+// strangerError is the error of a file that was not made from the Keeper's map.
 type strangerError struct{ path, keeper string }
 
 func (e *strangerError) Error() string {
 	return fmt.Sprintf("%s has another map of nodes than %s, and was not made from it: where that journal is in use "+
-		"already, move the file away; where it was used once and is out of date, begin with an empty one", e.path, e.keeper)
+		"already, move the file away; where it was used once and is out of date, begin with an empty one", e.path,
+		e.keeper)
 }
 
-// unknownError is that nobody knows the map of the nodes that there are.
+// unknownError is the error of a state with nodes without a map of nodes.
 type unknownError struct {
 	nodes int
 	path  string
@@ -216,5 +216,5 @@ type unknownError struct {
 
 func (e *unknownError) Error() string {
 	return fmt.Sprintf("Terraform's state has %d nodes, but neither the journal nor %s says what they were made of: "+
-		"make a request on the control host that has this file, or bring it back from a backup", e.nodes, e.path)
+		"make a request on the control host that has this file, or restore it from a backup", e.nodes, e.path)
 }

@@ -3,7 +3,6 @@ package terraform
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,7 +71,7 @@ func TestOneMapForAllControlHosts(t *testing.T) {
 	other.expect(t, map[string]reconfigure.Spec{}, true)
 }
 
-func TestWhatIsUpToDateIsNotWrittenAgain(t *testing.T) {
+func TestAnUpToDateFileIsNotWritten(t *testing.T) {
 	one, _ := hosts(t)
 	noError(t, one.keep(t.Context(), "", nodeA, shared{}))
 	before, err := os.Stat(one.path())
@@ -86,14 +85,19 @@ func TestWhatIsUpToDateIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
+// deadHost is a Keeper whose process is killed as soon as the map is kept.
+type deadHost struct{ Keeper }
+
+var errKilledHere = errors.New("killed")
+
 func (d deadHost) KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error {
 	return errors.Join(d.Keeper.KeepNodes(ctx, shard, nodes), errKilledHere)
 }
 
-func TestTheKeptMapCountsWhereAHostDiedBeforeItWroteTheFile(t *testing.T) {
+func TestTheStoredMapCountsIfTheFileIsOlder(t *testing.T) {
 	one, other := hosts(t)
 	noError(t, one.keep(t.Context(), "", nodeA, shared{}))
-	dying := NodeMap{Dir: one.Dir, Keeper: deadHost{one.Keeper}}
+	dying := NodeMap{one.Dir, deadHost{one.Keeper}}
 	if err := dying.keep(t.Context(), "", nodeB, shared{}); !errors.Is(err, errKilledHere) {
 		t.Fatal(err)
 	}
@@ -119,22 +123,23 @@ func TestAMapFromBeforeThereWasAKeeperIsAdopted(t *testing.T) {
 	other.expect(t, nodeB, true)
 }
 
-func TestWithoutAKeeperTheFileIsAllThereIs(t *testing.T) {
+func TestWithoutAKeeperTheFileIsRead(t *testing.T) {
 	one, _ := hosts(t)
 	noError(t, one.keep(t.Context(), "", nodeA, shared{}))
 	one.Keeper = nil
 	one.expect(t, nodeA, true)
 }
 
-func TestAFileFromAnotherJournalIsNotTakenForThisOnes(t *testing.T) {
+func TestAFileFromAnotherJournalIsAnError(t *testing.T) {
 	one, other := hosts(t)
 	noError(t, one.keep(t.Context(), "", nodeA, shared{}))
-	moved := NodeMap{Dir: one.Dir, Keeper: keeper(t, t.TempDir())} // a journal that was used once
+	moved := NodeMap{one.Dir, keeper(t, t.TempDir())} // a journal that was used once
 	noError(t, moved.Keeper.KeepNodes(t.Context(), "", nodeB))
-	for name, m := range map[string]NodeMap{"of another journal": moved, "of nobody": other} {
+	for name, m := range map[string]NodeMap{"of another journal": moved, "without a comment": other} {
 		other.put(t, `{"nodes": {}}`)
 		_, _, err := m.Read(t.Context())
-		if stranger := (*strangerError)(nil); !errors.As(err, &stranger) || !strings.Contains(err.Error(), m.path()) || !strings.Contains(err.Error(), m.Keeper.Name()) {
+		if stranger := (*strangerError)(nil); !errors.As(err, &stranger) || !strings.Contains(err.Error(), m.path()) ||
+			!strings.Contains(err.Error(), m.Keeper.Name()) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -144,9 +149,11 @@ func TestAFileFromAnotherJournalIsNotTakenForThisOnes(t *testing.T) {
 	other.expect(t, nodeA, true)
 }
 
-func TestMapOfNodesThatIsNotOursIsLeftAlone(t *testing.T) {
+func TestAForeignMapOfNodesIsNotOverwritten(t *testing.T) {
 	for name, text := range map[string]string{
-		"another variable": `{"nodes": {}, "cluster_file": "x"}`, "another attribute": `{"nodes": {"n1": {"user_data": "x"}}}`, "no map": `{}`, "null": `{"nodes": null}`, "cut short": `{"nodes": {`,
+		"another variable":  `{"nodes": {}, "cluster_file": "x"}`,
+		"another attribute": `{"nodes": {"n1": {"user_data": "x"}}}`, "no map": `{}`, "null": `{"nodes": null}`,
+		"cut short": `{"nodes": {`,
 	} {
 		m, _ := hosts(t)
 		noError(t, m.Keeper.KeepNodes(t.Context(), "", nodeA))
@@ -160,8 +167,8 @@ func TestMapOfNodesThatIsNotOursIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestNobodyPlansFromAMapThatIsNotKnown has a second control host with a journal of its own, by mistake, and no file.
-func TestNobodyPlansFromAMapThatIsNotKnown(t *testing.T) {
+// TestAnUnknownMapIsNotPlannedFrom has a second control host with a journal of its own, by mistake, and no file.
+func TestAnUnknownMapIsNotPlannedFrom(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
 	d := c.open()
@@ -173,7 +180,8 @@ func TestNobodyPlansFromAMapThatIsNotKnown(t *testing.T) {
 	c.cfg.Keeper = keeper(t, filepath.Join(c.dir, "second"))
 	second := c.open()
 	var unknown *unknownError
-	if _, err := second.Instances(t.Context()); !errors.As(err, &unknown) || unknown.nodes != 2 || !strings.Contains(err.Error(), d.nodes().path()) {
+	if _, err := second.Instances(t.Context()); !errors.As(err, &unknown) || unknown.nodes != 2 ||
+		!strings.Contains(err.Error(), d.nodes().path()) {
 		t.Errorf("%v", err)
 	}
 	d.nodes().put(t, string(text))

@@ -1,9 +1,12 @@
-// Package terraform drives the root module that makes a cluster's instances: it previews a plan of ours, holds the preview against what was asked for (the
-// fence), applies just what was previewed, and tells the verdicts node by node.
+// Package terraform drives the root module that makes a cluster's instances. It has Terraform preview a plan, compares
+// the preview with the plan (the fence), applies the saved preview, reports the failures by node, and adopts servers
+// into Terraform's state.
 //
-// The module's input is one map, node name → reconfigure.Spec, which a Keeper keeps for all control hosts. The driver has it kept before it
-// applies, and then written to nodes.auto.tfvars.json beside the module, so that Terraform's own view of the declaration is never behind what may exist.
+// The module's input is the map of nodes, node name → reconfigure.Spec, which a Keeper stores for all control hosts.
+// Before each apply the driver stores the map, and then writes it to nodes.auto.tfvars.json in the module's folder, so
+// that Terraform's input is never older than its state.
 //
-// Terraform is run through terraform-exec, and every decision is made from Terraform's JSON: the saved plan, the state, and the event stream of an apply.
-// The one exception is who holds a state lock (locked.go), which Terraform tells in prose only.
+// Terraform is run through terraform-exec, and every decision is made from Terraform's JSON: the saved plan, the state,
+// and the events of a plan or an apply. The one exception is the owner of a state lock (locked.go), which only
+// Terraform's messages have.
 package terraform

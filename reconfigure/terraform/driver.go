@@ -15,58 +15,61 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Config is what a driver works with.
+// Config is the configuration of a Driver.
 type Config struct {
 	// Dir is the folder of the root module.
 	Dir string
-	// Workspace is the shard that the driver works on; empty is Terraform's default workspace, reconfigure.DefaultShard. A workspace is made by its first apply.
+	// Workspace is the shard of the driver; empty is Terraform's default workspace, reconfigure.DefaultShard. The first
+	// apply makes the workspace.
 	Workspace string
-	// Keeper keeps the map of nodes. It may be nil for who never applies, see NodeMap.
+	// Keeper stores the map of nodes. It may be nil if the driver never applies, see NodeMap.
 	Keeper Keeper
-	// PlanDir is where saved plans lie between preview and apply. They hold what the state holds, secrets too: it is
-	// made for its owner only.
+	// PlanDir is the folder of saved plans. They have the content of the state, secrets too, so it is readable by its
+	// owner only.
 	PlanDir string
-	// Binary is the path of terraform or tofu. Empty: the first one on PATH that fits, else a download.
+	// Binary is the path of terraform or tofu. Empty: the first suitable one on PATH, else a download.
 	Binary string
-	// BinDir is where a downloaded binary is kept.
+	// BinDir is the folder of a downloaded binary.
 	BinDir string
-	// CloudsFile is the clouds.yaml to log in with. Empty: where the provider looks by itself.
+	// CloudsFile is the path of clouds.yaml. Empty: where the provider looks by default.
 	CloudsFile string
-	// Parallelism is the most resources that Terraform works on at a time.
+	// Parallelism is the maximum number of resources that Terraform changes at a time.
 	Parallelism int
-	// LockTimeout is how long to wait for a state that somebody else has locked.
+	// LockTimeout is how long to wait for the lock of the state.
 	LockTimeout time.Duration
-	// Environ is the environment, as of os.Environ, that Terraform inherits but for what would make a plan depend on
-	// who calls: TF_VAR_*, TF_CLI_ARGS*, TF_WORKSPACE, TF_DATA_DIR, and the provider's OS_IMAGE_ID, OS_IMAGE_NAME,
-	// OS_FLAVOR_ID and OS_FLAVOR_NAME.
+	// Port returns the id of a server's port. Adopt calls it if neither the state nor the list of servers has the port.
+	// It may be nil: the port is unknown then.
+	Port func(ctx context.Context, server string) (string, error)
+	// Environ is the environment for Terraform, as of os.Environ. Variables that would make a plan depend on
+	// the caller are removed: TF_VAR_*, TF_CLI_ARGS*, TF_WORKSPACE, TF_DATA_DIR, and the provider's OS_IMAGE_ID,
+	// OS_IMAGE_NAME, OS_FLAVOR_ID and OS_FLAVOR_NAME.
 	Environ []string
 	// Log gets each command line at level debug. It must not be nil.
 	Log *slog.Logger
 }
 
-// Driver runs Terraform in one workspace of one root module. State and Shards may be called at any time, the other
-// methods one at a time: two applies would wait for each other's state lock, and a saved plan is void once another one was
-// applied. Drivers of different workspaces may work side by side.
+// Driver runs Terraform in one workspace of one root module. State, Instances, Addresses and Shards may be called at
+// any time, the other methods one at a time: a saved plan is invalid after another one was applied. Drivers of
+// different workspaces may be used at the same time.
 type Driver struct {
 	cfg Config
 	env map[string]string
-	// lane is for the commands of which terraform-exec checks the version first: it asks the binary once for each
-	// Terraform object.
+	// lane runs the commands for which terraform-exec checks the version first, which it does once for each object.
 	lane *tfexec.Terraform
 	// launcher runs Terraform in this driver's workspace, defaultLauncher in the default one.
 	launcher, defaultLauncher string
 	known                     shared // see shared
 }
 
-// Open finds the binary and initializes the module where that is needed. It may be retried: what fails here is a
-// binary that is not there, or a provider that cannot be fetched.
+// Open finds the binary and initializes the module if needed. It fails if there is no binary, or a provider cannot be
+// downloaded, and may be retried.
 func Open(ctx context.Context, cfg Config) (*Driver, error) {
 	binary, err := findBinary(ctx, cfg.Binary, cfg.BinDir)
 	if err != nil {
 		return nil, err
 	}
 	cfg.Binary = binary
-	// Terraform runs in Dir, so a relative path would mean another place to it.
+	// Terraform runs in Dir, so relative paths would be relative to that.
 	for _, path := range []*string{&cfg.Dir, &cfg.PlanDir} {
 		if *path, err = filepath.Abs(*path); err != nil {
 			return nil, fmt.Errorf("terraform: %w", err)
@@ -90,13 +93,13 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 
 func (d *Driver) nodes() NodeMap { return NodeMap{Dir: d.cfg.Dir, Keeper: d.cfg.Keeper} }
 
-// Desired is this shard's part of the map of nodes that was last kept; empty before the first apply.
+// Desired returns this shard's part of the stored map of nodes; empty before the first apply.
 func (d *Driver) Desired(ctx context.Context) (map[string]reconfigure.Spec, error) {
 	nodes, _, err := d.nodes().Read(ctx)
 	return reconfigure.InShard(nodes, d.cfg.Workspace), err
 }
 
-// terraform is an object of terraform-exec's, which runs a program's commands one at a time.
+// terraform returns a new object of terraform-exec, which runs the commands of a program one at a time.
 func (d *Driver) terraform(program string) (*tfexec.Terraform, error) {
 	tf, err := tfexec.NewTerraform(d.cfg.Dir, program)
 	if err != nil {
@@ -109,13 +112,13 @@ func (d *Driver) terraform(program string) (*tfexec.Terraform, error) {
 	return tf, nil
 }
 
-// run gives f the Terraform of the lane.
+// run calls f with the lane.
 func (d *Driver) run(f func(*tfexec.Terraform) error) error {
-	d.lane.SetStdout(nil) // a call that answers in JSON leaves its writer behind
+	d.lane.SetStdout(nil) // removes the writer of an earlier call with JSON output
 	return locked(d.lane, f)
 }
 
-// beside gives f a Terraform of its own, which may run while the lane is in use.
+// beside calls f with an object of its own, which may be used at the same time as the lane.
 func (d *Driver) beside(f func(*tfexec.Terraform) error) error { return d.with(d.launcher, f) }
 
 // with is beside with another program.
@@ -127,17 +130,17 @@ func (d *Driver) with(program string, f func(*tfexec.Terraform) error) error {
 	return locked(tf, f)
 }
 
-// locked calls f on a thread that lives until f returns. terraform-exec has the kernel kill Terraform when the thread
-// that started it ends (Pdeathsig, prctl(2)), and a goroutine's thread is anybody's: were it handed to a goroutine
-// that locks it and returns, Terraform would die in the middle of an apply.
+// locked calls f on a thread that exists until f returns. With terraform-exec the kernel kills Terraform when the
+// thread that started it ends (Pdeathsig, prctl(2)). Another goroutine could get an unlocked thread, lock it and
+// return, which ends the thread, and Terraform in the middle of an apply.
 func locked(tf *tfexec.Terraform, f func(*tfexec.Terraform) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return f(tf)
 }
 
-// environment is what Terraform inherits, see Config.Environ. terraform-exec sets what it knows itself; the image and
-// flavor variables the provider takes in the place of an instance's own.
+// environment returns Terraform's environment, see Config.Environ. terraform-exec sets some variables itself; the
+// provider would use the image and flavor variables instead of an instance's own.
 func environment(environ []string, cloudsFile string) map[string]string {
 	env := map[string]string{}
 	for _, entry := range environ {

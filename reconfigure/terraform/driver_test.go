@@ -39,7 +39,7 @@ module "extra" {
 }
 `
 
-func TestOneNodeChangesAndNoOtherIsTouched(t *testing.T) {
+func TestOnlyTheNamedNodeChanges(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
 	c.write("terraform/openstack/additions.tf", additions)
@@ -149,7 +149,7 @@ func TestPartOfANodeIsReplacedOrRemoved(t *testing.T) {
 	found, err := d.Instances(t.Context())
 	c.must(err)
 	if diff := cmp.Diff(reconfigure.Instance{Node: "node01", Tainted: true}, found["node01"]); diff != "" {
-		t.Errorf("a node of which there is a port only:\n%s", diff)
+		t.Errorf("a node with only a port:\n%s", diff)
 	}
 
 	delete(desired, "node02")
@@ -163,7 +163,7 @@ func TestPartOfANodeIsReplacedOrRemoved(t *testing.T) {
 }
 
 // Replace promises a new disk. Where Terraform sees nothing to change it must be told.
-func TestReplaceRenewsAnInstanceThatLooksRight(t *testing.T) {
+func TestReplaceRenewsAnInstanceThatDoesNotDiffer(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
 	d := c.open()
@@ -219,7 +219,8 @@ func TestSharedResourcesChangeOnlyWhenAsked(t *testing.T) {
 	maps.Copy(desired, c.deployed("node01"))
 	_, err := d.Preview(t.Context(), planOf(reconfigure.Create, desired, "node01"))
 	var refused *reconfigure.Refusal
-	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "shared: would update openstack_networking_secgroup_v2.cluster[0] (description, name)") {
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(),
+		"shared: would update openstack_networking_secgroup_v2.cluster[0] (description, name)") {
 		t.Fatalf("preview: %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(c.cfg.PlanDir, previewPrefix+"*")); len(left) > 0 {
@@ -230,7 +231,7 @@ func TestSharedResourcesChangeOnlyWhenAsked(t *testing.T) {
 	}
 }
 
-func TestLockedStateTellsWhoHoldsIt(t *testing.T) {
+func TestLockedErrorNamesTheOwner(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
 	hang, err := c.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.Hang, Call: "POST servers"})
@@ -254,14 +255,15 @@ func TestLockedStateTellsWhoHoldsIt(t *testing.T) {
 	var locked *LockedError
 	if !errors.As(err, &locked) {
 		t.Errorf("preview of a locked state: %v", err)
-	} else if host, _ := os.Hostname(); locked.ID == "" || locked.Created == "" || !strings.HasSuffix(locked.Who, "@"+host) || locked.Operation != "OperationTypeApply" {
+	} else if host, _ := os.Hostname(); locked.ID == "" || locked.Created == "" ||
+		!strings.HasSuffix(locked.Who, "@"+host) || locked.Operation != "OperationTypeApply" {
 		t.Errorf("locked by %+v", locked)
 	}
 	c.cloud.Faults().Clear(hang)
 	c.must(<-applied)
 }
 
-func TestKilledTerraformGivesNoVerdicts(t *testing.T) {
+func TestKilledTerraformHasNoResultsByNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Build = time.Hour })
 	d := c.open()
@@ -284,7 +286,7 @@ func TestKilledTerraformGivesNoVerdicts(t *testing.T) {
 	}
 }
 
-func TestCancelledApplyEndsTerraformInGoodOrder(t *testing.T) {
+func TestCancelledApplyEndsTerraformGracefully(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Build = time.Hour })
 	d := c.open()
@@ -307,7 +309,7 @@ func TestCancelledApplyEndsTerraformInGoodOrder(t *testing.T) {
 	}
 }
 
-// until polls, since nothing tells of the condition.
+// until polls a condition that has no event.
 func (c *cluster) until(what string, met func() bool) {
 	for range 600 {
 		if met() {

@@ -12,8 +12,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// fence holds Terraform's plan against ours. It gives the changes that Terraform would make if every one of them was asked for, else a *reconfigure.Refusal
-// with those that were not. What it does not know it refuses: an action of a later Terraform, an address that is nobody's.
+// fence compares Terraform's plan with ours. It returns the changes of Terraform's plan if ours names all of them, else
+// a *reconfigure.Refusal with the others. It refuses what it does not know: an action of a later Terraform, an address
+// without an owner.
 func fence(theirs *tfjson.Plan, ours reconfigure.Plan, m module) ([]reconfigure.ResourceChange, error) {
 	f := fenced{ours: ours, module: m, tainted: tainted(theirs), present: present(theirs, m)}
 	var asked, unasked []reconfigure.ResourceChange
@@ -27,10 +28,11 @@ func fence(theirs *tfjson.Plan, ours reconfigure.Plan, m module) ([]reconfigure.
 		}
 	}
 	for _, deferred := range theirs.DeferredChanges {
-		unasked = append(unasked, f.unknown(deferred.ResourceChange, "Terraform put it off: "+deferred.Reason))
+		unasked = append(unasked, f.unknown(deferred.ResourceChange, "Terraform deferred it: "+deferred.Reason))
 	}
 	for _, action := range theirs.ActionInvocations {
-		unasked = append(unasked, reconfigure.ResourceChange{Address: action.Address, Effect: reconfigure.EffectUnknown, Detail: "it is an action"})
+		unasked = append(unasked, reconfigure.ResourceChange{Address: action.Address, Effect: reconfigure.EffectUnknown,
+			Detail: "it is an action"})
 	}
 	if len(unasked) > 0 {
 		return nil, &reconfigure.Refusal{Changes: unasked}
@@ -38,7 +40,7 @@ func fence(theirs *tfjson.Plan, ours reconfigure.Plan, m module) ([]reconfigure.
 	return asked, nil
 }
 
-// tainted is the addresses of the objects that were not made to the end.
+// tainted returns the addresses of the tainted objects.
 func tainted(p *tfjson.Plan) map[string]bool {
 	found := map[string]bool{}
 	for _, r := range resources(p.PriorState) {
@@ -47,12 +49,13 @@ func tainted(p *tfjson.Plan) map[string]bool {
 	return found
 }
 
-// present is the nodes that have an instance, or a part of one. It is empty for a plan that was read from events, which has neither an update of a
-// kept port nor a replacement of one that is whole: those are what it counts for.
+// present returns the nodes that have an instance or a part of one. It is empty for a plan that was read from events,
+// which has neither an update of a kept port nor a replacement of one that is not tainted: it is needed only for those.
 func present(p *tfjson.Plan, m module) map[string]bool {
 	found := map[string]bool{}
 	for _, r := range resources(p.PriorState) {
-		if node, _ := m.owner(r.Address, func(string) bool { return false }); node != "" && r.Address == instance(instanceBlock, node) {
+		if node, _ := m.owner(r.Address, func(string) bool { return false }); node != "" &&
+			r.Address == instance(instanceBlock, node) {
 			found[node] = true
 		}
 	}
@@ -65,19 +68,20 @@ type fenced struct {
 	tainted, present map[string]bool
 }
 
-// judge tells what a change is, and whether it was asked for. One without effect is no change at all.
+// judge converts a change, and reports whether our plan names it. A change without effect is allowed.
 func (f fenced) judge(rc *tfjson.ResourceChange) (reconfigure.ResourceChange, bool) {
 	effect, detail := effectOf(rc)
 	if effect == "" {
 		return reconfigure.ResourceChange{}, true
 	}
 	node, known := f.module.owner(rc.Address, f.isNode)
-	change := reconfigure.ResourceChange{Address: rc.Address, Node: node, Effect: effect, Detail: detail, Kind: kindOf(rc)}
+	change := reconfigure.ResourceChange{Address: rc.Address, Node: node, Effect: effect, Detail: detail,
+		Kind: kindOf(rc)}
 	switch {
 	case effect == reconfigure.EffectUnknown:
 		return change, false
 	case !known:
-		change.Detail = "the module does not say whose it is"
+		change.Detail = "its owner is unknown"
 		return change, f.everything() && effect == reconfigure.EffectDelete
 	case node == "":
 		return change, f.sharedAllows(rc, effect)
@@ -89,7 +93,8 @@ func (f fenced) judge(rc *tfjson.ResourceChange) (reconfigure.ResourceChange, bo
 	return change, nodeAllows(asked.Action, effect, f.tainted[rc.Address])
 }
 
-// kindOf says what a resource of the module is of its node. What a site adds may be of the same type.
+// kindOf returns the role of a resource for its node. Resources that a site adds have none, also if they are of the
+// same type.
 func kindOf(rc *tfjson.ResourceChange) reconfigure.Kind {
 	switch {
 	case rc.ModuleAddress != "" || rc.Name != "node":
@@ -107,7 +112,8 @@ func (f fenced) unknown(rc *tfjson.ResourceChange, detail string) reconfigure.Re
 		return reconfigure.ResourceChange{Effect: reconfigure.EffectUnknown, Detail: detail}
 	}
 	node, _ := f.module.owner(rc.Address, f.isNode)
-	return reconfigure.ResourceChange{Address: rc.Address, Node: node, Effect: reconfigure.EffectUnknown, Detail: detail}
+	return reconfigure.ResourceChange{Address: rc.Address, Node: node, Effect: reconfigure.EffectUnknown,
+		Detail: detail}
 }
 
 func (f fenced) isNode(name string) bool {
@@ -116,13 +122,14 @@ func (f fenced) isNode(name string) bool {
 	return desired || changed
 }
 
-// everything tells whether the whole cluster is to go.
+// everything reports whether our plan removes the whole cluster.
 func (f fenced) everything() bool { return f.ours.Shared && len(f.ours.Desired) == 0 }
 
-// sharedAllows rules over what no single node owns. The block "control" is the control node's address, which users know: it goes with the cluster only.
+// sharedAllows is the rule for shared resources. The block "control" is the control node's address, which users know:
+// it is removed only with the whole cluster.
 func (f fenced) sharedAllows(rc *tfjson.ResourceChange, effect reconfigure.Effect) bool {
 	if f.module.shard != reconfigure.DefaultShard {
-		return f.everything() && effect == reconfigure.EffectDelete // it belongs into the default workspace
+		return f.everything() && effect == reconfigure.EffectDelete // it belongs to the default workspace
 	}
 	lost := effect == reconfigure.EffectDelete || effect == reconfigure.EffectReplace
 	if lost && rc.ModuleAddress == "" && rc.Name == reconfigure.ControlGroup {
@@ -131,11 +138,12 @@ func (f fenced) sharedAllows(rc *tfjson.ResourceChange, effect reconfigure.Effec
 	return f.ours.Shared
 }
 
-// nodeAllows rules over what belongs to a node for which an action was asked; for a node that our plan does not name, that is none.
+// nodeAllows is the rule for resources of a node, by the action of our plan on it; the action is empty if our plan does
+// not name the node.
 func nodeAllows(asked reconfigure.Action, effect reconfigure.Effect, tainted bool) bool {
 	switch asked {
 	case reconfigure.Create:
-		// What a failed attempt left may stand in the way: it was never of use to anybody.
+		// A failed attempt may have left a tainted object, which was never in use.
 		return effect == reconfigure.EffectCreate || effect == reconfigure.EffectReplace && tainted
 	case reconfigure.Replace:
 		return true
@@ -146,7 +154,7 @@ func nodeAllows(asked reconfigure.Action, effect reconfigure.Effect, tainted boo
 	}
 }
 
-// effectOf tells what a change does, and for people how. It is empty for what does nothing.
+// effectOf returns the effect of a change, and details for people. It is empty for a change that does nothing.
 func effectOf(rc *tfjson.ResourceChange) (effect reconfigure.Effect, detail string) {
 	switch {
 	case rc.Change == nil:
@@ -177,8 +185,8 @@ func effectOf(rc *tfjson.ResourceChange) (effect reconfigure.Effect, detail stri
 	}
 }
 
-// updateEffect tells the updates of an instance that its jobs would not survive from those that they would. Since 1.48 the provider rebuilds an instance in
-// place for another image, and resizes it for another flavor.
+// updateEffect returns the effect of an update. Since version 1.48 the provider rebuilds an instance in
+// place for another image, and resizes it for another flavor, which ends its jobs.
 func updateEffect(rc *tfjson.ResourceChange) (reconfigure.Effect, string) {
 	attributes := differing(rc.Change)
 	effect := reconfigure.EffectUpdate
@@ -207,7 +215,8 @@ func replaceDetail(rc *tfjson.ResourceChange) string {
 	return strings.Join(slices.Compact(attributes), ", ")
 }
 
-// differing is the names of the attributes that a change changes, or may change. Names only: a value may be a secret.
+// differing returns the names of the attributes that a change changes, or may change. It returns no values, since they
+// may be secret.
 func differing(c *tfjson.Change) []string {
 	before, _ := c.Before.(map[string]any)
 	after, _ := c.After.(map[string]any)
@@ -231,7 +240,7 @@ func differing(c *tfjson.Change) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// holds tells whether anything in a tree of Terraform's after_unknown is unknown.
+// holds reports whether any value in a tree of Terraform's after_unknown is unknown.
 func holds(v any) bool {
 	switch v := v.(type) {
 	case bool:

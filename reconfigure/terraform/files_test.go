@@ -15,13 +15,14 @@ import (
 func program(t *testing.T, dir, name, version string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte("#!/bin/sh\necho '{\"terraform_version\": \""+version+"\"}'\n"), 0o755); err != nil {
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho '{\"terraform_version\": \""+version+"\"}'\n"),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-func TestBinaryIsTheFirstThatFits(t *testing.T) {
+func TestBinaryIsTheFirstSuitableOne(t *testing.T) {
 	path, downloads := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", path)
 	find := func(configured string) string {
@@ -49,7 +50,8 @@ func TestBinaryIsTheFirstThatFits(t *testing.T) {
 		t.Errorf("with one that is configured: %s", got)
 	}
 	for name, configured := range map[string]string{
-		"too old": program(t, t.TempDir(), "terraform", "1.4.7"), "not there": filepath.Join(path, "nothing"), "relative": "terraform", "mute": program(t, t.TempDir(), "terraform", ""),
+		"too old": program(t, t.TempDir(), "terraform", "1.4.7"), "not there": filepath.Join(path, "nothing"),
+		"relative": "terraform", "mute": program(t, t.TempDir(), "terraform", ""),
 	} {
 		_, err := findBinary(t.Context(), configured, downloads)
 		if err == nil {
@@ -61,7 +63,7 @@ func TestBinaryIsTheFirstThatFits(t *testing.T) {
 	}
 }
 
-func TestMissingBinaryTellsWhatToDo(t *testing.T) {
+func TestErrorOfAMissingBinary(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // no download
@@ -71,7 +73,7 @@ func TestMissingBinaryTellsWhatToDo(t *testing.T) {
 	}
 }
 
-func TestModuleIsInitializedOnceForWhatItIs(t *testing.T) {
+func TestModuleIsInitializedOnceUntilItChanges(t *testing.T) {
 	c := newCluster(t, nil)
 	starts := filepath.Join(c.dir, "starts")
 	c.write("terraform.sh", "#!/bin/sh\necho \"$@\" >> "+starts+"\nexec "+c.cfg.Binary+" \"$@\"\n")
@@ -114,7 +116,7 @@ func TestModuleIsInitializedOnceForWhatItIs(t *testing.T) {
 	}
 }
 
-func TestAProviderOutOfReachTellsWhatToDo(t *testing.T) {
+func TestErrorOfAnUnreachableRegistry(t *testing.T) {
 	c := newCluster(t, nil)
 	c.write("terraformrc", "provider_installation {\n  filesystem_mirror {\n    path = \""+t.TempDir()+"\"\n  }\n}\n")
 	_, err := Open(t.Context(), c.cfg)
@@ -125,7 +127,8 @@ func TestAProviderOutOfReachTellsWhatToDo(t *testing.T) {
 
 func TestOnlyAbandonedPreviewsAreSwept(t *testing.T) {
 	d := &Driver{cfg: Config{PlanDir: t.TempDir()}}
-	fresh, abandonedOne, other := filepath.Join(d.cfg.PlanDir, "preview-1"), filepath.Join(d.cfg.PlanDir, "preview-2"), filepath.Join(d.cfg.PlanDir, "init.lock")
+	fresh, abandonedOne, other := filepath.Join(d.cfg.PlanDir, "preview-1"), filepath.Join(d.cfg.PlanDir, "preview-2"),
+		filepath.Join(d.cfg.PlanDir, "init.lock")
 	for path, age := range map[string]time.Duration{fresh: 0, abandonedOne: 2 * abandoned, other: 2 * abandoned} {
 		if err := os.Mkdir(path, 0o700); err != nil {
 			t.Fatal(err)

@@ -16,12 +16,12 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 )
 
-// lockFile is where Terraform notes which providers it chose.
+// lockFile is Terraform's file of the selected providers.
 const lockFile = ".terraform.lock.hcl"
 
-// initialize checks the binary's version and runs `terraform init`, unless the last one that succeeded was for this
-// very module, lock file and binary: it takes a second or more, and may go to the network. A lock keeps two processes
-// from unpacking the same providers.
+// initialize checks the binary's version and runs `terraform init`, unless the last successful one was for the same
+// module, lock file and binary: it takes a second or more, and may use the network. A lock prevents two processes
+// from unpacking the same providers at the same time.
 func (d *Driver) initialize(ctx context.Context) error {
 	lock := flock.New(filepath.Join(d.cfg.PlanDir, "init.lock"))
 	if _, err := lock.TryLockContext(ctx, 200*time.Millisecond); err != nil {
@@ -40,21 +40,22 @@ func (d *Driver) initialize(ctx context.Context) error {
 	if err := checkBinary(ctx, d.cfg.Binary); err != nil {
 		return err
 	}
-	// In the default workspace: init refuses one that is not there yet.
+	// In the default workspace: init fails in one that does not exist yet.
 	if err := d.with(d.defaultLauncher, func(tf *tfexec.Terraform) error { return tf.Init(ctx) }); err != nil {
-		return fmt.Errorf("terraform init in %s; without a way to the provider registry, TF_CLI_CONFIG_FILE must name a CLI configuration with a mirror of the providers: %w", d.cfg.Dir, orDone(ctx, err))
+		return fmt.Errorf("terraform init in %s; without access to the provider registry, TF_CLI_CONFIG_FILE must "+
+			"name a CLI configuration with a mirror of the providers: %w", d.cfg.Dir, orDone(ctx, err))
 	}
 	// init may have written the lock file.
 	if sum, err = d.fingerprint(); err != nil {
 		return fmt.Errorf("terraform init: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(marker), 0o755); err != nil { // a module without providers has no such folder
+	if err := os.MkdirAll(filepath.Dir(marker), 0o755); err != nil { // init makes none without providers
 		return fmt.Errorf("terraform init: %w", err)
 	}
 	return renameio.WriteFile(marker, []byte(sum), 0o644)
 }
 
-// fingerprint changes with everything that makes an init necessary.
+// fingerprint returns a checksum of everything that requires a new init when it changes.
 func (d *Driver) fingerprint() (string, error) {
 	sum := sha256.New()
 	binary, err := os.Stat(d.cfg.Binary)
@@ -74,7 +75,7 @@ func (d *Driver) fingerprint() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// addFile adds a file's name and content; a file that is not there adds nothing.
+// addFile adds a file's name and content; a missing file adds nothing.
 func addFile(w io.Writer, path string) error {
 	content, err := os.ReadFile(path)
 	if os.IsNotExist(err) {
@@ -87,7 +88,7 @@ func addFile(w io.Writer, path string) error {
 	return err
 }
 
-// orDone is the context's own error where it is done: a cancelled Terraform also looks like one that failed by itself.
+// orDone returns the error of the context if it has ended, else err: a cancelled Terraform fails with another error.
 func orDone(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w (%s)", context.Cause(ctx), strings.TrimSpace(err.Error()))

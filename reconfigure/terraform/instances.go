@@ -17,10 +17,10 @@ const (
 // groupKey is the metadata of an instance that names its node group.
 const groupKey = "eiffel_group"
 
-// State is the map of nodes that was last kept, empty before the first apply, and what Terraform's state has of them.
-// A node of which there is only a part, such as a port, is there as a tainted instance without an id: it can only be
-// replaced or removed. The state is read without a lock, the cloud is not asked, and no provider is started. It may
-// be retried, and called while another method is at work.
+// State returns this shard's part of the stored map of nodes, empty before the first apply, and the instances in
+// Terraform's state. A node with only a part of an instance, such as a port, has a tainted instance without an id. The
+// state is read without a lock, without the cloud and without a provider. State may be retried, and called
+// while another method runs.
 func (d *Driver) State(ctx context.Context) (reconfigure.State, error) {
 	m, err := readModule(d.cfg.Dir)
 	if err != nil {
@@ -40,19 +40,19 @@ func (d *Driver) State(ctx context.Context) (reconfigure.State, error) {
 	}
 	found := instances(listed, m, desired, d.cfg.Workspace)
 	if !known && len(found) > 0 {
-		// To plan from an empty map would have all of them be nobody's.
+		// A plan from an empty map would remove all of them.
 		return reconfigure.State{}, &unknownError{len(found), d.nodes().path()}
 	}
 	return reconfigure.State{Desired: reconfigure.InShard(desired, d.cfg.Workspace), Instances: found}, nil
 }
 
-// Instances is State's part of the same name.
+// Instances returns State.Instances.
 func (d *Driver) Instances(ctx context.Context) (map[string]reconfigure.Instance, error) {
 	state, err := d.State(ctx)
 	return state.Instances, err
 }
 
-// resources is every managed resource of a state, those of its modules too.
+// resources returns all managed resources of a state, also those of modules.
 func resources(state *tfjson.State) []*tfjson.StateResource {
 	if state == nil || state.Values == nil {
 		return nil
@@ -75,8 +75,9 @@ func resources(state *tfjson.State) []*tfjson.StateResource {
 	return all
 }
 
-// instances is what a shard's state has of each node. A port that is kept is no part of an instance.
-func instances(state []*tfjson.StateResource, m module, desired map[string]reconfigure.Spec, shard string) map[string]reconfigure.Instance {
+// instances returns the instances in a shard's state, by node. A kept port is not a part of an instance.
+func instances(state []*tfjson.StateResource, m module, desired map[string]reconfigure.Spec,
+	shard string) map[string]reconfigure.Instance {
 	isNode := func(name string) bool { _, ok := desired[name]; return ok }
 	found := map[string]reconfigure.Instance{}
 	for _, r := range state {
@@ -86,7 +87,8 @@ func instances(state []*tfjson.StateResource, m module, desired map[string]recon
 			continue
 		}
 		if r.Address == instance(instanceBlock, node) {
-			found[node] = reconfigure.Instance{Node: node, ID: text(r.AttributeValues["id"]), Address: address(r.AttributeValues), Tainted: r.Tainted, Made: made(r.AttributeValues, shard)}
+			found[node] = reconfigure.Instance{Node: node, ID: text(r.AttributeValues["id"]),
+				Address: address(r.AttributeValues), Tainted: r.Tainted, Made: made(r.AttributeValues, shard)}
 		} else if _, ok := found[node]; !ok {
 			found[node] = reconfigure.Instance{Node: node, Tainted: true, Made: reconfigure.Spec{Shard: shard}}
 		}
@@ -94,16 +96,17 @@ func instances(state []*tfjson.StateResource, m module, desired map[string]recon
 	return found
 }
 
-// made is what an instance is made of.
+// made returns what an instance is made of.
 func made(attributes map[string]any, shard string) reconfigure.Spec {
 	metadata, _ := attributes["metadata"].(map[string]any)
 	return reconfigure.Spec{
-		Group: text(metadata[groupKey]), ImageID: text(attributes["image_id"]), FlavorID: text(attributes["flavor_id"]), NetworkID: text(network(attributes)["uuid"]),
-		Shard: shard,
+		Group: text(metadata[groupKey]), ImageID: text(attributes["image_id"]), FlavorID: text(attributes["flavor_id"]),
+		NetworkID: text(network(attributes)["uuid"]),
+		Shard:     shard,
 	}
 }
 
-// network is the instance's connection to the cluster's network.
+// network returns the instance's attributes for the cluster's network.
 func network(attributes map[string]any) map[string]any {
 	networks, _ := attributes["network"].([]any)
 	if len(networks) == 0 {
@@ -113,7 +116,7 @@ func network(attributes map[string]any) map[string]any {
 	return first
 }
 
-// address is the fixed address in the cluster's network. The provider's access_ip_v4 may be a floating one.
+// address returns the fixed address in the cluster's network. The provider's access_ip_v4 may be a floating IP.
 func address(attributes map[string]any) string {
 	return text(network(attributes)["fixed_ip_v4"])
 }

@@ -8,23 +8,23 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// fragileGrace is how long an interrupt waits for what it would lose. A port takes 5 s, the provider's fixed delay,
-// and 3 s for each further look.
+// fragileGrace is how long an interrupt waits for changes that it would lose. A port takes at least 5 s, the
+// provider's fixed delay, and the provider then checks it every 3 s.
 const fragileGrace = 10 * time.Second
 
-// interrupter sends an interrupt to Terraform, once. It waits for the first change, as one that comes while Terraform
-// still reads the plan is lost (Terraform 1.5, Context.Stop does nothing before Context.Apply runs), and until
-// nothing is under way that the interrupt would lose: the provider notes the id of a server as soon as Nova has given
-// one, but that of a port only when the port is ready (terraform-provider-openstack 1.54,
+// interrupter sends an interrupt to Terraform, once. It waits for the first change, since Terraform ignores an
+// interrupt while it reads the plan (Terraform 1.5, Context.Stop does nothing before Context.Apply runs), and until no
+// change is in progress that the interrupt would lose: the provider stores the id of a server as soon as Nova returns
+// it, but that of a port only when the port is ready (terraform-provider-openstack 1.54,
 // resourceNetworkingPortV2Create).
 type interrupter struct {
 	send func()
 
 	mu      sync.Mutex
-	fragile map[string]bool // by address: the changes that an interrupt would lose; true while one is under way
+	fragile map[string]bool // by address: the changes that an interrupt would lose; true while one is in progress
 	started bool            // Terraform has begun the first change
 	asked   bool
-	urgent  bool // the grace is over
+	urgent  bool // the grace period is over
 	sent    bool
 }
 
@@ -38,8 +38,8 @@ func newInterrupter(changes []reconfigure.ResourceChange, send func()) *interrup
 	return i
 }
 
-// mayInterrupt reports whether a change that is cut off leaves nothing that Terraform's state does not know: an
-// instance is known by its id, and tainted; what was to be deleted stays in the state. A resize would be left
+// mayInterrupt reports whether Terraform's state is complete after the change is interrupted: an instance is in it
+// with its id, tainted; a resource that is being deleted remains in it. An interrupted resize would remain
 // unconfirmed.
 func mayInterrupt(c reconfigure.ResourceChange) bool {
 	switch c.Effect {
@@ -52,7 +52,7 @@ func mayInterrupt(c reconfigure.ResourceChange) bool {
 	}
 }
 
-// hear takes an event of Terraform's.
+// hear handles an event of Terraform's.
 func (i *interrupter) hear(e event) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -68,7 +68,7 @@ func (i *interrupter) hear(e event) {
 	i.try()
 }
 
-// ask has the interrupt sent as soon as may be.
+// ask requests the interrupt; an urgent one does not wait for changes in progress.
 func (i *interrupter) ask(urgent bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -1,7 +1,9 @@
 package terraform
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -62,15 +64,26 @@ func (c *cluster) ports() map[string][]string {
 	return byName
 }
 
+// port is where a server is.
+func (c *cluster) port(_ context.Context, server string) (string, error) {
+	ports := c.ports()
+	for node, s := range c.servers() {
+		if s.ID == server && len(ports[node]) == 1 {
+			return ports[node][0], nil
+		}
+	}
+	return "", fmt.Errorf("server %s has no port, or several", server)
+}
+
 // listed is what the cloud says of the servers of these nodes, as Adopt takes it.
 func (c *cluster) listed(nodes ...string) map[string]reconfigure.Server {
 	c.Helper()
-	all, ports := c.servers(), c.ports()
+	all := c.servers()
 	found := map[string]reconfigure.Server{}
 	for _, node := range nodes {
 		s := all[node]
 		found[node] = reconfigure.Server{
-			ID: s.ID, Node: node, Status: s.Status, Address: s.Addresses[0].String(), PortID: ports[node][0], ImageID: s.Image,
+			ID: s.ID, Node: node, Status: s.Status, Address: s.Addresses[0].String(), ImageID: s.Image,
 		}
 	}
 	return found
@@ -173,7 +186,7 @@ func TestInterruptWaitsForWhatItWouldLose(t *testing.T) {
 	}
 }
 
-func TestAnInterruptIsGivenUpOnAfterTheGrace(t *testing.T) {
+func TestInterruptIsSentAfterTheGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := make(chan struct{})
 		port := reconfigure.ResourceChange{Address: "port.n1", Effect: reconfigure.EffectCreate}
@@ -211,11 +224,13 @@ func TestVerdictsOfAnInterruptedRun(t *testing.T) {
 		unclear bool
 	}{
 		"cut off, done, and not begun": {
-			[]string{"done group update", "start i.a create", "done i.c create", "errored i.a create", cut, halted, halted},
+			[]string{"done group update", "start i.a create", "done i.c create", "errored i.a create", cut, halted,
+				halted},
 			map[string]string{"a": "cut off", "b": "not begun"}, false,
 		},
 		"everything is done": {
-			[]string{"done group update", "done i.a create", "done i.b delete", "done p.b delete", "done i.c create", halted},
+			[]string{"done group update", "done i.a create", "done i.b delete", "done p.b delete", "done i.c create",
+				halted},
 			map[string]string{}, false,
 		},
 		"half of a node is begun": {
@@ -227,12 +242,13 @@ func TestVerdictsOfAnInterruptedRun(t *testing.T) {
 		},
 		"one has a reason of its own": {
 			[]string{
-				"done group update", "start i.a create", "errored i.a create", "error i.a no valid host", "done i.c create", halted,
+				"done group update", "start i.a create", "errored i.a create", "error i.a no valid host",
+				"done i.c create", halted,
 			},
 			map[string]string{"a": "no valid host", "b": "not begun"}, false,
 		},
 		"what is shared is not done": {[]string{"done i.a create", halted}, nil, true},
-		"an error that is no resource's": {
+		"an error without a resource": {
 			[]string{"done group update", halted, "error - failed to write the state"}, nil, true,
 		},
 	} {
@@ -265,6 +281,7 @@ func TestVerdictsOfAnInterruptedRun(t *testing.T) {
 func TestServersOfAnInterruptedApplyAreAdopted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
+	c.provider("plugins") // its fixed wait is what is interrupted
 	d := c.open()
 	desired := c.deployed("node01")
 	c.deploy(d, desired)
@@ -308,6 +325,7 @@ func TestServersOfAnInterruptedApplyAreAdopted(t *testing.T) {
 func TestInterruptLosesNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(cfg *labcloud.Config) { cfg.Timings.Build = 2 * time.Second })
+	c.provider("plugins") // its fixed wait is what is interrupted
 	d := c.open()
 	desired := c.deployed()
 	c.deploy(d, desired)
@@ -338,7 +356,7 @@ func TestInterruptLosesNothing(t *testing.T) {
 	c.must(err)
 	go func() {
 		c.until("the interrupt is there", func() bool { return c.cloud.Faults().List()[0].Hits > 0 })
-		// Nothing tells that Terraform has taken the signal. Were this too short, the test would only be less strict.
+		// There is no event for the receipt of the signal. If this is too short, the test is only less strict.
 		time.Sleep(500 * time.Millisecond)
 		c.cloud.Faults().Clear(hang)
 	}()
@@ -369,6 +387,7 @@ func TestInterruptLosesNothing(t *testing.T) {
 func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
+	c.provider("plugins") // its fixed wait is what is interrupted
 	d := c.open()
 	desired := c.deployed("node01")
 	c.deploy(d, desired)
@@ -402,7 +421,7 @@ func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 	// A server that is at another port than the state has, and one that is made of something else.
 	servers := c.listed("node02", "node03")
 	other := servers["node02"]
-	other.PortID = servers["node03"].PortID
+	other.PortID = c.ports()["node03"][0]
 	wrong := maps.Clone(desired)
 	wrong["node03"] = c.spec("standard", imageV2)
 	adopted, failures, err := d.Adopt(t.Context(), planOf(reconfigure.Create, wrong, "node02", "node03"),
@@ -444,6 +463,7 @@ func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 func TestInterruptedRebuildAndRemovalAreCompleted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
+	c.provider("plugins") // its fixed wait is what is interrupted
 	d := c.open()
 	desired := c.deployed("node01", "node02")
 	c.deploy(d, desired)

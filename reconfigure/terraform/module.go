@@ -14,19 +14,20 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// module is what the driver must know of a root module: which blocks make something for each node, and which make what no single node owns. A block is a
-// resource or a module, by its address without instance keys: "TYPE.NAME" or "module.NAME".
+// module is the blocks of a root module: those with a resource for each node, and those with shared resources. A block
+// is a resource or a module, by its address without instance keys: "TYPE.NAME" or "module.NAME".
 type module struct {
 	perNode, shared []string
-	// kept is those of perNode that belong to a node's address: they stay while the node has no instance.
+	// kept is those of perNode that belong to a node's address: they remain while the node has no instance.
 	kept []string
-	// unsharded is those of both that each workspace would make for itself, whichever nodes it has.
+	// unsharded is those of both that do not depend on the workspace, so that each workspace would make them.
 	unsharded []string
-	// shard is the one that is planned for.
+	// shard is the shard of the run.
 	shard string
 }
 
-// moduleFiles is the configuration files of a folder, in Terraform's notation or in JSON, OpenTofu's own too, by name.
+// moduleFiles returns the configuration files in a folder, in Terraform's notation or in JSON, also OpenTofu's, sorted
+// by name.
 func moduleFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -43,14 +44,16 @@ func moduleFiles(dir string) ([]string, error) {
 	return files, nil
 }
 
-// readModule sorts a root module's blocks. A block belongs to the nodes if its for_each is made from var.nodes, directly, through locals, or through another
-// such block; to their addresses if it is made from var.kept_ports too.
+// readModule reads and classifies a root module's blocks. A block belongs to the nodes if its for_each is made from
+// var.nodes, directly, through locals, or through another such block; to their addresses if it is also made from
+// var.kept_ports.
 func readModule(dir string) (module, error) {
 	files, err := moduleFiles(dir)
 	if err != nil {
 		return module{}, fmt.Errorf("read the root module: %w", err)
 	}
-	found := references{forEach: map[string]hcl.Expression{}, count: map[string]hcl.Expression{}, locals: map[string]hcl.Expression{}}
+	found := references{forEach: map[string]hcl.Expression{}, count: map[string]hcl.Expression{},
+		locals: map[string]hcl.Expression{}}
 	parser := hclparse.NewParser()
 	for _, file := range files {
 		parse := parser.ParseHCLFile
@@ -84,15 +87,16 @@ func readModule(dir string) (module, error) {
 		slices.Sort(blocks)
 	}
 	if len(m.perNode) == 0 {
-		return module{}, fmt.Errorf("no resource in %s has a for_each over var.nodes: it is no root module of a cluster", dir)
+		return module{}, fmt.Errorf("no resource in %s has a for_each over var.nodes: it is not the root module of a "+
+			"cluster", dir)
 	}
 	return m, nil
 }
 
-// references is what a module's blocks and locals are made from.
+// references is the expressions of a module's blocks and locals.
 type references struct {
-	forEach map[string]hcl.Expression // by block; nil: it has none
-	count   map[string]hcl.Expression // by block, of those that have one
+	forEach map[string]hcl.Expression // by block; nil if the block has none
+	count   map[string]hcl.Expression // by block, if it has one
 	locals  map[string]hcl.Expression
 }
 
@@ -118,7 +122,8 @@ func (r references) add(body hcl.Body) hcl.Diagnostics {
 		if block.Type == "module" {
 			address = "module." + address
 		}
-		inner, _, more := block.Body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "for_each"}, {Name: "count"}}})
+		repetition := []hcl.AttributeSchema{{Name: "for_each"}, {Name: "count"}}
+		inner, _, more := block.Body.PartialContent(&hcl.BodySchema{Attributes: repetition})
 		problems = append(problems, more...)
 		if count, ok := inner.Attributes["count"]; ok {
 			r.count[address] = count.Expr
@@ -134,10 +139,11 @@ func (r references) add(body hcl.Body) hcl.Diagnostics {
 
 // overNodes reports whether a for_each is made from a variable of the nodes.
 func (r references) overNodes(forEach hcl.Expression, variable string) bool {
-	return r.reaches(forEach, variable, map[string]bool{}, func(block string) []hcl.Expression { return []hcl.Expression{r.forEach[block]} })
+	return r.reaches(forEach, variable, map[string]bool{},
+		func(block string) []hcl.Expression { return []hcl.Expression{r.forEach[block]} })
 }
 
-// sharded reports whether it depends on the workspace how often a block is made, or whether it is.
+// sharded reports whether the number of a block's instances depends on the workspace.
 func (r references) sharded(block string) bool {
 	repeated := func(block string) []hcl.Expression { return []hcl.Expression{r.forEach[block], r.count[block]} }
 	return slices.ContainsFunc(repeated(block), func(e hcl.Expression) bool {
@@ -145,9 +151,10 @@ func (r references) sharded(block string) bool {
 	})
 }
 
-// reaches reports whether an expression is made from a name, through locals and through the expressions that a block is repeated by. Seen is the names that were
-// followed already: Terraform reports a circle better than we could.
-func (r references) reaches(e hcl.Expression, wanted string, seen map[string]bool, repeated func(block string) []hcl.Expression) bool {
+// reaches reports whether an expression is made from a name, directly, through locals, or through the for_each and
+// count of blocks. The names in seen are not followed again, so that a cycle, which Terraform reports, ends.
+func (r references) reaches(e hcl.Expression, wanted string, seen map[string]bool,
+	repeated func(block string) []hcl.Expression) bool {
 	if e == nil {
 		return false
 	}
@@ -168,7 +175,7 @@ func (r references) reaches(e hcl.Expression, wanted string, seen map[string]boo
 	})
 }
 
-// head is the first two names of a reference: "var.nodes", "local.x", "module.x" or "TYPE.NAME".
+// head returns the first two names of a reference: "var.nodes", "local.x", "module.x" or "TYPE.NAME".
 func head(t hcl.Traversal) string {
 	if len(t) < 2 {
 		return t.RootName()
@@ -179,10 +186,10 @@ func head(t hcl.Traversal) string {
 	return t.RootName()
 }
 
-// of is the addresses of everything that belongs to a node, as targets.
+// of returns the addresses of all resources of a node.
 func (m module) of(node string) []string { return addresses(m.perNode, node) }
 
-// keptOf is those of them that stay while the node has no instance.
+// keptOf returns those of them that remain while the node has no instance.
 func (m module) keptOf(node string) []string { return addresses(m.kept, node) }
 
 func addresses(blocks []string, node string) []string {
@@ -193,28 +200,31 @@ func addresses(blocks []string, node string) []string {
 	return all
 }
 
-// keeps reports whether what is at an address belongs to a node's address.
+// keeps reports whether the resource at an address remains while its node has no instance.
 func (m module) keeps(address string) bool {
 	path, problems := hclsyntax.ParseTraversalAbs([]byte(address), "", hcl.InitialPos)
 	return !problems.HasErrors() && slices.Contains(m.kept, head(path))
 }
 
-// shards reports what keeps the module from having several workspaces; nil where nothing does.
+// shards returns an error if the module does not support several workspaces.
 func (m module) shards() error {
 	if len(m.unsharded) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the cluster has several Terraform workspaces, each of which would make %s of the root module for itself. What belongs to a node needs "+
-		"for_each = local.nodes in the place of var.nodes; what the nodes share needs count = local.shared ? 1 : 0 (see the module's README.md)", strings.Join(m.unsharded, ", "))
+	return fmt.Errorf("the cluster has several Terraform workspaces, each of which would make %s of the root module "+
+		"for itself. What belongs to a node needs "+
+		"for_each = local.nodes in the place of var.nodes; what the nodes share needs count = local.shared ? 1 : 0 "+
+		"(see the module's README.md)", strings.Join(m.unsharded, ", "))
 }
 
-// instance is the address of a node's instance of a block, quoted as Terraform quotes it.
+// instance returns the address of a node's resource of a block, quoted as Terraform does.
 func instance(block, node string) string {
 	return block + "[" + string(hclwrite.TokensForValue(cty.StringVal(node)).Bytes()) + "]"
 }
 
-// owner says whose resource stands at an address: a node's, or nobody's in particular (node empty). It is not known where the block is not in the module any
-// more, or has a key that names no node. isNode settles what the block alone does not tell: keys inside a module, and blocks that are gone.
+// owner returns the node that owns the resource at an address; empty for a shared resource. The owner is not known if
+// the block is no longer in the module, or has a key that is not a node name. isNode is needed for keys inside a
+// module, and for blocks that were removed.
 func (m module) owner(address string, isNode func(string) bool) (node string, known bool) {
 	path, problems := hclsyntax.ParseTraversalAbs([]byte(address), "", hcl.InitialPos)
 	if problems.HasErrors() || len(path) < 2 {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestModuleTellsItsOwnBlocksApart(t *testing.T) {
+func TestBlocksOfTheModuleAreClassified(t *testing.T) {
 	m, err := readModule(filepath.Join(root(t), "terraform", "openstack"))
 	if err != nil {
 		t.Fatal(err)
@@ -17,8 +17,10 @@ func TestModuleTellsItsOwnBlocksApart(t *testing.T) {
 	want := module{
 		perNode: []string{"openstack_compute_instance_v2.node", "openstack_networking_port_v2.node"},
 		shared: []string{
-			"openstack_compute_keypair_v2.cluster", "openstack_networking_floatingip_v2.control", "openstack_networking_secgroup_rule_v2.inside",
-			"openstack_networking_secgroup_rule_v2.ping", "openstack_networking_secgroup_rule_v2.ssh", "openstack_networking_secgroup_v2.cluster",
+			"openstack_compute_keypair_v2.cluster", "openstack_networking_floatingip_v2.control",
+			"openstack_networking_secgroup_rule_v2.inside",
+			"openstack_networking_secgroup_rule_v2.ping", "openstack_networking_secgroup_rule_v2.ssh",
+			"openstack_networking_secgroup_v2.cluster",
 		},
 		kept: []string{"openstack_networking_port_v2.node"},
 	}
@@ -32,23 +34,29 @@ func TestBlockIsANodesIfItsForEachIsMadeFromTheNodes(t *testing.T) {
 		text    string
 		perNode bool
 	}{
-		"directly":               {`resource "x" "y" { for_each = var.nodes }`, true},
-		"filtered":               {`resource "x" "y" { for_each = { for n, s in var.nodes : n => s if s.group == "gpu" } }`, true},
-		"set of names":           {`resource "x" "y" { for_each = toset(keys(var.nodes)) }`, true},
-		"local":                  {"locals { gpu = var.nodes }\nresource \"x\" \"y\" { for_each = local.gpu }", true},
-		"local of a local":       {"locals {\n a = local.b\n b = var.nodes\n}\nresource \"x\" \"y\" { for_each = local.a }", true},
-		"chained":                {`resource "x" "y" { for_each = base.node }`, true},
-		"module":                 {`module "y" { for_each = var.nodes }`, true},
-		"chained to a module":    {"module \"m\" { for_each = var.nodes }\nresource \"x\" \"y\" { for_each = module.m }", true},
-		"circle":                 {"locals {\n a = local.b\n b = local.a\n}\nresource \"x\" \"y\" { for_each = local.a }", false},
+		"directly": {`resource "x" "y" { for_each = var.nodes }`, true},
+		"filtered": {`resource "x" "y" { for_each = { for n, s in var.nodes : n => s if s.group == ` +
+			`"gpu" } }`, true},
+		"set of names": {`resource "x" "y" { for_each = toset(keys(var.nodes)) }`, true},
+		"local":        {"locals { gpu = var.nodes }\nresource \"x\" \"y\" { for_each = local.gpu }", true},
+		"local of a local": {"locals {\n a = local.b\n b = var.nodes\n}\nresource \"x\" \"y\" { for_each = " +
+			"local.a }", true},
+		"chained": {`resource "x" "y" { for_each = base.node }`, true},
+		"module":  {`module "y" { for_each = var.nodes }`, true},
+		"chained to a module": {"module \"m\" { for_each = var.nodes }\nresource \"x\" \"y\" { for_each = " +
+			"module.m }", true},
+		"circle": {"locals {\n a = local.b\n b = local.a\n}\nresource \"x\" \"y\" { for_each = " +
+			"local.a }", false},
 		"no for_each":            {`resource "x" "y" { input = var.nodes }`, false},
 		"count":                  {`resource "x" "y" { count = length(var.nodes) }`, false},
 		"another variable":       {`resource "x" "y" { for_each = var.volumes }`, false},
 		"a variable of an inner": {`resource "x" "y" { for_each = { for nodes in [1] : nodes => nodes } }`, false},
-		"name of a shared one":   {"resource \"x\" \"z\" {}\nresource \"x\" \"y\" { for_each = toset([x.z.id]) }", false},
+		"name of a shared one": {"resource \"x\" \"z\" {}\nresource \"x\" \"y\" { for_each = toset([x.z.id]) }",
+			false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := moduleOf(t, map[string]string{"base.tf": `resource "base" "node" { for_each = var.nodes }`, "own.tf": tc.text})
+			m := moduleOf(t, map[string]string{"base.tf": `resource "base" "node" { for_each = var.nodes }`,
+				"own.tf": tc.text})
 			_, known := m.owner(`x.y["n1"]`, func(string) bool { return false })
 			if strings.Contains(tc.text, `module "y"`) {
 				_, known = m.owner(`module.y["n1"].a.b`, func(string) bool { return false })
@@ -68,13 +76,15 @@ func TestModuleMayBeInJSONAndOverridden(t *testing.T) {
 		"c.tofu":        `resource "x" "w" { for_each = var.nodes }`,
 		"notes.txt":     "no configuration",
 	})
-	if diff := cmp.Diff(module{perNode: []string{"x.w", "x.y"}, shared: []string{"x.z"}, unsharded: []string{"x.w", "x.y", "x.z"}}, m, cmp.AllowUnexported(module{})); diff != "" {
+	if diff := cmp.Diff(module{perNode: []string{"x.w", "x.y"}, shared: []string{"x.z"},
+		unsharded: []string{"x.w", "x.y", "x.z"}}, m, cmp.AllowUnexported(module{})); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestModuleWithoutNodesIsRefused(t *testing.T) {
-	for name, text := range map[string]string{"no block": "", "shared ones only": `resource "x" "y" {}`, "not HCL": `resource "x" {`} {
+	for name, text := range map[string]string{"no block": "", "shared ones only": `resource "x" "y" {}`,
+		"not HCL": `resource "x" {`} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

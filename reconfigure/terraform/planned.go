@@ -8,8 +8,8 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 )
 
-// The types of events that a plan consists of, and the actions in them ("Machine-Readable UI" in Terraform's
-// documentation; internal/command/views/operation.go in its source: each change that is one has its event).
+// The types of events of a plan, and the actions in them ("Machine-Readable UI" in Terraform's
+// documentation; internal/command/views/operation.go in its source: there is an event for each change).
 const (
 	versionEvent  = "version"
 	changeSummary = "change_summary"
@@ -21,9 +21,9 @@ const (
 	actionRead    = "read"
 )
 
-// planned is the plan that the events of `terraform plan -json` tell of, as far as the fence looks at it, and saves
-// the start of another Terraform that reads the saved plan. It is false where the events do not suffice: an update,
-// of which they do not name the attributes, a replacement for the sake of some, and whatever else is not known here.
+// planned makes the plan for the fence from the events of `terraform plan -json`, which saves a run of `terraform
+// show`. It is false if the events do not suffice: for an update or a replacement because of attributes, which they do
+// not name, and for anything unknown.
 func planned(events []event) (*tfjson.Plan, bool) {
 	prior := &tfjson.StateModule{}
 	p := &tfjson.Plan{PriorState: &tfjson.State{Values: &tfjson.StateValues{RootModule: prior}}}
@@ -59,7 +59,7 @@ func planned(events []event) (*tfjson.Plan, bool) {
 	return p, true
 }
 
-// summary is how many resources a plan changes.
+// summary is the number of resources that a plan changes.
 type summary struct {
 	Add       int    `json:"add"`
 	Change    int    `json:"change"`
@@ -68,7 +68,7 @@ type summary struct {
 	Operation string `json:"operation"`
 }
 
-// count is the summary of a plan without imports and updates.
+// count returns the summary of a plan without imports and updates.
 func count(p *tfjson.Plan) summary {
 	counted := summary{Operation: "plan"}
 	for _, rc := range p.ResourceChanges {
@@ -82,8 +82,8 @@ func count(p *tfjson.Plan) summary {
 	return counted
 }
 
-// known reports whether the events are those of a version of which it is known that they tell of everything that a
-// plan does. Terraform 1.14 has actions, which are no resources.
+// known reports whether the events are of a version whose events are known to have all changes of a plan. Terraform
+// 1.14 has actions, which are not resources.
 func known(e event) bool {
 	for told, constraint := range map[string]string{e.Terraform: ">= 1.5, < 1.14", e.Tofu: ">= 1.6, < 1.13"} {
 		v, err := version.NewVersion(told)
@@ -97,7 +97,7 @@ func known(e event) bool {
 	return false
 }
 
-// simple reports whether an event tells of a change all that the fence asks.
+// simple reports whether an event has all properties of a change that the fence needs.
 func simple(e event) bool {
 	if e.Change.Previous != nil || e.Change.Importing != nil {
 		return false
@@ -113,7 +113,7 @@ func simple(e event) bool {
 	return false
 }
 
-// changeOf is a simple event as terraform-json has it.
+// changeOf converts a simple event to the type of terraform-json.
 func changeOf(e event) *tfjson.ResourceChange {
 	r := e.Change.Resource
 	rc := &tfjson.ResourceChange{

@@ -52,8 +52,9 @@ func TestPlanIsReadFromEvents(t *testing.T) {
 			Change: &tfjson.Change{Actions: tfjson.Actions{"create"}},
 		},
 		{
-			Address: "a.c", Mode: "managed", Type: "a", Name: "c", ActionReason: tfjson.ActionReasonReplaceBecauseTainted,
-			Change: &tfjson.Change{Actions: tfjson.Actions{"delete", "create"}},
+			Address: "a.c", Mode: "managed", Type: "a", Name: "c",
+			ActionReason: tfjson.ActionReasonReplaceBecauseTainted,
+			Change:       &tfjson.Change{Actions: tfjson.Actions{"delete", "create"}},
 		},
 		{
 			Address: "module.m.data.d.e", ModuleAddress: "module.m", Mode: "data", Type: "d", Name: "e",

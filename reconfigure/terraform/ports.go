@@ -11,12 +11,12 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// portBlock is the resource of the root module that is a node's port.
+// portBlock is the block of the nodes' ports in the root module.
 const portBlock = "openstack_networking_port_v2.node"
 
-// Addresses is the fixed IPv4 address of each port in the state of this shard, by node: also of the kept ports of
-// nodes without an instance. The state is read without a lock and the cloud is not asked. It may be retried, and
-// called while another method is at work.
+// Addresses returns the fixed IPv4 address of each port in the state of this shard, by node, also of the kept ports of
+// nodes without an instance. The state is read without a lock and without the cloud. It may be retried, and called
+// while another method runs.
 func (d *Driver) Addresses(ctx context.Context) (map[string]string, error) {
 	m, err := readModule(d.cfg.Dir)
 	if err != nil {
@@ -46,7 +46,7 @@ func portAddresses(state []*tfjson.StateResource, m module) map[string]string {
 	return found
 }
 
-// listed is every managed resource of this shard's state; none where the workspace is not there yet.
+// listed returns all managed resources in this shard's state; none if the workspace does not exist yet.
 func (d *Driver) listed(ctx context.Context) ([]*tfjson.StateResource, error) {
 	state, err := d.pull(ctx)
 	if err != nil {
@@ -55,13 +55,13 @@ func (d *Driver) listed(ctx context.Context) ([]*tfjson.StateResource, error) {
 	return state.list()
 }
 
-// makePorts makes the ports that are to be kept and that are not there. It comes after the instances of a deploy, in
-// a run of its own: Terraform begins no instance before it has made all ports, so that a quota for ports would keep
-// all of them from coming up. A port that cannot be made is no node's failure: the node's next instance gets one, or
-// the next deploy makes it. Watch hears of it.
+// makePorts makes the missing kept ports. It runs after the instances of a deploy, in a run of its own: Terraform
+// begins no instance before it has made all ports, so that without quota for the ports no instance would be made. A
+// port that cannot be made is not a failure of its node: the node's next instance gets one, or the next deploy makes
+// it. It is reported to watch.
 func (d *Driver) makePorts(ctx context.Context, p reconfigure.Plan, watch func(node, message string)) error {
 	ours := reconfigure.Plan{Shared: true, Desired: reconfigure.InShard(p.Desired, d.cfg.Workspace)}
-	m, err := d.module(false) // the preview of the instances has looked
+	m, err := d.module(false) // the preview of the instances has checked the workspaces
 	if err != nil || len(m.kept) == 0 || portOnly(ours.Desired).Empty() {
 		return err
 	}
@@ -91,7 +91,7 @@ func (d *Driver) makePorts(ctx context.Context, p reconfigure.Plan, watch func(n
 	return nil
 }
 
-// portOnly is the nodes of a map that have a kept port and no instance.
+// portOnly returns the nodes of a map with a kept port and without an instance.
 func portOnly(nodes map[string]reconfigure.Spec) nodeset.NodeSet {
 	var names []string
 	for node, spec := range nodes {
@@ -102,7 +102,7 @@ func portOnly(nodes map[string]reconfigure.Spec) nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
-// missingPorts is those of them of which a state does not have all that is kept, made to the end.
+// missingPorts returns those of them that lack a kept resource in the state, or have it tainted.
 func missingPorts(state []*tfjson.StateResource, nodes map[string]reconfigure.Spec, m module) nodeset.NodeSet {
 	there := map[string]bool{}
 	for _, r := range state {
@@ -118,20 +118,19 @@ func missingPorts(state []*tfjson.StateResource, nodes map[string]reconfigure.Sp
 	})
 }
 
-// keptAllows rules over what belongs to a node's address, of which an instance must be able to come and go without a
-// change.
+// keptAllows is the rule for resources of a node's address, which do not change when its instance is made or removed.
 func (f fenced) keptAllows(node string, rc *tfjson.ResourceChange, effect reconfigure.Effect) bool {
 	asked, _ := f.ours.Of(node)
 	spec, wanted := f.ours.Desired[node]
 	tainted := f.tainted[rc.Address]
 	switch {
 	case effect == reconfigure.EffectDelete && wanted && rc.DeposedKey == "":
-		return false // the node is to keep it
+		return false // the node keeps it
 	case wanted && !spec.HasInstance() &&
 		(effect == reconfigure.EffectCreate || effect == reconfigure.EffectReplace && tainted):
 		return f.ours.Shared || asked.Action == reconfigure.Remove
 	case asked.Action == reconfigure.Create && !f.present[node] && effect != reconfigure.EffectDelete:
-		return true // it was kept since an earlier declaration, in another network for instance, and nothing uses it
+		return true // it is from an earlier declaration, with another network for example, and no instance uses it
 	}
 	return nodeAllows(asked.Action, effect, tainted)
 }

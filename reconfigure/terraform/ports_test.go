@@ -47,8 +47,9 @@ var (
 	withPort  = reconfigure.Spec{Group: "g", NetworkID: "n"}
 )
 
-func TestFenceOverPortsThatAreKept(t *testing.T) {
-	port, disk, server := instance(portBlock, "n1"), instance("terraform_data.disk", "n1"), instance(instanceBlock, "n1")
+func TestFenceOverKeptPorts(t *testing.T) {
+	port, disk, server := instance(portBlock, "n1"), instance("terraform_data.disk", "n1"),
+		instance(instanceBlock, "n1")
 	gone := reconfigure.Spec{}
 	const create, replace, remove = reconfigure.Create, reconfigure.Replace, reconfigure.Remove
 	for name, tc := range map[string]struct {
@@ -77,12 +78,15 @@ func TestFenceOverPortsThatAreKept(t *testing.T) {
 		"a resume makes a port that is lost":     {create, withImage, false, theirs(port, creates, false), true},
 		"a resume moves an unused port":          {create, withImage, false, theirs(port, replaces, false), true},
 		"a resume changes an unused port":        {create, withImage, false, theirs(port, updates, false), true},
-		"a resume moves no port in use":          {create, withImage, false, theirs(port, replaces, false, "n1"), false},
-		"a resume changes no port in use":        {create, withImage, false, theirs(port, updates, false, "n1"), false},
-		"a resume removes no port":               {create, withImage, false, theirs(port, deletes, false), false},
-		"a resume replaces no instance":          {create, withImage, false, theirs(server, replaces, false, "n1"), false},
-		"a reimage may change the port":          {replace, withImage, false, theirs(port, updates, false, "n1"), true},
-		"a reimage removes no port":              {replace, withImage, false, theirs(port, deletes, false, "n1"), false},
+		"a resume moves no port in use": {create, withImage, false, theirs(port, replaces, false, "n1"),
+			false},
+		"a resume changes no port in use": {create, withImage, false, theirs(port, updates, false, "n1"), false},
+		"a resume removes no port":        {create, withImage, false, theirs(port, deletes, false), false},
+		"a resume replaces no instance": {create, withImage, false, theirs(server, replaces, false, "n1"),
+			false},
+		"a reimage may change the port": {replace, withImage, false, theirs(port, updates, false, "n1"), true},
+		"a reimage removes no port": {replace, withImage, false, theirs(port, deletes, false, "n1"),
+			false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ours := reconfigure.Plan{Shared: tc.shared, Desired: map[string]reconfigure.Spec{"n2": withImage}}
@@ -102,7 +106,7 @@ func TestFenceOverPortsThatAreKept(t *testing.T) {
 }
 
 // What the nodes share is in the default workspace. In another one it can be there by mistake only.
-func TestFenceOverWhatIsSharedInAShard(t *testing.T) {
+func TestFenceOverSharedResourcesInAShard(t *testing.T) {
 	const group = "openstack_networking_secgroup_v2.cluster[0]"
 	some, none := map[string]reconfigure.Spec{"n1": withImage}, map[string]reconfigure.Spec{}
 	for name, tc := range map[string]struct {
@@ -131,7 +135,7 @@ func TestFenceOverWhatIsSharedInAShard(t *testing.T) {
 	}
 }
 
-func TestAKeptPortIsNoPartOfAnInstance(t *testing.T) {
+func TestAKeptPortIsNotAPartOfAnInstance(t *testing.T) {
 	of := func(block, node string) *tfjson.StateResource {
 		return &tfjson.StateResource{
 			Address: instance(block, node), Mode: tfjson.ManagedResourceMode,
@@ -139,7 +143,8 @@ func TestAKeptPortIsNoPartOfAnInstance(t *testing.T) {
 		}
 	}
 	state := []*tfjson.StateResource{
-		of(portBlock, "n1"), of(portBlock, "n2"), of(portBlock, "n3"), of(portBlock, "n4"), of("terraform_data.disk", "n4"),
+		of(portBlock, "n1"), of(portBlock, "n2"), of(portBlock, "n3"), of(portBlock, "n4"),
+		of("terraform_data.disk", "n4"),
 	}
 	desired := map[string]reconfigure.Spec{"n1": withPort, "n2": withImage, "n4": withPort, "n5": withPort}
 	want := map[string]reconfigure.Instance{}
@@ -159,7 +164,7 @@ func TestAKeptPortIsNoPartOfAnInstance(t *testing.T) {
 	}
 }
 
-func TestTheFileHasInstancesAndPortsApart(t *testing.T) {
+func TestTheFileSeparatesInstancesAndPorts(t *testing.T) {
 	all := map[string]reconfigure.Spec{"n1": withImage, "n2": withPort}
 	f := newFile("", all, shared{})
 	want := file{

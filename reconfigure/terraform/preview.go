@@ -15,14 +15,13 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// abandoned is the age at which a preview that nobody applied is thrown away. Nothing applies one that old: the lead
-// on a cluster is never held so long.
+// abandoned is the age at which a preview that was not applied is removed. No operation applies one that old.
 const abandoned = 24 * time.Hour
 
-// Preview has Terraform plan ours, saves that plan, and lets it through only if it does nothing that ours does not
-// name; else the error is a *reconfigure.Refusal. What Terraform cannot plan for the sake of single nodes is a
+// Preview has Terraform plan the changes of p in this shard, and saves that plan. If it has changes that p does not
+// name, the error is a *reconfigure.Refusal. If Terraform cannot plan because of single nodes, it is a
 // *reconfigure.Unplannable. It changes neither cloud nor state nor the map of nodes. A *LockedError means that
-// somebody else has the state locked. It may be retried.
+// another process has locked the state. It may be retried.
 func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview reconfigure.Preview, err error) {
 	if !p.Provisions() {
 		return reconfigure.Preview{Plan: p}, nil
@@ -52,8 +51,9 @@ func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview recon
 	return preview, nil
 }
 
-// preview saves Terraform's plan of a plan for this shard, if the fence lets it through.
-func (d *Driver) preview(ctx context.Context, p reconfigure.Plan, args arguments, m module) (preview reconfigure.Preview, err error) {
+// preview saves Terraform's plan for a plan of this shard, if the fence accepts it.
+func (d *Driver) preview(ctx context.Context, p reconfigure.Plan, args arguments,
+	m module) (preview reconfigure.Preview, err error) {
 	if err := d.sweep(); err != nil {
 		return reconfigure.Preview{}, fmt.Errorf("terraform plan: %w", err)
 	}
@@ -74,8 +74,8 @@ func (d *Driver) preview(ctx context.Context, p reconfigure.Plan, args arguments
 	return reconfigure.Preview{Plan: p, File: filepath.Join(dir, savedPlan), Changes: changes}, nil
 }
 
-// allowed saves Terraform's plan in dir, and has the fence judge it: by what Terraform says as it plans, if that lets
-// it through, else by the saved plan itself, which tells more.
+// allowed saves Terraform's plan in dir, and checks it with the fence: by the events of the plan, or, if those are not
+// accepted, by the saved plan, which has more details.
 func (d *Driver) allowed(ctx context.Context, dir string, p reconfigure.Plan, args arguments, m module) (
 	[]reconfigure.ResourceChange, error,
 ) {
@@ -95,7 +95,7 @@ func (d *Driver) allowed(ctx context.Context, dir string, p reconfigure.Plan, ar
 	return fence(theirs, p, m)
 }
 
-// Discard removes a preview that is not to be applied.
+// Discard removes a preview that is not applied.
 func (d *Driver) Discard(p reconfigure.Preview) error {
 	if p.File == "" {
 		return nil
@@ -111,7 +111,7 @@ const (
 	savedPlan     = "tfplan"
 )
 
-// sweep removes the previews that a dead worker, or one that changed its mind, left behind.
+// sweep removes old previews, for example of a worker that died.
 func (d *Driver) sweep() error {
 	left, err := filepath.Glob(filepath.Join(d.cfg.PlanDir, previewPrefix+"*"))
 	if err != nil {
@@ -127,18 +127,19 @@ func (d *Driver) sweep() error {
 	return nil
 }
 
-// arguments is what a `terraform plan` of ours differs in.
+// arguments is the arguments of a `terraform plan`.
 type arguments struct {
 	targets, replace []string
 	refresh          bool
 	parallelism      int
 }
 
-// planArguments decides how Terraform is to plan p, and reports whether it needs to. Before is the map of nodes that it was last told of. Both are of one shard.
+// planArguments returns the arguments for a plan, and reports whether Terraform must plan at all. Before is the map of
+// nodes of the last apply. Both are of one shard.
 func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m module) (args arguments, needed bool) {
 	args = arguments{
-		// A removal does not need the cloud's word: what is gone is gone. Not to ask keeps it cheap, and possible where an instance is in a state that the
-		// provider refuses to read.
+		// A removal needs no refresh, since removing a missing resource succeeds. Without it, it is cheaper, and
+		// possible if an instance is in a status that the provider cannot read.
 		refresh: p.Shared || !p.Nodes(reconfigure.Create, reconfigure.Replace).Empty(),
 	}
 	provisioned := p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove)
@@ -151,15 +152,15 @@ func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m mod
 	}
 	switch {
 	case p.Shared && len(p.Desired) == 0:
-		// The whole shard goes, also what the module no longer speaks of and no target can name.
+		// The whole shard is removed, also resources that are no longer in the module, which cannot be targets.
 		args.targets = nil
 		return args, true
 	case !p.Shared || m.shard != reconfigure.DefaultShard:
-		return args, len(args.targets) > 0 // without a target Terraform would plan for all there is
+		return args, len(args.targets) > 0 // without targets Terraform would plan all resources
 	}
 	args.targets = append(args.targets, m.shared...)
-	// A shared resource that refers to the control node, its floating IP, makes Terraform look at the same resources
-	// of all nodes, unless some are targeted.
+	// For a shared resource that refers to the control node, such as its floating IP, Terraform plans that resource of
+	// all nodes, unless some are targets.
 	for node, spec := range p.Desired {
 		if spec.Group == reconfigure.ControlGroup {
 			args.targets = append(args.targets, m.of(node)...)
@@ -170,16 +171,16 @@ func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m mod
 	return args, len(args.targets) > 0
 }
 
-// differs tells whether Terraform will see a new Spec and so renew the instance by itself. Where it was told of this
-// Spec before, or of none, it may find nothing to do.
+// differs reports whether the Spec of a change differs from that of the last apply, so that Terraform replaces the
+// instance by itself. Else it may find nothing to do.
 func differs(before map[string]reconfigure.Spec, c reconfigure.Change) bool {
 	was, ok := before[c.Node]
 	return ok && was.HasInstance() && was != c.Spec
 }
 
-// parallelism is how many resources Terraform may work on at a time: as many as nodes change, so that all of them
-// wait for the cloud at once, but 50 at most, as each takes several MB. A node's resources depend on one another, so
-// more would not help. Ten is Terraform's own default, and enough for what is shared.
+// parallelism returns how many resources Terraform may change at a time: the number of nodes, so that all of them wait
+// for the cloud at the same time, and at most 50, as each takes several MB. More has no effect, since a node's
+// resources depend on one another. Ten is Terraform's default, and enough for the shared resources.
 func parallelism(nodes int) int { return min(max(10, nodes), 50) }
 
 func (a arguments) options(dir string, lockTimeout time.Duration) []tfexec.PlanOption {
@@ -211,8 +212,9 @@ func (d *Driver) plan(ctx context.Context, dir string, p reconfigure.Plan, args 
 	return d.show(ctx, dir)
 }
 
-// savePlan saves Terraform's plan in dir. It returns what Terraform said, and whether the plan changes anything.
-func (d *Driver) savePlan(ctx context.Context, dir string, p reconfigure.Plan, args arguments, m module) (said *stream, changes bool, err error) {
+// savePlan saves Terraform's plan in dir. It returns Terraform's events, and whether the plan changes anything.
+func (d *Driver) savePlan(ctx context.Context, dir string, p reconfigure.Plan, args arguments, m module) (said *stream,
+	changes bool, err error) {
 	known, err := d.shared(ctx, p.Shared)
 	if err != nil {
 		return nil, false, err
@@ -247,8 +249,8 @@ func (d *Driver) show(ctx context.Context, dir string) (saved *tfjson.Plan, err 
 	return saved, nil
 }
 
-// culprits is the nodes of a plan for the sake of which Terraform could not plan; nil where it says anything that is
-// not about one of them alone.
+// culprits returns the nodes of a plan because of which Terraform could not plan; nil if any error is not of one of
+// these nodes.
 func culprits(found []tfjson.Diagnostic, m module, p reconfigure.Plan) *reconfigure.Unplannable {
 	planned := p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove)
 	said := map[string][]string{}

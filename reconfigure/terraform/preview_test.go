@@ -46,17 +46,20 @@ func TestPlanArguments(t *testing.T) {
 		},
 		"Terraform is told of no node that only reboots": {
 			plan: reconfigure.Plan{
-				Changes: []reconfigure.Change{{Node: "n1", Action: reconfigure.Create}, {Node: "n2", Action: reconfigure.Reboot}, {Node: "n3", Action: reconfigure.Configure}},
+				Changes: []reconfigure.Change{{Node: "n1", Action: reconfigure.Create},
+					{Node: "n2", Action: reconfigure.Reboot}, {Node: "n3", Action: reconfigure.Configure}},
 				Desired: map[string]reconfigure.Spec{"n1": v1, "n2": v1, "n3": v1},
 			},
 			want: arguments{targets: of("n1"), refresh: true, parallelism: 10},
 		},
 		"shared resources come with the control node": {
 			plan: reconfigure.Plan{Shared: true, Desired: map[string]reconfigure.Spec{"n1": v1, "head": head}},
-			want: arguments{targets: []string{"group.cluster", of("head")[0], of("head")[1]}, refresh: true, parallelism: 10},
+			want: arguments{targets: []string{"group.cluster", of("head")[0], of("head")[1]}, refresh: true,
+				parallelism: 10},
 		},
 		"everything goes without targets": {
-			plan: reconfigure.Plan{Shared: true, Changes: []reconfigure.Change{{Node: "n1", Action: reconfigure.Remove}}},
+			plan: reconfigure.Plan{Shared: true,
+				Changes: []reconfigure.Change{{Node: "n1", Action: reconfigure.Remove}}},
 			want: arguments{refresh: true, parallelism: 10},
 		},
 	} {
@@ -79,17 +82,20 @@ func TestParallelismFollowsTheNodes(t *testing.T) {
 
 func TestEnvironmentLeavesOutWhatWouldChangeAPlan(t *testing.T) {
 	got := environment([]string{
-		"PATH=/bin", "HOME=/root", "TF_CLI_CONFIG_FILE=/etc/rc", "OS_CLIENT_CONFIG_FILE=/elsewhere", "OS_PASSWORD=a=b", "broken",
+		"PATH=/bin", "HOME=/root", "TF_CLI_CONFIG_FILE=/etc/rc", "OS_CLIENT_CONFIG_FILE=/elsewhere", "OS_PASSWORD=a=b",
+		"broken",
 		"TF_VAR_nodes={}", "TF_CLI_ARGS=-lock=false", "TF_CLI_ARGS_plan=x", "TF_WORKSPACE=w", "TF_DATA_DIR=/d",
 		"OS_IMAGE_ID=1", "OS_IMAGE_NAME=1", "OS_FLAVOR_ID=1", "OS_FLAVOR_NAME=1",
 	}, "/c/clouds.yaml")
 	want := map[string]string{
-		"PATH": "/bin", "HOME": "/root", "TF_CLI_CONFIG_FILE": "/etc/rc", "OS_CLIENT_CONFIG_FILE": "/c/clouds.yaml", "OS_PASSWORD": "a=b",
+		"PATH": "/bin", "HOME": "/root", "TF_CLI_CONFIG_FILE": "/etc/rc", "OS_CLIENT_CONFIG_FILE": "/c/clouds.yaml",
+		"OS_PASSWORD": "a=b",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got := environment([]string{"OS_CLIENT_CONFIG_FILE=/elsewhere"}, ""); got["OS_CLIENT_CONFIG_FILE"] != "/elsewhere" {
+	if got := environment([]string{"OS_CLIENT_CONFIG_FILE=/elsewhere"},
+		""); got["OS_CLIENT_CONFIG_FILE"] != "/elsewhere" {
 		t.Errorf("without a clouds.yaml of its own: %v", got)
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// hazards is what makes the old tool's dangers show: a list that is built from all nodes. It is no part of the module for that reason.
+// hazards is what makes the old tool's dangers show: a list that is built from all nodes. It is no part of the module
+// for that reason.
 const hazards = `
 resource "terraform_data" "disk" {
   for_each = var.nodes
@@ -25,8 +26,8 @@ resource "terraform_data" "hosts" {
 }
 `
 
-// record plans, with real Terraform and the real provider, what leads to each hazard, and keeps the plans' JSON: `go test -run TestFenceOverRecordedPlans -update`.
-// The cloud has control, n1, n2 and n3, all alike.
+// record plans, with real Terraform and the real provider, what leads to each hazard, and keeps the plans' JSON: `go
+// test -run TestFenceOverRecordedPlans -update`. The cloud has control, n1, n2 and n3, all alike.
 func record(t *testing.T) {
 	t.Helper()
 	c := newCluster(t, nil)
@@ -45,7 +46,8 @@ type recorder struct {
 	d *Driver
 }
 
-// images is what other images and stale maps lead to. Bumped is what the old tool's module did: the image of all nodes in one place.
+// images is what other images and stale maps lead to. Bumped is what the old tool's module did: the image of all nodes
+// in one place.
 func (r recorder) images() {
 	const n1, n3, n4, hosts = `["n1"]`, `["n3"]`, `["n4"]`, "terraform_data.hosts"
 	bumped := func(nodes ...string) map[string]reconfigure.Spec {
@@ -56,15 +58,19 @@ func (r recorder) images() {
 		}
 		return all
 	}
-	r.plan("image-bumped-create", bumped("n1", "n2", "n3", "n4"), tfexec.Target(instanceBlock+n4), tfexec.Target("openstack_networking_port_v2.node"+n4), tfexec.Target(hosts))
-	r.plan("image-bumped-remove", bumped("n1", "n2"), tfexec.Target(instanceBlock+n3), tfexec.Target("openstack_networking_port_v2.node"+n3), tfexec.Target(hosts))
+	r.plan("image-bumped-create", bumped("n1", "n2", "n3", "n4"), tfexec.Target(instanceBlock+n4),
+		tfexec.Target("openstack_networking_port_v2.node"+n4), tfexec.Target(hosts))
+	r.plan("image-bumped-remove", bumped("n1", "n2"), tfexec.Target(instanceBlock+n3),
+		tfexec.Target("openstack_networking_port_v2.node"+n3), tfexec.Target(hosts))
 	r.plan("image-bumped-hosts-alone", bumped("n1", "n2", "n3"), tfexec.Target(hosts))
 	r.plan("stale-hosts-alone", r.deployed("n1", "n2"), tfexec.Target(hosts))
 	r.plan("stale-no-target", r.deployed("n1", "n2"))
-	r.plan("destroy-target", r.deployed("n1", "n2", "n3"), tfexec.Destroy(true), tfexec.Target("openstack_networking_port_v2.node"+n3))
+	r.plan("destroy-target", r.deployed("n1", "n2", "n3"), tfexec.Destroy(true),
+		tfexec.Target("openstack_networking_port_v2.node"+n3))
 	r.plan("typo", r.deployed("n1", "n2", "n3"), tfexec.Target(instanceBlock+`["n9"]`))
 	r.plan("everything", nil)
-	r.plan("replace-by-request", r.deployed("n1", "n2", "n3"), tfexec.Target(instanceBlock+n1), tfexec.Replace(instanceBlock+n1))
+	r.plan("replace-by-request", r.deployed("n1", "n2", "n3"), tfexec.Target(instanceBlock+n1),
+		tfexec.Replace(instanceBlock+n1))
 }
 
 // others is what another image, flavor or network of one node, and an instance that was not made to the end, lead to.
@@ -86,7 +92,7 @@ func (r recorder) others() {
 	r.must(r.d.run(func(tf *tfexec.Terraform) error { return tf.Untaint(r.Context(), n2) }))
 }
 
-// modules is what changes of the declaration and of the module itself lead to.
+// modules is plans after changes of the declaration and of the module.
 func (r recorder) modules() {
 	all := r.deployed("n1", "n2", "n3")
 	r.declare("cluster_name: eiffel", "cluster_name: tower")
@@ -96,7 +102,8 @@ func (r recorder) modules() {
 	r.plan("no-floating-ip", all)
 	r.declare(`floating_ip_network: ""`, "floating_ip_network: public")
 	file := "terraform/openstack/hazards.tf"
-	r.write(file, hazards+"\nresource \"terraform_data\" \"stranger\" {}\nimport {\n  to = terraform_data.stranger\n  id = \"x\"\n}\n")
+	r.write(file, hazards+"\nresource \"terraform_data\" \"stranger\" {}\nimport {\n  to = terraform_data.stranger\n "+
+		" id = \"x\"\n}\n")
 	r.plan("imported", all)
 	r.write(file, "")
 	r.plan("block-gone", all)
@@ -108,7 +115,7 @@ func (r recorder) modules() {
 	r.write(file, hazards)
 }
 
-// drift is what an instance that somebody deleted leads to.
+// drift is plans for an instance that was deleted in the cloud.
 func (r recorder) drift() {
 	r.removeServer("n1")
 	r.plan("drift", r.deployed("n1", "n2", "n3"))
@@ -128,7 +135,8 @@ func (r recorder) plan(name string, nodes map[string]reconfigure.Spec, options .
 		p, err = tf.ShowPlanFile(r.Context(), out)
 		return err
 	}))
-	p.Config, p.PlannedValues, p.Variables, p.OutputChanges, p.RelevantAttributes, p.ResourceDrift = nil, nil, nil, nil, nil, nil
+	p.Config, p.PlannedValues, p.Variables, p.OutputChanges, p.RelevantAttributes, p.ResourceDrift = nil, nil, nil, nil,
+		nil, nil
 	for _, rc := range p.ResourceChanges {
 		if rc.Change.Actions.NoOp() {
 			rc.Change.Before, rc.Change.After = nil, nil

@@ -2,8 +2,7 @@ package terraform
 
 import "sync"
 
-// relay passes messages on to a function that may take its time, in their order and without ever holding up who sends
-// them.
+// relay passes messages to a function that may be slow, in order and without blocking the sender.
 type relay struct {
 	mu     sync.Mutex
 	more   *sync.Cond
@@ -31,7 +30,7 @@ func newRelay(f func(node, message string)) *relay {
 	return r
 }
 
-// next is all that was sent since the last call, and nil after the end.
+// next returns the messages since the last call, and nil after the end.
 func (r *relay) next() [][2]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +50,7 @@ func (r *relay) send(node, message string) {
 	r.more.Signal()
 }
 
-// close returns when everything that was sent has been passed on.
+// close returns when all messages have been passed to the function.
 func (r *relay) close() {
 	r.mu.Lock()
 	r.closed = true

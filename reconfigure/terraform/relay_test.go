@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A hearer that blocks holds up nobody, and hears everything in order.
+// A slow receiver does not block the sender, and gets everything in order.
 func TestRelayNeverBlocksItsSender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,10 +16,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// A shard is a workspace of the root module with a state of its own. Its name is the workspace's, and that of the
-// default workspace is empty.
+// A shard is a workspace of the root module with a state of its own. Its name is that of the workspace, and empty for
+// the default workspace.
 
-// workspace is what Terraform calls a shard.
+// workspace returns Terraform's name of a shard.
 func workspace(shard string) string {
 	if shard == reconfigure.DefaultShard {
 		return "default"
@@ -26,31 +27,34 @@ func workspace(shard string) string {
 	return shard
 }
 
-// launcher writes the program that runs Terraform in a shard's workspace, whichever one somebody has selected by
-// hand, and is its path. TF_WORKSPACE is how Terraform is told for one run only, and terraform-exec takes it out of
-// any environment.
+// launcher writes a program that runs Terraform in a shard's workspace, whichever one is selected, and returns its
+// path. TF_WORKSPACE selects the workspace for one run only, and terraform-exec removes it from the
+// environment.
 func launcher(dir, binary, shard string) (string, error) {
 	path := filepath.Join(dir, "terraform-"+workspace(shard))
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 	script := fmt.Sprintf("#!/bin/sh\nTF_WORKSPACE=%s exec %s \"$@\"\n", quote(workspace(shard)), quote(binary))
+	if was, err := os.ReadFile(path); err == nil && string(was) == script {
+		return path, nil
+	}
 	if err := renameio.WriteFile(path, []byte(script), 0o700); err != nil {
 		return "", fmt.Errorf("terraform: %w", err)
 	}
 	return path, nil
 }
 
-// shardName is what the names of shards look like that Cluster.Shard gives.
+// shardName matches the names that Cluster.Shard returns.
 var shardName = regexp.MustCompile(`^[a-z][a-z0-9_]*-[0-9]+$`)
 
-// Shards is the shards that may have instances, in order, the default one first: those of the map of nodes, and the
-// workspaces that there are, since a removal that was cut short leaves an instance without an entry in the map.
+// Shards returns the shards that may have instances, sorted, the default one first: those of the map of nodes, and the
+// existing workspaces, since an interrupted removal leaves an instance without an entry in the map.
 func (d *Driver) Shards(ctx context.Context) ([]string, error) {
 	nodes, _, err := d.nodes().Read(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var workspaces []string
-	// Not by a launcher: with TF_WORKSPACE Terraform says more than the list.
+	// Not with a launcher: with TF_WORKSPACE Terraform prints more than the list.
 	err = d.with(d.cfg.Binary, func(tf *tfexec.Terraform) (err error) {
 		workspaces, _, err = tf.WorkspaceList(ctx)
 		return err
@@ -68,7 +72,7 @@ func (d *Driver) Shards(ctx context.Context) ([]string, error) {
 	return slices.Compact(shards), nil
 }
 
-// module reads the root module for a run in this shard. In a cluster that has several it must be fit for that.
+// module reads the root module for a run in this shard. If the cluster has several, it must support that.
 func (d *Driver) module(several bool) (module, error) {
 	m, err := readModule(d.cfg.Dir)
 	if err != nil {
@@ -81,8 +85,7 @@ func (d *Driver) module(several bool) (module, error) {
 	return m, nil
 }
 
-// strayed is why a plan is not for this shard; nil where it is. All is the map of nodes as it was last kept, of all
-// shards.
+// strayed returns an error if a plan has changes of another shard. All is the stored map of nodes of all shards.
 func (d *Driver) strayed(p reconfigure.Plan, all map[string]reconfigure.Spec) error {
 	for node := range p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove).All() {
 		spec, known := p.Desired[node]
@@ -99,13 +102,14 @@ func (d *Driver) strayed(p reconfigure.Plan, all map[string]reconfigure.Spec) er
 		return nil
 	}
 	if others := reconfigure.Shards(all)[1:]; len(others) > 0 {
-		return fmt.Errorf("the workspaces %s have nodes that need what is shared: they go first", strings.Join(others, ", "))
+		return fmt.Errorf("the workspaces %s have nodes that need the shared resources: they must be removed first",
+			strings.Join(others, ", "))
 	}
 	return nil
 }
 
-// shared is what this shard is told of the default one. It is read once, and again for a deploy, which may have made
-// it anew.
+// shared returns the values of the default workspace for this shard. They are read once, and again for a deploy, which
+// may change them.
 func (d *Driver) shared(ctx context.Context, deploy bool) (shared, error) {
 	if d.cfg.Workspace == reconfigure.DefaultShard {
 		return shared{}, nil
@@ -129,7 +133,7 @@ func (d *Driver) shared(ctx context.Context, deploy bool) (shared, error) {
 	return found, nil
 }
 
-// keep has this shard's part of a plan's map of nodes kept.
+// keep stores this shard's part of a plan's map of nodes.
 func (d *Driver) keep(ctx context.Context, p reconfigure.Plan) error {
 	known, err := d.shared(ctx, p.Shared)
 	if err != nil {
@@ -138,8 +142,8 @@ func (d *Driver) keep(ctx context.Context, p reconfigure.Plan) error {
 	return d.nodes().keep(ctx, d.cfg.Workspace, reconfigure.InShard(p.Desired, d.cfg.Workspace), known)
 }
 
-// sharedOf finds what the shards share in the default workspace's state, as `terraform state pull` gives it; nothing
-// of it in an empty one.
+// sharedOf returns the shared values in the default workspace's state, as `terraform state pull` prints it; none from
+// an empty state.
 func sharedOf(state string) (shared, error) {
 	if strings.TrimSpace(state) == "" {
 		return shared{}, nil
@@ -156,7 +160,8 @@ func sharedOf(state string) (shared, error) {
 		return shared{}, err
 	}
 	for _, r := range found.Resources {
-		is := r.Module == "" && r.Mode == "managed" && r.Type == "openstack_networking_secgroup_v2" && r.Name == "cluster"
+		is := r.Module == "" && r.Mode == "managed" && r.Type == "openstack_networking_secgroup_v2" &&
+			r.Name == "cluster"
 		if is && len(r.Instances) > 0 {
 			return shared{SecurityGroupID: r.Instances[0].Attributes.ID}, nil
 		}

@@ -57,7 +57,8 @@ resource "base" "node" { for_each = local.nodes }
 		text            string
 		unsharded, kept bool
 	}{
-		"nodes of the shard":          {`resource "x" "y" { for_each = { for n, s in local.nodes : n => s } }`, false, false},
+		"nodes of the shard": {`resource "x" "y" { for_each = { for n, s in local.nodes : n => s } }`, false,
+			false},
 		"ports of the shard":          {`resource "x" "y" { for_each = local.ports }`, false, true},
 		"chained":                     {`resource "x" "y" { for_each = base.node }`, false, false},
 		"module":                      {`module "y" { for_each = local.ports }`, false, true},
@@ -82,7 +83,7 @@ resource "base" "node" { for_each = local.nodes }
 	}
 }
 
-func TestWhatTheDefaultWorkspaceShares(t *testing.T) {
+func TestSharedValuesOfTheDefaultWorkspace(t *testing.T) {
 	const group = `{"resources": [
 		{"mode": "managed", "type": "openstack_networking_secgroup_v2", "name": "%s", "instances": [%s]}
 	]}`
@@ -304,10 +305,12 @@ func (c *cluster) refusals(drivers map[string]*Driver, kept map[string]reconfigu
 		shard, want string
 		plan        reconfigure.Plan
 	}{
-		"another shard's node":      {"", "to the workspace standard-1", planOf(reconfigure.Remove, here, "node11")},
-		"what is shared, too early": {"", "they go first", reconfigure.Plan{Shared: true}},
+		"another shard's node": {"", "to the workspace standard-1",
+			planOf(reconfigure.Remove, here, "node11")},
+		"the shared resources, too early": {"", "they must be removed first", reconfigure.Plan{Shared: true}},
 	} {
-		if _, err := drivers[tc.shard].Preview(c.Context(), tc.plan); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := drivers[tc.shard].Preview(c.Context(), tc.plan); err == nil ||
+			!strings.Contains(err.Error(), tc.want) {
 			c.Errorf("%s: %v", name, err)
 		}
 	}

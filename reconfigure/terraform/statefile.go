@@ -11,23 +11,26 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
 	tfjson "github.com/hashicorp/terraform-json"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// stateFile is a state as `terraform state pull` writes it, format 4, which Terraform has written since 0.12. What
-// this package does not know it leaves as it is.
+// stateFile is a state as `terraform state pull` prints it, in format 4, which Terraform has used since 0.12. Fields
+// that this package does not know are not changed.
 type stateFile struct {
 	top       fields
 	serial    uint64
 	resources []*stateResource
 }
 
-// fields is a JSON object of which only some fields matter.
+// fields is a JSON object; only some of its fields are parsed.
 type fields map[string]json.RawMessage
 
-// stateResource is a block's objects.
+// stateResource is the objects of a block.
 type stateResource struct {
 	top                      fields
 	module, mode, kind, name string
@@ -36,10 +39,10 @@ type stateResource struct {
 
 const stateFormat = 4
 
-// errStateFormat is that a state is not of the format that this package knows.
+// errStateFormat is the error of a state in another format.
 var errStateFormat = errors.New("the format of Terraform's state is not 4: this Terraform is not supported")
 
-// parseState reads what `terraform state pull` writes, which is nothing before the first apply.
+// parseState reads the output of `terraform state pull`, which is empty before the first apply.
 func parseState(text []byte) (*stateFile, error) {
 	s := &stateFile{top: fields{}}
 	if len(bytes.TrimSpace(text)) == 0 {
@@ -69,7 +72,7 @@ func parseState(text []byte) (*stateFile, error) {
 	return s, nil
 }
 
-// read fills targets from the fields of their names. What is not there stays as it is.
+// read parses fields into the targets, by name. Targets of missing fields are not changed.
 func (f fields) read(targets map[string]any) error {
 	for name, target := range targets {
 		if raw, ok := f[name]; ok {
@@ -81,7 +84,7 @@ func (f fields) read(targets map[string]any) error {
 	return nil
 }
 
-// with is the fields with one more, or another value of one.
+// with returns a copy with a field added or replaced.
 func (f fields) with(name string, value any) (fields, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -95,21 +98,21 @@ func (f fields) with(name string, value any) (fields, error) {
 	return changed, nil
 }
 
-// without is the fields without one.
+// without returns a copy without a field.
 func (f fields) without(name string) fields {
 	changed := maps.Clone(f)
 	delete(changed, name)
 	return changed
 }
 
-// text is a field that is a string; empty where it is none.
+// text returns a field that is a string; empty if it is not one.
 func (f fields) text(name string) string {
 	var value string
 	_ = json.Unmarshal(f[name], &value) // another type is no string
 	return value
 }
 
-// render is the state as `terraform state push` takes it.
+// render returns the state as `terraform state push` reads it.
 func (s *stateFile) render() ([]byte, error) {
 	resources := []fields{}
 	for _, r := range s.resources {
@@ -132,8 +135,8 @@ func (s *stateFile) render() ([]byte, error) {
 	return json.MarshalIndent(top, "", "  ")
 }
 
-// list is the current managed resources as terraform-json has them; objects that were replaced and not yet deleted
-// are left out.
+// list returns the current managed resources in the type of terraform-json, without deposed objects: those that were
+// replaced and not yet deleted.
 func (s *stateFile) list() ([]*tfjson.StateResource, error) {
 	var all []*tfjson.StateResource
 	for _, r := range s.resources {
@@ -157,10 +160,10 @@ func (s *stateFile) list() ([]*tfjson.StateResource, error) {
 	return all, nil
 }
 
-// statusTainted is the status of an object that was not made to the end.
+// statusTainted is the status of an unfinished object.
 const statusTainted = "tainted"
 
-// block is the address of the block, without a key.
+// block returns the address of the block, without a key.
 func (r *stateResource) block() string {
 	parts := []string{r.kind, r.name}
 	if r.module != "" {
@@ -169,7 +172,7 @@ func (r *stateResource) block() string {
 	return strings.Join(parts, ".")
 }
 
-// address is the address of one of the objects.
+// address returns the address of one of the objects.
 func (r *stateResource) address(i fields) string {
 	key, ok := i["index_key"]
 	if !ok {
@@ -182,7 +185,7 @@ func (r *stateResource) address(i fields) string {
 	return r.block() + "[" + string(key) + "]"
 }
 
-// of is the managed block of an address without a key; nil where the state has none.
+// of returns the managed block at an address without a key; nil if the state has none.
 func (s *stateFile) of(block string) *stateResource {
 	i := slices.IndexFunc(s.resources, func(r *stateResource) bool {
 		return r.mode == string(tfjson.ManagedResourceMode) && r.block() == block
@@ -193,7 +196,7 @@ func (s *stateFile) of(block string) *stateResource {
 	return s.resources[i]
 }
 
-// at is the objects of a node in a block: the current one first.
+// at returns the indexes of a node's objects in a block, the current one first.
 func (r *stateResource) at(node string) []int {
 	if r == nil {
 		return nil
@@ -212,8 +215,37 @@ func (r *stateResource) at(node string) []int {
 	return found
 }
 
-// pull reads the state, without a lock.
+// pull reads the state. Terraform's local back end empties its file before it writes it, and `terraform state pull`
+// waits for no lock: where there is such a file, and nothing in it that is a state, an apply may be writing it, and it
+// is read again.
 func (d *Driver) pull(ctx context.Context) (*stateFile, error) {
+	const tries, pause = 5, 50 * time.Millisecond
+	for try := 1; ; try++ {
+		state, err := d.pullOnce(ctx)
+		if err == nil && len(state.top) > 0 || try == tries {
+			return state, err
+		}
+		if _, none := os.Stat(d.localState()); none != nil {
+			return state, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(pause << try):
+		}
+	}
+}
+
+// localState is where the local back end keeps the state, unless it is told another path.
+func (d *Driver) localState() string {
+	if d.cfg.Workspace == reconfigure.DefaultShard {
+		return filepath.Join(d.cfg.Dir, "terraform.tfstate")
+	}
+	return filepath.Join(d.cfg.Dir, "terraform.tfstate.d", d.cfg.Workspace, "terraform.tfstate")
+}
+
+// pullOnce reads the state, without a lock.
+func (d *Driver) pullOnce(ctx context.Context) (*stateFile, error) {
 	var text string
 	err := d.beside(func(tf *tfexec.Terraform) (err error) {
 		text, err = tf.StatePull(ctx)
@@ -225,7 +257,7 @@ func (d *Driver) pull(ctx context.Context) (*stateFile, error) {
 	return parseState([]byte(text))
 }
 
-// push writes a state with the next serial. Terraform refuses it where somebody else has written one of that serial
+// push writes a state with the next serial. Terraform rejects it if another process has written that serial
 // meanwhile.
 func (d *Driver) push(ctx context.Context, s *stateFile) error {
 	s.serial++
@@ -233,7 +265,7 @@ func (d *Driver) push(ctx context.Context, s *stateFile) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(d.cfg.PlanDir, previewPrefix) // for its owner only, and swept as a preview is
+	dir, err := os.MkdirTemp(d.cfg.PlanDir, previewPrefix) // readable by its owner only; sweep removes it
 	if err != nil {
 		return fmt.Errorf("terraform state push: %w", err)
 	}

@@ -11,7 +11,7 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 )
 
-// event is a line of what Terraform writes with -json ("Machine-Readable UI" in its documentation).
+// event is a line of Terraform's output with -json ("Machine-Readable UI" in its documentation).
 type event struct {
 	Type string `json:"type"`
 	Hook struct {
@@ -33,7 +33,7 @@ type event struct {
 	Diagnostic *tfjson.Diagnostic `json:"diagnostic"`
 }
 
-// resource is how an event names one.
+// resource identifies a resource in an event.
 type resource struct {
 	Address string `json:"addr"`
 	Module  string `json:"module"`
@@ -42,7 +42,7 @@ type resource struct {
 	Name    string `json:"resource_name"`
 }
 
-// The types of events that tell how a resource's change goes.
+// The types of events on the progress of a change.
 const (
 	applyStart    = "apply_start"
 	applyProgress = "apply_progress"
@@ -50,15 +50,15 @@ const (
 	applyErrored  = "apply_errored"
 )
 
-// stream gathers events from what Terraform writes. Lines of another kind, a crash's say, are left out; they come
-// back in terraform-exec's error.
+// stream parses the events in Terraform's output. It ignores other lines, of a crash for example; terraform-exec's
+// error has them.
 type stream struct {
-	on      func(event) // hears each event as it comes; may be nil
+	on      func(event) // called with each event; may be nil
 	events  []event
 	partial []byte
 }
 
-// Write takes any part of the stream. It never fails: Terraform must not be stopped because we do not understand it.
+// Write accepts any part of the output. It never fails, since unknown output must not end Terraform.
 func (s *stream) Write(p []byte) (int, error) {
 	s.partial = append(s.partial, p...)
 	for {
@@ -78,7 +78,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	}
 }
 
-// errors is the diagnostics that are errors.
+// errors returns the diagnostics that are errors.
 func (s *stream) errors() []tfjson.Diagnostic {
 	var found []tfjson.Diagnostic
 	for _, e := range s.events {
@@ -89,8 +89,8 @@ func (s *stream) errors() []tfjson.Diagnostic {
 	return found
 }
 
-// explain is why a run failed: the context is done, the state is locked, or what Terraform says, else what
-// terraform-exec says.
+// explain returns the error of a failed run: that of the context, a *LockedError, Terraform's errors, or else
+// terraform-exec's.
 func (s *stream) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return orDone(ctx, err)
@@ -109,7 +109,7 @@ func (s *stream) explain(ctx context.Context, err error) error {
 	return told(said)
 }
 
-// sentence is a diagnostic on one line.
+// sentence returns a diagnostic on one line.
 func sentence(d tfjson.Diagnostic) string {
 	said := strings.Join(strings.Fields(d.Summary), " ")
 	if detail := strings.Join(strings.Fields(d.Detail), " "); detail != "" && detail != said {
@@ -118,7 +118,7 @@ func sentence(d tfjson.Diagnostic) string {
 	return said
 }
 
-// progress is what a person wants to hear of an event, without the node's name; empty for what is of no interest.
+// progress returns the progress message for an event, without the node's name; empty for other events.
 func progress(e event) string {
 	block, _, _ := strings.Cut(e.Hook.Resource.Address, "[")
 	switch e.Type {
@@ -135,4 +135,5 @@ func progress(e event) string {
 	}
 }
 
-var errKilled = errors.New("it was killed, and what it was making may exist without being in its state")
+// errKilled is the error of a Terraform that was ended by a signal.
+var errKilled = errors.New("it was killed, and resources that it was making may exist without being in its state")

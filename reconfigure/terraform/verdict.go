@@ -13,9 +13,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// verdicts says of each node whether its changes were carried out, and why not. It is false where that does not
-// account for all that went wrong: a shared resource failed, or something that is no resource, such as the writing of
-// the state.
+// verdicts returns the failures by node. It is false if they do not explain all errors: a shared resource failed, or
+// something that is not a resource, such as writing the state.
 func verdicts(changes []reconfigure.ResourceChange, events []event) (failures reconfigure.Failures, all bool) {
 	why, all := reasons(events)
 	first := firstOf(why)
@@ -28,12 +27,11 @@ func verdicts(changes []reconfigure.ResourceChange, events []event) (failures re
 		}
 		failures[node] = told(left.said)
 	}
-	// A shared one without a reason of its own only waits for a node that failed.
+	// A shared resource without an error of its own was not begun because of a node that failed.
 	return failures, all && len(why) == 0 && !shared.failed && len(failures) > 0
 }
 
-// cutOff is verdicts for a run that was interrupted. What shared resources are left undone for that reason are
-// nobody's verdict either.
+// cutOff is verdicts for a run that was interrupted. It is false as well if a shared resource was not changed.
 func cutOff(changes []reconfigure.ResourceChange, events []event) (failures reconfigure.Failures, all bool) {
 	why, all := reasons(slices.DeleteFunc(slices.Clone(events), ofInterrupt))
 	nodes, shared := undone(changes, events, why)
@@ -52,8 +50,8 @@ func cutOff(changes []reconfigure.ResourceChange, events []event) (failures reco
 	return failures, all && len(why) == 0 && !shared.any
 }
 
-// ofInterrupt reports whether an event is an error that an interrupt causes: Terraform's own for each step that it
-// does not take any more, and what the provider says of the wait or the call that was cut off.
+// ofInterrupt reports whether an event is an error that an interrupt causes: Terraform's error for each step that it
+// does not begin, and the provider's error for the wait or the call that was interrupted.
 func ofInterrupt(e event) bool {
 	if e.Diagnostic == nil || e.Diagnostic.Severity != tfjson.DiagnosticSeverityError {
 		return false
@@ -62,20 +60,20 @@ func ofInterrupt(e event) bool {
 	return said == "execution halted" || strings.Contains(said, "context canceled")
 }
 
-// remains is what was not carried out of a node's changes.
+// remains is the changes of a node that were not completed.
 type remains struct {
 	reconfigure.ResourceChange          // the first
 	begun                      bool     // any of the node's changes
-	said                       []string // why not
+	said                       []string // the errors
 }
 
-// String is what was to be done, as part of a sentence.
+// String returns the first change, as part of a sentence.
 func (r remains) String() string { return string(r.Effect) + " " + r.Address }
 
-// sharedRemains says what was not carried out of the changes that are no node's.
+// sharedRemains reports whether any change of shared resources was not completed, and whether any failed.
 type sharedRemains struct{ any, failed bool }
 
-// undone gathers what was not carried out, by node. The reasons that are accounted for by it are taken from why.
+// undone returns the changes that were not completed, by node. It removes their errors from why.
 func undone(changes []reconfigure.ResourceChange, events []event, why map[string][]string) (
 	map[string]remains, sharedRemains,
 ) {
@@ -107,13 +105,12 @@ func undone(changes []reconfigure.ResourceChange, events []event, why map[string
 	return nodes, shared
 }
 
-// untried is an error that is a reconfigure.ErrUntried, and says more.
+// untried is a reconfigure.ErrUntried with another message.
 type untried struct{ error }
 
 func (u untried) Unwrap() []error { return []error{u.error, reconfigure.ErrUntried} }
 
-// firstOf is what kept Terraform from getting any further, as the end of a sentence. It makes no instance before it
-// has made all ports.
+// firstOf returns the first error, as the end of a sentence. Terraform makes no instance before it has made all ports.
 func firstOf(why map[string][]string) string {
 	for _, address := range slices.Sorted(maps.Keys(why)) {
 		return ", since another failed: " + why[address][0]
@@ -121,8 +118,8 @@ func firstOf(why map[string][]string) string {
 	return ""
 }
 
-// told makes one error of sentences of Terraform's. Its class is the first that one of them has; where one says that
-// an answer was lost, that counts, since it is not known then what there is.
+// told makes one error of several messages of Terraform's. Its class is ClassUnknown if any of them has it, since it is
+// unknown then what exists; else the first one.
 func told(sentences []string) error {
 	class := reconfigure.ClassOther
 	for _, said := range sentences {
@@ -138,11 +135,11 @@ func told(sentences []string) error {
 	return reconfigure.Classify(class, errors.New(strings.Join(sentences, "; ")))
 }
 
-// deleting matches what the provider says when it does not see a server go, though Nova goes on deleting it: it gives
-// up at once on one in ERROR or BUILD.
+// deleting matches the provider's error for a server that Nova still deletes: the provider does not wait for one in
+// ERROR or BUILD.
 var deleting = regexp.MustCompile(`Error waiting for instance \(\S+\) to Delete:`)
 
-// by is the actions of the events of a type, by address.
+// by returns the actions of the events of a type, by address.
 func by(kind string, events []event) map[string][]string {
 	done := map[string][]string{}
 	for _, e := range events {
@@ -153,9 +150,9 @@ func by(kind string, events []event) map[string][]string {
 	return done
 }
 
-// reasons is Terraform's errors by address; false where one cannot be told to be any resource's. The error of a
-// removal comes without address, as there is no configuration to point at. It is then one of those that failed
-// without a reason of their own: the one whose id it names, else it may be any.
+// reasons returns Terraform's errors by address; false if an error has no known resource. The error of a
+// removal has no address, as there is no configuration for it. It belongs to a resource that failed
+// without another error: the one whose id it names, else to all of them.
 func reasons(events []event) (why map[string][]string, all bool) {
 	why = map[string][]string{}
 	var loose []string
@@ -190,7 +187,7 @@ func reasons(events []event) (why map[string][]string, all bool) {
 	return why, true
 }
 
-// idOf is the id of what an action was begun on, where there was something already.
+// idOf returns the id of an existing resource on which an action was begun.
 func idOf(address string, events []event) string {
 	for _, e := range events {
 		if e.Type == applyStart && e.Hook.Resource.Address == address {
@@ -200,8 +197,8 @@ func idOf(address string, events []event) string {
 	return ""
 }
 
-// completed tells whether the actions that Terraform reports make up a whole effect. It reports the two halves of a
-// replacement one by one.
+// completed reports whether the actions that Terraform reported as complete are the whole effect. It reports the two
+// parts of a replacement separately.
 func completed(effect reconfigure.Effect, done []string) bool {
 	switch effect {
 	case reconfigure.EffectReplace:

@@ -1,5 +1,5 @@
-// Package text lays out what people read: tables, wrapped paragraphs, hostlists of nodes of which the same is told, lengths
-// of time. It knows nothing of clusters.
+// Package text lays out what people read: tables, wrapped paragraphs, hostlists of nodes of which the same is told,
+// lengths of time. It knows nothing of clusters.
 package text
 
 import (
@@ -37,8 +37,8 @@ func Clip(s string, width int) string {
 	return s
 }
 
-// Wrap breaks text into lines of at most width characters where it has blanks, and keeps the breaks that it has. What has no
-// blank is not broken: it may be an address to copy. Text without characters has no lines.
+// Wrap breaks text into lines of at most width characters where it has blanks, and keeps the breaks that it has. What
+// has no blank is not broken: it may be an address to copy. Text without characters has no lines.
 func Wrap(s string, width int) []string {
 	const least = 20 // on a narrower terminal than that the terminal breaks the lines
 	var lines []string
@@ -78,9 +78,9 @@ type Group[T any] struct {
 	Nodes nodeset.NodeSet
 }
 
-// GroupNodes puts those together of which the same is told, in the order in which it is told first: an image that has changed
-// concerns thousands of nodes. The key of what is told is all of it but the node, which is empty where it is told of no single
-// one.
+// GroupNodes puts those together of which the same is told, in the order in which it is told first: an image that has
+// changed concerns thousands of nodes. The key of what is told is all of it but the node, which is empty where it is
+// told of no single one.
 func GroupNodes[T any, K comparable](all []T, key func(T) (node string, rest K)) []Group[T] {
 	var (
 		groups []Group[T]

@@ -41,7 +41,11 @@ func TestSpans(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	rows := [][]string{{"NODE", "EMPTY", "WHAT", "WHY"}, {"a", "", "größer", ""}, {"node01", "", "", "since a disk\nis full"}}
+	rows := [][]string{
+		{"NODE", "EMPTY", "WHAT", "WHY"},
+		{"a", "", "größer", ""},
+		{"node01", "", "", "since a disk\nis full"},
+	}
 	for width, want := range map[int]string{
 		0:  "NODE    WHAT    WHY\na       größer  -\nnode01  -       since a disk\n                is full\n",
 		18: "NODE    WHAT    W…\na       größer  -\nnode01  -       s…\n                i…\n",

@@ -1,10 +1,10 @@
-# The instances of a Slurm cluster and what they share. Three rules keep one node's change from reaching another node:
-#   - what belongs to a node has `for_each = local.nodes`, takes only `each` from it, and refers to its neighbours by `[each.key]`;
-#   - what belongs to a node's address, and stays while the node has no instance, has `for_each = local.ports` instead;
-#   - nothing is built from all nodes: no resource, no local, no output.
+# The instances of a Slurm cluster and their shared resources. With three rules, a change of one node does not affect another:
+#   - a resource of a node has `for_each = local.nodes`, uses only `each` from it, and refers to other resources of the node by `[each.key]`;
+#   - a resource of a node's address, which remains while the node has no instance, has `for_each = local.ports` instead;
+#   - nothing is made from all nodes: no resource, no local, no output.
 #
-# A large cluster has several states, each a workspace of this module: a shard. What the nodes share is in the default workspace, and everything here is made
-# from the nodes of the workspace alone, so that it means the same whether the variables have the nodes of all shards or of this one.
+# A large cluster has several states, each a workspace of this module: a shard. The shared resources are in the default workspace. All resources are made
+# only from the nodes of the selected workspace, whether the variables have the nodes of all shards or of one.
 
 locals {
   cluster = yamldecode(file(var.cluster_file))
@@ -19,19 +19,19 @@ locals {
     { for name, port in var.kept_ports : name => { group = port.group, network_id = port.network_id } if port.shard == local.shard },
   )
 
-  # What the nodes share is there as long as there is a port or an instance, and in the default workspace only.
+  # The shared resources exist in the default workspace, while there is a port or an instance.
   shared = local.shard == "" && length(local.ports) > 0
 
-  # In another workspace than the default one the security group comes as a variable. A data source would ask the cloud for it at each plan, and finds it by its
-  # name, which Neutron lets other groups have too; the state of the default workspace cannot be read from here whatever the back end is.
+  # In the other workspaces the security group is a variable. A data source would query the cloud at each plan, by a name that is not unique in Neutron. The
+  # state of the default workspace cannot be read here in the same way for all back ends.
   security_group = local.shard == "" ? one(openstack_networking_secgroup_v2.cluster[*].id) : var.shared.security_group_id
 
-  # Slurm gives a node up at resume_timeout, and what comes later helps no job any more. The last third is for the boot and the playbooks, or for being told why
-  # the node will not come.
+  # Slurm gives a node up at resume_timeout, so a later instance is of no use. The last third is for the boot and the playbooks, or for the report of the
+  # failure.
   patience = "${floor(local.cluster.slurm.resume_timeout * 2 / 3)}s"
 }
 
-# --- Of each node ---
+# --- Resources of each node ---
 
 resource "openstack_networking_port_v2" "node" {
   for_each = local.ports
@@ -45,7 +45,7 @@ resource "openstack_networking_port_v2" "node" {
   lifecycle {
     precondition {
       condition     = local.shard == "" || var.shared.security_group_id != ""
-      error_message = "The variables do not say which security group the default workspace has: `reconfigure` has not yet run for this workspace on this host."
+      error_message = "The variables lack the id of the security group in the default workspace: `reconfigure` has not yet run for this workspace on this host."
     }
   }
 }
@@ -58,7 +58,7 @@ resource "openstack_compute_instance_v2" "node" {
   flavor_id = each.value.flavor_id
   key_pair  = local.cluster.key_pair.name
 
-  # How `reconfigure` tells its instances from others.
+  # `reconfigure` finds the instances of the cluster by this.
   metadata = {
     eiffel_cluster = local.cluster.cluster_name
     eiffel_group   = each.value.group
@@ -75,14 +75,14 @@ resource "openstack_compute_instance_v2" "node" {
   }
 
   lifecycle {
-    # Only the first boot reads the key pair; another one must not replace the nodes that run.
+    # Only the first boot reads the key pair; a change must not replace existing instances.
     ignore_changes = [key_pair]
   }
 
-  depends_on = [openstack_compute_keypair_v2.cluster] # Nova refuses the name of a key pair that is not there yet
+  depends_on = [openstack_compute_keypair_v2.cluster] # Nova rejects a key pair that does not exist
 }
 
-# --- Shared, in the default workspace, as long as there is a node or a port that is kept ---
+# --- Shared resources, in the default workspace, while there is an instance or a kept port ---
 
 resource "openstack_compute_keypair_v2" "cluster" {
   count = local.shared && local.public != "" ? 1 : 0
@@ -98,7 +98,7 @@ resource "openstack_networking_secgroup_v2" "cluster" {
   description = local.mark
 }
 
-# Slurm, munge and NFS trust the cluster's own nodes, whatever the port.
+# Slurm and NFS need connections between the nodes, on many ports.
 resource "openstack_networking_secgroup_rule_v2" "inside" {
   count = local.shared ? 1 : 0
 
@@ -108,8 +108,8 @@ resource "openstack_networking_secgroup_rule_v2" "inside" {
   security_group_id = openstack_networking_secgroup_v2.cluster[0].id
 }
 
-# The control host configures every node by SSH, and its address as the nodes see it depends on the site's routers; users log in to the control node from
-# wherever they are. Who may come in at all is the network's business: a private one with a floating IP for the control node, say.
+# The control host logs in to every node by SSH; its address, as the nodes see it, depends on the site's routers. Users log in to the control node from
+# anywhere. To restrict access, use a private network, with a floating IP for the control node.
 resource "openstack_networking_secgroup_rule_v2" "ssh" {
   count = local.shared ? 1 : 0
 
@@ -132,7 +132,7 @@ resource "openstack_networking_secgroup_rule_v2" "ping" {
   security_group_id = openstack_networking_secgroup_v2.cluster[0].id
 }
 
-# Users know this address: once there, `reconfigure` lets it go with the whole cluster only. That is what the name "control" means to it.
+# Users know this address, so `reconfigure` removes it only with the whole cluster. The fence knows the resource by the name "control".
 resource "openstack_networking_floatingip_v2" "control" {
   count = local.control.floating_ip_network != "" && contains(keys(local.nodes), local.control.name) ? 1 : 0
 

@@ -1,10 +1,10 @@
-# `reconfigure` owns `nodes`, `kept_ports` and `shared`, and writes them to nodes.auto.tfvars.json, with the nodes of all shards. Its own runs get those of one
+# `reconfigure` writes `nodes`, `kept_ports` and `shared` to nodes.auto.tfvars.json, with the nodes of all shards. Its own runs of Terraform get the nodes of one
 # shard.
 
 variable "nodes" {
   description = <<-EOT
-    Every instance that shall exist, the control node too, by node name; ids and not names, so that a new image under an old name changes nothing by itself.
-    `shard` is the workspace that has the node; empty is the default one. With `kept_ports` empty too, an empty map removes everything.
+    All instances, by node name, also that of the control node. Images, flavors and networks are ids, so that a new image with an old name changes nothing by itself.
+    `shard` is the workspace of the node; empty is the default one. If this map and `kept_ports` are empty, everything is removed.
   EOT
   type = map(object({
     group      = string
@@ -18,7 +18,7 @@ variable "nodes" {
 }
 
 variable "kept_ports" {
-  description = "The nodes without an instance whose ports are kept, by node name. No name is in `nodes` too."
+  description = "The kept ports of nodes without an instance, by node name. No name may also be in `nodes`."
   type = map(object({
     group      = string
     network_id = string
@@ -29,7 +29,7 @@ variable "kept_ports" {
 }
 
 variable "shared" {
-  description = "What the other workspaces must know of the default one. It is empty where there is no other."
+  description = "Values of the default workspace for the others. It is empty if there are no others."
   type = object({
     security_group_id = optional(string, "")
   })

@@ -1,4 +1,4 @@
-# Only what both the 1.54 and the 3.x line of the provider know is used here.
+# The module uses only what versions 1.54 and 3.x of the provider have in common.
 terraform {
   required_version = ">= 1.5"
 

@@ -1,6 +1,5 @@
-// Command alltests runs every test of this checkout and writes the events of
-// `go test -json` to its output, for gotestsum. Several `go test` run side by
-// side, since one has the race detector for all of its packages or for none.
+// Command alltests runs every test of this checkout and writes the events of `go test -json` to its output, for
+// gotestsum. Several `go test` run in parallel, since each has the race detector for all of its packages or for none.
 package main
 
 import (
@@ -18,8 +17,8 @@ import (
 	"syscall"
 )
 
-// longTests are those of cmd/reconfigure that start many processes, with real
-// Terraform. The race detector sees one process only, and makes each slower.
+// longTests are the tests of cmd/reconfigure that start many processes, with real Terraform. The race detector checks
+// one process only, and makes each slower.
 const longTests = "^(TestScripts|TestTwoHundredCallersAtOnce|TestAHost.*)$"
 
 func main() {
@@ -37,11 +36,11 @@ func run(ctx context.Context, events *lines) error {
 		return err
 	}
 	labs := take(&packages, "/lab/e2e/")
-	// Their tests start other programs, and hardly any goroutine of the product.
+	// Their tests run other programs, and almost no goroutines of the product.
 	plain := take(&packages, "/eiffel/ansible", "/slurmscripts", "/lab/image", "/lab/tools", "/bench")
 	command := take(&packages, "/cmd/reconfigure")
 
-	// Labs wait half of their time, so all of them run at once, beside the rest.
+	// Labs wait half of the time, so all of them run at once, in parallel with the rest.
 	var group sync.WaitGroup
 	errs := make([]error, 3)
 	group.Go(func() { errs[0] = test(ctx, events, labs, "-p", "4") })
@@ -58,9 +57,10 @@ func run(ctx context.Context, events *lines) error {
 	return errors.Join(errs...)
 }
 
-// list is the packages of the checkout that have tests.
+// list returns the packages of the checkout that have tests.
 func list(ctx context.Context) ([]string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", "./...")
+	cmd := exec.CommandContext(ctx, "go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}",
+		"./...")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -69,8 +69,7 @@ func list(ctx context.Context) ([]string, error) {
 	return strings.Fields(string(out)), nil
 }
 
-// take removes the packages that have one of the parts in their path, and returns
-// them. A part that no package has would be a group of tests without tests.
+// take removes the packages that have one of the parts in their path, and returns them.
 func take(packages *[]string, parts ...string) (taken []string) {
 	*packages = slices.DeleteFunc(*packages, func(p string) bool {
 		if !slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(p, part) }) {
@@ -82,8 +81,7 @@ func take(packages *[]string, parts ...string) (taken []string) {
 	return taken
 }
 
-// test runs the tests of some packages. It ends with Ctrl-C as `go test` does, and
-// not before: labs take down what they have set up.
+// test runs the tests of some packages. At Ctrl-C it waits for the end of `go test`, since labs clean up.
 func test(ctx context.Context, events *lines, packages []string, flags ...string) error {
 	if len(packages) == 0 || ctx.Err() != nil {
 		return ctx.Err()
@@ -104,7 +102,7 @@ func test(ctx context.Context, events *lines, packages []string, flags ...string
 	return nil
 }
 
-// lines is an output that many write to, each of them whole lines.
+// lines is an output for several writers, which write whole lines.
 type lines struct {
 	mu  sync.Mutex
 	out io.Writer

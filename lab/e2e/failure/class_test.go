@@ -18,10 +18,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// failurePatience is for a batch in which a node fails as late as can be, and for what becomes of it afterwards.
+// failurePatience is the time limit for operations of which one fails as late as possible, and for what follows.
 const failurePatience = 12 * time.Minute
 
-// way is a way in which a node fails. An administrator asks for it, and a job waits for it.
+// way is a way in which a node fails. An administrator requests the node, and a job waits for it.
 type way struct {
 	node  string
 	kind  labcloud.Kind // of the fault; none where something else is amiss
@@ -35,22 +35,27 @@ type way struct {
 	seen   bool // by those who look at Slurm
 }
 
-// TestEveryClassOfFailure has a node fail in each way, all in one batch. What is wrong lasts until everybody has been told, and no longer: then the jobs run.
+// TestEveryClassOfFailure has a node fail in each way, all at once. The faults end when all failures are reported; then
+// the jobs run.
 func TestEveryClassOfFailure(t *testing.T) {
 	declared := lab.Declaration
 	lab.Redeclare(t, func(d *cluster.Declaration) {
 		d.NodeGroups[2].Image, d.NodeGroups[3].Flavor = "node-v9", "huge"
 	})
 	ways := []*way{
-		{node: "w01", kind: labcloud.QuotaExceeded, class: reconfigure.ClassQuota, words: "Quota exceeded for instances", exit: 6},
-		{node: "w02", kind: labcloud.NoValidHost, class: reconfigure.ClassCapacity, words: "No valid host was found", exit: 6},
-		{node: "w03", kind: labcloud.RateLimited, class: reconfigure.ClassRateLimit, words: "Too many requests", exit: 7},
-		{node: "w04", kind: labcloud.Unavailable, class: reconfigure.ClassCloud, words: "temporary overloading or maintenance", exit: 7},
-		{node: "w05", kind: labcloud.LostAnswer, class: reconfigure.ClassUnknown, words: "EOF", exit: 7},
+		{node: "w01", kind: labcloud.QuotaExceeded, class: reconfigure.ClassQuota,
+			words: "Quota exceeded for instances", exit: 6},
+		{node: "w02", kind: labcloud.NoValidHost, class: reconfigure.ClassCapacity,
+			words: "No valid host was found", exit: 6},
+		{node: "w03", kind: labcloud.RateLimited, class: reconfigure.ClassRateLimit,
+			words: "Too many requests", exit: 7},
+		{node: "w04", kind: labcloud.Unavailable, class: reconfigure.ClassCloud,
+			words: "temporary overloading or maintenance", exit: 7},
 		{node: "w06", kind: labcloud.NeverBoots, class: reconfigure.ClassBoot, words: "console log", exit: 1},
 		{node: "w07", kind: labcloud.NoSSHD, class: reconfigure.ClassSSH, words: "connection refused", exit: 1},
 		{node: "w08", kind: labcloud.NoMunged, class: reconfigure.ClassPlaybook, words: "start munge", exit: 1},
-		{node: "w09", kind: labcloud.NoSlurmd, class: reconfigure.ClassUnregistered, words: "slurmd did not register in time", exit: 1},
+		{node: "w09", kind: labcloud.NoSlurmd, class: reconfigure.ClassUnregistered,
+			words: "slurmd did not register in time", exit: 1},
 		{node: "i01", class: reconfigure.ClassMissing, words: `image "node-v9"`, exit: 1},
 		{node: "f01", class: reconfigure.ClassMissing, words: `flavor "huge"`, exit: 1},
 	}
@@ -67,7 +72,7 @@ func TestEveryClassOfFailure(t *testing.T) {
 	failTogether(t, ways)
 	for _, w := range ways {
 		if w.kind != "" && !struck(w) {
-			t.Errorf("%s was never met: that of %s shows nothing", w.kind, w.node)
+			t.Errorf("the fault %s never occurred: that of %s proves nothing", w.kind, w.node)
 		}
 	}
 	lab.Cloud.Faults().Clear(0)
@@ -77,7 +82,18 @@ func TestEveryClassOfFailure(t *testing.T) {
 	assertJobsComeToRun(t, ways)
 }
 
-// TestRefusedByTheFence has Terraform want to do what nobody asked for: somebody has edited the key pair, which all nodes share.
+// TestLostAnswer has the cloud make an instance, and its answer be lost: Terraform does not know of the instance, which is adopted.
+func TestLostAnswer(t *testing.T) {
+	lab.Order(t, labcloud.Fault{Kind: labcloud.LostAnswer, Server: "w05", Call: "POST servers", Count: 1000})
+	job := lab.Job(t, "--nodelist=w05", "--wrap=true")
+	lab.AwaitJob(t, job, "COMPLETED")
+	lab.AwaitQuiet(t)
+	lab.AssertTerraformIsClean(t)
+	assertNothingLeaked(t)
+}
+
+// TestRefusedByTheFence has Terraform plan a change without a request: the declared key pair, which all nodes share, is
+// edited.
 func TestRefusedByTheFence(t *testing.T) {
 	declared := lab.Declaration
 	lab.Redeclare(t, func(d *cluster.Declaration) { d.KeyPair.PublicKey += "-of-somebody-else" })
@@ -98,13 +114,14 @@ func struck(w *way) bool {
 	return false
 }
 
-// failTogether has all ways be gone in one batch, and looks at what everybody is told: Slurm at once, the owner of the job, the administrator who has asked, and whoever
-// asks later. Nothing else is begun when it returns.
+// failTogether has all nodes fail at once, and checks what is reported: to Slurm at once, to the owner of the job, to
+// the caller, and in the status. No plan begins after it, since it pauses starting.
 func failTogether(t *testing.T, ways []*way) {
 	t.Helper()
-	// What is asked for during a pause goes together when it is over.
+	// Requests of a pause are planned together after it.
 	lab.Do(t, "pause", "--reason", "the test has everything asked for first")
-	t.Cleanup(func() { _ = lab.Reconfigure(context.Background(), "continue").Run() }) // for a test that ends before its time
+	// for a test that ends before its time
+	t.Cleanup(func() { _ = lab.Reconfigure(context.Background(), "continue").Run() })
 	for _, w := range ways {
 		w.job = lab.Job(t, "--nodelist="+w.node, "--wrap=true")
 	}
@@ -149,7 +166,7 @@ func failTogether(t *testing.T, ways []*way) {
 	}
 }
 
-// assertJobsComeToRun has things begin again. Nobody does anything for the nodes.
+// assertJobsComeToRun ends the pause. The nodes recover without an administrator.
 func assertJobsComeToRun(t *testing.T, ways []*way) {
 	t.Helper()
 	lab.Do(t, "continue")
@@ -162,7 +179,7 @@ func assertJobsComeToRun(t *testing.T, ways []*way) {
 			return state == "COMPLETED", fmt.Sprintf("job %s for %s is %s (%v)", w.job, w.node, state, err)
 		})
 		if restarts, err := lab.JobField(w.job, "Restarts"); restarts == "0" {
-			t.Errorf("the job for %s was never put back into the queue (%v)", w.node, err)
+			t.Errorf("the job for %s was not requeued (%v)", w.node, err)
 		}
 	}
 	lab.AwaitQuiet(t)
@@ -170,13 +187,20 @@ func assertJobsComeToRun(t *testing.T, ways []*way) {
 	assertNothingLeaked(t)
 }
 
-// hurry has a job begin as soon as it can: one that Slurm has put back into the queue would wait for two minutes first.
+// hurry has a job begin as soon as possible: Slurm delays a requeued job for two minutes. A job may begin meanwhile.
 func hurry(t *testing.T, job string) {
 	t.Helper()
-	lab.OnControl(t, "scontrol", "update", "JobId="+job, "StartTime=now")
+	state, err := lab.JobState(job)
+	if err != nil || state != "PENDING" {
+		return
+	}
+	out, err := lab.Command(cluster.ControlNodeName, "scontrol", "update", "JobId="+job, "StartTime=now").CombinedOutput()
+	if err != nil && !strings.Contains(string(out), "no longer pending") {
+		t.Fatalf("job %s cannot be hurried: %v\n%s", job, err, out)
+	}
 }
 
-// assertNothingLeaked looks at what the cloud has: an instance that nobody knows of would be found nowhere else.
+// assertNothingLeaked checks the cloud's servers: an unknown instance is only there.
 func assertNothingLeaked(t *testing.T) {
 	t.Helper()
 	var names []string
@@ -188,7 +212,7 @@ func assertNothingLeaked(t *testing.T) {
 	}
 }
 
-// awaitRequests waits until each node is named by so many requests.
+// awaitRequests waits until each node has so many requests.
 func awaitRequests(t *testing.T, ways []*way, want int) {
 	t.Helper()
 	log := lab.Journal(t)
@@ -209,7 +233,7 @@ func awaitRequests(t *testing.T, ways []*way, want int) {
 	})
 }
 
-// shows tells whether Slurm shows that the node is out of use, and why.
+// shows reports whether Slurm has the node as unusable, and with which reason.
 func (w *way) shows() bool {
 	reason, _ := lab.NodeReason(w.node)
 	state, _ := lab.NodeState(w.node)
@@ -235,17 +259,19 @@ func (w *way) assertCallerIsTold(t *testing.T) {
 	}
 }
 
-// assertOwnerIsTold looks at a job that is back in the queue.
+// assertOwnerIsTold checks the comment of a requeued job.
 func (w *way) assertOwnerIsTold(t *testing.T) {
 	t.Helper()
 	shown := lab.OnControl(t, "scontrol", "show", "job", w.job)
 	_, comment, _ := strings.Cut(shown, "AdminComment=")
 	comment, _, _ = strings.Cut(comment, "\n")
-	if !strings.HasPrefix(comment, "reconfigure: ") || !strings.Contains(comment, w.class.ForOwner()) || !strings.Contains(comment, string(w.class)+": ") {
+	if !strings.HasPrefix(comment, "reconfigure: ") || !strings.Contains(comment, w.class.ForOwner()) ||
+		!strings.Contains(comment, string(w.class)+": ") {
 		t.Errorf("the owner of the job for %s is told %q", w.node, comment)
 	}
 	lab.Eventually(t, time.Minute, func() (bool, string) {
 		restarts, err := lab.JobField(w.job, "Restarts")
-		return restarts != "" && restarts != "0", fmt.Sprintf("the job for %s was restarted %q times (%v)", w.node, restarts, err)
+		return restarts != "" && restarts != "0",
+			fmt.Sprintf("the job for %s was restarted %q times (%v)", w.node, restarts, err)
 	})
 }

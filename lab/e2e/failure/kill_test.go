@@ -16,8 +16,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// TestKilledInEveryPhase kills one worker after the other on the way of one job's node, each in another phase, and Terraform and Ansible with it. Whoever comes next
-// goes on, and to Slurm it is as if nothing had been.
+// TestKilledInEveryPhase kills several workers while the node of one job is created, each in another phase, with
+// Terraform and Ansible. The next worker goes on each time, and Slurm notices nothing.
 func TestKilledInEveryPhase(t *testing.T) {
 	names := hang(t, labcloud.Fault{Call: "GET /image/v2/images"})
 	id := lab.Job(t, "--nodelist=w01", harness.Until)
@@ -26,7 +26,7 @@ func TestKilledInEveryPhase(t *testing.T) {
 	w.killWhen("it plans", names.struck)
 	names.clear()
 	goOn(t)
-	w.killWhen("Terraform plans", w.has(reconfigure.PhaseApply, "", "Terraform plans"))
+	w.killWhen("Terraform plans", w.has(reconfigure.PhaseApply, "w01", ""))
 	goOn(t)
 	w.killWhen("Terraform makes the instance", func() bool { _, there := lab.Server("w01"); return there })
 	console := hang(t, labcloud.Fault{Call: "POST servers/{id}/action os-getConsoleOutput", Server: "w01"})
@@ -37,9 +37,7 @@ func TestKilledInEveryPhase(t *testing.T) {
 	w.killWhen("Ansible configures it", w.has(reconfigure.PhaseConfigure, "w01", "munge"))
 	goOn(t)
 	w.reaches("Ansible configures it once more", w.has(reconfigure.PhaseConfigure, "w01", ""))
-	active := hang(t, labcloud.Fault{Call: "GET servers/detail"})
-	w.killWhen("it is verified", active.struck)
-	active.clear()
+	w.killWhen("it is verified", w.has(reconfigure.PhaseVerify, "w01", ""))
 	goOn(t)
 
 	w.ends()
@@ -60,14 +58,16 @@ func TestKilledInEveryPhase(t *testing.T) {
 	assertAllIsWell(t)
 }
 
-// TestKilledWhileItReports kills the worker when Slurm has been told of a failure, and what is left of the node is about to be removed.
+// TestKilledWhileItReports kills the worker after a failed node is DOWN in Slurm, and before what is left of it is
+// removed.
 func TestKilledWhileItReports(t *testing.T) {
 	lab.Order(t, labcloud.Fault{Kind: labcloud.NoValidHost, Server: "w02"})
 	removed := calls("DELETE /compute/v2.1/servers/{id}")
 	id := lab.Job(t, "--nodelist=w02", "--wrap=true")
 	w := awaitRequest(t, reconfigure.Resume, "w02")
 	w.killWhen("what is left of the node is removed", removed)
-	if state, reason := lab.State(t, "w02"), lab.Reason(t, "w02"); !strings.Contains(state, "DOWN") || !strings.HasPrefix(reason, "reconfigure: capacity: ") {
+	if state, reason := lab.State(t, "w02"), lab.Reason(t, "w02"); !strings.Contains(state, "DOWN") ||
+		!strings.HasPrefix(reason, "reconfigure: capacity: ") {
 		t.Errorf("when the worker is killed, w02 is %s, %q", state, reason)
 	}
 	hurry(t, id)
@@ -95,7 +95,7 @@ func TestKilledWhileItRebuilds(t *testing.T) {
 	}
 	w.ends()
 	lab.AwaitIdle(t, "node01")
-	// Nobody knows how far the rebuild came, so the node may have been given another instance. It keeps its port.
+	// It is unknown how far the rebuild came, so the node may have another instance. It keeps its port.
 	if diff := cmp.Diff(addresses, addressesOf("node01")); diff != "" || instances("node01") != 1 {
 		t.Errorf("node01 has %d instances; addresses (-before +after):\n%s", instances("node01"), diff)
 	}
@@ -103,14 +103,14 @@ func TestKilledWhileItRebuilds(t *testing.T) {
 		t.Errorf("the control node changed (-before +after):\n%s", diff)
 	}
 	if image := lab.On(t, "node01", "cat", "/etc/image-release"); image != cluster.ImageV2 {
-		t.Errorf("node01 is of image %s", image)
+		t.Errorf("node01 has image %s", image)
 	}
 	id := lab.Job(t, "--nodelist=node01", "--wrap=true")
 	lab.AwaitJob(t, id, "COMPLETED")
 	assertAllIsWell(t)
 }
 
-// assertAllIsWell is what a cluster is like that nothing has happened to.
+// assertAllIsWell checks that the cluster is in its normal state.
 func assertAllIsWell(t *testing.T) {
 	t.Helper()
 	lab.AwaitQuiet(t)
@@ -137,13 +137,13 @@ func addressesOf(node string) []string {
 	return all
 }
 
-// calls tells whether the cloud was called so since.
+// calls reports whether the cloud has got such a call since then.
 func calls(call string) func() bool {
 	before := lab.Cloud.Calls()[call]
 	return func() bool { return lab.Cloud.Calls()[call] > before }
 }
 
-// hung is a call that the cloud keeps waiting until it is cleared.
+// hung is a call that hangs until its fault is cleared.
 type hung struct {
 	t  *testing.T
 	id int
@@ -163,12 +163,13 @@ func hang(t *testing.T, f labcloud.Fault) hung {
 }
 
 func (h hung) struck() bool {
-	return slices.ContainsFunc(lab.Cloud.Faults().List(), func(f labcloud.Fault) bool { return f.ID == h.id && f.Hits > 0 })
+	return slices.ContainsFunc(lab.Cloud.Faults().List(),
+		func(f labcloud.Fault) bool { return f.ID == h.id && f.Hits > 0 })
 }
 
 func (h hung) clear() { lab.Cloud.Faults().Clear(h.id) }
 
-// watched is a request whose way is watched in the journal.
+// watched is a request whose events the test reads from the journal.
 type watched struct {
 	*testing.T
 	log   *journal.Journal
@@ -185,7 +186,8 @@ func awaitRequest(t *testing.T, mode reconfigure.Mode, node string) *watched {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(pending, func(r reconfigure.Request) bool { return r.Mode == mode && r.Nodes.Contains(node) })
+		i := slices.IndexFunc(pending,
+			func(r reconfigure.Request) bool { return r.Mode == mode && r.Nodes.Contains(node) })
 		if i >= 0 {
 			w.id = pending[i].ID
 		}
@@ -194,7 +196,7 @@ func awaitRequest(t *testing.T, mode reconfigure.Mode, node string) *watched {
 	return w
 }
 
-// has tells whether there has been an event like that since the last kill.
+// has reports whether there has been such an event since the last kill.
 func (w *watched) has(phase reconfigure.Phase, node, words string) func() bool {
 	return func() bool {
 		return slices.ContainsFunc(w.events(), func(e reconfigure.Event) bool {
@@ -212,17 +214,17 @@ func (w *watched) events() []reconfigure.Event {
 	return events
 }
 
-// reaches waits, and looks more often than Eventually does: a phase may be short.
+// reaches waits for a condition, and polls more often than Eventually, since a phase may be short.
 func (w *watched) reaches(what string, come func() bool) {
 	w.Helper()
 	for deadline := time.Now().Add(harness.JobPatience); !come(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.Fatalf("it never came that %s\n%s\n%s", what, lab.SlurmLogs(), lab.WorkerLogs())
+			w.Fatalf("not reached: %s\n%s\n%s", what, lab.SlurmLogs(), lab.WorkerLogs())
 		}
 	}
 }
 
-// killWhen kills the worker at a moment. The request is then as far as it was, and has no outcome.
+// killWhen kills the worker when a condition is true. The request must not have its outcome then.
 func (w *watched) killWhen(moment string, come func() bool) {
 	w.Helper()
 	w.reaches(moment, come)
@@ -238,7 +240,7 @@ func (w *watched) killWhen(moment string, come func() bool) {
 	}
 }
 
-// ends waits for the outcome, which is that of a request that nothing has happened to.
+// ends waits for the outcome, which must be the normal one.
 func (w *watched) ends() {
 	w.Helper()
 	lab.Eventually(w.T, harness.UpdatePatience, func() (bool, string) {
@@ -250,7 +252,7 @@ func (w *watched) ends() {
 	})
 }
 
-// goOn starts a worker, as cron does.
+// goOn starts a worker, as cron would.
 func goOn(t *testing.T) {
 	t.Helper()
 	worker := lab.Reconfigure(t.Context(), "worker", "--once")

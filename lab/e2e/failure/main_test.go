@@ -1,4 +1,4 @@
-// Package failure_test has nodes fail in every way that there is a class for, and workers be killed wherever they are, on a lab.
+// Package failure_test tests on a lab the failures of nodes, one of each class, and the death of workers in each phase.
 package failure_test
 
 import (
@@ -16,11 +16,12 @@ func TestMain(m *testing.M) {
 	os.Exit(lab.Main(m, cluster.Config{
 		Name: "failure", Gateway: netip.MustParsePrefix("10.65.0.1/24"),
 		Groups: []cluster.NodeGroup{
-			cluster.Group("standard", "node", 1, 2), cluster.Group("wide", "w", 0, 9), cluster.Group("imageless", "i", 0, 1), cluster.Group("flavorless", "f", 0, 1),
+			cluster.Group("standard", "node", 1, 2), cluster.Group("wide", "w", 0, 9),
+			cluster.Group("imageless", "i", 0, 1), cluster.Group("flavorless", "f", 0, 1),
 		},
 	}, func(d *cluster.Declaration) {
-		// The jobs wait until each node has had the time to fail in its own way, and while workers are killed again and again.
+		// The jobs wait until all nodes have failed, and while workers are killed repeatedly.
 		d.Slurm.ResumeTimeout = 900
-		d.Reconfigure["retries"] = 0 // each failure is the last word
+		d.Reconfigure["retries"] = 0 // each failure is final
 	}))
 }

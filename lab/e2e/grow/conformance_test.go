@@ -17,7 +17,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/ssh"
 )
 
-// TestSlurmConforms holds the real Slurm to the contracts that the simulated one is held to.
+// TestSlurmConforms runs the conformance suite of the simulated Slurm with the real one.
 func TestSlurmConforms(t *testing.T) {
 	control, ok := lab.Server(cluster.ControlNodeName)
 	if !ok {

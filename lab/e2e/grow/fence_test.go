@@ -10,9 +10,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
-// TestBumpedImageTouchesNobody is the hazard that the project exists for: the image is bumped in the declaration, and then Slurm goes on suspending and
-// resuming. Whoever was there before stays as he is, and what is new comes of the new image.
-func TestBumpedImageTouchesNobody(t *testing.T) {
+// TestAnotherDeclaredImageChangesNoInstance declares another image, and then Slurm suspends and resumes nodes. Existing
+// instances must not change, and new ones have the new image.
+func TestAnotherDeclaredImageChangesNoInstance(t *testing.T) {
 	long := lab.Job(t, "--nodelist=node03", "--wrap=until [ -e /tmp/go ]; do sleep 1; done")
 	short := lab.Job(t, "--nodelist=node04", "--wrap=true")
 	lab.AwaitJob(t, long, "RUNNING")
@@ -41,11 +41,12 @@ func TestBumpedImageTouchesNobody(t *testing.T) {
 	resumed := lab.Job(t, "--nodelist=node05", "--wrap=true")
 	lab.AwaitJob(t, resumed, "COMPLETED")
 
-	if release, err := lab.Command("node05", "cat", "/etc/image-release").Output(); strings.TrimSpace(string(release)) != cluster.ImageV2 {
-		t.Errorf("the new node is of image %q (%v)", release, err)
+	if release, err := lab.Command("node05", "cat",
+		"/etc/image-release").Output(); strings.TrimSpace(string(release)) != cluster.ImageV2 {
+		t.Errorf("the new node has image %q (%v)", release, err)
 	}
 	if diff := cmp.Diff(before, lab.Identities(t, bystanders...)); diff != "" {
-		t.Errorf("instances that nobody asked for changed (-before +after):\n%s", diff)
+		t.Errorf("instances changed without a request (-before +after):\n%s", diff)
 	}
 	lab.AssertTerraformIsClean(t)
 	if out, err := lab.Command("node03", "touch", "/tmp/go").CombinedOutput(); err != nil {

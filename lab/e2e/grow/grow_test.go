@@ -29,13 +29,13 @@ func TestDeployTwiceChangesNothing(t *testing.T) {
 	}
 	for host, changed := range lastRecap(t) {
 		if changed != "changed=0" {
-			t.Errorf("the playbooks say %s of %s, which was configured already", changed, host)
+			t.Errorf("the recap has %s of %s, which was configured already", changed, host)
 		}
 	}
 	lab.AssertTerraformIsClean(t)
 }
 
-func TestJobGrowsTheClusterAndLeavesIt(t *testing.T) {
+func TestNodesComeAndGoWithAJob(t *testing.T) {
 	id := lab.Job(t, "--nodelist=node[03-04]", "--nodes=2", "--wrap=srun hostname")
 	lab.AwaitJob(t, id, "COMPLETED")
 	lab.AssertTerraformIsClean(t)
@@ -49,17 +49,18 @@ func TestJobOverTwoGroups(t *testing.T) {
 	lab.AwaitQuiet(t)
 }
 
-func TestOneBadNodeHoldsNothingBack(t *testing.T) {
+func TestABadNodeDelaysNoOther(t *testing.T) {
 	lab.Order(t, labcloud.Fault{Kind: labcloud.NoValidHost, Server: "node04"})
 	good1 := lab.Job(t, "--nodelist=node03", "--wrap=true")
 	bad := lab.Job(t, "--nodelist=node04", "--wrap=true")
 	good2 := lab.Job(t, "--nodelist=node05", "--wrap=true")
 
-	// Slurm is told while the good ones are still on their way, not when ResumeTimeout is over.
+	// The node is DOWN in Slurm at once, and not after ResumeTimeout.
 	patience := time.Duration(lab.Declaration.Slurm.ResumeTimeout) * time.Second / 2
 	lab.Eventually(t, patience, func() (bool, string) {
 		reason, err := lab.NodeReason("node04")
-		return strings.HasPrefix(reason, "reconfigure:") && strings.Contains(reason, "No valid host"), "the reason is " + reason + errorText(err)
+		return strings.HasPrefix(reason, "reconfigure:") && strings.Contains(reason, "No valid host"),
+			"the reason is " + reason + errorText(err)
 	})
 	lab.Eventually(t, patience, func() (bool, string) {
 		restarts, err := lab.JobField(bad, "Restarts")
@@ -67,14 +68,14 @@ func TestOneBadNodeHoldsNothingBack(t *testing.T) {
 	})
 	lab.AwaitJob(t, good1, "COMPLETED")
 	lab.AwaitJob(t, good2, "COMPLETED")
-	// The fault is spent: the node is usable again, and the job gets it without anybody's help.
+	// The fault is over: the node can be used again, and the job gets it.
 	lab.AwaitJob(t, bad, "COMPLETED")
 	lab.AwaitQuiet(t)
 	lab.AssertTerraformIsClean(t)
 }
 
-// The job does not notice that the first instance of its node was no good.
-func TestBadInstanceIsReplacedByAFreshOne(t *testing.T) {
+// The job is not affected when the first instance of its node fails.
+func TestABadInstanceIsReplaced(t *testing.T) {
 	lab.Order(t, labcloud.Fault{Kind: labcloud.NoSSHD, Server: "node03", Count: 1})
 	id := lab.Job(t, "--nodelist=node03", "--wrap=true")
 	lab.AwaitJob(t, id, "COMPLETED")
@@ -86,7 +87,7 @@ func TestBadInstanceIsReplacedByAFreshOne(t *testing.T) {
 	lab.AssertTerraformIsClean(t)
 }
 
-func TestUnreachableNodeElsewhereHoldsNothingBack(t *testing.T) {
+func TestAnUnreachableNodeDelaysNoOther(t *testing.T) {
 	service := func(do string) {
 		t.Helper()
 		if out, err := lab.Command("node02", "service", "ssh", do).CombinedOutput(); err != nil {
@@ -100,7 +101,7 @@ func TestUnreachableNodeElsewhereHoldsNothingBack(t *testing.T) {
 	lab.AwaitQuiet(t)
 }
 
-func TestResumeOfWhatIsThereIsHarmless(t *testing.T) {
+func TestResumeOfAnExistingNodeChangesNothing(t *testing.T) {
 	id := lab.Job(t, "--nodelist=node03", "--wrap=sleep 300")
 	lab.AwaitJob(t, id, "RUNNING")
 	before := lab.Identities(t, "node03")
@@ -123,7 +124,8 @@ func TestResumeOfWhatIsThereIsHarmless(t *testing.T) {
 	lab.AwaitQuiet(t)
 }
 
-// TestRequestAsSlurmctldStartsIt has the tool itself started without PATH and HOME, with descriptors closed and signals blocked.
+// TestRequestAsSlurmctldStartsIt starts the tool as slurmctld does: without PATH and HOME, with descriptors closed and
+// signals blocked.
 func TestRequestAsSlurmctldStartsIt(t *testing.T) {
 	launcher, err := slurmexec.Build(t.Context(), t.TempDir())
 	if err != nil {
@@ -159,7 +161,7 @@ func TestPersistentNodesAreNotSuspended(t *testing.T) {
 	}
 }
 
-// lastRecap is what the last playbook run says of each host: ok=… changed=… and so on.
+// lastRecap returns the recap of the last playbook run, by host: ok=… changed=… and so on.
 func lastRecap(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(lab.StateDir(), "log", "ansible.log"))
@@ -177,7 +179,7 @@ func lastRecap(t *testing.T) map[string]string {
 		}
 	}
 	if len(changed) == 0 {
-		t.Fatalf("the recap names no host:\n%s", recap)
+		t.Fatalf("the recap has no host:\n%s", recap)
 	}
 	return changed
 }

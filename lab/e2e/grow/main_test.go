@@ -1,4 +1,5 @@
-// Package grow_test has jobs grow a cluster and leave it, on a lab: real slurmctld and slurmd, real SSH, real Terraform with the real provider, real Ansible.
+// Package grow_test tests on a lab that jobs create nodes, which are removed after them: with real slurmctld and
+// slurmd, SSH, Terraform with its provider, and Ansible.
 package grow_test
 
 import (

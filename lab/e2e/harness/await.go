@@ -11,14 +11,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 )
 
-// How long what takes a while may take, on a computer that has other work too.
+// Time limits, long enough for a computer with other load.
 const (
 	JobPatience    = 6 * time.Minute
 	IdlePatience   = 5 * time.Minute
 	UpdatePatience = 6 * time.Minute
 )
 
-// Eventually waits until a condition holds; what it last said is told when it never does.
+// Eventually waits until a condition is true. After the time limit the test fails with the condition's last text.
 func (l *Lab) Eventually(t *testing.T, patience time.Duration, condition func() (ok bool, said string)) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -34,7 +34,7 @@ func (l *Lab) Eventually(t *testing.T, patience time.Duration, condition func() 
 	}
 }
 
-// WorkerLogs is what the worker and its children wrote, for the report of a failure.
+// WorkerLogs returns the end of the logs of the worker and its child processes, for failure messages.
 func (l *Lab) WorkerLogs() string {
 	var all strings.Builder
 	files, _ := filepath.Glob(filepath.Join(l.StateDir(), "log", "*"))
@@ -46,9 +46,10 @@ func (l *Lab) WorkerLogs() string {
 	return all.String()
 }
 
-// SlurmLogs is what Slurm shows and has written, for the report of a failure.
+// SlurmLogs returns Slurm's nodes, jobs and the end of its logs, for failure messages.
 func (l *Lab) SlurmLogs() string {
-	out, _ := l.Command(cluster.ControlNodeName, "sh", "-c", "sinfo -N -l; squeue; tail -n 40 /var/log/slurm/*.log").CombinedOutput()
+	out, _ := l.Command(cluster.ControlNodeName, "sh", "-c",
+		"sinfo -N -l; squeue; tail -n 40 /var/log/slurm/*.log").CombinedOutput()
 	return string(out)
 }
 
@@ -61,7 +62,7 @@ func (l *Lab) AwaitJob(t *testing.T, id, state string) {
 	})
 }
 
-// AwaitQuiet waits until no cloud node has an instance, Slurm would use every node again, and the worker that saw to it has ended.
+// AwaitQuiet waits until no cloud node has an instance, Slurm can use every node, and no worker runs.
 func (l *Lab) AwaitQuiet(t *testing.T) {
 	t.Helper()
 	for _, group := range l.Declaration.NodeGroups {
@@ -69,14 +70,17 @@ func (l *Lab) AwaitQuiet(t *testing.T) {
 			l.Eventually(t, IdlePatience, func() (bool, string) {
 				state, err := l.NodeState(node)
 				_, there := l.Server(node)
-				return state == "IDLE+CLOUD+POWERED_DOWN" && !there, fmt.Sprintf("%s is %s, has an instance: %v (%v)", node, state, there, err)
+				// NOT_RESPONDING remains of a ping that a removed node did not answer. Slurm can use the node nevertheless.
+				rest := strings.TrimSuffix(state, "+NOT_RESPONDING")
+				return rest == "IDLE+CLOUD+POWERED_DOWN" && !there,
+					fmt.Sprintf("%s is %s, has an instance: %v (%v)", node, state, there, err)
 			})
 		}
 	}
 	l.AwaitNothingWaits(t)
 }
 
-// AwaitIdle waits until Slurm uses a node again as if nothing had been.
+// AwaitIdle waits until a node is IDLE without a reason.
 func (l *Lab) AwaitIdle(t *testing.T, node string) {
 	t.Helper()
 	l.Eventually(t, UpdatePatience, func() (bool, string) {
@@ -86,23 +90,25 @@ func (l *Lab) AwaitIdle(t *testing.T, node string) {
 	})
 }
 
-// AwaitNothingWaits waits until every request has its outcome, and no worker is at work.
+// AwaitNothingWaits waits until every request has its outcome, and no worker has the lease.
 func (l *Lab) AwaitNothingWaits(t *testing.T) {
 	t.Helper()
 	log := l.Journal(t)
 	l.Eventually(t, UpdatePatience, func() (bool, string) {
 		pending, err := log.Pending(t.Context())
 		holder := log.Holder(t.Context())
-		return err == nil && len(pending) == 0 && holder == "", fmt.Sprintf("%+v wait (%v), and %q is at work", pending, err, holder)
+		return err == nil && len(pending) == 0 && holder == "",
+			fmt.Sprintf("pending %+v (%v), lease of %q", pending, err, holder)
 	})
 }
 
-// AwaitRenewed waits for another boot of a node, and until Slurm uses it again.
+// AwaitRenewed waits for another boot of a node and until Slurm uses it again, and returns its new identity.
 func (l *Lab) AwaitRenewed(t *testing.T, node string, before Identity) Identity {
 	t.Helper()
 	l.Eventually(t, UpdatePatience, func() (bool, string) {
 		boot, err := l.Command(node, "stat", "-c", "%Y", "/proc/1").Output()
-		return err == nil && strings.TrimSpace(string(boot)) != before.Boot, fmt.Sprintf("%s was not booted again (%v)", node, err)
+		return err == nil && strings.TrimSpace(string(boot)) != before.Boot,
+			fmt.Sprintf("%s was not booted again (%v)", node, err)
 	})
 	l.AwaitIdle(t, node)
 	l.AwaitNothingWaits(t)

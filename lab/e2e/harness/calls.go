@@ -14,16 +14,16 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// Until is a job that ends when its node has the file that LetGo makes.
+// Until is the option of a job that ends when its node has the file that LetGo creates.
 const Until = "--wrap=until [ -e /tmp/go ]; do sleep 1; done"
 
-// LetGo has the jobs on a node end that wait for it.
+// LetGo ends the jobs with Until on a node.
 func (l *Lab) LetGo(t *testing.T, node string) {
 	t.Helper()
 	l.On(t, node, "touch", "/tmp/go")
 }
 
-// Job submits a batch job; its output goes nowhere.
+// Job submits a batch job without output, and returns its id.
 func (l *Lab) Job(t *testing.T, args ...string) string {
 	t.Helper()
 	id, err := l.Submit(append(args, "--output=/dev/null")...)
@@ -33,7 +33,7 @@ func (l *Lab) Job(t *testing.T, args ...string) string {
 	return id
 }
 
-// Call calls the tool, and answers what it printed and its exit code.
+// Call calls the tool, and returns its output and exit code.
 func (l *Lab) Call(t *testing.T, args ...string) (output string, code int) {
 	t.Helper()
 	cmd := l.Reconfigure(t.Context(), args...)
@@ -45,7 +45,7 @@ func (l *Lab) Call(t *testing.T, args ...string) (output string, code int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// Do is a call of the tool that must succeed.
+// Do calls the tool, which must succeed, and returns its output.
 func (l *Lab) Do(t *testing.T, args ...string) (output string) {
 	t.Helper()
 	out, code := l.Call(t, args...)
@@ -55,7 +55,7 @@ func (l *Lab) Do(t *testing.T, args ...string) (output string) {
 	return out
 }
 
-// On runs a command on a node as root, which must succeed, and answers what it printed.
+// On runs a command on a node as root, which must succeed, and returns its output.
 func (l *Lab) On(t *testing.T, node string, argv ...string) string {
 	t.Helper()
 	out, err := l.Command(node, argv...).CombinedOutput()
@@ -71,7 +71,7 @@ func (l *Lab) OnControl(t *testing.T, argv ...string) string {
 	return l.On(t, cluster.ControlNodeName, argv...)
 }
 
-// Server is the instance of a node, if it has one.
+// Server returns the instance of a node, if it has one.
 func (l *Lab) Server(node string) (labcloud.Server, bool) {
 	servers := l.Cloud.Servers()
 	i := slices.IndexFunc(servers, func(s labcloud.Server) bool { return s.Name == node })
@@ -81,7 +81,7 @@ func (l *Lab) Server(node string) (labcloud.Server, bool) {
 	return servers[i], true
 }
 
-// Order orders a fault until the test ends. One that was never met is an error then.
+// Order adds a fault until the test ends. The test fails if the fault never occurred.
 func (l *Lab) Order(t *testing.T, f labcloud.Fault) {
 	t.Helper()
 	id, err := l.Cloud.Faults().Add(f)
@@ -91,17 +91,17 @@ func (l *Lab) Order(t *testing.T, f labcloud.Fault) {
 	t.Cleanup(func() {
 		for _, ordered := range l.Cloud.Faults().List() {
 			if ordered.ID == id && ordered.Hits == 0 {
-				t.Errorf("the fault %+v was never met: the test shows nothing", ordered)
+				t.Errorf("the fault %+v never occurred: the test proves nothing", ordered)
 			}
 		}
 		l.Cloud.Faults().Clear(id)
 	})
 }
 
-// Identity is all of an instance that must not change unasked.
+// Identity is what must not change of an instance without a request.
 type Identity struct{ ID, Image, Flavor, Boot string }
 
-// Identities is that of some nodes, which must be there.
+// Identities returns the identities of nodes, which must have instances.
 func (l *Lab) Identities(t *testing.T, nodes ...string) map[string]Identity {
 	t.Helper()
 	all := map[string]Identity{}
@@ -115,7 +115,7 @@ func (l *Lab) Identities(t *testing.T, nodes ...string) map[string]Identity {
 	return all
 }
 
-// Redeclare declares something else until the test ends.
+// Redeclare changes the declaration until the test ends.
 func (l *Lab) Redeclare(t *testing.T, change func(*cluster.Declaration)) {
 	t.Helper()
 	declared := l.Declaration
@@ -143,7 +143,7 @@ func (l *Lab) Journal(t *testing.T) *journal.Journal {
 	return log
 }
 
-// LastRequest is the newest request that the journal has.
+// LastRequest returns the newest request in the journal.
 func (l *Lab) LastRequest(t *testing.T) reconfigure.Request {
 	t.Helper()
 	newest, err := l.Journal(t).Requests(t.Context(), 1)
@@ -153,7 +153,7 @@ func (l *Lab) LastRequest(t *testing.T) reconfigure.Request {
 	return newest[0]
 }
 
-// State is a node's state in Slurm.
+// State returns a node's state in Slurm.
 func (l *Lab) State(t *testing.T, node string) string {
 	t.Helper()
 	state, err := l.NodeState(node)
@@ -163,7 +163,7 @@ func (l *Lab) State(t *testing.T, node string) string {
 	return state
 }
 
-// Reason is the reason that a node has in Slurm; "" if none.
+// Reason returns the reason of a node's state in Slurm; "" if none.
 func (l *Lab) Reason(t *testing.T, node string) string {
 	t.Helper()
 	reason, err := l.NodeReason(node)
@@ -173,16 +173,18 @@ func (l *Lab) Reason(t *testing.T, node string) string {
 	return reason
 }
 
-// AssertTerraformIsClean has Terraform plan everything, as an administrator would by hand, who waits for his turn: it must not want to change anything.
+// AssertTerraformIsClean runs `terraform plan`, as an administrator would, who waits for the state's lock: it must plan
+// no change.
 func (l *Lab) AssertTerraformIsClean(t *testing.T) {
 	t.Helper()
-	out, err := l.Terraform(t.Context(), "plan", "-input=false", "-no-color", "-detailed-exitcode", "-lock-timeout=2m").CombinedOutput()
+	out, err := l.Terraform(t.Context(), "plan", "-input=false", "-no-color", "-detailed-exitcode",
+		"-lock-timeout=2m").CombinedOutput()
 	if err != nil {
-		t.Errorf("a plan by hand is not clean: %v\n%s", err, out)
+		t.Errorf("terraform plan is not clean: %v\n%s", err, out)
 	}
 }
 
-// AssertNeverRestarted sees that jobs were not put back into the queue.
+// AssertNeverRestarted checks that jobs were not requeued.
 func (l *Lab) AssertNeverRestarted(t *testing.T, jobs ...string) {
 	t.Helper()
 	for _, id := range jobs {
@@ -192,7 +194,7 @@ func (l *Lab) AssertNeverRestarted(t *testing.T, jobs ...string) {
 	}
 }
 
-// AssertRunning sees that jobs run, and have all the while.
+// AssertRunning checks that jobs run and were not requeued.
 func (l *Lab) AssertRunning(t *testing.T, jobs ...string) {
 	t.Helper()
 	for _, id := range jobs {
@@ -203,7 +205,7 @@ func (l *Lab) AssertRunning(t *testing.T, jobs ...string) {
 	l.AssertNeverRestarted(t, jobs...)
 }
 
-// Nodes is the names of a group's nodes from one number to another.
+// Nodes returns the names of a group's nodes from one number to another.
 func Nodes(g cluster.NodeGroup, first, last int) []string {
 	var names []string
 	for i := first; i <= last; i++ {

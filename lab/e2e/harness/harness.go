@@ -1,4 +1,5 @@
-// Package harness is what the end-to-end tests have in common: a lab for the tests of a package, and what is asked of it and awaited on it.
+// Package harness has what the end-to-end tests share: the lab of a test package, and functions that act on it, wait
+// and check.
 package harness
 
 import (
@@ -17,14 +18,15 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
-// Lab is the one cluster of all tests of a package: to deploy it takes longer than most of them. Each test leaves it with its cloud nodes powered down.
+// Lab is the one cluster of all tests of a package, since its deployment takes longer than most tests. Each test leaves
+// it with its cloud nodes powered down.
 type Lab struct {
 	*cluster.Lab
 	name string
 }
 
-// Main deploys the lab, runs the tests and sees that nothing of the lab is left. It answers the code to exit with. Labs that run side by side need names and
-// networks of their own. Change, where it is not nil, is applied to what the lab declares.
+// Main deploys the lab, runs the tests and checks that nothing of the lab is left. It returns the exit code. Labs that
+// run in parallel need names and networks of their own. change, if not nil, is applied to the lab's declaration.
 func (l *Lab) Main(m *testing.M, cfg cluster.Config, change func(*cluster.Declaration)) (code int) {
 	code, err := l.run(m, cfg, change)
 	if err != nil {
@@ -62,7 +64,7 @@ func (l *Lab) run(m *testing.M, cfg cluster.Config, change func(*cluster.Declara
 	return m.Run(), nil
 }
 
-// checkout is the folder above the test's own that has go.mod.
+// checkout returns the folder with go.mod above the test's folder.
 func checkout() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -80,7 +82,8 @@ func checkout() (string, error) {
 	}
 }
 
-// nothingLeft looks for what a lab could leave behind: processes, also those that left their session, mounts, the network link, files.
+// nothingLeft checks that the lab has left nothing behind: processes, also those in other sessions, mounts, the network
+// link, files.
 func (l *Lab) nothingLeft() error {
 	var errs []error
 	if _, err := os.Stat(l.Dir); err == nil {
@@ -92,7 +95,7 @@ func (l *Lab) nothingLeft() error {
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
 	errs = append(errs, err)
 	for _, file := range files {
-		environ, _ := os.ReadFile(file) // a process that has just ended has none
+		environ, _ := os.ReadFile(file) // a process that has ended has none
 		mounts, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "mounts"))
 		if l.named(environ) || l.named(mounts) {
 			cmdline, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
@@ -102,9 +105,11 @@ func (l *Lab) nothingLeft() error {
 	return errors.Join(errs...)
 }
 
-// named tells whether a text has the lab's folder, or something in it; that of another lab may begin like it.
+// named reports whether a text contains the path of the lab's folder or of a file in it, and not only a path with the
+// same beginning.
 func (l *Lab) named(text []byte) bool {
-	return slices.ContainsFunc(strings.FieldsFunc(string(text), func(r rune) bool { return strings.ContainsRune("\x00\n ,:=", r) }), func(word string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(string(text),
+		func(r rune) bool { return strings.ContainsRune("\x00\n ,:=", r) }), func(word string) bool {
 		return word == l.Dir || strings.HasPrefix(word, l.Dir+"/")
 	})
 }

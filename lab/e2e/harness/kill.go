@@ -10,23 +10,24 @@ import (
 	"testing"
 )
 
-// KillWorkers kills every worker of the lab, with Terraform and Ansible and whatever else it has started, as nothing else does: at once, and without a word.
+// KillWorkers kills all workers of the lab and their descendants, such as Terraform and Ansible, at once by SIGKILL.
 func (l *Lab) KillWorkers(t *testing.T) {
 	t.Helper()
 	workers := l.workers(t)
 	if len(workers) == 0 {
-		t.Error("there is no worker to kill: the test shows nothing")
+		t.Error("there is no worker to kill: the test proves nothing")
 	}
-	signal(workers, syscall.SIGSTOP) // or it would start others while they are looked for
+	signal(workers, syscall.SIGSTOP) // so that they start no others during the search
 	signal(append(descendants(t, workers), workers...), syscall.SIGKILL)
 }
 
-// workers is the processes of the lab's workers.
+// workers returns the processes of the lab's workers.
 func (l *Lab) workers(t *testing.T) []int {
 	t.Helper()
 	var found []int
 	for _, pid := range processes(t) {
-		cmdline, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline")) // a process that has just ended has none
+		// a process that has ended has none
+		cmdline, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 		if strings.Contains(string(cmdline), l.Site+"\x00worker\x00") {
 			found = append(found, pid)
 		}
@@ -34,7 +35,7 @@ func (l *Lab) workers(t *testing.T) []int {
 	return found
 }
 
-// descendants is what processes have started, and what those have.
+// descendants returns the child processes of these processes, and theirs, and so on.
 func descendants(t *testing.T, of []int) []int {
 	t.Helper()
 	children := map[int][]int{}
@@ -75,6 +76,6 @@ func processes(t *testing.T) []int {
 
 func signal(pids []int, s syscall.Signal) {
 	for _, pid := range pids {
-		_ = syscall.Kill(pid, s) // it may have ended since
+		_ = syscall.Kill(pid, s) // it may have ended
 	}
 }

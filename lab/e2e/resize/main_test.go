@@ -1,4 +1,4 @@
-// Package resize_test has groups of persistent nodes grow and shrink on a lab, and many nodes made anew together.
+// Package resize_test tests on a lab the resize of node groups, and the replacement of many nodes at once.
 package resize_test
 
 import (
@@ -15,7 +15,8 @@ var lab harness.Lab
 func TestMain(m *testing.M) {
 	os.Exit(lab.Main(m, cluster.Config{
 		Name: "resize", Gateway: netip.MustParsePrefix("10.64.0.1/24"),
-		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 2, 6), cluster.Group("burst", "b", 0, 2), cluster.Group("wide", "w", 0, 16)},
+		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 2, 6), cluster.Group("burst", "b", 0, 2),
+			cluster.Group("wide", "w", 0, 16)},
 		Partitions: []cluster.Partition{
 			{Name: "main", Groups: []string{"standard", "burst"}, Default: true},
 			{Name: "burst", Groups: []string{"burst"}},

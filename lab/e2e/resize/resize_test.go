@@ -14,7 +14,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
-// resizesBack has the persistent nodes be what the lab declares when the test ends, however it ends: a job that is left would be waited for.
+// resizesBack restores the declared persistent nodes when the test ends. It cancels all jobs, since the resize would
+// wait for them.
 func resizesBack(t *testing.T) {
 	t.Helper()
 	declared := lab.Declaration
@@ -31,10 +32,12 @@ func resizesBack(t *testing.T) {
 	})
 }
 
-// TestResizeLosesNoJob makes a busy cloud node persistent and a cloud node again, with jobs on other nodes and in another partition all the while.
+// TestResizeLosesNoJob makes a busy cloud node persistent and a cloud node again, while jobs run on other nodes and in
+// another partition.
 func TestResizeLosesNoJob(t *testing.T) {
 	resizesBack(t)
-	jobs := []string{lab.Job(t, "--nodelist=node01", harness.Until), lab.Job(t, "--nodelist=node03", harness.Until), lab.Job(t, "--partition=burst", "--nodelist=b01", harness.Until)}
+	jobs := []string{lab.Job(t, "--nodelist=node01", harness.Until), lab.Job(t, "--nodelist=node03", harness.Until),
+		lab.Job(t, "--partition=burst", "--nodelist=b01", harness.Until)}
 	for _, id := range jobs {
 		lab.AwaitJob(t, id, "RUNNING")
 	}
@@ -52,7 +55,7 @@ func TestResizeLosesNoJob(t *testing.T) {
 	lab.AssertRunning(t, jobs...)
 	lab.AssertTerraformIsClean(t)
 
-	// An edit by hand, and the deploy that somebody else makes, is the other way back: the node is a cloud node, and keeps what it has.
+	// An edit and a later deploy make it a cloud node again, with the same instance.
 	if err := lab.Declare(lab.Declaration); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +80,7 @@ func TestResizeLosesNoJob(t *testing.T) {
 	lab.AssertTerraformIsClean(t)
 }
 
-// TestShrinkWaitsForTheJob, and its worker and its caller are killed meanwhile.
+// TestShrinkWaitsForTheJob kills the worker and the caller while the request waits.
 func TestShrinkWaitsForTheJob(t *testing.T) {
 	resizesBack(t)
 	if out, code := lab.Call(t, "enlarge", "standard", "--by", "2"); code != 0 {
@@ -95,7 +98,8 @@ func TestShrinkWaitsForTheJob(t *testing.T) {
 		state, err := lab.NodeState("node04")
 		reason, _ := lab.NodeReason("node04")
 		_, there := lab.Server("node03")
-		return strings.Contains(state, "DRAIN") && strings.HasPrefix(reason, "reconfigure: shrink") && !there, fmt.Sprintf("node04 is %s, %q (%v), node03 is there: %v", state, reason, err, there)
+		return strings.Contains(state, "DRAIN") && strings.HasPrefix(reason, "reconfigure: shrink") && !there,
+			fmt.Sprintf("node04 is %s, %q (%v), node03 is there: %v", state, reason, err, there)
 	})
 	if err := shrink.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -105,7 +109,7 @@ func TestShrinkWaitsForTheJob(t *testing.T) {
 	lab.LetGo(t, "node04")
 	lab.AwaitJob(t, id, "COMPLETED")
 	lab.AssertNeverRestarted(t, id)
-	// Those who live in Ansible ask through its door.
+	// The same request by the playbook resize.yml.
 	play := exec.CommandContext(t.Context(), "ansible-playbook", "resize.yml", "-e", "group=standard")
 	play.Dir, play.Env = filepath.Join(lab.Site, "ansible"), lab.Reconfigure(t.Context()).Env
 	if out, err := play.CombinedOutput(); err != nil {
@@ -114,19 +118,20 @@ func TestShrinkWaitsForTheJob(t *testing.T) {
 	lab.AwaitQuiet(t)
 	lab.AwaitNothingWaits(t)
 	lab.AssertTerraformIsClean(t)
-	// What was handed to power saving can be used as any cloud node.
+	// A node that is a cloud node now can be used as any other.
 	again := lab.Job(t, "--nodelist=node04", "--wrap=true")
 	lab.AwaitJob(t, again, "COMPLETED")
 	lab.AwaitQuiet(t)
 }
 
-// TestBusyNodeThatIsDeclaredNoMore is what no slurm.conf may leave out while its job runs.
+// TestBusyNodeThatIsDeclaredNoMore removes a node from the declaration: slurm.conf must have it while its job runs.
 func TestBusyNodeThatIsDeclaredNoMore(t *testing.T) {
 	resizesBack(t)
 	id := lab.Job(t, "--nodelist=node06", harness.Until)
 	lab.AwaitJob(t, id, "RUNNING")
 	lab.Redeclare(t, func(d *cluster.Declaration) { d.NodeGroups[0].MaxNodes = 5 })
-	if out, code := lab.Call(t, "deploy"); code == 0 || !strings.Contains(out, "node06, which no node group declares any more") {
+	if out, code := lab.Call(t, "deploy"); code == 0 ||
+		!strings.Contains(out, "node06, which no node group declares any more") {
 		t.Errorf("deploy: exit code %d\n%s", code, out)
 	}
 	if out, code := lab.Call(t, "resize", "--no-wait", "standard"); code != 0 {

@@ -1,4 +1,4 @@
-// Package update_test has nodes rebooted, rebuilt and made anew on a lab, by administrators and by Slurm.
+// Package update_test tests on a lab the reboot, rebuild and replacement of nodes, for administrators and for Slurm.
 package update_test
 
 import (

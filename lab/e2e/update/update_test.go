@@ -25,7 +25,7 @@ func address(t *testing.T, node string) string {
 	return s.Addresses[0].String()
 }
 
-// bumpImage declares another image for the first group until the test ends. Then it makes the persistent nodes what they were.
+// bumpImage declares another image for the first group until the test ends. Then it restores the persistent nodes.
 func bumpImage(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -60,8 +60,10 @@ func TestReimageBySlurmdLeavesTheOtherJobAlone(t *testing.T) {
 	if after.ID == before["node01"].ID {
 		t.Errorf("the instance is the old one: %+v", after)
 	}
-	if text, err := lab.Command(cluster.ControlNodeName, "sh", "-c", "date +%s -d $(scontrol show node node01 | sed -n 's/.*BootTime=\\([^ ]*\\).*/\\1/p')").Output(); err != nil || strings.TrimSpace(string(text)) <= fmt.Sprint(asked.Unix()) {
-		t.Errorf("slurmd was booted at %s, the reboot asked for at %d (%v)", text, asked.Unix(), err)
+	if text, err := lab.Command(cluster.ControlNodeName, "sh", "-c",
+		"date +%s -d $(scontrol show node node01 | sed -n 's/.*BootTime=\\([^ ]*\\).*/\\1/p')").Output(); err != nil ||
+		strings.TrimSpace(string(text)) <= fmt.Sprint(asked.Unix()) {
+		t.Errorf("the node was booted at %s, and the reboot requested at %d (%v)", text, asked.Unix(), err)
 	}
 	lab.AwaitJob(t, long, "COMPLETED")
 	if restarts, err := lab.JobField(long, "Restarts"); restarts != "0" {
@@ -88,7 +90,8 @@ func TestUpdateWithoutChangeIsAReboot(t *testing.T) {
 	}
 	kept := after["node01"]
 	kept.Boot = before["node01"].Boot
-	if diff := cmp.Diff(map[string]harness.Identity{"node01": before["node01"], "node02": before["node02"]}, map[string]harness.Identity{"node01": kept, "node02": after["node02"]}); diff != "" {
+	if diff := cmp.Diff(map[string]harness.Identity{"node01": before["node01"], "node02": before["node02"]},
+		map[string]harness.Identity{"node01": kept, "node02": after["node02"]}); diff != "" {
 		t.Errorf("more than the boot changed (-before +after):\n%s", diff)
 	}
 }
@@ -106,18 +109,22 @@ func TestUpdateToABumpedImageRebuildsInPlace(t *testing.T) {
 	}
 	lab.AwaitIdle(t, "node01")
 	if now := readings(t); now != reread {
-		t.Errorf("slurmctld read slurm.conf %d times, although no address has changed: it forgets then what it was to do after reboots", now-reread)
+		t.Errorf("slurmctld read slurm.conf %d times, although no address has changed, and then forgets its tasks "+
+			"after reboots", now-reread)
 	}
 	after := lab.Identities(t, "node01")["node01"]
-	if after.ID != before["node01"].ID || address(t, "node01") != addr || imageOf(t, "node01") != cluster.ImageV2 || after.Boot == before["node01"].Boot {
-		t.Errorf("before %+v at %s, after %+v at %s of image %s", before["node01"], addr, after, address(t, "node01"), imageOf(t, "node01"))
+	if after.ID != before["node01"].ID || address(t, "node01") != addr || imageOf(t, "node01") != cluster.ImageV2 ||
+		after.Boot == before["node01"].Boot {
+		t.Errorf("before %+v at %s, after %+v at %s of image %s", before["node01"], addr, after,
+			address(t, "node01"), imageOf(t, "node01"))
 	}
 	if image := imageOf(t, "node02"); image != cluster.ImageV1 {
 		t.Errorf("the other node is of image %s", image)
 	}
 	lab.AssertTerraformIsClean(t) // with two images in one group
-	// A reason may name an image: it takes the node back before the declaration does.
-	lab.OnControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=reimage image="+cluster.ImageV1, "node01")
+	// A reason may name an image: this restores the old one before the declaration does.
+	lab.OnControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME",
+		"reason=reimage image="+cluster.ImageV1, "node01")
 	lab.AwaitRenewed(t, "node01", after)
 	if image := imageOf(t, "node01"); image != cluster.ImageV1 {
 		t.Errorf("the node is of image %s", image)
@@ -125,7 +132,7 @@ func TestUpdateToABumpedImageRebuildsInPlace(t *testing.T) {
 	lab.AssertTerraformIsClean(t)
 }
 
-// readings is how often slurmctld was told to read slurm.conf again.
+// readings returns how often slurmctld has read slurm.conf.
 func readings(t *testing.T) int {
 	t.Helper()
 	log, err := lab.Command(cluster.ControlNodeName, "cat", "/var/log/slurm/slurmctld.log").Output()
@@ -148,9 +155,10 @@ func TestUsersUpdateWaitsForTheJob(t *testing.T) {
 	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
 		state, err := lab.NodeState("node01")
 		reason, _ := lab.NodeReason("node01")
-		return strings.Contains(state, "DRAIN") && strings.HasPrefix(reason, "reconfigure: update"), fmt.Sprintf("node01 is %s, %q (%v)", state, reason, err)
+		return strings.Contains(state, "DRAIN") && strings.HasPrefix(reason, "reconfigure: update"),
+			fmt.Sprintf("node01 is %s, %q (%v)", state, reason, err)
 	})
-	// Others are served meanwhile.
+	// Requests for other nodes go on.
 	other := lab.Job(t, "--nodelist=node03", "--wrap=true")
 	lab.AwaitJob(t, other, "COMPLETED")
 	lab.AwaitJob(t, id, "COMPLETED")
@@ -167,9 +175,10 @@ func TestUsersUpdateWaitsForTheJob(t *testing.T) {
 	lab.AwaitQuiet(t)
 }
 
-func TestPreviewEqualsDeed(t *testing.T) {
+func TestTheDryRunEqualsTheRun(t *testing.T) {
 	bumpImage(t)
-	for _, call := range [][]string{{"update", "node[01-02],node04"}, {"deploy"}, {"resume", "node03"}, {"suspend", "node01,node03"},
+	for _, call := range [][]string{{"update", "node[01-02],node04"}, {"deploy"}, {"resume", "node03"},
+		{"suspend", "node01,node03"},
 		{"enlarge", "standard", "--to", "3"}, {"shrink", "standard", "--to", "2"}} {
 		foreseen, _ := reconfigureJSON(t, append([]string{"plan"}, call...)...)
 		var preview struct {
@@ -188,8 +197,10 @@ func TestPreviewEqualsDeed(t *testing.T) {
 		}
 		others := lab.Identities(t, cluster.ControlNodeName, "node01", "node02")
 		told, _ := reconfigureJSON(t, call...)
-		if diff := cmp.Diff(others, lab.Identities(t, cluster.ControlNodeName, "node01", "node02")); diff != "" && call[0] != "update" {
-			t.Errorf("%v, with another image declared, changed instances that nobody asked for (-before +after):\n%s", call, diff)
+		if diff := cmp.Diff(others, lab.Identities(t, cluster.ControlNodeName, "node01", "node02")); diff != "" &&
+			call[0] != "update" {
+			t.Errorf("%v, with another image declared, changed instances without a request (-before +after):\n%s", call,
+				diff)
 		}
 		var outcome struct {
 			Verdicts []struct{ Node, Action, Status string }
@@ -208,7 +219,7 @@ func TestPreviewEqualsDeed(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%v (-preview +deed):\n%s", call, diff)
+			t.Errorf("%v (-preview +run):\n%s", call, diff)
 		}
 	}
 	lab.AwaitQuiet(t)
@@ -233,7 +244,8 @@ func TestRebootFromTheController(t *testing.T) {
 		}
 	})
 	changed := declared
-	changed.Slurm.ControllerParameters = append(slices.Clone(declared.Slurm.ControllerParameters), "reboot_from_controller")
+	changed.Slurm.ControllerParameters = append(slices.Clone(declared.Slurm.ControllerParameters),
+		"reboot_from_controller")
 	if err := lab.Declare(changed); err != nil {
 		t.Fatal(err)
 	}
@@ -245,13 +257,15 @@ func TestRebootFromTheController(t *testing.T) {
 	before := lab.Identities(t, "node01", "node02")
 	lab.OnControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=maintenance", "node[01-02]")
 	for _, node := range []string{"node01", "node02"} {
-		if after := lab.AwaitRenewed(t, node, before[node]); after.ID != before[node].ID || after.Image != before[node].Image {
+		if after := lab.AwaitRenewed(t, node, before[node]); after.ID != before[node].ID ||
+			after.Image != before[node].Image {
 			t.Errorf("%s was to be rebooted, no more: before %+v, after %+v", node, before[node], after)
 		}
 	}
-	// Later releases give a hostlist, and the features that the nodes should come up with.
+	// Later releases pass a hostlist, and the features to reboot with.
 	before = lab.Identities(t, "node01", "node02")
-	lab.OnControl(t, "runuser", "-u", "slurm", "--", "/usr/local/libexec/reconfigure/reboot.sh", "node[01-02]", "standard")
+	lab.OnControl(t, "runuser", "-u", "slurm", "--", "/usr/local/libexec/reconfigure/reboot.sh",
+		"node[01-02]", "standard")
 	for _, node := range []string{"node01", "node02"} {
 		lab.AwaitRenewed(t, node, before[node])
 	}
@@ -259,7 +273,7 @@ func TestRebootFromTheController(t *testing.T) {
 
 func TestUpdateToAnotherFlavorKeepsTheDisk(t *testing.T) {
 	t.Cleanup(func() {
-		// By then the flavor of before is declared again, and the test's own context has ended.
+		// Here the old flavor is declared again, and the test's context has ended.
 		if out, err := lab.Reconfigure(context.Background(), "update", "node02").CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -277,7 +291,8 @@ func TestUpdateToAnotherFlavorKeepsTheDisk(t *testing.T) {
 	}
 	lab.AwaitIdle(t, "node02")
 	after := lab.Identities(t, "node02")["node02"]
-	if after.ID != before.ID || address(t, "node02") != addr || after.Flavor == before.Flavor || after.Image != before.Image || after.Boot == before.Boot {
+	if after.ID != before.ID || address(t, "node02") != addr || after.Flavor == before.Flavor ||
+		after.Image != before.Image || after.Boot == before.Boot {
 		t.Errorf("before %+v at %s, after %+v at %s", before, addr, after, address(t, "node02"))
 	}
 	if out, err := lab.Command("node02", "ls", "/var/lib/kept").CombinedOutput(); err != nil {
@@ -286,7 +301,7 @@ func TestUpdateToAnotherFlavorKeepsTheDisk(t *testing.T) {
 	lab.AssertTerraformIsClean(t)
 }
 
-// Slurm takes a node back when its reboot has lasted too long, as if nothing had been: what went wrong must be told, and last.
+// Slurm uses a node again when its reboot has timed out. So the failure must be set in Slurm, and after that.
 func TestFailedReimageIsToldToSlurm(t *testing.T) {
 	before := lab.Identities(t, "node02")["node02"]
 	lab.Order(t, labcloud.Fault{Kind: labcloud.NoSSHD, Server: "node02"})
@@ -294,7 +309,8 @@ func TestFailedReimageIsToldToSlurm(t *testing.T) {
 	lab.Eventually(t, harness.UpdatePatience, func() (bool, string) {
 		state, err := lab.NodeState("node02")
 		reason, _ := lab.NodeReason("node02")
-		return strings.Contains(state, "DOWN") && strings.Contains(state, "DRAIN") && strings.HasPrefix(reason, "reconfigure:"), fmt.Sprintf("node02 is %s, %q (%v)", state, reason, err)
+		return strings.Contains(state, "DOWN") && strings.Contains(state, "DRAIN") &&
+			strings.HasPrefix(reason, "reconfigure:"), fmt.Sprintf("node02 is %s, %q (%v)", state, reason, err)
 	})
 	lab.AwaitNothingWaits(t)
 	if out, _ := lab.Call(t, "status", "node02"); !strings.Contains(out, "no-ssh") {

@@ -1,4 +1,4 @@
-"""Reads what the compute nodes are given of the control node."""
+"""Reads the files of the control node that the compute nodes get."""
 
 import os
 
@@ -6,13 +6,13 @@ from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
     module: read_given
-    short_description: reads the munge key, and the files that slurmctld runs with
+    short_description: reads the munge key and the configuration files that slurmctld runs with
     options:
       key:
-        description: the file of the munge key, which is text
+        description: the file of the munge key, which must be text
         required: true
       directory:
-        description: the folder of Slurm's configuration; in it, last-good is the files that slurmctld last answered with
+        description: the folder of Slurm's configuration; its folder last-good has the files that slurmctld last answered with
         required: true
 """
 
@@ -33,7 +33,7 @@ def main():
         files = [{"path": os.path.join(directory, name), "content": read(os.path.join(kept, name)), "mode": "0644"} for name in sorted(os.listdir(kept))]
         key = read(module.params["key"])
     except (OSError, UnicodeError) as error:
-        module.fail_json(msg="the control node was never configured to the end: %s" % error)
+        module.fail_json(msg="the control node has not been configured completely: %s" % error)
     module.exit_json(changed=False, given={"munge_key": key, "slurm": files})
 
 

@@ -1,4 +1,4 @@
-"""Runs the module slurmd_files on a node, and checks its answer as it is done for converge."""
+"""Runs the module slurmd_files on a node, and checks its result as the action converge does."""
 
 from ansible.plugins.loader import action_loader
 

@@ -1,4 +1,4 @@
-"""Has slurmd run with other configuration files, or with those that it had."""
+"""Restarts slurmd with other configuration files, or restores those that it had."""
 
 import filecmp
 import os
@@ -10,12 +10,12 @@ from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
     module: slurmd_files
-    short_description: has slurmd run with configuration files
+    short_description: restarts slurmd with other configuration files
     description:
-      - Writes the files that differ, and then restarts slurmd if it runs. Jobs go on, for slurmstepd minds them.
-      - All in one module, because each task costs as much again on thousands of nodes.
-      - What slurmd ran with before is kept in a folder until slurmd has answered with the new files. So a run that was ended halfway is known by that folder, and the
-        next one goes on; and if slurmd does not answer, the files are put back. Without slurmd Slurm would give the node up after SlurmdTimeout, and its jobs with it.
+      - Writes the files that differ, and then restarts slurmd if it runs. Jobs go on, since they belong to slurmstepd.
+      - All this is one module, because each further task costs as much again on thousands of nodes.
+      - The files that slurmd ran with are in the folder before until slurmd has answered with the new ones. An interrupted run leaves that folder, and the next run goes on. If
+        slurmd does not answer, the files are restored, since without slurmd Slurm sets the node down after SlurmdTimeout and ends its jobs.
     options:
       directory:
         description: the folder of Slurm's configuration
@@ -25,14 +25,14 @@ DOCUMENTATION = """
         type: dict
         required: true
       patience:
-        description: the seconds that slurmd may take to answer
+        description: seconds that slurmd may take to answer
         type: int
         default: 30
 """
 
 
 class Files:
-    """The files in Slurm's folder, and those that slurmd is known to run with, if they are others."""
+    """The files in Slurm's folder, and in its folder before those that slurmd ran with, if they differ."""
 
     def __init__(self, directory, contents):
         self.directory = directory
@@ -43,7 +43,7 @@ class Files:
         return [name for name, text in self.contents.items() if read(os.path.join(self.directory, name)) != text]
 
     def keep(self):
-        """Copies them to the folder, which comes to be all at once."""
+        """Copies the files to the folder before, which appears atomically."""
         if os.path.isdir(self.before):
             return
         unfinished = self.before + ".new"
@@ -88,7 +88,7 @@ def runs(module):
 
 
 def restart(module):
-    """Tells whether slurmd answers afterwards. One that has gone is not waited for, once its start cannot be meant any more."""
+    """Restarts slurmd and reports whether it answers. After 5 s it does not wait for a slurmd that does not run."""
     systemd = os.path.isdir("/run/systemd/system")  # sd_booted(3)
     module.run_command(["systemctl", "restart", "slurmd"] if systemd else ["service", "slurmd", "restart"])
     began = time.monotonic()
@@ -111,7 +111,7 @@ def main():
     )
     files = Files(module.params["directory"], module.params["files"])
     if not os.path.isdir(files.directory):
-        module.fail_json(msg="there is no %s: the node was never configured" % files.directory)
+        module.fail_json(msg="there is no %s: the node has not been configured" % files.directory)
     interrupted = os.path.isdir(files.before)
     differing = files.differing()
     if module.check_mode or not differing and not interrupted:
@@ -122,20 +122,20 @@ def main():
         files.keep()
     for name in differing:
         files.write(name, files.contents[name])
-    if not goes_on:  # it reads them when somebody starts it
+    if not goes_on:  # it reads them at its next start
         module.exit_json(changed=True)
     if restart(module):
         files.forget()
         module.exit_json(changed=True)
 
-    # Started by hand, for what is wrong with slurm.conf it says before it has opened its log.
+    # Started in the foreground, since slurmd prints errors in slurm.conf before it has opened its log.
     words = module.run_command("timeout --kill-after=10 10 slurmd -D 2>&1 | tail -n 10", use_unsafe_shell=True)[1]
     files.put_back()
     again = restart(module)
     if again:
         files.forget()
     module.fail_json(
-        msg="slurmd does not answer with the new configuration; the one before is back%s. It says:\n%s" % ("" if again else ", but slurmd does not answer with it either", words)
+        msg="slurmd does not answer with the new configuration; the one before is restored%s. Its output:\n%s" % ("" if again else ", but slurmd does not answer with it either", words)
     )
 
 

@@ -17,12 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stage is the name under which the command runs itself between fork and exec,
-// where Go has no place for code of ours.
+// stage is the name under which the command starts itself to prepare the child process, since Go runs no code between
+// fork and exec.
 const stage = "slurmctld-child"
 
 func main() {
-	// The signal mask, and PR_SET_PDEATHSIG, are a thread's.
+	// The signal mask and PR_SET_PDEATHSIG belong to a thread.
 	runtime.LockOSThread()
 	if os.Args[0] == stage {
 		fatal(become(os.Args[1], os.Args[1:]))
@@ -46,7 +46,7 @@ func fatal(err error) {
 	os.Exit(126)
 }
 
-// play is slurmctld's part: it holds the resume file and waits.
+// play acts as slurmctld: it provides the resume file, starts the program and waits for it.
 func play(conf, resume string, argv []string) (status int, err error) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = append([]string{stage}, argv...)
@@ -89,7 +89,7 @@ func memoryFile(path string) (*os.File, error) {
 	return file, nil
 }
 
-// become turns this process into the program. It returns on failure only.
+// become replaces this process by the program. It returns only after an error.
 func become(program string, argv []string) error {
 	var blocked unix.Sigset_t
 	for _, signal := range []unix.Signal{
@@ -101,7 +101,7 @@ func become(program string, argv []string) error {
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &blocked, nil); err != nil {
 		return os.NewSyscallError("sigprocmask", err)
 	}
-	// All descriptors close, but only at the exec: one that fails can be told.
+	// All descriptors close at the exec, so that an error of the exec can be written.
 	if err := unix.CloseRange(0, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return os.NewSyscallError("close_range", err)
 	}

@@ -1,5 +1,4 @@
-// Command install brings what the lab needs into a checkout: by default the one
-// that it is started in. See package tools.
+// Command install installs the lab's tools in a checkout, by default in the working folder. See package tools.
 package main
 
 import (

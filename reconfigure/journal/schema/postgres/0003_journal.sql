@@ -1,6 +1,7 @@
 -- +goose Up
 
--- The journal as the third version of the SQLite one is: see there what the columns are for. From here on, a version means the same for both.
+-- The same as the third version of the SQLite journal, which says what the columns are for. From here on, a version
+-- means the same for both.
 
 CREATE TABLE requests (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -54,7 +55,7 @@ CREATE TABLE events (
     message text   NOT NULL
 );
 
--- Here the row's id is not in every index by itself.
+-- PostgreSQL does not add the row's id to an index.
 CREATE INDEX events_batch ON events (batch, node, id);
 CREATE INDEX events_node ON events (node, id);
 

@@ -4,5 +4,6 @@
 ALTER TABLE requests ADD COLUMN touched bigint;
 UPDATE requests SET touched = (SELECT min(batch) FROM carried WHERE request = requests.id) WHERE finished IS NULL;
 
--- The newest batch when it was written down: those that began later could have taken it. A number, as the clocks of several hosts differ.
+-- The newest batch when the request was written: later batches could have begun it. A number, since the clocks of
+-- several hosts differ.
 ALTER TABLE requests ADD COLUMN newest_batch bigint NOT NULL DEFAULT 0;

@@ -1,6 +1,6 @@
 -- +goose Up
 
--- See there, in SQLite's schema, what it is for.
+-- See the SQLite one for what it is for.
 CREATE TABLE evidence (
     id    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     time  bigint NOT NULL,

@@ -13,7 +13,7 @@ ALTER INDEX events_batch RENAME TO events_plan;
 ALTER TABLE evidence RENAME COLUMN batch TO plan;
 ALTER INDEX evidence_batch RENAME TO evidence_plan;
 
-ALTER TABLE requests RENAME COLUMN newest_batch TO newest_plan;
+ALTER TABLE requests DROP COLUMN newest_batch;
 ALTER TABLE requests RENAME COLUMN settled TO progress;
 
 ALTER TABLE lead RENAME TO lease;

@@ -1,7 +1,8 @@
 -- +goose Up
 -- The journal. Times are nanoseconds since 1970-01-01 00:00 UTC. Numbers are never given twice (AUTOINCREMENT), not even after old rows are deleted.
 
--- One row a caller's wish. Its outcome has its place in the same row, so there cannot be two. Modes and codes are not listed here: later versions add some.
+-- A row for each request. Its outcome is in the same row, so there cannot be two. Modes and codes are not listed here:
+-- later versions add some.
 CREATE TABLE requests (
     id        INTEGER PRIMARY KEY AUTOINCREMENT,
     mode      TEXT    NOT NULL CHECK (mode <> ''),
@@ -17,7 +18,7 @@ CREATE TABLE requests (
     CHECK ((finished IS NULL) = (code IS NULL) AND (finished IS NULL) = (error IS NULL) AND (finished IS NULL) = (verdicts IS NULL))
 ) STRICT;
 
--- The requests that wait are found without a walk over those of years.
+-- Finds the pending requests without a scan of the finished ones.
 CREATE INDEX requests_waiting ON requests (id) WHERE finished IS NULL;
 
 -- +goose StatementBegin
@@ -32,7 +33,7 @@ CREATE TABLE batches (
     begun INTEGER NOT NULL
 ) STRICT;
 
--- Which requests a batch carries. A request is in several batches where a worker died and the next one took it up again.
+-- The requests of a batch. A request is in several batches where a worker died and the next one repeated it.
 CREATE TABLE carried (
     request INTEGER NOT NULL REFERENCES requests,
     batch   INTEGER NOT NULL REFERENCES batches,
@@ -51,7 +52,8 @@ CREATE TABLE events (
     message TEXT    NOT NULL
 ) STRICT;
 
--- Every index ends in the row's id: these two find what is new for a batch's nodes, and a node's newest event, without a walk over the others.
+-- Every index ends in the row's id: these two find the new events of a batch's nodes, and a node's newest event,
+-- without a scan.
 CREATE INDEX events_batch ON events (batch, node);
 CREATE INDEX events_node ON events (node);
 

@@ -1,6 +1,7 @@
 -- +goose Up
 
--- Who has the lead, or had it last, and how often it was taken: a number that is not the newest any more is that of a leader whom another one followed.
+-- The process that has the lead, or had it last, and how often it was acquired: a lower number is that of an earlier
+-- leader.
 CREATE TABLE lead (
     id     INTEGER PRIMARY KEY CHECK (id = 1),
     epoch  INTEGER NOT NULL,
@@ -8,7 +9,7 @@ CREATE TABLE lead (
 ) STRICT;
 INSERT INTO lead (id, epoch, leader) VALUES (1, 0, '');
 
--- A row while the worker is to begin nothing.
+-- A row while the worker must begin nothing.
 CREATE TABLE pause (
     id     INTEGER PRIMARY KEY CHECK (id = 1),
     since  INTEGER NOT NULL,

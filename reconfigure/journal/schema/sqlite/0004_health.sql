@@ -1,6 +1,6 @@
 -- +goose Up
 
--- How the node groups fare that do not fare well. What is known of one is read as a whole.
+-- The health of the node groups that have failures. That of a group is read as a whole.
 CREATE TABLE health (
     node_group TEXT PRIMARY KEY CHECK (node_group <> ''),
     known      TEXT NOT NULL CHECK (json_valid(known))

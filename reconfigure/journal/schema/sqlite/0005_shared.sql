@@ -1,12 +1,12 @@
 -- +goose Up
 
--- What Terraform is to be told of the nodes: the map of them, as one JSON object.
+-- Terraform's map of nodes, as one JSON object.
 CREATE TABLE desired (
     id    INTEGER PRIMARY KEY CHECK (id = 1),
     nodes TEXT    NOT NULL CHECK (json_valid(nodes))
 ) STRICT;
 
--- The host keys that an address may answer with, as a JSON array; an empty one where the last ones were forgotten.
+-- The host keys that an address may answer with, as a JSON array; an empty one where they were deleted.
 CREATE TABLE host_keys (
     address TEXT PRIMARY KEY CHECK (address <> ''),
     keys    TEXT NOT NULL CHECK (json_valid(keys))

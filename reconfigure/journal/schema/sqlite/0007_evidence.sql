@@ -1,6 +1,7 @@
 -- +goose Up
 
--- What is kept of a node that failed, for whoever looks into it later: the instance may be gone by then. Kinds are not listed here: later versions add some.
+-- The evidence of failed nodes: what was read from an instance before it was removed. Kinds are not listed here: later
+-- versions add some.
 CREATE TABLE evidence (
     id    INTEGER PRIMARY KEY AUTOINCREMENT,
     time  INTEGER NOT NULL,

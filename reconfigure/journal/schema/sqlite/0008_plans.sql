@@ -1,10 +1,10 @@
 -- +goose Up
 
--- A plan is a planning round that started operations. It was called a batch.
+-- A plan has a row when operations start for it. It was called a batch.
 ALTER TABLE batches RENAME TO plans;
 
--- For which requests a plan started operations. A request is in several plans where one was interrupted, or could not
--- do all.
+-- The requests for which a plan started operations. A request is in several plans where one was interrupted, or could
+-- not do all.
 ALTER TABLE carried RENAME TO plan_requests;
 ALTER TABLE plan_requests RENAME COLUMN batch TO plan;
 DROP INDEX carried_batch;
@@ -18,17 +18,16 @@ ALTER TABLE evidence RENAME COLUMN batch TO plan;
 DROP INDEX evidence_batch;
 CREATE INDEX evidence_plan ON evidence (plan);
 
-ALTER TABLE requests RENAME COLUMN newest_batch TO newest_plan;
+ALTER TABLE requests DROP COLUMN newest_batch;
 
--- Of a request without an outcome: the verdicts that there are already, and what the rest waits for. NULL: nothing is
--- known.
+-- Of a request without an outcome: the known verdicts and the deferrals. NULL: there are none.
 ALTER TABLE requests RENAME COLUMN settled TO progress;
 
--- Who has the lease, or had it last, and how often it was acquired.
+-- The process that has the lease, or had it last, and how often it was acquired.
 ALTER TABLE lead RENAME TO lease;
 ALTER TABLE lease RENAME COLUMN leader TO holder;
 
--- How often anybody but the holder of the lease has written: who waits for that reads one row.
+-- The number of writes by others than the holder of the lease: the holder reads this one row while it waits.
 CREATE TABLE changes (
     id    INTEGER PRIMARY KEY CHECK (id = 1),
     count INTEGER NOT NULL

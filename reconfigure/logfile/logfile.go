@@ -1,4 +1,6 @@
-package main
+// Package logfile keeps the logs of workers: any number of processes write to one at a time, once a day it is set aside, and
+// it is removed when it is old. A library that rotates the log of one process would rename it under the others.
+package logfile
 
 import (
 	"errors"
@@ -9,19 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// logFolder is where the workers' logs are. Each is written at its end by any number of processes; once a day it is set aside under its name and the date, and removed
-// when its last line is old. Whoever has a log open holds a shared lock on it (flock(2)), which ends with the last process that has inherited it: so a log that is in
-// use is neither set aside nor removed.
-type logFolder struct{ dir string }
+// Folder is a folder of logs. Each is written at its end by any number of processes; once a day it is set aside under its name
+// and the date, and removed when its last line is old. Whoever has a log open holds a shared lock on it (flock(2)), which ends
+// with the last process that has inherited it: so a log that is in use is neither set aside nor removed.
+type Folder struct{ Dir string }
 
-func (s site) logs() logFolder { return logFolder{s.state("log")} }
-
-// open opens a log for appending.
-func (l logFolder) open(name string) (*os.File, error) {
-	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+// Open opens a log for appending.
+func (l Folder) Open(name string) (*os.File, error) {
+	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(l.dir, name)
+	path := filepath.Join(l.Dir, name)
 	for {
 		file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
@@ -39,13 +39,13 @@ func (l logFolder) open(name string) (*os.File, error) {
 	}
 }
 
-// prune sets the logs aside, and removes what was set aside and not written to since before.
-func (l logFolder) prune(now, before time.Time) error {
-	logs, err := filepath.Glob(filepath.Join(l.dir, "*.log"))
+// Prune sets the logs aside, and removes what was set aside and not written to since before.
+func (l Folder) Prune(now, before time.Time) error {
+	logs, err := filepath.Glob(filepath.Join(l.Dir, "*.log"))
 	if err != nil {
 		return err
 	}
-	aside, err := filepath.Glob(filepath.Join(l.dir, "*.log.*"))
+	aside, err := filepath.Glob(filepath.Join(l.Dir, "*.log.*"))
 	if err != nil {
 		return err
 	}
@@ -64,10 +64,10 @@ func (l logFolder) prune(now, before time.Time) error {
 	return errors.Join(errs...)
 }
 
-// setAside renames a log, unless it is empty, or another process has it open. Where it is what this process writes to, this process goes on in a new one: else a worker
-// that stays would write to it for ever.
+// setAside renames a log, unless it is empty, or another process has it open. Where it is what this process writes
+// to, this process goes on in a new one: else a worker that stays would write to it for ever.
 func setAside(path, name string) error {
-	if exists(name) {
+	if _, err := os.Stat(name); err == nil {
 		return nil
 	}
 	if isAt(os.Stderr, path) {
@@ -96,7 +96,7 @@ func renew(path, name string) (err error) {
 	if err := os.Rename(path, name); err != nil {
 		return err
 	}
-	file, err := logFolder{filepath.Dir(path)}.open(filepath.Base(path))
+	file, err := Folder{filepath.Dir(path)}.Open(filepath.Base(path))
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func flock(file *os.File, how int) error {
 	}
 }
 
-// isAt tells whether a file that is open is the one of that name.
+// isAt reports whether a file that is open is the one of that name.
 func isAt(file *os.File, path string) bool {
 	is, err := file.Stat()
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -12,17 +12,19 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
-// lookFile keeps the worker's last comparison of the sources, in the state directory: for the next one, be it of another
-// process, and for `reconfigure status`.
+// lookFile keeps the worker's last comparison of the sources, in the state directory: for the next one, be it of
+// another process, and for `reconfigure status`.
 const lookFile = "reconcile.json"
 
-// lastLook is the zero one where no worker has compared yet.
-func (s site) lastLook() (l reconcile.Look, err error) {
+// LastLook is the zero one where no worker has compared yet.
+func (s Site) LastLook() (l reconcile.Look, err error) {
 	text, err := os.ReadFile(s.state(lookFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil
@@ -36,7 +38,7 @@ func (s site) lastLook() (l reconcile.Look, err error) {
 	return l, nil
 }
 
-func (s site) keepLook(l reconcile.Look) error {
+func (s Site) keepLook(l reconcile.Look) error {
 	text, err := json.Marshal(l)
 	if err != nil {
 		return err
@@ -55,11 +57,11 @@ type comparer struct {
 }
 
 // reconciler is what a worker calls when it is time to compare the sources.
-func (s site) reconciler(
+func (s Site) reconciler(
 	log *journal.Journal, out *slog.Logger, service bool,
 ) (func(context.Context) (next time.Duration, ok bool), error) {
 	self, err := thisProgram()
-	return comparer{dir: s.dir, log: log, out: out, self: self, at: s.location(), service: service}.reconcile, err
+	return comparer{dir: s.Dir, log: log, out: out, self: self, at: s.location(), service: service}.reconcile, err
 }
 
 // reconcile compares when it is due, and says when to call it next; false where nothing is to be compared any more.
@@ -67,20 +69,24 @@ func (r comparer) reconcile(ctx context.Context) (next time.Duration, ok bool) {
 	if !r.service && r.self.replaced() {
 		return 0, false // the next call starts the new one
 	}
-	s, err := openSite(r.dir) // afresh: it may have been edited
+	s, err := Open(r.dir) // afresh: it may have been edited
 	if err != nil {
-		return time.Minute, true // whoever calls is told
+		// whoever calls is told; a worker with nothing to do does not stay for long once it is fixed
+		return 10 * time.Second, true
 	}
 	if !s.location().sameJournal(r.at) {
-		r.out.WarnContext(ctx, "another journal is declared by now: this worker does not compare the sources any more, "+
-			"and is to be restarted where it is a service")
+		r.out.WarnContext(
+			ctx,
+			"another journal is declared by now: this worker does not compare the sources any more, "+
+				"and is to be restarted where it is a service",
+		)
 		return 0, false
 	}
-	every := s.cluster.Settings.Reconcile
+	every := s.Cluster.Settings.Reconcile
 	if every == 0 {
 		return 0, false
 	}
-	last, err := s.lastLook()
+	last, err := s.LastLook()
 	if err != nil {
 		r.out.WarnContext(ctx, err.Error())
 	}
@@ -97,16 +103,16 @@ func (r comparer) reconcile(ctx context.Context) (next time.Duration, ok bool) {
 	return every, true
 }
 
-func (r comparer) compare(ctx context.Context, s site, last reconcile.Look) error {
-	adapters := s.adapters(r.log, r.out)
-	defer adapters.close()
-	stale := reconcile.StaleAfter * s.cluster.Settings.Reconcile
+func (r comparer) compare(ctx context.Context, s Site, last reconcile.Look) error {
+	adapters := s.Adapters(r.log, r.out)
+	defer adapters.Close()
+	stale := reconcile.StaleAfter * s.Cluster.Settings.Reconcile
 	told := func(f reconcile.Finding, err error) error {
 		fixed := status.Fixed{Finding: f, Done: err == nil}
 		r.out.InfoContext(ctx, fixed.String(), "found", string(f.Kind), "by", "reconcile")
 		return nil // the error comes with all others
 	}
-	return adapters.reconciler(reconcile.DefaultMinAge, observeFor).Unattended(ctx, last, stale, s.keepLook, told)
+	return adapters.Reconciler(reconcile.DefaultMinAge).Unattended(ctx, last, stale, s.keepLook, told)
 }
 
 // program is the file that this process was started from.
@@ -124,8 +130,23 @@ func thisProgram() (program, error) {
 	return program{path, was}, err
 }
 
-// replaced reports whether there is another one in its place by now: a worker that stays would go on as the old one for ever.
+// replaced reports whether there is another one in its place by now: a worker that stays would go on as the old one
+// for ever.
 func (p program) replaced() bool {
 	is, err := os.Stat(p.path)
 	return err == nil && !(os.SameFile(p.was, is) && p.was.ModTime().Equal(is.ModTime()))
+}
+
+// Reconciler compares the sources of a cluster. An instance that Terraform does not know counts from minAge on.
+func (a *Adapters) Reconciler(minAge time.Duration) reconcile.Reconciler {
+	observer := a.observer()
+	observer.Limit = observeFor
+	return reconcile.Reconciler{
+		Cluster: a.site.Cluster, Journal: a.log, MinAge: minAge,
+		Observe: func(ctx context.Context) (snapshot.Snapshot, error) {
+			return observer.Observe(ctx, snapshot.Scope{Servers: true, Declared: true})
+		},
+		Cloud:     func(ctx context.Context) (reconcile.Cloud, error) { return a.openstack(ctx) },
+		Scheduler: func(control reconfigure.Instance) reconcile.Scheduler { return a.scheduler(control) },
+	}
 }

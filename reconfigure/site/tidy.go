@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/logfile"
 )
 
 // tidier takes out of the journal and the state directory what is older than is declared, at most once a day.
@@ -24,12 +25,15 @@ type tidier struct {
 	rest  func(now, before time.Time) error // prunes what is not in the journal
 }
 
+// logs is where the workers' logs are.
+func (s Site) logs() logfile.Folder { return logfile.Folder{Dir: s.LogDir()} }
+
 // prune removes the logs, and what Ansible's runs have left, of before some time.
-func (s site) prune(now, before time.Time) error {
-	return errors.Join(s.logs().prune(now, before), ansible.Sweep(s.state(), before))
+func (s Site) prune(now, before time.Time) error {
+	return errors.Join(s.logs().Prune(now, before), ansible.Sweep(s.state(), before))
 }
 
-// during tidies when a worker has done its work, and each hour while it stays for requests that are held.
+// during tidies when a worker has done its work, and each hour while it stays for requests that are deferred.
 func (t tidier) during(ctx context.Context, work func() error) error {
 	const pause = time.Hour
 	ended := make(chan struct{})
@@ -51,13 +55,14 @@ func (t tidier) during(ctx context.Context, work func() error) error {
 	return err
 }
 
-// ifDue tidies unless that was done within the last day, or somebody is at work: requests come first. What goes wrong is told and fails nothing; tomorrow is another
-// day. The stamp comes before the deed: of several workers one does it.
+// ifDue removes what is old, unless that was done within the last day. It may run while requests are worked on: it removes nothing
+// that belongs to a request without an outcome. An error is logged and fails nothing; the next day it is tried again. The stamp is
+// written first, so that one of several workers does it.
 func (t tidier) ifDue(ctx context.Context, now time.Time) {
 	const day = 24 * time.Hour
 	last, err := os.Stat(t.stamp)
 	first := err != nil
-	if !first && now.Sub(last.ModTime()) < day || t.keep == 0 || ctx.Err() != nil || t.log.Holder(ctx) != "" {
+	if !first && now.Sub(last.ModTime()) < day || t.keep == 0 || ctx.Err() != nil {
 		return
 	}
 	err = errors.Join(os.MkdirAll(filepath.Dir(t.stamp), 0o700), renameio.WriteFile(t.stamp, nil, 0o600))

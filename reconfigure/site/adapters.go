@@ -1,8 +1,7 @@
-package main
+package site
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -39,9 +38,9 @@ var (
 	_ ssh.Keeper            = (*journal.Journal)(nil)
 )
 
-// adapters is what acts on one cluster, as it is declared. Each is opened when it is needed first, and once.
-type adapters struct {
-	site
+// Adapters is what acts on one cluster, as it is declared. Each is opened when it is needed first, and once.
+type Adapters struct {
+	site   Site
 	log    *journal.Journal // nil where there is none yet, and nothing is to be carried out
 	logger *slog.Logger
 
@@ -52,12 +51,16 @@ type adapters struct {
 	ports   map[string]string        // addresses, as they were read last
 }
 
-func (s site) adapters(log *journal.Journal, logger *slog.Logger) *adapters {
-	return &adapters{site: s, log: log, logger: logger, drivers: map[string]*terraform.Driver{}, slurms: map[string]*slurm.Client{}}
+// Adapters is what acts on the cluster. Without a journal it can only look.
+func (s Site) Adapters(log *journal.Journal, logger *slog.Logger) *Adapters {
+	return &Adapters{
+		site: s, log: log, logger: logger,
+		drivers: map[string]*terraform.Driver{}, slurms: map[string]*slurm.Client{},
+	}
 }
 
-// close ends connections that are kept open.
-func (a *adapters) close() {
+// Close ends connections that are kept open.
+func (a *Adapters) Close() {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	for _, client := range a.slurms {
@@ -66,13 +69,13 @@ func (a *adapters) close() {
 }
 
 // driver runs Terraform in a shard.
-func (a *adapters) driver(ctx context.Context, shard string) (*terraform.Driver, error) {
+func (a *Adapters) driver(ctx context.Context, shard string) (*terraform.Driver, error) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	if d := a.drivers[shard]; d != nil {
 		return d, nil
 	}
-	d, err := a.terraform(ctx, a.log, a.logger, shard)
+	d, err := a.terraform(ctx, shard)
 	if err == nil {
 		a.drivers[shard] = d
 	}
@@ -80,7 +83,7 @@ func (a *adapters) driver(ctx context.Context, shard string) (*terraform.Driver,
 }
 
 // openstack is logged in to the cloud.
-func (a *adapters) openstack(ctx context.Context) (*openstack.Client, error) {
+func (a *Adapters) openstack(ctx context.Context) (*openstack.Client, error) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	if a.cloud != nil {
@@ -94,7 +97,7 @@ func (a *adapters) openstack(ctx context.Context) (*openstack.Client, error) {
 }
 
 // scheduler reaches Slurm's commands on the control node, over one connection.
-func (a *adapters) scheduler(control reconfigure.Instance) *slurm.Client {
+func (a *Adapters) scheduler(control reconfigure.Instance) *slurm.Client {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	client := a.slurms[control.Address]
@@ -106,12 +109,12 @@ func (a *adapters) scheduler(control reconfigure.Instance) *slurm.Client {
 }
 
 // observer asks the sources.
-func (a *adapters) observer() snapshot.Observer {
+func (a *Adapters) observer() snapshot.Observer {
 	return snapshot.Observer{
-		Cluster: a.cluster,
+		Cluster: a.site.Cluster,
 		State:   a.state,
 		States: func(ctx context.Context, control reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
-			if err := a.knownHosts(a.log).Refresh(ctx); err != nil {
+			if err := a.site.knownHosts(a.log).Refresh(ctx); err != nil {
 				return nil, err
 			}
 			return a.scheduler(control).States(ctx)
@@ -140,8 +143,8 @@ func (a *adapters) observer() snapshot.Observer {
 }
 
 // state is Terraform's, of the shards that the nodes are in; without nodes, of all.
-func (a *adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigure.State, error) {
-	desired, _, err := a.nodeMap(a.log).Read(ctx)
+func (a *Adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigure.State, error) {
+	desired, _, err := a.site.nodeMap(a.log).Read(ctx)
 	if err != nil {
 		return reconfigure.State{}, err
 	}
@@ -167,16 +170,16 @@ func (a *adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 	return all, nil
 }
 
-// addresses is where nodes are, by the ports in Terraform's states. Kept ports stay as they are between two deploys, so that the
-// states of all shards are read for a fresh answer, and for the first one.
-func (a *adapters) addresses(ctx context.Context, fresh bool) (map[string]string, error) {
+// addresses is where nodes are, by the ports in Terraform's states. Kept ports stay as they are between two deploys, so
+// that the states of all shards are read for a fresh answer, and for the first one.
+func (a *Adapters) addresses(ctx context.Context, fresh bool) (map[string]string, error) {
 	a.lock.Lock()
 	known := a.ports
 	a.lock.Unlock()
 	if known != nil && !fresh {
 		return known, nil
 	}
-	desired, _, err := a.nodeMap(a.log).Read(ctx)
+	desired, _, err := a.site.nodeMap(a.log).Read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +202,7 @@ func (a *adapters) addresses(ctx context.Context, fresh bool) (map[string]string
 }
 
 // deps is what operations work with.
-func (a *adapters) deps(ctx context.Context, recorder *journal.Recorder) (operation.Deps, error) {
+func (a *Adapters) deps(ctx context.Context, recorder *journal.Recorder) (operation.Deps, error) {
 	cloud, err := a.openstack(ctx)
 	if err != nil {
 		return operation.Deps{}, err
@@ -218,7 +221,7 @@ func (a *adapters) deps(ctx context.Context, recorder *journal.Recorder) (operat
 		Cloud:      cloud,
 		Quota:      cloud,
 		Waiter:     a.waiter(cloud),
-		Configurer: a.playbooks(),
+		Configurer: a.site.playbooks(),
 		Recorder:   eventsAndEvidence{recorder, a.log},
 		Health:     a.log,
 		Addresses:  a.addresses,
@@ -228,8 +231,10 @@ func (a *adapters) deps(ctx context.Context, recorder *journal.Recorder) (operat
 }
 
 // waiter waits for SSH.
-func (a *adapters) waiter(cloud *openstack.Client) *ssh.Waiter {
-	return ssh.NewWaiter(ssh.Config{Known: a.knownHosts(a.log), Policy: a.cluster.Settings.HostKeys, Console: cloud.Console})
+func (a *Adapters) waiter(cloud *openstack.Client) *ssh.Waiter {
+	return ssh.NewWaiter(ssh.Config{
+		Known: a.site.knownHosts(a.log), Policy: a.site.Cluster.Settings.HostKeys, Console: cloud.Console,
+	})
 }
 
 // eventsAndEvidence is the journal, as operations use it.
@@ -249,32 +254,43 @@ func (u unopened) State(context.Context) (reconfigure.State, error) {
 func (u unopened) Preview(context.Context, reconfigure.Plan) (reconfigure.Preview, error) {
 	return reconfigure.Preview{}, u.err
 }
-func (u unopened) Apply(context.Context, reconfigure.Preview, operation.Watch, <-chan struct{}) (reconfigure.Failures, error) {
+func (u unopened) Apply(
+	context.Context, reconfigure.Preview, operation.Watch, <-chan struct{},
+) (reconfigure.Failures, error) {
 	return nil, u.err
 }
-func (u unopened) Adopt(context.Context, reconfigure.Plan, map[string]reconfigure.Server) (nodeset.NodeSet, reconfigure.Failures, error) {
+func (u unopened) Adopt(
+	context.Context, reconfigure.Plan, map[string]reconfigure.Server,
+) (nodeset.NodeSet, reconfigure.Failures, error) {
 	return nodeset.NodeSet{}, nil, u.err
 }
 func (u unopened) Discard(reconfigure.Preview) error { return u.err }
 
-func (s site) terraform(ctx context.Context, log *journal.Journal, logger *slog.Logger, shard string) (*terraform.Driver, error) {
+func (a *Adapters) terraform(ctx context.Context, shard string) (*terraform.Driver, error) {
 	return terraform.Open(ctx, terraform.Config{
-		Dir:         s.rootModule(),
+		Dir:         a.site.rootModule(),
 		Workspace:   shard,
-		Keeper:      s.nodeMap(log).Keeper,
-		PlanDir:     s.state("plans"),
-		CloudsFile:  s.cloudsFile(),
-		Binary:      s.cluster.Settings.Terraform,
-		BinDir:      s.state("bin"),
-		Parallelism: s.cluster.Settings.Parallelism,
-		LockTimeout: s.cluster.Settings.LockTimeout,
-		Environ:     environment(os.Environ()),
-		Log:         logger,
+		Keeper:      a.site.nodeMap(a.log).Keeper,
+		PlanDir:     a.site.state("plans"),
+		CloudsFile:  a.site.cloudsFile(),
+		Binary:      a.site.Cluster.Settings.Terraform,
+		BinDir:      a.site.state("bin"),
+		Parallelism: a.site.Cluster.Settings.Parallelism,
+		LockTimeout: a.site.Cluster.Settings.LockTimeout,
+		Port: func(ctx context.Context, server string) (string, error) {
+			cloud, err := a.openstack(ctx)
+			if err != nil {
+				return "", err
+			}
+			return cloud.Port(ctx, server)
+		},
+		Environ: environment(os.Environ()),
+		Log:     a.logger,
 	})
 }
 
 // nodeMap is the map of nodes, for those who take no Terraform.
-func (s site) nodeMap(log *journal.Journal) terraform.NodeMap {
+func (s Site) nodeMap(log *journal.Journal) terraform.NodeMap {
 	m := terraform.NodeMap{Dir: s.rootModule()}
 	if log != nil {
 		m.Keeper = log
@@ -283,25 +299,27 @@ func (s site) nodeMap(log *journal.Journal) terraform.NodeMap {
 }
 
 // adopt takes over what the files of this host have and no journal ever had.
-func (s site) adopt(ctx context.Context, log *journal.Journal) error {
+func (s Site) adopt(ctx context.Context, log *journal.Journal) error {
 	if err := s.nodeMap(log).Adopt(ctx); err != nil {
 		return err
 	}
 	return s.knownHosts(log).Adopt(ctx)
 }
 
-func (s site) rootModule() string { return s.file("terraform", "openstack") }
+func (s Site) rootModule() string { return s.file("terraform", "openstack") }
 
 // playbooks writes what Ansible itself prints to a log of its own.
-func (s site) playbooks() *ansible.Runner {
-	return ansible.New(ansible.Config{Dir: s.dir, Env: environment(os.Environ()), Log: appender{s, "ansible.log"}})
+func (s Site) playbooks() *ansible.Runner {
+	return ansible.New(ansible.Config{Dir: s.Dir, Env: environment(os.Environ()), Log: appender{s, "ansible.log"}})
 }
 
-func (s site) cloud(ctx context.Context) (*openstack.Client, error) {
-	return openstack.New(ctx, openstack.Config{Cloud: s.cluster.Cloud, CloudsFile: s.cloudsFile(), Cluster: s.cluster.Name})
+func (s Site) cloud(ctx context.Context) (*openstack.Client, error) {
+	return openstack.New(ctx, openstack.Config{
+		Cloud: s.Cluster.Cloud, CloudsFile: s.cloudsFile(), Cluster: s.Cluster.Name,
+	})
 }
 
-func (s site) knownHosts(log *journal.Journal) ssh.KnownHosts {
+func (s Site) knownHosts(log *journal.Journal) ssh.KnownHosts {
 	k := ssh.KnownHosts{Path: s.state("known_hosts")}
 	if log != nil {
 		k.Keeper = log
@@ -309,9 +327,10 @@ func (s site) knownHosts(log *journal.Journal) ssh.KnownHosts {
 	return k
 }
 
-// scheduler reaches Slurm's commands on the control node. With keep the connection stays open until the client is closed.
-func (s site) scheduler(control reconfigure.Instance, keep bool) *slurm.Client {
-	command := s.knownHosts(nil).Command(s.cluster.LoginUser, control.Address, s.cluster.PrivateKeyFile)
+// scheduler reaches Slurm's commands on the control node. With keep the connection stays open until the client is
+// closed.
+func (s Site) scheduler(control reconfigure.Instance, keep bool) *slurm.Client {
+	command := s.knownHosts(nil).Command(s.Cluster.LoginUser, control.Address, s.Cluster.PrivateKeyFile)
 	return slurm.New(slurm.Config{SSH: command, Prefix: []string{"sudo", "-n"}, Run: runHere, Keep: keep})
 }
 
@@ -321,52 +340,26 @@ func runHere(ctx context.Context, c process.Cmd) error {
 	return process.Run(ctx, c)
 }
 
-// opener opens the site for each plan: anew where the declaration has changed since, else as it was.
-type opener struct {
-	dir      string
-	log      *journal.Journal
-	recorder *journal.Recorder
-	logger   *slog.Logger
-
-	lock sync.Mutex
-	sum  string
-	last *adapters
-}
-
-func (o *opener) open(ctx context.Context) (controller.Site, error) {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	s, err := openSite(o.dir)
-	if err != nil {
-		return controller.Site{}, err
-	}
-	site := controller.Site{Cluster: s.cluster}
-	if err := s.upToDate(ctx, o.log); err != nil {
-		return site, err
-	}
-	declared, err := s.declaration()
-	if err != nil {
-		return site, err
-	}
-	if key := fmt.Sprint(declared.Sum, s.cloudsFile()); o.last == nil || key != o.sum {
-		if err := s.adopt(ctx, o.log); err != nil {
-			return site, err
-		}
-		// What runs still may use the adapters of before: they are not closed, and end with this process.
-		o.last, o.sum = s.adapters(o.log, o.logger), key
-	}
-	site.Observe = o.last.observer().Observe
-	site.Deps, err = o.last.deps(context.WithoutCancel(ctx), o.recorder)
-	return site, err
-}
-
-func (o *opener) close() {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	if o.last != nil {
-		o.last.close()
-	}
-}
-
 // observeFor is how long people wait for a source that does not answer. Slurm's tools take up to a minute to give up.
 const observeFor = 20 * time.Second
+
+// Look asks all sources for a person, and changes nothing.
+func (a *Adapters) Look(ctx context.Context) (snapshot.Snapshot, error) {
+	observer := a.observer()
+	observer.Limit = observeFor
+	return observer.Observe(ctx, snapshot.Scope{Servers: true, Declared: true})
+}
+
+// Inventory is Ansible's, of what is in Terraform's state. The known hosts that its ssh commands use are up to date
+// then.
+func (a *Adapters) Inventory(ctx context.Context) ([]byte, error) {
+	state, err := a.state(ctx, nodeset.NodeSet{})
+	if err != nil {
+		return nil, err
+	}
+	text, err := ansible.Inventory(a.site.Cluster, state.Instances)
+	if err != nil {
+		return nil, err
+	}
+	return text, a.site.knownHosts(a.log).Refresh(ctx)
+}

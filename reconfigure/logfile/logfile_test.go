@@ -1,4 +1,4 @@
-package main
+package logfile
 
 import (
 	"maps"
@@ -12,9 +12,9 @@ import (
 )
 
 // written opens a log and writes a line to it; it stays open until the test ends, or until somebody closes it.
-func written(t *testing.T, l logFolder, name, line string) *os.File {
+func written(t *testing.T, l Folder, name, line string) *os.File {
 	t.Helper()
-	file, err := l.open(name)
+	file, err := l.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,10 +35,10 @@ func shut(t *testing.T, files ...*os.File) {
 }
 
 // demandLogs compares what is in the folder, by name.
-func demandLogs(t *testing.T, what string, l logFolder, want map[string]string) {
+func demandLogs(t *testing.T, what string, l Folder, want map[string]string) {
 	t.Helper()
 	got := map[string]string{}
-	paths, err := filepath.Glob(filepath.Join(l.dir, "*"))
+	paths, err := filepath.Glob(filepath.Join(l.Dir, "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,13 +56,13 @@ func demandLogs(t *testing.T, what string, l logFolder, want map[string]string) 
 
 func TestLogsAreSetAsideEachDayAndRemovedWhenTheyAreOld(t *testing.T) {
 	const day = 24 * time.Hour
-	l := logFolder{t.TempDir()}
+	l := Folder{t.TempDir()}
 	today := time.Now()
 	on := func(days int) string { return today.Add(time.Duration(days) * day).Format(time.DateOnly) }
 	prune := func(days int) {
 		t.Helper()
 		now := today.Add(time.Duration(days) * day)
-		if err := l.prune(now, now.Add(-10*day)); err != nil {
+		if err := l.Prune(now, now.Add(-10*day)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,7 +70,12 @@ func TestLogsAreSetAsideEachDayAndRemovedWhenTheyAreOld(t *testing.T) {
 	shut(t, written(t, l, "worker.log", "first\n"), written(t, l, "empty.log", ""))
 	inUse := written(t, l, "ansible.log", "one\n")
 	prune(0)
-	demandLogs(t, "the first day", l, map[string]string{"worker.log." + on(0): "first\n", "empty.log": "", "ansible.log": "one\n"})
+	demandLogs(
+		t,
+		"the first day",
+		l,
+		map[string]string{"worker.log." + on(0): "first\n", "empty.log": "", "ansible.log": "one\n"},
+	)
 
 	shut(t, written(t, l, "worker.log", "second\n"), inUse)
 	prune(0)
@@ -83,7 +88,7 @@ func TestLogsAreSetAsideEachDayAndRemovedWhenTheyAreOld(t *testing.T) {
 	})
 
 	// A process has had its log set aside by another host, say, and has it open still.
-	reader, err := logFolder{l.dir}.open("worker.log." + on(0))
+	reader, err := Folder{l.Dir}.Open("worker.log." + on(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +100,7 @@ func TestLogsAreSetAsideEachDayAndRemovedWhenTheyAreOld(t *testing.T) {
 }
 
 func TestAWorkerThatStaysGoesOnInANewLog(t *testing.T) {
-	l := logFolder{t.TempDir()}
+	l := Folder{t.TempDir()}
 	output := written(t, l, "worker.log", "old\n")
 	stdout, stderr := os.Stdout, os.Stderr
 	defer func() { os.Stdout, os.Stderr = stdout, stderr }()
@@ -105,7 +110,7 @@ func TestAWorkerThatStaysGoesOnInANewLog(t *testing.T) {
 	now := time.Now()
 	prune := func() {
 		t.Helper()
-		if err := l.prune(now, now.Add(-time.Hour)); err != nil {
+		if err := l.Prune(now, now.Add(-time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -116,7 +121,12 @@ func TestAWorkerThatStaysGoesOnInANewLog(t *testing.T) {
 	if _, err := os.Stderr.WriteString("new\n"); err != nil {
 		t.Fatal(err)
 	}
-	demandLogs(t, "afterwards", l, map[string]string{"worker.log." + now.Format(time.DateOnly): "old\nanother's\n", "worker.log": "new\n"})
+	demandLogs(
+		t,
+		"afterwards",
+		l,
+		map[string]string{"worker.log." + now.Format(time.DateOnly): "old\nanother's\n", "worker.log": "new\n"},
+	)
 
 	now = now.Add(24 * time.Hour)
 	os.Stdout, os.Stderr = stdout, stderr // as another process sees it

@@ -1,4 +1,4 @@
-package main
+package slurm
 
 import (
 	"testing"
@@ -20,7 +20,7 @@ func TestResumeFilesOfAllReleasesAreRead(t *testing.T) {
 			{"extra":null,"features":"","job_id":4,"nodes_resume":"c[001-002]","nodes_alloc":"c[001-003]","oversubscribe":"OK","partition":"main","reservation":""},
 			{"job_id":5,"nodes_resume":"c002","nodes_alloc":"c002"}]}`,
 	} {
-		got, err := parseJobs([]byte(text))
+		got, err := ParseResumeFile([]byte(text))
 		if err != nil {
 			t.Fatalf("%s: %v", release, err)
 		}
@@ -32,11 +32,11 @@ func TestResumeFilesOfAllReleasesAreRead(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", release, diff)
 		}
 	}
-	if jobs, err := parseJobs(nil); err != nil || len(jobs) > 0 {
+	if jobs, err := ParseResumeFile(nil); err != nil || len(jobs) > 0 {
 		t.Errorf("of nothing: %v, %v", jobs, err)
 	}
 	for _, text := range []string{"{", "[]", `{"jobs":[{"job_id":"x"}]}`, `{"jobs":[{"job_id":1,"nodes":"c[2-1]"}]}`} {
-		if _, err := parseJobs([]byte(text)); err == nil {
+		if _, err := ParseResumeFile([]byte(text)); err == nil {
 			t.Errorf("%s was taken", text)
 		}
 	}

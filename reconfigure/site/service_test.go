@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
 )
 
 // TestServiceNames has the names from systemd-escape --path.
@@ -50,12 +49,15 @@ func TestTheUnitIsTheServiceThatIsStarted(t *testing.T) {
 		t.Errorf("polkit's rules do not name it, error %v", err)
 	}
 	for line, why := range map[string]string{
-		"ExecStart=%f/bin/reconfigure --dir %f worker --stay": "else it could end at the very moment in which a call finds it active",
-		"StartLimitIntervalSec=0":                             "else systemd would refuse a start after many",
-		"Restart=on-failure":                                  "a worker that died would leave its requests to the next call",
-		"KillMode=mixed":                                      "else Terraform would be killed along with the worker, and leave half of a state",
-		"TimeoutStopSec=20min":                                "else it would be killed in the middle of an apply",
-		"SuccessExitStatus=130":                               "else it would count as failed when it is stopped",
+		"ExecStart=%f/bin/reconfigure --dir %f worker --stay": "else it could end at the very moment in which a call " +
+			"finds it active",
+		"StartLimitIntervalSec=0": "else systemd would refuse a start after many",
+		"Restart=on-failure": "a worker that died would leave its requests to the " +
+			"next call",
+		"KillMode=mixed": "else Terraform would be killed along with the " +
+			"worker, and leave half of a state",
+		"TimeoutStopSec=20min":  "else it would be killed in the middle of an apply",
+		"SuccessExitStatus=130": "else it would count as failed when it is stopped",
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {
 			t.Errorf("the unit has no %s: %s", line, why)
@@ -63,8 +65,9 @@ func TestTheUnitIsTheServiceThatIsStarted(t *testing.T) {
 	}
 }
 
-// TestTheUnitIsWhatSystemdTakes has systemd read it, which need not run for that. It tells of each key that it does not know or like, and takes the rest. It knows of
-// no other unit than the targets that each service depends on, since it would tell of units that other packages have installed, too.
+// TestTheUnitIsWhatSystemdTakes has systemd read it, which need not run for that. It tells of each key that it does
+// not know or like, and takes the rest. It knows of no other unit than the targets that each service depends on,
+// since it would tell of units that other packages have installed, too.
 func TestTheUnitIsWhatSystemdTakes(t *testing.T) {
 	_, text := unit(t)
 	analyze, err := exec.LookPath("systemd-analyze")
@@ -83,7 +86,8 @@ func TestTheUnitIsWhatSystemdTakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, target := range []string{"sysinit", "basic", "network-online", "shutdown"} {
-		if err := os.WriteFile(filepath.Join(dir, target+".target"), []byte("[Unit]\nDefaultDependencies=no\n"), 0o644); err != nil {
+		file := filepath.Join(dir, target+".target")
+		if err := os.WriteFile(file, []byte("[Unit]\nDefaultDependencies=no\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"io"
@@ -13,7 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
 )
 
-// TestWhenAWorkerComparesNext never comes to a comparison: it would need a cloud. The script tend.txtar does.
+// TestWhenAWorkerComparesNext never comes to a comparison: it would need a cloud. The script unattended.txtar does.
 func TestWhenAWorkerComparesNext(t *testing.T) {
 	shipped, err := os.ReadFile(filepath.Join("..", "..", "group_vars", "all.yml"))
 	if err != nil {
@@ -25,20 +25,24 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 		change   func(*comparer)
 		next     time.Duration // zero: none
 	}{
-		"the next one is not due":            {age: time.Minute, next: 4 * time.Minute},
-		"none is declared any more":          {from: "reconcile_minutes: 5", to: "reconcile_minutes: 0"},
-		"there is a slip in the declaration": {from: "reconcile_minutes: 5", to: "reconcile_minutes: five", next: time.Minute},
-		"it is due, and there is a pause":    {age: time.Hour, next: time.Minute},
-		"the last one is in the future":      {age: -time.Hour, next: time.Minute},
-		"the program was replaced":           {age: time.Minute, change: func(r *comparer) { r.self.path = "/bin/true" }},
+		"the next one is not due":   {age: time.Minute, next: 4 * time.Minute},
+		"none is declared any more": {from: "reconcile_minutes: 5", to: "reconcile_minutes: 0"},
+		"there is a slip in the declaration": {
+			from: "reconcile_minutes: 5", to: "reconcile_minutes: five", next: 10 * time.Second,
+		},
+		"it is due, and there is a pause": {age: time.Hour, next: time.Minute},
+		"the last one is in the future":   {age: -time.Hour, next: time.Minute},
+		"the program was replaced": {age: time.Minute, change: func(r *comparer) {
+			r.self.path = "/bin/true"
+		}},
 		"the program of a service was": {age: time.Minute, next: 4 * time.Minute, change: func(r *comparer) {
 			r.self.path, r.service = "/bin/true", true
 		}},
 		"another journal is declared": {from: "state_directory: state", to: "state_directory: elsewhere"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := site{dir: t.TempDir()}
-			s.cluster.Settings.StateDir = s.file("state")
+			s := Site{Dir: t.TempDir()}
+			s.Cluster.Settings.StateDir = s.file("state")
 			if err := os.MkdirAll(s.file("group_vars"), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +69,13 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := comparer{dir: s.dir, log: log, out: slog.New(slog.NewTextHandler(io.Discard, nil)), at: s.location(), self: self}
+			r := comparer{
+				dir:  s.Dir,
+				log:  log,
+				out:  slog.New(slog.NewTextHandler(io.Discard, nil)),
+				at:   s.location(),
+				self: self,
+			}
 			if test.change != nil {
 				test.change(&r)
 			}
@@ -73,7 +83,7 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 			if ok != (test.next > 0) || next > test.next || ok && next < test.next-30*time.Second {
 				t.Errorf("the next one is in %s (%t), want %s", next, ok, test.next)
 			}
-			if last, err := s.lastLook(); err != nil || !last.Time.Equal(compared) {
+			if last, err := s.LastLook(); err != nil || !last.Time.Equal(compared) {
 				t.Errorf("it has compared: %v, error %v", last.Time, err)
 			}
 		})

@@ -1,4 +1,4 @@
-package main
+package site
 
 import (
 	"testing"
@@ -12,18 +12,20 @@ func TestWhatIsRememberedIsRecalled(t *testing.T) {
 	for name, settings := range map[string]reconfigure.Settings{
 		"a journal in the state directory": {StateDir: "/srv/state"},
 		"a service of systemd's":           {StateDir: "/srv/state", Worker: reconfigure.WorkerSystemd},
-		"a journal elsewhere":              {StateDir: "/srv/state", Journal: "postgres://eiffel@db/journal?sslmode=verify-full"},
+		"a journal elsewhere": {
+			StateDir: "/srv/state", Journal: "postgres://eiffel@db/journal?sslmode=verify-full",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := site{dir: t.TempDir(), cluster: reconfigure.Cluster{Settings: settings}}
-			if err := s.remember(); err != nil {
+			s := Site{Dir: t.TempDir(), Cluster: reconfigure.Cluster{Settings: settings}}
+			if err := s.Remember(); err != nil {
 				t.Fatal(err)
 			}
-			recalled, err := recalledSite(s.dir)
+			recalled, err := Recall(s.Dir)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(settings, recalled.cluster.Settings); diff != "" {
+			if diff := cmp.Diff(settings, recalled.Cluster.Settings); diff != "" {
 				t.Errorf("recalled (-remembered +recalled):\n%s", diff)
 			}
 		})

@@ -1,0 +1,216 @@
+package operation_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+)
+
+// interrupted has a controller be killed, and Terraform with it, while nodes are made; then another one has the same
+// plan carried out.
+func (l *lab) interrupted(how simulate.Half, nodes ...string) map[string]string {
+	l.Helper()
+	l.wants(reconfigure.Create, nodes...)
+	l.KillDuring(0, how)
+	l.Then(simulate.AfterApply, func() { l.end(reconfigure.ErrLeaseLost) })
+	l.start().wait()
+	l.operator().Wait()
+	l.restart()
+	l.plan = reconfigure.Plan{}
+	l.wants(reconfigure.Create, nodes...)
+	return l.carry()
+}
+
+// An unknown instance from before the request is older than the boot that Slurm waits for.
+func TestUnknownInstanceGoesBeforeItsNodeIsMadeAgain(t *testing.T) {
+	for _, how := range []simulate.Half{simulate.Unwritten, simulate.Unknown, simulate.Tainted} {
+		t.Run(string(how), func(t *testing.T) {
+			test(t, func(l *lab) {
+				l.want("verdicts", map[string]string{"p3": "done"}, l.interrupted(how, "p3"))
+				l.want("orphans", 0, len(l.Orphans()))
+				l.want("doubled", 0, len(l.Doubled()))
+				l.wantNever("adopt p3 ")
+			})
+		})
+	}
+}
+
+// One that was made for the same request is taken.
+func TestUnknownInstanceOfTheSameRequestIsAdopted(t *testing.T) {
+	for _, how := range []simulate.Half{simulate.Unwritten, simulate.Unknown, simulate.Tainted} {
+		t.Run(string(how), func(t *testing.T) {
+			test(t, func(l *lab) {
+				since := time.Now()
+				l.PowersUp("p3")
+				l.wants(reconfigure.Create, "p3")
+				l.KillDuring(0, how)
+				l.Then(simulate.AfterApply, func() { l.end(reconfigure.ErrLeaseLost) })
+				l.start().wait()
+				l.operator().Wait()
+				l.restart()
+				time.Sleep(time.Minute)
+				l.plan = reconfigure.Plan{}
+				l.wants(reconfigure.Create, "p3")
+				l.change("p3").Since = since
+				id := l.IDs()["p3"]
+				l.wantDone("p3")
+				l.want("calls", []string{"apply create p3", "adopt p3", "configure p3 of ctl,p[1-3]"}, l.Calls())
+				l.want("instance", id, l.Node("p3").Instance.ID)
+			})
+		})
+	}
+}
+
+// The answer to a creation is lost, and Terraform goes on.
+func TestInstanceOfALostAnswerIsAdopted(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Order(simulate.LostCreate, "p3")
+		l.PowersUp("p3", "p4")
+		l.wants(reconfigure.Create, "p3", "p4")
+		l.wantDone("p3", "p4")
+		l.wantOrder("apply create p[3-4]", "adopt p[3-4]")
+		l.want("orphans", 0, len(l.Orphans()))
+	})
+}
+
+func TestUnknownInstanceGoesWithItsNode(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3")
+		l.PowersDown("p3")
+		l.Forget("p3")
+		l.wants(reconfigure.Remove, "p3")
+		l.wantDone("p3")
+		l.want("orphans", 0, len(l.Orphans()))
+	})
+}
+
+// Terraform's state may have been lost with all that it knew: then what it does not know is a cluster at work.
+func TestUnknownInstanceThatMayBeOfUseIsLeftAlone(t *testing.T) {
+	for name, rule := range map[string]struct {
+		prepare func(*lab)
+		node    string
+		why     string
+	}{
+		"a job runs on it":       {func(l *lab) { l.Have("p3"); l.StartJob("p3"); l.Forget("p3") }, "p3", "it is in use by Slurm"},
+		"a job may start on it":  {func(l *lab) { l.Have("p3"); l.Forget("p3") }, "p3", "it is in use by Slurm"},
+		"Slurm does not answer":  {func(l *lab) { l.Have("p3"); l.Forget("p3"); l.Order(simulate.SlurmSilent) }, "p3", "as Slurm does not answer"},
+		"it is the control node": {func(l *lab) { l.Forget("ctl") }, "ctl", "all of Slurm's state may be on it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test(t, func(l *lab) {
+				rule.prepare(l)
+				l.wants(reconfigure.Create, rule.node, "p4")
+				said := l.carry()[rule.node]
+				if !strings.HasPrefix(said, "failed apply: left alone: there is instance ") || !strings.Contains(said, rule.why) {
+					l.Errorf("%s: %s", rule.node, said)
+				}
+				l.want("orphans", []string{rule.node}, l.Orphans())
+				l.want("doubled", 0, len(l.Doubled()))
+				l.want("lost jobs", 0, len(l.Lost()))
+			})
+		})
+	}
+}
+
+// Where Terraform's state has a part of it, an unknown instance is what was about to be made, whether Slurm answers or
+// not: no cluster could be deployed otherwise.
+func TestHalfMadeControlNodeIsMadeAnew(t *testing.T) {
+	empty(t, func(l *lab) {
+		l.want("verdicts", map[string]string{"ctl": "done"}, l.interrupted(simulate.Unwritten, "ctl"))
+		l.want("orphans", 0, len(l.Orphans()))
+	})
+}
+
+// What Terraform has begun to make it must not forget, as long as it is unknown what has come of it.
+func TestNothingBegunIsForgottenWhileTheCloudIsSilent(t *testing.T) {
+	test(t, func(l *lab) {
+		l.wants(reconfigure.Create, "p3")
+		l.KillDuring(0, simulate.Unwritten)
+		l.Then(simulate.AfterApply, func() { l.end(reconfigure.ErrLeaseLost) })
+		l.start().wait()
+		l.operator().Wait()
+		l.restart()
+		l.Order(simulate.CloudSilent)
+		l.want("orphans", []string{"p3"}, l.Orphans())
+		l.want("Terraform knows of it", "p3", l.Node("p3").Instance.Node)
+		l.plan = reconfigure.Plan{}
+		l.wants(reconfigure.Remove, "p3")
+		const why = "failed apply: it is unknown whether there is an instance of it already: cloud silent"
+		l.wantVerdicts(map[string]string{"p3": why})
+		l.Clear(simulate.CloudSilent)
+		l.wantDone("p3")
+		l.want("orphans", 0, len(l.Orphans()))
+	})
+}
+
+func TestNothingIsMadeWhileTheCloudIsSilent(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p4")
+		l.PowersDown("p4")
+		l.PowersUp("p3")
+		l.wants(reconfigure.Create, "p3")
+		l.wants(reconfigure.Remove, "p4")
+		l.Order(simulate.CloudSilent)
+		l.wantVerdicts(map[string]string{
+			"p3": "failed apply: it is unknown whether there is an instance of it already: cloud silent", "p4": "done",
+		})
+		l.want("node", simulate.Node{State: back}, l.Node("p3"))
+	})
+}
+
+// A controller sets a node DOWN for which nothing can be planned, and dies: the next one hands it back.
+func TestNodeThatAnotherControllerSetDownIsHandedBack(t *testing.T) {
+	test(t, func(l *lab) {
+		l.PowersUp("p3")
+		l.plan.Rejected = []reconfigure.Rejection{{Node: "p3", Request: 1, Reason: "no such image", Awaited: true}}
+		if err := l.Down(l.ctx, nodeset.Of("p3"), "no such image"); err != nil {
+			t.Fatal(err)
+		}
+		l.carry()
+		l.want("node", simulate.Node{State: back}, l.Node("p3"))
+	})
+}
+
+// An unknown instance that the cloud does not delete holds up its own node, and no other.
+func TestUnknownInstanceThatStaysHoldsNobodyBack(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3")
+		l.PowersDown("p3")
+		l.Forget("p3")
+		l.PowersUp("p3", "p4")
+		l.Takes(simulate.Removing, simulate.Forever, "p3")
+		l.wants(reconfigure.Create, "p3")
+		l.change("p3").Deadline = time.Now().Add(9 * time.Minute)
+		first := l.start()
+		time.Sleep(2 * time.Second)
+		l.plan = reconfigure.Plan{}
+		l.wants(reconfigure.Create, "p4")
+		l.wantDone("p4")
+		if up := l.round.up("p4"); up > 15*time.Second {
+			l.Errorf("p4 is up after %s: %q", up, l.Calls())
+		}
+		if v := first.wait()["p3"]; v.Status != reconfigure.StatusFailed {
+			l.Errorf("p3: %+v", v)
+		}
+		l.want("doubled", 0, len(l.Doubled()))
+	})
+}
+
+// The map of nodes is written before the deed. What Terraform did not come to is yet to be done, and must not be taken
+// for done.
+func TestInstanceIsWhatItWasMadeOfWhateverWasIntended(t *testing.T) {
+	test(t, func(l *lab) {
+		was := l.Spec("p1")
+		l.drained(reconfigure.Replace, "p1")
+		l.change("p1").Spec.ImageID = "id-of-v2"
+		l.KillDuring(0, simulate.NotBegun)
+		l.Then(simulate.AfterApply, func() { l.end(reconfigure.ErrLeaseLost) })
+		l.start().wait()
+		l.want("intended", "id-of-v2", l.Node("p1").Spec.ImageID)
+		l.want("observed", was, l.observe().Desired["p1"])
+	})
+}

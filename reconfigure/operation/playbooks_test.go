@@ -1,0 +1,115 @@
+package operation_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+)
+
+// also starts another plan a moment later, beside the first.
+func (l *lab) also(after time.Duration, a reconfigure.Action, node string) (first, second *round) {
+	l.Helper()
+	first = l.start()
+	time.Sleep(after)
+	l.plan = reconfigure.Plan{}
+	l.wants(a, node)
+	return first, l.start()
+}
+
+func (r *round) wantDone() {
+	r.Helper()
+	for node, v := range r.wait() {
+		if v.Status != reconfigure.StatusDone {
+			r.Errorf("%s: %+v", node, v)
+		}
+	}
+}
+
+// While one node boots, another one is configured. All are told of all.
+func TestOperationsTellOfEachOthersNodes(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Takes(simulate.Booting, time.Minute, "p3")
+		l.wants(reconfigure.Create, "p3")
+		first, second := l.also(5*time.Second, reconfigure.Create, "p4")
+		first.wantDone()
+		second.wantDone()
+		l.wantOrder("configure p4 of ctl,p[1-4] apart from p3", "configure p3 of ctl,p[1-4]")
+	})
+}
+
+// A persistent node that is rebooted stays among those that the others are told of: slurmctld would read slurm.conf
+// anew for one that is gone, and forget its reboot.
+func TestANodeThatRebootsIsNotForgotten(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Reboots("p1")
+		l.Takes(simulate.Booting, time.Minute, "p1")
+		l.wants(reconfigure.Reboot, "p1")
+		first, second := l.also(5*time.Second, reconfigure.Create, "p4")
+		first.wantDone()
+		second.wantDone()
+		l.wantOrder("reboot p1", "configure p4 of ctl,p[1-2,4] apart from p1", "configure p1 of ctl,p[1-2,4]")
+	})
+}
+
+func TestWhatHasFailedIsKeptApart(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Order(simulate.NoSSH, "p3")
+		l.PowersUp("p3")
+		l.Takes(simulate.Removing, 20*time.Second, "p3")
+		l.wants(reconfigure.Create, "p3")
+		first, second := l.also(2*time.Minute+5*time.Second, reconfigure.Create, "p4")
+		second.wantDone()
+		first.wait()
+		l.wantOrder("down p3", "apply delete p3", "configure p4 of ctl,p[1-4] apart from p3")
+	})
+}
+
+func TestWhatIsGoneIsNotToldOf(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Order(simulate.NoSSH, "p3")
+		l.PowersUp("p3")
+		l.wants(reconfigure.Create, "p3")
+		l.carry()
+		l.plan = reconfigure.Plan{}
+		l.wants(reconfigure.Create, "p4")
+		l.wantDone("p4")
+		l.wantOrder("configure p4 of ctl,p[1-2,4]")
+	})
+}
+
+// A node is done as soon as the playbooks are done with it, and the next run takes all that have come meanwhile.
+func TestPlaybooksAnswerNodeByNode(t *testing.T) {
+	test(t, func(l *lab) {
+		l.PowersUp("p3", "p4", "p5", "p6")
+		l.Takes(simulate.Playing, 10*time.Second)
+		l.Takes(simulate.Playing, 24*time.Second, "p4")
+		l.wants(reconfigure.Create, "p3", "p4")
+		first := l.start()
+		time.Sleep(10 * time.Second)
+		l.plan = reconfigure.Plan{}
+		l.wants(reconfigure.Create, "p5")
+		second, third := l.also(3*time.Second, reconfigure.Create, "p6")
+		first.wantDone()
+		second.wantDone()
+		third.wantDone()
+		l.wantOrder("configure p[3-4]", "configure p[5-6]")
+		if took := first.up("p3"); took > 13*time.Second {
+			l.Errorf("p3 is up after %s", took)
+		}
+	})
+}
+
+// slurmd takes its time, and meanwhile the node is told of those that come.
+func TestANodeThatIsConfiguredIsToldOfThoseThatCome(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Takes(simulate.Registering, time.Minute)
+		l.PowersUp("p3", "p4")
+		l.wants(reconfigure.Create, "p3")
+		first, second := l.also(30*time.Second, reconfigure.Create, "p4")
+		first.wantDone()
+		second.wantDone()
+		l.wantOrder("configure p3 of ctl,p[1-3]", "configure p4 of ctl,p[1-4]")
+	})
+}

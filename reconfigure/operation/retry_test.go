@@ -1,0 +1,332 @@
+package operation_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+)
+
+// resumes has Slurm power nodes up, and the plan make them; they have so much time, and may be retried so often.
+func (l *lab) resumes(within time.Duration, retries int, nodes ...string) {
+	l.PowersUp(nodes...)
+	l.wants(reconfigure.Create, nodes...)
+	for _, node := range nodes {
+		c := l.change(node)
+		c.Deadline, c.Retries = time.Now().Add(within), retries
+	}
+}
+
+// wantAttempts checks how many instances were made of a node.
+func (l *lab) wantAttempts(node string, want int) {
+	l.Helper()
+	got := 0
+	for _, e := range l.Events() {
+		if e.Node == node && e.Phase == reconfigure.PhaseBoot && e.Level == reconfigure.Begun {
+			got++
+		}
+	}
+	l.want("attempts of "+node, want, got)
+}
+
+func TestNodeIsRetriedOnAFreshInstance(t *testing.T) {
+	for fault, class := range map[simulate.Fault]reconfigure.Class{
+		simulate.Lemon: reconfigure.ClassSSH, simulate.PlaybookFails: reconfigure.ClassPlaybook,
+	} {
+		t.Run(string(fault), func(t *testing.T) {
+			test(t, func(l *lab) {
+				l.resumes(9*time.Minute, 1, "p3", "p4")
+				l.Order(fault, "p3")
+				l.Then(simulate.AfterConfigure, func() { l.Clear(simulate.PlaybookFails) })
+				l.wantDone("p3", "p4")
+				l.wantAttempts("p3", 2)
+				l.wantAttempts("p4", 1)
+				l.wantNote("retried on a fresh instance: " + string(class))
+				l.want("its job", "ALLOCATED+CLOUD", l.Node("p3").State)
+				l.wantNever("down", "power_down", "comment")
+				if took := l.round.up("p4"); took > 5*time.Second {
+					l.Errorf("the other one is up after %s", took)
+				}
+			})
+		})
+	}
+}
+
+func TestNodeIsRetriedAsOftenAsItMayBe(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(time.Hour, 2, "p3")
+		l.Order(simulate.NoSSH, "p3")
+		l.wantVerdicts(map[string]string{"p3": "failed boot: no SSH: it did not answer in time"})
+		l.wantAttempts("p3", 3)
+		l.wantOrder("down p3", "power_down p3")
+		l.want("node", simulate.Node{State: back}, l.Node("p3"))
+	})
+}
+
+func TestRebootOfWhatWasLeftBehindIsRetriedOnAFreshInstance(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3")
+		l.PowersUp("p3")
+		l.asks(reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of("p3")})
+		l.change("p3").Retries = 1
+		l.Order(simulate.RebootFails, "p3")
+		before := l.Node("p3").Instance.ID
+		l.wantDone("p3")
+		l.wantOrder("apply delete p3", "apply create p3")
+		if n := l.Node("p3"); n.Instance.ID == before || n.State != "ALLOCATED+CLOUD" || n.Spec != l.Spec("p3") {
+			l.Errorf("p3 is %+v", n)
+		}
+	})
+}
+
+// TestThereIsNoRetry where it would be of no use, or would be in somebody's way. Slurm is told, and gets the node back.
+func TestThereIsNoRetry(t *testing.T) {
+	for name, order := range map[string]func(*lab){
+		"where it is not allowed":                 func(l *lab) { l.change("p3").Retries = 0 },
+		"where there is not the time for another": func(l *lab) { l.change("p3").Deadline = time.Now().Add(4 * time.Minute) },
+		"when Slurm has given it up":              func(l *lab) { l.Then(simulate.AfterWait, func() { l.GivesUp("p3") }) },
+		"when somebody has suspended it":          func(l *lab) { l.Then(simulate.AfterWait, func() { l.PowersDown("p3") }) },
+		"for want of room":                        func(l *lab) { l.Order(simulate.NoValidHost, "p3") },
+		"when its slurmd was started": func(l *lab) {
+			l.Clear(simulate.NoSSH)
+			l.Order(simulate.NeverRegisters, "p3")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test(t, func(l *lab) {
+				l.resumes(9*time.Minute, 1, "p3")
+				l.Order(simulate.NoSSH, "p3")
+				order(l)
+				if verdict := l.carry()["p3"]; !strings.HasPrefix(verdict, "failed") {
+					l.Errorf("p3: %s", verdict)
+				}
+				made := 0
+				for _, call := range l.Calls() {
+					if strings.HasPrefix(call, "apply create p3") {
+						made++
+					}
+				}
+				l.want("instances made", 1, made)
+				l.want("node", simulate.Node{State: back}, l.Node("p3"))
+			})
+		})
+	}
+}
+
+// Its job need not wait for the others.
+func TestSlurmHearsAtOnceOfANodeThatIsNotRetried(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(9*time.Minute, 1, "p3", "p4")
+		l.change("p3").Deadline = time.Now().Add(3 * time.Minute)
+		l.Takes(simulate.Playing, 5*time.Minute)
+		l.Order(simulate.NoSSH, "p3")
+		l.carry()
+		if took := l.round.after["p3"]; took > 2*time.Minute+15*time.Second {
+			l.Errorf("it took %s", took)
+		}
+	})
+}
+
+func TestInstanceThatCannotBeRemovedKeepsItsNodeFromARetry(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(9*time.Minute, 1, "p3")
+		l.Order(simulate.NoSSH, "p3")
+		l.Order(simulate.NeverRemoved, "p3")
+		l.carry()
+		l.wantAttempts("p3", 1)
+		l.wantNote("it is not retried: its instance could not be removed")
+		l.wantOrder("down p3: no-ssh: no SSH", "power_down p3")
+	})
+}
+
+// told notes when Slurm hears of a node that is down.
+type told struct {
+	operation.Scheduler
+	when map[string]time.Duration
+	from time.Time
+}
+
+func (s told) Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
+	for node := range nodes.All() {
+		s.when[node] = time.Since(s.from)
+	}
+	return s.Scheduler.Down(ctx, nodes, reason)
+}
+
+// hears has the operator note that.
+func (l *lab) hears() told {
+	heard := told{Scheduler: l.World, when: map[string]time.Duration{}, from: time.Now()}
+	l.deps.Scheduler = func(reconfigure.Instance) operation.Scheduler { return heard }
+	return heard
+}
+
+// TestSlurmHearsOfANodeBeforeItGivesItUp whatever keeps the node, and although others have all the time that they need.
+// That the node had to wait for others is no failure of its group.
+func TestSlurmHearsOfANodeBeforeItGivesItUp(t *testing.T) {
+	const (
+		deadline = 90 * time.Second
+		late     = "it was not ready before Slurm gives it up"
+	)
+	for name, c := range map[string]struct {
+		order  func(*lab)
+		reason string
+	}{
+		"while Terraform plans":      {func(l *lab) { l.Takes(simulate.Planning, 5*time.Minute) }, late},
+		"while Terraform is at work": {func(l *lab) { l.Takes(simulate.Applying, 5*time.Minute) }, "boot-timeout: " + late},
+		"while it is built":          {func(l *lab) { l.Takes(simulate.Building, simulate.Forever, "p3") }, "boot-timeout: " + late},
+		"while it boots":             {func(l *lab) { l.Order(simulate.NoSSH, "p3") }, "no-ssh: no SSH: " + late},
+		"while other playbooks run": {func(l *lab) {
+			l.Takes(simulate.Booting, 10*time.Second, "p3")
+			l.Takes(simulate.Playing, 5*time.Minute)
+		}, late},
+		"while its playbooks run": {func(l *lab) { l.Takes(simulate.Playing, 5*time.Minute) }, late},
+		"while slurmd starts": {func(l *lab) {
+			l.Takes(simulate.Playing, time.Minute)
+			l.Order(simulate.NeverRegisters, "p3")
+		}, "unregistered: slurmd did not register in time: Slurm has it as " + waiting},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test(t, func(l *lab) {
+				heard := l.hears()
+				l.resumes(deadline, 0, "p3")
+				l.resumes(time.Hour, 0, "p4")
+				c.order(l)
+				verdicts := l.carry()
+				l.want("p4", "done", verdicts["p4"])
+				if when, ok := heard.when["p3"]; !ok || when > deadline+time.Second || when < deadline-3*time.Second {
+					l.Errorf("Slurm heard of p3 after %s: %s", when, verdicts["p3"])
+				}
+				l.wantFailedEvent("p3", c.reason)
+				l.want("state", back, l.Node("p3").State)
+				l.want("lost jobs", 0, len(l.Lost()))
+				if c.reason == late {
+					l.wantHealth(reconfigure.Health{})
+				}
+			})
+		})
+	}
+}
+
+// The image has slurmd set up, which registers while Terraform removes the instance.
+func TestANodeThatComesUpWhileItIsRemovedIsNotLeftToSlurm(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(9*time.Minute, 0, "p3")
+		l.Order(simulate.StartsByItself, "p3")
+		l.Order(simulate.PlaybookFails, "p3")
+		l.Takes(simulate.Planning, 30*time.Second)
+		l.Takes(simulate.Registering, 10*time.Second)
+		l.carry()
+		l.want("state", back, l.Node("p3").State)
+	})
+}
+
+// To look for unknown instances takes so long that there is no time left. What an earlier attempt has left is removed.
+func TestNothingIsMadeThatIsTooLate(t *testing.T) {
+	test(t, func(l *lab) {
+		l.HaveTainted("p3")
+		l.resumes(time.Minute, 0, "p3", "p4")
+		l.change("p3").Action = reconfigure.Replace
+		l.Then(simulate.AfterRoom, func() { time.Sleep(2 * time.Minute) })
+		l.carry()
+		l.wantNever("apply create", "apply replace")
+		l.wantOrder("down p[3-4]: it was not ready before Slurm gives it up")
+		for _, node := range []string{"p3", "p4"} {
+			l.want(node, simulate.Node{State: back}, l.Node(node))
+		}
+	})
+}
+
+func TestPreviewOfWhatIsTooLateIsNotApplied(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(time.Minute, 0, "p3")
+		l.wants(reconfigure.Create, "p5")
+		l.Takes(simulate.Planning, 2*time.Minute)
+		l.carry()
+		l.wantOrder("down p3: it was not ready before Slurm gives it up", "power_down p3")
+		l.wantOrder("apply create p5", "configure p5")
+		l.wantNever("apply create p3", "apply create p[3,5]")
+	})
+}
+
+// A run of the playbooks that nobody waits for any more is ended.
+func TestPlaybooksEndWithTheLastNodeThatTheyAreFor(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(time.Minute, 0, "p3")
+		l.resumes(2*time.Minute, 0, "p4")
+		l.Takes(simulate.Playing, 50*time.Minute)
+		round := l.start()
+		time.Sleep(3 * time.Minute)
+		round.wait()
+		l.plan = reconfigure.Plan{}
+		l.Takes(simulate.Playing, 0)
+		l.wants(reconfigure.Configure, "p1")
+		l.wantDone("p1")
+		if took := l.round.after["p1"]; took > 2*time.Second {
+			l.Errorf("the next run took %s", took)
+		}
+	})
+}
+
+func TestEvidenceIsKeptOfWhatFailed(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(9*time.Minute, 0, "p3", "p4", "p5", "p6")
+		l.Order(simulate.NoSSH, "p3")
+		l.Order(simulate.PlaybookFails, "p4")
+		l.Order(simulate.NeverRegisters, "p5")
+		l.Have("p7")
+		l.PowersDown("p7")
+		l.wants(reconfigure.Remove, "p7")
+		l.Order(simulate.NeverRemoved, "p7")
+		l.Then(simulate.AfterWait, func() {
+			l.Print(l.IDs()["p4"], strings.Repeat("a line\n", 20_000)+"the last line\n")
+		})
+		l.carry()
+		got := map[string]string{}
+		for _, e := range l.Evidence() {
+			if e.Plan != 7 || e.Time.IsZero() || len(e.Text) > reconfigure.EvidenceLimit {
+				l.Errorf("evidence of plan %d at %s of %d bytes", e.Plan, e.Time, len(e.Text))
+			}
+			last := strings.Split(strings.TrimSpace(e.Text), "\n")
+			text, _, _ := strings.Cut(last[len(last)-1], " at ")
+			got[fmt.Sprint(e.Node, " ", e.Phase, " ", e.Kind)] = text
+		}
+		for key, text := range got {
+			got[key] = strings.TrimRight(text, "0123456789") // the numbers of instances
+		}
+		of := func(node string) string { return " of " + node + ": booted" }
+		for _, key := range []string{"p3 boot console", "p5 verify console"} {
+			if !strings.HasSuffix(got[key], of(key[:2])) {
+				l.Errorf("%s: %q", key, got[key])
+			}
+		}
+		l.want("of the task", "stderr: playbook fails on instance-", got["p4 configure task"])
+		l.want("the end of a long console", "the last line", got["p4 configure console"])
+		l.want("pieces", 4, len(got))
+	})
+}
+
+func TestEvidenceIsKeptOfEachAttempt(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(9*time.Minute, 1, "p3")
+		l.Order(simulate.PlaybookFails, "p3")
+		l.carry()
+		l.want("pieces", 4, len(l.Evidence()))
+	})
+}
+
+func TestWhatTheCloudDoesNotShowFailsNothing(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(9*time.Minute, 0, "p3")
+		l.Order(simulate.NoSSH, "p3")
+		l.Then(simulate.AfterAdopt, func() { l.Order(simulate.CloudSilent) })
+		l.wantVerdicts(map[string]string{"p3": "failed boot: no SSH: it did not answer in time"})
+		l.wantNote("its console log cannot be had: cloud silent")
+		l.want("evidence", 0, len(l.Evidence()))
+	})
+}

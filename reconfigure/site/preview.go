@@ -1,0 +1,71 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
+	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
+	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+	"github.com/eiffel-hpc/eiffel/reconfigure/status"
+)
+
+// Preview plans as the worker does. Of nodes that must be drained first it shows what is done when their jobs have
+// ended.
+func (a *Adapters) Preview(ctx context.Context, requests []reconfigure.Request) (status.Preview, error) {
+	seen, err := a.observer().Observe(ctx, controller.Scope(a.site.Cluster, requests))
+	if err != nil {
+		return status.Preview{}, err
+	}
+	if reason, missing := seen.Missing[snapshot.Terraform]; missing {
+		return status.Preview{}, errors.New(reason)
+	}
+	first := plan.Compute(a.site.Cluster, seen, requests)
+	last := plan.Compute(a.site.Cluster, plan.AfterDrain(seen, first), requests)
+	terraform, problem := a.terraformPreview(ctx, seen, last)
+	report, err := status.NewPreview(first, last, terraform, problem)
+	for _, play := range ansible.Plays(a.site.Cluster, seen.Instances, last, true) {
+		report.Plays = append(report.Plays, status.Play(play))
+	}
+	return report, err
+}
+
+// terraformPreview is what Terraform would do, in all shards that the plan concerns.
+func (a *Adapters) terraformPreview(
+	ctx context.Context, seen snapshot.Snapshot, p reconfigure.Plan,
+) (all reconfigure.Preview, err error) {
+	shards := map[string]bool{}
+	if p.Shared {
+		shards[reconfigure.DefaultShard] = true
+	}
+	for node := range p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove).All() {
+		shards[seen.Shard(node)] = true
+		if spec, ok := p.Desired[node]; ok {
+			shards[spec.Shard] = true
+		}
+	}
+	refused := &reconfigure.Refusal{}
+	for _, shard := range slices.Sorted(maps.Keys(shards)) {
+		d, err := a.driver(ctx, shard)
+		if err != nil {
+			return all, err
+		}
+		one, err := d.Preview(ctx, p)
+		if refusal := (*reconfigure.Refusal)(nil); errors.As(err, &refusal) {
+			refused.Changes = append(refused.Changes, refusal.Changes...)
+		} else if err != nil {
+			return all, err
+		} else if err := d.Discard(one); err != nil {
+			return all, err
+		}
+		all.Changes = append(all.Changes, one.Changes...)
+	}
+	if len(refused.Changes) > 0 {
+		return all, refused
+	}
+	return all, nil
+}

@@ -1,0 +1,148 @@
+// Package site is a cluster directory with its declaration, and the adapters that act on the cluster: it opens each of
+// them when it is needed, ties them to the controller, and starts the worker. There are as many Sites as readings of
+// the declaration; what outlives them is in the journal and in the state directory.
+package site
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/config"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+)
+
+// Site is a cluster's directory and what it declares.
+type Site struct {
+	Dir     string // absolute
+	Cluster reconfigure.Cluster
+	Starter reconfigure.WorkerStart // who starts a worker for this call
+}
+
+// Open reads the declaration of a cluster directory. Its problems are a *config.Problems; that the file is not there is
+// an fs.PathError.
+func Open(dir string) (Site, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return Site{}, err
+	}
+	cluster, err := config.Load(dir)
+	var problems *config.Problems
+	if errors.As(err, &problems) {
+		return Site{}, fmt.Errorf("%s has %d problem(s):\n%w", filepath.Join(dir, config.File), len(*problems), err)
+	}
+	if err != nil {
+		return Site{}, err
+	}
+	return Site{Dir: dir, Cluster: cluster}, nil
+}
+
+// file names a file of the cluster directory.
+func (s Site) file(elem ...string) string {
+	return filepath.Join(append([]string{s.Dir}, elem...)...)
+}
+
+// state names a file of the state directory.
+func (s Site) state(elem ...string) string {
+	return filepath.Join(append([]string{s.Cluster.Settings.StateDir}, elem...)...)
+}
+
+// LogDir is the folder of the worker's logs.
+func (s Site) LogDir() string { return s.state("log") }
+
+// Journal opens the journal, and makes it where it is not there yet.
+func (s Site) Journal(ctx context.Context) (*journal.Journal, error) {
+	if url := s.Cluster.Settings.Journal; url != "" {
+		return journal.OpenURL(ctx, url)
+	}
+	return journal.Open(ctx, s.state())
+}
+
+// IfJournal gives the journal to who only reads: nil where there is none yet. To open a journal makes its file, which
+// reading must not do; a database that is declared must be there, so that what is wrong with it shows now.
+func (s Site) IfJournal(ctx context.Context, do func(log *journal.Journal) error) error {
+	if s.Cluster.Settings.Journal == "" && !exists(s.state("journal.db")) {
+		return do(nil)
+	}
+	log, err := s.Journal(ctx)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	return do(log)
+}
+
+// cloudsFile is the clouds.yaml of this directory, where it has one; else the usual places are searched.
+func (s Site) cloudsFile() string {
+	if file := s.file("clouds.yaml"); os.Getenv("OS_CLIENT_CONFIG_FILE") == "" && exists(file) {
+		return file
+	}
+	return ""
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// UpToDate is an error where another control host has a newer declaration. To plan from this one would undo there
+// what was meant. The declaration of this host is made known, so that the others can compare.
+func (s Site) UpToDate(ctx context.Context, log *journal.Journal) error {
+	if s.Cluster.Settings.Journal == "" {
+		return nil // a file of this host's: there is no other one
+	}
+	own, err := s.declaration()
+	if err != nil {
+		return err
+	}
+	newest, err := log.Declare(ctx, own)
+	// What is to have changed in the future was changed where a clock is wrong: no declaration could be newer.
+	if err != nil || !own.Outdated(newest) || newest.Changed.After(time.Now()) {
+		return err
+	}
+	return fmt.Errorf(
+		"%s is not as it is on control host %s, where it was changed at %s, later than here: make them alike; if "+
+			"this one is right, `touch` it and try again",
+		s.file(config.File),
+		newest.Host,
+		newest.Changed.UTC().Format(time.RFC3339),
+	)
+}
+
+// declaration is what this host works with.
+func (s Site) declaration() (reconfigure.Declaration, error) {
+	text, err := os.ReadFile(s.file(config.File))
+	if err != nil {
+		return reconfigure.Declaration{}, err
+	}
+	info, err := os.Stat(s.file(config.File))
+	if err != nil {
+		return reconfigure.Declaration{}, err
+	}
+	dir, err := filepath.EvalSymlinks(s.Dir)
+	if err != nil {
+		return reconfigure.Declaration{}, err
+	}
+	host, err := os.Hostname()
+	return reconfigure.Declaration{
+		Host:    host + ":" + dir,
+		Sum:     fmt.Sprintf("%x", sha256.Sum256(text)),
+		Changed: info.ModTime(),
+	}, err
+}
+
+// Told is the nodes that Terraform was last told of.
+func (s Site) Told(ctx context.Context) (told snapshot.Snapshot, err error) {
+	err = s.IfJournal(ctx, func(log *journal.Journal) error {
+		nodes := s.nodeMap(log)
+		told.Desired, _, err = nodes.Read(ctx)
+		return err
+	})
+	return told, err
+}

@@ -1,0 +1,135 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+)
+
+// Work carries out the requests that wait, compares the sources when that is due, and removes what is old. With once
+// it ends when what can be carried out now has been; with stay it does not end by itself.
+func (s Site) Work(ctx context.Context, log *journal.Journal, out *slog.Logger, once, stay bool) error {
+	if s.Cluster.Settings.Journal != "" { // another control host may have made what the files here do not have
+		if err := s.adopt(ctx, log); err != nil {
+			out.WarnContext(ctx, "the files of this host could not be brought up to date", "reason", err.Error())
+		}
+	}
+	tidy := tidier{log: log, stamp: s.state("pruned"), keep: s.Cluster.Settings.Keep, out: out, rest: s.prune}
+	return tidy.during(ctx, func() error { return s.control(ctx, log, out, once, stay) })
+}
+
+// control runs the controller.
+func (s Site) control(ctx context.Context, log *journal.Journal, out *slog.Logger, once, stay bool) error {
+	recorder := journal.NewRecorder(log.Record, func(err error, events []reconfigure.Event) {
+		out.WarnContext(ctx, "events could not be written", "events", len(events), "reason", err.Error())
+	})
+	open := &opener{dir: s.Dir, log: log, recorder: recorder, logger: out}
+	defer open.close()
+	config := controller.Config{Journal: log, Open: open.open, Flush: recorder.Flush, Log: out, Stay: stay, Once: once}
+	if !once {
+		compare, err := s.reconciler(log, out, stay)
+		if err != nil {
+			return err
+		}
+		config.Reconcile = compare
+	}
+	err := controller.Run(ctx, config)
+	return errors.Join(err, recorder.Close(context.WithoutCancel(ctx)))
+}
+
+// opener opens the site for each plan: anew where the declaration has changed since, else as it was.
+type opener struct {
+	dir      string
+	log      *journal.Journal
+	recorder *journal.Recorder
+	logger   *slog.Logger
+
+	lock sync.Mutex
+	sum  string
+	last *Adapters
+}
+
+func (o *opener) open(ctx context.Context) (controller.Site, error) {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	s, err := Open(o.dir)
+	if err != nil {
+		return controller.Site{}, err
+	}
+	opened := controller.Site{Cluster: s.Cluster}
+	if err := s.UpToDate(ctx, o.log); err != nil {
+		return opened, err
+	}
+	declared, err := s.declaration()
+	if err != nil {
+		return opened, err
+	}
+	if key := fmt.Sprint(declared.Sum, s.cloudsFile()); o.last == nil || key != o.sum {
+		if err := s.adopt(ctx, o.log); err != nil {
+			return opened, err
+		}
+		// What runs still may use the adapters of before: they are not closed, and end with this process.
+		o.last, o.sum = s.Adapters(o.log, o.logger), key
+	}
+	opened.Observe = o.last.observer().Observe
+	opened.Deps, err = o.last.deps(context.WithoutCancel(ctx), o.recorder)
+	return opened, err
+}
+
+func (o *opener) close() {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	if o.last != nil {
+		o.last.Close()
+	}
+}
+
+// StartWorker has a worker started that outlives this call, by whoever is to do so.
+func (s Site) StartWorker(ctx context.Context) error {
+	if s.Starter == reconfigure.WorkerSystemd {
+		return startService(ctx, s.Dir)
+	}
+	return s.detach()
+}
+
+// detach starts a worker that lives on, whoever kills this call or hangs up on it. Where one is at work already it
+// ends at once.
+func (s Site) detach() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	logFile, err := s.logs().Open("worker.log")
+	if err != nil {
+		return err
+	}
+	defer logFile.Close()
+	return process.Detach(process.Cmd{
+		Path: self, Args: []string{"--dir", s.Dir, "worker"}, Dir: s.Dir, Env: environment(os.Environ()),
+		Stdout: logFile, Stderr: logFile,
+	})
+}
+
+// appender writes to a log of the worker's. The file is open, and made, only while something is written: adapters are
+// opened to look, too.
+type appender struct {
+	site Site
+	name string
+}
+
+func (a appender) Write(text []byte) (int, error) {
+	file, err := a.site.logs().Open(a.name)
+	if err != nil {
+		return 0, err
+	}
+	n, err := file.Write(text)
+	return n, errors.Join(err, file.Close())
+}

@@ -1,0 +1,49 @@
+package terraform
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+)
+
+// onPull is a log that calls do before each state pull, with how many there were before.
+type onPull struct {
+	slog.Handler
+	seen int
+	do   func(before int)
+}
+
+func (h *onPull) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *onPull) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "state pull") {
+		h.do(h.seen)
+		h.seen++
+	}
+	return nil
+}
+
+// TestAStateThatIsBeingWrittenIsReadAgain has Terraform's local back end in the middle of a write: it has emptied the
+// file, or written a half.
+func TestAStateThatIsBeingWrittenIsReadAgain(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.deploy(c.open(), c.deployed("node01"))
+	file := c.open().localState()
+	whole, err := os.ReadFile(file)
+	c.must(err)
+	for name, part := range map[string][]byte{"empty": nil, "half": whole[:len(whole)/2]} {
+		log := &onPull{Handler: slog.DiscardHandler, do: func(before int) {
+			if text := [][]byte{part, whole}; before < len(text) {
+				c.must(os.WriteFile(file, text[before], 0o600))
+			}
+		}}
+		c.cfg.Log = slog.New(log)
+		found, err := c.open().Instances(t.Context())
+		if err != nil || len(found) != 2 || log.seen != 2 {
+			t.Errorf("%s: %d instances, read %d times, error %v", name, len(found), log.seen, err)
+		}
+	}
+}
