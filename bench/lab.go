@@ -95,6 +95,7 @@ func (b *bench) lab(ctx context.Context) (*lab, error) {
 func declared(d cluster.Declaration) cluster.Declaration {
 	d.Reconfigure["parallelism"] = 50
 	d.Reconfigure["boot_timeout"] = 300
+	d.Slurm.SuspendTimeout = 10
 	d.Slurm.SuspendTime = 3600 // benchmarks say themselves when a node goes
 	return d
 }

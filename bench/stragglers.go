@@ -74,7 +74,7 @@ func (l *lab) straggle(ctx context.Context, s sizes, kind labcloud.Kind) (got ma
 	}
 	defer func() {
 		l.Cloud.Faults().Clear(0)
-		err = errors.Join(err, l.release(ctx, append(slices.Clone(all), next)...))
+		err = errors.Join(err, l.settled(ctx), l.release(ctx, append(slices.Clone(all), next)...))
 	}()
 	got = map[string]straggle{}
 	begun := time.Now()
@@ -99,10 +99,10 @@ func (l *lab) straggle(ctx context.Context, s sizes, kind labcloud.Kind) (got ma
 	if kind != "" && kind != labcloud.StuckDelete {
 		return got, nil
 	}
+	if err := l.settled(ctx); err != nil {
+		return nil, err
+	}
 	if kind == "" { // the next one comes once more beside the removal
-		if err := l.settled(ctx); err != nil {
-			return nil, err
-		}
 		if err := l.release(ctx, next); err != nil { // which ends all jobs
 			return nil, err
 		}

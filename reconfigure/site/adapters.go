@@ -5,9 +5,12 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
@@ -156,18 +159,41 @@ func (a *Adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 	}
 	all := reconfigure.State{Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}}
 	maps.Copy(all.Desired, desired)
-	for _, shard := range slices.Sorted(maps.Keys(shards)) {
-		d, err := a.driver(ctx, shard)
-		if err != nil {
-			return reconfigure.State{}, err
-		}
+	err = a.eachShard(ctx, slices.Sorted(maps.Keys(shards)), func(d *terraform.Driver) (func(), error) {
 		state, err := d.State(ctx)
-		if err != nil {
-			return reconfigure.State{}, err
-		}
-		maps.Copy(all.Instances, state.Instances)
+		return func() { maps.Copy(all.Instances, state.Instances) }, err
+	})
+	if err != nil {
+		return reconfigure.State{}, err
 	}
 	return all, nil
+}
+
+// eachShard reads the states of shards side by side: a large cluster has dozens, and each costs a start of Terraform.
+// What read returns is called by one goroutine at a time.
+func (a *Adapters) eachShard(
+	ctx context.Context, shards []string, read func(*terraform.Driver) (use func(), err error),
+) error {
+	var lock sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(runtime.NumCPU())
+	for _, shard := range shards {
+		group.Go(func() error {
+			d, err := a.driver(ctx, shard)
+			if err != nil {
+				return err
+			}
+			use, err := read(d)
+			if err != nil {
+				return err
+			}
+			lock.Lock()
+			defer lock.Unlock()
+			use()
+			return nil
+		})
+	}
+	return group.Wait()
 }
 
 // addresses is where nodes are, by the ports in Terraform's states. Kept ports stay as they are between two deploys, so
@@ -184,16 +210,12 @@ func (a *Adapters) addresses(ctx context.Context, fresh bool) (map[string]string
 		return nil, err
 	}
 	all := map[string]string{}
-	for _, shard := range reconfigure.Shards(desired) {
-		d, err := a.driver(ctx, shard)
-		if err != nil {
-			return nil, err
-		}
+	err = a.eachShard(ctx, reconfigure.Shards(desired), func(d *terraform.Driver) (func(), error) {
 		addresses, err := d.Addresses(ctx)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(all, addresses)
+		return func() { maps.Copy(all, addresses) }, err
+	})
+	if err != nil {
+		return nil, err
 	}
 	a.lock.Lock()
 	defer a.lock.Unlock()
