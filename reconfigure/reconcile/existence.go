@@ -70,7 +70,7 @@ func (c comparison) lost(v view) bool {
 }
 
 const (
-	detailTainted   = "its instance is tainted"
+	detailTainted   = "its instance is tainted in Terraform's state"
 	detailUnadopted = "Slurm uses its instance, and Terraform's state does not have it as finished"
 	detailLost      = "Terraform has its instance, but the cloud has none of ours with that id"
 )
