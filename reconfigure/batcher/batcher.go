@@ -114,17 +114,26 @@ func (b *Batcher[In, Out]) Do(ctx context.Context, in In) (Out, error) {
 	b.add(call)
 	select {
 	case <-call.done:
-		return call.out, call.err
+		return call.result()
 	case <-ctx.Done():
 	}
 	b.remove(call)
 	select {
 	case <-call.done: // the result came at the same moment
-		return call.out, call.err
+		return call.result()
 	default:
 		var none Out
 		return none, context.Cause(ctx)
 	}
+}
+
+// result is what the caller gets. A run that is canceled because its callers are gone may finish their calls, too: its
+// error is then the cause for which this caller is gone.
+func (c *Call[In, Out]) result() (Out, error) {
+	if c.ctx.Err() != nil && errors.Is(c.err, context.Canceled) {
+		return c.out, context.Cause(c.ctx)
+	}
+	return c.out, c.err
 }
 
 func (b *Batcher[In, Out]) add(call *Call[In, Out]) {

@@ -298,3 +298,20 @@ func TestManyCallersAtOnce(t *testing.T) {
 		t.Errorf("a run had %d calls", most)
 	}
 }
+
+// The run ends because its caller is gone, and reports that it was canceled.
+func TestACallerThatLeavesKnowsWhyThoughItsRunWasCanceled(t *testing.T) {
+	late := errors.New("it is late")
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			b, _ := begin(batcher.Config{}, func(r *run) {
+				cancel(late)
+				r.Calls[0].Finish("", fmt.Errorf("the playbooks: %w", context.Canceled))
+			})
+			if _, err := b.Do(ctx, 1); !errors.Is(err, late) {
+				t.Fatalf("it left because of %v, want %v", err, late)
+			}
+		})
+	}
+}
