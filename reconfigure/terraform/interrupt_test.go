@@ -299,7 +299,7 @@ func TestServersOfAnInterruptedApplyAreAdopted(t *testing.T) {
 		}
 	}
 
-	// What is not as declared is put back as it was; the other one is adopted all the same.
+	// An entry that differs from the declaration is restored; the other instance is adopted nevertheless.
 	was := c.entries(d, "node03")
 	wrong := maps.Clone(desired)
 	wrong["node03"] = c.spec("standard", imageV2)
