@@ -405,13 +405,15 @@ func (c *controller) ended(v reconfigure.Verdict) {
 	if c.underWay.Empty() {
 		c.alone = false
 	}
-	if v.Action == reconfigure.Drain { // the node may have no jobs at all
-		c.due = time.Time{}
-	}
 	for _, p := range c.requests {
-		if p.underWay.Contains(v.Node) {
-			p.end(v)
+		if !p.underWay.Contains(v.Node) {
+			continue
 		}
+		if v.Action == reconfigure.Drain && !p.drained.Contains(v.Node) {
+			// The node may have no jobs at all. One that does not stay drained waits for its turn.
+			c.due, p.drained = time.Time{}, p.drained.Union(nodeset.Of(v.Node))
+		}
+		p.end(v)
 	}
 }
 

@@ -70,8 +70,11 @@ func (o *operation) tellSlurm(ctx context.Context, reason string) error {
 }
 
 // awaited reports whether Slurm powers up or reboots the node, or whether it was to come up for us and is not there, or was set
-// DOWN by a worker of ours that then died: nobody else hands that one back.
+// DOWN by a worker of ours that then died: nobody else hands that one back. It is not awaited when Slurm powers it down by now.
 func (o *operation) awaited(s reconfigure.NodeState) bool {
+	if poweredDownSince(o.was, s) {
+		return false
+	}
 	known := s.Node != ""
 	a := o.change.Action
 	expected := a == reconfigure.Create || a == reconfigure.Replace || a == reconfigure.Reboot

@@ -22,6 +22,8 @@ func (o *operation) verify() error {
 	for {
 		seen, err := o.missing(ctx)
 		switch {
+		case errors.Is(seen, errUnwanted):
+			return seen
 		case err == nil && seen == nil:
 			return nil
 		case err == nil:
@@ -51,6 +53,12 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 		}
 		persistent := o.round.Cluster.Persistent().Contains(o.change.Node)
 		switch {
+		case o.change.Action != reconfigure.Configure && poweredDownSince(o.was, state):
+			if !state.Boot.After(o.was.Boot) {
+				return errUnwanted, nil
+			}
+			o.note("Slurm powers it down again")
+			return nil, nil
 		case o.round.Plan.Everywhere && state.Cloud() && persistent:
 			return errors.New("slurmctld goes by an earlier slurm.conf: it is a cloud node there still"), nil
 		case !o.registered(state):
@@ -71,6 +79,18 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 		}
 	}
 	return errors.New("the cloud does not have its instance as running"), nil
+}
+
+// errUnwanted is why a node is given up that slurmd did not register from before Slurm powered it down: an administrator has
+// taken the power up back, or its job was cancelled. It is no failure of the node, and Slurm is not told of it: it has called
+// SuspendProgram, or is about to.
+var errUnwanted = fmt.Errorf("%w: Slurm powers it down before it has registered", reconfigure.ErrGivenUp)
+
+// poweredDownSince reports whether Slurm has begun to power a node down since it was seen before. A node that was powered down
+// then has registered since if its boot is newer. One that is DOWN was given up by Slurm, at ResumeTimeout for instance.
+func poweredDownSince(was, now reconfigure.NodeState) bool {
+	goes := func(s reconfigure.NodeState) bool { return (s.PoweringDown() || s.PoweredDown()) && !s.PoweringUp() }
+	return goes(now) && !now.Down() && !now.Running() && (!goes(was) || now.Boot.After(was.Boot))
 }
 
 // registered reports whether Slurm has the node as it should be. One that only had to be configured may have been given up
