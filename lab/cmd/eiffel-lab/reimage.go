@@ -8,7 +8,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 )
 
-// reimage declares another image and has Slurm reimage one node while a job runs on the other one. Then it reboots the node.
+// reimage declares another image and has Slurm reimage one node while a job runs on the other one. Then it reboots the
+// node.
 func (d *demo) reimage(ctx context.Context) error {
 	job, err := d.submit("node02", "sleep 20")
 	if err != nil {
