@@ -29,7 +29,10 @@ func (d *demo) reimage(ctx context.Context) error {
 	if err := d.reconfigure(ctx, "plan", "update", "node01"); err != nil {
 		return err
 	}
-	d.say("`scontrol reboot ASAP nextstate=RESUME reason=reimage node01`: slurmd runs reboot.sh, which calls reconfigure by SSH")
+	d.say(
+		"`scontrol reboot ASAP nextstate=RESUME reason=reimage node01`: slurmd runs reboot.sh, which calls reconfigure " +
+			"by SSH",
+	)
 	if _, err := d.control("scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=reimage", "node01"); err != nil {
 		return err
 	}
@@ -43,7 +46,10 @@ func (d *demo) reimage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("node01 has image %s, node02 still has %s, and job %s had %s restarts", d.image("node01"), d.image("node02"), job, restarts)
+	d.say(
+		"node01 has image %s, node02 still has %s, and job %s had %s restarts", d.image("node01"), d.image("node02"), job,
+		restarts,
+	)
 	d.say("`reconfigure update node01`: node01 is as declared, so it is drained, rebooted and undrained")
 	return d.reconfigure(ctx, "update", "node01")
 }
