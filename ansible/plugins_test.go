@@ -198,10 +198,13 @@ AnsibleModule(argument_spec={}).exit_json(changed=True, changes="all", public_ke
     - converge: {}
       register: converged
     - debug:
-        msg: "{{ converged.keys() | sort }} {{ ansible_facts }} {{ groups.keys() | sort }} {{ hostvars['h2'].evil | default('good') }}"
+        msg: >-
+          {{ converged.keys() | sort }} {{ ansible_facts }} {{ groups.keys() | sort }}
+          {{ hostvars['h2'].evil | default('good') }}
 `
 	said, err := local(t, "h1,h2", tasks, "ANSIBLE_LIBRARY="+attacker)
-	want := `"['changed', 'failed', 'public_key'] {'os_family': 'Debian', 'service_mgr': 'service'} ['all', 'ungrouped'] good"`
+	want := `"['changed', 'failed', 'public_key'] {'os_family': 'Debian', 'service_mgr': 'service'} ` +
+		`['all', 'ungrouped'] good"`
 	if err != nil || strings.Count(said, want) != 2 {
 		t.Errorf("%v, want %s twice\n%s", err, want, said)
 	}
