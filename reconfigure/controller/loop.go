@@ -139,6 +139,9 @@ func (c *controller) idle() bool {
 	if c.looking || c.comparing || !c.underWay.Empty() || !c.read || time.Now().Before(c.retry) {
 		return false
 	}
+	if c.replaced() {
+		return true
+	}
 	unasked := c.paused && c.compare.IsZero() // it is not asked in a pause; whoever ends that starts a worker
 	if c.Stay || c.watches && !unasked && !c.Once {
 		return false
@@ -240,7 +243,7 @@ func (c *controller) write() error {
 
 // startLook takes a snapshot for the requests that may begin, and plans, beside the loop.
 func (c *controller) startLook() {
-	if c.looking || c.paused {
+	if c.looking || c.paused || c.replaced() {
 		return
 	}
 	now := time.Now()
@@ -438,7 +441,7 @@ func (c *controller) unplanned(l planned) {
 
 // startReconcile compares the sources when it is time for that, beside the loop: it waits for nobody.
 func (c *controller) startReconcile() {
-	if c.Reconcile == nil || c.comparing || c.paused || c.Once || time.Now().Before(c.compare) || !c.watches {
+	if c.Reconcile == nil || c.comparing || c.paused || c.Once || time.Now().Before(c.compare) || !c.watches || c.replaced() {
 		return
 	}
 	c.comparing = true
