@@ -299,6 +299,11 @@ func (c *controller) look(requests []reconfigure.Request) planned {
 	if l.err == nil {
 		l.plan = plan.Compute(l.site.Cluster, l.seen, requests)
 	}
+	if l.err == nil && l.plan.Everywhere && l.site.Conf != nil {
+		if l.seen.Conf, l.err = l.site.Conf(c.ctx, l.seen); l.err == nil {
+			l.plan = plan.Compute(l.site.Cluster, l.seen, requests)
+		}
+	}
 	return l
 }
 

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,6 +190,7 @@ func (o *Operator) extent(ctx context.Context, cluster reconfigure.Cluster, call
 		names = append(names, c.In.op.change.Node)
 		r := c.In.op.round
 		extent.Everywhere = extent.Everywhere || r.Plan.Everywhere
+		extent.Conf = cmp.Or(extent.Conf, r.Plan.Conf)
 		extent.Addresses = extent.Addresses || r.gate != nil
 		refused = refused.Union(r.leftAlone())
 	}
