@@ -83,6 +83,9 @@ func (o *opener) open(ctx context.Context) (controller.Site, error) {
 		if err := s.adopt(ctx, o.log); err != nil {
 			return opened, err
 		}
+		if err := s.mark(ctx, o.log, o.logger); err != nil {
+			return opened, err
+		}
 		// What runs still may use the adapters of before: they are not closed, and end with this process.
 		o.last, o.sum = s.Adapters(o.log, o.logger), key
 	}

@@ -106,12 +106,15 @@ func (m NodeMap) Read(ctx context.Context) (nodes map[string]reconfigure.Spec, k
 	return nodes, true, nil
 }
 
-// ClusterID returns the cluster's id: the Keeper's, else that of the file, so that the cluster keeps its id when its
-// journal is moved or lost; empty if neither has one.
+// ClusterID returns the cluster's id: the Keeper's or, if the Keeper has neither an id nor a map, that of the file, so that
+// the cluster keeps its id when its journal is moved or lost. It is empty if there is none.
 func (m NodeMap) ClusterID(ctx context.Context) (string, error) {
 	if m.Keeper != nil {
 		if identity, err := m.Keeper.Identity(ctx); err != nil || identity.ID != "" {
 			return identity.ID, err
+		}
+		if _, known, err := m.Keeper.Nodes(ctx); err != nil || known {
+			return "", err // the file may be another cluster's
 		}
 	}
 	found, _, err := m.read()

@@ -99,6 +99,11 @@ func TestAnIDOutlivesTheJournal(t *testing.T) {
 			t.Errorf("by %s the id is %q, error %v", name, id, err)
 		}
 	}
+	other := keeper(t, t.TempDir())
+	noError(t, other.AdoptNodes(t.Context(), nodeB))
+	if id, err := (NodeMap{one.Dir, other}).ClusterID(t.Context()); id != "" || err != nil {
+		t.Errorf("another cluster takes the id %q, error %v", id, err)
+	}
 	if id, err := (NodeMap{t.TempDir(), nil}).ClusterID(t.Context()); id != "" || err != nil {
 		t.Errorf("of no cluster the id is %q, error %v", id, err)
 	}
