@@ -39,6 +39,7 @@ var arrows = map[string][]string{
 	},
 	"reconfigure/config":    {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/journal":   {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/gate":      {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/simulate":  {"reconfigure", "reconfigure/nodeset", "reconfigure/operation"},
 	"reconfigure/storm":     {},
 	"reconfigure/terraform": {"reconfigure", "reconfigure/nodeset"},
@@ -48,7 +49,7 @@ var arrows = map[string][]string{
 	"reconfigure/ssh":       {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/site": { // ties them all
 		"reconfigure", "reconfigure/nodeset", "reconfigure/process", "reconfigure/logfile",
-		"reconfigure/config", "reconfigure/journal", "reconfigure/snapshot", "reconfigure/plan",
+		"reconfigure/config", "reconfigure/gate", "reconfigure/journal", "reconfigure/snapshot", "reconfigure/plan",
 		"reconfigure/operation", "reconfigure/controller", "reconfigure/reconcile", "reconfigure/status",
 		"reconfigure/slurmconf", "reconfigure/terraform", "reconfigure/ansible", "reconfigure/slurm", "reconfigure/openstack",
 		"reconfigure/ssh",

@@ -191,10 +191,11 @@ func (o *Operator) extent(ctx context.Context, cluster reconfigure.Cluster, call
 		r := c.In.op.round
 		extent.Everywhere = extent.Everywhere || r.Plan.Everywhere
 		extent.Conf = cmp.Or(extent.Conf, r.Plan.Conf)
-		extent.Addresses = extent.Addresses || r.gate != nil || !cluster.KeepsPort(c.In.op.change.Node)
+		extent.Addresses = extent.Addresses || r.gate != nil
 		refused = refused.Union(r.leftAlone())
 	}
 	extent.Changed = nodeset.Of(names...)
+	extent.Addresses = extent.Addresses || cluster.ChangesAddresses(extent.Changed)
 	extent.Apart = o.booting().Difference(extent.Changed)
 	if !extent.Everywhere {
 		return calls, extent
