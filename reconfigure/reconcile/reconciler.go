@@ -29,6 +29,9 @@ type Cloud interface {
 	// RemoveServer returns when the cloud has the instance no more. That it is gone already is success. One that is
 	// not the cluster's, has another name or was not made before the time MUST stay.
 	RemoveServer(ctx context.Context, id, name string, before time.Time) error
+	// RemovePort removes a port. That it is gone already is success. One that is not the cluster's, has another name, is
+	// used by a server or was not made before the time MUST stay.
+	RemovePort(ctx context.Context, id, name string, before time.Time) error
 }
 
 // Scheduler is the Slurm of a control node.
@@ -106,7 +109,7 @@ func (r Reconciler) Compare(ctx context.Context) (Comparison, error) {
 	return Comparison{Findings: Compare(r.Cluster, seen, busy, r.MinAge), Seen: seen, Busy: busy, work: after}, nil
 }
 
-// Fix removes the instances that nothing uses, since new ones of the same names may follow, and hands nodes back
+// Fix removes the instances and ports that nothing uses, since new ones of the same names may follow, and hands nodes back
 // to Slurm. It tells each result, and names the nodes with which that did not go well: a request for them would
 // double an instance.
 func (r Reconciler) Fix(
@@ -124,7 +127,7 @@ func (r Reconciler) Fix(
 	return failed, errors.Join(errs...)
 }
 
-// removeOrphans asks for each instance just before it is removed whether a request has come for its node.
+// removeOrphans asks for each instance and port just before it is removed whether a request has come for its node.
 func (r Reconciler) removeOrphans(ctx context.Context, c Comparison, told func(Finding, error)) {
 	orphans := with(c.Findings, Delete)
 	if len(orphans) == 0 {
@@ -136,8 +139,13 @@ func (r Reconciler) removeOrphans(ctx context.Context, c Comparison, told func(F
 		if err == nil {
 			err = r.stillIdle(ctx, c, f.Node)
 		}
-		if err == nil {
-			err = cloud.RemoveServer(ctx, f.Server, f.Node, c.Seen.Time.Add(-r.MinAge))
+		before := c.Seen.Time.Add(-r.MinAge)
+		switch {
+		case err != nil:
+		case f.Port != "":
+			err = cloud.RemovePort(ctx, f.Port, f.Node, before)
+		default:
+			err = cloud.RemoveServer(ctx, f.Server, f.Node, before)
 		}
 		told(f, err)
 	}

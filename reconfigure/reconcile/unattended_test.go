@@ -47,8 +47,13 @@ func TestWhatIsFixedUnasked(t *testing.T) {
 			o.slurm("n2", "DOWN CLOUD POWERED_DOWN")
 			o.reasoned("n2", "ResumeTimeout reached")
 		}, Suspend},
-		"one that Slurm does not know":            {func(o *observation) { leaked(o); delete(o.States, "n2") }, None},
-		"an orphan":                               {func(o *observation) { o.serve("n2", "stray", time.Hour) }, Delete},
+		"one that Slurm does not know": {func(o *observation) { leaked(o); delete(o.States, "n2") }, None},
+		"an orphan":                    {func(o *observation) { o.serve("n2", "stray", time.Hour) }, Delete},
+		"a leaked port":                {func(o *observation) { o.port("n2", "p", time.Hour) }, Delete},
+		"a persistent node's port": {func(o *observation) {
+			o.StatePorts = map[string]string{"n1": "kept"}
+			o.port("n1", "p", time.Hour)
+		}, None},
 		"an orphan that is young":                 {func(o *observation) { o.serve("n2", "stray", minAge-time.Second) }, None},
 		"an orphan with a persistent node's name": {func(o *observation) { o.gone("n1"); o.slurm("n1", "DOWN"); o.serve("n1", "stray", time.Hour) }, None},
 		"a persistent node that is missing":       {func(o *observation) { o.gone("n1"); o.slurm("n1", "DOWN") }, None},

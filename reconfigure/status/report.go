@@ -40,6 +40,7 @@ type Node struct {
 	Slurm         []string           `json:"slurm"` // base state and flags; empty where Slurm does not say
 	Reason        string             `json:"reason,omitempty"`
 	Instance      string             `json:"instance,omitempty"` // Nova's status, or MISSING
+	Fault         string             `json:"fault,omitempty"`    // of an instance in ERROR, in Nova's words
 	Created       time.Time          `json:"created,omitzero"`
 	Address       string             `json:"address,omitempty"`
 	Image         string             `json:"image,omitempty"` // of the instance, where it is one that is declared for some group
@@ -213,6 +214,7 @@ func (v viewer) node(name, group string, kind Kind, declared reconfigure.Source)
 		n.Instance = missing
 	}
 	for _, server := range servers {
+		n.Fault = cmp.Or(server.Fault, n.Fault)
 		if n.Instance != "" {
 			n.Instance += "," // two instances of one name are trouble: show both
 		}
