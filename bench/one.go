@@ -130,8 +130,8 @@ func (l *lab) bringUp(ctx context.Context, node string) (stages, error) {
 	}, err
 }
 
-// floor is how long Terraform alone takes for the instance of a node that is as another one of its group. It works on a copy
-// of the root module with its state, so that the product never hears of it, and removes the instance.
+// floor is how long Terraform alone takes for the instance of a node that is as another one of its group. It works on a
+// copy of the root module with its state, so that the product never hears of it, and removes the instance.
 func (l *lab) floor(ctx context.Context, like, node string) (took time.Duration, err error) {
 	module, err := l.copyModule(ctx)
 	if err != nil {

@@ -382,8 +382,16 @@ func (s Site) knownHosts(log *journal.Journal) ssh.KnownHosts {
 // scheduler reaches Slurm's commands on the control node. With keep the connection stays open until the client is
 // closed.
 func (s Site) scheduler(control reconfigure.Instance, keep bool) *slurm.Client {
-	command := s.knownHosts(nil).Command(s.Cluster.LoginUser, control.Address, s.Cluster.PrivateKeyFile)
-	return slurm.New(slurm.Config{SSH: command, Prefix: []string{"sudo", "-n"}, Run: runHere, Keep: keep})
+	key := s.Cluster.Settings.SlurmKeyFile()
+	command := s.knownHosts(nil).Command(s.Cluster.LoginUser, control.Address, key)
+	run := func(ctx context.Context, c process.Cmd) error {
+		err := runHere(ctx, c)
+		if err != nil && !exists(key) {
+			return fmt.Errorf("this control host has no key for Slurm, %s; `reconfigure deploy` makes it: %w", key, err)
+		}
+		return err
+	}
+	return slurm.New(slurm.Config{SSH: command, Run: run, Keep: keep})
 }
 
 // runHere runs a program with what is left of this process's own environment.

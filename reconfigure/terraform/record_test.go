@@ -73,7 +73,7 @@ func (r recorder) images() {
 		tfexec.Replace(instanceBlock+n1))
 }
 
-// others is what another image, flavor or network of one node, and an instance that was not made to the end, lead to.
+// others records the plans for another image, flavor or network of one node, and for a tainted instance.
 func (r recorder) others() {
 	with := func(change func(*reconfigure.Spec)) map[string]reconfigure.Spec {
 		all := r.deployed("n1", "n2", "n3")
