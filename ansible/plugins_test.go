@@ -146,6 +146,49 @@ func TestAFailureOfConvergeNamesItsCause(t *testing.T) {
 	}
 }
 
+// TestSlurmdDoesNotStartAtBoot has the module bring slurmd, as the role asks for it, into its state, with doubles of
+// systemctl(1) and of the commands of sysvinit.
+func TestSlurmdDoesNotStartAtBoot(t *testing.T) {
+	const script = `
+import importlib.util, json, re, sys, yaml
+spec = importlib.util.spec_from_file_location("converge", "library/converge.py")
+converge = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(converge)
+tasks = yaml.safe_load(open("roles/slurm_compute/tasks/configure.yml"))
+start = next(t for t in tasks if t["name"] == "Start slurmd")["converge"]["services"][0]
+systemd, enabled, runs = (word == "yes" for word in sys.argv[1:])
+calls = []
+class Module:
+    def run_command(self, argv):
+        words = " ".join(argv)
+        if "is-enabled" in words: return (0 if enabled else 1), "", ""
+        if "is-active" in words or "status" in words: return (0 if runs else 3), "", ""
+        calls.append(words)
+        return 0, "", ""
+converge.glob.glob = lambda pattern: ["/etc/rc2.d/S01slurmd"] if enabled else []
+node = converge.Node(Module())
+node.systemd = systemd
+node.service({"name": start["name"], "boot": start.get("boot", True), "restart": False, "restart_for": []})
+print("; ".join(calls))
+`
+	for name, tc := range map[string]struct{ systemd, enabled, runs, want string }{
+		"systemd, by the package":     {"yes", "yes", "no", "systemctl --quiet disable slurmd; systemctl start slurmd"},
+		"systemd, by an older deploy": {"yes", "yes", "yes", "systemctl --quiet disable slurmd"},
+		"systemd, after a reboot":     {"yes", "no", "no", "systemctl start slurmd"},
+		"systemd, once more":          {"yes", "no", "yes", ""},
+		"sysvinit, by the package":    {"no", "yes", "no", "update-rc.d slurmd disable; service slurmd start"},
+		"sysvinit, once more":         {"no", "no", "yes", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", script, tc.systemd, tc.enabled, tc.runs)
+			out, err := cmd.CombinedOutput()
+			if got := strings.TrimSpace(string(out)); err != nil || got != tc.want {
+				t.Errorf("%v: %s; want %s", err, got, tc.want)
+			}
+		})
+	}
+}
+
 // TestKeysOfSeveralNodesAreAuthorizedAtOnce has each node add its own line, and one replace its old line.
 func TestKeysOfSeveralNodesAreAuthorizedAtOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ssh", "authorized_keys")
@@ -239,10 +282,13 @@ AnsibleModule(argument_spec={}).exit_json(changed=True, changes="all", public_ke
     - converge: {}
       register: converged
     - debug:
-        msg: "{{ converged.keys() | sort }} {{ ansible_facts }} {{ groups.keys() | sort }} {{ hostvars['h2'].evil | default('good') }}"
+        msg: >-
+          {{ converged.keys() | sort }} {{ ansible_facts }} {{ groups.keys() | sort }}
+          {{ hostvars['h2'].evil | default('good') }}
 `
 	said, err := local(t, "h1,h2", tasks, "ANSIBLE_LIBRARY="+attacker)
-	want := `"['changed', 'failed', 'public_key'] {'os_family': 'Debian', 'service_mgr': 'service'} ['all', 'ungrouped'] good"`
+	want := `"['changed', 'failed', 'public_key'] {'os_family': 'Debian', 'service_mgr': 'service'} ` +
+		`['all', 'ungrouped'] good"`
 	if err != nil || strings.Count(said, want) != 2 {
 		t.Errorf("%v, want %s twice\n%s", err, want, said)
 	}

@@ -202,6 +202,12 @@ func (c Cluster) KeepsPort(node string) bool {
 	return ok && g.KeepPorts
 }
 
+// ChangesAddresses reports whether one of some nodes may get another address with its instance, so that all nodes must
+// be told: it does not keep its port.
+func (c Cluster) ChangesAddresses(nodes nodeset.NodeSet) bool {
+	return !nodes.Where(func(node string) bool { return !c.KeepsPort(node) }).Empty()
+}
+
 // WithoutInstance returns a node's entry in the map of nodes after its instance is removed; false if it has none then.
 func (c Cluster) WithoutInstance(node string, was Spec) (Spec, bool) {
 	if !c.KeepsPort(node) {

@@ -40,7 +40,7 @@ DOCUMENTATION = """
         description: server, paths and options of folders that are mounted by NFS under the same paths, now and at each boot
         type: dict
       services:
-        description: services that must run, now and after each boot; a running one is restarted if restart is set, or if one of the files restart_for changed
+        description: services that must run, now and, unless boot is false, after each boot; with boot false they do not start at boot; a running one is restarted if restart is set, or if one of the files restart_for changed
         type: list
 """
 
@@ -96,6 +96,7 @@ ARGUMENTS = {
     }},
     "services": {"type": "list", "elements": "dict", "default": [], "options": {
         "name": {"type": "str", "required": True},
+        "boot": {"type": "bool", "default": True},
         "restart": {"type": "bool", "default": False},
         "restart_for": {"type": "list", "elements": "str", "default": []},
     }},
@@ -196,8 +197,8 @@ class Node:
 
     def service(self, wanted):
         name = wanted["name"]
-        if not self.enabled(name):
-            self.enable(name)
+        if self.enabled(name) != wanted["boot"]:
+            self.enable(name) if wanted["boot"] else self.disable(name)
             self.changes.append("%s at boot" % name)
         if not self.runs(name):
             self.control("start", name)
@@ -224,6 +225,10 @@ class Node:
             self.run("have %s start at boot" % name, ["systemctl", "--quiet", "enable", name])
         else:
             self.run("have %s start at boot" % name, ["update-rc.d", name, "defaults"])
+
+    def disable(self, name):
+        """An upgrade of the package keeps this: systemctl(1), and update-rc.d(8), whose links for the end of a runlevel stay."""
+        self.run("have %s not start at boot" % name, ["systemctl", "--quiet", "disable", name] if self.systemd else ["update-rc.d", name, "disable"])
 
     def run(self, what, argv):
         status, out, err = self.module.run_command(argv)

@@ -93,7 +93,7 @@ func (a *Adapters) openstack(ctx context.Context) (*openstack.Client, error) {
 	if a.cloud != nil {
 		return a.cloud, nil
 	}
-	client, err := a.site.cloud(ctx)
+	client, err := a.site.cloud(ctx, a.log)
 	if err == nil {
 		a.cloud = client
 	}
@@ -323,6 +323,9 @@ func (s Site) nodeMap(log *journal.Journal) terraform.NodeMap {
 
 // adopt takes over what the files of this host have and no journal ever had.
 func (s Site) adopt(ctx context.Context, log *journal.Journal) error {
+	if err := s.identify(ctx, log); err != nil {
+		return err
+	}
 	if err := s.nodeMap(log).Adopt(ctx); err != nil {
 		return err
 	}
@@ -336,9 +339,14 @@ func (s Site) playbooks() *ansible.Runner {
 	return ansible.New(ansible.Config{Dir: s.Dir, Env: environment(os.Environ()), Log: appender{s, "ansible.log"}})
 }
 
-func (s Site) cloud(ctx context.Context) (*openstack.Client, error) {
+// cloud is logged in to the cloud. Without a journal it knows the cluster's instances by what the files of this host say.
+func (s Site) cloud(ctx context.Context, log *journal.Journal) (*openstack.Client, error) {
+	identity, err := s.identity(ctx, log)
+	if err != nil {
+		return nil, err
+	}
 	return openstack.New(ctx, openstack.Config{
-		Cloud: s.Cluster.Cloud, CloudsFile: s.cloudsFile(), Cluster: s.Cluster.Name,
+		Cloud: s.Cluster.Cloud, CloudsFile: s.cloudsFile(), Cluster: s.Cluster.Name, Identity: identity,
 	})
 }
 
