@@ -37,7 +37,8 @@ func hostile(t *testing.T, scripts map[string]string, tasks string, env ...strin
   connection: local
   tasks:
     - debug:
-        msg: "at the end {{ groups.keys() | sort }} {{ groups['all'] | length }} {{ hostvars['good'].evil | default('no') }}"
+        msg: "at the end {{ groups.keys() | sort }} {{ groups['all'] | length }} {{ x.evil | default('no') }}"
+      vars: {x: "{{ hostvars['good'] }}"}
 `)
 	here := mustAbs(t, ".")
 	cmd := exec.CommandContext(t.Context(), "ansible-playbook", "--inventory", filepath.Join(dir, "hosts.json"), file)
@@ -56,8 +57,8 @@ func hostile(t *testing.T, scripts map[string]string, tasks string, env ...strin
 	return string(out)
 }
 
-// TestAnAnswerChangesNoOtherHost has a node answer with what Ansible takes from some of its own modules: other hosts and
-// their variables, with which a task for them would run on the control host.
+// TestAnAnswerChangesNoOtherHost has a node answer with what Ansible takes from some of its own modules: other hosts
+// and their variables, with which a task for them would run on the control host.
 func TestAnAnswerChangesNoOtherHost(t *testing.T) {
 	const answer = `echo '{"changed": false, "rc": 0, "stdout": "", "stat": {"exists": false},
 "add_host": {"host_name": "good", "groups": ["taken"], "host_vars": {"evil": "yes"}}, "add_group": "grouped",
@@ -90,8 +91,10 @@ func TestABadAnswerFailsOneNodeAlone(t *testing.T) {
     - ansible.builtin.command: 'true'
 `
 	facts := func(family string) string {
-		return `echo '{"ansible_facts": {"os_family": ` + family + `, "service_mgr": "systemd"}, "changed": true, "missing": []}'`
+		return `echo '{"ansible_facts": {"os_family": ` + family +
+			`, "service_mgr": "systemd"}, "changed": true, "missing": []}'`
 	}
+	with := func(other string) string { return strings.Replace(facts(`"Debian"`), `"missing": []`, other, 1) }
 	scripts := map[string]string{
 		"nothing":                     "",
 		"no JSON":                     "echo '{{ lookup(\"pipe\", \"id\") }}'",
@@ -105,9 +108,9 @@ func TestABadAnswerFailsOneNodeAlone(t *testing.T) {
 		"a system of another type":    facts(`{"a": []}`),
 		"a system that is a template": facts(`"{{ lookup(\"pipe\", \"id\") }}"`),
 		"no key":                      facts(`"Debian"`),
-		"a malformed key":             strings.Replace(facts(`"Debian"`), `"missing"`, `"public_key": "ssh-ed25519", "missing"`, 1),
-		"a key of another type":       strings.Replace(facts(`"Debian"`), `"missing"`, `"public_key": {"a": 1}, "missing"`, 1),
-		"packages of another type":    strings.Replace(facts(`"Debian"`), `"missing": []`, `"missing": {"a": 1}`, 1),
+		"a malformed key":             with(`"public_key": "ssh-ed25519", "missing": []`),
+		"a key of another type":       with(`"public_key": {"a": 1}, "missing": []`),
+		"packages of another type":    with(`"missing": {"a": 1}`),
 		"an answer that never comes":  "exec sleep 600",
 	}
 	hosts := map[string]string{}
