@@ -59,7 +59,10 @@ type Journal interface {
 type Site struct {
 	Cluster reconfigure.Cluster
 	Observe func(ctx context.Context, scope snapshot.Scope) (snapshot.Snapshot, error)
-	Deps    operation.Deps
+	// Conf is the configuration that slurmctld would get, compared with the one that it runs with. It is asked for
+	// where a plan changes that. Nil: it is not compared.
+	Conf func(ctx context.Context, seen snapshot.Snapshot) (*reconfigure.SlurmConf, error)
+	Deps operation.Deps
 }
 
 // Config is what a controller works with.
@@ -79,6 +82,9 @@ type Config struct {
 	Timing operation.Timing
 	// Stay has Run not end when nothing waits.
 	Stay bool
+	// Replaced reports whether another program is to go on in the place of this one. Run begins nothing more then, and ends
+	// when nothing is under way. Nil: never.
+	Replaced func() bool
 	// Once has Run end when what can be done now is done, though requests are deferred.
 	Once bool
 }
@@ -112,7 +118,7 @@ func Run(ctx context.Context, config Config) error {
 			if err := outage.wait(ctx, err); err != nil {
 				return err
 			}
-		case !left && !config.Stay:
+		case config.replaced(), !left && !config.Stay:
 			return nil
 		case !left:
 			if !pause(ctx, look) {
@@ -121,6 +127,8 @@ func Run(ctx context.Context, config Config) error {
 		}
 	}
 }
+
+func (c Config) replaced() bool { return c.Replaced != nil && c.Replaced() }
 
 // hold acquires the lease, works, and releases it; false where another process holds it, or nothing is left. Who saw that
 // somebody holds the lease leaves his request to that one: so there is another look after the release.
