@@ -15,7 +15,7 @@ import (
 )
 
 func isOf(node string) func() (func(string) bool, error) {
-	return func() (func(string) bool, error) { return func(c string) bool { return c == "reboot@a/" + node }, nil }
+	return func() (func(string) bool, error) { return func(c string) bool { return c == "reboot@a/"+node }, nil }
 }
 
 func TestRevokedKeysGoAndOtherLinesStay(t *testing.T) {

@@ -142,7 +142,7 @@ func New(c reconfigure.Cluster, seen snapshot.Snapshot, j Journal, last reconcil
 		Cluster: c.Name, Leader: j.Leader, Pause: j.Pause, Requests: j.Requests(),
 		Unreachable: unreachable(seen.Unreachable()),
 		Reconcile:   newLook(last, c.Settings.Reconcile, j.Time), Nodes: v.declared(),
-		Refused:     refusedCalls(j.Keys),
+		Refused: refusedCalls(j.Keys),
 	}
 	for name := range seen.Undeclared(c).All() {
 		r.Nodes = append(r.Nodes, v.node(name, seen.Desired[name].Group, KindUndeclared, reconfigure.Source{}))
