@@ -17,8 +17,8 @@ import (
 // RevokeKeys removes from a file in the format of authorized_keys (sshd(8)) the lines whose last word, the comment,
 // revoked reports. The other lines stay as they are. A file that is not there has none.
 //
-// The lock is that of Ansible's plugin authorize_key: flock(2) on the folder of the file. Choose runs under the lock and
-// returns revoked; nil: no line goes.
+// The lock is that of Ansible's plugin authorize_key: flock(2) on the folder of the file. Choose runs under the lock
+// and returns revoked; nil: no line goes.
 func RevokeKeys(ctx context.Context, path string, choose func() (revoked func(comment string) bool, err error)) error {
 	path, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
