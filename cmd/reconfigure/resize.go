@@ -10,7 +10,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
-	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
