@@ -95,9 +95,13 @@ func TestUnknownInstanceThatMayBeOfUseIsLeftAlone(t *testing.T) {
 		node    string
 		why     string
 	}{
-		"a job runs on it":       {func(l *lab) { l.Have("p3"); l.StartJob("p3"); l.Forget("p3") }, "p3", "it is in use by Slurm"},
-		"a job may start on it":  {func(l *lab) { l.Have("p3"); l.Forget("p3") }, "p3", "it is in use by Slurm"},
-		"Slurm does not answer":  {func(l *lab) { l.Have("p3"); l.Forget("p3"); l.Order(simulate.SlurmSilent) }, "p3", "as Slurm does not answer"},
+		"a job runs on it": {
+			func(l *lab) { l.Have("p3"); l.StartJob("p3"); l.Forget("p3") }, "p3", "it is in use by Slurm",
+		},
+		"a job may start on it": {func(l *lab) { l.Have("p3"); l.Forget("p3") }, "p3", "it is in use by Slurm"},
+		"Slurm does not answer": {
+			func(l *lab) { l.Have("p3"); l.Forget("p3"); l.Order(simulate.SlurmSilent) }, "p3", "as Slurm does not answer",
+		},
 		"it is the control node": {func(l *lab) { l.Forget("ctl") }, "ctl", "all of Slurm's state may be on it"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,8 @@ func TestJobThatStartsAfterThePlanKeepsItsNode(t *testing.T) {
 		l.wants(reconfigure.Create, "p6")
 		l.Then(simulate.AfterPreview, func() { l.StartJob("p3"); l.StartJob("p5") })
 		l.wantVerdicts(map[string]string{
-			"p3": "failed apply: left alone: a job runs on it", "p4": "done", "p5": "failed apply: left alone: a job runs on it", "p6": "done",
+			"p3": "failed apply: left alone: a job runs on it", "p4": "done", "p5": "failed apply: left alone: a job runs on it",
+			"p6": "done",
 		})
 		// The others go on knowing the nodes with jobs.
 		l.want("calls", []string{"apply create p6, delete p4", "adopt p6", "configure p6 of ctl,p[1-3,5-6]"}, l.Calls())
@@ -33,7 +34,9 @@ func TestNodeThatSlurmTookBackAfterThePlanIsLeftAlone(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Have("p3")
 		l.wants(reconfigure.Remove, "p3")
-		l.wantVerdicts(map[string]string{"p3": "failed apply: left alone: Slurm has it in use, and may start a job on it at any moment"})
+		l.wantVerdicts(map[string]string{
+			"p3": "failed apply: left alone: Slurm has it in use, and may start a job on it at any moment",
+		})
 		l.want("calls", 0, len(l.Calls()))
 	})
 }
@@ -64,7 +67,9 @@ func TestRebootOfOneNodeDoesNotEndTheWayOfAnother(t *testing.T) {
 }
 
 func TestSilentSlurmKeepsInstances(t *testing.T) {
-	for action, call := range map[reconfigure.Action]string{reconfigure.Remove: "", reconfigure.Replace: "", reconfigure.Reboot: ""} {
+	for action, call := range map[reconfigure.Action]string{
+		reconfigure.Remove: "", reconfigure.Replace: "", reconfigure.Reboot: "",
+	} {
 		t.Run(string(action)+call, func(t *testing.T) {
 			test(t, func(l *lab) {
 				l.Have("p3")
@@ -158,7 +163,11 @@ func TestSlurmIsNotMadeToForgetAJobThatWaits(t *testing.T) {
 		l.wants(reconfigure.Create, "p3")
 		l.Then(simulate.AfterApply, func() { l.PowersUp("p8") })
 		said := l.carry()
-		l.want("control node", "failed configure: slurm.conf is left as it is: without p8, on which a job may run, Slurm would end that job", said["ctl"])
+		l.want(
+			"control node",
+			"failed configure: slurm.conf is left as it is: without p8, on which a job may run, Slurm would end that job",
+			said["ctl"],
+		)
 		l.want("state", "ALLOCATED+CLOUD+POWERING_UP", l.Node("p8").State)
 	})
 }

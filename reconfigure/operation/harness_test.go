@@ -172,7 +172,9 @@ func (l *lab) start() *round {
 		verdicts: map[string]reconfigure.Verdict{}, after: map[string]time.Duration{},
 	}
 	l.round = r
-	l.operator().Start(operation.Round{Number: 7, Cluster: l.cluster, Seen: seen, Plan: l.plan}, func(v reconfigure.Verdict) {
+	l.operator().Start(operation.Round{
+		Number: 7, Cluster: l.cluster, Seen: seen, Plan: l.plan,
+	}, func(v reconfigure.Verdict) {
 		r.came <- v
 	})
 	return r

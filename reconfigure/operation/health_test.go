@@ -21,7 +21,9 @@ func (l *lab) wantHealth(want reconfigure.Health) {
 	}
 	want.Group = known["group"].Group
 	// Of those that fail at the same time any is the last.
-	if diff := cmp.Diff(want, known["group"], cmpopts.IgnoreTypes(time.Time{}), cmpopts.IgnoreFields(reconfigure.Setback{}, "Node")); diff != "" {
+	if diff := cmp.Diff(
+		want, known["group"], cmpopts.IgnoreTypes(time.Time{}), cmpopts.IgnoreFields(reconfigure.Setback{}, "Node"),
+	); diff != "" {
 		l.Errorf("health (-want +got):\n%s", diff)
 	}
 }
@@ -62,14 +64,25 @@ func TestTheEndOfTheOperatorIsNoBootFailure(t *testing.T) {
 
 func TestWhatBecomesOfNodesTellsHowTheirGroupFares(t *testing.T) {
 	for fault, want := range map[simulate.Fault]reconfigure.Health{
-		simulate.NoValidHost:    {Full: reconfigure.Setback{Node: "p4", Class: reconfigure.ClassCapacity, Reason: "No valid host was found: its instance is in ERROR"}},
-		simulate.NoQuota:        {Full: reconfigure.Setback{Node: "p4", Class: reconfigure.ClassQuota, Reason: "quota exceeded"}},
-		simulate.LostCreate:     {},
-		simulate.NoSSH:          {Failures: 2, Last: reconfigure.Setback{Node: "p4", Class: reconfigure.ClassSSH, Reason: "no SSH: it did not answer in time"}},
-		simulate.PlaybookFails:  {Failures: 2, Last: reconfigure.Setback{Node: "p4", Class: reconfigure.ClassPlaybook, Reason: "playbook fails"}},
-		simulate.NotActive:      {},
-		simulate.BrokenPlaybook: {Failures: 2, Last: reconfigure.Setback{Node: "p4", Class: reconfigure.ClassPlaybook, Reason: "broken playbook"}},
-		simulate.CloudSilent:    {},
+		simulate.NoValidHost: {Full: reconfigure.Setback{
+			Node: "p4", Class: reconfigure.ClassCapacity, Reason: "No valid host was found: its instance is in ERROR",
+		}},
+		simulate.NoQuota: {Full: reconfigure.Setback{
+			Node: "p4", Class: reconfigure.ClassQuota, Reason: "quota exceeded",
+		}},
+		simulate.LostCreate: {},
+		simulate.NoSSH: {
+			Failures: 2,
+			Last:     reconfigure.Setback{Node: "p4", Class: reconfigure.ClassSSH, Reason: "no SSH: it did not answer in time"},
+		},
+		simulate.PlaybookFails: {
+			Failures: 2, Last: reconfigure.Setback{Node: "p4", Class: reconfigure.ClassPlaybook, Reason: "playbook fails"},
+		},
+		simulate.NotActive: {},
+		simulate.BrokenPlaybook: {
+			Failures: 2, Last: reconfigure.Setback{Node: "p4", Class: reconfigure.ClassPlaybook, Reason: "broken playbook"},
+		},
+		simulate.CloudSilent: {},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			test(t, func(l *lab) {
@@ -96,13 +109,16 @@ func TestPreflightFindsThatThereIsNoRoom(t *testing.T) {
 		l.Limit(instances(4))
 		l.PowersUp("p3", "p4")
 		l.wants(reconfigure.Create, "p3", "p4")
-		full := reconfigure.Health{Full: reconfigure.Setback{Node: "p4", Class: reconfigure.ClassQuota, Reason: "3 of 4 instances are in use besides 1 for nodes that come first"}}
+		full := reconfigure.Health{Full: reconfigure.Setback{
+			Node: "p4", Class: reconfigure.ClassQuota, Reason: "3 of 4 instances are in use besides 1 for nodes that come first",
+		}}
 		l.Takes(simulate.Registering, time.Minute)
 		before := time.Now()
 		l.Then(simulate.AfterWait, func() { l.wantHealth(full) }) // the playbooks take minutes
 		l.want("p3", "done", l.carry()["p3"])
 		l.wantHealth(full)
-		if known, err := l.World.Health(l.Context()); err != nil || known["group"].Full.Node != "p4" || known["group"].Full.Time.Sub(before) > time.Second {
+		if known, err := l.World.Health(l.Context()); err != nil || known["group"].Full.Node != "p4" ||
+			known["group"].Full.Time.Sub(before) > time.Second {
 			l.Errorf("there was no room at %v, and at %v known is %+v, error %v", before, time.Now(), known, err)
 		}
 	})
@@ -127,7 +143,10 @@ func TestNodeThatTriesItsGroupIsKnownBeforeAnythingIsBegun(t *testing.T) {
 		l.plan.Changes[0].Probe = true
 		l.Then(simulate.AfterPreview, func() { l.wantHealth(reconfigure.Health{Probe: reconfigure.Probe{Node: "p3"}}) })
 		l.carry()
-		l.wantHealth(reconfigure.Health{Failures: 1, Last: reconfigure.Setback{Node: "p3", Class: reconfigure.ClassSSH, Reason: "no SSH: it did not answer in time"}})
+		l.wantHealth(reconfigure.Health{
+			Failures: 1,
+			Last:     reconfigure.Setback{Node: "p3", Class: reconfigure.ClassSSH, Reason: "no SSH: it did not answer in time"},
+		})
 	})
 }
 
@@ -144,7 +163,9 @@ func TestHealthThatCannotBeWrittenIsNoFailure(t *testing.T) {
 // forgetful writes nothing down.
 type forgetful struct{ *simulate.World }
 
-func (f forgetful) UpdateHealth(ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health) error {
+func (f forgetful) UpdateHealth(
+	ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health,
+) error {
 	f.Order(simulate.JournalFull)
 	defer f.Clear(simulate.JournalFull)
 	return f.World.UpdateHealth(ctx, group, update)
@@ -162,13 +183,19 @@ func TestNodesOfAJobThatCannotBeginAreGivenUp(t *testing.T) {
 		l.wants(reconfigure.Create, "p7") // by hand
 		const refused = "No valid host was found: its instance is in ERROR"
 		const given = "given up: job 10 gets all of its nodes or none, and not p4: " + refused
-		l.wantVerdicts(map[string]string{"p3": "failed boot: " + given, "p4": "failed apply: " + refused, "p5": "done", "p6": "done", "p7": "done"})
-		l.want("classes", map[string]reconfigure.Class{"p3": reconfigure.ClassCapacity, "p4": reconfigure.ClassCapacity}, l.classes)
+		l.wantVerdicts(map[string]string{
+			"p3": "failed boot: " + given, "p4": "failed apply: " + refused, "p5": "done", "p6": "done", "p7": "done",
+		})
+		l.want(
+			"classes", map[string]reconfigure.Class{"p3": reconfigure.ClassCapacity, "p4": reconfigure.ClassCapacity}, l.classes,
+		)
 		l.wantOrder("apply create p[3-7]", "down p4: capacity", "apply delete p[3-4]", "power_down p[3-4]")
 		l.wantOrder("down p3: capacity: "+given, "comment [10]")
 		l.wantOrder("configure p[5-7]")
 		l.want("a node that was given up", simulate.Node{State: back}, l.Node("p3"))
-		l.wantHealth(reconfigure.Health{Full: reconfigure.Setback{Node: "p4", Class: reconfigure.ClassCapacity, Reason: refused}})
+		l.wantHealth(reconfigure.Health{Full: reconfigure.Setback{
+			Node: "p4", Class: reconfigure.ClassCapacity, Reason: refused,
+		}})
 	})
 }
 
@@ -193,7 +220,9 @@ func TestWhoIsGivenUpSaysNothingOfItsGroup(t *testing.T) {
 	test(t, func(l *lab) {
 		c := declared()
 		c.Groups[0].Max = 5
-		c.Groups = append(c.Groups, reconfigure.NodeGroup{Name: "other", Prefix: "p", Width: 1, Source: c.Groups[0].Source, Max: 8})
+		c.Groups = append(c.Groups, reconfigure.NodeGroup{
+			Name: "other", Prefix: "p", Width: 1, Source: c.Groups[0].Source, Max: 8,
+		})
 		c.Partitions = []reconfigure.Partition{{Name: "main", Groups: []string{"group", "other"}, AllOrNothing: true}}
 		l.cluster = c
 		l.waits(map[int64][]string{10: {"p3", "p6"}})
@@ -233,7 +262,9 @@ func TestRoomThatAJobCannotUseIsTheNextOnes(t *testing.T) {
 		l.forJobs()
 		const short = "3 of 5 instances are in use besides 2 for nodes that come first"
 		const given = "failed apply: given up: job 10 gets all of its nodes or none, and not p5: " + short
-		l.wantVerdicts(map[string]string{"p3": given, "p4": given, "p5": "failed apply: " + short, "p6": "done", "p7": "done"})
+		l.wantVerdicts(map[string]string{
+			"p3": given, "p4": given, "p5": "failed apply: " + short, "p6": "done", "p7": "done",
+		})
 		l.wantOrder("down p5", "power_down p[3-5]")
 		l.wantOrder("apply create p[6-7]")
 		l.wantHealth(reconfigure.Health{Full: reconfigure.Setback{Node: "p5", Class: reconfigure.ClassQuota, Reason: short}})

@@ -62,8 +62,10 @@ func TestOneBadNodeHoldsNothingBack(t *testing.T) {
 		simulate.NoValidHost: {
 			"failed apply: No valid host was found: its instance is in ERROR", reconfigure.ClassCapacity, 10 * time.Second,
 		},
-		simulate.NoQuota:       {"failed apply: quota exceeded", reconfigure.ClassQuota, 15 * time.Second},
-		simulate.NoSSH:         {"failed boot: no SSH: it did not answer in time", reconfigure.ClassSSH, boot + 15*time.Second},
+		simulate.NoQuota: {"failed apply: quota exceeded", reconfigure.ClassQuota, 15 * time.Second},
+		simulate.NoSSH: {
+			"failed boot: no SSH: it did not answer in time", reconfigure.ClassSSH, boot + 15*time.Second,
+		},
 		simulate.PlaybookFails: {"failed configure: playbook fails", reconfigure.ClassPlaybook, 15 * time.Second},
 		simulate.NeverRegisters: {
 			"failed verify: slurmd did not register in time: Slurm has it as " + waiting, reconfigure.ClassUnregistered,
@@ -279,7 +281,9 @@ func TestNodesThatNothingCanBePlannedForAreTold(t *testing.T) {
 		l.StartJob("p5")
 		l.PowersUp("p3")
 		for node, reason := range map[string]string{"p3": "no such image", "p4": "no such image", "p5": "a job runs on it"} {
-			l.plan.Rejected = append(l.plan.Rejected, reconfigure.Rejection{Node: node, Request: 1, Reason: reason, Awaited: true})
+			l.plan.Rejected = append(l.plan.Rejected, reconfigure.Rejection{
+				Node: node, Request: 1, Reason: reason, Awaited: true,
+			})
 		}
 		l.wantVerdicts(map[string]string{
 			"p3": "rejected plan: no such image", "p4": "rejected plan: no such image", "p5": "rejected plan: a job runs on it",

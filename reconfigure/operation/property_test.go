@@ -53,10 +53,13 @@ func (d *drawn) carry(t *testing.T) map[string]reconfigure.Verdict {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	timing := operation.DefaultTiming()
-	timing.Register, timing.Remove, timing.Build = 5*time.Second, 30*time.Second, time.Minute // rapid gives up after 24 hours
+	// Short, since rapid gives up after 24 hours.
+	timing.Register, timing.Remove, timing.Build = 5*time.Second, 30*time.Second, time.Minute
 	o := operation.New(ctx, d.cluster, d.Deps(), timing)
 	came := make(chan reconfigure.Verdict, 100)
-	o.Start(operation.Round{Number: 1, Cluster: d.cluster, Seen: d.seen, Plan: d.plan}, func(v reconfigure.Verdict) { came <- v })
+	o.Start(operation.Round{Number: 1, Cluster: d.cluster, Seen: d.seen, Plan: d.plan}, func(v reconfigure.Verdict) {
+		came <- v
+	})
 	o.Wait()
 	close(came)
 	verdicts := map[string]reconfigure.Verdict{}
@@ -71,7 +74,10 @@ func draw(t *rapid.T) *drawn {
 	cluster.Slurm.ResumeTimeout = 5 * time.Second
 	cluster.Settings.BootTimeout = 10 * time.Second
 	cluster.Settings.Interrupt = rapid.Bool().Draw(t, "Terraform is interrupted")
-	d := &drawn{World: simulate.NewWorld(cluster), T: t, cluster: cluster, ordered: map[simulate.Fault]nodeset.NodeSet{}, before: map[string]simulate.Node{}}
+	d := &drawn{
+		World: simulate.NewWorld(cluster), T: t, cluster: cluster, ordered: map[simulate.Fault]nodeset.NodeSet{},
+		before: map[string]simulate.Node{},
+	}
 	d.Have("ctl")
 	nodes := declared().Nodes().Names()
 	for _, node := range nodes {
@@ -81,15 +87,20 @@ func draw(t *rapid.T) *drawn {
 	d.seen = observe(t, d.World)
 	d.plan.Desired = desired(d.seen.Desired, d.plan.Changes)
 	for _, fault := range []simulate.Fault{
-		simulate.NoValidHost, simulate.NoQuota, simulate.NeverRemoved, simulate.RebootFails, simulate.NotActive, simulate.NoSSH,
+		simulate.NoValidHost, simulate.NoQuota, simulate.NeverRemoved, simulate.RebootFails, simulate.NotActive,
+		simulate.NoSSH,
 		simulate.PlaybookFails, simulate.NeverRegisters, simulate.StartsByItself, simulate.SlurmRefuses,
-		simulate.OtherImage, simulate.LateFailure, simulate.LostPoll, simulate.LostCreate, simulate.NotProven, simulate.NoPort,
+		simulate.OtherImage, simulate.LateFailure, simulate.LostPoll, simulate.LostCreate, simulate.NotProven,
+		simulate.NoPort,
 	} {
 		if rapid.IntRange(0, 3).Draw(t, string(fault)) == 0 {
 			d.order(fault, rapid.SampledFrom(nodes).Draw(t, "whom"))
 		}
 	}
-	for _, fault := range []simulate.Fault{simulate.StateLocked, simulate.LostAnswer, simulate.Killed, simulate.CloudSilent, simulate.BrokenPlaybook, simulate.SlurmSilent} {
+	for _, fault := range []simulate.Fault{
+		simulate.StateLocked, simulate.LostAnswer, simulate.Killed, simulate.CloudSilent, simulate.BrokenPlaybook,
+		simulate.SlurmSilent,
+	} {
 		if rapid.IntRange(0, 7).Draw(t, string(fault)) == 0 {
 			d.order(fault)
 		}
@@ -224,7 +235,9 @@ func (d *drawn) noneIsLeftBehind(verdicts map[string]reconfigure.Verdict) {
 		if ours && !persistent.Contains(node) && !was(simulate.SlurmSilent) {
 			d.Errorf("%s is left DOWN: %+v, %q", node, n, d.Calls())
 		}
-		stuck := d.ordered[simulate.NeverRemoved].Contains(node) || d.ordered[simulate.NotActive].Contains(node) || d.ordered[simulate.NotProven].Contains(node) || was(simulate.StateLocked) || was(simulate.Killed) || was(simulate.OtherImage) ||
+		stuck := d.ordered[simulate.NeverRemoved].Contains(node) || d.ordered[simulate.NotActive].Contains(node) ||
+			d.ordered[simulate.NotProven].Contains(node) || was(simulate.StateLocked) || was(simulate.Killed) ||
+			was(simulate.OtherImage) ||
 			was(simulate.CloudSilent) || d.slow // it is unknown what the cloud has
 		made := v.Action == reconfigure.Create || v.Action == reconfigure.Replace && !n.Job
 		if n.Instance.Tainted && made && !stuck {
@@ -237,13 +250,15 @@ func (d *drawn) doneIsDone(verdicts map[string]reconfigure.Verdict) {
 	for node, v := range verdicts {
 		n, was := d.Node(node), d.before[node]
 		switch {
-		case v.Status == reconfigure.StatusRefused && (n.Instance != was.Instance || n.Boots != was.Boots || n.Spec != was.Spec):
+		case v.Status == reconfigure.StatusRefused &&
+			(n.Instance != was.Instance || n.Boots != was.Boots || n.Spec != was.Spec):
 			d.Errorf("%s was refused, but was %+v and is %+v: %q", node, was, n, d.Calls())
 		case v.Status != reconfigure.StatusDone:
 		case v.Action == reconfigure.Remove && (n.Instance.Node != "" || n.Spec != reconfigure.Spec{}):
 			d.Errorf("%s is removed, but is %+v", node, n)
 		case v.Action != reconfigure.Remove &&
-			((n.Instance.ID == "" || n.Instance.Tainted) && !d.ordered[simulate.NotProven].Contains(node) || n.Spec != d.Spec(node)):
+			((n.Instance.ID == "" || n.Instance.Tainted) && !d.ordered[simulate.NotProven].Contains(node) ||
+				n.Spec != d.Spec(node)):
 			d.Errorf("%s is there, but is %+v: %q", node, n, d.Calls())
 		case v.Action == reconfigure.Replace && n.Instance.ID == was.Instance.ID:
 			d.Errorf("%s is replaced, but is %+v", node, n)

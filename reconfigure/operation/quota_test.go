@@ -16,7 +16,9 @@ func TestNodesThatDoNotFitFailBeforeTheOthersAreMade(t *testing.T) {
 		l.waits(map[int64][]string{10: {"p6"}, 11: {"p6", "p5"}, 12: {"p5", "p4"}, 13: {"p3"}})
 		l.wants(reconfigure.Create, "p3", "p4", "p5", "p6")
 		const reason = "3 of 5 instances are in use besides 2 for nodes that come first"
-		l.wantVerdicts(map[string]string{"p3": "failed apply: " + reason, "p4": "failed apply: " + reason, "p5": "done", "p6": "done"})
+		l.wantVerdicts(map[string]string{
+			"p3": "failed apply: " + reason, "p4": "failed apply: " + reason, "p5": "done", "p6": "done",
+		})
 		l.want("classes", map[string]reconfigure.Class{"p3": reconfigure.ClassQuota, "p4": reconfigure.ClassQuota}, l.classes)
 		l.wantOrder("down p[3-4]: quota: "+reason,
 			"comment [12 13]: a node for this job did not come: the cluster may not have more machines", "power_down p[3-4]")

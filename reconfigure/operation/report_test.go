@@ -30,7 +30,9 @@ func TestOwnersOfJobsLearnWhyTheirNodesDidNotCome(t *testing.T) {
 		l.carry()
 		l.want("comments", map[int64]string{
 			10: "",
-			11: owner + "the cloud has no room for more machines of this kind at the moment. The job waits for its next turn. (capacity: No valid host was found: its instance is in ERROR)",
+			11: owner +
+				"the cloud has no room for more machines of this kind at the moment. The job waits for its next turn. " +
+				"(capacity: No valid host was found: its instance is in ERROR)",
 			12: "billed to physics",
 			13: owner + "the machine could not be set up. The job waits for its next turn. (playbook: playbook fails)",
 		}, l.Comments())
@@ -71,9 +73,16 @@ func TestOwnersAreToldTogether(t *testing.T) {
 func TestOwnersLearnOfANodeThatCannotBePlanned(t *testing.T) {
 	test(t, func(l *lab) {
 		l.waits(map[int64][]string{10: {"p3"}})
-		l.plan.Rejected = []reconfigure.Rejection{{Node: "p3", Request: 1, Reason: `image "v9": not found`, Class: reconfigure.ClassMissing, Awaited: true}}
+		l.plan.Rejected = []reconfigure.Rejection{{
+			Node: "p3", Request: 1, Reason: `image "v9": not found`, Class: reconfigure.ClassMissing, Awaited: true,
+		}}
 		l.carry()
-		l.want("comment", owner+`the image, flavor or network of the machine does not exist; an administrator must fix it. The job waits for its next turn. (missing: image "v9": not found)`, l.Comments()[10])
+		l.want(
+			"comment",
+			owner+`the image, flavor or network of the machine does not exist; an administrator must fix it. `+
+				`The job waits for its next turn. (missing: image "v9": not found)`,
+			l.Comments()[10],
+		)
 		l.wantOrder(`down p3: missing: image "v9": not found`, "comment [10]", "power_down p3")
 	})
 }
@@ -85,7 +94,9 @@ func TestCommentThatFailsIsANoteAndNothingMore(t *testing.T) {
 		l.Order(simulate.NoValidHost, "p4")
 		l.Order(simulate.NoComments)
 		l.wants(reconfigure.Create, "p3", "p4")
-		l.wantVerdicts(map[string]string{"p3": "done", "p4": "failed apply: No valid host was found: its instance is in ERROR"})
+		l.wantVerdicts(map[string]string{
+			"p3": "done", "p4": "failed apply: No valid host was found: its instance is in ERROR",
+		})
 		l.want("the bad node", simulate.Node{State: back}, l.Node("p4"))
 		l.wantNote("the owners of the jobs that wait could not be told: no comments")
 	})

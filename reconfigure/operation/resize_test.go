@@ -28,7 +28,9 @@ func TestShrunkNodeIsHandedToPowerSaving(t *testing.T) {
 		l.resized(1, 8)
 		l.gives("p2")
 		l.wantVerdicts(map[string]string{"ctl": "done", "p2": "done"})
-		l.want("calls", []string{"apply delete p2", "slurm.conf everywhere, configure ctl of ctl,p1", "power_down p2"}, l.Calls())
+		l.want(
+			"calls", []string{"apply delete p2", "slurm.conf everywhere, configure ctl of ctl,p1", "power_down p2"}, l.Calls(),
+		)
 		l.want("state", back, l.Node("p2").State)
 	})
 }
@@ -67,7 +69,7 @@ func TestEnlargedNodeFailsUnlessSlurmTakesItsConfiguration(t *testing.T) {
 		l.Order(simulate.PlaybookFails, "ctl")
 		l.wantVerdicts(map[string]string{
 			"ctl": "failed configure: playbook fails",
-			"p3":  "failed verify: slurmctld goes by an earlier slurm.conf: it is a cloud node there still",
+			"p3":  "failed verify: slurmctld runs with an earlier slurm.conf, in which it is still a cloud node",
 		})
 	})
 }

@@ -39,7 +39,10 @@ func TestDeployAndDestroyOfSeveralShards(t *testing.T) {
 		l.want("first", "apply create shared, create ctl", l.callsOf("apply")[0])
 		l.wantOrder("apply create shared", "apply in group-0 create p[1-4]")
 		l.wantOrder("apply create shared", "apply in group-1 create p[5-6]")
-		l.want("runs of the playbooks", []string{"slurm.conf everywhere, configure ctl,p[1-6] of ctl,p[1-6]"}, l.callsOf("slurm.conf"))
+		l.want(
+			"runs of the playbooks", []string{"slurm.conf everywhere, configure ctl,p[1-6] of ctl,p[1-6]"},
+			l.callsOf("slurm.conf"),
+		)
 		for _, node := range all6("ctl") {
 			if n := l.Node(node); n.Instance.ID == "" || n.Instance.Tainted || n.Spec != l.Spec(node) {
 				l.Errorf("%s is %+v", node, n)
@@ -123,7 +126,9 @@ func TestRemovedNodeKeepsItsPort(t *testing.T) {
 		l.cluster.Groups[0].KeepPorts = true
 		l.Have("p3")
 		l.PowersDown("p3")
-		l.asks(reconfigure.Request{Mode: reconfigure.Suspend, Nodes: l.cluster.Nodes().Where(func(n string) bool { return n == "p3" })})
+		l.asks(reconfigure.Request{
+			Mode: reconfigure.Suspend, Nodes: l.cluster.Nodes().Where(func(n string) bool { return n == "p3" }),
+		})
 		l.wantDone("p3")
 		port, kept := l.Spec("p3").PortOnly()
 		l.want("kept", true, kept)

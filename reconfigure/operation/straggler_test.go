@@ -39,7 +39,10 @@ func TestTerraformIsInterruptedWhenAllIsAsAsked(t *testing.T) {
 		l.wants(reconfigure.Replace, "p6")
 		l.change("p6").Spec.ImageID = "id-of-v2"
 		l.wantDone("p3", "p5", "p6")
-		l.want("calls", []string{"apply create p3, delete p5, rebuild p6", "adopt p[3,6]", "configure p[3,6] of ctl,p[1-3,6]"}, l.Calls())
+		l.want(
+			"calls", []string{"apply create p3, delete p5, rebuild p6", "adopt p[3,6]", "configure p[3,6] of ctl,p[1-3,6]"},
+			l.Calls(),
+		)
 		for _, node := range []string{"p3", "p5", "p6"} {
 			if took := l.round.after[node]; took > 4*time.Second {
 				l.Errorf("%s took %s", node, took)
@@ -161,7 +164,9 @@ func TestStragglerThatFailsIsFailed(t *testing.T) {
 		l.Order(simulate.NoValidHost, "p3")
 		l.PowersUp("p3", "p4")
 		l.wants(reconfigure.Create, "p3", "p4")
-		l.wantVerdicts(map[string]string{"p3": "failed apply: No valid host was found: its instance is in ERROR", "p4": "done"})
+		l.wantVerdicts(map[string]string{
+			"p3": "failed apply: No valid host was found: its instance is in ERROR", "p4": "done",
+		})
 		l.want("nothing is left of it", simulate.Node{State: back}, l.Node("p3"))
 		l.want("orphans", 0, len(l.Orphans()))
 	})
@@ -187,7 +192,9 @@ func TestLateFailureOfTerraformTakesNoJobAway(t *testing.T) {
 // A worker is killed between an interrupt and the adoption, or Terraform before it can write down what it has made.
 func TestInstanceOfAKilledRunIsAdopted(t *testing.T) {
 	for _, half := range []simulate.Half{simulate.Unwritten, simulate.Unknown, simulate.Tainted} {
-		for name, in := range map[string]time.Duration{"while it is built": 500 * time.Millisecond, "when it is ACTIVE": 5 * time.Second} {
+		for name, in := range map[string]time.Duration{
+			"while it is built": 500 * time.Millisecond, "when it is ACTIVE": 5 * time.Second,
+		} {
 			t.Run(string(half)+" "+name, func(t *testing.T) {
 				test(t, func(l *lab) {
 					l.cluster.Settings.Interrupt = false

@@ -35,7 +35,9 @@ func (l *lab) drained(a reconfigure.Action, node string) {
 }
 
 func TestNodeIsUndrainedWhenItsUpdateIsDone(t *testing.T) {
-	for action, did := range map[reconfigure.Action]string{reconfigure.Replace: "apply replace p1", reconfigure.Reboot: "reboot p1"} {
+	for action, did := range map[reconfigure.Action]string{
+		reconfigure.Replace: "apply replace p1", reconfigure.Reboot: "reboot p1",
+	} {
 		t.Run(string(action), func(t *testing.T) {
 			test(t, func(l *lab) {
 				l.drained(action, "p1")
@@ -74,7 +76,8 @@ func TestDrainedNodeThatNeverComesBackFails(t *testing.T) {
 		l.drained(reconfigure.Reboot, "p1")
 		l.Order(simulate.NeverRegisters, "p1")
 		l.wantVerdicts(map[string]string{"p1": "failed verify: slurmd did not register in time: Slurm has it as IDLE+DRAIN"})
-		if n := l.Node("p1"); n.State != "DOWN+DRAIN" || n.Reason != "reconfigure: unregistered: slurmd did not register in time: Slurm has it as IDLE+DRAIN" {
+		if n := l.Node("p1"); n.State != "DOWN+DRAIN" ||
+			n.Reason != "reconfigure: unregistered: slurmd did not register in time: Slurm has it as IDLE+DRAIN" {
 			l.Errorf("p1 is %+v", n)
 		}
 	})
@@ -94,10 +97,12 @@ func TestUpdateThatIsRefusedUndrains(t *testing.T) {
 func TestFailedRebootOfSlurmsIsToldAndLasts(t *testing.T) {
 	// Where slurmd has come back by itself, a job may be there already: it is let run.
 	for fault, rule := range map[simulate.Fault]struct{ reason, state string }{
-		simulate.RebootFails:    {"boot-timeout: reboot fails", "DOWN+DRAIN+REBOOT_ISSUED"},
-		simulate.NoSSH:          {"no-ssh: no SSH: it did not answer in time", "IDLE+DRAIN"},
-		simulate.PlaybookFails:  {"playbook: playbook fails", "IDLE+DRAIN"},
-		simulate.NeverRegisters: {"unregistered: slurmd did not register in time: Slurm has it as IDLE+REBOOT_ISSUED", "DOWN+DRAIN+REBOOT_ISSUED"},
+		simulate.RebootFails:   {"boot-timeout: reboot fails", "DOWN+DRAIN+REBOOT_ISSUED"},
+		simulate.NoSSH:         {"no-ssh: no SSH: it did not answer in time", "IDLE+DRAIN"},
+		simulate.PlaybookFails: {"playbook: playbook fails", "IDLE+DRAIN"},
+		simulate.NeverRegisters: {
+			"unregistered: slurmd did not register in time: Slurm has it as IDLE+REBOOT_ISSUED", "DOWN+DRAIN+REBOOT_ISSUED",
+		},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			test(t, func(l *lab) {

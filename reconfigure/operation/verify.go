@@ -8,8 +8,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// verify waits until Slurm and the cloud say what the plan wanted. slurmd registers as soon as it has started, so it is not
-// waited for long. What counts in the end is the last look that saw anything.
+// verify waits until Slurm and the cloud have the node as planned. Slurmd registers as soon as it has started, so the
+// wait is short. At its end, the last look that got an answer counts.
 func (o *operation) verify() error {
 	o.enter(reconfigure.PhaseVerify)
 	longest := o.timing.Register
@@ -42,7 +42,7 @@ func (o *operation) verify() error {
 	}
 }
 
-// missing says what the node still lacks.
+// missing returns what the node still lacks.
 func (o *operation) missing(ctx context.Context) (missing, err error) {
 	if o.change.Node != o.round.Cluster.Control.Name {
 		state, err := o.state(ctx)
@@ -52,7 +52,7 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 		persistent := o.round.Cluster.Persistent().Contains(o.change.Node)
 		switch {
 		case o.round.Plan.Everywhere && state.Cloud() && persistent:
-			return errors.New("slurmctld goes by an earlier slurm.conf: it is a cloud node there still"), nil
+			return errors.New("slurmctld runs with an earlier slurm.conf, in which it is still a cloud node"), nil
 		case !o.registered(state):
 			return reconfigure.Classify(reconfigure.ClassUnregistered,
 				fmt.Errorf("slurmd did not register in time: Slurm has it as %s", describe(state))), nil
@@ -60,7 +60,7 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 	}
 	servers, err := o.serversOf(ctx, o.change.Node)
 	switch {
-	case err != nil && ctx.Err() == nil: // that it had not registered before counts no more
+	case err != nil && ctx.Err() == nil: // an earlier answer does not count any more
 		return err, nil
 	case err != nil:
 		return nil, err
@@ -73,10 +73,10 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 	return errors.New("the cloud does not have its instance as running"), nil
 }
 
-// registered reports whether Slurm has the node as it should be. One that only had to be configured may have been given up
-// since. While a node is drained Slurm calls it idle for as long as it does not miss it; so what was restarted must have
-// another boot than before. One that the administrator wants DOWN after a reboot (scontrol(1), nextstate) is there all the
-// same.
+// registered reports whether slurmd of the node has registered as it should. A node that was only configured may have
+// been given up since. Slurm has a drained node as idle until it notices that the node does not answer, so a restarted
+// node must have a newer boot. A node that an administrator wants DOWN after a reboot (scontrol(1), nextstate) counts
+// as registered.
 func (o *operation) registered(s reconfigure.NodeState) bool {
 	switch o.change.Action {
 	case reconfigure.Configure:
