@@ -14,7 +14,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// creations is changes that make nodes n1, n2, … of these flavors.
+// creations returns changes that make nodes n1, n2, … of these flavors.
 func creations(flavors ...string) []reconfigure.Change {
 	var all []reconfigure.Change
 	for i, flavor := range flavors {
@@ -101,8 +101,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// What fits stays within the limits, what does not would have exceeded one, and a longer list changes nothing for those
-// that come first.
+// What fits stays within the limits, what does not would exceed one, and a longer list changes nothing for the first
+// ones.
 func TestFitProperties(t *testing.T) {
 	limit := rapid.IntRange(-1, 40)
 	use := rapid.Custom(func(r *rapid.T) reconfigure.Use {
@@ -149,14 +149,14 @@ func TestFitProperties(t *testing.T) {
 	})
 }
 
-// team is the job of that number that gets all of these nodes or, where the number is odd, what it gets.
+// team returns the job of that number. It gets all of these nodes or none or, if the number is odd, what there is.
 func team(id int64, nodes ...string) reconfigure.Job {
 	return reconfigure.Job{ID: id, Nodes: nodeset.Of(nodes...)}
 }
 
 func entire(j reconfigure.Job) bool { return j.ID%2 == 0 }
 
-// forJobs is changes that make nodes n1 to that number, for jobs.
+// forJobs returns changes that make nodes n1 to that number, for jobs.
 func forJobs(n int) []reconfigure.Change {
 	all := creations(slices.Repeat([]string{"a"}, n)...)
 	for i := range all {
@@ -229,8 +229,8 @@ func TestFitTogether(t *testing.T) {
 	}
 }
 
-// What fits stays within the limit. A node that nobody but jobs of all or nothing needs has room only where one of
-// these has room for all of its nodes, and such a job lacks room only where there would be none.
+// What fits stays within the limit. A node that only all-or-nothing jobs need has room only if one of these jobs has
+// room for all of its nodes. Such a job lacks room only if there is none.
 func TestFitTogetherProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		wanted := forJobs(rapid.IntRange(1, 9).Draw(r, "nodes"))
@@ -277,7 +277,7 @@ func TestFitTogetherProperties(t *testing.T) {
 	})
 }
 
-func TestThoseForWhichTheMostJobsWaitComeFirst(t *testing.T) {
+func TestNodesForTheMostJobsComeFirst(t *testing.T) {
 	a := &attempt{
 		provisioning: &provisioning{Operator: &Operator{cluster: reconfigure.Cluster{Control: reconfigure.Control{
 			Name: "n4",

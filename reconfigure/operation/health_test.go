@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// wantHealth compares how the group fares, but for the times; with zero, it fares well.
+// wantHealth compares the health of the group, without times. The zero value stands for a group without failures.
 func (l *lab) wantHealth(want reconfigure.Health) {
 	l.Helper()
 	known, err := l.World.Health(l.Context())
@@ -20,7 +20,7 @@ func (l *lab) wantHealth(want reconfigure.Health) {
 		l.Fatal(err)
 	}
 	want.Group = known["group"].Group
-	// Of those that fail at the same time any is the last.
+	// Of several that fail at the same time, any may be the last.
 	if diff := cmp.Diff(
 		want, known["group"], cmpopts.IgnoreTypes(time.Time{}), cmpopts.IgnoreFields(reconfigure.Setback{}, "Node"),
 	); diff != "" {
@@ -28,14 +28,14 @@ func (l *lab) wantHealth(want reconfigure.Health) {
 	}
 }
 
-// entirely has the one partition give jobs all of their nodes or none.
+// entirely makes the partition give jobs all of their nodes or none.
 func (l *lab) entirely() {
 	c := declared()
 	c.Partitions = []reconfigure.Partition{{Name: "main", Groups: []string{"group"}, AllOrNothing: true}}
 	l.cluster = c
 }
 
-// forJobs notes that the changes are for jobs.
+// forJobs marks the changes as for jobs.
 func (l *lab) forJobs() {
 	for i := range l.plan.Changes {
 		l.plan.Changes[i].ForJobs = true
@@ -62,7 +62,7 @@ func TestTheEndOfTheOperatorIsNoBootFailure(t *testing.T) {
 	})
 }
 
-func TestWhatBecomesOfNodesTellsHowTheirGroupFares(t *testing.T) {
+func TestResultsOfNodesChangeTheHealthOfTheirGroup(t *testing.T) {
 	for fault, want := range map[simulate.Fault]reconfigure.Health{
 		simulate.NoValidHost: {Full: reconfigure.Setback{
 			Node: "p4", Class: reconfigure.ClassCapacity, Reason: "No valid host was found: its instance is in ERROR",
@@ -103,7 +103,7 @@ func TestWhatBecomesOfNodesTellsHowTheirGroupFares(t *testing.T) {
 	}
 }
 
-// The others of the batch say nothing for the room: they may have taken the last.
+// Other nodes of the run that come up do not show that there is room: they may have taken the last.
 func TestPreflightFindsThatThereIsNoRoom(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Limit(instances(4))
@@ -124,7 +124,7 @@ func TestPreflightFindsThatThereIsNoRoom(t *testing.T) {
 	})
 }
 
-func TestRebootSaysNothingOfTheGroup(t *testing.T) {
+func TestRebootDoesNotCountForTheGroup(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Reboots("p1", "p2")
 		l.Order(simulate.NoSSH, "p1", "p2")
@@ -134,8 +134,8 @@ func TestRebootSaysNothingOfTheGroup(t *testing.T) {
 	})
 }
 
-// Another batch may be planned as soon as this one is on its way.
-func TestNodeThatTriesItsGroupIsKnownBeforeAnythingIsBegun(t *testing.T) {
+// Another plan may be made as soon as this one has begun.
+func TestProbeIsRecordedBeforeAnythingBegins(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Order(simulate.NoSSH, "p3")
 		l.PowersUp("p3")
@@ -160,7 +160,7 @@ func TestHealthThatCannotBeWrittenIsNoFailure(t *testing.T) {
 	})
 }
 
-// forgetful writes nothing down.
+// forgetful fails to store health.
 type forgetful struct{ *simulate.World }
 
 func (f forgetful) UpdateHealth(
@@ -199,8 +199,8 @@ func TestNodesOfAJobThatCannotBeginAreGivenUp(t *testing.T) {
 	})
 }
 
-// What is not for want of room leaves no room to others.
-func TestNobodyIsGivenUpForAnotherFailure(t *testing.T) {
+// A failure that is not a lack of room leaves no room to others.
+func TestNoJobIsGivenUpForAnotherFailure(t *testing.T) {
 	for _, fault := range []simulate.Fault{simulate.LostCreate, simulate.NoSSH, simulate.PlaybookFails} {
 		t.Run(string(fault), func(t *testing.T) {
 			test(t, func(l *lab) {
@@ -215,8 +215,8 @@ func TestNobodyIsGivenUpForAnotherFailure(t *testing.T) {
 	}
 }
 
-// A group is not found full for a node that was given up for the sake of another group's.
-func TestWhoIsGivenUpSaysNothingOfItsGroup(t *testing.T) {
+// A group has room although one of its nodes was given up because of another group's node.
+func TestGivenUpNodeDoesNotCountForItsGroup(t *testing.T) {
 	test(t, func(l *lab) {
 		c := declared()
 		c.Groups[0].Max = 5
@@ -237,7 +237,7 @@ func TestWhoIsGivenUpSaysNothingOfItsGroup(t *testing.T) {
 	})
 }
 
-func TestGivenUpNodeThatCannotBeRemovedAtOnceIsAtTheEnd(t *testing.T) {
+func TestGivenUpNodeIsRemovedInTheEnd(t *testing.T) {
 	test(t, func(l *lab) {
 		l.entirely()
 		l.waits(map[int64][]string{10: {"p3", "p4"}})
@@ -252,7 +252,7 @@ func TestGivenUpNodeThatCannotBeRemovedAtOnceIsAtTheEnd(t *testing.T) {
 	})
 }
 
-func TestRoomThatAJobCannotUseIsTheNextOnes(t *testing.T) {
+func TestRoomThatAJobCannotUseGoesToTheNextOne(t *testing.T) {
 	test(t, func(l *lab) {
 		l.entirely()
 		l.Limit(instances(5))

@@ -17,10 +17,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// bubble is a test as rapid takes it that does not show its deadline, which a bubble of testing/synctest does not have.
+// bubble hides a test's deadline from rapid, since it is not in the time of the synctest bubble.
 type bubble struct{ rapid.TB }
 
-// drawn is a world, a plan, and all that goes wrong and comes in between.
+// drawn is a world, a plan, and faults and events.
 type drawn struct {
 	*simulate.World
 	*rapid.T
@@ -48,7 +48,7 @@ func TestWhateverGoesWrong(t *testing.T) {
 	})
 }
 
-// carry carries the plan out, and waits until nothing is under way any more.
+// carry carries out the plan, and waits until nothing is under way.
 func (d *drawn) carry(t *testing.T) map[string]reconfigure.Verdict {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -115,7 +115,7 @@ func draw(t *rapid.T) *drawn {
 	for _, call := range []simulate.Call{
 		simulate.AfterPreview, simulate.AfterApply, simulate.AfterAdopt, simulate.AfterWait, simulate.AfterConfigure,
 	} {
-		for range 2 { // the second one comes while what failed is cleaned up
+		for range 2 { // the second one comes during the removal of failed nodes
 			started := rapid.SliceOfN(rapid.SampledFrom(nodes), 0, 2).Draw(t, "jobs that start after "+string(call))
 			silent := rapid.IntRange(0, 9).Draw(t, "Slurm falls silent after "+string(call)) == 0
 			d.Then(call, func() {
@@ -141,7 +141,7 @@ func (d *drawn) order(f simulate.Fault, nodes ...string) {
 	d.Order(f, nodes...)
 }
 
-// drawNode draws what there is of a node, and what is planned for it.
+// drawNode draws the state of a node, and its change.
 func (d *drawn) drawNode(node string) {
 	actions := []reconfigure.Action{"", reconfigure.Create}
 	switch rapid.SampledFrom([]string{"absent", "tainted", "idle", "busy", "suspended"}).Draw(d.T, node) {
@@ -195,7 +195,7 @@ func (d *drawn) oneVerdictEach(verdicts map[string]reconfigure.Verdict) {
 	}
 }
 
-// noJobIsLost but by force.
+// noJobIsLost checks that only force ends jobs.
 func (d *drawn) noJobIsLost() {
 	for _, node := range d.Lost() {
 		if c, _ := d.plan.Of(node); !c.Force {
@@ -219,7 +219,7 @@ func (d *drawn) nobodyElseIsTouched() {
 			continue
 		}
 		now := d.Node(node)
-		now.State, now.Job, was.State, was.Job = "", false, "", false // jobs start as they like
+		now.State, now.Job, was.State, was.Job = "", false, "", false // jobs start at any time
 		if now != was {
 			d.Errorf("%s, which is not in the plan, was %+v and is %+v: %q", node, was, now, d.Calls())
 		}

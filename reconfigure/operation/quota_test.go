@@ -7,7 +7,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// instances bounds those; the control node and both persistent nodes take three.
+// instances returns a limit of instances; the control node and both persistent nodes take three.
 func instances(n int) reconfigure.Use { return reconfigure.Use{Instances: n, Cores: -1, RAM: -1} }
 
 func TestNodesThatDoNotFitFailBeforeTheOthersAreMade(t *testing.T) {
@@ -28,7 +28,7 @@ func TestNodesThatDoNotFitFailBeforeTheOthersAreMade(t *testing.T) {
 	})
 }
 
-func TestTerraformIsNotAskedWhereNothingFits(t *testing.T) {
+func TestTerraformDoesNotRunIfNothingFits(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Limit(instances(3))
 		l.PowersUp("p3")
@@ -51,7 +51,7 @@ func TestWhatIsThereAlreadyNeedsNoRoom(t *testing.T) {
 	})
 }
 
-func TestCloudThatDoesNotTellItsLimitsKeepsNobodyFromTrying(t *testing.T) {
+func TestNodesAreMadeIfTheCloudDoesNotReportItsQuota(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Limit(instances(4))
 		l.Order(simulate.LimitsHidden)
@@ -63,13 +63,13 @@ func TestCloudThatDoesNotTellItsLimitsKeepsNobodyFromTrying(t *testing.T) {
 	})
 }
 
-// Were it counted before it is swept, it would take the room of its own node for ever.
+// If it counted before its removal, it would take the room of its own node for ever.
 func TestInstanceThatTerraformDoesNotKnowTakesNoRoomOfItsNode(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3")
 		l.Order(simulate.LostCreate, "p3")
 		l.wants(reconfigure.Create, "p3")
-		l.Then(simulate.AfterApply, func() { l.Order(simulate.CloudSilent) }) // so that it cannot be swept at once
+		l.Then(simulate.AfterApply, func() { l.Order(simulate.CloudSilent) }) // so that it cannot be removed at once
 		l.carry()
 		l.Clear(simulate.LostCreate)
 		l.Clear(simulate.CloudSilent)

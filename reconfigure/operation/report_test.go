@@ -9,7 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// waits has jobs wait for nodes.
+// waits adds jobs that wait for nodes.
 func (l *lab) waits(jobs map[int64][]string) {
 	for job, nodes := range jobs {
 		l.Submits(job)
@@ -36,7 +36,7 @@ func TestOwnersOfJobsLearnWhyTheirNodesDidNotCome(t *testing.T) {
 			12: "billed to physics",
 			13: owner + "the machine could not be set up. The job waits for its next turn. (playbook: playbook fails)",
 		}, l.Comments())
-		// Slurm takes the job back first: its owner can wait, and others can use the node.
+		// Slurm requeues the job first, since the comment can wait.
 		l.wantOrder("down p4: capacity", "comment [11 12]: a node", "configure", "down p5", "comment [13]: a node")
 	})
 }
@@ -87,8 +87,8 @@ func TestOwnersLearnOfANodeThatCannotBePlanned(t *testing.T) {
 	})
 }
 
-// Slurm is there when it is asked for the nodes' states, and takes what is said of them, and nothing more.
-func TestCommentThatFailsIsANoteAndNothingMore(t *testing.T) {
+// Slurm answers for the nodes' states and their changes, but refuses comments.
+func TestCommentThatFailsIsOnlyNoted(t *testing.T) {
 	test(t, func(l *lab) {
 		l.waits(map[int64][]string{10: {"p4"}})
 		l.Order(simulate.NoValidHost, "p4")

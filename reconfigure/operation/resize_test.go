@@ -7,7 +7,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// resized has the engine work for another declaration than the one that the world was deployed by.
+// resized makes the operator use another declaration than the one that was deployed.
 func (l *lab) resized(least, most int) {
 	c := declared()
 	c.Groups[0].Min, c.Groups[0].Max = least, most
@@ -16,7 +16,7 @@ func (l *lab) resized(least, most int) {
 	l.wants(reconfigure.Configure, "ctl")
 }
 
-// gives removes a persistent node that is drained for it.
+// gives adds the removal of a persistent node that is drained for it.
 func (l *lab) gives(node string) {
 	l.Drained("reconfigure: shrink", node)
 	l.wants(reconfigure.Remove, node)
@@ -35,9 +35,8 @@ func TestShrunkNodeIsHandedToPowerSaving(t *testing.T) {
 	})
 }
 
-// Without its new configuration slurmctld has the node as a persistent one still: to power it down would leave it out
-// of use for good.
-func TestShrunkNodeIsNotHandedOverUnlessSlurmTakesItsConfiguration(t *testing.T) {
+// Without the new slurm.conf, slurmctld still has the node as a persistent one, and would never power it up again.
+func TestShrunkNodeIsNotHandedOverUnlessSlurmReadsItsConfiguration(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resized(1, 8)
 		l.gives("p2")
@@ -62,7 +61,7 @@ func TestEnlargedNodeKeepsItsJob(t *testing.T) {
 	})
 }
 
-func TestEnlargedNodeFailsUnlessSlurmTakesItsConfiguration(t *testing.T) {
+func TestEnlargedNodeFailsUnlessSlurmReadsItsConfiguration(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resized(3, 8)
 		l.wants(reconfigure.Create, "p3")
@@ -74,7 +73,7 @@ func TestEnlargedNodeFailsUnlessSlurmTakesItsConfiguration(t *testing.T) {
 	})
 }
 
-func TestSlurmIsNotMadeToForgetAJob(t *testing.T) {
+func TestSlurmDoesNotForgetAJob(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resized(1, 1)
 		l.wants(reconfigure.Remove, "p2")
