@@ -156,8 +156,16 @@ func (l *lab) floor(ctx context.Context, like, node string) (took time.Duration,
 	if err != nil {
 		return 0, fmt.Errorf("%w\n%s", err, out)
 	}
+	var variables struct {
+		ID string `json:"cluster_id"`
+	}
+	text, err := os.ReadFile(filepath.Join(module, "nodes.auto.tfvars.json"))
+	if err = errors.Join(err, json.Unmarshal(text, &variables)); err != nil {
+		return 0, err
+	}
 	client, err := openstack.New(ctx, openstack.Config{
 		Cloud: l.Declaration.Cloud, CloudsFile: filepath.Join(l.Site, "clouds.yaml"), Cluster: l.Declaration.ClusterName,
+		Identity: reconfigure.Identity{ID: variables.ID, Marked: true},
 	})
 	if err != nil {
 		return 0, err

@@ -190,8 +190,11 @@ reconfigure:
 // each play; then it reports that the last node is done, and sets the node in Slurm's answers as registered.
 func (s *site) stubs(context.Context, *bench, tools.Paths) error {
 	programs := map[string]string{
-		"ssh":  "#!/bin/sh\nuntil case $1 in debian@*) true ;; *) false ;; esac; do shift; done\nshift\nexec sh -c \"$*\"\n",
-		"sudo": "#!/bin/sh\nshift\nexec \"$@\"\n",
+		"ssh": "#!/bin/sh\nuntil case $1 in debian@*) true ;; *) false ;; esac; do shift; done\nshift\n" +
+			"exec sh -c \"$*\"\n",
+		"states": "#!/bin/sh\nprintf '\\n-- %s\\n' \"$1\" && scontrol show nodes --json && " +
+			"printf '\\n-- squeue\\n\\n-- completed\\n'\n",
+		"hold": "#!/bin/sh\necho\nexec cat\n",
 		"scontrol": fmt.Sprintf("#!/bin/sh\ncase \"$*\" in\n'show nodes --json') exec cat %s ;;\n"+
 			"*State=DRAIN*) mv %s %s ;;\nesac\n",
 			strings.Join([]string{s.file("slurm", "others"), s.file("slurm", "last"), s.file("slurm", "end")}, " "),

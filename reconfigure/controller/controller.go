@@ -58,7 +58,10 @@ type Journal interface {
 type Site struct {
 	Cluster reconfigure.Cluster
 	Observe func(ctx context.Context, scope snapshot.Scope) (snapshot.Snapshot, error)
-	Deps    operation.Deps
+	// Conf is the configuration that slurmctld would get, compared with the one that it runs with. It is asked for
+	// where a plan changes that. Nil: it is not compared.
+	Conf func(ctx context.Context, seen snapshot.Snapshot) (*reconfigure.SlurmConf, error)
+	Deps operation.Deps
 }
 
 // Config is what a controller works with.
@@ -78,6 +81,9 @@ type Config struct {
 	Timing operation.Timing
 	// Stay keeps Run from ending when no request waits.
 	Stay bool
+	// Replaced reports whether another program is to go on in the place of this one. Run begins nothing more then, and
+	// ends when nothing is under way. Nil: never.
+	Replaced func() bool
 	// Once ends Run when everything that can be done now is done, even if requests are deferred.
 	Once bool
 }
@@ -112,7 +118,7 @@ func Run(ctx context.Context, config Config) error {
 			if err := outage.wait(ctx, err); err != nil {
 				return err
 			}
-		case !left && !config.Stay:
+		case config.replaced(), !left && !config.Stay:
 			return nil
 		case !left:
 			if !pause(ctx, look) {
@@ -121,6 +127,8 @@ func Run(ctx context.Context, config Config) error {
 		}
 	}
 }
+
+func (c Config) replaced() bool { return c.Replaced != nil && c.Replaced() }
 
 // hold acquires the lease, works, and releases it. Left is false if another process holds the lease, or if nothing is
 // left. It looks for requests again after the release, since a caller starts no worker while somebody holds the lease.

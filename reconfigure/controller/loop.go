@@ -140,6 +140,9 @@ func (c *controller) idle() bool {
 	if c.looking || c.comparing || !c.underWay.Empty() || !c.read || time.Now().Before(c.retry) {
 		return false
 	}
+	if c.replaced() {
+		return true
+	}
 	unasked := c.paused && c.compare.IsZero() // nothing is compared in a pause; whoever ends it starts a worker
 	if c.Stay || c.watches && !unasked && !c.Once {
 		return false
@@ -241,7 +244,7 @@ func (c *controller) write() error {
 
 // startLook takes a snapshot for the requests that may begin, and plans, in a goroutine of its own.
 func (c *controller) startLook() {
-	if c.looking || c.paused {
+	if c.looking || c.paused || c.replaced() {
 		return
 	}
 	now := time.Now()
@@ -296,6 +299,11 @@ func (c *controller) look(requests []reconfigure.Request) planned {
 	}
 	if l.err == nil {
 		l.plan = plan.Compute(l.site.Cluster, l.seen, requests)
+	}
+	if l.err == nil && l.plan.Everywhere && l.site.Conf != nil {
+		if l.seen.Conf, l.err = l.site.Conf(c.ctx, l.seen); l.err == nil {
+			l.plan = plan.Compute(l.site.Cluster, l.seen, requests)
+		}
 	}
 	return l
 }
@@ -414,13 +422,15 @@ func (c *controller) ended(v reconfigure.Verdict) {
 	if c.underWay.Empty() {
 		c.alone = false
 	}
-	if v.Action == reconfigure.Drain { // the node may have no job
-		c.due = time.Time{}
-	}
 	for _, p := range c.requests {
-		if p.underWay.Contains(v.Node) {
-			p.end(v)
+		if !p.underWay.Contains(v.Node) {
+			continue
 		}
+		if v.Action == reconfigure.Drain && !p.drained.Contains(v.Node) {
+			// The node may have no jobs at all. One that does not stay drained waits for its turn.
+			c.due, p.drained = time.Time{}, p.drained.Union(nodeset.Of(v.Node))
+		}
+		p.end(v)
 	}
 }
 
@@ -445,7 +455,8 @@ func (c *controller) unplanned(l planned) {
 
 // startReconcile compares the sources when that is due, in a goroutine of its own.
 func (c *controller) startReconcile() {
-	if c.Reconcile == nil || c.comparing || c.paused || c.Once || time.Now().Before(c.compare) || !c.watches {
+	if c.Reconcile == nil || c.comparing || c.paused || c.Once || time.Now().Before(c.compare) || !c.watches ||
+		c.replaced() {
 		return
 	}
 	c.comparing = true

@@ -17,6 +17,7 @@ type progress struct {
 	deferred []reconfigure.Deferral
 	planned  bool                           // since this controller began
 	underWay nodeset.NodeSet                // nodes with an operation for it
+	drained  nodeset.NodeSet                // nodes that were drained for it since this controller began
 	final    map[string]reconfigure.Verdict // of rejected nodes that still have an operation
 	changed  bool                           // since it was written
 	failed   string                         // why the whole request failed

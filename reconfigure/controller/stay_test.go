@@ -48,6 +48,60 @@ func TestAWorkerThatStaysNoticesRequestsAtOnce(t *testing.T) {
 	})
 }
 
+// A supervisor starts the new program, which plans what is left.
+func TestAWorkerWhoseProgramWasReplacedEndsAfterItsOperations(t *testing.T) {
+	test(t, nil, func(l *lab) {
+		var replaced atomic.Bool
+		l.config = func(c *controller.Config, _ *simulate.Journal) { c.Stay, c.Replaced = true, replaced.Load }
+		_, ended := l.spawn()
+		l.config = nil
+		l.Takes(simulate.Building, time.Minute)
+		l.PowersUp("p2")
+		l.submit(ask(reconfigure.Resume, "p2"))
+		pass(3 * time.Second) // its operation is under way
+		replaced.Store(true)
+		l.PowersUp("p3")
+		l.submit(ask(reconfigure.Resume, "p3"))
+		pass(2 * time.Second)
+		if hasEnded(ended) {
+			t.Fatal("it has ended before its operation")
+		}
+		pass(5 * time.Minute)
+		if !hasEnded(ended) || l.leased() {
+			t.Fatal("it goes on as the old program")
+		}
+		l.wantEnds(codes{1: done})
+		stop, ended := l.stays(nil)
+		pass(5 * time.Minute)
+		l.wantEnds(codes{1: done, 2: done})
+		stop()
+		<-ended
+	})
+}
+
+// One that waits for another one's lease is replaced as well.
+func TestAWorkerWithoutTheLeaseEndsWhenItsProgramWasReplaced(t *testing.T) {
+	test(t, nil, func(l *lab) {
+		stop, first := l.stays(nil)
+		pass(time.Second)
+		var replaced atomic.Bool
+		l.config = func(c *controller.Config, _ *simulate.Journal) { c.Stay, c.Replaced = true, replaced.Load }
+		_, second := l.spawn()
+		l.config = nil
+		pass(time.Minute)
+		if hasEnded(second) {
+			t.Fatal("it does not stay")
+		}
+		replaced.Store(true)
+		pass(time.Minute)
+		if !hasEnded(second) || hasEnded(first) {
+			t.Errorf("it has ended: %t; the one with the lease: %t", hasEnded(second), hasEnded(first))
+		}
+		stop()
+		<-first
+	})
+}
+
 // comparing counts the comparisons of the sources, each of which takes some time.
 type comparing struct {
 	n     atomic.Int32

@@ -86,6 +86,8 @@ type Scheduler interface {
 	Drain(ctx context.Context, nodes nodeset.NodeSet, reason string) error
 	// Undrain ends a drain, and changes nothing else. Callers MUST use it only for drains of ours.
 	Undrain(ctx context.Context, nodes nodeset.NodeSet) error
+	// ClearReason removes the reason of nodes that are up. It MUST be asked for reasons of ours only.
+	ClearReason(ctx context.Context, nodes nodeset.NodeSet) error
 }
 
 // Commenter comments on jobs, for their owners.

@@ -26,6 +26,8 @@ type operation struct {
 	settled  <-chan error // Terraform's own verdict on an instance that was delivered before it
 	finished bool         // the instance is finished: Terraform has not tainted it
 	started  bool         // slurmd was started, and may register at any moment
+	kept     bool         // somebody else has drained the node, and has it to look at
+	stale    bool         // Slurm has a reason of ours of a node that is up
 	toldDown bool         // Slurm was told that the node is DOWN, or may have been
 	touched  atomic.Bool  // a change of the instance was asked for, so something may be left; set by other goroutines
 	ready    atomic.Bool  // anybody can log in to the node; read by other goroutines

@@ -86,9 +86,12 @@ func (o *operation) handOver(ctx context.Context) error {
 	return o.undrainStale(ctx)
 }
 
-// drain keeps Slurm from starting jobs on the node, for the change's reason. If the answer is lost, it checks whether
-// the node is drained.
+// drain keeps Slurm from starting jobs on the node, for the change's reason. A node that is drained by now keeps the
+// reason that it has. If the answer is lost, it checks whether the node is drained.
 func (o *operation) drain() error {
+	if state, err := o.state(o.ctx); err == nil && state.Drained() {
+		return nil
+	}
 	err := o.update(o.ctx, updateDrain, o.change.Reason)
 	if err == nil {
 		return nil

@@ -53,6 +53,9 @@ type JournalHandle interface {
 	Nodes(ctx context.Context) (map[string]reconfigure.Spec, bool, error)
 	KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error
 	AdoptNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error
+	Identity(ctx context.Context) (reconfigure.Identity, error)
+	AdoptIdentity(ctx context.Context, id string) error
+	KeepMarked(ctx context.Context) error
 	HostKeys(ctx context.Context) (map[string][]string, error)
 	KeepHostKeys(ctx context.Context, keys map[string][]string) error
 	AdoptHostKeys(ctx context.Context, keys map[string][]string) error
@@ -101,6 +104,7 @@ func ConformJournal(t *testing.T, new func(t testing.TB) JournalSetup) {
 		{"many goroutines write at once", journalRule.manyGoroutines},
 		{"a call with a context that has ended does nothing", journalRule.contextEnded},
 		{"the map of nodes is kept, and adopted where there is none", journalRule.nodesAreKept},
+		{"the cluster's id is adopted once", journalRule.identityStays},
 		{"the newest declaration is known to all hosts", journalRule.newestDeclaration},
 		{"host keys are kept by address, and forgotten ones are not adopted", journalRule.hostKeysAreKept},
 		{"health is kept by group", journalRule.healthIsKept},
@@ -542,6 +546,7 @@ func (j journalRule) loserIsFenced() {
 		"Defer":        func() error { return j.Defer(j.Context(), cannotPlan(r)) },
 		"UpdateHealth": func() error { return j.UpdateHealth(j.Context(), "group", trying) },
 		"KeepNodes":    func() error { return j.KeepNodes(j.Context(), reconfigure.DefaultShard, nil) },
+		"KeepMarked":   func() error { return j.KeepMarked(j.Context()) },
 		"KeepHostKeys": func() error { return j.KeepHostKeys(j.Context(), map[string][]string{"192.0.2.1": nil}) },
 	}
 	for name, write := range writes {
@@ -896,6 +901,24 @@ func (j journalRule) nodesAreKept() {
 	j.noError(j.KeepNodes(j.Context(), reconfigure.DefaultShard, nil)) // an empty map differs from an unknown one
 	j.noError(j.AdoptNodes(j.Context(), one))
 	want(nil, true)
+}
+
+func (j journalRule) identityStays() {
+	want := func(want reconfigure.Identity) {
+		j.Helper()
+		got, err := j.Identity(j.Context())
+		j.noError(err)
+		j.equal("identity", want, got)
+	}
+	want(reconfigure.Identity{})
+	j.noError(j.KeepMarked(j.Context()))
+	want(reconfigure.Identity{})
+	j.noError(j.AdoptIdentity(j.Context(), "one"))
+	j.noError(j.AdoptIdentity(j.Context(), "two"))
+	want(reconfigure.Identity{ID: "one"})
+	j.noError(j.KeepMarked(j.Context()))
+	j.noError(j.AdoptIdentity(j.Context(), "two"))
+	want(reconfigure.Identity{ID: "one", Marked: true})
 }
 
 func (j journalRule) newestDeclaration() {

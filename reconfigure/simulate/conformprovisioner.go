@@ -36,8 +36,9 @@ type ProvisionerSetup struct {
 	Stray func()
 }
 
-// ConformProvisioner checks the contract of operation.Provisioner. New makes a new setup for each call.
-func ConformProvisioner(t *testing.T, new func(*testing.T) ProvisionerSetup) {
+// ConformProvisioner checks the contract of operation.Provisioner. New makes a new setup for each call. Where the rule
+// interrupts an apply, late asks for a provisioner that returns seconds after its servers are ACTIVE.
+func ConformProvisioner(t *testing.T, new func(t *testing.T, late bool) ProvisionerSetup) {
 	for name, rule := range map[string]func(provisionerRule){
 		"life of a cluster":      provisionerRule.life,
 		"a node fails alone":     provisionerRule.failsAlone,
@@ -45,7 +46,7 @@ func ConformProvisioner(t *testing.T, new func(*testing.T) ProvisionerSetup) {
 		"interrupt and adoption": provisionerRule.adoption,
 		"a context that is done": provisionerRule.done,
 	} {
-		t.Run(name, func(t *testing.T) { rule(provisionerRule{t, new(t)}) })
+		t.Run(name, func(t *testing.T) { rule(provisionerRule{t, new(t, name == "interrupt and adoption")}) })
 	}
 }
 

@@ -95,6 +95,10 @@ func (s schedulerRule) powerDown() {
 		}
 	}
 	s.usable()
+	if err := s.Scheduler.ClearReason(s.Context(), nodeset.Of(s.Node)); err != nil {
+		s.Fatal(err)
+	}
+	s.until("without a reason", func(state reconfigure.NodeState) bool { return state.Reason == "" })
 }
 
 func (s schedulerRule) drain() {

@@ -36,6 +36,7 @@ type record struct {
 	health      map[string]reconfigure.Health
 	pause       *reconfigure.Pause
 	nodes       map[string]reconfigure.Spec // nil: none was stored yet
+	identity    reconfigure.Identity
 	hostKeys    map[string][]string
 	declaration *reconfigure.Declaration
 	holder      *lease
@@ -684,6 +685,28 @@ func (j *Journal) AdoptNodes(ctx context.Context, nodes map[string]reconfigure.S
 func (r *record) setNodes(nodes map[string]reconfigure.Spec) {
 	r.nodes = map[string]reconfigure.Spec{}
 	maps.Copy(r.nodes, nodes)
+}
+
+// Identity is the id that was adopted.
+func (j *Journal) Identity(ctx context.Context) (identity reconfigure.Identity, err error) {
+	err = j.access(ctx, func() error { identity = j.identity; return nil })
+	return identity, err
+}
+
+// AdoptIdentity keeps an id where there was none yet.
+func (j *Journal) AdoptIdentity(ctx context.Context, id string) error {
+	return j.write(ctx, func() error {
+		j.identity.ID = cmp.Or(j.identity.ID, id)
+		return nil
+	})
+}
+
+// KeepMarked notes that all instances have the id.
+func (j *Journal) KeepMarked(ctx context.Context) error {
+	return j.writeHeld(ctx, func() error {
+		j.identity.Marked = j.identity.ID != ""
+		return nil
+	})
 }
 
 // HostKeys returns the keys of each address.

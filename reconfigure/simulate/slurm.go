@@ -218,6 +218,15 @@ func (w *World) Undrain(ctx context.Context, nodes nodeset.NodeSet) error {
 	return w.mark(ctx, nodes, "undrain", "", func(n *slurmNode) { n.drain, n.reason = false, "" })
 }
 
+// ClearReason leaves that of a node that is DOWN.
+func (w *World) ClearReason(ctx context.Context, nodes nodeset.NodeSet) error {
+	return w.mark(ctx, nodes, "clear reason", "", func(n *slurmNode) {
+		if n.base != reconfigure.NodeDown {
+			n.reason = ""
+		}
+	})
+}
+
 // ReasonPrefix marks the reasons that are ours.
 const ReasonPrefix = reconfigure.ReasonPrefix + " "
 

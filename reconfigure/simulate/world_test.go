@@ -29,7 +29,7 @@ func quick() *simulate.World {
 }
 
 func TestWorldIsAProvisioner(t *testing.T) {
-	simulate.ConformProvisioner(t, func(t *testing.T) simulate.ProvisionerSetup {
+	simulate.ConformProvisioner(t, func(t *testing.T, _ bool) simulate.ProvisionerSetup {
 		w := quick()
 		return simulate.ProvisionerSetup{
 			Provisioner: w.Shard(""), Control: "ctl", Nodes: []string{"node2", "node3", "node4"},

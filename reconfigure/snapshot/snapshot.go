@@ -39,6 +39,8 @@ type Snapshot struct {
 	Sources   map[reconfigure.Source]reconfigure.Resolved // what declared names mean now, where that was asked for
 	Health    map[string]reconfigure.Health               // of the node groups with failures, by name
 	Missing   map[Source]string                           // why a source is unreachable
+	// Conf is the configuration of Slurm that the declaration leads to, where that was asked for.
+	Conf *reconfigure.SlurmConf
 }
 
 // Answers reports whether a source is reachable. One that was not asked counts as reachable.
