@@ -11,6 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
+	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
 func statusCommand() *cli.Command {
@@ -116,7 +117,7 @@ func statusOf(c *cli.Context, f status.Filter) (report status.Report, err error)
 	}
 	groups := append([]reconfigure.NodeGroup{{Name: reconfigure.ControlGroup}}, s.Cluster.Groups...)
 	for _, name := range f.Groups {
-		if _, err := groupNamed(groups, name); err != nil {
+		if _, err := reconfigure.GroupNamed(groups, name); err != nil {
 			return report, usagef(c, "%v", err)
 		}
 	}
@@ -155,7 +156,7 @@ func showStatus(c *cli.Context, r status.Report, format string) error {
 	case formatYAML:
 		return status.WriteYAML(c.App.Writer, r)
 	case formatTable, formatWide:
-		width, _ := terminalSize(c.App.Writer)
+		width, _ := text.TerminalSize(c.App.Writer)
 		layout := status.Layout{Now: time.Now(), Wide: format == formatWide, Width: max(width, status.TableWidth)}
 		return r.Write(c.App.Writer, layout)
 	}

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -75,6 +77,9 @@ type Config struct {
 	Reconcile func(ctx context.Context) (next time.Duration, ok bool)
 	// Flush returns when the events that operations have recorded are durable. Nil: they are durable at once.
 	Flush func(ctx context.Context) error
+	// Succeed has another worker started. It is called by a worker that was told to end, after it has released the lease,
+	// where requests came since: whoever made them left them to it. Nil: they wait for the next worker.
+	Succeed func(ctx context.Context) error
 	// Log gets the requests and their outcomes.
 	Log *slog.Logger
 	// Timing is for operations; the zero value stands for operation.DefaultTiming.
@@ -104,7 +109,8 @@ const (
 // worker.
 //
 // When ctx ends, Run returns as soon as everything that it has started has ended. It writes no verdicts then, and the
-// requests stay. An error of the journal ends Run only if it lasts for longestOutage.
+// requests stay. Requests that come meanwhile are left to the successor. An error of the journal ends Run only if it
+// lasts for longestOutage.
 func Run(ctx context.Context, config Config) error {
 	outage := newOutage(config.Log)
 	for {
@@ -140,15 +146,63 @@ func hold(ctx context.Context, config Config, outage *outage) (left bool, err er
 	held, stop := config.Journal.WhileHeld(ctx)
 	c := newController(held, config, outage)
 	err = c.loop()
+	newest := reconfigure.RequestID(0)
+	if ctx.Err() != nil {
+		newest = c.newestKnown(ctx)
+	}
 	c.stop()
 	if config.Flush != nil { // before the release: without the lease nothing can be written
 		err = errors.Join(err, config.Flush(context.WithoutCancel(held)))
 	}
 	stop()
-	if err = errors.Join(err, release()); err != nil {
+	err = errors.Join(err, release())
+	if ctx.Err() != nil {
+		succeed(ctx, config, newest)
+	}
+	if err != nil {
 		return false, err
 	}
 	return anythingToBegin(ctx, config)
+}
+
+// newestKnown is the newest request of those that came before the worker was told to end; the largest number
+// where that is unknown.
+func (c *controller) newestKnown(ctx context.Context) reconfigure.RequestID {
+	if !c.read {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+		defer cancel()
+		pending, err := c.Journal.Pending(ctx)
+		if err != nil {
+			return math.MaxInt64
+		}
+		c.note(pending)
+	}
+	return c.newest
+}
+
+// lastLook is how long a worker that was told to end waits for the journal.
+const lastLook = 10 * time.Second
+
+// succeed starts another worker where requests came after the newest one that this one knew.
+func succeed(ctx context.Context, config Config, newest reconfigure.RequestID) {
+	if config.Succeed == nil || config.Once {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+	defer cancel()
+	_, paused, err := config.Journal.Paused(ctx)
+	if err != nil || paused {
+		return
+	}
+	pending, err := config.Journal.Pending(ctx)
+	if err != nil || !slices.ContainsFunc(pending, func(r reconfigure.Request) bool { return r.ID > newest }) {
+		return
+	}
+	if err := config.Succeed(ctx); err != nil {
+		config.Log.WarnContext(
+			ctx, "requests came while this worker ended, and no other one could be started", "reason", err.Error(),
+		)
+	}
 }
 
 func anythingToBegin(ctx context.Context, config Config) (bool, error) {

@@ -19,8 +19,11 @@ func byDefault(class reconfigure.Class, err error) error {
 	return reconfigure.Classify(class, err)
 }
 
-// said returns a failure as Slurm and the journal have it.
+// said returns a failure for the journal.
 func said(err error) string { return reconfigure.ClassOf(err).Said(err.Error()) }
+
+// public returns a failure for Slurm.
+func public(err error) string { return reconfigure.ClassOf(err).Said(reconfigure.Public(err.Error())) }
 
 // fail records a failure, tells Slurm, which then requeues the jobs at once and not at ResumeTimeout, and comments on
 // the jobs. If Slurm does not answer, that is only noted.
@@ -29,7 +32,7 @@ func (o *operation) fail(err error) {
 	if o.rejection == nil || o.awaitedNow(ctx) {
 		o.record(o.phase, reconfigure.Failed, said(err))
 	}
-	if problem := o.tellSlurm(ctx, said(err)); problem != nil {
+	if problem := o.tellSlurm(ctx, public(err)); problem != nil {
 		o.note("Slurm could not be told that it failed: " + problem.Error())
 	}
 	if o.toldDown {
@@ -106,11 +109,12 @@ func (o *operation) tellOwners(ctx context.Context, err error) {
 	}
 }
 
-// notice returns the comment on a failure, for a job's owner, who knows nothing of the cloud. The details at the end
-// are for an administrator.
+// notice returns the comment on a failure, for a job's owner. The class at the end is for an administrator.
 func notice(err error) string {
-	return fmt.Sprintf("a node for this job did not come: %s. The job waits for its next turn. (%s)",
-		reconfigure.ClassOf(err).ForOwner(), said(err))
+	class := reconfigure.ClassOf(err)
+	return fmt.Sprintf(
+		"a node for this job did not come: %s. The job waits for its next turn. (%s)", class.ForOwner(), class,
+	)
 }
 
 // finish removes what is left of a node that failed, so that no unfinished instance costs money, hands a cloud node

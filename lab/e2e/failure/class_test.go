@@ -267,7 +267,7 @@ func (w *way) assertOwnerIsTold(t *testing.T) {
 	_, comment, _ := strings.Cut(shown, "AdminComment=")
 	comment, _, _ = strings.Cut(comment, "\n")
 	if !strings.HasPrefix(comment, "reconfigure: ") || !strings.Contains(comment, w.class.ForOwner()) ||
-		!strings.Contains(comment, string(w.class)+": ") {
+		!strings.Contains(comment, "("+string(w.class)+")") {
 		t.Errorf("the owner of the job for %s is told %q", w.node, comment)
 	}
 	lab.Eventually(t, time.Minute, func() (bool, string) {
