@@ -178,7 +178,7 @@ func TestFailedPersistentNodeKeepsItsInstance(t *testing.T) {
 			l.Errorf("p1 is %+v", n)
 		}
 		if n := l.Node("p2"); n.Instance.ID != "" || n.State != "DOWN" {
-			l.Errorf("p2, which was not made to the end, is %+v", n)
+			l.Errorf("p2, which was tainted, is %+v", n)
 		}
 	})
 }

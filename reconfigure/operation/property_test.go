@@ -241,7 +241,7 @@ func (d *drawn) noneIsLeftBehind(verdicts map[string]reconfigure.Verdict) {
 			was(simulate.CloudSilent) || d.slow // it is unknown what the cloud has
 		made := v.Action == reconfigure.Create || v.Action == reconfigure.Replace && !n.Job
 		if n.Instance.Tainted && made && !stuck {
-			d.Errorf("%s is left half made: %+v, %q", node, n, d.Calls())
+			d.Errorf("%s is left unfinished: %+v, %q", node, n, d.Calls())
 		}
 	}
 }
