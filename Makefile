@@ -67,6 +67,7 @@ FUZZ := 20
 fuzz: ## fuzz the parsers (FUZZ=1: a twentieth of the inputs)
 	go test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZ)0000x ./reconfigure/nodeset
 	go test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZ)000x ./reconfigure/config
+	go test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZ)000x ./reconfigure/gate
 	go test -run '^$$' -fuzz FuzzParseConsole -fuzztime $(FUZZ)000x ./reconfigure/ssh
 
 # Packages with tests that need neither root nor `make tools`. Single tests in them that do are skipped, and counted as

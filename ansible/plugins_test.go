@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -93,6 +94,46 @@ func TestConvergeChangesNothingWherePackagesAreMissing(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "text")); err == nil {
 		t.Error("a file was written")
+	}
+}
+
+// TestAHomeOnASharedFolderIsRefused uses root's home, in a folder that could be shared and beside one.
+func TestAHomeOnASharedFolderIsRefused(t *testing.T) {
+	home, err := user.LookupId("0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for folder, shared := range map[string]bool{
+		home.HomeDir: true, filepath.Dir(home.HomeDir): true, home.HomeDir + "s": false, home.HomeDir + "/users": false,
+	} {
+		file := filepath.Join(t.TempDir(), "text")
+		said, err := local(t, "localhost", fmt.Sprintf(`
+    - converge:
+        apart: {users: [root], paths: [%s]}
+        files: [{path: %s, content: text, mode: "0644"}]
+`, folder, file))
+		refused := strings.Contains(said, "the home of root, "+home.HomeDir+", is in the folder "+folder+" of nfs_shares")
+		if (err != nil) != shared || refused != shared {
+			t.Errorf("%s: %v\n%s", folder, err, said)
+		}
+		if _, err := os.Stat(file); (err == nil) == shared {
+			t.Errorf("%s: the file is there: %v", folder, err)
+		}
+	}
+}
+
+// TestRootIsSquashed has the shipped settings of a share.
+func TestRootIsSquashed(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "exports")
+	playbook(t, `- hosts: localhost
+  vars: {nfs_shares: [/home/users]}
+  vars_files: [`+mustAbs(t, "roles/nfs/defaults/main.yml")+`]
+  tasks:
+    - template: {src: `+mustAbs(t, "roles/nfs/templates/exports.j2")+`, dest: `+out+`}
+`)
+	want := "\"/home/users\" *(rw,sync,no_subtree_check,root_squash)\n"
+	if got := read(t, out); !strings.HasSuffix(got, want) {
+		t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
 	}
 }
 
@@ -241,10 +282,13 @@ AnsibleModule(argument_spec={}).exit_json(changed=True, changes="all", public_ke
     - converge: {}
       register: converged
     - debug:
-        msg: "{{ converged.keys() | sort }} {{ ansible_facts }} {{ groups.keys() | sort }} {{ hostvars['h2'].evil | default('good') }}"
+        msg: >-
+          {{ converged.keys() | sort }} {{ ansible_facts }} {{ groups.keys() | sort }}
+          {{ hostvars['h2'].evil | default('good') }}
 `
 	said, err := local(t, "h1,h2", tasks, "ANSIBLE_LIBRARY="+attacker)
-	want := `"['changed', 'failed', 'public_key'] {'os_family': 'Debian', 'service_mgr': 'service'} ['all', 'ungrouped'] good"`
+	want := `"['changed', 'failed', 'public_key'] {'os_family': 'Debian', 'service_mgr': 'service'} ` +
+		`['all', 'ungrouped'] good"`
 	if err != nil || strings.Count(said, want) != 2 {
 		t.Errorf("%v, want %s twice\n%s", err, want, said)
 	}

@@ -52,7 +52,7 @@ func (c Class) ForOwner() string {
 		ClassBoot:         "the machine did not start in time",
 		ClassSSH:          "the machine could not be reached",
 		ClassPlaybook:     "the machine could not be set up",
-		ClassUnregistered: "the machine was set up, but did not register with Slurm in time",
+		ClassUnregistered: "the machine was set up, but Slurm did not get it, or not as it should be",
 		ClassRefused:      "an administrator must review a change first",
 		ClassUnknown:      "the answer of the cloud was lost",
 	}

@@ -47,6 +47,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			reconcileCommand(),
 			checkCommand(),
 			inventoryCommand(),
+			gateCommand(),
 			workerCommand(),
 			versionCommand(),
 			helpCommand(),

@@ -18,14 +18,15 @@ const module = "github.com/eiffel-hpc/eiffel/"
 // arrows is the design: which of our packages each may import. Vocabulary at the bottom, the command at the top,
 // adapters beside each other.
 var arrows = map[string][]string{
-	"reconfigure/nodeset":  {},
-	"reconfigure":          {"reconfigure/nodeset"},
-	"reconfigure/text":     {"reconfigure/nodeset"},
-	"reconfigure/process":  {},
-	"reconfigure/logfile":  {},
-	"reconfigure/batcher":  {},
-	"reconfigure/snapshot": {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/plan":     {"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot"},
+	"reconfigure/nodeset":   {},
+	"reconfigure":           {"reconfigure/nodeset"},
+	"reconfigure/text":      {"reconfigure/nodeset"},
+	"reconfigure/process":   {},
+	"reconfigure/logfile":   {},
+	"reconfigure/batcher":   {},
+	"reconfigure/slurmconf": {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/snapshot":  {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/plan":      {"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot"},
 	"reconfigure/operation": {
 		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/plan", "reconfigure/batcher",
 	},
@@ -39,6 +40,7 @@ var arrows = map[string][]string{
 	},
 	"reconfigure/config":    {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/journal":   {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/gate":      {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/simulate":  {"reconfigure", "reconfigure/nodeset", "reconfigure/operation"},
 	"reconfigure/storm":     {},
 	"reconfigure/terraform": {"reconfigure", "reconfigure/nodeset"},
@@ -48,9 +50,9 @@ var arrows = map[string][]string{
 	"reconfigure/ssh":       {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/site": { // ties them all
 		"reconfigure", "reconfigure/nodeset", "reconfigure/process", "reconfigure/logfile",
-		"reconfigure/config", "reconfigure/journal", "reconfigure/snapshot", "reconfigure/plan",
+		"reconfigure/config", "reconfigure/gate", "reconfigure/journal", "reconfigure/snapshot", "reconfigure/plan",
 		"reconfigure/operation", "reconfigure/controller", "reconfigure/reconcile", "reconfigure/status", "reconfigure/check",
-		"reconfigure/terraform", "reconfigure/ansible", "reconfigure/slurm", "reconfigure/openstack",
+		"reconfigure/slurmconf", "reconfigure/terraform", "reconfigure/ansible", "reconfigure/slurm", "reconfigure/openstack",
 		"reconfigure/ssh",
 	},
 }

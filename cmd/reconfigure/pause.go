@@ -28,7 +28,7 @@ func pauseCommand() *cli.Command {
 				return usagef(c, "pause needs --reason: it is shown to all who have to wait")
 			}
 			return withJournal(c, siteAnyway, func(_ site.Site, log *journal.Journal) error {
-				if err := log.Pause(c.Context, c.String("reason"), caller()); err != nil {
+				if err := log.Pause(c.Context, c.String("reason"), site.Caller(c.Context)); err != nil {
 					return err
 				}
 				return showPause(c, log)

@@ -43,8 +43,8 @@ func statusCommand() *cli.Command {
 			},
 			&cli.BoolFlag{
 				Name: "outdated",
-				Usage: "only nodes that are not what is declared: by their image, flavor or network, " +
-					"without the instance that should be there, …",
+				Usage: "only nodes that differ from the declaration: another image, flavor or network, " +
+					"a missing instance, …",
 				DisableDefaultText: true,
 			},
 			&cli.BoolFlag{

@@ -97,7 +97,7 @@ func ask(c *cli.Context, s site.Site, r reconfigure.Request, e *edit) error {
 	if c.Bool("dry-run") {
 		return preview(c, s, r, e)
 	}
-	r.Reason, r.Caller = c.String("reason"), caller()
+	r.Reason, r.Caller = c.String("reason"), site.Caller(c.Context)
 	log, err := s.Journal(c.Context)
 	if err != nil {
 		return err

@@ -59,7 +59,10 @@ type Journal interface {
 type Site struct {
 	Cluster reconfigure.Cluster
 	Observe func(ctx context.Context, scope snapshot.Scope) (snapshot.Snapshot, error)
-	Deps    operation.Deps
+	// Conf is the configuration that slurmctld would get, compared with the one that it runs with. It is asked for
+	// where a plan changes that. Nil: it is not compared.
+	Conf func(ctx context.Context, seen snapshot.Snapshot) (*reconfigure.SlurmConf, error)
+	Deps operation.Deps
 }
 
 // Config is what a controller works with.

@@ -299,6 +299,11 @@ func (c *controller) look(requests []reconfigure.Request) planned {
 	if l.err == nil {
 		l.plan = plan.Compute(l.site.Cluster, l.seen, requests)
 	}
+	if l.err == nil && l.plan.Everywhere && l.site.Conf != nil {
+		if l.seen.Conf, l.err = l.site.Conf(c.ctx, l.seen); l.err == nil {
+			l.plan = plan.Compute(l.site.Cluster, l.seen, requests)
+		}
+	}
 	return l
 }
 
@@ -408,13 +413,15 @@ func (c *controller) ended(v reconfigure.Verdict) {
 	if c.underWay.Empty() {
 		c.alone = false
 	}
-	if v.Action == reconfigure.Drain { // the node may have no jobs at all
-		c.due = time.Time{}
-	}
 	for _, p := range c.requests {
-		if p.underWay.Contains(v.Node) {
-			p.end(v)
+		if !p.underWay.Contains(v.Node) {
+			continue
 		}
+		if v.Action == reconfigure.Drain && !p.drained.Contains(v.Node) {
+			// The node may have no jobs at all. One that does not stay drained waits for its turn.
+			c.due, p.drained = time.Time{}, p.drained.Union(nodeset.Of(v.Node))
+		}
+		p.end(v)
 	}
 }
 

@@ -22,6 +22,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // microversion is the Nova API that we speak, of the Train release (2019). Nova has kept every version since, so the
@@ -33,7 +35,8 @@ const microversion = "2.79"
 type Config struct {
 	Cloud      string // entry of clouds.yaml
 	CloudsFile string // path of clouds.yaml; empty: $OS_CLIENT_CONFIG_FILE, else where OpenStack's own client looks
-	Cluster    string // value of the metadata eiffel_cluster
+	Cluster    string // the cluster's name, which is not unique
+	Identity   reconfigure.Identity
 }
 
 // tempo is how long we wait for what.

@@ -18,11 +18,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// The metadata of an instance that Terraform sets: whose it is, and of which node group.
-const (
-	clusterKey = "eiffel_cluster"
-	groupKey   = "eiffel_group"
-)
+// groupKey is the metadata of an instance that names its node group. Terraform sets it.
+const groupKey = "eiffel_group"
 
 // inError is the status of a server that Nova has given up.
 const inError = "ERROR"
@@ -34,20 +31,13 @@ const listMicroversion = "2.46"
 // allows several of one name, so each node has a list, the oldest first. The port's id is not in Nova's list, nor is
 // the fault of a server for which Nova has found no host.
 func (c *Client) Servers(ctx context.Context) (map[string][]reconfigure.Server, error) {
-	list := *c.compute
-	list.Microversion = listMicroversion
-	// Nova cannot filter by metadata: all of the project's are looked through.
-	pages, err := servers.List(&list, servers.ListOpts{}).AllPages(ctx)
+	all, err := c.allServers(ctx)
 	if err != nil {
-		return nil, c.failed("list the servers of", err)
-	}
-	all, err := servers.ExtractServers(pages)
-	if err != nil {
-		return nil, c.failed("list the servers of", err)
+		return nil, err
 	}
 	ours := map[string][]reconfigure.Server{}
 	for _, s := range all {
-		if s.Metadata[clusterKey] == c.config.Cluster {
+		if c.listed(s.Metadata) {
 			ours[s.Name] = append(ours[s.Name], view(s))
 		}
 	}
@@ -57,6 +47,21 @@ func (c *Client) Servers(ctx context.Context) (map[string][]reconfigure.Server, 
 		})
 	}
 	return ours, nil
+}
+
+// allServers is the project's: Nova cannot filter by metadata.
+func (c *Client) allServers(ctx context.Context) ([]servers.Server, error) {
+	list := *c.compute
+	list.Microversion = listMicroversion
+	pages, err := servers.List(&list, servers.ListOpts{}).AllPages(ctx)
+	if err != nil {
+		return nil, c.failed("list the servers of", err)
+	}
+	all, err := servers.ExtractServers(pages)
+	if err != nil {
+		return nil, c.failed("list the servers of", err)
+	}
+	return all, nil
 }
 
 // Fault is what Nova says went wrong with a server in ERROR; empty where it says nothing, or the server is gone.

@@ -47,7 +47,8 @@ func (o *operation) awaitedNow(ctx context.Context) bool {
 
 // tellSlurm sets the node DOWN where Slurm waits for it: one that it has in use is not touched. A persistent node that Slurm
 // would otherwise use again is drained: Slurm takes a node that is DOWN back when its slurmd registers, and that of one that
-// failed may do so, or has never ended (slurm.conf(5), ReturnToService). The drain of somebody else stays as it is.
+// failed may do so, or has never ended (slurm.conf(5), ReturnToService). The drain of somebody else stays as it is: DOWN would
+// take the place of its reason, and power saving would end it.
 func (o *operation) tellSlurm(ctx context.Context, reason string) error {
 	if _, err := o.control(); err != nil {
 		return nil // before there is one, nobody waits
@@ -56,10 +57,13 @@ func (o *operation) tellSlurm(ctx context.Context, reason string) error {
 	if err != nil {
 		return err
 	}
+	if o.kept = o.keeps(state); o.kept {
+		o.note("Slurm is not told, since the node stays drained as it is: " + state.Reason)
+		return nil
+	}
 	renewed := o.touched.Load() && (o.change.Action == reconfigure.Replace || o.change.Action == reconfigure.Reboot)
-	foreign := state.Drained() && !state.Ours() && !state.Rebooting()
 	compute := o.change.Node != o.round.Cluster.Control.Name
-	if compute && o.persistent() && !foreign && (state.Rebooting() || renewed && !state.Running()) {
+	if compute && o.persistent() && (state.Rebooting() || renewed && !state.Running()) {
 		err = o.update(ctx, updateDrain, reason)
 	}
 	if !o.awaited(state) {
@@ -69,9 +73,19 @@ func (o *operation) tellSlurm(ctx context.Context, reason string) error {
 	return errors.Join(err, o.update(ctx, updateDown, reason))
 }
 
+// keeps reports whether the node has a drain that is not ours to change. That of a cloud node whose new instance has less than
+// slurm.conf declares goes with the instance.
+func (o *operation) keeps(s reconfigure.NodeState) bool {
+	goes := s.Misfit() && !o.was.ForeignDrain() && !o.persistent()
+	return s.ForeignDrain() && !goes
+}
+
 // awaited reports whether Slurm powers up or reboots the node, or whether it was to come up for us and is not there, or was set
-// DOWN by a worker of ours that then died: nobody else hands that one back.
+// DOWN by a worker of ours that then died: nobody else hands that one back. It is not awaited when Slurm powers it down by now.
 func (o *operation) awaited(s reconfigure.NodeState) bool {
+	if poweredDownSince(o.was, s) {
+		return false
+	}
 	known := s.Node != ""
 	a := o.change.Action
 	expected := a == reconfigure.Create || a == reconfigure.Replace || a == reconfigure.Reboot
@@ -98,15 +112,15 @@ func notice(err error) string {
 }
 
 // finish removes what is left of a node that failed, so that nothing half made is kept or paid for, gives a cloud node back to
-// Slurm, and ends a drain that has lost its purpose. A persistent node and the control node keep an instance that was made to
-// the end: somebody may want to look at it.
+// Slurm, and ends a drain that has lost its purpose. A persistent node, the control node and a node that somebody has drained
+// keep an instance that was made to the end: somebody may want to look at it.
 func (o *operation) finish(err error) {
 	ctx, good := o.Operator.ctx, err == nil
 	if good {
 		o.record(o.phase, reconfigure.Done, "")
 	}
 	o.phase = reconfigure.PhaseReport
-	if !good && (o.touched.Load() || o.leftOver(err)) && !(o.persistent() && o.finished) {
+	if !good && (o.touched.Load() || o.leftOver(err)) && !((o.persistent() || o.kept) && o.finished) {
 		if err := o.discard(ctx); err != nil {
 			o.note("what is left of it could not be removed: " + err.Error())
 		} else {
@@ -119,6 +133,11 @@ func (o *operation) finish(err error) {
 	if o.toldDown && !o.persistent() {
 		if err := o.powerDown(ctx); err != nil {
 			o.note("Slurm could not be given it back: " + err.Error())
+		}
+	}
+	if good && o.stale {
+		if err := o.update(ctx, updateReason, ""); err != nil {
+			o.note("the reason of its last failure could not be cleared: " + err.Error())
 		}
 	}
 	broken := !good && o.touched.Load() && o.persistent()

@@ -21,7 +21,9 @@ func TestFixesBecomeOneRequestAMode(t *testing.T) {
 		{Mode: reconfigure.Resume, Nodes: nodeset.Of("e"), Reason: "reconcile: powers up"},
 		{Mode: reconfigure.Suspend, Nodes: nodeset.Of("a", "b", "g"), Reason: "reconcile: leaked, powers down"},
 	}
-	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b nodeset.NodeSet) bool { return a.String() == b.String() })); diff != "" {
+	if diff := cmp.Diff(
+		want, got, cmp.Comparer(func(a, b nodeset.NodeSet) bool { return a.String() == b.String() }),
+	); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -53,7 +55,9 @@ func TestAnOrphanIsLeftAloneWhenARequestHasCome(t *testing.T) {
 	if err := r.stillIdle(t.Context(), before, "node03"); err != nil {
 		t.Errorf("no request has come for it: %v", err)
 	}
-	if _, err := log.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of("node03")}); err != nil {
+	if _, err := log.Submit(t.Context(), reconfigure.Request{
+		Mode: reconfigure.Resume, Nodes: nodeset.Of("node03"),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.stillIdle(t.Context(), before, "node03"); err == nil {

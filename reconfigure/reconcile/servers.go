@@ -9,8 +9,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// strangers are the instances of ours with a node's name that Terraform does not know, and that are old enough to
-// belong to no run of Terraform.
+// strangers returns a finding for each instance of ours that has the node's name, that Terraform does not know, and
+// that is too old to belong to a run of Terraform.
 func (c comparison) strangers(v view) []Finding {
 	if !c.cloud || !c.terraform || c.adoptable(v) {
 		return nil
@@ -38,8 +38,8 @@ func (c comparison) strangers(v view) []Finding {
 	return all
 }
 
-// unused reports whether nothing can be running on a server: it has a compute node's name, and Slurm does not use
-// that node, or uses it at another address.
+// unused reports whether no job can be on a server: it has a compute node's name, and Slurm does not use that node, or
+// uses it at another address.
 func (c comparison) unused(v view, s reconfigure.Server) bool {
 	if !c.declared.Contains(v.node) {
 		return false // it may belong to what the site has added to the root module, or to a declaration that is being edited
@@ -48,15 +48,15 @@ func (c comparison) unused(v view, s reconfigure.Server) bool {
 }
 
 // elsewhere reports whether slurmctld reaches the node at the address of its own instance, and not at that of another
-// server. A host name as the node's address tells nothing.
+// server. A host name as the node's address says nothing.
 func (v view) elsewhere(s reconfigure.Server) bool {
 	at, err := netip.ParseAddr(v.state.Address)
 	return err == nil && s.Address != "" && at.String() != s.Address && at.String() == v.own.Address
 }
 
-// likeness compares an instance that is there with what Terraform was told, with the addresses that the other sources
-// have of it, and with what is declared.
-func (c comparison) likeness(v view) []Finding {
+// attributes compares a finished instance with Terraform's map, with the addresses in the other sources, and with the
+// declaration.
+func (c comparison) attributes(v view) []Finding {
 	if !c.terraform || !v.made || v.instance.Tainted {
 		return nil
 	}
@@ -81,13 +81,13 @@ func (c comparison) likeness(v view) []Finding {
 		for i, drift := range outdated {
 			names[i] = string(drift)
 		}
-		detail := "its " + strings.Join(names, " and ") + " is not what is declared now"
+		detail := "its " + strings.Join(names, " and ") + " differs from the declaration"
 		all = append(all, Finding{Kind: Outdated, Detail: detail, Command: updating})
 	}
 	return all
 }
 
-// address is a finding where the sources have different addresses of an instance.
+// address returns a finding if the sources have different addresses of an instance.
 func (c comparison) address(v view) (Finding, bool) {
 	switch is, other := c.seen.Address(v.node); other {
 	case snapshot.Terraform:

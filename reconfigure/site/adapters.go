@@ -2,6 +2,7 @@ package site
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -92,7 +93,7 @@ func (a *Adapters) openstack(ctx context.Context) (*openstack.Client, error) {
 	if a.cloud != nil {
 		return a.cloud, nil
 	}
-	client, err := a.site.cloud(ctx)
+	client, err := a.site.cloud(ctx, a.log)
 	if err == nil {
 		a.cloud = client
 	}
@@ -322,6 +323,9 @@ func (s Site) nodeMap(log *journal.Journal) terraform.NodeMap {
 
 // adopt takes over what the files of this host have and no journal ever had.
 func (s Site) adopt(ctx context.Context, log *journal.Journal) error {
+	if err := s.identify(ctx, log); err != nil {
+		return err
+	}
 	if err := s.nodeMap(log).Adopt(ctx); err != nil {
 		return err
 	}
@@ -335,9 +339,14 @@ func (s Site) playbooks() *ansible.Runner {
 	return ansible.New(ansible.Config{Dir: s.Dir, Env: environment(os.Environ()), Log: appender{s, "ansible.log"}})
 }
 
-func (s Site) cloud(ctx context.Context) (*openstack.Client, error) {
+// cloud is logged in to the cloud. Without a journal it knows the cluster's instances by what the files of this host say.
+func (s Site) cloud(ctx context.Context, log *journal.Journal) (*openstack.Client, error) {
+	identity, err := s.identity(ctx, log)
+	if err != nil {
+		return nil, err
+	}
 	return openstack.New(ctx, openstack.Config{
-		Cloud: s.Cluster.Cloud, CloudsFile: s.cloudsFile(), Cluster: s.Cluster.Name,
+		Cloud: s.Cluster.Cloud, CloudsFile: s.cloudsFile(), Cluster: s.Cluster.Name, Identity: identity,
 	})
 }
 
@@ -352,8 +361,16 @@ func (s Site) knownHosts(log *journal.Journal) ssh.KnownHosts {
 // scheduler reaches Slurm's commands on the control node. With keep the connection stays open until the client is
 // closed.
 func (s Site) scheduler(control reconfigure.Instance, keep bool) *slurm.Client {
-	command := s.knownHosts(nil).Command(s.Cluster.LoginUser, control.Address, s.Cluster.PrivateKeyFile)
-	return slurm.New(slurm.Config{SSH: command, Prefix: []string{"sudo", "-n"}, Run: runHere, Keep: keep})
+	key := s.Cluster.Settings.SlurmKeyFile()
+	command := s.knownHosts(nil).Command(s.Cluster.LoginUser, control.Address, key)
+	run := func(ctx context.Context, c process.Cmd) error {
+		err := runHere(ctx, c)
+		if err != nil && !exists(key) {
+			return fmt.Errorf("this control host has no key for Slurm, %s; `reconfigure deploy` makes it: %w", key, err)
+		}
+		return err
+	}
+	return slurm.New(slurm.Config{SSH: command, Run: run, Keep: keep})
 }
 
 // runHere runs a program with what is left of this process's own environment.

@@ -83,10 +83,13 @@ func (o *opener) open(ctx context.Context) (controller.Site, error) {
 		if err := s.adopt(ctx, o.log); err != nil {
 			return opened, err
 		}
+		if err := s.mark(ctx, o.log, o.logger); err != nil {
+			return opened, err
+		}
 		// What runs still may use the adapters of before: they are not closed, and end with this process.
 		o.last, o.sum = s.Adapters(o.log, o.logger), key
 	}
-	opened.Observe = o.last.observer().Observe
+	opened.Observe, opened.Conf = o.last.observer().Observe, o.last.conf
 	opened.Deps, err = o.last.deps(context.WithoutCancel(ctx), o.recorder)
 	return opened, err
 }

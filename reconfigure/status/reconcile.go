@@ -34,7 +34,7 @@ type Finding struct {
 	Command string         `json:"command,omitempty"`
 }
 
-// NewReconcile is the report of a comparison.
+// NewReconcile returns the report of a comparison.
 func NewReconcile(cluster string, c reconcile.Comparison) Reconcile {
 	r := Reconcile{
 		Cluster: cluster, Unreachable: unreachable(c.Seen.Unreachable()), AtWork: c.Busy.Nodes, Whole: c.Busy.Whole,
@@ -64,7 +64,7 @@ func newFindings(findings []reconcile.Finding) []Finding {
 	return all
 }
 
-// byHand is a finding's command for the nodes, as it is typed into a shell.
+// byHand returns a finding's command for the nodes, quoted for a shell.
 func byHand(command string, nodes nodeset.NodeSet) string {
 	list := nodes.String()
 	if strings.ContainsAny(list, "[]") {
@@ -98,7 +98,7 @@ func (r Reconcile) Write(w io.Writer) error {
 	return err
 }
 
-// remedy is what is done about a finding at the nodes, or is left to administrators.
+// remedy returns what --fix does about a finding at the nodes, or the command for an administrator.
 func remedy(f reconcile.Finding, nodes nodeset.NodeSet) string {
 	does := map[reconcile.Fix]string{
 		reconcile.Suspend:  "suspend: remove what is left of it",
@@ -110,7 +110,7 @@ func remedy(f reconcile.Finding, nodes nodeset.NodeSet) string {
 	command := byHand(f.Command, nodes)
 	switch {
 	case f.Kind == reconcile.Unadopted && does != "":
-		return "resume: have Terraform's state take it"
+		return "resume: add it to Terraform's state"
 	case does != "":
 		return does
 	case command != "":
@@ -119,7 +119,7 @@ func remedy(f reconcile.Finding, nodes nodeset.NodeSet) string {
 	return "nothing"
 }
 
-// Fixed is what became of a fix that is no request.
+// Fixed is the result of a fix that is no request.
 type Fixed struct {
 	reconcile.Finding
 	Done bool
@@ -140,7 +140,7 @@ func (f Fixed) MarshalJSON() ([]byte, error) {
 	}{f.Node, f.Server, f.Done})
 }
 
-// String is the same for people.
+// String returns the result for people.
 func (f Fixed) String() string {
 	what, became := "instance "+f.Server+" of "+f.Node, "removed"
 	if f.Fix == reconcile.HandBack {

@@ -25,7 +25,7 @@ func TestReconcileTable(t *testing.T) {
 		return reconcile.Finding{
 			Node:    node,
 			Kind:    reconcile.Outdated,
-			Detail:  "its image is not what is declared now",
+			Detail:  "its image differs from the declaration",
 			Command: "reconfigure update " + reconcile.Nodes,
 		}
 	}
@@ -54,7 +54,7 @@ func TestReconcileTable(t *testing.T) {
 				Fix:    reconcile.Resume,
 			},
 			{Node: "node12", Kind: reconcile.Unadopted, Detail: "Slurm uses its instance", Fix: reconcile.Resume},
-			{Node: "node09", Kind: reconcile.Tainted, Detail: "its instance was not made to the end"},
+			{Node: "node09", Kind: reconcile.Tainted, Detail: "its instance is tainted in Terraform's state"},
 		},
 		Busy: reconcile.Busy{Nodes: nodeset.Of("node10", "node11")},
 		Seen: snapshot.Snapshot{Missing: map[snapshot.Source]string{snapshot.Cloud: "no route to host"}},

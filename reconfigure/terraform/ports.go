@@ -46,6 +46,31 @@ func portAddresses(state []*tfjson.StateResource, m module) map[string]string {
 	return found
 }
 
+// Owned returns the ids of the nodes' instances and ports in the state of this shard, also of unfinished ones. The state is
+// read as by Addresses.
+func (d *Driver) Owned(ctx context.Context) (servers, ports []string, err error) {
+	m, err := readModule(d.cfg.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	state, err := d.listed(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range state {
+		node, _ := m.owner(r.Address, func(string) bool { return false })
+		id := text(r.AttributeValues["id"])
+		switch {
+		case node == "" || id == "":
+		case r.Address == instance(instanceBlock, node):
+			servers = append(servers, id)
+		case r.Address == instance(portBlock, node):
+			ports = append(ports, id)
+		}
+	}
+	return servers, ports, nil
+}
+
 // listed returns all managed resources in this shard's state; none if the workspace does not exist yet.
 func (d *Driver) listed(ctx context.Context) ([]*tfjson.StateResource, error) {
 	state, err := d.pull(ctx)
