@@ -198,6 +198,11 @@ func known(s, other reconfigure.Spec) reconfigure.Spec {
 	return s
 }
 
+// deployed reports whether there is anything of a cluster: before the first deploy nothing is missing.
+func (s Snapshot) deployed() bool {
+	return s.Instances != nil && len(s.Desired)+len(s.Instances)+len(s.Servers) > 0
+}
+
 // Drift lists all that differs at a node. A source that is unreachable adds nothing.
 func (s Snapshot) Drift(c reconfigure.Cluster, node string) []Drift {
 	_, _, declared := Declared(c, node)
@@ -209,7 +214,7 @@ func (s Snapshot) Drift(c reconfigure.Cluster, node string) []Drift {
 		drift Drift
 		so    bool
 	}{
-		{DriftMissing, s.Instances != nil && instance.Node == "" && len(servers) == 0 && Always(c, node)},
+		{DriftMissing, s.deployed() && instance.Node == "" && len(servers) == 0 && Always(c, node)},
 		{DriftTainted, instance.Tainted},
 		{DriftLost, s.Lost(node)},
 		{DriftDoubled, len(servers) > 1},
