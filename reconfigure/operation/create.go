@@ -180,6 +180,9 @@ func (o *operation) awaitBuilt() {
 func (o *operation) adopt() error {
 	o.enter(reconfigure.PhaseApply)
 	o.awaitBuilt()
+	if o.isGone("") && o.change.Node != o.round.Cluster.Control.Name {
+		return o.makeAnew()
+	}
 	adopted, err := o.ask(o.ctx, provision{})
 	if err != nil || !o.configures() {
 		return err
@@ -187,6 +190,28 @@ func (o *operation) adopt() error {
 	o.instance = adopted.instance
 	o.found(map[string]reconfigure.Instance{o.change.Node: adopted.instance})
 	return o.boot(true)
+}
+
+// isGone reports whether the cloud has no instance with an id of the node, or none at all where the id is empty. That the
+// cloud does not answer says nothing.
+func (o *operation) isGone(id string) bool {
+	servers, err := o.serversOf(o.ctx, o.change.Node)
+	return err == nil && !slices.ContainsFunc(servers, func(s reconfigure.Server) bool { return id == "" || s.ID == id })
+}
+
+// makeAnew makes an instance in the place of one that is gone: nothing is lost by that. While Slurm has a job on the node the
+// cloud may not show all of its servers.
+func (o *operation) makeAnew() error {
+	state, err := o.state(o.ctx)
+	switch {
+	case err != nil:
+		return reconfigure.Classify(reconfigure.ClassRefused, fmt.Errorf("left alone: Slurm does not answer: %w", err))
+	case state.Running():
+		return reconfigure.Classify(reconfigure.ClassRefused, errors.New("left alone: a job runs on it, though the cloud has no instance of it"))
+	}
+	o.note("the cloud does not have its instance any more: it is made anew")
+	o.anew = true
+	return o.bringUp()
 }
 
 // reboot restarts the instance by the cloud, so that its boot is newer than the request. One that does not come up may be
@@ -197,6 +222,9 @@ func (o *operation) restart() error {
 	o.enter(reconfigure.PhaseApply)
 	if err := o.guard(o.ctx); err != nil {
 		return err
+	}
+	if o.isGone(o.instance.ID) {
+		return o.makeAnew()
 	}
 	o.touched.Store(true)
 	_, deps := o.using()

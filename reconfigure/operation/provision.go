@@ -34,7 +34,7 @@ func (p provision) change() reconfigure.Change {
 	switch {
 	case p.remove && c.Action != reconfigure.Remove:
 		return reconfigure.Change{Node: c.Node, Action: reconfigure.Remove, Reason: "it failed", Requests: c.Requests, Force: false}
-	case !p.remove && c.Action == reconfigure.Reboot: // the reboot has failed
+	case !p.remove && (c.Action == reconfigure.Reboot || p.op.anew): // the reboot has failed, or the instance is gone
 		c.Action, c.Spec = reconfigure.Create, p.op.round.Plan.Desired[c.Node]
 	}
 	return c
@@ -56,7 +56,7 @@ func (p provision) entry() (reconfigure.Spec, bool) {
 
 // adopts reports whether nothing is to be made or removed.
 func (p provision) adopts() bool {
-	return p.server != nil || p.op != nil && !p.remove && p.op.change.Action == reconfigure.Adopt
+	return p.server != nil || p.op != nil && !p.remove && p.op.change.Action == reconfigure.Adopt && !p.op.anew
 }
 
 // provisioning has Terraform work in one shard, for all operations that wait.

@@ -119,8 +119,8 @@ func (o *operation) registered(s reconfigure.NodeState) bool {
 		booted := !s.Boot.Equal(o.was.Boot)
 		down := s.Down() && !s.HasAny(reconfigure.NodeNotResponding|reconfigure.NodePoweringUp|reconfigure.NodeInvalidReg)
 		return booted && (s.Ready() || down)
-	default:
-		return s.Ready()
+	default: // Slurm may not have missed an instance that was gone yet
+		return s.Ready() && !(o.anew && s.Boot.Equal(o.was.Boot))
 	}
 }
 
