@@ -183,7 +183,7 @@ func (s *storm) play(ctx context.Context, steps []step) {
 		s.pass(time.Second)
 	}
 	s.calm(ctx)
-	s.check(ctx, !slices.ContainsFunc(steps, mayLoseEvents))
+	s.check(ctx)
 	if !slices.ContainsFunc(steps, mayLeaveDown) {
 		s.noneIsDown()
 	}
@@ -387,9 +387,6 @@ func (s *storm) stop(d step) {
 
 var errAway = errors.New("the database is away")
 
-// mayLoseEvents reports whether a step lasts longer than events are kept for a journal that fails.
-func mayLoseEvents(d step) bool { return d.what == "journal fails" && d.n > 0 }
-
 // failJournal has the journal be away for some minutes, not long enough for a worker to give it up.
 func (s *storm) failJournal(d step) {
 	s.book.Fail(errAway)
@@ -459,8 +456,8 @@ func (s *storm) calm(ctx context.Context) {
 	s.complain("%d requests have no outcome: %+v", len(waiting), waiting)
 }
 
-// check looks at what the storm has left, and into the journal where that is entire.
-func (s *storm) check(ctx context.Context, entire bool) {
+// check looks at what the storm has left, and into the journal.
+func (s *storm) check(ctx context.Context) {
 	if lost := s.world.Lost(); len(lost) > 0 {
 		s.complain("the jobs on %v were lost", lost)
 	}
@@ -476,9 +473,7 @@ func (s *storm) check(ctx context.Context, entire bool) {
 			s.complain("request %s has no outcome", r.ID)
 			continue
 		}
-		if entire {
-			s.replay(ctx, r, o)
-		}
+		s.replay(ctx, r, o)
 	}
 }
 
