@@ -460,6 +460,8 @@ func TestNodesOfAResumeThatCannotBeHandedOverAreSetDown(t *testing.T) {
 		{"4", passing, 3, true},
 		{"126", passing, 3, true},
 		{"127", passing, 3, true},
+		{"130", passing, 3, true},
+		{"143", passing, 3, true},
 		{"255 4 2", refusal, 3, false},
 		{"2", refusal, 1, false},
 		{"5", refusal, 1, false},
