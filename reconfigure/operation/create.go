@@ -75,7 +75,7 @@ func (o *operation) provision() error {
 	for attempt := 1; ; attempt++ {
 		made, err := o.ask(o.ctx, provision{})
 		if err == nil {
-			o.instance, o.settled, o.finished = made.instance, made.settled, true
+			o.instance, o.settled, o.finished, o.taken = made.instance, made.settled, true, made.taken
 			o.found(map[string]reconfigure.Instance{o.change.Node: made.instance})
 			return nil
 		}
@@ -106,7 +106,7 @@ func (o *operation) late(err error) error {
 // fresh reports whether the instance has a new disk, and so a new host key. One that was only resized keeps both.
 func (o *operation) fresh() bool {
 	before := o.round.Seen.Instances[o.change.Node]
-	return before.ID != o.instance.ID || before.Made.ImageID != o.change.Spec.ImageID
+	return o.taken || before.ID != o.instance.ID || before.Made.ImageID != o.change.Spec.ImageID
 }
 
 // boot waits until the instance answers by SSH, has it configured and sees slurmd register.

@@ -26,6 +26,7 @@ type operation struct {
 	settled  <-chan error // Terraform's own verdict on an instance that was delivered before it
 	finished bool         // the instance is one that was made to the end
 	anew     bool         // the instance was gone, and is made though the change is not to make one
+	taken    bool         // the instance was made for the request before the plan
 	started  bool         // slurmd was started, and may register at any moment
 	kept     bool         // somebody else has drained the node, and has it to look at
 	stale    bool         // Slurm has a reason of ours of a node that is up

@@ -24,6 +24,7 @@ type provision struct {
 type made struct {
 	instance reconfigure.Instance
 	settled  <-chan error // Terraform's own verdict; nil: it is in already
+	taken    bool         // it was made for the request before the plan
 }
 
 type provisionCall = batcher.Call[provision, made]
