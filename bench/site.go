@@ -186,8 +186,9 @@ func (s *site) stubs(context.Context, *bench, tools.Paths) error {
 	programs := map[string]string{
 		"ssh":  "#!/bin/sh\nuntil case $1 in debian@*) true ;; *) false ;; esac; do shift; done\nshift\nexec sh -c \"$*\"\n",
 		"sudo": "#!/bin/sh\nshift\nexec \"$@\"\n",
-		"scontrol": fmt.Sprintf("#!/bin/sh\ncase \"$*\" in\n'show nodes --json') exec cat %s ;;\n*State=DRAIN*) mv %s %s ;;\nesac\n",
+		"scontrol": fmt.Sprintf("#!/bin/sh\ncase \"$*\" in\n'show nodes --json') exec cat %s ;;\n'show nodes --json %s') exec cat %s ;;\n*State=DRAIN*) mv %s %s ;;\nesac\n",
 			strings.Join([]string{s.file("slurm", "others"), s.file("slurm", "last"), s.file("slurm", "end")}, " "),
+			nodeName(s.size), strings.Join([]string{s.file("slurm", "begin"), s.file("slurm", "last"), s.file("slurm", "end")}, " "),
 			s.file("slurm", "drained"), s.file("slurm", "last")),
 		"squeue": "#!/bin/sh\n",
 		"ansible-playbook": fmt.Sprintf(`#!/bin/sh
@@ -206,12 +207,13 @@ END
 		}
 	}
 	var others strings.Builder
-	others.WriteString(`{"nodes": [`)
+	const begin = `{"nodes": [`
+	others.WriteString(begin)
 	for i := 1; i < s.size; i++ {
 		others.WriteString(slurmNode(nodeName(i), "1750000000", "IDLE", "CLOUD") + ",\n")
 	}
 	return errors.Join(
-		s.write("slurm/others", others.String(), 0o644), s.write("slurm/end", `], "errors": []}`, 0o644),
+		s.write("slurm/begin", begin, 0o644), s.write("slurm/others", others.String(), 0o644), s.write("slurm/end", `], "errors": []}`, 0o644),
 		s.write("slurm/up", slurmNode(nodeName(s.size), "@BOOT@", "IDLE", "CLOUD"), 0o644))
 }
 

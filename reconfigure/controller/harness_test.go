@@ -119,11 +119,16 @@ func (l *lab) open(j *simulate.Journal) func(context.Context) (controller.Site, 
 		l.lock.Lock()
 		defer l.lock.Unlock()
 		observer := snapshot.Observer{
-			Cluster: l.cluster, States: func(ctx context.Context, _ reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
-				return l.States(ctx)
+			Cluster: l.cluster, States: func(
+				ctx context.Context, _ reconfigure.Instance, nodes nodeset.NodeSet,
+			) (map[string]reconfigure.NodeState, error) {
+				return l.States(ctx, nodes)
 			},
-			State:   func(ctx context.Context, _ nodeset.NodeSet) (reconfigure.State, error) { return l.World.State(ctx) },
-			Servers: l.World.Servers, Resolve: l.Resolve, Health: j.Health,
+			State: func(ctx context.Context, _ nodeset.NodeSet) (reconfigure.State, error) { return l.World.State(ctx) },
+			Servers: func(ctx context.Context) (map[string][]reconfigure.Server, error) {
+				return l.World.Servers(ctx, nodeset.NodeSet{})
+			},
+			Resolve: l.Resolve, Health: j.Health,
 		}
 		site := controller.Site{Cluster: l.cluster, Observe: observer.Observe, Deps: deps}
 		err := errors.New(l.why)

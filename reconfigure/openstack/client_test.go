@@ -17,6 +17,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 const (
@@ -151,7 +152,7 @@ func TestPassingFaultsOfTheCloudAreOvercome(t *testing.T) {
 			l := newLab(t, labcloud.Null{})
 			l.create("node1", "eiffel", "ACTIVE")
 			l.order(kind, list, 2)
-			got, err := l.client.Servers(t.Context())
+			got, err := l.client.Servers(t.Context(), nodeset.NodeSet{})
 			if err != nil || len(got["node1"]) != 1 {
 				t.Errorf("servers %v, error %v", got, err)
 			}
@@ -165,7 +166,7 @@ func TestPassingFaultsOfTheCloudAreOvercome(t *testing.T) {
 func TestFaultsThatDoNotPassAreAnErrorAfterAFewTries(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
 	l.order(labcloud.ServerError, "GET servers/detail", 100)
-	_, err := l.client.Servers(t.Context())
+	_, err := l.client.Servers(t.Context(), nodeset.NodeSet{})
 	if !gophercloud.ResponseCodeIs(err, http.StatusInternalServerError) || !strings.Contains(err.Error(), `cloud "here"`) {
 		t.Errorf("error %v", err)
 	}
@@ -197,7 +198,7 @@ func TestCancelEndsACallAndItsRepetitions(t *testing.T) {
 	l.client.tempo.pause, l.client.tempo.longest = time.Hour, time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := l.client.Servers(ctx)
+	_, err := l.client.Servers(ctx, nodeset.NodeSet{})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "500") {
 		t.Errorf("error %v", err)
 	}

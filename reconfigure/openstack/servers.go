@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // The metadata of an instance that Terraform sets: whose it is, and of which node group.
@@ -30,14 +32,18 @@ const inError = "ERROR"
 // listMicroversion is the newest Nova API whose list has the ids of flavors (Nova's REST API Version History, 2.47).
 const listMicroversion = "2.46"
 
-// Servers is the instances of the cluster, by node, by one call (of some pages where there are thousands). A cloud
-// allows several of one name, so each node has a list, the oldest first. The port's id is not in Nova's list, nor is
-// the fault of a server for which Nova has found no host.
-func (c *Client) Servers(ctx context.Context) (map[string][]reconfigure.Server, error) {
+// fewServers is the most nodes that Nova is asked for by name, so that the request's URL stays short.
+const fewServers = 50
+
+// Servers is the instances of the cluster, by node: of these nodes, or of all where the set is empty. It may have others,
+// too. It is one call (of some pages where there are thousands). A cloud allows several of one name, so each node has a
+// list, the oldest first. The port's id is not in Nova's list, nor is the fault of a server for which Nova has found no
+// host.
+func (c *Client) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
 	list := *c.compute
 	list.Microversion = listMicroversion
 	// Nova cannot filter by metadata: all of the project's are looked through.
-	pages, err := servers.List(&list, servers.ListOpts{}).AllPages(ctx)
+	pages, err := servers.List(&list, servers.ListOpts{Name: named(nodes)}).AllPages(ctx)
 	if err != nil {
 		return nil, c.failed("list the servers of", err)
 	}
@@ -57,6 +63,19 @@ func (c *Client) Servers(ctx context.Context) (map[string][]reconfigure.Server, 
 		})
 	}
 	return ours, nil
+}
+
+// named is the filter for servers of some names, which Nova takes as a regular expression (Compute API, "List Servers",
+// name); empty: all.
+func named(nodes nodeset.NodeSet) string {
+	if nodes.Empty() || nodes.Len() > fewServers {
+		return ""
+	}
+	names := nodes.Names()
+	for i, name := range names {
+		names[i] = regexp.QuoteMeta(name)
+	}
+	return "^(" + strings.Join(names, "|") + ")$"
 }
 
 // Fault is what Nova says went wrong with a server in ERROR; empty where it says nothing, or the server is gone.

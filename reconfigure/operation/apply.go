@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // delivery is how far one call of a run is.
@@ -81,6 +82,14 @@ func (t *attempt) deliveries(preview reconfigure.Preview, calls []*provisionCall
 	return all
 }
 
+func nodesOf(deliveries []*delivery) nodeset.NodeSet {
+	names := make([]string, len(deliveries))
+	for i, d := range deliveries {
+		names[i] = d.call.In.op.change.Node
+	}
+	return nodeset.Of(names...)
+}
+
 // progress hands Terraform's words on to the nodes, until it is interrupted: what it says of that is no news of theirs.
 func (t *attempt) progress(deliveries []*delivery, interrupt <-chan struct{}) Watch {
 	of := map[string]*operation{}
@@ -132,7 +141,7 @@ func (t *attempt) watch(ctx context.Context, preview reconfigure.Preview, delive
 			continue
 		case <-tick.C:
 		}
-		servers, err := t.allServers(ctx)
+		servers, err := t.serversOf(ctx, nodesOf(deliveries))
 		if err != nil {
 			continue
 		}
@@ -300,7 +309,7 @@ func (t *attempt) finishRest(ctx context.Context, deliveries []*delivery, failur
 // explain puts the cloud's own words before Terraform's, which says of an instance in ERROR no more than that. The class is
 // then that of the cloud's words.
 func (t *attempt) explain(ctx context.Context, node string, err error) error {
-	servers, unseen := t.serversOf(ctx, node)
+	servers, unseen := t.serversOfNode(ctx, node)
 	if unseen != nil || len(servers) == 0 {
 		return err
 	}
@@ -323,7 +332,7 @@ func (t *attempt) afterInterrupt(ctx context.Context, cut []*delivery) {
 	servers := map[string]reconfigure.Server{}
 	plan := reconfigure.Plan{Desired: map[string]reconfigure.Spec{}}
 	var rest []*delivery
-	all, err := t.allServers(ctx)
+	all, err := t.serversOf(ctx, nodesOf(cut))
 	for _, d := range cut {
 		op := d.call.In.op
 		if err == nil && !d.given && d.early {
@@ -376,7 +385,7 @@ func (t *provisioning) follow(d *delivery) {
 	ctx, cancel := context.WithTimeoutCause(d.call.Context(), t.timing.Build, overdue)
 	defer cancel()
 	for !d.call.Finished() {
-		servers, err := t.serversOf(t.ctx, op.change.Node)
+		servers, err := t.serversOfNode(t.ctx, op.change.Node)
 		if err == nil && t.deliver(d, servers) {
 			break
 		}

@@ -165,7 +165,7 @@ func (o *operation) awaitBuilt() {
 	ctx, cancel := context.WithTimeout(o.ctx, o.timing.Build)
 	defer cancel()
 	for {
-		servers, err := o.serversOf(ctx, o.change.Node)
+		servers, err := o.serversOfNode(ctx, o.change.Node)
 		building := slices.ContainsFunc(servers, func(s reconfigure.Server) bool {
 			return s.Status == "BUILD" && s.Created.After(o.change.Since)
 		})

@@ -32,8 +32,9 @@ type Provisioner interface {
 
 // Cloud is what the cloud itself says and does, beside Terraform.
 type Cloud interface {
-	// Servers is all instances of the cluster, by node, the oldest first, whatever became of them.
-	Servers(ctx context.Context) (map[string][]reconfigure.Server, error)
+	// Servers is the instances of these nodes, by node, the oldest first, whatever became of them; without nodes it is all of
+	// the cluster. It may have those of other nodes, too.
+	Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error)
 	// Fault is what went wrong with a server in ERROR, in the cloud's words; empty where it does not say.
 	Fault(ctx context.Context, id string) (string, error)
 	// Reboot returns when the instance has been started again.
@@ -70,8 +71,8 @@ type Configurer interface {
 
 // Scheduler is Slurm.
 type Scheduler interface {
-	// States is every node that Slurm knows.
-	States(ctx context.Context) (map[string]reconfigure.NodeState, error)
+	// States is these nodes, as far as Slurm knows them; without nodes it is all that it knows. It may have others, too.
+	States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error)
 	// Down sets nodes DOWN with a reason that is marked as ours, so that their jobs are requeued at once. That Slurm refuses
 	// one MUST NOT keep the others from being set; so after an error some are DOWN.
 	Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error
@@ -116,7 +117,7 @@ type Deps struct {
 	Recorder    Recorder
 	Health      HealthStore
 	// Addresses is the address of each node that has a port, with or without an instance; nil: nothing is known but the
-	// instances. An answer may be as old as the last one that was fresh.
+	// instances. The answer may be that of the last call where nothing of ours has changed it, unless it is to be fresh.
 	Addresses func(ctx context.Context, fresh bool) (map[string]string, error)
 	// Scheduler and Commenter reach the Slurm of a control node.
 	Scheduler func(control reconfigure.Instance) Scheduler

@@ -216,7 +216,7 @@ func (o *Operator) extent(ctx context.Context, cluster reconfigure.Cluster, call
 
 // givenToJobs is the nodes that Slurm has given to jobs. That it does not answer may be what the run is to repair.
 func (o *Operator) givenToJobs(ctx context.Context) nodeset.NodeSet {
-	states, err := o.allStates(ctx)
+	states, err := o.statesOf(ctx, nodeset.NodeSet{})
 	if err != nil {
 		return nodeset.NodeSet{}
 	}

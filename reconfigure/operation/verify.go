@@ -58,7 +58,7 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 				fmt.Errorf("slurmd did not register in time: Slurm has it as %s", describe(state))), nil
 		}
 	}
-	servers, err := o.serversOf(ctx, o.change.Node)
+	servers, err := o.serversOfNode(ctx, o.change.Node)
 	switch {
 	case err != nil && ctx.Err() == nil: // that it had not registered before counts no more
 		return err, nil

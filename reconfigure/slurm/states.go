@@ -13,15 +13,29 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// States is every node that Slurm knows, by name. Cloud nodes that are powered down are among them if slurm.conf has
-// PrivateData=cloud. It is read by one command in one login. The error is ErrUnreachable unless the context ended.
-func (c *Client) States(ctx context.Context) (map[string]reconfigure.NodeState, error) {
-	known := c.lister.Load()
-	out, err := c.script(ctx, c.statesScript(known))
+// fewNodes is the most nodes that Slurm is asked for by name: a list of all takes less than a long command line does.
+const fewNodes = 200
+
+// States is the nodes that Slurm knows, by name: of these nodes, or of all where the set is empty. It may have others,
+// too. Cloud nodes that are powered down are among them if slurm.conf has PrivateData=cloud. It is read by one command in
+// one login. The error is ErrUnreachable unless the context ended.
+func (c *Client) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
+	known, few := c.lister.Load(), ""
+	if nodes.Len() <= fewNodes && !c.listsAll.Load() {
+		few = nodes.String()
+	}
+	out, err := c.script(ctx, c.statesScript(known, few))
 	if err != nil {
 		return nil, unreachable(ctx, fmt.Errorf("ask for the nodes: %w", err))
 	}
 	listed, err := parseListing(out)
+	if err != nil && few != "" {
+		states, err := c.States(ctx, nodeset.NodeSet{})
+		if err == nil { // this release does not take names along with --json
+			c.listsAll.Store(true)
+		}
+		return states, err
+	}
 	if err != nil {
 		c.lister.CompareAndSwap(known, nil) // Slurm may be another release by now
 		return nil, unreachable(ctx, fmt.Errorf("ask for the nodes: %w", err))
@@ -56,9 +70,16 @@ const (
 )
 
 // statesScript lists nodes and suspended jobs. It ends with an exit status other than 0 where a tool does; while it is
-// not known which tool lists nodes, that of the first one is not counted, and the second one follows.
-func (c *Client) statesScript(known *lister) string {
-	tool := func(l lister) string { return strings.Join(append(quoted(c.config.Prefix), string(l)), " ") }
+// not known which tool lists nodes, that of the first one is not counted, and the second one follows. Few is the nodes,
+// as a hostlist; empty: all. Only scontrol can list some alone.
+func (c *Client) statesScript(known *lister, few string) string {
+	tool := func(l lister) string {
+		words := append(quoted(c.config.Prefix), string(l))
+		if few != "" && l == byScontrol {
+			words = append(words, quote(few))
+		}
+		return strings.Join(words, " ")
+	}
 	says := func(what string) string { return "echo && echo '" + mark + what + "'" }
 	nodes := says(string(byScontrol)) + " && " + tool(byScontrol) + " 2>/dev/null || { " +
 		says(string(bySinfo)) + " && " + tool(bySinfo) + "; }"

@@ -81,7 +81,8 @@ func (s Snapshot) Shard(node string) string {
 
 // Scope is what a snapshot is wanted for. To ask for less makes a snapshot of a large cluster cheap.
 type Scope struct {
-	// Nodes is those whose instances must be known; empty: all of them. The control node is always among them.
+	// Nodes is those whose instances and states must be known; empty: all of them. The control node's instance is always
+	// known.
 	Nodes nodeset.NodeSet
 	// Sources names what is to be resolved, once Slurm's states are known; nil: nothing.
 	Sources func(states map[string]reconfigure.NodeState) []reconfigure.Source
@@ -96,8 +97,10 @@ type Observer struct {
 	Cluster reconfigure.Cluster
 	// State is Terraform's, of the nodes and the control node at least; without nodes it is of all.
 	State func(ctx context.Context, nodes nodeset.NodeSet) (reconfigure.State, error)
-	// States asks the Slurm of the control node.
-	States func(ctx context.Context, control reconfigure.Instance) (map[string]reconfigure.NodeState, error)
+	// States asks the Slurm of the control node for the nodes at least; without nodes it is for all.
+	States func(
+		ctx context.Context, control reconfigure.Instance, nodes nodeset.NodeSet,
+	) (map[string]reconfigure.NodeState, error)
 	// Servers and Resolve ask the cloud.
 	Servers func(ctx context.Context) (map[string][]reconfigure.Server, error)
 	Resolve func(ctx context.Context, s reconfigure.Source) reconfigure.Resolved
@@ -182,7 +185,7 @@ func (o Observer) observeSlurm(ctx context.Context, scope Scope, s *Snapshot) {
 		return
 	}
 	s.States, err = limited(ctx, o.Limit, func(ctx context.Context) (map[string]reconfigure.NodeState, error) {
-		return o.States(ctx, control)
+		return o.States(ctx, control, scope.Nodes)
 	})
 	if err != nil {
 		s.Missing[Slurm] = err.Error()

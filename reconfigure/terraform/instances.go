@@ -22,28 +22,39 @@ const groupKey = "eiffel_group"
 // state is read without a lock, without the cloud and without a provider. State may be retried, and called
 // while another method runs.
 func (d *Driver) State(ctx context.Context) (reconfigure.State, error) {
-	m, err := readModule(d.cfg.Dir)
-	if err != nil {
-		return reconfigure.State{}, err
-	}
 	desired, known, err := d.nodes().Read(ctx)
 	if err != nil {
 		return reconfigure.State{}, err
 	}
-	state, err := d.pull(ctx)
+	found, err := d.InstancesOf(ctx, desired, known)
 	if err != nil {
 		return reconfigure.State{}, err
 	}
+	return reconfigure.State{Desired: reconfigure.InShard(desired, d.cfg.Workspace), Instances: found}, nil
+}
+
+// InstancesOf returns State.Instances, for a map of nodes that was read already, see NodeMap.Read.
+func (d *Driver) InstancesOf(
+	ctx context.Context, desired map[string]reconfigure.Spec, known bool,
+) (map[string]reconfigure.Instance, error) {
+	m, err := readModule(d.cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	state, err := d.pull(ctx)
+	if err != nil {
+		return nil, err
+	}
 	listed, err := state.list()
 	if err != nil {
-		return reconfigure.State{}, err
+		return nil, err
 	}
 	found := instances(listed, m, desired, d.cfg.Workspace)
 	if !known && len(found) > 0 {
 		// A plan from an empty map would remove all of them.
-		return reconfigure.State{}, &unknownError{len(found), d.nodes().path()}
+		return nil, &unknownError{len(found), d.nodes().path()}
 	}
-	return reconfigure.State{Desired: reconfigure.InShard(desired, d.cfg.Workspace), Instances: found}, nil
+	return found, nil
 }
 
 // Instances returns State.Instances.
