@@ -14,6 +14,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
@@ -59,7 +60,11 @@ type Journal interface {
 type Site struct {
 	Cluster reconfigure.Cluster
 	Observe func(ctx context.Context, scope snapshot.Scope) (snapshot.Snapshot, error)
-	Deps    operation.Deps
+	// States asks Slurm alone, for these nodes at least. Nil: everything is looked at each time.
+	States func(
+		ctx context.Context, control reconfigure.Instance, nodes nodeset.NodeSet,
+	) (map[string]reconfigure.NodeState, error)
+	Deps operation.Deps
 }
 
 // Config is what a controller works with.
@@ -86,8 +91,10 @@ type Config struct {
 const (
 	// look is how often the journal is asked whether a request has come.
 	look = 250 * time.Millisecond
-	// again is how often deferred requests are planned again. A look at the jobs that they wait for costs about a second.
+	// again is how often deferred requests are planned again, or, where they wait for jobs, Slurm is asked whether to.
 	again = 10 * time.Second
+	// writeAgain is how often a request's verdicts are written down before it has its outcome.
+	writeAgain = time.Second
 	// longestOutage is how long a controller outlives a journal that fails: a database server that is restarted, or gives way
 	// to another one, is back in minutes. What lasts longer somebody has to look at; the requests stay where they are.
 	longestOutage = 10 * time.Minute

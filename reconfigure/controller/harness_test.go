@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,6 +62,8 @@ type lab struct {
 	why   string
 	tried int // how often a look failed
 	begun []plan
+
+	looks, asked atomic.Int32 // snapshots, and questions to Slurm alone
 }
 
 // plan is one that was begun.
@@ -130,7 +133,17 @@ func (l *lab) open(j *simulate.Journal) func(context.Context) (controller.Site, 
 			},
 			Resolve: l.Resolve, Health: j.Health,
 		}
-		site := controller.Site{Cluster: l.cluster, Observe: observer.Observe, Deps: deps}
+		observe := func(ctx context.Context, scope snapshot.Scope) (snapshot.Snapshot, error) {
+			l.looks.Add(1)
+			return observer.Observe(ctx, scope)
+		}
+		states := func(
+			ctx context.Context, control reconfigure.Instance, nodes nodeset.NodeSet,
+		) (map[string]reconfigure.NodeState, error) {
+			l.asked.Add(1)
+			return l.States(ctx, nodes)
+		}
+		site := controller.Site{Cluster: l.cluster, Observe: observe, States: states, Deps: deps}
 		err := errors.New(l.why)
 		if !time.Now().Before(l.until) {
 			return site, nil
@@ -143,7 +156,6 @@ func (l *lab) open(j *simulate.Journal) func(context.Context) (controller.Site, 
 			return controller.Site{Cluster: l.cluster}, err
 		case noState:
 			observer.State = func(context.Context, nodeset.NodeSet) (reconfigure.State, error) { return reconfigure.State{}, err }
-			site.Observe = observer.Observe
 		}
 		return site, nil
 	}

@@ -19,6 +19,7 @@ type progress struct {
 	underWay nodeset.NodeSet                // nodes with an operation for it
 	final    map[string]reconfigure.Verdict // of nodes that were rejected, though something is still done with them
 	changed  bool                           // since it was written down
+	written  time.Time                      // when that was
 	failed   string                         // why the whole request failed
 	code     reconfigure.Code               // of a whole request that failed
 }

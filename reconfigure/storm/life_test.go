@@ -236,7 +236,7 @@ func (l *life) site(c reconfigure.Cluster) controller.Site {
 		},
 		Resolve: l.world.Resolve, Health: diary{l}.Health,
 	}
-	return controller.Site{Cluster: c, Observe: observer.Observe, Deps: deps}
+	return controller.Site{Cluster: c, Observe: observer.Observe, States: observer.States, Deps: deps}
 }
 
 // diary is the journal.
