@@ -26,15 +26,17 @@ import (
 // site is a large cluster with nothing behind it: its cloud's servers are no machines, Slurm's answers come from files, and
 // the playbooks end at once. Terraform, its provider and states, the journal and the product are real.
 type site struct {
-	dir     string
-	size    int
-	cloud   *labcloud.Cloud
-	client  client
-	server  *httptest.Server
-	env     []string
-	sshd    *sshd
-	journal *journal.Journal
-	network netip.Prefix
+	dir  string
+	size int
+	// perState is how many nodes a Terraform state has.
+	perState int
+	cloud    *labcloud.Cloud
+	client   client
+	server   *httptest.Server
+	env      []string
+	sshd     *sshd
+	journal  *journal.Journal
+	network  netip.Prefix
 }
 
 // The names of what a site has.
@@ -44,7 +46,6 @@ const (
 	siteGroup   = "standard"
 	sitePrefix  = "node"
 	siteControl = "ctl"
-	perState    = 200
 	// siteKey is of no use to anybody: its private half was thrown away.
 	siteKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC nobody"
 )
@@ -62,7 +63,7 @@ func (b *bench) newSite(ctx context.Context, size int) (s *site, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &site{dir: dir, size: size, network: netip.MustParsePrefix("127.60.0.0/16")}
+	s = &site{dir: dir, size: size, perState: b.sizes.perState, network: netip.MustParsePrefix("127.60.0.0/16")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -172,8 +173,8 @@ partitions:
 slurm: {suspend_time: 600, suspend_timeout: 120, resume_timeout: 900, resume_rate: 0, suspend_rate: 0}
 name_resolution: hosts
 nfs_shares: []
-reconfigure: {state_directory: state, terraform: %[6]s, parallelism: 50, lock_timeout: 60, host_keys: accept-new, boot_timeout: 60}
-`, s.dir, siteControl, siteGroup, sitePrefix, s.size, paths.Terraform, siteKey)
+reconfigure: {state_directory: state, terraform: %[6]s, parallelism: 50, lock_timeout: 60, host_keys: accept-new, boot_timeout: 60, nodes_per_state: %[8]d}
+`, s.dir, siteControl, siteGroup, sitePrefix, s.size, paths.Terraform, siteKey, s.perState)
 	return errors.Join(
 		s.write("group_vars/all.yml", declaration, 0o644), s.write("key", "", 0o600),
 		s.write("clouds.yaml", string(s.cloud.CloudsYAML("lab", s.server.URL)), 0o600))
@@ -291,10 +292,10 @@ func (s *site) terraform(ctx context.Context, paths tools.Paths, workspace, rc s
 
 // shard is the Terraform workspace of a node; the product names them alike.
 func (s *site) shard(i int) string {
-	if s.size <= perState {
+	if s.size <= s.perState {
 		return reconfigure.DefaultShard
 	}
-	return fmt.Sprintf("%s-%d", siteGroup, (i-1)/perState)
+	return fmt.Sprintf("%s-%d", siteGroup, (i-1)/s.perState)
 }
 
 // seedName is the node that all others are copies of. Nothing else in a state has this text.
