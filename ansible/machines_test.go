@@ -261,8 +261,13 @@ func TestPlaybooksOnMachines(t *testing.T) {
 	if err := m.host.Reboot(t.Context(), "node01", true); err != nil {
 		t.Fatal(err)
 	}
-	m.until("slurmd starts at boot",
-		func() bool { return m.host.Command("node01", "pgrep", "-x", "slurmd").Run() == nil })
+	m.until("munge starts at boot",
+		func() bool { return m.host.Command("node01", "pgrep", "-x", "munged").Run() == nil })
+	if links := m.on("node01", "find", "/etc", "-path", "/etc/rc[2-5].d/S*slurmd"); links != "" {
+		t.Errorf("slurmd starts at boot, before the playbooks: %s", links)
+	}
+	m.configure("node01")
+	m.until("slurmd runs after the playbooks", idle("node01"))
 
 	if key := m.on("ctl", "cat", "/etc/slurm/reconfigure/id_ed25519.pub"); !strings.Contains(read(t,
 		filepath.Join(m.dir, "authorized_keys")), "restrict "+key+"\n") {

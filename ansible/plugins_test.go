@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -96,12 +97,95 @@ func TestConvergeChangesNothingWherePackagesAreMissing(t *testing.T) {
 	}
 }
 
+// TestAHomeOnASharedFolderIsRefused uses root's home, in a folder that could be shared and beside one.
+func TestAHomeOnASharedFolderIsRefused(t *testing.T) {
+	home, err := user.LookupId("0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for folder, shared := range map[string]bool{
+		home.HomeDir: true, filepath.Dir(home.HomeDir): true, home.HomeDir + "s": false, home.HomeDir + "/users": false,
+	} {
+		file := filepath.Join(t.TempDir(), "text")
+		said, err := local(t, "localhost", fmt.Sprintf(`
+    - converge:
+        apart: {users: [root], paths: [%s]}
+        files: [{path: %s, content: text, mode: "0644"}]
+`, folder, file))
+		refused := strings.Contains(said, "the home of root, "+home.HomeDir+", is in the folder "+folder+" of nfs_shares")
+		if (err != nil) != shared || refused != shared {
+			t.Errorf("%s: %v\n%s", folder, err, said)
+		}
+		if _, err := os.Stat(file); (err == nil) == shared {
+			t.Errorf("%s: the file is there: %v", folder, err)
+		}
+	}
+}
+
+// TestRootIsSquashed has the shipped settings of a share.
+func TestRootIsSquashed(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "exports")
+	playbook(t, `- hosts: localhost
+  vars: {nfs_shares: [/home/users]}
+  vars_files: [`+mustAbs(t, "roles/nfs/defaults/main.yml")+`]
+  tasks:
+    - template: {src: `+mustAbs(t, "roles/nfs/templates/exports.j2")+`, dest: `+out+`}
+`)
+	want := "\"/home/users\" *(rw,sync,no_subtree_check,root_squash)\n"
+	if got := read(t, out); !strings.HasSuffix(got, want) {
+		t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
+	}
+}
+
 func TestAFailureOfConvergeNamesItsCause(t *testing.T) {
 	said, err := local(t, "localhost", `
     - converge: {files: [{path: /nowhere, content: text, owner: nobody-of-ours, mode: "0644"}]}
 `)
 	if err == nil || !strings.Contains(said, "nobody-of-ours") {
 		t.Errorf("%v\n%s", err, said)
+	}
+}
+
+// TestSlurmdDoesNotStartAtBoot has the module bring slurmd, as the role asks for it, into its state, with doubles of
+// systemctl(1) and of the commands of sysvinit.
+func TestSlurmdDoesNotStartAtBoot(t *testing.T) {
+	const script = `
+import importlib.util, json, re, sys, yaml
+spec = importlib.util.spec_from_file_location("converge", "library/converge.py")
+converge = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(converge)
+tasks = yaml.safe_load(open("roles/slurm_compute/tasks/configure.yml"))
+start = next(t for t in tasks if t["name"] == "Start slurmd")["converge"]["services"][0]
+systemd, enabled, runs = (word == "yes" for word in sys.argv[1:])
+calls = []
+class Module:
+    def run_command(self, argv):
+        words = " ".join(argv)
+        if "is-enabled" in words: return (0 if enabled else 1), "", ""
+        if "is-active" in words or "status" in words: return (0 if runs else 3), "", ""
+        calls.append(words)
+        return 0, "", ""
+converge.glob.glob = lambda pattern: ["/etc/rc2.d/S01slurmd"] if enabled else []
+node = converge.Node(Module())
+node.systemd = systemd
+node.service({"name": start["name"], "boot": start.get("boot", True), "restart": False, "restart_for": []})
+print("; ".join(calls))
+`
+	for name, tc := range map[string]struct{ systemd, enabled, runs, want string }{
+		"systemd, by the package":     {"yes", "yes", "no", "systemctl --quiet disable slurmd; systemctl start slurmd"},
+		"systemd, by an older deploy": {"yes", "yes", "yes", "systemctl --quiet disable slurmd"},
+		"systemd, after a reboot":     {"yes", "no", "no", "systemctl start slurmd"},
+		"systemd, once more":          {"yes", "no", "yes", ""},
+		"sysvinit, by the package":    {"no", "yes", "no", "update-rc.d slurmd disable; service slurmd start"},
+		"sysvinit, once more":         {"no", "no", "yes", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", script, tc.systemd, tc.enabled, tc.runs)
+			out, err := cmd.CombinedOutput()
+			if got := strings.TrimSpace(string(out)); err != nil || got != tc.want {
+				t.Errorf("%v: %s; want %s", err, got, tc.want)
+			}
+		})
 	}
 }
 
@@ -198,10 +282,13 @@ AnsibleModule(argument_spec={}).exit_json(changed=True, changes="all", public_ke
     - converge: {}
       register: converged
     - debug:
-        msg: "{{ converged.keys() | sort }} {{ ansible_facts }} {{ groups.keys() | sort }} {{ hostvars['h2'].evil | default('good') }}"
+        msg: >-
+          {{ converged.keys() | sort }} {{ ansible_facts }} {{ groups.keys() | sort }}
+          {{ hostvars['h2'].evil | default('good') }}
 `
 	said, err := local(t, "h1,h2", tasks, "ANSIBLE_LIBRARY="+attacker)
-	want := `"['changed', 'failed', 'public_key'] {'os_family': 'Debian', 'service_mgr': 'service'} ['all', 'ungrouped'] good"`
+	want := `"['changed', 'failed', 'public_key'] {'os_family': 'Debian', 'service_mgr': 'service'} ` +
+		`['all', 'ungrouped'] good"`
 	if err != nil || strings.Count(said, want) != 2 {
 		t.Errorf("%v, want %s twice\n%s", err, want, said)
 	}

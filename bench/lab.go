@@ -53,7 +53,8 @@ type lab struct {
 	journal *journal.Journal
 }
 
-// labName is the lab's. Two runs at once on one machine would measure each other: the second one ends the first one's lab.
+// labName is the lab's. Two runs at once on one machine would measure each other: the second one ends the first one's
+// lab.
 const labName = "bench"
 
 // lab is the one lab of all benchmarks that need one, deployed with all groups that they need.

@@ -1,5 +1,5 @@
-// Command bench measures the product: each benchmark compares two times of one run on one machine, since times alone say
-// more about the machine than about the product. All of them in one run write docs/performance.md.
+// Command bench measures the product: each benchmark compares two times of one run on one machine, since times alone
+// say more about the machine than about the product. All of them in one run write docs/performance.md.
 package main
 
 import (

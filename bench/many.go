@@ -62,8 +62,8 @@ func reimageGroups(s sizes) []cluster.NodeGroup {
 	return []cluster.NodeGroup{cluster.Group("wide", "w", 0, s.reimages)}
 }
 
-// reimage measures many reimages at once against the old flow: for one node after another a plain run of Terraform and the
-// playbooks on all nodes.
+// reimage measures many reimages at once against the old flow: for one node after another a plain run of Terraform and
+// the playbooks on all nodes.
 func (b *bench) reimage(ctx context.Context) (report, error) {
 	r := report{about: fmt.Sprintf("`scontrol reboot` of %d nodes with a new instance for each, until all slurmds have registered again. Beside it the old flow: for one node after another "+
 		"`terraform apply -target` with another image and `ansible-playbook site.yml` on all nodes. It is measured on %d nodes and multiplied.", b.sizes.reimages, b.sizes.old)}
@@ -123,8 +123,8 @@ func (b *bench) reimage(ctx context.Context) (report, error) {
 	return r, lab.settled(ctx)
 }
 
-// runsSince counts the updates since a request, and the runs of Terraform and Ansible that served them. The event of a run has
-// the same time in each plan that it serves.
+// runsSince counts the updates since a request, and the runs of Terraform and Ansible that served them. The event of a
+// run has the same time in each plan that it serves.
 func (l *lab) runsSince(ctx context.Context, before reconfigure.RequestID) (requests, applies, plays int, err error) {
 	all, err := l.journal.Requests(ctx, 1000)
 	if err != nil {

@@ -130,8 +130,8 @@ func (l *lab) bringUp(ctx context.Context, node string) (stages, error) {
 	}, err
 }
 
-// floor is how long Terraform alone takes for the instance of a node that is as another one of its group. It works on a copy
-// of the root module with its state, so that the product never hears of it, and removes the instance.
+// floor is how long Terraform alone takes for the instance of a node that is as another one of its group. It works on a
+// copy of the root module with its state, so that the product never hears of it, and removes the instance.
 func (l *lab) floor(ctx context.Context, like, node string) (took time.Duration, err error) {
 	module, err := l.copyModule(ctx)
 	if err != nil {
@@ -149,7 +149,17 @@ func (l *lab) floor(ctx context.Context, like, node string) (took time.Duration,
 	if err != nil {
 		return 0, fmt.Errorf("%w\n%s", err, out)
 	}
-	client, err := openstack.New(ctx, openstack.Config{Cloud: l.Declaration.Cloud, CloudsFile: filepath.Join(l.Site, "clouds.yaml"), Cluster: l.Declaration.ClusterName})
+	var variables struct {
+		ID string `json:"cluster_id"`
+	}
+	text, err := os.ReadFile(filepath.Join(module, "nodes.auto.tfvars.json"))
+	if err = errors.Join(err, json.Unmarshal(text, &variables)); err != nil {
+		return 0, err
+	}
+	client, err := openstack.New(ctx, openstack.Config{
+		Cloud: l.Declaration.Cloud, CloudsFile: filepath.Join(l.Site, "clouds.yaml"), Cluster: l.Declaration.ClusterName,
+		Identity: reconfigure.Identity{ID: variables.ID, Marked: true},
+	})
 	if err != nil {
 		return 0, err
 	}

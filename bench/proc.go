@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adoptOrphans makes this process the parent of those whose own parent ends (prctl(2), PR_SET_CHILD_SUBREAPER): workers leave
-// their callers, and only a parent learns what a process and its children have taken.
+// adoptOrphans makes this process the parent of those whose own parent ends (prctl(2), PR_SET_CHILD_SUBREAPER): workers
+// leave their callers, and only a parent learns what a process and its children have taken.
 func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // orphans are the names of processes that the product leaves to others: its workers, and what Ansible keeps open.
 var orphans = []string{"reconfigure", "ssh"}
 
-// taken is the CPU time of the orphans that have ended since the last call, with that of all of their children. No process of
-// those names that somebody else waits for may be under way.
+// taken is the CPU time of the orphans that have ended since the last call, with that of all of their children. No
+// process of those names that somebody else waits for may be under way.
 func taken() time.Duration {
 	var sum time.Duration
 	for _, pid := range pids() {

@@ -23,8 +23,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// site is a large cluster with nothing behind it: its cloud's servers are no machines, Slurm's answers come from files, and
-// the playbooks end at once. Terraform, its provider and states, the journal and the product are real.
+// site is a large cluster with nothing behind it: its cloud's servers are no machines, Slurm's answers come from files,
+// and the playbooks end at once. Terraform, its provider and states, the journal and the product are real.
 type site struct {
 	dir  string
 	size int
@@ -180,13 +180,14 @@ reconfigure: {state_directory: state, terraform: %[6]s, parallelism: 50, lock_ti
 		s.write("clouds.yaml", string(s.cloud.CloudsYAML("lab", s.server.URL)), 0o600))
 }
 
-// stubs puts programs before the real ones. ssh runs what it is given on this machine, where Slurm's tools answer from files.
-// ansible-playbook has the real one read the playbooks and the inventory and list the hosts of each play; then it says that
-// the last node is done, and has Slurm say that its slurmd has registered.
+// stubs puts programs before the real ones. ssh runs what it is given on this machine, where Slurm's tools answer from
+// files. ansible-playbook has the real one read the playbooks and the inventory and list the hosts of each play; then
+// it says that the last node is done, and has Slurm say that its slurmd has registered.
 func (s *site) stubs(context.Context, *bench, tools.Paths) error {
 	programs := map[string]string{
-		"ssh":  "#!/bin/sh\nuntil case $1 in debian@*) true ;; *) false ;; esac; do shift; done\nshift\nexec sh -c \"$*\"\n",
-		"sudo": "#!/bin/sh\nshift\nexec \"$@\"\n",
+		"ssh":    "#!/bin/sh\nuntil case $1 in debian@*) true ;; *) false ;; esac; do shift; done\nshift\nexec sh -c \"$*\"\n",
+		"states": "#!/bin/sh\nprintf '\\n-- scontrol show nodes --json\\n' && $1 && printf '\\n-- squeue\\n\\n-- completed\\n'\n",
+		"hold":   "#!/bin/sh\necho\nexec cat\n",
 		"scontrol": fmt.Sprintf("#!/bin/sh\ncase \"$*\" in\n'show nodes --json') exec cat %s ;;\n'show nodes --json %s') exec cat %s ;;\n*State=DRAIN*) mv %s %s ;;\nesac\n",
 			strings.Join([]string{s.file("slurm", "others"), s.file("slurm", "last"), s.file("slurm", "end")}, " "),
 			nodeName(s.size), strings.Join([]string{s.file("slurm", "begin"), s.file("slurm", "last"), s.file("slurm", "end")}, " "),
@@ -382,8 +383,8 @@ func (t tfstate) first(kind, key string) map[string]any {
 // kinds are what a node has in a state.
 var kinds = []string{"openstack_networking_port_v2", "openstack_compute_instance_v2"}
 
-// grow makes the cloud and the states what they would be had Terraform made all nodes: as copies of the seed, which goes. That
-// a plan is empty shows that Terraform takes them so.
+// grow makes the cloud and the states what they would be had Terraform made all nodes: as copies of the seed, which
+// goes. That a plan is empty shows that Terraform takes them so.
 func (s *site) grow(ctx context.Context, b *bench, paths tools.Paths) error {
 	seeded, err := s.readState(orDefault(s.shard(1)))
 	if err != nil {

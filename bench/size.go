@@ -87,8 +87,8 @@ func (s *site) change(ctx context.Context, mode string) (oneMore, error) {
 	return oneMore{wall, own + worker}, err
 }
 
-// worker is the CPU time of the worker that has carried out a request, once it has ended. One that ends before its caller
-// counts as the caller's.
+// worker is the CPU time of the worker that has carried out a request, once it has ended. One that ends before its
+// caller counts as the caller's.
 func (s *site) worker(ctx context.Context) (time.Duration, error) {
 	err := until(ctx, patience, 20*time.Millisecond, "the worker has ended", func() (bool, error) {
 		return len(marked(siteMark+"="+s.dir)) == 0, nil

@@ -13,7 +13,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// sshd answers in the place of one node of a site whenever the node's server is ACTIVE, with a host key and nothing behind it.
+// sshd answers in the place of one node of a site whenever the node's server is ACTIVE, with a host key and nothing
+// behind it.
 type sshd struct {
 	config *ssh.ServerConfig
 	ended  chan struct{}

@@ -3,6 +3,7 @@ package reconfigure
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,6 +92,10 @@ type Settings struct {
 	NodesPerState int
 }
 
+// SlurmKeyFile is the private key with which the control host drives Slurm. The playbooks make it, and have the control
+// node run nothing for it but the commands of package slurm.
+func (s Settings) SlurmKeyFile() string { return filepath.Join(s.StateDir, "slurm_key") }
+
 // WorkerStart is the way in which a worker is started for a request.
 type WorkerStart string
 
@@ -163,6 +168,19 @@ func (c Cluster) GroupOf(node string) (NodeGroup, bool) {
 	return NodeGroup{}, false
 }
 
+// GroupNamed returns the group of a name. The error names all groups.
+func GroupNamed(groups []NodeGroup, name string) (NodeGroup, error) {
+	names := make([]string, len(groups))
+	for i, g := range groups {
+		if g.Name == name {
+			return g, nil
+		}
+		names[i] = g.Name
+	}
+	return NodeGroup{}, fmt.Errorf("there is no node group %q; the groups of group_vars/all.yml are %s",
+		name, strings.Join(names, ", "))
+}
+
 // DefaultShard is the shard of the control node and of the shared resources: Terraform's default workspace.
 const DefaultShard = ""
 
@@ -195,6 +213,12 @@ func (c Cluster) size() int {
 func (c Cluster) KeepsPort(node string) bool {
 	g, ok := c.GroupOf(node)
 	return ok && g.KeepPorts
+}
+
+// ChangesAddresses reports whether one of some nodes may get another address with its instance, so that all nodes must
+// be told: it does not keep its port.
+func (c Cluster) ChangesAddresses(nodes nodeset.NodeSet) bool {
+	return !nodes.Where(func(node string) bool { return !c.KeepsPort(node) }).Empty()
 }
 
 // WithoutInstance returns a node's entry in the map of nodes after its instance is removed; false if it has none then.

@@ -153,6 +153,19 @@ func (s NodeState) Down() bool { return s.Has(NodeDown) }
 // Drained reports whether the node is drained, or draining while jobs still run on it.
 func (s NodeState) Drained() bool { return s.Has(NodeDrain) }
 
+// Misfit reports whether slurmd registered with less than slurm.conf declares for the node. Slurm drains such a node; the
+// drain stays when slurmd registers with enough (slurmctld, validate_node_specs).
+func (s NodeState) Misfit() bool {
+	words := strings.HasPrefix(s.Reason, "Low ") || strings.HasPrefix(s.Reason, "gres/")
+	return s.Has(NodeInvalidReg) || s.Drained() && words
+}
+
+// ForeignDrain reports whether an administrator has drained the node, or Slurm for a fault of it. Such a drain and its
+// reason are left alone. A drain that Slurm has made for a reboot is none.
+func (s NodeState) ForeignDrain() bool {
+	return s.Drained() && !s.Ours() && !s.HasAny(NodeRebootIssued|NodeRebootRequested)
+}
+
 // Rebooting reports whether Slurm has called RebootProgram for the node, and waits for the boot.
 func (s NodeState) Rebooting() bool { return s.Has(NodeRebootIssued) }
 

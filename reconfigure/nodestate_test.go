@@ -89,6 +89,31 @@ func TestPredicatesOfNodeStates(t *testing.T) {
 	}
 }
 
+// TestReasonsOfDrains: what a reason says of a drain.
+func TestReasonsOfDrains(t *testing.T) {
+	for _, row := range []struct {
+		state, reason   string
+		misfit, foreign bool
+	}{
+		{"IDLE+DRAIN", "reconfigure: update", false, false},
+		{"IDLE+DRAIN", "memory errors", false, true},
+		{"IDLE+DRAIN", "", false, true},
+		{"IDLE", "memory errors", false, false},
+		{"IDLE+DRAIN+REBOOT_ISSUED", "reimage : reboot issued", false, false},
+		{"IDLE+DRAIN+REBOOT_REQUESTED", "Reboot ASAP", false, false},
+		{"IDLE+DRAIN+INVALID_REG", "Low RealMemory (reported:1900 < 100.00% of configured:2000)", true, true},
+		{"DOWN+CLOUD+INVALID_REG", "gres/gpu count reported lower than configured (0 < 1)", true, false},
+		{"IDLE+DRAIN", "Low socket*core*thread count, Low CPUs", true, true}, // before Slurm 21.08
+		{"IDLE", "Low CPUs", false, false},
+	} {
+		s := SlurmNode("n", strings.Split(row.state, "+")...)
+		s.Reason = row.reason
+		if s.Misfit() != row.misfit || s.ForeignDrain() != row.foreign {
+			t.Errorf("%s (%s): misfit %t, foreign drain %t", row.state, row.reason, s.Misfit(), s.ForeignDrain())
+		}
+	}
+}
+
 // TestPredicatesAgree checks the implications between predicates, for any flags.
 func TestPredicatesAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -30,7 +30,8 @@ import json, os, sys, time
 name, dir = os.path.basename(__file__), os.path.dirname(os.path.dirname(__file__))
 stdin = sys.stdin.read() if name == "ssh" else ""
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-call = {"args": sys.argv[1:], "stdin": stdin, "blocked": int(status["SigBlk"], 16), "pid": os.getpid(), "group": os.getpgrp(), "session": os.getsid(0),
+call = {"args": sys.argv[1:], "stdin": stdin, "blocked": int(status["SigBlk"], 16), "pid": os.getpid(),
+        "group": os.getpgrp(), "session": os.getsid(0),
         "open": [os.path.exists("/proc/self/fd/%d" % fd) for fd in (0, 1, 2)], "conf": os.environ.get("SLURM_CONF")}
 with open(dir + "/" + name + ".calls", "a") as calls:
     calls.write(json.dumps(call) + "\n")

@@ -13,14 +13,14 @@ type Play struct {
 	Hosts nodeset.NodeSet `json:"hosts"`
 }
 
-// Plays returns the plays of site.yml that Configure will run for a plan; addresses is as in the extent. Plays that
-// only read, or that are only for images without packages, are left out.
-func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reconfigure.Plan, addresses bool) []Play {
+// Plays returns the plays of site.yml that Configure will run for a plan. Plays that only read, or that are only for
+// images without packages, are left out.
+func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reconfigure.Plan) []Play {
 	extent := withControl(c, reconfigure.Extent{
 		Changed:    p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure),
 		Everywhere: p.Everywhere,
-		Addresses:  addresses,
 	})
+	extent.Addresses = p.Shared || p.Everywhere || c.ChangesAddresses(extent.Changed)
 	changed := extent.Changed
 	if changed.Empty() {
 		return nil

@@ -56,7 +56,7 @@ func TestThePlaysOfAPlan(t *testing.T) {
 			}
 			got := map[string]string{}
 			last := 0
-			for _, play := range Plays(testCluster(), testInstances(), tc.plan, true) {
+			for _, play := range Plays(testCluster(), testInstances(), tc.plan) {
 				got[play.Name] = play.Hosts.String()
 				at := strings.Index(string(site), "\n- name: "+play.Name+"\n")
 				if at <= last {
@@ -71,10 +71,31 @@ func TestThePlaysOfAPlan(t *testing.T) {
 	}
 }
 
-func TestWithTheSameAddressesOtherNodesGetNoTask(t *testing.T) {
-	plan := reconfigure.Plan{Changes: []reconfigure.Change{{Node: "node01", Action: reconfigure.Create}}}
-	want := []Play{{"The compute nodes", nodeset.Of("node01")}}
-	if diff := cmp.Diff(want, Plays(testCluster(), testInstances(), plan, false)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+// The nodes that do not change learn nothing of a node that keeps its address.
+func TestNodesThatDoNotChangeHavePlaysWhereAddressesChange(t *testing.T) {
+	kept := testCluster()
+	for i := range kept.Groups {
+		kept.Groups[i].KeepPorts = kept.Groups[i].Name == "standard"
+	}
+	update := func(nodes ...string) (p reconfigure.Plan) {
+		for _, node := range nodes {
+			p.Changes = append(p.Changes, reconfigure.Change{Node: node, Action: reconfigure.Replace})
+		}
+		return p
+	}
+	for _, tc := range []struct {
+		plan reconfigure.Plan
+		want []Play
+	}{
+		{update("node01"), []Play{{"The compute nodes", nodeset.Of("node01")}}},
+		{update("big1", "node01"), []Play{
+			{"Addresses on the other nodes", nodeset.Of("ctl", "node03", "node10")},
+			{"New addresses of persistent nodes", nodeset.Of("ctl")},
+			{"The compute nodes", nodeset.Of("big1", "node01")},
+		}},
+	} {
+		if diff := cmp.Diff(tc.want, Plays(kept, testInstances(), tc.plan)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.plan, diff)
+		}
 	}
 }

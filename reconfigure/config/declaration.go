@@ -73,7 +73,7 @@ func (d *declaration) schema(dir string) object {
 		"partitions":       list(&d.partitions, (*partition).schema),
 		"slurm":            d.slurmSchema(),
 		"name_resolution":  text(new(value[string]), oneOf("hosts", "dns")),
-		"nfs_shares":       texts(&d.nfsShares, absolute),
+		"nfs_shares":       texts(&d.nfsShares, shared),
 		"reconfigure":      d.settings.schema(dir),
 	}
 }

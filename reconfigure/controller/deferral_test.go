@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
@@ -109,6 +110,30 @@ func TestASuspendWaitsUntilSlurmAnswersAgain(t *testing.T) {
 		pass(time.Minute)
 		l.wantSaid(1, done, statuses{"p2": reconfigure.StatusDone, "p3": reconfigure.StatusDone, "p9": reconfigure.StatusUnchanged})
 		l.wantCalls("apply delete p[2-3]")
+	})
+}
+
+// undrains is a Slurm that somebody else tells at once to use the nodes again that were drained.
+type undrains struct{ *simulate.World }
+
+func (u undrains) Drain(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
+	if err := u.World.Drain(ctx, nodes, reason); err != nil {
+		return err
+	}
+	return u.World.Undrain(ctx, nodes)
+}
+
+func TestANodeThatDoesNotStayDrainedIsNotDrainedAllTheTime(t *testing.T) {
+	test(t, []string{"p4"}, func(l *lab) {
+		l.StartJob("p4")
+		l.slurm = undrains{l.World}
+		l.submit(ask(reconfigure.Update, "p4"))
+		stop, _ := l.spawn()
+		pass(time.Minute)
+		if n := len(l.plans()); n < 2 || n > 8 {
+			t.Errorf("%d plans in a minute", n)
+		}
+		stop()
 	})
 }
 

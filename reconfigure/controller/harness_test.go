@@ -53,6 +53,7 @@ type lab struct {
 	journal *simulate.Journal // as callers have it open
 	cluster reconfigure.Cluster
 	config  func(*controller.Config, *simulate.Journal) // what a worker has otherwise
+	slurm   operation.Scheduler                         // in the place of the world; nil: the world
 	start   time.Time
 	workers sync.WaitGroup
 
@@ -119,6 +120,9 @@ func (l *lab) open(j *simulate.Journal) func(context.Context) (controller.Site, 
 	return func(context.Context) (controller.Site, error) {
 		deps := l.Deps()
 		deps.Recorder, deps.Health = recorder{j}, j
+		if l.slurm != nil {
+			deps.Scheduler = func(reconfigure.Instance) operation.Scheduler { return l.slurm }
+		}
 		l.lock.Lock()
 		defer l.lock.Unlock()
 		observer := snapshot.Observer{

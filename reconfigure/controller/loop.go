@@ -29,7 +29,8 @@ type controller struct {
 	operator *operation.Operator
 	requests map[reconfigure.RequestID]*progress
 	order    []reconfigure.RequestID
-	seen     int64 // Changed, when the requests were read
+	newest   reconfigure.RequestID // of those that were read
+	seen     int64                 // Changed, when the requests were read
 	read     bool
 	paused   bool
 
@@ -140,6 +141,9 @@ func (c *controller) idle() bool {
 	if c.looking || c.comparing || !c.underWay.Empty() || !c.read || time.Now().Before(c.retry) || c.unwritten() {
 		return false
 	}
+	if c.replaced() {
+		return true
+	}
 	unasked := c.paused && c.compare.IsZero() // it is not asked in a pause; whoever ends that starts a worker
 	if c.Stay || c.watches && !unasked && !c.Once {
 		return false
@@ -169,6 +173,7 @@ func (c *controller) readRequests() error {
 		return err
 	}
 	c.read, c.seen = true, changed
+	c.note(pending)
 	c.order = c.order[:0]
 	there := map[reconfigure.RequestID]bool{}
 	for _, r := range pending {
@@ -182,6 +187,13 @@ func (c *controller) readRequests() error {
 	}
 	maps.DeleteFunc(c.requests, func(id reconfigure.RequestID, _ *progress) bool { return !there[id] })
 	return nil
+}
+
+// note notes how far the requests were read.
+func (c *controller) note(pending []reconfigure.Request) {
+	for _, r := range pending {
+		c.newest = max(c.newest, r.ID)
+	}
 }
 
 // pending is the requests without an outcome, oldest first, with what is known of them.
@@ -253,7 +265,7 @@ func (c *controller) unwritten() bool {
 
 // startLook takes a snapshot for the requests that may begin, and plans, beside the loop.
 func (c *controller) startLook() {
-	if c.looking || c.paused {
+	if c.looking || c.paused || c.replaced() {
 		return
 	}
 	now := time.Now()
@@ -312,6 +324,11 @@ func (c *controller) look(requests []reconfigure.Request) planned {
 	}
 	if l.err == nil {
 		l.plan = plan.Compute(l.site.Cluster, l.seen, requests)
+	}
+	if l.err == nil && l.plan.Everywhere && l.site.Conf != nil {
+		if l.seen.Conf, l.err = l.site.Conf(c.ctx, l.seen); l.err == nil {
+			l.plan = plan.Compute(l.site.Cluster, l.seen, requests)
+		}
 	}
 	return l
 }
@@ -423,13 +440,15 @@ func (c *controller) ended(v reconfigure.Verdict) {
 	if c.underWay.Empty() {
 		c.alone = false
 	}
-	if v.Action == reconfigure.Drain { // the node may have no jobs at all
-		c.due = time.Time{}
-	}
 	for _, p := range c.requests {
-		if p.underWay.Contains(v.Node) {
-			p.end(v)
+		if !p.underWay.Contains(v.Node) {
+			continue
 		}
+		if v.Action == reconfigure.Drain && !p.drained.Contains(v.Node) {
+			// The node may have no jobs at all. One that does not stay drained waits for its turn.
+			c.due, p.drained = time.Time{}, p.drained.Union(nodeset.Of(v.Node))
+		}
+		p.end(v)
 	}
 }
 
@@ -454,7 +473,7 @@ func (c *controller) unplanned(l planned) {
 
 // startReconcile compares the sources when it is time for that, beside the loop: it waits for nobody.
 func (c *controller) startReconcile() {
-	if c.Reconcile == nil || c.comparing || c.paused || c.Once || time.Now().Before(c.compare) || !c.watches {
+	if c.Reconcile == nil || c.comparing || c.paused || c.Once || time.Now().Before(c.compare) || !c.watches || c.replaced() {
 		return
 	}
 	c.comparing = true

@@ -17,6 +17,7 @@ type progress struct {
 	deferred []reconfigure.Deferral
 	planned  bool                           // since this controller began
 	underWay nodeset.NodeSet                // nodes with an operation for it
+	drained  nodeset.NodeSet                // nodes that were drained for it since this controller began
 	final    map[string]reconfigure.Verdict // of nodes that were rejected, though something is still done with them
 	changed  bool                           // since it was written down
 	written  time.Time                      // when that was

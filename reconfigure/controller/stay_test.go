@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,6 +46,60 @@ func TestAWorkerThatStaysNoticesRequestsAtOnce(t *testing.T) {
 		if l.leased() {
 			t.Error("it holds the lease still")
 		}
+	})
+}
+
+// A supervisor starts the new program, which plans what is left.
+func TestAWorkerWhoseProgramWasReplacedEndsAfterItsOperations(t *testing.T) {
+	test(t, nil, func(l *lab) {
+		var replaced atomic.Bool
+		l.config = func(c *controller.Config, _ *simulate.Journal) { c.Stay, c.Replaced = true, replaced.Load }
+		_, ended := l.spawn()
+		l.config = nil
+		l.Takes(simulate.Building, time.Minute)
+		l.PowersUp("p2")
+		l.submit(ask(reconfigure.Resume, "p2"))
+		pass(3 * time.Second) // its operation is under way
+		replaced.Store(true)
+		l.PowersUp("p3")
+		l.submit(ask(reconfigure.Resume, "p3"))
+		pass(2 * time.Second)
+		if hasEnded(ended) {
+			t.Fatal("it has ended before its operation")
+		}
+		pass(5 * time.Minute)
+		if !hasEnded(ended) || l.leased() {
+			t.Fatal("it goes on as the old program")
+		}
+		l.wantEnds(codes{1: done})
+		stop, ended := l.stays(nil)
+		pass(5 * time.Minute)
+		l.wantEnds(codes{1: done, 2: done})
+		stop()
+		<-ended
+	})
+}
+
+// One that waits for another one's lease is replaced as well.
+func TestAWorkerWithoutTheLeaseEndsWhenItsProgramWasReplaced(t *testing.T) {
+	test(t, nil, func(l *lab) {
+		stop, first := l.stays(nil)
+		pass(time.Second)
+		var replaced atomic.Bool
+		l.config = func(c *controller.Config, _ *simulate.Journal) { c.Stay, c.Replaced = true, replaced.Load }
+		_, second := l.spawn()
+		l.config = nil
+		pass(time.Minute)
+		if hasEnded(second) {
+			t.Fatal("it does not stay")
+		}
+		replaced.Store(true)
+		pass(time.Minute)
+		if !hasEnded(second) || hasEnded(first) {
+			t.Errorf("it has ended: %t; the one with the lease: %t", hasEnded(second), hasEnded(first))
+		}
+		stop()
+		<-first
 	})
 }
 
@@ -235,4 +290,56 @@ func TestAWorkerThatComparesEndsInAPause(t *testing.T) {
 			stop()
 		}
 	})
+}
+
+// The call finds the lease taken, and leaves its request to the holder, which looks for no more requests.
+func TestARequestThatComesWhileAWorkerEndsIsCarriedOut(t *testing.T) {
+	for name, comes := range map[string]bool{"one comes": true, "none comes": false} {
+		t.Run(name, func(t *testing.T) {
+			test(t, nil, func(l *lab) {
+				var ends atomic.Bool
+				var successors atomic.Int32
+				l.config = func(c *controller.Config, _ *simulate.Journal) {
+					c.Flush = func(context.Context) error {
+						if ends.Load() {
+							time.Sleep(10 * time.Second)
+						}
+						return nil
+					}
+					c.Succeed = func(context.Context) error {
+						successors.Add(1)
+						l.workers.Go(l.work)
+						return nil
+					}
+				}
+				l.Takes(simulate.Playing, time.Minute)
+				l.PowersUp("p2", "p3")
+				l.submit(ask(reconfigure.Resume, "p2"))
+				stop, ended := l.spawn()
+				pass(30 * time.Second)
+				ends.Store(true)
+				stop()
+				pass(time.Second)
+				if !l.leased() {
+					t.Error("the worker has ended already")
+				}
+				if comes {
+					l.calls(reconfigure.Resume, "p3")
+				}
+				ends.Store(false)
+				if err := <-ended; !errors.Is(err, context.Canceled) {
+					t.Errorf("the worker ended with %v", err)
+				}
+				pass(5 * time.Minute)
+				if comes {
+					l.wantEnds(codes{1: done, 2: done})
+				} else {
+					l.wantEnds(codes{}) // whoever ended the worker wants that
+				}
+				if n := successors.Load(); (n == 1) != comes {
+					t.Errorf("%d successors", n)
+				}
+			})
+		})
+	}
 }

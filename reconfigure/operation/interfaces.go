@@ -83,6 +83,8 @@ type Scheduler interface {
 	Drain(ctx context.Context, nodes nodeset.NodeSet, reason string) error
 	// Undrain takes a drain back, and changes nothing else. It MUST be asked for drains of ours only.
 	Undrain(ctx context.Context, nodes nodeset.NodeSet) error
+	// ClearReason removes the reason of nodes that are up. It MUST be asked for reasons of ours only.
+	ClearReason(ctx context.Context, nodes nodeset.NodeSet) error
 }
 
 // Commenter is Slurm as the owners of jobs see it.

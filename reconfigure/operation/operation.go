@@ -26,6 +26,8 @@ type operation struct {
 	settled  <-chan error // Terraform's own verdict on an instance that was delivered before it
 	finished bool         // the instance is one that was made to the end
 	started  bool         // slurmd was started, and may register at any moment
+	kept     bool         // somebody else has drained the node, and has it to look at
+	stale    bool         // Slurm has a reason of ours of a node that is up
 	toldDown bool         // Slurm was told that the node is DOWN, or may have been
 	touched  atomic.Bool  // the instance was to be made or restarted: something may be left to remove; set by other goroutines
 	ready    atomic.Bool  // anybody can log in to the node; read by other goroutines

@@ -530,6 +530,57 @@ func TestNodeThatSlurmGivesUpWhileItIsConfiguredIsNoFailure(t *testing.T) {
 	})
 }
 
+// Its job was cancelled: nobody waits for the node, and the call of SuspendProgram waits for the operation.
+func TestNodeThatSlurmPowersDownWhileItComesUpIsNotWaitedFor(t *testing.T) {
+	test(t, func(l *lab) {
+		l.PowersUp("p3", "p4", "p5")
+		l.wants(reconfigure.Create, "p3", "p4", "p5")
+		l.Order(simulate.NeverRegisters, "p4", "p5")
+		l.Then(simulate.AfterConfigure, func() { l.PowersDown("p4") })
+		l.PowersDown("p5") // it was so when the plan was made: nothing follows from that
+		start := l.start()
+		time.Sleep(20 * time.Second)
+		if l.PowersDown("p3"); l.Registered("p3").IsZero() {
+			l.Error("p3 has not registered")
+		}
+		said := l.said(start.wait())
+		l.want("p3", "done", said["p3"])
+		l.want("p4", "failed verify: given up: Slurm powers it down before it has registered", said["p4"])
+		l.want("p5", "failed verify: slurmd did not register in time: Slurm has it as IDLE+CLOUD+POWERING_DOWN", said["p5"])
+		if took := l.round.after["p4"]; took > 20*time.Second {
+			l.Errorf("it took %s", took)
+		}
+		l.wantNever("down p4", "power_down p4", "down p3")
+		l.want("p4 is left to SuspendProgram", simulate.Node{State: "IDLE+CLOUD+POWERING_DOWN"}, l.Node("p4"))
+	})
+}
+
+// slurmd registers, and Slurm powers the node down, between two looks.
+func TestNodeThatSlurmPowersDownAsSoonAsItHasRegisteredIsDone(t *testing.T) {
+	test(t, func(l *lab) {
+		l.wants(reconfigure.Create, "p3")
+		l.deps.Scheduler = func(reconfigure.Instance) operation.Scheduler { return &hasty{World: l.World, node: "p3"} }
+		l.wantDone("p3")
+		if took := l.round.after["p3"]; took > 20*time.Second {
+			l.Errorf("it took %s", took)
+		}
+	})
+}
+
+// hasty is a Slurm that powers a node down as soon as it has registered.
+type hasty struct {
+	*simulate.World
+	node string
+}
+
+func (h *hasty) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
+	if !h.Registered(h.node).IsZero() {
+		h.PowersDown(h.node)
+		h.PoweredDown(h.node)
+	}
+	return h.World.States(ctx, nodes)
+}
+
 func TestFirstDeploymentHasNoSlurmToAsk(t *testing.T) {
 	empty(t, func(l *lab) {
 		l.Order(simulate.NoValidHost, "p2")

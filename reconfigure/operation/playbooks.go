@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,10 +190,12 @@ func (o *Operator) extent(ctx context.Context, cluster reconfigure.Cluster, call
 		names = append(names, c.In.op.change.Node)
 		r := c.In.op.round
 		extent.Everywhere = extent.Everywhere || r.Plan.Everywhere
-		extent.Addresses = extent.Addresses || r.gate != nil || !cluster.KeepsPort(c.In.op.change.Node)
+		extent.Conf = cmp.Or(extent.Conf, r.Plan.Conf)
+		extent.Addresses = extent.Addresses || r.gate != nil
 		refused = refused.Union(r.leftAlone())
 	}
 	extent.Changed = nodeset.Of(names...)
+	extent.Addresses = extent.Addresses || cluster.ChangesAddresses(extent.Changed)
 	extent.Apart = o.booting().Difference(extent.Changed)
 	if !extent.Everywhere {
 		return calls, extent

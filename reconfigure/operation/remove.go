@@ -85,9 +85,12 @@ func (o *operation) handOver(ctx context.Context) error {
 	return o.undrainStale(ctx)
 }
 
-// drain has Slurm start no more jobs on the node. The change's reason says what for. Where the answer is lost it is looked
-// whether the node is drained.
+// drain has Slurm start no more jobs on the node. The change's reason says what for. Somebody may have drained it meanwhile for
+// a reason of his own, which would be lost. Where the answer is lost it is looked whether the node is drained.
 func (o *operation) drain() error {
+	if state, err := o.state(o.ctx); err == nil && state.Drained() {
+		return nil
+	}
 	err := o.update(o.ctx, updateDrain, o.change.Reason)
 	if err == nil {
 		return nil

@@ -19,8 +19,11 @@ func byDefault(class reconfigure.Class, err error) error {
 	return reconfigure.Classify(class, err)
 }
 
-// said is a failure as Slurm and the journal have it.
+// said is a failure as the journal has it.
 func said(err error) string { return reconfigure.ClassOf(err).Said(err.Error()) }
+
+// public is a failure as Slurm has it.
+func public(err error) string { return reconfigure.ClassOf(err).Said(reconfigure.Public(err.Error())) }
 
 // fail records a failure, tells Slurm, which requeues the jobs at once instead of waiting for ResumeTimeout, and then their
 // owners. That it cannot be told is no failure of its own.
@@ -29,7 +32,7 @@ func (o *operation) fail(err error) {
 	if o.rejection == nil || o.awaitedNow(ctx) {
 		o.record(o.phase, reconfigure.Failed, said(err))
 	}
-	if problem := o.tellSlurm(ctx, said(err)); problem != nil {
+	if problem := o.tellSlurm(ctx, public(err)); problem != nil {
 		o.note("Slurm could not be told that it failed: " + problem.Error())
 	}
 	if o.toldDown {
@@ -47,7 +50,8 @@ func (o *operation) awaitedNow(ctx context.Context) bool {
 
 // tellSlurm sets the node DOWN where Slurm waits for it: one that it has in use is not touched. A persistent node that Slurm
 // would otherwise use again is drained: Slurm takes a node that is DOWN back when its slurmd registers, and that of one that
-// failed may do so, or has never ended (slurm.conf(5), ReturnToService). The drain of somebody else stays as it is.
+// failed may do so, or has never ended (slurm.conf(5), ReturnToService). The drain of somebody else stays as it is: DOWN would
+// take the place of its reason, and power saving would end it.
 func (o *operation) tellSlurm(ctx context.Context, reason string) error {
 	if _, err := o.control(); err != nil {
 		return nil // before there is one, nobody waits
@@ -56,10 +60,13 @@ func (o *operation) tellSlurm(ctx context.Context, reason string) error {
 	if err != nil {
 		return err
 	}
+	if o.kept = o.keeps(state); o.kept {
+		o.note("Slurm is not told, since the node stays drained as it is: " + state.Reason)
+		return nil
+	}
 	renewed := o.touched.Load() && (o.change.Action == reconfigure.Replace || o.change.Action == reconfigure.Reboot)
-	foreign := state.Drained() && !state.Ours() && !state.Rebooting()
 	compute := o.change.Node != o.round.Cluster.Control.Name
-	if compute && o.persistent() && !foreign && (state.Rebooting() || renewed && !state.Running()) {
+	if compute && o.persistent() && (state.Rebooting() || renewed && !state.Running()) {
 		err = o.update(ctx, updateDrain, reason)
 	}
 	if !o.awaited(state) {
@@ -69,9 +76,19 @@ func (o *operation) tellSlurm(ctx context.Context, reason string) error {
 	return errors.Join(err, o.update(ctx, updateDown, reason))
 }
 
+// keeps reports whether the node has a drain that is not ours to change. That of a cloud node whose new instance has less than
+// slurm.conf declares goes with the instance.
+func (o *operation) keeps(s reconfigure.NodeState) bool {
+	goes := s.Misfit() && !o.was.ForeignDrain() && !o.persistent()
+	return s.ForeignDrain() && !goes
+}
+
 // awaited reports whether Slurm powers up or reboots the node, or whether it was to come up for us and is not there, or was set
-// DOWN by a worker of ours that then died: nobody else hands that one back.
+// DOWN by a worker of ours that then died: nobody else hands that one back. It is not awaited when Slurm powers it down by now.
 func (o *operation) awaited(s reconfigure.NodeState) bool {
+	if poweredDownSince(o.was, s) {
+		return false
+	}
 	known := s.Node != ""
 	a := o.change.Action
 	expected := a == reconfigure.Create || a == reconfigure.Replace || a == reconfigure.Reboot
@@ -91,22 +108,22 @@ func (o *operation) tellOwners(ctx context.Context, err error) {
 	}
 }
 
-// notice is one failure, for somebody who knows his job and nothing of the cloud. The details at the end are for whom he asks.
+// notice is one failure, for somebody who knows his job and nothing of the cloud. The class is for whom he asks.
 func notice(err error) string {
-	return fmt.Sprintf("a node for this job did not come: %s. The job waits for its next turn. (%s)",
-		reconfigure.ClassOf(err).ForOwner(), said(err))
+	class := reconfigure.ClassOf(err)
+	return fmt.Sprintf("a node for this job did not come: %s. The job waits for its next turn. (%s)", class.ForOwner(), class)
 }
 
 // finish removes what is left of a node that failed, so that nothing half made is kept or paid for, gives a cloud node back to
-// Slurm, and ends a drain that has lost its purpose. A persistent node and the control node keep an instance that was made to
-// the end: somebody may want to look at it.
+// Slurm, and ends a drain that has lost its purpose. A persistent node, the control node and a node that somebody has drained
+// keep an instance that was made to the end: somebody may want to look at it.
 func (o *operation) finish(err error) {
 	ctx, good := o.Operator.ctx, err == nil
 	if good {
 		o.record(o.phase, reconfigure.Done, "")
 	}
 	o.phase = reconfigure.PhaseReport
-	if !good && (o.touched.Load() || o.leftOver(err)) && !(o.persistent() && o.finished) {
+	if !good && (o.touched.Load() || o.leftOver(err)) && !((o.persistent() || o.kept) && o.finished) {
 		if err := o.discard(ctx); err != nil {
 			o.note("what is left of it could not be removed: " + err.Error())
 		} else {
@@ -119,6 +136,11 @@ func (o *operation) finish(err error) {
 	if o.toldDown && !o.persistent() {
 		if err := o.powerDown(ctx); err != nil {
 			o.note("Slurm could not be given it back: " + err.Error())
+		}
+	}
+	if good && o.stale {
+		if err := o.update(ctx, updateReason, ""); err != nil {
+			o.note("the reason of its last failure could not be cleared: " + err.Error())
 		}
 	}
 	broken := !good && o.touched.Load() && o.persistent()

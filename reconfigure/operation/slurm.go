@@ -89,6 +89,7 @@ const (
 	updatePowerDown updateKind = "power_down"
 	updateDrain     updateKind = "drain"
 	updateUndrain   updateKind = "undrain"
+	updateReason    updateKind = "reason"
 )
 
 // update is what Slurm is told of one node.
@@ -175,6 +176,8 @@ func tellSlurm(ctx context.Context, slurm Scheduler, kind updateKind, nodes node
 		return slurm.Drain(ctx, nodes, reason)
 	case updateUndrain:
 		return slurm.Undrain(ctx, nodes)
+	case updateReason:
+		return slurm.ClearReason(ctx, nodes)
 	}
 	return fmt.Errorf("nothing is known that Slurm could be told by %q", kind)
 }

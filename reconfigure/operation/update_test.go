@@ -1,9 +1,14 @@
 package operation_test
 
 import (
+	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
@@ -120,4 +125,127 @@ func TestRebootOfSlurmsThatNothingCanBePlannedForIsTold(t *testing.T) {
 		l.carry()
 		l.want("calls", []string{"drain p1: no such image", "down p1: no such image"}, l.Calls())
 	})
+}
+
+func TestADrainOfSomebodyElseKeepsItsReason(t *testing.T) {
+	const theirs = "memory errors"
+	for _, node := range []string{"p1", "p3"} {
+		for _, fault := range []simulate.Fault{simulate.NoSSH, simulate.PlaybookFails, simulate.NeverRegisters, simulate.RebootFails} {
+			t.Run(node+" "+string(fault), func(t *testing.T) {
+				test(t, func(l *lab) {
+					l.Have("p3")
+					l.Drained(theirs, node)
+					time.Sleep(time.Hour)
+					before := l.Node(node).Instance
+					updates := func() {
+						time.Sleep(time.Minute)
+						l.asks(reconfigure.Request{Mode: reconfigure.Update, Nodes: nodeset.Of(node)})
+						verdict := l.carry()[node]
+						if n := l.Node(node); n.Reason != theirs || !strings.HasSuffix(n.State, "+DRAIN") || n.Instance != before {
+							l.Errorf("after %q it is %+v", verdict, n)
+						}
+					}
+					l.Order(fault, node)
+					updates()
+					l.Clear(fault)
+					updates()
+					updates()
+					l.wantNever("down "+node, "drain "+node, "undrain "+node, "power_down "+node)
+				})
+			})
+		}
+	}
+}
+
+// Somebody drains the node while it is planned that we do.
+func TestADrainThatCameBeforeOursStays(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Drained("memory errors", "p1")
+		l.wants(reconfigure.Drain, "p1", "p2")
+		l.wantVerdicts(map[string]string{"p1": "done", "p2": "done"})
+		l.want("calls", []string{"drain p2: test"}, l.Calls())
+	})
+}
+
+// remarks is a Slurm that says more of a node that has registered.
+type remarks struct {
+	*simulate.World
+	flags  reconfigure.NodeFlags
+	reason string
+	since  time.Time // that registered later
+}
+
+func (r remarks) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
+	states, err := r.World.States(ctx, nodes)
+	for node, s := range states {
+		if s.Ready() && s.Boot.After(r.since) {
+			s.Flags, s.Reason = s.Flags|r.flags, r.reason
+			states[node] = s
+		}
+	}
+	return states, err
+}
+
+func TestANodeThatRegistersWithTooLittleFails(t *testing.T) {
+	const low = "Low RealMemory (reported:1900 < 100.00% of configured:2000)"
+	const verdict = "failed verify: slurmd registered with less than slurm.conf declares: Slurm has it as "
+	for flags, state := range map[reconfigure.NodeFlags]string{
+		reconfigure.NodeDrain | reconfigure.NodeInvalidReg: "+DRAIN+INVALID_REG (" + low + ")",
+		reconfigure.NodeDrain:                              "+DRAIN (" + low + ")", // before Slurm 21.08
+	} {
+		t.Run(flags.String(), func(t *testing.T) {
+			test(t, func(l *lab) {
+				l.Drained("reconfigure: update", "p1")
+				time.Sleep(time.Minute)
+				slurm := remarks{l.World, flags, low, time.Now()}
+				l.deps.Scheduler = func(reconfigure.Instance) operation.Scheduler { return slurm }
+				l.wants(reconfigure.Create, "p3")
+				l.wants(reconfigure.Replace, "p1")
+				said := l.carry()
+				l.want("p1", verdict+"IDLE"+state, said["p1"])
+				l.want("p3", verdict+"IDLE+CLOUD"+state, said["p3"])
+				if took := l.round.after["p3"]; took > 20*time.Second {
+					l.Errorf("it took %s", took)
+				}
+				l.wantNever("down p1", "drain p1", "undrain p1")
+				l.want("a cloud node", simulate.Node{State: back}, l.Node("p3"))
+				known, err := l.World.Health(l.Context())
+				if h := known["group"]; err != nil || h.Failures == 0 || h.Last.Class != reconfigure.ClassUnregistered {
+					l.Errorf("the group: %+v, error %v", h, err)
+				}
+			})
+		})
+	}
+}
+
+// Slurm ends no drain by itself because the next slurmd has enough.
+func TestADrainForTooLittleOfTheInstanceOfBeforeIsNoFailure(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Drained("Low RealMemory", "p1")
+		l.wants(reconfigure.Replace, "p1")
+		l.wantDone("p1")
+		l.want("state", "IDLE+DRAIN", l.Node("p1").State)
+	})
+}
+
+// Slurm keeps the reason of a failure when the node is powered down.
+func TestTheReasonOfAFailureGoesWithTheNextSuccess(t *testing.T) {
+	for reason, want := range map[string][]string{
+		"reconfigure: capacity: No valid host": {"clear reason p3"}, "memory errors": nil, "": nil,
+	} {
+		test(t, func(l *lab) {
+			slurm := remarks{World: l.World, reason: reason}
+			l.deps.Scheduler = func(reconfigure.Instance) operation.Scheduler { return slurm }
+			l.PowersUp("p3")
+			l.wants(reconfigure.Create, "p3")
+			l.wantDone("p3")
+			var cleared []string
+			for _, call := range l.Calls() {
+				if strings.HasPrefix(call, "clear") {
+					cleared = append(cleared, call)
+				}
+			}
+			l.want("with "+reason, want, cleared)
+		})
+	}
 }

@@ -22,6 +22,8 @@ func (o *operation) verify() error {
 	for {
 		seen, err := o.missing(ctx)
 		switch {
+		case errors.Is(seen, errUnwanted), errors.Is(seen, errMisfit):
+			return seen
 		case err == nil && seen == nil:
 			return nil
 		case err == nil:
@@ -49,8 +51,17 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 		if err != nil {
 			return nil, err
 		}
+		o.stale = state.Ours() && !state.Drained() && !state.Down()
 		persistent := o.round.Cluster.Persistent().Contains(o.change.Node)
 		switch {
+		case o.change.Action != reconfigure.Configure && poweredDownSince(o.was, state):
+			if !state.Boot.After(o.was.Boot) {
+				return errUnwanted, nil
+			}
+			o.note("Slurm powers it down again")
+			return nil, nil
+		case o.misfit(state):
+			return reconfigure.Classify(reconfigure.ClassUnregistered, fmt.Errorf("%w %s", errMisfit, describe(state))), nil
 		case o.round.Plan.Everywhere && state.Cloud() && persistent:
 			return errors.New("slurmctld goes by an earlier slurm.conf: it is a cloud node there still"), nil
 		case !o.registered(state):
@@ -71,6 +82,29 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 		}
 	}
 	return errors.New("the cloud does not have its instance as running"), nil
+}
+
+// errUnwanted is why a node is given up that slurmd did not register from before Slurm powered it down: an administrator has
+// taken the power up back, or its job was cancelled. It is no failure of the node, and Slurm is not told of it: it has called
+// SuspendProgram, or is about to.
+var errUnwanted = fmt.Errorf("%w: Slurm powers it down before it has registered", reconfigure.ErrGivenUp)
+
+// poweredDownSince reports whether Slurm has begun to power a node down since it was seen before. A node that was powered down
+// then has registered since if its boot is newer. One that is DOWN was given up by Slurm, at ResumeTimeout for instance.
+func poweredDownSince(was, now reconfigure.NodeState) bool {
+	goes := func(s reconfigure.NodeState) bool { return (s.PoweringDown() || s.PoweredDown()) && !s.PoweringUp() }
+	return goes(now) && !now.Down() && !now.Running() && (!goes(was) || now.Boot.After(was.Boot))
+}
+
+// errMisfit is why a node fails whose slurmd has registered, and to which Slurm sends no jobs.
+var errMisfit = errors.New("slurmd registered with less than slurm.conf declares: Slurm has it as")
+
+// misfit reports whether the new boot of a node has registered with too little. A drain for that from before says nothing
+// of it. While slurm.conf changes everywhere, the word may be of the file of before.
+func (o *operation) misfit(s reconfigure.NodeState) bool {
+	before := !s.HasAny(reconfigure.NodeInvalidReg) && o.was.Drained() && o.was.Reason == s.Reason
+	renewed := o.change.Action != reconfigure.Configure && !s.Boot.Equal(o.was.Boot)
+	return renewed && !o.round.Plan.Everywhere && s.Misfit() && !before
 }
 
 // registered reports whether Slurm has the node as it should be. One that only had to be configured may have been given up

@@ -24,7 +24,7 @@ func (c *Client) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]
 	if nodes.Len() <= fewNodes && !c.listsAll.Load() {
 		few = nodes.String()
 	}
-	out, err := c.script(ctx, c.statesScript(known, few))
+	out, err := c.run(ctx, statesCommand(known, few))
 	if err != nil {
 		return nil, unreachable(ctx, fmt.Errorf("ask for the nodes: %w", err))
 	}
@@ -57,9 +57,6 @@ type lister string
 const (
 	byScontrol lister = "scontrol show nodes --json"
 	bySinfo    lister = "sinfo --json"
-	// bySuspended lists the nodes of suspended jobs. Such a job has given its CPUs back, so its node looks idle, but its
-	// processes are there.
-	bySuspended lister = "squeue --noheader --all --states=SUSPENDED --format=%N"
 )
 
 // A line of the answer that begins with dashes says what follows it. JSON has no such line, nor has a list of nodes.
@@ -69,31 +66,25 @@ const (
 	completed = "completed"
 )
 
-// statesScript lists nodes and suspended jobs. It ends with an exit status other than 0 where a tool does; while it is
-// not known which tool lists nodes, that of the first one is not counted, and the second one follows. Few is the nodes,
-// as a hostlist; empty: all. Only scontrol can list some alone.
-func (c *Client) statesScript(known *lister, few string) string {
-	tool := func(l lister) string {
-		words := append(quoted(c.config.Prefix), string(l))
-		if few != "" && l == byScontrol {
-			words = append(words, quote(few))
-		}
-		return strings.Join(words, " ")
-	}
-	says := func(what string) string { return "echo && echo '" + mark + what + "'" }
-	nodes := says(string(byScontrol)) + " && " + tool(byScontrol) + " 2>/dev/null || { " +
-		says(string(bySinfo)) + " && " + tool(bySinfo) + "; }"
+// statesCommand is a command of slurm_commands.py. It lists nodes, by the first of these tools that can, and the nodes
+// of suspended jobs. It ends with an exit status other than 0 where the last of the tools does, or squeue. Few is the
+// nodes, as a hostlist; empty: all. Only scontrol can list some alone.
+func statesCommand(known *lister, few string) []string {
+	words := []string{"states", string(byScontrol), string(bySinfo)}
 	if known != nil {
-		nodes = says(string(*known)) + " && " + tool(*known)
+		words = []string{"states", string(*known)}
 	}
-	return "{ " + nodes + "; } && " + says(squeue) + " && " + tool(bySuspended) + " && " + says(completed)
+	if few != "" && words[1] == string(byScontrol) {
+		words[1] += " " + few
+	}
+	return words
 }
 
 // listing is what the tools have listed.
 type listing struct {
 	by        lister
 	nodes     []node
-	suspended nodeset.NodeSet
+	suspended nodeset.NodeSet // such a job has given its CPUs back, so its node looks idle, but its processes are there
 }
 
 func parseListing(out []byte) (listing, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-func TestDownAndPowerDownTellAllNodesAtOnce(t *testing.T) {
+func TestAllNodesAreToldAtOnce(t *testing.T) {
 	s := &slurmctld{t: t, knows: nodeset.Of("c1", "c2")}
 	if err := s.client().Down(t.Context(), s.knows, "quota"); err != nil {
 		t.Error(err)
@@ -22,9 +22,13 @@ func TestDownAndPowerDownTellAllNodesAtOnce(t *testing.T) {
 	if err := s.client().PowerDown(t.Context(), s.knows); err != nil {
 		t.Error(err)
 	}
+	if err := s.client().ClearReason(t.Context(), s.knows); err != nil {
+		t.Error(err)
+	}
 	want := [][]string{
 		{"scontrol", "update", "NodeName=c[1-2]", "State=DOWN", "Reason=reconfigure: quota"},
 		{"scontrol", "update", "NodeName=c[1-2]", "State=POWER_DOWN_FORCE"},
+		{"scontrol", "update", "NodeName=c[1-2]", "Reason="},
 	}
 	if diff := cmp.Diff(want, s.calls); diff != "" {
 		t.Error(diff)

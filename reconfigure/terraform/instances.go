@@ -26,35 +26,45 @@ func (d *Driver) State(ctx context.Context) (reconfigure.State, error) {
 	if err != nil {
 		return reconfigure.State{}, err
 	}
-	found, err := d.InstancesOf(ctx, desired, known)
+	return d.StateOf(ctx, desired, known)
+}
+
+// StateOf is State, for a map of nodes that was read already, see NodeMap.Read.
+func (d *Driver) StateOf(
+	ctx context.Context, desired map[string]reconfigure.Spec, known bool,
+) (reconfigure.State, error) {
+	m, err := readModule(d.cfg.Dir)
 	if err != nil {
 		return reconfigure.State{}, err
 	}
-	return reconfigure.State{Desired: reconfigure.InShard(desired, d.cfg.Workspace), Instances: found}, nil
-}
-
-// InstancesOf returns State.Instances, for a map of nodes that was read already, see NodeMap.Read.
-func (d *Driver) InstancesOf(
-	ctx context.Context, desired map[string]reconfigure.Spec, known bool,
-) (map[string]reconfigure.Instance, error) {
-	m, err := readModule(d.cfg.Dir)
-	if err != nil {
-		return nil, err
-	}
 	state, err := d.pull(ctx)
 	if err != nil {
-		return nil, err
+		return reconfigure.State{}, err
 	}
 	listed, err := state.list()
 	if err != nil {
-		return nil, err
+		return reconfigure.State{}, err
 	}
 	found := instances(listed, m, desired, d.cfg.Workspace)
 	if !known && len(found) > 0 {
 		// A plan from an empty map would remove all of them.
-		return nil, &unknownError{len(found), d.nodes().path()}
+		return reconfigure.State{}, &unknownError{len(found), d.nodes().path()}
 	}
-	return found, nil
+	return reconfigure.State{
+		Desired: reconfigure.InShard(desired, d.cfg.Workspace), Instances: found, Ports: ids(listed, m, portBlock),
+	}, nil
+}
+
+// ids returns the ids of the resources of a block in a state, by node.
+func ids(state []*tfjson.StateResource, m module, block string) map[string]string {
+	found := map[string]string{}
+	for _, r := range state {
+		node, _ := m.owner(r.Address, func(string) bool { return false })
+		if id := text(r.AttributeValues["id"]); id != "" && node != "" && r.Address == instance(block, node) {
+			found[node] = id
+		}
+	}
+	return found
 }
 
 // Instances returns State.Instances.
