@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -96,6 +97,46 @@ func TestConvergeChangesNothingWherePackagesAreMissing(t *testing.T) {
 	}
 }
 
+// TestAHomeOnASharedFolderIsRefused uses root's home, in a folder that could be shared and beside one.
+func TestAHomeOnASharedFolderIsRefused(t *testing.T) {
+	home, err := user.LookupId("0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for folder, shared := range map[string]bool{
+		home.HomeDir: true, filepath.Dir(home.HomeDir): true, home.HomeDir + "s": false, home.HomeDir + "/users": false,
+	} {
+		file := filepath.Join(t.TempDir(), "text")
+		said, err := local(t, "localhost", fmt.Sprintf(`
+    - converge:
+        apart: {users: [root], paths: [%s]}
+        files: [{path: %s, content: text, mode: "0644"}]
+`, folder, file))
+		refused := strings.Contains(said, "the home of root, "+home.HomeDir+", is in the folder "+folder+" of nfs_shares")
+		if (err != nil) != shared || refused != shared {
+			t.Errorf("%s: %v\n%s", folder, err, said)
+		}
+		if _, err := os.Stat(file); (err == nil) == shared {
+			t.Errorf("%s: the file is there: %v", folder, err)
+		}
+	}
+}
+
+// TestRootIsSquashed has the shipped settings of a share.
+func TestRootIsSquashed(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "exports")
+	playbook(t, `- hosts: localhost
+  vars: {nfs_shares: [/home/users]}
+  vars_files: [`+mustAbs(t, "roles/nfs/defaults/main.yml")+`]
+  tasks:
+    - template: {src: `+mustAbs(t, "roles/nfs/templates/exports.j2")+`, dest: `+out+`}
+`)
+	want := "\"/home/users\" *(rw,sync,no_subtree_check,root_squash)\n"
+	if got := read(t, out); !strings.HasSuffix(got, want) {
+		t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
+	}
+}
+
 func TestAFailureOfConvergeNamesItsCause(t *testing.T) {
 	said, err := local(t, "localhost", `
     - converge: {files: [{path: /nowhere, content: text, owner: nobody-of-ours, mode: "0644"}]}
@@ -105,19 +146,63 @@ func TestAFailureOfConvergeNamesItsCause(t *testing.T) {
 	}
 }
 
+// TestSlurmdDoesNotStartAtBoot has the module bring slurmd, as the role asks for it, into its state, with doubles of
+// systemctl(1) and of the commands of sysvinit.
+func TestSlurmdDoesNotStartAtBoot(t *testing.T) {
+	const script = `
+import importlib.util, json, re, sys, yaml
+spec = importlib.util.spec_from_file_location("converge", "library/converge.py")
+converge = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(converge)
+tasks = yaml.safe_load(open("roles/slurm_compute/tasks/configure.yml"))
+start = next(t for t in tasks if t["name"] == "Start slurmd")["converge"]["services"][0]
+systemd, enabled, runs = (word == "yes" for word in sys.argv[1:])
+calls = []
+class Module:
+    def run_command(self, argv):
+        words = " ".join(argv)
+        if "is-enabled" in words: return (0 if enabled else 1), "", ""
+        if "is-active" in words or "status" in words: return (0 if runs else 3), "", ""
+        calls.append(words)
+        return 0, "", ""
+converge.glob.glob = lambda pattern: ["/etc/rc2.d/S01slurmd"] if enabled else []
+node = converge.Node(Module())
+node.systemd = systemd
+node.service({"name": start["name"], "boot": start.get("boot", True), "restart": False, "restart_for": []})
+print("; ".join(calls))
+`
+	for name, tc := range map[string]struct{ systemd, enabled, runs, want string }{
+		"systemd, by the package":     {"yes", "yes", "no", "systemctl --quiet disable slurmd; systemctl start slurmd"},
+		"systemd, by an older deploy": {"yes", "yes", "yes", "systemctl --quiet disable slurmd"},
+		"systemd, after a reboot":     {"yes", "no", "no", "systemctl start slurmd"},
+		"systemd, once more":          {"yes", "no", "yes", ""},
+		"sysvinit, by the package":    {"no", "yes", "no", "update-rc.d slurmd disable; service slurmd start"},
+		"sysvinit, once more":         {"no", "no", "yes", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", script, tc.systemd, tc.enabled, tc.runs)
+			out, err := cmd.CombinedOutput()
+			if got := strings.TrimSpace(string(out)); err != nil || got != tc.want {
+				t.Errorf("%v: %s; want %s", err, got, tc.want)
+			}
+		})
+	}
+}
+
 // TestKeysOfSeveralNodesAreAuthorizedAtOnce has each node add its own line, and one replace its old line.
 func TestKeysOfSeveralNodesAreAuthorizedAtOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ssh", "authorized_keys")
 	key := func(letter string) string {
 		return "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5" + strings.Repeat(letter, 48)
 	}
-	write(t, file, "# by hand\nssh-rsa AAAA me@home\nrestrict "+key("x")+" reboot@a/h1\n")
+	write(t, file, "# by\u2028hand\nssh-rsa AAAA me@home\nrestrict "+key("x")+" reboot@a/h1\n")
 	tasks := `
     - authorize_key:
         file: ` + file + `
         key: "` + key("A") + ` says\n"
         comment: reboot@a/{{ inventory_hostname }}
         command: 'run "{{ inventory_hostname }}"'
+        from: [192.0.2.1, "2001:db8::1"]
 `
 	const hosts = "h1,h2,h3,h4,h5,h6,h7,h8"
 	if said, err := local(t, hosts, tasks); err != nil || strings.Count(said, "changed=1 ") != 8 {
@@ -127,11 +212,11 @@ func TestKeysOfSeveralNodesAreAuthorizedAtOnce(t *testing.T) {
 	for _, want := range append(strings.Split(hosts, ","), "by hand", "me@home") {
 		switch want {
 		case "by hand":
-			want = "# by hand"
+			want = "# by\u2028hand"
 		case "me@home":
 			want = "ssh-rsa AAAA me@home"
 		default:
-			want = fmt.Sprintf(`restrict,command="run \"%s\"" %s reboot@a/%s`, want, key("A"), want)
+			want = fmt.Sprintf(`restrict,command="run \"%s\"",from="192.0.2.1,2001:db8::1" %s reboot@a/%s`, want, key("A"), want)
 		}
 		if !strings.Contains(strings.Join(lines, "\n")+"\n", want+"\n") {
 			t.Errorf("there is no line %q in\n%s", want, strings.Join(lines, "\n"))
@@ -161,16 +246,31 @@ func TestAKeyOfANodeIsChecked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			said, err := local(t, "good,bad", fmt.Sprintf(`
-    - authorize_key: {file: %s, key: "{{ said[inventory_hostname] }}", comment: "{{ inventory_hostname }}"}
+    - authorize_key: {file: %s, key: "{{ said[inventory_hostname] }}", comment: "{{ inventory_hostname }}", command: run}
       vars: {said: {good: %q, bad: %q}}
 `, file, good, key))
 			if err == nil || !strings.Contains(said, "does not have a public key") {
 				t.Errorf("%v\n%s", err, said)
 			}
-			if got, want := read(t, file), "restrict "+good+" good\n"; got != want {
+			if got, want := read(t, file), "restrict,command=\"run\" "+good+" good\n"; got != want {
 				t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
 			}
 		})
+	}
+}
+
+// TestAnAddressThatEndsTheOptionIsRefused has an address that would add options of its own.
+func TestAnAddressThatEndsTheOptionIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "authorized_keys")
+	key := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5" + strings.Repeat("A", 48)
+	said, err := local(t, "h1", fmt.Sprintf(`
+    - authorize_key: {file: %s, key: %s, comment: h1, command: run, from: ['192.0.2.1",environment="A=1']}
+`, file, key))
+	if err == nil || !strings.Contains(said, "not an address from which the key of h1 can be accepted") {
+		t.Errorf("%v\n%s", err, said)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the file was written")
 	}
 }
 
@@ -198,10 +298,13 @@ AnsibleModule(argument_spec={}).exit_json(changed=True, changes="all", public_ke
     - converge: {}
       register: converged
     - debug:
-        msg: "{{ converged.keys() | sort }} {{ ansible_facts }} {{ groups.keys() | sort }} {{ hostvars['h2'].evil | default('good') }}"
+        msg: >-
+          {{ converged.keys() | sort }} {{ ansible_facts }} {{ groups.keys() | sort }}
+          {{ hostvars['h2'].evil | default('good') }}
 `
 	said, err := local(t, "h1,h2", tasks, "ANSIBLE_LIBRARY="+attacker)
-	want := `"['changed', 'failed', 'public_key'] {'os_family': 'Debian', 'service_mgr': 'service'} ['all', 'ungrouped'] good"`
+	want := `"['changed', 'failed', 'public_key'] {'os_family': 'Debian', 'service_mgr': 'service'} ` +
+		`['all', 'ungrouped'] good"`
 	if err != nil || strings.Count(said, want) != 2 {
 		t.Errorf("%v, want %s twice\n%s", err, want, said)
 	}

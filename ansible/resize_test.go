@@ -42,7 +42,8 @@ func TestResizePlaybook(t *testing.T) {
 		said   []string // parts of Ansible's output
 	}{
 		"nodes changed": {
-			`echo '{"request":7,"verdicts":[{"node":"node01","status":"unchanged"},{"node":"node02","action":"create","status":"done"}],"code":"done"}'`,
+			`echo '{"request":7,"verdicts":[{"node":"node01","status":"unchanged"},` +
+				`{"node":"node02","action":"create","status":"done"}],"code":"done"}'`,
 			nil, all, true, []string{"changed=1 "},
 		},
 		"jobs are waited for": {
@@ -75,7 +76,8 @@ func TestResizePlaybook(t *testing.T) {
 			[]string{"--check"}, all + " --dry-run", true, []string{"changed=0 "},
 		},
 		"done in part": {
-			`echo '{"verdicts":[{"node":"node02","status":"done"},{"node":"node03","status":"failed","reason":"no valid host"}],"code":"partial"}'
+			`echo '{"verdicts":[{"node":"node02","status":"done"},` +
+				`{"node":"node03","status":"failed","reason":"no valid host"}],"code":"partial"}'
 			echo '{"level":"INFO","msg":"running"}' >&2
 			echo '{"level":"ERROR","msg":"request 7: not as asked","exit_code":3}' >&2; exit 3`,
 			nil, all, false, []string{"changed=1 ", `"msg": "request 7: not as asked\nnode03: no valid host"`},

@@ -3,6 +3,7 @@ package reconfigure
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,15 +67,17 @@ type Timing struct {
 
 // Settings is the configuration of the tool itself.
 type Settings struct {
-	StateDir    string        // absolute path
-	Journal     string        // the URL of a PostgreSQL database; empty: SQLite in StateDir
-	Keep        time.Duration // how long the journal keeps requests and their events after the outcome; 0: forever
-	Gather      time.Duration // how long the worker waits for requests that arrive together
-	Worker      WorkerStart
-	Reconcile   time.Duration // interval of the worker's comparison of the sources; 0: never
-	Terraform   string        // path of the binary; empty: found or downloaded
-	Parallelism int           // the maximum number of instances that Terraform changes at a time
-	LockTimeout time.Duration // how long Terraform waits for the lock of its state
+	StateDir string // absolute path
+	// AuthorizedKeys is the file with the keys of Slurm's scripts: an absolute path, or one that begins with ~ or ~USER.
+	AuthorizedKeys string
+	Journal        string        // the URL of a PostgreSQL database; empty: SQLite in StateDir
+	Keep           time.Duration // how long the journal keeps requests and their events after the outcome; 0: forever
+	Gather         time.Duration // how long the worker waits for requests that arrive together
+	Worker         WorkerStart
+	Reconcile      time.Duration // interval of the worker's comparison of the sources; 0: never
+	Terraform      string        // path of the binary; empty: found or downloaded
+	Parallelism    int           // the maximum number of instances that Terraform changes at a time
+	LockTimeout    time.Duration // how long Terraform waits for the lock of its state
 	// Interrupt reports whether a run of Terraform is interrupted when the cloud has its instances as asked.
 	Interrupt   bool
 	BootTimeout time.Duration
@@ -90,6 +93,10 @@ type Settings struct {
 	// of each state of a larger one; 0: always one state.
 	NodesPerState int
 }
+
+// SlurmKeyFile is the private key with which the control host drives Slurm. The playbooks make it, and have the control
+// node run nothing for it but the commands of package slurm.
+func (s Settings) SlurmKeyFile() string { return filepath.Join(s.StateDir, "slurm_key") }
 
 // WorkerStart is the way in which a worker is started for a request.
 type WorkerStart string
@@ -161,6 +168,19 @@ func (c Cluster) GroupOf(node string) (NodeGroup, bool) {
 		}
 	}
 	return NodeGroup{}, false
+}
+
+// GroupNamed returns the group of a name. The error names all groups.
+func GroupNamed(groups []NodeGroup, name string) (NodeGroup, error) {
+	names := make([]string, len(groups))
+	for i, g := range groups {
+		if g.Name == name {
+			return g, nil
+		}
+		names[i] = g.Name
+	}
+	return NodeGroup{}, fmt.Errorf("there is no node group %q; the groups of group_vars/all.yml are %s",
+		name, strings.Join(names, ", "))
 }
 
 // DefaultShard is the shard of the control node and of the shared resources: Terraform's default workspace.

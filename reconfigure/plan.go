@@ -101,12 +101,16 @@ type Plan struct {
 	Shared bool `json:"shared,omitempty"`
 	// Everywhere reports whether slurm.conf changes, so that every node gets it and the daemons load it.
 	Everywhere bool `json:"everywhere,omitempty"`
+	// Conf is the configuration that slurmctld then gets; nil: what the declaration says when the playbooks run.
+	Conf *SlurmConf `json:"-"`
 }
 
 // Extent is the scope of a run of the playbooks. Other nodes get no task.
 type Extent struct {
 	Changed    nodeset.NodeSet // are configured completely; slurmd is started last
 	Everywhere bool            // every node gets slurm.conf; if it differs from before, the daemons load it
+	// Conf is the configuration that slurmctld gets; nil: what the declaration says when the playbooks run.
+	Conf *SlurmConf
 	// Addresses reports whether the address of a node has changed, so that all nodes must get the new ones.
 	Addresses bool
 	// Apart is nodes that are in the inventory and get no task: other operations change them at the same time.
@@ -146,7 +150,7 @@ func (p Plan) Provisions() bool {
 // Without returns the plan without the changes of some nodes. The map of nodes has their entries from before.
 func (p Plan) Without(nodes nodeset.NodeSet, before map[string]Spec) Plan {
 	rest := Plan{Rejected: p.Rejected, Deferred: p.Deferred, Jobs: p.Jobs, Shared: p.Shared, Everywhere: p.Everywhere,
-		Desired: maps.Clone(p.Desired)}
+		Conf: p.Conf, Desired: maps.Clone(p.Desired)}
 	for _, c := range p.Changes {
 		if !nodes.Contains(c.Node) {
 			rest.Changes = append(rest.Changes, c)

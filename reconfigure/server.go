@@ -16,6 +16,22 @@ type Server struct {
 	Created  time.Time
 }
 
+// Port is a port of the cluster in the cloud.
+type Port struct {
+	ID      string
+	Node    string // its name
+	Server  string // id of the server that uses it; empty if none does
+	Created time.Time
+}
+
+// Identity is what the cloud knows a cluster by. Its name does not suffice: a project may have two clusters of one name.
+type Identity struct {
+	ID string // random, made once; empty: there is none yet
+	// Marked reports whether the instances and ports that were made before clusters had ids have this one. Until then
+	// the cluster's name counts for instances that have no id.
+	Marked bool
+}
+
 // Active reports whether the server is running.
 func (s Server) Active() bool { return s.Status == ServerActive }
 

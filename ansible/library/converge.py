@@ -18,6 +18,9 @@ DOCUMENTATION = """
       - All this is one module, because the cost of a run is tasks times hosts.
       - Where packages are missing it changes nothing and returns their names, so that they can be installed first.
     options:
+      apart:
+        description: users whose homes must not be in one of the folders paths; else nothing is changed, and the module fails
+        type: dict
       packages:
         description: names that must be installed; query is the command that prints the word installed for each installed one
         type: dict
@@ -28,7 +31,7 @@ DOCUMENTATION = """
         description: path, owner, group, mode, and content or secret, which is not logged; an optional file is left out where its folder is missing
         type: list
       blocks:
-        description: content between two lines with the marker, at the beginning of a file that has other content too
+        description: content between two lines with the marker, at the beginning of a file that has other content too; ~USER is that user's home
         type: list
       key:
         description: path, owner and comment of a key pair of type ed25519, which is created if it is missing
@@ -37,7 +40,7 @@ DOCUMENTATION = """
         description: server, paths and options of folders that are mounted by NFS under the same paths, now and at each boot
         type: dict
       services:
-        description: services that must run, now and after each boot; a running one is restarted if restart is set, or if one of the files restart_for changed
+        description: services that must run, now and, unless boot is false, after each boot; with boot false they do not start at boot; a running one is restarted if restart is set, or if one of the files restart_for changed
         type: list
 """
 
@@ -59,6 +62,10 @@ OWNERSHIP = {
 }
 
 ARGUMENTS = {
+    "apart": {"type": "dict", "options": {
+        "users": {"type": "list", "elements": "str", "required": True},
+        "paths": {"type": "list", "elements": "str", "required": True},
+    }},
     "packages": {"type": "dict", "options": {
         "names": {"type": "list", "elements": "str", "required": True},
         "query": {"type": "list", "elements": "str", "required": True},
@@ -89,6 +96,7 @@ ARGUMENTS = {
     }},
     "services": {"type": "list", "elements": "dict", "default": [], "options": {
         "name": {"type": "str", "required": True},
+        "boot": {"type": "bool", "default": True},
         "restart": {"type": "bool", "default": False},
         "restart_for": {"type": "list", "elements": "str", "default": []},
     }},
@@ -155,10 +163,11 @@ class Node:
         self.changes.append(path)
 
     def block(self, wanted):
-        before = read(wanted["path"]) or ""
+        path = os.path.expanduser(wanted["path"])
+        before = read(path) or ""
         after = with_block(before, wanted["marker"], wanted["content"])
         if after != before:
-            self.write(wanted["path"], after, *attributes(wanted["path"]))
+            self.write(path, after, *attributes(path))
 
     def key(self, wanted):
         """Creates the key pair if it is missing. The private half is renamed last, so that it never exists without the public one."""
@@ -188,8 +197,8 @@ class Node:
 
     def service(self, wanted):
         name = wanted["name"]
-        if not self.enabled(name):
-            self.enable(name)
+        if self.enabled(name) != wanted["boot"]:
+            self.enable(name) if wanted["boot"] else self.disable(name)
             self.changes.append("%s at boot" % name)
         if not self.runs(name):
             self.control("start", name)
@@ -217,10 +226,35 @@ class Node:
         else:
             self.run("have %s start at boot" % name, ["update-rc.d", name, "defaults"])
 
+    def disable(self, name):
+        """An upgrade of the package keeps this: systemctl(1), and update-rc.d(8), whose links for the end of a runlevel stay."""
+        self.run("have %s not start at boot" % name, ["systemctl", "--quiet", "disable", name] if self.systemd else ["update-rc.d", name, "disable"])
+
     def run(self, what, argv):
         status, out, err = self.module.run_command(argv)
         if status != 0:
             raise Failure("%s: %s: exit status %d: %s" % (what, " ".join(argv), status, (out + err).strip()))
+
+
+def check_apart(users, paths):
+    """Fails if the home of one of the users is in one of the shared folders. The paths are compared first as they are, since a file system that hangs must not be asked."""
+    for user in users:
+        try:
+            home = os.path.normpath(pwd.getpwnam(user).pw_dir)
+        except KeyError as error:
+            raise Failure("there is no such user: %s" % error) from error
+        shared = within(home, paths) or within(os.path.realpath(home), paths)
+        if shared:
+            raise Failure(
+                "the home of %s, %s, is in the folder %s of nfs_shares. Root of any node can write there as %s, for instance a key with which it becomes root on all nodes. "
+                "Share a folder without that home, for instance %s/users, or let the image give %s a home elsewhere (cloud-init: system_info, default_user, homedir)"
+                % (user, home, shared, user, shared, user)
+            )
+
+
+def within(folder, paths):
+    """Returns the one of the paths that is, or contains, the folder."""
+    return next((path for path in paths if (folder + "/").startswith(path.rstrip("/") + "/")), None)
 
 
 def ids(wanted):
@@ -268,6 +302,8 @@ def with_mount(text, path, line):
 
 
 def converge(node, wanted):
+    if wanted["apart"]:
+        check_apart(**wanted["apart"])
     for item in wanted["folders"]:
         node.folder(item)
     for item in wanted["files"]:

@@ -15,6 +15,13 @@ func deployCommand() *cli.Command {
 			"so that Slurm's configuration follows it.",
 		Flags: requestFlags(),
 		Action: func(c *cli.Context) error {
+			s, err := siteOf(c)
+			if err != nil {
+				return err
+			}
+			if err := s.Distinct(c.Context); err != nil {
+				return err
+			}
 			return submit(c, reconfigure.Request{Mode: reconfigure.Deploy})
 		},
 	})

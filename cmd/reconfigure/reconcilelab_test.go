@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
@@ -12,23 +16,99 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"github.com/gophercloud/gophercloud/v2/openstack/config"
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// nova logs in to the script's cloud as an administrator would who goes past the tool.
+// nova is the script's cloud for an administrator who goes past the tool.
 func (l *scriptLab) nova(ctx context.Context) (*gophercloud.ServiceClient, error) {
+	provider, endpoint, err := l.login(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return openstack.NewComputeV2(provider, endpoint)
+}
+
+func (l *scriptLab) login(
+	ctx context.Context,
+) (_ *gophercloud.ProviderClient, endpoint gophercloud.EndpointOpts, err error) {
 	auth, endpoint, tls, err := clouds.Parse(
 		clouds.WithCloudName("openstack"),
 		clouds.WithLocations(filepath.Join(l.work, "clouds.yaml")),
 	)
 	if err != nil {
-		return nil, err
+		return nil, endpoint, err
 	}
 	provider, err := config.NewProviderClient(ctx, auth, config.WithTLSConfig(tls))
-	if err != nil {
-		return nil, err
+	return provider, endpoint, err
+}
+
+// clusterID is the cluster's own id, or another one.
+func (l *scriptLab) clusterID(ctx context.Context, whose string) (string, error) {
+	if whose != "own" {
+		return whose, nil
 	}
-	return openstack.NewComputeV2(provider, endpoint)
+	log, err := journal.Open(ctx, filepath.Join(l.work, "state"))
+	if err != nil {
+		return "", err
+	}
+	defer log.Close()
+	identity, err := log.Identity(ctx)
+	if err == nil && identity.ID == "" {
+		err = errors.New("the cluster has no id yet")
+	}
+	return identity.ID, err
+}
+
+// makeFormer has the cluster be as if an earlier version had made it, which knew no id.
+func makeFormer(ts *testscript.TestScript, _ []string) error {
+	ctx, lab := context.Background(), labOf(ts)
+	nova, err := lab.nova(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range lab.cloud.Servers() {
+		if err := servers.DeleteMetadatum(ctx, nova, s.ID, "eiffel_cluster_id").ExtractErr(); err != nil {
+			return err
+		}
+	}
+	if err := lab.describePorts(ctx, "Slurm cluster eiffel"); err != nil {
+		return err
+	}
+	db, err := sql.Open("sqlite", filepath.Join(lab.work, "state", "journal.db"))
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, "DELETE FROM identity")
+	file := filepath.Join(lab.work, "terraform", "openstack", "nodes.auto.tfvars.json")
+	text, unread := os.ReadFile(file)
+	kept := slices.DeleteFunc(strings.Split(string(text), "\n"), func(line string) bool {
+		return strings.Contains(line, "cluster_id")
+	})
+	return errors.Join(err, db.Close(), unread, os.WriteFile(file, []byte(strings.Join(kept, "\n")), 0o600))
+}
+
+func (l *scriptLab) describePorts(ctx context.Context, description string) error {
+	provider, endpoint, err := l.login(ctx)
+	if err != nil {
+		return err
+	}
+	neutron, err := openstack.NewNetworkV2(provider, endpoint)
+	if err != nil {
+		return err
+	}
+	pages, err := ports.List(neutron, nil).AllPages(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := ports.ExtractPorts(pages)
+	for _, p := range all {
+		_, failure := ports.Update(ctx, neutron, p.ID, ports.UpdateOpts{Description: &description}).Extract()
+		err = errors.Join(err, failure)
+	}
+	return err
 }
 
 func makeStray(ts *testscript.TestScript, args []string) error {
@@ -45,9 +125,13 @@ func makeStray(ts *testscript.TestScript, args []string) error {
 	if err != nil {
 		return err
 	}
+	id, err := lab.clusterID(ctx, args[1])
+	if err != nil {
+		return err
+	}
 	made, err := servers.Create(ctx, nova, servers.CreateOpts{
 		Name: args[0], ImageRef: "11111111-0000-4000-8000-000000000001", FlavorRef: kinds[0].ID,
-		Metadata: map[string]string{"eiffel_cluster": args[1]},
+		Metadata: map[string]string{"eiffel_cluster": "eiffel", "eiffel_cluster_id": id},
 	}, nil).Extract()
 	if err != nil {
 		return err

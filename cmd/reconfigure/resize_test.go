@@ -68,7 +68,7 @@ func TestResizeLooksAtAllThatAGroupHasOrHad(t *testing.T) {
 		"a c":     `there is no node group "c"; the groups of group_vars/all.yml are a, b`,
 		"control": `there is no node group "control"; the groups of group_vars/all.yml are a, b`,
 	} {
-		nodes, err := resized(cluster, snapshot.Snapshot{Desired: told}, strings.Fields(groups))
+		nodes, err := snapshot.Snapshot{Desired: told}.InGroups(cluster, strings.Fields(groups))
 		got := nodes.String()
 		if err != nil {
 			got = err.Error()

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurm"
 )
 
@@ -46,6 +47,7 @@ func resumeCommand() *cli.Command {
 	})
 }
 
+// readJobs reads the resume file. Slurm's calls do without one that is cut, or has another form: the nodes matter more.
 func readJobs(c *cli.Context) ([]reconfigure.Job, error) {
 	file := c.Path("resume-file")
 	if file == "" {
@@ -74,7 +76,9 @@ func readJobs(c *cli.Context) ([]reconfigure.Job, error) {
 // readFile reads a file, or standard input for the name -.
 func readFile(ctx context.Context, stdin io.Reader, name string) ([]byte, error) {
 	if name == "-" {
-		return interruptible(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(stdin, resumeFileLimit)) })
+		return process.Interruptible(ctx, func() ([]byte, error) {
+			return io.ReadAll(io.LimitReader(stdin, resumeFileLimit))
+		})
 	}
 	f, err := os.Open(name)
 	if err != nil {

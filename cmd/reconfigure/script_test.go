@@ -45,7 +45,9 @@ func TestMain(m *testing.M) {
 //	inert CODE PROGRAM ARGS  does the same, and demands that no file here is another one then
 //	json FILE PATH KEY…      demands that at PATH (., nodes.0) each value in the file, or on stdout or stderr, has
 //	                         these keys and no other; those with a ? may lack
-//	stray NAME CLUSTER       makes a server in the cloud that has a cluster's metadata, unknown to Terraform
+//	stray NAME ID            makes a server in the cloud that has the metadata of a cluster of this name, with its id or
+//	                         `own`; unknown to Terraform
+//	former                   has the cluster be as an earlier version made it, without an id
 //	vanish NAME              removes all servers of a name from the cloud, so that Terraform does not know of it
 //	signal NAME PROGRAM ARG  sends a signal to a process of the script, as soon as there is one, by its program and
 //	                         one of its arguments
@@ -65,7 +67,7 @@ func TestScripts(t *testing.T) {
 				orderFault,
 			), "limit": script(limitInstances), "clear": script(clearFaults), "called": script(awaitCall),
 			"exits": script(demandExit), "inert": script(demandInert), "json": script(demandKeys),
-			"stray": script(makeStray), "vanish": script(removeServer),
+			"stray": script(makeStray), "former": script(makeFormer), "vanish": script(removeServer),
 			"signal": script(sendSignal), "pending": script(demandPending), "settled": script(awaitSettled),
 		},
 	})

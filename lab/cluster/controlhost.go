@@ -58,7 +58,9 @@ UseDNS no
 MaxStartups 200:30:400
 PidFile none
 SetEnv TF_CLI_CONFIG_FILE=%s %s
-`, address, l.file("control-host", "host_key"), l.file("control-host", "authorized_keys"), l.cfg.Tools.TerraformRC, mark(l.Dir)), 0o600)
+`,
+		address, l.file("control-host", "host_key"), l.file("control-host", "authorized_keys"), l.cfg.Tools.TerraformRC,
+		mark(l.Dir)), 0o600)
 	if err != nil {
 		return err
 	}

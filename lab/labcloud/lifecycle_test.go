@@ -89,7 +89,8 @@ func (p *probe) Snapshot(ctx context.Context, id, _ string) error {
 }
 
 // passwordLogin asks for a token without saying for which project.
-const passwordLogin = `{"auth":{"identity":{"methods":["password"],"password":{"user":{"name":"operator","password":"secret","domain":{"name":"Default"}}}}}}`
+const passwordLogin = `{"auth":{"identity":{"methods":["password"],` +
+	`"password":{"user":{"name":"operator","password":"secret","domain":{"name":"Default"}}}}}}`
 
 // story runs steps against a cloud in a bubble of synctest.
 func story(t *testing.T, h *probe, timings labcloud.Timings, tell func(*player)) {
@@ -116,7 +117,8 @@ func story(t *testing.T, h *probe, timings labcloud.Timings, tell func(*player))
 func (p *player) create(name string) {
 	p.t.Helper()
 	p.play(step{method: "POST", path: "/compute/v2.1/servers", body: fmt.Sprintf(
-		`{"server":{"name":%q,"imageRef":%q,"flavorRef":"flavor-small","networks":[{"uuid":"{network}"}],"metadata":{"group":"a"},"user_data":"aGVsbG8="}}`,
+		`{"server":{"name":%q,"imageRef":%q,"flavorRef":"flavor-small","networks":[{"uuid":"{network}"}],`+
+			`"metadata":{"group":"a"},"user_data":"aGVsbG8="}}`,
 		name, imageV1)})
 }
 
@@ -234,7 +236,8 @@ func TestAMachineGetsAllProperties(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.play(step{method: "POST", path: "/compute/v2.1/servers", body: fmt.Sprintf(
-			`{"server":{"name":"n1","imageRef":%q,"flavorRef":"flavor-small","key_name":"lab","networks":[{"uuid":"{network}"}],"metadata":{"group":"a"},"user_data":"aGVsbG8="}}`, imageV1)})
+			`{"server":{"name":"n1","imageRef":%q,"flavorRef":"flavor-small","key_name":"lab",`+
+				`"networks":[{"uuid":"{network}"}],"metadata":{"group":"a"},"user_data":"aGVsbG8="}}`, imageV1)})
 		synctest.Wait()
 		want := labcloud.Machine{
 			Name: "n1", ImageID: imageV1, AuthorizedKeys: []string{publicKey}, UserData: []byte("hello"),

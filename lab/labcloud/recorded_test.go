@@ -159,7 +159,9 @@ const (
 // login asks for a token for the project.
 func login(name, password string) step {
 	return step{recorded: name, method: "POST", path: "/identity/v3/auth/tokens", body: fmt.Sprintf(
-		`{"auth":{"identity":{"methods":["password"],"password":{"user":{"name":"operator","password":%q,"domain":{"id":"default"}}}},"scope":{"project":{"name":"lab","domain":{"id":"default"}}}}}`,
+		`{"auth":{"identity":{"methods":["password"],`+
+			`"password":{"user":{"name":"operator","password":%q,"domain":{"id":"default"}}}},`+
+			`"scope":{"project":{"name":"lab","domain":{"id":"default"}}}}}`,
 		password)}
 }
 
@@ -176,7 +178,8 @@ func rebuildTo(image string) string { return fmt.Sprintf(`{"rebuild":{"imageRef"
 // create asks for a server; good for one that nothing is wrong with.
 func create(name, server, image, flavor, key, network string) step {
 	return step{recorded: name, method: "POST", path: serversPath, body: fmt.Sprintf(
-		`{"server":{"name":%q,"imageRef":%q,"flavorRef":%q,"key_name":%q,"networks":[{"uuid":%q}],"metadata":{"cluster":"trace"}}}`,
+		`{"server":{"name":%q,"imageRef":%q,"flavorRef":%q,"key_name":%q,`+
+			`"networks":[{"uuid":%q}],"metadata":{"cluster":"trace"}}}`,
 		server, image, flavor, key, network)}
 }
 

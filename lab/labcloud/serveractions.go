@@ -108,7 +108,9 @@ func (c *Cloud) reboot(r *request, s *server) (reply, error) {
 	}
 	hard := args.Type == "HARD"
 	if !hard && args.Type != "SOFT" {
-		return reply{}, badRequest("Invalid input for field/attribute type. Value: %s. It is not one of ['HARD', 'SOFT']", args.Type)
+		return reply{}, badRequest(
+			"Invalid input for field/attribute type. Value: %s. It is not one of ['HARD', 'SOFT']", args.Type,
+		)
 	}
 	switch {
 	case !hard:

@@ -258,7 +258,8 @@ func TestSnapshotIsTheDiskAsItWas(t *testing.T) {
 	lab.ssh(t, a, "sudo sh -c 'echo later > /etc/image-release'")
 	b.ImageID = "v3"
 	lab.boot(t, b)
-	if got := lab.ssh(t, b, "hostname; cat /etc/image-release; ls /etc/issue 2>/dev/null; ls -A /etc/skel"); got != "node2\nv3\nnew" {
+	const state = "hostname; cat /etc/image-release; ls /etc/issue 2>/dev/null; ls -A /etc/skel"
+	if got := lab.ssh(t, b, state); got != "node2\nv3\nnew" {
 		t.Errorf("the snapshot contains %q", got)
 	}
 	if got := lab.ssh(t, b, "cat /etc/ssh/*.pub"); got == keys {

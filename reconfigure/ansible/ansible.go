@@ -158,7 +158,15 @@ func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, inv inventory,
 	if err := errors.Join(s.writeVars(c, extent), s.writeInventory(r.Dir, inv)); err != nil {
 		return seen, err
 	}
-	events, err := listen(s.events())
+	return r.execute(ctx, executor{Runner: r, scratch: s, playbook: sitePlaybook, limit: limit}, func(e event) {
+		e.tell(extent.Changed, watch)
+		results.hear(e, extent.Changed)
+	})
+}
+
+// execute runs a playbook and calls hear with its events, after they are in the record.
+func (r *Runner) execute(ctx context.Context, e executor, hear func(event)) (seen record, err error) {
+	events, err := listen(e.scratch.events())
 	if err != nil {
 		return seen, err
 	}
@@ -166,11 +174,10 @@ func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, inv inventory,
 	go func() {
 		done <- events.read(func(e event) {
 			seen.add(e)
-			e.tell(extent.Changed, watch)
-			results.hear(e, extent.Changed)
+			hear(e)
 		})
 	}()
-	err = executor{Runner: r, scratch: s, limit: limit}.Execute(ctx)
+	err = e.Execute(ctx)
 	events.end()
 	if lost := <-done; lost != nil && err == nil {
 		err = fmt.Errorf("read Ansible's events: %w", lost)
@@ -225,6 +232,7 @@ func Sweep(stateDir string, before time.Time) error {
 
 func (s scratch) events() string    { return filepath.Join(s.dir, "events") }
 func (s scratch) vars() string      { return filepath.Join(s.dir, "vars.json") }
+func (s scratch) slurmConf() string { return filepath.Join(s.dir, "slurmconf.json") }
 func (s scratch) inventory() string { return filepath.Join(s.dir, "inventory.json") }
 
 // writeVars writes the variables to a file, since thousands of names do not fit into an argument.
@@ -235,14 +243,26 @@ func (s scratch) writeVars(c reconfigure.Cluster, extent reconfigure.Extent) err
 		// again.
 		given = filepath.Join(s.dir, "given.json")
 	}
-	vars, err := json.Marshal(map[string]any{
+	vars := map[string]any{
 		"reconfigure_changed":    append([]string{}, extent.Changed.Names()...),
 		"reconfigure_addresses":  extent.Addresses,
 		"reconfigure_everywhere": extent.Everywhere,
 		"given_file":             given,
-	})
+	}
+	if extent.Conf != nil {
+		// In a file of its own, since Ansible evaluates variables as templates.
+		vars["slurm_conf_file"] = s.slurmConf()
+		if err := writeJSON(s.slurmConf(), plannedConf(*extent.Conf)); err != nil {
+			return err
+		}
+	}
+	return writeJSON(s.vars(), vars)
+}
+
+func writeJSON(path string, v any) error {
+	text, err := json.Marshal(v)
 	if err == nil {
-		err = os.WriteFile(s.vars(), vars, 0o600)
+		err = os.WriteFile(path, text, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("write Ansible's variables: %w", err)

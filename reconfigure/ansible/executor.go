@@ -25,8 +25,9 @@ const grace = 20 * time.Second
 // kills only ansible-playbook, and not its child processes, when it is cancelled.
 type executor struct {
 	*Runner
-	scratch scratch
-	limit   string // a pattern of hosts; empty: all
+	scratch  scratch
+	playbook string
+	limit    string // a pattern of hosts; empty: all
 }
 
 var _ execute.Executor = executor{}
@@ -43,7 +44,7 @@ func (e executor) Execute(ctx context.Context) error {
 func (e executor) command() (process.Cmd, error) {
 	argv, err := playbook.NewAnsiblePlaybookCmd(
 		playbook.WithBinary(e.Binary),
-		playbook.WithPlaybooks("site.yml"),
+		playbook.WithPlaybooks(e.playbook),
 		playbook.WithPlaybookOptions(&playbook.AnsiblePlaybookOptions{
 			Inventory:     e.scratch.inventory(),
 			Limit:         e.limit,

@@ -13,7 +13,7 @@ func TestCommandLineAndEnvironment(t *testing.T) {
 		"PATH=/usr/bin", "HOME=/nonexistent", "LC_ALL=de_DE", "ANSIBLE_HOST_KEY_CHECKING=false",
 		"ANSIBLE_STDOUT_CALLBACK=json",
 	}})
-	c, err := executor{Runner: r, scratch: scratch{home: "/state/ansible", dir: "/state/ansible/run-1",
+	c, err := executor{Runner: r, playbook: sitePlaybook, scratch: scratch{home: "/state/ansible", dir: "/state/ansible/run-1",
 		sockets: "/tmp/reconfigure-1"}}.command()
 	if err != nil {
 		t.Fatal(err)

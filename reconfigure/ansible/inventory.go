@@ -83,6 +83,7 @@ func newInventory(c reconfigure.Cluster, instances map[string]reconfigure.Instan
 	inv.groups[groupCluster] = group{Hosts: []string{}, Children: all, Vars: map[string]any{
 		"ansible_ssh_common_args": sshArgs(c.Settings.StateDir),
 		"given_file":              givenFile(c.Settings.StateDir),
+		"slurm_key_file":          c.Settings.SlurmKeyFile(),
 		// All addresses in one variable: to read each host's variables would take Ansible a time that grows with the
 		// square of the number of hosts.
 		"node_addresses": addresses,

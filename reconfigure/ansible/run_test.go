@@ -240,7 +240,8 @@ func TestAHostThatHangsFailsAfterTheTimeLimitOfATask(t *testing.T) {
   gather_facts: false
   tasks:
     - name: On all
-      ansible.builtin.shell: "{{ 'echo $$ > ' ~ playbook_dir ~ '/../pid; exec sleep 1000' if inventory_hostname == 'big1' else 'true' }}"
+      ansible.builtin.shell: >-
+        {{ 'echo $$ > ' ~ playbook_dir ~ '/../pid; exec sleep 1000' if inventory_hostname == 'big1' else 'true' }}
     - name: On those that do not hang
       ansible.builtin.command: "true"
       tags: last
@@ -345,7 +346,9 @@ func TestAnotherConfigurationForAllChangesTheControlNode(t *testing.T) {
 
 	delete(r.instances, "ctl")
 	got, err = r.configureAsFarAs(t.Context(), reconfigure.Extent{Everywhere: true})
-	if want := map[string]string{"ctl": "not configured: the cluster has no instance of it with an address"}; err != nil || cmp.Diff(want, got) != "" {
+	if want := map[string]string{
+		"ctl": "not configured: the cluster has no instance of it with an address",
+	}; err != nil || cmp.Diff(want, got) != "" {
 		t.Errorf("without a control node: %v, %v", got, err)
 	}
 }
@@ -504,7 +507,9 @@ func TestTheInventoryOfARunHasOnlyItsHosts(t *testing.T) {
   gather_facts: false
   tasks:
     - ansible.builtin.debug:
-        msg: "of {{ groups['all'] | sort | join(',') }} addresses {{ node_addresses.keys() | sort | join(',') }} {{ name_resolution }} {{ given_file }}"
+        msg: >-
+          of {{ groups['all'] | sort | join(',') }} addresses {{ node_addresses.keys() | sort | join(',') }}
+          {{ name_resolution }} {{ given_file }}
       tags: last
 `
 	for name, tc := range map[string]struct {

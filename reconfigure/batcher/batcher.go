@@ -1,6 +1,5 @@
-// Package batcher is group commit: many goroutines ask at once for what a tool does for many at the same price, the
-// tool runs once for all that wait, and each caller gets its own result as soon as that is known. It knows nothing of
-// what is run.
+// Package batcher is group commit: many goroutines call at once, a tool runs once for all calls that wait, and each
+// caller gets its own result as soon as that is known. The package knows nothing about the tool.
 //
 // The idea is that of bbolt's DB.Batch, with results that come one by one.
 package batcher
@@ -13,14 +12,14 @@ import (
 	"time"
 )
 
-// ErrUnfinished is the result of a call that its run has ended without.
+// ErrUnfinished is the error of a call whose run has ended without a result for it.
 var ErrUnfinished = errors.New("the run ended without a result")
 
 // Config says when a run begins and how large it is.
 type Config struct {
-	// Quiet is how long nothing must have come before a run begins; 0: it begins at once.
+	// Quiet is the time without a new call after which a run begins; 0: it begins at once.
 	Quiet time.Duration
-	// Longest bounds the wait for quiet, from the first call that waits on.
+	// Longest bounds that wait, counted from the first call that waits.
 	Longest time.Duration
 	// Most is the largest number of calls in one run; 0: all that wait.
 	Most int
@@ -34,13 +33,13 @@ type Batcher[In, Out any] struct {
 	lock    sync.Mutex
 	waiting []*Call[In, Out]
 	running bool
-	first   time.Time     // when the oldest of those that wait came
-	last    time.Time     // when the newest of them came
+	first   time.Time     // when the oldest call that waits came
+	last    time.Time     // when the newest one came
 	came    chan struct{} // closed when a call comes
 }
 
-// New makes a batcher. The function run is called for each run, one at a time unless one yields, in a goroutine of its own; when it
-// returns, calls without a result get ErrUnfinished.
+// New makes a batcher. The function run is called for each run, one at a time unless one yields, in a goroutine of its
+// own; when it returns, calls without a result get ErrUnfinished.
 func New[In, Out any](config Config, run func(*Run[In, Out])) *Batcher[In, Out] {
 	return &Batcher[In, Out]{config: config, run: run, came: make(chan struct{})}
 }
@@ -56,7 +55,7 @@ type Call[In, Out any] struct {
 	err  error
 }
 
-// Context ends when the caller does not wait any longer.
+// Context ends when the caller no longer waits.
 func (c *Call[In, Out]) Context() context.Context { return c.ctx }
 
 // Finish gives the caller its result. Only the first result counts.
@@ -67,7 +66,7 @@ func (c *Call[In, Out]) Finish(out Out, err error) {
 	})
 }
 
-// Finished reports whether the call has its result, or its caller does not wait any longer.
+// Finished reports whether the call has its result, or its caller no longer waits.
 func (c *Call[In, Out]) Finished() bool {
 	select {
 	case <-c.done:
@@ -94,7 +93,7 @@ func (r *Run[In, Out]) Awaited() <-chan struct{} { return r.batcher.awaited() }
 // Yield lets the next run begin beside this one.
 func (r *Run[In, Out]) Yield() { r.yield.Do(func() { close(r.yielded) }) }
 
-// More takes the calls that wait into this run, too, however many there are.
+// More adds all calls that wait to this run, beyond Config.Most too.
 func (r *Run[In, Out]) More() {
 	b := r.batcher
 	b.lock.Lock()
@@ -103,29 +102,38 @@ func (r *Run[In, Out]) More() {
 	b.waiting = nil
 }
 
-// Detach takes a call out of this run: its result comes later, from whoever has it then.
+// Detach takes a call out of this run. The run's end does not finish it; another goroutine must.
 func (r *Run[In, Out]) Detach(call *Call[In, Out]) {
 	r.Calls = slices.DeleteFunc(r.Calls, func(other *Call[In, Out]) bool { return other == call })
 }
 
-// Do waits for the result of in. When ctx ends first it returns the cause; a call that is in a run by then goes on
+// Do waits for the result of in. If ctx ends first, it returns the cause. A call that is in a run by then goes on
 // without its caller.
 func (b *Batcher[In, Out]) Do(ctx context.Context, in In) (Out, error) {
 	call := &Call[In, Out]{In: in, ctx: ctx, done: make(chan struct{})}
 	b.add(call)
 	select {
 	case <-call.done:
-		return call.out, call.err
+		return call.result()
 	case <-ctx.Done():
 	}
 	b.remove(call)
 	select {
-	case <-call.done: // it came at the same moment
-		return call.out, call.err
+	case <-call.done: // the result came at the same moment
+		return call.result()
 	default:
 		var none Out
 		return none, context.Cause(ctx)
 	}
+}
+
+// result is what the caller gets. A run that is canceled because its callers are gone may finish their calls, too: its
+// error is then the cause for which this caller is gone.
+func (c *Call[In, Out]) result() (Out, error) {
+	if c.ctx.Err() != nil && errors.Is(c.err, context.Canceled) {
+		return c.out, context.Cause(c.ctx)
+	}
+	return c.out, c.err
 }
 
 func (b *Batcher[In, Out]) add(call *Call[In, Out]) {
@@ -199,7 +207,7 @@ func (b *Batcher[In, Out]) runOf(calls []*Call[In, Out]) {
 	}
 }
 
-// settle waits until nothing has come for a while, if anything has.
+// settle waits until no call has come for the quiet time, if any call waits.
 func (b *Batcher[In, Out]) settle() {
 	for {
 		b.lock.Lock()
@@ -220,7 +228,7 @@ func (b *Batcher[In, Out]) settle() {
 	}
 }
 
-// take is the calls of the next run; nil ends the loop. Those whose caller is gone are left out.
+// take returns the calls of the next run, without those whose caller no longer waits; nil ends the loop.
 func (b *Batcher[In, Out]) take() []*Call[In, Out] {
 	b.lock.Lock()
 	defer b.lock.Unlock()

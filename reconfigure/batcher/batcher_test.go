@@ -17,7 +17,7 @@ import (
 
 type run = batcher.Run[int, string]
 
-// log is what the runs of a batcher were given, each as "when: inputs".
+// log records the runs of a batcher, each as "when: inputs".
 type log struct {
 	lock  sync.Mutex
 	began time.Time
@@ -66,7 +66,7 @@ func each(d time.Duration) func(*run) {
 	}
 }
 
-// calls has one caller after another come, each so long after the one before, and waits for all of them.
+// calls starts callers one after another, each at its delay after the one before, and waits for all of them.
 func calls(t *testing.T, b *batcher.Batcher[int, string], apart time.Duration, in ...int) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -79,7 +79,7 @@ func calls(t *testing.T, b *batcher.Batcher[int, string], apart time.Duration, i
 				t.Errorf("the call of %d got %q, error %v", n, out, err)
 			}
 		})
-		synctest.Wait() // so that they come in order
+		synctest.Wait() // so that the calls are in order
 	}
 	all.Wait()
 }
@@ -141,7 +141,7 @@ func TestARunBeginsWhenItIsNeverQuiet(t *testing.T) {
 	})
 }
 
-// Those that came while a run was under way have waited long enough.
+// The time that calls have waited for the run before counts.
 func TestTheWaitForQuietBeginsWithTheFirstThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := begin(batcher.Config{Quiet: time.Second, Longest: 3 * time.Second}, each(10*time.Second))
@@ -187,7 +187,7 @@ func TestARunGoesOnWithoutACallerThatLeaves(t *testing.T) {
 			time.Sleep(time.Minute)
 			finished = append(finished, r.Calls[0].Finished())
 			if r.Calls[0].Context().Err() == nil {
-				t.Error("the caller is there still")
+				t.Error("the caller still waits")
 			}
 			r.Calls[0].Finish("for nobody", nil)
 		})
@@ -205,8 +205,8 @@ func TestARunGoesOnWithoutACallerThatLeaves(t *testing.T) {
 	})
 }
 
-// When all that wait have left, nothing is run, and the next call is served.
-func TestNothingIsRunForNobody(t *testing.T) {
+// When all callers that wait have left, there is no run, and the next call is served.
+func TestNoRunWithoutACallThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := begin(batcher.Config{Quiet: time.Minute, Longest: time.Hour}, each(0))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -217,7 +217,7 @@ func TestNothingIsRunForNobody(t *testing.T) {
 	})
 }
 
-func TestARunHearsThatOthersWaitAndTakesThem(t *testing.T) {
+func TestARunLearnsThatOthersWaitAndTakesThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := begin(batcher.Config{Most: 1}, func(r *run) {
 			select {
@@ -227,7 +227,7 @@ func TestARunHearsThatOthersWaitAndTakesThem(t *testing.T) {
 			}
 			<-r.Awaited()
 			heard := time.Now()
-			<-r.Awaited() // it stays so
+			<-r.Awaited() // it stays closed
 			if len(r.Calls) != 1 {
 				t.Errorf("the run has %v", inputs(r))
 			}
@@ -242,7 +242,7 @@ func TestARunHearsThatOthersWaitAndTakesThem(t *testing.T) {
 			default:
 			}
 			if time.Since(heard) != time.Second {
-				t.Error("it heard too late")
+				t.Error("it learned of them too late")
 			}
 			each(0)(r)
 		})
@@ -268,7 +268,7 @@ func TestACallWithoutAResultIsUnfinished(t *testing.T) {
 	})
 }
 
-// Under load nobody is lost, nobody gets another's result, and runs never overlap.
+// Under load no call is lost, none gets another's result, and runs never overlap.
 func TestManyCallersAtOnce(t *testing.T) {
 	var lock sync.Mutex
 	most := 0
@@ -296,5 +296,22 @@ func TestManyCallersAtOnce(t *testing.T) {
 	all.Wait()
 	if most > 7 {
 		t.Errorf("a run had %d calls", most)
+	}
+}
+
+// The run ends because its caller is gone, and reports that it was canceled.
+func TestACallerThatLeavesKnowsWhyThoughItsRunWasCanceled(t *testing.T) {
+	late := errors.New("it is late")
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			b, _ := begin(batcher.Config{}, func(r *run) {
+				cancel(late)
+				r.Calls[0].Finish("", fmt.Errorf("the playbooks: %w", context.Canceled))
+			})
+			if _, err := b.Do(ctx, 1); !errors.Is(err, late) {
+				t.Fatalf("it left because of %v, want %v", err, late)
+			}
+		})
 	}
 }

@@ -139,3 +139,24 @@ func absolute(s string) error {
 	}
 	return nil
 }
+
+// shared allows a folder that nodes may share. Root of any node can act there as any other user (nfs(5), sec=sys).
+func shared(s string) error {
+	if err := absolute(s); err != nil {
+		return err
+	}
+	for _, private := range []string{
+		"/bin", "/boot", "/dev", "/etc", "/lib", "/proc", "/root", "/run", "/sbin", "/sys", "/usr/bin", "/usr/lib",
+		"/usr/libexec", "/usr/local/libexec/reconfigure", "/usr/sbin", "/var/lib/munge", "/var/lib/nfs",
+		"/var/lib/reconfigure", "/var/lib/slurm", "/var/log/munge", "/var/log/slurm",
+	} {
+		if s == private || within(s, private) || within(private, s) {
+			return fmt.Errorf("%q cannot be shared: %s belongs to the system of each node, and root of any node could "+
+				"write there as another one's user; share folders for users and their software alone", s, private)
+		}
+	}
+	return nil
+}
+
+// within reports whether a path is below another one.
+func within(path, folder string) bool { return strings.HasPrefix(path, folder+"/") }

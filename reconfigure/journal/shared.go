@@ -81,6 +81,40 @@ func nodesText(nodes map[string]reconfigure.Spec) (string, error) {
 	return string(text), err
 }
 
+// Identity returns what the cloud knows the cluster by; the zero value where AdoptIdentity was not called yet.
+func (j *Journal) Identity(ctx context.Context) (reconfigure.Identity, error) {
+	identity, _, err := first(read(ctx, j, "read the cluster's id", scanIdentity, `SELECT cluster, marked FROM identity`))
+	return identity, err
+}
+
+func scanIdentity(row scanner) (reconfigure.Identity, error) {
+	var (
+		identity reconfigure.Identity
+		marked   int
+	)
+	err := row.Scan(&identity.ID, &marked)
+	identity.Marked = marked != 0
+	return identity, err
+}
+
+// AdoptIdentity writes the cluster's id where there is none yet; else it does nothing. The id never changes.
+func (j *Journal) AdoptIdentity(ctx context.Context, id string) error {
+	return j.write(ctx, "adopt the cluster's id", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO identity (id, cluster, marked) VALUES (1, $1, 0)
+			ON CONFLICT (id) DO NOTHING`, id)
+		return err
+	})
+}
+
+// KeepMarked notes that what was made before there was an id has it (Identity.Marked). Only the holder of the lease may
+// call it (ErrLeaseLost).
+func (j *Journal) KeepMarked(ctx context.Context) error {
+	return j.writeHeld(ctx, "note that the instances have the cluster's id", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE identity SET marked = 1`)
+		return err
+	})
+}
+
 // Declare writes down the declaration that a control host works with, and returns the newest one of all control hosts.
 func (j *Journal) Declare(ctx context.Context, d reconfigure.Declaration) (newest reconfigure.Declaration, err error) {
 	known, ok, err := j.declaration(ctx)

@@ -1,5 +1,6 @@
-// Package logfile keeps the logs of workers: any number of processes write to one at a time, once a day it is set aside, and
-// it is removed when it is old. A library that rotates the log of one process would rename it under the others.
+// Package logfile keeps the logs of workers: any number of processes write to one at a time, once a day it is set
+// aside, and it is removed when it is old. A library that rotates the log of one process would rename it under the
+// others.
 package logfile
 
 import (
@@ -11,9 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Folder is a folder of logs. Each is written at its end by any number of processes; once a day it is set aside under its name
-// and the date, and removed when its last line is old. Whoever has a log open holds a shared lock on it (flock(2)), which ends
-// with the last process that has inherited it: so a log that is in use is neither set aside nor removed.
+// Folder is a folder of logs. Each is written at its end by any number of processes; once a day it is set aside under
+// its name and the date, and removed when its last line is old. Whoever has a log open holds a shared lock on it
+// (flock(2)), which ends with the last process that has inherited it: so a log that is in use is neither set aside nor
+// removed.
 type Folder struct{ Dir string }
 
 // Open opens a log for appending.

@@ -22,6 +22,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // microversion is the Nova API that we speak, of the Train release (2019). Nova has kept every version since, so the
@@ -33,7 +35,8 @@ const microversion = "2.79"
 type Config struct {
 	Cloud      string // entry of clouds.yaml
 	CloudsFile string // path of clouds.yaml; empty: $OS_CLIENT_CONFIG_FILE, else where OpenStack's own client looks
-	Cluster    string // value of the metadata eiffel_cluster
+	Cluster    string // the cluster's name, which is not unique
+	Identity   reconfigure.Identity
 }
 
 // tempo is how long we wait for what.
@@ -70,15 +73,30 @@ func New(ctx context.Context, config Config) (*Client, error) {
 	return connect(ctx, config, usual())
 }
 
-func connect(ctx context.Context, config Config, t tempo) (*Client, error) {
-	c := &Client{config: config, tempo: t}
+// Configured returns an error if the file of clouds or the cloud's entry in it is missing or cannot be read. It does not
+// ask the cloud.
+func Configured(config Config) error {
+	_, _, _, err := find(config)
+	return err
+}
+
+func find(config Config) (gophercloud.AuthOptions, gophercloud.EndpointOpts, *tls.Config, error) {
 	options := []clouds.ParseOption{clouds.WithCloudName(config.Cloud)}
 	if config.CloudsFile != "" {
 		options = append(options, clouds.WithLocations(config.CloudsFile))
 	}
 	auth, endpoint, tlsConfig, err := clouds.Parse(options...)
 	if err != nil {
-		return nil, fmt.Errorf("find cloud %q: %w", config.Cloud, err)
+		err = fmt.Errorf("find cloud %q: %w", config.Cloud, err)
+	}
+	return auth, endpoint, tlsConfig, err
+}
+
+func connect(ctx context.Context, config Config, t tempo) (*Client, error) {
+	c := &Client{config: config, tempo: t}
+	auth, endpoint, tlsConfig, err := find(config)
+	if err != nil {
+		return nil, err
 	}
 	provider, err := openstack.NewClient(auth.IdentityEndpoint)
 	if err != nil {

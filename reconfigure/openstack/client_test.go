@@ -17,6 +17,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 const (
@@ -78,7 +79,9 @@ func newLab(t *testing.T, h labcloud.Hypervisor) *lab {
 	if err := os.WriteFile(l.file, cloud.CloudsYAML("here", server.URL), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config := Config{Cloud: "here", CloudsFile: l.file, Cluster: "eiffel"}
+	config := Config{
+		Cloud: "here", CloudsFile: l.file, Cluster: "eiffel", Identity: reconfigure.Identity{ID: "eiffel", Marked: true},
+	}
 	if l.client, err = connect(t.Context(), config, quick()); err != nil {
 		t.Fatal(err)
 	}
@@ -93,16 +96,20 @@ func (l *lab) order(kind labcloud.Kind, call string, count int) {
 	}
 }
 
-// create makes a server of a cluster and waits until it is there.
+// create makes a server of the cluster with an id and waits until it is there. All clusters have one name. Without an
+// id it is as earlier versions made it.
 func (l *lab) create(name, cluster, status string) *servers.Server {
 	l.Helper()
 	networks, err := l.client.findNetwork(l.Context(), "cluster")
 	if err != nil {
 		l.Fatal(err)
 	}
+	metadata := map[string]string{"eiffel_cluster": "eiffel", "eiffel_group": "standard"}
+	if cluster != "" {
+		metadata["eiffel_cluster_id"] = cluster
+	}
 	s, err := servers.Create(l.Context(), l.client.compute, servers.CreateOpts{
-		Name: name, ImageRef: imageV1, FlavorRef: "42",
-		Metadata: map[string]string{"eiffel_cluster": cluster, "eiffel_group": "standard"},
+		Name: name, ImageRef: imageV1, FlavorRef: "42", Metadata: metadata,
 		Networks: []servers.Network{{UUID: networks[0]}},
 	}, nil).Extract()
 	if err != nil {

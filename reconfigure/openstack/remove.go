@@ -11,7 +11,7 @@ import (
 )
 
 // RemoveServer removes a server that Terraform does not know, which the caller has to make sure of, and returns when it
-// is gone. Just before, the server is looked at once more: it must be the cluster's own, have the name, and have been
+// is gone. Just before, the server is looked at once more: it must have the cluster's id and the name, and have been
 // created before the time; else nothing is removed, and the error says what is otherwise. One that is not there is
 // success, so it may be repeated. Ports that Terraform has made for a server stay.
 func (c *Client) RemoveServer(ctx context.Context, id, name string, before time.Time) error {
@@ -21,8 +21,8 @@ func (c *Client) RemoveServer(ctx context.Context, id, name string, before time.
 		return nil
 	case err != nil:
 		return c.failed("look at server "+id+" of", err)
-	case s.Metadata[clusterKey] != c.config.Cluster:
-		return fmt.Errorf("server %s is not removed: it is not marked as one of cluster %q", id, c.config.Cluster)
+	case !c.ours(s.Metadata):
+		return c.notOurs("server " + id)
 	case s.Name != name:
 		return fmt.Errorf("server %s is not removed: its name is %q, not %q", id, s.Name, name)
 	case !s.Created.Before(before):

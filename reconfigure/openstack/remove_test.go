@@ -33,9 +33,10 @@ func TestRemoveServerLooksOnceMore(t *testing.T) {
 		cluster, want string
 		before        time.Duration
 	}{
-		"of another cluster": {"another", "not marked", time.Hour},
-		"of another name":    {"eiffel", "its name is", time.Hour},
-		"too young":          {"eiffel", "too young", -time.Hour},
+		"of another cluster":          {"another", "does not have the id", time.Hour},
+		"of the cluster's name alone": {"", "does not have the id", time.Hour},
+		"of another name":             {"eiffel", "its name is", time.Hour},
+		"too young":                   {"eiffel", "too young", -time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, labcloud.Null{})

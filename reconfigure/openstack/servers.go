@@ -9,20 +9,22 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/attachinterfaces"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// The metadata of an instance that Terraform sets: whose it is, and of which node group.
-const (
-	clusterKey = "eiffel_cluster"
-	groupKey   = "eiffel_group"
-)
+// groupKey is the metadata of an instance that names its node group. Terraform sets it.
+const groupKey = "eiffel_group"
+
+// atOnce is how many calls are made at the same time, for one server or port each: a large cluster has thousands.
+const atOnce = 10
 
 // inError is the status of a server that Nova has given up.
 const inError = "ERROR"
@@ -34,20 +36,13 @@ const listMicroversion = "2.46"
 // allows several of one name, so each node has a list, the oldest first. The port's id is not in Nova's list, nor is
 // the fault of a server for which Nova has found no host.
 func (c *Client) Servers(ctx context.Context) (map[string][]reconfigure.Server, error) {
-	list := *c.compute
-	list.Microversion = listMicroversion
-	// Nova cannot filter by metadata: all of the project's are looked through.
-	pages, err := servers.List(&list, servers.ListOpts{}).AllPages(ctx)
+	all, err := c.allServers(ctx)
 	if err != nil {
-		return nil, c.failed("list the servers of", err)
-	}
-	all, err := servers.ExtractServers(pages)
-	if err != nil {
-		return nil, c.failed("list the servers of", err)
+		return nil, err
 	}
 	ours := map[string][]reconfigure.Server{}
 	for _, s := range all {
-		if s.Metadata[clusterKey] == c.config.Cluster {
+		if c.listed(s.Metadata) {
 			ours[s.Name] = append(ours[s.Name], view(s))
 		}
 	}
@@ -57,6 +52,53 @@ func (c *Client) Servers(ctx context.Context) (map[string][]reconfigure.Server, 
 		})
 	}
 	return ours, nil
+}
+
+// ServersWithFaults is Servers, with the faults that Nova's list does not have: each server in ERROR without one is asked
+// for.
+func (c *Client) ServersWithFaults(ctx context.Context) (map[string][]reconfigure.Server, error) {
+	all, err := c.Servers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		lock  sync.Mutex
+		group errgroup.Group
+	)
+	group.SetLimit(atOnce)
+	for node, servers := range all {
+		for i, s := range servers {
+			if s.Status != inError || s.Fault != "" {
+				continue
+			}
+			group.Go(func() error {
+				fault, err := c.Fault(ctx, s.ID)
+				lock.Lock()
+				defer lock.Unlock()
+				all[node][i].Fault = fault
+				return err
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// allServers is the project's: Nova cannot filter by metadata.
+func (c *Client) allServers(ctx context.Context) ([]servers.Server, error) {
+	list := *c.compute
+	list.Microversion = listMicroversion
+	pages, err := servers.List(&list, servers.ListOpts{}).AllPages(ctx)
+	if err != nil {
+		return nil, c.failed("list the servers of", err)
+	}
+	all, err := servers.ExtractServers(pages)
+	if err != nil {
+		return nil, c.failed("list the servers of", err)
+	}
+	return all, nil
 }
 
 // Fault is what Nova says went wrong with a server in ERROR; empty where it says nothing, or the server is gone.

@@ -20,6 +20,12 @@ func (p *planner) deploy(r reconfigure.Request) {
 		}
 		return
 	}
+	if why := p.endsJobs(); why != "" {
+		for node := range wanted.All() {
+			p.reject(r, node, why)
+		}
+		return
+	}
 	p.shared, p.everywhere = true, true
 	for node := range wanted.All() {
 		switch ok, reason := p.whole(node); {

@@ -265,6 +265,9 @@ func (p *planner) whole(node string) (ok bool, reason string) {
 func (p *planner) plan() reconfigure.Plan {
 	plan := reconfigure.Plan{Rejected: p.rejected, Deferred: p.deferred, Jobs: p.jobs, Desired: p.desired,
 		Shared: p.shared, Everywhere: p.everywhere}
+	if p.everywhere {
+		plan.Conf = p.seen.Conf
+	}
 	for _, node := range nodeset.Collect(maps.Keys(p.changes)).Names() {
 		plan.Changes = append(plan.Changes, *p.changes[node])
 	}

@@ -27,6 +27,8 @@ func (p *planner) resize(r reconfigure.Request) {
 			p.await(r, node, shrinking)
 		case !remains.Empty() && p.stale(node):
 			p.withhold(r, node, remains)
+		case p.stale(node) && p.endsJobs() != "":
+			p.reject(r, node, p.endsJobs())
 		case p.persistent.Contains(node):
 			p.grow(r, node)
 		default:

@@ -2,20 +2,20 @@ package reconcile
 
 import "github.com/eiffel-hpc/eiffel/reconfigure"
 
-// existence compares whether a node's instance is there with whether it should be. It has at most one answer, so a
-// node has at most one request as a fix.
+// existence compares whether a node has an instance with whether it should have one. It returns at most one finding, so
+// a node has at most one request as a fix.
 func (c comparison) existence(v view) (Finding, bool) {
 	switch {
 	case !c.terraform:
 		return Finding{}, false
 	case v.node == c.cluster.Control.Name:
-		return c.control(v)
+		return c.controlNode(v)
 	case c.adoptable(v):
 		return Finding{Kind: Unadopted, Detail: detailUnadopted, Fix: Resume}, true
 	case c.persistent.Contains(v.node):
-		return c.always(v)
+		return c.persistentNode(v)
 	case v.made || v.told:
-		return c.sometimes(v)
+		return c.otherNode(v)
 	case !c.slurm:
 		return Finding{}, false
 	case v.state.Has(reconfigure.NodePoweringUp):
@@ -25,7 +25,7 @@ func (c comparison) existence(v view) (Finding, bool) {
 			Fix:    Resume,
 		}, true
 	case v.state.Up() && c.cloud && len(v.strange) == 0 && c.declared.Contains(v.node):
-		return Finding{Kind: Hollow, Detail: "Slurm takes it for up, but it has no instance", Command: givingUp}, true
+		return Finding{Kind: Hollow, Detail: "Slurm has it as up, but it has no instance", Command: poweringDown}, true
 	case Abandoned(v.state) && c.declared.Contains(v.node):
 		return Finding{
 			Kind:   SetDown,
@@ -36,21 +36,22 @@ func (c comparison) existence(v view) (Finding, bool) {
 	return Finding{}, false
 }
 
-// What an administrator types. The worker does nothing of it by itself: it may cost jobs, or needs somebody who knows
+// Commands for an administrator. The worker runs none of them by itself: they may cost jobs, or need somebody who knows
 // why things are as they are.
 const (
-	givingUp    = "scontrol update nodename=" + Nodes + " state=power_down_force reason='no instance'"
-	updating    = "reconfigure update " + Nodes
-	reimaging   = "reconfigure update --reimage " + Nodes
-	resizing    = "reconfigure resize"
-	deploying   = "reconfigure deploy"
-	readdressed = "scontrol update nodename=" + Nodes + " nodeaddr="
-	byHand      = "openstack server delete "
+	poweringDown = "scontrol update nodename=" + Nodes + " state=power_down_force reason='no instance'"
+	updating     = "reconfigure update " + Nodes
+	reimaging    = "reconfigure update --reimage " + Nodes
+	resizing     = "reconfigure resize"
+	deploying    = "reconfigure deploy"
+	readdressed  = "scontrol update nodename=" + Nodes + " nodeaddr="
+	byHand       = "openstack server delete "
+	portByHand   = "openstack port delete "
 )
 
-// adoptable reports whether Slurm uses an instance that Terraform's state does not have as finished, and that the
-// cloud has as Terraform was told: a worker or a Terraform that was killed, or interrupted, has left it. A resume of
-// the node has Terraform's state take it.
+// adoptable reports whether Slurm uses an instance that Terraform's state does not have as finished, and that is in the
+// cloud as Terraform was told. A worker or a Terraform that was killed or interrupted leaves such an instance. A resume
+// of the node adds it to Terraform's state.
 func (c comparison) adoptable(v view) bool {
 	servers := c.seen.Servers[v.node]
 	if !c.slurm || !c.cloud || !v.told || !v.used() || !c.declared.Contains(v.node) || v.made && !v.instance.Tainted {
@@ -70,20 +71,28 @@ func (c comparison) lost(v view) bool {
 }
 
 const (
-	detailTainted   = "its instance was not made to the end"
+	detailTainted   = "its instance is tainted in Terraform's state"
 	detailUnadopted = "Slurm uses its instance, and Terraform's state does not have it as finished"
 	detailLost      = "Terraform has its instance, but the cloud has none of ours with that id"
 )
 
-// control never has a fix: all of Slurm's state is on that node.
-func (c comparison) control(v view) (Finding, bool) {
+// tainted is the detail of a tainted instance, with the reason of the cloud if it is in ERROR.
+func (v view) tainted() string {
+	if v.own != nil && v.own.Status == "ERROR" {
+		return detailTainted + ": the cloud has it as " + said(*v.own)
+	}
+	return detailTainted
+}
+
+// controlNode judges the control node. It never has a fix: all of Slurm's state is on that node.
+func (c comparison) controlNode(v view) (Finding, bool) {
 	switch {
 	case !v.made && !v.told && len(c.seen.Instances) == 0 && len(v.strange) == 0:
-		return Finding{}, false // there is no cluster yet, or no more
+		return Finding{}, false // there is no cluster yet, or it was destroyed
 	case v.made && v.instance.Tainted:
 		return Finding{
 			Kind:   Tainted,
-			Detail: detailTainted + "; it is the control node, which is fixed by hand only",
+			Detail: v.tainted() + "; it is the control node, which is fixed by hand only",
 		}, true
 	case v.made && c.lost(v):
 		return Finding{Kind: Lost, Detail: detailLost + "; it is the control node, which is fixed by hand only"}, true
@@ -93,29 +102,29 @@ func (c comparison) control(v view) (Finding, bool) {
 	return Finding{}, false
 }
 
-// always judges a persistent node. Where Slurm has it as a cloud node, or does not know it, min_nodes was raised and
-// the rest was not asked for yet: slurm.conf would become another one on all nodes, which only an administrator asks
-// for.
-func (c comparison) always(v view) (Finding, bool) {
+// persistentNode judges a persistent node. If Slurm has it as a cloud node, or does not know it, min_nodes was raised
+// and `resize` was not called yet. That would change slurm.conf on all nodes, which only an administrator asks for.
+func (c comparison) persistentNode(v view) (Finding, bool) {
 	_, deployed := c.seen.Instances[c.cluster.Control.Name]
 	var f Finding
 	switch {
 	case !v.made && !deployed:
 		return Finding{}, false // the control node is what is missing
-	case !v.made && v.state.Up() && !v.state.Has(reconfigure.NodeNotResponding): // what answers to slurmctld must not be doubled
-		f = Finding{Kind: Missing, Detail: "it is persistent, and has no instance, but Slurm takes it for up"}
+	case !v.made && v.state.Up() && !v.state.Has(reconfigure.NodeNotResponding):
+		// slurmctld reaches it, so a second instance must not be made.
+		f = Finding{Kind: Missing, Detail: "it is persistent, and has no instance, but Slurm has it as up"}
 	case !v.made:
 		f = Finding{Kind: Missing, Detail: "it is persistent, and has no instance", Fix: Enlarge}
 	case v.instance.Tainted && v.known && !v.out():
-		return Finding{Kind: Tainted, Detail: detailTainted, Command: updating}, true
+		return Finding{Kind: Tainted, Detail: v.tainted(), Command: updating}, true
 	case v.instance.Tainted:
-		f = Finding{Kind: Tainted, Detail: detailTainted, Fix: Enlarge}
+		f = Finding{Kind: Tainted, Detail: v.tainted(), Fix: Enlarge}
 	case c.lost(v):
 		return Finding{Kind: Lost, Detail: detailLost, Command: reimaging}, true
 	case !v.told:
 		return Finding{
 			Kind:    Unfinished,
-			Detail:  "its removal was cut short, and it is persistent",
+			Detail:  "its removal was interrupted, and it is persistent",
 			Command: updating,
 		}, true
 	case v.state.GivenUp():
@@ -134,48 +143,48 @@ func (c comparison) always(v view) (Finding, bool) {
 	return f, true
 }
 
-// sometimes judges a node that is there only while Slurm needs it, or that no group declares any more, and that
-// Terraform has or was told of.
-func (c comparison) sometimes(v view) (Finding, bool) {
-	f := c.halfMade(v)
+// otherNode judges a cloud node, or one that no group declares any more, which Terraform's state or its map has.
+func (c comparison) otherNode(v view) (Finding, bool) {
+	f := c.unfinished(v)
 	if f.Kind == "" {
 		return c.unneeded(v)
 	}
 	switch {
-	case !v.made && v.used() && len(v.strange) > 0: // what Terraform was told is all that there is for its instance to be adopted by
-	case !v.made: // only the map has it, so that nothing can be lost
+	case !v.made && v.used() && len(v.strange) > 0:
+		// No fix: to adopt its instance later, the entry in the map is needed.
+	case !v.made: // only the map has it, so nothing can be lost
 		f.Fix = Suspend
 		if v.state.PoweringUp() {
 			f.Fix = Resume
 		}
 	case v.state.PoweringUp() && v.instance.Tainted:
-		f.Fix = Resume // it takes the instance's place
+		f.Fix = Resume // it replaces the instance
 	case v.state.PoweringUp() && f.Kind == Lost, v.out():
 		f.Fix = Suspend
 	case f.Kind == Lost:
-		f.Command = givingUp
+		f.Command = poweringDown
 	default:
 		f.Command = updating
 	}
-	return c.outsider(v, f), true
+	return c.undeclaredNode(v, f), true
 }
 
-// halfMade is what is wrong with what Terraform has of a node, whatever Slurm says; empty where nothing is.
-func (c comparison) halfMade(v view) Finding {
+// unfinished judges what Terraform has of a node, without Slurm. The finding is empty if nothing is wrong.
+func (c comparison) unfinished(v view) Finding {
 	switch {
 	case !v.made:
 		return Finding{Kind: Unfinished, Detail: "Terraform was told of it, but there is no instance"}
 	case v.instance.Tainted:
-		return Finding{Kind: Tainted, Detail: detailTainted}
+		return Finding{Kind: Tainted, Detail: v.tainted()}
 	case c.lost(v):
 		return Finding{Kind: Lost, Detail: detailLost}
 	case !v.told:
-		return Finding{Kind: Unfinished, Detail: "the removal of its instance was cut short"}
+		return Finding{Kind: Unfinished, Detail: "the removal of its instance was interrupted"}
 	}
 	return Finding{}
 }
 
-// unneeded judges a whole instance by what Slurm says.
+// unneeded judges a finished instance by Slurm's state of the node.
 func (c comparison) unneeded(v view) (Finding, bool) {
 	var f Finding
 	switch {
@@ -201,12 +210,12 @@ func (c comparison) unneeded(v view) (Finding, bool) {
 	default:
 		return f, false
 	}
-	return c.outsider(v, f), true
+	return c.undeclaredNode(v, f), true
 }
 
-// outsider leaves what no group declares to an administrator: it may be an edit that is not finished. Only what Slurm
-// itself has given up may go.
-func (c comparison) outsider(v view, f Finding) Finding {
+// undeclaredNode leaves a node that no group declares to an administrator, since somebody may be editing the
+// declaration. Only a node that Slurm has powered down or is powering down may be removed.
+func (c comparison) undeclaredNode(v view, f Finding) Finding {
 	if c.declared.Contains(v.node) {
 		return f
 	}

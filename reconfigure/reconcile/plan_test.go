@@ -11,8 +11,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
 )
 
-// TestThePlannerDoesWhatAFixSays demands that a fix is a request for which something is planned, that it is what was
-// said, and that no other node is concerned.
+// TestThePlannerDoesWhatAFixSays checks that each fix that is a request is planned, with the action that the fix
+// announces, and that no other node is changed.
 func TestThePlannerDoesWhatAFixSays(t *testing.T) {
 	does := map[Fix][]reconfigure.Action{
 		Suspend: {reconfigure.Remove},

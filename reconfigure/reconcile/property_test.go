@@ -14,12 +14,14 @@ import (
 )
 
 var states = []string{
-	"IDLE", "MIXED", "ALLOCATED", "DOWN", "IDLE DRAIN", "ALLOCATED DRAIN", "IDLE NOT_RESPONDING", "DOWN REBOOT_ISSUED", "IDLE CLOUD", "ALLOCATED CLOUD",
-	"IDLE CLOUD POWERED_DOWN", "DOWN CLOUD POWERED_DOWN", "IDLE CLOUD POWERING_DOWN", "ALLOCATED CLOUD POWERING_UP", "ALLOCATED CLOUD POWERED_DOWN POWER_UP",
+	"IDLE", "MIXED", "ALLOCATED", "DOWN", "IDLE DRAIN", "ALLOCATED DRAIN", "IDLE NOT_RESPONDING", "DOWN REBOOT_ISSUED",
+	"IDLE CLOUD", "ALLOCATED CLOUD",
+	"IDLE CLOUD POWERED_DOWN", "DOWN CLOUD POWERED_DOWN", "IDLE CLOUD POWERING_DOWN", "ALLOCATED CLOUD POWERING_UP",
+	"ALLOCATED CLOUD POWERED_DOWN POWER_UP",
 	"ALLOCATED CLOUD POWERED_DOWN", "DOWN CLOUD", "ALLOCATED DOWN", "IDLE CLOUD POWERED_DOWN DRAIN",
 }
 
-// drawn is anything that the sources may say, of nodes that are declared, that are not, and that are somebody else's.
+// drawn returns any answers of the sources, about nodes that are declared, that are not, and that are somebody else's.
 func drawn(t *rapid.T) (reconfigure.Cluster, observation) {
 	c, o := example(), healthy()
 	c.Groups[0].Min = rapid.IntRange(0, 4).Draw(t, "min")
@@ -67,10 +69,10 @@ func drawn(t *rapid.T) (reconfigure.Cluster, observation) {
 	return c, o
 }
 
-// chance is true but for one time in n.
+// chance is false one time in n.
 func chance(t *rapid.T, n int) bool { return rapid.IntRange(1, n).Draw(t, "chance") != 1 }
 
-func TestWhateverIsSeen(t *testing.T) {
+func TestFixesAreSafeWhateverTheSourcesSay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cluster, seen := drawn(t)
 		requests := map[string]Fix{}
@@ -94,7 +96,8 @@ func TestWhateverIsSeen(t *testing.T) {
 				t.Fatalf("a persistent node is not suspended: %+v", f)
 			}
 			if f.Fix == HandBack &&
-				(!cluster.Nodes().Contains(f.Node) || !state.Cloud() || !state.Down() || !state.Ours() || state.Running() || seen.Instances[f.Node].ID != "") {
+				(!cluster.Nodes().Contains(f.Node) || !state.Cloud() || !state.Down() || !state.Ours() || state.Running() ||
+					seen.Instances[f.Node].ID != "") {
 				t.Fatalf("it is not ours to hand back: %+v", f)
 			}
 			if f.Fix == Delete {
@@ -115,7 +118,7 @@ func TestWhateverIsSeen(t *testing.T) {
 	})
 }
 
-// mayGo demands that a server is nobody's.
+// mayGo checks that nobody uses a server.
 func mayGo(t *rapid.T, c reconfigure.Cluster, seen observation, f Finding) {
 	i := slices.IndexFunc(seen.Servers[f.Node], func(s reconfigure.Server) bool { return s.ID == f.Server })
 	state := seen.States[f.Node]
@@ -131,7 +134,7 @@ func mayGo(t *rapid.T, c reconfigure.Cluster, seen observation, f Finding) {
 	}
 }
 
-// notDoubled demands that where an instance is to be made, all others of its name are to go.
+// notDoubled checks that where an instance is made, all others of its name are removed.
 func notDoubled(t *rapid.T, seen observation, node string, findings []Finding) {
 	for _, s := range seen.Servers[node] {
 		goes := slices.ContainsFunc(findings, func(f Finding) bool { return f.Server == s.ID && f.Fix == Delete })
@@ -157,7 +160,9 @@ func TestAHealthyClusterHasNoFindings(t *testing.T) {
 				seen.has(node, "standard")
 				seen.slurm(
 					node,
-					rapid.SampledFrom([]string{"IDLE", "MIXED", "ALLOCATED", "IDLE DRAIN", "DOWN", "ALLOCATED COMPLETING", "DOWN REBOOT_ISSUED"}).
+					rapid.SampledFrom([]string{
+						"IDLE", "MIXED", "ALLOCATED", "IDLE DRAIN", "DOWN", "ALLOCATED COMPLETING", "DOWN REBOOT_ISSUED",
+					}).
 						Draw(t, "state")+
 						kind,
 				)
@@ -167,7 +172,7 @@ func TestAHealthyClusterHasNoFindings(t *testing.T) {
 			case way == 2:
 				seen.slurm(node, "ALLOCATED CLOUD POWERED_DOWN POWER_UP") // its ResumeProgram is about to be called
 			case way == 3:
-				seen.slurm(node, "IDLE CLOUD POWERING_DOWN") // its instance has gone faster than SuspendTimeout
+				seen.slurm(node, "IDLE CLOUD POWERING_DOWN") // its instance was removed before SuspendTimeout
 			case way == 4:
 				seen.slurm(node, "ALLOCATED CLOUD POWERING_UP")
 				seen.busy.Nodes = seen.busy.Nodes.Union(nodeset.Of(node))

@@ -1,10 +1,10 @@
-// Package reconcile compares what Slurm, Terraform, the cloud and the journal say of the same nodes, and names what
-// does not go together. Comparing and deciding is pure: it takes a snapshot, asks no source and changes nothing. What
-// may be done about a finding is part of the finding. Reconciler asks the sources and the journal, and does it.
+// Package reconcile compares what Slurm, Terraform, the cloud and the journal have of the same nodes, and lists what
+// differs. Compare is pure: it takes a snapshot, asks no source and changes nothing. A finding includes what may be
+// done about it. Reconciler asks the sources and the journal, and does it.
 //
-// It judges only what is the cluster's: nodes that are declared, that Terraform has or was told of, and servers that
-// carry the cluster's metadata. Whatever else Slurm or the cloud has is not even named. Nodes that a request is at
-// work on are not judged either: there, things differ because they are about to change.
+// Only the cluster's own is judged: nodes that are declared, nodes in Terraform's state or its map, and servers that
+// carry the cluster's metadata. Nothing else that Slurm or the cloud has is listed. Nodes that a request is at work on
+// are not judged either, since they differ while they change.
 package reconcile
 
 import (
@@ -18,9 +18,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// Busy is what requests are at work on.
+// Busy has the nodes that requests are at work on.
 type Busy struct {
-	Nodes nodeset.NodeSet // that a request without an outcome names, or to which something happened during the snapshot
+	Nodes nodeset.NodeSet // named by a request without an outcome, or with an event during the snapshot
 	Whole bool            // such a request is for the whole cluster
 }
 
@@ -30,45 +30,48 @@ type Kind string
 // The kinds. Programs can rely on the words.
 const (
 	Orphan     Kind = "orphan"        // the cloud has an instance of ours that Terraform does not know
+	LeakedPort Kind = "leaked_port"   // the cloud has a port of ours that Terraform does not know and no server uses
 	Doubled    Kind = "doubled"       // the same, and it is not the only one of its name
 	Lost       Kind = "lost"          // Terraform has an instance that the cloud does not have
-	Tainted    Kind = "tainted"       // an instance was not made to the end
-	Unfinished Kind = "unfinished"    // Terraform was told of a node that has no instance, or is to have none and has one
+	Tainted    Kind = "tainted"       // an instance is tainted in Terraform's state, or only a part of it is there
+	Unfinished Kind = "unfinished"    // Terraform's map and its state differ: an instance is missing, or was not removed
 	Unadopted  Kind = "unadopted"     // Slurm uses an instance that Terraform's state does not have as finished
 	Leaked     Kind = "leaked"        // Slurm does not use the node, but its instance is there
 	Undeclared Kind = "undeclared"    // the same of a node that no group declares any more
 	PowersUp   Kind = "powers_up"     // Slurm waits for the node, and no request is at work on it
-	PowersDown Kind = "powers_down"   // Slurm waits for the node to go, and no request is at work on it
-	Missing    Kind = "missing"       // a node that is always to be there has no instance
-	Hollow     Kind = "hollow"        // Slurm takes the node for up, but there is no instance
+	PowersDown Kind = "powers_down"   // Slurm powers the node down, and no request is at work on it
+	Missing    Kind = "missing"       // a persistent node or the control node has no instance
+	Hollow     Kind = "hollow"        // Slurm has the node as up, but it has no instance
 	SetDown    Kind = "set_down"      // we have set the node DOWN in Slurm, and did not hand it back
 	GivenUp    Kind = "given_up"      // Slurm has powered down a persistent node
 	Stopped    Kind = "stopped"       // the cloud has the instance as shut off, paused, suspended or in ERROR
 	Image      Kind = "wrong_image"   // the instance is made of another image than Terraform was told
 	Address    Kind = "wrong_address" // the sources have different addresses of the instance
-	Outdated   Kind = "outdated"      // the node is not made of what is declared now: a note, since only an update changes that
+	Outdated   Kind = "outdated"      // a note: the instance differs from the declaration, which only an update changes
 )
 
-// Note reports whether the kind is no difference between the sources, but only worth knowing.
+// Note reports whether the kind is only for information: the sources do not differ.
 func (k Kind) Note() bool { return k == Outdated }
 
-// Fix is what may be done about a finding without asking an administrator: it costs no job, whatever Slurm does
-// meanwhile.
+// Fix is what may be done about a finding without an administrator. It never costs a job.
 type Fix string
 
-// The fixes. Most are requests, for which the planner and the guard look again; the last two are what no request means.
+// The fixes. The first three are requests, which the planner and the guard check again; for the last two there is no
+// request.
 const (
 	None     Fix = ""
 	Suspend  Fix = "suspend"
 	Resume   Fix = "resume"
 	Enlarge  Fix = "enlarge"
-	Delete   Fix = "delete"    // of the server, in the cloud: Terraform cannot remove what it does not know
+	Delete   Fix = "delete"    // of the server or port, in the cloud: Terraform cannot remove what it does not know
 	HandBack Fix = "hand_back" // of the node, to Slurm's power saving
 )
 
-// Mode is the mode of the request that the fix is; false where it is no request.
+// Mode returns the mode of the request that carries out the fix; false if the fix is no request.
 func (f Fix) Mode() (reconfigure.Mode, bool) {
-	mode, ok := map[Fix]reconfigure.Mode{Suspend: reconfigure.Suspend, Resume: reconfigure.Resume, Enlarge: reconfigure.Enlarge}[f]
+	mode, ok := map[Fix]reconfigure.Mode{
+		Suspend: reconfigure.Suspend, Resume: reconfigure.Resume, Enlarge: reconfigure.Enlarge,
+	}[f]
 	return mode, ok
 }
 
@@ -77,17 +80,18 @@ type Finding struct {
 	Node   string `json:"node"`
 	Kind   Kind   `json:"kind"`
 	Detail string `json:"detail"`
-	Server string `json:"server,omitempty"` // id of the server that it is about; empty where it is about the node
+	Server string `json:"server,omitempty"` // id of the server that it is about; empty where it is about none
+	Port   string `json:"port,omitempty"`   // id of the port that it is about; empty where it is about none
 	Fix    Fix    `json:"fix,omitempty"`
-	// Command is what an administrator may do where there is no fix, or nothing. In it, Nodes stands for the node.
+	// Command is for an administrator, where there is no fix; it may be empty. In it, Nodes stands for the node.
 	Command string `json:"command,omitempty"`
 }
 
 // Nodes stands for the nodes in a Finding's Command, so that several nodes can share one.
 const Nodes = "{NODES}"
 
-// Compare is what differs, by node. An empty result means that as far as the sources answer, they agree. An instance
-// that Terraform does not know counts from minAge on: a younger one may be in the making.
+// Compare lists what differs, by node. An empty result means that the sources agree as far as they answer. An instance
+// or port that Terraform does not know counts from the age minAge on, since Terraform may be making a younger one.
 func Compare(cluster reconfigure.Cluster, seen snapshot.Snapshot, busy Busy, minAge time.Duration) []Finding {
 	if busy.Whole {
 		return nil
@@ -104,12 +108,13 @@ func Compare(cluster reconfigure.Cluster, seen snapshot.Snapshot, busy Busy, min
 	return all
 }
 
-// Confirm is those of the later findings that an earlier comparison had too. Slurm does not tell since when a node is
-// in a state, and the sources cannot be asked in one instant: what is seen once may be a moment between two steps.
+// Confirm returns the later findings that an earlier comparison had too. Slurm does not report since when a node is in
+// a state, and the sources cannot be asked in one instant. So a finding that is seen once may be a state between two
+// steps.
 func Confirm(earlier, later []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(later), func(f Finding) bool {
 		return !slices.ContainsFunc(earlier, func(e Finding) bool {
-			return e.Node == f.Node && e.Kind == f.Kind && e.Server == f.Server && e.Fix == f.Fix
+			return e.Node == f.Node && e.Kind == f.Kind && e.Server == f.Server && e.Port == f.Port && e.Fix == f.Fix
 		})
 	})
 }
@@ -140,6 +145,7 @@ func (c comparison) ours() nodeset.NodeSet {
 	names = slices.AppendSeq(names, maps.Keys(c.seen.Desired))
 	names = slices.AppendSeq(names, maps.Keys(c.seen.Instances))
 	names = slices.AppendSeq(names, maps.Keys(c.seen.Servers))
+	names = slices.AppendSeq(names, maps.Keys(c.seen.Ports))
 	return c.declared.Union(nodeset.Of(names...))
 }
 
@@ -147,13 +153,14 @@ func (c comparison) judge(node string) []Finding {
 	v := c.view(node)
 	all := c.strangers(v)
 	if f, ok := c.existence(v); ok {
-		all = append(all, c.careful(v, f, all))
+		all = append(all, c.withoutDouble(v, f, all))
 	}
-	all = append(all, c.likeness(v)...)
+	all = append(all, c.attributes(v)...)
+	all = append(all, c.leakedPorts(v)...)
 	for i := range all {
 		all[i].Node = node
 		if node == c.cluster.Control.Name && all[i].Command == updating {
-			all[i].Command = "" // no mode updates it
+			all[i].Command = v.starting() // no mode updates it
 		}
 		if !c.fixable() {
 			all[i].Fix = None
@@ -162,15 +169,15 @@ func (c comparison) judge(node string) []Finding {
 	return all
 }
 
-// fixable reports whether anything may be fixed at all. With one of the sources unreachable, what the others say may
-// only look wrong; and without a control node no nodes can be made.
+// fixable reports whether anything may be fixed at all. If a source is unreachable, a finding may be wrong. Without a
+// control node no other node can be made.
 func (c comparison) fixable() bool {
 	_, deployed := c.seen.Instances[c.cluster.Control.Name]
 	return c.slurm && c.cloud && c.terraform && deployed
 }
 
-// careful takes back a fix that would make a second instance of the node's name.
-func (c comparison) careful(v view, f Finding, strangers []Finding) Finding {
+// withoutDouble removes a fix that would make a second instance of the node's name.
+func (c comparison) withoutDouble(v view, f Finding, strangers []Finding) Finding {
 	makes := f.Fix == Resume || f.Fix == Enlarge
 	removed := 0
 	for _, s := range strangers {
@@ -188,7 +195,7 @@ func (c comparison) careful(v view, f Finding, strangers []Finding) Finding {
 	return f
 }
 
-// view is what there is to know of one node.
+// view has what the sources know of one node.
 type view struct {
 	node     string
 	state    reconfigure.NodeState
@@ -226,7 +233,7 @@ func Abandoned(s reconfigure.NodeState) bool {
 	return s.Cloud() && s.Down() && s.Ours() && !s.Busy && !s.PoweringUp() && !s.PoweringDown()
 }
 
-// out reports whether no job is on the node and none can start: neither fixing nor removing its instance costs a job.
+// out reports whether no job is on the node and none can start, so that neither a fix nor a removal costs a job.
 func (v view) out() bool {
 	return !v.state.Up() && !v.state.PoweringUp() && !v.state.Running() && !v.state.Rebooting() &&
 		(v.state.GivenUp() || v.state.Down())

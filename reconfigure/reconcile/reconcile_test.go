@@ -26,7 +26,7 @@ func example() reconfigure.Cluster {
 	}
 }
 
-// observation is a snapshot in the making, and what requests are at work on.
+// observation is a snapshot that a test builds, and what requests are at work on.
 type observation struct {
 	snapshot.Snapshot
 	busy Busy
@@ -36,8 +36,8 @@ func (o observation) compare(c reconfigure.Cluster) []Finding {
 	return Compare(c, o.Snapshot, o.busy, minAge)
 }
 
-// silence has a source not answer.
-func (o *observation) silence(source snapshot.Source) {
+// unreachable makes a source unreachable.
+func (o *observation) unreachable(source snapshot.Source) {
 	o.Missing[source] = "no route to host"
 	switch source {
 	case snapshot.Cloud:
@@ -49,7 +49,7 @@ func (o *observation) silence(source snapshot.Source) {
 	}
 }
 
-// healthy is that cluster at rest: ctl and n1 are there, the others powered down.
+// healthy is that cluster without requests: ctl and n1 are there, the others powered down.
 func healthy() observation {
 	o := observation{Snapshot: snapshot.Snapshot{
 		Time: now, Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{},
@@ -75,11 +75,19 @@ func (o *observation) has(node, group string) {
 	o.serve(node, "id-"+node, time.Hour)
 }
 
-// serve has the cloud have an instance of some age.
+// serve adds an instance of some age to the cloud.
 func (o *observation) serve(node, id string, age time.Duration) {
 	o.Servers[node] = append(o.Servers[node], reconfigure.Server{
 		ID: id, Status: reconfigure.ServerActive, Address: "192.0.2.1", ImageID: "image-v1", Created: now.Add(-age),
 	})
+}
+
+// port has the cloud have a port of some age that no server uses.
+func (o *observation) port(node, id string, age time.Duration) {
+	if o.Ports == nil {
+		o.Ports = map[string][]reconfigure.Port{}
+	}
+	o.Ports[node] = append(o.Ports[node], reconfigure.Port{ID: id, Node: node, Created: now.Add(-age)})
 }
 
 func (o *observation) slurm(node, states string) {
@@ -97,6 +105,9 @@ func (o *observation) taint(node string) {
 func TestFindings(t *testing.T) {
 	one := func(node string, kind Kind, fix Fix, command string) []Finding {
 		return []Finding{{Node: node, Kind: kind, Fix: fix, Command: command}}
+	}
+	leakedPort := func(node string, fix Fix, command string) []Finding {
+		return []Finding{{Node: node, Kind: LeakedPort, Port: "p", Fix: fix, Command: command}}
 	}
 	for name, test := range map[string]struct {
 		see  func(*observation)
@@ -124,12 +135,14 @@ func TestFindings(t *testing.T) {
 			o.has("n2", "standard")
 			o.slurm("n2", "DOWN CLOUD")
 		}, nil},
-		"powers down, and nobody is at work": {func(o *observation) {
+		"powers down without a request": {func(o *observation) {
 			o.has("n2", "standard")
 			o.slurm("n2", "IDLE CLOUD POWERING_DOWN")
 		}, one("n2", PowersDown, Suspend, "")},
-		"powers down without an instance":  {func(o *observation) { o.slurm("n2", "IDLE CLOUD POWERING_DOWN") }, nil},
-		"powers up, and nobody is at work": {func(o *observation) { o.slurm("n2", "ALLOCATED CLOUD POWERING_UP") }, one("n2", PowersUp, Resume, "")},
+		"powers down without an instance": {func(o *observation) { o.slurm("n2", "IDLE CLOUD POWERING_DOWN") }, nil},
+		"powers up without a request": {
+			func(o *observation) { o.slurm("n2", "ALLOCATED CLOUD POWERING_UP") }, one("n2", PowersUp, Resume, ""),
+		},
 		"powers up with an instance": {func(o *observation) {
 			o.has("n2", "standard")
 			o.slurm("n2", "ALLOCATED CLOUD POWERING_UP")
@@ -142,7 +155,9 @@ func TestFindings(t *testing.T) {
 			o.has("n2", "standard")
 			o.busy.Whole = true
 		}, nil},
-		"up without an instance": {func(o *observation) { o.slurm("n2", "ALLOCATED CLOUD NOT_RESPONDING") }, one("n2", Hollow, None, givingUp)},
+		"up without an instance": {
+			func(o *observation) { o.slurm("n2", "ALLOCATED CLOUD NOT_RESPONDING") }, one("n2", Hollow, None, poweringDown),
+		},
 		"set DOWN by us": {func(o *observation) {
 			o.slurm("n2", "DOWN CLOUD")
 			o.reasoned("n2", "reconfigure: boot: no SSH")
@@ -161,12 +176,16 @@ func TestFindings(t *testing.T) {
 			delete(o.Servers, "n1")
 			o.slurm("n1", "DOWN NOT_RESPONDING")
 		}, one("n1", Missing, Enlarge, "")},
-		"persistent without an instance, but something answers": {func(o *observation) { o.gone("n1") }, one("n1", Missing, None, "")},
+		"persistent without an instance, but something answers": {
+			func(o *observation) { o.gone("n1") }, one("n1", Missing, None, ""),
+		},
 		"persistent by an edit that nobody has asked for": {func(o *observation) {
 			o.gone("n1")
 			o.slurm("n1", "IDLE CLOUD POWERED_DOWN")
 		}, one("n1", Missing, None, resizing)},
-		"persistent, powered down": {func(o *observation) { o.slurm("n1", "IDLE POWERED_DOWN") }, one("n1", GivenUp, None, resizing)},
+		"persistent, powered down": {
+			func(o *observation) { o.slurm("n1", "IDLE POWERED_DOWN") }, one("n1", GivenUp, None, resizing),
+		},
 		"persistent without an instance, and there is an orphan too young to remove": {func(o *observation) {
 			o.gone("n1")
 			o.slurm("n1", "DOWN NOT_RESPONDING")
@@ -181,7 +200,10 @@ func TestFindings(t *testing.T) {
 			o.slurm("n2", "ALLOCATED CLOUD POWERING_UP")
 			o.serve("n2", "stray", time.Hour)
 		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Command: byHand + "stray"}, {Node: "n2", Kind: PowersUp}}},
-		"orphan":            {func(o *observation) { o.serve("n2", "stray", time.Hour) }, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Fix: Delete}}},
+		"orphan": {
+			func(o *observation) { o.serve("n2", "stray", time.Hour) },
+			[]Finding{{Node: "n2", Kind: Orphan, Server: "stray", Fix: Delete}},
+		},
 		"orphan, young":     {func(o *observation) { o.serve("n2", "stray", minAge-time.Second) }, nil},
 		"orphan, of no age": {func(o *observation) { o.Servers["n2"] = []reconfigure.Server{{ID: "stray"}} }, nil},
 		"orphan that is in use": {func(o *observation) {
@@ -192,7 +214,9 @@ func TestFindings(t *testing.T) {
 			[]Finding{{Node: "other", Kind: Orphan, Server: "stray", Command: byHand + "stray"}}},
 		"orphan with the control node's name": {func(o *observation) { o.serve("ctl", "stray", time.Hour) },
 			[]Finding{{Node: "ctl", Kind: Doubled, Server: "stray", Command: byHand + "stray"}}},
-		"two of a name, one in use at an address that is not told": {func(o *observation) { o.serve("n1", "stray", time.Hour) },
+		"two of a name, one in use at an address that is not told": {func(o *observation) {
+			o.serve("n1", "stray", time.Hour)
+		},
 			[]Finding{{Node: "n1", Kind: Doubled, Server: "stray", Command: byHand + "stray"}}},
 		"two of a name, one in use at another address": {func(o *observation) {
 			o.serve("n1", "stray", time.Hour)
@@ -203,7 +227,10 @@ func TestFindings(t *testing.T) {
 			o.serve("n1", "stray", time.Hour)
 			o.Servers["n1"][1].Address = "192.0.2.2"
 			o.reachedAt("n1", "192.0.2.2")
-		}, []Finding{{Node: "n1", Kind: Doubled, Server: "stray", Command: byHand + "stray"}, {Node: "n1", Kind: Address, Command: readdressed + "192.0.2.1"}}},
+		}, []Finding{
+			{Node: "n1", Kind: Doubled, Server: "stray", Command: byHand + "stray"},
+			{Node: "n1", Kind: Address, Command: readdressed + "192.0.2.1"},
+		}},
 		"lost": {func(o *observation) {
 			o.has("n2", "standard")
 			delete(o.Servers, "n2")
@@ -212,7 +239,7 @@ func TestFindings(t *testing.T) {
 			o.has("n2", "standard")
 			delete(o.Servers, "n2")
 			o.slurm("n2", "ALLOCATED CLOUD")
-		}, one("n2", Lost, None, givingUp)},
+		}, one("n2", Lost, None, poweringDown)},
 		"lost, persistent": {func(o *observation) {
 			delete(o.Servers, "n1")
 			o.slurm("n1", "DOWN")
@@ -250,8 +277,32 @@ func TestFindings(t *testing.T) {
 		}, []Finding{
 			{Node: "n2", Kind: Orphan, Server: "id-n2", Command: byHand + "id-n2"}, {Node: "n2", Kind: Unfinished},
 		}},
-		"shut off":            {func(o *observation) { o.Servers["n1"][0].Status = "SHUTOFF" }, one("n1", Stopped, None, updating)},
-		"in ERROR":            {func(o *observation) { o.Servers["ctl"][0].Status = "ERROR" }, one("ctl", Stopped, None, "")},
+		"shut off":         {func(o *observation) { o.Servers["n1"][0].Status = "SHUTOFF" }, one("n1", Stopped, None, updating)},
+		"paused":           {func(o *observation) { o.Servers["n1"][0].Status = "PAUSED" }, one("n1", Stopped, None, updating)},
+		"in ERROR":         {func(o *observation) { o.Servers["n1"][0].Status = "ERROR" }, one("n1", Stopped, None, updating)},
+		"control in ERROR": {func(o *observation) { o.Servers["ctl"][0].Status = "ERROR" }, one("ctl", Stopped, None, "")},
+		"control, shut off": {func(o *observation) {
+			o.Servers["ctl"][0].Status = "SHUTOFF"
+			o.unreachable(snapshot.Slurm)
+		}, one("ctl", Stopped, None, "openstack server start id-ctl")},
+		"leaked port":               {func(o *observation) { o.port("n2", "p", minAge) }, leakedPort("n2", Delete, "")},
+		"leaked port, young":        {func(o *observation) { o.port("n2", "p", minAge-time.Second) }, nil},
+		"leaked port, of no age":    {func(o *observation) { o.Ports = map[string][]reconfigure.Port{"n2": {{ID: "p"}}} }, nil},
+		"a port with a server":      {func(o *observation) { o.port("n2", "p", time.Hour); o.Ports["n2"][0].Server = "s" }, nil},
+		"a port, and Slurm is away": {func(o *observation) { o.port("n2", "p", time.Hour); o.unreachable(snapshot.Slurm) }, leakedPort("n2", None, "")},
+		"a port that is to be kept, and Terraform's state has none": {func(o *observation) {
+			o.Desired["n2"] = reconfigure.Spec{Group: "standard", NetworkID: "n"}
+			o.port("n2", "p", time.Hour)
+		}, nil},
+		"a port that is kept, and another one": {func(o *observation) {
+			o.Desired["n2"] = reconfigure.Spec{Group: "standard", NetworkID: "n"}
+			o.StatePorts = map[string]string{"n2": "kept"}
+			o.port("n2", "kept", time.Hour)
+			o.port("n2", "p", time.Hour)
+		}, leakedPort("n2", Delete, "")},
+		"leaked port of a node that nobody declares": {
+			func(o *observation) { o.port("old1", "p", time.Hour) }, leakedPort("old1", None, portByHand+"p"),
+		},
 		"a port that is kept": {func(o *observation) { o.Desired["n2"] = reconfigure.Spec{Group: "standard", NetworkID: "n"} }, nil},
 		"tainted, awaited": {func(o *observation) {
 			o.has("n2", "standard")
@@ -262,11 +313,17 @@ func TestFindings(t *testing.T) {
 			o.taint("n1")
 			o.slurm("n1", "DOWN")
 		}, one("n1", Tainted, Enlarge, "")},
-		"tainted, persistent, in use":   {func(o *observation) { o.taint("n1") }, one("n1", Unadopted, Resume, "")},
-		"tainted, the control node":     {func(o *observation) { o.taint("ctl") }, one("ctl", Tainted, None, "")},
-		"told only":                     {func(o *observation) { o.Desired["n2"] = o.Desired["n1"] }, one("n2", Unfinished, Suspend, "")},
-		"removal cut short":             {func(o *observation) { o.has("n2", "standard"); delete(o.Desired, "n2") }, one("n2", Unfinished, Suspend, "")},
-		"removal cut short, persistent": {func(o *observation) { delete(o.Desired, "n1") }, one("n1", Unfinished, None, updating)},
+		"tainted, persistent, in use": {func(o *observation) { o.taint("n1") }, one("n1", Unadopted, Resume, "")},
+		"tainted, the control node":   {func(o *observation) { o.taint("ctl") }, one("ctl", Tainted, None, "")},
+		"told only": {
+			func(o *observation) { o.Desired["n2"] = o.Desired["n1"] }, one("n2", Unfinished, Suspend, ""),
+		},
+		"interrupted removal": {
+			func(o *observation) { o.has("n2", "standard"); delete(o.Desired, "n2") }, one("n2", Unfinished, Suspend, ""),
+		},
+		"interrupted removal, persistent": {
+			func(o *observation) { delete(o.Desired, "n1") }, one("n1", Unfinished, None, updating),
+		},
 		"undeclared, which Slurm has powered down": {func(o *observation) {
 			o.has("old1", "retired")
 			o.slurm("old1", "IDLE CLOUD POWERED_DOWN")
@@ -275,11 +332,17 @@ func TestFindings(t *testing.T) {
 			o.has("old1", "retired")
 			o.slurm("old1", "IDLE")
 		}, one("old1", Undeclared, None, resizing)},
-		"made of another image than told": {func(o *observation) { o.Servers["n1"][0].ImageID = "image-v0" }, one("n1", Image, None, updating)},
-		"another address in the state":    {func(o *observation) { o.Servers["n1"][0].Address = "192.0.2.9" }, one("n1", Address, None, deploying)},
-		"another address in Slurm":        {func(o *observation) { o.reachedAt("n1", "192.0.2.9") }, one("n1", Address, None, readdressed+"192.0.2.1")},
-		"a name as the address in Slurm":  {func(o *observation) { o.reachedAt("n1", "n1") }, nil},
-		"not what is declared": {func(o *observation) {
+		"made of another image than told": {
+			func(o *observation) { o.Servers["n1"][0].ImageID = "image-v0" }, one("n1", Image, None, updating),
+		},
+		"another address in the state": {
+			func(o *observation) { o.Servers["n1"][0].Address = "192.0.2.9" }, one("n1", Address, None, deploying),
+		},
+		"another address in Slurm": {
+			func(o *observation) { o.reachedAt("n1", "192.0.2.9") }, one("n1", Address, None, readdressed+"192.0.2.1"),
+		},
+		"a name as the address in Slurm": {func(o *observation) { o.reachedAt("n1", "n1") }, nil},
+		"differs from the declaration": {func(o *observation) {
 			o.Sources[example().Control.Source] = reconfigure.Resolved{ImageID: "image-v2", FlavorID: "f", NetworkID: "n"}
 		}, []Finding{{Node: "ctl", Kind: Outdated}, {Node: "n1", Kind: Outdated, Command: updating}}},
 		"a node of Slurm's that is not ours": {func(o *observation) { o.slurm("stranger", "ALLOCATED POWERING_UP") }, nil},
@@ -289,15 +352,15 @@ func TestFindings(t *testing.T) {
 		"no control node": {func(o *observation) { o.gone("ctl") }, one("ctl", Missing, None, deploying)},
 		"Slurm is unreachable": {func(o *observation) {
 			o.has("n2", "standard")
-			o.silence(snapshot.Slurm)
+			o.unreachable(snapshot.Slurm)
 			o.gone("n1")
 		}, one("n1", Missing, None, "")},
 		"the cloud is unreachable": {func(o *observation) {
 			o.has("n2", "standard")
-			o.silence(snapshot.Cloud)
+			o.unreachable(snapshot.Cloud)
 		}, one("n2", Leaked, None, "")},
 		"Terraform is unreachable": {func(o *observation) {
-			o.silence(snapshot.Terraform)
+			o.unreachable(snapshot.Terraform)
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -316,7 +379,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// gone takes all that there is of a node away.
+// gone removes a node from Terraform and the cloud.
 func (o *observation) gone(node string) {
 	delete(o.Desired, node)
 	delete(o.Instances, node)
@@ -329,13 +392,33 @@ func (o *observation) reachedAt(node, address string) {
 	o.States[node] = s
 }
 
+func TestAFaultIsPartOfAFinding(t *testing.T) {
+	for _, taint := range []bool{false, true} {
+		seen := healthy()
+		seen.Servers["n1"][0].Status, seen.Servers["n1"][0].Fault = "ERROR", "No valid host was found."
+		if taint {
+			seen.taint("n1")
+		}
+		found := seen.compare(example())
+		if len(found) != 1 || !strings.Contains(found[0].Detail, "ERROR: No valid host was found.") {
+			t.Errorf("%+v", found)
+		}
+	}
+}
+
 func TestConfirmWantsTheSameTwice(t *testing.T) {
 	a := Finding{Node: "a", Kind: Leaked, Fix: Suspend, Detail: "then"}
 	again := a
 	again.Detail = "now"
 	b := Finding{Node: "b", Kind: PowersUp, Fix: Resume}
 	other := Finding{Node: "a", Kind: Orphan, Server: "1"}
-	if diff := cmp.Diff([]Finding{again}, Confirm([]Finding{a, {Node: "b", Kind: Leaked}, {Node: "a", Kind: Orphan, Server: "2"}}, []Finding{again, b, other})); diff != "" {
+	if got := Confirm([]Finding{{Kind: LeakedPort, Port: "1"}}, []Finding{{Kind: LeakedPort, Port: "2"}}); len(got) > 0 {
+		t.Errorf("another port is taken for the one before: %v", got)
+	}
+	if diff := cmp.Diff(
+		[]Finding{again},
+		Confirm([]Finding{a, {Node: "b", Kind: Leaked}, {Node: "a", Kind: Orphan, Server: "2"}}, []Finding{again, b, other}),
+	); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -14,32 +14,35 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// Journal is where requests are, and where fixes are submitted.
+// Journal has the requests, and takes the fixes that are requests.
 type Journal interface {
-	// Pending is the requests without an outcome.
+	// Pending lists the requests without an outcome.
 	Pending(ctx context.Context) ([]reconfigure.Request, error)
-	// LastMoves is the newest event of each node that is not a note.
+	// LastMoves returns the newest event of each node that is not a note.
 	LastMoves(ctx context.Context) (map[string]reconfigure.Event, error)
-	// Submit returns when the request is durable, with its number.
+	// Submit returns the request with its number when it is durable.
 	Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error)
 }
 
 // Cloud removes what Terraform does not know.
 type Cloud interface {
-	// RemoveServer returns when the cloud has the instance no more. That it is gone already is success. One that is
-	// not the cluster's, has another name or was not made before the time MUST stay.
+	// RemoveServer returns when the instance is removed; an absent instance is success. It MUST NOT remove an
+	// instance of another cluster, with another name, or created after the time before.
 	RemoveServer(ctx context.Context, id, name string, before time.Time) error
+	// RemovePort removes a port. That it is gone already is success. One that is not the cluster's, has another name, is
+	// used by a server or was not made before the time MUST stay.
+	RemovePort(ctx context.Context, id, name string, before time.Time) error
 }
 
-// Scheduler is the Slurm of a control node.
+// Scheduler is Slurm on a control node.
 type Scheduler interface {
-	// States is every node that Slurm knows.
+	// States returns the states of all nodes that Slurm knows.
 	States(ctx context.Context) (map[string]reconfigure.NodeState, error)
-	// PowerDown gives nodes back to power saving, whatever state they are in.
+	// PowerDown gives nodes back to power saving, in whatever state they are.
 	PowerDown(ctx context.Context, nodes nodeset.NodeSet) error
 }
 
-// DefaultMinAge is from which age on an instance that Terraform does not know belongs to no run of Terraform any more.
+// DefaultMinAge is the age from which on an instance that Terraform does not know belongs to no run of Terraform.
 const DefaultMinAge = 15 * time.Minute
 
 // Reconciler compares the sources, and fixes what differs.
@@ -52,7 +55,7 @@ type Reconciler struct {
 	MinAge    time.Duration // of an instance that Terraform does not know
 }
 
-// Comparison is what a comparison came to.
+// Comparison is the result of comparing the sources.
 type Comparison struct {
 	Findings []Finding
 	Seen     snapshot.Snapshot
@@ -60,7 +63,7 @@ type Comparison struct {
 	work     work // as the journal had it after the sources were asked
 }
 
-// Differs is the nodes at which the sources differ; notes do not count.
+// Differs returns the nodes at which the sources differ; notes do not count.
 func (c Comparison) Differs() nodeset.NodeSet {
 	var names []string
 	for _, f := range c.Findings {
@@ -71,7 +74,7 @@ func (c Comparison) Differs() nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
-// CompareTwice compares, and where anything differs does so once more after a pause.
+// CompareTwice compares, and compares again after a pause if anything differs. Only what both comparisons found counts.
 func (r Reconciler) CompareTwice(ctx context.Context, pause time.Duration) (Comparison, error) {
 	first, err := r.Compare(ctx)
 	if err != nil || len(first.Findings) == 0 {
@@ -87,8 +90,8 @@ func (r Reconciler) CompareTwice(ctx context.Context, pause time.Duration) (Comp
 	return second, err
 }
 
-// Compare asks all sources, and the journal before and after them: what a request was at work on meanwhile is not
-// judged.
+// Compare asks all sources, and the journal before and after them. A node that a request was at work on meanwhile is
+// not judged.
 func (r Reconciler) Compare(ctx context.Context) (Comparison, error) {
 	before, err := r.work(ctx)
 	if err != nil {
@@ -106,9 +109,9 @@ func (r Reconciler) Compare(ctx context.Context) (Comparison, error) {
 	return Comparison{Findings: Compare(r.Cluster, seen, busy, r.MinAge), Seen: seen, Busy: busy, work: after}, nil
 }
 
-// Fix removes the instances that nothing uses, since new ones of the same names may follow, and hands nodes back
-// to Slurm. It tells each result, and names the nodes with which that did not go well: a request for them would
-// double an instance.
+// Fix removes the instances and ports that nothing uses and hands nodes back to Slurm. It comes before the requests, which may
+// make new instances of the same names. It calls tell with each result, and returns the nodes for which that failed: a
+// request for them would make a second instance.
 func (r Reconciler) Fix(
 	ctx context.Context, c Comparison, tell func(Finding, error) error,
 ) (failed nodeset.NodeSet, err error) {
@@ -124,7 +127,7 @@ func (r Reconciler) Fix(
 	return failed, errors.Join(errs...)
 }
 
-// removeOrphans asks for each instance just before it is removed whether a request has come for its node.
+// removeOrphans checks just before each removal that no request has come for the node.
 func (r Reconciler) removeOrphans(ctx context.Context, c Comparison, told func(Finding, error)) {
 	orphans := with(c.Findings, Delete)
 	if len(orphans) == 0 {
@@ -136,14 +139,19 @@ func (r Reconciler) removeOrphans(ctx context.Context, c Comparison, told func(F
 		if err == nil {
 			err = r.stillIdle(ctx, c, f.Node)
 		}
-		if err == nil {
-			err = cloud.RemoveServer(ctx, f.Server, f.Node, c.Seen.Time.Add(-r.MinAge))
+		before := c.Seen.Time.Add(-r.MinAge)
+		switch {
+		case err != nil:
+		case f.Port != "":
+			err = cloud.RemovePort(ctx, f.Port, f.Node, before)
+		default:
+			err = cloud.RemoveServer(ctx, f.Server, f.Node, before)
 		}
 		told(f, err)
 	}
 }
 
-// handBack asks Slurm once more which of the nodes are DOWN by a reason of ours.
+// handBack asks Slurm again which of the nodes are DOWN with a reason of ours.
 func (r Reconciler) handBack(ctx context.Context, c Comparison, told func(Finding, error)) {
 	down := with(c.Findings, HandBack)
 	if len(down) == 0 {
@@ -154,7 +162,7 @@ func (r Reconciler) handBack(ctx context.Context, c Comparison, told func(Findin
 	for _, f := range down {
 		err := failure
 		if err == nil && !Abandoned(states[f.Node]) {
-			err = fmt.Errorf("%s is left alone: it is not DOWN by a reason of ours any more", f.Node)
+			err = fmt.Errorf("%s is left alone: it is no longer DOWN with a reason of ours", f.Node)
 		}
 		if err == nil {
 			err = r.stillIdle(ctx, c, f.Node)
@@ -166,12 +174,12 @@ func (r Reconciler) handBack(ctx context.Context, c Comparison, told func(Findin
 	}
 }
 
-// with is the findings that have a fix.
+// with returns the findings that have this fix.
 func with(findings []Finding, fix Fix) []Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Fix != fix })
 }
 
-// stillIdle is an error where a request has come for a node since the comparison.
+// stillIdle returns an error if a request has come for the node since the comparison.
 func (r Reconciler) stillIdle(ctx context.Context, c Comparison, node string) error {
 	now, err := r.work(ctx)
 	if err == nil && now.busy(c.work).Contains(node) || now.whole {
@@ -180,7 +188,7 @@ func (r Reconciler) stillIdle(ctx context.Context, c Comparison, node string) er
 	return err
 }
 
-// Requests is the fixes that are requests: one a mode, whose reason is what was found.
+// Requests returns the fixes that are requests: one for each mode, with what was found as its reason.
 func Requests(findings []Finding) []reconfigure.Request {
 	nodes, found := map[reconfigure.Mode][]string{}, map[reconfigure.Mode][]string{}
 	for _, f := range findings {
@@ -201,10 +209,10 @@ func Requests(findings []Finding) []reconfigure.Request {
 	return all
 }
 
-// Words is the kind for people.
+// Words returns the kind for people.
 func (k Kind) Words() string { return strings.ReplaceAll(string(k), "_", " ") }
 
-// Submit writes requests down for a caller. After an error those that are returned are written.
+// Submit writes requests to the journal for a caller. After an error, the returned ones are written.
 func (r Reconciler) Submit(
 	ctx context.Context,
 	requests []reconfigure.Request,
@@ -220,9 +228,9 @@ func (r Reconciler) Submit(
 	return requests, nil
 }
 
-// Unattended compares, and fixes what was there at the last comparison, too. The new Look is kept before anything is
-// done about it: what fails must not be tried at every comparison, nor by every process that dies of it. The requests
-// are left to whoever carries out requests.
+// Unattended compares, and fixes what the last comparison found too. It stores the new Look with keep before it fixes
+// anything, so that a fix that fails, or kills the process, is not tried again at every comparison. It only submits the
+// requests; a worker carries them out.
 func (r Reconciler) Unattended(
 	ctx context.Context, last Look, stale time.Duration, keep func(Look) error, tell func(Finding, error) error,
 ) error {
@@ -246,7 +254,7 @@ func (r Reconciler) Unattended(
 	return errors.Join(failure, err)
 }
 
-// work is what is to be done, and what was done last, as the journal has it.
+// work has what the journal knows: open requests, and the last event of each node.
 type work struct {
 	nodes nodeset.NodeSet // that requests without an outcome name
 	whole bool            // such a request is for the whole cluster
@@ -266,10 +274,10 @@ func (r Reconciler) work(ctx context.Context) (work, error) {
 	return w, err
 }
 
-// busy is the nodes that a request names, or to which something has happened since.
+// busy returns the nodes that a request names, or that have a new event since earlier.
 func (w work) busy(earlier work) nodeset.NodeSet { return w.nodes.Union(w.since(earlier)) }
 
-// since is the nodes to which something has happened since an earlier look into the journal.
+// since returns the nodes that have a new event since earlier.
 func (w work) since(earlier work) nodeset.NodeSet {
 	var names []string
 	for node, e := range w.last {

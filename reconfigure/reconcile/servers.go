@@ -9,8 +9,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// strangers are the instances of ours with a node's name that Terraform does not know, and that are old enough to
-// belong to no run of Terraform.
+// strangers returns a finding for each instance of ours that has the node's name, that Terraform does not know, and
+// that is too old to belong to a run of Terraform.
 func (c comparison) strangers(v view) []Finding {
 	if !c.cloud || !c.terraform || c.adoptable(v) {
 		return nil
@@ -38,8 +38,8 @@ func (c comparison) strangers(v view) []Finding {
 	return all
 }
 
-// unused reports whether nothing can be running on a server: it has a compute node's name, and Slurm does not use
-// that node, or uses it at another address.
+// unused reports whether no job can be on a server: it has a compute node's name, and Slurm does not use that node, or
+// uses it at another address.
 func (c comparison) unused(v view, s reconfigure.Server) bool {
 	if !c.declared.Contains(v.node) {
 		return false // it may belong to what the site has added to the root module, or to a declaration that is being edited
@@ -48,15 +48,63 @@ func (c comparison) unused(v view, s reconfigure.Server) bool {
 }
 
 // elsewhere reports whether slurmctld reaches the node at the address of its own instance, and not at that of another
-// server. A host name as the node's address tells nothing.
+// server. A host name as the node's address says nothing.
 func (v view) elsewhere(s reconfigure.Server) bool {
 	at, err := netip.ParseAddr(v.state.Address)
 	return err == nil && s.Address != "" && at.String() != s.Address && at.String() == v.own.Address
 }
 
-// likeness compares an instance that is there with what Terraform was told, with the addresses that the other sources
-// have of it, and with what is declared.
-func (c comparison) likeness(v view) []Finding {
+// said is a server's status, with the cloud's words where it is in ERROR.
+func said(s reconfigure.Server) string {
+	if s.Status == "ERROR" && s.Fault != "" {
+		return s.Status + ": " + s.Fault
+	}
+	return s.Status
+}
+
+// starting is what an administrator may type to have a stopped instance run again; empty where it is not so simple.
+func (v view) starting() string {
+	if v.own == nil {
+		return ""
+	}
+	verb := map[string]string{
+		"SHUTOFF": "start", "PAUSED": "unpause", "SUSPENDED": "resume", "SHELVED": "unshelve", "SHELVED_OFFLOADED": "unshelve",
+	}[v.own.Status]
+	if verb == "" {
+		return ""
+	}
+	return "openstack server " + verb + " " + v.own.ID
+}
+
+// leakedPorts are the ports of ours with a node's name that no server uses, that are old enough to belong to no run of
+// Terraform, and that Terraform does not know: it was told of no such node, or has another port of the node.
+func (c comparison) leakedPorts(v view) []Finding {
+	if !c.cloud || !c.terraform {
+		return nil
+	}
+	_, told := c.seen.Desired[v.node]
+	known := c.seen.StatePorts[v.node]
+	var all []Finding
+	for _, p := range c.seen.Ports[v.node] {
+		old := !p.Created.IsZero() && c.seen.Time.Sub(p.Created) >= c.minAge
+		if p.Server != "" || !old || p.ID == known || known == "" && (told || v.made) {
+			continue
+		}
+		f := Finding{
+			Kind: LeakedPort, Port: p.ID, Fix: Delete,
+			Detail: "no server uses this port of ours, and Terraform does not know it: " + p.ID,
+		}
+		if !c.declared.Contains(v.node) && v.node != c.cluster.Control.Name {
+			f.Fix, f.Command = None, portByHand+p.ID // it may belong to a declaration that is being edited
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// attributes compares a finished instance with Terraform's map, with the addresses in the other sources, and with the
+// declaration.
+func (c comparison) attributes(v view) []Finding {
 	if !c.terraform || !v.made || v.instance.Tainted {
 		return nil
 	}
@@ -71,23 +119,20 @@ func (c comparison) likeness(v view) []Finding {
 		all = append(all, f)
 	}
 	if v.own != nil && (v.own.Stopped() || v.own.Status == "ERROR") {
-		all = append(
-			all,
-			Finding{Kind: Stopped, Detail: "the cloud has its instance as " + v.own.Status, Command: updating},
-		)
+		all = append(all, Finding{Kind: Stopped, Detail: "the cloud has its instance as " + said(*v.own), Command: updating})
 	}
 	if len(outdated) > 0 {
 		names := make([]string, len(outdated))
 		for i, drift := range outdated {
 			names[i] = string(drift)
 		}
-		detail := "its " + strings.Join(names, " and ") + " is not what is declared now"
+		detail := "its " + strings.Join(names, " and ") + " differs from the declaration"
 		all = append(all, Finding{Kind: Outdated, Detail: detail, Command: updating})
 	}
 	return all
 }
 
-// address is a finding where the sources have different addresses of an instance.
+// address returns a finding if the sources have different addresses of an instance.
 func (c comparison) address(v view) (Finding, bool) {
 	switch is, other := c.seen.Address(v.node); other {
 	case snapshot.Terraform:

@@ -9,7 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// Look is what the last comparison of the worker found: for the next one, and for reports.
+// Look is the result of the worker's last comparison, for the next one and for reports.
 type Look struct {
 	Time     time.Time `json:"time"`
 	Findings []Finding `json:"findings,omitempty"`
@@ -18,17 +18,16 @@ type Look struct {
 	Unreachable []snapshot.Unreachable `json:"unreachable,omitempty"`
 }
 
-// StaleAfter is how many of the intervals between two comparisons a Look is worth comparing with: the worker may have
-// been busy meanwhile, for as long as an instance takes to be made.
+// StaleAfter is the number of intervals after which a Look is too old to compare with. It is more than one, since a
+// comparison may come late.
 const StaleAfter = 4
 
-// again is how long what was done about a finding has time to help. What does not help by then, a removal that the
-// cloud refuses for instance, would otherwise fill the journal with requests that end alike.
+// again is the time after which a finding is fixed again. A fix that does not help, such as a removal that the cloud
+// refuses, would otherwise fill the journal with requests that end in the same way.
 const again = time.Hour
 
-// Next is what to fix after another comparison without anybody having asked, and the Look to keep. What is seen once
-// may be a moment between two steps, so a finding must have been there at the comparison before, too; one that is
-// longer past than stale says nothing about now.
+// Next returns what the worker fixes by itself after another comparison, and the Look to keep. A finding that is seen
+// once may be a state between two steps, so the comparison before must have it too, and must not be older than stale.
 func (l Look) Next(
 	cluster reconfigure.Cluster, seen snapshot.Snapshot, findings []Finding, stale time.Duration,
 ) (fix []Finding, next Look) {
@@ -45,7 +44,7 @@ func (l Look) Next(
 		return nil, next
 	}
 	for _, f := range Unattended(cluster, seen, Confirm(l.Findings, findings)) {
-		what := f.Node + " " + string(f.Kind)
+		what := f.Node + " " + string(f.Kind) + f.Port
 		if _, tried := next.Tried[what]; !tried {
 			next.Tried[what] = seen.Time
 			fix = append(fix, f)
@@ -54,14 +53,15 @@ func (l Look) Next(
 	return fix, next
 }
 
-// Unattended is those of the findings that may be fixed without anybody having asked: a cloud node has something left
-// over that Slurm does not use, or is stuck on its way. It is never a persistent node, whose instance is there for
-// good, but to be adopted; never one that is not declared, since the declaration may be in the middle of an edit; and
-// never one that an administrator has taken out of use, and may be working at.
+// Unattended returns the findings that the worker may fix by itself: a cloud node that has leftovers which Slurm does
+// not use, or that Slurm waits for in vain. Persistent nodes are only adopted, since their instances are there to stay.
+// A node that is not declared is left, since somebody may be editing the declaration. So is one that an administrator
+// has taken out of use and may be working on.
 func Unattended(cluster reconfigure.Cluster, seen snapshot.Snapshot, findings []Finding) []Finding {
 	harmless := map[Kind][]Fix{
 		Orphan:     {Delete},
 		Doubled:    {Delete},
+		LeakedPort: {Delete},
 		Leaked:     {Suspend},
 		PowersDown: {Suspend},
 		PowersUp:   {Resume},
@@ -79,9 +79,9 @@ func Unattended(cluster reconfigure.Cluster, seen snapshot.Snapshot, findings []
 	})
 }
 
-// attended reports whether an administrator has taken a node out of use: it has a drain that is not ours, or is in
-// maintenance. Or it may be so: it is DOWN, and neither we nor Slurm's power saving have done that. A node that does
-// not answer is DOWN too; power saving takes it after SuspendTime, and then it counts no more.
+// attended reports whether an administrator has, or may have, taken a node out of use: it has a drain that is not ours,
+// is in maintenance, or is DOWN by neither us nor Slurm's power saving. A node that does not answer is DOWN too, until
+// power saving powers it down after SuspendTime.
 func attended(s reconfigure.NodeState) bool {
 	const power = reconfigure.NodePoweredDown | reconfigure.NodePoweringDown | reconfigure.NodePoweringUp
 	down := s.Down() && !s.HasAny(power)

@@ -12,14 +12,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// reasoned has Slurm give a reason for the state of a node.
+// reasoned sets Slurm's reason for the state of a node.
 func (o *observation) reasoned(node, reason string) {
 	s := o.States[node]
 	s.Reason = reason
 	o.States[node] = s
 }
 
-func TestWhatIsFixedUnasked(t *testing.T) {
+func TestWhatTheWorkerFixesByItself(t *testing.T) {
 	leaked := func(o *observation) { o.has("n2", "standard") }
 	drained := func(reason string) func(*observation) {
 		return func(o *observation) {
@@ -41,19 +41,32 @@ func TestWhatIsFixedUnasked(t *testing.T) {
 		"an instance of a node that Slurm has powered down": {leaked, Suspend},
 		"one that somebody has drained":                     {drained("memory errors, root looks into it"), None},
 		"one that we have drained":                          {drained("reconfigure: update"), Suspend},
-		"one in maintenance":                                {func(o *observation) { leaked(o); o.slurm("n2", "IDLE CLOUD POWERED_DOWN MAINTENANCE") }, None},
+		"one in maintenance": {
+			func(o *observation) { leaked(o); o.slurm("n2", "IDLE CLOUD POWERED_DOWN MAINTENANCE") }, None,
+		},
 		"one after ResumeTimeout": {func(o *observation) {
 			leaked(o)
 			o.slurm("n2", "DOWN CLOUD POWERED_DOWN")
 			o.reasoned("n2", "ResumeTimeout reached")
 		}, Suspend},
-		"one that Slurm does not know":            {func(o *observation) { leaked(o); delete(o.States, "n2") }, None},
-		"an orphan":                               {func(o *observation) { o.serve("n2", "stray", time.Hour) }, Delete},
-		"an orphan that is young":                 {func(o *observation) { o.serve("n2", "stray", minAge-time.Second) }, None},
-		"an orphan with a persistent node's name": {func(o *observation) { o.gone("n1"); o.slurm("n1", "DOWN"); o.serve("n1", "stray", time.Hour) }, None},
-		"a persistent node that is missing":       {func(o *observation) { o.gone("n1"); o.slurm("n1", "DOWN") }, None},
-		"a persistent node that is tainted":       {func(o *observation) { o.taint("n1"); o.slurm("n1", "DOWN") }, None},
-		"a node that nobody declares any more":    {func(o *observation) { o.has("old1", "retired"); o.slurm("old1", "IDLE CLOUD POWERED_DOWN") }, None},
+		"one that Slurm does not know": {func(o *observation) { leaked(o); delete(o.States, "n2") }, None},
+		"an orphan":                    {func(o *observation) { o.serve("n2", "stray", time.Hour) }, Delete},
+		"a leaked port":                {func(o *observation) { o.port("n2", "p", time.Hour) }, Delete},
+		"a persistent node's port": {func(o *observation) {
+			o.StatePorts = map[string]string{"n1": "kept"}
+			o.port("n1", "p", time.Hour)
+		}, None},
+		"an orphan that is young": {
+			func(o *observation) { o.serve("n2", "stray", minAge-time.Second) }, None,
+		},
+		"an orphan with a persistent node's name": {
+			func(o *observation) { o.gone("n1"); o.slurm("n1", "DOWN"); o.serve("n1", "stray", time.Hour) }, None,
+		},
+		"a persistent node that is missing": {func(o *observation) { o.gone("n1"); o.slurm("n1", "DOWN") }, None},
+		"a persistent node that is tainted": {func(o *observation) { o.taint("n1"); o.slurm("n1", "DOWN") }, None},
+		"a node that nobody declares any more": {
+			func(o *observation) { o.has("old1", "retired"); o.slurm("old1", "IDLE CLOUD POWERED_DOWN") }, None,
+		},
 		"another image than Terraform was told": {func(o *observation) {
 			o.has("n2", "standard")
 			o.slurm("n2", "IDLE CLOUD")
@@ -64,14 +77,24 @@ func TestWhatIsFixedUnasked(t *testing.T) {
 			o.slurm("n2", "IDLE CLOUD")
 			o.Servers["n2"][0].Address = "192.0.2.9"
 		}, None},
-		"a node that Slurm waits for":       {down("ALLOCATED CLOUD POWERING_UP", ""), Resume},
-		"a node that Slurm waits for to go": {func(o *observation) { leaked(o); o.slurm("n2", "IDLE CLOUD POWERING_DOWN") }, Suspend},
-		"tainted, and powered down":         {func(o *observation) { leaked(o); o.taint("n2") }, Suspend},
-		"tainted, and set DOWN by somebody": {func(o *observation) { leaked(o); o.taint("n2"); down("DOWN CLOUD", "fan broken")(o) }, None},
-		"tainted, and set DOWN by us":       {func(o *observation) { leaked(o); o.taint("n2"); down("DOWN CLOUD", "reconfigure: boot: no SSH")(o) }, Suspend},
-		"tainted, and waited for":           {func(o *observation) { leaked(o); o.taint("n2"); o.slurm("n2", "ALLOCATED CLOUD POWERING_UP") }, Resume},
-		"tainted, and in use":               {func(o *observation) { leaked(o); o.taint("n2"); o.slurm("n2", "ALLOCATED CLOUD") }, Resume},
-		"tainted, in use, and persistent":   {func(o *observation) { o.taint("n1") }, Resume},
+		"a node that Slurm waits for": {down("ALLOCATED CLOUD POWERING_UP", ""), Resume},
+		"a node that Slurm waits for to go": {
+			func(o *observation) { leaked(o); o.slurm("n2", "IDLE CLOUD POWERING_DOWN") }, Suspend,
+		},
+		"tainted, and powered down": {func(o *observation) { leaked(o); o.taint("n2") }, Suspend},
+		"tainted, and set DOWN by somebody": {
+			func(o *observation) { leaked(o); o.taint("n2"); down("DOWN CLOUD", "fan broken")(o) }, None,
+		},
+		"tainted, and set DOWN by us": {
+			func(o *observation) { leaked(o); o.taint("n2"); down("DOWN CLOUD", "reconfigure: boot: no SSH")(o) }, Suspend,
+		},
+		"tainted, and waited for": {
+			func(o *observation) { leaked(o); o.taint("n2"); o.slurm("n2", "ALLOCATED CLOUD POWERING_UP") }, Resume,
+		},
+		"tainted, and in use": {
+			func(o *observation) { leaked(o); o.taint("n2"); o.slurm("n2", "ALLOCATED CLOUD") }, Resume,
+		},
+		"tainted, in use, and persistent": {func(o *observation) { o.taint("n1") }, Resume},
 		"tainted, in use, and shut off": {func(o *observation) {
 			leaked(o)
 			o.taint("n2")
@@ -87,7 +110,7 @@ func TestWhatIsFixedUnasked(t *testing.T) {
 		"set DOWN by us, with an instance":                  {func(o *observation) { leaked(o); down("DOWN CLOUD", "reconfigure: configure: failed")(o) }, None},
 		"set DOWN by us, and powered down since":            {down("DOWN CLOUD POWERED_DOWN", "reconfigure: quota: no room"), HandBack},
 		"set DOWN by us, a persistent node":                 {func(o *observation) { o.slurm("n1", "DOWN"); o.reasoned("n1", "reconfigure: boot: no SSH") }, None},
-		"the cloud is unreachable":                          {func(o *observation) { leaked(o); o.silence(snapshot.Cloud) }, None},
+		"the cloud is unreachable":                          {func(o *observation) { leaked(o); o.unreachable(snapshot.Cloud) }, None},
 		"at work":                                           {func(o *observation) { leaked(o); o.busy.Whole = true }, None},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +131,7 @@ func TestWhatIsFixedUnasked(t *testing.T) {
 	}
 }
 
-func TestNoUnaskedFixCostsAJob(t *testing.T) {
+func TestNoFixByTheWorkerCostsAJob(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cluster, seen := drawn(t)
 		found := seen.compare(cluster)
@@ -116,7 +139,7 @@ func TestNoUnaskedFixCostsAJob(t *testing.T) {
 			state := seen.States[f.Node]
 			own := seen.Instances[f.Node].ID
 			switch {
-			case f.Kind == Unadopted && f.Fix == Resume && cluster.Nodes().Contains(f.Node): // nothing of the node is touched
+			case f.Kind == Unadopted && f.Fix == Resume && cluster.Nodes().Contains(f.Node): // the node stays as it is
 			case !slices.Contains(found, f) || f.Fix == None || f.Fix == Enlarge:
 				t.Fatalf("this is no harmless fix: %+v", f)
 			case !cluster.Nodes().Contains(f.Node) || cluster.Persistent().Contains(f.Node):

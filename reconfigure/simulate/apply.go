@@ -11,40 +11,39 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// Half is how Terraform leaves a change when it is killed. It writes its state when a resource is finished, with some
-// back ends later still, so what the cloud has done by then is not in it.
+// Half is how a killed Terraform leaves a change. Terraform writes its state when a resource is finished, with some
+// back ends even later, so the state lacks what the cloud has done since.
 type Half string
 
 // The ways to leave a change.
 const (
 	NotBegun  Half = "not begun"
-	Removed   Half = "removed"   // of a replacement the first half: the old instance is gone, which the state does not say
-	Unwritten Half = "unwritten" // it is done, but the state does not say so: of a new instance it has the port alone
-	Unknown   Half = "unknown"   // of a new instance the state has nothing at all
-	Tainted   Half = "tainted"   // the state has a new instance as half made: Terraform was interrupted, and its caller killed
+	Removed   Half = "removed"   // of a replacement: the old instance is removed, but the state still has it
+	Unwritten Half = "unwritten" // it is done, but the state lacks it: of a new instance, the state has only the port
+	Unknown   Half = "unknown"   // the state has nothing of a new instance
+	Tainted   Half = "tainted"   // the state has a tainted new instance: Terraform was interrupted, and its caller killed
 )
 
-// kill is when a process that changes node after node is killed.
+// kill says when a process that changes node after node is killed.
 type kill struct {
-	after int           // so many are finished; the next one is left half done
-	in    time.Duration // or so long after it began; zero: it counts
+	after int           // the number of changes that are finished before; the next one is left as the half says
+	in    time.Duration // if not zero: the time after its beginning, in place of the number
 	half  Half
 }
 
-// Death is the cause of the end of a context that kills the programs which run under it, as the end of a process does
-// that is killed: Terraform leaves what it has not finished as the half says.
+// Death is the cause with which a context ends if the process under it is killed. Terraform then leaves unfinished
+// changes as the half says.
 type Death struct{ Half Half }
 
 func (d Death) Error() string { return "killed" }
 
-// KillDuring has the next Apply be killed when so many of its changes are done, and the next one is left half done; or
-// the next Configure, of nodes. Spare takes that back where it did not come so far.
+// KillDuring kills the next Apply, or the next Configure, after some of its changes or nodes. The next change is left
+// as half says. Spare cancels that, if it has not happened.
 func (w *World) KillDuring(after int, half Half) (spare func()) {
 	return w.willKill(kill{after: after, half: half})
 }
 
-// KillAfter has the next Apply be killed so long after it began. What Terraform has not finished by then is left as
-// half says.
+// KillAfter kills the next Apply at a time after its beginning. Unfinished changes are left as half says.
 func (w *World) KillAfter(d time.Duration, half Half) (spare func()) {
 	return w.willKill(kill{in: d, half: half})
 }
@@ -73,10 +72,10 @@ func (w *World) breaksOff() bool {
 type underWay struct {
 	change  reconfigure.ResourceChange
 	spec    reconfigure.Spec
-	server  *server   // that comes, or goes
-	goes    bool      // it goes; of a replacement this comes first
-	returns time.Time // when Terraform knows
-	err     error     // what it says then
+	server  *server   // the server that is made or removed
+	goes    bool      // it is removed; for a replacement, this comes first
+	returns time.Time // when Terraform sees the result
+	err     error     // the result
 }
 
 // apply is a run of Terraform.
@@ -85,14 +84,15 @@ type apply struct {
 	preview  reconfigure.Preview
 	open     []*underWay
 	failures reconfigure.Failures
-	last     *reconfigure.ResourceChange // where it is killed when the open ones are done
+	last     *reconfigure.ResourceChange // at which it is killed, after the open changes
 	half     Half
 }
 
-// Apply carries out a preview, once, as the provider does: what is made and removed is asked of the cloud at the
-// beginning, and Terraform returns when it has looked, which it does not do before ProviderSleep is over. When it is
-// interrupted it ends at once. Only an Apply that has something to do is among the Calls.
-func (p *Provisioner) Apply(ctx context.Context, preview reconfigure.Preview, watch operation.Watch, interrupt <-chan struct{}) (
+// Apply carries out a preview once, as the provider does. It posts all changes to the cloud at the beginning, and looks
+// for their results after ProviderSleep. An interrupt ends it at once. Only an Apply with changes is among the Calls.
+func (p *Provisioner) Apply(
+	ctx context.Context, preview reconfigure.Preview, watch operation.Watch, interrupt <-chan struct{},
+) (
 	reconfigure.Failures, error,
 ) {
 	defer p.Begin(p.tool(), always)()
@@ -137,7 +137,7 @@ func (p *Provisioner) Apply(ctx context.Context, preview reconfigure.Preview, wa
 	}
 }
 
-// begin asks the cloud for all changes; nil where there is nothing to do.
+// begin posts all changes to the cloud; it returns nil if there are none.
 func (p *Provisioner) begin(ctx context.Context, preview reconfigure.Preview) (*apply, error) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
@@ -154,7 +154,7 @@ func (p *Provisioner) begin(ctx context.Context, preview reconfigure.Preview) (*
 	case p.ordered(StateLocked):
 		return nil, failure{StateLocked}
 	}
-	// Whatever was previewed before is stale now.
+	// All earlier previews are stale now.
 	maps.DeleteFunc(p.previews, func(_, shard string) bool { return shard == p.shard })
 	p.calls = append(p.calls, p.called("apply")+" "+inWords(preview.Changes))
 	p.advance()
@@ -177,7 +177,7 @@ func (p *Provisioner) begin(ctx context.Context, preview reconfigure.Preview) (*
 	return a, nil
 }
 
-// portless is the nodes that get no instance for want of a port, be it their own or another's.
+// portless returns the nodes that get no instance since a port failed: their own, or another one of the run.
 func (w *World) portless(changes []reconfigure.ResourceChange) reconfigure.Failures {
 	makes := func(c reconfigure.ResourceChange) bool {
 		return c.Effect == reconfigure.EffectCreate || c.Effect == reconfigure.EffectReplace
@@ -218,7 +218,7 @@ func (a *apply) post(c reconfigure.ResourceChange) {
 	a.open = append(a.open, u)
 }
 
-// known is when Terraform knows what the cloud has done by then.
+// known returns when Terraform sees what the cloud has done by a time.
 func (w *World) known(by time.Time, node string) time.Time {
 	looks := time.Now().Add(w.span(ProviderSleep, node))
 	if by.Equal(never()) {
@@ -251,7 +251,7 @@ func (w *World) rebuild(s *server, spec reconfigure.Spec) {
 	s.spec, s.configured, s.active = spec, false, after(w.span(Building, s.node))
 }
 
-// make asks for a new instance. Of one that the cloud does not take Terraform's state has the port.
+// make posts a new instance. If the cloud refuses it, Terraform's state has only the port.
 func (a *apply) make(u *underWay) {
 	node := u.change.Node
 	u.returns = time.Now()
@@ -274,7 +274,7 @@ func (a *apply) make(u *underWay) {
 	}
 }
 
-// fate is what Terraform will say of a new instance.
+// fate returns the result that Terraform will have of a new instance.
 func (w *World) fate(s *server) error {
 	switch {
 	case w.struck(NoValidHost, s.node):
@@ -290,7 +290,7 @@ func (w *World) fate(s *server) error {
 	return nil
 }
 
-// next is when Terraform knows more.
+// next returns when Terraform sees the next result.
 func (a *apply) next() (at time.Time, ok bool) {
 	for _, u := range a.open {
 		if !ok || u.returns.Before(at) {
@@ -300,7 +300,7 @@ func (a *apply) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// dies is how long Terraform has to live from now on.
+// dies returns the time until Terraform is killed.
 func (a *apply) dies(began time.Time) time.Duration {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -310,7 +310,7 @@ func (a *apply) dies(began time.Time) time.Duration {
 	return time.Until(began.Add(a.kill.in))
 }
 
-// settle has Terraform write down what it knows by now, and go on.
+// settle writes the results that Terraform sees by now to its state, and goes on.
 func (a *apply) settle() {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -337,14 +337,14 @@ func (a *apply) settle() {
 	}
 }
 
-// second is the second half of a replacement.
+// second returns the second half of a replacement.
 func (a *apply) second(u *underWay) *underWay {
 	next := &underWay{change: u.change, spec: u.spec}
 	a.make(next)
 	return next
 }
 
-// write has the state have what was made.
+// write adds to the state what was made.
 func (a *apply) write(u *underWay, tainted bool) {
 	r := &resource{tainted: tainted, spec: u.spec}
 	if u.server != nil {
@@ -353,8 +353,8 @@ func (a *apply) write(u *underWay, tainted bool) {
 	a.state[u.change.Node] = r
 }
 
-// cut is an interrupt: new instances are in the state by their ids, as half made; what was to go is there still; a
-// rebuild is written down as if it were done.
+// cut is an interrupt: the state has new instances with their ids, as tainted; it keeps those that were being removed;
+// it has a rebuild as if that were done.
 func (a *apply) cut() reconfigure.Failures {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -366,7 +366,7 @@ func (a *apply) cut() reconfigure.Failures {
 	return a.failures
 }
 
-// taint writes down what is not finished as an interrupted Terraform does.
+// taint writes unfinished changes to the state as an interrupted Terraform does.
 func (a *apply) taint() {
 	for _, u := range a.open {
 		switch {
@@ -379,10 +379,10 @@ func (a *apply) taint() {
 	}
 }
 
-// killed is what is said of a Terraform that was killed.
+// killed is the error of a Terraform that was killed.
 func killed() error { return reconfigure.Classify(reconfigure.ClassUnknown, failure{Killed}) }
 
-// dieAs leaves everything that is not finished half done; without a half, as was ordered.
+// dieAs leaves all unfinished changes as half says; an empty half stands for the ordered one.
 func (a *apply) dieAs(half Half) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -401,12 +401,12 @@ func (a *apply) dieAs(half Half) {
 	}
 }
 
-// end is what Terraform says.
+// end returns Terraform's results.
 func (a *apply) end() (reconfigure.Failures, error) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	if a.last != nil {
-		a.cutShort(*a.last)
+		a.leave(*a.last)
 		return nil, killed()
 	}
 	if a.ordered(LostAnswer) {
@@ -415,8 +415,8 @@ func (a *apply) end() (reconfigure.Failures, error) {
 	return a.failures, nil
 }
 
-// cutShort leaves a change half done. What belongs to all is quickly made; it is done or not.
-func (a *apply) cutShort(c reconfigure.ResourceChange) {
+// leave leaves a change as the half says. A resource that all nodes share is either made or not.
+func (a *apply) leave(c reconfigure.ResourceChange) {
 	spec := a.preview.Plan.Desired[c.Node]
 	removes := c.Effect == reconfigure.EffectDelete || c.Effect == reconfigure.EffectReplace && a.half == Removed
 	switch {

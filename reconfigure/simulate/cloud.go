@@ -17,10 +17,10 @@ type server struct {
 	spec              reconfigure.Spec
 	created           time.Time
 	active            time.Time // when it is ACTIVE, or in ERROR
-	gone              time.Time // when the cloud has it no more; zero: it is not being deleted
+	gone              time.Time // when its deletion ends; zero: it is not being deleted
 	fault             string    // why it ends in ERROR, in the cloud's words
 	up                bool      // it is ACTIVE
-	started           time.Time // when it was booted last, as the cloud has it
+	started           time.Time // its last boot, as the cloud has it
 	boots             int
 	booted            time.Time // the same as slurmd reports it: no two boots have the same time
 	configured        bool
@@ -29,10 +29,10 @@ type server struct {
 	console           string
 }
 
-// never is when what takes for ever has happened.
+// never is the time at which something that takes for ever is done.
 func never() time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// after is a time from now; never where that is for ever.
+// after returns the time in d; never if d is Forever.
 func after(d time.Duration) time.Time {
 	if d == Forever {
 		return never()
@@ -49,12 +49,12 @@ func (w *World) server(id string) *server {
 	return nil
 }
 
-// serversOf is the instances of a node, the oldest first.
+// serversOf returns the instances of a node, the oldest first.
 func (w *World) serversOf(node string) []*server {
 	return slices.DeleteFunc(slices.Clone(w.servers), func(s *server) bool { return s.node != node })
 }
 
-// create has the cloud begin to make an instance.
+// create lets the cloud begin to make an instance.
 func (w *World) create(node string, spec reconfigure.Spec) *server {
 	if slices.ContainsFunc(w.serversOf(node), func(s *server) bool { return s.gone.IsZero() }) {
 		w.doubled = append(w.doubled, node)
@@ -71,7 +71,7 @@ func (w *World) create(node string, spec reconfigure.Spec) *server {
 	return s
 }
 
-// start has an instance be ACTIVE and boot. slurmd comes up by itself where it was configured before.
+// start makes an instance ACTIVE, and boots it. Slurmd starts by itself if it was configured before.
 func (w *World) start(s *server, at time.Time) {
 	w.stop(s)
 	s.up = true
@@ -91,7 +91,7 @@ func (w *World) startSlurmd(s *server, at time.Time) {
 	}
 }
 
-// stop ends all that an instance does.
+// stop ends everything that runs on an instance.
 func (w *World) stop(s *server) {
 	if n := w.slurm[s.node]; n != nil && n.server == s {
 		w.lose(s.node)
@@ -100,7 +100,7 @@ func (w *World) stop(s *server) {
 	s.slurmd, s.up = false, false
 }
 
-// delete has the cloud begin to delete an instance, which ends at once what it does.
+// delete lets the cloud begin to delete an instance, and stops it at once.
 func (w *World) delete(s *server) {
 	w.stop(s)
 	if s.gone.IsZero() {
@@ -108,13 +108,13 @@ func (w *World) delete(s *server) {
 	}
 }
 
-// remove has an instance be gone.
+// remove ends the deletion of an instance.
 func (w *World) remove(s *server) {
 	w.stop(s)
 	w.servers = slices.DeleteFunc(w.servers, func(other *server) bool { return other == s })
 }
 
-// status is Nova's.
+// status returns Nova's status.
 func (w *World) status(s *server) string {
 	switch {
 	case s.fault != "" && !time.Now().Before(s.active):
@@ -122,14 +122,14 @@ func (w *World) status(s *server) string {
 	case s.up && w.struck(NotActive, s.node):
 		return "SHUTOFF"
 	case s.up || !s.gone.IsZero():
-		return "ACTIVE" // while it deletes an instance Nova goes on calling it so
+		return "ACTIVE" // Nova keeps this status while it deletes an instance
 	case s.boots > 0:
 		return "REBUILD"
 	}
 	return "BUILD"
 }
 
-// Resolve knows the sources that the cluster declares.
+// Resolve resolves the sources that the cluster declares.
 func (w *World) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -149,7 +149,7 @@ func (w *World) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.R
 	return reconfigure.Resolved{ImageID: idOf(s.Image), FlavorID: idOf(s.Flavor), NetworkID: idOf(s.Network)}
 }
 
-// cloudAnswers is an error where the cloud does not answer.
+// cloudAnswers returns an error if the cloud does not answer.
 func (w *World) cloudAnswers(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (w *World) cloudAnswers(ctx context.Context) error {
 	return nil
 }
 
-// Servers is every instance. As Nova does, it does not say in its list what is wrong with those in ERROR.
+// Servers returns every instance. As in Nova's list, those in ERROR have no fault.
 func (w *World) Servers(ctx context.Context) (map[string][]reconfigure.Server, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -178,7 +178,7 @@ func (w *World) Servers(ctx context.Context) (map[string][]reconfigure.Server, e
 	return all, nil
 }
 
-// Fault is what the cloud says of an instance in ERROR.
+// Fault returns the cloud's fault of an instance in ERROR.
 func (w *World) Fault(ctx context.Context, id string) (string, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -215,7 +215,7 @@ func (w *World) Reboot(ctx context.Context, id string) error {
 	return nil
 }
 
-// Console shows when the instance was booted, and what was printed on it.
+// Console returns the boots of the instance, and what was printed on it.
 func (w *World) Console(ctx context.Context, id string, lines int) (string, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -233,7 +233,7 @@ func (w *World) Console(ctx context.Context, id string, lines int) (string, erro
 	return strings.Join(all, "") + "\n", nil
 }
 
-// RemoveServer deletes an instance behind Terraform's back, also one that Terraform knows, should that be asked for.
+// RemoveServer deletes an instance without Terraform, also one that Terraform knows.
 func (w *World) RemoveServer(ctx context.Context, id, name string, before time.Time) error {
 	s, err := w.removal(ctx, id, name, before)
 	if s == nil || err != nil {
@@ -253,7 +253,7 @@ func (w *World) RemoveServer(ctx context.Context, id, name string, before time.T
 	}
 }
 
-// removal begins to delete an instance; nil where there is none.
+// removal begins to delete an instance; it returns nil if there is none.
 func (w *World) removal(ctx context.Context, id, name string, before time.Time) (*server, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -279,7 +279,7 @@ func (w *World) removal(ctx context.Context, id, name string, before time.Time) 
 	return s, nil
 }
 
-// IDs is the ids of all instances, by node; of several, that of the newest.
+// IDs returns the id of each node's newest instance.
 func (w *World) IDs() map[string]string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -291,7 +291,7 @@ func (w *World) IDs() map[string]string {
 	return all
 }
 
-// Orphans is the nodes of the instances that Terraform's state does not have, with repetitions, sorted.
+// Orphans returns the nodes of the instances that Terraform's state does not have, once for each instance, sorted.
 func (w *World) Orphans() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -306,14 +306,14 @@ func (w *World) Orphans() []string {
 	return nodes
 }
 
-// Doubled is the nodes that got an instance while they had another one, in order.
+// Doubled returns the nodes that got an instance while they had another one, in order.
 func (w *World) Doubled() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return slices.Clone(w.doubled)
 }
 
-// Print has something appear on an instance's console.
+// Print prints on an instance's console.
 func (w *World) Print(id, text string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -322,7 +322,7 @@ func (w *World) Print(id, text string) {
 	}
 }
 
-// Boots is how often an instance was booted.
+// Boots returns how often an instance was booted.
 func (w *World) Boots(id string) int {
 	w.lock.Lock()
 	defer w.lock.Unlock()

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Submits has jobs wait in Slurm.
+// Submits adds waiting jobs to Slurm.
 func (w *World) Submits(jobs ...int64) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -16,21 +16,21 @@ func (w *World) Submits(jobs ...int64) {
 	}
 }
 
-// Remarks has somebody else comment on a job.
+// Remarks sets a comment of somebody else on a job.
 func (w *World) Remarks(job int64, text string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.comments[job] = text
 }
 
-// Comments is what the jobs carry.
+// Comments returns the comments of the jobs.
 func (w *World) Comments() map[int64]string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return maps.Clone(w.comments)
 }
 
-// Comment tells the owners of jobs.
+// Comment comments on jobs.
 func (w *World) Comment(ctx context.Context, jobs []int64, text string) error {
 	w.lock.Lock()
 	defer w.lock.Unlock()

@@ -13,29 +13,29 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// CloudSetup is a cloud without instances of ours, and what a test can do to it from outside.
+// CloudSetup is a cloud without instances of ours, and ways for a test to change it from outside.
 type CloudSetup struct {
 	Cloud Cloud
-	// Source is of names that the cloud knows, and Resolved what they mean.
+	// Source has names that the cloud knows, and Resolved their ids.
 	Source   reconfigure.Source
 	Resolved reconfigure.Resolved
 	// Make makes an instance of ours, and returns its id when it is ACTIVE; a node may have several. Break makes one
 	// that ends in ERROR.
 	Make, Break func(node string) (id string)
-	// Print has something appear on an instance's console.
+	// Print prints on an instance's console.
 	Print func(id, text string)
-	// Boots is how often an instance was rebooted.
+	// Boots returns how often an instance was rebooted.
 	Boots func(id string) int
 }
 
-// Cloud is one that is asked what names mean, too.
+// Cloud is an operation.Cloud that also resolves names.
 type Cloud interface {
 	operation.Cloud
-	// Resolve is what the names of a source mean now.
+	// Resolve returns what the names of a source mean now.
 	Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved
 }
 
-// ConformCloud is the contract of operation.Cloud. New makes a setup of its own for each call.
+// ConformCloud checks the contract of operation.Cloud. New makes a new setup for each call.
 func ConformCloud(t *testing.T, new func(*testing.T) CloudSetup) {
 	for name, rule := range map[string]func(cloudRule){
 		"names become ids":                     cloudRule.resolves,
@@ -56,7 +56,7 @@ type cloudRule struct {
 	CloudSetup
 }
 
-// resolves asks twice, and then for names that mean nothing: no id comes of the names beside them.
+// resolves resolves known names twice, and then unknown names: their error comes without the ids of the known ones.
 func (c cloudRule) resolves() {
 	for range 2 {
 		if diff := cmp.Diff(c.Resolved, c.Cloud.Resolve(c.Context(), c.Source)); diff != "" {
@@ -78,7 +78,7 @@ func (c cloudRule) resolves() {
 	}
 }
 
-// lists has the oldest of a node's instances first, and all that is known of each.
+// lists checks the list of instances: the oldest of each node first, with all attributes.
 func (c cloudRule) lists() {
 	c.wantServers(map[string][]string{})
 	began := time.Now().Truncate(time.Second)
@@ -112,7 +112,7 @@ func (c cloudRule) faults() {
 	}
 }
 
-// console is as it was printed, the end of it at least, and nobody else's.
+// console checks that the console has at least the end of what was printed, and nothing of another instance.
 func (c cloudRule) console() {
 	id, other := c.Make("node1"), c.Make("node2")
 	c.Print(id, "one\ntwo\nthree\n")
@@ -165,7 +165,7 @@ func (c cloudRule) reboots() {
 
 func (c cloudRule) removes() {
 	one, twin, other := c.Make("node1"), c.Make("node1"), c.Make("node2")
-	for range 2 { // that it is gone is success
+	for range 2 { // an absent instance is success
 		if err := c.Cloud.RemoveServer(c.Context(), one, "node1", later()); err != nil {
 			c.Fatal(err)
 		}
@@ -209,5 +209,5 @@ func (c cloudRule) ended() {
 	c.wantServers(map[string][]string{"node1": {id}})
 }
 
-// later is a time before which every instance was made.
+// later returns a time after the creation of every instance.
 func later() time.Time { return time.Now().AddDate(1, 0, 0) }

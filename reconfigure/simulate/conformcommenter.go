@@ -10,15 +10,15 @@ import (
 // CommenterSetup is a commenter, and jobs to try it on.
 type CommenterSetup struct {
 	Commenter operation.Commenter
-	// Jobs are three that wait, and will wait for as long as the test takes, without comments.
+	// Jobs are three jobs without comments, which wait as long as the test takes.
 	Jobs [3]int64
-	// Remark has somebody else comment on a job.
+	// Remark sets a comment of somebody else on a job.
 	Remark func(job int64, text string)
-	// Comment is what a job carries.
+	// Comment returns the comment of a job.
 	Comment func(job int64) string
 }
 
-// ConformCommenter is the contract of operation.Commenter.
+// ConformCommenter checks the contract of operation.Commenter.
 func ConformCommenter(t *testing.T, h CommenterSetup) {
 	first, second, remarked := h.Jobs[0], h.Jobs[1], h.Jobs[2]
 	want := func(job int64, want string) {

@@ -12,14 +12,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// HealthStore is one that is read, too.
+// HealthStore is an operation.HealthStore that can be read.
 type HealthStore interface {
 	operation.HealthStore
-	// Health is that of the node groups with failures.
+	// Health returns the health of the node groups with failures.
 	Health(ctx context.Context) (map[string]reconfigure.Health, error)
 }
 
-// ConformHealthStore is the contract of HealthStore. New makes one that knows of no group.
+// ConformHealthStore checks the contract of HealthStore. New makes an empty store.
 func ConformHealthStore(t *testing.T, new func(*testing.T) HealthStore) {
 	for name, rule := range map[string]func(healthRule){
 		"what is written down comes back":   healthRule.comesBack,
@@ -44,7 +44,7 @@ func (k healthRule) want(want map[string]reconfigure.Health) {
 	}
 }
 
-// sets puts a health in the place of one that must be as given.
+// sets replaces a health, which must be as given before.
 func (k healthRule) sets(before, after reconfigure.Health) {
 	k.Helper()
 	err := k.UpdateHealth(k.Context(), before.Group, func(h reconfigure.Health) reconfigure.Health {
@@ -58,12 +58,14 @@ func (k healthRule) sets(before, after reconfigure.Health) {
 	}
 }
 
-// ailing is a group of which all is known that can be.
+// ailing returns a health with every field set.
 func ailing(group string) reconfigure.Health {
 	at := time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)
 	return reconfigure.Health{
 		Group: group, Failures: 3, Since: at,
-		Full: reconfigure.Setback{Node: "node1", Class: reconfigure.ClassCapacity, Reason: "line 1\nline 2 'quoted' «ü»", Time: at.Add(time.Minute)},
+		Full: reconfigure.Setback{
+			Node: "node1", Class: reconfigure.ClassCapacity, Reason: "line 1\nline 2 'quoted' «ü»", Time: at.Add(time.Minute),
+		},
 		Last: reconfigure.Setback{Node: "node2", Class: reconfigure.ClassSSH, Reason: "no answer", Time: at.Add(time.Hour)},
 	}.Trying("node3", at.Add(2*time.Hour))
 }
@@ -73,7 +75,7 @@ func (k healthRule) comesBack() {
 	k.sets(reconfigure.Health{Group: "one"}, ailing("one"))
 	k.sets(reconfigure.Health{Group: "other"}, ailing("other").Trying("", time.Time{}))
 	k.want(map[string]reconfigure.Health{"one": ailing("one"), "other": ailing("other").Trying("", time.Time{})})
-	k.sets(ailing("one"), ailing("")) // the name is not its to change
+	k.sets(ailing("one"), ailing("")) // the name stays
 	k.want(map[string]reconfigure.Health{"one": ailing("one"), "other": ailing("other").Trying("", time.Time{})})
 }
 
@@ -109,7 +111,9 @@ func (k healthRule) done() {
 	if known, err := k.Health(ctx); err == nil {
 		k.Errorf("the context is done, and known is %+v", known)
 	}
-	if err := k.UpdateHealth(ctx, "one", func(reconfigure.Health) reconfigure.Health { return ailing("one") }); err == nil {
+	if err := k.UpdateHealth(ctx, "one", func(reconfigure.Health) reconfigure.Health {
+		return ailing("one")
+	}); err == nil {
 		k.Error("no error although the context is done")
 	}
 	k.want(map[string]reconfigure.Health{})

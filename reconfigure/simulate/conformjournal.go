@@ -17,7 +17,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// JournalHandle is a journal as one process has it open. What the methods promise is said at journal.Journal.
+// JournalHandle is a journal as one process has it open. The methods are documented at journal.Journal.
 type JournalHandle interface {
 	Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error)
 	Cancel(ctx context.Context, id reconfigure.RequestID) error
@@ -53,6 +53,9 @@ type JournalHandle interface {
 	Nodes(ctx context.Context) (map[string]reconfigure.Spec, bool, error)
 	KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error
 	AdoptNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error
+	Identity(ctx context.Context) (reconfigure.Identity, error)
+	AdoptIdentity(ctx context.Context, id string) error
+	KeepMarked(ctx context.Context) error
 	HostKeys(ctx context.Context) (map[string][]string, error)
 	KeepHostKeys(ctx context.Context, keys map[string][]string) error
 	AdoptHostKeys(ctx context.Context, keys map[string][]string) error
@@ -61,13 +64,13 @@ type JournalHandle interface {
 
 // JournalSetup is one journal, empty at first.
 type JournalSetup struct {
-	// Open opens it once more, as another process does. What it opens is closed with the test.
+	// Open opens it again, as another process does. It is closed at the end of the test.
 	Open func(t testing.TB) JournalHandle
-	// Lose has the lease be lost, without its holder being told. It must not have to wait.
+	// Lose takes the lease from its holder without telling it. It must not wait.
 	Lose func(t testing.TB)
 }
 
-// ConformJournal is the contract of a journal. New makes one for each rule.
+// ConformJournal checks the contract of a journal. New makes one for each rule.
 func ConformJournal(t *testing.T, new func(t testing.TB) JournalSetup) {
 	for _, r := range []struct {
 		name string
@@ -101,6 +104,7 @@ func ConformJournal(t *testing.T, new func(t testing.TB) JournalSetup) {
 		{"many goroutines write at once", journalRule.manyGoroutines},
 		{"a call with a context that has ended does nothing", journalRule.contextEnded},
 		{"the map of nodes is kept, and adopted where there is none", journalRule.nodesAreKept},
+		{"the cluster's id is adopted once", journalRule.identityStays},
 		{"the newest declaration is known to all hosts", journalRule.newestDeclaration},
 		{"host keys are kept by address, and forgotten ones are not adopted", journalRule.hostKeysAreKept},
 		{"health is kept by group", journalRule.healthIsKept},
@@ -210,7 +214,7 @@ func (j journalRule) token() int64 {
 	return token
 }
 
-// by is the same rule with another process.
+// by returns the rule for another process.
 func (j journalRule) by(another JournalHandle) journalRule {
 	j.JournalHandle = another
 	return j
@@ -220,7 +224,7 @@ func done(r reconfigure.Request) reconfigure.Outcome {
 	return reconfigure.Outcome{Request: r.ID, Code: reconfigure.CodeDone}
 }
 
-// cannotPlan is what is kept of a request that cannot be planned.
+// cannotPlan returns the outcome that is stored of a request that cannot be planned.
 func cannotPlan(r reconfigure.Request) reconfigure.Outcome {
 	d := reconfigure.Deferral{Request: r.ID, Kind: reconfigure.CannotPlan, Reason: "the state cannot be read"}
 	return reconfigure.Outcome{Request: r.ID, Deferred: []reconfigure.Deferral{d}}
@@ -457,7 +461,7 @@ func (j journalRule) paused() {
 		}
 		j.equal("pause", reconfigure.Pause{Since: p.Since, Reason: reason, By: "anna from 10.0.0.5"}, p)
 	}
-	r := j.submit("n1") // is taken all the same
+	r := j.submit("n1") // a pause accepts requests
 	_, err := j.Begin(j.Context(), idsOf(r))
 	j.wantError(reconfigure.ErrPaused, err)
 	j.noError(j.Continue(j.Context()))
@@ -542,6 +546,7 @@ func (j journalRule) loserIsFenced() {
 		"Defer":        func() error { return j.Defer(j.Context(), cannotPlan(r)) },
 		"UpdateHealth": func() error { return j.UpdateHealth(j.Context(), "group", trying) },
 		"KeepNodes":    func() error { return j.KeepNodes(j.Context(), reconfigure.DefaultShard, nil) },
+		"KeepMarked":   func() error { return j.KeepMarked(j.Context()) },
 		"KeepHostKeys": func() error { return j.KeepHostKeys(j.Context(), map[string][]string{"192.0.2.1": nil}) },
 	}
 	for name, write := range writes {
@@ -565,7 +570,7 @@ func (j journalRule) loserIsFenced() {
 	j.noError(j.Pause(j.Context(), "", ""))
 	j.noError(j.Continue(j.Context()))
 
-	_ = release() // ErrLeaseLost where the lock is lost too
+	_ = release() // ErrLeaseLost if the lock is lost too
 	next := outside.acquire()
 	j.noError(outside.Finish(j.Context(), done(r)))
 	j.noError(next())
@@ -614,7 +619,7 @@ func (j journalRule) eventsOfAllPlans() {
 	var want []reconfigure.Event
 	for i := range 3 {
 		e := noted(j.begin(r), "n1", fmt.Sprint(i))
-		e.Time = time.Unix(int64(10-i), 5).UTC() // the clock may jump back; the order holds
+		e.Time = time.Unix(int64(10-i), 5).UTC() // the clock may jump back; the order stays
 		j.noError(j.Record(j.Context(), e))
 		e.ID = int64(i) + 1
 		want = append(want, e)
@@ -654,7 +659,7 @@ func (j journalRule) lastMoves() {
 	j.noError(j.Record(j.Context(),
 		moved(first, "n1", "old"), moved(second, "n10", "new10"), moved(first, "n2", "old"), moved(first, "", "plan")))
 	j.noError(j.Record(j.Context(), moved(second, "n2", "new2"), moved(first, "n1", "new1")))
-	// Notes do not hide where a node is.
+	// A note does not hide the phase of a node.
 	j.noError(j.Record(j.Context(),
 		noted(first, "n1", "left alone"), noted(first, "n1", "still"), noted(second, "n3", "not reached")))
 	j.equal("last moves", map[string]string{"n1": "new1", "n2": "new2", "n10": "new10"}, last())
@@ -723,7 +728,7 @@ func (j journalRule) pruned() {
 	finish(withYoung, 1)
 	finish(young, 3)
 
-	j.noError(j.Prune(j.Context(), at(1))) // is not before itself
+	j.noError(j.Prune(j.Context(), at(1))) // not before its own time
 	j.equal("requests that are young enough", 6, len(requests()))
 	for range 2 {
 		j.noError(j.Prune(j.Context(), at(2)))
@@ -817,7 +822,7 @@ func (j journalRule) changed() {
 	j.noError(holder.Defer(j.Context(), cannotPlan(r)))
 	j.noError(holder.Finish(j.Context(), done(r)))
 	j.equal("what the holder writes is no change", before, holder.token())
-	holder.submit("n4") // for instance to repair something
+	holder.submit("n4") // as reconcile does
 	if holder.token() == before {
 		j.Error("a request of the holder's own is no change")
 	}
@@ -882,7 +887,7 @@ func (j journalRule) nodesAreKept() {
 	want(one, true)
 	j.noError(j.KeepNodes(j.Context(), reconfigure.DefaultShard, two))
 	want(two, true)
-	j.noError(j.AdoptNodes(j.Context(), one)) // what is kept is newer
+	j.noError(j.AdoptNodes(j.Context(), one)) // the stored map is newer
 	want(two, true)
 	three := specOf("a")
 	three.Shard = "other-0"
@@ -893,9 +898,27 @@ func (j journalRule) nodesAreKept() {
 	}
 	j.noError(j.KeepNodes(j.Context(), "other-0", nil))
 	want(two, true)
-	j.noError(j.KeepNodes(j.Context(), reconfigure.DefaultShard, nil)) // no nodes are something else than an unknown map
+	j.noError(j.KeepNodes(j.Context(), reconfigure.DefaultShard, nil)) // an empty map differs from an unknown one
 	j.noError(j.AdoptNodes(j.Context(), one))
 	want(nil, true)
+}
+
+func (j journalRule) identityStays() {
+	want := func(want reconfigure.Identity) {
+		j.Helper()
+		got, err := j.Identity(j.Context())
+		j.noError(err)
+		j.equal("identity", want, got)
+	}
+	want(reconfigure.Identity{})
+	j.noError(j.KeepMarked(j.Context()))
+	want(reconfigure.Identity{})
+	j.noError(j.AdoptIdentity(j.Context(), "one"))
+	j.noError(j.AdoptIdentity(j.Context(), "two"))
+	want(reconfigure.Identity{ID: "one"})
+	j.noError(j.KeepMarked(j.Context()))
+	j.noError(j.AdoptIdentity(j.Context(), "two"))
+	want(reconfigure.Identity{ID: "one", Marked: true})
 }
 
 func (j journalRule) newestDeclaration() {
@@ -927,7 +950,7 @@ func (j journalRule) hostKeysAreKept() {
 	want(nil)
 	j.noError(j.KeepHostKeys(j.Context(), map[string][]string{"192.0.2.1": {"a", "b"}, "192.0.2.2": {"c"}}))
 	j.noError(j.KeepHostKeys(j.Context(), map[string][]string{"192.0.2.1": {"d"}, "192.0.2.3": nil}))
-	// What was forgotten does not come back from somebody's file.
+	// Removed keys do not come back from a file.
 	j.noError(j.AdoptHostKeys(j.Context(), map[string][]string{
 		"192.0.2.1": {"old"}, "192.0.2.3": {"old"}, "192.0.2.4": {"new"},
 	}))
@@ -946,7 +969,7 @@ func (j journalRule) wantHealth(want map[string]reconfigure.Health) {
 	j.equal("health", want, got)
 }
 
-// replaceHealth puts a health in the place of one that must be as given.
+// replaceHealth replaces a health, which must be as given before.
 func (j journalRule) replaceHealth(before, after reconfigure.Health) {
 	j.Helper()
 	j.noError(j.UpdateHealth(j.Context(), before.Group, func(h reconfigure.Health) reconfigure.Health {
@@ -955,7 +978,7 @@ func (j journalRule) replaceHealth(before, after reconfigure.Health) {
 	}))
 }
 
-// failing is a group of which all is known that can be.
+// failing returns a health with every field set.
 func failing(group string) reconfigure.Health {
 	at := time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)
 	return reconfigure.Health{

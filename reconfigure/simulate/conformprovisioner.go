@@ -15,30 +15,30 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// ProvisionerSetup is a provisioner of a cluster in which nothing is deployed, and what a test can do to it from
+// ProvisionerSetup is a provisioner of a cluster in which nothing is deployed, and ways for a test to change it from
 // outside.
 type ProvisionerSetup struct {
 	Provisioner operation.Provisioner
-	// Spec is what a node is to be made of, in one of two versions, 1 and 2, that differ by image.
+	// Spec returns the spec of a node in version 1 or 2, which differ by their image.
 	Spec func(node string, version int) reconfigure.Spec
 	// Control and Nodes are names, of three nodes at least.
 	Control string
 	Nodes   []string
-	// Servers is the cloud's own list of instances, those that were not made to the end too, by node.
+	// Servers returns the cloud's list of instances by node, also of tainted ones.
 	Servers func() map[string]reconfigure.Server
-	// Forget has the state lose what it has of a node, as if Terraform had been killed before it could write that down.
+	// Forget removes a node from the state, as if Terraform had been killed before it wrote the node to it.
 	Forget func(node string)
-	// FailCreate has the next instance of a node end in ERROR.
+	// FailCreate lets the next instance of a node end in ERROR.
 	FailCreate func(node string)
-	// Vanish deletes a node's instance behind the provisioner's back.
+	// Vanish deletes a node's instance without the provisioner.
 	Vanish func(node string)
-	// Stray has whatever is previewed from now on do what no plan names. Nothing else is asked of the provisioner
-	// afterwards.
+	// Stray makes all further previews have a change that no plan names. It is the last call of a test.
 	Stray func()
 }
 
-// ConformProvisioner is the contract of operation.Provisioner. New makes a setup of its own for each call.
-func ConformProvisioner(t *testing.T, new func(*testing.T) ProvisionerSetup) {
+// ConformProvisioner checks the contract of operation.Provisioner. New makes a new setup for each call. Where the rule
+// interrupts an apply, late asks for a provisioner that returns seconds after its servers are ACTIVE.
+func ConformProvisioner(t *testing.T, new func(t *testing.T, late bool) ProvisionerSetup) {
 	for name, rule := range map[string]func(provisionerRule){
 		"life of a cluster":      provisionerRule.life,
 		"a node fails alone":     provisionerRule.failsAlone,
@@ -46,7 +46,7 @@ func ConformProvisioner(t *testing.T, new func(*testing.T) ProvisionerSetup) {
 		"interrupt and adoption": provisionerRule.adoption,
 		"a context that is done": provisionerRule.done,
 	} {
-		t.Run(name, func(t *testing.T) { rule(provisionerRule{t, new(t)}) })
+		t.Run(name, func(t *testing.T) { rule(provisionerRule{t, new(t, name == "interrupt and adoption")}) })
 	}
 }
 
@@ -55,8 +55,8 @@ type provisionerRule struct {
 	ProvisionerSetup
 }
 
-// life follows a cluster from its first node to its last. The steps stand in one test because each costs minutes of a
-// real cloud's time.
+// life follows a cluster from its first node to its last. The steps are one test since each takes minutes on a real
+// cloud.
 func (p provisionerRule) life() {
 	a, b, c := p.Nodes[0], p.Nodes[1], p.Nodes[2]
 	p.wantInstances()
@@ -68,21 +68,21 @@ func (p provisionerRule) life() {
 	p.wantDesired(nil)
 	p.wantInstances()
 
-	// Apply does what was previewed, and leaves the map as the plan had it.
+	// Apply does what was previewed, and stores the map of the plan.
 	p.apply(preview)
 	p.wantDesired(first.Desired)
 	p.wantInstances(p.Control, a, b)
 
-	// The same wish once more finds nothing to do.
+	// The same plan again has nothing to do.
 	before := p.Servers()
 	again := p.preview(p.plan(first.Desired, reconfigure.Create, 1, a, b))
 	if len(again.Changes) > 0 {
-		p.Errorf("what is there already is to be changed: %+v", again.Changes)
+		p.Errorf("an existing instance would be changed: %+v", again.Changes)
 	}
 	p.apply(again)
 	p.wantSame(before, p.Control, a, b)
 
-	// Different actions go together, and touch nothing else. What is replaced stands in the preview as such.
+	// Different actions share a run, and change nothing else. The preview shows a replacement as such.
 	mixed := p.plan(first.Desired, reconfigure.Create, 1, c)
 	mixed = p.and(mixed, reconfigure.Replace, 2, a)
 	mixed = p.and(mixed, reconfigure.Remove, 0, b)
@@ -95,22 +95,22 @@ func (p provisionerRule) life() {
 	p.wantInstances(p.Control, a, c)
 	p.wantSame(before, p.Control)
 
-	// A replacement that nothing but the wish asks for is one all the same.
+	// A replacement without a difference is carried out too.
 	before = p.Servers()
 	p.apply(p.preview(p.plan(mixed.Desired, reconfigure.Replace, 2, a)))
 	if p.Servers()[a].ID == before[a].ID {
-		p.Errorf("%s, which was to be replaced, has its old instance still", a)
+		p.Errorf("%s, which should be replaced, still has its old instance", a)
 	}
 	p.wantSame(before, p.Control, c)
 
-	// Absent is success: for what was never there, was removed before, or vanished.
+	// Absent is success: for a node that was never there, was removed before, or vanished.
 	p.Vanish(c)
 	gone := p.plan(mixed.Desired, reconfigure.Remove, 0, b, c)
 	p.apply(p.preview(gone))
 	p.wantDesired(gone.Desired)
 	p.wantInstances(p.Control, a)
 
-	// The whole cluster goes.
+	// The whole cluster is removed.
 	everything := p.plan(gone.Desired, reconfigure.Remove, 0, p.Control, a)
 	everything.Shared = true
 	p.apply(p.preview(everything))
@@ -118,8 +118,7 @@ func (p provisionerRule) life() {
 	p.wantInstances()
 }
 
-// failsAlone has two of three nodes end in ERROR: they are tainted; one is removed, and one made anew, in the place of
-// what is left of it.
+// failsAlone lets two of three nodes end in ERROR: they are tainted. One is removed, and one is replaced.
 func (p provisionerRule) failsAlone() {
 	a, b, c := p.Nodes[0], p.Nodes[1], p.Nodes[2]
 	p.FailCreate(b)
@@ -128,13 +127,13 @@ func (p provisionerRule) failsAlone() {
 	plan.Shared = true
 	failures, err := p.Provisioner.Apply(p.Context(), p.preview(plan), p.watch, nil)
 	if err != nil || len(failures) != 2 || failures[b] == nil || failures[c] == nil {
-		p.Fatalf("two nodes were to fail: %v, error %v", failures, err)
+		p.Fatalf("two nodes should fail: %v, error %v", failures, err)
 	}
 	p.wantDesired(plan.Desired)
 	instances := p.instances()
 	for node, want := range map[string]bool{p.Control: false, a: false, b: true, c: true} {
 		if i, ok := instances[node]; !ok || i.Tainted != want {
-			p.Errorf("%s is to be tainted: %t, but it is %+v", node, want, i)
+			p.Errorf("%s should be tainted: %t, but it is %+v", node, want, i)
 		}
 	}
 	before := p.Servers()
@@ -145,7 +144,7 @@ func (p provisionerRule) failsAlone() {
 	p.wantSame(before, p.Control, a)
 }
 
-// refusal finds something in the preview that nobody asked for.
+// refusal checks that a preview with a change that nobody asked for is refused.
 func (p provisionerRule) refusal() {
 	first := p.plan(nil, reconfigure.Create, 1, p.Control, p.Nodes[0])
 	first.Shared = true
@@ -166,8 +165,8 @@ func (p provisionerRule) refusal() {
 	p.wantSame(before, p.Control, p.Nodes[0])
 }
 
-// adoption interrupts Terraform when the servers are ACTIVE. They are in the state as half made, and are adopted, as is
-// one that the state does not have. What is not as the plan has it is left as it was.
+// adoption interrupts Terraform when the servers are ACTIVE. They are tainted in the state, and are adopted. So is one
+// that the state does not have. One that differs from the plan is left as it was.
 func (p provisionerRule) adoption() {
 	a, b, c := p.Nodes[0], p.Nodes[1], p.Nodes[2]
 	first := p.plan(nil, reconfigure.Create, 1, p.Control, c)
@@ -195,17 +194,17 @@ func (p provisionerRule) adoption() {
 	}
 	plan.Desired[b] = p.Spec(b, 1)
 	delete(servers, c)
-	adopted, failures, err = p.Provisioner.Adopt(p.Context(), plan, servers) // of one it is done already
+	adopted, failures, err = p.Provisioner.Adopt(p.Context(), plan, servers) // one of them is adopted already
 	if err != nil || !adopted.Equal(nodeset.Of(a, b)) || len(failures) > 0 {
 		p.Fatalf("adopted %s, failures %v, error %v", adopted, failures, err)
 	}
 	if rest := p.preview(p.plan(plan.Desired, reconfigure.Create, 1, a, b, c)); len(rest.Changes) > 0 {
-		p.Errorf("what was adopted is to be changed: %+v", rest.Changes)
+		p.Errorf("an adopted instance would be changed: %+v", rest.Changes)
 	}
 	p.wantInstances(p.Control, a, b, c)
 }
 
-// interrupted applies a preview until the servers of nodes are ACTIVE, which Terraform hears of long after.
+// interrupted applies a preview, and interrupts it when the servers of nodes are ACTIVE, before Terraform sees that.
 func (p provisionerRule) interrupted(preview reconfigure.Preview, nodes ...string) {
 	p.Helper()
 	interrupt, ended := make(chan struct{}), make(chan struct{})
@@ -214,7 +213,7 @@ func (p provisionerRule) interrupted(preview reconfigure.Preview, nodes ...strin
 		failures, err := p.Provisioner.Apply(p.Context(), preview, p.watch, interrupt)
 		for _, node := range nodes {
 			if err != nil || !errors.Is(failures[node], reconfigure.ErrInterrupted) {
-				p.Errorf("%s was to be interrupted: %v, error %v", node, failures, err)
+				p.Errorf("%s should be interrupted: %v, error %v", node, failures, err)
 			}
 		}
 	}()
@@ -231,12 +230,12 @@ func (p provisionerRule) interrupted(preview reconfigure.Preview, nodes ...strin
 	<-ended
 	for _, node := range nodes {
 		if i := p.instances()[node]; !i.Tainted || i.ID != p.Servers()[node].ID {
-			p.Errorf("%s is to be tainted: %+v", node, i)
+			p.Errorf("%s should be tainted: %+v", node, i)
 		}
 	}
 }
 
-// done asks in vain. A preview that was made in time is not carried out either.
+// done checks that all calls fail after the context has ended. A preview made before is not carried out.
 func (p provisionerRule) done() {
 	ctx, cancel := context.WithCancel(p.Context())
 	cancel()
@@ -255,8 +254,10 @@ func (p provisionerRule) done() {
 	p.wantInstances()
 }
 
-// plan has nodes changed in one way, in a map that was so before.
-func (p provisionerRule) plan(before map[string]reconfigure.Spec, a reconfigure.Action, version int, nodes ...string) reconfigure.Plan {
+// plan returns a plan with one action for nodes, in a map that was before.
+func (p provisionerRule) plan(
+	before map[string]reconfigure.Spec, a reconfigure.Action, version int, nodes ...string,
+) reconfigure.Plan {
 	plan := reconfigure.Plan{Desired: maps.Clone(before)}
 	if before == nil {
 		plan.Desired = map[string]reconfigure.Spec{}
@@ -264,8 +265,10 @@ func (p provisionerRule) plan(before map[string]reconfigure.Spec, a reconfigure.
 	return p.and(plan, a, version, nodes...)
 }
 
-// and adds to a plan.
-func (p provisionerRule) and(plan reconfigure.Plan, a reconfigure.Action, version int, nodes ...string) reconfigure.Plan {
+// and adds changes to a plan.
+func (p provisionerRule) and(
+	plan reconfigure.Plan, a reconfigure.Action, version int, nodes ...string,
+) reconfigure.Plan {
 	for _, node := range nodes {
 		change := reconfigure.Change{Node: node, Action: a, Reason: "test", Requests: []reconfigure.RequestID{1}}
 		if a == reconfigure.Remove {
@@ -325,13 +328,13 @@ func (p provisionerRule) wantDesired(want map[string]reconfigure.Spec) {
 	}
 }
 
-// wantInstances checks that there are instances of just these nodes, made to the end, as the cloud has them.
+// wantInstances checks that just these nodes have instances, none of them tainted, as the cloud has them.
 func (p provisionerRule) wantInstances(nodes ...string) {
 	p.Helper()
 	servers, instances := p.Servers(), p.instances()
 	addresses := map[string]string{}
 	if len(servers) != len(nodes) || len(instances) != len(nodes) {
-		p.Errorf("there are to be instances of %v; the provisioner has %+v, the cloud %v", nodes, instances, servers)
+		p.Errorf("there should be instances of %v; the provisioner has %+v, the cloud %v", nodes, instances, servers)
 	}
 	for _, node := range nodes {
 		i := instances[node]
@@ -345,7 +348,7 @@ func (p provisionerRule) wantInstances(nodes ...string) {
 	}
 }
 
-// wantSame checks that nodes have the instances that they had.
+// wantSame checks that nodes still have their instances.
 func (p provisionerRule) wantSame(before map[string]reconfigure.Server, nodes ...string) {
 	p.Helper()
 	now := p.Servers()
@@ -356,8 +359,7 @@ func (p provisionerRule) wantSame(before map[string]reconfigure.Server, nodes ..
 	}
 }
 
-// wantEffect checks that a preview foretells one of the effects for a node, whatever else it does with what belongs to
-// the node.
+// wantEffect checks that a preview has one of the effects for a node, among others.
 func (p provisionerRule) wantEffect(preview reconfigure.Preview, node string, effects ...reconfigure.Effect) {
 	p.Helper()
 	for _, c := range preview.Changes {
@@ -367,5 +369,5 @@ func (p provisionerRule) wantEffect(preview reconfigure.Preview, node string, ef
 			}
 		}
 	}
-	p.Errorf("%s is to see any of %v, but the preview holds %+v", node, effects, preview.Changes)
+	p.Errorf("%s should have any of %v, but the preview has %+v", node, effects, preview.Changes)
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// QuotaSetup is a cloud without instances, and what a test can do to it from outside.
+// QuotaSetup is a cloud without instances, and ways for a test to change it from outside.
 type QuotaSetup struct {
 	Quota operation.Quota
-	// Make makes an instance of a flavor of this id, which takes so much; it may belong to anybody.
+	// Make makes an instance, of any owner, with a flavor of this id and size.
 	Make   func(node string)
 	Flavor string
 	Takes  reconfigure.Use
-	// Limit bounds what the project may use. Negative is without limit.
+	// Limit sets the quota of the project. Negative is without limit.
 	Limit func(reconfigure.Use)
 }
 
-// ConformQuota is the contract of operation.Quota.
+// ConformQuota checks the contract of operation.Quota.
 func ConformQuota(t *testing.T, h QuotaSetup) {
 	want := func(limit, used reconfigure.Use) {
 		t.Helper()
@@ -29,7 +29,9 @@ func ConformQuota(t *testing.T, h QuotaSetup) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]reconfigure.Use{limit, used, h.Takes}, []reconfigure.Use{room.Limit, room.Used, room.Takes(h.Flavor)}); diff != "" {
+		if diff := cmp.Diff([]reconfigure.Use{limit, used, h.Takes}, []reconfigure.Use{
+			room.Limit, room.Used, room.Takes(h.Flavor),
+		}); diff != "" {
 			t.Errorf("limit, use and flavor (-want +got):\n%s", diff)
 		}
 	}

@@ -14,15 +14,15 @@ import (
 // SchedulerSetup is a scheduler, and a node to try it on.
 type SchedulerSetup struct {
 	Scheduler operation.Scheduler
-	// Node is a cloud node that is powered down, or idle, and that nobody needs for as long as the test takes.
+	// Node is a cloud node that is powered down or idle, and that no job needs while the test runs.
 	Node string
-	// Silence has the scheduler not answer until it is told to speak. Nil: that cannot be had here.
+	// Silence stops the scheduler from answering until speak is called. Nil: this setup cannot do that.
 	Silence func() (speak func())
-	// Patience is how long it may take until what was told shows, SuspendTimeout included.
+	// Patience bounds the time until a change shows, with SuspendTimeout.
 	Patience time.Duration
 }
 
-// ConformScheduler is the contract of operation.Scheduler. The node ends powered down, and usable.
+// ConformScheduler checks the contract of operation.Scheduler. At the end the node is powered down, and usable.
 func ConformScheduler(t *testing.T, h SchedulerSetup) {
 	s := schedulerRule{t, h}
 	s.step("every node that Slurm knows has a state", schedulerRule.states)
@@ -46,7 +46,7 @@ func (s schedulerRule) step(name string, rule func(schedulerRule)) {
 	s.Run(name, func(t *testing.T) { rule(schedulerRule{t, s.SchedulerSetup}) })
 }
 
-// noNode is a name that no declaration has.
+// noNode is a name that no node has.
 const noNode = "no-such-node0"
 
 func (s schedulerRule) states() {
@@ -77,7 +77,8 @@ func (s schedulerRule) down() {
 		s.mustDown(nodeset.Of(s.Node))
 	}
 	s.until("DOWN", func(state reconfigure.NodeState) bool {
-		return state.Down() && !state.Ready() && !state.Busy && strings.HasPrefix(state.Reason, ReasonPrefix) && strings.Contains(state.Reason, "conformance")
+		return state.Down() && !state.Ready() && !state.Busy && strings.HasPrefix(state.Reason, ReasonPrefix) &&
+			strings.Contains(state.Reason, "conformance")
 	})
 	now := s.look()
 	for node, was := range others {
@@ -119,7 +120,7 @@ func (s schedulerRule) drain() {
 	s.usable()
 }
 
-// partly names a node that is there together with one that is not, for either call.
+// partly calls each method with a node that exists and one that does not.
 func (s schedulerRule) partly() {
 	both := nodeset.Of(s.Node, noNode)
 	if err := s.Scheduler.Down(s.Context(), both, "conformance"); err == nil {
@@ -183,7 +184,7 @@ func (s schedulerRule) look() map[string]reconfigure.NodeState {
 	return states
 }
 
-// until polls, since Slurm tells nobody when a state changes.
+// until polls, since Slurm does not report changes.
 func (s schedulerRule) until(what string, met func(reconfigure.NodeState) bool) {
 	s.Helper()
 	for deadline := time.Now().Add(s.Patience); ; time.Sleep(100 * time.Millisecond) {

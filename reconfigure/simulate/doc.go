@@ -1,3 +1,4 @@
-// Package simulate is a simulated cluster, a journal in memory, and the suites that they and the real things pass.
+// Package simulate has a simulated cluster, a journal in memory, and the conformance suites that they and the real ones
+// pass.
 // Only tests import it.
 package simulate

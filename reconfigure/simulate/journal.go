@@ -15,9 +15,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Journal is a journal in memory, as one process has it open: it keeps the contract of the real one, which
-// ConformJournal says, and takes no time. Its methods may be called from several goroutines. It is deterministic
-// under testing/synctest.
+// Journal is a journal in memory, as one process has it open. It keeps the contract of the real one (ConformJournal),
+// and takes no time. Its methods may be called from several goroutines. It is deterministic under testing/synctest.
 type Journal struct {
 	*record
 	process int
@@ -25,7 +24,7 @@ type Journal struct {
 	dead    bool
 }
 
-// record is what all processes share. Everything is guarded by the mutex, also the fields of the Journals.
+// record is what all processes share. The mutex guards everything, also the fields of the Journals.
 type record struct {
 	mutex       sync.Mutex
 	processes   int
@@ -36,7 +35,8 @@ type record struct {
 	newest      struct{ request, plan, event int64 }
 	health      map[string]reconfigure.Health
 	pause       *reconfigure.Pause
-	nodes       map[string]reconfigure.Spec // nil: there was none yet
+	nodes       map[string]reconfigure.Spec // nil: none was stored yet
+	identity    reconfigure.Identity
 	hostKeys    map[string][]string
 	declaration *reconfigure.Declaration
 	holder      *lease
@@ -45,7 +45,7 @@ type record struct {
 	failure     error
 }
 
-// entry is a request, with its outcome where it has one.
+// entry is a request, with its outcome if it has one.
 type entry struct {
 	reconfigure.Request
 	outcome *reconfigure.Outcome
@@ -65,7 +65,7 @@ type lease struct {
 	lose    context.CancelCauseFunc
 }
 
-// NewJournal is an empty journal, opened by a first process.
+// NewJournal returns an empty journal, opened by a first process.
 func NewJournal() *Journal {
 	shared := &record{health: map[string]reconfigure.Health{}, hostKeys: map[string][]string{}}
 	return (&Journal{record: shared}).Open()
@@ -79,7 +79,7 @@ func (j *Journal) Open() *Journal {
 	return &Journal{record: j.record, process: j.processes}
 }
 
-// Crash is the end of the process: its lease is free, and all that is called on it afterwards is an error.
+// Crash ends the process: its lease is free, and each later call on it fails.
 func (j *Journal) Crash() {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
@@ -89,7 +89,7 @@ func (j *Journal) Crash() {
 	}
 }
 
-// LoseLease takes the lease from whoever has it, as a connection does that fails.
+// LoseLease takes the lease from its holder, as a failing connection does.
 func (j *Journal) LoseLease() {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
@@ -99,7 +99,7 @@ func (j *Journal) LoseLease() {
 	}
 }
 
-// Fail has all calls of all processes fail with the error, until it is called with nil.
+// Fail lets all calls of all processes fail with err, until it is called with nil.
 func (j *Journal) Fail(err error) {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
@@ -109,7 +109,7 @@ func (j *Journal) Fail(err error) {
 // Close does nothing.
 func (j *Journal) Close() error { return nil }
 
-// access runs do with what is shared, unless the call must fail.
+// access calls do under the mutex, unless the call must fail.
 func (j *Journal) access(ctx context.Context, do func() error) error {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
@@ -124,7 +124,7 @@ func (j *Journal) access(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// write is access for what anybody may write.
+// write is access for writes that need no lease.
 func (j *Journal) write(ctx context.Context, do func() error) error {
 	return j.access(ctx, func() error {
 		err := do()
@@ -135,8 +135,8 @@ func (j *Journal) write(ctx context.Context, do func() error) error {
 	})
 }
 
-// writeHeld is access for what only the holder of the lease may write. A Journal that acquired none is trusted to be
-// alone.
+// writeHeld is access for writes that need the lease. A Journal that never acquired it may write, too: it is alone
+// then.
 func (j *Journal) writeHeld(ctx context.Context, do func() error) error {
 	return j.access(ctx, func() error {
 		if j.lease == nil {
@@ -148,7 +148,7 @@ func (j *Journal) writeHeld(ctx context.Context, do func() error) error {
 	})
 }
 
-// Acquire acquires the lease; ok is false while another one has it.
+// Acquire acquires the lease; ok is false while another process has it.
 func (j *Journal) Acquire(ctx context.Context) (release func() error, ok bool, err error) {
 	err = j.write(ctx, func() error {
 		if j.holder != nil {
@@ -178,7 +178,7 @@ func (j *Journal) release(l *lease) error {
 	return nil
 }
 
-// WhileHeld is ctx, cancelled with the cause ErrLeaseLost when the lease is lost, and at once where there is none.
+// WhileHeld returns ctx, cancelled with the cause ErrLeaseLost when the lease is lost, and at once without a lease.
 func (j *Journal) WhileHeld(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	j.mutex.Lock()
@@ -192,13 +192,13 @@ func (j *Journal) WhileHeld(ctx context.Context) (context.Context, context.Cance
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// Holder is who has the lease, for people.
+// Holder returns the holder of the lease, for people.
 func (j *Journal) Holder(ctx context.Context) string {
 	holder, _ := j.HolderSince(ctx)
 	return holder
 }
 
-// HolderSince is the Holder, and since when, to the second.
+// HolderSince returns the Holder, and since when, to the second.
 func (j *Journal) HolderSince(ctx context.Context) (holder string, since time.Time) {
 	_ = j.access(ctx, func() error {
 		if l := j.holder; l != nil {
@@ -210,7 +210,7 @@ func (j *Journal) HolderSince(ctx context.Context) (holder string, since time.Ti
 	return holder, since
 }
 
-// Changed is another number after anybody but the holder of the lease has written.
+// Changed returns another number after a write by anybody but the holder of the lease.
 func (j *Journal) Changed(ctx context.Context) (token int64, err error) {
 	err = j.access(ctx, func() error { token = j.changes; return nil })
 	return token, err
@@ -223,7 +223,7 @@ func stamped(t time.Time) time.Time {
 	return t.Round(0).UTC()
 }
 
-// Submit keeps a request and gives it its ID.
+// Submit stores a request and gives it its ID.
 func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error) {
 	err := j.write(ctx, func() error {
 		if r.Mode == "" {
@@ -241,14 +241,14 @@ func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigur
 	return r, nil
 }
 
-// view is a request as callers get it.
+// view returns a request as callers get it.
 func (r *record) view(e *entry) reconfigure.Request {
 	v := e.Request
 	v.Jobs, v.Deferred, v.Verdicts = slices.Clone(v.Jobs), slices.Clone(v.Deferred), slices.Clone(v.Verdicts)
 	return v
 }
 
-// find is the entry of a request, nil where there is none.
+// find returns the entry of a request; nil if there is none.
 func (r *record) find(id reconfigure.RequestID) *entry {
 	i := slices.IndexFunc(r.requests, func(e *entry) bool { return e.ID == id })
 	if i < 0 {
@@ -257,7 +257,7 @@ func (r *record) find(id reconfigure.RequestID) *entry {
 	return r.requests[i]
 }
 
-// open is the entry of a request without an outcome.
+// open returns the entry of a request without an outcome.
 func (r *record) open(id reconfigure.RequestID) (*entry, error) {
 	switch e := r.find(id); {
 	case e == nil:
@@ -269,7 +269,7 @@ func (r *record) open(id reconfigure.RequestID) (*entry, error) {
 	}
 }
 
-// untouched is the entry of a request without an outcome for which nothing has been done.
+// untouched returns the entry of a request without an outcome for which nothing was done.
 func (r *record) untouched(id reconfigure.RequestID) (*entry, error) {
 	e, err := r.open(id)
 	if err == nil && e.Touched {
@@ -278,7 +278,7 @@ func (r *record) untouched(id reconfigure.RequestID) (*entry, error) {
 	return e, err
 }
 
-// Pending is the requests without an outcome, oldest first.
+// Pending returns the requests without an outcome, oldest first.
 func (j *Journal) Pending(ctx context.Context) (pending []reconfigure.Request, err error) {
 	err = j.access(ctx, func() error {
 		for _, e := range j.requests {
@@ -291,7 +291,7 @@ func (j *Journal) Pending(ctx context.Context) (pending []reconfigure.Request, e
 	return pending, err
 }
 
-// Requests is at most limit requests, newest first.
+// Requests returns at most limit requests, newest first.
 func (j *Journal) Requests(ctx context.Context, limit int) (newest []reconfigure.Request, err error) {
 	err = j.access(ctx, func() error {
 		for _, e := range slices.Backward(j.requests) {
@@ -315,7 +315,7 @@ func (j *Journal) Request(ctx context.Context, id reconfigure.RequestID) (r reco
 	return r, ok, err
 }
 
-// Outcome is what became of a request; false where there is no outcome.
+// Outcome returns the outcome of a request; false if it has none.
 func (j *Journal) Outcome(ctx context.Context, id reconfigure.RequestID) (o reconfigure.Outcome, ok bool, err error) {
 	err = j.access(ctx, func() error {
 		if e := j.find(id); e != nil && e.outcome != nil {
@@ -327,7 +327,7 @@ func (j *Journal) Outcome(ctx context.Context, id reconfigure.RequestID) (o reco
 	return o, ok, err
 }
 
-// Begin opens a plan for requests, which are touched from here on, and takes others back.
+// Begin opens a plan for requests, which are touched from then on, and cancels others.
 func (j *Journal) Begin(
 	ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome,
 ) (number int64, err error) {
@@ -353,7 +353,7 @@ func (j *Journal) Begin(
 	return number, err
 }
 
-// mayBegin is why a plan may not begin.
+// mayBegin returns an error if the plan may not begin.
 func (r *record) mayBegin(ids []reconfigure.RequestID, undone []reconfigure.Outcome) error {
 	if len(ids) == 0 {
 		return errors.New("a plan for no request")
@@ -386,7 +386,7 @@ func (r *record) mayBegin(ids []reconfigure.RequestID, undone []reconfigure.Outc
 	return nil
 }
 
-// Cancel takes back a request for which nothing has been done.
+// Cancel cancels a request for which nothing was done.
 func (j *Journal) Cancel(ctx context.Context, id reconfigure.RequestID) error {
 	return j.write(ctx, func() error {
 		e, err := j.untouched(id)
@@ -404,7 +404,7 @@ func (*record) cancel(e *entry, why string) {
 	}
 }
 
-// Finish keeps what became of requests, all or none.
+// Finish stores the outcomes of requests, all or none.
 func (j *Journal) Finish(ctx context.Context, outcomes ...reconfigure.Outcome) error {
 	return j.each(ctx, outcomes, true, func(e *entry, o reconfigure.Outcome) {
 		o.Finished, o.Verdicts, o.Deferred = stamped(o.Finished), slices.Clone(o.Verdicts), nil
@@ -412,14 +412,14 @@ func (j *Journal) Finish(ctx context.Context, outcomes ...reconfigure.Outcome) e
 	})
 }
 
-// Defer keeps what requests wait for, and the verdicts that there are, all or none.
+// Defer stores what requests wait for, and their verdicts so far, all or none.
 func (j *Journal) Defer(ctx context.Context, outcomes ...reconfigure.Outcome) error {
 	return j.each(ctx, outcomes, false, func(e *entry, o reconfigure.Outcome) {
 		e.Deferred, e.Verdicts = slices.Clone(o.Deferred), append([]reconfigure.Verdict{}, o.Verdicts...)
 	})
 }
 
-// each does something with the open entry of each outcome, at most once where that is said, all or none.
+// each changes the open entry of each outcome, all or none. With once, a request may have only one.
 func (j *Journal) each(
 	ctx context.Context, outcomes []reconfigure.Outcome, once bool, do func(*entry, reconfigure.Outcome),
 ) error {
@@ -444,7 +444,7 @@ func (j *Journal) each(
 	})
 }
 
-// began reports whether a plan is there.
+// began reports whether the plan exists.
 func (r *record) began(number int64) bool {
 	return slices.ContainsFunc(r.plans, func(p plan) bool { return p.number == number })
 }
@@ -457,7 +457,7 @@ func (r *record) append(e reconfigure.Event) {
 
 var levels = []reconfigure.Level{reconfigure.Begun, reconfigure.Done, reconfigure.Failed, reconfigure.Note}
 
-// Record keeps events, in their order, all or none.
+// Record stores events, in their order, all or none.
 func (j *Journal) Record(ctx context.Context, events ...reconfigure.Event) error {
 	return j.writeHeld(ctx, func() error {
 		for _, e := range events {
@@ -472,7 +472,7 @@ func (j *Journal) Record(ctx context.Context, events ...reconfigure.Event) error
 	})
 }
 
-// plansOf is the plans for a request.
+// plansOf returns the plans for a request.
 func (r *record) plansOf(id reconfigure.RequestID) map[int64]bool {
 	numbers := map[int64]bool{}
 	for _, p := range r.plans {
@@ -494,7 +494,7 @@ func (r *record) eventsOf(e *entry, after int64) (own []reconfigure.Event) {
 	return own
 }
 
-// Events is what happened to a request after the event of that ID.
+// Events returns the events of a request after the event with that ID.
 func (j *Journal) Events(
 	ctx context.Context, id reconfigure.RequestID, after int64,
 ) (events []reconfigure.Event, err error) {
@@ -509,7 +509,7 @@ func (j *Journal) Events(
 	return events, err
 }
 
-// EventsOf is the Events of several requests, by request.
+// EventsOf returns the events of several requests, by request.
 func (j *Journal) EventsOf(
 	ctx context.Context, ids ...reconfigure.RequestID,
 ) (map[reconfigure.RequestID][]reconfigure.Event, error) {
@@ -524,7 +524,7 @@ func (j *Journal) EventsOf(
 	})
 }
 
-// LastMoves is the newest event of each node that is not a note, by node.
+// LastMoves returns the newest event of each node that is not a note, by node.
 func (j *Journal) LastMoves(ctx context.Context) (map[string]reconfigure.Event, error) {
 	last := map[string]reconfigure.Event{}
 	return last, j.access(ctx, func() error {
@@ -537,7 +537,7 @@ func (j *Journal) LastMoves(ctx context.Context) (map[string]reconfigure.Event, 
 	})
 }
 
-// Keep keeps evidence, all or none.
+// Keep stores evidence, all or none.
 func (j *Journal) Keep(ctx context.Context, evidence ...reconfigure.Evidence) error {
 	return j.writeHeld(ctx, func() error {
 		for _, e := range evidence {
@@ -553,12 +553,12 @@ func (j *Journal) Keep(ctx context.Context, evidence ...reconfigure.Evidence) er
 	})
 }
 
-// Evidence is what is kept of nodes, oldest first.
+// Evidence returns the evidence of nodes, oldest first.
 func (j *Journal) Evidence(ctx context.Context, nodes nodeset.NodeSet) ([]reconfigure.Evidence, error) {
 	return j.evidenceWhere(ctx, func(e reconfigure.Evidence) bool { return nodes.Contains(e.Node) })
 }
 
-// EvidenceOf is what is kept of a request's nodes by the plans for it, oldest first.
+// EvidenceOf returns the evidence of a request's nodes from the plans for it, oldest first.
 func (j *Journal) EvidenceOf(ctx context.Context, r reconfigure.Request) ([]reconfigure.Evidence, error) {
 	var plans map[int64]bool
 	if err := j.access(ctx, func() error { plans = j.plansOf(r.ID); return nil }); err != nil {
@@ -583,13 +583,13 @@ func (j *Journal) evidenceWhere(
 	return kept, err
 }
 
-// Health is what is kept of the node groups with failures, by name.
+// Health returns the health of the node groups with failures, by name.
 func (j *Journal) Health(ctx context.Context) (health map[string]reconfigure.Health, err error) {
 	err = j.access(ctx, func() error { health = maps.Clone(j.health); return nil })
 	return health, err
 }
 
-// UpdateHealth puts what update makes of a group's health in its place.
+// UpdateHealth replaces a group's health by what update returns.
 func (j *Journal) UpdateHealth(
 	ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health,
 ) error {
@@ -605,7 +605,7 @@ func (j *Journal) UpdateHealth(
 	})
 }
 
-// Pause has nothing begin until Continue.
+// Pause lets nothing begin until Continue.
 func (j *Journal) Pause(ctx context.Context, reason, by string) error {
 	return j.write(ctx, func() error {
 		j.pause = &reconfigure.Pause{Since: stamped(time.Time{}), By: by, Reason: reason}
@@ -618,7 +618,7 @@ func (j *Journal) Continue(ctx context.Context) error {
 	return j.write(ctx, func() error { j.pause = nil; return nil })
 }
 
-// Paused is the pause that is on; false where there is none.
+// Paused returns the pause; false if there is none.
 func (j *Journal) Paused(ctx context.Context) (p reconfigure.Pause, ok bool, err error) {
 	err = j.access(ctx, func() error {
 		if j.pause != nil {
@@ -629,7 +629,7 @@ func (j *Journal) Paused(ctx context.Context) (p reconfigure.Pause, ok bool, err
 	return p, ok, err
 }
 
-// Prune deletes the requests that had their outcome before that time, and what belongs to no other request.
+// Prune deletes the requests with an outcome before that time, and what belongs to no other request.
 func (j *Journal) Prune(ctx context.Context, before time.Time) error {
 	return j.access(ctx, func() error {
 		old := func(e *entry) bool { return e.outcome != nil && e.outcome.Finished.Before(before) }
@@ -644,16 +644,16 @@ func (j *Journal) Prune(ctx context.Context, before time.Time) error {
 	})
 }
 
-// Name names the journal.
+// Name returns the journal's name.
 func (j *Journal) Name() string { return "memory" }
 
-// Nodes is the map of nodes that was last kept; false where there was none yet.
+// Nodes returns the map of nodes; false if none was stored yet.
 func (j *Journal) Nodes(ctx context.Context) (nodes map[string]reconfigure.Spec, ok bool, err error) {
 	err = j.access(ctx, func() error { nodes, ok = maps.Clone(j.nodes), j.nodes != nil; return nil })
 	return nodes, ok, err
 }
 
-// KeepNodes replaces what the map of nodes has of a shard.
+// KeepNodes replaces the part of a shard in the map of nodes.
 func (j *Journal) KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error {
 	return j.writeHeld(ctx, func() error {
 		all := maps.Clone(j.nodes)
@@ -672,7 +672,7 @@ func (j *Journal) KeepNodes(ctx context.Context, shard string, nodes map[string]
 	})
 }
 
-// AdoptNodes keeps a map where there was none yet.
+// AdoptNodes stores a map if none was stored yet.
 func (j *Journal) AdoptNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error {
 	return j.write(ctx, func() error {
 		if j.nodes == nil {
@@ -687,7 +687,29 @@ func (r *record) setNodes(nodes map[string]reconfigure.Spec) {
 	maps.Copy(r.nodes, nodes)
 }
 
-// HostKeys is the keys that were last kept of each address.
+// Identity is the id that was adopted.
+func (j *Journal) Identity(ctx context.Context) (identity reconfigure.Identity, err error) {
+	err = j.access(ctx, func() error { identity = j.identity; return nil })
+	return identity, err
+}
+
+// AdoptIdentity keeps an id where there was none yet.
+func (j *Journal) AdoptIdentity(ctx context.Context, id string) error {
+	return j.write(ctx, func() error {
+		j.identity.ID = cmp.Or(j.identity.ID, id)
+		return nil
+	})
+}
+
+// KeepMarked notes that all instances have the id.
+func (j *Journal) KeepMarked(ctx context.Context) error {
+	return j.writeHeld(ctx, func() error {
+		j.identity.Marked = j.identity.ID != ""
+		return nil
+	})
+}
+
+// HostKeys returns the keys of each address.
 func (j *Journal) HostKeys(ctx context.Context) (keys map[string][]string, err error) {
 	err = j.access(ctx, func() error {
 		keys = maps.Clone(j.hostKeys)
@@ -704,7 +726,7 @@ func (j *Journal) KeepHostKeys(ctx context.Context, keys map[string][]string) er
 	return j.writeHeld(ctx, func() error { return j.setHostKeys(keys, true) })
 }
 
-// AdoptHostKeys keeps the keys of those addresses of which nothing was kept yet.
+// AdoptHostKeys stores the keys of those addresses that have none yet.
 func (j *Journal) AdoptHostKeys(ctx context.Context, keys map[string][]string) error {
 	return j.write(ctx, func() error { return j.setHostKeys(keys, false) })
 }
@@ -721,7 +743,7 @@ func (r *record) setHostKeys(keys map[string][]string, replace bool) error {
 	return nil
 }
 
-// Declare keeps with which declaration a control host works, and returns the newest one.
+// Declare stores the declaration that a control host works with, and returns the newest one.
 func (j *Journal) Declare(ctx context.Context, d reconfigure.Declaration) (newest reconfigure.Declaration, err error) {
 	err = j.write(ctx, func() error {
 		if known := j.declaration; known == nil || d.Sum != known.Sum && !d.Outdated(*known) {
@@ -734,7 +756,7 @@ func (j *Journal) Declare(ctx context.Context, d reconfigure.Declaration) (newes
 	return newest, err
 }
 
-// Messages is what all events say, for tests that fail: one line each.
+// Messages returns the events, one line each, for tests that fail.
 func (j *Journal) Messages() string {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()

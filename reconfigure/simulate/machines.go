@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// Wait waits for one instance, which answers when it has been ACTIVE for as long as Booting takes.
+// Wait waits for one instance, which answers after it has been ACTIVE for as long as Booting takes.
 func (w *World) Wait(ctx context.Context, i reconfigure.Instance, _ bool) error {
 	defer w.happened(AfterWait)
 	const look = time.Second
@@ -28,7 +28,7 @@ func (w *World) Wait(ctx context.Context, i reconfigure.Instance, _ bool) error 
 	}
 }
 
-// answersSSH reports whether an instance answers, and if it does not, when to look again.
+// answersSSH reports whether an instance answers and, if not, when to ask again.
 func (w *World) answersSSH(i reconfigure.Instance, look time.Duration) (answers bool, next time.Duration) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -45,8 +45,8 @@ func (w *World) answersSSH(i reconfigure.Instance, look time.Duration) (answers 
 	return left <= 0, min(left, look)
 }
 
-// Configure runs the playbooks on all nodes at a time, each for as long as Playing takes for it. It logs whom it
-// configures, and whom it tells of each other.
+// Configure runs the playbooks on all nodes at once, on each for as long as Playing takes. It logs the nodes that it
+// configures, and those in the inventory.
 func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance,
 	extent reconfigure.Extent, watch operation.Watch, done func(node string, err error),
 ) (reconfigure.Failures, error) {
@@ -110,7 +110,7 @@ func (p *play) begin(ctx context.Context) error {
 
 func (p *play) told() nodeset.NodeSet { return nodeset.Collect(maps.Keys(p.instances)) }
 
-// order is the nodes as they are done, one after another; those that are done at the same time go by name.
+// order returns the nodes in the order in which they are done, and by name.
 func (p *play) order() []string {
 	names := p.extent.Changed.Names()
 	slices.SortStableFunc(names, func(a, b string) int { return p.ends(a).Compare(p.ends(b)) })
@@ -126,7 +126,7 @@ func (p *play) ends(node string) time.Time {
 	return never()
 }
 
-// configure does one node.
+// configure configures one node.
 func (p *play) configure(ctx context.Context, node string) error {
 	p.lock.Lock()
 	defer p.lock.Unlock()
@@ -154,8 +154,8 @@ func (p *play) configure(ctx context.Context, node string) error {
 	return nil
 }
 
-// reread has slurmctld read a slurm.conf of what is declared. It keeps the states that it knows, and the jobs but those
-// on nodes that it forgets.
+// reread lets slurmctld read the slurm.conf of a declaration. It keeps the states that it knows, and all jobs except
+// those on nodes that it forgets.
 func (w *World) reread(c reconfigure.Cluster) {
 	for node := range w.slurm {
 		if !c.Nodes().Contains(node) {

@@ -6,17 +6,17 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// each is what every instance of a World takes.
+// each is the size of every instance of a World.
 func each() reconfigure.Use { return reconfigure.Use{Instances: 1, Cores: 2, RAM: 1024} }
 
-// Limit bounds what the project may use from now on; what there is more stays.
+// Limit sets the quota of the project. Instances beyond it stay.
 func (w *World) Limit(u reconfigure.Use) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.limit = u
 }
 
-// Room is what the limits leave.
+// Room returns the quota and its use.
 func (w *World) Room(ctx context.Context) (reconfigure.Room, error) {
 	defer w.happened(AfterRoom)
 	w.lock.Lock()

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// Tool is a program that has one user at a time: Terraform with one state, which has a lock; and Ansible on one node.
+// Tool is a program that has one user at a time: Terraform with one state, which has a lock, and Ansible on one node.
 type Tool string
 
-// The tools. Terraform in another shard than the default one has the shard's name after it, Ansible the node's.
+// The tools. The name of the shard follows Terraform's, except for the default one; the name of the node Ansible's.
 const (
 	Terraform Tool = "Terraform"
 	Ansible   Tool = "Ansible"
 )
 
-// toolRun is one that is under way, by a process that may have been killed since, which ends the run too.
+// toolRun is a run of a process, which ends when that is killed.
 type toolRun struct{ alive func() bool }
 
-// Begin notes that a run of a tool begins. Two at a time stand among the Clashes.
+// Begin records that a run of a tool begins. Two at a time are among the Clashes.
 func (w *World) Begin(t Tool, alive func() bool) (end func()) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -35,35 +35,35 @@ func (w *World) Begin(t Tool, alive func() bool) (end func()) {
 	}
 }
 
-// always is that a process lives.
+// always is for a process that is not killed.
 func always() bool { return true }
 
-// Clashes is what happened at the same time and must not, in order. A test in which operations overlap MUST see that
-// there is none.
+// Clashes returns the runs that overlapped and must not, in order. A test in which operations overlap MUST check that
+// there are none.
 func (w *World) Clashes() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return slices.Clone(w.clashes)
 }
 
-// Doing is what takes its time.
+// Doing is something that takes time.
 type Doing string
 
-// What takes its time, and how long where nothing else is said.
+// What takes time, with its default.
 const (
-	Planning        Doing = "planning"         // Terraform, with the wait for its state's lock; nothing
-	Applying        Doing = "applying"         // until Terraform asks the cloud for anything; nothing
+	Planning        Doing = "planning"         // Terraform, with the wait for its state's lock; 0
+	Applying        Doing = "applying"         // until Terraform posts to the cloud; 0
 	Building        Doing = "building"         // until a new or a rebuilt instance is ACTIVE; 1 s
 	Removing        Doing = "removing"         // until a deleted instance is gone; 1 s
-	ProviderSleep   Doing = "provider sleep"   // until Terraform looks whether it is so; 10 s
-	ProviderTimeout Doing = "provider timeout" // until Terraform gives up on what never becomes so; 15 min
-	Booting         Doing = "booting"          // until an ACTIVE instance answers by SSH; nothing
-	Reading         Doing = "reading"          // until the playbooks begin with the nodes; nothing
-	Playing         Doing = "playing"          // until the playbooks are done with a node; nothing
-	Registering     Doing = "registering"      // until slurmd has registered, after the playbooks or after a boot; nothing
+	ProviderSleep   Doing = "provider sleep"   // until Terraform asks for the result; 10 s
+	ProviderTimeout Doing = "provider timeout" // until Terraform gives up; 15 min
+	Booting         Doing = "booting"          // until an ACTIVE instance answers by SSH; 0
+	Reading         Doing = "reading"          // until the playbooks begin with the nodes; 0
+	Playing         Doing = "playing"          // until the playbooks are done with a node; 0
+	Registering     Doing = "registering"      // until slurmd has registered, after the playbooks or after a boot; 0
 )
 
-// Forever is how long something takes that does not end.
+// Forever is the duration of something that does not end.
 const Forever time.Duration = -1
 
 func defaultSpans() map[Doing]map[string]time.Duration {
@@ -73,7 +73,7 @@ func defaultSpans() map[Doing]map[string]time.Duration {
 	}
 }
 
-// Takes has something take so long from now on; with nodes, for these.
+// Takes sets how long something takes from now on: for the nodes or, without nodes, for all.
 func (w *World) Takes(what Doing, d time.Duration, nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -88,7 +88,7 @@ func (w *World) Takes(what Doing, d time.Duration, nodes ...string) {
 	}
 }
 
-// span is how long something takes for a node.
+// span returns how long something takes for a node.
 func (w *World) span(what Doing, node string) time.Duration {
 	if d, own := w.spans[what][node]; own {
 		return d
@@ -102,14 +102,14 @@ func (w *World) spanOf(what Doing) time.Duration {
 	return w.span(what, "")
 }
 
-// spend lets as much time pass as something takes, but not longer than ctx lasts.
+// spend waits for as long as something takes, or until ctx ends.
 func (w *World) spend(ctx context.Context, what Doing) {
 	if d := w.spanOf(what); d > 0 {
 		wait(ctx, d)
 	}
 }
 
-// wait lets time pass, but not longer than ctx lasts.
+// wait waits for a time, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -119,7 +119,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Unstick ends what takes for ever: instances that never become ACTIVE do, and those that are never gone go.
+// Unstick ends what takes for ever: such instances become ACTIVE, and such deletions end.
 func (w *World) Unstick() {
 	w.lock.Lock()
 	defer w.lock.Unlock()

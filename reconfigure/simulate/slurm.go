@@ -17,15 +17,15 @@ type slurmNode struct {
 	cloud       bool
 	reason      string
 	job, drain  bool
-	rebooting   bool // Slurm has issued a reboot, and waits for it
-	returns     bool // and will use the node again afterwards, unless it forgets
+	rebooting   bool // Slurm has issued a reboot, and waits for the node
+	returns     bool // it will use the node after the reboot, unless it forgets that
 	boot        time.Time
-	registers   time.Time // when slurmd will; zero: it will not
-	server      *server   // on which slurmd is
-	registered  time.Time // when it registered last
+	registers   time.Time // when slurmd will register; zero: it will not
+	server      *server   // on which slurmd runs
+	registered  time.Time // its last registration
 }
 
-// PowersUp has Slurm wait for nodes, each with a job that is to start there.
+// PowersUp lets Slurm power up nodes, each for a job that waits for it.
 func (w *World) PowersUp(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -35,7 +35,7 @@ func (w *World) PowersUp(nodes ...string) {
 	}
 }
 
-// PowersDown has Slurm give nodes up.
+// PowersDown lets Slurm power down nodes.
 func (w *World) PowersDown(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -45,7 +45,7 @@ func (w *World) PowersDown(nodes ...string) {
 	}
 }
 
-// PoweredDown has SuspendTimeout be over for nodes that Slurm gave up.
+// PoweredDown ends SuspendTimeout for nodes that Slurm powers down.
 func (w *World) PoweredDown(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -56,7 +56,7 @@ func (w *World) PoweredDown(nodes ...string) {
 	}
 }
 
-// GivesUp has ResumeTimeout be over for nodes that Slurm waits for: it requeues their jobs.
+// GivesUp ends ResumeTimeout for nodes that Slurm waits for: it requeues their jobs.
 func (w *World) GivesUp(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -68,7 +68,7 @@ func (w *World) GivesUp(nodes ...string) {
 	}
 }
 
-// StartJob starts a job on a node, if Slurm would and slurmd is there.
+// StartJob starts a job on a node, if its state and slurmd allow that.
 func (w *World) StartJob(node string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -79,7 +79,7 @@ func (w *World) StartJob(node string) {
 	}
 }
 
-// Reboots has Slurm wait until nodes have been booted again, and stand back from them.
+// Reboots lets Slurm issue a reboot of nodes, and wait for it.
 func (w *World) Reboots(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -88,8 +88,8 @@ func (w *World) Reboots(nodes ...string) {
 	}
 }
 
-// ForgetfulReboots has Slurm drain nodes for a reboot after which it is to use them again, and read slurm.conf
-// meanwhile: so it forgets to undrain them.
+// ForgetfulReboots lets Slurm drain nodes for a reboot with nextstate=RESUME, and read slurm.conf meanwhile, so that it
+// forgets to undrain them.
 func (w *World) ForgetfulReboots(nodes ...string) {
 	w.Reboots(nodes...)
 	w.Drained("reimage : reboot issued", nodes...)
@@ -100,7 +100,7 @@ func (w *World) ForgetfulReboots(nodes ...string) {
 	}
 }
 
-// Drained has somebody drain nodes.
+// Drained drains nodes, as an administrator does.
 func (w *World) Drained(reason string, nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -109,14 +109,14 @@ func (w *World) Drained(reason string, nodes ...string) {
 	}
 }
 
-// EndJob ends the job on a node as jobs end.
+// EndJob ends the job on a node normally.
 func (w *World) EndJob(node string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.slurm[node].base, w.slurm[node].job = reconfigure.NodeIdle, false
 }
 
-// Registered is when a node's slurmd registered last.
+// Registered returns when a node's slurmd registered last.
 func (w *World) Registered(node string) time.Time {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -124,7 +124,7 @@ func (w *World) Registered(node string) time.Time {
 	return w.slurm[node].registered
 }
 
-// lose ends the job on a node. One that only waits for the node stays.
+// lose ends the job on a node. A job that only waits for the node stays.
 func (w *World) lose(node string) {
 	if n := w.slurm[node]; n != nil && n.state(node).Running() {
 		w.lost = append(w.lost, node)
@@ -132,8 +132,8 @@ func (w *World) lose(node string) {
 	}
 }
 
-// register is slurmd's first word after a boot. As with ReturnToService=2 of slurm.conf, a node that was DOWN is back
-// with it, and a job that waits for the node starts.
+// register is slurmd's registration after a boot. As with ReturnToService=2 in slurm.conf, a DOWN node returns to
+// service with it, and a job that waits for the node starts.
 func (n *slurmNode) register(s *server, at time.Time) {
 	s.slurmd, n.server = true, s
 	n.registers, n.power, n.registered = time.Time{}, 0, at
@@ -163,7 +163,7 @@ func (n *slurmNode) state(node string) reconfigure.NodeState {
 	return s
 }
 
-// answers is an error where there is no slurmctld, or it does not answer.
+// answers returns an error if there is no slurmctld, or it does not answer.
 func (w *World) answers(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (w *World) answers(ctx context.Context) error {
 	return nil
 }
 
-// States is every node of every group.
+// States returns the states of all nodes.
 func (w *World) States(ctx context.Context) (map[string]reconfigure.NodeState, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -197,7 +197,7 @@ func (w *World) Down(ctx context.Context, nodes nodeset.NodeSet, reason string) 
 	})
 }
 
-// PowerDown ends at once: this Slurm waits for nobody. As with Slurm 22.05, drains end with it, and their reasons stay.
+// PowerDown takes no time. As in Slurm 22.05, it ends drains, and their reasons stay.
 func (w *World) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
 	return w.update(ctx, nodes, "power_down", "", func(n *slurmNode) {
 		n.base, n.power, n.job = reconfigure.NodeIdle, reconfigure.NodePoweredDown, false
@@ -208,12 +208,12 @@ func (w *World) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
 	})
 }
 
-// Drain keeps jobs that run.
+// Drain lets running jobs end.
 func (w *World) Drain(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
 	return w.mark(ctx, nodes, "drain", ": "+reason, func(n *slurmNode) { n.drain, n.reason = true, ReasonPrefix+reason })
 }
 
-// Undrain keeps everything else.
+// Undrain changes nothing else.
 func (w *World) Undrain(ctx context.Context, nodes nodeset.NodeSet) error {
 	return w.mark(ctx, nodes, "undrain", "", func(n *slurmNode) { n.drain, n.reason = false, "" })
 }
@@ -230,12 +230,12 @@ func (w *World) ClearReason(ctx context.Context, nodes nodeset.NodeSet) error {
 // ReasonPrefix marks the reasons that are ours.
 const ReasonPrefix = reconfigure.ReasonPrefix + " "
 
-// update changes states in a way that jobs do not survive.
+// update changes states, and ends the jobs there.
 func (w *World) update(ctx context.Context, nodes nodeset.NodeSet, what, detail string, change func(*slurmNode)) error {
 	return w.tell(ctx, nodes, what, detail, func(node string) { w.lose(node); change(w.slurm[node]) })
 }
 
-// mark changes what jobs do not notice.
+// mark changes states, and keeps the jobs there.
 func (w *World) mark(ctx context.Context, nodes nodeset.NodeSet, what, detail string, change func(*slurmNode)) error {
 	return w.tell(ctx, nodes, what, detail, func(node string) { change(w.slurm[node]) })
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Health is that of the node groups with failures.
+// Health returns the health of the node groups with failures.
 func (w *World) Health(ctx context.Context) (map[string]reconfigure.Health, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -18,8 +18,10 @@ func (w *World) Health(ctx context.Context) (map[string]reconfigure.Health, erro
 	return maps.Clone(w.health), nil
 }
 
-// UpdateHealth keeps it in memory.
-func (w *World) UpdateHealth(ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health) error {
+// UpdateHealth stores it in memory.
+func (w *World) UpdateHealth(
+	ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health,
+) error {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -32,8 +34,10 @@ func (w *World) UpdateHealth(ctx context.Context, group string, update func(reco
 	return nil
 }
 
-// updateHealth is an update on a map.
-func updateHealth(known map[string]reconfigure.Health, group string, update func(reconfigure.Health) reconfigure.Health) {
+// updateHealth updates a map.
+func updateHealth(
+	known map[string]reconfigure.Health, group string, update func(reconfigure.Health) reconfigure.Health,
+) {
 	h := known[group]
 	h.Group = group
 	h = update(h)
@@ -44,7 +48,7 @@ func updateHealth(known map[string]reconfigure.Health, group string, update func
 	known[group] = h
 }
 
-// Record keeps the events in memory; those that there is no room for are lost.
+// Record stores the events in memory; while the fault JournalFull lasts, they are lost.
 func (w *World) Record(events ...reconfigure.Event) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -53,14 +57,14 @@ func (w *World) Record(events ...reconfigure.Event) {
 	}
 }
 
-// Events is what was recorded, in order.
+// Events returns the recorded events, in order.
 func (w *World) Events() []reconfigure.Event {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return slices.Clone(w.events)
 }
 
-// Keep keeps the evidence in memory.
+// Keep stores the evidence in memory.
 func (w *World) Keep(ctx context.Context, evidence ...reconfigure.Evidence) error {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -74,7 +78,7 @@ func (w *World) Keep(ctx context.Context, evidence ...reconfigure.Evidence) erro
 	return nil
 }
 
-// Evidence is what was kept, in order.
+// Evidence returns the stored evidence, in order.
 func (w *World) Evidence() []reconfigure.Evidence {
 	w.lock.Lock()
 	defer w.lock.Unlock()

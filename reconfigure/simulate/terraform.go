@@ -12,23 +12,23 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// resource is what Terraform's state has of a node.
+// resource is a node in Terraform's state.
 type resource struct {
-	id, address string // empty: of what was begun it has the port alone
+	id, address string // empty: the state has only the port
 	spec        reconfigure.Spec
 	tainted     bool
 }
 
-// Provisioner is Terraform at work in one shard of a World.
+// Provisioner is Terraform in one shard of a World.
 type Provisioner struct {
 	*World
 	shard string
 }
 
-// Shard is Terraform in a shard; under no name, in the default one.
+// Shard returns Terraform in a shard; an empty name stands for the default one.
 func (w *World) Shard(name string) *Provisioner { return &Provisioner{w, name} }
 
-// has reports whether a node belongs to the shard. Where it is it stays.
+// has reports whether a node belongs to the shard. A node never changes its shard.
 func (p *Provisioner) has(node string) bool {
 	if spec, told := p.desired[node]; told {
 		return spec.Shard == p.shard
@@ -39,7 +39,7 @@ func (p *Provisioner) has(node string) bool {
 	return p.cluster.Shard(node) == p.shard
 }
 
-// here is the part of a map of nodes that belongs to the shard.
+// here returns the part of a map of nodes that belongs to the shard.
 func (p *Provisioner) here(nodes map[string]reconfigure.Spec) map[string]reconfigure.Spec {
 	part := map[string]reconfigure.Spec{}
 	for node, spec := range nodes {
@@ -50,7 +50,7 @@ func (p *Provisioner) here(nodes map[string]reconfigure.Spec) map[string]reconfi
 	return part
 }
 
-// keep has the shard's map of nodes be the one of a plan.
+// keep replaces the shard's part of the map of nodes.
 func (p *Provisioner) keep(nodes map[string]reconfigure.Spec) {
 	for node := range p.here(p.desired) {
 		delete(p.desired, node)
@@ -58,7 +58,7 @@ func (p *Provisioner) keep(nodes map[string]reconfigure.Spec) {
 	maps.Copy(p.desired, nodes)
 }
 
-// State is the map of nodes as it was last applied, and every instance that the state has, half made ones too.
+// State returns the map of nodes as it was last applied, and every instance in the state, also tainted ones.
 func (p *Provisioner) State(ctx context.Context) (reconfigure.State, error) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
@@ -79,7 +79,7 @@ func (p *Provisioner) State(ctx context.Context) (reconfigure.State, error) {
 	return s, nil
 }
 
-// State is that of all shards together.
+// State returns the state of all shards.
 func (w *World) State(ctx context.Context) (reconfigure.State, error) {
 	all := reconfigure.State{Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}}
 	for _, shard := range w.allShards() {
@@ -106,7 +106,7 @@ func (w *World) allShards() []string {
 	return reconfigure.Shards(all)
 }
 
-// refresh has the state learn which instances the cloud has lost.
+// refresh removes instances from the state that the cloud no longer has.
 func (p *Provisioner) refresh(nodes nodeset.NodeSet) {
 	p.advance()
 	for node := range nodes.All() {
@@ -116,7 +116,7 @@ func (p *Provisioner) refresh(nodes nodeset.NodeSet) {
 	}
 }
 
-// Preview says what Apply would do.
+// Preview returns what Apply would do.
 func (p *Provisioner) Preview(ctx context.Context, plan reconfigure.Plan) (reconfigure.Preview, error) {
 	defer p.Begin(p.tool(), always)()
 	defer p.happened(AfterPreview)
@@ -148,7 +148,7 @@ func (p *Provisioner) Preview(ctx context.Context, plan reconfigure.Plan) (recon
 	return preview, nil
 }
 
-// foresee sorts what Terraform would do into what was asked for and what was not.
+// foresee returns what Terraform would do, as asked for and as not asked for.
 func (p *Provisioner) foresee(plan reconfigure.Plan) (changes, unasked []reconfigure.ResourceChange) {
 	if plan.Shared && p.shard == "" && p.shared != (len(plan.Desired) > 0) {
 		effect := reconfigure.EffectDelete
@@ -179,7 +179,8 @@ func instanceChange(node string, e reconfigure.Effect) reconfigure.ResourceChang
 	return reconfigure.ResourceChange{Address: "instance." + node, Node: node, Effect: e, Kind: reconfigure.KindInstance}
 }
 
-// change is what a change comes to, without effect where there is nothing to do, and whether that is what it asks for.
+// change returns what Terraform would do for a change, without effect if there is nothing to do, and whether the change
+// asks for that.
 func (p *Provisioner) change(c reconfigure.Change) (change reconfigure.ResourceChange, fair bool) {
 	r := p.state[c.Node]
 	make := c.Action == reconfigure.Create || c.Action == reconfigure.Replace
@@ -212,8 +213,7 @@ func (p *Provisioner) Discard(preview reconfigure.Preview) error {
 	return nil
 }
 
-// Adopt has the state take servers for the finished instances of their nodes, where Terraform would find nothing to
-// change.
+// Adopt adds servers to the state as the finished instances of their nodes, if Terraform would change nothing of them.
 func (p *Provisioner) Adopt(ctx context.Context, plan reconfigure.Plan, servers map[string]reconfigure.Server) (
 	adopted nodeset.NodeSet, failures reconfigure.Failures, err error,
 ) {
@@ -261,7 +261,7 @@ func (p *Provisioner) adopt(node, id string) error {
 	return nil
 }
 
-// tool is Terraform with this state, which has a lock.
+// tool returns Terraform with this state, which has a lock.
 func (p *Provisioner) tool() Tool {
 	if p.shard == "" {
 		return Terraform
@@ -269,7 +269,7 @@ func (p *Provisioner) tool() Tool {
 	return Terraform + " of " + Tool(p.shard)
 }
 
-// called is a call in words, with the shard where it is not the default one.
+// called returns a call in words, with the shard if that is not the default one.
 func (p *Provisioner) called(what string) string {
 	if p.shard == "" {
 		return what
@@ -277,7 +277,7 @@ func (p *Provisioner) called(what string) string {
 	return what + " in " + p.shard
 }
 
-// inWords is what Terraform does in one line, nodes of one effect together.
+// inWords returns what Terraform does in one line, grouped by effect.
 func inWords(changes []reconfigure.ResourceChange) string {
 	of := map[reconfigure.Effect][]string{}
 	var parts []string

@@ -11,7 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// Call names a call after which something can happen.
+// Call is a call after which a test can act.
 type Call string
 
 // The calls.
@@ -24,10 +24,10 @@ const (
 	AfterConfigure Call = "configure"
 )
 
-// World is a simulated cluster: instances come and go as Terraform asks, in the cloud's time, slurmd registers once the
-// playbooks ran, jobs occupy nodes and are lost with them. It stands behind all that operations work with. It starts
-// with nothing but the declaration. It is deterministic, goes by the clock of time.Now (so testing/synctest governs
-// it), and may be used by many goroutines at once.
+// World is a simulated cluster. Instances are made and removed as Terraform asks, in the cloud's time. Slurmd registers
+// after the playbooks, and jobs run on nodes and are lost with them. A World implements everything that operations work
+// with. It starts with only the declaration, is deterministic, uses the clock of time.Now (and so testing/synctest),
+// and may be used by many goroutines.
 type World struct {
 	lock    sync.Mutex
 	cluster reconfigure.Cluster
@@ -36,14 +36,14 @@ type World struct {
 	servers   []*server // in the order of their creation
 	limit     reconfigure.Use
 	lastBoot  int64 // in seconds of the epoch
-	lastGiven int   // the last number that was given to anything
+	lastGiven int   // the last number that was given
 	doubled   []string
 
 	// Terraform.
 	desired  map[string]reconfigure.Spec
 	state    map[string]*resource
-	shared   bool              // what no single node owns is there
-	previews map[string]string // by file, those that can still be applied: their shard
+	shared   bool              // the shared resources exist
+	previews map[string]string // the shard of each preview that can still be applied, by file
 	kill     *kill
 
 	// Slurm.
@@ -57,14 +57,14 @@ type World struct {
 	health   map[string]reconfigure.Health
 
 	faults  map[Fault]nodeset.NodeSet
-	spans   map[Doing]map[string]time.Duration // by node; under no name, of all others
+	spans   map[Doing]map[string]time.Duration // by node; under the empty name, for all others
 	then    map[Call][]func()
 	calls   []string
 	runs    map[Tool][]*toolRun
 	clashes []string
 }
 
-// NewWorld makes a world for a declared cluster in which nothing was deployed yet.
+// NewWorld makes a world for a declared cluster in which nothing is deployed yet.
 func NewWorld(c reconfigure.Cluster) *World {
 	w := &World{
 		cluster: c, limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1},
@@ -82,7 +82,7 @@ func NewWorld(c reconfigure.Cluster) *World {
 	return w
 }
 
-// Deps is the world behind everything that operations work with.
+// Deps returns the world as everything that operations work with.
 func (w *World) Deps() operation.Deps {
 	return operation.Deps{
 		Provisioner: func(shard string) operation.Provisioner { return w.Shard(shard) },
@@ -92,7 +92,7 @@ func (w *World) Deps() operation.Deps {
 	}
 }
 
-// Spec is what a node is made of by its declaration.
+// Spec returns the declared spec of a node.
 func (w *World) Spec(node string) reconfigure.Spec {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -110,24 +110,24 @@ func (w *World) spec(node string) reconfigure.Spec {
 	}
 }
 
-// idOf is the id that a name of an image, a flavor or a network has.
+// idOf returns the id of a named image, flavor or network.
 func idOf(name string) string { return "id-of-" + name }
 
-// Cluster is what is declared.
+// Cluster returns the declaration.
 func (w *World) Cluster() reconfigure.Cluster {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return w.cluster
 }
 
-// Declare edits the declaration. Slurm hears of it by the playbooks.
+// Declare edits the declaration. Slurm reads it from the playbooks.
 func (w *World) Declare(c reconfigure.Cluster) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.cluster = c
 }
 
-// Have puts nodes in place: made, configured and, but for the control node, idle.
+// Have adds nodes that are made and configured and, except for the control node, idle.
 func (w *World) Have(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -147,7 +147,7 @@ func (w *World) Have(nodes ...string) {
 	}
 }
 
-// HaveTainted leaves instances in ERROR that Terraform has not made to the end.
+// HaveTainted adds tainted instances in ERROR.
 func (w *World) HaveTainted(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -160,8 +160,7 @@ func (w *World) HaveTainted(nodes ...string) {
 	}
 }
 
-// Taint has Terraform take instances for half made that are as good as before: so an administrator has them replaced by
-// hand.
+// Taint taints instances in Terraform's state that are in order, as an administrator does to have them replaced.
 func (w *World) Taint(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -170,7 +169,7 @@ func (w *World) Taint(nodes ...string) {
 	}
 }
 
-// Vanish has the cloud lose a node's instances, as when somebody deletes them by hand. Terraform notices it at the next
+// Vanish deletes a node's instances from the cloud, as somebody may do by hand. Terraform sees that at the next
 // preview.
 func (w *World) Vanish(node string) {
 	w.lock.Lock()
@@ -180,7 +179,7 @@ func (w *World) Vanish(node string) {
 	}
 }
 
-// Forget has Terraform's state lose nodes whose instances live on, as when somebody restores an old copy of it.
+// Forget removes nodes from Terraform's state whose instances stay, as a restored old copy of the state does.
 func (w *World) Forget(nodes ...string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -189,14 +188,14 @@ func (w *World) Forget(nodes ...string) {
 	}
 }
 
-// Then does something once, when the next such call returns.
+// Then calls do once, when the next such call returns.
 func (w *World) Then(c Call, do func()) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.then[c] = append(w.then[c], do)
 }
 
-// happened does what was to be done after a call.
+// happened calls what was registered for a call.
 func (w *World) happened(c Call) {
 	w.lock.Lock()
 	var do func()
@@ -209,32 +208,32 @@ func (w *World) happened(c Call) {
 	}
 }
 
-// Calls is every call that changed something, in order, such as "apply create node[1-2], delete node3".
+// Calls returns every call that changed something, in order, such as "apply create node[1-2], delete node3".
 func (w *World) Calls() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return slices.Clone(w.calls)
 }
 
-// Lost is the nodes whose running job was ended by what was done to them, in order.
+// Lost returns the nodes whose running job was killed, in order.
 func (w *World) Lost() []string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return slices.Clone(w.lost)
 }
 
-// Node is all that there is of a node; comparable.
+// Node is everything about a node; it is comparable.
 type Node struct {
-	Instance reconfigure.Instance // as Terraform's state has it; zero: it has none
-	Spec     reconfigure.Spec     // as Terraform was last told; zero: it was not told of the node
-	Made     reconfigure.Spec     // what that instance is made of, by the cloud
+	Instance reconfigure.Instance // in Terraform's state; zero: none
+	Spec     reconfigure.Spec     // in Terraform's map; zero: none
+	Made     reconfigure.Spec     // what the cloud says that the instance is made of
 	Boots    int
 	State    string // Slurm's
 	Reason   string
 	Job      bool
 }
 
-// Node is what there is of a node now.
+// Node returns everything about a node now.
 func (w *World) Node(node string) Node {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -253,14 +252,14 @@ func (w *World) Node(node string) Node {
 	return seen
 }
 
-// number gives a number that nothing has yet.
+// number returns a new number.
 func (w *World) number() int { w.lastGiven++; return w.lastGiven }
 
 func (w *World) log(what string, nodes nodeset.NodeSet) {
 	w.calls = append(w.calls, what+" "+nodes.String())
 }
 
-// advance brings the world up to the present: what takes its time and is due has happened since, in its order.
+// advance lets everything happen that is due by now, in its order.
 func (w *World) advance() {
 	now := time.Now()
 	for {
@@ -272,7 +271,7 @@ func (w *World) advance() {
 	}
 }
 
-// next is what happens first of all that is due by now; nil: nothing.
+// next returns the first event that is due by now; nil: none.
 func (w *World) next(now time.Time) (happen func(at time.Time), at time.Time) {
 	due := func(t time.Time) bool { return !t.IsZero() && !t.After(now) && (happen == nil || t.Before(at)) }
 	for _, s := range w.servers {

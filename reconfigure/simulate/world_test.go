@@ -9,7 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// declared is a cluster with a control node and a group of one persistent node and three cloud nodes.
+// declared returns a cluster with a control node and a group of one persistent node and three cloud nodes.
 func declared() reconfigure.Cluster {
 	source := reconfigure.Source{Image: "v1", Flavor: "small", Network: "cluster"}
 	return reconfigure.Cluster{
@@ -19,7 +19,7 @@ func declared() reconfigure.Cluster {
 	}
 }
 
-// quick is a world in which nothing takes long.
+// quick returns a world in which nothing takes long.
 func quick() *simulate.World {
 	w := simulate.NewWorld(declared())
 	w.Takes(simulate.Building, 20*time.Millisecond)
@@ -29,7 +29,7 @@ func quick() *simulate.World {
 }
 
 func TestWorldIsAProvisioner(t *testing.T) {
-	simulate.ConformProvisioner(t, func(t *testing.T) simulate.ProvisionerSetup {
+	simulate.ConformProvisioner(t, func(t *testing.T, _ bool) simulate.ProvisionerSetup {
 		w := quick()
 		return simulate.ProvisionerSetup{
 			Provisioner: w.Shard(""), Control: "ctl", Nodes: []string{"node2", "node3", "node4"},
@@ -75,7 +75,8 @@ func TestWorldIsACommenter(t *testing.T) {
 	w.Have("ctl")
 	w.Submits(7, 8, 9)
 	simulate.ConformCommenter(t, simulate.CommenterSetup{
-		Commenter: w, Jobs: [3]int64{7, 8, 9}, Remark: w.Remarks, Comment: func(job int64) string { return w.Comments()[job] },
+		Commenter: w, Jobs: [3]int64{7, 8, 9}, Remark: w.Remarks,
+		Comment: func(job int64) string { return w.Comments()[job] },
 	})
 }
 

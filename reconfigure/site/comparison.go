@@ -48,26 +48,24 @@ func (s Site) keepLook(l reconcile.Look) error {
 
 // comparer compares the sources as often as is declared, and fixes what may be fixed without anybody having asked.
 type comparer struct {
-	dir     string
-	log     *journal.Journal
-	out     *slog.Logger
-	self    program
-	at      location // of the journal that it works on
-	service bool     // whoever replaces the program restarts it
+	dir  string
+	log  *journal.Journal
+	out  *slog.Logger
+	self program
+	at   location // of the journal that it works on
 }
 
 // reconciler is what a worker calls when it is time to compare the sources.
 func (s Site) reconciler(
-	log *journal.Journal, out *slog.Logger, service bool,
-) (func(context.Context) (next time.Duration, ok bool), error) {
-	self, err := thisProgram()
-	return comparer{dir: s.Dir, log: log, out: out, self: self, at: s.location(), service: service}.reconcile, err
+	log *journal.Journal, out *slog.Logger, self program,
+) func(context.Context) (next time.Duration, ok bool) {
+	return comparer{dir: s.Dir, log: log, out: out, self: self, at: s.location()}.reconcile
 }
 
 // reconcile compares when it is due, and says when to call it next; false where nothing is to be compared any more.
 func (r comparer) reconcile(ctx context.Context) (next time.Duration, ok bool) {
-	if !r.service && r.self.replaced() {
-		return 0, false // the next call starts the new one
+	if r.self.replaced() {
+		return 0, false // the next call, or a supervisor, starts the new one
 	}
 	s, err := Open(r.dir) // afresh: it may have been edited
 	if err != nil {
@@ -139,12 +137,11 @@ func (p program) replaced() bool {
 
 // Reconciler compares the sources of a cluster. An instance that Terraform does not know counts from minAge on.
 func (a *Adapters) Reconciler(minAge time.Duration) reconcile.Reconciler {
-	observer := a.observer()
-	observer.Limit = observeFor
+	observer := a.inFull()
 	return reconcile.Reconciler{
 		Cluster: a.site.Cluster, Journal: a.log, MinAge: minAge,
 		Observe: func(ctx context.Context) (snapshot.Snapshot, error) {
-			return observer.Observe(ctx, snapshot.Scope{Servers: true, Declared: true})
+			return observer.Observe(ctx, snapshot.Scope{Servers: true, Ports: true, Declared: true})
 		},
 		Cloud:     func(ctx context.Context) (reconcile.Cloud, error) { return a.openstack(ctx) },
 		Scheduler: func(control reconfigure.Instance) reconcile.Scheduler { return a.scheduler(control) },

@@ -35,9 +35,6 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 		"the program was replaced": {age: time.Minute, change: func(r *comparer) {
 			r.self.path = "/bin/true"
 		}},
-		"the program of a service was": {age: time.Minute, next: 4 * time.Minute, change: func(r *comparer) {
-			r.self.path, r.service = "/bin/true", true
-		}},
 		"another journal is declared": {from: "state_directory: state", to: "state_directory: elsewhere"},
 	} {
 		t.Run(name, func(t *testing.T) {

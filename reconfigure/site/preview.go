@@ -25,6 +25,12 @@ func (a *Adapters) Preview(ctx context.Context, requests []reconfigure.Request) 
 		return status.Preview{}, errors.New(reason)
 	}
 	first := plan.Compute(a.site.Cluster, seen, requests)
+	if first.Everywhere {
+		if seen.Conf, err = a.conf(ctx, seen); err != nil {
+			return status.Preview{}, err
+		}
+		first = plan.Compute(a.site.Cluster, seen, requests)
+	}
 	last := plan.Compute(a.site.Cluster, plan.AfterDrain(seen, first), requests)
 	terraform, problem := a.terraformPreview(ctx, seen, last)
 	report, err := status.NewPreview(first, last, terraform, problem)

@@ -52,8 +52,8 @@ func TestTheUnitIsTheServiceThatIsStarted(t *testing.T) {
 		"ExecStart=%f/bin/reconfigure --dir %f worker --stay": "else it could end at the very moment in which a call " +
 			"finds it active",
 		"StartLimitIntervalSec=0": "else systemd would refuse a start after many",
-		"Restart=on-failure": "a worker that died would leave its requests to the " +
-			"next call",
+		"Restart=always": "a worker that died, or ended since its program was replaced, would leave its requests to " +
+			"the next call",
 		"KillMode=mixed": "else Terraform would be killed along with the " +
 			"worker, and leave half of a state",
 		"TimeoutStopSec=20min":  "else it would be killed in the middle of an apply",

@@ -55,9 +55,9 @@ func (t tidier) during(ctx context.Context, work func() error) error {
 	return err
 }
 
-// ifDue removes what is old, unless that was done within the last day. It may run while requests are worked on: it removes nothing
-// that belongs to a request without an outcome. An error is logged and fails nothing; the next day it is tried again. The stamp is
-// written first, so that one of several workers does it.
+// ifDue removes what is old, unless that was done within the last day. It may run while requests are worked on: it
+// removes nothing that belongs to a request without an outcome. An error is logged and fails nothing; the next day it
+// is tried again. The stamp is written first, so that one of several workers does it.
 func (t tidier) ifDue(ctx context.Context, now time.Time) {
 	const day = 24 * time.Hour
 	last, err := os.Stat(t.stamp)

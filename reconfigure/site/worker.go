@@ -35,14 +35,21 @@ func (s Site) control(ctx context.Context, log *journal.Journal, out *slog.Logge
 	defer open.close()
 	config := controller.Config{Journal: log, Open: open.open, Flush: recorder.Flush, Succeed: s.StartWorker, Log: out,
 		Stay: stay, Once: once}
-	if !once {
-		compare, err := s.reconciler(log, out, stay)
-		if err != nil {
-			return err
-		}
-		config.Reconcile = compare
+	self, err := thisProgram()
+	if err != nil {
+		return err
 	}
-	err := controller.Run(ctx, config)
+	if !once {
+		config.Reconcile = s.reconciler(log, out, self)
+	}
+	if stay {
+		config.Replaced = self.replaced
+	}
+	err = controller.Run(ctx, config)
+	if stay && err == nil {
+		out.InfoContext(ctx, "this program was replaced: the worker ends, so that its supervisor starts the new one",
+			"program", self.path)
+	}
 	return errors.Join(err, recorder.Close(context.WithoutCancel(ctx)))
 }
 
@@ -77,10 +84,13 @@ func (o *opener) open(ctx context.Context) (controller.Site, error) {
 		if err := s.adopt(ctx, o.log); err != nil {
 			return opened, err
 		}
+		if err := s.mark(ctx, o.log, o.logger); err != nil {
+			return opened, err
+		}
 		// What runs still may use the adapters of before: they are not closed, and end with this process.
 		o.last, o.sum = s.Adapters(o.log, o.logger), key
 	}
-	opened.Observe = o.last.observer().Observe
+	opened.Observe, opened.Conf = o.last.observer().Observe, o.last.conf
 	opened.Deps, err = o.last.deps(context.WithoutCancel(ctx), o.recorder)
 	return opened, err
 }

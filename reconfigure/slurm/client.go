@@ -1,5 +1,7 @@
-// Package slurm reads Slurm's state and changes it through Slurm's own tools, scontrol, sinfo and squeue: here, or on
-// the control node by SSH. It decides from JSON and exit statuses, never from the text that the tools print for people.
+// Package slurm reads Slurm's state and changes it through Slurm's own tools, scontrol, sinfo and squeue, on the
+// control node by SSH. The key for that may run nothing but slurmscripts/slurm_commands.py there, whose table has every
+// command that this package sends. It decides from JSON and exit statuses, never from the text that the tools print for
+// people.
 package slurm
 
 import (
@@ -24,11 +26,9 @@ const callTimeout = time.Minute
 
 // Config says where Slurm's tools are.
 type Config struct {
-	// SSH is the words of an OpenSSH command that runs what follows them in a shell on the control node. Empty: the tools
-	// run here.
+	// SSH is the words of an OpenSSH command whose key runs slurm_commands.py on the control node, with what follows them
+	// as SSH_ORIGINAL_COMMAND (sshd(8)). Empty: commands run here as they are.
 	SSH []string
-	// Prefix is the words before each tool: sudo -n.
-	Prefix []string
 	// Run runs a command in the environment that it needs. process.Run is one such function.
 	Run func(context.Context, process.Cmd) error
 	// Keep has the client keep one SSH connection open from its first call until Close.
@@ -74,16 +74,11 @@ func unreachable(ctx context.Context, err error) error {
 }
 
 func (c *Client) call(ctx context.Context, tool string, args ...string) ([]byte, error) {
-	out, err := c.run(ctx, append(append([]string{}, c.config.Prefix...), append([]string{tool}, args...)...))
+	out, err := c.run(ctx, append([]string{tool}, args...))
 	if err != nil {
 		return out, fmt.Errorf("%s %s: %w", tool, args[0], err)
 	}
 	return out, nil
-}
-
-// script runs text in a POSIX shell where the tools are.
-func (c *Client) script(ctx context.Context, text string) ([]byte, error) {
-	return c.run(ctx, []string{"/bin/sh", "-c", text})
 }
 
 // run runs a command where the tools are. A connection that breaks is no reason to fail: the command runs again on a
@@ -111,7 +106,7 @@ func (c *Client) output(ctx context.Context, ssh, words []string) ([]byte, error
 	return out.Bytes(), err
 }
 
-// build is a command here, or, quoted for a shell, at the other end of SSH.
+// build is a command here, or, quoted as for a POSIX shell, at the other end of SSH.
 func build(ssh, words []string) process.Cmd {
 	if len(ssh) == 0 {
 		return process.Cmd{Path: words[0], Args: words[1:]}

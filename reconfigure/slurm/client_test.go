@@ -14,36 +14,29 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
-func TestToolsRunHereOrBehindTheRemoteCommand(t *testing.T) {
+func TestCommandsRunHereOrBehindTheRemoteCommand(t *testing.T) {
 	args := []string{"update", "NodeName=c[001-003]", "Reason=reconfigure: it's late"}
 	words := append([]string{"scontrol"}, args...)
 	got := build(nil, words)
 	if diff := cmp.Diff(process.Cmd{Path: "scontrol", Args: args}, got); diff != "" {
 		t.Error(diff)
 	}
-	got = build([]string{"ssh", "-o", "BatchMode=yes", "debian@192.0.2.1"}, append([]string{"sudo", "-n"}, words...))
-	want := process.Cmd{Path: "ssh", Args: []string{"-o", "BatchMode=yes", "debian@192.0.2.1", "sudo", "-n",
+	got = build([]string{"ssh", "-o", "BatchMode=yes", "debian@192.0.2.1"}, words)
+	want := process.Cmd{Path: "ssh", Args: []string{"-o", "BatchMode=yes", "debian@192.0.2.1",
 		"scontrol", "update", "'NodeName=c[001-003]'", `'Reason=reconfigure: it'\''s late'`}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// TestArgumentsSurviveTheRemoteShell has a shell at the other end, as ssh has, and a scontrol that writes down what it
-// gets.
-func TestArgumentsSurviveTheRemoteShell(t *testing.T) {
-	dir := t.TempDir()
-	script := "#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$0.args\"\n"
-	if err := os.WriteFile(filepath.Join(dir, "scontrol"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	remote := []string{"/bin/sh", "-c", `export PATH="$0:/usr/bin:/bin"; exec sh -c "$*"`, dir}
-	c := New(Config{SSH: remote, Run: process.Run})
+// TestArgumentsSurviveTheForcedCommand has a scontrol that writes down what it gets.
+func TestArgumentsSurviveTheForcedCommand(t *testing.T) {
+	s := newTools(t, map[string]string{"scontrol": `printf '%s\n' "$@" > "$0.args"`})
 	nasty := "$HOME `id` \\ * ; & | > < # ~ (a) {b} !c é"
-	if err := c.Down(t.Context(), nodeset.Of("c001", "c003"), nasty); err != nil {
+	if err := s.client(false).Down(t.Context(), nodeset.Of("c001", "c003"), nasty); err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile(filepath.Join(dir, "scontrol.args"))
+	got, err := os.ReadFile(filepath.Join(s.dir, "scontrol.args"))
 	want := "update\nNodeName=c[001,003]\nState=DOWN\nReason=reconfigure: $HOME id \\ * ; & | > < # ~ (a) {b} !c é\n"
 	if diff := cmp.Diff(want, string(got)); err != nil || diff != "" {
 		t.Error(err, diff)

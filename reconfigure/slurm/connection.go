@@ -22,8 +22,8 @@ const (
 	sshFailed = 255
 )
 
-// connection is one SSH connection for many calls (ssh_config(5), ControlMaster). An ssh of ours holds it open with a
-// remote cat, which ends when we close its input, and so does everything when this process dies, however it dies.
+// connection is one SSH connection for many calls (ssh_config(5), ControlMaster). An ssh of ours holds it open with
+// the command hold, which ends when we close its input, and so does everything when this process dies, however it dies.
 type connection struct {
 	ssh   []string
 	run   func(context.Context, process.Cmd) error
@@ -139,7 +139,7 @@ func (c *connection) masterCommand(socket string, in *os.File, out *firstWrite) 
 		"-S", socket, "-o", "ControlMaster=yes", "-o", "ControlPersist=no",
 		"-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3",
 	}
-	const hold = "echo; exec cat"
+	const hold = "hold" // prints a line, and then waits for the end of its input
 	return process.Cmd{
 		Path: c.ssh[0], Args: append(append(options, c.ssh[1:]...), hold), Stdin: in, Stdout: out, Grace: time.Second,
 	}

@@ -115,7 +115,7 @@ func (h *host) serve(conn net.Conn) {
 	wait.Wait()
 }
 
-// session runs a command in a shell, as sshd does, for as long as the connection is there.
+// session runs the forced command in a shell, as sshd does, for as long as the connection is there.
 func (h *host) session(ctx context.Context, session ssh.Channel, requests <-chan *ssh.Request) {
 	defer session.Close()
 	for request := range requests {
@@ -126,7 +126,8 @@ func (h *host) session(ctx context.Context, session ssh.Channel, requests <-chan
 		var exe struct{ Command string }
 		_ = ssh.Unmarshal(request.Payload, &exe)
 		err := process.Run(ctx, process.Cmd{
-			Path: "/bin/sh", Args: []string{"-c", exe.Command}, Env: []string{"PATH=" + h.dir + ":/usr/bin:/bin"},
+			Path: "/bin/sh", Args: []string{"-c", forced(h.t), "sh", exe.Command},
+			Env:   []string{"PATH=" + h.dir + ":/usr/bin:/bin"},
 			Stdin: session, Stdout: session, Stderr: session.Stderr(),
 		})
 		status := struct{ Code uint32 }{}

@@ -17,7 +17,8 @@ func TestResumeFilesOfAllReleasesAreRead(t *testing.T) {
 	for release, text := range map[string]string{
 		"22.05": `{"jobs":[{"job_id":4,"nodes":"c[001-002]"},{"job_id":5,"nodes":"c002"}],"all_nodes":"c[001-002]"}`,
 		"later": `{"all_nodes_resume":"c[001-002]","jobs":[
-			{"extra":null,"features":"","job_id":4,"nodes_resume":"c[001-002]","nodes_alloc":"c[001-003]","oversubscribe":"OK","partition":"main","reservation":""},
+			{"extra":null,"features":"","job_id":4,"nodes_resume":"c[001-002]","nodes_alloc":"c[001-003]",` +
+			`"oversubscribe":"OK","partition":"main","reservation":""},
 			{"job_id":5,"nodes_resume":"c002","nodes_alloc":"c002"}]}`,
 	} {
 		got, err := ParseResumeFile([]byte(text))

@@ -17,7 +17,7 @@ import (
 // PrivateData=cloud. It is read by one command in one login. The error is ErrUnreachable unless the context ended.
 func (c *Client) States(ctx context.Context) (map[string]reconfigure.NodeState, error) {
 	known := c.lister.Load()
-	out, err := c.script(ctx, c.statesScript(known))
+	out, err := c.run(ctx, statesCommand(known))
 	if err != nil {
 		return nil, unreachable(ctx, fmt.Errorf("ask for the nodes: %w", err))
 	}
@@ -43,9 +43,6 @@ type lister string
 const (
 	byScontrol lister = "scontrol show nodes --json"
 	bySinfo    lister = "sinfo --json"
-	// bySuspended lists the nodes of suspended jobs. Such a job has given its CPUs back, so its node looks idle, but its
-	// processes are there.
-	bySuspended lister = "squeue --noheader --all --states=SUSPENDED --format=%N"
 )
 
 // A line of the answer that begins with dashes says what follows it. JSON has no such line, nor has a list of nodes.
@@ -55,24 +52,20 @@ const (
 	completed = "completed"
 )
 
-// statesScript lists nodes and suspended jobs. It ends with an exit status other than 0 where a tool does; while it is
-// not known which tool lists nodes, that of the first one is not counted, and the second one follows.
-func (c *Client) statesScript(known *lister) string {
-	tool := func(l lister) string { return strings.Join(append(quoted(c.config.Prefix), string(l)), " ") }
-	says := func(what string) string { return "echo && echo '" + mark + what + "'" }
-	nodes := says(string(byScontrol)) + " && " + tool(byScontrol) + " 2>/dev/null || { " +
-		says(string(bySinfo)) + " && " + tool(bySinfo) + "; }"
+// statesCommand is a command of slurm_commands.py. It lists nodes, by the first of these tools that can, and the nodes
+// of suspended jobs. It ends with an exit status other than 0 where the last of the tools does, or squeue.
+func statesCommand(known *lister) []string {
 	if known != nil {
-		nodes = says(string(*known)) + " && " + tool(*known)
+		return []string{"states", string(*known)}
 	}
-	return "{ " + nodes + "; } && " + says(squeue) + " && " + tool(bySuspended) + " && " + says(completed)
+	return []string{"states", string(byScontrol), string(bySinfo)}
 }
 
 // listing is what the tools have listed.
 type listing struct {
 	by        lister
 	nodes     []node
-	suspended nodeset.NodeSet
+	suspended nodeset.NodeSet // such a job has given its CPUs back, so its node looks idle, but its processes are there
 }
 
 func parseListing(out []byte) (listing, error) {

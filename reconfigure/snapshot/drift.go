@@ -10,26 +10,26 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Drift is a way in which a node is not what is declared.
+// Drift is one way in which a node differs from the declaration, or in which the sources differ about it.
 type Drift string
 
 // The drifts. Programs can rely on the words.
 const (
-	DriftImage      Drift = "image" // its instance is made of another one
+	DriftImage      Drift = "image" // its instance has another one
 	DriftFlavor     Drift = "flavor"
 	DriftNetwork    Drift = "network"
 	DriftGroup      Drift = "group"      // its instance was made for another node group
-	DriftMissing    Drift = "missing"    // it is always to be there, and has no instance
-	DriftTainted    Drift = "tainted"    // Terraform's state has its instance as half made
+	DriftMissing    Drift = "missing"    // it must always have an instance, and has none
+	DriftTainted    Drift = "tainted"    // its instance is tainted in Terraform's state, or only a part of it is there
 	DriftLost       Drift = "lost"       // Terraform's state has an instance that the cloud does not have
 	DriftDoubled    Drift = "doubled"    // the cloud has several instances of its name
-	DriftUndeclared Drift = "undeclared" // there is an instance, but no node group declares the node
-	DriftAddress    Drift = "address"    // Terraform's state, or Slurm, has another address than the cloud
+	DriftUndeclared Drift = "undeclared" // it has an instance, but no node group declares it
+	DriftAddress    Drift = "address"    // Terraform's state or Slurm has another address than the cloud
 	DriftStopped    Drift = "stopped"    // the cloud has its instance as shut off, paused or suspended
 	DriftError      Drift = "error"      // the cloud has its instance in ERROR
 )
 
-// Differences names in what two Specs differ, in the order of the drifts. The shard does not count.
+// Differences lists in what two Specs differ, in the order of the drifts. The shard does not count.
 func Differences(is, wanted reconfigure.Spec) []Drift {
 	var all []Drift
 	for _, part := range []struct {
@@ -48,7 +48,7 @@ func Differences(is, wanted reconfigure.Spec) []Drift {
 	return all
 }
 
-// Declared is the group of a node and what it is declared to be made of; false where nothing declares the node.
+// Declared returns the group of a node and its declared image, flavor and network; false if no node group declares it.
 func Declared(c reconfigure.Cluster, node string) (group string, source reconfigure.Source, ok bool) {
 	if node == c.Control.Name {
 		return reconfigure.ControlGroup, c.Control.Source, true
@@ -57,14 +57,15 @@ func Declared(c reconfigure.Cluster, node string) (group string, source reconfig
 	return g.Name, g.Source, ok
 }
 
-// Always reports whether a node is to have an instance whether Slurm needs it or not.
+// Always reports whether a node must have an instance even while Slurm does not need it: the control node, and
+// persistent nodes.
 func Always(c reconfigure.Cluster, node string) bool {
 	g, ok := c.GroupOf(node)
 	n, _ := g.Number(node)
 	return node == c.Control.Name || ok && n <= g.Min
 }
 
-// DeclaredSources is what the nodes are declared to be made of, each once.
+// DeclaredSources lists the images, flavors and networks that are declared for the nodes, each combination once.
 func DeclaredSources(c reconfigure.Cluster) []reconfigure.Source {
 	sources := []reconfigure.Source{c.Control.Source}
 	for _, g := range c.Groups {
@@ -75,7 +76,7 @@ func DeclaredSources(c reconfigure.Cluster) []reconfigure.Source {
 	return sources
 }
 
-// ImageNames is the names of the declared images, by id, as far as they are resolved.
+// ImageNames returns the names of the declared images by their ids, as far as these are resolved.
 func (s Snapshot) ImageNames(c reconfigure.Cluster) map[string]string {
 	names := map[string]string{}
 	for _, source := range DeclaredSources(c) {
@@ -86,13 +87,14 @@ func (s Snapshot) ImageNames(c reconfigure.Cluster) map[string]string {
 	return names
 }
 
-// Undeclared is the nodes that nothing declares, and of which Terraform's state or the cloud has an instance.
+// Undeclared returns the nodes that no node group declares, and of which Terraform's state or the cloud has an
+// instance.
 func (s Snapshot) Undeclared(c reconfigure.Cluster) nodeset.NodeSet {
 	return undeclared(c, slices.AppendSeq(slices.Collect(maps.Keys(s.Instances)), maps.Keys(s.Servers)))
 }
 
-// Forgotten is the nodes that a new slurm.conf would have Slurm forget, although Terraform's state has an instance of
-// them or Slurm has given them to a job.
+// Forgotten returns the nodes that Slurm would forget with a new slurm.conf, although Terraform's state has an instance
+// of them or Slurm has given them to a job.
 func (s Snapshot) Forgotten(c reconfigure.Cluster) nodeset.NodeSet {
 	names := slices.Collect(maps.Keys(s.Instances))
 	for node, state := range s.States {
@@ -103,8 +105,8 @@ func (s Snapshot) Forgotten(c reconfigure.Cluster) nodeset.NodeSet {
 	return undeclared(c, names)
 }
 
-// UndeclaredIn is the nodes of a group that Terraform was told of and that are declared no more; without a group,
-// those of all groups.
+// UndeclaredIn returns the nodes of a group that are in Terraform's map and that no node group declares any more. An
+// empty group stands for all groups.
 func (s Snapshot) UndeclaredIn(c reconfigure.Cluster, group string) nodeset.NodeSet {
 	var names []string
 	for node, spec := range s.Desired {
@@ -115,12 +117,31 @@ func (s Snapshot) UndeclaredIn(c reconfigure.Cluster, group string) nodeset.Node
 	return undeclared(c, names)
 }
 
+// InGroups returns the nodes that a resize of groups concerns: all that the groups declare, and those in Desired that
+// they no longer declare. Without groups it returns those of all groups, also of groups that are no longer declared. The
+// error names a group that is unknown.
+func (s Snapshot) InGroups(c reconfigure.Cluster, groups []string) (nodeset.NodeSet, error) {
+	if len(groups) == 0 {
+		return c.Nodes().Union(s.UndeclaredIn(c, "")), nil
+	}
+	var all nodeset.NodeSet
+	for _, name := range groups {
+		gone := s.UndeclaredIn(c, name)
+		g, err := reconfigure.GroupNamed(c.Groups, name)
+		if err != nil && gone.Empty() {
+			return nodeset.NodeSet{}, err
+		}
+		all = all.Union(g.Nodes()).Union(gone)
+	}
+	return all, nil
+}
+
 func undeclared(c reconfigure.Cluster, names []string) nodeset.NodeSet {
 	return nodeset.Of(names...).Difference(c.Nodes()).Difference(nodeset.Of(c.Control.Name))
 }
 
-// Own is the server that is a node's instance: the one that Terraform's state has or, where that has none, the only
-// one of the node's name.
+// Own returns the server that is a node's instance: the one that Terraform's state has or, if the state has none, the
+// only one of the node's name.
 func (s Snapshot) Own(node string) (reconfigure.Server, bool) {
 	servers := s.Servers[node]
 	id := s.Instances[node].ID
@@ -140,7 +161,7 @@ func (s Snapshot) Lost(node string) bool {
 	return s.Asked(Cloud) && s.Instances[node].ID != "" && !there
 }
 
-// Outdated names what of a node is made of something else than is declared now, as far as both are known.
+// Outdated lists in what a node's instance differs from its declaration, as far as both are known.
 func (s Snapshot) Outdated(c reconfigure.Cluster, node string) []Drift {
 	group, source, declared := Declared(c, node)
 	wanted, resolved := s.Sources[source]
@@ -157,13 +178,13 @@ func (s Snapshot) Outdated(c reconfigure.Cluster, node string) []Drift {
 	if resolved && wanted.Err == "" {
 		spec.ImageID, spec.FlavorID, spec.NetworkID = wanted.ImageID, wanted.FlavorID, wanted.NetworkID
 	}
-	if !made { // only the cloud has it, and says no more than the image
+	if !made { // only the cloud has it, and its list has no more than the image
 		is = reconfigure.Spec{ImageID: is.ImageID}
 	}
 	return Differences(known(is, spec), known(spec, is))
 }
 
-// known is a Spec with the other one's values in the place of those that either does not have.
+// known returns s without the values that other does not have, so that only what both have is compared.
 func known(s, other reconfigure.Spec) reconfigure.Spec {
 	both := func(is *string, other string) {
 		if other == "" {
@@ -177,7 +198,12 @@ func known(s, other reconfigure.Spec) reconfigure.Spec {
 	return s
 }
 
-// Drift is in what a node is not what is declared, as far as the sources that know answer.
+// deployed reports whether there is anything of a cluster: before the first deploy nothing is missing.
+func (s Snapshot) deployed() bool {
+	return s.Instances != nil && len(s.Desired)+len(s.Instances)+len(s.Servers) > 0
+}
+
+// Drift lists all that differs at a node. A source that is unreachable adds nothing.
 func (s Snapshot) Drift(c reconfigure.Cluster, node string) []Drift {
 	_, _, declared := Declared(c, node)
 	instance, servers := s.Instances[node], s.Servers[node]
@@ -188,7 +214,7 @@ func (s Snapshot) Drift(c reconfigure.Cluster, node string) []Drift {
 		drift Drift
 		so    bool
 	}{
-		{DriftMissing, s.Instances != nil && instance.Node == "" && len(servers) == 0 && Always(c, node)},
+		{DriftMissing, s.deployed() && instance.Node == "" && len(servers) == 0 && Always(c, node)},
 		{DriftTainted, instance.Tainted},
 		{DriftLost, s.Lost(node)},
 		{DriftDoubled, len(servers) > 1},
@@ -204,9 +230,9 @@ func (s Snapshot) Drift(c reconfigure.Cluster, node string) []Drift {
 	return all
 }
 
-// Address is the address of a node's instance, in the cloud's words, and the source that has another one: Terraform
-// or Slurm. The source is empty where they agree, or the cloud does not say. Slurm's address counts while it uses the
-// node: it forgets that of a cloud node that it has powered down. A host name is no other address.
+// Address returns the address that the cloud has of a node's instance, and the source that has another one: Terraform
+// or Slurm. The source is empty if they agree, or if the cloud has no address. Slurm's address counts only while Slurm
+// uses the node, since it drops the address of a cloud node that it powers down. A host name in Slurm is no difference.
 func (s Snapshot) Address(node string) (address string, other Source) {
 	own, _ := s.Own(node)
 	instance, state := s.Instances[node], s.States[node]

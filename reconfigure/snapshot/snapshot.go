@@ -1,6 +1,6 @@
 // Package snapshot is what is known of a cluster at one moment: what Terraform was told and has in its state, what
 // the cloud and Slurm say, and what the journal knows of the node groups. The planner, the reports and the comparison
-// of sources all read this one type. To take a snapshot changes nothing.
+// of sources all read this one type. Taking a snapshot changes nothing.
 package snapshot
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Source is who says something of the nodes.
+// Source is a system that is asked about the nodes.
 type Source string
 
 // The sources.
@@ -24,21 +24,25 @@ const (
 	Slurm     Source = "slurm"
 )
 
-// Words is the source at the beginning of a sentence.
+// Words returns the name of the source for the beginning of a sentence.
 func (s Source) Words() string {
 	return map[Source]string{Cloud: "The cloud", Terraform: "Terraform", Slurm: "Slurm"}[s]
 }
 
-// Snapshot is what the sources said. Nothing may be concluded from the silence of a source that is unreachable.
+// Snapshot has the answers of the sources. Nothing may be concluded from the missing answer of a source.
 type Snapshot struct {
-	Time      time.Time
-	Desired   map[string]reconfigure.Spec                 // what Terraform was told, as far as it was carried out
-	Instances map[string]reconfigure.Instance             // by node, from Terraform's state
-	States    map[string]reconfigure.NodeState            // by node, from Slurm
-	Servers   map[string][]reconfigure.Server             // by node, from the cloud, where they were asked for
-	Sources   map[reconfigure.Source]reconfigure.Resolved // what declared names mean now, where that was asked for
-	Health    map[string]reconfigure.Health               // of the node groups with failures, by name
-	Missing   map[Source]string                           // why a source is unreachable
+	Time       time.Time
+	Desired    map[string]reconfigure.Spec                 // what Terraform was told, as far as it was carried out
+	Instances  map[string]reconfigure.Instance             // by node, from Terraform's state
+	States     map[string]reconfigure.NodeState            // by node, from Slurm
+	Servers    map[string][]reconfigure.Server             // by node, from the cloud, where they were asked for
+	StatePorts map[string]string                           // ids of the nodes' ports in Terraform's state, by node
+	Ports      map[string][]reconfigure.Port               // by node, from the cloud, where they were asked for
+	Sources    map[reconfigure.Source]reconfigure.Resolved // what declared names mean now, where that was asked for
+	Health     map[string]reconfigure.Health               // of the node groups with failures, by name
+	Missing    map[Source]string                           // why a source is unreachable
+	// Conf is the configuration of Slurm that the declaration leads to, where that was asked for.
+	Conf *reconfigure.SlurmConf
 }
 
 // Answers reports whether a source is reachable. One that was not asked counts as reachable.
@@ -59,7 +63,7 @@ type Unreachable struct {
 	Reason string `json:"reason"`
 }
 
-// Unreachable is the sources that do not answer, in a fixed order.
+// Unreachable lists the sources that do not answer, in a fixed order.
 func (s Snapshot) Unreachable() []Unreachable {
 	all := []Unreachable{}
 	for _, source := range []Source{Cloud, Terraform, Slurm} {
@@ -70,8 +74,8 @@ func (s Snapshot) Unreachable() []Unreachable {
 	return all
 }
 
-// Shard is the shard that has a node's resources: that of its entry, or of what a removal that was cut short has
-// left. It is reconfigure.DefaultShard for a node that has neither.
+// Shard returns the shard that has a node's resources: that of its entry in the map, or of what an interrupted removal
+// has left. It is reconfigure.DefaultShard for a node that has neither.
 func (s Snapshot) Shard(node string) string {
 	if spec, ok := s.Desired[node]; ok {
 		return spec.Shard
@@ -79,37 +83,40 @@ func (s Snapshot) Shard(node string) string {
 	return s.Instances[node].Made.Shard
 }
 
-// Scope is what a snapshot is wanted for. To ask for less makes a snapshot of a large cluster cheap.
+// Scope limits what a snapshot asks for. A small scope makes the snapshot of a large cluster cheap.
 type Scope struct {
-	// Nodes is those whose instances must be known; empty: all of them. The control node is always among them.
+	// Nodes are the nodes whose instances must be known; empty: all of them. The control node is always among them.
 	Nodes nodeset.NodeSet
-	// Sources names what is to be resolved, once Slurm's states are known; nil: nothing.
+	// Sources returns what must be resolved, once Slurm's states are known; nil: nothing.
 	Sources func(states map[string]reconfigure.NodeState) []reconfigure.Source
-	// Declared resolves what all nodes are declared to be made of, without waiting for Slurm.
+	// Declared resolves the declared sources of all nodes, without waiting for Slurm.
 	Declared bool
 	// Servers asks for the cloud's own list of instances.
 	Servers bool
+	// Ports asks for the cloud's own list of ports.
+	Ports bool
 }
 
-// Observer asks the sources. Each function may be called from another goroutine than the others.
+// Observer asks the sources. Its functions are called from several goroutines.
 type Observer struct {
 	Cluster reconfigure.Cluster
-	// State is Terraform's, of the nodes and the control node at least; without nodes it is of all.
+	// State reads Terraform's state, of the nodes and the control node at least; without nodes, of all nodes.
 	State func(ctx context.Context, nodes nodeset.NodeSet) (reconfigure.State, error)
 	// States asks the Slurm of the control node.
 	States func(ctx context.Context, control reconfigure.Instance) (map[string]reconfigure.NodeState, error)
-	// Servers and Resolve ask the cloud.
+	// Servers, Ports and Resolve ask the cloud.
 	Servers func(ctx context.Context) (map[string][]reconfigure.Server, error)
+	Ports   func(ctx context.Context) (map[string][]reconfigure.Port, error)
 	Resolve func(ctx context.Context, s reconfigure.Source) reconfigure.Resolved
-	// Health is of the node groups with failures. Nil: there is no journal yet.
+	// Health reads the health of the node groups with failures. Nil: there is no journal yet.
 	Health func(ctx context.Context) (map[string]reconfigure.Health, error)
-	// Limit is how long each source is waited for; zero: as long as ctx lasts. Slurm's commands take up to a minute
-	// to give up, for which no person wants to wait.
+	// Limit bounds the wait for each source; zero: ctx alone does. Slurm's commands take up to a minute to give up,
+	// which is too long for a person who waits.
 	Limit time.Duration
 }
 
-// Observe asks all sources at once. A source that does not answer is Missing; the error is that of a ctx that has
-// ended, or of the journal.
+// Observe asks all sources at once. A source that does not answer is in Missing. An error is that of the journal, or of
+// a ctx that has ended.
 func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 	s := Snapshot{Time: time.Now(), Missing: map[Source]string{}}
 	if o.Health != nil {
@@ -121,11 +128,16 @@ func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 	var (
 		wait     sync.WaitGroup
 		servers  map[string][]reconfigure.Server
+		ports    map[string][]reconfigure.Port
 		cloud    error
+		noPorts  error
 		declared map[reconfigure.Source]reconfigure.Resolved
 	)
 	if scope.Servers {
 		wait.Go(func() { servers, cloud = limited(ctx, o.Limit, o.Servers) })
+	}
+	if scope.Ports {
+		wait.Go(func() { ports, noPorts = limited(ctx, o.Limit, o.Ports) })
 	}
 	if scope.Declared {
 		wait.Go(func() { declared = o.resolve(ctx, DeclaredSources(o.Cluster)) })
@@ -137,6 +149,9 @@ func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 	wait.Wait()
 	if s.Servers = servers; servers == nil && scope.Servers && cloud == nil {
 		s.Servers = map[string][]reconfigure.Server{} // asked, and there is none
+	}
+	if s.Ports = ports; cloud == nil {
+		cloud = noPorts
 	}
 	if cloud != nil {
 		s.Missing[Cloud] = cloud.Error()
@@ -173,6 +188,7 @@ func (o Observer) observeSlurm(ctx context.Context, scope Scope, s *Snapshot) {
 		s.Missing[Slurm] = "not asked, since Terraform's state does not say where the control node is"
 		return
 	}
+	s.StatePorts = state.Ports
 	if s.Instances, s.Desired = state.Instances, carriedOut(state); s.Instances == nil {
 		s.Instances = map[string]reconfigure.Instance{} // asked, and there is none
 	}
@@ -212,9 +228,9 @@ func (o Observer) resolve(
 	return resolved
 }
 
-// carriedOut is the map of nodes as far as it came true. It is written before Terraform is started; where Terraform
-// was killed after that, an instance is still what it was. One that was to go, and leave its port, is not wanted
-// again for that.
+// carriedOut returns the map of nodes with what each instance is really made of. The map is written before Terraform
+// starts, so an instance may still be the old one if Terraform was killed after that. An entry that keeps only a port
+// stays as it is, even if its instance is still there.
 func carriedOut(state reconfigure.State) map[string]reconfigure.Spec {
 	actual := maps.Clone(state.Desired)
 	for node, spec := range state.Desired {

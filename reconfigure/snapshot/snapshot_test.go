@@ -25,14 +25,14 @@ var (
 	}
 )
 
-func TestInWhatANodeIsNotWhatIsDeclared(t *testing.T) {
+func TestDriftOfANode(t *testing.T) {
 	spec := reconfigure.Spec{Group: "standard", ImageID: newImage, FlavorID: "large", NetworkID: "net"}
 	wanted := map[reconfigure.Source]reconfigure.Resolved{
 		declared: {ImageID: newImage, FlavorID: "large", NetworkID: "net"},
 	}
 	instance := reconfigure.Instance{Node: "node01", ID: "1", Address: "10.60.0.2"}
 	server := reconfigure.Server{ID: "1", Node: "node01", Status: "ACTIVE", Address: "10.60.0.2", ImageID: newImage}
-	spoilt := func(change func(*reconfigure.Spec)) reconfigure.Spec {
+	changed := func(change func(*reconfigure.Spec)) reconfigure.Spec {
 		s := spec
 		change(&s)
 		return s
@@ -53,22 +53,53 @@ func TestInWhatANodeIsNotWhatIsDeclared(t *testing.T) {
 		unreachable bool   // no source answers
 		want        []Drift
 	}{
-		"nothing":                      {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server}},
-		"image, says the cloud":        {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{old}, want: []Drift{DriftImage}},
-		"flavor and network and group": {spec: spoilt(func(s *reconfigure.Spec) { s.FlavorID, s.NetworkID, s.Group = "tiny", "other", "gpu" }), instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server}, want: []Drift{DriftFlavor, DriftNetwork, DriftGroup}},
-		"no instance":                  {want: []Drift{DriftMissing}},
-		"a server without Terraform":   {servers: []reconfigure.Server{server}},
-		"half made":                    {spec: spec, instances: []reconfigure.Instance{tainted}, servers: []reconfigure.Server{server}, want: []Drift{DriftTainted}},
-		"a part only":                  {spec: spec, instances: []reconfigure.Instance{part}, want: []Drift{DriftTainted}},
-		"lost":                         {spec: spec, instances: []reconfigure.Instance{instance}, want: []Drift{DriftLost}},
-		"doubled":                      {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server, server}, want: []Drift{DriftDoubled}},
-		"unknown: no source answers":   {unreachable: true},
-		"shut off":                     {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{with(server, "SHUTOFF")}, want: []Drift{DriftStopped}},
-		"paused":                       {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{with(server, "PAUSED")}, want: []Drift{DriftStopped}},
-		"in ERROR":                     {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{with(server, "ERROR")}, want: []Drift{DriftError}},
-		"another address in Slurm":     {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server}, address: "10.60.0.9", want: []Drift{DriftAddress}},
-		"a host name in Slurm":         {spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server}, address: "node01"},
-		"a port that is kept":          {spec: reconfigure.Spec{Group: "standard", NetworkID: "net"}, want: []Drift{DriftMissing}},
+		"nothing": {
+			spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server},
+		},
+		"image, says the cloud": {
+			spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{old},
+			want: []Drift{DriftImage},
+		},
+		"flavor and network and group": {
+			spec:      changed(func(s *reconfigure.Spec) { s.FlavorID, s.NetworkID, s.Group = "tiny", "other", "gpu" }),
+			instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server},
+			want: []Drift{DriftFlavor, DriftNetwork, DriftGroup},
+		},
+		"no instance":                {want: []Drift{DriftMissing}},
+		"a server without Terraform": {servers: []reconfigure.Server{server}},
+		"tainted": {
+			spec: spec, instances: []reconfigure.Instance{tainted}, servers: []reconfigure.Server{server},
+			want: []Drift{DriftTainted},
+		},
+		"a part only": {spec: spec, instances: []reconfigure.Instance{part}, want: []Drift{DriftTainted}},
+		"lost":        {spec: spec, instances: []reconfigure.Instance{instance}, want: []Drift{DriftLost}},
+		"doubled": {
+			spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server, server},
+			want: []Drift{DriftDoubled},
+		},
+		"unknown: no source answers": {unreachable: true},
+		"shut off": {
+			spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{with(server, "SHUTOFF")},
+			want: []Drift{DriftStopped},
+		},
+		"paused": {
+			spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{with(server, "PAUSED")},
+			want: []Drift{DriftStopped},
+		},
+		"in ERROR": {
+			spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{with(server, "ERROR")},
+			want: []Drift{DriftError},
+		},
+		"another address in Slurm": {
+			spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server}, address: "10.60.0.9",
+			want: []Drift{DriftAddress},
+		},
+		"a host name in Slurm": {
+			spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server}, address: "node01",
+		},
+		"a port that is kept": {
+			spec: reconfigure.Spec{Group: "standard", NetworkID: "net"}, want: []Drift{DriftMissing},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Snapshot{
@@ -91,6 +122,40 @@ func TestInWhatANodeIsNotWhatIsDeclared(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestBeforeTheFirstDeployNothingIsMissing(t *testing.T) {
+	cluster := reconfigure.Cluster{
+		Control: reconfigure.Control{Name: "ctl"},
+		Groups:  []reconfigure.NodeGroup{{Name: "standard", Prefix: "n", Width: 1, Min: 1, Max: 2}},
+	}
+	s := Snapshot{Instances: map[string]reconfigure.Instance{}, Servers: map[string][]reconfigure.Server{}}
+	for deployed, want := range map[bool][]Drift{false: nil, true: {DriftMissing}} {
+		if deployed {
+			s.Instances["ctl"] = reconfigure.Instance{Node: "ctl", ID: "1"}
+		}
+		if diff := cmp.Diff(want, s.Drift(cluster, "n1")); diff != "" {
+			t.Errorf("deployed: %v: %s", deployed, diff)
+		}
+	}
+}
+
+func TestPortsAreAskedForWhereTheyAreWanted(t *testing.T) {
+	want := map[string][]reconfigure.Port{"n1": {{ID: "p"}}}
+	o := Observer{
+		State: func(context.Context, nodeset.NodeSet) (reconfigure.State, error) { return reconfigure.State{}, nil },
+		Ports: func(context.Context) (map[string][]reconfigure.Port, error) { return want, nil },
+	}
+	if s, err := o.Observe(t.Context(), Scope{Ports: true}); err != nil || !cmp.Equal(want, s.Ports) || !s.Answers(Cloud) {
+		t.Errorf("%+v, error %v", s, err)
+	}
+	o.Ports = func(context.Context) (map[string][]reconfigure.Port, error) { return nil, errors.New("away") }
+	if s, err := o.Observe(t.Context(), Scope{Ports: true}); err != nil || s.Answers(Cloud) {
+		t.Errorf("%+v, error %v", s, err)
+	}
+	if s, err := o.Observe(t.Context(), Scope{}); err != nil || !s.Answers(Cloud) {
+		t.Errorf("%+v, error %v", s, err)
 	}
 }
 
@@ -160,7 +225,8 @@ func TestEachSourceHasItsOwnTime(t *testing.T) {
 				return reconfigure.State{}, hang(ctx)
 			}
 		}, []Unreachable{
-			{Terraform, "no answer within 20s"}, {Slurm, "not asked, since Terraform's state does not say where the control node is"},
+			{Terraform, "no answer within 20s"},
+			{Slurm, "not asked, since Terraform's state does not say where the control node is"},
 		}},
 		"Slurm fails": {func(o *Observer) {
 			o.States = func(context.Context, reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
@@ -192,8 +258,8 @@ func TestEachSourceHasItsOwnTime(t *testing.T) {
 	}
 }
 
-// The map of nodes is kept before Terraform is started, so after a kill it may say what has not come true.
-func TestTheMapAsFarAsItCameTrue(t *testing.T) {
+// The map of nodes is written before Terraform starts, so after a kill it may be ahead of the instances.
+func TestTheMapIsReadAsTheInstancesAre(t *testing.T) {
 	old := reconfigure.Spec{Group: "g", ImageID: "old", FlavorID: "f", NetworkID: "n"}
 	wanted, port := old, reconfigure.Spec{Group: "g", NetworkID: "n", Shard: "g-0"}
 	wanted.ImageID, wanted.Shard = "new", "g-0"
@@ -205,7 +271,7 @@ func TestTheMapAsFarAsItCameTrue(t *testing.T) {
 		want     reconfigure.Spec
 	}{
 		"another image":                        {wanted, reconfigure.Instance{ID: "i", Made: old}, still},
-		"another image, half made":             {wanted, reconfigure.Instance{ID: "i", Made: old, Tainted: true}, wanted},
+		"another image, tainted":               {wanted, reconfigure.Instance{ID: "i", Made: old, Tainted: true}, wanted},
 		"no instance yet":                      {wanted, reconfigure.Instance{}, wanted},
 		"the instance was to go, not the port": {port, reconfigure.Instance{ID: "i", Made: old}, port},
 	} {

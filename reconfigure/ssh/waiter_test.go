@@ -112,6 +112,19 @@ func (w *Waiter) mustAnswer(t *testing.T, m *machine, fresh bool) {
 	noError(t, w.waitFor(t, long, m, fresh))
 }
 
+// refuses returns the error of a wait that never has an answer; it must have part. Each wait is longer than the one
+// before, since a busy machine may reach that point late.
+func (w *Waiter) refuses(t *testing.T, m *machine, fresh bool, part string) error {
+	t.Helper()
+	for limit := short; ; limit *= 2 {
+		err := w.waitFor(t, limit, m, fresh)
+		if err == nil || strings.Contains(err.Error(), part) || limit > long {
+			expectError(t, err, part)
+			return err
+		}
+	}
+}
+
 func expectError(t *testing.T, err error, part string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), part) {
@@ -161,7 +174,7 @@ func TestAnotherKeyThanTheConsoleShowsIsRefused(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			m := boot(t, newKey(t, "ed25519"))
 			w, _ := newWaiter(t, reconfigure.HostKeysConsole, block(newKey(t, kind).PublicKey()))
-			expectError(t, w.waitFor(t, short, m, true), "not with one that its console log shows")
+			w.refuses(t, m, true, "not with one that its console log shows")
 			expectKeys(t, w.config.Known, m.address)
 		})
 	}
@@ -170,8 +183,8 @@ func TestAnotherKeyThanTheConsoleShowsIsRefused(t *testing.T) {
 func TestConsoleWithoutKeysSaysWhatToDo(t *testing.T) {
 	m := boot(t, newKey(t, "ed25519"))
 	w, _ := newWaiter(t, reconfigure.HostKeysConsole, "login: ")
-	err := w.waitFor(t, short, m, true)
-	expectError(t, err, "it shows no host keys in its console log (an image without cloud-init? then set host_keys:")
+	err := w.refuses(t, m, true,
+		"it shows no host keys in its console log (an image without cloud-init? then set host_keys:")
 	if !strings.HasPrefix(err.Error(), "after ") {
 		t.Errorf("error %v", err)
 	}
@@ -181,7 +194,7 @@ func TestConsoleThatCannotBeReadSaysWhy(t *testing.T) {
 	w, _ := newWaiter(t, reconfigure.HostKeysConsole)
 	w.config.Console = func(context.Context, string, int) (string, error) { return "", errors.New("403: policy") }
 	m := boot(t, newKey(t, "ed25519"))
-	expectError(t, w.waitFor(t, short, m, true), "403: policy")
+	w.refuses(t, m, true, "403: policy")
 }
 
 // TestWhetherAMachineHasComeUpIsOnItsConsole has machines that do not answer by SSH.
@@ -196,8 +209,8 @@ func TestWhetherAMachineHasComeUpIsOnItsConsole(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _ := newWaiter(t, reconfigure.HostKeysConsole, test.log)
-			err := w.waitFor(t, short, &machine{address: closed(t)}, true)
-			if expectError(t, err, test.want); reconfigure.ClassOf(err) != test.class {
+			err := w.refuses(t, &machine{address: closed(t)}, true, test.want)
+			if reconfigure.ClassOf(err) != test.class {
 				t.Errorf("class %s", reconfigure.ClassOf(err))
 			}
 		})
@@ -236,7 +249,7 @@ func TestInstanceThatIsNotFreshKeepsItsKey(t *testing.T) {
 			w.config.Known.learnt(t, m.address, key.PublicKey())
 			w.mustAnswer(t, m, false)
 			m.rebuild(other)
-			expectError(t, w.waitFor(t, short, m, false), "not with one that is known")
+			w.refuses(t, m, false, "not with one that is known")
 			expectKeys(t, w.config.Known, m.address, key.PublicKey())
 			if reads.Load() != 0 {
 				t.Error("the console was read")

@@ -12,14 +12,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// State is where a request stands that has no outcome yet.
+// State is the state of a request without an outcome.
 type State string
 
 // The states. A deferred request has the kind of its deferral.
 const (
-	Waits           State = "waits"     // for a worker, or for requests that come first
-	AtWork          State = "at_work"   // a worker carries it out
-	CutShort        State = "cut_short" // its worker has died, and no other one is at work
+	Waits           State = "waits"       // for a worker, or for requests that come first
+	AtWork          State = "at_work"     // a worker carries it out
+	Interrupted     State = "interrupted" // its worker has died, and no other one is at work
 	WaitsForJobs          = State(reconfigure.WaitsForJobs)
 	WaitsForSlurm         = State(reconfigure.SlurmUnreachable)
 	WaitsForCloud         = State(reconfigure.CloudUnreachable)
@@ -29,7 +29,7 @@ const (
 // Words is the state for people.
 func (s State) Words() string {
 	words := map[State]string{
-		AtWork: "at work", CutShort: "cut short", WaitsForJobs: "waits for jobs", WaitsForSlurm: "waits for Slurm",
+		AtWork: "at work", Interrupted: "interrupted", WaitsForJobs: "waits for jobs", WaitsForSlurm: "waits for Slurm",
 		WaitsForCloud: "waits for the cloud", CannotBePlanned: "cannot be planned",
 	}
 	return cmp.Or(words[s], string(s))
@@ -46,33 +46,33 @@ type Request struct {
 	Begun bool  `json:"begun"` // something was done for it
 	State State `json:"state"`
 
-	moved time.Time        // when the last thing happened that is known
-	since time.Time        // when the worker began that is at work
-	at    map[string]place // where each node is; under the empty name what no single node owns
+	moved time.Time        // the time of its last event
+	since time.Time        // when the worker that is at work acquired the lease
+	at    map[string]place // the phase of each node; under the empty name, events of no single node
 }
 
-// place is where a node is on its way, and since when nothing has moved it.
+// place is the phase of a node, and when it last changed.
 type place struct {
 	stop
 	moved time.Time
 }
 
-// NewRequest is a request with the events of the plans that it was in, oldest first.
+// NewRequest returns a request with its progress. The events are those of the plans that it was in, oldest first.
 func NewRequest(r reconfigure.Request, events []reconfigure.Event) Request {
 	p := Request{Request: r, Begun: len(events) > 0, at: map[string]place{}}
 	for _, e := range events {
 		was := p.at[e.Node]
 		now := place{stop: was.after(e), moved: e.Time}
 		if e.Level == reconfigure.Note {
-			now.moved = was.moved // notes move no node
+			now.moved = was.moved // a note does not change the phase
 		}
 		p.at[e.Node], p.moved = now, e.Time
 	}
 	return p
 }
 
-// stand is where the request stands, given whether a worker is at work and since when.
-func (p Request) stand(working bool, since time.Time) State {
+// state returns the state of the request. Working reports whether a worker holds the lease, which it acquired at since.
+func (p Request) state(working bool, since time.Time) State {
 	running := working && !p.moved.Before(since)
 	switch {
 	case p.IsDeferred() && !(running && p.moves(since)):
@@ -84,11 +84,11 @@ func (p Request) stand(working bool, since time.Time) State {
 	case working:
 		return Waits // other requests come first
 	}
-	return CutShort
+	return Interrupted
 }
 
-// deferral is what a deferred request waits for: as a whole or, where its nodes wait for different things, for
-// something else than jobs.
+// deferral returns what a deferred request waits for. If its nodes wait for different things, anything else comes
+// before jobs.
 func (p Request) deferral() State {
 	if whole, ok := p.Deferral(""); ok {
 		return State(whole.Kind)
@@ -101,7 +101,7 @@ func (p Request) deferral() State {
 	return WaitsForJobs
 }
 
-// moves reports whether a worker is in the middle of something with one of the nodes.
+// moves reports whether an operation of one of the nodes has begun since, and has not ended.
 func (p Request) moves(since time.Time) bool {
 	for _, at := range p.at {
 		if at.level == reconfigure.Begun && !at.moved.Before(since) {
@@ -111,7 +111,7 @@ func (p Request) moves(since time.Time) bool {
 	return false
 }
 
-// WithJobs is the nodes whose jobs the request waits for.
+// WithJobs returns the nodes whose jobs the request waits for.
 func (p Request) WithJobs() nodeset.NodeSet {
 	var names []string
 	for _, d := range p.Deferred {
@@ -122,7 +122,7 @@ func (p Request) WithJobs() nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
-// Why is the reason for which a request is deferred, by something else than jobs.
+// Why returns the reason why a request is deferred, if that is not jobs.
 func (p Request) Why() string {
 	for _, d := range p.Deferred {
 		if State(d.Kind) == p.State {
@@ -132,19 +132,19 @@ func (p Request) Why() string {
 	return ""
 }
 
-// Activity is what is being done with a node, or is to be done.
+// Activity is what a request does, or waits to do, with a node.
 type Activity struct {
 	State   State                 `json:"state"`
 	Request reconfigure.RequestID `json:"request"`
 	Mode    reconfigure.Mode      `json:"mode"`
 	Phase   reconfigure.Phase     `json:"phase,omitempty"`
-	Step    string                `json:"step,omitempty"`   // the last one of Terraform's or Ansible's
+	Step    string                `json:"step,omitempty"`   // the last step of Terraform or Ansible
 	Reason  string                `json:"reason,omitempty"` // why it waits
 	Since   time.Time             `json:"since"`
 }
 
-// activities is what is being done with each node. Where several requests name a node, the one counts that is nearest
-// to its end; the older one among equals.
+// activities returns what is done with each node. If several requests name a node, the one that is at work counts, then
+// the deferred ones, and the older one among equals.
 func activities(requests []Request) map[string]Activity {
 	doing := map[string]Activity{}
 	for _, r := range requests {
@@ -159,11 +159,11 @@ func activities(requests []Request) map[string]Activity {
 }
 
 func (a Activity) rank() int {
-	order := []State{AtWork, WaitsForJobs, WaitsForSlurm, WaitsForCloud, CannotBePlanned, CutShort, Waits}
+	order := []State{AtWork, WaitsForJobs, WaitsForSlurm, WaitsForCloud, CannotBePlanned, Interrupted, Waits}
 	return slices.Index(order, a.State)
 }
 
-// concerned is the nodes that the request names, or that something was done with for it.
+// concerned returns the nodes that the request names, and those that have events for it.
 func (p Request) concerned() nodeset.NodeSet {
 	var names []string
 	for node := range p.at {
@@ -174,7 +174,7 @@ func (p Request) concerned() nodeset.NodeSet {
 	return p.Open().Union(nodeset.Of(names...))
 }
 
-// activity is what the request has to do with a node; false where it is finished with it.
+// activity returns what the request does with a node; false if it is finished with the node.
 func (p Request) activity(node string) (Activity, bool) {
 	a := Activity{State: p.State, Request: p.ID, Mode: p.Mode, Since: p.Submitted}
 	at, open := p.at[node], p.Nodes.Empty() || p.Open().Contains(node)
@@ -184,7 +184,7 @@ func (p Request) activity(node string) (Activity, bool) {
 	}
 	under := at.level == reconfigure.Begun || at.level != "" && !deferred
 	switch {
-	case p.State == CutShort && at.phase != "", p.State == AtWork && under && !at.moved.Before(p.since):
+	case p.State == Interrupted && at.phase != "", p.State == AtWork && under && !at.moved.Before(p.since):
 		a.Phase, a.Step, a.Since = at.phase, at.step.Message, at.since
 		return a, open && at.level != reconfigure.Failed
 	case deferred:
@@ -196,10 +196,10 @@ func (p Request) activity(node string) (Activity, bool) {
 	case p.State == Waits:
 		return a, open && p.Open().Contains(node)
 	}
-	return a, false // nothing is done to it
+	return a, false // nothing is done with it
 }
 
-// words is the activity for people.
+// words returns the activity for people.
 func (a Activity) words(now time.Time) string {
 	since := text.Ago(now, a.Since)
 	switch {
@@ -207,23 +207,22 @@ func (a Activity) words(now time.Time) string {
 		return string(a.Phase) + " " + since
 	case a.State == WaitsForJobs:
 		return "waits for jobs " + since
-	case a.State == CutShort:
-		return "cut short at " + string(a.Phase) + " " + since
+	case a.State == Interrupted:
+		return "interrupted at " + string(a.Phase) + " " + since
 	}
 	return string(a.Mode) + " " + a.State.Words() + " " + since
 }
 
-// story is the words with all that is known beside them.
-func (a Activity) story(now time.Time) string {
-	story := a.words(now) + " (" + string(a.Mode) + ", request " + a.Request.String() + ")"
+// details returns the words with the request, and the step or the reason.
+func (a Activity) details(now time.Time) string {
+	said := a.words(now) + " (" + string(a.Mode) + ", request " + a.Request.String() + ")"
 	if more := cmp.Or(a.Step, a.Reason); more != "" {
-		story += ": " + text.OneLine(more)
+		said += ": " + text.OneLine(more)
 	}
-	return story
+	return said
 }
 
-// BegunWords says where a request stands that cannot be taken back, and what an administrator can do who does not
-// want it.
+// BegunWords returns, for a request that cannot be cancelled, its state and what an administrator can do instead.
 func (p Request) BegunWords() string {
 	is := map[State]string{
 		Waits:           "was taken up by a worker",
@@ -232,7 +231,7 @@ func (p Request) BegunWords() string {
 		WaitsForSlurm:   "waits for Slurm: " + text.OneLine(p.Why()),
 		WaitsForCloud:   "waits for the cloud: " + text.OneLine(p.Why()),
 		CannotBePlanned: "cannot be planned now, and is tried again: " + text.OneLine(p.Why()),
-		CutShort:        "was cut short, and the next worker takes it up again",
+		Interrupted:     "was interrupted, and the next worker takes it up again",
 	}[p.State]
 	return is + "; " + p.remedy()
 }
@@ -253,7 +252,7 @@ func (p Request) remedy() string {
 	return fmt.Sprintf("`reconfigure wait %s` shows how it ends", p.ID)
 }
 
-// list is a hostlist that fits into a column.
+// list returns a hostlist that fits into a column, or all of it.
 func list(nodes nodeset.NodeSet, all bool) string {
 	const most = 30
 	if all {
@@ -262,7 +261,7 @@ func list(nodes nodeset.NodeSet, all bool) string {
 	return text.Clip(nodes.String(), most)
 }
 
-// join is words with commas.
+// join joins words with commas.
 func join[T ~string](all []T) string {
 	words := make([]string, len(all))
 	for i, one := range all {

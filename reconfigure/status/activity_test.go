@@ -77,48 +77,101 @@ func TestWhatIsDoneWithANode(t *testing.T) {
 		want  string // what is done with node a
 	}{
 		"an operation of it is tried again": {
-			Journal{Leader: leader, Pending: requests{NewRequest(update, []reconfigure.Event{event(1, 1, "a", boot, begun), event(2, 1, "a", boot, failed, "deaf"), event(3, 1, "a", apply, begun)})}},
+			Journal{
+				Leader: leader,
+				Pending: requests{
+					NewRequest(update, []reconfigure.Event{
+						event(1, 1, "a", boot, begun), event(2, 1, "a", boot, failed, "deaf"), event(3, 1, "a", apply, begun),
+					}),
+				},
+			},
 			AtWork, "apply 17m00s",
 		},
 		"an operation of an earlier plan goes on": {
 			Journal{Leader: leader, Pending: requests{NewRequest(held, []reconfigure.Event{
-				event(1, 1, "a", drain, begun), event(2, 1, "a", drain, done), event(9, 2, "a", apply, begun), event(10, 3, "b", apply, begun),
+				event(1, 1, "a", drain, begun), event(2, 1, "a", drain, done), event(9, 2, "a", apply, begun),
+				event(10, 3, "b", apply, begun),
 			})}}, AtWork, "apply 11m00s",
 		},
 		"nothing has begun": {
 			Journal{Leader: leader, Pending: requests{NewRequest(update, nil)}}, Waits, "update waits 1h20m",
 		},
 		"a phase has begun": {
-			Journal{Leader: leader, Pending: requests{NewRequest(update, []reconfigure.Event{event(1, 1, "a", apply, begun), event(3, 1, "a", apply, done), event(5, 1, "a", boot, begun)})}},
+			Journal{
+				Leader: leader,
+				Pending: requests{
+					NewRequest(update, []reconfigure.Event{
+						event(1, 1, "a", apply, begun), event(3, 1, "a", apply, done), event(5, 1, "a", boot, begun),
+					}),
+				},
+			},
 			AtWork, "boot 15m00s",
 		},
 		"its steps do not count as beginnings": {
-			Journal{Leader: leader, Pending: requests{NewRequest(update, []reconfigure.Event{event(1, 1, "a", apply, begun), event(3, 1, "a", apply, note, "10 s so far")})}},
+			Journal{
+				Leader: leader,
+				Pending: requests{
+					NewRequest(update, []reconfigure.Event{
+						event(1, 1, "a", apply, begun), event(3, 1, "a", apply, note, "10 s so far"),
+					}),
+				},
+			},
 			AtWork, "apply 19m00s",
 		},
 		"other nodes fail": {
-			Journal{Leader: leader, Pending: requests{NewRequest(update, []reconfigure.Event{event(1, 1, "a", apply, begun), event(1, 1, "b", apply, begun), event(2, 1, "b", apply, failed, "no")})}},
+			Journal{
+				Leader: leader,
+				Pending: requests{
+					NewRequest(update, []reconfigure.Event{
+						event(1, 1, "a", apply, begun), event(1, 1, "b", apply, begun), event(2, 1, "b", apply, failed, "no"),
+					}),
+				},
+			},
 			AtWork, "apply 19m00s",
 		},
 		"it has failed, and its batch goes on": {
-			Journal{Leader: leader, Pending: requests{NewRequest(update, []reconfigure.Event{event(1, 1, "a", apply, begun), event(1, 1, "b", apply, begun), event(2, 1, "a", apply, failed, "no")})}},
+			Journal{
+				Leader: leader,
+				Pending: requests{
+					NewRequest(update, []reconfigure.Event{
+						event(1, 1, "a", apply, begun), event(1, 1, "b", apply, begun), event(2, 1, "a", apply, failed, "no"),
+					}),
+				},
+			},
 			AtWork, "",
 		},
 		"its batch does nothing to it": {
-			Journal{Leader: leader, Pending: requests{NewRequest(update, []reconfigure.Event{event(1, 1, "b", apply, begun)})}}, AtWork, "",
+			Journal{Leader: leader, Pending: requests{NewRequest(update, []reconfigure.Event{event(1, 1, "b", apply, begun)})}},
+			AtWork, "",
 		},
 		"a note for a node that is not on its way": {
-			Journal{Leader: leader, Pending: requests{NewRequest(update, []reconfigure.Event{event(1, 1, "b", apply, begun), event(2, 1, "a", apply, note, "not reached")})}}, AtWork, "",
+			Journal{
+				Leader: leader,
+				Pending: requests{
+					NewRequest(update, []reconfigure.Event{
+						event(1, 1, "b", apply, begun), event(2, 1, "a", apply, note, "not reached"),
+					}),
+				},
+			},
+			AtWork, "",
 		},
 		"the whole cluster is at work": {
-			Journal{Leader: leader, Pending: requests{NewRequest(deploy, []reconfigure.Event{event(0, 1, "", apply, note, "Terraform plans"), event(10, 1, "a", apply, begun)})}},
+			Journal{
+				Leader: leader,
+				Pending: requests{
+					NewRequest(deploy, []reconfigure.Event{
+						event(0, 1, "", apply, note, "Terraform plans"), event(10, 1, "a", apply, begun),
+					}),
+				},
+			},
 			AtWork, "apply 10m00s",
 		},
 		"the whole cluster waits, which names no node": {
 			Journal{Leader: leader, Pending: requests{NewRequest(deploy, nil)}}, Waits, "",
 		},
 		"the worker has died": {
-			Journal{Pending: requests{NewRequest(update, []reconfigure.Event{event(1, 1, "a", boot, begun)})}}, CutShort, "cut short at boot 19m00s",
+			Journal{Pending: requests{NewRequest(update, []reconfigure.Event{event(1, 1, "a", boot, begun)})}}, Interrupted,
+			"interrupted at boot 19m00s",
 		},
 		"the worker has died, and another one does something else first": {
 			Journal{
@@ -135,29 +188,49 @@ func TestWhatIsDoneWithANode(t *testing.T) {
 			}, AtWork, "boot 19m00s",
 		},
 		"jobs must end": {
-			Journal{Pending: requests{NewRequest(held, []reconfigure.Event{event(1, 1, "a", drain, begun), event(2, 1, "a", drain, done)})}}, WaitsForJobs, "waits for jobs 19m00s",
+			Journal{Pending: requests{
+				NewRequest(held, []reconfigure.Event{event(1, 1, "a", drain, begun), event(2, 1, "a", drain, done)}),
+			}},
+			WaitsForJobs, "waits for jobs 19m00s",
 		},
 		"jobs must end, somebody else had drained it": {
 			Journal{Pending: requests{NewRequest(held, nil)}}, WaitsForJobs, "waits for jobs 1h20m",
 		},
 		"jobs must end while a worker does something else": {
 			Journal{
-				Leader:  leader,
-				Pending: requests{NewRequest(held, []reconfigure.Event{event(1, 1, "a", drain, begun), event(2, 1, "a", drain, done)})},
-				Last:    map[string]reconfigure.Event{"c": event(2, 2, "c", apply, begun)},
+				Leader: leader,
+				Pending: requests{
+					NewRequest(held, []reconfigure.Event{event(1, 1, "a", drain, begun), event(2, 1, "a", drain, done)}),
+				},
+				Last: map[string]reconfigure.Event{"c": event(2, 2, "c", apply, begun)},
 			}, WaitsForJobs, "waits for jobs 19m00s",
 		},
 		"jobs have ended on another node": {
-			Journal{Leader: leader, Pending: requests{NewRequest(held, []reconfigure.Event{event(1, 1, "a", drain, begun), event(2, 1, "a", drain, done), event(9, 2, "b", apply, begun)})}},
+			Journal{
+				Leader: leader,
+				Pending: requests{
+					NewRequest(held, []reconfigure.Event{
+						event(1, 1, "a", drain, begun), event(2, 1, "a", drain, done), event(9, 2, "b", apply, begun),
+					}),
+				},
+			},
 			AtWork, "waits for jobs 19m00s",
 		},
 		"a note from the batch for another node": {
 			Journal{Leader: leader, Pending: requests{NewRequest(held, []reconfigure.Event{
-				event(1, 1, "a", drain, begun), event(2, 1, "a", drain, done), event(9, 2, "b", apply, begun), event(10, 2, "a", apply, note, "not reached"),
+				event(1, 1, "a", drain, begun), event(2, 1, "a", drain, done), event(9, 2, "b", apply, begun),
+				event(10, 2, "a", apply, note, "not reached"),
 			})}}, AtWork, "waits for jobs 19m00s",
 		},
 		"jobs have ended": {
-			Journal{Leader: leader, Pending: requests{NewRequest(held, []reconfigure.Event{event(1, 1, "a", drain, begun), event(2, 1, "a", drain, done), event(9, 2, "a", apply, begun)})}},
+			Journal{
+				Leader: leader,
+				Pending: requests{
+					NewRequest(held, []reconfigure.Event{
+						event(1, 1, "a", drain, begun), event(2, 1, "a", drain, done), event(9, 2, "a", apply, begun),
+					}),
+				},
+			},
 			AtWork, "apply 11m00s",
 		},
 		"it cannot be planned": {
@@ -170,11 +243,16 @@ func TestWhatIsDoneWithANode(t *testing.T) {
 			Journal{Pending: requests{NewRequest(mixed, nil)}}, WaitsForCloud, "update waits for the cloud 1h20m",
 		},
 		"it cannot be planned again, after it was drained": {
-			Journal{Pending: requests{NewRequest(unplanned, []reconfigure.Event{event(1, 1, "a", drain, begun), event(2, 1, "a", drain, done)})}},
+			Journal{Pending: requests{
+				NewRequest(unplanned, []reconfigure.Event{event(1, 1, "a", drain, begun), event(2, 1, "a", drain, done)}),
+			}},
 			CannotBePlanned, "update cannot be planned 19m00s",
 		},
 		"it has its verdict, the others wait for jobs": {
-			Journal{Pending: requests{NewRequest(settled, []reconfigure.Event{event(1, 1, "a", apply, begun), event(2, 1, "a", apply, done)})}}, WaitsForJobs, "",
+			Journal{Pending: requests{
+				NewRequest(settled, []reconfigure.Event{event(1, 1, "a", apply, begun), event(2, 1, "a", apply, done)}),
+			}},
+			WaitsForJobs, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -223,12 +301,16 @@ func TestTheRequestNearestToItsEndCounts(t *testing.T) {
 
 func TestStoryHasTheReasonOrTheStep(t *testing.T) {
 	for want, a := range map[string]Activity{
-		"boot 1m00s (resume, request 7): 10 s so far":                                   {State: AtWork, Phase: reconfigure.PhaseBoot, Step: "10 s\nso far"},
-		"resume cannot be planned 1m00s (resume, request 7): the cloud does not answer": {State: CannotBePlanned, Reason: "the cloud does not answer"},
-		"resume waits 1m00s (resume, request 7)":                                        {State: Waits},
+		"boot 1m00s (resume, request 7): 10 s so far": {
+			State: AtWork, Phase: reconfigure.PhaseBoot, Step: "10 s\nso far",
+		},
+		"resume cannot be planned 1m00s (resume, request 7): the cloud does not answer": {
+			State: CannotBePlanned, Reason: "the cloud does not answer",
+		},
+		"resume waits 1m00s (resume, request 7)": {State: Waits},
 	} {
 		a.Mode, a.Request, a.Since = reconfigure.Resume, 7, utcNoon
-		if got := a.story(utcNoon.Add(time.Minute)); got != want {
+		if got := a.details(utcNoon.Add(time.Minute)); got != want {
 			t.Errorf("%q, not %q", got, want)
 		}
 	}

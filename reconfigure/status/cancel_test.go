@@ -22,7 +22,7 @@ func TestWhatCannotBeTakenBackIsExplained(t *testing.T) {
 		{State: Waits, Request: reconfigure.Request{Mode: reconfigure.Deploy}},
 		{State: AtWork, Request: reconfigure.Request{Mode: reconfigure.Resume}},
 		{State: AtWork, Request: reconfigure.Request{Mode: reconfigure.Suspend}},
-		{State: CutShort, Request: reconfigure.Request{Mode: reconfigure.Destroy}},
+		{State: Interrupted, Request: reconfigure.Request{Mode: reconfigure.Destroy}},
 		{State: WaitsForJobs, Request: reconfigure.Request{Mode: reconfigure.Update, Deferred: jobs}},
 		{State: WaitsForJobs, Request: reconfigure.Request{Mode: reconfigure.Shrink, Deferred: jobs}},
 		{State: CannotBePlanned, Request: reconfigure.Request{Mode: reconfigure.Suspend, Deferred: unplanned}},

@@ -13,7 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// LastFailures is the evidence of each node's last failure. A node fails once in a plan.
+// LastFailures returns the evidence of each node's last failure. A node fails at most once in a plan.
 func LastFailures(kept []reconfigure.Evidence) []reconfigure.Evidence {
 	last := map[string]int64{}
 	for _, e := range kept {
@@ -22,7 +22,7 @@ func LastFailures(kept []reconfigure.Evidence) []reconfigure.Evidence {
 	return slices.DeleteFunc(kept, func(e reconfigure.Evidence) bool { return e.Plan != last[e.Node] })
 }
 
-// WriteEvidence writes evidence for people, and names the nodes of which there is none.
+// WriteEvidence writes evidence for people, and lists the nodes without any.
 func WriteEvidence(w io.Writer, nodes nodeset.NodeSet, kept []reconfigure.Evidence) error {
 	var b strings.Builder
 	for _, e := range kept {
@@ -39,7 +39,7 @@ func WriteEvidence(w io.Writer, nodes nodeset.NodeSet, kept []reconfigure.Eviden
 	return err
 }
 
-// writeEvidence writes one piece, its lines indented below what it is.
+// writeEvidence writes one piece of evidence: a heading, and its lines indented.
 func writeEvidence(b *strings.Builder, e reconfigure.Evidence) {
 	what := map[reconfigure.Witness]string{
 		reconfigure.WitnessConsole: "the end of its console log",

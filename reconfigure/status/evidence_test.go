@@ -12,8 +12,14 @@ import (
 func TestEvidenceIsShownLineByLineAndSteersNoTerminal(t *testing.T) {
 	var out strings.Builder
 	for _, e := range []reconfigure.Evidence{
-		{Time: utcNoon, Plan: 7, Node: "node01", Phase: reconfigure.PhaseBoot, Kind: reconfigure.WitnessConsole, Text: "[\x1b[32m  OK  \x1b[0m] Started\r\n\n\tlogin: "},
-		{Time: utcNoon, Plan: 7, Node: "node02", Phase: reconfigure.PhaseConfigure, Kind: reconfigure.WitnessTask, Text: "task: Start slurmd\nrc: 1\n"},
+		{
+			Time: utcNoon, Plan: 7, Node: "node01", Phase: reconfigure.PhaseBoot, Kind: reconfigure.WitnessConsole,
+			Text: "[\x1b[32m  OK  \x1b[0m] Started\r\n\n\tlogin: ",
+		},
+		{
+			Time: utcNoon, Plan: 7, Node: "node02", Phase: reconfigure.PhaseConfigure, Kind: reconfigure.WitnessTask,
+			Text: "task: Start slurmd\nrc: 1\n",
+		},
 	} {
 		writeEvidence(&out, e)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Filter picks nodes. What is empty picks all; a node must pass every part.
+// Filter selects nodes. An empty field selects all nodes; a node must pass every field.
 type Filter struct {
 	Nodes    nodeset.NodeSet
 	Groups   []string
@@ -26,17 +26,16 @@ func (f Filter) picks(n Node) bool {
 		(!f.Failing || n.failing())
 }
 
-// all reports whether nothing is left out.
+// all reports whether the filter selects all nodes.
 func (f Filter) all() bool {
 	return f.Nodes.Empty() && len(f.Groups)+len(f.States) == 0 && !f.Outdated && !f.Failing
 }
 
-// names reports whether the filter is about single nodes, so that each of them gets a line: those that are powered
-// down, too.
+// names reports whether the filter asks for single nodes, so that each of them has a line, also if it is powered down.
 func (f Filter) names() bool { return !f.Nodes.Empty() || len(f.States) > 0 }
 
-// Only is the report on the nodes that the filter picks: with the groups that they are in, which are summed up as a
-// whole, and the requests that concern them.
+// Only returns the report on the nodes that the filter selects, with their groups and the requests that concern them.
+// The sums of a group count all of its nodes.
 func (r Report) Only(f Filter) Report {
 	if f.all() {
 		return r
@@ -48,21 +47,21 @@ func (r Report) Only(f Filter) Report {
 	}
 	r.Groups = slices.DeleteFunc(slices.Clone(r.Groups), func(g Group) bool { return !groups[g.Group] })
 	r.Requests = slices.DeleteFunc(slices.Clone(r.Requests), func(p Request) bool {
-		return !p.Nodes.Empty() && p.Nodes.Intersect(picked).Empty() // one that names no node is for them all
+		return !p.Nodes.Empty() && p.Nodes.Intersect(picked).Empty() // a request that names no node is for all nodes
 	})
 	r.unfolded = f.names()
 	return r
 }
 
-// StateWord is a state, or a flag beside it, in the words of scontrol; or drained or draining, in those of sinfo(1).
+// StateWord is a node state or flag in the words of scontrol(1), or "drained" or "draining" as in sinfo(1).
 type StateWord string
 
 const (
-	drained  StateWord = "DRAINED"  // by now without a job
-	draining StateWord = "DRAINING" // with one still
+	drained  StateWord = "DRAINED"  // without a job
+	draining StateWord = "DRAINING" // with a job
 )
 
-// stateWords is the words that --state takes: Slurm's own, and the short forms that sinfo(1) takes for some of them.
+// stateWords returns the words that --state takes: Slurm's own, and the short forms of sinfo(1).
 func stateWords() map[string]StateWord {
 	words := map[string]StateWord{
 		string(drained): drained, string(draining): draining,
@@ -75,7 +74,7 @@ func stateWords() map[string]StateWord {
 	return words
 }
 
-// ParseStates reads the words, in upper or lower case.
+// ParseStates parses words for states, in upper or lower case.
 func ParseStates(texts []string) ([]StateWord, error) {
 	known := stateWords()
 	var words []StateWord

@@ -65,13 +65,20 @@ func TestFilter(t *testing.T) {
 		groups   []string
 		requests ids
 	}{
-		"names":         {Filter{Nodes: nodeset.Of("node06", "gpu1")}, "gpu1,node06", []string{"standard", "gpu"}, ids{7, 8, 9}},
-		"group":         {Filter{Groups: []string{"gpu"}}, "gpu[1-4]", []string{"gpu"}, ids{8, 9}},
-		"groups":        {Filter{Groups: []string{"gpu", "control"}}, "eiffel-control,gpu[1-4]", []string{"gpu"}, ids{8, 9}},
-		"state":         {Filter{States: []StateWord{"MIXED", "ALLOCATED"}}, "node[01,05-06]", []string{"standard"}, ids{6, 7, 8, 9}},
-		"outdated":      {Filter{Outdated: true}, "node[02-03,05],old1", []string{"standard", "retired"}, ids{8}},
-		"failing":       {Filter{Failing: true}, "node07", []string{"standard"}, ids{8}},
-		"all of them":   {Filter{Nodes: nodeset.Of("node01", "node02", "node05"), States: []StateWord{"MIXED", "DRAIN"}, Outdated: true}, "node02", []string{"standard"}, ids{8}},
+		"names": {
+			Filter{Nodes: nodeset.Of("node06", "gpu1")}, "gpu1,node06", []string{"standard", "gpu"}, ids{7, 8, 9},
+		},
+		"group":  {Filter{Groups: []string{"gpu"}}, "gpu[1-4]", []string{"gpu"}, ids{8, 9}},
+		"groups": {Filter{Groups: []string{"gpu", "control"}}, "eiffel-control,gpu[1-4]", []string{"gpu"}, ids{8, 9}},
+		"state": {
+			Filter{States: []StateWord{"MIXED", "ALLOCATED"}}, "node[01,05-06]", []string{"standard"}, ids{6, 7, 8, 9},
+		},
+		"outdated": {Filter{Outdated: true}, "node[02-03,05],old1", []string{"standard", "retired"}, ids{8}},
+		"failing":  {Filter{Failing: true}, "node07", []string{"standard"}, ids{8}},
+		"all of them": {
+			Filter{Nodes: nodeset.Of("node01", "node02", "node05"), States: []StateWord{"MIXED", "DRAIN"}, Outdated: true},
+			"node02", []string{"standard"}, ids{8},
+		},
 		"nothing is so": {Filter{Groups: []string{"gpu"}, Failing: true}, "", nil, ids{8}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,18 +15,18 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// LiveView keeps a picture of where each node is at the bottom of a terminal, nodes that are equally far in one line.
-// News stand above it, and stay.
+// LiveView shows the phase of each node at the bottom of a terminal, and redraws it. Nodes in the same phase share a
+// line. Notes are printed above it, and stay.
 type LiveView struct {
 	out   io.Writer
 	size  func() (width, height int)
 	now   func() time.Time
 	sieve sieve
-	nodes map[string]stop // where each node is; of what no single node owns under the empty name
+	nodes map[string]stop // the phase of each node; under the empty name, events of no single node
 	shown []string        // the picture on the screen, line by line
 }
 
-// stop is where a node is on its way.
+// stop is the phase of a node.
 type stop struct {
 	phase  reconfigure.Phase
 	level  reconfigure.Level // Begun, Done or Failed
@@ -35,7 +35,7 @@ type stop struct {
 	step   reconfigure.Event // the last one
 }
 
-// NewLiveView shows a request on a terminal whose size is asked for each time.
+// NewLiveView shows a request on a terminal. Its size is asked for at each redraw.
 func NewLiveView(out io.Writer, r reconfigure.Request, size func() (width, height int)) *LiveView {
 	fmt.Fprintf(out, "request %s: %s\n", r.ID, strings.TrimSpace(string(r.Mode)+" "+r.Nodes.String()))
 	return &LiveView{
@@ -44,7 +44,7 @@ func NewLiveView(out io.Writer, r reconfigure.Request, size func() (width, heigh
 	}
 }
 
-// Events draws what has changed.
+// Events redraws what has changed.
 func (v *LiveView) Events(events []reconfigure.Event) {
 	var news []reconfigure.Event
 	for _, e := range events {
@@ -59,8 +59,8 @@ func (v *LiveView) Events(events []reconfigure.Event) {
 	v.draw(grouped(news), picture(v.nodes, v.now(), width, height))
 }
 
-// after is where a node is after an event. Notes move no node, so one that failed stays there unless another worker
-// begins anew.
+// after returns the phase of a node after an event. A note does not change the phase, so a node that failed stays
+// failed until another attempt begins.
 func (s stop) after(e reconfigure.Event) stop {
 	switch {
 	case e.Level == reconfigure.Note:
@@ -73,14 +73,14 @@ func (s stop) after(e reconfigure.Event) stop {
 	return s
 }
 
-// cohort is the nodes that are equally far.
+// cohort is the nodes in the same phase.
 type cohort struct {
-	stop  // since is that of the first one, and step the last of them all
+	stop  // since is that of the first node, and step the last step of all
 	names []string
 }
 
-// cohorts puts nodes that are equally far together: those that failed first, since what does not fit on the terminal
-// had better go well.
+// cohorts groups the nodes by their phase. Those that failed come first, so that they are never cut off at the bottom
+// of the terminal.
 func cohorts(nodes map[string]stop) []cohort {
 	together := map[stop]cohort{}
 	for name, s := range nodes {
@@ -124,7 +124,7 @@ func picture(nodes map[string]stop, now time.Time, width, height int) []string {
 	return lines
 }
 
-// rank is the order of lines: failed, under way, done.
+// rank gives the order of lines: failed, under way, done.
 func rank(l reconfigure.Level) int {
 	return slices.Index([]reconfigure.Level{reconfigure.Failed, reconfigure.Begun, reconfigure.Done}, l)
 }
@@ -151,8 +151,8 @@ func (c cohort) line(now time.Time, width int) string {
 	)
 }
 
-// draw puts news above the picture, and a new picture in the place of the last one, by one write, so that nothing
-// flickers. Sequences are ECMA-48's.
+// draw prints news above the picture and replaces the picture, by one write, so that nothing flickers. The control
+// sequences are those of ECMA-48.
 func (v *LiveView) draw(news []text.Group[reconfigure.Event], lines []string) {
 	if len(news) == 0 && slices.Equal(lines, v.shown) {
 		return
@@ -171,11 +171,11 @@ func (v *LiveView) draw(news []text.Group[reconfigure.Event], lines []string) {
 		b.WriteString(line + "\n")
 	}
 	v.shown = lines
-	// A terminal that is gone is no reason to leave: the outcome may still be asked for.
+	// A closed terminal does not end the call: its exit code may still be read.
 	_, _ = io.WriteString(v.out, b.String())
 }
 
-// erase takes the picture off. A terminal that was made narrower since breaks the lines that were on it.
+// erase removes the picture. A terminal that was made narrower meanwhile has wrapped its lines.
 func (v *LiveView) erase() string {
 	width, _ := v.size()
 	rows := 0
@@ -188,5 +188,5 @@ func (v *LiveView) erase() string {
 	return fmt.Sprintf("\x1b[%dA\r\x1b[J", rows) // CUU, CR, ED
 }
 
-// End takes the picture off: the outcome says it all, and better.
+// End removes the picture, since the outcome follows.
 func (v *LiveView) End() { v.draw(nil, nil) }

@@ -9,7 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// LogView writes one line for what happens to several nodes alike.
+// LogView logs events. Nodes with the same event share a line.
 type LogView struct {
 	ctx     context.Context
 	log     *slog.Logger
@@ -17,7 +17,7 @@ type LogView struct {
 	verbose bool
 }
 
-// NewLogView writes that the request was submitted. A verbose view has each step of Terraform and Ansible, too.
+// NewLogView logs that the request was submitted. A verbose view logs each step of Terraform and Ansible, too.
 func NewLogView(ctx context.Context, log *slog.Logger, r reconfigure.Request, verbose bool) LogView {
 	log = log.With("request", r.ID)
 	args := []any{"mode", r.Mode}
@@ -28,7 +28,7 @@ func NewLogView(ctx context.Context, log *slog.Logger, r reconfigure.Request, ve
 	return LogView{ctx: ctx, log: log, sieve: newSieve(), verbose: verbose}
 }
 
-// Events writes a line for each kind of event.
+// Events logs a line for each kind of event.
 func (v LogView) Events(events []reconfigure.Event) {
 	told := slices.DeleteFunc(
 		slices.Clone(events),
@@ -39,7 +39,7 @@ func (v LogView) Events(events []reconfigure.Event) {
 	}
 }
 
-// write has the level for its message, as in "begun", with the phase beside it; a note has its own words.
+// write logs one line. Its message is the event's level, such as "begun", or the text of a note.
 func (v LogView) write(told text.Group[reconfigure.Event]) {
 	e := told.First
 	args := []any{"phase", e.Phase}

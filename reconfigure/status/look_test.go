@@ -18,9 +18,15 @@ func TestTheLastLookForPeople(t *testing.T) {
 	lost := reconcile.Finding{Node: "node09", Kind: reconcile.Lost, Detail: "…"}
 	for got, want := range map[string]string{
 		look(3*time.Minute, nil): "The worker compared the sources 3m00s ago: they agreed.",
-		look(time.Minute, nil, leaked("node03"), lost, leaked("node04")):                                   "The worker compared the sources 1m00s ago: leaked node[03-04], lost node09; `reconfigure reconcile` has more.",
-		look(time.Minute, []snapshot.Unreachable{{Source: snapshot.Slurm, Reason: "?"}}, leaked("node03")): "The worker compared the sources 1m00s ago: not all of them answered.",
-		look(reconcile.StaleAfter*every+time.Second, nil):                                                  "The worker compared the sources 20m01s ago, and not since (`reconfigure worker` does): they agreed.",
+		look(
+			time.Minute, nil, leaked("node03"), lost, leaked("node04"),
+		): "The worker compared the sources 1m00s ago: leaked node[03-04], lost node09; `reconfigure reconcile` has more.",
+		look(
+			time.Minute, []snapshot.Unreachable{{Source: snapshot.Slurm, Reason: "?"}}, leaked("node03"),
+		): "The worker compared the sources 1m00s ago: not all of them answered.",
+		look(
+			reconcile.StaleAfter*every+time.Second, nil,
+		): "The worker compared the sources 20m01s ago, and not since (`reconfigure worker` does): they agreed.",
 	} {
 		if got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

@@ -12,17 +12,17 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// WriteOutcome writes an outcome for people: nodes of which the same is told together, and reasons below them. What
-// kept the whole request from being carried out is left to the error.
+// WriteOutcome writes an outcome for people: nodes with the same result share a line, with the reason below. It does
+// not write the error of the request as a whole.
 func WriteOutcome(w io.Writer, r reconfigure.Request, o reconfigure.Outcome, width int) error {
-	fates := Results(o.Verdicts)
+	results := Results(o.Verdicts)
 	var b strings.Builder
 	fmt.Fprintf(&b, "request %s: %s after %s\n", r.ID, Headline(o), o.Finished.Sub(r.Submitted).Round(time.Second))
 	column := 0
-	for _, f := range fates {
+	for _, f := range results {
 		column = max(column, utf8.RuneCountInString(Result(f.First)))
 	}
-	for _, f := range fates {
+	for _, f := range results {
 		fmt.Fprintf(&b, "  %-*s  %s\n", column, Result(f.First), f.Nodes)
 		for _, line := range text.Wrap(Why(f.First), width-4) {
 			fmt.Fprintf(&b, "    %s\n", line)
@@ -32,18 +32,20 @@ func WriteOutcome(w io.Writer, r reconfigure.Request, o reconfigure.Outcome, wid
 	return err
 }
 
-// Headline is how a request ended, in few words.
+// Headline returns in few words how a request ended.
 func Headline(o reconfigure.Outcome) string {
 	switch {
 	case o.Code == reconfigure.CodePartial:
 		return "done in part"
-	case o.Code == reconfigure.CodeDone && !slices.ContainsFunc(o.Verdicts, func(v reconfigure.Verdict) bool { return v.Status == reconfigure.StatusDone }):
+	case o.Code == reconfigure.CodeDone && !slices.ContainsFunc(o.Verdicts, func(v reconfigure.Verdict) bool {
+		return v.Status == reconfigure.StatusDone
+	}):
 		return "nothing to do"
 	}
 	return string(o.Code)
 }
 
-// Results puts the nodes of which the same is told together, in the order of the verdicts.
+// Results groups the nodes with the same verdict, in the order of the verdicts.
 func Results(verdicts []reconfigure.Verdict) []text.Group[reconfigure.Verdict] {
 	return text.GroupNodes(verdicts, func(v reconfigure.Verdict) (string, reconfigure.Verdict) {
 		node := v.Node
@@ -52,7 +54,7 @@ func Results(verdicts []reconfigure.Verdict) []text.Group[reconfigure.Verdict] {
 	})
 }
 
-// Result says what became of a node.
+// Result returns in few words what became of a node.
 func Result(v reconfigure.Verdict) string {
 	done := map[reconfigure.Action]string{
 		reconfigure.Create: "created", reconfigure.Replace: "replaced", reconfigure.Reboot: "rebooted",
@@ -70,7 +72,7 @@ func Result(v reconfigure.Verdict) string {
 	return fmt.Sprintf("%s, not %s", v.Status, done)
 }
 
-// Why says where a node's way ended, and the reason.
+// Why returns the phase in which a node failed, and the reason.
 func Why(v reconfigure.Verdict) string {
 	if v.Status == reconfigure.StatusFailed && v.Phase != "" {
 		return fmt.Sprintf("at %s: %s", v.Phase, v.Class.Said(v.Reason))

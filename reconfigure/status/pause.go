@@ -18,7 +18,7 @@ type Pause struct {
 	Leader  string             `json:"leader"`  // the worker that holds the lease; empty: none
 }
 
-// NewPause is the pause in what was read of the journal.
+// NewPause returns the pause that was read from the journal.
 func NewPause(j Journal) Pause {
 	p := Pause{Pause: j.Pause, Waiting: len(j.Pending), Leader: j.Leader}
 	for _, r := range j.Requests() {
@@ -42,13 +42,13 @@ func (p Pause) String() string {
 	return said
 }
 
-// PauseWords says who has paused, since when and why.
+// PauseWords returns who has paused, since when and why.
 func PauseWords(p reconfigure.Pause) string {
 	return fmt.Sprintf("paused by %s since %s: %s",
 		text.OneLine(p.By), p.Since.UTC().Format(time.RFC3339), text.OneLine(p.Reason))
 }
 
-// Teller tells whoever follows a request what it waits for: the end of a pause, or of what it is deferred for.
+// Teller tells a caller that follows a request what it waits for: the end of a pause, or what it is deferred for.
 type Teller struct {
 	Log interface {
 		Holder(ctx context.Context) string
@@ -58,12 +58,12 @@ type Teller struct {
 	Request reconfigure.RequestID
 
 	next   time.Time // when the next look is due
-	told   string
-	paused bool // which was told
+	told   string    // the last news
+	paused bool      // whether they were of a pause
 }
 
-// Look is what is new, at most once a second. A pause does not stop operations of the request that a worker has begun:
-// it is told when they are over.
+// Look returns what is new, at most once a second. A pause does not stop operations that have begun, so it is told when
+// the request has none.
 func (t *Teller) Look(ctx context.Context, now time.Time) ([]reconfigure.Event, error) {
 	if now.Before(t.next) {
 		return nil, nil
@@ -89,13 +89,13 @@ func (t *Teller) Look(ctx context.Context, now time.Time) ([]reconfigure.Event, 
 		news = "the pause has ended"
 	}
 	if news == "" {
-		return nil, nil // what happens to the request says it
+		return nil, nil // the events of the request say what happens now
 	}
 	e := reconfigure.Event{Time: now, Phase: reconfigure.PhaseRequested, Level: reconfigure.Note, Message: news}
 	return []reconfigure.Event{e}, nil
 }
 
-// waitWords is what a request is deferred for; empty where it is not.
+// waitWords returns what a request is deferred for; empty if it is not deferred.
 func waitWords(r reconfigure.Request) string {
 	if !r.IsDeferred() {
 		return ""
@@ -110,11 +110,11 @@ func waitWords(r reconfigure.Request) string {
 	return fmt.Sprintf("request %s %s, and is tried again: %s", r.ID, p.State.Words(), text.OneLine(p.Why()))
 }
 
-// Continued is what was known of a node group that is used again.
+// Continued is what `continue` has forgotten of a node group.
 type Continued struct {
 	Group    string `json:"group"`
 	Failures int    `json:"failures"` // boot failures in a row
-	Full     string `json:"full"`     // why there was no room; empty: there was
+	Full     string `json:"full"`     // why the cloud had no room; empty: it had
 }
 
 // String is the same for people.

@@ -62,7 +62,10 @@ func TestWhoFollowsHearsOnceWhatTheRequestWaitsFor(t *testing.T) {
 		{"", false, []reconfigure.Deferral{{Node: "a", Kind: reconfigure.SlurmUnreachable, Reason: "no route"}}, []string{
 			"request 7 waits for Slurm, and is tried again: no route",
 		}},
-		{"", false, []reconfigure.Deferral{{Node: "a", Kind: reconfigure.WaitsForJobs}}, []string{"request 7 waits for jobs on a"}},
+		{
+			"", false, []reconfigure.Deferral{{Node: "a", Kind: reconfigure.WaitsForJobs}},
+			[]string{"request 7 waits for jobs on a"},
+		},
 		{"", false, nil, nil},
 	} {
 		log.holder, log.paused, log.deferred = step.holder, step.paused, step.deferred

@@ -15,7 +15,7 @@ import (
 
 // Preview is what a dry run prints.
 type Preview struct {
-	Declaration fmt.Stringer                 `json:"declaration,omitempty"` // what would be changed in it
+	Declaration fmt.Stringer                 `json:"declaration,omitempty"` // the change to group_vars/all.yml
 	Nodes       []PreviewNode                `json:"nodes"`
 	Rejected    []reconfigure.Rejection      `json:"rejected,omitempty"`
 	Terraform   []reconfigure.ResourceChange `json:"terraform,omitempty"`
@@ -29,20 +29,20 @@ type PreviewNode struct {
 	Action   reconfigure.Action      `json:"action"`
 	Drain    bool                    `json:"drain,omitempty"` // first, and wait until its jobs have ended
 	Reason   string                  `json:"reason"`
-	Requests []reconfigure.RequestID `json:"requests"` // 0 is the one that was previewed
+	Requests []reconfigure.RequestID `json:"requests"` // 0 is the request of this preview
 	Lost     string                  `json:"lost,omitempty"`
 	Note     string                  `json:"note,omitempty"`
 }
 
-// Play is a play of Ansible's, and where it would run.
+// Play is a play of Ansible, and the hosts on which it would run.
 type Play struct {
 	Name  string          `json:"name"`
 	Hosts nodeset.NodeSet `json:"hosts"`
 }
 
-// NewPreview is what comes of a plan: first is the plan as it is now, last as it will be when the jobs on the nodes
-// that must be drained have ended. The refusal, where there is one, is the fence's answer to Terraform's plan; any
-// other error is returned.
+// NewPreview returns the preview of a plan: first is the plan as it is now, last the plan when the jobs on the nodes
+// that must be drained have ended. A problem that is a reconfigure.Refusal is shown as the fence's answer to
+// Terraform's plan; any other problem is returned.
 func NewPreview(first, last reconfigure.Plan, terraform reconfigure.Preview, problem error) (Preview, error) {
 	var refusal *reconfigure.Refusal
 	if problem != nil && !errors.As(problem, &refusal) {
@@ -54,14 +54,15 @@ func NewPreview(first, last reconfigure.Plan, terraform reconfigure.Preview, pro
 	}
 	for _, c := range last.Changes {
 		p.Nodes = append(p.Nodes, PreviewNode{
-			Node: c.Node, Action: c.Action, Reason: c.Reason, Requests: c.Requests, Note: c.Note, Lost: loss(c, terraform.Changes),
+			Node: c.Node, Action: c.Action, Reason: c.Reason, Requests: c.Requests, Note: c.Note,
+			Lost:  loss(c, terraform.Changes),
 			Drain: slices.ContainsFunc(first.Deferred, func(d reconfigure.Deferral) bool { return d.Node == c.Node }),
 		})
 	}
 	return p, nil
 }
 
-// loss is what is gone when a change has been made.
+// loss returns what a change destroys.
 func loss(change reconfigure.Change, terraform []reconfigure.ResourceChange) string {
 	if change.Action == reconfigure.Reboot {
 		return "reboot: what is in memory"
@@ -144,7 +145,7 @@ func resources(b *strings.Builder, title string, changes []reconfigure.ResourceC
 	}
 }
 
-// requests names requests.
+// requests lists numbers of requests.
 func requests(ids []reconfigure.RequestID) string {
 	names := make([]string, len(ids))
 	for i, id := range ids {

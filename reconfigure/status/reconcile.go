@@ -30,11 +30,12 @@ type Finding struct {
 	Note    bool           `json:"note"`
 	Detail  string         `json:"detail"`
 	Server  string         `json:"server,omitempty"`
+	Port    string         `json:"port,omitempty"`
 	Fix     reconcile.Fix  `json:"fix,omitempty"`
 	Command string         `json:"command,omitempty"`
 }
 
-// NewReconcile is the report of a comparison.
+// NewReconcile returns the report of a comparison.
 func NewReconcile(cluster string, c reconcile.Comparison) Reconcile {
 	r := Reconcile{
 		Cluster: cluster, Unreachable: unreachable(c.Seen.Unreachable()), AtWork: c.Busy.Nodes, Whole: c.Busy.Whole,
@@ -57,6 +58,7 @@ func newFindings(findings []reconcile.Finding) []Finding {
 			f.Kind.Note(),
 			f.Detail,
 			f.Server,
+			f.Port,
 			f.Fix,
 			byHand(f.Command, nodeset.Of(f.Node)),
 		}
@@ -64,7 +66,7 @@ func newFindings(findings []reconcile.Finding) []Finding {
 	return all
 }
 
-// byHand is a finding's command for the nodes, as it is typed into a shell.
+// byHand returns a finding's command for the nodes, quoted for a shell.
 func byHand(command string, nodes nodeset.NodeSet) string {
 	list := nodes.String()
 	if strings.ContainsAny(list, "[]") {
@@ -98,7 +100,7 @@ func (r Reconcile) Write(w io.Writer) error {
 	return err
 }
 
-// remedy is what is done about a finding at the nodes, or is left to administrators.
+// remedy returns what --fix does about a finding at the nodes, or the command for an administrator.
 func remedy(f reconcile.Finding, nodes nodeset.NodeSet) string {
 	does := map[reconcile.Fix]string{
 		reconcile.Suspend:  "suspend: remove what is left of it",
@@ -109,8 +111,10 @@ func remedy(f reconcile.Finding, nodes nodeset.NodeSet) string {
 	}[f.Fix]
 	command := byHand(f.Command, nodes)
 	switch {
+	case f.Port != "" && does != "":
+		return "remove this port"
 	case f.Kind == reconcile.Unadopted && does != "":
-		return "resume: have Terraform's state take it"
+		return "resume: add it to Terraform's state"
 	case does != "":
 		return does
 	case command != "":
@@ -119,7 +123,7 @@ func remedy(f reconcile.Finding, nodes nodeset.NodeSet) string {
 	return "nothing"
 }
 
-// Fixed is what became of a fix that is no request.
+// Fixed is the result of a fix that is no request.
 type Fixed struct {
 	reconcile.Finding
 	Done bool
@@ -135,14 +139,18 @@ func (f Fixed) MarshalJSON() ([]byte, error) {
 	}
 	return json.Marshal(struct {
 		Node    string `json:"node"`
-		Server  string `json:"server"`
+		Server  string `json:"server,omitempty"`
+		Port    string `json:"port,omitempty"`
 		Removed bool   `json:"removed"`
-	}{f.Node, f.Server, f.Done})
+	}{f.Node, f.Server, f.Port, f.Done})
 }
 
-// String is the same for people.
+// String returns the result for people.
 func (f Fixed) String() string {
 	what, became := "instance "+f.Server+" of "+f.Node, "removed"
+	if f.Port != "" {
+		what = "port " + f.Port + " of " + f.Node
+	}
 	if f.Fix == reconcile.HandBack {
 		what, became = f.Node, "handed back to Slurm"
 	}

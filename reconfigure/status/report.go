@@ -1,6 +1,6 @@
-// Package status is what the commands show: the report of all nodes, what reconcile finds, what a request would do,
-// how it goes and how it ended. Each is data, with JSON tags that docs/status.md and the pages beside it describe,
-// and its views for people. It asks no source and changes nothing.
+// Package status has what the commands show: the report of all nodes, the findings of reconcile, the preview of a
+// request, its progress and its outcome. Each is data, with JSON tags that docs/status.md and the pages beside it
+// describe, and with views for people. The package asks no source and changes nothing.
 package status
 
 import (
@@ -26,6 +26,7 @@ type Report struct {
 	Requests    []Request              `json:"requests"`
 	Unreachable []snapshot.Unreachable `json:"unreachable"`
 	Reconcile   *Look                  `json:"reconcile,omitempty"` // the worker's last comparison
+	Refused     []RefusedCall          `json:"refused"`             // what the gate refused lately
 	Groups      []Group                `json:"groups"`
 	Nodes       []Node                 `json:"nodes"`
 
@@ -40,12 +41,13 @@ type Node struct {
 	Slurm         []string           `json:"slurm"` // base state and flags; empty where Slurm does not say
 	Reason        string             `json:"reason,omitempty"`
 	Instance      string             `json:"instance,omitempty"` // Nova's status, or MISSING
+	Fault         string             `json:"fault,omitempty"`    // of an instance in ERROR, in Nova's words
 	Created       time.Time          `json:"created,omitzero"`
 	Address       string             `json:"address,omitempty"`
-	Image         string             `json:"image,omitempty"` // of the instance, where it is one that is declared for some group
+	Image         string             `json:"image,omitempty"` // of the instance, if the image is declared for any group
 	ImageID       string             `json:"image_id,omitempty"`
 	WantedImage   string             `json:"wanted_image,omitempty"`    // as declared
-	WantedImageID string             `json:"wanted_image_id,omitempty"` // what that means now
+	WantedImageID string             `json:"wanted_image_id,omitempty"` // the id that the name means now
 	Outdated      []snapshot.Drift   `json:"outdated"`
 	Doing         *Activity          `json:"doing,omitempty"`
 	Last          *reconfigure.Event `json:"last,omitempty"`
@@ -53,7 +55,7 @@ type Node struct {
 	state reconfigure.NodeState
 }
 
-// missing stands in the place of Nova's status where Terraform has an instance that the cloud does not have.
+// missing replaces Nova's status if Terraform's state has an instance that the cloud does not have.
 const missing = "MISSING"
 
 // Kind is how a node is declared.
@@ -67,15 +69,16 @@ const (
 	KindUndeclared Kind = "undeclared" // there is an instance, but group_vars/all.yml has no such node
 )
 
-// Journal is what the journal knows; the zero value is that of a cluster that has none yet.
+// Journal is what was read from the journal. The zero value is for a cluster without a journal.
 type Journal struct {
 	Time    time.Time                     // when it was read
 	Leader  string                        // the worker that holds the lease; empty: none
 	Since   time.Time                     // when it acquired it
 	Pause   *reconfigure.Pause            // while nothing begins
-	Last    map[string]reconfigure.Event  // how far each node has come
+	Last    map[string]reconfigure.Event  // the last event of each node
 	Health  map[string]reconfigure.Health // of the node groups with failures
 	Pending []Request
+	Keys    []reconfigure.KeyUse // the calls of the keys that the gate admits
 }
 
 // Reader is the journal as reports read it.
@@ -85,6 +88,7 @@ type Reader interface {
 	Health(ctx context.Context) (map[string]reconfigure.Health, error)
 	Paused(ctx context.Context) (reconfigure.Pause, bool, error)
 	Pending(ctx context.Context) ([]reconfigure.Request, error)
+	KeyUses(ctx context.Context) ([]reconfigure.KeyUse, error)
 	// EventsOf is the events of the plans that each of the requests was in, oldest first.
 	EventsOf(ctx context.Context, ids ...reconfigure.RequestID) (map[reconfigure.RequestID][]reconfigure.Event, error)
 }
@@ -105,6 +109,9 @@ func Read(ctx context.Context, r Reader) (Journal, error) {
 	} else if paused {
 		j.Pause = &pause
 	}
+	if j.Keys, err = r.KeyUses(ctx); err != nil {
+		return j, err
+	}
 	requests, err := r.Pending(ctx)
 	if err != nil {
 		return j, err
@@ -120,21 +127,23 @@ func Read(ctx context.Context, r Reader) (Journal, error) {
 	return j, err
 }
 
-// Requests is the pending requests with where they stand.
+// Requests returns the pending requests with their states.
 func (j Journal) Requests() []Request {
-	requests := append([]Request{}, j.Pending...) // programs that read it get a list, also an empty one
+	requests := append([]Request{}, j.Pending...) // an empty list in JSON, not null
 	for i := range requests {
-		requests[i].State, requests[i].since = requests[i].stand(j.Leader != "", j.Since), j.Since
+		requests[i].State, requests[i].since = requests[i].state(j.Leader != "", j.Since), j.Since
 	}
 	return requests
 }
 
-// New puts together what is declared, what the sources say and what the journal knows.
+// New makes the report from the declaration, the snapshot, the journal and the worker's last comparison.
 func New(c reconfigure.Cluster, seen snapshot.Snapshot, j Journal, last reconcile.Look) Report {
 	v := viewer{c, seen, seen.ImageNames(c)}
 	r := Report{
-		Cluster: c.Name, Leader: j.Leader, Pause: j.Pause, Requests: j.Requests(), Unreachable: unreachable(seen.Unreachable()),
-		Reconcile: newLook(last, c.Settings.Reconcile, j.Time), Nodes: v.declared(),
+		Cluster: c.Name, Leader: j.Leader, Pause: j.Pause, Requests: j.Requests(),
+		Unreachable: unreachable(seen.Unreachable()),
+		Reconcile:   newLook(last, c.Settings.Reconcile, j.Time), Nodes: v.declared(),
+		Refused: refusedCalls(j.Keys),
 	}
 	for name := range seen.Undeclared(c).All() {
 		r.Nodes = append(r.Nodes, v.node(name, seen.Desired[name].Group, KindUndeclared, reconfigure.Source{}))
@@ -157,7 +166,7 @@ func New(c reconfigure.Cluster, seen snapshot.Snapshot, j Journal, last reconcil
 	return r
 }
 
-// unreachable is the sources that do not answer, each reason on one line.
+// unreachable returns the sources that do not answer, each reason on one line.
 func unreachable(all []snapshot.Unreachable) []snapshot.Unreachable {
 	all = append([]snapshot.Unreachable{}, all...)
 	for i := range all {
@@ -166,7 +175,7 @@ func unreachable(all []snapshot.Unreachable) []snapshot.Unreachable {
 	return all
 }
 
-// Names is the nodes that have a row.
+// Names returns the nodes that have a row.
 func (r Report) Names() nodeset.NodeSet {
 	names := make([]string, len(r.Nodes))
 	for i, n := range r.Nodes {
@@ -175,14 +184,14 @@ func (r Report) Names() nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
-// viewer is what rows are made of.
+// viewer makes rows.
 type viewer struct {
 	cluster    reconfigure.Cluster
 	seen       snapshot.Snapshot
 	imageNames map[string]string
 }
 
-// declared is the nodes that are declared, with or without an instance.
+// declared returns the rows of the declared nodes, with or without an instance.
 func (v viewer) declared() []Node {
 	nodes := []Node{v.node(v.cluster.Control.Name, reconfigure.ControlGroup, KindControl, v.cluster.Control.Source)}
 	for _, g := range v.cluster.Groups {
@@ -198,7 +207,7 @@ func (v viewer) declared() []Node {
 	return nodes
 }
 
-// node is what the sources say of a node that is declared to be made of something.
+// node returns the row of a node with this declared source.
 func (v viewer) node(name, group string, kind Kind, declared reconfigure.Source) Node {
 	state, instance, servers := v.seen.States[name], v.seen.Instances[name], v.seen.Servers[name]
 	n := Node{
@@ -213,8 +222,9 @@ func (v viewer) node(name, group string, kind Kind, declared reconfigure.Source)
 		n.Instance = missing
 	}
 	for _, server := range servers {
+		n.Fault = cmp.Or(server.Fault, n.Fault)
 		if n.Instance != "" {
-			n.Instance += "," // two instances of one name are trouble: show both
+			n.Instance += "," // show each of several instances of one name
 		}
 		n.Instance += server.Status
 		n.Created = server.Created
@@ -228,16 +238,16 @@ func (v viewer) node(name, group string, kind Kind, declared reconfigure.Source)
 	return n
 }
 
-// powersDown reports whether nothing is to be said of a cloud node.
-func (n Node) powersDown() bool {
-	idle := len(n.Slurm) == 0 || n.state.PoweredDown()
-	return n.Kind == KindCloud && n.Instance == "" && n.Address == "" && idle && len(n.Outdated) == 0 &&
+// idle reports whether a cloud node needs no row of its own: it is powered down, and nothing is done with it or wrong.
+func (n Node) idle() bool {
+	unused := len(n.Slurm) == 0 || n.state.PoweredDown()
+	return n.Kind == KindCloud && n.Instance == "" && n.Address == "" && unused && len(n.Outdated) == 0 &&
 		n.Doing == nil &&
 		n.why() == ""
 }
 
-// reasonOf is the reason for the state that a node has. Slurm keeps the text of a drain that is over when power
-// saving has taken the node meanwhile.
+// reasonOf returns the reason for the state of a node. Slurm keeps the reason of a drain that has ended if power saving
+// has powered down the node since.
 func reasonOf(s reconfigure.NodeState) string {
 	const gone = reconfigure.NodePoweredDown | reconfigure.NodePoweringDown
 	if s.HasAny(gone) && !s.HasAny(reconfigure.NodeDown|reconfigure.NodeDrain|reconfigure.NodeFail) {
@@ -246,7 +256,7 @@ func reasonOf(s reconfigure.NodeState) string {
 	return s.Reason
 }
 
-// why is Slurm's reason; where it has none, the reason why the node failed last.
+// why returns Slurm's reason or, if it has none, the reason why the node failed last.
 func (n Node) why() string {
 	if n.Reason == "" && n.failing() {
 		return text.OneLine(n.Last.Message)
@@ -254,7 +264,7 @@ func (n Node) why() string {
 	return text.OneLine(n.Reason)
 }
 
-// lastWords is what the tool did last with a node.
+// lastWords returns what was done last with a node.
 func (n Node) lastWords(now time.Time) string {
 	if n.Last == nil {
 		return ""
@@ -262,7 +272,7 @@ func (n Node) lastWords(now time.Time) string {
 	return string(n.Last.Phase) + " " + string(n.Last.Level) + " " + text.Ago(now, n.Last.Time) + " ago"
 }
 
-// imageWords is the image that a node is made of, and the one that it is to be made of where that is another one.
+// imageWords returns the image of a node, and the declared one if that is another one.
 func (n Node) imageWords() string {
 	is := cmp.Or(n.Image, shortID(n.ImageID))
 	if slices.Contains(n.Outdated, snapshot.DriftImage) {
@@ -271,7 +281,7 @@ func (n Node) imageWords() string {
 	return is
 }
 
-// shortID is enough of a UUID to tell it from others; what is none stays as it is.
+// shortID shortens a UUID; any other text stays as it is.
 func shortID(id string) string {
 	if len(id) == 36 && strings.Count(id, "-") == 4 {
 		return id[:8] + "…"
@@ -279,15 +289,15 @@ func shortID(id string) string {
 	return id
 }
 
-// Look is what the report says of the worker's last comparison of the sources.
+// Look is the worker's last comparison of the sources.
 type Look struct {
 	Time        time.Time              `json:"time"`
-	Overdue     bool                   `json:"overdue"` // no worker compares any more
+	Overdue     bool                   `json:"overdue"` // no worker has compared for some time
 	Findings    []Finding              `json:"findings"`
 	Unreachable []snapshot.Unreachable `json:"unreachable"`
 }
 
-// newLook is nil where no worker is to compare, or none has.
+// newLook returns nil if workers do not compare, or none has yet.
 func newLook(l reconcile.Look, every time.Duration, now time.Time) *Look {
 	if every == 0 || l.Time.IsZero() {
 		return nil
@@ -298,7 +308,7 @@ func newLook(l reconcile.Look, every time.Duration, now time.Time) *Look {
 	}
 }
 
-// words is the same for people.
+// words returns the same for people.
 func (l Look) words(now time.Time) string {
 	said := "The worker compared the sources " + text.Ago(now, l.Time) + " ago"
 	if l.Overdue {
@@ -318,5 +328,5 @@ func (l Look) words(now time.Time) string {
 	return said + ": " + strings.Join(found, ", ") + "; `reconfigure reconcile` has more."
 }
 
-// keys is the keys of a map, in order.
+// keys returns the sorted keys of a map.
 func keys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }

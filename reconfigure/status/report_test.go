@@ -127,7 +127,8 @@ func busy() (snapshot.Snapshot, Journal) {
 		Pending: []Request{
 			NewRequest(
 				reconfigure.Request{
-					ID: 6, Mode: reconfigure.Update, Nodes: nodeset.Of("node01"), Caller: "bob", Submitted: utcNoon.Add(-2 * time.Hour),
+					ID: 6, Mode: reconfigure.Update, Nodes: nodeset.Of("node01"), Caller: "bob",
+					Submitted: utcNoon.Add(-2 * time.Hour),
 					Deferred: []reconfigure.Deferral{
 						{
 							Node:    "node01",
@@ -219,7 +220,7 @@ func TestStatusForPeople(t *testing.T) {
 	}
 	write("much goes on", Filter{}, false)
 	write("wide", Filter{}, true)
-	write("what is not as declared", Filter{Outdated: true}, false)
+	write("what differs from the declaration", Filter{Outdated: true}, false)
 	write("what fails", Filter{Failing: true}, false)
 	write("powered down", Filter{Groups: []string{"gpu"}, States: []StateWord{"POWERED_DOWN"}}, false)
 	write("named", Filter{Nodes: nodeset.Of("gpu1", "node04")}, false)
@@ -349,7 +350,9 @@ func TestStatusOfThousandsOfNodesIsOneLineWhileTheyAreDown(t *testing.T) {
 	cluster := threeGroups
 	cluster.Groups = []reconfigure.NodeGroup{{Name: "standard", Prefix: "node", Width: 4, Max: 4000}}
 	var text strings.Builder
-	if err := New(cluster, snapshot.Snapshot{}, Journal{}, reconcile.Look{}).Write(&text, Layout{Width: TableWidth}); err != nil {
+	if err := New(
+		cluster, snapshot.Snapshot{}, Journal{}, reconcile.Look{},
+	).Write(&text, Layout{Width: TableWidth}); err != nil {
 		t.Fatal(err)
 	}
 	if lines := strings.Count(text.String(), "\n"); lines > 9 || !strings.Contains(text.String(), "node[0001-4000]") {
@@ -403,6 +406,7 @@ func TestEveryFieldOfTheStatusIsDocumented(t *testing.T) {
 	}
 	known.Pending[0].Options = reconfigure.Options{Reimage: true, Image: "x", FromSlurm: true, DrainTimeout: time.Hour}
 	seen.Missing = map[snapshot.Source]string{snapshot.Cloud: "no route to host"}
+	known.Keys = []reconfigure.KeyUse{{Key: "slurm", Refused: []reconfigure.RefusedCall{{Time: utcNoon}}}}
 	text, err := json.Marshal(report(seen, known))
 	if err != nil {
 		t.Fatal(err)
@@ -438,5 +442,23 @@ func TestReasonOfADrainThatIsOver(t *testing.T) {
 		if got := reasonOf(state); got != want {
 			t.Errorf("%s: %q, not %q", states, got, want)
 		}
+	}
+}
+
+func TestTheFaultOfAnInstanceIsShown(t *testing.T) {
+	c := reconfigure.Cluster{
+		Control: reconfigure.Control{Name: "ctl"},
+		Groups:  []reconfigure.NodeGroup{{Name: "standard", Prefix: "n", Width: 1, Min: 1, Max: 1}},
+	}
+	seen := snapshot.Snapshot{Servers: map[string][]reconfigure.Server{
+		"n1": {{ID: "1", Node: "n1", Status: "ERROR", Fault: "No valid host was found."}},
+	}}
+	var b strings.Builder
+	report := New(c, seen, Journal{Time: utcNoon}, reconcile.Look{})
+	if err := report.Write(&b, Layout{Now: utcNoon, Width: TableWidth}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "the cloud says: No valid host was found.") || report.Nodes[1].Fault == "" {
+		t.Error(b.String())
 	}
 }

@@ -11,27 +11,27 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// Group counts the nodes of a group. A node counts in several columns: one that is down may be drained, too. What is
-// unknown is not there: the sources that do not answer stand in the report.
+// Group has the sums of a node group. A node may count in several of them: one that is down may be drained, too. A sum
+// whose source does not answer is missing.
 type Group struct {
 	Group       string `json:"group"`
 	Persistent  int    `json:"persistent"`
 	Cloud       int    `json:"cloud"`
-	Undeclared  int    `json:"undeclared"`             // instances of the group's nodes that are not declared any more
+	Undeclared  int    `json:"undeclared"`             // instances of nodes that the group no longer declares
 	Up          *int   `json:"up,omitempty"`           // Slurm may start jobs there
 	Busy        *int   `json:"busy,omitempty"`         // a job runs there
 	Drain       *int   `json:"drain,omitempty"`        // Slurm starts no more jobs there
 	Down        *int   `json:"down,omitempty"`         // Slurm has given them up
-	Powering    *int   `json:"powering,omitempty"`     // on their way up or down
-	PoweredDown *int   `json:"powered_down,omitempty"` // without instance, as nothing needs them
-	Failing     int    `json:"failing"`                // what was done last went wrong
-	Outdated    *int   `json:"outdated,omitempty"`     // not what is declared
+	Powering    *int   `json:"powering,omitempty"`     // being powered up or down
+	PoweredDown *int   `json:"powered_down,omitempty"` // without instance, since nothing needs them
+	Failing     int    `json:"failing"`                // whose last operation failed
+	Outdated    *int   `json:"outdated,omitempty"`     // that differ from the declaration
 
-	CoolDown *CoolDown `json:"cool_down,omitempty"` // Slurm gets no more of them
-	Breaker  *Breaker  `json:"breaker,omitempty"`   // Slurm gets one of them at a time
+	CoolDown *CoolDown `json:"cool_down,omitempty"` // no more nodes of the group are made
+	Breaker  *Breaker  `json:"breaker,omitempty"`   // one node of the group is made at a time
 }
 
-// CoolDown is until when a group is not asked for more, since the cloud had no room for one of its nodes.
+// CoolDown is the time in which no nodes of a group are made, since the cloud had no room for one of them.
 type CoolDown struct {
 	Until  time.Time         `json:"until"`
 	Node   string            `json:"node"`
@@ -39,7 +39,7 @@ type CoolDown struct {
 	Reason string            `json:"reason"`
 }
 
-// Breaker is why a group is tried by one node at a time.
+// Breaker is the reason why one node of a group is made at a time.
 type Breaker struct {
 	Failures int               `json:"failures"` // in a row
 	Since    time.Time         `json:"since"`
@@ -49,7 +49,7 @@ type Breaker struct {
 	Probe    string            `json:"probe,omitempty"` // that tries the group now
 }
 
-// addHealth adds the failures of the group, where they keep nodes from Slurm.
+// addHealth adds the cool-down and the breaker of the group.
 func (g *Group) addHealth(h reconfigure.Health, c reconfigure.Cluster, now time.Time) {
 	if until, cools := h.CoolsDown(now, c.Settings); cools {
 		g.CoolDown = &CoolDown{until, h.Full.Node, h.Full.Class, h.Full.Reason}
@@ -59,7 +59,7 @@ func (g *Group) addHealth(h reconfigure.Health, c reconfigure.Cluster, now time.
 	}
 }
 
-// words is the same for people, a line each.
+// words returns the same for people, a line each.
 func (g Group) words(now time.Time) []string {
 	var lines []string
 	if d := g.CoolDown; d != nil {
@@ -78,7 +78,8 @@ func (g Group) words(now time.Time) []string {
 		lines = append(
 			lines,
 			fmt.Sprintf(
-				"Group %s: %d boot failures in a row, the first %s ago; %s is tried alone until one comes up, or `reconfigure continue %s`; the last was %s: %s",
+				"Group %s: %d boot failures in a row, the first %s ago; %s is tried alone until one comes up, or `reconfigure "+
+					"continue %s`; the last was %s: %s",
 				g.Group,
 				b.Failures,
 				text.Ago(now, b.Since),
@@ -92,7 +93,7 @@ func (g Group) words(now time.Time) []string {
 	return lines
 }
 
-// summarize counts the compute nodes, group by group, in the order of the nodes.
+// summarize returns the sums of each group, in the order of the nodes.
 func summarize(nodes []Node, seen snapshot.Snapshot) []Group {
 	groups := []Group{}
 	members := map[string][]Node{}
@@ -146,7 +147,10 @@ func count(nodes []Node, is func(Node) bool) (n int) {
 
 func (g Group) row() []string {
 	row := []string{g.Group}
-	for _, n := range []*int{&g.Persistent, &g.Cloud, g.Up, g.Busy, g.Drain, g.Down, g.Powering, g.PoweredDown, &g.Failing, g.Outdated, &g.Undeclared} {
+	for _, n := range []*int{
+		&g.Persistent, &g.Cloud, g.Up, g.Busy, g.Drain, g.Down, g.Powering, g.PoweredDown, &g.Failing, g.Outdated,
+		&g.Undeclared,
+	} {
 		row = append(row, figure(n))
 	}
 	return row
@@ -169,7 +173,7 @@ func summaryHeader() []string {
 	}
 }
 
-// figure is empty for nothing, so that a column of nothing is left out.
+// figure is empty for zero, so that a column of zeros is left out.
 func figure(n *int) string {
 	switch {
 	case n == nil:
@@ -180,5 +184,5 @@ func figure(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-// failing reports whether what was done last with a node went wrong.
+// failing reports whether the last operation of a node failed.
 func (n Node) failing() bool { return n.Last != nil && n.Last.Level == reconfigure.Failed }

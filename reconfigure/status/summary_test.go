@@ -71,10 +71,14 @@ func TestStatusOfGroupsWithFailures(t *testing.T) {
 
 func TestContinuedGroupIsToldWhatIsForgotten(t *testing.T) {
 	for want, d := range map[string]Continued{
-		"gpu: nothing had failed":                                              {Group: "gpu"},
-		"gpu: forgotten: 3 boot failures in a row":                             {Group: "gpu", Failures: 3},
-		"gpu: forgotten: that there was no room":                               {Group: "gpu", Full: "No valid host was found"},
-		"gpu: forgotten: 3 boot failures in a row, and that there was no room": {Group: "gpu", Failures: 3, Full: "No valid host was found"},
+		"gpu: nothing had failed":                  {Group: "gpu"},
+		"gpu: forgotten: 3 boot failures in a row": {Group: "gpu", Failures: 3},
+		"gpu: forgotten: that there was no room": {
+			Group: "gpu", Full: "No valid host was found",
+		},
+		"gpu: forgotten: 3 boot failures in a row, and that there was no room": {
+			Group: "gpu", Failures: 3, Full: "No valid host was found",
+		},
 	} {
 		if got := d.String(); got != want {
 			t.Errorf("%q, not %q", got, want)

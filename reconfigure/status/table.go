@@ -17,12 +17,12 @@ import (
 // Layout is how a report is laid out for people.
 type Layout struct {
 	Now   time.Time
-	Wide  bool // all that is known, a line for every node, however long
-	Width int  // of the lines of a table that is not wide, in characters
+	Wide  bool // all columns, a line for every node, nothing cut off
+	Width int  // in characters, of the lines of a table that is not wide
 }
 
-// TableWidth is what the lines of the table are kept to where the terminal is not wider. The wide table has what is
-// cut off.
+// TableWidth is the width of the table if the terminal is not wider. Longer lines are cut off; the wide table has them
+// in full.
 const TableWidth = 120
 
 // Write prints the report for people.
@@ -71,7 +71,7 @@ func (r Report) writeNodes(b *strings.Builder, l Layout) {
 	rows := [][]string{header}
 	var down []string
 	for _, n := range r.Nodes {
-		if n.powersDown() && !l.Wide && !r.unfolded {
+		if n.idle() && !l.Wide && !r.unfolded {
 			down = append(down, n.Node)
 			continue
 		}
@@ -79,9 +79,9 @@ func (r Report) writeNodes(b *strings.Builder, l Layout) {
 	}
 	switch {
 	case len(r.Nodes) == 0 && len(r.Unreachable) > 0:
-		b.WriteString("No node is like that, as far as the sources answer.\n")
+		b.WriteString("No node matches, as far as the sources answer.\n")
 	case len(r.Nodes) == 0:
-		b.WriteString("No node is like that.\n")
+		b.WriteString("No node matches.\n")
 	case len(rows) > 1:
 		l.table(b, rows)
 	}
@@ -93,7 +93,7 @@ func (r Report) writeNodes(b *strings.Builder, l Layout) {
 	}
 }
 
-// row is a node in the table: its last column is the one that is cut off.
+// row returns a node's row in the table. Its last column is cut off if the line is too long.
 func (n Node) row(now time.Time) []string {
 	return []string{
 		n.Node,
@@ -109,16 +109,17 @@ func (n Node) row(now time.Time) []string {
 func (n Node) wideRow(now time.Time) []string {
 	doing := ""
 	if n.Doing != nil {
-		doing = n.Doing.story(now)
+		doing = n.Doing.details(now)
 	}
 	return []string{
-		n.Node, n.Group, string(n.Kind), strings.Join(n.Slurm, "+"), n.Instance, text.Ago(now, n.Created), n.Address, cmp.Or(n.Image, n.ImageID), n.WantedImage,
+		n.Node, n.Group, string(n.Kind), strings.Join(n.Slurm, "+"), n.Instance, text.Ago(now, n.Created), n.Address,
+		cmp.Or(n.Image, n.ImageID), n.WantedImage,
 		join(n.Outdated), doing, n.lastWords(now), n.why(),
 	}
 }
 
-// stateWords is Slurm's states, less the flag that says what another column does. Like sinfo, it has a sign for the
-// flags that come and go with power and boots (sinfo(1), NODE STATE CODES).
+// stateWords returns Slurm's states without CLOUD, which another column has. Flags of power and boots are signs, as in
+// sinfo(1), NODE STATE CODES.
 func (n Node) stateWords() string {
 	signs := map[reconfigure.NodeFlags]string{
 		reconfigure.NodeCloud: "", reconfigure.NodeNotResponding: "*", reconfigure.NodePoweredDown: "~",
@@ -139,7 +140,7 @@ func (n Node) stateWords() string {
 	return strings.Join(words, "+") + marks
 }
 
-// remarks is what is being done with a node, and then what is wrong with it as far as no other column says so.
+// remarks returns what is done with a node, and then what is wrong with it and in no other column.
 func (n Node) remarks(now time.Time) []string {
 	var remarks []string
 	if n.Doing != nil {
@@ -155,6 +156,9 @@ func (n Node) remarks(now time.Time) []string {
 	if n.Reason != "" {
 		remarks = append(remarks, text.OneLine(n.Reason))
 	}
+	if n.Fault != "" {
+		remarks = append(remarks, "the cloud says: "+text.OneLine(n.Fault))
+	}
 	shown := func(d snapshot.Drift) bool {
 		return slices.Contains([]snapshot.Drift{
 			snapshot.DriftImage, snapshot.DriftLost, snapshot.DriftDoubled, snapshot.DriftUndeclared, snapshot.DriftStopped,
@@ -162,17 +166,17 @@ func (n Node) remarks(now time.Time) []string {
 		}, d)
 	}
 	if drifts := slices.DeleteFunc(slices.Clone(n.Outdated), shown); len(drifts) > 0 {
-		remarks = append(remarks, "not as declared: "+join(drifts))
+		remarks = append(remarks, "differs: "+join(drifts))
 	}
 	return remarks
 }
 
-// unseen says what is known of the nodes that have no line of their own.
+// unseen returns the heading for the nodes that have no line of their own.
 func (r Report) unseen() string {
 	if slices.ContainsFunc(r.Unreachable, func(u snapshot.Unreachable) bool { return u.Source == snapshot.Cloud }) {
 		return "Nothing is known of"
 	}
-	return "Without instance, as nothing needs them"
+	return "Without instance, since nothing needs them"
 }
 
 func (r Report) writeGroups(b *strings.Builder, l Layout) {
@@ -217,7 +221,7 @@ func (r Report) requestRows(l Layout) [][]string {
 	return rows
 }
 
-// notes says of the requests what does not go into a table.
+// notes returns what is known of the requests besides the table.
 func (r Report) notes(l Layout) []string {
 	var notes []string
 	if r.Pause != nil {
@@ -235,6 +239,7 @@ func (r Report) notes(l Layout) []string {
 	if r.Reconcile != nil {
 		notes = append(notes, r.Reconcile.words(l.Now))
 	}
+	notes = append(notes, refusals(r.Refused, l.Now)...)
 	switch {
 	case len(r.Requests) == 0:
 	case r.Leader != "":
@@ -246,7 +251,7 @@ func (r Report) notes(l Layout) []string {
 	return notes
 }
 
-// words is where a request stands, for people.
+// words returns the state of a request for people.
 func (p Request) words(l Layout) string {
 	if p.State == WaitsForJobs && !p.WithJobs().Empty() {
 		return "waits for jobs on " + list(p.WithJobs(), l.Wide)
@@ -254,7 +259,7 @@ func (p Request) words(l Layout) string {
 	return p.State.Words()
 }
 
-// table writes rows in columns; where the layout is not wide, lines that are too long are cut.
+// table writes rows in columns. If the layout is not wide, lines that are too long are cut off.
 func (l Layout) table(b *strings.Builder, rows [][]string) {
 	width := l.Width
 	if l.Wide {

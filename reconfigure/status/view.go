@@ -9,23 +9,23 @@ import (
 
 // View shows the events of a request as they come.
 type View interface {
-	// Events is called every moment, also without any.
+	// Events is called at short intervals, also without events.
 	Events([]reconfigure.Event)
-	// End is called when the outcome is there, and about to be shown.
+	// End is called before the outcome is shown.
 	End()
 }
 
 // sieve separates the events that people want to see from the single steps of Terraform and Ansible, of which there
 // are dozens for each node. The journal has them all.
 type sieve struct {
-	at map[string]reconfigure.Phase // the phase that each node has begun last
+	at map[string]reconfigure.Phase // the phase that each node began last
 }
 
 func newSieve() sieve { return sieve{at: map[string]reconfigure.Phase{}} }
 
-// step reports whether an event is a step: a note on a resource of Terraform's, or on a node that is at the very
-// phase. Any other note is news: it is on all nodes, or on one that is not on its way, such as a node that the
-// playbooks could not reach.
+// step reports whether an event is a step: a note about a resource of Terraform, or about a node that is in the phase
+// of the note. Any other note is shown: it is about all nodes, or about one without an operation, such as a node that
+// the playbooks could not reach.
 func (s sieve) step(e reconfigure.Event) bool {
 	if e.Level == reconfigure.Begun {
 		s.at[e.Node] = e.Phase
@@ -33,13 +33,13 @@ func (s sieve) step(e reconfigure.Event) bool {
 	return e.Level == reconfigure.Note && (ofResource.MatchString(e.Message) || e.Node != "" && s.at[e.Node] == e.Phase)
 }
 
-// ofResource matches how package terraform tells of a resource's change: "create TYPE.NAME: done after 12 s". A line
-// that it should match and does not is shown, which does no harm.
+// ofResource matches the notes of package terraform about a resource's change: "create TYPE.NAME: done after 12 s". A
+// note that it misses is shown, which does no harm.
 var ofResource = regexp.MustCompile(
 	`^[a-z]+ (module\.|data\.)?[\w-]+\.[\w.-]+(: (\d+ s so far|(done|failed) after \d+ s))?$`,
 )
 
-// grouped puts the nodes of which the same is told together, oldest first.
+// grouped groups the nodes with the same event, oldest first.
 func grouped(events []reconfigure.Event) []text.Group[reconfigure.Event] {
 	return text.GroupNodes(events, func(e reconfigure.Event) (string, reconfigure.Event) {
 		return e.Node, reconfigure.Event{Phase: e.Phase, Level: e.Level, Message: e.Message}

@@ -9,15 +9,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// WriteYAML writes a value as its JSON is, key by key in the same order: the JSON tags are the one place where the
-// fields have names.
+// WriteYAML writes a value with the keys of its JSON, in the same order, so that only the JSON tags name the fields.
 func WriteYAML(w io.Writer, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return err
 	}
 	tokens := json.NewDecoder(bytes.NewReader(text))
-	tokens.UseNumber() // an id is no floating-point number
+	tokens.UseNumber() // an id must not become a floating-point number
 	node, err := yamlNode(tokens)
 	if err != nil {
 		return err
@@ -30,7 +29,7 @@ func WriteYAML(w io.Writer, value any) error {
 	return out.Close()
 }
 
-// yamlNode is the next value of a JSON text.
+// yamlNode reads the next value of a JSON text.
 func yamlNode(tokens *json.Decoder) (*yaml.Node, error) {
 	token, err := tokens.Token()
 	if err != nil {
@@ -45,18 +44,17 @@ func yamlNode(tokens *json.Decoder) (*yaml.Node, error) {
 				return nil, err
 			}
 			if isKey := node.Kind == yaml.MappingNode && len(node.Content)%2 == 0; isKey {
-				part.Style = 0 // keys are ours, and plain
+				part.Style = 0 // our keys need no quotes
 			}
 			node.Content = append(node.Content, part)
 		}
 		_, err := tokens.Token() // the closing one
 		return node, err
 	case string:
-		// Quoted, so that no reader, of whatever version of YAML, takes a node named "no" for a truth value, or an
-		// image "1:30" for a number.
+		// Quoted, so that no version of YAML reads a node named "no" as a boolean, or an image "1:30" as a number.
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: t}, nil
 	case nil:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
 	}
-	return &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(token)}, nil // a number or a truth value
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(token)}, nil // a number or a boolean
 }

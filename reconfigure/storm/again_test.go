@@ -11,10 +11,13 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// twice has a node be tried twice, of which Slurm says something at one of the tries.
+// twice plays a resume with two attempts and a fault. It calls happens after the wait for SSH of the numbered attempt.
 func twice(t *testing.T, fault simulate.Fault, try int, happens func(*play)) *play {
 	t.Helper()
-	s := scene{was: forgiving(declared(1, 4)), have: []string{"ctl", "p1"}, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")}}
+	s := scene{
+		was: forgiving(declared(1, 4)), have: []string{"ctl", "p1"},
+		requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")},
+	}
 	p := s.begin(t, simulate.NewJournal())
 	p.world.PowersUp("p3")
 	p.world.Order(fault, "p3")
@@ -28,7 +31,7 @@ func twice(t *testing.T, fault simulate.Fault, try int, happens func(*play)) *pl
 	return p
 }
 
-// givesUp is what Slurm does at ResumeTimeout: its ResumeFailProgram asks for a suspend.
+// givesUp does what Slurm does at ResumeTimeout: its ResumeFailProgram asks for a suspend.
 func (p *play) givesUp() {
 	p.Helper()
 	p.world.GivesUp("p3")
@@ -44,7 +47,8 @@ func (p *play) wantCode(id reconfigure.RequestID, want reconfigure.Code) {
 	}
 }
 
-// TestSlurmGivesUpWhileThereIsASecondAttempt has the suspend that Slurm asks for then wait for the resume, and have its way.
+// TestSlurmGivesUpWhileThereIsASecondAttempt checks that the suspend that Slurm asks for waits for the resume, and is
+// carried out then.
 func TestSlurmGivesUpWhileThereIsASecondAttempt(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault  simulate.Fault
@@ -52,8 +56,12 @@ func TestSlurmGivesUpWhileThereIsASecondAttempt(t *testing.T) {
 		resume reconfigure.Code
 		node   simulate.Node
 	}{
-		"before it":                     {simulate.Lemon, 1, reconfigure.CodeFailed, simulate.Node{State: "IDLE+CLOUD+POWERED_DOWN"}},
-		"during it":                     {simulate.NoSSH, 2, reconfigure.CodeFailed, simulate.Node{State: "IDLE+CLOUD+POWERED_DOWN"}},
+		"before it": {
+			simulate.Lemon, 1, reconfigure.CodeFailed, simulate.Node{State: "IDLE+CLOUD+POWERED_DOWN"},
+		},
+		"during it": {
+			simulate.NoSSH, 2, reconfigure.CodeFailed, simulate.Node{State: "IDLE+CLOUD+POWERED_DOWN"},
+		},
 		"during it, and it comes still": {simulate.Lemon, 2, reconfigure.CodeDone, simulate.Node{State: "IDLE+CLOUD"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +72,7 @@ func TestSlurmGivesUpWhileThereIsASecondAttempt(t *testing.T) {
 					t.Errorf("the suspend has an outcome: %t, error %v", ok, err)
 				}
 				n := p.world.Node("p3")
-				if c.resume == reconfigure.CodeDone { // Slurm has it in use again, and suspends it when it is idle
+				if c.resume == reconfigure.CodeDone { // Slurm uses it again, and suspends it when it is idle
 					c.node.Instance, c.node.Spec, c.node.Made, c.node.Boots = n.Instance, n.Spec, n.Made, n.Boots
 				}
 				if n != c.node {
@@ -78,10 +86,17 @@ func TestSlurmGivesUpWhileThereIsASecondAttempt(t *testing.T) {
 	}
 }
 
-// TestStormOfRetries has nothing go wrong but what a second attempt is for, and with it workers that die, jobs that end meanwhile and a Slurm that gives up.
+// TestStormOfRetries plays storms with only those node faults for which there is a second attempt. Workers die, jobs
+// end meanwhile and Slurm gives nodes up.
 func TestStormOfRetries(t *testing.T) {
-	kinds := []string{"jobs need", "jobs need", "jobs end on", "Slurm gives up", "kill", "node fault", "node fault", "slurmd is slow", "boots are slow", "time passes", "time passes"}
-	faults := []simulate.Fault{simulate.Lemon, simulate.Lemon, simulate.NoSSH, simulate.PlaybookFails, simulate.NeverRegisters, simulate.NeverRemoved}
+	kinds := []string{
+		"jobs need", "jobs need", "jobs end on", "Slurm gives up", "kill", "node fault", "node fault", "slurmd is slow",
+		"boots are slow", "time passes", "time passes",
+	}
+	faults := []simulate.Fault{
+		simulate.Lemon, simulate.Lemon, simulate.NoSSH, simulate.PlaybookFails, simulate.NeverRegisters,
+		simulate.NeverRemoved,
+	}
 	if again := blow(t, func(t *rapid.T) []step { return drawStepsOf(t, kinds, faults) }); again == 0 {
 		t.Error("no node ever got a second attempt")
 	}
@@ -93,7 +108,7 @@ func TestSecondAttemptBeginsAtOnce(t *testing.T) {
 		p := twice(t, simulate.Lemon, 1, func(*play) {})
 		p.wantCode(1, reconfigure.CodeDone)
 		s := p.cluster().Settings
-		if took := time.Since(begun); took >= s.BootTimeout+2*time.Minute { // a minute and some seconds before its worker
+		if took := time.Since(begun); took >= s.BootTimeout+2*time.Minute { // its worker needs less than that
 			t.Errorf("it took %s", took)
 		}
 		if n := p.world.Node("p3"); n.State != "ALLOCATED+CLOUD" || !n.Job || n.Instance.ID == "" {

@@ -1,3 +1,3 @@
-// Package storm is nothing but tests: the controller, the planner and the operations together, on a simulated cluster, while
-// workers are killed at every point of their way and all else goes wrong that can.
+// Package storm has only tests. They run the controller, the planner and the operations together on a simulated
+// cluster, kill workers at every point, and inject all faults that the simulation knows.
 package storm

@@ -21,7 +21,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// book is the journal, as far as workers, callers and these tests need it.
+// book is the part of the journal that workers, callers and these tests use.
 type book interface {
 	controller.Journal
 	operation.HealthStore
@@ -32,16 +32,16 @@ type book interface {
 	Keep(ctx context.Context, evidence ...reconfigure.Evidence) error
 }
 
-// life is the time of one worker, counted in moments: before its first deed, right after each deed, before it hears what
-// came of it, and, where a deed takes several steps, between them. Deeds are what the world or the journal may be another
-// for. At one moment the worker may be killed, and the programs that it runs with it: no call of its ever returns any more,
-// so nothing that it would have done next happens, and its lease goes.
+// life is the life of one worker, counted in moments: before its first action, right after each action, before the
+// worker gets its result, and between the steps of an action. An action is a call that may change the world or the
+// journal. At one moment the worker may be killed, together with the programs that it runs. From then on none of its
+// calls returns, so it does nothing more, and its lease ends.
 type life struct {
 	world *simulate.World
 	book  book
 	end   int           // the moment at which it is killed; 0: never
-	half  simulate.Half // what Terraform leaves that is killed with it in the middle of an apply
-	pace  time.Duration // that each deed of Terraform, the cloud and Ansible takes
+	half  simulate.Half // what Terraform leaves if it is killed with it during an apply
+	pace  time.Duration // the time that each action of Terraform, the cloud and Ansible takes
 
 	lock   sync.Mutex
 	now    int
@@ -50,18 +50,18 @@ type life struct {
 	leases []func() error
 
 	stop     context.CancelFunc // ends it gracefully
-	mortal   context.Context    // until it is killed
+	mortal   context.Context    // ends when it is killed
 	die      context.CancelCauseFunc
 	recorder *journal.Recorder
 	succeed  func() // starts another worker
 
-	plans, under, overlaps int // that it began, runs of Terraform and Ansible under way, and plans that began beside them
+	plans, under, overlaps int // begun plans, runs of Terraform and Ansible under way, and plans that began beside one
 }
 
 // longest is more moments than any life has.
 const longest = 100_000
 
-// errKilled is what became of a worker that was killed.
+// errKilled is the result of a worker that was killed.
 var errKilled = errors.New("killed")
 
 func newLife(w *simulate.World, b book) *life {
@@ -70,7 +70,7 @@ func newLife(w *simulate.World, b book) *life {
 	return l
 }
 
-// work is a worker's life: all that a process of the tool does once it is started.
+// work does all that a worker's process does.
 func (l *life) work(ctx context.Context, open func() reconfigure.Cluster) error {
 	ctx, l.stop = context.WithCancel(ctx)
 	defer l.stop()
@@ -99,7 +99,7 @@ func (l *life) work(ctx context.Context, open func() reconfigure.Cluster) error 
 	case err = <-ended:
 	case <-l.mortal.Done():
 		err = errKilled
-		time.Sleep(time.Nanosecond) // whatever was under way in it has ended by then
+		time.Sleep(time.Nanosecond) // until everything that was under way in it has ended
 	}
 	l.lock.Lock()
 	l.dead = true
@@ -114,7 +114,7 @@ func (l *life) work(ctx context.Context, open func() reconfigure.Cluster) error 
 	return err
 }
 
-// withDeath is ctx until the worker is killed.
+// withDeath returns a ctx that also ends when the worker is killed.
 func withDeath(ctx, mortal context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(mortal, func() { cancel(context.Cause(mortal)) })
@@ -131,14 +131,14 @@ func (l *life) steps(what string, n int) {
 	}
 }
 
-// killedIn lets moments pass, and answers at which of them the worker is to be killed, from 1; 0: at none.
+// killedIn lets moments pass, and returns at which of them the worker is killed, from 1; 0: at none.
 func (l *life) killedIn(what string, n int) int {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	first := l.now
 	l.now += n
 	if l.now > longest {
-		panic(fmt.Sprintf("a worker does not come to an end: it has just %s", what)) // time stands still for the others
+		panic(fmt.Sprintf("a worker does not end: it has just %s", what)) // time does not pass for the others
 	}
 	if first < l.end && l.end <= l.now && !l.dead {
 		l.last = what
@@ -147,7 +147,7 @@ func (l *life) killedIn(what string, n int) int {
 	return 0
 }
 
-// freeze has the worker do nothing more, while a program that it runs does so still; false where it does nothing already.
+// freeze stops the worker, while a program that it runs goes on; false if the worker is stopped already.
 func (l *life) freeze() bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -191,7 +191,7 @@ func (l *life) takes(d time.Duration) {
 	l.alive()
 }
 
-// runs has a run of a tool take its time, so that others come in between. Ansible's takes longer than others.
+// runs lets a run of a tool take time, so that others come in between. Ansible takes longer than the other tools.
 func (l *life) runs(tool simulate.Tool) (end func()) {
 	l.lock.Lock()
 	l.under++
@@ -217,7 +217,7 @@ func (l *life) flush(ctx context.Context) error {
 	return err
 }
 
-// site is the world as a worker sees it that may die.
+// site is the world for a worker that may be killed.
 func (l *life) site(c reconfigure.Cluster) controller.Site {
 	d := l.world.Deps()
 	deps := operation.Deps{
@@ -278,7 +278,7 @@ func (d diary) Defer(ctx context.Context, outcomes ...reconfigure.Outcome) error
 	return d.book.Defer(ctx, outcomes...)
 }
 
-// Record is asynchronous, as that of the product is.
+// Record is asynchronous, as in the product.
 func (d diary) Record(events ...reconfigure.Event) {
 	d.alive()
 	d.recorder.Record(events...)
@@ -360,8 +360,8 @@ func (t terraform) Discard(p reconfigure.Preview) error {
 	return t.Provisioner.Discard(p)
 }
 
-// Apply may be killed at each of its changes, and leaves that one in one way or another; and while it waits for the cloud,
-// before its instances are ACTIVE and after that.
+// Apply may be killed at each of its changes, which leaves the change in one of the halves, and while it waits for the
+// cloud, before its instances are ACTIVE and after that.
 func (t terraform) Apply(
 	ctx context.Context, p reconfigure.Preview, watch operation.Watch, interrupt <-chan struct{},
 ) (reconfigure.Failures, error) {
@@ -383,10 +383,11 @@ func (t terraform) Apply(
 	return failures, err
 }
 
-// killedWhileItWaits has the worker be killed while the cloud is at work, or when it is done and Terraform has not looked.
+// killedWhileItWaits kills the worker while the cloud is at work, or when the cloud is done and Terraform has not asked
+// it yet.
 func (t terraform) killedWhileItWaits(ctx context.Context, p reconfigure.Preview) {
 	if _, err := t.world.States(ctx); err != nil {
-		return // while there is no Slurm to ask, what Terraform does not know is left to the administrator
+		return // without Slurm, an instance that Terraform does not know is left to the administrator
 	}
 	ways := []simulate.Half{simulate.Unwritten, simulate.Unknown, simulate.Tainted}
 	times := []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 3 * time.Second}
@@ -398,8 +399,8 @@ func (t terraform) killedWhileItWaits(ctx context.Context, p reconfigure.Preview
 	}
 }
 
-// halves is the ways to leave a change that differ. While there is no Slurm to ask, an instance that Terraform knows nothing
-// of is left to the administrator; the tests of operations are about that.
+// halves returns the ways to leave this change that differ. Without Slurm, an instance that Terraform does not know is
+// left to the administrator; the tests of package operation cover that.
 func (t terraform) halves(ctx context.Context, c reconfigure.ResourceChange) []simulate.Half {
 	if _, err := t.world.States(ctx); err != nil {
 		return []simulate.Half{simulate.NotBegun, simulate.Unwritten, simulate.Tainted}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// storms is how many are played where nobody says otherwise. What a kill at the wrong moment breaks shows in one of some hundreds.
+// storms is the default number of storms. A fault that needs a kill at one moment shows in one of some hundreds.
 const storms = "300"
 
 func TestMain(m *testing.M) {

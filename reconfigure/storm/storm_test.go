@@ -20,8 +20,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// storm is a cluster in which everything happens at once. Slurm and its users, administrators and what goes wrong are played by a list of steps, which is drawn
-// before it begins; the workers live on their own beside it.
+// storm is a cluster in which everything happens at once. Slurm, its users, administrators and faults are played by a
+// list of steps, which is drawn before it begins. The workers run beside it.
 type storm struct {
 	world    *simulate.World
 	book     *simulate.Journal
@@ -32,7 +32,7 @@ type storm struct {
 	wrong    []string
 	deaths   atomic.Int32  // of workers
 	doom     int           // the moment at which the next worker is killed
-	half     simulate.Half // what Terraform leaves that is killed with it
+	half     simulate.Half // what Terraform leaves if it is killed with it
 	perState int
 	since    map[string]time.Time // when Slurm began to power a node up or down
 }
@@ -43,7 +43,8 @@ const (
 	most           = 5 // nodes of the group
 )
 
-// step is one thing that happens. Which of the numbers count depends on what it is; nodes that it makes no sense for are left out when it happens.
+// step is one event. Which of its values count depends on what it is. Nodes for which it makes no sense are left out
+// when it happens.
 type step struct {
 	what  string
 	nodes []string
@@ -56,58 +57,69 @@ func (s step) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %d %s %t", s.what, strings.Join(s.nodes, ","), s.n, s.fault, s.on))
 }
 
-// deeds is what can happen.
+// deeds returns all kinds of steps.
 func deeds() map[string]func(*storm, step) {
 	return map[string]func(*storm, step){
-		"jobs need":       (*storm).need,
-		"jobs start on":   func(s *storm, d step) { s.each(d, s.world.StartJob) },
-		"jobs end on":     (*storm).end,
-		"Slurm gives up":  (*storm).giveUp,
-		"Slurm recants":   (*storm).recant,
-		"update":          (*storm).update,
-		"Slurm reboots":   (*storm).reboot,
-		"declare":         (*storm).declare,
-		"deploy":          func(s *storm, _ step) { s.submit(ask(reconfigure.Deploy)) },
-		"kill":            (*storm).kill,
-		"kill now":        (*storm).killNow,
-		"stop":            (*storm).stop,
-		"lease is lost":   func(s *storm, _ step) { s.book.LoseLease() },
-		"journal fails":   (*storm).failJournal,
-		"builds are slow": func(s *storm, d step) { s.slow(simulate.Building, d) },
-		"removals hang":   func(s *storm, d step) { s.slow(simulate.Removing, d) },
-		"node fault":      (*storm).fault,
-		"cluster fault":   (*storm).fault,
-		"slurmd is slow":  func(s *storm, d step) { s.world.Takes(simulate.Registering, time.Duration(d.n)*time.Minute) },
-		"boots are slow":  func(s *storm, d step) { s.world.Takes(simulate.Booting, time.Duration(d.n)*time.Minute) },
-		"time passes":     func(s *storm, d step) { s.pass(time.Duration(d.n*d.n*d.n) * time.Second) },
-		"somebody drains": func(s *storm, d step) { s.world.Drained("disk is full", d.nodes[0]) },
+		"jobs need":        (*storm).need,
+		"jobs start on":    func(s *storm, d step) { s.each(d, s.world.StartJob) },
+		"jobs end on":      (*storm).end,
+		"Slurm gives up":   (*storm).giveUp,
+		"power_down_force": (*storm).powerDownForce,
+		"update":           (*storm).update,
+		"Slurm reboots":    (*storm).reboot,
+		"declare":          (*storm).declare,
+		"deploy":           func(s *storm, _ step) { s.submit(ask(reconfigure.Deploy)) },
+		"kill":             (*storm).kill,
+		"kill now":         (*storm).killNow,
+		"stop":             (*storm).stop,
+		"lease is lost":    func(s *storm, _ step) { s.book.LoseLease() },
+		"journal fails":    (*storm).failJournal,
+		"builds are slow":  func(s *storm, d step) { s.slow(simulate.Building, d) },
+		"removals hang":    func(s *storm, d step) { s.slow(simulate.Removing, d) },
+		"node fault":       (*storm).fault,
+		"cluster fault":    (*storm).fault,
+		"slurmd is slow":   func(s *storm, d step) { s.world.Takes(simulate.Registering, time.Duration(d.n)*time.Minute) },
+		"boots are slow":   func(s *storm, d step) { s.world.Takes(simulate.Booting, time.Duration(d.n)*time.Minute) },
+		"time passes":      func(s *storm, d step) { s.pass(time.Duration(d.n*d.n*d.n) * time.Second) },
+		"somebody drains":  func(s *storm, d step) { s.world.Drained("disk is full", d.nodes[0]) },
 	}
 }
 
 func nodeFaults() []simulate.Fault {
 	return []simulate.Fault{
 		simulate.NoValidHost, simulate.NoQuota, simulate.NoPort, simulate.LostCreate, simulate.LostPoll, simulate.LateFailure,
-		simulate.NotProven, simulate.Unreadable, simulate.NeverRemoved, simulate.RebootFails, simulate.NotActive, simulate.NoSSH,
-		simulate.Lemon, simulate.PlaybookFails, simulate.NeverRegisters, simulate.StartsByItself, simulate.SlurmRefuses, simulate.OtherImage,
+		simulate.NotProven, simulate.Unreadable, simulate.NeverRemoved, simulate.RebootFails, simulate.NotActive,
+		simulate.NoSSH,
+		simulate.Lemon, simulate.PlaybookFails, simulate.NeverRegisters, simulate.StartsByItself, simulate.SlurmRefuses,
+		simulate.OtherImage,
 	}
 }
 
 func clusterFaults() []simulate.Fault {
 	return []simulate.Fault{
-		simulate.StateLocked, simulate.LostAnswer, simulate.Killed, simulate.CloudSilent, simulate.BrokenPlaybook, simulate.SlurmSilent,
+		simulate.StateLocked, simulate.LostAnswer, simulate.Killed, simulate.CloudSilent, simulate.BrokenPlaybook,
+		simulate.SlurmSilent,
 	}
 }
 
 func drawSteps(t *rapid.T) []step {
 	kinds := slices.Sorted(maps.Keys(deeds()))
-	kinds = append(kinds, "jobs need", "jobs need", "jobs end on", "jobs end on", "Slurm gives up", "Slurm gives up", "Slurm recants", "kill", "kill", "kill now", "kill now", "builds are slow", "time passes", "time passes", "time passes")
+	kinds = append(
+		kinds, "jobs need", "jobs need", "jobs end on", "jobs end on", "Slurm gives up", "Slurm gives up", "power_down_force",
+		"kill", "kill", "kill now", "kill now", "builds are slow", "time passes", "time passes", "time passes",
+	)
 	return drawStepsOf(t, kinds, nodeFaults())
 }
 
 func drawStepsOf(t *rapid.T, kinds []string, nodeFaults []simulate.Fault) []step {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
-		s := step{what: rapid.SampledFrom(kinds).Draw(t, "what"), n: rapid.IntRange(0, 12).Draw(t, "n"), on: rapid.Bool().Draw(t, "on")}
-		s.nodes = rapid.SliceOfNDistinct(rapid.SampledFrom(declared(1, most).Nodes().Names()), 1, 3, rapid.ID).Draw(t, "nodes")
+		s := step{
+			what: rapid.SampledFrom(kinds).Draw(t, "what"), n: rapid.IntRange(0, 12).Draw(t, "n"),
+			on: rapid.Bool().Draw(t, "on"),
+		}
+		s.nodes = rapid.SliceOfNDistinct(
+			rapid.SampledFrom(declared(1, most).Nodes().Names()), 1, 3, rapid.ID,
+		).Draw(t, "nodes")
 		faults := nodeFaults
 		if s.what == "cluster fault" {
 			faults = clusterFaults()
@@ -117,16 +129,17 @@ func drawStepsOf(t *rapid.T, kinds []string, nodeFaults []simulate.Fault) []step
 	}), 5, 40).Draw(t, "steps")
 }
 
-// TestStorm plays storms. When one is over, and what went wrong is mended, every request has its outcome, no job was lost, and the cloud is what was asked for.
+// TestStorm plays storms. At the end of each, when no fault is left, every request has its outcome, no job was lost,
+// and the cloud has what was asked for.
 func TestStorm(t *testing.T) { blow(t, drawSteps) }
 
-// blow plays storms, and tells how often a node was tried once more.
+// blow plays storms, and returns the number of second attempts.
 func blow(t *testing.T, draw func(*rapid.T) []step) (again int) {
 	t.Helper()
 	return blowIn(t, 0, draw)
 }
 
-// blowIn does so with at most so many nodes in each of Terraform's states.
+// blowIn does so with at most perState nodes in each of Terraform's states.
 func blowIn(t *testing.T, perState int, draw func(*rapid.T) []step) (again int) {
 	t.Helper()
 	played, requests, killed, plans, overlaps, undone := 0, 0, 0, 0, 0, 0
@@ -155,7 +168,8 @@ func blowIn(t *testing.T, perState int, draw func(*rapid.T) []step) (again int) 
 			}
 		}
 	})
-	t.Logf("%d storms, %d requests, %d of them undone, in %d plans, %d of these beside others, %d workers killed, %d second attempts",
+	t.Logf("%d storms, %d requests, %d of them undone, in %d plans, %d of these beside others, %d workers killed, "+
+		"%d second attempts",
 		played, requests, undone, plans, overlaps, killed, again)
 	return again
 }
@@ -182,7 +196,7 @@ func (s *storm) play(ctx context.Context, steps []step) {
 		deeds()[d.what](s, d)
 		s.pass(time.Second)
 	}
-	s.calm(ctx)
+	s.settle(ctx)
 	s.check(ctx)
 	if !slices.ContainsFunc(steps, mayLeaveDown) {
 		s.noneIsDown()
@@ -203,7 +217,7 @@ func (s *storm) cluster() reconfigure.Cluster {
 	return s.declared
 }
 
-// submit writes a request down and starts a worker, as each call of the tool does.
+// submit writes a request to the journal and starts a worker, as each call of the tool does.
 func (s *storm) submit(r reconfigure.Request) reconfigure.RequestID {
 	made, err := s.book.Submit(context.Background(), r)
 	for ; errors.Is(err, errAway); made, err = s.book.Submit(context.Background(), r) { // the caller tries again
@@ -238,7 +252,7 @@ func (s *storm) work() {
 	})
 }
 
-// requests is all of them, newest first.
+// requests returns all requests, newest first.
 func (s *storm) requests(ctx context.Context) []reconfigure.Request {
 	all, err := s.book.Requests(context.WithoutCancel(ctx), 1000)
 	if err != nil {
@@ -247,7 +261,7 @@ func (s *storm) requests(ctx context.Context) []reconfigure.Request {
 	return all
 }
 
-// pass lets time pass; Slurm looks at its clock, too.
+// pass lets time pass, also for Slurm's timeouts.
 func (s *storm) pass(d time.Duration) {
 	const tick = time.Minute
 	for ; d > 0; d -= tick {
@@ -276,12 +290,14 @@ func (s *storm) each(d step, do func(string)) {
 	}
 }
 
-// those is the nodes of a step in one of these states.
+// those returns the nodes of a step that are in one of these states.
 func (s *storm) those(d step, states ...string) []string {
-	return slices.DeleteFunc(slices.Clone(d.nodes), func(node string) bool { return !slices.Contains(states, s.world.Node(node).State) })
+	return slices.DeleteFunc(slices.Clone(d.nodes), func(node string) bool {
+		return !slices.Contains(states, s.world.Node(node).State)
+	})
 }
 
-// need has Slurm power nodes up for jobs; it calls once.
+// need lets Slurm power nodes up for jobs, by one call.
 func (s *storm) need(d step) {
 	if nodes := s.those(d, "IDLE+CLOUD+POWERED_DOWN"); len(nodes) > 0 {
 		s.world.PowersUp(nodes...)
@@ -297,7 +313,7 @@ func (s *storm) end(d step) {
 	}
 }
 
-// giveUp has Slurm power nodes down that nobody needs, or have them powered down that it had set down; it calls once.
+// giveUp lets Slurm power down nodes that are idle or DOWN, by one call.
 func (s *storm) giveUp(d step) {
 	if nodes := s.those(d, "IDLE+CLOUD", "DOWN+CLOUD"); len(nodes) > 0 {
 		s.world.PowersDown(nodes...)
@@ -305,8 +321,8 @@ func (s *storm) giveUp(d step) {
 	}
 }
 
-// recant has Slurm give up nodes that it powers up: somebody has told it to (scontrol(1), power_down_force).
-func (s *storm) recant(d step) {
+// powerDownForce gives up nodes that Slurm powers up, as an administrator may do (scontrol(1), power_down_force).
+func (s *storm) powerDownForce(d step) {
 	if nodes := s.those(d, "ALLOCATED+CLOUD+POWERING_UP"); len(nodes) > 0 {
 		s.world.PowersDown(nodes...)
 		s.submit(ask(reconfigure.Suspend, nodes...))
@@ -328,7 +344,7 @@ func (s *storm) reboot(d step) {
 	}
 }
 
-// declare edits the declaration, and has the persistent nodes be as many as it says.
+// declare edits the declaration, and asks for its number of persistent nodes.
 func (s *storm) declare(d step) {
 	image := "v1"
 	if d.on {
@@ -344,7 +360,7 @@ func (s *storm) declare(d step) {
 	s.submit(r)
 }
 
-// kill has the workers that live die after a while, and the next one.
+// kill kills the workers after some moments, and the next one too.
 func (s *storm) kill(d step) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -358,7 +374,7 @@ func (s *storm) kill(d step) {
 	}
 }
 
-// killNow has the worker that is at work be killed at once, with Terraform in whatever it does.
+// killNow kills the worker that is at work at once, together with Terraform.
 func (s *storm) killNow(d step) {
 	halves := []simulate.Half{simulate.Unwritten, simulate.Unknown, simulate.Tainted}
 	time.Sleep(time.Duration(d.n) * 777 * time.Millisecond)
@@ -371,7 +387,7 @@ func (s *storm) killNow(d step) {
 	}
 }
 
-// stop ends the workers that live gracefully; what waits needs another one.
+// stop ends the workers gracefully. Requests that wait need another one.
 func (s *storm) stop(d step) {
 	time.Sleep(time.Duration(d.n) * 777 * time.Millisecond)
 	s.lock.Lock()
@@ -392,10 +408,10 @@ func (s *storm) failJournal(d step) {
 	s.book.Fail(errAway)
 	s.pass(time.Duration(1+d.n) * 20 * time.Second)
 	s.book.Fail(nil)
-	s.pass(time.Minute) // else it is the same outage
+	s.pass(time.Minute) // so that the next step is another failure
 }
 
-// slow has something take so many minutes, or for ever, for some nodes or, from a number on, not any more.
+// slow lets something take d.n minutes for some nodes: for ever if d.n is large, and a second if the step is not on.
 func (s *storm) slow(what simulate.Doing, d step) {
 	took := time.Duration(d.n) * time.Minute
 	switch {
@@ -418,8 +434,8 @@ func (s *storm) fault(d step) {
 	}
 }
 
-// calm mends what goes wrong, has all jobs end, and gives the requests the time that they need. Nobody is killed any more, and somebody calls once more.
-func (s *storm) calm(ctx context.Context) {
+// settle ends all faults, kills and jobs, calls once more, and gives the requests the time that they need.
+func (s *storm) settle(ctx context.Context) {
 	for _, f := range append(nodeFaults(), clusterFaults()...) {
 		s.world.Clear(f)
 	}
@@ -438,7 +454,7 @@ func (s *storm) calm(ctx context.Context) {
 	}
 	all := step{nodes: declared(1, most).Nodes().Names()}
 	s.end(all)
-	s.pass(time.Minute) // workers that are to stop have done so
+	s.pass(time.Minute) // until workers that were told to stop have ended
 	deaths := s.deaths.Load()
 	s.submit(ask(reconfigure.Suspend))
 	for range 100 {
@@ -447,7 +463,7 @@ func (s *storm) calm(ctx context.Context) {
 			deaths = died
 			s.work()
 		}
-		s.end(all) // more of them have started
+		s.end(all) // more jobs have started
 		if waiting, _ := s.book.Pending(ctx); len(waiting) == 0 {
 			return
 		}
@@ -477,25 +493,27 @@ func (s *storm) check(ctx context.Context) {
 	}
 }
 
-// mayLeaveDown tells of a step after which a cloud node may rightly be left DOWN: Slurm cannot be told to take it back, or it was a persistent one when it failed.
+// mayLeaveDown reports whether a cloud node may be left DOWN after a step: Slurm refuses to take it back, or it was
+// persistent when it failed.
 func mayLeaveDown(d step) bool {
 	return d.on && (d.fault == simulate.SlurmRefuses || d.fault == simulate.SlurmSilent) || d.what == "declare"
 }
 
-// noneIsDown looks for cloud nodes that we set down and did not give back.
+// noneIsDown checks that we handed back each cloud node that we set DOWN.
 func (s *storm) noneIsDown() {
 	c := s.cluster()
 	for node := range c.Nodes().Difference(c.Persistent()).All() {
-		if n := s.world.Node(node); strings.Contains(n.State, "DOWN+CLOUD") && strings.HasPrefix(n.Reason, simulate.ReasonPrefix) {
+		if n := s.world.Node(node); strings.Contains(n.State, "DOWN+CLOUD") &&
+			strings.HasPrefix(n.Reason, simulate.ReasonPrefix) {
 			s.complain("%s was left %s: %s", node, n.State, n.Reason)
 		}
 	}
 }
 
-// replay holds the journal to the verdicts: what it says last of a node is what the caller was told.
+// replay compares the journal's events with the verdicts: the last event of a node must agree with its verdict.
 func (s *storm) replay(ctx context.Context, r reconfigure.Request, o reconfigure.Outcome) {
 	events, _ := s.book.Events(ctx, r.ID, 0)
-	// A request may have several plans, in which its nodes that have their verdicts may be there for other requests.
+	// A request may have several plans. A node with a verdict may be in a later plan for another request.
 	type place struct {
 		plan int64
 		node string
@@ -519,22 +537,26 @@ func (s *storm) replay(ctx context.Context, r reconfigure.Request, o reconfigure
 		return false
 	}
 	told := map[reconfigure.Status]reconfigure.Level{
-		reconfigure.StatusDone: reconfigure.Done, reconfigure.StatusFailed: reconfigure.Failed, reconfigure.StatusRefused: reconfigure.Failed,
+		reconfigure.StatusDone: reconfigure.Done, reconfigure.StatusFailed: reconfigure.Failed,
+		reconfigure.StatusRefused: reconfigure.Failed,
 	}
 	for _, v := range o.Verdicts {
-		theirs := r.Nodes.Empty() || r.Nodes.Contains(v.Node) // of other nodes that change for it a caller does not hear on the way
+		// A caller gets no events of other nodes that change for its request.
+		theirs := r.Nodes.Empty() || r.Nodes.Contains(v.Node)
 		if want := told[v.Status]; theirs && want != "" && !ends(v.Node, want) {
 			s.complain("request %s: the verdict on %s is %q, but the journal ends otherwise: %v", r.ID, v.Node, v.Status, last)
 		}
 	}
 	for node := range r.Nodes.All() {
-		if n := len(slices.DeleteFunc(slices.Clone(o.Verdicts), func(v reconfigure.Verdict) bool { return v.Node != node })); n != 1 && o.Error == "" {
+		if n := len(
+			slices.DeleteFunc(slices.Clone(o.Verdicts), func(v reconfigure.Verdict) bool { return v.Node != node }),
+		); n != 1 && o.Error == "" {
 			s.complain("request %s: there are %d verdicts on %s", r.ID, n, node)
 		}
 	}
 }
 
-// quiet asks for everything once, when nothing is in the way: the persistent nodes, and nothing else. That is all that there is then.
+// quiet asks for the persistent nodes alone, without any fault, and checks that nothing else is left then.
 func (s *storm) quiet(ctx context.Context) {
 	c := s.cluster()
 	for _, node := range c.Nodes().Names() {
@@ -552,7 +574,7 @@ func (s *storm) quiet(ctx context.Context) {
 	clouds := c.Nodes().Difference(c.Persistent())
 	s.world.PowersDown(clouds.Names()...)
 	s.must(ctx, reconfigure.Request{Mode: reconfigure.Suspend, Nodes: clouds})
-	var lost []string // whose instance the cloud has no more: `reconfigure reconcile` says to reimage them
+	var lost []string // whose instance is gone from the cloud: `reconfigure reconcile` proposes a reimage
 	for node := range c.Persistent().All() {
 		if n := s.world.Node(node); n.Instance.ID != "" && n.Made == (reconfigure.Spec{}) {
 			lost = append(lost, node)
@@ -582,12 +604,12 @@ func (s *storm) quiet(ctx context.Context) {
 	}
 }
 
-// must has a request be carried out as asked.
+// must submits a request, and checks that it is done.
 func (s *storm) must(ctx context.Context, r reconfigure.Request) {
 	id := s.submit(r)
 	for range 3 {
 		s.pass(10 * time.Minute)
-		s.end(step{nodes: declared(1, most).Nodes().Names()}) // those that had waited for their node
+		s.end(step{nodes: declared(1, most).Nodes().Names()}) // also jobs that waited for their node
 	}
 	if o, ok, _ := s.book.Outcome(ctx, id); !ok || o.Code != reconfigure.CodeDone {
 		s.complain("%s %s when all is quiet: %+v", r.Mode, r.Nodes, o)

@@ -11,40 +11,43 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// TestStormOfTerraform has Terraform and those who run it come to an end at any moment, while instances take long to be made
-// and to go, or for ever, and Terraform fails though they are there.
+// TestStormOfTerraform ends Terraform and workers at any moment, while creations and removals take long or for ever,
+// and while Terraform fails although the instances are there.
 func TestStormOfTerraform(t *testing.T) {
 	kinds := []string{
-		"jobs need", "jobs need", "jobs need", "jobs start on", "jobs end on", "Slurm gives up", "Slurm recants", "update",
+		"jobs need", "jobs need", "jobs need", "jobs start on", "jobs end on", "Slurm gives up", "power_down_force", "update",
 		"kill now", "kill now", "kill now", "stop", "lease is lost", "builds are slow", "builds are slow", "removals hang",
 		"node fault", "node fault", "time passes", "time passes",
 	}
 	faults := []simulate.Fault{
-		simulate.LateFailure, simulate.LateFailure, simulate.LostPoll, simulate.LostCreate, simulate.NotProven, simulate.NoPort,
+		simulate.LateFailure, simulate.LateFailure, simulate.LostPoll, simulate.LostCreate, simulate.NotProven,
+		simulate.NoPort,
 		simulate.NoValidHost,
 	}
 	blow(t, func(t *rapid.T) []step { return drawStepsOf(t, kinds, faults) })
 }
 
-// TestStormOfShards has the nodes of a cluster be in several states.
+// TestStormOfShards has the nodes of the cluster in several states.
 func TestStormOfShards(t *testing.T) {
 	blowIn(t, 2, drawSteps)
 }
 
-// A job that runs on an instance by the time that Terraform fails, or is killed, is not lost for that, and no second instance
-// is made: the state adopts the one that is there, at the next opportunity.
+// A job that runs on an instance when Terraform fails or is killed is not lost, and no second instance is made. The
+// next run adopts the instance.
 func TestAnInstanceInUseIsAdopted(t *testing.T) {
 	for name, happens := range map[string]func(*play, *life){
 		"Terraform is killed before it looks, and knows the port": func(_ *play, l *life) { l.killAs(simulate.Unwritten) },
 		"Terraform is killed before it looks, and knows nothing":  func(_ *play, l *life) { l.killAs(simulate.Unknown) },
 		"Terraform was interrupted, and its caller killed":        func(_ *play, l *life) { l.killAs(simulate.Tainted) },
 		"the worker is stopped":                                   func(_ *play, l *life) { l.stop() },
-		"the lease is lost":                                       func(p *play, _ *life) { p.book.(*simulate.Journal).LoseLease() },
+		"the lease is lost": func(p *play, _ *life) {
+			p.book.(*simulate.Journal).LoseLease()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := declared(1, 4)
-				c.Settings.Interrupt = false // so that Terraform sleeps while the node comes up
+				c.Settings.Interrupt = false // so that Terraform waits while the node comes up
 				s := scene{was: c, have: []string{"ctl", "p1"}, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")}}
 				p := s.begin(t, simulate.NewJournal())
 				p.world.PowersUp("p3")
@@ -72,7 +75,7 @@ func TestAnInstanceInUseIsAdopted(t *testing.T) {
 	}
 }
 
-// Terraform fails late, though slurmd has registered and a job runs.
+// Terraform fails late, although slurmd has registered and a job runs.
 func TestALateFailureOfTerraformCostsNoJob(t *testing.T) {
 	for name, interrupt := range map[string]bool{"Terraform sleeps": false, "it is interrupted": true} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +93,7 @@ func TestALateFailureOfTerraformCostsNoJob(t *testing.T) {
 				if n := p.world.Node("p3"); n.State != "ALLOCATED+CLOUD" || n.Boots != 1 || n.Instance.ID == "" {
 					t.Errorf("the node is %+v", n)
 				}
-				// Nor when Slurm names the node once more.
+				// Nor is the job lost when Slurm asks for the node again.
 				p.world.Clear(simulate.LateFailure)
 				if _, err := p.book.Submit(t.Context(), ask(reconfigure.Resume, "p3")); err != nil {
 					t.Fatal(err)
@@ -108,21 +111,28 @@ func TestALateFailureOfTerraformCostsNoJob(t *testing.T) {
 	}
 }
 
-// nothingLost checks that no job was lost, nothing doubled or left without an owner, and that no tool had two users.
+// nothingLost checks that no job was lost, that no instance is doubled or an orphan, and that no tool had two users.
 func (p *play) nothingLost() {
 	p.Helper()
 	w := p.world
 	if len(w.Lost())+len(w.Doubled())+len(w.Orphans())+len(w.Clashes()) > 0 {
-		p.Errorf("lost jobs of %v, doubled %v, orphans %v, clashes %v; calls %q", w.Lost(), w.Doubled(), w.Orphans(), w.Clashes(), w.Calls())
+		p.Errorf(
+			"lost jobs of %v, doubled %v, orphans %v, clashes %v; calls %q", w.Lost(), w.Doubled(), w.Orphans(), w.Clashes(),
+			w.Calls(),
+		)
 	}
 }
 
-// A straggler holds back neither its own run nor others, and comes when it comes, or is given up in its own time.
-func TestStragglersHoldNobodyUp(t *testing.T) {
+// A straggler delays neither the other nodes of its run nor other runs. It comes late, or is given up at its own
+// deadline.
+func TestStragglersDelayNoOtherNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes time.Duration
 		code  reconfigure.Code
-	}{"it comes late": {3 * time.Minute, reconfigure.CodeDone}, "it never comes": {simulate.Forever, reconfigure.CodeFailed}} {
+	}{
+		"it comes late":  {3 * time.Minute, reconfigure.CodeDone},
+		"it never comes": {simulate.Forever, reconfigure.CodeFailed},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := scene{was: declared(1, 9), have: []string{"ctl", "p1", "p8", "p9"}}

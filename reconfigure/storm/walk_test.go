@@ -19,7 +19,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// declared is a cluster of a control node and one node group, of image v1.
+// declared returns a cluster of a control node and one node group, of image v1.
 func declared(least, most int) reconfigure.Cluster {
 	source := reconfigure.Source{Image: "v1", Flavor: "small", Network: "cluster"}
 	return reconfigure.Cluster{
@@ -31,46 +31,48 @@ func declared(least, most int) reconfigure.Cluster {
 	}
 }
 
-// forgiving is the same cluster where a node is tried twice.
+// forgiving returns the cluster with a second attempt for each node.
 func forgiving(c reconfigure.Cluster) reconfigure.Cluster {
 	c.Settings.Retries = 1
 	return c
 }
 
-// wary is the same cluster, whose group cools down and is tried by one node at a time after two that failed, and whose jobs get all of their nodes or none.
+// wary returns the cluster with a cool-down, a breaker that opens after two failures, and jobs that get all of their
+// nodes or none.
 func wary(c reconfigure.Cluster) reconfigure.Cluster {
 	c.Settings.CoolDown, c.Settings.Breaker = 2*time.Minute, 2
 	return entire(c)
 }
 
-// entire is the same cluster, whose jobs get all of their nodes or none.
+// entire returns the cluster with jobs that get all of their nodes or none.
 func entire(c reconfigure.Cluster) reconfigure.Cluster {
 	c.Partitions = []reconfigure.Partition{{Name: "main", Groups: []string{"group"}, AllOrNothing: true}}
 	return c
 }
 
-// of is the same cluster with another image for its nodes.
+// of returns the cluster with another image for its nodes.
 func of(image string, c reconfigure.Cluster) reconfigure.Cluster {
 	c.Groups = append([]reconfigure.NodeGroup{}, c.Groups...)
 	c.Groups[0].Image = image
 	return c
 }
 
-// scene is what there is, and what is asked for.
+// scene is a cluster and requests for it.
 type scene struct {
 	was      reconfigure.Cluster
 	have     []string
-	now      reconfigure.Cluster // if it is declared anew
-	health   reconfigure.Health  // the group, since a moment ago
+	now      reconfigure.Cluster // if the declaration changes
+	health   reconfigure.Health  // of the group
 	prepare  func(*simulate.World)
 	requests []reconfigure.Request
-	code     reconfigure.Code // that all requests get
-	undone   int              // but those of the first ones that are undone
-	// later come while the batch of the others is readied, and are done as asked. Everything takes its time then.
+	code     reconfigure.Code // of all requests
+	undone   int              // the first requests that are undone
+	// later requests come while the others are under way, and are done as asked. Everything takes time then.
 	later []reconfigure.Request
 }
 
-// pace and meanwhile are so that the batch of the later requests is made while the others' nodes boot, and is configured after them.
+// pace and meanwhile are chosen so that the later requests begin while the others' nodes boot, and their nodes are
+// configured after them.
 const pace, meanwhile = 5 * time.Second, 12 * time.Second
 
 func ask(m reconfigure.Mode, nodes ...string) reconfigure.Request {
@@ -84,7 +86,7 @@ func (s scene) cluster() reconfigure.Cluster {
 	return s.was
 }
 
-// scenes is every mode, and the ways in which one goes wrong that leave something to clean.
+// scenes has every mode, and the failures of each that leave something to remove.
 func scenes() map[string]scene {
 	patient := reconfigure.Options{DrainTimeout: time.Hour}
 	all := []string{"ctl", "p1", "p2"}
@@ -100,61 +102,95 @@ func scenes() map[string]scene {
 		return r
 	}
 	return map[string]scene{
-		"resume for a job of all or nothing": {was: entire(declared(1, 5)), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{job4("p3", "p4", "p5")},
+		"resume for a job of all or nothing": {was: entire(
+			declared(1, 5),
+		), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{job4("p3", "p4", "p5")},
 			prepare: func(w *simulate.World) {
 				w.PowersUp("p3", "p4", "p5")
 				w.Order(simulate.NoValidHost, "p4")
-				w.Takes(simulate.Playing, 20*time.Second) // none of the others is up before that
+				w.Takes(simulate.Playing, 20*time.Second) // so that none of the others is up before
 			}},
-		"resume for a job of all or nothing without quota": {was: wary(declared(1, 5)), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{job4("p3", "p4", "p5")},
+		"resume for a job of all or nothing without quota": {was: wary(
+			declared(1, 5),
+		), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{job4("p3", "p4", "p5")},
 			prepare: func(w *simulate.World) {
 				w.PowersUp("p3", "p4", "p5")
 				w.Limit(reconfigure.Use{Instances: 5, Cores: -1, RAM: -1})
 			}},
-		"resume while the group cools down": {was: wary(declared(1, 5)), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
-			health:  reconfigure.Health{Full: reconfigure.Setback{Node: "p5", Class: reconfigure.ClassCapacity, Reason: "No valid host was found."}},
+		"resume while the group cools down": {was: wary(
+			declared(1, 5),
+		), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
+			health: reconfigure.Health{Full: reconfigure.Setback{
+				Node: "p5", Class: reconfigure.ClassCapacity, Reason: "No valid host was found.",
+			}},
 			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4") }},
-		"resume while the group is tried": {was: wary(declared(1, 5)), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
-			health:  reconfigure.Health{Failures: 2, Last: reconfigure.Setback{Node: "p5", Class: reconfigure.ClassSSH, Reason: "no SSH"}},
+		"resume while the group is tried": {was: wary(
+			declared(1, 5),
+		), have: all, code: reconfigure.CodeFailed, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
+			health: reconfigure.Health{
+				Failures: 2, Last: reconfigure.Setback{Node: "p5", Class: reconfigure.ClassSSH, Reason: "no SSH"},
+			},
 			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4"); w.Order(simulate.NoSSH, "p3") }},
 		"deploy": {was: declared(2, 4), requests: []reconfigure.Request{ask(reconfigure.Deploy)}},
-		"deploy again": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, requests: []reconfigure.Request{ask(reconfigure.Deploy)},
+		"deploy again": {was: declared(2, 4), have: []string{
+			"ctl", "p1", "p2", "p3",
+		}, requests: []reconfigure.Request{ask(reconfigure.Deploy)},
 			prepare: func(w *simulate.World) { w.StartJob("p3") }},
-		"resume": {was: declared(1, 4), have: all, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3"), ask(reconfigure.Resume, "p3", "p4")},
+		"resume": {was: declared(1, 4), have: all, requests: []reconfigure.Request{
+			ask(reconfigure.Resume, "p3"), ask(reconfigure.Resume, "p3", "p4"),
+		},
 			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4"); w.StartJob("p2") }},
-		"resume of what was left behind": {was: declared(1, 4), have: all, now: of("v2", declared(1, 4)), requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3", "p4")},
+		"resume of what was left behind": {was: declared(1, 4), have: all, now: of(
+			"v2", declared(1, 4),
+		), requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3", "p4")},
 			prepare: func(w *simulate.World) { w.HaveTainted("p3"); w.PowersUp("p2", "p3", "p4") }},
-		"resume that fails": {was: declared(1, 5), have: all, code: reconfigure.CodePartial, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4", "p5", "p2")},
+		"resume that fails": {was: declared(1, 5), have: all, code: reconfigure.CodePartial, requests: []reconfigure.Request{
+			ask(reconfigure.Resume, "p3", "p4", "p5", "p2"),
+		},
 			prepare: func(w *simulate.World) {
 				w.PowersUp("p3", "p4", "p5")
 				w.Order(simulate.NoValidHost, "p4")
 				w.Order(simulate.NoSSH, "p5")
 			}},
-		"resume that comes at the second try": {was: forgiving(declared(1, 5)), have: all, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4"), ask(reconfigure.Resume, "p5")},
+		"resume that comes at the second try": {was: forgiving(declared(1, 5)), have: all, requests: []reconfigure.Request{
+			ask(reconfigure.Resume, "p3", "p4"), ask(reconfigure.Resume, "p5"),
+		},
 			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4", "p5"); w.Order(simulate.Lemon, "p3", "p5") }},
-		"resume that fails twice": {was: forgiving(declared(1, 5)), have: all, code: reconfigure.CodePartial, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4", "p5")},
+		"resume that fails twice": {was: forgiving(
+			declared(1, 5),
+		), have: all, code: reconfigure.CodePartial, requests: []reconfigure.Request{
+			ask(reconfigure.Resume, "p3", "p4", "p5"),
+		},
 			prepare: func(w *simulate.World) {
 				w.PowersUp("p3", "p4", "p5")
 				w.Order(simulate.NoSSH, "p3")
 				w.Order(simulate.PlaybookFails, "p5")
 			}},
-		"resume that loses answers": {was: declared(1, 4), have: all, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3", "p4")},
+		"resume that loses answers": {was: declared(1, 4), have: all, requests: []reconfigure.Request{
+			ask(reconfigure.Resume, "p3", "p4"),
+		},
 			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4"); w.Order(simulate.LostCreate, "p3", "p4") }},
-		"resume of what cannot be made": {was: declared(1, 4), have: all, now: of("no such image", declared(1, 4)), code: reconfigure.CodeFailed,
+		"resume of what cannot be made": {was: declared(1, 4), have: all, now: of(
+			"no such image", declared(1, 4),
+		), code: reconfigure.CodeFailed,
 			prepare: func(w *simulate.World) {
-				w.Declare(declared(1, 4)) // the cloud knows what it knew
+				w.Declare(declared(1, 4)) // the cloud still knows the images that it knew
 				w.PowersUp("p3")
 			},
 			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")}},
 		"suspend": {was: declared(1, 4), have: []string{"ctl", "p1", "p2", "p3", "p4"},
 			requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2"), ask(reconfigure.Suspend, "p3")},
 			prepare:  func(w *simulate.World) { w.PowersDown("p2", "p3"); w.StartJob("p4") }},
-		"suspend, then resume": {was: declared(1, 4), have: all, requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p2")},
+		"suspend, then resume": {was: declared(1, 4), have: all, requests: []reconfigure.Request{
+			ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p2"),
+		},
 			prepare: func(w *simulate.World) {
 				w.PowersDown("p2")
 				w.Then(simulate.AfterApply, func() { w.PowersUp("p2") })
 			}},
-		"resume, then suspend": {was: declared(1, 4), have: all, undone: 1, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3"), ask(reconfigure.Suspend, "p3")},
+		"resume, then suspend": {was: declared(1, 4), have: all, undone: 1, requests: []reconfigure.Request{
+			ask(reconfigure.Resume, "p3"), ask(reconfigure.Suspend, "p3"),
+		},
 			prepare: func(w *simulate.World) { w.PowersUp("p3"); w.PowersDown("p3") }},
 		"resume of what was left behind, then suspend": {was: declared(1, 4), have: all, undone: 1,
 			prepare:  func(w *simulate.World) { w.HaveTainted("p3"); w.PowersDown("p2", "p3") },
@@ -165,46 +201,75 @@ func scenes() map[string]scene {
 				w.PowersDown("p2", "p3")
 				w.Then(simulate.AfterApply, func() { w.PowersUp("p2", "p3") })
 			},
-			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3"), ask(reconfigure.Suspend, "p2", "p3"), ask(reconfigure.Resume, "p2", "p3")}},
-		"suspend that gives way": {was: declared(1, 4), have: all, requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p3")},
+			requests: []reconfigure.Request{
+				ask(reconfigure.Resume, "p3"), ask(reconfigure.Suspend, "p2", "p3"), ask(reconfigure.Resume, "p2", "p3"),
+			}},
+		"suspend that gives way": {was: declared(1, 4), have: all, requests: []reconfigure.Request{
+			ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p3"),
+		},
 			prepare: func(w *simulate.World) { w.PowersDown("p2"); w.PowersUp("p3") }},
 		"update": {was: declared(2, 4), have: all, now: of("v2", declared(2, 4)), prepare: job("p1"),
 			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1", "p2"), Options: patient}}},
 		"update that reboots": {was: declared(2, 4), have: all, prepare: job("p1"),
 			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1", "p2"), Options: patient}}},
 		"update that reimages": {was: declared(2, 4), have: all, prepare: job("p1"),
-			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{DrainTimeout: time.Hour, Reimage: true}}}},
+			requests: []reconfigure.Request{{
+				Mode: reconfigure.Update, Nodes: nodeset.Of("p1"),
+				Options: reconfigure.Options{DrainTimeout: time.Hour, Reimage: true},
+			}}},
 		"update from Slurm": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, now: of("v2", declared(2, 4)),
-			prepare:  func(w *simulate.World) { w.Reboots("p1", "p3"); w.StartJob("p2") },
-			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1", "p3"), Options: reconfigure.Options{FromSlurm: true}}}},
+			prepare: func(w *simulate.World) { w.Reboots("p1", "p3"); w.StartJob("p2") },
+			requests: []reconfigure.Request{{
+				Mode: reconfigure.Update, Nodes: nodeset.Of("p1", "p3"), Options: reconfigure.Options{FromSlurm: true},
+			}}},
 		"update from Slurm that fails": {was: declared(2, 4), have: all, code: reconfigure.CodeFailed,
-			prepare:  func(w *simulate.World) { w.Reboots("p1"); w.Order(simulate.NeverRegisters, "p1") },
-			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{FromSlurm: true}}}},
-		"enlarge": {was: declared(1, 4), have: all, now: declared(3, 4), prepare: func(w *simulate.World) { w.StartJob("p2") },
+			prepare: func(w *simulate.World) { w.Reboots("p1"); w.Order(simulate.NeverRegisters, "p1") },
+			requests: []reconfigure.Request{{
+				Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{FromSlurm: true},
+			}}},
+		"enlarge": {was: declared(1, 4), have: all, now: declared(3, 4), prepare: func(w *simulate.World) {
+			w.StartJob("p2")
+		},
 			requests: []reconfigure.Request{{Mode: reconfigure.Enlarge, Nodes: nodeset.Of("p2", "p3"), Options: patient}}},
 		"shrink": {was: declared(3, 4), have: []string{"ctl", "p1", "p2", "p3"}, now: declared(1, 4), prepare: job("p2"),
 			requests: []reconfigure.Request{{Mode: reconfigure.Shrink, Nodes: nodeset.Of("p2", "p3"), Options: patient}}},
 		"resize": {was: declared(3, 4), have: []string{"ctl", "p1", "p2", "p3"}, now: declared(2, 3), prepare: job("p3"),
-			requests: []reconfigure.Request{{Mode: reconfigure.Resize, Nodes: nodeset.Of("p1", "p2", "p3", "p4"), Options: patient}}},
-		"destroy": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, prepare: func(w *simulate.World) { w.StartJob("p3") },
+			requests: []reconfigure.Request{{
+				Mode: reconfigure.Resize, Nodes: nodeset.Of("p1", "p2", "p3", "p4"), Options: patient,
+			}}},
+		"destroy": {was: declared(2, 4), have: []string{
+			"ctl", "p1", "p2", "p3",
+		}, prepare: func(w *simulate.World) { w.StartJob("p3") },
 			requests: []reconfigure.Request{ask(reconfigure.Destroy)}},
-		"resume beside a resume": {was: declared(1, 4), have: all, prepare: func(w *simulate.World) { w.PowersUp("p3", "p4"); w.StartJob("p2") },
-			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")}, later: []reconfigure.Request{ask(reconfigure.Resume, "p4")}},
+		"resume beside a resume": {was: declared(1, 4), have: all, prepare: func(w *simulate.World) {
+			w.PowersUp("p3", "p4")
+			w.StartJob("p2")
+		},
+			requests: []reconfigure.Request{
+				ask(reconfigure.Resume, "p3"),
+			}, later: []reconfigure.Request{ask(reconfigure.Resume, "p4")}},
 		"resume beside one that fails": {was: declared(1, 4), have: all, code: reconfigure.CodeFailed,
-			prepare:  func(w *simulate.World) { w.PowersUp("p3", "p4"); w.Order(simulate.NoSSH, "p3") },
-			requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")}, later: []reconfigure.Request{ask(reconfigure.Resume, "p4")}},
-		"suspend beside an update": {was: declared(2, 4), have: []string{"ctl", "p1", "p2", "p3"}, prepare: func(w *simulate.World) { w.Reboots("p1"); w.PowersDown("p3") },
-			requests: []reconfigure.Request{{Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{FromSlurm: true}}},
-			later:    []reconfigure.Request{ask(reconfigure.Suspend, "p3")}},
+			prepare: func(w *simulate.World) { w.PowersUp("p3", "p4"); w.Order(simulate.NoSSH, "p3") },
+			requests: []reconfigure.Request{
+				ask(reconfigure.Resume, "p3"),
+			}, later: []reconfigure.Request{ask(reconfigure.Resume, "p4")}},
+		"suspend beside an update": {was: declared(2, 4), have: []string{
+			"ctl", "p1", "p2", "p3",
+		}, prepare: func(w *simulate.World) { w.Reboots("p1"); w.PowersDown("p3") },
+			requests: []reconfigure.Request{{
+				Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{FromSlurm: true},
+			}},
+			later: []reconfigure.Request{ask(reconfigure.Suspend, "p3")}},
 		"several modes": {was: declared(2, 6), have: []string{"ctl", "p1", "p2", "p3", "p4"}, now: of("v2", declared(2, 6)),
 			prepare: func(w *simulate.World) { w.PowersUp("p5"); w.PowersDown("p3"); w.StartJob("p4") },
 			requests: []reconfigure.Request{
-				ask(reconfigure.Resume, "p5"), ask(reconfigure.Suspend, "p3"), {Mode: reconfigure.Update, Nodes: nodeset.Of("p2"), Options: patient},
+				ask(reconfigure.Resume, "p5"), ask(reconfigure.Suspend, "p3"),
+				{Mode: reconfigure.Update, Nodes: nodeset.Of("p2"), Options: patient},
 			}},
 	}
 }
 
-// view is all that a request is about, in a form that does not depend on how often something was tried.
+// view is the result of a scene, in a form that does not depend on the number of attempts.
 type view struct {
 	Nodes   map[string]node
 	Orphans []string
@@ -212,14 +277,14 @@ type view struct {
 	Said    map[reconfigure.RequestID]said
 }
 
-// node is what counts of one: numbers that the cloud gave, and boots, do not.
+// node is the result of a node. Ids of the cloud and the number of boots do not count.
 type node struct {
 	There, Tainted, Job bool
 	Made, Spec          reconfigure.Spec
 	State, Reason       string
 }
 
-// said is an outcome in few words: whether each node ended as asked.
+// said is an outcome, with whether each node ended as asked.
 type said struct {
 	Code  reconfigure.Code
 	Error string
@@ -239,7 +304,7 @@ func (s scene) begin(t *testing.T, b book) *play {
 	t.Helper()
 	w := simulate.NewWorld(s.was)
 	w.Have(s.have...)
-	time.Sleep(time.Minute) // no boot is newer than the requests
+	time.Sleep(time.Minute) // so that the boots are older than the requests
 	if s.now.Name != "" {
 		w.Declare(s.now)
 	}
@@ -260,7 +325,7 @@ func (s scene) begin(t *testing.T, b book) *play {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(2 * time.Second) // whatever is booted from now on is newer
+	time.Sleep(2 * time.Second) // so that boots from now on are newer
 	p := &play{T: t, scene: s, world: w, book: b}
 	if len(s.later) > 0 {
 		p.callers.Go(p.comeLater)
@@ -268,7 +333,7 @@ func (s scene) begin(t *testing.T, b book) *play {
 	return p
 }
 
-// comeLater has the later requests come, and their caller start a worker, which is not killed.
+// comeLater submits the later requests, and starts a worker for them, which is not killed.
 func (p *play) comeLater() {
 	time.Sleep(meanwhile)
 	for _, r := range p.later {
@@ -283,7 +348,7 @@ func (p *play) comeLater() {
 
 func (s scene) all() []reconfigure.Request { return slices.Concat(s.requests, s.later) }
 
-// worker has one do all that there is to do, unless it is killed at a moment.
+// worker runs a worker until nothing is left to do, or until it is killed at a moment.
 func (p *play) worker(killed int) (*life, error) {
 	l := newLife(p.world, p.book)
 	if l.end = killed; len(p.later) > 0 {
@@ -296,10 +361,13 @@ func (p *play) worker(killed int) (*life, error) {
 func (p *play) view() view {
 	p.Helper()
 	p.callers.Wait()
-	v := view{Nodes: map[string]node{}, Orphans: p.world.Orphans(), Lost: p.world.Lost(), Said: map[reconfigure.RequestID]said{}}
+	v := view{
+		Nodes: map[string]node{}, Orphans: p.world.Orphans(), Lost: p.world.Lost(), Said: map[reconfigure.RequestID]said{},
+	}
 	for name := range p.was.Nodes().Union(p.cluster().Nodes()).Union(nodeset.Of("ctl")).All() {
 		n := p.world.Node(name)
-		reason, _, _ := strings.Cut(n.Reason, ": Slurm has it as") // that depends on what the first worker had told Slurm already
+		// The rest of the reason depends on what the first worker has told Slurm.
+		reason, _, _ := strings.Cut(n.Reason, ": Slurm has it as")
 		v.Nodes[name] = node{n.Instance.Node != "", n.Instance.Tainted, n.Job, n.Made, n.Spec, n.State, reason}
 	}
 	for i, r := range p.all() {
@@ -312,14 +380,14 @@ func (p *play) view() view {
 		for _, verdict := range o.Verdicts {
 			s.Good[verdict.Node] = good(verdict)
 		}
-		// A node that the request does not name is among the verdicts where it changed for it: what is done already is not.
+		// A node that the request does not name has a verdict only if it changed for the request.
 		maps.DeleteFunc(s.Good, func(node string, good bool) bool { return good && !r.Nodes.Contains(node) })
 		v.Said[id] = s
 	}
 	return v
 }
 
-// outcomes is what callers were told, for a test that fails.
+// outcomes returns what callers were told, for a test that fails.
 func (p *play) outcomes() string {
 	var all []string
 	for i := range p.all() {
@@ -336,7 +404,8 @@ func good(v reconfigure.Verdict) bool {
 	return v.Status == reconfigure.StatusDone || v.Status == reconfigure.StatusUnchanged
 }
 
-// TestCrashWalk kills the worker, and Terraform and Ansible with it, at every moment of its way in turn. The next worker ends the way as if nothing had been.
+// TestCrashWalk kills the worker, and Terraform and Ansible with it, at each of its moments in turn. The next worker
+// must reach the same result as a worker that is not killed.
 func TestCrashWalk(t *testing.T) {
 	total := 0
 	for name, s := range scenes() {
@@ -345,8 +414,8 @@ func TestCrashWalk(t *testing.T) {
 	t.Logf("%d points altogether", total)
 }
 
-// TestCrashWalkOnTheRealJournal does the same with SQLite's, whose every write waits for the disk, at some moments of scenes in
-// which much happens.
+// TestCrashWalkOnTheRealJournal does the same with the SQLite journal, at some moments of scenes in which much happens,
+// since each of its writes waits for the disk.
 func TestCrashWalkOnTheRealJournal(t *testing.T) {
 	for _, name := range []string{"several modes", "resume beside one that fails"} {
 		t.Run(name, func(t *testing.T) { scenes()[name].walk(t, 7, sqlite) })
@@ -367,8 +436,8 @@ func sqlite(t *testing.T) book {
 	return j
 }
 
-// walk has the worker be killed at every moment, or every so many, each time in a world of its own, and answers how many there
-// are.
+// walk kills the worker at every moment, or at every nth one, each time in a new world. It returns the number of
+// moments.
 func (s scene) walk(t *testing.T, every int, open func(*testing.T) book) (moments int) {
 	t.Helper()
 	want, moments := s.undisturbed(t, open)
@@ -379,7 +448,7 @@ func (s scene) walk(t *testing.T, every int, open func(*testing.T) book) (moment
 	return moments
 }
 
-// undisturbed is what a scene comes to, and in how many moments.
+// undisturbed returns the result of a scene without a kill, and its number of moments.
 func (s scene) undisturbed(t *testing.T, open func(*testing.T) book) (v view, moments int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -391,7 +460,7 @@ func (s scene) undisturbed(t *testing.T, open func(*testing.T) book) (v view, mo
 		p.nothingMore()
 		v, moments = p.view(), l.now
 		if len(s.later) > 0 && l.overlaps == 0 {
-			t.Error("no batches overlap")
+			t.Error("no plans overlap")
 		}
 		for id, said := range v.Said {
 			want := s.code
@@ -412,13 +481,13 @@ func (s scene) undisturbed(t *testing.T, open func(*testing.T) book) (v view, mo
 	return v, moments
 }
 
-// killedAt has a second worker take up what the first one left.
+// killedAt kills the worker at a moment, and lets a second one go on.
 func (s scene) killedAt(t *testing.T, open func(*testing.T) book, moment int, want view) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := s.begin(t, open(t))
 		l, err := p.worker(moment)
-		// Batches that overlap do not come to their moments in the same order each time, so the last ones may be missed.
+		// The order of moments varies where plans overlap, so the worker may end before the last moments.
 		if err != nil && !errors.Is(err, errKilled) {
 			t.Fatalf("the worker was to be killed at moment %d, but ended with error %v", moment, err)
 		}
@@ -428,7 +497,7 @@ func (s scene) killedAt(t *testing.T, open func(*testing.T) book, moment int, wa
 		}
 		diff := cmp.Diff(want, p.view())
 		p.nothingMore()
-		time.Sleep(time.Hour) // batchers of the one that was killed wait for others still
+		time.Sleep(time.Hour) // until batchers of the killed worker have given up waiting
 		if diff != "" {
 			t.Errorf("killed at moment %d, when it had just %s (-undisturbed +got):\n%s\ncalls %q\noutcomes %s",
 				moment, l.last, diff, p.world.Calls(), p.outcomes())
@@ -436,7 +505,7 @@ func (s scene) killedAt(t *testing.T, open func(*testing.T) book, moment int, wa
 	})
 }
 
-// nothingMore has one more worker, who finds nothing to do.
+// nothingMore checks that another worker finds nothing to do.
 func (p *play) nothingMore() {
 	p.Helper()
 	if clashes := p.world.Clashes(); len(clashes) > 0 {

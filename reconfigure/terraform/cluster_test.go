@@ -54,6 +54,8 @@ const (
 	control = "eiffel-control" // as group_vars/all.yml has it
 )
 
+const clusterID = "01234567-89ab-4cde-8f01-23456789abcd"
+
 // publicKey is of no use to anybody: its private half was thrown away.
 const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC nobody"
 
@@ -115,6 +117,7 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 		Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "CHECKPOINT_DISABLE=1",
 			"TF_CLI_CONFIG_FILE=" + filepath.Join(c.dir, "terraformrc")},
 	}
+	c.must(c.cfg.Keeper.(*journal.Journal).AdoptIdentity(c.Context(), clusterID))
 	return c
 }
 

@@ -13,8 +13,11 @@ import (
 // TestDriverIsAProvisioner holds real Terraform to the contract that operations rely on.
 func TestDriverIsAProvisioner(t *testing.T) {
 	t.Parallel()
-	simulate.ConformProvisioner(t, func(t *testing.T) simulate.ProvisionerSetup {
+	simulate.ConformProvisioner(t, func(t *testing.T, late bool) simulate.ProvisionerSetup {
 		c := newCluster(t, nil)
+		if late {
+			c.provider("plugins") // it waits ten seconds
+		}
 		d := c.open()
 		return simulate.ProvisionerSetup{
 			Provisioner: d, Control: control, Nodes: []string{"node01", "node02", "node03"},

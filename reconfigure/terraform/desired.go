@@ -18,7 +18,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Keeper stores the map of nodes for all control hosts.
+// Keeper stores the map of nodes and the cluster's id for all control hosts.
 type Keeper interface {
 	// Name returns the place of the map, for messages.
 	Name() string
@@ -29,6 +29,8 @@ type Keeper interface {
 	KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error
 	// AdoptNodes stores a map if none was stored yet; else it does nothing.
 	AdoptNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error
+	// Identity returns the cluster's id; the zero value if it has none yet.
+	Identity(ctx context.Context) (reconfigure.Identity, error)
 }
 
 // NodeMap is the map of nodes of the root module in Dir, of all shards. The Keeper has the authoritative map. The file
@@ -45,6 +47,7 @@ type NodeMap struct {
 type file struct {
 	// Comment is ignored by Terraform. It identifies the Keeper.
 	Comment   string                      `json:"//,omitempty"`
+	ClusterID string                      `json:"cluster_id,omitempty"`
 	Nodes     map[string]reconfigure.Spec `json:"nodes"`
 	KeptPorts map[string]reconfigure.Spec `json:"kept_ports"`
 	Shared    shared                      `json:"shared,omitzero"`
@@ -56,9 +59,9 @@ type shared struct {
 }
 
 // newFile divides a map of nodes into the module's variables.
-func newFile(comment string, nodes map[string]reconfigure.Spec, known shared) file {
+func newFile(nodes map[string]reconfigure.Spec, clusterID string, known shared) file {
 	none := func() map[string]reconfigure.Spec { return map[string]reconfigure.Spec{} } // null is no map to Terraform
-	f := file{Comment: comment, Nodes: none(), KeptPorts: none(), Shared: known}
+	f := file{ClusterID: clusterID, Nodes: none(), KeptPorts: none(), Shared: known}
 	for node, spec := range nodes {
 		if spec.HasInstance() {
 			f.Nodes[node] = spec
@@ -103,6 +106,21 @@ func (m NodeMap) Read(ctx context.Context) (nodes map[string]reconfigure.Spec, k
 	return nodes, true, nil
 }
 
+// ClusterID returns the cluster's id: the Keeper's or, if the Keeper has neither an id nor a map, that of the file, so that
+// the cluster keeps its id when its journal is moved or lost. It is empty if there is none.
+func (m NodeMap) ClusterID(ctx context.Context) (string, error) {
+	if m.Keeper != nil {
+		if identity, err := m.Keeper.Identity(ctx); err != nil || identity.ID != "" {
+			return identity.ID, err
+		}
+		if _, known, err := m.Keeper.Nodes(ctx); err != nil || known {
+			return "", err // the file may be another cluster's
+		}
+	}
+	found, _, err := m.read()
+	return found.ClusterID, err
+}
+
 // Adopt stores the file's map if the Keeper has none yet. Else it updates the file, which is out of date after changes
 // by another control host. It is called before the cluster is changed.
 func (m NodeMap) Adopt(ctx context.Context) error {
@@ -123,10 +141,14 @@ func (m NodeMap) Adopt(ctx context.Context) error {
 		} else if !kept {
 			return m.Keeper.AdoptNodes(ctx, nodes)
 		}
-		if there && found.Comment == m.comment() && maps.Equal(found.all(), nodes) {
+		id, err := m.ClusterID(ctx)
+		if err != nil {
+			return err
+		}
+		if there && found.Comment == m.comment() && found.ClusterID == id && maps.Equal(found.all(), nodes) {
 			return nil
 		}
-		return m.write(nodes, found.Shared)
+		return m.write(nodes, id, found.Shared)
 	})
 }
 
@@ -148,7 +170,11 @@ func (m NodeMap) keep(ctx context.Context, shard string, nodes map[string]reconf
 			}
 			known = found.Shared
 		}
-		return m.write(all, known)
+		id, err := m.ClusterID(ctx)
+		if err != nil {
+			return err
+		}
+		return m.write(all, id, known)
 	})
 }
 
@@ -184,8 +210,10 @@ func (m NodeMap) read() (found file, there bool, err error) {
 }
 
 // write replaces the file atomically.
-func (m NodeMap) write(nodes map[string]reconfigure.Spec, known shared) error {
-	if err := writeFile(m.path(), newFile(m.comment(), nodes, known)); err != nil {
+func (m NodeMap) write(nodes map[string]reconfigure.Spec, clusterID string, known shared) error {
+	content := newFile(nodes, clusterID, known)
+	content.Comment = m.comment()
+	if err := writeFile(m.path(), content); err != nil {
 		return fmt.Errorf("write the map of nodes: %w", err)
 	}
 	return nil

@@ -153,7 +153,7 @@ func TestAForeignMapOfNodesIsNotOverwritten(t *testing.T) {
 	for name, text := range map[string]string{
 		"another variable":  `{"nodes": {}, "cluster_file": "x"}`,
 		"another attribute": `{"nodes": {"n1": {"user_data": "x"}}}`, "no map": `{}`, "null": `{"nodes": null}`,
-		"cut short": `{"nodes": {`,
+		"truncated": `{"nodes": {`,
 	} {
 		m, _ := hosts(t)
 		noError(t, m.Keeper.KeepNodes(t.Context(), "", nodeA))

@@ -3,7 +3,9 @@ package terraform
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 
 	tfjson "github.com/hashicorp/terraform-json"
 
@@ -44,6 +46,21 @@ func portAddresses(state []*tfjson.StateResource, m module) map[string]string {
 		}
 	}
 	return found
+}
+
+// Owned returns the ids of the nodes' instances and ports in the state of this shard, also of unfinished ones. The state is
+// read as by Addresses.
+func (d *Driver) Owned(ctx context.Context) (servers, ports []string, err error) {
+	m, err := readModule(d.cfg.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	state, err := d.listed(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	sorted := func(block string) []string { return slices.Sorted(maps.Values(ids(state, m, block))) }
+	return sorted(instanceBlock), sorted(portBlock), nil
 }
 
 // listed returns all managed resources in this shard's state; none if the workspace does not exist yet.

@@ -148,7 +148,7 @@ func TestAKeptPortIsNotAPartOfAnInstance(t *testing.T) {
 	}
 	desired := map[string]reconfigure.Spec{"n1": withPort, "n2": withImage, "n4": withPort, "n5": withPort}
 	want := map[string]reconfigure.Instance{}
-	for _, node := range []string{"n2", "n3", "n4"} { // half made, not wanted, and half removed
+	for _, node := range []string{"n2", "n3", "n4"} { // only partly created, not wanted, and only partly removed
 		want[node] = reconfigure.Instance{Node: node, Tainted: true, Made: reconfigure.Spec{Shard: "g-0"}}
 	}
 	m := keeping("g-0")
@@ -166,9 +166,10 @@ func TestAKeptPortIsNotAPartOfAnInstance(t *testing.T) {
 
 func TestTheFileSeparatesInstancesAndPorts(t *testing.T) {
 	all := map[string]reconfigure.Spec{"n1": withImage, "n2": withPort}
-	f := newFile("", all, shared{})
+	f := newFile(all, "1a2b", shared{})
 	want := file{
-		Nodes: map[string]reconfigure.Spec{"n1": withImage}, KeptPorts: map[string]reconfigure.Spec{"n2": withPort},
+		ClusterID: "1a2b",
+		Nodes:     map[string]reconfigure.Spec{"n1": withImage}, KeptPorts: map[string]reconfigure.Spec{"n2": withPort},
 	}
 	if diff := cmp.Diff(want, f); diff != "" {
 		t.Error(diff)

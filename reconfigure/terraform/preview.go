@@ -219,7 +219,11 @@ func (d *Driver) savePlan(ctx context.Context, dir string, p reconfigure.Plan, a
 	if err != nil {
 		return nil, false, err
 	}
-	if err := writeFile(filepath.Join(dir, "nodes.tfvars.json"), newFile("", p.Desired, known)); err != nil {
+	id, err := d.nodes().ClusterID(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := writeFile(filepath.Join(dir, "nodes.tfvars.json"), newFile(p.Desired, id, known)); err != nil {
 		return nil, false, fmt.Errorf("terraform plan: %w", err)
 	}
 	said = &stream{}

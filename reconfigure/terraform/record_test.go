@@ -73,7 +73,7 @@ func (r recorder) images() {
 		tfexec.Replace(instanceBlock+n1))
 }
 
-// others is what another image, flavor or network of one node, and an instance that was not made to the end, lead to.
+// others records the plans for another image, flavor or network of one node, and for a tainted instance.
 func (r recorder) others() {
 	with := func(change func(*reconfigure.Spec)) map[string]reconfigure.Spec {
 		all := r.deployed("n1", "n2", "n3")
@@ -125,7 +125,7 @@ func (r recorder) drift() {
 func (r recorder) plan(name string, nodes map[string]reconfigure.Spec, options ...tfexec.PlanOption) {
 	r.Helper()
 	vars, out := filepath.Join(r.dir, "nodes.tfvars.json"), filepath.Join(r.dir, "saved")
-	r.must(writeFile(vars, newFile("", nodes, shared{})))
+	r.must(writeFile(vars, newFile(nodes, "", shared{})))
 	r.must(r.d.run(func(tf *tfexec.Terraform) error {
 		_, err := tf.Plan(r.Context(), append(options, tfexec.VarFile(vars), tfexec.Out(out))...)
 		return err

@@ -31,8 +31,8 @@ func TestWrapKeepsWordsAndBreaks(t *testing.T) {
 
 func TestSpans(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		-time.Second: "0s", 0: "0s", 59 * time.Second: "59s", 61 * time.Second: "1m01s", 3*time.Hour + 20*time.Minute: "3h20m",
-		98 * time.Hour: "4d02h",
+		-time.Second: "0s", 0: "0s", 59 * time.Second: "59s", 61 * time.Second: "1m01s",
+		3*time.Hour + 20*time.Minute: "3h20m", 98 * time.Hour: "4d02h",
 	} {
 		if got := Span(d); got != want {
 			t.Errorf("%s is %q, want %q", d, got, want)

@@ -19,6 +19,10 @@ locals {
     { for name, port in var.kept_ports : name => { group = port.group, network_id = port.network_id } if port.shard == local.shard },
   )
 
+  # `reconfigure` finds the cluster's ports by this description, and its instances by the metadata below.
+  port_mark     = var.cluster_id == "" ? local.mark : "Slurm cluster id ${var.cluster_id}"
+  instance_mark = var.cluster_id == "" ? {} : { eiffel_cluster_id = var.cluster_id }
+
   # The shared resources exist in the default workspace, while there is a port or an instance.
   shared = local.shard == "" && length(local.ports) > 0
 
@@ -37,12 +41,15 @@ resource "openstack_networking_port_v2" "node" {
   for_each = local.ports
 
   name               = each.key
-  description        = local.mark
+  description        = local.port_mark
   network_id         = each.value.network_id
   admin_state_up     = true
   security_group_ids = [local.security_group]
 
   lifecycle {
+    # `reconfigure` itself marks the ports that were made before there was an id.
+    ignore_changes = [description]
+
     precondition {
       condition     = local.shard == "" || var.shared.security_group_id != ""
       error_message = "The variables lack the id of the security group in the default workspace: `reconfigure` has not yet run for this workspace on this host."
@@ -58,11 +65,10 @@ resource "openstack_compute_instance_v2" "node" {
   flavor_id = each.value.flavor_id
   key_pair  = local.cluster.key_pair.name
 
-  # `reconfigure` finds the instances of the cluster by this.
-  metadata = {
+  metadata = merge(local.instance_mark, {
     eiffel_cluster = local.cluster.cluster_name
     eiffel_group   = each.value.group
-  }
+  })
 
   network {
     port = openstack_networking_port_v2.node[each.key].id
@@ -75,8 +81,9 @@ resource "openstack_compute_instance_v2" "node" {
   }
 
   lifecycle {
-    # Only the first boot reads the key pair; a change must not replace existing instances.
-    ignore_changes = [key_pair]
+    # Only the first boot reads the key pair; a change must not replace existing instances. `reconfigure` itself marks the instances that were made before
+    # there was an id.
+    ignore_changes = [key_pair, metadata["eiffel_cluster_id"]]
   }
 
   depends_on = [openstack_compute_keypair_v2.cluster] # Nova rejects a key pair that does not exist

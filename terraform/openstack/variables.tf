@@ -1,5 +1,12 @@
-# `reconfigure` writes `nodes`, `kept_ports` and `shared` to nodes.auto.tfvars.json, with the nodes of all shards. Its own runs of Terraform get the nodes of one
+# `reconfigure` writes `cluster_id`, `nodes`, `kept_ports` and `shared` to nodes.auto.tfvars.json, with the nodes of all shards. Its own runs of Terraform get the nodes of one
 # shard.
+
+variable "cluster_id" {
+  description = "The random id by which `reconfigure` knows the instances and ports of this cluster: the name is not unique. It never changes."
+  type        = string
+  default     = ""
+  nullable    = false
+}
 
 variable "nodes" {
   description = <<-EOT

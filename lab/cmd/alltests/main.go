@@ -86,7 +86,7 @@ func test(ctx context.Context, events *lines, packages []string, flags ...string
 	if len(packages) == 0 || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	argv := slices.Concat([]string{"test", "-json", "-count", "1", "-timeout", "30m"}, flags, packages)
+	argv := slices.Concat([]string{"test", "-json", "-count", "1", "-timeout", "60m"}, flags, packages)
 	cmd := exec.Command("go", argv...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

@@ -139,7 +139,8 @@ func (d *demo) keep(ctx context.Context) {
 	d.say("the lab stays up until Ctrl-C. In another terminal:")
 	fmt.Fprintf(d.out, `
     a shell on a node:    go run ./lab/cmd/eiffel-lab enter ctl
-    submit another job:   go run ./lab/cmd/eiffel-lab enter ctl runuser -u alice -- env -C /home/alice sbatch -N 2 -w 'node[03-04]' --wrap hostname
+    submit another job:   go run ./lab/cmd/eiffel-lab enter ctl runuser -u alice -- \
+                            env -C /home/alice sbatch -N 2 -w 'node[03-04]' --wrap hostname
     status of all nodes:  %[1]s/bin/reconfigure --dir %[1]s status
     logs of the worker:   ls %[2]s
 

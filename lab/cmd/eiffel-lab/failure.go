@@ -8,7 +8,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// failure has the cloud say that it has no room for one of two nodes. The other one comes, and those concerned read why.
+// failure has the cloud say that it has no room for one of two nodes. The other one comes, and those concerned read
+// why.
 func (d *demo) failure(ctx context.Context) error {
 	const bad, good = "node05", "node06"
 	fault, err := d.lab.Cloud.Faults().Add(labcloud.Fault{Kind: labcloud.NoValidHost, Server: bad, Count: 1000})
@@ -24,7 +25,9 @@ func (d *demo) failure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("from now on the cloud has \"No valid host\" for %s. Job %s needs %s, job %s needs %s", bad, waits, bad, runs, good)
+	d.say(
+		"from now on the cloud has \"No valid host\" for %s. Job %s needs %s, job %s needs %s", bad, waits, bad, runs, good,
+	)
 	comment := ""
 	end := func(row []string) bool {
 		comment, _ = d.lab.JobField(waits, "AdminComment")
@@ -33,7 +36,9 @@ func (d *demo) failure(ctx context.Context) error {
 	if err := d.follow(ctx, end, runs, bad, good); err != nil {
 		return err
 	}
-	d.say("job %s completed. Job %s is back in the queue, and its owner reads in `scontrol show job %s`:", runs, waits, waits)
+	d.say(
+		"job %s completed. Job %s is back in the queue, and its owner reads in `scontrol show job %s`:", runs, waits, waits,
+	)
 	shown, err := d.control("scontrol", "show", "job", waits)
 	if err != nil {
 		return err

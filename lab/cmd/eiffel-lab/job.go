@@ -11,7 +11,10 @@ func (d *demo) job(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("alice submits job %s for node[03-04], which have no instance. Slurm calls resume.sh, which calls reconfigure by SSH", job)
+	d.say(
+		"alice submits job %s for node[03-04], which have no instance. Slurm calls resume.sh, which calls reconfigure by SSH",
+		job,
+	)
 	end := func(row []string) bool {
 		return row[0] == "COMPLETED" && strings.HasSuffix(row[1], noInstance) && strings.HasSuffix(row[2], noInstance)
 	}
@@ -22,7 +25,8 @@ func (d *demo) job(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("the job ran on %s. The nodes were idle for %d s, so Slurm called suspend.sh, and reconfigure removed their instances",
+	d.say("the job ran on %s. The nodes were idle for %d s, so Slurm called suspend.sh, and reconfigure removed their "+
+		"instances",
 		ran, d.lab.Declaration.Slurm.SuspendTime)
 	return nil
 }

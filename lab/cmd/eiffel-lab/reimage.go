@@ -8,7 +8,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 )
 
-// reimage declares another image and has Slurm reimage one node while a job runs on the other one. Then it reboots the node.
+// reimage declares another image and has Slurm reimage one node while a job runs on the other one. Then it reboots the
+// node.
 func (d *demo) reimage(ctx context.Context) error {
 	job, err := d.submit("node02", "sleep 20")
 	if err != nil {
@@ -28,7 +29,10 @@ func (d *demo) reimage(ctx context.Context) error {
 	if err := d.reconfigure(ctx, "plan", "update", "node01"); err != nil {
 		return err
 	}
-	d.say("`scontrol reboot ASAP nextstate=RESUME reason=reimage node01`: slurmd runs reboot.sh, which calls reconfigure by SSH")
+	d.say(
+		"`scontrol reboot ASAP nextstate=RESUME reason=reimage node01`: slurmd runs reboot.sh, which calls reconfigure " +
+			"by SSH",
+	)
 	if _, err := d.control("scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=reimage", "node01"); err != nil {
 		return err
 	}
@@ -42,7 +46,10 @@ func (d *demo) reimage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("node01 has image %s, node02 still has %s, and job %s had %s restarts", d.image("node01"), d.image("node02"), job, restarts)
+	d.say(
+		"node01 has image %s, node02 still has %s, and job %s had %s restarts", d.image("node01"), d.image("node02"), job,
+		restarts,
+	)
 	d.say("`reconfigure update node01`: node01 is as declared, so it is drained, rebooted and undrained")
 	return d.reconfigure(ctx, "update", "node01")
 }

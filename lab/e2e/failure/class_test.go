@@ -82,7 +82,8 @@ func TestEveryClassOfFailure(t *testing.T) {
 	assertJobsComeToRun(t, ways)
 }
 
-// TestLostAnswer has the cloud make an instance, and its answer be lost: Terraform does not know of the instance, which is adopted.
+// TestLostAnswer has the cloud make an instance, and its answer be lost: Terraform does not know of the instance, which
+// is adopted.
 func TestLostAnswer(t *testing.T) {
 	lab.Order(t, labcloud.Fault{Kind: labcloud.LostAnswer, Server: "w05", Call: "POST servers", Count: 1000})
 	job := lab.Job(t, "--nodelist=w05", "--wrap=true")
@@ -208,7 +209,7 @@ func assertNothingLeaked(t *testing.T) {
 		names = append(names, s.Name)
 	}
 	if len(names) != 2 {
-		t.Errorf("the cloud has %v, not the control node and the persistent one", names)
+		t.Errorf("the cloud has %v, not the control node and the persistent one\n%s", names, lab.WorkerLogs())
 	}
 }
 

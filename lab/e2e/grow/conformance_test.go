@@ -24,9 +24,10 @@ func TestSlurmConforms(t *testing.T) {
 		t.Fatal("there is no control node")
 	}
 	known := ssh.KnownHosts{Path: filepath.Join(lab.StateDir(), "known_hosts")}
-	remote := known.Command(lab.Declaration.LoginUser, control.Addresses[0].String(), lab.Declaration.PrivateKeyFile)
+	key := filepath.Join(lab.StateDir(), "slurm_key")
+	remote := known.Command(lab.Declaration.LoginUser, control.Addresses[0].String(), key)
 	client := slurm.New(slurm.Config{
-		SSH: remote, Prefix: []string{"sudo", "-n"}, Keep: true,
+		SSH: remote, Keep: true,
 		Run: func(ctx context.Context, c process.Cmd) error {
 			c.Env = os.Environ()
 			return process.Run(ctx, c)

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
-// KillWorkers kills all workers of the lab and their descendants, such as Terraform and Ansible, at once by SIGKILL.
+// KillWorkers kills all workers of the lab and their descendants, such as Terraform and Ansible, at once by SIGKILL,
+// and returns when they are gone.
 func (l *Lab) KillWorkers(t *testing.T) {
 	t.Helper()
 	workers := l.workers(t)
@@ -18,7 +20,22 @@ func (l *Lab) KillWorkers(t *testing.T) {
 		t.Error("there is no worker to kill: the test proves nothing")
 	}
 	signal(workers, syscall.SIGSTOP) // so that they start no others during the search
-	signal(append(descendants(t, workers), workers...), syscall.SIGKILL)
+	all := append(descendants(t, workers), workers...)
+	signal(all, syscall.SIGKILL)
+	l.Eventually(t, time.Minute, func() (bool, string) {
+		return !slices.ContainsFunc(all, lives), "killed processes still have their files and locks"
+	})
+}
+
+// lives reports whether a process has not ended: a zombie has, when its last thread has.
+func lives(pid int) bool {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return false
+	}
+	threads, _ := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
+	state := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	return len(state) > 0 && state[0] != "Z" || len(threads) > 1
 }
 
 // workers returns the processes of the lab's workers.

@@ -1,0 +1,67 @@
+package ansible
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// The playbooks.
+const (
+	sitePlaybook      = "site.yml"
+	slurmConfPlaybook = "slurm_conf.yml"
+)
+
+// SlurmConf is Slurm's configuration on the control node. Files are by name.
+type SlurmConf struct {
+	// Running is the files that slurmctld last answered with; then, where they differ, those in Slurm's folder, which
+	// somebody may have had slurmctld read. Empty: the control node is not configured yet.
+	Running []map[string]string `json:"running"`
+	Coming  map[string]string   `json:"coming"` // the files that the declaration leads to
+}
+
+// SlurmConf reads the configuration that slurmctld runs with, and makes the one that Configure would write. It changes
+// nothing, and it may run beside Configure. The control node must have an instance with an address. The call may be
+// repeated.
+func (r *Runner) SlurmConf(
+	ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance,
+) (answer SlurmConf, err error) {
+	s, err := newScratch(c.Settings.StateDir)
+	if err != nil {
+		return SlurmConf{}, err
+	}
+	defer func() { err = errors.Join(err, s.close(ctx)) }()
+	control := nodeset.Of(c.Control.Name)
+	err = errors.Join(s.writeInventory(r.Dir, newInventory(c, instances).only(control)),
+		writeJSON(s.vars(), map[string]any{"slurm_conf_answer": s.slurmConf()}))
+	if err != nil {
+		return SlurmConf{}, err
+	}
+	seen, err := r.execute(ctx, executor{Runner: r, scratch: s, playbook: slurmConfPlaybook}, func(event) {})
+	failures, err := seen.verdicts(control, err)
+	if err = errors.Join(err, failures[c.Control.Name]); err != nil {
+		return SlurmConf{}, fmt.Errorf("read Slurm's configuration: %w", err)
+	}
+	text, err := os.ReadFile(s.slurmConf())
+	if err == nil {
+		err = json.Unmarshal(text, &answer)
+	}
+	if err != nil {
+		return SlurmConf{}, fmt.Errorf("read Slurm's configuration: %w", err)
+	}
+	return answer, nil
+}
+
+// plannedConf is a configuration in the form that the role slurm_conf reads.
+func plannedConf(conf reconfigure.SlurmConf) map[string]any {
+	dangers := []map[string]string{}
+	for _, d := range conf.Dangers {
+		dangers = append(dangers, map[string]string{"nodes": d.Nodes.String(), "partition": d.Partition, "what": d.What})
+	}
+	return map[string]any{"files": conf.Files, "dangers": dangers, "unknown": conf.Err}
+}

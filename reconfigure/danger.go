@@ -1,0 +1,20 @@
+package reconfigure
+
+import "github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+
+// SlurmConf is the configuration of Slurm that slurmctld would be restarted with, and what that would do to jobs.
+type SlurmConf struct {
+	Files   map[string]string // by name: slurm.conf and, where there are any, gres.conf and cgroup.conf
+	Dangers []Danger
+	// Err is why it could not be compared with the one that slurmctld runs with; empty: it was. Then there are no Files.
+	Err string
+}
+
+// Danger is a change of slurm.conf or gres.conf with which a restarted slurmctld ends jobs. Either Nodes or Partition
+// says which jobs.
+type Danger struct {
+	Nodes     nodeset.NodeSet // the jobs on these nodes
+	Partition string          // the jobs of this partition, also those that wait
+	Jobs      int             // the number of these jobs; for nodes it is not known
+	What      string          // what changes: "CPUs is 8 instead of 4"
+}

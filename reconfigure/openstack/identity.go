@@ -1,0 +1,137 @@
+package openstack
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// The metadata of an instance that says whose it is. The root module sets it. Earlier versions set the name alone.
+const (
+	clusterKey = "eiffel_cluster"
+	idKey      = "eiffel_cluster_id"
+)
+
+// portMark is the description of the cluster's ports, and formerMark that of earlier versions. The root module sets it.
+func (c *Client) portMark() string   { return "Slurm cluster id " + c.config.Identity.ID }
+func (c *Client) formerMark() string { return "Slurm cluster " + c.config.Cluster }
+
+// ours reports whether the metadata is of an instance of this cluster.
+func (c *Client) ours(metadata map[string]string) bool {
+	return c.config.Identity.ID != "" && metadata[idKey] == c.config.Identity.ID
+}
+
+// listed reports whether an instance counts as the cluster's. Until the instances of earlier versions have the id, the
+// name suffices for those without one. It does not suffice for a removal.
+func (c *Client) listed(metadata map[string]string) bool {
+	former := metadata[idKey] == "" && metadata[clusterKey] == c.config.Cluster && !c.config.Identity.Marked
+	return c.ours(metadata) || former
+}
+
+// Namesakes is the instances that have the cluster's name and are not the cluster's own, by the id of the cluster that
+// they belong to; the id is empty for those of earlier versions.
+func (c *Client) Namesakes(ctx context.Context) (map[string][]reconfigure.Server, error) {
+	all, err := c.allServers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	others := map[string][]reconfigure.Server{}
+	for _, s := range all {
+		if s.Metadata[clusterKey] == c.config.Cluster && !c.ours(s.Metadata) {
+			others[s.Metadata[idKey]] = append(others[s.Metadata[idKey]], view(s))
+		}
+	}
+	for _, some := range others {
+		slices.SortFunc(some, func(a, b reconfigure.Server) int {
+			return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))
+		})
+	}
+	return others, nil
+}
+
+// Mark gives the cluster's id to those of the instances and ports, by their ids, that an earlier version has made. The
+// caller knows that they are the cluster's. Others are left alone, also those that have the id of another cluster. It
+// returns the instances of the cluster's name that have no id and are not among them.
+func (c *Client) Mark(ctx context.Context, serverIDs, portIDs []string) (rest []reconfigure.Server, err error) {
+	namesakes, err := c.Namesakes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var unmarked []string
+	for _, s := range namesakes[""] {
+		if slices.Contains(serverIDs, s.ID) {
+			unmarked = append(unmarked, s.ID)
+		} else {
+			rest = append(rest, s)
+		}
+	}
+	err = each(ctx, unmarked, func(ctx context.Context, id string) error {
+		mark := servers.MetadataOpts{idKey: c.config.Identity.ID}
+		_, err := servers.UpdateMetadata(ctx, c.compute, id, mark).Extract()
+		return c.present("mark server "+id+" of", err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	former, err := c.portsOf(ctx, c.formerMark())
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, p := range former {
+		if slices.Contains(portIDs, p.ID) {
+			ids = append(ids, p.ID)
+		}
+	}
+	return rest, each(ctx, ids, func(ctx context.Context, id string) error {
+		mark := c.portMark()
+		_, err := ports.Update(ctx, c.network, id, ports.UpdateOpts{Description: &mark}).Extract()
+		return c.present("mark port "+id+" of", err)
+	})
+}
+
+// present is the error of a call for something that may be gone by now.
+func (c *Client) present(what string, err error) error {
+	if err == nil || gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+		return nil
+	}
+	return c.failed(what, err)
+}
+
+// each calls do for all ids.
+func each(ctx context.Context, ids []string, do func(context.Context, string) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, id := range ids {
+		group.Go(func() error { return do(ctx, id) })
+	}
+	return group.Wait()
+}
+
+// portsOf is the project's ports with a description.
+func (c *Client) portsOf(ctx context.Context, description string) ([]ports.Port, error) {
+	pages, err := ports.List(c.network, ports.ListOpts{Description: description}).AllPages(ctx)
+	if err != nil {
+		return nil, c.failed("list the ports of", err)
+	}
+	all, err := ports.ExtractPorts(pages)
+	if err != nil {
+		return nil, c.failed("list the ports of", err)
+	}
+	// A cloud that ignored the filter would give all of them.
+	return slices.DeleteFunc(all, func(p ports.Port) bool { return p.Description != description }), nil
+}
+
+// notOurs is why something that is not the cluster's is not removed.
+func (c *Client) notOurs(what string) error {
+	return fmt.Errorf("%s is not removed: it does not have the id of cluster %q", what, c.config.Cluster)
+}

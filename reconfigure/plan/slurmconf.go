@@ -1,0 +1,56 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+)
+
+// endsJobs returns why slurmctld must not be restarted with the declared configuration now: it would end jobs. It is
+// empty if it may be. The playbooks ask again before they write the configuration, as jobs start at any moment.
+func (p *planner) endsJobs() string {
+	conf := p.seen.Conf
+	switch {
+	case conf == nil:
+		return ""
+	case conf.Err != "" && p.slurm:
+		return "slurm.conf may end jobs: it cannot be compared with the one that slurmctld runs with: " + conf.Err
+	case conf.Err != "":
+		return "" // the control node may be what is to be repaired; the playbooks write nothing unless it is unconfigured
+	}
+	for _, d := range conf.Dangers {
+		if why := p.endedBy(d); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// endedBy returns which jobs a change of slurm.conf would end, and what to do; empty if there are none.
+func (p *planner) endedBy(d reconfigure.Danger) string {
+	const orElse = ", and try again; or undo the change in group_vars/all.yml"
+	if d.Partition != "" && d.Jobs > 0 {
+		return fmt.Sprintf("slurm.conf would end the %d job(s) of partition %s, running and waiting: %s. Set it DOWN "+
+			"(`scontrol update partitionname=%s state=down`), wait until its jobs have ended or move them"+orElse,
+			d.Jobs, d.Partition, d.What, d.Partition)
+	}
+	busy := d.Nodes.Where(func(node string) bool { return p.seen.States[node].GivenToJob() })
+	if !p.slurm && !d.Nodes.Empty() {
+		return fmt.Sprintf("slurm.conf may end jobs on %s: %s, and Slurm does not answer: %s", d.Nodes, d.What,
+			p.seen.Missing[snapshot.Slurm])
+	}
+	if busy.Empty() {
+		return ""
+	}
+	return fmt.Sprintf("slurm.conf would end the jobs on %s: of %s, %s. Drain %s (`scontrol update nodename=%s state=drain "+
+		"reason=slurm.conf`), wait until the jobs have ended"+orElse, busy, d.Nodes, d.What, pronoun(busy), busy)
+}
+
+func pronoun(nodes nodeset.NodeSet) string {
+	if nodes.Len() == 1 {
+		return "it"
+	}
+	return "them"
+}

@@ -1,0 +1,70 @@
+package site
+
+import (
+	"context"
+	"slices"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/slurmconf"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+)
+
+// conf compares the configuration of Slurm that the declaration leads to with the one that slurmctld runs with. It is
+// nil where there is no control node yet. That it cannot be compared is in the answer; the error is that ctx ended.
+func (a *Adapters) conf(ctx context.Context, seen snapshot.Snapshot) (*reconfigure.SlurmConf, error) {
+	control, there := seen.Instances[a.site.Cluster.Control.Name]
+	if !there || control.ID == "" || control.Tainted || control.Address == "" {
+		return nil, nil
+	}
+	conf, err := a.compareConf(ctx, seen, control)
+	if err != nil && ctx.Err() == nil {
+		return &reconfigure.SlurmConf{Err: err.Error()}, nil
+	}
+	return &conf, err
+}
+
+func (a *Adapters) compareConf(
+	ctx context.Context, seen snapshot.Snapshot, control reconfigure.Instance,
+) (reconfigure.SlurmConf, error) {
+	if err := a.site.knownHosts(a.log).Refresh(ctx); err != nil {
+		return reconfigure.SlurmConf{}, err
+	}
+	files, err := a.site.playbooks().SlurmConf(ctx, a.site.Cluster, seen.Instances)
+	if err != nil {
+		return reconfigure.SlurmConf{}, err
+	}
+	conf := reconfigure.SlurmConf{Files: files.Coming}
+	for _, running := range files.Running {
+		dangers, err := slurmconf.Dangers(running, files.Coming)
+		if err != nil {
+			return reconfigure.SlurmConf{}, err
+		}
+		conf.Dangers = append(conf.Dangers, dangers...)
+	}
+	if seen.Answers(snapshot.Slurm) {
+		conf.Dangers = ofKnownNodes(conf.Dangers, seen.States)
+	}
+	if slices.ContainsFunc(conf.Dangers, func(d reconfigure.Danger) bool { return d.Partition != "" }) {
+		jobs, err := a.scheduler(control).PartitionJobs(ctx)
+		if err != nil {
+			return reconfigure.SlurmConf{}, err
+		}
+		for i := range conf.Dangers {
+			conf.Dangers[i].Jobs = jobs[conf.Dangers[i].Partition]
+		}
+	}
+	return conf, nil
+}
+
+// ofKnownNodes leaves out the nodes that slurmctld does not know, which have no jobs: a file that was written and never
+// read may have them.
+func ofKnownNodes(all []reconfigure.Danger, states map[string]reconfigure.NodeState) []reconfigure.Danger {
+	var known []reconfigure.Danger
+	for _, d := range all {
+		d.Nodes = d.Nodes.Where(func(node string) bool { _, ok := states[node]; return ok })
+		if d.Partition != "" || !d.Nodes.Empty() {
+			known = append(known, d)
+		}
+	}
+	return known
+}

@@ -1,0 +1,184 @@
+// Package slurmconf compares the configuration that slurmctld runs with and the one that would come, by their meaning,
+// and says which jobs a restart of slurmctld would end. It is pure.
+//
+// At its start slurmctld compares each job that it has saved with its configuration, and ends the jobs that do not fit
+// (Slurm's source, src/slurmctld/read_config.c, _sync_jobs_to_conf):
+//
+//   - "Invalid partition": its partition is gone. This holds for jobs that wait, too.
+//   - "Invalid nodes": one of its nodes is gone.
+//   - "change in socket/core configuration": a node of it has another number of cores (job_resources.c,
+//     valid_job_resources).
+//   - "invalid GRES configuration": gres of a node is gone, or its number is another one where gres.conf names files
+//     (gres.h, gres_job_revalidate2).
+//
+// Files that slurm.conf includes are not read.
+package slurmconf
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// The files that are compared.
+const (
+	slurmFile = "slurm.conf"
+	gresFile  = "gres.conf"
+)
+
+// Dangers returns the changes from one configuration to another with which a restarted slurmctld ends jobs, if there
+// are any on the nodes or in the partition. The files are by name. There are none if no configuration runs yet. The
+// error is that of a line that cannot be read.
+func Dangers(running, coming map[string]string) ([]reconfigure.Danger, error) {
+	if running[slurmFile] == "" {
+		return nil, nil
+	}
+	was, err := parse(running)
+	if err != nil {
+		return nil, fmt.Errorf("the configuration that slurmctld runs with: %w", err)
+	}
+	will, err := parse(coming)
+	if err != nil {
+		return nil, fmt.Errorf("the configuration that would come: %w", err)
+	}
+	return slices.Concat(settings(was, will), nodes(was, will), partitions(was, will)), nil
+}
+
+// vital is the settings that say where jobs are found again after a restart (slurm.conf(5)). With another StateSaveLocation
+// or SelectType slurmctld knows no job; with another SlurmdSpoolDir slurmd does not find the steps that run, and
+// slurmctld then ends their jobs.
+var vital = []string{"statesavelocation", "selecttype", "slurmuser", spoolDir}
+
+const spoolDir = "slurmdspooldir"
+
+func settings(was, will config) []reconfigure.Danger {
+	var all []reconfigure.Danger
+	for _, key := range vital {
+		if was.settings[key] == will.settings[key] {
+			continue
+		}
+		what := differs(was.names[key], was.settings[key], will.settings[key])
+		all = append(all, reconfigure.Danger{Nodes: nodeset.Collect(maps.Keys(was.nodes)), What: what})
+		if key != spoolDir { // jobs that wait are lost too
+			for _, name := range slices.Sorted(maps.Keys(was.partitions)) {
+				all = append(all, reconfigure.Danger{Partition: name, What: what})
+			}
+		}
+	}
+	return all
+}
+
+// nodes returns the dangers of nodes, those with the same change together.
+func nodes(was, will config) []reconfigure.Danger {
+	byWhat := map[string][]string{}
+	for name, is := range was.nodes {
+		for _, what := range is.changes(name, will) {
+			byWhat[what] = append(byWhat[what], name)
+		}
+	}
+	var all []reconfigure.Danger
+	for what, names := range byWhat {
+		all = append(all, reconfigure.Danger{Nodes: nodeset.Of(names...), What: what})
+	}
+	slices.SortFunc(all, func(a, b reconfigure.Danger) int {
+		return cmp.Or(cmp.Compare(a.Nodes.String(), b.Nodes.String()), cmp.Compare(a.What, b.What))
+	})
+	return all
+}
+
+func partitions(was, will config) []reconfigure.Danger {
+	var all []reconfigure.Danger
+	for _, name := range slices.Sorted(maps.Keys(was.partitions)) {
+		if !will.partitions[name] {
+			all = append(all, reconfigure.Danger{Partition: name, What: "it is no longer declared"})
+		}
+	}
+	return all
+}
+
+// node is the lines of one node, by keys in lower case.
+type node struct {
+	settings map[string]string
+	gres     map[string]string // from gres.conf: the other keys of the lines, by Name and Type
+}
+
+// changes names what ends the jobs on a node.
+func (n node) changes(name string, will config) []string {
+	other, there := will.nodes[name]
+	if !there {
+		return []string{"it is no longer declared"}
+	}
+	var all []string
+	if is, wanted := n.hardware(), other.hardware(); is != wanted {
+		all = append(all, fmt.Sprintf("its hardware is %s instead of %s", wanted, is))
+	}
+	if is, wanted := gres(n.settings["gres"]), gres(other.settings["gres"]); is != wanted {
+		all = append(all, differs("Gres", is, wanted))
+	} else if is != "" && !maps.Equal(n.gres, other.gres) {
+		all = append(all, "its lines of gres.conf are others")
+	}
+	return all
+}
+
+func differs(name, is, wanted string) string {
+	return fmt.Sprintf("%s is %s instead of %s", name, cmp.Or(wanted, "not set"), cmp.Or(is, "not set"))
+}
+
+// gres sorts a list, whose order does not matter. Its entries are name[:type][:count].
+func gres(list string) string {
+	items := strings.Split(strings.ToLower(list), ",")
+	slices.Sort(items)
+	return strings.Join(items, ",")
+}
+
+// hardware is the number of sockets and what is in one, as slurmctld computes it from the line of a node
+// (src/common/read_config.c, _parse_nodename).
+type hardware struct {
+	cpus, boards, sockets, cores, threads int
+	special                               string // CPUs that jobs do not get
+}
+
+func (h hardware) String() string {
+	text := fmt.Sprintf("CPUs=%d Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d", h.cpus, h.sockets, h.cores, h.threads)
+	if h.boards > 1 {
+		text = fmt.Sprintf("Boards=%d %s", h.boards, text)
+	}
+	return strings.TrimSpace(text + " " + h.special)
+}
+
+func (n node) hardware() hardware {
+	h := hardware{boards: n.number("boards", 1), cores: n.number("corespersocket", 1), threads: n.number("threadspercore", 1)}
+	perBoard, bySocket := n.number("socketsperboard", 0), n.number("sockets", 0)
+	h.cpus = n.number("cpus", n.number("procs", 0))
+	switch {
+	case bySocket > 0:
+		h.sockets = bySocket
+	case perBoard > 0:
+		h.sockets = perBoard * h.boards
+	default:
+		h.sockets = max(1, h.cpus/(h.cores*h.threads))
+	}
+	if h.cpus == 0 {
+		h.cpus = h.sockets * h.cores * h.threads
+	}
+	for _, key := range []string{"corespeccount", "cpuspeclist"} {
+		if value := n.settings[key]; value != "" {
+			h.special = strings.TrimSpace(h.special + " " + key + "=" + value)
+		}
+	}
+	return h
+}
+
+// number is the value of a key, and the default for none or for one that slurmctld does not accept.
+func (n node) number(key string, byDefault int) int {
+	if i, err := strconv.Atoi(n.settings[key]); err == nil && i > 0 {
+		return i
+	}
+	return byDefault
+}

@@ -1,0 +1,141 @@
+package slurmconf
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+const running = `# a cluster
+ClusterName=c
+StateSaveLocation=/var/lib/slurm/slurmctld
+SlurmdSpoolDir=/var/lib/slurm/slurmd
+SelectType=select/cons_tres
+SuspendTime=600
+GresTypes=gpu
+
+NodeName=node[01-02] Feature=a CPUs=4 RealMemory=7500 State=UNKNOWN
+NodeName=node[03-20] Feature=a CPUs=4 RealMemory=7500 State=CLOUD
+NodeName=gpu[1-2] Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 Gres=gpu:a100:4,lic:2 State=CLOUD
+
+PartitionName=main Nodes=node[01-20] Default=YES MaxTime=7-00:00:00
+PartitionName=gpu Nodes=gpu[1-2]
+`
+
+const runningGres = "NodeName=gpu[1-2] Name=gpu Type=a100 Count=4\nNodeName=gpu[1-2] Name=lic Count=2\n"
+
+// TestDangers edits the configuration of a cluster. What a restarted slurmctld makes of such edits is tried with a real one in
+// TestARestartEndsOnlyTheJobsThatAreNamed.
+func TestDangers(t *testing.T) {
+	for name, test := range map[string]struct {
+		edits []string // in pairs: a part of slurm.conf or gres.conf, and what comes in its place
+		want  []string
+	}{
+		"nothing": {nil, nil},
+		// Not checked by slurmctld at its start.
+		"a comment, an order, a case, a timeout, a feature": {[]string{"# a cluster\n", "", "ClusterName=c\n", "",
+			"SuspendTime=600", "suspendtime=300\nClusterName=c", "Feature=a", "Feature=a,b", "MaxTime=7-00:00:00", "MaxTime=1-0"}, nil},
+		"a cloud node becomes persistent": {[]string{"node[01-02]", "node[01-05]", "node[03-20]", "node[06-20]"}, nil},
+		"more nodes":                      {[]string{"node[03-20]", "node[03-30]", "Nodes=node[01-20]", "Nodes=node[01-30]"}, nil},
+		"the same hardware in other words": {[]string{"CPUs=4", "Sockets=4 CoresPerSocket=1", "Sockets=2 CoresPerSocket=4 ThreadsPerCore=2",
+			"procs=16 Boards=1 SocketsPerBoard=2 CoresPerSocket=4 ThreadsPerCore=2"}, nil},
+		"more memory":                   {[]string{"RealMemory=7500", "RealMemory=7600"}, nil},
+		"less memory":                   {[]string{"RealMemory=7500", "RealMemory=100"}, nil},
+		"a node out of a partition":     {[]string{"Nodes=node[01-20]", "Nodes=node[01-19]"}, nil},
+		"lines that go on after a line": {[]string{" Feature=a CPUs=4", " \\\n  Feature=a \\\n  CPUs=4"}, nil},
+		"the order of gres":             {[]string{"gpu:a100:4,lic:2", "lic:2,gpu:A100:4"}, nil},
+		"a default": {[]string{"NodeName=node[01-02] Feature=a CPUs=4", "NodeName=DEFAULT CPUs=4\nNodeName=node[01-02] Feature=a",
+			"NodeName=gpu[1-2] Sockets=2", "NodeName=gpu[1-2] CPUs=16 Sockets=2"}, nil},
+		// valid_job_resources: "change in socket/core configuration".
+		"CPUs": {[]string{"node[03-20] Feature=a CPUs=4", "node[03-20] Feature=a CPUs=8"}, []string{
+			"node[03-20]: its hardware is CPUs=8 Sockets=8 CoresPerSocket=1 ThreadsPerCore=1 instead of " +
+				"CPUs=4 Sockets=4 CoresPerSocket=1 ThreadsPerCore=1"}},
+		"sockets": {[]string{"Sockets=2", "Sockets=1"}, []string{
+			"gpu[1-2]: its hardware is CPUs=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 instead of " +
+				"CPUs=16 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2"}},
+		"threads": {[]string{" ThreadsPerCore=2", ""}, []string{
+			"gpu[1-2]: its hardware is CPUs=8 Sockets=2 CoresPerSocket=4 ThreadsPerCore=1 instead of " +
+				"CPUs=16 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2"}},
+		// node_name2bitmap: "Invalid nodes".
+		"a node is gone": {[]string{"node[03-20]", "node[03-19]"}, []string{"node20: it is no longer declared"}},
+		// gres_job_revalidate2: "invalid GRES configuration".
+		"gres shrinks":      {[]string{"gpu:a100:4", "gpu:a100:2"}, []string{"gpu[1-2]: Gres is gpu:a100:2,lic:2 instead of gpu:a100:4,lic:2"}},
+		"gres is gone":      {[]string{" Gres=gpu:a100:4,lic:2", ""}, []string{"gpu[1-2]: Gres is not set instead of gpu:a100:4,lic:2"}},
+		"files of the gres": {[]string{"Type=a100 Count=4", "Type=a100 Count=4 File=/dev/nvidia[0-3]"}, []string{"gpu[1-2]: its lines of gres.conf are others"}},
+		// get_part_list: "Invalid partition".
+		"a partition is gone": {[]string{"PartitionName=gpu", "PartitionName=gpus"}, []string{"partition gpu: it is no longer declared"}},
+		// slurm.conf(5), SelectType: "all job information (running and pending) will be lost".
+		"the plugin for selection": {[]string{"select/cons_tres", "select/linear"}, []string{
+			"gpu[1-2],node[01-20]: SelectType is select/linear instead of select/cons_tres",
+			"partition gpu: SelectType is select/linear instead of select/cons_tres",
+			"partition main: SelectType is select/linear instead of select/cons_tres"}},
+		"the folder of the jobs": {[]string{"StateSaveLocation=/var/lib/slurm/slurmctld\n", ""}, []string{
+			"gpu[1-2],node[01-20]: StateSaveLocation is not set instead of /var/lib/slurm/slurmctld",
+			"partition gpu: StateSaveLocation is not set instead of /var/lib/slurm/slurmctld",
+			"partition main: StateSaveLocation is not set instead of /var/lib/slurm/slurmctld"}},
+		"the folder of the steps": {[]string{"/slurmd\n", "/d\n"}, []string{
+			"gpu[1-2],node[01-20]: SlurmdSpoolDir is /var/lib/slurm/d instead of /var/lib/slurm/slurmd"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			replaced := strings.NewReplacer(test.edits...)
+			coming := map[string]string{slurmFile: replaced.Replace(running), gresFile: replaced.Replace(runningGres)}
+			got, err := Dangers(map[string]string{slurmFile: running, gresFile: runningGres}, coming)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, texts(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func texts(dangers []reconfigure.Danger) []string {
+	var all []string
+	for _, d := range dangers {
+		where := d.Nodes.String()
+		if d.Partition != "" {
+			where = "partition " + d.Partition
+		}
+		all = append(all, where+": "+d.What)
+	}
+	return all
+}
+
+func TestNothingRunsYet(t *testing.T) {
+	got, err := Dangers(nil, map[string]string{slurmFile: running})
+	if got != nil || err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestNodesThatCannotBeRead: what is not understood is not taken for harmless.
+func TestNodesThatCannotBeRead(t *testing.T) {
+	good := map[string]string{slurmFile: running}
+	for _, line := range []string{"NodeName=node[01-02 CPUs=4\n", "NodeName=a[2-1]\n"} {
+		bad := maps.Clone(good)
+		bad[slurmFile] += line
+		if _, err := Dangers(bad, good); err == nil || !strings.Contains(err.Error(), "slurm.conf, line 15: ") {
+			t.Errorf("%s: the error is %v", line, err)
+		}
+		if _, err := Dangers(good, bad); err == nil || !strings.Contains(err.Error(), "would come") {
+			t.Errorf("%s: the error is %v", line, err)
+		}
+	}
+}
+
+func FuzzDangers(f *testing.F) {
+	f.Add(running)
+	f.Add("NodeName=DEFAULT CPUs=2 \\\nNodeName=a")
+	f.Add(`NodeName=a Reason="x y" CPUs = 3 # z`)
+	f.Fuzz(func(t *testing.T, text string) {
+		files := map[string]string{slurmFile: text, gresFile: text}
+		if dangers, err := Dangers(files, files); err == nil && len(dangers) > 0 {
+			t.Errorf("a file differs from itself: %v", dangers)
+		}
+	})
+}

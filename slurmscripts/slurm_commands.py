@@ -1,0 +1,104 @@
+#!/usr/bin/python3 -IS
+"""Runs the commands by which `reconfigure` drives Slurm, and no others.
+
+    slurm_commands.py LINE
+
+This is the forced command of the control host's key for Slurm (sshd(8), AUTHORIZED_KEYS FILE FORMAT). It runs as SlurmUser, and LINE is SSH_ORIGINAL_COMMAND: words quoted as for a
+POSIX shell. Programs are started without a shell, with exactly the words that a pattern below admits.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import syslog
+
+# A hostlist, as `reconfigure` writes it, without the word ALL, which names all nodes.
+NODES = r"NodeName=(?!(.*,)?[Aa][Ll][Ll](,|$))[A-Za-z0-9_.,\[\]-]{1,32768}"
+# What marks a text as ours, and one line without quotes. A reason has at most 255 bytes, a comment 1024.
+TEXT = r"reconfigure: [^\x00-\x1f\x7f\"'`]{0,1024}"
+COMMANDS = [
+    ["scontrol", "ping"],
+    ["scontrol", "update", NODES, "State=(DOWN|DRAIN)", "Reason=" + TEXT],
+    ["scontrol", "update", NODES, "State=(POWER_DOWN_FORCE|UNDRAIN)"],
+    ["scontrol", "update", NODES, "Reason="],
+    ["scontrol", "update", r"JobId=[0-9]{1,20}(,[0-9]{1,20}){0,4000}", "AdminComment=" + TEXT],
+    ["squeue", "--noheader", "--all", r"--Format=jobid:[0-9]{1,3},admin_comment:[0-9]{1,3}"],
+    ["squeue", "--noheader", "--all", "--states=[A-Z]{1,20}(,[A-Z]{1,20}){0,20}", "--format=%P"],
+]
+# Commands that list nodes as JSON: which one works depends on the release.
+LISTERS = {"scontrol show nodes --json", "sinfo --json"}
+SUSPENDED = "squeue --noheader --all --states=SUSPENDED --format=%N"
+LONGEST = 65536  # bytes of a line
+
+
+def words(line):
+    """Returns the words of a line, or none if they cannot be read."""
+    if len(line) > LONGEST:
+        return []
+    try:
+        return shlex.split(line.decode("utf-8"))
+    except ValueError:
+        return []
+
+
+def allowed(argv):
+    return any(len(argv) == len(command) and all(map(re.fullmatch, command, argv)) for command in COMMANDS)
+
+
+def hold():
+    """Tells the caller that the connection is there, and keeps it until the input ends."""
+    os.write(1, b"\n")
+    while os.read(0, 4096):
+        pass
+
+
+def run(command, quiet=False):
+    """Runs a program and returns its exit status."""
+    return subprocess.call(command.split(), env=environment(), stderr=subprocess.DEVNULL if quiet else None)
+
+
+def environment():
+    # PATH is sudo's.
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
+
+
+def states(listers):
+    """Lists nodes, with the first of the commands that can, and the nodes of suspended jobs. A line that begins with dashes says what follows it."""
+    for lister in listers:
+        says(lister)
+        status = run(lister, quiet=lister != listers[-1])
+        if status == 0:
+            break
+    else:
+        return status
+    says("squeue")
+    status = run(SUSPENDED)
+    if status == 0:
+        says("completed")
+    return status
+
+
+def says(what):
+    os.write(1, b"\n-- %s\n" % what.encode())
+
+
+def main(line):
+    argv = words(line)
+    if argv == ["hold"]:
+        hold()
+        return 0
+    if argv[:1] == ["states"] and 1 <= len(argv[1:]) <= len(LISTERS) and LISTERS.issuperset(argv[1:]):
+        return states(argv[1:])
+    if allowed(argv):
+        # Bytes, since the locale may have another encoding.
+        os.execvpe(argv[0], [word.encode() for word in argv], environment())
+    syslog.openlog("reconfigure", 0, syslog.LOG_AUTHPRIV)
+    syslog.syslog(syslog.LOG_WARNING, "refused: %.200s" % ascii(line))
+    sys.stderr.write("this key may not run that command. If `reconfigure` is newer than the control node's configuration, run `reconfigure deploy`\n")
+    return os.EX_NOPERM
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.fsencode(" ".join(sys.argv[1:]))))
