@@ -82,7 +82,11 @@ slurm_gres_conf: |
 	m.on("ctl", "install", "-d", "-o", "slurm", "/var/lib/slurm/other")
 	c := confs{machines: m, running: map[string]string{}}
 	for _, name := range []string{"slurm.conf", "gres.conf"} {
-		c.running[name] = m.on("ctl", "cat", "/etc/slurm/"+name) + "\n"
+		text, err := m.host.Command("ctl", "cat", "/etc/slurm/"+name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.running[name] = string(text)
 	}
 	for _, e := range edits {
 		t.Run(e.name, func(t *testing.T) { c.try(t, e) })
@@ -203,6 +207,7 @@ func (c confs) refuse(text string) {
 	c.Helper()
 	declaration := filepath.Join(c.dir, "group_vars", "all.yml")
 	write(c.TB, declaration, strings.Replace(text, "CPUs: 4", "CPUs: 8", 1))
+	jobs := c.begin()
 	runner := ansible.New(ansible.Config{Dir: c.dir, Env: os.Environ(), Log: os.Stderr})
 	answer, err := runner.SlurmConf(c.Context(), c.cluster, c.instances)
 	if err != nil {
@@ -210,6 +215,9 @@ func (c confs) refuse(text string) {
 	}
 	if len(answer.Running) != 1 {
 		c.Fatalf("slurmctld is said to run with %q", answer.Running)
+	}
+	if want := map[string]int{"main": 2, "second": 2}; !maps.Equal(answer.Jobs, want) {
+		c.Errorf("the jobs are %v, not %v", answer.Jobs, want)
 	}
 	for name, text := range c.running {
 		if diff := cmp.Diff(strings.TrimSpace(text), strings.TrimSpace(answer.Running[0][name])); diff != "" {
@@ -220,7 +228,6 @@ func (c confs) refuse(text string) {
 	if err != nil || len(dangers) != 1 || !dangers[0].Nodes.Equal(nodeset.Of("node01", "node02")) {
 		c.Fatalf("%v, %v", dangers, err)
 	}
-	jobs := c.begin()
 	before := c.daemons()
 	extent := reconfigure.Extent{Everywhere: true, Conf: &reconfigure.SlurmConf{Files: answer.Coming, Dangers: dangers}}
 	fails := func(words string) {

@@ -22,6 +22,7 @@ type SlurmConf struct {
 	// Running is the files that slurmctld last answered with; then, where they differ, those in Slurm's folder, which
 	// somebody may have had slurmctld read. Empty: the control node is not configured yet.
 	Running []map[string]string `json:"running"`
+	Jobs    map[string]int      `json:"jobs"`   // by partition; nil: slurmctld does not answer
 	Coming  map[string]string   `json:"coming"` // the files that the declaration leads to
 }
 

@@ -2,7 +2,7 @@ package site
 
 import (
 	"context"
-	"slices"
+	"errors"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurmconf"
@@ -16,16 +16,14 @@ func (a *Adapters) conf(ctx context.Context, seen snapshot.Snapshot) (*reconfigu
 	if !there || control.ID == "" || control.Tainted || control.Address == "" {
 		return nil, nil
 	}
-	conf, err := a.compareConf(ctx, seen, control)
+	conf, err := a.compareConf(ctx, seen)
 	if err != nil && ctx.Err() == nil {
 		return &reconfigure.SlurmConf{Err: err.Error()}, nil
 	}
 	return &conf, err
 }
 
-func (a *Adapters) compareConf(
-	ctx context.Context, seen snapshot.Snapshot, control reconfigure.Instance,
-) (reconfigure.SlurmConf, error) {
+func (a *Adapters) compareConf(ctx context.Context, seen snapshot.Snapshot) (reconfigure.SlurmConf, error) {
 	if err := a.site.knownHosts(a.log).Refresh(ctx); err != nil {
 		return reconfigure.SlurmConf{}, err
 	}
@@ -44,13 +42,9 @@ func (a *Adapters) compareConf(
 	if seen.Answers(snapshot.Slurm) {
 		conf.Dangers = ofKnownNodes(conf.Dangers, seen.States)
 	}
-	if slices.ContainsFunc(conf.Dangers, func(d reconfigure.Danger) bool { return d.Partition != "" }) {
-		jobs, err := a.scheduler(control).PartitionJobs(ctx)
-		if err != nil {
-			return reconfigure.SlurmConf{}, err
-		}
-		for i := range conf.Dangers {
-			conf.Dangers[i].Jobs = jobs[conf.Dangers[i].Partition]
+	for i, d := range conf.Dangers {
+		if conf.Dangers[i].Jobs = files.Jobs[d.Partition]; d.Partition != "" && files.Jobs == nil {
+			return reconfigure.SlurmConf{}, errors.New("squeue does not list the jobs of partition " + d.Partition)
 		}
 	}
 	return conf, nil
