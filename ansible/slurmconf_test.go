@@ -209,7 +209,7 @@ func (c confs) refuse(text string) {
 	write(c.TB, declaration, strings.Replace(text, "CPUs: 4", "CPUs: 8", 1))
 	jobs := c.begin()
 	runner := ansible.New(ansible.Config{Dir: c.dir, Env: os.Environ(), Log: os.Stderr})
-	answer, err := runner.SlurmConf(c.Context(), c.cluster, c.instances)
+	answer, err := runner.SlurmConf(c.Context(), c.cluster, c.instances, nil)
 	if err != nil {
 		c.Fatal(err)
 	}
