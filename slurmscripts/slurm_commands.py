@@ -20,10 +20,13 @@ NODES = r"NodeName=(?!(.*,)?[Aa][Ll][Ll](,|$))[A-Za-z0-9_.,\[\]-]{1,32768}"
 TEXT = r"reconfigure: [^\x00-\x1f\x7f\"'`]{0,1024}"
 COMMANDS = [
     ["scontrol", "ping"],
+    ["scontrol", "show", "config"],
     ["scontrol", "update", NODES, "State=(DOWN|DRAIN)", "Reason=" + TEXT],
     ["scontrol", "update", NODES, "State=(POWER_DOWN_FORCE|UNDRAIN)"],
+    ["scontrol", "update", NODES, "Reason="],
     ["scontrol", "update", r"JobId=[0-9]{1,20}(,[0-9]{1,20}){0,4000}", "AdminComment=" + TEXT],
     ["squeue", "--noheader", "--all", r"--Format=jobid:[0-9]{1,3},admin_comment:[0-9]{1,3}"],
+    ["squeue", "--noheader", "--all", "--states=[A-Z]{1,20}(,[A-Z]{1,20}){0,20}", "--format=%P"],
 ]
 # Commands that list nodes as JSON: which one works depends on the release.
 LISTERS = {"scontrol show nodes --json", "sinfo --json"}

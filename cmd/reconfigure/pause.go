@@ -78,7 +78,7 @@ func continueGroups(c *cli.Context, s site.Site, log *journal.Journal) error {
 	unknown := slices.DeleteFunc(slices.Clone(groups), func(g string) bool { _, failed := health[g]; return failed })
 	if s.Cluster.Name != "" {
 		for _, group := range unknown {
-			if _, err := groupNamed(s.Cluster.Groups, group); err != nil {
+			if _, err := reconfigure.GroupNamed(s.Cluster.Groups, group); err != nil {
 				return usagef(c, "%v", err)
 			}
 		}

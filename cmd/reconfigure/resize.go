@@ -3,16 +3,13 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
-	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
@@ -39,7 +36,7 @@ func resizeCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			nodes, err := resized(s.Cluster, told, groups)
+			nodes, err := told.InGroups(s.Cluster, groups)
 			if err != nil {
 				return usagef(c, "%v", err)
 			}
@@ -55,39 +52,6 @@ func resizeCommand() *cli.Command {
 			)
 		}),
 	})
-}
-
-// resized is the nodes that a resize concerns: all that the groups declare, and what there still is of those that
-// they do not declare any more. Without groups it is those of all groups, of groups that are gone altogether too.
-func resized(cluster reconfigure.Cluster, told snapshot.Snapshot, groups []string) (nodeset.NodeSet, error) {
-	if len(groups) == 0 {
-		return cluster.Nodes().Union(told.UndeclaredIn(cluster, "")), nil
-	}
-	var all nodeset.NodeSet
-	for _, name := range groups {
-		gone := told.UndeclaredIn(cluster, name)
-		g, err := groupNamed(cluster.Groups, name)
-		if err != nil && gone.Empty() {
-			return nodeset.NodeSet{}, err
-		}
-		all = all.Union(g.Nodes()).Union(gone)
-	}
-	return all, nil
-}
-
-func groupNamed(groups []reconfigure.NodeGroup, name string) (reconfigure.NodeGroup, error) {
-	names := make([]string, len(groups))
-	for i, g := range groups {
-		if g.Name == name {
-			return g, nil
-		}
-		names[i] = g.Name
-	}
-	return reconfigure.NodeGroup{}, fmt.Errorf(
-		"there is no node group %q; the groups of group_vars/all.yml are %s",
-		name,
-		strings.Join(names, ", "),
-	)
 }
 
 const sizeHelp = "Flags may stand behind GROUP. After an edit of min_nodes by hand there is `reconfigure resize`."
@@ -143,7 +107,7 @@ func setSize(
 	if err != nil {
 		return err
 	}
-	g, err := groupNamed(s.Cluster.Groups, arguments[0])
+	g, err := reconfigure.GroupNamed(s.Cluster.Groups, arguments[0])
 	if err != nil {
 		return usagef(c, "%v", err)
 	}

@@ -70,6 +70,9 @@ func submit(c *cli.Context, r reconfigure.Request) error {
 	if err := declared(c, s.Cluster, r.Nodes); err != nil && !c.Bool("no-wait") {
 		return err
 	}
+	if r.Mode == reconfigure.Deploy {
+		warnOfErrors(c, s)
+	}
 	return ask(c, s, r, nil)
 }
 
