@@ -29,8 +29,8 @@ type SlurmConf struct {
 }
 
 // SlurmConf reads the configuration that slurmctld runs with, and makes the one that Configure would write. It changes
-// nothing on the cluster, and it may run beside Configure. The hardware is by node group. The control node must have an instance with an address. The call may be
-// repeated.
+// nothing on the cluster, and it may run beside Configure. The hardware is by node group. The control node must have an
+// instance with an address. The call may be repeated.
 func (r *Runner) SlurmConf(
 	ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance,
 	hardware map[string]reconfigure.Hardware,

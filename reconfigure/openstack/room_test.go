@@ -47,7 +47,8 @@ func TestFlavorsAreKnownByIDAndByName(t *testing.T) {
 			t.Errorf("flavor %s is %+v, not %+v", flavor, got[flavor], want)
 		}
 	}
-	if got := reconfigure.HardwareOf(reconfigure.Use{Cores: 4, RAM: 8192}); got != (reconfigure.Hardware{CPUs: 4, RealMemory: 7654}) {
+	want := reconfigure.Hardware{CPUs: 4, RealMemory: 7654}
+	if got := reconfigure.HardwareOf(reconfigure.Use{Cores: 4, RAM: 8192}); got != want {
 		t.Errorf("its hardware is %+v", got)
 	}
 	l.order(labcloud.ServerError, "GET flavors/detail", 100)
