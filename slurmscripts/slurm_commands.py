@@ -26,7 +26,6 @@ COMMANDS = [
     ["scontrol", "update", NODES, "Reason="],
     ["scontrol", "update", r"JobId=[0-9]{1,20}(,[0-9]{1,20}){0,4000}", "AdminComment=" + TEXT],
     ["squeue", "--noheader", "--all", r"--Format=jobid:[0-9]{1,3},admin_comment:[0-9]{1,3}"],
-    ["squeue", "--noheader", "--all", "--states=[A-Z]{1,20}(,[A-Z]{1,20}){0,20}", "--format=%P"],
 ]
 # Commands that list nodes as JSON: which one works depends on the release. The first group is the command's name in the answer; a hostlist may follow.
 LISTERS = [r"(scontrol show nodes --json)( [A-Za-z0-9][A-Za-z0-9_.,\[\]-]{0,32767})?", r"(sinfo --json)"]

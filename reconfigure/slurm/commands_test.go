@@ -125,7 +125,8 @@ func TestTheKeyForSlurmRunsWhatTheClientSends(t *testing.T) {
 	if err := os.WriteFile(listing, []byte(jobListing(map[int]string{4: "", 1 << 60: ""})), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.set("scontrol", "[ \"$1\" != show ] || "+print(t, "scontrol-25.11.json"))
+	s.set("scontrol", "case $* in 'show config') echo 'ResumeTimeout = 60 sec' ;; show*) "+
+		print(t, "scontrol-25.11.json")+" ;; esac")
 	s.set("squeue", "case $* in *jobid*) cat "+listing+" ;; esac")
 	c := s.client(false)
 	many := []string{"c1", "c3", "recall", "all1"}
@@ -134,17 +135,17 @@ func TestTheKeyForSlurmRunsWhatTheClientSends(t *testing.T) {
 	}
 	nodes, long := nodeset.Of(many...), strings.Repeat("é — it's \"all\" ", 200)
 	calls := map[string]func() error{
-		"States":        func() error { _, err := c.States(t.Context(), nodeset.NodeSet{}); return err },
-		"some States":   func() error { _, err := c.States(t.Context(), nodeset.Of("c1", "c2", "ctl-a")); return err },
-		"PartitionJobs": func() error { _, err := c.PartitionJobs(t.Context()); return err },
-		"Ping":          func() error { return c.Ping(t.Context()) },
-		"Down":          func() error { return c.Down(t.Context(), nodes, long) },
-		"Drain":         func() error { return c.Drain(t.Context(), nodes, long) },
-		"Undrain":       func() error { return c.Undrain(t.Context(), nodes) },
-		"PowerDown":     func() error { return c.PowerDown(t.Context(), nodes) },
-		"ClearReason":   func() error { return c.ClearReason(t.Context(), nodes) },
-		"Comment":       func() error { return c.Comment(t.Context(), []int64{4, 1 << 60}, long) },
-		"Close":         func() error { return nil },
+		"States":      func() error { _, err := c.States(t.Context(), nodeset.NodeSet{}); return err },
+		"some States": func() error { _, err := c.States(t.Context(), nodeset.Of("c1", "c2", "ctl-a")); return err },
+		"Settings":    func() error { _, err := c.Settings(t.Context()); return err },
+		"Ping":        func() error { return c.Ping(t.Context()) },
+		"Down":        func() error { return c.Down(t.Context(), nodes, long) },
+		"Drain":       func() error { return c.Drain(t.Context(), nodes, long) },
+		"Undrain":     func() error { return c.Undrain(t.Context(), nodes) },
+		"PowerDown":   func() error { return c.PowerDown(t.Context(), nodes) },
+		"ClearReason": func() error { return c.ClearReason(t.Context(), nodes) },
+		"Comment":     func() error { return c.Comment(t.Context(), []int64{4, 1 << 60}, long) },
+		"Close":       func() error { return nil },
 	}
 	client := reflect.TypeFor[*Client]()
 	for i := range client.NumMethod() {
