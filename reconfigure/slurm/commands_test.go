@@ -40,7 +40,7 @@ func TestTheKeyForSlurmRunsNothingElse(t *testing.T) {
 		"a server of files":            "/usr/lib/openssh/sftp-server",
 		"an option":                    "scontrol -M other ping",
 		"one more option":              "scontrol ping --uid=0",
-		"a part of the configuration":  "scontrol show config",
+		"jobs of others":               "scontrol show jobs",
 		"a job's script":               "scontrol write batch_script 1 -",
 		"a shutdown":                   "scontrol shutdown",
 		"another configuration":        "scontrol reconfigure",
@@ -120,7 +120,7 @@ func TestTheKeyForSlurmRunsWhatTheClientSends(t *testing.T) {
 	if err := os.WriteFile(listing, []byte(jobListing(map[int]string{4: "", 1 << 60: ""})), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.set("scontrol", "[ \"$1\" != show ] || "+print(t, "scontrol-25.11.json"))
+	s.set("scontrol", "case $* in 'show config') echo a = b ;; show*) "+print(t, "scontrol-25.11.json")+" ;; esac")
 	s.set("squeue", "case $* in *jobid*) cat "+listing+" ;; esac")
 	c := s.client(false)
 	many := []string{"c1", "c3", "recall", "all1"}
@@ -131,6 +131,7 @@ func TestTheKeyForSlurmRunsWhatTheClientSends(t *testing.T) {
 	calls := map[string]func() error{
 		"States":        func() error { _, err := c.States(t.Context()); return err },
 		"PartitionJobs": func() error { _, err := c.PartitionJobs(t.Context()); return err },
+		"Settings":      func() error { _, err := c.Settings(t.Context()); return err },
 		"Ping":          func() error { return c.Ping(t.Context()) },
 		"Down":          func() error { return c.Down(t.Context(), nodes, long) },
 		"Drain":         func() error { return c.Drain(t.Context(), nodes, long) },
