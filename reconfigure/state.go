@@ -4,4 +4,5 @@ package reconfigure
 type State struct {
 	Desired   map[string]Spec     // by node
 	Instances map[string]Instance // by node
+	Ports     map[string]string   // ids of the nodes' ports in Terraform's state, also of kept ones, by node
 }

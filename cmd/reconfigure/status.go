@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
@@ -21,7 +23,7 @@ func statusCommand() *cli.Command {
 		ArgsUsage: "[HOSTLIST...]",
 		Description: "It checks group_vars/all.yml, asks the cloud, Terraform and Slurm, and changes nothing. Where " +
 			"one of them does not answer it says so: " +
-			"the exit code is 0 then, too. Cloud nodes that are powered down share one line, unless HOSTLIST or " +
+			"the exit code is 0 then, too, unless clouds.yaml lacks the cloud. Cloud nodes that are powered down share one line, unless HOSTLIST or " +
 			"--state names them. IMAGE is the declared image's name, " +
 			"or the id of another one that the node has still, and then the one that it is to have. A node that " +
 			"HOSTLIST and the filters pick is shown; where there are several, " +
@@ -62,11 +64,15 @@ func statusCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			report, err := statusOf(c, picked)
+			s, err := siteOf(c)
 			if err != nil {
 				return err
 			}
-			return showStatus(c, report.Only(picked), format)
+			report, err := statusOf(c, s, picked)
+			if err != nil {
+				return err
+			}
+			return errors.Join(showStatus(c, report.Only(picked), format), s.CloudConfigured())
 		},
 	})
 }
@@ -110,11 +116,7 @@ func filterOf(c *cli.Context) (status.Filter, error) {
 
 // statusOf takes a snapshot, and refuses a filter that names what there is not: a mistyped name must not look like a
 // node that is fine.
-func statusOf(c *cli.Context, f status.Filter) (report status.Report, err error) {
-	s, err := siteOf(c)
-	if err != nil {
-		return report, err
-	}
+func statusOf(c *cli.Context, s site.Site, f status.Filter) (report status.Report, err error) {
 	groups := append([]reconfigure.NodeGroup{{Name: reconfigure.ControlGroup}}, s.Cluster.Groups...)
 	for _, name := range f.Groups {
 		if _, err := reconfigure.GroupNamed(groups, name); err != nil {

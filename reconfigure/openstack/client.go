@@ -73,15 +73,30 @@ func New(ctx context.Context, config Config) (*Client, error) {
 	return connect(ctx, config, usual())
 }
 
-func connect(ctx context.Context, config Config, t tempo) (*Client, error) {
-	c := &Client{config: config, tempo: t}
+// Configured returns an error if the file of clouds or the cloud's entry in it is missing or cannot be read. It does not
+// ask the cloud.
+func Configured(config Config) error {
+	_, _, _, err := find(config)
+	return err
+}
+
+func find(config Config) (gophercloud.AuthOptions, gophercloud.EndpointOpts, *tls.Config, error) {
 	options := []clouds.ParseOption{clouds.WithCloudName(config.Cloud)}
 	if config.CloudsFile != "" {
 		options = append(options, clouds.WithLocations(config.CloudsFile))
 	}
 	auth, endpoint, tlsConfig, err := clouds.Parse(options...)
 	if err != nil {
-		return nil, fmt.Errorf("find cloud %q: %w", config.Cloud, err)
+		err = fmt.Errorf("find cloud %q: %w", config.Cloud, err)
+	}
+	return auth, endpoint, tlsConfig, err
+}
+
+func connect(ctx context.Context, config Config, t tempo) (*Client, error) {
+	c := &Client{config: config, tempo: t}
+	auth, endpoint, tlsConfig, err := find(config)
+	if err != nil {
+		return nil, err
 	}
 	provider, err := openstack.NewClient(auth.IdentityEndpoint)
 	if err != nil {

@@ -107,10 +107,10 @@ func (c *Client) present(what string, err error) error {
 	return c.failed(what, err)
 }
 
-// each calls do for all ids, a few at a time: a large cluster has thousands.
+// each calls do for all ids.
 func each(ctx context.Context, ids []string, do func(context.Context, string) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(10)
+	group.SetLimit(atOnce)
 	for _, id := range ids {
 		group.Go(func() error { return do(ctx, id) })
 	}

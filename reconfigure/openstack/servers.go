@@ -9,17 +9,22 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/attachinterfaces"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // groupKey is the metadata of an instance that names its node group. Terraform sets it.
 const groupKey = "eiffel_group"
+
+// atOnce is how many calls are made at the same time, for one server or port each: a large cluster has thousands.
+const atOnce = 10
 
 // inError is the status of a server that Nova has given up.
 const inError = "ERROR"
@@ -47,6 +52,38 @@ func (c *Client) Servers(ctx context.Context) (map[string][]reconfigure.Server, 
 		})
 	}
 	return ours, nil
+}
+
+// ServersWithFaults is Servers, with the faults that Nova's list does not have: each server in ERROR without one is asked
+// for.
+func (c *Client) ServersWithFaults(ctx context.Context) (map[string][]reconfigure.Server, error) {
+	all, err := c.Servers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		lock  sync.Mutex
+		group errgroup.Group
+	)
+	group.SetLimit(atOnce)
+	for node, servers := range all {
+		for i, s := range servers {
+			if s.Status != inError || s.Fault != "" {
+				continue
+			}
+			group.Go(func() error {
+				fault, err := c.Fault(ctx, s.ID)
+				lock.Lock()
+				defer lock.Unlock()
+				all[node][i].Fault = fault
+				return err
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return all, nil
 }
 
 // allServers is the project's: Nova cannot filter by metadata.

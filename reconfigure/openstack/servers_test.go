@@ -205,6 +205,31 @@ func TestServersAreOneCall(t *testing.T) {
 	}
 }
 
+// TestFaultsOfServersWithoutAHostAreAskedForOneByOne is because Nova's list does not have them.
+func TestFaultsOfServersWithoutAHostAreAskedForOneByOne(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	l.create("node1", "eiffel", "ACTIVE")
+	for _, node := range []string{"node2", "node3"} {
+		if _, err := l.cloud.Faults().Add(labcloud.Fault{Kind: labcloud.NoValidHost, Server: node}); err != nil {
+			t.Fatal(err)
+		}
+		l.create(node, "eiffel", "ERROR")
+	}
+	listed, err := l.client.Servers(t.Context())
+	if err != nil || listed["node2"][0].Fault != "" {
+		t.Fatalf("the list has the fault %q, error %v", listed["node2"][0].Fault, err)
+	}
+	full, err := l.client.ServersWithFaults(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for node, want := range map[string]string{"node1": "", "node2": "No valid host was found.", "node3": "No valid host was found."} {
+		if got := full[node][0].Fault; got != want {
+			t.Errorf("%s has the fault %q", node, got)
+		}
+	}
+}
+
 func TestALookIsSoonAtFirst(t *testing.T) {
 	for passed, want := range map[time.Duration]time.Duration{
 		0: 300 * time.Millisecond, 10 * time.Second: time.Second, time.Minute: 2 * time.Second,

@@ -46,6 +46,7 @@ const (
 	deploying    = "reconfigure deploy"
 	readdressed  = "scontrol update nodename=" + Nodes + " nodeaddr="
 	byHand       = "openstack server delete "
+	portByHand   = "openstack port delete "
 )
 
 // adoptable reports whether Slurm uses an instance that Terraform's state does not have as finished, and that is in the
@@ -75,6 +76,14 @@ const (
 	detailLost      = "Terraform has its instance, but the cloud has none of ours with that id"
 )
 
+// tainted is the detail of a tainted instance, with the reason of the cloud if it is in ERROR.
+func (v view) tainted() string {
+	if v.own != nil && v.own.Status == "ERROR" {
+		return detailTainted + ": the cloud has it as " + said(*v.own)
+	}
+	return detailTainted
+}
+
 // controlNode judges the control node. It never has a fix: all of Slurm's state is on that node.
 func (c comparison) controlNode(v view) (Finding, bool) {
 	switch {
@@ -83,7 +92,7 @@ func (c comparison) controlNode(v view) (Finding, bool) {
 	case v.made && v.instance.Tainted:
 		return Finding{
 			Kind:   Tainted,
-			Detail: detailTainted + "; it is the control node, which is fixed by hand only",
+			Detail: v.tainted() + "; it is the control node, which is fixed by hand only",
 		}, true
 	case v.made && c.lost(v):
 		return Finding{Kind: Lost, Detail: detailLost + "; it is the control node, which is fixed by hand only"}, true
@@ -107,9 +116,9 @@ func (c comparison) persistentNode(v view) (Finding, bool) {
 	case !v.made:
 		f = Finding{Kind: Missing, Detail: "it is persistent, and has no instance", Fix: Enlarge}
 	case v.instance.Tainted && v.known && !v.out():
-		return Finding{Kind: Tainted, Detail: detailTainted, Command: updating}, true
+		return Finding{Kind: Tainted, Detail: v.tainted(), Command: updating}, true
 	case v.instance.Tainted:
-		f = Finding{Kind: Tainted, Detail: detailTainted, Fix: Enlarge}
+		f = Finding{Kind: Tainted, Detail: v.tainted(), Fix: Enlarge}
 	case c.lost(v):
 		return Finding{Kind: Lost, Detail: detailLost, Command: reimaging}, true
 	case !v.told:
@@ -166,7 +175,7 @@ func (c comparison) unfinished(v view) Finding {
 	case !v.made:
 		return Finding{Kind: Unfinished, Detail: "Terraform was told of it, but there is no instance"}
 	case v.instance.Tainted:
-		return Finding{Kind: Tainted, Detail: detailTainted}
+		return Finding{Kind: Tainted, Detail: v.tainted()}
 	case c.lost(v):
 		return Finding{Kind: Lost, Detail: detailLost}
 	case !v.told:

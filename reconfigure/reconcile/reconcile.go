@@ -31,6 +31,7 @@ type Kind string
 // The kinds. Programs can rely on the words.
 const (
 	Orphan     Kind = "orphan"        // the cloud has an instance of ours that Terraform does not know
+	LeakedPort Kind = "leaked_port"   // the cloud has a port of ours that Terraform does not know and no server uses
 	Doubled    Kind = "doubled"       // the same, and it is not the only one of its name
 	Lost       Kind = "lost"          // Terraform has an instance that the cloud does not have
 	Tainted    Kind = "tainted"       // an instance is tainted in Terraform's state, or only a part of it is there
@@ -63,7 +64,7 @@ const (
 	Suspend  Fix = "suspend"
 	Resume   Fix = "resume"
 	Enlarge  Fix = "enlarge"
-	Delete   Fix = "delete"    // of the server, in the cloud: Terraform cannot remove what it does not know
+	Delete   Fix = "delete"    // of the server or port, in the cloud: Terraform cannot remove what it does not know
 	HandBack Fix = "hand_back" // of the node, to Slurm's power saving
 )
 
@@ -80,7 +81,8 @@ type Finding struct {
 	Node   string `json:"node"`
 	Kind   Kind   `json:"kind"`
 	Detail string `json:"detail"`
-	Server string `json:"server,omitempty"` // id of the server that it is about; empty where it is about the node
+	Server string `json:"server,omitempty"` // id of the server that it is about; empty where it is about none
+	Port   string `json:"port,omitempty"`   // id of the port that it is about; empty where it is about none
 	Fix    Fix    `json:"fix,omitempty"`
 	// Command is for an administrator, where there is no fix; it may be empty. In it, Nodes stands for the node.
 	Command string `json:"command,omitempty"`
@@ -90,7 +92,7 @@ type Finding struct {
 const Nodes = "{NODES}"
 
 // Compare lists what differs, by node. An empty result means that the sources agree as far as they answer. An instance
-// that Terraform does not know counts from the age minAge on, since Terraform may be making a younger one.
+// or port that Terraform does not know counts from the age minAge on, since Terraform may be making a younger one.
 func Compare(cluster reconfigure.Cluster, seen snapshot.Snapshot, busy Busy, minAge time.Duration) []Finding {
 	if busy.Whole {
 		return nil
@@ -113,7 +115,7 @@ func Compare(cluster reconfigure.Cluster, seen snapshot.Snapshot, busy Busy, min
 func Confirm(earlier, later []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(later), func(f Finding) bool {
 		return !slices.ContainsFunc(earlier, func(e Finding) bool {
-			return e.Node == f.Node && e.Kind == f.Kind && e.Server == f.Server && e.Fix == f.Fix
+			return e.Node == f.Node && e.Kind == f.Kind && e.Server == f.Server && e.Port == f.Port && e.Fix == f.Fix
 		})
 	})
 }
@@ -144,6 +146,7 @@ func (c comparison) ours() nodeset.NodeSet {
 	names = slices.AppendSeq(names, maps.Keys(c.seen.Desired))
 	names = slices.AppendSeq(names, maps.Keys(c.seen.Instances))
 	names = slices.AppendSeq(names, maps.Keys(c.seen.Servers))
+	names = slices.AppendSeq(names, maps.Keys(c.seen.Ports))
 	return c.declared.Union(nodeset.Of(names...))
 }
 
@@ -154,10 +157,11 @@ func (c comparison) judge(node string) []Finding {
 		all = append(all, c.withoutDouble(v, f, all))
 	}
 	all = append(all, c.attributes(v)...)
+	all = append(all, c.leakedPorts(v)...)
 	for i := range all {
 		all[i].Node = node
 		if node == c.cluster.Control.Name && all[i].Command == updating {
-			all[i].Command = "" // no mode updates it
+			all[i].Command = v.starting() // no mode updates it
 		}
 		if !c.fixable() {
 			all[i].Fix = None

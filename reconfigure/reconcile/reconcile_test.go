@@ -82,6 +82,14 @@ func (o *observation) serve(node, id string, age time.Duration) {
 	})
 }
 
+// port has the cloud have a port of some age that no server uses.
+func (o *observation) port(node, id string, age time.Duration) {
+	if o.Ports == nil {
+		o.Ports = map[string][]reconfigure.Port{}
+	}
+	o.Ports[node] = append(o.Ports[node], reconfigure.Port{ID: id, Node: node, Created: now.Add(-age)})
+}
+
 func (o *observation) slurm(node, states string) {
 	state := reconfigure.SlurmNode(node, strings.Fields(states)...)
 	state.Busy = state.Has(reconfigure.NodeAllocated)
@@ -97,6 +105,9 @@ func (o *observation) taint(node string) {
 func TestFindings(t *testing.T) {
 	one := func(node string, kind Kind, fix Fix, command string) []Finding {
 		return []Finding{{Node: node, Kind: kind, Fix: fix, Command: command}}
+	}
+	leakedPort := func(node string, fix Fix, command string) []Finding {
+		return []Finding{{Node: node, Kind: LeakedPort, Port: "p", Fix: fix, Command: command}}
 	}
 	for name, test := range map[string]struct {
 		see  func(*observation)
@@ -266,13 +277,33 @@ func TestFindings(t *testing.T) {
 		}, []Finding{
 			{Node: "n2", Kind: Orphan, Server: "id-n2", Command: byHand + "id-n2"}, {Node: "n2", Kind: Unfinished},
 		}},
-		"shut off": {
-			func(o *observation) { o.Servers["n1"][0].Status = "SHUTOFF" }, one("n1", Stopped, None, updating),
+		"shut off":         {func(o *observation) { o.Servers["n1"][0].Status = "SHUTOFF" }, one("n1", Stopped, None, updating)},
+		"paused":           {func(o *observation) { o.Servers["n1"][0].Status = "PAUSED" }, one("n1", Stopped, None, updating)},
+		"in ERROR":         {func(o *observation) { o.Servers["n1"][0].Status = "ERROR" }, one("n1", Stopped, None, updating)},
+		"control in ERROR": {func(o *observation) { o.Servers["ctl"][0].Status = "ERROR" }, one("ctl", Stopped, None, "")},
+		"control, shut off": {func(o *observation) {
+			o.Servers["ctl"][0].Status = "SHUTOFF"
+			o.unreachable(snapshot.Slurm)
+		}, one("ctl", Stopped, None, "openstack server start id-ctl")},
+		"leaked port":               {func(o *observation) { o.port("n2", "p", minAge) }, leakedPort("n2", Delete, "")},
+		"leaked port, young":        {func(o *observation) { o.port("n2", "p", minAge-time.Second) }, nil},
+		"leaked port, of no age":    {func(o *observation) { o.Ports = map[string][]reconfigure.Port{"n2": {{ID: "p"}}} }, nil},
+		"a port with a server":      {func(o *observation) { o.port("n2", "p", time.Hour); o.Ports["n2"][0].Server = "s" }, nil},
+		"a port, and Slurm is away": {func(o *observation) { o.port("n2", "p", time.Hour); o.unreachable(snapshot.Slurm) }, leakedPort("n2", None, "")},
+		"a port that is to be kept, and Terraform's state has none": {func(o *observation) {
+			o.Desired["n2"] = reconfigure.Spec{Group: "standard", NetworkID: "n"}
+			o.port("n2", "p", time.Hour)
+		}, nil},
+		"a port that is kept, and another one": {func(o *observation) {
+			o.Desired["n2"] = reconfigure.Spec{Group: "standard", NetworkID: "n"}
+			o.StatePorts = map[string]string{"n2": "kept"}
+			o.port("n2", "kept", time.Hour)
+			o.port("n2", "p", time.Hour)
+		}, leakedPort("n2", Delete, "")},
+		"leaked port of a node that nobody declares": {
+			func(o *observation) { o.port("old1", "p", time.Hour) }, leakedPort("old1", None, portByHand+"p"),
 		},
-		"in ERROR": {func(o *observation) { o.Servers["ctl"][0].Status = "ERROR" }, one("ctl", Stopped, None, "")},
-		"a port that is kept": {
-			func(o *observation) { o.Desired["n2"] = reconfigure.Spec{Group: "standard", NetworkID: "n"} }, nil,
-		},
+		"a port that is kept": {func(o *observation) { o.Desired["n2"] = reconfigure.Spec{Group: "standard", NetworkID: "n"} }, nil},
 		"tainted, awaited": {func(o *observation) {
 			o.has("n2", "standard")
 			o.taint("n2")
@@ -361,12 +392,29 @@ func (o *observation) reachedAt(node, address string) {
 	o.States[node] = s
 }
 
+func TestAFaultIsPartOfAFinding(t *testing.T) {
+	for _, taint := range []bool{false, true} {
+		seen := healthy()
+		seen.Servers["n1"][0].Status, seen.Servers["n1"][0].Fault = "ERROR", "No valid host was found."
+		if taint {
+			seen.taint("n1")
+		}
+		found := seen.compare(example())
+		if len(found) != 1 || !strings.Contains(found[0].Detail, "ERROR: No valid host was found.") {
+			t.Errorf("%+v", found)
+		}
+	}
+}
+
 func TestConfirmWantsTheSameTwice(t *testing.T) {
 	a := Finding{Node: "a", Kind: Leaked, Fix: Suspend, Detail: "then"}
 	again := a
 	again.Detail = "now"
 	b := Finding{Node: "b", Kind: PowersUp, Fix: Resume}
 	other := Finding{Node: "a", Kind: Orphan, Server: "1"}
+	if got := Confirm([]Finding{{Kind: LeakedPort, Port: "1"}}, []Finding{{Kind: LeakedPort, Port: "2"}}); len(got) > 0 {
+		t.Errorf("another port is taken for the one before: %v", got)
+	}
 	if diff := cmp.Diff(
 		[]Finding{again},
 		Confirm([]Finding{a, {Node: "b", Kind: Leaked}, {Node: "a", Kind: Orphan, Server: "2"}}, []Finding{again, b, other}),

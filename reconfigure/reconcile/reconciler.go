@@ -29,6 +29,9 @@ type Cloud interface {
 	// RemoveServer returns when the instance is removed; an absent instance is success. It MUST NOT remove an
 	// instance of another cluster, with another name, or created after the time before.
 	RemoveServer(ctx context.Context, id, name string, before time.Time) error
+	// RemovePort removes a port. That it is gone already is success. One that is not the cluster's, has another name, is
+	// used by a server or was not made before the time MUST stay.
+	RemovePort(ctx context.Context, id, name string, before time.Time) error
 }
 
 // Scheduler is Slurm on a control node.
@@ -106,7 +109,7 @@ func (r Reconciler) Compare(ctx context.Context) (Comparison, error) {
 	return Comparison{Findings: Compare(r.Cluster, seen, busy, r.MinAge), Seen: seen, Busy: busy, work: after}, nil
 }
 
-// Fix removes the instances that nothing uses and hands nodes back to Slurm. It comes before the requests, which may
+// Fix removes the instances and ports that nothing uses and hands nodes back to Slurm. It comes before the requests, which may
 // make new instances of the same names. It calls tell with each result, and returns the nodes for which that failed: a
 // request for them would make a second instance.
 func (r Reconciler) Fix(
@@ -136,8 +139,13 @@ func (r Reconciler) removeOrphans(ctx context.Context, c Comparison, told func(F
 		if err == nil {
 			err = r.stillIdle(ctx, c, f.Node)
 		}
-		if err == nil {
-			err = cloud.RemoveServer(ctx, f.Server, f.Node, c.Seen.Time.Add(-r.MinAge))
+		before := c.Seen.Time.Add(-r.MinAge)
+		switch {
+		case err != nil:
+		case f.Port != "":
+			err = cloud.RemovePort(ctx, f.Port, f.Node, before)
+		default:
+			err = cloud.RemoveServer(ctx, f.Server, f.Node, before)
 		}
 		told(f, err)
 	}

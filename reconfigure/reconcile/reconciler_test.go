@@ -1,13 +1,16 @@
 package reconcile
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
 func TestFixesBecomeOneRequestAMode(t *testing.T) {
@@ -71,5 +74,43 @@ func TestAnOrphanIsLeftAloneWhenARequestHasCome(t *testing.T) {
 	}
 	if err := r.stillIdle(t.Context(), before, "node04"); err == nil {
 		t.Error("a request has come for the whole cluster")
+	}
+}
+
+// removals is a cloud that notes what is removed from it.
+type removals []string
+
+func (r *removals) RemoveServer(_ context.Context, id, node string, _ time.Time) error {
+	*r = append(*r, "server "+id+" of "+node)
+	return nil
+}
+
+func (r *removals) RemovePort(_ context.Context, id, node string, before time.Time) error {
+	*r = append(*r, "port "+id+" of "+node+" from before "+before.Format(time.TimeOnly))
+	return nil
+}
+
+func TestALeakedPortIsRemovedAsAnOrphanIs(t *testing.T) {
+	log, err := journal.Open(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	var removed removals
+	r := Reconciler{
+		Journal: log, MinAge: minAge,
+		Cloud: func(context.Context) (Cloud, error) { return &removed, nil },
+	}
+	c := Comparison{Seen: snapshot.Snapshot{Time: now}, Findings: []Finding{
+		{Node: "n1", Kind: Orphan, Server: "s", Fix: Delete}, {Node: "n2", Kind: LeakedPort, Port: "p", Fix: Delete},
+	}}
+	if c.work, err = r.work(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Fix(t.Context(), c, func(Finding, error) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(removals{"server s of n1", "port p of n2 from before 11:45:00"}, removed); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -54,6 +54,54 @@ func (v view) elsewhere(s reconfigure.Server) bool {
 	return err == nil && s.Address != "" && at.String() != s.Address && at.String() == v.own.Address
 }
 
+// said is a server's status, with the cloud's words where it is in ERROR.
+func said(s reconfigure.Server) string {
+	if s.Status == "ERROR" && s.Fault != "" {
+		return s.Status + ": " + s.Fault
+	}
+	return s.Status
+}
+
+// starting is what an administrator may type to have a stopped instance run again; empty where it is not so simple.
+func (v view) starting() string {
+	if v.own == nil {
+		return ""
+	}
+	verb := map[string]string{
+		"SHUTOFF": "start", "PAUSED": "unpause", "SUSPENDED": "resume", "SHELVED": "unshelve", "SHELVED_OFFLOADED": "unshelve",
+	}[v.own.Status]
+	if verb == "" {
+		return ""
+	}
+	return "openstack server " + verb + " " + v.own.ID
+}
+
+// leakedPorts are the ports of ours with a node's name that no server uses, that are old enough to belong to no run of
+// Terraform, and that Terraform does not know: it was told of no such node, or has another port of the node.
+func (c comparison) leakedPorts(v view) []Finding {
+	if !c.cloud || !c.terraform {
+		return nil
+	}
+	_, told := c.seen.Desired[v.node]
+	known := c.seen.StatePorts[v.node]
+	var all []Finding
+	for _, p := range c.seen.Ports[v.node] {
+		old := !p.Created.IsZero() && c.seen.Time.Sub(p.Created) >= c.minAge
+		if p.Server != "" || !old || p.ID == known || known == "" && (told || v.made) {
+			continue
+		}
+		f := Finding{
+			Kind: LeakedPort, Port: p.ID, Fix: Delete,
+			Detail: "no server uses this port of ours, and Terraform does not know it: " + p.ID,
+		}
+		if !c.declared.Contains(v.node) && v.node != c.cluster.Control.Name {
+			f.Fix, f.Command = None, portByHand+p.ID // it may belong to a declaration that is being edited
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
 // attributes compares a finished instance with Terraform's map, with the addresses in the other sources, and with the
 // declaration.
 func (c comparison) attributes(v view) []Finding {
@@ -71,10 +119,7 @@ func (c comparison) attributes(v view) []Finding {
 		all = append(all, f)
 	}
 	if v.own != nil && (v.own.Stopped() || v.own.Status == "ERROR") {
-		all = append(
-			all,
-			Finding{Kind: Stopped, Detail: "the cloud has its instance as " + v.own.Status, Command: updating},
-		)
+		all = append(all, Finding{Kind: Stopped, Detail: "the cloud has its instance as " + said(*v.own), Command: updating})
 	}
 	if len(outdated) > 0 {
 		names := make([]string, len(outdated))

@@ -44,7 +44,7 @@ func (l Look) Next(
 		return nil, next
 	}
 	for _, f := range Unattended(cluster, seen, Confirm(l.Findings, findings)) {
-		what := f.Node + " " + string(f.Kind)
+		what := f.Node + " " + string(f.Kind) + f.Port
 		if _, tried := next.Tried[what]; !tried {
 			next.Tried[what] = seen.Time
 			fix = append(fix, f)
@@ -61,6 +61,7 @@ func Unattended(cluster reconfigure.Cluster, seen snapshot.Snapshot, findings []
 	harmless := map[Kind][]Fix{
 		Orphan:     {Delete},
 		Doubled:    {Delete},
+		LeakedPort: {Delete},
 		Leaked:     {Suspend},
 		PowersDown: {Suspend},
 		PowersUp:   {Resume},

@@ -51,6 +51,11 @@ func TestWhatTheWorkerFixesByItself(t *testing.T) {
 		}, Suspend},
 		"one that Slurm does not know": {func(o *observation) { leaked(o); delete(o.States, "n2") }, None},
 		"an orphan":                    {func(o *observation) { o.serve("n2", "stray", time.Hour) }, Delete},
+		"a leaked port":                {func(o *observation) { o.port("n2", "p", time.Hour) }, Delete},
+		"a persistent node's port": {func(o *observation) {
+			o.StatePorts = map[string]string{"n1": "kept"}
+			o.port("n1", "p", time.Hour)
+		}, None},
 		"an orphan that is young": {
 			func(o *observation) { o.serve("n2", "stray", minAge-time.Second) }, None,
 		},

@@ -130,6 +130,13 @@ func (a *Adapters) observer() snapshot.Observer {
 			}
 			return cloud.Servers(ctx)
 		},
+		Ports: func(ctx context.Context) (map[string][]reconfigure.Port, error) {
+			cloud, err := a.openstack(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return cloud.Ports(ctx)
+		},
 		Resolve: func(ctx context.Context, s reconfigure.Source) reconfigure.Resolved {
 			cloud, err := a.openstack(ctx)
 			if err != nil {
@@ -158,11 +165,16 @@ func (a *Adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 			shards[spec.Shard] = true
 		}
 	}
-	all := reconfigure.State{Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}}
+	all := reconfigure.State{
+		Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}, Ports: map[string]string{},
+	}
 	maps.Copy(all.Desired, desired)
 	err = a.eachShard(ctx, slices.Sorted(maps.Keys(shards)), func(d *terraform.Driver) (func(), error) {
 		state, err := d.State(ctx)
-		return func() { maps.Copy(all.Instances, state.Instances) }, err
+		return func() {
+			maps.Copy(all.Instances, state.Instances)
+			maps.Copy(all.Ports, state.Ports)
+		}, err
 	})
 	if err != nil {
 		return reconfigure.State{}, err
@@ -239,7 +251,7 @@ func (a *Adapters) deps(ctx context.Context, recorder *journal.Recorder) (operat
 			if err != nil {
 				return unopened{err}
 			}
-			return d
+			return revoking{d, a.revokeKeys}
 		},
 		Cloud:      cloud,
 		Quota:      cloud,
@@ -251,6 +263,13 @@ func (a *Adapters) deps(ctx context.Context, recorder *journal.Recorder) (operat
 		Scheduler:  func(control reconfigure.Instance) operation.Scheduler { return a.scheduler(control) },
 		Commenter:  func(control reconfigure.Instance) operation.Commenter { return a.scheduler(control) },
 	}, nil
+}
+
+// revokeKeys is for the file of this host. What goes wrong is repeated after the next removal.
+func (a *Adapters) revokeKeys(ctx context.Context) {
+	if err := a.site.revokeKeys(ctx, a.log); err != nil {
+		a.logger.WarnContext(ctx, "the keys of nodes without an instance are still authorized", "reason", err.Error())
+	}
 }
 
 // waiter waits for SSH.
@@ -339,6 +358,15 @@ func (s Site) playbooks() *ansible.Runner {
 	return ansible.New(ansible.Config{Dir: s.Dir, Env: environment(os.Environ()), Log: appender{s, "ansible.log"}})
 }
 
+// CloudConfigured is an error where the declared cloud is not found in a clouds.yaml.
+func (s Site) CloudConfigured() error {
+	err := openstack.Configured(openstack.Config{Cloud: s.Cluster.Cloud, CloudsFile: s.cloudsFile()})
+	if err != nil {
+		err = fmt.Errorf("%w; put clouds.yaml with this cloud into %s, or where OpenStack's own client reads it", err, s.Dir)
+	}
+	return err
+}
+
 // cloud is logged in to the cloud. Without a journal it knows the cluster's instances by what the files of this host say.
 func (s Site) cloud(ctx context.Context, log *journal.Journal) (*openstack.Client, error) {
 	identity, err := s.identity(ctx, log)
@@ -384,9 +412,21 @@ const observeFor = 20 * time.Second
 
 // Look asks all sources for a person, and changes nothing.
 func (a *Adapters) Look(ctx context.Context) (snapshot.Snapshot, error) {
+	return a.inFull().Observe(ctx, snapshot.Scope{Servers: true, Declared: true})
+}
+
+// inFull asks the sources for what people read: with the cloud's words on servers in ERROR, and in bounded time.
+func (a *Adapters) inFull() snapshot.Observer {
 	observer := a.observer()
 	observer.Limit = observeFor
-	return observer.Observe(ctx, snapshot.Scope{Servers: true, Declared: true})
+	observer.Servers = func(ctx context.Context) (map[string][]reconfigure.Server, error) {
+		cloud, err := a.openstack(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return cloud.ServersWithFaults(ctx)
+	}
+	return observer
 }
 
 // Inventory is Ansible's, of what is in Terraform's state. The known hosts that its ssh commands use are up to date

@@ -137,12 +137,11 @@ func (p program) replaced() bool {
 
 // Reconciler compares the sources of a cluster. An instance that Terraform does not know counts from minAge on.
 func (a *Adapters) Reconciler(minAge time.Duration) reconcile.Reconciler {
-	observer := a.observer()
-	observer.Limit = observeFor
+	observer := a.inFull()
 	return reconcile.Reconciler{
 		Cluster: a.site.Cluster, Journal: a.log, MinAge: minAge,
 		Observe: func(ctx context.Context) (snapshot.Snapshot, error) {
-			return observer.Observe(ctx, snapshot.Scope{Servers: true, Declared: true})
+			return observer.Observe(ctx, snapshot.Scope{Servers: true, Ports: true, Declared: true})
 		},
 		Cloud:     func(ctx context.Context) (reconcile.Cloud, error) { return a.openstack(ctx) },
 		Scheduler: func(control reconfigure.Instance) reconcile.Scheduler { return a.scheduler(control) },

@@ -83,7 +83,7 @@ func (a *Adapters) owned(ctx context.Context) (servers, ports []string, err erro
 }
 
 // Distinct is an error where the cluster is not there yet, and the project has another one of its name, or what is left
-// of one.
+// of one. A cloud that does not answer is no error: the deploy finds that itself.
 func (s Site) Distinct(ctx context.Context) error {
 	return s.IfJournal(ctx, func(log *journal.Journal) error {
 		told, _, err := s.nodeMap(log).Read(ctx)
@@ -92,11 +92,11 @@ func (s Site) Distinct(ctx context.Context) error {
 		}
 		cloud, err := s.cloud(ctx, log)
 		if err != nil {
-			return err
+			return nil //nolint:nilerr // see above
 		}
 		others, err := cloud.Namesakes(ctx)
 		if err != nil {
-			return err
+			return nil //nolint:nilerr // see above
 		}
 		return namesakes(s.Cluster.Name, others)
 	})

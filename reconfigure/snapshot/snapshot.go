@@ -31,14 +31,16 @@ func (s Source) Words() string {
 
 // Snapshot has the answers of the sources. Nothing may be concluded from the missing answer of a source.
 type Snapshot struct {
-	Time      time.Time
-	Desired   map[string]reconfigure.Spec                 // what Terraform was told, as far as it was carried out
-	Instances map[string]reconfigure.Instance             // by node, from Terraform's state
-	States    map[string]reconfigure.NodeState            // by node, from Slurm
-	Servers   map[string][]reconfigure.Server             // by node, from the cloud, where they were asked for
-	Sources   map[reconfigure.Source]reconfigure.Resolved // what declared names mean now, where that was asked for
-	Health    map[string]reconfigure.Health               // of the node groups with failures, by name
-	Missing   map[Source]string                           // why a source is unreachable
+	Time       time.Time
+	Desired    map[string]reconfigure.Spec                 // what Terraform was told, as far as it was carried out
+	Instances  map[string]reconfigure.Instance             // by node, from Terraform's state
+	States     map[string]reconfigure.NodeState            // by node, from Slurm
+	Servers    map[string][]reconfigure.Server             // by node, from the cloud, where they were asked for
+	StatePorts map[string]string                           // ids of the nodes' ports in Terraform's state, by node
+	Ports      map[string][]reconfigure.Port               // by node, from the cloud, where they were asked for
+	Sources    map[reconfigure.Source]reconfigure.Resolved // what declared names mean now, where that was asked for
+	Health     map[string]reconfigure.Health               // of the node groups with failures, by name
+	Missing    map[Source]string                           // why a source is unreachable
 	// Conf is the configuration of Slurm that the declaration leads to, where that was asked for.
 	Conf *reconfigure.SlurmConf
 }
@@ -91,6 +93,8 @@ type Scope struct {
 	Declared bool
 	// Servers asks for the cloud's own list of instances.
 	Servers bool
+	// Ports asks for the cloud's own list of ports.
+	Ports bool
 }
 
 // Observer asks the sources. Its functions are called from several goroutines.
@@ -100,8 +104,9 @@ type Observer struct {
 	State func(ctx context.Context, nodes nodeset.NodeSet) (reconfigure.State, error)
 	// States asks the Slurm of the control node.
 	States func(ctx context.Context, control reconfigure.Instance) (map[string]reconfigure.NodeState, error)
-	// Servers and Resolve ask the cloud.
+	// Servers, Ports and Resolve ask the cloud.
 	Servers func(ctx context.Context) (map[string][]reconfigure.Server, error)
+	Ports   func(ctx context.Context) (map[string][]reconfigure.Port, error)
 	Resolve func(ctx context.Context, s reconfigure.Source) reconfigure.Resolved
 	// Health reads the health of the node groups with failures. Nil: there is no journal yet.
 	Health func(ctx context.Context) (map[string]reconfigure.Health, error)
@@ -123,11 +128,16 @@ func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 	var (
 		wait     sync.WaitGroup
 		servers  map[string][]reconfigure.Server
+		ports    map[string][]reconfigure.Port
 		cloud    error
+		noPorts  error
 		declared map[reconfigure.Source]reconfigure.Resolved
 	)
 	if scope.Servers {
 		wait.Go(func() { servers, cloud = limited(ctx, o.Limit, o.Servers) })
+	}
+	if scope.Ports {
+		wait.Go(func() { ports, noPorts = limited(ctx, o.Limit, o.Ports) })
 	}
 	if scope.Declared {
 		wait.Go(func() { declared = o.resolve(ctx, DeclaredSources(o.Cluster)) })
@@ -139,6 +149,9 @@ func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 	wait.Wait()
 	if s.Servers = servers; servers == nil && scope.Servers && cloud == nil {
 		s.Servers = map[string][]reconfigure.Server{} // asked, and there is none
+	}
+	if s.Ports = ports; cloud == nil {
+		cloud = noPorts
 	}
 	if cloud != nil {
 		s.Missing[Cloud] = cloud.Error()
@@ -175,6 +188,7 @@ func (o Observer) observeSlurm(ctx context.Context, scope Scope, s *Snapshot) {
 		s.Missing[Slurm] = "not asked, since Terraform's state does not say where the control node is"
 		return
 	}
+	s.StatePorts = state.Ports
 	if s.Instances, s.Desired = state.Instances, carriedOut(state); s.Instances == nil {
 		s.Instances = map[string]reconfigure.Instance{} // asked, and there is none
 	}

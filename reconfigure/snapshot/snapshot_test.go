@@ -125,6 +125,40 @@ func TestDriftOfANode(t *testing.T) {
 	}
 }
 
+func TestBeforeTheFirstDeployNothingIsMissing(t *testing.T) {
+	cluster := reconfigure.Cluster{
+		Control: reconfigure.Control{Name: "ctl"},
+		Groups:  []reconfigure.NodeGroup{{Name: "standard", Prefix: "n", Width: 1, Min: 1, Max: 2}},
+	}
+	s := Snapshot{Instances: map[string]reconfigure.Instance{}, Servers: map[string][]reconfigure.Server{}}
+	for deployed, want := range map[bool][]Drift{false: nil, true: {DriftMissing}} {
+		if deployed {
+			s.Instances["ctl"] = reconfigure.Instance{Node: "ctl", ID: "1"}
+		}
+		if diff := cmp.Diff(want, s.Drift(cluster, "n1")); diff != "" {
+			t.Errorf("deployed: %v: %s", deployed, diff)
+		}
+	}
+}
+
+func TestPortsAreAskedForWhereTheyAreWanted(t *testing.T) {
+	want := map[string][]reconfigure.Port{"n1": {{ID: "p"}}}
+	o := Observer{
+		State: func(context.Context, nodeset.NodeSet) (reconfigure.State, error) { return reconfigure.State{}, nil },
+		Ports: func(context.Context) (map[string][]reconfigure.Port, error) { return want, nil },
+	}
+	if s, err := o.Observe(t.Context(), Scope{Ports: true}); err != nil || !cmp.Equal(want, s.Ports) || !s.Answers(Cloud) {
+		t.Errorf("%+v, error %v", s, err)
+	}
+	o.Ports = func(context.Context) (map[string][]reconfigure.Port, error) { return nil, errors.New("away") }
+	if s, err := o.Observe(t.Context(), Scope{Ports: true}); err != nil || s.Answers(Cloud) {
+		t.Errorf("%+v, error %v", s, err)
+	}
+	if s, err := o.Observe(t.Context(), Scope{}); err != nil || !s.Answers(Cloud) {
+		t.Errorf("%+v, error %v", s, err)
+	}
+}
+
 func TestUndeclaredNodes(t *testing.T) {
 	s := Snapshot{
 		Desired: map[string]reconfigure.Spec{

@@ -30,6 +30,7 @@ type Finding struct {
 	Note    bool           `json:"note"`
 	Detail  string         `json:"detail"`
 	Server  string         `json:"server,omitempty"`
+	Port    string         `json:"port,omitempty"`
 	Fix     reconcile.Fix  `json:"fix,omitempty"`
 	Command string         `json:"command,omitempty"`
 }
@@ -57,6 +58,7 @@ func newFindings(findings []reconcile.Finding) []Finding {
 			f.Kind.Note(),
 			f.Detail,
 			f.Server,
+			f.Port,
 			f.Fix,
 			byHand(f.Command, nodeset.Of(f.Node)),
 		}
@@ -109,6 +111,8 @@ func remedy(f reconcile.Finding, nodes nodeset.NodeSet) string {
 	}[f.Fix]
 	command := byHand(f.Command, nodes)
 	switch {
+	case f.Port != "" && does != "":
+		return "remove this port"
 	case f.Kind == reconcile.Unadopted && does != "":
 		return "resume: add it to Terraform's state"
 	case does != "":
@@ -135,14 +139,18 @@ func (f Fixed) MarshalJSON() ([]byte, error) {
 	}
 	return json.Marshal(struct {
 		Node    string `json:"node"`
-		Server  string `json:"server"`
+		Server  string `json:"server,omitempty"`
+		Port    string `json:"port,omitempty"`
 		Removed bool   `json:"removed"`
-	}{f.Node, f.Server, f.Done})
+	}{f.Node, f.Server, f.Port, f.Done})
 }
 
 // String returns the result for people.
 func (f Fixed) String() string {
 	what, became := "instance "+f.Server+" of "+f.Node, "removed"
+	if f.Port != "" {
+		what = "port " + f.Port + " of " + f.Node
+	}
 	if f.Fix == reconcile.HandBack {
 		what, became = f.Node, "handed back to Slurm"
 	}

@@ -54,6 +54,13 @@ func TestReconcileTable(t *testing.T) {
 				Fix:    reconcile.Resume,
 			},
 			{Node: "node12", Kind: reconcile.Unadopted, Detail: "Slurm uses its instance", Fix: reconcile.Resume},
+			{
+				Node:   "node13",
+				Kind:   reconcile.LeakedPort,
+				Detail: "no server uses this port of ours, and Terraform does not know it: 5678",
+				Port:   "5678",
+				Fix:    reconcile.Delete,
+			},
 			{Node: "node09", Kind: reconcile.Tainted, Detail: "its instance is tainted in Terraform's state"},
 		},
 		Busy: reconcile.Busy{Nodes: nodeset.Of("node10", "node11")},
@@ -69,11 +76,13 @@ func TestReconcileTable(t *testing.T) {
 func TestFixedForProgramsAndPeople(t *testing.T) {
 	orphan := reconcile.Finding{Node: "node06", Server: "1234", Fix: reconcile.Delete}
 	down := reconcile.Finding{Node: "node07", Fix: reconcile.HandBack}
+	port := reconcile.Finding{Node: "node08", Kind: reconcile.LeakedPort, Port: "5678", Fix: reconcile.Delete}
 	for _, tc := range []struct {
 		fixed       Fixed
 		json, words string
 	}{
 		{Fixed{orphan, true}, `{"node":"node06","server":"1234","removed":true}`, "instance 1234 of node06: removed"},
+		{Fixed{port, false}, `{"node":"node08","port":"5678","removed":false}`, "port 5678 of node08: not removed"},
 		{Fixed{down, false}, `{"node":"node07","handed_back":false}`, "node07: not handed back to Slurm"},
 	} {
 		text, err := json.Marshal(tc.fixed)

@@ -41,6 +41,7 @@ type Node struct {
 	Slurm         []string           `json:"slurm"` // base state and flags; empty where Slurm does not say
 	Reason        string             `json:"reason,omitempty"`
 	Instance      string             `json:"instance,omitempty"` // Nova's status, or MISSING
+	Fault         string             `json:"fault,omitempty"`    // of an instance in ERROR, in Nova's words
 	Created       time.Time          `json:"created,omitzero"`
 	Address       string             `json:"address,omitempty"`
 	Image         string             `json:"image,omitempty"` // of the instance, if the image is declared for any group
@@ -221,6 +222,7 @@ func (v viewer) node(name, group string, kind Kind, declared reconfigure.Source)
 		n.Instance = missing
 	}
 	for _, server := range servers {
+		n.Fault = cmp.Or(server.Fault, n.Fault)
 		if n.Instance != "" {
 			n.Instance += "," // show each of several instances of one name
 		}

@@ -444,3 +444,21 @@ func TestReasonOfADrainThatIsOver(t *testing.T) {
 		}
 	}
 }
+
+func TestTheFaultOfAnInstanceIsShown(t *testing.T) {
+	c := reconfigure.Cluster{
+		Control: reconfigure.Control{Name: "ctl"},
+		Groups:  []reconfigure.NodeGroup{{Name: "standard", Prefix: "n", Width: 1, Min: 1, Max: 1}},
+	}
+	seen := snapshot.Snapshot{Servers: map[string][]reconfigure.Server{
+		"n1": {{ID: "1", Node: "n1", Status: "ERROR", Fault: "No valid host was found."}},
+	}}
+	var b strings.Builder
+	report := New(c, seen, Journal{Time: utcNoon}, reconcile.Look{})
+	if err := report.Write(&b, Layout{Now: utcNoon, Width: TableWidth}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "the cloud says: No valid host was found.") || report.Nodes[1].Fault == "" {
+		t.Error(b.String())
+	}
+}

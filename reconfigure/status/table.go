@@ -156,6 +156,9 @@ func (n Node) remarks(now time.Time) []string {
 	if n.Reason != "" {
 		remarks = append(remarks, text.OneLine(n.Reason))
 	}
+	if n.Fault != "" {
+		remarks = append(remarks, "the cloud says: "+text.OneLine(n.Fault))
+	}
 	shown := func(d snapshot.Drift) bool {
 		return slices.Contains([]snapshot.Drift{
 			snapshot.DriftImage, snapshot.DriftLost, snapshot.DriftDoubled, snapshot.DriftUndeclared, snapshot.DriftStopped,

@@ -36,6 +36,9 @@ func TestAClusterWithoutAnIDGetsOne(t *testing.T) {
 	if len(servers) != 3 || len(owned) != 4 {
 		t.Fatalf("the state has servers %v and ports %v", servers, owned)
 	}
+	if state, err := d.State(t.Context()); err != nil || len(state.Ports) != 4 || state.Ports["node03"] == "" {
+		t.Errorf("the state has the ports %v, error %v", state.Ports, err)
+	}
 	client, err := cloud.New(t.Context(), cloud.Config{
 		Cloud: "openstack", CloudsFile: c.cfg.CloudsFile, Cluster: "eiffel", Identity: reconfigure.Identity{ID: clusterID},
 	})

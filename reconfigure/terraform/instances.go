@@ -43,7 +43,21 @@ func (d *Driver) State(ctx context.Context) (reconfigure.State, error) {
 		// A plan from an empty map would remove all of them.
 		return reconfigure.State{}, &unknownError{len(found), d.nodes().path()}
 	}
-	return reconfigure.State{Desired: reconfigure.InShard(desired, d.cfg.Workspace), Instances: found}, nil
+	return reconfigure.State{
+		Desired: reconfigure.InShard(desired, d.cfg.Workspace), Instances: found, Ports: ids(listed, m, portBlock),
+	}, nil
+}
+
+// ids returns the ids of the resources of a block in a state, by node.
+func ids(state []*tfjson.StateResource, m module, block string) map[string]string {
+	found := map[string]string{}
+	for _, r := range state {
+		node, _ := m.owner(r.Address, func(string) bool { return false })
+		if id := text(r.AttributeValues["id"]); id != "" && node != "" && r.Address == instance(block, node) {
+			found[node] = id
+		}
+	}
+	return found
 }
 
 // Instances returns State.Instances.

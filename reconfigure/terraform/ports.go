@@ -3,7 +3,9 @@ package terraform
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 
 	tfjson "github.com/hashicorp/terraform-json"
 
@@ -57,18 +59,8 @@ func (d *Driver) Owned(ctx context.Context) (servers, ports []string, err error)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, r := range state {
-		node, _ := m.owner(r.Address, func(string) bool { return false })
-		id := text(r.AttributeValues["id"])
-		switch {
-		case node == "" || id == "":
-		case r.Address == instance(instanceBlock, node):
-			servers = append(servers, id)
-		case r.Address == instance(portBlock, node):
-			ports = append(ports, id)
-		}
-	}
-	return servers, ports, nil
+	sorted := func(block string) []string { return slices.Sorted(maps.Values(ids(state, m, block))) }
+	return sorted(instanceBlock), sorted(portBlock), nil
 }
 
 // listed returns all managed resources in this shard's state; none if the workspace does not exist yet.

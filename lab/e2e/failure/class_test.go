@@ -209,7 +209,7 @@ func assertNothingLeaked(t *testing.T) {
 		names = append(names, s.Name)
 	}
 	if len(names) != 2 {
-		t.Errorf("the cloud has %v, not the control node and the persistent one", names)
+		t.Errorf("the cloud has %v, not the control node and the persistent one\n%s", names, lab.WorkerLogs())
 	}
 }
 
