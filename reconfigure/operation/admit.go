@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -44,7 +45,7 @@ func (t *attempt) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigu
 	if endangered.Empty() {
 		return nil
 	}
-	states, err := t.allStates(ctx)
+	states, err := t.statesOf(ctx, endangered)
 	busy := reconfigure.Failures{}
 	for node := range endangered.All() {
 		instance := t.state.Instances[node]
@@ -89,7 +90,7 @@ func (t *attempt) clear(ctx context.Context, plan reconfigure.Plan) reconfigure.
 	if len(unknown) == 0 {
 		return nil
 	}
-	states, unreachable := t.allStates(ctx)
+	states, unreachable := t.statesOf(ctx, nodeset.Collect(maps.Keys(unknown)))
 	stay := reconfigure.Failures{}
 	var (
 		lock  sync.Mutex

@@ -289,4 +289,6 @@ func TestInstanceThatIsGoneAndHasAJobIsLeftAlone(t *testing.T) {
 // blindCloud shows no servers.
 type blindCloud struct{ operation.Cloud }
 
-func (blindCloud) Servers(context.Context) (map[string][]reconfigure.Server, error) { return nil, nil }
+func (blindCloud) Servers(context.Context, nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
+	return nil, nil
+}

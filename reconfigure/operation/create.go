@@ -168,7 +168,7 @@ func (o *operation) awaitBuilt() {
 	ctx, cancel := context.WithTimeout(o.ctx, o.timing.Build)
 	defer cancel()
 	for {
-		servers, err := o.serversOf(ctx, o.change.Node)
+		servers, err := o.serversOfNode(ctx, o.change.Node)
 		building := slices.ContainsFunc(servers, func(s reconfigure.Server) bool {
 			return s.Status == "BUILD" && s.Created.After(o.change.Since)
 		})
@@ -198,7 +198,7 @@ func (o *operation) adopt() error {
 // isGone reports whether the cloud has no instance of the node with this id, or none at all where id is empty. It is
 // false where the cloud does not answer.
 func (o *operation) isGone(id string) bool {
-	servers, err := o.serversOf(o.ctx, o.change.Node)
+	servers, err := o.serversOfNode(o.ctx, o.change.Node)
 	return err == nil && !slices.ContainsFunc(servers, func(s reconfigure.Server) bool { return id == "" || s.ID == id })
 }
 

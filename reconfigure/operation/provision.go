@@ -10,6 +10,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // provision is an operation's call of Terraform.
@@ -176,7 +177,7 @@ func (t *attempt) once(ctx context.Context) (again bool) {
 		return false
 	}
 	t.found(t.state.Instances)
-	if t.servers, t.unseen = t.allServers(ctx); t.unseen != nil && ctx.Err() != nil {
+	if t.servers, t.unseen = t.serversOf(ctx, t.nodes(calls)); t.unseen != nil && ctx.Err() != nil {
 		return false
 	}
 	if calls = t.adoptKnown(ctx, calls); len(calls) == 0 && len(t.forget) == 0 {
@@ -206,7 +207,21 @@ func (t *attempt) once(ctx context.Context) (again bool) {
 // open returns the calls without a result whose callers still wait.
 func (t *attempt) open() []*provisionCall { return t.waiting(t.run.Calls) }
 
-// waiting returns the calls whose callers still wait. Nothing is made for a node that is too late.
+// nodes is those of some calls, and those that the state is to forget.
+func (t *attempt) nodes(calls []*provisionCall) nodeset.NodeSet {
+	var names []string
+	for _, c := range calls {
+		if c.In.op != nil {
+			names = append(names, c.In.op.change.Node)
+		}
+	}
+	for _, d := range t.forget {
+		names = append(names, d.call.In.op.change.Node)
+	}
+	return nodeset.Of(names...)
+}
+
+// waiting is those of some calls whose callers still wait. Nothing is made for a node that is too late.
 func (t *attempt) waiting(calls []*provisionCall) []*provisionCall {
 	return slices.DeleteFunc(slices.Clone(calls), func(c *provisionCall) bool { return c.Finished() })
 }

@@ -180,8 +180,8 @@ type remarks struct {
 	since  time.Time // that registered later
 }
 
-func (r remarks) States(ctx context.Context) (map[string]reconfigure.NodeState, error) {
-	states, err := r.World.States(ctx)
+func (r remarks) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
+	states, err := r.World.States(ctx, nodes)
 	for node, s := range states {
 		if s.Ready() && s.Boot.After(r.since) {
 			s.Flags, s.Reason = s.Flags|r.flags, r.reason

@@ -69,7 +69,7 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 				fmt.Errorf("slurmd did not register in time: Slurm has it as %s", describe(state))), nil
 		}
 	}
-	servers, err := o.serversOf(ctx, o.change.Node)
+	servers, err := o.serversOfNode(ctx, o.change.Node)
 	switch {
 	case err != nil && ctx.Err() == nil: // an earlier answer does not count any more
 		return err, nil

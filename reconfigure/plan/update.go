@@ -59,7 +59,7 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	case problem != nil && r.IsDeferred() && state.Running():
 		// The source may be resolved when the jobs have ended.
 		p.await(r, node, "update")
-	case problem != nil && r.IsDeferred() && reconfigure.ClassOf(problem) != reconfigure.ClassMissing && !p.late(r):
+	case problem != nil && r.IsDeferred() && reconfigure.ClassOf(problem) != reconfigure.ClassMissing && !r.Late(p.seen.Time):
 		p.deferFor(r, node, reconfigure.CloudUnreachable, problem.Error())
 	case problem != nil:
 		p.giveBack(r, node)
@@ -148,7 +148,7 @@ func differences(is, wanted reconfigure.Spec) string {
 func (p *planner) await(r reconfigure.Request, node, purpose string) {
 	state := p.seen.States[node]
 	drained := state.Drained() || state.Rebooting()
-	if p.late(r) {
+	if r.Late(p.seen.Time) {
 		if state.Drained() && state.Ours() {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain,
 				Reason: "its jobs did not end in time"})
@@ -160,11 +160,6 @@ func (p *planner) await(r reconfigure.Request, node, purpose string) {
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Drain, Reason: purpose})
 	}
 	p.waits(r, node)
-}
-
-// late reports whether the drain timeout of the request is over.
-func (p *planner) late(r reconfigure.Request) bool {
-	return r.DrainTimeout > 0 && p.seen.Time.Sub(r.Submitted) > r.DrainTimeout
 }
 
 func (p *planner) waits(r reconfigure.Request, node string) {
