@@ -87,7 +87,7 @@ func TestABadAnswerFailsOneNodeAlone(t *testing.T) {
       register: converged
     - ansible.builtin.meta: end_host
       when: converged.missing | default([])
-    - authorize_key: {file: %s, key: "{{ converged.public_key }}", comment: "{{ inventory_hostname }}"}
+    - authorize_key: {file: %s, key: "{{ converged.public_key }}", comment: "{{ inventory_hostname }}", command: "true"}
     - ansible.builtin.command: 'true'
 `
 	facts := func(family string) string {

@@ -22,6 +22,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
+// Password is that of the lab's cloud: text that is nowhere else.
+const Password = "the-password-of-the-cloud-of-the-lab"
+
 // ControlNodeName is the name of the server that runs slurmctld.
 const ControlNodeName = "ctl"
 
@@ -138,7 +141,7 @@ func (l *Lab) startCloud(context.Context) error {
 	l.Host = host
 	l.undo = append(l.undo, host.Close)
 	l.Cloud, err = labcloud.New(labcloud.Config{
-		Project: "lab", User: "lab", Password: "lab",
+		Project: "lab", User: "lab", Password: Password,
 		Networks: []labcloud.Network{{Name: networkName, CIDR: l.cfg.Gateway.Masked(), Gateway: l.cfg.Gateway.Addr()}},
 		Flavors: []labcloud.Flavor{{Name: FlavorSmall, VCPUs: 2, RAM: 2048, Disk: 10},
 			{Name: FlavorLarge, VCPUs: 4, RAM: 4096, Disk: 10}},
