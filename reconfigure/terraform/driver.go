@@ -59,6 +59,7 @@ type Driver struct {
 	// launcher runs Terraform in this driver's workspace, defaultLauncher in the default one.
 	launcher, defaultLauncher string
 	known                     shared // see shared
+	tofu                      bool   // the last plan was OpenTofu's
 }
 
 // Open finds the binary and initializes the module if needed. It fails if there is no binary, or a provider cannot be
