@@ -2,14 +2,21 @@
 TOOLS       := $(CURDIR)/.tools
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
 .PHONY: help
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
+# The bytes depend only on the commit, the release of Go and the platform: no path of this machine, no C compiler. The version is
+# the tag of the commit, or is made from the last tag and the commit.
 .PHONY: build
 build: ## build bin/reconfigure
-	go build -o bin/reconfigure ./cmd/reconfigure
+	CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/reconfigure ./cmd/reconfigure
+
+.PHONY: sbom
+sbom: build ## write bin/reconfigure.cdx.json: the modules in bin/reconfigure (CycloneDX)
+	go tool -modfile=lab/tools/sbom/go.mod cyclonedx-gomod bin -json -std -noserial -output bin/reconfigure.cdx.json bin/reconfigure
 
 .PHONY: tools
 tools: ## install what demo and test need: packages, Terraform and its provider, the image of the nodes
@@ -24,11 +31,33 @@ demo: scene build tools ## show a cluster of namespaces on this machine (SCENE=j
 scene: # an unknown SCENE is said before anything is installed
 	@go run ./lab/cmd/eiffel-lab demo --scene '$(SCENE)' --check
 
+# As root. The owner of the checkout is the worker's user. With DESTDIR the files are written below it, and systemd is left alone.
+OWNER   ?= $(shell stat --format %U .)
+DESTDIR ?=
+.PHONY: install-service
+install-service: ## have systemd start the worker at boot, and again when it ends; then declare worker: systemd
+	install -d $(DESTDIR)/etc/systemd/system $(DESTDIR)/etc/polkit-1/rules.d
+	sed 's/^User=eiffel$$/User=$(OWNER)/' systemd/reconfigure-worker@.service >$(DESTDIR)/etc/systemd/system/reconfigure-worker@.service
+	sed 's/"eiffel"/"$(OWNER)"/' systemd/50-reconfigure-worker.rules >$(DESTDIR)/etc/polkit-1/rules.d/50-reconfigure-worker.rules
+ifeq ($(DESTDIR),)
+	systemctl daemon-reload
+	systemctl enable --now "$$(systemd-escape --path --template reconfigure-worker@.service '$(CURDIR)')"
+endif
+
 .PHONY: lint
-lint: ## gofmt, vet, staticcheck
+lint: verify ## gofmt, vet, staticcheck, checksums of modules, known vulnerabilities
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo 'gofmt wants changes in:'; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
 	go run $(STATICCHECK) ./...
+
+# The database of vulnerabilities is at vuln.go.dev. Without it the checksums are what is left of the check.
+.PHONY: verify
+verify: # the modules' checksums, and known vulnerabilities in code that is called
+	go mod verify
+	@echo go run $(GOVULNCHECK) ./...; \
+	if said=$$(go run $(GOVULNCHECK) ./... 2>&1); then echo "$$said" | tail -n 1; \
+	elif echo "$$said" | grep '^govulncheck: fetching vulnerabilities'; then echo 'NOT CHECKED for known vulnerabilities: the database does not answer'; \
+	else echo "$$said"; exit 1; fi
 
 # The number of inputs is proportional to FUZZ. A number and not a time, since Go fails a run whose time ends during an
 # input.
@@ -38,6 +67,7 @@ FUZZ := 20
 fuzz: ## fuzz the parsers (FUZZ=1: a twentieth of the inputs)
 	go test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZ)0000x ./reconfigure/nodeset
 	go test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZ)000x ./reconfigure/config
+	go test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZ)000x ./reconfigure/gate
 	go test -run '^$$' -fuzz FuzzParseConsole -fuzztime $(FUZZ)000x ./reconfigure/ssh
 
 # Packages with tests that need neither root nor `make tools`. Single tests in them that do are skipped, and counted as

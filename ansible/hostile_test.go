@@ -1,31 +1,45 @@
 package site_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
 
-// hostile runs tasks on the hosts evil and good, which are this machine. What evil answers to each module is the output
-// of a shell script of its root's. It returns Ansible's output.
-func hostile(t *testing.T, script, tasks string, env ...string) string {
+// hostile runs tasks on the host good and on others, which are all this machine. What each of the others answers to a
+// module is the output of a shell script of its root's. It returns Ansible's output.
+func hostile(t *testing.T, scripts map[string]string, tasks string, env ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	interpreter := filepath.Join(dir, "python3")
-	write(t, interpreter, "#!/bin/sh\n"+script+"\n")
-	if err := os.Chmod(interpreter, 0o755); err != nil {
+	hosts := map[string]any{"good": map[string]string{"ansible_python_interpreter": "/usr/bin/python3"}}
+	for host, script := range scripts {
+		interpreter := filepath.Join(dir, host)
+		write(t, interpreter, "#!/bin/sh\n"+script+"\n")
+		if err := os.Chmod(interpreter, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		hosts[host] = map[string]string{"ansible_python_interpreter": interpreter}
+	}
+	inventory, err := json.Marshal(map[string]any{"all": map[string]any{
+		"hosts": hosts, "vars": map[string]string{"ansible_connection": "local"}}})
+	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "hosts.json"), fmt.Sprintf(`{"all": {"hosts": {
-		"evil": {"ansible_python_interpreter": %q}, "good": {"ansible_python_interpreter": "/usr/bin/python3"}},
-		"vars": {"ansible_connection": "local"}}}`, interpreter))
+	write(t, filepath.Join(dir, "hosts.json"), string(inventory))
 	file := filepath.Join(dir, "playbook.yml")
-	write(t, file, "- hosts: all\n  strategy: free\n  tasks:\n"+tasks+
-		"\n- hosts: localhost\n  connection: local\n  tasks:\n    - debug:\n"+
-		"        msg: \"at the end {{ groups.keys() | sort }} {{ groups['all'] }} {{ hostvars['good'].evil | default('no') }}\"\n")
+	write(t, file, "- hosts: all\n  strategy: free\n  tasks:\n"+tasks+`
+- hosts: localhost
+  connection: local
+  tasks:
+    - debug:
+        msg: "at the end {{ groups.keys() | sort }} {{ groups['all'] | length }} {{ x.evil | default('no') }}"
+      vars: {x: "{{ hostvars['good'] }}"}
+`)
 	here := mustAbs(t, ".")
 	cmd := exec.CommandContext(t.Context(), "ansible-playbook", "--inventory", filepath.Join(dir, "hosts.json"), file)
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "ANSIBLE_HOME="+dir,
@@ -33,33 +47,35 @@ func hostile(t *testing.T, script, tasks string, env ...string) string {
 		"ANSIBLE_ACTION_PLUGINS="+filepath.Join(here, "action_plugins"))
 	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
-	if err != nil && cmd.ProcessState == nil {
+	if cmd.ProcessState == nil {
 		t.Fatal(err)
+	}
+	want := fmt.Sprintf("at the end ['all', 'ungrouped'] %d no", len(hosts))
+	if !strings.Contains(string(out), want) {
+		t.Errorf("there is no %q:\n%s", want, out)
 	}
 	return string(out)
 }
 
-// TestAnAnswerChangesNoOtherHost has a node answer with what Ansible takes from some of its own modules: other hosts and
-// their variables, with which a task for them would run on the control host.
+// TestAnAnswerChangesNoOtherHost has a node answer with what Ansible takes from some of its own modules: other hosts
+// and their variables, with which a task for them would run on the control host.
 func TestAnAnswerChangesNoOtherHost(t *testing.T) {
 	const answer = `echo '{"changed": false, "rc": 0, "stdout": "", "stat": {"exists": false},
 "add_host": {"host_name": "good", "groups": ["taken"], "host_vars": {"evil": "yes"}}, "add_group": "grouped",
 "parent_groups": ["all"], "ansible_facts": {"evil": "yes"}, "ansible_stats": {"data": {"evil": "yes"}}}'`
-	for name, task := range map[string]string{
-		"apt": "ansible.builtin.apt: {name: []}", "file": "ansible.builtin.file: {path: /tmp, state: directory}",
-		"command": "ansible.legacy.command: 'true'", "shell": "ansible.builtin.shell: 'true'",
-		"service": "ansible.legacy.service: {name: none, use: service, pattern: none}",
-		"copy":    "ansible.legacy.copy: {remote_src: true, src: /dev/null, dest: " + t.TempDir() + "/copy}",
-		"systemd": "ansible.builtin.systemd: {daemon_reload: false}",
-		"our own": "wait_for_node: {families: [Debian]}",
+	var tasks strings.Builder
+	for _, task := range []string{
+		"ansible.builtin.apt: {name: []}", "ansible.builtin.file: {path: /tmp, state: directory}",
+		"ansible.builtin.command: 'true'", "ansible.builtin.shell: 'true'",
+		"ansible.builtin.service: {name: none, use: service, pattern: none}",
+		"ansible.builtin.copy: {remote_src: true, src: /dev/null, dest: " + t.TempDir() + "/copy}",
+		"ansible.builtin.systemd: {daemon_reload: false}", "wait_for_node: {families: [Debian]}", "converge: {}",
 	} {
-		t.Run(name, func(t *testing.T) {
-			said := hostile(t, answer, "    - "+task+"\n      when: inventory_hostname == 'evil'\n      ignore_errors: true\n")
-			want := "at the end ['all', 'ungrouped'] ['evil', 'good'] no"
-			if !strings.Contains(said, want) {
-				t.Errorf("there is no %q:\n%s", want, said)
-			}
-		})
+		tasks.WriteString("    - " + task + "\n      when: inventory_hostname == 'evil'\n      ignore_errors: true\n")
+	}
+	said := hostile(t, map[string]string{"evil": answer}, tasks.String())
+	if n := strings.Count(said, "TASK ["); n != 10 {
+		t.Errorf("there were %d tasks:\n%s", n, said)
 	}
 }
 
@@ -72,12 +88,14 @@ func TestABadAnswerFailsOneNodeAlone(t *testing.T) {
     - ansible.builtin.meta: end_host
       when: converged.missing | default([])
     - authorize_key: {file: %s, key: "{{ converged.public_key }}", comment: "{{ inventory_hostname }}"}
-    - ansible.legacy.command: 'true'
+    - ansible.builtin.command: 'true'
 `
 	facts := func(family string) string {
-		return `echo '{"ansible_facts": {"os_family": ` + family + `, "service_mgr": "systemd"}, "changed": true, "missing": []}'`
+		return `echo '{"ansible_facts": {"os_family": ` + family +
+			`, "service_mgr": "systemd"}, "changed": true, "missing": []}'`
 	}
-	for name, script := range map[string]string{
+	with := func(other string) string { return strings.Replace(facts(`"Debian"`), `"missing": []`, other, 1) }
+	scripts := map[string]string{
 		"nothing":                     "",
 		"no JSON":                     "echo '{{ lookup(\"pipe\", \"id\") }}'",
 		"a list":                      "echo '[1]'",
@@ -90,32 +108,35 @@ func TestABadAnswerFailsOneNodeAlone(t *testing.T) {
 		"a system of another type":    facts(`{"a": []}`),
 		"a system that is a template": facts(`"{{ lookup(\"pipe\", \"id\") }}"`),
 		"no key":                      facts(`"Debian"`),
-		"a malformed key":             strings.Replace(facts(`"Debian"`), `"missing"`, `"public_key": "ssh-ed25519", "missing"`, 1),
-		"a key of another type":       strings.Replace(facts(`"Debian"`), `"missing"`, `"public_key": {"a": 1}, "missing"`, 1),
-		"packages of another type":    strings.Replace(facts(`"Debian"`), `"missing": []`, `"missing": {"a": 1}`, 1),
+		"a malformed key":             with(`"public_key": "ssh-ed25519", "missing": []`),
+		"a key of another type":       with(`"public_key": {"a": 1}, "missing": []`),
+		"packages of another type":    with(`"missing": {"a": 1}`),
 		"an answer that never comes":  "exec sleep 600",
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			key, keys := filepath.Join(dir, "key"), filepath.Join(dir, "authorized_keys")
-			said := hostile(t, script, fmt.Sprintf(tasks, key, keys), "ANSIBLE_TASK_TIMEOUT=15")
-			if !strings.Contains(said, "at the end ['all', 'ungrouped'] ['evil', 'good'] no") {
-				t.Errorf("the run ended for all:\n%s", said)
-			}
-			for host, failed := range map[string]string{"evil": "failed=1", "good": "failed=0"} {
-				_, recap, _ := strings.Cut(said, "PLAY RECAP")
-				_, line, _ := strings.Cut(recap, "\n"+host)
-				line, _, _ = strings.Cut(line, "\n")
-				if !strings.Contains(line, failed) {
-					t.Errorf("%s is not %s:\n%s", host, failed, said)
-				}
-			}
-			if text := read(t, keys); strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, " good\n") {
-				t.Errorf("the keys are %q", text)
-			}
-			if strings.Contains(said, "uid=") {
-				t.Errorf("a template was rendered:\n%s", said)
-			}
-		})
+	}
+	hosts := map[string]string{}
+	for name, script := range scripts {
+		hosts[strings.ReplaceAll(name, " ", "-")] = script
+	}
+	dir := t.TempDir()
+	key, keys := filepath.Join(dir, "key"), filepath.Join(dir, "authorized_keys")
+	said := hostile(t, hosts, fmt.Sprintf(tasks, key, keys), "ANSIBLE_TASK_TIMEOUT=30")
+	_, recap, _ := strings.Cut(said, "PLAY RECAP")
+	failed := regexp.MustCompile(`(?m)^(\S+) .* failed=(\d+)`)
+	for _, line := range failed.FindAllStringSubmatch(recap, -1) {
+		if good := line[1] == "good" || line[1] == "localhost"; good != (line[2] == "0") {
+			t.Errorf("%s", line[0])
+		}
+	}
+	if n := len(failed.FindAllString(recap, -1)); n != len(hosts)+2 {
+		t.Errorf("there are %d hosts in the recap", n)
+	}
+	if text := read(t, keys); strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, " good\n") {
+		t.Errorf("the keys are %q", text)
+	}
+	if strings.Contains(said, "uid=") {
+		t.Error("a template was rendered")
+	}
+	if t.Failed() {
+		t.Log(said)
 	}
 }

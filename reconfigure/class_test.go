@@ -218,3 +218,28 @@ func TestReasonBeginsWithItsClass(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatIsPublicHasNoAddresses(t *testing.T) {
+	for name, a := range answers() {
+		public := reconfigure.Public(a.words)
+		for _, secret := range []string{"http://", "https://", "192.0.2", "cloud.example", "%!", "nil"} {
+			if strings.Contains(public, secret) {
+				t.Errorf("%s: %s", name, public)
+			}
+		}
+	}
+	for words, want := range map[string]string{
+		`Error creating OpenStack server: Request forbidden: ` + servers + `, error message: {"code":403}`: `Error ` +
+			`creating OpenStack server: Request forbidden: the API, error message: {"code":403}`,
+		`Get "https://[2001:db8::1]:5000/v3": dial tcp [2001:db8::1]:5000: connect: connection refused`: `Get the API: ` +
+			`dial tcp: connect: connection refused`,
+		`Post "http://c/v2": read tcp 192.0.2.1:1->192.0.2.20:80: read: connection reset by peer`: `Post the API: read ` +
+			`tcp: read: connection reset by peer`,
+		`wanted target 'ACTIVE'. last error: %!s(<nil>)`: `wanted target 'ACTIVE'`,
+		`task "Start slurmd" failed: 10% done`:           `task "Start slurmd" failed: 10% done`,
+	} {
+		if got := reconfigure.Public(words); got != want {
+			t.Errorf("%s\n got %s\nwant %s", words, got, want)
+		}
+	}
+}

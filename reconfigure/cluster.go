@@ -168,6 +168,19 @@ func (c Cluster) GroupOf(node string) (NodeGroup, bool) {
 	return NodeGroup{}, false
 }
 
+// GroupNamed returns the group of a name. The error names all groups.
+func GroupNamed(groups []NodeGroup, name string) (NodeGroup, error) {
+	names := make([]string, len(groups))
+	for i, g := range groups {
+		if g.Name == name {
+			return g, nil
+		}
+		names[i] = g.Name
+	}
+	return NodeGroup{}, fmt.Errorf("there is no node group %q; the groups of group_vars/all.yml are %s",
+		name, strings.Join(names, ", "))
+}
+
 // DefaultShard is the shard of the control node and of the shared resources: Terraform's default workspace.
 const DefaultShard = ""
 

@@ -22,8 +22,10 @@ COMMANDS = [
     ["scontrol", "ping"],
     ["scontrol", "update", NODES, "State=(DOWN|DRAIN)", "Reason=" + TEXT],
     ["scontrol", "update", NODES, "State=(POWER_DOWN_FORCE|UNDRAIN)"],
+    ["scontrol", "update", NODES, "Reason="],
     ["scontrol", "update", r"JobId=[0-9]{1,20}(,[0-9]{1,20}){0,4000}", "AdminComment=" + TEXT],
     ["squeue", "--noheader", "--all", r"--Format=jobid:[0-9]{1,3},admin_comment:[0-9]{1,3}"],
+    ["squeue", "--noheader", "--all", "--states=[A-Z]{1,20}(,[A-Z]{1,20}){0,20}", "--format=%P"],
 ]
 # Commands that list nodes as JSON: which one works depends on the release.
 LISTERS = {"scontrol show nodes --json", "sinfo --json"}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
@@ -21,7 +22,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		Name:                   "reconfigure",
 		Usage:                  "make and remove the nodes of a Slurm cluster on OpenStack",
 		UsageText:              "reconfigure [--dir DIRECTORY] [--json] COMMAND [options] [HOSTLIST...]",
-		Version:                version().String(),
+		Version:                site.Version().String(),
 		Reader:                 stdin,
 		Writer:                 stdout,
 		ErrWriter:              stderr,
@@ -44,7 +45,9 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			pauseCommand(),
 			continueCommand(),
 			reconcileCommand(),
+			checkCommand(),
 			inventoryCommand(),
+			gateCommand(),
 			workerCommand(),
 			versionCommand(),
 			helpCommand(),

@@ -33,12 +33,14 @@ var arrows = map[string][]string{
 	"reconfigure/controller": {
 		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/plan", "reconfigure/operation",
 	},
+	"reconfigure/check":     {"reconfigure", "reconfigure/nodeset", "reconfigure/text"},
 	"reconfigure/reconcile": {"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot"},
 	"reconfigure/status": {
 		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/reconcile", "reconfigure/text",
 	},
 	"reconfigure/config":    {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/journal":   {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/gate":      {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/simulate":  {"reconfigure", "reconfigure/nodeset", "reconfigure/operation"},
 	"reconfigure/storm":     {},
 	"reconfigure/terraform": {"reconfigure", "reconfigure/nodeset"},
@@ -48,8 +50,8 @@ var arrows = map[string][]string{
 	"reconfigure/ssh":       {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/site": { // ties them all
 		"reconfigure", "reconfigure/nodeset", "reconfigure/process", "reconfigure/logfile",
-		"reconfigure/config", "reconfigure/journal", "reconfigure/snapshot", "reconfigure/plan",
-		"reconfigure/operation", "reconfigure/controller", "reconfigure/reconcile", "reconfigure/status",
+		"reconfigure/config", "reconfigure/gate", "reconfigure/journal", "reconfigure/snapshot", "reconfigure/plan",
+		"reconfigure/operation", "reconfigure/controller", "reconfigure/reconcile", "reconfigure/status", "reconfigure/check",
 		"reconfigure/slurmconf", "reconfigure/terraform", "reconfigure/ansible", "reconfigure/slurm", "reconfigure/openstack",
 		"reconfigure/ssh",
 	},

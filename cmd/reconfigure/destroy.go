@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
 func destroyCommand() *cli.Command {
@@ -48,7 +49,7 @@ func confirm(c *cli.Context, name string) error {
 			"go on:\n",
 		name,
 	)
-	answer, err := interruptible(
+	answer, err := process.Interruptible(
 		c.Context,
 		func() (string, error) { return bufio.NewReader(c.App.Reader).ReadString('\n') },
 	)

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/check"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 )
 
@@ -56,6 +57,8 @@ func exits() []exit {
 		},
 		{9, "cancel: the request has begun or ended already, and was not taken back", is[*tooLateError]},
 		{10, "reconcile: Slurm, Terraform and the cloud do not agree on what is there", is[*differsError]},
+		{11, "check: something is unsafe, or cannot work", worst(check.Error)},
+		{12, "check: there are warnings, or a source did not answer", worst(check.Warning)},
 		{
 			130,
 			"interrupted; a request that was written down is carried out all the same",
@@ -100,6 +103,13 @@ func outcomeIs(code reconfigure.Code) func(error) bool {
 	return func(err error) bool {
 		var e *outcomeError
 		return errors.As(err, &e) && e.outcome.Code == code
+	}
+}
+
+func worst(severity check.Severity) func(error) bool {
+	return func(err error) bool {
+		e, ok := errors.AsType[*check.FoundError](err)
+		return ok && e.Report.Worst() == severity
 	}
 }
 

@@ -28,7 +28,7 @@ func pauseCommand() *cli.Command {
 				return usagef(c, "pause needs --reason: it is shown to all who have to wait")
 			}
 			return withJournal(c, siteAnyway, func(_ site.Site, log *journal.Journal) error {
-				if err := log.Pause(c.Context, c.String("reason"), caller()); err != nil {
+				if err := log.Pause(c.Context, c.String("reason"), site.Caller(c.Context)); err != nil {
 					return err
 				}
 				return showPause(c, log)
@@ -78,7 +78,7 @@ func continueGroups(c *cli.Context, s site.Site, log *journal.Journal) error {
 	unknown := slices.DeleteFunc(slices.Clone(groups), func(g string) bool { _, failed := health[g]; return failed })
 	if s.Cluster.Name != "" {
 		for _, group := range unknown {
-			if _, err := groupNamed(s.Cluster.Groups, group); err != nil {
+			if _, err := reconfigure.GroupNamed(s.Cluster.Groups, group); err != nil {
 				return usagef(c, "%v", err)
 			}
 		}

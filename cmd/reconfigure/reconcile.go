@@ -105,7 +105,7 @@ func fix(c *cli.Context, s site.Site, log *journal.Journal, r reconcile.Reconcil
 	for i := range requests {
 		requests[i].Insist = requests[i].Mode == reconfigure.Resume // an administrator asks for it
 	}
-	requests, err := r.Submit(c.Context, requests, caller())
+	requests, err := r.Submit(c.Context, requests, site.Caller(c.Context))
 	if err == nil && len(requests) > 0 {
 		err = followAll(c, s, log, requests)
 	}

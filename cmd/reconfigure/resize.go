@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -66,28 +65,13 @@ func resized(cluster reconfigure.Cluster, told snapshot.Snapshot, groups []strin
 	var all nodeset.NodeSet
 	for _, name := range groups {
 		gone := told.UndeclaredIn(cluster, name)
-		g, err := groupNamed(cluster.Groups, name)
+		g, err := reconfigure.GroupNamed(cluster.Groups, name)
 		if err != nil && gone.Empty() {
 			return nodeset.NodeSet{}, err
 		}
 		all = all.Union(g.Nodes()).Union(gone)
 	}
 	return all, nil
-}
-
-func groupNamed(groups []reconfigure.NodeGroup, name string) (reconfigure.NodeGroup, error) {
-	names := make([]string, len(groups))
-	for i, g := range groups {
-		if g.Name == name {
-			return g, nil
-		}
-		names[i] = g.Name
-	}
-	return reconfigure.NodeGroup{}, fmt.Errorf(
-		"there is no node group %q; the groups of group_vars/all.yml are %s",
-		name,
-		strings.Join(names, ", "),
-	)
 }
 
 const sizeHelp = "Flags may stand behind GROUP. After an edit of min_nodes by hand there is `reconfigure resize`."
@@ -143,7 +127,7 @@ func setSize(
 	if err != nil {
 		return err
 	}
-	g, err := groupNamed(s.Cluster.Groups, arguments[0])
+	g, err := reconfigure.GroupNamed(s.Cluster.Groups, arguments[0])
 	if err != nil {
 		return usagef(c, "%v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurm"
 )
 
@@ -45,6 +46,7 @@ func resumeCommand() *cli.Command {
 	})
 }
 
+// readJobs reads the resume file. Slurm's calls do without one that is cut, or has another form: the nodes matter more.
 func readJobs(c *cli.Context) ([]reconfigure.Job, error) {
 	file := c.Path("resume-file")
 	if file == "" {
@@ -58,6 +60,11 @@ func readJobs(c *cli.Context) ([]reconfigure.Job, error) {
 		return nil, usagef(c, "the resume file cannot be read: %v", err)
 	}
 	jobs, err := slurm.ParseResumeFile(text)
+	if err != nil && c.Bool("no-wait") {
+		logger(c).WarnContext(c.Context, "the jobs of the nodes are unknown: the resume file is not what Slurm writes",
+			"reason", err.Error())
+		return nil, nil
+	}
 	if err != nil {
 		return nil, usagef(c, "the resume file is not what Slurm writes: %v", err)
 	}
@@ -67,7 +74,7 @@ func readJobs(c *cli.Context) ([]reconfigure.Job, error) {
 // readFile reads a file, or standard input for the name -.
 func readFile(ctx context.Context, stdin io.Reader, name string) ([]byte, error) {
 	if name == "-" {
-		return interruptible(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(stdin, resumeFileLimit)) })
+		return process.Interruptible(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(stdin, resumeFileLimit)) })
 	}
 	f, err := os.Open(name)
 	if err != nil {

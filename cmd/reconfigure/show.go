@@ -8,12 +8,13 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
+	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
 // newView is the view that fits: a live picture on a terminal, a log elsewhere, and where every step is to be kept.
 func newView(c *cli.Context, r reconfigure.Request) status.View {
-	if isTerminal(c.App.ErrWriter) && !wantsJSON(c) && !c.Bool("verbose") {
-		return status.NewLiveView(c.App.ErrWriter, r, func() (int, int) { return terminalSize(c.App.ErrWriter) })
+	if text.IsTerminal(c.App.ErrWriter) && !wantsJSON(c) && !c.Bool("verbose") {
+		return status.NewLiveView(c.App.ErrWriter, r, func() (int, int) { return text.TerminalSize(c.App.ErrWriter) })
 	}
 	return status.NewLogView(c.Context, logger(c), r, c.Bool("verbose"))
 }
@@ -27,7 +28,7 @@ func showOutcome(c *cli.Context, s site.Site, r reconfigure.Request, o reconfigu
 		}
 		err = json.NewEncoder(c.App.Writer).Encode(o)
 	} else {
-		width, _ := terminalSize(c.App.Writer)
+		width, _ := text.TerminalSize(c.App.Writer)
 		err = status.WriteOutcome(c.App.Writer, r, o, width)
 	}
 	if err == nil && o.Code != reconfigure.CodeDone {

@@ -13,6 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
+	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
 func statusCommand() *cli.Command {
@@ -118,7 +119,7 @@ func filterOf(c *cli.Context) (status.Filter, error) {
 func statusOf(c *cli.Context, s site.Site, f status.Filter) (report status.Report, err error) {
 	groups := append([]reconfigure.NodeGroup{{Name: reconfigure.ControlGroup}}, s.Cluster.Groups...)
 	for _, name := range f.Groups {
-		if _, err := groupNamed(groups, name); err != nil {
+		if _, err := reconfigure.GroupNamed(groups, name); err != nil {
 			return report, usagef(c, "%v", err)
 		}
 	}
@@ -157,7 +158,7 @@ func showStatus(c *cli.Context, r status.Report, format string) error {
 	case formatYAML:
 		return status.WriteYAML(c.App.Writer, r)
 	case formatTable, formatWide:
-		width, _ := terminalSize(c.App.Writer)
+		width, _ := text.TerminalSize(c.App.Writer)
 		layout := status.Layout{Now: time.Now(), Wide: format == formatWide, Width: max(width, status.TableWidth)}
 		return r.Write(c.App.Writer, layout)
 	}

@@ -70,6 +70,9 @@ func submit(c *cli.Context, r reconfigure.Request) error {
 	if err := declared(c, s.Cluster, r.Nodes); err != nil && !c.Bool("no-wait") {
 		return err
 	}
+	if r.Mode == reconfigure.Deploy {
+		warnOfErrors(c, s)
+	}
 	return ask(c, s, r, nil)
 }
 
@@ -94,7 +97,7 @@ func ask(c *cli.Context, s site.Site, r reconfigure.Request, e *edit) error {
 	if c.Bool("dry-run") {
 		return preview(c, s, r, e)
 	}
-	r.Reason, r.Caller = c.String("reason"), caller()
+	r.Reason, r.Caller = c.String("reason"), site.Caller(c.Context)
 	log, err := s.Journal(c.Context)
 	if err != nil {
 		return err

@@ -3,9 +3,10 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 func versionCommand() *cli.Command {
@@ -14,37 +15,10 @@ func versionCommand() *cli.Command {
 		Usage: "print what this program was built from",
 		Action: func(c *cli.Context) error {
 			if wantsJSON(c) {
-				return json.NewEncoder(c.App.Writer).Encode(version())
+				return json.NewEncoder(c.App.Writer).Encode(site.Version())
 			}
-			_, err := fmt.Fprintln(c.App.Writer, "reconfigure", version())
+			_, err := fmt.Fprintln(c.App.Writer, "reconfigure", site.Version())
 			return err
 		},
 	})
-}
-
-// build is what Go put into the binary: the module's version, and the commit where it was built from a checkout.
-type build struct {
-	Version string `json:"version"`
-	Commit  string `json:"commit,omitempty"`
-}
-
-func (b build) String() string {
-	if b.Commit == "" {
-		return b.Version
-	}
-	return fmt.Sprintf("%s (%s)", b.Version, b.Commit)
-}
-
-func version() build {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return build{Version: "unknown"}
-	}
-	b := build{Version: info.Main.Version}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			b.Commit = s.Value
-		}
-	}
-	return b
 }

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -76,6 +78,9 @@ type Config struct {
 	Reconcile func(ctx context.Context) (next time.Duration, ok bool)
 	// Flush returns when the events that operations have recorded are durable. Nil: they are at once.
 	Flush func(ctx context.Context) error
+	// Succeed has another worker started. It is called by a worker that was told to end, after it has released the lease, where
+	// requests came since: whoever made them left them to it. Nil: they wait for the next worker.
+	Succeed func(ctx context.Context) error
 	// Log hears what was asked for, and what became of it.
 	Log *slog.Logger
 	// Timing is that of operations; the zero value is operation.DefaultTiming.
@@ -103,8 +108,8 @@ const (
 // process holds the lease: that one looks for new requests after it has released it, so that none is overlooked. During a
 // pause nothing begins, and Run returns as if no request waited; whoever ends the pause MUST start a worker afterwards.
 //
-// When ctx ends Run ends, too, as soon as what it has started has: no verdict comes of that, and the requests stay. An error of
-// the journal ends it only when it lasts.
+// When ctx ends Run ends, too, as soon as what it has started has: no verdict comes of that, and the requests stay. Those that
+// come meanwhile are the successor's. An error of the journal ends it only when it lasts.
 func Run(ctx context.Context, config Config) error {
 	outage := newOutage(config.Log)
 	for {
@@ -140,15 +145,61 @@ func hold(ctx context.Context, config Config, outage *outage) (left bool, err er
 	held, stop := config.Journal.WhileHeld(ctx)
 	c := newController(held, config, outage)
 	err = c.loop()
+	newest := reconfigure.RequestID(0)
+	if ctx.Err() != nil {
+		newest = c.newestKnown(ctx)
+	}
 	c.stop()
 	if config.Flush != nil { // while the lease is held: what is written after that is not the holder's any more
 		err = errors.Join(err, config.Flush(context.WithoutCancel(held)))
 	}
 	stop()
-	if err = errors.Join(err, release()); err != nil {
+	err = errors.Join(err, release())
+	if ctx.Err() != nil {
+		succeed(ctx, config, newest)
+	}
+	if err != nil {
 		return false, err
 	}
 	return anythingToBegin(ctx, config)
+}
+
+// newestKnown is the newest request of those that came before the worker was told to end; the largest number
+// where that is unknown.
+func (c *controller) newestKnown(ctx context.Context) reconfigure.RequestID {
+	if !c.read {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+		defer cancel()
+		pending, err := c.Journal.Pending(ctx)
+		if err != nil {
+			return math.MaxInt64
+		}
+		c.note(pending)
+	}
+	return c.newest
+}
+
+// lastLook is how long a worker that was told to end waits for the journal.
+const lastLook = 10 * time.Second
+
+// succeed starts another worker where requests came after the newest one that this one knew.
+func succeed(ctx context.Context, config Config, newest reconfigure.RequestID) {
+	if config.Succeed == nil || config.Once {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+	defer cancel()
+	_, paused, err := config.Journal.Paused(ctx)
+	if err != nil || paused {
+		return
+	}
+	pending, err := config.Journal.Pending(ctx)
+	if err != nil || !slices.ContainsFunc(pending, func(r reconfigure.Request) bool { return r.ID > newest }) {
+		return
+	}
+	if err := config.Succeed(ctx); err != nil {
+		config.Log.WarnContext(ctx, "requests came while this worker ended, and no other one could be started", "reason", err.Error())
+	}
 }
 
 func anythingToBegin(ctx context.Context, config Config) (bool, error) {

@@ -29,7 +29,8 @@ type controller struct {
 	operator *operation.Operator
 	requests map[reconfigure.RequestID]*progress
 	order    []reconfigure.RequestID
-	seen     int64 // Changed, when the requests were read
+	newest   reconfigure.RequestID // of those that were read
+	seen     int64                 // Changed, when the requests were read
 	read     bool
 	paused   bool
 
@@ -171,6 +172,7 @@ func (c *controller) readRequests() error {
 		return err
 	}
 	c.read, c.seen = true, changed
+	c.note(pending)
 	c.order = c.order[:0]
 	there := map[reconfigure.RequestID]bool{}
 	for _, r := range pending {
@@ -184,6 +186,13 @@ func (c *controller) readRequests() error {
 	}
 	maps.DeleteFunc(c.requests, func(id reconfigure.RequestID, _ *progress) bool { return !there[id] })
 	return nil
+}
+
+// note notes how far the requests were read.
+func (c *controller) note(pending []reconfigure.Request) {
+	for _, r := range pending {
+		c.newest = max(c.newest, r.ID)
+	}
 }
 
 // pending is the requests without an outcome, oldest first, with what is known of them.

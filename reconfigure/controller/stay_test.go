@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -289,4 +290,56 @@ func TestAWorkerThatComparesEndsInAPause(t *testing.T) {
 			stop()
 		}
 	})
+}
+
+// The call finds the lease taken, and leaves its request to the holder, which looks for no more requests.
+func TestARequestThatComesWhileAWorkerEndsIsCarriedOut(t *testing.T) {
+	for name, comes := range map[string]bool{"one comes": true, "none comes": false} {
+		t.Run(name, func(t *testing.T) {
+			test(t, nil, func(l *lab) {
+				var ends atomic.Bool
+				var successors atomic.Int32
+				l.config = func(c *controller.Config, _ *simulate.Journal) {
+					c.Flush = func(context.Context) error {
+						if ends.Load() {
+							time.Sleep(10 * time.Second)
+						}
+						return nil
+					}
+					c.Succeed = func(context.Context) error {
+						successors.Add(1)
+						l.workers.Go(l.work)
+						return nil
+					}
+				}
+				l.Takes(simulate.Playing, time.Minute)
+				l.PowersUp("p2", "p3")
+				l.submit(ask(reconfigure.Resume, "p2"))
+				stop, ended := l.spawn()
+				pass(30 * time.Second)
+				ends.Store(true)
+				stop()
+				pass(time.Second)
+				if !l.leased() {
+					t.Error("the worker has ended already")
+				}
+				if comes {
+					l.calls(reconfigure.Resume, "p3")
+				}
+				ends.Store(false)
+				if err := <-ended; !errors.Is(err, context.Canceled) {
+					t.Errorf("the worker ended with %v", err)
+				}
+				pass(5 * time.Minute)
+				if comes {
+					l.wantEnds(codes{1: done, 2: done})
+				} else {
+					l.wantEnds(codes{}) // whoever ended the worker wants that
+				}
+				if n := successors.Load(); (n == 1) != comes {
+					t.Errorf("%d successors", n)
+				}
+			})
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,6 +48,7 @@ func suite(t *testing.T, place places) {
 		"a request that could not be read is refused": unreadableIsRefused,
 		"more rows than one step deletes are pruned":  prunedInSteps,
 		"bytes that are no text are replaced":         keptReadable,
+		"calls of a key are counted":                  keyUsesAreCounted,
 		"the schema refuses invalid rows":             schemaRefuses,
 	} {
 		t.Run(name, func(t *testing.T) { rule(t, open(t, place(t))) })
@@ -242,5 +244,43 @@ func schemaRefuses(t *testing.T, j *Journal) {
 		if _, err := j.db.ExecContext(t.Context(), statement); err == nil {
 			t.Errorf("%s: accepted: %s", rule, statement)
 		}
+	}
+}
+
+// keyUsesAreCounted has many callers of one key update what is known of it.
+func keyUsesAreCounted(t *testing.T, j *Journal) {
+	ctx := t.Context()
+	for range 3 {
+		r := reconfigure.Request{Mode: reconfigure.Update, Nodes: nodeset.Of("n1"), Caller: "node n1 from 192.0.2.1"}
+		must(j.Submit(ctx, r))(t)
+	}
+	for _, caller := range []string{"node n11 from 192.0.2.1", "node n1", "anna", "%"} {
+		must(j.Submit(ctx, reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of("n1"), Caller: caller}))(t)
+	}
+	noError(t, j.Finish(ctx, reconfigure.Outcome{Request: 1, Code: reconfigure.CodeDone}))
+	const updates = 20
+	var group sync.WaitGroup
+	for range updates {
+		group.Go(func() {
+			err := j.UpdateKeyUse(ctx, "node n1", func(known reconfigure.KeyUse, pending int) reconfigure.KeyUse {
+				if known.Left++; pending != 2 {
+					t.Errorf("%d requests are pending, want 2", pending)
+				}
+				return known
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	refused := reconfigure.RefusedCall{Time: time.Unix(7, 0).UTC(), Peer: "192.0.2.2", Why: "why", Command: `"x"`, Count: 3}
+	noError(t, j.UpdateKeyUse(ctx, "slurm", func(known reconfigure.KeyUse, _ int) reconfigure.KeyUse {
+		known.Key, known.Refused = "another", append(known.Refused, refused)
+		return known
+	}))
+	want := []reconfigure.KeyUse{{Key: "node n1", Left: updates}, {Key: "slurm", Refused: []reconfigure.RefusedCall{refused}}}
+	if d := cmp.Diff(want, must(j.KeyUses(ctx))(t)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }

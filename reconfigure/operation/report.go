@@ -19,8 +19,11 @@ func byDefault(class reconfigure.Class, err error) error {
 	return reconfigure.Classify(class, err)
 }
 
-// said is a failure as Slurm and the journal have it.
+// said is a failure as the journal has it.
 func said(err error) string { return reconfigure.ClassOf(err).Said(err.Error()) }
+
+// public is a failure as Slurm has it.
+func public(err error) string { return reconfigure.ClassOf(err).Said(reconfigure.Public(err.Error())) }
 
 // fail records a failure, tells Slurm, which requeues the jobs at once instead of waiting for ResumeTimeout, and then their
 // owners. That it cannot be told is no failure of its own.
@@ -29,7 +32,7 @@ func (o *operation) fail(err error) {
 	if o.rejection == nil || o.awaitedNow(ctx) {
 		o.record(o.phase, reconfigure.Failed, said(err))
 	}
-	if problem := o.tellSlurm(ctx, said(err)); problem != nil {
+	if problem := o.tellSlurm(ctx, public(err)); problem != nil {
 		o.note("Slurm could not be told that it failed: " + problem.Error())
 	}
 	if o.toldDown {
@@ -105,10 +108,10 @@ func (o *operation) tellOwners(ctx context.Context, err error) {
 	}
 }
 
-// notice is one failure, for somebody who knows his job and nothing of the cloud. The details at the end are for whom he asks.
+// notice is one failure, for somebody who knows his job and nothing of the cloud. The class is for whom he asks.
 func notice(err error) string {
-	return fmt.Sprintf("a node for this job did not come: %s. The job waits for its next turn. (%s)",
-		reconfigure.ClassOf(err).ForOwner(), said(err))
+	class := reconfigure.ClassOf(err)
+	return fmt.Sprintf("a node for this job did not come: %s. The job waits for its next turn. (%s)", class.ForOwner(), class)
 }
 
 // finish removes what is left of a node that failed, so that nothing half made is kept or paid for, gives a cloud node back to

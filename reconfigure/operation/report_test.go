@@ -30,9 +30,9 @@ func TestOwnersOfJobsLearnWhyTheirNodesDidNotCome(t *testing.T) {
 		l.carry()
 		l.want("comments", map[int64]string{
 			10: "",
-			11: owner + "the cloud has no room for more machines of this kind at the moment. The job waits for its next turn. (capacity: No valid host was found: its instance is in ERROR)",
+			11: owner + "the cloud has no room for more machines of this kind at the moment. The job waits for its next turn. (capacity)",
 			12: "billed to physics",
-			13: owner + "the machine could not be set up. The job waits for its next turn. (playbook: playbook fails)",
+			13: owner + "the machine could not be set up. The job waits for its next turn. (playbook)",
 		}, l.Comments())
 		// Slurm takes the job back first: its owner can wait, and others can use the node.
 		l.wantOrder("down p4: capacity", "comment [11 12]: a node", "configure", "down p5", "comment [13]: a node")
@@ -73,7 +73,7 @@ func TestOwnersLearnOfANodeThatCannotBePlanned(t *testing.T) {
 		l.waits(map[int64][]string{10: {"p3"}})
 		l.plan.Rejected = []reconfigure.Rejection{{Node: "p3", Request: 1, Reason: `image "v9": not found`, Class: reconfigure.ClassMissing, Awaited: true}}
 		l.carry()
-		l.want("comment", owner+`the image, flavor or network of the machine does not exist; an administrator must fix it. The job waits for its next turn. (missing: image "v9": not found)`, l.Comments()[10])
+		l.want("comment", owner+`the image, flavor or network of the machine does not exist; an administrator must fix it. The job waits for its next turn. (missing)`, l.Comments()[10])
 		l.wantOrder(`down p3: missing: image "v9": not found`, "comment [10]", "power_down p3")
 	})
 }
@@ -88,5 +88,16 @@ func TestCommentThatFailsIsANoteAndNothingMore(t *testing.T) {
 		l.wantVerdicts(map[string]string{"p3": "done", "p4": "failed apply: No valid host was found: its instance is in ERROR"})
 		l.want("the bad node", simulate.Node{State: back}, l.Node("p4"))
 		l.wantNote("the owners of the jobs that wait could not be told: no comments")
+	})
+}
+
+func TestSlurmIsNotToldTheAddressesOfTheCloud(t *testing.T) {
+	test(t, func(l *lab) {
+		l.PowersUp("p3")
+		l.plan.Rejected = []reconfigure.Rejection{{
+			Node: "p3", Request: 1, Reason: `Get "http://192.0.2.20/images": dial tcp 192.0.2.20:80: connection refused`, Awaited: true,
+		}}
+		l.carry()
+		l.want("calls", []string{"down p3: Get the API: dial tcp: connection refused", "power_down p3"}, l.Calls())
 	})
 }

@@ -33,7 +33,8 @@ func (s Site) control(ctx context.Context, log *journal.Journal, out *slog.Logge
 	})
 	open := &opener{dir: s.Dir, log: log, recorder: recorder, logger: out}
 	defer open.close()
-	config := controller.Config{Journal: log, Open: open.open, Flush: recorder.Flush, Log: out, Stay: stay, Once: once}
+	config := controller.Config{Journal: log, Open: open.open, Flush: recorder.Flush, Succeed: s.StartWorker, Log: out,
+		Stay: stay, Once: once}
 	self, err := thisProgram()
 	if err != nil {
 		return err

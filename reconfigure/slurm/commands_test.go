@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -112,7 +113,7 @@ func TestTheKeyForSlurmRunsNothingElse(t *testing.T) {
 	}
 }
 
-// TestTheKeyForSlurmRunsWhatTheClientSends has the longest of everything.
+// TestTheKeyForSlurmRunsWhatTheClientSends calls each method of the client, with the longest of everything.
 func TestTheKeyForSlurmRunsWhatTheClientSends(t *testing.T) {
 	s := later(t)
 	listing := filepath.Join(s.dir, "jobs")
@@ -126,15 +127,25 @@ func TestTheKeyForSlurmRunsWhatTheClientSends(t *testing.T) {
 	for i := range 8000 { // no two are neighbours
 		many = append(many, fmt.Sprintf("a-long-name%05d", 2*i))
 	}
-	nodes := nodeset.Of(many...)
-	long := strings.Repeat("é — it's \"all\" ", 200)
-	_, states := c.States(t.Context())
-	for name, err := range map[string]error{
-		"states": states, "ping": c.Ping(t.Context()), "down": c.Down(t.Context(), nodes, long),
-		"drain": c.Drain(t.Context(), nodes, long), "undrain": c.Undrain(t.Context(), nodes),
-		"power down": c.PowerDown(t.Context(), nodes), "comment": c.Comment(t.Context(), []int64{4, 1 << 60}, long),
-	} {
-		if err != nil {
+	nodes, long := nodeset.Of(many...), strings.Repeat("é — it's \"all\" ", 200)
+	calls := map[string]func() error{
+		"States":        func() error { _, err := c.States(t.Context()); return err },
+		"PartitionJobs": func() error { _, err := c.PartitionJobs(t.Context()); return err },
+		"Ping":          func() error { return c.Ping(t.Context()) },
+		"Down":          func() error { return c.Down(t.Context(), nodes, long) },
+		"Drain":         func() error { return c.Drain(t.Context(), nodes, long) },
+		"Undrain":       func() error { return c.Undrain(t.Context(), nodes) },
+		"PowerDown":     func() error { return c.PowerDown(t.Context(), nodes) },
+		"ClearReason":   func() error { return c.ClearReason(t.Context(), nodes) },
+		"Comment":       func() error { return c.Comment(t.Context(), []int64{4, 1 << 60}, long) },
+		"Close":         func() error { return nil },
+	}
+	client := reflect.TypeFor[*Client]()
+	for i := range client.NumMethod() {
+		name := client.Method(i).Name
+		if calls[name] == nil {
+			t.Errorf("%s is not tried here", name)
+		} else if err := calls[name](); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

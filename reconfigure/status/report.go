@@ -26,6 +26,7 @@ type Report struct {
 	Requests    []Request              `json:"requests"`
 	Unreachable []snapshot.Unreachable `json:"unreachable"`
 	Reconcile   *Look                  `json:"reconcile,omitempty"` // the worker's last comparison
+	Refused     []RefusedCall          `json:"refused"`             // what the gate refused lately
 	Groups      []Group                `json:"groups"`
 	Nodes       []Node                 `json:"nodes"`
 
@@ -77,6 +78,7 @@ type Journal struct {
 	Last    map[string]reconfigure.Event  // the last event of each node
 	Health  map[string]reconfigure.Health // of the node groups with failures
 	Pending []Request
+	Keys    []reconfigure.KeyUse // the calls of the keys that the gate admits
 }
 
 // Reader is the journal as reports read it.
@@ -86,6 +88,7 @@ type Reader interface {
 	Health(ctx context.Context) (map[string]reconfigure.Health, error)
 	Paused(ctx context.Context) (reconfigure.Pause, bool, error)
 	Pending(ctx context.Context) ([]reconfigure.Request, error)
+	KeyUses(ctx context.Context) ([]reconfigure.KeyUse, error)
 	// EventsOf is the events of the plans that each of the requests was in, oldest first.
 	EventsOf(ctx context.Context, ids ...reconfigure.RequestID) (map[reconfigure.RequestID][]reconfigure.Event, error)
 }
@@ -105,6 +108,9 @@ func Read(ctx context.Context, r Reader) (Journal, error) {
 		return j, err
 	} else if paused {
 		j.Pause = &pause
+	}
+	if j.Keys, err = r.KeyUses(ctx); err != nil {
+		return j, err
 	}
 	requests, err := r.Pending(ctx)
 	if err != nil {
@@ -137,6 +143,7 @@ func New(c reconfigure.Cluster, seen snapshot.Snapshot, j Journal, last reconcil
 		Cluster: c.Name, Leader: j.Leader, Pause: j.Pause, Requests: j.Requests(),
 		Unreachable: unreachable(seen.Unreachable()),
 		Reconcile:   newLook(last, c.Settings.Reconcile, j.Time), Nodes: v.declared(),
+		Refused: refusedCalls(j.Keys),
 	}
 	for name := range seen.Undeclared(c).All() {
 		r.Nodes = append(r.Nodes, v.node(name, seen.Desired[name].Group, KindUndeclared, reconfigure.Source{}))

@@ -406,6 +406,7 @@ func TestEveryFieldOfTheStatusIsDocumented(t *testing.T) {
 	}
 	known.Pending[0].Options = reconfigure.Options{Reimage: true, Image: "x", FromSlurm: true, DrainTimeout: time.Hour}
 	seen.Missing = map[snapshot.Source]string{snapshot.Cloud: "no route to host"}
+	known.Keys = []reconfigure.KeyUse{{Key: "slurm", Refused: []reconfigure.RefusedCall{{Time: utcNoon}}}}
 	text, err := json.Marshal(report(seen, known))
 	if err != nil {
 		t.Fatal(err)

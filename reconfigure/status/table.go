@@ -239,6 +239,7 @@ func (r Report) notes(l Layout) []string {
 	if r.Reconcile != nil {
 		notes = append(notes, r.Reconcile.words(l.Now))
 	}
+	notes = append(notes, refusals(r.Refused, l.Now)...)
 	switch {
 	case len(r.Requests) == 0:
 	case r.Leader != "":

@@ -53,6 +53,7 @@ type life struct {
 	mortal   context.Context    // ends when it is killed
 	die      context.CancelCauseFunc
 	recorder *journal.Recorder
+	succeed  func() // starts another worker
 
 	plans, under, overlaps int // begun plans, runs of Terraform and Ansible under way, and plans that began beside one
 }
@@ -81,6 +82,12 @@ func (l *life) work(ctx context.Context, open func() reconfigure.Cluster) error 
 		l.did("was started")
 		ended <- controller.Run(ctx, controller.Config{
 			Journal: diary{l}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Flush: l.flush,
+			Succeed: func(context.Context) error {
+				if l.succeed != nil {
+					l.succeed()
+				}
+				return nil
+			},
 			Open: func(context.Context) (controller.Site, error) {
 				l.alive()
 				return l.site(open()), nil

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,7 @@ type storm struct {
 	declared reconfigure.Cluster
 	lives    []*life
 	wrong    []string
+	deaths   atomic.Int32  // of workers
 	doom     int           // the moment at which the next worker is killed
 	half     simulate.Half // what Terraform leaves if it is killed with it
 	perState int
@@ -231,7 +233,7 @@ func (s *storm) submit(r reconfigure.Request) reconfigure.RequestID {
 // work starts a worker.
 func (s *storm) work() {
 	l := newLife(s.world, s.book.Open())
-	l.pace = 5 * time.Second
+	l.pace, l.succeed = 5*time.Second, s.work
 	s.lock.Lock()
 	l.end, s.doom = s.doom, 0
 	if s.half != "" {
@@ -241,6 +243,9 @@ func (s *storm) work() {
 	s.lock.Unlock()
 	s.wait.Go(func() {
 		err := l.work(context.Background(), s.cluster)
+		if errors.Is(err, errKilled) {
+			s.deaths.Add(1)
+		}
 		if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, context.Canceled) {
 			s.complain("a worker ended with: %v", err)
 		}
@@ -453,9 +458,14 @@ func (s *storm) settle(ctx context.Context) {
 	all := step{nodes: declared(1, most).Nodes().Names()}
 	s.end(all)
 	s.pass(time.Minute) // until workers that were told to stop have ended
+	deaths := s.deaths.Load()
 	s.submit(ask(reconfigure.Suspend))
 	for range 100 {
 		s.pass(5 * time.Minute)
+		if died := s.deaths.Load(); died > deaths { // the last call found it at work
+			deaths = died
+			s.work()
+		}
 		s.end(all) // more jobs have started
 		if waiting, _ := s.book.Pending(ctx); len(waiting) == 0 {
 			return

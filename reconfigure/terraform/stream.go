@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	tfjson "github.com/hashicorp/terraform-json"
@@ -115,8 +116,11 @@ func sentence(d tfjson.Diagnostic) string {
 	if detail := strings.Join(strings.Fields(d.Detail), " "); detail != "" && detail != said {
 		said += ": " + detail
 	}
-	return said
+	return missingError.ReplaceAllString(said, "")
 }
+
+// missingError is how the provider prints that the cloud has named no error.
+var missingError = regexp.MustCompile(`\. last error: %!s\(<nil>\)`)
 
 // progress returns the progress message for an event, without the node's name; empty for other events.
 func progress(e event) string {

@@ -172,6 +172,14 @@ func TestFailedRunIsExplained(t *testing.T) {
 }
 
 // The sentences are the provider's, which reconfigure's own tests have more of.
+// The provider prints an error that is not there.
+func TestAMissingErrorIsNotPrinted(t *testing.T) {
+	const ready = "Error waiting for instance (1) to become ready: unexpected state 'ERROR', wanted target 'ACTIVE'"
+	if got := sentence(tfjson.Diagnostic{Summary: ready + ". last error: %!s(<nil>)"}); got != ready {
+		t.Error(got)
+	}
+}
+
 func TestClassOfTerraformsErrors(t *testing.T) {
 	const (
 		quota = `Error creating OpenStack server: Request forbidden: [POST x], error message: ` +

@@ -1,5 +1,5 @@
 // Package text lays out what people read: tables, wrapped paragraphs, hostlists of nodes of which the same is told,
-// lengths of time. It knows nothing of clusters.
+// lengths of time, and how large their terminal is. It knows nothing of clusters.
 package text
 
 import (

@@ -209,7 +209,7 @@ func assertNothingLeaked(t *testing.T) {
 		names = append(names, s.Name)
 	}
 	if len(names) != 2 {
-		t.Errorf("the cloud has %v, not the control node and the persistent one", names)
+		t.Errorf("the cloud has %v, not the control node and the persistent one\n%s", names, lab.WorkerLogs())
 	}
 }
 
@@ -267,7 +267,7 @@ func (w *way) assertOwnerIsTold(t *testing.T) {
 	_, comment, _ := strings.Cut(shown, "AdminComment=")
 	comment, _, _ = strings.Cut(comment, "\n")
 	if !strings.HasPrefix(comment, "reconfigure: ") || !strings.Contains(comment, w.class.ForOwner()) ||
-		!strings.Contains(comment, string(w.class)+": ") {
+		!strings.Contains(comment, "("+string(w.class)+")") {
 		t.Errorf("the owner of the job for %s is told %q", w.node, comment)
 	}
 	lab.Eventually(t, time.Minute, func() (bool, string) {

@@ -21,7 +21,7 @@ DOCUMENTATION = """
         description: the contents by file name
         type: dict
       dangers:
-        description: what changes with which slurmctld ends jobs; nodes or partition says which
+        description: what changes with which slurmctld ends jobs; nodes or partition says which, and all of them if both are empty
         type: list
         elements: dict
       unknown:
@@ -55,8 +55,8 @@ def write(directory, name, text):
 
 def endangered(module, danger):
     """Returns the jobs that slurmctld would end, for a message."""
-    which = "--nodelist=" + danger["nodes"] if danger.get("nodes") else "--partition=" + danger["partition"]
-    status, out, err = module.run_command(["squeue", "--noheader", "--all", "--states=" + STATES, "--format=%i", which])
+    which = [option + danger[key] for option, key in (("--nodelist=", "nodes"), ("--partition=", "partition")) if danger[key]]
+    status, out, err = module.run_command(["squeue", "--noheader", "--all", "--states=" + STATES, "--format=%i"] + which)
     if status != 0:
         return "jobs that squeue does not list: " + err.strip()
     jobs = out.split()
@@ -72,7 +72,7 @@ def refusal(module, running):
     for danger in module.params["dangers"] or []:
         jobs = endangered(module, danger)
         if jobs:
-            where = danger.get("nodes") or "partition " + danger["partition"]
+            where = "partition " + danger["partition"] if danger["partition"] else danger["nodes"] or "all nodes"
             return "of %s, %s; a restarted slurmctld would end %s" % (where, danger["what"], jobs)
     return ""
 

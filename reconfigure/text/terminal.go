@@ -1,4 +1,4 @@
-package main
+package text
 
 import (
 	"io"
@@ -7,15 +7,15 @@ import (
 	"golang.org/x/term"
 )
 
-// isTerminal reports whether w is a terminal.
-func isTerminal(w io.Writer) bool {
+// IsTerminal reports whether w is a terminal.
+func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// terminalSize is the columns and lines of a terminal, asked for each time since people resize it; those of a usual
+// TerminalSize is the columns and lines of a terminal, asked for each time since people resize it; those of a usual
 // one where they are unknown.
-func terminalSize(w io.Writer) (width, height int) {
+func TerminalSize(w io.Writer) (width, height int) {
 	if f, ok := w.(*os.File); ok {
 		width, height, _ = term.GetSize(int(f.Fd()))
 	}

@@ -1,10 +1,10 @@
-package main
+package process
 
 import "context"
 
-// interruptible does what the end of a context cannot interrupt, to read from a terminal or a pipe, say: when the
+// Interruptible does what the end of a context cannot interrupt, to read from a terminal or a pipe, say: when the
 // context ends it is left behind, and ends with the process.
-func interruptible[T any](ctx context.Context, do func() (T, error)) (T, error) {
+func Interruptible[T any](ctx context.Context, do func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error

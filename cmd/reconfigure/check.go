@@ -1,0 +1,53 @@
+package main
+
+import (
+	"encoding/json"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/check"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
+)
+
+func checkCommand() *cli.Command {
+	return command(cli.Command{
+		Name:  "check",
+		Usage: "look for what makes this site unsafe or slow, and say what to change",
+		Description: "It looks at files and keys of this host, settings, versions, measured times, the cloud and Slurm, " +
+			"and changes nothing. A source that does not answer is named, and the rest is checked. docs/check.md " +
+			"describes the checks.",
+		Action: func(c *cli.Context) error {
+			s, err := siteOf(c)
+			if err != nil {
+				return err
+			}
+			return s.IfJournal(c.Context, func(log *journal.Journal) error {
+				adapters := s.Adapters(log, logger(c))
+				defer adapters.Close()
+				report, err := adapters.Check(c.Context)
+				if err != nil {
+					return err
+				}
+				if wantsJSON(c) {
+					err = json.NewEncoder(c.App.Writer).Encode(report)
+				} else {
+					err = report.Write(c.App.Writer)
+				}
+				if err != nil {
+					return err
+				}
+				return report.Err()
+			})
+		},
+	})
+}
+
+// warnOfErrors logs what is wrong with the files and keys of this host.
+func warnOfErrors(c *cli.Context, s site.Site) {
+	for _, f := range s.CheckHere().Findings {
+		if f.Severity == check.Error {
+			logger(c).WarnContext(c.Context, f.What, "why", f.Why, "change", f.Change)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/gate"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
+)
+
+// gateTimeout is the time for one call: the scripts of Slurm wait a little longer.
+const gateTimeout = 55 * time.Second
+
+func gateCommand() *cli.Command {
+	return command(cli.Command{
+		Name:  "gate",
+		Usage: "carry out what SSH_ORIGINAL_COMMAND asks for, if the key of the caller may ask for it",
+		Description: "The forced command of the keys of Slurm's scripts (authorized_keys, sshd(8)). The role controller " +
+			"may resume, suspend and update nodes and show the status; the role node may update its own node. A call " +
+			"that is refused is in the journal; see docs/security.md.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "role", Usage: "`ROLE` is controller or node"},
+			&cli.StringFlag{Name: "node", Usage: "the `NODE` whose key this is"},
+		},
+		Action: func(c *cli.Context) error {
+			key := gate.Key{Role: gate.Role(c.String("role")), Node: c.String("node")}
+			if err := key.Check(); err != nil {
+				return usagef(c, "%v", err)
+			}
+			ctx, cancel := context.WithTimeout(c.Context, gateTimeout)
+			defer cancel()
+			ctx, call, err := site.Gate(ctx, directory(c), key)
+			if errors.Is(err, gate.ErrRefused) {
+				return &usageError{message: err.Error()}
+			}
+			if err == nil {
+				err = passOn(ctx, c, key, call)
+			}
+			if key.Role == gate.Node && err != nil {
+				return errors.New("not accepted") // what is wrong here is no concern of a node's
+			}
+			return err
+		},
+	})
+}
+
+// passOn carries a call out as the command that it means. A node reads nothing of its output.
+func passOn(ctx context.Context, c *cli.Context, key gate.Key, call gate.Call) error {
+	stdout, stderr := c.App.Writer, c.App.ErrWriter
+	if key.Role == gate.Node {
+		stdout, stderr = io.Discard, io.Discard
+	}
+	app := newApp(c.App.Reader, stdout, stderr)
+	app.ExitErrHandler = c.App.ExitErrHandler
+	return app.RunContext(ctx, append([]string{app.Name, "--dir", directory(c)}, call.Arguments()...))
+}

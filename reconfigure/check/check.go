@@ -1,0 +1,128 @@
+// Package check finds what makes a site unsafe, slow or broken before it hurts. Each check is a pure function of Facts,
+// which somebody else has gathered. A fact that is not known is left out, and nothing is concluded from that.
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// Severity is how much a finding matters.
+type Severity string
+
+// The severities: jobs, credentials or nodes are in danger, or nothing will work; something will go wrong at times, or
+// will be slow; something to know.
+const (
+	Error   Severity = "error"
+	Warning Severity = "warning"
+	Note    Severity = "note"
+)
+
+// order has the worst first.
+var order = map[Severity]int{Error: 0, Warning: 1, Note: 2}
+
+// Finding is one thing that is not as it should be.
+type Finding struct {
+	Check    string   `json:"check"` // the word for the kind of check: files, keys, slurm, …
+	Severity Severity `json:"severity"`
+	What     string   `json:"what"`
+	Why      string   `json:"why"`    // why it matters
+	Change   string   `json:"change"` // the line to change, or the command
+}
+
+// Unreachable is a source of facts that did not answer. What hangs on it was not checked.
+type Unreachable struct {
+	Source string `json:"source"`
+	Reason string `json:"reason"`
+}
+
+// Facts is what was gathered of a site. The zero value of each field is that it is not known.
+type Facts struct {
+	Cluster reconfigure.Cluster
+	UID     int // the owner of the cluster directory, as whom everything should be owned
+
+	Files          []File
+	FileSystems    []FileSystem
+	AuthorizedKeys *AuthorizedKeys
+	HostKeys       map[string]bool                 // addresses whose host key is known
+	Instances      map[string]reconfigure.Instance // by node, as Terraform's state has them
+
+	Slurm    map[string]string // the settings that slurmctld runs with, as `scontrol show config` has them
+	Times    *Times            // as the journal has measured them
+	Versions map[Program]string
+	Exports  string // the options of the NFS exports (exports(5))
+
+	Login   string                   // why the cloud takes nobody in; empty: it does, or that is not known
+	Clocks  map[string]time.Duration // how far each clock is ahead of the control host's, by where it is
+	Sources map[reconfigure.Source]reconfigure.Resolved
+	Room    *reconfigure.Room
+	Servers []Server // of the whole project
+
+	Unreachable []Unreachable
+}
+
+// Report is what was found.
+type Report struct {
+	Cluster     string        `json:"cluster"`
+	Findings    []Finding     `json:"findings"`    // the worst first
+	Unreachable []Unreachable `json:"unreachable"` // what was not checked
+}
+
+// checks is all of them.
+func checks() []func(Facts) []Finding {
+	return []func(Facts) []Finding{
+		files, disks, authorizedKeys, hostKeys, slurmSettings, deadlines, versions, exports, clocks,
+		login, sources, quota, names,
+	}
+}
+
+// Run makes all checks.
+func Run(facts Facts) Report {
+	report := Report{Cluster: facts.Cluster.Name, Findings: []Finding{}, Unreachable: []Unreachable{}}
+	for _, check := range checks() {
+		report.Findings = append(report.Findings, check(facts)...)
+	}
+	slices.SortStableFunc(report.Findings, func(a, b Finding) int {
+		return cmp.Compare(order[a.Severity], order[b.Severity])
+	})
+	report.Unreachable = append(report.Unreachable, facts.Unreachable...)
+	return report
+}
+
+// Worst returns the severity of the worst finding; empty where there is none. A source that did not answer counts as a
+// warning.
+func (r Report) Worst() Severity {
+	switch {
+	case len(r.Findings) > 0 && r.Findings[0].Severity == Error:
+		return Error
+	case len(r.Unreachable) > 0:
+		return Warning
+	case len(r.Findings) > 0:
+		return r.Findings[0].Severity
+	}
+	return ""
+}
+
+// FoundError is that errors or warnings were found, or a source did not answer.
+type FoundError struct{ Report Report }
+
+func (e *FoundError) Error() string {
+	count := map[Severity]int{}
+	for _, f := range e.Report.Findings {
+		count[f.Severity]++
+	}
+	return fmt.Sprintf("%d errors, %d warnings, %d sources that do not answer",
+		count[Error], count[Warning], len(e.Report.Unreachable))
+}
+
+// Err returns a *FoundError; nil where there are notes only.
+func (r Report) Err() error {
+	if worst := r.Worst(); worst == Error || worst == Warning {
+		return &FoundError{r}
+	}
+	return nil
+}

@@ -1,0 +1,432 @@
+package check
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// publicKey is of no use to anybody: its private half was thrown away.
+const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC "
+
+// healthy is the facts of a site without findings. Each test changes what it is about.
+func healthy() Facts {
+	control := reconfigure.Source{Image: "debian", Flavor: "medium", Network: "cluster"}
+	compute := reconfigure.Source{Image: "debian", Flavor: "large", Network: "cluster"}
+	files := []File{
+		{Path: "/c", Role: Checkout, Mode: 0o755}, {Path: "/c/clouds.yaml", Role: Credentials, Mode: 0o600},
+		{Path: "/c/bin/reconfigure", Role: Executable, Mode: 0o755}, {Path: "/k", Role: PrivateKey, Mode: 0o600},
+		{
+			Path: "/c/state",
+			Role: StateDirectory,
+			Mode: 0o700,
+		}, {Path: "/c/state/journal.db", Role: JournalFile, Mode: 0o644},
+		{
+			Path: "/h/.ssh/authorized_keys",
+			Role: KeyFile,
+			Mode: 0o600,
+		}, {Path: "/c/given", Role: GivenFile, Mode: 0o600},
+		{Path: "/c/all.yml", Role: Declaration, Mode: 0o644},
+	}
+	for i := range files {
+		files[i].UID = 1001
+	}
+	minutes := func(n int) []time.Duration {
+		return slices.Repeat([]time.Duration{time.Duration(n) * time.Minute}, fewest)
+	}
+	return Facts{
+		Cluster: reconfigure.Cluster{
+			Name:    "eiffel",
+			Control: reconfigure.Control{Name: "ctl", Source: control},
+			Groups: []reconfigure.NodeGroup{
+				{Name: "standard", Prefix: "node", Width: 2, Min: 1, Max: 4, Source: compute},
+			},
+			Slurm: reconfigure.Timing{
+				SuspendTime: 20 * time.Minute, SuspendTimeout: 2 * time.Minute, ResumeTimeout: 15 * time.Minute,
+			},
+			NFSShares: []string{"/home"},
+			Settings: reconfigure.Settings{
+				BootTimeout: 5 * time.Minute, Retries: 1, HostKeys: reconfigure.HostKeysConsole,
+			},
+		},
+		UID: 1001, Files: files,
+		FileSystems: []FileSystem{{Path: "/c/state", Free: 10 << 30, Files: 1 << 20, Journal: true}},
+		AuthorizedKeys: &AuthorizedKeys{Path: "/h/.ssh/authorized_keys", Lines: []string{
+			`restrict,from="10.0.0.2",command="/c/bin/reconfigure gate" ` + publicKey + "slurm@eiffel",
+			`restrict,command="/c/bin/reconfigure gate" ` + publicKey + "reboot@eiffel/node01",
+			publicKey + "somebody else", "# text", "",
+		}},
+		HostKeys:  map[string]bool{"10.0.0.2": true, "10.0.0.3": true},
+		Instances: map[string]reconfigure.Instance{"ctl": {Address: "10.0.0.2"}, "node01": {Address: "10.0.0.3"}},
+		Slurm: map[string]string{
+			"ReturnToService": "2", "PrivateData": "cloud,jobs", "TreeWidth": "65533", "ResumeRate": "0 nodes/min",
+			"SlurmctldParameters": "idle_on_node_suspend,power_save_interval=2", "SuspendTime": "600 sec",
+			"ResumeProgram": "/x", "SuspendProgram": "/x", "ResumeFailProgram": "/x",
+			"ResumeTimeout": "900 sec", "SuspendTimeout": "120 sec",
+		},
+		Times: &Times{
+			Phases: map[reconfigure.Phase][]time.Duration{reconfigure.PhaseBoot: minutes(1)},
+			Ready:  minutes(4), Removed: minutes(1),
+		},
+		Versions: map[Program]string{Terraform: "1.5.7", Provider: "1.54.1", Ansible: "2.14.18", Slurm: "22.05.8"},
+		Exports:  "rw,sync,root_squash",
+		Clocks:   map[string]time.Duration{"the cloud": 2 * time.Second, "the control node": -3 * time.Second},
+		Sources: map[reconfigure.Source]reconfigure.Resolved{
+			control: {FlavorID: "m"}, compute: {FlavorID: "l"},
+		},
+		Room: &reconfigure.Room{
+			Limit:   reconfigure.Use{Instances: 5, Cores: -1, RAM: 100},
+			Flavors: map[string]reconfigure.Use{"m": {RAM: 20}, "l": {RAM: 20}},
+		},
+		Servers: []Server{
+			{
+				Name:    "ctl",
+				Cluster: "eiffel",
+			}, {Name: "node01", Cluster: "eiffel"}, {Name: "other", Cluster: "another"}, {Name: "x"},
+		},
+	}
+}
+
+func TestAHealthySiteHasNoFindings(t *testing.T) {
+	want := Report{Cluster: "eiffel", Findings: []Finding{}, Unreachable: []Unreachable{}}
+	if diff := cmp.Diff(want, Run(healthy())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatIsNotKnownIsNoFinding(t *testing.T) {
+	facts := Facts{Cluster: healthy().Cluster}
+	if report := Run(facts); len(report.Findings) > 0 {
+		t.Errorf("%v", report.Findings)
+	}
+}
+
+// TestEachFinding has one thing wrong in each case, and demands that it is found, and nothing else.
+func TestEachFinding(t *testing.T) {
+	mode := func(role Role, mode os.FileMode) func(*Facts) {
+		return func(f *Facts) {
+			for i := range f.Files {
+				if f.Files[i].Role == role {
+					f.Files[i].Mode = mode
+				}
+			}
+		}
+	}
+	set := func(name, value string) func(*Facts) { return func(f *Facts) { f.Slurm[name] = value } }
+	version := func(p Program, v string) func(*Facts) { return func(f *Facts) { f.Versions[p] = v } }
+	ready := func(d time.Duration) func(*Facts) {
+		return func(f *Facts) { f.Times.Ready = slices.Repeat([]time.Duration{d}, fewest) }
+	}
+	key := func(line string) func(*Facts) {
+		return func(f *Facts) { f.AuthorizedKeys.Lines = append(f.AuthorizedKeys.Lines, line) }
+	}
+	for name, tc := range map[string]struct {
+		change   func(*Facts)
+		severity Severity
+		what     string // in the finding
+		line     string // in what to change
+	}{
+		"credentials others can read": {
+			mode(Credentials, 0o640),
+			Error, "clouds.yaml, the cloud's credentials, has mode 0640", "chmod g-r",
+		},
+		"a key others can read":       {mode(PrivateKey, 0o604), Error, "has mode 0604", "chmod o-r /k"},
+		"a checkout others can write": {mode(Checkout, 0o775), Error, "/c, the cluster directory", "chmod g-w /c"},
+		"a program others can write":  {mode(Executable, 0o777), Error, "bin/reconfigure", "chmod g-w,o-w"},
+		"a declaration others write":  {mode(Declaration, 0o666), Error, "all.yml", "chmod g-w,o-w"},
+		"a journal others can write":  {mode(JournalFile, 0o664), Error, "journal.db", "chmod g-w"},
+		"an open state directory":     {mode(StateDirectory, 0o755), Error, "/c/state,", "chmod g-rx,o-rx"},
+		"a munge key others can read": {mode(GivenFile, 0o644), Error, "munge", "chmod g-r,o-r"},
+		"keys that others can write":  {mode(KeyFile, 0o620), Error, "authorized_keys", "chmod g-w"},
+		"a file of somebody else": {
+			func(f *Facts) { f.Files[3].UID = 0 },
+			Error, "/k, the private key for the nodes, belongs to uid 0", "chown 1001 /k",
+		},
+		"no private key": {
+			func(f *Facts) { f.Files[3] = File{Path: "/k", Role: PrivateKey, Missing: true} },
+			Error, "/k,", "",
+		},
+
+		"a full disk":   {func(f *Facts) { f.FileSystems[0].Free = 1 << 20 }, Error, "1 MiB", "keep_days"},
+		"a narrow disk": {func(f *Facts) { f.FileSystems[0].Free = 1 << 30 }, Warning, "1024 MiB", "make room"},
+		"no inodes":     {func(f *Facts) { f.FileSystems[0].Files = 9 }, Warning, "9 inodes", "make room"},
+		"a journal on NFS": {
+			func(f *Facts) { f.FileSystems[0].Network = true },
+			Error, "network file system", "reconfigure.state_directory",
+		},
+
+		"a key with a shell": {
+			key("restrict " + publicKey + "reboot@eiffel/node02"),
+			Error, "key of node02 has no command=", "reconfigure deploy",
+		},
+		"a key without restrict": {
+			key(`command="x" ` + publicKey + "reboot@eiffel/node02"),
+			Error, "key of node02 has no restrict", "reconfigure deploy",
+		},
+		"a key of a node that is gone": {
+			key(`restrict,command="x" ` + publicKey + "reboot@eiffel/node99"), Warning, "node99", "remove its line",
+		},
+		"no key of Slurm's": {
+			func(f *Facts) { f.AuthorizedKeys.Lines = f.AuthorizedKeys.Lines[1:] },
+			Error, "no key of slurmctld's", "reconfigure deploy",
+		},
+		"an unknown host key": {
+			func(f *Facts) { delete(f.HostKeys, "10.0.0.3") }, Warning, "host keys of node01", "reconfigure deploy",
+		},
+		"keys on first use": {
+			func(f *Facts) { f.Cluster.Settings.HostKeys = reconfigure.HostKeysAcceptNew },
+			Warning, "first key", "host_keys: console",
+		},
+
+		"ReturnToService": {set("ReturnToService", "1"), Error, "ReturnToService=1", "give it 2"},
+		"PrivateData":     {set("PrivateData", "none"), Error, "PrivateData=none", "cloud"},
+		"SlurmctldParameters": {
+			set("SlurmctldParameters", "cloud_reg_addrs"),
+			Error, "SlurmctldParameters", "idle_on_node_suspend",
+		},
+		"TreeWidth":             {set("TreeWidth", "3"), Warning, "TreeWidth=3", "at least 4"},
+		"ResumeRate":            {set("ResumeRate", "300 nodes/min"), Warning, "ResumeRate=300", "give it 0"},
+		"SuspendTime":           {set("SuspendTime", "INFINITE"), Warning, "SuspendTime=INFINITE", "SuspendTime"},
+		"ResumeProgram":         {set("ResumeProgram", "(null)"), Error, "ResumeProgram", "slurm.extra"},
+		"SuspendProgram":        {set("SuspendProgram", "(null)"), Error, "SuspendProgram", "slurm.extra"},
+		"ResumeFailProgram":     {set("ResumeFailProgram", ""), Error, "ResumeFailProgram", "slurm.extra"},
+		"another ResumeTimeout": {set("ResumeTimeout", "600 sec"), Warning, "ResumeTimeout=600", "reconfigure deploy"},
+
+		"nodes come too late": {ready(15 * time.Minute), Error, "ready after 15m0s", "resume_timeout: 1380"},
+		"nodes come late": {
+			ready(580 * time.Second * 11 / 10),
+			Warning, "resume_timeout is 15m0s", "resume_timeout: 1020",
+		},
+		"there is no time for a retry": {ready(8 * time.Minute), Note, "a node takes 8m0s", "resume_timeout: 1500"},
+		"instances boot slowly": {
+			func(f *Facts) {
+				f.Times.Phases[reconfigure.PhaseBoot] = slices.Repeat([]time.Duration{4 * time.Minute}, fewest)
+			}, Warning, "answer by SSH after 4m0s", "boot_timeout: 480",
+		},
+		"removals take long": {
+			func(f *Facts) { f.Times.Removed = slices.Repeat([]time.Duration{3 * time.Minute}, fewest) },
+			Note, "removals take up to 3m0s", "suspend_timeout: 300",
+		},
+		"nodes go soon": {
+			func(f *Facts) { f.Cluster.Slurm.SuspendTime = time.Minute },
+			Note, "suspend_time is 1m0s", "suspend_time: 480",
+		},
+		"boots may take all the time": {
+			func(f *Facts) { f.Cluster.Settings.BootTimeout = 15 * time.Minute },
+			Warning, "boot_timeout is 15m0s", "resume_timeout: 1860",
+		},
+
+		"an old Terraform": {
+			version(Terraform, "1.4.6"),
+			Error, "Terraform is version 1.4.6, older than 1.5.0", "terraform: PATH",
+		},
+		"another Terraform": {version(Terraform, "1.9.0"), Note, "tests run with 1.5.7", ""},
+		"another provider":  {version(Provider, "3.0.0"), Note, "provider is version 3.0.0", "versions.tf"},
+		"another Ansible":   {version(Ansible, "2.17.1"), Note, "ansible-core is version 2.17.1", ""},
+		"another Slurm":     {version(Slurm, "23.11.4"), Note, "Slurm is version 23.11.4", ""},
+		"root of every node": {
+			func(f *Facts) { f.Exports = "rw,no_root_squash" },
+			Error, "/home is exported", "nfs_export_options",
+		},
+
+		"a clock that is ahead": {
+			func(f *Facts) { f.Clocks["the cloud"] = 7 * time.Second },
+			Warning, "the cloud is 7s ahead", "NTP",
+		},
+		"a clock far behind": {
+			func(f *Facts) { f.Clocks["the cloud"] = -time.Hour },
+			Error, "the cloud is 1h0m0s behind", "NTP",
+		},
+
+		"no login": {func(f *Facts) { f.Login = "401 Unauthorized" }, Error, "401", "clouds.yaml"},
+		"an image that is gone": {
+			func(f *Facts) {
+				f.Sources[f.Cluster.Groups[0].Source] = reconfigure.Resolved{
+					Err: "image: not found", Class: reconfigure.ClassMissing, FlavorID: "l",
+				}
+			}, Error, "image: not found", "all.yml",
+		},
+		"no quota for all": {
+			func(f *Facts) { f.Room.Limit.Instances = 4 },
+			Warning, "4 instances, and all declared nodes need 5", "max_nodes",
+		},
+		"no quota for the few": {
+			func(f *Facts) { f.Room.Limit.RAM = 30 },
+			Error, "30 MiB of memory, and the persistent nodes need 40", "min_nodes",
+		},
+		"a cluster of the same name": {
+			func(f *Facts) { f.Servers = append(f.Servers, Server{Name: "ctl2", Cluster: "eiffel"}) },
+			Error, "ctl2", "cluster_name",
+		},
+		"a server with a node's name": {
+			func(f *Facts) { f.Servers = append(f.Servers, Server{Name: "node02", Cluster: "another"}) },
+			Warning, "node02", "prefix",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := healthy()
+			tc.change(&facts)
+			found := Run(facts).Findings
+			if len(found) != 1 {
+				t.Fatalf("%d findings, want one: %v", len(found), found)
+			}
+			f := found[0]
+			if f.Severity != tc.severity || !strings.Contains(f.What, tc.what) || !strings.Contains(f.Change, tc.line) ||
+				f.Why == "" ||
+				f.Change == "" ||
+				f.Check == "" {
+				t.Errorf("%+v; want %s, %q, %q", f, tc.severity, tc.what, tc.line)
+			}
+		})
+	}
+}
+
+func TestAFindingDecidesTheExitCode(t *testing.T) {
+	finding := func(all ...Severity) (found []Finding) {
+		for _, s := range all {
+			found = append(found, Finding{Severity: s})
+		}
+		return found
+	}
+	silent := []Unreachable{{"Slurm", "x"}}
+	for name, tc := range map[string]struct {
+		report Report
+		want   Severity
+		fails  bool
+	}{
+		"nothing":                           {Report{}, "", false},
+		"a note":                            {Report{Findings: finding(Note)}, Note, false},
+		"a warning":                         {Report{Findings: finding(Warning, Note)}, Warning, true},
+		"an error":                          {Report{Findings: finding(Error, Warning)}, Error, true},
+		"a source does not answer":          {Report{Unreachable: silent}, Warning, true},
+		"the same, and there is an error":   {Report{Findings: finding(Error), Unreachable: silent}, Error, true},
+		"the same, and there is a note yet": {Report{Findings: finding(Note), Unreachable: silent}, Warning, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := tc.report.Worst(), tc.report.Err(); got != tc.want || (err != nil) != tc.fails {
+				t.Errorf("%q, %v; want %q", got, err, tc.want)
+			}
+		})
+	}
+}
+
+// TestTimesAreMeasured has events of nodes that became ready, at the first and at the second attempt, failed, went, and
+// of one whose operation is under way.
+func TestTimesAreMeasured(t *testing.T) {
+	var events []reconfigure.Event
+	at := func(node string, second int, phase reconfigure.Phase, level reconfigure.Level) {
+		events = append(events, reconfigure.Event{
+			ID: int64(
+				len(events) + 1,
+			), Plan: 1, Node: node, Time: time.Unix(int64(second), 0), Phase: phase, Level: level,
+		})
+	}
+	way := func(node string, ends ...int) {
+		phases := []reconfigure.Phase{
+			reconfigure.PhaseApply, reconfigure.PhaseBoot, reconfigure.PhaseConfigure, reconfigure.PhaseVerify,
+		}
+		for i := range len(ends) - 1 {
+			at(node, ends[i], phases[i], reconfigure.Begun)
+			at(node, ends[i+1], phases[i], reconfigure.Done)
+		}
+	}
+	way("ready", 0, 10, 40, 60, 65)
+	at("retried", 0, reconfigure.PhaseApply, reconfigure.Begun)
+	at("retried", 5, reconfigure.PhaseApply, reconfigure.Done)
+	at("retried", 5, reconfigure.PhaseBoot, reconfigure.Begun)
+	at("retried", 300, reconfigure.PhaseBoot, reconfigure.Note)
+	way("retried", 300, 310, 340, 360, 365)
+	at("failed", 0, reconfigure.PhaseApply, reconfigure.Begun)
+	at("failed", 9, reconfigure.PhaseApply, reconfigure.Failed)
+	way("gone", 0, 7)
+	way("booting", 0, 9)
+	at("booting", 9, reconfigure.PhaseBoot, reconfigure.Begun)
+
+	// Each event is of both requests.
+	times := Measure(map[reconfigure.RequestID][]reconfigure.Event{1: events, 2: events})
+	slices.Sort(times.Ready)
+	seconds := func(all ...int) (d []time.Duration) {
+		for _, s := range all {
+			d = append(d, time.Duration(s)*time.Second)
+		}
+		return d
+	}
+	want := Times{
+		Ready: seconds(65, 65), Removed: seconds(7),
+		Phases: map[reconfigure.Phase][]time.Duration{
+			reconfigure.PhaseApply: seconds(10, 10), reconfigure.PhaseBoot: seconds(30, 30),
+			reconfigure.PhaseConfigure: seconds(20, 20), reconfigure.PhaseVerify: seconds(5, 5),
+		},
+	}
+	if diff := cmp.Diff(want, times); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	var all []time.Duration
+	for i := 100; i > 0; i-- {
+		all = append(all, time.Duration(i))
+	}
+	if got, ok := p95(all); got != 95 || !ok {
+		t.Errorf("%d, %t; want 95", got, ok)
+	}
+	if got, ok := p95(all[:5]); got != 100 || !ok {
+		t.Errorf("of five: %d, %t; want the greatest", got, ok)
+	}
+	if _, ok := p95(all[:4]); ok {
+		t.Error("four are enough for a conclusion")
+	}
+}
+
+// TestTheTestedVersionsAreThoseOfTheLab holds the table to what the suite installs.
+func TestTheTestedVersionsAreThoseOfTheLab(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "lab", "tools", "terraform.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for program, constant := range map[Program]string{Terraform: "terraformVersion", Provider: "providerVersion"} {
+		found := regexp.MustCompile(constant + ` += "([^"]+)"`).FindSubmatch(text)
+		if found == nil || string(found[1]) != supported()[program].tested {
+			t.Errorf("%s: the lab installs %s, the table has %s", program, found, supported()[program].tested)
+		}
+	}
+}
+
+func TestTheViewIsForPeople(t *testing.T) {
+	report := Report{
+		Findings: []Finding{
+			{Check: "files", Severity: Error, What: "it is open", Why: "somebody reads it", Change: "chmod 600 it"},
+			{Check: "quota", Severity: Warning, What: strings.Repeat("word ", 30), Why: "so", Change: "more"},
+		},
+		Unreachable: []Unreachable{{"Slurm", "no route"}},
+	}
+	var b strings.Builder
+	if err := report.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := `error    it is open
+         somebody reads it
+         → chmod 600 it
+warning  word word word word word word word word word word word word word word word word word word word word word word
+         word word word word word word word word
+         so
+         → more
+unknown  Slurm does not answer, and what hangs on it is not checked: no route
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	b.Reset()
+	if err := (Report{}).Write(&b); err != nil || b.String() != "Nothing was found.\n" {
+		t.Errorf("%q, %v", b.String(), err)
+	}
+}

@@ -1,0 +1,198 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// exports checks the options of the folders that the nodes share.
+func exports(facts Facts) []Finding {
+	if len(facts.Cluster.NFSShares) == 0 || !hasWord(facts.Exports, "no_root_squash") {
+		return nil
+	}
+	return []Finding{{
+		Check: "nfs", Severity: Error,
+		What:   fmt.Sprintf("%s is exported with no_root_squash", strings.Join(facts.Cluster.NFSShares, ", ")),
+		Why:    "root on one compute node can write everybody's files, and so become any user, also on the control node",
+		Change: "no no_root_squash in nfs_export_options (group_vars/cluster.yml); then reconfigure deploy",
+	}}
+}
+
+// clocks checks that all go alike.
+func clocks(facts Facts) (found []Finding) {
+	const (
+		harmless = 5 * time.Second
+		most     = time.Minute
+	)
+	for _, where := range slices.Sorted(maps.Keys(facts.Clocks)) {
+		ahead := facts.Clocks[where]
+		if ahead.Abs() <= harmless {
+			continue
+		}
+		finding := Finding{
+			Check: "clocks", Severity: Warning,
+			What:   fmt.Sprintf("the clock of %s is %s ahead of this host's", where, round(ahead)),
+			Why:    "Slurm takes a node only when its boot is newer than the request, by the clocks of both",
+			Change: "NTP on this host, on the control node and in the images",
+		}
+		if ahead < 0 {
+			finding.What = fmt.Sprintf("the clock of %s is %s behind this host's", where, round(-ahead))
+		}
+		if ahead.Abs() > most {
+			finding.Severity = Error
+		}
+		found = append(found, finding)
+	}
+	return found
+}
+
+// login checks the credentials.
+func login(facts Facts) []Finding {
+	if facts.Login == "" {
+		return nil
+	}
+	return []Finding{{
+		Check: "cloud", Severity: Error,
+		What:   facts.Login,
+		Why:    "nothing can be made or removed, and instances that are idle are paid for",
+		Change: fmt.Sprintf("the entry %q of clouds.yaml; an application credential is best", facts.Cluster.Cloud),
+	}}
+}
+
+// sources checks that what the declaration names is in the cloud.
+func sources(facts Facts) (found []Finding) {
+	byError := map[string][]string{}
+	note := func(who string, s reconfigure.Source) {
+		if r := facts.Sources[s]; r.Err != "" && r.Class == reconfigure.ClassMissing {
+			byError[r.Err] = append(byError[r.Err], who)
+		}
+	}
+	note("control_node", facts.Cluster.Control.Source)
+	for _, g := range facts.Cluster.Groups {
+		note("group "+g.Name, g.Source)
+	}
+	for _, problem := range slices.Sorted(maps.Keys(byError)) {
+		found = append(found, Finding{
+			Check: "cloud", Severity: Error,
+			What:   problem,
+			Why:    "no instance can be made for: " + strings.Join(byError[problem], ", "),
+			Change: "image, flavor or network there, in group_vars/all.yml",
+		})
+	}
+	return found
+}
+
+// quota checks that all declared nodes fit into the project.
+func quota(facts Facts) (found []Finding) {
+	if facts.Room == nil {
+		return nil
+	}
+	var least, most reconfigure.Use
+	add := func(sum *reconfigure.Use, s reconfigure.Source, n int) {
+		one := facts.Room.Flavors[facts.Sources[s].FlavorID]
+		sum.Instances += n
+		sum.Cores += n * one.Cores
+		sum.RAM += n * one.RAM
+	}
+	add(&least, facts.Cluster.Control.Source, 1)
+	add(&most, facts.Cluster.Control.Source, 1)
+	for _, g := range facts.Cluster.Groups {
+		add(&least, g.Source, g.Min)
+		add(&most, g.Source, g.Max)
+	}
+	for _, part := range []struct {
+		what               string
+		limit, least, most int
+	}{
+		{"instances", facts.Room.Limit.Instances, least.Instances, most.Instances},
+		{"cores", facts.Room.Limit.Cores, least.Cores, most.Cores},
+		{"MiB of memory", facts.Room.Limit.RAM, least.RAM, most.RAM},
+	} {
+		finding := Finding{
+			Check:  "quota",
+			Change: "a larger quota, or smaller max_nodes and min_nodes in group_vars/all.yml",
+		}
+		switch {
+		case part.limit < 0: // no limit
+			continue
+		case part.least > part.limit:
+			finding.Severity = Error
+			finding.What = fmt.Sprintf(
+				"the project may have %d %s, and the persistent nodes need %d",
+				part.limit,
+				part.what,
+				part.least,
+			)
+			finding.Why = "the cluster cannot be deployed"
+		case part.most > part.limit:
+			finding.Severity = Warning
+			finding.What = fmt.Sprintf(
+				"the project may have %d %s, and all declared nodes need %d",
+				part.limit,
+				part.what,
+				part.most,
+			)
+			finding.Why = "Slurm gives jobs nodes that cannot be made; the jobs are requeued until others have ended"
+		default:
+			continue
+		}
+		found = append(found, finding)
+	}
+	return found
+}
+
+// Server is one of the project's, whosever it is.
+type Server struct {
+	ID      string
+	Name    string
+	Cluster string // the cluster's name in its metadata; empty: it is none of any cluster's
+}
+
+// names checks that nobody else in the project uses the cluster's name, or the names of its nodes.
+func names(facts Facts) (found []Finding) {
+	declared := facts.Cluster.Nodes().Union(nodeset.Of(facts.Cluster.Control.Name))
+	var strange, others []string
+	for _, s := range facts.Servers {
+		_, known := facts.Instances[s.Name]
+		switch {
+		case s.Cluster == facts.Cluster.Name && !declared.Contains(s.Name) && !known:
+			strange = append(strange, s.Name)
+		case s.Cluster != facts.Cluster.Name && declared.Contains(s.Name):
+			others = append(others, s.Name)
+		}
+	}
+	if len(strange) > 0 {
+		found = append(found, Finding{
+			Check: "names", Severity: Error,
+			What: fmt.Sprintf("instances of a cluster %q are in the project that this one does not declare: %s",
+				facts.Cluster.Name, nameList(strange)),
+			Why:    "if another cluster has this name, each takes the other's instances for its own",
+			Change: "another cluster_name in the newer one's group_vars/all.yml, before its first deploy",
+		})
+	}
+	if len(others) > 0 {
+		found = append(found, Finding{
+			Check: "names", Severity: Warning,
+			What:   "other instances of the project have names of nodes of this cluster: " + nameList(others),
+			Why:    "with a DNS of the network, a name means two addresses; people and tools take one for the other",
+			Change: "another prefix in node_groups, while the group has no instances",
+		})
+	}
+	return found
+}
+
+// nameList is names that need not be nodes of Slurm's.
+func nameList(names []string) string {
+	const most = 10
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}

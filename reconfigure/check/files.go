@@ -1,0 +1,167 @@
+package check
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+// Role is what a file is for.
+type Role string
+
+// The roles.
+const (
+	Checkout       Role = "the cluster directory"
+	Executable     Role = "the program that Slurm's calls start"
+	Declaration    Role = "the declaration"
+	Credentials    Role = "the cloud's credentials"
+	PrivateKey     Role = "the private key for the nodes"
+	StateDirectory Role = "the state directory"
+	JournalFile    Role = "the journal"
+	GivenFile      Role = "a copy of the munge key"
+	KeyFile        Role = "the keys that may log in here"
+)
+
+// File is a file or a folder of the control host.
+type File struct {
+	Path    string
+	Role    Role
+	Missing bool
+	Mode    fs.FileMode
+	UID     int
+}
+
+// bits of a mode: who else may do what.
+const (
+	others  fs.FileMode = 0o077
+	writers fs.FileMode = 0o022
+)
+
+// rule is what a role asks of a file.
+type rule struct {
+	forbidden fs.FileMode
+	why       string
+	required  bool // it must be there
+	system    bool // root may own it, too
+}
+
+func rules() map[Role]rule {
+	const control = "whoever writes it controls the cluster and the account of its owner"
+	return map[Role]rule{
+		Checkout:    {forbidden: writers, why: control, required: true},
+		Executable:  {forbidden: writers, why: control, required: true, system: true},
+		Declaration: {forbidden: writers, why: control, required: true},
+		Credentials: {
+			forbidden: others,
+			why:       "whoever reads it can do all that the project may",
+			required:  true,
+			system:    true,
+		},
+		PrivateKey: {
+			forbidden: others,
+			why:       "whoever reads it is root on all nodes, and ssh refuses it",
+			required:  true,
+		},
+		StateDirectory: {forbidden: others, why: "it has the journal, logs and a copy of the munge key"},
+		JournalFile:    {forbidden: writers, why: "it decides what is done to the cluster"},
+		GivenFile:      {forbidden: others, why: "with the munge key, a program can act as any user in Slurm"},
+		KeyFile: {
+			forbidden: writers,
+			why:       "whoever writes it can log in here, and sshd ignores such a file (StrictModes)",
+		},
+	}
+}
+
+// files checks owners and modes.
+func files(facts Facts) (found []Finding) {
+	for _, f := range facts.Files {
+		r := rules()[f.Role]
+		add := func(what, why, change string) {
+			found = append(found, Finding{Check: "files", Severity: Error, What: what, Why: why, Change: change})
+		}
+		switch {
+		case f.Missing && r.required:
+			add(
+				fmt.Sprintf("%s, %s, is not there", f.Path, f.Role),
+				"nothing works without it",
+				"make it; see README.md",
+			)
+		case f.Missing:
+		case f.UID != facts.UID && (f.UID != 0 || !r.system):
+			add(
+				fmt.Sprintf("%s, %s, belongs to uid %d, and not to uid %d, the owner of the cluster directory",
+					f.Path, f.Role, f.UID, facts.UID),
+				"Slurm's calls come as the owner, and its owner can replace it",
+				fmt.Sprintf("chown %d %s", facts.UID, f.Path),
+			)
+		}
+		if bad := f.Mode.Perm() & r.forbidden; !f.Missing && bad != 0 {
+			add(fmt.Sprintf("%s, %s, has mode %04o", f.Path, f.Role, f.Mode.Perm()), r.why,
+				fmt.Sprintf("chmod %s %s", taken(bad), f.Path))
+		}
+	}
+	return found
+}
+
+// taken is the mode for chmod(1) that takes permissions away.
+func taken(bits fs.FileMode) string {
+	var parts []string
+	for _, who := range []struct {
+		name  string
+		shift int
+	}{{"g", 3}, {"o", 0}} {
+		letters := ""
+		for i, letter := range []string{"x", "w", "r"} {
+			if bits>>who.shift&(1<<i) != 0 {
+				letters = letter + letters
+			}
+		}
+		if letters != "" {
+			parts = append(parts, who.name+"-"+letters)
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// FileSystem is one on which files of the tool's are.
+type FileSystem struct {
+	Path    string // one of its folders
+	Free    uint64 // bytes that are free to the caller
+	Files   uint64 // inodes that are free
+	Network bool   // it is NFS or another one of a server
+	Journal bool   // the journal is on it, as a file
+}
+
+// disks checks the room on the control host's file systems.
+func disks(facts Facts) (found []Finding) {
+	const (
+		mib      = 1 << 20
+		least    = 200 * mib
+		enough   = 2048 * mib
+		fewFiles = 10000
+	)
+	for _, f := range facts.FileSystems {
+		finding := Finding{
+			Check: "disk", Severity: Warning,
+			What:   fmt.Sprintf("%d MiB and %d inodes are free at %s", f.Free/mib, f.Files, f.Path),
+			Why:    "on a full disk no request can be written down, and Terraform loses its state",
+			Change: "make room, or declare another reconfigure.state_directory; reconfigure.keep_days bounds journal and logs",
+		}
+		switch {
+		case f.Free < least:
+			finding.Severity = Error
+			found = append(found, finding)
+		case f.Free < enough, f.Files < fewFiles && f.Files > 0:
+			found = append(found, finding)
+		}
+		if f.Network && f.Journal {
+			found = append(found, Finding{
+				Check: "disk", Severity: Error,
+				What:   fmt.Sprintf("the journal is a file on a network file system, at %s", f.Path),
+				Why:    "SQLite's locks and shared memory do not work there: requests and the lease may be lost",
+				Change: "declare a reconfigure.state_directory on a local disk, or reconfigure.journal in PostgreSQL",
+			})
+		}
+	}
+	return found
+}

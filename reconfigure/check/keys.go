@@ -1,0 +1,144 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// AuthorizedKeys is the file with the keys that Slurm and the nodes log in to the control host with.
+type AuthorizedKeys struct {
+	Path  string
+	Lines []string
+}
+
+// key is a line that is ours: the control node's, or a node's for its own reboot. The comments are those that the role
+// slurm_scripts writes.
+type key struct {
+	node    string // empty: Slurm's key on the control node
+	options []string
+}
+
+// keysOf returns the lines that are of this cluster.
+func keysOf(cluster string, lines []string) (keys []key) {
+	for _, line := range lines {
+		_, comment, options, _, err := ssh.ParseAuthorizedKey([]byte(line))
+		if err != nil {
+			continue // sshd does not take it either
+		}
+		if comment == "slurm@"+cluster {
+			keys = append(keys, key{"", options})
+		} else if node, ok := strings.CutPrefix(comment, "reboot@"+cluster+"/"); ok {
+			keys = append(keys, key{node, options})
+		}
+	}
+	return keys
+}
+
+func (k key) has(option string) bool {
+	return slices.ContainsFunc(k.options, func(o string) bool {
+		name, _, _ := strings.Cut(o, "=")
+		return strings.EqualFold(name, option)
+	})
+}
+
+// authorizedKeys checks that each key of the cluster's can do one thing only.
+func authorizedKeys(facts Facts) (found []Finding) {
+	if facts.AuthorizedKeys == nil {
+		return nil
+	}
+	path, keys := facts.AuthorizedKeys.Path, keysOf(facts.Cluster.Name, facts.AuthorizedKeys.Lines)
+	var shells, open, gone []string
+	for _, k := range keys {
+		name := k.node
+		if name == "" {
+			name = facts.Cluster.Control.Name
+		}
+		if !k.has("command") {
+			shells = append(shells, name)
+		}
+		if !k.has("restrict") {
+			open = append(open, name)
+		}
+		if k.node != "" && !facts.Cluster.Nodes().Contains(k.node) {
+			gone = append(gone, name)
+		}
+	}
+	for _, problem := range []struct {
+		nodes    []string
+		severity Severity
+		what     string
+		why      string
+		change   string
+	}{
+		{
+			shells, Error, "has no command=",
+			"whoever is root there gets a shell on the control host, with the cloud's credentials",
+			"reconfigure deploy",
+		},
+		{
+			open, Error, "has no restrict", "the key may forward ports and start what sshd allows, past the command",
+			"reconfigure deploy",
+		},
+		{
+			gone, Warning, "is of a node that no group declares", "a key that is not needed any more can only be stolen",
+			"remove its line from " + path,
+		},
+	} {
+		if len(problem.nodes) > 0 {
+			found = append(found, Finding{
+				Check: "keys", Severity: problem.severity,
+				What: fmt.Sprintf(
+					"the line in %s for the key of %s %s",
+					path,
+					nodeset.Of(problem.nodes...),
+					problem.what,
+				),
+				Why:    problem.why,
+				Change: problem.change,
+			})
+		}
+	}
+	_, deployed := facts.Instances[facts.Cluster.Control.Name]
+	if deployed && !slices.ContainsFunc(keys, func(k key) bool { return k.node == "" }) {
+		found = append(found, Finding{
+			Check: "keys", Severity: Error,
+			What:   fmt.Sprintf("%s has no key of slurmctld's", path),
+			Why:    "Slurm cannot ask for nodes, and none comes",
+			Change: "reconfigure deploy",
+		})
+	}
+	return found
+}
+
+// hostKeys checks that the host keys of all instances are known, and how they become known.
+func hostKeys(facts Facts) (found []Finding) {
+	var unknown []string
+	for node, instance := range facts.Instances {
+		if facts.HostKeys != nil && instance.Address != "" && !facts.HostKeys[instance.Address] {
+			unknown = append(unknown, node)
+		}
+	}
+	if len(unknown) > 0 {
+		found = append(found, Finding{
+			Check: "host keys", Severity: Warning,
+			What:   fmt.Sprintf("the host keys of %s are not known", nodeset.Of(unknown...)),
+			Why:    "Ansible and Slurm's commands cannot log in there, since every connection is checked",
+			Change: "reconfigure deploy, which reads them from the console logs",
+		})
+	}
+	if facts.Cluster.Settings.HostKeys == reconfigure.HostKeysAcceptNew {
+		found = append(found, Finding{
+			Check: "host keys", Severity: Warning,
+			What:   "the first key that answers at a new instance's address is taken",
+			Why:    "whoever can answer there first gets the munge key",
+			Change: "reconfigure: {host_keys: console}, if the cloud gives out console logs",
+		})
+	}
+	return found
+}

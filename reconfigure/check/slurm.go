@@ -1,0 +1,248 @@
+package check
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// setting is one of slurm.conf(5) that the tool relies on.
+type setting struct {
+	name     string
+	wrong    func(value string) bool
+	severity Severity
+	want     string
+	why      string
+}
+
+// slurmSettings checks what slurmctld runs with.
+func slurmSettings(facts Facts) (found []Finding) {
+	if facts.Slurm == nil {
+		return nil
+	}
+	nodes := facts.Cluster.Nodes().Len()
+	lacks := func(word string) func(string) bool {
+		return func(value string) bool { return !hasWord(value, word) }
+	}
+	settings := []setting{
+		{
+			"ReturnToService", func(v string) bool { return v != "2" }, Error, "2",
+			"a node that was thought lost, or registers late, stays DOWN for ever",
+		},
+		{
+			"PrivateData", lacks("cloud"), Error, "cloud",
+			"nodes that are powered down are not found, so that they are neither planned nor handed back",
+		},
+		{
+			"SlurmctldParameters", lacks("idle_on_node_suspend"), Error, "idle_on_node_suspend",
+			"a node that failed stays DOWN after its instance is removed",
+		},
+		{
+			"TreeWidth", func(v string) bool { n, err := strconv.Atoi(v); return err == nil && n < nodes }, Warning,
+			fmt.Sprintf("at least %d, the number of nodes", nodes),
+			"nodes forward messages to nodes whose addresses they do not know",
+		},
+		{
+			"ResumeRate", func(v string) bool { n, ok := number(v); return ok && n > 0 }, Warning, "0",
+			"Slurm splits what a large job needs into calls a minute apart; requests are gathered by the tool already",
+		},
+		{
+			"SuspendTime", func(v string) bool { n, ok := number(v); return !ok || n < 0 }, Warning, "a time",
+			"cloud nodes are never removed, and the cloud is paid for them",
+		},
+	}
+	for _, program := range []struct{ name, why string }{
+		{"ResumeProgram", "Slurm cannot ask for nodes"},
+		{"SuspendProgram", "no instance is removed when its node is idle"},
+		{"ResumeFailProgram", "the instance of a node that did not come in time stays, and is paid for"},
+	} {
+		settings = append(settings, setting{
+			program.name, func(v string) bool { return v == "" || v == "(null)" }, Error,
+			"the script of the playbooks", program.why,
+		})
+	}
+	for _, s := range settings {
+		if value, known := facts.Slurm[s.name]; known && s.wrong(value) {
+			found = append(found, Finding{
+				Check: "slurm", Severity: s.severity,
+				What: fmt.Sprintf("slurmctld runs with %s=%s", s.name, value),
+				Why:  s.why,
+				Change: fmt.Sprintf(
+					"take %s out of slurm.extra in group_vars/all.yml, or give it %s; then reconfigure deploy",
+					s.name,
+					s.want,
+				),
+			})
+		}
+	}
+	declared := facts.Cluster.Slurm
+	for _, timeout := range []struct {
+		name, key string
+		declared  time.Duration
+	}{
+		{"ResumeTimeout", "resume_timeout", declared.ResumeTimeout},
+		{"SuspendTimeout", "suspend_timeout", declared.SuspendTimeout},
+	} {
+		runs, ok := number(facts.Slurm[timeout.name])
+		if seconds := int(timeout.declared.Seconds()); ok && runs != seconds {
+			found = append(found, Finding{
+				Check: "slurm", Severity: Warning,
+				What: fmt.Sprintf(
+					"slurmctld runs with %s=%d, and group_vars/all.yml has slurm.%s: %d",
+					timeout.name,
+					runs,
+					timeout.key,
+					seconds,
+				),
+				Why:    "the tool's deadlines follow group_vars/all.yml: it gives nodes up too early, or Slurm does before it",
+				Change: "reconfigure deploy, and no " + timeout.name + " in slurm.extra",
+			})
+		}
+	}
+	return found
+}
+
+// hasWord reports whether a list with commas has a word, with or without a value.
+func hasWord(list, word string) bool {
+	for part := range strings.SplitSeq(list, ",") {
+		name, _, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if strings.EqualFold(name, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// number reads a setting as `scontrol show config` prints it: "60 sec", "300 nodes/min"; false for NONE and INFINITE.
+func number(value string) (int, bool) {
+	first, _, _ := strings.Cut(value, " ")
+	n, err := strconv.Atoi(first)
+	return n, err == nil
+}
+
+// Times is how long phases took for nodes that became ready, and removals, by the journal.
+type Times struct {
+	Phases  map[reconfigure.Phase][]time.Duration
+	Ready   []time.Duration // from the first phase to the last of the attempt that made a node ready
+	Removed []time.Duration // from the beginning of a removal to its end
+}
+
+const (
+	// reserve is the time before ResumeTimeout at which the tool gives a node up.
+	reserve = 30 * time.Second
+	// fewest is how many measurements a conclusion needs.
+	fewest = 5
+	// slack is how much more than was measured a deadline should allow.
+	slack = 3 // halves
+)
+
+// deadlines checks the timeouts against one another, and against what was measured.
+func deadlines(facts Facts) (found []Finding) {
+	c := facts.Cluster
+	add := func(severity Severity, what, why, change string) {
+		found = append(found, Finding{Check: "deadlines", Severity: severity, What: what, Why: why, Change: change})
+	}
+	if limit := c.Slurm.ResumeTimeout - reserve; c.Settings.BootTimeout >= limit && limit > 0 {
+		add(
+			Warning,
+			fmt.Sprintf(
+				"reconfigure.boot_timeout is %s, and slurm.resume_timeout %s",
+				c.Settings.BootTimeout,
+				c.Slurm.ResumeTimeout,
+			),
+			"a node that does not boot uses up all the time that Slurm gives, and is never retried",
+			fmt.Sprintf(
+				"slurm: {resume_timeout: %d}, or a shorter boot_timeout",
+				ceiling((c.Settings.BootTimeout*2+reserve)),
+			),
+		)
+	}
+	if facts.Times == nil {
+		return found
+	}
+	ready, measured := p95(facts.Times.Ready)
+	wanted := ready*slack/2 + reserve
+	switch {
+	case !measured:
+	case c.Slurm.ResumeTimeout < ready+reserve:
+		add(
+			Error,
+			fmt.Sprintf(
+				"slurm.resume_timeout is %s, and 95 %% of the nodes are ready after %s",
+				c.Slurm.ResumeTimeout,
+				round(ready),
+			),
+			fmt.Sprintf(
+				"a node is given up %s before resume_timeout, so that some never come; their jobs are requeued",
+				reserve,
+			),
+			fmt.Sprintf("slurm: {resume_timeout: %d}", ceiling(wanted)),
+		)
+	case c.Slurm.ResumeTimeout < wanted:
+		add(
+			Warning,
+			fmt.Sprintf(
+				"slurm.resume_timeout is %s, and 95 %% of the nodes are ready after %s",
+				c.Slurm.ResumeTimeout,
+				round(ready),
+			),
+			"a busy cloud makes nodes late, which are given up then; a generous value costs little",
+			fmt.Sprintf("slurm: {resume_timeout: %d}", ceiling(wanted)),
+		)
+	case c.Settings.Retries > 0 && c.Slurm.ResumeTimeout < 2*ready+reserve:
+		add(Note,
+			fmt.Sprintf("slurm.resume_timeout is %s, and a node takes %s", c.Slurm.ResumeTimeout, round(ready)),
+			"there is no time for another attempt (reconfigure.retries) on a fresh instance",
+			fmt.Sprintf("slurm: {resume_timeout: %d}", ceiling(2*ready*slack/2+reserve)))
+	}
+	if boot, ok := p95(facts.Times.Phases[reconfigure.PhaseBoot]); ok && c.Settings.BootTimeout < boot*slack/2 {
+		add(
+			Warning,
+			fmt.Sprintf(
+				"reconfigure.boot_timeout is %s, and 95 %% of the instances answer by SSH after %s",
+				c.Settings.BootTimeout,
+				round(boot),
+			),
+			"instances that boot a little slower count as failed, and open the breaker of their group",
+			fmt.Sprintf("reconfigure: {boot_timeout: %d}", ceiling(boot*2)),
+		)
+	}
+	if removed, ok := p95(facts.Times.Removed); ok && c.Slurm.SuspendTimeout < removed {
+		add(
+			Note,
+			fmt.Sprintf(
+				"slurm.suspend_timeout is %s, and 95 %% of the removals take up to %s",
+				c.Slurm.SuspendTimeout,
+				round(removed),
+			),
+			"Slurm gives a node to the next job while its instance is still being removed, and the job waits for that",
+			fmt.Sprintf("slurm: {suspend_timeout: %d}", ceiling(removed*slack/2)),
+		)
+	}
+	if measured && c.Slurm.SuspendTime > 0 && c.Slurm.SuspendTime < ready {
+		add(Note,
+			fmt.Sprintf("slurm.suspend_time is %s, and a node takes %s to come", c.Slurm.SuspendTime, round(ready)),
+			"nodes go sooner than they come: where jobs come often, they mostly wait for boots",
+			fmt.Sprintf("slurm: {suspend_time: %d}", ceiling(2*ready)))
+	}
+	return found
+}
+
+// p95 returns the 95th percentile; false where there are too few measurements.
+func p95(all []time.Duration) (time.Duration, bool) {
+	if len(all) < fewest {
+		return 0, false
+	}
+	sorted := sortedCopy(all)
+	return sorted[(len(sorted)*95+99)/100-1], true
+}
+
+func round(d time.Duration) time.Duration { return d.Round(time.Second) }
+
+// ceiling is a time in seconds for the declaration: whole minutes.
+func ceiling(d time.Duration) int {
+	return int((d+time.Minute-1)/time.Minute) * 60
+}

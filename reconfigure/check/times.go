@@ -1,0 +1,69 @@
+package check
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// Measure reads from the events of requests how long the phases of nodes took that became ready, and of those that were
+// removed. An event may be one of several requests.
+func Measure(byRequest map[reconfigure.RequestID][]reconfigure.Event) Times {
+	times := Times{Phases: map[reconfigure.Phase][]time.Duration{}}
+	type way struct {
+		plan int64
+		node string
+	}
+	ways, seen := map[way][]reconfigure.Event{}, map[int64]bool{}
+	for _, e := range slices.Concat(slices.Collect(maps.Values(byRequest))...) {
+		if seen[e.ID] {
+			continue
+		}
+		seen[e.ID] = true
+		if e.Node != "" &&
+			(e.Level == reconfigure.Begun || e.Level == reconfigure.Done || e.Level == reconfigure.Failed) {
+			w := way{e.Plan, e.Node}
+			ways[w] = append(ways[w], e)
+		}
+	}
+	for _, steps := range ways {
+		slices.SortFunc(steps, func(a, b reconfigure.Event) int { return a.Time.Compare(b.Time) })
+		times.add(steps)
+	}
+	return times
+}
+
+// add takes the events of one node in one plan, in their order.
+func (t *Times) add(steps []reconfigure.Event) {
+	begun, took := map[reconfigure.Phase]time.Time{}, map[reconfigure.Phase]time.Duration{}
+	for _, e := range steps {
+		switch e.Level {
+		case reconfigure.Begun:
+			begun[e.Phase] = e.Time // of the last attempt
+		case reconfigure.Done:
+			if at, ok := begun[e.Phase]; ok {
+				took[e.Phase] = e.Time.Sub(at)
+			}
+		case reconfigure.Failed:
+			return
+		}
+	}
+	first, made := begun[reconfigure.PhaseApply]
+	_, ready := took[reconfigure.PhaseVerify]
+	_, booted := took[reconfigure.PhaseBoot]
+	switch {
+	case made && booted && ready:
+		t.Ready = append(t.Ready, steps[len(steps)-1].Time.Sub(first))
+		for phase, d := range took {
+			t.Phases[phase] = append(t.Phases[phase], d)
+		}
+	case made && !booted && begun[reconfigure.PhaseBoot].IsZero() && took[reconfigure.PhaseApply] > 0:
+		t.Removed = append(t.Removed, took[reconfigure.PhaseApply])
+	}
+}
+
+func sortedCopy(all []time.Duration) []time.Duration {
+	return slices.Sorted(slices.Values(all))
+}

@@ -1,0 +1,74 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/go-version"
+)
+
+// Program is one of those that the tool drives.
+type Program string
+
+// The programs.
+const (
+	Terraform Program = "Terraform"
+	Provider  Program = "the OpenStack provider"
+	Ansible   Program = "ansible-core"
+	Slurm     Program = "Slurm"
+)
+
+// support is which versions work, and with which the tests run.
+type support struct {
+	oldest, tested string
+	change         string
+}
+
+// supported has the versions of the test suite. A test compares them with those that the lab installs.
+func supported() map[Program]support {
+	return map[Program]support{
+		Terraform: {"1.5.0", "1.5.7", "reconfigure: {terraform: PATH} names another binary"},
+		Provider: {
+			"1.54.0",
+			"1.54.1",
+			"terraform/openstack/versions.tf has the constraint; then terraform init -upgrade",
+		},
+		Ansible: {"2.14.0", "2.14", "install that version where it is first on PATH"},
+		Slurm:   {"22.05.0", "22.05", "the image of the control node and of the compute nodes"},
+	}
+}
+
+// versions checks what is installed.
+func versions(facts Facts) (found []Finding) {
+	for _, program := range []Program{Terraform, Provider, Ansible, Slurm} {
+		is, err := version.NewVersion(facts.Versions[program])
+		if err != nil {
+			continue
+		}
+		s := supported()[program]
+		finding := Finding{Check: "versions", Change: s.change}
+		switch {
+		case is.LessThan(version.Must(version.NewVersion(s.oldest))):
+			finding.Severity = Error
+			finding.What = fmt.Sprintf("%s is version %s, older than %s", program, is, s.oldest)
+			finding.Why = "the tool reads what it prints, which has another form there"
+		case !sameLine(is.String(), s.tested):
+			finding.Severity = Note
+			finding.What = fmt.Sprintf("%s is version %s, and the tests run with %s", program, is, s.tested)
+			finding.Why = "it should work, but nothing has shown it"
+		default:
+			continue
+		}
+		found = append(found, finding)
+	}
+	return found
+}
+
+// sameLine reports whether two versions have the same first two numbers.
+func sameLine(a, b string) bool {
+	line := func(v string) string {
+		parts := append(strings.SplitN(v, ".", 3), "", "")
+		return strings.TrimLeft(parts[0], "0") + "." + strings.TrimLeft(parts[1], "0")
+	}
+	return line(a) == line(b)
+}

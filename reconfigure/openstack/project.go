@@ -1,0 +1,53 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/limits"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+)
+
+// ProjectServer is one of the project's servers, whosever it is.
+type ProjectServer struct {
+	ID, Name string
+	Cluster  string // the cluster's name in its metadata; empty: none
+}
+
+// ProjectServers is all servers of the project.
+func (c *Client) ProjectServers(ctx context.Context) ([]ProjectServer, error) {
+	list := *c.compute
+	list.Microversion = listMicroversion
+	pages, err := servers.List(&list, servers.ListOpts{}).AllPages(ctx)
+	if err != nil {
+		return nil, c.failed("list the servers of", err)
+	}
+	all, err := servers.ExtractServers(pages)
+	if err != nil {
+		return nil, c.failed("list the servers of", err)
+	}
+	found := make([]ProjectServer, len(all))
+	for i, s := range all {
+		found[i] = ProjectServer{ID: s.ID, Name: s.Name, Cluster: s.Metadata[clusterKey]}
+	}
+	return found, nil
+}
+
+// Clock is the cloud's time, as its API has it in the header of an answer (RFC 9110, Date), in whole seconds.
+func (c *Client) Clock(ctx context.Context) (time.Time, error) {
+	answer := limits.Get(ctx, c.compute, limits.GetOpts{})
+	if answer.Err != nil {
+		return time.Time{}, c.failed("ask for the time of", answer.Err)
+	}
+	date := answer.Header.Get("Date")
+	if date == "" {
+		return time.Time{}, c.failed("ask for the time of", errors.New("the answer has no Date"))
+	}
+	now, err := http.ParseTime(date)
+	if err != nil {
+		return time.Time{}, c.failed("ask for the time of", err)
+	}
+	return now, nil
+}

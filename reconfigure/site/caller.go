@@ -1,0 +1,44 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/user"
+	"strings"
+)
+
+// callerKey is the key of a context's value.
+type callerKey struct{}
+
+// Caller says who asks, for people: the key that the gate has admitted; else the user, and who is behind sudo; and from
+// where.
+func Caller(ctx context.Context) string {
+	if name, ok := ctx.Value(callerKey{}).(string); ok {
+		return name
+	}
+	name := fmt.Sprintf("uid %d", os.Getuid())
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	return describeCaller(name, os.Getenv)
+}
+
+func describeCaller(name string, env func(string) string) string {
+	if behind := env("SUDO_USER"); behind != "" && behind != name { // sudo(8), ENVIRONMENT
+		name = behind + " as " + name
+	}
+	if from := peer(env); from != "" {
+		name += " from " + from
+	}
+	return name
+}
+
+// peer is the address of the SSH client; empty where there is none (ssh(1), ENVIRONMENT).
+func peer(env func(string) string) string {
+	from, _, ok := strings.Cut(env("SSH_CONNECTION"), " ")
+	if !ok {
+		return ""
+	}
+	return from
+}

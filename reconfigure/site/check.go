@@ -1,0 +1,417 @@
+package site
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/check"
+	"github.com/eiffel-hpc/eiffel/reconfigure/config"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+	"github.com/eiffel-hpc/eiffel/reconfigure/slurm"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+)
+
+// Check checks the site with all that can be asked. It changes nothing. A source that does not answer within 20 s is
+// named in the report. The error is that of ctx, or of the journal.
+func (a *Adapters) Check(ctx context.Context) (check.Report, error) {
+	g := gatherer{facts: a.site.localFacts()}
+	var wait sync.WaitGroup
+	for _, ask := range []func(context.Context, *gatherer){a.askJournal, a.askCloud, a.askTerraform, a.askAnsible} {
+		wait.Go(func() { ask(ctx, &g) })
+	}
+	// Terraform's state says where Slurm is.
+	seen, err := a.Look(ctx)
+	if err == nil {
+		a.askSlurm(ctx, &g, seen)
+	}
+	wait.Wait()
+	return check.Run(g.facts), err
+}
+
+// CheckHere checks what this host knows without the network and without other programs. It takes milliseconds.
+func (s Site) CheckHere() check.Report { return check.Run(s.localFacts()) }
+
+// gatherer collects facts from several goroutines.
+type gatherer struct {
+	lock  sync.Mutex
+	facts check.Facts
+}
+
+// ask calls a source, and notes what it said, or why it did not answer.
+func (g *gatherer) ask(ctx context.Context, source string, call func(context.Context) (func(*check.Facts), error)) {
+	ctx, cancel := context.WithTimeoutCause(ctx, observeFor, fmt.Errorf("no answer within %s", observeFor))
+	defer cancel()
+	note, err := call(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	if err != nil {
+		g.facts.Unreachable = append(g.facts.Unreachable, check.Unreachable{Source: source, Reason: err.Error()})
+		return
+	}
+	note(&g.facts)
+}
+
+// localFacts is what can be read on this host.
+func (s Site) localFacts() check.Facts {
+	facts := check.Facts{Cluster: s.Cluster, UID: os.Getuid()}
+	unknown := func(source string, err error) {
+		facts.Unreachable = append(facts.Unreachable, check.Unreachable{Source: source, Reason: err.Error()})
+	}
+	variables, err := s.variables()
+	if err != nil {
+		unknown("the playbooks' variables", err)
+	}
+	facts.Exports = variables.Exports
+	files := map[string]check.Role{
+		s.Dir:                             check.Checkout,
+		s.file("bin", "reconfigure"):      check.Executable,
+		s.file(config.File):               check.Declaration,
+		s.Cluster.PrivateKeyFile:          check.PrivateKey,
+		s.state():                         check.StateDirectory,
+		s.state("journal.db"):             check.JournalFile,
+		s.state("ansible", "given.json"):  check.GivenFile,
+		cloudsFileFound(s.cloudsFile()):   check.Credentials,
+		filepath.Dir(variables.keyFile()): check.KeyFile,
+		variables.keyFile():               check.KeyFile,
+	}
+	delete(files, "") // what is not known where to look for
+	delete(files, ".")
+	for path, role := range files {
+		if file, err := fileOf(path, role); err != nil {
+			unknown(path, err)
+		} else {
+			facts.Files = append(facts.Files, file)
+		}
+	}
+	slices.SortFunc(facts.Files, func(a, b check.File) int { return strings.Compare(a.Path, b.Path) })
+	if path := variables.keyFile(); path != "" {
+		if facts.AuthorizedKeys, err = readKeys(path); err != nil {
+			unknown(path, err)
+		}
+	}
+	if facts.FileSystems, err = s.fileSystems(); err != nil {
+		unknown("the file systems", err)
+	}
+	if text, err := os.ReadFile(s.state("known_hosts")); err == nil {
+		facts.HostKeys = addressesIn(text)
+	}
+	return facts
+}
+
+// variables is what the playbooks know, and the tool has no other need of.
+type variables struct {
+	ControlHost struct {
+		User           string `yaml:"user"`
+		AuthorizedKeys string `yaml:"authorized_keys"`
+	} `yaml:"control_host"`
+	Exports string `yaml:"nfs_export_options"`
+}
+
+// variables reads them in the order in which Ansible does: the role's defaults first.
+func (s Site) variables() (v variables, err error) {
+	for _, file := range []string{
+		s.file("ansible", "roles", "nfs", "defaults", "main.yml"), s.file(config.File), s.file("group_vars", "cluster.yml"),
+	} {
+		text, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = yaml.Unmarshal(text, &v)
+		}
+		if err != nil {
+			return v, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return v, nil
+}
+
+// keyFile is the file that the playbooks write keys to; empty where the user is not known here.
+func (v variables) keyFile() string {
+	if v.ControlHost.AuthorizedKeys != "" {
+		return v.ControlHost.AuthorizedKeys
+	}
+	u, err := user.Lookup(v.ControlHost.User)
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(u.HomeDir, ".ssh", "authorized_keys")
+}
+
+// cloudsFileFound is the clouds.yaml that is used: the one that is named, or the first one where OpenStack's own client
+// looks.
+func cloudsFileFound(named string) string {
+	candidates := []string{named, os.Getenv("OS_CLIENT_CONFIG_FILE"), "clouds.yaml"}
+	if dir, err := os.UserConfigDir(); err == nil {
+		candidates = append(candidates, filepath.Join(dir, "openstack", "clouds.yaml"))
+	}
+	for _, file := range append(candidates, "/etc/openstack/clouds.yaml") {
+		if file != "" && exists(file) {
+			return file
+		}
+	}
+	return ""
+}
+
+func fileOf(path string, role check.Role) (check.File, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return check.File{Path: path, Role: role, Missing: true}, nil
+	}
+	if err != nil {
+		return check.File{}, err
+	}
+	file := check.File{Path: path, Role: role, Mode: info.Mode()}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
+		file.UID = int(owner.Uid)
+	}
+	return file, nil
+}
+
+func readKeys(path string) (*check.AuthorizedKeys, error) {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return &check.AuthorizedKeys{Path: path, Lines: strings.Split(string(text), "\n")}, nil
+}
+
+// fileSystems is those that the tool writes to, each once.
+func (s Site) fileSystems() (all []check.FileSystem, err error) {
+	seen := map[uint64]bool{}
+	for _, dir := range []string{s.state(), s.Dir, os.TempDir()} {
+		for !exists(dir) && dir != "/" { // before the first request
+			dir = filepath.Dir(dir)
+		}
+		var stat unix.Stat_t
+		var of unix.Statfs_t
+		if err := errors.Join(unix.Stat(dir, &stat), unix.Statfs(dir, &of)); err != nil {
+			return all, fmt.Errorf("%s: %w", dir, err)
+		}
+		if !seen[stat.Dev] {
+			seen[stat.Dev] = true
+			all = append(all, check.FileSystem{
+				Path: dir, Free: of.Bavail * uint64(of.Bsize), Files: of.Ffree, Network: onNetwork(of.Type),
+				Journal: len(all) == 0 && s.Cluster.Settings.Journal == "",
+			})
+		}
+	}
+	return all, nil
+}
+
+// onNetwork reports whether a file system is a server's (statfs(2), and Linux's magic.h).
+func onNetwork(magic int64) bool {
+	const beegfs, gpfs, lustre = 0x19830326, 0x47504653, 0x0bd00bd0
+	switch magic {
+	case unix.NFS_SUPER_MAGIC,
+		unix.CIFS_SUPER_MAGIC,
+		unix.SMB2_SUPER_MAGIC,
+		unix.CEPH_SUPER_MAGIC,
+		unix.AFS_SUPER_MAGIC,
+		unix.V9FS_MAGIC,
+		beegfs,
+		gpfs,
+		lustre:
+		return true
+	}
+	return false
+}
+
+// addressesIn is the addresses of a known_hosts file (sshd(8)).
+func addressesIn(text []byte) map[string]bool {
+	all := map[string]bool{}
+	for line := range bytes.Lines(text) {
+		hosts, _, _ := strings.Cut(string(line), " ")
+		for host := range strings.SplitSeq(hosts, ",") {
+			all[host] = true
+		}
+	}
+	return all
+}
+
+// measured is how many of the newest requests are looked at for times.
+const measured = 300
+
+// askJournal reads how long things took.
+func (a *Adapters) askJournal(ctx context.Context, g *gatherer) {
+	if a.log == nil {
+		return
+	}
+	g.ask(ctx, "the journal", func(ctx context.Context) (func(*check.Facts), error) {
+		requests, err := a.log.Requests(ctx, measured)
+		if err != nil {
+			return nil, err
+		}
+		var ids []reconfigure.RequestID
+		for _, r := range requests {
+			ids = append(ids, r.ID)
+		}
+		byRequest, err := a.log.EventsOf(ctx, ids...)
+		times := check.Measure(byRequest)
+		return func(f *check.Facts) { f.Times = &times }, err
+	})
+}
+
+// askCloud asks what the project has. What the declared names mean is part of the snapshot.
+func (a *Adapters) askCloud(ctx context.Context, g *gatherer) {
+	g.ask(ctx, "the cloud's quota", func(ctx context.Context) (func(*check.Facts), error) {
+		cloud, err := a.openstack(ctx)
+		if class := reconfigure.ClassOf(err); err != nil && ctx.Err() == nil && !class.Passing() {
+			return func(f *check.Facts) { f.Login = err.Error() }, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		room, err := cloud.Room(ctx)
+		if err != nil {
+			return nil, err
+		}
+		clock, err := cloud.Clock(ctx)
+		if err != nil {
+			return nil, err
+		}
+		ahead := time.Until(clock)
+		all, err := cloud.ProjectServers(ctx)
+		return func(f *check.Facts) {
+			f.Room = &room
+			f.Servers = []check.Server{}
+			for _, s := range all {
+				f.Servers = append(f.Servers, check.Server(s))
+			}
+			setClock(f, "the cloud", ahead)
+		}, err
+	})
+}
+
+func setClock(f *check.Facts, where string, ahead time.Duration) {
+	if f.Clocks == nil {
+		f.Clocks = map[string]time.Duration{}
+	}
+	f.Clocks[where] = ahead
+}
+
+func setVersion(f *check.Facts, program check.Program, version string) {
+	if f.Versions == nil {
+		f.Versions = map[check.Program]string{}
+	}
+	f.Versions[program] = version
+}
+
+// askSlurm asks slurmctld, and notes what else the snapshot has.
+func (a *Adapters) askSlurm(ctx context.Context, g *gatherer, seen snapshot.Snapshot) {
+	control, deployed := seen.Instances[a.site.Cluster.Control.Name]
+	g.lock.Lock()
+	g.facts.Instances, g.facts.Sources = seen.Instances, seen.Sources
+	for _, u := range seen.Unreachable() {
+		if u.Source != snapshot.Slurm || deployed {
+			g.facts.Unreachable = append(
+				g.facts.Unreachable,
+				check.Unreachable{Source: u.Source.Words(), Reason: u.Reason},
+			)
+		}
+	}
+	g.lock.Unlock()
+	if !deployed || !seen.Answers(snapshot.Slurm) {
+		return
+	}
+	g.ask(ctx, "Slurm's configuration", func(ctx context.Context) (func(*check.Facts), error) {
+		settings, err := a.scheduler(control).Settings(ctx)
+		ahead, known := slurmAhead(settings, time.Now())
+		return func(f *check.Facts) {
+			f.Slurm = settings.Values
+			setVersion(f, check.Slurm, settings.Values["SLURM_VERSION"])
+			if known {
+				setClock(f, "the control node", ahead)
+			}
+		}, err
+	})
+}
+
+// slurmAhead is how far slurmctld's clock is ahead. Its time zone is not known, and time zones differ by multiples of
+// 15 minutes: what is left beside these is the clock's.
+func slurmAhead(settings slurm.Settings, now time.Time) (time.Duration, bool) {
+	const zone = 15 * time.Minute
+	ahead := settings.Clock.Sub(now)
+	return ahead - ahead.Round(zone), !settings.Clock.IsZero()
+}
+
+// askTerraform asks for the versions of Terraform and of the provider. It downloads nothing.
+func (a *Adapters) askTerraform(ctx context.Context, g *gatherer) {
+	binary := a.site.Cluster.Settings.Terraform
+	for _, candidate := range []string{"terraform", "tofu", a.site.state("bin", "terraform")} {
+		if path, err := exec.LookPath(candidate); binary == "" && err == nil {
+			binary = path
+		}
+	}
+	if binary == "" {
+		return // it is downloaded when it is needed first
+	}
+	g.ask(ctx, "Terraform's version", func(ctx context.Context) (func(*check.Facts), error) {
+		out, err := a.output(ctx, a.site.rootModule(), binary, "version", "-json")
+		if err != nil {
+			return nil, err
+		}
+		var answer struct {
+			Terraform string            `json:"terraform_version"`
+			Providers map[string]string `json:"provider_selections"`
+		}
+		if err := json.Unmarshal(out, &answer); err != nil {
+			return nil, fmt.Errorf("%s version -json: %w", binary, err)
+		}
+		return func(f *check.Facts) {
+			setVersion(f, check.Terraform, answer.Terraform)
+			for name, version := range answer.Providers {
+				if strings.HasSuffix(name, "/terraform-provider-openstack/openstack") {
+					setVersion(f, check.Provider, version)
+				}
+			}
+		}, nil
+	})
+}
+
+// ansibleVersion is in the first line that `ansible-playbook --version` prints; there is no JSON of it.
+var ansibleVersion = regexp.MustCompile(`^ansible-playbook \[core ([0-9][^\]]*)\]`)
+
+func (a *Adapters) askAnsible(ctx context.Context, g *gatherer) {
+	g.ask(ctx, "Ansible's version", func(ctx context.Context) (func(*check.Facts), error) {
+		out, err := a.output(ctx, a.site.Dir, "ansible-playbook", "--version")
+		if err != nil {
+			return nil, err
+		}
+		found := ansibleVersion.FindSubmatch(out)
+		if found == nil {
+			return nil, errors.New("ansible-playbook --version has no version of ansible-core")
+		}
+		return func(f *check.Facts) { setVersion(f, check.Ansible, string(found[1])) }, nil
+	})
+}
+
+// output is what a program prints.
+func (a *Adapters) output(ctx context.Context, dir, program string, args ...string) ([]byte, error) {
+	var out bytes.Buffer
+	err := process.Run(ctx, process.Cmd{
+		Path: program, Args: args, Dir: dir, Env: environment(os.Environ()), Stdout: &out,
+	})
+	return out.Bytes(), err
+}

@@ -1,0 +1,45 @@
+package site
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/gate"
+)
+
+// Gate decides on a call of sshd's for one key. It returns the call, and a context with which Caller is that key. An
+// error that is gate.ErrRefused is final, also where it could not be written down; any other error passes.
+func Gate(ctx context.Context, dir string, key gate.Key) (context.Context, gate.Call, error) {
+	from := cmp.Or(peer(os.Getenv), "an unknown address")
+	attempt := gate.Attempt{Key: key, Peer: from, Command: os.Getenv("SSH_ORIGINAL_COMMAND"), Time: time.Now()}
+	call, fault := gate.Parse(key, attempt.Command)
+	err := admit(ctx, dir, attempt, fault)
+	if fault != nil {
+		err = gate.ErrRefused
+	}
+	return context.WithValue(ctx, callerKey{}, key.Name()+" from "+from), call, err
+}
+
+// admit holds a call against the limits of its key, and writes a refusal down.
+func admit(ctx context.Context, dir string, a gate.Attempt, fault error) error {
+	s, err := Open(dir)
+	if err != nil { // a request is accepted while the declaration cannot be read
+		if s, err = Recall(dir); err != nil {
+			return err
+		}
+	}
+	log, err := s.Journal(ctx)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	var decision error
+	err = log.UpdateKeyUse(ctx, a.Key.Name(), func(known reconfigure.KeyUse, pending int) reconfigure.KeyUse {
+		known, decision = gate.Admit(known, a, pending, fault)
+		return known
+	})
+	return cmp.Or(err, decision)
+}

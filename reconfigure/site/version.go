@@ -1,0 +1,34 @@
+package site
+
+import (
+	"fmt"
+	"runtime/debug"
+)
+
+// Build is what Go put into the binary: the module's version, and the commit where it was built from a checkout.
+type Build struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit,omitempty"`
+}
+
+func (b Build) String() string {
+	if b.Commit == "" {
+		return b.Version
+	}
+	return fmt.Sprintf("%s (%s)", b.Version, b.Commit)
+}
+
+// Version is what this program was built from.
+func Version() Build {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return Build{Version: "unknown"}
+	}
+	b := Build{Version: info.Main.Version}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			b.Commit = s.Value
+		}
+	}
+	return b
+}

@@ -1,0 +1,49 @@
+package slurm
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"time"
+)
+
+// Settings is what slurmctld runs with.
+type Settings struct {
+	// Values is each setting of slurm.conf(5) with its value in Slurm's words, "60 sec" or "(null)", and SLURM_VERSION.
+	Values map[string]string
+	// Clock is slurmctld's time in whole seconds, in its own time zone, which is not known: it stands here as UTC.
+	Clock time.Time
+}
+
+// Settings asks slurmctld. There is no JSON of it before 23.02, and in no release of all settings; the form of the
+// lines, "Name = value", is the same in all releases (scontrol(1), show config). The error is ErrUnreachable unless ctx
+// ended.
+func (c *Client) Settings(ctx context.Context) (Settings, error) {
+	out, err := c.call(ctx, "scontrol", "show", "config")
+	if err != nil {
+		return Settings{}, unreachable(ctx, err)
+	}
+	s := parseSettings(out)
+	if len(s.Values) == 0 {
+		return s, unreachable(ctx, errors.New("scontrol show config: the answer has no settings"))
+	}
+	return s, nil
+}
+
+func parseSettings(out []byte) Settings {
+	s := Settings{Values: map[string]string{}}
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	for lines.Scan() {
+		line := lines.Text()
+		if date, ok := strings.CutPrefix(line, "Configuration data as of "); ok {
+			s.Clock, _ = time.Parse("2006-01-02T15:04:05", strings.TrimSpace(date)) // zero: not known
+		}
+		name, value, ok := strings.Cut(line, "=")
+		if _, twice := s.Values[strings.TrimSpace(name)]; ok && !twice { // cgroup.conf's follow those of slurm.conf
+			s.Values[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		}
+	}
+	return s
+}
