@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkFileSystem names a network file system by its number (statfs(2), linux/magic.h); false for any other.
-func networkFileSystem(magic int64) (name string, ok bool) {
+// NetworkFileSystem names a network file system by its number (statfs(2), linux/magic.h); false for any other.
+func NetworkFileSystem(magic int64) (name string, ok bool) {
 	name, ok = map[uint32]string{
 		unix.NFS_SUPER_MAGIC:  "NFS",
 		unix.SMB_SUPER_MAGIC:  "SMB",
@@ -16,6 +16,7 @@ func networkFileSystem(magic int64) (name string, ok bool) {
 		unix.AFS_SUPER_MAGIC:  "AFS",
 		unix.AFS_FS_MAGIC:     "AFS",
 		unix.CEPH_SUPER_MAGIC: "CephFS",
+		unix.V9FS_MAGIC:       "9P",
 		0x0BD00BD0:            "Lustre", // lustre/include/uapi/linux/lustre/lustre_idl.h
 		0x47504653:            "GPFS",   // coreutils, src/stat.c
 		0x19830326:            "BeeGFS", // coreutils, src/stat.c
@@ -31,7 +32,7 @@ func local(dir string, statfs func(string, *unix.Statfs_t) error) error {
 	if err := statfs(dir, &found); err != nil {
 		return fmt.Errorf("look at the file system of %s: %w", dir, err)
 	}
-	if name, ok := networkFileSystem(int64(found.Type)); ok {
+	if name, ok := NetworkFileSystem(int64(found.Type)); ok {
 		return fmt.Errorf("folder %s is on %s, where SQLite and locks are not safe: name a folder on a local disk as "+
 			"`state_directory` of `reconfigure` in group_vars/all.yml, or a PostgreSQL database as `journal`", dir, name)
 	}
