@@ -269,9 +269,13 @@ func TestPlaybooksOnMachines(t *testing.T) {
 	m.configure("node01")
 	m.until("slurmd runs after the playbooks", idle("node01"))
 
-	if key := m.on("ctl", "cat", "/etc/slurm/reconfigure/id_ed25519.pub"); !strings.Contains(read(t,
-		filepath.Join(m.dir, "authorized_keys")), "restrict "+key+"\n") {
-		t.Error("Slurm's key is not authorized on the control host")
+	authorized := read(t, filepath.Join(m.dir, "authorized_keys"))
+	for name, role := range map[string]string{"ctl": "controller", "node01": "node --node node01"} {
+		want := fmt.Sprintf(`restrict,command="/opt/eiffel/bin/reconfigure --dir /opt/eiffel gate --role %s",from="%s" %s`,
+			role, m.instances[name].Address, m.on(name, "cat", "/etc/slurm/reconfigure/id_ed25519.pub"))
+		if !strings.Contains(authorized, want+"\n") {
+			t.Errorf("there is no %q in\n%s", want, authorized)
+		}
 	}
 	m.resumeWithoutOtherNodes()
 	m.failWithoutPackages()

@@ -195,13 +195,14 @@ func TestKeysOfSeveralNodesAreAuthorizedAtOnce(t *testing.T) {
 	key := func(letter string) string {
 		return "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5" + strings.Repeat(letter, 48)
 	}
-	write(t, file, "# by hand\nssh-rsa AAAA me@home\nrestrict "+key("x")+" reboot@a/h1\n")
+	write(t, file, "# by\u2028hand\nssh-rsa AAAA me@home\nrestrict "+key("x")+" reboot@a/h1\n")
 	tasks := `
     - authorize_key:
         file: ` + file + `
         key: "` + key("A") + ` says\n"
         comment: reboot@a/{{ inventory_hostname }}
         command: 'run "{{ inventory_hostname }}"'
+        from: [192.0.2.1, "2001:db8::1"]
 `
 	const hosts = "h1,h2,h3,h4,h5,h6,h7,h8"
 	if said, err := local(t, hosts, tasks); err != nil || strings.Count(said, "changed=1 ") != 8 {
@@ -211,11 +212,11 @@ func TestKeysOfSeveralNodesAreAuthorizedAtOnce(t *testing.T) {
 	for _, want := range append(strings.Split(hosts, ","), "by hand", "me@home") {
 		switch want {
 		case "by hand":
-			want = "# by hand"
+			want = "# by\u2028hand"
 		case "me@home":
 			want = "ssh-rsa AAAA me@home"
 		default:
-			want = fmt.Sprintf(`restrict,command="run \"%s\"" %s reboot@a/%s`, want, key("A"), want)
+			want = fmt.Sprintf(`restrict,command="run \"%s\"",from="192.0.2.1,2001:db8::1" %s reboot@a/%s`, want, key("A"), want)
 		}
 		if !strings.Contains(strings.Join(lines, "\n")+"\n", want+"\n") {
 			t.Errorf("there is no line %q in\n%s", want, strings.Join(lines, "\n"))
@@ -245,16 +246,31 @@ func TestAKeyOfANodeIsChecked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			said, err := local(t, "good,bad", fmt.Sprintf(`
-    - authorize_key: {file: %s, key: "{{ said[inventory_hostname] }}", comment: "{{ inventory_hostname }}"}
+    - authorize_key: {file: %s, key: "{{ said[inventory_hostname] }}", comment: "{{ inventory_hostname }}", command: run}
       vars: {said: {good: %q, bad: %q}}
 `, file, good, key))
 			if err == nil || !strings.Contains(said, "does not have a public key") {
 				t.Errorf("%v\n%s", err, said)
 			}
-			if got, want := read(t, file), "restrict "+good+" good\n"; got != want {
+			if got, want := read(t, file), "restrict,command=\"run\" "+good+" good\n"; got != want {
 				t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
 			}
 		})
+	}
+}
+
+// TestAnAddressThatEndsTheOptionIsRefused has an address that would add options of its own.
+func TestAnAddressThatEndsTheOptionIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "authorized_keys")
+	key := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5" + strings.Repeat("A", 48)
+	said, err := local(t, "h1", fmt.Sprintf(`
+    - authorize_key: {file: %s, key: %s, comment: h1, command: run, from: ['192.0.2.1",environment="A=1']}
+`, file, key))
+	if err == nil || !strings.Contains(said, "not an address from which the key of h1 can be accepted") {
+		t.Errorf("%v\n%s", err, said)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the file was written")
 	}
 }
 

@@ -67,15 +67,17 @@ type Timing struct {
 
 // Settings is the configuration of the tool itself.
 type Settings struct {
-	StateDir    string        // absolute path
-	Journal     string        // the URL of a PostgreSQL database; empty: SQLite in StateDir
-	Keep        time.Duration // how long the journal keeps requests and their events after the outcome; 0: forever
-	Gather      time.Duration // how long the worker waits for requests that arrive together
-	Worker      WorkerStart
-	Reconcile   time.Duration // interval of the worker's comparison of the sources; 0: never
-	Terraform   string        // path of the binary; empty: found or downloaded
-	Parallelism int           // the maximum number of instances that Terraform changes at a time
-	LockTimeout time.Duration // how long Terraform waits for the lock of its state
+	StateDir string // absolute path
+	// AuthorizedKeys is the file with the keys of Slurm's scripts: an absolute path, or one that begins with ~ or ~USER.
+	AuthorizedKeys string
+	Journal        string        // the URL of a PostgreSQL database; empty: SQLite in StateDir
+	Keep           time.Duration // how long the journal keeps requests and their events after the outcome; 0: forever
+	Gather         time.Duration // how long the worker waits for requests that arrive together
+	Worker         WorkerStart
+	Reconcile      time.Duration // interval of the worker's comparison of the sources; 0: never
+	Terraform      string        // path of the binary; empty: found or downloaded
+	Parallelism    int           // the maximum number of instances that Terraform changes at a time
+	LockTimeout    time.Duration // how long Terraform waits for the lock of its state
 	// Interrupt reports whether a run of Terraform is interrupted when the cloud has its instances as asked.
 	Interrupt   bool
 	BootTimeout time.Duration

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/lab/slurmexec"
+	"github.com/eiffel-hpc/eiffel/reconfigure/gate"
 )
 
 // recorder takes the place of a program. It writes down its call, and waits while there is a file "hang". As ssh it
@@ -67,7 +68,6 @@ type scripts struct {
 }
 
 const (
-	clusterDir = "/opt/a 'quoted' cluster"
 	conf       = "/etc/slurm/slurm.conf"
 	hostlist   = "node[01-02,07],gpu-1"
 	resumeFile = `{"jobs":[{"job_id":4,"nodes":"node[01-02]"}],"all_nodes":"node[01-02,07],gpu-1"}`
@@ -108,8 +108,8 @@ func prepare(dir string) (err error) {
 	}
 	shared.rendered = filepath.Join(dir, "scripts")
 	vars, err := json.Marshal(map[string]any{
-		"control_host": map[string]any{"address": "192.0.2.10", "port": 2222, "user": "eiffel",
-			"directory": clusterDir},
+		"control_host":                  map[string]any{"user": "eiffel"},
+		"slurm_scripts_control_hosts":   []any{controlHost("192.0.2.10", 2222), controlHost("192.0.2.11", 22)},
 		"slurm_scripts_directory":       somewhere + "/scripts",
 		"slurm_scripts_key_directory":   somewhere + "/keys",
 		"slurm_scripts_path":            somewhere + "/bin:/usr/bin:/bin",
@@ -138,6 +138,10 @@ func prepare(dir string) (err error) {
 		return fmt.Errorf("ansible-playbook (Debian's package ansible-core): %w\n%s", err, out)
 	}
 	return nil
+}
+
+func controlHost(address string, port int) map[string]any {
+	return map[string]any{"address": address, "port": port}
 }
 
 func install(t *testing.T) *scripts {
@@ -251,30 +255,13 @@ func (s *scripts) untilGone() {
 	})
 }
 
-// words splits a command as the shell on the control host does.
-func (s *scripts) words(command string) []string {
-	s.Helper()
-	out, err := exec.CommandContext(s.Context(), "sh", "-c", `printf '%s\n' `+command).Output()
-	if err != nil {
-		s.Fatalf("%s: %v", command, err)
-	}
-	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
-}
-
 func TestRequestsOfSlurmReachTheControlHost(t *testing.T) {
-	tool := []string{clusterDir + "/bin/reconfigure", "--dir", clusterDir}
-	for _, tc := range []struct {
-		name, script, resumeFile, want string
-		words                          []string
-	}{
-		{"a resume with its jobs", "resume.sh", resumeFile, "resume",
-			[]string{"resume", "--no-wait", "--resume-file", "-", hostlist}},
-		{"a resume without jobs", "resume.sh", "", "resume", []string{"resume", "--no-wait", hostlist}},
-		{"a suspend", "suspend.sh", "", "suspend", []string{"suspend", "--no-wait", hostlist}},
-		{"a reboot of a list of nodes", "reboot.sh", "", "reboot",
-			[]string{"update", "--no-wait", "--from-slurm", hostlist}},
-		{"a resume that failed is a suspend", "resume_fail.sh", "", "resume_fail",
-			[]string{"suspend", "--no-wait", "--reason", "not registered within ResumeTimeout", hostlist}},
+	for _, tc := range []struct{ name, script, resumeFile, want, request string }{
+		{"a resume with its jobs", "resume.sh", resumeFile, "resume", "resume --jobs " + hostlist},
+		{"a resume without jobs", "resume.sh", "", "resume", "resume " + hostlist},
+		{"a suspend", "suspend.sh", "", "suspend", "suspend " + hostlist},
+		{"a reboot of a list of nodes", "reboot.sh", "", "reboot", "update " + hostlist},
+		{"a resume that failed", "resume_fail.sh", "", "resume_fail", "resume-fail " + hostlist},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := install(t)
@@ -285,9 +272,12 @@ func TestRequestsOfSlurmReachTheControlHost(t *testing.T) {
 			if len(calls) != 1 || calls[0].Stdin != tc.resumeFile || calls[0].Conf != conf {
 				t.Fatalf("calls of ssh: %+v", calls)
 			}
-			command := calls[0].Args[len(calls[0].Args)-1]
-			if diff := cmp.Diff(append(slices.Clone(tool), tc.words...), s.words(command)); diff != "" {
-				t.Errorf("words on the control host (-want +got):\n%s", diff)
+			request := calls[0].Args[len(calls[0].Args)-1]
+			if request != tc.request {
+				t.Errorf("the gate gets %q, want %q", request, tc.request)
+			}
+			if call, err := gate.Parse(gate.Key{Role: gate.Controller}, request); err != nil {
+				t.Errorf("the gate refuses it: %+v, %v", call, err)
 			}
 			if len(s.calls("scontrol")) > 0 {
 				t.Error("scontrol was called")
@@ -329,7 +319,7 @@ func TestNodesOfARebootThatCannotBeHandedOverAreDrained(t *testing.T) {
 	for _, c := range s.calls("scontrol") {
 		told = append(told, c.Args)
 	}
-	const reason = "reason=reconfigure: control host 192.0.2.10 did not answer"
+	const reason = "reason=reconfigure: control host 192.0.2.11 did not answer"
 	want := [][]string{{"update", "nodename=" + hostlist, "state=drain", reason}}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("scontrol (-want +got):\n%s", diff)
@@ -337,12 +327,19 @@ func TestNodesOfARebootThatCannotBeHandedOverAreDrained(t *testing.T) {
 }
 
 func TestSSHStartsClean(t *testing.T) {
-	for name, shell := range map[string]string{
-		"Debian's sh, which unblocks signals":            "/bin/dash",
-		"Red Hat's sh, which leaves signals as they are": "/bin/bash",
+	const (
+		older = "#!/bin/sh\ncase $1 in --default-signal*) exit 125 ;; esac\nexec /usr/bin/env \"$@\"\n"
+		newer = "#!/bin/sh\nexec /usr/bin/env \"$@\"\n"
+	)
+	for name, tc := range map[string]struct{ shell, env string }{
+		"Debian's sh, which unblocks signals":            {"/bin/dash", newer},
+		"Red Hat's sh, which leaves signals as they are": {"/bin/bash", newer},
+		"Ubuntu 20.04's sh, without --default-signal":    {"/bin/dash", older},
+		"EL8's sh, without --default-signal":             {"/bin/bash", older},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := install(t)
+			s, shell := install(t), tc.shell
+			s.write("bin/env", tc.env)
 			for _, script := range []string{"resume.sh", "hand_over.sh"} {
 				text, err := os.ReadFile(filepath.Join(s.dir, "scripts", script))
 				if err != nil {
@@ -436,8 +433,12 @@ func TestConnectionFailuresAreRetried(t *testing.T) {
 	s.untilLogged("handed over: ssh prints two lines")
 	s.untilGone()
 	for i, c := range s.calls("ssh") {
-		if c.Stdin != resumeFile {
-			t.Errorf("call %d got %q", i, c.Stdin)
+		host, port := "eiffel@192.0.2.10", "2222"
+		if i == 1 {
+			host, port = "eiffel@192.0.2.11", "22"
+		}
+		if c.Stdin != resumeFile || !slices.Contains(c.Args, host) || !slices.Contains(c.Args, port) {
+			t.Errorf("call %d of %s got %q", i, c.Args, c.Stdin)
 		}
 	}
 	lines := strings.Split(strings.TrimSpace(s.log()), "\n")
@@ -454,13 +455,14 @@ func TestNodesOfAResumeThatCannotBeHandedOverAreSetDown(t *testing.T) {
 		calls         int
 		handedBack    bool
 	}{
-		{"255", away, 3, true},
-		{"124", away, 3, true},
-		{"137", away, 3, true},
-		{"1", passing, 3, true},
-		{"4", passing, 3, true},
-		{"126", passing, 3, true},
-		{"127", passing, 3, true},
+		{"255", away, 6, true},
+		{"124", away, 6, true},
+		{"137", away, 6, true},
+		{"1", passing, 6, true},
+		{"4", passing, 6, true},
+		{"126", passing, 6, true},
+		{"127", passing, 6, true},
+		{"130", passing, 6, true},
 		{"255 4 2", refusal, 3, false},
 		{"2", refusal, 1, false},
 		{"5", refusal, 1, false},
@@ -475,7 +477,11 @@ func TestNodesOfAResumeThatCannotBeHandedOverAreSetDown(t *testing.T) {
 			if n := len(s.calls("ssh")); n != tc.calls {
 				t.Errorf("ssh was called %d times, want %d", n, tc.calls)
 			}
-			s.told(hostlist, "reconfigure: control host 192.0.2.10 "+tc.reason, tc.handedBack)
+			host := "192.0.2.10"
+			if tc.calls%2 == 0 { // both are asked in turn
+				host = "192.0.2.11"
+			}
+			s.told(hostlist, "reconfigure: control host "+host+" "+tc.reason, tc.handedBack)
 		})
 	}
 }
@@ -504,7 +510,7 @@ func TestOnlyNodesThatSlurmWaitsForAreSetDown(t *testing.T) {
 	s.start("resume.sh", hostlist, resumeFile)
 	s.untilLogged("given up, and Slurm was told of node[02,07]")
 	s.untilGone()
-	s.told("node[02,07]", "reconfigure: control host 192.0.2.10 did not answer", true)
+	s.told("node[02,07]", "reconfigure: control host 192.0.2.11 did not answer", true)
 	asked := s.calls("sinfo")
 	if len(asked) != 1 || !slices.Contains(asked[0].Args, "--states=powering_up") ||
 		!slices.Contains(asked[0].Args, "--nodes="+hostlist) {

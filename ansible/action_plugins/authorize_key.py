@@ -26,21 +26,29 @@ DOCUMENTATION = """
         description: marks the line; without spaces
         required: true
       command:
-        description: the only command that the key may run; empty means any command
-        default: ""
+        description: the only command that the key may run
+        required: true
+      from:
+        description: the addresses from which the key is accepted, in the form of sshd(8); none means all
+        default: []
 """
 
 # The text of an ed25519 key is 68 characters long (RFC 8709).
+# An address, a network or a pattern: nothing that ends the option.
+ADDRESS = re.compile(r"[A-Za-z0-9.:*?/_-]+", re.ASCII)
 KEY = re.compile(r"ssh-ed25519 (AAAAC3NzaC1lZDI1NTE5[A-Za-z0-9+/]{48})( [^\n]*)?\n?", re.ASCII)
 
 
-def line(key, comment, command):
+def line(key, comment, command, addresses):
     match = KEY.fullmatch(key)
     if not match:
         raise AnsibleActionFail("the node does not have a public key of type ssh-ed25519: %.120r" % key)
-    options = "restrict"
-    if command:
-        options += ',command="%s"' % command.replace('"', '\\"')
+    for address in addresses:
+        if not ADDRESS.fullmatch(address):
+            raise AnsibleActionFail("not an address from which the key of %s can be accepted: %r" % (comment, address))
+    options = 'restrict,command="%s"' % command.replace('"', '\\"')
+    if addresses:
+        options += ',from="%s"' % ",".join(addresses)
     return "%s ssh-ed25519 %s %s" % (options, match[1], comment)
 
 
@@ -63,15 +71,18 @@ def add(path, new):
         fcntl.flock(lock, fcntl.LOCK_EX)
         before = []
         if os.path.exists(path):
-            with open(path, encoding="utf-8", errors="surrogateescape") as file:
-                before = file.read().splitlines()
+            with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+                text = file.read()
+            before = text.removesuffix("\n").split("\n") if text else []
         after = with_line(before, new)
         if after == before:
             return False
         number, unfinished = tempfile.mkstemp(prefix=os.path.basename(path) + ".", dir=directory)
         try:
-            with os.fdopen(number, "w", encoding="utf-8", errors="surrogateescape") as file:
+            with os.fdopen(number, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
                 file.write("\n".join(after) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
             os.rename(unfinished, path)
         except OSError:
             os.unlink(unfinished)
@@ -83,12 +94,12 @@ def add(path, new):
 
 class ActionModule(ActionBase):
     TRANSFERS_FILES = False
-    _VALID_ARGS = frozenset(("file", "key", "comment", "command"))
+    _VALID_ARGS = frozenset(("file", "key", "comment", "command", "from"))
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         args = self._task.args
-        new = line(str(args["key"]), args["comment"], args.get("command") or "")
+        new = line(str(args["key"]), args["comment"], args["command"], args.get("from") or [])
         try:
             result["changed"] = add(args["file"], new)
         except OSError as error:

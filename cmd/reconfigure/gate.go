@@ -31,6 +31,9 @@ func gateCommand() *cli.Command {
 			if err := key.Check(); err != nil {
 				return usagef(c, "%v", err)
 			}
+			if err := ownedByCaller(directory(c)); err != nil {
+				return usagef(c, "%v", err)
+			}
 			ctx, cancel := context.WithTimeout(c.Context, gateTimeout)
 			defer cancel()
 			ctx, call, err := site.Gate(ctx, directory(c), key)

@@ -74,7 +74,9 @@ func readJobs(c *cli.Context) ([]reconfigure.Job, error) {
 // readFile reads a file, or standard input for the name -.
 func readFile(ctx context.Context, stdin io.Reader, name string) ([]byte, error) {
 	if name == "-" {
-		return process.Interruptible(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(stdin, resumeFileLimit)) })
+		return process.Interruptible(ctx, func() ([]byte, error) {
+			return io.ReadAll(io.LimitReader(stdin, resumeFileLimit))
+		})
 	}
 	f, err := os.Open(name)
 	if err != nil {

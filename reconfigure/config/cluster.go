@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -37,6 +38,8 @@ func (d *declaration) cluster() reconfigure.Cluster {
 			HostKeys:    reconfigure.HostKeyPolicy(d.settings.hostKeys.is),
 			CoolDown:    seconds(d.settings.coolDown),
 			Breaker:     d.settings.breaker.is,
+
+			AuthorizedKeys: cmp.Or(d.controlHost.authorizedKeys.is, "~"+d.controlHost.user.is+"/.ssh/authorized_keys"),
 
 			NodesPerState: d.settings.nodesPerState.is,
 			Interrupt:     d.settings.interrupt.is,

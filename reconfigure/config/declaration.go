@@ -12,6 +12,8 @@ import (
 type declaration struct {
 	name, cloud, loginUser, privateKeyFile value[string]
 
+	controlHost controlHost
+
 	control    control
 	groups     []group
 	partitions []partition
@@ -29,6 +31,8 @@ type control struct {
 	name value[string]
 	source
 }
+
+type controlHost struct{ user, authorizedKeys value[string] }
 
 type group struct {
 	name, prefix    value[string]
@@ -64,7 +68,7 @@ func (d *declaration) schema(dir string) object {
 	return object{
 		"cluster_name":     text(&d.name, clusterName()...),
 		"cloud":            text(&d.cloud, filled),
-		"control_host":     controlHost(),
+		"control_host":     d.controlHost.schema(),
 		"control_node":     d.control.schema(),
 		"login_user":       text(&d.loginUser, userName()),
 		"key_pair":         keyPair(),
@@ -87,15 +91,22 @@ func clusterName() []rule {
 	}
 }
 
-func controlHost() object {
+func (h *controlHost) schema() object {
 	return object{
 		"address":   text(new(value[string]), address),
 		"port":      integer(new(value[int]), 1, math.MaxUint16),
-		"user":      text(new(value[string]), userName()),
+		"user":      text(&h.user, userName()),
 		"directory": text(new(value[string]), absolute),
 		"host_key":  text(new(value[string]), maybe(publicKey)),
-		"authorized_keys": text(new(value[string]),
+		"authorized_keys": text(&h.authorizedKeys,
 			maybe(like(`~?/.+`, "is neither an absolute path nor one from ~/"))),
+		"others": optional{list(new([]struct{}), func(*struct{}) object {
+			return object{
+				"address":  text(new(value[string]), address),
+				"port":     integer(new(value[int]), 1, math.MaxUint16),
+				"host_key": text(new(value[string]), publicKey),
+			}
+		})},
 	}
 }
 

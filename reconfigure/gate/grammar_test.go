@@ -69,7 +69,8 @@ func TestANodeMayUpdateItselfOnly(t *testing.T) {
 }
 
 func TestARoleWithWrongOptionsIsRefused(t *testing.T) {
-	for _, k := range []Key{{}, {Role: "root"}, {Role: Controller, Node: "node01"}, {Role: Node}, {Role: Node, Node: "a b"}} {
+	for _, k := range []Key{{}, {Role: "root"}, {Role: Controller, Node: "node01"}, {Role: Node},
+		{Role: Node, Node: "a b"}} {
 		if k.Check() == nil {
 			t.Errorf("%+v is accepted", k)
 		}

@@ -101,7 +101,8 @@ func TestRefusalsAreKeptWithTheirPeer(t *testing.T) {
 		t.Fatalf("%d refusals are kept", len(known.Refused))
 	}
 	last := known.Refused[keptRefusals-1]
-	if last.Peer != "192.0.2.v" || last.Why != "an unknown verb" || !strings.HasPrefix(last.Command, `"sh -c 'exec\x1b[2J'`) ||
+	if last.Peer != "192.0.2.v" || last.Why != "an unknown verb" ||
+		!strings.HasPrefix(last.Command, `"sh -c 'exec\x1b[2J'`) ||
 		len(last.Command) > 3*keptCommand {
 		t.Errorf("%+v", last)
 	}

@@ -274,12 +274,14 @@ func keyUsesAreCounted(t *testing.T, j *Journal) {
 		})
 	}
 	group.Wait()
-	refused := reconfigure.RefusedCall{Time: time.Unix(7, 0).UTC(), Peer: "192.0.2.2", Why: "why", Command: `"x"`, Count: 3}
+	refused := reconfigure.RefusedCall{Time: time.Unix(7, 0).UTC(), Peer: "192.0.2.2", Why: "why", Command: `"x"`,
+		Count: 3}
 	noError(t, j.UpdateKeyUse(ctx, "slurm", func(known reconfigure.KeyUse, _ int) reconfigure.KeyUse {
 		known.Key, known.Refused = "another", append(known.Refused, refused)
 		return known
 	}))
-	want := []reconfigure.KeyUse{{Key: "node n1", Left: updates}, {Key: "slurm", Refused: []reconfigure.RefusedCall{refused}}}
+	want := []reconfigure.KeyUse{{Key: "node n1", Left: updates}, {Key: "slurm",
+		Refused: []reconfigure.RefusedCall{refused}}}
 	if d := cmp.Diff(want, must(j.KeyUses(ctx))(t)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

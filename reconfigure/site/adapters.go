@@ -251,7 +251,7 @@ func (a *Adapters) deps(ctx context.Context, recorder *journal.Recorder) (operat
 			if err != nil {
 				return unopened{err}
 			}
-			return d
+			return revoking{d, a.revokeKeys}
 		},
 		Cloud:      cloud,
 		Quota:      cloud,
@@ -263,6 +263,13 @@ func (a *Adapters) deps(ctx context.Context, recorder *journal.Recorder) (operat
 		Scheduler:  func(control reconfigure.Instance) operation.Scheduler { return a.scheduler(control) },
 		Commenter:  func(control reconfigure.Instance) operation.Commenter { return a.scheduler(control) },
 	}, nil
+}
+
+// revokeKeys is for the file of this host. What goes wrong is repeated after the next removal.
+func (a *Adapters) revokeKeys(ctx context.Context) {
+	if err := a.site.revokeKeys(ctx, a.log); err != nil {
+		a.logger.WarnContext(ctx, "the keys of nodes without an instance are still authorized", "reason", err.Error())
+	}
 }
 
 // waiter waits for SSH.

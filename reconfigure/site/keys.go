@@ -1,0 +1,81 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
+	"github.com/eiffel-hpc/eiffel/reconfigure/ssh"
+)
+
+// revoking is a Provisioner after whose changes the keys of nodes without an instance are revoked.
+type revoking struct {
+	operation.Provisioner
+	revoke func(context.Context)
+}
+
+func (r revoking) Apply(
+	ctx context.Context, p reconfigure.Preview, watch operation.Watch, interrupt <-chan struct{},
+) (reconfigure.Failures, error) {
+	failures, err := r.Provisioner.Apply(ctx, p, watch, interrupt)
+	if !p.Plan.Nodes(reconfigure.Remove).Empty() {
+		r.revoke(ctx)
+	}
+	return failures, err
+}
+
+// revokeKeys removes from this host's file of authorized keys those of nodes that have no instance any more, by the map
+// of nodes.
+func (s Site) revokeKeys(ctx context.Context, log *journal.Journal) error {
+	path, err := expandUser(s.Cluster.Settings.AuthorizedKeys)
+	if _, unknown := errors.AsType[user.UnknownUserError](err); unknown || path == "" && err == nil {
+		return nil // the keys of this host are somewhere else
+	}
+	if err != nil {
+		return err
+	}
+	return ssh.RevokeKeys(ctx, path, func() (func(string) bool, error) {
+		nodes, known, err := log.Nodes(ctx)
+		if err != nil || !known {
+			return nil, err
+		}
+		return func(comment string) bool { return isRevoked(comment, s.Cluster, nodes) }, nil
+	})
+}
+
+// isRevoked reports whether a key belongs to a node of the cluster that has no instance. The comments are those of the
+// role slurm_scripts.
+func isRevoked(comment string, c reconfigure.Cluster, nodes map[string]reconfigure.Spec) bool {
+	node, isNodes := strings.CutPrefix(comment, "reboot@"+c.Name+"/")
+	if !isNodes {
+		if comment != "slurm@"+c.Name {
+			return false
+		}
+		node = c.Control.Name
+	}
+	return nodes[node].ImageID == "" // an entry without an image is a kept port
+}
+
+// expandUser expands ~ and ~NAME at the beginning of a path.
+func expandUser(path string) (string, error) {
+	rest, ok := strings.CutPrefix(path, "~")
+	if !ok {
+		return path, nil
+	}
+	name, rest, _ := strings.Cut(rest, "/")
+	if name == "" {
+		home, err := os.UserHomeDir()
+		return filepath.Join(home, rest), err
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(u.HomeDir, rest), nil
+}

@@ -1,0 +1,65 @@
+package ssh
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/google/renameio/v2"
+)
+
+// RevokeKeys removes from a file in the format of authorized_keys (sshd(8)) the lines whose last word, the comment,
+// revoked reports. The other lines stay as they are. A file that is not there has none.
+//
+// The lock is that of Ansible's plugin authorize_key: flock(2) on the folder of the file. Choose runs under the lock
+// and returns revoked; nil: no line goes.
+func RevokeKeys(ctx context.Context, path string, choose func() (revoked func(comment string) bool, err error)) error {
+	path, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("revoke keys: %w", err)
+	}
+	lock := flock.New(filepath.Dir(path), flock.SetFlag(os.O_RDONLY))
+	if _, err := lock.TryLockContext(ctx, 20*time.Millisecond); err != nil {
+		return fmt.Errorf("revoke keys: lock %s: %w", lock.Path(), err)
+	}
+	err = revokeLocked(path, choose)
+	return errors.Join(err, lock.Close())
+}
+
+func revokeLocked(path string, choose func() (func(comment string) bool, error)) error {
+	before, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("revoke keys: %w", err)
+	}
+	revoked, err := choose()
+	if err != nil || revoked == nil {
+		return err
+	}
+	after := without(before, revoked)
+	if len(after) == len(before) {
+		return nil
+	}
+	if err := renameio.WriteFile(path, after, 0o600); err != nil {
+		return fmt.Errorf("revoke keys: %w", err)
+	}
+	return nil
+}
+
+func without(text []byte, revoked func(comment string) bool) (rest []byte) {
+	for line := range bytes.Lines(text) {
+		words := bytes.Fields(line)
+		if len(words) == 0 || words[0][0] == '#' || !revoked(string(words[len(words)-1])) {
+			rest = append(rest, line...)
+		}
+	}
+	return rest
+}
