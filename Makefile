@@ -83,6 +83,11 @@ test: FUZZ = 1
 test: tools lint fuzz ## run all tests, the end-to-end tests on labs of their own
 	go run $(GOTESTSUM) --format pkgname-and-test-fails --raw-command -- go run ./lab/cmd/alltests
 
+.PHONY: test-tofu
+test-tofu: tools ## run the tests of package terraform with OpenTofu, which is built first: that takes minutes
+	go run ./lab/tools/cmd/install --tofu
+	TF_CLI_CONFIG_FILE= EIFFEL_TERRAFORM=$(TOOLS)/bin/tofu EIFFEL_PLUGINS=$(TOOLS)/plugins-tofu go test -count 1 ./reconfigure/terraform
+
 .PHONY: golden
 golden: ## write the golden files of the tests; the diff is the change in behaviour
 	go test ./cmd/reconfigure ./reconfigure/plan ./reconfigure/config ./reconfigure/terraform ./reconfigure/ansible ./ansible -update

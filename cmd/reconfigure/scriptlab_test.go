@@ -88,7 +88,13 @@ func (l *scriptLab) checkOut() (tools.Paths, error) {
 			return installed, err
 		}
 	}
+	const link = "terraform/openstack/clouds.yaml"
+	target, err := os.Readlink(filepath.Join(checkout, link))
+	if err != nil {
+		return installed, err
+	}
 	return installed, errors.Join(
+		os.Symlink(target, filepath.Join(l.work, link)),
 		l.declare(`terraform: ""`, "terraform: "+installed.Terraform),
 		l.declare(`public_key: ""`, "public_key: "+publicKey),
 		l.declare("boot_timeout: 300", "boot_timeout: 1"),

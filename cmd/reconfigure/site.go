@@ -6,6 +6,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -44,14 +47,22 @@ func ownedByCaller(dir string) error {
 	}
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	if ok && os.Getuid() == 0 && owner.Uid != 0 {
-		return fmt.Errorf(
-			"%s belongs to uid %d: call it as that user, not as root (sudo -u '#%d' …)",
-			dir,
-			owner.Uid,
-			owner.Uid,
-		)
+		return notForRoot(dir, owner.Uid)
 	}
 	return nil
+}
+
+// notForRoot names the folder and its owner, by its name where it has one.
+func notForRoot(dir string, uid uint32) error {
+	if full, err := filepath.Abs(dir); err == nil {
+		dir = full
+	}
+	number := strconv.FormatUint(uint64(uid), 10)
+	name, sudo := "uid "+number, "'#"+number+"'"
+	if owner, err := user.LookupId(number); err == nil {
+		name, sudo = "user "+owner.Username, owner.Username
+	}
+	return fmt.Errorf("%s belongs to %s: call it as that user, not as root (sudo -u %s …)", dir, name, sudo)
 }
 
 // withJournal does something with a site, as one of siteOf and siteAnyway opens it, and its journal.

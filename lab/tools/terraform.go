@@ -12,18 +12,22 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// The versions are the last one of Terraform with a free license, and the oldest supported one of the provider.
+// The versions with which the tests run: the last one of Terraform with a free license, and the one that the root module
+// admits of the provider.
 const (
-	terraformModule  = "github.com/hashicorp/terraform"
-	terraformVersion = "1.5.7"
-	providerModule   = "github.com/terraform-provider-openstack/terraform-provider-openstack"
-	providerVersion  = "1.54.1"
+	TerraformVersion = "1.5.7"
+	ProviderVersion  = "1.54.1"
+)
+
+const (
+	terraformModule = "github.com/hashicorp/terraform"
+	providerModule  = "github.com/terraform-provider-openstack/terraform-provider-openstack"
 )
 
 // providerBinary returns the provider's path in a filesystem mirror with the unpacked layout.
 func providerBinary(plugins string) string {
 	return filepath.Join(plugins, "registry.terraform.io", "terraform-provider-openstack", "openstack",
-		providerVersion, runtime.GOOS+"_"+runtime.GOARCH, "terraform-provider-openstack_v"+providerVersion)
+		ProviderVersion, runtime.GOOS+"_"+runtime.GOARCH, "terraform-provider-openstack_v"+ProviderVersion)
 }
 
 // terraformRC returns a CLI configuration that uses providers from the mirror only, without network access.
@@ -38,9 +42,9 @@ func builtFrom(file, module, version string) bool {
 	return err == nil && info.Main.Path == module && info.Main.Version == "v"+version
 }
 
-// build builds a program from a module of ours that requires it, so that go.sum there pins the program and its
-// dependencies. The file is written atomically.
-func build(ctx context.Context, wrapper, module, file string) error {
+// build builds the program of a package, in a module of ours that requires it, so that go.sum there pins the program and
+// its dependencies. The file is written atomically.
+func build(ctx context.Context, wrapper, program, file string, flags ...string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
@@ -50,7 +54,8 @@ func build(ctx context.Context, wrapper, module, file string) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	fresh := filepath.Join(dir, "program")
-	cmd := exec.CommandContext(ctx, "go", "build", "-mod=readonly", "-o", fresh, module)
+	args := append([]string{"build", "-mod=readonly", "-o", fresh}, flags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, program)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	cmd.Dir = wrapper
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -73,22 +73,22 @@ func steps(checkout string, p Paths) []step {
 	return []step{
 		{"Debian packages", packagesPresent, installPackages},
 		{
-			"terraform " + terraformVersion,
-			func() bool { return builtFrom(p.Terraform, terraformModule, terraformVersion) },
+			"terraform " + TerraformVersion,
+			func() bool { return builtFrom(p.Terraform, terraformModule, TerraformVersion) },
 			func(ctx context.Context) error { return build(ctx, wrapper("terraform"), terraformModule, p.Terraform) },
 		},
 		{
-			"terraform-provider-openstack " + providerVersion,
+			"terraform-provider-openstack " + ProviderVersion,
 			func() bool {
 				file := providerBinary(p.Plugins)
-				return builtFrom(file, providerModule, providerVersion) && !isQuick(file)
+				return builtFrom(file, providerModule, ProviderVersion) && !isQuick(file)
 			},
 			func(ctx context.Context) error {
 				return build(ctx, wrapper("provider"), providerModule, providerBinary(p.Plugins))
 			},
 		},
 		{
-			"terraform-provider-openstack " + providerVersion + " without its fixed waits",
+			"terraform-provider-openstack " + ProviderVersion + " without its fixed waits",
 			func() bool { return isQuick(providerBinary(p.QuickPlugins)) },
 			func(ctx context.Context) error {
 				return buildQuick(ctx, wrapper("provider"), providerBinary(p.QuickPlugins))
@@ -115,28 +115,33 @@ func cliConfig(name, file, plugins string) step {
 
 // Install installs the missing tools in the checkout and writes its progress. It needs root, Go and the network only
 // for missing tools. Two installations at once wait for each other; an interrupted one can be repeated.
-func Install(ctx context.Context, checkout string, progress io.Writer) (_ Paths, err error) {
+func Install(ctx context.Context, checkout string, progress io.Writer) (Paths, error) {
 	p, err := paths(checkout)
 	if err != nil {
 		return Paths{}, err
 	}
+	return p, install(ctx, checkout, progress, steps(checkout, p))
+}
+
+// install installs what is not present yet.
+func install(ctx context.Context, checkout string, progress io.Writer, all []step) (err error) {
 	unlock, err := lock(ctx, filepath.Join(checkout, folder), progress)
 	if err != nil {
-		return Paths{}, err
+		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	for _, s := range steps(checkout, p) {
+	for _, s := range all {
 		if s.present() {
 			continue
 		}
 		start := time.Now()
 		fmt.Fprintf(progress, "%s: installing …\n", s.name)
 		if err := s.install(ctx); err != nil {
-			return Paths{}, fmt.Errorf("install %s: %w", s.name, err)
+			return fmt.Errorf("install %s: %w", s.name, err)
 		}
 		fmt.Fprintf(progress, "%s: installed in %.0f s\n", s.name, time.Since(start).Seconds())
 	}
-	return p, nil
+	return nil
 }
 
 // Find returns the paths of tools that are installed, or an error that says

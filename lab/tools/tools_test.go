@@ -66,7 +66,7 @@ func TestTerraformFindsTheProviderInTheMirrorAlone(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if want := "Installed terraform-provider-openstack/openstack v" +
-		providerVersion; !strings.Contains(string(out), want) {
+		ProviderVersion; !strings.Contains(string(out), want) {
 		t.Errorf("no %q in\n%s", want, out)
 	}
 }

@@ -2,8 +2,6 @@ package check
 
 import (
 	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/eiffel-hpc/eiffel/lab/tools"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
@@ -387,14 +386,9 @@ func TestPercentile(t *testing.T) {
 
 // TestTheTestedVersionsAreThoseOfTheLab holds the table to what the suite installs.
 func TestTheTestedVersionsAreThoseOfTheLab(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "lab", "tools", "terraform.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for program, constant := range map[Program]string{Terraform: "terraformVersion", Provider: "providerVersion"} {
-		found := regexp.MustCompile(constant + ` += "([^"]+)"`).FindSubmatch(text)
-		if found == nil || string(found[1]) != supported()[program].tested {
-			t.Errorf("%s: the lab installs %s, the table has %s", program, found, supported()[program].tested)
+	for program, installed := range map[Program]string{Terraform: tools.TerraformVersion, Provider: tools.ProviderVersion} {
+		if tested := supported()[program].tested; installed != tested {
+			t.Errorf("%s: the lab installs %s, the table has %s", program, installed, tested)
 		}
 	}
 }

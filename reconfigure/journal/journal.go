@@ -71,8 +71,8 @@ type store interface {
 }
 
 // Open opens the journal in the folder, and creates both where they are missing. A journal of an earlier version is
-// migrated. A journal of a later version, a folder that cannot be written and a damaged file are errors that a retry
-// does not fix.
+// migrated. A journal of a later version, a folder that cannot be written or is on a network file system, and a damaged
+// file are errors that a retry does not fix.
 func Open(ctx context.Context, dir string) (*Journal, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -84,6 +84,9 @@ func Open(ctx context.Context, dir string) (*Journal, error) {
 	// SQLite's own error is only "unable to open database file".
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
 		return nil, fmt.Errorf("journal: folder %s cannot be written: %w", dir, err)
+	}
+	if err := local(dir, unix.Statfs); err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
 	}
 	j := &Journal{store: sqliteStore{dir}, name: filepath.Join(dir, "journal.db")}
 	if j.db, err = openSQLite(ctx, j.name); err != nil {

@@ -112,7 +112,8 @@ func TestRemovePortRemovesJustThatPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	description := mark
-	if _, err := ports.Update(t.Context(), l.client.network, used, ports.UpdateOpts{Description: &description}).Extract(); err != nil {
+	update := ports.UpdateOpts{Description: &description}
+	if _, err := ports.Update(t.Context(), l.client.network, used, update).Extract(); err != nil {
 		t.Fatal(err)
 	}
 	later := time.Now().Add(time.Hour)

@@ -258,7 +258,8 @@ func TestFaultsOfServersWithoutAHostAreAskedForOneByOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for node, want := range map[string]string{"node1": "", "node2": "No valid host was found.", "node3": "No valid host was found."} {
+	const noHost = "No valid host was found."
+	for node, want := range map[string]string{"node1": "", "node2": noHost, "node3": noHost} {
 		if got := full[node][0].Fault; got != want {
 			t.Errorf("%s has the fault %q", node, got)
 		}

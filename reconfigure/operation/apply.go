@@ -150,6 +150,9 @@ func (t *attempt) watch(
 			continue
 		}
 		for _, d := range deliveries {
+			if _, there := d.renewed(servers[d.call.In.op.change.Node]); there {
+				d.call.In.op.exists()
+			}
 			if !d.given && d.early && t.deliver(d, servers[d.call.In.op.change.Node]) {
 				moved, others = time.Now(), true
 			}

@@ -96,10 +96,28 @@ func (o *operation) provision() error {
 	}
 }
 
-// late classifies the end of the node's time. If the operation has only waited for a run, that is no fault of its
-// instance.
+// exists notes that the cloud has the new instance.
+func (o *operation) exists() { o.made.CompareAndSwap(0, time.Now().UnixNano()) }
+
+// hurried reports whether most of the node's time was over before the cloud had its instance: the control host, or the
+// queue for Terraform, took it. An instance that is late then says nothing about its group.
+func (o *operation) hurried() bool {
+	made := o.made.Load()
+	return made == 0 || time.Unix(0, made).Sub(o.began) > o.change.Deadline.Sub(o.began)/2
+}
+
+// overtaken returns errLate if the node's time has ended and its instance had little of it; else nil.
+func (o *operation) overtaken() error {
+	if errors.Is(context.Cause(o.ctx), errLate) && o.hurried() {
+		return errLate
+	}
+	return nil
+}
+
+// late classifies the end of the node's time. If the operation has only waited for a run, or its instance had little
+// of the time, that is no fault of its instance.
 func (o *operation) late(err error) error {
-	if errors.Is(err, errLate) && !o.waiting.Load() {
+	if errors.Is(err, errLate) && !o.waiting.Load() && !o.hurried() {
 		return reconfigure.Classify(reconfigure.ClassBoot, err)
 	}
 	return err
@@ -114,10 +132,14 @@ func (o *operation) fresh() bool {
 // boot waits until the instance answers by SSH, gets it configured, and waits until slurmd has registered.
 func (o *operation) boot(fresh bool) error {
 	o.enter(reconfigure.PhaseBoot)
+	o.exists()
 	_, deps := o.using()
 	ctx, cancel := context.WithTimeoutCause(o.ctx, o.round.Cluster.Settings.BootTimeout, errBoot)
 	err := deps.Waiter.Wait(ctx, o.instance, fresh)
 	cancel()
+	if late := o.overtaken(); err != nil && late != nil {
+		return late
+	}
 	if err != nil {
 		return byDefault(reconfigure.ClassSSH, o.cause(err))
 	}

@@ -34,6 +34,9 @@ type operation struct {
 	touched  atomic.Bool  // a change of the instance was asked for, so something may be left; set by other goroutines
 	ready    atomic.Bool  // anybody can log in to the node; read by other goroutines
 	waiting  atomic.Bool  // for a run of Terraform or Ansible that has not begun; read by other goroutines
+
+	began time.Time    // the operation
+	made  atomic.Int64 // when the cloud was first seen to have the new instance, in Unix nanoseconds; 0: not yet
 }
 
 var (
@@ -45,6 +48,7 @@ var (
 
 // run carries out the change, and returns the verdict; false if the operator has ended before.
 func (o *operation) run() (v reconfigure.Verdict, ended bool) {
+	o.began = time.Now()
 	o.probe()
 	err := o.rejection
 	if err == nil {

@@ -183,11 +183,19 @@ func TestSlurmIsToldOfANodeBeforeItGivesItUp(t *testing.T) {
 		reason string
 	}{
 		"while Terraform plans":      {func(l *lab) { l.Takes(simulate.Planning, 5*time.Minute) }, late},
-		"while Terraform is at work": {func(l *lab) { l.Takes(simulate.Applying, 5*time.Minute) }, "boot-timeout: " + late},
+		"while Terraform is at work": {func(l *lab) { l.Takes(simulate.Applying, 5*time.Minute) }, late},
 		"while it is built": {
 			func(l *lab) { l.Takes(simulate.Building, simulate.Forever, "p3") }, "boot-timeout: " + late,
 		},
 		"while it boots": {func(l *lab) { l.Order(simulate.NoSSH, "p3") }, "no-ssh: no SSH: " + late},
+		"while it boots, after Terraform took most of the time": {func(l *lab) {
+			l.Takes(simulate.Planning, time.Minute)
+			l.Order(simulate.NoSSH, "p3")
+		}, late},
+		"while slurmd starts, after Terraform took most of the time": {func(l *lab) {
+			l.Takes(simulate.Planning, time.Minute)
+			l.Order(simulate.NeverRegisters, "p3")
+		}, late},
 		"while other playbooks run": {func(l *lab) {
 			l.Takes(simulate.Booting, 10*time.Second, "p3")
 			l.Takes(simulate.Playing, 5*time.Minute)

@@ -34,6 +34,9 @@ func (o *operation) verify() error {
 		if pause(ctx, o.timing.Poll) {
 			continue
 		}
+		if late := o.overtaken(); late != nil {
+			return late
+		}
 		switch {
 		case missing != nil:
 			return o.cause(missing)

@@ -285,11 +285,13 @@ func TestFindings(t *testing.T) {
 			o.Servers["ctl"][0].Status = "SHUTOFF"
 			o.unreachable(snapshot.Slurm)
 		}, one("ctl", Stopped, None, "openstack server start id-ctl")},
-		"leaked port":               {func(o *observation) { o.port("n2", "p", minAge) }, leakedPort("n2", Delete, "")},
-		"leaked port, young":        {func(o *observation) { o.port("n2", "p", minAge-time.Second) }, nil},
-		"leaked port, of no age":    {func(o *observation) { o.Ports = map[string][]reconfigure.Port{"n2": {{ID: "p"}}} }, nil},
-		"a port with a server":      {func(o *observation) { o.port("n2", "p", time.Hour); o.Ports["n2"][0].Server = "s" }, nil},
-		"a port, and Slurm is away": {func(o *observation) { o.port("n2", "p", time.Hour); o.unreachable(snapshot.Slurm) }, leakedPort("n2", None, "")},
+		"leaked port":            {func(o *observation) { o.port("n2", "p", minAge) }, leakedPort("n2", Delete, "")},
+		"leaked port, young":     {func(o *observation) { o.port("n2", "p", minAge-time.Second) }, nil},
+		"leaked port, of no age": {func(o *observation) { o.Ports = map[string][]reconfigure.Port{"n2": {{ID: "p"}}} }, nil},
+		"a port with a server":   {func(o *observation) { o.port("n2", "p", time.Hour); o.Ports["n2"][0].Server = "s" }, nil},
+		"a port, and Slurm is away": {
+			func(o *observation) { o.port("n2", "p", time.Hour); o.unreachable(snapshot.Slurm) }, leakedPort("n2", None, ""),
+		},
 		"a port that is to be kept, and Terraform's state has none": {func(o *observation) {
 			o.Desired["n2"] = reconfigure.Spec{Group: "standard", NetworkID: "n"}
 			o.port("n2", "p", time.Hour)

@@ -24,6 +24,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/check"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurm"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
@@ -211,31 +212,14 @@ func (s Site) fileSystems() (all []check.FileSystem, err error) {
 		}
 		if !seen[stat.Dev] {
 			seen[stat.Dev] = true
+			_, network := journal.NetworkFileSystem(int64(of.Type))
 			all = append(all, check.FileSystem{
-				Path: dir, Free: of.Bavail * uint64(of.Bsize), Files: of.Ffree, Network: onNetwork(of.Type),
+				Path: dir, Free: of.Bavail * uint64(of.Bsize), Files: of.Ffree, Network: network,
 				Journal: len(all) == 0 && s.Cluster.Settings.Journal == "",
 			})
 		}
 	}
 	return all, nil
-}
-
-// onNetwork reports whether a file system is a server's (statfs(2), and Linux's magic.h).
-func onNetwork(magic int64) bool {
-	const beegfs, gpfs, lustre = 0x19830326, 0x47504653, 0x0bd00bd0
-	switch magic {
-	case unix.NFS_SUPER_MAGIC,
-		unix.CIFS_SUPER_MAGIC,
-		unix.SMB2_SUPER_MAGIC,
-		unix.CEPH_SUPER_MAGIC,
-		unix.AFS_SUPER_MAGIC,
-		unix.V9FS_MAGIC,
-		beegfs,
-		gpfs,
-		lustre:
-		return true
-	}
-	return false
 }
 
 // addressesIn is the addresses of a known_hosts file (sshd(8)).

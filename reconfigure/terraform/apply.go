@@ -93,10 +93,15 @@ func (d *Driver) applySaved(
 	go interrupter.attend(interrupt, ended)
 	changed := p.Plan.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove).Len()
 	err = d.writing(func(tf *tfexec.Terraform) error {
-		return tf.ApplyJSON(command, said,
+		options := []tfexec.ApplyOption{
 			tfexec.DirOrPlan(p.File),
 			tfexec.LockTimeout(seconds(d.cfg.LockTimeout)),
-			tfexec.Parallelism(min(parallelism(changed), d.cfg.Parallelism)))
+			tfexec.Parallelism(min(parallelism(changed), d.cfg.Parallelism)),
+		}
+		if d.tofu { // it compares the variables with the plan's; Terraform takes none beside a saved plan
+			options = append(options, tfexec.VarFile(filepath.Join(filepath.Dir(p.File), variablesFile)))
+		}
+		return tf.ApplyJSON(command, said, options...)
 	})
 	return said, interrupter.wasSent(), err
 }

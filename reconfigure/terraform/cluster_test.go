@@ -125,7 +125,18 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 func (c *cluster) provider(folder string) {
 	c.Helper()
 	c.write("terraformrc", fmt.Sprintf(
-		"provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", tool(c.T, "EIFFEL_PLUGINS", folder)))
+		"provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", c.plugins(folder)))
+}
+
+// plugins is the folder of a build of the provider. EIFFEL_PLUGINS names the folder of the usual build; the others stand
+// beside it.
+func (c *cluster) plugins(folder string) string {
+	c.Helper()
+	path := tool(c.T, "EIFFEL_PLUGINS", "plugins") + strings.TrimPrefix(folder, "plugins")
+	if _, err := os.Stat(path); err != nil {
+		c.Fatal(err)
+	}
+	return path
 }
 
 // keeper is a journal.

@@ -63,6 +63,7 @@ type Driver struct {
 	// writes is how often this driver began or ended to change the state: it is odd while it does.
 	writes atomic.Int64
 	pulled atomic.Pointer[pulled] // see pulledAddresses
+	tofu   bool                   // the last plan was OpenTofu's
 }
 
 // Open finds the binary and initializes the module if needed. It fails if there is no binary, or a provider cannot be

@@ -9,6 +9,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/gohcl"
+	"github.com/hashicorp/hcl/v2/hclparse"
+
+	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
 // program writes an executable that tells a version as terraform and tofu do.
@@ -60,6 +65,36 @@ func TestBinaryIsTheFirstSuitableOne(t *testing.T) {
 		if err == nil {
 			t.Errorf("a configured one that is %s is taken", name)
 		}
+	}
+}
+
+// TestWhatIsInstalledIsWhatIsTested compares what a site gets, where it says nothing, with what the tests run with.
+func TestWhatIsInstalledIsWhatIsTested(t *testing.T) {
+	if got := download(t.TempDir()).Version.String(); got != tools.TerraformVersion {
+		t.Errorf("Terraform %s is downloaded, and the tests run with %s", got, tools.TerraformVersion)
+	}
+	parsed, problems := hclparse.NewParser().ParseHCLFile(filepath.Join(root(t), "terraform", "openstack", "versions.tf"))
+	if problems.HasErrors() {
+		t.Fatal(problems)
+	}
+	type provider struct {
+		Source  string `cty:"source"`
+		Version string `cty:"version"`
+	}
+	var found struct {
+		Terraform struct {
+			Rest      hcl.Body `hcl:",remain"`
+			Providers struct {
+				Openstack provider `hcl:"openstack"`
+			} `hcl:"required_providers,block"`
+		} `hcl:"terraform,block"`
+		Rest hcl.Body `hcl:",remain"`
+	}
+	if problems := gohcl.DecodeBody(parsed.Body, nil, &found); problems.HasErrors() {
+		t.Fatal(problems)
+	}
+	if got := found.Terraform.Providers.Openstack.Version; got != tools.ProviderVersion {
+		t.Errorf("the module admits provider %q, and the tests run with %s", got, tools.ProviderVersion)
 	}
 }
 

@@ -109,6 +109,7 @@ func (d *Driver) Discard(p reconfigure.Preview) error {
 const (
 	previewPrefix = "preview-"
 	savedPlan     = "tfplan"
+	variablesFile = "nodes.tfvars.json" // of the plan
 )
 
 // sweep removes old previews, for example of a worker that died.
@@ -185,7 +186,7 @@ func parallelism(nodes int) int { return min(max(10, nodes), 50) }
 
 func (a arguments) options(dir string, lockTimeout time.Duration) []tfexec.PlanOption {
 	options := []tfexec.PlanOption{
-		tfexec.VarFile(filepath.Join(dir, "nodes.tfvars.json")),
+		tfexec.VarFile(filepath.Join(dir, variablesFile)),
 		tfexec.Out(filepath.Join(dir, savedPlan)),
 		tfexec.LockTimeout(seconds(lockTimeout)),
 		tfexec.Parallelism(a.parallelism),
@@ -223,7 +224,7 @@ func (d *Driver) savePlan(ctx context.Context, dir string, p reconfigure.Plan, a
 	if err != nil {
 		return nil, false, err
 	}
-	if err := writeFile(filepath.Join(dir, "nodes.tfvars.json"), newFile(p.Desired, id, known)); err != nil {
+	if err := writeFile(filepath.Join(dir, variablesFile), newFile(p.Desired, id, known)); err != nil {
 		return nil, false, fmt.Errorf("terraform plan: %w", err)
 	}
 	said = &stream{}
@@ -231,6 +232,7 @@ func (d *Driver) savePlan(ctx context.Context, dir string, p reconfigure.Plan, a
 		changes, err = tf.PlanJSON(ctx, said, args.options(dir, d.cfg.LockTimeout)...)
 		return err
 	})
+	d.tofu = slices.ContainsFunc(said.events, func(e event) bool { return e.Tofu != "" })
 	if err != nil {
 		explained := said.explain(ctx, err)
 		if culprits := culprits(said.errors(), m, p); ctx.Err() == nil && culprits != nil {

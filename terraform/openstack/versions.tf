@@ -1,11 +1,12 @@
-# The module uses only what versions 1.54 and 3.x of the provider have in common.
+# Only the version of the provider with which the tests run is admitted: the state, the plan and the waits differ between versions, and `reconfigure` relies on
+# them. To try another one, change it here. There is no .terraform.lock.hcl in the repository: `terraform init` writes it, see README.md.
 terraform {
   required_version = ">= 1.5"
 
   required_providers {
     openstack = {
       source  = "terraform-provider-openstack/openstack"
-      version = ">= 1.54.0, < 4"
+      version = "1.54.1"
     }
   }
 }

@@ -1,8 +1,9 @@
-// Command install installs the lab's tools in a checkout, by default in the working folder. See package tools.
+// Command install installs the lab's tools in the working folder; with --tofu, OpenTofu too. See package tools.
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -12,13 +13,15 @@ import (
 )
 
 func main() {
-	checkout := "."
-	if len(os.Args) > 1 {
-		checkout = os.Args[1]
-	}
+	tofu := flag.Bool("tofu", false, "install OpenTofu too")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if _, err := tools.Install(ctx, checkout, os.Stdout); err != nil {
+	install := func() error { _, err := tools.Install(ctx, ".", os.Stdout); return err }
+	if *tofu {
+		install = func() error { return tools.InstallTofu(ctx, ".", os.Stdout) }
+	}
+	if err := install(); err != nil {
 		fmt.Fprintln(os.Stderr, "install:", err)
 		os.Exit(1)
 	}
