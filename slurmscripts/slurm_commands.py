@@ -20,6 +20,7 @@ NODES = r"NodeName=(?!(.*,)?[Aa][Ll][Ll](,|$))[A-Za-z0-9_.,\[\]-]{1,32768}"
 TEXT = r"reconfigure: [^\x00-\x1f\x7f\"'`]{0,1024}"
 COMMANDS = [
     ["scontrol", "ping"],
+    ["scontrol", "show", "config"],
     ["scontrol", "update", NODES, "State=(DOWN|DRAIN)", "Reason=" + TEXT],
     ["scontrol", "update", NODES, "State=(POWER_DOWN_FORCE|UNDRAIN)"],
     ["scontrol", "update", NODES, "Reason="],

@@ -9,9 +9,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
-	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
@@ -38,7 +36,7 @@ func resizeCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			nodes, err := resized(s.Cluster, told, groups)
+			nodes, err := told.InGroups(s.Cluster, groups)
 			if err != nil {
 				return usagef(c, "%v", err)
 			}
@@ -54,24 +52,6 @@ func resizeCommand() *cli.Command {
 			)
 		}),
 	})
-}
-
-// resized is the nodes that a resize concerns: all that the groups declare, and what there still is of those that
-// they do not declare any more. Without groups it is those of all groups, of groups that are gone altogether too.
-func resized(cluster reconfigure.Cluster, told snapshot.Snapshot, groups []string) (nodeset.NodeSet, error) {
-	if len(groups) == 0 {
-		return cluster.Nodes().Union(told.UndeclaredIn(cluster, "")), nil
-	}
-	var all nodeset.NodeSet
-	for _, name := range groups {
-		gone := told.UndeclaredIn(cluster, name)
-		g, err := reconfigure.GroupNamed(cluster.Groups, name)
-		if err != nil && gone.Empty() {
-			return nodeset.NodeSet{}, err
-		}
-		all = all.Union(g.Nodes()).Union(gone)
-	}
-	return all, nil
 }
 
 const sizeHelp = "Flags may stand behind GROUP. After an edit of min_nodes by hand there is `reconfigure resize`."

@@ -87,10 +87,8 @@ func healthy() Facts {
 			Flavors: map[string]reconfigure.Use{"m": {RAM: 20}, "l": {RAM: 20}},
 		},
 		Servers: []Server{
-			{
-				Name:    "ctl",
-				Cluster: "eiffel",
-			}, {Name: "node01", Cluster: "eiffel"}, {Name: "other", Cluster: "another"}, {Name: "x"},
+			{Name: "ctl", Cluster: "eiffel", Ours: true}, {Name: "old", Cluster: "eiffel", Ours: true},
+			{Name: "other", Cluster: "another"}, {Name: "x"},
 		},
 	}
 }
@@ -264,7 +262,7 @@ func TestEachFinding(t *testing.T) {
 		},
 		"a cluster of the same name": {
 			func(f *Facts) { f.Servers = append(f.Servers, Server{Name: "ctl2", Cluster: "eiffel"}) },
-			Error, "ctl2", "cluster_name",
+			Warning, "ctl2", "cluster_name",
 		},
 		"a server with a node's name": {
 			func(f *Facts) { f.Servers = append(f.Servers, Server{Name: "node02", Cluster: "another"}) },

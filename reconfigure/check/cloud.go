@@ -152,27 +152,28 @@ type Server struct {
 	ID      string
 	Name    string
 	Cluster string // the cluster's name in its metadata; empty: it is none of any cluster's
+	Ours    bool   // it counts as this cluster's
 }
 
 // names checks that nobody else in the project uses the cluster's name, or the names of its nodes.
 func names(facts Facts) (found []Finding) {
 	declared := facts.Cluster.Nodes().Union(nodeset.Of(facts.Cluster.Control.Name))
-	var strange, others []string
+	var namesakes, others []string
 	for _, s := range facts.Servers {
-		_, known := facts.Instances[s.Name]
 		switch {
-		case s.Cluster == facts.Cluster.Name && !declared.Contains(s.Name) && !known:
-			strange = append(strange, s.Name)
-		case s.Cluster != facts.Cluster.Name && declared.Contains(s.Name):
+		case s.Ours:
+		case s.Cluster == facts.Cluster.Name:
+			namesakes = append(namesakes, s.Name)
+		case declared.Contains(s.Name):
 			others = append(others, s.Name)
 		}
 	}
-	if len(strange) > 0 {
+	if len(namesakes) > 0 {
 		found = append(found, Finding{
-			Check: "names", Severity: Error,
-			What: fmt.Sprintf("instances of a cluster %q are in the project that this one does not declare: %s",
-				facts.Cluster.Name, nameList(strange)),
-			Why:    "if another cluster has this name, each takes the other's instances for its own",
+			Check: "names", Severity: Warning,
+			What: fmt.Sprintf("another cluster of the name %s is in the project, with the instances %s",
+				facts.Cluster.Name, nameList(namesakes)),
+			Why:    "people take one for the other, and so does an earlier release of this program, which removes them",
 			Change: "another cluster_name in the newer one's group_vars/all.yml, before its first deploy",
 		})
 	}

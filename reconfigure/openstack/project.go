@@ -7,30 +7,24 @@ import (
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/limits"
-	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 )
 
 // ProjectServer is one of the project's servers, whosever it is.
 type ProjectServer struct {
 	ID, Name string
 	Cluster  string // the cluster's name in its metadata; empty: none
+	Ours     bool   // it counts as this cluster's
 }
 
 // ProjectServers is all servers of the project.
 func (c *Client) ProjectServers(ctx context.Context) ([]ProjectServer, error) {
-	list := *c.compute
-	list.Microversion = listMicroversion
-	pages, err := servers.List(&list, servers.ListOpts{}).AllPages(ctx)
+	all, err := c.allServers(ctx)
 	if err != nil {
-		return nil, c.failed("list the servers of", err)
-	}
-	all, err := servers.ExtractServers(pages)
-	if err != nil {
-		return nil, c.failed("list the servers of", err)
+		return nil, err
 	}
 	found := make([]ProjectServer, len(all))
 	for i, s := range all {
-		found[i] = ProjectServer{ID: s.ID, Name: s.Name, Cluster: s.Metadata[clusterKey]}
+		found[i] = ProjectServer{ID: s.ID, Name: s.Name, Cluster: s.Metadata[clusterKey], Ours: c.listed(s.Metadata)}
 	}
 	return found, nil
 }

@@ -40,7 +40,7 @@ func TestTheKeyForSlurmRunsNothingElse(t *testing.T) {
 		"a server of files":            "/usr/lib/openssh/sftp-server",
 		"an option":                    "scontrol -M other ping",
 		"one more option":              "scontrol ping --uid=0",
-		"a part of the configuration":  "scontrol show config",
+		"a part of the configuration":  "scontrol show partitions",
 		"a job's script":               "scontrol write batch_script 1 -",
 		"a shutdown":                   "scontrol shutdown",
 		"another configuration":        "scontrol reconfigure",

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -21,6 +22,21 @@ TreeWidth               = of something else
 
 Slurmctld(primary) at eiffel-control is UP
 `
+
+// The key for Slurm may ask for them, and for no other part of what scontrol shows.
+func TestSettingsAreAskedFor(t *testing.T) {
+	script := "[ \"$*\" = 'show config' ] || exit 1\ncat <<'END'\n" + config + "END\n"
+	settings, err := newTools(t, map[string]string{"scontrol": script}).client(false).Settings(t.Context())
+	if err != nil || settings.Values["SLURM_VERSION"] != "22.05.8" {
+		t.Errorf("%v, error %v", settings, err)
+	}
+	for name, script := range map[string]string{"slurmctld does not answer": unreachably, "there is nothing": "echo"} {
+		_, err := newTools(t, map[string]string{"scontrol": script}).client(false).Settings(t.Context())
+		if !errors.Is(err, ErrUnreachable) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
 
 func TestSettingsAreReadByLine(t *testing.T) {
 	want := Settings{

@@ -117,6 +117,25 @@ func (s Snapshot) UndeclaredIn(c reconfigure.Cluster, group string) nodeset.Node
 	return undeclared(c, names)
 }
 
+// InGroups returns the nodes that a resize of groups concerns: all that the groups declare, and those in Desired that
+// they no longer declare. Without groups it returns those of all groups, also of groups that are no longer declared. The
+// error names a group that is unknown.
+func (s Snapshot) InGroups(c reconfigure.Cluster, groups []string) (nodeset.NodeSet, error) {
+	if len(groups) == 0 {
+		return c.Nodes().Union(s.UndeclaredIn(c, "")), nil
+	}
+	var all nodeset.NodeSet
+	for _, name := range groups {
+		gone := s.UndeclaredIn(c, name)
+		g, err := reconfigure.GroupNamed(c.Groups, name)
+		if err != nil && gone.Empty() {
+			return nodeset.NodeSet{}, err
+		}
+		all = all.Union(g.Nodes()).Union(gone)
+	}
+	return all, nil
+}
+
 func undeclared(c reconfigure.Cluster, names []string) nodeset.NodeSet {
 	return nodeset.Of(names...).Difference(c.Nodes()).Difference(nodeset.Of(c.Control.Name))
 }
