@@ -57,10 +57,11 @@ StrictModes no
 UseDNS no
 MaxStartups 200:30:400
 PidFile none
-SetEnv TF_CLI_CONFIG_FILE=%s %s
+SetEnv TF_CLI_CONFIG_FILE=%s %s HOME=%s
 `,
 		address, l.file("control-host", "host_key"), l.file("control-host", "authorized_keys"), l.cfg.Tools.TerraformRC,
-		mark(l.Dir)), 0o600)
+		// Of another HOME the login shell would read the start files, which may take long.
+		mark(l.Dir), l.file("control-host")), 0o600)
 	if err != nil {
 		return err
 	}
