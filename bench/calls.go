@@ -13,8 +13,11 @@ import (
 // callers measures many calls at once against as many bare starts of the same program.
 func (b *bench) callers(ctx context.Context) (report, error) {
 	n := b.sizes.callers
-	r := report{about: fmt.Sprintf("%d calls of `reconfigure resume --no-wait` at once, as Slurm's scripts make them, beside a worker that is there, in a journal that is paused. "+
-		"Beside it: as many starts of `reconfigure version` at once. Each call has written its request durably when it ends.", n)}
+	r := report{about: fmt.Sprintf(
+		"%d calls of `reconfigure resume --no-wait` at once, as Slurm's scripts make them, while a worker runs and the "+
+			"journal is paused. Compared with as many starts of `reconfigure version` at once. Each call has written its "+
+			"request durably when it ends.", n,
+	)}
 	s, err := b.site(ctx, b.sizes.clusters[0])
 	if err != nil {
 		return r, err
@@ -47,8 +50,9 @@ func (b *bench) callers(ctx context.Context) (report, error) {
 	}
 	all := times(calls.all, bare.all)
 	r.rows = []row{{
-		what: fmt.Sprintf("%d callers at once, until the last one has ended", n), measured: seconds(calls.all), beside: "bare starts " + seconds(bare.all),
-		ratio: ratio(all), goal: "<= 1.5", met: all <= 1.5,
+		what: fmt.Sprintf("%d callers at once, until the last one has ended", n), measured: seconds(calls.all),
+		beside: "bare starts " + seconds(bare.all),
+		ratio:  ratio(all), goal: "<= 1.5", met: all <= 1.5,
 	}}
 	r.details = [][]string{
 		{"what", "half of them", "99 of 100", "all", "CPU each"},
@@ -65,16 +69,18 @@ func (b *bench) callers(ctx context.Context) (report, error) {
 	return r, s.do(ctx, "continue")
 }
 
-// together is what processes at once have taken.
+// together has the times of processes that run at once.
 type together struct {
 	each []time.Duration // sorted
 	all  time.Duration
-	cpu  time.Duration // of all
+	cpu  time.Duration // of all processes
 }
 
 func (t together) columns(what string) []string {
 	at := func(part float64) string { return seconds(t.each[int(part*float64(len(t.each)-1))]) }
-	return []string{what, at(0.5), at(0.99), seconds(t.all), fmt.Sprintf("%.0f ms", float64(t.cpu.Milliseconds())/float64(len(t.each)))}
+	return []string{
+		what, at(0.5), at(0.99), seconds(t.all), fmt.Sprintf("%.0f ms", float64(t.cpu.Milliseconds())/float64(len(t.each))),
+	}
 }
 
 // atOnce runs many processes, which must all succeed.
@@ -118,7 +124,9 @@ func (s *site) stay(ctx context.Context) (resident, error) {
 	if err := r.Start(); err != nil {
 		return r, err
 	}
-	return r, until(ctx, patience, 20*time.Millisecond, "the worker has the lease", func() (bool, error) { return s.journal.Holder(ctx) != "", nil })
+	return r, until(ctx, patience, 20*time.Millisecond, "the worker has the lease", func() (bool, error) {
+		return s.journal.Holder(ctx) != "", nil
+	})
 }
 
 // end interrupts the worker and waits for its end.
@@ -126,13 +134,14 @@ func (r resident) end() error {
 	if err := interrupt(r.Cmd); err != nil {
 		return err
 	}
-	_ = r.Wait() // that it was interrupted is no error
+	_ = r.Wait() // an interrupt is no error
 	return nil
 }
 
 // waiting measures the CPU time of a worker that waits for a job.
 func (b *bench) waiting(ctx context.Context) (report, error) {
-	r := report{about: "A worker with one request that waits for a job. It asks Terraform's state, the cloud and Slurm again and again."}
+	r := report{about: "A worker with one request that waits for a job. It asks Terraform's state, the cloud and Slurm " +
+		"at its usual interval."}
 	for _, size := range b.sizes.clusters {
 		s, err := b.site(ctx, size)
 		if err != nil {
@@ -143,14 +152,15 @@ func (b *bench) waiting(ctx context.Context) (report, error) {
 			return r, fmt.Errorf("%d nodes: %w", size, err)
 		}
 		r.rows = append(r.rows, row{
-			what: fmt.Sprintf("CPU of a worker that waits for a job, %d nodes", size), measured: fmt.Sprintf("%.2f %% of a core", 100*share),
-			goal: "< 1 %", met: share < 0.01,
+			what:     fmt.Sprintf("CPU of a worker that waits for a job, %d nodes", size),
+			measured: fmt.Sprintf("%.2f %% of a core", 100*share),
+			goal:     "< 1 %", met: share < 0.01,
 		})
 	}
 	return r, nil
 }
 
-// waitingWorker is the part of a core that a worker takes that waits for a job on the last node.
+// waitingWorker returns the part of a core that a worker uses while it waits for a job on the last node.
 func (s *site) waitingWorker(ctx context.Context, longest time.Duration) (share float64, err error) {
 	if err := errors.Join(s.resumed(ctx), s.busy()); err != nil {
 		return 0, err
@@ -192,7 +202,7 @@ func (s *site) waitingWorker(ctx context.Context, longest time.Duration) (share 
 	return share, errors.Join(err, worker.end())
 }
 
-// resumed has the last node have an instance.
+// resumed makes the instance of the last node.
 func (s *site) resumed(ctx context.Context) error {
 	for _, server := range s.cloud.Servers() {
 		if server.Name == nodeName(s.size) {
@@ -224,7 +234,10 @@ func (b *bench) status(ctx context.Context) (report, error) {
 		if first == 0 {
 			first = m
 		}
-		one := row{what: fmt.Sprintf("status of %d nodes", size), measured: seconds(m), beside: fmt.Sprintf("%d nodes: %s", b.sizes.clusters[0], seconds(first)), ratio: ratio(times(m, first))}
+		one := row{
+			what: fmt.Sprintf("status of %d nodes", size), measured: seconds(m),
+			beside: fmt.Sprintf("%d nodes: %s", b.sizes.clusters[0], seconds(first)), ratio: ratio(times(m, first)),
+		}
 		if size >= 4000 {
 			one.goal, one.met = "< 3 s", m < 3*time.Second
 		}

@@ -31,7 +31,7 @@ type bench struct {
 	sites map[int]*site // by size
 }
 
-// say tells people what is being done.
+// say prints what is being done.
 func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(b.out, "%6.1f s  %s\n", time.Since(b.begun).Seconds(), fmt.Sprintf(format, args...))
 }
@@ -53,11 +53,11 @@ type lab struct {
 	journal *journal.Journal
 }
 
-// labName is the lab's. Two runs at once on one machine would measure each other: the second one ends the first one's
-// lab.
+// labName is the lab's name. A second run on the same machine ends the lab of the first one, since they would disturb
+// each other.
 const labName = "bench"
 
-// lab is the one lab of all benchmarks that need one, deployed with all groups that they need.
+// lab returns the lab that all benchmarks share, deployed with all groups that they need.
 func (b *bench) lab(ctx context.Context) (*lab, error) {
 	if b.real != nil {
 		return b.real, nil
@@ -66,7 +66,7 @@ func (b *bench) lab(ctx context.Context) (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Something must be persistent, or there is no group for the first node of a deploy.
+	// A deploy needs a persistent node.
 	groups := []cluster.NodeGroup{cluster.Group("base", "base", 1, 1)}
 	for _, one := range b.chosen {
 		if one.groups != nil {
@@ -92,12 +92,12 @@ func (b *bench) lab(ctx context.Context) (*lab, error) {
 	return b.real, err
 }
 
-// declared is the lab's declaration with the product's own settings where the lab has others for the sake of tests.
+// declared returns the lab's declaration, with the product's own settings in place of those for tests.
 func declared(d cluster.Declaration) cluster.Declaration {
 	d.Reconfigure["parallelism"] = 50
 	d.Reconfigure["boot_timeout"] = 300
 	d.Slurm.SuspendTimeout = 10
-	d.Slurm.SuspendTime = 3600 // benchmarks say themselves when a node goes
+	d.Slurm.SuspendTime = 3600 // benchmarks remove nodes themselves
 	return d
 }
 
@@ -109,7 +109,7 @@ func (l *lab) close() error {
 	return errors.Join(err, l.Lab.Close())
 }
 
-// until waits for a condition, and looks again after each pause.
+// until polls for a condition.
 func until(ctx context.Context, longest, pause time.Duration, what string, holds func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("not within %s: %s", longest, what))
 	defer cancel()
@@ -126,10 +126,10 @@ func until(ctx context.Context, longest, pause time.Duration, what string, holds
 	}
 }
 
-// patience is for everything that is waited for: who waits longer has found a fault.
+// patience bounds each wait. A longer one is a fault.
 const patience = 10 * time.Minute
 
-// registered waits until slurmd of nodes has registered, and answers when each had.
+// registered waits until slurmd has registered on all nodes, and returns when each did.
 func (l *lab) registered(ctx context.Context, nodes ...string) (map[string]time.Time, error) {
 	came := map[string]time.Time{}
 	err := until(ctx, patience, 150*time.Millisecond, fmt.Sprintf("slurmd of %v registers", nodes), func() (bool, error) {
@@ -152,10 +152,12 @@ func (l *lab) registered(ctx context.Context, nodes ...string) (map[string]time.
 func up(state string) bool {
 	flags := strings.Split(state, "+")
 	base := flags[0]
-	return (base == "IDLE" || base == "MIXED" || base == "ALLOCATED") && !slices.ContainsFunc(flags[1:], func(f string) bool { return f != "CLOUD" && f != "DRAIN" && f != "PLANNED" })
+	return (base == "IDLE" || base == "MIXED" || base == "ALLOCATED") && !slices.ContainsFunc(
+		flags[1:], func(f string) bool { return f != "CLOUD" && f != "DRAIN" && f != "PLANNED" },
+	)
 }
 
-// states is each node's state in Slurm.
+// states returns each node's state in Slurm.
 func (l *lab) states() (map[string]string, error) {
 	out, err := l.Command(cluster.ControlNodeName, "scontrol", "--oneliner", "show", "nodes").Output()
 	if err != nil {
@@ -201,7 +203,7 @@ func (l *lab) slurm(argv ...string) error {
 	return nil
 }
 
-// release ends all jobs and has Slurm power nodes down, and waits until they have no instance.
+// release ends all jobs, lets Slurm power down nodes, and waits until they have no instance.
 func (l *lab) release(ctx context.Context, nodes ...string) error {
 	if err := l.slurm("scancel", "--user=alice"); err != nil {
 		return err
@@ -215,13 +217,15 @@ func (l *lab) release(ctx context.Context, nodes ...string) error {
 			return false, err
 		}
 		return !slices.ContainsFunc(nodes, func(node string) bool {
-			return states[node] != "IDLE+CLOUD+POWERED_DOWN" || slices.ContainsFunc(l.Cloud.Servers(), func(s labcloud.Server) bool { return s.Name == node })
+			return states[node] != "IDLE+CLOUD+POWERED_DOWN" || slices.ContainsFunc(
+				l.Cloud.Servers(), func(s labcloud.Server) bool { return s.Name == node },
+			)
 		}), nil
 	})
 	return errors.Join(err, l.settled(ctx))
 }
 
-// newest is the newest request that names a node.
+// newest returns the newest request that names a node.
 func (l *lab) newest(ctx context.Context, mode reconfigure.Mode, node string) (reconfigure.Request, error) {
 	requests, err := l.journal.Requests(ctx, 1000)
 	if err != nil {
@@ -235,8 +239,10 @@ func (l *lab) newest(ctx context.Context, mode reconfigure.Mode, node string) (r
 	return reconfigure.Request{}, fmt.Errorf("the journal has no %s of %s", mode, node)
 }
 
-// entered is when the operation on a node entered each phase for a request, and last left one.
-func (l *lab) entered(ctx context.Context, r reconfigure.Request, node string) (begun map[reconfigure.Phase]time.Time, ended time.Time, err error) {
+// entered returns when the operation on a node began each phase for a request, and when the last phase ended.
+func (l *lab) entered(ctx context.Context, r reconfigure.Request, node string) (
+	begun map[reconfigure.Phase]time.Time, ended time.Time, err error,
+) {
 	events, err := l.journal.Events(ctx, r.ID, 0)
 	begun = map[reconfigure.Phase]time.Time{}
 	for _, e := range events {
@@ -251,7 +257,7 @@ func (l *lab) entered(ctx context.Context, r reconfigure.Request, node string) (
 	return begun, ended, err
 }
 
-// numbered is the names of a group's nodes from one number to another.
+// numbered returns the names of a group's nodes from one number to another.
 func numbered(g cluster.NodeGroup, first, last int) []string {
 	var all []string
 	for i := first; i <= last; i++ {

@@ -36,15 +36,15 @@ func main() {
 	}
 }
 
-// sizes is how much is measured.
+// sizes has the sizes of the measurements.
 type sizes struct {
-	one       int   // nodes that come one after another
-	floors    int   // plain runs of Terraform beside them
+	one       int   // nodes that are resumed one after another
+	floors    int   // plain runs of Terraform to compare with
 	reimages  int   // nodes that are reimaged together
 	old       int   // nodes that are reimaged by the old flow
-	many      int   // nodes that come together
-	straggle  int   // nodes together, of which one does not come
-	clusters  []int // nodes of the clusters that get one node more
+	many      int   // nodes that are resumed together
+	straggle  int   // nodes together, with one straggler
+	clusters  []int // sizes of the clusters that get one node more
 	callers   int   // calls at once
 	deferring time.Duration
 }
@@ -53,14 +53,18 @@ func flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.PathFlag{Name: "checkout", Value: ".", Usage: "the checkout to measure"},
 		&cli.StringSliceFlag{Name: "only", Usage: "measure only these, and write no page: " + strings.Join(names(), ", ")},
-		&cli.PathFlag{Name: "page", Value: filepath.Join("docs", "performance.md"), Usage: "the page to write, in the checkout"},
+		&cli.PathFlag{
+			Name: "page", Value: filepath.Join("docs", "performance.md"), Usage: "the page to write, in the checkout",
+		},
 		&cli.IntFlag{Name: "one", Value: 3, Usage: "one: how often a node is measured"},
 		&cli.IntFlag{Name: "floors", Value: 2, Usage: "one: how often Terraform alone is measured"},
 		&cli.IntFlag{Name: "reimages", Value: 16, Usage: "reimage: nodes together"},
 		&cli.IntFlag{Name: "old", Value: 2, Usage: "reimage: nodes by the old flow"},
 		&cli.IntFlag{Name: "many", Value: 50, Usage: "many: nodes together"},
 		&cli.IntFlag{Name: "straggle", Value: 20, Usage: "stragglers: nodes together"},
-		&cli.IntSliceFlag{Name: "clusters", Value: cli.NewIntSlice(10, 1000, 4000), Usage: "size, status, waiting: nodes of each cluster"},
+		&cli.IntSliceFlag{
+			Name: "clusters", Value: cli.NewIntSlice(10, 1000, 4000), Usage: "size, status, waiting: nodes of each cluster",
+		},
 		&cli.IntFlag{Name: "callers", Value: 200, Usage: "callers: calls at once"},
 		&cli.DurationFlag{Name: "deferring", Value: 30 * time.Second, Usage: "waiting: how long a worker is watched"},
 	}
@@ -94,7 +98,7 @@ func names() []string {
 	return all
 }
 
-// choose is the benchmarks of some names; all of them where there is none.
+// choose returns the benchmarks with these names; all of them without names.
 func choose(only []string) ([]benchmark, error) {
 	var chosen []benchmark
 	for _, b := range benchmarks() {
@@ -122,10 +126,12 @@ func measure(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	b := &bench{out: c.App.ErrWriter, begun: time.Now(), checkout: checkout, chosen: chosen, sites: map[int]*site{}, sizes: sizes{
+	b := &bench{out: c.App.ErrWriter, begun: time.Now(), checkout: checkout, chosen: chosen, sites: map[int]*site{}}
+	b.sizes = sizes{
 		one: c.Int("one"), floors: c.Int("floors"), reimages: c.Int("reimages"), old: c.Int("old"), many: c.Int("many"),
-		straggle: c.Int("straggle"), clusters: c.IntSlice("clusters"), callers: c.Int("callers"), deferring: c.Duration("deferring"),
-	}}
+		straggle: c.Int("straggle"), clusters: c.IntSlice("clusters"), callers: c.Int("callers"),
+		deferring: c.Duration("deferring"),
+	}
 	if err := adoptOrphans(); err != nil {
 		return err
 	}

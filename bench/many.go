@@ -22,8 +22,11 @@ func manyGroups(s sizes) []cluster.NodeGroup {
 
 // many measures many nodes that one job needs.
 func (b *bench) many(ctx context.Context) (report, error) {
-	r := report{about: fmt.Sprintf("A job needs %d nodes without an instance. CPU is that of the worker and of all that it starts: Terraform, the provider, Ansible and SSH on the control host; "+
-		"what runs on the nodes is not in it, though the lab's nodes share the cores.", b.sizes.many)}
+	r := report{about: fmt.Sprintf(
+		"A job needs %d nodes without an instance. CPU is that of the worker and its children on the control host: "+
+			"Terraform, the provider, Ansible and SSH. It does not include the nodes, although the lab's nodes share its cores.",
+		b.sizes.many,
+	)}
 	lab, err := b.lab(ctx)
 	if err != nil {
 		return r, err
@@ -32,9 +35,12 @@ func (b *bench) many(ctx context.Context) (report, error) {
 	if err := lab.settled(ctx); err != nil {
 		return r, err
 	}
-	taken() // what was left by others
+	taken() // forget earlier processes
 	begun := time.Now()
-	if _, err := lab.Submit(fmt.Sprintf("--nodes=%d", len(nodes)), "--nodelist="+strings.Join(nodes, ","), "--output=/dev/null", "--wrap=sleep 3600"); err != nil {
+	if _, err := lab.Submit(
+		fmt.Sprintf("--nodes=%d", len(nodes)), "--nodelist="+strings.Join(nodes, ","), "--output=/dev/null",
+		"--wrap=sleep 3600",
+	); err != nil {
 		return r, err
 	}
 	came, err := lab.registered(ctx, nodes...)
@@ -48,7 +54,10 @@ func (b *bench) many(ctx context.Context) (report, error) {
 	one, all := first(came).Sub(begun), last(came, nodes).Sub(begun)
 	const before = 232600 * time.Millisecond // of the first edition, for 50 nodes on 2 cores
 	r.rows = []row{
-		{what: fmt.Sprintf("%d nodes at once, the first one registered", len(nodes)), measured: seconds(one), beside: "the last one " + seconds(all), ratio: ratio(times(one, all)), goal: "<= 20 s", met: one <= 20*time.Second},
+		{
+			what: fmt.Sprintf("%d nodes at once, the first one registered", len(nodes)), measured: seconds(one),
+			beside: "the last one " + seconds(all), ratio: ratio(times(one, all)), goal: "<= 20 s", met: one <= 20*time.Second,
+		},
 		{what: "all of them registered", measured: seconds(all)},
 		{what: "CPU on the control host for each node", measured: seconds(cpu / time.Duration(len(nodes)))},
 	}
@@ -62,11 +71,14 @@ func reimageGroups(s sizes) []cluster.NodeGroup {
 	return []cluster.NodeGroup{cluster.Group("wide", "w", 0, s.reimages)}
 }
 
-// reimage measures many reimages at once against the old flow: for one node after another a plain run of Terraform and
+// reimage compares many reimages at once with the old flow: for one node after another, a plain run of Terraform and
 // the playbooks on all nodes.
 func (b *bench) reimage(ctx context.Context) (report, error) {
-	r := report{about: fmt.Sprintf("`scontrol reboot` of %d nodes with a new instance for each, until all slurmds have registered again. Beside it the old flow: for one node after another "+
-		"`terraform apply -target` with another image and `ansible-playbook site.yml` on all nodes. It is measured on %d nodes and multiplied.", b.sizes.reimages, b.sizes.old)}
+	r := report{about: fmt.Sprintf(
+		"`scontrol reboot` of %d nodes with a new instance for each, until all slurmds have registered again. Compared with "+
+			"the old flow: for one node after another `terraform apply -target` with another image, and `ansible-playbook "+
+			"site.yml` on all nodes. That is measured on %d nodes and multiplied.", b.sizes.reimages, b.sizes.old,
+	)}
 	lab, err := b.lab(ctx)
 	if err != nil {
 		return r, err
@@ -83,7 +95,9 @@ func (b *bench) reimage(ctx context.Context) (report, error) {
 		return r, err
 	}
 	begun := time.Now()
-	if err := lab.slurm("scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=reimage", strings.Join(nodes, ",")); err != nil {
+	if err := lab.slurm(
+		"scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=reimage", strings.Join(nodes, ","),
+	); err != nil {
 		return r, err
 	}
 	came, err := lab.registered(ctx, nodes...)
@@ -111,11 +125,18 @@ func (b *bench) reimage(ctx context.Context) (report, error) {
 	faster := times(old*time.Duration(len(nodes)), took)
 	r.rows = []row{
 		{
-			what: fmt.Sprintf("%d reimages by scontrol reboot", len(nodes)), measured: seconds(took), beside: fmt.Sprintf("old flow %d x %s", len(nodes), seconds(old)),
-			ratio: fmt.Sprintf("%.0f times as fast", faster), goal: ">= 50 times", met: faster >= 50,
+			what: fmt.Sprintf("%d reimages by scontrol reboot", len(nodes)), measured: seconds(took),
+			beside: fmt.Sprintf("old flow %d x %s", len(nodes), seconds(old)),
+			ratio:  fmt.Sprintf("%.0f times as fast", faster), goal: ">= 50 times", met: faster >= 50,
 		},
-		{what: fmt.Sprintf("runs of Terraform for %d requests", requests), measured: fmt.Sprint(applies), goal: "<= 3", met: applies <= 3},
-		{what: fmt.Sprintf("runs of the playbooks for %d requests", requests), measured: fmt.Sprint(plays), goal: "<= 3", met: plays <= 3},
+		{
+			what: fmt.Sprintf("runs of Terraform for %d requests", requests), measured: fmt.Sprint(applies), goal: "<= 3",
+			met: applies <= 3,
+		},
+		{
+			what: fmt.Sprintf("runs of the playbooks for %d requests", requests), measured: fmt.Sprint(plays), goal: "<= 3",
+			met: plays <= 3,
+		},
 	}
 	if err := lab.call(ctx, "shrink", "wide", "--to", "0"); err != nil {
 		return r, err
@@ -150,18 +171,23 @@ func (l *lab) runsSince(ctx context.Context, before reconfigure.RequestID) (requ
 	return requests, len(runs["Terraform"]), len(runs["Ansible"]), nil
 }
 
-// oldFlow is how long one node takes by hand. Terraform works on a copy of the module and its state.
+// oldFlow returns how long one node takes by hand. Terraform uses a copy of the module and its state.
 func (l *lab) oldFlow(ctx context.Context, node string) (time.Duration, error) {
 	dir, err := l.copyModule(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer os.RemoveAll(filepath.Dir(filepath.Dir(dir)))
-	if err := changeSpec(filepath.Join(dir, "nodes.auto.tfvars.json"), node, "image_id", cluster.ImageID(cluster.ImageV2)); err != nil {
+	if err := changeSpec(
+		filepath.Join(dir, "nodes.auto.tfvars.json"), node, "image_id", cluster.ImageID(cluster.ImageV2),
+	); err != nil {
 		return 0, err
 	}
 	begun := time.Now()
-	apply := l.Terraform(ctx, "apply", "-input=false", "-auto-approve", "-no-color", fmt.Sprintf("-target=openstack_compute_instance_v2.node[%q]", node))
+	apply := l.Terraform(
+		ctx, "apply", "-input=false", "-auto-approve", "-no-color",
+		fmt.Sprintf("-target=openstack_compute_instance_v2.node[%q]", node),
+	)
 	apply.Dir = dir
 	if out, err := apply.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("%w\n%s", err, out)
@@ -178,7 +204,7 @@ func (l *lab) oldFlow(ctx context.Context, node string) (time.Duration, error) {
 	return time.Since(begun), err
 }
 
-// learnHostKey waits until a node answers, and puts its host key in the place of the old one.
+// learnHostKey waits until a node answers, and replaces its old host key.
 func (l *lab) learnHostKey(ctx context.Context, node string) error {
 	servers := l.Cloud.Servers()
 	i := slices.IndexFunc(servers, func(s labcloud.Server) bool { return s.Name == node })

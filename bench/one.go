@@ -17,21 +17,22 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
 )
 
-// oneGroups is a node for each measurement, and one whose instance Terraform alone makes.
+// oneGroups has a node for each measurement, and one whose instance Terraform alone makes.
 func oneGroups(s sizes) []cluster.NodeGroup {
 	return []cluster.NodeGroup{cluster.Group("one", "one", 0, s.one+1)}
 }
 
-// stages is how long a node took for what, one after another.
+// stages has the times of a node's phases.
 type stages struct {
 	handOver, plan, apply, boot, configure, register, all time.Duration
 }
 
-// one measures the way of one node from sbatch to slurmd, and a plain `terraform apply` of the same resource.
+// one measures one node from sbatch to slurmd, and a plain `terraform apply` of the same resource.
 func (b *bench) one(ctx context.Context) (report, error) {
-	r := report{about: "A job needs one node without an instance. Beside it: `terraform apply` of the instance of one node of the same group by hand, " +
-		"whose port is there already. Medians. \"hand-over\" is from sbatch to the request in the journal: Slurm's own scheduler and power thread " +
-		"(every 2 s on the lab), resume.sh and SSH. \"registered\" is from slurmd's start until Slurm shows the node as up."}
+	r := report{about: "A job needs one node without an instance. Compared with `terraform apply` by hand of the " +
+		"instance of one node of the same group, whose port exists already. Medians. \"hand-over\" is from sbatch to the " +
+		"request in the journal: Slurm's own scheduler and power thread (every 2 s on the lab), resume.sh and SSH. " +
+		"\"registered\" is from slurmd's start until Slurm shows the node as up."}
 	lab, err := b.lab(ctx)
 	if err != nil {
 		return r, err
@@ -59,8 +60,9 @@ func (b *bench) one(ctx context.Context) (report, error) {
 	}
 	all, floor := middle(came, func(s stages) time.Duration { return s.all }), median(floors)
 	r.rows = []row{{
-		what: "one node, sbatch to slurmd registered", measured: seconds(all), beside: "terraform apply of one server " + seconds(floor),
-		ratio: ratio(times(all, floor)), goal: "< 1", met: all < floor,
+		what: "one node, sbatch to slurmd registered", measured: seconds(all),
+		beside: "terraform apply of one server " + seconds(floor),
+		ratio:  ratio(times(all, floor)), goal: "< 1", met: all < floor,
 	}}
 	r.details = [][]string{{"phase", "median", "smallest", "largest"}}
 	for _, phase := range []struct {
@@ -79,7 +81,9 @@ func (b *bench) one(ctx context.Context) (report, error) {
 		for _, s := range came {
 			of = append(of, phase.of(s))
 		}
-		r.details = append(r.details, []string{phase.name, seconds(median(of)), seconds(slices.Min(of)), seconds(slices.Max(of))})
+		r.details = append(r.details, []string{
+			phase.name, seconds(median(of)), seconds(slices.Min(of)), seconds(slices.Max(of)),
+		})
 	}
 	return r, lab.release(ctx, nodes...)
 }
@@ -92,7 +96,7 @@ func middle(all []stages, of func(stages) time.Duration) time.Duration {
 	return median(some)
 }
 
-// median is the middle one of some times, the smaller one of two.
+// median returns the median of times; of two in the middle, the smaller one.
 func median(all []time.Duration) time.Duration {
 	if len(all) == 0 {
 		return 0
@@ -101,7 +105,7 @@ func median(all []time.Duration) time.Duration {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// bringUp submits a job that needs a node and stays there, and waits until slurmd has registered and all is settled.
+// bringUp submits a job for a node, which stays there, and waits until slurmd has registered and no request is open.
 func (l *lab) bringUp(ctx context.Context, node string) (stages, error) {
 	begun := time.Now()
 	if _, err := l.Submit("--nodelist="+node, "--output=/dev/null", "--wrap=sleep 3600"); err != nil {
@@ -130,8 +134,8 @@ func (l *lab) bringUp(ctx context.Context, node string) (stages, error) {
 	}, err
 }
 
-// floor is how long Terraform alone takes for the instance of a node that is as another one of its group. It works on a
-// copy of the root module with its state, so that the product never hears of it, and removes the instance.
+// floor returns how long Terraform alone takes for an instance like another one of the group. It uses a copy of the
+// root module with its state, so that the product does not see it, and removes the instance afterwards.
 func (l *lab) floor(ctx context.Context, like, node string) (took time.Duration, err error) {
 	module, err := l.copyModule(ctx)
 	if err != nil {
@@ -141,7 +145,10 @@ func (l *lab) floor(ctx context.Context, like, node string) (took time.Duration,
 	if err := giveInstance(filepath.Join(module, "nodes.auto.tfvars.json"), like, node); err != nil {
 		return 0, err
 	}
-	apply := l.Terraform(ctx, "apply", "-input=false", "-auto-approve", "-no-color", fmt.Sprintf("-target=openstack_compute_instance_v2.node[%q]", node))
+	apply := l.Terraform(
+		ctx, "apply", "-input=false", "-auto-approve", "-no-color",
+		fmt.Sprintf("-target=openstack_compute_instance_v2.node[%q]", node),
+	)
 	apply.Dir = module
 	begun := time.Now()
 	out, err := apply.CombinedOutput()
@@ -178,14 +185,16 @@ func (l *lab) copyModule(ctx context.Context) (module string, err error) {
 		return "", err
 	}
 	for _, part := range []string{"group_vars", "terraform/openstack"} {
-		if out, err := exec.CommandContext(ctx, "cp", "-a", filepath.Join(l.Site, part), filepath.Join(dir, part)).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(
+			ctx, "cp", "-a", filepath.Join(l.Site, part), filepath.Join(dir, part),
+		).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("copy %s: %w: %s", part, err, out)
 		}
 	}
 	return filepath.Join(dir, "terraform", "openstack"), nil
 }
 
-// giveInstance has the map of nodes in a file say that a node whose port is kept has an instance as another one.
+// giveInstance changes the map of nodes in a file, so that a node with a kept port has an instance like another node.
 func giveInstance(file, like, node string) error {
 	return editMap(file, func(nodes, ports map[string]map[string]any) error {
 		if nodes[like] == nil || ports[node] == nil {
@@ -197,7 +206,7 @@ func giveInstance(file, like, node string) error {
 	})
 }
 
-// changeSpec has the map of nodes in a file say something else of a node.
+// changeSpec changes the entry of a node in the map of nodes in a file.
 func changeSpec(file, node, key, value string) error {
 	return editMap(file, func(nodes, _ map[string]map[string]any) error {
 		if nodes[node] == nil {

@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adoptOrphans makes this process the parent of those whose own parent ends (prctl(2), PR_SET_CHILD_SUBREAPER): workers
-// leave their callers, and only a parent learns what a process and its children have taken.
+// adoptOrphans makes this process the parent of processes whose own parent ends (prctl(2), PR_SET_CHILD_SUBREAPER):
+// workers outlive their callers, and only a parent can read the CPU time of a process and its children.
 func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// orphans are the names of processes that the product leaves to others: its workers, and what Ansible keeps open.
+// orphans are the names of processes that outlive their parents: workers, and the connections of Ansible.
 var orphans = []string{"reconfigure", "ssh"}
 
-// taken is the CPU time of the orphans that have ended since the last call, with that of all of their children. No
-// process of those names that somebody else waits for may be under way.
+// taken returns the CPU time of the orphans that have ended since the last call, with that of all of their children. No
+// process with one of these names may run that another process waits for.
 func taken() time.Duration {
 	var sum time.Duration
 	for _, pid := range pids() {
@@ -38,10 +38,10 @@ func taken() time.Duration {
 	return sum
 }
 
-// cpu is the time of a process and of its children.
+// cpu returns the CPU time of a process and its children.
 func cpu(u syscall.Rusage) time.Duration { return time.Duration(u.Utime.Nano() + u.Stime.Nano()) }
 
-// status is what the kernel says of a process (proc_pid_stat(5)).
+// status is the kernel's status of a process (proc_pid_stat(5)).
 type status struct {
 	name, state string
 	parent      int
@@ -79,7 +79,7 @@ func pids() []int {
 	return all
 }
 
-// marked is the processes with an entry in their environment.
+// marked returns the processes with an entry in their environment.
 func marked(entry string) []int {
 	var all []int
 	for _, pid := range pids() {
@@ -91,7 +91,7 @@ func marked(entry string) []int {
 	return all
 }
 
-// endProcesses kills what has an entry in its environment.
+// endProcesses kills the processes with an entry in their environment.
 func endProcesses(entry string) error {
 	for range 100 {
 		left := marked(entry)

@@ -14,21 +14,21 @@ import (
 type row struct {
 	what     string
 	measured string
-	beside   string // what it is compared with, in the same run; empty: with nothing
-	ratio    string // empty: there is none
-	goal     string // empty: it is measured only
+	beside   string // the other time of the ratio; empty: none
+	ratio    string // empty: none
+	goal     string // empty: none
 	met      bool
 }
 
-// report is what a benchmark has measured.
+// report is the result of a benchmark.
 type report struct {
 	about   string // what was done, a sentence or two
 	rows    []row
 	details [][]string // a table of its own; the first row has the titles
-	failure string     // why it has no more
+	failure string     // why it is incomplete
 }
 
-// page is what all benchmarks of a run have measured.
+// page has the results of a run.
 type page struct {
 	when    time.Time
 	took    time.Duration
@@ -38,7 +38,12 @@ type page struct {
 }
 
 func newPage(when time.Time) *page {
-	return &page{when: when, machine: fmt.Sprintf("%d cores (%s), %d GiB of memory, load %s before the run", runtime.NumCPU(), processor(), memory(), load())}
+	return &page{
+		when: when,
+		machine: fmt.Sprintf(
+			"%d cores (%s), %d GiB of memory, load %s before the run", runtime.NumCPU(), processor(), memory(), load(),
+		),
+	}
 }
 
 func (p *page) add(name string, r report) {
@@ -58,7 +63,7 @@ func (r row) columns(name string) []string {
 	return []string{name, r.what, r.measured, r.beside, r.ratio, r.goal, met}
 }
 
-// table is the ratios of all benchmarks.
+// table returns the ratios of all benchmarks.
 func (p *page) table() [][]string {
 	all := [][]string{titles}
 	for i, r := range p.reports {
@@ -72,7 +77,7 @@ func (p *page) table() [][]string {
 	return all
 }
 
-// text is the page for a terminal.
+// text returns the page for a terminal.
 func (p *page) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%s, %s\n\n", p.when.UTC().Format(time.RFC3339), p.machine)
@@ -95,15 +100,16 @@ func aligned(rows [][]string) string {
 	return b.String()
 }
 
-// markdown is the page for docs/.
+// markdown returns the page for docs/.
 func (p *page) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Performance
 
 <!-- Written by `+"`make bench`"+`. Do not edit: run it again. -->
 
-`+"`make bench`"+` has written this page on %s, on a machine with %s, in %.0f minutes. Every number is from that run. Times differ from machine to machine; the
-ratios compare two times of the same run. All of it runs on the lab (lab/README.md): Terraform, its OpenStack provider with all of its fixed waits, Ansible,
+`+"`make bench`"+` has written this page on %s, on a machine with %s, in %.0f minutes.
+Every number is from that run. Times differ from machine to machine; the ratios compare two times of the same run.
+Everything runs on the lab (lab/README.md): Terraform, its OpenStack provider with all of its fixed waits, Ansible,
 SSH and Slurm are the real ones, the cloud is not.
 
 `, p.when.UTC().Format("2006-01-02 15:04 UTC"), p.machine, p.took.Minutes())
@@ -111,7 +117,7 @@ SSH and Slurm are the real ones, the cloud is not.
 	for i, r := range p.reports {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", p.names[i], r.about)
 		if r.failure != "" {
-			fmt.Fprintf(&b, "\nNot measured to the end: `%s`\n", strings.ReplaceAll(r.failure, "`", "'"))
+			fmt.Fprintf(&b, "\nIncomplete: `%s`\n", strings.ReplaceAll(r.failure, "`", "'"))
 		}
 		if len(r.details) > 0 {
 			b.WriteString("\n" + pipes(r.details))
@@ -133,12 +139,12 @@ func pipes(rows [][]string) string {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-// times is a ratio of two times.
+// times returns the ratio of two times.
 func times(a, b time.Duration) float64 { return float64(a) / float64(b) }
 
 func ratio(r float64) string { return fmt.Sprintf("%.2f", r) }
 
-// processor is the model of the machine's processor.
+// processor returns the model of the machine's processor.
 func processor() string {
 	text, err := os.Open("/proc/cpuinfo")
 	if err != nil {
@@ -153,7 +159,7 @@ func processor() string {
 	return runtime.GOARCH
 }
 
-// memory is the machine's, in GiB.
+// memory returns the machine's memory in GiB.
 func memory() int {
 	text, _ := os.ReadFile("/proc/meminfo") // without it the page says 0
 	var kib int
@@ -161,7 +167,7 @@ func memory() int {
 	return (kib + 1<<19) >> 20
 }
 
-// load is the load average of the last minute.
+// load returns the load average of the last minute.
 func load() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	first, _, _ := strings.Cut(string(text), " ")

@@ -23,7 +23,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
-// site is a large cluster with nothing behind it: its cloud's servers are no machines, Slurm's answers come from files,
+// site is a large cluster without machines: its cloud's servers exist only in the API, Slurm's answers come from files,
 // and the playbooks end at once. Terraform, its provider and states, the journal and the product are real.
 type site struct {
 	dir     string
@@ -45,14 +45,14 @@ const (
 	sitePrefix  = "node"
 	siteControl = "ctl"
 	perState    = 200
-	// siteKey is of no use to anybody: its private half was thrown away.
+	// siteKey is a public key without a private one.
 	siteKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC nobody"
 )
 
-// nodeName is the name of a site's node, from 1.
+// nodeName returns the name of a site's node, from 1.
 func nodeName(i int) string { return fmt.Sprintf("%s%04d", sitePrefix, i) }
 
-// newSite makes a cluster of a size, all of whose nodes are cloud nodes with an instance, but for the last one.
+// newSite makes a cluster of a size. All of its nodes are cloud nodes, and all but the last one have an instance.
 func (b *bench) newSite(ctx context.Context, size int) (s *site, err error) {
 	paths, err := tools.Find(b.checkout)
 	if err != nil {
@@ -70,7 +70,7 @@ func (b *bench) newSite(ctx context.Context, size int) (s *site, err error) {
 	}()
 	s.cloud, err = labcloud.New(labcloud.Config{
 		Project: "lab", User: "lab", Password: "lab",
-		// Addresses of this machine's own loopback interface: nothing that is sent there leaves it.
+		// Addresses of the loopback interface, so that nothing leaves this machine.
 		Networks: []labcloud.Network{{Name: "cluster", CIDR: s.network, Gateway: netip.MustParseAddr("127.60.0.1")}},
 		Flavors:  []labcloud.Flavor{{ID: siteFlavor, Name: "small", VCPUs: 2, RAM: 2048, Disk: 10}},
 		Images:   []labcloud.Image{{ID: siteImage, Name: "image"}},
@@ -83,7 +83,10 @@ func (b *bench) newSite(ctx context.Context, size int) (s *site, err error) {
 		return s, err
 	}
 	s.server = httptest.NewServer(s.cloud.Handler())
-	s.env = append(os.Environ(), "PATH="+s.file("stubs")+":"+os.Getenv("PATH"), "TF_CLI_CONFIG_FILE="+paths.TerraformRC, siteMark+"="+s.dir)
+	s.env = append(
+		os.Environ(), "PATH="+s.file("stubs")+":"+os.Getenv("PATH"), "TF_CLI_CONFIG_FILE="+paths.TerraformRC,
+		siteMark+"="+s.dir,
+	)
 	for _, step := range []func(context.Context, *bench, tools.Paths) error{s.checkOut, s.stubs, s.seed, s.grow} {
 		if err := step(ctx, b, paths); err != nil {
 			return s, err
@@ -100,7 +103,7 @@ func (b *bench) newSite(ctx context.Context, size int) (s *site, err error) {
 	return s, err
 }
 
-// site is the cluster of a size that all benchmarks share.
+// site returns the cluster of a size, which all benchmarks share.
 func (b *bench) site(ctx context.Context, size int) (*site, error) {
 	if s := b.sites[size]; s != nil {
 		return s, nil
@@ -114,7 +117,7 @@ func (b *bench) site(ctx context.Context, size int) (*site, error) {
 	return s, nil
 }
 
-// siteMark is in the environment of every process of a site, by which they are found.
+// siteMark is in the environment of every process of a site.
 const siteMark = "EIFFEL_BENCH"
 
 func (s *site) file(elem ...string) string {
@@ -160,34 +163,40 @@ func (s *site) checkOut(ctx context.Context, b *bench, paths tools.Paths) error 
 	}
 	declaration := fmt.Sprintf(`cluster_name: bench
 cloud: lab
-control_host: {address: 127.0.0.1, port: 22, user: root, directory: %[1]s, host_key: %[7]s, authorized_keys: %[1]s/authorized_keys}
+control_host:
+  {address: 127.0.0.1, port: 22, user: root, directory: %[1]s, host_key: %[7]s, authorized_keys: %[1]s/authorized_keys}
 control_node: {name: %[2]s, image: image, flavor: small, network: cluster, floating_ip_network: ""}
 login_user: debian
 key_pair: {name: bench, public_key: "%[7]s"}
 private_key_file: %[1]s/key
 node_groups:
-  - {name: %[3]s, prefix: %[4]s, width: 4, image: image, flavor: small, network: cluster, min_nodes: 0, max_nodes: %[5]d, keep_ports: true, features: [], gres: "", slurm: {CPUs: 2}}
+  - {name: %[3]s, prefix: %[4]s, width: 4, image: image, flavor: small, network: cluster, min_nodes: 0,
+     max_nodes: %[5]d, keep_ports: true, features: [], gres: "", slurm: {CPUs: 2}}
 partitions:
   - {name: main, groups: [%[3]s], default: true, slurm: {}}
 slurm: {suspend_time: 600, suspend_timeout: 120, resume_timeout: 900, resume_rate: 0, suspend_rate: 0}
 name_resolution: hosts
 nfs_shares: []
-reconfigure: {state_directory: state, terraform: %[6]s, parallelism: 50, lock_timeout: 60, host_keys: accept-new, boot_timeout: 60}
+reconfigure:
+  {state_directory: state, terraform: %[6]s, parallelism: 50, lock_timeout: 60, host_keys: accept-new, boot_timeout: 60}
 `, s.dir, siteControl, siteGroup, sitePrefix, s.size, paths.Terraform, siteKey)
 	return errors.Join(
 		s.write("group_vars/all.yml", declaration, 0o644), s.write("key", "", 0o600),
 		s.write("clouds.yaml", string(s.cloud.CloudsYAML("lab", s.server.URL)), 0o600))
 }
 
-// stubs puts programs before the real ones. ssh runs what it is given on this machine, where Slurm's tools answer from
-// files. ansible-playbook has the real one read the playbooks and the inventory and list the hosts of each play; then
-// it says that the last node is done, and has Slurm say that its slurmd has registered.
+// stubs writes programs that replace the real ones. ssh runs its command on this machine, where Slurm's tools answer
+// from files. ansible-playbook calls the real one, which reads the playbooks and the inventory and lists the hosts of
+// each play; then it reports that the last node is done, and sets the node in Slurm's answers as registered.
 func (s *site) stubs(context.Context, *bench, tools.Paths) error {
 	programs := map[string]string{
-		"ssh":    "#!/bin/sh\nuntil case $1 in debian@*) true ;; *) false ;; esac; do shift; done\nshift\nexec sh -c \"$*\"\n",
-		"states": "#!/bin/sh\nprintf '\\n-- %s\\n' \"$1\" && scontrol show nodes --json && printf '\\n-- squeue\\n\\n-- completed\\n'\n",
-		"hold":   "#!/bin/sh\necho\nexec cat\n",
-		"scontrol": fmt.Sprintf("#!/bin/sh\ncase \"$*\" in\n'show nodes --json') exec cat %s ;;\n*State=DRAIN*) mv %s %s ;;\nesac\n",
+		"ssh": "#!/bin/sh\nuntil case $1 in debian@*) true ;; *) false ;; esac; do shift; done\nshift\n" +
+			"exec sh -c \"$*\"\n",
+		"states": "#!/bin/sh\nprintf '\\n-- %s\\n' \"$1\" && scontrol show nodes --json && " +
+			"printf '\\n-- squeue\\n\\n-- completed\\n'\n",
+		"hold": "#!/bin/sh\necho\nexec cat\n",
+		"scontrol": fmt.Sprintf("#!/bin/sh\ncase \"$*\" in\n'show nodes --json') exec cat %s ;;\n"+
+			"*State=DRAIN*) mv %s %s ;;\nesac\n",
 			strings.Join([]string{s.file("slurm", "others"), s.file("slurm", "last"), s.file("slurm", "end")}, " "),
 			s.file("slurm", "drained"), s.file("slurm", "last")),
 		"squeue": "#!/bin/sh\n",
@@ -199,7 +208,8 @@ cat >"$RECONFIGURE_EVENTS" <<END
 {"event": "play"}
 {"event": "done", "host": "%s"}
 END
-`, realAnsible(), s.file("hosts"), s.file("slurm", "up"), s.file("slurm", "last"), s.file("slurm", "last"), s.file("slurm", "last"), nodeName(s.size)),
+`, realAnsible(), s.file("hosts"), s.file("slurm", "up"), s.file("slurm", "last"), s.file("slurm", "last"),
+			s.file("slurm", "last"), nodeName(s.size)),
 	}
 	for name, text := range programs {
 		if err := s.write("stubs/"+name, text, 0o755); err != nil {
@@ -216,7 +226,7 @@ END
 		s.write("slurm/up", slurmNode(nodeName(s.size), "@BOOT@", "IDLE", "CLOUD"), 0o644))
 }
 
-// realAnsible is the path of the real ansible-playbook.
+// realAnsible returns the path of the real ansible-playbook.
 func realAnsible() string {
 	path, err := exec.LookPath("ansible-playbook")
 	if err != nil {
@@ -225,23 +235,27 @@ func realAnsible() string {
 	return path
 }
 
-// slurmNode is a node as `scontrol show nodes --json` of Slurm 25.11 shows it.
+// slurmNode returns a node as `scontrol show nodes --json` of Slurm 25.11 shows it.
 func slurmNode(name, boot string, state ...string) string {
 	number := func(n string) string { return `{"set": true, "infinite": false, "number": ` + n + `}` }
 	flags, _ := json.Marshal(state) // strings can be marshalled
-	return fmt.Sprintf(`{"name": %[1]q, "hostname": %[1]q, "address": %[1]q, "architecture": "x86_64", "boards": 1, "boot_time": %[2]s, "cores": 2, "cpus": 2,
-"cpu_load": 0, "features": [], "gres": "", "instance_id": "", "instance_type": "", "last_busy": %[3]s, "next_state_after_reboot": ["INVALID"], "state": %[4]s,
-"partitions": ["main"], "port": 6818, "real_memory": 1000, "reason": "", "reason_changed_at": %[3]s, "reason_set_by_user": "slurm", "resume_after": %[3]s,
-"alloc_memory": 0, "alloc_cpus": 0, "alloc_idle_cpus": 2, "tres_used": "", "tres_weighted": 0.0, "slurmd_start_time": %[2]s,
+	return fmt.Sprintf(`{"name": %[1]q, "hostname": %[1]q, "address": %[1]q, "architecture": "x86_64", "boards": 1,
+"boot_time": %[2]s, "cores": 2, "cpus": 2,
+"cpu_load": 0, "features": [], "gres": "", "instance_id": "", "instance_type": "", "last_busy": %[3]s,
+"next_state_after_reboot": ["INVALID"], "state": %[4]s,
+"partitions": ["main"], "port": 6818, "real_memory": 1000, "reason": "", "reason_changed_at": %[3]s, 
+"reason_set_by_user": "slurm", "resume_after": %[3]s,
+"alloc_memory": 0, "alloc_cpus": 0, "alloc_idle_cpus": 2, "tres_used": "", "tres_weighted": 0.0,
+"slurmd_start_time": %[2]s,
 "tres": "cpu=2,mem=1000M,billing=2", "version": "25.11.0"}`, name, number(boot), number("0"), flags)
 }
 
-// slurmSays is what Slurm says of the last node from now on.
+// slurmSays sets Slurm's answer about the last node.
 func (s *site) slurmSays(state ...string) error {
 	return s.write("slurm/last", slurmNode(nodeName(s.size), "0", state...), 0o644)
 }
 
-// busy has Slurm say that a job runs on the last node, which can be drained once.
+// busy sets the last node in Slurm's answers as ALLOCATED. It can be drained once.
 func (s *site) busy() error {
 	drained := slurmNode(nodeName(s.size), "0", "MIXED", "CLOUD", "DRAIN")
 	drained = strings.Replace(drained, `"reason": ""`, `"reason": "`+reconfigure.ReasonPrefix+` update"`, 1)
@@ -262,7 +276,7 @@ func (s *site) do(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// failed is what a call and the worker have printed.
+// failed returns the output of a call and of the worker.
 func (s *site) failed(what string, out []byte, err error) error {
 	const last = 2000
 	log, _ := os.ReadFile(s.file("state", "log", "worker.log"))
@@ -277,18 +291,20 @@ func (s *site) settled(ctx context.Context) error {
 	})
 }
 
-// terraform is a call of Terraform in a workspace, with a root module's folder of its own data.
+// terraform calls Terraform in a workspace, with a data folder of its own.
 func (s *site) terraform(ctx context.Context, paths tools.Paths, workspace, rc string, args ...string) error {
 	cmd := exec.CommandContext(ctx, paths.Terraform, args...)
 	cmd.Dir = s.file("terraform", "openstack")
-	cmd.Env = append(s.env, "TF_CLI_CONFIG_FILE="+rc, "OS_CLIENT_CONFIG_FILE="+s.file("clouds.yaml"), "TF_WORKSPACE="+workspace)
+	cmd.Env = append(
+		s.env, "TF_CLI_CONFIG_FILE="+rc, "OS_CLIENT_CONFIG_FILE="+s.file("clouds.yaml"), "TF_WORKSPACE="+workspace,
+	)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("terraform %v: %w\n%s", args, err, out)
 	}
 	return nil
 }
 
-// shard is the Terraform workspace of a node; the product names them alike.
+// shard returns the Terraform workspace of a node, as the product names it.
 func (s *site) shard(i int) string {
 	if s.size <= perState {
 		return reconfigure.DefaultShard
@@ -296,21 +312,25 @@ func (s *site) shard(i int) string {
 	return fmt.Sprintf("%s-%d", siteGroup, (i-1)/perState)
 }
 
-// seedName is the node that all others are copies of. Nothing else in a state has this text.
+// seedName is the node that all others are copies of. This text is nowhere else in a state.
 const seedName = "seed-of-all-others"
 
 func (s *site) nodeSpec(shard string) reconfigure.Spec {
-	return reconfigure.Spec{Group: siteGroup, ImageID: siteImage, FlavorID: siteFlavor, NetworkID: s.client.networkID, Shard: shard}
+	return reconfigure.Spec{
+		Group: siteGroup, ImageID: siteImage, FlavorID: siteFlavor, NetworkID: s.client.networkID, Shard: shard,
+	}
 }
 
-// seed has Terraform make the control node, and one node in the shard of the first.
+// seed lets Terraform make the control node, and one node in the first shard.
 func (s *site) seed(ctx context.Context, _ *bench, paths tools.Paths) error {
 	if err := s.terraform(ctx, paths, "default", paths.QuickTerraformRC, "init", "-input=false"); err != nil {
 		return err
 	}
 	control := s.nodeSpec("")
 	control.Group = "control"
-	variables := map[string]any{"nodes": map[string]any{siteControl: control, seedName: s.nodeSpec(s.shard(1))}, "kept_ports": map[string]any{}}
+	variables := map[string]any{
+		"nodes": map[string]any{siteControl: control, seedName: s.nodeSpec(s.shard(1))}, "kept_ports": map[string]any{},
+	}
 	apply := func(workspace string) error {
 		text, err := json.Marshal(variables)
 		if err != nil {
@@ -319,7 +339,9 @@ func (s *site) seed(ctx context.Context, _ *bench, paths tools.Paths) error {
 		if err := s.write("terraform/openstack/nodes.auto.tfvars.json", string(text), 0o644); err != nil {
 			return err
 		}
-		return s.terraform(ctx, paths, workspace, paths.QuickTerraformRC, "apply", "-input=false", "-auto-approve", "-no-color")
+		return s.terraform(
+			ctx, paths, workspace, paths.QuickTerraformRC, "apply", "-input=false", "-auto-approve", "-no-color",
+		)
 	}
 	if err := apply("default"); err != nil {
 		return err
@@ -366,7 +388,7 @@ func (t tfstate) resource(kind string) map[string]any {
 	return map[string]any{}
 }
 
-// first is the attributes of the instance of a resource with a key; of the first one where there is no key.
+// first returns the attributes of a resource's instance with a key; of the first one without a key.
 func (t tfstate) first(kind, key string) map[string]any {
 	instances, _ := t.resource(kind)["instances"].([]any)
 	for _, i := range instances {
@@ -380,8 +402,8 @@ func (t tfstate) first(kind, key string) map[string]any {
 // kinds are what a node has in a state.
 var kinds = []string{"openstack_networking_port_v2", "openstack_compute_instance_v2"}
 
-// grow makes the cloud and the states what they would be had Terraform made all nodes: as copies of the seed, which
-// goes. That a plan is empty shows that Terraform takes them so.
+// grow adds all nodes to the cloud and to the states, as copies of the seed, which is removed. An empty plan proves
+// that Terraform accepts them.
 func (s *site) grow(ctx context.Context, b *bench, paths tools.Paths) error {
 	seeded, err := s.readState(orDefault(s.shard(1)))
 	if err != nil {
@@ -423,12 +445,16 @@ func (s *site) grow(ctx context.Context, b *bench, paths tools.Paths) error {
 			copies[workspace] = map[string][]json.RawMessage{}
 		}
 		spec := s.nodeSpec(s.shard(i))
-		copies[workspace][kinds[0]] = append(copies[workspace][kinds[0]], json.RawMessage(replace.Replace(templates[kinds[0]])))
+		copies[workspace][kinds[0]] = append(
+			copies[workspace][kinds[0]], json.RawMessage(replace.Replace(templates[kinds[0]])),
+		)
 		if i == s.size {
 			variables.KeptPorts[name] = reconfigure.Spec{Group: spec.Group, NetworkID: spec.NetworkID, Shard: spec.Shard}
 			continue
 		}
-		copies[workspace][kinds[1]] = append(copies[workspace][kinds[1]], json.RawMessage(replace.Replace(templates[kinds[1]])))
+		copies[workspace][kinds[1]] = append(
+			copies[workspace][kinds[1]], json.RawMessage(replace.Replace(templates[kinds[1]])),
+		)
 		variables.Nodes[name] = spec
 	}
 	control := s.nodeSpec("")
@@ -439,7 +465,9 @@ func (s *site) grow(ctx context.Context, b *bench, paths tools.Paths) error {
 			return err
 		}
 	}
-	if err := errors.Join(s.client.remove(ctx, server["id"].(string), port["id"].(string)), s.client.active(ctx)); err != nil {
+	if err := errors.Join(
+		s.client.remove(ctx, server["id"].(string), port["id"].(string)), s.client.active(ctx),
+	); err != nil {
 		return err
 	}
 	text, err := json.Marshal(variables)
@@ -449,7 +477,9 @@ func (s *site) grow(ctx context.Context, b *bench, paths tools.Paths) error {
 	if err := s.write("terraform/openstack/nodes.auto.tfvars.json", string(text), 0o644); err != nil {
 		return err
 	}
-	return s.terraform(ctx, paths, orDefault(s.shard(s.size)), paths.TerraformRC, "plan", "-input=false", "-no-color", "-detailed-exitcode")
+	return s.terraform(
+		ctx, paths, orDefault(s.shard(s.size)), paths.TerraformRC, "plan", "-input=false", "-no-color", "-detailed-exitcode",
+	)
 }
 
 func orDefault(shard string) string {
@@ -459,7 +489,7 @@ func orDefault(shard string) string {
 	return shard
 }
 
-// writeState puts copies in the place of the seed.
+// writeState replaces the seed by copies.
 func (s *site) writeState(workspace string, seeded tfstate, of map[string][]json.RawMessage) error {
 	state := tfstate{}
 	for key, value := range seeded {

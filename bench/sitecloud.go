@@ -58,7 +58,7 @@ func (c client) call(method, path string, body, into any) (http.Header, error) {
 // made is what the cloud has of a node.
 type made struct{ port, mac, address, server string }
 
-// node makes a node's port, and its server where it is to have one, as the root module does.
+// node makes a node's port, and its server if it has one, as the root module does.
 func (c client) node(name string, groups []any, server bool) (made, error) {
 	var p struct {
 		Port struct {
@@ -70,7 +70,8 @@ func (c client) node(name string, groups []any, server bool) (made, error) {
 		}
 	}
 	_, err := c.call("POST", "/network/v2.0/ports", map[string]any{"port": map[string]any{
-		"name": name, "description": "Slurm cluster bench", "network_id": c.networkID, "admin_state_up": true, "security_groups": groups,
+		"name": name, "description": "Slurm cluster bench", "network_id": c.networkID, "admin_state_up": true,
+		"security_groups": groups,
 	}}, &p)
 	if err != nil {
 		return made{}, err
@@ -82,7 +83,8 @@ func (c client) node(name string, groups []any, server bool) (made, error) {
 	var s struct{ Server struct{ ID string } }
 	_, err = c.call("POST", "/compute/v2.1/servers", map[string]any{"server": map[string]any{
 		"name": name, "imageRef": siteImage, "flavorRef": siteFlavor, "key_name": "bench",
-		"metadata": map[string]any{"eiffel_cluster": "bench", "eiffel_group": siteGroup}, "networks": []any{map[string]any{"port": m.port}},
+		"metadata": map[string]any{"eiffel_cluster": "bench", "eiffel_group": siteGroup},
+		"networks": []any{map[string]any{"port": m.port}},
 	}}, &s)
 	m.server = s.Server.ID
 	return m, err
@@ -110,7 +112,7 @@ func (c client) active(ctx context.Context) error {
 	})
 }
 
-// network is the id that the cloud has given its network.
+// network returns the id of the cloud's network.
 func (c client) network() (string, error) {
 	var found struct{ Networks []struct{ ID string } }
 	_, err := c.call("GET", "/network/v2.0/networks?name=cluster", nil, &found)
@@ -123,7 +125,7 @@ func (c client) network() (string, error) {
 	return found.Networks[0].ID, nil
 }
 
-// address is that of the port of a name.
+// address returns the address of the port with a name.
 func (c client) address(name string) (string, error) {
 	var found struct {
 		Ports []struct {

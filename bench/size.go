@@ -6,15 +6,17 @@ import (
 	"time"
 )
 
-// oneMore is what one node more, or one less, has taken.
+// oneMore has the times of one node more or less.
 type oneMore struct{ wall, cpu time.Duration }
 
 // size measures one node more and one less in clusters of several sizes.
 func (b *bench) size(ctx context.Context) (report, error) {
 	r := report{
-		about: fmt.Sprintf("One node more (`reconfigure resume`) and one less (`reconfigure suspend`) in clusters all of whose other nodes are up, with ports that are kept and "+
-			"%d nodes in a Terraform state. The cloud has nothing behind its servers, Slurm's answers come from files, and the real ansible-playbook reads the "+
-			"playbooks and the inventory but runs no task. Each call starts a worker. CPU is that of the call, the worker and all that it starts. Ratios are to the smallest cluster.", perState),
+		about: fmt.Sprintf("One node more (`reconfigure resume`) and one less (`reconfigure suspend`) in clusters whose "+
+			"other nodes are all up, with kept ports and %d nodes in a Terraform state. The cloud has no machines, Slurm's "+
+			"answers come from files, and the real ansible-playbook reads the playbooks and the inventory but runs no task. "+
+			"Each call starts a worker. CPU is that of the call, the worker and its children. "+
+			"Ratios are to the smallest cluster.", perState),
 		details: [][]string{{"nodes", "what", "wall", "ratio", "CPU", "ratio"}},
 	}
 	var first map[string]oneMore
@@ -29,20 +31,29 @@ func (b *bench) size(ctx context.Context) (report, error) {
 		for _, what := range []string{"resume", "suspend"} {
 			m, base := got[what], first[what]
 			wall, cpu := times(m.wall, base.wall), times(m.cpu, base.cpu)
-			r.details = append(r.details, []string{fmt.Sprint(size), what, seconds(m.wall), ratio(wall), seconds(m.cpu), ratio(cpu)})
+			r.details = append(r.details, []string{
+				fmt.Sprint(size), what, seconds(m.wall), ratio(wall), seconds(m.cpu), ratio(cpu),
+			})
 			if size == b.sizes.clusters[0] {
 				continue
 			}
 			beside := func(d time.Duration) string { return fmt.Sprintf("%d nodes: %s", b.sizes.clusters[0], seconds(d)) }
 			r.rows = append(r.rows,
-				row{what: fmt.Sprintf("%s one of %d nodes, wall", what, size), measured: seconds(m.wall), beside: beside(base.wall), ratio: ratio(wall), goal: "<= 1.5", met: wall <= 1.5},
-				row{what: fmt.Sprintf("%s one of %d nodes, CPU", what, size), measured: seconds(m.cpu), beside: beside(base.cpu), ratio: ratio(cpu), goal: "<= 1.5", met: cpu <= 1.5})
+				row{
+					what: fmt.Sprintf("%s one of %d nodes, wall", what, size), measured: seconds(m.wall), beside: beside(base.wall),
+					ratio: ratio(wall), goal: "<= 1.5", met: wall <= 1.5,
+				},
+				row{
+					what: fmt.Sprintf("%s one of %d nodes, CPU", what, size), measured: seconds(m.cpu), beside: beside(base.cpu),
+					ratio: ratio(cpu), goal: "<= 1.5", met: cpu <= 1.5,
+				})
 		}
 	}
 	return r, nil
 }
 
-// oneMoreIn measures in a cluster of a size. The first time is for what the product does once in a cluster's life.
+// oneMoreIn measures in a cluster of a size. The first round does not count, since the product does some work only
+// once.
 func (b *bench) oneMoreIn(ctx context.Context, size int) (got map[string]oneMore, err error) {
 	s, err := b.site(ctx, size)
 	if err != nil {
@@ -71,7 +82,7 @@ func (s *site) change(ctx context.Context, mode string) (oneMore, error) {
 	if err := s.slurmSays(state...); err != nil {
 		return oneMore{}, err
 	}
-	taken() // what was left by others
+	taken() // forget earlier processes
 	call := s.call(ctx, mode, nodeName(s.size))
 	begun := time.Now()
 	out, err := call.CombinedOutput()
@@ -87,8 +98,8 @@ func (s *site) change(ctx context.Context, mode string) (oneMore, error) {
 	return oneMore{wall, own + worker}, err
 }
 
-// worker is the CPU time of the worker that has carried out a request, once it has ended. One that ends before its
-// caller counts as the caller's.
+// worker returns the CPU time of the worker that has carried out a request, after its end. A worker that ends before
+// its caller counts as the caller's.
 func (s *site) worker(ctx context.Context) (time.Duration, error) {
 	err := until(ctx, patience, 20*time.Millisecond, "the worker has ended", func() (bool, error) {
 		return len(marked(siteMark+"="+s.dir)) == 0, nil

@@ -13,8 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// sshd answers in the place of one node of a site whenever the node's server is ACTIVE, with a host key and nothing
-// behind it.
+// sshd answers for one node of a site while the node's server is ACTIVE. It has only a host key.
 type sshd struct {
 	config *ssh.ServerConfig
 	ended  chan struct{}
@@ -80,7 +79,7 @@ func (d *sshd) serve(listener net.Listener) {
 		d.wait.Go(func() {
 			defer connection.Close()
 			_ = connection.SetDeadline(time.Now().Add(10 * time.Second))
-			_, _, _, _ = ssh.NewServerConn(connection, d.config) // who calls wants the host key only
+			_, _, _, _ = ssh.NewServerConn(connection, d.config) // the caller needs only the host key
 		})
 	}
 }

@@ -12,21 +12,24 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// straggleGroups is those that come together, and one for the next request.
+// straggleGroups has the nodes that are resumed together, and one for the next request.
 func straggleGroups(s sizes) []cluster.NodeGroup {
 	return []cluster.NodeGroup{cluster.Group("straggle", "s", 0, s.straggle+1)}
 }
 
-// straggle is one round: many nodes come or go together, and then one more.
+// straggle has the times of one round: many nodes are made or removed together, and then one more.
 type straggle struct {
 	others time.Duration // until the last of those without a fault
 	next   time.Duration // of the request that comes while the straggler is under way
 }
 
-// stragglers measures what one bad node costs the others.
+// stragglers measures how much one bad node delays the others.
 func (b *bench) stragglers(ctx context.Context) (report, error) {
-	r := report{about: fmt.Sprintf("%d nodes together, of which one boots a minute late, never leaves BUILD, or is never deleted. The others' time is compared with that of a round without "+
-		"a fault. \"next\" is a request for one more node that comes when the others are done and the bad one is not, from sbatch to slurmd registered.", b.sizes.straggle)}
+	r := report{about: fmt.Sprintf(
+		"%d nodes together, of which one boots a minute late, never leaves BUILD, or is never deleted. The others' time is "+
+			"compared with that of a round without a fault. \"next\" is one more node, from sbatch to slurmd registered, which "+
+			"is asked for when the others are done and the straggler is not.", b.sizes.straggle,
+	)}
 	lab, err := b.lab(ctx)
 	if err != nil {
 		return r, err
@@ -36,7 +39,9 @@ func (b *bench) stragglers(ctx context.Context) (report, error) {
 		return r, fmt.Errorf("without a fault: %w", err)
 	}
 	b.say("without a fault: resumed after %s, the next after %s, removed after %s, the next after %s",
-		seconds(plain["resume"].others), seconds(plain["resume"].next), seconds(plain["suspend"].others), seconds(plain["suspend"].next))
+		seconds(plain["resume"].others), seconds(plain["resume"].next), seconds(
+			plain["suspend"].others,
+		), seconds(plain["suspend"].next))
 	var failed []error
 	for _, c := range []struct {
 		kind  labcloud.Kind
@@ -51,13 +56,19 @@ func (b *bench) stragglers(ctx context.Context) (report, error) {
 		b.say("%s: the others after %s, the next after %s", c.kind, seconds(m.others), seconds(m.next))
 		others, longer := times(m.others, base.others), m.next-base.next
 		r.rows = append(r.rows,
-			row{what: fmt.Sprintf("%s of %d, one %s: the others", c.phase, b.sizes.straggle, c.kind), measured: seconds(m.others), beside: "without " + seconds(base.others), ratio: ratio(others), goal: "<= 1.05", met: others <= 1.05},
-			row{what: "the next request beside it", measured: seconds(m.next), beside: "without " + seconds(base.next), ratio: ratio(times(m.next, base.next)), goal: "<= 15 s more", met: longer <= 15*time.Second})
+			row{
+				what: fmt.Sprintf("%s of %d, one %s: the others", c.phase, b.sizes.straggle, c.kind), measured: seconds(m.others),
+				beside: "without " + seconds(base.others), ratio: ratio(others), goal: "<= 1.05", met: others <= 1.05,
+			},
+			row{
+				what: "the next request beside it", measured: seconds(m.next), beside: "without " + seconds(base.next),
+				ratio: ratio(times(m.next, base.next)), goal: "<= 15 s more", met: longer <= 15*time.Second,
+			})
 	}
 	return r, errors.Join(failed...)
 }
 
-// straggle is one round with a fault in one node, or with none: by "resume" and "suspend".
+// straggle measures one round with a fault in one node, or without, by "resume" and "suspend".
 func (l *lab) straggle(ctx context.Context, s sizes, kind labcloud.Kind) (got map[string]straggle, err error) {
 	group := straggleGroups(s)[0]
 	all, next := numbered(group, 1, s.straggle), numbered(group, s.straggle+1, s.straggle+1)[0]
@@ -78,7 +89,9 @@ func (l *lab) straggle(ctx context.Context, s sizes, kind labcloud.Kind) (got ma
 	}()
 	got = map[string]straggle{}
 	begun := time.Now()
-	if _, err := l.Submit(fmt.Sprintf("--nodes=%d", len(all)), "--nodelist="+strings.Join(all, ","), "--output=/dev/null", "--wrap=sleep 3600"); err != nil {
+	if _, err := l.Submit(
+		fmt.Sprintf("--nodes=%d", len(all)), "--nodelist="+strings.Join(all, ","), "--output=/dev/null", "--wrap=sleep 3600",
+	); err != nil {
 		return nil, err
 	}
 	comes := others
@@ -102,7 +115,7 @@ func (l *lab) straggle(ctx context.Context, s sizes, kind labcloud.Kind) (got ma
 	if err := l.settled(ctx); err != nil {
 		return nil, err
 	}
-	if kind == "" { // the next one comes once more beside the removal
+	if kind == "" { // the next node is resumed beside the removal
 		if err := l.release(ctx, next); err != nil { // which ends all jobs
 			return nil, err
 		}
@@ -125,7 +138,7 @@ func (l *lab) straggle(ctx context.Context, s sizes, kind labcloud.Kind) (got ma
 	return got, nil
 }
 
-// nextNode is how long one node more takes.
+// nextNode returns how long one more node takes.
 func (l *lab) nextNode(ctx context.Context, node string) (time.Duration, error) {
 	begun := time.Now()
 	if _, err := l.Submit("--nodelist="+node, "--output=/dev/null", "--wrap=sleep 3600"); err != nil {
@@ -135,14 +148,16 @@ func (l *lab) nextNode(ctx context.Context, node string) (time.Duration, error) 
 	return came[node].Sub(begun), err
 }
 
-// gone waits until the cloud has no servers of nodes.
+// gone waits until the cloud has no servers of the nodes.
 func (l *lab) gone(ctx context.Context, nodes ...string) error {
 	return until(ctx, patience, 100*time.Millisecond, fmt.Sprintf("%v have no instance", nodes), func() (bool, error) {
-		return !slices.ContainsFunc(l.Cloud.Servers(), func(s labcloud.Server) bool { return slices.Contains(nodes, s.Name) }), nil
+		return !slices.ContainsFunc(l.Cloud.Servers(), func(s labcloud.Server) bool {
+			return slices.Contains(nodes, s.Name)
+		}), nil
 	})
 }
 
-// last is when the last one of some nodes came.
+// last returns when the last of the nodes came up.
 func last(came map[string]time.Time, nodes []string) time.Time {
 	var newest time.Time
 	for _, node := range nodes {
@@ -153,7 +168,7 @@ func last(came map[string]time.Time, nodes []string) time.Time {
 	return newest
 }
 
-// first is when the first node came.
+// first returns when the first node came up.
 func first(came map[string]time.Time) time.Time {
 	var oldest time.Time
 	for _, at := range came {

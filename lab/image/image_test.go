@@ -36,7 +36,7 @@ Suites: bookworm
 Components: main
 `
 	const lines = `deb http://plain.example/debian bookworm main
-deb [arch=amd64 signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://opt.example bookworm-security main # why
+deb [arch=amd64 signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://opt.example bookworm-security main #why
 deb [signed-by=/etc/other.gpg] http://signed.example bookworm main
 deb [broken http://broken.example bookworm main
 # deb http://off.example bookworm main

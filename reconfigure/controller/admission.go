@@ -15,14 +15,14 @@ type Selection struct {
 	Undone   []reconfigure.Outcome // of the requests that need not begin any more when these do
 }
 
-// busy is what operations are under way for.
+// busy is the nodes with operations under way.
 type busy struct {
 	nodes nodeset.NodeSet
 	alone bool // a plan that concerns every node: nothing begins beside it
 }
 
-// Next selects what is planned next, of the requests without an outcome, oldest first. A request that another one undoes is
-// left out, and stands until that one begins: should that be taken back before, nothing is lost. Ready reports whether a
+// Next selects the requests that are planned next, from those without an outcome, oldest first. A request that another
+// one undoes is left out, but stays open until that one begins, which may be cancelled before. Ready reports whether a
 // request may be planned now: not while its operations are under way, nor a deferred one before it is due.
 func Next(pending []reconfigure.Request, now busy, ready func(reconfigure.Request) bool) Selection {
 	undone := Undone(pending)
@@ -37,8 +37,8 @@ func Next(pending []reconfigure.Request, now busy, ready func(reconfigure.Reques
 	return next
 }
 
-// With is the requests that would be planned together with r, were nothing under way. One that has to wait for others is
-// planned alone, as if they had ended.
+// With returns the requests that would be planned together with r if nothing were under way. If r has to wait for
+// others, it is planned alone, as if they had ended.
 func With(pending []reconfigure.Request, r reconfigure.Request) []reconfigure.Request {
 	any := func(reconfigure.Request) bool { return true }
 	together := Next(append(slices.Clone(pending), r), busy{}, any).Together
@@ -48,11 +48,11 @@ func With(pending []reconfigure.Request, r reconfigure.Request) []reconfigure.Re
 	return []reconfigure.Request{r}
 }
 
-// admit picks the requests that can be planned together, beside what is under way: those of which no two want different
-// things of one node. For one node, a later request waits for the earlier ones: whatever a passed-over request names is closed
-// to all that come after it. A request for the whole cluster waits until nothing is under way, and nobody who came later
-// begins before it, so that a stream of small requests does not keep it waiting; it does not wait for those that are
-// deferred, which may take a day. A change of size is planned by itself, since its plan may concern every node.
+// admit returns the requests that can be planned together, beside what is under way: no two of them differ in what they
+// want of a node. For each node, a later request waits for the earlier ones, so the nodes of a request that is left out
+// are closed to all later ones. A request for the whole cluster waits until nothing is under way. No later request
+// begins before it, so that many small requests do not delay it for ever. It does not wait for deferred requests, which
+// may take a day. A change of size is planned alone, since its plan may concern every node.
 func admit(pending []reconfigure.Request, now busy, ready func(reconfigure.Request) bool) []reconfigure.Request {
 	if now.alone {
 		return nil
@@ -104,14 +104,14 @@ type intent struct {
 // whole reports whether a mode means the whole cluster.
 func whole(m reconfigure.Mode) bool { return m == reconfigure.Deploy || m == reconfigure.Destroy }
 
-// resizes reports whether a mode may have every node get another slurm.conf.
+// resizes reports whether a mode may change slurm.conf on every node.
 func resizes(m reconfigure.Mode) bool {
 	return m == reconfigure.Enlarge || m == reconfigure.Shrink || m == reconfigure.Resize
 }
 
-// window is how long to wait still for requests that come together with these: Slurm names its nodes in several calls, and each
-// slurmd that reboots makes a call of its own. It ends when nothing came for quiet, and at the latest when the oldest has
-// waited for longest.
+// window returns how long to wait for further requests before these are planned: Slurm names its nodes in several
+// calls, and each slurmd that reboots makes its own call. It ends when no request came for quiet, and at the latest
+// when the oldest has waited for longest.
 func window(requests []reconfigure.Request, quiet, longest time.Duration, now time.Time) time.Duration {
 	var oldest, newest time.Time
 	for _, r := range requests {
@@ -131,17 +131,16 @@ func window(requests []reconfigure.Request, quiet, longest time.Duration, now ti
 	return min(quiet-now.Sub(newest), longest-now.Sub(oldest))
 }
 
-// Undone finds the resumes that a later suspend undoes before anything was done for them, and by which. Such a resume need not
-// begin, since in the end there are no instances either way. The suspend stays: only a look shows whether there is an instance,
-// left over from an earlier failure, and where there is none it costs nothing.
+// Undone returns the resumes that a later suspend undoes before anything was done for them, with that suspend. Such a
+// resume need not begin, since its nodes have no instance at the end either way. The suspend stays: an earlier failure
+// may have left an instance, and without one the suspend costs nothing.
 //
-// The other way round nothing is undone. Slurm resumes a node that it has suspended since a job needs it, and waits for a boot
-// that is newer than its call (slurm.conf(5), ResumeTimeout); the instance of before has an older one, and whatever its last
-// job has left on its disk.
+// A suspend is never undone by a later resume. Slurm waits for a boot that is newer than its call of ResumeProgram
+// (slurm.conf(5), ResumeTimeout); the old instance has an older boot, and may have files of its last job.
 //
-// A resume is undone as a whole or not at all, by a suspend of all of its nodes that the same caller asks for: what Slurm needs
-// for its jobs an administrator does not take back by accident. Whatever else names one of the nodes in between, or means the
-// whole cluster, is to find them as it would have.
+// A resume is undone as a whole or not at all, and only by a suspend of all of its nodes from the same caller, so that
+// an administrator does not cancel a resume of Slurm by accident. A request in between that names one of the nodes, or
+// means the whole cluster, keeps it from being undone.
 func Undone(pending []reconfigure.Request) map[reconfigure.RequestID]reconfigure.RequestID {
 	undone := map[reconfigure.RequestID]reconfigure.RequestID{}
 	next := map[string]reconfigure.Request{} // of each node: the next request that is no resume
@@ -162,7 +161,7 @@ func Undone(pending []reconfigure.Request) map[reconfigure.RequestID]reconfigure
 	return undone
 }
 
-// undoes is the suspend that comes next for every node of a resume; false where there is no such one.
+// undoes returns the suspend that comes next for every node of a resume; false if there is none.
 func undoes(next map[string]reconfigure.Request, r reconfigure.Request) (by reconfigure.RequestID, ok bool) {
 	for node := range r.Nodes.All() {
 		s, named := next[node]
@@ -174,7 +173,7 @@ func undoes(next map[string]reconfigure.Request, r reconfigure.Request) (by reco
 	return by, ok
 }
 
-// undoing is the outcome of a request that another one undoes.
+// undoing returns the outcome of a request that another one undoes.
 func undoing(id, by reconfigure.RequestID) reconfigure.Outcome {
 	return reconfigure.Outcome{
 		Request: id, Code: reconfigure.CodeCancelled,

@@ -19,7 +19,7 @@ func request(id int, m reconfigure.Mode, nodes ...string) reconfigure.Request {
 // anyReady is for requests that are all ready.
 func anyReady(reconfigure.Request) bool { return true }
 
-// under is what is under way for requests.
+// under returns the nodes of requests as under way.
 func under(requests ...reconfigure.Request) busy {
 	var b busy
 	for _, r := range requests {
@@ -29,38 +29,51 @@ func under(requests ...reconfigure.Request) busy {
 }
 
 func TestAdmit(t *testing.T) {
-	const resume, suspend, deploy, destroy = reconfigure.Resume, reconfigure.Suspend, reconfigure.Deploy, reconfigure.Destroy
+	const (
+		resume, suspend = reconfigure.Resume, reconfigure.Suspend
+		deploy, destroy = reconfigure.Deploy, reconfigure.Destroy
+	)
 	for name, tc := range map[string]struct {
 		waiting []reconfigure.Request
 		want    []reconfigure.RequestID
 	}{
 		"nothing": {nil, nil},
 		"all of one mode go together, on the same node too": {
-			[]reconfigure.Request{request(1, resume, "a", "b"), request(2, resume, "b"), request(3, resume, "c")}, []reconfigure.RequestID{1, 2, 3},
+			[]reconfigure.Request{request(1, resume, "a", "b"), request(2, resume, "b"), request(3, resume, "c")},
+			[]reconfigure.RequestID{1, 2, 3},
 		},
 		"modes mix on different nodes": {
 			[]reconfigure.Request{request(1, resume, "a"), request(2, suspend, "b")}, []reconfigure.RequestID{1, 2},
 		},
 		"two modes on one node do not": {
-			[]reconfigure.Request{request(1, resume, "a"), request(2, suspend, "a"), request(3, resume, "b")}, []reconfigure.RequestID{1, 3},
+			[]reconfigure.Request{request(1, resume, "a"), request(2, suspend, "a"), request(3, resume, "b")},
+			[]reconfigure.RequestID{1, 3},
 		},
 		"nobody overtakes on a node": {
-			[]reconfigure.Request{request(1, resume, "a"), request(2, suspend, "a", "b"), request(3, resume, "b"), request(4, suspend, "b"), request(5, resume, "c")},
+			[]reconfigure.Request{
+				request(1, resume, "a"), request(2, suspend, "a", "b"), request(3, resume, "b"), request(4, suspend, "b"),
+				request(5, resume, "c"),
+			},
 			[]reconfigure.RequestID{1, 5},
 		},
 		"who waits closes his nodes to those behind him, and they theirs": {
-			[]reconfigure.Request{request(1, resume, "a"), request(2, suspend, "a", "b"), request(3, suspend, "b", "c"), request(4, suspend, "c")},
+			[]reconfigure.Request{
+				request(1, resume, "a"), request(2, suspend, "a", "b"), request(3, suspend, "b", "c"), request(4, suspend, "c"),
+			},
 			[]reconfigure.RequestID{1},
 		},
 		"the whole cluster goes alone": {
 			[]reconfigure.Request{request(1, deploy), request(2, resume, "a"), request(3, deploy)}, []reconfigure.RequestID{1},
 		},
 		"and nobody overtakes it": {
-			[]reconfigure.Request{request(1, resume, "a"), request(2, destroy), request(3, resume, "b")}, []reconfigure.RequestID{1},
+			[]reconfigure.Request{request(1, resume, "a"), request(2, destroy), request(3, resume, "b")},
+			[]reconfigure.RequestID{1},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(append([]reconfigure.RequestID{}, tc.want...), ids(admit(tc.waiting, busy{}, anyReady))); diff != "" {
+			if diff := cmp.Diff(
+				append([]reconfigure.RequestID{}, tc.want...), ids(admit(tc.waiting, busy{}, anyReady)),
+			); diff != "" {
 				t.Errorf("together (-want +got):\n%s", diff)
 			}
 		})
@@ -102,23 +115,31 @@ func TestAdmitBesideWhatIsUnderWay(t *testing.T) {
 			under:   under(request(1, resume, "a")), want: []reconfigure.RequestID{2},
 		},
 		"and after those before it": {
-			pending: []reconfigure.Request{request(2, resume, "b"), request(3, shrink, "c"), request(4, resume, "c"), request(5, resume, "d")},
-			want:    []reconfigure.RequestID{2, 5},
+			pending: []reconfigure.Request{
+				request(2, resume, "b"), request(3, shrink, "c"), request(4, resume, "c"), request(5, resume, "d"),
+			},
+			want: []reconfigure.RequestID{2, 5},
 		},
 		"a deferred request keeps its nodes, and holds nobody else back": {
-			pending: []reconfigure.Request{deferred(request(1, shrink, "a", "b"), "b"), request(2, resume, "a"), request(3, resume, "b")},
-			want:    []reconfigure.RequestID{3},
+			pending: []reconfigure.Request{
+				deferred(request(1, shrink, "a", "b"), "b"), request(2, resume, "a"), request(3, resume, "b"),
+			},
+			want: []reconfigure.RequestID{3},
 		},
 		"nor does one that waits for the whole cluster's turn": {
-			pending: []reconfigure.Request{deferred(request(1, suspend, "a")), request(2, deploy)}, want: []reconfigure.RequestID{2},
+			pending: []reconfigure.Request{deferred(request(1, suspend, "a")), request(2, deploy)},
+			want:    []reconfigure.RequestID{2},
 		},
 		"it is planned when it is due": {
-			pending: []reconfigure.Request{deferred(request(1, suspend, "a")), request(2, resume, "b")}, due: true, want: []reconfigure.RequestID{1, 2},
+			pending: []reconfigure.Request{deferred(request(1, suspend, "a")), request(2, resume, "b")}, due: true,
+			want: []reconfigure.RequestID{1, 2},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ready := func(r reconfigure.Request) bool { return tc.due || !r.IsDeferred() }
-			if diff := cmp.Diff(append([]reconfigure.RequestID{}, tc.want...), ids(admit(tc.pending, tc.under, ready))); diff != "" {
+			if diff := cmp.Diff(
+				append([]reconfigure.RequestID{}, tc.want...), ids(admit(tc.pending, tc.under, ready)),
+			); diff != "" {
 				t.Errorf("together (-want +got):\n%s", diff)
 			}
 		})
@@ -126,7 +147,10 @@ func TestAdmitBesideWhatIsUnderWay(t *testing.T) {
 }
 
 func drawWaiting(t *rapid.T) []reconfigure.Request {
-	modes := []reconfigure.Mode{reconfigure.Resume, reconfigure.Suspend, reconfigure.Resume, reconfigure.Suspend, reconfigure.Deploy, reconfigure.Destroy}
+	modes := []reconfigure.Mode{
+		reconfigure.Resume, reconfigure.Suspend, reconfigure.Resume, reconfigure.Suspend, reconfigure.Deploy,
+		reconfigure.Destroy,
+	}
 	var waiting []reconfigure.Request
 	for i := range rapid.IntRange(1, 12).Draw(t, "requests") {
 		r := request(i+1, rapid.SampledFrom(modes).Draw(t, "mode"))
@@ -144,14 +168,16 @@ func meet(a, b reconfigure.Request) bool {
 }
 
 // Plans end in any order, and new ones begin beside those that are under way.
-func TestPlanAfterPlanEndsAllInOrder(t *testing.T) {
+func TestRequestsForANodeAreCarriedOutInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		waiting := drawWaiting(t)
 		var plans [][]reconfigure.Request
 		begun := map[reconfigure.RequestID]bool{}
 		for len(waiting) > 0 {
 			isUnder := ids(slices.Concat(plans...))
-			rest := slices.DeleteFunc(slices.Clone(waiting), func(r reconfigure.Request) bool { return slices.Contains(isUnder, r.ID) })
+			rest := slices.DeleteFunc(slices.Clone(waiting), func(r reconfigure.Request) bool {
+				return slices.Contains(isUnder, r.ID)
+			})
 			together := admit(rest, under(slices.Concat(plans...)...), anyReady)
 			if len(plans) == 0 && (len(together) == 0 || together[0].ID != waiting[0].ID) {
 				t.Fatalf("of %v the oldest is not among %v", waiting, together)
@@ -184,7 +210,9 @@ func TestPlanAfterPlanEndsAllInOrder(t *testing.T) {
 			}
 			if len(together) == 0 || rapid.Bool().Draw(t, "one ends") {
 				i := rapid.IntRange(0, len(plans)-1).Draw(t, "which")
-				waiting = slices.DeleteFunc(slices.Clone(waiting), func(r reconfigure.Request) bool { return slices.Contains(ids(plans[i]), r.ID) })
+				waiting = slices.DeleteFunc(slices.Clone(waiting), func(r reconfigure.Request) bool {
+					return slices.Contains(ids(plans[i]), r.ID)
+				})
 				plans = slices.Delete(plans, i, i+1)
 			}
 		}

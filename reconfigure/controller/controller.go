@@ -1,7 +1,7 @@
-// Package controller decides what begins: one loop, under one lease. Its events are that a request came, that an operation
-// ended, that a timer is due, and stop. On each it selects the requests that may begin, takes one snapshot, has that planned,
-// starts an operation for each node, and writes the outcome of each request whose nodes all have their verdicts. It does
-// nothing to the cluster itself: that is the operations' part.
+// Package controller decides what begins: one loop, under one lease. Its events are: a request came, an operation
+// ended, a timer is due, stop. On each it selects the requests that may begin, takes one snapshot, plans, starts an
+// operation for each node, and writes the outcome of each request whose nodes all have verdicts. Only operations change
+// the cluster.
 package controller
 
 import (
@@ -22,42 +22,41 @@ import (
 
 // Lease lets one process at a time act.
 type Lease interface {
-	// Acquire answers false while another process holds the lease. It MUST end with the process that holds it.
+	// Acquire returns false while another process holds the lease. The lease MUST end with the process that holds it.
 	Acquire(ctx context.Context) (release func() error, ok bool, err error)
-	// WhileHeld is ctx until the lease is lost, which may happen to a process that lives where the lock is not on this host.
+	// WhileHeld returns ctx, which ends when the lease is lost. A process can lose it if the lock is not on this host.
 	WhileHeld(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
-// Queue is where callers leave their requests.
+// Queue has the callers' requests.
 type Queue interface {
-	// Pending is the requests without an outcome, oldest first, with what was written down of them.
+	// Pending returns the requests without an outcome, oldest first, with their deferrals and verdicts.
 	Pending(ctx context.Context) ([]reconfigure.Request, error)
-	// Changed is a number that is another one when a request has come, or was taken back, since it was asked for last. It is
-	// cheap.
+	// Changed returns a number that differs from the last one if a request has come or was cancelled since. It is cheap.
 	Changed(ctx context.Context) (int64, error)
-	// Paused is an administrator's word that nothing is to begin; false where there is none.
+	// Paused returns the pause in which nothing may begin; false if there is none.
 	Paused(ctx context.Context) (reconfigure.Pause, bool, error)
 }
 
-// Record is where it is written down what becomes of requests.
+// Record stores plans, outcomes and deferrals.
 type Record interface {
-	// Begin opens a plan for the requests, and undoes others, which get their outcomes with it. It MUST be an error, and
-	// nothing begun, where one of them has its outcome already, where one that is to be undone has begun, and during a pause.
+	// Begin opens a plan for the requests, and stores the outcomes of those that are undone. It MUST fail without any
+	// effect if one of them has an outcome, if one that would be undone has begun, and during a pause.
 	Begin(ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome) (int64, error)
-	// Finish writes outcomes, all or none; it MUST refuse a second one of a request.
+	// Finish stores outcomes, all or none. It MUST refuse a second outcome of a request.
 	Finish(ctx context.Context, outcomes ...reconfigure.Outcome) error
-	// Defer writes what requests wait for, in the place of what was written before, and the verdicts that there are.
+	// Defer replaces what requests wait for, and stores their verdicts so far.
 	Defer(ctx context.Context, outcomes ...reconfigure.Outcome) error
 }
 
-// Journal is what callers and the controller meet in.
+// Journal is shared by callers and the controller.
 type Journal interface {
 	Lease
 	Queue
 	Record
 }
 
-// Site is a cluster as it is declared, and what acts on it.
+// Site is a declared cluster, and the adapters that act on it.
 type Site struct {
 	Cluster reconfigure.Cluster
 	Observe func(ctx context.Context, scope snapshot.Scope) (snapshot.Snapshot, error)
@@ -70,46 +69,48 @@ type Site struct {
 // Config is what a controller works with.
 type Config struct {
 	Journal Journal
-	// Open reads the declaration. It is called for each plan, so that an edit counts from the next plan on. With an error it
-	// SHOULD give the cluster still, where that could be read.
+	// Open reads the declaration. It is called for each plan, so that an edit counts from the next plan on. With an error
+	// it SHOULD return the cluster too, if that could be read.
 	Open func(ctx context.Context) (Site, error)
-	// Reconcile compares the sources when it is time for that, and may submit requests. It says when to call it next; never
-	// where that is not declared. Nil: nothing is compared.
+	// Reconcile compares the sources, and may submit requests. It returns when to call it next; ok is false if the sources
+	// are not to be compared. Nil: nothing is compared.
 	Reconcile func(ctx context.Context) (next time.Duration, ok bool)
-	// Flush returns when the events that operations have recorded are durable. Nil: they are at once.
+	// Flush returns when the events that operations have recorded are durable. Nil: they are durable at once.
 	Flush func(ctx context.Context) error
-	// Succeed has another worker started. It is called by a worker that was told to end, after it has released the lease, where
-	// requests came since: whoever made them left them to it. Nil: they wait for the next worker.
+	// Succeed has another worker started. It is called by a worker that was told to end, after it has released the lease,
+	// where requests came since: whoever made them left them to it. Nil: they wait for the next worker.
 	Succeed func(ctx context.Context) error
-	// Log hears what was asked for, and what became of it.
+	// Log gets the requests and their outcomes.
 	Log *slog.Logger
-	// Timing is that of operations; the zero value is operation.DefaultTiming.
+	// Timing is for operations; the zero value stands for operation.DefaultTiming.
 	Timing operation.Timing
-	// Stay has Run not end when nothing waits.
+	// Stay keeps Run from ending when no request waits.
 	Stay bool
-	// Replaced reports whether another program is to go on in the place of this one. Run begins nothing more then, and ends
-	// when nothing is under way. Nil: never.
+	// Replaced reports whether another program is to go on in the place of this one. Run begins nothing more then, and
+	// ends when nothing is under way. Nil: never.
 	Replaced func() bool
-	// Once has Run end when what can be done now is done, though requests are deferred.
+	// Once ends Run when everything that can be done now is done, even if requests are deferred.
 	Once bool
 }
 
 const (
-	// look is how often the journal is asked whether a request has come.
+	// look is the interval at which the journal is asked for new requests.
 	look = 250 * time.Millisecond
-	// again is how often deferred requests are planned again. A look at the jobs that they wait for costs about a second.
+	// again is the interval at which deferred requests are planned again. That takes about a second each time.
 	again = 10 * time.Second
-	// longestOutage is how long a controller outlives a journal that fails: a database server that is restarted, or gives way
-	// to another one, is back in minutes. What lasts longer somebody has to look at; the requests stay where they are.
+	// longestOutage is the time for which a controller retries a failing journal. A database server is back in minutes
+	// after a restart or a failover. A longer outage needs an administrator; the requests stay in the journal.
 	longestOutage = 10 * time.Minute
 )
 
-// Run holds the lease and carries out requests until none is left, and nothing is under way. It returns at once where another
-// process holds the lease: that one looks for new requests after it has released it, so that none is overlooked. During a
-// pause nothing begins, and Run returns as if no request waited; whoever ends the pause MUST start a worker afterwards.
+// Run holds the lease and carries out requests until none is left and nothing is under way. It returns at once if
+// another process holds the lease; that process looks for new requests after it has released the lease, so none is
+// missed. During a pause nothing begins, and Run returns as if no request waited; whoever ends the pause MUST start a
+// worker.
 //
-// When ctx ends Run ends, too, as soon as what it has started has: no verdict comes of that, and the requests stay. Those that
-// come meanwhile are the successor's. An error of the journal ends it only when it lasts.
+// When ctx ends, Run returns as soon as everything that it has started has ended. It writes no verdicts then, and the
+// requests stay. Requests that come meanwhile are left to the successor. An error of the journal ends Run only if it
+// lasts for longestOutage.
 func Run(ctx context.Context, config Config) error {
 	outage := newOutage(config.Log)
 	for {
@@ -135,8 +136,8 @@ func Run(ctx context.Context, config Config) error {
 
 func (c Config) replaced() bool { return c.Replaced != nil && c.Replaced() }
 
-// hold acquires the lease, works, and releases it; false where another process holds it, or nothing is left. Who saw that
-// somebody holds the lease leaves his request to that one: so there is another look after the release.
+// hold acquires the lease, works, and releases it. Left is false if another process holds the lease, or if nothing is
+// left. It looks for requests again after the release, since a caller starts no worker while somebody holds the lease.
 func hold(ctx context.Context, config Config, outage *outage) (left bool, err error) {
 	release, ok, err := config.Journal.Acquire(ctx)
 	if err != nil || !ok {
@@ -150,7 +151,7 @@ func hold(ctx context.Context, config Config, outage *outage) (left bool, err er
 		newest = c.newestKnown(ctx)
 	}
 	c.stop()
-	if config.Flush != nil { // while the lease is held: what is written after that is not the holder's any more
+	if config.Flush != nil { // before the release: without the lease nothing can be written
 		err = errors.Join(err, config.Flush(context.WithoutCancel(held)))
 	}
 	stop()
@@ -198,7 +199,9 @@ func succeed(ctx context.Context, config Config, newest reconfigure.RequestID) {
 		return
 	}
 	if err := config.Succeed(ctx); err != nil {
-		config.Log.WarnContext(ctx, "requests came while this worker ended, and no other one could be started", "reason", err.Error())
+		config.Log.WarnContext(
+			ctx, "requests came while this worker ended, and no other one could be started", "reason", err.Error(),
+		)
 	}
 }
 
@@ -214,7 +217,7 @@ func anythingToBegin(ctx context.Context, config Config) (bool, error) {
 	return len(pending) > 0, err
 }
 
-// outage is a time in which the journal fails.
+// outage measures how long the journal fails.
 type outage struct {
 	log    *slog.Logger
 	since  time.Time // zero: it does not fail
@@ -227,7 +230,7 @@ func newOutage(log *slog.Logger) *outage {
 	return &outage{log: log, pauses: p}
 }
 
-// over notes that the journal works.
+// over is called when the journal works.
 func (o *outage) over() {
 	if !o.since.IsZero() {
 		o.since = time.Time{}
@@ -235,10 +238,11 @@ func (o *outage) over() {
 	}
 }
 
-// errOutage is why a controller ends that the journal has failed for too long.
+// errOutage ends a controller.
 var errOutage = errors.New("the journal has failed for too long")
 
-// next notes that the journal has failed, and says how long to leave it alone; errOutage comes when it has failed for too long.
+// next is called when the journal has failed. It returns the time until the next attempt, or errOutage after
+// longestOutage.
 func (o *outage) next(ctx context.Context, err error) (time.Duration, error) {
 	if errors.Is(err, errOutage) {
 		return 0, err
@@ -250,7 +254,9 @@ func (o *outage) next(ctx context.Context, err error) (time.Duration, error) {
 		return 0, fmt.Errorf("%w, %s; the last error: %w", errOutage, longestOutage, err)
 	}
 	rest := o.pauses.NextBackOff()
-	o.log.WarnContext(ctx, "the journal cannot be used, and is tried again", "reason", err.Error(), "pause", rest.Round(time.Second))
+	o.log.WarnContext(
+		ctx, "the journal cannot be used, and is tried again", "reason", err.Error(), "pause", rest.Round(time.Second),
+	)
 	return rest, nil
 }
 

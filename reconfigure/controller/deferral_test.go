@@ -17,14 +17,16 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// given is the lab of an outage: of p2 and p3 Slurm gives the instances up, and it powers p5 up.
+// given sets up the lab of an outage: Slurm powers down p2 and p3, and powers up p5.
 func given(l *lab) {
 	l.PowersDown("p2", "p3")
 	l.PowersUp("p5")
 }
 
 func TestRequestsSurviveAnOutage(t *testing.T) {
-	for name, b := range map[string]blindness{"a slip in the declaration": typo, "the cloud": noLogin, "Terraform's state": noState} {
+	for name, b := range map[string]blindness{
+		"a slip in the declaration": typo, "the cloud": noLogin, "Terraform's state": noState,
+	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, []string{"p2", "p3", "p4"}, func(l *lab) {
 				given(l)
@@ -68,7 +70,7 @@ func TestEachModeIsRetriedForItsOwnTime(t *testing.T) {
 		}
 		pass(2 * time.Hour)
 		l.wantEnds(codes{2: failed, 3: failed, 4: failed, 5: failed})
-		l.submit(ask(reconfigure.Suspend, "p3"), ask(reconfigure.Deploy)) // who follows it sees the error soon
+		l.submit(ask(reconfigure.Suspend, "p3"), ask(reconfigure.Deploy)) // its caller sees the error at once
 		pass(10 * time.Second)
 		if o, ended := l.outcome(7); !ended || o.Code != failed {
 			t.Errorf("the deploy ended as %+v", o)
@@ -89,7 +91,7 @@ func TestWithoutADeclarationAResumeHasAnHour(t *testing.T) {
 	})
 }
 
-// Slurm asks once, and may be silent then.
+// Slurm asks once, and may not answer then.
 func TestASuspendWaitsUntilSlurmAnswersAgain(t *testing.T) {
 	test(t, []string{"p2", "p3"}, func(l *lab) {
 		l.PowersDown("p2", "p3")
@@ -108,7 +110,9 @@ func TestASuspendWaitsUntilSlurmAnswersAgain(t *testing.T) {
 		}
 		l.Clear(simulate.SlurmSilent)
 		pass(time.Minute)
-		l.wantSaid(1, done, statuses{"p2": reconfigure.StatusDone, "p3": reconfigure.StatusDone, "p9": reconfigure.StatusUnchanged})
+		l.wantSaid(1, done, statuses{
+			"p2": reconfigure.StatusDone, "p3": reconfigure.StatusDone, "p9": reconfigure.StatusUnchanged,
+		})
 		l.wantCalls("apply delete p[2-3]")
 	})
 }
@@ -137,7 +141,7 @@ func TestANodeThatDoesNotStayDrainedIsNotDrainedAllTheTime(t *testing.T) {
 	})
 }
 
-// Only a plan can give back what was drained, so an outage does not end such a request, however long it lasts.
+// Only a plan can undrain nodes, so no outage ends a request that has drained some.
 func TestWhatWasDrainedIsUndrainedAfterAnOutage(t *testing.T) {
 	test(t, []string{"p4"}, func(l *lab) {
 		l.StartJob("p4")
@@ -161,7 +165,7 @@ func TestWhatWasDrainedIsUndrainedAfterAnOutage(t *testing.T) {
 	})
 }
 
-func TestARequestThatIsTakenBackHoldsNobodyUp(t *testing.T) {
+func TestACancelledRequestDelaysNoOther(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.PowersUp("p2")
 		l.fails(noLogin, 5*time.Minute, "the cloud is away")
@@ -200,10 +204,10 @@ func TestOthersAreServedWhileARequestWaits(t *testing.T) {
 
 // move is one step of a random sequence of calls, outages, pauses and ends of workers.
 type move struct {
-	mode    reconfigure.Mode // empty: nobody calls
+	mode    reconfigure.Mode // empty: no call
 	node    string
 	outage  time.Duration // begins before the call; 0: none
-	stops   bool          // the workers that there are end before the call
+	stops   bool          // the workers end before the call
 	pause   int           // 1: begins, 2: ends
 	seconds int           // until the next one
 }
@@ -212,7 +216,8 @@ func drawMoves(t *rapid.T) []move {
 	modes := []reconfigure.Mode{reconfigure.Suspend, reconfigure.Resume, reconfigure.Update, reconfigure.Deploy, ""}
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) move {
 		return move{
-			mode: rapid.SampledFrom(modes).Draw(t, "mode"), node: rapid.SampledFrom([]string{"p2", "p3", "p4", "p5"}).Draw(t, "node"),
+			mode:   rapid.SampledFrom(modes).Draw(t, "mode"),
+			node:   rapid.SampledFrom([]string{"p2", "p3", "p4", "p5"}).Draw(t, "node"),
 			outage: time.Duration(max(0, rapid.IntRange(-240, 240).Draw(t, "minutes"))) * time.Minute,
 			stops:  rapid.IntRange(0, 3).Draw(t, "stops") == 3, pause: max(0, rapid.IntRange(-3, 2).Draw(t, "pause")),
 			seconds: rapid.IntRange(0, 60).Draw(t, "seconds") * rapid.IntRange(0, 90).Draw(t, "times"),
@@ -220,14 +225,16 @@ func drawMoves(t *rapid.T) []move {
 	}), 1, 10).Draw(t, "moves")
 }
 
-// Outages, pauses and ends of workers cost no request more than time, as long as a worker is started whenever a pause ends.
+// Outages, pauses and ends of workers only delay requests, if a worker is started whenever a pause ends.
 func TestNoRequestIsLostByOutagesAndPauses(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		kind := blindness(rapid.IntRange(1, 3).Draw(rt, "kind"))
 		moves := drawMoves(rt)
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) {
-			l := &lab{T: t, World: simulate.NewWorld(declared()), journal: simulate.NewJournal(), cluster: declared(), start: time.Now()}
+			l := &lab{
+				T: t, World: simulate.NewWorld(declared()), journal: simulate.NewJournal(), cluster: declared(), start: time.Now(),
+			}
 			l.Have("ctl", "p1", "p2", "p3", "p4")
 			wrong = l.plays(kind, moves)
 		})
@@ -237,7 +244,7 @@ func TestNoRequestIsLostByOutagesAndPauses(t *testing.T) {
 	})
 }
 
-// plays has moves happen, and says what is wrong when nobody is at work any more.
+// plays plays moves, and returns what is wrong when no worker is left.
 func (l *lab) plays(kind blindness, moves []move) (wrong []string) {
 	var lock sync.Mutex
 	complain := func(format string, args ...any) {

@@ -22,7 +22,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// declared is a cluster with one persistent node, p1, and cloud nodes p2 to p9.
+// declared returns a cluster with one persistent node, p1, and cloud nodes p2 to p9.
 func declared() reconfigure.Cluster {
 	source := reconfigure.Source{Image: "v1", Flavor: "small", Network: "cluster"}
 	return reconfigure.Cluster{
@@ -34,13 +34,13 @@ func declared() reconfigure.Cluster {
 	}
 }
 
-// blindness is how a look at the cluster fails.
+// blindness is a way in which a look at the cluster fails.
 type blindness int
 
 const (
 	sees    blindness = iota
 	typo              // the declaration cannot be read
-	noLogin           // it can, but the cloud takes nobody in
+	noLogin           // the cloud refuses the login
 	noState           // Terraform's state cannot be read
 
 )
@@ -51,16 +51,16 @@ type lab struct {
 	*simulate.World
 	journal *simulate.Journal // as callers have it open
 	cluster reconfigure.Cluster
-	config  func(*controller.Config, *simulate.Journal) // what a worker has otherwise
+	config  func(*controller.Config, *simulate.Journal) // changes a worker's config
 	slurm   operation.Scheduler                         // in the place of the world; nil: the world
 	start   time.Time
 	workers sync.WaitGroup
 
 	lock  sync.Mutex
 	blind blindness
-	until time.Time // the blindness
+	until time.Time // the end of the blindness
 	why   string
-	tried int // how often a look failed
+	tried int // the number of failed looks
 	begun []plan
 }
 
@@ -70,13 +70,13 @@ type plan struct {
 	ids   []reconfigure.RequestID
 }
 
-// test runs in a bubble of its own time. The control node and p1 are there, and some other nodes.
+// test runs in a synctest bubble. The control node, p1 and some other nodes are there.
 func test(t *testing.T, have []string, do func(*lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := &lab{T: t, World: simulate.NewWorld(declared()), journal: simulate.NewJournal(), cluster: declared()}
 		l.Have(append([]string{"ctl", "p1"}, have...)...)
-		time.Sleep(time.Hour) // no boot is newer than the requests
+		time.Sleep(time.Hour) // so that the boots are older than the requests
 		l.start = time.Now()
 		do(l)
 		l.workers.Wait()
@@ -89,20 +89,22 @@ func test(t *testing.T, have []string, do func(*lab)) {
 	})
 }
 
-// recorder writes at once.
+// recorder records events without a buffer.
 type recorder struct{ *simulate.Journal }
 
 func (r recorder) Record(events ...reconfigure.Event) {
 	_ = r.Journal.Record(context.Background(), events...)
 }
 
-// counting notes the plans.
+// counting records the plans.
 type counting struct {
 	*simulate.Journal
 	lab *lab
 }
 
-func (c counting) Begin(ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome) (int64, error) {
+func (c counting) Begin(
+	ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome,
+) (int64, error) {
 	n, err := c.Journal.Begin(ctx, ids, undone...)
 	if err == nil {
 		c.lab.lock.Lock()
@@ -112,7 +114,7 @@ func (c counting) Begin(ctx context.Context, ids []reconfigure.RequestID, undone
 	return n, err
 }
 
-// open is what each plan begins with.
+// open is the controller's Config.Open.
 func (l *lab) open(j *simulate.Journal) func(context.Context) (controller.Site, error) {
 	return func(context.Context) (controller.Site, error) {
 		deps := l.Deps()
@@ -123,7 +125,9 @@ func (l *lab) open(j *simulate.Journal) func(context.Context) (controller.Site, 
 		l.lock.Lock()
 		defer l.lock.Unlock()
 		observer := snapshot.Observer{
-			Cluster: l.cluster, States: func(ctx context.Context, _ reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
+			Cluster: l.cluster, States: func(
+				ctx context.Context, _ reconfigure.Instance,
+			) (map[string]reconfigure.NodeState, error) {
 				return l.States(ctx)
 			},
 			State:   func(ctx context.Context, _ nodeset.NodeSet) (reconfigure.State, error) { return l.World.State(ctx) },
@@ -141,14 +145,16 @@ func (l *lab) open(j *simulate.Journal) func(context.Context) (controller.Site, 
 		case noLogin:
 			return controller.Site{Cluster: l.cluster}, err
 		case noState:
-			observer.State = func(context.Context, nodeset.NodeSet) (reconfigure.State, error) { return reconfigure.State{}, err }
+			observer.State = func(context.Context, nodeset.NodeSet) (reconfigure.State, error) {
+				return reconfigure.State{}, err
+			}
 			site.Observe = observer.Observe
 		}
 		return site, nil
 	}
 }
 
-// fails has nobody be able to look for a while, from now on.
+// fails lets all looks fail for a while.
 func (l *lab) fails(b blindness, d time.Duration, why string) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -162,7 +168,7 @@ func (l *lab) declare(c reconfigure.Cluster) {
 	l.World.Declare(c)
 }
 
-// run is a worker's life: a process of its own.
+// run is a worker in a process of its own.
 func (l *lab) run(ctx context.Context) error { return l.runWith(ctx, l.config) }
 
 func (l *lab) runWith(ctx context.Context, config func(*controller.Config, *simulate.Journal)) error {
@@ -177,7 +183,7 @@ func (l *lab) runWith(ctx context.Context, config func(*controller.Config, *simu
 	return controller.Run(ctx, c)
 }
 
-// work has a worker do all that there is to do.
+// work runs a worker until nothing is left to do.
 func (l *lab) work() {
 	l.Helper()
 	if err := l.run(l.Context()); err != nil {
@@ -185,7 +191,7 @@ func (l *lab) work() {
 	}
 }
 
-// spawn starts a worker, which can be stopped, and answers when it has ended.
+// spawn starts a worker, and returns how to stop it, and a channel with its end.
 func (l *lab) spawn() (stop func(), ended <-chan error) {
 	ctx, cancel := context.WithCancel(l.Context())
 	done, config := make(chan error, 1), l.config
@@ -205,7 +211,7 @@ func ask(m reconfigure.Mode, nodes ...string) reconfigure.Request {
 	return r
 }
 
-// submit leaves a request, for which no worker is started.
+// submit submits a request without starting a worker.
 func (l *lab) submit(requests ...reconfigure.Request) (last reconfigure.RequestID) {
 	l.Helper()
 	for _, r := range requests {
@@ -251,7 +257,7 @@ func (l *lab) outcome(id reconfigure.RequestID) (reconfigure.Outcome, bool) {
 	return o, ok
 }
 
-// ends is the codes of the requests that have ended.
+// ends returns the codes of the requests that have ended.
 func (l *lab) ends() codes {
 	l.Helper()
 	all, err := l.journal.Requests(context.WithoutCancel(l.Context()), 1000)
@@ -290,7 +296,7 @@ func (l *lab) pending() []reconfigure.Request {
 	return all
 }
 
-// took is how long a request took.
+// took returns how long a request took.
 func (l *lab) took(id reconfigure.RequestID) time.Duration {
 	l.Helper()
 	o, ok := l.outcome(id)
@@ -311,7 +317,7 @@ func (l *lab) wantTook(id reconfigure.RequestID, least, most time.Duration) {
 	}
 }
 
-// plans is the plans that were begun, so far.
+// plans returns the plans that have begun so far.
 func (l *lab) plans() []plan {
 	l.lock.Lock()
 	defer l.lock.Unlock()

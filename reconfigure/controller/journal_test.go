@@ -16,14 +16,14 @@ import (
 
 var errAway = errors.New("the database is away")
 
-// away has the journal fail for a while, and everybody lose the lease, as when a database server is started anew.
+// away makes the journal fail for a while, and its holder lose the lease, as the restart of a database server does.
 func (l *lab) away(d time.Duration) {
 	l.journal.Fail(errAway)
 	l.journal.LoseLease()
 	time.AfterFunc(d, func() { l.journal.Fail(nil) })
 }
 
-func TestAWorkerOutlivesTheJournalsAbsence(t *testing.T) {
+func TestAWorkerOutlivesAnOutageOfTheJournal(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.StartJob("p1")
 		r := ask(reconfigure.Update, "p1")
@@ -46,8 +46,11 @@ func TestAWorkerOutlivesTheJournalsAbsence(t *testing.T) {
 
 func TestAWorkerEndsWhenTheJournalStaysAway(t *testing.T) {
 	for name, away := range map[string]func(*lab){
-		"with its lease":    func(l *lab) { l.away(5 * time.Hour) },
-		"without its lease": func(l *lab) { l.journal.Fail(errAway); time.AfterFunc(5*time.Hour, func() { l.journal.Fail(nil) }) },
+		"with its lease": func(l *lab) { l.away(5 * time.Hour) },
+		"without its lease": func(l *lab) {
+			l.journal.Fail(errAway)
+			time.AfterFunc(5*time.Hour, func() { l.journal.Fail(nil) })
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, nil, func(l *lab) {
@@ -73,7 +76,7 @@ func TestAWorkerEndsWhenTheJournalStaysAway(t *testing.T) {
 	}
 }
 
-// What an operation came to while the journal was away is told when it is back.
+// A verdict that comes while the journal fails is written when it works again.
 func TestAnOutcomeThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.PowersUp("p2")
@@ -94,13 +97,15 @@ func TestAnOutcomeThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 	})
 }
 
-// refuses fails single calls of the journal, so often each.
+// refuses fails single calls of the journal, each a number of times.
 type refuses struct {
 	counting
 	begins, finishes atomic.Int32
 }
 
-func (r *refuses) Begin(ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome) (int64, error) {
+func (r *refuses) Begin(
+	ctx context.Context, ids []reconfigure.RequestID, undone ...reconfigure.Outcome,
+) (int64, error) {
 	if r.begins.Add(-1) >= 0 {
 		return 0, errAway
 	}
@@ -135,7 +140,8 @@ func TestWhatTheJournalRefusesIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Of a lease that is lost in the middle another worker may act on the same nodes: nothing is done or told any more.
+// After the lease is lost, another worker may act on the same nodes. So this one does nothing more, and tells Slurm
+// nothing.
 func TestNothingIsDoneOrToldAfterTheLeaseIsLost(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.PowersUp("p2", "p3")
@@ -151,7 +157,7 @@ func TestNothingIsDoneOrToldAfterTheLeaseIsLost(t *testing.T) {
 		if err != nil || !ok {
 			t.Fatal(ok, err)
 		}
-		if err := <-ended; err != nil { // it leaves the rest to who has the lease now
+		if err := <-ended; err != nil { // the new holder of the lease does the rest
 			t.Error(err)
 		}
 		pass(time.Hour)
@@ -165,7 +171,7 @@ func TestNothingIsDoneOrToldAfterTheLeaseIsLost(t *testing.T) {
 	})
 }
 
-func TestAWorkerThatLosesTheLeaseTakesItAgain(t *testing.T) {
+func TestAWorkerThatLosesTheLeaseAcquiresItAgain(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.PowersUp("p2")
 		l.Takes(simulate.Playing, time.Minute)
@@ -186,8 +192,9 @@ func TestAWorkerThatLosesTheLeaseTakesItAgain(t *testing.T) {
 	})
 }
 
-// Whoever is to end gives no verdict on what he breaks off; the programs are ended gracefully, and the next one goes on.
-func TestAWorkerThatIsToEndLeavesTheRequests(t *testing.T) {
+// A worker that is stopped gives no verdict on what it has not finished. Its programs end gracefully, and the next
+// worker goes on.
+func TestAStoppedWorkerLeavesTheRequests(t *testing.T) {
 	for name, when := range map[string]time.Duration{
 		"while it waits for others": 100 * time.Millisecond, "while Terraform applies": 1200 * time.Millisecond,
 		"while the playbooks run": 10 * time.Second, "while p3 boots": 30 * time.Second,
@@ -208,7 +215,9 @@ func TestAWorkerThatIsToEndLeavesTheRequests(t *testing.T) {
 				if l.leased() {
 					t.Error("it holds the lease still")
 				}
-				if slices.ContainsFunc(l.Calls(), func(call string) bool { return strings.Contains(call, "delete") || strings.Contains(call, "down") }) {
+				if slices.ContainsFunc(l.Calls(), func(call string) bool {
+					return strings.Contains(call, "delete") || strings.Contains(call, "down")
+				}) {
 					t.Errorf("calls %v", l.Calls())
 				}
 				l.work()
@@ -221,7 +230,7 @@ func TestAWorkerThatIsToEndLeavesTheRequests(t *testing.T) {
 	}
 }
 
-func TestAWorkerThatIsToEndWhileItLooksLeavesTheRequestAsItIs(t *testing.T) {
+func TestAWorkerThatIsStoppedWhileItLooksLeavesTheRequestAsItIs(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.submit(ask(reconfigure.Deploy))
 		ctx, stop := context.WithCancel(l.Context())
@@ -241,7 +250,7 @@ func TestAWorkerThatIsToEndWhileItLooksLeavesTheRequestAsItIs(t *testing.T) {
 	})
 }
 
-// comes is a journal to which somebody writes between the last look of a worker and the end of its lease.
+// comes is a journal to which a caller writes between the last look of a worker and the end of its lease.
 type comes struct {
 	counting
 	come func()
@@ -258,7 +267,7 @@ func (c *comes) Acquire(ctx context.Context) (func() error, bool, error) {
 	}, ok, err
 }
 
-func TestWhoComesBeforeTheLeaseEndsIsNotOverlooked(t *testing.T) {
+func TestARequestBeforeTheEndOfTheLeaseIsNotMissed(t *testing.T) {
 	for name, once := range map[string]bool{"a worker that ends": false, "a worker for what can be done now": true} {
 		t.Run(name, func(t *testing.T) {
 			test(t, nil, func(l *lab) {
@@ -269,7 +278,7 @@ func TestWhoComesBeforeTheLeaseEndsIsNotOverlooked(t *testing.T) {
 					c.Journal = &comes{counting{j, l}, func() {
 						l.config = nil
 						l.submit(ask(reconfigure.Resume, "p3"))
-						l.work() // it sees that somebody holds the lease
+						l.work() // it ends at once, since somebody holds the lease
 					}}
 				}
 				l.work()
@@ -279,7 +288,7 @@ func TestWhoComesBeforeTheLeaseEndsIsNotOverlooked(t *testing.T) {
 	}
 }
 
-// Events are durable before anybody is told what they led to.
+// Events are durable before the verdicts that they lead to.
 func TestEventsAreFlushedBeforeVerdictsAreWritten(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.PowersUp("p2", "p3")
@@ -332,7 +341,7 @@ func (w watched) Finish(ctx context.Context, outcomes ...reconfigure.Outcome) er
 	return w.counting.Finish(ctx, outcomes...)
 }
 
-// What is known by then is not lost with a worker that dies.
+// The verdicts of a worker that dies are not lost.
 func TestVerdictsOutliveTheirWorker(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.PowersUp("p2", "p3")

@@ -23,7 +23,7 @@ type controller struct {
 	Config
 	ctx    context.Context // ends with the lease
 	outage *outage
-	events chan func() // what happened elsewhere, to be noted by the loop
+	events chan func() // calls from other goroutines, made by the loop
 	wait   sync.WaitGroup
 
 	operator *operation.Operator
@@ -36,17 +36,17 @@ type controller struct {
 
 	underWay nodeset.NodeSet
 	alone    bool                    // a plan that concerns every node is under way
-	first    []reconfigure.RequestID // these want to be alone, and begin before anything else does
+	first    []reconfigure.RequestID // their plan must be alone, so nothing else begins before it
 
-	longest time.Duration // how long requests that come together are waited for at most
+	longest time.Duration // the longest wait for requests that come together
 	looking bool
 	due     time.Time // when deferred requests are planned again
 	pauses  *backoff.ExponentialBackOff
-	retry   time.Time // until then the journal is left alone
+	retry   time.Time // the next attempt after an error of the journal
 
 	comparing bool
 	compare   time.Time // when the sources are compared next
-	watches   bool      // and whether they are, ever
+	watches   bool      // whether they are compared at all
 }
 
 func newController(ctx context.Context, config Config, outage *outage) *controller {
@@ -54,9 +54,10 @@ func newController(ctx context.Context, config Config, outage *outage) *controll
 		config.Timing = operation.DefaultTiming()
 	}
 	p := backoff.NewExponentialBackOff()
-	p.InitialInterval, p.MaxInterval = again, 2*time.Minute // an administrator who has repaired something does not want to wait long
+	p.InitialInterval, p.MaxInterval = again, 2*time.Minute // short, for an administrator who has repaired something
 	return &controller{
-		Config: config, ctx: ctx, outage: outage, events: make(chan func(), 64), requests: map[reconfigure.RequestID]*progress{}, pauses: p, longest: config.Timing.Longest,
+		Config: config, ctx: ctx, outage: outage, events: make(chan func(), 64),
+		requests: map[reconfigure.RequestID]*progress{}, pauses: p, longest: config.Timing.Longest,
 		watches: config.Reconcile != nil,
 	}
 }
@@ -90,7 +91,7 @@ func (c *controller) loop() error {
 	}
 }
 
-// drain notes all that has happened, so that it is written down together.
+// drain makes all calls that wait, so that their results are written together.
 func (c *controller) drain() {
 	for {
 		select {
@@ -102,7 +103,7 @@ func (c *controller) drain() {
 	}
 }
 
-// tell hands something that happened to the loop, from any goroutine.
+// tell hands a call to the loop, from any goroutine.
 func (c *controller) tell(note func()) {
 	select {
 	case c.events <- note:
@@ -110,7 +111,7 @@ func (c *controller) tell(note func()) {
 	}
 }
 
-// stop waits for what was started: Terraform and Ansible are ended gracefully.
+// stop waits until everything that was started has ended.
 func (c *controller) stop() {
 	if c.operator != nil {
 		c.operator.Wait()
@@ -118,7 +119,7 @@ func (c *controller) stop() {
 	c.wait.Wait()
 }
 
-// step writes down what has changed, reads the requests, and begins what may begin.
+// step writes what has changed, reads the requests, and begins what may begin.
 func (c *controller) step() error {
 	if time.Now().Before(c.retry) {
 		return nil
@@ -135,7 +136,7 @@ func (c *controller) step() error {
 	return nil
 }
 
-// idle reports whether nothing is left to stay for.
+// idle reports whether nothing is left to do or to wait for.
 func (c *controller) idle() bool {
 	if c.looking || c.comparing || !c.underWay.Empty() || !c.read || time.Now().Before(c.retry) {
 		return false
@@ -143,7 +144,7 @@ func (c *controller) idle() bool {
 	if c.replaced() {
 		return true
 	}
-	unasked := c.paused && c.compare.IsZero() // it is not asked in a pause; whoever ends that starts a worker
+	unasked := c.paused && c.compare.IsZero() // nothing is compared in a pause; whoever ends it starts a worker
 	if c.Stay || c.watches && !unasked && !c.Once {
 		return false
 	}
@@ -154,7 +155,7 @@ func (c *controller) idle() bool {
 	return c.Once && len(Next(c.pending(), busy{}, first).Together) == 0
 }
 
-// readRequests brings the requests up to date, if any has come or was taken back.
+// readRequests reads the requests again, if any has come or was cancelled.
 func (c *controller) readRequests() error {
 	changed, err := c.Journal.Changed(c.ctx)
 	if err != nil {
@@ -180,7 +181,7 @@ func (c *controller) readRequests() error {
 		c.order = append(c.order, r.ID)
 		if c.requests[r.ID] == nil {
 			c.requests[r.ID] = newProgress(r)
-			c.due = time.Time{} // one that was deferred by an earlier worker is looked at at once
+			c.due = time.Time{} // plan one that an earlier worker has deferred at once
 		}
 		c.requests[r.ID].Touched = r.Touched
 	}
@@ -195,7 +196,7 @@ func (c *controller) note(pending []reconfigure.Request) {
 	}
 }
 
-// pending is the requests without an outcome, oldest first, with what is known of them.
+// pending returns the requests without an outcome, oldest first, with their progress.
 func (c *controller) pending() []reconfigure.Request {
 	var all []reconfigure.Request
 	for _, id := range c.order {
@@ -206,7 +207,7 @@ func (c *controller) pending() []reconfigure.Request {
 	return all
 }
 
-// write writes down outcomes and deferrals that are new.
+// write stores new outcomes and deferrals.
 func (c *controller) write() error {
 	var ended, deferred []reconfigure.Outcome
 	for _, id := range c.order {
@@ -225,7 +226,7 @@ func (c *controller) write() error {
 	if len(deferred)+len(ended) == 0 {
 		return nil
 	}
-	if c.Flush != nil { // whoever sees a verdict is to see what led to it
+	if c.Flush != nil { // events before the verdicts that they lead to
 		if err := c.Flush(c.ctx); err != nil {
 			return err
 		}
@@ -250,7 +251,7 @@ func (c *controller) write() error {
 	return nil
 }
 
-// startLook takes a snapshot for the requests that may begin, and plans, beside the loop.
+// startLook takes a snapshot for the requests that may begin, and plans, in a goroutine of its own.
 func (c *controller) startLook() {
 	if c.looking || c.paused || c.replaced() {
 		return
@@ -274,7 +275,7 @@ func (c *controller) startLook() {
 	})
 }
 
-// candidates is the requests that may begin: those that want to be alone before all others.
+// candidates returns the requests that may begin. If some must be alone, these come before all others.
 func (c *controller) candidates() []reconfigure.Request {
 	c.first = slices.DeleteFunc(c.first, func(id reconfigure.RequestID) bool { return c.requests[id] == nil })
 	switch {
@@ -286,7 +287,7 @@ func (c *controller) candidates() []reconfigure.Request {
 	return slices.DeleteFunc(c.pending(), func(r reconfigure.Request) bool { return !slices.Contains(c.first, r.ID) })
 }
 
-// planned is what a look came to.
+// planned is the result of a look.
 type planned struct {
 	requests []reconfigure.Request
 	site     Site
@@ -316,7 +317,7 @@ func (c *controller) look(requests []reconfigure.Request) planned {
 	return l
 }
 
-// Scope is what a plan for some requests must know.
+// Scope returns what a plan for these requests must know.
 func Scope(cluster reconfigure.Cluster, requests []reconfigure.Request) snapshot.Scope {
 	scope := snapshot.Scope{Sources: func(states map[string]reconfigure.NodeState) []reconfigure.Source {
 		return plan.Sources(cluster, states, requests)
@@ -341,7 +342,7 @@ func (c *controller) looked(l planned, next Selection) {
 		c.longest = l.site.Cluster.Settings.Gather
 	}
 	if slices.ContainsFunc(l.requests, func(r reconfigure.Request) bool { return c.requests[r.ID] == nil }) {
-		return // one was taken back meanwhile: the others are planned without it
+		return // one was cancelled meanwhile: the others are planned again without it
 	}
 	if l.err != nil {
 		c.unplanned(l)
@@ -357,7 +358,7 @@ func (c *controller) looked(l planned, next Selection) {
 	}
 	if err := c.begin(l, next, alone); err != nil {
 		if c.read = false; c.ctx.Err() == nil && !errors.Is(err, reconfigure.ErrLeaseLost) {
-			// A pause, or a request that was taken back, shows at the next look into the journal; else it is the journal itself.
+			// The reason is a pause or a cancelled request, which the next read of the journal shows, or the journal failed.
 			c.Log.WarnContext(c.ctx, "a plan could not be begun, and is made again", "reason", err.Error())
 			c.retry = time.Now().Add(look)
 		}
@@ -369,7 +370,7 @@ func (c *controller) begin(l planned, next Selection, alone bool) error {
 	round := operation.Round{Cluster: l.site.Cluster, Seen: l.seen, Plan: l.plan}
 	if starts(l.plan) || len(next.Undone) > 0 {
 		named := served(l.requests, l.plan)
-		if len(named) == 0 { // what undoes a request has nothing else to do
+		if len(named) == 0 { // there is only something to undo
 			named = l.requests
 		}
 		number, err := c.Journal.Begin(c.ctx, ids(named), next.Undone...)
@@ -380,7 +381,10 @@ func (c *controller) begin(l planned, next Selection, alone bool) error {
 	}
 	c.first = nil
 	for _, r := range l.requests {
-		c.Log.InfoContext(c.ctx, "request planned", "request", r.ID, "mode", r.Mode, "nodes", r.Nodes, "caller", r.Caller, "plan", round.Number)
+		c.Log.InfoContext(
+			c.ctx, "request planned", "request", r.ID, "mode", r.Mode, "nodes", r.Nodes, "caller", r.Caller,
+			"plan", round.Number,
+		)
 		c.requests[r.ID].begin(r.Open(), l.plan)
 	}
 	for _, o := range next.Undone {
@@ -402,21 +406,26 @@ func (c *controller) begin(l planned, next Selection, alone bool) error {
 	return nil
 }
 
-// served is the requests that a plan has operations for: from then on something may have been done for them.
+// served returns the requests that a plan has operations for. They can no longer be cancelled.
 func served(requests []reconfigure.Request, p reconfigure.Plan) []reconfigure.Request {
 	return slices.DeleteFunc(slices.Clone(requests), func(r reconfigure.Request) bool {
-		changes := slices.ContainsFunc(p.Changes, func(c reconfigure.Change) bool { return slices.Contains(c.Requests, r.ID) })
-		rejected := slices.ContainsFunc(p.Rejected, func(x reconfigure.Rejection) bool { return x.Awaited && x.Request == r.ID })
+		changes := slices.ContainsFunc(p.Changes, func(c reconfigure.Change) bool {
+			return slices.Contains(c.Requests, r.ID)
+		})
+		rejected := slices.ContainsFunc(p.Rejected, func(x reconfigure.Rejection) bool {
+			return x.Awaited && x.Request == r.ID
+		})
 		return !p.Shared && !changes && !rejected
 	})
 }
 
 // starts reports whether a plan has operations.
 func starts(p reconfigure.Plan) bool {
-	return p.Shared || len(p.Changes) > 0 || slices.ContainsFunc(p.Rejected, func(r reconfigure.Rejection) bool { return r.Awaited })
+	awaited := func(r reconfigure.Rejection) bool { return r.Awaited }
+	return p.Shared || len(p.Changes) > 0 || slices.ContainsFunc(p.Rejected, awaited)
 }
 
-// ended notes the verdict of an operation.
+// ended adds the verdict of an operation to its requests.
 func (c *controller) ended(v reconfigure.Verdict) {
 	c.underWay = c.underWay.Difference(nodeset.Of(v.Node))
 	if c.underWay.Empty() {
@@ -434,11 +443,11 @@ func (c *controller) ended(v reconfigure.Verdict) {
 	}
 }
 
-// unplanned defers requests that cannot be planned, or has them fail.
+// unplanned defers requests that cannot be planned, or lets them fail.
 func (c *controller) unplanned(l planned) {
 	for _, r := range l.requests {
 		p := c.requests[r.ID]
-		if !p.underWay.Empty() { // the rest of it is planned again later
+		if !p.underWay.Empty() { // its other nodes are planned again later
 			continue
 		}
 		o := unplanned(r, l.site.Cluster, time.Now(), l.err)
@@ -453,9 +462,10 @@ func (c *controller) unplanned(l planned) {
 	c.due = time.Now().Add(c.pauses.NextBackOff())
 }
 
-// startReconcile compares the sources when it is time for that, beside the loop: it waits for nobody.
+// startReconcile compares the sources when that is due, in a goroutine of its own.
 func (c *controller) startReconcile() {
-	if c.Reconcile == nil || c.comparing || c.paused || c.Once || time.Now().Before(c.compare) || !c.watches || c.replaced() {
+	if c.Reconcile == nil || c.comparing || c.paused || c.Once || time.Now().Before(c.compare) || !c.watches ||
+		c.replaced() {
 		return
 	}
 	c.comparing = true
@@ -469,10 +479,12 @@ func (c *controller) startReconcile() {
 	})
 }
 
-// logOutcome leaves in the log what became of a request.
+// logOutcome logs the outcome or the deferrals of a request.
 func (c *controller) logOutcome(o reconfigure.Outcome) {
 	for _, d := range o.Deferred {
-		c.Log.InfoContext(c.ctx, "request deferred", "request", o.Request, "node", d.Node, "kind", d.Kind, "reason", d.Reason)
+		c.Log.InfoContext(
+			c.ctx, "request deferred", "request", o.Request, "node", d.Node, "kind", d.Kind, "reason", d.Reason,
+		)
 	}
 	switch {
 	case len(o.Deferred) > 0 || o.Finished.IsZero():
@@ -481,7 +493,10 @@ func (c *controller) logOutcome(o reconfigure.Outcome) {
 	default:
 		c.Log.InfoContext(c.ctx, "request ended", "request", o.Request, "code", o.Code)
 		for _, v := range o.Verdicts {
-			c.Log.InfoContext(c.ctx, fmt.Sprintf("node %s", v.Status), "request", o.Request, "node", v.Node, "action", v.Action, "reason", v.Reason)
+			c.Log.InfoContext(
+				c.ctx, fmt.Sprintf("node %s", v.Status), "request", o.Request, "node", v.Node, "action", v.Action,
+				"reason", v.Reason,
+			)
 		}
 	}
 }

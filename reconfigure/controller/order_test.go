@@ -13,8 +13,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// A node that never boots, or one that the cloud is at for long, holds up nobody.
-func TestWhatComesWhileOthersAreUnderWayBeginsAtOnce(t *testing.T) {
+// A node that never boots, or that the cloud makes slowly, delays no other request.
+func TestARequestBeginsAtOnceBesideOthersUnderWay(t *testing.T) {
 	for name, bad := range map[string]func(*lab){
 		"no SSH":                   func(l *lab) { l.Order(simulate.NoSSH, "p3") },
 		"it takes long to be made": func(l *lab) { l.Takes(simulate.Building, 4*time.Minute, "p3") },
@@ -41,7 +41,7 @@ func TestWhatComesWhileOthersAreUnderWayBeginsAtOnce(t *testing.T) {
 	}
 }
 
-func TestNobodyOvertakesOnANode(t *testing.T) {
+func TestRequestsForANodeKeepTheirOrder(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.Takes(simulate.Playing, time.Minute)
 		l.PowersUp("p2", "p3", "p4")
@@ -55,7 +55,8 @@ func TestNobodyOvertakesOnANode(t *testing.T) {
 		for _, p := range l.plans() {
 			order = append(order, p.ids)
 		}
-		if len(order) < 4 || !slices.Equal(order[0], []reconfigure.RequestID{1}) || !slices.Equal(order[1], []reconfigure.RequestID{4}) ||
+		if len(order) < 4 || !slices.Equal(order[0], []reconfigure.RequestID{1}) ||
+			!slices.Equal(order[1], []reconfigure.RequestID{4}) ||
 			slices.IndexFunc(order, func(ids []reconfigure.RequestID) bool { return slices.Contains(ids, 3) }) <
 				slices.IndexFunc(order, func(ids []reconfigure.RequestID) bool { return slices.Contains(ids, 2) }) {
 			t.Errorf("plans %v", order)
@@ -63,10 +64,12 @@ func TestNobodyOvertakesOnANode(t *testing.T) {
 	})
 }
 
-// What concerns every node waits for what is under way, and begins before what came later, in both cases: where its mode says
-// that, and where only its plan does.
-func TestWhatConcernsEveryNodeGoesAloneAndInItsTurn(t *testing.T) {
-	for name, m := range map[string]reconfigure.Mode{"by its mode": reconfigure.Deploy, "by its plan": reconfigure.Enlarge} {
+// A plan that concerns every node waits for what is under way, and begins before later requests. That is so by its
+// mode, or only by its plan.
+func TestAPlanForEveryNodeRunsAloneAndInOrder(t *testing.T) {
+	for name, m := range map[string]reconfigure.Mode{
+		"by its mode": reconfigure.Deploy, "by its plan": reconfigure.Enlarge,
+	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, nil, func(l *lab) {
 				if m == reconfigure.Enlarge {
@@ -101,8 +104,8 @@ func TestWhatConcernsEveryNodeGoesAloneAndInItsTurn(t *testing.T) {
 	}
 }
 
-// Small requests come without end, each for a node of its own.
-func TestAStreamOfRequestsKeepsNoDeployWaiting(t *testing.T) {
+// Small requests keep coming, each for another node.
+func TestAStreamOfRequestsDoesNotDelayADeploy(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.Takes(simulate.Playing, time.Minute)
 		last := reconfigure.RequestID(0)
@@ -111,7 +114,8 @@ func TestAStreamOfRequestsKeepsNoDeployWaiting(t *testing.T) {
 			if l.Node(node).State == "IDLE+CLOUD+POWERED_DOWN" {
 				l.PowersUp(node)
 				l.calls(reconfigure.Resume, node)
-			} else if strings.HasPrefix(l.Node(node).State, "ALLOCATED+CLOUD") && !strings.Contains(l.Node(node).State, "POWERING") {
+			} else if strings.HasPrefix(l.Node(node).State, "ALLOCATED+CLOUD") &&
+				!strings.Contains(l.Node(node).State, "POWERING") {
 				l.EndJob(node)
 				l.PowersDown(node)
 				l.calls(reconfigure.Suspend, node)
@@ -126,7 +130,7 @@ func TestAStreamOfRequestsKeepsNoDeployWaiting(t *testing.T) {
 	})
 }
 
-func TestADeferredChangeOfSizeHoldsNobodyBack(t *testing.T) {
+func TestADeferredChangeOfSizeDelaysNoOtherRequest(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.declare(declared().WithMin("group", 2))
 		l.submit(ask(reconfigure.Enlarge, "p2"))
@@ -136,7 +140,8 @@ func TestADeferredChangeOfSizeHoldsNobodyBack(t *testing.T) {
 		l.PowersUp("p5")
 		l.calls(reconfigure.Shrink, "p2")
 		pass(time.Minute)
-		if waiting := l.pending(); len(waiting) != 1 || !waiting[0].IsDeferred() || waiting[0].Deferred[0].Kind != reconfigure.WaitsForJobs {
+		if waiting := l.pending(); len(waiting) != 1 || !waiting[0].IsDeferred() ||
+			waiting[0].Deferred[0].Kind != reconfigure.WaitsForJobs {
 			t.Fatalf("waiting: %+v", waiting)
 		}
 		l.calls(reconfigure.Resume, "p5")

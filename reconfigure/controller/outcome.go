@@ -9,31 +9,34 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// progress is what is known of a request that has no outcome yet.
+// progress is a request without an outcome, with what is known of it.
 type progress struct {
 	reconfigure.Request
-	came     time.Time // when the request was seen first
+	came     time.Time // when the request was first read
 	verdicts map[string]reconfigure.Verdict
 	deferred []reconfigure.Deferral
 	planned  bool                           // since this controller began
 	underWay nodeset.NodeSet                // nodes with an operation for it
 	drained  nodeset.NodeSet                // nodes that were drained for it since this controller began
-	final    map[string]reconfigure.Verdict // of nodes that were rejected, though something is still done with them
-	changed  bool                           // since it was written down
+	final    map[string]reconfigure.Verdict // of rejected nodes that still have an operation
+	changed  bool                           // since it was written
 	failed   string                         // why the whole request failed
 	code     reconfigure.Code               // of a whole request that failed
 }
 
 func newProgress(r reconfigure.Request) *progress {
-	p := &progress{Request: r, came: time.Now(), verdicts: map[string]reconfigure.Verdict{}, final: map[string]reconfigure.Verdict{}, deferred: r.Deferred}
+	p := &progress{
+		Request: r, came: time.Now(), verdicts: map[string]reconfigure.Verdict{}, final: map[string]reconfigure.Verdict{},
+		deferred: r.Deferred,
+	}
 	for _, v := range r.Verdicts {
 		p.verdicts[v.Node] = v
 	}
 	return p
 }
 
-// request is the request with what is known of it. Nodes with operations under way are not open: the others of the request,
-// for instance those that have drained meanwhile, are planned without them.
+// request returns the request with what is known of it. Nodes with operations under way are not open, so that the other
+// nodes, such as those that are drained by now, are planned without them.
 func (p *progress) request() reconfigure.Request {
 	r := p.Request
 	r.Deferred, r.Verdicts = p.deferred, p.list()
@@ -45,8 +48,8 @@ func (p *progress) request() reconfigure.Request {
 	return r
 }
 
-// ready reports whether the request may be planned now. A plan of a whole cluster or of its size is not begun again before
-// the last one has ended.
+// ready reports whether the request may be planned now. A plan for the whole cluster or for its size does not begin
+// before the last one has ended.
 func (p *progress) ready(due bool) bool {
 	switch r := p.request(); {
 	case !p.underWay.Empty() && (whole(r.Mode) || resizes(r.Mode) || r.Open().Empty()):
@@ -66,7 +69,8 @@ func (p *progress) list() []reconfigure.Verdict {
 	return all
 }
 
-// arrival is the request as of when it came, by the clock of this host: that of the host where it was made may be ahead.
+// arrival returns the request with the time at which it was read, if that is earlier than Submitted: the clock of the
+// host where it was made may be ahead.
 func (p *progress) arrival() reconfigure.Request {
 	r := p.request()
 	if p.came.Before(r.Submitted) {
@@ -75,8 +79,8 @@ func (p *progress) arrival() reconfigure.Request {
 	return r
 }
 
-// begin takes what a plan for the open nodes of the request says of it: a verdict on each node that it names, or, where it
-// names none, on each node that changes for it, now or when the operation has ended.
+// begin takes the plan for the request's open nodes. Each node that the request names gets its verdict now, or when its
+// operation has ended. If the request names none, this is so for each node that changes for it.
 func (p *progress) begin(open nodeset.NodeSet, plan reconfigure.Plan) {
 	p.planned, p.changed = true, true
 	p.deferred = slices.DeleteFunc(slices.Clone(p.deferred), func(d reconfigure.Deferral) bool {
@@ -98,10 +102,12 @@ func (p *progress) begin(open nodeset.NodeSet, plan reconfigure.Plan) {
 		if r.Request != p.ID {
 			continue
 		}
-		v := reconfigure.Verdict{Node: r.Node, Status: reconfigure.StatusRejected, Phase: reconfigure.PhasePlan, Class: r.Class, Reason: r.Reason}
+		v := reconfigure.Verdict{
+			Node: r.Node, Status: reconfigure.StatusRejected, Phase: reconfigure.PhasePlan, Class: r.Class, Reason: r.Reason,
+		}
 		c, changes := plan.Of(r.Node)
 		own := changes && slices.Contains(c.Requests, p.ID)
-		if own || !changes && r.Awaited { // it is undrained, or given back to Slurm, before the verdict counts
+		if own || !changes && r.Awaited { // it is undrained, or handed back to Slurm, before its verdict
 			p.final[r.Node], p.underWay = v, p.underWay.Union(nodeset.Of(r.Node))
 		} else {
 			p.verdicts[r.Node] = v
@@ -119,7 +125,7 @@ func (p *progress) isDeferred(node string) bool {
 	return slices.ContainsFunc(p.deferred, func(d reconfigure.Deferral) bool { return d.Node == node })
 }
 
-// end takes the verdict of an operation. A node that was drained is waited for, unless it could not be drained.
+// end takes the verdict of an operation. A deferred node whose drain is done has no verdict yet.
 func (p *progress) end(v reconfigure.Verdict) {
 	p.changed = true
 	p.underWay = p.underWay.Difference(nodeset.Of(v.Node))
@@ -135,7 +141,7 @@ func (p *progress) end(v reconfigure.Verdict) {
 	p.verdicts[v.Node] = v
 }
 
-// outcome is what the caller gets; with Deferred where the request has none yet.
+// outcome returns the outcome for the caller. It has Deferred while the request has no outcome yet.
 func (p *progress) outcome() reconfigure.Outcome {
 	o := reconfigure.Outcome{Request: p.ID, Verdicts: p.list(), Deferred: p.deferred, Error: p.failed}
 	if o.Code = code(o.Verdicts); p.code != "" {
@@ -149,7 +155,7 @@ func (p *progress) ended() bool {
 	return p.code != "" || p.planned && p.underWay.Empty() && len(p.deferred) == 0
 }
 
-// code sums verdicts up.
+// code returns the code of an outcome with these verdicts.
 func code(verdicts []reconfigure.Verdict) reconfigure.Code {
 	var good, bad, refused int
 	for _, v := range verdicts {

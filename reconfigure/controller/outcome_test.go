@@ -20,7 +20,8 @@ func (l *lab) wantSaid(id reconfigure.RequestID, code reconfigure.Code, want sta
 	for _, v := range o.Verdicts {
 		got[v.Node] = v.Status
 	}
-	if diff := cmp.Diff(want, got); diff != "" || !ok || o.Code != code || o.Error != "" || len(got) != len(o.Verdicts) || o.Finished.IsZero() {
+	if diff := cmp.Diff(want, got); diff != "" || !ok || o.Code != code || o.Error != "" || len(got) != len(o.Verdicts) ||
+		o.Finished.IsZero() {
 		l.Errorf("outcome %+v (-want +got):\n%s", o, diff)
 	}
 }
@@ -45,12 +46,12 @@ func TestEachRequestGetsItsOwnOutcome(t *testing.T) {
 		if n := len(l.plans()); n != 1 {
 			t.Errorf("%d plans", n)
 		}
-		l.wantTook(1, time.Second, 5*time.Second) // nobody waits for p6
+		l.wantTook(1, time.Second, 5*time.Second) // without a wait for p6
 		l.wantTook(4, time.Second, 5*time.Second)
 	})
 }
 
-func TestRequestForTheWholeClusterHearsOfEveryNodeThatChanged(t *testing.T) {
+func TestRequestForTheWholeClusterHasAVerdictOnEveryNodeThatChanged(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.World = simulate.NewWorld(declared())
 		l.submit(ask(reconfigure.Deploy))
@@ -89,7 +90,6 @@ func TestAnEditOfTheDeclarationCountsFromTheNextPlanOn(t *testing.T) {
 	})
 }
 
-// Slurm's node, and the caller's, is told once that nothing can be planned for it.
 func TestARejectedNodeThatSlurmWaitsForIsHandedBackBeforeTheVerdict(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.cluster.Groups[0].Image = "no such image"
@@ -112,7 +112,8 @@ func TestUpdateOfNodesInUse(t *testing.T) {
 		l.wantCalls("drain p[1-2]: update", "reboot p1", "configure p1 of ctl,p[1-2]", "undrain p1",
 			"reboot p2", "configure p2 of ctl,p[1-2]", "undrain p2")
 		o, _ := l.outcome(1)
-		if o.Code != done || len(o.Verdicts) != 2 || o.Verdicts[0].Action != reconfigure.Reboot || o.Verdicts[1].Action != reconfigure.Reboot {
+		if o.Code != done || len(o.Verdicts) != 2 || o.Verdicts[0].Action != reconfigure.Reboot ||
+			o.Verdicts[1].Action != reconfigure.Reboot {
 			t.Errorf("outcome %+v", o)
 		}
 		l.wantTook(1, time.Hour, time.Hour+time.Minute)
@@ -133,7 +134,7 @@ func TestUpdateGivesUpOnAJobThatDoesNotEnd(t *testing.T) {
 	})
 }
 
-// A second attempt is the same operation's, and what is done stays as it is.
+// A second attempt belongs to the same operation. Nodes that are done stay as they are.
 func TestNodesGetAsManyAttemptsAsTheyMay(t *testing.T) {
 	for retries, want := range map[int]int{0: 1, 1: 2, 2: 3} {
 		test(t, nil, func(l *lab) {
@@ -169,7 +170,7 @@ func TestAResumeThatIsUndoneDoesNotBegin(t *testing.T) {
 	})
 }
 
-// The suspend has nothing to do at all, and its number is that of a plan nevertheless.
+// The suspend has nothing to do, but has a plan with a number.
 func TestAnUndoneResumeEndsWhereTheSuspendHasNothingToDo(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.PowersUp("p2")
@@ -181,8 +182,8 @@ func TestAnUndoneResumeEndsWhereTheSuspendHasNothingToDo(t *testing.T) {
 	})
 }
 
-// Until the suspend begins the resume is not undone: should the suspend be taken back, the resume is carried out.
-func TestAResumeOutlivesTheSuspendThatWasTakenBack(t *testing.T) {
+// The resume is undone when the suspend begins. If the suspend is cancelled before, the resume is carried out.
+func TestAResumeIsCarriedOutWhenItsSuspendIsCancelled(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.PowersUp("p2")
 		l.submit(ask(reconfigure.Resume, "p2"), ask(reconfigure.Suspend, "p2"))
@@ -198,7 +199,7 @@ func TestAResumeOutlivesTheSuspendThatWasTakenBack(t *testing.T) {
 	})
 }
 
-// Nodes of one request do not wait for one another, not even where they have to be drained first.
+// Nodes of one request do not wait for one another, even if they have to be drained first.
 func TestANodeWhoseJobHasEndedDoesNotWaitForTheOthersOfItsRequest(t *testing.T) {
 	test(t, []string{"p2"}, func(l *lab) {
 		l.Takes(simulate.Booting, 4*time.Minute, "p1")
@@ -207,7 +208,9 @@ func TestANodeWhoseJobHasEndedDoesNotWaitForTheOthersOfItsRequest(t *testing.T) 
 		l.submit(ask(reconfigure.Update, "p1", "p2"))
 		l.spawn()
 		pass(3 * time.Minute)
-		l.wantCalls("drain p[1-2]: update", "reboot p1", "reboot p2", "configure p2 of ctl,p[1-2] apart from p1", "undrain p2")
+		l.wantCalls(
+			"drain p[1-2]: update", "reboot p1", "reboot p2", "configure p2 of ctl,p[1-2] apart from p1", "undrain p2",
+		)
 		l.workers.Wait()
 		l.wantSaid(1, done, statuses{"p1": reconfigure.StatusDone, "p2": reconfigure.StatusDone})
 	})

@@ -28,7 +28,7 @@ func (l *lab) goOn() {
 	}
 }
 
-// What is under way goes on to its end.
+// Operations under way go on to their end.
 func TestNothingBeginsDuringAPause(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.PowersUp("p2", "p3")
@@ -52,7 +52,7 @@ func TestNothingBeginsDuringAPause(t *testing.T) {
 	})
 }
 
-func TestAWorkerEndsAtAPauseThoughRequestsAreDeferred(t *testing.T) {
+func TestAWorkerEndsInAPauseWithDeferredRequests(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.StartJob("p1")
 		r := ask(reconfigure.Update, "p1")
@@ -73,7 +73,7 @@ func TestAWorkerEndsAtAPauseThoughRequestsAreDeferred(t *testing.T) {
 	})
 }
 
-// A pause that comes between the look and the beginning is the journal's to notice.
+// A pause that comes between the look and the beginning is noticed by the journal.
 func TestAPauseThatComesWhileItLooks(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.PowersUp("p2")
@@ -91,7 +91,7 @@ func TestAPauseThatComesWhileItLooks(t *testing.T) {
 	})
 }
 
-// A pause that ends while a worker ends on its account is not overlooked.
+// The end of a pause is not missed while a worker ends because of the pause.
 func TestAPauseThatEndsWhileTheLeaseIsReleased(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.PowersUp("p2")
@@ -109,8 +109,9 @@ func TestAPauseThatEndsWhileTheLeaseIsReleased(t *testing.T) {
 	})
 }
 
-// What is taken back or paused while others are waited for does not begin, nor does anything when the worker is to end.
-func TestWhatEndsInTheWindowDoesNotBegin(t *testing.T) {
+// A request that is cancelled or paused in the window for further requests does not begin, nor if the worker is
+// stopped.
+func TestACancelOrPauseInTheWindowKeepsARequestFromBeginning(t *testing.T) {
 	for name, end := range map[string]func(l *lab, stop func()){
 		"it is taken back":     func(l *lab, _ func()) { _ = l.journal.Cancel(l.Context(), 1) },
 		"there is a pause":     func(l *lab, _ func()) { l.pause() },
@@ -148,10 +149,12 @@ func TestRequestsThatComeTogetherArePlannedTogether(t *testing.T) {
 		want     []int         // requests of each plan
 		within   time.Duration // the first one began
 	}{
-		"one":                     {milliseconds(0), 3 * time.Second, 0, []int{1}, 600 * time.Millisecond},
-		"some":                    {milliseconds(0, 1, 100, 250), 3 * time.Second, 0, []int{4}, 900 * time.Millisecond},
-		"without a window":        {milliseconds(0, 400), 0, 0, []int{1, 1}, 0},
-		"they keep coming":        {milliseconds(0, 200, 400, 600, 800, 1000, 1200, 1400), time.Second, 0, nil, 1300 * time.Millisecond},
+		"one":              {milliseconds(0), 3 * time.Second, 0, []int{1}, 600 * time.Millisecond},
+		"some":             {milliseconds(0, 1, 100, 250), 3 * time.Second, 0, []int{4}, 900 * time.Millisecond},
+		"without a window": {milliseconds(0, 400), 0, 0, []int{1, 1}, 0},
+		"they keep coming": {
+			milliseconds(0, 200, 400, 600, 800, 1000, 1200, 1400), time.Second, 0, nil, 1300 * time.Millisecond,
+		},
 		"a clock is ahead":        {milliseconds(0, 100), time.Second, time.Hour, []int{2}, time.Second},
 		"a clock is behind":       {milliseconds(0, 2000), time.Second, -time.Hour, []int{1, 1}, 0},
 		"one comes after the end": {milliseconds(0, 2000), time.Second, 0, []int{1, 1}, time.Second},
@@ -186,7 +189,7 @@ func TestRequestsThatComeTogetherArePlannedTogether(t *testing.T) {
 				if len(sizes) == 0 {
 					t.Fatal("nothing was planned")
 				}
-				if first := l.plans()[0].after; first > tc.within+250*time.Millisecond { // it looks so often
+				if first := l.plans()[0].after; first > tc.within+250*time.Millisecond { // the interval of its looks
 					t.Errorf("the first one began after %s", first)
 				}
 			})

@@ -8,20 +8,19 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// What keeps requests from being planned is never of their own making; what is, the planner rejects node by node. It is the
-// declaration, saved with a slip in it, the cloud that is away, Terraform's state that cannot be reached: all of that passes,
-// by itself or when somebody repairs it. So it is not the error that decides whether a request is tried again, but who waits
-// for it, and for how long:
+// A request cannot be planned if the declaration has an error, or if the cloud or Terraform's state cannot be reached.
+// (What is wrong with a request itself, the planner rejects node by node.) All of that passes, by itself or when
+// somebody repairs it. So whether a request is planned again does not depend on the error, but on who waits for it:
 //
-//   - A suspend as long as it takes: Slurm asks once, and an instance that nobody removes costs money for ever.
-//   - A resume until Slurm gives the node up, at ResumeTimeout. It does not help a job any more after that.
+//   - A suspend without limit: Slurm asks once, and an instance that is not removed costs money.
+//   - A resume until ResumeTimeout, when Slurm gives the node up.
 //   - An update for as long as it would wait for jobs.
 //   - A deploy, a destroy and a change of size not at all: a person follows them, sees the error and decides.
-//   - Whatever has drained nodes already as long as it takes: only a plan can give them back. The planner watches the time.
+//   - A request that has drained nodes without limit: only a plan can undrain them. The planner ends it after its time.
 const (
-	// longestResume stands for ResumeTimeout where the declaration itself cannot be read. Few clouds need longer.
+	// longestResume replaces ResumeTimeout if the declaration cannot be read. Few clouds need longer.
 	longestResume = time.Hour
-	// longestUpdate is an update's time where its caller gave none.
+	// longestUpdate is the limit of an update without a drain timeout.
 	longestUpdate = 24 * time.Hour
 )
 
@@ -30,8 +29,8 @@ func Retries(m reconfigure.Mode) bool {
 	return m == reconfigure.Suspend || m == reconfigure.Resume || m == reconfigure.Update
 }
 
-// retryLimit is how long a request is planned again, from Submitted on; false: for ever. The cluster is the zero one where its
-// declaration cannot be read.
+// retryLimit returns how long a request is planned again, from Submitted on; false: without limit. The cluster is the
+// zero value if its declaration cannot be read.
 func retryLimit(r reconfigure.Request, c reconfigure.Cluster) (limit time.Duration, limited bool) {
 	positive := func(d, otherwise time.Duration) time.Duration {
 		if d > 0 {
@@ -41,7 +40,7 @@ func retryLimit(r reconfigure.Request, c reconfigure.Cluster) (limit time.Durati
 	}
 	ofNode := func(d reconfigure.Deferral) bool { return d.Node != "" }
 	switch {
-	case r.Mode == reconfigure.Resume: // has drained nothing
+	case r.Mode == reconfigure.Resume: // it drains no node
 		return positive(c.Slurm.ResumeTimeout, longestResume), true
 	case r.Mode == reconfigure.Suspend, slices.ContainsFunc(r.Deferred, ofNode):
 		return 0, false
@@ -51,7 +50,7 @@ func retryLimit(r reconfigure.Request, c reconfigure.Cluster) (limit time.Durati
 	return 0, true
 }
 
-// unplanned is what becomes of a request that cannot be planned now: it is deferred, or fails.
+// unplanned returns the outcome of a request that cannot be planned now: it is deferred, or fails.
 func unplanned(r reconfigure.Request, c reconfigure.Cluster, now time.Time, err error) reconfigure.Outcome {
 	o := reconfigure.Outcome{Request: r.ID, Verdicts: r.Verdicts}
 	limit, limited := retryLimit(r, c)

@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// stays starts a worker that stays, and compares the sources where that is said.
+// stays starts a worker that stays, and that may compare the sources.
 func (l *lab) stays(reconcile func(context.Context) (time.Duration, bool)) (stop func(), ended <-chan error) {
 	l.config = func(c *controller.Config, _ *simulate.Journal) { c.Stay, c.Reconcile = reconcile == nil, reconcile }
 	stop, ended = l.spawn()
@@ -103,12 +103,12 @@ func TestAWorkerWithoutTheLeaseEndsWhenItsProgramWasReplaced(t *testing.T) {
 	})
 }
 
-// comparing counts how often the sources are compared, and lets each time take so long.
+// comparing counts the comparisons of the sources, each of which takes some time.
 type comparing struct {
 	n     atomic.Int32
 	takes time.Duration
 	find  func(n int)
-	never atomic.Bool // it is not declared any more
+	never atomic.Bool // it is no longer declared
 }
 
 func (c *comparing) reconcile(ctx context.Context) (time.Duration, bool) {
@@ -123,7 +123,7 @@ func (c *comparing) reconcile(ctx context.Context) (time.Duration, bool) {
 	return time.Minute, !c.never.Load()
 }
 
-func TestSourcesAreComparedFromTimeToTimeWhateverIsUnderWay(t *testing.T) {
+func TestSourcesAreComparedBesideOperations(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		c := &comparing{}
 		l.StartJob("p1")
@@ -140,8 +140,8 @@ func TestSourcesAreComparedFromTimeToTimeWhateverIsUnderWay(t *testing.T) {
 	})
 }
 
-// A comparison may take long: it waits for nobody, and nobody for it.
-func TestAComparisonHoldsNoRequestUp(t *testing.T) {
+// A comparison may take long. It delays no request, and waits for none.
+func TestAComparisonDelaysNoRequest(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		c := &comparing{takes: 20 * time.Minute}
 		stop, ended := l.stays(c.reconcile)
@@ -213,7 +213,7 @@ func TestNothingIsComparedDuringAPause(t *testing.T) {
 	})
 }
 
-// One process stays; another one that is to stay takes over when it ends.
+// One process stays; another one takes over when it ends.
 func TestOneProcessHoldsTheLease(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		stop, ended := l.stays(nil)
@@ -245,7 +245,8 @@ func TestOnceDoesNotStayForDeferredRequests(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.StartJob("p1")
 		l.PowersUp("p2")
-		l.submit(ask(reconfigure.Update, "p1"), ask(reconfigure.Resume, "p2"), ask(reconfigure.Suspend, "p1")) // behind the first one
+		// The suspend waits for the update.
+		l.submit(ask(reconfigure.Update, "p1"), ask(reconfigure.Resume, "p2"), ask(reconfigure.Suspend, "p1"))
 		began := time.Now()
 		l.once()
 		l.wantEnds(codes{2: done})
@@ -253,7 +254,7 @@ func TestOnceDoesNotStayForDeferredRequests(t *testing.T) {
 			t.Errorf("it stayed for %s", took)
 		}
 		plans := len(l.plans())
-		l.once() // the job runs still
+		l.once() // the job still runs
 		l.wantEnds(codes{2: done})
 		if n := len(l.plans()); n != plans {
 			t.Errorf("%d plans, although there is nothing to do", n-plans)
@@ -276,7 +277,7 @@ func TestOnceDoesNotWaitForTheJournal(t *testing.T) {
 	})
 }
 
-// TestAWorkerThatComparesEndsInAPause has one that could not ask yet whether the sources are to be compared.
+// TestAWorkerThatComparesEndsInAPause has a worker that does not know yet whether the sources are to be compared.
 func TestAWorkerThatComparesEndsInAPause(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		if err := l.journal.Pause(l.Context(), "a disk is swapped", "alice"); err != nil {

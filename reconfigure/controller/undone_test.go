@@ -27,30 +27,61 @@ func TestUndone(t *testing.T) {
 		waiting []reconfigure.Request
 		want    by
 	}{
-		"nothing":                         {nil, nil},
-		"a resume alone":                  {[]reconfigure.Request{request(1, resume, "a")}, nil},
-		"a resume, then a suspend":        {[]reconfigure.Request{request(1, resume, "a"), request(2, suspend, "a")}, by{1: 2}},
-		"a suspend of more than that":     {[]reconfigure.Request{request(1, resume, "a"), request(2, suspend, "a", "b")}, by{1: 2}},
-		"a suspend of a part":             {[]reconfigure.Request{request(1, resume, "a", "b"), request(2, suspend, "a")}, nil},
-		"suspends of a part each":         {[]reconfigure.Request{request(1, resume, "a", "b"), request(2, suspend, "a"), request(3, suspend, "b")}, nil},
-		"a part, and then all":            {[]reconfigure.Request{request(1, resume, "a", "b"), request(2, suspend, "a"), request(3, suspend, "a", "b")}, nil},
-		"several resumes":                 {[]reconfigure.Request{request(1, resume, "a"), request(2, resume, "b"), request(3, suspend, "a", "b")}, by{1: 3, 2: 3}},
-		"the same resume twice":           {[]reconfigure.Request{request(1, resume, "a"), request(2, resume, "a"), request(3, suspend, "a")}, by{1: 3, 2: 3}},
-		"one that stays in between":       {[]reconfigure.Request{request(1, resume, "a"), request(2, resume, "a", "b"), request(3, suspend, "a")}, by{1: 3}},
-		"the first of two suspends":       {[]reconfigure.Request{request(1, resume, "a"), request(2, suspend, "a"), request(3, suspend, "a")}, by{1: 2}},
-		"a suspend, then a resume":        {[]reconfigure.Request{request(1, suspend, "a"), request(2, resume, "a")}, nil},
-		"and a third one's wish":          {[]reconfigure.Request{request(1, resume, "a"), request(2, suspend, "a"), request(3, resume, "a")}, by{1: 2}},
-		"an update in between":            {[]reconfigure.Request{request(1, resume, "a"), request(2, update, "a"), request(3, suspend, "a")}, nil},
-		"an update of another node":       {[]reconfigure.Request{request(1, resume, "a"), request(2, update, "b"), request(3, suspend, "a")}, by{1: 3}},
-		"the whole cluster in between":    {[]reconfigure.Request{request(1, resume, "a"), request(2, deploy), request(3, suspend, "a")}, nil},
-		"something may have been done":    {[]reconfigure.Request{touched, request(2, suspend, "a")}, nil},
-		"it was only put off":             {[]reconfigure.Request{putOff, request(2, suspend, "a")}, by{1: 2}},
-		"another caller":                  {[]reconfigure.Request{request(1, resume, "a"), anna}, nil},
-		"of which that part is done":      {[]reconfigure.Request{request(1, resume, "a"), settled}, nil},
-		"requests that name no node":      {[]reconfigure.Request{request(1, resume), request(2, suspend)}, nil},
-		"an update is nobody's to undo":   {[]reconfigure.Request{request(1, update, "a"), request(2, suspend, "a")}, nil},
-		"an enlarge is nobody's to undo":  {[]reconfigure.Request{request(1, reconfigure.Enlarge, "a"), request(2, suspend, "a")}, nil},
-		"a shrink in the way of a resume": {[]reconfigure.Request{request(1, resume, "a"), request(2, reconfigure.Shrink, "a")}, nil},
+		"nothing":        {nil, nil},
+		"a resume alone": {[]reconfigure.Request{request(1, resume, "a")}, nil},
+		"a resume, then a suspend": {
+			[]reconfigure.Request{request(1, resume, "a"), request(2, suspend, "a")}, by{1: 2},
+		},
+		"a suspend of more than that": {
+			[]reconfigure.Request{request(1, resume, "a"), request(2, suspend, "a", "b")}, by{1: 2},
+		},
+		"a suspend of a part": {
+			[]reconfigure.Request{request(1, resume, "a", "b"), request(2, suspend, "a")}, nil,
+		},
+		"suspends of a part each": {
+			[]reconfigure.Request{request(1, resume, "a", "b"), request(2, suspend, "a"), request(3, suspend, "b")}, nil,
+		},
+		"a part, and then all": {
+			[]reconfigure.Request{request(1, resume, "a", "b"), request(2, suspend, "a"), request(3, suspend, "a", "b")}, nil,
+		},
+		"several resumes": {
+			[]reconfigure.Request{request(1, resume, "a"), request(2, resume, "b"), request(3, suspend, "a", "b")},
+			by{1: 3, 2: 3},
+		},
+		"the same resume twice": {
+			[]reconfigure.Request{request(1, resume, "a"), request(2, resume, "a"), request(3, suspend, "a")}, by{1: 3, 2: 3},
+		},
+		"one that stays in between": {
+			[]reconfigure.Request{request(1, resume, "a"), request(2, resume, "a", "b"), request(3, suspend, "a")}, by{1: 3},
+		},
+		"the first of two suspends": {
+			[]reconfigure.Request{request(1, resume, "a"), request(2, suspend, "a"), request(3, suspend, "a")}, by{1: 2},
+		},
+		"a suspend, then a resume": {[]reconfigure.Request{request(1, suspend, "a"), request(2, resume, "a")}, nil},
+		"and another resume": {
+			[]reconfigure.Request{request(1, resume, "a"), request(2, suspend, "a"), request(3, resume, "a")}, by{1: 2},
+		},
+		"an update in between": {
+			[]reconfigure.Request{request(1, resume, "a"), request(2, update, "a"), request(3, suspend, "a")}, nil,
+		},
+		"an update of another node": {
+			[]reconfigure.Request{request(1, resume, "a"), request(2, update, "b"), request(3, suspend, "a")}, by{1: 3},
+		},
+		"the whole cluster in between": {
+			[]reconfigure.Request{request(1, resume, "a"), request(2, deploy), request(3, suspend, "a")}, nil,
+		},
+		"something may have been done":  {[]reconfigure.Request{touched, request(2, suspend, "a")}, nil},
+		"it was only put off":           {[]reconfigure.Request{putOff, request(2, suspend, "a")}, by{1: 2}},
+		"another caller":                {[]reconfigure.Request{request(1, resume, "a"), anna}, nil},
+		"of which that part is done":    {[]reconfigure.Request{request(1, resume, "a"), settled}, nil},
+		"requests that name no node":    {[]reconfigure.Request{request(1, resume), request(2, suspend)}, nil},
+		"an update is nobody's to undo": {[]reconfigure.Request{request(1, update, "a"), request(2, suspend, "a")}, nil},
+		"an enlarge is nobody's to undo": {
+			[]reconfigure.Request{request(1, reconfigure.Enlarge, "a"), request(2, suspend, "a")}, nil,
+		},
+		"a shrink in the way of a resume": {
+			[]reconfigure.Request{request(1, resume, "a"), request(2, reconfigure.Shrink, "a")}, nil,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, Undone(tc.waiting), cmpopts.EquateEmpty()); diff != "" {
@@ -60,10 +91,11 @@ func TestUndone(t *testing.T) {
 	}
 }
 
-// drawn is a queue of requests as several callers leave it.
+// drawn returns a queue of requests from several callers.
 func drawn(t *rapid.T) []reconfigure.Request {
 	modes := []reconfigure.Mode{
-		reconfigure.Resume, reconfigure.Suspend, reconfigure.Resume, reconfigure.Suspend, reconfigure.Resume, reconfigure.Suspend,
+		reconfigure.Resume, reconfigure.Suspend, reconfigure.Resume, reconfigure.Suspend, reconfigure.Resume,
+		reconfigure.Suspend,
 		reconfigure.Update, reconfigure.Deploy,
 	}
 	var waiting []reconfigure.Request
@@ -79,9 +111,11 @@ func drawn(t *rapid.T) []reconfigure.Request {
 	return waiting
 }
 
-// carriedOut is a cluster after requests, one after the other: the request that each instance booted for last. And it is what those requests found that are
-// neither to bring an instance nor to take one away.
-func carriedOut(requests []reconfigure.Request) (instances map[string]reconfigure.RequestID, found map[reconfigure.RequestID]map[string]bool) {
+// carriedOut carries out requests one after another. It returns the request that each instance booted for last, and
+// what those requests found that neither make nor remove an instance.
+func carriedOut(requests []reconfigure.Request) (
+	instances map[string]reconfigure.RequestID, found map[reconfigure.RequestID]map[string]bool,
+) {
 	instances, found = map[string]reconfigure.RequestID{}, map[reconfigure.RequestID]map[string]bool{}
 	for _, r := range requests {
 		nodes := r.Nodes
@@ -116,7 +150,8 @@ func TestTheClusterIsTheSameWithoutWhatIsUndone(t *testing.T) {
 			switch {
 			case !ok:
 				rest = append(rest, r)
-			case r.Mode != reconfigure.Resume || r.Touched || by <= r.ID || waiting[by-1].Mode != reconfigure.Suspend || waiting[by-1].Caller != r.Caller:
+			case r.Mode != reconfigure.Resume || r.Touched || by <= r.ID || waiting[by-1].Mode != reconfigure.Suspend ||
+				waiting[by-1].Caller != r.Caller:
 				t.Errorf("%+v is undone by %+v", r, waiting[by-1])
 			}
 		}

@@ -24,7 +24,7 @@ func (k Key) limit() Limit {
 	if k.Role == Node {
 		return Limit{Burst: 10, Every: 5 * time.Minute, Pending: 2}
 	}
-	return Limit{Burst: 1000, Every: 50 * time.Millisecond, Pending: 5000}
+	return Limit{Burst: 1000, Every: 50 * time.Millisecond, Pending: 2000}
 }
 
 // The decisions that are errors. ErrRefused is final. ErrBusy passes: the call may be repeated later.

@@ -15,9 +15,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// refuse looks once more, as late as can be, and says which nodes must not come along: those in whose way an instance is that
-// Terraform does not know, those that the quota has no room for, and those with a job to lose. The room is looked at after
-// unknown instances were removed, since that makes some; and the jobs last, since all of that takes time.
+// refuse checks again, as late as possible, which nodes must leave the run: those with an instance that Terraform does
+// not know, those without room in the quota, and those with a job to lose. The quota is read after unknown instances
+// are removed, which frees some of it. The jobs are checked last, since all of that takes time.
 func (t *attempt) refuse(ctx context.Context, plan reconfigure.Plan, calls []*provisionCall) reconfigure.Failures {
 	refused := t.clear(ctx, plan)
 	if len(refused) == 0 {
@@ -34,7 +34,7 @@ func (t *attempt) refuse(ctx context.Context, plan reconfigure.Plan, calls []*pr
 	return refused
 }
 
-// guardAll names the nodes whose instance is about to be lost while a job is on it, or while that is unknown.
+// guardAll returns the nodes whose instance would be lost while a job runs on it, or while that is unknown.
 func (t *attempt) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
 	endangered := plan.Where(func(c reconfigure.Change) bool {
 		instance, there := t.state.Instances[c.Node]
@@ -56,17 +56,18 @@ func (t *attempt) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigu
 	return busy
 }
 
-// runs reports whether the cloud has an instance as running, or may have. slurmd may have been started on it before Terraform
-// was interrupted, or failed.
+// runs reports whether the cloud has, or may have, an instance as running. Slurmd may have been started on it before
+// Terraform was interrupted or failed.
 func (t *attempt) runs(i reconfigure.Instance) bool {
 	return t.unseen != nil || slices.ContainsFunc(t.servers[i.Node], func(s reconfigure.Server) bool {
 		return s.ID == i.ID && s.Status != "ERROR" && s.Status != "BUILD"
 	})
 }
 
-// clear deletes instances that Terraform does not know of nodes that it is to make or to remove: beside one of these the next
-// attempt would make a second one. The nodes whose unknown instance stays are named, with the reason. While the cloud cannot
-// be asked, none may be made, and none may go that Terraform has begun to make: it would forget that.
+// clear deletes instances that Terraform does not know, of nodes that the run makes or removes: otherwise there would
+// be a second instance of the node. It returns the nodes whose unknown instance stays, with the reason. While the cloud
+// cannot be asked, no instance may be made, and none may be removed that Terraform has begun to make, since its state
+// would forget it.
 func (t *attempt) clear(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
 	making, removing := plan.Nodes(reconfigure.Create, reconfigure.Replace), plan.Nodes(reconfigure.Remove)
 	begun := removing.Where(func(node string) bool { i, there := t.state.Instances[node]; return there && i.ID == "" })
@@ -84,7 +85,7 @@ func (t *attempt) clear(ctx context.Context, plan reconfigure.Plan) reconfigure.
 		lock  sync.Mutex
 		group errgroup.Group
 	)
-	group.SetLimit(20) // a cloud's API serves many, but not thousands at once
+	group.SetLimit(20) // a cloud's API does not serve thousands of calls at once
 	for node, servers := range unknown {
 		change, _ := plan.Of(node)
 		if err := t.protected(node, servers, states[node], unreachable); err != nil && !change.Force {
@@ -105,7 +106,7 @@ func (t *attempt) clear(ctx context.Context, plan reconfigure.Plan) reconfigure.
 	return stay
 }
 
-// unknown is the servers of nodes that Terraform's state does not have.
+// unknown returns the servers of nodes that Terraform's state does not have.
 func (t *attempt) unknown(nodes nodeset.NodeSet) map[string][]reconfigure.Server {
 	found := map[string][]reconfigure.Server{}
 	for node := range nodes.All() {
@@ -118,14 +119,15 @@ func (t *attempt) unknown(nodes nodeset.NodeSet) map[string][]reconfigure.Server
 	return found
 }
 
-// delete waits no longer than for a straggler: everybody else waits, too. A server that is still there by then is looked at
+// delete waits no longer than for a straggler, since the whole run waits. A server that still exists then is checked
 // again when the node is retried.
 func (t *attempt) delete(ctx context.Context, node string, servers []reconfigure.Server) error {
 	stays := reconfigure.Classify(reconfigure.ClassUnknown, errStays)
 	ctx, cancel := context.WithTimeoutCause(ctx, t.timing.Straggler, stays)
 	defer cancel()
 	for _, s := range servers {
-		// Later than any instance was made, however wrong the clocks are: nobody else makes any while the lease is held.
+		// Later than the creation of any instance, however wrong the clocks are: nobody else makes any while the lease is
+		// held.
 		anyAge := time.Now().AddDate(1, 0, 0)
 		if err := t.deps.Cloud.RemoveServer(ctx, s.ID, node, anyAge); err != nil {
 			return fmt.Errorf("there is instance %s of it, which Terraform does not know and which is in the way: %w", s.ID, err)
@@ -142,10 +144,12 @@ func ids(servers []reconfigure.Server) string {
 	return strings.Join(all, ", ")
 }
 
-// protected says why an unknown instance is not to be deleted. Where Terraform's state has a part of the node, that is what it
-// was about to make, and nobody has used it yet, unless it runs and Slurm cannot be asked. Where it has nothing, the state itself may have been lost, and with it the
-// knowledge of a whole cluster at work.
-func (t *attempt) protected(node string, servers []reconfigure.Server, state reconfigure.NodeState, unreachable error) error {
+// protected returns why an unknown instance must not be deleted. If Terraform's state has a part of the node, the
+// instance is the one that Terraform was making, and it is not in use, unless it runs and Slurm cannot be asked. If the
+// state has nothing of the node, the state itself may have been lost, together with a whole cluster that is in use.
+func (t *attempt) protected(
+	node string, servers []reconfigure.Server, state reconfigure.NodeState, unreachable error,
+) error {
 	known, there := t.state.Instances[node]
 	cluster, _ := t.using()
 	unused := unreachable == nil || node == cluster.Control.Name ||
@@ -164,7 +168,7 @@ func (t *attempt) protected(node string, servers []reconfigure.Server, state rec
 	return nil
 }
 
-// all has the same happen to each of some nodes.
+// all returns the same failure for each of the nodes.
 func all(nodes nodeset.NodeSet, err error) reconfigure.Failures {
 	failures := reconfigure.Failures{}
 	for node := range nodes.All() {

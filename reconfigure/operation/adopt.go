@@ -9,8 +9,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// adoptKnown has Terraform's state take servers that the cloud has as asked and that the state has as half made, or does not
-// have: a worker or a Terraform that died has left them, or a run was interrupted. The calls that are left are given.
+// adoptKnown adds servers to Terraform's state that the cloud has as asked, and that are tainted in the state or
+// missing there: a worker or a Terraform that was killed has left them, or a run was interrupted. It returns the calls
+// that are left.
 func (t *attempt) adoptKnown(ctx context.Context, calls []*provisionCall) []*provisionCall {
 	servers := map[string]reconfigure.Server{}
 	plan := reconfigure.Plan{Desired: maps.Clone(t.state.Desired)}
@@ -24,7 +25,9 @@ func (t *attempt) adoptKnown(ctx context.Context, calls []*provisionCall) []*pro
 			}
 			adopting = append(adopting, c)
 		} else if c.In.adopts() {
-			c.Finish(made{}, errors.New("the cloud has no instance of it that is as Terraform was told: what is wrong with it must be fixed by hand"))
+			c.Finish(made{}, errors.New(
+				"the cloud has no instance of it that is as Terraform was told: what is wrong with it must be fixed by hand",
+			))
 		} else {
 			rest = append(rest, c)
 		}
@@ -61,8 +64,8 @@ func notAdopted(failure, err error) error {
 	return errors.Join(errors.New("its instance could not be imported into the state"), failure)
 }
 
-// adoptable finds a server that is as a call asks for. For a node that is to be made it must have been created since it was
-// asked for: Slurm waits for a newer boot.
+// adoptable returns a server that is as a call asks for. For a node that is being made, the server must have been
+// created since the request: Slurm waits for a newer boot.
 func (t *attempt) adoptable(p provision) (reconfigure.Server, bool) {
 	if p.op == nil || p.remove && p.server == nil {
 		return reconfigure.Server{}, false
@@ -73,7 +76,7 @@ func (t *attempt) adoptable(p provision) (reconfigure.Server, bool) {
 	change := p.change()
 	known, there := t.state.Instances[change.Node]
 	if there && !known.Tainted || len(t.servers[change.Node]) != 1 {
-		return reconfigure.Server{}, false // it is finished, or it is unknown which of several it would be
+		return reconfigure.Server{}, false // it is finished already, or it is unknown which of several is meant
 	}
 	s := t.servers[change.Node][0]
 	spec := change.Spec
@@ -89,8 +92,10 @@ func (t *attempt) adoptable(p provision) (reconfigure.Server, bool) {
 	return reconfigure.Server{}, false
 }
 
-// adoptAll finishes for Terraform's state what was interrupted when the cloud had it as asked.
-func (t *attempt) adoptAll(ctx context.Context, plan reconfigure.Plan, servers map[string]reconfigure.Server, cut []*delivery) {
+// adoptAll adds to Terraform's state the servers of an interrupted run that the cloud has as asked.
+func (t *attempt) adoptAll(
+	ctx context.Context, plan reconfigure.Plan, servers map[string]reconfigure.Server, cut []*delivery,
+) {
 	state, err := t.terraform.State(ctx)
 	if err == nil {
 		plan.Desired = state.Desired

@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// interrupted has a controller be killed, and Terraform with it, while nodes are made; then another one has the same
-// plan carried out.
+// interrupted kills a controller, and Terraform with it, while nodes are made. Then another one carries out the same
+// plan.
 func (l *lab) interrupted(how simulate.Half, nodes ...string) map[string]string {
 	l.Helper()
 	l.wants(reconfigure.Create, nodes...)
@@ -26,7 +26,7 @@ func (l *lab) interrupted(how simulate.Half, nodes ...string) map[string]string 
 }
 
 // An unknown instance from before the request is older than the boot that Slurm waits for.
-func TestUnknownInstanceGoesBeforeItsNodeIsMadeAgain(t *testing.T) {
+func TestUnknownInstanceIsRemovedBeforeItsNodeIsMade(t *testing.T) {
 	for _, how := range []simulate.Half{simulate.Unwritten, simulate.Unknown, simulate.Tainted} {
 		t.Run(string(how), func(t *testing.T) {
 			test(t, func(l *lab) {
@@ -39,7 +39,7 @@ func TestUnknownInstanceGoesBeforeItsNodeIsMadeAgain(t *testing.T) {
 	}
 }
 
-// One that was made for the same request is taken.
+// One that was made for the same request is adopted.
 func TestUnknownInstanceOfTheSameRequestIsAdopted(t *testing.T) {
 	for _, how := range []simulate.Half{simulate.Unwritten, simulate.Unknown, simulate.Tainted} {
 		t.Run(string(how), func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestInstanceOfALostAnswerIsAdopted(t *testing.T) {
 	})
 }
 
-func TestUnknownInstanceGoesWithItsNode(t *testing.T) {
+func TestUnknownInstanceIsRemovedWithItsNode(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Have("p3")
 		l.PowersDown("p3")
@@ -88,16 +88,20 @@ func TestUnknownInstanceGoesWithItsNode(t *testing.T) {
 	})
 }
 
-// Terraform's state may have been lost with all that it knew: then what it does not know is a cluster at work.
+// Terraform's state may have been lost. Then the instances that it does not know are a cluster in use.
 func TestUnknownInstanceThatMayBeOfUseIsLeftAlone(t *testing.T) {
 	for name, rule := range map[string]struct {
 		prepare func(*lab)
 		node    string
 		why     string
 	}{
-		"a job runs on it":       {func(l *lab) { l.Have("p3"); l.StartJob("p3"); l.Forget("p3") }, "p3", "it is in use by Slurm"},
-		"a job may start on it":  {func(l *lab) { l.Have("p3"); l.Forget("p3") }, "p3", "it is in use by Slurm"},
-		"Slurm does not answer":  {func(l *lab) { l.Have("p3"); l.Forget("p3"); l.Order(simulate.SlurmSilent) }, "p3", "as Slurm does not answer"},
+		"a job runs on it": {
+			func(l *lab) { l.Have("p3"); l.StartJob("p3"); l.Forget("p3") }, "p3", "it is in use by Slurm",
+		},
+		"a job may start on it": {func(l *lab) { l.Have("p3"); l.Forget("p3") }, "p3", "it is in use by Slurm"},
+		"Slurm does not answer": {
+			func(l *lab) { l.Have("p3"); l.Forget("p3"); l.Order(simulate.SlurmSilent) }, "p3", "as Slurm does not answer",
+		},
 		"it is the control node": {func(l *lab) { l.Forget("ctl") }, "ctl", "all of Slurm's state may be on it"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -116,16 +120,16 @@ func TestUnknownInstanceThatMayBeOfUseIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Where Terraform's state has a part of it, an unknown instance is what was about to be made, whether Slurm answers or
-// not: no cluster could be deployed otherwise.
-func TestHalfMadeControlNodeIsMadeAnew(t *testing.T) {
+// If Terraform's state has a part of the node, an unknown instance is the one that was being made, whether Slurm
+// answers or not: otherwise no cluster could be deployed.
+func TestUnfinishedControlNodeIsReplaced(t *testing.T) {
 	empty(t, func(l *lab) {
 		l.want("verdicts", map[string]string{"ctl": "done"}, l.interrupted(simulate.Unwritten, "ctl"))
 		l.want("orphans", 0, len(l.Orphans()))
 	})
 }
 
-// What Terraform has begun to make it must not forget, as long as it is unknown what has come of it.
+// Terraform must not forget an instance that it has begun to make while the result is unknown.
 func TestNothingBegunIsForgottenWhileTheCloudIsSilent(t *testing.T) {
 	test(t, func(l *lab) {
 		l.wants(reconfigure.Create, "p3")
@@ -162,7 +166,7 @@ func TestNothingIsMadeWhileTheCloudIsSilent(t *testing.T) {
 	})
 }
 
-// A controller sets a node DOWN for which nothing can be planned, and dies: the next one hands it back.
+// A controller sets a node DOWN that cannot be planned, and dies. The next one hands it back.
 func TestNodeThatAnotherControllerSetDownIsHandedBack(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3")
@@ -175,8 +179,8 @@ func TestNodeThatAnotherControllerSetDownIsHandedBack(t *testing.T) {
 	})
 }
 
-// An unknown instance that the cloud does not delete holds up its own node, and no other.
-func TestUnknownInstanceThatStaysHoldsNobodyBack(t *testing.T) {
+// An unknown instance that the cloud does not delete delays its own node, and no other.
+func TestUnknownInstanceThatStaysDelaysNoOtherNode(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Have("p3")
 		l.PowersDown("p3")
@@ -200,9 +204,8 @@ func TestUnknownInstanceThatStaysHoldsNobodyBack(t *testing.T) {
 	})
 }
 
-// The map of nodes is written before the deed. What Terraform did not come to is yet to be done, and must not be taken
-// for done.
-func TestInstanceIsWhatItWasMadeOfWhateverWasIntended(t *testing.T) {
+// The map of nodes is written before Terraform starts. A change that Terraform did not make must not count as made.
+func TestMapOfNodesDoesNotHideAnOldInstance(t *testing.T) {
 	test(t, func(l *lab) {
 		was := l.Spec("p1")
 		l.drained(reconfigure.Replace, "p1")

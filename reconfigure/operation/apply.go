@@ -10,26 +10,26 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// delivery is how far one call of a run is.
+// delivery is the progress of one call of a run.
 type delivery struct {
 	call    *provisionCall
 	effect  reconfigure.Effect // what Terraform does to the instance; empty: nothing
 	before  string             // id of the instance that the node had
-	early   bool               // the cloud's word is enough: nothing of the node comes after its instance
+	early   bool               // it may be delivered early: no resource of the node comes after its instance
 	settled chan error         // Terraform's own verdict
 	given   bool               // the caller has its result
-	server  reconfigure.Server // that was delivered; zero: it is gone, or in ERROR
+	server  reconfigure.Server // the delivered server; zero: removed, or in ERROR
 }
 
-// What the events of runs begin with.
+// The beginnings of the events of runs.
 const (
 	terraformRuns = "Terraform: "
 	ansibleRuns   = "Ansible: "
 )
 
-// apply has Terraform carry out a preview. A caller gets its result when the cloud says that its server is as asked: nobody
-// waits for the provider's sleep. When nothing else is left to wait for, or when others wait and the rest does not come,
-// Terraform is interrupted; what was posted by then is taken over later. True where something is left to do.
+// apply lets Terraform carry out a preview. A caller gets its result when the cloud has its server as asked, without
+// the provider's fixed wait. Terraform is interrupted when all calls are delivered, or when others wait and the rest
+// does not come; what was posted by then is adopted later. It returns true if something is left to do.
 func (t *attempt) apply(ctx context.Context, preview reconfigure.Preview, calls []*provisionCall) (again bool) {
 	deliveries := t.deliveries(preview, calls)
 	rounds := map[*round]bool{}
@@ -53,7 +53,7 @@ func (t *attempt) apply(ctx context.Context, preview reconfigure.Preview, calls 
 	if ctx.Err() != nil {
 		return false
 	}
-	t.forgotten() // once is enough: the next plan for such a node completes it in any case
+	t.forgotten() // after one run: the next plan for such a node completes it in any case
 	return t.conclude(ctx, preview, deliveries, failures, err)
 }
 
@@ -81,7 +81,8 @@ func (t *attempt) deliveries(preview reconfigure.Preview, calls []*provisionCall
 	return all
 }
 
-// progress hands Terraform's words on to the nodes, until it is interrupted: what it says of that is no news of theirs.
+// progress notes Terraform's messages for the nodes, until it is interrupted: its messages after that are of no use to
+// them.
 func (t *attempt) progress(deliveries []*delivery, interrupt <-chan struct{}) Watch {
 	of := map[string]*operation{}
 	for _, d := range deliveries {
@@ -96,9 +97,9 @@ func (t *attempt) progress(deliveries []*delivery, interrupt <-chan struct{}) Wa
 	}
 }
 
-// interruptible reports whether Terraform has nothing to do that must not be left off: for an instance the provider only waits
-// for the cloud, but a resize, or a resource of the site's, would be left half done. A port that is being made is waited for
-// by whoever interrupts Terraform.
+// interruptible reports whether Terraform may be interrupted. Of an instance the provider only waits for the cloud, but
+// a resize or a resource of the site would be left unfinished. The Terraform driver waits for a port that is being
+// made.
 func interruptible(preview reconfigure.Preview) bool {
 	return !preview.Plan.Shared && !slices.ContainsFunc(preview.Changes, func(c reconfigure.ResourceChange) bool {
 		half := c.Effect == reconfigure.EffectResize || c.Effect == reconfigure.EffectUpdate
@@ -106,14 +107,18 @@ func interruptible(preview reconfigure.Preview) bool {
 	})
 }
 
-// watch delivers what the cloud says is done, until Terraform has ended, and interrupts it when there is a reason to.
-func (t *attempt) watch(ctx context.Context, preview reconfigure.Preview, deliveries []*delivery, interrupt chan<- struct{}, applied <-chan struct{}) {
+// watch delivers calls that the cloud has done, until Terraform has ended, and interrupts Terraform if there is a
+// reason.
+func (t *attempt) watch(
+	ctx context.Context, preview reconfigure.Preview, deliveries []*delivery, interrupt chan<- struct{},
+	applied <-chan struct{},
+) {
 	cluster, _ := t.using()
 	var (
 		may      = cluster.Settings.Interrupt && interruptible(preview)
 		moved    = time.Now()
 		awaited  <-chan struct{}
-		others   bool // wait: for the next run, or for Terraform's own verdict
+		others   bool // others wait: for the next run, or for Terraform's own verdict
 		tick     = time.NewTicker(t.timing.Poll)
 		complete = func() bool {
 			return !slices.ContainsFunc(deliveries, func(d *delivery) bool { return !d.given && !d.call.Finished() })
@@ -154,7 +159,7 @@ func (t *attempt) watch(ctx context.Context, preview reconfigure.Preview, delive
 	}
 }
 
-// deliver gives a caller its result where the cloud says that its server is as asked, or in ERROR.
+// deliver gives a caller its result if the cloud has its server as asked, or in ERROR.
 func (t *provisioning) deliver(d *delivery, servers []reconfigure.Server) bool {
 	op := d.call.In.op
 	if d.effect == reconfigure.EffectDelete {
@@ -186,12 +191,12 @@ func (t *provisioning) deliver(d *delivery, servers []reconfigure.Server) bool {
 	return true
 }
 
-// old reports whether the cloud has the instance still that the node had.
+// old reports whether the cloud still has the instance that the node had.
 func (d *delivery) old(servers []reconfigure.Server) bool {
 	return slices.ContainsFunc(servers, func(s reconfigure.Server) bool { return s.ID == d.before })
 }
 
-// renewed is the newest server that Terraform has asked the cloud for, or is about to rebuild.
+// renewed returns the newest server that Terraform has posted or is rebuilding.
 func (d *delivery) renewed(servers []reconfigure.Server) (reconfigure.Server, bool) {
 	for _, s := range slices.Backward(servers) {
 		if s.ID != d.before || d.effect == reconfigure.EffectRebuild && s.ImageID == d.call.In.change().Spec.ImageID {
@@ -201,7 +206,7 @@ func (d *delivery) renewed(servers []reconfigure.Server) (reconfigure.Server, bo
 	return reconfigure.Server{}, false
 }
 
-// refused has the jobs that need all of their nodes be given up where there is no room for one.
+// refused gives up the jobs that need all of their nodes if there is no room for one of these.
 func (t *provisioning) refused(op *operation, err error) error {
 	if reconfigure.ClassOf(err).NoRoom() {
 		t.giveUp(reconfigure.Failures{op.change.Node: err})
@@ -209,7 +214,7 @@ func (t *provisioning) refused(op *operation, err error) error {
 	return err
 }
 
-// asAsked reports whether a server runs, and is made of what was asked for as far as the cloud's list says.
+// asAsked reports whether a server runs and, as far as the cloud's list says, is made of what was asked for.
 func asAsked(s reconfigure.Server, spec reconfigure.Spec) bool {
 	same := func(is, wanted string) bool { return is == "" || is == wanted }
 	return s.Active() && same(s.ImageID, spec.ImageID) && same(s.FlavorID, spec.FlavorID) && same(s.Group, spec.Group)
@@ -220,9 +225,11 @@ func instanceOf(s reconfigure.Server, spec reconfigure.Spec) reconfigure.Instanc
 }
 
 // conclude gives each call its result after Terraform has ended.
-func (t *attempt) conclude(ctx context.Context, preview reconfigure.Preview, deliveries []*delivery, failures reconfigure.Failures, err error) (again bool) {
+func (t *attempt) conclude(
+	ctx context.Context, preview reconfigure.Preview, deliveries []*delivery, failures reconfigure.Failures, err error,
+) (again bool) {
 	if err != nil {
-		// It is unknown what became of those that the cloud has not delivered.
+		// The result of the calls that were not delivered is unknown.
 		t.failAll(t.open(), err)
 		t.afterInterrupt(ctx, given(deliveries))
 		return len(t.forget) > 0
@@ -245,19 +252,19 @@ func (t *attempt) conclude(ctx context.Context, preview reconfigure.Preview, del
 		}
 	}
 	if t.finishRest(ctx, deliveries, failures); len(untried) == len(failures) && len(untried) > 0 {
-		t.failSome(t.open(), untried) // nobody is to blame, and to try again would go on for ever
+		t.failSome(t.open(), untried) // no node is the cause, and another attempt would go on for ever
 		untried = nil
 	}
 	t.afterInterrupt(ctx, cut)
 	return len(untried) > 0 || len(t.forget) > 0 || len(cut) > 0 && len(t.open()) > 0
 }
 
-// given is the deliveries whose callers have their result already.
+// given returns the deliveries whose callers have their result already.
 func given(deliveries []*delivery) []*delivery {
 	return slices.DeleteFunc(slices.Clone(deliveries), func(d *delivery) bool { return !d.given })
 }
 
-// finishRest answers the calls that Terraform has finished and that the cloud did not deliver before.
+// finishRest gives results to the calls that Terraform has finished and that were not delivered before.
 func (t *attempt) finishRest(ctx context.Context, deliveries []*delivery, failures reconfigure.Failures) {
 	var rest []*delivery
 	for _, d := range deliveries {
@@ -297,8 +304,8 @@ func (t *attempt) finishRest(ctx context.Context, deliveries []*delivery, failur
 	}
 }
 
-// explain puts the cloud's own words before Terraform's, which says of an instance in ERROR no more than that. The class is
-// then that of the cloud's words.
+// explain puts the cloud's fault before Terraform's error, which only says that the instance is in ERROR. The class is
+// then that of the fault.
 func (t *attempt) explain(ctx context.Context, node string, err error) error {
 	servers, unseen := t.serversOf(ctx, node)
 	if unseen != nil || len(servers) == 0 {
@@ -314,8 +321,8 @@ func (t *attempt) explain(ctx context.Context, node string, err error) error {
 	return withFault(err, fault)
 }
 
-// afterInterrupt takes over what Terraform has left off: instances that the cloud has as asked are finished for Terraform's
-// state, too; what the cloud is still at is waited for beside the runs that follow.
+// afterInterrupt completes an interrupted run: instances that the cloud has as asked are adopted, and those that the
+// cloud is still making are awaited beside the runs that follow.
 func (t *attempt) afterInterrupt(ctx context.Context, cut []*delivery) {
 	if len(cut) == 0 {
 		return
@@ -348,14 +355,14 @@ func (t *attempt) afterInterrupt(ctx context.Context, cut []*delivery) {
 	}
 }
 
-// pending reports whether the cloud is at what Terraform has asked it for, be it the first half of a replacement.
+// pending reports whether the cloud is still at work on a change, or on the first half of a replacement.
 func (d *delivery) pending(servers []reconfigure.Server) bool {
 	_, comes := d.renewed(servers)
 	removes := d.effect == reconfigure.EffectDelete || d.effect == reconfigure.EffectReplace
 	return comes || removes && d.old(servers)
 }
 
-// forgotten tells those whose instance is gone that Terraform's state knows it, or has had its chance.
+// forgotten finishes the calls whose instance is gone, after a run in which Terraform's state could notice it.
 func (t *attempt) forgotten() {
 	for _, d := range t.forget {
 		d.settled <- nil
@@ -363,16 +370,18 @@ func (t *attempt) forgotten() {
 	t.forget = nil
 }
 
-// forgets reports whether a node's instance is gone, which Terraform's state does not know yet.
+// forgets reports whether a node's instance is gone, but still in Terraform's state.
 func (t *attempt) forgets(node string) bool {
 	return slices.ContainsFunc(t.forget, func(d *delivery) bool { return d.call.In.op.change.Node == node })
 }
 
-// follow waits until the cloud has done what Terraform was interrupted at, as long as its caller waits, and then has
-// Terraform's state brought up to date. Of a replacement of which the old instance is gone the rest is asked for anew.
+// follow waits until the cloud has finished an interrupted change, as long as its caller waits, and then brings
+// Terraform's state up to date. If only the old instance of a replacement is gone, the new one is asked for again.
 func (t *provisioning) follow(d *delivery) {
 	op := d.call.In.op
-	overdue := reconfigure.Classify(reconfigure.ClassBoot, fmt.Errorf("its instance is not ACTIVE after %s", t.timing.Build))
+	overdue := reconfigure.Classify(
+		reconfigure.ClassBoot, fmt.Errorf("its instance is not ACTIVE after %s", t.timing.Build),
+	)
 	ctx, cancel := context.WithTimeoutCause(d.call.Context(), t.timing.Build, overdue)
 	defer cancel()
 	for !d.call.Finished() {
@@ -402,7 +411,7 @@ func (t *provisioning) follow(d *delivery) {
 	d.settled <- err
 }
 
-// withFault puts the cloud's words before an error.
+// withFault puts the cloud's fault before an error.
 func withFault(err error, fault string) error {
 	if fault == "" {
 		return err

@@ -10,11 +10,11 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// create makes the node's instance, or another one in its place, and brings it up.
+// create makes the node's instance, or replaces it, and brings it up.
 func (o *operation) create() error { return o.attempts(o.bringUp) }
 
-// attempts makes the first attempt, and then others, each on a fresh instance: one that does not come up is removed, and the
-// next attempt begins, as long as there is time for one as long as the last, and Slurm waits.
+// attempts makes the first attempt, and then others, each on a fresh instance. An instance that does not come up is
+// removed first. The next attempt begins if the time is enough for one as long as the last, and if Slurm still waits.
 func (o *operation) attempts(first func() error) error {
 	try := first
 	for attempt := 0; ; attempt++ {
@@ -33,14 +33,15 @@ func (o *operation) attempts(first func() error) error {
 	}
 }
 
-// retries reports whether another instance may do better. Once slurmd was started none may: it can register at any moment,
-// and the job that waits for the node would begin on an instance that is being removed.
+// retries reports whether another attempt may succeed. There is none after slurmd was started: it can register at any
+// moment, and the job that waits for the node would begin on an instance that is being removed.
 func (o *operation) retries(err error, attempt int, took time.Duration) bool {
-	return reconfigure.ClassOf(err).Boots() && !o.started && o.ctx.Err() == nil && attempt < o.change.Retries && took <= o.left()
+	return reconfigure.ClassOf(err).Boots() && !o.started && o.ctx.Err() == nil && attempt < o.change.Retries &&
+		took <= o.left()
 }
 
-// another removes what is left of the last attempt. The next one may begin only where nothing is left, and while Slurm waits
-// for the node: whoever has suspended it, or given it up, is to have his way.
+// another removes what is left of the last attempt. The next one may begin only if nothing is left, and if Slurm still
+// waits for the node: it may have been suspended or given up meanwhile.
 func (o *operation) another() error {
 	if err := o.discard(o.ctx); err != nil {
 		return fmt.Errorf("its instance could not be removed: %w", err)
@@ -64,9 +65,9 @@ func (o *operation) bringUp() error {
 	return o.boot(o.fresh())
 }
 
-// provision has Terraform make the instance. What may pass by itself is tried again, within the deadline.
+// provision lets Terraform make the instance. Passing failures are retried, within the deadline.
 func (o *operation) provision() error {
-	if o.round.Seen.Desired[o.change.Node].HasInstance() { // a run was cut short, and the cloud may be at work with it
+	if o.round.Seen.Desired[o.change.Node].HasInstance() { // a run was interrupted, and the cloud may still be at work
 		o.awaitBuilt()
 	}
 	const most = 5
@@ -79,7 +80,7 @@ func (o *operation) provision() error {
 			o.found(map[string]reconfigure.Instance{o.change.Node: made.instance})
 			return nil
 		}
-		if last != nil && reconfigure.ClassOf(err) == reconfigure.ClassRefused { // something was tried before
+		if last != nil && reconfigure.ClassOf(err) == reconfigure.ClassRefused { // an attempt came before
 			o.note(said(err))
 			return last
 		}
@@ -95,7 +96,8 @@ func (o *operation) provision() error {
 	}
 }
 
-// late classifies the end of the node's time. What has waited for others only says nothing of its own instance.
+// late classifies the end of the node's time. If the operation has only waited for a run, that is no fault of its
+// instance.
 func (o *operation) late(err error) error {
 	if errors.Is(err, errLate) && !o.waiting.Load() {
 		return reconfigure.Classify(reconfigure.ClassBoot, err)
@@ -103,13 +105,13 @@ func (o *operation) late(err error) error {
 	return err
 }
 
-// fresh reports whether the instance has a new disk, and so a new host key. One that was only resized keeps both.
+// fresh reports whether the instance has a new disk, and so a new host key. A resized one keeps both.
 func (o *operation) fresh() bool {
 	before := o.round.Seen.Instances[o.change.Node]
 	return before.ID != o.instance.ID || before.Made.ImageID != o.change.Spec.ImageID
 }
 
-// boot waits until the instance answers by SSH, has it configured and sees slurmd register.
+// boot waits until the instance answers by SSH, gets it configured, and waits until slurmd has registered.
 func (o *operation) boot(fresh bool) error {
 	o.enter(reconfigure.PhaseBoot)
 	_, deps := o.using()
@@ -122,10 +124,11 @@ func (o *operation) boot(fresh bool) error {
 	return o.configureAndVerify()
 }
 
-// errBoot is the end of an instance's time to answer.
+// errBoot ends the wait for SSH.
 var errBoot = errors.New("it did not answer in time")
 
-// cause is why an attempt ended: what the operation itself was ended for says more than that its context is done.
+// cause returns why an attempt ended: the cause of the operation's end if it has ended, since that says more than a
+// cancelled context.
 func (o *operation) cause(err error) error {
 	if given := context.Cause(o.ctx); given != nil && errors.Is(given, reconfigure.ErrGivenUp) {
 		return given
@@ -144,8 +147,8 @@ func (o *operation) configureAndVerify() error {
 	return nil
 }
 
-// settle waits for Terraform's own verdict. By now slurmd has registered and a job may run, or the instance is gone: that
-// Terraform's state does not know that is told, and is no reason to do anything about it.
+// settle waits for Terraform's own verdict. By now slurmd has registered and a job may run, or the instance is removed.
+// So if Terraform's state lacks that, it is only noted.
 func (o *operation) settle() {
 	if o.settled == nil {
 		return
@@ -159,8 +162,8 @@ func (o *operation) settle() {
 	}
 }
 
-// awaitBuilt waits while the cloud still makes an instance that somebody has asked it for: what is ACTIVE can be adopted, and
-// need not be made once more.
+// awaitBuilt waits while the cloud still makes an instance of an earlier run: when it is ACTIVE it can be adopted, and
+// need not be made again.
 func (o *operation) awaitBuilt() {
 	ctx, cancel := context.WithTimeout(o.ctx, o.timing.Build)
 	defer cancel()
@@ -175,8 +178,8 @@ func (o *operation) awaitBuilt() {
 	}
 }
 
-// adopt has Terraform's state take an instance that it has as half made, or does not have, and that must not be lost: it is in
-// use, or the control node's, which is then configured.
+// adopt adds an instance to Terraform's state that is tainted there or missing, and that must not be lost: it is in
+// use, or it is the control node's, which is then configured.
 func (o *operation) adopt() error {
 	o.enter(reconfigure.PhaseApply)
 	o.awaitBuilt()
@@ -189,8 +192,8 @@ func (o *operation) adopt() error {
 	return o.boot(true)
 }
 
-// reboot restarts the instance by the cloud, so that its boot is newer than the request. One that does not come up may be
-// replaced.
+// reboot restarts the instance by the cloud, so that its boot is newer than the request. An instance that does not come
+// up may be replaced.
 func (o *operation) reboot() error { return o.attempts(o.restart) }
 
 func (o *operation) restart() error {
@@ -206,7 +209,7 @@ func (o *operation) restart() error {
 	return o.boot(false)
 }
 
-// guard refuses to end an instance on which a job runs, or may be started, or on which it is unknown whether one runs.
+// guard refuses to end an instance on which a job runs or may start, or on which that is unknown.
 func (o *operation) guard(ctx context.Context) error {
 	if o.change.Force {
 		return nil
@@ -219,8 +222,8 @@ func (o *operation) guard(ctx context.Context) error {
 	return busy
 }
 
-// inUse says why an instance must not be ended now; nil where it may be. An instance that was not made to the end hardly ever
-// had a job, so that Slurm is unreachable is not held against it; but an administrator may have tainted one that is in use.
+// inUse returns why an instance must not be ended now, or nil. A tainted instance hardly ever has a job, so it may be
+// ended while Slurm is unreachable. But an administrator may have tainted one that is in use.
 func inUse(instance reconfigure.Instance, state reconfigure.NodeState, unreachable error) error {
 	var busy error
 	switch {

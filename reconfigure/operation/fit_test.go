@@ -14,51 +14,70 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// creations is changes that make nodes n1, n2, … of these flavors.
+// creations returns changes that make nodes n1, n2, … of these flavors.
 func creations(flavors ...string) []reconfigure.Change {
 	var all []reconfigure.Change
 	for i, flavor := range flavors {
-		all = append(all, reconfigure.Change{Node: fmt.Sprint("n", i+1), Action: reconfigure.Create, Spec: reconfigure.Spec{FlavorID: flavor}})
+		all = append(all, reconfigure.Change{
+			Node: fmt.Sprint("n", i+1), Action: reconfigure.Create, Spec: reconfigure.Spec{FlavorID: flavor},
+		})
 	}
 	return all
 }
 
 func TestFit(t *testing.T) {
 	const unlimited = -1
-	flavors := map[string]reconfigure.Use{"small": {Instances: 1, Cores: 4, RAM: 1024}, "big": {Instances: 1, Cores: 16, RAM: 65536}}
+	flavors := map[string]reconfigure.Use{
+		"small": {Instances: 1, Cores: 4, RAM: 1024}, "big": {Instances: 1, Cores: 16, RAM: 65536},
+	}
 	for name, tc := range map[string]struct {
 		limit, used reconfigure.Use
 		wanted      []reconfigure.Change
 		want        map[string]string
 	}{
 		"without limits": {
-			reconfigure.Use{Instances: unlimited, Cores: unlimited, RAM: unlimited}, reconfigure.Use{Instances: 500, Cores: 4000, RAM: 1 << 30}, creations("big", "big"), map[string]string{},
+			reconfigure.Use{Instances: unlimited, Cores: unlimited, RAM: unlimited},
+			reconfigure.Use{Instances: 500, Cores: 4000, RAM: 1 << 30}, creations("big", "big"), map[string]string{},
 		},
-		"just enough": {reconfigure.Use{Instances: 12, Cores: 48, RAM: 12288}, reconfigure.Use{Instances: 10, Cores: 40, RAM: 10240}, creations("small", "small"), map[string]string{}},
+		"just enough": {
+			reconfigure.Use{Instances: 12, Cores: 48, RAM: 12288}, reconfigure.Use{Instances: 10, Cores: 40, RAM: 10240},
+			creations("small", "small"), map[string]string{},
+		},
 		"nothing left": {
-			reconfigure.Use{Instances: 12, Cores: unlimited, RAM: unlimited}, reconfigure.Use{Instances: 12}, creations("small", "big"),
+			reconfigure.Use{Instances: 12, Cores: unlimited, RAM: unlimited}, reconfigure.Use{Instances: 12},
+			creations("small", "big"),
 			map[string]string{"n1": "12 of 12 instances are in use", "n2": "12 of 12 instances are in use"},
 		},
 		"more in use than allowed": {
-			reconfigure.Use{Instances: 10, Cores: unlimited, RAM: unlimited}, reconfigure.Use{Instances: 12}, creations("small"), map[string]string{"n1": "12 of 10 instances are in use"},
+			reconfigure.Use{Instances: 10, Cores: unlimited, RAM: unlimited}, reconfigure.Use{Instances: 12}, creations("small"),
+			map[string]string{"n1": "12 of 10 instances are in use"},
 		},
-		"a limit of nothing": {reconfigure.Use{Instances: 0, Cores: unlimited, RAM: unlimited}, reconfigure.Use{}, creations("small"), map[string]string{"n1": "0 of 0 instances are in use"}},
+		"a limit of nothing": {
+			reconfigure.Use{Instances: 0, Cores: unlimited, RAM: unlimited}, reconfigure.Use{}, creations("small"),
+			map[string]string{"n1": "0 of 0 instances are in use"},
+		},
 		"the first take it": {
-			reconfigure.Use{Instances: 12, Cores: unlimited, RAM: unlimited}, reconfigure.Use{Instances: 10}, creations("small", "small", "small", "small"),
+			reconfigure.Use{Instances: 12, Cores: unlimited, RAM: unlimited}, reconfigure.Use{Instances: 10},
+			creations("small", "small", "small", "small"),
 			map[string]string{
 				"n3": "10 of 12 instances are in use besides 2 for nodes that come first",
 				"n4": "10 of 12 instances are in use besides 2 for nodes that come first",
 			},
 		},
 		"no cores": {
-			reconfigure.Use{Instances: unlimited, Cores: 48, RAM: unlimited}, reconfigure.Use{Cores: 46}, creations("small"), map[string]string{"n1": "46 of 48 cores are in use; it takes 4"},
+			reconfigure.Use{Instances: unlimited, Cores: 48, RAM: unlimited}, reconfigure.Use{Cores: 46}, creations("small"),
+			map[string]string{"n1": "46 of 48 cores are in use; it takes 4"},
 		},
 		"no memory": {
-			reconfigure.Use{Instances: unlimited, Cores: unlimited, RAM: 98304}, reconfigure.Use{RAM: 32768}, creations("small", "big"),
-			map[string]string{"n2": "32768 of 98304 MiB of memory are in use besides 1024 for nodes that come first; it takes 65536"},
+			reconfigure.Use{Instances: unlimited, Cores: unlimited, RAM: 98304}, reconfigure.Use{RAM: 32768},
+			creations("small", "big"),
+			map[string]string{
+				"n2": "32768 of 98304 MiB of memory are in use besides 1024 for nodes that come first; it takes 65536",
+			},
 		},
 		"a small one fits behind a big one that does not": {
-			reconfigure.Use{Instances: unlimited, Cores: 48, RAM: unlimited}, reconfigure.Use{Cores: 40}, creations("big", "small", "small"), map[string]string{"n1": "40 of 48 cores are in use; it takes 16"},
+			reconfigure.Use{Instances: unlimited, Cores: 48, RAM: unlimited}, reconfigure.Use{Cores: 40},
+			creations("big", "small", "small"), map[string]string{"n1": "40 of 48 cores are in use; it takes 16"},
 		},
 		"a flavor that is not known is an instance": {
 			reconfigure.Use{Instances: 12, Cores: 0, RAM: 0}, reconfigure.Use{Instances: 11}, creations("new", "new"),
@@ -67,7 +86,9 @@ func TestFit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
-			for node, err := range fit(reconfigure.Room{Limit: tc.limit, Used: tc.used, Flavors: flavors}, groups(tc.wanted, nil, nil)) {
+			for node, err := range fit(
+				reconfigure.Room{Limit: tc.limit, Used: tc.used, Flavors: flavors}, groups(tc.wanted, nil, nil),
+			) {
 				got[node] = err.Error()
 				if class := reconfigure.ClassOf(err); class != reconfigure.ClassQuota {
 					t.Errorf("%s is of class %s", node, class)
@@ -80,17 +101,24 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// What fits stays within the limits, what does not would have exceeded one, and a longer list changes nothing for those
-// that come first.
+// What fits stays within the limits, what does not would exceed one, and a longer list changes nothing for the first
+// ones.
 func TestFitProperties(t *testing.T) {
 	limit := rapid.IntRange(-1, 40)
 	use := rapid.Custom(func(r *rapid.T) reconfigure.Use {
-		return reconfigure.Use{Instances: 1, Cores: rapid.IntRange(0, 8).Draw(r, "cores"), RAM: rapid.IntRange(0, 8).Draw(r, "ram")}
+		return reconfigure.Use{
+			Instances: 1, Cores: rapid.IntRange(0, 8).Draw(r, "cores"), RAM: rapid.IntRange(0, 8).Draw(r, "ram"),
+		}
 	})
 	rapid.Check(t, func(r *rapid.T) {
 		room := reconfigure.Room{
-			Limit:   reconfigure.Use{Instances: limit.Draw(r, "instances"), Cores: limit.Draw(r, "cores"), RAM: limit.Draw(r, "ram")},
-			Used:    reconfigure.Use{Instances: rapid.IntRange(0, 20).Draw(r, "used instances"), Cores: rapid.IntRange(0, 20).Draw(r, "used cores"), RAM: rapid.IntRange(0, 20).Draw(r, "used ram")},
+			Limit: reconfigure.Use{
+				Instances: limit.Draw(r, "instances"), Cores: limit.Draw(r, "cores"), RAM: limit.Draw(r, "ram"),
+			},
+			Used: reconfigure.Use{
+				Instances: rapid.IntRange(0, 20).Draw(r, "used instances"), Cores: rapid.IntRange(0, 20).Draw(r, "used cores"),
+				RAM: rapid.IntRange(0, 20).Draw(r, "used ram"),
+			},
 			Flavors: map[string]reconfigure.Use{"a": use.Draw(r, "a"), "b": use.Draw(r, "b")},
 		}
 		wanted := creations(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b"}), 0, 20).Draw(r, "flavors")...)
@@ -98,7 +126,9 @@ func TestFitProperties(t *testing.T) {
 
 		within := func(limit, used, more int) bool { return limit < 0 || more == 0 || used+more <= limit }
 		fits := func(used, more reconfigure.Use) bool {
-			return within(room.Limit.Instances, used.Instances, more.Instances) && within(room.Limit.Cores, used.Cores, more.Cores) && within(room.Limit.RAM, used.RAM, more.RAM)
+			return within(
+				room.Limit.Instances, used.Instances, more.Instances,
+			) && within(room.Limit.Cores, used.Cores, more.Cores) && within(room.Limit.RAM, used.RAM, more.RAM)
 		}
 		used := room.Used
 		for _, c := range wanted {
@@ -119,14 +149,14 @@ func TestFitProperties(t *testing.T) {
 	})
 }
 
-// team is the job of that number that gets all of these nodes or, where the number is odd, what it gets.
+// team returns the job of that number. It gets all of these nodes or none or, if the number is odd, what there is.
 func team(id int64, nodes ...string) reconfigure.Job {
 	return reconfigure.Job{ID: id, Nodes: nodeset.Of(nodes...)}
 }
 
 func entire(j reconfigure.Job) bool { return j.ID%2 == 0 }
 
-// forJobs is changes that make nodes n1 to that number, for jobs.
+// forJobs returns changes that make nodes n1 to that number, for jobs.
 func forJobs(n int) []reconfigure.Change {
 	all := creations(slices.Repeat([]string{"a"}, n)...)
 	for i := range all {
@@ -148,30 +178,47 @@ func TestFitTogether(t *testing.T) {
 		jobs   []reconfigure.Job
 		want   map[string]string
 	}{
-		"they fit":                      {forJobs(3), []reconfigure.Job{team(2, "n1", "n2", "n3")}, map[string]string{}},
-		"one too many":                  {forJobs(4), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4")}, firstThree},
-		"one too many, and the next":    {forJobs(6), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4"), team(4, "n5", "n6")}, firstThree},
-		"a job of two requests":         {forJobs(4), []reconfigure.Job{team(2, "n1", "n2"), team(2, "n3", "n4")}, firstThree},
-		"their nodes alternate":         {forJobs(4), []reconfigure.Job{team(2, "n1", "n3"), team(4, "n2", "n4")}, map[string]string{"n2": given(4, "n4"), "n4": short}},
-		"a job that takes what it gets": {forJobs(4), []reconfigure.Job{team(1, "n1", "n2", "n3", "n4")}, map[string]string{"n4": short}},
+		"they fit":     {forJobs(3), []reconfigure.Job{team(2, "n1", "n2", "n3")}, map[string]string{}},
+		"one too many": {forJobs(4), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4")}, firstThree},
+		"one too many, and the next": {
+			forJobs(6), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4"), team(4, "n5", "n6")}, firstThree,
+		},
+		"a job of two requests": {
+			forJobs(4), []reconfigure.Job{team(2, "n1", "n2"), team(2, "n3", "n4")}, firstThree,
+		},
+		"their nodes alternate": {
+			forJobs(4), []reconfigure.Job{team(2, "n1", "n3"), team(4, "n2", "n4")},
+			map[string]string{"n2": given(4, "n4"), "n4": short},
+		},
+		"a job that takes what it gets": {
+			forJobs(4), []reconfigure.Job{team(1, "n1", "n2", "n3", "n4")}, map[string]string{"n4": short},
+		},
 		"both need a node": {
-			forJobs(5), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4"), team(1, "n2", "n5")}, map[string]string{"n1": given(2, "n4"), "n3": given(2, "n4"), "n4": short},
+			forJobs(5), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4"), team(1, "n2", "n5")},
+			map[string]string{"n1": given(2, "n4"), "n3": given(2, "n4"), "n4": short},
 		},
 		"two of all or nothing need a node": {
-			forJobs(5), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4"), team(4, "n2", "n5")}, map[string]string{"n1": given(2, "n4"), "n3": given(2, "n4"), "n4": short},
+			forJobs(5), []reconfigure.Job{team(2, "n1", "n2", "n3", "n4"), team(4, "n2", "n5")},
+			map[string]string{"n1": given(2, "n4"), "n3": given(2, "n4"), "n4": short},
 		},
-		"what the first has the second need not get": {forJobs(4), []reconfigure.Job{team(2, "n1", "n2"), team(4, "n2", "n3")}, map[string]string{"n4": short}},
+		"what the first has the second need not get": {
+			forJobs(4), []reconfigure.Job{team(2, "n1", "n2"), team(4, "n2", "n3")}, map[string]string{"n4": short},
+		},
 		"somebody asks by hand": {
-			byHand[:4], []reconfigure.Job{team(2, "n1", "n2", "n3", "n4")}, map[string]string{"n2": given(2, "n4"), "n3": given(2, "n4"), "n4": short},
+			byHand[:4], []reconfigure.Job{team(2, "n1", "n2", "n3", "n4")},
+			map[string]string{"n2": given(2, "n4"), "n3": given(2, "n4"), "n4": short},
 		},
-		"nodes that are there already": {forJobs(3), []reconfigure.Job{team(2, "n1", "n2", "n3", "n8", "n9")}, map[string]string{}},
+		"nodes that are there already": {
+			forJobs(3), []reconfigure.Job{team(2, "n1", "n2", "n3", "n8", "n9")}, map[string]string{},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
 			room := reconfigure.Room{Limit: reconfigure.Use{Instances: 3, Cores: -1, RAM: -1}}
 			for node, err := range fit(room, groups(tc.wanted, tc.jobs, entire)) {
 				got[node] = err.Error()
-				if class := reconfigure.ClassOf(err); class != reconfigure.ClassQuota || errors.Is(err, reconfigure.ErrGivenUp) != strings.HasPrefix(err.Error(), "given up") {
+				if class := reconfigure.ClassOf(err); class != reconfigure.ClassQuota ||
+					errors.Is(err, reconfigure.ErrGivenUp) != strings.HasPrefix(err.Error(), "given up") {
 					t.Errorf("%s is of class %s: %v", node, class, err)
 				}
 			}
@@ -182,8 +229,8 @@ func TestFitTogether(t *testing.T) {
 	}
 }
 
-// What fits stays within the limit. A node that nobody but jobs of all or nothing needs has room only where one of
-// these has room for all of its nodes, and such a job lacks room only where there would be none.
+// What fits stays within the limit. A node that only all-or-nothing jobs need has room only if one of these jobs has
+// room for all of its nodes. Such a job lacks room only if there is none.
 func TestFitTogetherProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		wanted := forJobs(rapid.IntRange(1, 9).Draw(r, "nodes"))
@@ -194,10 +241,17 @@ func TestFitTogetherProperties(t *testing.T) {
 		}
 		var jobs []reconfigure.Job
 		for range rapid.IntRange(0, 4).Draw(r, "jobs") {
-			jobs = append(jobs, team(int64(rapid.IntRange(1, 6).Draw(r, "job")), rapid.SliceOfN(rapid.SampledFrom(names), 1, 4).Draw(r, "nodes")...))
+			jobs = append(
+				jobs,
+				team(
+					int64(rapid.IntRange(1, 6).Draw(r, "job")), rapid.SliceOfN(rapid.SampledFrom(names), 1, 4).Draw(r, "nodes")...,
+				),
+			)
 		}
 		limit := rapid.IntRange(0, 9).Draw(r, "limit")
-		refused := fit(reconfigure.Room{Limit: reconfigure.Use{Instances: limit, Cores: -1, RAM: -1}}, groups(wanted, jobs, entire))
+		refused := fit(
+			reconfigure.Room{Limit: reconfigure.Use{Instances: limit, Cores: -1, RAM: -1}}, groups(wanted, jobs, entire),
+		)
 		made := len(wanted) - len(refused)
 		if made > limit {
 			r.Fatalf("%d are made of %d", made, limit)
@@ -223,18 +277,24 @@ func TestFitTogetherProperties(t *testing.T) {
 	})
 }
 
-func TestThoseForWhichTheMostJobsWaitComeFirst(t *testing.T) {
+func TestNodesForTheMostJobsComeFirst(t *testing.T) {
 	a := &attempt{
-		provisioning: &provisioning{Operator: &Operator{cluster: reconfigure.Cluster{Control: reconfigure.Control{Name: "n4"}}}},
+		provisioning: &provisioning{Operator: &Operator{cluster: reconfigure.Cluster{Control: reconfigure.Control{
+			Name: "n4",
+		}}}},
 		state: reconfigure.State{Instances: map[string]reconfigure.Instance{
 			"n5": {Node: "n5", Tainted: true}, "n6": {Node: "n6", ID: "6", Tainted: true},
 		}},
 	}
 	plan := reconfigure.Plan{Changes: append(creations("a", "a", "a", "a"),
-		reconfigure.Change{Node: "n5", Action: reconfigure.Replace}, reconfigure.Change{Node: "n6", Action: reconfigure.Replace},
-		reconfigure.Change{Node: "n7", Action: reconfigure.Remove}, reconfigure.Change{Node: "n8", Action: reconfigure.Create})}
+		reconfigure.Change{Node: "n5", Action: reconfigure.Replace},
+		reconfigure.Change{Node: "n6", Action: reconfigure.Replace},
+		reconfigure.Change{
+			Node: "n7", Action: reconfigure.Remove,
+		}, reconfigure.Change{Node: "n8", Action: reconfigure.Create})}
 	plan.Jobs = []reconfigure.Job{
-		{ID: 1, Nodes: nodeset.Of("n2", "n3")}, {ID: 2, Nodes: nodeset.Of("n3")}, {ID: 1, Nodes: nodeset.Of("n2", "n8")}, {ID: 3, Nodes: nodeset.Of("n7")},
+		{ID: 1, Nodes: nodeset.Of("n2", "n3")}, {ID: 2, Nodes: nodeset.Of("n3")}, {ID: 1, Nodes: nodeset.Of("n2", "n8")},
+		{ID: 3, Nodes: nodeset.Of("n7")},
 	}
 	var got []string
 	for _, c := range a.newcomers(plan) {

@@ -18,9 +18,10 @@ func TestJobThatStartsAfterThePlanKeepsItsNode(t *testing.T) {
 		l.wants(reconfigure.Create, "p6")
 		l.Then(simulate.AfterPreview, func() { l.StartJob("p3"); l.StartJob("p5") })
 		l.wantVerdicts(map[string]string{
-			"p3": "failed apply: left alone: a job runs on it", "p4": "done", "p5": "failed apply: left alone: a job runs on it", "p6": "done",
+			"p3": "failed apply: left alone: a job runs on it", "p4": "done", "p5": "failed apply: left alone: a job runs on it",
+			"p6": "done",
 		})
-		// The others go on knowing the nodes with jobs.
+		// The inventory keeps the nodes with jobs.
 		l.want("calls", []string{"apply create p6, delete p4", "adopt p6", "configure p6 of ctl,p[1-3,5-6]"}, l.Calls())
 		l.want("lost jobs", 0, len(l.Lost()))
 		if n := l.Node("p3"); n.Spec != l.Spec("p3") || n.State != "ALLOCATED+CLOUD" {
@@ -29,11 +30,13 @@ func TestJobThatStartsAfterThePlanKeepsItsNode(t *testing.T) {
 	})
 }
 
-func TestNodeThatSlurmTookBackAfterThePlanIsLeftAlone(t *testing.T) {
+func TestNodeThatSlurmUsesAgainAfterThePlanIsLeftAlone(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Have("p3")
 		l.wants(reconfigure.Remove, "p3")
-		l.wantVerdicts(map[string]string{"p3": "failed apply: left alone: Slurm has it in use, and may start a job on it at any moment"})
+		l.wantVerdicts(map[string]string{
+			"p3": "failed apply: left alone: Slurm has it in use, and may start a job on it at any moment",
+		})
 		l.want("calls", 0, len(l.Calls()))
 	})
 }
@@ -51,7 +54,7 @@ func TestJobThatStartsAfterThePlanKeepsItsNodeFromAReboot(t *testing.T) {
 }
 
 // The replaced node was registered by its image, and has a job, before the other one is rebooted.
-func TestRebootOfOneNodeDoesNotEndTheWayOfAnother(t *testing.T) {
+func TestRebootOfOneNodeDoesNotEndTheOperationOfAnother(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Have("p3", "p4")
 		l.PowersUp("p3", "p4")
@@ -64,7 +67,9 @@ func TestRebootOfOneNodeDoesNotEndTheWayOfAnother(t *testing.T) {
 }
 
 func TestSilentSlurmKeepsInstances(t *testing.T) {
-	for action, call := range map[reconfigure.Action]string{reconfigure.Remove: "", reconfigure.Replace: "", reconfigure.Reboot: ""} {
+	for action, call := range map[reconfigure.Action]string{
+		reconfigure.Remove: "", reconfigure.Replace: "", reconfigure.Reboot: "",
+	} {
 		t.Run(string(action)+call, func(t *testing.T) {
 			test(t, func(l *lab) {
 				l.Have("p3")
@@ -82,7 +87,7 @@ func TestSilentSlurmKeepsInstances(t *testing.T) {
 	}
 }
 
-func TestSilentSlurmKeepsNobodyFromANewOrAHalfMadeInstance(t *testing.T) {
+func TestSilentSlurmDoesNotKeepNewAndTaintedInstancesFromBeingMade(t *testing.T) {
 	test(t, func(l *lab) {
 		l.HaveTainted("p3", "p4")
 		l.wants(reconfigure.Remove, "p3")
@@ -121,8 +126,8 @@ func TestForceRemovesWhateverRuns(t *testing.T) {
 	}
 }
 
-// A node that was only to be drained is drained, whatever becomes of the others: its request goes on waiting.
-func TestDrainOutlivesAStageThatFailsForTheOthers(t *testing.T) {
+// A node that is only drained is drained, whatever the result of the others is. Its request stays deferred.
+func TestDrainIsDoneAlthoughOtherNodesFail(t *testing.T) {
 	test(t, func(l *lab) {
 		l.StartJob("p1")
 		l.wants(reconfigure.Drain, "p1")
@@ -141,7 +146,7 @@ func TestOnlyNodesThatAreNotDrainedFail(t *testing.T) {
 	})
 }
 
-// Somebody else's wish that nothing could be planned for must not cost a job its node.
+// A rejected request of somebody else must not take the node from a job.
 func TestRejectionThatSlurmDidNotAskForIsNotTold(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3")
@@ -151,20 +156,24 @@ func TestRejectionThatSlurmDidNotAskForIsNotTold(t *testing.T) {
 	})
 }
 
-// Slurm gives a node to a job while Terraform is at work, and the next slurm.conf would leave that node out.
-func TestSlurmIsNotMadeToForgetAJobThatWaits(t *testing.T) {
+// Slurm gives a node to a job while Terraform runs, and the next slurm.conf would not have that node.
+func TestSlurmDoesNotForgetAJobThatWaits(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resized(2, 3)
 		l.wants(reconfigure.Create, "p3")
 		l.Then(simulate.AfterApply, func() { l.PowersUp("p8") })
 		said := l.carry()
-		l.want("control node", "failed configure: slurm.conf is left as it is: without p8, on which a job may run, Slurm would end that job", said["ctl"])
+		l.want(
+			"control node",
+			"failed configure: slurm.conf is left as it is: without p8, on which a job may run, Slurm would end that job",
+			said["ctl"],
+		)
 		l.want("state", "ALLOCATED+CLOUD+POWERING_UP", l.Node("p8").State)
 	})
 }
 
-// To look for orphans may take minutes. The first look has Slurm not use the node, and then it does.
-func TestGuardLooksLast(t *testing.T) {
+// The search for orphans may take minutes. Slurm does not use the node before it, and uses it after it.
+func TestGuardChecksJobsLast(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Have("p3")
 		l.Drained("reconfigure: update", "p3")
@@ -179,8 +188,8 @@ func TestGuardLooksLast(t *testing.T) {
 	})
 }
 
-// The others must not forget a node that could not be drained: it has its jobs still.
-func TestNodeThatCouldNotBeDrainedStaysKnownToTheOthers(t *testing.T) {
+// The inventory keeps a node that could not be drained, since it still has its jobs.
+func TestNodeThatCouldNotBeDrainedStaysInTheInventory(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Order(simulate.SlurmRefuses, "p1")
 		l.wants(reconfigure.Drain, "p1")

@@ -20,7 +20,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// declared is a cluster with one persistent node, p1, a second one, p2, and cloud nodes p3 to p8.
+// declared returns a cluster with the persistent nodes p1 and p2, and the cloud nodes p3 to p8.
 func declared() reconfigure.Cluster {
 	source := reconfigure.Source{Image: "v1", Flavor: "small", Network: "cluster"}
 	return reconfigure.Cluster{
@@ -32,7 +32,7 @@ func declared() reconfigure.Cluster {
 	}
 }
 
-// lab is a world with an operator at work in it.
+// lab is a world with an operator.
 type lab struct {
 	*testing.T
 	*simulate.World
@@ -42,11 +42,11 @@ type lab struct {
 	end     context.CancelCauseFunc
 	running *operation.Operator
 	plan    reconfigure.Plan
-	round   *round // the last that was started
+	round   *round // the last one that was started
 	classes map[string]reconfigure.Class
 }
 
-// test runs in a bubble of its own time. The control node and both persistent nodes are there.
+// test runs in a synctest bubble. The control node and both persistent nodes are there.
 func test(t *testing.T, do func(*lab)) {
 	t.Helper()
 	empty(t, func(l *lab) {
@@ -55,7 +55,7 @@ func test(t *testing.T, do func(*lab)) {
 	})
 }
 
-// empty is the same in a world in which nothing was deployed.
+// empty does the same in a world in which nothing is deployed.
 func empty(t *testing.T, do func(*lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,7 +71,7 @@ func empty(t *testing.T, do func(*lab)) {
 	})
 }
 
-// operator is made when it is needed first, from the cluster and what stands behind it as they are by then.
+// operator makes the operator at its first use, from the lab's cluster and adapters.
 func (l *lab) operator() *operation.Operator {
 	if l.running == nil {
 		l.running = operation.New(l.ctx, l.cluster, l.deps, operation.DefaultTiming())
@@ -79,13 +79,13 @@ func (l *lab) operator() *operation.Operator {
 	return l.running
 }
 
-// restart has another operator, after the end of the first.
+// restart ends the operator, so that the next use makes another one.
 func (l *lab) restart() {
 	l.running = nil
 	l.ctx, l.end = context.WithCancelCause(l.Context())
 }
 
-// wants adds changes to the plan that is to be carried out.
+// wants adds changes to the next plan.
 func (l *lab) wants(a reconfigure.Action, nodes ...string) {
 	for _, node := range nodes {
 		c := reconfigure.Change{
@@ -98,7 +98,7 @@ func (l *lab) wants(a reconfigure.Action, nodes ...string) {
 	}
 }
 
-// change is a node's in the plan.
+// change returns a node's change in the plan.
 func (l *lab) change(node string) *reconfigure.Change {
 	i := slices.IndexFunc(l.plan.Changes, func(c reconfigure.Change) bool { return c.Node == node })
 	return &l.plan.Changes[i]
@@ -118,7 +118,7 @@ func (l *lab) observe(requests ...reconfigure.Request) snapshot.Snapshot {
 	return observe(l, l.World, requests...)
 }
 
-// observe takes a snapshot of a world, as requests need it.
+// observe takes a snapshot of a world for requests.
 func observe(t interface {
 	Context() context.Context
 	Fatal(args ...any)
@@ -152,14 +152,14 @@ type round struct {
 	after    map[string]time.Duration // by node: when its verdict came
 }
 
-// start takes a snapshot, completes the plan and has it carried out.
+// start takes a snapshot, completes the plan and starts it.
 func (l *lab) start() *round {
 	l.Helper()
 	seen := l.observe()
 	if l.plan.Desired == nil {
 		l.plan.Desired = desired(seen.Desired, l.plan.Changes)
 	}
-	told := map[string]bool{} // those that get a verdict
+	told := map[string]bool{} // nodes that get a verdict
 	for _, c := range l.plan.Changes {
 		told[c.Node] = true
 	}
@@ -172,7 +172,9 @@ func (l *lab) start() *round {
 		verdicts: map[string]reconfigure.Verdict{}, after: map[string]time.Duration{},
 	}
 	l.round = r
-	l.operator().Start(operation.Round{Number: 7, Cluster: l.cluster, Seen: seen, Plan: l.plan}, func(v reconfigure.Verdict) {
+	l.operator().Start(operation.Round{
+		Number: 7, Cluster: l.cluster, Seen: seen, Plan: l.plan,
+	}, func(v reconfigure.Verdict) {
 		r.came <- v
 	})
 	return r
@@ -199,7 +201,7 @@ func (r *round) wait() map[string]reconfigure.Verdict {
 	return r.verdicts
 }
 
-// desired is the map of nodes with the changes made.
+// desired returns the map of nodes after the changes.
 func desired(before map[string]reconfigure.Spec, changes []reconfigure.Change) map[string]reconfigure.Spec {
 	after := maps.Clone(before)
 	if after == nil {
@@ -216,7 +218,7 @@ func desired(before map[string]reconfigure.Spec, changes []reconfigure.Change) m
 	return after
 }
 
-// carry carries the plan out, and answers each verdict as "status phase: reason".
+// carry carries out the plan, and returns each verdict as "status phase: reason".
 func (l *lab) carry() map[string]string {
 	l.Helper()
 	return l.said(l.start().wait())
@@ -259,7 +261,7 @@ func (l *lab) wantDone(nodes ...string) {
 	l.wantVerdicts(want)
 }
 
-// wantOrder checks that calls were made in this order, each of which begins so; others may stand between them.
+// wantOrder checks that calls with these beginnings were made in this order, with others in between or not.
 func (l *lab) wantOrder(prefixes ...string) {
 	l.Helper()
 	rest := l.Calls()
@@ -273,7 +275,7 @@ func (l *lab) wantOrder(prefixes ...string) {
 	}
 }
 
-// wantNever checks that no call begins so.
+// wantNever checks that no call begins with a text.
 func (l *lab) wantNever(prefixes ...string) {
 	l.Helper()
 	for _, prefix := range prefixes {
@@ -283,7 +285,7 @@ func (l *lab) wantNever(prefixes ...string) {
 	}
 }
 
-// wantFailedEvent checks that the end of a node's way was recorded.
+// wantFailedEvent checks that the failure of a node was recorded.
 func (l *lab) wantFailedEvent(node, reason string) {
 	l.Helper()
 	var got []string

@@ -10,12 +10,12 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// operation is one planned change on its way. Its fields belong to its own goroutine, but those that say otherwise.
+// operation carries out one planned change. Its fields belong to its own goroutine, unless they say otherwise.
 type operation struct {
 	*Operator
 	round     *round
 	change    reconfigure.Change
-	rejection error // of a node that nothing could be planned for: Slurm is told, and that is all
+	rejection error // of a node that could not be planned: only Slurm is told
 
 	ctx    context.Context // ends at the node's deadline, and when the node is given up
 	cancel context.CancelCauseFunc
@@ -24,24 +24,24 @@ type operation struct {
 	was      reconfigure.NodeState // before the plan
 	instance reconfigure.Instance
 	settled  <-chan error // Terraform's own verdict on an instance that was delivered before it
-	finished bool         // the instance is one that was made to the end
+	finished bool         // the instance is finished: Terraform has not tainted it
 	started  bool         // slurmd was started, and may register at any moment
 	kept     bool         // somebody else has drained the node, and has it to look at
 	stale    bool         // Slurm has a reason of ours of a node that is up
 	toldDown bool         // Slurm was told that the node is DOWN, or may have been
-	touched  atomic.Bool  // the instance was to be made or restarted: something may be left to remove; set by other goroutines
+	touched  atomic.Bool  // a change of the instance was asked for, so something may be left; set by other goroutines
 	ready    atomic.Bool  // anybody can log in to the node; read by other goroutines
-	waiting  atomic.Bool  // for Terraform or Ansible, and nothing has begun; read by other goroutines
+	waiting  atomic.Bool  // for a run of Terraform or Ansible that has not begun; read by other goroutines
 }
 
 var (
-	// errLate is why a node is given up that Slurm does not wait for any longer.
+	// errLate ends an operation at the time when Slurm gives the node up.
 	errLate = errors.New("it was not ready before Slurm gives it up")
-	// errStays is why a removal fails.
+	// errStays is the failure of a removal.
 	errStays = errors.New("its instance is still there")
 )
 
-// run carries the change out, and gives the verdict; false where the operator ended before that.
+// run carries out the change, and returns the verdict; false if the operator has ended before.
 func (o *operation) run() (v reconfigure.Verdict, ended bool) {
 	o.probe()
 	err := o.rejection
@@ -60,7 +60,7 @@ func (o *operation) run() (v reconfigure.Verdict, ended bool) {
 	return v, o.Operator.ctx.Err() == nil
 }
 
-// act does what the change says.
+// act does the change's action.
 func (o *operation) act() error {
 	switch o.change.Action {
 	case reconfigure.Create, reconfigure.Replace:
@@ -83,7 +83,7 @@ func (o *operation) act() error {
 	return fmt.Errorf("no operation is known for %q", o.change.Action)
 }
 
-// moving reports whether the node's instance comes, goes or boots, so that nobody should log in to it.
+// moving reports whether the node's instance is being made, removed or booted, so that nobody should log in to it.
 func (o *operation) moving() bool {
 	switch o.change.Action {
 	case reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Remove:
@@ -101,7 +101,7 @@ func (o *operation) enter(phase reconfigure.Phase) {
 	o.record(phase, reconfigure.Begun, "")
 }
 
-// record does nothing after the operator's end: somebody else may write of the node by then.
+// record writes nothing after the operator's end, since another worker may act on the node then.
 func (o *operation) record(phase reconfigure.Phase, level reconfigure.Level, message string) {
 	if o.Operator.ctx.Err() != nil {
 		return
@@ -112,12 +112,14 @@ func (o *operation) record(phase reconfigure.Phase, level reconfigure.Level, mes
 	})
 }
 
-// note tells people something.
+// note records a message for people.
 func (o *operation) note(message string) { o.record(o.phase, reconfigure.Note, message) }
 
-// verdict is the node's result.
+// verdict returns the verdict on the node.
 func (o *operation) verdict(err error) reconfigure.Verdict {
-	v := reconfigure.Verdict{Node: o.change.Node, Action: o.change.Action, Status: reconfigure.StatusDone, Reason: o.change.Note}
+	v := reconfigure.Verdict{
+		Node: o.change.Node, Action: o.change.Action, Status: reconfigure.StatusDone, Reason: o.change.Note,
+	}
 	if err == nil {
 		return v
 	}
@@ -135,7 +137,7 @@ func (o *operation) verdict(err error) reconfigure.Verdict {
 	return v
 }
 
-// persistent reports whether the node is always to be there; the control node is.
+// persistent reports whether the node must always have an instance, as the control node must.
 func (o *operation) persistent() bool {
 	c := o.round.Cluster
 	return o.change.Node == c.Control.Name || c.Persistent().Contains(o.change.Node)
@@ -153,7 +155,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// left is the time until the node's deadline; a long time where it has none.
+// left returns the time until the node's deadline; a long time without one.
 func (o *operation) left() time.Duration {
 	deadline, limited := o.ctx.Deadline()
 	if !limited {

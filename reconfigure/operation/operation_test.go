@@ -52,7 +52,7 @@ func TestRequestsArePlannedAndCarriedOut(t *testing.T) {
 	})
 }
 
-func TestOneBadNodeHoldsNothingBack(t *testing.T) {
+func TestOneBadNodeDelaysNoOther(t *testing.T) {
 	const boot = 2 * time.Minute
 	for fault, rule := range map[simulate.Fault]struct {
 		verdict string
@@ -62,8 +62,10 @@ func TestOneBadNodeHoldsNothingBack(t *testing.T) {
 		simulate.NoValidHost: {
 			"failed apply: No valid host was found: its instance is in ERROR", reconfigure.ClassCapacity, 10 * time.Second,
 		},
-		simulate.NoQuota:       {"failed apply: quota exceeded", reconfigure.ClassQuota, 15 * time.Second},
-		simulate.NoSSH:         {"failed boot: no SSH: it did not answer in time", reconfigure.ClassSSH, boot + 15*time.Second},
+		simulate.NoQuota: {"failed apply: quota exceeded", reconfigure.ClassQuota, 15 * time.Second},
+		simulate.NoSSH: {
+			"failed boot: no SSH: it did not answer in time", reconfigure.ClassSSH, boot + 15*time.Second,
+		},
 		simulate.PlaybookFails: {"failed configure: playbook fails", reconfigure.ClassPlaybook, 15 * time.Second},
 		simulate.NeverRegisters: {
 			"failed verify: slurmd did not register in time: Slurm has it as " + waiting, reconfigure.ClassUnregistered,
@@ -91,7 +93,7 @@ func TestOneBadNodeHoldsNothingBack(t *testing.T) {
 				if took := l.round.after["p4"]; took > rule.within {
 					l.Errorf("p4 took %s", took)
 				}
-				if fault == simulate.NotActive { // Slurm has it and its job runs: it is not ours to end
+				if fault == simulate.NotActive { // its job runs, and must not be ended
 					l.want("lost jobs", 0, len(l.Lost()))
 					return
 				}
@@ -106,7 +108,7 @@ func TestOneBadNodeHoldsNothingBack(t *testing.T) {
 	}
 }
 
-func TestRebootThatFailsIsThatNodes(t *testing.T) {
+func TestRebootThatFailsFailsOnlyItsNode(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Have("p3", "p4")
 		l.PowersUp("p3", "p4")
@@ -120,7 +122,7 @@ func TestRebootThatFailsIsThatNodes(t *testing.T) {
 }
 
 // Terraform makes no instance before it has made all ports.
-func TestNodesWhoseTurnDidNotComeAreTriedAgain(t *testing.T) {
+func TestNodesThatTerraformDidNotTryAreRetried(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Have("p6")
 		l.PowersUp("p3", "p4", "p5")
@@ -135,7 +137,7 @@ func TestNodesWhoseTurnDidNotComeAreTriedAgain(t *testing.T) {
 	})
 }
 
-func TestNodeThatCannotBePlannedHoldsNothingBack(t *testing.T) {
+func TestNodeThatCannotBePlannedDelaysNoOther(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Have("p3", "p4")
 		l.Drained("reconfigure: update", "p1", "p3", "p4")
@@ -151,8 +153,8 @@ func TestNodeThatCannotBePlannedHoldsNothingBack(t *testing.T) {
 	})
 }
 
-// When the last one that was to blame has left, there is nothing to try again.
-func TestNodesWithoutPortsFailAndNobodyTriesAgain(t *testing.T) {
+// When each node without a port has left the run, there is nothing to retry.
+func TestNodesWithoutPortsFailWithoutARetry(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Order(simulate.NoPort, "p3", "p4")
 		l.wants(reconfigure.Create, "p3", "p4")
@@ -160,7 +162,7 @@ func TestNodesWithoutPortsFailAndNobodyTriesAgain(t *testing.T) {
 	})
 }
 
-func TestPersistentNodeKeepsItsInstanceToBeLookedAt(t *testing.T) {
+func TestFailedPersistentNodeKeepsItsInstance(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Vanish("p1")
 		l.Vanish("p2")
@@ -176,12 +178,12 @@ func TestPersistentNodeKeepsItsInstanceToBeLookedAt(t *testing.T) {
 			l.Errorf("p1 is %+v", n)
 		}
 		if n := l.Node("p2"); n.Instance.ID != "" || n.State != "DOWN" {
-			l.Errorf("p2, which was not made to the end, is %+v", n)
+			l.Errorf("p2, which was tainted, is %+v", n)
 		}
 	})
 }
 
-func TestRefusalChangesNothingAndIsTold(t *testing.T) {
+func TestRefusalChangesNothingAndHasAVerdict(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Have("p3")
 		l.PowersUp("p4", "p5")
@@ -222,7 +224,7 @@ func TestLockedStateChangesNothing(t *testing.T) {
 	})
 }
 
-// It is not given up as long as somebody has time to wait for it.
+// A removal is retried as long as its deadline allows.
 func TestRemovalIsRetried(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Have("p3")
@@ -249,7 +251,7 @@ func TestInstanceThatCannotBeRemovedFailsItsNode(t *testing.T) {
 	})
 }
 
-func TestNodeThatDoesNotComeIsToldAlthoughNobodyWaitsForIt(t *testing.T) {
+func TestNodeThatFailsHasAVerdictAlthoughNoJobWaitsForIt(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Order(simulate.PlaybookFails, "p3")
 		l.wants(reconfigure.Create, "p3")
@@ -258,7 +260,7 @@ func TestNodeThatDoesNotComeIsToldAlthoughNobodyWaitsForIt(t *testing.T) {
 	})
 }
 
-// A node that is refused before anything was made for it goes back to Slurm at once, whatever the others take.
+// A node that is refused before anything was made goes back to Slurm at once, however long the others take.
 func TestNodeThatIsRefusedGoesBackAtOnce(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Limit(reconfigure.Use{Instances: 4, Cores: -1, RAM: -1})
@@ -273,13 +275,15 @@ func TestNodeThatIsRefusedGoesBackAtOnce(t *testing.T) {
 	})
 }
 
-func TestNodesThatNothingCanBePlannedForAreTold(t *testing.T) {
+func TestNodesThatCannotBePlannedAreHandedBack(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Have("p5")
 		l.StartJob("p5")
 		l.PowersUp("p3")
 		for node, reason := range map[string]string{"p3": "no such image", "p4": "no such image", "p5": "a job runs on it"} {
-			l.plan.Rejected = append(l.plan.Rejected, reconfigure.Rejection{Node: node, Request: 1, Reason: reason, Awaited: true})
+			l.plan.Rejected = append(l.plan.Rejected, reconfigure.Rejection{
+				Node: node, Request: 1, Reason: reason, Awaited: true,
+			})
 		}
 		l.wantVerdicts(map[string]string{
 			"p3": "rejected plan: no such image", "p4": "rejected plan: no such image", "p5": "rejected plan: a job runs on it",
@@ -295,7 +299,7 @@ func TestNodesThatNothingCanBePlannedForAreTold(t *testing.T) {
 	})
 }
 
-func TestOfTwoRequestsForANodeTheRejectedOneIsNotTold(t *testing.T) {
+func TestRejectedRequestDoesNotHandBackANodeWithAChange(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3")
 		l.wants(reconfigure.Create, "p3")
@@ -325,7 +329,7 @@ func TestEveryPhaseIsRecordedWhenItBeginsAndWhenItIsDone(t *testing.T) {
 	})
 }
 
-func TestNodeWithAJobIsNotCleanedAway(t *testing.T) {
+func TestNodeWithAJobIsNotRemoved(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3", "p4")
 		// Nothing can be verified, although all is well.
@@ -344,7 +348,7 @@ func TestNodeWithAJobIsNotCleanedAway(t *testing.T) {
 	})
 }
 
-func TestNodeThatSlurmWasHardlyToldOfIsHandedBack(t *testing.T) {
+func TestNodeIsHandedBackAfterALostAnswerOfSlurm(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3", "p4")
 		l.Order(simulate.NoValidHost, "p3", "p4")
@@ -379,7 +383,7 @@ func TestVerifyDoesNotWaitForever(t *testing.T) {
 	})
 }
 
-// slowCloud takes so long to answer that the time runs out in the middle of a look.
+// slowCloud answers so slowly that the deadline comes during a look.
 type slowCloud struct{ operation.Cloud }
 
 func (c slowCloud) Servers(ctx context.Context) (map[string][]reconfigure.Server, error) {
@@ -403,7 +407,7 @@ func TestGoodNodesAreDoneAlthoughTheTimeEndsInTheMiddleOfALook(t *testing.T) {
 	})
 }
 
-func TestWhyNobodyCouldLookIsTold(t *testing.T) {
+func TestVerdictSaysWhyNothingCouldBeVerified(t *testing.T) {
 	test(t, func(l *lab) {
 		l.deps.Cloud = slowCloud{l.deps.Cloud}
 		l.Order(simulate.CloudSilent)
@@ -412,7 +416,7 @@ func TestWhyNobodyCouldLookIsTold(t *testing.T) {
 	})
 }
 
-func TestBrokenPlaybookEndsTheWayOfAllThatNeedIt(t *testing.T) {
+func TestBrokenPlaybookFailsAllNodesThatNeedIt(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3")
 		l.Order(simulate.BrokenPlaybook)
@@ -427,9 +431,9 @@ func TestBrokenPlaybookEndsTheWayOfAllThatNeedIt(t *testing.T) {
 	})
 }
 
-// Another controller may be at the same nodes by then: neither are they told to have failed, nor cleaned up, handed
-// back or undrained.
-func TestWhoLosesTheLeaseLeavesTheWorldAsItIs(t *testing.T) {
+// Another controller may act on the same nodes then. So they get no failure, and are not removed, handed back or
+// undrained.
+func TestOperatorWithoutTheLeaseChangesNothing(t *testing.T) {
 	for _, call := range []simulate.Call{
 		simulate.AfterPreview, simulate.AfterRoom, simulate.AfterApply, simulate.AfterAdopt, simulate.AfterWait,
 		simulate.AfterConfigure,
@@ -452,7 +456,7 @@ func TestWhoLosesTheLeaseLeavesTheWorldAsItIs(t *testing.T) {
 				var calls []string
 				var events int
 				l.Then(call, func() {
-					time.Sleep(time.Millisecond) // what else happens at this moment has happened
+					time.Sleep(time.Millisecond) // until everything of this moment has happened
 					calls, events = l.Calls(), len(l.Events())
 					l.end(reconfigure.ErrLeaseLost)
 				})
@@ -543,7 +547,7 @@ func TestFirstDeploymentHasNoSlurmToAsk(t *testing.T) {
 	})
 }
 
-func TestWholeClusterGoesAlthoughSlurmIsGoneWithIt(t *testing.T) {
+func TestWholeClusterIsRemovedAlthoughSlurmIsRemovedFirst(t *testing.T) {
 	test(t, func(l *lab) {
 		l.asks(reconfigure.Request{Mode: reconfigure.Destroy})
 		l.wantDone("ctl", "p1", "p2")

@@ -1,8 +1,8 @@
-// Package operation carries out what was planned, one operation a node, each plain sequential code in a goroutine of its
-// own: it has an instance made, waits for SSH, has it configured and sees slurmd register, within its own deadline and with
-// its own retries, and tells Slurm what went wrong. What has one user at a time, Terraform and Ansible, runs once for all
-// operations that wait (package batcher), and gives each its result as soon as that is known. So nobody waits for a node
-// that is not his own.
+// Package operation carries out a plan by one operation for each node, which is sequential code in a goroutine of its
+// own. An operation gets an instance made, waits for SSH, gets it configured and waits until slurmd has registered,
+// with a deadline and retries of its own, and tells Slurm about failures. Terraform and Ansible have one user at a
+// time: they run once for all operations that wait (package batcher), and each operation gets its result as soon as
+// that is known. So no operation waits for another node.
 package operation
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// Operator starts operations, and has what they share. It lives as long as its controller.
+// Operator starts operations, and has what they share.
 type Operator struct {
 	timing    Timing
 	playbooks *batcher.Batcher[configuring, struct{}]
@@ -34,7 +34,7 @@ type Operator struct {
 	wait sync.WaitGroup // for all that was started
 
 	lock      sync.Mutex
-	ctx       context.Context // the operator's own; what runs on for several operations ends with it
+	ctx       context.Context // the operator's own; runs that serve several operations end with it
 	deps      Deps
 	cluster   reconfigure.Cluster
 	shards    map[string]*provisioning
@@ -43,8 +43,8 @@ type Operator struct {
 	cameUp    map[string]time.Time            // by group: when the last of its instances came up
 }
 
-// New makes an operator for a cluster. It ends, with all that it has started, when ctx does: at once, without a verdict. Where
-// that is for reconfigure.ErrLeaseLost nothing is done to the cluster any more.
+// New makes an operator for a cluster. When ctx ends, the operator and all that it has started end at once, without
+// verdicts. If the cause is reconfigure.ErrLeaseLost, nothing more is done to the cluster.
 func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Timing) *Operator {
 	o := &Operator{
 		timing: timing, ctx: ctx, deps: deps, cluster: cluster, shards: map[string]*provisioning{},
@@ -59,10 +59,10 @@ func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Tim
 	return o
 }
 
-// atOnce is how long those wait for one another that tell Slurm something: many fail at the same time.
+// atOnce is the window for calls of Slurm, since many nodes may fail at the same time.
 const atOnce = 50 * time.Millisecond
 
-// Use has what begins from now on use another declaration, and what belongs to it.
+// Use makes all that begins from now on use another declaration and its adapters.
 func (o *Operator) Use(cluster reconfigure.Cluster, deps Deps) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
@@ -86,21 +86,21 @@ type Round struct {
 // round is a Round under way.
 type round struct {
 	Round
-	gate       *gate         // through which all of its nodes go together, where it concerns every node; else nil
-	shared     *shared       // the order of Terraform's work, where it is Shared; else nil
+	gate       *gate         // at which its nodes wait for one another, if it concerns every node; else nil
+	shared     *shared       // the order of Terraform's work, if the plan is Shared; else nil
 	configured chan struct{} // closed when the run after the gate has ended
 	once       sync.Once
-	configures atomic.Int32 // how many operations are still to be configured
+	configures atomic.Int32 // the number of operations that are not configured yet
 
 	lock sync.Mutex
-	left nodeset.NodeSet // the nodes whose instance was left as it is
+	left nodeset.NodeSet // the nodes whose instance was left as it was
 }
 
 func (r *round) closeConfigured() { r.once.Do(func() { close(r.configured) }) }
 
-// Start carries out each change of a plan, and hands back to Slurm the nodes that it waits for and that nothing could be
-// planned for. It returns at once, and calls done for each, from other goroutines. The caller MUST NOT start two operations
-// for one node, nor anything beside a plan that is Shared or Everywhere.
+// Start carries out each change of a plan, and hands back to Slurm the nodes that it waits for and that could not be
+// planned. It returns at once, and calls done for each node, from other goroutines. The caller MUST NOT start two
+// operations for one node, nor anything beside a plan that is Shared or Everywhere.
 func (o *Operator) Start(r Round, done func(reconfigure.Verdict)) {
 	o.found(r.Seen.Instances)
 	begun := &round{Round: r, configured: make(chan struct{})}
@@ -131,13 +131,13 @@ func (o *Operator) Start(r Round, done func(reconfigure.Verdict)) {
 	}
 }
 
-// Wait returns when all that was started has ended, also the programs that ran on for several operations.
+// Wait returns when everything that was started has ended, also runs that serve several operations.
 func (o *Operator) Wait() {
 	o.wait.Wait()
 }
 
-// awaited is the nodes that Slurm waits for and that nothing could be planned for, with the reason. Another request may have
-// had something planned for one of them; then that one answers for it.
+// awaited returns the nodes that Slurm waits for and that could not be planned, with the reason. A node with a change
+// for another request is not among them: that operation tells Slurm.
 func awaited(plan reconfigure.Plan) reconfigure.Failures {
 	rejected := reconfigure.Failures{}
 	for _, r := range plan.Rejected {
@@ -178,7 +178,7 @@ func (o *Operator) operation(r *round, c reconfigure.Change) *operation {
 	return op
 }
 
-// found notes what Terraform or the cloud has; instances that are not named stay as they were known.
+// found stores the instances that Terraform or the cloud has; others stay as they were known.
 func (o *Operator) found(instances map[string]reconfigure.Instance) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
@@ -191,14 +191,14 @@ func (o *Operator) gone(node string) {
 	delete(o.instances, node)
 }
 
-// known is the instances as they were seen last.
+// known returns the instances as they were last seen.
 func (o *Operator) known() map[string]reconfigure.Instance {
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	return maps.Clone(o.instances)
 }
 
-// control is the control node's instance.
+// control returns the control node's instance.
 func (o *Operator) control() (reconfigure.Instance, error) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
@@ -213,7 +213,7 @@ func (o *Operator) control() (reconfigure.Instance, error) {
 	return control, nil
 }
 
-// booting is the nodes whose instance comes, goes or boots.
+// booting returns the nodes whose instance is being made, removed or booted.
 func (o *Operator) booting() nodeset.NodeSet {
 	o.lock.Lock()
 	defer o.lock.Unlock()
@@ -226,7 +226,7 @@ func (o *Operator) booting() nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
-// giveUp ends operations of nodes that nobody needs any more, because another node of their job does not come.
+// giveUp ends operations of nodes that no job needs any more, since another node of their job failed.
 func (o *Operator) giveUp(refused reconfigure.Failures) {
 	o.lock.Lock()
 	var spare []string

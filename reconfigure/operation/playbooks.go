@@ -13,7 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// configuring is what an operation asks of Ansible.
+// configuring is an operation's call of Ansible.
 type configuring struct{ op *operation }
 
 type configureCall = batcher.Call[configuring, struct{}]
@@ -35,14 +35,14 @@ func (o *operation) configure() error {
 		return nil
 	}
 	if errors.Is(err, errLate) {
-		o.started = !o.waiting.Load() // it may have come to that
-		return err                    // it is no fault of the playbooks'
+		o.started = !o.waiting.Load() // the playbooks may have started it
+		return err                    // not a failure of the playbooks
 	}
 	return byDefault(reconfigure.ClassPlaybook, o.cause(err))
 }
 
-// longestRun keeps a run that hangs from holding up every later one. The playbooks have time limits of their own where a node
-// may hang.
+// longestRun ends a run that hangs, which would delay every later one. The playbooks have shorter time limits where a
+// node may hang.
 const longestRun = time.Hour
 
 // configureAll is one run of Ansible. Each node has its result as soon as the playbooks are done with it.
@@ -97,11 +97,12 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, struct{}]) {
 	}
 }
 
-// yieldWhenStuck lets the next run begin beside one in which a node hangs: when others wait and nothing was heard of any node for a
-// while. The runs have no node in common, and each has an inventory of its own. What concerns every node has no next run.
+// yieldWhenStuck lets the next run begin beside one in which a node hangs: when others wait, and no node has made
+// progress for a while. The runs have no node in common, and each has its own inventory. A run that concerns every node
+// never yields.
 func (o *Operator) yieldWhenStuck(r *batcher.Run[configuring, struct{}], progress, ended <-chan struct{}) {
 	moved, awaited := time.Now(), r.Awaited()
-	var stuck <-chan time.Time // when it is, where others wait
+	var stuck <-chan time.Time // set while others wait
 	for {
 		select {
 		case <-awaited:
@@ -120,7 +121,7 @@ func (o *Operator) yieldWhenStuck(r *batcher.Run[configuring, struct{}], progres
 	}
 }
 
-// allGone is a context that ends when no caller waits any longer: a run for nobody would only hold up the next one.
+// allGone returns a context that ends when no caller waits any longer, since such a run would only delay the next one.
 func allGone(ctx context.Context, calls []*configureCall) context.Context {
 	gone, cancel := context.WithCancel(ctx)
 	go func() {
@@ -137,7 +138,7 @@ func allGone(ctx context.Context, calls []*configureCall) context.Context {
 	return gone
 }
 
-// closeConfigured tells the rounds of some calls that what concerns every node is done.
+// closeConfigured tells the rounds of these calls that the run for every node has ended.
 func closeConfigured(calls []*configureCall) {
 	closed := map[*round]bool{}
 	for _, c := range calls {
@@ -148,9 +149,11 @@ func closeConfigured(calls []*configureCall) {
 	}
 }
 
-// inventory is the instances that the playbooks know of: not those that Terraform has as half made, nor those of nodes that
-// fail, or go. A node with an address and without an instance has a kept port.
-func (o *Operator) inventory(ctx context.Context, calls []*configureCall, extent reconfigure.Extent) map[string]reconfigure.Instance {
+// inventory returns the instances for the playbooks: none that are tainted, and none of nodes that fail or are removed.
+// A node with an address and without an instance has a kept port.
+func (o *Operator) inventory(
+	ctx context.Context, calls []*configureCall, extent reconfigure.Extent,
+) map[string]reconfigure.Instance {
 	told := o.known()
 	maps.DeleteFunc(told, func(_ string, i reconfigure.Instance) bool { return i.Tainted || i.ID == "" })
 	for node, address := range o.addresses(ctx, calls, extent.Addresses) {
@@ -164,8 +167,8 @@ func (o *Operator) inventory(ctx context.Context, calls []*configureCall, extent
 	return told
 }
 
-// addresses is where nodes are, also those without an instance. That they cannot be read is told, and the run goes on: a name
-// that is missing on a node comes with the next deploy.
+// addresses returns the addresses of the nodes, also of those without an instance. If they cannot be read, that is
+// noted and the run goes on: the next deploy adds a name that is missing on a node.
 func (o *Operator) addresses(ctx context.Context, calls []*configureCall, fresh bool) map[string]string {
 	_, deps := o.using()
 	if deps.Addresses == nil {
@@ -180,9 +183,12 @@ func (o *Operator) addresses(ctx context.Context, calls []*configureCall, fresh 
 	return addresses
 }
 
-// extent is how far the playbooks go. slurm.conf is left as it is where Slurm would forget a node and end its job: one whose
-// instance was left alone, or that Slurm has given to a job since the plan was made. Then the control node fails alone.
-func (o *Operator) extent(ctx context.Context, cluster reconfigure.Cluster, calls []*configureCall) ([]*configureCall, reconfigure.Extent) {
+// extent returns what the playbooks change. slurm.conf is left as it is if Slurm would forget a node and end its job: a
+// node whose instance was left alone, or that Slurm has given to a job since the plan was made. Then only the control
+// node fails.
+func (o *Operator) extent(
+	ctx context.Context, cluster reconfigure.Cluster, calls []*configureCall,
+) ([]*configureCall, reconfigure.Extent) {
 	var names []string
 	extent := reconfigure.Extent{}
 	var refused nodeset.NodeSet
@@ -210,14 +216,18 @@ func (o *Operator) extent(ctx context.Context, cluster reconfigure.Cluster, call
 			rest = append(rest, c)
 			continue
 		}
-		c.Finish(struct{}{}, fmt.Errorf("slurm.conf is left as it is: without %s, on which a job may run, Slurm would end that job", forgotten))
+		c.Finish(
+			struct{}{},
+			fmt.Errorf("slurm.conf is left as it is: without %s, on which a job may run, Slurm would end that job", forgotten),
+		)
 	}
 	closeConfigured(calls)
 	extent.Everywhere, extent.Changed = false, extent.Changed.Difference(nodeset.Of(cluster.Control.Name))
 	return rest, extent
 }
 
-// givenToJobs is the nodes that Slurm has given to jobs. That it does not answer may be what the run is to repair.
+// givenToJobs returns the nodes that Slurm has given to jobs. An error of Slurm is ignored, since the run may be there
+// to repair Slurm.
 func (o *Operator) givenToJobs(ctx context.Context) nodeset.NodeSet {
 	states, err := o.allStates(ctx)
 	if err != nil {

@@ -27,8 +27,8 @@ func (r *round) wantDone() {
 	}
 }
 
-// While one node boots, another one is configured. All are told of all.
-func TestOperationsTellOfEachOthersNodes(t *testing.T) {
+// While one node boots, another one is configured. The inventory has both.
+func TestInventoryHasTheNodesOfAllOperations(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Takes(simulate.Booting, time.Minute, "p3")
 		l.wants(reconfigure.Create, "p3")
@@ -39,8 +39,8 @@ func TestOperationsTellOfEachOthersNodes(t *testing.T) {
 	})
 }
 
-// A persistent node that is rebooted stays among those that the others are told of: slurmctld would read slurm.conf
-// anew for one that is gone, and forget its reboot.
+// A persistent node that reboots stays in the inventory: without it slurm.conf would change, and slurmctld would read
+// it and forget the reboot.
 func TestANodeThatRebootsIsNotForgotten(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Reboots("p1")
@@ -53,7 +53,7 @@ func TestANodeThatRebootsIsNotForgotten(t *testing.T) {
 	})
 }
 
-func TestWhatHasFailedIsKeptApart(t *testing.T) {
+func TestFailedNodeIsNotInTheInventory(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Order(simulate.NoSSH, "p3")
 		l.PowersUp("p3")
@@ -66,7 +66,7 @@ func TestWhatHasFailedIsKeptApart(t *testing.T) {
 	})
 }
 
-func TestWhatIsGoneIsNotToldOf(t *testing.T) {
+func TestRemovedNodeIsNotInTheInventory(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Order(simulate.NoSSH, "p3")
 		l.PowersUp("p3")
@@ -101,8 +101,8 @@ func TestPlaybooksAnswerNodeByNode(t *testing.T) {
 	})
 }
 
-// slurmd takes its time, and meanwhile the node is told of those that come.
-func TestANodeThatIsConfiguredIsToldOfThoseThatCome(t *testing.T) {
+// Slurmd starts slowly. Meanwhile the node gets the addresses of new nodes.
+func TestAConfiguredNodeGetsTheAddressesOfNewOnes(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Takes(simulate.Registering, time.Minute)
 		l.PowersUp("p3", "p4")

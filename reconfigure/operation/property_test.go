@@ -17,10 +17,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// bubble is a test as rapid takes it that does not show its deadline, which a bubble of testing/synctest does not have.
+// bubble hides a test's deadline from rapid, since it is not in the time of the synctest bubble.
 type bubble struct{ rapid.TB }
 
-// drawn is a world, a plan, and all that goes wrong and comes in between.
+// drawn is a world, a plan, and faults and events.
 type drawn struct {
 	*simulate.World
 	*rapid.T
@@ -48,15 +48,18 @@ func TestWhateverGoesWrong(t *testing.T) {
 	})
 }
 
-// carry carries the plan out, and waits until nothing is under way any more.
+// carry carries out the plan, and waits until nothing is under way.
 func (d *drawn) carry(t *testing.T) map[string]reconfigure.Verdict {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	timing := operation.DefaultTiming()
-	timing.Register, timing.Remove, timing.Build = 5*time.Second, 30*time.Second, time.Minute // rapid gives up after 24 hours
+	// Short, since rapid gives up after 24 hours.
+	timing.Register, timing.Remove, timing.Build = 5*time.Second, 30*time.Second, time.Minute
 	o := operation.New(ctx, d.cluster, d.Deps(), timing)
 	came := make(chan reconfigure.Verdict, 100)
-	o.Start(operation.Round{Number: 1, Cluster: d.cluster, Seen: d.seen, Plan: d.plan}, func(v reconfigure.Verdict) { came <- v })
+	o.Start(operation.Round{Number: 1, Cluster: d.cluster, Seen: d.seen, Plan: d.plan}, func(v reconfigure.Verdict) {
+		came <- v
+	})
 	o.Wait()
 	close(came)
 	verdicts := map[string]reconfigure.Verdict{}
@@ -71,7 +74,10 @@ func draw(t *rapid.T) *drawn {
 	cluster.Slurm.ResumeTimeout = 5 * time.Second
 	cluster.Settings.BootTimeout = 10 * time.Second
 	cluster.Settings.Interrupt = rapid.Bool().Draw(t, "Terraform is interrupted")
-	d := &drawn{World: simulate.NewWorld(cluster), T: t, cluster: cluster, ordered: map[simulate.Fault]nodeset.NodeSet{}, before: map[string]simulate.Node{}}
+	d := &drawn{
+		World: simulate.NewWorld(cluster), T: t, cluster: cluster, ordered: map[simulate.Fault]nodeset.NodeSet{},
+		before: map[string]simulate.Node{},
+	}
 	d.Have("ctl")
 	nodes := declared().Nodes().Names()
 	for _, node := range nodes {
@@ -81,15 +87,20 @@ func draw(t *rapid.T) *drawn {
 	d.seen = observe(t, d.World)
 	d.plan.Desired = desired(d.seen.Desired, d.plan.Changes)
 	for _, fault := range []simulate.Fault{
-		simulate.NoValidHost, simulate.NoQuota, simulate.NeverRemoved, simulate.RebootFails, simulate.NotActive, simulate.NoSSH,
+		simulate.NoValidHost, simulate.NoQuota, simulate.NeverRemoved, simulate.RebootFails, simulate.NotActive,
+		simulate.NoSSH,
 		simulate.PlaybookFails, simulate.NeverRegisters, simulate.StartsByItself, simulate.SlurmRefuses,
-		simulate.OtherImage, simulate.LateFailure, simulate.LostPoll, simulate.LostCreate, simulate.NotProven, simulate.NoPort,
+		simulate.OtherImage, simulate.LateFailure, simulate.LostPoll, simulate.LostCreate, simulate.NotProven,
+		simulate.NoPort,
 	} {
 		if rapid.IntRange(0, 3).Draw(t, string(fault)) == 0 {
 			d.order(fault, rapid.SampledFrom(nodes).Draw(t, "whom"))
 		}
 	}
-	for _, fault := range []simulate.Fault{simulate.StateLocked, simulate.LostAnswer, simulate.Killed, simulate.CloudSilent, simulate.BrokenPlaybook, simulate.SlurmSilent} {
+	for _, fault := range []simulate.Fault{
+		simulate.StateLocked, simulate.LostAnswer, simulate.Killed, simulate.CloudSilent, simulate.BrokenPlaybook,
+		simulate.SlurmSilent,
+	} {
 		if rapid.IntRange(0, 7).Draw(t, string(fault)) == 0 {
 			d.order(fault)
 		}
@@ -104,7 +115,7 @@ func draw(t *rapid.T) *drawn {
 	for _, call := range []simulate.Call{
 		simulate.AfterPreview, simulate.AfterApply, simulate.AfterAdopt, simulate.AfterWait, simulate.AfterConfigure,
 	} {
-		for range 2 { // the second one comes while what failed is cleaned up
+		for range 2 { // the second one comes during the removal of failed nodes
 			started := rapid.SliceOfN(rapid.SampledFrom(nodes), 0, 2).Draw(t, "jobs that start after "+string(call))
 			silent := rapid.IntRange(0, 9).Draw(t, "Slurm falls silent after "+string(call)) == 0
 			d.Then(call, func() {
@@ -130,7 +141,7 @@ func (d *drawn) order(f simulate.Fault, nodes ...string) {
 	d.Order(f, nodes...)
 }
 
-// drawNode draws what there is of a node, and what is planned for it.
+// drawNode draws the state of a node, and its change.
 func (d *drawn) drawNode(node string) {
 	actions := []reconfigure.Action{"", reconfigure.Create}
 	switch rapid.SampledFrom([]string{"absent", "tainted", "idle", "busy", "suspended"}).Draw(d.T, node) {
@@ -184,7 +195,7 @@ func (d *drawn) oneVerdictEach(verdicts map[string]reconfigure.Verdict) {
 	}
 }
 
-// noJobIsLost but by force.
+// noJobIsLost checks that only force ends jobs.
 func (d *drawn) noJobIsLost() {
 	for _, node := range d.Lost() {
 		if c, _ := d.plan.Of(node); !c.Force {
@@ -208,7 +219,7 @@ func (d *drawn) nobodyElseIsTouched() {
 			continue
 		}
 		now := d.Node(node)
-		now.State, now.Job, was.State, was.Job = "", false, "", false // jobs start as they like
+		now.State, now.Job, was.State, was.Job = "", false, "", false // jobs start at any time
 		if now != was {
 			d.Errorf("%s, which is not in the plan, was %+v and is %+v: %q", node, was, now, d.Calls())
 		}
@@ -224,11 +235,13 @@ func (d *drawn) noneIsLeftBehind(verdicts map[string]reconfigure.Verdict) {
 		if ours && !persistent.Contains(node) && !was(simulate.SlurmSilent) {
 			d.Errorf("%s is left DOWN: %+v, %q", node, n, d.Calls())
 		}
-		stuck := d.ordered[simulate.NeverRemoved].Contains(node) || d.ordered[simulate.NotActive].Contains(node) || d.ordered[simulate.NotProven].Contains(node) || was(simulate.StateLocked) || was(simulate.Killed) || was(simulate.OtherImage) ||
+		stuck := d.ordered[simulate.NeverRemoved].Contains(node) || d.ordered[simulate.NotActive].Contains(node) ||
+			d.ordered[simulate.NotProven].Contains(node) || was(simulate.StateLocked) || was(simulate.Killed) ||
+			was(simulate.OtherImage) ||
 			was(simulate.CloudSilent) || d.slow // it is unknown what the cloud has
 		made := v.Action == reconfigure.Create || v.Action == reconfigure.Replace && !n.Job
 		if n.Instance.Tainted && made && !stuck {
-			d.Errorf("%s is left half made: %+v, %q", node, n, d.Calls())
+			d.Errorf("%s is left unfinished: %+v, %q", node, n, d.Calls())
 		}
 	}
 }
@@ -237,13 +250,15 @@ func (d *drawn) doneIsDone(verdicts map[string]reconfigure.Verdict) {
 	for node, v := range verdicts {
 		n, was := d.Node(node), d.before[node]
 		switch {
-		case v.Status == reconfigure.StatusRefused && (n.Instance != was.Instance || n.Boots != was.Boots || n.Spec != was.Spec):
+		case v.Status == reconfigure.StatusRefused &&
+			(n.Instance != was.Instance || n.Boots != was.Boots || n.Spec != was.Spec):
 			d.Errorf("%s was refused, but was %+v and is %+v: %q", node, was, n, d.Calls())
 		case v.Status != reconfigure.StatusDone:
 		case v.Action == reconfigure.Remove && (n.Instance.Node != "" || n.Spec != reconfigure.Spec{}):
 			d.Errorf("%s is removed, but is %+v", node, n)
 		case v.Action != reconfigure.Remove &&
-			((n.Instance.ID == "" || n.Instance.Tainted) && !d.ordered[simulate.NotProven].Contains(node) || n.Spec != d.Spec(node)):
+			((n.Instance.ID == "" || n.Instance.Tainted) && !d.ordered[simulate.NotProven].Contains(node) ||
+				n.Spec != d.Spec(node)):
 			d.Errorf("%s is there, but is %+v: %q", node, n, d.Calls())
 		case v.Action == reconfigure.Replace && n.Instance.ID == was.Instance.ID:
 			d.Errorf("%s is replaced, but is %+v", node, n)

@@ -12,35 +12,38 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
 )
 
-// provision is what an operation asks of Terraform.
+// provision is an operation's call of Terraform.
 type provision struct {
-	op     *operation          // nil: what no single node owns, of a round that is Shared
-	round  *round              // of one that is Shared
-	remove bool                // whatever there is of the node
-	server *reconfigure.Server // that the state is to take for the node's finished instance
+	op     *operation          // nil: the shared resources, of a round that is Shared
+	round  *round              // of the shared resources
+	remove bool                // everything that there is of the node
+	server *reconfigure.Server // to adopt as the node's finished instance
 }
 
 // made is an instance.
 type made struct {
 	instance reconfigure.Instance
-	settled  <-chan error // Terraform's own verdict; nil: it is in already
+	settled  <-chan error // Terraform's own verdict; nil: it is known already
 }
 
 type provisionCall = batcher.Call[provision, made]
 
-// change is what the call comes to in a plan.
+// change returns the call's change in a plan.
 func (p provision) change() reconfigure.Change {
 	c := p.op.change
 	switch {
 	case p.remove && c.Action != reconfigure.Remove:
-		return reconfigure.Change{Node: c.Node, Action: reconfigure.Remove, Reason: "it failed", Requests: c.Requests, Force: false}
+		return reconfigure.Change{
+			Node: c.Node, Action: reconfigure.Remove, Reason: "it failed", Requests: c.Requests, Force: false,
+		}
 	case !p.remove && c.Action == reconfigure.Reboot: // the reboot has failed
 		c.Action, c.Spec = reconfigure.Create, p.op.round.Plan.Desired[c.Node]
 	}
 	return c
 }
 
-// entry is what the map of nodes has of the node afterwards; false: nothing. Of a node that failed only the port is kept.
+// entry returns the node's entry in the map of nodes after the call; false: none. Of a node that failed only the port
+// is kept.
 func (p provision) entry() (reconfigure.Spec, bool) {
 	r := p.op.round
 	if p.remove && p.op.change.Action != reconfigure.Remove {
@@ -54,22 +57,23 @@ func (p provision) entry() (reconfigure.Spec, bool) {
 	return spec, ok
 }
 
-// adopts reports whether nothing is to be made or removed.
+// adopts reports whether an instance is only adopted, and none made or removed.
 func (p provision) adopts() bool {
 	return p.server != nil || p.op != nil && !p.remove && p.op.change.Action == reconfigure.Adopt
 }
 
-// provisioning has Terraform work in one shard, for all operations that wait.
+// provisioning runs Terraform in one shard, for all operations that wait.
 type provisioning struct {
 	*Operator
 	shard string
 	calls *batcher.Batcher[provision, made]
 }
 
-// most is how many changes one run of Terraform carries out: creation in one state grows with the square of its nodes.
+// most is the largest number of changes in one run of Terraform: the cost of creation grows with the square of the
+// nodes in a state.
 const most = 200
 
-// in is the part of the operator that works in a shard.
+// in returns the part of the operator that works in a shard.
 func (o *Operator) in(shard string) *provisioning {
 	o.lock.Lock()
 	defer o.lock.Unlock()
@@ -82,7 +86,7 @@ func (o *Operator) in(shard string) *provisioning {
 	return l
 }
 
-// shard is where the node's resources are.
+// shard returns the shard of the node's resources.
 func (o *operation) shard() string {
 	if spec, ok := o.round.Plan.Desired[o.change.Node]; ok {
 		return spec.Shard
@@ -90,7 +94,7 @@ func (o *operation) shard() string {
 	return o.round.Seen.Shard(o.change.Node)
 }
 
-// ask has Terraform do something for the node.
+// ask calls Terraform for the node.
 func (o *operation) ask(ctx context.Context, p provision) (made, error) {
 	p.op = o
 	if err := o.round.turn(ctx, o); err != nil {
@@ -101,8 +105,8 @@ func (o *operation) ask(ctx context.Context, p provision) (made, error) {
 	return o.in(o.shard()).calls.Do(ctx, p)
 }
 
-// run is one run of Terraform. A node that may not come along leaves it with its own error, and the rest is previewed afresh: a
-// saved plan cannot be applied in part.
+// run is one run of Terraform. A node that is refused leaves the run with its own error, and the rest is previewed
+// again, since a saved plan cannot be applied in part.
 func (l *provisioning) run(r *batcher.Run[provision, made]) {
 	l.wait.Add(1)
 	defer l.wait.Done()
@@ -116,7 +120,7 @@ func (l *provisioning) run(r *batcher.Run[provision, made]) {
 	t.forgotten()
 }
 
-// gather waits for all calls of a round that is Shared: what no single node owns may refer to a node's resources.
+// gather waits for all calls of a round that is Shared: shared resources may refer to a node's resources.
 func (l *provisioning) gather(r *batcher.Run[provision, made]) {
 	for {
 		missing := false
@@ -138,7 +142,7 @@ func (l *provisioning) gather(r *batcher.Run[provision, made]) {
 	}
 }
 
-// sharedRound is the round of a call for what no single node owns.
+// sharedRound returns the round of a call for shared resources.
 func (p provision) sharedRound() *round {
 	if p.op == nil {
 		return p.round
@@ -146,20 +150,20 @@ func (p provision) sharedRound() *round {
 	return nil
 }
 
-// attempt is Terraform's work for the calls of one run.
+// attempt is one attempt to carry out the calls of a run.
 type attempt struct {
 	*provisioning
 	deps      Deps
 	terraform Provisioner
 	run       *batcher.Run[provision, made]
 
-	forget  []*delivery // whose instance is gone, which the state does not know yet
+	forget  []*delivery // calls whose instance is gone, but still in the state
 	state   reconfigure.State
 	servers map[string][]reconfigure.Server
 	unseen  error // why the servers are unknown
 }
 
-// once makes a plan and carries it out; true where something is left to do.
+// once makes a plan and carries it out. It returns true if something is left to do.
 func (t *attempt) once(ctx context.Context) (again bool) {
 	calls := t.open()
 	if len(calls) == 0 && len(t.forget) == 0 {
@@ -198,15 +202,15 @@ func (t *attempt) once(ctx context.Context) (again bool) {
 	return true
 }
 
-// open is the calls without a result whose callers still wait.
+// open returns the calls without a result whose callers still wait.
 func (t *attempt) open() []*provisionCall { return t.waiting(t.run.Calls) }
 
-// waiting is those of some calls whose callers still wait. Nothing is made for a node that is too late.
+// waiting returns the calls whose callers still wait. Nothing is made for a node that is too late.
 func (t *attempt) waiting(calls []*provisionCall) []*provisionCall {
 	return slices.DeleteFunc(slices.Clone(calls), func(c *provisionCall) bool { return c.Finished() })
 }
 
-// plan is ours for Terraform: the shard's whole map of nodes, with the changes of the calls made.
+// plan returns the plan for Terraform: the shard's whole map of nodes with the changes of the calls.
 func (t *attempt) plan(calls []*provisionCall) reconfigure.Plan {
 	plan := reconfigure.Plan{Desired: maps.Clone(t.state.Desired)}
 	if plan.Desired == nil {
@@ -243,11 +247,12 @@ func (t *attempt) plan(calls []*provisionCall) reconfigure.Plan {
 		}
 	}
 	slices.SortFunc(plan.Changes, func(a, b reconfigure.Change) int { return cmp.Compare(a.Node, b.Node) })
-	plan.Shared = plan.Shared || t.shard == reconfigure.DefaultShard && len(plan.Desired) == 0 // what the nodes share goes with the last of them
+	// The shared resources are removed with the last node.
+	plan.Shared = plan.Shared || t.shard == reconfigure.DefaultShard && len(plan.Desired) == 0
 	return plan
 }
 
-// adjust has the map of nodes be what a round that is Shared wants it to be, but for the nodes that the round changes: these
+// adjust changes the map of nodes to that of a round that is Shared, except for the nodes that the round changes: these
 // have calls of their own.
 func (t *attempt) adjust(desired map[string]reconfigure.Spec, r *round) {
 	changed := r.Plan.Nodes()
@@ -263,7 +268,7 @@ func (t *attempt) adjust(desired map[string]reconfigure.Spec, r *round) {
 	}
 }
 
-// jobsOf is the jobs of the operation's round that wait for its node.
+// jobsOf returns the jobs of the operation's round that wait for its node.
 func jobsOf(o *operation) []reconfigure.Job {
 	var jobs []reconfigure.Job
 	for _, job := range o.round.Plan.Jobs {
@@ -280,7 +285,7 @@ func (t *attempt) failAll(calls []*provisionCall, err error) {
 	}
 }
 
-// failSome gives results to the calls of nodes that failed, and reports whether there were any.
+// failSome fails the calls of these nodes, and reports whether there were any.
 func (t *attempt) failSome(calls []*provisionCall, failures reconfigure.Failures) (any bool) {
 	for _, c := range calls {
 		if c.In.op == nil {
@@ -294,7 +299,7 @@ func (t *attempt) failSome(calls []*provisionCall, failures reconfigure.Failures
 	return any
 }
 
-// note tells people something of a node on its way.
+// note records a message about a node.
 func (t *attempt) note(op *operation, message string) {
 	if op != nil {
 		op.note(message)

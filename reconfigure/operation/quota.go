@@ -11,15 +11,15 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// overQuota is the nodes that the project's quota has no room for, and those that are given up with them. To find that out by
-// the cloud's refusals would cost the others time, and leave the choice to chance. Where the cloud does not say, Terraform
-// finds it out.
+// overQuota returns the nodes without room in the project's quota, and those that are given up with them. Refusals of
+// the cloud would cost the other nodes time, and the choice would be random. If the cloud does not report the quota,
+// Terraform goes on without this check.
 func (t *attempt) overQuota(ctx context.Context, plan reconfigure.Plan, calls []*provisionCall) reconfigure.Failures {
 	wanted := t.newcomers(plan)
 	if len(wanted) == 0 {
 		return nil
 	}
-	const longest = 15 * time.Second // it saves time, so it must not cost much
+	const longest = 15 * time.Second // the check saves time, so it must not take much
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	room, err := t.deps.Quota.Room(ctx)
@@ -37,9 +37,9 @@ func (t *attempt) overQuota(ctx context.Context, plan reconfigure.Plan, calls []
 	return refused
 }
 
-// newcomers is the changes that take more of the quota than before, those first for which the most jobs wait: what comes first
-// gets the room. The control node comes before all, as without it there is no Slurm. What is removed meanwhile leaves no room
-// for them, since it is unknown what Terraform does first.
+// newcomers returns the changes that take more of the quota than before, in the order in which they get room: the
+// control node first, then those for which the most jobs wait. Removals in the same run free nothing for them, since
+// the order of Terraform's changes is unknown.
 func (t *attempt) newcomers(plan reconfigure.Plan) []reconfigure.Change {
 	cluster, _ := t.using()
 	news := slices.DeleteFunc(slices.Clone(plan.Changes), func(c reconfigure.Change) bool {
@@ -63,18 +63,18 @@ func rank(first bool) int {
 	return 1
 }
 
-// group is new instances that get room together or not at all: a single one, or all those of a job that gets all of its nodes
-// or none.
+// group is new instances that get room together or not at all: a single one, or all those of a job that gets all of its
+// nodes or none.
 type group struct {
-	job     reconfigure.Job // zero: of a single one
+	job     reconfigure.Job // zero: a single instance
 	members []reconfigure.Change
 }
 
-// groups puts new instances together, in their order. One that something else asks for as well, be it a job that takes what it
-// gets, stands for itself too.
+// groups groups new instances, in their order. An instance that is asked for otherwise as well, such as by a job that
+// takes what it gets, is also a group of its own.
 func groups(wanted []reconfigure.Change, jobs []reconfigure.Job, entire func(reconfigure.Job) bool) []group {
 	members, alone := map[int64][]reconfigure.Change{}, map[string]bool{}
-	waits := map[string][]reconfigure.Job{} // those that get all of their nodes or none
+	waits := map[string][]reconfigure.Job{} // jobs that get all of their nodes or none
 	for _, c := range wanted {
 		alone[c.Node] = !c.ForJobs
 	}
@@ -108,12 +108,12 @@ func groups(wanted []reconfigure.Change, jobs []reconfigure.Job, entire func(rec
 	return all
 }
 
-// fit gives groups of new instances room, in order, and says why there is none for the rest. One that does not fit keeps no
-// smaller one after it from fitting.
+// fit gives room to groups of new instances, in order, and returns why there is none for the rest. A smaller group may
+// fit after one that does not.
 func fit(room reconfigure.Room, wanted []group) reconfigure.Failures {
 	var (
 		refused = reconfigure.Failures{}
-		used    reconfigure.Use // by those that have got room
+		used    reconfigure.Use // by groups that have room
 		has     = map[string]bool{}
 	)
 	for _, c := range wanted {
@@ -137,8 +137,10 @@ func fit(room reconfigure.Room, wanted []group) reconfigure.Failures {
 	return refused
 }
 
-// together is what new instances take; or the first that does not fit besides what is given to others and those before it, and why.
-func together(room reconfigure.Room, given reconfigure.Use, members []reconfigure.Change) (takes reconfigure.Use, short string, err error) {
+// together returns what new instances take, or the first that does not fit beside given and those before it, and why.
+func together(
+	room reconfigure.Room, given reconfigure.Use, members []reconfigure.Change,
+) (takes reconfigure.Use, short string, err error) {
 	for _, m := range members {
 		one := room.Takes(m.Spec.FlavorID)
 		if err := shortage(room, given.Plus(takes), one); err != nil {
@@ -149,7 +151,7 @@ func together(room reconfigure.Room, given reconfigure.Use, members []reconfigur
 	return takes, "", nil
 }
 
-// shortage says what there is not enough of, in addition to what is given to others.
+// shortage returns what is short, beside what is given to others.
 func shortage(room reconfigure.Room, given, takes reconfigure.Use) error {
 	for _, r := range []struct {
 		limit, used, given, takes int

@@ -7,7 +7,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// instances bounds those; the control node and both persistent nodes take three.
+// instances returns a limit of instances; the control node and both persistent nodes take three.
 func instances(n int) reconfigure.Use { return reconfigure.Use{Instances: n, Cores: -1, RAM: -1} }
 
 func TestNodesThatDoNotFitFailBeforeTheOthersAreMade(t *testing.T) {
@@ -16,7 +16,9 @@ func TestNodesThatDoNotFitFailBeforeTheOthersAreMade(t *testing.T) {
 		l.waits(map[int64][]string{10: {"p6"}, 11: {"p6", "p5"}, 12: {"p5", "p4"}, 13: {"p3"}})
 		l.wants(reconfigure.Create, "p3", "p4", "p5", "p6")
 		const reason = "3 of 5 instances are in use besides 2 for nodes that come first"
-		l.wantVerdicts(map[string]string{"p3": "failed apply: " + reason, "p4": "failed apply: " + reason, "p5": "done", "p6": "done"})
+		l.wantVerdicts(map[string]string{
+			"p3": "failed apply: " + reason, "p4": "failed apply: " + reason, "p5": "done", "p6": "done",
+		})
 		l.want("classes", map[string]reconfigure.Class{"p3": reconfigure.ClassQuota, "p4": reconfigure.ClassQuota}, l.classes)
 		l.wantOrder("down p[3-4]: quota: "+reason,
 			"comment [12 13]: a node for this job did not come: the cluster may not have more machines", "power_down p[3-4]")
@@ -26,7 +28,7 @@ func TestNodesThatDoNotFitFailBeforeTheOthersAreMade(t *testing.T) {
 	})
 }
 
-func TestTerraformIsNotAskedWhereNothingFits(t *testing.T) {
+func TestTerraformDoesNotRunIfNothingFits(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Limit(instances(3))
 		l.PowersUp("p3")
@@ -49,7 +51,7 @@ func TestWhatIsThereAlreadyNeedsNoRoom(t *testing.T) {
 	})
 }
 
-func TestCloudThatDoesNotTellItsLimitsKeepsNobodyFromTrying(t *testing.T) {
+func TestNodesAreMadeIfTheCloudDoesNotReportItsQuota(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Limit(instances(4))
 		l.Order(simulate.LimitsHidden)
@@ -61,13 +63,13 @@ func TestCloudThatDoesNotTellItsLimitsKeepsNobodyFromTrying(t *testing.T) {
 	})
 }
 
-// Were it counted before it is swept, it would take the room of its own node for ever.
+// If it counted before its removal, it would take the room of its own node for ever.
 func TestInstanceThatTerraformDoesNotKnowTakesNoRoomOfItsNode(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3")
 		l.Order(simulate.LostCreate, "p3")
 		l.wants(reconfigure.Create, "p3")
-		l.Then(simulate.AfterApply, func() { l.Order(simulate.CloudSilent) }) // so that it cannot be swept at once
+		l.Then(simulate.AfterApply, func() { l.Order(simulate.CloudSilent) }) // so that it cannot be removed at once
 		l.carry()
 		l.Clear(simulate.LostCreate)
 		l.Clear(simulate.CloudSilent)

@@ -7,11 +7,12 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// remove has Terraform remove the instance. Where others have to learn of that from slurm.conf, power saving gets the node
-// after them.
+// remove lets Terraform remove the instance. If slurm.conf changes with that, the node is handed to power saving after
+// the playbooks have run.
 func (o *operation) remove() error {
 	o.enter(reconfigure.PhaseApply)
-	ctx, cancel := context.WithTimeoutCause(o.ctx, o.timing.Remove, fmt.Errorf("%w %s after its removal began", errStays, o.timing.Remove))
+	stays := fmt.Errorf("%w %s after its removal began", errStays, o.timing.Remove)
+	ctx, cancel := context.WithTimeoutCause(o.ctx, o.timing.Remove, stays)
 	defer cancel()
 	if err := o.removal(ctx); err != nil {
 		return err
@@ -33,8 +34,8 @@ func (o *operation) remove() error {
 	return nil
 }
 
-// removal retries what may pass by itself: while Nova deletes an instance in ERROR or BUILD the provider gives up on its
-// state, and to delete what is gone by then succeeds.
+// removal retries passing failures: while Nova deletes an instance in ERROR or BUILD, the provider fails on its state,
+// and a second removal succeeds when it is gone.
 func (o *operation) removal(ctx context.Context) error {
 	wait := o.timing.Pause
 	var last error
@@ -42,7 +43,7 @@ func (o *operation) removal(ctx context.Context) error {
 		made, err := o.ask(ctx, provision{remove: true})
 		o.settled = made.settled
 		refused := reconfigure.ClassOf(err) == reconfigure.ClassRefused
-		if refused && last != nil { // something was tried before
+		if refused && last != nil { // an attempt came before
 			o.note(said(err))
 			return last
 		}
@@ -71,12 +72,12 @@ func (o *operation) discard(ctx context.Context) error {
 	return nil
 }
 
-// handOver has power saving take over a node that was persistent and whose instance is gone. Slurm has read by now that it is
-// a cloud node, but believes that it is up. It stays drained until it is down: a job must not be sent to where nothing is.
-// Slurm 22.05 ends the drain by itself then; releases that do not are told to.
+// handOver hands a node to power saving that was persistent and whose instance is removed. Slurm has read by now that
+// it is a cloud node, but still has it as up. The node stays drained until it is powered down, so that no job starts
+// there. Slurm 22.05 ends the drain by itself then; newer releases need a command.
 func (o *operation) handOver(ctx context.Context) error {
 	state, err := o.state(ctx)
-	if err != nil || !state.Cloud() { // slurmctld did not take its new configuration: another resize has to come
+	if err != nil || !state.Cloud() { // slurmctld has not read its new configuration: another resize is needed
 		return err
 	}
 	if err := o.powerDown(ctx); err != nil {
@@ -85,8 +86,8 @@ func (o *operation) handOver(ctx context.Context) error {
 	return o.undrainStale(ctx)
 }
 
-// drain has Slurm start no more jobs on the node. The change's reason says what for. Somebody may have drained it meanwhile for
-// a reason of his own, which would be lost. Where the answer is lost it is looked whether the node is drained.
+// drain keeps Slurm from starting jobs on the node, for the change's reason. A node that is drained by now keeps the
+// reason that it has. If the answer is lost, it checks whether the node is drained.
 func (o *operation) drain() error {
 	if state, err := o.state(o.ctx); err == nil && state.Drained() {
 		return nil
@@ -106,7 +107,7 @@ func (o *operation) drain() error {
 	return fmt.Errorf("it could not be drained: %w", err)
 }
 
-// undrain takes a drain of ours back that has lost its purpose.
+// undrain ends a drain of ours that is no longer needed.
 func (o *operation) undrain() error {
 	if err := o.undrainStale(o.ctx); err != nil {
 		return fmt.Errorf("its drain could not be taken back: %w", err)
@@ -114,8 +115,8 @@ func (o *operation) undrain() error {
 	return nil
 }
 
-// undrainStale looks once more whose drain it is: somebody may have drained the node for a reason of his own. Slurm leaves
-// the reason of its reboot as it was.
+// undrainStale checks again whose drain it is, since an administrator may have drained the node meanwhile. Slurm keeps
+// the reason of a reboot.
 func (o *operation) undrainStale(ctx context.Context) error {
 	state, err := o.state(ctx)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// byDefault gives the class of a phase to a failure that has none of its own. That the node's time is over, or that it is given
-// up, is no failure of the phase.
+// byDefault gives a phase's class to a failure without a class. The end of the node's time, or its being given up, is
+// no failure of the phase.
 func byDefault(class reconfigure.Class, err error) error {
 	own := reconfigure.ClassOf(err) != reconfigure.ClassOther
 	if own || errors.Is(err, context.Canceled) || errors.Is(err, reconfigure.ErrGivenUp) {
@@ -19,14 +19,14 @@ func byDefault(class reconfigure.Class, err error) error {
 	return reconfigure.Classify(class, err)
 }
 
-// said is a failure as the journal has it.
+// said returns a failure for the journal.
 func said(err error) string { return reconfigure.ClassOf(err).Said(err.Error()) }
 
-// public is a failure as Slurm has it.
+// public returns a failure for Slurm.
 func public(err error) string { return reconfigure.ClassOf(err).Said(reconfigure.Public(err.Error())) }
 
-// fail records a failure, tells Slurm, which requeues the jobs at once instead of waiting for ResumeTimeout, and then their
-// owners. That it cannot be told is no failure of its own.
+// fail records a failure, tells Slurm, which then requeues the jobs at once and not at ResumeTimeout, and comments on
+// the jobs. If Slurm does not answer, that is only noted.
 func (o *operation) fail(err error) {
 	ctx := o.Operator.ctx
 	if o.rejection == nil || o.awaitedNow(ctx) {
@@ -48,13 +48,13 @@ func (o *operation) awaitedNow(ctx context.Context) bool {
 	return err == nil && o.awaited(state)
 }
 
-// tellSlurm sets the node DOWN where Slurm waits for it: one that it has in use is not touched. A persistent node that Slurm
-// would otherwise use again is drained: Slurm takes a node that is DOWN back when its slurmd registers, and that of one that
-// failed may do so, or has never ended (slurm.conf(5), ReturnToService). The drain of somebody else stays as it is: DOWN would
-// take the place of its reason, and power saving would end it.
+// tellSlurm sets the node DOWN if Slurm waits for it, but not if Slurm uses it. A persistent node that Slurm would use
+// again is also drained: a DOWN node returns to service when its slurmd registers (slurm.conf(5), ReturnToService), and
+// the slurmd of a failed node may register, or still run. A drain that is not ours stays as it is: DOWN would replace
+// its reason, and power saving would end it.
 func (o *operation) tellSlurm(ctx context.Context, reason string) error {
 	if _, err := o.control(); err != nil {
-		return nil // before there is one, nobody waits
+		return nil // without a control node, no job waits
 	}
 	state, err := o.state(ctx)
 	if err != nil {
@@ -72,19 +72,20 @@ func (o *operation) tellSlurm(ctx context.Context, reason string) error {
 	if !o.awaited(state) {
 		return err
 	}
-	o.toldDown = true // after an error too: it may be DOWN then
+	o.toldDown = true // also after an error, since it may be DOWN then
 	return errors.Join(err, o.update(ctx, updateDown, reason))
 }
 
-// keeps reports whether the node has a drain that is not ours to change. That of a cloud node whose new instance has less than
-// slurm.conf declares goes with the instance.
+// keeps reports whether the node has a drain that is not ours to change. That of a cloud node whose new instance has
+// less than slurm.conf declares goes with the instance.
 func (o *operation) keeps(s reconfigure.NodeState) bool {
 	goes := s.Misfit() && !o.was.ForeignDrain() && !o.persistent()
 	return s.ForeignDrain() && !goes
 }
 
-// awaited reports whether Slurm powers up or reboots the node, or whether it was to come up for us and is not there, or was set
-// DOWN by a worker of ours that then died: nobody else hands that one back. It is not awaited when Slurm powers it down by now.
+// awaited reports whether Slurm powers up or reboots the node, whether it should have come up for us and did not, or
+// whether a worker of ours has set it DOWN and then died, so that nobody else hands it back. It is not awaited when
+// Slurm powers it down by now.
 func (o *operation) awaited(s reconfigure.NodeState) bool {
 	if poweredDownSince(o.was, s) {
 		return false
@@ -97,7 +98,7 @@ func (o *operation) awaited(s reconfigure.NodeState) bool {
 	return absent || drained || s.Down() && s.Ours() || s.Rebooting() || s.PoweringUp()
 }
 
-// tellOwners tells those whose jobs wait for the node why it did not come: Slurm has requeued the jobs without a word to them.
+// tellOwners comments on the jobs that waited for the node, since Slurm requeues them without a reason.
 func (o *operation) tellOwners(ctx context.Context, err error) {
 	jobs := jobsOf(o)
 	if len(jobs) == 0 {
@@ -108,15 +109,17 @@ func (o *operation) tellOwners(ctx context.Context, err error) {
 	}
 }
 
-// notice is one failure, for somebody who knows his job and nothing of the cloud. The class is for whom he asks.
+// notice returns the comment on a failure, for a job's owner. The class at the end is for an administrator.
 func notice(err error) string {
 	class := reconfigure.ClassOf(err)
-	return fmt.Sprintf("a node for this job did not come: %s. The job waits for its next turn. (%s)", class.ForOwner(), class)
+	return fmt.Sprintf(
+		"a node for this job did not come: %s. The job waits for its next turn. (%s)", class.ForOwner(), class,
+	)
 }
 
-// finish removes what is left of a node that failed, so that nothing half made is kept or paid for, gives a cloud node back to
-// Slurm, and ends a drain that has lost its purpose. A persistent node, the control node and a node that somebody has drained
-// keep an instance that was made to the end: somebody may want to look at it.
+// finish removes what is left of a node that failed, so that no unfinished instance costs money, hands a cloud node
+// back to Slurm, and ends a drain that is no longer needed. A persistent node, the control node and a node that an
+// administrator has drained keep a finished instance, so that an administrator can look at it.
 func (o *operation) finish(err error) {
 	ctx, good := o.Operator.ctx, err == nil
 	if good {
@@ -151,7 +154,7 @@ func (o *operation) finish(err error) {
 	}
 }
 
-// leftOver reports whether there is something of an earlier run that was cut short, and that this one was to complete.
+// leftOver reports whether there is something of an interrupted earlier run, which this one was to complete.
 func (o *operation) leftOver(err error) bool {
 	seen, node := o.round.Seen, o.change.Node
 	instance, there := seen.Instances[node]
@@ -160,8 +163,8 @@ func (o *operation) leftOver(err error) bool {
 	return makes && unfinished && reconfigure.ClassOf(err) != reconfigure.ClassRefused
 }
 
-// collectEvidence keeps what can be known of a node that failed: what the task has printed, and the console log of the
-// instance, which may be gone soon. That it cannot be had, or kept, fails nothing.
+// collectEvidence stores what is known of a node that failed: the output of the task, and the console log of the
+// instance, which is removed soon. An error is only noted.
 func (o *operation) collectEvidence(err error) {
 	const longest = 30 * time.Second
 	ctx, cancel := context.WithTimeout(o.Operator.ctx, longest)
@@ -178,7 +181,8 @@ func (o *operation) collectEvidence(err error) {
 		})
 	}
 	keep(reconfigure.WitnessTask, reconfigure.OutputOf(err))
-	booted := o.phase == reconfigure.PhaseBoot || o.phase == reconfigure.PhaseConfigure || o.phase == reconfigure.PhaseVerify
+	booted := o.phase == reconfigure.PhaseBoot || o.phase == reconfigure.PhaseConfigure ||
+		o.phase == reconfigure.PhaseVerify
 	if o.instance.ID != "" && booted {
 		log, problem := deps.Cloud.Console(ctx, o.instance.ID, 0)
 		if problem != nil {
@@ -191,8 +195,8 @@ func (o *operation) collectEvidence(err error) {
 	}
 }
 
-// count has the node's group learn from its result. A failure of an instance that was planned before another one of the group
-// came up says nothing of the group.
+// count adds the result to the health of the node's group. The failure of an instance that was planned before another
+// one of the group came up does not count.
 func (o *operation) count(v reconfigure.Verdict, err error) {
 	group, ok := o.round.Cluster.GroupOf(o.change.Node)
 	if !ok || v.Status == reconfigure.StatusRejected {
@@ -211,7 +215,7 @@ func (o *operation) count(v reconfigure.Verdict, err error) {
 	}
 }
 
-// spared reports whether a failure is none of the group's. The probe of a group ends with any verdict.
+// spared reports whether a failure does not count for the group. The probe of a group ends with any verdict.
 func (o *operation) spared(v reconfigure.Verdict, err error, group string) bool {
 	o.lock.Lock()
 	defer o.lock.Unlock()
@@ -219,10 +223,12 @@ func (o *operation) spared(v reconfigure.Verdict, err error, group string) bool 
 	return !o.change.Probe && (late || errors.Is(err, reconfigure.ErrGivenUp))
 }
 
-// probe notes, before anything is begun, that this node tries its group alone.
+// probe records at the beginning that this node is the probe of its group.
 func (o *operation) probe() {
 	if group, ok := o.round.Cluster.GroupOf(o.change.Node); ok && o.change.Probe {
-		o.health(group.Name, func(h reconfigure.Health) reconfigure.Health { return h.Trying(o.change.Node, time.Now().UTC()) })
+		o.health(group.Name, func(h reconfigure.Health) reconfigure.Health {
+			return h.Trying(o.change.Node, time.Now().UTC())
+		})
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// resized has the engine work for another declaration than the one that the world was deployed by.
+// resized makes the operator use another declaration than the one that was deployed.
 func (l *lab) resized(least, most int) {
 	c := declared()
 	c.Groups[0].Min, c.Groups[0].Max = least, most
@@ -16,7 +16,7 @@ func (l *lab) resized(least, most int) {
 	l.wants(reconfigure.Configure, "ctl")
 }
 
-// gives removes a persistent node that is drained for it.
+// gives adds the removal of a persistent node that is drained for it.
 func (l *lab) gives(node string) {
 	l.Drained("reconfigure: shrink", node)
 	l.wants(reconfigure.Remove, node)
@@ -28,14 +28,15 @@ func TestShrunkNodeIsHandedToPowerSaving(t *testing.T) {
 		l.resized(1, 8)
 		l.gives("p2")
 		l.wantVerdicts(map[string]string{"ctl": "done", "p2": "done"})
-		l.want("calls", []string{"apply delete p2", "slurm.conf everywhere, configure ctl of ctl,p1", "power_down p2"}, l.Calls())
+		l.want(
+			"calls", []string{"apply delete p2", "slurm.conf everywhere, configure ctl of ctl,p1", "power_down p2"}, l.Calls(),
+		)
 		l.want("state", back, l.Node("p2").State)
 	})
 }
 
-// Without its new configuration slurmctld has the node as a persistent one still: to power it down would leave it out
-// of use for good.
-func TestShrunkNodeIsNotHandedOverUnlessSlurmTakesItsConfiguration(t *testing.T) {
+// Without the new slurm.conf, slurmctld still has the node as a persistent one, and would never power it up again.
+func TestShrunkNodeIsNotHandedOverUnlessSlurmReadsItsConfiguration(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resized(1, 8)
 		l.gives("p2")
@@ -60,19 +61,19 @@ func TestEnlargedNodeKeepsItsJob(t *testing.T) {
 	})
 }
 
-func TestEnlargedNodeFailsUnlessSlurmTakesItsConfiguration(t *testing.T) {
+func TestEnlargedNodeFailsUnlessSlurmReadsItsConfiguration(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resized(3, 8)
 		l.wants(reconfigure.Create, "p3")
 		l.Order(simulate.PlaybookFails, "ctl")
 		l.wantVerdicts(map[string]string{
 			"ctl": "failed configure: playbook fails",
-			"p3":  "failed verify: slurmctld goes by an earlier slurm.conf: it is a cloud node there still",
+			"p3":  "failed verify: slurmctld runs with an earlier slurm.conf, in which it is still a cloud node",
 		})
 	})
 }
 
-func TestSlurmIsNotMadeToForgetAJob(t *testing.T) {
+func TestSlurmDoesNotForgetAJob(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resized(1, 1)
 		l.wants(reconfigure.Remove, "p2")

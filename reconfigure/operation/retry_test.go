@@ -13,7 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// resumes has Slurm power nodes up, and the plan make them; they have so much time, and may be retried so often.
+// resumes powers up nodes in Slurm, and adds their creation to the plan, with this deadline and number of retries.
 func (l *lab) resumes(within time.Duration, retries int, nodes ...string) {
 	l.PowersUp(nodes...)
 	l.wants(reconfigure.Create, nodes...)
@@ -69,7 +69,7 @@ func TestNodeIsRetriedAsOftenAsItMayBe(t *testing.T) {
 	})
 }
 
-func TestRebootOfWhatWasLeftBehindIsRetriedOnAFreshInstance(t *testing.T) {
+func TestRebootOfALeftoverIsRetriedOnAFreshInstance(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Have("p3")
 		l.PowersUp("p3")
@@ -85,7 +85,8 @@ func TestRebootOfWhatWasLeftBehindIsRetriedOnAFreshInstance(t *testing.T) {
 	})
 }
 
-// TestThereIsNoRetry where it would be of no use, or would be in somebody's way. Slurm is told, and gets the node back.
+// TestThereIsNoRetry checks failures for which a retry is of no use, or would disturb somebody. Slurm gets the node
+// back.
 func TestThereIsNoRetry(t *testing.T) {
 	for name, order := range map[string]func(*lab){
 		"where it is not allowed":                 func(l *lab) { l.change("p3").Retries = 0 },
@@ -124,7 +125,7 @@ func TestThereIsNoRetry(t *testing.T) {
 }
 
 // Its job need not wait for the others.
-func TestSlurmHearsAtOnceOfANodeThatIsNotRetried(t *testing.T) {
+func TestSlurmIsToldAtOnceOfANodeThatIsNotRetried(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resumes(9*time.Minute, 1, "p3", "p4")
 		l.change("p3").Deadline = time.Now().Add(3 * time.Minute)
@@ -149,7 +150,7 @@ func TestInstanceThatCannotBeRemovedKeepsItsNodeFromARetry(t *testing.T) {
 	})
 }
 
-// told notes when Slurm hears of a node that is down.
+// told records when Slurm is told that a node is DOWN.
 type told struct {
 	operation.Scheduler
 	when map[string]time.Duration
@@ -163,16 +164,16 @@ func (s told) Down(ctx context.Context, nodes nodeset.NodeSet, reason string) er
 	return s.Scheduler.Down(ctx, nodes, reason)
 }
 
-// hears has the operator note that.
+// hears makes the operator use it.
 func (l *lab) hears() told {
 	heard := told{Scheduler: l.World, when: map[string]time.Duration{}, from: time.Now()}
 	l.deps.Scheduler = func(reconfigure.Instance) operation.Scheduler { return heard }
 	return heard
 }
 
-// TestSlurmHearsOfANodeBeforeItGivesItUp whatever keeps the node, and although others have all the time that they need.
-// That the node had to wait for others is no failure of its group.
-func TestSlurmHearsOfANodeBeforeItGivesItUp(t *testing.T) {
+// TestSlurmIsToldOfANodeBeforeItGivesItUp checks that for each cause of the delay, while other nodes have no deadline.
+// A wait for other nodes is no failure of the group.
+func TestSlurmIsToldOfANodeBeforeItGivesItUp(t *testing.T) {
 	const (
 		deadline = 90 * time.Second
 		late     = "it was not ready before Slurm gives it up"
@@ -183,8 +184,10 @@ func TestSlurmHearsOfANodeBeforeItGivesItUp(t *testing.T) {
 	}{
 		"while Terraform plans":      {func(l *lab) { l.Takes(simulate.Planning, 5*time.Minute) }, late},
 		"while Terraform is at work": {func(l *lab) { l.Takes(simulate.Applying, 5*time.Minute) }, "boot-timeout: " + late},
-		"while it is built":          {func(l *lab) { l.Takes(simulate.Building, simulate.Forever, "p3") }, "boot-timeout: " + late},
-		"while it boots":             {func(l *lab) { l.Order(simulate.NoSSH, "p3") }, "no-ssh: no SSH: " + late},
+		"while it is built": {
+			func(l *lab) { l.Takes(simulate.Building, simulate.Forever, "p3") }, "boot-timeout: " + late,
+		},
+		"while it boots": {func(l *lab) { l.Order(simulate.NoSSH, "p3") }, "no-ssh: no SSH: " + late},
 		"while other playbooks run": {func(l *lab) {
 			l.Takes(simulate.Booting, 10*time.Second, "p3")
 			l.Takes(simulate.Playing, 5*time.Minute)
@@ -217,8 +220,8 @@ func TestSlurmHearsOfANodeBeforeItGivesItUp(t *testing.T) {
 	}
 }
 
-// The image has slurmd set up, which registers while Terraform removes the instance.
-func TestANodeThatComesUpWhileItIsRemovedIsNotLeftToSlurm(t *testing.T) {
+// The image starts slurmd, which registers while Terraform removes the instance.
+func TestANodeThatRegistersDuringItsRemovalIsHandedBack(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resumes(9*time.Minute, 0, "p3")
 		l.Order(simulate.StartsByItself, "p3")
@@ -230,8 +233,8 @@ func TestANodeThatComesUpWhileItIsRemovedIsNotLeftToSlurm(t *testing.T) {
 	})
 }
 
-// To look for unknown instances takes so long that there is no time left. What an earlier attempt has left is removed.
-func TestNothingIsMadeThatIsTooLate(t *testing.T) {
+// The search for unknown instances takes until the deadline. The leftovers of an earlier attempt are removed.
+func TestNothingIsMadeTooLate(t *testing.T) {
 	test(t, func(l *lab) {
 		l.HaveTainted("p3")
 		l.resumes(time.Minute, 0, "p3", "p4")
@@ -246,7 +249,7 @@ func TestNothingIsMadeThatIsTooLate(t *testing.T) {
 	})
 }
 
-func TestPreviewOfWhatIsTooLateIsNotApplied(t *testing.T) {
+func TestPreviewIsNotAppliedTooLate(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resumes(time.Minute, 0, "p3")
 		l.wants(reconfigure.Create, "p5")
@@ -277,7 +280,7 @@ func TestPlaybooksEndWithTheLastNodeThatTheyAreFor(t *testing.T) {
 	})
 }
 
-func TestEvidenceIsKeptOfWhatFailed(t *testing.T) {
+func TestEvidenceIsKeptOfFailedNodes(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resumes(9*time.Minute, 0, "p3", "p4", "p5", "p6")
 		l.Order(simulate.NoSSH, "p3")
@@ -324,7 +327,7 @@ func TestEvidenceIsKeptOfEachAttempt(t *testing.T) {
 	})
 }
 
-func TestWhatTheCloudDoesNotShowFailsNothing(t *testing.T) {
+func TestMissingConsoleIsNoFailure(t *testing.T) {
 	test(t, func(l *lab) {
 		l.resumes(9*time.Minute, 0, "p3")
 		l.Order(simulate.NoSSH, "p3")

@@ -11,17 +11,17 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// shared is the order in which a round that is Shared has Terraform work: what no single node owns comes before the other
-// shards, which refer to it, and goes after them. Together with it come all nodes of its own shard.
+// shared is the order of Terraform's work for a round that is Shared. The shared resources are made before the other
+// shards, which refer to them, and removed after them. The nodes of their own shard share their run.
 type shared struct {
 	lock    sync.Mutex
-	here    map[string]bool // nodes of the default shard that have not been provisioned yet
-	there   map[string]bool // those of other shards
+	here    map[string]bool // nodes of the default shard that are not provisioned yet
+	there   map[string]bool // nodes of other shards
 	destroy bool
-	done    chan struct{} // what is shared is as it should be, or err says why not
+	done    chan struct{} // closed when the shared resources are as planned, or err is set
 	err     error
-	ports   chan struct{} // the kept ports of the other shards are there too, or were tried
-	rest    chan struct{} // the other shards are done
+	ports   chan struct{} // closed when the kept ports of the other shards are made, or have failed
+	rest    chan struct{} // closed when the other shards are done
 }
 
 func provisions(a reconfigure.Action) bool {
@@ -29,7 +29,10 @@ func provisions(a reconfigure.Action) bool {
 }
 
 func newShared(operations []*operation, destroy bool) *shared {
-	s := &shared{here: map[string]bool{}, there: map[string]bool{}, destroy: destroy, done: make(chan struct{}), ports: make(chan struct{}), rest: make(chan struct{})}
+	s := &shared{
+		here: map[string]bool{}, there: map[string]bool{}, destroy: destroy, done: make(chan struct{}),
+		ports: make(chan struct{}), rest: make(chan struct{}),
+	}
 	for _, o := range operations {
 		switch {
 		case !provisions(o.change.Action):
@@ -45,7 +48,7 @@ func newShared(operations []*operation, destroy bool) *shared {
 	return s
 }
 
-// turn waits until Terraform may work for a node.
+// turn waits until Terraform may run for a node.
 func (r *round) turn(ctx context.Context, o *operation) error {
 	s := r.shared
 	if s == nil {
@@ -71,7 +74,7 @@ func (r *round) turn(ctx context.Context, o *operation) error {
 	return s.err
 }
 
-// provisioned notes that Terraform has done with a node for the first time, or that nothing comes of it.
+// provisioned records that Terraform's first work for a node has ended, or is not needed.
 func (r *round) provisioned(o *operation) {
 	s := r.shared
 	if s == nil {
@@ -87,7 +90,7 @@ func (r *round) provisioned(o *operation) {
 	}
 }
 
-// expected is how many nodes of the default shard Terraform is still to be asked for.
+// expected returns the number of nodes of the default shard that are not provisioned yet.
 func (r *round) expected(calls []*provisionCall) int {
 	r.shared.lock.Lock()
 	defer r.shared.lock.Unlock()
@@ -100,7 +103,7 @@ func (r *round) expected(calls []*provisionCall) int {
 	return missing
 }
 
-// provisionShared has Terraform make, change or remove what no single node owns.
+// provisionShared lets Terraform make, change or remove the shared resources.
 func (o *Operator) provisionShared(r *round) {
 	if !r.shared.destroy {
 		_, r.shared.err = o.in(reconfigure.DefaultShard).calls.Do(o.ctx, provision{round: r})
@@ -121,7 +124,7 @@ func (o *Operator) provisionShared(r *round) {
 	close(r.shared.done)
 }
 
-// provisionOthers has the other shards be what the round wants, but for its nodes: their kept ports.
+// provisionOthers changes the other shards as planned, except for the round's nodes: their kept ports.
 func (o *Operator) provisionOthers(r *round) {
 	var wait sync.WaitGroup
 	both := map[string]reconfigure.Spec{}
@@ -139,12 +142,12 @@ func (o *Operator) provisionOthers(r *round) {
 	wait.Wait()
 }
 
-// noteRound tells people something of a whole plan.
+// noteRound records a message about a whole plan.
 func (o *Operator) noteRound(r *round, message string) {
 	o.noteRun(map[*round]bool{r: true}, reconfigure.PhaseApply, message)
 }
 
-// noteRun tells people of a run that serves one or several plans: once for each, at the same time.
+// noteRun records a message about a run, once for each plan that it serves, with the same time.
 func (o *Operator) noteRun(rounds map[*round]bool, phase reconfigure.Phase, message string) {
 	_, deps := o.using()
 	now := time.Now()
@@ -155,20 +158,20 @@ func (o *Operator) noteRun(rounds map[*round]bool, phase reconfigure.Phase, mess
 	}
 }
 
-// sharedReady waits for what no single node owns.
+// sharedReady waits for the shared resources.
 func (r *round) sharedReady(ctx context.Context) error {
 	if r.shared == nil || r.shared.destroy {
 		return nil
 	}
 	select {
-	case <-r.shared.ports: // every node is told all addresses
+	case <-r.shared.ports: // every node needs all addresses
 		return r.shared.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// leave notes that a node's instance was left as it is, for the sake of a job.
+// leave records that a node's instance was left as it is, because of a job.
 func (r *round) leave(node string) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -181,8 +184,8 @@ func (r *round) leftAlone() nodeset.NodeSet {
 	return r.left
 }
 
-// gate is where the nodes of a round that concerns every node wait for one another, before they are configured: slurm.conf
-// becomes another one for all of them at once.
+// gate lets the nodes of a round that concerns every node wait for one another before they are configured, since
+// slurm.conf changes on all of them at once.
 type gate struct {
 	lock    sync.Mutex
 	waiting map[string]bool // nodes that have neither come nor left
@@ -202,7 +205,7 @@ func newGate(operations []*operation) *gate {
 	return g
 }
 
-// pass has a node come, or leave.
+// pass records that a node has come, or has left.
 func (g *gate) pass(node string) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
@@ -214,7 +217,7 @@ func (g *gate) pass(node string) {
 	}
 }
 
-// leaveGate has the others not wait for the node.
+// leaveGate keeps the others from waiting for the node.
 func (o *operation) leaveGate() {
 	if o.round.gate != nil {
 		o.round.gate.pass(o.change.Node)
@@ -222,7 +225,7 @@ func (o *operation) leaveGate() {
 	o.round.provisioned(o)
 }
 
-// passGate waits until all nodes have come, or have left.
+// passGate waits until each node has come or left.
 func (o *operation) passGate() error {
 	if o.round.gate == nil {
 		return nil
@@ -236,7 +239,8 @@ func (o *operation) passGate() error {
 	}
 }
 
-// expectConfigured counts the operations that the playbooks run for. When all of them have ended, nobody waits for a run.
+// expectConfigured counts the operations that the playbooks run for. When all of them have ended, no operation waits
+// for a run.
 func (r *round) expectConfigured(operations []*operation) {
 	for _, o := range operations {
 		if o.configures() {

@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// sharded is a cluster whose nodes are in two shards, p1 to p4 in group-0 and p5 to p8 in group-1, of which p1 to p6
-// are persistent.
+// sharded returns a cluster with two shards: p1 to p4 in group-0 and p5 to p8 in group-1. The nodes p1 to p6 are
+// persistent.
 func sharded(t *testing.T, do func(*lab)) {
 	t.Helper()
 	empty(t, func(l *lab) {
@@ -24,14 +24,14 @@ func sharded(t *testing.T, do func(*lab)) {
 	})
 }
 
-// callsOf is the calls that begin so.
+// callsOf returns the calls with this beginning.
 func (l *lab) callsOf(prefix string) []string {
 	return slices.DeleteFunc(l.Calls(), func(call string) bool { return !strings.HasPrefix(call, prefix) })
 }
 
 func all6(first ...string) []string { return append(first, "p1", "p2", "p3", "p4", "p5", "p6") }
 
-// What the nodes share is made before the shards that refer to it, and goes after them. Shards work side by side.
+// Shared resources are made before the shards that refer to them, and removed after them. Shards run side by side.
 func TestDeployAndDestroyOfSeveralShards(t *testing.T) {
 	sharded(t, func(l *lab) {
 		l.asks(reconfigure.Request{Mode: reconfigure.Deploy})
@@ -39,7 +39,10 @@ func TestDeployAndDestroyOfSeveralShards(t *testing.T) {
 		l.want("first", "apply create shared, create ctl", l.callsOf("apply")[0])
 		l.wantOrder("apply create shared", "apply in group-0 create p[1-4]")
 		l.wantOrder("apply create shared", "apply in group-1 create p[5-6]")
-		l.want("runs of the playbooks", []string{"slurm.conf everywhere, configure ctl,p[1-6] of ctl,p[1-6]"}, l.callsOf("slurm.conf"))
+		l.want(
+			"runs of the playbooks", []string{"slurm.conf everywhere, configure ctl,p[1-6] of ctl,p[1-6]"},
+			l.callsOf("slurm.conf"),
+		)
 		for _, node := range all6("ctl") {
 			if n := l.Node(node); n.Instance.ID == "" || n.Instance.Tainted || n.Spec != l.Spec(node) {
 				l.Errorf("%s is %+v", node, n)
@@ -56,8 +59,8 @@ func TestDeployAndDestroyOfSeveralShards(t *testing.T) {
 	})
 }
 
-// The control node takes long: the others are made meanwhile, and configured together with it.
-func TestDeployWaitsForNobodyBeforeThePlaybooks(t *testing.T) {
+// The control node takes long. The others are made meanwhile, and configured together with it.
+func TestNodesOfADeployAreMadeSideBySide(t *testing.T) {
 	sharded(t, func(l *lab) {
 		l.Takes(simulate.Booting, 2*time.Minute-10*time.Second, "ctl")
 		l.asks(reconfigure.Request{Mode: reconfigure.Deploy})
@@ -66,7 +69,7 @@ func TestDeployWaitsForNobodyBeforeThePlaybooks(t *testing.T) {
 	})
 }
 
-func TestNodeThatFailsHoldsNoDeploymentBack(t *testing.T) {
+func TestFailedNodeDelaysNoDeployment(t *testing.T) {
 	for _, fault := range []simulate.Fault{simulate.NoValidHost, simulate.NoSSH, simulate.NoPort} {
 		for _, node := range []string{"p1", "p6"} {
 			t.Run(string(fault)+" of "+node, func(t *testing.T) {
@@ -85,8 +88,8 @@ func TestNodeThatFailsHoldsNoDeploymentBack(t *testing.T) {
 	}
 }
 
-// Without what the nodes share, no shard begins.
-func TestNothingIsMadeWithoutWhatIsShared(t *testing.T) {
+// Without the shared resources, no shard begins.
+func TestNothingIsMadeWithoutSharedResources(t *testing.T) {
 	sharded(t, func(l *lab) {
 		l.Order(simulate.StateLocked)
 		l.asks(reconfigure.Request{Mode: reconfigure.Deploy})
@@ -99,8 +102,8 @@ func TestNothingIsMadeWithoutWhatIsShared(t *testing.T) {
 	})
 }
 
-// A straggler holds back its own shard at most, and that not for long.
-func TestShardsWorkSideBySide(t *testing.T) {
+// A straggler delays only its own shard, and only for a short time.
+func TestShardsRunSideBySide(t *testing.T) {
 	sharded(t, func(l *lab) {
 		l.Have(all6("ctl")...)
 		l.cluster.Settings.Interrupt = false
@@ -123,7 +126,9 @@ func TestRemovedNodeKeepsItsPort(t *testing.T) {
 		l.cluster.Groups[0].KeepPorts = true
 		l.Have("p3")
 		l.PowersDown("p3")
-		l.asks(reconfigure.Request{Mode: reconfigure.Suspend, Nodes: l.cluster.Nodes().Where(func(n string) bool { return n == "p3" })})
+		l.asks(reconfigure.Request{
+			Mode: reconfigure.Suspend, Nodes: l.cluster.Nodes().Where(func(n string) bool { return n == "p3" }),
+		})
 		l.wantDone("p3")
 		port, kept := l.Spec("p3").PortOnly()
 		l.want("kept", true, kept)

@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// askStates has Slurm answer all who wait with one list of its nodes: each began to wait before it was asked.
+// askStates gives all callers that wait one list of Slurm's nodes. Each began to wait before Slurm was asked.
 func (o *Operator) askStates(r *batcher.Run[Scheduler, map[string]reconfigure.NodeState]) {
 	states, err := r.Calls[len(r.Calls)-1].In.States(o.ctx)
 	for _, c := range r.Calls {
@@ -20,7 +20,7 @@ func (o *Operator) askStates(r *batcher.Run[Scheduler, map[string]reconfigure.No
 	}
 }
 
-// allStates is every node as Slurm has it now.
+// allStates returns every node as Slurm has it now.
 func (o *Operator) allStates(ctx context.Context) (map[string]reconfigure.NodeState, error) {
 	slurm, err := o.scheduler()
 	if err != nil {
@@ -29,13 +29,13 @@ func (o *Operator) allStates(ctx context.Context) (map[string]reconfigure.NodeSt
 	return o.states.Do(ctx, slurm)
 }
 
-// state is the node as Slurm has it now; the zero state where Slurm does not know it.
+// state returns the node as Slurm has it now; the zero value if Slurm does not know it.
 func (o *operation) state(ctx context.Context) (reconfigure.NodeState, error) {
 	states, err := o.allStates(ctx)
 	return states[o.change.Node], err
 }
 
-// askServers has the cloud answer all who wait with one list of the servers.
+// askServers gives all callers that wait one list of the cloud's servers.
 func (o *Operator) askServers(r *batcher.Run[struct{}, map[string][]reconfigure.Server]) {
 	_, deps := o.using()
 	servers, err := deps.Cloud.Servers(o.ctx)
@@ -62,7 +62,7 @@ func (o *Operator) scheduler() (Scheduler, error) {
 	return deps.Scheduler(control), nil
 }
 
-// updateKind is what Slurm is told of nodes.
+// updateKind is a kind of command to Slurm about nodes.
 type updateKind string
 
 const (
@@ -73,20 +73,20 @@ const (
 	updateReason    updateKind = "reason"
 )
 
-// update is what Slurm is told of one node.
+// update is a command to Slurm about one node.
 type update struct {
 	node   string
 	kind   updateKind
 	reason string
 }
 
-// update tells Slurm something of the node, together with what it is told of others.
+// update sends a command about the node to Slurm, together with those about others.
 func (o *operation) update(ctx context.Context, kind updateKind, reason string) error {
 	_, err := o.updates.Do(ctx, update{o.change.Node, kind, reason})
 	return err
 }
 
-// updateAll tells Slurm the same of many nodes by one call.
+// updateAll sends each kind of command once, for all of its nodes.
 func (o *Operator) updateAll(r *batcher.Run[update, struct{}]) {
 	slurm, err := o.scheduler()
 	type telling struct {
@@ -114,13 +114,13 @@ func (o *Operator) updateAll(r *batcher.Run[update, struct{}]) {
 	}
 }
 
-// jobNotice is what the owners of jobs are told.
+// jobNotice is a comment on jobs.
 type jobNotice struct {
 	jobs []reconfigure.Job
 	text string
 }
 
-// noticeAll tells the owners of many jobs the same by one call.
+// noticeAll sets each comment once, on all of its jobs.
 func (o *Operator) noticeAll(r *batcher.Run[jobNotice, struct{}]) {
 	control, err := o.control()
 	_, deps := o.using()
@@ -160,10 +160,10 @@ func tellSlurm(ctx context.Context, slurm Scheduler, kind updateKind, nodes node
 	case updateReason:
 		return slurm.ClearReason(ctx, nodes)
 	}
-	return fmt.Errorf("nothing is known that Slurm could be told by %q", kind)
+	return fmt.Errorf("no command for Slurm is known for %q", kind)
 }
 
-// ofNode is a node's part of an error that may name the nodes which it concerns.
+// ofNode returns a node's part of an error that may name the nodes that it concerns.
 func ofNode(err error, node string) error {
 	var named interface {
 		error
@@ -175,7 +175,7 @@ func ofNode(err error, node string) error {
 	return err
 }
 
-// powerDown gives the node back to power saving, unless slurmd came up after all and a job may be on the node by now
+// powerDown gives the node back to power saving, unless slurmd has registered meanwhile and a job may be on the node
 // (slurm.conf(5), ReturnToService): then it is in use again.
 func (o *operation) powerDown(ctx context.Context) error {
 	state, err := o.state(ctx)

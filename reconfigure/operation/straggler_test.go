@@ -8,10 +8,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// up is how long after the beginning of a round the slurmd of a node has registered.
+// up returns the time from the beginning of a round until the slurmd of a node has registered.
 func (r *round) up(node string) time.Duration { return r.Registered(node).Sub(r.began) }
 
-// A node is waited for and configured while Terraform sleeps.
+// A node is configured while the provider still waits.
 func TestNodeIsUpBeforeTerraformReturns(t *testing.T) {
 	test(t, func(l *lab) {
 		l.cluster.Settings.Interrupt = false
@@ -28,7 +28,7 @@ func TestNodeIsUpBeforeTerraformReturns(t *testing.T) {
 	})
 }
 
-func TestTerraformIsInterruptedWhenAllIsAsAsked(t *testing.T) {
+func TestTerraformIsInterruptedWhenAllServersAreAsAsked(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Have("p5", "p6")
 		l.PowersUp("p3")
@@ -39,7 +39,10 @@ func TestTerraformIsInterruptedWhenAllIsAsAsked(t *testing.T) {
 		l.wants(reconfigure.Replace, "p6")
 		l.change("p6").Spec.ImageID = "id-of-v2"
 		l.wantDone("p3", "p5", "p6")
-		l.want("calls", []string{"apply create p3, delete p5, rebuild p6", "adopt p[3,6]", "configure p[3,6] of ctl,p[1-3,6]"}, l.Calls())
+		l.want(
+			"calls", []string{"apply create p3, delete p5, rebuild p6", "adopt p[3,6]", "configure p[3,6] of ctl,p[1-3,6]"},
+			l.Calls(),
+		)
 		for _, node := range []string{"p3", "p5", "p6"} {
 			if took := l.round.after[node]; took > 4*time.Second {
 				l.Errorf("%s took %s", node, took)
@@ -55,8 +58,8 @@ func TestTerraformIsInterruptedWhenAllIsAsAsked(t *testing.T) {
 	})
 }
 
-// What Terraform would change is left as it was, and told. The node is up, and stays so.
-func TestWhatIsNotProvenIsNotAdopted(t *testing.T) {
+// An instance that Terraform would change is left as it was, which is noted. The node is up, and stays up.
+func TestInstanceWithoutProofIsNotAdopted(t *testing.T) {
 	test(t, func(l *lab) {
 		l.PowersUp("p3", "p4")
 		l.Order(simulate.NotProven, "p3")
@@ -68,7 +71,7 @@ func TestWhatIsNotProvenIsNotAdopted(t *testing.T) {
 	})
 }
 
-// stragglers are nodes with which something takes very long, or does not end.
+// stragglers are ways in which something takes very long, or does not end.
 var stragglers = map[string]func(l *lab){
 	"a minute in BUILD":     func(l *lab) { l.Takes(simulate.Building, time.Minute, "p3") },
 	"for ever in BUILD":     func(l *lab) { l.Takes(simulate.Building, simulate.Forever, "p3") },
@@ -95,8 +98,8 @@ var stragglers = map[string]func(l *lab){
 	},
 }
 
-// The others come up as if there were no such node, and the next request is carried out soon.
-func TestStragglerHoldsNobodyBack(t *testing.T) {
+// The others come up as without the straggler, and the next request is carried out soon.
+func TestStragglerDelaysNoOtherNode(t *testing.T) {
 	const first, next, second = "p4", 20 * time.Second, "p6"
 	run := func(l *lab, straggle func(l *lab)) (ups [2]time.Duration, ended map[string]reconfigure.Verdict) {
 		l.PowersUp("p4", "p5", "p6")
@@ -155,20 +158,22 @@ func TestStragglerThatComesIsDone(t *testing.T) {
 	})
 }
 
-func TestStragglerThatFailsIsFailed(t *testing.T) {
+func TestStragglerThatFailsHasItsVerdict(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Takes(simulate.Building, time.Minute, "p3")
 		l.Order(simulate.NoValidHost, "p3")
 		l.PowersUp("p3", "p4")
 		l.wants(reconfigure.Create, "p3", "p4")
-		l.wantVerdicts(map[string]string{"p3": "failed apply: No valid host was found: its instance is in ERROR", "p4": "done"})
+		l.wantVerdicts(map[string]string{
+			"p3": "failed apply: No valid host was found: its instance is in ERROR", "p4": "done",
+		})
 		l.want("nothing is left of it", simulate.Node{State: back}, l.Node("p3"))
 		l.want("orphans", 0, len(l.Orphans()))
 	})
 }
 
-// Terraform fails when the node runs its job.
-func TestLateFailureOfTerraformTakesNoJobAway(t *testing.T) {
+// Terraform fails when the node already runs its job.
+func TestLateFailureOfTerraformEndsNoJob(t *testing.T) {
 	for _, interrupt := range []bool{false, true} {
 		test(t, func(l *lab) {
 			l.cluster.Settings.Interrupt = interrupt
@@ -184,10 +189,12 @@ func TestLateFailureOfTerraformTakesNoJobAway(t *testing.T) {
 	}
 }
 
-// A worker is killed between an interrupt and the adoption, or Terraform before it can write down what it has made.
+// A worker is killed between an interrupt and the adoption, or Terraform before it has written its state.
 func TestInstanceOfAKilledRunIsAdopted(t *testing.T) {
 	for _, half := range []simulate.Half{simulate.Unwritten, simulate.Unknown, simulate.Tainted} {
-		for name, in := range map[string]time.Duration{"while it is built": 500 * time.Millisecond, "when it is ACTIVE": 5 * time.Second} {
+		for name, in := range map[string]time.Duration{
+			"while it is built": 500 * time.Millisecond, "when it is ACTIVE": 5 * time.Second,
+		} {
 			t.Run(string(half)+" "+name, func(t *testing.T) {
 				test(t, func(l *lab) {
 					l.cluster.Settings.Interrupt = false
@@ -209,7 +216,7 @@ func TestInstanceOfAKilledRunIsAdopted(t *testing.T) {
 	}
 }
 
-// The controller dies with Terraform, and the job runs by then: the next one plans to adopt.
+// The controller dies together with Terraform, when the job already runs. The next one plans to adopt the instance.
 func TestInstanceInUseIsAdoptedByTheNextController(t *testing.T) {
 	for _, half := range []simulate.Half{simulate.Unwritten, simulate.Unknown, simulate.Tainted} {
 		t.Run(string(half), func(t *testing.T) {
@@ -236,7 +243,7 @@ func TestInstanceInUseIsAdoptedByTheNextController(t *testing.T) {
 	}
 }
 
-// A few seconds without the cloud's API fail the nodes whose creation is looked at, and nothing else.
+// A few seconds without the cloud's API fail the nodes whose creation is polled, and no others.
 func TestPassingFailureIsRetried(t *testing.T) {
 	for _, fault := range []simulate.Fault{simulate.LostPoll, simulate.LostCreate} {
 		t.Run(string(fault), func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-func TestDrainWaitsForNobody(t *testing.T) {
+func TestDrainDoesNotWaitForJobs(t *testing.T) {
 	test(t, func(l *lab) {
 		l.StartJob("p1")
 		l.wants(reconfigure.Drain, "p1", "p2")
@@ -32,7 +32,7 @@ func TestUndrainOnlyWhatIsOurs(t *testing.T) {
 	})
 }
 
-// drained has a drain of ours on a node that is to be renewed.
+// drained sets a drain of ours on a node that will be replaced or rebooted.
 func (l *lab) drained(a reconfigure.Action, node string) {
 	l.Drained("reconfigure: update", node)
 	l.wants(a, node)
@@ -40,7 +40,9 @@ func (l *lab) drained(a reconfigure.Action, node string) {
 }
 
 func TestNodeIsUndrainedWhenItsUpdateIsDone(t *testing.T) {
-	for action, did := range map[reconfigure.Action]string{reconfigure.Replace: "apply replace p1", reconfigure.Reboot: "reboot p1"} {
+	for action, did := range map[reconfigure.Action]string{
+		reconfigure.Replace: "apply replace p1", reconfigure.Reboot: "reboot p1",
+	} {
 		t.Run(string(action), func(t *testing.T) {
 			test(t, func(l *lab) {
 				l.drained(action, "p1")
@@ -52,7 +54,7 @@ func TestNodeIsUndrainedWhenItsUpdateIsDone(t *testing.T) {
 	}
 }
 
-// slurmctld that reads slurm.conf while a node reboots forgets what it was to do afterwards.
+// If slurmctld reads slurm.conf while a node reboots, it forgets nextstate.
 func TestNodeThatSlurmForgetsToUndrainIsUndrained(t *testing.T) {
 	for whose, rule := range map[string]struct{ drain, state string }{
 		"Slurm's own":            {"", "IDLE"},
@@ -73,13 +75,14 @@ func TestNodeThatSlurmForgetsToUndrainIsUndrained(t *testing.T) {
 	}
 }
 
-// Slurm calls a drained node idle until it misses its slurmd: that must not be taken for the new boot.
+// Slurm has a drained node as idle until it notices that slurmd does not answer. That must not count as the new boot.
 func TestDrainedNodeThatNeverComesBackFails(t *testing.T) {
 	test(t, func(l *lab) {
 		l.drained(reconfigure.Reboot, "p1")
 		l.Order(simulate.NeverRegisters, "p1")
 		l.wantVerdicts(map[string]string{"p1": "failed verify: slurmd did not register in time: Slurm has it as IDLE+DRAIN"})
-		if n := l.Node("p1"); n.State != "DOWN+DRAIN" || n.Reason != "reconfigure: unregistered: slurmd did not register in time: Slurm has it as IDLE+DRAIN" {
+		if n := l.Node("p1"); n.State != "DOWN+DRAIN" ||
+			n.Reason != "reconfigure: unregistered: slurmd did not register in time: Slurm has it as IDLE+DRAIN" {
 			l.Errorf("p1 is %+v", n)
 		}
 	})
@@ -96,13 +99,15 @@ func TestUpdateThatIsRefusedUndrains(t *testing.T) {
 	})
 }
 
-func TestFailedRebootOfSlurmsIsToldAndLasts(t *testing.T) {
-	// Where slurmd has come back by itself, a job may be there already: it is let run.
+func TestFailedRebootOfSlurmsIsReportedToSlurm(t *testing.T) {
+	// If slurmd has come back by itself, a job may run there already, which goes on.
 	for fault, rule := range map[simulate.Fault]struct{ reason, state string }{
-		simulate.RebootFails:    {"boot-timeout: reboot fails", "DOWN+DRAIN+REBOOT_ISSUED"},
-		simulate.NoSSH:          {"no-ssh: no SSH: it did not answer in time", "IDLE+DRAIN"},
-		simulate.PlaybookFails:  {"playbook: playbook fails", "IDLE+DRAIN"},
-		simulate.NeverRegisters: {"unregistered: slurmd did not register in time: Slurm has it as IDLE+REBOOT_ISSUED", "DOWN+DRAIN+REBOOT_ISSUED"},
+		simulate.RebootFails:   {"boot-timeout: reboot fails", "DOWN+DRAIN+REBOOT_ISSUED"},
+		simulate.NoSSH:         {"no-ssh: no SSH: it did not answer in time", "IDLE+DRAIN"},
+		simulate.PlaybookFails: {"playbook: playbook fails", "IDLE+DRAIN"},
+		simulate.NeverRegisters: {
+			"unregistered: slurmd did not register in time: Slurm has it as IDLE+REBOOT_ISSUED", "DOWN+DRAIN+REBOOT_ISSUED",
+		},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			test(t, func(l *lab) {
@@ -118,7 +123,7 @@ func TestFailedRebootOfSlurmsIsToldAndLasts(t *testing.T) {
 	}
 }
 
-func TestRebootOfSlurmsThatNothingCanBePlannedForIsTold(t *testing.T) {
+func TestRebootOfSlurmsThatCannotBePlannedIsReportedToSlurm(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Reboots("p1")
 		l.plan.Rejected = []reconfigure.Rejection{{Node: "p1", Request: 1, Reason: "no such image", Awaited: true}}

@@ -8,8 +8,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// verify waits until Slurm and the cloud say what the plan wanted. slurmd registers as soon as it has started, so it is not
-// waited for long. What counts in the end is the last look that saw anything.
+// verify waits until Slurm and the cloud have the node as planned. Slurmd registers as soon as it has started, so the
+// wait is short. At its end, the last answer counts.
 func (o *operation) verify() error {
 	o.enter(reconfigure.PhaseVerify)
 	longest := o.timing.Register
@@ -44,7 +44,7 @@ func (o *operation) verify() error {
 	}
 }
 
-// missing says what the node still lacks.
+// missing returns what the node still lacks.
 func (o *operation) missing(ctx context.Context) (missing, err error) {
 	if o.change.Node != o.round.Cluster.Control.Name {
 		state, err := o.state(ctx)
@@ -63,7 +63,7 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 		case o.misfit(state):
 			return reconfigure.Classify(reconfigure.ClassUnregistered, fmt.Errorf("%w %s", errMisfit, describe(state))), nil
 		case o.round.Plan.Everywhere && state.Cloud() && persistent:
-			return errors.New("slurmctld goes by an earlier slurm.conf: it is a cloud node there still"), nil
+			return errors.New("slurmctld runs with an earlier slurm.conf, in which it is still a cloud node"), nil
 		case !o.registered(state):
 			return reconfigure.Classify(reconfigure.ClassUnregistered,
 				fmt.Errorf("slurmd did not register in time: Slurm has it as %s", describe(state))), nil
@@ -71,7 +71,7 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 	}
 	servers, err := o.serversOf(ctx, o.change.Node)
 	switch {
-	case err != nil && ctx.Err() == nil: // that it had not registered before counts no more
+	case err != nil && ctx.Err() == nil: // an earlier answer does not count any more
 		return err, nil
 	case err != nil:
 		return nil, err
@@ -84,13 +84,14 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 	return errors.New("the cloud does not have its instance as running"), nil
 }
 
-// errUnwanted is why a node is given up that slurmd did not register from before Slurm powered it down: an administrator has
-// taken the power up back, or its job was cancelled. It is no failure of the node, and Slurm is not told of it: it has called
-// SuspendProgram, or is about to.
+// errUnwanted is why a node is given up that slurmd did not register from before Slurm powered it down: an
+// administrator has taken the power up back, or its job was cancelled. It is no failure of the node, and Slurm is not
+// told of it: it has called SuspendProgram, or is about to.
 var errUnwanted = fmt.Errorf("%w: Slurm powers it down before it has registered", reconfigure.ErrGivenUp)
 
-// poweredDownSince reports whether Slurm has begun to power a node down since it was seen before. A node that was powered down
-// then has registered since if its boot is newer. One that is DOWN was given up by Slurm, at ResumeTimeout for instance.
+// poweredDownSince reports whether Slurm has begun to power a node down since it was seen before. A node that was
+// powered down then has registered since if its boot is newer. One that is DOWN was given up by Slurm, at ResumeTimeout
+// for instance.
 func poweredDownSince(was, now reconfigure.NodeState) bool {
 	goes := func(s reconfigure.NodeState) bool { return (s.PoweringDown() || s.PoweredDown()) && !s.PoweringUp() }
 	return goes(now) && !now.Down() && !now.Running() && (!goes(was) || now.Boot.After(was.Boot))
@@ -99,18 +100,18 @@ func poweredDownSince(was, now reconfigure.NodeState) bool {
 // errMisfit is why a node fails whose slurmd has registered, and to which Slurm sends no jobs.
 var errMisfit = errors.New("slurmd registered with less than slurm.conf declares: Slurm has it as")
 
-// misfit reports whether the new boot of a node has registered with too little. A drain for that from before says nothing
-// of it. While slurm.conf changes everywhere, the word may be of the file of before.
+// misfit reports whether the new boot of a node has registered with too little. A drain for that from before says
+// nothing of it. While slurm.conf changes everywhere, the word may be of the file of before.
 func (o *operation) misfit(s reconfigure.NodeState) bool {
 	before := !s.HasAny(reconfigure.NodeInvalidReg) && o.was.Drained() && o.was.Reason == s.Reason
 	renewed := o.change.Action != reconfigure.Configure && !s.Boot.Equal(o.was.Boot)
 	return renewed && !o.round.Plan.Everywhere && s.Misfit() && !before
 }
 
-// registered reports whether Slurm has the node as it should be. One that only had to be configured may have been given up
-// since. While a node is drained Slurm calls it idle for as long as it does not miss it; so what was restarted must have
-// another boot than before. One that the administrator wants DOWN after a reboot (scontrol(1), nextstate) is there all the
-// same.
+// registered reports whether slurmd of the node has registered as it should. A node that was only configured may have
+// been given up since. Slurm has a drained node as idle until it notices that the node does not answer, so a restarted
+// node must have a newer boot. A node that an administrator wants DOWN after a reboot (scontrol(1), nextstate) counts
+// as registered.
 func (o *operation) registered(s reconfigure.NodeState) bool {
 	switch o.change.Action {
 	case reconfigure.Configure:

@@ -117,9 +117,9 @@ func (s Snapshot) UndeclaredIn(c reconfigure.Cluster, group string) nodeset.Node
 	return undeclared(c, names)
 }
 
-// InGroups returns the nodes that the groups declare, and those that are in Terraform's map as theirs and are declared
-// no more. Without groups it is those of all groups, also of groups that are gone. It is an error to name a group that
-// there is not and was not.
+// InGroups returns the nodes that a resize of groups concerns: all that the groups declare, and those in Desired that
+// they no longer declare. Without groups it returns those of all groups, also of groups that are no longer declared. The
+// error names a group that is unknown.
 func (s Snapshot) InGroups(c reconfigure.Cluster, groups []string) (nodeset.NodeSet, error) {
 	if len(groups) == 0 {
 		return c.Nodes().Union(s.UndeclaredIn(c, "")), nil
