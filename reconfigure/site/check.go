@@ -117,7 +117,7 @@ func (s Site) localFacts() check.Facts {
 	if facts.FileSystems, err = s.fileSystems(); err != nil {
 		unknown("the file systems", err)
 	}
-	if text, err := os.ReadFile(s.state("known_hosts")); err == nil {
+	if text, err := os.ReadFile(s.state("known_hosts")); err == nil || errors.Is(err, fs.ErrNotExist) {
 		facts.HostKeys = addressesIn(text)
 	}
 	return facts
