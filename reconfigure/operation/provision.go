@@ -24,6 +24,7 @@ type provision struct {
 type made struct {
 	instance reconfigure.Instance
 	settled  <-chan error // Terraform's own verdict; nil: it is known already
+	taken    bool         // the instance was made for the request before the plan
 }
 
 type provisionCall = batcher.Call[provision, made]
@@ -36,7 +37,7 @@ func (p provision) change() reconfigure.Change {
 		return reconfigure.Change{
 			Node: c.Node, Action: reconfigure.Remove, Reason: "it failed", Requests: c.Requests, Force: false,
 		}
-	case !p.remove && c.Action == reconfigure.Reboot: // the reboot has failed
+	case !p.remove && (c.Action == reconfigure.Reboot || p.op.anew): // the reboot has failed, or the instance is gone
 		c.Action, c.Spec = reconfigure.Create, p.op.round.Plan.Desired[c.Node]
 	}
 	return c
@@ -59,7 +60,7 @@ func (p provision) entry() (reconfigure.Spec, bool) {
 
 // adopts reports whether an instance is only adopted, and none made or removed.
 func (p provision) adopts() bool {
-	return p.server != nil || p.op != nil && !p.remove && p.op.change.Action == reconfigure.Adopt
+	return p.server != nil || p.op != nil && !p.remove && p.op.change.Action == reconfigure.Adopt && !p.op.anew
 }
 
 // provisioning runs Terraform in one shard, for all operations that wait.

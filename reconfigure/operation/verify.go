@@ -117,11 +117,11 @@ func (o *operation) registered(s reconfigure.NodeState) bool {
 	case reconfigure.Configure:
 		return s.Ready() || s.PoweringDown() || s.PoweredDown()
 	case reconfigure.Replace, reconfigure.Reboot:
-		booted := !s.Boot.Equal(o.was.Boot)
+		booted := !s.Boot.Equal(o.was.Boot) || o.taken && s.Boot.After(o.change.Since)
 		down := s.Down() && !s.HasAny(reconfigure.NodeNotResponding|reconfigure.NodePoweringUp|reconfigure.NodeInvalidReg)
 		return booted && (s.Ready() || down)
-	default:
-		return s.Ready()
+	default: // Slurm may not have missed an instance that was gone yet
+		return s.Ready() && !(o.anew && s.Boot.Equal(o.was.Boot))
 	}
 }
 

@@ -71,6 +71,8 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain,
 				Reason: "it was booted since the request"})
 		}
+	case r.Reimage && done(p.seen.Desired[node], change.Spec, r, state):
+		// A worker that died has carried it out, and has undrained the node: a job may be on it by now.
 	case state.PoweringDown() || state.PoweredDown():
 		p.reject(r, node, "Slurm powers it down; its next instance is made from the declaration")
 	case state.PoweringUp():
@@ -82,6 +84,13 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	default:
 		p.change(r, change)
 	}
+}
+
+// done reports whether an earlier plan of a request has made a node's instance anew. Until then the node is drained for it,
+// and a boot may be of a crash.
+func done(is, wanted reconfigure.Spec, r reconfigure.Request, s reconfigure.NodeState) bool {
+	drained := s.Drained() && s.Ours()
+	return r.Touched && differences(is, wanted) == "" && !drained && s.Ready() && s.Boot.After(r.Submitted)
 }
 
 // renewal returns what an update does to an instance as soon as it may be changed.
