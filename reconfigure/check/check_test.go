@@ -59,8 +59,10 @@ func healthy() Facts {
 		UID: 1001, Files: files,
 		FileSystems: []FileSystem{{Path: "/c/state", Free: 10 << 30, Files: 1 << 20, Journal: true}},
 		AuthorizedKeys: &AuthorizedKeys{Path: "/h/.ssh/authorized_keys", Lines: []string{
-			`restrict,from="10.0.0.2",command="/c/bin/reconfigure gate" ` + publicKey + "slurm@eiffel",
-			`restrict,command="/c/bin/reconfigure gate" ` + publicKey + "reboot@eiffel/node01",
+			`restrict,command="/c/bin/reconfigure --dir /c gate --role controller",from="10.0.0.2" ` +
+				publicKey + "slurm@eiffel",
+			`restrict,command="/c/bin/reconfigure --dir /c gate --role node --node node01",from="10.0.0.3" ` +
+				publicKey + "reboot@eiffel/node01",
 			publicKey + "somebody else", "# text", "",
 		}},
 		HostKeys:  map[string]bool{"10.0.0.2": true, "10.0.0.3": true},
@@ -108,6 +110,7 @@ func TestWhatIsNotKnownIsNoFinding(t *testing.T) {
 
 // TestEachFinding has one thing wrong in each case, and demands that it is found, and nothing else.
 func TestEachFinding(t *testing.T) {
+	const gated = `command="reconfigure gate --role node",from="10.0.0.4" `
 	mode := func(role Role, mode os.FileMode) func(*Facts) {
 		return func(f *Facts) {
 			for i := range f.Files {
@@ -161,15 +164,23 @@ func TestEachFinding(t *testing.T) {
 		},
 
 		"a key with a shell": {
-			key("restrict " + publicKey + "reboot@eiffel/node02"),
+			key(`restrict,from="10.0.0.4" ` + publicKey + "reboot@eiffel/node02"),
 			Error, "key of node02 has no command=", "reconfigure deploy",
 		},
 		"a key without restrict": {
-			key(`command="x" ` + publicKey + "reboot@eiffel/node02"),
+			key(gated + publicKey + "reboot@eiffel/node02"),
 			Error, "key of node02 has no restrict", "reconfigure deploy",
 		},
 		"a key of a node that is gone": {
-			key(`restrict,command="x" ` + publicKey + "reboot@eiffel/node99"), Warning, "node99", "remove its line",
+			key("restrict," + gated + publicKey + "reboot@eiffel/node99"), Warning, "node99", "remove its line",
+		},
+		"a key with another command": {
+			key(`restrict,from="10.0.0.4",command="reconfigure update node02" ` + publicKey + "reboot@eiffel/node02"),
+			Error, "key of node02 has another command", "reconfigure deploy",
+		},
+		"a key for any address": {
+			key(`restrict,command="reconfigure gate --role node" ` + publicKey + "reboot@eiffel/node02"),
+			Warning, "key of node02 has no from=", "reconfigure deploy",
 		},
 		"no key of Slurm's": {
 			func(f *Facts) { f.AuthorizedKeys.Lines = f.AuthorizedKeys.Lines[1:] },

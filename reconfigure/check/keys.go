@@ -47,20 +47,33 @@ func (k key) has(option string) bool {
 	})
 }
 
+// gated reports whether the key's command is the gate, in the form of the role slurm_scripts.
+func (k key) gated() bool {
+	return slices.ContainsFunc(k.options, func(o string) bool {
+		return strings.HasPrefix(strings.ToLower(o), "command=") && strings.Contains(o, " gate --role ")
+	})
+}
+
 // authorizedKeys checks that each key of the cluster's can do one thing only.
 func authorizedKeys(facts Facts) (found []Finding) {
 	if facts.AuthorizedKeys == nil {
 		return nil
 	}
 	path, keys := facts.AuthorizedKeys.Path, keysOf(facts.Cluster.Name, facts.AuthorizedKeys.Lines)
-	var shells, open, gone []string
+	var shells, others, open, anywhere, gone []string
 	for _, k := range keys {
 		name := k.node
 		if name == "" {
 			name = facts.Cluster.Control.Name
 		}
-		if !k.has("command") {
+		switch {
+		case !k.has("command"):
 			shells = append(shells, name)
+		case !k.gated():
+			others = append(others, name)
+		}
+		if !k.has("from") {
+			anywhere = append(anywhere, name)
 		}
 		if !k.has("restrict") {
 			open = append(open, name)
@@ -80,6 +93,13 @@ func authorizedKeys(facts Facts) (found []Finding) {
 			shells, Error, "has no command=",
 			"whoever is root there gets a shell on the control host, with the cloud's credentials",
 			"reconfigure deploy",
+		},
+		{
+			others, Error, "has another command than reconfigure gate",
+			"only the gate checks what the key asks for, and how often", "reconfigure deploy",
+		},
+		{
+			anywhere, Warning, "has no from=", "whoever has stolen it can use it from anywhere", "reconfigure deploy",
 		},
 		{
 			open, Error, "has no restrict", "the key may forward ports and start what sshd allows, past the command",

@@ -65,6 +65,13 @@ func (c comparison) adoptable(v view) bool {
 	return is.Active() && !differs(is.ImageID, v.spec.ImageID) && !differs(is.FlavorID, v.spec.FlavorID)
 }
 
+// silent reports whether Slurm has the node as DOWN since it does not answer, and its instance runs. slurmd does not
+// start at boot: the playbooks start it. A node that somebody has drained is left to him.
+func (v view) silent() bool {
+	return v.own != nil && v.own.Active() && v.state.Down() && v.state.Has(reconfigure.NodeNotResponding) &&
+		!v.state.Drained()
+}
+
 // lost reports whether the cloud does not have what Terraform's state has.
 func (c comparison) lost(v view) bool {
 	return c.cloud && v.instance.ID != "" && v.own == nil
@@ -132,6 +139,12 @@ func (c comparison) persistentNode(v view) (Finding, bool) {
 			Kind:    GivenUp,
 			Detail:  "it is persistent, but Slurm has powered it down",
 			Command: resizing,
+		}, true
+	case v.silent():
+		return Finding{
+			Kind:    Silent,
+			Detail:  "it is persistent and its instance runs, but its slurmd does not answer, as after a reboot by itself",
+			Command: deploying,
 		}, true
 	default:
 		return Finding{}, false

@@ -167,6 +167,14 @@ func TestFindings(t *testing.T) {
 			o.reasoned("old1", "reconfigure: boot: no SSH")
 			o.serve("old1", "stray", time.Hour)
 		}, []Finding{{Node: "old1", Kind: Orphan, Server: "stray", Command: byHand + "stray"}}},
+		"persistent, and rebooted by itself": {
+			func(o *observation) { o.slurm("n1", "DOWN NOT_RESPONDING") }, one("n1", Silent, None, deploying),
+		},
+		"persistent, and drained before": {func(o *observation) { o.slurm("n1", "DOWN DRAIN NOT_RESPONDING") }, nil},
+		"persistent, and set DOWN":       {func(o *observation) { o.slurm("n1", "DOWN") }, nil},
+		"persistent, and about to be DOWN": {
+			func(o *observation) { o.slurm("n1", "IDLE NOT_RESPONDING") }, nil,
+		},
 		"persistent without an instance": {func(o *observation) {
 			o.gone("n1")
 			o.slurm("n1", "DOWN NOT_RESPONDING")

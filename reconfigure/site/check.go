@@ -26,7 +26,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
-	"github.com/eiffel-hpc/eiffel/reconfigure/slurm"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
@@ -47,8 +46,13 @@ func (a *Adapters) Check(ctx context.Context) (check.Report, error) {
 	return check.Run(g.facts), err
 }
 
-// CheckHere checks what this host knows without the network and without other programs. It takes milliseconds.
-func (s Site) CheckHere() check.Report { return check.Run(s.localFacts()) }
+// CheckHere checks what is unsafe on this host, without the network and without other programs. It takes milliseconds.
+// Files that are missing are left out: whatever needs one fails with its name.
+func (s Site) CheckHere() check.Report {
+	facts := s.localFacts()
+	facts.Files = slices.DeleteFunc(facts.Files, func(f check.File) bool { return f.Missing })
+	return check.Run(facts)
+}
 
 // gatherer collects facts from several goroutines.
 type gatherer struct {
@@ -114,7 +118,7 @@ func (s Site) localFacts() check.Facts {
 	if facts.FileSystems, err = s.fileSystems(); err != nil {
 		unknown("the file systems", err)
 	}
-	if text, err := os.ReadFile(s.state("known_hosts")); err == nil {
+	if text, err := os.ReadFile(s.state("known_hosts")); err == nil || errors.Is(err, fs.ErrNotExist) {
 		facts.HostKeys = addressesIn(text)
 	}
 	return facts
@@ -271,11 +275,12 @@ func (a *Adapters) askCloud(ctx context.Context, g *gatherer) {
 		if err != nil {
 			return nil, err
 		}
+		asking := time.Now()
 		clock, err := cloud.Clock(ctx)
 		if err != nil {
 			return nil, err
 		}
-		ahead := time.Until(clock)
+		ahead := asked{asking, time.Now()}.ahead(clock)
 		all, err := cloud.ProjectServers(ctx)
 		return func(f *check.Facts) {
 			f.Room = &room
@@ -320,24 +325,39 @@ func (a *Adapters) askSlurm(ctx context.Context, g *gatherer, seen snapshot.Snap
 		return
 	}
 	g.ask(ctx, "Slurm's configuration", func(ctx context.Context) (func(*check.Facts), error) {
+		asking := time.Now()
 		settings, err := a.scheduler(control).Settings(ctx)
-		ahead, known := slurmAhead(settings, time.Now())
+		ahead := asked{asking, time.Now()}.slurmAhead(settings.Clock)
 		return func(f *check.Facts) {
 			f.Slurm = settings.Values
 			setVersion(f, check.Slurm, settings.Values["SLURM_VERSION"])
-			if known {
+			if !settings.Clock.IsZero() {
 				setClock(f, "the control node", ahead)
 			}
 		}, err
 	})
 }
 
-// slurmAhead is how far slurmctld's clock is ahead. Its time zone is not known, and time zones differ by multiples of
-// 15 minutes: what is left beside these is the clock's.
-func slurmAhead(settings slurm.Settings, now time.Time) (time.Duration, bool) {
+// asked is when a clock was asked.
+type asked struct{ from, to time.Time }
+
+// ahead is how far a clock in whole seconds is ahead of this host's: zero where it may be that of the time of the
+// answer, which may have been long on its way.
+func (a asked) ahead(clock time.Time) time.Duration {
+	switch {
+	case clock.Before(a.from.Add(-time.Second)):
+		return clock.Sub(a.from)
+	case clock.After(a.to):
+		return clock.Sub(a.to)
+	}
+	return 0
+}
+
+// slurmAhead is the same for slurmctld's clock. Its time zone is not known, and time zones differ by multiples of 15
+// minutes: what is left beside these is the clock's.
+func (a asked) slurmAhead(clock time.Time) time.Duration {
 	const zone = 15 * time.Minute
-	ahead := settings.Clock.Sub(now)
-	return ahead - ahead.Round(zone), !settings.Clock.IsZero()
+	return a.ahead(clock.Add(-clock.Sub(a.to).Round(zone)))
 }
 
 // askTerraform asks for the versions of Terraform and of the provider. It downloads nothing.
