@@ -25,8 +25,8 @@ type edit struct {
 	careful  []string // jobs that are named as if they ended, although they do not
 }
 
-// The jobs of the test: on node01 in partition main, on node02 in partition second, on g01 with gres, and one that waits
-// in partition second.
+// The jobs of the test: on node01 in partition main, on node02 in partition second, on g01 with gres, and one that
+// waits in partition second.
 var edits = []edit{
 	{name: "nothing that jobs depend on", old: "SuspendTime=600", new: "SuspendTime=700"},
 	{name: "a feature", old: " RealMemory=100", new: " RealMemory=100 Feature=new"},
@@ -34,31 +34,40 @@ var edits = []edit{
 	{name: "memory that is allocated", old: "=CR_Core\n", new: "=CR_Core_Memory\nDefMemPerCPU=10\n"},
 	{name: "less memory", old: "RealMemory=100", new: "RealMemory=1"},
 	{name: "a persistent node becomes a cloud node", old: "State=UNKNOWN", new: "State=CLOUD"},
-	{name: "a node out of a partition with a job there", old: "PartitionName=second Nodes=node[01-02]", new: "PartitionName=second Nodes=node01"},
+	{name: "a node out of a partition with a job there", old: "PartitionName=second Nodes=node[01-02]",
+		new: "PartitionName=second Nodes=node01"},
 	{name: "a shorter limit of a partition", old: "MaxTime=UNLIMITED", new: "MaxTime=1"},
-	{name: "more CPUs", old: "node[01-02] CPUs=4", new: "node[01-02] CPUs=8", ends: []string{"node01", "node02"}},
-	{name: "fewer CPUs", old: "node[01-02] CPUs=4", new: "node[01-02] CPUs=2", ends: []string{"node01", "node02"}},
-	{name: "threads", old: "node[01-02] CPUs=4", new: "node[01-02] CPUs=4 ThreadsPerCore=2", ends: []string{"node01", "node02"}},
+	{name: "more CPUs", old: "node[01-02] CPUs=4", new: "node[01-02] CPUs=8",
+		ends: []string{"node01", "node02"}},
+	{name: "fewer CPUs", old: "node[01-02] CPUs=4", new: "node[01-02] CPUs=2",
+		ends: []string{"node01", "node02"}},
+	{name: "threads", old: "node[01-02] CPUs=4", new: "node[01-02] CPUs=4 ThreadsPerCore=2",
+		ends: []string{"node01", "node02"}},
 	// Without files in gres.conf, gres is only counted.
 	{name: "fewer gres", old: "lic:2", new: "lic:1", careful: []string{"g01"}},
 	{name: "no gres", old: "lic:2,", new: "", careful: []string{"g01"}},
 	{name: "fewer gres with files", old: "dev:2", new: "dev:1", ends: []string{"g01"}},
-	{name: "a partition is gone", old: "PartitionName=second", new: "PartitionName=other", ends: []string{"node02", "waiting"}},
+	{name: "a partition is gone", old: "PartitionName=second", new: "PartitionName=other",
+		ends: []string{"node02", "waiting"}},
 	{name: "a node is gone", old: "node[01-02]", new: "node01", ends: []string{"node02"}},
-	{name: "another plugin for selection", old: "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n", new: "SelectType=select/linear\n",
+	{name: "another plugin for selection",
+		old: "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n", new: "SelectType=select/linear\n",
 		careful: []string{"node01", "node02", "g01", "waiting"}}, // slurm.conf(5) says that all jobs are lost
-	{name: "another folder for the jobs", old: "StateSaveLocation=/var/lib/slurm/slurmctld", new: "StateSaveLocation=/var/lib/slurm/other",
+	{name: "another folder for the jobs", old: "StateSaveLocation=/var/lib/slurm/slurmctld",
+		new:  "StateSaveLocation=/var/lib/slurm/other",
 		ends: []string{"node01", "node02", "g01", "waiting"}},
 }
 
 // TestARestartEndsOnlyTheJobsThatAreNamed makes every kind of edit of the configuration of a real slurmctld while jobs
-// run on all nodes, and compares the jobs that end with what package slurmconf says. Then it has the playbooks make one.
+// run on all nodes, and compares the jobs that end with what package slurmconf says. Then it has the playbooks make
+// one.
 func TestARestartEndsOnlyTheJobsThatAreNamed(t *testing.T) {
 	m := newMachines(t)
 	declaration := filepath.Join(m.dir, "group_vars", "all.yml")
 	text := regexp.MustCompile(`(?s)node_groups:.*\nslurm:`).ReplaceAllString(read(t, declaration), `node_groups:
   - {name: standard, prefix: node, width: 2, min_nodes: 2, max_nodes: 2, slurm: {CPUs: 4, RealMemory: 100}}
-  - {name: special, prefix: g, width: 2, min_nodes: 1, max_nodes: 1, gres: "lic:2,dev:2", slurm: {CPUs: 4, RealMemory: 100}}
+  - {name: special, prefix: g, width: 2, min_nodes: 1, max_nodes: 1, gres: "lic:2,dev:2",
+     slurm: {CPUs: 4, RealMemory: 100}}
 partitions:
   - {name: main, groups: [standard, special], default: true}
   - {name: second, groups: [standard], slurm: {MaxTime: UNLIMITED}}
@@ -82,7 +91,11 @@ slurm_gres_conf: |
 	m.on("ctl", "install", "-d", "-o", "slurm", "/var/lib/slurm/other")
 	c := confs{machines: m, running: map[string]string{}}
 	for _, name := range []string{"slurm.conf", "gres.conf"} {
-		c.running[name] = m.on("ctl", "cat", "/etc/slurm/"+name) + "\n"
+		text, err := m.host.Command("ctl", "cat", "/etc/slurm/"+name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.running[name] = string(text)
 	}
 	for _, e := range edits {
 		t.Run(e.name, func(t *testing.T) { c.try(t, e) })
@@ -101,10 +114,12 @@ type confs struct {
 func (c confs) begin() map[string]string {
 	c.Helper()
 	c.until("all nodes are idle", func() bool {
-		return c.on("ctl", "sinfo", "--noheader", "--nodes=node[01-02],g01", "--partition=main", "--states=idle", "--format=%D") == "3"
+		return c.on("ctl", "sinfo", "--noheader", "--nodes=node[01-02],g01", "--partition=main", "--states=idle",
+			"--format=%D") == "3"
 	})
 	sbatch := func(args ...string) string {
-		return c.on("ctl", append([]string{"sbatch", "--parsable", "--no-requeue", "--chdir=/tmp", "--wrap=sleep 1000"}, args...)...)
+		return c.on("ctl", append([]string{"sbatch", "--parsable", "--no-requeue", "--chdir=/tmp",
+			"--wrap=sleep 1000"}, args...)...)
 	}
 	jobs := map[string]string{
 		"node01":  sbatch("--nodelist=node01"),
@@ -165,15 +180,18 @@ func (c confs) try(t *testing.T, e edit) {
 	left := c.alive(jobs, "RUNNING,PENDING,SUSPENDED")
 	ended = slices.DeleteFunc(ended, func(name string) bool { return slices.Contains(left, name) })
 	if diff := cmp.Diff(slices.Sorted(slices.Values(e.ends)), ended); diff != "" && len(e.ends)+len(ended) > 0 {
-		t.Errorf("slurmctld has ended other jobs (-want +got):\n%s\n%s", diff, c.on("ctl", "grep", "-a", "-i", "abort\\|invalid", "/var/log/slurm/slurmctld.log"))
+		t.Errorf("slurmctld has ended other jobs (-want +got):\n%s\n%s", diff,
+			c.on("ctl", "grep", "-a", "-i", "abort\\|invalid", "/var/log/slurm/slurmctld.log"))
 	}
-	if diff := cmp.Diff(slices.Sorted(slices.Values(slices.Concat(e.ends, e.careful))), c.named(coming)); diff != "" && len(e.ends)+len(e.careful)+len(c.named(coming)) > 0 {
+	wanted, named := slices.Sorted(slices.Values(slices.Concat(e.ends, e.careful))), c.named(coming)
+	if diff := cmp.Diff(wanted, named); diff != "" && len(wanted)+len(named) > 0 {
 		t.Errorf("other jobs are named (-want +got):\n%s", diff)
 	}
 	c.restart(c.running)
 	_ = c.host.Command("ctl", "scancel", "--user=root").Run() // it is an error that there is none
 	c.until("no job is left", func() bool { return c.on("ctl", "squeue", "--noheader", "--all") == "" })
-	_ = c.host.Command("ctl", "scontrol", "update", "nodename=node[01-02],g01", "state=resume").Run() // the same for nodes that are idle
+	// It is an error for nodes that are idle.
+	_ = c.host.Command("ctl", "scontrol", "update", "nodename=node[01-02],g01", "state=resume").Run()
 }
 
 // named returns the jobs that package slurmconf says would end.
@@ -203,13 +221,17 @@ func (c confs) refuse(text string) {
 	c.Helper()
 	declaration := filepath.Join(c.dir, "group_vars", "all.yml")
 	write(c.TB, declaration, strings.Replace(text, "CPUs: 4", "CPUs: 8", 1))
+	jobs := c.begin()
 	runner := ansible.New(ansible.Config{Dir: c.dir, Env: os.Environ(), Log: os.Stderr})
-	answer, err := runner.SlurmConf(c.Context(), c.cluster, c.instances)
+	answer, err := runner.SlurmConf(c.Context(), c.cluster, c.instances, nil)
 	if err != nil {
 		c.Fatal(err)
 	}
 	if len(answer.Running) != 1 {
 		c.Fatalf("slurmctld is said to run with %q", answer.Running)
+	}
+	if want := map[string]int{"main": 2, "second": 2}; !maps.Equal(answer.Jobs, want) {
+		c.Errorf("the jobs are %v, not %v", answer.Jobs, want)
 	}
 	for name, text := range c.running {
 		if diff := cmp.Diff(strings.TrimSpace(text), strings.TrimSpace(answer.Running[0][name])); diff != "" {
@@ -220,9 +242,9 @@ func (c confs) refuse(text string) {
 	if err != nil || len(dangers) != 1 || !dangers[0].Nodes.Equal(nodeset.Of("node01", "node02")) {
 		c.Fatalf("%v, %v", dangers, err)
 	}
-	jobs := c.begin()
 	before := c.daemons()
-	extent := reconfigure.Extent{Everywhere: true, Conf: &reconfigure.SlurmConf{Files: answer.Coming, Dangers: dangers}}
+	extent := reconfigure.Extent{Everywhere: true, Conf: &reconfigure.SlurmConf{
+		Files: answer.Coming, Dangers: dangers}}
 	fails := func(words string) {
 		c.Helper()
 		failures, said := c.extend(extent)

@@ -6,6 +6,8 @@ import "github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 type SlurmConf struct {
 	Files   map[string]string // by name: slurm.conf and, where there are any, gres.conf and cgroup.conf
 	Dangers []Danger
+	// Hardware is what slurm.conf has of the nodes of a group that does not declare it, by the group's name.
+	Hardware map[string]Hardware
 	// Err is why it could not be compared with the one that slurmctld runs with; empty: it was. Then there are no Files.
 	Err string
 }
@@ -17,4 +19,16 @@ type Danger struct {
 	Partition string          // the jobs of this partition, also those that wait
 	Jobs      int             // the number of these jobs; for nodes it is not known
 	What      string          // what changes: "CPUs is 8 instead of 4"
+}
+
+// Hardware is what Slurm is to use of a node.
+type Hardware struct {
+	CPUs       int `json:"CPUs"`
+	RealMemory int `json:"RealMemory"` // MiB
+}
+
+// HardwareOf returns the hardware of a flavor. A kernel keeps a part of the memory for itself, and Slurm drains nodes
+// that have less than RealMemory: so a twentieth and 128 MiB are left out.
+func HardwareOf(flavor Use) Hardware {
+	return Hardware{CPUs: flavor.Cores, RealMemory: max(1, flavor.RAM*19/20-128)}
 }

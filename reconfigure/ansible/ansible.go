@@ -250,6 +250,9 @@ func (s scratch) writeVars(c reconfigure.Cluster, extent reconfigure.Extent) err
 		"given_file":             given,
 	}
 	if extent.Conf != nil {
+		if err := writeHardware(c, extent.Conf.Hardware); err != nil {
+			return err
+		}
 		// In a file of its own, since Ansible evaluates variables as templates.
 		vars["slurm_conf_file"] = s.slurmConf()
 		if err := writeJSON(s.slurmConf(), plannedConf(*extent.Conf)); err != nil {

@@ -84,6 +84,7 @@ func newInventory(c reconfigure.Cluster, instances map[string]reconfigure.Instan
 		"ansible_ssh_common_args": sshArgs(c.Settings.StateDir),
 		"given_file":              givenFile(c.Settings.StateDir),
 		"slurm_key_file":          c.Settings.SlurmKeyFile(),
+		"hardware_file":           hardwareFile(c.Settings.StateDir),
 		// All addresses in one variable: to read each host's variables would take Ansible a time that grows with the
 		// square of the number of hosts.
 		"node_addresses": addresses,
@@ -94,6 +95,9 @@ func newInventory(c reconfigure.Cluster, instances map[string]reconfigure.Instan
 // givenFile is the file for what compute nodes get from the control node: the munge key, and the configuration that
 // slurmctld runs with. The playbooks write it.
 func givenFile(stateDir string) string { return filepath.Join(stateDir, "ansible", "given.json") }
+
+// hardwareFile is the file for what slurm.conf has of nodes that do not declare their hardware, by node group.
+func hardwareFile(stateDir string) string { return filepath.Join(stateDir, "ansible", "hardware.json") }
 
 // sshArgs has ssh accept only the host keys that `reconfigure` has learnt, and not write to their file, which would
 // bypass our lock. There are two levels of quotes, since Ansible and ssh both split the text at spaces.

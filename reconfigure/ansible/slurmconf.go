@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/google/renameio/v2"
+
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
@@ -22,14 +24,16 @@ type SlurmConf struct {
 	// Running is the files that slurmctld last answered with; then, where they differ, those in Slurm's folder, which
 	// somebody may have had slurmctld read. Empty: the control node is not configured yet.
 	Running []map[string]string `json:"running"`
+	Jobs    map[string]int      `json:"jobs"`   // by partition; nil: slurmctld does not answer
 	Coming  map[string]string   `json:"coming"` // the files that the declaration leads to
 }
 
 // SlurmConf reads the configuration that slurmctld runs with, and makes the one that Configure would write. It changes
-// nothing, and it may run beside Configure. The control node must have an instance with an address. The call may be
-// repeated.
+// nothing on the cluster, and it may run beside Configure. The hardware is by node group. The control node must have an
+// instance with an address. The call may be repeated.
 func (r *Runner) SlurmConf(
 	ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance,
+	hardware map[string]reconfigure.Hardware,
 ) (answer SlurmConf, err error) {
 	s, err := newScratch(c.Settings.StateDir)
 	if err != nil {
@@ -37,7 +41,7 @@ func (r *Runner) SlurmConf(
 	}
 	defer func() { err = errors.Join(err, s.close(ctx)) }()
 	control := nodeset.Of(c.Control.Name)
-	err = errors.Join(s.writeInventory(r.Dir, newInventory(c, instances).only(control)),
+	err = errors.Join(writeHardware(c, hardware), s.writeInventory(r.Dir, newInventory(c, instances).only(control)),
 		writeJSON(s.vars(), map[string]any{"slurm_conf_answer": s.slurmConf()}))
 	if err != nil {
 		return SlurmConf{}, err
@@ -64,4 +68,16 @@ func plannedConf(conf reconfigure.SlurmConf) map[string]any {
 		dangers = append(dangers, map[string]string{"nodes": d.Nodes.String(), "partition": d.Partition, "what": d.What})
 	}
 	return map[string]any{"files": conf.Files, "dangers": dangers, "unknown": conf.Err}
+}
+
+// writeHardware writes the hardware of node groups to its file, which stays for those who run the playbooks by hand.
+func writeHardware(c reconfigure.Cluster, hardware map[string]reconfigure.Hardware) error {
+	text, err := json.Marshal(hardware)
+	if err == nil && hardware != nil {
+		err = renameio.WriteFile(hardwareFile(c.Settings.StateDir), text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write the hardware of the node groups: %w", err)
+	}
+	return nil
 }

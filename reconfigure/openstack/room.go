@@ -2,6 +2,7 @@ package openstack
 
 import (
 	"context"
+	"maps"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/limits"
@@ -39,4 +40,22 @@ func (c *Client) flavors(ctx context.Context) ([]flavors.Flavor, error) {
 		return nil, err
 	}
 	return flavors.ExtractFlavors(pages)
+}
+
+// Flavors returns what each flavor takes of a quota, by id and by name. A name that several flavors have is left out.
+func (c *Client) Flavors(ctx context.Context) (map[string]reconfigure.Use, error) {
+	all, err := c.flavors(ctx)
+	if err != nil {
+		return nil, c.failed("list the flavors of", err)
+	}
+	uses, named := map[string]reconfigure.Use{}, map[string]int{}
+	for _, f := range all {
+		named[f.Name]++
+		uses[f.Name] = reconfigure.Use{Instances: 1, Cores: f.VCPUs, RAM: f.RAM}
+	}
+	maps.DeleteFunc(uses, func(name string, _ reconfigure.Use) bool { return named[name] > 1 })
+	for _, f := range all {
+		uses[f.ID] = reconfigure.Use{Instances: 1, Cores: f.VCPUs, RAM: f.RAM}
+	}
+	return uses, nil
 }

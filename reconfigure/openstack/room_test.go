@@ -35,3 +35,24 @@ func TestTheErrorOfRoomHasItsClass(t *testing.T) {
 		}
 	}
 }
+
+func TestFlavorsAreKnownByIDAndByName(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	got, err := l.client.Flavors(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flavor := range []string{"43", "big"} {
+		if want := (reconfigure.Use{Instances: 1, Cores: 8, RAM: 512}); got[flavor] != want {
+			t.Errorf("flavor %s is %+v, not %+v", flavor, got[flavor], want)
+		}
+	}
+	want := reconfigure.Hardware{CPUs: 4, RealMemory: 7654}
+	if got := reconfigure.HardwareOf(reconfigure.Use{Cores: 4, RAM: 8192}); got != want {
+		t.Errorf("its hardware is %+v", got)
+	}
+	l.order(labcloud.ServerError, "GET flavors/detail", 100)
+	if _, err := l.client.Flavors(t.Context()); reconfigure.ClassOf(err) != reconfigure.ClassCloud {
+		t.Errorf("the error is of class %s: %v", reconfigure.ClassOf(err), err)
+	}
+}

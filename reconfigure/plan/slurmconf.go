@@ -44,8 +44,8 @@ func (p *planner) endedBy(d reconfigure.Danger) string {
 	if busy.Empty() {
 		return ""
 	}
-	return fmt.Sprintf("slurm.conf would end the jobs on %s: of %s, %s. Drain %s (`scontrol update nodename=%s state=drain "+
-		"reason=slurm.conf`), wait until the jobs have ended"+orElse, busy, d.Nodes, d.What, pronoun(busy), busy)
+	return fmt.Sprintf("slurm.conf would end the jobs on %s: of %s, %s. Drain %s (`scontrol update nodename=%s "+
+		"state=drain reason=slurm.conf`), wait until the jobs have ended"+orElse, busy, d.Nodes, d.What, pronoun(busy), busy)
 }
 
 func pronoun(nodes nodeset.NodeSet) string {

@@ -26,18 +26,22 @@ func TestAConfigurationThatEndsJobsIsRefused(t *testing.T) {
 	}{
 		"not compared":            {nil, busy, nil, "", ""},
 		"no danger":               {&reconfigure.SlurmConf{}, busy, nil, "", ""},
-		"no job on the nodes":     {&reconfigure.SlurmConf{Dangers: []reconfigure.Danger{cpus}}, idle, nil, "", ""},
-		"no job in the partition": {&reconfigure.SlurmConf{Dangers: []reconfigure.Danger{{Partition: "p"}}}, busy, nil, "", ""},
-		"a job on a node": {&reconfigure.SlurmConf{Dangers: []reconfigure.Danger{cpus}}, busy, nil,
-			"the jobs on b1: of b[1-2], CPUs=8 instead of CPUs=4. Drain it (`scontrol update nodename=b1 ", "would end the jobs on b1"},
+		"no job on the nodes":     {dangers(cpus), idle, nil, "", ""},
+		"no job in the partition": {dangers(reconfigure.Danger{Partition: "p"}), busy, nil, "", ""},
+		"a job on a node": {dangers(cpus), busy, nil,
+			"the jobs on b1: of b[1-2], CPUs=8 instead of CPUs=4. Drain it (`scontrol update nodename=b1 ",
+			"would end the jobs on b1"},
 		"a job that waits for a node to power up": {&reconfigure.SlurmConf{Dangers: []reconfigure.Danger{cpus}},
 			reconfigure.SlurmNode("b1", "IDLE", "CLOUD", "POWERING_UP"), nil, "the jobs on b1", "the jobs on b1"},
-		"jobs in a partition": {&reconfigure.SlurmConf{Dangers: []reconfigure.Danger{{Partition: "p", Jobs: 3, What: "gone"}}}, idle, nil,
+		"jobs in a partition": {
+			dangers(reconfigure.Danger{Partition: "p", Jobs: 3, What: "gone"}), idle, nil,
 			"the 3 job(s) of partition p, running and waiting: gone. Set it DOWN", "the 3 job(s) of partition p"},
-		"Slurm does not answer": {&reconfigure.SlurmConf{Dangers: []reconfigure.Danger{cpus}}, idle, silent,
+		"Slurm does not answer": {dangers(cpus), idle, silent,
 			"may end jobs on b[1-2]: CPUs=8 instead of CPUs=4, and Slurm does not answer: no answer", "Slurm does not answer"},
-		"it cannot be compared":                  {&reconfigure.SlurmConf{Err: "no file"}, busy, nil, "cannot be compared with the one that slurmctld runs with: no file", "no file"},
-		"it cannot be compared, and to be fixed": {&reconfigure.SlurmConf{Err: "no file"}, busy, silent, "", "Slurm does not answer"},
+		"it cannot be compared": {&reconfigure.SlurmConf{Err: "no file"}, busy, nil,
+			"cannot be compared with the one that slurmctld runs with: no file", "no file"},
+		"it cannot be compared, and to be fixed": {&reconfigure.SlurmConf{Err: "no file"}, busy, silent, "",
+			"Slurm does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := reconfigure.Cluster{Control: reconfigure.Control{Name: "ctl"}, Groups: []reconfigure.NodeGroup{
@@ -63,12 +67,17 @@ func TestAConfigurationThatEndsJobsIsRefused(t *testing.T) {
 	}
 }
 
+func dangers(all ...reconfigure.Danger) *reconfigure.SlurmConf {
+	return &reconfigure.SlurmConf{Dangers: all}
+}
+
 func refusedFor(t *testing.T, p reconfigure.Plan, reason string) {
 	t.Helper()
 	switch {
 	case reason == "" && len(p.Rejected) > 0:
 		t.Errorf("rejected: %+v", p.Rejected)
-	case reason != "" && (len(p.Rejected) == 0 || !strings.Contains(p.Rejected[0].Reason, reason) || len(p.Changes) > 0 || p.Everywhere):
+	case reason != "" && (len(p.Rejected) == 0 || !strings.Contains(p.Rejected[0].Reason, reason) ||
+		len(p.Changes) > 0 || p.Everywhere):
 		t.Errorf("the plan is %s, rejected %+v, and not for %q", p, p.Rejected, reason)
 	}
 }

@@ -2,38 +2,63 @@ package site
 
 import (
 	"context"
-	"slices"
+	"errors"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurmconf"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// conf compares the configuration of Slurm that the declaration leads to with the one that slurmctld runs with. It is
-// nil where there is no control node yet. That it cannot be compared is in the answer; the error is that ctx ended.
+// conf compares the configuration of Slurm that the declaration leads to with the one that slurmctld runs with. Without
+// a control node there is nothing to compare. That it cannot be compared is in the answer. The error is that ctx ended
+// or, without a control node, that the cloud does not list its flavors.
 func (a *Adapters) conf(ctx context.Context, seen snapshot.Snapshot) (*reconfigure.SlurmConf, error) {
+	hardware, err := a.hardware(ctx)
 	control, there := seen.Instances[a.site.Cluster.Control.Name]
 	if !there || control.ID == "" || control.Tainted || control.Address == "" {
-		return nil, nil
+		return &reconfigure.SlurmConf{Hardware: hardware}, err
 	}
-	conf, err := a.compareConf(ctx, seen, control)
+	var conf reconfigure.SlurmConf
+	if err == nil {
+		conf, err = a.compareConf(ctx, seen, hardware)
+	}
 	if err != nil && ctx.Err() == nil {
 		return &reconfigure.SlurmConf{Err: err.Error()}, nil
 	}
 	return &conf, err
 }
 
+// hardware is what the flavors of the node groups have. A flavor that the cloud does not have is left out: nodes of it
+// are not made.
+func (a *Adapters) hardware(ctx context.Context) (map[string]reconfigure.Hardware, error) {
+	cloud, err := a.openstack(ctx)
+	if err != nil {
+		return nil, err
+	}
+	flavors, err := cloud.Flavors(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]reconfigure.Hardware{}
+	for _, g := range a.site.Cluster.Groups {
+		if flavor, ok := flavors[g.Flavor]; ok {
+			all[g.Name] = reconfigure.HardwareOf(flavor)
+		}
+	}
+	return all, nil
+}
+
 func (a *Adapters) compareConf(
-	ctx context.Context, seen snapshot.Snapshot, control reconfigure.Instance,
+	ctx context.Context, seen snapshot.Snapshot, hardware map[string]reconfigure.Hardware,
 ) (reconfigure.SlurmConf, error) {
 	if err := a.site.knownHosts(a.log).Refresh(ctx); err != nil {
 		return reconfigure.SlurmConf{}, err
 	}
-	files, err := a.site.playbooks().SlurmConf(ctx, a.site.Cluster, seen.Instances)
+	files, err := a.site.playbooks().SlurmConf(ctx, a.site.Cluster, seen.Instances, hardware)
 	if err != nil {
 		return reconfigure.SlurmConf{}, err
 	}
-	conf := reconfigure.SlurmConf{Files: files.Coming}
+	conf := reconfigure.SlurmConf{Files: files.Coming, Hardware: hardware}
 	for _, running := range files.Running {
 		dangers, err := slurmconf.Dangers(running, files.Coming)
 		if err != nil {
@@ -44,13 +69,9 @@ func (a *Adapters) compareConf(
 	if seen.Answers(snapshot.Slurm) {
 		conf.Dangers = ofKnownNodes(conf.Dangers, seen.States)
 	}
-	if slices.ContainsFunc(conf.Dangers, func(d reconfigure.Danger) bool { return d.Partition != "" }) {
-		jobs, err := a.scheduler(control).PartitionJobs(ctx)
-		if err != nil {
-			return reconfigure.SlurmConf{}, err
-		}
-		for i := range conf.Dangers {
-			conf.Dangers[i].Jobs = jobs[conf.Dangers[i].Partition]
+	for i, d := range conf.Dangers {
+		if conf.Dangers[i].Jobs = files.Jobs[d.Partition]; d.Partition != "" && files.Jobs == nil {
+			return reconfigure.SlurmConf{}, errors.New("squeue does not list the jobs of partition " + d.Partition)
 		}
 	}
 	return conf, nil

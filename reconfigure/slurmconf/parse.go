@@ -123,8 +123,8 @@ func (c config) slurmLine(line string, defaults map[string]string) error {
 	return nil
 }
 
-// gresLine adds a line of gres.conf to its nodes; one without NodeName is for all of them. AutoDetect is among the other
-// keys.
+// gresLine adds a line of gres.conf to its nodes; one without NodeName is for all of them. AutoDetect is among the
+// other keys.
 func (c config) gresLine(line string) error {
 	keys, values := pairs(line)
 	slices.Sort(keys)

@@ -50,9 +50,9 @@ func Dangers(running, coming map[string]string) ([]reconfigure.Danger, error) {
 	return slices.Concat(settings(was, will), nodes(was, will), partitions(was, will)), nil
 }
 
-// vital is the settings that say where jobs are found again after a restart (slurm.conf(5)). With another StateSaveLocation
-// or SelectType slurmctld knows no job; with another SlurmdSpoolDir slurmd does not find the steps that run, and
-// slurmctld then ends their jobs.
+// vital is the settings that say where jobs are found again after a restart (slurm.conf(5)). With another
+// StateSaveLocation or SelectType slurmctld knows no job. With another SlurmdSpoolDir slurmd does not find the steps
+// that run, and slurmctld then ends their jobs.
 var vital = []string{"statesavelocation", "selecttype", "slurmuser", spoolDir}
 
 const spoolDir = "slurmdspooldir"
@@ -153,7 +153,8 @@ func (h hardware) String() string {
 }
 
 func (n node) hardware() hardware {
-	h := hardware{boards: n.number("boards", 1), cores: n.number("corespersocket", 1), threads: n.number("threadspercore", 1)}
+	h := hardware{boards: n.number("boards", 1), cores: n.number("corespersocket", 1),
+		threads: n.number("threadspercore", 1)}
 	perBoard, bySocket := n.number("socketsperboard", 0), n.number("sockets", 0)
 	h.cpus = n.number("cpus", n.number("procs", 0))
 	switch {

@@ -28,8 +28,8 @@ PartitionName=gpu Nodes=gpu[1-2]
 
 const runningGres = "NodeName=gpu[1-2] Name=gpu Type=a100 Count=4\nNodeName=gpu[1-2] Name=lic Count=2\n"
 
-// TestDangers edits the configuration of a cluster. What a restarted slurmctld makes of such edits is tried with a real one in
-// TestARestartEndsOnlyTheJobsThatAreNamed.
+// TestDangers edits the configuration of a cluster. What a restarted slurmctld makes of such edits is tried with a real
+// one in TestARestartEndsOnlyTheJobsThatAreNamed.
 func TestDangers(t *testing.T) {
 	for name, test := range map[string]struct {
 		edits []string // in pairs: a part of slurm.conf or gres.conf, and what comes in its place
@@ -38,17 +38,22 @@ func TestDangers(t *testing.T) {
 		"nothing": {nil, nil},
 		// Not checked by slurmctld at its start.
 		"a comment, an order, a case, a timeout, a feature": {[]string{"# a cluster\n", "", "ClusterName=c\n", "",
-			"SuspendTime=600", "suspendtime=300\nClusterName=c", "Feature=a", "Feature=a,b", "MaxTime=7-00:00:00", "MaxTime=1-0"}, nil},
-		"a cloud node becomes persistent": {[]string{"node[01-02]", "node[01-05]", "node[03-20]", "node[06-20]"}, nil},
-		"more nodes":                      {[]string{"node[03-20]", "node[03-30]", "Nodes=node[01-20]", "Nodes=node[01-30]"}, nil},
-		"the same hardware in other words": {[]string{"CPUs=4", "Sockets=4 CoresPerSocket=1", "Sockets=2 CoresPerSocket=4 ThreadsPerCore=2",
+			"SuspendTime=600", "suspendtime=300\nClusterName=c", "Feature=a", "Feature=a,b",
+			"MaxTime=7-00:00:00", "MaxTime=1-0"}, nil},
+		"a cloud node becomes persistent": {
+			[]string{"node[01-02]", "node[01-05]", "node[03-20]", "node[06-20]"}, nil},
+		"more nodes": {
+			[]string{"node[03-20]", "node[03-30]", "Nodes=node[01-20]", "Nodes=node[01-30]"}, nil},
+		"the same hardware in other words": {[]string{"CPUs=4", "Sockets=4 CoresPerSocket=1",
+			"Sockets=2 CoresPerSocket=4 ThreadsPerCore=2", 
 			"procs=16 Boards=1 SocketsPerBoard=2 CoresPerSocket=4 ThreadsPerCore=2"}, nil},
 		"more memory":                   {[]string{"RealMemory=7500", "RealMemory=7600"}, nil},
 		"less memory":                   {[]string{"RealMemory=7500", "RealMemory=100"}, nil},
 		"a node out of a partition":     {[]string{"Nodes=node[01-20]", "Nodes=node[01-19]"}, nil},
 		"lines that go on after a line": {[]string{" Feature=a CPUs=4", " \\\n  Feature=a \\\n  CPUs=4"}, nil},
 		"the order of gres":             {[]string{"gpu:a100:4,lic:2", "lic:2,gpu:A100:4"}, nil},
-		"a default": {[]string{"NodeName=node[01-02] Feature=a CPUs=4", "NodeName=DEFAULT CPUs=4\nNodeName=node[01-02] Feature=a",
+		"a default": {[]string{"NodeName=node[01-02] Feature=a CPUs=4",
+			"NodeName=DEFAULT CPUs=4\nNodeName=node[01-02] Feature=a",
 			"NodeName=gpu[1-2] Sockets=2", "NodeName=gpu[1-2] CPUs=16 Sockets=2"}, nil},
 		// valid_job_resources: "change in socket/core configuration".
 		"CPUs": {[]string{"node[03-20] Feature=a CPUs=4", "node[03-20] Feature=a CPUs=8"}, []string{
@@ -63,11 +68,15 @@ func TestDangers(t *testing.T) {
 		// node_name2bitmap: "Invalid nodes".
 		"a node is gone": {[]string{"node[03-20]", "node[03-19]"}, []string{"node20: it is no longer declared"}},
 		// gres_job_revalidate2: "invalid GRES configuration".
-		"gres shrinks":      {[]string{"gpu:a100:4", "gpu:a100:2"}, []string{"gpu[1-2]: Gres is gpu:a100:2,lic:2 instead of gpu:a100:4,lic:2"}},
-		"gres is gone":      {[]string{" Gres=gpu:a100:4,lic:2", ""}, []string{"gpu[1-2]: Gres is not set instead of gpu:a100:4,lic:2"}},
-		"files of the gres": {[]string{"Type=a100 Count=4", "Type=a100 Count=4 File=/dev/nvidia[0-3]"}, []string{"gpu[1-2]: its lines of gres.conf are others"}},
+		"gres shrinks": {[]string{"gpu:a100:4", "gpu:a100:2"},
+			[]string{"gpu[1-2]: Gres is gpu:a100:2,lic:2 instead of gpu:a100:4,lic:2"}},
+		"gres is gone": {[]string{" Gres=gpu:a100:4,lic:2", ""},
+			[]string{"gpu[1-2]: Gres is not set instead of gpu:a100:4,lic:2"}},
+		"files of the gres": {[]string{"Type=a100 Count=4", "Type=a100 Count=4 File=/dev/nvidia[0-3]"},
+			[]string{"gpu[1-2]: its lines of gres.conf are others"}},
 		// get_part_list: "Invalid partition".
-		"a partition is gone": {[]string{"PartitionName=gpu", "PartitionName=gpus"}, []string{"partition gpu: it is no longer declared"}},
+		"a partition is gone": {[]string{"PartitionName=gpu", "PartitionName=gpus"},
+			[]string{"partition gpu: it is no longer declared"}},
 		// slurm.conf(5), SelectType: "all job information (running and pending) will be lost".
 		"the plugin for selection": {[]string{"select/cons_tres", "select/linear"}, []string{
 			"gpu[1-2],node[01-20]: SelectType is select/linear instead of select/cons_tres",

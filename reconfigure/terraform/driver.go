@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
@@ -60,6 +61,9 @@ type Driver struct {
 	launcher, defaultLauncher string
 	known                     shared // see shared
 	tofu                      bool   // the last plan was OpenTofu's
+	// writes is how often this driver began or ended to change the state: it is odd while it does.
+	writes atomic.Int64
+	pulled atomic.Pointer[pulled] // see pulledAddresses
 }
 
 // Open finds the binary and initializes the module if needed. It fails if there is no binary, or a provider cannot be

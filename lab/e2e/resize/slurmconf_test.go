@@ -15,7 +15,8 @@ import (
 func TestASlurmConfThatWouldEndJobsIsRefused(t *testing.T) {
 	resizesBack(t)
 	declared := lab.Declaration
-	here, other := lab.Job(t, "--nodelist=node01", harness.Until), lab.Job(t, "--partition=burst", "--nodelist=b01", harness.Until)
+	here := lab.Job(t, "--nodelist=node01", harness.Until)
+	other := lab.Job(t, "--partition=burst", "--nodelist=b01", harness.Until)
 	lab.AwaitJob(t, here, "RUNNING")
 	lab.AwaitJob(t, other, "RUNNING")
 	refuses := func(words []string, args ...string) {

@@ -10,7 +10,7 @@ DOCUMENTATION = """
     short_description: reads and writes the configuration files of slurmctld
     description:
       - Without files it returns those that slurmctld runs with. The folder last-good has the files that it last answered with. Files in Slurm's folder that differ from those
-        are returned too, since somebody may have had slurmctld read them.
+        are returned too, since somebody may have had slurmctld read them. So is the number of jobs by partition, if slurmctld answers.
       - With files it writes those that differ. It writes nothing if slurmctld would be restarted with other files than it runs with, and would then end jobs. This is asked as
         late as possible, since jobs start at any moment.
     options:
@@ -53,10 +53,26 @@ def write(directory, name, text):
     os.rename(path, os.path.join(directory, name))
 
 
+def squeue(module, column, which):
+    return module.run_command(["squeue", "--noheader", "--all", "--states=" + STATES, "--format=" + column] + which)
+
+
+def jobs_by_partition(module):
+    """Returns the number of jobs by partition, or None if slurmctld does not answer. A job that waits for any of several counts in each."""
+    status, out, _ = squeue(module, "%P", [])
+    if status != 0:
+        return None
+    jobs = {}
+    for names in out.split():
+        for name in names.split(","):
+            jobs[name] = jobs.get(name, 0) + 1
+    return jobs
+
+
 def endangered(module, danger):
     """Returns the jobs that slurmctld would end, for a message."""
     which = [option + danger[key] for option, key in (("--nodelist=", "nodes"), ("--partition=", "partition")) if danger[key]]
-    status, out, err = module.run_command(["squeue", "--noheader", "--all", "--states=" + STATES, "--format=%i"] + which)
+    status, out, err = squeue(module, "%i", which)
     if status != 0:
         return "jobs that squeue does not list: " + err.strip()
     jobs = out.split()
@@ -92,7 +108,8 @@ def main():
     there = read(directory)
     if module.params["files"] is None:
         # A package's own file is there before the first deploy. No job can run then.
-        module.exit_json(changed=False, running=[running] + ([there] if there != running else []) if running else [])
+        found = [running] + ([there] if there != running else []) if running else []
+        module.exit_json(changed=False, running=found, jobs=jobs_by_partition(module) if running else {})
     why = refusal(module, running)
     if why:
         module.fail_json(msg="slurm.conf is left as it is: " + why)
