@@ -42,9 +42,10 @@ type sizes struct {
 	floors    int   // plain runs of Terraform to compare with
 	reimages  int   // nodes that are reimaged together
 	old       int   // nodes that are reimaged by the old flow
-	many      int   // nodes that are resumed together
-	straggle  int   // nodes together, with one straggler
-	clusters  []int // sizes of the clusters that get one node more
+	many      int   // nodes that come together
+	straggle  int   // nodes together, of which one does not come
+	clusters  []int // nodes of the clusters that get one node more
+	perState  int   // nodes in a Terraform state of these
 	callers   int   // calls at once
 	deferring time.Duration
 }
@@ -62,9 +63,8 @@ func flags() []cli.Flag {
 		&cli.IntFlag{Name: "old", Value: 2, Usage: "reimage: nodes by the old flow"},
 		&cli.IntFlag{Name: "many", Value: 50, Usage: "many: nodes together"},
 		&cli.IntFlag{Name: "straggle", Value: 20, Usage: "stragglers: nodes together"},
-		&cli.IntSliceFlag{
-			Name: "clusters", Value: cli.NewIntSlice(10, 1000, 4000), Usage: "size, status, waiting: nodes of each cluster",
-		},
+		&cli.IntSliceFlag{Name: "clusters", Value: cli.NewIntSlice(10, 1000, 4000), Usage: "size, status, waiting: nodes of each cluster"},
+		&cli.IntFlag{Name: "per-state", Value: 100, Usage: "size, status, waiting: nodes in a Terraform state, as nodes_per_state has it"},
 		&cli.IntFlag{Name: "callers", Value: 200, Usage: "callers: calls at once"},
 		&cli.DurationFlag{Name: "deferring", Value: 30 * time.Second, Usage: "waiting: how long a worker is watched"},
 	}
@@ -129,8 +129,8 @@ func measure(c *cli.Context) (err error) {
 	b := &bench{out: c.App.ErrWriter, begun: time.Now(), checkout: checkout, chosen: chosen, sites: map[int]*site{}}
 	b.sizes = sizes{
 		one: c.Int("one"), floors: c.Int("floors"), reimages: c.Int("reimages"), old: c.Int("old"), many: c.Int("many"),
-		straggle: c.Int("straggle"), clusters: c.IntSlice("clusters"), callers: c.Int("callers"),
-		deferring: c.Duration("deferring"),
+		straggle: c.Int("straggle"), clusters: c.IntSlice("clusters"), perState: c.Int("per-state"),
+		callers: c.Int("callers"), deferring: c.Duration("deferring"),
 	}
 	if err := adoptOrphans(); err != nil {
 		return err

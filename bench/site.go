@@ -26,15 +26,17 @@ import (
 // site is a large cluster without machines: its cloud's servers exist only in the API, Slurm's answers come from files,
 // and the playbooks end at once. Terraform, its provider and states, the journal and the product are real.
 type site struct {
-	dir     string
-	size    int
-	cloud   *labcloud.Cloud
-	client  client
-	server  *httptest.Server
-	env     []string
-	sshd    *sshd
-	journal *journal.Journal
-	network netip.Prefix
+	dir  string
+	size int
+	// perState is how many nodes a Terraform state has.
+	perState int
+	cloud    *labcloud.Cloud
+	client   client
+	server   *httptest.Server
+	env      []string
+	sshd     *sshd
+	journal  *journal.Journal
+	network  netip.Prefix
 }
 
 // The names of what a site has.
@@ -44,8 +46,7 @@ const (
 	siteGroup   = "standard"
 	sitePrefix  = "node"
 	siteControl = "ctl"
-	perState    = 200
-	// siteKey is a public key without a private one.
+	// siteKey is of no use to anybody: its private half was thrown away.
 	siteKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC nobody"
 )
 
@@ -62,7 +63,7 @@ func (b *bench) newSite(ctx context.Context, size int) (s *site, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &site{dir: dir, size: size, network: netip.MustParsePrefix("127.60.0.0/16")}
+	s = &site{dir: dir, size: size, perState: b.sizes.perState, network: netip.MustParsePrefix("127.60.0.0/16")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -177,9 +178,8 @@ partitions:
 slurm: {suspend_time: 600, suspend_timeout: 120, resume_timeout: 900, resume_rate: 0, suspend_rate: 0}
 name_resolution: hosts
 nfs_shares: []
-reconfigure:
-  {state_directory: state, terraform: %[6]s, parallelism: 50, lock_timeout: 60, host_keys: accept-new, boot_timeout: 60}
-`, s.dir, siteControl, siteGroup, sitePrefix, s.size, paths.Terraform, siteKey)
+reconfigure: {state_directory: state, terraform: %[6]s, parallelism: 50, lock_timeout: 60, host_keys: accept-new, boot_timeout: 60, nodes_per_state: %[8]d}
+`, s.dir, siteControl, siteGroup, sitePrefix, s.size, paths.Terraform, siteKey, s.perState)
 	return errors.Join(
 		s.write("group_vars/all.yml", declaration, 0o644), s.write("key", "", 0o600),
 		s.write("clouds.yaml", string(s.cloud.CloudsYAML("lab", s.server.URL)), 0o600))
@@ -190,14 +190,12 @@ reconfigure:
 // each play; then it reports that the last node is done, and sets the node in Slurm's answers as registered.
 func (s *site) stubs(context.Context, *bench, tools.Paths) error {
 	programs := map[string]string{
-		"ssh": "#!/bin/sh\nuntil case $1 in debian@*) true ;; *) false ;; esac; do shift; done\nshift\n" +
-			"exec sh -c \"$*\"\n",
-		"states": "#!/bin/sh\nprintf '\\n-- %s\\n' \"$1\" && scontrol show nodes --json && " +
-			"printf '\\n-- squeue\\n\\n-- completed\\n'\n",
-		"hold": "#!/bin/sh\necho\nexec cat\n",
-		"scontrol": fmt.Sprintf("#!/bin/sh\ncase \"$*\" in\n'show nodes --json') exec cat %s ;;\n"+
-			"*State=DRAIN*) mv %s %s ;;\nesac\n",
+		"ssh":    "#!/bin/sh\nuntil case $1 in debian@*) true ;; *) false ;; esac; do shift; done\nshift\nexec sh -c \"$*\"\n",
+		"states": "#!/bin/sh\nprintf '\\n-- scontrol show nodes --json\\n' && $1 && printf '\\n-- squeue\\n\\n-- completed\\n'\n",
+		"hold":   "#!/bin/sh\necho\nexec cat\n",
+		"scontrol": fmt.Sprintf("#!/bin/sh\ncase \"$*\" in\n'show nodes --json') exec cat %s ;;\n'show nodes --json %s') exec cat %s ;;\n*State=DRAIN*) mv %s %s ;;\nesac\n",
 			strings.Join([]string{s.file("slurm", "others"), s.file("slurm", "last"), s.file("slurm", "end")}, " "),
+			nodeName(s.size), strings.Join([]string{s.file("slurm", "begin"), s.file("slurm", "last"), s.file("slurm", "end")}, " "),
 			s.file("slurm", "drained"), s.file("slurm", "last")),
 		"squeue": "#!/bin/sh\n",
 		"ansible-playbook": fmt.Sprintf(`#!/bin/sh
@@ -217,12 +215,13 @@ END
 		}
 	}
 	var others strings.Builder
-	others.WriteString(`{"nodes": [`)
+	const begin = `{"nodes": [`
+	others.WriteString(begin)
 	for i := 1; i < s.size; i++ {
 		others.WriteString(slurmNode(nodeName(i), "1750000000", "IDLE", "CLOUD") + ",\n")
 	}
 	return errors.Join(
-		s.write("slurm/others", others.String(), 0o644), s.write("slurm/end", `], "errors": []}`, 0o644),
+		s.write("slurm/begin", begin, 0o644), s.write("slurm/others", others.String(), 0o644), s.write("slurm/end", `], "errors": []}`, 0o644),
 		s.write("slurm/up", slurmNode(nodeName(s.size), "@BOOT@", "IDLE", "CLOUD"), 0o644))
 }
 
@@ -306,10 +305,10 @@ func (s *site) terraform(ctx context.Context, paths tools.Paths, workspace, rc s
 
 // shard returns the Terraform workspace of a node, as the product names it.
 func (s *site) shard(i int) string {
-	if s.size <= perState {
+	if s.size <= s.perState {
 		return reconfigure.DefaultShard
 	}
-	return fmt.Sprintf("%s-%d", siteGroup, (i-1)/perState)
+	return fmt.Sprintf("%s-%d", siteGroup, (i-1)/s.perState)
 }
 
 // seedName is the node that all others are copies of. This text is nowhere else in a state.

@@ -1,6 +1,7 @@
 package reconfigure
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -108,6 +109,12 @@ type NodeState struct {
 	Busy    bool      // it has a job: running, completing or suspended, or waiting for the node to power up
 	// Returns reports whether Slurm uses the node again after the pending reboot (scontrol(1), reboot, nextstate).
 	Returns bool
+}
+
+// Equal reports whether Slurm says the same in both.
+func (s NodeState) Equal(t NodeState) bool {
+	return s.Node == t.Node && s.Flags == t.Flags && slices.Equal(s.Other, t.Other) && s.Reason == t.Reason &&
+		s.Address == t.Address && s.Boot.Equal(t.Boot) && s.Busy == t.Busy && s.Returns == t.Returns
 }
 
 // SlurmNode returns the state of a node with Slurm's words for its state and flags.

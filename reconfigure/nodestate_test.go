@@ -1,9 +1,11 @@
 package reconfigure
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -161,5 +163,31 @@ func TestNodeFlagsInSlurmsWords(t *testing.T) {
 	}
 	if NodePlanned != 1<<(len(nodeFlagWords)-1) {
 		t.Error("there are not as many words as flags")
+	}
+}
+
+func TestNodeStatesDifferInEachField(t *testing.T) {
+	if !(NodeState{}).Equal(NodeState{}) {
+		t.Error("two zero states differ")
+	}
+	for i := range reflect.TypeFor[NodeState]().NumField() {
+		var s NodeState
+		switch field := reflect.ValueOf(&s).Elem().Field(i).Addr().Interface().(type) {
+		case *string:
+			*field = "x"
+		case *NodeFlags:
+			*field = NodeIdle
+		case *[]string:
+			*field = []string{"X"}
+		case *time.Time:
+			*field = time.Unix(1, 0)
+		case *bool:
+			*field = true
+		default:
+			t.Fatalf("a field of %T", field)
+		}
+		if s.Equal(NodeState{}) || !s.Equal(s) {
+			t.Errorf("%+v", s)
+		}
 	}
 }

@@ -75,6 +75,11 @@ func (r Request) Open() nodeset.NodeSet {
 // IsDeferred reports whether the last plan deferred some of its nodes, or all of it.
 func (r Request) IsDeferred() bool { return len(r.Deferred) > 0 }
 
+// Late reports whether the drain timeout of the request is over.
+func (r Request) Late(now time.Time) bool {
+	return r.DrainTimeout > 0 && now.Sub(r.Submitted) > r.DrainTimeout
+}
+
 // Deferral returns the deferral of a node; the empty name is the request as a whole.
 func (r Request) Deferral(node string) (Deferral, bool) {
 	i := slices.IndexFunc(r.Deferred, func(d Deferral) bool { return d.Node == node })

@@ -27,8 +27,8 @@ COMMANDS = [
     ["scontrol", "update", r"JobId=[0-9]{1,20}(,[0-9]{1,20}){0,4000}", "AdminComment=" + TEXT],
     ["squeue", "--noheader", "--all", r"--Format=jobid:[0-9]{1,3},admin_comment:[0-9]{1,3}"],
 ]
-# Commands that list nodes as JSON: which one works depends on the release.
-LISTERS = {"scontrol show nodes --json", "sinfo --json"}
+# Commands that list nodes as JSON: which one works depends on the release. The first group is the command's name in the answer; a hostlist may follow.
+LISTERS = [r"(scontrol show nodes --json)( [A-Za-z0-9][A-Za-z0-9_.,\[\]-]{0,32767})?", r"(sinfo --json)"]
 SUSPENDED = "squeue --noheader --all --states=SUSPENDED --format=%N"
 LONGEST = 65536  # bytes of a line
 
@@ -67,7 +67,7 @@ def environment():
 def states(listers):
     """Lists nodes, with the first of the commands that can, and the nodes of suspended jobs. A line that begins with dashes says what follows it."""
     for lister in listers:
-        says(lister)
+        says(lists(lister).group(1))
         status = run(lister, quiet=lister != listers[-1])
         if status == 0:
             break
@@ -80,6 +80,10 @@ def states(listers):
     return status
 
 
+def lists(lister):
+    return next(filter(None, (re.fullmatch(pattern, lister) for pattern in LISTERS)), None)
+
+
 def says(what):
     os.write(1, b"\n-- %s\n" % what.encode())
 
@@ -89,7 +93,7 @@ def main(line):
     if argv == ["hold"]:
         hold()
         return 0
-    if argv[:1] == ["states"] and 1 <= len(argv[1:]) <= len(LISTERS) and LISTERS.issuperset(argv[1:]):
+    if argv[:1] == ["states"] and 1 <= len(argv[1:]) <= len(LISTERS) and all(map(lists, argv[1:])):
         return states(argv[1:])
     if allowed(argv):
         # Bytes, since the locale may have another encoding.

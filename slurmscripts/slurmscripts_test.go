@@ -463,6 +463,7 @@ func TestNodesOfAResumeThatCannotBeHandedOverAreSetDown(t *testing.T) {
 		{"126", passing, 6, true},
 		{"127", passing, 6, true},
 		{"130", passing, 6, true},
+		{"143", passing, 6, true},
 		{"255 4 2", refusal, 3, false},
 		{"2", refusal, 1, false},
 		{"5", refusal, 1, false},

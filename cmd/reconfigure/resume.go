@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 
@@ -56,19 +57,20 @@ func readJobs(c *cli.Context) ([]reconfigure.Job, error) {
 	if c.Context.Err() != nil {
 		return nil, c.Context.Err()
 	}
+	var jobs []reconfigure.Job
 	if err != nil {
-		return nil, usagef(c, "the resume file cannot be read: %v", err)
+		err = fmt.Errorf("the resume file cannot be read: %w", err)
+	} else if jobs, err = slurm.ParseResumeFile(text); err != nil {
+		err = fmt.Errorf("the resume file is not what Slurm writes: %w", err)
 	}
-	jobs, err := slurm.ParseResumeFile(text)
-	if err != nil && c.Bool("no-wait") {
-		logger(c).WarnContext(c.Context, "the jobs of the nodes are unknown: the resume file is not what Slurm writes",
-			"reason", err.Error())
-		return nil, nil
+	switch {
+	case err == nil:
+		return jobs, nil
+	case c.Bool("no-wait"): // Slurm calls: its jobs wait for the nodes, whatever became of the file
+		logger(c).WarnContext(c.Context, err.Error()+": the nodes are resumed without the jobs that it does not name")
+		return jobs, nil
 	}
-	if err != nil {
-		return nil, usagef(c, "the resume file is not what Slurm writes: %v", err)
-	}
-	return jobs, nil
+	return nil, usagef(c, "%v", err)
 }
 
 // readFile reads a file, or standard input for the name -.

@@ -16,6 +16,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
@@ -60,6 +61,10 @@ type Journal interface {
 type Site struct {
 	Cluster reconfigure.Cluster
 	Observe func(ctx context.Context, scope snapshot.Scope) (snapshot.Snapshot, error)
+	// States asks Slurm alone, for these nodes at least. Nil: everything is looked at each time.
+	States func(
+		ctx context.Context, control reconfigure.Instance, nodes nodeset.NodeSet,
+	) (map[string]reconfigure.NodeState, error)
 	// Conf is the configuration that slurmctld would get, compared with the one that it runs with. It is asked for
 	// where a plan changes that. Nil: it is not compared.
 	Conf func(ctx context.Context, seen snapshot.Snapshot) (*reconfigure.SlurmConf, error)
@@ -96,10 +101,12 @@ type Config struct {
 const (
 	// look is the interval at which the journal is asked for new requests.
 	look = 250 * time.Millisecond
-	// again is the interval at which deferred requests are planned again. That takes about a second each time.
+	// again is how often deferred requests are planned again, or, where they wait for jobs, Slurm is asked whether to.
 	again = 10 * time.Second
-	// longestOutage is the time for which a controller retries a failing journal. A database server is back in minutes
-	// after a restart or a failover. A longer outage needs an administrator; the requests stay in the journal.
+	// writeAgain is how often a request's verdicts are written down before it has its outcome.
+	writeAgain = time.Second
+	// longestOutage is how long a controller outlives a journal that fails: a database server that is restarted, or gives way
+	// to another one, is back in minutes. What lasts longer somebody has to look at; the requests stay where they are.
 	longestOutage = 10 * time.Minute
 )
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,6 +63,8 @@ type lab struct {
 	why   string
 	tried int // the number of failed looks
 	begun []plan
+
+	looks, asked atomic.Int32 // snapshots, and questions to Slurm alone
 }
 
 // plan is one that was begun.
@@ -126,14 +129,27 @@ func (l *lab) open(j *simulate.Journal) func(context.Context) (controller.Site, 
 		defer l.lock.Unlock()
 		observer := snapshot.Observer{
 			Cluster: l.cluster, States: func(
-				ctx context.Context, _ reconfigure.Instance,
+				ctx context.Context, _ reconfigure.Instance, nodes nodeset.NodeSet,
 			) (map[string]reconfigure.NodeState, error) {
-				return l.States(ctx)
+				return l.States(ctx, nodes)
 			},
-			State:   func(ctx context.Context, _ nodeset.NodeSet) (reconfigure.State, error) { return l.World.State(ctx) },
-			Servers: l.World.Servers, Resolve: l.Resolve, Health: j.Health,
+			State: func(ctx context.Context, _ nodeset.NodeSet) (reconfigure.State, error) { return l.World.State(ctx) },
+			Servers: func(ctx context.Context) (map[string][]reconfigure.Server, error) {
+				return l.World.Servers(ctx, nodeset.NodeSet{})
+			},
+			Resolve: l.Resolve, Health: j.Health,
 		}
-		site := controller.Site{Cluster: l.cluster, Observe: observer.Observe, Deps: deps}
+		observe := func(ctx context.Context, scope snapshot.Scope) (snapshot.Snapshot, error) {
+			l.looks.Add(1)
+			return observer.Observe(ctx, scope)
+		}
+		states := func(
+			ctx context.Context, control reconfigure.Instance, nodes nodeset.NodeSet,
+		) (map[string]reconfigure.NodeState, error) {
+			l.asked.Add(1)
+			return l.States(ctx, nodes)
+		}
+		site := controller.Site{Cluster: l.cluster, Observe: observe, States: states, Deps: deps}
 		err := errors.New(l.why)
 		if !time.Now().Before(l.until) {
 			return site, nil
@@ -145,10 +161,7 @@ func (l *lab) open(j *simulate.Journal) func(context.Context) (controller.Site, 
 		case noLogin:
 			return controller.Site{Cluster: l.cluster}, err
 		case noState:
-			observer.State = func(context.Context, nodeset.NodeSet) (reconfigure.State, error) {
-				return reconfigure.State{}, err
-			}
-			site.Observe = observer.Observe
+			observer.State = func(context.Context, nodeset.NodeSet) (reconfigure.State, error) { return reconfigure.State{}, err }
 		}
 		return site, nil
 	}

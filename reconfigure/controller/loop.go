@@ -41,6 +41,7 @@ type controller struct {
 	longest time.Duration // the longest wait for requests that come together
 	looking bool
 	due     time.Time // when deferred requests are planned again
+	waits   waits     // see there
 	pauses  *backoff.ExponentialBackOff
 	retry   time.Time // the next attempt after an error of the journal
 
@@ -138,7 +139,7 @@ func (c *controller) step() error {
 
 // idle reports whether nothing is left to do or to wait for.
 func (c *controller) idle() bool {
-	if c.looking || c.comparing || !c.underWay.Empty() || !c.read || time.Now().Before(c.retry) {
+	if c.looking || c.comparing || !c.underWay.Empty() || !c.read || time.Now().Before(c.retry) || c.unwritten() {
 		return false
 	}
 	if c.replaced() {
@@ -207,17 +208,19 @@ func (c *controller) pending() []reconfigure.Request {
 	return all
 }
 
-// write stores new outcomes and deferrals.
+// write writes down outcomes that are new, at once, and what has changed of requests without one. All of a request's
+// verdicts are written each time, so that of many nodes that end one after another some are written together.
 func (c *controller) write() error {
 	var ended, deferred []reconfigure.Outcome
+	now := time.Now()
 	for _, id := range c.order {
 		p := c.requests[id]
-		if p == nil || !p.changed {
+		if p == nil || !p.changed || !p.ended() && now.Sub(p.written) < writeAgain {
 			continue
 		}
 		o := p.outcome()
 		if p.ended() {
-			o.Finished = time.Now()
+			o.Finished = now
 			ended = append(ended, o)
 		} else if len(o.Deferred)+len(o.Verdicts) > 0 {
 			deferred = append(deferred, o)
@@ -242,7 +245,7 @@ func (c *controller) write() error {
 		}
 	}
 	for _, o := range slices.Concat(deferred, ended) {
-		c.requests[o.Request].changed = false
+		c.requests[o.Request].changed, c.requests[o.Request].written = false, now
 		c.logOutcome(o)
 	}
 	for _, o := range ended {
@@ -251,7 +254,17 @@ func (c *controller) write() error {
 	return nil
 }
 
-// startLook takes a snapshot for the requests that may begin, and plans, in a goroutine of its own.
+// unwritten reports whether something is still to be written down.
+func (c *controller) unwritten() bool {
+	for _, p := range c.requests {
+		if p.changed && len(p.deferred)+len(p.verdicts) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// startLook takes a snapshot for the requests that may begin, and plans, beside the loop.
 func (c *controller) startLook() {
 	if c.looking || c.paused || c.replaced() {
 		return
@@ -268,8 +281,12 @@ func (c *controller) startLook() {
 		return
 	}
 	c.looking = true
-	requests := next.Together
+	requests, before := next.Together, c.waits
 	c.wait.Go(func() {
+		if before.covers(requests, now) && before.last(c.ctx) {
+			c.tell(func() { c.looking, c.due = false, time.Now().Add(again) })
+			return
+		}
 		l := c.look(requests)
 		c.tell(func() { c.looked(l, next) })
 	})
@@ -334,7 +351,7 @@ func Scope(cluster reconfigure.Cluster, requests []reconfigure.Request) snapshot
 
 // looked begins what was planned.
 func (c *controller) looked(l planned, next Selection) {
-	c.looking = false
+	c.looking, c.waits = false, waits{}
 	if c.ctx.Err() != nil {
 		return
 	}
@@ -387,6 +404,7 @@ func (c *controller) begin(l planned, next Selection, alone bool) error {
 		)
 		c.requests[r.ID].begin(r.Open(), l.plan)
 	}
+	c.waits = waitsOf(l)
 	for _, o := range next.Undone {
 		delete(c.requests, o.Request)
 	}

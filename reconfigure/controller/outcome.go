@@ -18,8 +18,9 @@ type progress struct {
 	planned  bool                           // since this controller began
 	underWay nodeset.NodeSet                // nodes with an operation for it
 	drained  nodeset.NodeSet                // nodes that were drained for it since this controller began
-	final    map[string]reconfigure.Verdict // of rejected nodes that still have an operation
-	changed  bool                           // since it was written
+	final    map[string]reconfigure.Verdict // of nodes that were rejected, though something is still done with them
+	changed  bool                           // since it was written down
+	written  time.Time                      // when that was
 	failed   string                         // why the whole request failed
 	code     reconfigure.Code               // of a whole request that failed
 }

@@ -51,6 +51,7 @@ type Journal struct {
 	store store
 	name  string
 	lease atomic.Pointer[lease] // nil: this Journal has none
+	nodes knownNodes
 }
 
 // store is what differs between the two databases.

@@ -3,6 +3,8 @@ package journal
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,9 +18,16 @@ const (
 	groupEvery = 100 * time.Millisecond
 	// groupSize is the largest number of events in one transaction. A group of this size is written at once.
 	groupSize = 1000
-	// recordFor is how long the write of a group is retried.
+	// recordFor is how long a Flush waits for a journal that fails.
 	recordFor = 30 * time.Second
+	// keepFor is how long events are kept for a journal that fails: as long as a worker outlives one.
+	keepFor = 10 * time.Minute
+	// keepMost is how many events are kept, about 50 MB.
+	keepMost = 100_000
 )
+
+// errTooMany is why events are dropped.
+var errTooMany = fmt.Errorf("the journal fails, and %d events wait for it", keepMost)
 
 // Recorder writes events in groups, in a goroutine of its own: one transaction for the events of 100 ms. Its methods
 // may be called from several goroutines.
@@ -31,9 +40,12 @@ type Recorder struct {
 
 	mutex   sync.Mutex
 	waiting []reconfigure.Event
-	came    int64 // how many events have come
-	settled int64 // how many of them are durable or lost
-	failed  error // of the last group that was lost
+	came    int64             // how many events have come
+	settled int64             // how many of them are durable or lost
+	failed  error             // of the last group that was lost
+	since   time.Time         // of the writes that fail
+	dropped int               // events that are not to be written any more
+	first   reconfigure.Event // of these
 	flushes []flush
 	closed  bool
 	ended   chan struct{} // closed with the goroutine
@@ -45,9 +57,10 @@ type flush struct {
 	done  chan error
 }
 
-// NewRecorder starts a Recorder. write is the Record of a journal. A write that fails is retried for 30 seconds; then
-// lost gets the error and the events that are not written, and the Recorder goes on with the next ones. ErrLeaseLost is
-// not retried; a retry after ErrUncertain may write events twice. Close ends the Recorder.
+// NewRecorder starts a Recorder. write is the Record of a journal. A write that fails is retried for 10 minutes, and at
+// most 100,000 events wait meanwhile; then lost gets the error and events that are not written, and the Recorder goes on
+// with the next ones. When the journal works again, an event says how many were dropped. ErrLeaseLost is not retried; a
+// retry after ErrUncertain may write events twice. Close ends the Recorder.
 func NewRecorder(
 	write func(ctx context.Context, events ...reconfigure.Event) error,
 	lost func(err error, events []reconfigure.Event),
@@ -77,14 +90,29 @@ func (r *Recorder) Record(events ...reconfigure.Event) {
 		r.lost(errors.New("the recorder is closed"), stamped)
 		return
 	}
+	if r.came-r.settled+int64(len(stamped)) > keepMost {
+		r.drop(stamped)
+		r.mutex.Unlock()
+		r.lost(errTooMany, stamped)
+		return
+	}
 	defer r.mutex.Unlock()
 	r.came += int64(len(stamped))
 	r.waiting = append(r.waiting, stamped...)
 	r.notify()
 }
 
+// drop notes that events are not to be written any more. The caller has locked the mutex.
+func (r *Recorder) drop(events []reconfigure.Event) {
+	if r.dropped == 0 {
+		r.first = events[0]
+	}
+	r.dropped += len(events)
+}
+
 // Flush has the queued events written at once. It returns when all events of earlier calls are durable or lost, with
-// the error of the lost ones, or when ctx ends.
+// the error of the lost ones, or when ctx ends. When the journal fails for 30 seconds it returns that error, and the events
+// stay queued.
 func (r *Recorder) Flush(ctx context.Context) error {
 	r.mutex.Lock()
 	if r.settled == r.came {
@@ -173,11 +201,54 @@ func (r *Recorder) writeGroup() {
 	group := r.waiting[:n:n]
 	r.waiting = r.waiting[n:]
 	r.mutex.Unlock()
+	began := time.Now()
 	err := r.try(group)
+	if err != nil && r.requeue(group, began, err) {
+		return
+	}
 	if err != nil {
 		r.lost(err, group)
 	}
 	r.settle(int64(n), err)
+	r.account(group, err)
+}
+
+// requeue puts a group back that could not be written, unless it is too late for that.
+func (r *Recorder) requeue(group []reconfigure.Event, began time.Time, err error) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.since.IsZero() {
+		r.since = began
+	}
+	if r.closed || r.ctx.Err() != nil || errors.Is(err, ErrLeaseLost) || time.Since(r.since) >= keepFor {
+		return false
+	}
+	r.waiting = slices.Concat(group, r.waiting)
+	for _, f := range r.flushes {
+		f.done <- err
+	}
+	r.flushes = nil
+	return true
+}
+
+// account notes what became of a group, and has an event say how many were dropped when one could be written.
+func (r *Recorder) account(group []reconfigure.Event, err error) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.since = time.Time{}
+	switch {
+	case err != nil:
+		r.drop(group)
+	case r.dropped > 0:
+		note := reconfigure.Event{
+			Time: r.first.Time, Plan: r.first.Plan, Phase: r.first.Phase, Level: reconfigure.Note,
+			Message: fmt.Sprintf("%d events from here on are missing: the journal failed for too long", r.dropped),
+		}
+		r.dropped = 0
+		r.came++
+		r.waiting = slices.Concat([]reconfigure.Event{note}, r.waiting)
+		r.notify()
+	}
 }
 
 func (r *Recorder) try(group []reconfigure.Event) error {

@@ -174,7 +174,7 @@ func TestAFailedWriteIsRetried(t *testing.T) {
 	})
 }
 
-func TestLostEventsAreReportedAndLaterOnesAreWritten(t *testing.T) {
+func TestEventsOutliveAJournalThatFails(t *testing.T) {
 	l := &eventStore{fail: errors.New("the disk is full")}
 	recorded(t, l, func(t *testing.T, r *Recorder, lost *[]string) {
 		began := time.Now()
@@ -183,15 +183,65 @@ func TestLostEventsAreReportedAndLaterOnesAreWritten(t *testing.T) {
 			t.Errorf("the flush: %v", err)
 		}
 		if took := time.Since(began); took < recordFor/2 || took > 2*recordFor {
-			t.Errorf("it was retried for %s", took)
+			t.Errorf("it waited for %s", took)
 		}
-		same(t, "lost", []string{"a", "b"}, *lost)
-		l.failWith(nil)
+		time.Sleep(keepFor - 3*recordFor)
 		r.Record(event(1, "n1", "c"))
+		l.failWith(nil)
 		if err := r.Flush(t.Context()); err != nil {
 			t.Errorf("the next flush: %v", err)
 		}
-		same(t, "groups", [][]string{{"c"}}, l.written())
+		same(t, "groups", []string{"a", "b", "c"}, slices.Concat(l.written()...))
+		same(t, "lost", []string(nil), *lost)
+	})
+}
+
+func TestEventsThatAreKeptTooLongAreCounted(t *testing.T) {
+	l := &eventStore{fail: errors.New("the disk is full")}
+	recorded(t, l, func(t *testing.T, r *Recorder, lost *[]string) {
+		r.Record(event(1, "n1", "a"), event(1, "n1", "b"))
+		time.Sleep(keepFor + 2*recordFor)
+		same(t, "lost", []string{"a", "b"}, *lost)
+		l.failWith(nil)
+		r.Record(event(1, "n1", "c"))
+		_ = r.Flush(t.Context()) // says what was lost before
+		time.Sleep(time.Second)
+		const missing = "2 events from here on are missing: the journal failed for too long"
+		same(t, "groups", [][]string{{"c"}, {missing}}, l.written())
+	})
+}
+
+func TestNotMoreEventsAreKeptThanIsSaid(t *testing.T) {
+	l := &eventStore{fail: errors.New("the disk is full")}
+	recorded(t, l, func(t *testing.T, r *Recorder, lost *[]string) {
+		r.Record(eventsOf(1, keepMost)...)
+		time.Sleep(2 * recordFor)
+		r.Record(event(1, "n1", "x"), event(1, "n1", "y"))
+		r.Record(event(1, "n1", "z"))
+		same(t, "lost", []string{"x", "y", "z"}, *lost)
+		l.failWith(nil)
+		for range 2 {
+			if err := r.Flush(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		written := slices.Concat(l.written()...)
+		if len(written) != keepMost+1 || !slices.Contains(written, "3 events from here on are missing: the journal failed for too long") {
+			t.Errorf("%d events, the last is %q", len(written), written[len(written)-1])
+		}
+	})
+}
+
+// Nobody waits for a journal that fails while a worker ends.
+func TestCloseDoesNotWaitForAJournalThatFails(t *testing.T) {
+	l := &eventStore{fail: errors.New("the disk is full")}
+	recorded(t, l, func(t *testing.T, r *Recorder, lost *[]string) {
+		r.Record(event(1, "n1", "a"))
+		began := time.Now()
+		if err := r.Close(t.Context()); !errors.Is(err, l.fail) || time.Since(began) > 2*recordFor {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		same(t, "lost", []string{"a"}, *lost)
 	})
 }
 

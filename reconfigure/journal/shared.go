@@ -8,22 +8,40 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // Nodes returns the map of nodes; false where none was written yet.
 func (j *Journal) Nodes(ctx context.Context) (map[string]reconfigure.Spec, bool, error) {
-	return first(read(ctx, j, "read the map of nodes", scanNodes, `SELECT nodes FROM desired`))
+	return first(read(ctx, j, "read the map of nodes", j.nodes.scan, `SELECT nodes FROM desired`))
 }
 
-func scanNodes(row scanner) (map[string]reconfigure.Spec, error) {
+// knownNodes is the map of nodes as it was read last. One run of Terraform reads it many times, and with thousands of
+// nodes it takes long to parse.
+type knownNodes struct {
+	lock  sync.Mutex
+	text  string
+	nodes map[string]reconfigure.Spec
+}
+
+// scan returns a map of the caller's own. A text that is the same as the last time is not parsed again.
+func (k *knownNodes) scan(row scanner) (map[string]reconfigure.Spec, error) {
 	var text string
 	if err := row.Scan(&text); err != nil {
 		return nil, err
 	}
-	nodes := map[string]reconfigure.Spec{}
-	return nodes, json.Unmarshal([]byte(text), &nodes)
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	if k.nodes == nil || text != k.text {
+		nodes := map[string]reconfigure.Spec{}
+		if err := json.Unmarshal([]byte(text), &nodes); err != nil {
+			return nil, err
+		}
+		k.text, k.nodes = text, nodes
+	}
+	return maps.Clone(k.nodes), nil
 }
 
 // KeepNodes replaces the entries of a shard in the map of nodes. The entries of other shards stay, also when they are
@@ -36,7 +54,7 @@ func (j *Journal) KeepNodes(ctx context.Context, shard string, nodes map[string]
 		}
 	}
 	return j.writeHeld(ctx, "keep the map of nodes", func(tx *sql.Tx) error {
-		all, err := scanNodes(tx.QueryRowContext(ctx, `SELECT nodes FROM desired`))
+		all, err := j.nodes.scan(tx.QueryRowContext(ctx, `SELECT nodes FROM desired`))
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			all = map[string]reconfigure.Spec{}

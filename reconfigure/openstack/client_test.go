@@ -18,6 +18,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 const (
@@ -158,7 +159,7 @@ func TestPassingFaultsOfTheCloudAreOvercome(t *testing.T) {
 			l := newLab(t, labcloud.Null{})
 			l.create("node1", "eiffel", "ACTIVE")
 			l.order(kind, list, 2)
-			got, err := l.client.Servers(t.Context())
+			got, err := l.client.Servers(t.Context(), nodeset.NodeSet{})
 			if err != nil || len(got["node1"]) != 1 {
 				t.Errorf("servers %v, error %v", got, err)
 			}
@@ -172,7 +173,7 @@ func TestPassingFaultsOfTheCloudAreOvercome(t *testing.T) {
 func TestFaultsThatDoNotPassAreAnErrorAfterAFewTries(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
 	l.order(labcloud.ServerError, "GET servers/detail", 100)
-	_, err := l.client.Servers(t.Context())
+	_, err := l.client.Servers(t.Context(), nodeset.NodeSet{})
 	if !gophercloud.ResponseCodeIs(err, http.StatusInternalServerError) || !strings.Contains(err.Error(), `cloud "here"`) {
 		t.Errorf("error %v", err)
 	}
@@ -204,7 +205,7 @@ func TestCancelEndsACallAndItsRepetitions(t *testing.T) {
 	l.client.tempo.pause, l.client.tempo.longest = time.Hour, time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := l.client.Servers(ctx)
+	_, err := l.client.Servers(ctx, nodeset.NodeSet{})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "500") {
 		t.Errorf("error %v", err)
 	}

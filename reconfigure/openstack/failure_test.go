@@ -15,6 +15,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 func answer(code int, body string) error {
@@ -106,7 +107,7 @@ func TestNoErrorHasAnAddressOfTheAPI(t *testing.T) {
 // everyError calls each method, which must fail.
 func (l *lab) everyError() []error {
 	l.Helper()
-	_, list := l.client.Servers(l.Context())
+	_, list := l.client.Servers(l.Context(), nodeset.NodeSet{})
 	_, fault := l.client.Fault(l.Context(), absent)
 	_, console := l.client.Console(l.Context(), absent, 1)
 	_, room := l.client.Room(l.Context())

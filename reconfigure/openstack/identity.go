@@ -40,7 +40,7 @@ func (c *Client) listed(metadata map[string]string) bool {
 // Namesakes is the instances that have the cluster's name and are not the cluster's own, by the id of the cluster that
 // they belong to; the id is empty for those of earlier versions.
 func (c *Client) Namesakes(ctx context.Context) (map[string][]reconfigure.Server, error) {
-	all, err := c.allServers(ctx)
+	all, err := c.allServers(ctx, servers.ListOpts{})
 	if err != nil {
 		return nil, err
 	}

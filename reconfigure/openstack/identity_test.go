@@ -13,6 +13,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // as is a client of the cluster of that id.
@@ -44,7 +45,7 @@ func TestTheNameOfAClusterIsNotEnough(t *testing.T) {
 		"not yet marked": {reconfigure.Identity{ID: "eiffel"}, []string{"former", "own"}},
 		"without an id":  {reconfigure.Identity{}, []string{"former"}},
 	} {
-		servers, err := l.as(test.identity).Servers(t.Context())
+		servers, err := l.as(test.identity).Servers(t.Context(), nodeset.NodeSet{})
 		if diff := cmp.Diff(test.want, names(t, servers, err)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}

@@ -3,6 +3,7 @@ package openstack
 import (
 	"context"
 	"errors"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"net/http"
 	"time"
 
@@ -18,7 +19,7 @@ type ProjectServer struct {
 
 // ProjectServers is all servers of the project.
 func (c *Client) ProjectServers(ctx context.Context) ([]ProjectServer, error) {
-	all, err := c.allServers(ctx)
+	all, err := c.allServers(ctx, servers.ListOpts{})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // groupKey is the metadata of an instance that names its node group. Terraform sets it.
@@ -32,11 +34,15 @@ const inError = "ERROR"
 // listMicroversion is the newest Nova API whose list has the ids of flavors (Nova's REST API Version History, 2.47).
 const listMicroversion = "2.46"
 
-// Servers is the instances of the cluster, by node, by one call (of some pages where there are thousands). A cloud
-// allows several of one name, so each node has a list, the oldest first. The port's id is not in Nova's list, nor is
-// the fault of a server for which Nova has found no host.
-func (c *Client) Servers(ctx context.Context) (map[string][]reconfigure.Server, error) {
-	all, err := c.allServers(ctx)
+// fewServers is the most nodes that Nova is asked for by name, so that the request's URL stays short.
+const fewServers = 50
+
+// Servers is the instances of the cluster, by node: of these nodes, or of all where the set is empty. It may have others,
+// too. It is one call (of some pages where there are thousands). A cloud allows several of one name, so each node has a
+// list, the oldest first. The port's id is not in Nova's list, nor is the fault of a server for which Nova has found no
+// host.
+func (c *Client) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
+	all, err := c.allServers(ctx, servers.ListOpts{Name: named(nodes)})
 	if err != nil {
 		return nil, err
 	}
@@ -54,10 +60,23 @@ func (c *Client) Servers(ctx context.Context) (map[string][]reconfigure.Server, 
 	return ours, nil
 }
 
-// ServersWithFaults is Servers, with the faults that Nova's list does not have: each server in ERROR without one is asked
-// for.
+// named is the filter for servers of some names, which Nova takes as a regular expression (Compute API, "List Servers",
+// name); empty: all.
+func named(nodes nodeset.NodeSet) string {
+	if nodes.Empty() || nodes.Len() > fewServers {
+		return ""
+	}
+	names := nodes.Names()
+	for i, name := range names {
+		names[i] = regexp.QuoteMeta(name)
+	}
+	return "^(" + strings.Join(names, "|") + ")$"
+}
+
+// ServersWithFaults is Servers of all nodes, with the faults that Nova's list does not have: each server in ERROR without one
+// is asked for.
 func (c *Client) ServersWithFaults(ctx context.Context) (map[string][]reconfigure.Server, error) {
-	all, err := c.Servers(ctx)
+	all, err := c.Servers(ctx, nodeset.NodeSet{})
 	if err != nil {
 		return nil, err
 	}
@@ -86,11 +105,11 @@ func (c *Client) ServersWithFaults(ctx context.Context) (map[string][]reconfigur
 	return all, nil
 }
 
-// allServers is the project's: Nova cannot filter by metadata.
-func (c *Client) allServers(ctx context.Context) ([]servers.Server, error) {
+// allServers is servers of the project's: Nova cannot filter by metadata.
+func (c *Client) allServers(ctx context.Context, which servers.ListOpts) ([]servers.Server, error) {
 	list := *c.compute
 	list.Microversion = listMicroversion
-	pages, err := servers.List(&list, servers.ListOpts{}).AllPages(ctx)
+	pages, err := servers.List(&list, which).AllPages(ctx)
 	if err != nil {
 		return nil, c.failed("list the servers of", err)
 	}

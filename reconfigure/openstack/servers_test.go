@@ -2,6 +2,8 @@ package openstack
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 func TestServersAreOursOnlyAndNoneIsLost(t *testing.T) {
@@ -25,7 +28,7 @@ func TestServersAreOursOnlyAndNoneIsLost(t *testing.T) {
 	second := l.create("node1", "eiffel", "ACTIVE")
 	broken := l.create("node2", "eiffel", "ERROR")
 	l.create("node3", "another", "ACTIVE")
-	got, err := l.client.Servers(t.Context())
+	got, err := l.client.Servers(t.Context(), nodeset.NodeSet{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +55,38 @@ func TestServersAreOursOnlyAndNoneIsLost(t *testing.T) {
 	}
 	if a := got["node1"][0].Address; !strings.HasPrefix(a, "10.60.") {
 		t.Errorf("address %q", a)
+	}
+}
+
+func TestFewServersAreAskedForByName(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	var names []string
+	for i := range fewServers + 1 {
+		names = append(names, fmt.Sprintf("n%d", i))
+	}
+	l.create("n1", "eiffel", "ACTIVE")
+	l.create("n10", "eiffel", "ACTIVE")
+	l.create("n1-x", "eiffel", "ACTIVE")
+	l.create("an1", "eiffel", "ACTIVE")
+	for _, tc := range []struct {
+		nodes nodeset.NodeSet
+		want  string
+	}{
+		{nodeset.Of("n1"), "n1"},
+		{nodeset.Of("n1", "n1-x", "n2"), "n1,n1-x"},
+		{nodeset.Of("n2"), ""},
+		{nodeset.Of(names...), "an1,n1,n10,n1-x"},
+		{nodeset.NodeSet{}, "an1,n1,n10,n1-x"},
+	} {
+		got, err := l.client.Servers(t.Context(), tc.nodes)
+		have := nodeset.Collect(maps.Keys(got))
+		want := nodeset.NodeSet{}
+		if tc.want != "" {
+			want = nodeset.Of(strings.Split(tc.want, ",")...)
+		}
+		if err != nil || !have.Equal(want) {
+			t.Errorf("%s: servers of %s, want %s, error %v", tc.nodes, have, want, err)
+		}
 	}
 }
 
@@ -191,7 +226,7 @@ func TestServersAreOneCall(t *testing.T) {
 		l.create(node, "eiffel", "ERROR")
 	}
 	before := l.cloud.Calls()
-	if _, err := l.client.Servers(t.Context()); err != nil {
+	if _, err := l.client.Servers(t.Context(), nodeset.NodeSet{}); err != nil {
 		t.Fatal(err)
 	}
 	asked := map[string]int{}
@@ -215,7 +250,7 @@ func TestFaultsOfServersWithoutAHostAreAskedForOneByOne(t *testing.T) {
 		}
 		l.create(node, "eiffel", "ERROR")
 	}
-	listed, err := l.client.Servers(t.Context())
+	listed, err := l.client.Servers(t.Context(), nodeset.NodeSet{})
 	if err != nil || listed["node2"][0].Fault != "" {
 		t.Fatalf("the list has the fault %q, error %v", listed["node2"][0].Fault, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -44,16 +45,26 @@ func (t *attempt) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigu
 	if endangered.Empty() {
 		return nil
 	}
-	states, err := t.allStates(ctx)
+	states, err := t.statesOf(ctx, endangered)
 	busy := reconfigure.Failures{}
 	for node := range endangered.All() {
 		instance := t.state.Instances[node]
 		instance.Tainted = instance.Tainted && !t.runs(instance)
-		if reason := inUse(instance, states[node], err); reason != nil {
+		state := states[node]
+		if t.isGone(instance) && !state.Running() {
+			state = reconfigure.NodeState{} // Slurm may take the node for idle, but no job can begin on what is gone
+		}
+		if reason := inUse(instance, state, err); reason != nil {
 			busy[node] = reason
 		}
 	}
 	return busy
+}
+
+// isGone reports whether the cloud no longer has an instance.
+func (t *attempt) isGone(i reconfigure.Instance) bool {
+	same := func(s reconfigure.Server) bool { return s.ID == i.ID }
+	return t.unseen == nil && !slices.ContainsFunc(t.servers[i.Node], same)
 }
 
 // runs reports whether the cloud has, or may have, an instance as running. Slurmd may have been started on it before
@@ -79,7 +90,7 @@ func (t *attempt) clear(ctx context.Context, plan reconfigure.Plan) reconfigure.
 	if len(unknown) == 0 {
 		return nil
 	}
-	states, unreachable := t.allStates(ctx)
+	states, unreachable := t.statesOf(ctx, nodeset.Collect(maps.Keys(unknown)))
 	stay := reconfigure.Failures{}
 	var (
 		lock  sync.Mutex

@@ -17,7 +17,12 @@ func (t *attempt) adoptKnown(ctx context.Context, calls []*provisionCall) []*pro
 	plan := reconfigure.Plan{Desired: maps.Clone(t.state.Desired)}
 	var rest, adopting []*provisionCall
 	for _, c := range calls {
-		if s, ok := t.adoptable(c.In); ok {
+		if s, ok := t.finished(c.In); ok {
+			t.note(c.In.op, "instance "+s.ID+" was made for the request already")
+			c.In.op.waiting.Store(false)
+			c.In.op.touched.Store(true)
+			c.Finish(made{instance: instanceOf(s, c.In.change().Spec), taken: true}, nil)
+		} else if s, ok := t.adoptable(c.In); ok {
 			servers[c.In.op.change.Node] = s
 			plan.Changes = append(plan.Changes, c.In.change())
 			if spec, makes := c.In.entry(); makes {
@@ -62,6 +67,21 @@ func notAdopted(failure, err error) error {
 		failure = errors.New("unknown why")
 	}
 	return errors.Join(errors.New("its instance could not be imported into the state"), failure)
+}
+
+// finished returns the finished instance that Terraform has made in the place of another one since the request: a worker
+// that has died asked for it, and may not have configured it.
+func (t *attempt) finished(p provision) (reconfigure.Server, bool) {
+	if p.op == nil || p.remove || p.server != nil || p.change().Action != reconfigure.Replace || t.unseen != nil {
+		return reconfigure.Server{}, false
+	}
+	node, spec := p.op.change.Node, p.change().Spec
+	known, servers := t.state.Instances[node], t.servers[node]
+	if known.ID == "" || known.Tainted || t.state.Desired[node] != spec || len(servers) != 1 {
+		return reconfigure.Server{}, false
+	}
+	s := servers[0]
+	return s, s.ID == known.ID && asAsked(s, spec) && s.Address != "" && s.Created.After(p.op.change.Since)
 }
 
 // adoptable returns a server that is as a call asks for. For a node that is being made, the server must have been

@@ -1,12 +1,14 @@
 package operation_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
@@ -216,4 +218,77 @@ func TestMapOfNodesDoesNotHideAnOldInstance(t *testing.T) {
 		l.want("intended", "id-of-v2", l.Node("p1").Spec.ImageID)
 		l.want("observed", was, l.observe().Desired["p1"])
 	})
+}
+
+// Slurm has not missed an instance that somebody has deleted by hand. Nothing is lost by making another one.
+func TestInstanceThatIsGoneIsMadeAnew(t *testing.T) {
+	for name, rule := range map[string]struct {
+		request reconfigure.Request
+		gone    func(l *lab)
+		did     []string
+	}{
+		"a resume, and Terraform's state does not have it either": {
+			reconfigure.Request{Mode: reconfigure.Resume}, func(l *lab) { l.Forget("p3") },
+			[]string{"apply create p3", "adopt p3", "configure p3"},
+		},
+		"a resume, and Terraform's state has it as half made": {
+			reconfigure.Request{Mode: reconfigure.Resume}, func(l *lab) { l.Taint("p3") },
+			[]string{"apply create p3", "adopt p3", "configure p3"},
+		},
+		"a resume of a node that Slurm powers up": {
+			reconfigure.Request{Mode: reconfigure.Resume}, func(l *lab) { l.PowersUp("p3") },
+			[]string{"apply create p3", "adopt p3", "configure p3"},
+		},
+		"an update": {
+			reconfigure.Request{Mode: reconfigure.Update}, func(l *lab) { l.Drained("reconfigure: update", "p3") },
+			[]string{"apply create p3", "adopt p3", "configure p3", "undrain p3"},
+		},
+		"an update with another image": {
+			reconfigure.Request{Mode: reconfigure.Update, Options: reconfigure.Options{Reimage: true}},
+			func(l *lab) { l.Drained("reconfigure: update", "p3") },
+			[]string{"apply create p3", "adopt p3", "configure p3", "undrain p3"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test(t, func(l *lab) {
+				l.Have("p3")
+				time.Sleep(time.Hour)
+				before := l.Node("p3")
+				l.Vanish("p3")
+				l.Takes(simulate.Registering, 30*time.Second)
+				rule.gone(l)
+				rule.request.Nodes = nodeset.Of("p3")
+				l.asks(rule.request)
+				l.wantDone("p3")
+				l.wantOrder(rule.did...)
+				if n := l.Node("p3"); n.Instance.ID == "" || n.Instance.ID == before.Instance.ID || n.Instance.Tainted ||
+					n.Boots != 1 || strings.Contains(n.State, "DRAIN") || l.round.after["p3"] < 30*time.Second {
+					l.Errorf("after %s p3 is %+v", l.round.after["p3"], n)
+				}
+			})
+		})
+	}
+}
+
+// A cloud that does not show all of its servers has not lost them.
+func TestInstanceThatIsGoneAndHasAJobIsLeftAlone(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3")
+		l.StartJob("p3")
+		l.Forget("p3")
+		l.deps.Cloud = blindCloud{l.deps.Cloud}
+		l.asks(reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of("p3")})
+		l.wantVerdicts(map[string]string{
+			"p3": "failed apply: left alone: a job runs on it, though the cloud has no instance of it",
+		})
+		l.want("lost jobs", 0, len(l.Lost()))
+		l.want("calls", 0, len(l.Calls()))
+	})
+}
+
+// blindCloud shows no servers.
+type blindCloud struct{ operation.Cloud }
+
+func (blindCloud) Servers(context.Context, nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
+	return nil, nil
 }

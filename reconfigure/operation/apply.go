@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // delivery is the progress of one call of a run.
@@ -81,8 +82,15 @@ func (t *attempt) deliveries(preview reconfigure.Preview, calls []*provisionCall
 	return all
 }
 
-// progress notes Terraform's messages for the nodes, until it is interrupted: its messages after that are of no use to
-// them.
+func nodesOf(deliveries []*delivery) nodeset.NodeSet {
+	names := make([]string, len(deliveries))
+	for i, d := range deliveries {
+		names[i] = d.call.In.op.change.Node
+	}
+	return nodeset.Of(names...)
+}
+
+// progress hands Terraform's words on to the nodes, until it is interrupted: what it says of that is no news of theirs.
 func (t *attempt) progress(deliveries []*delivery, interrupt <-chan struct{}) Watch {
 	of := map[string]*operation{}
 	for _, d := range deliveries {
@@ -137,7 +145,7 @@ func (t *attempt) watch(
 			continue
 		case <-tick.C:
 		}
-		servers, err := t.allServers(ctx)
+		servers, err := t.serversOf(ctx, nodesOf(deliveries))
 		if err != nil {
 			continue
 		}
@@ -307,7 +315,7 @@ func (t *attempt) finishRest(ctx context.Context, deliveries []*delivery, failur
 // explain puts the cloud's fault before Terraform's error, which only says that the instance is in ERROR. The class is
 // then that of the fault.
 func (t *attempt) explain(ctx context.Context, node string, err error) error {
-	servers, unseen := t.serversOf(ctx, node)
+	servers, unseen := t.serversOfNode(ctx, node)
 	if unseen != nil || len(servers) == 0 {
 		return err
 	}
@@ -330,7 +338,7 @@ func (t *attempt) afterInterrupt(ctx context.Context, cut []*delivery) {
 	servers := map[string]reconfigure.Server{}
 	plan := reconfigure.Plan{Desired: map[string]reconfigure.Spec{}}
 	var rest []*delivery
-	all, err := t.allServers(ctx)
+	all, err := t.serversOf(ctx, nodesOf(cut))
 	for _, d := range cut {
 		op := d.call.In.op
 		if err == nil && !d.given && d.early {
@@ -385,7 +393,7 @@ func (t *provisioning) follow(d *delivery) {
 	ctx, cancel := context.WithTimeoutCause(d.call.Context(), t.timing.Build, overdue)
 	defer cancel()
 	for !d.call.Finished() {
-		servers, err := t.serversOf(t.ctx, op.change.Node)
+		servers, err := t.serversOfNode(t.ctx, op.change.Node)
 		if err == nil && t.deliver(d, servers) {
 			break
 		}

@@ -76,7 +76,7 @@ func (o *operation) provision() error {
 	for attempt := 1; ; attempt++ {
 		made, err := o.ask(o.ctx, provision{})
 		if err == nil {
-			o.instance, o.settled, o.finished = made.instance, made.settled, true
+			o.instance, o.settled, o.finished, o.taken = made.instance, made.settled, true, made.taken
 			o.found(map[string]reconfigure.Instance{o.change.Node: made.instance})
 			return nil
 		}
@@ -108,7 +108,7 @@ func (o *operation) late(err error) error {
 // fresh reports whether the instance has a new disk, and so a new host key. A resized one keeps both.
 func (o *operation) fresh() bool {
 	before := o.round.Seen.Instances[o.change.Node]
-	return before.ID != o.instance.ID || before.Made.ImageID != o.change.Spec.ImageID
+	return o.taken || before.ID != o.instance.ID || before.Made.ImageID != o.change.Spec.ImageID
 }
 
 // boot waits until the instance answers by SSH, gets it configured, and waits until slurmd has registered.
@@ -168,7 +168,7 @@ func (o *operation) awaitBuilt() {
 	ctx, cancel := context.WithTimeout(o.ctx, o.timing.Build)
 	defer cancel()
 	for {
-		servers, err := o.serversOf(ctx, o.change.Node)
+		servers, err := o.serversOfNode(ctx, o.change.Node)
 		building := slices.ContainsFunc(servers, func(s reconfigure.Server) bool {
 			return s.Status == "BUILD" && s.Created.After(o.change.Since)
 		})
@@ -183,6 +183,9 @@ func (o *operation) awaitBuilt() {
 func (o *operation) adopt() error {
 	o.enter(reconfigure.PhaseApply)
 	o.awaitBuilt()
+	if o.isGone("") && o.change.Node != o.round.Cluster.Control.Name {
+		return o.makeAnew()
+	}
 	adopted, err := o.ask(o.ctx, provision{})
 	if err != nil || !o.configures() {
 		return err
@@ -190,6 +193,29 @@ func (o *operation) adopt() error {
 	o.instance = adopted.instance
 	o.found(map[string]reconfigure.Instance{o.change.Node: adopted.instance})
 	return o.boot(true)
+}
+
+// isGone reports whether the cloud has no instance of the node with this id, or none at all where id is empty. It is
+// false where the cloud does not answer.
+func (o *operation) isGone(id string) bool {
+	servers, err := o.serversOfNode(o.ctx, o.change.Node)
+	return err == nil && !slices.ContainsFunc(servers, func(s reconfigure.Server) bool { return id == "" || s.ID == id })
+}
+
+// makeAnew makes an instance in the place of one that is gone, so nothing is lost. It is refused while Slurm has a job on
+// the node: the cloud may not show all of its servers.
+func (o *operation) makeAnew() error {
+	state, err := o.state(o.ctx)
+	switch {
+	case err != nil:
+		return reconfigure.Classify(reconfigure.ClassRefused, fmt.Errorf("left alone: Slurm does not answer: %w", err))
+	case state.Running():
+		return reconfigure.Classify(reconfigure.ClassRefused,
+			errors.New("left alone: a job runs on it, though the cloud has no instance of it"))
+	}
+	o.note("the cloud does not have its instance any more: it is made anew")
+	o.anew = true
+	return o.bringUp()
 }
 
 // reboot restarts the instance by the cloud, so that its boot is newer than the request. An instance that does not come
@@ -200,6 +226,9 @@ func (o *operation) restart() error {
 	o.enter(reconfigure.PhaseApply)
 	if err := o.guard(o.ctx); err != nil {
 		return err
+	}
+	if o.isGone(o.instance.ID) {
+		return o.makeAnew()
 	}
 	o.touched.Store(true)
 	_, deps := o.using()

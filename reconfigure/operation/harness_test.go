@@ -129,10 +129,15 @@ func observe(t interface {
 		State: func(ctx context.Context, _ nodeset.NodeSet) (reconfigure.State, error) {
 			return w.State(ctx)
 		},
-		States: func(ctx context.Context, _ reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
-			return w.States(ctx)
+		States: func(
+			ctx context.Context, _ reconfigure.Instance, nodes nodeset.NodeSet,
+		) (map[string]reconfigure.NodeState, error) {
+			return w.States(ctx, nodes)
 		},
-		Servers: w.Servers, Resolve: w.Resolve, Health: w.Health,
+		Servers: func(ctx context.Context) (map[string][]reconfigure.Server, error) {
+			return w.Servers(ctx, nodeset.NodeSet{})
+		},
+		Resolve: w.Resolve, Health: w.Health,
 	}.Observe(t.Context(), snapshot.Scope{Sources: func(states map[string]reconfigure.NodeState) []reconfigure.Source {
 		return plan.Sources(w.Cluster(), states, requests)
 	}})

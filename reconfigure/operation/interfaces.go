@@ -34,9 +34,10 @@ type Provisioner interface {
 
 // Cloud is the cloud's API, beside Terraform.
 type Cloud interface {
-	// Servers returns all instances of the cluster, by node, the oldest first, in any state.
-	Servers(ctx context.Context) (map[string][]reconfigure.Server, error)
-	// Fault returns the cloud's fault of a server in ERROR; empty if it has none.
+	// Servers is the instances of these nodes, by node, the oldest first, whatever became of them; without nodes it is all of
+	// the cluster. It may have those of other nodes, too.
+	Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error)
+	// Fault is what went wrong with a server in ERROR, in the cloud's words; empty where it does not say.
 	Fault(ctx context.Context, id string) (string, error)
 	// Reboot returns when the instance has been started again.
 	Reboot(ctx context.Context, id string) error
@@ -74,10 +75,10 @@ type Configurer interface {
 
 // Scheduler is Slurm.
 type Scheduler interface {
-	// States returns the states of all nodes that Slurm knows.
-	States(ctx context.Context) (map[string]reconfigure.NodeState, error)
-	// Down sets nodes DOWN with a reason that is marked as ours, so that their jobs are requeued at once. If Slurm refuses
-	// one, the others MUST still be set, so after an error some are DOWN.
+	// States is these nodes, as far as Slurm knows them; without nodes it is all that it knows. It may have others, too.
+	States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error)
+	// Down sets nodes DOWN with a reason that is marked as ours, so that their jobs are requeued at once. That Slurm refuses
+	// one MUST NOT keep the others from being set; so after an error some are DOWN.
 	Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error
 	// PowerDown gives nodes back to power saving, in whatever state they are, so that Slurm may use them again.
 	PowerDown(ctx context.Context, nodes nodeset.NodeSet) error
@@ -121,8 +122,8 @@ type Deps struct {
 	Configurer  Configurer
 	Recorder    Recorder
 	Health      HealthStore
-	// Addresses returns the address of each node that has a port, with or without an instance; nil: only instances have
-	// addresses. Without fresh, the answer may be as old as the last fresh one.
+	// Addresses is the address of each node that has a port, with or without an instance; nil: nothing is known but the
+	// instances. The answer may be that of the last call where nothing of ours has changed it, unless it is to be fresh.
 	Addresses func(ctx context.Context, fresh bool) (map[string]string, error)
 	// Scheduler and Commenter use Slurm on a control node.
 	Scheduler func(control reconfigure.Instance) Scheduler

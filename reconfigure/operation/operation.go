@@ -25,6 +25,8 @@ type operation struct {
 	instance reconfigure.Instance
 	settled  <-chan error // Terraform's own verdict on an instance that was delivered before it
 	finished bool         // the instance is finished: Terraform has not tainted it
+	anew     bool         // the instance was gone, and is made although the change is no creation
+	taken    bool         // the instance was made for the request before the plan
 	started  bool         // slurmd was started, and may register at any moment
 	kept     bool         // somebody else has drained the node, and has it to look at
 	stale    bool         // Slurm has a reason of ours of a node that is up
@@ -131,7 +133,7 @@ func (o *operation) verdict(err error) reconfigure.Verdict {
 		if v.Class == reconfigure.ClassOther {
 			v.Class = ""
 		}
-	case errors.As(err, &refusal):
+	case errors.As(err, &refusal) && !o.touched.Load(): // else a first half was done, and the rest was refused
 		v.Status = reconfigure.StatusRefused
 	}
 	return v

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -383,15 +384,65 @@ func TestVerifyDoesNotWaitForever(t *testing.T) {
 	})
 }
 
-// slowCloud answers so slowly that the deadline comes during a look.
+// asked notes of which nodes the cloud and Slurm were asked.
+type asked struct {
+	operation.Cloud
+	operation.Scheduler
+	all   *[]nodeset.NodeSet
+	guard *sync.Mutex
+}
+
+func (a asked) note(nodes nodeset.NodeSet) {
+	a.guard.Lock()
+	defer a.guard.Unlock()
+	*a.all = append(*a.all, nodes)
+}
+
+func (a asked) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
+	a.note(nodes)
+	return a.Cloud.Servers(ctx, nodes)
+}
+
+func (a asked) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
+	a.note(nodes)
+	return a.Scheduler.States(ctx, nodes)
+}
+
+// A list of all takes long where there are thousands.
+func TestOnlyTheNodesThatMatterAreAskedFor(t *testing.T) {
+	test(t, func(l *lab) {
+		a := asked{Cloud: l.deps.Cloud, all: new([]nodeset.NodeSet), guard: new(sync.Mutex)}
+		scheduler := l.deps.Scheduler
+		l.deps.Cloud = a
+		l.deps.Scheduler = func(i reconfigure.Instance) operation.Scheduler {
+			a := a
+			a.Scheduler = scheduler(i)
+			return a
+		}
+		l.PowersUp("p3", "p4")
+		l.Order(simulate.NeverRegisters, "p4")
+		l.wants(reconfigure.Create, "p3", "p4")
+		l.carry()
+		for _, nodes := range *a.all {
+			if nodes.Empty() || !nodes.Difference(nodeset.Of("p3", "p4")).Empty() {
+				t.Errorf("asked for %q of p3 and p4", nodes)
+			}
+		}
+		if len(*a.all) == 0 {
+			t.Error("nobody was asked")
+		}
+	})
+}
+
+// slowCloud takes so long to answer that the time runs out in the middle of a look.
 type slowCloud struct{ operation.Cloud }
 
-func (c slowCloud) Servers(ctx context.Context) (map[string][]reconfigure.Server, error) {
+func (c slowCloud) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-time.After(7 * time.Second):
-		return c.Cloud.Servers(ctx)
+		return c.Cloud.Servers(ctx, nodes)
 	}
 }
 
@@ -526,12 +577,12 @@ type hasty struct {
 	node string
 }
 
-func (h *hasty) States(ctx context.Context) (map[string]reconfigure.NodeState, error) {
+func (h *hasty) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
 	if !h.Registered(h.node).IsZero() {
 		h.PowersDown(h.node)
 		h.PoweredDown(h.node)
 	}
-	return h.World.States(ctx)
+	return h.World.States(ctx, nodes)
 }
 
 func TestFirstDeploymentHasNoSlurmToAsk(t *testing.T) {

@@ -26,8 +26,8 @@ import (
 type Operator struct {
 	timing    Timing
 	playbooks *batcher.Batcher[configuring, struct{}]
-	states    *batcher.Batcher[Scheduler, map[string]reconfigure.NodeState]
-	servers   *batcher.Batcher[struct{}, map[string][]reconfigure.Server]
+	states    *batcher.Batcher[asked, map[string]reconfigure.NodeState]
+	servers   *batcher.Batcher[asked, map[string][]reconfigure.Server]
 	updates   *batcher.Batcher[update, struct{}]
 	notices   *batcher.Batcher[jobNotice, struct{}]
 

@@ -229,7 +229,7 @@ func (o *Operator) extent(
 // givenToJobs returns the nodes that Slurm has given to jobs. An error of Slurm is ignored, since the run may be there
 // to repair Slurm.
 func (o *Operator) givenToJobs(ctx context.Context) nodeset.NodeSet {
-	states, err := o.allStates(ctx)
+	states, err := o.statesOf(ctx, nodeset.NodeSet{})
 	if err != nil {
 		return nodeset.NodeSet{}
 	}

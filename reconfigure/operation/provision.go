@@ -10,6 +10,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // provision is an operation's call of Terraform.
@@ -24,6 +25,7 @@ type provision struct {
 type made struct {
 	instance reconfigure.Instance
 	settled  <-chan error // Terraform's own verdict; nil: it is known already
+	taken    bool         // the instance was made for the request before the plan
 }
 
 type provisionCall = batcher.Call[provision, made]
@@ -36,7 +38,7 @@ func (p provision) change() reconfigure.Change {
 		return reconfigure.Change{
 			Node: c.Node, Action: reconfigure.Remove, Reason: "it failed", Requests: c.Requests, Force: false,
 		}
-	case !p.remove && c.Action == reconfigure.Reboot: // the reboot has failed
+	case !p.remove && (c.Action == reconfigure.Reboot || p.op.anew): // the reboot has failed, or the instance is gone
 		c.Action, c.Spec = reconfigure.Create, p.op.round.Plan.Desired[c.Node]
 	}
 	return c
@@ -59,7 +61,7 @@ func (p provision) entry() (reconfigure.Spec, bool) {
 
 // adopts reports whether an instance is only adopted, and none made or removed.
 func (p provision) adopts() bool {
-	return p.server != nil || p.op != nil && !p.remove && p.op.change.Action == reconfigure.Adopt
+	return p.server != nil || p.op != nil && !p.remove && p.op.change.Action == reconfigure.Adopt && !p.op.anew
 }
 
 // provisioning runs Terraform in one shard, for all operations that wait.
@@ -175,7 +177,7 @@ func (t *attempt) once(ctx context.Context) (again bool) {
 		return false
 	}
 	t.found(t.state.Instances)
-	if t.servers, t.unseen = t.allServers(ctx); t.unseen != nil && ctx.Err() != nil {
+	if t.servers, t.unseen = t.serversOf(ctx, t.nodes(calls)); t.unseen != nil && ctx.Err() != nil {
 		return false
 	}
 	if calls = t.adoptKnown(ctx, calls); len(calls) == 0 && len(t.forget) == 0 {
@@ -205,7 +207,21 @@ func (t *attempt) once(ctx context.Context) (again bool) {
 // open returns the calls without a result whose callers still wait.
 func (t *attempt) open() []*provisionCall { return t.waiting(t.run.Calls) }
 
-// waiting returns the calls whose callers still wait. Nothing is made for a node that is too late.
+// nodes is those of some calls, and those that the state is to forget.
+func (t *attempt) nodes(calls []*provisionCall) nodeset.NodeSet {
+	var names []string
+	for _, c := range calls {
+		if c.In.op != nil {
+			names = append(names, c.In.op.change.Node)
+		}
+	}
+	for _, d := range t.forget {
+		names = append(names, d.call.In.op.change.Node)
+	}
+	return nodeset.Of(names...)
+}
+
+// waiting is those of some calls whose callers still wait. Nothing is made for a node that is too late.
 func (t *attempt) waiting(calls []*provisionCall) []*provisionCall {
 	return slices.DeleteFunc(slices.Clone(calls), func(c *provisionCall) bool { return c.Finished() })
 }

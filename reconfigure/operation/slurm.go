@@ -12,44 +12,63 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// askStates gives all callers that wait one list of Slurm's nodes. Each began to wait before Slurm was asked.
-func (o *Operator) askStates(r *batcher.Run[Scheduler, map[string]reconfigure.NodeState]) {
-	states, err := r.Calls[len(r.Calls)-1].In.States(o.ctx)
+// asked is a question about nodes; without nodes it is about all.
+type asked struct {
+	scheduler Scheduler // of Slurm's states
+	nodes     nodeset.NodeSet
+}
+
+// askedAbout is the nodes of all questions.
+func askedAbout[Out any](calls []*batcher.Call[asked, Out]) nodeset.NodeSet {
+	var nodes nodeset.NodeSet
+	for _, c := range calls {
+		if c.In.nodes.Empty() {
+			return nodeset.NodeSet{}
+		}
+		nodes = nodes.Union(c.In.nodes)
+	}
+	return nodes
+}
+
+// askStates has Slurm answer all who wait with one list of nodes: each began to wait before it was asked.
+func (o *Operator) askStates(r *batcher.Run[asked, map[string]reconfigure.NodeState]) {
+	states, err := r.Calls[len(r.Calls)-1].In.scheduler.States(o.ctx, askedAbout(r.Calls))
 	for _, c := range r.Calls {
 		c.Finish(states, err)
 	}
 }
 
-// allStates returns every node as Slurm has it now.
-func (o *Operator) allStates(ctx context.Context) (map[string]reconfigure.NodeState, error) {
+// statesOf is nodes as Slurm has them now, those that it knows; without nodes it is all that it knows.
+func (o *Operator) statesOf(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
 	slurm, err := o.scheduler()
 	if err != nil {
 		return nil, err
 	}
-	return o.states.Do(ctx, slurm)
+	return o.states.Do(ctx, asked{slurm, nodes})
 }
 
 // state returns the node as Slurm has it now; the zero value if Slurm does not know it.
 func (o *operation) state(ctx context.Context) (reconfigure.NodeState, error) {
-	states, err := o.allStates(ctx)
+	states, err := o.statesOf(ctx, nodeset.Of(o.change.Node))
 	return states[o.change.Node], err
 }
 
-// askServers gives all callers that wait one list of the cloud's servers.
-func (o *Operator) askServers(r *batcher.Run[struct{}, map[string][]reconfigure.Server]) {
+// askServers has the cloud answer all who wait with one list of servers.
+func (o *Operator) askServers(r *batcher.Run[asked, map[string][]reconfigure.Server]) {
 	_, deps := o.using()
-	servers, err := deps.Cloud.Servers(o.ctx)
+	servers, err := deps.Cloud.Servers(o.ctx, askedAbout(r.Calls))
 	for _, c := range r.Calls {
 		c.Finish(servers, err)
 	}
 }
 
-func (o *Operator) allServers(ctx context.Context) (map[string][]reconfigure.Server, error) {
-	return o.servers.Do(ctx, struct{}{})
+// serversOf is the instances of nodes as the cloud has them now; without nodes it is all.
+func (o *Operator) serversOf(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
+	return o.servers.Do(ctx, asked{nodes: nodes})
 }
 
-func (o *Operator) serversOf(ctx context.Context, node string) ([]reconfigure.Server, error) {
-	servers, err := o.allServers(ctx)
+func (o *Operator) serversOfNode(ctx context.Context, node string) ([]reconfigure.Server, error) {
+	servers, err := o.serversOf(ctx, nodeset.Of(node))
 	return servers[node], err
 }
 

@@ -180,8 +180,8 @@ type remarks struct {
 	since  time.Time // that registered later
 }
 
-func (r remarks) States(ctx context.Context) (map[string]reconfigure.NodeState, error) {
-	states, err := r.World.States(ctx)
+func (r remarks) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
+	states, err := r.World.States(ctx, nodes)
 	for node, s := range states {
 		if s.Ready() && s.Boot.After(r.since) {
 			s.Flags, s.Reason = s.Flags|r.flags, r.reason
@@ -251,6 +251,45 @@ func TestTheReasonOfAFailureGoesWithTheNextSuccess(t *testing.T) {
 				}
 			}
 			l.want("with "+reason, want, cleared)
+		})
+	}
+}
+
+// A worker that dies after the instance was made leaves the rest to the next one.
+func TestAReimageIsNotDoneTwice(t *testing.T) {
+	for _, call := range []simulate.Call{simulate.AfterApply, simulate.AfterWait} {
+		t.Run("killed after "+string(call), func(t *testing.T) {
+			test(t, func(l *lab) {
+				l.cluster.Settings.Interrupt = false
+				l.Drained("reconfigure: update", "p1")
+				time.Sleep(time.Hour)
+				request := reconfigure.Request{
+					Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{Reimage: true},
+				}
+				l.asks(request)
+				l.Then(call, func() {
+					if call != simulate.AfterApply {
+						time.Sleep(30 * time.Second) // Terraform has ended
+					}
+					l.end(reconfigure.ErrLeaseLost)
+				})
+				since := time.Now()
+				l.start().wait()
+				l.operator().Wait()
+				time.Sleep(time.Minute)
+				made := l.Node("p1").Instance
+				l.restart()
+				l.asks(request)
+				l.change("p1").Since = since
+				if l.change("p1").Action != reconfigure.Replace {
+					l.Fatalf("planned: %s", l.plan)
+				}
+				l.wantDone("p1")
+				n := l.Node("p1")
+				if n.Instance != made || n.Instance.Tainted || n.State != "IDLE" || n.Boots != 1 {
+					l.Errorf("it was %+v and is %+v:\n%s", made, n, strings.Join(l.Calls(), "\n"))
+				}
+			})
 		})
 	}
 }

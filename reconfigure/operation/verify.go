@@ -69,7 +69,7 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 				fmt.Errorf("slurmd did not register in time: Slurm has it as %s", describe(state))), nil
 		}
 	}
-	servers, err := o.serversOf(ctx, o.change.Node)
+	servers, err := o.serversOfNode(ctx, o.change.Node)
 	switch {
 	case err != nil && ctx.Err() == nil: // an earlier answer does not count any more
 		return err, nil
@@ -117,11 +117,11 @@ func (o *operation) registered(s reconfigure.NodeState) bool {
 	case reconfigure.Configure:
 		return s.Ready() || s.PoweringDown() || s.PoweredDown()
 	case reconfigure.Replace, reconfigure.Reboot:
-		booted := !s.Boot.Equal(o.was.Boot)
+		booted := !s.Boot.Equal(o.was.Boot) || o.taken && s.Boot.After(o.change.Since)
 		down := s.Down() && !s.HasAny(reconfigure.NodeNotResponding|reconfigure.NodePoweringUp|reconfigure.NodeInvalidReg)
 		return booted && (s.Ready() || down)
-	default:
-		return s.Ready()
+	default: // Slurm may not have missed an instance that was gone yet
+		return s.Ready() && !(o.anew && s.Boot.Equal(o.was.Boot))
 	}
 }
 

@@ -78,7 +78,7 @@ func (p *planner) withhold(r reconfigure.Request, node string, remains nodeset.N
 			"when their jobs have ended")
 		return
 	}
-	if p.late(r) {
+	if r.Late(p.seen.Time) {
 		p.reject(r, node, "there are still jobs on "+remains.String()+forget)
 		return
 	}

@@ -59,7 +59,7 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	case problem != nil && r.IsDeferred() && state.Running():
 		// The source may be resolved when the jobs have ended.
 		p.await(r, node, "update")
-	case problem != nil && r.IsDeferred() && reconfigure.ClassOf(problem) != reconfigure.ClassMissing && !p.late(r):
+	case problem != nil && r.IsDeferred() && reconfigure.ClassOf(problem) != reconfigure.ClassMissing && !r.Late(p.seen.Time):
 		p.deferFor(r, node, reconfigure.CloudUnreachable, problem.Error())
 	case problem != nil:
 		p.giveBack(r, node)
@@ -71,6 +71,8 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain,
 				Reason: "it was booted since the request"})
 		}
+	case r.Reimage && done(p.seen.Desired[node], change.Spec, r, state):
+		// A worker that died has carried it out, and has undrained the node: a job may be on it by now.
 	case state.PoweringDown() || state.PoweredDown():
 		p.reject(r, node, "Slurm powers it down; its next instance is made from the declaration")
 	case state.PoweringUp():
@@ -82,6 +84,13 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	default:
 		p.change(r, change)
 	}
+}
+
+// done reports whether an earlier plan of a request has made a node's instance anew. Until then the node is drained for it,
+// and a boot may be of a crash.
+func done(is, wanted reconfigure.Spec, r reconfigure.Request, s reconfigure.NodeState) bool {
+	drained := s.Drained() && s.Ours()
+	return r.Touched && differences(is, wanted) == "" && !drained && s.Ready() && s.Boot.After(r.Submitted)
 }
 
 // renewal returns what an update does to an instance as soon as it may be changed.
@@ -139,7 +148,7 @@ func differences(is, wanted reconfigure.Spec) string {
 func (p *planner) await(r reconfigure.Request, node, purpose string) {
 	state := p.seen.States[node]
 	drained := state.Drained() || state.Rebooting()
-	if p.late(r) {
+	if r.Late(p.seen.Time) {
 		if state.Drained() && state.Ours() {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain,
 				Reason: "its jobs did not end in time"})
@@ -151,11 +160,6 @@ func (p *planner) await(r reconfigure.Request, node, purpose string) {
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Drain, Reason: purpose})
 	}
 	p.waits(r, node)
-}
-
-// late reports whether the drain timeout of the request is over.
-func (p *planner) late(r reconfigure.Request) bool {
-	return r.DrainTimeout > 0 && p.seen.Time.Sub(r.Submitted) > r.DrainTimeout
 }
 
 func (p *planner) waits(r reconfigure.Request, node string) {

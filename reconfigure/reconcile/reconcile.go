@@ -11,7 +11,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -228,13 +227,11 @@ func (c comparison) view(node string) view {
 	return v
 }
 
-// Abandoned reports whether a cloud node is DOWN with a reason of ours, although no request is left to hand it back. A
-// reason that hand_over.sh has set is another case: the control host has refused a request of Slurm's, and the node
-// waits for an administrator.
+// Abandoned reports whether a cloud node is DOWN with a reason of ours, although no request is left to hand it back: a
+// worker died, or the control host did not take a request of Slurm's. Slurm leaves a node DOWN that is DOWN and powered
+// down (22.05, run).
 func Abandoned(s reconfigure.NodeState) bool {
-	refused := strings.HasPrefix(s.Reason, reconfigure.ReasonPrefix+" control host ")
-	return s.Cloud() && s.Down() && s.Ours() && !refused && !s.Busy && !s.PoweringUp() && !s.PoweringDown() &&
-		!s.PoweredDown()
+	return s.Cloud() && s.Down() && s.Ours() && !s.Busy && !s.PoweringUp() && !s.PoweringDown()
 }
 
 // out reports whether no job is on the node and none can start, so that neither a fix nor a removal costs a job.

@@ -36,8 +36,8 @@ type Cloud interface {
 
 // Scheduler is Slurm on a control node.
 type Scheduler interface {
-	// States returns the states of all nodes that Slurm knows.
-	States(ctx context.Context) (map[string]reconfigure.NodeState, error)
+	// States returns the states of these nodes, as far as Slurm knows them. It may have others, too.
+	States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error)
 	// PowerDown gives nodes back to power saving, in whatever state they are.
 	PowerDown(ctx context.Context, nodes nodeset.NodeSet) error
 }
@@ -158,7 +158,11 @@ func (r Reconciler) handBack(ctx context.Context, c Comparison, told func(Findin
 		return
 	}
 	power := r.Scheduler(c.Seen.Instances[r.Cluster.Control.Name])
-	states, failure := power.States(ctx)
+	var names []string
+	for _, f := range down {
+		names = append(names, f.Node)
+	}
+	states, failure := power.States(ctx, nodeset.Of(names...))
 	for _, f := range down {
 		err := failure
 		if err == nil && !Abandoned(states[f.Node]) {

@@ -107,13 +107,13 @@ func TestWhatTheWorkerFixesByItself(t *testing.T) {
 		"set DOWN by us":         {down("DOWN CLOUD", "reconfigure: quota: no room"), HandBack},
 		"set DOWN by somebody":   {down("DOWN CLOUD", "fan broken"), None},
 		"set DOWN, as the control host refused the request": {
-			down("DOWN CLOUD", "reconfigure: control host 192.0.2.10 refused the request"), None,
+			down("DOWN CLOUD", "reconfigure: control host 192.0.2.10 refused the request"), HandBack,
 		},
 		"set DOWN by us, with an instance": {
 			func(o *observation) { leaked(o); down("DOWN CLOUD", "reconfigure: configure: failed")(o) }, None,
 		},
 		"set DOWN by us, and powered down since": {
-			down("DOWN CLOUD POWERED_DOWN", "reconfigure: quota: no room"), None,
+			down("DOWN CLOUD POWERED_DOWN", "reconfigure: quota: no room"), HandBack,
 		},
 		"set DOWN by us, a persistent node": {
 			func(o *observation) { o.slurm("n1", "DOWN"); o.reasoned("n1", "reconfigure: boot: no SSH") }, None,

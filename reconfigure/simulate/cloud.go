@@ -161,8 +161,9 @@ func (w *World) cloudAnswers(ctx context.Context) error {
 	return nil
 }
 
-// Servers returns every instance. As in Nova's list, those in ERROR have no fault.
-func (w *World) Servers(ctx context.Context) (map[string][]reconfigure.Server, error) {
+// Servers returns the instances of these nodes, and of no others; without nodes it is all. As in Nova's list, those in ERROR
+// have no fault.
+func (w *World) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if err := w.cloudAnswers(ctx); err != nil {
@@ -170,6 +171,9 @@ func (w *World) Servers(ctx context.Context) (map[string][]reconfigure.Server, e
 	}
 	all := map[string][]reconfigure.Server{}
 	for _, s := range w.servers {
+		if !nodes.Empty() && !nodes.Contains(s.node) {
+			continue
+		}
 		all[s.node] = append(all[s.node], reconfigure.Server{
 			ID: s.id, Node: s.node, Status: w.status(s), Address: s.address, PortID: "port-of-" + s.id,
 			ImageID: s.spec.ImageID, FlavorID: s.spec.FlavorID, Group: s.spec.Group, Created: s.created,

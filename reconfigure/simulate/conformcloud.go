@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
@@ -128,18 +129,33 @@ func (c cloudRule) console() {
 	}
 }
 
-// wantServers checks the ids of all servers, the oldest of each node first.
+func serverIDs(servers []reconfigure.Server) []string {
+	ids := make([]string, len(servers))
+	for i, s := range servers {
+		ids[i] = s.ID
+	}
+	return ids
+}
+
+// wantServers checks the ids of all servers, the oldest of each node first, and those of some nodes.
 func (c cloudRule) wantServers(want map[string][]string) map[string][]reconfigure.Server {
 	c.Helper()
-	servers, err := c.Cloud.Servers(c.Context())
+	servers, err := c.Cloud.Servers(c.Context(), nodeset.NodeSet{})
 	got := map[string][]string{}
 	for node, all := range servers {
-		for _, s := range all {
-			got[node] = append(got[node], s.ID)
-		}
+		got[node] = serverIDs(all)
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
 		c.Errorf("servers: error %v (-want +got):\n%s", err, diff)
+	}
+	for _, nodes := range []nodeset.NodeSet{nodeset.Of("node1"), nodeset.Of("node2", "node1"), nodeset.Of("node")} {
+		some, err := c.Cloud.Servers(c.Context(), nodes)
+		for node := range nodes.All() {
+			diff := cmp.Diff(want[node], serverIDs(some[node]), cmpopts.EquateEmpty())
+			if err != nil || diff != "" {
+				c.Errorf("servers of %s: error %v, those of %s (-want +got):\n%s", nodes, err, node, diff)
+			}
+		}
 	}
 	return servers
 }
@@ -191,7 +207,7 @@ func (c cloudRule) ended() {
 	if got := c.Cloud.Resolve(ctx, c.Source); got.Err == "" {
 		c.Errorf("resolved to %+v", got)
 	}
-	if got, err := c.Cloud.Servers(ctx); err == nil {
+	if got, err := c.Cloud.Servers(ctx, nodeset.NodeSet{}); err == nil {
 		c.Errorf("servers are %v", got)
 	}
 	if got, err := c.Cloud.Fault(ctx, id); err == nil {

@@ -149,7 +149,7 @@ func (s schedulerRule) silent() {
 
 func (s schedulerRule) wantErrors(ctx context.Context) {
 	s.Helper()
-	if states, err := s.Scheduler.States(ctx); err == nil {
+	if states, err := s.Scheduler.States(ctx, nodeset.NodeSet{}); err == nil {
 		s.Errorf("states: %v", states)
 	}
 	if err := s.Scheduler.Down(ctx, nodeset.Of(s.Node), "conformance"); err == nil {
@@ -177,7 +177,7 @@ func (s schedulerRule) usable() {
 
 func (s schedulerRule) look() map[string]reconfigure.NodeState {
 	s.Helper()
-	states, err := s.Scheduler.States(s.Context())
+	states, err := s.Scheduler.States(s.Context(), nodeset.NodeSet{})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -176,8 +176,8 @@ func (w *World) answers(ctx context.Context) error {
 	return nil
 }
 
-// States returns the states of all nodes.
-func (w *World) States(ctx context.Context) (map[string]reconfigure.NodeState, error) {
+// States returns the states of these nodes, and of no others; without nodes it is all.
+func (w *World) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if err := w.answers(ctx); err != nil {
@@ -185,7 +185,9 @@ func (w *World) States(ctx context.Context) (map[string]reconfigure.NodeState, e
 	}
 	all := map[string]reconfigure.NodeState{}
 	for node, n := range w.slurm {
-		all[node] = n.state(node)
+		if nodes.Empty() || nodes.Contains(node) {
+			all[node] = n.state(node)
+		}
 	}
 	return all, nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
@@ -41,7 +42,7 @@ func TestWorldIsAProvisioner(t *testing.T) {
 				return spec
 			},
 			Servers: func() map[string]reconfigure.Server {
-				all, err := w.Servers(context.WithoutCancel(t.Context()))
+				all, err := w.Servers(context.WithoutCancel(t.Context()), nodeset.NodeSet{})
 				if err != nil {
 					t.Error(err)
 				}

@@ -52,7 +52,6 @@ type Adapters struct {
 	drivers map[string]*terraform.Driver // by shard
 	cloud   *openstack.Client
 	slurms  map[string]*slurm.Client // by the control node's address
-	ports   map[string]string        // addresses, as they were read last
 }
 
 // Adapters is what acts on the cluster. Without a journal it can only look.
@@ -117,18 +116,20 @@ func (a *Adapters) observer() snapshot.Observer {
 	return snapshot.Observer{
 		Cluster: a.site.Cluster,
 		State:   a.state,
-		States: func(ctx context.Context, control reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
+		States: func(
+			ctx context.Context, control reconfigure.Instance, nodes nodeset.NodeSet,
+		) (map[string]reconfigure.NodeState, error) {
 			if err := a.site.knownHosts(a.log).Refresh(ctx); err != nil {
 				return nil, err
 			}
-			return a.scheduler(control).States(ctx)
+			return a.scheduler(control).States(ctx, nodes)
 		},
 		Servers: func(ctx context.Context) (map[string][]reconfigure.Server, error) {
 			cloud, err := a.openstack(ctx)
 			if err != nil {
 				return nil, err
 			}
-			return cloud.Servers(ctx)
+			return cloud.Servers(ctx, nodeset.NodeSet{})
 		},
 		Ports: func(ctx context.Context) (map[string][]reconfigure.Port, error) {
 			cloud, err := a.openstack(ctx)
@@ -155,7 +156,7 @@ func (a *Adapters) observer() snapshot.Observer {
 
 // state is Terraform's, of the shards that the nodes are in; without nodes, of all.
 func (a *Adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigure.State, error) {
-	desired, _, err := a.site.nodeMap(a.log).Read(ctx)
+	desired, known, err := a.site.nodeMap(a.log).Read(ctx)
 	if err != nil {
 		return reconfigure.State{}, err
 	}
@@ -170,7 +171,7 @@ func (a *Adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 	}
 	maps.Copy(all.Desired, desired)
 	err = a.eachShard(ctx, slices.Sorted(maps.Keys(shards)), func(d *terraform.Driver) (func(), error) {
-		state, err := d.State(ctx)
+		state, err := d.StateOf(ctx, desired, known)
 		return func() {
 			maps.Copy(all.Instances, state.Instances)
 			maps.Copy(all.Ports, state.Ports)
@@ -209,31 +210,18 @@ func (a *Adapters) eachShard(
 	return group.Wait()
 }
 
-// addresses is where nodes are, by the ports in Terraform's states. Kept ports stay as they are between two deploys, so
-// that the states of all shards are read for a fresh answer, and for the first one.
+// addresses is where nodes are, by the ports in Terraform's states of all shards.
 func (a *Adapters) addresses(ctx context.Context, fresh bool) (map[string]string, error) {
-	a.lock.Lock()
-	known := a.ports
-	a.lock.Unlock()
-	if known != nil && !fresh {
-		return known, nil
-	}
 	desired, _, err := a.site.nodeMap(a.log).Read(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all := map[string]string{}
 	err = a.eachShard(ctx, reconfigure.Shards(desired), func(d *terraform.Driver) (func(), error) {
-		addresses, err := d.Addresses(ctx)
+		addresses, err := d.Addresses(ctx, fresh)
 		return func() { maps.Copy(all, addresses) }, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	a.lock.Lock()
-	defer a.lock.Unlock()
-	a.ports = all
-	return all, nil
+	return all, err
 }
 
 // deps is what operations work with.

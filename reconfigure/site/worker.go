@@ -90,7 +90,8 @@ func (o *opener) open(ctx context.Context) (controller.Site, error) {
 		// What runs still may use the adapters of before: they are not closed, and end with this process.
 		o.last, o.sum = s.Adapters(o.log, o.logger), key
 	}
-	opened.Observe, opened.Conf = o.last.observer().Observe, o.last.conf
+	observer := o.last.observer()
+	opened.Observe, opened.States, opened.Conf = observer.Observe, observer.States, o.last.conf
 	opened.Deps, err = o.last.deps(context.WithoutCancel(ctx), o.recorder)
 	return opened, err
 }

@@ -40,6 +40,8 @@ type Client struct {
 	config Config
 	shared *connection
 	lister atomic.Pointer[lister] // the one that works; nil: not known yet
+	// listsAll is that nodes cannot be asked for by name.
+	listsAll atomic.Bool
 }
 
 // New makes a client. It connects at its first call.

@@ -111,7 +111,7 @@ func TestCancelledIsNotUnreachable(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s := &slurmctld{t: t, knows: nodeset.Of("c1")}
-	_, states := s.client().States(ctx)
+	_, states := s.client().States(ctx, nodeset.NodeSet{})
 	for name, err := range map[string]error{
 		"ping": s.client().Ping(ctx), "states": states, "down": s.client().Down(ctx, nodeset.Of("c1"), "x"),
 	} {

@@ -82,6 +82,11 @@ func TestTheKeyForSlurmRunsNothingElse(t *testing.T) {
 		"another list":                 "states 'scontrol show jobs --json'",
 		"another list after a good":    "states 'sinfo --json' id",
 		"a list with an option":        "states 'sinfo --json -M other'",
+		"a list of an option":          "states 'scontrol show nodes --json -M other'",
+		"a list of an option's value":  "states 'scontrol show nodes --json --cluster=other'",
+		"a list of nodes and more":     "states 'scontrol show nodes --json c1 other'",
+		"a list of nodes by sinfo":     "states 'sinfo --json c1'",
+		"a list of a command":          "states 'scontrol show nodes --json c1;id'",
 		"three lists":                  "states 'sinfo --json' 'sinfo --json' 'sinfo --json'",
 		"words for the kept one":       "hold on",
 		"accounts":                     "sacctmgr -i modify user alice set adminlevel=admin",
@@ -130,7 +135,8 @@ func TestTheKeyForSlurmRunsWhatTheClientSends(t *testing.T) {
 	}
 	nodes, long := nodeset.Of(many...), strings.Repeat("é — it's \"all\" ", 200)
 	calls := map[string]func() error{
-		"States":      func() error { _, err := c.States(t.Context()); return err },
+		"States":      func() error { _, err := c.States(t.Context(), nodeset.NodeSet{}); return err },
+		"some States": func() error { _, err := c.States(t.Context(), nodeset.Of("c1", "c2", "ctl-a")); return err },
 		"Settings":    func() error { _, err := c.Settings(t.Context()); return err },
 		"Ping":        func() error { return c.Ping(t.Context()) },
 		"Down":        func() error { return c.Down(t.Context(), nodes, long) },

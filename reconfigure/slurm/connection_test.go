@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
@@ -158,7 +159,7 @@ func (h *host) ssh() []string {
 
 func (h *host) wantStates(c *Client) {
 	h.t.Helper()
-	states, err := c.States(h.t.Context())
+	states, err := c.States(h.t.Context(), nodeset.NodeSet{})
 	if err != nil || len(states) == 0 {
 		h.t.Errorf("states %v, error %v", states, err)
 	}

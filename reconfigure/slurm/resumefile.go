@@ -2,32 +2,40 @@ package slurm
 
 import (
 	"encoding/json"
+	"errors"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// ParseResumeFile reads SLURM_RESUME_FILE (Slurm's power saving guide). Empty text is no jobs: Slurm without JSON-C
-// does not write the file. Later releases have other names for a job's nodes than 22.05, tell the ones that it is given
+// ParseResumeFile reads SLURM_RESUME_FILE (Slurm's power saving guide). With an error it returns the jobs that could be
+// read. Empty text is no jobs: Slurm without JSON-C does not write the file. Later releases have other names for a job's
+// nodes than 22.05, tell the ones that it is given
 // from the ones that must be resumed for it, and name its partition.
 func ParseResumeFile(text []byte) ([]reconfigure.Job, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
 	var content struct {
-		Jobs []struct {
-			ID     int64           `json:"job_id"`
-			Nodes  nodeset.NodeSet `json:"nodes"`
-			Resume nodeset.NodeSet `json:"nodes_resume"`
-			In     string          `json:"partition"`
-		} `json:"jobs"`
+		Jobs []json.RawMessage `json:"jobs"`
 	}
 	if err := json.Unmarshal(text, &content); err != nil {
 		return nil, err
 	}
-	jobs := make([]reconfigure.Job, len(content.Jobs))
-	for i, j := range content.Jobs {
-		jobs[i] = reconfigure.Job{ID: j.ID, Nodes: j.Nodes.Union(j.Resume), Partition: j.In}
+	var jobs []reconfigure.Job
+	var errs []error
+	for _, one := range content.Jobs {
+		var j struct {
+			ID     int64           `json:"job_id"`
+			Nodes  nodeset.NodeSet `json:"nodes"`
+			Resume nodeset.NodeSet `json:"nodes_resume"`
+			In     string          `json:"partition"`
+		}
+		if err := json.Unmarshal(one, &j); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		jobs = append(jobs, reconfigure.Job{ID: j.ID, Nodes: j.Nodes.Union(j.Resume), Partition: j.In})
 	}
-	return jobs, nil
+	return jobs, errors.Join(errs...)
 }

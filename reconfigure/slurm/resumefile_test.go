@@ -41,4 +41,9 @@ func TestResumeFilesOfAllReleasesAreRead(t *testing.T) {
 			t.Errorf("%s was taken", text)
 		}
 	}
+	some := `{"jobs":[{"job_id":1,"nodes":"c[2-1]"},{"job_id":5,"nodes":"c002"},7]}`
+	jobs, err := ParseResumeFile([]byte(some))
+	if diff := cmp.Diff(want[1:], jobs); diff != "" || err == nil {
+		t.Errorf("error %v (-want +got):\n%s", err, diff)
+	}
 }

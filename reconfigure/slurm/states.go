@@ -13,15 +13,29 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// States is every node that Slurm knows, by name. Cloud nodes that are powered down are among them if slurm.conf has
-// PrivateData=cloud. It is read by one command in one login. The error is ErrUnreachable unless the context ended.
-func (c *Client) States(ctx context.Context) (map[string]reconfigure.NodeState, error) {
-	known := c.lister.Load()
-	out, err := c.run(ctx, statesCommand(known))
+// fewNodes is the most nodes that Slurm is asked for by name: a list of all takes less than a long command line does.
+const fewNodes = 200
+
+// States is the nodes that Slurm knows, by name: of these nodes, or of all where the set is empty. It may have others,
+// too. Cloud nodes that are powered down are among them if slurm.conf has PrivateData=cloud. It is read by one command in
+// one login. The error is ErrUnreachable unless the context ended.
+func (c *Client) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
+	known, few := c.lister.Load(), ""
+	if nodes.Len() <= fewNodes && !c.listsAll.Load() {
+		few = nodes.String()
+	}
+	out, err := c.run(ctx, statesCommand(known, few))
 	if err != nil {
 		return nil, unreachable(ctx, fmt.Errorf("ask for the nodes: %w", err))
 	}
 	listed, err := parseListing(out)
+	if err != nil && few != "" {
+		states, err := c.States(ctx, nodeset.NodeSet{})
+		if err == nil { // this release does not take names along with --json
+			c.listsAll.Store(true)
+		}
+		return states, err
+	}
 	if err != nil {
 		c.lister.CompareAndSwap(known, nil) // Slurm may be another release by now
 		return nil, unreachable(ctx, fmt.Errorf("ask for the nodes: %w", err))
@@ -53,12 +67,17 @@ const (
 )
 
 // statesCommand is a command of slurm_commands.py. It lists nodes, by the first of these tools that can, and the nodes
-// of suspended jobs. It ends with an exit status other than 0 where the last of the tools does, or squeue.
-func statesCommand(known *lister) []string {
+// of suspended jobs. It ends with an exit status other than 0 where the last of the tools does, or squeue. Few is the
+// nodes, as a hostlist; empty: all. Only scontrol can list some alone.
+func statesCommand(known *lister, few string) []string {
+	words := []string{"states", string(byScontrol), string(bySinfo)}
 	if known != nil {
-		return []string{"states", string(*known)}
+		words = []string{"states", string(*known)}
 	}
-	return []string{"states", string(byScontrol), string(bySinfo)}
+	if few != "" && words[1] == string(byScontrol) {
+		words[1] += " " + few
+	}
+	return words
 }
 
 // listing is what the tools have listed.

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,13 +10,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
+
+// bySuspended is how slurm_commands.py lists the nodes of suspended jobs.
+const bySuspended = "squeue --noheader --all --states=SUSPENDED --format=%N"
 
 var booted = time.Unix(1795175097, 0)
 
 func TestStatesOf2205(t *testing.T) {
 	s := release2205(t)
-	got, err := s.client(false).States(t.Context())
+	got, err := s.client(false).States(t.Context(), nodeset.NodeSet{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +41,7 @@ func TestStatesOf2205(t *testing.T) {
 
 func TestStatesOfLaterReleases(t *testing.T) {
 	s := later(t)
-	got, err := s.client(false).States(t.Context())
+	got, err := s.client(false).States(t.Context(), nodeset.NodeSet{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +79,7 @@ func TestStatesAreAnErrorWhereTheAnswerIsNotComplete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := release2205(t)
 			s.set(test.tool, test.script)
-			got, err := s.client(false).States(t.Context())
+			got, err := s.client(false).States(t.Context(), nodeset.NodeSet{})
 			if !errors.Is(err, ErrUnreachable) {
 				t.Fatalf("states %v, error %v", got, err)
 			}
@@ -91,8 +96,8 @@ func TestTheToolThatListsNodesIsFoundOnce(t *testing.T) {
 	c := s.client(false)
 	look := func(want ...string) {
 		t.Helper()
-		_, err := c.States(t.Context())
-		want = append(want, "squeue --noheader --all --states=SUSPENDED --format=%N")
+		_, err := c.States(t.Context(), nodeset.NodeSet{})
+		want = append(want, bySuspended)
 		if diff := cmp.Diff(want, s.calls()); err != nil || diff != "" {
 			t.Error(err, diff)
 		}
@@ -100,7 +105,7 @@ func TestTheToolThatListsNodesIsFoundOnce(t *testing.T) {
 	look(string(byScontrol), string(bySinfo))
 	look(string(bySinfo))
 	s.set("sinfo", unreachably)
-	if _, err := c.States(t.Context()); !errors.Is(err, ErrUnreachable) {
+	if _, err := c.States(t.Context(), nodeset.NodeSet{}); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("error %v", err)
 	}
 	s.calls()
@@ -108,12 +113,71 @@ func TestTheToolThatListsNodesIsFoundOnce(t *testing.T) {
 	look(string(bySinfo)) // that slurmctld was away for a moment says nothing of the tools
 	s.set("scontrol", print(t, "scontrol-25.11.json"))
 	s.set("sinfo", `echo '{"sinfo": []}'`)
-	if _, err := c.States(t.Context()); !errors.Is(err, ErrUnreachable) {
+	if _, err := c.States(t.Context(), nodeset.NodeSet{}); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("error %v", err)
 	}
 	s.calls()
 	look(string(byScontrol))
 	look(string(byScontrol))
+}
+
+// asks demands the calls of a look at some nodes.
+func (s tools) asks(c *Client, nodes nodeset.NodeSet, want ...string) map[string]reconfigure.NodeState {
+	s.t.Helper()
+	got, err := c.States(s.t.Context(), nodes)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, s.calls()); diff != "" {
+		s.t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	return got
+}
+
+func TestFewNodesAreAskedForByName(t *testing.T) {
+	const all, suspended = string(byScontrol), bySuspended
+	var many []string
+	for i := range fewNodes + 1 {
+		many = append(many, fmt.Sprintf("c%04d", i))
+	}
+	s := later(t)
+	c := s.client(false)
+	s.asks(c, nodeset.Of("c001", "c002", "p1"), all+" c[001-002],p1", suspended)
+	s.asks(c, nodeset.Of(many...), all, suspended)
+	s.asks(c, nodeset.NodeSet{}, all, suspended)
+
+	s = release2205(t) // sinfo lists all of them
+	c = s.client(false)
+	s.asks(c, nodeset.Of("p1"), all+" p1", string(bySinfo), suspended)
+	s.asks(c, nodeset.Of("p1"), string(bySinfo), suspended)
+}
+
+// TestAReleaseThatTakesNoNamesListsAll has scontrol print its usual text where nodes are named.
+func TestAReleaseThatTakesNoNamesListsAll(t *testing.T) {
+	const all, suspended = string(byScontrol), bySuspended
+	s := later(t)
+	s.set("scontrol", `[ "$4" ] && { echo NodeName=p1 State=IDLE; exit; }`+"\n"+print(t, "scontrol-25.11.json"))
+	c := s.client(false)
+	got := s.asks(c, nodeset.Of("p1"), all+" p1", suspended, all, suspended)
+	if got["p1"].Flags != reconfigure.NodeIdle {
+		t.Errorf("states %v", got)
+	}
+	s.asks(c, nodeset.Of("p1"), all, suspended)
+}
+
+// TestASilentSlurmIsNoReasonToListAllForEver has slurmctld away when nodes are asked for by name.
+func TestASilentSlurmIsNoReasonToListAllForEver(t *testing.T) {
+	s := later(t)
+	c := s.client(false)
+	for _, away := range []string{unreachably, "echo '{\"nodes\": ['"} {
+		s.set("scontrol", away)
+		if _, err := c.States(t.Context(), nodeset.Of("p1")); !errors.Is(err, ErrUnreachable) {
+			t.Errorf("error %v", err)
+		}
+	}
+	s.calls()
+	s.set("scontrol", print(t, "scontrol-25.11.json"))
+	s.asks(c, nodeset.Of("p1"), string(byScontrol)+" p1", bySuspended)
 }
 
 func release2205(t *testing.T) tools {

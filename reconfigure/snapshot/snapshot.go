@@ -85,7 +85,8 @@ func (s Snapshot) Shard(node string) string {
 
 // Scope limits what a snapshot asks for. A small scope makes the snapshot of a large cluster cheap.
 type Scope struct {
-	// Nodes are the nodes whose instances must be known; empty: all of them. The control node is always among them.
+	// Nodes are the nodes whose instances and states must be known; empty: all of them. The control node's instance is always
+	// known.
 	Nodes nodeset.NodeSet
 	// Sources returns what must be resolved, once Slurm's states are known; nil: nothing.
 	Sources func(states map[string]reconfigure.NodeState) []reconfigure.Source
@@ -102,8 +103,10 @@ type Observer struct {
 	Cluster reconfigure.Cluster
 	// State reads Terraform's state, of the nodes and the control node at least; without nodes, of all nodes.
 	State func(ctx context.Context, nodes nodeset.NodeSet) (reconfigure.State, error)
-	// States asks the Slurm of the control node.
-	States func(ctx context.Context, control reconfigure.Instance) (map[string]reconfigure.NodeState, error)
+	// States asks the Slurm of the control node for the nodes at least; without nodes, for all nodes.
+	States func(
+		ctx context.Context, control reconfigure.Instance, nodes nodeset.NodeSet,
+	) (map[string]reconfigure.NodeState, error)
 	// Servers, Ports and Resolve ask the cloud.
 	Servers func(ctx context.Context) (map[string][]reconfigure.Server, error)
 	Ports   func(ctx context.Context) (map[string][]reconfigure.Port, error)
@@ -198,7 +201,7 @@ func (o Observer) observeSlurm(ctx context.Context, scope Scope, s *Snapshot) {
 		return
 	}
 	s.States, err = limited(ctx, o.Limit, func(ctx context.Context) (map[string]reconfigure.NodeState, error) {
-		return o.States(ctx, control)
+		return o.States(ctx, control, scope.Nodes)
 	})
 	if err != nil {
 		s.Missing[Slurm] = err.Error()

@@ -195,13 +195,35 @@ func observer() Observer {
 				Instances: map[string]reconfigure.Instance{"ctl": {Node: "ctl", ID: "1", Address: "10.60.0.1"}},
 			}, nil
 		},
-		States: func(context.Context, reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
+		States: func(context.Context, reconfigure.Instance, nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
 			return map[string]reconfigure.NodeState{"node01": {Flags: reconfigure.NodeIdle}}, nil
 		},
 		Servers: func(context.Context) (map[string][]reconfigure.Server, error) { return nil, nil },
 		Resolve: func(context.Context, reconfigure.Source) reconfigure.Resolved {
 			return reconfigure.Resolved{ImageID: newImage}
 		},
+	}
+}
+
+func TestEachSourceIsAskedForTheNodesOfTheScope(t *testing.T) {
+	o := observer()
+	var asked []string
+	state, states := o.State, o.States
+	o.State = func(ctx context.Context, nodes nodeset.NodeSet) (reconfigure.State, error) {
+		asked = append(asked, "terraform "+nodes.String())
+		return state(ctx, nodes)
+	}
+	o.States = func(
+		ctx context.Context, control reconfigure.Instance, nodes nodeset.NodeSet,
+	) (map[string]reconfigure.NodeState, error) {
+		asked = append(asked, "slurm "+nodes.String())
+		return states(ctx, control, nodes)
+	}
+	if _, err := o.Observe(t.Context(), Scope{Nodes: nodeset.Of("node01")}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"terraform node01", "slurm node01"}, asked); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -216,7 +238,7 @@ func TestEachSourceHasItsOwnTime(t *testing.T) {
 			o.Servers = func(ctx context.Context) (map[string][]reconfigure.Server, error) { return nil, hang(ctx) }
 		}, []Unreachable{{Cloud, "no answer within 20s"}}},
 		"Slurm does not": {func(o *Observer) {
-			o.States = func(ctx context.Context, _ reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
+			o.States = func(ctx context.Context, _ reconfigure.Instance, _ nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
 				return nil, hang(ctx)
 			}
 		}, []Unreachable{{Slurm, "no answer within 20s"}}},
@@ -229,7 +251,7 @@ func TestEachSourceHasItsOwnTime(t *testing.T) {
 			{Slurm, "not asked, since Terraform's state does not say where the control node is"},
 		}},
 		"Slurm fails": {func(o *Observer) {
-			o.States = func(context.Context, reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
+			o.States = func(context.Context, reconfigure.Instance, nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
 				return nil, errors.New("no route to host")
 			}
 		}, []Unreachable{{Slurm, "no route to host"}}},

@@ -232,13 +232,18 @@ func (l *life) site(c reconfigure.Cluster) controller.Site {
 			l.alive()
 			return l.world.State(ctx)
 		},
-		States: func(ctx context.Context, _ reconfigure.Instance) (map[string]reconfigure.NodeState, error) {
+		States: func(
+			ctx context.Context, _ reconfigure.Instance, nodes nodeset.NodeSet,
+		) (map[string]reconfigure.NodeState, error) {
 			l.alive()
-			return l.world.States(ctx)
+			return l.world.States(ctx, nodes)
 		},
-		Servers: deps.Cloud.Servers, Resolve: l.world.Resolve, Health: diary{l}.Health,
+		Servers: func(ctx context.Context) (map[string][]reconfigure.Server, error) {
+			return deps.Cloud.Servers(ctx, nodeset.NodeSet{})
+		},
+		Resolve: l.world.Resolve, Health: diary{l}.Health,
 	}
-	return controller.Site{Cluster: c, Observe: observer.Observe, Deps: deps}
+	return controller.Site{Cluster: c, Observe: observer.Observe, States: observer.States, Deps: deps}
 }
 
 // diary is the journal.
@@ -386,7 +391,7 @@ func (t terraform) Apply(
 // killedWhileItWaits kills the worker while the cloud is at work, or when the cloud is done and Terraform has not asked
 // it yet.
 func (t terraform) killedWhileItWaits(ctx context.Context, p reconfigure.Preview) {
-	if _, err := t.world.States(ctx); err != nil {
+	if _, err := t.world.States(ctx, nodeset.NodeSet{}); err != nil {
 		return // without Slurm, an instance that Terraform does not know is left to the administrator
 	}
 	ways := []simulate.Half{simulate.Unwritten, simulate.Unknown, simulate.Tainted}
@@ -402,7 +407,7 @@ func (t terraform) killedWhileItWaits(ctx context.Context, p reconfigure.Preview
 // halves returns the ways to leave this change that differ. Without Slurm, an instance that Terraform does not know is
 // left to the administrator; the tests of package operation cover that.
 func (t terraform) halves(ctx context.Context, c reconfigure.ResourceChange) []simulate.Half {
-	if _, err := t.world.States(ctx); err != nil {
+	if _, err := t.world.States(ctx, nodeset.NodeSet{}); err != nil {
 		return []simulate.Half{simulate.NotBegun, simulate.Unwritten, simulate.Tainted}
 	}
 	switch c.Effect {
@@ -440,9 +445,9 @@ type cloud struct {
 	operation.Cloud
 }
 
-func (c cloud) Servers(ctx context.Context) (map[string][]reconfigure.Server, error) {
+func (c cloud) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
 	c.alive()
-	return c.Cloud.Servers(ctx)
+	return c.Cloud.Servers(ctx, nodes)
 }
 
 func (c cloud) Fault(ctx context.Context, id string) (string, error) {
@@ -518,9 +523,9 @@ type slurm struct {
 	operation.Scheduler
 }
 
-func (s slurm) States(ctx context.Context) (map[string]reconfigure.NodeState, error) {
+func (s slurm) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
 	s.alive()
-	return s.Scheduler.States(ctx)
+	return s.Scheduler.States(ctx, nodes)
 }
 
 func (s slurm) Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error {

@@ -197,7 +197,7 @@ func (s *storm) play(ctx context.Context, steps []step) {
 		s.pass(time.Second)
 	}
 	s.settle(ctx)
-	s.check(ctx, !slices.ContainsFunc(steps, mayLoseEvents))
+	s.check(ctx)
 	if !slices.ContainsFunc(steps, mayLeaveDown) {
 		s.noneIsDown()
 	}
@@ -403,9 +403,6 @@ func (s *storm) stop(d step) {
 
 var errAway = errors.New("the database is away")
 
-// mayLoseEvents reports whether a failure of the journal lasts longer than events are kept for it.
-func mayLoseEvents(d step) bool { return d.what == "journal fails" && d.n > 0 }
-
 // failJournal makes the journal unreachable for some minutes, fewer than a worker waits for it.
 func (s *storm) failJournal(d step) {
 	s.book.Fail(errAway)
@@ -475,8 +472,8 @@ func (s *storm) settle(ctx context.Context) {
 	s.complain("%d requests have no outcome: %+v", len(waiting), waiting)
 }
 
-// check checks what the storm has left, and the journal if no events can be missing.
-func (s *storm) check(ctx context.Context, entire bool) {
+// check checks what the storm has left, and the journal.
+func (s *storm) check(ctx context.Context) {
 	if lost := s.world.Lost(); len(lost) > 0 {
 		s.complain("the jobs on %v were lost", lost)
 	}
@@ -492,9 +489,7 @@ func (s *storm) check(ctx context.Context, entire bool) {
 			s.complain("request %s has no outcome", r.ID)
 			continue
 		}
-		if entire {
-			s.replay(ctx, r, o)
-		}
+		s.replay(ctx, r, o)
 	}
 }
 

@@ -92,7 +92,7 @@ func (d *Driver) applySaved(
 	defer close(ended)
 	go interrupter.attend(interrupt, ended)
 	changed := p.Plan.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove).Len()
-	err = d.run(func(tf *tfexec.Terraform) error {
+	err = d.writing(func(tf *tfexec.Terraform) error {
 		return tf.ApplyJSON(command, said,
 			tfexec.DirOrPlan(p.File),
 			tfexec.LockTimeout(seconds(d.cfg.LockTimeout)),

@@ -90,11 +90,13 @@ func (m NodeMap) comment() string {
 // with another map, that was not made from the Keeper's map, is an error, since it is unknown which of the two is out
 // of date. Read changes nothing.
 func (m NodeMap) Read(ctx context.Context) (nodes map[string]reconfigure.Spec, known bool, err error) {
-	found, there, err := m.read()
-	if err != nil || m.Keeper == nil {
-		return found.all(), there, err
+	if m.Keeper != nil {
+		if nodes, known, err = m.Keeper.Nodes(ctx); err != nil || known && m.isCopy() {
+			return nodes, known, err
+		}
 	}
-	if nodes, known, err = m.Keeper.Nodes(ctx); err != nil {
+	found, there, err := m.read()
+	if err != nil {
 		return nil, false, err
 	}
 	if !known {
@@ -104,6 +106,23 @@ func (m NodeMap) Read(ctx context.Context) (nodes map[string]reconfigure.Spec, k
 		return nil, false, &strangerError{m.path(), m.Keeper.Name()}
 	}
 	return nodes, true, nil
+}
+
+// isCopy reports whether the file was made from the Keeper's map, from its first field alone: with thousands of nodes
+// the whole file takes long to read.
+func (m NodeMap) isCopy() bool {
+	f, err := os.Open(m.path())
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	tokens := json.NewDecoder(f)
+	for _, want := range []json.Token{json.Delim('{'), "//", m.comment()} {
+		if got, err := tokens.Token(); err != nil || got != want {
+			return false
+		}
+	}
+	return true
 }
 
 // ClusterID returns the cluster's id: the Keeper's or, if the Keeper has neither an id nor a map, that of the file, so that

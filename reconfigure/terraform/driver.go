@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
@@ -59,6 +60,9 @@ type Driver struct {
 	// launcher runs Terraform in this driver's workspace, defaultLauncher in the default one.
 	launcher, defaultLauncher string
 	known                     shared // see shared
+	// writes is how often this driver began or ended to change the state: it is odd while it does.
+	writes atomic.Int64
+	pulled atomic.Pointer[pulled] // see pulledAddresses
 }
 
 // Open finds the binary and initializes the module if needed. It fails if there is no binary, or a provider cannot be

@@ -10,6 +10,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	cloud "github.com/eiffel-hpc/eiffel/reconfigure/openstack"
 )
 
@@ -63,7 +64,7 @@ func TestAClusterWithoutAnIDGetsOne(t *testing.T) {
 	}
 	c.wantMarked("Slurm cluster id "+clusterID, control, "node02", "node03", "node04")
 	c.wantClean(d)
-	marked, err := client.Servers(t.Context())
+	marked, err := client.Servers(t.Context(), nodeset.NodeSet{})
 	c.must(err)
 	for _, node := range []string{control, "node03", "node04"} {
 		if len(marked[node]) != 1 {

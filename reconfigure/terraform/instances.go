@@ -22,11 +22,18 @@ const groupKey = "eiffel_group"
 // state is read without a lock, without the cloud and without a provider. State may be retried, and called
 // while another method runs.
 func (d *Driver) State(ctx context.Context) (reconfigure.State, error) {
-	m, err := readModule(d.cfg.Dir)
+	desired, known, err := d.nodes().Read(ctx)
 	if err != nil {
 		return reconfigure.State{}, err
 	}
-	desired, known, err := d.nodes().Read(ctx)
+	return d.StateOf(ctx, desired, known)
+}
+
+// StateOf is State, for a map of nodes that was read already, see NodeMap.Read.
+func (d *Driver) StateOf(
+	ctx context.Context, desired map[string]reconfigure.Spec, known bool,
+) (reconfigure.State, error) {
+	m, err := readModule(d.cfg.Dir)
 	if err != nil {
 		return reconfigure.State{}, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 
 	tfjson "github.com/hashicorp/terraform-json"
@@ -15,38 +14,6 @@ import (
 
 // portBlock is the block of the nodes' ports in the root module.
 const portBlock = "openstack_networking_port_v2.node"
-
-// Addresses returns the fixed IPv4 address of each port in the state of this shard, by node, also of the kept ports of
-// nodes without an instance. The state is read without a lock and without the cloud. It may be retried, and called
-// while another method runs.
-func (d *Driver) Addresses(ctx context.Context) (map[string]string, error) {
-	m, err := readModule(d.cfg.Dir)
-	if err != nil {
-		return nil, err
-	}
-	state, err := d.listed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return portAddresses(state, m), nil
-}
-
-func portAddresses(state []*tfjson.StateResource, m module) map[string]string {
-	found := map[string]string{}
-	for _, r := range state {
-		node, _ := m.owner(r.Address, func(string) bool { return false })
-		if node == "" || r.Address != instance(portBlock, node) {
-			continue
-		}
-		all, _ := r.AttributeValues["all_fixed_ips"].([]any)
-		for _, one := range all {
-			if ip, err := netip.ParseAddr(text(one)); err == nil && ip.Is4() && found[node] == "" {
-				found[node] = ip.String()
-			}
-		}
-	}
-	return found
-}
 
 // Owned returns the ids of the nodes' instances and ports in the state of this shard, also of unfinished ones. The state is
 // read as by Addresses.

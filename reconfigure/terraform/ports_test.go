@@ -155,10 +155,6 @@ func TestAKeptPortIsNotAPartOfAnInstance(t *testing.T) {
 	if diff := cmp.Diff(want, instances(state, m, desired, "g-0")); diff != "" {
 		t.Errorf("instances (-want +got):\n%s", diff)
 	}
-	addresses := map[string]string{"n1": "192.0.2.7", "n2": "192.0.2.7", "n3": "192.0.2.7", "n4": "192.0.2.7"}
-	if diff := cmp.Diff(addresses, portAddresses(state, m)); diff != "" {
-		t.Errorf("addresses (-want +got):\n%s", diff)
-	}
 	if got := missingPorts(state, desired, m).String(); got != "n5" {
 		t.Errorf("ports of %s are missing, want n5", got)
 	}

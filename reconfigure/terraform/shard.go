@@ -117,6 +117,12 @@ func (d *Driver) shared(ctx context.Context, deploy bool) (shared, error) {
 	if d.known != (shared{}) && !deploy {
 		return d.known, nil
 	}
+	if text, ok := d.readLocal(reconfigure.DefaultShard); ok {
+		if found, err := sharedOf(string(text)); err == nil {
+			d.known = found
+			return found, nil
+		}
+	}
 	var state string
 	err := d.with(d.defaultLauncher, func(tf *tfexec.Terraform) (err error) {
 		state, err = tf.StatePull(ctx)

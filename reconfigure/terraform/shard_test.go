@@ -183,7 +183,7 @@ func TestKeptPortsAndShards(t *testing.T) {
 		c.wantCleanByHand(d, shard)
 		state, err := d.State(t.Context())
 		c.must(err)
-		addresses, err := d.Addresses(t.Context())
+		addresses, err := d.Addresses(t.Context(), false)
 		c.must(err)
 		want := map[string]string{}
 		for node := range reconfigure.InShard(all, shard) {

@@ -15,8 +15,6 @@ import (
 
 	"github.com/hashicorp/terraform-exec/tfexec"
 	tfjson "github.com/hashicorp/terraform-json"
-
-	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // stateFile is a state as `terraform state pull` prints it, in format 4, which Terraform has used since 0.12. Fields
@@ -225,7 +223,7 @@ func (d *Driver) pull(ctx context.Context) (*stateFile, error) {
 		if err == nil && len(state.top) > 0 || try == tries {
 			return state, err
 		}
-		if _, none := os.Stat(d.localState()); none != nil {
+		if _, none := os.Stat(d.localState(d.cfg.Workspace)); none != nil {
 			return state, err
 		}
 		select {
@@ -236,16 +234,13 @@ func (d *Driver) pull(ctx context.Context) (*stateFile, error) {
 	}
 }
 
-// localState is where the local back end keeps the state, unless it is told another path.
-func (d *Driver) localState() string {
-	if d.cfg.Workspace == reconfigure.DefaultShard {
-		return filepath.Join(d.cfg.Dir, "terraform.tfstate")
-	}
-	return filepath.Join(d.cfg.Dir, "terraform.tfstate.d", d.cfg.Workspace, "terraform.tfstate")
-}
-
 // pullOnce reads the state, without a lock.
 func (d *Driver) pullOnce(ctx context.Context) (*stateFile, error) {
+	if text, ok := d.readLocal(d.cfg.Workspace); ok {
+		if state, err := parseState(text); err == nil {
+			return state, nil
+		}
+	}
 	var text string
 	err := d.beside(func(tf *tfexec.Terraform) (err error) {
 		text, err = tf.StatePull(ctx)
@@ -274,7 +269,7 @@ func (d *Driver) push(ctx context.Context, s *stateFile) error {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		return fmt.Errorf("terraform state push: %w", err)
 	}
-	err = d.run(func(tf *tfexec.Terraform) error {
+	err = d.writing(func(tf *tfexec.Terraform) error {
 		return tf.StatePush(ctx, path, tfexec.LockTimeout(seconds(d.cfg.LockTimeout)))
 	})
 	if err != nil {

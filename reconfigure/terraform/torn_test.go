@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // onPull is a log that calls do before each state pull, with how many there were before.
@@ -26,15 +28,16 @@ func (h *onPull) Handle(_ context.Context, r slog.Record) error {
 }
 
 // TestAStateThatIsBeingWrittenIsReadAgain has Terraform's local back end in the middle of a write: it has emptied the
-// file, or written a half.
+// file, or written a half. Such a file is left to Terraform.
 func TestAStateThatIsBeingWrittenIsReadAgain(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
 	c.deploy(c.open(), c.deployed("node01"))
-	file := c.open().localState()
+	file := c.open().localState(reconfigure.DefaultShard)
 	whole, err := os.ReadFile(file)
 	c.must(err)
 	for name, part := range map[string][]byte{"empty": nil, "half": whole[:len(whole)/2]} {
+		c.must(os.WriteFile(file, part, 0o600))
 		log := &onPull{Handler: slog.DiscardHandler, do: func(before int) {
 			if text := [][]byte{part, whole}; before < len(text) {
 				c.must(os.WriteFile(file, text[before], 0o600))

@@ -1,0 +1,58 @@
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+)
+
+// The worker has died after it had undrained the node, and before the outcome.
+func TestAReimageThatIsDoneIsNotPlannedAgain(t *testing.T) {
+	const idle = reconfigure.NodeIdle
+	submitted := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
+	before, after := submitted.Add(-time.Hour), submitted.Add(time.Hour)
+	made := reconfigure.Spec{Group: "group", ImageID: "i1", FlavorID: "f", NetworkID: "n"}
+	for name, tc := range map[string]struct {
+		touched bool
+		image   string // in the map of nodes
+		state   reconfigure.NodeState
+		want    string
+	}{
+		"done":                     {true, "i1", reconfigure.NodeState{Flags: idle, Boot: after}, "nothing"},
+		"done, and a job is there": {true, "i1", reconfigure.NodeState{Flags: idle, Boot: after, Busy: true}, "nothing"},
+		"done, and another drained it": {true, "i1",
+			reconfigure.NodeState{Flags: idle | reconfigure.NodeDrain, Boot: after, Reason: "memory errors"}, "nothing"},
+		"not begun, and booted by itself": {false, "i1", reconfigure.NodeState{Flags: idle, Boot: after}, "drain p1"},
+		"drained, and booted by itself": {true, "i1",
+			reconfigure.NodeState{Flags: idle | reconfigure.NodeDrain, Boot: after, Reason: "reconfigure: update"}, "replace p1"},
+		"not booted":    {true, "i1", reconfigure.NodeState{Flags: idle, Boot: before}, "drain p1"},
+		"another image": {true, "i0", reconfigure.NodeState{Flags: idle, Boot: after}, "drain p1"},
+	} {
+		cluster := reconfigure.Cluster{
+			Control: reconfigure.Control{Name: "ctl", Source: source("v1")},
+			Groups:  []reconfigure.NodeGroup{{Name: "group", Prefix: "p", Width: 1, Source: source("v1"), Min: 1, Max: 1}},
+		}
+		is := made
+		is.ImageID = tc.image
+		seen := snapshot.Snapshot{
+			Time:      after.Add(time.Hour),
+			States:    map[string]reconfigure.NodeState{"p1": tc.state},
+			Instances: map[string]reconfigure.Instance{"ctl": {Node: "ctl", ID: "c"}, "p1": {Node: "p1", ID: "1"}},
+			Desired:   map[string]reconfigure.Spec{"p1": is},
+			Sources: map[reconfigure.Source]reconfigure.Resolved{
+				source("v1"): {ImageID: "i1", FlavorID: "f", NetworkID: "n"},
+			},
+		}
+		r := reconfigure.Request{
+			ID: 1, Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Submitted: submitted, Touched: tc.touched,
+			Options: reconfigure.Options{Reimage: true},
+		}
+		if p := plan.Compute(cluster, seen, []reconfigure.Request{r}); p.String() != tc.want || len(p.Rejected) > 0 {
+			t.Errorf("%s: planned %s, rejected %v, want %s", name, p, p.Rejected, tc.want)
+		}
+	}
+}

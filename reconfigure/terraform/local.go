@@ -1,0 +1,145 @@
+package terraform
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+	"github.com/hashicorp/terraform-exec/tfexec"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// A module without a `backend` block has its states in files of its own folder, which can be read without a start of
+// Terraform.
+
+// localState is where the local back end keeps the state of a shard, unless it is told another path.
+func (d *Driver) localState(shard string) string {
+	if shard == reconfigure.DefaultShard {
+		return filepath.Join(d.cfg.Dir, "terraform.tfstate")
+	}
+	return filepath.Join(d.cfg.Dir, "terraform.tfstate.d", shard, "terraform.tfstate")
+}
+
+// isLocal reports whether the states are in the files of localState: `terraform init` writes down any other back end.
+func (d *Driver) isLocal() bool {
+	_, err := os.Stat(filepath.Join(d.cfg.Dir, ".terraform", "terraform.tfstate"))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// readLocal returns the text of a shard's state, as `terraform state pull` prints it; false if it has to be asked for:
+// the state may be elsewhere, there may be none, or it may be written at the moment.
+func (d *Driver) readLocal(shard string) (text []byte, ok bool) {
+	if !d.isLocal() {
+		return nil, false
+	}
+	text, err := os.ReadFile(d.localState(shard))
+	return text, err == nil && len(bytes.TrimSpace(text)) > 0
+}
+
+// foundAddresses is the addresses in a state, by node.
+type foundAddresses struct {
+	// State is the SHA-256 sum of the file that they are from: they are those of no other state.
+	State     string            `json:"state"`
+	Addresses map[string]string `json:"addresses"`
+}
+
+// Addresses returns the fixed IPv4 address of each port in the state of this shard, by node, also of the kept ports of
+// nodes without an instance. The state is read without a lock and without the cloud. Where the states are local files,
+// the answer is that of the state as it is; one that has not changed since the last call, of any process, is not parsed
+// again. Of another back end it may be that of the last call, unless it is to be fresh or this driver has changed the
+// state since. Addresses may be retried, and called while another method runs.
+func (d *Driver) Addresses(ctx context.Context, fresh bool) (map[string]string, error) {
+	text, local := d.readLocal(d.cfg.Workspace)
+	if !local {
+		return d.pulledAddresses(ctx, fresh)
+	}
+	sum := sha256.Sum256(text)
+	found := foundAddresses{State: hex.EncodeToString(sum[:])}
+	path := filepath.Join(d.cfg.PlanDir, "addresses-"+workspace(d.cfg.Workspace)+".json")
+	var last foundAddresses
+	if was, err := os.ReadFile(path); err == nil && json.Unmarshal(was, &last) == nil && last.State == found.State {
+		return last.Addresses, nil
+	}
+	state, err := parseState(text)
+	if err != nil { // it may be written at the moment
+		return d.pulledAddresses(ctx, true)
+	}
+	if found.Addresses, err = portAddresses(state); err != nil {
+		return nil, err
+	}
+	content, err := json.Marshal(found)
+	if err == nil {
+		err = renameio.WriteFile(path, content, 0o600)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("keep the addresses of the nodes: %w", err)
+	}
+	return found.Addresses, nil
+}
+
+// pulled is addresses that were read by way of Terraform.
+type pulled struct {
+	writes    int64 // of the driver, before they were read
+	addresses map[string]string
+}
+
+// pulledAddresses is Addresses by way of Terraform.
+func (d *Driver) pulledAddresses(ctx context.Context, fresh bool) (map[string]string, error) {
+	writes := d.writes.Load()
+	if last := d.pulled.Load(); last != nil && !fresh && last.writes == writes && writes%2 == 0 {
+		return last.addresses, nil
+	}
+	state, err := d.pull(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := portAddresses(state)
+	if err == nil {
+		d.pulled.Store(&pulled{writes, found})
+	}
+	return found, err
+}
+
+// writing calls f, which changes the state of this shard.
+func (d *Driver) writing(f func(*tfexec.Terraform) error) error {
+	d.writes.Add(1)
+	defer d.writes.Add(1)
+	return d.run(f)
+}
+
+// portAddresses returns the addresses of the nodes' ports in a state.
+func portAddresses(state *stateFile) (map[string]string, error) {
+	found := map[string]string{}
+	ports := state.of(portBlock)
+	if ports == nil {
+		return found, nil
+	}
+	for _, i := range ports.instances {
+		var port struct {
+			All []string `json:"all_fixed_ips"`
+		}
+		node := i.text("index_key")
+		if node == "" || i.text("deposed") != "" {
+			continue
+		}
+		if err := i.read(map[string]any{"attributes": &port}); err != nil {
+			return nil, err
+		}
+		for _, one := range port.All {
+			if ip, err := netip.ParseAddr(one); err == nil && ip.Is4() && found[node] == "" {
+				found[node] = ip.String()
+			}
+		}
+	}
+	return found, nil
+}
