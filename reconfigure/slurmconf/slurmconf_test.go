@@ -45,7 +45,7 @@ func TestDangers(t *testing.T) {
 		"more nodes": {
 			[]string{"node[03-20]", "node[03-30]", "Nodes=node[01-20]", "Nodes=node[01-30]"}, nil},
 		"the same hardware in other words": {[]string{"CPUs=4", "Sockets=4 CoresPerSocket=1",
-			"Sockets=2 CoresPerSocket=4 ThreadsPerCore=2", 
+			"Sockets=2 CoresPerSocket=4 ThreadsPerCore=2",
 			"procs=16 Boards=1 SocketsPerBoard=2 CoresPerSocket=4 ThreadsPerCore=2"}, nil},
 		"more memory":                   {[]string{"RealMemory=7500", "RealMemory=7600"}, nil},
 		"less memory":                   {[]string{"RealMemory=7500", "RealMemory=100"}, nil},
