@@ -12,8 +12,8 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// The versions with which the tests run: the last one of Terraform with a free license, and the one that the root module
-// admits of the provider.
+// The versions with which the tests run: the last one of Terraform with a free license, and the one that the root
+// module admits of the provider.
 const (
 	TerraformVersion = "1.5.7"
 	ProviderVersion  = "1.54.1"
@@ -42,8 +42,8 @@ func builtFrom(file, module, version string) bool {
 	return err == nil && info.Main.Path == module && info.Main.Version == "v"+version
 }
 
-// build builds the program of a package, in a module of ours that requires it, so that go.sum there pins the program and
-// its dependencies. The file is written atomically.
+// build builds the program of a package, in a module of ours that requires it, so that go.sum there pins the program
+// and its dependencies. The file is written atomically.
 func build(ctx context.Context, wrapper, program, file string, flags ...string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err

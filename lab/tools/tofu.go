@@ -15,8 +15,8 @@ const TofuVersion = "1.12.6"
 const tofuModule = "github.com/opentofu/opentofu"
 
 // InstallTofu installs all that Install does, and in the tools' folder OpenTofu as bin/tofu, and the two mirrors of the
-// provider as plugins-tofu and plugins-tofu-quick: OpenTofu looks for providers by the name of its own registry. Its build
-// takes minutes.
+// provider as plugins-tofu and plugins-tofu-quick: OpenTofu looks for providers by the name of its own registry. Its
+// build takes minutes.
 func InstallTofu(ctx context.Context, checkout string, progress io.Writer) error {
 	p, err := paths(checkout)
 	if err != nil {

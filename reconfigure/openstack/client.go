@@ -73,8 +73,8 @@ func New(ctx context.Context, config Config) (*Client, error) {
 	return connect(ctx, config, usual())
 }
 
-// Configured returns an error if the file of clouds or the cloud's entry in it is missing or cannot be read. It does not
-// ask the cloud.
+// Configured returns an error if the file of clouds or the cloud's entry in it is missing or cannot be read. It does
+// not ask the cloud.
 func Configured(config Config) error {
 	_, _, _, err := find(config)
 	return err

@@ -30,10 +30,10 @@ func (c *Client) Ports(ctx context.Context) (map[string][]reconfigure.Port, erro
 	return ours, nil
 }
 
-// RemovePort removes a port that Terraform does not know, which the caller has to make sure of. Just before, the port is
-// looked at once more: it must have the cluster's id and the name, no server may use it, and it must have been created
-// before the time; else it is not removed, and the error says what is otherwise. One that is not there is success, so
-// it may be repeated.
+// RemovePort removes a port that Terraform does not know, which the caller has to make sure of. Just before, the port
+// is looked at once more: it must have the cluster's id and the name, no server may use it, and it must have been
+// created before the time; else it is not removed, and the error says what is otherwise. One that is not there is
+// success, so it may be repeated.
 func (c *Client) RemovePort(ctx context.Context, id, name string, before time.Time) error {
 	p, err := ports.Get(ctx, c.network, id).Extract()
 	switch {

@@ -37,10 +37,10 @@ const listMicroversion = "2.46"
 // fewServers is the most nodes that Nova is asked for by name, so that the request's URL stays short.
 const fewServers = 50
 
-// Servers is the instances of the cluster, by node: of these nodes, or of all where the set is empty. It may have others,
-// too. It is one call (of some pages where there are thousands). A cloud allows several of one name, so each node has a
-// list, the oldest first. The port's id is not in Nova's list, nor is the fault of a server for which Nova has found no
-// host.
+// Servers is the instances of the cluster, by node: of these nodes, or of all where the set is empty. It may have
+// others, too. It is one call (of some pages where there are thousands). A cloud allows several of one name, so each
+// node has a list, the oldest first. The port's id is not in Nova's list, nor is the fault of a server for which Nova
+// has found no host.
 func (c *Client) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
 	all, err := c.allServers(ctx, servers.ListOpts{Name: named(nodes)})
 	if err != nil {
@@ -73,8 +73,8 @@ func named(nodes nodeset.NodeSet) string {
 	return "^(" + strings.Join(names, "|") + ")$"
 }
 
-// ServersWithFaults is Servers of all nodes, with the faults that Nova's list does not have: each server in ERROR without one
-// is asked for.
+// ServersWithFaults is Servers of all nodes, with the faults that Nova's list does not have: each server in ERROR
+// without one is asked for.
 func (c *Client) ServersWithFaults(ctx context.Context) (map[string][]reconfigure.Server, error) {
 	all, err := c.Servers(ctx, nodeset.NodeSet{})
 	if err != nil {

@@ -109,9 +109,9 @@ func (r Reconciler) Compare(ctx context.Context) (Comparison, error) {
 	return Comparison{Findings: Compare(r.Cluster, seen, busy, r.MinAge), Seen: seen, Busy: busy, work: after}, nil
 }
 
-// Fix removes the instances and ports that nothing uses and hands nodes back to Slurm. It comes before the requests, which may
-// make new instances of the same names. It calls tell with each result, and returns the nodes for which that failed: a
-// request for them would make a second instance.
+// Fix removes the instances and ports that nothing uses and hands nodes back to Slurm. It comes before the requests,
+// which may make new instances of the same names. It calls tell with each result, and returns the nodes for which that
+// failed: a request for them would make a second instance.
 func (r Reconciler) Fix(
 	ctx context.Context, c Comparison, tell func(Finding, error) error,
 ) (failed nodeset.NodeSet, err error) {

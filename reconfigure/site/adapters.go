@@ -355,7 +355,8 @@ func (s Site) CloudConfigured() error {
 	return err
 }
 
-// cloud is logged in to the cloud. Without a journal it knows the cluster's instances by what the files of this host say.
+// cloud is logged in to the cloud. Without a journal it knows the cluster's instances by what the files of this host
+// say.
 func (s Site) cloud(ctx context.Context, log *journal.Journal) (*openstack.Client, error) {
 	identity, err := s.identity(ctx, log)
 	if err != nil {

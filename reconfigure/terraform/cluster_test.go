@@ -128,8 +128,8 @@ func (c *cluster) provider(folder string) {
 		"provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", c.plugins(folder)))
 }
 
-// plugins is the folder of a build of the provider. EIFFEL_PLUGINS names the folder of the usual build; the others stand
-// beside it.
+// plugins is the folder of a build of the provider. EIFFEL_PLUGINS names the folder of the usual build; the others
+// stand beside it.
 func (c *cluster) plugins(folder string) string {
 	c.Helper()
 	path := tool(c.T, "EIFFEL_PLUGINS", "plugins") + strings.TrimPrefix(folder, "plugins")

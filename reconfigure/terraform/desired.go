@@ -125,8 +125,8 @@ func (m NodeMap) isCopy() bool {
 	return true
 }
 
-// ClusterID returns the cluster's id: the Keeper's or, if the Keeper has neither an id nor a map, that of the file, so that
-// the cluster keeps its id when its journal is moved or lost. It is empty if there is none.
+// ClusterID returns the cluster's id: the Keeper's or, if the Keeper has neither an id nor a map, that of the file, so
+// that the cluster keeps its id when its journal is moved or lost. It is empty if there is none.
 func (m NodeMap) ClusterID(ctx context.Context) (string, error) {
 	if m.Keeper != nil {
 		if identity, err := m.Keeper.Identity(ctx); err != nil || identity.ID != "" {

@@ -15,8 +15,8 @@ import (
 // portBlock is the block of the nodes' ports in the root module.
 const portBlock = "openstack_networking_port_v2.node"
 
-// Owned returns the ids of the nodes' instances and ports in the state of this shard, also of unfinished ones. The state is
-// read as by Addresses.
+// Owned returns the ids of the nodes' instances and ports in the state of this shard, also of unfinished ones. The
+// state is read as by Addresses.
 func (d *Driver) Owned(ctx context.Context) (servers, ports []string, err error) {
 	m, err := readModule(d.cfg.Dir)
 	if err != nil {
