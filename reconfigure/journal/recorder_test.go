@@ -201,6 +201,7 @@ func TestEventsThatAreKeptTooLongAreCounted(t *testing.T) {
 	recorded(t, l, func(t *testing.T, r *Recorder, lost *[]string) {
 		r.Record(event(1, "n1", "a"), event(1, "n1", "b"))
 		time.Sleep(keepFor + 2*recordFor)
+		synctest.Wait()
 		same(t, "lost", []string{"a", "b"}, *lost)
 		l.failWith(nil)
 		r.Record(event(1, "n1", "c"))
