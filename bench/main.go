@@ -63,8 +63,12 @@ func flags() []cli.Flag {
 		&cli.IntFlag{Name: "old", Value: 2, Usage: "reimage: nodes by the old flow"},
 		&cli.IntFlag{Name: "many", Value: 50, Usage: "many: nodes together"},
 		&cli.IntFlag{Name: "straggle", Value: 20, Usage: "stragglers: nodes together"},
-		&cli.IntSliceFlag{Name: "clusters", Value: cli.NewIntSlice(10, 1000, 4000), Usage: "size, status, waiting: nodes of each cluster"},
-		&cli.IntFlag{Name: "per-state", Value: 100, Usage: "size, status, waiting: nodes in a Terraform state, as nodes_per_state has it"},
+		&cli.IntSliceFlag{
+			Name: "clusters", Value: cli.NewIntSlice(10, 1000, 4000), Usage: "size, status, waiting: nodes of each cluster",
+		},
+		&cli.IntFlag{
+			Name: "per-state", Value: 100, Usage: "size, status, waiting: nodes in a Terraform state (nodes_per_state)",
+		},
 		&cli.IntFlag{Name: "callers", Value: 200, Usage: "callers: calls at once"},
 		&cli.DurationFlag{Name: "deferring", Value: 30 * time.Second, Usage: "waiting: how long a worker is watched"},
 	}

@@ -397,7 +397,9 @@ func TestPercentile(t *testing.T) {
 
 // TestTheTestedVersionsAreThoseOfTheLab holds the table to what the suite installs.
 func TestTheTestedVersionsAreThoseOfTheLab(t *testing.T) {
-	for program, installed := range map[Program]string{Terraform: tools.TerraformVersion, Provider: tools.ProviderVersion} {
+	for program, installed := range map[Program]string{
+		Terraform: tools.TerraformVersion, Provider: tools.ProviderVersion,
+	} {
 		if tested := supported()[program].tested; installed != tested {
 			t.Errorf("%s: the lab installs %s, the table has %s", program, installed, tested)
 		}

@@ -105,8 +105,8 @@ const (
 	again = 10 * time.Second
 	// writeAgain is how often a request's verdicts are written down before it has its outcome.
 	writeAgain = time.Second
-	// longestOutage is how long a controller outlives a journal that fails: a database server that is restarted, or gives way
-	// to another one, is back in minutes. What lasts longer somebody has to look at; the requests stay where they are.
+	// longestOutage is how long a controller goes on while the journal fails. A restart or a failover of a database
+	// server takes minutes. A longer failure needs an administrator; the requests stay in the journal.
 	longestOutage = 10 * time.Minute
 )
 

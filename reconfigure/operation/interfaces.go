@@ -34,8 +34,8 @@ type Provisioner interface {
 
 // Cloud is the cloud's API, beside Terraform.
 type Cloud interface {
-	// Servers is the instances of these nodes, by node, the oldest first, whatever became of them; without nodes it is all of
-	// the cluster. It may have those of other nodes, too.
+	// Servers returns the instances of these nodes in any status, by node, the oldest first; without nodes it returns
+	// those of the whole cluster. The answer may have instances of other nodes too.
 	Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error)
 	// Fault is what went wrong with a server in ERROR, in the cloud's words; empty where it does not say.
 	Fault(ctx context.Context, id string) (string, error)
@@ -75,10 +75,11 @@ type Configurer interface {
 
 // Scheduler is Slurm.
 type Scheduler interface {
-	// States is these nodes, as far as Slurm knows them; without nodes it is all that it knows. It may have others, too.
+	// States returns the states of those of these nodes that Slurm knows; without nodes it returns all that Slurm
+	// knows. The answer may have other nodes too.
 	States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error)
-	// Down sets nodes DOWN with a reason that is marked as ours, so that their jobs are requeued at once. That Slurm refuses
-	// one MUST NOT keep the others from being set; so after an error some are DOWN.
+	// Down sets nodes DOWN with a reason that is marked as ours, so that their jobs are requeued at once. If Slurm
+	// refuses one, the others MUST still be set; so after an error some are DOWN.
 	Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error
 	// PowerDown gives nodes back to power saving, in whatever state they are, so that Slurm may use them again.
 	PowerDown(ctx context.Context, nodes nodeset.NodeSet) error

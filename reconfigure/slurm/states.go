@@ -13,12 +13,12 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// fewNodes is the most nodes that Slurm is asked for by name: a list of all takes less than a long command line does.
+// fewNodes is the largest number of nodes that Slurm is asked for by name. For more nodes a list of all costs less.
 const fewNodes = 200
 
-// States is the nodes that Slurm knows, by name: of these nodes, or of all where the set is empty. It may have others,
-// too. Cloud nodes that are powered down are among them if slurm.conf has PrivateData=cloud. It is read by one command in
-// one login. The error is ErrUnreachable unless the context ended.
+// States returns the states of those of these nodes that Slurm knows, by name; of all nodes if the set is empty. The
+// answer may have other nodes too. It has cloud nodes that are powered down if slurm.conf has PrivateData=cloud. One
+// command in one login reads it. The error is ErrUnreachable unless the context ended.
 func (c *Client) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
 	known, few := c.lister.Load(), ""
 	if nodes.Len() <= fewNodes && !c.listsAll.Load() {
