@@ -1,5 +1,5 @@
-// Command bench measures the product: each benchmark compares two times of one run on one machine, since times alone
-// say more about the machine than about the product. All of them in one run write docs/performance.md.
+// Command bench measures the product. Each benchmark compares two times of one run on one machine, since times alone
+// depend more on the machine than on the product. A run of all benchmarks writes docs/performance.md.
 package main
 
 import (
@@ -45,7 +45,7 @@ type sizes struct {
 	many      int   // nodes that come together
 	straggle  int   // nodes together, of which one does not come
 	clusters  []int // nodes of the clusters that get one node more
-	perState  int   // nodes in a Terraform state of these
+	perState  int   // nodes in a Terraform state of these clusters
 	callers   int   // calls at once
 	deferring time.Duration
 }

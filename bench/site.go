@@ -28,7 +28,7 @@ import (
 type site struct {
 	dir  string
 	size int
-	// perState is how many nodes a Terraform state has.
+	// perState is the number of nodes in a Terraform state.
 	perState int
 	cloud    *labcloud.Cloud
 	client   client

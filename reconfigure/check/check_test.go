@@ -425,7 +425,7 @@ warning  word word word word word word word word word word word word word word w
          word word word word word word word word
          so
          → more
-unknown  Slurm does not answer, and what hangs on it is not checked: no route
+unknown  Slurm does not answer, and what depends on it is not checked: no route
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

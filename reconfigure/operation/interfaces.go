@@ -37,7 +37,7 @@ type Cloud interface {
 	// Servers returns the instances of these nodes in any status, by node, the oldest first; without nodes it returns
 	// those of the whole cluster. The answer may have instances of other nodes too.
 	Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error)
-	// Fault is what went wrong with a server in ERROR, in the cloud's words; empty where it does not say.
+	// Fault returns the cloud's message about a server in ERROR; empty if there is none.
 	Fault(ctx context.Context, id string) (string, error)
 	// Reboot returns when the instance has been started again.
 	Reboot(ctx context.Context, id string) error
@@ -123,8 +123,9 @@ type Deps struct {
 	Configurer  Configurer
 	Recorder    Recorder
 	Health      HealthStore
-	// Addresses is the address of each node that has a port, with or without an instance; nil: nothing is known but the
-	// instances. The answer may be that of the last call where nothing of ours has changed it, unless it is to be fresh.
+	// Addresses returns the address of each node that has a port, with or without an instance. If fresh is false, the
+	// answer may be that of the last call, unless a change of ours came since. Nil: only the instances' addresses are
+	// known.
 	Addresses func(ctx context.Context, fresh bool) (map[string]string, error)
 	// Scheduler and Commenter use Slurm on a control node.
 	Scheduler func(control reconfigure.Instance) Scheduler
