@@ -233,6 +233,7 @@ func Sweep(stateDir string, before time.Time) error {
 func (s scratch) events() string    { return filepath.Join(s.dir, "events") }
 func (s scratch) vars() string      { return filepath.Join(s.dir, "vars.json") }
 func (s scratch) slurmConf() string { return filepath.Join(s.dir, "slurmconf.json") }
+func (s scratch) hardware() string  { return filepath.Join(s.dir, "hardware.json") }
 func (s scratch) inventory() string { return filepath.Join(s.dir, "inventory.json") }
 
 // writeVars writes the variables to a file, since thousands of names do not fit into an argument.
@@ -250,7 +251,8 @@ func (s scratch) writeVars(c reconfigure.Cluster, extent reconfigure.Extent) err
 		"given_file":             given,
 	}
 	if extent.Conf != nil {
-		if err := writeHardware(c, extent.Conf.Hardware); err != nil {
+		// It stays for those who run the playbooks by hand.
+		if err := writeHardware(hardwareFile(c.Settings.StateDir), extent.Conf.Hardware); err != nil {
 			return err
 		}
 		// In a file of its own, since Ansible evaluates variables as templates.

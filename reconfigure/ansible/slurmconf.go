@@ -41,8 +41,12 @@ func (r *Runner) SlurmConf(
 	}
 	defer func() { err = errors.Join(err, s.close(ctx)) }()
 	control := nodeset.Of(c.Control.Name)
-	err = errors.Join(writeHardware(c, hardware), s.writeInventory(r.Dir, newInventory(c, instances).only(control)),
-		writeJSON(s.vars(), map[string]any{"slurm_conf_answer": s.slurmConf()}))
+	vars := map[string]any{"slurm_conf_answer": s.slurmConf()}
+	if hardware != nil {
+		vars["hardware_file"] = s.hardware()
+	}
+	err = errors.Join(writeHardware(s.hardware(), hardware),
+		s.writeInventory(r.Dir, newInventory(c, instances).only(control)), writeJSON(s.vars(), vars))
 	if err != nil {
 		return SlurmConf{}, err
 	}
@@ -70,11 +74,14 @@ func plannedConf(conf reconfigure.SlurmConf) map[string]any {
 	return map[string]any{"files": conf.Files, "dangers": dangers, "unknown": conf.Err}
 }
 
-// writeHardware writes the hardware of node groups to its file, which stays for those who run the playbooks by hand.
-func writeHardware(c reconfigure.Cluster, hardware map[string]reconfigure.Hardware) error {
+// writeHardware writes the hardware of node groups, unless it is unknown.
+func writeHardware(file string, hardware map[string]reconfigure.Hardware) error {
+	if hardware == nil {
+		return nil
+	}
 	text, err := json.Marshal(hardware)
-	if err == nil && hardware != nil {
-		err = renameio.WriteFile(hardwareFile(c.Settings.StateDir), text, 0o600)
+	if err == nil {
+		err = renameio.WriteFile(file, text, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("write the hardware of the node groups: %w", err)

@@ -180,6 +180,13 @@ func TestTheDryRunEqualsTheRun(t *testing.T) {
 	for _, call := range [][]string{{"update", "node[01-02],node04"}, {"deploy"}, {"resume", "node03"},
 		{"suspend", "node01,node03"},
 		{"enlarge", "standard", "--to", "3"}, {"shrink", "standard", "--to", "2"}} {
+		switch call[0] { // otherwise Slurm may power node03 down between preview and run
+		case "suspend":
+			lab.AwaitJob(t, lab.Job(t, "--nodelist=node03", harness.Until), "RUNNING")
+		case "enlarge":
+			lab.LetGo(t, "node03")
+			lab.AwaitQuiet(t)
+		}
 		foreseen, _ := reconfigureJSON(t, append([]string{"plan"}, call...)...)
 		var preview struct {
 			Nodes    []struct{ Node, Action string }
