@@ -30,8 +30,8 @@ func TestKeysAreAuthorizedForTheGateAlone(t *testing.T) {
     slurm_log_directory: /var/log
     slurm_key_file: /none
     control_host:
-      {address: 192.0.2.10, port: 2222, user: eiffel, directory: "/opt/a 'quoted' dir", host_key: %[1]s me@one, authorized_keys: %[2]s,
-       others: [{address: 192.0.2.11, port: 22, host_key: "%[1]s"}]}
+      {address: 192.0.2.10, port: 2222, user: eiffel, directory: "/opt/a 'quoted' dir", host_key: %[1]s me@one,
+       authorized_keys: %[2]s, others: [{address: 192.0.2.11, port: 22, host_key: "%[1]s"}]}
     converged: {public_key: %[1]s}
     %[3]s
   tasks:

@@ -246,7 +246,8 @@ func TestAKeyOfANodeIsChecked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			said, err := local(t, "good,bad", fmt.Sprintf(`
-    - authorize_key: {file: %s, key: "{{ said[inventory_hostname] }}", comment: "{{ inventory_hostname }}", command: run}
+    - authorize_key:
+        {file: %s, key: "{{ said[inventory_hostname] }}", comment: "{{ inventory_hostname }}", command: run}
       vars: {said: {good: %q, bad: %q}}
 `, file, good, key))
 			if err == nil || !strings.Contains(said, "does not have a public key") {

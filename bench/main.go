@@ -1,5 +1,5 @@
-// Command bench measures the product: each benchmark compares two times of one run on one machine, since times alone
-// say more about the machine than about the product. All of them in one run write docs/performance.md.
+// Command bench measures the product. Each benchmark compares two times of one run on one machine, since times alone
+// depend more on the machine than on the product. A run of all benchmarks writes docs/performance.md.
 package main
 
 import (
@@ -45,7 +45,7 @@ type sizes struct {
 	many      int   // nodes that come together
 	straggle  int   // nodes together, of which one does not come
 	clusters  []int // nodes of the clusters that get one node more
-	perState  int   // nodes in a Terraform state of these
+	perState  int   // nodes in a Terraform state of these clusters
 	callers   int   // calls at once
 	deferring time.Duration
 }
@@ -63,8 +63,12 @@ func flags() []cli.Flag {
 		&cli.IntFlag{Name: "old", Value: 2, Usage: "reimage: nodes by the old flow"},
 		&cli.IntFlag{Name: "many", Value: 50, Usage: "many: nodes together"},
 		&cli.IntFlag{Name: "straggle", Value: 20, Usage: "stragglers: nodes together"},
-		&cli.IntSliceFlag{Name: "clusters", Value: cli.NewIntSlice(10, 1000, 4000), Usage: "size, status, waiting: nodes of each cluster"},
-		&cli.IntFlag{Name: "per-state", Value: 100, Usage: "size, status, waiting: nodes in a Terraform state, as nodes_per_state has it"},
+		&cli.IntSliceFlag{
+			Name: "clusters", Value: cli.NewIntSlice(10, 1000, 4000), Usage: "size, status, waiting: nodes of each cluster",
+		},
+		&cli.IntFlag{
+			Name: "per-state", Value: 100, Usage: "size, status, waiting: nodes in a Terraform state (nodes_per_state)",
+		},
 		&cli.IntFlag{Name: "callers", Value: 200, Usage: "callers: calls at once"},
 		&cli.DurationFlag{Name: "deferring", Value: 30 * time.Second, Usage: "waiting: how long a worker is watched"},
 	}

@@ -15,10 +15,10 @@ import (
 )
 
 // adoptOrphans makes this process the parent of processes whose own parent ends (prctl(2), PR_SET_CHILD_SUBREAPER):
-// workers outlive their callers, and only a parent can read the CPU time of a process and its children.
+// workers go on after their callers end, and only a parent can read the CPU time of a process and its children.
 func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// orphans are the names of processes that outlive their parents: workers, and the connections of Ansible.
+// orphans are the names of processes that go on after their parents end: workers, and the connections of Ansible.
 var orphans = []string{"reconfigure", "ssh"}
 
 // taken returns the CPU time of the orphans that have ended since the last call, with that of all of their children. No

@@ -28,7 +28,7 @@ import (
 type site struct {
 	dir  string
 	size int
-	// perState is how many nodes a Terraform state has.
+	// perState is the number of nodes in a Terraform state.
 	perState int
 	cloud    *labcloud.Cloud
 	client   client
@@ -178,7 +178,8 @@ partitions:
 slurm: {suspend_time: 600, suspend_timeout: 120, resume_timeout: 900, resume_rate: 0, suspend_rate: 0}
 name_resolution: hosts
 nfs_shares: []
-reconfigure: {state_directory: state, terraform: %[6]s, parallelism: 50, lock_timeout: 60, host_keys: accept-new, boot_timeout: 60, nodes_per_state: %[8]d}
+reconfigure: {state_directory: state, terraform: %[6]s, parallelism: 50, lock_timeout: 60, host_keys: accept-new,
+  boot_timeout: 60, nodes_per_state: %[8]d}
 `, s.dir, siteControl, siteGroup, sitePrefix, s.size, paths.Terraform, siteKey, s.perState)
 	return errors.Join(
 		s.write("group_vars/all.yml", declaration, 0o644), s.write("key", "", 0o600),
@@ -189,14 +190,27 @@ reconfigure: {state_directory: state, terraform: %[6]s, parallelism: 50, lock_ti
 // from files. ansible-playbook calls the real one, which reads the playbooks and the inventory and lists the hosts of
 // each play; then it reports that the last node is done, and sets the node in Slurm's answers as registered.
 func (s *site) stubs(context.Context, *bench, tools.Paths) error {
+	last, end := s.file("slurm", "last"), s.file("slurm", "end")
 	programs := map[string]string{
-		"ssh":    "#!/bin/sh\nuntil case $1 in debian@*) true ;; *) false ;; esac; do shift; done\nshift\nexec sh -c \"$*\"\n",
-		"states": "#!/bin/sh\nprintf '\\n-- scontrol show nodes --json\\n' && $1 && printf '\\n-- squeue\\n\\n-- completed\\n'\n",
-		"hold":   "#!/bin/sh\necho\nexec cat\n",
-		"scontrol": fmt.Sprintf("#!/bin/sh\ncase \"$*\" in\n'show nodes --json') exec cat %s ;;\n'show nodes --json %s') exec cat %s ;;\n*State=DRAIN*) mv %s %s ;;\nesac\n",
-			strings.Join([]string{s.file("slurm", "others"), s.file("slurm", "last"), s.file("slurm", "end")}, " "),
-			nodeName(s.size), strings.Join([]string{s.file("slurm", "begin"), s.file("slurm", "last"), s.file("slurm", "end")}, " "),
-			s.file("slurm", "drained"), s.file("slurm", "last")),
+		"ssh": `#!/bin/sh
+until case $1 in debian@*) true ;; *) false ;; esac; do shift; done
+shift
+exec sh -c "$*"
+`,
+		"states": `#!/bin/sh
+printf '\n-- scontrol show nodes --json\n' && $1 && printf '\n-- squeue\n\n-- completed\n'
+`,
+		"hold": "#!/bin/sh\necho\nexec cat\n",
+		"scontrol": fmt.Sprintf(`#!/bin/sh
+case "$*" in
+'show nodes --json') exec cat %s ;;
+'show nodes --json %s') exec cat %s ;;
+*State=DRAIN*) mv %s %s ;;
+esac
+`,
+			strings.Join([]string{s.file("slurm", "others"), last, end}, " "),
+			nodeName(s.size), strings.Join([]string{s.file("slurm", "begin"), last, end}, " "),
+			s.file("slurm", "drained"), last),
 		"squeue": "#!/bin/sh\n",
 		"ansible-playbook": fmt.Sprintf(`#!/bin/sh
 env -u RECONFIGURE_EVENTS %s "$@" --list-hosts >%s 2>&1 || exit 1
@@ -206,8 +220,7 @@ cat >"$RECONFIGURE_EVENTS" <<END
 {"event": "play"}
 {"event": "done", "host": "%s"}
 END
-`, realAnsible(), s.file("hosts"), s.file("slurm", "up"), s.file("slurm", "last"), s.file("slurm", "last"),
-			s.file("slurm", "last"), nodeName(s.size)),
+`, realAnsible(), s.file("hosts"), s.file("slurm", "up"), last, last, last, nodeName(s.size)),
 	}
 	for name, text := range programs {
 		if err := s.write("stubs/"+name, text, 0o755); err != nil {
@@ -221,7 +234,9 @@ END
 		others.WriteString(slurmNode(nodeName(i), "1750000000", "IDLE", "CLOUD") + ",\n")
 	}
 	return errors.Join(
-		s.write("slurm/begin", begin, 0o644), s.write("slurm/others", others.String(), 0o644), s.write("slurm/end", `], "errors": []}`, 0o644),
+		s.write("slurm/begin", begin, 0o644),
+		s.write("slurm/others", others.String(), 0o644),
+		s.write("slurm/end", `], "errors": []}`, 0o644),
 		s.write("slurm/up", slurmNode(nodeName(s.size), "@BOOT@", "IDLE", "CLOUD"), 0o644))
 }
 

@@ -12,9 +12,11 @@ type oneMore struct{ wall, cpu time.Duration }
 // size measures one node more and one less in clusters of several sizes.
 func (b *bench) size(ctx context.Context) (report, error) {
 	r := report{
-		about: fmt.Sprintf("One node more (`reconfigure resume`) and one less (`reconfigure suspend`) in clusters all of whose other nodes are up, with ports that are kept and "+
-			"%d nodes in a Terraform state. The cloud has nothing behind its servers, Slurm's answers come from files, and the real ansible-playbook reads the "+
-			"playbooks and the inventory but runs no task. Each call starts a worker. CPU is that of the call, the worker and all that it starts. Ratios are to the smallest cluster.", b.sizes.perState),
+		about: fmt.Sprintf("One node more (`reconfigure resume`) and one less (`reconfigure suspend`) in clusters all of "+
+			"whose other nodes are up, with ports that are kept and %d nodes in a Terraform state. The cloud has nothing "+
+			"behind its servers, Slurm's answers come from files, and the real ansible-playbook reads the playbooks and the "+
+			"inventory but runs no task. Each call starts a worker. CPU is that of the call, the worker and all that it "+
+			"starts. Ratios are to the smallest cluster.", b.sizes.perState),
 		details: [][]string{{"nodes", "what", "wall", "ratio", "CPU", "ratio"}},
 	}
 	var first map[string]oneMore

@@ -62,8 +62,8 @@ func (c Class) ForOwner() string {
 	return "something went wrong"
 }
 
-// Public returns an error's text without what only the cloud's administrators are to see: the addresses of the API, and of
-// who called it. Every user of the cluster can read the reasons in Slurm.
+// Public returns an error's text without what only the cloud's administrators are to see: the addresses of the API and
+// of its caller. Every user of the cluster can read the reasons in Slurm.
 func Public(words string) string {
 	words = apiCall.ReplaceAllString(words, "the API")
 	return nothing.ReplaceAllString(connection.ReplaceAllString(words, "$1"), "")
@@ -71,8 +71,9 @@ func Public(words string) string {
 
 var (
 	apiCall    = regexp.MustCompile(`\[[A-Z]+ https?://[^]]*\]|"?https?://[^\s"]+"?`)
-	connection = regexp.MustCompile(`\b((?:dial|read|write) (?:tcp|udp)|lookup) (?:\[\S+?\]|[^\s:]+)(?::\d+)?(?:->\S+:\d+)?`)
-	nothing    = regexp.MustCompile(`[.:,;]?\s*(?:last error:\s*)?%!\w\(<nil>\)`) // what Go prints of a missing error
+	connection = regexp.MustCompile(
+		`\b((?:dial|read|write) (?:tcp|udp)|lookup) (?:\[\S+?\]|[^\s:]+)(?::\d+)?(?:->\S+:\d+)?`)
+	nothing = regexp.MustCompile(`[.:,;]?\s*(?:last error:\s*)?%!\w\(<nil>\)`) // what Go prints of a missing error
 )
 
 // Said returns a reason with its class as prefix, so that the class remains when the reason is truncated. It returns

@@ -153,8 +153,8 @@ func (s NodeState) Down() bool { return s.Has(NodeDown) }
 // Drained reports whether the node is drained, or draining while jobs still run on it.
 func (s NodeState) Drained() bool { return s.Has(NodeDrain) }
 
-// Misfit reports whether slurmd registered with less than slurm.conf declares for the node. Slurm drains such a node; the
-// drain stays when slurmd registers with enough (slurmctld, validate_node_specs).
+// Misfit reports whether slurmd registered with less than slurm.conf declares for the node. Slurm drains such a node;
+// the drain stays when slurmd registers with enough (slurmctld, validate_node_specs).
 func (s NodeState) Misfit() bool {
 	words := strings.HasPrefix(s.Reason, "Low ") || strings.HasPrefix(s.Reason, "gres/")
 	return s.Has(NodeInvalidReg) || s.Drained() && words

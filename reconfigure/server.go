@@ -24,7 +24,8 @@ type Port struct {
 	Created time.Time
 }
 
-// Identity is what the cloud knows a cluster by. Its name does not suffice: a project may have two clusters of one name.
+// Identity is what the instances and ports of a cluster are recognized by. The cluster's name does not suffice: a
+// project may have two clusters with one name.
 type Identity struct {
 	ID string // random, made once; empty: there is none yet
 	// Marked reports whether the instances and ports that were made before clusters had ids have this one. Until then

@@ -31,7 +31,7 @@ func gateCommand() *cli.Command {
 			if err := key.Check(); err != nil {
 				return usagef(c, "%v", err)
 			}
-			if err := ownedByCaller(directory(c)); err != nil {
+			if err := site.CheckOwner(directory(c)); err != nil {
 				return usagef(c, "%v", err)
 			}
 			ctx, cancel := context.WithTimeout(c.Context, gateTimeout)

@@ -247,7 +247,8 @@ func hostileForNode(node string) []string {
 		"update node01,node02",
 		"update --reimage " + node, "update --from-slurm " + node, "update " + strings.ToUpper(node), "update " + node + "0",
 		"update node09", "update node1", "update localhost", "destroy --yes", "gate --role controller", "scp -t /tmp",
-		"gate --role node --node node09", "'/opt/eiffel/bin/reconfigure' --dir /opt/eiffel update --no-wait --from-slurm " + node,
+		"gate --role node --node node09",
+		"'/opt/eiffel/bin/reconfigure' --dir /opt/eiffel update --no-wait --from-slurm " + node,
 	}
 	for _, payload := range payloads {
 		corpus = append(corpus, "update "+node+payload)

@@ -2,14 +2,8 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
-	"os/user"
-	"path/filepath"
-	"strconv"
-	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -19,7 +13,7 @@ import (
 )
 
 func siteOf(c *cli.Context) (site.Site, error) {
-	if err := ownedByCaller(directory(c)); err != nil {
+	if err := site.CheckOwner(directory(c)); err != nil {
 		return site.Site{}, usagef(c, "%v", err)
 	}
 	s, err := site.Open(directory(c))
@@ -36,33 +30,6 @@ func siteOf(c *cli.Context) (site.Site, error) {
 	}
 	s.Starter, err = starterOf(c, s.Cluster.Settings.Worker)
 	return s, err
-}
-
-// ownedByCaller keeps root from leaving files in somebody else's cluster directory that its owner, and so Slurm's
-// calls, could not use any more.
-func ownedByCaller(dir string) error {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return nil // what is wrong with the directory is said by whoever opens it
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	if ok && os.Getuid() == 0 && owner.Uid != 0 {
-		return notForRoot(dir, owner.Uid)
-	}
-	return nil
-}
-
-// notForRoot names the folder and its owner, by its name where it has one.
-func notForRoot(dir string, uid uint32) error {
-	if full, err := filepath.Abs(dir); err == nil {
-		dir = full
-	}
-	number := strconv.FormatUint(uint64(uid), 10)
-	name, sudo := "uid "+number, "'#"+number+"'"
-	if owner, err := user.LookupId(number); err == nil {
-		name, sudo = "user "+owner.Username, owner.Username
-	}
-	return fmt.Errorf("%s belongs to %s: call it as that user, not as root (sudo -u %s …)", dir, name, sudo)
 }
 
 // withJournal does something with a site, as one of siteOf and siteAnyway opens it, and its journal.
@@ -91,7 +58,7 @@ func logger(c *cli.Context) *slog.Logger {
 
 // siteAnyway is the site for those who need no more than the journal: a declaration that cannot be read is a warning.
 func siteAnyway(c *cli.Context) (site.Site, error) {
-	if err := ownedByCaller(directory(c)); err != nil {
+	if err := site.CheckOwner(directory(c)); err != nil {
 		return site.Site{}, usagef(c, "%v", err)
 	}
 	if _, err := starterOf(c, ""); err != nil {

@@ -13,8 +13,10 @@ func TestCommandLineAndEnvironment(t *testing.T) {
 		"PATH=/usr/bin", "HOME=/nonexistent", "LC_ALL=de_DE", "ANSIBLE_HOST_KEY_CHECKING=false",
 		"ANSIBLE_STDOUT_CALLBACK=json",
 	}})
-	c, err := executor{Runner: r, playbook: sitePlaybook, scratch: scratch{home: "/state/ansible", dir: "/state/ansible/run-1",
-		sockets: "/tmp/reconfigure-1"}}.command()
+	c, err := executor{
+		Runner: r, playbook: sitePlaybook,
+		scratch: scratch{home: "/state/ansible", dir: "/state/ansible/run-1", sockets: "/tmp/reconfigure-1"},
+	}.command()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package check finds what makes a site unsafe, slow or broken before it hurts. Each check is a pure function of Facts,
-// which somebody else has gathered. A fact that is not known is left out, and nothing is concluded from that.
+// Package check finds what makes a site unsafe, slow or broken before jobs are affected. Each check is a pure function
+// of Facts, which the caller gathers. A fact that is not known is left out, and nothing is concluded from that.
 package check
 
 import (
@@ -11,30 +11,30 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Severity is how much a finding matters.
+// Severity is the importance of a finding.
 type Severity string
 
-// The severities: jobs, credentials or nodes are in danger, or nothing will work; something will go wrong at times, or
-// will be slow; something to know.
+// The severities. Error: jobs, credentials or nodes are in danger, or nothing will work. Warning: something will fail
+// at times, or will be slow. Note: administrators should know it.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
 	Note    Severity = "note"
 )
 
-// order has the worst first.
+// order sorts severities, the worst first.
 var order = map[Severity]int{Error: 0, Warning: 1, Note: 2}
 
 // Finding is one thing that is not as it should be.
 type Finding struct {
-	Check    string   `json:"check"` // the word for the kind of check: files, keys, slurm, …
+	Check    string   `json:"check"` // the kind of check: files, keys, slurm, …
 	Severity Severity `json:"severity"`
 	What     string   `json:"what"`
 	Why      string   `json:"why"`    // why it matters
 	Change   string   `json:"change"` // the line to change, or the command
 }
 
-// Unreachable is a source of facts that did not answer. What hangs on it was not checked.
+// Unreachable is a source of facts that did not answer. What depends on it was not checked.
 type Unreachable struct {
 	Source string `json:"source"`
 	Reason string `json:"reason"`
@@ -43,7 +43,7 @@ type Unreachable struct {
 // Facts is what was gathered of a site. The zero value of each field is that it is not known.
 type Facts struct {
 	Cluster reconfigure.Cluster
-	UID     int // the owner of the cluster directory, as whom everything should be owned
+	UID     int // the owner of the cluster directory, who should own all files
 
 	Files          []File
 	FileSystems    []FileSystem
@@ -51,13 +51,13 @@ type Facts struct {
 	HostKeys       map[string]bool                 // addresses whose host key is known
 	Instances      map[string]reconfigure.Instance // by node, as Terraform's state has them
 
-	Slurm    map[string]string // the settings that slurmctld runs with, as `scontrol show config` has them
-	Times    *Times            // as the journal has measured them
+	Slurm    map[string]string // the settings that slurmctld runs with, as `scontrol show config` prints them
+	Times    *Times            // measured, from the journal's events
 	Versions map[Program]string
 	Exports  string // the options of the NFS exports (exports(5))
 
-	Login   string                   // why the cloud takes nobody in; empty: it does, or that is not known
-	Clocks  map[string]time.Duration // how far each clock is ahead of the control host's, by where it is
+	Login   string                   // why the login to the cloud fails; empty: it works, or that is not known
+	Clocks  map[string]time.Duration // how far each host's clock is ahead of the control host's, by host
 	Sources map[reconfigure.Source]reconfigure.Resolved
 	Room    *reconfigure.Room
 	Servers []Server // of the whole project
@@ -72,7 +72,7 @@ type Report struct {
 	Unreachable []Unreachable `json:"unreachable"` // what was not checked
 }
 
-// checks is all of them.
+// checks returns all checks.
 func checks() []func(Facts) []Finding {
 	return []func(Facts) []Finding{
 		files, disks, authorizedKeys, hostKeys, slurmSettings, deadlines, versions, exports, clocks,
@@ -80,7 +80,7 @@ func checks() []func(Facts) []Finding {
 	}
 }
 
-// Run makes all checks.
+// Run returns the findings of all checks.
 func Run(facts Facts) Report {
 	report := Report{Cluster: facts.Cluster.Name, Findings: []Finding{}, Unreachable: []Unreachable{}}
 	for _, check := range checks() {
@@ -93,7 +93,7 @@ func Run(facts Facts) Report {
 	return report
 }
 
-// Worst returns the severity of the worst finding; empty where there is none. A source that did not answer counts as a
+// Worst returns the severity of the worst finding; empty if there is none. A source that did not answer counts as a
 // warning.
 func (r Report) Worst() Severity {
 	switch {
@@ -107,7 +107,7 @@ func (r Report) Worst() Severity {
 	return ""
 }
 
-// FoundError is that errors or warnings were found, or a source did not answer.
+// FoundError means that errors or warnings were found, or that a source did not answer.
 type FoundError struct{ Report Report }
 
 func (e *FoundError) Error() string {
@@ -119,7 +119,7 @@ func (e *FoundError) Error() string {
 		count[Error], count[Warning], len(e.Report.Unreachable))
 }
 
-// Err returns a *FoundError; nil where there are notes only.
+// Err returns a *FoundError; nil if there are notes only.
 func (r Report) Err() error {
 	if worst := r.Worst(); worst == Error || worst == Warning {
 		return &FoundError{r}

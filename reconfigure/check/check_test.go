@@ -397,7 +397,9 @@ func TestPercentile(t *testing.T) {
 
 // TestTheTestedVersionsAreThoseOfTheLab holds the table to what the suite installs.
 func TestTheTestedVersionsAreThoseOfTheLab(t *testing.T) {
-	for program, installed := range map[Program]string{Terraform: tools.TerraformVersion, Provider: tools.ProviderVersion} {
+	for program, installed := range map[Program]string{
+		Terraform: tools.TerraformVersion, Provider: tools.ProviderVersion,
+	} {
 		if tested := supported()[program].tested; installed != tested {
 			t.Errorf("%s: the lab installs %s, the table has %s", program, installed, tested)
 		}
@@ -423,7 +425,7 @@ warning  word word word word word word word word word word word word word word w
          word word word word word word word word
          so
          → more
-unknown  Slurm does not answer, and what hangs on it is not checked: no route
+unknown  Slurm does not answer, and what depends on it is not checked: no route
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

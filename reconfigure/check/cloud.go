@@ -11,7 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// exports checks the options of the folders that the nodes share.
+// exports checks the NFS options of the folders that the nodes share.
 func exports(facts Facts) []Finding {
 	if len(facts.Cluster.NFSShares) == 0 || !hasWord(facts.Exports, "no_root_squash") {
 		return nil
@@ -24,7 +24,7 @@ func exports(facts Facts) []Finding {
 	}}
 }
 
-// clocks checks that all go alike.
+// clocks checks that all clocks show the same time.
 func clocks(facts Facts) (found []Finding) {
 	const (
 		harmless = 5 * time.Second
@@ -52,7 +52,7 @@ func clocks(facts Facts) (found []Finding) {
 	return found
 }
 
-// login checks the credentials.
+// login checks that the cloud accepts the credentials.
 func login(facts Facts) []Finding {
 	if facts.Login == "" {
 		return nil
@@ -65,7 +65,7 @@ func login(facts Facts) []Finding {
 	}}
 }
 
-// sources checks that what the declaration names is in the cloud.
+// sources checks that the cloud has the declared images, flavors and networks.
 func sources(facts Facts) (found []Finding) {
 	byError := map[string][]string{}
 	note := func(who string, s reconfigure.Source) {
@@ -147,15 +147,15 @@ func quota(facts Facts) (found []Finding) {
 	return found
 }
 
-// Server is one of the project's, whosever it is.
+// Server is a server of the project, of any owner.
 type Server struct {
 	ID      string
 	Name    string
-	Cluster string // the cluster's name in its metadata; empty: it is none of any cluster's
-	Ours    bool   // it counts as this cluster's
+	Cluster string // the cluster's name in its metadata; empty: it belongs to no cluster
+	Ours    bool   // it belongs to this cluster
 }
 
-// names checks that nobody else in the project uses the cluster's name, or the names of its nodes.
+// names checks that no other server in the project has the cluster's name, or a name of its nodes.
 func names(facts Facts) (found []Finding) {
 	declared := facts.Cluster.Nodes().Union(nodeset.Of(facts.Cluster.Control.Name))
 	var namesakes, others []string
@@ -188,7 +188,7 @@ func names(facts Facts) (found []Finding) {
 	return found
 }
 
-// nameList is names that need not be nodes of Slurm's.
+// nameList returns a list of server names, which need not be names of nodes. A long list is cut.
 func nameList(names []string) string {
 	const most = 10
 	names = slices.Compact(slices.Sorted(slices.Values(names)))

@@ -31,18 +31,18 @@ type File struct {
 	UID     int
 }
 
-// bits of a mode: who else may do what.
+// The bits of a mode that give others any permission, and those that let them write.
 const (
 	others  fs.FileMode = 0o077
 	writers fs.FileMode = 0o022
 )
 
-// rule is what a role asks of a file.
+// rule is the requirements for a file of a role.
 type rule struct {
 	forbidden fs.FileMode
 	why       string
-	required  bool // it must be there
-	system    bool // root may own it, too
+	required  bool // the file must exist
+	system    bool // root may own it too
 }
 
 func rules() map[Role]rule {
@@ -103,7 +103,7 @@ func files(facts Facts) (found []Finding) {
 	return found
 }
 
-// taken is the mode for chmod(1) that takes permissions away.
+// taken returns the mode for chmod(1) that removes these permissions.
 func taken(bits fs.FileMode) string {
 	var parts []string
 	for _, who := range []struct {
@@ -123,16 +123,16 @@ func taken(bits fs.FileMode) string {
 	return strings.Join(parts, ",")
 }
 
-// FileSystem is one on which files of the tool's are.
+// FileSystem is a file system that has files of the tool.
 type FileSystem struct {
 	Path    string // one of its folders
 	Free    uint64 // bytes that are free to the caller
 	Files   uint64 // inodes that are free
-	Network bool   // it is NFS or another one of a server
+	Network bool   // it is NFS or another network file system
 	Journal bool   // the journal is on it, as a file
 }
 
-// disks checks the room on the control host's file systems.
+// disks checks the free space on the control host's file systems, and where the journal is.
 func disks(facts Facts) (found []Finding) {
 	const (
 		mib      = 1 << 20

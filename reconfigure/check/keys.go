@@ -11,25 +11,25 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// AuthorizedKeys is the file with the keys that Slurm and the nodes log in to the control host with.
+// AuthorizedKeys is the file with the keys by which Slurm and the nodes log in to the control host.
 type AuthorizedKeys struct {
 	Path  string
 	Lines []string
 }
 
-// key is a line that is ours: the control node's, or a node's for its own reboot. The comments are those that the role
-// slurm_scripts writes.
+// key is a line of this cluster: the control node's, or a node's for its own reboot. The comments are those that the
+// role slurm_scripts writes.
 type key struct {
 	node    string // empty: Slurm's key on the control node
 	options []string
 }
 
-// keysOf returns the lines that are of this cluster.
+// keysOf returns the lines of this cluster.
 func keysOf(cluster string, lines []string) (keys []key) {
 	for _, line := range lines {
 		_, comment, options, _, err := ssh.ParseAuthorizedKey([]byte(line))
 		if err != nil {
-			continue // sshd does not take it either
+			continue // sshd ignores it too
 		}
 		if comment == "slurm@"+cluster {
 			keys = append(keys, key{"", options})
@@ -54,7 +54,7 @@ func (k key) gated() bool {
 	})
 }
 
-// authorizedKeys checks that each key of the cluster's can do one thing only.
+// authorizedKeys checks that each key of the cluster may only call the gate, from given addresses.
 func authorizedKeys(facts Facts) (found []Finding) {
 	if facts.AuthorizedKeys == nil {
 		return nil
@@ -136,7 +136,7 @@ func authorizedKeys(facts Facts) (found []Finding) {
 	return found
 }
 
-// hostKeys checks that the host keys of all instances are known, and how they become known.
+// hostKeys checks that the host keys of all instances are known, and how the tool learns them.
 func hostKeys(facts Facts) (found []Finding) {
 	var unknown []string
 	for node, instance := range facts.Instances {

@@ -9,7 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// setting is one of slurm.conf(5) that the tool relies on.
+// setting is a setting of slurm.conf(5) that the tool depends on.
 type setting struct {
 	name     string
 	wrong    func(value string) bool
@@ -18,7 +18,7 @@ type setting struct {
 	why      string
 }
 
-// slurmSettings checks what slurmctld runs with.
+// slurmSettings checks the settings that slurmctld runs with.
 func slurmSettings(facts Facts) (found []Finding) {
 	if facts.Slurm == nil {
 		return nil
@@ -105,7 +105,7 @@ func slurmSettings(facts Facts) (found []Finding) {
 	return found
 }
 
-// hasWord reports whether a list with commas has a word, with or without a value.
+// hasWord reports whether a comma-separated list has a word, with or without a value.
 func hasWord(list, word string) bool {
 	for part := range strings.SplitSeq(list, ",") {
 		name, _, _ := strings.Cut(strings.TrimSpace(part), "=")
@@ -116,14 +116,15 @@ func hasWord(list, word string) bool {
 	return false
 }
 
-// number reads a setting as `scontrol show config` prints it: "60 sec", "300 nodes/min"; false for NONE and INFINITE.
+// number returns the number of a setting as `scontrol show config` prints it: "60 sec", "300 nodes/min"; false for NONE
+// and INFINITE.
 func number(value string) (int, bool) {
 	first, _, _ := strings.Cut(value, " ")
 	n, err := strconv.Atoi(first)
 	return n, err == nil
 }
 
-// Times is how long phases took for nodes that became ready, and removals, by the journal.
+// Times has the durations of phases, for nodes that became ready, and of removals.
 type Times struct {
 	Phases  map[reconfigure.Phase][]time.Duration
 	Ready   []time.Duration // from the first phase to the last of the attempt that made a node ready
@@ -133,10 +134,10 @@ type Times struct {
 const (
 	// reserve is the time before ResumeTimeout at which the tool gives a node up.
 	reserve = 30 * time.Second
-	// fewest is how many measurements a conclusion needs.
+	// fewest is the smallest number of measurements for a conclusion.
 	fewest = 5
-	// slack is how much more than was measured a deadline should allow.
-	slack = 3 // halves
+	// slack is the ratio of a deadline to the measured time, in halves.
+	slack = 3
 )
 
 // deadlines checks the timeouts against one another, and against what was measured.
@@ -231,7 +232,7 @@ func deadlines(facts Facts) (found []Finding) {
 	return found
 }
 
-// p95 returns the 95th percentile; false where there are too few measurements.
+// p95 returns the 95th percentile; false if there are too few measurements.
 func p95(all []time.Duration) (time.Duration, bool) {
 	if len(all) < fewest {
 		return 0, false
@@ -242,7 +243,7 @@ func p95(all []time.Duration) (time.Duration, bool) {
 
 func round(d time.Duration) time.Duration { return d.Round(time.Second) }
 
-// ceiling is a time in seconds for the declaration: whole minutes.
+// ceiling returns a time in seconds for the declaration, rounded up to whole minutes.
 func ceiling(d time.Duration) int {
 	return int((d+time.Minute-1)/time.Minute) * 60
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Measure reads from the events of requests how long the phases of nodes took that became ready, and of those that were
-// removed. An event may be one of several requests.
+// Measure returns, from the events of requests, the durations of the phases of nodes that became ready, and of
+// removals. An event may belong to several requests; it counts once.
 func Measure(byRequest map[reconfigure.RequestID][]reconfigure.Event) Times {
 	times := Times{Phases: map[reconfigure.Phase][]time.Duration{}}
 	type way struct {
@@ -35,7 +35,7 @@ func Measure(byRequest map[reconfigure.RequestID][]reconfigure.Event) Times {
 	return times
 }
 
-// add takes the events of one node in one plan, in their order.
+// add adds the times of one node in one plan, from its events in their order.
 func (t *Times) add(steps []reconfigure.Event) {
 	begun, took := map[reconfigure.Phase]time.Time{}, map[reconfigure.Phase]time.Duration{}
 	for _, e := range steps {

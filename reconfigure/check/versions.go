@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/go-version"
 )
 
-// Program is one of those that the tool drives.
+// Program is a program that the tool drives.
 type Program string
 
 // The programs.
@@ -18,13 +18,13 @@ const (
 	Slurm     Program = "Slurm"
 )
 
-// support is which versions work, and with which the tests run.
+// support has the oldest version of a program that works, and the version with which the tests run.
 type support struct {
 	oldest, tested string
 	change         string
 }
 
-// supported has the versions of the test suite. A test compares them with those that the lab installs.
+// supported returns the supported versions. A test compares them with those that the lab installs.
 func supported() map[Program]support {
 	return map[Program]support{
 		Terraform: {"1.5.0", "1.5.7", "reconfigure: {terraform: PATH} names another binary"},
@@ -38,7 +38,7 @@ func supported() map[Program]support {
 	}
 }
 
-// versions checks what is installed.
+// versions checks the installed versions.
 func versions(facts Facts) (found []Finding) {
 	for _, program := range []Program{Terraform, Provider, Ansible, Slurm} {
 		is, err := version.NewVersion(facts.Versions[program])
@@ -55,7 +55,7 @@ func versions(facts Facts) (found []Finding) {
 		case !sameLine(is.String(), s.tested):
 			finding.Severity = Note
 			finding.What = fmt.Sprintf("%s is version %s, and the tests run with %s", program, is, s.tested)
-			finding.Why = "it should work, but nothing has shown it"
+			finding.Why = "it should work, but it is not tested"
 		default:
 			continue
 		}

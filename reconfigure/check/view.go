@@ -8,10 +8,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// width is how many characters a line has.
+// width is the number of characters in a line.
 const width = 120
 
-// Write shows a report to people: each finding, below it why it matters, and what to change.
+// Write writes a report for people: each finding, below it why it matters, and what to change.
 func (r Report) Write(w io.Writer) error {
 	var b strings.Builder
 	for _, f := range r.Findings {
@@ -23,7 +23,7 @@ func (r Report) Write(w io.Writer) error {
 		paragraph(
 			&b,
 			"unknown  ",
-			fmt.Sprintf("%s does not answer, and what hangs on it is not checked: %s", u.Source, u.Reason),
+			fmt.Sprintf("%s does not answer, and what depends on it is not checked: %s", u.Source, u.Reason),
 		)
 	}
 	if len(r.Findings)+len(r.Unreachable) == 0 {
@@ -33,7 +33,7 @@ func (r Report) Write(w io.Writer) error {
 	return err
 }
 
-// paragraph writes text behind a head, and indents its further lines as far.
+// paragraph writes a head and text, and indents further lines by the width of the head.
 func paragraph(b *strings.Builder, head, words string) {
 	indent := strings.Repeat(" ", len([]rune(head)))
 	for i, line := range text.Wrap(words, width-len(indent)) {

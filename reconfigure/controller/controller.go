@@ -61,12 +61,12 @@ type Journal interface {
 type Site struct {
 	Cluster reconfigure.Cluster
 	Observe func(ctx context.Context, scope snapshot.Scope) (snapshot.Snapshot, error)
-	// States asks Slurm alone, for these nodes at least. Nil: everything is looked at each time.
+	// States returns the states of at least these nodes, and asks Slurm only. Nil: each look takes a whole snapshot.
 	States func(
 		ctx context.Context, control reconfigure.Instance, nodes nodeset.NodeSet,
 	) (map[string]reconfigure.NodeState, error)
-	// Conf is the configuration that slurmctld would get, compared with the one that it runs with. It is asked for
-	// where a plan changes that. Nil: it is not compared.
+	// Conf returns the configuration that slurmctld would get, compared with the one that it runs with. It is called
+	// if a plan changes that configuration. Nil: it is not compared.
 	Conf func(ctx context.Context, seen snapshot.Snapshot) (*reconfigure.SlurmConf, error)
 	Deps operation.Deps
 }
@@ -82,8 +82,8 @@ type Config struct {
 	Reconcile func(ctx context.Context) (next time.Duration, ok bool)
 	// Flush returns when the events that operations have recorded are durable. Nil: they are durable at once.
 	Flush func(ctx context.Context) error
-	// Succeed has another worker started. It is called by a worker that was told to end, after it has released the lease,
-	// where requests came since: whoever made them left them to it. Nil: they wait for the next worker.
+	// Succeed starts another worker. A worker that was told to end calls it after it has released the lease, if requests
+	// came in the meantime: their callers saw the lease taken and started no worker. Nil: they wait for the next worker.
 	Succeed func(ctx context.Context) error
 	// Log gets the requests and their outcomes.
 	Log *slog.Logger
@@ -91,8 +91,8 @@ type Config struct {
 	Timing operation.Timing
 	// Stay keeps Run from ending when no request waits.
 	Stay bool
-	// Replaced reports whether another program is to go on in the place of this one. Run begins nothing more then, and
-	// ends when nothing is under way. Nil: never.
+	// Replaced reports whether the program's file was replaced, so that a new process is to go on. Run then begins
+	// nothing more, and ends when nothing is under way. Nil: never.
 	Replaced func() bool
 	// Once ends Run when everything that can be done now is done, even if requests are deferred.
 	Once bool
@@ -101,12 +101,13 @@ type Config struct {
 const (
 	// look is the interval at which the journal is asked for new requests.
 	look = 250 * time.Millisecond
-	// again is how often deferred requests are planned again, or, where they wait for jobs, Slurm is asked whether to.
+	// again is the interval at which deferred requests are planned again. If they wait for jobs, Slurm is asked first
+	// whether a state of their nodes has changed.
 	again = 10 * time.Second
-	// writeAgain is how often a request's verdicts are written down before it has its outcome.
+	// writeAgain is the shortest time between two writes of a request's verdicts before it has its outcome.
 	writeAgain = time.Second
-	// longestOutage is how long a controller outlives a journal that fails: a database server that is restarted, or gives way
-	// to another one, is back in minutes. What lasts longer somebody has to look at; the requests stay where they are.
+	// longestOutage is how long a controller goes on while the journal fails. A restart or a failover of a database
+	// server takes minutes. A longer failure needs an administrator; the requests stay in the journal.
 	longestOutage = 10 * time.Minute
 )
 
@@ -172,8 +173,8 @@ func hold(ctx context.Context, config Config, outage *outage) (left bool, err er
 	return anythingToBegin(ctx, config)
 }
 
-// newestKnown is the newest request of those that came before the worker was told to end; the largest number
-// where that is unknown.
+// newestKnown returns the newest request that came before the worker was told to end; the largest number if that is
+// unknown.
 func (c *controller) newestKnown(ctx context.Context) reconfigure.RequestID {
 	if !c.read {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
@@ -190,7 +191,7 @@ func (c *controller) newestKnown(ctx context.Context) reconfigure.RequestID {
 // lastLook is how long a worker that was told to end waits for the journal.
 const lastLook = 10 * time.Second
 
-// succeed starts another worker where requests came after the newest one that this one knew.
+// succeed starts another worker if requests came after the newest one that this worker knew.
 func succeed(ctx context.Context, config Config, newest reconfigure.RequestID) {
 	if config.Succeed == nil || config.Once {
 		return

@@ -161,7 +161,9 @@ func (l *lab) open(j *simulate.Journal) func(context.Context) (controller.Site, 
 		case noLogin:
 			return controller.Site{Cluster: l.cluster}, err
 		case noState:
-			observer.State = func(context.Context, nodeset.NodeSet) (reconfigure.State, error) { return reconfigure.State{}, err }
+			observer.State = func(context.Context, nodeset.NodeSet) (reconfigure.State, error) {
+				return reconfigure.State{}, err
+			}
 		}
 		return site, nil
 	}

@@ -41,7 +41,7 @@ type controller struct {
 	longest time.Duration // the longest wait for requests that come together
 	looking bool
 	due     time.Time // when deferred requests are planned again
-	waits   waits     // see there
+	waits   waits     // the last look, if all nodes wait for their jobs
 	pauses  *backoff.ExponentialBackOff
 	retry   time.Time // the next attempt after an error of the journal
 
@@ -208,8 +208,8 @@ func (c *controller) pending() []reconfigure.Request {
 	return all
 }
 
-// write writes down outcomes that are new, at once, and what has changed of requests without one. All of a request's
-// verdicts are written each time, so that of many nodes that end one after another some are written together.
+// write stores new outcomes at once, and the changed verdicts and deferrals of requests without an outcome at most once
+// in writeAgain. Each write has all verdicts of a request, so nodes that end one after another are stored together.
 func (c *controller) write() error {
 	var ended, deferred []reconfigure.Outcome
 	now := time.Now()
@@ -254,7 +254,7 @@ func (c *controller) write() error {
 	return nil
 }
 
-// unwritten reports whether something is still to be written down.
+// unwritten reports whether verdicts or deferrals are not stored yet.
 func (c *controller) unwritten() bool {
 	for _, p := range c.requests {
 		if p.changed && len(p.deferred)+len(p.verdicts) > 0 {

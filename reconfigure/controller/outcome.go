@@ -19,8 +19,8 @@ type progress struct {
 	underWay nodeset.NodeSet                // nodes with an operation for it
 	drained  nodeset.NodeSet                // nodes that were drained for it since this controller began
 	final    map[string]reconfigure.Verdict // of nodes that were rejected, though something is still done with them
-	changed  bool                           // since it was written down
-	written  time.Time                      // when that was
+	changed  bool                           // since it was stored
+	written  time.Time                      // when it was stored
 	failed   string                         // why the whole request failed
 	code     reconfigure.Code               // of a whole request that failed
 }

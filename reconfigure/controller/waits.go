@@ -10,12 +10,11 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// wholeLook is how often everything is looked at for requests that wait for jobs. In between only Slurm is asked whether
-// anything has changed on their nodes: a snapshot of a large cluster is expensive, and jobs may take a day.
+// wholeLook is the interval of whole snapshots while requests wait for jobs. Between them only Slurm is asked for the
+// states of their nodes: a snapshot of a large cluster is expensive, and jobs may take a day.
 const wholeLook = time.Minute
 
-// waits is what the last look found, where nothing came of it but that nodes wait for their jobs; the zero value where
-// something else did.
+// waits is the last look if all that it found was nodes that wait for their jobs; else it is the zero value.
 type waits struct {
 	requests []reconfigure.RequestID
 	time     time.Time
@@ -25,7 +24,7 @@ type waits struct {
 	states   map[string]reconfigure.NodeState
 }
 
-// waitsOf is what a look has found.
+// waitsOf returns what a look has found.
 func waitsOf(l planned) waits {
 	w := waits{
 		requests: ids(l.requests), time: l.seen.Time, site: l.site,
@@ -48,7 +47,7 @@ func waitsOf(l planned) waits {
 	return w
 }
 
-// open is the nodes of requests that have no verdict yet, and no operation under way.
+// open returns the nodes of requests that have no verdict yet, and no operation under way.
 func open(requests []reconfigure.Request) nodeset.NodeSet {
 	var nodes nodeset.NodeSet
 	for _, r := range requests {
@@ -57,8 +56,8 @@ func open(requests []reconfigure.Request) nodeset.NodeSet {
 	return nodes
 }
 
-// covers reports whether the next look at some requests can only find what the last one did, unless Slurm says something
-// else of their nodes.
+// covers reports whether the next look at these requests finds the same as the last one, unless a state of their nodes
+// has changed in Slurm. It is false when the next whole look is due.
 func (w waits) covers(requests []reconfigure.Request, now time.Time) bool {
 	if len(w.requests) == 0 || now.Sub(w.time) >= wholeLook {
 		return false
@@ -69,8 +68,8 @@ func (w waits) covers(requests []reconfigure.Request, now time.Time) bool {
 	return !slices.ContainsFunc(requests, func(r reconfigure.Request) bool { return r.Late(now) })
 }
 
-// last asks Slurm, and reports whether it says the same of the nodes as before. Where it does not answer, that is for a whole
-// look to find.
+// last asks Slurm, and reports whether the states of the nodes are the same as before. It reports false if Slurm does
+// not answer; the whole look that follows handles that.
 func (w waits) last(ctx context.Context) bool {
 	states, err := w.site.States(ctx, w.control, w.nodes)
 	if err != nil {

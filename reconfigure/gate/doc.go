@@ -1,4 +1,4 @@
-// Package gate decides what a key of Slurm's scripts may ask of `reconfigure gate`, the forced command of these keys
-// in authorized_keys (sshd(8), AUTHORIZED_KEYS FILE FORMAT). Parse is the grammar of what callers send, Admit the limit
-// of how often. Both are pure.
+// Package gate decides which calls a key of Slurm's scripts may make through `reconfigure gate`, the forced command of
+// these keys in authorized_keys (sshd(8), AUTHORIZED_KEYS FILE FORMAT). Parse has the grammar of the calls, Admit the
+// limit of their number. Both are pure.
 package gate

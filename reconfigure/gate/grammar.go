@@ -23,7 +23,7 @@ type Key struct {
 	Node string // for the role Node, the only one that it may ask for
 }
 
-// Check returns an error where the options of a forced command make no sense.
+// Check returns an error if the options of a forced command contradict each other, or name an unknown role.
 func (k Key) Check() error {
 	switch {
 	case k.Role == Controller && k.Node != "":
@@ -36,7 +36,7 @@ func (k Key) Check() error {
 	return nil
 }
 
-// Name is the key's name in the journal and in the requests that it makes.
+// Name returns the key's name in the journal and in the requests that it makes.
 func (k Key) Name() string {
 	if k.Role == Node {
 		return "node " + k.Node
@@ -62,7 +62,7 @@ const (
 	flagJSON = "--json" // of Status
 )
 
-// Call is what a caller asks for. It has nothing of the caller's text: Arguments makes a text of its own from it.
+// Call is what a caller asks for. It has none of the caller's text: Arguments makes new text from it.
 type Call struct {
 	Verb  Verb
 	Nodes nodeset.NodeSet // empty: Status of all
@@ -73,7 +73,7 @@ type Call struct {
 // which is how sshd passes a command on.
 const MaxCommand = 100_000
 
-// allowed is what may be in a word: the characters of hostlists, and those of verbs and flags are among them.
+// allowed has the characters that a word may have: those of hostlists, which include those of verbs and flags.
 const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.,[]-"
 
 // Parse reads a command as callers send it:
@@ -81,8 +81,8 @@ const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_
 //	command = ("resume" [" --jobs"] | "suspend" | "resume-fail" | "update") " " HOSTLIST
 //	        | "status" [" --json"] [" " HOSTLIST]
 //
-// The role Node has only "update NAME", with its own name. Whatever else it is, is an error, which says why to
-// administrators; the caller must not see it.
+// The role Node may only send "update NAME", with its own name. Everything else is an error. It gives administrators
+// the reason; the caller must not see it.
 func Parse(k Key, command string) (Call, error) {
 	switch {
 	case command == "":
@@ -93,7 +93,7 @@ func Parse(k Key, command string) (Call, error) {
 	words := strings.Split(command, " ")
 	for _, word := range words {
 		if word == "" || strings.ContainsFunc(word, foreign) {
-			return Call{}, fmt.Errorf("not in the gate's language")
+			return Call{}, fmt.Errorf("an empty word, or a character that no call has")
 		}
 	}
 	call := Call{Verb: Verb(words[0])}
@@ -118,9 +118,10 @@ func Parse(k Key, command string) (Call, error) {
 	return call, permit(k, call)
 }
 
+// foreign reports whether a character is not allowed.
 func foreign(r rune) bool { return !strings.ContainsRune(allowed, r) }
 
-// grammar returns the flag of a verb, and whether it needs a hostlist.
+// grammar returns the flag of a verb, whether it needs a hostlist, and whether there is such a verb.
 func grammar(v Verb) (flag string, needsNodes, known bool) {
 	switch v {
 	case Resume:
@@ -133,6 +134,7 @@ func grammar(v Verb) (flag string, needsNodes, known bool) {
 	return "", false, false
 }
 
+// permit returns an error if the key may not make the call.
 func permit(k Key, call Call) error {
 	switch {
 	case k.Role == Controller:
@@ -145,7 +147,7 @@ func permit(k Key, call Call) error {
 	return nil
 }
 
-// Arguments is the call as arguments of `reconfigure`.
+// Arguments returns the call as arguments of `reconfigure`.
 func (c Call) Arguments() []string {
 	arguments := []string{"--no-wait"}
 	mode := reconfigure.Suspend

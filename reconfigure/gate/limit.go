@@ -10,16 +10,16 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Limit is how much a key may ask for.
+// Limit is the number of calls and of pending requests that a key may have.
 type Limit struct {
 	Burst   float64       // the number of calls at once
-	Every   time.Duration // after which there may be one more
+	Every   time.Duration // the time after which one more call is allowed
 	Pending int           // the number of its requests without an outcome
 }
 
-// limit is far above what Slurm and a node that works as it should ask for. slurmctld starts its scripts once for many
-// nodes, or once for each node of a reboot; a node asks once for a reboot, and repeats a call that was not accepted six
-// times.
+// limit returns the limit of the key. It is far above what Slurm and a node without a fault ask for. slurmctld starts
+// its scripts once for many nodes, or once for each node of a reboot; a node asks once for a reboot, and repeats a call
+// that was not accepted six times.
 func (k Key) limit() Limit {
 	if k.Role == Node {
 		return Limit{Burst: 10, Every: 5 * time.Minute, Pending: 2}
@@ -27,7 +27,7 @@ func (k Key) limit() Limit {
 	return Limit{Burst: 1000, Every: 50 * time.Millisecond, Pending: 2000}
 }
 
-// The decisions that are errors. ErrRefused is final. ErrBusy passes: the call may be repeated later.
+// The errors of Admit. After ErrRefused the call must not be repeated; after ErrBusy it may be repeated later.
 var (
 	ErrRefused = errors.New("refused")
 	ErrBusy    = errors.New("try again later")
@@ -36,7 +36,7 @@ var (
 const (
 	keptRefusals = 10          // of one key
 	keptCommand  = 200         // bytes of a refused command
-	sameAgain    = time.Minute // after which a call above the limit is written down again
+	sameAgain    = time.Minute // the time after which another call above the limit is recorded
 )
 
 // Attempt is one call through the gate.
@@ -47,15 +47,15 @@ type Attempt struct {
 	Time    time.Time
 }
 
-// Admit decides on a call that Parse accepted, or did not: fault is its error. It returns what is known of the key
-// afterwards. Pending is the number of the key's requests without an outcome.
+// Admit returns what is known of the key after a call, and nil, ErrRefused or ErrBusy. Fault is the error of Parse for
+// the call, or nil. Pending is the number of the key's requests without an outcome.
 //
-// Each call uses up one of those that the key may make, also one that is refused. A call above the limit changes almost
-// nothing, so that a key that calls in a loop costs few writes.
+// Each call counts against the limit, also one that is refused. A call above the limit changes what is known at most
+// once a minute for one address, so that a key that calls in a loop causes few writes.
 func Admit(known reconfigure.KeyUse, a Attempt, pending int, fault error) (reconfigure.KeyUse, error) {
 	limit := a.Key.limit()
 	left := limit.Burst
-	if !known.At.IsZero() { // a clock that was set back must not take calls away
+	if !known.At.IsZero() { // a clock that was set back must not reduce the calls that are left
 		more := max(0, a.Time.Sub(known.At)).Seconds() / limit.Every.Seconds()
 		left = min(limit.Burst, known.Left+more)
 	}
@@ -72,7 +72,7 @@ func Admit(known reconfigure.KeyUse, a Attempt, pending int, fault error) (recon
 	return known, nil
 }
 
-// refuse writes a refusal down.
+// refuse returns what is known of the key with one refusal more, and the decision.
 func (a Attempt) refuse(known reconfigure.KeyUse, why string, decision error) (reconfigure.KeyUse, error) {
 	refused := reconfigure.RefusedCall{Time: a.Time, Peer: a.Peer, Why: why, Command: shown(a.Command), Count: 1}
 	all := append([]reconfigure.RefusedCall{}, known.Refused...)
@@ -88,7 +88,8 @@ func (a Attempt) refuse(known reconfigure.KeyUse, why string, decision error) (r
 	return known, decision
 }
 
-// shown is a command as administrators read it: in quotes, without control characters.
+// shown returns a command for administrators: in quotes, without control characters, and at most keptCommand bytes of
+// it.
 func shown(command string) string {
 	if len(command) > keptCommand {
 		command = command[:keptCommand] + "…"

@@ -17,8 +17,8 @@ func (j *Journal) KeyUses(ctx context.Context) ([]reconfigure.KeyUse, error) {
 }
 
 // UpdateKeyUse replaces what is known of a key's calls by what update returns, in one transaction. The key's name
-// stays. Update also gets the number of pending requests whose Caller is the key's name and " from …". Any process may
-// call it; the holder of the lease is not woken up by it.
+// stays. Update also gets the number of pending requests whose Caller is the key's name and " from ADDRESS". Any
+// process may call it; it does not wake up the holder of the lease.
 func (j *Journal) UpdateKeyUse(
 	ctx context.Context, key string, update func(known reconfigure.KeyUse, pending int) reconfigure.KeyUse,
 ) error {

@@ -57,10 +57,10 @@ type flush struct {
 	done  chan error
 }
 
-// NewRecorder starts a Recorder. write is the Record of a journal. A write that fails is retried for 10 minutes, and at
-// most 100,000 events wait meanwhile; then lost gets the error and events that are not written, and the Recorder goes on
-// with the next ones. When the journal works again, an event says how many were dropped. ErrLeaseLost is not retried; a
-// retry after ErrUncertain may write events twice. Close ends the Recorder.
+// NewRecorder starts a Recorder. write is the Record of a journal. A write that fails is retried for 10 minutes, and
+// at most 100,000 events wait meanwhile; then lost gets the error and events that are not written, and the Recorder
+// goes on with the next ones. When the journal works again, an event says how many were dropped. ErrLeaseLost is not
+// retried; a retry after ErrUncertain may write events twice. Close ends the Recorder.
 func NewRecorder(
 	write func(ctx context.Context, events ...reconfigure.Event) error,
 	lost func(err error, events []reconfigure.Event),
@@ -111,8 +111,8 @@ func (r *Recorder) drop(events []reconfigure.Event) {
 }
 
 // Flush has the queued events written at once. It returns when all events of earlier calls are durable or lost, with
-// the error of the lost ones, or when ctx ends. When the journal fails for 30 seconds it returns that error, and the events
-// stay queued.
+// the error of the lost ones, or when ctx ends. When the journal fails for 30 seconds it returns that error, and the
+// events stay queued.
 func (r *Recorder) Flush(ctx context.Context) error {
 	r.mutex.Lock()
 	if r.settled == r.came {

@@ -227,7 +227,8 @@ func TestNotMoreEventsAreKeptThanIsSaid(t *testing.T) {
 			}
 		}
 		written := slices.Concat(l.written()...)
-		if len(written) != keepMost+1 || !slices.Contains(written, "3 events from here on are missing: the journal failed for too long") {
+		const missing = "3 events from here on are missing: the journal failed for too long"
+		if len(written) != keepMost+1 || !slices.Contains(written, missing) {
 			t.Errorf("%d events, the last is %q", len(written), written[len(written)-1])
 		}
 	})

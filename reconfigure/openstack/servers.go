@@ -34,13 +34,13 @@ const inError = "ERROR"
 // listMicroversion is the newest Nova API whose list has the ids of flavors (Nova's REST API Version History, 2.47).
 const listMicroversion = "2.46"
 
-// fewServers is the most nodes that Nova is asked for by name, so that the request's URL stays short.
+// fewServers is the largest number of nodes that Nova is asked for by name, so that the request's URL stays short.
 const fewServers = 50
 
-// Servers is the instances of the cluster, by node: of these nodes, or of all where the set is empty. It may have
-// others, too. It is one call (of some pages where there are thousands). A cloud allows several of one name, so each
-// node has a list, the oldest first. The port's id is not in Nova's list, nor is the fault of a server for which Nova
-// has found no host.
+// Servers returns the instances of these nodes, by node; of the whole cluster if the set is empty. The answer may have
+// other nodes of the cluster too. It is one call, of several pages for thousands of instances. A cloud allows several
+// servers with one name, so each node has a list, the oldest first. Nova's list does not have the port's id, nor the
+// fault of a server for which Nova has found no host.
 func (c *Client) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
 	all, err := c.allServers(ctx, servers.ListOpts{Name: named(nodes)})
 	if err != nil {
@@ -60,8 +60,8 @@ func (c *Client) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string
 	return ours, nil
 }
 
-// named is the filter for servers of some names, which Nova takes as a regular expression (Compute API, "List Servers",
-// name); empty: all.
+// named returns the filter for servers with these names, a regular expression (Compute API, "List Servers", name);
+// empty: all.
 func named(nodes nodeset.NodeSet) string {
 	if nodes.Empty() || nodes.Len() > fewServers {
 		return ""
@@ -73,8 +73,8 @@ func named(nodes nodeset.NodeSet) string {
 	return "^(" + strings.Join(names, "|") + ")$"
 }
 
-// ServersWithFaults is Servers of all nodes, with the faults that Nova's list does not have: each server in ERROR
-// without one is asked for.
+// ServersWithFaults returns the instances of all nodes as Servers does, with the faults that Nova's list does not have:
+// each server in ERROR without a fault is read by a call of its own.
 func (c *Client) ServersWithFaults(ctx context.Context) (map[string][]reconfigure.Server, error) {
 	all, err := c.Servers(ctx, nodeset.NodeSet{})
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *Client) ServersWithFaults(ctx context.Context) (map[string][]reconfigur
 	return all, nil
 }
 
-// allServers is servers of the project's: Nova cannot filter by metadata.
+// allServers returns servers of the whole project: Nova cannot filter by metadata.
 func (c *Client) allServers(ctx context.Context, which servers.ListOpts) ([]servers.Server, error) {
 	list := *c.compute
 	list.Microversion = listMicroversion

@@ -69,8 +69,8 @@ func notAdopted(failure, err error) error {
 	return errors.Join(errors.New("its instance could not be imported into the state"), failure)
 }
 
-// finished returns the finished instance that Terraform has made in the place of another one since the request: a worker
-// that has died asked for it, and may not have configured it.
+// finished returns the finished instance that Terraform has made in the place of another one since the request: a
+// worker that has died asked for it, and may not have configured it.
 func (t *attempt) finished(p provision) (reconfigure.Server, bool) {
 	if p.op == nil || p.remove || p.server != nil || p.change().Action != reconfigure.Replace || t.unseen != nil {
 		return reconfigure.Server{}, false

@@ -224,8 +224,8 @@ func (o *operation) isGone(id string) bool {
 	return err == nil && !slices.ContainsFunc(servers, func(s reconfigure.Server) bool { return id == "" || s.ID == id })
 }
 
-// makeAnew makes an instance in the place of one that is gone, so nothing is lost. It is refused while Slurm has a job on
-// the node: the cloud may not show all of its servers.
+// makeAnew makes an instance in the place of one that is gone, so nothing is lost. It is refused while Slurm has a job
+// on the node: the cloud may not show all of its servers.
 func (o *operation) makeAnew() error {
 	state, err := o.state(o.ctx)
 	switch {

@@ -34,10 +34,10 @@ type Provisioner interface {
 
 // Cloud is the cloud's API, beside Terraform.
 type Cloud interface {
-	// Servers is the instances of these nodes, by node, the oldest first, whatever became of them; without nodes it is all of
-	// the cluster. It may have those of other nodes, too.
+	// Servers returns the instances of these nodes in any status, by node, the oldest first; without nodes it returns
+	// those of the whole cluster. The answer may have instances of other nodes too.
 	Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error)
-	// Fault is what went wrong with a server in ERROR, in the cloud's words; empty where it does not say.
+	// Fault returns the cloud's message about a server in ERROR; empty if there is none.
 	Fault(ctx context.Context, id string) (string, error)
 	// Reboot returns when the instance has been started again.
 	Reboot(ctx context.Context, id string) error
@@ -75,10 +75,11 @@ type Configurer interface {
 
 // Scheduler is Slurm.
 type Scheduler interface {
-	// States is these nodes, as far as Slurm knows them; without nodes it is all that it knows. It may have others, too.
+	// States returns the states of those of these nodes that Slurm knows; without nodes it returns all that Slurm
+	// knows. The answer may have other nodes too.
 	States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error)
-	// Down sets nodes DOWN with a reason that is marked as ours, so that their jobs are requeued at once. That Slurm refuses
-	// one MUST NOT keep the others from being set; so after an error some are DOWN.
+	// Down sets nodes DOWN with a reason that is marked as ours, so that their jobs are requeued at once. If Slurm
+	// refuses one, the others MUST still be set; so after an error some are DOWN.
 	Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error
 	// PowerDown gives nodes back to power saving, in whatever state they are, so that Slurm may use them again.
 	PowerDown(ctx context.Context, nodes nodeset.NodeSet) error
@@ -122,8 +123,9 @@ type Deps struct {
 	Configurer  Configurer
 	Recorder    Recorder
 	Health      HealthStore
-	// Addresses is the address of each node that has a port, with or without an instance; nil: nothing is known but the
-	// instances. The answer may be that of the last call where nothing of ours has changed it, unless it is to be fresh.
+	// Addresses returns the address of each node that has a port, with or without an instance. If fresh is false, the
+	// answer may be that of the last call, unless a change of ours came since. Nil: only the instances' addresses are
+	// known.
 	Addresses func(ctx context.Context, fresh bool) (map[string]string, error)
 	// Scheduler and Commenter use Slurm on a control node.
 	Scheduler func(control reconfigure.Instance) Scheduler

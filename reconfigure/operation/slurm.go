@@ -12,13 +12,13 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// asked is a question about nodes; without nodes it is about all.
+// asked is a query about nodes; without nodes it is about all.
 type asked struct {
-	scheduler Scheduler // of Slurm's states
+	scheduler Scheduler // for queries of Slurm's states
 	nodes     nodeset.NodeSet
 }
 
-// askedAbout is the nodes of all questions.
+// askedAbout returns the nodes of all queries; no nodes if one of the queries is about all.
 func askedAbout[Out any](calls []*batcher.Call[asked, Out]) nodeset.NodeSet {
 	var nodes nodeset.NodeSet
 	for _, c := range calls {
@@ -30,7 +30,7 @@ func askedAbout[Out any](calls []*batcher.Call[asked, Out]) nodeset.NodeSet {
 	return nodes
 }
 
-// askStates has Slurm answer all who wait with one list of nodes: each began to wait before it was asked.
+// askStates reads one list of nodes from Slurm and gives it to all calls that wait. All of them came before the query.
 func (o *Operator) askStates(r *batcher.Run[asked, map[string]reconfigure.NodeState]) {
 	states, err := r.Calls[len(r.Calls)-1].In.scheduler.States(o.ctx, askedAbout(r.Calls))
 	for _, c := range r.Calls {
@@ -38,7 +38,7 @@ func (o *Operator) askStates(r *batcher.Run[asked, map[string]reconfigure.NodeSt
 	}
 }
 
-// statesOf is nodes as Slurm has them now, those that it knows; without nodes it is all that it knows.
+// statesOf returns the current states of those of these nodes that Slurm knows; without nodes, of all that it knows.
 func (o *Operator) statesOf(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
 	slurm, err := o.scheduler()
 	if err != nil {
@@ -53,7 +53,7 @@ func (o *operation) state(ctx context.Context) (reconfigure.NodeState, error) {
 	return states[o.change.Node], err
 }
 
-// askServers has the cloud answer all who wait with one list of servers.
+// askServers reads one list of servers from the cloud and gives it to all calls that wait.
 func (o *Operator) askServers(r *batcher.Run[asked, map[string][]reconfigure.Server]) {
 	_, deps := o.using()
 	servers, err := deps.Cloud.Servers(o.ctx, askedAbout(r.Calls))
@@ -62,7 +62,7 @@ func (o *Operator) askServers(r *batcher.Run[asked, map[string][]reconfigure.Ser
 	}
 }
 
-// serversOf is the instances of nodes as the cloud has them now; without nodes it is all.
+// serversOf returns the current instances of nodes in the cloud; without nodes, of all.
 func (o *Operator) serversOf(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
 	return o.servers.Do(ctx, asked{nodes: nodes})
 }

@@ -135,7 +135,9 @@ func TestRebootOfSlurmsThatCannotBePlannedIsReportedToSlurm(t *testing.T) {
 func TestADrainOfSomebodyElseKeepsItsReason(t *testing.T) {
 	const theirs = "memory errors"
 	for _, node := range []string{"p1", "p3"} {
-		for _, fault := range []simulate.Fault{simulate.NoSSH, simulate.PlaybookFails, simulate.NeverRegisters, simulate.RebootFails} {
+		for _, fault := range []simulate.Fault{
+			simulate.NoSSH, simulate.PlaybookFails, simulate.NeverRegisters, simulate.RebootFails,
+		} {
 			t.Run(node+" "+string(fault), func(t *testing.T) {
 				test(t, func(l *lab) {
 					l.Have("p3")

@@ -59,7 +59,8 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	case problem != nil && r.IsDeferred() && state.Running():
 		// The source may be resolved when the jobs have ended.
 		p.await(r, node, "update")
-	case problem != nil && r.IsDeferred() && reconfigure.ClassOf(problem) != reconfigure.ClassMissing && !r.Late(p.seen.Time):
+	case problem != nil && r.IsDeferred() && reconfigure.ClassOf(problem) != reconfigure.ClassMissing &&
+		!r.Late(p.seen.Time):
 		p.deferFor(r, node, reconfigure.CloudUnreachable, problem.Error())
 	case problem != nil:
 		p.giveBack(r, node)
@@ -86,8 +87,8 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	}
 }
 
-// done reports whether an earlier plan of a request has made a node's instance anew. Until then the node is drained for it,
-// and a boot may be of a crash.
+// done reports whether an earlier plan of a request has made a node's instance anew. Until then the node is drained
+// for it, and a boot may be of a crash.
 func done(is, wanted reconfigure.Spec, r reconfigure.Request, s reconfigure.NodeState) bool {
 	drained := s.Drained() && s.Ours()
 	return r.Touched && differences(is, wanted) == "" && !drained && s.Ready() && s.Boot.After(r.Submitted)

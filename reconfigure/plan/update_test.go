@@ -28,7 +28,8 @@ func TestAReimageThatIsDoneIsNotPlannedAgain(t *testing.T) {
 			reconfigure.NodeState{Flags: idle | reconfigure.NodeDrain, Boot: after, Reason: "memory errors"}, "nothing"},
 		"not begun, and booted by itself": {false, "i1", reconfigure.NodeState{Flags: idle, Boot: after}, "drain p1"},
 		"drained, and booted by itself": {true, "i1",
-			reconfigure.NodeState{Flags: idle | reconfigure.NodeDrain, Boot: after, Reason: "reconfigure: update"}, "replace p1"},
+			reconfigure.NodeState{Flags: idle | reconfigure.NodeDrain, Boot: after, Reason: "reconfigure: update"},
+			"replace p1"},
 		"not booted":    {true, "i1", reconfigure.NodeState{Flags: idle, Boot: before}, "drain p1"},
 		"another image": {true, "i0", reconfigure.NodeState{Flags: idle, Boot: after}, "drain p1"},
 	} {

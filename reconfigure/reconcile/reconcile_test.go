@@ -285,9 +285,15 @@ func TestFindings(t *testing.T) {
 		}, []Finding{
 			{Node: "n2", Kind: Orphan, Server: "id-n2", Command: byHand + "id-n2"}, {Node: "n2", Kind: Unfinished},
 		}},
-		"shut off":         {func(o *observation) { o.Servers["n1"][0].Status = "SHUTOFF" }, one("n1", Stopped, None, updating)},
-		"paused":           {func(o *observation) { o.Servers["n1"][0].Status = "PAUSED" }, one("n1", Stopped, None, updating)},
-		"in ERROR":         {func(o *observation) { o.Servers["n1"][0].Status = "ERROR" }, one("n1", Stopped, None, updating)},
+		"shut off": {
+			func(o *observation) { o.Servers["n1"][0].Status = "SHUTOFF" }, one("n1", Stopped, None, updating),
+		},
+		"paused": {
+			func(o *observation) { o.Servers["n1"][0].Status = "PAUSED" }, one("n1", Stopped, None, updating),
+		},
+		"in ERROR": {
+			func(o *observation) { o.Servers["n1"][0].Status = "ERROR" }, one("n1", Stopped, None, updating),
+		},
 		"control in ERROR": {func(o *observation) { o.Servers["ctl"][0].Status = "ERROR" }, one("ctl", Stopped, None, "")},
 		"control, shut off": {func(o *observation) {
 			o.Servers["ctl"][0].Status = "SHUTOFF"
@@ -313,7 +319,9 @@ func TestFindings(t *testing.T) {
 		"leaked port of a node that nobody declares": {
 			func(o *observation) { o.port("old1", "p", time.Hour) }, leakedPort("old1", None, portByHand+"p"),
 		},
-		"a port that is kept": {func(o *observation) { o.Desired["n2"] = reconfigure.Spec{Group: "standard", NetworkID: "n"} }, nil},
+		"a port that is kept": {
+			func(o *observation) { o.Desired["n2"] = reconfigure.Spec{Group: "standard", NetworkID: "n"} }, nil,
+		},
 		"tainted, awaited": {func(o *observation) {
 			o.has("n2", "standard")
 			o.taint("n2")

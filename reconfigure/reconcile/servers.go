@@ -68,7 +68,8 @@ func (v view) starting() string {
 		return ""
 	}
 	verb := map[string]string{
-		"SHUTOFF": "start", "PAUSED": "unpause", "SUSPENDED": "resume", "SHELVED": "unshelve", "SHELVED_OFFLOADED": "unshelve",
+		"SHUTOFF": "start", "PAUSED": "unpause", "SUSPENDED": "resume",
+		"SHELVED": "unshelve", "SHELVED_OFFLOADED": "unshelve",
 	}[v.own.Status]
 	if verb == "" {
 		return ""

@@ -161,8 +161,8 @@ func (w *World) cloudAnswers(ctx context.Context) error {
 	return nil
 }
 
-// Servers returns the instances of these nodes, and of no others; without nodes it is all. As in Nova's list, those in ERROR
-// have no fault.
+// Servers returns the instances of these nodes, and of no others; without nodes it returns all. As in Nova's list,
+// those in ERROR have no fault.
 func (w *World) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()

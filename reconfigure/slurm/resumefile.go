@@ -8,10 +8,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// ParseResumeFile reads SLURM_RESUME_FILE (Slurm's power saving guide). With an error it returns the jobs that could be
-// read. Empty text is no jobs: Slurm without JSON-C does not write the file. Later releases have other names for a job's
-// nodes than 22.05, tell the ones that it is given
-// from the ones that must be resumed for it, and name its partition.
+// ParseResumeFile reads SLURM_RESUME_FILE (Slurm's power saving guide). With an error it returns the jobs that could
+// be read. Empty text is no jobs: Slurm without JSON-C does not write the file. Releases after 22.05 use other names
+// for a job's nodes, list the nodes of its allocation and those to resume separately, and name its partition.
 func ParseResumeFile(text []byte) ([]reconfigure.Job, error) {
 	if len(text) == 0 {
 		return nil, nil

@@ -13,12 +13,12 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// fewNodes is the most nodes that Slurm is asked for by name: a list of all takes less than a long command line does.
+// fewNodes is the largest number of nodes that Slurm is asked for by name. For more nodes a list of all costs less.
 const fewNodes = 200
 
-// States is the nodes that Slurm knows, by name: of these nodes, or of all where the set is empty. It may have others,
-// too. Cloud nodes that are powered down are among them if slurm.conf has PrivateData=cloud. It is read by one command in
-// one login. The error is ErrUnreachable unless the context ended.
+// States returns the states of those of these nodes that Slurm knows, by name; of all nodes if the set is empty. The
+// answer may have other nodes too. It has cloud nodes that are powered down if slurm.conf has PrivateData=cloud. One
+// command in one login reads it. The error is ErrUnreachable unless the context ended.
 func (c *Client) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
 	known, few := c.lister.Load(), ""
 	if nodes.Len() <= fewNodes && !c.listsAll.Load() {
@@ -31,7 +31,7 @@ func (c *Client) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]
 	listed, err := parseListing(out)
 	if err != nil && few != "" {
 		states, err := c.States(ctx, nodeset.NodeSet{})
-		if err == nil { // this release does not take names along with --json
+		if err == nil { // this release does not accept names together with --json
 			c.listsAll.Store(true)
 		}
 		return states, err
@@ -59,16 +59,17 @@ const (
 	bySinfo    lister = "sinfo --json"
 )
 
-// A line of the answer that begins with dashes says what follows it. JSON has no such line, nor has a list of nodes.
+// A line of the answer that begins with dashes names the part that follows. JSON has no such line, nor has a list of
+// nodes.
 const (
 	mark      = "-- "
 	squeue    = "squeue"
 	completed = "completed"
 )
 
-// statesCommand is a command of slurm_commands.py. It lists nodes, by the first of these tools that can, and the nodes
-// of suspended jobs. It ends with an exit status other than 0 where the last of the tools does, or squeue. Few is the
-// nodes, as a hostlist; empty: all. Only scontrol can list some alone.
+// statesCommand returns a command of slurm_commands.py. It lists nodes, by the first of these tools that can, and the
+// nodes of suspended jobs. Its exit status is not 0 if the last of the tools fails, or squeue. Few is the nodes, as a
+// hostlist; empty: all. Only scontrol can list single nodes.
 func statesCommand(known *lister, few string) []string {
 	words := []string{"states", string(byScontrol), string(bySinfo)}
 	if known != nil {

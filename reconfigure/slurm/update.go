@@ -59,8 +59,8 @@ func (c *Client) Undrain(ctx context.Context, nodes nodeset.NodeSet) error {
 	return c.update(ctx, nodes, "State=UNDRAIN")
 }
 
-// ClearReason removes the reasons of nodes. slurmctld keeps the reason of a node that is DOWN (22.05, run), and that of a
-// failure until somebody clears it. It may be repeated. The error is as Down's.
+// ClearReason removes the reasons of nodes. slurmctld keeps the reason of a node that is DOWN (22.05, run), and that of
+// a failure until somebody clears it. It may be repeated. The error is as Down's.
 func (c *Client) ClearReason(ctx context.Context, nodes nodeset.NodeSet) error {
 	return c.update(ctx, nodes, "Reason=")
 }

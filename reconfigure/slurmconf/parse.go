@@ -9,15 +9,15 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// config is what slurm.conf and gres.conf say. Keys are in lower case, since Slurm's are not case-sensitive.
+// config is the content of slurm.conf and gres.conf. Keys are in lower case, since Slurm's are not case-sensitive.
 type config struct {
 	settings   map[string]string
-	names      map[string]string // the keys as they are written
+	names      map[string]string // the keys as they are written in the file
 	nodes      map[string]node
 	partitions map[string]bool
 }
 
-// parse reads the files, which are by name.
+// parse returns the content of the files, which are by name.
 func parse(files map[string]string) (config, error) {
 	c := config{settings: map[string]string{}, names: map[string]string{}, nodes: map[string]node{},
 		partitions: map[string]bool{}}
@@ -38,8 +38,8 @@ func parse(files map[string]string) (config, error) {
 	return c, nil
 }
 
-// lines yields the lines with their numbers, without comments, and those that a backslash continues as one
-// (src/common/parse_config.c).
+// lines yields the lines with their numbers, without comments. Lines that a backslash continues are one line, with the
+// number of the last (src/common/parse_config.c).
 func lines(text string) func(yield func(int, string) bool) {
 	return func(yield func(int, string) bool) {
 		whole := ""
@@ -60,7 +60,7 @@ func lines(text string) func(yield func(int, string) bool) {
 	}
 }
 
-// comment is where a comment begins, or -1. A backslash before # makes it a character.
+// comment returns the index at which a comment begins, or -1. After a backslash, # begins no comment.
 func comment(line string) int {
 	for i := range len(line) {
 		if line[i] == '#' && (i == 0 || line[i-1] != '\\') {
@@ -70,7 +70,8 @@ func comment(line string) int {
 	return -1
 }
 
-// pairs reads the words KEY=VALUE of a line. A value with spaces is in double quotes.
+// pairs returns the keys of a line's KEY=VALUE pairs, and the values by key in lower case. A value with spaces is in
+// double quotes.
 func pairs(line string) (keys []string, values map[string]string) {
 	values = map[string]string{}
 	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
@@ -94,7 +95,7 @@ func pairs(line string) (keys []string, values map[string]string) {
 	return keys, values
 }
 
-// slurmLine adds a line of slurm.conf. What a line NodeName=DEFAULT sets holds for the lines after it.
+// slurmLine adds a line of slurm.conf. The settings of a line NodeName=DEFAULT apply to the lines after it.
 func (c config) slurmLine(line string, defaults map[string]string) error {
 	keys, values := pairs(line)
 	if len(keys) == 0 {
@@ -123,8 +124,8 @@ func (c config) slurmLine(line string, defaults map[string]string) error {
 	return nil
 }
 
-// gresLine adds a line of gres.conf to its nodes; one without NodeName is for all of them. AutoDetect is among the
-// other keys.
+// gresLine adds a line of gres.conf to its nodes; a line without NodeName applies to all nodes. AutoDetect counts as
+// one of the other keys.
 func (c config) gresLine(line string) error {
 	keys, values := pairs(line)
 	slices.Sort(keys)

@@ -1,5 +1,5 @@
-// Package slurmconf compares the configuration that slurmctld runs with and the one that would come, by their meaning,
-// and says which jobs a restart of slurmctld would end. It is pure.
+// Package slurmconf compares the configuration that slurmctld runs with and the next one, by their meaning, and finds
+// the jobs that a restart of slurmctld would end. It is pure.
 //
 // At its start slurmctld compares each job that it has saved with its configuration, and ends the jobs that do not fit
 // (Slurm's source, src/slurmctld/read_config.c, _sync_jobs_to_conf):
@@ -8,7 +8,7 @@
 //   - "Invalid nodes": one of its nodes is gone.
 //   - "change in socket/core configuration": a node of it has another number of cores (job_resources.c,
 //     valid_job_resources).
-//   - "invalid GRES configuration": gres of a node is gone, or its number is another one where gres.conf names files
+//   - "invalid GRES configuration": gres of a node is gone, or its number has changed and gres.conf names files
 //     (gres.h, gres_job_revalidate2).
 //
 // Files that slurm.conf includes are not read.
@@ -32,9 +32,9 @@ const (
 	gresFile  = "gres.conf"
 )
 
-// Dangers returns the changes from one configuration to another with which a restarted slurmctld ends jobs, if there
-// are any on the nodes or in the partition. The files are by name. There are none if no configuration runs yet. The
-// error is that of a line that cannot be read.
+// Dangers returns the changes between two configurations with which a restarted slurmctld ends jobs, if the nodes or
+// the partition have jobs. The files are by name. There are no dangers if no configuration runs yet. The error names a
+// line that cannot be read.
 func Dangers(running, coming map[string]string) ([]reconfigure.Danger, error) {
 	if running[slurmFile] == "" {
 		return nil, nil
@@ -45,18 +45,19 @@ func Dangers(running, coming map[string]string) ([]reconfigure.Danger, error) {
 	}
 	will, err := parse(coming)
 	if err != nil {
-		return nil, fmt.Errorf("the configuration that would come: %w", err)
+		return nil, fmt.Errorf("the next configuration: %w", err)
 	}
 	return slices.Concat(settings(was, will), nodes(was, will), partitions(was, will)), nil
 }
 
-// vital is the settings that say where jobs are found again after a restart (slurm.conf(5)). With another
-// StateSaveLocation or SelectType slurmctld knows no job. With another SlurmdSpoolDir slurmd does not find the steps
-// that run, and slurmctld then ends their jobs.
+// vital has the settings by which jobs are found again after a restart (slurm.conf(5)). With another StateSaveLocation
+// or SelectType slurmctld knows no job. With another SlurmdSpoolDir slurmd does not find the steps that run, and
+// slurmctld then ends their jobs.
 var vital = []string{"statesavelocation", "selecttype", "slurmuser", spoolDir}
 
 const spoolDir = "slurmdspooldir"
 
+// settings returns the dangers of changed settings.
 func settings(was, will config) []reconfigure.Danger {
 	var all []reconfigure.Danger
 	for _, key := range vital {
@@ -74,7 +75,7 @@ func settings(was, will config) []reconfigure.Danger {
 	return all
 }
 
-// nodes returns the dangers of nodes, those with the same change together.
+// nodes returns the dangers of nodes; nodes with the same change are one danger.
 func nodes(was, will config) []reconfigure.Danger {
 	byWhat := map[string][]string{}
 	for name, is := range was.nodes {
@@ -92,6 +93,7 @@ func nodes(was, will config) []reconfigure.Danger {
 	return all
 }
 
+// partitions returns the dangers of partitions that are gone.
 func partitions(was, will config) []reconfigure.Danger {
 	var all []reconfigure.Danger
 	for _, name := range slices.Sorted(maps.Keys(was.partitions)) {
@@ -108,7 +110,7 @@ type node struct {
 	gres     map[string]string // from gres.conf: the other keys of the lines, by Name and Type
 }
 
-// changes names what ends the jobs on a node.
+// changes returns the changes that end the jobs on a node.
 func (n node) changes(name string, will config) []string {
 	other, there := will.nodes[name]
 	if !there {
@@ -126,18 +128,19 @@ func (n node) changes(name string, will config) []string {
 	return all
 }
 
+// differs returns the text about a setting that changes.
 func differs(name, is, wanted string) string {
 	return fmt.Sprintf("%s is %s instead of %s", name, cmp.Or(wanted, "not set"), cmp.Or(is, "not set"))
 }
 
-// gres sorts a list, whose order does not matter. Its entries are name[:type][:count].
+// gres returns a list of gres in a fixed order, since the order does not matter. Its entries are name[:type][:count].
 func gres(list string) string {
 	items := strings.Split(strings.ToLower(list), ",")
 	slices.Sort(items)
 	return strings.Join(items, ",")
 }
 
-// hardware is the number of sockets and what is in one, as slurmctld computes it from the line of a node
+// hardware is the number of CPUs, sockets, cores and threads, as slurmctld computes it from the line of a node
 // (src/common/read_config.c, _parse_nodename).
 type hardware struct {
 	cpus, boards, sockets, cores, threads int
@@ -176,7 +179,7 @@ func (n node) hardware() hardware {
 	return h
 }
 
-// number is the value of a key, and the default for none or for one that slurmctld does not accept.
+// number returns the value of a key; the default if there is none, or if slurmctld does not accept it.
 func (n node) number(key string, byDefault int) int {
 	if i, err := strconv.Atoi(n.settings[key]); err == nil && i > 0 {
 		return i

@@ -122,7 +122,7 @@ func TestNothingRunsYet(t *testing.T) {
 	}
 }
 
-// TestNodesThatCannotBeRead: what is not understood is not taken for harmless.
+// TestNodesThatCannotBeRead checks that a line that cannot be read is an error in both configurations.
 func TestNodesThatCannotBeRead(t *testing.T) {
 	good := map[string]string{slurmFile: running}
 	for _, line := range []string{"NodeName=node[01-02 CPUs=4\n", "NodeName=a[2-1]\n"} {
@@ -131,7 +131,7 @@ func TestNodesThatCannotBeRead(t *testing.T) {
 		if _, err := Dangers(bad, good); err == nil || !strings.Contains(err.Error(), "slurm.conf, line 15: ") {
 			t.Errorf("%s: the error is %v", line, err)
 		}
-		if _, err := Dangers(good, bad); err == nil || !strings.Contains(err.Error(), "would come") {
+		if _, err := Dangers(good, bad); err == nil || !strings.Contains(err.Error(), "the next configuration: ") {
 			t.Errorf("%s: the error is %v", line, err)
 		}
 	}

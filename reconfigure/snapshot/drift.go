@@ -118,8 +118,8 @@ func (s Snapshot) UndeclaredIn(c reconfigure.Cluster, group string) nodeset.Node
 }
 
 // InGroups returns the nodes that a resize of groups concerns: all that the groups declare, and those in Desired that
-// they no longer declare. Without groups it returns those of all groups, also of groups that are no longer declared. The
-// error names a group that is unknown.
+// they no longer declare. Without groups it returns those of all groups, also of groups that are no longer declared.
+// The error names a group that is unknown.
 func (s Snapshot) InGroups(c reconfigure.Cluster, groups []string) (nodeset.NodeSet, error) {
 	if len(groups) == 0 {
 		return c.Nodes().Union(s.UndeclaredIn(c, "")), nil

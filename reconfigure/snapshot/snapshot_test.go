@@ -238,7 +238,9 @@ func TestEachSourceHasItsOwnTime(t *testing.T) {
 			o.Servers = func(ctx context.Context) (map[string][]reconfigure.Server, error) { return nil, hang(ctx) }
 		}, []Unreachable{{Cloud, "no answer within 20s"}}},
 		"Slurm does not": {func(o *Observer) {
-			o.States = func(ctx context.Context, _ reconfigure.Instance, _ nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
+			o.States = func(
+				ctx context.Context, _ reconfigure.Instance, _ nodeset.NodeSet,
+			) (map[string]reconfigure.NodeState, error) {
 				return nil, hang(ctx)
 			}
 		}, []Unreachable{{Slurm, "no answer within 20s"}}},

@@ -19,10 +19,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// A module without a `backend` block has its states in files of its own folder, which can be read without a start of
-// Terraform.
+// If the module has no `backend` block, its states are files in its own folder. They are read without Terraform.
 
-// localState is where the local back end keeps the state of a shard, unless it is told another path.
+// localState returns the file in which the local back end keeps the state of a shard if no other path is set.
 func (d *Driver) localState(shard string) string {
 	if shard == reconfigure.DefaultShard {
 		return filepath.Join(d.cfg.Dir, "terraform.tfstate")
@@ -30,14 +29,15 @@ func (d *Driver) localState(shard string) string {
 	return filepath.Join(d.cfg.Dir, "terraform.tfstate.d", shard, "terraform.tfstate")
 }
 
-// isLocal reports whether the states are in the files of localState: `terraform init` writes down any other back end.
+// isLocal reports whether the states are in the files of localState: `terraform init` records any other back end in
+// .terraform.
 func (d *Driver) isLocal() bool {
 	_, err := os.Stat(filepath.Join(d.cfg.Dir, ".terraform", "terraform.tfstate"))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// readLocal returns the text of a shard's state, as `terraform state pull` prints it; false if it has to be asked for:
-// the state may be elsewhere, there may be none, or it may be written at the moment.
+// readLocal returns the text of a shard's state, as `terraform state pull` prints it. It returns false if Terraform
+// must be asked: the state may be elsewhere, there may be none, or it may be being written.
 func (d *Driver) readLocal(shard string) (text []byte, ok bool) {
 	if !d.isLocal() {
 		return nil, false
@@ -46,18 +46,18 @@ func (d *Driver) readLocal(shard string) (text []byte, ok bool) {
 	return text, err == nil && len(bytes.TrimSpace(text)) > 0
 }
 
-// foundAddresses is the addresses in a state, by node.
+// foundAddresses has the addresses in a state, by node.
 type foundAddresses struct {
-	// State is the SHA-256 sum of the file that they are from: they are those of no other state.
+	// State is the SHA-256 sum of the state file that the addresses are from. They are used for that file only.
 	State     string            `json:"state"`
 	Addresses map[string]string `json:"addresses"`
 }
 
 // Addresses returns the fixed IPv4 address of each port in the state of this shard, by node, also of the kept ports of
-// nodes without an instance. The state is read without a lock and without the cloud. Where the states are local files,
-// the answer is that of the state as it is; one that has not changed since the last call, of any process, is not parsed
-// again. Of another back end it may be that of the last call, unless it is to be fresh or this driver has changed the
-// state since. Addresses may be retried, and called while another method runs.
+// nodes without an instance. The state is read without a lock and without the cloud. If the states are local files, the
+// answer is always that of the current file; a file that has not changed since the last call, of any process, is not
+// parsed again. With another back end the answer may be that of the last call, unless fresh is set or this driver has
+// changed the state since. Addresses may be retried, and called while another method runs.
 func (d *Driver) Addresses(ctx context.Context, fresh bool) (map[string]string, error) {
 	text, local := d.readLocal(d.cfg.Workspace)
 	if !local {
@@ -71,7 +71,7 @@ func (d *Driver) Addresses(ctx context.Context, fresh bool) (map[string]string, 
 		return last.Addresses, nil
 	}
 	state, err := parseState(text)
-	if err != nil { // it may be written at the moment
+	if err != nil { // it may be being written
 		return d.pulledAddresses(ctx, true)
 	}
 	if found.Addresses, err = portAddresses(state); err != nil {
@@ -82,18 +82,18 @@ func (d *Driver) Addresses(ctx context.Context, fresh bool) (map[string]string, 
 		err = renameio.WriteFile(path, content, 0o600)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("keep the addresses of the nodes: %w", err)
+		return nil, fmt.Errorf("save the addresses of the nodes: %w", err)
 	}
 	return found.Addresses, nil
 }
 
-// pulled is addresses that were read by way of Terraform.
+// pulled has addresses that Terraform has read.
 type pulled struct {
-	writes    int64 // of the driver, before they were read
+	writes    int64 // of the driver, before the addresses were read
 	addresses map[string]string
 }
 
-// pulledAddresses is Addresses by way of Terraform.
+// pulledAddresses returns the same as Addresses, read by Terraform.
 func (d *Driver) pulledAddresses(ctx context.Context, fresh bool) (map[string]string, error) {
 	writes := d.writes.Load()
 	if last := d.pulled.Load(); last != nil && !fresh && last.writes == writes && writes%2 == 0 {
