@@ -411,7 +411,7 @@ func (g *gateLab) admitted() {
 	for i, tc := range []struct{ key, command, stdin, stderr string }{
 		{"slurm", "resume node[03-04],node99", "", ""},
 		{"slurm", "resume --jobs node06", jobs, ""},
-		{"slurm", "resume --jobs node07", jobs[:30], "the jobs of the nodes are unknown"},
+		{"slurm", "resume --jobs node07", jobs[:30], "the nodes are resumed without the jobs that it does not name"},
 		{"slurm", "suspend node05", "", ""},
 		{"slurm", "resume-fail node08", "", ""},
 		{"slurm", "update node01", "", ""},

@@ -15,6 +15,7 @@ import (
 func TestASlurmConfThatWouldEndJobsIsRefused(t *testing.T) {
 	resizesBack(t)
 	declared := lab.Declaration
+	lab.On(t, "node01", "rm", "-f", "/tmp/go") // of another test's job
 	here := lab.Job(t, "--nodelist=node01", harness.Until)
 	other := lab.Job(t, "--partition=burst", "--nodelist=b01", harness.Until)
 	lab.AwaitJob(t, here, "RUNNING")
