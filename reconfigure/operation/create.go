@@ -77,6 +77,7 @@ func (o *operation) provision() error {
 		made, err := o.ask(o.ctx, provision{})
 		if err == nil {
 			o.instance, o.settled, o.finished, o.taken = made.instance, made.settled, true, made.taken
+			o.removed = false
 			o.found(map[string]reconfigure.Instance{o.change.Node: made.instance})
 			return nil
 		}

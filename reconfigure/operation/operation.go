@@ -28,6 +28,7 @@ type operation struct {
 	anew     bool         // the instance was gone, and is made although the change is no creation
 	taken    bool         // the instance was made for the request before the plan
 	started  bool         // slurmd was started, and may register at any moment
+	removed  bool         // the cloud does not have the instance any more; Terraform may not have settled that
 	kept     bool         // somebody else has drained the node, and has it to look at
 	stale    bool         // Slurm has a reason of ours of a node that is up
 	toldDown bool         // Slurm was told that the node is DOWN, or may have been

@@ -66,7 +66,7 @@ func (o *operation) discard(ctx context.Context) error {
 	if err := o.removal(ctx); err != nil {
 		return err
 	}
-	o.instance, o.finished = reconfigure.Instance{}, false
+	o.instance, o.finished, o.removed = reconfigure.Instance{}, false, true
 	o.touched.Store(false)
 	o.gone(o.change.Node)
 	return nil

@@ -129,12 +129,13 @@ func (o *operation) finish(err error) {
 	if !good && (o.touched.Load() || o.leftOver(err)) && !((o.persistent() || o.kept) && o.finished) {
 		if err := o.discard(ctx); err != nil {
 			o.note("what is left of it could not be removed: " + err.Error())
-		} else {
-			defer func() {
-				o.settle()
-				o.gone(o.change.Node)
-			}()
 		}
+	}
+	if o.removed {
+		defer func() {
+			o.settle()
+			o.gone(o.change.Node)
+		}()
 	}
 	if o.toldDown && !o.persistent() {
 		if err := o.powerDown(ctx); err != nil {

@@ -261,7 +261,7 @@ func (a *attempt) gaveUp(ctx context.Context, last error) error {
 		last = errors.New("was not tried, since too many others were")
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("after %s it %w", time.Since(a.begun).Round(100*time.Millisecond), last)
+		return fmt.Errorf("after %s it %w", time.Since(a.begun).Truncate(time.Second), last)
 	}
 	// What the instance did is no class of this.
 	return fmt.Errorf("%w while it was waited for: it %v", context.Cause(ctx), last)
