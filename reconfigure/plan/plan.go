@@ -44,6 +44,8 @@ func Compute(cluster reconfigure.Cluster, seen snapshot.Snapshot, requests []rec
 			p.resize(r)
 		case reconfigure.Destroy:
 			p.destroy(r)
+		case reconfigure.MakeImage:
+			p.image(r)
 		default:
 			p.rejectAll(r, "unknown mode "+string(r.Mode))
 		}
@@ -80,7 +82,7 @@ func scope(cluster reconfigure.Cluster, r reconfigure.Request) nodeset.NodeSet {
 	switch r.Mode {
 	case reconfigure.Deploy:
 		return cluster.Persistent().Union(nodeset.Of(cluster.Control.Name))
-	case reconfigure.Resume, reconfigure.Update:
+	case reconfigure.Resume, reconfigure.Update, reconfigure.MakeImage:
 		return r.Open().Intersect(cluster.Nodes())
 	case reconfigure.Enlarge, reconfigure.Resize:
 		return r.Open().Intersect(cluster.Persistent())
@@ -152,6 +154,10 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 		p.desired[c.Node] = c.Spec
 	case reconfigure.Remove:
 		p.forget(r, c.Node)
+	case reconfigure.Capture:
+		if p.desired[c.Node] = c.Spec; c.HandOver {
+			p.forget(r, c.Node)
+		}
 	}
 }
 
@@ -159,7 +165,8 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 // reboot, since Slurm forgets the state after the reboot if it reads slurm.conf meanwhile. Other drains remain.
 func (p *planner) endDrain(c *reconfigure.Change) {
 	state := p.seen.States[c.Node]
-	renews := c.Action == reconfigure.Create || c.Action == reconfigure.Replace || c.Action == reconfigure.Reboot
+	renews := c.Action == reconfigure.Create || c.Action == reconfigure.Replace || c.Action == reconfigure.Reboot ||
+		c.Action == reconfigure.Capture
 	switch {
 	case !renews || !state.Drained():
 	case state.Rebooting():
