@@ -46,6 +46,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			continueCommand(),
 			reconcileCommand(),
 			checkCommand(),
+			imageCommand(),
 			inventoryCommand(),
 			gateCommand(),
 			workerCommand(),

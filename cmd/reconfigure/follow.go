@@ -17,13 +17,8 @@ import (
 func follow(c *cli.Context, s site.Site, log *journal.Journal, r reconfigure.Request) (reconfigure.Outcome, error) {
 	const look = 250 * time.Millisecond
 	var (
-		shown  = newView(c, r)
-		revive = reviver{
-			start:   func() error { return s.StartWorker(c.Context) },
-			log:     log,
-			request: r.ID,
-			next:    time.Now().Add(workerStart),
-		}
+		shown   = newView(c, r)
+		revive  = s.Reviver(log, r.ID)
 		waits   = status.Teller{Log: log, Request: r.ID}
 		outcome reconfigure.Outcome
 		ended   bool
@@ -52,7 +47,7 @@ func follow(c *cli.Context, s site.Site, log *journal.Journal, r reconfigure.Req
 			return outcome, goesOn(c.Context, r, err)
 		}
 		shown.Events(news)
-		if err := revive.ifNeeded(c.Context, time.Now()); err != nil {
+		if err := revive.IfNeeded(c.Context, time.Now()); err != nil {
 			return outcome, goesOn(c.Context, r, err)
 		}
 		select {
@@ -60,48 +55,6 @@ func follow(c *cli.Context, s site.Site, log *journal.Journal, r reconfigure.Req
 		case <-time.After(look):
 		}
 	}
-}
-
-const (
-	// workerStart is how long a request may be without a worker before one is started. A worker that was just started
-	// takes a moment until it holds the lease.
-	workerStart = 5 * time.Second
-	// deferredStart is the same for a request that is deferred. A worker that is started for nothing ends at once.
-	deferredStart = time.Minute
-)
-
-// reviver starts workers for a request whose worker was killed.
-type reviver struct {
-	log interface {
-		Holder(ctx context.Context) string
-		Request(ctx context.Context, id reconfigure.RequestID) (reconfigure.Request, bool, error)
-		Paused(ctx context.Context) (reconfigure.Pause, bool, error)
-	}
-	request reconfigure.RequestID
-	start   func() error
-	next    time.Time
-}
-
-func (v *reviver) ifNeeded(ctx context.Context, now time.Time) error {
-	if now.Before(v.next) {
-		return nil
-	}
-	v.next = now.Add(workerStart)
-	if v.log.Holder(ctx) != "" {
-		return nil
-	}
-	// A worker would end at once. Whoever ends the pause starts one; should that fail, it is done here then.
-	if _, paused, err := v.log.Paused(ctx); err != nil || paused {
-		return err
-	}
-	r, _, err := v.log.Request(ctx, v.request)
-	if err != nil {
-		return err
-	}
-	if r.IsDeferred() {
-		v.next = now.Add(deferredStart)
-	}
-	return v.start()
 }
 
 // goesOn says of a caller that leaves, whatever made it leave, what becomes of its request.
