@@ -138,7 +138,8 @@ func slurmd(facts NodeFacts) []Finding {
 		return nil
 	}
 	finding := Finding{
-		Check: "image", Severity: Warning, What: fmt.Sprintf("slurmd is %s, and slurmctld %s", is, control),
+		Check: "image", Severity: Warning,
+		What:   fmt.Sprintf("slurmd is %s, and slurmctld %s", is.Original(), control.Original()),
 		Why:    "the releases differ, which Slurm allows for the time of an upgrade",
 		Change: "bring slurmd of the image to slurmctld's release",
 	}
