@@ -103,12 +103,13 @@ func (o *operation) bootedSince(image reconfigure.Image) bool {
 
 // anewAfterImage makes the node anew, or removes the instance of a cloud node and hands the node to power saving.
 func (o *operation) anewAfterImage() error {
-	if state, err := o.state(o.ctx); err == nil && state.Up() && !state.Drained() { // somebody has ended the drain
+	state, err := o.state(o.ctx)
+	if err == nil && state.Up() && !state.Drained() { // somebody has ended the drain
 		if err := o.mark(o.ctx); err != nil {
 			o.note("it could not be drained again: " + err.Error())
 		}
 	}
-	if !o.change.HandOver {
+	if unwanted := err == nil && state.GivenUp() && !o.persistent(); !o.change.HandOver && !unwanted {
 		return o.bringUp()
 	}
 	o.enter(reconfigure.PhaseApply)

@@ -14,7 +14,7 @@ func (p *planner) image(r reconfigure.Request) {
 			p.reject(r, node, "there is no cluster: its control node has no instance")
 		case !p.slurm && (r.Touched || r.IsDeferred()):
 			p.waitsForSlurm(r, node)
-		case state.Unfit(), p.imaged(r, node):
+		case state.Unfit(), p.begun(r, node):
 			p.capture(r, node)
 		case !p.declared.Contains(node):
 			p.giveBack(r, node)
@@ -35,13 +35,14 @@ func (p *planner) image(r reconfigure.Request) {
 	}
 }
 
-// imaged reports whether an earlier worker may have carried out the whole request, and have died before it wrote that
-// down: the node was booted since, or has no instance. The operation asks the cloud for the image.
-func (p *planner) imaged(r reconfigure.Request, node string) bool {
+// begun reports whether an earlier worker may have cleaned the node, although the drain has ended: it was made anew, or
+// has no instance, or Slurm has powered it down meanwhile, which ends drains. The operation asks the cloud for the image.
+func (p *planner) begun(r reconfigure.Request, node string) bool {
 	state := p.seen.States[node]
 	whole, _ := p.whole(node)
 	booted := state.Ready() && !state.Drained() && state.Boot.After(r.Submitted)
-	return r.Touched && (booted || !whole)
+	powered := state.PoweringDown() || state.PoweredDown() || state.PoweringUp()
+	return r.Touched && (booted || !whole || powered)
 }
 
 // capture plans the operation. The instance of a cloud node is removed after it. A persistent node gets a new instance

@@ -64,6 +64,13 @@ func TestImageIsPlanned(t *testing.T) {
 		"cleaned, and powered down": {node: "p2", touched: true,
 			state: state(idle|drain|cloud|reconfigure.NodePoweringDown, unfit, before),
 			want:  "capture p2 *"},
+		"cleaned, and powered down since": {
+			node: "p2", touched: true, state: state(idle|cloud|reconfigure.NodePoweringDown, unfit, before),
+			want: "capture p2 *",
+		},
+		"cleaned, and powered up again": {
+			node: "p2", touched: true, state: state(idle|cloud|reconfigure.NodePoweringUp, "", before), want: "capture p2 *",
+		},
 		"cleaned, and not declared": {node: "p3", touched: true,
 			state: state(idle|drain, unfit, before),
 			want:  "capture p3 *"},

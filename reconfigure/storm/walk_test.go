@@ -248,6 +248,12 @@ func scenes() map[string]scene {
 		"image without quota": {was: declared(1, 4), have: all, code: reconfigure.CodeFailed,
 			prepare:  func(w *simulate.World) { w.Order(simulate.NoImage, "p2") },
 			requests: []reconfigure.Request{image("p2")}},
+		"image of a node that Slurm powers down": {was: declared(1, 4), have: all,
+			prepare: func(w *simulate.World) {
+				time.AfterFunc(3500*time.Millisecond, func() { w.SuspendsIdle("p2") })
+				w.Takes(simulate.Saving, 10*time.Second)
+			},
+			requests: []reconfigure.Request{image("p2")}},
 		"image, then resume": {was: declared(1, 4), have: all, prepare: func(w *simulate.World) {
 			w.Then(simulate.AfterApply, func() { w.PowersUp("p2") })
 		},
