@@ -36,7 +36,8 @@ func (p *planner) image(r reconfigure.Request) {
 }
 
 // begun reports whether an earlier worker may have cleaned the node, although the drain has ended: it was made anew, or
-// has no instance, or Slurm has powered it down meanwhile, which ends drains. The operation asks the cloud for the image.
+// has no instance, or Slurm has powered it down meanwhile, which ends drains. The operation asks the cloud for the
+// image.
 func (p *planner) begun(r reconfigure.Request, node string) bool {
 	state := p.seen.States[node]
 	whole, _ := p.whole(node)
