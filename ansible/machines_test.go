@@ -38,6 +38,12 @@ var gateway = netip.MustParsePrefix("10.63.7.1/24")
 
 func newMachines(t testing.TB) *machines {
 	t.Helper()
+	return newMachinesWith(t, map[string]string{"/etc/image-release": "test\n"})
+}
+
+// newMachinesWith is newMachines with files in the image.
+func newMachinesWith(t testing.TB, files map[string]string) *machines {
+	t.Helper()
 	paths := needs.Tools(t, "..")
 	// Not in /tmp, which may be on a file system that cannot be used for overlays.
 	dir, err := os.MkdirTemp("/var/tmp", "eiffel-ansible-")
@@ -53,7 +59,7 @@ func newMachines(t testing.TB) *machines {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Add("image", map[string]string{"/etc/image-release": "test\n"}); err != nil {
+	if err := store.Add("image", files); err != nil {
 		t.Fatal(err)
 	}
 	host, err := machine.New(machine.Config{Name: "ansible", Dir: filepath.Join(dir, "machines"),

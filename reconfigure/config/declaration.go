@@ -49,6 +49,8 @@ type partition struct {
 
 type timing struct {
 	suspendTime, suspendTimeout, resumeTimeout value[int]
+
+	accountingStorage value[string]
 }
 
 type settingsOfTool struct {
@@ -58,6 +60,9 @@ type settingsOfTool struct {
 	coolDown, breaker, retries, nodesPerState      value[int]
 	interrupt                                      value[bool]
 }
+
+// slurmdbd is the value of slurm.accounting_storage with which the control node runs slurmdbd.
+const slurmdbd = "slurmdbd"
 
 // slurm16 is the maximum of a setting that Slurm stores in 16 bits: scontrol rejects more than 65535, and 65535 and
 // 65534 mean "infinite" and "not set" (slurm.h, INFINITE16 and NO_VAL16).
@@ -200,6 +205,7 @@ func (d *declaration) slurmSchema() object {
 		"resume_rate":           integer(new(value[int]), 0, slurm16),
 		"suspend_rate":          integer(new(value[int]), 0, slurm16),
 		"controller_parameters": optional{texts(new(value[[]value[string]]), parameter)},
+		"accounting_storage":    optional{text(&d.slurm.accountingStorage, oneOf("none", slurmdbd))},
 		"extra":                 optional{settings(&d.extra, ofCluster())},
 	}
 }
