@@ -231,6 +231,12 @@ func TestPlaybooksOnMachines(t *testing.T) {
 	}
 	m.until("both persistent nodes have registered", idle("node[01-02]"))
 
+	measured, err := ansible.Measured(m.cluster.Settings.StateDir)
+	if printed := m.on("node01", "sh", "-c", "slurmd -C | head -n 1"); err != nil ||
+		measured["standard"] != (reconfigure.Measured{Node: "node01", Printed: printed}) {
+		t.Errorf("the measured hardware is %q, %v, and not %q", measured, err, printed)
+	}
+
 	daemons := m.on("ctl", "pgrep", "-x", "slurmctld") + m.on("node01", "pgrep", "-x", "slurmd")
 	said := m.configure("ctl", "node01", "node02")
 	if n := strings.Count(said, "changed=0 "); n != 3 {

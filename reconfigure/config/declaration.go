@@ -38,6 +38,7 @@ type group struct {
 	name, prefix    value[string]
 	width, min, max value[int]
 	keepPorts       value[bool]
+	slurm           map[string]value[string] // by lower-case name
 	source
 }
 
@@ -165,7 +166,7 @@ func (g *group) schema() object {
 		"keep_ports": optional{boolean(&g.keepPorts)},
 		"features":   optional{texts(new(value[[]value[string]]), feature())},
 		"gres":       optional{text(new(value[string]), maybe(gres()))},
-		"slurm":      optional{settings(new(map[string]value[string]), ofNodes())},
+		"slurm":      optional{settings(&g.slurm, ofNodes())},
 	})
 }
 
