@@ -69,6 +69,11 @@ fuzz: ## fuzz the parsers (FUZZ=1: a twentieth of the inputs)
 	go test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZ)000x ./reconfigure/config
 	go test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZ)000x ./reconfigure/gate
 	go test -run '^$$' -fuzz FuzzParseConsole -fuzztime $(FUZZ)000x ./reconfigure/ssh
+	go test -run '^$$' -fuzz FuzzParseResumeFile -fuzztime $(FUZZ)000x ./reconfigure/slurm
+	go test -run '^$$' -fuzz FuzzListing -fuzztime $(FUZZ)000x ./reconfigure/slurm
+	go test -run '^$$' -fuzz FuzzFence -fuzztime $(FUZZ)000x ./reconfigure/terraform
+	go test -run '^$$' -fuzz FuzzEvents -fuzztime $(FUZZ)000x ./reconfigure/terraform
+	go test -run '^$$' -fuzz FuzzState -fuzztime $(FUZZ)000x ./reconfigure/terraform
 
 # Packages with tests that need neither root nor `make tools`. Single tests in them that do are skipped, and counted as
 # skipped.
