@@ -314,8 +314,10 @@ func unknownFields(t *testing.T, top fields) map[string]any {
 			continue
 		}
 		var value any
-		if err := json.Unmarshal(raw, &value); err != nil {
-			value = string(raw) // a number that is no float64
+		decoder := json.NewDecoder(bytes.NewReader(raw))
+		decoder.UseNumber() // some are no float64
+		if err := decoder.Decode(&value); err != nil {
+			t.Fatal(err)
 		}
 		found[name] = value
 	}
