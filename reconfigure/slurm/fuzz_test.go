@@ -78,7 +78,8 @@ func FuzzListing(f *testing.F) {
 		f.Add(answer(by, short.Bytes(), "p1,c[001-002]"), 100)
 	}
 	small := `{"nodes":[{"name":"p1","state":["DOWN","CLOUD"],"boot_time":{"set":true,"number":7},"alloc_cpus":1}]}`
-	f.Add(answer(byScontrol, []byte(small), ""), 1000)
+	whole := answer(byScontrol, []byte(small), "p1")
+	f.Add(whole, len(whole)-len(completed)-len(mark)-2) // after the list of nodes
 	f.Add(answer(bySinfo, []byte(`{"nodes":[{"name":"../x","state":"idle*","boot_time":1e300},null]}`), ""), 0)
 	f.Fuzz(func(t *testing.T, out []byte, cut int) {
 		end := "\n" + mark + completed
