@@ -45,8 +45,8 @@ func TestTheControlHostsUserIsAnOrdinaryOne(t *testing.T) {
 	}
 }
 
-// TestNothingOfTheControlHostRunsAsRoot has Slurm resume and suspend a node, and looks at the processes meanwhile and at
-// the files afterwards.
+// TestNothingOfTheControlHostRunsAsRoot has Slurm resume and suspend a node, and looks at the processes meanwhile, and
+// then at the files.
 func TestNothingOfTheControlHostRunsAsRoot(t *testing.T) {
 	info, err := os.Stat(lab.Site)
 	if err != nil {
