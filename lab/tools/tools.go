@@ -116,8 +116,8 @@ func steps(checkout string, p Paths) []step {
 func cliConfig(name, file, plugins string) step {
 	return step{
 		name,
-		func() bool { return hasContent(file, terraformRC(plugins)) },
-		func(context.Context) error { return writeFile(file, terraformRC(plugins)) },
+		func() bool { return hasContent(file, TerraformRC(plugins)) },
+		func(context.Context) error { return writeFile(file, TerraformRC(plugins)) },
 	}
 }
 
