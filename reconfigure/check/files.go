@@ -20,6 +20,7 @@ const (
 	JournalFile    Role = "the journal"
 	GivenFile      Role = "a copy of the munge key"
 	KeyFile        Role = "the keys that may log in here"
+	Home           Role = "the home of the user whom Slurm calls"
 )
 
 // File is a file or a folder of the control host.
@@ -68,6 +69,10 @@ func rules() map[Role]rule {
 		KeyFile: {
 			forbidden: writers,
 			why:       "whoever writes it can log in here, and sshd ignores such a file (StrictModes)",
+		},
+		Home: {
+			forbidden: writers,
+			why:       "whoever writes it can log in here, and sshd accepts no key of its user (StrictModes)",
 		},
 	}
 }
