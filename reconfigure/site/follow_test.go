@@ -2,13 +2,14 @@ package site
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// fakeLog is what a Reviver looks at.
+// fakeLog is what a reviver looks at.
 type fakeLog struct {
 	holder   string
 	deferred int
@@ -44,9 +45,9 @@ func TestReviver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			started := 0
-			v := Reviver{log: &tc.log, request: 1, start: func(context.Context) error { started++; return nil }, next: noon}
+			v := reviver{log: &tc.log, request: 1, start: func() error { started++; return nil }, next: noon}
 			for at := -time.Minute; at < 2*time.Minute; at += time.Second {
-				if err := v.IfNeeded(t.Context(), noon.Add(at)); err != nil {
+				if err := v.ifNeeded(t.Context(), noon.Add(at)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -60,5 +61,12 @@ func TestReviver(t *testing.T) {
 				)
 			}
 		})
+	}
+}
+
+func TestWhoLeavesHearsWhatBecomesOfTheRequest(t *testing.T) {
+	err := goesOn(t.Context(), reconfigure.Request{ID: 7}, errors.New("the disk is full"))
+	if err == nil || err.Error() != "request 7 is on disk and waits for a worker: the disk is full" {
+		t.Errorf("error %v", err)
 	}
 }

@@ -1,0 +1,113 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/status"
+)
+
+// Follow shows what happens to a request until it has an outcome. Who ends it ends nothing but the view.
+func (s Site) Follow(
+	ctx context.Context, log *journal.Journal, r reconfigure.Request, shown status.View,
+) (reconfigure.Outcome, error) {
+	const look = 250 * time.Millisecond
+	var (
+		revive = reviver{
+			log: log, request: r.ID, start: func() error { return s.StartWorker(ctx) }, next: time.Now().Add(workerStart),
+		}
+		waits   = status.Teller{Log: log, Request: r.ID}
+		outcome reconfigure.Outcome
+		ended   bool
+		seen    int64
+	)
+	for {
+		// The outcome comes first: what happened before it is in the journal by then.
+		var err error
+		if outcome, ended, err = log.Outcome(ctx, r.ID); err != nil {
+			return outcome, goesOn(ctx, r, err)
+		}
+		events, err := log.Events(ctx, r.ID, seen)
+		if err != nil {
+			return outcome, goesOn(ctx, r, err)
+		}
+		if len(events) > 0 {
+			seen = events[len(events)-1].ID
+		}
+		shown.Events(events)
+		if ended {
+			shown.End()
+			return outcome, nil
+		}
+		news, err := waits.Look(ctx, time.Now())
+		if err != nil {
+			return outcome, goesOn(ctx, r, err)
+		}
+		shown.Events(news)
+		if err := revive.ifNeeded(ctx, time.Now()); err != nil {
+			return outcome, goesOn(ctx, r, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(look):
+		}
+	}
+}
+
+const (
+	// workerStart is how long a request may be without a worker before one is started. A worker that was just started
+	// takes a moment until it holds the lease.
+	workerStart = 5 * time.Second
+	// deferredStart is the same for a request that is deferred. A worker that is started for nothing ends at once.
+	deferredStart = time.Minute
+)
+
+// reviver starts workers for a request whose worker was killed.
+type reviver struct {
+	log interface {
+		Holder(ctx context.Context) string
+		Request(ctx context.Context, id reconfigure.RequestID) (reconfigure.Request, bool, error)
+		Paused(ctx context.Context) (reconfigure.Pause, bool, error)
+	}
+	request reconfigure.RequestID
+	start   func() error
+	next    time.Time
+}
+
+func (v *reviver) ifNeeded(ctx context.Context, now time.Time) error {
+	if now.Before(v.next) {
+		return nil
+	}
+	v.next = now.Add(workerStart)
+	if v.log.Holder(ctx) != "" {
+		return nil
+	}
+	// A worker would end at once. Whoever ends the pause starts one; should that fail, it is done here then.
+	if _, paused, err := v.log.Paused(ctx); err != nil || paused {
+		return err
+	}
+	r, _, err := v.log.Request(ctx, v.request)
+	if err != nil {
+		return err
+	}
+	if r.IsDeferred() {
+		v.next = now.Add(deferredStart)
+	}
+	return v.start()
+}
+
+// goesOn says of a caller that leaves, whatever made it leave, what becomes of its request.
+func goesOn(ctx context.Context, r reconfigure.Request, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf(
+			"%w: request %s goes on without you; `reconfigure wait %s` follows it again",
+			ctx.Err(),
+			r.ID,
+			r.ID,
+		)
+	}
+	return fmt.Errorf("request %s is on disk and waits for a worker: %w", r.ID, err)
+}
