@@ -24,12 +24,13 @@ const ImageActive = "active"
 func (i Image) Active() bool { return i.Status == ImageActive }
 
 // ImageReason is the reason of the drain of a node from just before its disk is cleaned for an image until the node is
-// made anew. Slurm keeps it when a worker dies.
+// made anew; a failure follows after a colon. Slurm keeps it when a worker dies.
 const ImageReason = "its disk is cleaned for an image, and it must be made anew"
 
 // Unfit reports whether the node is drained because its disk was cleaned for an image, or may have been. No job may be
 // given to it before it is made anew. When Slurm powers a node down, the reason stays without the drain, and says
 // nothing of the next instance.
 func (s NodeState) Unfit() bool {
-	return s.Drained() && s.Ours() && strings.HasSuffix(s.Reason, ImageReason)
+	said := strings.TrimSpace(strings.TrimPrefix(s.Reason, ReasonPrefix))
+	return s.Drained() && s.Ours() && strings.HasPrefix(said, ImageReason)
 }

@@ -14,7 +14,6 @@ import (
 // before the cleaning, and Terraform adopts the new instance. Until the node is made anew, its drain does not end.
 func (o *operation) capture() error {
 	o.enter(reconfigure.PhaseClean)
-	o.unfit = o.was.Unfit()
 	image, err := o.image()
 	switch {
 	case err == nil:

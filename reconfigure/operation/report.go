@@ -64,6 +64,9 @@ func (o *operation) tellSlurm(ctx context.Context, reason string) error {
 		o.note("Slurm is not told, since the node stays drained as it is: " + state.Reason)
 		return nil
 	}
+	if o.unfit {
+		reason = reconfigure.ImageReason + ": " + reason
+	}
 	renewed := o.unfit ||
 		o.touched.Load() && (o.change.Action == reconfigure.Replace || o.change.Action == reconfigure.Reboot)
 	compute := o.change.Node != o.round.Cluster.Control.Name
@@ -148,7 +151,7 @@ func (o *operation) finish(err error) {
 			o.note("the reason of its last failure could not be cleared: " + err.Error())
 		}
 	}
-	broken := !good && o.touched.Load() && o.persistent() || o.unfit
+	broken := !good && (o.touched.Load() && o.persistent() || o.unfit)
 	if o.change.Undrain && !broken {
 		if err := o.undrainStale(ctx); err != nil {
 			o.note("its drain could not be taken back: " + err.Error())

@@ -9,7 +9,10 @@ func (p *planner) image(r reconfigure.Request) {
 	for node := range r.Open().All() {
 		state := p.seen.States[node]
 		whole, lacks := p.whole(node)
+		_, there := p.seen.Instances[node]
 		switch {
+		case !p.declared.Contains(node) && !there && !p.seen.Desired[node].HasInstance():
+			p.reject(r, node, "no node group declares it")
 		case !p.deployed():
 			p.reject(r, node, "there is no cluster: its control node has no instance")
 		case !p.slurm && (r.Touched || r.IsDeferred()):
@@ -43,20 +46,23 @@ func (p *planner) begun(r reconfigure.Request, node string) bool {
 	whole, _ := p.whole(node)
 	booted := state.Ready() && !state.Drained() && state.Boot.After(r.Submitted)
 	powered := state.PoweringDown() || state.PoweredDown() || state.PoweringUp()
-	return r.Touched && (booted || !whole || powered)
+	lost := !whole && !state.Running() && !state.Usable()
+	return r.Touched && (booted || lost || powered)
 }
 
 // capture plans the operation. The instance of a cloud node is removed after it. A persistent node gets a new instance
 // of its entry, not of another declaration; so does one that somebody else has drained, since a power down ends drains.
 func (p *planner) capture(r reconfigure.Request, node string) {
-	spec := p.seen.Desired[node]
-	if !spec.HasInstance() { // an earlier worker has failed to make it anew
-		if declared, problem := p.spec(node); problem == nil {
-			spec = declared
+	spec, handOver := p.seen.Desired[node], !p.persistent.Contains(node) && !p.seen.States[node].ForeignDrain()
+	if !spec.HasInstance() && !handOver { // an earlier worker has failed to make it anew
+		var problem error
+		if spec, problem = p.spec(node); problem != nil {
+			p.rejectFor(r, node, problem)
+			return
 		}
 	}
 	p.change(r, reconfigure.Change{
-		Node: node, Action: reconfigure.Capture, Spec: spec, Image: r.Image, Reason: "the request is for an image of it",
-		HandOver: !p.persistent.Contains(node) && !p.seen.States[node].ForeignDrain(),
+		Node: node, Action: reconfigure.Capture, Spec: spec, HandOver: handOver, Image: r.Image,
+		Reason: "the request is for an image of it",
 	})
 }

@@ -134,6 +134,9 @@ type planner struct {
 
 // change adds an action on a node to the plan; a second request for the same action joins it.
 func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
+	if c.Action == reconfigure.Undrain && p.seen.States[c.Node].Unfit() {
+		return // it stays drained until it is made anew
+	}
 	was, ok := p.changes[c.Node]
 	c.ForJobs = p.needed[c.Node] > 0 && !r.Insist
 	switch {
@@ -155,8 +158,10 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 	case reconfigure.Remove:
 		p.forget(r, c.Node)
 	case reconfigure.Capture:
-		if p.desired[c.Node] = c.Spec; c.HandOver {
+		if c.HandOver {
 			p.forget(r, c.Node)
+		} else {
+			p.desired[c.Node] = c.Spec
 		}
 	}
 }

@@ -40,6 +40,20 @@ func (w *World) save(i *Image) {
 	}
 }
 
+// CleanedInUse returns the nodes on which Slurm may start a job although their disks were cleaned.
+func (w *World) CleanedInUse() []string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	var nodes []string
+	for _, s := range w.servers {
+		if n := w.slurm[s.node]; n != nil && n.server == s && s.clean && !s.configured && n.state(s.node).Usable() {
+			nodes = append(nodes, s.node)
+		}
+	}
+	return nodes
+}
+
 // SaveImages makes all images active.
 func (w *World) SaveImages() {
 	w.lock.Lock()
