@@ -50,7 +50,7 @@ func (b *bench) many(ctx context.Context) (report, error) {
 	if err := lab.settled(ctx); err != nil {
 		return r, err
 	}
-	cpu := taken()
+	cpu := taken().all
 	one, all := first(came).Sub(begun), last(came, nodes).Sub(begun)
 	const before = 232600 * time.Millisecond // of the first edition, for 50 nodes on 2 cores
 	r.rows = []row{

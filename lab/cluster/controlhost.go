@@ -114,18 +114,7 @@ func (l *Lab) startControlHost(ctx context.Context) error {
 	}
 	address := net.JoinHostPort(l.cfg.Gateway.Addr().String(), strconv.Itoa(sshPort))
 	err := errors.Join(
-		os.WriteFile(l.host("sshd_config"), fmt.Appendf(nil, `ListenAddress %s
-HostKey %s
-AuthorizedKeysFile .ssh/authorized_keys
-StrictModes yes
-PermitRootLogin no
-PasswordAuthentication no
-KbdInteractiveAuthentication no
-UsePAM no
-UseDNS no
-MaxStartups 200:30:400
-PidFile none
-`, address, l.host("host_key")), 0o600),
+		os.WriteFile(l.host("sshd_config"), sshdConfig(address, l.host("host_key")), 0o600),
 		os.WriteFile(l.host("start.sh"), []byte(controlHostScript), 0o600),
 		// The script mounts over them.
 		os.MkdirAll(l.pluginsFolder(), 0o755), os.WriteFile(l.terraformBinary(), nil, 0o644))
@@ -155,6 +144,22 @@ PidFile none
 	return answers(ctx, address, l.host("sshd.log"))
 }
 
+// sshdConfig returns the configuration of a control host's sshd.
+func sshdConfig(address, hostKey string) []byte {
+	return fmt.Appendf(nil, `ListenAddress %s
+HostKey %s
+AuthorizedKeysFile .ssh/authorized_keys
+StrictModes yes
+PermitRootLogin no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+UseDNS no
+MaxStartups 200:30:400
+PidFile none
+`, address, hostKey)
+}
+
 func answers(ctx context.Context, address, log string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -175,14 +180,14 @@ func answers(ctx context.Context, address, log string) error {
 // OnControlHost returns a command that runs on the control host as its user, in the folder dir, with the environment of
 // a login and the entries of l.Environ. Its Dir MUST NOT be set.
 func (l *Lab) OnControlHost(ctx context.Context, dir string, argv ...string) *exec.Cmd {
-	cmd := onControlHost(ctx, l.Dir, dir, argv...)
+	cmd := inNamespace(ctx, l.host("pid"), dir, argv...)
 	cmd.Env = append(cmd.Env, l.Environ...)
 	return cmd
 }
 
-// onControlHost is [Lab.OnControlHost] of the lab in the folder labDir.
-func onControlHost(ctx context.Context, labDir, dir string, argv ...string) *exec.Cmd {
-	pid, err := os.ReadFile(filepath.Join(labDir, ControlHostName, "pid"))
+// inNamespace is [Lab.OnControlHost] in the namespaces of the process whose id is in a file.
+func inNamespace(ctx context.Context, pidFile, dir string, argv ...string) *exec.Cmd {
+	pid, err := os.ReadFile(pidFile)
 	args := []string{
 		"--mount=/proc/" + strings.TrimSpace(string(pid)) + "/ns/mnt", "--wdns=" + dir,
 		"setpriv", "--reuid=" + User, "--regid=" + User, "--init-groups", "--",

@@ -34,6 +34,15 @@ type ControlHost struct {
 	Directory      string `yaml:"directory"`
 	HostKey        string `yaml:"host_key"`
 	AuthorizedKeys string `yaml:"authorized_keys"`
+	// Others are further control hosts.
+	Others []FurtherControlHost `yaml:"others,omitempty"`
+}
+
+// FurtherControlHost is called where the first control host does not accept a request.
+type FurtherControlHost struct {
+	Address string `yaml:"address"`
+	Port    int    `yaml:"port"`
+	HostKey string `yaml:"host_key"`
 }
 
 // ControlNode is the server that runs slurmctld.

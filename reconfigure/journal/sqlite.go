@@ -165,16 +165,16 @@ func (s sqliteStore) awaitTurn(ctx context.Context) (leave func()) {
 		for errors.Is(unix.Flock(int(file.Fd()), unix.LOCK_EX), unix.EINTR) {
 		}
 	}()
-	leave = func() { _ = file.Close() } // which releases the lock
+	unlock := func() { _ = file.Close() } // which releases the lock
 	select {
 	case <-turn:
-		return leave
+		return unlock
 	case <-ctx.Done():
 	case <-time.After(s.queue):
 	}
 	go func() {
 		<-turn
-		leave()
+		unlock()
 	}()
 	return func() {}
 }

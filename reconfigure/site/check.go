@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/check"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
@@ -300,8 +301,13 @@ func setVersion(f *check.Facts, program check.Program, version string) {
 // askSlurm asks slurmctld, and notes what else the snapshot has.
 func (a *Adapters) askSlurm(ctx context.Context, g *gatherer, seen snapshot.Snapshot) {
 	control, deployed := seen.Instances[a.site.Cluster.Control.Name]
+	measured, err := ansible.Measured(a.site.state())
 	g.lock.Lock()
-	g.facts.Instances, g.facts.Sources = seen.Instances, seen.Sources
+	g.facts.Instances, g.facts.Sources, g.facts.Measured = seen.Instances, seen.Sources, measured
+	if err != nil {
+		g.facts.Unreachable = append(g.facts.Unreachable,
+			check.Unreachable{Source: "the hardware of the nodes", Reason: err.Error()})
+	}
 	for _, u := range seen.Unreachable() {
 		if u.Source != snapshot.Slurm || deployed {
 			g.facts.Unreachable = append(
