@@ -33,7 +33,7 @@ var arrows = map[string][]string{
 	"reconfigure/controller": {
 		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/plan", "reconfigure/operation",
 	},
-	"reconfigure/check":     {"reconfigure", "reconfigure/nodeset", "reconfigure/text"},
+	"reconfigure/check":     {"reconfigure", "reconfigure/nodeset", "reconfigure/text", "reconfigure/slurmconf"},
 	"reconfigure/reconcile": {"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot"},
 	"reconfigure/status": {
 		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/reconcile", "reconfigure/text",
