@@ -92,6 +92,10 @@ type Settings struct {
 	// NodesPerState is the maximum number of nodes of a cluster with one Terraform state, and about the number of nodes
 	// of each state of a larger one; 0: always one state.
 	NodesPerState int
+	// CanaryJob is the command that a campaign runs as a job on the first node that it has updated; empty: none.
+	CanaryJob string
+	// CanaryTime is the time limit of that job, in whole minutes.
+	CanaryTime time.Duration
 }
 
 // SlurmKeyFile is the private key with which the control host drives Slurm. The playbooks make it, and have the control

@@ -65,6 +65,8 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	case problem != nil:
 		p.giveBack(r, node)
 		p.rejectFor(r, node, problem)
+	case r.Campaign != 0 && change.Action == reconfigure.Reboot && !(state.Drained() && state.Ours()):
+		// It has come to be what is declared since the campaign chose it.
 	case (r.FromSlurm || change.Action == reconfigure.Reboot) && state.Ready() && state.Boot.After(r.Submitted):
 		// It was booted since the request, by an earlier request of the same caller or by a worker that died. Slurm has
 		// cleared its reason by now. A drain of this tool may be left, and ends.
@@ -154,7 +156,8 @@ func (p *planner) await(r reconfigure.Request, node, purpose string) {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain,
 				Reason: "its jobs did not end in time"})
 		}
-		p.reject(r, node, fmt.Sprintf("its jobs did not end within %s", r.DrainTimeout.Round(time.Second)))
+		late := fmt.Errorf("its jobs did not end within %s", r.DrainTimeout.Round(time.Second))
+		p.rejectFor(r, node, reconfigure.Classify(reconfigure.ClassBusy, late))
 		return
 	}
 	if !drained {
