@@ -164,6 +164,17 @@ func (c Cluster) WithMin(group string, n int) Cluster {
 	return c
 }
 
+// WithImage returns a copy of the cluster with another image in one of its groups.
+func (c Cluster) WithImage(group, image string) Cluster {
+	c.Groups = slices.Clone(c.Groups)
+	for i := range c.Groups {
+		if c.Groups[i].Name == group {
+			c.Groups[i].Image = image
+		}
+	}
+	return c
+}
+
 // GroupOf returns the group of a node; false if the node is not declared.
 func (c Cluster) GroupOf(node string) (NodeGroup, bool) {
 	for _, g := range c.Groups {

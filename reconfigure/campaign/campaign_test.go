@@ -103,14 +103,18 @@ func TestWhichNodesAreNext(t *testing.T) {
 		state    reconfigure.CampaignState
 		why      string
 	}{
-		"as many as a batch has":           {want: "n[1-2]"},
-		"no more than may be away":         {campaign: func(c campaign) { c.MaxUnavailable = 1 }, want: "n1"},
-		"a batch of all":                   {campaign: func(c campaign) { c.Batch, c.MaxUnavailable = 9, 9 }, want: "n[1-6]"},
-		"idle nodes first":                 {facts: func(f Facts) { f.state("n1", "", "ALLOCATED") }, want: "n[2-3]"},
-		"busy nodes where all are busy":    {facts: busy, want: "n[1-2]"},
-		"not those that are right":         {facts: func(f Facts) { f.renew("n1", "n3") }, want: "n[2,4]"},
-		"not those that are powered down":  {facts: func(f Facts) { f.state("n3", "", "IDLE", "POWERED_DOWN") }, want: "n[1-2]"},
-		"not those that Slurm powers up":   {facts: func(f Facts) { f.state("n1", "", "ALLOCATED", "POWERING_UP") }, want: "n[2-3]"},
+		"as many as a batch has":        {want: "n[1-2]"},
+		"no more than may be away":      {campaign: func(c campaign) { c.MaxUnavailable = 1 }, want: "n1"},
+		"a batch of all":                {campaign: func(c campaign) { c.Batch, c.MaxUnavailable = 9, 9 }, want: "n[1-6]"},
+		"idle nodes first":              {facts: func(f Facts) { f.state("n1", "", "ALLOCATED") }, want: "n[2-3]"},
+		"busy nodes where all are busy": {facts: busy, want: "n[1-2]"},
+		"not those that are right":      {facts: func(f Facts) { f.renew("n1", "n3") }, want: "n[2,4]"},
+		"not those that are powered down": {
+			facts: func(f Facts) { f.state("n1", "", "IDLE", "POWERED_DOWN") }, want: "n[2-3]",
+		},
+		"not those that Slurm powers up": {
+			facts: func(f Facts) { f.state("n1", "", "ALLOCATED", "POWERING_UP") }, want: "n[2-3]",
+		},
 		"a node that is down costs no one": {facts: func(f Facts) { f.state("n6", "broken", "DOWN") }, want: "n[1,6]"},
 		"a foreign drain is left alone, and counts": {
 			facts: func(f Facts) { f.state("n1", "disk", "IDLE", "DRAIN") }, want: "n2",
@@ -227,8 +231,10 @@ func TestOutcomesAreNoted(t *testing.T) {
 		limit   int
 		want    func(*reconfigure.Campaign)
 	}{
-		"done":      {outcome: done, want: func(c *reconfigure.Campaign) { c.Done = nodeset.Of("n1") }},
-		"unchanged": {outcome: reconfigure.Verdict{Status: reconfigure.StatusUnchanged}, want: func(*reconfigure.Campaign) {}},
+		"done": {outcome: done, want: func(c *reconfigure.Campaign) { c.Done = nodeset.Of("n1") }},
+		"unchanged": {
+			outcome: reconfigure.Verdict{Status: reconfigure.StatusUnchanged}, want: func(*reconfigure.Campaign) {},
+		},
 		"its jobs did not end": {
 			outcome: reconfigure.Verdict{Status: reconfigure.StatusRejected, Class: reconfigure.ClassBusy},
 			want:    func(c *reconfigure.Campaign) { c.Postponed = map[string]int{"n1": 1} },

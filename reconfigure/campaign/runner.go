@@ -29,7 +29,9 @@ type Tester interface {
 	// Reserve keeps a node free of other jobs, from when those that run there have ended, until Release.
 	Reserve(ctx context.Context, name, node string) error
 	// Test submits the test job of that name to the reserved node, unless that was done, and returns how it stands.
-	Test(ctx context.Context, name, node, partition string) (ended bool, failure string, err error)
+	Test(
+		ctx context.Context, name, node, partition string, limit time.Duration,
+	) (ended bool, failure string, err error)
 	// Release ends the reservation, and the test job with it. Where there is none it is done.
 	Release(ctx context.Context, name string) error
 	// Drain has Slurm start no more jobs on nodes: on one whose test has failed.
@@ -173,7 +175,8 @@ func test(
 		err = t.Reserve(ctx, c.Reserved, canary.Node)
 		f.Test.Reserved = err == nil
 	case reconfigure.CanaryTest:
-		f.Test.Ended, f.Test.Failure, err = t.Test(ctx, c.Reserved, canary.Node, partition(cluster, canary.Group))
+		f.Test.Ended, f.Test.Failure, err = t.Test(ctx, c.Reserved, canary.Node, partition(cluster, canary.Group),
+			cluster.Settings.CanaryTime)
 		limit := cluster.Settings.CanaryTime + patience
 		if err == nil && !f.Test.Ended && !canary.Since.IsZero() && f.Seen.Time.Sub(canary.Since) > limit {
 			f.Test = Test{Ended: true, Failure: fmt.Sprintf("the test job has not ended within %s", limit)}

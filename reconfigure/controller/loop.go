@@ -150,7 +150,8 @@ func (c *controller) step() error {
 
 // idle reports whether nothing is left to do or to wait for.
 func (c *controller) idle() bool {
-	if c.looking || c.comparing || c.campaign.working || !c.underWay.Empty() || !c.read || time.Now().Before(c.retry) || c.unwritten() {
+	if c.looking || c.comparing || c.campaign.working || !c.underWay.Empty() || !c.read ||
+		time.Now().Before(c.retry) || c.unwritten() {
 		return false
 	}
 	if c.replaced() {

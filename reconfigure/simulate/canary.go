@@ -40,7 +40,9 @@ func (w *World) Reserve(ctx context.Context, name, node string) error {
 }
 
 // Test runs a job for ten seconds.
-func (w *World) Test(ctx context.Context, name, node, _ string) (ended bool, failure string, err error) {
+func (w *World) Test(
+	ctx context.Context, name, node, _ string, _ time.Duration,
+) (ended bool, failure string, err error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if err := w.answers(ctx); err != nil {

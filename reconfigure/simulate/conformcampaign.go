@@ -16,7 +16,10 @@ func wholeCampaign() reconfigure.Campaign {
 		CampaignLimits: reconfigure.CampaignLimits{
 			Batch: 3, MaxUnavailable: 4, PauseOnFailures: 2, DrainTimeout: time.Hour,
 		},
-		Canary: true, Targets: map[string]reconfigure.Spec{"gpu": {Group: "gpu", ImageID: "i2", FlavorID: "f", NetworkID: "n"}},
+		Canary: true,
+		Targets: map[string]reconfigure.Spec{
+			"gpu": {Group: "gpu", ImageID: "i2", FlavorID: "f", NetworkID: "n"},
+		},
 		Former:   map[string]map[string]nodeset.NodeSet{"gpu": {"i1": nodeset.Of("gpu1", "gpu2")}},
 		Rollback: 7, Reason: "«ü» 'quoted'", Caller: "anna", Started: at, Ended: at.Add(time.Hour),
 		Canaries: []reconfigure.Canary{

@@ -46,10 +46,12 @@ func (s tester) Reserve(ctx context.Context, name, node string) error {
 	return s.world.Reserve(ctx, name, node)
 }
 
-func (s tester) Test(ctx context.Context, name, node, partition string) (bool, string, error) {
+func (s tester) Test(
+	ctx context.Context, name, node, partition string, limit time.Duration,
+) (bool, string, error) {
 	s.alive()
 	defer s.did("tested " + node)
-	return s.world.Test(ctx, name, node, partition)
+	return s.world.Test(ctx, name, node, partition, limit)
 }
 
 func (s tester) Release(ctx context.Context, name string) error {
