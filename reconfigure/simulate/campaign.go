@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,8 +12,12 @@ import (
 // StartCampaign stores a campaign, unless another one has not ended.
 func (j *Journal) StartCampaign(ctx context.Context, c reconfigure.Campaign) (reconfigure.Campaign, error) {
 	err := j.write(ctx, func() error {
-		if n := len(j.campaigns); n > 0 && !j.campaigns[n-1].Ends() {
-			return fmt.Errorf("campaign %s: %w", j.campaigns[n-1].ID, reconfigure.ErrCampaign)
+		if n := len(j.campaigns); n > 0 {
+			last := j.campaigns[n-1]
+			if !last.Ends() {
+				return fmt.Errorf("campaign %s: %w", last.ID, reconfigure.ErrCampaign)
+			}
+			c.Reserved = cmp.Or(c.Reserved, last.Reserved)
 		}
 		c.ID, c.Started = reconfigure.CampaignID(len(j.campaigns)+1), stamped(c.Started)
 		j.campaigns = append(j.campaigns, c.Clone())

@@ -80,12 +80,12 @@ func (j journalRule) oneCampaignAtATime() {
 	_, err := j.StartCampaign(j.Context(), wholeCampaign())
 	j.wantError(reconfigure.ErrCampaign, err)
 	j.equal("found", c, j.newestCampaign())
-	c.State = reconfigure.CampaignAborted
+	c.State, c.Reserved = reconfigure.CampaignAborted, "reconfigure_1_1"
 	_, err = j.AdvanceCampaign(j.Context(), c.ID, become(c))
 	j.noError(err)
 	next := j.start(reconfigure.Campaign{State: reconfigure.CampaignRunning})
-	if next.ID <= c.ID {
-		j.Errorf("campaign %s follows %s", next.ID, c.ID)
+	if next.ID <= c.ID || next.Reserved != c.Reserved {
+		j.Errorf("%+v follows %+v", next, c)
 	}
 	_, err = j.AdvanceCampaign(j.Context(), c.ID, become(c))
 	j.wantError(reconfigure.ErrNoCampaign, err)
