@@ -127,7 +127,8 @@ func (j journalRule) campaignAllOrNone() {
 
 func (j journalRule) campaignIsFenced() {
 	c := j.start(wholeCampaign())
-	j.acquire()
+	release := j.acquire()
+	defer func() { _ = release() }() // an error says that it was lost
 	j.setup.Lose(j.T)
 	_, err := j.AdvanceCampaign(j.Context(), c.ID, become(c, updateOf("n1")))
 	j.wantError(reconfigure.ErrLeaseLost, err)
