@@ -251,3 +251,28 @@ func TestACampaignOverTwentyNodes(t *testing.T) {
 		time.Sleep(time.Hour) // until batchers of the killed workers have given up waiting
 	})
 }
+
+// TestACampaignRestsInAPause pauses the whole cluster, which is not to pause the campaign.
+func TestACampaignRestsInAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := beginCampaign(t, 4, "", nil)
+		j := c.book.(*simulate.Journal)
+		if err := j.Pause(t.Context(), "a disk is swapped", "anna"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.work(0); err != nil {
+			t.Fatal(err)
+		}
+		c.updated(0)
+		if err := j.Continue(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.work(0); err != nil {
+			t.Fatal(err)
+		}
+		c.updated(4)
+		if is, _ := c.result(); is.State != reconfigure.CampaignDone {
+			t.Errorf("%+v", is)
+		}
+	})
+}
