@@ -15,8 +15,8 @@ import (
 const newestCampaign = `SELECT id, known FROM campaigns ORDER BY id DESC LIMIT 1`
 
 // StartCampaign writes a campaign and returns it with its number, and with the time of now where it has none. While
-// another one has not ended it writes nothing and returns ErrCampaign. A reservation in Slurm that the last one has left
-// is the new one's.
+// another one has not ended it writes nothing and returns ErrCampaign. A reservation in Slurm that the last one has
+// left is the new one's.
 func (j *Journal) StartCampaign(ctx context.Context, c reconfigure.Campaign) (reconfigure.Campaign, error) {
 	c.Started, c.Reason, c.Caller = stamp(c.Started), text(c.Reason), text(c.Caller)
 	err := j.write(ctx, "start a campaign", func(tx *sql.Tx) error {
