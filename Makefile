@@ -62,13 +62,21 @@ verify: # the modules' checksums, and known vulnerabilities in code that is call
 # The number of inputs is proportional to FUZZ. A number and not a time, since Go fails a run whose time ends during an
 # input.
 FUZZ := 20
+# Go's default spends up to a minute on each input that it wants to make shorter.
+FUZZING := go test -run '^$$' -fuzzminimizetime 10x -fuzz
 
 .PHONY: fuzz
 fuzz: ## fuzz the parsers (FUZZ=1: a twentieth of the inputs)
-	go test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZ)0000x ./reconfigure/nodeset
-	go test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZ)000x ./reconfigure/config
-	go test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZ)000x ./reconfigure/gate
-	go test -run '^$$' -fuzz FuzzParseConsole -fuzztime $(FUZZ)000x ./reconfigure/ssh
+	$(FUZZING) FuzzParse -fuzztime $(FUZZ)0000x ./reconfigure/nodeset
+	$(FUZZING) FuzzParse -fuzztime $(FUZZ)000x ./reconfigure/config
+	$(FUZZING) FuzzParse -fuzztime $(FUZZ)000x ./reconfigure/gate
+	$(FUZZING) FuzzParseConsole -fuzztime $(FUZZ)000x ./reconfigure/ssh
+	$(FUZZING) FuzzParseResumeFile -fuzztime $(FUZZ)000x ./reconfigure/slurm
+	$(FUZZING) FuzzListing -fuzztime $(FUZZ)000x ./reconfigure/slurm
+	$(FUZZING) FuzzSettings -fuzztime $(FUZZ)000x ./reconfigure/slurm
+	$(FUZZING) FuzzFence -fuzztime $(FUZZ)000x ./reconfigure/terraform
+	$(FUZZING) FuzzEvents -fuzztime $(FUZZ)000x ./reconfigure/terraform
+	$(FUZZING) FuzzState -fuzztime $(FUZZ)000x ./reconfigure/terraform
 
 # Packages with tests that need neither root nor `make tools`. Single tests in them that do are skipped, and counted as
 # skipped.

@@ -10,12 +10,13 @@ import (
 )
 
 // TestKeysAreAuthorizedForTheGateAlone authorizes the key of a control node and that of a node, for a cluster with two
-// control hosts and a directory whose name has a quote in it.
+// control hosts, a file in the user's home, and a directory whose name has a quote in it.
 func TestKeysAreAuthorizedForTheGateAlone(t *testing.T) {
 	t.Setenv("ANSIBLE_ACTION_PLUGINS", mustAbs(t, "action_plugins"))
 	dir := t.TempDir()
 	inventory, keys, known := filepath.Join(dir, "hosts"), filepath.Join(dir, "keys"), filepath.Join(dir, "known")
 	write(t, inventory, "[control]\nctl ansible_host=10.0.0.5\n[compute]\nnode01 ansible_host=10.0.0.11\n")
+	t.Setenv("HOME", dir)
 	key := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5" + strings.Repeat("A", 48)
 	play := func(from string) {
 		t.Helper()
@@ -31,13 +32,13 @@ func TestKeysAreAuthorizedForTheGateAlone(t *testing.T) {
     slurm_key_file: /none
     control_host:
       {address: 192.0.2.10, port: 2222, user: eiffel, directory: "/opt/a 'quoted' dir", host_key: %[1]s me@one,
-       authorized_keys: %[2]s, others: [{address: 192.0.2.11, port: 22, host_key: "%[1]s"}]}
+       authorized_keys: ~/%[2]s, others: [{address: 192.0.2.11, port: 22, host_key: "%[1]s"}]}
     converged: {public_key: %[1]s}
     %[3]s
   tasks:
     - import_role: {name: slurm_scripts, tasks_from: authorize}
     - copy: {content: "{{ slurm_scripts_known_hosts }}", dest: %[4]s}
-`, key, keys, from, known), "--inventory", inventory)
+`, key, filepath.Base(keys), from, known), "--inventory", inventory)
 	}
 	play("")
 	const command = `/opt/a '"'"'quoted'"'"' dir`

@@ -38,6 +38,12 @@ var gateway = netip.MustParsePrefix("10.63.7.1/24")
 
 func newMachines(t testing.TB) *machines {
 	t.Helper()
+	return newMachinesWith(t, map[string]string{"/etc/image-release": "test\n"})
+}
+
+// newMachinesWith is newMachines with files in the image.
+func newMachinesWith(t testing.TB, files map[string]string) *machines {
+	t.Helper()
 	paths := needs.Tools(t, "..")
 	// Not in /tmp, which may be on a file system that cannot be used for overlays.
 	dir, err := os.MkdirTemp("/var/tmp", "eiffel-ansible-")
@@ -53,7 +59,7 @@ func newMachines(t testing.TB) *machines {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Add("image", map[string]string{"/etc/image-release": "test\n"}); err != nil {
+	if err := store.Add("image", files); err != nil {
 		t.Fatal(err)
 	}
 	host, err := machine.New(machine.Config{Name: "ansible", Dir: filepath.Join(dir, "machines"),
@@ -224,6 +230,12 @@ func TestPlaybooksOnMachines(t *testing.T) {
 		}
 	}
 	m.until("both persistent nodes have registered", idle("node[01-02]"))
+
+	measured, err := ansible.Measured(m.cluster.Settings.StateDir)
+	if printed := m.on("node01", "sh", "-c", "slurmd -C | head -n 1"); err != nil ||
+		measured["standard"] != (reconfigure.Measured{Node: "node01", Printed: printed}) {
+		t.Errorf("the measured hardware is %q, %v, and not %q", measured, err, printed)
+	}
 
 	daemons := m.on("ctl", "pgrep", "-x", "slurmctld") + m.on("node01", "pgrep", "-x", "slurmd")
 	said := m.configure("ctl", "node01", "node02")

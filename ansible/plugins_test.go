@@ -77,6 +77,32 @@ func TestConvergeChangesOnlyWhatDiffers(t *testing.T) {
 	}
 }
 
+// TestTheHardwareOfANodeIsReported has a double of slurmd, one that fails, and none.
+func TestTheHardwareOfANodeIsReported(t *testing.T) {
+	for script, want := range map[string]string{
+		"#!/bin/sh\necho NodeName=a $1; echo UpTime=1": "is NodeName=a -C!",
+		"#!/bin/sh\necho NodeName=a; exit 1":           "is !",
+		"":                                             "is !",
+	} {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "slurmd"), script)
+		if err := os.Chmod(filepath.Join(dir, "slurmd"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if script == "" {
+			dir = "/nonexistent"
+		}
+		said, err := local(t, "localhost", `
+    - converge: {hardware: true}
+      register: converged
+    - debug: {msg: "the hardware is {{ converged.hardware }}!"}
+`, "PATH="+dir+":"+os.Getenv("PATH"))
+		if err != nil || !strings.Contains(said, "the hardware "+want) {
+			t.Errorf("%q: %v\n%s", script, err, said)
+		}
+	}
+}
+
 func TestConvergeChangesNothingWherePackagesAreMissing(t *testing.T) {
 	dir := t.TempDir()
 	said, err := local(t, "localhost", fmt.Sprintf(`

@@ -53,6 +53,9 @@ var edits = []edit{
 	{name: "another plugin for selection",
 		old: "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n", new: "SelectType=select/linear\n",
 		careful: []string{"node01", "node02", "g01", "waiting"}}, // slurm.conf(5) says that all jobs are lost
+	// slurm.conf(5) has it changed only while no step runs.
+	{name: "what jobs use is gathered", old: "SuspendTime=600",
+		new: "SuspendTime=600\nJobAcctGatherType=jobacct_gather/linux", careful: []string{"node01", "node02", "g01"}},
 	{name: "another folder for the jobs", old: "StateSaveLocation=/var/lib/slurm/slurmctld",
 		new:  "StateSaveLocation=/var/lib/slurm/other",
 		ends: []string{"node01", "node02", "g01", "waiting"}},

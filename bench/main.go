@@ -46,6 +46,8 @@ type sizes struct {
 	straggle  int   // nodes together, of which one does not come
 	clusters  []int // nodes of the clusters that get one node more
 	perState  int   // nodes in a Terraform state of these clusters
+	together  []int // nodes of the clusters that come in one request
+	reboots   int   // of the last of these clusters, at once
 	callers   int   // calls at once
 	deferring time.Duration
 }
@@ -67,8 +69,12 @@ func flags() []cli.Flag {
 			Name: "clusters", Value: cli.NewIntSlice(10, 1000, 4000), Usage: "size, status, waiting: nodes of each cluster",
 		},
 		&cli.IntFlag{
-			Name: "per-state", Value: 100, Usage: "size, status, waiting: nodes in a Terraform state (nodes_per_state)",
+			Name: "per-state", Value: 100, Usage: "size, status, waiting, together: nodes in a Terraform state",
 		},
+		&cli.IntSliceFlag{
+			Name: "together", Value: cli.NewIntSlice(250, 1000), Usage: "together: nodes of each cluster, in one request",
+		},
+		&cli.IntFlag{Name: "reboots", Value: 300, Usage: "together: reboots at once"},
 		&cli.IntFlag{Name: "callers", Value: 200, Usage: "callers: calls at once"},
 		&cli.DurationFlag{Name: "deferring", Value: 30 * time.Second, Usage: "waiting: how long a worker is watched"},
 	}
@@ -90,6 +96,7 @@ func benchmarks() []benchmark {
 		{"size", nil, (*bench).size},
 		{"status", nil, (*bench).status},
 		{"waiting", nil, (*bench).waiting},
+		{"together", nil, (*bench).together},
 		{"callers", nil, (*bench).callers},
 	}
 }
@@ -134,7 +141,8 @@ func measure(c *cli.Context) (err error) {
 	b.sizes = sizes{
 		one: c.Int("one"), floors: c.Int("floors"), reimages: c.Int("reimages"), old: c.Int("old"), many: c.Int("many"),
 		straggle: c.Int("straggle"), clusters: c.IntSlice("clusters"), perState: c.Int("per-state"),
-		callers: c.Int("callers"), deferring: c.Duration("deferring"),
+		together: c.IntSlice("together"), reboots: c.Int("reboots"), callers: c.Int("callers"),
+		deferring: c.Duration("deferring"),
 	}
 	if err := adoptOrphans(); err != nil {
 		return err

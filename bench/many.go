@@ -50,7 +50,7 @@ func (b *bench) many(ctx context.Context) (report, error) {
 	if err := lab.settled(ctx); err != nil {
 		return r, err
 	}
-	cpu := taken()
+	cpu := taken().all
 	one, all := first(came).Sub(begun), last(came, nodes).Sub(begun)
 	const before = 232600 * time.Millisecond // of the first edition, for 50 nodes on 2 cores
 	r.rows = []row{
@@ -184,19 +184,17 @@ func (l *lab) oldFlow(ctx context.Context, node string) (time.Duration, error) {
 		return 0, err
 	}
 	begun := time.Now()
-	apply := l.Terraform(
-		ctx, "apply", "-input=false", "-auto-approve", "-no-color",
+	apply := l.TerraformIn(
+		ctx, dir, "apply", "-input=false", "-auto-approve", "-no-color",
 		fmt.Sprintf("-target=openstack_compute_instance_v2.node[%q]", node),
 	)
-	apply.Dir = dir
 	if out, err := apply.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("%w\n%s", err, out)
 	}
 	if err := l.learnHostKey(ctx, node); err != nil {
 		return 0, err
 	}
-	play := exec.CommandContext(ctx, "ansible-playbook", "site.yml")
-	play.Dir, play.Env = filepath.Join(l.Site, "ansible"), l.Reconfigure(ctx).Env
+	play := l.OnControlHost(ctx, filepath.Join(l.Site, "ansible"), "ansible-playbook", "site.yml")
 	if out, err := play.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("%w\n%s", err, out)
 	}

@@ -145,11 +145,10 @@ func (l *lab) floor(ctx context.Context, like, node string) (took time.Duration,
 	if err := giveInstance(filepath.Join(module, "nodes.auto.tfvars.json"), like, node); err != nil {
 		return 0, err
 	}
-	apply := l.Terraform(
-		ctx, "apply", "-input=false", "-auto-approve", "-no-color",
+	apply := l.TerraformIn(
+		ctx, module, "apply", "-input=false", "-auto-approve", "-no-color",
 		fmt.Sprintf("-target=openstack_compute_instance_v2.node[%q]", node),
 	)
-	apply.Dir = module
 	begun := time.Now()
 	out, err := apply.CombinedOutput()
 	took = time.Since(begun)

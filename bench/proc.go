@@ -21,30 +21,38 @@ func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0,
 // orphans are the names of processes that go on after their parents end: workers, and the connections of Ansible.
 var orphans = []string{"reconfigure", "ssh"}
 
-// taken returns the CPU time of the orphans that have ended since the last call, with that of all of their children. No
-// process with one of these names may run that another process waits for.
-func taken() time.Duration {
-	var sum time.Duration
+// usage is the CPU time of processes.
+type usage struct {
+	own time.Duration // of reconfigure
+	all time.Duration // with that of everything that it has started
+}
+
+// taken returns the CPU time of the orphans that have ended since the last call. No process with one of these names may
+// run that another process waits for.
+func taken() usage {
+	var sum usage
 	for _, pid := range pids() {
 		s, ok := statusOf(pid)
 		if !ok || s.parent != os.Getpid() || s.state != "Z" || !slices.Contains(orphans, s.name) {
 			continue
 		}
-		var usage syscall.Rusage
-		if _, err := syscall.Wait4(pid, nil, 0, &usage); err == nil {
-			sum += cpu(usage)
+		var all syscall.Rusage
+		if _, err := syscall.Wait4(pid, nil, 0, &all); err != nil {
+			continue
+		}
+		sum.all += time.Duration(all.Utime.Nano() + all.Stime.Nano())
+		if s.name == orphans[0] {
+			sum.own += s.own
 		}
 	}
 	return sum
 }
 
-// cpu returns the CPU time of a process and its children.
-func cpu(u syscall.Rusage) time.Duration { return time.Duration(u.Utime.Nano() + u.Stime.Nano()) }
-
 // status is the kernel's status of a process (proc_pid_stat(5)).
 type status struct {
 	name, state string
 	parent      int
+	own         time.Duration // CPU
 	cpu         time.Duration // its own and that of its children that have ended
 }
 
@@ -61,9 +69,12 @@ func statusOf(pid int) (status, bool) {
 	s := status{name: string(text)[begin+1 : end], state: fields[0]}
 	s.parent, _ = strconv.Atoi(fields[1])
 	const ticks = 100 // a second, on every Linux that Go knows (sysconf(3), _SC_CLK_TCK)
-	for _, field := range fields[11:15] {
+	for i, field := range fields[11:15] {
 		n, _ := strconv.Atoi(field)
-		s.cpu += time.Duration(n) * time.Second / ticks
+		took := time.Duration(n) * time.Second / ticks
+		if s.cpu += took; i < 2 {
+			s.own += took
+		}
 	}
 	return s, true
 }

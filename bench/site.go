@@ -26,8 +26,9 @@ import (
 // site is a large cluster without machines: its cloud's servers exist only in the API, Slurm's answers come from files,
 // and the playbooks end at once. Terraform, its provider and states, the journal and the product are real.
 type site struct {
-	dir  string
-	size int
+	dir    string
+	size   int
+	absent int // so many of its last nodes have no instance
 	// perState is the number of nodes in a Terraform state.
 	perState int
 	cloud    *labcloud.Cloud
@@ -50,11 +51,14 @@ const (
 	siteKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpIBPyqOgkM2XD5O5rIfkRy/kyCQjwPK9r2xHg0yCkC nobody"
 )
 
+// resumeTimeout is that of the sites.
+const resumeTimeout = 15 * time.Minute
+
 // nodeName returns the name of a site's node, from 1.
 func nodeName(i int) string { return fmt.Sprintf("%s%04d", sitePrefix, i) }
 
-// newSite makes a cluster of a size. All of its nodes are cloud nodes, and all but the last one have an instance.
-func (b *bench) newSite(ctx context.Context, size int) (s *site, err error) {
+// newSite makes a cluster of a size. All of its nodes are cloud nodes, and all but the absent ones have an instance.
+func (b *bench) newSite(ctx context.Context, size, absent int) (s *site, err error) {
 	paths, err := tools.Find(b.checkout)
 	if err != nil {
 		return nil, err
@@ -63,7 +67,9 @@ func (b *bench) newSite(ctx context.Context, size int) (s *site, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &site{dir: dir, size: size, perState: b.sizes.perState, network: netip.MustParsePrefix("127.60.0.0/16")}
+	s = &site{
+		dir: dir, size: size, absent: absent, perState: b.sizes.perState, network: netip.MustParsePrefix("127.60.0.0/16"),
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -93,11 +99,13 @@ func (b *bench) newSite(ctx context.Context, size int) (s *site, err error) {
 			return s, err
 		}
 	}
-	address, err := s.client.address(nodeName(size))
-	if err != nil {
-		return s, err
+	addresses := map[string]string{}
+	for i := size - absent + 1; i <= size; i++ {
+		if addresses[nodeName(i)], err = s.client.address(nodeName(i)); err != nil {
+			return s, err
+		}
 	}
-	if s.sshd, err = newSSHD(s.cloud, nodeName(size), address); err != nil {
+	if s.sshd, err = newSSHD(s.cloud, addresses); err != nil {
 		return s, err
 	}
 	s.journal, err = journal.Open(ctx, s.file("state"))
@@ -110,7 +118,7 @@ func (b *bench) site(ctx context.Context, size int) (*site, error) {
 		return s, nil
 	}
 	b.say("make a cluster of %d nodes without machines", size)
-	s, err := b.newSite(ctx, size)
+	s, err := b.newSite(ctx, size, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -175,12 +183,13 @@ node_groups:
      max_nodes: %[5]d, keep_ports: true, features: [], gres: "", slurm: {CPUs: 2}}
 partitions:
   - {name: main, groups: [%[3]s], default: true, slurm: {}}
-slurm: {suspend_time: 600, suspend_timeout: 120, resume_timeout: 900, resume_rate: 0, suspend_rate: 0}
+slurm: {suspend_time: 600, suspend_timeout: 120, resume_timeout: %[9]d, resume_rate: 0, suspend_rate: 0}
 name_resolution: hosts
 nfs_shares: []
 reconfigure: {state_directory: state, terraform: %[6]s, parallelism: 50, lock_timeout: 60, host_keys: accept-new,
   boot_timeout: 60, nodes_per_state: %[8]d}
-`, s.dir, siteControl, siteGroup, sitePrefix, s.size, paths.Terraform, siteKey, s.perState)
+`, s.dir, siteControl, siteGroup, sitePrefix, s.size, paths.Terraform, siteKey, s.perState,
+		int(resumeTimeout.Seconds()))
 	return errors.Join(
 		s.write("group_vars/all.yml", declaration, 0o644), s.write("key", "", 0o600),
 		s.write("clouds.yaml", string(s.cloud.CloudsYAML("lab", s.server.URL)), 0o600))
@@ -188,7 +197,7 @@ reconfigure: {state_directory: state, terraform: %[6]s, parallelism: 50, lock_ti
 
 // stubs writes programs that replace the real ones. ssh runs its command on this machine, where Slurm's tools answer
 // from files. ansible-playbook calls the real one, which reads the playbooks and the inventory and lists the hosts of
-// each play; then it reports that the last node is done, and sets the node in Slurm's answers as registered.
+// each play; then it reports those of the nodes that come as done, and sets them in Slurm's answers as registered.
 func (s *site) stubs(context.Context, *bench, tools.Paths) error {
 	last, end := s.file("slurm", "last"), s.file("slurm", "end")
 	programs := map[string]string{
@@ -203,24 +212,29 @@ printf '\n-- scontrol show nodes --json\n' && $1 && printf '\n-- squeue\n\n-- co
 		"hold": "#!/bin/sh\necho\nexec cat\n",
 		"scontrol": fmt.Sprintf(`#!/bin/sh
 case "$*" in
-'show nodes --json') exec cat %s ;;
-'show nodes --json %s') exec cat %s ;;
-*State=DRAIN*) mv %s %s ;;
+'show nodes --json %[1]s') cat %[2]s ;;
+'show nodes --json'*) cat %[3]s ;;
+*State=DRAIN*) mv %[4]s %[5]s; exit ;;
 esac
-`,
-			strings.Join([]string{s.file("slurm", "others"), last, end}, " "),
-			nodeName(s.size), strings.Join([]string{s.file("slurm", "begin"), last, end}, " "),
-			s.file("slurm", "drained"), last),
+cut -d ' ' -f 2- %[5]s | paste -sd ,
+cat %[6]s
+`, nodeName(s.size), s.file("slurm", "begin"), s.file("slurm", "others"), s.file("slurm", "drained"), last, end),
 		"squeue": "#!/bin/sh\n",
 		"ansible-playbook": fmt.Sprintf(`#!/bin/sh
-env -u RECONFIGURE_EVENTS %s "$@" --list-hosts >%s 2>&1 || exit 1
-sed "s/@BOOT@/$(date +%%s)/" %s >%s.new && mv %s.new %s
-cat >"$RECONFIGURE_EVENTS" <<END
-{"event": "playbook", "plays": 1}
-{"event": "play"}
-{"event": "done", "host": "%s"}
-END
-`, realAnsible(), s.file("hosts"), s.file("slurm", "up"), last, last, last, nodeName(s.size)),
+hosts=%[1]s.$$
+env -u RECONFIGURE_EVENTS %[2]s "$@" --list-hosts >$hosts 2>&1 || exit 1
+exec 9>%[3]s.lock && flock 9
+sed -n 's/^ *\(%[4]s[0-9]*\)$/\1/p' $hosts | sort -u >$hosts.names
+awk -v boot="$(date +%%s)" -v up="$(cat %[5]s)" '
+NR == FNR { done[$1] = 1; next }
+$1 in done { line = up; gsub(/@NAME@/, $1, line); gsub(/@BOOT@/, boot, line); print line; next }
+{ print }' $hosts.names %[3]s >%[3]s.new && mv %[3]s.new %[3]s
+{
+	echo '{"event": "playbook", "plays": 1}'
+	echo '{"event": "play"}'
+	sed 's/.*/{"event": "done", "host": "&"}/' $hosts.names
+} >"$RECONFIGURE_EVENTS"
+`, s.file("hosts"), realAnsible(), last, sitePrefix, s.file("slurm", "up")),
 	}
 	for name, text := range programs {
 		if err := s.write("stubs/"+name, text, 0o755); err != nil {
@@ -230,14 +244,14 @@ END
 	var others strings.Builder
 	const begin = `{"nodes": [`
 	others.WriteString(begin)
-	for i := 1; i < s.size; i++ {
+	for i := 1; i <= s.size-s.absent; i++ {
 		others.WriteString(slurmNode(nodeName(i), "1750000000", "IDLE", "CLOUD") + ",\n")
 	}
 	return errors.Join(
 		s.write("slurm/begin", begin, 0o644),
 		s.write("slurm/others", others.String(), 0o644),
 		s.write("slurm/end", `], "errors": []}`, 0o644),
-		s.write("slurm/up", slurmNode(nodeName(s.size), "@BOOT@", "IDLE", "CLOUD"), 0o644))
+		s.write("slurm/up", "@NAME@ "+slurmNode("@NAME@", "@BOOT@", "IDLE", "CLOUD"), 0o644))
 }
 
 // realAnsible returns the path of the real ansible-playbook.
@@ -253,25 +267,29 @@ func realAnsible() string {
 func slurmNode(name, boot string, state ...string) string {
 	number := func(n string) string { return `{"set": true, "infinite": false, "number": ` + n + `}` }
 	flags, _ := json.Marshal(state) // strings can be marshalled
-	return fmt.Sprintf(`{"name": %[1]q, "hostname": %[1]q, "address": %[1]q, "architecture": "x86_64", "boards": 1,
-"boot_time": %[2]s, "cores": 2, "cpus": 2,
+	return strings.ReplaceAll(fmt.Sprintf(`{"name": %[1]q, "hostname": %[1]q, "address": %[1]q, "architecture": "x86_64",
+"boards": 1, "boot_time": %[2]s, "cores": 2, "cpus": 2,
 "cpu_load": 0, "features": [], "gres": "", "instance_id": "", "instance_type": "", "last_busy": %[3]s,
 "next_state_after_reboot": ["INVALID"], "state": %[4]s,
 "partitions": ["main"], "port": 6818, "real_memory": 1000, "reason": "", "reason_changed_at": %[3]s, 
 "reason_set_by_user": "slurm", "resume_after": %[3]s,
 "alloc_memory": 0, "alloc_cpus": 0, "alloc_idle_cpus": 2, "tres_used": "", "tres_weighted": 0.0,
 "slurmd_start_time": %[2]s,
-"tres": "cpu=2,mem=1000M,billing=2", "version": "25.11.0"}`, name, number(boot), number("0"), flags)
+"tres": "cpu=2,mem=1000M,billing=2", "version": "25.11.0"}`, name, number(boot), number("0"), flags), "\n", " ")
 }
 
-// slurmSays sets Slurm's answer about the last node.
+// slurmSays sets Slurm's answer about the last nodes: a line for each.
 func (s *site) slurmSays(state ...string) error {
-	return s.write("slurm/last", slurmNode(nodeName(s.size), "0", state...), 0o644)
+	var text strings.Builder
+	for i := s.size - s.absent + 1; i <= s.size; i++ {
+		text.WriteString(nodeName(i) + " " + slurmNode(nodeName(i), "0", state...) + "\n")
+	}
+	return s.write("slurm/last", text.String(), 0o644)
 }
 
 // busy sets the last node in Slurm's answers as ALLOCATED. It can be drained once.
 func (s *site) busy() error {
-	drained := slurmNode(nodeName(s.size), "0", "MIXED", "CLOUD", "DRAIN")
+	drained := nodeName(s.size) + " " + slurmNode(nodeName(s.size), "0", "MIXED", "CLOUD", "DRAIN")
 	drained = strings.Replace(drained, `"reason": ""`, `"reason": "`+reconfigure.ReasonPrefix+` update"`, 1)
 	return errors.Join(s.write("slurm/drained", drained, 0o644), s.slurmSays("MIXED", "CLOUD"))
 }
@@ -449,20 +467,20 @@ func (s *site) grow(ctx context.Context, b *bench, paths tools.Paths) error {
 	}
 	for i := 1; i <= s.size; i++ {
 		name, workspace := nodeName(i), orDefault(s.shard(i))
-		made, err := s.client.node(name, groups, i < s.size)
+		made, err := s.client.node(name, groups, i <= s.size-s.absent)
 		if err != nil {
 			return err
 		}
 		replace := strings.NewReplacer(seedName, name, port["id"].(string), made.port, server["id"].(string), made.server,
 			port["mac_address"].(string), made.mac, `"`+address+`"`, `"`+made.address+`"`)
 		if copies[workspace] == nil {
-			copies[workspace] = map[string][]json.RawMessage{}
+			copies[workspace] = map[string][]json.RawMessage{kinds[0]: {}, kinds[1]: {}}
 		}
 		spec := s.nodeSpec(s.shard(i))
 		copies[workspace][kinds[0]] = append(
 			copies[workspace][kinds[0]], json.RawMessage(replace.Replace(templates[kinds[0]])),
 		)
-		if i == s.size {
+		if i > s.size-s.absent {
 			variables.KeptPorts[name] = reconfigure.Spec{Group: spec.Group, NetworkID: spec.NetworkID, Shard: spec.Shard}
 			continue
 		}

@@ -95,12 +95,12 @@ func (s *site) change(ctx context.Context, mode string) (oneMore, error) {
 	}
 	own := call.ProcessState.UserTime() + call.ProcessState.SystemTime()
 	worker, err := s.worker(ctx)
-	return oneMore{wall, own + worker}, err
+	return oneMore{wall, own + worker.all}, err
 }
 
 // worker returns the CPU time of the worker that has carried out a request, after its end. A worker that ends before
 // its caller counts as the caller's.
-func (s *site) worker(ctx context.Context) (time.Duration, error) {
+func (s *site) worker(ctx context.Context) (usage, error) {
 	err := until(ctx, patience, 20*time.Millisecond, "the worker has ended", func() (bool, error) {
 		return len(marked(siteMark+"="+s.dir)) == 0, nil
 	})

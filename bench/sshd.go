@@ -13,15 +13,15 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// sshd answers for one node of a site while the node's server is ACTIVE. It has only a host key.
+// sshd answers for nodes of a site while their servers are ACTIVE. It has only a host key.
 type sshd struct {
 	config *ssh.ServerConfig
 	ended  chan struct{}
 	wait   sync.WaitGroup
 }
 
-// newSSHD watches for the server of a name.
-func newSSHD(cloud *labcloud.Cloud, name, address string) (*sshd, error) {
+// newSSHD watches for the servers of these names, which have these addresses.
+func newSSHD(cloud *labcloud.Cloud, addresses map[string]string) (*sshd, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, err
@@ -36,35 +36,41 @@ func newSSHD(cloud *labcloud.Cloud, name, address string) (*sshd, error) {
 		},
 	}}
 	d.config.AddHostKey(key)
-	d.wait.Go(func() { d.watch(cloud, name, address) })
+	d.wait.Go(func() { d.watch(cloud, addresses) })
 	return d, nil
 }
 
-// watch listens as long as the server is ACTIVE.
-func (d *sshd) watch(cloud *labcloud.Cloud, name, address string) {
-	var listener net.Listener
-	for tick := time.NewTicker(20 * time.Millisecond); ; {
-		there := false
-		for _, s := range cloud.Servers() {
-			there = there || s.Name == name && s.Status == "ACTIVE"
+// watch listens for each server as long as it is ACTIVE.
+func (d *sshd) watch(cloud *labcloud.Cloud, addresses map[string]string) {
+	listeners := map[string]net.Listener{}
+	defer func() {
+		for _, l := range listeners {
+			_ = l.Close()
 		}
-		switch {
-		case there && listener == nil:
-			listener, _ = net.Listen("tcp", net.JoinHostPort(address, "22")) // tried again at the next tick
-			if listener != nil {
-				d.wait.Go(func() { d.serve(listener) })
+	}()
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
+		active := map[string]bool{}
+		for _, s := range cloud.Servers() {
+			active[s.Name] = s.Status == "ACTIVE"
+		}
+		for name, address := range addresses {
+			listener := listeners[name]
+			switch {
+			case active[name] && listener == nil:
+				// An error is tried again at the next tick.
+				if listener, err := net.Listen("tcp", net.JoinHostPort(address, "22")); err == nil {
+					listeners[name] = listener
+					d.wait.Go(func() { d.serve(listener) })
+				}
+			case !active[name] && listener != nil:
+				_ = listener.Close()
+				delete(listeners, name)
 			}
-		case !there && listener != nil:
-			_ = listener.Close()
-			listener = nil
 		}
 		select {
 		case <-tick.C:
 		case <-d.ended:
 			tick.Stop()
-			if listener != nil {
-				_ = listener.Close()
-			}
 			return
 		}
 	}

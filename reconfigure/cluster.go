@@ -50,6 +50,8 @@ type NodeGroup struct {
 	// KeepPorts reports whether the nodes of the group keep their ports, and with them their addresses, while they have
 	// no instance.
 	KeepPorts bool
+	// Slurm has the further settings of the NodeName line (slurm.conf(5)), by keys in lower case.
+	Slurm map[string]string
 }
 
 // Partition is a partition in Slurm, with the nodes of one or several node groups.

@@ -32,3 +32,10 @@ type Hardware struct {
 func HardwareOf(flavor Use) Hardware {
 	return Hardware{CPUs: flavor.Cores, RealMemory: max(1, flavor.RAM*19/20-128)}
 }
+
+// Measured is what slurmd finds of the hardware of a node.
+type Measured struct {
+	Node     string `json:"node"`
+	FlavorID string `json:"flavor_id"` // of its instance; empty: not known
+	Printed  string `json:"printed"`   // the line that `slurmd -C` prints (slurmd(8)), as the node sent it: not trusted
+}

@@ -20,7 +20,7 @@ def is_a(kind):
 
 
 KNOWN = dict.fromkeys(("changed", "failed"), is_a(bool))
-KNOWN.update(dict.fromkeys(("msg", "stdout", "stderr", "module_stdout", "module_stderr", "exception", "public_key"), is_a(str)))
+KNOWN.update(dict.fromkeys(("msg", "stdout", "stderr", "module_stdout", "module_stderr", "exception", "public_key", "hardware"), is_a(str)))
 KNOWN.update(dict.fromkeys(("missing", "changes", "restarted"), texts))
 KNOWN["rc"] = is_a(int)
 

@@ -43,7 +43,7 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_ok(self, result):
         if "last" in result._task.tags:
-            self._write(event="done", host=result._host.get_name())
+            self._write(event="done", host=result._host.get_name(), hardware=result._result.get("hardware", ""))
 
     def v2_runner_on_failed(self, result, ignore_errors=False):
         self._failure("failed", result, bool(ignore_errors))

@@ -42,6 +42,9 @@ DOCUMENTATION = """
       services:
         description: services that must run, now and, unless boot is false, after each boot; with boot false they do not start at boot; a running one is restarted if restart is set, or if one of the files restart_for changed
         type: list
+      hardware:
+        description: return what slurmd finds of the node's hardware
+        type: bool
 """
 
 RETURN = """
@@ -53,6 +56,8 @@ RETURN = """
       description: the public half of the key pair
     restarted:
       description: services that ran before and were restarted
+    hardware:
+      description: the line that slurmd -C prints; empty if it fails
 """
 
 OWNERSHIP = {
@@ -100,6 +105,7 @@ ARGUMENTS = {
         "restart": {"type": "bool", "default": False},
         "restart_for": {"type": "list", "elements": "str", "default": []},
     }},
+    "hardware": {"type": "bool", "default": False},
 }
 
 
@@ -230,6 +236,11 @@ class Node:
         """An upgrade of the package keeps this: systemctl(1), and update-rc.d(8), whose links for the end of a runlevel stay."""
         self.run("have %s not start at boot" % name, ["systemctl", "--quiet", "disable", name] if self.systemd else ["update-rc.d", name, "disable"])
 
+    def hardware(self):
+        """Returns what slurmd finds of the hardware. It is no reason to fail that this is not known."""
+        status, out, _ = self.module.run_command(["sh", "-c", "slurmd -C"])
+        return out.partition("\n")[0] if status == 0 else ""
+
     def run(self, what, argv):
         status, out, err = self.module.run_command(argv)
         if status != 0:
@@ -328,7 +339,8 @@ def main():
         public_key = converge(node, module.params)
     except (Failure, OSError) as error:
         module.fail_json(msg=str(error), changed=bool(node.changes), changes=node.changes)
-    module.exit_json(changed=bool(node.changes), missing=[], changes=node.changes, restarted=node.restarted, public_key=public_key)
+    hardware = {"hardware": node.hardware()} if module.params["hardware"] else {}
+    module.exit_json(changed=bool(node.changes), missing=[], changes=node.changes, restarted=node.restarted, public_key=public_key, **hardware)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ var arrows = map[string][]string{
 		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/plan", "reconfigure/operation",
 	},
 	"reconfigure/campaign":  {"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot"},
-	"reconfigure/check":     {"reconfigure", "reconfigure/nodeset", "reconfigure/text"},
+	"reconfigure/check":     {"reconfigure", "reconfigure/nodeset", "reconfigure/text", "reconfigure/slurmconf"},
 	"reconfigure/reconcile": {"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot"},
 	"reconfigure/status": {
 		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/reconcile", "reconfigure/text",

@@ -22,6 +22,10 @@ func main() {
 		fmt.Fprintln(os.Stderr, "reconfigure:", err)
 		os.Exit(exitCode(err))
 	}
+	if err := process.ForbidCores(); err != nil {
+		fmt.Fprintln(os.Stderr, "reconfigure:", err)
+		os.Exit(exitCode(err))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop) // the second signal ends us the hard way
 	code := run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)

@@ -1,6 +1,6 @@
 // Package cluster runs a whole cluster on one computer, for the demo and the end-to-end tests: an OpenStack-compatible
-// cloud whose servers are namespaces, an sshd by which the control node reaches the control host, which is the computer
-// itself, and a cluster directory from which reconfigure deploys real Slurm.
+// cloud whose servers are namespaces, a control host, which is the computer itself in a mount namespace with a user of
+// its own, and the user's cluster directory, from which reconfigure deploys real Slurm.
 package cluster
 
 import (
@@ -52,8 +52,10 @@ type Lab struct {
 	Declaration Declaration
 	Cloud       *labcloud.Cloud
 	Host        *machine.Host
+	Environ     []string // further entries of the environment of the control host's user
 
 	cfg       Config
+	uid       int    // of the control host's user and group
 	hostKey   string // public, of the control host's sshd
 	publicKey string // of the key that is authorized on the nodes
 	api       *http.Server
@@ -75,8 +77,8 @@ func Start(ctx context.Context, cfg Config) (_ *Lab, err error) {
 	if l.Dir, err = newFolder(cfg.Name); err != nil {
 		return nil, err
 	}
-	l.Site = l.file("site")
-	for _, step := range []func(context.Context) error{l.makeKeys, l.startCloud, l.makeSite, l.startSSHD} {
+	l.Site = siteFolder(l.Dir)
+	for _, step := range []func(context.Context) error{l.makeUser, l.startCloud, l.makeSite, l.startControlHost} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -110,6 +112,9 @@ func newFolder(name string) (string, error) {
 
 // folder returns the lab's folder. It is not in /tmp, which may be a tmpfs, since it has the disks of many nodes.
 func folder(name string) string { return filepath.Join("/var/tmp", "eiffel-lab-"+name) }
+
+// siteFolder returns the cluster directory of the lab in the folder dir.
+func siteFolder(dir string) string { return filepath.Join(dir, "site") }
 
 func (l *Lab) file(elem ...string) string {
 	return filepath.Join(append([]string{l.Dir}, elem...)...)
@@ -210,16 +215,13 @@ func (l *Lab) makeSite(ctx context.Context) error {
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build reconfigure: %w\n%s", err, out)
 	}
-	return nil
+	return l.give(l.Site)
 }
 
-// Reconfigure returns a call of the tool on the control host.
+// Reconfigure returns a call of the tool by the control host's user.
 func (l *Lab) Reconfigure(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(l.Site, "bin", "reconfigure"),
-		append([]string{"--dir", l.Site}, args...)...)
-	cmd.Dir = l.Site
-	cmd.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+l.cfg.Tools.TerraformRC, mark(l.Dir))
-	return cmd
+	argv := []string{filepath.Join(l.Site, "bin", "reconfigure"), "--dir", l.Site}
+	return l.OnControlHost(ctx, l.Site, append(argv, args...)...)
 }
 
 // Command returns a command that runs as root in a node, as on its console.
@@ -234,9 +236,12 @@ func (l *Lab) Command(node string, argv ...string) *exec.Cmd {
 
 // Terraform returns a call of Terraform in the root module, as an administrator would make it.
 func (l *Lab) Terraform(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, l.cfg.Tools.Terraform, args...)
-	cmd.Dir = filepath.Join(l.Site, "terraform", "openstack")
-	cmd.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+l.cfg.Tools.TerraformRC,
-		"OS_CLIENT_CONFIG_FILE="+filepath.Join(l.Site, "clouds.yaml"))
+	return l.TerraformIn(ctx, filepath.Join(l.Site, "terraform", "openstack"), args...)
+}
+
+// TerraformIn is [Lab.Terraform] in another folder.
+func (l *Lab) TerraformIn(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := l.OnControlHost(ctx, dir, append([]string{l.terraformBinary()}, args...)...)
+	cmd.Env = append(cmd.Env, "OS_CLIENT_CONFIG_FILE="+filepath.Join(l.Site, "clouds.yaml"))
 	return cmd
 }

@@ -2,7 +2,10 @@ package cluster
 
 import (
 	"context"
+	_ "embed"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -12,67 +15,125 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
+
+// The control host is this computer in a mount namespace of its own, in which one user more exists: the owner of the
+// cluster directory, with a home and keys. The homes of root and of the computer's own users are not visible there.
+
+// ControlHostName is the name of the control host for [Enter].
+const ControlHostName = "control-host"
+
+// User is the control host's user, who runs reconfigure.
+const User = "eiffel"
 
 // sshPort is not 22, since the computer may have an sshd of its own.
 const sshPort = 2222
 
-func (l *Lab) makeKeys(ctx context.Context) error {
-	if err := os.MkdirAll(l.file("control-host"), 0o700); err != nil {
-		return err
-	}
-	for file, into := range map[string]*string{l.file("id_ed25519"): &l.publicKey,
-		l.file("control-host", "host_key"): &l.hostKey} {
-		if out, err := exec.CommandContext(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f",
-			file).CombinedOutput(); err != nil {
-			return fmt.Errorf("make key %s: %w: %s", file, err, out)
-		}
-		public, err := os.ReadFile(file + ".pub")
-		if err != nil {
-			return err
-		}
-		*into = strings.TrimSpace(string(public))
-	}
-	return nil
+//go:embed controlhost.sh
+var controlHostScript string
+
+// host returns the path of one of the control host's files.
+func (l *Lab) host(elem ...string) string {
+	return l.file(append([]string{ControlHostName}, elem...)...)
 }
 
-// startSSHD starts an sshd for Slurm on the control node only: it listens on the lab's network, and accepts only the
-// keys that the playbooks authorize.
-func (l *Lab) startSSHD(ctx context.Context) error {
+// home returns the path of a file of the user's, as it is outside of the namespace.
+func (l *Lab) home(elem ...string) string {
+	return l.host(append([]string{"home", User}, elem...)...)
+}
+
+// toolsFolder returns where Terraform and the provider's mirror are on the control host.
+func toolsFolder(dir string) string { return filepath.Join(dir, "tools") }
+
+func (l *Lab) terraformBinary() string { return filepath.Join(toolsFolder(l.Dir), "terraform") }
+func (l *Lab) pluginsFolder() string   { return filepath.Join(toolsFolder(l.Dir), "plugins") }
+
+// makeUser makes the user's account, home and key, and the host's own key.
+func (l *Lab) makeUser(ctx context.Context) error {
+	passwd, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		return err
+	}
+	group, err := os.ReadFile("/etc/group")
+	if err != nil {
+		return err
+	}
+	l.uid = freeID(string(passwd), string(group))
+	account := fmt.Sprintf("%s:*:%d:%d::/home/%s:/bin/bash", User, l.uid, l.uid, User)
+	members := fmt.Sprintf("%s:*:%d:", User, l.uid)
+	err = errors.Join(
+		os.Mkdir(l.host(), 0o700), os.Mkdir(l.host("etc"), 0o755), os.Mkdir(l.host("work"), 0o755),
+		os.MkdirAll(l.home(".ssh"), 0o700), os.Chmod(l.host("home"), 0o755),
+		os.WriteFile(l.host("etc", "passwd"), []byte(withEntry(string(passwd), account)), 0o644),
+		os.WriteFile(l.host("etc", "group"), []byte(withEntry(string(group), members)), 0o644),
+		// Terraform finds the provider there without a setting in the environment, also in Slurm's calls.
+		os.WriteFile(l.home(".terraformrc"), []byte(tools.TerraformRC(l.pluginsFolder())), 0o644))
+	if err != nil {
+		return err
+	}
+	if l.publicKey, err = makeKey(ctx, l.home(".ssh", "id_ed25519")); err != nil {
+		return err
+	}
+	if l.hostKey, err = makeKey(ctx, l.host("host_key")); err != nil {
+		return err
+	}
+	return l.give(l.home())
+}
+
+// makeKey makes a private key, and returns its public key.
+func makeKey(ctx context.Context, file string) (public string, err error) {
+	argv := []string{"-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", file}
+	if out, err := exec.CommandContext(ctx, "ssh-keygen", argv...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("make key %s: %w: %s", file, err, out)
+	}
+	text, err := os.ReadFile(file + ".pub")
+	return strings.TrimSpace(string(text)), err
+}
+
+// give makes the user the owner of files and folders, and of all that is in these.
+func (l *Lab) give(paths ...string) error {
+	var errs []error
+	for _, path := range paths {
+		errs = append(errs, filepath.WalkDir(path, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return os.Lchown(path, l.uid, l.uid)
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// startControlHost makes the namespace, and starts an sshd in it for Slurm on the control node: it listens on the lab's
+// network, and accepts only keys of the user's authorized_keys.
+func (l *Lab) startControlHost(ctx context.Context) error {
 	// sshd(8) needs it for each connection; Debian's service creates it. It is not removed, since another lab may need
 	// it.
 	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 		return err
 	}
 	address := net.JoinHostPort(l.cfg.Gateway.Addr().String(), strconv.Itoa(sshPort))
-	config := l.file("control-host", "sshd_config")
-	err := os.WriteFile(config, fmt.Appendf(nil, `ListenAddress %s
-HostKey %s
-AuthorizedKeysFile %s
-PermitRootLogin prohibit-password
-PasswordAuthentication no
-KbdInteractiveAuthentication no
-UsePAM no
-StrictModes no
-UseDNS no
-MaxStartups 200:30:400
-PidFile none
-SetEnv TF_CLI_CONFIG_FILE=%s %s HOME=%s
-`,
-		address, l.file("control-host", "host_key"), l.file("control-host", "authorized_keys"), l.cfg.Tools.TerraformRC,
-		// Of another HOME the login shell would read the start files, which may take long.
-		mark(l.Dir), l.file("control-host")), 0o600)
+	err := errors.Join(
+		os.WriteFile(l.host("sshd_config"), sshdConfig(address, l.host("host_key")), 0o600),
+		os.WriteFile(l.host("start.sh"), []byte(controlHostScript), 0o600),
+		// The script mounts over them.
+		os.MkdirAll(l.pluginsFolder(), 0o755), os.WriteFile(l.terraformBinary(), nil, 0o644))
 	if err != nil {
 		return err
 	}
-	log, err := os.Create(l.file("control-host", "sshd.log"))
+	log, err := os.Create(l.host("sshd.log"))
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	l.sshd = exec.Command("/usr/sbin/sshd", "-D", "-e", "-f", config)
-	l.sshd.Stderr = log
-	l.sshd.Env = append(os.Environ(), mark(l.Dir))
+	l.sshd = exec.Command("unshare", "--mount", "sh", l.host("start.sh"))
+	l.sshd.Stdout, l.sshd.Stderr = log, log
+	l.sshd.Env = []string{
+		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DIR=" + l.host(), "TOOLS=" + toolsFolder(l.Dir),
+		"TERRAFORM=" + l.cfg.Tools.Terraform, "PLUGINS=" + l.cfg.Tools.Plugins,
+	}
 	l.sshd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := l.sshd.Start(); err != nil {
 		return err
@@ -82,7 +143,23 @@ SetEnv TF_CLI_CONFIG_FILE=%s %s HOME=%s
 		_ = l.sshd.Wait()
 		return nil
 	})
-	return answers(ctx, address, l.file("control-host", "sshd.log"))
+	return answers(ctx, address, l.host("sshd.log"))
+}
+
+// sshdConfig returns the configuration of a control host's sshd.
+func sshdConfig(address, hostKey string) []byte {
+	return fmt.Appendf(nil, `ListenAddress %s
+HostKey %s
+AuthorizedKeysFile .ssh/authorized_keys
+StrictModes yes
+PermitRootLogin no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+UseDNS no
+MaxStartups 200:30:400
+PidFile none
+`, address, hostKey)
 }
 
 func answers(ctx context.Context, address, log string) error {
@@ -102,11 +179,37 @@ func answers(ctx context.Context, address, log string) error {
 	}
 }
 
-// mark is a variable in the environment of all processes that are started for the lab, and of their child processes.
-func mark(dir string) string { return "EIFFEL_LAB=" + dir }
+// OnControlHost returns a command that runs on the control host as its user, in the folder dir, with the environment of
+// a login and the entries of l.Environ. Its Dir MUST NOT be set.
+func (l *Lab) OnControlHost(ctx context.Context, dir string, argv ...string) *exec.Cmd {
+	cmd := inNamespace(ctx, l.host("pid"), dir, argv...)
+	cmd.Env = append(cmd.Env, l.Environ...)
+	return cmd
+}
 
-// endProcesses kills all processes that were started for the lab and still run, such as workers of reconfigure and
-// Ansible's SSH connections.
+// inNamespace is [Lab.OnControlHost] in the namespaces of the process whose id is in a file.
+func inNamespace(ctx context.Context, pidFile, dir string, argv ...string) *exec.Cmd {
+	pid, err := os.ReadFile(pidFile)
+	args := []string{
+		"--mount=/proc/" + strings.TrimSpace(string(pid)) + "/ns/mnt", "--wdns=" + dir,
+		"setpriv", "--reuid=" + User, "--regid=" + User, "--init-groups", "--",
+	}
+	cmd := exec.CommandContext(ctx, "nsenter", append(args, argv...)...)
+	cmd.Env = []string{
+		"HOME=/home/" + User, "USER=" + User, "LOGNAME=" + User, "SHELL=/bin/bash", "LANG=C.UTF-8",
+		"PATH=/usr/local/bin:/usr/bin:/bin",
+	}
+	if err != nil {
+		cmd.Err = fmt.Errorf("the control host is not up: %w", err)
+	}
+	return cmd
+}
+
+// ControlHostProcesses returns the ids of all processes on the control host.
+func (l *Lab) ControlHostProcesses() ([]int, error) { return processesOf(l.Dir) }
+
+// endProcesses kills all processes on the control host of the lab in the folder dir, such as workers of reconfigure and
+// Ansible's SSH connections. With the last one the namespace ends, and its mounts.
 func endProcesses(dir string) error {
 	const tries = 100
 	for range tries {
@@ -122,6 +225,7 @@ func endProcesses(dir string) error {
 	return fmt.Errorf("processes of %s do not end", dir)
 }
 
+// processesOf returns the processes in the mount namespace of the control host of the lab in the folder dir.
 func processesOf(dir string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -130,14 +234,14 @@ func processesOf(dir string) ([]int, error) {
 	var pids []int
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
+		if err != nil {
 			continue
 		}
-		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // a process that has ended has none
-		// sshd writes its title over its environment; the path of its configuration is in the title.
-		title, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if slices.Contains(strings.Split(string(environ), "\x00"), mark(dir)) || strings.Contains(string(title),
-			filepath.Join(dir, "control-host", "sshd_config")) {
+		mounts, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "mounts")) // a process that has ended has none
+		if slices.ContainsFunc(strings.Split(string(mounts), "\n"), func(mount string) bool {
+			fields := strings.Fields(mount)
+			return len(fields) > 1 && filepath.Dir(fields[1]) == toolsFolder(dir)
+		}) {
 			pids = append(pids, pid)
 		}
 	}

@@ -26,7 +26,7 @@ type Declaration struct {
 	Reconfigure    map[string]any `yaml:"reconfigure"`
 }
 
-// ControlHost is the host on which reconfigure runs: the lab's computer.
+// ControlHost is the host on which reconfigure runs.
 type ControlHost struct {
 	Address        string `yaml:"address"`
 	Port           int    `yaml:"port"`
@@ -34,6 +34,15 @@ type ControlHost struct {
 	Directory      string `yaml:"directory"`
 	HostKey        string `yaml:"host_key"`
 	AuthorizedKeys string `yaml:"authorized_keys"`
+	// Others are further control hosts.
+	Others []FurtherControlHost `yaml:"others,omitempty"`
+}
+
+// FurtherControlHost is called where the first control host does not accept a request.
+type FurtherControlHost struct {
+	Address string `yaml:"address"`
+	Port    int    `yaml:"port"`
+	HostKey string `yaml:"host_key"`
 }
 
 // ControlNode is the server that runs slurmctld.
@@ -110,13 +119,12 @@ func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaratio
 		ClusterName: l.cfg.Name,
 		Cloud:       cloudName,
 		ControlHost: ControlHost{
-			Address: l.cfg.Gateway.Addr().String(), Port: sshPort, User: "root", Directory: l.Site,
-			HostKey: l.hostKey, AuthorizedKeys: l.file("control-host", "authorized_keys"),
+			Address: l.cfg.Gateway.Addr().String(), Port: sshPort, User: User, Directory: l.Site, HostKey: l.hostKey,
 		},
 		ControlNode:    ControlNode{Name: ControlNodeName, Image: ImageV1, Flavor: FlavorSmall, Network: networkName},
 		LoginUser:      "debian",
 		KeyPair:        KeyPair{Name: l.cfg.Name, PublicKey: l.publicKey},
-		PrivateKeyFile: l.file("id_ed25519"),
+		PrivateKeyFile: "~/.ssh/id_ed25519",
 		NodeGroups:     groups,
 		Partitions:     partitions,
 		Slurm: Slurm{
@@ -133,7 +141,7 @@ func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaratio
 		},
 		NameResolution: "hosts",
 		Reconfigure: map[string]any{
-			"state_directory": "state", "terraform": l.cfg.Tools.Terraform, "parallelism": 20, "lock_timeout": 60,
+			"state_directory": "state", "terraform": l.terraformBinary(), "parallelism": 20, "lock_timeout": 60,
 			"host_keys": "console", "boot_timeout": 30,
 			"cool_down": 0, "breaker": 0, // a fault of one test must not affect the next one
 		},
@@ -146,13 +154,14 @@ func (l *Lab) Declare(d Declaration) error {
 	if err != nil {
 		return fmt.Errorf("declare the cluster: %w", err)
 	}
-	file := filepath.Join(l.Site, "group_vars", "all.yml")
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+	l.Declaration = d
+	dir := filepath.Join(l.Site, "group_vars")
+	file, variables := filepath.Join(dir, "all.yml"), filepath.Join(dir, "cluster.yml")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("declare the cluster: %w", err)
 	}
-	l.Declaration = d
-	return errors.Join(os.WriteFile(file, text, 0o644), os.WriteFile(filepath.Join(filepath.Dir(file), "cluster.yml"),
-		[]byte(siteVariables), 0o644))
+	return errors.Join(os.WriteFile(file, text, 0o644), os.WriteFile(variables, []byte(siteVariables), 0o644),
+		os.Lchown(dir, l.uid, l.uid), l.give(file, variables))
 }
 
 // siteVariables is group_vars/cluster.yml. slurmd of Slurm 22.05 always loads a cgroup plugin, and only that of version

@@ -17,9 +17,15 @@ import (
 // urlFile, in a lab's folder, has the URL of its cloud.
 const urlFile = "cloud-url"
 
-// Enter returns a command that runs as root in a node of a lab of another process.
+// Enter returns a command that runs in a lab of another process: as root in a node, or as the user of the control host
+// in the cluster directory.
 func Enter(ctx context.Context, lab, node string, argv ...string) (*exec.Cmd, error) {
 	dir := folder(lab)
+	if node == ControlHostName {
+		cmd := inNamespace(ctx, filepath.Join(dir, ControlHostName, "pid"), siteFolder(dir), argv...)
+		cmd.Env = append(cmd.Env, "TERM="+os.Getenv("TERM"))
+		return cmd, cmd.Err
+	}
 	url, err := os.ReadFile(filepath.Join(dir, urlFile))
 	if err != nil {
 		return nil, fmt.Errorf("lab %s is not up: %w", lab, err)

@@ -7,4 +7,7 @@
 // The base is like a cloud's image: no host keys, a login user that may use sudo, only sshd enabled. Its PID 1 is
 // sysvinit, which runs in a PID namespace as it does on hardware, so that reboot(8) and shutdown(8) work inside a
 // machine.
+//
+// An archive is a folder of packages that the base lacks ([BuildArchive]). Machines of an image with its files
+// ([Archive]) install them without a network.
 package image

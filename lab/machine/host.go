@@ -89,6 +89,9 @@ func New(cfg Config) (_ *Host, err error) {
 	}, nil
 }
 
+// AddAddress gives this computer a further address on the lab's network, which no machine may have. Close removes it.
+func (h *Host) AddAddress(address netip.Addr) error { return h.network.addAddress(address) }
+
 // Close destroys all machines and removes the network and the folder. The host
 // cannot be used afterwards.
 func (h *Host) Close() error {

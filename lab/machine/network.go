@@ -76,6 +76,18 @@ func (n *network) connectHost(gateway netip.Prefix) error {
 	return n.plug(uplink)
 }
 
+// addAddress gives the host's end of its link a further address.
+func (n *network) addAddress(address netip.Addr) error {
+	link, err := netlink.LinkByName(n.link)
+	if err == nil {
+		err = netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(address, address.BitLen()))})
+	}
+	if err != nil {
+		return fmt.Errorf("add %s to link %s: %w", address, n.link, err)
+	}
+	return nil
+}
+
 // plug connects the switch's end of a link to the bridge.
 func (n *network) plug(name string) error {
 	end, err := n.inside.LinkByName(name)

@@ -30,8 +30,8 @@ func providerBinary(plugins string) string {
 		ProviderVersion, runtime.GOOS+"_"+runtime.GOARCH, "terraform-provider-openstack_v"+ProviderVersion)
 }
 
-// terraformRC returns a CLI configuration that uses providers from the mirror only, without network access.
-func terraformRC(plugins string) string {
+// TerraformRC returns a CLI configuration that uses providers from the mirror only, without network access.
+func TerraformRC(plugins string) string {
 	return fmt.Sprintf("disable_checkpoint = true\n\nprovider_installation {\n  filesystem_mirror {\n    path = %q\n "+
 		" }\n}\n", plugins)
 }

@@ -29,6 +29,8 @@ type Paths struct {
 	QuickTerraformRC string
 	// Image is the root file system at the bottom of every machine's image.
 	Image string
+	// Archive is the folder of packages that machines install themselves: see package image.
+	Archive string
 }
 
 // Quick returns p with a provider that does not wait ten seconds before it first polls a server, and five seconds
@@ -58,6 +60,7 @@ func paths(checkout string) (Paths, error) {
 		QuickPlugins:     filepath.Join(dir, "plugins-quick"),
 		QuickTerraformRC: filepath.Join(dir, "terraformrc-quick"),
 		Image:            filepath.Join(dir, "image", "base"),
+		Archive:          filepath.Join(dir, "archive"),
 	}, nil
 }
 
@@ -101,6 +104,11 @@ func steps(checkout string, p Paths) []step {
 			func() bool { return image.BaseIsCurrent(p.Image) },
 			func(ctx context.Context) error { return image.BuildBase(ctx, p.Image) },
 		},
+		{
+			"packages for machines",
+			func() bool { return image.ArchiveIsCurrent(p.Archive, p.Image) },
+			func(ctx context.Context) error { return image.BuildArchive(ctx, p.Archive, p.Image) },
+		},
 	}
 }
 
@@ -108,8 +116,8 @@ func steps(checkout string, p Paths) []step {
 func cliConfig(name, file, plugins string) step {
 	return step{
 		name,
-		func() bool { return hasContent(file, terraformRC(plugins)) },
-		func(context.Context) error { return writeFile(file, terraformRC(plugins)) },
+		func() bool { return hasContent(file, TerraformRC(plugins)) },
+		func(context.Context) error { return writeFile(file, TerraformRC(plugins)) },
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -74,7 +75,7 @@ func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances
 	if !control || extent.Changed.Empty() && (!extent.Addresses || len(failures) > 0) {
 		return failures, nil
 	}
-	seen, err := r.play(ctx, c, inv, extent, watch, results)
+	seen, err := r.play(ctx, c, instances, inv, extent, watch, results)
 	more, err := seen.verdicts(extent.Changed, err)
 	if err != nil {
 		return nil, fmt.Errorf("configure %s: %w", extent.Changed, err)
@@ -143,8 +144,9 @@ func (inv inventory) needed(c reconfigure.Cluster, extent reconfigure.Extent) in
 }
 
 // play runs site.yml for the extent. The record is valid also when there is an error.
-func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, inv inventory, extent reconfigure.Extent,
-	watch func(node, message string), results results) (seen record, err error) {
+func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance,
+	inv inventory, extent reconfigure.Extent, watch func(node, message string), results results) (
+	seen record, err error) {
 	s, err := newScratch(c.Settings.StateDir)
 	if err != nil {
 		return seen, err
@@ -158,10 +160,18 @@ func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, inv inventory,
 	if err := errors.Join(s.writeVars(c, extent), s.writeInventory(r.Dir, inv)); err != nil {
 		return seen, err
 	}
-	return r.execute(ctx, executor{Runner: r, scratch: s, playbook: sitePlaybook, limit: limit}, func(e event) {
+	measured := map[string]string{}
+	seen, err = r.execute(ctx, executor{Runner: r, scratch: s, playbook: sitePlaybook, limit: limit}, func(e event) {
 		e.tell(extent.Changed, watch)
 		results.hear(e, extent.Changed)
+		if e.Event == eventDone {
+			measured[e.Host] = e.Hardware
+		}
 	})
+	if lost := keepMeasured(c, instances, extent.Changed, measured); lost != nil {
+		watch(c.Control.Name, lost.Error()) // no reason for the nodes to fail
+	}
+	return seen, err
 }
 
 // execute runs a playbook and calls hear with its events, after they are in the record.
@@ -248,6 +258,7 @@ func (s scratch) writeVars(c reconfigure.Cluster, extent reconfigure.Extent) err
 		"reconfigure_changed":    append([]string{}, extent.Changed.Names()...),
 		"reconfigure_addresses":  extent.Addresses,
 		"reconfigure_everywhere": extent.Everywhere,
+		"reconfigure_hardware":   slices.Sorted(maps.Values(toMeasure(c, extent.Changed))),
 		"given_file":             given,
 	}
 	if extent.Conf != nil {

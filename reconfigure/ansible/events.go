@@ -27,6 +27,8 @@ type event struct {
 	Output  string `json:"output"`  // of a failure: all that the task has printed
 	Ignored bool   `json:"ignored"` // reports whether the host stays in the run after this failure
 	Rescued bool   `json:"rescued"` // reports whether tasks of a rescue section may follow
+
+	Hardware string `json:"hardware"` // of a last task: what `slurmd -C` prints on the host
 }
 
 // The kinds of events.

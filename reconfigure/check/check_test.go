@@ -32,7 +32,7 @@ func healthy() Facts {
 			Path: "/h/.ssh/authorized_keys",
 			Role: KeyFile,
 			Mode: 0o600,
-		}, {Path: "/c/given", Role: GivenFile, Mode: 0o600},
+		}, {Path: "/h", Role: Home, Mode: 0o755}, {Path: "/c/given", Role: GivenFile, Mode: 0o600},
 		{Path: "/c/all.yml", Role: Declaration, Mode: 0o644},
 	}
 	for i := range files {
@@ -46,7 +46,8 @@ func healthy() Facts {
 			Name:    "eiffel",
 			Control: reconfigure.Control{Name: "ctl", Source: control},
 			Groups: []reconfigure.NodeGroup{
-				{Name: "standard", Prefix: "node", Width: 2, Min: 1, Max: 4, Source: compute},
+				{Name: "standard", Prefix: "node", Width: 2, Min: 1, Max: 4, Source: compute,
+					Slurm: map[string]string{"cpus": "4"}},
 			},
 			Slurm: reconfigure.Timing{
 				SuspendTime: 20 * time.Minute, SuspendTimeout: 2 * time.Minute, ResumeTimeout: 15 * time.Minute,
@@ -85,8 +86,10 @@ func healthy() Facts {
 		},
 		Room: &reconfigure.Room{
 			Limit:   reconfigure.Use{Instances: 5, Cores: -1, RAM: 100},
-			Flavors: map[string]reconfigure.Use{"m": {RAM: 20}, "l": {RAM: 20}},
+			Flavors: map[string]reconfigure.Use{"m": {RAM: 20}, "l": {RAM: 20, Cores: 2}},
 		},
+		Measured: map[string]reconfigure.Measured{"standard": {Node: "node01", FlavorID: "l", Printed: "NodeName=node01 " +
+			"CPUs=4 Boards=1 SocketsPerBoard=4 CoresPerSocket=1 ThreadsPerCore=1 RealMemory=1"}},
 		Servers: []Server{
 			{Name: "ctl", Cluster: "eiffel", Ours: true}, {Name: "old", Cluster: "eiffel", Ours: true},
 			{Name: "other", Cluster: "another"}, {Name: "x"},
@@ -121,6 +124,9 @@ func TestEachFinding(t *testing.T) {
 		}
 	}
 	set := func(name, value string) func(*Facts) { return func(f *Facts) { f.Slurm[name] = value } }
+	declare := func(key, value string) func(*Facts) {
+		return func(f *Facts) { f.Cluster.Groups[0].Slurm[key] = value }
+	}
 	version := func(p Program, v string) func(*Facts) { return func(f *Facts) { f.Versions[p] = v } }
 	ready := func(d time.Duration) func(*Facts) {
 		return func(f *Facts) { f.Times.Ready = slices.Repeat([]time.Duration{d}, fewest) }
@@ -138,14 +144,24 @@ func TestEachFinding(t *testing.T) {
 			mode(Credentials, 0o640),
 			Error, "clouds.yaml, the cloud's credentials, has mode 0640", "chmod g-r",
 		},
-		"a key others can read":       {mode(PrivateKey, 0o604), Error, "has mode 0604", "chmod o-r /k"},
-		"a checkout others can write": {mode(Checkout, 0o775), Error, "/c, the cluster directory", "chmod g-w /c"},
-		"a program others can write":  {mode(Executable, 0o777), Error, "bin/reconfigure", "chmod g-w,o-w"},
-		"a declaration others write":  {mode(Declaration, 0o666), Error, "all.yml", "chmod g-w,o-w"},
-		"a journal others can write":  {mode(JournalFile, 0o664), Error, "journal.db", "chmod g-w"},
-		"an open state directory":     {mode(StateDirectory, 0o755), Error, "/c/state,", "chmod g-rx,o-rx"},
-		"a munge key others can read": {mode(GivenFile, 0o644), Error, "munge", "chmod g-r,o-r"},
-		"keys that others can write":  {mode(KeyFile, 0o620), Error, "authorized_keys", "chmod g-w"},
+		"a key others can read":        {mode(PrivateKey, 0o604), Error, "has mode 0604", "chmod o-r /k"},
+		"a checkout others can write":  {mode(Checkout, 0o775), Error, "/c, the cluster directory", "chmod g-w /c"},
+		"a program others can write":   {mode(Executable, 0o777), Error, "bin/reconfigure", "chmod g-w,o-w"},
+		"a declaration others write":   {mode(Declaration, 0o666), Error, "all.yml", "chmod g-w,o-w"},
+		"a journal others can write":   {mode(JournalFile, 0o664), Error, "journal.db", "chmod g-w"},
+		"an open state directory":      {mode(StateDirectory, 0o755), Error, "/c/state,", "chmod g-rx,o-rx"},
+		"a munge key others can read":  {mode(GivenFile, 0o644), Error, "munge", "chmod g-r,o-r"},
+		"keys that others can write":   {mode(KeyFile, 0o620), Error, "authorized_keys", "chmod g-w"},
+		"a home that others can write": {mode(Home, 0o775), Error, "/h, the home of", "chmod g-w /h"},
+		"a checkout of root's": {
+			func(f *Facts) {
+				f.UID = 0
+				for i := range f.Files {
+					f.Files[i].UID = 0
+				}
+			},
+			Warning, "/c, the cluster directory, belongs to root", "control_host.user",
+		},
 		"a file of somebody else": {
 			func(f *Facts) { f.Files[3].UID = 0 },
 			Error, "/k, the private key for the nodes, belongs to uid 0", "chown 1001 /k",
@@ -207,6 +223,24 @@ func TestEachFinding(t *testing.T) {
 		"SuspendProgram":        {set("SuspendProgram", "(null)"), Error, "SuspendProgram", "slurm.extra"},
 		"ResumeFailProgram":     {set("ResumeFailProgram", ""), Error, "ResumeFailProgram", "slurm.extra"},
 		"another ResumeTimeout": {set("ResumeTimeout", "600 sec"), Warning, "ResumeTimeout=600", "reconfigure deploy"},
+
+		"less hardware than declared": {
+			declare("cpus", "8"), Error, "group standard: slurmd -C on node01 prints CPUs=4",
+			"node_groups, standard: slurm: {CPUs: 4, Sockets: 4, CoresPerSocket: 1, ThreadsPerCore: 1}",
+		},
+		"less memory than declared": {
+			declare("realmemory", "900"), Error, "prints RealMemory=1, and declared is RealMemory=900", "{RealMemory: 1}",
+		},
+		"more hardware than declared": {declare("cpus", "2"), Warning, "declared is CPUs=2", "slurm: {CPUs: 4, "},
+		"other sockets than declared": {declare("corespersocket", "2"), Note, "declared is CPUs=4 Sockets=2", "Sockets: 4, "},
+		"more hardware than the flavor has": {
+			func(f *Facts) { f.Cluster.Groups[0].Slurm = nil }, Warning, "declared is CPUs=2", "slurm: {CPUs: 4, ",
+		},
+		"no hardware": {
+			func(f *Facts) {
+				f.Measured["standard"] = reconfigure.Measured{Node: "node01", Printed: "slurmd: error\x1b"}
+			}, Warning, `"slurmd: error\x1b" has no hardware`, "slurmd -C on node01",
+		},
 
 		"nodes come too late": {ready(15 * time.Minute), Error, "ready after 15m0s", "resume_timeout: 1380"},
 		"nodes come late": {
@@ -294,6 +328,28 @@ func TestEachFinding(t *testing.T) {
 				t.Errorf("%+v; want %s, %q, %q", f, tc.severity, tc.what, tc.line)
 			}
 		})
+	}
+}
+
+// TestHardwareThatIsNotCompared has hardware that differs, of a node that was made of another flavor, and with
+// config_overrides.
+func TestHardwareThatIsNotCompared(t *testing.T) {
+	for name, change := range map[string]func(*Facts){
+		"another flavor": func(f *Facts) {
+			f.Sources[f.Cluster.Groups[0].Source] = reconfigure.Resolved{FlavorID: "m"}
+		},
+		"config_overrides": func(f *Facts) { f.Slurm["SlurmdParameters"] = "l3cache_as_socket,config_overrides" },
+		"Slurm is silent":  func(f *Facts) { f.Slurm = nil },
+	} {
+		facts := healthy()
+		facts.Cluster.Groups[0].Slurm["cpus"] = "8"
+		if len(hardware(facts)) != 1 {
+			t.Error("there is no difference")
+		}
+		change(&facts)
+		if found := hardware(facts); len(found) > 0 {
+			t.Errorf("%s: %v", name, found)
+		}
 	}
 }
 

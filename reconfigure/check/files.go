@@ -20,6 +20,7 @@ const (
 	JournalFile    Role = "the journal"
 	GivenFile      Role = "a copy of the munge key"
 	KeyFile        Role = "the keys that may log in here"
+	Home           Role = "the home of the user whom Slurm calls"
 )
 
 // File is a file or a folder of the control host.
@@ -69,6 +70,10 @@ func rules() map[Role]rule {
 			forbidden: writers,
 			why:       "whoever writes it can log in here, and sshd ignores such a file (StrictModes)",
 		},
+		Home: {
+			forbidden: writers,
+			why:       "whoever writes it can log in here, and sshd accepts no key of its user (StrictModes)",
+		},
 	}
 }
 
@@ -94,6 +99,14 @@ func files(facts Facts) (found []Finding) {
 				"Slurm's calls come as the owner, and its owner can replace it",
 				fmt.Sprintf("chown %d %s", facts.UID, f.Path),
 			)
+		}
+		if f.Role == Checkout && !f.Missing && f.UID == 0 {
+			found = append(found, Finding{
+				Check: "files", Severity: Warning,
+				What:   fmt.Sprintf("%s, %s, belongs to root", f.Path, f.Role),
+				Why:    "Terraform, Ansible and their plugins run as root then, and need none of root's rights",
+				Change: "make its owner a user who is control_host.user too: step 1 of README.md, On a real cloud",
+			})
 		}
 		if bad := f.Mode.Perm() & r.forbidden; !f.Missing && bad != 0 {
 			add(fmt.Sprintf("%s, %s, has mode %04o", f.Path, f.Role, f.Mode.Perm()), r.why,

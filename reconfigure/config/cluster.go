@@ -50,6 +50,13 @@ func (d *declaration) cluster() reconfigure.Cluster {
 }
 
 func (g group) nodeGroup() reconfigure.NodeGroup {
+	var settings map[string]string
+	for key, v := range g.slurm {
+		if settings == nil {
+			settings = map[string]string{}
+		}
+		settings[key] = v.is
+	}
 	return reconfigure.NodeGroup{
 		Name:   g.name.is,
 		Prefix: g.prefix.is,
@@ -59,6 +66,7 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 		Max:    g.max.is,
 
 		KeepPorts: g.keepsPorts(),
+		Slurm:     settings,
 	}
 }
 

@@ -69,6 +69,7 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			Max:    20,
 
 			KeepPorts: true,
+			Slurm:     map[string]string{"cpus": "4", "realmemory": "7500"},
 		}},
 		Partitions: []reconfigure.Partition{{Name: "main", Groups: []string{"standard"}}},
 		Slurm: reconfigure.Timing{

@@ -38,6 +38,7 @@ type group struct {
 	name, prefix    value[string]
 	width, min, max value[int]
 	keepPorts       value[bool]
+	slurm           map[string]value[string] // by lower-case name
 	source
 }
 
@@ -49,6 +50,8 @@ type partition struct {
 
 type timing struct {
 	suspendTime, suspendTimeout, resumeTimeout value[int]
+
+	accountingStorage value[string]
 }
 
 type settingsOfTool struct {
@@ -60,6 +63,9 @@ type settingsOfTool struct {
 	canaryMinutes                                  value[int]
 	interrupt                                      value[bool]
 }
+
+// slurmdbd is the value of slurm.accounting_storage with which the control node runs slurmdbd.
+const slurmdbd = "slurmdbd"
 
 // slurm16 is the maximum of a setting that Slurm stores in 16 bits: scontrol rejects more than 65535, and 65535 and
 // 65534 mean "infinite" and "not set" (slurm.h, INFINITE16 and NO_VAL16).
@@ -162,7 +168,7 @@ func (g *group) schema() object {
 		"keep_ports": optional{boolean(&g.keepPorts)},
 		"features":   optional{texts(new(value[[]value[string]]), feature())},
 		"gres":       optional{text(new(value[string]), maybe(gres()))},
-		"slurm":      optional{settings(new(map[string]value[string]), ofNodes())},
+		"slurm":      optional{settings(&g.slurm, ofNodes())},
 	})
 }
 
@@ -202,6 +208,7 @@ func (d *declaration) slurmSchema() object {
 		"resume_rate":           integer(new(value[int]), 0, slurm16),
 		"suspend_rate":          integer(new(value[int]), 0, slurm16),
 		"controller_parameters": optional{texts(new(value[[]value[string]]), parameter)},
+		"accounting_storage":    optional{text(&d.slurm.accountingStorage, oneOf("none", slurmdbd))},
 		"extra":                 optional{settings(&d.extra, ofCluster())},
 	}
 }

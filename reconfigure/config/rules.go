@@ -145,4 +145,9 @@ func (d *declaration) checkSlurm(r *report) {
 	if set && private.ok && !slices.Contains(strings.Split(strings.ToLower(private.is), ","), "cloud") {
 		r.add(private.place, "must have cloud in it, or Slurm says of a node that is powered down that it is not found")
 	}
+	for _, key := range []string{"accountingstoragetype", "accountingstoragehost"} {
+		if own, set := d.extra[key]; set && d.slurm.accountingStorage.is == slurmdbd {
+			r.add(own.place, "cannot be set here: it is generated from slurm.accounting_storage")
+		}
+	}
 }

@@ -56,8 +56,8 @@ type Journal struct {
 
 // store is what differs between the two databases.
 type store interface {
-	// begin opens a transaction. Only one transaction is open at a time.
-	begin(ctx context.Context, db *sql.DB) (*sql.Tx, error)
+	// begin opens a transaction. Only one transaction is open at a time. The caller calls end after the transaction.
+	begin(ctx context.Context, db *sql.DB) (tx *sql.Tx, end func(), err error)
 	commit(tx *sql.Tx) error
 	// elements is the SQL function that makes rows, with a column value, of a JSON array of strings.
 	elements() string
@@ -88,7 +88,7 @@ func Open(ctx context.Context, dir string) (*Journal, error) {
 	if err := local(dir, unix.Statfs); err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	j := &Journal{store: sqliteStore{dir}, name: filepath.Join(dir, "journal.db")}
+	j := &Journal{store: sqliteStore{dir: dir, queue: 5 * time.Second}, name: filepath.Join(dir, "journal.db")}
 	if j.db, err = openSQLite(ctx, j.name); err != nil {
 		return nil, j.explain("open", err)
 	}
@@ -143,10 +143,11 @@ func (j *Journal) write(ctx context.Context, doing string, do func(*sql.Tx) erro
 // transact runs do in one transaction: all of it is durable when transact returns nil, and nothing of it is written
 // when it returns an error.
 func (j *Journal) transact(ctx context.Context, doing string, do func(*sql.Tx) error) error {
-	tx, err := j.store.begin(ctx, j.db)
+	tx, end, err := j.store.begin(ctx, j.db)
 	if err != nil {
 		return j.explain(doing, err)
 	}
+	defer end()
 	defer tx.Rollback() // of no effect after Commit
 	if err := do(tx); err != nil {
 		return j.explain(doing, err)

@@ -139,15 +139,15 @@ func (s postgresStore) prepare(ctx context.Context, db *sql.DB) error {
 
 // begin waits for the end of other transactions, as SQLite does. So IDs are in the order of the commits: a process that
 // has seen an event has seen those with lower IDs.
-func (postgresStore) begin(ctx context.Context, db *sql.DB) (*sql.Tx, error) {
-	tx, err := db.BeginTx(ctx, nil)
+func (postgresStore) begin(ctx context.Context, db *sql.DB) (tx *sql.Tx, end func(), err error) {
+	tx, err = db.BeginTx(ctx, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(`+ofThisJournal+`, $1)`, writeLock); err != nil {
-		return nil, errors.Join(err, tx.Rollback())
+		return nil, nil, errors.Join(err, tx.Rollback())
 	}
-	return tx, nil
+	return tx, func() {}, nil
 }
 
 func (postgresStore) commit(tx *sql.Tx) error {

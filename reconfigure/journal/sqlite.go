@@ -14,12 +14,16 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
+	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // sqliteStore is a SQLite database in a folder, and the lock files beside it.
-type sqliteStore struct{ dir string }
+type sqliteStore struct {
+	dir   string
+	queue time.Duration // how long a writer waits for its turn
+}
 
 // The lease is a lock on one file. The holder locks a second file too, for readers: a reader tests a lock by locking
 // the file for a moment, and that must not make an Acquire fail. The names are those of the first versions, so that
@@ -27,6 +31,7 @@ type sqliteStore struct{ dir string }
 const (
 	leaseFile  = "lead.lock"
 	holderFile = "leader"
+	queueFile  = "writers.lock"
 	// formerFile is a lock of earlier versions, no longer used.
 	formerFile = "watch.lock"
 )
@@ -137,8 +142,41 @@ func adopt(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-func (sqliteStore) begin(ctx context.Context, db *sql.DB) (*sql.Tx, error) {
-	return db.BeginTx(ctx, nil)
+func (s sqliteStore) begin(ctx context.Context, db *sql.DB) (tx *sql.Tx, end func(), err error) {
+	leave := s.awaitTurn(ctx)
+	if tx, err = db.BeginTx(ctx, nil); err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return tx, leave, nil
+}
+
+// awaitTurn waits for the processes that write, in the order in which they came: SQLite polls for its own lock, at
+// intervals that grow to 100 ms, so hundreds of callers at once would mostly sleep. It only saves time. SQLite's lock
+// is what keeps writers apart, so an error, or a process that keeps the queue waiting, ends the wait.
+func (s sqliteStore) awaitTurn(ctx context.Context) (leave func()) {
+	file, err := os.OpenFile(filepath.Join(s.dir, queueFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return func() {}
+	}
+	turn := make(chan struct{})
+	go func() { // flock(2) cannot be cancelled
+		defer close(turn)
+		for errors.Is(unix.Flock(int(file.Fd()), unix.LOCK_EX), unix.EINTR) {
+		}
+	}()
+	unlock := func() { _ = file.Close() } // which releases the lock
+	select {
+	case <-turn:
+		return unlock
+	case <-ctx.Done():
+	case <-time.After(s.queue):
+	}
+	go func() {
+		<-turn
+		unlock()
+	}()
+	return func() {}
 }
 
 func (sqliteStore) commit(tx *sql.Tx) error { return tx.Commit() }

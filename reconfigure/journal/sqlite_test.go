@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/pressly/goose/v3"
@@ -157,4 +158,16 @@ func TestAFailedMigrationLeavesTheVersionBeforeIt(t *testing.T) {
 	must(db.ExecContext(t.Context(), `DROP TABLE pause`))(t)
 	noError(t, db.Close())
 	submit(t, open(t, dir), "n1")
+}
+
+// A process that was stopped while it writes delays the others, and blocks none.
+func TestTheQueueOfWritersIsNoLock(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir)
+	j.store = sqliteStore{dir: dir, queue: time.Millisecond}
+	stopped := flock.New(filepath.Join(dir, queueFile))
+	noError(t, stopped.Lock())
+	defer stopped.Close()
+	_, err := j.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of("n1")})
+	noError(t, err)
 }

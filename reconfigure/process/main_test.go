@@ -33,6 +33,8 @@ func TestMain(m *testing.M) {
 		err = tool(os.Args[1])
 	case "caller":
 		err = caller(os.Args[1:])
+	case "crasher":
+		err = crasher(os.Args[1:])
 	default:
 		err = fmt.Errorf("no such role")
 	}
@@ -117,6 +119,29 @@ func caller(args []string) error {
 	}
 	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
+}
+
+// crasher sets the limit of core files as high as it can, forbids them if the second argument says so, starts a program
+// whose process id it writes to the file args[0], and waits until it is killed.
+func crasher(args []string) error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &limit); err != nil {
+		return err
+	}
+	limit.Cur = limit.Max
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &limit); err != nil {
+		return err
+	}
+	if args[1] == "forbidden" {
+		if err := process.ForbidCores(); err != nil {
+			return err
+		}
+	}
+	// In a folder of its own, since all cores may have the same name.
+	const script = `mkdir child && cd child && echo $$ > "$1.new" && mv "$1.new" "$1" && exec sleep 1000`
+	return process.Run(context.Background(), process.Cmd{
+		Path: "/bin/sh", Args: []string{"-c", script, "sh", args[0]}, Env: []string{"PATH=/bin:/usr/bin"},
+	})
 }
 
 // play returns the command that runs this program in a role.

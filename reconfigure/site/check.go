@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -22,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/check"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
@@ -88,17 +88,24 @@ func (s Site) localFacts() check.Facts {
 		unknown("the playbooks' variables", err)
 	}
 	facts.Exports = variables.Exports
+	keys, err := s.keyFile()
+	if err != nil {
+		unknown("the authorized keys", err)
+	}
 	files := map[string]check.Role{
-		s.Dir:                             check.Checkout,
-		s.file("bin", "reconfigure"):      check.Executable,
-		s.file(config.File):               check.Declaration,
-		s.Cluster.PrivateKeyFile:          check.PrivateKey,
-		s.state():                         check.StateDirectory,
-		s.state("journal.db"):             check.JournalFile,
-		s.state("ansible", "given.json"):  check.GivenFile,
-		cloudsFileFound(s.cloudsFile()):   check.Credentials,
-		filepath.Dir(variables.keyFile()): check.KeyFile,
-		variables.keyFile():               check.KeyFile,
+		s.Dir:                            check.Checkout,
+		s.file("bin", "reconfigure"):     check.Executable,
+		s.file(config.File):              check.Declaration,
+		s.Cluster.PrivateKeyFile:         check.PrivateKey,
+		s.state():                        check.StateDirectory,
+		s.state("journal.db"):            check.JournalFile,
+		s.state("ansible", "given.json"): check.GivenFile,
+		cloudsFileFound(s.cloudsFile()):  check.Credentials,
+		filepath.Dir(keys):               check.KeyFile,
+		keys:                             check.KeyFile,
+	}
+	if home, ok := strings.CutSuffix(keys, "/.ssh/authorized_keys"); ok {
+		files[home] = check.Home
 	}
 	delete(files, "") // what is not known where to look for
 	delete(files, ".")
@@ -110,9 +117,9 @@ func (s Site) localFacts() check.Facts {
 		}
 	}
 	slices.SortFunc(facts.Files, func(a, b check.File) int { return strings.Compare(a.Path, b.Path) })
-	if path := variables.keyFile(); path != "" {
-		if facts.AuthorizedKeys, err = readKeys(path); err != nil {
-			unknown(path, err)
+	if keys != "" {
+		if facts.AuthorizedKeys, err = readKeys(keys); err != nil {
+			unknown(keys, err)
 		}
 	}
 	if facts.FileSystems, err = s.fileSystems(); err != nil {
@@ -126,10 +133,6 @@ func (s Site) localFacts() check.Facts {
 
 // variables is what the playbooks know, and the tool has no other need of.
 type variables struct {
-	ControlHost struct {
-		User           string `yaml:"user"`
-		AuthorizedKeys string `yaml:"authorized_keys"`
-	} `yaml:"control_host"`
 	Exports string `yaml:"nfs_export_options"`
 }
 
@@ -150,18 +153,6 @@ func (s Site) variables() (v variables, err error) {
 		}
 	}
 	return v, nil
-}
-
-// keyFile is the file that the playbooks write keys to; empty where the user is not known here.
-func (v variables) keyFile() string {
-	if v.ControlHost.AuthorizedKeys != "" {
-		return v.ControlHost.AuthorizedKeys
-	}
-	u, err := user.Lookup(v.ControlHost.User)
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(u.HomeDir, ".ssh", "authorized_keys")
 }
 
 // cloudsFileFound is the clouds.yaml that is used: the one that is named, or the first one where OpenStack's own client
@@ -310,8 +301,13 @@ func setVersion(f *check.Facts, program check.Program, version string) {
 // askSlurm asks slurmctld, and notes what else the snapshot has.
 func (a *Adapters) askSlurm(ctx context.Context, g *gatherer, seen snapshot.Snapshot) {
 	control, deployed := seen.Instances[a.site.Cluster.Control.Name]
+	measured, err := ansible.Measured(a.site.state())
 	g.lock.Lock()
-	g.facts.Instances, g.facts.Sources = seen.Instances, seen.Sources
+	g.facts.Instances, g.facts.Sources, g.facts.Measured = seen.Instances, seen.Sources, measured
+	if err != nil {
+		g.facts.Unreachable = append(g.facts.Unreachable,
+			check.Unreachable{Source: "the hardware of the nodes", Reason: err.Error()})
+	}
 	for _, u := range seen.Unreachable() {
 		if u.Source != snapshot.Slurm || deployed {
 			g.facts.Unreachable = append(

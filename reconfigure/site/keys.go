@@ -33,11 +33,8 @@ func (r revoking) Apply(
 // revokeKeys removes from this host's file of authorized keys those of nodes that have no instance any more, by the map
 // of nodes.
 func (s Site) revokeKeys(ctx context.Context, log *journal.Journal) error {
-	path, err := expandUser(s.Cluster.Settings.AuthorizedKeys)
-	if _, unknown := errors.AsType[user.UnknownUserError](err); unknown || path == "" && err == nil {
-		return nil // the keys of this host are somewhere else
-	}
-	if err != nil {
+	path, err := s.keyFile()
+	if err != nil || path == "" {
 		return err
 	}
 	return ssh.RevokeKeys(ctx, path, func() (func(string) bool, error) {
@@ -47,6 +44,16 @@ func (s Site) revokeKeys(ctx context.Context, log *journal.Journal) error {
 		}
 		return func(comment string) bool { return isRevoked(comment, s.Cluster, nodes) }, nil
 	})
+}
+
+// keyFile returns the file that the playbooks write keys to; empty where this host does not have the user whose file it
+// is.
+func (s Site) keyFile() (string, error) {
+	path, err := expandUser(s.Cluster.Settings.AuthorizedKeys)
+	if _, unknown := errors.AsType[user.UnknownUserError](err); unknown {
+		return "", nil
+	}
+	return path, err
 }
 
 // isRevoked reports whether a key belongs to a node of the cluster that has no instance. The comments are those of the

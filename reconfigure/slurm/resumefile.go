@@ -1,12 +1,17 @@
 package slurm
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
+	"fmt"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
+
+// maxResumeNames is the number of nodes that the jobs of a resume file may have together, a node of two jobs counted
+// twice: the nodes of sixteen clusters of the maximum size. A hostlist of a few bytes names nodeset.MaxNodes.
+const maxResumeNames = 16 * nodeset.MaxNodes
 
 // ParseResumeFile reads SLURM_RESUME_FILE (Slurm's power saving guide). With an error it returns the jobs that could
 // be read. Empty text is no jobs: Slurm without JSON-C does not write the file. Releases after 22.05 use other names
@@ -22,19 +27,43 @@ func ParseResumeFile(text []byte) ([]reconfigure.Job, error) {
 		return nil, err
 	}
 	var jobs []reconfigure.Job
-	var errs []error
-	for _, one := range content.Jobs {
-		var j struct {
-			ID     int64           `json:"job_id"`
-			Nodes  nodeset.NodeSet `json:"nodes"`
-			Resume nodeset.NodeSet `json:"nodes_resume"`
-			In     string          `json:"partition"`
+	var first error
+	unread, names := 0, 0
+	for i, one := range content.Jobs {
+		job, err := parseJob(one)
+		if err == nil && names+job.Nodes.Len() > maxResumeNames {
+			return jobs, fmt.Errorf("the jobs have more than %d nodes, from job %d on", maxResumeNames, job.ID)
 		}
-		if err := json.Unmarshal(one, &j); err != nil {
-			errs = append(errs, err)
+		if err != nil {
+			unread++
+			first = cmp.Or(first, fmt.Errorf("job %d of the list: %w", i+1, err))
 			continue
 		}
-		jobs = append(jobs, reconfigure.Job{ID: j.ID, Nodes: j.Nodes.Union(j.Resume), Partition: j.In})
+		names += job.Nodes.Len()
+		jobs = append(jobs, job)
 	}
-	return jobs, errors.Join(errs...)
+	if unread > 1 {
+		first = fmt.Errorf("%d jobs cannot be read; %w", unread, first)
+	}
+	return jobs, first
+}
+
+func parseJob(text []byte) (reconfigure.Job, error) {
+	var j struct {
+		ID     int64           `json:"job_id"`
+		Nodes  nodeset.NodeSet `json:"nodes"`
+		Resume nodeset.NodeSet `json:"nodes_resume"`
+		In     string          `json:"partition"`
+	}
+	if err := json.Unmarshal(text, &j); err != nil {
+		return reconfigure.Job{}, err
+	}
+	nodes := j.Nodes.Union(j.Resume)
+	switch {
+	case j.ID <= 0:
+		return reconfigure.Job{}, fmt.Errorf("%d is no job id", j.ID)
+	case nodes.Len() > nodeset.MaxNodes: // its hostlist could not be read again
+		return reconfigure.Job{}, fmt.Errorf("job %d has %d nodes", j.ID, nodes.Len())
+	}
+	return reconfigure.Job{ID: j.ID, Nodes: nodes, Partition: j.In}, nil
 }

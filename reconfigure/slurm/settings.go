@@ -1,8 +1,6 @@
 package slurm
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -34,9 +32,7 @@ func (c *Client) Settings(ctx context.Context) (Settings, error) {
 
 func parseSettings(out []byte) Settings {
 	s := Settings{Values: map[string]string{}}
-	lines := bufio.NewScanner(bytes.NewReader(out))
-	for lines.Scan() {
-		line := lines.Text()
+	for line := range strings.Lines(string(out)) {
 		if date, ok := strings.CutPrefix(line, "Configuration data as of "); ok {
 			s.Clock, _ = time.Parse("2006-01-02T15:04:05", strings.TrimSpace(date)) // zero: not known
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -113,6 +114,10 @@ func parseListing(out []byte) (listing, error) {
 	return l, nil
 }
 
+// slurmName matches the names of nodes of slurm_commands.py. Some are no valid names of ours, and may stand in
+// slurm.extra.
+var slurmName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
+
 // decode reads a list of nodes. The tools exit with 0 when slurmctld does not answer: then the list is empty and there
 // are errors.
 func decode(out []byte) ([]node, error) {
@@ -136,6 +141,11 @@ func decode(out []byte) ([]node, error) {
 	case document.Nodes == nil:
 		return nil, errors.New("the answer holds no list of nodes")
 	}
+	for _, n := range *document.Nodes {
+		if !slurmName.MatchString(n.Name) {
+			return nil, fmt.Errorf("unexpected answer: a node with the name %.100q", n.Name)
+		}
+	}
 	return *document.Nodes, nil
 }
 
@@ -154,12 +164,15 @@ type node struct {
 	NextFlags words `json:"next_state_after_reboot_flags"`
 }
 
+// latest is the last second of the year 9999, after which JSON has no form of a time (RFC 3339).
+const latest = 253402300799
+
 func (n node) state() reconfigure.NodeState {
 	s := reconfigure.NodeState{Node: n.Name, Reason: n.Reason, Address: n.Address}
 	next, _ := reconfigure.ParseNodeFlags(append(n.Next, n.NextFlags...)...)
 	s.Returns = next&reconfigure.NodeResume != 0
 	s.Flags, s.Other = reconfigure.ParseNodeFlags(append(n.State, n.Flags...)...)
-	if n.BootTime > 0 {
+	if n.BootTime > 0 && n.BootTime <= latest {
 		s.Boot = time.Unix(int64(n.BootTime), 0)
 	}
 	const working = reconfigure.NodeAllocated | reconfigure.NodeMixed | reconfigure.NodeCompleting

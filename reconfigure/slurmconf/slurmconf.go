@@ -52,21 +52,34 @@ func Dangers(running, coming map[string]string) ([]reconfigure.Danger, error) {
 
 // vital has the settings by which jobs are found again after a restart (slurm.conf(5)). With another StateSaveLocation
 // or SelectType slurmctld knows no job. With another SlurmdSpoolDir slurmd does not find the steps that run, and
-// slurmctld then ends their jobs.
-var vital = []string{"statesavelocation", "selecttype", "slurmuser", spoolDir}
+// slurmctld then ends their jobs. JobAcctGatherType decides what daemons and steps
+// send to one another, so that slurm.conf(5) has it changed only while no step runs.
+var vital = []string{"statesavelocation", "selecttype", "slurmuser", spoolDir, gatherType}
 
-const spoolDir = "slurmdspooldir"
+const (
+	spoolDir   = "slurmdspooldir"
+	gatherType = "jobacctgathertype"
+	noGather   = "jobacct_gather/none" // the default
+)
 
 // settings returns the dangers of changed settings.
 func settings(was, will config) []reconfigure.Danger {
 	var all []reconfigure.Danger
 	for _, key := range vital {
-		if was.settings[key] == will.settings[key] {
+		is, wanted := was.settings[key], will.settings[key]
+		if key == gatherType {
+			is, wanted = cmp.Or(is, noGather), cmp.Or(wanted, noGather)
+		}
+		if is == wanted {
 			continue
 		}
-		what := differs(was.names[key], was.settings[key], will.settings[key])
+		name := was.names[key]
+		if was.settings[key] == "" {
+			name = will.names[key]
+		}
+		what := differs(name, is, wanted)
 		all = append(all, reconfigure.Danger{Nodes: nodeset.Collect(maps.Keys(was.nodes)), What: what})
-		if key != spoolDir { // jobs that wait are lost too
+		if key != spoolDir && key != gatherType { // jobs that wait are lost too
 			for _, name := range slices.Sorted(maps.Keys(was.partitions)) {
 				all = append(all, reconfigure.Danger{Partition: name, What: what})
 			}

@@ -86,6 +86,11 @@ func TestDangers(t *testing.T) {
 			"gpu[1-2],node[01-20]: StateSaveLocation is not set instead of /var/lib/slurm/slurmctld",
 			"partition gpu: StateSaveLocation is not set instead of /var/lib/slurm/slurmctld",
 			"partition main: StateSaveLocation is not set instead of /var/lib/slurm/slurmctld"}},
+		// slurm.conf(5), JobAcctGatherType: "Only change this … when there are no running job steps".
+		"what jobs use is gathered": {[]string{"SuspendTime=600", "JobAcctGatherType=jobacct_gather/linux"}, []string{
+			"gpu[1-2],node[01-20]: JobAcctGatherType is jobacct_gather/linux instead of jobacct_gather/none"}},
+		"the same as the default": {[]string{"SuspendTime=600", "JobAcctGatherType=jobacct_gather/none"}, nil},
+		"accounting":              {[]string{"SuspendTime=600", "AccountingStorageType=accounting_storage/slurmdbd"}, nil},
 		"the folder of the steps": {[]string{"/slurmd\n", "/d\n"}, []string{
 			"gpu[1-2],node[01-20]: SlurmdSpoolDir is /var/lib/slurm/d instead of /var/lib/slurm/slurmd"}},
 	} {

@@ -1,6 +1,7 @@
 package terraform
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -19,6 +20,10 @@ func fence(theirs *tfjson.Plan, ours reconfigure.Plan, m module) ([]reconfigure.
 	f := fenced{ours: ours, module: m, tainted: tainted(theirs), present: present(theirs, m)}
 	var asked, unasked []reconfigure.ResourceChange
 	for _, rc := range theirs.ResourceChanges {
+		if rc == nil {
+			unasked = append(unasked, f.unknown(nil, "Terraform does not say what it would do"))
+			continue
+		}
 		switch change, ok := f.judge(rc); {
 		case change.Effect == "":
 		case ok:
@@ -28,9 +33,11 @@ func fence(theirs *tfjson.Plan, ours reconfigure.Plan, m module) ([]reconfigure.
 		}
 	}
 	for _, deferred := range theirs.DeferredChanges {
+		deferred = cmp.Or(deferred, &tfjson.DeferredResourceChange{})
 		unasked = append(unasked, f.unknown(deferred.ResourceChange, "Terraform deferred it: "+deferred.Reason))
 	}
 	for _, action := range theirs.ActionInvocations {
+		action = cmp.Or(action, &tfjson.ActionInvocation{})
 		unasked = append(unasked, reconfigure.ResourceChange{Address: action.Address, Effect: reconfigure.EffectUnknown,
 			Detail: "it is an action"})
 	}
@@ -40,11 +47,14 @@ func fence(theirs *tfjson.Plan, ours reconfigure.Plan, m module) ([]reconfigure.
 	return asked, nil
 }
 
-// tainted returns the addresses of the tainted objects.
+// tainted returns the addresses of the tainted objects. Deposed objects, which were replaced and not yet deleted, have
+// the address of their successor.
 func tainted(p *tfjson.Plan) map[string]bool {
 	found := map[string]bool{}
 	for _, r := range resources(p.PriorState) {
-		found[r.Address] = r.Tainted
+		if r.DeposedKey == "" {
+			found[r.Address] = r.Tainted
+		}
 	}
 	return found
 }

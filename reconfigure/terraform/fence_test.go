@@ -193,6 +193,25 @@ func TestFenceRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
+// A deposed object has the address of its successor.
+func TestATaintedDeposedObjectLetsNoGoodOneBeReplaced(t *testing.T) {
+	address := instance(instanceBlock, "n1")
+	object := func(deposed string) *tfjson.StateResource {
+		return &tfjson.StateResource{Address: address, Mode: tfjson.ManagedResourceMode, DeposedKey: deposed,
+			Tainted: deposed != ""}
+	}
+	theirs := &tfjson.Plan{
+		ResourceChanges: []*tfjson.ResourceChange{{Address: address, Mode: tfjson.ManagedResourceMode,
+			Change: &tfjson.Change{Actions: tfjson.Actions{tfjson.ActionDelete, tfjson.ActionCreate}}}},
+		PriorState: &tfjson.State{Values: &tfjson.StateValues{RootModule: &tfjson.StateModule{
+			Resources: []*tfjson.StateResource{object(""), object("ab12cd34")}}}},
+	}
+	var refusal *reconfigure.Refusal
+	if changes, err := fence(theirs, ask{create: []string{"n1"}}.ours(), recorded); !errors.As(err, &refusal) {
+		t.Errorf("fence: %v, %v", changes, err)
+	}
+}
+
 func TestFenceAttributesAModulesResourcesToItsNode(t *testing.T) {
 	m := module{perNode: []string{"module.extra"}, shared: []string{"module.common"}}
 	ours := ask{create: []string{"n1"}, shared: true}.ours()

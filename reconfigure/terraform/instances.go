@@ -87,7 +87,7 @@ func resources(state *tfjson.State) []*tfjson.StateResource {
 			continue
 		}
 		for _, r := range m.Resources {
-			if r.Mode == tfjson.ManagedResourceMode {
+			if r != nil && r.Mode == tfjson.ManagedResourceMode {
 				all = append(all, r)
 			}
 		}

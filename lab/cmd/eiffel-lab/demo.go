@@ -141,10 +141,12 @@ func (d *demo) keep(ctx context.Context) {
     a shell on a node:    go run ./lab/cmd/eiffel-lab enter ctl
     submit another job:   go run ./lab/cmd/eiffel-lab enter ctl runuser -u alice -- \
                             env -C /home/alice sbatch -N 2 -w 'node[03-04]' --wrap hostname
-    status of all nodes:  %[1]s/bin/reconfigure --dir %[1]s status
-    logs of the worker:   ls %[2]s
+    a shell of the user of the control host, in the cluster directory:
+                          go run ./lab/cmd/eiffel-lab enter control-host
+    status of all nodes:  go run ./lab/cmd/eiffel-lab enter control-host bin/reconfigure status
+    logs of the worker:   ls %s
 
-`, d.lab.Site, filepath.Join(d.lab.StateDir(), "log"))
+`, filepath.Join(d.lab.StateDir(), "log"))
 	<-ctx.Done()
 }
 

@@ -12,11 +12,11 @@ import (
 func enterCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "enter",
-		Usage:     "run a command, or a shell, as root in a node of the demo that is up",
+		Usage:     "run a command, or a shell, in the demo that is up: as root in a node, or as the control host's user",
 		ArgsUsage: "NODE [COMMAND...]",
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
-				return errors.New("enter needs a node: ctl, node01, …")
+				return errors.New("enter needs a node: ctl, node01, …, or control-host")
 			}
 			argv := c.Args().Tail()
 			if len(argv) == 0 {

@@ -3,7 +3,6 @@ package grow_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,11 +24,12 @@ func TestSlurmConforms(t *testing.T) {
 	}
 	known := ssh.KnownHosts{Path: filepath.Join(lab.StateDir(), "known_hosts")}
 	key := filepath.Join(lab.StateDir(), "slurm_key")
-	remote := known.Command(lab.Declaration.LoginUser, control.Addresses[0].String(), key)
+	remote := lab.OnControlHost(t.Context(), lab.Site,
+		known.Command(lab.Declaration.LoginUser, control.Addresses[0].String(), key)...)
 	client := slurm.New(slurm.Config{
-		SSH: remote, Keep: true,
+		SSH: remote.Args, Keep: true,
 		Run: func(ctx context.Context, c process.Cmd) error {
-			c.Env = os.Environ()
+			c.Env = remote.Env
 			return process.Run(ctx, c)
 		},
 	})

@@ -56,9 +56,10 @@ func TestAStolenKeyForSlurm(t *testing.T) {
 	}
 }
 
+// run runs a command on the control host.
 func run(t *testing.T, argv []string) (string, error) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput()
+	out, err := lab.OnControlHost(t.Context(), lab.Site, argv...).CombinedOutput()
 	return string(out), err
 }
 

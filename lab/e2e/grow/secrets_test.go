@@ -2,6 +2,7 @@ package grow_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -26,8 +28,11 @@ type secret struct {
 	holders []string // patterns of paths in the lab's folder
 }
 
-// TestSecretsAreNowhereElse deploys, resumes, and has an instance, a playbook run and the login to the cloud fail. Then
-// it searches what was printed, each command line, and each file of the control host and of the nodes.
+// home is the folder of the control host's user, in the lab's folder.
+const home = cluster.ControlHostName + "/home/" + cluster.User + "/"
+
+// TestSecretsAreNowhereElse deploys, resumes, and has an instance, a playbook run and the login to the cloud fail, and a
+// playbook run crash. Then it searches what was printed, each command line, and each file of the control host and of the nodes.
 func TestSecretsAreNowhereElse(t *testing.T) {
 	secrets := seed(t)
 	commands := recordCommands(t)
@@ -46,6 +51,12 @@ func TestSecretsAreNowhereElse(t *testing.T) {
 	call("evidence", "node04")
 	lab.AwaitJob(t, id, "COMPLETED")
 
+	crashed := crashing(t, "ansible-playbook")
+	if code := call("deploy"); code == 0 {
+		t.Error("deploy succeeded although the playbook run crashed")
+	}
+	crashed()
+
 	lab.On(t, "node02", "sh", "-c", "mv /etc/munge /etc/munge.away && touch /etc/munge")
 	if code := call("deploy"); code == 0 {
 		t.Error("a node without a folder for the munge key was configured")
@@ -57,25 +68,26 @@ func TestSecretsAreNowhereElse(t *testing.T) {
 	}
 	call("status", "--json")
 
-	wrong := filepath.Join(t.TempDir(), "clouds.yaml")
+	const wrong, typo = "wrong-clouds.yaml", "a-password-with-a-typo"
+	secrets["wrong password"] = secret{typo, []string{home + wrong}}
 	clouds, err := os.ReadFile(filepath.Join(lab.Site, "clouds.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	const typo = "a-password-with-a-typo"
-	secrets["wrong password"] = secret{text: typo}
-	clouds = bytes.ReplaceAll(clouds, []byte(cluster.Password), []byte(typo))
-	if err := os.WriteFile(wrong, clouds, 0o600); err != nil {
+	write := lab.OnControlHost(t.Context(), lab.Site, "sh", "-c", "umask 077; cat >~/"+wrong)
+	write.Stdin = bytes.NewReader(bytes.ReplaceAll(clouds, []byte(cluster.Password), []byte(typo)))
+	if err := write.Run(); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("a wrong password", func(t *testing.T) {
-		t.Setenv("OS_CLIENT_CONFIG_FILE", wrong)
-		before := said.Len()
-		call("status")
-		if out := said.String()[before:]; !strings.Contains(out, "401") && !strings.Contains(out, "uthenti") {
-			t.Errorf("the wrong password is not noticed:\n%s", out)
-		}
-	})
+	defer onControlHost(t, "sh", "-c", "rm ~/"+wrong)
+	before := said.Len()
+	environ := lab.Environ
+	lab.Environ = append(slices.Clone(environ), "OS_CLIENT_CONFIG_FILE=/home/"+cluster.User+"/"+wrong)
+	call("status")
+	lab.Environ = environ
+	if out := said.String()[before:]; !strings.Contains(out, "401") && !strings.Contains(out, "uthenti") {
+		t.Errorf("the wrong password is not noticed:\n%s", out)
+	}
 	lab.AwaitQuiet(t)
 
 	lines := commands()
@@ -93,6 +105,46 @@ func TestSecretsAreNowhereElse(t *testing.T) {
 	search(t, secrets)
 }
 
+// crashing aborts the next program of a name that starts on the control host, whose limit of core files is as high as
+// can be until the result is called.
+func crashing(t *testing.T, name string) func() {
+	t.Helper()
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &before); err != nil {
+		t.Fatal(err)
+	}
+	// What is started from here inherits it.
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: before.Max, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan bool)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for ctx.Err() == nil {
+			pids, err := lab.ControlHostProcesses()
+			for _, pid := range pids {
+				line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // it may have ended
+				if err == nil && bytes.Contains(line, []byte("/"+name+"\x00")) {
+					done <- unix.Kill(pid, unix.SIGABRT) == nil
+					return
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		done <- false
+	}()
+	return func() {
+		t.Helper()
+		cancel()
+		if !<-done {
+			t.Errorf("no %s was aborted", name)
+		}
+		if err := unix.Setrlimit(unix.RLIMIT_CORE, &before); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // seed is the secrets by name. Those of the environment are set.
 func seed(t *testing.T) map[string]secret {
 	t.Helper()
@@ -101,8 +153,9 @@ func seed(t *testing.T) map[string]secret {
 		"OS_PASSWORD", "OS_TOKEN", "PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "TF_VAR_password",
 	} {
 		secrets[name] = secret{text: "seeded-into-" + strings.ToLower(name)}
-		t.Setenv(name, secrets[name].text)
+		lab.Environ = append(lab.Environ, name+"="+secrets[name].text)
 	}
+	t.Cleanup(func() { lab.Environ = nil })
 
 	variables := filepath.Join(lab.Site, "group_vars", "cluster.yml")
 	before, err := os.ReadFile(variables)
@@ -124,7 +177,8 @@ func seed(t *testing.T) map[string]secret {
 	// All keys begin with the same line.
 	private := func(text string) string { return strings.Split(text, "\n")[2] }
 	for name, path := range map[string]string{
-		"admin's key": "id_ed25519", "host key": "control-host/host_key", "key for Slurm": "site/state/slurm_key",
+		"admin's key": home + ".ssh/id_ed25519", "host key": cluster.ControlHostName + "/host_key",
+		"key for Slurm": "site/state/slurm_key",
 	} {
 		text, err := os.ReadFile(filepath.Join(lab.Dir, path))
 		if err != nil {

@@ -3,7 +3,6 @@ package resize_test
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -110,8 +109,8 @@ func TestShrinkWaitsForTheJob(t *testing.T) {
 	lab.AwaitJob(t, id, "COMPLETED")
 	lab.AssertNeverRestarted(t, id)
 	// The same request by the playbook resize.yml.
-	play := exec.CommandContext(t.Context(), "ansible-playbook", "resize.yml", "-e", "group=standard")
-	play.Dir, play.Env = filepath.Join(lab.Site, "ansible"), lab.Reconfigure(t.Context()).Env
+	play := lab.OnControlHost(t.Context(), filepath.Join(lab.Site, "ansible"), "ansible-playbook", "resize.yml",
+		"-e", "group=standard")
 	if out, err := play.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s\n%s", err, out, lab.WorkerLogs())
 	}

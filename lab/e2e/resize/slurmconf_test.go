@@ -1,6 +1,7 @@
 package resize_test
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -85,4 +86,37 @@ func TestASlurmConfThatWouldEndJobsIsRefused(t *testing.T) {
 	}
 	lab.Do(t, "deploy")
 	lab.AwaitQuiet(t)
+}
+
+// TestTheDeclaredHardwareIsCheckedAgainstTheNodes declares less than the nodes have, which Slurm takes only without
+// config_overrides.
+func TestTheDeclaredHardwareIsCheckedAgainstTheNodes(t *testing.T) {
+	t.Cleanup(func() { // after the declaration is restored
+		if out, err := lab.Reconfigure(context.Background(), "deploy").CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	const finding = `"check":"hardware"`
+	check := func() string {
+		out, _ := lab.Call(t, "check", "--json")
+		return strings.ReplaceAll(out, `": "`, `":"`)
+	}
+	if out := check(); strings.Contains(out, finding) {
+		t.Errorf("with config_overrides the hardware is compared:\n%s", out)
+	}
+	lab.Redeclare(t, func(d *cluster.Declaration) {
+		d.Slurm.Extra = maps.Clone(d.Slurm.Extra)
+		delete(d.Slurm.Extra, "SlurmdParameters")
+		for i := range d.NodeGroups {
+			d.NodeGroups[i].Slurm = map[string]any{"CPUs": 1, "RealMemory": 100}
+		}
+	})
+	lab.Do(t, "deploy")
+	out := check()
+	for _, words := range []string{finding, "group standard: slurmd -C on node01 prints ", "declared is ",
+		"RealMemory=100", "in group_vars/all.yml, node_groups, standard: slurm: {"} {
+		if !strings.Contains(out, words) {
+			t.Errorf("there is no %q in\n%s", words, out)
+		}
+	}
 }

@@ -1,0 +1,147 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// StartControlHost starts the control host again after StopControlHost.
+func (l *Lab) StartControlHost(ctx context.Context) error { return l.startControlHost(ctx) }
+
+// StopControlHost kills all processes on the control host at once, its sshd too, as the loss of its power does.
+func (l *Lab) StopControlHost() error {
+	space, err := os.Readlink(filepath.Join("/proc", l.ControlHostSSHD(), "ns", "mnt"))
+	if err != nil {
+		return fmt.Errorf("the control host is not up: %w", err)
+	}
+	const tries = 100
+	for range tries {
+		pids, err := processesOf(l.Dir)
+		if err != nil {
+			return err
+		}
+		left := 0
+		for _, pid := range pids {
+			// Processes of the other host are in a namespace of their own.
+			if in, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid)); in == space {
+				left++
+				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+			}
+		}
+		if left == 0 {
+			_ = l.sshd.Wait() // it was killed
+			return nil
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return errors.New("the processes of the control host do not end")
+}
+
+// ControlHostSSHD returns the process id of the control host's sshd.
+func (l *Lab) ControlHostSSHD() string {
+	pid, _ := os.ReadFile(l.host("pid"))
+	return strings.TrimSpace(string(pid))
+}
+
+// OtherHost is a further control host: another mount namespace of the computer, with the same user, but with an
+// address, a home and a cluster directory of its own. The paths on it are those of the first one.
+type OtherHost struct {
+	lab  *Lab
+	dir  string // of its files
+	Site string // its cluster directory, as it is outside of the namespace
+	// Declared is its entry in the declaration.
+	Declared FurtherControlHost
+}
+
+func (o *OtherHost) file(elem ...string) string {
+	return filepath.Join(append([]string{o.dir}, elem...)...)
+}
+
+// AddControlHost makes the address and the key of a further control host. One lab has at most one of them.
+func (l *Lab) AddControlHost(ctx context.Context, address netip.Addr) (*OtherHost, error) {
+	o := &OtherHost{lab: l, dir: l.file("other-host"), Site: l.file("other-site")}
+	o.Declared = FurtherControlHost{Address: address.String(), Port: sshPort}
+	if err := l.Host.AddAddress(address); err != nil {
+		return nil, err
+	}
+	err := os.Mkdir(o.dir, 0o700)
+	if err == nil {
+		o.Declared.HostKey, err = makeKey(ctx, o.file("host_key"))
+	}
+	return o, err
+}
+
+// Start copies the cluster directory and the user's home of the first control host, without its authorized keys, and
+// starts the host.
+func (o *OtherHost) Start(ctx context.Context) error {
+	l, home := o.lab, o.file("home")
+	address := net.JoinHostPort(o.Declared.Address, strconv.Itoa(o.Declared.Port))
+	for from, to := range map[string]string{l.Site: o.Site, l.host("home"): home} {
+		if out, err := exec.CommandContext(ctx, "cp", "--archive", from, to).CombinedOutput(); err != nil {
+			return fmt.Errorf("copy %s: %w: %s", from, err, out)
+		}
+	}
+	err := errors.Join(
+		os.Remove(filepath.Join(home, User, ".ssh", "authorized_keys")),
+		os.WriteFile(o.file("sshd_config"), sshdConfig(address, o.file("host_key")), 0o600),
+		os.WriteFile(o.file("start.sh"), []byte(otherHostScript), 0o600))
+	if err != nil {
+		return err
+	}
+	log, err := os.Create(o.file("sshd.log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	sshd := exec.Command("nsenter", "--mount=/proc/"+l.ControlHostSSHD()+"/ns/mnt",
+		"unshare", "--mount", "sh", o.file("start.sh"))
+	sshd.Stdout, sshd.Stderr = log, log
+	sshd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DIR=" + o.dir, "FROM=" + o.Site, "SITE=" + l.Site}
+	sshd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := sshd.Start(); err != nil {
+		return err
+	}
+	l.undo = append(l.undo, func() error {
+		_ = sshd.Process.Kill() // it may have ended by itself
+		_ = sshd.Wait()
+		return nil
+	})
+	return answers(ctx, address, o.file("sshd.log"))
+}
+
+// otherHostScript runs as root in a copy of the first control host's mount namespace.
+const otherHostScript = `set -eu
+mount --bind "$DIR/home" /home
+mount --bind "$FROM" "$SITE"
+echo $$ >"$DIR/pid"
+exec /usr/sbin/sshd -D -e -f "$DIR/sshd_config"
+`
+
+// Reconfigure returns a call of the tool by the host's user.
+func (o *OtherHost) Reconfigure(ctx context.Context, args ...string) *exec.Cmd {
+	site := o.lab.Site
+	argv := []string{filepath.Join(site, "bin", "reconfigure"), "--dir", site}
+	return inNamespace(ctx, o.file("pid"), site, append(argv, args...)...)
+}
+
+// AuthorizedKeys returns the text of the user's authorized_keys.
+func (o *OtherHost) AuthorizedKeys() (string, error) {
+	text, err := os.ReadFile(o.file("home", User, ".ssh", "authorized_keys"))
+	return string(text), err
+}
+
+// SSHLog returns the log of its sshd.
+func (o *OtherHost) SSHLog() (string, error) {
+	text, err := os.ReadFile(o.file("sshd.log"))
+	return string(text), err
+}

@@ -1,0 +1,66 @@
+package check
+
+import (
+	"fmt"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/slurmconf"
+)
+
+// hardware compares the declared hardware of each group with what slurmd found on a node. A node that was made of
+// another flavor than the declared one is not compared. With config_overrides Slurm itself does not compare
+// (slurm.conf(5), SlurmdParameters).
+func hardware(facts Facts) (found []Finding) {
+	if facts.Slurm == nil || hasWord(facts.Slurm["SlurmdParameters"], "config_overrides") {
+		return nil
+	}
+	for _, g := range facts.Cluster.Groups {
+		measured, known := facts.Measured[g.Name]
+		id := facts.Sources[g.Source].FlavorID
+		if !known || id != "" && measured.FlavorID != "" && id != measured.FlavorID {
+			continue
+		}
+		m, err := slurmconf.Compare(g.Slurm, flavorOf(facts, id), measured.Printed)
+		switch {
+		case err != nil:
+			found = append(found, Finding{
+				Check: "hardware", Severity: Warning,
+				What:   fmt.Sprintf("slurmd -C does not print the hardware of %s: %v", measured.Node, err),
+				Why:    "it is not known whether slurm.conf declares what the nodes have",
+				Change: "look at slurmd -C on " + measured.Node,
+			})
+		case m.Change != "":
+			f := Finding{
+				Check: "hardware", Severity: Warning,
+				What: fmt.Sprintf("group %s: slurmd -C on %s prints %s, and declared is %s", g.Name, measured.Node,
+					m.Printed, m.Declared),
+				Why: "jobs do not get all that the nodes have, or are bound to other CPUs than they were given",
+				Change: fmt.Sprintf("in group_vars/all.yml, node_groups, %s: slurm: {%s}; then reconfigure deploy",
+					g.Name, m.Change),
+			}
+			switch {
+			case m.Layout:
+				f.Severity = Note
+				f.Why = "a job's tasks are bound to other sockets and cores than Slurm's options say"
+			case m.Less:
+				f.Severity = Error
+				f.Why = "Slurm uses no node that has less than slurm.conf declares: it drains it, or it stays INVAL"
+			}
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// flavorOf returns what slurm.conf has of a flavor; nil if the flavor is not known.
+func flavorOf(facts Facts, id string) *reconfigure.Hardware {
+	if facts.Room == nil {
+		return nil
+	}
+	flavor, known := facts.Room.Flavors[id]
+	if !known {
+		return nil
+	}
+	hardware := reconfigure.HardwareOf(flavor)
+	return &hardware
+}
