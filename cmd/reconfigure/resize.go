@@ -109,7 +109,7 @@ func setSize(
 	if err != nil {
 		return usagef(c, "%v", err)
 	}
-	edit, err := editOf(s, g, n)
+	edit, err := s.Edit(g, n)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func setSize(
 }
 
 // askFor asks, if there is anything to ask for.
-func askFor(c *cli.Context, s site.Site, r reconfigure.Request, e *edit) error {
+func askFor(c *cli.Context, s site.Site, r reconfigure.Request, e *site.Edit) error {
 	switch {
 	case !r.Nodes.Empty():
 		return ask(c, s, r, e)
@@ -136,47 +136,4 @@ func askFor(c *cli.Context, s site.Site, r reconfigure.Request, e *edit) error {
 	}
 	_, err := fmt.Fprintln(c.App.Writer, "nothing to do")
 	return err
-}
-
-// edit is a change of the declaration that belongs to a request. A nil one is none.
-type edit struct {
-	config.MinNodes
-	prepared config.Edit
-}
-
-// editOf is nil where the group is declared so already.
-func editOf(s site.Site, g reconfigure.NodeGroup, n int) (*edit, error) {
-	if n == g.Min {
-		return nil, nil
-	}
-	e := edit{MinNodes: config.MinNodes{Group: g.Name, From: g.Min, To: n}}
-	var err error
-	e.prepared, err = config.Prepare(s.Dir, e.MinNodes)
-	return &e, err
-}
-
-func (e *edit) make(c *cli.Context) error {
-	if e == nil {
-		return nil
-	}
-	if err := e.prepared.Write(c.Context); err != nil {
-		return err
-	}
-	logger(c).InfoContext(c.Context, e.String())
-	return nil
-}
-
-// stands is an error of a request that could not be made, with the word that its edit was.
-func (e *edit) stands(err error) error {
-	if e == nil {
-		return err
-	}
-	return fmt.Errorf(
-		"group_vars/all.yml says min_nodes %d of %s now, but the request was not made; `reconfigure resize %s` makes "+
-			"it: %w",
-		e.To,
-		e.Group,
-		e.Group,
-		err,
-	)
 }

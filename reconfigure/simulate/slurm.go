@@ -46,6 +46,17 @@ func (w *World) PowersDown(nodes ...string) {
 	}
 }
 
+// SuspendsIdle lets Slurm power down nodes without jobs, which ends their drains; the reasons stay.
+func (w *World) SuspendsIdle(nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		if n := w.slurm[node]; !n.job && n.power == 0 {
+			n.base, n.power, n.drain = reconfigure.NodeIdle, reconfigure.NodePoweringDown, false
+		}
+	}
+}
+
 // PoweredDown ends SuspendTimeout for nodes that Slurm powers down.
 func (w *World) PoweredDown(nodes ...string) {
 	w.lock.Lock()

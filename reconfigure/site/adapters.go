@@ -32,6 +32,8 @@ var (
 	_ operation.Provisioner = (*terraform.Driver)(nil)
 	_ operation.Cloud       = (*openstack.Client)(nil)
 	_ operation.Quota       = (*openstack.Client)(nil)
+	_ operation.Images      = (*openstack.Client)(nil)
+	_ operation.Cleaner     = (*ansible.Runner)(nil)
 	_ operation.Waiter      = (*ssh.Waiter)(nil)
 	_ operation.Configurer  = (*ansible.Runner)(nil)
 	_ operation.Scheduler   = (*slurm.Client)(nil)
@@ -243,6 +245,8 @@ func (a *Adapters) deps(ctx context.Context, recorder *journal.Recorder) (operat
 		},
 		Cloud:      cloud,
 		Quota:      cloud,
+		Images:     cloud,
+		Cleaner:    a.site.playbooks(),
 		Waiter:     a.waiter(cloud),
 		Configurer: a.site.playbooks(),
 		Recorder:   eventsAndEvidence{recorder, a.log},

@@ -227,7 +227,8 @@ func (l *life) site(c reconfigure.Cluster) controller.Site {
 	d := l.world.Deps()
 	deps := operation.Deps{
 		Provisioner: func(shard string) operation.Provisioner { return terraform{l, d.Provisioner(shard), shard} },
-		Cloud:       cloud{l, d.Cloud}, Quota: quota{l, d.Quota}, Waiter: waiter{l, d.Waiter},
+		Cloud:       cloud{l, d.Cloud}, Quota: quota{l, d.Quota},
+		Images: images{l, d.Images}, Cleaner: cleaner{l, d.Cleaner}, Waiter: waiter{l, d.Waiter},
 		Configurer: ansible{l, d.Configurer}, Recorder: diary{l}, Health: diary{l},
 		Scheduler: func(i reconfigure.Instance) operation.Scheduler { return slurm{l, d.Scheduler(i)} },
 		Commenter: func(i reconfigure.Instance) operation.Commenter { return commenter{l, d.Commenter(i)} },
@@ -461,6 +462,49 @@ func (t terraform) Adopt(
 	}
 	defer t.did(fmt.Sprintf("adopted %v", servers))
 	return t.Provisioner.Adopt(ctx, p, servers)
+}
+
+// images makes images.
+type images struct {
+	*life
+	operation.Images
+}
+
+func (i images) Image(
+	ctx context.Context, name string, request reconfigure.RequestID,
+) (reconfigure.Image, bool, error) {
+	i.alive()
+	return i.Images.Image(ctx, name, request)
+}
+
+func (i images) CreateImage(
+	ctx context.Context, of reconfigure.Instance, name string, request reconfigure.RequestID,
+) (reconfigure.Image, error) {
+	i.takes(i.pace)
+	defer i.did("began an image of " + of.Node)
+	return i.Images.CreateImage(ctx, of, name, request)
+}
+
+func (i images) AwaitImage(
+	ctx context.Context, image reconfigure.Image, of reconfigure.Instance,
+) (reconfigure.Image, error) {
+	i.alive()
+	ctx, end := withDeath(ctx, i.mortal)
+	defer end()
+	defer i.did("saw the end of image " + image.ID)
+	return i.Images.AwaitImage(ctx, image, of)
+}
+
+// cleaner cleans disks.
+type cleaner struct {
+	*life
+	operation.Cleaner
+}
+
+func (c cleaner) Clean(ctx context.Context, declared reconfigure.Cluster, i reconfigure.Instance) error {
+	defer c.runs(simulate.Ansible)()
+	defer c.did("cleaned " + i.Node)
+	return c.Cleaner.Clean(ctx, declared, i)
 }
 
 // cloud is the cloud's own API.
