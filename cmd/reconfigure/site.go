@@ -40,12 +40,7 @@ func withJournal(
 	if err != nil {
 		return err
 	}
-	log, err := s.Journal(c.Context)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	return do(s, log)
+	return s.WithJournal(c.Context, func(log *journal.Journal) error { return do(s, log) })
 }
 
 // withAdapters does something with what acts on the cluster, with its journal if there is one.
