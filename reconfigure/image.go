@@ -1,6 +1,8 @@
 package reconfigure
 
 import (
+	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -22,6 +24,22 @@ const ImageActive = "active"
 
 // Active reports whether instances can be made of the image.
 func (i Image) Active() bool { return i.Status == ImageActive }
+
+// ImageName returns a name for the image of a node of a group.
+func ImageName(c Cluster, g NodeGroup, now time.Time) string {
+	return fmt.Sprintf("%s-%s-%s", c.Name, g.Name, now.UTC().Format("20060102-150405"))
+}
+
+// imageName is what can be written everywhere as it is: in YAML, and in commands. Glance takes 255 characters.
+var imageName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`)
+
+// CheckImageName returns why an image must not have the name, or nil.
+func CheckImageName(name string) error {
+	if !imageName.MatchString(name) {
+		return fmt.Errorf("%q is no name for an image: it has letters, digits, '.', '_' and '-'", name)
+	}
+	return nil
+}
 
 // ImageReason is the reason of the drain of a node from just before its disk is cleaned for an image until the node is
 // made anew; a failure follows after a colon. Slurm keeps it when a worker dies.

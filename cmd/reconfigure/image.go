@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -45,9 +44,6 @@ func imageCreateCommand() *cli.Command {
 	})
 }
 
-// imageName is what can stand everywhere as it is: in YAML, and in commands.
-var imageName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`)
-
 func createImage(c *cli.Context, arguments []string) error {
 	nodes, err := nodeset.Parse(arguments...)
 	if err != nil || nodes.Len() != 1 {
@@ -67,37 +63,26 @@ func createImage(c *cli.Context, arguments []string) error {
 	}
 	name := c.String("name")
 	if !c.IsSet("name") {
-		name = fmt.Sprintf("%s-%s-%s", s.Cluster.Name, g.Name, time.Now().UTC().Format("20060102-150405"))
+		name = reconfigure.ImageName(s.Cluster, g, time.Now())
 	}
-	if !imageName.MatchString(name) {
-		return usagef(c, "%q is no name for an image: it has letters, digits, '.', '_' and '-'", name)
+	if err := reconfigure.CheckImageName(name); err != nil {
+		return usagef(c, "%v", err)
 	}
 	r := reconfigure.Request{Mode: reconfigure.MakeImage, Nodes: nodes}
 	r.Image, r.DrainTimeout = name, timeout
 	if err := ask(c, s, r, nil); err != nil || c.Bool("no-wait") || c.Bool("dry-run") {
 		return err
 	}
-	return withImages(c, s, func(images []status.Image, ready map[string]time.Duration) error {
-		made, found := status.Made(images, name, g, ready)
+	return withAdapters(c, s, func(adapters *site.Adapters) error {
+		made, err := adapters.MadeImage(c.Context, name, g)
 		switch {
-		case !found:
-			return fmt.Errorf("the cloud does not list image %s", name)
+		case err != nil:
+			return err
 		case wantsJSON(c):
 			return json.NewEncoder(c.App.Writer).Encode(made)
 		}
-		_, err := fmt.Fprint(c.App.Writer, made)
+		_, err = fmt.Fprint(c.App.Writer, made)
 		return err
-	})
-}
-
-// withImages does something with the images of the cluster, and how long its nodes took to come up.
-func withImages(c *cli.Context, s site.Site, do func([]status.Image, map[string]time.Duration) error) error {
-	return withAdapters(c, s, func(adapters *site.Adapters) error {
-		images, ready, err := adapters.Images(c.Context)
-		if err != nil {
-			return err
-		}
-		return do(images, ready)
 	})
 }
 
@@ -112,7 +97,11 @@ func imageListCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return withImages(c, s, func(images []status.Image, _ map[string]time.Duration) error {
+			return withAdapters(c, s, func(adapters *site.Adapters) error {
+				images, err := adapters.Images(c.Context)
+				if err != nil {
+					return err
+				}
 				if wantsJSON(c) {
 					return json.NewEncoder(c.App.Writer).Encode(images)
 				}

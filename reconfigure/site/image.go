@@ -16,16 +16,34 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
-// Images returns the images of the cluster, and how long its nodes took to come up when they were made last.
-func (a *Adapters) Images(ctx context.Context) ([]status.Image, map[string]time.Duration, error) {
+// Images returns the images of the cluster.
+func (a *Adapters) Images(ctx context.Context) ([]status.Image, error) {
 	seen, err := a.Look(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	images, ready, err := a.imagesOf(ctx, seen)
-	return images, ready, err
+	images, _, err := a.imagesOf(ctx, seen)
+	return images, err
 }
 
+// MadeImage returns the image of a name that was made of a node of the group.
+func (a *Adapters) MadeImage(ctx context.Context, name string, g reconfigure.NodeGroup) (status.NewImage, error) {
+	seen, err := a.Look(ctx)
+	if err != nil {
+		return status.NewImage{}, err
+	}
+	images, ready, err := a.imagesOf(ctx, seen)
+	if err != nil {
+		return status.NewImage{}, err
+	}
+	made, found := status.Made(images, name, g, ready)
+	if !found {
+		return made, fmt.Errorf("the cloud does not list image %s", name)
+	}
+	return made, nil
+}
+
+// imagesOf returns the images of the cluster, and how long its nodes took to come up when they were made last.
 func (a *Adapters) imagesOf(
 	ctx context.Context, seen snapshot.Snapshot,
 ) ([]status.Image, map[string]time.Duration, error) {

@@ -254,9 +254,7 @@ func scenes() map[string]scene {
 				w.Takes(simulate.Saving, 10*time.Second)
 			},
 			requests: []reconfigure.Request{image("p2")}},
-		"image, then resume": {was: declared(1, 4), have: all, prepare: func(w *simulate.World) {
-			w.Then(simulate.AfterApply, func() { w.PowersUp("p2") })
-		},
+		"image, then resume": {was: declared(1, 4), have: all,
 			requests: []reconfigure.Request{image("p2"), ask(reconfigure.Resume, "p2")}},
 		"enlarge": {was: declared(1, 4), have: all, now: declared(3, 4), prepare: func(w *simulate.World) {
 			w.StartJob("p2")
