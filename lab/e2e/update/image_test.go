@@ -139,6 +139,33 @@ func TestImageOfACloudNode(t *testing.T) {
 	lab.AwaitQuiet(t) // it is powered down
 }
 
+// TestImageOfAPersistentNode makes an image of a node that comes back then, with its address and its former image.
+func TestImageOfAPersistentNode(t *testing.T) {
+	lab.AwaitIdle(t, "node02")
+	before, addr := lab.Identities(t, "node02")["node02"], address(t, "node02")
+	preview, _ := lab.Call(t, "image", "create", "node02", "--dry-run")
+	if !strings.Contains(preview, "replace: new instance, after the image") {
+		t.Errorf("the preview does not say what is lost:\n%s", preview)
+	}
+	said := lab.Do(t, "image", "create", "node02", "--name", "of-node02")
+	if !strings.Contains(said, `image: "of-node02"`) {
+		t.Errorf("it does not say what to declare:\n%s", said)
+	}
+	lab.AwaitIdle(t, "node02")
+	after := lab.Identities(t, "node02")["node02"]
+	if after.ID == before.ID || after.Image != before.Image || address(t, "node02") != addr {
+		t.Errorf("before %+v at %s, after %+v at %s", before, addr, after, address(t, "node02"))
+	}
+	again := lab.Job(t, "--nodelist=node02", "--wrap=hostname")
+	lab.AwaitJob(t, again, "COMPLETED")
+	if out, code := lab.Call(t, "image", "create", "node02", "--name", "of-node02"); code != 1 ||
+		!strings.Contains(out, "there is an image named") {
+		t.Errorf("a second image of that name: exit code %d\n%s", code, out)
+	}
+	lab.AwaitIdle(t, "node02")
+	lab.AssertTerraformIsClean(t)
+}
+
 // assertClean checks the files of an image.
 func assertClean(t *testing.T, id string) {
 	t.Helper()
