@@ -77,6 +77,7 @@ fuzz: ## fuzz the parsers (FUZZ=1: a twentieth of the inputs)
 	$(FUZZING) FuzzParseConsole -fuzztime $(FUZZ)000x ./reconfigure/ssh
 	$(FUZZING) FuzzParseResumeFile -fuzztime $(FUZZ)000x ./reconfigure/slurm
 	$(FUZZING) FuzzListing -fuzztime $(FUZZ)000x ./reconfigure/slurm
+	$(FUZZING) FuzzSettings -fuzztime $(FUZZ)000x ./reconfigure/slurm
 	$(FUZZING) FuzzFence -fuzztime $(FUZZ)000x ./reconfigure/terraform
 	$(FUZZING) FuzzEvents -fuzztime $(FUZZ)000x ./reconfigure/terraform
 	$(FUZZING) FuzzState -fuzztime $(FUZZ)000x ./reconfigure/terraform

@@ -61,6 +61,8 @@ type Options struct {
 	DrainTimeout time.Duration `json:"drain_timeout,omitempty"`
 	// Insist reports whether a resume ignores the health of node groups.
 	Insist bool `json:"insist,omitempty"`
+	// Campaign is the campaign that an update belongs to: a node that is what is declared is left alone; zero: none.
+	Campaign CampaignID `json:"campaign,omitempty"`
 }
 
 // Open returns the nodes without a verdict.

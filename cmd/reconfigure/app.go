@@ -44,6 +44,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			cancelCommand(),
 			pauseCommand(),
 			continueCommand(),
+			campaignCommand(),
 			reconcileCommand(),
 			checkCommand(),
 			inventoryCommand(),

@@ -67,25 +67,19 @@ func sizeFlags() []cli.Flag {
 	}
 }
 
-// size is how many persistent nodes somebody wants: so many in all, or so many more or less.
-type size struct {
-	nodes    int
-	relative bool
-}
-
-func sizeOf(c *cli.Context) (size, error) {
+func sizeOf(c *cli.Context) (config.Size, error) {
 	to, by := c.IsSet("to"), c.IsSet("by")
 	switch {
 	case to == by:
-		return size{}, usagef(c, "%s needs either --to or --by", c.Command.Name)
+		return config.Size{}, usagef(c, "%s needs either --to or --by", c.Command.Name)
 	case to && c.Int("to") < 0:
-		return size{}, usagef(c, "--to must be 0 or more, and not %d", c.Int("to"))
+		return config.Size{}, usagef(c, "--to must be 0 or more, and not %d", c.Int("to"))
 	case by && c.Int("by") <= 0:
-		return size{}, usagef(c, "--by must be 1 or more, and not %d", c.Int("by"))
+		return config.Size{}, usagef(c, "--by must be 1 or more, and not %d", c.Int("by"))
 	case by:
-		return size{nodes: c.Int("by"), relative: true}, nil
+		return config.Size{Nodes: c.Int("by"), Relative: true}, nil
 	}
-	return size{nodes: c.Int("to")}, nil
+	return config.Size{Nodes: c.Int("to")}, nil
 }
 
 // setSize declares another min_nodes for a group, and asks for what follows from it. Where it is declared already it
@@ -93,7 +87,7 @@ func sizeOf(c *cli.Context) (size, error) {
 func setSize(
 	c *cli.Context,
 	arguments []string,
-	become func(reconfigure.NodeGroup, size) (int, error),
+	become func(config.Size, reconfigure.NodeGroup) (int, error),
 	request func(site.Site, reconfigure.NodeGroup) (reconfigure.Request, error),
 ) error {
 	if len(arguments) != 1 {
@@ -111,7 +105,7 @@ func setSize(
 	if err != nil {
 		return usagef(c, "%v", err)
 	}
-	n, err := become(g, wanted)
+	n, err := become(wanted, g)
 	if err != nil {
 		return usagef(c, "%v", err)
 	}

@@ -40,12 +40,7 @@ func withJournal(
 	if err != nil {
 		return err
 	}
-	log, err := s.Journal(c.Context)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	return do(s, log)
+	return s.WithJournal(c.Context, func(log *journal.Journal) error { return do(s, log) })
 }
 
 // logger writes for machines: JSON where --json asks for it, else key=value.

@@ -156,7 +156,7 @@ func named(requests []reconfigure.Request) string {
 
 // followToTheEnd shows what happens to a request, and then its outcome.
 func followToTheEnd(c *cli.Context, s site.Site, log *journal.Journal, r reconfigure.Request) error {
-	outcome, err := follow(c, s, log, r)
+	outcome, err := s.Follow(c.Context, log, r, newView(c, r))
 	if err != nil {
 		return err
 	}

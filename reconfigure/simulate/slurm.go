@@ -23,6 +23,7 @@ type slurmNode struct {
 	registers   time.Time // when slurmd will register; zero: it will not
 	server      *server   // on which slurmd runs
 	registered  time.Time // its last registration
+	reserved    string    // for the test job of this name
 }
 
 // PowersUp lets Slurm power up nodes, each for a job that waits for it.
@@ -74,7 +75,7 @@ func (w *World) StartJob(node string) {
 	defer w.lock.Unlock()
 	w.advance()
 	n := w.slurm[node]
-	if n.state(node).Usable() && !n.job && n.server != nil && n.server.slurmd {
+	if n.state(node).Usable() && !n.job && n.reserved == "" && n.server != nil && n.server.slurmd {
 		n.base, n.job = reconfigure.NodeAllocated, true
 	}
 }

@@ -50,6 +50,8 @@ type World struct {
 	slurm    map[string]*slurmNode
 	comments map[int64]string // by job
 	lost     []string
+	tests    []testJob // of campaigns
+	spoiled  string    // the id of an image on which they fail
 
 	// The journal.
 	events   []reconfigure.Event

@@ -228,6 +228,9 @@ func (r Report) notes(l Layout) []string {
 		notes = append(notes, fmt.Sprintf("Paused by %s for %s: %s; nothing begins until `reconfigure continue`.",
 			text.OneLine(r.Pause.By), text.Ago(l.Now, r.Pause.Since), text.OneLine(r.Pause.Reason)))
 	}
+	if r.Campaign != nil {
+		notes = append(notes, r.Campaign.Words(l.Now)...)
+	}
 	for _, p := range r.Requests {
 		if p.State.Deferred() && p.State != WaitsForJobs {
 			notes = append(

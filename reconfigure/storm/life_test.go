@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/campaign"
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -30,6 +31,8 @@ type book interface {
 	Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error)
 	Record(ctx context.Context, events ...reconfigure.Event) error
 	Keep(ctx context.Context, evidence ...reconfigure.Evidence) error
+	StartCampaign(ctx context.Context, c reconfigure.Campaign) (reconfigure.Campaign, error)
+	campaign.Journal
 }
 
 // life is the life of one worker, counted in moments: before its first action, right after each action, before the
@@ -41,6 +44,7 @@ type life struct {
 	book  book
 	end   int           // the moment at which it is killed; 0: never
 	half  simulate.Half // what Terraform leaves if it is killed with it during an apply
+	job   string        // the test job of campaigns; empty: none
 	pace  time.Duration // the time that each action of Terraform, the cloud and Ansible takes
 
 	lock   sync.Mutex
@@ -92,6 +96,7 @@ func (l *life) work(ctx context.Context, open func() reconfigure.Cluster) error 
 				l.alive()
 				return l.site(open()), nil
 			},
+			Campaign: l.campaign(open),
 		})
 	}()
 	var err error
@@ -318,6 +323,25 @@ func (d diary) Keep(ctx context.Context, evidence ...reconfigure.Evidence) error
 func (d diary) Paused(ctx context.Context) (reconfigure.Pause, bool, error) {
 	d.alive()
 	return d.book.Paused(ctx)
+}
+
+func (d diary) Campaign(ctx context.Context) (reconfigure.Campaign, bool, error) {
+	d.alive()
+	return d.book.Campaign(ctx)
+}
+
+func (d diary) AdvanceCampaign(
+	ctx context.Context, id reconfigure.CampaignID,
+	update func(reconfigure.Campaign) (reconfigure.Campaign, []reconfigure.Request, error),
+) ([]reconfigure.Request, error) {
+	d.alive()
+	defer d.did("advanced the campaign")
+	return d.book.AdvanceCampaign(ctx, id, update)
+}
+
+func (d diary) Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error) {
+	d.alive()
+	return d.book.Outcome(ctx, id)
 }
 
 func (d diary) WhileHeld(ctx context.Context) (context.Context, context.CancelFunc) {
