@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		base = installed.Trixie
 	}
 	os.Exit(lab.Main(m, cluster.Config{
-		Name: "systemd", Gateway: netip.MustParsePrefix("10.69.0.1/24"), Systemd: base,
+		Name: "systemd", Gateway: netip.MustParsePrefix("10.67.0.1/24"), Systemd: base,
 		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 1, 2)},
 	}, nil))
 }
