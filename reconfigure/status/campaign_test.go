@@ -11,6 +11,18 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
+func TestACampaignNeedsAWorker(t *testing.T) {
+	c := NewCampaign(reconfigure.Campaign{ID: 3, State: reconfigure.CampaignRunning})
+	for leader, want := range map[string]string{
+		"": "No worker is at work: `reconfigure worker` starts one.", "process 4": "At work: process 4",
+	} {
+		notes := Report{Campaign: &c, Leader: leader}.notes(Layout{Now: time.Now()})
+		if got := notes[len(notes)-1]; got != want {
+			t.Errorf("leader %q: %q", leader, got)
+		}
+	}
+}
+
 func TestACampaignInWords(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	c := reconfigure.Campaign{

@@ -1,4 +1,5 @@
-// Command install installs the lab's tools in the working folder; with --tofu, OpenTofu too. See package tools.
+// Command install installs the lab's tools in the working folder; with --tofu, OpenTofu too; with --systemd,
+// images with systemd too. See package tools.
 package main
 
 import (
@@ -14,14 +15,18 @@ import (
 
 func main() {
 	tofu := flag.Bool("tofu", false, "install OpenTofu too")
+	systemd := flag.Bool("systemd", false, "build images with systemd too")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	install := func() error { _, err := tools.Install(ctx, ".", os.Stdout); return err }
-	if *tofu {
-		install = func() error { return tools.InstallTofu(ctx, ".", os.Stdout) }
+	_, err := tools.Install(ctx, ".", os.Stdout)
+	if err == nil && *systemd {
+		err = tools.InstallSystemd(ctx, ".", os.Stdout)
 	}
-	if err := install(); err != nil {
+	if err == nil && *tofu {
+		err = tools.InstallTofu(ctx, ".", os.Stdout)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "install:", err)
 		os.Exit(1)
 	}

@@ -6,4 +6,4 @@ CREATE TABLE campaigns (
     known TEXT NOT NULL CHECK (json_valid(known))
 ) STRICT;
 
-PRAGMA user_version = 12;
+PRAGMA user_version = 11;
