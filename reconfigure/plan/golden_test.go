@@ -33,6 +33,7 @@ type story struct {
 	}
 	Control   string            // image of the control node; "" for the default
 	Instances map[string]string // hostlist → image id, and " tainted" if it is
+	Made      map[string]string // hostlist → image id of these in Terraform's state, where it is not that of the map
 	Forgotten string            // hostlist of instances without an entry in the map of nodes
 	Slurm     map[string]string // hostlist → states, joined by +, and " busy" if the nodes have a job
 	Reasons   map[string]string // hostlist → the reason in Slurm
@@ -154,6 +155,13 @@ func (s story) observation(t *testing.T, c reconfigure.Cluster) snapshot.Snapsho
 		}
 	}
 	seen.Missing, seen.States = map[snapshot.Source]string{}, map[string]reconfigure.NodeState{}
+	for hostlist, image := range s.Made {
+		for node := range parse(t, hostlist).All() {
+			instance := seen.Instances[node]
+			instance.Made = reconfigure.Spec{ImageID: image, FlavorID: "f"}
+			seen.Instances[node] = instance
+		}
+	}
 	if s.Slurm == nil {
 		seen.Missing[snapshot.Slurm] = ""
 	}

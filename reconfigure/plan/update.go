@@ -80,7 +80,7 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain,
 				Reason: "it was booted since the request"})
 		}
-	case r.Reimage && done(p.seen.Desired[node], change.Spec, r, state):
+	case r.Reimage && done(p.seen.Current(node), change.Spec, r, state):
 		// A worker that died has carried it out, and has undrained the node: a job may be on it by now.
 	case state.PoweringDown() || state.PoweredDown():
 		p.reject(r, node, "Slurm powers it down; its next instance is made from the declaration")
@@ -110,7 +110,7 @@ func (p *planner) renewal(r reconfigure.Request, node string) (change reconfigur
 		return change, problem
 	}
 	change = reconfigure.Change{Node: node, Action: reconfigure.Replace, Spec: spec}
-	switch differences := differences(p.seen.Desired[node], spec); {
+	switch differences := differences(p.seen.Current(node), spec); {
 	case differences != "":
 		change.Reason = "its " + differences + " differs from the declaration"
 		if image != "" {

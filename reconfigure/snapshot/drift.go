@@ -161,15 +161,22 @@ func (s Snapshot) Lost(node string) bool {
 	return s.Asked(Cloud) && s.Instances[node].ID != "" && !there
 }
 
+// Current returns what a node's instance is made of: its entry in the map, but with the image and the flavor that the
+// cloud or Terraform's state shows. They differ when a worker has died between the edit of the map and the change.
+func (s Snapshot) Current(node string) reconfigure.Spec {
+	spec, made := s.Desired[node], s.Instances[node].Made
+	own, _ := s.Own(node)
+	spec.ImageID = cmp.Or(own.ImageID, made.ImageID, spec.ImageID)
+	spec.FlavorID = cmp.Or(made.FlavorID, spec.FlavorID)
+	return spec
+}
+
 // Outdated lists in what a node's instance differs from its declaration, as far as both are known.
 func (s Snapshot) Outdated(c reconfigure.Cluster, node string) []Drift {
 	group, source, declared := Declared(c, node)
 	wanted, resolved := s.Sources[source]
-	is := s.Desired[node]
-	own, there := s.Own(node)
-	if there {
-		is.ImageID = cmp.Or(own.ImageID, is.ImageID)
-	}
+	is := s.Current(node)
+	_, there := s.Own(node)
 	made := s.Desired[node].HasInstance() && s.Instances[node].ID != ""
 	if !declared || !made && !there {
 		return nil
