@@ -62,6 +62,9 @@ func play(conf, resume string, argv []string) (status int, err error) {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("SLURM_RESUME_FILE=/proc/%d/fd/%d", os.Getpid(), file.Fd()))
 	}
 	err = cmd.Run()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // no process may be left in it
+	}
 	if exit := (&exec.ExitError{}); err != nil && !errors.As(err, &exit) {
 		return 0, err
 	}
