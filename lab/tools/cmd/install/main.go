@@ -1,4 +1,5 @@
-// Command install installs the lab's tools in the working folder; with --tofu, OpenTofu too. See package tools.
+// Command install installs the lab's tools in the working folder; with --tofu, OpenTofu too. With --openstack it installs
+// Debian's packages of OpenStack and nothing else. See package tools.
 package main
 
 import (
@@ -14,12 +15,16 @@ import (
 
 func main() {
 	tofu := flag.Bool("tofu", false, "install OpenTofu too")
+	openstack := flag.Bool("openstack", false, "install Debian's packages of OpenStack, and nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	install := func() error { _, err := tools.Install(ctx, ".", os.Stdout); return err }
-	if *tofu {
+	switch {
+	case *tofu:
 		install = func() error { return tools.InstallTofu(ctx, ".", os.Stdout) }
+	case *openstack:
+		install = func() error { return tools.InstallOpenStack(ctx, ".", os.Stdout) }
 	}
 	if err := install(); err != nil {
 		fmt.Fprintln(os.Stderr, "install:", err)
