@@ -24,7 +24,7 @@ func lives() []check {
 					"description": nil, "locked": false, "accessIPv4": "", "key_name": nil, "config_drive": "True",
 					"OS-EXT-AZ:availability_zone": "nova", "server_groups": []any{}, "fault": nil,
 				}),
-				has("address", items(field(server, "addresses"), "cluster")[0],
+				has("address", first(field(server, "addresses"), "cluster"),
 					object{"version": 4.0, "OS-EXT-IPS:type": "fixed"}))
 		}},
 		{name: "a soft and a hard reboot", run: func(s *session) error {
@@ -87,12 +87,11 @@ func lives() []check {
 		{name: "the actions of a server are listed, the newest first", run: func(s *session) error {
 			err := s.story(
 				step{`{"os-stop":null}`, []string{"ACTIVE", "SHUTOFF"}},
-				step{`{"rebuild":{"imageRef":"{node-v2}"}}`, []string{"REBUILD", "SHUTOFF"}},
+				step{`{"os-start":null}`, []string{"SHUTOFF", "ACTIVE"}},
 			)
 			body, e := s.get("compute/servers/{server}/os-instance-actions")
-			// Nova starts the server for the rebuild and stops it again, which is an action of its own.
-			return errors.Join(err, e, same("actions", "create",
-				text(items(body, "instanceActions")[len(items(body, "instanceActions"))-1], "action")))
+			return errors.Join(err, e, same("actions", []string{"start", "stop", "create"},
+				values(items(body, "instanceActions"), "action")))
 		}},
 		{name: "a lock forbids changes", run: func(s *session) error {
 			err := errors.Join(s.running(), s.act(`{"lock":null}`))
@@ -174,7 +173,7 @@ func noValidHost(s *session) error {
 		has("fault", field(server, "fault"), object{"code": 500.0, "message": "No valid host was found. "}),
 		has("server", server, object{"OS-EXT-STS:vm_state": "error", "addresses": object{}, "hostId": "",
 			"OS-EXT-STS:power_state": 0.0, "OS-EXT-AZ:availability_zone": "", "security_groups": nil}),
-		same("fault in the list", nil, items(list, "servers")[0]["fault"]),
+		same("fault in the list", nil, first(list, "servers")["fault"]),
 		s.refused(refusal{method: http.MethodPost, path: "compute/servers/{server}/action",
 			body: `{"reboot":{"type":"SOFT"}}`, status: 409, kind: "conflictingRequest",
 			message: "Cannot 'reboot' instance ID while it is in vm_state error"}),

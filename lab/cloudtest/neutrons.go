@@ -19,7 +19,7 @@ func neutrons() []check {
 				return err
 			}
 			_, err = s.want(http.StatusNoContent, http.MethodDelete,
-				"network/ports/"+text(items(body, "ports")[0], "id"), "")
+				"network/ports/"+text(first(body, "ports"), "id"), "")
 			return err
 		}},
 		{name: "Nova removes the port that it made", run: func(s *session) error {

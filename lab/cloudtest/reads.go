@@ -187,7 +187,7 @@ func filters(s *session) error {
 	if err != nil {
 		return err
 	}
-	address := text(items(field(server, "addresses"), "cluster")[0], "addr")
+	address := text(first(field(server, "addresses"), "cluster"), "addr")
 	for query, want := range map[string]int{
 		"name=^sha": 1, "name=^red$": 0, "status=active": 1, "status=ERROR": 0, "flavor={small}": 1, "flavor={big}": 0,
 		"image={node-v1}": 1, "image={node-v2}": 0, "uuid={server}": 1, "ip=" + address: 1,

@@ -243,6 +243,14 @@ func items(o object, key string) []object {
 	return found
 }
 
+// first returns the first object of the list under a key; nil if there is none.
+func first(o object, key string) object {
+	if list := items(o, key); len(list) > 0 {
+		return list[0]
+	}
+	return nil
+}
+
 // values returns the text under a key of each object.
 func values(list []object, key string) []string {
 	var found []string
