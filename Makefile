@@ -22,6 +22,10 @@ sbom: build ## write bin/reconfigure.cdx.json: the modules in bin/reconfigure (C
 tools: ## install what demo and test need: packages, Terraform and its provider, the image of the nodes
 	go run ./lab/tools/cmd/install
 
+.PHONY: tools-systemd
+tools-systemd: tools # the images with systemd, of Debian 12 and 13, which only tests need
+	go run ./lab/tools/cmd/install --systemd
+
 .PHONY: demo
 SCENE ?= job
 demo: scene build tools ## show a cluster of namespaces on this machine (SCENE=job|reimage|resize|failure|all; KEEP=1: leave it up)
@@ -73,6 +77,7 @@ fuzz: ## fuzz the parsers (FUZZ=1: a twentieth of the inputs)
 	$(FUZZING) FuzzParseConsole -fuzztime $(FUZZ)000x ./reconfigure/ssh
 	$(FUZZING) FuzzParseResumeFile -fuzztime $(FUZZ)000x ./reconfigure/slurm
 	$(FUZZING) FuzzListing -fuzztime $(FUZZ)000x ./reconfigure/slurm
+	$(FUZZING) FuzzSettings -fuzztime $(FUZZ)000x ./reconfigure/slurm
 	$(FUZZING) FuzzFence -fuzztime $(FUZZ)000x ./reconfigure/terraform
 	$(FUZZING) FuzzEvents -fuzztime $(FUZZ)000x ./reconfigure/terraform
 	$(FUZZING) FuzzState -fuzztime $(FUZZ)000x ./reconfigure/terraform
@@ -87,7 +92,7 @@ check: lint ## run the tests that need neither root nor tools; results of unchan
 
 .PHONY: test
 test: FUZZ = 1
-test: tools lint fuzz ## run all tests, the end-to-end tests on labs of their own
+test: tools-systemd lint fuzz ## run all tests, the end-to-end tests on labs of their own
 	go run $(GOTESTSUM) --format pkgname-and-test-fails --raw-command -- go run ./lab/cmd/alltests
 
 .PHONY: test-tofu

@@ -122,9 +122,15 @@ nfs_shares: []
 // boot starts a machine and learns its host key.
 func (m *machines) boot(name string, number byte) {
 	m.Helper()
+	m.bootFrom("image", name, number)
+}
+
+// bootFrom is boot with another image.
+func (m *machines) bootFrom(imageID, name string, number byte) {
+	m.Helper()
 	address := netip.AddrFrom4([4]byte{10, 63, 7, number})
 	err := m.host.Boot(m.Context(), labcloud.Machine{
-		ID: name, Name: name, ImageID: "image", AuthorizedKeys: []string{m.publicKey},
+		ID: name, Name: name, ImageID: imageID, AuthorizedKeys: []string{m.publicKey},
 		Addresses: []labcloud.Address{{MAC: fmt.Sprintf("fa:16:3e:00:07:%02x", number),
 			Prefix: netip.PrefixFrom(address, gateway.Bits()), Gateway: gateway.Addr()}},
 	})

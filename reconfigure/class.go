@@ -26,6 +26,7 @@ const (
 	ClassRefused      Class = "refused"      // the fence or the guard refused the change; nothing was changed
 	// the answer of the cloud was lost; the change may or may not have been made
 	ClassUnknown Class = "unknown"
+	ClassBusy    Class = "busy"  // the jobs on the node did not end in time; nothing was changed
 	ClassOther   Class = "other" // any other failure
 )
 

@@ -94,6 +94,10 @@ type Settings struct {
 	// NodesPerState is the maximum number of nodes of a cluster with one Terraform state, and about the number of nodes
 	// of each state of a larger one; 0: always one state.
 	NodesPerState int
+	// CanaryJob is the command that a campaign runs as a job on the first node that it has updated; empty: none.
+	CanaryJob string
+	// CanaryTime is the time limit of that job, in whole minutes.
+	CanaryTime time.Duration
 }
 
 // SlurmKeyFile is the private key with which the control host drives Slurm. The playbooks make it, and have the control
@@ -157,6 +161,17 @@ func (c Cluster) WithMin(group string, n int) Cluster {
 	for i := range c.Groups {
 		if c.Groups[i].Name == group {
 			c.Groups[i].Min = n
+		}
+	}
+	return c
+}
+
+// WithImage returns a copy of the cluster with another image in one of its groups.
+func (c Cluster) WithImage(group, image string) Cluster {
+	c.Groups = slices.Clone(c.Groups)
+	for i := range c.Groups {
+		if c.Groups[i].Name == group {
+			c.Groups[i].Image = image
 		}
 	}
 	return c

@@ -15,6 +15,8 @@ const (
 	PhaseRequested Phase = "requested" // before any plan
 	PhasePlan      Phase = "plan"
 	PhaseDrain     Phase = "drain"
+	PhaseClean     Phase = "clean"     // of a node's disk, before an image is made of it
+	PhaseImage     Phase = "image"     // until the cloud has the image
 	PhaseApply     Phase = "apply"     // in a run of Terraform
 	PhaseBoot      Phase = "boot"      // until SSH answers
 	PhaseConfigure Phase = "configure" // in a run of Ansible

@@ -25,6 +25,9 @@ const (
 	Undrain Action = "undrain" // ends a drain that this tool has set
 	// Adopt imports an instance in use that Terraform's state does not have as finished.
 	Adopt Action = "adopt"
+	// Capture removes what belongs to the node alone from its disk, has the cloud make an image of it, and replaces the
+	// instance, or removes it if HandOver is set.
+	Capture Action = "capture"
 )
 
 // Change is one action on one node, with its reason and its requests.
@@ -42,6 +45,8 @@ type Change struct {
 	// HandOver reports whether the node becomes a cloud node after its instance is removed: power saving may resume it
 	// again.
 	HandOver bool `json:"hand_over,omitempty"`
+	// Image is the name of the image that Capture makes.
+	Image string `json:"image,omitempty"`
 	// ForJobs reports whether every request for the node names a job that needs it.
 	ForJobs bool `json:"for_jobs,omitempty"`
 	// Probe reports whether the node tries its group while the breaker keeps others from it.
@@ -184,7 +189,7 @@ func (p Plan) InShard(shard string, before func(node string) string) Plan {
 // String returns the changes in one line, by action: "create node[03-04], destroy node07".
 func (p Plan) String() string {
 	var parts []string
-	for _, a := range []Action{Drain, Undrain, Adopt, Create, Replace, Reboot, Configure, Remove} {
+	for _, a := range []Action{Drain, Undrain, Adopt, Capture, Create, Replace, Reboot, Configure, Remove} {
 		if nodes := p.Nodes(a); !nodes.Empty() {
 			parts = append(parts, string(a)+" "+nodes.String())
 		}

@@ -14,15 +14,17 @@ type Mode string
 // The modes. Resume and Suspend are Slurm's power saving. Deploy makes the control node and the persistent nodes, and
 // configures all existing nodes. Update makes nodes what is declared now, or reboots them. Enlarge makes the missing
 // persistent nodes, Shrink removes those above the minimum, Resize does both. Destroy removes the whole cluster.
+// MakeImage makes an image of a node.
 const (
-	Resume  Mode = "resume"
-	Suspend Mode = "suspend"
-	Update  Mode = "update"
-	Enlarge Mode = "enlarge"
-	Shrink  Mode = "shrink"
-	Resize  Mode = "resize"
-	Deploy  Mode = "deploy"
-	Destroy Mode = "destroy"
+	Resume    Mode = "resume"
+	Suspend   Mode = "suspend"
+	Update    Mode = "update"
+	Enlarge   Mode = "enlarge"
+	Shrink    Mode = "shrink"
+	Resize    Mode = "resize"
+	Deploy    Mode = "deploy"
+	Destroy   Mode = "destroy"
+	MakeImage Mode = "image"
 )
 
 // RequestID is the number of a request in its journal, from 1.
@@ -52,7 +54,8 @@ type Request struct {
 type Options struct {
 	// Reimage reports whether an update makes a new instance even if nothing differs.
 	Reimage bool `json:"reimage,omitempty"`
-	// Image is the image for an update instead of the declared one; empty: the declared one.
+	// Image is the image for an update instead of the declared one; empty: the declared one. For MakeImage it is the name
+	// of the new image.
 	Image string `json:"image,omitempty"`
 	// FromSlurm reports whether Slurm called for a reboot of the nodes: the reasons of the nodes in Slurm have the
 	// options.
@@ -61,6 +64,8 @@ type Options struct {
 	DrainTimeout time.Duration `json:"drain_timeout,omitempty"`
 	// Insist reports whether a resume ignores the health of node groups.
 	Insist bool `json:"insist,omitempty"`
+	// Campaign is the campaign that an update belongs to: a node that is what is declared is left alone; zero: none.
+	Campaign CampaignID `json:"campaign,omitempty"`
 }
 
 // Open returns the nodes without a verdict.

@@ -33,7 +33,8 @@ var arrows = map[string][]string{
 	"reconfigure/controller": {
 		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/plan", "reconfigure/operation",
 	},
-	"reconfigure/check":     {"reconfigure", "reconfigure/nodeset", "reconfigure/text"},
+	"reconfigure/campaign":  {"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot"},
+	"reconfigure/check":     {"reconfigure", "reconfigure/nodeset", "reconfigure/text", "reconfigure/slurmconf"},
 	"reconfigure/reconcile": {"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot"},
 	"reconfigure/status": {
 		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/reconcile", "reconfigure/text",
@@ -51,7 +52,8 @@ var arrows = map[string][]string{
 	"reconfigure/site": { // ties them all
 		"reconfigure", "reconfigure/nodeset", "reconfigure/process", "reconfigure/logfile",
 		"reconfigure/config", "reconfigure/gate", "reconfigure/journal", "reconfigure/snapshot", "reconfigure/plan",
-		"reconfigure/operation", "reconfigure/controller", "reconfigure/reconcile", "reconfigure/status", "reconfigure/check",
+		"reconfigure/operation", "reconfigure/controller", "reconfigure/campaign", "reconfigure/reconcile",
+		"reconfigure/status", "reconfigure/check",
 		"reconfigure/slurmconf", "reconfigure/terraform", "reconfigure/ansible", "reconfigure/slurm", "reconfigure/openstack",
 		"reconfigure/ssh",
 	},

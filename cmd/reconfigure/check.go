@@ -6,7 +6,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/check"
-	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
@@ -22,9 +21,7 @@ func checkCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return s.IfJournal(c.Context, func(log *journal.Journal) error {
-				adapters := s.Adapters(log, logger(c))
-				defer adapters.Close()
+			return withAdapters(c, s, func(adapters *site.Adapters) error {
 				report, err := adapters.Check(c.Context)
 				if err != nil {
 					return err

@@ -15,6 +15,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/check"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
+	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
+	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
 // exits is the one table of exit codes; --help prints it. The first row that fits counts.
@@ -56,9 +58,9 @@ func exits() []exit {
 			outcomeIs(reconfigure.CodeCancelled),
 		},
 		{9, "cancel: the request has begun or ended already, and was not taken back", is[*tooLateError]},
-		{10, "reconcile: Slurm, Terraform and the cloud do not agree on what is there", is[*differsError]},
-		{11, "check: something is unsafe, or cannot work", worst(check.Error)},
-		{12, "check: there are warnings, or a source did not answer", worst(check.Warning)},
+		{10, "reconcile: Slurm, Terraform and the cloud do not agree on what is there", is[*reconcile.DiffersError]},
+		{11, "check, image check: something is unsafe, or cannot work", worst(check.Error)},
+		{12, "check, image check: there are warnings, or a source did not answer", worst(check.Warning)},
 		{
 			130,
 			"interrupted; a request that was written down is carried out all the same",
@@ -101,8 +103,8 @@ func is[E error](err error) bool {
 
 func outcomeIs(code reconfigure.Code) func(error) bool {
 	return func(err error) bool {
-		var e *outcomeError
-		return errors.As(err, &e) && e.outcome.Code == code
+		var e *status.OutcomeError
+		return errors.As(err, &e) && e.Outcome.Code == code
 	}
 }
 
@@ -116,9 +118,9 @@ func worst(severity check.Severity) func(error) bool {
 // failedFor reports whether all nodes that are not as asked have a class like that, and that there is no node that is.
 func failedFor(like func(reconfigure.Class) bool) func(error) bool {
 	return func(err error) bool {
-		e, ok := errors.AsType[*outcomeError](err)
-		return ok && e.outcome.Code == reconfigure.CodeFailed && len(e.outcome.Verdicts) > 0 &&
-			!slices.ContainsFunc(e.outcome.Verdicts, func(v reconfigure.Verdict) bool { return !like(v.Class) })
+		e, ok := errors.AsType[*status.OutcomeError](err)
+		return ok && e.Outcome.Code == reconfigure.CodeFailed && len(e.Outcome.Verdicts) > 0 &&
+			!slices.ContainsFunc(e.Outcome.Verdicts, func(v reconfigure.Verdict) bool { return !like(v.Class) })
 	}
 }
 
@@ -132,29 +134,6 @@ func (e *usageError) Error() string { return e.message }
 
 func usagef(c *cli.Context, format string, args ...any) error {
 	return &usageError{message: fmt.Sprintf(format, args...), help: c.Command.HelpName + " --help"}
-}
-
-// outcomeError is the outcome of a request that did not end as asked. The nodes' reasons were shown with the outcome.
-type outcomeError struct {
-	outcome reconfigure.Outcome
-	logs    string // the folder where more is to be read
-}
-
-func (e *outcomeError) Error() string {
-	o := e.outcome
-	if o.Code == reconfigure.CodeCancelled {
-		return fmt.Sprintf("request %s is cancelled: %s", o.Request, o.Error)
-	}
-	if o.Error != "" {
-		return fmt.Sprintf("request %s failed as a whole: %s\n%s has more", o.Request, o.Error, e.logs)
-	}
-	bad := 0
-	for _, v := range o.Verdicts {
-		if v.Status != reconfigure.StatusDone && v.Status != reconfigure.StatusUnchanged {
-			bad++
-		}
-	}
-	return fmt.Sprintf("request %s: not as asked: %d of %d nodes; %s has more", o.Request, bad, len(o.Verdicts), e.logs)
 }
 
 // report tells of an error.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
+	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
+	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
 func TestEveryErrorHasItsExitCode(t *testing.T) {
@@ -17,9 +19,11 @@ func TestEveryErrorHasItsExitCode(t *testing.T) {
 		for _, class := range classes {
 			o.Verdicts = append(o.Verdicts, reconfigure.Verdict{Status: reconfigure.StatusFailed, Class: class})
 		}
-		return &outcomeError{outcome: o}
+		return &status.OutcomeError{Outcome: o}
 	}
-	ended := func(code reconfigure.Code) error { return &outcomeError{outcome: reconfigure.Outcome{Code: code}} }
+	ended := func(code reconfigure.Code) error {
+		return &status.OutcomeError{Outcome: reconfigure.Outcome{Code: code}}
+	}
 	for name, tc := range map[string]struct {
 		err  error
 		want int
@@ -33,7 +37,7 @@ func TestEveryErrorHasItsExitCode(t *testing.T) {
 		"the fence":                {ended(reconfigure.CodeRefused), 5},
 		"taken back":               {ended(reconfigure.CodeCancelled), 8},
 		"too late to take back":    {&tooLateError{}, 9},
-		"something differs":        {&differsError{}, 10},
+		"something differs":        {&reconcile.DiffersError{}, 10},
 		"interrupted, wrapped":     {fmt.Errorf("request 1: %w", context.Canceled), 130},
 		"a time that is up":        {context.DeadlineExceeded, 1},
 		"an outcome of a new code": {ended("new"), 1},
@@ -43,7 +47,7 @@ func TestEveryErrorHasItsExitCode(t *testing.T) {
 		},
 		"reasons of both kinds": {failed(reconfigure.ClassQuota, reconfigure.ClassRateLimit), 1},
 		"another reason":        {failed(reconfigure.ClassPlaybook), 1},
-		"no room for a part": {&outcomeError{outcome: reconfigure.Outcome{
+		"no room for a part": {&status.OutcomeError{Outcome: reconfigure.Outcome{
 			Code: reconfigure.CodePartial, Verdicts: []reconfigure.Verdict{{}, {Class: reconfigure.ClassQuota}},
 		}}, 3},
 	} {

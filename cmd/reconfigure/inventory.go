@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/urfave/cli/v2"
 
-	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 func inventoryCommand() *cli.Command {
@@ -28,9 +28,7 @@ func inventoryCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return s.IfJournal(c.Context, func(log *journal.Journal) error {
-				adapters := s.Adapters(log, logger(c))
-				defer adapters.Close()
+			return withAdapters(c, s, func(adapters *site.Adapters) error {
 				text, err := adapters.Inventory(c.Context)
 				if err == nil {
 					_, err = c.App.Writer.Write(text)

@@ -15,7 +15,7 @@ import (
 
 // preview shows what a request would come to if it were made now, together with those that wait. Nothing is changed,
 // the declaration neither: s has it as it would be after the edit, where there is one.
-func preview(c *cli.Context, s site.Site, r reconfigure.Request, e *edit) error {
+func preview(c *cli.Context, s site.Site, r reconfigure.Request, e *site.Edit) error {
 	r.Submitted = time.Now()
 	var report status.Preview
 	err := s.IfJournal(c.Context, func(log *journal.Journal) error {
@@ -43,7 +43,7 @@ func preview(c *cli.Context, s site.Site, r reconfigure.Request, e *edit) error 
 		return err
 	}
 	refused := reconfigure.Outcome{Code: reconfigure.CodeRefused, Error: "Terraform would do what no request asks for"}
-	return &outcomeError{outcome: refused, logs: s.LogDir()}
+	return &status.OutcomeError{Outcome: refused, Logs: s.LogDir()}
 }
 
 func showPreview(c *cli.Context, p status.Preview) error {

@@ -4,14 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
@@ -68,7 +66,7 @@ func reconcileCommand() *cli.Command {
 				if c.Bool("fix") {
 					return fix(c, s, log, r, found)
 				}
-				return verdict(found)
+				return found.Err()
 			})
 		},
 	})
@@ -84,23 +82,14 @@ func showReconcile(c *cli.Context, r status.Reconcile) error {
 // fix carries out the fixes, and follows the requests among them to their outcomes.
 func fix(c *cli.Context, s site.Site, log *journal.Journal, r reconcile.Reconciler, found reconcile.Comparison) error {
 	if len(found.Seen.Unreachable()) > 0 {
-		return verdict(found)
+		return found.Err()
 	}
 	failed, failure := r.Fix(
 		c.Context,
 		found,
 		func(f reconcile.Finding, err error) error { return showFixed(c, f, err) },
 	)
-	var open, rest []reconcile.Finding
-	for _, f := range found.Findings {
-		_, asked := f.Fix.Mode()
-		switch {
-		case asked && !failed.Contains(f.Node): // else it would double the instance that is still there
-			open = append(open, f)
-		case asked, f.Fix == reconcile.None, failed.Contains(f.Node):
-			rest = append(rest, f)
-		}
-	}
+	open, rest := found.Left(failed)
 	requests := reconcile.Requests(open)
 	for i := range requests {
 		requests[i].Insist = requests[i].Mode == reconfigure.Resume // an administrator asks for it
@@ -113,7 +102,7 @@ func fix(c *cli.Context, s site.Site, log *journal.Journal, r reconcile.Reconcil
 		return err
 	}
 	found.Findings = rest
-	return verdict(found)
+	return found.Err()
 }
 
 // showFixed tells what became of a fix that is no request.
@@ -140,29 +129,4 @@ func followAll(c *cli.Context, s site.Site, log *journal.Journal, requests []rec
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-// differsError is that something differs. What, was shown.
-type differsError struct{ nodes nodeset.NodeSet }
-
-func (e *differsError) Error() string {
-	return fmt.Sprintf("%s: Slurm, Terraform and the cloud do not agree on what is there", e.nodes)
-}
-
-// verdict is the error of a comparison: that something differs, or that this is unknown.
-func verdict(found reconcile.Comparison) error {
-	var unreachable []string
-	for _, u := range found.Seen.Unreachable() {
-		unreachable = append(unreachable, u.Source.Words())
-	}
-	switch differs := found.Differs(); {
-	case len(unreachable) > 0:
-		return fmt.Errorf(
-			"what differs is not known in full, and nothing is fixed: no answer from: %s",
-			strings.Join(unreachable, ", "),
-		)
-	case !differs.Empty():
-		return &differsError{differs}
-	}
-	return nil
 }

@@ -20,7 +20,7 @@ func TestTheVerdictIsOnWhatDiffers(t *testing.T) {
 		"silence":      {reconcile.Comparison{Seen: silent}, 1},
 		"both":         {reconcile.Comparison{Findings: leaked, Seen: silent}, 1},
 	} {
-		if got := exitCode(verdict(test.found)); got != test.want {
+		if got := exitCode(test.found.Err()); got != test.want {
 			t.Errorf("%s: exit code %d, want %d", name, got, test.want)
 		}
 	}

@@ -67,25 +67,19 @@ func sizeFlags() []cli.Flag {
 	}
 }
 
-// size is how many persistent nodes somebody wants: so many in all, or so many more or less.
-type size struct {
-	nodes    int
-	relative bool
-}
-
-func sizeOf(c *cli.Context) (size, error) {
+func sizeOf(c *cli.Context) (config.Size, error) {
 	to, by := c.IsSet("to"), c.IsSet("by")
 	switch {
 	case to == by:
-		return size{}, usagef(c, "%s needs either --to or --by", c.Command.Name)
+		return config.Size{}, usagef(c, "%s needs either --to or --by", c.Command.Name)
 	case to && c.Int("to") < 0:
-		return size{}, usagef(c, "--to must be 0 or more, and not %d", c.Int("to"))
+		return config.Size{}, usagef(c, "--to must be 0 or more, and not %d", c.Int("to"))
 	case by && c.Int("by") <= 0:
-		return size{}, usagef(c, "--by must be 1 or more, and not %d", c.Int("by"))
+		return config.Size{}, usagef(c, "--by must be 1 or more, and not %d", c.Int("by"))
 	case by:
-		return size{nodes: c.Int("by"), relative: true}, nil
+		return config.Size{Nodes: c.Int("by"), Relative: true}, nil
 	}
-	return size{nodes: c.Int("to")}, nil
+	return config.Size{Nodes: c.Int("to")}, nil
 }
 
 // setSize declares another min_nodes for a group, and asks for what follows from it. Where it is declared already it
@@ -93,7 +87,7 @@ func sizeOf(c *cli.Context) (size, error) {
 func setSize(
 	c *cli.Context,
 	arguments []string,
-	become func(reconfigure.NodeGroup, size) (int, error),
+	become func(config.Size, reconfigure.NodeGroup) (int, error),
 	request func(site.Site, reconfigure.NodeGroup) (reconfigure.Request, error),
 ) error {
 	if len(arguments) != 1 {
@@ -111,11 +105,11 @@ func setSize(
 	if err != nil {
 		return usagef(c, "%v", err)
 	}
-	n, err := become(g, wanted)
+	n, err := become(wanted, g)
 	if err != nil {
 		return usagef(c, "%v", err)
 	}
-	edit, err := editOf(s, g, n)
+	edit, err := s.Edit(g, n)
 	if err != nil {
 		return err
 	}
@@ -128,7 +122,7 @@ func setSize(
 }
 
 // askFor asks, if there is anything to ask for.
-func askFor(c *cli.Context, s site.Site, r reconfigure.Request, e *edit) error {
+func askFor(c *cli.Context, s site.Site, r reconfigure.Request, e *site.Edit) error {
 	switch {
 	case !r.Nodes.Empty():
 		return ask(c, s, r, e)
@@ -142,47 +136,4 @@ func askFor(c *cli.Context, s site.Site, r reconfigure.Request, e *edit) error {
 	}
 	_, err := fmt.Fprintln(c.App.Writer, "nothing to do")
 	return err
-}
-
-// edit is a change of the declaration that belongs to a request. A nil one is none.
-type edit struct {
-	config.MinNodes
-	prepared config.Edit
-}
-
-// editOf is nil where the group is declared so already.
-func editOf(s site.Site, g reconfigure.NodeGroup, n int) (*edit, error) {
-	if n == g.Min {
-		return nil, nil
-	}
-	e := edit{MinNodes: config.MinNodes{Group: g.Name, From: g.Min, To: n}}
-	var err error
-	e.prepared, err = config.Prepare(s.Dir, e.MinNodes)
-	return &e, err
-}
-
-func (e *edit) make(c *cli.Context) error {
-	if e == nil {
-		return nil
-	}
-	if err := e.prepared.Write(c.Context); err != nil {
-		return err
-	}
-	logger(c).InfoContext(c.Context, e.String())
-	return nil
-}
-
-// stands is an error of a request that could not be made, with the word that its edit was.
-func (e *edit) stands(err error) error {
-	if e == nil {
-		return err
-	}
-	return fmt.Errorf(
-		"group_vars/all.yml says min_nodes %d of %s now, but the request was not made; `reconfigure resize %s` makes "+
-			"it: %w",
-		e.To,
-		e.Group,
-		e.Group,
-		err,
-	)
 }

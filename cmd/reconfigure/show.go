@@ -32,7 +32,7 @@ func showOutcome(c *cli.Context, s site.Site, r reconfigure.Request, o reconfigu
 		err = status.WriteOutcome(c.App.Writer, r, o, width)
 	}
 	if err == nil && o.Code != reconfigure.CodeDone {
-		err = &outcomeError{outcome: o, logs: s.LogDir()}
+		err = &status.OutcomeError{Outcome: o, Logs: s.LogDir()}
 	}
 	return err
 }

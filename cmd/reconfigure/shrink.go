@@ -1,11 +1,10 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
@@ -34,31 +33,7 @@ func shrinkCommand() *cli.Command {
 					Options: reconfigure.Options{DrainTimeout: timeout},
 				}, err
 			}
-			return setSize(c, arguments, shrunk, request)
+			return setSize(c, arguments, config.Size.Shrunk, request)
 		}),
 	})
-}
-
-// shrunk is min_nodes as it is wanted for a group that is to become smaller.
-func shrunk(g reconfigure.NodeGroup, wanted size) (int, error) {
-	switch {
-	case wanted.relative && wanted.nodes > g.Min:
-		return 0, fmt.Errorf(
-			"min_nodes of %s is %d, so there are no %d nodes to take away",
-			g.Name,
-			g.Min,
-			wanted.nodes,
-		)
-	case wanted.relative:
-		return g.Min - wanted.nodes, nil
-	case wanted.nodes > g.Min:
-		return 0, fmt.Errorf(
-			"min_nodes of %s is %d, which is less already: `reconfigure enlarge %s --to %d` makes it more",
-			g.Name,
-			g.Min,
-			g.Name,
-			wanted.nodes,
-		)
-	}
-	return wanted.nodes, nil
 }

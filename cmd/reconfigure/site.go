@@ -40,12 +40,16 @@ func withJournal(
 	if err != nil {
 		return err
 	}
-	log, err := s.Journal(c.Context)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	return do(s, log)
+	return s.WithJournal(c.Context, func(log *journal.Journal) error { return do(s, log) })
+}
+
+// withAdapters does something with what acts on the cluster, with its journal if there is one.
+func withAdapters(c *cli.Context, s site.Site, do func(*site.Adapters) error) error {
+	return s.IfJournal(c.Context, func(log *journal.Journal) error {
+		adapters := s.Adapters(log, logger(c))
+		defer adapters.Close()
+		return do(adapters)
+	})
 }
 
 // logger writes for machines: JSON where --json asks for it, else key=value.

@@ -10,7 +10,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
@@ -124,24 +123,7 @@ func statusOf(c *cli.Context, s site.Site, f status.Filter) (report status.Repor
 			return report, usagef(c, "%v", err)
 		}
 	}
-	last, err := s.LastLook()
-	if err != nil {
-		logger(c).WarnContext(c.Context, err.Error()) // it is one line of many
-	}
-	err = s.IfJournal(c.Context, func(log *journal.Journal) error {
-		known := status.Journal{Time: time.Now()}
-		if log != nil {
-			var err error
-			if known, err = status.Read(c.Context, log); err != nil {
-				return err
-			}
-		}
-		adapters := s.Adapters(log, logger(c))
-		defer adapters.Close()
-		seen, err := adapters.Look(c.Context)
-		report = status.New(s.Cluster, seen, known, last)
-		return err
-	})
+	report, err = s.Status(c.Context, logger(c))
 	if unknown := f.Nodes.Difference(report.Names()); err == nil && !unknown.Empty() {
 		err = usagef(
 			c,

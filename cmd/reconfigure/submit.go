@@ -93,7 +93,7 @@ func unconditional(c *cli.Context, m reconfigure.Mode) bool {
 
 // ask writes a request down, has a worker carry it out, and follows it to its outcome. Where there is an edit of the
 // declaration, which s has as it will be, it is made before.
-func ask(c *cli.Context, s site.Site, r reconfigure.Request, e *edit) error {
+func ask(c *cli.Context, s site.Site, r reconfigure.Request, e *site.Edit) error {
 	if c.Bool("dry-run") {
 		return preview(c, s, r, e)
 	}
@@ -106,16 +106,16 @@ func ask(c *cli.Context, s site.Site, r reconfigure.Request, e *edit) error {
 	if err := s.UpToDate(c.Context, log); err != nil && !unconditional(c, r.Mode) {
 		return err
 	}
-	if err := e.make(c); err != nil {
+	if err := e.Make(c.Context, logger(c)); err != nil {
 		return err
 	}
 	if e != nil {
 		if err := s.UpToDate(c.Context, log); err != nil { // from now on the other control hosts are behind
-			return e.stands(err)
+			return e.Stands(err)
 		}
 	}
 	if r, err = log.Submit(c.Context, r); err != nil {
-		return e.stands(err)
+		return e.Stands(err)
 	}
 	if err := handOver(c, s, log, r); err != nil {
 		return err
@@ -156,7 +156,7 @@ func named(requests []reconfigure.Request) string {
 
 // followToTheEnd shows what happens to a request, and then its outcome.
 func followToTheEnd(c *cli.Context, s site.Site, log *journal.Journal, r reconfigure.Request) error {
-	outcome, err := follow(c, s, log, r)
+	outcome, err := s.Follow(c.Context, log, r, newView(c, r))
 	if err != nil {
 		return err
 	}

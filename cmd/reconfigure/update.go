@@ -18,10 +18,13 @@ func updateCommand() *cli.Command {
 			"other requests go on. Cloud nodes that are not there stay away.\n\n" +
 			"It is also what Slurm's RebootProgram calls: `scontrol reboot ASAP nextstate=RESUME reason=\"reimage\" " +
 			"HOSTLIST` has the nodes made anew, and " +
-			"a reason that begins with \"reimage image=NAME\" has them made of that image.\n\n" + hostlistHelp,
+			"a reason that begins with \"reimage image=NAME\" has them made of that image.\n\n" +
+			"With --outdated, and without a hostlist, it starts a campaign, and returns: the nodes that differ from the " +
+			"declaration are updated a few at a time, those that run jobs when these have ended (docs/campaign.md). " +
+			"`reconfigure campaign` shows how far it is.\n\n" + hostlistHelp,
 		ArgsUsage: "HOSTLIST...",
 		Flags: append(
-			requestFlags(),
+			append(requestFlags(), campaignFlags()...),
 			&cli.BoolFlag{
 				Name:               "reimage",
 				Usage:              "make a new instance of a node that is what is declared, too",
@@ -36,11 +39,24 @@ func updateCommand() *cli.Command {
 			},
 		),
 		Action: func(c *cli.Context) error {
-			nodes, err := hostlist(c)
+			timeout, err := drainTimeout(c)
 			if err != nil {
 				return err
 			}
-			timeout, err := drainTimeout(c)
+			if c.Bool("outdated") || c.Bool("rollback") {
+				for _, name := range []string{"reimage", "image", "from-slurm", "no-wait"} {
+					if c.Args().Present() || c.IsSet(name) {
+						return usagef(c, "with --outdated and --rollback there cannot be a hostlist or --%s", name)
+					}
+				}
+				return startCampaign(c, timeout)
+			}
+			for _, name := range []string{"group", "batch", "max-unavailable", "canary", "pause-on-failures"} {
+				if c.IsSet(name) {
+					return usagef(c, "--%s is for a campaign: it needs --outdated or --rollback", name)
+				}
+			}
+			nodes, err := hostlist(c)
 			if err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,10 @@ type Config struct {
 	// from.
 	Checkout string
 	Tools    tools.Paths
-	Groups   []NodeGroup
+	// Systemd is the base of the images if machines are to have systemd and Slurm's jobs control groups; "" is sysvinit,
+	// with Tools.Image.
+	Systemd string
+	Groups  []NodeGroup
 	// Partitions are Slurm's; nil is one with all groups.
 	Partitions []Partition
 	// Log gets the errors of the lab itself.
@@ -185,7 +189,7 @@ func (l *Lab) serve() error {
 }
 
 func (l *Lab) images() (*image.Store, error) {
-	store, err := image.NewStore(l.file("images"), l.cfg.Tools.Image)
+	store, err := image.NewStore(l.file("images"), cmp.Or(l.cfg.Systemd, l.cfg.Tools.Image))
 	if err != nil {
 		return nil, err
 	}

@@ -62,10 +62,12 @@ func (l *Lab) makeUser(ctx context.Context) error {
 	}
 	l.uid = freeID(string(passwd), string(group))
 	account := fmt.Sprintf("%s:*:%d:%d::/home/%s:/bin/bash", User, l.uid, l.uid, User)
+	members := fmt.Sprintf("%s:*:%d:", User, l.uid)
 	err = errors.Join(
-		os.Mkdir(l.host(), 0o700), os.MkdirAll(l.home(".ssh"), 0o700), os.Chmod(l.host("home"), 0o755),
-		os.WriteFile(l.host("passwd"), []byte(withEntry(string(passwd), account)), 0o644),
-		os.WriteFile(l.host("group"), []byte(withEntry(string(group), fmt.Sprintf("%s:*:%d:", User, l.uid))), 0o644),
+		os.Mkdir(l.host(), 0o700), os.Mkdir(l.host("etc"), 0o755), os.Mkdir(l.host("work"), 0o755),
+		os.MkdirAll(l.home(".ssh"), 0o700), os.Chmod(l.host("home"), 0o755),
+		os.WriteFile(l.host("etc", "passwd"), []byte(withEntry(string(passwd), account)), 0o644),
+		os.WriteFile(l.host("etc", "group"), []byte(withEntry(string(group), members)), 0o644),
 		// Terraform finds the provider there without a setting in the environment, also in Slurm's calls.
 		os.WriteFile(l.home(".terraformrc"), []byte(tools.TerraformRC(l.pluginsFolder())), 0o644))
 	if err != nil {

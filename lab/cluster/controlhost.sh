@@ -4,9 +4,8 @@
 set -eu
 mount --bind "$TERRAFORM" "$TOOLS/terraform"
 mount --bind "$PLUGINS" "$TOOLS/plugins"
-for file in passwd group; do
-	mount --bind "$DIR/$file" "/etc/$file"
-done
+# Not over the single files: such a mount ends when the computer's own file is replaced, as useradd(8) does.
+mount -t overlay -o "lowerdir=/etc,upperdir=$DIR/etc,workdir=$DIR/work" control-host /etc
 mount --bind "$DIR/home" /home
 mount -t tmpfs -o mode=0700 root /root
 echo $$ >"$DIR/pid"

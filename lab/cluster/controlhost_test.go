@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/eiffel-hpc/eiffel/lab/needs"
@@ -60,5 +61,47 @@ func TestAnAccountIsAdded(t *testing.T) {
 	}
 	if got := withEntry(passwd, entry); got != root+eiffels+"\n"+entry+"\n" {
 		t.Errorf("passwd is\n%s", got)
+	}
+}
+
+// A package that is installed meanwhile replaces /etc/passwd of the computer. Here the computer is a mount namespace,
+// whose sshd waits for that and prints the user's name.
+func TestTheUserStaysWhenTheComputersAccountsAreReplaced(t *testing.T) {
+	needs.Lab(t)
+	dir := t.TempDir()
+	const computer = `set -eu
+mkdir -p real etc work home tools/plugins
+: >tools/terraform
+cp /etc/passwd /etc/group /etc/nsswitch.conf real
+mount --bind real /etc
+(cat /etc/passwd; echo eiffel:*:20000:20000::/:/bin/sh) >etc/passwd
+cp /etc/group etc
+cat >sshd <<END
+#!/bin/sh
+touch "$DIR/up"
+until [ -e "$DIR/replaced" ]; do sleep 0.01; done
+id -un 20000
+END
+chmod +x sshd
+mount --bind sshd /usr/sbin/sshd
+unshare --mount sh ./start.sh &
+until [ -e up ]; do
+	kill -0 $!
+	sleep 0.01
+done
+cp /etc/passwd /etc/passwd+
+mv /etc/passwd+ /etc/passwd
+touch replaced
+wait $!
+`
+	if err := os.WriteFile(filepath.Join(dir, "start.sh"), []byte(controlHostScript), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", computer)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DIR=" + dir, "TOOLS=" + toolsFolder(dir),
+		"TERRAFORM=/bin/true", "PLUGINS=/usr"}
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != User+"\n" {
+		t.Errorf("the user's name is %q: %v", out, err)
 	}
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -132,12 +133,7 @@ func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaratio
 			SuspendTime: 15, SuspendTimeout: 20, ResumeTimeout: 300,
 			// Slurm checks every two seconds instead of ten whether nodes must power up or down.
 			ControllerParameters: []string{"power_save_interval=2", "power_save_min_interval=0"},
-			// Namespaces have no cgroups of their own, and as many CPUs as the computer.
-			Extra: map[string]string{
-				"ProctrackType": "proctrack/linuxproc", "TaskPlugin": "task/none",
-				"JobAcctGatherType": "jobacct_gather/none",
-				"SlurmdParameters":  "config_overrides", "SchedulerParameters": "sched_interval=5", "KillWait": "5",
-			},
+			Extra:                l.extra(),
 		},
 		NameResolution: "hosts",
 		Reconfigure: map[string]any{
@@ -146,6 +142,19 @@ func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaratio
 			"cool_down": 0, "breaker": 0, // a fault of one test must not affect the next one
 		},
 	}
+}
+
+// extra returns Slurm's further settings. Machines with systemd have control groups; without it, Slurm must not use
+// them, nor compare the nodes with the computer, whose hardware they have.
+func (l *Lab) extra() map[string]string {
+	extra := map[string]string{"SchedulerParameters": "sched_interval=5", "KillWait": "5"}
+	if l.cfg.Systemd == "" {
+		maps.Copy(extra, map[string]string{
+			"ProctrackType": "proctrack/linuxproc", "TaskPlugin": "task/none",
+			"JobAcctGatherType": "jobacct_gather/none", "SlurmdParameters": "config_overrides",
+		})
+	}
+	return extra
 }
 
 // Declare writes group_vars/all.yml.
@@ -160,12 +169,16 @@ func (l *Lab) Declare(d Declaration) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("declare the cluster: %w", err)
 	}
-	return errors.Join(os.WriteFile(file, text, 0o644), os.WriteFile(variables, []byte(siteVariables), 0o644),
+	site := withoutCgroups
+	if l.cfg.Systemd != "" {
+		site = "{}\n"
+	}
+	return errors.Join(os.WriteFile(file, text, 0o644), os.WriteFile(variables, []byte(site), 0o644),
 		os.Lchown(dir, l.uid, l.uid), l.give(file, variables))
 }
 
-// siteVariables is group_vars/cluster.yml. slurmd of Slurm 22.05 always loads a cgroup plugin, and only that of version
+// withoutCgroups is group_vars/cluster.yml of machines without control groups. slurmd of Slurm 22.05 always loads a cgroup plugin, and only that of version
 // 1 works without a cgroup file system.
-const siteVariables = `slurm_cgroup_conf: |
+const withoutCgroups = `slurm_cgroup_conf: |
   CgroupPlugin=cgroup/v1
 `

@@ -52,12 +52,12 @@ func download(ctx context.Context, dir, base string) error {
 	if err != nil {
 		return err
 	}
-	sources, err := hostSources("/etc/apt")
+	sources, err := hostSources("/etc/apt", DefaultBase().Release)
 	if err != nil {
 		return err
 	}
 	if len(sources) == 0 {
-		sources = []string{sourceLine("http://deb.debian.org/debian", suite)}
+		sources = []string{sourceLine("http://deb.debian.org/debian", DefaultBase().Release)}
 	}
 	scratch := filepath.Join(dir, "apt")
 	defer func() { _ = os.RemoveAll(scratch) }()

@@ -12,22 +12,34 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// suite is the Debian release of the base: the one whose Slurm (22.05) and
-// OpenSSH the roles are tested with.
-const suite = "bookworm"
+// Base is what the lowest layer of images is made of.
+type Base struct {
+	// Release is Debian's: "bookworm" (Slurm 22.05, systemd 252) or "trixie" (Slurm 24.11, systemd 257).
+	Release string
+	// Systemd says that PID 1 is systemd, with D-Bus and logind, and not sysvinit.
+	Systemd bool
+}
+
+// DefaultBase is the base of the images of most labs. It is the smallest, and boots fastest.
+func DefaultBase() Base { return Base{Release: "bookworm"} }
 
 // packages returns the base's packages beyond Debian's essential ones. No package can be installed in a machine later,
 // since it reaches no mirror.
-func packages() []string {
-	return []string{
-		"sysvinit-core", "openssh-server", "sudo",
+func (b Base) packages() []string {
+	init := []string{"sysvinit-core"}
+	if b.Systemd {
+		init = []string{"systemd-sysv", "dbus", "libpam-systemd"}
+	}
+	return append(init,
+		"openssh-server", "sudo",
 		"python3", "python3-apt", // Ansible's modules
 		"munge", "slurmd", "slurmctld", "slurm-client", "nfs-common",
 		"iproute2", "iputils-ping", "procps", "ca-certificates",
-	}
+	)
 }
 
 // stamp is the file of a base with the digest of its recipe.
@@ -38,23 +50,27 @@ var (
 	rootfs embed.FS
 	//go:embed customise.sh
 	customise []byte
+	//go:embed systemd
+	rootfsSystemd embed.FS
+	//go:embed customise-systemd.sh
+	customiseSystemd []byte
 )
 
-// BaseIsCurrent reports whether dir has a complete base that was made by this package's recipe.
-func BaseIsCurrent(dir string) bool {
+// IsCurrent reports whether dir has a complete base that was made by this package's recipe.
+func (b Base) IsCurrent(dir string) bool {
 	found, err := os.ReadFile(filepath.Join(dir, stamp))
-	return err == nil && string(found) == recipe()
+	return err == nil && string(found) == b.recipe()
 }
 
-// BuildBase makes the base and replaces dir by it. It needs root, mmdebstrap and the network, and about 40 s. dir is
+// Build makes the base and replaces dir by it. It needs root, mmdebstrap and the network, and about 40 s. dir is
 // replaced in one step at the end, so that a lab never uses a partial base; machines that run on the old one lose it.
 // An interrupted build leaves dir+".new", which the next one removes.
-func BuildBase(ctx context.Context, dir string) error {
+func (b Base) Build(ctx context.Context, dir string) error {
 	fresh, old := dir+".new", dir+".old"
 	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(old), os.MkdirAll(filepath.Dir(dir), 0o755)); err != nil {
 		return fmt.Errorf("build base image: %w", err)
 	}
-	if err := bootstrap(ctx, fresh); err != nil {
+	if err := b.bootstrap(ctx, fresh); err != nil {
 		return errors.Join(fmt.Errorf("build base image: %w", err), os.RemoveAll(fresh))
 	}
 	if err := os.Rename(dir, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -66,28 +82,28 @@ func BuildBase(ctx context.Context, dir string) error {
 	return os.RemoveAll(old)
 }
 
-func bootstrap(ctx context.Context, dir string) error {
-	sources, err := hostSources("/etc/apt")
+func (b Base) bootstrap(ctx context.Context, dir string) error {
+	sources, err := hostSources("/etc/apt", b.Release)
 	if err != nil {
 		return err
 	}
-	if err := run(bootstrapCommand(ctx, dir, sources)); err != nil {
+	if err := run(b.bootstrapCommand(ctx, dir, sources)); err != nil {
 		return err
 	}
-	if err := copyEmbedded(dir); err != nil {
+	if err := b.copyEmbedded(dir); err != nil {
 		return err
 	}
 	shell := exec.CommandContext(ctx, "sh", "-s", dir)
-	shell.Stdin = bytes.NewReader(customise)
+	shell.Stdin = bytes.NewReader(b.customise())
 	if err := run(shell); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, stamp), []byte(recipe()))
+	return writeFile(filepath.Join(dir, stamp), []byte(b.recipe()))
 }
 
 // bootstrapCommand uses the host's Debian mirrors if there are any, else mmdebstrap's default.
-func bootstrapCommand(ctx context.Context, dir string, sources []string) *exec.Cmd {
-	argv := append(bootstrapOptions(), suite, dir)
+func (b Base) bootstrapCommand(ctx context.Context, dir string, sources []string) *exec.Cmd {
+	argv := append(b.bootstrapOptions(), b.Release, dir)
 	if len(sources) > 0 {
 		argv = append(argv, "-")
 	}
@@ -96,30 +112,30 @@ func bootstrapCommand(ctx context.Context, dir string, sources []string) *exec.C
 	return cmd
 }
 
-func bootstrapOptions() []string {
+func (b Base) bootstrapOptions() []string {
 	return []string{
 		"--quiet", "--mode=root", "--variant=minbase",
 		"--dpkgopt=path-exclude=/usr/share/doc/*",
 		"--dpkgopt=path-exclude=/usr/share/man/*",
 		"--dpkgopt=path-exclude=/usr/share/locale/*",
-		"--include=" + strings.Join(packages(), ","),
+		"--include=" + strings.Join(b.packages(), ","),
 	}
 }
 
 // recipe returns a digest of all that a base depends on, except the mirror's state.
-func recipe() string {
+func (b Base) recipe() string {
 	sum := sha256.New()
-	fmt.Fprintln(sum, suite, bootstrapOptions())
-	sum.Write(customise)
-	for path, content := range embedded() {
+	fmt.Fprintln(sum, b.Release, b.bootstrapOptions())
+	sum.Write(b.customise())
+	for path, content := range b.embedded() {
 		fmt.Fprintln(sum, path, len(content))
 		sum.Write(content)
 	}
 	return hex.EncodeToString(sum.Sum(nil)) + "\n"
 }
 
-func copyEmbedded(dir string) error {
-	for path, content := range embedded() {
+func (b Base) copyEmbedded(dir string) error {
+	for path, content := range b.embedded() {
 		if err := writeFile(filepath.Join(dir, path), content); err != nil {
 			return err
 		}
@@ -127,31 +143,48 @@ func copyEmbedded(dir string) error {
 	return nil
 }
 
+// customise returns the script that turns the packages' files into an image.
+func (b Base) customise() []byte {
+	if b.Systemd {
+		return slices.Concat(customise, customiseSystemd)
+	}
+	return customise
+}
+
 // embedded ranges over the files to add to the base, path below the root to
 // content, in lexical order.
-func embedded() func(yield func(string, []byte) bool) {
+func (b Base) embedded() func(yield func(string, []byte) bool) {
 	return func(yield func(string, []byte) bool) {
-		root, err := fs.Sub(rootfs, "rootfs")
-		if err != nil {
-			panic(err) // the folder is compiled in
-		}
-		walk := func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
-				return err
-			}
-			content, err := fs.ReadFile(root, path)
-			if err != nil {
-				return err
-			}
-			if !yield(path, content) {
-				return fs.SkipAll
-			}
-			return nil
-		}
-		if err := fs.WalkDir(root, ".", walk); err != nil {
-			panic(err)
+		if walkFiles(rootfs, "rootfs", yield) && b.Systemd {
+			walkFiles(rootfsSystemd, "systemd", yield)
 		}
 	}
+}
+
+// walkFiles yields all files below the folder dir, and reports whether all were wanted.
+func walkFiles(files embed.FS, dir string, yield func(string, []byte) bool) bool {
+	root, err := fs.Sub(files, dir)
+	if err != nil {
+		panic(err) // the folder is compiled in
+	}
+	all := true
+	walk := func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(root, path)
+		if err != nil {
+			return err
+		}
+		if all = yield(path, content); !all {
+			return fs.SkipAll
+		}
+		return nil
+	}
+	if err := fs.WalkDir(root, ".", walk); err != nil {
+		panic(err)
+	}
+	return all
 }
 
 // run runs a command and adds the end of its output to its error.

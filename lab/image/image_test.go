@@ -52,7 +52,7 @@ deb-src http://sources.example bookworm main
 			t.Fatal(err)
 		}
 	}
-	got, err := hostSources(apt)
+	got, err := hostSources(apt, "bookworm")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,31 +65,51 @@ deb-src http://sources.example bookworm main
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("sources (-want +got):\n%s", diff)
 	}
+	// The host offers a release itself, or has the mirrors for it.
+	for release, want := range map[string][]string{
+		"trixie": {"deb http://next.example trixie main"},
+		"forky": {
+			"deb http://mirror.example/debian forky main",
+			"deb http://mirror.example/debian forky-updates main",
+			"deb http://opt.example forky-security main",
+			"deb http://plain.example/debian forky main",
+		},
+	} {
+		got, err := hostSources(apt, release)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("sources of %s (-want +got):\n%s", release, diff)
+		}
+	}
 }
 
 func TestNoSourcesMeanTheDefaultMirror(t *testing.T) {
-	sources, err := hostSources(t.TempDir())
+	sources, err := hostSources(t.TempDir(), "trixie")
 	if err != nil || sources != nil {
 		t.Fatalf("sources = %v, %v", sources, err)
 	}
-	if argv := bootstrapCommand(t.Context(), "/x", nil).Args; argv[len(argv)-1] != "/x" {
+	if argv := DefaultBase().bootstrapCommand(t.Context(), "/x", nil).Args; argv[len(argv)-1] != "/x" {
 		t.Errorf("a mirror is named: %q", argv)
 	}
-	if argv := bootstrapCommand(t.Context(), "/x", []string{"deb a b main"}).Args; argv[len(argv)-1] != "-" {
+	if argv := DefaultBase().bootstrapCommand(t.Context(), "/x", []string{"deb a b main"}).Args; argv[len(argv)-1] != "-" {
 		t.Errorf("the host's mirror is not used: %q", argv)
 	}
 }
 
 func TestABaseOfAnotherRecipeIsNotCurrent(t *testing.T) {
 	dir := t.TempDir()
-	if BaseIsCurrent(dir) {
+	base := DefaultBase()
+	if base.IsCurrent(dir) {
 		t.Error("an empty folder is current")
 	}
-	for content, want := range map[string]bool{recipe(): true, "other\n": false} {
+	for content, want := range map[string]bool{base.recipe(): true, "other\n": false,
+		Base{Release: base.Release, Systemd: true}.recipe(): false, Base{Release: "trixie"}.recipe(): false} {
 		if err := writeFile(filepath.Join(dir, stamp), []byte(content)); err != nil {
 			t.Fatal(err)
 		}
-		if got := BaseIsCurrent(dir); got != want {
+		if got := base.IsCurrent(dir); got != want {
 			t.Errorf("recipe %q: current = %t", content, got)
 		}
 	}

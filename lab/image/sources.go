@@ -10,10 +10,22 @@ import (
 	"strings"
 )
 
-// hostSources returns the host's package sources that offer the base's release,
-// as lines of sources.list(5), so that a site's own mirror is used. Sources of
-// other releases, other components or other signers are left out.
-func hostSources(apt string) ([]string, error) {
+// hostSources returns the host's package sources as lines of sources.list(5), so that a site's own mirror is used. If
+// the host has none of the release, those of the default base's release are used for it: mirrors have both. Sources of
+// other components or other signers are left out.
+func hostSources(apt, release string) ([]string, error) {
+	lines, err := releaseSources(apt, release)
+	if ours := DefaultBase().Release; err == nil && len(lines) == 0 && release != ours {
+		lines, err = releaseSources(apt, ours)
+		for i, line := range lines {
+			lines[i] = strings.Replace(line, " "+ours, " "+release, 1)
+		}
+	}
+	return lines, err
+}
+
+// releaseSources returns the host's sources of one release.
+func releaseSources(apt, release string) ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(apt, "sources.list.d", "*"))
 	if err != nil {
 		return nil, fmt.Errorf("list package sources: %w", err)
@@ -29,9 +41,9 @@ func hostSources(apt string) ([]string, error) {
 		}
 		switch filepath.Ext(path) {
 		case ".list":
-			lines = append(lines, oneLineSources(string(content))...)
+			lines = append(lines, oneLineSources(string(content), release)...)
 		case ".sources":
-			lines = append(lines, stanzaSources(string(content))...)
+			lines = append(lines, stanzaSources(string(content), release)...)
 		}
 	}
 	slices.Sort(lines)
@@ -39,7 +51,7 @@ func hostSources(apt string) ([]string, error) {
 }
 
 // oneLineSources reads the one-line format of sources.list(5).
-func oneLineSources(text string) []string {
+func oneLineSources(text, release string) []string {
 	var lines []string
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")
@@ -57,7 +69,7 @@ func oneLineSources(text string) []string {
 			}
 			fields = slices.Delete(fields, 1, end+1)
 		}
-		if len(fields) < 4 || fields[0] != "deb" || !wanted(fields[2], fields[3:], signer) {
+		if len(fields) < 4 || fields[0] != "deb" || !wanted(release, fields[2], fields[3:], signer) {
 			continue
 		}
 		lines = append(lines, sourceLine(fields[1], fields[2]))
@@ -66,7 +78,7 @@ func oneLineSources(text string) []string {
 }
 
 // stanzaSources reads the deb822 format of sources.list(5).
-func stanzaSources(text string) []string {
+func stanzaSources(text, release string) []string {
 	var lines []string
 	for stanza := range strings.SplitSeq(text, "\n\n") {
 		fields := make(map[string]string)
@@ -86,7 +98,7 @@ func stanzaSources(text string) []string {
 		}
 		for _, uri := range strings.Fields(fields["uris"]) {
 			for _, s := range strings.Fields(fields["suites"]) {
-				if wanted(s, strings.Fields(fields["components"]), fields["signed-by"]) {
+				if wanted(release, s, strings.Fields(fields["components"]), fields["signed-by"]) {
 					lines = append(lines, sourceLine(uri, s))
 				}
 			}
@@ -97,9 +109,9 @@ func stanzaSources(text string) []string {
 
 // wanted reports whether a source is Debian's own archive. Other archives with the same release name differ in the
 // component or the key ring.
-func wanted(name string, components []string, signer string) bool {
+func wanted(release, name string, components []string, signer string) bool {
 	switch name {
-	case suite, suite + "-updates", suite + "-security":
+	case release, release + "-updates", release + "-security":
 	default:
 		return false
 	}

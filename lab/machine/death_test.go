@@ -19,12 +19,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/machine"
 	"github.com/eiffel-hpc/eiffel/lab/needs"
-	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
 // victim is a variable of the environment that makes the test program a lab, which waits to be killed. Its value is the
-// folder.
-const victim = "EIFFEL_TEST_VICTIM"
+// folder, and victimBase has the base of its image.
+const (
+	victim     = "EIFFEL_TEST_VICTIM"
+	victimBase = "EIFFEL_TEST_VICTIM_BASE"
+)
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(victim); dir != "" {
@@ -38,11 +40,7 @@ func TestMain(m *testing.M) {
 
 // waitForDeath runs a lab with two machines and says so on its output.
 func waitForDeath(ctx context.Context, dir string) error {
-	installed, err := tools.Find("../..")
-	if err != nil {
-		return err
-	}
-	images, err := image.NewStore(filepath.Join(dir, "images"), installed.Image)
+	images, err := image.NewStore(filepath.Join(dir, "images"), os.Getenv(victimBase))
 	if err != nil {
 		return err
 	}
@@ -70,10 +68,16 @@ func waitForDeath(ctx context.Context, dir string) error {
 }
 
 func TestAKilledLabLeavesFilesOnly(t *testing.T) {
-	needs.Lab(t)
+	installed := needs.Systemd(t, "../..")
+	for init, base := range map[string]string{"sysvinit": installed.Image, "systemd": installed.Systemd} {
+		t.Run(init, func(t *testing.T) { killALab(t, base) })
+	}
+}
+
+func killALab(t *testing.T, base string) {
 	dir := t.TempDir()
 	lab := exec.Command("/proc/self/exe")
-	lab.Env = append(os.Environ(), victim+"="+dir)
+	lab.Env = append(os.Environ(), victim+"="+dir, victimBase+"="+base)
 	out, err := lab.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -119,5 +123,8 @@ func TestAKilledLabLeavesFilesOnly(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "machines")); err == nil {
 		t.Error("files left after the cleanup")
+	}
+	if left, err := filepath.Glob("/sys/fs/cgroup/*/lab-machdeath"); err != nil || len(left) > 0 {
+		t.Errorf("control groups left after the cleanup: %v, %v", left, err)
 	}
 }

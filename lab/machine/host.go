@@ -109,7 +109,7 @@ func (h *Host) Close() error {
 	destroyed.Wait()
 	h.watches.Wait()
 	h.starter.stop()
-	errs = append(errs, h.network.close(), removeAll(h.cfg.Dir), h.claim.Close())
+	errs = append(errs, h.network.close(), removeGroups(linkName(h.cfg.Name)), removeAll(h.cfg.Dir), h.claim.Close())
 	return errors.Join(errs...)
 }
 
@@ -123,7 +123,7 @@ func Cleanup(name, dir string) error {
 }
 
 func sweep(name, dir string) error {
-	return errors.Join(removeLink(linkName(name)), removeAll(dir))
+	return errors.Join(removeLink(linkName(name)), removeGroups(linkName(name)), removeAll(dir))
 }
 
 // claimName reserves the lab's name for this process. The claim is a socket in the abstract namespace (unix(7)), which

@@ -30,8 +30,14 @@ type testLab struct {
 // newLab makes a lab with the images v1 and v2, and no machine.
 func newLab(t testing.TB) *testLab {
 	t.Helper()
+	return newLabOf(t, needs.Tools(t, "../..").Image)
+}
+
+// newLabOf is newLab with images above another base.
+func newLabOf(t testing.TB, base string) *testLab {
+	t.Helper()
 	dir := t.TempDir()
-	host, err := machine.New(labConfig(t, dir))
+	host, err := machine.New(labConfigOf(t, dir, base))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,8 +53,12 @@ func newLab(t testing.TB) *testLab {
 
 func labConfig(t testing.TB, dir string) machine.Config {
 	t.Helper()
-	installed := needs.Tools(t, "../..")
-	images, err := image.NewStore(filepath.Join(dir, "images"), installed.Image)
+	return labConfigOf(t, dir, needs.Tools(t, "../..").Image)
+}
+
+func labConfigOf(t testing.TB, dir, base string) machine.Config {
+	t.Helper()
+	images, err := image.NewStore(filepath.Join(dir, "images"), base)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,7 @@ type life struct {
 	ports   []port
 	console *console
 	pidFile string
+	group   string // of its processes, where it has one
 
 	ended  chan struct{}
 	status syscall.WaitStatus // of unshare, which repeats init's; set when ended
@@ -58,9 +59,10 @@ func (h *Host) begin(ctx context.Context, m *machine) (*life, error) {
 		console.close()
 		return nil, err
 	}
-	cmd := stageCommand(m.spec, m.layers, m.dir, console.path, uptime)
+	cmd := stageCommand(m.spec, m.layers, m.dir, console.path, group(h.cfg.Name, m.spec.ID), uptime)
 	cmd.Stdout, cmd.Stderr = console.slave, console.slave
-	l := &life{ports: ports, console: console, pidFile: filepath.Join(m.dir, pidFile), ended: make(chan struct{})}
+	l := &life{ports: ports, console: console, pidFile: filepath.Join(m.dir, pidFile),
+		group: group(h.cfg.Name, m.spec.ID), ended: make(chan struct{})}
 	if err := h.bringUp(ctx, cmd, l); err != nil {
 		said, _ := readConsole(m.consoleLog(), 3)
 		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(said))
@@ -139,6 +141,9 @@ func (h *Host) end(cmd *exec.Cmd, l *life) {
 	if err := h.network.detach(l.ports); err != nil {
 		h.cfg.Log.Warn("machine's network is not removed", "error", err)
 	}
+	if err := removeGroups(l.group); err != nil {
+		h.cfg.Log.Warn("machine's control groups are not removed", "error", err)
+	}
 	l.console.close()
 	if l.init != nil {
 		_ = l.init.Release()
@@ -198,7 +203,7 @@ func (h *Host) ports(spec labcloud.Machine) ([]port, error) {
 
 // stageCommand runs the stage as PID 1 of new namespaces. unshare(1) stays as its parent; it ends with the thread that
 // starts it, and the stage with it.
-func stageCommand(spec labcloud.Machine, layers []string, dir, console string, uptime int) *exec.Cmd {
+func stageCommand(spec labcloud.Machine, layers []string, dir, console, group string, uptime int) *exec.Cmd {
 	lower := make([]string, 0, len(layers))
 	for i := range layers {
 		lower = append(lower, layers[len(layers)-1-i]) // overlayfs needs the topmost first
@@ -223,6 +228,7 @@ func stageCommand(spec labcloud.Machine, layers []string, dir, console string, u
 		"ROOT=" + filepath.Join(dir, "root"),
 		"SEED=" + filepath.Join(dir, "seed"),
 		"CONSOLE=" + console,
+		"CGROUP=" + group,
 		"LOGIN_USER=" + image.LoginUser,
 		"LOGIN_UID=" + strconv.Itoa(image.LoginUID),
 		"MASK=" + strings.Join(masked, " "),

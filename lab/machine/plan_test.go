@@ -19,7 +19,7 @@ func TestStageCommandNamesTheMachine(t *testing.T) {
 		Flags: map[string]bool{labcloud.FlagNoSSHD: true, labcloud.FlagNoSlurmd: true,
 			labcloud.FlagNoMunged: true, "unknown": true},
 	}
-	cmd := stageCommand(spec, []string{"/base", "/v1", "/v2"}, "/lab/id", "/dev/pts/7", 4242)
+	cmd := stageCommand(spec, []string{"/base", "/v1", "/v2"}, "/lab/id", "/dev/pts/7", "lab-x/id", 4242)
 	if got := strings.Join(cmd.Args[1:], " "); got !=
 		"--mount --uts --ipc --net --pid --fork --kill-child --time --boottime -4242 sh /lab/id/stage.sh" {
 		t.Errorf("arguments: %s", got)
@@ -27,7 +27,7 @@ func TestStageCommandNamesTheMachine(t *testing.T) {
 	want := []string{
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "ID=id", "NAME=node1", "LOWER=/v2:/v1:/base",
 		"DISK=/lab/id/disk", "ROOT=/lab/id/root", "SEED=/lab/id/seed", "CONSOLE=/dev/pts/7",
-		"LOGIN_USER=debian", "LOGIN_UID=1000", "MASK=usr/sbin/sshd usr/sbin/slurmd usr/sbin/munged",
+		"CGROUP=lab-x/id", "LOGIN_USER=debian", "LOGIN_UID=1000", "MASK=usr/sbin/sshd usr/sbin/slurmd usr/sbin/munged",
 		"HANG=false", "DELAY=1.500",
 	}
 	if diff := cmp.Diff(want, cmd.Env); diff != "" {

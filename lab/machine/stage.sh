@@ -13,12 +13,44 @@ mount -t overlay -o "redirect_dir=off,metacopy=off,lowerdir=$LOWER,upperdir=$DIS
 cd "$ROOT"
 mount -t proc -o nosuid,nodev,noexec proc proc
 mount -t sysfs -o ro,nosuid,nodev,noexec sysfs sys
+# Else systemd mounts the host's devices.
+mount --bind dev dev
 mount -t devpts -o newinstance,ptmxmode=0666,mode=0620,gid=5 devpts dev/pts
 mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs dev/shm
 mount -t tmpfs -o mode=0755,nosuid,nodev tmpfs run
 mkdir -m 1777 run/lock
 mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs tmp
 mount --bind "$CONSOLE" dev/console
+
+# systemd needs a group of its own in each hierarchy of control groups, and to see no others. Where the host has several
+# hierarchies, so has the machine: a controller is in one only.
+case $(chroot . readlink /sbin/init) in
+*systemd)
+	if [ "$(stat -f -c %T /sys/fs/cgroup)" = tmpfs ]; then
+		mount -t tmpfs -o mode=0755,nosuid,nodev,noexec tmpfs sys/fs/cgroup
+	fi
+	mounts=$(grep -E '^[^ ]+ /sys/fs/cgroup[^ ]* cgroup2? ' /proc/mounts)
+	while read -r _ at kind _; do
+		group=$at
+		for name in "${CGROUP%/*}" "${CGROUP#*/}"; do
+			if [ "$kind" = cgroup2 ]; then
+				sed 's/[^ ]*/+&/g' "$group/cgroup.controllers" > "$group/cgroup.subtree_control"
+			fi
+			mkdir -p "$group/$name"
+			if [ -e "$group/cpuset.cpus" ] && [ "$kind" = cgroup ]; then
+				cat "$group/cpuset.cpus" > "$group/$name/cpuset.cpus"
+				cat "$group/cpuset.mems" > "$group/$name/cpuset.mems"
+			fi
+			group=$group/$name
+		done
+		echo 0 > "$group/cgroup.procs"
+		mkdir -p ".$at"
+		mount --bind "$group" ".$at"
+	done <<-EOF
+		$mounts
+	EOF
+	;;
+esac
 
 # Each boot has an id, by which Ansible notices a restart.
 cat /proc/sys/kernel/random/uuid > run/boot_id
@@ -37,6 +69,7 @@ if [ "$(cat var/lib/lab/instance 2>/dev/null)" != "$ID" ]; then
 	cp "$SEED/hostname" "$SEED/hosts" etc/
 	install -d -m 0700 -o "$LOGIN_UID" -g "$LOGIN_UID" "home/$LOGIN_USER/.ssh"
 	install -m 0600 -o "$LOGIN_UID" -g "$LOGIN_UID" "$SEED/authorized_keys" "home/$LOGIN_USER/.ssh/"
+	[ ! -e etc/machine-id ] || : > etc/machine-id
 	echo "$ID" > var/lib/lab/instance
 fi
 
@@ -60,5 +93,13 @@ pivot_root . mnt
 umount -l mnt
 exec < /dev/console > /dev/console 2>&1
 # The clock and the devices are the host's.
-exec env -i PATH="$PATH" TERM=linux setpriv \
-	--bounding-set -sys_time,-sys_module,-sys_rawio,-mknod,-syslog,-wake_alarm /sbin/init
+set -- env -i PATH="$PATH" TERM=linux container=lab setpriv \
+	--bounding-set -sys_time,-sys_module,-sys_rawio,-mknod,-syslog,-wake_alarm
+case $(readlink /sbin/init) in
+*systemd)
+	# Without this word systemd 256 and later refuse several hierarchies. In a container the kernel's command line is
+	# that of PID 1.
+	exec "$@" unshare --cgroup /sbin/init SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1
+	;;
+esac
+exec "$@" /sbin/init

@@ -22,8 +22,19 @@ func Lab(t Skipper) {
 // Tools returns the paths of the checkout's tools. Without them the test fails; under -short it is skipped.
 func Tools(t testing.TB, checkout string) tools.Paths {
 	t.Helper()
+	return found(t, checkout, tools.Find)
+}
+
+// Systemd is Tools for a test that needs the images with systemd too.
+func Systemd(t testing.TB, checkout string) tools.Paths {
+	t.Helper()
+	return found(t, checkout, tools.FindSystemd)
+}
+
+func found(t testing.TB, checkout string, find func(string) (tools.Paths, error)) tools.Paths {
+	t.Helper()
 	Lab(t)
-	paths, err := tools.Find(checkout)
+	paths, err := find(checkout)
 	if err != nil {
 		t.Fatal(err)
 	}

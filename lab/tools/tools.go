@@ -29,6 +29,9 @@ type Paths struct {
 	QuickTerraformRC string
 	// Image is the root file system at the bottom of every machine's image.
 	Image string
+	// Systemd and Trixie are the same with systemd, of Debian 12 and of Debian 13. Only [InstallSystemd] installs them.
+	Systemd string
+	Trixie  string
 	// Archive is the folder of packages that machines install themselves: see package image.
 	Archive string
 }
@@ -60,6 +63,8 @@ func paths(checkout string) (Paths, error) {
 		QuickPlugins:     filepath.Join(dir, "plugins-quick"),
 		QuickTerraformRC: filepath.Join(dir, "terraformrc-quick"),
 		Image:            filepath.Join(dir, "image", "base"),
+		Systemd:          filepath.Join(dir, "image", "systemd"),
+		Trixie:           filepath.Join(dir, "image", "trixie"),
 		Archive:          filepath.Join(dir, "archive"),
 	}, nil
 }
@@ -101,8 +106,8 @@ func steps(checkout string, p Paths) []step {
 		cliConfig("terraformrc-quick", p.QuickTerraformRC, p.QuickPlugins),
 		{
 			"base image",
-			func() bool { return image.BaseIsCurrent(p.Image) },
-			func(ctx context.Context) error { return image.BuildBase(ctx, p.Image) },
+			func() bool { return image.DefaultBase().IsCurrent(p.Image) },
+			func(ctx context.Context) error { return image.DefaultBase().Build(ctx, p.Image) },
 		},
 		{
 			"packages for machines",

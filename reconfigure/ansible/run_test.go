@@ -548,3 +548,28 @@ func TestAnEmptyExtentRunsNothing(t *testing.T) {
 		t.Errorf("%v, %v\n%s", got, err, r.log)
 	}
 }
+
+func TestCleanRunsOnOneNodeAndSaysWhatFailed(t *testing.T) {
+	r := newRun(t, "")
+	write(t, filepath.Join(r.Dir, "ansible", "image.yml"), `
+- hosts: "{{ groups['compute'] | intersect(reconfigure_changed) }}"
+  gather_facts: false
+  tasks:
+    - name: Clean
+      ansible.builtin.command: "{{ 'false' if inventory_hostname == 'big1' else 'true' }}"
+      tags: last
+`)
+	if err := r.Clean(t.Context(), r.cluster, r.instances["node01"]); err != nil {
+		t.Errorf("%v\n%s", err, r.log)
+	}
+	if strings.Contains(r.log.String(), "big1") {
+		t.Errorf("another node had a task:\n%s", r.log)
+	}
+	err := r.Clean(t.Context(), r.cluster, r.instances["big1"])
+	if err == nil || !strings.Contains(err.Error(), `clean the disk of big1: task "Clean"`) {
+		t.Errorf("error %v\n%s", err, r.log)
+	}
+	if err := r.Clean(t.Context(), r.cluster, r.instances["node03"]); reconfigure.ClassOf(err) != reconfigure.ClassSSH {
+		t.Errorf("error %v of class %s", err, reconfigure.ClassOf(err))
+	}
+}

@@ -32,7 +32,7 @@ func healthy() Facts {
 			Path: "/h/.ssh/authorized_keys",
 			Role: KeyFile,
 			Mode: 0o600,
-		}, {Path: "/c/given", Role: GivenFile, Mode: 0o600},
+		}, {Path: "/h", Role: Home, Mode: 0o755}, {Path: "/c/given", Role: GivenFile, Mode: 0o600},
 		{Path: "/c/all.yml", Role: Declaration, Mode: 0o644},
 	}
 	for i := range files {
@@ -144,14 +144,24 @@ func TestEachFinding(t *testing.T) {
 			mode(Credentials, 0o640),
 			Error, "clouds.yaml, the cloud's credentials, has mode 0640", "chmod g-r",
 		},
-		"a key others can read":       {mode(PrivateKey, 0o604), Error, "has mode 0604", "chmod o-r /k"},
-		"a checkout others can write": {mode(Checkout, 0o775), Error, "/c, the cluster directory", "chmod g-w /c"},
-		"a program others can write":  {mode(Executable, 0o777), Error, "bin/reconfigure", "chmod g-w,o-w"},
-		"a declaration others write":  {mode(Declaration, 0o666), Error, "all.yml", "chmod g-w,o-w"},
-		"a journal others can write":  {mode(JournalFile, 0o664), Error, "journal.db", "chmod g-w"},
-		"an open state directory":     {mode(StateDirectory, 0o755), Error, "/c/state,", "chmod g-rx,o-rx"},
-		"a munge key others can read": {mode(GivenFile, 0o644), Error, "munge", "chmod g-r,o-r"},
-		"keys that others can write":  {mode(KeyFile, 0o620), Error, "authorized_keys", "chmod g-w"},
+		"a key others can read":        {mode(PrivateKey, 0o604), Error, "has mode 0604", "chmod o-r /k"},
+		"a checkout others can write":  {mode(Checkout, 0o775), Error, "/c, the cluster directory", "chmod g-w /c"},
+		"a program others can write":   {mode(Executable, 0o777), Error, "bin/reconfigure", "chmod g-w,o-w"},
+		"a declaration others write":   {mode(Declaration, 0o666), Error, "all.yml", "chmod g-w,o-w"},
+		"a journal others can write":   {mode(JournalFile, 0o664), Error, "journal.db", "chmod g-w"},
+		"an open state directory":      {mode(StateDirectory, 0o755), Error, "/c/state,", "chmod g-rx,o-rx"},
+		"a munge key others can read":  {mode(GivenFile, 0o644), Error, "munge", "chmod g-r,o-r"},
+		"keys that others can write":   {mode(KeyFile, 0o620), Error, "authorized_keys", "chmod g-w"},
+		"a home that others can write": {mode(Home, 0o775), Error, "/h, the home of", "chmod g-w /h"},
+		"a checkout of root's": {
+			func(f *Facts) {
+				f.UID = 0
+				for i := range f.Files {
+					f.Files[i].UID = 0
+				}
+			},
+			Warning, "/c, the cluster directory, belongs to root", "control_host.user",
+		},
 		"a file of somebody else": {
 			func(f *Facts) { f.Files[3].UID = 0 },
 			Error, "/k, the private key for the nodes, belongs to uid 0", "chown 1001 /k",

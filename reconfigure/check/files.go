@@ -100,6 +100,14 @@ func files(facts Facts) (found []Finding) {
 				fmt.Sprintf("chown %d %s", facts.UID, f.Path),
 			)
 		}
+		if f.Role == Checkout && !f.Missing && f.UID == 0 {
+			found = append(found, Finding{
+				Check: "files", Severity: Warning,
+				What:   fmt.Sprintf("%s, %s, belongs to root", f.Path, f.Role),
+				Why:    "Terraform, Ansible and their plugins run as root then, and need none of root's rights",
+				Change: "make its owner a user who is control_host.user too: step 1 of README.md, On a real cloud",
+			})
+		}
 		if bad := f.Mode.Perm() & r.forbidden; !f.Missing && bad != 0 {
 			add(fmt.Sprintf("%s, %s, has mode %04o", f.Path, f.Role, f.Mode.Perm()), r.why,
 				fmt.Sprintf("chmod %s %s", taken(bad), f.Path))

@@ -12,10 +12,33 @@ import (
 // removals. An event may belong to several requests; it counts once.
 func Measure(byRequest map[reconfigure.RequestID][]reconfigure.Event) Times {
 	times := Times{Phases: map[reconfigure.Phase][]time.Duration{}}
-	type way struct {
-		plan int64
-		node string
+	for _, steps := range waysOf(byRequest) {
+		times.add(steps)
 	}
+	return times
+}
+
+// LastReady returns how long each node took to become ready when it was made last, by the same events.
+func LastReady(byRequest map[reconfigure.RequestID][]reconfigure.Event) map[string]time.Duration {
+	ready, at := map[string]time.Duration{}, map[string]time.Time{}
+	for w, steps := range waysOf(byRequest) {
+		times := Times{Phases: map[reconfigure.Phase][]time.Duration{}}
+		times.add(steps)
+		if end := steps[len(steps)-1].Time; len(times.Ready) > 0 && end.After(at[w.node]) {
+			ready[w.node], at[w.node] = times.Ready[0], end
+		}
+	}
+	return ready
+}
+
+// way is a node in one plan.
+type way struct {
+	plan int64
+	node string
+}
+
+// waysOf returns the events of phases by plan and node, in their order.
+func waysOf(byRequest map[reconfigure.RequestID][]reconfigure.Event) map[way][]reconfigure.Event {
 	ways, seen := map[way][]reconfigure.Event{}, map[int64]bool{}
 	for _, e := range slices.Concat(slices.Collect(maps.Values(byRequest))...) {
 		if seen[e.ID] {
@@ -29,10 +52,9 @@ func Measure(byRequest map[reconfigure.RequestID][]reconfigure.Event) Times {
 		}
 	}
 	for _, steps := range ways {
-		slices.SortFunc(steps, func(a, b reconfigure.Event) int { return a.Time.Compare(b.Time) })
-		times.add(steps)
+		slices.SortStableFunc(steps, func(a, b reconfigure.Event) int { return a.Time.Compare(b.Time) })
 	}
-	return times
+	return ways
 }
 
 // add adds the times of one node in one plan, from its events in their order.

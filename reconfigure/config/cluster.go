@@ -43,6 +43,8 @@ func (d *declaration) cluster() reconfigure.Cluster {
 
 			NodesPerState: d.settings.nodesPerState.is,
 			Interrupt:     d.settings.interrupt.is,
+			CanaryJob:     d.settings.canaryJob.is,
+			CanaryTime:    time.Duration(d.settings.canaryMinutes.is) * time.Minute,
 		},
 	}
 }

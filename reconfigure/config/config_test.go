@@ -95,6 +95,7 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			Breaker:        3,
 
 			NodesPerState: 100,
+			CanaryTime:    10 * time.Minute,
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

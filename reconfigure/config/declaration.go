@@ -56,9 +56,11 @@ type timing struct {
 
 type settingsOfTool struct {
 	stateDir, journal, worker, terraform, hostKeys value[string]
+	canaryJob                                      value[string]
 	keepDays, gatherSeconds, reconcileMinutes      value[int]
 	parallelism, lockTimeout, bootTimeout          value[int]
 	coolDown, breaker, retries, nodesPerState      value[int]
+	canaryMinutes                                  value[int]
 	interrupt                                      value[bool]
 }
 
@@ -220,6 +222,7 @@ func (s *settingsOfTool) schema(dir string) object {
 		breaker       = 3
 		retries       = 1
 		nodesPerState = 100 // the time of a run of Terraform grows with the square of the nodes in its state
+		canaryMinutes = 10
 		// Limits.
 		mostRetries = 9     // usually resume_timeout ends the retries earlier
 		century     = 36500 // days
@@ -228,7 +231,7 @@ func (s *settingsOfTool) schema(dir string) object {
 	)
 	s.keepDays.is, s.gatherSeconds.is, s.coolDown.is, s.breaker.is, s.retries.is = keepDays, gatherSeconds, coolDown,
 		breaker, retries
-	s.nodesPerState.is, s.interrupt.is = nodesPerState, true
+	s.nodesPerState.is, s.interrupt.is, s.canaryMinutes.is = nodesPerState, true, canaryMinutes
 	s.worker.is = string(reconfigure.WorkerSelf)
 	return object{
 		"state_directory": path(dir, &s.stateDir, filled),
@@ -249,5 +252,7 @@ func (s *settingsOfTool) schema(dir string) object {
 		"retries":         optional{integer(&s.retries, 0, mostRetries)},
 		"nodes_per_state": optional{integer(&s.nodesPerState, 0, nodeset.MaxNodes)},
 		"interrupt":       optional{boolean(&s.interrupt)},
+		"canary_job":      optional{text(&s.canaryJob)},
+		"canary_minutes":  optional{integer(&s.canaryMinutes, 1, day/60)},
 	}
 }

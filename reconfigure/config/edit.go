@@ -33,17 +33,35 @@ func (m MinNodes) String() string {
 	return fmt.Sprintf("%s: min_nodes of %s %d → %d", File, m.Group, m.From, m.To)
 }
 
+// Image is another image of a group's nodes.
+type Image struct {
+	Group string `json:"group"`
+	From  string `json:"from"` // the image in the file before
+	To    string `json:"to"`
+}
+
+func (m Image) String() string {
+	return fmt.Sprintf("%s: image of %s %s → %s", File, m.Group, m.From, m.To)
+}
+
+// Change is a MinNodes or an Image.
+type Change interface {
+	fmt.Stringer
+	// edit returns the text of the file with the change.
+	edit(dir string, data []byte) ([]byte, error)
+}
+
 // Edit is a prepared change of the declaration: the new text is checked.
 type Edit struct {
 	file          string // the file to write; the target if File is a symbolic link
 	before, after []byte
 }
 
-// Prepare reads the declaration in the cluster directory dir and prepares a change. It writes nothing. The change
-// replaces only the number; comments and all other text remain. If the file does not have the number as a plain number,
-// the error says what to write by hand. If the declaration has problems, or would have some after the change, the error
+// Prepare reads the declaration in the cluster directory dir and prepares changes. It writes nothing. A change replaces
+// only the one value; comments and all other text remain. If the file does not have the value as a plain one, the error
+// says what to write by hand. If the declaration has problems, or would have some after the change, the error
 // wraps a *Problems.
-func Prepare(dir string, m MinNodes) (Edit, error) {
+func Prepare(dir string, changes ...Change) (Edit, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return Edit{}, fmt.Errorf("find the cluster directory: %w", err)
@@ -56,8 +74,13 @@ func Prepare(dir string, m MinNodes) (Edit, error) {
 	if err != nil {
 		return Edit{}, fmt.Errorf("read the declaration of the cluster: %w", err)
 	}
-	after, err := m.edit(dir, before)
-	return Edit{file: file, before: before, after: after}, err
+	e := Edit{file: file, before: before, after: before}
+	for _, c := range changes {
+		if e.after, err = c.edit(dir, e.after); err != nil {
+			return e, err
+		}
+	}
+	return e, nil
 }
 
 // Write makes the edit. If the file has changed since Prepare, it returns an error and writes nothing; Prepare and
@@ -95,7 +118,7 @@ func (m MinNodes) edit(dir string, data []byte) ([]byte, error) {
 	if i < 0 || before.Groups[i].Min != m.From {
 		return nil, errMeanwhile
 	}
-	number, line := m.find(data)
+	number, line := find(data, m.Group, "min_nodes")
 	byHand := fmt.Errorf("%s:%d: min_nodes of %s is not a plain number, so nothing was written; write %d there by "+
 		"hand, then call `reconfigure resize %s`",
 		File, line, m.Group, m.To, m.Group)
@@ -103,25 +126,57 @@ func (m MinNodes) edit(dir string, data []byte) ([]byte, error) {
 	if number == nil {
 		return nil, byHand
 	}
-	start := offset(data, number.Line, number.Column)
-	if !bytes.HasPrefix(data[start:], []byte(digits)) {
+	return substitute(dir, data, number, digits, strconv.Itoa(m.To), before.WithMin(m.Group, m.To), byHand)
+}
+
+// edit returns the text of the file with the new image.
+func (m Image) edit(dir string, data []byte) ([]byte, error) {
+	before, problems := parse(dir, data)
+	if len(problems) > 0 {
+		return nil, &problems
+	}
+	i := slices.IndexFunc(before.Groups, func(g reconfigure.NodeGroup) bool { return g.Name == m.Group })
+	if i < 0 || before.Groups[i].Image != m.From {
+		return nil, errMeanwhile
+	}
+	image, line := find(data, m.Group, "image")
+	byHand := fmt.Errorf("%s:%d: image of %s is not plain text, so nothing was written; write %q there by hand, then "+
+		"call `reconfigure update --outdated`", File, line, m.Group, m.To)
+	if image == nil {
 		return nil, byHand
 	}
-	text := slices.Concat(data[:start], []byte(strconv.Itoa(m.To)), data[start+len(digits):])
+	was := map[yaml.Style]string{
+		0: m.From, yaml.DoubleQuotedStyle: `"` + m.From + `"`, yaml.SingleQuotedStyle: "'" + m.From + "'",
+	}[image.Style]
+	if was == "" {
+		return nil, byHand
+	}
+	return substitute(dir, data, image, was, strconv.Quote(m.To), before.WithImage(m.Group, m.To), byHand)
+}
+
+// substitute replaces the text of a value. If the parsed declaration then is not as wanted, another text was replaced,
+// and the error is byHand.
+func substitute(
+	dir string, data []byte, value *yaml.Node, was, is string, want reconfigure.Cluster, byHand error,
+) ([]byte, error) {
+	start := offset(data, value.Line, value.Column)
+	if !bytes.HasPrefix(data[start:], []byte(was)) {
+		return nil, byHand
+	}
+	text := slices.Concat(data[:start], []byte(is), data[start+len(was):])
 	after, problems := parse(dir, text)
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("with min_nodes %d of %s the declaration would be wrong, so nothing was written: %w",
-			m.To, m.Group, &problems)
+		return nil, fmt.Errorf("with %s in line %d the declaration would be wrong, so nothing was written: %w",
+			is, value.Line, &problems)
 	}
-	// If the parsed declaration differs by this number alone, the right digits were replaced.
-	if !reflect.DeepEqual(after, before.WithMin(m.Group, m.To)) {
+	if !reflect.DeepEqual(after, want) {
 		return nil, byHand
 	}
 	return text, nil
 }
 
-// find returns the number in the file, and the line for messages. The number is nil if it comes from an alias.
-func (m MinNodes) find(data []byte) (number *yaml.Node, line int) {
+// find returns a value of a group in the file, and the line for messages. The value is nil if it comes from an alias.
+func find(data []byte, ofGroup, ofKey string) (value *yaml.Node, line int) {
 	root, err := decode(data)
 	if err != nil || root == nil {
 		return nil, 1
@@ -131,13 +186,13 @@ func (m MinNodes) find(data []byte) (number *yaml.Node, line int) {
 		return nil, root.Line
 	}
 	for _, group := range groups.Content {
-		name, number := key(target(group), "name"), key(group, "min_nodes")
+		name, value := key(target(group), "name"), key(group, ofKey)
 		switch {
-		case name == nil || target(name).Value != m.Group:
-		case number == nil:
+		case name == nil || target(name).Value != ofGroup:
+		case value == nil:
 			return nil, group.Line
 		default:
-			return number, number.Line
+			return value, value.Line
 		}
 	}
 	return nil, groups.Line

@@ -37,6 +37,8 @@ type Queue interface {
 	Changed(ctx context.Context) (int64, error)
 	// Paused returns the pause in which nothing may begin; false if there is none.
 	Paused(ctx context.Context) (reconfigure.Pause, bool, error)
+	// Campaign returns the newest campaign; false if there was none.
+	Campaign(ctx context.Context) (reconfigure.Campaign, bool, error)
 }
 
 // Record stores plans, outcomes and deferrals.
@@ -80,6 +82,9 @@ type Config struct {
 	// Reconcile compares the sources, and may submit requests. It returns when to call it next; ok is false if the sources
 	// are not to be compared. Nil: nothing is compared.
 	Reconcile func(ctx context.Context) (next time.Duration, ok bool)
+	// Campaign takes the campaign on, and may submit requests. It returns when to call it next at the latest; stay is
+	// false while it has nothing to do before somebody changes the campaign or a request ends. Nil: there are none.
+	Campaign func(ctx context.Context) (next time.Duration, stay bool)
 	// Flush returns when the events that operations have recorded are durable. Nil: they are durable at once.
 	Flush func(ctx context.Context) error
 	// Succeed starts another worker. A worker that was told to end calls it after it has released the lease, if requests
@@ -222,7 +227,11 @@ func anythingToBegin(ctx context.Context, config Config) (bool, error) {
 		begin := Next(pending, busy{}, func(r reconfigure.Request) bool { return !r.IsDeferred() })
 		return len(begin.Together) > 0, err
 	}
-	return len(pending) > 0, err
+	if err != nil || len(pending) > 0 || config.Campaign == nil {
+		return len(pending) > 0, err
+	}
+	c, _, err := config.Journal.Campaign(ctx)
+	return c.Active(), err
 }
 
 // outage measures how long the journal fails.

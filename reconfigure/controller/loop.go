@@ -45,9 +45,19 @@ type controller struct {
 	pauses  *backoff.ExponentialBackOff
 	retry   time.Time // the next attempt after an error of the journal
 
+	campaign campaign
+
 	comparing bool
 	compare   time.Time // when the sources are compared next
 	watches   bool      // whether they are compared at all
+}
+
+// campaign is what the loop knows of the campaign.
+type campaign struct {
+	working bool      // it is being taken on
+	asked   bool      // it was, since anything has changed
+	stays   bool      // there is more to do for it
+	due     time.Time // when it is taken on next
 }
 
 func newController(ctx context.Context, config Config, outage *outage) *controller {
@@ -133,17 +143,22 @@ func (c *controller) step() error {
 	}
 	c.outage.over()
 	c.startReconcile()
+	c.startCampaign()
 	c.startLook()
 	return nil
 }
 
 // idle reports whether nothing is left to do or to wait for.
 func (c *controller) idle() bool {
-	if c.looking || c.comparing || !c.underWay.Empty() || !c.read || time.Now().Before(c.retry) || c.unwritten() {
+	if c.looking || c.comparing || c.campaign.working || !c.underWay.Empty() || !c.read ||
+		time.Now().Before(c.retry) || c.unwritten() {
 		return false
 	}
 	if c.replaced() {
 		return true
+	}
+	if c.Campaign != nil && !c.paused && (!c.campaign.asked || c.campaign.stays && !c.Once) {
+		return false
 	}
 	unasked := c.paused && c.compare.IsZero() // nothing is compared in a pause; whoever ends it starts a worker
 	if c.Stay || c.watches && !unasked && !c.Once {
@@ -172,6 +187,9 @@ func (c *controller) readRequests() error {
 	pending, err := c.Journal.Pending(c.ctx)
 	if err != nil {
 		return err
+	}
+	if changed != c.seen {
+		c.campaign.asked, c.campaign.due = false, time.Time{}
 	}
 	c.read, c.seen = true, changed
 	c.note(pending)
@@ -250,6 +268,7 @@ func (c *controller) write() error {
 	}
 	for _, o := range ended {
 		delete(c.requests, o.Request)
+		c.campaign.asked, c.campaign.due = false, time.Time{}
 	}
 	return nil
 }
@@ -492,6 +511,25 @@ func (c *controller) startReconcile() {
 		c.tell(func() {
 			c.comparing, c.watches = false, ok
 			c.compare = time.Now().Add(next)
+			c.read = false
+		})
+	})
+}
+
+// startCampaign takes the campaign on when that is due, in a goroutine of its own.
+func (c *controller) startCampaign() {
+	if c.Campaign == nil || c.campaign.working || c.paused || time.Now().Before(c.campaign.due) || c.replaced() {
+		return
+	}
+	c.campaign.working, c.campaign.asked = true, true
+	c.campaign.due = time.Now().Add(look) // unless anything changes meanwhile
+	c.wait.Go(func() {
+		next, stays := c.Campaign(c.ctx)
+		c.tell(func() {
+			c.campaign.working, c.campaign.stays = false, stays
+			if c.campaign.asked {
+				c.campaign.due = time.Now().Add(next)
+			}
 			c.read = false
 		})
 	})

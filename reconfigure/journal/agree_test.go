@@ -53,7 +53,8 @@ func (p *pair) each(rt *rapid.T, what string, do func(simulate.JournalHandle) er
 
 // class is what callers test an error for.
 func class(err error) string {
-	for _, known := range []error{ErrFinished, ErrBegun, ErrPaused, ErrLeaseLost} {
+	for _, known := range []error{ErrFinished, ErrBegun, ErrPaused, ErrLeaseLost, reconfigure.ErrCampaign,
+		reconfigure.ErrNoCampaign} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}
@@ -83,7 +84,7 @@ func (p *pair) step(t *testing.T, rt *rapid.T) {
 	switch what := rapid.SampledFrom([]string{
 		"submit", "submit", "begin", "begin", "undo", "defer", "finish", "cancel", "record", "record", "pause",
 		"continue",
-		"acquire", "release", "prune",
+		"acquire", "release", "prune", "start", "advance",
 	}).Draw(rt, "what"); what {
 	case "submit":
 		r := reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of(nodes.Draw(rt, "nodes")...)}
@@ -116,6 +117,25 @@ func (p *pair) step(t *testing.T, rt *rapid.T) {
 		p.acquire(t, rt)
 	case "release":
 		p.release(rt)
+	case "start":
+		c := reconfigure.Campaign{State: reconfigure.CampaignRunning, Reserved: "r"}
+		p.each(rt, what, func(j simulate.JournalHandle) error { _, err := j.StartCampaign(ctx, c); return err })
+	case "advance":
+		id := reconfigure.CampaignID(rapid.IntRange(1, 3).Draw(rt, "campaign"))
+		states := []reconfigure.CampaignState{reconfigure.CampaignPaused, reconfigure.CampaignDone}
+		state, mode := rapid.SampledFrom(states).Draw(rt, "state"), reconfigure.Update
+		if rapid.IntRange(0, 9).Draw(rt, "bad") == 0 {
+			mode = ""
+		}
+		r := reconfigure.Request{Mode: mode, Nodes: nodeset.Of(nodes.Draw(rt, "nodes")...)}
+		p.each(rt, what, func(j simulate.JournalHandle) error {
+			_, err := j.AdvanceCampaign(ctx, id,
+				func(c reconfigure.Campaign) (reconfigure.Campaign, []reconfigure.Request, error) {
+					c.State = state
+					return c, []reconfigure.Request{r}, nil
+				})
+			return err
+		})
 	case "prune":
 		before := time.Unix(rapid.Int64Range(1, 6).Draw(rt, "before"), 0)
 		p.each(rt, what, func(j simulate.JournalHandle) error { return j.Prune(ctx, before) })
@@ -173,6 +193,9 @@ func (p *pair) compare(t *testing.T, rt *rapid.T) {
 		put("moves", moves, err)
 		_, paused, err := j.Paused(ctx)
 		put("paused", paused, err)
+		c, ok, err := j.Campaign(ctx)
+		c.Started = time.Time{}
+		put(fmt.Sprint("campaign ", ok), c, err)
 		put("lease", j.Holder(ctx) != "", nil)
 		return all
 	}

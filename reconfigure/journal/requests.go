@@ -15,31 +15,37 @@ const requestColumns = `id, mode, nodes, reason, caller, jobs, submitted, option
 
 // Submit writes a request and returns it with its new ID, and with the time of now where it has none. A request without
 // a mode, or with nodes that are no hostlist, is an error that a retry does not fix.
-func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error) {
-	r.Submitted, r.Reason, r.Caller = stamp(r.Submitted), text(r.Reason), text(r.Caller)
-	jobs, err := json.Marshal(r.Jobs)
-	if err != nil {
-		return reconfigure.Request{}, j.explain("submit", err)
-	}
-	options, err := json.Marshal(r.Options)
-	if err != nil {
-		return reconfigure.Request{}, j.explain("submit", err)
-	}
-	// A request that cannot be read would make Pending fail for all requests.
-	if err := decode(new(reconfigure.Request), r.Nodes.String(), string(jobs), string(options)); err != nil {
-		return reconfigure.Request{}, j.explain("submit", err)
-	}
-	err = j.write(ctx, "submit", func(tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx,
-			`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options)
-				VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id`,
-			r.Mode, r.Nodes.String(), r.Reason, r.Caller, string(jobs), r.Submitted.UnixNano(),
-			string(options)).Scan(&r.ID)
+func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (submitted reconfigure.Request, err error) {
+	err = j.write(ctx, "submit", func(tx *sql.Tx) (err error) {
+		submitted, err = insertRequest(ctx, tx, r)
+		return err
 	})
 	if err != nil {
 		return reconfigure.Request{}, err
 	}
-	return r, nil
+	return submitted, nil
+}
+
+// insertRequest writes a request, and returns it as it is written.
+func insertRequest(ctx context.Context, tx *sql.Tx, r reconfigure.Request) (reconfigure.Request, error) {
+	r.Submitted, r.Reason, r.Caller = stamp(r.Submitted), text(r.Reason), text(r.Caller)
+	jobs, err := json.Marshal(r.Jobs)
+	if err != nil {
+		return r, err
+	}
+	options, err := json.Marshal(r.Options)
+	if err != nil {
+		return r, err
+	}
+	// A request that cannot be read would make Pending fail for all requests.
+	if err := decode(new(reconfigure.Request), r.Nodes.String(), string(jobs), string(options)); err != nil {
+		return r, err
+	}
+	return r, tx.QueryRowContext(ctx,
+		`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options)
+			VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id`,
+		r.Mode, r.Nodes.String(), r.Reason, r.Caller, string(jobs), r.Submitted.UnixNano(),
+		string(options)).Scan(&r.ID)
 }
 
 // Pending returns the requests without an outcome, oldest first, also those for which operations were started: no

@@ -48,6 +48,11 @@ type lab struct {
 
 func newLab(t *testing.T, h labcloud.Hypervisor) *lab {
 	t.Helper()
+	return newTimedLab(t, h, labcloud.Timings{Snapshot: time.Hour})
+}
+
+func newTimedLab(t *testing.T, h labcloud.Hypervisor, timings labcloud.Timings) *lab {
+	t.Helper()
 	cloud, err := labcloud.New(labcloud.Config{
 		Project: "lab", User: "operator", Password: "secret",
 		Networks: []labcloud.Network{
@@ -60,7 +65,7 @@ func newLab(t *testing.T, h labcloud.Hypervisor) *lab {
 		Images: []labcloud.Image{
 			{ID: imageV1, Name: "node-v1"}, {ID: imageV2, Name: "node-v2"}, {ID: twinB, Name: "twin"}, {ID: twinA, Name: "twin"},
 		},
-		Timings: labcloud.Timings{Snapshot: time.Hour},
+		Timings: timings,
 	}, h)
 	if err != nil {
 		t.Fatal(err)

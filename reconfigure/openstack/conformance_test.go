@@ -7,6 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
+
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
@@ -37,6 +40,81 @@ func TestClientIsACloud(t *testing.T) {
 			Boots: boots.of,
 		}
 	})
+}
+
+// TestClientMakesImages holds the client to the contract of operations.
+func TestClientMakesImages(t *testing.T) {
+	simulate.ConformImages(t, func(t *testing.T) simulate.ImagesSetup {
+		camera := &camera{saved: make(chan struct{})}
+		l := newTimedLab(t, camera, labcloud.Timings{})
+		return simulate.ImagesSetup{
+			Images: l.client,
+			Make: func(node string) reconfigure.Instance {
+				return reconfigure.Instance{Node: node, ID: l.create(node, "eiffel", "ACTIVE").ID}
+			},
+			Saved: func() { close(camera.saved) },
+			Lose: func(id string) {
+				if err := images.Delete(t.Context(), l.client.images, id).ExtractErr(); err != nil {
+					t.Fatal(err)
+				}
+			},
+			Foreign: func(name string) {
+				id := l.create("node2", "another", "ACTIVE").ID
+				if err := servers.CreateImage(t.Context(), l.client.compute, id, servers.CreateImageOpts{
+					Name: name, Metadata: map[string]string{"eiffel_cluster_id": "another", "eiffel_request": "7"},
+				}).Err; err != nil {
+					t.Fatal(err)
+				}
+			},
+		}
+	})
+}
+
+// camera is a hypervisor whose snapshots end together.
+type camera struct {
+	labcloud.Null
+	saved chan struct{}
+}
+
+func (c *camera) Snapshot(ctx context.Context, _, _ string) error {
+	select {
+	case <-c.saved:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestImageWhoseAnswerIsLostIsBegunOnce loses Nova's answer, after which the call is repeated.
+func TestImageWhoseAnswerIsLostIsBegunOnce(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	node := reconfigure.Instance{Node: "node1", ID: l.create("node1", "eiffel", "ACTIVE").ID}
+	l.order(labcloud.LostAnswer, "POST servers/{id}/action createImage", 1)
+	image, err := l.client.CreateImage(t.Context(), node, "fresh", 7)
+	if err != nil || image.Request != 7 || image.Node != "node1" {
+		t.Errorf("image %+v, error %v", image, err)
+	}
+	all, err := l.client.Images(t.Context())
+	same := 0
+	for _, i := range all {
+		if i.Name == "fresh" {
+			same++
+		}
+	}
+	if err != nil || same != 1 {
+		t.Errorf("%d images in %+v, error %v", same, all, err)
+	}
+}
+
+// TestImageThatIsRefusedSaysWhy refuses the call, as for a quota.
+func TestImageThatIsRefusedSaysWhy(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	node := reconfigure.Instance{Node: "node1", ID: l.create("node1", "eiffel", "ACTIVE").ID}
+	l.order(labcloud.QuotaExceeded, "POST servers/{id}/action createImage", 1)
+	_, err := l.client.CreateImage(t.Context(), node, "fresh", 7)
+	if reconfigure.ClassOf(err) != reconfigure.ClassQuota || !strings.Contains(err.Error(), "uota exceeded") {
+		t.Errorf("error %v of class %s", err, reconfigure.ClassOf(err))
+	}
 }
 
 // bootCounter is a hypervisor that counts reboots, and has consoles on which the tests print.

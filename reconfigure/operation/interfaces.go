@@ -55,6 +55,28 @@ type Quota interface {
 	Room(ctx context.Context) (reconfigure.Room, error)
 }
 
+// Images makes images of instances. An image is found again by its name and the request that it is for.
+type Images interface {
+	// Image returns the image of a request, in any status; false if none was begun. An image of that name that is not of
+	// this cluster and this request is an error.
+	Image(ctx context.Context, name string, request reconfigure.RequestID) (reconfigure.Image, bool, error)
+	// CreateImage begins the image of an instance's disk. If it was begun before and the answer was lost, it returns that
+	// image and begins no second one.
+	CreateImage(
+		ctx context.Context, i reconfigure.Instance, name string, request reconfigure.RequestID,
+	) (reconfigure.Image, error)
+	// AwaitImage returns when instances can be made of the image, and the instance that it is of may be changed again. It
+	// fails at once when the image cannot become active.
+	AwaitImage(ctx context.Context, image reconfigure.Image, of reconfigure.Instance) (reconfigure.Image, error)
+}
+
+// Cleaner prepares a node for an image.
+type Cleaner interface {
+	// Clean stops slurmd on the instance and removes from its disk what belongs to this node or this cluster alone: keys,
+	// Slurm's configuration, identities, logs. It MUST be idempotent.
+	Clean(ctx context.Context, c reconfigure.Cluster, i reconfigure.Instance) error
+}
+
 // Waiter waits for SSH.
 type Waiter interface {
 	// Wait returns when the instance has answered by SSH with a host key that is known. The key of a fresh instance is
@@ -119,6 +141,8 @@ type Deps struct {
 	Provisioner func(shard string) Provisioner
 	Cloud       Cloud
 	Quota       Quota
+	Images      Images
+	Cleaner     Cleaner
 	Waiter      Waiter
 	Configurer  Configurer
 	Recorder    Recorder
@@ -141,6 +165,7 @@ type Timing struct {
 	Build     time.Duration // until an instance is ACTIVE whose run was interrupted
 	Hung      time.Duration // the time without progress after which the next run of the playbooks begins beside this one
 	Register  time.Duration // until slurmd has registered
+	Image     time.Duration // until an image is active
 	Remove    time.Duration // until an instance is removed
 	Pause     time.Duration // before the first retry of a passing failure; it doubles with each
 }
@@ -150,6 +175,7 @@ func DefaultTiming() Timing {
 	return Timing{
 		Poll: time.Second, Quiet: 300 * time.Millisecond, Longest: 3 * time.Second,
 		Straggler: 10 * time.Second, Hung: 15 * time.Second,
-		Build: 30 * time.Minute, Register: 2 * time.Minute, Remove: 10 * time.Minute, Pause: 2 * time.Second,
+		Build: 30 * time.Minute, Image: 2 * time.Hour, Register: 2 * time.Minute, Remove: 10 * time.Minute,
+		Pause: 2 * time.Second,
 	}
 }

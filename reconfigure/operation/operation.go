@@ -30,6 +30,7 @@ type operation struct {
 	started  bool         // slurmd was started, and may register at any moment
 	removed  bool         // the cloud does not have the instance any more; Terraform may not have settled that
 	kept     bool         // somebody else has drained the node, and has it to look at
+	unfit    bool         // its disk was cleaned for an image, or may have been, and it is not made anew yet
 	stale    bool         // Slurm has a reason of ours of a node that is up
 	toldDown bool         // Slurm was told that the node is DOWN, or may have been
 	touched  atomic.Bool  // a change of the instance was asked for, so something may be left; set by other goroutines
@@ -80,6 +81,8 @@ func (o *operation) act() error {
 		return o.adopt()
 	case reconfigure.Remove:
 		return o.remove()
+	case reconfigure.Capture:
+		return o.capture()
 	case reconfigure.Drain:
 		o.enter(reconfigure.PhaseDrain)
 		return o.drain()
@@ -90,10 +93,11 @@ func (o *operation) act() error {
 	return fmt.Errorf("no operation is known for %q", o.change.Action)
 }
 
-// moving reports whether the node's instance is being made, removed or booted, so that nobody should log in to it.
+// moving reports whether the node's instance is being made, removed, booted or cleaned, so that nobody should log in to
+// it.
 func (o *operation) moving() bool {
 	switch o.change.Action {
-	case reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Remove:
+	case reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Remove, reconfigure.Capture:
 		return !o.ready.Load()
 	}
 	return false
@@ -138,7 +142,7 @@ func (o *operation) verdict(err error) reconfigure.Verdict {
 		if v.Class == reconfigure.ClassOther {
 			v.Class = ""
 		}
-	case errors.As(err, &refusal) && !o.touched.Load(): // else a first half was done, and the rest was refused
+	case errors.As(err, &refusal) && !o.touched.Load() && !o.unfit: // else a first half was done, and the rest was refused
 		v.Status = reconfigure.StatusRefused
 	}
 	return v

@@ -167,6 +167,7 @@ func (o *Operator) operation(r *round, c reconfigure.Change) *operation {
 	op := &operation{
 		Operator: o, round: r, change: c, phase: reconfigure.PhasePlan, was: r.Seen.States[c.Node],
 		instance: r.Seen.Instances[c.Node], finished: c.Action == reconfigure.Reboot,
+		unfit: r.Seen.States[c.Node].Unfit(),
 	}
 	op.ctx, op.cancel = context.WithCancelCause(o.ctx)
 	if !c.Deadline.IsZero() {

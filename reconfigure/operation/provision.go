@@ -35,8 +35,17 @@ func (p provision) change() reconfigure.Change {
 	c := p.op.change
 	switch {
 	case p.remove && c.Action != reconfigure.Remove:
+		reason := "it failed"
+		if c.Action == reconfigure.Capture {
+			reason = "its disk was cleaned for an image"
+		}
 		return reconfigure.Change{
-			Node: c.Node, Action: reconfigure.Remove, Reason: "it failed", Requests: c.Requests, Force: false,
+			Node: c.Node, Action: reconfigure.Remove, Reason: reason, Requests: c.Requests, Force: false,
+		}
+	case c.Action == reconfigure.Capture: // after the image
+		c.Action = reconfigure.Create
+		if _, there := p.op.round.Seen.Instances[c.Node]; there {
+			c.Action = reconfigure.Replace
 		}
 	case !p.remove && (c.Action == reconfigure.Reboot || p.op.anew): // the reboot has failed, or the instance is gone
 		c.Action, c.Spec = reconfigure.Create, p.op.round.Plan.Desired[c.Node]

@@ -64,7 +64,11 @@ func (o *operation) tellSlurm(ctx context.Context, reason string) error {
 		o.note("Slurm is not told, since the node stays drained as it is: " + state.Reason)
 		return nil
 	}
-	renewed := o.touched.Load() && (o.change.Action == reconfigure.Replace || o.change.Action == reconfigure.Reboot)
+	if o.unfit {
+		reason = reconfigure.ImageReason + ": " + reason
+	}
+	renewed := o.unfit ||
+		o.touched.Load() && (o.change.Action == reconfigure.Replace || o.change.Action == reconfigure.Reboot)
 	compute := o.change.Node != o.round.Cluster.Control.Name
 	if compute && o.persistent() && (state.Rebooting() || renewed && !state.Running()) {
 		err = o.update(ctx, updateDrain, reason)
@@ -147,7 +151,7 @@ func (o *operation) finish(err error) {
 			o.note("the reason of its last failure could not be cleared: " + err.Error())
 		}
 	}
-	broken := !good && o.touched.Load() && o.persistent()
+	broken := !good && (o.touched.Load() && o.persistent() || o.unfit)
 	if o.change.Undrain && !broken {
 		if err := o.undrainStale(ctx); err != nil {
 			o.note("its drain could not be taken back: " + err.Error())
@@ -200,7 +204,7 @@ func (o *operation) collectEvidence(err error) {
 // one of the group came up does not count.
 func (o *operation) count(v reconfigure.Verdict, err error) {
 	group, ok := o.round.Cluster.GroupOf(o.change.Node)
-	if !ok || v.Status == reconfigure.StatusRejected {
+	if !ok || v.Status == reconfigure.StatusRejected || v.Action == reconfigure.Capture {
 		return
 	}
 	if v.Status != reconfigure.StatusDone && o.spared(v, err, group.Name) {

@@ -42,7 +42,7 @@ type story struct {
 	Patience  time.Duration     // ResumeTimeout; zero: unknown
 	Retries   int               // that are declared
 	Broken    map[string]string // image → why it cannot be resolved
-	// Requests is each mode, options (reimage, image=NAME, slurm, deferred, insist,
+	// Requests is each mode, options (reimage, image=NAME, slurm, deferred, insist, campaign,
 	// job=NUMBER for all nodes, job=NUMBER:HOSTLIST)
 	// and hostlist.
 	Requests   []string
@@ -247,6 +247,8 @@ func (s story) requests(t *testing.T) []reconfigure.Request {
 				r.Reimage = true
 			case word == "slurm":
 				r.FromSlurm = true
+			case word == "campaign":
+				r.Campaign = 1
 			case word == "insist":
 				r.Insist = true
 			case strings.HasPrefix(word, "job="):

@@ -44,6 +44,8 @@ func Compute(cluster reconfigure.Cluster, seen snapshot.Snapshot, requests []rec
 			p.resize(r)
 		case reconfigure.Destroy:
 			p.destroy(r)
+		case reconfigure.MakeImage:
+			p.image(r)
 		default:
 			p.rejectAll(r, "unknown mode "+string(r.Mode))
 		}
@@ -80,7 +82,7 @@ func scope(cluster reconfigure.Cluster, r reconfigure.Request) nodeset.NodeSet {
 	switch r.Mode {
 	case reconfigure.Deploy:
 		return cluster.Persistent().Union(nodeset.Of(cluster.Control.Name))
-	case reconfigure.Resume, reconfigure.Update:
+	case reconfigure.Resume, reconfigure.Update, reconfigure.MakeImage:
 		return r.Open().Intersect(cluster.Nodes())
 	case reconfigure.Enlarge, reconfigure.Resize:
 		return r.Open().Intersect(cluster.Persistent())
@@ -132,6 +134,9 @@ type planner struct {
 
 // change adds an action on a node to the plan; a second request for the same action joins it.
 func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
+	if c.Action == reconfigure.Undrain && p.seen.States[c.Node].Unfit() {
+		return // it stays drained until it is made anew
+	}
 	was, ok := p.changes[c.Node]
 	c.ForJobs = p.needed[c.Node] > 0 && !r.Insist
 	switch {
@@ -152,6 +157,12 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 		p.desired[c.Node] = c.Spec
 	case reconfigure.Remove:
 		p.forget(r, c.Node)
+	case reconfigure.Capture:
+		if c.HandOver {
+			p.forget(r, c.Node)
+		} else {
+			p.desired[c.Node] = c.Spec
+		}
 	}
 }
 
@@ -159,7 +170,8 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 // reboot, since Slurm forgets the state after the reboot if it reads slurm.conf meanwhile. Other drains remain.
 func (p *planner) endDrain(c *reconfigure.Change) {
 	state := p.seen.States[c.Node]
-	renews := c.Action == reconfigure.Create || c.Action == reconfigure.Replace || c.Action == reconfigure.Reboot
+	renews := c.Action == reconfigure.Create || c.Action == reconfigure.Replace || c.Action == reconfigure.Reboot ||
+		c.Action == reconfigure.Capture
 	switch {
 	case !renews || !state.Drained():
 	case state.Rebooting():

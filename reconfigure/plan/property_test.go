@@ -30,7 +30,7 @@ var slurmStates = []string{
 
 var modes = []reconfigure.Mode{
 	reconfigure.Resume, reconfigure.Suspend, reconfigure.Deploy, reconfigure.Update, reconfigure.Enlarge,
-	reconfigure.Shrink, reconfigure.Resize,
+	reconfigure.Shrink, reconfigure.Resize, reconfigure.MakeImage,
 }
 
 func resizes(r reconfigure.Request) bool {
@@ -60,6 +60,10 @@ func drawWorld(t *rapid.T) world {
 		}
 		if r.Mode == reconfigure.Update {
 			r.Options = drawOptions(t)
+			r.Deferred = drawDeferred(t, r.ID)
+		}
+		if r.Mode == reconfigure.MakeImage {
+			r.Image, r.Touched = "fresh", rapid.Bool().Draw(t, "touched")
 			r.Deferred = drawDeferred(t, r.ID)
 		}
 		if r.Mode == reconfigure.Shrink || r.Mode == reconfigure.Resize {
@@ -141,7 +145,11 @@ func (w world) become(p reconfigure.Plan) snapshot.Snapshot {
 		after.States[node] = s
 	}
 	for _, c := range p.Changes {
-		switch c.Action {
+		action := c.Action
+		if action == reconfigure.Capture && c.HandOver {
+			action = reconfigure.Remove
+		}
+		switch action {
 		case reconfigure.Remove:
 			delete(after.Instances, c.Node)
 			after.States[c.Node] = reconfigure.NodeState{Node: c.Node,
@@ -251,7 +259,7 @@ func TestNoJobIsEndangered(t *testing.T) {
 		for _, c := range plan.Compute(w.cluster, w.seen, w.requests).Changes {
 			i, there := w.seen.Instances[c.Node]
 			disturbs := c.Action == reconfigure.Replace || c.Action == reconfigure.Remove ||
-				c.Action == reconfigure.Reboot
+				c.Action == reconfigure.Reboot || c.Action == reconfigure.Capture
 			if !disturbs || !there {
 				continue
 			}
@@ -267,7 +275,7 @@ func TestOnlyChangedNodesChangeInTheMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		p := plan.Compute(w.cluster, w.seen, w.requests)
-		changed := p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove)
+		changed := p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove, reconfigure.Capture)
 		for _, node := range append(w.cluster.Nodes().Names(), "ctl") {
 			was, had := w.seen.Desired[node]
 			is, has := p.Desired[node]
@@ -286,9 +294,12 @@ func TestTheNextPlanIsEmpty(t *testing.T) {
 		next := plan.Compute(w.cluster, w.become(p), w.requests)
 		for _, c := range next.Changes {
 			// A deploy always runs the playbooks: they are idempotent. A reimage makes a new instance each time. What
-			// was rejected for a conflict, or deferred, may be planned the next time.
+			// was rejected for a conflict, or deferred, may be planned the next time. So is an
+			// image, which the planner does not see.
 			again := slices.ContainsFunc(c.Requests,
-				func(id reconfigure.RequestID) bool { return w.requests[id-1].Reimage })
+				func(id reconfigure.RequestID) bool {
+					return w.requests[id-1].Reimage || w.requests[id-1].Mode == reconfigure.MakeImage
+				})
 			if c.Action != reconfigure.Configure && !rejected(p, c.Node) && !again && !waited(p, c.Node) &&
 				!w.contested(c.Node) {
 				t.Fatalf("after %v the same requests still want %+v", p, c)

@@ -27,7 +27,7 @@ func (p *planner) update(r reconfigure.Request) {
 			p.await(r, node, "update")
 		case !whole:
 			p.make(r, node, reason)
-		case !p.slurm && (r.IsDeferred() || r.FromSlurm): // Slurm calls only once, and waits for the node
+		case !p.slurm && patient(r):
 			p.waitsForSlurm(r, node)
 		case !p.slurm:
 			p.reject(r, node, p.slurmsReason())
@@ -36,6 +36,10 @@ func (p *planner) update(r reconfigure.Request) {
 		}
 	}
 }
+
+// patient reports whether a request waits for a source that does not answer. Slurm calls only once, and waits for the
+// node; and nobody follows the request of a campaign.
+func patient(r reconfigure.Request) bool { return r.IsDeferred() || r.FromSlurm || r.Campaign != 0 }
 
 // giveBack undrains a node that this tool has drained for a request that is now rejected.
 func (p *planner) giveBack(r reconfigure.Request, node string) {
@@ -59,12 +63,16 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	case problem != nil && r.IsDeferred() && state.Running():
 		// The source may be resolved when the jobs have ended.
 		p.await(r, node, "update")
-	case problem != nil && r.IsDeferred() && reconfigure.ClassOf(problem) != reconfigure.ClassMissing &&
-		!r.Late(p.seen.Time):
+	case problem != nil && (r.IsDeferred() || r.Campaign != 0) && !r.Late(p.seen.Time) &&
+		reconfigure.ClassOf(problem) != reconfigure.ClassMissing:
 		p.deferFor(r, node, reconfigure.CloudUnreachable, problem.Error())
 	case problem != nil:
 		p.giveBack(r, node)
 		p.rejectFor(r, node, problem)
+	case r.Campaign != 0 && change.Action == reconfigure.Reboot && state.Ready() && !(state.Drained() && state.Ours()):
+		// It has come to be what is declared since the campaign chose it.
+	case r.Campaign != 0 && (state.PoweringDown() || state.PoweredDown() || state.PoweringUp()):
+		// The campaign chooses it again when it is up, if it is outdated still.
 	case (r.FromSlurm || change.Action == reconfigure.Reboot) && state.Ready() && state.Boot.After(r.Submitted):
 		// It was booted since the request, by an earlier request of the same caller or by a worker that died. Slurm has
 		// cleared its reason by now. A drain of this tool may be left, and ends.
@@ -154,7 +162,8 @@ func (p *planner) await(r reconfigure.Request, node, purpose string) {
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain,
 				Reason: "its jobs did not end in time"})
 		}
-		p.reject(r, node, fmt.Sprintf("its jobs did not end within %s", r.DrainTimeout.Round(time.Second)))
+		late := fmt.Errorf("its jobs did not end within %s", r.DrainTimeout.Round(time.Second))
+		p.rejectFor(r, node, reconfigure.Classify(reconfigure.ClassBusy, late))
 		return
 	}
 	if !drained {

@@ -63,6 +63,45 @@ type Comparison struct {
 	work     work // as the journal had it after the sources were asked
 }
 
+// DiffersError is that something differs. What, was shown.
+type DiffersError struct{ Nodes nodeset.NodeSet }
+
+func (e *DiffersError) Error() string {
+	return fmt.Sprintf("%s: Slurm, Terraform and the cloud do not agree on what is there", e.Nodes)
+}
+
+// Err returns a *DiffersError if something differs, and another error if that is not known in full.
+func (c Comparison) Err() error {
+	var unreachable []string
+	for _, u := range c.Seen.Unreachable() {
+		unreachable = append(unreachable, u.Source.Words())
+	}
+	switch differs := c.Differs(); {
+	case len(unreachable) > 0:
+		return fmt.Errorf(
+			"what differs is not known in full, and nothing is fixed: no answer from: %s", strings.Join(unreachable, ", "),
+		)
+	case !differs.Empty():
+		return &DiffersError{differs}
+	}
+	return nil
+}
+
+// Left divides what is left after the fixes that are no requests, of which some failed: the findings for which requests
+// are made, and those that stay.
+func (c Comparison) Left(failed nodeset.NodeSet) (open, rest []Finding) {
+	for _, f := range c.Findings {
+		_, asked := f.Fix.Mode()
+		switch {
+		case asked && !failed.Contains(f.Node): // else it would double the instance that is still there
+			open = append(open, f)
+		case asked, f.Fix == None, failed.Contains(f.Node):
+			rest = append(rest, f)
+		}
+	}
+	return open, rest
+}
+
 // Differs returns the nodes at which the sources differ; notes do not count.
 func (c Comparison) Differs() nodeset.NodeSet {
 	var names []string

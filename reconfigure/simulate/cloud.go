@@ -25,6 +25,7 @@ type server struct {
 	booted            time.Time // the same as slurmd reports it: no two boots have the same time
 	configured        bool
 	slurmd            bool // it has registered since the boot
+	clean             bool // its disk was cleaned for an image
 	lemon             bool // it never answers
 	console           string
 }

@@ -60,6 +60,13 @@ type JournalHandle interface {
 	KeepHostKeys(ctx context.Context, keys map[string][]string) error
 	AdoptHostKeys(ctx context.Context, keys map[string][]string) error
 	Declare(ctx context.Context, d reconfigure.Declaration) (reconfigure.Declaration, error)
+
+	StartCampaign(ctx context.Context, c reconfigure.Campaign) (reconfigure.Campaign, error)
+	Campaign(ctx context.Context) (reconfigure.Campaign, bool, error)
+	AdvanceCampaign(
+		ctx context.Context, id reconfigure.CampaignID,
+		update func(reconfigure.Campaign) (reconfigure.Campaign, []reconfigure.Request, error),
+	) ([]reconfigure.Request, error)
 }
 
 // JournalSetup is one journal, empty at first.
@@ -110,6 +117,12 @@ func ConformJournal(t *testing.T, new func(t testing.TB) JournalSetup) {
 		{"health is kept by group", journalRule.healthIsKept},
 		{"a group without failures is forgotten", journalRule.healthIsForgotten},
 		{"no update of health comes between another's", journalRule.healthIsUpdatedWhole},
+		{"a campaign comes back as it was started", journalRule.campaignComesBack},
+		{"one campaign has not ended at a time", journalRule.oneCampaignAtATime},
+		{"a campaign and its requests are written together", journalRule.campaignSubmits},
+		{"a campaign and its requests are kept all or none", journalRule.campaignAllOrNone},
+		{"who has lost the lease cannot advance a campaign", journalRule.campaignIsFenced},
+		{"a campaign that is started or advanced is a change", journalRule.campaignIsAChange},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			setup := new(t)

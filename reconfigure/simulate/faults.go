@@ -18,6 +18,8 @@ const (
 	NeverRemoved   Fault = "never removed"    // the cloud refuses to delete the instance
 	OtherImage     Fault = "other image"      // somebody has changed the instance's image: Terraform would rebuild it too
 	RebootFails    Fault = "reboot fails"     // the cloud refuses
+	NoImage        Fault = "no image"         // the cloud refuses to begin an image of it
+	ImageLost      Fault = "image lost"       // the cloud removes the image of it instead of making it active
 	NotActive      Fault = "not active"       // the cloud has the instance as stopped
 	NoSSH          Fault = "no SSH"           // it never answers
 	Lemon          Fault = "lemon"            // its next instance never answers, but the one after that does

@@ -43,6 +43,7 @@ type record struct {
 	epoch       int64
 	changes     int64
 	failure     error
+	campaigns   []reconfigure.Campaign // oldest first
 }
 
 // entry is a request, with its outcome if it has one.
@@ -224,21 +225,23 @@ func stamped(t time.Time) time.Time {
 }
 
 // Submit stores a request and gives it its ID.
-func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error) {
-	err := j.write(ctx, func() error {
-		if r.Mode == "" {
-			return errors.New("a request without a mode")
-		}
-		j.newest.request++
-		r.ID, r.Submitted = reconfigure.RequestID(j.newest.request), stamped(r.Submitted)
-		r.Jobs = slices.Clone(r.Jobs)
-		j.requests = append(j.requests, &entry{Request: r})
-		return nil
+func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (submitted reconfigure.Request, err error) {
+	err = j.write(ctx, func() (err error) {
+		submitted, err = j.insert(r)
+		return err
 	})
-	if err != nil {
-		return reconfigure.Request{}, err
+	return submitted, err
+}
+
+func (r *record) insert(q reconfigure.Request) (reconfigure.Request, error) {
+	if q.Mode == "" {
+		return reconfigure.Request{}, errors.New("a request without a mode")
 	}
-	return r, nil
+	r.newest.request++
+	q.ID, q.Submitted = reconfigure.RequestID(r.newest.request), stamped(q.Submitted)
+	q.Jobs = slices.Clone(q.Jobs)
+	r.requests = append(r.requests, &entry{Request: q})
+	return q, nil
 }
 
 // view returns a request as callers get it.

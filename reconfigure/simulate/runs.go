@@ -60,6 +60,8 @@ const (
 	Booting         Doing = "booting"          // until an ACTIVE instance answers by SSH; 0
 	Reading         Doing = "reading"          // until the playbooks begin with the nodes; 0
 	Playing         Doing = "playing"          // until the playbooks are done with a node; 0
+	Cleaning        Doing = "cleaning"         // until the playbook has cleaned a disk; 0
+	Saving          Doing = "saving"           // until an image is active; 1 s
 	Registering     Doing = "registering"      // until slurmd has registered, after the playbooks or after a boot; 0
 )
 
@@ -68,8 +70,8 @@ const Forever time.Duration = -1
 
 func defaultSpans() map[Doing]map[string]time.Duration {
 	return map[Doing]map[string]time.Duration{
-		Building: {"": time.Second}, Removing: {"": time.Second}, ProviderSleep: {"": 10 * time.Second},
-		ProviderTimeout: {"": 15 * time.Minute},
+		Building: {"": time.Second}, Removing: {"": time.Second}, Saving: {"": time.Second},
+		ProviderSleep: {"": 10 * time.Second}, ProviderTimeout: {"": 15 * time.Minute},
 	}
 }
 

@@ -23,6 +23,7 @@ type slurmNode struct {
 	registers   time.Time // when slurmd will register; zero: it will not
 	server      *server   // on which slurmd runs
 	registered  time.Time // its last registration
+	reserved    string    // for the test job of this name
 }
 
 // PowersUp lets Slurm power up nodes, each for a job that waits for it.
@@ -42,6 +43,17 @@ func (w *World) PowersDown(nodes ...string) {
 	for _, node := range nodes {
 		n := w.slurm[node]
 		n.base, n.power, n.job = reconfigure.NodeIdle, reconfigure.NodePoweringDown, false
+	}
+}
+
+// SuspendsIdle lets Slurm power down nodes without jobs, which ends their drains; the reasons stay.
+func (w *World) SuspendsIdle(nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		if n := w.slurm[node]; !n.job && n.power == 0 {
+			n.base, n.power, n.drain = reconfigure.NodeIdle, reconfigure.NodePoweringDown, false
+		}
 	}
 }
 
@@ -74,7 +86,7 @@ func (w *World) StartJob(node string) {
 	defer w.lock.Unlock()
 	w.advance()
 	n := w.slurm[node]
-	if n.state(node).Usable() && !n.job && n.server != nil && n.server.slurmd {
+	if n.state(node).Usable() && !n.job && n.reserved == "" && n.server != nil && n.server.slurmd {
 		n.base, n.job = reconfigure.NodeAllocated, true
 	}
 }

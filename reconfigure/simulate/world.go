@@ -34,6 +34,7 @@ type World struct {
 
 	// The cloud.
 	servers   []*server // in the order of their creation
+	images    []*Image  // in the same order
 	limit     reconfigure.Use
 	lastBoot  int64 // in seconds of the epoch
 	lastGiven int   // the last number that was given
@@ -50,6 +51,8 @@ type World struct {
 	slurm    map[string]*slurmNode
 	comments map[int64]string // by job
 	lost     []string
+	tests    []testJob // of campaigns
+	spoiled  string    // the id of an image on which they fail
 
 	// The journal.
 	events   []reconfigure.Event
@@ -86,7 +89,7 @@ func NewWorld(c reconfigure.Cluster) *World {
 func (w *World) Deps() operation.Deps {
 	return operation.Deps{
 		Provisioner: func(shard string) operation.Provisioner { return w.Shard(shard) },
-		Cloud:       w, Quota: w, Waiter: w, Configurer: w, Recorder: w, Health: w,
+		Cloud:       w, Quota: w, Images: w, Cleaner: w, Waiter: w, Configurer: w, Recorder: w, Health: w,
 		Scheduler: func(reconfigure.Instance) operation.Scheduler { return w },
 		Commenter: func(reconfigure.Instance) operation.Commenter { return w },
 	}
@@ -280,6 +283,11 @@ func (w *World) next(now time.Time) (happen func(at time.Time), at time.Time) {
 		}
 		if due(s.gone) {
 			happen, at = func(time.Time) { w.remove(s) }, s.gone
+		}
+	}
+	for _, i := range w.images {
+		if !i.Active() && due(i.active) {
+			happen, at = func(time.Time) { w.save(i) }, i.active
 		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(w.slurm)) {

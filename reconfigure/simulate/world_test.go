@@ -117,3 +117,28 @@ func TestWorldIsAScheduler(t *testing.T) {
 		},
 	})
 }
+
+func TestWorldMakesImages(t *testing.T) {
+	simulate.ConformImages(t, func(t *testing.T) simulate.ImagesSetup {
+		w := quick()
+		w.Takes(simulate.Saving, simulate.Forever)
+		w.Have("ctl")
+		foreign := reconfigure.RequestID(99)
+		return simulate.ImagesSetup{
+			Images: w,
+			Make: func(node string) reconfigure.Instance {
+				w.Have(node)
+				return reconfigure.Instance{Node: node, ID: w.IDs()[node]}
+			},
+			Saved: w.SaveImages,
+			Lose:  w.LoseImage,
+			Foreign: func(name string) {
+				w.Have("node2")
+				i := reconfigure.Instance{Node: "node2", ID: w.IDs()["node2"]}
+				if _, err := w.CreateImage(t.Context(), i, name, foreign); err != nil {
+					t.Fatal(err)
+				}
+			},
+		}
+	})
+}

@@ -24,6 +24,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurm"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ssh"
+	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 	"github.com/eiffel-hpc/eiffel/reconfigure/terraform"
 )
 
@@ -32,6 +33,8 @@ var (
 	_ operation.Provisioner = (*terraform.Driver)(nil)
 	_ operation.Cloud       = (*openstack.Client)(nil)
 	_ operation.Quota       = (*openstack.Client)(nil)
+	_ operation.Images      = (*openstack.Client)(nil)
+	_ operation.Cleaner     = (*ansible.Runner)(nil)
 	_ operation.Waiter      = (*ssh.Waiter)(nil)
 	_ operation.Configurer  = (*ansible.Runner)(nil)
 	_ operation.Scheduler   = (*slurm.Client)(nil)
@@ -243,6 +246,8 @@ func (a *Adapters) deps(ctx context.Context, recorder *journal.Recorder) (operat
 		},
 		Cloud:      cloud,
 		Quota:      cloud,
+		Images:     cloud,
+		Cleaner:    a.site.playbooks(),
 		Waiter:     a.waiter(cloud),
 		Configurer: a.site.playbooks(),
 		Recorder:   eventsAndEvidence{recorder, a.log},
@@ -402,6 +407,29 @@ const observeFor = 20 * time.Second
 // Look asks all sources for a person, and changes nothing.
 func (a *Adapters) Look(ctx context.Context) (snapshot.Snapshot, error) {
 	return a.inFull().Observe(ctx, snapshot.Scope{Servers: true, Declared: true})
+}
+
+// Status takes a snapshot, and returns the report of it.
+func (s Site) Status(ctx context.Context, out *slog.Logger) (report status.Report, err error) {
+	last, err := s.LastLook()
+	if err != nil {
+		out.WarnContext(ctx, err.Error()) // it is one line of many
+	}
+	err = s.IfJournal(ctx, func(log *journal.Journal) error {
+		known := status.Journal{Time: time.Now()}
+		if log != nil {
+			var err error
+			if known, err = status.Read(ctx, log); err != nil {
+				return err
+			}
+		}
+		adapters := s.Adapters(log, out)
+		defer adapters.Close()
+		seen, err := adapters.Look(ctx)
+		report = status.New(s.Cluster, seen, known, last)
+		return err
+	})
+	return report, err
 }
 
 // inFull asks the sources for what people read: with the cloud's words on servers in ERROR, and in bounded time.

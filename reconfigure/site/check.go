@@ -238,18 +238,26 @@ func (a *Adapters) askJournal(ctx context.Context, g *gatherer) {
 		return
 	}
 	g.ask(ctx, "the journal", func(ctx context.Context) (func(*check.Facts), error) {
-		requests, err := a.log.Requests(ctx, measured)
-		if err != nil {
-			return nil, err
-		}
-		var ids []reconfigure.RequestID
-		for _, r := range requests {
-			ids = append(ids, r.ID)
-		}
-		byRequest, err := a.log.EventsOf(ctx, ids...)
-		times := check.Measure(byRequest)
+		events, err := a.events(ctx)
+		times := check.Measure(events)
 		return func(f *check.Facts) { f.Times = &times }, err
 	})
+}
+
+// events returns the events of the newest requests; none without a journal.
+func (a *Adapters) events(ctx context.Context) (map[reconfigure.RequestID][]reconfigure.Event, error) {
+	if a.log == nil {
+		return nil, nil
+	}
+	requests, err := a.log.Requests(ctx, measured)
+	if err != nil {
+		return nil, err
+	}
+	var ids []reconfigure.RequestID
+	for _, r := range requests {
+		ids = append(ids, r.ID)
+	}
+	return a.log.EventsOf(ctx, ids...)
 }
 
 // askCloud asks what the project has. What the declared names mean is part of the snapshot.

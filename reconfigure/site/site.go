@@ -78,6 +78,16 @@ func (s Site) IfJournal(ctx context.Context, do func(log *journal.Journal) error
 	return do(log)
 }
 
+// WithJournal gives the journal to who writes.
+func (s Site) WithJournal(ctx context.Context, do func(log *journal.Journal) error) error {
+	log, err := s.Journal(ctx)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	return do(log)
+}
+
 // cloudsFile is the clouds.yaml of this directory, where it has one; else the usual places are searched.
 func (s Site) cloudsFile() string {
 	if file := s.file("clouds.yaml"); os.Getenv("OS_CLIENT_CONFIG_FILE") == "" && exists(file) {

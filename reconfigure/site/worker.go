@@ -34,7 +34,7 @@ func (s Site) control(ctx context.Context, log *journal.Journal, out *slog.Logge
 	open := &opener{dir: s.Dir, log: log, recorder: recorder, logger: out}
 	defer open.close()
 	config := controller.Config{Journal: log, Open: open.open, Flush: recorder.Flush, Succeed: s.StartWorker, Log: out,
-		Stay: stay, Once: once}
+		Stay: stay, Once: once, Campaign: open.campaigns()}
 	self, err := thisProgram()
 	if err != nil {
 		return err

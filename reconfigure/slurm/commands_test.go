@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
@@ -97,6 +98,20 @@ func TestTheKeyForSlurmRunsNothingElse(t *testing.T) {
 		"another program of the name":  "./scontrol ping",
 		"another program by its case":  "SCONTROL ping",
 		"a pattern":                    "scontrol pin?",
+		"another canary's name":        "canary reserve mine c1",
+		"a canary of many nodes":       "canary reserve reconfigure_1_1 c[1-2]",
+		"a canary of some nodes":       "canary reserve reconfigure_1_1 c1,c2",
+		"a canary of all nodes":        "canary reserve reconfigure_1_1 ALL",
+		"a canary of an option":        "canary reserve reconfigure_1_1 --all",
+		"a canary with a user":         "canary reserve reconfigure_1_1 c1 root",
+		"a canary's own command":       "canary test reconfigure_1_1 c1 main 10 id",
+		"a canary without a limit":     "canary test reconfigure_1_1 c1 main 0",
+		"a canary with another limit":  "canary test reconfigure_1_1 c1 main UNLIMITED",
+		"a canary's option":            "canary test reconfigure_1_1 c1 --uid=0 10",
+		"another reservation":          "canary release maintenance",
+		"another word for a canary":    "canary run reconfigure_1_1",
+		"no word for a canary":         "canary",
+		"deletion of a reservation":    "scontrol delete ReservationName=reconfigure_1_1",
 		"nothing but blanks":           "   ",
 		"a comment":                    "# scontrol ping",
 		"an escape":                    `scontrol\ ping`,
@@ -128,7 +143,9 @@ func TestTheKeyForSlurmRunsWhatTheClientSends(t *testing.T) {
 	}
 	s.set("scontrol", "case $* in 'show config') echo 'ResumeTimeout = 60 sec' ;; show*) "+
 		print(t, "scontrol-25.11.json")+" ;; esac")
-	s.set("squeue", "case $* in *jobid*) cat "+listing+" ;; esac")
+	s.set("squeue", "case $* in *--name=*) ;; *jobid*) cat "+listing+" ;; esac")
+	s.set("sbatch", "echo 7")
+	s.set("scancel", "")
 	c := s.client(false)
 	many := []string{"c1", "c3", "recall", "all1"}
 	for i := range 8000 { // no two are neighbours
@@ -147,6 +164,12 @@ func TestTheKeyForSlurmRunsWhatTheClientSends(t *testing.T) {
 		"ClearReason": func() error { return c.ClearReason(t.Context(), nodes) },
 		"Comment":     func() error { return c.Comment(t.Context(), []int64{4, 1 << 60}, long) },
 		"Close":       func() error { return nil },
+		"Reserve":     func() error { return c.Reserve(t.Context(), "reconfigure_12_3", "a-node-01.x") },
+		"Test": func() error {
+			_, _, err := c.Test(t.Context(), "reconfigure_12_3", "a-node-01.x", "main", 24*time.Hour)
+			return err
+		},
+		"Release": func() error { return c.Release(t.Context(), "reconfigure_12_3") },
 	}
 	client := reflect.TypeFor[*Client]()
 	for i := range client.NumMethod() {

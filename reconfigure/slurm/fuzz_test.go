@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -115,6 +116,30 @@ func FuzzListing(f *testing.F) {
 			if got := again.nodes[i].state(); !got.Equal(state) {
 				t.Errorf("%+v is read again as %+v", state, got)
 			}
+		}
+	})
+}
+
+// FuzzSettings reads any text as that of `scontrol show config`: no setting of any line is lost, and the settings are
+// the same when they are written and read again.
+func FuzzSettings(f *testing.F) {
+	f.Add([]byte(config))
+	f.Add([]byte(strings.Repeat("x", 1<<17) + " = long\nSLURM_VERSION = 22.05.8"))
+	f.Add([]byte("a = b = c\r\n= d\na=2\nConfiguration data as of 9999-99-99T00:00:00"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		values := parseSettings(text).Values
+		var written strings.Builder
+		for name, value := range values {
+			fmt.Fprintf(&written, "%s = %s\n", name, value)
+		}
+		for line := range strings.SplitSeq(string(text), "\n") {
+			name, _, is := strings.Cut(line, "=")
+			if _, known := values[strings.TrimSpace(name)]; is && !known {
+				t.Errorf("%q is lost", line)
+			}
+		}
+		if again := parseSettings([]byte(written.String())).Values; !maps.Equal(again, values) {
+			t.Errorf("%q is read again as %q", values, again)
 		}
 	})
 }

@@ -14,8 +14,7 @@ import (
 const maxResumeNames = 16 * nodeset.MaxNodes
 
 // ParseResumeFile reads SLURM_RESUME_FILE (Slurm's power saving guide). With an error it returns the jobs that could
-// be read. Empty text is no jobs: Slurm without JSON-C does not write the file. Releases after 22.05 use other names
-// for a job's nodes, list the nodes of its allocation and those to resume separately, and name its partition.
+// be read. Empty text is no jobs: Slurm without JSON-C does not write the file.
 func ParseResumeFile(text []byte) ([]reconfigure.Job, error) {
 	if len(text) == 0 {
 		return nil, nil
@@ -49,12 +48,7 @@ func ParseResumeFile(text []byte) ([]reconfigure.Job, error) {
 }
 
 func parseJob(text []byte) (reconfigure.Job, error) {
-	var j struct {
-		ID     int64           `json:"job_id"`
-		Nodes  nodeset.NodeSet `json:"nodes"`
-		Resume nodeset.NodeSet `json:"nodes_resume"`
-		In     string          `json:"partition"`
-	}
+	var j resumeJob
 	if err := json.Unmarshal(text, &j); err != nil {
 		return reconfigure.Job{}, err
 	}

@@ -51,15 +51,6 @@ func (c *Client) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]
 	return states, nil
 }
 
-// lister is a command that lists nodes as JSON: scontrol's since 23.02, sinfo's before; later sinfo lists something
-// else (Slurm 22.05 and 25.11, run).
-type lister string
-
-const (
-	byScontrol lister = "scontrol show nodes --json"
-	bySinfo    lister = "sinfo --json"
-)
-
 // A line of the answer that begins with dashes names the part that follows. JSON has no such line, nor has a list of
 // nodes.
 const (
@@ -149,21 +140,6 @@ func decode(out []byte) ([]node, error) {
 	return *document.Nodes, nil
 }
 
-// node is a node as JSON, in the fields that we use: of 22.05 (v0.0.38), which has the flags apart from the base state,
-// and of later releases.
-type node struct {
-	Name      string `json:"name"`
-	State     words  `json:"state"`
-	Flags     words  `json:"state_flags"`
-	Reason    string `json:"reason"`
-	Address   string `json:"address"`
-	BootTime  number `json:"boot_time"`
-	AllocCPUs number `json:"alloc_cpus"`
-	// 22.05 has the flag apart here too.
-	Next      words `json:"next_state_after_reboot"`
-	NextFlags words `json:"next_state_after_reboot_flags"`
-}
-
 // latest is the last second of the year 9999, after which JSON has no form of a time (RFC 3339).
 const latest = 253402300799
 
@@ -178,36 +154,4 @@ func (n node) state() reconfigure.NodeState {
 	const working = reconfigure.NodeAllocated | reconfigure.NodeMixed | reconfigure.NodeCompleting
 	s.Busy = n.AllocCPUs > 0 || s.HasAny(working)
 	return s
-}
-
-// words is a string or a list of them.
-type words []string
-
-func (w *words) UnmarshalJSON(text []byte) error {
-	if bytes.HasPrefix(text, []byte(`"`)) {
-		*w = make(words, 1)
-		return json.Unmarshal(text, &(*w)[0])
-	}
-	return json.Unmarshal(text, (*[]string)(w))
-}
-
-// number is a plain number or, in later releases, an object that also says whether there is one; zero where there is
-// none.
-type number float64
-
-func (n *number) UnmarshalJSON(text []byte) error {
-	if !bytes.HasPrefix(text, []byte(`{`)) {
-		return json.Unmarshal(text, (*float64)(n))
-	}
-	var object struct {
-		Set    bool    `json:"set"`
-		Number float64 `json:"number"`
-	}
-	if err := json.Unmarshal(text, &object); err != nil {
-		return err
-	}
-	if object.Set {
-		*n = number(object.Number)
-	}
-	return nil
 }

@@ -260,8 +260,8 @@ func (a *attempt) gaveUp(ctx context.Context, last error) error {
 	if last == nil {
 		last = errors.New("was not tried, since too many others were")
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("after %s it %w", time.Since(a.begun).Truncate(time.Second), last)
+	if deadline, ok := ctx.Deadline(); ok && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("after %s it %w", deadline.Sub(a.begun).Round(time.Second), last)
 	}
 	// What the instance did is no class of this.
 	return fmt.Errorf("%w while it was waited for: it %v", context.Cause(ctx), last)

@@ -58,7 +58,7 @@ func Results(verdicts []reconfigure.Verdict) []text.Group[reconfigure.Verdict] {
 func Result(v reconfigure.Verdict) string {
 	done := map[reconfigure.Action]string{
 		reconfigure.Create: "created", reconfigure.Replace: "replaced", reconfigure.Reboot: "rebooted",
-		reconfigure.Configure: "configured", reconfigure.Remove: "removed",
+		reconfigure.Configure: "configured", reconfigure.Remove: "removed", reconfigure.Capture: "imaged",
 		reconfigure.Drain: "drained", reconfigure.Undrain: "undrained", reconfigure.Adopt: "adopted",
 	}[v.Action]
 	switch {
@@ -78,4 +78,27 @@ func Why(v reconfigure.Verdict) string {
 		return fmt.Sprintf("at %s: %s", v.Phase, v.Class.Said(v.Reason))
 	}
 	return v.Class.Said(v.Reason)
+}
+
+// OutcomeError is the outcome of a request that did not end as asked. The nodes' reasons were shown with the outcome.
+type OutcomeError struct {
+	Outcome reconfigure.Outcome
+	Logs    string // the folder where more is to be read
+}
+
+func (e *OutcomeError) Error() string {
+	o := e.Outcome
+	if o.Code == reconfigure.CodeCancelled {
+		return fmt.Sprintf("request %s is cancelled: %s", o.Request, o.Error)
+	}
+	if o.Error != "" {
+		return fmt.Sprintf("request %s failed as a whole: %s\n%s has more", o.Request, o.Error, e.Logs)
+	}
+	bad := 0
+	for _, v := range o.Verdicts {
+		if v.Status != reconfigure.StatusDone && v.Status != reconfigure.StatusUnchanged {
+			bad++
+		}
+	}
+	return fmt.Sprintf("request %s: not as asked: %d of %d nodes; %s has more", o.Request, bad, len(o.Verdicts), e.Logs)
 }

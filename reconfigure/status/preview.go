@@ -64,8 +64,13 @@ func NewPreview(first, last reconfigure.Plan, terraform reconfigure.Preview, pro
 
 // loss returns what a change destroys.
 func loss(change reconfigure.Change, terraform []reconfigure.ResourceChange) string {
-	if change.Action == reconfigure.Reboot {
+	switch {
+	case change.Action == reconfigure.Reboot:
 		return "reboot: what is in memory"
+	case change.Action == reconfigure.Capture && change.HandOver:
+		return "delete: the instance, after the image"
+	case change.Action == reconfigure.Capture:
+		return "replace: new instance, after the image"
 	}
 	for _, loss := range []struct {
 		effect reconfigure.Effect

@@ -24,6 +24,7 @@ type Report struct {
 	Leader      string                 `json:"leader"`          // the worker that holds the lease; empty: none
 	Pause       *reconfigure.Pause     `json:"pause,omitempty"` // while nothing begins
 	Requests    []Request              `json:"requests"`
+	Campaign    *Campaign              `json:"campaign,omitempty"` // while it has not ended
 	Unreachable []snapshot.Unreachable `json:"unreachable"`
 	Reconcile   *Look                  `json:"reconcile,omitempty"` // the worker's last comparison
 	Refused     []RefusedCall          `json:"refused"`             // what the gate refused lately
@@ -79,6 +80,8 @@ type Journal struct {
 	Health  map[string]reconfigure.Health // of the node groups with failures
 	Pending []Request
 	Keys    []reconfigure.KeyUse // the calls of the keys that the gate admits
+	// Campaign is the newest one; nil: there was none.
+	Campaign *reconfigure.Campaign
 }
 
 // Reader is the journal as reports read it.
@@ -89,6 +92,7 @@ type Reader interface {
 	Paused(ctx context.Context) (reconfigure.Pause, bool, error)
 	Pending(ctx context.Context) ([]reconfigure.Request, error)
 	KeyUses(ctx context.Context) ([]reconfigure.KeyUse, error)
+	Campaign(ctx context.Context) (reconfigure.Campaign, bool, error)
 	// EventsOf is the events of the plans that each of the requests was in, oldest first.
 	EventsOf(ctx context.Context, ids ...reconfigure.RequestID) (map[reconfigure.RequestID][]reconfigure.Event, error)
 }
@@ -111,6 +115,11 @@ func Read(ctx context.Context, r Reader) (Journal, error) {
 	}
 	if j.Keys, err = r.KeyUses(ctx); err != nil {
 		return j, err
+	}
+	if c, there, err := r.Campaign(ctx); err != nil {
+		return j, err
+	} else if there {
+		j.Campaign = &c
 	}
 	requests, err := r.Pending(ctx)
 	if err != nil {
@@ -144,6 +153,10 @@ func New(c reconfigure.Cluster, seen snapshot.Snapshot, j Journal, last reconcil
 		Unreachable: unreachable(seen.Unreachable()),
 		Reconcile:   newLook(last, c.Settings.Reconcile, j.Time), Nodes: v.declared(),
 		Refused: refusedCalls(j.Keys),
+	}
+	if j.Campaign != nil && !j.Campaign.Ends() {
+		campaign := NewCampaign(*j.Campaign)
+		r.Campaign = &campaign
 	}
 	for name := range seen.Undeclared(c).All() {
 		r.Nodes = append(r.Nodes, v.node(name, seen.Desired[name].Group, KindUndeclared, reconfigure.Source{}))

@@ -228,6 +228,9 @@ func (r Report) notes(l Layout) []string {
 		notes = append(notes, fmt.Sprintf("Paused by %s for %s: %s; nothing begins until `reconfigure continue`.",
 			text.OneLine(r.Pause.By), text.Ago(l.Now, r.Pause.Since), text.OneLine(r.Pause.Reason)))
 	}
+	if r.Campaign != nil {
+		notes = append(notes, r.Campaign.Words(l.Now)...)
+	}
 	for _, p := range r.Requests {
 		if p.State.Deferred() && p.State != WaitsForJobs {
 			notes = append(
@@ -240,12 +243,13 @@ func (r Report) notes(l Layout) []string {
 		notes = append(notes, r.Reconcile.words(l.Now))
 	}
 	notes = append(notes, refusals(r.Refused, l.Now)...)
+	campaign := r.Campaign != nil && r.Campaign.Active()
 	switch {
-	case len(r.Requests) == 0:
+	case len(r.Requests) == 0 && !campaign:
 	case r.Leader != "":
 		notes = append(notes, "At work: "+r.Leader)
 	case r.Pause != nil:
-	case slices.ContainsFunc(r.Requests, func(p Request) bool { return !p.IsDeferred() }):
+	case campaign || slices.ContainsFunc(r.Requests, func(p Request) bool { return !p.IsDeferred() }):
 		notes = append(notes, "No worker is at work: `reconfigure worker` starts one.")
 	}
 	return notes

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/campaign"
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -30,6 +31,8 @@ type book interface {
 	Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error)
 	Record(ctx context.Context, events ...reconfigure.Event) error
 	Keep(ctx context.Context, evidence ...reconfigure.Evidence) error
+	StartCampaign(ctx context.Context, c reconfigure.Campaign) (reconfigure.Campaign, error)
+	campaign.Journal
 }
 
 // life is the life of one worker, counted in moments: before its first action, right after each action, before the
@@ -41,6 +44,7 @@ type life struct {
 	book  book
 	end   int           // the moment at which it is killed; 0: never
 	half  simulate.Half // what Terraform leaves if it is killed with it during an apply
+	job   string        // the test job of campaigns; empty: none
 	pace  time.Duration // the time that each action of Terraform, the cloud and Ansible takes
 
 	lock   sync.Mutex
@@ -92,6 +96,7 @@ func (l *life) work(ctx context.Context, open func() reconfigure.Cluster) error 
 				l.alive()
 				return l.site(open()), nil
 			},
+			Campaign: l.campaign(open),
 		})
 	}()
 	var err error
@@ -222,7 +227,8 @@ func (l *life) site(c reconfigure.Cluster) controller.Site {
 	d := l.world.Deps()
 	deps := operation.Deps{
 		Provisioner: func(shard string) operation.Provisioner { return terraform{l, d.Provisioner(shard), shard} },
-		Cloud:       cloud{l, d.Cloud}, Quota: quota{l, d.Quota}, Waiter: waiter{l, d.Waiter},
+		Cloud:       cloud{l, d.Cloud}, Quota: quota{l, d.Quota},
+		Images: images{l, d.Images}, Cleaner: cleaner{l, d.Cleaner}, Waiter: waiter{l, d.Waiter},
 		Configurer: ansible{l, d.Configurer}, Recorder: diary{l}, Health: diary{l},
 		Scheduler: func(i reconfigure.Instance) operation.Scheduler { return slurm{l, d.Scheduler(i)} },
 		Commenter: func(i reconfigure.Instance) operation.Commenter { return commenter{l, d.Commenter(i)} },
@@ -318,6 +324,25 @@ func (d diary) Keep(ctx context.Context, evidence ...reconfigure.Evidence) error
 func (d diary) Paused(ctx context.Context) (reconfigure.Pause, bool, error) {
 	d.alive()
 	return d.book.Paused(ctx)
+}
+
+func (d diary) Campaign(ctx context.Context) (reconfigure.Campaign, bool, error) {
+	d.alive()
+	return d.book.Campaign(ctx)
+}
+
+func (d diary) AdvanceCampaign(
+	ctx context.Context, id reconfigure.CampaignID,
+	update func(reconfigure.Campaign) (reconfigure.Campaign, []reconfigure.Request, error),
+) ([]reconfigure.Request, error) {
+	d.alive()
+	defer d.did("advanced the campaign")
+	return d.book.AdvanceCampaign(ctx, id, update)
+}
+
+func (d diary) Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error) {
+	d.alive()
+	return d.book.Outcome(ctx, id)
 }
 
 func (d diary) WhileHeld(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -437,6 +462,49 @@ func (t terraform) Adopt(
 	}
 	defer t.did(fmt.Sprintf("adopted %v", servers))
 	return t.Provisioner.Adopt(ctx, p, servers)
+}
+
+// images makes images.
+type images struct {
+	*life
+	operation.Images
+}
+
+func (i images) Image(
+	ctx context.Context, name string, request reconfigure.RequestID,
+) (reconfigure.Image, bool, error) {
+	i.alive()
+	return i.Images.Image(ctx, name, request)
+}
+
+func (i images) CreateImage(
+	ctx context.Context, of reconfigure.Instance, name string, request reconfigure.RequestID,
+) (reconfigure.Image, error) {
+	i.takes(i.pace)
+	defer i.did("began an image of " + of.Node)
+	return i.Images.CreateImage(ctx, of, name, request)
+}
+
+func (i images) AwaitImage(
+	ctx context.Context, image reconfigure.Image, of reconfigure.Instance,
+) (reconfigure.Image, error) {
+	i.alive()
+	ctx, end := withDeath(ctx, i.mortal)
+	defer end()
+	defer i.did("saw the end of image " + image.ID)
+	return i.Images.AwaitImage(ctx, image, of)
+}
+
+// cleaner cleans disks.
+type cleaner struct {
+	*life
+	operation.Cleaner
+}
+
+func (c cleaner) Clean(ctx context.Context, declared reconfigure.Cluster, i reconfigure.Instance) error {
+	defer c.runs(simulate.Ansible)()
+	defer c.did("cleaned " + i.Node)
+	return c.Cleaner.Clean(ctx, declared, i)
 }
 
 // cloud is the cloud's own API.

@@ -67,6 +67,8 @@ func deeds() map[string]func(*storm, step) {
 		"power_down_force": (*storm).powerDownForce,
 		"update":           (*storm).update,
 		"Slurm reboots":    (*storm).reboot,
+		"image":            (*storm).image,
+		"images are slow":  func(s *storm, d step) { s.slow(simulate.Saving, d) },
 		"declare":          (*storm).declare,
 		"deploy":           func(s *storm, _ step) { s.submit(ask(reconfigure.Deploy)) },
 		"kill":             (*storm).kill,
@@ -91,7 +93,7 @@ func nodeFaults() []simulate.Fault {
 		simulate.NotProven, simulate.Unreadable, simulate.NeverRemoved, simulate.RebootFails, simulate.NotActive,
 		simulate.NoSSH,
 		simulate.Lemon, simulate.PlaybookFails, simulate.NeverRegisters, simulate.StartsByItself, simulate.SlurmRefuses,
-		simulate.OtherImage,
+		simulate.OtherImage, simulate.NoImage, simulate.ImageLost,
 	}
 }
 
@@ -267,6 +269,9 @@ func (s *storm) pass(d time.Duration) {
 	for ; d > 0; d -= tick {
 		time.Sleep(min(d, tick))
 		synctest.Wait()
+		if nodes := s.world.CleanedInUse(); len(nodes) > 0 {
+			s.complain("Slurm may start jobs on %v, whose disks were cleaned", nodes)
+		}
 		for node := range declared(1, most).Nodes().All() {
 			state := s.world.Node(node).State
 			up, down := strings.Contains(state, "POWERING_UP"), strings.Contains(state, "POWERING_DOWN")
@@ -332,6 +337,12 @@ func (s *storm) powerDownForce(d step) {
 func (s *storm) update(d step) {
 	r := ask(reconfigure.Update, d.nodes...)
 	r.DrainTimeout, r.Reimage = time.Hour, d.on
+	s.submit(r)
+}
+
+func (s *storm) image(d step) {
+	r := ask(reconfigure.MakeImage, d.nodes[0])
+	r.Image, r.DrainTimeout = fmt.Sprint("image-", len(s.requests(context.Background()))), time.Hour
 	s.submit(r)
 }
 
@@ -598,6 +609,13 @@ func (s *storm) quiet(ctx context.Context) {
 		if is != want.Contains(node) || is && !good {
 			s.complain("when all is quiet %s is %+v", node, n)
 		}
+	}
+	names := map[string]bool{}
+	for _, i := range s.world.Images() {
+		if !i.Clean || names[i.Name] {
+			s.complain("image %+v, of %v", i, names)
+		}
+		names[i.Name] = true
 	}
 	if orphans := s.world.Orphans(); len(orphans) > 0 {
 		s.complain("when all is quiet there are orphans of %v", orphans)

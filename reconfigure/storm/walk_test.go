@@ -79,6 +79,12 @@ func ask(m reconfigure.Mode, nodes ...string) reconfigure.Request {
 	return reconfigure.Request{Mode: m, Nodes: nodeset.Of(nodes...)}
 }
 
+func image(node string) reconfigure.Request {
+	r := ask(reconfigure.MakeImage, node)
+	r.Image = "fresh"
+	return r
+}
+
 func (s scene) cluster() reconfigure.Cluster {
 	if s.now.Name != "" {
 		return s.now
@@ -227,6 +233,29 @@ func scenes() map[string]scene {
 			requests: []reconfigure.Request{{
 				Mode: reconfigure.Update, Nodes: nodeset.Of("p1"), Options: reconfigure.Options{FromSlurm: true},
 			}}},
+		"image of a persistent node": {was: declared(2, 4), have: all, prepare: job("p1"), requests: []reconfigure.Request{
+			image("p1"),
+		}},
+		"image of a cloud node": {was: declared(1, 4), have: all, prepare: job("p2"), now: of("v2", declared(1, 4)),
+			requests: []reconfigure.Request{image("p2")}},
+		"image of a node of somebody else": {was: declared(1, 4), have: all, prepare: func(w *simulate.World) {
+			w.Drained("disk is full", "p2")
+		},
+			requests: []reconfigure.Request{image("p2")}},
+		"image that the cloud loses": {was: declared(1, 4), have: all, code: reconfigure.CodeFailed,
+			prepare:  func(w *simulate.World) { w.Order(simulate.ImageLost, "p1") },
+			requests: []reconfigure.Request{image("p1")}},
+		"image without quota": {was: declared(1, 4), have: all, code: reconfigure.CodeFailed,
+			prepare:  func(w *simulate.World) { w.Order(simulate.NoImage, "p2") },
+			requests: []reconfigure.Request{image("p2")}},
+		"image of a node that Slurm powers down": {was: declared(1, 4), have: all,
+			prepare: func(w *simulate.World) {
+				time.AfterFunc(3500*time.Millisecond, func() { w.SuspendsIdle("p2") })
+				w.Takes(simulate.Saving, 10*time.Second)
+			},
+			requests: []reconfigure.Request{image("p2")}},
+		"image, then resume": {was: declared(1, 4), have: all,
+			requests: []reconfigure.Request{image("p2"), ask(reconfigure.Resume, "p2")}},
 		"enlarge": {was: declared(1, 4), have: all, now: declared(3, 4), prepare: func(w *simulate.World) {
 			w.StartJob("p2")
 		},
@@ -274,6 +303,7 @@ type view struct {
 	Nodes   map[string]node
 	Orphans []string
 	Lost    []string
+	Images  []string
 	Said    map[reconfigure.RequestID]said
 }
 
@@ -369,6 +399,9 @@ func (p *play) view() view {
 		// The rest of the reason depends on what the first worker has told Slurm.
 		reason, _, _ := strings.Cut(n.Reason, ": Slurm has it as")
 		v.Nodes[name] = node{n.Instance.Node != "", n.Instance.Tainted, n.Job, n.Made, n.Spec, n.State, reason}
+	}
+	for _, i := range p.world.Images() {
+		v.Images = append(v.Images, fmt.Sprintf("%s %s of %s, clean %t", i.Status, i.Name, i.Node, i.Clean))
 	}
 	for i, r := range p.all() {
 		id := reconfigure.RequestID(i + 1)

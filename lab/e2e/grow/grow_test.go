@@ -2,8 +2,6 @@ package grow_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +25,7 @@ func TestDeployTwiceChangesNothing(t *testing.T) {
 	if diff := cmp.Diff(before, lab.Identities(t, cluster.ControlNodeName, "node01", "node02")); diff != "" {
 		t.Errorf("instances changed (-before +after):\n%s", diff)
 	}
-	for host, changed := range lastRecap(t) {
+	for host, changed := range lab.LastRecap(t) {
 		if changed != "changed=0" {
 			t.Errorf("the recap has %s of %s, which was configured already", changed, host)
 		}
@@ -159,36 +157,6 @@ func TestPersistentNodesAreNotSuspended(t *testing.T) {
 	if diff := cmp.Diff(before, lab.Identities(t, "node01")); diff != "" {
 		t.Errorf("the instance changed (-before +after):\n%s", diff)
 	}
-}
-
-// lastRecap returns the recap of the last playbook run, by host: ok=… changed=… and so on.
-func lastRecap(t *testing.T) map[string]string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(lab.StateDir(), "log", "ansible.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, recap, ok := cutLast(string(text), "PLAY RECAP")
-	if !ok {
-		t.Fatalf("Ansible's log has no recap:\n%s", text)
-	}
-	changed := map[string]string{}
-	for line := range strings.Lines(recap) {
-		if host, counts, ok := strings.Cut(line, ":"); ok {
-			changed[strings.TrimSpace(host)] = strings.Fields(counts)[1]
-		}
-	}
-	if len(changed) == 0 {
-		t.Fatalf("the recap has no host:\n%s", recap)
-	}
-	return changed
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }
 
 func errorText(err error) string {

@@ -2,6 +2,7 @@ package grow_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,8 +31,8 @@ type secret struct {
 // home is the folder of the control host's user, in the lab's folder.
 const home = cluster.ControlHostName + "/home/" + cluster.User + "/"
 
-// TestSecretsAreNowhereElse deploys, resumes, and has an instance, a playbook run and the login to the cloud fail. Then
-// it searches what was printed, each command line, and each file of the control host and of the nodes.
+// TestSecretsAreNowhereElse deploys, resumes, and has an instance, a playbook run and the login to the cloud fail, and a
+// playbook run crash. Then it searches what was printed, each command line, and each file of the control host and of the nodes.
 func TestSecretsAreNowhereElse(t *testing.T) {
 	secrets := seed(t)
 	commands := recordCommands(t)
@@ -48,6 +50,12 @@ func TestSecretsAreNowhereElse(t *testing.T) {
 	}
 	call("evidence", "node04")
 	lab.AwaitJob(t, id, "COMPLETED")
+
+	crashed := crashing(t, "ansible-playbook")
+	if code := call("deploy"); code == 0 {
+		t.Error("deploy succeeded although the playbook run crashed")
+	}
+	crashed()
 
 	lab.On(t, "node02", "sh", "-c", "mv /etc/munge /etc/munge.away && touch /etc/munge")
 	if code := call("deploy"); code == 0 {
@@ -95,6 +103,46 @@ func TestSecretsAreNowhereElse(t *testing.T) {
 		}
 	}
 	search(t, secrets)
+}
+
+// crashing aborts the next program of a name that starts on the control host, whose limit of core files is as high as
+// can be until the result is called.
+func crashing(t *testing.T, name string) func() {
+	t.Helper()
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &before); err != nil {
+		t.Fatal(err)
+	}
+	// What is started from here inherits it.
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: before.Max, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan bool)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for ctx.Err() == nil {
+			pids, err := lab.ControlHostProcesses()
+			for _, pid := range pids {
+				line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // it may have ended
+				if err == nil && bytes.Contains(line, []byte("/"+name+"\x00")) {
+					done <- unix.Kill(pid, unix.SIGABRT) == nil
+					return
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		done <- false
+	}()
+	return func() {
+		t.Helper()
+		cancel()
+		if !<-done {
+			t.Errorf("no %s was aborted", name)
+		}
+		if err := unix.Setrlimit(unix.RLIMIT_CORE, &before); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // seed is the secrets by name. Those of the environment are set.

@@ -3,7 +3,9 @@ package harness
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -203,6 +205,36 @@ func (l *Lab) AssertRunning(t *testing.T, jobs ...string) {
 		}
 	}
 	l.AssertNeverRestarted(t, jobs...)
+}
+
+// LastRecap returns what the recap of the last playbook run says of changes, "changed=0", by host.
+func (l *Lab) LastRecap(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(l.StateDir(), "log", "ansible.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, recap, ok := cutLast(string(text), "PLAY RECAP")
+	if !ok {
+		t.Fatalf("Ansible's log has no recap:\n%s", text)
+	}
+	changed := map[string]string{}
+	for line := range strings.Lines(recap) {
+		if host, counts, ok := strings.Cut(line, ":"); ok {
+			changed[strings.TrimSpace(host)] = strings.Fields(counts)[1]
+		}
+	}
+	if len(changed) == 0 {
+		t.Fatalf("the recap has no host:\n%s", recap)
+	}
+	return changed
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
 }
 
 // Nodes returns the names of a group's nodes from one number to another.

@@ -44,14 +44,14 @@ func deployed(t *testing.T) *pair {
 	check(t, os.Chmod(server.Dir, 0o711)) // its socket is for all users
 	database := server.Database(t)
 	lab, err := cluster.Start(t.Context(), cluster.Config{
-		Name: "hosts", Gateway: netip.MustParsePrefix("10.67.0.1/24"), Checkout: checkout, Tools: paths,
+		Name: "hosts", Gateway: netip.MustParsePrefix("10.68.0.1/24"), Checkout: checkout, Tools: paths,
 		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 1, 3)},
 	})
 	check(t, err)
 	p := &pair{Lab: harness.Lab{Lab: lab}}
 	t.Cleanup(func() { check(t, lab.Close()) })
 
-	p.other, err = lab.AddControlHost(t.Context(), netip.MustParseAddr("10.67.0.254"))
+	p.other, err = lab.AddControlHost(t.Context(), netip.MustParseAddr("10.68.0.254"))
 	check(t, err)
 	d := lab.Declaration
 	d.ControlHost.Others = []cluster.FurtherControlHost{p.other.Declared}
@@ -101,7 +101,7 @@ func TestTheOtherControlHostTakesOver(t *testing.T) {
 	p.AwaitJob(t, accepted, "COMPLETED")
 	p.AssertNeverRestarted(t, accepted, next)
 	p.awaitSuspended(t)
-	p.said(t, "control host 10.67.0.1 did not answer")
+	p.said(t, "control host 10.68.0.1 did not answer")
 
 	check(t, p.StartControlHost(t.Context()))
 	logins := p.logins(t)
@@ -133,8 +133,8 @@ func (p *pair) trust(t *testing.T) {
 	for _, node := range []string{cluster.ControlNodeName, "node01"} {
 		known := p.On(t, node, "cat", folder+"known_hosts")
 		for _, want := range []string{
-			"[10.67.0.1]:2222 " + key(p.Declaration.ControlHost.HostKey),
-			"[10.67.0.254]:2222 " + key(p.other.Declared.HostKey),
+			"[10.68.0.1]:2222 " + key(p.Declaration.ControlHost.HostKey),
+			"[10.68.0.254]:2222 " + key(p.other.Declared.HostKey),
 		} {
 			if !strings.Contains(known, want) {
 				t.Errorf("%s does not know the host key %q:\n%s", node, want, known)

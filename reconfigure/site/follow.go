@@ -1,28 +1,23 @@
-package main
+package site
 
 import (
 	"context"
 	"fmt"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
-	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
-// follow shows what happens to a request until it has an outcome. Who ends it ends nothing but the view.
-func follow(c *cli.Context, s site.Site, log *journal.Journal, r reconfigure.Request) (reconfigure.Outcome, error) {
+// Follow shows what happens to a request until it has an outcome. Who ends it ends nothing but the view.
+func (s Site) Follow(
+	ctx context.Context, log *journal.Journal, r reconfigure.Request, shown status.View,
+) (reconfigure.Outcome, error) {
 	const look = 250 * time.Millisecond
 	var (
-		shown  = newView(c, r)
 		revive = reviver{
-			start:   func() error { return s.StartWorker(c.Context) },
-			log:     log,
-			request: r.ID,
-			next:    time.Now().Add(workerStart),
+			log: log, request: r.ID, start: func() error { return s.StartWorker(ctx) }, next: time.Now().Add(workerStart),
 		}
 		waits   = status.Teller{Log: log, Request: r.ID}
 		outcome reconfigure.Outcome
@@ -32,12 +27,12 @@ func follow(c *cli.Context, s site.Site, log *journal.Journal, r reconfigure.Req
 	for {
 		// The outcome comes first: what happened before it is in the journal by then.
 		var err error
-		if outcome, ended, err = log.Outcome(c.Context, r.ID); err != nil {
-			return outcome, goesOn(c.Context, r, err)
+		if outcome, ended, err = log.Outcome(ctx, r.ID); err != nil {
+			return outcome, goesOn(ctx, r, err)
 		}
-		events, err := log.Events(c.Context, r.ID, seen)
+		events, err := log.Events(ctx, r.ID, seen)
 		if err != nil {
-			return outcome, goesOn(c.Context, r, err)
+			return outcome, goesOn(ctx, r, err)
 		}
 		if len(events) > 0 {
 			seen = events[len(events)-1].ID
@@ -47,16 +42,16 @@ func follow(c *cli.Context, s site.Site, log *journal.Journal, r reconfigure.Req
 			shown.End()
 			return outcome, nil
 		}
-		news, err := waits.Look(c.Context, time.Now())
+		news, err := waits.Look(ctx, time.Now())
 		if err != nil {
-			return outcome, goesOn(c.Context, r, err)
+			return outcome, goesOn(ctx, r, err)
 		}
 		shown.Events(news)
-		if err := revive.ifNeeded(c.Context, time.Now()); err != nil {
-			return outcome, goesOn(c.Context, r, err)
+		if err := revive.ifNeeded(ctx, time.Now()); err != nil {
+			return outcome, goesOn(ctx, r, err)
 		}
 		select {
-		case <-c.Context.Done():
+		case <-ctx.Done():
 		case <-time.After(look):
 		}
 	}

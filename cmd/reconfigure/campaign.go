@@ -1,0 +1,131 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
+	"github.com/eiffel-hpc/eiffel/reconfigure/status"
+)
+
+func campaignFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "outdated", Usage: "start a campaign over the nodes that differ from the declaration, and " +
+			"return", DisableDefaultText: true},
+		&cli.BoolFlag{Name: "rollback", Usage: "start a campaign back to the image that the nodes had before the last " +
+			"one; group_vars/all.yml names its id then", DisableDefaultText: true},
+		&cli.StringSliceFlag{Name: "group", Usage: "of a campaign: only the node group `NAME`; may be repeated"},
+		&cli.IntFlag{Name: "batch", Value: 1, Usage: "of a campaign: update at most `N` nodes at a time"},
+		&cli.IntFlag{Name: "max-unavailable", Usage: "of a campaign: have at most `N` nodes of the groups that Slurm " +
+			"cannot use, for any reason", DefaultText: "as many as --batch"},
+		&cli.BoolFlag{Name: "canary", Usage: "of a campaign: update and test one node of each group before the others",
+			DisableDefaultText: true},
+		&cli.IntFlag{Name: "pause-on-failures", Value: 1, Usage: "of a campaign: pause when `N` nodes have failed"},
+	}
+}
+
+// startCampaign starts a campaign, or shows it for a dry run.
+func startCampaign(c *cli.Context, timeout time.Duration) error {
+	wanted := reconfigure.Campaign{
+		Groups: c.StringSlice("group"), Canary: c.Bool("canary"), Reason: c.String("reason"), Caller: site.Caller(c.Context),
+		CampaignLimits: reconfigure.CampaignLimits{
+			Batch: c.Int("batch"), MaxUnavailable: c.Int("batch"), PauseOnFailures: c.Int("pause-on-failures"),
+			DrainTimeout: timeout,
+		},
+	}
+	if c.IsSet("max-unavailable") {
+		wanted.MaxUnavailable = c.Int("max-unavailable")
+	}
+	if min(wanted.Batch, wanted.MaxUnavailable, wanted.PauseOnFailures) < 1 {
+		return usagef(c, "--batch, --max-unavailable and --pause-on-failures must be 1 or more")
+	}
+	s, err := siteOf(c)
+	if err != nil {
+		return err
+	}
+	for _, name := range wanted.Groups {
+		if _, err := reconfigure.GroupNamed(s.Cluster.Groups, name); err != nil {
+			return usagef(c, "%v", err)
+		}
+	}
+	prepare := s.NewCampaign
+	if c.Bool("rollback") {
+		prepare = s.NewRollback
+	}
+	with := s.IfJournal
+	if !c.Bool("dry-run") {
+		with = s.WithJournal
+	}
+	return with(c.Context, func(log *journal.Journal) error {
+		prepared, err := prepare(c.Context, log, logger(c), wanted)
+		if err != nil {
+			return err
+		}
+		if c.Bool("dry-run") || prepared.Empty() {
+			return show(c, prepared.Preview())
+		}
+		started, err := s.Start(c.Context, log, prepared)
+		if err != nil {
+			return err
+		}
+		return showCampaign(c, s, started, true)
+	})
+}
+
+func campaignCommand() *cli.Command {
+	return command(cli.Command{
+		Name:  "campaign",
+		Usage: "show the campaign that `update --outdated` has started, pause it, have it go on, or abort it",
+		Description: "Without a word, and with show, it prints how far the newest campaign is. With pause, no further " +
+			"node is begun until continue, which also tries again what has failed; abort ends it. Nodes that have begun " +
+			"go on. `reconfigure pause` and `continue` are about all requests instead.",
+		ArgsUsage: "[show|pause|continue|abort]",
+		Flags:     []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`WHY` it is paused"}, workerFlag()},
+		Action: anywhere(func(c *cli.Context, words []string) error {
+			words = append(words, "show")
+			change, known := site.CampaignChanges(site.Caller(c.Context), c.String("reason"))[words[0]]
+			if len(words) > 2 || !known && words[0] != "show" {
+				return usagef(c, "campaign takes one of show, pause, continue and abort, but got %q", words[:len(words)-1])
+			}
+			return withJournal(c, siteAnyway, func(s site.Site, log *journal.Journal) error {
+				newest, there, err := log.Campaign(c.Context)
+				switch {
+				case err != nil:
+					return err
+				case !there:
+					return usagef(c, "there was no campaign yet: `reconfigure update --outdated` starts one")
+				case known:
+					newest, err = s.ChangeCampaign(c.Context, log, newest.ID, change)
+				}
+				if err != nil {
+					return err
+				}
+				return showCampaign(c, s, newest, known)
+			})
+		}),
+	})
+}
+
+// showCampaign shows a campaign, after a worker was started that takes it on.
+func showCampaign(c *cli.Context, s site.Site, newest reconfigure.Campaign, start bool) error {
+	if start {
+		if err := s.StartWorker(c.Context); err != nil {
+			return fmt.Errorf("campaign %s is on disk, but no worker could be started: %w", newest.ID, err)
+		}
+	}
+	return show(c, status.NewCampaign(newest))
+}
+
+// show prints a value as JSON, or its text for people.
+func show(c *cli.Context, value fmt.Stringer) error {
+	if wantsJSON(c) {
+		return json.NewEncoder(c.App.Writer).Encode(value)
+	}
+	_, err := fmt.Fprintln(c.App.Writer, value)
+	return err
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
+	"github.com/eiffel-hpc/eiffel/reconfigure/status"
+	"github.com/eiffel-hpc/eiffel/reconfigure/text"
+)
+
+func imageCommand() *cli.Command {
+	return &cli.Command{
+		Name:            "image",
+		Usage:           "make an image of a node, list the images, or check what they have",
+		HideHelpCommand: true,
+		OnUsageError:    onUsageError,
+		Action:          noCommand,
+		Subcommands:     []*cli.Command{imageCreateCommand(), imageListCommand(), imageCheckCommand()},
+	}
+}
+
+func imageCreateCommand() *cli.Command {
+	return command(cli.Command{
+		Name:  "create",
+		Usage: "make an image of a configured node",
+		Description: "The node is drained, and its jobs are waited for. Then what belongs to the node or the cluster " +
+			"alone is removed from its disk, as keys, host keys, Slurm's configuration and logs, and the cloud makes an " +
+			"image of it. After that a persistent node is made anew; the instance of a cloud node is removed, and Slurm " +
+			"may power the node up again. docs/images.md has more.",
+		ArgsUsage: "NODE",
+		Flags: append(
+			requestFlags(),
+			&cli.StringFlag{Name: "name", Usage: "the `NAME` of the image", DefaultText: "cluster, group and time"},
+			drainTimeoutFlag(),
+		),
+		Action: anywhere(createImage),
+	})
+}
+
+func createImage(c *cli.Context, arguments []string) error {
+	nodes, err := nodeset.Parse(arguments...)
+	if err != nil || nodes.Len() != 1 {
+		return usagef(c, "image create needs one node, but got %q", arguments)
+	}
+	timeout, err := drainTimeout(c)
+	if err != nil {
+		return err
+	}
+	s, err := siteOf(c)
+	if err != nil {
+		return err
+	}
+	g, ok := s.Cluster.GroupOf(nodes.Names()[0])
+	if !ok {
+		return declared(c, s.Cluster, nodes)
+	}
+	name := c.String("name")
+	if !c.IsSet("name") {
+		name = reconfigure.ImageName(s.Cluster, g, time.Now())
+	}
+	if err := reconfigure.CheckImageName(name); err != nil {
+		return usagef(c, "%v", err)
+	}
+	r := reconfigure.Request{Mode: reconfigure.MakeImage, Nodes: nodes}
+	r.Image, r.DrainTimeout = name, timeout
+	if err := ask(c, s, r, nil); err != nil || c.Bool("no-wait") || c.Bool("dry-run") {
+		return err
+	}
+	return withAdapters(c, s, func(adapters *site.Adapters) error {
+		made, err := adapters.MadeImage(c.Context, name, g)
+		switch {
+		case err != nil:
+			return err
+		case wantsJSON(c):
+			return json.NewEncoder(c.App.Writer).Encode(made)
+		}
+		_, err = fmt.Fprint(c.App.Writer, made)
+		return err
+	})
+}
+
+func imageListCommand() *cli.Command {
+	return command(cli.Command{
+		Name:  "list",
+		Usage: "show the images that nodes run on, that are declared, or that were made here",
+		Description: "READY IN is how long the nodes that run on an image took to come up when they were made last, the " +
+			"median. An image that the cloud does not have any more is gone.",
+		Action: func(c *cli.Context) error {
+			s, err := siteOf(c)
+			if err != nil {
+				return err
+			}
+			return withAdapters(c, s, func(adapters *site.Adapters) error {
+				images, err := adapters.Images(c.Context)
+				if err != nil {
+					return err
+				}
+				if wantsJSON(c) {
+					return json.NewEncoder(c.App.Writer).Encode(images)
+				}
+				width, _ := text.TerminalSize(c.App.Writer)
+				return status.WriteImages(c.App.Writer, images, time.Now(), width)
+			})
+		},
+	})
+}
+
+func imageCheckCommand() *cli.Command {
+	return command(cli.Command{
+		Name:  "check",
+		Usage: "check whether images have what a node needs, and in what versions",
+		Description: "It logs in to one node of each image, or to NODE, and changes nothing. Without an argument it " +
+			"checks all images that nodes run on.",
+		ArgsUsage: "[IMAGE|NODE]",
+		Action: anywhere(func(c *cli.Context, arguments []string) error {
+			if len(arguments) > 1 {
+				return usagef(c, "image check takes one image or node, but got %q", arguments)
+			}
+			s, err := siteOf(c)
+			if err != nil {
+				return err
+			}
+			return withAdapters(c, s, func(adapters *site.Adapters) error {
+				reports, err := adapters.CheckImages(c.Context, append(arguments, "")[0])
+				if err != nil {
+					return err
+				}
+				if wantsJSON(c) {
+					err = json.NewEncoder(c.App.Writer).Encode(reports)
+				} else {
+					err = reports.Write(c.App.Writer)
+				}
+				return errors.Join(err, reports.Err())
+			})
+		}),
+	})
+}

@@ -1,0 +1,178 @@
+package campaign_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// patience is for a whole campaign.
+const patience = 10 * time.Minute
+
+var nodes = []string{"node01", "node02", "node03", "node04", "node05"}
+
+func campaign(t *testing.T) reconfigure.Campaign {
+	t.Helper()
+	out, err := lab.Reconfigure(t.Context(), "--json", "campaign").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c reconfigure.Campaign
+	if err := json.Unmarshal(out, &c); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return c
+}
+
+// await waits until the campaign is as it should be.
+func await(t *testing.T, what string, is func(reconfigure.Campaign) bool) reconfigure.Campaign {
+	t.Helper()
+	var c reconfigure.Campaign
+	lab.Eventually(t, patience, func() (bool, string) {
+		c = campaign(t)
+		return is(c), fmt.Sprintf("the campaign is not %s: %+v\n%s", what, c, lab.WorkerLogs())
+	})
+	return c
+}
+
+func imageOf(t *testing.T, node string) string {
+	t.Helper()
+	return strings.TrimSpace(lab.On(t, node, "cat", "/etc/image-release"))
+}
+
+// reservations returns the names of Slurm's.
+func reservations(t *testing.T) string {
+	t.Helper()
+	return lab.OnControl(t, "scontrol", "--oneliner", "show", "reservation")
+}
+
+// TestACampaign has a bad image caught by the canary, goes back, and then updates all nodes, some of which have jobs,
+// while the worker is killed twice.
+func TestACampaign(t *testing.T) {
+	before := lab.Identities(t, nodes...)
+	lab.Redeclare(t, func(d *cluster.Declaration) { d.NodeGroups[0].Image = cluster.ImageV2 })
+	said := lab.Do(t, "update", "--outdated", "--canary", "--batch", "2", "--max-unavailable", "2")
+	if !strings.Contains(said, "5 nodes were outdated then") {
+		t.Errorf("it says\n%s", said)
+	}
+	if out, code := lab.Call(t, "update", "--outdated"); code == 0 {
+		t.Errorf("a second campaign was started:\n%s", out)
+	}
+	reserved := await(t, "tested", func(c reconfigure.Campaign) bool { return len(c.Canaries) > 0 && len(c.Open) > 0 })
+	if !strings.Contains(reservations(t), "ReservationName="+reserved.Reserved) {
+		t.Errorf("the canary is not reserved: %s", reservations(t))
+	}
+	c := await(t, "paused", func(c reconfigure.Campaign) bool { return c.State == reconfigure.CampaignPaused })
+	canary := c.Canaries[0].Node
+	if !strings.Contains(c.Why, "the canary "+canary+" failed: the test job ") || !strings.Contains(c.Why, "FAILED") {
+		t.Errorf("it is paused, since %s", c.Why)
+	}
+	if log := lab.On(t, canary, "cat", "/tmp/reconfigure_1_1.log"); !strings.Contains(log, canary) {
+		t.Errorf("the output of the test: %q", log)
+	}
+	if reason := lab.Reason(t, canary); !strings.HasPrefix(reason, "reconfigure: canary of campaign 1: ") {
+		t.Errorf("%s is %s: %q", canary, lab.State(t, canary), reason)
+	}
+	if image := imageOf(t, canary); image != cluster.ImageV2 {
+		t.Errorf("the canary is of image %s", image)
+	}
+	var others []string
+	for _, node := range nodes {
+		if node != canary {
+			others = append(others, node)
+		}
+	}
+	untouched := func() {
+		t.Helper()
+		after := lab.Identities(t, others...)
+		for node, is := range after {
+			if diff := cmp.Diff(before[node], is); diff != "" {
+				t.Errorf("%s was touched (-before +after):\n%s", node, diff)
+			}
+		}
+	}
+	untouched()
+
+	lab.Do(t, "update", "--rollback")
+	text, err := os.ReadFile(filepath.Join(lab.Site, "group_vars", "all.yml"))
+	if err != nil || !strings.Contains(string(text), `image: "`+before[canary].Image+`"`) {
+		t.Errorf("the declaration does not have the former image %s (%v):\n%s", before[canary].Image, err, text)
+	}
+	await(t, "done", func(c reconfigure.Campaign) bool { return c.State == reconfigure.CampaignDone && c.ID == 2 })
+	lab.AwaitIdle(t, canary)
+	if image := imageOf(t, canary); image != cluster.ImageV1 {
+		t.Errorf("after the rollback the canary is of image %s", image)
+	}
+	untouched()
+	lab.AwaitQuiet(t)
+	if left := reservations(t); strings.Contains(left, "reconfigure") {
+		t.Errorf("reservations are left: %s", left)
+	}
+	lab.AssertTerraformIsClean(t)
+
+	// Now the image is a good one, as a deploy would say.
+	lab.OnControl(t, "sh", "-c", "printf '#!/bin/sh\\nhostname\\n' >/usr/local/libexec/reconfigure/canary.sh")
+	lab.Redeclare(t, func(d *cluster.Declaration) { d.NodeGroups[0].Image = cluster.ImageV2 })
+	jobs := []string{lab.Job(t, "--nodelist=node02", harness.Until), lab.Job(t, "--nodelist=node03", "--wrap=sleep 40")}
+	for _, id := range jobs {
+		lab.AwaitJob(t, id, "RUNNING")
+	}
+	lab.Do(t, "update", "--outdated", "--canary", "--batch", "2", "--max-unavailable", "2")
+	await(t, "at its canary", func(c reconfigure.Campaign) bool { return len(c.Open) == 1 })
+	lab.KillWorkers(t)
+	lab.Do(t, "campaign", "continue") // it is not paused, so this does no more than to start a worker
+	await(t, "running", func(c reconfigure.Campaign) bool {
+		return c.State == reconfigure.CampaignRunning && len(c.Open) > 0
+	})
+	lab.KillWorkers(t)
+	lab.Do(t, "campaign", "continue")
+	if out := lab.Do(t, "status"); !strings.Contains(out, "Campaign 3 over standard is running") {
+		t.Errorf("status says\n%s", out)
+	}
+	await(t, "waiting for the last one", func(c reconfigure.Campaign) bool { return c.Done.Len() == 4 })
+	lab.AwaitJob(t, jobs[1], "COMPLETED")
+	lab.AssertRunning(t, jobs[0])
+	lab.LetGo(t, "node02")
+	c = await(t, "done", func(c reconfigure.Campaign) bool { return c.State == reconfigure.CampaignDone })
+	lab.AwaitJob(t, jobs[0], "COMPLETED")
+	lab.AssertNeverRestarted(t, jobs...)
+	if c.Done.Len() != 5 || len(c.Failed) > 0 || !c.Passed("standard") {
+		t.Errorf("%+v", c)
+	}
+	for _, node := range nodes {
+		lab.AwaitIdle(t, node)
+		if image := imageOf(t, node); image != cluster.ImageV2 {
+			t.Errorf("%s is of image %s", node, image)
+		}
+	}
+	// No request was made twice.
+	requests, err := lab.Journal(t).Requests(t.Context(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := map[string]int{}
+	for _, r := range requests {
+		if r.Campaign == c.ID {
+			asked[r.Nodes.String()]++
+		}
+	}
+	want := map[string]int{"node01": 1, "node02": 1, "node03": 1, "node04": 1, "node05": 1}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("requests by node (-want +got):\n%s", diff)
+	}
+	lab.AwaitQuiet(t)
+	lab.AssertTerraformIsClean(t)
+	if left := reservations(t); strings.Contains(left, "reconfigure") {
+		t.Errorf("reservations are left: %s", left)
+	}
+}

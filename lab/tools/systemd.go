@@ -1,0 +1,44 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/eiffel-hpc/eiffel/lab/image"
+)
+
+// InstallSystemd builds the images with systemd, each in about a minute.
+func InstallSystemd(ctx context.Context, checkout string, progress io.Writer) error {
+	p, err := paths(checkout)
+	if err != nil {
+		return err
+	}
+	return install(ctx, checkout, progress, append(steps(checkout, p), systemdSteps(p)...))
+}
+
+// FindSystemd is [Find] for a test that needs the images with systemd too.
+func FindSystemd(checkout string) (Paths, error) {
+	p, err := Find(checkout)
+	if err != nil {
+		return Paths{}, err
+	}
+	for _, s := range systemdSteps(p) {
+		if !s.present() {
+			return Paths{}, fmt.Errorf("missing or out of date: %s; run \"make tools-systemd\"", s.name)
+		}
+	}
+	return p, nil
+}
+
+func systemdSteps(p Paths) []step {
+	base := func(release, dir string) step {
+		b := image.Base{Release: release, Systemd: true}
+		return step{
+			"base image of " + release + " with systemd",
+			func() bool { return b.IsCurrent(dir) },
+			func(ctx context.Context) error { return b.Build(ctx, dir) },
+		}
+	}
+	return []step{base("bookworm", p.Systemd), base("trixie", p.Trixie)}
+}

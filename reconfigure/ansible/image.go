@@ -1,0 +1,37 @@
+package ansible
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// imagePlaybook prepares a node for an image.
+const imagePlaybook = "image.yml"
+
+// Clean runs image.yml on an instance: it stops slurmd, and removes what belongs to the node or the cluster alone. It
+// may be repeated, and may run beside Configure, as long as that does not log in to the node.
+func (r *Runner) Clean(ctx context.Context, c reconfigure.Cluster, i reconfigure.Instance) (err error) {
+	s, err := newScratch(c.Settings.StateDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close(ctx)) }()
+	node := nodeset.Of(i.Node)
+	inv := newInventory(c, map[string]reconfigure.Instance{i.Node: i})
+	err = errors.Join(
+		s.writeVars(c, reconfigure.Extent{Changed: node}), s.writeInventory(r.Dir, inv.only(node)),
+	)
+	if err != nil {
+		return err
+	}
+	seen, err := r.execute(ctx, executor{Runner: r, scratch: s, playbook: imagePlaybook}, func(event) {})
+	failures, err := seen.verdicts(node, err)
+	if err = errors.Join(err, failures[i.Node]); err != nil {
+		return fmt.Errorf("clean the disk of %s: %w", i.Node, err)
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// The properties of an image that this tool has made, beside clusterKey and idKey. Nova copies the properties of an
+// instance's image to its snapshots, so that a snapshot that somebody makes by hand has them too, with another name.
+const (
+	nodeKey    = "eiffel_node"
+	requestKey = "eiffel_request"
+)
+
+// Images returns all images that the project sees, in any status.
+func (c *Client) Images(ctx context.Context) ([]reconfigure.Image, error) {
+	return c.listImages(ctx, images.ListOpts{})
+}
+
+func (c *Client) listImages(ctx context.Context, which images.ListOpts) ([]reconfigure.Image, error) {
+	pages, err := images.List(c.images, which).AllPages(ctx)
+	if err != nil {
+		return nil, c.failed("list the images of", err)
+	}
+	found, err := images.ExtractImages(pages)
+	if err != nil {
+		return nil, c.failed("list the images of", err)
+	}
+	all := make([]reconfigure.Image, len(found))
+	for i := range found {
+		all[i] = c.imageView(found[i])
+	}
+	return all, nil
+}
+
+func (c *Client) imageView(i images.Image) reconfigure.Image {
+	view := reconfigure.Image{
+		ID: i.ID, Name: i.Name, Status: string(i.Status), Size: i.SizeBytes, Created: i.CreatedAt,
+	}
+	said := map[string]string{}
+	for _, key := range []string{idKey, nodeKey, requestKey} {
+		said[key], _ = i.Properties[key].(string)
+	}
+	if c.ours(said) {
+		view.Node = said[nodeKey]
+		request, _ := strconv.ParseInt(said[requestKey], 10, 64) // zero: it was made for no request
+		view.Request = reconfigure.RequestID(request)
+	}
+	return view
+}
+
+// Image returns the image that was begun for a request; false if there is none. It is an error if there is an image of
+// that name that was made by others or for something else: whoever declares the name could not say which one he means.
+func (c *Client) Image(
+	ctx context.Context, name string, request reconfigure.RequestID,
+) (reconfigure.Image, bool, error) {
+	same, err := c.listImages(ctx, images.ListOpts{Name: name})
+	if err != nil {
+		return reconfigure.Image{}, false, err
+	}
+	for _, i := range same {
+		if i.Request == request {
+			return i, true, nil
+		}
+	}
+	if len(same) > 0 {
+		return reconfigure.Image{}, false, fmt.Errorf(
+			"there is an image named %q already, %s: give another name, or delete that one", name, same[0].ID)
+	}
+	return reconfigure.Image{}, false, nil
+}
+
+// CreateImage has Nova begin an image of an instance's disk, unless there is one of this name and request. If the
+// answer was lost or Nova is at it already, it looks once more. Other errors are the cloud's, with a class.
+func (c *Client) CreateImage(
+	ctx context.Context, of reconfigure.Instance, name string, request reconfigure.RequestID,
+) (reconfigure.Image, error) {
+	if image, found, err := c.Image(ctx, name, request); found || err != nil {
+		return image, err
+	}
+	id, err := servers.CreateImage(ctx, c.compute, of.ID, servers.CreateImageOpts{
+		Name: name, Metadata: map[string]string{
+			clusterKey: c.config.Cluster, idKey: c.config.Identity.ID, nodeKey: of.Node, requestKey: request.String(),
+		},
+	}).ExtractImageID()
+	if err == nil {
+		var image *images.Image
+		if image, err = images.Get(ctx, c.images, id).Extract(); err == nil {
+			return c.imageView(*image), nil
+		}
+	}
+	if image, found, _ := c.Image(ctx, name, request); found {
+		return image, nil
+	}
+	return reconfigure.Image{}, c.failed("make an image of server "+of.ID+" of", err)
+}
+
+// AwaitImage returns when an image is active and Nova has ended its work on the instance, which it refuses to rebuild
+// before. It fails at once if the image cannot become active any more. Nova removes an image that it could not save.
+func (c *Client) AwaitImage(
+	ctx context.Context, image reconfigure.Image, of reconfigure.Instance,
+) (reconfigure.Image, error) {
+	err := c.poll(ctx, func() (bool, error) {
+		is, err := images.Get(ctx, c.images, image.ID).Extract()
+		switch {
+		case gophercloud.ResponseCodeIs(err, http.StatusNotFound):
+			return false, errors.New("the cloud has removed it while it was saved; " +
+				"a quota of the image service or a full store are usual causes")
+		case err != nil:
+			return false, c.failed("look at it in", err)
+		}
+		image = c.imageView(*is)
+		switch is.Status {
+		case images.ImageStatusQueued, images.ImageStatusSaving, images.ImageStatusImporting:
+			return false, nil
+		case images.ImageStatusActive:
+			return c.idle(ctx, of.ID)
+		}
+		return false, fmt.Errorf("it is %s", is.Status)
+	})
+	if err != nil {
+		return image, fmt.Errorf("image %s, %s: %w", image.Name, image.ID, err)
+	}
+	return image, nil
+}
+
+// idle reports whether Nova does nothing with a server, or it is gone.
+func (c *Client) idle(ctx context.Context, id string) (bool, error) {
+	s, err := servers.Get(ctx, c.compute, id).Extract()
+	switch {
+	case gophercloud.ResponseCodeIs(err, http.StatusNotFound):
+		return true, nil
+	case err != nil:
+		return false, c.failed("look at server "+id+" of", err)
+	}
+	return s.TaskState == "", nil
+}

@@ -1,0 +1,156 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// capture makes an image of the node's disk, and then makes the node anew, or removes its instance, also if there is no
+// image. It may be repeated after a crash: the cloud has the image by its request, Slurm has the drain's reason since
+// before the cleaning, and Terraform adopts the new instance. Until the node is made anew, its drain does not end.
+func (o *operation) capture() error {
+	o.enter(reconfigure.PhaseClean)
+	image, err := o.image()
+	switch {
+	case err == nil:
+		o.unfit = !o.bootedSince(image)
+		said := fmt.Sprintf("image %s is %s", image.Name, image.ID)
+		if o.change.Note != "" {
+			said += "; " + o.change.Note
+		}
+		o.change.Note = said
+	default:
+		o.note(said(err))
+	}
+	if !o.unfit {
+		return err
+	}
+	if problem := o.anewAfterImage(); problem != nil {
+		return errors.Join(err, problem)
+	}
+	o.unfit = false
+	o.touched.Store(false) // what is there is in order, also if there is no image
+	return err
+}
+
+// image returns the image, which an earlier worker may have begun.
+func (o *operation) image() (reconfigure.Image, error) {
+	_, deps := o.using()
+	ctx, cancel := context.WithTimeoutCause(o.ctx, o.timing.Image, errImage)
+	defer cancel()
+	image, found, err := deps.Images.Image(ctx, o.change.Image, o.change.Requests[0])
+	if err != nil {
+		return image, err
+	}
+	if !found {
+		if err := o.clean(ctx); err != nil {
+			return image, err
+		}
+		o.enter(reconfigure.PhaseImage)
+		image, err = deps.Images.CreateImage(ctx, o.instance, o.change.Image, o.change.Requests[0])
+		if err != nil {
+			return image, err
+		}
+	} else {
+		o.enter(reconfigure.PhaseImage)
+	}
+	return deps.Images.AwaitImage(ctx, image, o.instance)
+}
+
+// errImage ends the wait for an image.
+var errImage = errors.New("the image was not there in time")
+
+// clean removes what belongs to the node alone from its disk. Slurm has before that what is done.
+func (o *operation) clean(ctx context.Context) error {
+	if o.instance.ID == "" || o.isGone(o.instance.ID) {
+		o.unfit = true // it is made anew in any case
+		return errors.New("there is no image of it, and its instance is gone")
+	}
+	if err := o.guard(ctx); err != nil {
+		return err
+	}
+	if err := o.insist(ctx, func() error { return o.mark(ctx) }); err != nil {
+		return fmt.Errorf("it is not cleaned, since Slurm could not be told: %w", err)
+	}
+	o.unfit = true
+	cluster, deps := o.using()
+	if err := deps.Cleaner.Clean(ctx, cluster, o.instance); err != nil {
+		return byDefault(reconfigure.ClassPlaybook, o.cause(err))
+	}
+	return nil
+}
+
+// mark drains the node with the reason of an image, unless somebody else has drained it.
+func (o *operation) mark(ctx context.Context) error {
+	state, err := o.state(ctx)
+	if err != nil || state.ForeignDrain() {
+		return err
+	}
+	return o.update(ctx, updateDrain, reconfigure.ImageReason)
+}
+
+// bootedSince reports whether the node has been made anew since the image was begun: a slurmd cannot register on a disk
+// that was cleaned.
+func (o *operation) bootedSince(image reconfigure.Image) bool {
+	state, err := o.state(o.ctx)
+	return err == nil && state.Ready() && state.Boot.After(image.Created)
+}
+
+// anewAfterImage makes the node anew, or removes the instance of a cloud node and hands the node to power saving.
+func (o *operation) anewAfterImage() error {
+	state, err := o.state(o.ctx)
+	if err == nil && state.Up() && !state.Drained() { // somebody has ended the drain
+		if err := o.mark(o.ctx); err != nil {
+			o.note("it could not be drained again: " + err.Error())
+		}
+	}
+	if unwanted := err == nil && state.GivenUp() && !o.persistent(); !o.change.HandOver && !unwanted {
+		return o.bringUp()
+	}
+	o.enter(reconfigure.PhaseApply)
+	if err := o.discard(o.ctx); err != nil {
+		return err
+	}
+	if err := o.insist(o.ctx, o.powerOff); err != nil {
+		return fmt.Errorf("its instance is removed, but Slurm could not be told that it is powered down: %w", err)
+	}
+	return nil
+}
+
+// powerOff hands a node without an instance to power saving, and ends its drain. A drain of somebody else stays.
+func (o *operation) powerOff() error {
+	state, err := o.state(o.ctx)
+	switch {
+	case err != nil || state.ForeignDrain():
+		return err
+	case state.PoweringUp() || state.PoweringDown() || state.PoweredDown():
+	default:
+		if err := o.update(o.ctx, updatePowerDown, ""); err != nil {
+			return err
+		}
+	}
+	if err := o.undrainStale(o.ctx); err != nil {
+		return err
+	}
+	if state, err = o.state(o.ctx); err != nil || !state.Ours() || state.Drained() {
+		return err
+	}
+	return o.update(o.ctx, updateReason, "") // Slurm keeps it when it ends the drain with the power down
+}
+
+// insist repeats a command to Slurm that fails, for about a minute.
+func (o *operation) insist(ctx context.Context, do func() error) error {
+	const most = 6
+	wait := o.timing.Pause
+	for attempt := 1; ; attempt++ {
+		err := do()
+		if err == nil || attempt == most || !pause(ctx, wait) {
+			return err
+		}
+		wait = min(2*wait, time.Minute)
+	}
+}

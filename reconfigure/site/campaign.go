@@ -1,0 +1,267 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/campaign"
+	"github.com/eiffel-hpc/eiffel/reconfigure/config"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/slurm"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+	"github.com/eiffel-hpc/eiffel/reconfigure/status"
+)
+
+var (
+	_ campaign.Tester  = (*slurm.Client)(nil)
+	_ campaign.Journal = (*journal.Journal)(nil)
+)
+
+// campaigns is what a worker takes campaigns on with.
+func (o *opener) campaigns() func(context.Context) (time.Duration, bool) {
+	runner := campaign.Runner{Journal: o.log, Open: func(ctx context.Context) (campaign.Site, error) {
+		opened, err := o.open(ctx)
+		if err != nil {
+			return campaign.Site{}, err
+		}
+		return campaign.Site{
+			Cluster: opened.Cluster, Observe: opened.Observe,
+			Tester: func(control reconfigure.Instance) campaign.Tester {
+				o.lock.Lock()
+				defer o.lock.Unlock()
+				return o.last.scheduler(control)
+			},
+		}, nil
+	}}
+	return runner.Advance(o.logger)
+}
+
+// Campaign is a campaign that may be started.
+type Campaign struct {
+	reconfigure.Campaign
+	Nodes nodeset.NodeSet // that are outdated
+
+	changes  []config.Change
+	edit     config.Edit
+	replaces reconfigure.CampaignID // the campaign that has not ended, which is aborted for this one
+}
+
+// NewCampaign prepares a campaign, of all groups where it names none, and changes nothing.
+func (s Site) NewCampaign(
+	ctx context.Context, log *journal.Journal, out *slog.Logger, wanted reconfigure.Campaign,
+) (Campaign, error) {
+	last, there, err := newest(ctx, log)
+	if err != nil {
+		return Campaign{}, err
+	}
+	if there && !last.Ends() {
+		return Campaign{}, unended(last)
+	}
+	if len(wanted.Groups) == 0 {
+		for _, g := range s.Cluster.Groups {
+			wanted.Groups = append(wanted.Groups, g.Name)
+		}
+	}
+	return s.campaign(ctx, log, out, Campaign{Campaign: wanted})
+}
+
+// NewRollback prepares a campaign back to the images that the nodes of the last campaign had before it, by their ids.
+// The declaration names these images then, and the last campaign is aborted.
+func (s Site) NewRollback(
+	ctx context.Context, log *journal.Journal, out *slog.Logger, wanted reconfigure.Campaign,
+) (Campaign, error) {
+	last, there, err := newest(ctx, log)
+	switch {
+	case err != nil:
+		return Campaign{}, err
+	case !there:
+		return Campaign{}, errors.New("there was no campaign, so there is nothing to take back")
+	}
+	c := Campaign{Campaign: wanted}
+	if c.Rollback = last.ID; !last.Ends() {
+		c.replaces = last.ID
+	}
+	for _, name := range last.Groups {
+		if len(wanted.Groups) > 0 && !slices.Contains(wanted.Groups, name) {
+			continue
+		}
+		id, err := formerImage(last, name)
+		if err != nil {
+			return c, err
+		}
+		g, err := reconfigure.GroupNamed(s.Cluster.Groups, name)
+		if err != nil {
+			return c, err
+		}
+		if id == "" {
+			continue
+		}
+		if g.Image != id {
+			c.changes = append(c.changes, config.Image{Group: name, From: g.Image, To: id})
+		}
+		s.Cluster = s.Cluster.WithImage(name, id)
+		if !slices.Contains(c.Groups, name) {
+			c.Groups = append(c.Groups, name)
+		}
+	}
+	if len(c.Groups) == 0 {
+		return c, fmt.Errorf("campaign %s was to change no image", last.ID)
+	}
+	if c.edit, err = config.Prepare(s.Dir, c.changes...); err != nil {
+		return c, err
+	}
+	return s.campaign(ctx, log, out, c)
+}
+
+// formerImage returns the id of the image that the outdated nodes of a group had before a campaign; empty if they had
+// the one that it was to give them, or if there were none.
+func formerImage(c reconfigure.Campaign, group string) (string, error) {
+	images := c.Former[group]
+	switch ids := slices.Sorted(maps.Keys(images)); {
+	case len(ids) > 1:
+		said := make([]string, len(ids))
+		for i, id := range ids {
+			said[i] = fmt.Sprintf("%s on %s", id, images[id])
+		}
+		return "", fmt.Errorf("the nodes of %s had several images before campaign %s: %s; write one of them into %s as "+
+			"the image of %s, and call `reconfigure update --outdated --group %s`", group, c.ID, strings.Join(said, ", "),
+			config.File, group, group)
+	case len(ids) == 1 && ids[0] != c.Targets[group].ImageID:
+		return ids[0], nil
+	}
+	return "", nil
+}
+
+func (s Site) campaign(
+	ctx context.Context, log *journal.Journal, out *slog.Logger, c Campaign,
+) (Campaign, error) {
+	adapters := s.Adapters(log, out)
+	defer adapters.Close()
+	observer := adapters.observer()
+	observer.Limit = observeFor
+	seen, err := observer.Observe(ctx, snapshot.Scope{Declared: true})
+	if err != nil {
+		return c, err
+	}
+	if why, missing := seen.Missing[snapshot.Terraform]; missing {
+		return c, errors.New(why)
+	}
+	if c.Campaign, err = campaign.New(c.Campaign, s.Cluster, seen); err != nil {
+		return c, err
+	}
+	c.Nodes = campaign.Outdated(c.Campaign, s.Cluster, seen)
+	return c, nil
+}
+
+// newest is the newest campaign. Without a journal there is none.
+func newest(ctx context.Context, log *journal.Journal) (reconfigure.Campaign, bool, error) {
+	if log == nil {
+		return reconfigure.Campaign{}, false, nil
+	}
+	return log.Campaign(ctx)
+}
+
+func unended(c reconfigure.Campaign) error {
+	return fmt.Errorf("campaign %s is %s: `reconfigure campaign` shows how far it is, and `reconfigure campaign abort` "+
+		"ends it", c.ID, c.State)
+}
+
+// Empty reports whether there is nothing to do and to take back.
+func (c Campaign) Empty() bool { return c.Nodes.Empty() && c.Rollback == 0 }
+
+// Preview returns what a dry run shows.
+func (c Campaign) Preview() status.CampaignPreview {
+	p := status.CampaignPreview{
+		Groups: c.Groups, Limits: c.CampaignLimits, Canary: c.Canary, Nodes: c.Nodes, Aborts: c.replaces,
+	}
+	for _, change := range c.changes {
+		p.Declaration = append(p.Declaration, change)
+	}
+	return p
+}
+
+// Start starts a campaign, after the declaration was edited and the campaign that it takes back was aborted. It may be
+// repeated after an error.
+func (s Site) Start(ctx context.Context, log *journal.Journal, c Campaign) (reconfigure.Campaign, error) {
+	if err := s.UpToDate(ctx, log); err != nil {
+		return c.Campaign, err
+	}
+	if c.replaces != 0 {
+		if _, err := s.ChangeCampaign(ctx, log, c.replaces, abort); err != nil {
+			return c.Campaign, err
+		}
+	}
+	if len(c.changes) > 0 {
+		if err := c.edit.Write(ctx); err != nil {
+			return c.Campaign, err
+		}
+		if err := s.UpToDate(ctx, log); err != nil { // from now on the other control hosts are behind
+			return c.Campaign, c.stands(err)
+		}
+	}
+	started, err := log.StartCampaign(ctx, c.Campaign)
+	if err == nil {
+		return started, nil
+	}
+	if last, there, e := log.Campaign(ctx); e == nil && there && errors.Is(err, reconfigure.ErrCampaign) {
+		err = unended(last)
+	}
+	return c.Campaign, c.stands(err)
+}
+
+// stands is an error after the declaration was edited.
+func (c Campaign) stands(err error) error {
+	if len(c.changes) == 0 {
+		return err
+	}
+	return fmt.Errorf("%s names the former image now, but the campaign was not started; `reconfigure update --outdated` "+
+		"starts it: %w", config.File, err)
+}
+
+func abort(c reconfigure.Campaign) reconfigure.Campaign { return campaign.Abort(c, time.Now()) }
+
+// CampaignChanges is what may be done with a campaign, by the words for it.
+func CampaignChanges(by, reason string) map[string]func(reconfigure.Campaign) reconfigure.Campaign {
+	return map[string]func(reconfigure.Campaign) reconfigure.Campaign{
+		"pause": func(c reconfigure.Campaign) reconfigure.Campaign {
+			why := "paused by " + by
+			if reason != "" {
+				why += ": " + reason
+			}
+			return campaign.Pause(c, why)
+		},
+		"continue": campaign.Continue,
+		"abort":    abort,
+	}
+}
+
+// ChangeCampaign changes a campaign, and cancels the requests of one that is aborted, as far as nothing was done for
+// them. It returns the campaign.
+func (s Site) ChangeCampaign(
+	ctx context.Context, log *journal.Journal, id reconfigure.CampaignID,
+	change func(reconfigure.Campaign) reconfigure.Campaign,
+) (c reconfigure.Campaign, err error) {
+	_, err = log.AdvanceCampaign(ctx, id,
+		func(was reconfigure.Campaign) (reconfigure.Campaign, []reconfigure.Request, error) {
+			c = change(was)
+			return c, nil, nil
+		})
+	if err != nil || c.State != reconfigure.CampaignAborted {
+		return c, err
+	}
+	for _, request := range c.Open {
+		err := log.Cancel(ctx, request)
+		if err != nil && !errors.Is(err, reconfigure.ErrBegun) && !errors.Is(err, reconfigure.ErrFinished) {
+			return c, err
+		}
+	}
+	return c, nil
+}

@@ -1,0 +1,54 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/config"
+)
+
+// Edit is a change of the declaration that belongs to a request. A nil one is none.
+type Edit struct {
+	config.MinNodes
+	prepared config.Edit
+}
+
+// Edit prepares another min_nodes of a group; nil where it is declared so already.
+func (s Site) Edit(g reconfigure.NodeGroup, n int) (*Edit, error) {
+	if n == g.Min {
+		return nil, nil
+	}
+	e := Edit{MinNodes: config.MinNodes{Group: g.Name, From: g.Min, To: n}}
+	var err error
+	e.prepared, err = config.Prepare(s.Dir, e.MinNodes)
+	return &e, err
+}
+
+// Make makes the change, and logs it.
+func (e *Edit) Make(ctx context.Context, log *slog.Logger) error {
+	if e == nil {
+		return nil
+	}
+	if err := e.prepared.Write(ctx); err != nil {
+		return err
+	}
+	log.InfoContext(ctx, e.String())
+	return nil
+}
+
+// Stands returns the error of a request that could not be made, with the word that its edit was.
+func (e *Edit) Stands(err error) error {
+	if e == nil {
+		return err
+	}
+	return fmt.Errorf(
+		"group_vars/all.yml says min_nodes %d of %s now, but the request was not made; `reconfigure resize %s` makes "+
+			"it: %w",
+		e.To,
+		e.Group,
+		e.Group,
+		err,
+	)
+}

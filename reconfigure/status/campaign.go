@@ -1,0 +1,108 @@
+package status
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/text"
+)
+
+// Campaign is the newest campaign.
+type Campaign struct {
+	reconfigure.Campaign
+	Outdated nodeset.NodeSet `json:"outdated"` // the nodes that were outdated when it began
+}
+
+// NewCampaign returns a campaign for a report.
+func NewCampaign(c reconfigure.Campaign) Campaign { return Campaign{c, formerNodes(c)} }
+
+func formerNodes(c reconfigure.Campaign) nodeset.NodeSet {
+	var all nodeset.NodeSet
+	for _, images := range c.Former {
+		for _, nodes := range images {
+			all = all.Union(nodes)
+		}
+	}
+	return all
+}
+
+// String is the same for people.
+func (c Campaign) String() string { return strings.Join(c.Words(time.Now()), "\n") }
+
+// Words returns a line for each fact.
+func (c Campaign) Words(now time.Time) []string {
+	head := fmt.Sprintf("Campaign %s over %s is %s", c.ID, strings.Join(c.Groups, ", "), c.State)
+	if c.Rollback != 0 {
+		head += fmt.Sprintf(" (it takes campaign %s back)", c.Rollback)
+	}
+	if c.Why != "" {
+		head += ": " + text.OneLine(c.Why)
+	}
+	since := "started " + text.Ago(now, c.Started) + " ago"
+	if c.Caller != "" {
+		since += " by " + text.OneLine(c.Caller)
+	}
+	lines := []string{head + ".", fmt.Sprintf(
+		"It was %s; %d nodes were outdated then, %d are updated, %d are under way, %d failed.",
+		since, c.Outdated.Len(), c.Done.Len(), len(c.Open), len(c.Failed))}
+	for _, k := range c.Canaries {
+		line := fmt.Sprintf("Canary %s of %s: %s", k.Node, k.Group, k.Phase)
+		if k.Why != "" {
+			line += ": " + text.OneLine(k.Why)
+		}
+		lines = append(lines, line+".")
+	}
+	if len(c.Open) > 0 {
+		lines = append(lines, fmt.Sprintf("Under way: %s.", nodeset.Collect(maps.Keys(c.Open))))
+	}
+	for _, node := range nodeset.Collect(maps.Keys(c.Failed)).Names() {
+		lines = append(lines, fmt.Sprintf("Failed: %s: %s.", node, text.OneLine(c.Failed[node])))
+	}
+	return append(lines, c.advice()...)
+}
+
+// advice says what an administrator can do.
+func (c Campaign) advice() []string {
+	if c.State != reconfigure.CampaignPaused {
+		return nil
+	}
+	return []string{"`reconfigure campaign continue` goes on, and tries again what failed; `reconfigure campaign abort` " +
+		"ends it; `reconfigure update --rollback` goes back to the former image."}
+}
+
+// CampaignPreview is what a dry run of a campaign prints.
+type CampaignPreview struct {
+	Declaration []fmt.Stringer             `json:"declaration,omitempty"` // changes to group_vars/all.yml
+	Groups      []string                   `json:"groups"`
+	Limits      reconfigure.CampaignLimits `json:"limits"`
+	Canary      bool                       `json:"canary"`
+	Nodes       nodeset.NodeSet            `json:"nodes"` // that are outdated
+	Aborts      reconfigure.CampaignID     `json:"aborts,omitempty"`
+}
+
+// String is the same for people.
+func (p CampaignPreview) String() string {
+	var b strings.Builder
+	for _, change := range p.Declaration {
+		fmt.Fprintln(&b, change)
+	}
+	if p.Aborts != 0 {
+		fmt.Fprintf(&b, "campaign %s is aborted\n", p.Aborts)
+	}
+	if p.Nodes.Empty() {
+		b.WriteString("nothing to do: no node is outdated")
+		return b.String()
+	}
+	fmt.Fprintf(&b, "%d nodes of %s are outdated, and are updated: %s\n", p.Nodes.Len(), strings.Join(p.Groups, ", "),
+		p.Nodes)
+	fmt.Fprintf(&b, "at most %d at a time, with at most %d nodes of the groups that Slurm cannot use", p.Limits.Batch,
+		p.Limits.MaxUnavailable)
+	if p.Canary {
+		b.WriteString("\nfirst one node of each group, as a canary")
+	}
+	return b.String()
+}
