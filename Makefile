@@ -100,6 +100,13 @@ test-tofu: tools ## run the tests of package terraform with OpenTofu, which is b
 	go run ./lab/tools/cmd/install --tofu
 	TF_CLI_CONFIG_FILE= EIFFEL_TERRAFORM=$(TOOLS)/bin/tofu EIFFEL_PLUGINS=$(TOOLS)/plugins-tofu go test -count 1 ./reconfigure/terraform
 
+# Not part of `make test`: it takes minutes, and installs 3.5 GB of Debian's packages. Run it before a release.
+.PHONY: release-check
+release-check: ## check labcloud and a real OpenStack alike; installs OpenStack (3.5 GB) and runs it, for minutes
+	go run ./lab/tools/cmd/install --openstack
+	go test -count 1 -run TestItAnswersAsOpenStackDoes ./lab/labcloud
+	EIFFEL_RELEASE_CHECK=1 go test -count 1 -timeout 60m -v ./lab/openstack
+
 .PHONY: golden
 golden: ## write the golden files of the tests; the diff is the change in behaviour
 	go test ./cmd/reconfigure ./reconfigure/plan ./reconfigure/config ./reconfigure/terraform ./reconfigure/ansible ./ansible -update

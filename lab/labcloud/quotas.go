@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -53,20 +54,22 @@ func (c *Cloud) SetQuotas(q Quotas) {
 }
 
 // checkQuota refuses what would exceed the project's quota. When several
-// resources are exceeded, Nova names all but gives the numbers of the first.
+// resources are exceeded, Nova gives the names and numbers of all.
 func checkQuota(limits map[string]int, used, more usage) error {
 	have, want := used.byName(), more.byName()
-	var over []string
+	var names, asked, taken, most []string
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if limit := limits[name]; limit >= 0 && want[name] > 0 && have[name]+want[name] > limit {
-			over = append(over, name)
+			names, asked = append(names, name), append(asked, strconv.Itoa(want[name]))
+			taken, most = append(taken, strconv.Itoa(have[name])), append(most, strconv.Itoa(limit))
 		}
 	}
-	if len(over) == 0 {
+	if len(names) == 0 {
 		return nil
 	}
-	first := over[0]
-	return quotaExceeded(strings.Join(over, ","), want[first], have[first], limits[first])
+	list := func(parts []string) string { return strings.Join(parts, ", ") }
+	return forbidden("Quota exceeded for %s: Requested %s, but already used %s of %s %[1]s", list(names), list(asked),
+		list(taken), list(most))
 }
 
 func quotaExceeded(names string, asked, used, limit int) error {

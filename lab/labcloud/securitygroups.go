@@ -245,9 +245,9 @@ func (c *Cloud) createRule(r *request) (reply, error) {
 func (f *ruleFields) check() error {
 	switch {
 	case f.Direction != "ingress" && f.Direction != "egress":
-		return badRequest("Invalid input for direction. Reason: '%s' is not in ['ingress', 'egress'].", f.Direction)
+		return badRequest("Invalid input for direction. Reason: %s is not in valid_values.", f.Direction)
 	case f.EtherType != "IPv4" && f.EtherType != "IPv6":
-		return badRequest("Invalid input for ethertype. Reason: '%s' is not in ['IPv4', 'IPv6'].", f.EtherType)
+		return badRequest("Invalid input for ethertype. Reason: %s is not in valid_values.", f.EtherType)
 	case f.PortMin != nil && f.Protocol == nil:
 		return badRequest("Must also specify protocol if port range is given.")
 	case f.PortMin != nil && f.PortMax != nil && *f.PortMin > *f.PortMax && !strings.HasPrefix(*f.Protocol, "icmp"):

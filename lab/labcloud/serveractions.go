@@ -2,8 +2,10 @@ package labcloud
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -43,16 +45,24 @@ var serverActions = map[string]action{
 
 // actOnServer finds the server and the action.
 func (c *Cloud) actOnServer(r *request) (reply, error) {
+	name, _ := actionName(r.body)
 	s, err := c.findServer(r)
 	if err != nil {
+		if name == "os-start" || name == "os-stop" {
+			err = noMapping(r)
+		}
 		return reply{}, err
 	}
-	name, _ := actionName(r.body)
 	act, known := serverActions[name]
 	if !known {
 		return reply{}, badRequest("There is no such action: %s", name)
 	}
 	return act(c, r, s)
+}
+
+// noMapping is what some of Nova's calls say of a server that is not there.
+func noMapping(r *request) error {
+	return notFound("", "Instance %s has no mapping to a cell.", r.PathValue("id"))
 }
 
 // arguments decodes what an action is given. Null is no arguments.
@@ -90,12 +100,10 @@ func (s *server) checkState(action string, states ...vmState) error {
 		return conflict("", "Cannot '%s' instance %s while it is in task_state %s", action, s.id, s.task)
 	}
 	if !s.placed {
-		return s.notReady()
+		return conflict("", "Instance %s is in an invalid state for '%s'", s.id, action)
 	}
 	return nil
 }
-
-func (s *server) notReady() error { return conflict("", "Instance %s is not ready", s.id) }
 
 // reboot restarts a server. A hard reboot is also the way out of ERROR and of
 // a soft reboot that does not end.
@@ -106,10 +114,12 @@ func (c *Cloud) reboot(r *request, s *server) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	hard := args.Type == "HARD"
-	if !hard && args.Type != "SOFT" {
+	kinds := []string{"HARD", "Hard", "hard", "SOFT", "Soft", "soft"}
+	hard := slices.Contains(kinds[:3], args.Type)
+	if !slices.Contains(kinds, args.Type) {
 		return reply{}, badRequest(
-			"Invalid input for field/attribute type. Value: %s. It is not one of ['HARD', 'SOFT']", args.Type,
+			"Invalid input for field/attribute type. Value: %s. '%[1]s' is not one of "+
+				"['HARD', 'Hard', 'hard', 'SOFT', 'Soft', 'soft']", args.Type,
 		)
 	}
 	switch {
@@ -186,7 +196,7 @@ func (c *Cloud) resize(r *request, s *server) (reply, error) {
 	}
 	to, known := c.state.flavors.get(args.FlavorRef)
 	if !known {
-		return reply{}, badRequest("Unable to locate requested flavor.")
+		return reply{}, badRequest("Flavor %s could not be found.", args.FlavorRef)
 	}
 	if to.ID == s.flavor.ID {
 		return reply{}, badRequest("When resizing, instances must change flavor!")
@@ -280,16 +290,23 @@ func (c *Cloud) createImage(r *request, s *server) (reply, error) {
 // holding up other calls.
 func (c *Cloud) consoleOutput(r *request, s *server) (reply, error) {
 	args, err := arguments[struct {
-		Length int `json:"length"`
+		Length any `json:"length"`
 	}](r)
 	if err != nil {
 		return reply{}, err
 	}
+	length := 0
+	if args.Length != nil {
+		if length, err = strconv.Atoi(fmt.Sprint(args.Length)); err != nil {
+			return reply{}, badRequest("Invalid input for field/attribute length. Value: %v. '%[1]v' does not match "+
+				"'^-?[0-9]+$'", args.Length)
+		}
+	}
 	if !s.placed {
-		return reply{}, s.notReady()
+		return reply{}, conflict("", "Instance %s is not ready", s.id)
 	}
 	return reply{status: http.StatusOK, late: func() (any, error) {
-		text, err := c.hypervisor.Console(s.id, args.Length)
+		text, err := c.hypervisor.Console(s.id, length)
 		return object{"output": text}, err
 	}}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 )
 
 // serverPartRoutes are what hangs below a server: metadata, tags, interfaces,
@@ -14,6 +15,9 @@ func (c *Cloud) serverPartRoutes() []route {
 		return route{compute, pattern, false, func(r *request) (reply, error) {
 			s, err := c.findServer(r)
 			if err != nil {
+				if strings.HasPrefix(pattern[strings.Index(pattern, " ")+1:], path+"tags") {
+					err = noMapping(r)
+				}
 				return reply{}, err
 			}
 			return handle(r, s)
@@ -137,7 +141,7 @@ func clearTags(_ *request, s *server) (reply, error) {
 
 func checkTag(r *request, s *server) (reply, error) {
 	if !slices.Contains(s.tags, r.PathValue("tag")) {
-		return reply{}, notFound("", "Server %s has no tag '%s'", s.id, r.PathValue("tag"))
+		return reply{}, notFound("", "Instance %s has no tag '%s'", s.id, r.PathValue("tag"))
 	}
 	return noContent(), nil
 }
@@ -180,7 +184,7 @@ func showInterface(r *request, s *server) (reply, error) {
 			return ok(object{"interfaceAttachment": interfaceView(p)}), nil
 		}
 	}
-	return reply{}, notFound("", "Instance %s does not have a port with id %s", s.id, r.PathValue("port"))
+	return reply{}, notFound("", "Port id %s could not be found.", r.PathValue("port"))
 }
 
 // actionView is one entry of a server's history.

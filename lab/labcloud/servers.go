@@ -160,7 +160,7 @@ func (c *Cloud) listServers(r *request) (reply, error) {
 	return ok(body), nil
 }
 
-// serverFilter makes one test of a list's filters. Nova drops filters that it
+// serverFilter makes one test of a list's filters. Before microversion 2.75 Nova drops filters that it
 // does not know; here they are refused.
 func serverFilter(q url.Values) (func(*Cloud, *server) bool, error) {
 	var tests []func(*Cloud, *server) bool
@@ -189,21 +189,20 @@ func serverFilter(q url.Values) (func(*Cloud, *server) bool, error) {
 	}, nil
 }
 
-// attributeFilter is the test for one filter that is not about tags. Names and
-// addresses are regular expressions, as in Nova.
+// attributeFilter is the test for one filter that is not about tags. A name is a regular expression, and an address a
+// part of one, as in Nova that has Neutron.
 func attributeFilter(name, value string) (func(*Cloud, *server) bool, error) {
 	switch name {
-	case "name", "ip":
+	case "name":
 		pattern, err := regexp.Compile(value)
 		if err != nil {
-			return nil, badRequest("Invalid input for query parameters %s. Value: %s.", name, value)
+			return nil, badRequest("Invalid input for query parameters name. Value: %s. '%[1]s' is not a 'regex'", value)
 		}
-		if name == "name" {
-			return func(_ *Cloud, s *server) bool { return pattern.MatchString(s.name) }, nil
-		}
+		return func(_ *Cloud, s *server) bool { return pattern.MatchString(s.name) }, nil
+	case "ip":
 		return func(c *Cloud, s *server) bool {
 			return slices.ContainsFunc(c.fixedAddresses(s),
-				func(a netip.Addr) bool { return pattern.MatchString(a.String()) })
+				func(a netip.Addr) bool { return strings.Contains(a.String(), value) })
 		}, nil
 	case "status":
 		return func(_ *Cloud, s *server) bool { return strings.EqualFold(s.status(), value) }, nil
@@ -217,7 +216,7 @@ func attributeFilter(name, value string) (func(*Cloud, *server) bool, error) {
 		// There is one project only.
 		return func(*Cloud, *server) bool { return true }, nil
 	}
-	return nil, badRequest("Additional properties are not allowed ('%s' was unexpected)", name)
+	return nil, badRequest("'%s' does not match any of the regexes: '^_'", name)
 }
 
 // fixedAddresses are the addresses of a server's ports.
@@ -354,8 +353,7 @@ func decodeUserData(text string) ([]byte, error) {
 	}
 	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(text) > maxUserData {
-		return nil, badRequest("Invalid input for field/attribute user_data. Value: %.20s…. It is not Base64, or too "+
-			"long", text)
+		return nil, badRequest("Invalid input for field/attribute user_data. Value: %s. '%[1]s' is not a 'base64'", text)
 	}
 	return data, nil
 }
@@ -405,7 +403,7 @@ func (c *Cloud) groupByName(name string) (*securityGroup, error) {
 			return g, nil
 		}
 	}
-	return nil, badRequest("Security group %s not found for project %s.", name, c.projectID)
+	return nil, badRequest("Unable to find security_group with name or id '%s'", name)
 }
 
 // wantedNetwork is one connection that a request asks for.

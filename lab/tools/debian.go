@@ -20,9 +20,18 @@ func debianPackages() []string {
 	}
 }
 
-func packagesPresent() bool {
+// packagesStep is a step that installs packages, without starting their services.
+func packagesStep(name string, packages []string) step {
+	return step{
+		name,
+		func() bool { return packagesPresent(packages) },
+		func(ctx context.Context) error { return installPackages(ctx, packages) },
+	}
+}
+
+func packagesPresent(packages []string) bool {
 	// dpkg-query fails if one of them is unknown.
-	argv := append([]string{"--show", "--showformat=${db:Status-Abbrev}\n"}, debianPackages()...)
+	argv := append([]string{"--show", "--showformat=${db:Status-Abbrev}\n"}, packages...)
 	out, err := exec.Command("dpkg-query", argv...).Output()
 	if err != nil {
 		return false
@@ -35,18 +44,18 @@ func packagesPresent() bool {
 	return true
 }
 
-func installPackages(ctx context.Context) error {
+func installPackages(ctx context.Context, packages []string) error {
 	return withoutServices("/usr/sbin/policy-rc.d", func() error {
 		if err := apt(ctx, "update", "--quiet"); err != nil {
 			return err
 		}
-		return apt(ctx, append([]string{"install", "--yes", "--quiet", "--no-install-recommends"},
-			debianPackages()...)...)
+		return apt(ctx, append([]string{"install", "--yes", "--quiet", "--no-install-recommends"}, packages...)...)
 	})
 }
 
 func apt(ctx context.Context, argv ...string) error {
-	cmd := exec.CommandContext(ctx, "apt-get", argv...)
+	// Another apt-get may run: in another checkout, or of the administrator.
+	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"--option", "DPkg::Lock::Timeout=600"}, argv...)...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w:\n%s", cmd, err, out)

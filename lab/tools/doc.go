@@ -3,7 +3,8 @@
 // versions; the same provider without its fixed waits, for tests that do not depend on them (see Paths.Quick); and the
 // base image of the lab's machines.
 //
-// OpenTofu is built by InstallTofu alone, since that takes minutes.
+// OpenTofu is built by InstallTofu alone, and Debian's OpenStack installed by InstallOpenStack alone, since that takes
+// minutes.
 //
 // All but Debian's packages is installed in the folder .tools of the checkout.
 package tools

@@ -79,7 +79,7 @@ type step struct {
 func steps(checkout string, p Paths) []step {
 	wrapper := func(name string) string { return filepath.Join(checkout, "lab", "tools", name) }
 	return []step{
-		{"Debian packages", packagesPresent, installPackages},
+		packagesStep("Debian packages", debianPackages()),
 		{
 			"terraform " + TerraformVersion,
 			func() bool { return builtFrom(p.Terraform, terraformModule, TerraformVersion) },

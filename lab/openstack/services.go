@@ -1,0 +1,133 @@
+package openstack
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// runner starts programs in a cloud's folder.
+type runner struct {
+	settings
+	// environment is what all programs get.
+	environment []string
+	// ended gets the name of each service that ends. Nobody ends one before the whole cloud.
+	ended chan string
+}
+
+func newRunner(s settings) *runner {
+	p := s.Ports
+	etc := filepath.Join(s.Dir, "etc")
+	return &runner{settings: s, ended: make(chan string, 16), environment: append(os.Environ(),
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8",
+		"HOME="+s.Dir, "PYTHONPATH="+filepath.Join(etc, "python"),
+		"OS_KEYSTONE_CONFIG_DIR="+filepath.Join(etc, "keystone"),
+		"OS_PLACEMENT_CONFIG_DIR="+filepath.Join(etc, "placement"),
+		"OS_NOVA_CONFIG_DIR="+filepath.Join(etc, "nova"),
+		"RABBITMQ_NODENAME=openstack@localhost", fmt.Sprint("RABBITMQ_NODE_PORT=", p.Queue),
+		"RABBITMQ_NODE_IP_ADDRESS=127.0.0.1", fmt.Sprint("RABBITMQ_DIST_PORT=", p.QueuePeers),
+		"RABBITMQ_SERVER_START_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
+		"ERL_EPMD_ADDRESS=127.0.0.1", fmt.Sprint("ERL_EPMD_PORT=", p.Erlang),
+		"RABBITMQ_MNESIA_BASE="+filepath.Join(s.Dir, "rabbitmq"), "RABBITMQ_LOG_BASE="+filepath.Join(s.Dir, "log"),
+		"RABBITMQ_PID_FILE="+filepath.Join(s.Dir, "rabbitmq.pid"),
+		"RABBITMQ_CONFIG_FILE="+filepath.Join(etc, "rabbitmq.conf"),
+		"RABBITMQ_ENABLED_PLUGINS_FILE="+filepath.Join(etc, "rabbitmq_plugins"),
+	)}
+}
+
+// config returns the option for a configuration file.
+func (r *runner) config(file string) string {
+	return "--config-file=" + filepath.Join(r.Dir, "etc", file)
+}
+
+// run runs a program to its end. The error has the end of its output.
+func (r *runner) run(ctx context.Context, name string, argv ...string) error {
+	cmd := exec.CommandContext(ctx, name, argv...)
+	cmd.Env, cmd.Dir = r.environment, r.Dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w:\n%s", name, strings.Join(argv, " "), err, tail(string(out)))
+	}
+	return nil
+}
+
+// all runs programs one after the other.
+func (r *runner) all(ctx context.Context, programs ...[]string) error {
+	for _, p := range programs {
+		if err := r.run(ctx, p[0], p[1:]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// service starts a program that goes on. Its output is in a file of the folder log.
+func (r *runner) service(name string, argv ...string) error {
+	out, err := os.Create(r.logFile(name))
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = r.environment, r.Dir, out, out
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		_ = cmd.Wait() // its output says why
+		r.ended <- name
+	}()
+	return nil
+}
+
+// wsgi starts a service that uWSGI runs, with the options of Debian's files for it.
+func (r *runner) wsgi(name string, port int, program string) error {
+	return r.service(name, "uwsgi_python3", "--plugins", "python3", "--master", "--die-on-term", "--lazy-apps",
+		"--http-socket", fmt.Sprintf("127.0.0.1:%d", port), "--processes", "2", "--enable-threads", "--thunder-lock",
+		"--buffer-size", "65535", "--rem-header", "Content-Length", "--add-header", "Connection: close",
+		"--disable-logging", "--need-app", "--wsgi-file", program)
+}
+
+func (r *runner) logFile(name string) string { return filepath.Join(r.Dir, "log", name+".out") }
+
+// await waits until something answers at each of the ports. It is an error if a service ends before.
+func (r *runner) await(ctx context.Context, ports ...int) error {
+	for _, port := range ports {
+		err := r.until(ctx, fmt.Sprintf("port %d", port), func() bool {
+			c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+			if err == nil {
+				_ = c.Close()
+			}
+			return err == nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// until polls a condition until it holds, ctx ends or a service ends.
+func (r *runner) until(ctx context.Context, what string, holds func() bool) error {
+	for tick := time.NewTicker(200 * time.Millisecond); !holds(); {
+		select {
+		case name := <-r.ended:
+			out, _ := os.ReadFile(r.logFile(name)) // without it the name is the message
+			return fmt.Errorf("%s has ended:\n%s", name, tail(string(out)))
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", what, ctx.Err())
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// tail returns the end of a text.
+func tail(text string) string {
+	const most = 2000
+	return text[max(0, len(text)-most):]
+}
