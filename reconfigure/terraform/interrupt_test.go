@@ -352,6 +352,12 @@ func TestInterruptLosesNothing(t *testing.T) {
 	// The interrupt comes while the port is waited for, and on a busy machine later.
 	failures := c.interrupted(d, create, "there is a port", func() bool { return len(c.ports()["node01"]) > 0 })
 	port := c.ports()["node01"]
+	if c.servers()["node01"].Status == "ACTIVE" && len(failures) == 0 {
+		// The provider's framework forgets a stop that comes just before a request (terraform-plugin-sdk v2, Stop): then
+		// the server is made to the end, and nothing is lost either.
+		c.Log("the interrupt came between the port and the server, without effect")
+		return
+	}
 	if !posted.Load() {
 		if !errors.Is(failures["node01"], reconfigure.ErrInterrupted) {
 			t.Errorf("failures: %v", failures)

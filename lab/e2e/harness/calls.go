@@ -220,8 +220,10 @@ func (l *Lab) LastRecap(t *testing.T) map[string]string {
 	}
 	changed := map[string]string{}
 	for line := range strings.Lines(recap) {
-		if host, counts, ok := strings.Cut(line, ":"); ok {
-			changed[strings.TrimSpace(host)] = strings.Fields(counts)[1]
+		// Messages may follow the recap.
+		host, counts, _ := strings.Cut(line, ":")
+		if fields := strings.Fields(counts); len(fields) > 1 && strings.HasPrefix(fields[1], "changed=") {
+			changed[strings.TrimSpace(host)] = fields[1]
 		}
 	}
 	if len(changed) == 0 {
