@@ -150,7 +150,7 @@ func TestCleanedNodeThatDoesNotComeBackStaysDrained(t *testing.T) {
 	for node, fault := range map[string]simulate.Fault{"p1": simulate.NoSSH, "p3": simulate.NeverRemoved} {
 		test(t, func(l *lab) {
 			l.images(node)
-			l.Then(simulate.AfterApply, func() { l.Order(fault, node) })
+			l.Then(simulate.AfterPreview, func() { l.Order(fault, node) })
 			if fault == simulate.NeverRemoved {
 				l.Order(fault, node)
 			}
