@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -67,7 +66,8 @@ func startCampaign(c *cli.Context, timeout time.Duration) error {
 			return err
 		}
 		if c.Bool("dry-run") || prepared.Empty() {
-			return show(c, prepared.Preview())
+			preview := prepared.Preview()
+			return show(c, preview, printing(preview, "\n"))
 		}
 		started, err := s.Start(c.Context, log, prepared)
 		if err != nil {
@@ -118,14 +118,6 @@ func showCampaign(c *cli.Context, s site.Site, newest reconfigure.Campaign, star
 			return fmt.Errorf("campaign %s is on disk, but no worker could be started: %w", newest.ID, err)
 		}
 	}
-	return show(c, status.NewCampaign(newest))
-}
-
-// show prints a value as JSON, or its text for people.
-func show(c *cli.Context, value fmt.Stringer) error {
-	if wantsJSON(c) {
-		return json.NewEncoder(c.App.Writer).Encode(value)
-	}
-	_, err := fmt.Fprintln(c.App.Writer, value)
-	return err
+	campaign := status.NewCampaign(newest)
+	return show(c, campaign, printing(campaign, "\n"))
 }

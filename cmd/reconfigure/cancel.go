@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/urfave/cli/v2"
 
@@ -52,16 +50,12 @@ func cancelCommand() *cli.Command {
 }
 
 func showCancelled(c *cli.Context, r reconfigure.Request, o reconfigure.Outcome) error {
-	if wantsJSON(c) {
-		return json.NewEncoder(c.App.Writer).Encode(o)
-	}
 	text := fmt.Sprintf("request %s: cancelled\n", o.Request)
 	if r.Mode == reconfigure.Enlarge || r.Mode == reconfigure.Shrink {
 		text += "min_nodes stays as it was edited for the request: set it back in group_vars/all.yml, or the next " +
 			"resize follows it, and the next deploy makes what is missing\n"
 	}
-	_, err := io.WriteString(c.App.Writer, text)
-	return err
+	return show(c, o, printing(text))
 }
 
 // tooLateError is that a request cannot be taken back any more.

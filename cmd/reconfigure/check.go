@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/check"
@@ -26,12 +24,7 @@ func checkCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				if wantsJSON(c) {
-					err = json.NewEncoder(c.App.Writer).Encode(report)
-				} else {
-					err = report.Write(c.App.Writer)
-				}
-				if err != nil {
+				if err := show(c, report, report.Write); err != nil {
 					return err
 				}
 				return report.Err()

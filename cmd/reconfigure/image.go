@@ -1,9 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -75,14 +74,10 @@ func createImage(c *cli.Context, arguments []string) error {
 	}
 	return withAdapters(c, s, func(adapters *site.Adapters) error {
 		made, err := adapters.MadeImage(c.Context, name, g)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case wantsJSON(c):
-			return json.NewEncoder(c.App.Writer).Encode(made)
 		}
-		_, err = fmt.Fprint(c.App.Writer, made)
-		return err
+		return show(c, made, printing(made))
 	})
 }
 
@@ -102,11 +97,10 @@ func imageListCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				if wantsJSON(c) {
-					return json.NewEncoder(c.App.Writer).Encode(images)
-				}
-				width, _ := text.TerminalSize(c.App.Writer)
-				return status.WriteImages(c.App.Writer, images, time.Now(), width)
+				return show(c, images, func(w io.Writer) error {
+					width, _ := text.TerminalSize(w)
+					return status.WriteImages(w, images, time.Now(), width)
+				})
 			})
 		},
 	})
@@ -132,12 +126,7 @@ func imageCheckCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				if wantsJSON(c) {
-					err = json.NewEncoder(c.App.Writer).Encode(reports)
-				} else {
-					err = reports.Write(c.App.Writer)
-				}
-				return errors.Join(err, reports.Err())
+				return errors.Join(show(c, reports, reports.Write), reports.Err())
 			})
 		}),
 	})

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/urfave/cli/v2"
@@ -96,15 +96,14 @@ func continueGroups(c *cli.Context, s site.Site, log *journal.Journal) error {
 		}
 		said = append(said, status.Continued{Group: group, Failures: was.Failures, Full: was.Full.Reason})
 	}
-	if wantsJSON(c) {
-		return json.NewEncoder(c.App.Writer).Encode(said)
-	}
-	for _, one := range said {
-		if _, err := fmt.Fprintln(c.App.Writer, one); err != nil {
-			return err
+	return show(c, said, func(w io.Writer) error {
+		for _, one := range said {
+			if _, err := fmt.Fprintln(w, one); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // showPause shows how it is now.
@@ -114,9 +113,5 @@ func showPause(c *cli.Context, log *journal.Journal) error {
 		return err
 	}
 	report := status.NewPause(read)
-	if wantsJSON(c) {
-		return json.NewEncoder(c.App.Writer).Encode(report)
-	}
-	_, err = fmt.Fprint(c.App.Writer, report)
-	return err
+	return show(c, report, printing(report))
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -47,8 +46,5 @@ func preview(c *cli.Context, s site.Site, r reconfigure.Request, e *site.Edit) e
 }
 
 func showPreview(c *cli.Context, p status.Preview) error {
-	if wantsJSON(c) {
-		return json.NewEncoder(c.App.Writer).Encode(p)
-	}
-	return p.Write(c.App.Writer)
+	return show(c, p, p.Write)
 }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -73,10 +71,7 @@ func reconcileCommand() *cli.Command {
 }
 
 func showReconcile(c *cli.Context, r status.Reconcile) error {
-	if wantsJSON(c) {
-		return json.NewEncoder(c.App.Writer).Encode(r)
-	}
-	return r.Write(c.App.Writer)
+	return show(c, r, r.Write)
 }
 
 // fix carries out the fixes, and follows the requests among them to their outcomes.
@@ -108,11 +103,7 @@ func fix(c *cli.Context, s site.Site, log *journal.Journal, r reconcile.Reconcil
 // showFixed tells what became of a fix that is no request.
 func showFixed(c *cli.Context, f reconcile.Finding, failure error) error {
 	fixed := status.Fixed{Finding: f, Done: failure == nil}
-	if wantsJSON(c) {
-		return json.NewEncoder(c.App.Writer).Encode(fixed)
-	}
-	_, err := fmt.Fprintln(c.App.Writer, fixed)
-	return err
+	return show(c, fixed, printing(fixed, "\n"))
 }
 
 // followAll hands requests over, and follows one after the other to its outcome.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -128,12 +126,8 @@ func askFor(c *cli.Context, s site.Site, r reconfigure.Request, e *site.Edit) er
 		return ask(c, s, r, e)
 	case c.Bool("dry-run"):
 		return showPreview(c, status.Preview{Nodes: []status.PreviewNode{}})
-	case wantsJSON(c):
-		return json.NewEncoder(c.App.Writer).
-			Encode(reconfigure.Outcome{
-				Verdicts: []reconfigure.Verdict{}, Code: reconfigure.CodeDone, Finished: time.Now(),
-			})
 	}
-	_, err := fmt.Fprintln(c.App.Writer, "nothing to do")
-	return err
+	return show(c, reconfigure.Outcome{
+		Verdicts: []reconfigure.Verdict{}, Code: reconfigure.CodeDone, Finished: time.Now(),
+	}, printing("nothing to do\n"))
 }

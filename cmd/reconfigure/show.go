@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 
 	"github.com/urfave/cli/v2"
 
@@ -19,18 +21,32 @@ func newView(c *cli.Context, r reconfigure.Request) status.View {
 	return status.NewLogView(c.Context, logger(c), r, c.Bool("verbose"))
 }
 
+// show prints a value: as JSON where --json asks for it, else as write prints it for people.
+func show(c *cli.Context, value any, write func(io.Writer) error) error {
+	if wantsJSON(c) {
+		return json.NewEncoder(c.App.Writer).Encode(value)
+	}
+	return write(c.App.Writer)
+}
+
+// printing returns what prints these words, as fmt.Fprint does.
+func printing(words ...any) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := fmt.Fprint(w, words...)
+		return err
+	}
+}
+
 // showOutcome prints an outcome; one that is not as asked is also the error of the call.
 func showOutcome(c *cli.Context, s site.Site, r reconfigure.Request, o reconfigure.Outcome) error {
-	var err error
-	if wantsJSON(c) {
-		if o.Verdicts == nil {
-			o.Verdicts = []reconfigure.Verdict{} // programs that read it get a list, also an empty one
-		}
-		err = json.NewEncoder(c.App.Writer).Encode(o)
-	} else {
-		width, _ := text.TerminalSize(c.App.Writer)
-		err = status.WriteOutcome(c.App.Writer, r, o, width)
+	encoded := o
+	if o.Verdicts == nil {
+		encoded.Verdicts = []reconfigure.Verdict{} // programs that read it get a list, also an empty one
 	}
+	err := show(c, encoded, func(w io.Writer) error {
+		width, _ := text.TerminalSize(w)
+		return status.WriteOutcome(w, r, o, width)
+	})
 	if err == nil && o.Code != reconfigure.CodeDone {
 		err = &status.OutcomeError{Outcome: o, Logs: s.LogDir()}
 	}

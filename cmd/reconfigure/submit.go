@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -164,11 +163,7 @@ func followToTheEnd(c *cli.Context, s site.Site, log *journal.Journal, r reconfi
 }
 
 func showSubmitted(c *cli.Context, r reconfigure.Request) error {
-	if wantsJSON(c) {
-		return json.NewEncoder(c.App.Writer).Encode(struct {
-			Request reconfigure.RequestID `json:"request"`
-		}{r.ID})
-	}
-	_, err := fmt.Fprintf(c.App.Writer, "request %s\n", r.ID)
-	return err
+	return show(c, struct {
+		Request reconfigure.RequestID `json:"request"`
+	}{r.ID}, printing("request ", r.ID, "\n"))
 }

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
@@ -14,11 +11,8 @@ func versionCommand() *cli.Command {
 		Name:  "version",
 		Usage: "print what this program was built from",
 		Action: func(c *cli.Context) error {
-			if wantsJSON(c) {
-				return json.NewEncoder(c.App.Writer).Encode(site.Version())
-			}
-			_, err := fmt.Fprintln(c.App.Writer, "reconfigure", site.Version())
-			return err
+			version := site.Version()
+			return show(c, version, printing("reconfigure ", version, "\n"))
 		},
 	})
 }
