@@ -10,12 +10,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// cost is what a number of nodes took.
-type cost struct {
-	wall time.Duration
-	cpu  usage
-}
-
 // together measures many nodes in one request, and many reboots at once.
 func (b *bench) together(ctx context.Context) (report, error) {
 	r := report{

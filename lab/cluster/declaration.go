@@ -177,8 +177,8 @@ func (l *Lab) Declare(d Declaration) error {
 		os.Lchown(dir, l.uid, l.uid), l.give(file, variables))
 }
 
-// withoutCgroups is group_vars/cluster.yml of machines without control groups. slurmd of Slurm 22.05 always loads a cgroup plugin, and only that of version
-// 1 works without a cgroup file system.
+// withoutCgroups is group_vars/cluster.yml of machines without control groups. slurmd of Slurm 22.05 always loads a
+// cgroup plugin, and only that of version 1 works without a cgroup file system.
 const withoutCgroups = `slurm_cgroup_conf: |
   CgroupPlugin=cgroup/v1
 `

@@ -1,7 +1,7 @@
 // Package slurmexec starts a program as slurmctld starts ResumeProgram, SuspendProgram and the like, for tests of our
 // programs that Slurm calls. The environment has only SLURM_CONF and, for a resume, SLURM_RESUME_FILE; descriptors 0 to
-// 2 are closed; twelve signals are blocked, also for child processes; the program is in a process group of its own. What
-// is left of the group when the program has ended is killed at once.
+// 2 are closed; twelve signals are blocked, also for child processes; the program is in a process group of its own.
+// What is left of the group when the program has ended is killed at once.
 //
 // This was observed with Slurm 22.05 on Debian 12, and the kill with Slurm 24.11 on Debian 13. There is one difference:
 // the program ends with the process in the place of slurmctld, so that a cancelled test leaves no process behind.

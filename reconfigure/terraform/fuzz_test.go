@@ -142,8 +142,8 @@ func asked(theirs *tfjson.Plan, rc *tfjson.ResourceChange, ours reconfigure.Plan
 }
 
 // FuzzEvents reads any text as Terraform's output with -json, in one piece and in two. A plan from events passes the
-// fence as one from a file does. Of a run that ended in an error, only nodes of the run failed, each with a message, and
-// none that is done.
+// fence as one from a file does. Of a run that ended in an error, only nodes of the run failed, each with a message,
+// and none that is done.
 func FuzzEvents(f *testing.F) {
 	lines := func(all ...string) []byte { return []byte(strings.Join(all, "\n") + "\n") }
 	f.Add(lines(v15, create, remove, replace, read, all), uint(0), 10)

@@ -31,8 +31,9 @@ type secret struct {
 // home is the folder of the control host's user, in the lab's folder.
 const home = cluster.ControlHostName + "/home/" + cluster.User + "/"
 
-// TestSecretsAreNowhereElse deploys, resumes, and has an instance, a playbook run and the login to the cloud fail, and a
-// playbook run crash. Then it searches what was printed, each command line, and each file of the control host and of the nodes.
+// TestSecretsAreNowhereElse deploys, resumes, and has an instance, a playbook run and the login to the cloud fail, and
+// a playbook run crash. Then it searches what was printed, each command line, and each file of the control host and of
+// the nodes.
 func TestSecretsAreNowhereElse(t *testing.T) {
 	secrets := seed(t)
 	commands := recordCommands(t)
