@@ -100,6 +100,10 @@ test-tofu: tools ## run the tests of package terraform with OpenTofu, which is b
 	go run ./lab/tools/cmd/install --tofu
 	TF_CLI_CONFIG_FILE= EIFFEL_TERRAFORM=$(TOOLS)/bin/tofu EIFFEL_PLUGINS=$(TOOLS)/plugins-tofu go test -count 1 ./reconfigure/terraform
 
+.PHONY: test-trixie
+test-trixie: tools-systemd ## run the tests of systemd with nodes of Debian 13, which has Slurm 24.11: that takes minutes
+	EIFFEL_LAB_RELEASE=trixie go test -count 1 ./lab/e2e/systemd
+
 .PHONY: golden
 golden: ## write the golden files of the tests; the diff is the change in behaviour
 	go test ./cmd/reconfigure ./reconfigure/plan ./reconfigure/config ./reconfigure/terraform ./reconfigure/ansible ./ansible -update
