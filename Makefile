@@ -107,6 +107,10 @@ release-check: ## check labcloud and a real OpenStack alike; installs OpenStack 
 	go test -count 1 -run TestItAnswersAsOpenStackDoes ./lab/labcloud
 	EIFFEL_RELEASE_CHECK=1 go test -count 1 -timeout 60m -v ./lab/openstack
 
+.PHONY: test-trixie
+test-trixie: tools-systemd ## run the tests of systemd with nodes of Debian 13, which has Slurm 24.11: that takes minutes
+	EIFFEL_LAB_RELEASE=trixie go test -count 1 ./lab/e2e/systemd
+
 .PHONY: golden
 golden: ## write the golden files of the tests; the diff is the change in behaviour
 	go test ./cmd/reconfigure ./reconfigure/plan ./reconfigure/config ./reconfigure/terraform ./reconfigure/ansible ./ansible -update

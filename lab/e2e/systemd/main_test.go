@@ -13,6 +13,11 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
+const trixie = "trixie"
+
+// release returns Debian's release in the machines; "" is bookworm.
+func release() string { return os.Getenv("EIFFEL_LAB_RELEASE") }
+
 var lab harness.Lab
 
 func TestMain(m *testing.M) {
@@ -21,12 +26,17 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	base := installed.Systemd
-	if os.Getenv("EIFFEL_LAB_RELEASE") == "trixie" {
-		base = installed.Trixie
+	base := map[string]string{"": installed.Systemd, trixie: installed.Trixie}[release()]
+	if base == "" {
+		fmt.Fprintf(os.Stderr, "EIFFEL_LAB_RELEASE is %q, and may be %q\n", release(), trixie)
+		os.Exit(1)
+	}
+	name, gateway := "systemd", "10.67.0.1/24"
+	if release() == trixie {
+		name, gateway = trixie, "10.70.0.1/24"
 	}
 	os.Exit(lab.Main(m, cluster.Config{
-		Name: "systemd", Gateway: netip.MustParsePrefix("10.67.0.1/24"), Systemd: base,
+		Name: name, Gateway: netip.MustParsePrefix(gateway), Systemd: base,
 		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 1, 2)},
 	}, nil))
 }

@@ -1,6 +1,9 @@
 package systemd_test
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,6 +11,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 func TestServicesAreUnits(t *testing.T) {
@@ -51,7 +55,19 @@ func units(t *testing.T) map[string]string {
 }
 
 func TestAJobOnACloudNode(t *testing.T) {
-	lab.AwaitJob(t, lab.Job(t, "--nodelist=node02", "--wrap=true"), "COMPLETED")
+	id := lab.Job(t, "--nodelist=node02", "--wrap=true")
+	lab.AwaitJob(t, id, "COMPLETED")
+	requests, err := lab.Journal(t).Requests(t.Context(), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(requests, func(r reconfigure.Request) bool {
+		return r.Mode == reconfigure.Resume && slices.ContainsFunc(r.Jobs, func(j reconfigure.Job) bool {
+			return fmt.Sprint(j.ID) == id && j.Nodes.Contains("node02")
+		})
+	}) {
+		t.Errorf("no resume has job %s of SLURM_RESUME_FILE: %+v", id, requests)
+	}
 	lab.AwaitQuiet(t)
 }
 
@@ -93,6 +109,29 @@ func TestAfterAPlainRebootSlurmdWaitsForThePlaybooks(t *testing.T) {
 	lab.AwaitIdle(t, "node01")
 	if after := lab.Identities(t, "node01")["node01"]; after.ID != before.ID {
 		t.Errorf("the instance is another one: %+v", after)
+	}
+}
+
+// Package update tests it with Slurm 22.05.
+func TestRebootFromTheController(t *testing.T) {
+	if release() != trixie {
+		t.Skip("tested elsewhere on this release")
+	}
+	t.Cleanup(func() {
+		// Here the old declaration is back, and the test's context has ended.
+		if out, err := lab.Reconfigure(context.Background(), "deploy").CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	lab.Redeclare(t, func(d *cluster.Declaration) {
+		d.Slurm.ControllerParameters = append(slices.Clone(d.Slurm.ControllerParameters), "reboot_from_controller")
+	})
+	lab.Do(t, "deploy")
+	lab.AwaitIdle(t, "node01")
+	before := lab.Identities(t, "node01")["node01"]
+	lab.OnControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=maintenance", "node01")
+	if after := lab.AwaitRenewed(t, "node01", before); after.ID != before.ID {
+		t.Errorf("the node was to be rebooted, no more: before %+v, after %+v", before, after)
 	}
 }
 
