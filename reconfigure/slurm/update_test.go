@@ -25,9 +25,14 @@ func TestAllNodesAreToldAtOnce(t *testing.T) {
 	if err := s.client().ClearReason(t.Context(), s.knows); err != nil {
 		t.Error(err)
 	}
+	if err := s.client().Undrain(t.Context(), s.knows); err != nil {
+		t.Error(err)
+	}
 	want := [][]string{
 		{"scontrol", "update", "NodeName=c[1-2]", "State=DOWN", "Reason=reconfigure: quota"},
 		{"scontrol", "update", "NodeName=c[1-2]", "State=POWER_DOWN_FORCE"},
+		{"scontrol", "update", "NodeName=c[1-2]", "Reason="},
+		{"scontrol", "update", "NodeName=c[1-2]", "State=UNDRAIN"},
 		{"scontrol", "update", "NodeName=c[1-2]", "Reason="},
 	}
 	if diff := cmp.Diff(want, s.calls); diff != "" {
