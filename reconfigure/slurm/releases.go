@@ -22,8 +22,9 @@ const (
 // undrain ends a drain. It removes the reason too in 22.05, and not in 24.11 (both run).
 const undrain = "State=UNDRAIN"
 
-// noReason removes the reason of a node. slurmctld keeps that of a node that is DOWN (22.05, run).
-const noReason = "Reason="
+// noReason removes the reason of a node that is up. In 24.11 an empty reason changes nothing and a blank one stays
+// (run), so a blank one counts as none.
+const noReason = "Reason= "
 
 // node is a node as JSON, in the fields that we use: of 22.05 (v0.0.38), which has the flags apart from the base state,
 // and of later releases.

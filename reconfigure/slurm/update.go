@@ -58,10 +58,17 @@ func (c *Client) Drain(ctx context.Context, nodes nodeset.NodeSet, reason string
 // a node that is DOWN stays so (scontrol(1), UNDRAIN). It may be repeated. The error is as Down's.
 func (c *Client) Undrain(ctx context.Context, nodes nodeset.NodeSet) error {
 	err := c.update(ctx, nodes, undrain)
-	if refused := (*Refused)(nil); err != nil && !errors.As(err, &refused) {
+	if refused := (*Refused)(nil); nodes.Empty() || err != nil && !errors.As(err, &refused) {
 		return err
 	}
-	return errors.Join(err, c.update(ctx, nodes, noReason))
+	states, unknown := c.States(ctx, nodes)
+	var left []string
+	for _, name := range nodes.Names() {
+		if state := states[name]; state.Reason != "" && !state.Down() && !state.Drained() {
+			left = append(left, name)
+		}
+	}
+	return errors.Join(err, unknown, c.ClearReason(ctx, nodeset.Of(left...)))
 }
 
 // ClearReason removes the reasons of nodes that are up; slurmctld keeps that of a failure until somebody clears it. It
