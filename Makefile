@@ -107,9 +107,9 @@ release-check: ## check labcloud and a real OpenStack alike; installs OpenStack 
 	go test -count 1 -run TestItAnswersAsOpenStackDoes ./lab/labcloud
 	EIFFEL_RELEASE_CHECK=1 go test -count 1 -timeout 60m -v ./lab/openstack
 
-.PHONY: test-trixie
-test-trixie: tools-systemd ## run the tests of systemd with nodes of Debian 13, which has Slurm 24.11: that takes minutes
-	EIFFEL_LAB_RELEASE=trixie go test -count 1 ./lab/e2e/systemd
+.PHONY: matrix
+matrix: tools-systemd ## run the end-to-end tests on Debian 12 and 13, with a table of the outcomes (ONLY='trixie grow': some); takes an hour
+	go run ./lab/cmd/matrix $(ONLY)
 
 .PHONY: golden
 golden: ## write the golden files of the tests; the diff is the change in behaviour
