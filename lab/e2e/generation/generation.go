@@ -28,14 +28,14 @@ type Generation struct {
 	parameters []string
 	// brief leaves out what does not depend on the release.
 	brief bool
-	// registers says that slurmctld has cloud_reg_addrs as a setting.
-	registers bool
+	// newer says that it is not Debian 12, on which other packages test too.
+	newer bool
 }
 
 // Bookworm returns Debian 12: Slurm 22.05, Ansible 2.14, systemd 252, Python 3.11.
 func Bookworm() Generation {
 	return Generation{
-		name: "bookworm", gateway: "10.67.0.1/24", registers: true,
+		name: "bookworm", gateway: "10.67.0.1/24",
 		base:     func(p tools.Paths) string { return p.Systemd },
 		packages: func(p tools.Paths) string { return p.SystemdArchive },
 	}
@@ -44,7 +44,7 @@ func Bookworm() Generation {
 // Trixie returns Debian 13: Slurm 24.11, Ansible 2.19, systemd 257, Python 3.13.
 func Trixie() Generation {
 	return Generation{
-		name: "trixie", gateway: "10.70.0.1/24", brief: os.Getenv(FullVariable) == "",
+		name: "trixie", gateway: "10.70.0.1/24", newer: true, brief: os.Getenv(FullVariable) == "",
 		base:       func(p tools.Paths) string { return p.Trixie },
 		packages:   func(p tools.Paths) string { return p.TrixieArchive },
 		parameters: []string{fromController},
@@ -81,25 +81,51 @@ func (l *Lab) Main(m *testing.M, of Generation) (code int) {
 type scenario struct {
 	name string
 	run  func(*Lab, *testing.T)
-	// differs says that it depends on the release.
-	differs bool
+	// in says on which releases it runs.
+	in coverage
+}
+
+// coverage is on which releases a scenario runs.
+type coverage int
+
+const (
+	// everywhere is for what depends on the release.
+	everywhere coverage = iota
+	// inFull is for what does not depend on the release: it is left out where a release is tested in brief.
+	inFull
+	// newer is for what other packages test on Debian 12, and newerInFull the same in full.
+	newer
+	newerInFull
+)
+
+// runs reports whether a scenario runs on a release.
+func (g Generation) runs(s scenario) bool {
+	switch s.in {
+	case inFull:
+		return !g.brief
+	case newer:
+		return g.newer
+	case newerInFull:
+		return g.newer && !g.brief
+	}
+	return true
 }
 
 // scenarios returns all of them, in the order in which they run.
 func scenarios() []scenario {
 	return []scenario{
-		{"services are units", (*Lab).servicesAreUnits, true},
-		{"the worker is a service of systemd", (*Lab).theWorkerIsAService, true},
-		{"settings fit the release", (*Lab).settingsFitTheRelease, true},
-		{"a second deploy changes nothing", (*Lab).theSecondDeployChangesNothing, false},
-		{"job, node, suspend", (*Lab).aJobOnACloudNode, true},
-		{"a job that exceeds its memory is killed", (*Lab).aJobThatExceedsItsMemoryIsKilled, true},
-		{"a job has its cores only", (*Lab).aJobHasItsCoresOnly, true},
-		{"after a plain reboot slurmd waits for the playbooks", (*Lab).afterAPlainRebootSlurmdWaits, false},
-		{"scontrol and its JSON, states and reasons", (*Lab).slurmConforms, true},
-		{"scontrol reboot", (*Lab).rebootBySlurm, true},
-		{"scontrol reboot for a reimage", (*Lab).reimageBySlurm, true},
-		{"scontrol reboot, by the other one of slurmctld and slurmd", (*Lab).rebootTheOtherWay, false},
+		{"services are units", (*Lab).servicesAreUnits, everywhere},
+		{"the worker is a service of systemd", (*Lab).theWorkerIsAService, everywhere},
+		{"settings fit the release", (*Lab).settingsFitTheRelease, everywhere},
+		{"a second deploy changes nothing", (*Lab).theSecondDeployChangesNothing, inFull},
+		{"job, node, suspend", (*Lab).aJobOnACloudNode, everywhere},
+		{"a job that exceeds its memory is killed", (*Lab).aJobThatExceedsItsMemoryIsKilled, everywhere},
+		{"a job has its cores only", (*Lab).aJobHasItsCoresOnly, everywhere},
+		{"after a plain reboot slurmd waits for the playbooks", (*Lab).afterAPlainRebootSlurmdWaits, inFull},
+		{"scontrol and its JSON, states and reasons", (*Lab).slurmConforms, newer},
+		{"scontrol reboot", (*Lab).rebootBySlurm, everywhere},
+		{"scontrol reboot for a reimage", (*Lab).reimageBySlurm, everywhere},
+		{"scontrol reboot, by the other one of slurmctld and slurmd", (*Lab).rebootTheOtherWay, newerInFull},
 	}
 }
 
@@ -109,7 +135,7 @@ func (l *Lab) Run(t *testing.T) {
 		t.Attr(part, version)
 	}
 	for _, s := range scenarios() {
-		if s.differs || !l.of.brief {
+		if l.of.runs(s) {
 			t.Run(s.name, func(t *testing.T) { s.run(l, t) })
 		}
 	}

@@ -65,10 +65,15 @@ func (l *Lab) units(t *testing.T) map[string]string {
 	return started
 }
 
-// aJobOnACloudNode has a node made for a job and removed when it is idle, and reads SLURM_RESUME_FILE.
+// aJobOnACloudNode has a node made for a job and removed when it is idle, and reads SLURM_RESUME_FILE. slurmctld's call
+// starts the worker's service.
 func (l *Lab) aJobOnACloudNode(t *testing.T) {
+	l.asRoot(t, "systemctl", "stop", worker)
 	id := l.Job(t, "--nodelist=node02", "--wrap=true")
 	l.AwaitJob(t, id, "COMPLETED")
+	if text := l.asRoot(t, "journalctl", "--no-pager", "--unit", worker); !strings.Contains(text, "node02") {
+		t.Errorf("the journal of the worker does not name node02:\n%s", text)
+	}
 	requests, err := l.Journal(t).Requests(t.Context(), 5)
 	if err != nil {
 		t.Fatal(err)
@@ -192,14 +197,11 @@ func (l *Lab) theWorkerIsAService(t *testing.T) {
 	if state := show("ActiveState"); state != "inactive" {
 		t.Fatalf("the worker was stopped, and is %s", state)
 	}
-	l.Do(t, "update", "--dry-run", "node01")
-	id := l.Job(t, "--nodelist=node02", "--wrap=true") // slurmctld's call starts the service
-	l.awaitWorker(t)
-	l.AwaitJob(t, id, "COMPLETED")
-	l.AwaitQuiet(t)
-	if text := l.asRoot(t, "journalctl", "--no-pager", "--unit", worker); !strings.Contains(text, "node02") {
-		t.Errorf("the journal of the worker does not name node02:\n%s", text)
+	if out, err := l.OnControlHost(t.Context(), "/", "systemctl", "--no-ask-password", "start",
+		worker).CombinedOutput(); err != nil {
+		t.Errorf("polkit does not let the user start the worker: %s", out)
 	}
+	l.awaitWorker(t)
 }
 
 func (l *Lab) awaitWorker(t *testing.T) {
@@ -223,8 +225,8 @@ func (l *Lab) asRoot(t *testing.T, argv ...string) string {
 
 func (l *Lab) settingsFitTheRelease(t *testing.T) {
 	config := l.OnControl(t, "scontrol", "show", "config")
-	if strings.Contains(config, "cloud_reg_addrs") != l.of.registers {
-		t.Errorf("cloud_reg_addrs is to be set: %v; slurmctld runs with\n%s", l.of.registers, config)
+	if strings.Contains(config, "cloud_reg_addrs") == l.of.newer { // 23.11 and later do not have the setting
+		t.Errorf("slurmctld runs with\n%s", config)
 	}
 	for _, want := range []string{"idle_on_node_suspend", "SuspendExcNodes         = node01\n"} {
 		if !strings.Contains(config, want) {
