@@ -24,23 +24,21 @@ import (
 type release struct {
 	name    string
 	own     string   // the package whose nodes and control host are machines of this release
-	environ []string // for the other packages
+	others  []string // the packages with labs of their own
+	environ []string // for these
 }
 
 func releases() []release {
+	var both []string
+	for _, name := range []string{"campaign", "failure", "grow", "resize", "update"} {
+		both = append(both, "./lab/e2e/"+name)
+	}
 	return []release{
-		{name: "Debian 12", own: "./lab/e2e/bookworm"},
-		{name: "Debian 13", own: "./lab/e2e/trixie", environ: []string{harness.ReleaseVariable + "=" + harness.Trixie}},
+		// Package hosts has machines of Debian 12 alone.
+		{name: "Debian 12", own: "./lab/e2e/bookworm", others: append(slices.Clone(both), "./lab/e2e/hosts")},
+		{name: "Debian 13", own: "./lab/e2e/trixie", others: both,
+			environ: []string{harness.ReleaseVariable + "=" + harness.Trixie}},
 	}
-}
-
-// labs are the packages with labs of their own.
-func labs() []string {
-	var all []string
-	for _, name := range []string{"campaign", "failure", "grow", "hosts", "resize", "update"} {
-		all = append(all, "./lab/e2e/"+name)
-	}
-	return all
 }
 
 func main() {
@@ -60,7 +58,7 @@ func run(ctx context.Context, only []string) error {
 	var errs []error
 	for _, r := range releases() {
 		own, err := test(ctx, chosen([]string{r.own}, only), generation.FullVariable+"=1")
-		others, otherErr := test(ctx, chosen(labs(), only), r.environ...)
+		others, otherErr := test(ctx, chosen(r.others, only), r.environ...)
 		errs = append(errs, err, otherErr)
 		for _, v := range own.versions {
 			versions = append(versions, append([]string{r.name}, v...))

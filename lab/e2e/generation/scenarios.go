@@ -233,6 +233,15 @@ func (l *Lab) settingsFitTheRelease(t *testing.T) {
 			t.Errorf("slurmctld runs without %q:\n%s", want, config)
 		}
 	}
+	if l.of.newer { // 23.02 and later
+		for _, c := range []struct{ change, want string }{{"+=node02", "node[01-02]"}, {"-=node02", "node01"}} {
+			l.OnControl(t, "scontrol", "update", "SuspendExcNodes"+c.change)
+			if config := l.OnControl(t, "scontrol", "show", "config"); !strings.Contains(config,
+				"SuspendExcNodes         = "+c.want+"\n") {
+				t.Errorf("after %s slurmctld runs with\n%s", c.change, config)
+			}
+		}
+	}
 	for _, log := range []string{"slurmctld.log", "slurmd.log"} {
 		host := map[string]string{"slurmctld.log": cluster.ControlNodeName, "slurmd.log": "node01"}[log]
 		text := l.On(t, host, "cat", "/var/log/slurm/"+log)
