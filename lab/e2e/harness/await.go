@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // Time limits, long enough for a computer with other load.
@@ -80,13 +81,14 @@ func (l *Lab) AwaitQuiet(t *testing.T) {
 	l.AwaitNothingWaits(t)
 }
 
-// AwaitIdle waits until a node is IDLE without a reason.
+// AwaitIdle waits until a node is IDLE without a reason of ours. Slurm 24.11 keeps its own, of a reboot for instance.
 func (l *Lab) AwaitIdle(t *testing.T, node string) {
 	t.Helper()
 	l.Eventually(t, UpdatePatience, func() (bool, string) {
 		state, err := l.NodeState(node)
 		reason, _ := l.NodeReason(node)
-		return state == "IDLE" && reason == "", fmt.Sprintf("%s is %s, %q (%v)", node, state, reason, err)
+		ours := strings.HasPrefix(reason, reconfigure.ReasonPrefix)
+		return state == "IDLE" && !ours, fmt.Sprintf("%s is %s, %q (%v)", node, state, reason, err)
 	})
 }
 
