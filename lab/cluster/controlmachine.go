@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eiffel-hpc/eiffel/lab/image"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
@@ -117,7 +118,7 @@ func (l *Lab) awaitControlHost(ctx context.Context) error {
 
 func (l *Lab) installPackages(context.Context) error {
 	_, err := l.asRoot("apt-get update --quiet && DEBIAN_FRONTEND=noninteractive " +
-		"apt-get install --yes --quiet --no-install-recommends ansible-core make polkitd")
+		"apt-get install --yes --quiet --no-install-recommends " + strings.Join(image.ControlHost(), " "))
 	return err
 }
 
