@@ -78,8 +78,8 @@ func (l *Lab) machineAddress() netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// bootControlHost boots the machine, which the cloud does not know, and installs what it needs. The cluster directory is
-// a volume of it.
+// bootControlHost boots the machine, which the cloud does not know, and installs what it needs. The cluster directory
+// is a volume of it.
 func (l *Lab) bootControlHost(ctx context.Context) error {
 	l.Host.AddVolume(ControlHostName, l.Site, machineSite)
 	err := l.Host.Boot(ctx, labcloud.Machine{

@@ -100,7 +100,8 @@ type volume struct{ dir, path string }
 // environ is for the stage.
 func (v volume) environ() []string { return []string{"VOLUME=" + v.dir, "MOUNT=" + v.path} }
 
-// AddVolume gives a machine, at its next boot, a folder of this computer at an absolute path. A machine has at most one.
+// AddVolume gives a machine, at its next boot, a folder of this computer at an absolute path. A machine has at most
+// one.
 func (h *Host) AddVolume(id, dir, path string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
