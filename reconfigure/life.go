@@ -1,6 +1,7 @@
 package reconfigure
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -27,6 +28,19 @@ type Life struct {
 	Removed    time.Time `json:"removed,omitzero"`
 	// Failed is why it did not come up.
 	Failed string `json:"failed,omitempty"`
+	// Continues reports whether an earlier plan has made the instance as it is: what is known of its last life is
+	// completed, with its plan and the times before this one.
+	Continues bool `json:"-"`
+}
+
+// After returns the life as the continuation of an earlier one, of the same instance; the zero value is none.
+func (l Life) After(last Life) Life {
+	if last.Instance == "" {
+		return l
+	}
+	l.Plan, l.Planned, l.Made = last.Plan, last.Planned, last.Made
+	l.Host, l.Image, l.Flavor = cmp.Or(l.Host, last.Host), cmp.Or(l.Image, last.Image), cmp.Or(l.Flavor, last.Flavor)
+	return l
 }
 
 // Ended reports whether the instance is gone, or was rebuilt.

@@ -35,6 +35,14 @@ func insertLife(ctx context.Context, tx *sql.Tx, l reconfigure.Life) error {
 	if l.Node == "" || l.Made.IsZero() {
 		return errors.New("a life without a node or the time when it was made")
 	}
+	if l.Continues {
+		last, err := scanLife(tx.QueryRowContext(ctx, `SELECT removed, known FROM lives
+			WHERE instance = $1 AND removed IS NULL ORDER BY plan DESC LIMIT 1`, l.Instance))
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		l = l.After(last)
+	}
 	made, removed := l.Made.UnixNano(), sql.NullInt64{Int64: l.Removed.UnixNano(), Valid: l.Ended()}
 	l.Failed, l.Removed = text(l.Failed), time.Time{} // its column has it
 	known, err := json.Marshal(l)

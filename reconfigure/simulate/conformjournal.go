@@ -131,6 +131,7 @@ func ConformJournal(t *testing.T, new func(t testing.TB) JournalSetup) {
 		{"a campaign that is started or advanced is a change", journalRule.campaignIsAChange},
 		{"the life of an instance comes back as it is known last", journalRule.lifeComesBack},
 		{"a node has one instance at a time", journalRule.oneLifeAtATime},
+		{"what an earlier plan has made lives on", journalRule.lifeGoesOn},
 		{"lives are kept all or none, by the holder of the lease", journalRule.livesAllOrNone},
 		{"the run of a job comes back as it is known last", journalRule.jobRunComesBack},
 		{"the requests for a job are found", journalRule.requestsForJobs},

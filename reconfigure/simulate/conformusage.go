@@ -83,6 +83,22 @@ func (j journalRule) oneLifeAtATime() {
 	j.wantLives(6, other, removedAt(rebuilt, 9))
 }
 
+func (j journalRule) lifeGoesOn() {
+	first, old := lifeOf("n1", "i1", 2, 1), lifeOf("n1", "i1", 1, 0)
+	first.Host, first.Planned = "h1", minute(0)
+	j.recordLives(old, first)
+	adopted := lifeOf("n1", "i1", 5, 4)
+	adopted.Continues, adopted.Booted = true, minute(6)
+	j.recordLives(adopted)
+	first.Booted = minute(6)
+	j.wantLives(0, removedAt(old, 1), first)
+	unknown := lifeOf("n2", "i2", 5, 4)
+	unknown.Continues = true
+	j.recordLives(unknown)
+	unknown.Continues = false
+	j.wantLives(2, first, unknown)
+}
+
 func (j journalRule) livesAllOrNone() {
 	good, bad := lifeOf("n1", "i1", 1, 1), reconfigure.Life{Node: "n2", Instance: "i2"}
 	if err := j.Record(j.Context(), reconfigure.Event{Life: &good}, reconfigure.Event{Life: &bad}); err == nil {

@@ -18,6 +18,16 @@ type jobRun struct {
 
 // live stores what events say of their nodes' instances.
 func (r *record) live(l reconfigure.Life) {
+	if l.Continues {
+		last := reconfigure.Life{}
+		for _, o := range r.lives {
+			if o.Instance == l.Instance && !o.Ended() && o.Plan >= last.Plan {
+				last = o
+			}
+		}
+		l = l.After(last)
+		l.Continues = false
+	}
 	same := func(o reconfigure.Life) bool { return o.Instance == l.Instance && o.Plan == l.Plan }
 	end := l.Made
 	if l.Instance == "" {
