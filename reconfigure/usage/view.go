@@ -79,7 +79,7 @@ func writeTimelines(w io.Writer, jobs []Job, width int) error {
 		if _, err := fmt.Fprintln(w, title); err != nil {
 			return err
 		}
-		rows := [][]string{{"TIME", "AFTER", "NODE", "WHAT", "INSTANCE", ""}}
+		rows := [][]string{{"TIME", "AFTER", "NODE", "WHAT", "INSTANCE", "DETAILS"}}
 		for _, s := range j.Timeline {
 			rows = append(rows, []string{
 				clock(s.Time), "+" + text.Span(s.Time.Sub(j.Timeline[0].Time)), s.Node, string(s.What), s.Instance,
