@@ -40,7 +40,7 @@ func ParseFormat(name string, given, asJSON bool) (Format, error) {
 	return format, nil
 }
 
-// Write writes a value for programs or, by table, for people, in lines of that width; a terminal's width is its own.
+// Write writes a value for programs or, by table, for people, in lines of the width of their terminal.
 func (f Format) Write(w io.Writer, value any, table Table) error {
 	switch f {
 	case FormatJSON:
@@ -48,6 +48,9 @@ func (f Format) Write(w io.Writer, value any, table Table) error {
 	case FormatYAML:
 		return WriteYAML(w, value)
 	}
-	width, _ := text.TerminalSize(w)
+	width := 0
+	if text.IsTerminal(w) {
+		width, _ = text.TerminalSize(w)
+	}
 	return table(w, f == FormatWide, width)
 }

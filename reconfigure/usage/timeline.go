@@ -55,8 +55,9 @@ func timeline(j Job, requests []reconfigure.Request, failures []Step) []Step {
 		add(r.Submitted, Asked, "", "", fmt.Sprintf("%s in request %s", r.Nodes, r.ID))
 	}
 	for _, l := range j.Instances {
+		planned := func(s Step) bool { return s.What == Planned && s.Node == l.Node && s.Time.Equal(l.Planned) }
 		ours := !j.Asked.IsZero() && !l.Made.Before(j.Asked)
-		if ours {
+		if ours && !slices.ContainsFunc(steps, planned) { // a retry is of the same plan
 			add(l.Planned, Planned, l.Node, "", fmt.Sprintf("plan %d", l.Plan))
 		}
 		add(l.Made, Made, l.Node, l.Instance, madeOf(l))

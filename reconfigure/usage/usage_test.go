@@ -111,7 +111,7 @@ func TestJobs(t *testing.T) {
 				Lives:    []reconfigure.Life{life("n1", "a", 6, 10, 0, 0, 0, 20), life("n1", "b", 6, 25, 30, 35, 40, 0)},
 				Requests: []reconfigure.Request{resume(7, 5, job(1, "", "n1", 0, 0, 0))},
 			},
-			[]string{"1 RUNNING: submitted, asked for, planned n1, planned n1, made n1, removed n1, made n1, booted n1, " +
+			[]string{"1 RUNNING: submitted, asked for, planned n1, made n1, removed n1, made n1, booted n1, " +
 				"configured n1, registered n1, started"},
 		},
 		"its node failed, and it ran again": {

@@ -117,6 +117,11 @@ func TestABadNodeDelaysNoOther(t *testing.T) {
 	lab.AwaitJob(t, bad, "COMPLETED")
 	lab.AwaitQuiet(t)
 	lab.AssertTerraformIsClean(t)
+	ways := lab.Do(t, "jobs", bad)
+	i := strings.Index(ways, "No valid host")
+	if i < 0 || !strings.Contains(ways[i:], "COMPLETED") {
+		t.Errorf("it is not told that the first node failed, and that the job ran then:\n%s", ways)
+	}
 }
 
 // The job is not affected when the first instance of its node fails.
