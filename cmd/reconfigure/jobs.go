@@ -25,9 +25,9 @@ func jobsCommand() *cli.Command {
 			&cli.StringFlag{Name: "instance", Usage: "only jobs that the instance with this `ID` served, or was made for"},
 		},
 		Action: anywhere(func(c *cli.Context, ids []string) error {
-			return showUsage(c, ids, c.String("since"), func(f usage.Facts, pick usage.Filter) (any, status.Table) {
-				jobs := pick.Select(usage.Jobs(f))
-				return jobs, usage.JobTable(jobs, len(ids) > 0)
+			return showUsage(c, ids, c.String("since"), func(s site.Site, l *journal.Journal, f usage.Filter) (shown, error) {
+				jobs, err := s.Jobs(c.Context, l, logger(c), f)
+				return shown{jobs, usage.JobTable(jobs, len(ids) > 0)}, err
 			})
 		}),
 	})
@@ -45,9 +45,9 @@ func reportCommand() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			since := cmp.Or(c.String("since"), standard)
-			return showUsage(c, nil, since, func(f usage.Facts, pick usage.Filter) (any, status.Table) {
-				report := usage.NewReport(f, pick.Since, c.String("group"))
-				return report, report.Write
+			return showUsage(c, nil, since, func(s site.Site, l *journal.Journal, f usage.Filter) (shown, error) {
+				report, err := s.Report(c.Context, l, logger(c), f, c.String("group"))
+				return shown{report, report.Write}, err
 			})
 		},
 	})
@@ -57,9 +57,16 @@ func sinceFlag(standard string) cli.Flag {
 	return &cli.StringFlag{Name: "since", Usage: "from `TIME` ago on: 30d, 12h or 90m", DefaultText: standard}
 }
 
-// showUsage shows what view makes of what is known of jobs and instances.
+// shown is a value, and how people read it.
+type shown struct {
+	value any
+	table status.Table
+}
+
+// showUsage shows what read returns.
 func showUsage(
-	c *cli.Context, ids []string, since string, view func(usage.Facts, usage.Filter) (any, status.Table),
+	c *cli.Context, ids []string, since string,
+	read func(site.Site, *journal.Journal, usage.Filter) (shown, error),
 ) error {
 	format, err := outputFormat(c)
 	if err != nil {
@@ -73,11 +80,10 @@ func showUsage(
 		if err := s.KnowsGroup(c.String("group")); err != nil {
 			return usagef(c, "%v", err)
 		}
-		facts, err := s.Usage(c.Context, log, logger(c), pick.Since, pick.IDs...)
+		what, err := read(s, log, pick)
 		if err != nil {
 			return err
 		}
-		value, table := view(facts, pick)
-		return format.Write(c.App.Writer, value, table)
+		return format.Write(c.App.Writer, what.value, what.table)
 	})
 }

@@ -110,7 +110,9 @@ func (p *pair) step(t *testing.T, rt *rapid.T) {
 		events := []reconfigure.Event{event(plan, node, "a"), event(plan, "n3", "b")}
 		p.each(rt, what, func(j simulate.JournalHandle) error { return j.Record(ctx, events...) })
 	case "live":
-		moment := rapid.Custom(func(rt *rapid.T) time.Time { return time.Unix(rapid.Int64Range(1, 9).Draw(rt, "at"), 0).UTC() })
+		moment := rapid.Custom(func(rt *rapid.T) time.Time {
+			return time.Unix(rapid.Int64Range(1, 9).Draw(rt, "at"), 0).UTC()
+		})
 		l := reconfigure.Life{
 			Node: rapid.SampledFrom([]string{"n1", "n2"}).Draw(rt, "node"), Made: moment.Draw(rt, "made"),
 			Instance: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(rt, "instance"),

@@ -61,10 +61,48 @@ func (s Site) KnowsGroup(name string) error {
 	return err
 }
 
-// Usage returns what is known of jobs and instances since that time: of these jobs, or of all jobs and those that
-// requests wait for. What Slurm says is kept before; where it does not answer, that is logged.
-func (s Site) Usage(
-	ctx context.Context, log *journal.Journal, out *slog.Logger, since time.Time, jobs ...int64,
+// Jobs returns the jobs that a caller asks for, after it has kept what Slurm says of jobs. Where Slurm does not answer,
+// that is logged.
+func (s Site) Jobs(
+	ctx context.Context, log *journal.Journal, out *slog.Logger, pick usage.Filter,
+) ([]usage.Job, error) {
+	facts, err := s.usage(ctx, log, out, pick)
+	if err != nil {
+		return nil, err
+	}
+	var ids []reconfigure.RequestID // of the jobs that are asked for: there may be many others
+	for _, j := range pick.Select(usage.Jobs(facts)) {
+		ids = append(ids, j.Requests...)
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	for _, id := range ids {
+		o, ended, err := log.Outcome(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if ended {
+			facts.Outcomes[id] = o
+		}
+	}
+	if facts.Events, err = log.EventsOf(ctx, ids...); err != nil {
+		return nil, err
+	}
+	return pick.Select(usage.Jobs(facts)), nil
+}
+
+// Report returns the hours of instances, of one node group unless its name is empty, after it has kept what Slurm says
+// of jobs.
+func (s Site) Report(
+	ctx context.Context, log *journal.Journal, out *slog.Logger, pick usage.Filter, group string,
+) (usage.Report, error) {
+	facts, err := s.usage(ctx, log, out, pick)
+	return usage.NewReport(facts, pick.Since, group), err
+}
+
+// usage returns what is known of jobs and instances, without the events and outcomes of requests.
+func (s Site) usage(
+	ctx context.Context, log *journal.Journal, out *slog.Logger, pick usage.Filter,
 ) (usage.Facts, error) {
 	facts := usage.Facts{Now: time.Now(), Outcomes: map[reconfigure.RequestID]reconfigure.Outcome{}}
 	if err := s.askForJobs(ctx, log, out); err != nil {
@@ -72,50 +110,30 @@ func (s Site) Usage(
 			"reason", err.Error())
 	}
 	var err error
-	if facts.Runs, err = log.JobRuns(ctx, since, jobs...); err != nil {
+	if facts.Runs, err = log.JobRuns(ctx, pick.Since, pick.IDs...); err != nil {
 		return facts, err
 	}
-	if facts.Lives, err = log.Lives(ctx, since); err != nil {
+	if facts.Lives, err = log.Lives(ctx, pick.Since); err != nil {
 		return facts, err
 	}
-	pending, err := log.Pending(ctx)
-	if err != nil {
-		return facts, err
-	}
-	named := slices.Clone(jobs)
-	for _, run := range facts.Runs {
-		named = append(named, run.ID)
-	}
-	for _, r := range pending {
-		for _, job := range r.Jobs {
-			if len(jobs) == 0 {
+	named := slices.Clone(pick.IDs)
+	if len(named) == 0 {
+		pending, err := log.Pending(ctx)
+		if err != nil {
+			return facts, err
+		}
+		for _, r := range pending {
+			for _, job := range r.Jobs {
 				named = append(named, job.ID)
 			}
 		}
 	}
+	for _, run := range facts.Runs {
+		named = append(named, run.ID)
+	}
 	slices.Sort(named)
-	if facts.Requests, err = log.RequestsFor(ctx, slices.Compact(named)...); err != nil {
-		return facts, err
-	}
-	return facts, s.addEvents(ctx, log, &facts)
-}
-
-// addEvents adds what became of the requests.
-func (s Site) addEvents(ctx context.Context, log *journal.Journal, facts *usage.Facts) error {
-	ids := make([]reconfigure.RequestID, len(facts.Requests))
-	for i, r := range facts.Requests {
-		ids[i] = r.ID
-		o, ended, err := log.Outcome(ctx, r.ID)
-		if err != nil {
-			return err
-		}
-		if ended {
-			facts.Outcomes[r.ID] = o
-		}
-	}
-	var err error
-	facts.Events, err = log.EventsOf(ctx, ids...)
-	return err
+	facts.Requests, err = log.RequestsFor(ctx, slices.Compact(named)...)
+	return facts, err
 }
 
 // askForJobs keeps what the Slurm of the control node says of jobs, in the time for which a person waits.

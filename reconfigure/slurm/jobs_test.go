@@ -17,9 +17,9 @@ import (
 
 // endedLine is a line as slurmctld 22.05 writes it, with this name of the job.
 func endedLine(id int, user, name, state, nodes string) string {
-	return fmt.Sprintf("JobId=%d UserId=%s(1000) GroupId=users(100) Name=%s JobState=%s Partition=main TimeLimit=UNLIMITED "+
-		"StartTime=2026-01-02T10:03:00 EndTime=2026-01-02T10:05:00 NodeList=%s NodeCnt=1 ProcCnt=1 WorkDir=/home/%s "+
-		"ReservationName= Tres=cpu=1,node=1 Account= QOS= WcKey= Cluster=unknown SubmitTime=2026-01-02T10:00:00 "+
+	return fmt.Sprintf("JobId=%d UserId=%s(1000) GroupId=users(100) Name=%s JobState=%s Partition=main "+
+		"TimeLimit=UNLIMITED StartTime=2026-01-02T10:03:00 EndTime=2026-01-02T10:05:00 NodeList=%s NodeCnt=1 "+
+		"ProcCnt=1 WorkDir=/home/%s ReservationName= Tres=cpu=1,node=1 Account= QOS= WcKey= Cluster=unknown SubmitTime=2026-01-02T10:00:00 "+
 		"EligibleTime=2026-01-02T10:00:00 DerivedExitCode=0:0 ExitCode=0:0 \n", id, user, name, state, nodes, user)
 }
 
@@ -134,10 +134,11 @@ func TestAUserCannotForgeAJob(t *testing.T) {
 	for what, name := range map[string]string{
 		"a line":               "x\n" + forged + "\n",
 		"the beginning of one": "x\nJobId=9 UserId=root(0) GroupId=root(0) Name=y",
-		"a state":              "x JobState=FAILED Partition=p TimeLimit=1 StartTime=2026-01-01T00:00:00 EndTime=2026-01-01T00:00:00 NodeList=n9 NodeCnt=1 ProcCnt=1 WorkDir=/",
-		"two lines":            "x\n" + forged + "\n" + forged,
-		"a carriage return":    "x\r" + forged,
-		"a page":               "x\f" + forged,
+		"a state": "x JobState=FAILED Partition=p TimeLimit=1 StartTime=2026-01-01T00:00:00 " +
+			"EndTime=2026-01-01T00:00:00 NodeList=n9 NodeCnt=1 ProcCnt=1 WorkDir=/",
+		"two lines":         "x\n" + forged + "\n" + forged,
+		"a carriage return": "x\r" + forged,
+		"a page":            "x\f" + forged,
 	} {
 		t.Run(what, func(t *testing.T) {
 			evil := endedLine(2, "eve", name, "COMPLETED", "n2")

@@ -60,9 +60,9 @@ func parseSpan(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// Select returns the jobs that fit.
+// Select returns the jobs that fit; an empty list, and not nil, if none does.
 func (f Filter) Select(jobs []Job) []Job {
-	return slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool {
+	return slices.DeleteFunc(append([]Job{}, jobs...), func(j Job) bool {
 		nodes := j.Nodes
 		its := f.Instance == ""
 		for _, l := range j.Instances {

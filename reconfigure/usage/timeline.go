@@ -41,8 +41,8 @@ var order = []What{
 	Submitted, Asked, Planned, Made, Booted, Configured, Registered, Failed, Started, Ended, Removed,
 }
 
-// timeline returns all steps of a job in order. Slurm's times are whole seconds, cut off, so what happened in the second
-// in which the job started comes before its start.
+// timeline returns all steps of a job in order. Slurm's times are whole seconds, cut off, so what happened in the
+// second in which the job started comes before its start.
 func timeline(j Job, requests []reconfigure.Request, failures []Step) []Step {
 	steps := slices.Clone(failures)
 	add := func(at time.Time, what What, node, instance, text string) {

@@ -139,7 +139,8 @@ func TestJobs(t *testing.T) {
 				Runs:     []reconfigure.JobRun{job(1, "CONFIGURING", "n1", 1, 0, 0)},
 				Requests: []reconfigure.Request{resume(7, 5, first)},
 				Outcomes: map[reconfigure.RequestID]reconfigure.Outcome{7: {
-					Finished: at(6), Verdicts: []reconfigure.Verdict{{Node: "n1", Status: reconfigure.StatusRejected, Reason: "too few"}},
+					Finished: at(6),
+					Verdicts: []reconfigure.Verdict{{Node: "n1", Status: reconfigure.StatusRejected, Reason: "too few"}},
 				}},
 			},
 			[]string{"1 CONFIGURING: submitted, asked for, failed n1; rejected: too few"},
@@ -193,7 +194,8 @@ func TestHours(t *testing.T) {
 	}
 	asked := job(1, "COMPLETED", "n[1-2]", 1, 20, 40)
 	runs := []reconfigure.JobRun{asked, job(2, "COMPLETED", "n1", 25, 30, 50), job(3, "RUNNING", "n4", 60, 61, 0)}
-	r := NewReport(Facts{Now: now, Runs: runs, Lives: lives, Requests: []reconfigure.Request{resume(1, 2, asked)}}, at(5), "")
+	requests := []reconfigure.Request{resume(1, 2, asked)}
+	r := NewReport(Facts{Now: now, Runs: runs, Lives: lives, Requests: requests}, at(5), "")
 	s := time.Second
 	want := map[string]Hours{
 		"g": {Used: 30 * s, Idle: 30 * s, Booting: 20 * s, Wasted: 20 * s},

@@ -3,6 +3,7 @@ package grow_test
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,15 @@ func TestNodesComeAndGoWithAJob(t *testing.T) {
 // gone, and that their hours are accounted for.
 func assertTimeline(t *testing.T, id string, instances map[string]harness.Identity) {
 	t.Helper()
+	kept, err := journal.Open(t.Context(), lab.StateDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	number, _ := strconv.ParseInt(id, 10, 64)
+	if runs, err := kept.JobRuns(t.Context(), time.Time{}, number); err != nil || len(runs) != 1 {
+		t.Errorf("the worker has kept %+v of the job (%v)", runs, err)
+	}
 	out, failed := lab.Reconfigure(t.Context(), "jobs", id, "-o", "json").Output()
 	var jobs []usage.Job
 	if err := json.Unmarshal(out, &jobs); err != nil || failed != nil || len(jobs) != 1 {
