@@ -19,8 +19,9 @@ import (
 func endedLine(id int, user, name, state, nodes string) string {
 	return fmt.Sprintf("JobId=%d UserId=%s(1000) GroupId=users(100) Name=%s JobState=%s Partition=main "+
 		"TimeLimit=UNLIMITED StartTime=2026-01-02T10:03:00 EndTime=2026-01-02T10:05:00 NodeList=%s NodeCnt=1 "+
-		"ProcCnt=1 WorkDir=/home/%s ReservationName= Tres=cpu=1,node=1 Account= QOS= WcKey= "+
-		"Cluster=unknown SubmitTime=2026-01-02T10:00:00 EligibleTime=2026-01-02T10:00:00 DerivedExitCode=0:0 ExitCode=0:0 \n", id, user, name, state, nodes, user)
+		"ProcCnt=1 WorkDir=/home/x ReservationName= Tres=cpu=1,node=1 Account= QOS= WcKey= Cluster=unknown "+
+		"SubmitTime=2026-01-02T10:00:00 EligibleTime=2026-01-02T10:00:00 DerivedExitCode=0:0 ExitCode=0:0 \n",
+		id, user, name, state, nodes)
 }
 
 // jobTools are tools with this list of ended jobs, and these lines of squeue.
