@@ -29,6 +29,8 @@ func (p *planner) deploy(r reconfigure.Request) {
 	p.shared, p.everywhere = true, true
 	for node := range wanted.All() {
 		switch ok, reason := p.whole(node); {
+		case p.stopped(node):
+			p.refresh(r, node)
 		case ok:
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it has an instance"})
 		case node == p.cluster.Control.Name && p.seen.Instances[node].ID != "" && p.unfinished(node):
