@@ -24,6 +24,8 @@ func (p *planner) update(r reconfigure.Request) {
 		case !p.deployed():
 			p.reject(r, node, "there is no cluster: its control node has no instance")
 		case !there && !p.persistent.Contains(node):
+		case there && !p.seen.Desired[node].HasInstance() && !p.persistent.Contains(node) && p.seen.States[node].GivenUp():
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: reason}) // it was stopped
 		case !whole && there && (p.seen.States[node].Running() || p.seen.States[node].Usable()):
 			p.await(r, node, "update")
 		case !whole:

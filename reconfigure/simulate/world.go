@@ -153,6 +153,31 @@ func (w *World) Have(nodes ...string) {
 	}
 }
 
+// Rest stops nodes that are there, as they are when they were suspended, and returns the checksums of their
+// configuration.
+func (w *World) Rest(nodes ...string) map[string]string {
+	w.lock.Lock()
+	instances := map[string]reconfigure.Instance{}
+	for node, r := range w.state {
+		instances[node] = reconfigure.Instance{Node: node, ID: r.id, Address: r.address, Made: r.spec}
+	}
+	for _, node := range nodes {
+		spec := w.desired[node]
+		if g, ok := w.cluster.GroupOf(node); ok {
+			spec.Power = g.WhenIdle.Power()
+		}
+		s := w.server(w.state[node].id)
+		s.next = spec.Power
+		w.power(s, time.Now())
+		w.desired[node], w.state[node].spec = spec, spec
+		n := w.slurm[node]
+		n.base, n.power = reconfigure.NodeIdle, reconfigure.NodePoweredDown
+	}
+	w.lock.Unlock()
+	sums, _ := w.Sums(w.Cluster(), instances, nodeset.Of(nodes...)) // it has no error
+	return sums
+}
+
 // HaveTainted adds tainted instances in ERROR.
 func (w *World) HaveTainted(nodes ...string) {
 	w.lock.Lock()
