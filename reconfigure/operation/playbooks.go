@@ -79,7 +79,7 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, struct{}]) {
 	failures, err := deps.Configurer.Configure(ctx, cluster, told, extent,
 		func(node, message string) {
 			if c := of[node]; c != nil {
-				c.In.op.note(message)
+				c.In.op.noteOf(reconfigure.PhaseConfigure, message)
 				moves()
 			}
 		},
@@ -190,7 +190,7 @@ func (o *Operator) addresses(ctx context.Context, operations []*operation, fresh
 	addresses, err := deps.Addresses(ctx, fresh)
 	if err != nil {
 		for _, op := range operations {
-			op.note("the addresses of the other nodes are unknown: " + err.Error())
+			op.noteOf(reconfigure.PhaseConfigure, "the addresses of the other nodes are unknown: "+err.Error())
 		}
 	}
 	return addresses

@@ -6,9 +6,6 @@ import (
 	"testing"
 )
 
-// storms is the default number of storms. A fault that needs a kill at one moment shows in one of some hundreds.
-const storms = "300"
-
 func TestMain(m *testing.M) {
 	flag.Parse()
 	chosen := false
