@@ -121,7 +121,7 @@ func (c comparison) attributes(v view) []Finding {
 	}
 	if v.own != nil && (v.own.Stopped() || v.own.Status == "ERROR") && !c.seen.Rests(c.cluster, v.node) {
 		f := Finding{Kind: Stopped, Detail: "the cloud has its instance as " + said(*v.own), Command: updating}
-		if v.spec.Stopped() { // an update would not start it
+		if v.spec.Stopped() && !c.persistent.Contains(v.node) { // an update would not start it
 			f.Command = poweringDown
 		}
 		all = append(all, f)
