@@ -171,8 +171,8 @@ func (c *Cloud) beginPower(ctx context.Context, s *server, on bool) {
 	}), s.settleAs(vmStopped))
 }
 
-// beginShelve switches a server off and takes it from its host. The machine keeps its disk, where Nova keeps an image of
-// it. The quota counts the server as before, as Nova's does by default.
+// beginShelve switches a server off and takes it from its host. The machine keeps its disk, where Nova keeps an image
+// of it. The quota counts the server as before, as Nova's does by default.
 func (c *Cloud) beginShelve(ctx context.Context, s *server) {
 	s.task = "shelving"
 	c.begin(ctx, s, after(c.cfg.Timings.Power+c.cfg.Timings.Snapshot, func(ctx context.Context) error {

@@ -333,15 +333,15 @@ func TestTheNextPlanIsEmpty(t *testing.T) {
 		p := plan.Compute(w.cluster, w.seen, w.requests)
 		next := plan.Compute(w.cluster, w.become(p), w.requests)
 		for _, c := range next.Changes {
-			// A deploy always runs the playbooks, and a suspend always stops: both are idempotent. A reimage makes a new instance each time. What
-			// was rejected for a conflict, or deferred, may be planned the next time. So is an
+			// A deploy always runs the playbooks, and a suspend always stops: both are idempotent. A reimage makes a new
+			// instance each time. What was rejected for a conflict, or deferred, may be planned the next time. So is an
 			// image, which the planner does not see.
 			again := slices.ContainsFunc(c.Requests,
 				func(id reconfigure.RequestID) bool {
 					return w.requests[id-1].Reimage || w.requests[id-1].Mode == reconfigure.MakeImage
 				})
-			if c.Action != reconfigure.Configure && c.Action != reconfigure.Stop && !rejected(p, c.Node) && !again && !waited(p, c.Node) &&
-				!w.contested(c.Node) {
+			idempotent := c.Action == reconfigure.Configure || c.Action == reconfigure.Stop
+			if !idempotent && !rejected(p, c.Node) && !again && !waited(p, c.Node) && !w.contested(c.Node) {
 				t.Fatalf("after %v the same requests still want %+v", p, c)
 			}
 		}
