@@ -69,7 +69,11 @@ func (o *operation) runs() bool {
 // startSlurmd starts slurmd on an instance that was started and that the playbooks would not change. It reports whether
 // it did; else the playbooks are to run.
 func (o *operation) startSlurmd() bool {
-	if o.change.Action != reconfigure.Start || o.round.gate != nil || !o.unchanged() {
+	if o.change.Action != reconfigure.Start || o.round.gate != nil {
+		return false
+	}
+	o.ready.Store(true) // from now on runs for other nodes tell it their addresses
+	if !o.unchanged() {
 		return false
 	}
 	_, deps := o.using()
@@ -78,7 +82,6 @@ func (o *operation) startSlurmd() bool {
 		return false
 	}
 	o.note("it is configured already, so no playbook runs")
-	o.ready.Store(true)
 	o.started = true
 	return true
 }

@@ -36,7 +36,7 @@ func (p *planner) deploy(r reconfigure.Request) {
 		case node == p.cluster.Control.Name && p.seen.Instances[node].ID != "" && p.unfinished(node):
 			// Terraform was interrupted while it made the instance, which must not be lost by now for what may be on
 			// it.
-			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Adopt, Spec: p.seen.Desired[node],
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Adopt, Spec: p.seen.Desired[node].Running(),
 				Reason: reason})
 		case p.unfinished(node) && p.inUse(node):
 			p.adopt(r, node)

@@ -153,7 +153,7 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 		return
 	}
 	switch c.Action {
-	case reconfigure.Create, reconfigure.Replace, reconfigure.Start, reconfigure.Stop:
+	case reconfigure.Create, reconfigure.Replace, reconfigure.Adopt, reconfigure.Start, reconfigure.Stop:
 		p.desired[c.Node] = c.Spec
 	case reconfigure.Remove:
 		p.forget(r, c.Node)

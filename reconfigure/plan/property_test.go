@@ -282,7 +282,9 @@ func TestWhatIsStoppedIsFinishedAndWithinTheMaximum(t *testing.T) {
 				t.Fatalf("%+v stops %+v", c, i)
 			case c.Action == reconfigure.Stop && !was.Stopped() && stopped(g, p.Desired) > g.MaxStopped:
 				t.Fatalf("%+v, but %d nodes are stopped", c, stopped(g, p.Desired))
-			case !c.Action.Provisions() && is != was && c.Action != reconfigure.Capture:
+			case c.Action == reconfigure.Adopt && is != was.Running():
+				t.Fatalf("%+v adopts %+v", c, was)
+			case !c.Action.Provisions() && is != was && c.Action != reconfigure.Capture && c.Action != reconfigure.Adopt:
 				t.Fatalf("%+v changes the entry %+v", c, was)
 			}
 		}
@@ -315,7 +317,7 @@ func TestOnlyChangedNodesChangeInTheMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		p := plan.Compute(w.cluster, w.seen, w.requests)
-		changed := p.Provisioned().Union(p.Nodes(reconfigure.Capture))
+		changed := p.Provisioned().Union(p.Nodes(reconfigure.Adopt, reconfigure.Capture))
 		for _, node := range append(w.cluster.Nodes().Names(), "ctl") {
 			was, had := w.seen.Desired[node]
 			is, has := p.Desired[node]

@@ -55,7 +55,7 @@ func (p *planner) inUse(node string) bool {
 // after the instance became ready. A new instance would end the node's jobs.
 func (p *planner) adopt(r reconfigure.Request, node string) {
 	p.change(r, reconfigure.Change{
-		Node: node, Action: reconfigure.Adopt, Spec: p.seen.Desired[node],
+		Node: node, Action: reconfigure.Adopt, Spec: p.seen.Desired[node].Running(),
 		Reason: "Slurm uses it, and Terraform's state does not have its instance as finished",
 	})
 }
