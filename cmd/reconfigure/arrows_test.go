@@ -48,6 +48,7 @@ var arrows = map[string][]string{
 	"reconfigure/ansible":   {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
 	"reconfigure/slurm":     {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
 	"reconfigure/openstack": {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/libvirt":   {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/ssh":       {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/site": { // ties them all
 		"reconfigure", "reconfigure/nodeset", "reconfigure/process", "reconfigure/logfile",
@@ -55,7 +56,7 @@ var arrows = map[string][]string{
 		"reconfigure/operation", "reconfigure/controller", "reconfigure/campaign", "reconfigure/reconcile",
 		"reconfigure/status", "reconfigure/check",
 		"reconfigure/slurmconf", "reconfigure/terraform", "reconfigure/ansible", "reconfigure/slurm", "reconfigure/openstack",
-		"reconfigure/ssh",
+		"reconfigure/ssh", "reconfigure/libvirt",
 	},
 }
 

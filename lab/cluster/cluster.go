@@ -42,6 +42,9 @@ type Config struct {
 	// Systemd is the base of the images if machines are to have systemd and Slurm's jobs control groups; "" is sysvinit,
 	// with Tools.Image.
 	Systemd string
+	// Libvirt has the cloud be libvirt on this computer, and the nodes virtual machines, of the image ImageV1 and the
+	// flavor FlavorSmall. Lab.Cloud and Lab.Host are nil then.
+	Libvirt bool
 	Groups  []NodeGroup
 	// Partitions are Slurm's; nil is one with all groups.
 	Partitions []Partition
@@ -82,7 +85,11 @@ func Start(ctx context.Context, cfg Config) (_ *Lab, err error) {
 		return nil, err
 	}
 	l.Site = siteFolder(l.Dir)
-	for _, step := range []func(context.Context) error{l.makeUser, l.startCloud, l.makeSite, l.startControlHost} {
+	start := l.startCloud
+	if cfg.Libvirt {
+		start = l.startLibvirt
+	}
+	for _, step := range []func(context.Context) error{l.makeUser, start, l.makeSite, l.startControlHost} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/libvirt"
 	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
@@ -18,6 +19,7 @@ import (
 func providers() []provider {
 	return []provider{
 		wire(openstack.Provider(), openstack.Open, openstack.Check),
+		wire(libvirt.Provider(), libvirt.Open, libvirt.Check),
 	}
 }
 
