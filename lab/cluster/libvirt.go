@@ -13,7 +13,7 @@ import (
 // startLibvirt starts a libvirtd of the lab's own, with the image of the nodes.
 func (l *Lab) startLibvirt(ctx context.Context) error {
 	daemon, err := libvirtd.Start(ctx, libvirtd.Config{
-		Name: l.cfg.Name, Dir: l.file("libvirt"), Gateway: l.cfg.Gateway,
+		Name: l.cfg.Name, Dir: l.file("libvirt"), Gateway: l.cfg.Gateway, Accounts: l.host("etc"),
 	})
 	if err != nil {
 		return err
@@ -30,5 +30,5 @@ func (l *Lab) startLibvirt(ctx context.Context) error {
 `, cloudName, libvirtd.Pool, daemon.URI(), FlavorSmall)
 	return errors.Join(
 		daemon.AddImage(ImageV1, l.cfg.Tools.Disk), os.MkdirAll(l.Site, 0o755),
-		os.WriteFile(filepath.Join(l.Site, "libvirt.yaml"), []byte(hosts), 0o644))
+		os.WriteFile(filepath.Join(l.Site, "libvirt.yaml"), []byte(hosts), 0o600))
 }

@@ -39,6 +39,8 @@ type Config struct {
 	// Gateway is the computer's address on the network, with the length of its prefix. The last half of the network has
 	// the addresses of the machines.
 	Gateway netip.Prefix
+	// Accounts is a folder with the passwd and group of all who use the daemon; empty: they are the computer's.
+	Accounts string
 }
 
 // Daemon is a running libvirtd.
@@ -80,7 +82,7 @@ func Start(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	}
 	defer log.Close()
 	d.cmd = exec.Command("unshare", "--mount", "sh", "-c", script)
-	d.cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DIR=" + cfg.Dir}
+	d.cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DIR=" + cfg.Dir, "ACCOUNTS=" + cfg.Accounts}
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := d.cmd.Start(); err != nil {

@@ -7,4 +7,8 @@ mount --bind "$DIR/run" /run/libvirt
 mount --bind "$DIR/lib" /var/lib/libvirt
 mount --bind "$DIR/cache" /var/cache/libvirt
 mount --bind "$DIR/log" /var/log/libvirt
+if [ "$ACCOUNTS" ]; then
+	mount --bind "$ACCOUNTS/passwd" /etc/passwd
+	mount --bind "$ACCOUNTS/group" /etc/group
+fi
 exec libvirtd

@@ -406,6 +406,9 @@ func remove(l *rpc.Libvirt, d domain) error {
 		return err
 	}
 	pool, err := l.StoragePoolLookupByName(d.host.pool)
+	if err == nil {
+		err = l.StoragePoolRefresh(pool, 0) // it may not know a file that the hypervisor has made
+	}
 	if err != nil {
 		return err
 	}
