@@ -117,6 +117,12 @@ tools-libvirt: # libvirt, QEMU, Terraform's provider for them and a disk image, 
 test-libvirt: tools-libvirt ## run a cluster of virtual machines on this computer's libvirt, for minutes
 	EIFFEL_LIBVIRT=1 go test -count 1 -timeout 60m -v ./reconfigure/libvirt ./lab/e2e/libvirt
 
+# The tests play the same storms each time. A new one that fails is written to reconfigure/storm/testdata/rapid.
+STORMS := 5000
+.PHONY: storms
+storms: ## play new random storms on the simulated cluster (STORMS=5000 of each kind)
+	go test -count 1 -timeout 0 -run Storm ./reconfigure/storm -rapid.seed=0 -rapid.checks=$(STORMS)
+
 .PHONY: golden
 golden: ## write the golden files of the tests; the diff is the change in behaviour
 	go test ./cmd/reconfigure ./reconfigure/plan ./reconfigure/config ./reconfigure/terraform ./reconfigure/ansible ./ansible -update
