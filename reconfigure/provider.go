@@ -10,8 +10,8 @@ type Access struct {
 
 // Provider describes a kind of cloud. Its adapter has the only value of it, and docs/clouds.md the contract.
 type Provider struct {
-	Name  string // the value of provider in group_vars/all.yml, and the folder of the root module below terraform/
-	Title string // for messages
+	// Name is the value of provider in group_vars/all.yml, and the folder of the root module below terraform/.
+	Name string
 	// Module is the root module.
 	Module RootModule
 	// Plugin is Terraform's provider.

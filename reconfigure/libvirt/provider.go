@@ -20,7 +20,7 @@ const domainType = "libvirt_domain"
 // anew and not adopted.
 func Provider() reconfigure.Provider {
 	return reconfigure.Provider{
-		Name: "libvirt", Title: "libvirt",
+		Name:   "libvirt",
 		Plugin: reconfigure.Plugin{Source: "dmacvicar/libvirt", Oldest: "0.8.3", Tested: "0.8.3"},
 		Module: reconfigure.RootModule{
 			Instance: domainType, Replace: "terraform_data", Read: made, Class: providerClass,
@@ -30,7 +30,8 @@ func Provider() reconfigure.Provider {
 		Advice:      "its hosts are in " + File + " in the cluster directory",
 		Variables:   func(string) map[string]string { return nil },
 		Commands: reconfigure.CloudCommands{
-			Remove: "virsh undefine --remove-all-storage ", Start: map[string]string{"SHUTOFF": "virsh start ", "PAUSED": "virsh resume "},
+			Remove: "virsh undefine --remove-all-storage ",
+			Start:  map[string]string{"SHUTOFF": "virsh start ", "PAUSED": "virsh resume "},
 		},
 		Places: func(dir string, c reconfigure.Cluster) (map[string]string, error) {
 			t, err := readTable(dir, c.Cloud)

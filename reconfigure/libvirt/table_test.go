@@ -77,7 +77,8 @@ func TestRoomIsThatOfEachHostAndOfAll(t *testing.T) {
 }
 
 func TestTableSaysWhatIsWrong(t *testing.T) {
-	const good = `clouds: {lab: {pool: p, hosts: [{uri: "qemu:///system"}], flavors: {small: {cores: 1, memory: 1, disk: 1}}}}`
+	const good = `clouds: {lab: {pool: p, hosts: [{uri: "qemu:///system"}], ` +
+		`flavors: {small: {cores: 1, memory: 1, disk: 1}}}}`
 	for name, tc := range map[string]struct{ text, want string }{
 		"nothing":          {good, ""},
 		"over SSH":         {strings.Replace(good, "qemu:///", "qemu+ssh://root@h:23/", 1), ""},
@@ -124,10 +125,10 @@ func TestStateSaysWhatADomainIsMadeOf(t *testing.T) {
 
 func TestErrorsOfTheProviderHaveClasses(t *testing.T) {
 	for words, want := range map[string]reconfigure.Class{
-		"error creating libvirt domain: internal error: cannot set up guest memory: Cannot allocate memory": reconfigure.ClassCapacity,
-		"couldn't retrieve IP address of domain id: 1. Please check following":                              reconfigure.ClassBoot,
-		"Storage volume not found: no storage vol with matching name 'x'":                                   reconfigure.ClassMissing,
-		"failed to connect: dial unix /run/libvirt/libvirt-sock: no such file":                              reconfigure.ClassCloud,
+		"error creating libvirt domain: cannot set up guest memory: Cannot allocate memory": reconfigure.ClassCapacity,
+		"couldn't retrieve IP address of domain id: 1. Please check following":              reconfigure.ClassBoot,
+		"Storage volume not found: no storage vol with matching name 'x'":                   reconfigure.ClassMissing,
+		"failed to connect: dial unix /run/libvirt/libvirt-sock: no such file":              reconfigure.ClassCloud,
 		"anything else": reconfigure.ClassOther,
 	} {
 		if got := providerClass(words); got != want {

@@ -20,7 +20,9 @@ func (c *Client) ProjectServers(ctx context.Context) ([]reconfigure.ProjectServe
 	}
 	found := make([]reconfigure.ProjectServer, len(all))
 	for i, s := range all {
-		found[i] = reconfigure.ProjectServer{ID: s.ID, Name: s.Name, Cluster: s.Metadata[clusterKey], Ours: c.listed(s.Metadata)}
+		found[i] = reconfigure.ProjectServer{
+			ID: s.ID, Name: s.Name, Cluster: s.Metadata[clusterKey], Ours: c.listed(s.Metadata),
+		}
 	}
 	return found, nil
 }

@@ -20,7 +20,7 @@ const (
 // Provider describes OpenStack.
 func Provider() reconfigure.Provider {
 	return reconfigure.Provider{
-		Name: "openstack", Title: "OpenStack",
+		Name: "openstack",
 		Plugin: reconfigure.Plugin{
 			Source: "terraform-provider-openstack/openstack", Oldest: "1.54.0", Tested: "1.54.1",
 		},
@@ -38,8 +38,8 @@ func Provider() reconfigure.Provider {
 			Read:  made, Finish: finish, Class: providerClass,
 		},
 		Credentials: func(dir string) string { return cloudsFileFound(CloudsFile(dir)) },
-		Advice: "its entry is in clouds.yaml, in the cluster directory or where OpenStack's own client looks; an application " +
-			"credential is best",
+		Advice: "its entry is in clouds.yaml, in the cluster directory or where OpenStack's own client looks; an " +
+			"application credential is best",
 		Variables: func(dir string) map[string]string {
 			if file := CloudsFile(dir); file != "" {
 				return map[string]string{"OS_CLIENT_CONFIG_FILE": file}

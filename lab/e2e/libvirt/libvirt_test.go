@@ -119,7 +119,8 @@ func TestAJobRunsOnAVirtualMachine(t *testing.T) {
 	s.call("deploy")
 	t.Logf("deployed after %.0f s", time.Since(began).Seconds())
 	began = time.Now()
-	id, err := s.onControlNode(`sudo -u alice sbatch --parsable --chdir=/tmp --output=/dev/null --wrap='grep -q QEMU /sys/class/dmi/id/sys_vendor'`)
+	id, err := s.onControlNode("sudo -u alice sbatch --parsable --chdir=/tmp --output=/dev/null " +
+		"--wrap='grep -q QEMU /sys/class/dmi/id/sys_vendor'")
 	s.must(err)
 	s.await(30*time.Minute, "scontrol show job "+id+" | grep -o 'JobState=[A-Z]*'", "JobState=COMPLETED")
 	t.Logf("the job has run after %.0f s", time.Since(began).Seconds())
