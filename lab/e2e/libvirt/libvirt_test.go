@@ -129,7 +129,10 @@ func TestAJobRunsOnAVirtualMachine(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("the pool has %v still (%v)", left, err)
 	}
-	if out := s.call("plan", "deploy"); !strings.Contains(out, "nothing") {
-		t.Logf("plan: %s", out)
+	terraform := fmt.Sprint(s.Declaration.Reconfigure["terraform"])
+	clean := s.OnControlHost(t.Context(), filepath.Join(s.Site, "terraform", "libvirt"), terraform, "plan",
+		"-detailed-exitcode", "-no-color", "-lock=false")
+	if out, err := clean.CombinedOutput(); err != nil {
+		t.Errorf("terraform plan is not clean: %v\n%s", err, out)
 	}
 }
