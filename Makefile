@@ -117,6 +117,10 @@ tools-libvirt: # libvirt, QEMU, Terraform's provider for them and a disk image, 
 test-libvirt: tools-libvirt ## run a cluster of virtual machines on this computer's libvirt, for minutes
 	EIFFEL_LIBVIRT=1 go test -count 1 -timeout 60m -v ./reconfigure/libvirt ./lab/e2e/libvirt
 
+.PHONY: matrix
+matrix: tools-systemd ## run the end-to-end tests on Debian 12 and 13, with a table of the outcomes (ONLY='trixie grow': some); takes an hour
+	go run ./lab/cmd/matrix $(ONLY)
+
 # The tests play the same storms each time. A new one that fails is written to reconfigure/storm/testdata/rapid.
 STORMS := 5000
 .PHONY: storms

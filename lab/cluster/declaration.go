@@ -122,12 +122,10 @@ func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaratio
 		provider = "libvirt"
 	}
 	return Declaration{
-		ClusterName: l.cfg.Name,
-		Provider:    provider,
-		Cloud:       cloudName,
-		ControlHost: ControlHost{
-			Address: l.cfg.Gateway.Addr().String(), Port: sshPort, User: User, Directory: l.Site, HostKey: l.hostKey,
-		},
+		ClusterName:    l.cfg.Name,
+		Provider:       provider,
+		Cloud:          cloudName,
+		ControlHost:    l.controlHost(),
 		ControlNode:    ControlNode{Name: ControlNodeName, Image: ImageV1, Flavor: FlavorSmall, Network: networkName},
 		LoginUser:      "debian",
 		KeyPair:        KeyPair{Name: l.cfg.Name, PublicKey: l.publicKey},
@@ -143,10 +141,20 @@ func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaratio
 		},
 		NameResolution: "hosts",
 		Reconfigure: map[string]any{
-			"state_directory": "state", "terraform": l.terraformBinary(), "parallelism": 20, "lock_timeout": 60,
+			"state_directory": "state", "terraform": l.terraform(), "parallelism": 20, "lock_timeout": 60,
 			"host_keys": "console", "boot_timeout": 30,
 			"cool_down": 0, "breaker": 0, // a fault of one test must not affect the next one
 		},
+	}
+}
+
+// controlHost declares the control host. A machine's host key is where Debian has it, and need not be declared.
+func (l *Lab) controlHost() ControlHost {
+	if l.hasMachine() {
+		return ControlHost{Address: l.machineAddress().String(), Port: 22, User: User, Directory: l.Directory()}
+	}
+	return ControlHost{
+		Address: l.cfg.Gateway.Addr().String(), Port: sshPort, User: User, Directory: l.Directory(), HostKey: l.hostKey,
 	}
 }
 

@@ -34,8 +34,11 @@ type Paths struct {
 	Trixie  string
 	// Disk is a disk image for virtual machines. Only [InstallLibvirt] installs it.
 	Disk string
-	// Archive is the folder of packages that machines install themselves: see package image.
-	Archive string
+	// Archive is the folder of packages that machines install themselves: see package image. SystemdArchive and
+	// TrixieArchive are those that a control host installs on Systemd and Trixie.
+	Archive        string
+	SystemdArchive string
+	TrixieArchive  string
 }
 
 // Quick returns p with a provider that does not wait ten seconds before it first polls a server, and five seconds
@@ -69,6 +72,8 @@ func paths(checkout string) (Paths, error) {
 		Trixie:           filepath.Join(dir, "image", "trixie"),
 		Disk:             filepath.Join(dir, "image", "disk.qcow2"),
 		Archive:          filepath.Join(dir, "archive"),
+		SystemdArchive:   filepath.Join(dir, "archive-systemd"),
+		TrixieArchive:    filepath.Join(dir, "archive-trixie"),
 	}, nil
 }
 
@@ -114,8 +119,10 @@ func steps(checkout string, p Paths) []step {
 		},
 		{
 			"packages for machines",
-			func() bool { return image.ArchiveIsCurrent(p.Archive, p.Image) },
-			func(ctx context.Context) error { return image.BuildArchive(ctx, p.Archive, p.Image) },
+			func() bool { return image.ArchiveIsCurrent(p.Archive, p.Image, image.Accounting()) },
+			func(ctx context.Context) error {
+				return image.BuildArchive(ctx, p.Archive, p.Image, image.Accounting())
+			},
 		},
 	}
 }

@@ -95,7 +95,7 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			CoolDown:       2 * time.Minute,
 			Breaker:        3,
 
-			NodesPerState: 100,
+			NodesPerState: 32,
 			CanaryTime:    10 * time.Minute,
 		},
 	}

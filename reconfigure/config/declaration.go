@@ -222,7 +222,7 @@ func (s *settingsOfTool) schema(dir string) object {
 		coolDown      = 120 // seconds; about the time after which Slurm starts a requeued job again
 		breaker       = 3
 		retries       = 1
-		nodesPerState = 100 // the time of a run of Terraform grows with the square of the nodes in its state
+		nodesPerState = 32 // the time of a run of Terraform grows with the square of the nodes in its state
 		canaryMinutes = 10
 		// Limits.
 		mostRetries = 9     // usually resume_timeout ends the retries earlier

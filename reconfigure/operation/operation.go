@@ -39,6 +39,9 @@ type operation struct {
 
 	began time.Time    // the operation
 	made  atomic.Int64 // when the cloud was first seen to have the new instance, in Unix nanoseconds; 0: not yet
+
+	appeared atomic.Pointer[appearance] // of the attempt's instance; nil: not yet; set by other goroutines
+	life     reconfigure.Life           // of the new instance; without an id while there is none
 }
 
 var (

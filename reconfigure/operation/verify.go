@@ -81,6 +81,7 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 	}
 	for _, s := range servers {
 		if s.ID == o.instance.ID && s.Active() {
+			o.onHost(s)
 			return nil, nil
 		}
 	}

@@ -58,6 +58,7 @@ type World struct {
 	events   []reconfigure.Event
 	evidence []reconfigure.Evidence
 	health   map[string]reconfigure.Health
+	usage    record // its lives
 
 	faults  map[Fault]nodeset.NodeSet
 	spans   map[Doing]map[string]time.Duration // by node; under the empty name, for all others
