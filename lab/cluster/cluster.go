@@ -42,6 +42,9 @@ type Config struct {
 	// Systemd is the base of the images if machines are to have systemd and Slurm's jobs control groups; "" is sysvinit,
 	// with Tools.Image.
 	Systemd string
+	// Libvirt has the cloud be libvirt on this computer, and the nodes virtual machines, of the image ImageV1 and the
+	// flavor FlavorSmall. Lab.Cloud and Lab.Host are nil then.
+	Libvirt bool
 	// Packages, if not "", has the control host be a machine of Systemd instead of this computer, and is the folder of
 	// the packages that it installs: see [image.ControlHost].
 	Packages string
@@ -85,7 +88,11 @@ func Start(ctx context.Context, cfg Config) (_ *Lab, err error) {
 		return nil, err
 	}
 	l.Site = siteFolder(l.Dir)
-	steps := []func(context.Context) error{l.makeUser, l.startCloud, l.makeSite, l.startControlHost}
+	start := l.startCloud
+	if cfg.Libvirt {
+		start = l.startLibvirt
+	}
+	steps := []func(context.Context) error{l.makeUser, start, l.makeSite, l.startControlHost}
 	if l.hasMachine() {
 		steps = []func(context.Context) error{l.startCloud, l.makeSite, l.bootControlHost}
 	}

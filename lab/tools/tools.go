@@ -32,6 +32,8 @@ type Paths struct {
 	// Systemd and Trixie are the same with systemd, of Debian 12 and of Debian 13. Only [InstallSystemd] installs them.
 	Systemd string
 	Trixie  string
+	// Disk is a disk image for virtual machines. Only [InstallLibvirt] installs it.
+	Disk string
 	// Archive is the folder of packages that machines install themselves: see package image. SystemdArchive and
 	// TrixieArchive are those that a control host installs on Systemd and Trixie.
 	Archive        string
@@ -68,6 +70,7 @@ func paths(checkout string) (Paths, error) {
 		Image:            filepath.Join(dir, "image", "base"),
 		Systemd:          filepath.Join(dir, "image", "systemd"),
 		Trixie:           filepath.Join(dir, "image", "trixie"),
+		Disk:             filepath.Join(dir, "image", "disk.qcow2"),
 		Archive:          filepath.Join(dir, "archive"),
 		SystemdArchive:   filepath.Join(dir, "archive-systemd"),
 		TrixieArchive:    filepath.Join(dir, "archive-trixie"),
