@@ -8,7 +8,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/image"
 )
 
-// InstallSystemd builds the images with systemd, each in about a minute.
+// InstallSystemd builds the images with systemd, each in about a minute, and the packages for the one without Slurm.
 func InstallSystemd(ctx context.Context, checkout string, progress io.Writer) error {
 	p, err := paths(checkout)
 	if err != nil {
@@ -32,13 +32,23 @@ func FindSystemd(checkout string) (Paths, error) {
 }
 
 func systemdSteps(p Paths) []step {
-	base := func(release, dir string) step {
-		b := image.Base{Release: release, Systemd: true}
+	base := func(what, dir string, b image.Base) step {
 		return step{
-			"base image of " + release + " with systemd",
+			"base image of " + b.Release + " " + what,
 			func() bool { return b.IsCurrent(dir) },
 			func(ctx context.Context) error { return b.Build(ctx, dir) },
 		}
 	}
-	return []step{base("bookworm", p.Systemd), base("trixie", p.Trixie)}
+	return []step{
+		base("with systemd", p.Systemd, image.Base{Release: "bookworm", Systemd: true}),
+		base("with systemd", p.Trixie, image.Base{Release: "trixie", Systemd: true}),
+		base("without Slurm", p.Bare, image.Base{Release: "bookworm", Bare: true}),
+		{
+			"packages for bare machines",
+			func() bool { return image.ArchiveIsCurrent(p.BareArchive, p.Bare, image.ComputeNode()) },
+			func(ctx context.Context) error {
+				return image.BuildArchive(ctx, p.BareArchive, p.Bare, image.ComputeNode())
+			},
+		},
+	}
 }

@@ -32,6 +32,10 @@ type Paths struct {
 	// Systemd and Trixie are the same with systemd, of Debian 12 and of Debian 13. Only [InstallSystemd] installs them.
 	Systemd string
 	Trixie  string
+	// Bare is a root file system without the packages of a node, and BareArchive the folder of these packages. Only
+	// [InstallSystemd] installs them.
+	Bare        string
+	BareArchive string
 	// Archive is the folder of packages that machines install themselves: see package image.
 	Archive string
 }
@@ -65,7 +69,9 @@ func paths(checkout string) (Paths, error) {
 		Image:            filepath.Join(dir, "image", "base"),
 		Systemd:          filepath.Join(dir, "image", "systemd"),
 		Trixie:           filepath.Join(dir, "image", "trixie"),
+		Bare:             filepath.Join(dir, "image", "bare"),
 		Archive:          filepath.Join(dir, "archive"),
+		BareArchive:      filepath.Join(dir, "archive-bare"),
 	}, nil
 }
 
@@ -111,8 +117,10 @@ func steps(checkout string, p Paths) []step {
 		},
 		{
 			"packages for machines",
-			func() bool { return image.ArchiveIsCurrent(p.Archive, p.Image) },
-			func(ctx context.Context) error { return image.BuildArchive(ctx, p.Archive, p.Image) },
+			func() bool { return image.ArchiveIsCurrent(p.Archive, p.Image, image.Accounting()) },
+			func(ctx context.Context) error {
+				return image.BuildArchive(ctx, p.Archive, p.Image, image.Accounting())
+			},
 		},
 	}
 }
