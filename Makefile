@@ -107,6 +107,12 @@ release-check: ## check labcloud and a real OpenStack alike; installs OpenStack 
 	go test -count 1 -run TestItAnswersAsOpenStackDoes ./lab/labcloud
 	EIFFEL_RELEASE_CHECK=1 go test -count 1 -timeout 60m -v ./lab/openstack
 
+# The tests play the same storms each time. A new one that fails is written to reconfigure/storm/testdata/rapid.
+STORMS := 5000
+.PHONY: storms
+storms: ## play new random storms on the simulated cluster (STORMS=5000 of each kind)
+	go test -count 1 -timeout 0 -run Storm ./reconfigure/storm -rapid.seed=0 -rapid.checks=$(STORMS)
+
 .PHONY: golden
 golden: ## write the golden files of the tests; the diff is the change in behaviour
 	go test ./cmd/reconfigure ./reconfigure/plan ./reconfigure/config ./reconfigure/terraform ./reconfigure/ansible ./ansible -update
