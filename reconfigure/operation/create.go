@@ -88,6 +88,9 @@ func (o *operation) provision() error {
 			o.note(said(err))
 			return last
 		}
+		if last != nil && errors.Is(err, errLate) {
+			return fmt.Errorf("%w: %w", err, last)
+		}
 		if err = o.late(err); !reconfigure.ClassOf(err).Passing() || attempt == most || o.left() < wait {
 			return err
 		}

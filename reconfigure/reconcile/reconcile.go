@@ -46,6 +46,7 @@ const (
 	GivenUp    Kind = "given_up"      // Slurm has powered down a persistent node
 	Stopped    Kind = "stopped"       // the cloud has the instance as shut off, paused, suspended or in ERROR, unasked
 	Silent     Kind = "silent"        // the instance of a persistent node runs, and its slurmd does not answer
+	Cleaned    Kind = "cleaned"       // the node's disk was cleaned for an image, and the node was not made anew
 	Image      Kind = "wrong_image"   // the instance is made of another image than Terraform was told
 	Address    Kind = "wrong_address" // the sources have different addresses of the instance
 	Outdated   Kind = "outdated"      // a note: the instance differs from the declaration, which only an update changes

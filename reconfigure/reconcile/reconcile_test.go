@@ -97,6 +97,12 @@ func (o *observation) slurm(node, states string) {
 	o.States[node] = state
 }
 
+func (o *observation) reason(node, reason string) {
+	state := o.States[node]
+	state.Reason = reason
+	o.States[node] = state
+}
+
 func (o *observation) taint(node string) {
 	i := o.Instances[node]
 	i.Tainted = true
@@ -120,6 +126,13 @@ func TestFindings(t *testing.T) {
 			o.slurm("n2", "ALLOCATED CLOUD")
 		}, nil},
 		"leaked": {func(o *observation) { o.has("n2", "standard") }, one("n2", Leaked, Suspend, "")},
+		"cleaned for an image": {func(o *observation) {
+			o.slurm("n1", "IDLE DRAIN")
+			o.reason("n1", "reconfigure: "+reconfigure.ImageReason+": no valid host")
+		}, one("n1", Cleaned, None, reimaging)},
+		"cleaned for an image, and made anew": {func(o *observation) {
+			o.reason("n1", "reconfigure: "+reconfigure.ImageReason)
+		}, nil},
 		"leaked, after ResumeTimeout": {func(o *observation) {
 			o.has("n2", "standard")
 			o.slurm("n2", "DOWN CLOUD POWERED_DOWN")

@@ -112,6 +112,11 @@ func (c comparison) attributes(v view) []Finding {
 	if f, ok := c.address(v); ok {
 		all = append(all, f)
 	}
+	if v.state.Unfit() {
+		all = append(all, Finding{
+			Kind: Cleaned, Detail: "its disk was cleaned for an image, and it was not made anew", Command: reimaging,
+		})
+	}
 	if v.own != nil && (v.own.Stopped() || v.own.Status == "ERROR") && !c.seen.Rests(c.cluster, v.node) {
 		f := Finding{Kind: Stopped, Detail: "the cloud has its instance as " + said(*v.own), Command: updating}
 		if v.spec.Stopped() && !c.persistent.Contains(v.node) { // an update would not start it

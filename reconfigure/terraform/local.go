@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/renameio/v2"
 	"github.com/hashicorp/terraform-exec/tfexec"
+	"golang.org/x/sys/unix"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
@@ -44,6 +45,51 @@ func (d *Driver) readLocal(shard string) (text []byte, ok bool) {
 	}
 	text, err := os.ReadFile(d.localState(shard))
 	return text, err == nil && len(bytes.TrimSpace(text)) > 0
+}
+
+// damaged returns the error of a state file that was not written to its end, as on a full disk, else err. The local back
+// end writes the file in place. Before the first write of a run it copies the state to a file beside it.
+func (d *Driver) damaged(err error) error {
+	file := d.localState(d.cfg.Workspace)
+	backup := file + ".backup"
+	if !d.isLocal() || isState(file) || !isState(backup) {
+		return err
+	}
+	return fmt.Errorf("%[1]s was not written to its end, as on a full disk or at a power failure; %[2]s has Terraform's state "+
+		"from before that run. Make room on the disk, then call `cp %[2]s %[1]s`. Instances that were made since then are "+
+		"found in the cloud, and adopted or removed", file, backup)
+}
+
+// isState reports whether a file has a whole state.
+func isState(path string) bool {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return false
+	}
+	state, err := parseState(text)
+	return err == nil && len(state.top) > 0
+}
+
+// leastRoom is how much must be free beside the size of a state before Terraform may change it.
+const leastRoom = 8 << 20
+
+// room returns an error if the disk of a local state is so full that Terraform may not be able to write it. What
+// Terraform then makes would be known to the cloud alone.
+func (d *Driver) room() error {
+	file := d.localState(d.cfg.Workspace)
+	var system unix.Statfs_t
+	if !d.isLocal() || unix.Statfs(d.cfg.Dir, &system) != nil {
+		return nil
+	}
+	need := uint64(leastRoom)
+	if info, err := os.Stat(file); err == nil {
+		need += 2 * uint64(info.Size()) // it, and the copy of the one before
+	}
+	if free := system.Bavail * uint64(system.Bsize); free < need {
+		return fmt.Errorf("the disk of %s has %d KiB left, too little for Terraform's state: make room, at least %d KiB; "+
+			"nothing was changed", d.cfg.Dir, free>>10, need>>10)
+	}
+	return nil
 }
 
 // foundAddresses has the addresses in a state, by node.
