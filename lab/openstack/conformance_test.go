@@ -9,7 +9,7 @@ import (
 // TestItAnswersAsTheLabsChecksSay runs the checks that labcloud passes too.
 func TestItAnswersAsTheLabsChecksSay(t *testing.T) {
 	released(t)
-	t.Run("cloud", func(t *testing.T) {
+	passed := t.Run("cloud", func(t *testing.T) {
 		Start(t)
 		cloud, err := cloudtest.Connect(t.Context(), "openstack", Member(), Admin())
 		if err != nil {
@@ -17,5 +17,6 @@ func TestItAnswersAsTheLabsChecksSay(t *testing.T) {
 		}
 		cloudtest.Run(t, cloud)
 	})
+	writeTested(t, passed)
 	nothingIsLeft(t)
 }
