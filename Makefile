@@ -115,6 +115,12 @@ e2e: tools ## run the cluster of release-check on one cloud (CLOUD=labcloud|open
 	go build -o bin/releasecheck ./lab/cmd/releasecheck
 	bin/releasecheck --only '$(CLOUD)' --run '$(RUN)'
 
+# The tests play the same storms each time. A new one that fails is written to reconfigure/storm/testdata/rapid.
+STORMS := 5000
+.PHONY: storms
+storms: ## play new random storms on the simulated cluster (STORMS=5000 of each kind)
+	go test -count 1 -timeout 0 -run Storm ./reconfigure/storm -rapid.seed=0 -rapid.checks=$(STORMS)
+
 .PHONY: golden
 golden: ## write the golden files of the tests; the diff is the change in behaviour
 	go test ./cmd/reconfigure ./reconfigure/plan ./reconfigure/config ./reconfigure/terraform ./reconfigure/ansible ./ansible -update

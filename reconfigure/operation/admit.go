@@ -77,11 +77,14 @@ func (t *attempt) runs(i reconfigure.Instance) bool {
 
 // clear deletes instances that Terraform does not know, of nodes that the run makes or removes: otherwise there would
 // be a second instance of the node. It returns the nodes whose unknown instance stays, with the reason. While the cloud
-// cannot be asked, no instance may be made, and none may be removed that Terraform has begun to make, since its state
-// would forget it.
+// cannot be asked, no instance may be made, and none may be removed that Terraform was told to make and has not
+// finished: nothing would be left that leads to an instance that the state does not know.
 func (t *attempt) clear(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
 	making, removing := plan.Nodes(reconfigure.Create, reconfigure.Replace), plan.Nodes(reconfigure.Remove)
-	begun := removing.Where(func(node string) bool { i, there := t.state.Instances[node]; return there && i.ID == "" })
+	begun := removing.Where(func(node string) bool {
+		i, there := t.state.Instances[node]
+		return i.ID == "" && (there || t.state.Desired[node].HasInstance())
+	})
 	if t.unseen != nil {
 		err := fmt.Errorf("it is unknown whether there is an instance of it already: %w", t.unseen)
 		return all(making.Union(begun), err)

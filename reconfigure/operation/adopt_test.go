@@ -133,24 +133,26 @@ func TestUnfinishedControlNodeIsReplaced(t *testing.T) {
 
 // Terraform must not forget an instance that it has begun to make while the result is unknown.
 func TestNothingBegunIsForgottenWhileTheCloudIsSilent(t *testing.T) {
-	test(t, func(l *lab) {
-		l.wants(reconfigure.Create, "p3")
-		l.KillDuring(0, simulate.Unwritten)
-		l.Then(simulate.AfterApply, func() { l.end(reconfigure.ErrLeaseLost) })
-		l.start().wait()
-		l.operator().Wait()
-		l.restart()
-		l.Order(simulate.CloudSilent)
-		l.want("orphans", []string{"p3"}, l.Orphans())
-		l.want("Terraform knows of it", "p3", l.Node("p3").Instance.Node)
-		l.plan = reconfigure.Plan{}
-		l.wants(reconfigure.Remove, "p3")
-		const why = "failed apply: it is unknown whether there is an instance of it already: cloud silent"
-		l.wantVerdicts(map[string]string{"p3": why})
-		l.Clear(simulate.CloudSilent)
-		l.wantDone("p3")
-		l.want("orphans", 0, len(l.Orphans()))
-	})
+	for half, known := range map[simulate.Half]string{simulate.Unwritten: "p3", simulate.Unknown: ""} {
+		test(t, func(l *lab) {
+			l.wants(reconfigure.Create, "p3")
+			l.KillDuring(0, half)
+			l.Then(simulate.AfterApply, func() { l.end(reconfigure.ErrLeaseLost) })
+			l.start().wait()
+			l.operator().Wait()
+			l.restart()
+			l.Order(simulate.CloudSilent)
+			l.want("orphans", []string{"p3"}, l.Orphans())
+			l.want("what Terraform's state has of it", known, l.Node("p3").Instance.Node)
+			l.plan = reconfigure.Plan{}
+			l.wants(reconfigure.Remove, "p3")
+			const why = "failed apply: it is unknown whether there is an instance of it already: cloud silent"
+			l.wantVerdicts(map[string]string{"p3": why})
+			l.Clear(simulate.CloudSilent)
+			l.wantDone("p3")
+			l.want("orphans", 0, len(l.Orphans()))
+		})
+	}
 }
 
 func TestNothingIsMadeWhileTheCloudIsSilent(t *testing.T) {

@@ -126,6 +126,12 @@ func (o *operation) record(phase reconfigure.Phase, level reconfigure.Level, mes
 // note records a message for people.
 func (o *operation) note(message string) { o.record(o.phase, reconfigure.Note, message) }
 
+// noteOf records a message for people that belongs to a phase: that of a run, which may go on when the operation does.
+// Any goroutine may call it.
+func (o *operation) noteOf(phase reconfigure.Phase, message string) {
+	o.record(phase, reconfigure.Note, message)
+}
+
 // verdict returns the verdict on the node.
 func (o *operation) verdict(err error) reconfigure.Verdict {
 	v := reconfigure.Verdict{

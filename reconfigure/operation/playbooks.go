@@ -77,7 +77,7 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, struct{}]) {
 	failures, err := deps.Configurer.Configure(ctx, cluster, o.inventory(ctx, calls, extent), extent,
 		func(node, message string) {
 			if c := of[node]; c != nil {
-				c.In.op.note(message)
+				c.In.op.noteOf(reconfigure.PhaseConfigure, message)
 				moves()
 			}
 		},
@@ -177,7 +177,7 @@ func (o *Operator) addresses(ctx context.Context, calls []*configureCall, fresh 
 	addresses, err := deps.Addresses(ctx, fresh)
 	if err != nil {
 		for _, c := range calls {
-			c.In.op.note("the addresses of the other nodes are unknown: " + err.Error())
+			c.In.op.noteOf(reconfigure.PhaseConfigure, "the addresses of the other nodes are unknown: "+err.Error())
 		}
 	}
 	return addresses

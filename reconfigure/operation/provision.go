@@ -324,9 +324,9 @@ func (t *attempt) failSome(calls []*provisionCall, failures reconfigure.Failures
 	return any
 }
 
-// note records a message about a node.
+// note records a message about a node. Its operation may be in a later phase by now.
 func (t *attempt) note(op *operation, message string) {
 	if op != nil {
-		op.note(message)
+		op.noteOf(reconfigure.PhaseApply, message)
 	}
 }

@@ -36,6 +36,8 @@ func (p *planner) deploy(r reconfigure.Request) {
 			// it.
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Adopt, Spec: p.seen.Desired[node],
 				Reason: reason})
+		case p.unfinished(node) && p.inUse(node):
+			p.adopt(r, node)
 		default:
 			p.make(r, node, reason)
 		}

@@ -90,6 +90,8 @@ func (p *planner) grow(r reconfigure.Request, node string) {
 	state := p.seen.States[node]
 	whole, reason := p.whole(node)
 	switch {
+	case p.unfinished(node) && p.inUse(node):
+		p.adopt(r, node)
 	case !whole:
 		p.make(r, node, reason)
 	case state.PoweringDown() || state.PoweredDown():

@@ -20,11 +20,10 @@ func (p *planner) resume(r reconfigure.Request) {
 			continue
 		}
 		whole, reason := p.whole(node)
-		state := p.seen.States[node]
 		switch {
-		case whole && p.slurm && (state.Ready() || state.Running()):
+		case whole && p.inUse(node):
 			// After a crash slurmctld calls again for the same node: there is nothing to do.
-		case p.unfinished(node) && p.slurm && (state.Ready() || state.Running()):
+		case p.unfinished(node) && p.inUse(node):
 			p.adopt(r, node)
 		case p.tooLate(r, node):
 			p.reject(r, node, fmt.Sprintf("too late: Slurm gives it up %s after the request",
@@ -44,6 +43,12 @@ func (p *planner) resume(r reconfigure.Request) {
 func (p *planner) unfinished(node string) bool {
 	instance, there := p.seen.Instances[node]
 	return p.seen.Desired[node].HasInstance() && (!there || instance.Tainted)
+}
+
+// inUse reports whether Slurm says that a node is ready or has a job.
+func (p *planner) inUse(node string) bool {
+	state := p.seen.States[node]
+	return p.slurm && (state.Ready() || state.Running())
 }
 
 // adopt plans that Terraform's state takes the instance of a node that is in use: the worker or Terraform was killed

@@ -6,15 +6,16 @@ import (
 	"testing"
 )
 
-// storms is the default number of storms. A fault that needs a kill at one moment shows in one of some hundreds.
-const storms = "300"
-
+// TestMain plays the same storms in each run, so that a failure is that of a change. `make storms` plays others.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	chosen := false
-	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "rapid.checks" })
-	if !chosen {
-		if err := flag.Set("rapid.checks", storms); err != nil {
+	set := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { set[f.Name] = true })
+	for name, value := range map[string]string{"rapid.checks": storms, "rapid.seed": "1"} {
+		if set[name] {
+			continue
+		}
+		if err := flag.Set(name, value); err != nil {
 			panic(err)
 		}
 	}

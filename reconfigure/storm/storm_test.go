@@ -83,7 +83,7 @@ func deeds() map[string]func(*storm, step) {
 		"slurmd is slow":   func(s *storm, d step) { s.world.Takes(simulate.Registering, time.Duration(d.n)*time.Minute) },
 		"boots are slow":   func(s *storm, d step) { s.world.Takes(simulate.Booting, time.Duration(d.n)*time.Minute) },
 		"time passes":      func(s *storm, d step) { s.pass(time.Duration(d.n*d.n*d.n) * time.Second) },
-		"somebody drains":  func(s *storm, d step) { s.world.Drained("disk is full", d.nodes[0]) },
+		"somebody drains":  (*storm).drain,
 	}
 }
 
@@ -331,6 +331,13 @@ func (s *storm) powerDownForce(d step) {
 	if nodes := s.those(d, "ALLOCATED+CLOUD+POWERING_UP"); len(nodes) > 0 {
 		s.world.PowersDown(nodes...)
 		s.submit(ask(reconfigure.Suspend, nodes...))
+	}
+}
+
+// drain drains a node as an administrator does, who leaves the reason of a cleaned node as it is.
+func (s *storm) drain(d step) {
+	if node := s.world.Node(d.nodes[0]); !strings.HasPrefix(node.Reason, simulate.ReasonPrefix+reconfigure.ImageReason) {
+		s.world.Drained("disk is full", d.nodes[0])
 	}
 }
 

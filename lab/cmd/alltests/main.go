@@ -19,8 +19,10 @@ import (
 
 // longTests are run without the race detector. Those of cmd/reconfigure start many processes, with real Terraform: the
 // race detector checks one process only, and makes each slower. The one of the journal compares results in one
-// goroutine, and the race detector makes SQLite, which is translated to Go, twenty times as slow.
-const longTests = "^(TestScripts|TestTwoHundredCallersAtOnce|TestAHost.*|TestTheJournalInMemoryAgreesWithTheRealOne)$"
+// goroutine, and the race detector makes SQLite, which is translated to Go, twenty times as slow. A crash walk does what
+// the storms do.
+const longTests = "^(TestScripts|TestTwoHundredCallersAtOnce|TestAHost.*|TestTheJournalInMemoryAgreesWithTheRealOne|" +
+	"TestCrashWalk.*|TestACampaignSurvivesEachKill)$"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -37,9 +39,11 @@ func run(ctx context.Context, events *lines) error {
 		return err
 	}
 	labs := take(&packages, "/lab/e2e/")
-	// Their tests run other programs, and almost no goroutines of the product.
-	plain := take(&packages, "/eiffel/ansible", "/slurmscripts", "/lab/image", "/lab/tools", "/bench")
+	// They start no goroutines, or none that share memory, so there can be no data race.
+	plain := take(&packages, "/eiffel/ansible", "/slurmscripts", "/lab/image", "/lab/tools", "/bench", "/campaign", "/check",
+		"/config", "/gate", "/logfile", "/nodeset", "/plan", "/slurmconf", "/status", "/text")
 	partly := take(&packages, "/cmd/reconfigure", "/reconfigure/journal")
+	const storms = "github.com/eiffel-hpc/eiffel/reconfigure/storm" // a few of them with the race detector, too
 
 	// Labs wait half of the time, so all of them run at once, in parallel with the rest.
 	var group sync.WaitGroup
@@ -48,7 +52,7 @@ func run(ctx context.Context, events *lines) error {
 	group.Go(func() {
 		errs[1] = errors.Join(
 			test(ctx, events, partly, "-run", longTests),
-			test(ctx, events, plain, "-p", "1"))
+			test(ctx, events, append(plain, storms), "-p", "1"))
 	})
 	group.Go(func() {
 		errs[2] = errors.Join(
