@@ -54,9 +54,9 @@ func suites() []suite {
 				{"Neutron", "neutron-server"}, {"Nova, with its fake driver", "nova-api"},
 			}},
 		{name: "labcloud", parts: []part{{"a cluster on labcloud", ""}}, pkg: "./lab/e2e/clouds", run: ".",
-			environment: "EIFFEL_E2E_CLOUD=labcloud", lab: "clouds"},
+			environment: "EIFFEL_E2E_CLOUD=labcloud", lab: "labcloud"},
 		{name: "openstack", parts: []part{{"a cluster on OpenStack (Nova)", "nova-api"}}, pkg: "./lab/e2e/clouds", run: ".",
-			environment: "EIFFEL_E2E_CLOUD=openstack", lab: "clouds", real: true},
+			environment: "EIFFEL_E2E_CLOUD=openstack", lab: "openstack", real: true},
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/openstack"
 )
 
-// cloudVariable names the cloud: "labcloud" or "openstack".
+// cloudVariable names the cloud: "labcloud" or "openstack". The lab has this name too.
 const cloudVariable = "EIFFEL_E2E_CLOUD"
 
 var (
@@ -27,14 +27,15 @@ var (
 func TestMain(m *testing.M) {
 	openstack.KeepIfAsked()
 	cfg := cluster.Config{
-		Name: "clouds", Gateway: netip.MustParsePrefix("10.73.0.1/24"),
-		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 1, 3)},
+		Gateway: netip.MustParsePrefix("10.73.0.1/24"),
+		Groups:  []cluster.NodeGroup{cluster.Group("standard", "node", 1, 3)},
 	}
-	switch name := os.Getenv(cloudVariable); name {
+	switch cfg.Name = os.Getenv(cloudVariable); cfg.Name {
 	case "":
 		os.Exit(m.Run()) // each test is skipped
 	case "labcloud":
 	case "openstack":
+		cfg.Gateway = netip.MustParsePrefix("10.73.1.1/24")
 		cfg.OtherCloud = func(ctx context.Context, c labcloud.Config, h labcloud.Hypervisor) (_ cluster.Cloud, err error) {
 			if real, err = openstack.New(ctx, c, h); err != nil {
 				return nil, err
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 			return real, nil
 		}
 	default:
-		fmt.Fprintf(os.Stderr, "%s=%s: want labcloud or openstack\n", cloudVariable, name)
+		fmt.Fprintf(os.Stderr, "%s=%s: want labcloud or openstack\n", cloudVariable, cfg.Name)
 		os.Exit(1)
 	}
 	os.Exit(lab.Main(m, cfg, nil))
