@@ -115,6 +115,10 @@ e2e: tools ## run the cluster of release-check on one cloud (CLOUD=labcloud|open
 	go build -o bin/releasecheck ./lab/cmd/releasecheck
 	bin/releasecheck --only '$(CLOUD)' --run '$(RUN)'
 
+.PHONY: matrix
+matrix: tools-systemd ## run the end-to-end tests on Debian 12 and 13, with a table of the outcomes (ONLY='trixie grow': some); takes an hour
+	go run ./lab/cmd/matrix $(ONLY)
+
 # The tests play the same storms each time. A new one that fails is written to reconfigure/storm/testdata/rapid.
 STORMS := 5000
 .PHONY: storms

@@ -40,6 +40,8 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			planCommand(),
 			statusCommand(),
 			evidenceCommand(),
+			jobsCommand(),
+			reportCommand(),
 			waitCommand(),
 			cancelCommand(),
 			pauseCommand(),

@@ -39,6 +39,7 @@ var arrows = map[string][]string{
 	"reconfigure/status": {
 		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/reconcile", "reconfigure/text",
 	},
+	"reconfigure/usage":     {"reconfigure", "reconfigure/nodeset", "reconfigure/text"},
 	"reconfigure/config":    {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/journal":   {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/gate":      {"reconfigure", "reconfigure/nodeset"},
@@ -53,7 +54,7 @@ var arrows = map[string][]string{
 		"reconfigure", "reconfigure/nodeset", "reconfigure/process", "reconfigure/logfile",
 		"reconfigure/config", "reconfigure/gate", "reconfigure/journal", "reconfigure/snapshot", "reconfigure/plan",
 		"reconfigure/operation", "reconfigure/controller", "reconfigure/campaign", "reconfigure/reconcile",
-		"reconfigure/status", "reconfigure/check",
+		"reconfigure/status", "reconfigure/usage", "reconfigure/check",
 		"reconfigure/slurmconf", "reconfigure/terraform", "reconfigure/ansible", "reconfigure/slurm", "reconfigure/openstack",
 		"reconfigure/ssh",
 	},

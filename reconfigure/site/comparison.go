@@ -110,7 +110,9 @@ func (r comparer) compare(ctx context.Context, s Site, last reconcile.Look) erro
 		r.out.InfoContext(ctx, fixed.String(), "found", string(f.Kind), "by", "reconcile")
 		return nil // the error comes with all others
 	}
-	return adapters.Reconciler(reconcile.DefaultMinAge).Unattended(ctx, last, stale, s.keepLook, told)
+	reconciler := adapters.Reconciler(reconcile.DefaultMinAge)
+	reconciler.Observe = r.keepingLives(reconciler.Observe)
+	return reconciler.Unattended(ctx, last, stale, s.keepLook, told)
 }
 
 // program is the file that this process was started from.
