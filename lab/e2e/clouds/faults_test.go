@@ -129,3 +129,35 @@ func TestTokenExpiresWhileTerraformRuns(t *testing.T) {
 	lab.AssertNeverRestarted(t, job)
 	awaitPeace(t)
 }
+
+func TestComputeServiceIsUnavailable(t *testing.T) {
+	scenario(t, "Nova's endpoint answers 503 when a node is asked for")
+	asked, over := unavailable(t)
+	job := lab.Job(t, "--nodelist=node02", "--wrap=true")
+	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
+		return asked() >= 3, fmt.Sprintf("Nova was asked %d times", asked())
+	})
+	over()
+	lab.AwaitJob(t, job, "COMPLETED")
+	lab.AssertNeverRestarted(t, job)
+	awaitPeace(t)
+}
+
+func TestComputeServiceStopsWhileTerraformRuns(t *testing.T) {
+	scenario(t, "Nova's API is killed while Terraform waits for a server, and comes back after half a minute")
+	release := holdBoots(t, "node02")
+	job := lab.Job(t, "--nodelist=node02", "--wrap=true")
+	awaitState(t, "node02", "BUILD")
+	over := outage(t)
+	<-time.After(30 * time.Second) // that long it is away
+	over()
+	release()
+	lab.AwaitJob(t, job, "COMPLETED")
+	lab.AssertNeverRestarted(t, job)
+	awaitPeace(t)
+}
+
+func TestServerStaysInBuild(t *testing.T) {
+	scenario(t, "a server stays in BUILD")
+	failsAndRecovers(t, reconfigure.ClassBoot, "", func(t *testing.T) func() { return holdBoots(t, "node02") })
+}

@@ -1,7 +1,9 @@
 package clouds_test
 
 import (
+	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -178,6 +180,75 @@ func awaitExpiry(t *testing.T) {
 		}
 		defer answer.Body.Close()
 		return answer.StatusCode == http.StatusUnauthorized, "the token is still accepted: " + answer.Status
+	})
+}
+
+// outage has nobody listen at Nova's port; on labcloud each connection for Nova is cut.
+func outage(t *testing.T) (over func()) {
+	t.Helper()
+	if real != nil {
+		check(t, real.Kill("nova-api"))
+		return until(t, func() {
+			if err := real.Restart("nova-api"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	interposeCompute(func(w http.ResponseWriter, _ *http.Request) {
+		if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
+			_ = c.Close()
+		}
+	})
+	return until(t, func() { lab.Interpose(nil) })
+}
+
+// unavailable has a load balancer answer 503 in the place of Nova. asked returns how often reconfigure has asked.
+func unavailable(t *testing.T) (asked func() int, over func()) {
+	t.Helper()
+	var mu sync.Mutex
+	calls := 0
+	refuse := func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.HasPrefix(r.UserAgent(), "eiffel-reconfigure") {
+			calls++
+		}
+		http.Error(w, "<html><body><h1>503 Service Unavailable</h1>No server is available.</body></html>",
+			http.StatusServiceUnavailable)
+	}
+	asked = func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return calls
+	}
+	if real == nil {
+		interposeCompute(refuse)
+		return asked, until(t, func() { lab.Interpose(nil) })
+	}
+	check(t, real.Kill("nova-api"))
+	listener, err := net.Listen("tcp", openstack.ComputeAddress())
+	check(t, err)
+	balancer := &http.Server{ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(refuse)}
+	go func() { _ = balancer.Serve(listener) }() // it ends with Close
+	return asked, until(t, func() {
+		_ = balancer.Close() // the port is free then
+		if err := real.Restart("nova-api"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// interposeCompute has all calls of Nova answered otherwise on labcloud.
+func interposeCompute(answer http.HandlerFunc) {
+	lab.Interpose(func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasPrefix(r.URL.Path, "/compute/") {
+				answer(w, r)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
 	})
 }
 
