@@ -133,6 +133,11 @@ func done(is, wanted reconfigure.Spec, r reconfigure.Request, s reconfigure.Node
 func (p *planner) renewal(r reconfigure.Request, node string) (change reconfigure.Change, problem error) {
 	reimage, image := wish(r, p.seen.States[node])
 	spec, problem := p.specOf(node, image)
+	if problem != nil && r.FromSlurm && !reimage && reconfigure.ClassOf(problem) == reconfigure.ClassMissing {
+		// Slurm waits for the boot, and an image may be deleted while nodes run on it.
+		return reconfigure.Change{Node: node, Action: reconfigure.Reboot,
+			Reason: "it needs nothing of what is declared, which cannot be resolved"}, nil
+	}
 	if problem != nil {
 		return change, problem
 	}
