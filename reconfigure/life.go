@@ -39,6 +39,13 @@ func (l Life) After(last Life) Life {
 		return l
 	}
 	l.Plan, l.Planned, l.Made = last.Plan, last.Planned, last.Made
+	for _, step := range []struct{ of, was *time.Time }{
+		{&l.Booted, &last.Booted}, {&l.Configured, &last.Configured}, {&l.Registered, &last.Registered},
+	} {
+		if !step.was.IsZero() {
+			*step.of = *step.was
+		}
+	}
 	l.Host, l.Image, l.Flavor = cmp.Or(l.Host, last.Host), cmp.Or(l.Image, last.Image), cmp.Or(l.Flavor, last.Flavor)
 	return l
 }
