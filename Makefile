@@ -107,6 +107,10 @@ release-check: ## check labcloud and a real OpenStack alike; installs OpenStack 
 	go test -count 1 -run TestItAnswersAsOpenStackDoes ./lab/labcloud
 	EIFFEL_RELEASE_CHECK=1 go test -count 1 -timeout 60m -v ./lab/openstack
 
+.PHONY: matrix
+matrix: tools-systemd ## run the end-to-end tests on Debian 12 and 13, with a table of the outcomes (ONLY='trixie grow': some); takes an hour
+	go run ./lab/cmd/matrix $(ONLY)
+
 # The tests play the same storms each time. A new one that fails is written to reconfigure/storm/testdata/rapid.
 STORMS := 5000
 .PHONY: storms

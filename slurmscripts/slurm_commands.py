@@ -26,7 +26,7 @@ COMMANDS = [
     ["scontrol", "show", "config"],
     ["scontrol", "update", NODES, "State=(DOWN|DRAIN)", "Reason=" + TEXT],
     ["scontrol", "update", NODES, "State=(POWER_DOWN_FORCE|UNDRAIN)"],
-    ["scontrol", "update", NODES, "Reason="],
+    ["scontrol", "update", NODES, "Reason= ?"],
     ["scontrol", "update", r"JobId=[0-9]{1,20}(,[0-9]{1,20}){0,4000}", "AdminComment=" + TEXT],
     ["squeue", "--noheader", "--all", r"--Format=jobid:[0-9]{1,3},admin_comment:[0-9]{1,3}"],
 ]

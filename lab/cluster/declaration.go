@@ -71,6 +71,7 @@ type NodeGroup struct {
 	Network  string         `yaml:"network"`
 	MinNodes int            `yaml:"min_nodes"`
 	MaxNodes int            `yaml:"max_nodes"`
+	WhenIdle string         `yaml:"when_idle,omitempty"`
 	Features []string       `yaml:"features"`
 	Gres     string         `yaml:"gres"`
 	Slurm    map[string]any `yaml:"slurm"`
@@ -117,11 +118,9 @@ const (
 // declaration returns the declaration of a lab with these groups and partitions.
 func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaration {
 	return Declaration{
-		ClusterName: l.cfg.Name,
-		Cloud:       cloudName,
-		ControlHost: ControlHost{
-			Address: l.cfg.Gateway.Addr().String(), Port: sshPort, User: User, Directory: l.Site, HostKey: l.hostKey,
-		},
+		ClusterName:    l.cfg.Name,
+		Cloud:          cloudName,
+		ControlHost:    l.controlHost(),
 		ControlNode:    ControlNode{Name: ControlNodeName, Image: ImageV1, Flavor: FlavorSmall, Network: networkName},
 		LoginUser:      "debian",
 		KeyPair:        KeyPair{Name: l.cfg.Name, PublicKey: l.publicKey},
@@ -137,10 +136,20 @@ func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaratio
 		},
 		NameResolution: "hosts",
 		Reconfigure: map[string]any{
-			"state_directory": "state", "terraform": l.terraformBinary(), "parallelism": 20, "lock_timeout": 60,
+			"state_directory": "state", "terraform": l.terraform(), "parallelism": 20, "lock_timeout": 60,
 			"host_keys": "console", "boot_timeout": 30,
 			"cool_down": 0, "breaker": 0, // a fault of one test must not affect the next one
 		},
+	}
+}
+
+// controlHost declares the control host. A machine's host key is where Debian has it, and need not be declared.
+func (l *Lab) controlHost() ControlHost {
+	if l.hasMachine() {
+		return ControlHost{Address: l.machineAddress().String(), Port: 22, User: User, Directory: l.Directory()}
+	}
+	return ControlHost{
+		Address: l.cfg.Gateway.Addr().String(), Port: sshPort, User: User, Directory: l.Directory(), HostKey: l.hostKey,
 	}
 }
 

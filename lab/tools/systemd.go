@@ -8,7 +8,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/image"
 )
 
-// InstallSystemd builds the images with systemd, each in about a minute.
+// InstallSystemd builds the images with systemd, each in about a minute, and downloads packages for control hosts.
 func InstallSystemd(ctx context.Context, checkout string, progress io.Writer) error {
 	p, err := paths(checkout)
 	if err != nil {
@@ -32,13 +32,21 @@ func FindSystemd(checkout string) (Paths, error) {
 }
 
 func systemdSteps(p Paths) []step {
-	base := func(release, dir string) step {
+	generation := func(release, dir, archive string) []step {
 		b := image.Base{Release: release, Systemd: true}
-		return step{
-			"base image of " + release + " with systemd",
-			func() bool { return b.IsCurrent(dir) },
-			func(ctx context.Context) error { return b.Build(ctx, dir) },
+		return []step{
+			{
+				"base image of " + release + " with systemd",
+				func() bool { return b.IsCurrent(dir) },
+				func(ctx context.Context) error { return b.Build(ctx, dir) },
+			},
+			{
+				"packages for control hosts of " + release,
+				func() bool { return image.ArchiveIsCurrent(archive, dir, image.ControlHost()) },
+				func(ctx context.Context) error { return image.BuildArchive(ctx, archive, dir, image.ControlHost()) },
+			},
 		}
 	}
-	return []step{base("bookworm", p.Systemd), base("trixie", p.Trixie)}
+	return append(generation("bookworm", p.Systemd, p.SystemdArchive),
+		generation("trixie", p.Trixie, p.TrixieArchive)...)
 }

@@ -32,8 +32,11 @@ type Paths struct {
 	// Systemd and Trixie are the same with systemd, of Debian 12 and of Debian 13. Only [InstallSystemd] installs them.
 	Systemd string
 	Trixie  string
-	// Archive is the folder of packages that machines install themselves: see package image.
-	Archive string
+	// Archive is the folder of packages that machines install themselves: see package image. SystemdArchive and
+	// TrixieArchive are those that a control host installs on Systemd and Trixie.
+	Archive        string
+	SystemdArchive string
+	TrixieArchive  string
 }
 
 // Quick returns p with a provider that does not wait ten seconds before it first polls a server, and five seconds
@@ -66,6 +69,8 @@ func paths(checkout string) (Paths, error) {
 		Systemd:          filepath.Join(dir, "image", "systemd"),
 		Trixie:           filepath.Join(dir, "image", "trixie"),
 		Archive:          filepath.Join(dir, "archive"),
+		SystemdArchive:   filepath.Join(dir, "archive-systemd"),
+		TrixieArchive:    filepath.Join(dir, "archive-trixie"),
 	}, nil
 }
 
@@ -111,8 +116,10 @@ func steps(checkout string, p Paths) []step {
 		},
 		{
 			"packages for machines",
-			func() bool { return image.ArchiveIsCurrent(p.Archive, p.Image) },
-			func(ctx context.Context) error { return image.BuildArchive(ctx, p.Archive, p.Image) },
+			func() bool { return image.ArchiveIsCurrent(p.Archive, p.Image, image.Accounting()) },
+			func(ctx context.Context) error {
+				return image.BuildArchive(ctx, p.Archive, p.Image, image.Accounting())
+			},
 		},
 	}
 }

@@ -157,6 +157,10 @@ func nodeAllows(asked reconfigure.Action, effect reconfigure.Effect, tainted boo
 		return effect == reconfigure.EffectCreate || effect == reconfigure.EffectReplace && tainted
 	case reconfigure.Replace:
 		return true
+	case reconfigure.Start: // an instance that is gone is made anew
+		return effect == reconfigure.EffectStart || effect == reconfigure.EffectCreate
+	case reconfigure.Stop:
+		return effect == reconfigure.EffectStop
 	case reconfigure.Remove:
 		return effect == reconfigure.EffectDelete
 	default:
@@ -196,7 +200,8 @@ func effectOf(rc *tfjson.ResourceChange) (effect reconfigure.Effect, detail stri
 }
 
 // updateEffect returns the effect of an update. Since version 1.48 the provider rebuilds an instance in
-// place for another image, and resizes it for another flavor, which ends its jobs.
+// place for another image, and resizes it for another flavor, which ends its jobs. An update that changes more than the
+// power state is neither a start nor a stop.
 func updateEffect(rc *tfjson.ResourceChange) (reconfigure.Effect, string) {
 	attributes := differing(rc.Change)
 	effect := reconfigure.EffectUpdate
@@ -206,6 +211,11 @@ func updateEffect(rc *tfjson.ResourceChange) (reconfigure.Effect, string) {
 			effect = reconfigure.EffectRebuild
 		case slices.Contains(attributes, "flavor_id"), slices.Contains(attributes, "flavor_name"):
 			effect = reconfigure.EffectResize
+		case slices.Equal(attributes, []string{powerState}):
+			effect = reconfigure.EffectStop
+			if after, _ := rc.Change.After.(map[string]any); after[powerState] == "active" {
+				effect = reconfigure.EffectStart
+			}
 		}
 	}
 	return effect, strings.Join(attributes, ", ")
@@ -249,6 +259,9 @@ func differing(c *tfjson.Change) []string {
 	}
 	return slices.Sorted(maps.Keys(names))
 }
+
+// powerState is the provider's attribute for whether an instance runs.
+const powerState = "power_state"
 
 // holds reports whether any value in a tree of Terraform's after_unknown is unknown.
 func holds(v any) bool {

@@ -123,8 +123,21 @@ func made(attributes map[string]any, shard string) reconfigure.Spec {
 	return reconfigure.Spec{
 		Group: text(metadata[groupKey]), ImageID: text(attributes["image_id"]), FlavorID: text(attributes["flavor_id"]),
 		NetworkID: text(network(attributes)["uuid"]),
+		Power:     power(text(attributes[powerState])),
 		Shard:     shard,
 	}
+}
+
+// power returns the power state of an instance as an entry in the map of nodes has it. The provider has Nova's status
+// there, in lower case.
+func power(status string) reconfigure.Power {
+	switch status {
+	case string(reconfigure.PowerOff):
+		return reconfigure.PowerOff
+	case string(reconfigure.Shelved), "shelved":
+		return reconfigure.Shelved
+	}
+	return ""
 }
 
 // network returns the instance's attributes for the cluster's network.
