@@ -7,8 +7,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Life is what is known of one instance: what it is made of, and when it passed each step. A rebuild begins another
-// life of the same instance. Times that are not known, or have not come, are zero.
+// Life is what is known of one instance: what it is made of, and when it passed each step. A rebuild, and a start after
+// a stop, begin another life of the same instance. Times that are not known, or have not come, are zero.
 type Life struct {
 	Node     string `json:"node"`
 	Instance string `json:"instance"` // id in Nova
@@ -50,7 +50,7 @@ func (l Life) After(last Life) Life {
 	return l
 }
 
-// Ended reports whether the instance is gone, or was rebuilt.
+// Ended reports whether the instance is gone, or was stopped or rebuilt.
 func (l Life) Ended() bool { return !l.Removed.IsZero() }
 
 // JobRun is one run of a job in Slurm. A job that is requeued has several, each with a time of submission of its own.

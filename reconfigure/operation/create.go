@@ -80,7 +80,11 @@ func (o *operation) provision() error {
 		if err == nil {
 			o.instance, o.settled, o.finished, o.taken = made.instance, made.settled, true, made.taken
 			o.removed = false
-			o.beginLife(made.instance.ID, o.taken)
+			if o.change.Action == reconfigure.Stop {
+				o.endLife()
+			} else {
+				o.beginLife(made.instance.ID, o.taken)
+			}
 			o.found(map[string]reconfigure.Instance{o.change.Node: made.instance})
 			return nil
 		}

@@ -24,7 +24,7 @@ func (o *operation) exists(s reconfigure.Server) {
 
 // beginLife records that an attempt has an instance; continues is that of Life.
 func (o *operation) beginLife(id string, continues bool) {
-	if id == "" { // without an id it would be an end
+	if id == "" || o.change.Action == reconfigure.Stop { // without an id it would be an end
 		return
 	}
 	spec := o.change.Spec
@@ -71,7 +71,7 @@ func (o *operation) failLife(err error) {
 	}
 }
 
-// endLife records that the node has no instance any more.
+// endLife records that the node has no instance any more, or a stopped one.
 func (o *operation) endLife() {
 	o.life = reconfigure.Life{}
 	o.appeared.Store(nil)
