@@ -98,7 +98,7 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, struct{}]) {
 		}
 	}
 	if err == nil {
-		o.keepSums(ctx, cluster, told, before, failures.Nodes())
+		o.keepSums(o.ctx, cluster, told, before, failures.Nodes()) // ctx ends with the last result
 	}
 }
 
