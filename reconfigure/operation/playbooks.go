@@ -75,7 +75,12 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, struct{}]) {
 		}
 	}
 	told := o.inventory(ctx, operations(calls), extent.Addresses)
-	before := o.forgetSums(ctx, cluster, told, extent.Changed)
+	before, err := o.forgetSums(ctx, cluster, told, extent.Changed)
+	if err != nil {
+		for node := range extent.Changed.All() {
+			of[node].In.op.noteOf(reconfigure.PhaseConfigure, "the playbooks will run at its next start: "+err.Error())
+		}
+	}
 	failures, err := deps.Configurer.Configure(ctx, cluster, told, extent,
 		func(node, message string) {
 			if c := of[node]; c != nil {

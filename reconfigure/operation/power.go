@@ -104,14 +104,14 @@ func (o *operation) unchanged() bool {
 // kept ones: until the playbooks have run, it is unknown what is on the nodes.
 func (o *Operator) forgetSums(
 	ctx context.Context, cluster reconfigure.Cluster, told map[string]reconfigure.Instance, nodes nodeset.NodeSet,
-) map[string]string {
+) (map[string]string, error) {
 	_, deps := o.using()
 	nodes = nodes.Where(func(node string) bool {
 		g, ok := cluster.GroupOf(node)
 		return ok && g.WhenIdle.Power() != ""
 	})
 	if nodes.Empty() {
-		return nil
+		return nil, nil
 	}
 	none := map[string]string{}
 	for node := range nodes.All() {
@@ -119,9 +119,9 @@ func (o *Operator) forgetSums(
 	}
 	sums, err := deps.Configurer.Sums(cluster, told, nodes)
 	if err = errors.Join(err, deps.Sums.KeepSums(ctx, none)); err != nil {
-		return nil
+		return nil, err
 	}
-	return sums
+	return sums, nil
 }
 
 // keepSums keeps the sums of the nodes that the playbooks have configured. Where one is another than before, something
