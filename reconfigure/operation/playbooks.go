@@ -32,6 +32,7 @@ func (o *operation) configure() error {
 	_, err := o.playbooks.Do(o.ctx, configuring{o})
 	if err == nil {
 		o.started = true
+		o.keepSum()
 		return nil
 	}
 	if errors.Is(err, errLate) {
@@ -75,12 +76,7 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, struct{}]) {
 		}
 	}
 	told := o.inventory(ctx, operations(calls), extent.Addresses)
-	before, err := o.forgetSums(ctx, cluster, told, extent.Changed)
-	if err != nil {
-		for node := range extent.Changed.All() {
-			of[node].In.op.noteOf(reconfigure.PhaseConfigure, "the playbooks will run at its next start: "+err.Error())
-		}
-	}
+	o.forgetSums(ctx, cluster, told, of)
 	failures, err := deps.Configurer.Configure(ctx, cluster, told, extent,
 		func(node, message string) {
 			if c := of[node]; c != nil {
@@ -101,9 +97,6 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, struct{}]) {
 		default:
 			c.Finish(struct{}{}, err)
 		}
-	}
-	if err == nil {
-		o.keepSums(o.ctx, cluster, told, before, failures.Nodes()) // ctx ends with the last result
 	}
 }
 
