@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -48,17 +49,31 @@ func (r *Runner) Sums(
 }
 
 // addFiles adds the names and the contents of all files below a path to a checksum, in the order of their names. There
-// need not be any. Python's caches are left out: a run writes them.
+// need not be any. Python's caches are left out: a run writes them. A link to a folder must not lead out of the path.
 func addFiles(sum io.Writer, path string) error {
-	err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+	root, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
+		if entry.IsDir() && entry.Name() == "__pycache__" {
+			return filepath.SkipDir
+		}
 		if entry.IsDir() {
-			if entry.Name() == "__pycache__" {
-				return filepath.SkipDir
-			}
 			return nil
+		}
+		real, err := filepath.EvalSymlinks(file)
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(real, root+string(filepath.Separator)) && real != file {
+			_, err = fmt.Fprintf(sum, "%s is %s\n", file, real) // which has its own turn
+			return err
 		}
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -67,8 +82,4 @@ func addFiles(sum io.Writer, path string) error {
 		_, err = fmt.Fprintf(sum, "%s %d\n%s", file, len(content), content)
 		return err
 	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

@@ -23,7 +23,17 @@ func TestSumChangesWithWhatTheNodeIsConfiguredFrom(t *testing.T) {
 		}
 	}
 	write("ansible/site.yml", "- hosts: all\n")
-	write("group_vars/all.yml", "cluster_name: eiffel\n")
+	write("ansible/library/module.py", "1")
+	write("ansible/roles/x/vars/main.yml", "{}")
+	write("shared.yml", "cluster_name: eiffel\n")
+	write("group_vars/cluster.yml", "{}")
+	for name, to := range map[string]string{
+		"ansible/roles/x/library": "../../library", "group_vars/all.yml": "../shared.yml",
+	} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	c := testCluster()
 	c.Settings.StateDir = filepath.Join(dir, "state")
 	instances := testInstances()
@@ -50,6 +60,7 @@ func TestSumChangesWithWhatTheNodeIsConfiguredFrom(t *testing.T) {
 	for name, change := range map[string]func(){
 		"a playbook":           func() { write("ansible/site.yml", "- hosts: none\n") },
 		"a role":               func() { write("ansible/roles/x/tasks/main.yml", "[]\n") },
+		"a module":             func() { write("ansible/library/module.py", "2") },
 		"the declaration":      func() { write("group_vars/all.yml", "cluster_name: tower\n") },
 		"a variable of a host": func() { write("host_vars/node01.yml", "x: 1\n") },
 		"what is given":        func() { write("state/ansible/given.json", "{}") },
@@ -89,5 +100,15 @@ func TestAStoppedNodeIsNoHost(t *testing.T) {
 		if play.Hosts.Contains("node03") {
 			t.Errorf("%s is for %s", play.Name, play.Hosts)
 		}
+	}
+}
+
+// The repository's own playbooks have links in them.
+func TestSumOfTheRepositorysPlaybooks(t *testing.T) {
+	c := testCluster()
+	c.Settings.StateDir = t.TempDir()
+	sums, err := New(Config{Dir: "../.."}).Sums(c, testInstances(), nodeset.Of("node01"))
+	if err != nil || sums["node01"] == "" {
+		t.Errorf("%v, error %v", sums, err)
 	}
 }

@@ -9,7 +9,10 @@ import (
 
 // Sum returns the checksum of what a node was configured with; empty where none is kept.
 func (j *Journal) Sum(ctx context.Context, node string) (string, error) {
-	scan := func(row scanner) (sum string, err error) { return sum, row.Scan(&sum) }
+	scan := func(row scanner) (sum string, err error) {
+		err = row.Scan(&sum)
+		return sum, err
+	}
 	sum, _, err := first(read(ctx, j, "read a checksum", scan, `SELECT sum FROM sums WHERE node = $1`, node))
 	return sum, err
 }

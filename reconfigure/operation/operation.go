@@ -19,6 +19,8 @@ type operation struct {
 	change    reconfigure.Change
 	rejection error // of a node that could not be planned: only Slurm is told
 
+	told map[string]reconfigure.Instance // the inventory of the last run of the playbooks
+
 	ctx    context.Context // ends at the node's deadline, and when the node is given up
 	cancel context.CancelCauseFunc
 
@@ -34,6 +36,7 @@ type operation struct {
 	kept     bool         // somebody else has drained the node, and has it to look at
 	unfit    bool         // its disk was cleaned for an image, or may have been, and it is not made anew yet
 	stale    bool         // Slurm has a reason of ours of a node that is up
+	sum      string       // of what the last run of the playbooks configures it from; empty: it is not kept
 	toldDown bool         // Slurm was told that the node is DOWN, or may have been
 	touched  atomic.Bool  // a change of the instance was asked for, so something may be left; set by other goroutines
 	ready    atomic.Bool  // anybody can log in to the node; read by other goroutines

@@ -32,6 +32,7 @@ func (o *operation) configure() error {
 	seen, err := o.playbooks.Do(o.ctx, configuring{o})
 	if err == nil {
 		o.started, o.seen = true, seen
+		o.keepSum()
 		return nil
 	}
 	if errors.Is(err, errLate) {
@@ -75,7 +76,7 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, reconfigure.Configur
 		}
 	}
 	told := o.inventory(ctx, operations(calls), extent.Addresses)
-	before := o.forgetSums(ctx, cluster, told, extent.Changed)
+	o.forgetSums(ctx, cluster, told, of)
 	failures, err := deps.Configurer.Configure(ctx, cluster, told, extent,
 		func(node, message string) {
 			if c := of[node]; c != nil {
@@ -96,9 +97,6 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, reconfigure.Configur
 		default:
 			c.Finish(reconfigure.Configured{}, err)
 		}
-	}
-	if err == nil {
-		o.keepSums(ctx, cluster, told, before, failures.Nodes())
 	}
 }
 

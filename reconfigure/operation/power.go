@@ -93,52 +93,64 @@ func (o *operation) unchanged() bool {
 	node := o.change.Node
 	was, err := deps.Sums.Sum(o.ctx, node)
 	if err != nil || was == "" {
+		o.note("the playbooks run, since it is unknown what it was configured from")
 		return false
 	}
 	told := o.inventory(o.ctx, []*operation{o}, false)
 	now, err := deps.Configurer.Sums(cluster, told, nodeset.Of(node))
-	return err == nil && now[node] == was
+	if err == nil && now[node] != was {
+		err = errors.New("what it is configured from has changed")
+	}
+	if err != nil {
+		o.note("the playbooks run: " + err.Error())
+	}
+	return err == nil
 }
 
-// forgetSums returns the sums of those of some nodes whose instances are stopped when they are idle, and forgets the
+// forgetSums computes the sums of those nodes of a run whose instances are stopped when they are idle, and forgets the
 // kept ones: until the playbooks have run, it is unknown what is on the nodes.
 func (o *Operator) forgetSums(
-	ctx context.Context, cluster reconfigure.Cluster, told map[string]reconfigure.Instance, nodes nodeset.NodeSet,
-) map[string]string {
+	ctx context.Context, cluster reconfigure.Cluster, told map[string]reconfigure.Instance, of map[string]*configureCall,
+) {
 	_, deps := o.using()
-	nodes = nodes.Where(func(node string) bool {
+	nodes := nodeset.Collect(maps.Keys(of)).Where(func(node string) bool {
 		g, ok := cluster.GroupOf(node)
 		return ok && g.WhenIdle.Power() != ""
 	})
 	if nodes.Empty() {
-		return nil
+		return
 	}
 	none := map[string]string{}
 	for node := range nodes.All() {
 		none[node] = ""
 	}
 	sums, err := deps.Configurer.Sums(cluster, told, nodes)
-	if err = errors.Join(err, deps.Sums.KeepSums(ctx, none)); err != nil {
-		return nil
+	err = errors.Join(err, deps.Sums.KeepSums(ctx, none))
+	for node := range nodes.All() {
+		op := of[node].In.op
+		if op.told, op.sum = told, sums[node]; err != nil {
+			op.sum = ""
+			op.noteOf(reconfigure.PhaseConfigure, "the playbooks will run at its next start: "+err.Error())
+		}
 	}
-	return sums
 }
 
-// keepSums keeps the sums of the nodes that the playbooks have configured. Where one is another than before, something
+// keepSum keeps the sum of the node, which the playbooks have configured. Where it is another than before, something
 // was changed meanwhile, and it is unknown whether the playbooks have read it.
-func (o *Operator) keepSums(
-	ctx context.Context, cluster reconfigure.Cluster, told map[string]reconfigure.Instance, before map[string]string,
-	failed nodeset.NodeSet,
-) {
-	nodes := nodeset.Collect(maps.Keys(before)).Difference(failed)
-	if nodes.Empty() {
+func (o *operation) keepSum() {
+	if o.sum == "" {
 		return
 	}
-	_, deps := o.using()
-	sums, err := deps.Configurer.Sums(cluster, told, nodes)
+	cluster, deps := o.using()
+	node := o.change.Node
+	sums, err := deps.Configurer.Sums(cluster, o.told, nodeset.Of(node))
+	if err == nil && sums[node] != o.sum {
+		err = errors.New("what it is configured from was changed meanwhile")
+	}
+	if err == nil {
+		err = deps.Sums.KeepSums(o.ctx, map[string]string{node: o.sum})
+	}
 	if err != nil {
-		return
+		o.note("the playbooks will run at its next start: " + err.Error())
 	}
-	maps.DeleteFunc(sums, func(node, sum string) bool { return before[node] != sum })
-	_ = deps.Sums.KeepSums(ctx, sums) // without them the playbooks run once more
 }

@@ -39,9 +39,9 @@ func TestIdleNodesAreStopped(t *testing.T) {
 	if s, _ := lab.Server("b01"); s.ID != first {
 		t.Errorf("the job had server %s, and not %s", s.ID, first)
 	}
-	if phases := phasesOf(t, "b01"); slices.Contains(phases, reconfiguring.PhaseConfigure) ||
-		!slices.Contains(phases, reconfiguring.PhaseVerify) {
-		t.Errorf("its start went through %v", phases)
+	phases, said := lastResume(t, "b01")
+	if slices.Contains(phases, reconfiguring.PhaseConfigure) || !slices.Contains(phases, reconfiguring.PhaseVerify) {
+		t.Errorf("its start went through %v:\n%s", phases, strings.Join(said, "\n"))
 	}
 	t.Logf("a job on a node that is made took %s, on one that is started %s", made, started)
 	if again := awaitStopped(t, "b01"); again != first {
@@ -73,8 +73,8 @@ func awaitStopped(t *testing.T, node string) (id string) {
 	return id
 }
 
-// phasesOf returns the phases of a node in its last resume.
-func phasesOf(t *testing.T, node string) (phases []reconfiguring.Phase) {
+// lastResume returns the phases of a node in its last resume, and what was noted.
+func lastResume(t *testing.T, node string) (phases []reconfiguring.Phase, said []string) {
 	t.Helper()
 	log := lab.Journal(t)
 	requests, err := log.Requests(t.Context(), 20)
@@ -93,9 +93,10 @@ func phasesOf(t *testing.T, node string) (phases []reconfiguring.Phase) {
 			if e.Node == node && e.Level == reconfiguring.Begun {
 				phases = append(phases, e.Phase)
 			}
+			said = append(said, string(e.Phase)+": "+e.Message)
 		}
-		return phases
+		return phases, said
 	}
 	t.Fatalf("no resume of %s", node)
-	return nil
+	return nil, nil
 }
