@@ -53,8 +53,27 @@ type NodeGroup struct {
 	// KeepPorts reports whether the nodes of the group keep their ports, and with them their addresses, while they have
 	// no instance.
 	KeepPorts bool
+	// WhenIdle is what becomes of the instance of a cloud node that Slurm suspends.
+	WhenIdle WhenIdle
+	// MaxStopped is the number of stopped instances of the group from which on others are removed.
+	MaxStopped int
 	// Slurm has the further settings of the NodeName line (slurm.conf(5)), by keys in lower case.
 	Slurm map[string]string
+}
+
+// WhenIdle is what becomes of an instance that is not needed.
+type WhenIdle string
+
+// The ways. The zero value is IdleDelete.
+const (
+	IdleDelete WhenIdle = "delete"
+	IdleStop   WhenIdle = "stop"
+	IdleShelve WhenIdle = "shelve"
+)
+
+// Power returns the power state of an instance that is not needed; empty if it is removed.
+func (w WhenIdle) Power() Power {
+	return map[WhenIdle]Power{IdleStop: PowerOff, IdleShelve: Shelved}[w]
 }
 
 // Partition is a partition in Slurm, with the nodes of one or several node groups.
@@ -244,6 +263,22 @@ func (c Cluster) KeepsPort(node string) bool {
 // be told: it does not keep its port.
 func (c Cluster) ChangesAddresses(nodes nodeset.NodeSet) bool {
 	return !nodes.Where(func(node string) bool { return !c.KeepsPort(node) }).Empty()
+}
+
+// KeepsStopped reports whether the stopped instance of a node is kept: its group stops idle instances, and has not
+// more of them than its maximum. Nodes is a map with the entry of the node.
+func (c Cluster) KeepsStopped(node string, nodes map[string]Spec) bool {
+	g, ok := c.GroupOf(node)
+	if !ok || g.WhenIdle.Power() == "" {
+		return false
+	}
+	others := 0
+	for other, spec := range nodes {
+		if other != node && spec.Group == g.Name && spec.Stopped() {
+			others++
+		}
+	}
+	return others < g.MaxStopped
 }
 
 // WithoutInstance returns a node's entry in the map of nodes after its instance is removed; false if it has none then.

@@ -43,6 +43,8 @@ type RootModule struct {
 	Replace string
 	// Updates has the effect of an update in place of an attribute of an instance. Other attributes have EffectUpdate.
 	Updates map[string]Effect
+	// Power is the attribute of an instance for whether it runs: "active" if it does; empty: instances are not stopped.
+	Power string
 	// Unset are the variables of the environment by which Terraform's provider would make other instances.
 	Unset []string
 	// Read returns what the attributes of an instance in Terraform's state say.
@@ -93,6 +95,17 @@ func (c Cluster) WithoutPorts() Cluster {
 	groups := make([]NodeGroup, len(c.Groups))
 	for i, g := range c.Groups {
 		g.KeepPorts = false
+		groups[i] = g
+	}
+	c.Groups = groups
+	return c
+}
+
+// WithoutStops returns a copy of the cluster whose idle instances are removed.
+func (c Cluster) WithoutStops() Cluster {
+	groups := make([]NodeGroup, len(c.Groups))
+	for i, g := range c.Groups {
+		g.WhenIdle = IdleDelete
 		groups[i] = g
 	}
 	c.Groups = groups

@@ -72,6 +72,7 @@ type NodeGroup struct {
 	Network  string         `yaml:"network"`
 	MinNodes int            `yaml:"min_nodes"`
 	MaxNodes int            `yaml:"max_nodes"`
+	WhenIdle string         `yaml:"when_idle,omitempty"`
 	Features []string       `yaml:"features"`
 	Gres     string         `yaml:"gres"`
 	Slurm    map[string]any `yaml:"slurm"`

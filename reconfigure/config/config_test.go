@@ -69,8 +69,10 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			Min:    2,
 			Max:    20,
 
-			KeepPorts: true,
-			Slurm:     map[string]string{"cpus": "4", "realmemory": "7500"},
+			KeepPorts:  true,
+			WhenIdle:   reconfigure.IdleDelete,
+			MaxStopped: 20,
+			Slurm:      map[string]string{"cpus": "4", "realmemory": "7500"},
 		}},
 		Partitions: []reconfigure.Partition{{Name: "main", Groups: []string{"standard"}}},
 		Slurm: reconfigure.Timing{

@@ -38,6 +38,8 @@ type group struct {
 	name, prefix    value[string]
 	width, min, max value[int]
 	keepPorts       value[bool]
+	whenIdle        value[string]
+	maxStopped      value[int]
 	slurm           map[string]value[string] // by lower-case name
 	source
 }
@@ -160,6 +162,7 @@ func notReserved() rule {
 
 func (g *group) schema() object {
 	const widest = 9 // more than the digits of nodeset.MaxNodes; 10^widest fits an int
+	g.whenIdle.is = string(reconfigure.IdleDelete)
 	return g.source.schema(object{
 		"name":       text(&g.name, groupName(), notReserved()),
 		"prefix":     text(&g.prefix, nodePrefix),
@@ -167,9 +170,12 @@ func (g *group) schema() object {
 		"min_nodes":  integer(&g.min, 0, nodeset.MaxNodes),
 		"max_nodes":  integer(&g.max, 1, nodeset.MaxNodes),
 		"keep_ports": optional{boolean(&g.keepPorts)},
-		"features":   optional{texts(new(value[[]value[string]]), feature())},
-		"gres":       optional{text(new(value[string]), maybe(gres()))},
-		"slurm":      optional{settings(&g.slurm, ofNodes())},
+		"when_idle": optional{text(&g.whenIdle, oneOf(string(reconfigure.IdleDelete), string(reconfigure.IdleStop),
+			string(reconfigure.IdleShelve)))},
+		"max_stopped": optional{integer(&g.maxStopped, 0, nodeset.MaxNodes)},
+		"features":    optional{texts(new(value[[]value[string]]), feature())},
+		"gres":        optional{text(new(value[string]), maybe(gres()))},
+		"slurm":       optional{settings(&g.slurm, ofNodes())},
 	})
 }
 

@@ -26,7 +26,7 @@ func Provider() reconfigure.Provider {
 		},
 		Module: reconfigure.RootModule{
 			Instance: instanceType, Port: portType, PortAddresses: "all_fixed_ips", Group: groupType,
-			Replace: instanceType,
+			Replace: instanceType, Power: powerState,
 			// Since version 1.48 the provider rebuilds an instance in place for another image, and resizes it for
 			// another flavor, which ends its jobs.
 			Updates: map[string]reconfigure.Effect{
@@ -107,9 +107,25 @@ func made(attributes map[string]any) reconfigure.Made {
 		Spec: reconfigure.Spec{
 			Group: text(metadata[groupKey]), ImageID: text(attributes["image_id"]),
 			FlavorID: text(attributes["flavor_id"]), NetworkID: text(network["uuid"]),
+			Power: power(text(attributes[powerState])),
 		},
 		Address: text(network["fixed_ip_v4"]), Port: text(network["port"]),
 	}
+}
+
+// powerState is the provider's attribute for whether an instance runs.
+const powerState = "power_state"
+
+// power returns the power state of an instance as an entry in the map of nodes has it. The provider has Nova's status
+// there, in lower case.
+func power(status string) reconfigure.Power {
+	switch status {
+	case string(reconfigure.PowerOff):
+		return reconfigure.PowerOff
+	case string(reconfigure.Shelved), "shelved":
+		return reconfigure.Shelved
+	}
+	return ""
 }
 
 // finish adds the attributes of the network that Terraform would add with its next refresh.

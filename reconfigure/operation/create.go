@@ -161,8 +161,10 @@ func (o *operation) cause(err error) error {
 }
 
 func (o *operation) configureAndVerify() error {
-	if err := o.configure(); err != nil {
-		return err
+	if !o.startSlurmd() {
+		if err := o.configure(); err != nil {
+			return err
+		}
 	}
 	o.passed(configured)
 	if err := o.verify(); err != nil {

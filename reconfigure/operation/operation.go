@@ -78,6 +78,10 @@ func (o *operation) act() error {
 		return o.create()
 	case reconfigure.Reboot:
 		return o.reboot()
+	case reconfigure.Start:
+		return o.attempts(o.start)
+	case reconfigure.Stop:
+		return o.stop()
 	case reconfigure.Configure:
 		return o.configureAndVerify()
 	case reconfigure.Adopt:
@@ -100,7 +104,8 @@ func (o *operation) act() error {
 // it.
 func (o *operation) moving() bool {
 	switch o.change.Action {
-	case reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Remove, reconfigure.Capture:
+	case reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Start, reconfigure.Stop,
+		reconfigure.Remove, reconfigure.Capture:
 		return !o.ready.Load()
 	}
 	return false

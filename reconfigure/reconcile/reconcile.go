@@ -44,7 +44,7 @@ const (
 	Hollow     Kind = "hollow"        // Slurm has the node as up, but it has no instance
 	SetDown    Kind = "set_down"      // we have set the node DOWN in Slurm, and did not hand it back
 	GivenUp    Kind = "given_up"      // Slurm has powered down a persistent node
-	Stopped    Kind = "stopped"       // the cloud has the instance as shut off, paused, suspended or in ERROR
+	Stopped    Kind = "stopped"       // the cloud has the instance as shut off, paused, suspended or in ERROR, unasked
 	Silent     Kind = "silent"        // the instance of a persistent node runs, and its slurmd does not answer
 	Image      Kind = "wrong_image"   // the instance is made of another image than Terraform was told
 	Address    Kind = "wrong_address" // the sources have different addresses of the instance

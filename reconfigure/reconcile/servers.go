@@ -112,8 +112,12 @@ func (c comparison) attributes(v view) []Finding {
 	if f, ok := c.address(v); ok {
 		all = append(all, f)
 	}
-	if v.own != nil && (v.own.Stopped() || v.own.Status == "ERROR") {
-		all = append(all, Finding{Kind: Stopped, Detail: "the cloud has its instance as " + said(*v.own), Command: updating})
+	if v.own != nil && (v.own.Stopped() || v.own.Status == "ERROR") && !c.seen.Rests(c.cluster, v.node) {
+		f := Finding{Kind: Stopped, Detail: "the cloud has its instance as " + said(*v.own), Command: updating}
+		if v.spec.Stopped() && !c.persistent.Contains(v.node) { // an update would not start it
+			f.Command = poweringDown
+		}
+		all = append(all, f)
 	}
 	if len(outdated) > 0 {
 		names := make([]string, len(outdated))

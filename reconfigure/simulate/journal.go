@@ -38,6 +38,7 @@ type record struct {
 	nodes       map[string]reconfigure.Spec // nil: none was stored yet
 	identity    reconfigure.Identity
 	hostKeys    map[string][]string
+	sums        map[string]string // by node
 	declaration *reconfigure.Declaration
 	holder      *lease
 	epoch       int64
@@ -71,7 +72,7 @@ type lease struct {
 
 // NewJournal returns an empty journal, opened by a first process.
 func NewJournal() *Journal {
-	shared := &record{health: map[string]reconfigure.Health{}, hostKeys: map[string][]string{}}
+	shared := &record{health: map[string]reconfigure.Health{}, hostKeys: map[string][]string{}, sums: map[string]string{}}
 	return (&Journal{record: shared}).Open()
 }
 
@@ -621,6 +622,26 @@ func (j *Journal) UpdateHealth(
 		}
 		return nil
 	})
+}
+
+// Sum returns the checksum of what a node was configured with; empty where none is kept.
+func (j *Journal) Sum(ctx context.Context, node string) (sum string, err error) {
+	err = j.access(ctx, func() error { sum = j.sums[node]; return nil })
+	return sum, err
+}
+
+// KeepSums replaces the checksums of these nodes; an empty one is deleted.
+func (j *Journal) KeepSums(ctx context.Context, sums map[string]string) error {
+	return j.writeHeld(ctx, func() error { return keepSums(j.sums, sums) })
+}
+
+// keepSums replaces entries of a map.
+func keepSums(kept, sums map[string]string) error {
+	if _, nameless := sums[""]; nameless {
+		return errors.New("a checksum of no node")
+	}
+	maps.Copy(kept, sums)
+	return nil
 }
 
 // Pause lets nothing begin until Continue.

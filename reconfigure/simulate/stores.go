@@ -48,6 +48,23 @@ func updateHealth(
 	known[group] = h
 }
 
+// Sum returns the checksum that was kept of a node.
+func (w *World) Sum(ctx context.Context, node string) (string, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.sums[node], ctx.Err()
+}
+
+// KeepSums stores them in memory.
+func (w *World) KeepSums(ctx context.Context, sums map[string]string) error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return keepSums(w.sums, sums)
+}
+
 // Record stores the events in memory; while the fault JournalFull lasts, they are lost.
 func (w *World) Record(events ...reconfigure.Event) {
 	w.lock.Lock()

@@ -35,6 +35,8 @@ var (
 	_ operation.Configurer  = (*ansible.Runner)(nil)
 	_ operation.Scheduler   = (*slurm.Client)(nil)
 	_ operation.Commenter   = (*slurm.Client)(nil)
+	_ operation.Starter     = starter{}
+	_ operation.SumStore    = (*journal.Journal)(nil)
 	_ operation.HealthStore = (*journal.Journal)(nil)
 	_ controller.Journal    = (*journal.Journal)(nil)
 	_ terraform.Keeper      = (*journal.Journal)(nil)
@@ -246,6 +248,8 @@ func (a *Adapters) deps(ctx context.Context, recorder *journal.Recorder) (operat
 		Cleaner:    a.site.playbooks(),
 		Waiter:     a.waiter(cloud),
 		Configurer: a.site.playbooks(),
+		Starter:    starter{a.site},
+		Sums:       a.log,
 		Recorder:   eventsAndEvidence{recorder, a.log},
 		Health:     a.log,
 		Addresses:  a.addresses,

@@ -100,6 +100,9 @@ func (p provider) adapt(dir string, c reconfigure.Cluster) (reconfigure.Cluster,
 	if p.Module.Port == "" {
 		c = c.WithoutPorts()
 	}
+	if p.Module.Power == "" {
+		c = c.WithoutStops()
+	}
 	c.Settings.Interrupt = c.Settings.Interrupt && p.Module.Finish != nil
 	if p.Places == nil {
 		return c, nil

@@ -23,7 +23,7 @@ func TestProviderIsFoundByItsName(t *testing.T) {
 // TestWhatACloudDoesNotHaveIsOff takes kept ports and the interrupt from a declaration, for a cloud without them.
 func TestWhatACloudDoesNotHaveIsOff(t *testing.T) {
 	declared := reconfigure.Cluster{
-		Groups:   []reconfigure.NodeGroup{{Name: "g", Prefix: "n", Width: 1, Max: 1, KeepPorts: true}},
+		Groups:   []reconfigure.NodeGroup{{Name: "g", Prefix: "n", Width: 1, Max: 1, KeepPorts: true, WhenIdle: reconfigure.IdleStop}},
 		Settings: reconfigure.Settings{Interrupt: true},
 	}
 	for _, tc := range []struct {
@@ -31,12 +31,13 @@ func TestWhatACloudDoesNotHaveIsOff(t *testing.T) {
 		ports, interrupt bool
 	}{
 		{reconfigure.RootModule{}, false, false},
-		{reconfigure.RootModule{Port: "port"}, true, false},
+		{reconfigure.RootModule{Port: "port", Power: "power"}, true, false},
 		{reconfigure.RootModule{Finish: func(map[string]any, reconfigure.Server, string) {}}, false, true},
 	} {
 		p := provider{Provider: reconfigure.Provider{Module: tc.module}}
 		c, err := p.adapt("", declared)
-		if err != nil || c.KeepsPort("n1") != tc.ports || c.Settings.Interrupt != tc.interrupt || c.Shard("n1") != "" {
+		if err != nil || c.KeepsPort("n1") != tc.ports || c.Settings.Interrupt != tc.interrupt ||
+			(c.Groups[0].WhenIdle == reconfigure.IdleStop) != (tc.module.Power != "") || c.Shard("n1") != "" {
 			t.Errorf("%+v: %+v, error %v", tc.module, c, err)
 		}
 	}

@@ -159,7 +159,7 @@ func (a *adoption) refuse(node string, server reconfigure.Server, found object, 
 		return "it cannot be adopted: Terraform has no state yet"
 	case server.ID == "":
 		return "it cannot be adopted: its server has no id"
-	case server.Status != reconfigure.ServerActive:
+	case server.Status != a.desired[node].Status():
 		return fmt.Sprintf("it cannot be adopted: server %s is %s", server.ID, server.Status)
 	case known && found.id != server.ID:
 		return fmt.Sprintf("it cannot be adopted: Terraform's state has server %s instead of %s", found.id, server.ID)

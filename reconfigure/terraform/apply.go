@@ -91,7 +91,7 @@ func (d *Driver) applySaved(
 	ended := make(chan struct{})
 	defer close(ended)
 	go interrupter.attend(interrupt, ended)
-	changed := p.Plan.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove).Len()
+	changed := p.Plan.Provisioned().Len()
 	err = d.writing(func(tf *tfexec.Terraform) error {
 		options := []tfexec.ApplyOption{
 			tfexec.DirOrPlan(p.File),

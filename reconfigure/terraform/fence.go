@@ -157,6 +157,10 @@ func nodeAllows(asked reconfigure.Action, effect reconfigure.Effect, tainted boo
 		return effect == reconfigure.EffectCreate || effect == reconfigure.EffectReplace && tainted
 	case reconfigure.Replace:
 		return true
+	case reconfigure.Start: // an instance that is gone is made anew
+		return effect == reconfigure.EffectStart || effect == reconfigure.EffectCreate
+	case reconfigure.Stop:
+		return effect == reconfigure.EffectStop
 	case reconfigure.Remove:
 		return effect == reconfigure.EffectDelete
 	default:
@@ -195,10 +199,17 @@ func (m module) effectOf(rc *tfjson.ResourceChange) (effect reconfigure.Effect, 
 	}
 }
 
-// updateEffect returns the effect of an update in place, which may end the jobs of an instance.
+// updateEffect returns the effect of an update in place, which may end the jobs of an instance. An update that changes
+// more than the power state is neither a start nor a stop.
 func (m module) updateEffect(rc *tfjson.ResourceChange) (reconfigure.Effect, string) {
 	attributes := differing(rc.Change)
 	effect := reconfigure.EffectUpdate
+	if rc.Type == m.kinds.Instance && m.kinds.Power != "" && slices.Equal(attributes, []string{m.kinds.Power}) {
+		effect = reconfigure.EffectStop
+		if after, _ := rc.Change.After.(map[string]any); after[m.kinds.Power] == "active" {
+			effect = reconfigure.EffectStart
+		}
+	}
 	if rc.Type == m.kinds.Instance {
 		for _, attribute := range attributes {
 			// A rebuild is the greater loss, if an update has several effects.

@@ -41,6 +41,8 @@ type ask struct {
 	create  []string
 	replace []string
 	remove  []string
+	start   []string
+	stop    []string
 	shared  bool
 	empty   bool // no node is to be left
 }
@@ -60,6 +62,12 @@ var asks = []ask{
 	{name: "rebuild-not-asked", plan: "one-image", create: []string{"n2"}},
 	{name: "rebuild-is-no-create", plan: "one-image", create: []string{"n1"}},
 	{name: "resize-not-asked", plan: "one-flavor", create: []string{"n2"}},
+	{name: "stop-asked", plan: "one-stops", stop: []string{"n1"}},
+	{name: "stop-of-another-one", plan: "one-stops", stop: []string{"n2"}},
+	{name: "stop-is-no-start", plan: "one-stops", start: []string{"n1"}},
+	{name: "stop-is-no-removal", plan: "one-stops", remove: []string{"n1"}},
+	{name: "stop-is-no-create", plan: "one-stops", create: []string{"n1"}},
+	{name: "stop-is-no-rebuild", plan: "one-stops-with-another-image", stop: []string{"n1"}},
 	{name: "other-network-replaces", plan: "one-network", replace: []string{"n1"}, shared: true},
 	{name: "other-network-not-asked", plan: "one-network", remove: []string{"n2"}},
 	{name: "tainted-may-be-created-over", plan: "tainted", create: []string{"n2"}, shared: true},
@@ -90,7 +98,8 @@ func (a ask) ours() reconfigure.Plan {
 		}
 	}
 	for action, nodes := range map[reconfigure.Action][]string{reconfigure.Create: a.create,
-		reconfigure.Replace: a.replace, reconfigure.Remove: a.remove} {
+		reconfigure.Replace: a.replace, reconfigure.Remove: a.remove, reconfigure.Start: a.start,
+		reconfigure.Stop: a.stop} {
 		for _, node := range nodes {
 			p.Changes = append(p.Changes, reconfigure.Change{Node: node, Action: action})
 			if action == reconfigure.Remove {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -118,6 +119,17 @@ func checkFence(t *testing.T, theirs *tfjson.Plan, ours reconfigure.Plan) []reco
 
 var quotedName = regexp.MustCompile(`"([^"\\]*)"`)
 
+// switches reports whether a change sets the power state of an instance and nothing else.
+func switches(rc *tfjson.ResourceChange, on bool) bool {
+	before, _ := rc.Change.Before.(map[string]any)
+	after, _ := rc.Change.After.(map[string]any)
+	before, after = maps.Clone(before), maps.Clone(after)
+	to := after["power_state"]
+	delete(before, "power_state")
+	delete(after, "power_state")
+	return rc.Change.Actions.Update() && cmp.Equal(before, after) && (to == "active") == on
+}
+
 // asked reports whether any action of our plan may lead to a change.
 func asked(theirs *tfjson.Plan, rc *tfjson.ResourceChange, ours reconfigure.Plan) bool {
 	actions := rc.Change.Actions
@@ -134,6 +146,8 @@ func asked(theirs *tfjson.Plan, rc *tfjson.ResourceChange, ours reconfigure.Plan
 		case change.Action == reconfigure.Replace,
 			change.Action == reconfigure.Remove && actions.Delete(),
 			change.Action == reconfigure.Create && actions.Create(),
+			change.Action == reconfigure.Start && (actions.Create() || switches(rc, true)),
+			change.Action == reconfigure.Stop && switches(rc, false),
 			change.Action == reconfigure.Create && actions.Replace() && tainted(theirs)[rc.Address]:
 			return true
 		}

@@ -43,7 +43,8 @@ func mayInterrupt(c reconfigure.ResourceChange) bool {
 	switch c.Effect {
 	case reconfigure.EffectDelete:
 		return true
-	case reconfigure.EffectCreate, reconfigure.EffectReplace, reconfigure.EffectRebuild:
+	case reconfigure.EffectCreate, reconfigure.EffectReplace, reconfigure.EffectRebuild, reconfigure.EffectStart,
+		reconfigure.EffectStop:
 		return c.Kind == reconfigure.KindInstance
 	default:
 		return false

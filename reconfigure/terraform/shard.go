@@ -87,7 +87,7 @@ func (d *Driver) module(several bool) (module, error) {
 
 // strayed returns an error if a plan has changes of another shard. All is the stored map of nodes of all shards.
 func (d *Driver) strayed(p reconfigure.Plan, all map[string]reconfigure.Spec) error {
-	for node := range p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove).All() {
+	for node := range p.Provisioned().All() {
 		spec, known := p.Desired[node]
 		if !known {
 			spec, known = all[node]
