@@ -105,6 +105,7 @@ func look(h *host, l *rpc.Libvirt, is rpc.Domain, networks addresses) (domain, e
 	}
 	d.Server = reconfigure.Server{
 		ID: uuid.UUID(is.UUID).String(), Node: d.mark.Node, Group: d.mark.Group, ImageID: d.Image, FlavorID: d.Flavor,
+		Host: h.URI,
 	}
 	d.Status, d.Fault = status(rpc.DomainState(state), reason)
 	if created, err := time.Parse(time.RFC3339, d.mark.Created); err == nil {

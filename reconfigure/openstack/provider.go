@@ -29,14 +29,13 @@ func Provider() reconfigure.Provider {
 		},
 		Module: reconfigure.RootModule{
 			Instance: instanceType, Port: portType, PortAddresses: "all_fixed_ips", Group: groupType,
-			Replace: instanceType,
+			Replace: instanceType, Power: powerState,
 			// Since version 1.48 the provider rebuilds an instance in place for another image, and resizes it for
 			// another flavor, which ends its jobs.
 			Updates: map[string]reconfigure.Effect{
 				"image_id": reconfigure.EffectRebuild, "image_name": reconfigure.EffectRebuild,
 				"flavor_id": reconfigure.EffectResize, "flavor_name": reconfigure.EffectResize,
 			},
-			Power: powerState,
 			// The provider would use them instead of an instance's own.
 			Unset: []string{"OS_IMAGE_ID", "OS_IMAGE_NAME", "OS_FLAVOR_ID", "OS_FLAVOR_NAME"},
 			Read:  made, Finish: finish, Class: providerClass,
