@@ -102,10 +102,11 @@ test-tofu: tools ## run the tests of package terraform with OpenTofu, which is b
 
 # Not part of `make test`: it takes minutes, and installs 3.5 GB of Debian's packages. Run it before a release.
 .PHONY: release-check
-release-check: ## check labcloud and a real OpenStack alike; installs OpenStack (3.5 GB) and runs it, for minutes
+release-check: tools ## check labcloud and a real OpenStack alike, which is installed (3.5 GB), and update 20 nodes in a campaign
 	go run ./lab/tools/cmd/install --openstack
 	go test -count 1 -run TestItAnswersAsOpenStackDoes ./lab/labcloud
 	EIFFEL_RELEASE_CHECK=1 go test -count 1 -timeout 60m -v ./lab/openstack
+	EIFFEL_RELEASE_CHECK=1 go test -count 1 -timeout 90m -v ./lab/e2e/campaign
 
 # The tests play the same storms each time. A new one that fails is written to reconfigure/storm/testdata/rapid.
 STORMS := 5000
