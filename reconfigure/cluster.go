@@ -18,7 +18,8 @@ const ControlGroup = "control"
 // Cluster is the declaration in group_vars/all.yml, checked by package config. It is never modified.
 type Cluster struct {
 	Name           string // in the metadata of every instance of the cluster
-	Cloud          string // entry of clouds.yaml
+	Provider       string // the kind of the cloud, Provider.Name; empty: the default
+	Cloud          string // the cloud's entry in the file that Provider.Credentials names
 	LoginUser      string // user account of the images
 	PrivateKeyFile string // absolute path of the key that LoginUser accepts
 	Control        Control
@@ -27,6 +28,8 @@ type Cluster struct {
 	Slurm          Timing
 	NFSShares      []string
 	Settings       Settings
+	// Places has the shard of each declared node where the cloud says it, see Provider.Places; else it is nil.
+	Places map[string]string
 }
 
 // Source is what an instance is made of, by names in the cloud. The cloud resolves it to ids.
@@ -50,8 +53,27 @@ type NodeGroup struct {
 	// KeepPorts reports whether the nodes of the group keep their ports, and with them their addresses, while they have
 	// no instance.
 	KeepPorts bool
+	// WhenIdle is what becomes of the instance of a cloud node that Slurm suspends.
+	WhenIdle WhenIdle
+	// MaxStopped is the number of stopped instances of the group from which on others are removed.
+	MaxStopped int
 	// Slurm has the further settings of the NodeName line (slurm.conf(5)), by keys in lower case.
 	Slurm map[string]string
+}
+
+// WhenIdle is what becomes of an instance that is not needed.
+type WhenIdle string
+
+// The ways. The zero value is IdleDelete.
+const (
+	IdleDelete WhenIdle = "delete"
+	IdleStop   WhenIdle = "stop"
+	IdleShelve WhenIdle = "shelve"
+)
+
+// Power returns the power state of an instance that is not needed; empty if it is removed.
+func (w WhenIdle) Power() Power {
+	return map[WhenIdle]Power{IdleStop: PowerOff, IdleShelve: Shelved}[w]
 }
 
 // Partition is a partition in Slurm, with the nodes of one or several node groups.
@@ -207,6 +229,9 @@ const DefaultShard = ""
 // that makes entries may call this. It is the default shard if the cluster has at most NodesPerState nodes, or if the
 // node is not a declared compute node.
 func (c Cluster) Shard(node string) string {
+	if c.Places != nil {
+		return c.Places[node]
+	}
 	per := c.Settings.NodesPerState
 	if per <= 0 || c.size() <= per {
 		return DefaultShard
@@ -238,6 +263,22 @@ func (c Cluster) KeepsPort(node string) bool {
 // be told: it does not keep its port.
 func (c Cluster) ChangesAddresses(nodes nodeset.NodeSet) bool {
 	return !nodes.Where(func(node string) bool { return !c.KeepsPort(node) }).Empty()
+}
+
+// KeepsStopped reports whether the stopped instance of a node is kept: its group stops idle instances, and has not
+// more of them than its maximum. Nodes is a map with the entry of the node.
+func (c Cluster) KeepsStopped(node string, nodes map[string]Spec) bool {
+	g, ok := c.GroupOf(node)
+	if !ok || g.WhenIdle.Power() == "" {
+		return false
+	}
+	others := 0
+	for other, spec := range nodes {
+		if other != node && spec.Group == g.Name && spec.Stopped() {
+			others++
+		}
+	}
+	return others < g.MaxStopped
 }
 
 // WithoutInstance returns a node's entry in the map of nodes after its instance is removed; false if it has none then.

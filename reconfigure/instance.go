@@ -1,14 +1,18 @@
 package reconfigure
 
+import "strings"
+
 // Spec is what an instance is made of, by ids: the meaning of a name may change, that of an id cannot. It is a node's
 // entry in the map of nodes, which is Terraform's input, hence the JSON names.
 //
-// An entry without an image is a kept port, with its address, of a node that has no instance: see HasInstance.
+// An entry with a Power is a stopped instance. An entry without an image is a kept port, with its address, of a node
+// that has no instance: see HasInstance.
 type Spec struct {
 	Group     string `json:"group"`
 	ImageID   string `json:"image_id,omitempty"`
 	FlavorID  string `json:"flavor_id,omitempty"`
 	NetworkID string `json:"network_id"`
+	Power     Power  `json:"power_state,omitempty"`
 	// Shard is the Terraform workspace whose state has the node's resources; empty is the default one. It never changes
 	// while the map has an entry of the node.
 	Shard string `json:"shard,omitempty"`
@@ -18,9 +22,35 @@ type Spec struct {
 // a node without an entry.
 func (s Spec) HasInstance() bool { return s.ImageID != "" }
 
+// Power is the power state that an instance is to have, in the words of Terraform's provider; empty: it runs.
+type Power string
+
+// The power states of stopped instances. A shelved one is a snapshot in the cloud, and uses no host.
+const (
+	PowerOff Power = "shutoff"
+	Shelved  Power = "shelved_offloaded"
+)
+
+// Stopped reports whether the node is to have an instance that does not run.
+func (s Spec) Stopped() bool { return s.HasInstance() && s.Power != "" }
+
+// Running returns the entry of the node while its instance runs.
+func (s Spec) Running() Spec {
+	s.Power = ""
+	return s
+}
+
+// Status returns Nova's status of an instance that is as the entry says.
+func (s Spec) Status() string {
+	if s.Power == "" {
+		return ServerActive
+	}
+	return strings.ToUpper(string(s.Power))
+}
+
 // PortOnly returns the entry of a node that loses its instance and keeps its port; false if it has no port to keep.
 func (s Spec) PortOnly() (Spec, bool) {
-	s.ImageID, s.FlavorID = "", ""
+	s.ImageID, s.FlavorID, s.Power = "", "", ""
 	return s, s.NetworkID != ""
 }
 

@@ -12,13 +12,15 @@ import (
 // Action is the kind of change of one node.
 type Action string
 
-// The actions. Create, Replace and Reboot include Configure.
+// The actions. Create, Replace and Reboot include Configure; Start does where the configuration has changed.
 const (
 	Create Action = "create"
 	// by a rebuild, a resize or a new instance, as Terraform plans it; the disk may be lost
 	Replace   Action = "replace"
 	Reboot    Action = "reboot"
 	Configure Action = "configure" // runs the playbooks on an existing instance
+	Start     Action = "start"     // of a stopped or shelved instance
+	Stop      Action = "stop"      // or shelve: the instance keeps its disk and its address
 	Remove    Action = "destroy"
 	// Slurm starts no more jobs on the node; it is planned again when its jobs have ended
 	Drain   Action = "drain"
@@ -29,6 +31,15 @@ const (
 	// instance, or removes it if HandOver is set.
 	Capture Action = "capture"
 )
+
+// Provisions reports whether Terraform carries out the action.
+func (a Action) Provisions() bool {
+	switch a {
+	case Create, Replace, Start, Stop, Remove:
+		return true
+	}
+	return false
+}
 
 // Change is one action on one node, with its reason and its requests.
 type Change struct {
@@ -154,8 +165,11 @@ func (p Plan) Of(node string) (Change, bool) {
 }
 
 // Provisions reports whether Terraform has anything to do.
-func (p Plan) Provisions() bool {
-	return p.Shared || !p.Nodes(Create, Replace, Remove).Empty()
+func (p Plan) Provisions() bool { return p.Shared || !p.Provisioned().Empty() }
+
+// Provisioned returns the nodes whose changes Terraform carries out.
+func (p Plan) Provisioned() nodeset.NodeSet {
+	return p.Where(func(c Change) bool { return c.Action.Provisions() })
 }
 
 // Without returns the plan without the changes of some nodes. The map of nodes has their entries from before.
@@ -195,7 +209,7 @@ func (p Plan) InShard(shard string, before func(node string) string) Plan {
 // String returns the changes in one line, by action: "create node[03-04], destroy node07".
 func (p Plan) String() string {
 	var parts []string
-	for _, a := range []Action{Drain, Undrain, Adopt, Capture, Create, Replace, Reboot, Configure, Remove} {
+	for _, a := range []Action{Drain, Undrain, Adopt, Capture, Create, Replace, Start, Reboot, Configure, Stop, Remove} {
 		if nodes := p.Nodes(a); !nodes.Empty() {
 			parts = append(parts, string(a)+" "+nodes.String())
 		}

@@ -43,6 +43,8 @@ const (
 	EffectUpdate  Effect = "update"
 	EffectRebuild Effect = "rebuild" // same instance and address, disk lost
 	EffectResize  Effect = "resize"
+	EffectStart   Effect = "start"
+	EffectStop    Effect = "stop"    // or shelve
 	EffectReplace Effect = "replace" // new instance
 	EffectDelete  Effect = "delete"
 	EffectUnknown Effect = "unknown" // an action unknown to this version; the fence always refuses it

@@ -1,6 +1,7 @@
 package cloudtest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -47,6 +48,15 @@ func lives() []check {
 			return errors.Join(err, e, has("server", server,
 				object{"OS-EXT-STS:power_state": 4.0, "OS-EXT-STS:vm_state": "stopped", "progress": nil}))
 		}},
+		{name: "a server is shelved and unshelved", run: func(s *session) error {
+			return s.story(
+				step{`{"shelve":null}`, []string{"ACTIVE", "SHELVED", "SHELVED_OFFLOADED"}},
+				step{`{"unshelve":null}`, []string{"SHELVED_OFFLOADED", "ACTIVE"}},
+				step{`{"os-stop":null}`, []string{"ACTIVE", "SHUTOFF"}},
+				step{`{"shelve":null}`, []string{"SHUTOFF", "SHELVED", "SHELVED_OFFLOADED"}},
+			)
+		}},
+		{name: "a shelved server keeps its address and its quota, and can be deleted", run: shelvedKeeps},
 		{name: "a rebuild keeps id and address", run: rebuildKeeps},
 		{name: "a stopped server is stopped after its rebuild", run: func(s *session) error {
 			return s.story(
@@ -108,6 +118,44 @@ func lives() []check {
 		}},
 		{name: "a snapshot becomes an image", run: snapshot},
 	}
+}
+
+// shelvedKeeps looks at a shelved server.
+func shelvedKeeps(s *session) error {
+	if err := s.running(); err != nil {
+		return err
+	}
+	before, err := s.show()
+	used, e := s.get("compute/limits")
+	err = errors.Join(err, e, s.act(`{"shelve":null}`))
+	if err != nil {
+		return err
+	}
+	server, err := s.through("ACTIVE", "SHELVED", "SHELVED_OFFLOADED")
+	if err != nil {
+		return err
+	}
+	limits, err := s.get("compute/limits")
+	err = errors.Join(err,
+		has("server", server, object{
+			"OS-EXT-STS:vm_state": "shelved_offloaded", "hostId": "", "OS-EXT-AZ:availability_zone": "", "progress": nil,
+		}),
+		same("addresses", field(before, "addresses"), field(server, "addresses")),
+		same("used", field(field(used, "limits"), "absolute"), field(field(limits, "limits"), "absolute")))
+	for _, action := range []string{"os-start", "os-stop", "reboot", "shelve"} {
+		args := "null"
+		if action == "reboot" {
+			args = `{"type":"HARD"}`
+		}
+		verb := map[string]string{"os-start": "start", "os-stop": "stop"}[action]
+		err = errors.Join(err, s.refused(refusal{
+			method: http.MethodPost, path: "compute/servers/{server}/action", body: `{"` + action + `":` + args + `}`,
+			status: 409, kind: "conflictingRequest",
+			message: "Cannot '" + cmp.Or(verb, action) + "' instance ID while it is in vm_state shelved_offloaded",
+		}))
+	}
+	_, e = s.want(http.StatusNoContent, http.MethodDelete, "compute/servers/{server}", "")
+	return errors.Join(err, e, s.gone())
 }
 
 // step is an action, and the states that a server goes through after it.

@@ -112,6 +112,8 @@ func refusals() []check {
 	for name, r := range map[string]refusal{
 		"the start of a server that runs": {post, action, `{"os-start":null}`, 409, conflicts,
 			"Cannot 'start' instance ID while it is in vm_state active"},
+		"the unshelving of a server that runs": {post, action, `{"unshelve":null}`, 409, conflicts,
+			"Cannot 'unshelve' instance ID while it is in vm_state active"},
 		"to confirm no resize": {post, action, `{"confirmResize":null}`, 409, conflicts,
 			"Cannot 'confirmResize' instance ID while it is in vm_state active"},
 		"to revert no resize": {post, action, `{"revertResize":null}`, 409, conflicts,

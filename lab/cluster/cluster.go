@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/lab/image"
@@ -42,11 +43,29 @@ type Config struct {
 	// Systemd is the base of the images if machines are to have systemd and Slurm's jobs control groups; "" is sysvinit,
 	// with Tools.Image.
 	Systemd string
-	Groups  []NodeGroup
+	// Libvirt has the cloud be libvirt on this computer, and the nodes virtual machines, of the image ImageV1 and the
+	// flavor FlavorSmall. Lab.Cloud and Lab.Host are nil then.
+	Libvirt bool
+	// OtherCloud starts a cloud like labcloud, where the cloud is not to be labcloud; else it is nil.
+	OtherCloud func(context.Context, labcloud.Config, labcloud.Hypervisor) (Cloud, error)
+	// Packages, if not "", has the control host be a machine of Systemd instead of this computer, and is the folder of
+	// the packages that it installs: see [image.ControlHost].
+	Packages string
+	Groups   []NodeGroup
 	// Partitions are Slurm's; nil is one with all groups.
 	Partitions []Partition
 	// Log gets the errors of the lab itself.
 	Log *slog.Logger
+}
+
+// Cloud is a cloud in the place of labcloud, of the same configuration, whose servers are machines of the lab.
+type Cloud interface {
+	// Servers returns all servers.
+	Servers() []labcloud.Server
+	// CloudsYAML returns a clouds.yaml with one cloud of the given name.
+	CloudsYAML(name string) []byte
+	// Close ends the cloud. Its machines are left to the hypervisor.
+	Close(context.Context) error
 }
 
 // Lab is a running lab.
@@ -54,15 +73,18 @@ type Lab struct {
 	Dir         string // all files of this lab
 	Site        string // the cluster directory, in Dir
 	Declaration Declaration
-	Cloud       *labcloud.Cloud
+	Cloud       *labcloud.Cloud // nil where the cloud is another one
+	Images      *image.Store    // of the machines
 	Host        *machine.Host
 	Environ     []string // further entries of the environment of the control host's user
 
 	cfg       Config
+	other     Cloud  // nil where the cloud is labcloud
 	uid       int    // of the control host's user and group
 	hostKey   string // public, of the control host's sshd
 	publicKey string // of the key that is authorized on the nodes
 	api       *http.Server
+	handler   atomic.Pointer[http.Handler] // of the cloud's API
 	sshd      *exec.Cmd
 	undo      []func() error
 }
@@ -82,7 +104,15 @@ func Start(ctx context.Context, cfg Config) (_ *Lab, err error) {
 		return nil, err
 	}
 	l.Site = siteFolder(l.Dir)
-	for _, step := range []func(context.Context) error{l.makeUser, l.startCloud, l.makeSite, l.startControlHost} {
+	start := l.startCloud
+	if cfg.Libvirt {
+		start = l.startLibvirt
+	}
+	steps := []func(context.Context) error{l.makeUser, start, l.makeSite, l.startControlHost}
+	if l.hasMachine() {
+		steps = []func(context.Context) error{l.startCloud, l.makeSite, l.bootControlHost}
+	}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -101,17 +131,22 @@ func everything(groups []NodeGroup) Partition {
 	return p
 }
 
-// newFolder creates the lab's folder, named after the lab. It removes the files and processes of a crashed lab of that
-// name.
+// newFolder creates the lab's folder, named after the lab.
 func newFolder(name string) (string, error) {
+	if err := Cleanup(name); err != nil {
+		return "", err
+	}
+	dir := folder(name)
+	return dir, os.MkdirAll(dir, 0o755)
+}
+
+// Cleanup removes the files and processes of a lab that was killed. It is an error if the lab runs.
+func Cleanup(name string) error {
 	dir := folder(name)
 	if err := machine.Cleanup(name, filepath.Join(dir, "machines")); err != nil {
-		return "", err
+		return err
 	}
-	if err := errors.Join(endProcesses(dir), os.RemoveAll(dir)); err != nil {
-		return "", err
-	}
-	return dir, os.MkdirAll(dir, 0o755)
+	return errors.Join(endProcesses(dir), os.RemoveAll(dir))
 }
 
 // folder returns the lab's folder. It is not in /tmp, which may be a tmpfs, since it has the disks of many nodes.
@@ -137,7 +172,7 @@ func (l *Lab) Close() error {
 	return errors.Join(errs...)
 }
 
-func (l *Lab) startCloud(context.Context) error {
+func (l *Lab) startCloud(ctx context.Context) error {
 	images, err := l.images()
 	if err != nil {
 		return err
@@ -147,45 +182,85 @@ func (l *Lab) startCloud(context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.Host = host
+	l.Host, l.Images = host, images
 	l.undo = append(l.undo, host.Close)
-	l.Cloud, err = labcloud.New(labcloud.Config{
+	cfg := labcloud.Config{
 		Project: "lab", User: "lab", Password: Password,
-		Networks: []labcloud.Network{{Name: networkName, CIDR: l.cfg.Gateway.Masked(), Gateway: l.cfg.Gateway.Addr()}},
+		Networks: []labcloud.Network{l.network()},
 		Flavors: []labcloud.Flavor{{Name: FlavorSmall, VCPUs: 2, RAM: 2048, Disk: 10},
 			{Name: FlavorLarge, VCPUs: 4, RAM: 4096, Disk: 10}},
 		Images:  []labcloud.Image{{ID: ImageID(ImageV1), Name: ImageV1}, {ID: ImageID(ImageV2), Name: ImageV2}},
 		Timings: labcloud.Timings{Build: time.Second, Rebuild: time.Second, Reboot: time.Second, Delete: time.Second},
 		Log:     l.cfg.Log,
-	}, host)
-	if err != nil {
+	}
+	if l.cfg.OtherCloud != nil {
+		return l.startOther(ctx, cfg)
+	}
+	if l.Cloud, err = labcloud.New(cfg, host); err != nil {
 		return err
 	}
 	l.undo = append(l.undo, func() error { return l.Cloud.Close(context.Background()) })
 	return l.serve()
 }
 
-// serve serves the cloud's API on loopback: only the computer itself needs it.
+// startOther starts another cloud than labcloud.
+func (l *Lab) startOther(ctx context.Context, cfg labcloud.Config) (err error) {
+	if l.other, err = l.cfg.OtherCloud(ctx, cfg, l.Host); err != nil {
+		return err
+	}
+	l.undo = append(l.undo, func() error { return l.other.Close(context.Background()) })
+	return l.writeCloud(l.other.CloudsYAML(cloudName))
+}
+
+// Servers returns the servers of the cloud.
+func (l *Lab) Servers() []labcloud.Server {
+	if l.other != nil {
+		return l.other.Servers()
+	}
+	return l.Cloud.Servers()
+}
+
+// CloudsFile returns the path of the clouds.yaml of the cluster directory.
+func (l *Lab) CloudsFile() string { return filepath.Join(l.Site, "clouds.yaml") }
+
+// writeCloud writes the clouds.yaml of the cluster directory.
+func (l *Lab) writeCloud(text []byte) error {
+	if err := os.MkdirAll(l.Site, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(l.CloudsFile(), text, 0o600)
+}
+
+// serve serves the cloud's API on loopback where only the computer itself needs it, else on the lab's network.
 func (l *Lab) serve() error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", l.apiAddress())
 	if err != nil {
 		return err
 	}
-	l.api = &http.Server{Handler: l.Cloud.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	l.Interpose(nil)
+	l.api = &http.Server{ReadHeaderTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*l.handler.Load()).ServeHTTP(w, r) })}
 	go func() {
 		if err := l.api.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			l.cfg.Log.Error("the cloud's API ended", "error", err)
 		}
 	}()
 	l.undo = append(l.undo, l.api.Close)
-	if err := os.MkdirAll(l.Site, 0o755); err != nil {
-		return err
-	}
 	url := "http://" + listener.Addr().String()
 	if err := os.WriteFile(l.file(urlFile), []byte(url), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(l.Site, "clouds.yaml"), l.Cloud.CloudsYAML(cloudName, url), 0o600)
+	return l.writeCloud(l.Cloud.CloudsYAML(cloudName, url))
+}
+
+// Interpose has a handler answer the calls of labcloud's API, until it is called with nil. The handler is made from the
+// cloud's own.
+func (l *Lab) Interpose(make func(http.Handler) http.Handler) {
+	handler := l.Cloud.Handler()
+	if make != nil {
+		handler = make(handler)
+	}
+	l.handler.Store(&handler)
 }
 
 func (l *Lab) images() (*image.Store, error) {
@@ -198,7 +273,14 @@ func (l *Lab) images() (*image.Store, error) {
 			return nil, err
 		}
 	}
-	return store, nil
+	if !l.hasMachine() {
+		return store, nil
+	}
+	files, err := image.Archive(l.cfg.Packages)
+	if err != nil {
+		return nil, err
+	}
+	return store, store.Add(ControlHostName, files)
 }
 
 // ImageID returns a UUID, as Glance would, from which the image can be recognized in logs.
@@ -224,13 +306,14 @@ func (l *Lab) makeSite(ctx context.Context) error {
 
 // Reconfigure returns a call of the tool by the control host's user.
 func (l *Lab) Reconfigure(ctx context.Context, args ...string) *exec.Cmd {
-	argv := []string{filepath.Join(l.Site, "bin", "reconfigure"), "--dir", l.Site}
-	return l.OnControlHost(ctx, l.Site, append(argv, args...)...)
+	site := l.Directory()
+	argv := []string{filepath.Join(site, "bin", "reconfigure"), "--dir", site}
+	return l.OnControlHost(ctx, site, append(argv, args...)...)
 }
 
 // Command returns a command that runs as root in a node, as on its console.
 func (l *Lab) Command(node string, argv ...string) *exec.Cmd {
-	for _, s := range l.Cloud.Servers() {
+	for _, s := range l.Servers() {
 		if s.Name == node {
 			return l.Host.Command(s.ID, argv...)
 		}
@@ -240,12 +323,11 @@ func (l *Lab) Command(node string, argv ...string) *exec.Cmd {
 
 // Terraform returns a call of Terraform in the root module, as an administrator would make it.
 func (l *Lab) Terraform(ctx context.Context, args ...string) *exec.Cmd {
-	return l.TerraformIn(ctx, filepath.Join(l.Site, "terraform", "openstack"), args...)
+	return l.TerraformIn(ctx, filepath.Join(l.Directory(), "terraform", "openstack"), args...)
 }
 
 // TerraformIn is [Lab.Terraform] in another folder.
 func (l *Lab) TerraformIn(ctx context.Context, dir string, args ...string) *exec.Cmd {
-	cmd := l.OnControlHost(ctx, dir, append([]string{l.terraformBinary()}, args...)...)
-	cmd.Env = append(cmd.Env, "OS_CLIENT_CONFIG_FILE="+filepath.Join(l.Site, "clouds.yaml"))
-	return cmd
+	argv := []string{"env", "OS_CLIENT_CONFIG_FILE=" + filepath.Join(l.Directory(), "clouds.yaml"), l.terraform()}
+	return l.OnControlHost(ctx, dir, append(argv, args...)...)
 }

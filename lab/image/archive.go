@@ -19,6 +19,9 @@ type Packages []string
 // Accounting returns the packages that a control node needs for accounting and the base lacks.
 func Accounting() Packages { return Packages{"mariadb-server", "slurmdbd"} }
 
+// ControlHost returns what an administrator installs on a control host and the base lacks.
+func ControlHost() Packages { return Packages{"ansible-core", "make", "polkitd"} }
+
 // ComputeNode returns the packages that a compute node of a bare base needs, and one that its first boot installs.
 func ComputeNode() Packages { return Packages{"munge", "slurmd", "slurm-client", "less"} }
 
@@ -58,12 +61,16 @@ func (p Packages) download(ctx context.Context, dir, base string) error {
 	if err != nil {
 		return err
 	}
-	sources, err := hostSources("/etc/apt", DefaultBase().Release)
+	release, err := codename(base)
+	if err != nil {
+		return err
+	}
+	sources, err := hostSources("/etc/apt", release)
 	if err != nil {
 		return err
 	}
 	if len(sources) == 0 {
-		sources = []string{sourceLine("http://deb.debian.org/debian", DefaultBase().Release)}
+		sources = []string{sourceLine("http://deb.debian.org/debian", release)}
 	}
 	scratch := filepath.Join(dir, "apt")
 	defer func() { _ = os.RemoveAll(scratch) }()
@@ -102,6 +109,21 @@ func (p Packages) download(ctx context.Context, dir, base string) error {
 	}
 	return errors.Join(writeFile(filepath.Join(dir, "Packages"), []byte(index)),
 		writeFile(filepath.Join(dir, archiveStamp), []byte(digest)))
+}
+
+// codename returns the name of a base's release of Debian; see os-release(5).
+func codename(base string) (string, error) {
+	const path, key = "usr/lib/os-release", "VERSION_CODENAME="
+	text, err := os.ReadFile(filepath.Join(base, path))
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), key); ok {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("%s/%s has no %s", base, path, key)
 }
 
 // packageIndex returns the index that apt reads (Debian Repository Format, "Packages" Indices).

@@ -12,6 +12,7 @@ import (
 
 // TestItAnswersAsOpenStackDoes runs the checks that a real OpenStack passes too.
 func TestItAnswersAsOpenStackDoes(t *testing.T) {
+	t.Attr("scenario", "the checks of `lab/cloudtest`, which a real OpenStack passes too")
 	cfg := configuration()
 	cfg.Flavors = append(cfg.Flavors, labcloud.Flavor{Name: "huge", VCPUs: 1 << 20, RAM: 1 << 30, Disk: 1})
 	// Long enough for some of the states to be seen.

@@ -171,6 +171,24 @@ func (c *Cloud) beginPower(ctx context.Context, s *server, on bool) {
 	}), s.settleAs(vmStopped))
 }
 
+// beginShelve switches a server off and takes it from its host. The machine keeps its disk, where Nova keeps an image
+// of it. The quota counts the server as before, as Nova's does by default.
+func (c *Cloud) beginShelve(ctx context.Context, s *server) {
+	s.task = "shelving"
+	c.begin(ctx, s, after(c.cfg.Timings.Power+c.cfg.Timings.Snapshot, func(ctx context.Context) error {
+		return c.hypervisor.Stop(ctx, s.id)
+	}), s.settleAs(vmShelved))
+}
+
+// beginUnshelve gives a server a host and switches it on.
+func (c *Cloud) beginUnshelve(ctx context.Context, s *server) {
+	m := s.machine()
+	s.task = "unshelving"
+	c.begin(ctx, s, after(c.cfg.Timings.Build, func(ctx context.Context) error {
+		return c.hypervisor.Boot(ctx, m)
+	}), s.settleAs(vmActive))
+}
+
 // beginResize moves a server to another flavor, which it waits to be confirmed
 // in. A machine that runs is switched off and on, as in Nova.
 func (c *Cloud) beginResize(ctx context.Context, s *server, to Flavor) {

@@ -35,6 +35,8 @@ var serverActions = map[string]action{
 	"revertResize":        (*Cloud).revertResize,
 	"os-start":            (*Cloud).start,
 	"os-stop":             (*Cloud).stop,
+	"shelve":              (*Cloud).shelve,
+	"unshelve":            (*Cloud).unshelve,
 	"createImage":         (*Cloud).createImage,
 	"os-getConsoleOutput": (*Cloud).consoleOutput,
 	"lock":                (*Cloud).lock,
@@ -248,6 +250,25 @@ func (c *Cloud) stop(r *request, s *server) (reply, error) {
 	}
 	s.note(r, "stop")
 	c.beginPower(r.Context(), s, false)
+	return accepted(nil), nil
+}
+
+// shelve takes a server off its host. As with Nova's default, that follows at once (shelved_offload_time).
+func (c *Cloud) shelve(r *request, s *server) (reply, error) {
+	if err := s.allow("shelve", vmActive, vmStopped); err != nil {
+		return reply{}, err
+	}
+	s.note(r, "shelve")
+	c.beginShelve(r.Context(), s)
+	return accepted(nil), nil
+}
+
+func (c *Cloud) unshelve(r *request, s *server) (reply, error) {
+	if err := s.allow("unshelve", vmShelved); err != nil {
+		return reply{}, err
+	}
+	s.note(r, "unshelve")
+	c.beginUnshelve(r.Context(), s)
 	return accepted(nil), nil
 }
 

@@ -17,6 +17,7 @@ const (
 	vmBuilding vmState = "building"
 	vmActive   vmState = "active"
 	vmStopped  vmState = "stopped"
+	vmShelved  vmState = "shelved_offloaded"
 	vmResized  vmState = "resized"
 	vmError    vmState = "error"
 )
@@ -41,6 +42,8 @@ func (s *server) status() string {
 		return "BUILD"
 	case vmStopped:
 		return "SHUTOFF"
+	case vmShelved:
+		return "SHELVED_OFFLOADED"
 	case vmResized:
 		return "VERIFY_RESIZE"
 	case vmError:
@@ -54,7 +57,7 @@ func (s *server) power() int {
 	switch {
 	case !s.placed:
 		return 0
-	case s.vm == vmStopped:
+	case s.vm == vmStopped, s.vm == vmShelved:
 		return 4
 	}
 	return 1
@@ -78,6 +81,9 @@ func (c *Cloud) serverView(r *request, s *server, alone bool) object {
 	})
 	if s.placed {
 		v["OS-EXT-AZ:availability_zone"], v["config_drive"] = zone, "True"
+	}
+	if s.vm == vmShelved {
+		v["OS-EXT-AZ:availability_zone"] = "" // it has no host
 	}
 	if s.keyName != "" {
 		v["key_name"] = s.keyName
@@ -126,7 +132,7 @@ func (c *Cloud) serverCore(r *request, s *server) object {
 	} else {
 		v["flavor"] = object{"id": s.flavor.ID, "links": []object{bookmark(r, "flavors", s.flavor.ID)}}
 	}
-	if s.placed {
+	if s.placed && s.vm != vmShelved {
 		v["hostId"] = c.hostID
 	}
 	if slices.Contains([]string{"ACTIVE", "BUILD", "REBUILD", "RESIZE", "VERIFY_RESIZE"}, status) {

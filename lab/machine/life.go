@@ -61,6 +61,7 @@ func (h *Host) begin(ctx context.Context, m *machine) (*life, error) {
 		return nil, err
 	}
 	cmd := stageCommand(m.spec, m.layers, m.dir, console.path, group(h.cfg.Name, m.spec.ID), uptime)
+	cmd.Env = append(cmd.Env, h.volume(m.spec.ID).environ()...)
 	cmd.Stdout, cmd.Stderr = console.slave, console.slave
 	l := &life{ports: ports, console: console, pidFile: filepath.Join(m.dir, pidFile),
 		group: group(h.cfg.Name, m.spec.ID), ended: make(chan struct{})}

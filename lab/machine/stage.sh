@@ -22,6 +22,11 @@ mkdir -m 1777 run/lock
 mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs tmp
 mount --bind "$CONSOLE" dev/console
 
+if [ -n "${VOLUME-}" ]; then
+	mkdir -p ".$MOUNT"
+	mount --bind "$VOLUME" ".$MOUNT"
+fi
+
 # systemd needs a group of its own in each hierarchy of control groups, and to see no others. Where the host has several
 # hierarchies, so has the machine: a controller is in one only.
 case $(chroot . readlink /sbin/init) in

@@ -7,9 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"text/template"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// password is that of every user. The services listen on loopback only, and end with the test.
+// password is that of every user but the project's. The services listen on loopback only, and end with the test.
 const password = "labpass"
 
 // ports are the ports of the services, on 127.0.0.1.
@@ -34,6 +37,22 @@ type settings struct {
 	Dir      string
 	Password string
 	Ports    ports
+	// Tokens is how long a token is valid, in seconds.
+	Tokens int
+	// Hypervisor is the URL of the machines behind the servers; "" if there are none.
+	Hypervisor string
+	Cloud      labcloud.Config
+}
+
+// newSettings returns what a cloud's files are made of.
+func newSettings(cfg labcloud.Config, hypervisor string) settings {
+	tokens := cfg.Timings.Token
+	if tokens == 0 {
+		tokens = time.Hour
+	}
+	return settings{
+		Dir: dir, Password: password, Ports: thePorts(), Tokens: int(tokens.Seconds()), Hypervisor: hypervisor, Cloud: cfg,
+	}
 }
 
 // Identity returns Keystone's URL.

@@ -1,13 +1,16 @@
 package openstack
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,40 +27,84 @@ const patience = 15 * time.Minute
 // ready is the line that says that the cloud can be used.
 const ready = "ready"
 
-// KeepIfAsked does not return where this process was started by Start to run a cloud. TestMain MUST call it first.
+// KeepIfAsked does not return where this process was started by New to run a cloud. TestMain MUST call it first.
 func KeepIfAsked() {
-	if os.Getenv(keeperVariable) == "" {
+	text := os.Getenv(keeperVariable)
+	if text == "" {
 		return
 	}
-	if err := keep(os.Stdin, os.Stdout); err != nil {
+	var s settings
+	err := json.Unmarshal([]byte(text), &s)
+	if err == nil {
+		err = keep(s, os.Stdin, os.Stdout)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// keep starts a cloud, and returns when it has failed or when in ends. This process is the first of its PID namespace,
-// so that all others end with it.
-func keep(in io.Reader, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// keep starts a cloud, carries out the orders that are the lines of in, and returns when it has failed or when in ends.
+// This process is the first of its PID namespace, so that all others end with it.
+func keep(s settings, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	over := make(chan struct{})
+	orders := make(chan string, 1) // nobody gives two at once
 	go func() {
-		_, _ = io.Copy(io.Discard, in) // its end is all that counts
-		close(over)
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			orders <- lines.Text()
+		}
+		close(orders)
 		cancel()
 	}()
-	r := newRunner(settings{Dir: dir, Password: password, Ports: thePorts()})
-	if err := r.start(ctx, out); err != nil {
+	r := newRunner(s)
+	begin, end := context.WithTimeout(ctx, patience)
+	defer end()
+	if err := r.start(begin, out); err != nil {
 		return errors.Join(err, r.lastErrors())
 	}
 	fmt.Fprintln(out, ready)
-	select {
-	case <-over:
-		return nil
-	case name := <-r.ended:
-		return errors.Join(fmt.Errorf("%s has ended", name), r.lastErrors())
+	for {
+		select {
+		case order, more := <-orders:
+			if !more {
+				return nil
+			}
+			if err := r.obey(ctx, order); err != nil {
+				fmt.Fprintf(out, "%q\n", err.Error())
+			} else {
+				fmt.Fprintln(out, done)
+			}
+		case name := <-r.ended:
+			return errors.Join(fmt.Errorf("%s has ended", name), r.lastErrors())
+		}
 	}
+}
+
+// done is the answer to an order that was carried out. That to another is the error.
+const done = "done"
+
+// obey carries out an order: a verb and its argument.
+func (r *runner) obey(ctx context.Context, order string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	switch verb, what, _ := strings.Cut(order, " "); verb {
+	case "kill":
+		return r.kill(ctx, what)
+	case "start":
+		return r.again(ctx, what)
+	case "tokens":
+		seconds, err := strconv.Atoi(what)
+		if err != nil {
+			return err
+		}
+		r.Tokens = seconds
+		return errors.Join(r.writeFiles(), r.kill(ctx, "keystone"), r.again(ctx, "keystone"))
+	case "errors":
+		return r.lastErrors()
+	}
+	return fmt.Errorf("there is no order %q", order)
 }
 
 // stage is one step of the start.
@@ -77,10 +124,10 @@ func (r *runner) start(ctx context.Context, out io.Writer) error {
 			err := r.wsgi("keystone", p.Identity, "/usr/bin/keystone-wsgi-public")
 			return errors.Join(err, r.await(ctx, p.Identity))
 		}},
-		{"users and endpoints", addIdentities},
+		{"users and endpoints", r.addIdentities},
 		{"Placement, Glance, Neutron, Nova", r.startServices},
 		{"a host for servers", r.awaitHost},
-		{"images, flavors, a network", addResources},
+		{"images, flavors, a network", r.addResources},
 	} {
 		begun := time.Now()
 		if err := s.run(ctx); err != nil {
@@ -201,7 +248,7 @@ func (r *runner) startServices(ctx context.Context) error {
 		r.service("neutron", "neutron-server", r.config("neutron/neutron.conf"), r.config("neutron/ml2.ini")),
 		r.service("nova-conductor", "nova-conductor", r.config("nova/nova.conf")),
 		r.service("nova-scheduler", "nova-scheduler", r.config("nova/nova.conf")),
-		r.service("nova-compute", "nova-compute", r.config("nova/nova.conf")),
+		r.service("nova-compute", "/usr/bin/python3", "-m", "eiffel_compute", r.config("nova/nova.conf")),
 		r.wsgi("nova-api", p.Compute, "/usr/bin/nova-api-wsgi"),
 	)
 	return errors.Join(err, r.await(ctx, p.Placement, p.Image, p.Network, p.Compute))

@@ -17,37 +17,30 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/subnets"
+
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// What a cloud has from the start.
-const (
-	// Region is the only one.
-	Region = "RegionOne"
-	// Project is the project of User, who may do there what members may.
-	Project, User = "lab", "operator"
-	// Network is the only network, of 10.60.0.0/16 and without a gateway.
-	Network = "cluster"
-	// ImageV1 and ImageV2 are the names of public images.
-	ImageV1, ImageV2 = "node-v1", "node-v2"
-	// Small and Big are the names of flavors: 1 core and 512 MiB, 8 cores and 16 GiB. Huge is one for which no host is
-	// large enough.
-	Small, Big, Huge = "small", "big", "huge"
-)
+// Region is the only one.
+const Region = "RegionOne"
 
 // login returns how a user authenticates.
-func login(user, project string) gophercloud.AuthOptions {
+func login(user, password, project string) gophercloud.AuthOptions {
 	return gophercloud.AuthOptions{
 		IdentityEndpoint: url(thePorts().Identity, "/v3"), Username: user, Password: password, DomainName: "Default",
 		TenantName: project, AllowReauth: true,
 	}
 }
 
-// Member and Admin return how the user of the project and the cloud's administrator authenticate.
-func Member() gophercloud.AuthOptions { return login(User, Project) }
-func Admin() gophercloud.AuthOptions  { return login("admin", "admin") }
+// Member and Admin return how the user of the project, who may do there what members may, and the cloud's administrator
+// authenticate.
+func Member(cfg labcloud.Config) gophercloud.AuthOptions {
+	return login(cfg.User, cfg.Password, cfg.Project)
+}
+func Admin() gophercloud.AuthOptions { return login("admin", password, "admin") }
 
 // addIdentities adds the services' endpoints, the project and its user.
-func addIdentities(ctx context.Context) error {
+func (r *runner) addIdentities(ctx context.Context) error {
 	provider, err := openstack.AuthenticatedClient(ctx, Admin())
 	if err != nil {
 		return err
@@ -73,12 +66,13 @@ func addIdentities(ctx context.Context) error {
 			return fmt.Errorf("endpoint of %s: %w", s.name, err)
 		}
 	}
-	project, err := projects.Create(ctx, identity, projects.CreateOpts{Name: Project, DomainID: "default"}).Extract()
+	project, err := projects.Create(ctx, identity,
+		projects.CreateOpts{Name: r.Cloud.Project, DomainID: "default"}).Extract()
 	if err != nil {
 		return err
 	}
 	user, err := users.Create(ctx, identity, users.CreateOpts{
-		Name: User, Password: password, DomainID: "default", DefaultProjectID: project.ID,
+		Name: r.Cloud.User, Password: r.Cloud.Password, DomainID: "default", DefaultProjectID: project.ID,
 	}).Extract()
 	if err != nil {
 		return err
@@ -124,8 +118,8 @@ func (r *runner) awaitHost(ctx context.Context) error {
 	})
 }
 
-// addResources adds flavors and images as the administrator, and the network as the project's user.
-func addResources(ctx context.Context) error {
+// addResources adds flavors and images as the administrator, and the networks as the project's user.
+func (r *runner) addResources(ctx context.Context) error {
 	admin, err := openstack.AuthenticatedClient(ctx, Admin())
 	if err != nil {
 		return err
@@ -135,12 +129,10 @@ func addResources(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	one := 1
-	for _, f := range []flavors.CreateOpts{
-		{Name: Small, VCPUs: 1, RAM: 512, Disk: &one}, {Name: Big, VCPUs: 8, RAM: 16384, Disk: &one},
-		{Name: Huge, VCPUs: 1 << 20, RAM: 1 << 30, Disk: &one},
-	} {
-		if _, err := flavors.Create(ctx, compute, f).Extract(); err != nil {
+	for _, f := range r.Cloud.Flavors {
+		if _, err := flavors.Create(ctx, compute, flavors.CreateOpts{
+			ID: f.ID, Name: f.Name, VCPUs: f.VCPUs, RAM: f.RAM, Disk: &f.Disk,
+		}).Extract(); err != nil {
 			return fmt.Errorf("flavor %s: %w", f.Name, err)
 		}
 	}
@@ -148,24 +140,32 @@ func addResources(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	public := images.ImageVisibilityPublic
-	for _, name := range []string{ImageV1, ImageV2} {
-		i, err := images.Create(ctx, image, images.CreateOpts{
-			Name: name, DiskFormat: "raw", ContainerFormat: "bare", Visibility: &public,
-		}).Extract()
-		if err != nil {
-			return fmt.Errorf("image %s: %w", name, err)
-		}
-		data := strings.NewReader(strings.Repeat(name, 1024))
-		if err := imagedata.Upload(ctx, image, i.ID, data).ExtractErr(); err != nil {
-			return fmt.Errorf("image %s: %w", name, err)
+	for _, i := range r.Cloud.Images {
+		if err := addImage(ctx, image, i); err != nil {
+			return err
 		}
 	}
-	return addNetwork(ctx)
+	return r.addNetworks(ctx)
 }
 
-func addNetwork(ctx context.Context) error {
-	member, err := openstack.AuthenticatedClient(ctx, Member())
+// addImage adds a public image.
+func addImage(ctx context.Context, client *gophercloud.ServiceClient, i labcloud.Image) error {
+	public := images.ImageVisibilityPublic
+	made, err := images.Create(ctx, client, images.CreateOpts{
+		ID: i.ID, Name: i.Name, DiskFormat: "raw", ContainerFormat: "bare", Visibility: &public,
+	}).Extract()
+	if err != nil {
+		return fmt.Errorf("image %s: %w", i.Name, err)
+	}
+	data := strings.NewReader(strings.Repeat(i.Name, 1024))
+	if err := imagedata.Upload(ctx, client, made.ID, data).ExtractErr(); err != nil {
+		return fmt.Errorf("image %s: %w", i.Name, err)
+	}
+	return nil
+}
+
+func (r *runner) addNetworks(ctx context.Context) error {
+	member, err := openstack.AuthenticatedClient(ctx, Member(r.Cloud))
 	if err != nil {
 		return err
 	}
@@ -173,16 +173,34 @@ func addNetwork(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n, err := networks.Create(ctx, client, networks.CreateOpts{Name: Network}).Extract()
-	if err != nil {
-		return fmt.Errorf("network: %w", err)
-	}
-	no, none := false, ""
-	if _, err := subnets.Create(ctx, client, subnets.CreateOpts{
-		NetworkID: n.ID, Name: Network, CIDR: "10.60.0.0/16", IPVersion: gophercloud.IPv4, EnableDHCP: &no,
-		GatewayIP: &none,
-	}).Extract(); err != nil {
-		return fmt.Errorf("subnet: %w", err)
+	for _, wanted := range r.Cloud.Networks {
+		n, err := networks.Create(ctx, client, networks.CreateOpts{Name: wanted.Name}).Extract()
+		if err != nil {
+			return fmt.Errorf("network %s: %w", wanted.Name, err)
+		}
+		no, gateway := false, ""
+		if wanted.Gateway.IsValid() {
+			gateway = wanted.Gateway.String()
+		}
+		if _, err := subnets.Create(ctx, client, subnets.CreateOpts{
+			NetworkID: n.ID, Name: wanted.Name, CIDR: wanted.CIDR.String(), IPVersion: gophercloud.IPv4, EnableDHCP: &no,
+			GatewayIP: &gateway,
+		}).Extract(); err != nil {
+			return fmt.Errorf("subnet %s: %w", wanted.Name, err)
+		}
 	}
 	return nil
+}
+
+// AddImage adds a public image. An id that an image has had before is refused.
+func (c *Cloud) AddImage(ctx context.Context, i labcloud.Image) error {
+	admin, err := openstack.AuthenticatedClient(ctx, Admin())
+	if err != nil {
+		return err
+	}
+	client, err := openstack.NewImageV2(admin, gophercloud.EndpointOpts{Region: Region})
+	if err != nil {
+		return err
+	}
+	return addImage(ctx, client, i)
 }

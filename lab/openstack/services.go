@@ -2,12 +2,15 @@ package openstack
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -16,16 +19,27 @@ type runner struct {
 	settings
 	// environment is what all programs get.
 	environment []string
-	// ended gets the name of each service that ends. Nobody ends one before the whole cloud.
+	// ended gets the name of each service that ends and was not to.
 	ended chan string
+	// services are those that were started, by name.
+	services map[string]*service
+}
+
+// service is a program that goes on until the cloud ends or somebody kills it.
+type service struct {
+	argv   []string
+	pid    int
+	killed atomic.Bool
+	ended  chan struct{}
 }
 
 func newRunner(s settings) *runner {
 	p := s.Ports
 	etc := filepath.Join(s.Dir, "etc")
-	return &runner{settings: s, ended: make(chan string, 16), environment: append(os.Environ(),
+	r := &runner{settings: s, ended: make(chan string, 16), services: map[string]*service{}}
+	r.environment = append(os.Environ(),
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8",
-		"HOME="+s.Dir, "PYTHONPATH="+filepath.Join(etc, "python"),
+		"HOME="+s.Dir, "PYTHONPATH="+filepath.Join(etc, "python"), "EIFFEL_LAB_HYPERVISOR="+s.Hypervisor,
 		"OS_KEYSTONE_CONFIG_DIR="+filepath.Join(etc, "keystone"),
 		"OS_PLACEMENT_CONFIG_DIR="+filepath.Join(etc, "placement"),
 		"OS_NOVA_CONFIG_DIR="+filepath.Join(etc, "nova"),
@@ -37,7 +51,8 @@ func newRunner(s settings) *runner {
 		"RABBITMQ_PID_FILE="+filepath.Join(s.Dir, "rabbitmq.pid"),
 		"RABBITMQ_CONFIG_FILE="+filepath.Join(etc, "rabbitmq.conf"),
 		"RABBITMQ_ENABLED_PLUGINS_FILE="+filepath.Join(etc, "rabbitmq_plugins"),
-	)}
+	)
+	return r
 }
 
 // config returns the option for a configuration file.
@@ -74,14 +89,59 @@ func (r *runner) service(name string, argv ...string) error {
 	defer out.Close()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = r.environment, r.Dir, out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
+	s := &service{argv: argv, pid: cmd.Process.Pid, ended: make(chan struct{})}
+	r.services[name] = s
 	go func() {
 		_ = cmd.Wait() // its output says why
-		r.ended <- name
+		close(s.ended)
+		if !s.killed.Load() {
+			r.ended <- name
+		}
 	}()
 	return nil
+}
+
+// kill kills a service with all of its processes, as the loss of its power does, and waits until its port is closed.
+func (r *runner) kill(ctx context.Context, name string) error {
+	s, ok := r.services[name]
+	if !ok {
+		return fmt.Errorf("there is no service %q", name)
+	}
+	s.killed.Store(true)
+	if err := syscall.Kill(-s.pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("kill %s: %w", name, err)
+	}
+	<-s.ended
+	port, ok := r.port(name)
+	if !ok {
+		return nil
+	}
+	return r.until(ctx, "the end of "+name, func() bool { return !answers(port) })
+}
+
+// again starts a service that was killed.
+func (r *runner) again(ctx context.Context, name string) error {
+	s, ok := r.services[name]
+	if !ok {
+		return fmt.Errorf("there is no service %q", name)
+	}
+	if err := r.service(name, s.argv...); err != nil {
+		return err
+	}
+	if port, ok := r.port(name); ok {
+		return r.await(ctx, port)
+	}
+	return nil
+}
+
+// port returns the port of a service that may be killed, if it has one.
+func (r *runner) port(name string) (int, bool) {
+	port, ok := map[string]int{"keystone": r.Ports.Identity, "nova-api": r.Ports.Compute}[name]
+	return port, ok
 }
 
 // wsgi starts a service that uWSGI runs, with the options of Debian's files for it.
@@ -97,18 +157,20 @@ func (r *runner) logFile(name string) string { return filepath.Join(r.Dir, "log"
 // await waits until something answers at each of the ports. It is an error if a service ends before.
 func (r *runner) await(ctx context.Context, ports ...int) error {
 	for _, port := range ports {
-		err := r.until(ctx, fmt.Sprintf("port %d", port), func() bool {
-			c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-			if err == nil {
-				_ = c.Close()
-			}
-			return err == nil
-		})
-		if err != nil {
+		if err := r.until(ctx, fmt.Sprintf("port %d", port), func() bool { return answers(port) }); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// answers reports whether something listens at a port.
+func answers(port int) bool {
+	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err == nil {
+		_ = c.Close()
+	}
+	return err == nil
 }
 
 // until polls a condition until it holds, ctx ends or a service ends.

@@ -2,63 +2,192 @@ package openstack
 
 import (
 	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
-	"testing"
 
-	"github.com/eiffel-hpc/eiffel/lab/needs"
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack"
+
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 )
 
-// keeperVariable, in the environment, has the test binary run a cloud.
+// keeperVariable, in the environment, has the test binary run a cloud: it has the settings.
 const keeperVariable = "EIFFEL_LAB_OPENSTACK"
 
-// Start starts a cloud and waits until it can be used; that takes minutes on a busy machine. The cloud ends, with all
-// that it has on this machine, when the test ends or is killed. There can be one at a time.
-func Start(t testing.TB) {
-	t.Helper()
-	needs.Lab(t)
+// Cloud is a cloud that runs. Its methods are safe for concurrent use.
+type Cloud struct {
+	cfg      labcloud.Config
+	machines *machines
+	keeper   *exec.Cmd
+	stdin    io.WriteCloser
+	said     *bufio.Scanner
+	problems strings.Builder // of the keeper, once it has ended
+	listener *http.Server    // nil without machines
+
+	ordering sync.Mutex // one order at a time
+
+	mu      sync.Mutex
+	compute *gophercloud.ServiceClient
+	last    []labcloud.Server
+}
+
+// New starts a cloud and waits until it can be used; that takes minutes on a busy machine. Of the configuration it has
+// the project, the user, flavors, images, networks and the time of tokens. If there is a hypervisor, the cloud's
+// servers are machines of it. Log gets the steps of the start. There can be one cloud at a time. It ends, with all that
+// it has on this machine, with Close or with this process. Close MUST be called, also after ctx has ended.
+func New(ctx context.Context, cfg labcloud.Config, h labcloud.Hypervisor) (_ *Cloud, err error) {
 	if os.Getuid() != 0 {
-		t.Fatal("an OpenStack needs root, for its namespaces")
+		return nil, errors.New("an OpenStack needs root, for its namespaces")
 	}
-	keeper := newKeeper()
-	var problems strings.Builder
-	keeper.Stderr = &problems
-	stdin, err := keeper.StdinPipe()
-	check(t, err)
-	stdout, err := keeper.StdoutPipe()
-	check(t, err)
-	check(t, keeper.Start())
-	t.Cleanup(func() {
-		_ = stdin.Close() // an end before is reported below
-		if err := keeper.Wait(); err != nil {
-			t.Errorf("the cloud: %v\n%s", err, problems.String())
+	log := cfg.Log
+	cfg.Log = nil
+	c := &Cloud{cfg: cfg}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 		}
-	})
-	for lines := bufio.NewScanner(stdout); lines.Scan(); {
-		if lines.Text() == ready {
-			return
+	}()
+	var hypervisor string
+	if h != nil {
+		c.machines = newMachines(h)
+		if c.listener, hypervisor, err = serve(c.machines); err != nil {
+			return nil, err
 		}
-		t.Log(lines.Text())
 	}
-	t.Fatal("the cloud has ended")
+	if c.keeper, err = newKeeper(newSettings(cfg, hypervisor)); err != nil {
+		return nil, err
+	}
+	c.keeper.Stderr = &c.problems
+	if c.stdin, err = c.keeper.StdinPipe(); err != nil {
+		return nil, err
+	}
+	stdout, err := c.keeper.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.keeper.Start(); err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(ctx, func() { _ = c.stdin.Close() })()
+	for c.said = bufio.NewScanner(stdout); c.said.Scan(); {
+		if c.said.Text() == ready {
+			return c, nil
+		}
+		if log != nil {
+			log.Info("OpenStack: " + c.said.Text())
+		}
+	}
+	return nil, errors.Join(errors.New("the cloud has ended"), ctx.Err())
+}
+
+// Close ends the cloud. It is an error if a service of the cloud has ended before.
+func (c *Cloud) Close(context.Context) error {
+	var err error
+	if c.keeper != nil && c.keeper.Process != nil {
+		_ = c.stdin.Close() // an end before is reported below
+		if err = c.keeper.Wait(); err != nil {
+			err = fmt.Errorf("the cloud: %w\n%s", err, c.problems.String())
+		}
+		c.keeper = nil
+	}
+	if c.listener != nil {
+		err = errors.Join(err, c.listener.Close())
+	}
+	return err
+}
+
+// order has the keeper do something, and waits until it is done.
+func (c *Cloud) order(words string) error {
+	c.ordering.Lock()
+	defer c.ordering.Unlock()
+	if _, err := fmt.Fprintln(c.stdin, words); err != nil {
+		return fmt.Errorf("%s: %w", words, err)
+	}
+	if !c.said.Scan() {
+		return fmt.Errorf("%s: the cloud has ended", words)
+	}
+	if answer := c.said.Text(); answer != done {
+		return fmt.Errorf("%s: %s", words, answer)
+	}
+	return nil
+}
+
+// Kill kills all processes of a service, "nova-api" or "nova-compute" for example, as a loss of power does.
+func (c *Cloud) Kill(service string) error { return c.order("kill " + service) }
+
+// Restart starts a service that was killed. It returns when its port is open, if it has one.
+func (c *Cloud) Restart(service string) error { return c.order("start " + service) }
+
+// SetTokens restarts Keystone, which gives tokens for so many seconds from then on.
+func (c *Cloud) SetTokens(seconds int) error { return c.order(fmt.Sprint("tokens ", seconds)) }
+
+// Errors returns the last errors in the logs of the services.
+func (c *Cloud) Errors() error { return c.order("errors") }
+
+// ComputeAddress returns where nova-api listens.
+func ComputeAddress() string { return fmt.Sprintf("127.0.0.1:%d", thePorts().Compute) }
+
+// CloudsYAML returns a clouds.yaml with the cloud under the given name, for the project's user.
+func (c *Cloud) CloudsYAML(name string) []byte {
+	text, _ := json.Marshal(map[string]any{"clouds": map[string]any{name: map[string]any{ // JSON is YAML
+		"auth_type": "password", "region_name": Region, "interface": "public", "identity_api_version": 3,
+		"auth": map[string]string{
+			"auth_url": url(thePorts().Identity, "/v3"), "username": c.cfg.User, "password": c.cfg.Password,
+			"project_name": c.cfg.Project, "user_domain_name": "Default", "project_domain_name": "Default",
+		},
+	}}})
+	return text
+}
+
+// Servers returns all servers of the project, oldest first; where Nova does not answer, those of the last answer.
+func (c *Cloud) Servers() []labcloud.Server {
+	list, err := c.servers(context.Background())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		c.last = list
+	}
+	return c.last
+}
+
+// client returns the client of Nova, which logs in again by itself.
+func (c *Cloud) client(ctx context.Context) (*gophercloud.ServiceClient, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.compute != nil {
+		return c.compute, nil
+	}
+	provider, err := openstack.AuthenticatedClient(ctx, Member(c.cfg))
+	if err != nil {
+		return nil, err
+	}
+	c.compute, err = openstack.NewComputeV2(provider, gophercloud.EndpointOpts{Region: Region})
+	if err == nil {
+		c.compute.Microversion = "2.79"
+	}
+	return c.compute, err
 }
 
 // newKeeper returns the command that runs a cloud until its standard input ends.
-func newKeeper() *exec.Cmd {
+func newKeeper(s settings) (*exec.Cmd, error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
 	keeper := exec.Command(os.Args[0])
-	keeper.Env = append(os.Environ(), keeperVariable+"=1")
+	keeper.Env = append(os.Environ(), keeperVariable+"="+string(text))
 	keeper.SysProcAttr = &syscall.SysProcAttr{
 		Setsid:     true, // so that Ctrl-C does not end it before the test
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
 	}
-	return keeper
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	return keeper, nil
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/image"
 )
 
-// InstallSystemd builds the images with systemd, each in about a minute, and the packages for the one without Slurm.
+// InstallSystemd builds the images with systemd and the one without Slurm, each in about a minute, and downloads packages
+// for control hosts and bare machines.
 func InstallSystemd(ctx context.Context, checkout string, progress io.Writer) error {
 	p, err := paths(checkout)
 	if err != nil {
@@ -39,16 +40,19 @@ func systemdSteps(p Paths) []step {
 			func(ctx context.Context) error { return b.Build(ctx, dir) },
 		}
 	}
+	packages := func(what, archive, dir string, names image.Packages) step {
+		return step{
+			"packages for " + what,
+			func() bool { return image.ArchiveIsCurrent(archive, dir, names) },
+			func(ctx context.Context) error { return image.BuildArchive(ctx, archive, dir, names) },
+		}
+	}
 	return []step{
 		base("with systemd", p.Systemd, image.Base{Release: "bookworm", Systemd: true}),
+		packages("control hosts of bookworm", p.SystemdArchive, p.Systemd, image.ControlHost()),
 		base("with systemd", p.Trixie, image.Base{Release: "trixie", Systemd: true}),
+		packages("control hosts of trixie", p.TrixieArchive, p.Trixie, image.ControlHost()),
 		base("without Slurm", p.Bare, image.Base{Release: "bookworm", Bare: true}),
-		{
-			"packages for bare machines",
-			func() bool { return image.ArchiveIsCurrent(p.BareArchive, p.Bare, image.ComputeNode()) },
-			func(ctx context.Context) error {
-				return image.BuildArchive(ctx, p.BareArchive, p.Bare, image.ComputeNode())
-			},
-		},
+		packages("bare machines", p.BareArchive, p.Bare, image.ComputeNode()),
 	}
 }

@@ -24,7 +24,7 @@ const (
 // Inventory returns the inventory as JSON, as `ansible-inventory --list` prints it (Ansible's developer guide,
 // "Developing dynamic inventory"). It depends on its arguments alone. Instances without an address, and those of nodes
 // that are not declared, are not in it. An instance without an ID is the kept port of a node that has no instance: its
-// address is in the inventory, but it is no host.
+// address is in the inventory, but it is no host. Nor is a stopped instance.
 func Inventory(c reconfigure.Cluster, instances map[string]reconfigure.Instance) ([]byte, error) {
 	return newInventory(c, instances).list()
 }
@@ -59,7 +59,7 @@ func newInventory(c reconfigure.Cluster, instances map[string]reconfigure.Instan
 				continue
 			}
 			addresses[node] = address
-			if instances[node].ID == "" {
+			if instances[node].ID == "" || instances[node].Made.Stopped() {
 				continue
 			}
 			g.Hosts = append(g.Hosts, node)

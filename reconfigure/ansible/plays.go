@@ -14,7 +14,7 @@ type Play struct {
 }
 
 // Plays returns the plays of site.yml that Configure will run for a plan. Plays that only read, or that are only for
-// images without packages, are left out.
+// images without packages, are left out, and so are those for nodes that are started, which need none as a rule.
 func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reconfigure.Plan) []Play {
 	extent := withControl(c, reconfigure.Extent{
 		Changed:    p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure),
@@ -26,7 +26,8 @@ func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reco
 		return nil
 	}
 	declared := c.Nodes().Union(nodeset.Of(c.Control.Name))
-	all := nodeset.Collect(maps.Keys(before)).Difference(p.Nodes(reconfigure.Remove)).Union(changed).Intersect(declared)
+	run := nodeset.Collect(maps.Keys(before)).Where(func(node string) bool { return !before[node].Made.Stopped() })
+	all := run.Difference(p.Nodes(reconfigure.Remove, reconfigure.Stop)).Union(changed).Intersect(declared)
 	control := changed.Intersect(nodeset.Of(c.Control.Name))
 	compute := changed.Difference(control)
 	var told, elsewhere, lookup nodeset.NodeSet

@@ -59,7 +59,8 @@ func New(
 	return c, nil
 }
 
-// Outdated returns the nodes of a campaign that differ from the declaration.
+// Outdated returns the nodes of a campaign that differ from the declaration. A stopped one is made anew when it is
+// needed.
 func Outdated(c reconfigure.Campaign, cluster reconfigure.Cluster, seen snapshot.Snapshot) nodeset.NodeSet {
 	var all nodeset.NodeSet
 	for _, g := range groups(c, cluster) {
@@ -69,7 +70,9 @@ func Outdated(c reconfigure.Campaign, cluster reconfigure.Cluster, seen snapshot
 }
 
 func outdated(cluster reconfigure.Cluster, seen snapshot.Snapshot, g reconfigure.NodeGroup) nodeset.NodeSet {
-	return g.Nodes().Where(func(node string) bool { return len(seen.Outdated(cluster, node)) > 0 })
+	return g.Nodes().Where(func(node string) bool {
+		return len(seen.Outdated(cluster, node)) > 0 && !seen.Desired[node].Stopped()
+	})
 }
 
 // groups returns the declared groups of a campaign.

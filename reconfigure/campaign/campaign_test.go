@@ -51,6 +51,21 @@ func facts() Facts {
 	return Facts{Cluster: c, Seen: &seen, Outcomes: map[reconfigure.RequestID]reconfigure.Outcome{}}
 }
 
+// A stopped node is made anew when it is needed.
+func TestStoppedNodesNeedNoCampaign(t *testing.T) {
+	f := facts()
+	for _, node := range []string{"n5", "n6"} {
+		spec := f.Seen.Desired[node]
+		spec.Power = reconfigure.PowerOff
+		f.Seen.Desired[node] = spec
+		f.Seen.States[node] = reconfigure.SlurmNode(node, "IDLE", "CLOUD", "POWERED_DOWN")
+	}
+	c := reconfigure.Campaign{Groups: []string{"n"}}
+	if got := Outdated(c, f.Cluster, *f.Seen); got.String() != "n[1-4]" {
+		t.Errorf("outdated are %s", got)
+	}
+}
+
 // right makes nodes what is declared.
 func (f Facts) renew(nodes ...string) {
 	for _, node := range nodes {

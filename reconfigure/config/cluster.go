@@ -11,6 +11,7 @@ import (
 func (d *declaration) cluster() reconfigure.Cluster {
 	return reconfigure.Cluster{
 		Name:           d.name.is,
+		Provider:       d.provider.is,
 		Cloud:          d.cloud.is,
 		LoginUser:      d.loginUser.is,
 		PrivateKeyFile: d.privateKeyFile.is,
@@ -65,8 +66,10 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 		Min:    g.min.is,
 		Max:    g.max.is,
 
-		KeepPorts: g.keepsPorts(),
-		Slurm:     settings,
+		KeepPorts:  g.keepsPorts(),
+		WhenIdle:   reconfigure.WhenIdle(g.whenIdle.is),
+		MaxStopped: g.mostStopped(),
+		Slurm:      settings,
 	}
 }
 
@@ -78,6 +81,14 @@ func (g group) keepsPorts() bool {
 		return g.max.is <= large
 	}
 	return g.keepPorts.is
+}
+
+// mostStopped returns max_stopped. By default there is no maximum.
+func (g group) mostStopped() int {
+	if g.maxStopped.line == 0 {
+		return g.max.is
+	}
+	return g.maxStopped.is
 }
 
 func (p partition) partition() reconfigure.Partition {

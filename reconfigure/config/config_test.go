@@ -53,6 +53,7 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 	}
 	want := reconfigure.Cluster{
 		Name:           "eiffel",
+		Provider:       "openstack",
 		Cloud:          "openstack",
 		LoginUser:      "debian",
 		PrivateKeyFile: "/home/alice/.ssh/id_ed25519",
@@ -68,8 +69,10 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			Min:    2,
 			Max:    20,
 
-			KeepPorts: true,
-			Slurm:     map[string]string{"cpus": "4", "realmemory": "7500"},
+			KeepPorts:  true,
+			WhenIdle:   reconfigure.IdleDelete,
+			MaxStopped: 20,
+			Slurm:      map[string]string{"cpus": "4", "realmemory": "7500"},
 		}},
 		Partitions: []reconfigure.Partition{{Name: "main", Groups: []string{"standard"}}},
 		Slurm: reconfigure.Timing{
@@ -94,7 +97,7 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			CoolDown:       2 * time.Minute,
 			Breaker:        3,
 
-			NodesPerState: 100,
+			NodesPerState: 32,
 			CanaryTime:    10 * time.Minute,
 		},
 	}

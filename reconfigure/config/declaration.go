@@ -10,7 +10,7 @@ import (
 
 // declaration is the values of the file that the rules between keys and the Cluster need.
 type declaration struct {
-	name, cloud, loginUser, privateKeyFile value[string]
+	name, provider, cloud, loginUser, privateKeyFile value[string]
 
 	controlHost controlHost
 
@@ -38,6 +38,8 @@ type group struct {
 	name, prefix    value[string]
 	width, min, max value[int]
 	keepPorts       value[bool]
+	whenIdle        value[string]
+	maxStopped      value[int]
 	slurm           map[string]value[string] // by lower-case name
 	source
 }
@@ -75,6 +77,7 @@ const slurm16 = 65533
 func (d *declaration) schema(dir string) object {
 	return object{
 		"cluster_name":     text(&d.name, clusterName()...),
+		"provider":         optional{text(&d.provider, like(`[a-z0-9]+`, "is not a kind of cloud"))},
 		"cloud":            text(&d.cloud, filled),
 		"control_host":     d.controlHost.schema(),
 		"control_node":     d.control.schema(),
@@ -159,6 +162,7 @@ func notReserved() rule {
 
 func (g *group) schema() object {
 	const widest = 9 // more than the digits of nodeset.MaxNodes; 10^widest fits an int
+	g.whenIdle.is = string(reconfigure.IdleDelete)
 	return g.source.schema(object{
 		"name":       text(&g.name, groupName(), notReserved()),
 		"prefix":     text(&g.prefix, nodePrefix),
@@ -166,9 +170,12 @@ func (g *group) schema() object {
 		"min_nodes":  integer(&g.min, 0, nodeset.MaxNodes),
 		"max_nodes":  integer(&g.max, 1, nodeset.MaxNodes),
 		"keep_ports": optional{boolean(&g.keepPorts)},
-		"features":   optional{texts(new(value[[]value[string]]), feature())},
-		"gres":       optional{text(new(value[string]), maybe(gres()))},
-		"slurm":      optional{settings(&g.slurm, ofNodes())},
+		"when_idle": optional{text(&g.whenIdle, oneOf(string(reconfigure.IdleDelete), string(reconfigure.IdleStop),
+			string(reconfigure.IdleShelve)))},
+		"max_stopped": optional{integer(&g.maxStopped, 0, nodeset.MaxNodes)},
+		"features":    optional{texts(new(value[[]value[string]]), feature())},
+		"gres":        optional{text(new(value[string]), maybe(gres()))},
+		"slurm":       optional{settings(&g.slurm, ofNodes())},
 	})
 }
 
@@ -221,7 +228,7 @@ func (s *settingsOfTool) schema(dir string) object {
 		coolDown      = 120 // seconds; about the time after which Slurm starts a requeued job again
 		breaker       = 3
 		retries       = 1
-		nodesPerState = 100 // the time of a run of Terraform grows with the square of the nodes in its state
+		nodesPerState = 32 // the time of a run of Terraform grows with the square of the nodes in its state
 		canaryMinutes = 10
 		// Limits.
 		mostRetries = 9     // usually resume_timeout ends the retries earlier

@@ -121,7 +121,7 @@ func (c counting) Begin(
 func (l *lab) open(j *simulate.Journal) func(context.Context) (controller.Site, error) {
 	return func(context.Context) (controller.Site, error) {
 		deps := l.Deps()
-		deps.Recorder, deps.Health = recorder{j}, j
+		deps.Recorder, deps.Health, deps.Sums = recorder{j}, j, j
 		if l.slurm != nil {
 			deps.Scheduler = func(reconfigure.Instance) operation.Scheduler { return l.slurm }
 		}

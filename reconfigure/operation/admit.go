@@ -39,8 +39,8 @@ func (t *attempt) refuse(ctx context.Context, plan reconfigure.Plan, calls []*pr
 func (t *attempt) guardAll(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
 	endangered := plan.Where(func(c reconfigure.Change) bool {
 		instance, there := t.state.Instances[c.Node]
-		renews := c.Action == reconfigure.Replace || c.Action == reconfigure.Remove || c.Action == reconfigure.Create
-		return renews && there && instance.ID != "" && !c.Force && !t.forgets(c.Node)
+		ends := c.Action.Provisions() && c.Action != reconfigure.Start
+		return ends && there && instance.ID != "" && !c.Force && !t.forgets(c.Node)
 	})
 	if endangered.Empty() {
 		return nil
@@ -80,7 +80,8 @@ func (t *attempt) runs(i reconfigure.Instance) bool {
 // cannot be asked, no instance may be made, and none may be removed that Terraform was told to make and has not
 // finished: nothing would be left that leads to an instance that the state does not know.
 func (t *attempt) clear(ctx context.Context, plan reconfigure.Plan) reconfigure.Failures {
-	making, removing := plan.Nodes(reconfigure.Create, reconfigure.Replace), plan.Nodes(reconfigure.Remove)
+	making, removing := plan.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Start),
+		plan.Nodes(reconfigure.Remove)
 	begun := removing.Where(func(node string) bool {
 		i, there := t.state.Instances[node]
 		return i.ID == "" && (there || t.state.Desired[node].HasInstance())

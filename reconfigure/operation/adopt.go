@@ -102,7 +102,7 @@ func (t *attempt) adoptable(p provision) (reconfigure.Server, bool) {
 	s := t.servers[change.Node][0]
 	spec := change.Spec
 	if change.Action == reconfigure.Adopt {
-		spec = t.state.Desired[change.Node]
+		spec = t.state.Desired[change.Node].Running()
 	}
 	switch change.Action {
 	case reconfigure.Adopt:

@@ -76,7 +76,7 @@ func (t *attempt) deliveries(preview reconfigure.Preview, calls []*provisionCall
 			}
 		}
 		d.early = d.early && (d.effect == reconfigure.EffectCreate || d.effect == reconfigure.EffectRebuild ||
-			d.effect == reconfigure.EffectReplace || d.effect == reconfigure.EffectDelete)
+			d.effect == reconfigure.EffectReplace || d.effect == reconfigure.EffectDelete || d.powers())
 		all = append(all, d)
 	}
 	return all
@@ -150,8 +150,8 @@ func (t *attempt) watch(
 			continue
 		}
 		for _, d := range deliveries {
-			if _, there := d.renewed(servers[d.call.In.op.change.Node]); there {
-				d.call.In.op.exists()
+			if s, there := d.renewed(servers[d.call.In.op.change.Node]); there {
+				d.call.In.op.exists(s)
 			}
 			if !d.given && d.early && t.deliver(d, servers[d.call.In.op.change.Node]) {
 				moved, others = time.Now(), true
@@ -207,10 +207,16 @@ func (d *delivery) old(servers []reconfigure.Server) bool {
 	return slices.ContainsFunc(servers, func(s reconfigure.Server) bool { return s.ID == d.before })
 }
 
-// renewed returns the newest server that Terraform has posted or is rebuilding.
+// powers reports whether the instance stays, and is started or stopped.
+func (d *delivery) powers() bool {
+	return d.effect == reconfigure.EffectStart || d.effect == reconfigure.EffectStop
+}
+
+// renewed returns the newest server that Terraform has posted, or is rebuilding, starting or stopping.
 func (d *delivery) renewed(servers []reconfigure.Server) (reconfigure.Server, bool) {
 	for _, s := range slices.Backward(servers) {
-		if s.ID != d.before || d.effect == reconfigure.EffectRebuild && s.ImageID == d.call.In.change().Spec.ImageID {
+		rebuilt := d.effect == reconfigure.EffectRebuild && s.ImageID == d.call.In.change().Spec.ImageID
+		if s.ID != d.before && !d.powers() || s.ID == d.before && (rebuilt || d.powers()) {
 			return s, true
 		}
 	}
@@ -225,10 +231,12 @@ func (t *provisioning) refused(op *operation, err error) error {
 	return err
 }
 
-// asAsked reports whether a server runs and, as far as the cloud's list says, is made of what was asked for.
+// asAsked reports whether a server runs or is stopped, and is made of what was asked for, as far as the cloud's list
+// says.
 func asAsked(s reconfigure.Server, spec reconfigure.Spec) bool {
 	same := func(is, wanted string) bool { return is == "" || is == wanted }
-	return s.Active() && same(s.ImageID, spec.ImageID) && same(s.FlavorID, spec.FlavorID) && same(s.Group, spec.Group)
+	return s.Status == spec.Status() && same(s.ImageID, spec.ImageID) && same(s.FlavorID, spec.FlavorID) &&
+		same(s.Group, spec.Group)
 }
 
 func instanceOf(s reconfigure.Server, spec reconfigure.Spec) reconfigure.Instance {

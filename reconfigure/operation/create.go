@@ -23,6 +23,7 @@ func (o *operation) attempts(first func() error) error {
 		if err == nil || !o.retries(err, attempt, time.Since(began)) {
 			return err
 		}
+		o.failLife(err)
 		o.collectEvidence(err)
 		if problem := o.another(); problem != nil {
 			o.note("it is not retried: " + problem.Error())
@@ -59,6 +60,7 @@ func (o *operation) another() error {
 // bringUp is one attempt.
 func (o *operation) bringUp() error {
 	o.enter(reconfigure.PhaseApply)
+	o.appeared.Store(nil)
 	if err := o.provision(); err != nil {
 		return err
 	}
@@ -78,6 +80,11 @@ func (o *operation) provision() error {
 		if err == nil {
 			o.instance, o.settled, o.finished, o.taken = made.instance, made.settled, true, made.taken
 			o.removed = false
+			if o.change.Action == reconfigure.Stop {
+				o.endLife()
+			} else {
+				o.beginLife(made.instance.ID, o.taken)
+			}
 			o.found(map[string]reconfigure.Instance{o.change.Node: made.instance})
 			return nil
 		}
@@ -99,9 +106,6 @@ func (o *operation) provision() error {
 		wait *= 2
 	}
 }
-
-// exists notes that the cloud has the new instance.
-func (o *operation) exists() { o.made.CompareAndSwap(0, time.Now().UnixNano()) }
 
 // hurried reports whether most of the node's time was over before the cloud had its instance: the control host, or the
 // queue for Terraform, took it. An instance that is late then says nothing about its group.
@@ -136,7 +140,7 @@ func (o *operation) fresh() bool {
 // boot waits until the instance answers by SSH, gets it configured, and waits until slurmd has registered.
 func (o *operation) boot(fresh bool) error {
 	o.enter(reconfigure.PhaseBoot)
-	o.exists()
+	o.exists(reconfigure.Server{ID: o.instance.ID})
 	_, deps := o.using()
 	ctx, cancel := context.WithTimeoutCause(o.ctx, o.round.Cluster.Settings.BootTimeout, errBoot)
 	err := deps.Waiter.Wait(ctx, o.instance, fresh)
@@ -147,6 +151,7 @@ func (o *operation) boot(fresh bool) error {
 	if err != nil {
 		return byDefault(reconfigure.ClassSSH, o.cause(err))
 	}
+	o.passed(booted)
 	return o.configureAndVerify()
 }
 
@@ -163,12 +168,16 @@ func (o *operation) cause(err error) error {
 }
 
 func (o *operation) configureAndVerify() error {
-	if err := o.configure(); err != nil {
-		return err
+	if !o.startSlurmd() {
+		if err := o.configure(); err != nil {
+			return err
+		}
 	}
+	o.passed(configured)
 	if err := o.verify(); err != nil {
 		return err
 	}
+	o.passed(registered)
 	o.settle()
 	return nil
 }
@@ -213,8 +222,13 @@ func (o *operation) adopt() error {
 		return o.makeAnew()
 	}
 	adopted, err := o.ask(o.ctx, provision{})
-	if err != nil || !o.configures() {
+	if err != nil {
 		return err
+	}
+	o.beginLife(adopted.instance.ID, true)
+	if !o.configures() {
+		o.passed(registered) // Slurm uses it
+		return nil
 	}
 	o.instance = adopted.instance
 	o.found(map[string]reconfigure.Instance{o.change.Node: adopted.instance})

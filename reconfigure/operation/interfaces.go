@@ -93,6 +93,25 @@ type Configurer interface {
 		ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent,
 		watch Watch, done func(node string, seen reconfigure.Configured, err error),
 	) (reconfigure.Failures, error)
+	// Sums returns a checksum for each of these nodes of all that Configure depends on for the node, and of its instance's
+	// identity. While it is the same, another Configure changes nothing on the node.
+	Sums(
+		c reconfigure.Cluster, instances map[string]reconfigure.Instance, nodes nodeset.NodeSet,
+	) (map[string]string, error)
+}
+
+// Starter starts slurmd.
+type Starter interface {
+	// StartSlurmd returns when slurmd was started on an instance that is configured and has booted.
+	StartSlurmd(ctx context.Context, i reconfigure.Instance) error
+}
+
+// SumStore keeps the checksum of what each node was configured with.
+type SumStore interface {
+	// Sum returns that of a node; empty: it is unknown.
+	Sum(ctx context.Context, node string) (string, error)
+	// KeepSums durably replaces the sums of these nodes, all or none. An empty one makes it unknown.
+	KeepSums(ctx context.Context, sums map[string]string) error
 }
 
 // Scheduler is Slurm.
@@ -145,6 +164,8 @@ type Deps struct {
 	Cleaner     Cleaner
 	Waiter      Waiter
 	Configurer  Configurer
+	Starter     Starter
+	Sums        SumStore
 	Recorder    Recorder
 	Health      HealthStore
 	// Addresses returns the address of each node that has a port, with or without an instance. If fresh is false, the

@@ -42,6 +42,9 @@ type operation struct {
 	began time.Time              // the operation
 	seen  reconfigure.Configured // by the playbooks
 	made  atomic.Int64           // when the cloud was first seen to have the new instance, in Unix nanoseconds; 0: not yet
+
+	appeared atomic.Pointer[appearance] // of the attempt's instance; nil: not yet; set by other goroutines
+	life     reconfigure.Life           // of the new instance; without an id while there is none
 }
 
 var (
@@ -78,6 +81,10 @@ func (o *operation) act() error {
 		return o.create()
 	case reconfigure.Reboot:
 		return o.reboot()
+	case reconfigure.Start:
+		return o.attempts(o.start)
+	case reconfigure.Stop:
+		return o.stop()
 	case reconfigure.Configure:
 		return o.configureAndVerify()
 	case reconfigure.Adopt:
@@ -100,7 +107,8 @@ func (o *operation) act() error {
 // it.
 func (o *operation) moving() bool {
 	switch o.change.Action {
-	case reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Remove, reconfigure.Capture:
+	case reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Start, reconfigure.Stop,
+		reconfigure.Remove, reconfigure.Capture:
 		return !o.ready.Load()
 	}
 	return false

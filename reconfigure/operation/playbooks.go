@@ -74,7 +74,9 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, reconfigure.Configur
 		default:
 		}
 	}
-	failures, err := deps.Configurer.Configure(ctx, cluster, o.inventory(ctx, calls, extent), extent,
+	told := o.inventory(ctx, operations(calls), extent.Addresses)
+	before := o.forgetSums(ctx, cluster, told, extent.Changed)
+	failures, err := deps.Configurer.Configure(ctx, cluster, told, extent,
 		func(node, message string) {
 			if c := of[node]; c != nil {
 				c.In.op.noteOf(reconfigure.PhaseConfigure, message)
@@ -95,6 +97,17 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, reconfigure.Configur
 			c.Finish(reconfigure.Configured{}, err)
 		}
 	}
+	if err == nil {
+		o.keepSums(ctx, cluster, told, before, failures.Nodes())
+	}
+}
+
+func operations(calls []*configureCall) []*operation {
+	all := make([]*operation, len(calls))
+	for i, c := range calls {
+		all[i] = c.In.op
+	}
+	return all
 }
 
 // yieldWhenStuck lets the next run begin beside one in which a node hangs: when others wait, and no node has made
@@ -154,32 +167,32 @@ func closeConfigured(calls []*configureCall) {
 // inventory returns the instances for the playbooks: none that are tainted, and none of nodes that fail or are removed.
 // A node with an address and without an instance has a kept port.
 func (o *Operator) inventory(
-	ctx context.Context, calls []*configureCall, extent reconfigure.Extent,
+	ctx context.Context, operations []*operation, fresh bool,
 ) map[string]reconfigure.Instance {
 	told := o.known()
 	maps.DeleteFunc(told, func(_ string, i reconfigure.Instance) bool { return i.Tainted || i.ID == "" })
-	for node, address := range o.addresses(ctx, calls, extent.Addresses) {
+	for node, address := range o.addresses(ctx, operations, fresh) {
 		if _, there := told[node]; !there {
 			told[node] = reconfigure.Instance{Node: node, Address: address}
 		}
 	}
-	for _, c := range calls {
-		told[c.In.op.change.Node] = c.In.op.instance
+	for _, op := range operations {
+		told[op.change.Node] = op.instance
 	}
 	return told
 }
 
 // addresses returns the addresses of the nodes, also of those without an instance. If they cannot be read, that is
 // noted and the run goes on: the next deploy adds a name that is missing on a node.
-func (o *Operator) addresses(ctx context.Context, calls []*configureCall, fresh bool) map[string]string {
+func (o *Operator) addresses(ctx context.Context, operations []*operation, fresh bool) map[string]string {
 	_, deps := o.using()
 	if deps.Addresses == nil {
 		return nil
 	}
 	addresses, err := deps.Addresses(ctx, fresh)
 	if err != nil {
-		for _, c := range calls {
-			c.In.op.noteOf(reconfigure.PhaseConfigure, "the addresses of the other nodes are unknown: "+err.Error())
+		for _, op := range operations {
+			op.noteOf(reconfigure.PhaseConfigure, "the addresses of the other nodes are unknown: "+err.Error())
 		}
 	}
 	return addresses

@@ -36,8 +36,11 @@ func (p provision) change() reconfigure.Change {
 	switch {
 	case p.remove && c.Action != reconfigure.Remove:
 		reason := "it failed"
-		if c.Action == reconfigure.Capture {
+		switch c.Action {
+		case reconfigure.Capture:
 			reason = "its disk was cleaned for an image"
+		case reconfigure.Stop:
+			reason = "it could not be stopped"
 		}
 		return reconfigure.Change{
 			Node: c.Node, Action: reconfigure.Remove, Reason: reason, Requests: c.Requests, Force: false,
@@ -47,7 +50,8 @@ func (p provision) change() reconfigure.Change {
 		if _, there := p.op.round.Seen.Instances[c.Node]; there {
 			c.Action = reconfigure.Replace
 		}
-	case !p.remove && (c.Action == reconfigure.Reboot || p.op.anew): // the reboot has failed, or the instance is gone
+	case !p.remove && (c.Action == reconfigure.Reboot || c.Action == reconfigure.Start && p.op.removed || p.op.anew):
+		// the reboot or the start has failed, or the instance is gone
 		c.Action, c.Spec = reconfigure.Create, p.op.round.Plan.Desired[c.Node]
 	}
 	return c

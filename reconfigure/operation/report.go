@@ -32,6 +32,7 @@ func (o *operation) fail(err error) {
 	if o.rejection == nil || o.awaitedNow(ctx) {
 		o.record(o.phase, reconfigure.Failed, said(err))
 	}
+	o.failLife(err)
 	if problem := o.tellSlurm(ctx, public(err)); problem != nil {
 		o.note("Slurm could not be told that it failed: " + problem.Error())
 	}
@@ -68,7 +69,8 @@ func (o *operation) tellSlurm(ctx context.Context, reason string) error {
 		reason = reconfigure.ImageReason + ": " + reason
 	}
 	renewed := o.unfit ||
-		o.touched.Load() && (o.change.Action == reconfigure.Replace || o.change.Action == reconfigure.Reboot)
+		o.touched.Load() && (o.change.Action == reconfigure.Replace || o.change.Action == reconfigure.Reboot ||
+			o.change.Action == reconfigure.Start)
 	compute := o.change.Node != o.round.Cluster.Control.Name
 	if compute && o.persistent() && (state.Rebooting() || renewed && !state.Running()) {
 		err = o.update(ctx, updateDrain, reason)
@@ -96,7 +98,7 @@ func (o *operation) awaited(s reconfigure.NodeState) bool {
 	}
 	known := s.Node != ""
 	a := o.change.Action
-	expected := a == reconfigure.Create || a == reconfigure.Replace || a == reconfigure.Reboot
+	expected := a == reconfigure.Create || a == reconfigure.Replace || a == reconfigure.Reboot || a == reconfigure.Start
 	absent := known && expected && !s.Ready() && !s.Running()
 	drained := known && expected && o.touched.Load() && s.Drained() && !s.Running() // no job can start there
 	return absent || drained || s.Down() && s.Ours() || s.Rebooting() || s.PoweringUp()

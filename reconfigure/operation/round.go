@@ -24,10 +24,6 @@ type shared struct {
 	rest    chan struct{} // closed when the other shards are done
 }
 
-func provisions(a reconfigure.Action) bool {
-	return a == reconfigure.Create || a == reconfigure.Replace || a == reconfigure.Remove
-}
-
 func newShared(operations []*operation, destroy bool) *shared {
 	s := &shared{
 		here: map[string]bool{}, there: map[string]bool{}, destroy: destroy, done: make(chan struct{}),
@@ -35,7 +31,7 @@ func newShared(operations []*operation, destroy bool) *shared {
 	}
 	for _, o := range operations {
 		switch {
-		case !provisions(o.change.Action):
+		case !o.change.Action.Provisions():
 		case o.shard() == reconfigure.DefaultShard:
 			s.here[o.change.Node] = true
 		default:
@@ -260,7 +256,7 @@ func (r *round) leaveConfigured(o *operation) {
 
 func (o *operation) configures() bool {
 	switch o.change.Action {
-	case reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure:
+	case reconfigure.Create, reconfigure.Replace, reconfigure.Start, reconfigure.Reboot, reconfigure.Configure:
 		return true
 	case reconfigure.Adopt:
 		return o.change.Node == o.round.Cluster.Control.Name

@@ -82,6 +82,7 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 	}
 	for _, s := range servers {
 		if s.ID == o.instance.ID && s.Active() {
+			o.onHost(s)
 			return nil, nil
 		}
 	}
@@ -135,7 +136,7 @@ func (o *operation) registered(s reconfigure.NodeState) bool {
 	switch o.change.Action {
 	case reconfigure.Configure:
 		return s.Ready() || s.PoweringDown() || s.PoweredDown()
-	case reconfigure.Replace, reconfigure.Reboot, reconfigure.Capture:
+	case reconfigure.Replace, reconfigure.Reboot, reconfigure.Start, reconfigure.Capture:
 		booted := !s.Boot.Equal(o.was.Boot) || o.taken && s.Boot.After(o.change.Since)
 		down := s.Down() && !s.HasAny(reconfigure.NodeNotResponding|reconfigure.NodePoweringUp|reconfigure.NodeInvalidReg)
 		return booted && (s.Ready() || down)

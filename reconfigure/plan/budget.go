@@ -48,9 +48,9 @@ func (p *planner) over(r reconfigure.Request) bool {
 		!p.seen.Time.Before(deadline(r.Submitted, p.cluster.Slurm.ResumeTimeout))
 }
 
-// tooLate reports whether Slurm waits for a node that has no instance, and the deadline is over. An instance that
-// exists is completed or removed in any case.
+// tooLate reports whether Slurm waits for a node without an instance that runs, and the deadline is over. An instance
+// that runs is completed or removed in any case.
 func (p *planner) tooLate(r reconfigure.Request, node string) bool {
 	_, there := p.seen.Instances[node]
-	return !there && p.over(r) && p.seen.States[node].PoweringUp()
+	return (!there || p.stopped(node)) && p.over(r) && p.seen.States[node].PoweringUp()
 }

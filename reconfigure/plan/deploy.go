@@ -29,12 +29,14 @@ func (p *planner) deploy(r reconfigure.Request) {
 	p.shared, p.everywhere = true, true
 	for node := range wanted.All() {
 		switch ok, reason := p.whole(node); {
+		case p.stopped(node):
+			p.refresh(r, node)
 		case ok:
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it has an instance"})
 		case node == p.cluster.Control.Name && p.seen.Instances[node].ID != "" && p.unfinished(node):
 			// Terraform was interrupted while it made the instance, which must not be lost by now for what may be on
 			// it.
-			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Adopt, Spec: p.seen.Desired[node],
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Adopt, Spec: p.seen.Desired[node].Running(),
 				Reason: reason})
 		case p.unfinished(node) && p.inUse(node):
 			p.adopt(r, node)

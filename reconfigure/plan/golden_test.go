@@ -30,9 +30,11 @@ type story struct {
 		Name, Prefix string
 		Min, Max     int
 		Image        string
+		Idle         reconfigure.WhenIdle // "" for delete
+		Stopped      int                  // the maximum of stopped nodes
 	}
 	Control   string            // image of the control node; "" for the default
-	Instances map[string]string // hostlist → image id, and " tainted" if it is
+	Instances map[string]string // hostlist → image id, and " tainted", " stopped" or " shelved" if it is
 	Made      map[string]string // hostlist → image id of these in Terraform's state, where it is not that of the map
 	Forgotten string            // hostlist of instances without an entry in the map of nodes
 	Slurm     map[string]string // hostlist → states, joined by +, and " busy" if the nodes have a job
@@ -114,7 +116,7 @@ func (s story) cluster() reconfigure.Cluster {
 	}
 	for _, g := range s.Groups {
 		c.Groups = append(c.Groups, reconfigure.NodeGroup{Name: g.Name, Prefix: g.Prefix, Width: 1,
-			Source: source(g.Image), Min: g.Min, Max: g.Max})
+			Source: source(g.Image), Min: g.Min, Max: g.Max, WhenIdle: g.Idle, MaxStopped: g.Stopped})
 	}
 	return c
 }
@@ -139,14 +141,15 @@ func (s story) observation(t *testing.T, c reconfigure.Cluster) snapshot.Snapsho
 			Err: s.Broken[from.Image], Class: class(s.Broken[from.Image])}
 	}
 	for hostlist, what := range s.Instances {
-		image, tainted := strings.CutSuffix(what, " tainted")
+		image, how, _ := strings.Cut(what, " ")
+		power := map[string]reconfigure.Power{"stopped": reconfigure.PowerOff, "shelved": reconfigure.Shelved}[how]
 		for node := range parse(t, hostlist).All() {
 			group := reconfigure.ControlGroup
 			if g, ok := c.GroupOf(node); ok {
 				group = g.Name
 			}
-			seen.Instances[node] = reconfigure.Instance{Node: node, ID: "id-" + node, Tainted: tainted}
-			seen.Desired[node] = reconfigure.Spec{Group: group, ImageID: image, FlavorID: "f", NetworkID: "n"}
+			seen.Instances[node] = reconfigure.Instance{Node: node, ID: "id-" + node, Tainted: how == "tainted"}
+			seen.Desired[node] = reconfigure.Spec{Group: group, ImageID: image, FlavorID: "f", NetworkID: "n", Power: power}
 		}
 	}
 	if s.Forgotten != "" {
@@ -303,7 +306,7 @@ func render(p reconfigure.Plan) string {
 	for _, c := range p.Changes {
 		fmt.Fprintf(&b, "%-9s %-6s %s; for request %v", c.Action, c.Node, c.Reason, c.Requests)
 		if c.Spec != (reconfigure.Spec{}) {
-			fmt.Fprintf(&b, "; %s of %s", c.Spec.Group, c.Spec.ImageID)
+			fmt.Fprintf(&b, "; %s of %s", c.Spec.Group, imageOf(c.Spec))
 		}
 		if c.Undrain {
 			b.WriteString("; undrained then")
@@ -333,7 +336,7 @@ func render(p reconfigure.Plan) string {
 	}
 	images := map[string][]string{}
 	for node, spec := range p.Desired {
-		images[spec.ImageID] = append(images[spec.ImageID], node)
+		images[imageOf(spec)] = append(images[imageOf(spec)], node)
 	}
 	var lines []string
 	for image, nodes := range images {
@@ -348,6 +351,14 @@ func render(p reconfigure.Plan) string {
 		b.WriteString("slurm.conf everywhere\n")
 	}
 	return b.String()
+}
+
+// imageOf returns the image of an entry, and its power state if it is stopped.
+func imageOf(s reconfigure.Spec) string {
+	if s.Power == "" {
+		return s.ImageID
+	}
+	return s.ImageID + " " + string(s.Power)
 }
 
 // class returns the class of the error of a broken image: ClassMissing, or ClassCloud if the error is one of the cloud.

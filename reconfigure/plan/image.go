@@ -27,6 +27,10 @@ func (p *planner) image(r reconfigure.Request) {
 		case !whole:
 			p.giveBack(r, node)
 			p.reject(r, node, lacks)
+		case p.stopped(node):
+			p.giveBack(r, node)
+			p.reject(r, node, "its instance is stopped: start it by a job, or by `scontrol update nodename="+node+
+				" state=power_up`")
 		case state.PoweringUp(), state.PoweringDown(), state.PoweredDown(), state.Rebooting():
 			p.giveBack(r, node)
 			p.reject(r, node, "Slurm powers it up or down, or reboots it: "+state.String())

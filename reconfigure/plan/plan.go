@@ -153,7 +153,7 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 		return
 	}
 	switch c.Action {
-	case reconfigure.Create, reconfigure.Replace:
+	case reconfigure.Create, reconfigure.Replace, reconfigure.Adopt, reconfigure.Start, reconfigure.Stop:
 		p.desired[c.Node] = c.Spec
 	case reconfigure.Remove:
 		p.forget(r, c.Node)
@@ -171,7 +171,7 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 func (p *planner) endDrain(c *reconfigure.Change) {
 	state := p.seen.States[c.Node]
 	renews := c.Action == reconfigure.Create || c.Action == reconfigure.Replace || c.Action == reconfigure.Reboot ||
-		c.Action == reconfigure.Capture
+		c.Action == reconfigure.Start || c.Action == reconfigure.Capture
 	switch {
 	case !renews || !state.Drained():
 	case state.Rebooting():
@@ -272,6 +272,12 @@ func (p *planner) whole(node string) (ok bool, reason string) {
 		return false, "the removal of its instance was interrupted"
 	}
 	return true, ""
+}
+
+// stopped reports whether the instance of a compute node was stopped or shelved when it was not needed.
+func (p *planner) stopped(node string) bool {
+	whole, _ := p.whole(node)
+	return whole && p.seen.Desired[node].Stopped() && node != p.cluster.Control.Name
 }
 
 func (p *planner) plan() reconfigure.Plan {

@@ -44,7 +44,10 @@ func drawWorld(t *rapid.T) world {
 		w.cluster.Groups = append(w.cluster.Groups, reconfigure.NodeGroup{
 			Name: fmt.Sprint("group", i), Prefix: string(rune('a' + i)), Width: 1,
 			Source: source(rapid.SampledFrom([]string{"v1", "v2"}).Draw(t, "image")), Max: most,
-			Min: rapid.IntRange(0, most).Draw(t, "min"),
+			Min: rapid.IntRange(0, most).Draw(t, "min"), MaxStopped: rapid.IntRange(0, most).Draw(t, "most stopped"),
+			WhenIdle: rapid.SampledFrom([]reconfigure.WhenIdle{
+				reconfigure.IdleDelete, reconfigure.IdleStop, reconfigure.IdleShelve,
+			}).Draw(t, "when idle"),
 		})
 	}
 	w.cluster.Slurm.ResumeTimeout = rapid.SampledFrom([]time.Duration{0, 5 * time.Minute, time.Hour}).
@@ -119,7 +122,10 @@ func drawObservation(t *rapid.T, c reconfigure.Cluster) snapshot.Snapshot {
 		}
 		if rapid.Bool().Draw(t, "desired") {
 			seen.Desired[node] = reconfigure.Spec{Group: group,
-				ImageID: rapid.SampledFrom([]string{"v1", "v2"}).Draw(t, "image"), FlavorID: "f", NetworkID: "n"}
+				ImageID: rapid.SampledFrom([]string{"v1", "v2"}).Draw(t, "image"), FlavorID: "f", NetworkID: "n",
+				Power: rapid.SampledFrom([]reconfigure.Power{"", "", "", reconfigure.PowerOff, reconfigure.Shelved}).
+					Draw(t, "power"),
+			}
 		}
 		if answers && node != c.Control.Name && (node != "a7" || rapid.Bool().Draw(t, "Slurm knows it")) {
 			s := reconfigure.SlurmNode(node, strings.Split(rapid.SampledFrom(slurmStates).Draw(t, "state"), "+")...)
@@ -152,6 +158,9 @@ func (w world) become(p reconfigure.Plan) snapshot.Snapshot {
 		switch action {
 		case reconfigure.Remove:
 			delete(after.Instances, c.Node)
+			after.States[c.Node] = reconfigure.NodeState{Node: c.Node,
+				Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown}
+		case reconfigure.Stop:
 			after.States[c.Node] = reconfigure.NodeState{Node: c.Node,
 				Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown}
 		case reconfigure.Drain, reconfigure.Undrain:
@@ -253,13 +262,46 @@ func TestEveryChangeNamesARequestThatAskedForIt(t *testing.T) {
 	})
 }
 
+// What is stopped can be started as it is: it is finished, of a cloud node, and its entry differs in nothing else.
+func TestWhatIsStoppedIsFinishedAndWithinTheMaximum(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		p := plan.Compute(w.cluster, w.seen, w.requests)
+		for _, c := range p.Changes {
+			i, there := w.seen.Instances[c.Node]
+			was, is := w.seen.Desired[c.Node], p.Desired[c.Node]
+			g, _ := w.cluster.GroupOf(c.Node)
+			switch {
+			case c.Action == reconfigure.Start && (is.Stopped() || !was.Stopped() || was.Running() != is):
+				t.Fatalf("%+v starts %+v", c, was)
+			case c.Action == reconfigure.Start && (!there || i.Tainted || i.ID == ""):
+				t.Fatalf("%+v starts %+v", c, i)
+			case c.Action == reconfigure.Stop && (!is.Stopped() || was.Running() != is.Running()):
+				t.Fatalf("%+v stops %+v", c, was)
+			case c.Action == reconfigure.Stop && (!there || i.Tainted || w.cluster.Persistent().Contains(c.Node)):
+				t.Fatalf("%+v stops %+v", c, i)
+			case c.Action == reconfigure.Stop && !was.Stopped() && stopped(g, p.Desired) > g.MaxStopped:
+				t.Fatalf("%+v, but %d nodes are stopped", c, stopped(g, p.Desired))
+			case c.Action == reconfigure.Adopt && is != was.Running():
+				t.Fatalf("%+v adopts %+v", c, was)
+			case !c.Action.Provisions() && is != was && c.Action != reconfigure.Capture && c.Action != reconfigure.Adopt:
+				t.Fatalf("%+v changes the entry %+v", c, was)
+			}
+		}
+	})
+}
+
+func stopped(g reconfigure.NodeGroup, nodes map[string]reconfigure.Spec) int {
+	return g.Nodes().Where(func(node string) bool { return nodes[node].Stopped() }).Len()
+}
+
 func TestNoJobIsEndangered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		for _, c := range plan.Compute(w.cluster, w.seen, w.requests).Changes {
 			i, there := w.seen.Instances[c.Node]
 			disturbs := c.Action == reconfigure.Replace || c.Action == reconfigure.Remove ||
-				c.Action == reconfigure.Reboot || c.Action == reconfigure.Capture
+				c.Action == reconfigure.Reboot || c.Action == reconfigure.Capture || c.Action == reconfigure.Stop
 			if !disturbs || !there {
 				continue
 			}
@@ -275,7 +317,7 @@ func TestOnlyChangedNodesChangeInTheMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		p := plan.Compute(w.cluster, w.seen, w.requests)
-		changed := p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove, reconfigure.Capture)
+		changed := p.Provisioned().Union(p.Nodes(reconfigure.Adopt, reconfigure.Capture))
 		for _, node := range append(w.cluster.Nodes().Names(), "ctl") {
 			was, had := w.seen.Desired[node]
 			is, has := p.Desired[node]
@@ -293,15 +335,15 @@ func TestTheNextPlanIsEmpty(t *testing.T) {
 		p := plan.Compute(w.cluster, w.seen, w.requests)
 		next := plan.Compute(w.cluster, w.become(p), w.requests)
 		for _, c := range next.Changes {
-			// A deploy always runs the playbooks: they are idempotent. A reimage makes a new instance each time. What
-			// was rejected for a conflict, or deferred, may be planned the next time. So is an
+			// A deploy always runs the playbooks, and a suspend always stops: both are idempotent. A reimage makes a new
+			// instance each time. What was rejected for a conflict, or deferred, may be planned the next time. So is an
 			// image, which the planner does not see.
 			again := slices.ContainsFunc(c.Requests,
 				func(id reconfigure.RequestID) bool {
 					return w.requests[id-1].Reimage || w.requests[id-1].Mode == reconfigure.MakeImage
 				})
-			if c.Action != reconfigure.Configure && !rejected(p, c.Node) && !again && !waited(p, c.Node) &&
-				!w.contested(c.Node) {
+			idempotent := c.Action == reconfigure.Configure || c.Action == reconfigure.Stop
+			if !idempotent && !rejected(p, c.Node) && !again && !waited(p, c.Node) && !w.contested(c.Node) {
 				t.Fatalf("after %v the same requests still want %+v", p, c)
 			}
 		}

@@ -94,6 +94,8 @@ func (p *planner) grow(r reconfigure.Request, node string) {
 		p.adopt(r, node)
 	case !whole:
 		p.make(r, node, reason)
+	case p.stopped(node):
+		p.refresh(r, node)
 	case state.PoweringDown() || state.PoweredDown():
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Reboot,
 			Reason: "it becomes persistent, and Slurm has powered it down"})

@@ -30,7 +30,7 @@ func (p *planner) resume(r reconfigure.Request) {
 				p.cluster.Slurm.ResumeTimeout))
 		case !whole:
 			p.make(r, node, reason)
-		case !p.slurm:
+		case !p.slurm && !p.stopped(node):
 			p.reject(r, node, p.slurmsReason())
 		default:
 			p.refresh(r, node)
@@ -55,21 +55,32 @@ func (p *planner) inUse(node string) bool {
 // after the instance became ready. A new instance would end the node's jobs.
 func (p *planner) adopt(r reconfigure.Request, node string) {
 	p.change(r, reconfigure.Change{
-		Node: node, Action: reconfigure.Adopt, Spec: p.seen.Desired[node],
+		Node: node, Action: reconfigure.Adopt, Spec: p.seen.Desired[node].Running(),
 		Reason: "Slurm uses it, and Terraform's state does not have its instance as finished",
 	})
 }
 
-// refresh plans a new boot of an instance that exists before Slurm powers the node up: after an earlier failure, or
-// after a repeated call. It has no job, so it is also replaced if it differs from the declaration.
+// start plans the start of a stopped instance as it is.
+func (p *planner) start(r reconfigure.Request, node string) {
+	p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Start, Spec: p.seen.Desired[node].Running(),
+		Reason: "its instance is stopped"})
+}
+
+// refresh plans a new boot of an instance that exists before Slurm powers the node up: it was stopped, or an earlier
+// call has failed or is repeated. It has no job, so it is also replaced if it differs from the declaration.
 func (p *planner) refresh(r reconfigure.Request, node string) {
 	spec, problem := p.spec(node)
+	why := p.endangered(p.seen.Instances[node])
 	switch {
 	case problem != nil:
 		p.rejectFor(r, node, problem)
-	case spec != p.seen.Desired[node]:
+	case spec != p.seen.Desired[node].Running() && why != "":
+		p.reject(r, node, why)
+	case spec != p.seen.Desired[node].Running():
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Replace, Spec: spec,
 			Reason: "its instance differs from the declaration"})
+	case p.stopped(node):
+		p.start(r, node)
 	default:
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Reboot,
 			Reason: "its instance is older than the request"})

@@ -1,10 +1,15 @@
 package plan
 
-import "github.com/eiffel-hpc/eiffel/reconfigure"
+import (
+	"cmp"
 
-// suspend removes the instances of cloud nodes that Slurm has given up, also of nodes that are no longer declared, so
-// that no instance is left over. Slurm sets POWERING_DOWN before it calls; a node that is still in use could get a job
-// at any moment. Slurm calls only once, so while it does not answer afterwards, the node is deferred.
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// suspend removes or stops the instances of cloud nodes that Slurm has given up. It removes those of nodes that are no
+// longer declared too, so that no instance is left over. Slurm sets POWERING_DOWN before it calls; a node that is still
+// in use could get a job at any moment. Slurm calls only once, so while it does not answer afterwards, the node is
+// deferred.
 func (p *planner) suspend(r reconfigure.Request) {
 	for node := range r.Open().All() {
 		instance, there := p.seen.Instances[node]
@@ -24,7 +29,21 @@ func (p *planner) suspend(r reconfigure.Request) {
 		case there && state.Registered():
 			p.reject(r, node, "Slurm uses it; power it down with `scontrol update nodename="+node+" state=power_down`")
 		default:
-			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: "Slurm suspends it"})
+			p.rest(r, node)
 		}
 	}
+}
+
+// rest removes the instance of a node that is not needed, or stops it. One that is stopped already is planned again: a
+// worker may have died before the cloud did it, or while it started the instance.
+func (p *planner) rest(r reconfigure.Request, node string) {
+	const reason = "Slurm suspends it"
+	group, _ := p.cluster.GroupOf(node)
+	spec := p.seen.Desired[node]
+	if whole, _ := p.whole(node); !whole || !p.cluster.KeepsStopped(node, p.desired) {
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: reason})
+		return
+	}
+	spec.Power = cmp.Or(spec.Power, group.WhenIdle.Power()) // a shelved instance cannot be stopped
+	p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Stop, Spec: spec, Reason: reason})
 }

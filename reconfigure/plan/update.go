@@ -11,7 +11,8 @@ import (
 )
 
 // update makes instances what is declared now, by a rebuild, a resize or a new instance; an instance that does not
-// differ is rebooted. A cloud node without an instance is skipped: its next instance is made from the declaration.
+// differ is rebooted. A cloud node without an instance is skipped: its next instance is made from the declaration. A
+// stopped instance is removed if it differs.
 func (p *planner) update(r reconfigure.Request) {
 	for node := range r.Open().All() {
 		whole, reason := p.whole(node)
@@ -23,10 +24,14 @@ func (p *planner) update(r reconfigure.Request) {
 		case !p.deployed():
 			p.reject(r, node, "there is no cluster: its control node has no instance")
 		case !there && !p.persistent.Contains(node):
+		case there && !p.seen.Desired[node].HasInstance() && !p.persistent.Contains(node) && p.seen.States[node].GivenUp():
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: reason}) // it was stopped
 		case !whole && there && (p.seen.States[node].Running() || p.seen.States[node].Usable()):
 			p.await(r, node, "update")
 		case !whole:
 			p.make(r, node, reason)
+		case p.stopped(node):
+			p.renewStopped(r, node)
 		case !p.slurm && patient(r):
 			p.waitsForSlurm(r, node)
 		case !p.slurm:
@@ -34,6 +39,28 @@ func (p *planner) update(r reconfigure.Request) {
 		default:
 			p.renew(r, node)
 		}
+	}
+}
+
+// renewStopped removes a stopped instance that differs from the declaration, since starting it and making it anew would
+// take longer than a new one. A campaign leaves it to the node's next resume, which replaces it. That of a node
+// that has become persistent is started or replaced.
+func (p *planner) renewStopped(r reconfigure.Request, node string) {
+	change, problem := p.renewal(r, node)
+	differs := r.Campaign == 0 && change.Action == reconfigure.Replace
+	switch why := p.endangered(p.seen.Instances[node]); {
+	case problem != nil:
+		p.giveBack(r, node)
+		p.rejectFor(r, node, problem)
+	case p.persistent.Contains(node) && !differs:
+		p.start(r, node)
+	case differs && why != "":
+		p.reject(r, node, why)
+	case p.persistent.Contains(node):
+		p.change(r, change)
+	case differs:
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove,
+			Reason: change.Reason + "; it is stopped, so the next resume makes it"})
 	}
 }
 
@@ -106,6 +133,11 @@ func done(is, wanted reconfigure.Spec, r reconfigure.Request, s reconfigure.Node
 func (p *planner) renewal(r reconfigure.Request, node string) (change reconfigure.Change, problem error) {
 	reimage, image := wish(r, p.seen.States[node])
 	spec, problem := p.specOf(node, image)
+	if problem != nil && r.FromSlurm && !reimage && reconfigure.ClassOf(problem) == reconfigure.ClassMissing {
+		// Slurm waits for the boot, and an image may be deleted while nodes run on it.
+		return reconfigure.Change{Node: node, Action: reconfigure.Reboot,
+			Reason: "it needs nothing of what is declared, which cannot be resolved"}, nil
+	}
 	if problem != nil {
 		return change, problem
 	}

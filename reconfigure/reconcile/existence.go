@@ -45,8 +45,6 @@ const (
 	resizing     = "reconfigure resize"
 	deploying    = "reconfigure deploy"
 	readdressed  = "scontrol update nodename=" + Nodes + " nodeaddr="
-	byHand       = "openstack server delete "
-	portByHand   = "openstack port delete "
 )
 
 // adoptable reports whether Slurm uses an instance that Terraform's state does not have as finished, and that is in the
@@ -212,6 +210,11 @@ func (c comparison) unneeded(v view) (Finding, bool) {
 		f = Finding{Kind: Leaked, Detail: "it has an instance, but Slurm does not know it", Command: deploying}
 	case v.state.Has(reconfigure.NodePoweringUp):
 		f = Finding{Kind: PowersUp, Detail: "Slurm waits for it, and no request for it is under way", Fix: Resume}
+	case v.state.GivenUp() && c.seen.Rests(c.cluster, v.node) && c.cluster.KeepsStopped(v.node, c.seen.Desired):
+		return f, false
+	case v.state.GivenUp() && c.seen.Rests(c.cluster, v.node):
+		f = Finding{Kind: Leaked, Detail: "it is stopped, and its group keeps no such node, or has more of them than " +
+			"max_stopped", Fix: Suspend}
 	case v.state.GivenUp() && v.state.PoweredDown():
 		f = Finding{Kind: Leaked, Detail: "Slurm has powered it down, but its instance is there", Fix: Suspend}
 	case v.state.GivenUp():

@@ -212,6 +212,8 @@ func (a *apply) post(c reconfigure.ResourceChange) {
 		u.server = a.server(a.state[c.Node].id)
 		a.rebuild(u.server, u.spec)
 		u.returns = a.known(u.server.active, c.Node)
+	case c.Effect == reconfigure.EffectStart, c.Effect == reconfigure.EffectStop:
+		a.switchOver(u)
 	default:
 		a.unmake(u)
 	}
@@ -228,6 +230,23 @@ func (w *World) known(by time.Time, node string) time.Time {
 		return by
 	}
 	return looks
+}
+
+// switchOver starts or stops an instance.
+func (a *apply) switchOver(u *underWay) {
+	node := u.change.Node
+	u.server, u.returns = a.server(a.state[node].id), time.Now()
+	switch {
+	case a.struck(StopFails, node) && u.change.Effect == reconfigure.EffectStop:
+		u.err = reconfigure.Classify(reconfigure.ClassBoot, failure{StopFails})
+	case a.struck(StartFails, node) && u.change.Effect == reconfigure.EffectStart:
+		u.err = reconfigure.Classify(reconfigure.ClassBoot, failure{StartFails})
+	case u.server == nil:
+		u.err = failure{StartFails}
+	default:
+		a.switches(u.server, u.spec.Power)
+		u.returns = a.known(u.server.powers, node)
+	}
 }
 
 func (a *apply) unmake(u *underWay) {
@@ -329,7 +348,7 @@ func (a *apply) settle() {
 		case u.err != nil:
 			a.failures[node] = u.err
 			if !u.goes {
-				a.write(u, true)
+				a.write(u, !u.stays())
 			}
 		default:
 			a.write(u, false)
@@ -371,12 +390,17 @@ func (a *apply) taint() {
 	for _, u := range a.open {
 		switch {
 		case u.goes:
-		case u.change.Effect == reconfigure.EffectRebuild:
-			a.write(u, false)
 		default:
-			a.write(u, true)
+			a.write(u, !u.stays())
 		}
 	}
+}
+
+// stays reports whether the instance is changed in place. The provider then writes to the state what it was to do, also
+// if it fails, and Terraform does not taint it.
+func (u *underWay) stays() bool {
+	e := u.change.Effect
+	return e == reconfigure.EffectRebuild || e == reconfigure.EffectStart || e == reconfigure.EffectStop
 }
 
 // killed is the error of a Terraform that was killed.
@@ -392,7 +416,7 @@ func (a *apply) dieAs(half Half) {
 	}
 	for _, u := range a.open {
 		switch {
-		case u.goes || u.change.Effect == reconfigure.EffectRebuild:
+		case u.goes || u.stays():
 		case half == Unwritten:
 			a.state[u.change.Node] = &resource{tainted: true, spec: u.spec}
 		case half == Tainted:
@@ -428,6 +452,8 @@ func (a *apply) leave(c reconfigure.ResourceChange) {
 		}
 	case c.Effect == reconfigure.EffectRebuild:
 		a.rebuild(a.server(a.state[c.Node].id), spec)
+	case c.Effect == reconfigure.EffectStart, c.Effect == reconfigure.EffectStop:
+		a.switches(a.server(a.state[c.Node].id), spec.Power)
 	default:
 		for _, s := range a.serversOf(c.Node) {
 			a.remove(s)

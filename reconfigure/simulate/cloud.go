@@ -18,13 +18,17 @@ type server struct {
 	created           time.Time
 	active            time.Time // when it is ACTIVE, or in ERROR
 	gone              time.Time // when its deletion ends; zero: it is not being deleted
-	fault             string    // why it ends in ERROR, in the cloud's words
-	up                bool      // it is ACTIVE
-	started           time.Time // its last boot, as the cloud has it
+	power             reconfigure.Power
+	powers            time.Time         // when the cloud has started or stopped it; zero: it does neither
+	next              reconfigure.Power // its power state then
+	fault             string            // why it ends in ERROR, in the cloud's words
+	up                bool              // it is ACTIVE
+	started           time.Time         // its last boot, as the cloud has it
 	boots             int
 	booted            time.Time // the same as slurmd reports it: no two boots have the same time
 	configured        bool
 	slurmd            bool // it has registered since the boot
+	silent            bool // the cloud has started it: slurmd does not start at boot
 	clean             bool // its disk was cleaned for an image
 	lemon             bool // it never answers
 	console           string
@@ -72,16 +76,17 @@ func (w *World) create(node string, spec reconfigure.Spec) *server {
 	return s
 }
 
-// start makes an instance ACTIVE, and boots it. Slurmd starts by itself if it was configured before.
+// start makes an instance ACTIVE, and boots it. Slurmd starts by itself if it was configured before, which saves the
+// tests of reboots the playbooks, but not on an instance that was stopped.
 func (w *World) start(s *server, at time.Time) {
 	w.stop(s)
-	s.up = true
+	s.up, s.power, s.powers = true, "", time.Time{}
 	s.boots++
 	s.started = at
 	s.booted = time.Unix(max(at.Unix(), w.lastBoot+1), 0)
 	w.lastBoot = s.booted.Unix()
 	s.console += fmt.Sprintf("%s of %s: booted at %d\n", s.id, s.node, w.lastBoot)
-	if s.configured || w.struck(StartsByItself, s.node) {
+	if s.configured && !s.silent || w.struck(StartsByItself, s.node) {
 		w.startSlurmd(s, at)
 	}
 }
@@ -99,6 +104,33 @@ func (w *World) stop(s *server) {
 		n.registers = time.Time{}
 	}
 	s.slurmd, s.up = false, false
+}
+
+// switches lets the cloud begin to start or to stop an instance.
+func (w *World) switches(s *server, to reconfigure.Power) {
+	s.next, s.powers = to, after(w.span(Switching, s.node))
+}
+
+// power ends the start or the stop of an instance.
+func (w *World) power(s *server, at time.Time) {
+	s.power, s.powers = s.next, time.Time{}
+	if s.power == "" {
+		s.silent = true
+		w.start(s, at)
+	} else {
+		w.stop(s)
+	}
+}
+
+// Switch starts or stops a node's instance in the cloud, as somebody may do by hand.
+func (w *World) Switch(node string, to reconfigure.Power) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	for _, s := range w.serversOf(node) {
+		s.next = to
+		w.power(s, time.Now())
+	}
 }
 
 // delete lets the cloud begin to delete an instance, and stops it at once.
@@ -122,6 +154,8 @@ func (w *World) status(s *server) string {
 		return "ERROR"
 	case s.up && w.struck(NotActive, s.node):
 		return "SHUTOFF"
+	case s.power != "":
+		return reconfigure.Spec{Power: s.power}.Status()
 	case s.up || !s.gone.IsZero():
 		return "ACTIVE" // Nova keeps this status while it deletes an instance
 	case s.boots > 0:

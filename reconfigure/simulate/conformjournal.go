@@ -46,6 +46,8 @@ type JournalHandle interface {
 
 	Health(ctx context.Context) (map[string]reconfigure.Health, error)
 	UpdateHealth(ctx context.Context, group string, update func(reconfigure.Health) reconfigure.Health) error
+	Sum(ctx context.Context, node string) (string, error)
+	KeepSums(ctx context.Context, sums map[string]string) error
 	Pause(ctx context.Context, reason, by string) error
 	Continue(ctx context.Context) error
 	Paused(ctx context.Context) (reconfigure.Pause, bool, error)
@@ -67,6 +69,12 @@ type JournalHandle interface {
 		ctx context.Context, id reconfigure.CampaignID,
 		update func(reconfigure.Campaign) (reconfigure.Campaign, []reconfigure.Request, error),
 	) ([]reconfigure.Request, error)
+
+	Lives(ctx context.Context, since time.Time) ([]reconfigure.Life, error)
+	KeepJobRuns(ctx context.Context, position int64, runs ...reconfigure.JobRun) error
+	JobPosition(ctx context.Context) (int64, error)
+	JobRuns(ctx context.Context, since time.Time, jobs ...int64) ([]reconfigure.JobRun, error)
+	RequestsFor(ctx context.Context, jobs ...int64) ([]reconfigure.Request, error)
 }
 
 // JournalSetup is one journal, empty at first.
@@ -114,6 +122,7 @@ func ConformJournal(t *testing.T, new func(t testing.TB) JournalSetup) {
 		{"the cluster's id is adopted once", journalRule.identityStays},
 		{"the newest declaration is known to all hosts", journalRule.newestDeclaration},
 		{"host keys are kept by address, and forgotten ones are not adopted", journalRule.hostKeysAreKept},
+		{"checksums are kept by node", journalRule.sumsAreKept},
 		{"health is kept by group", journalRule.healthIsKept},
 		{"a group without failures is forgotten", journalRule.healthIsForgotten},
 		{"no update of health comes between another's", journalRule.healthIsUpdatedWhole},
@@ -123,6 +132,13 @@ func ConformJournal(t *testing.T, new func(t testing.TB) JournalSetup) {
 		{"a campaign and its requests are kept all or none", journalRule.campaignAllOrNone},
 		{"who has lost the lease cannot advance a campaign", journalRule.campaignIsFenced},
 		{"a campaign that is started or advanced is a change", journalRule.campaignIsAChange},
+		{"the life of an instance comes back as it is known last", journalRule.lifeComesBack},
+		{"a node has one instance at a time", journalRule.oneLifeAtATime},
+		{"what an earlier plan has made lives on", journalRule.lifeGoesOn},
+		{"lives are kept all or none, by the holder of the lease", journalRule.livesAllOrNone},
+		{"the run of a job comes back as it is known last", journalRule.jobRunComesBack},
+		{"the requests for a job are found", journalRule.requestsForJobs},
+		{"lives and jobs that ended are pruned", journalRule.usageIsPruned},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			setup := new(t)
@@ -559,6 +575,7 @@ func (j journalRule) loserIsFenced() {
 		"Defer":        func() error { return j.Defer(j.Context(), cannotPlan(r)) },
 		"UpdateHealth": func() error { return j.UpdateHealth(j.Context(), "group", trying) },
 		"KeepNodes":    func() error { return j.KeepNodes(j.Context(), reconfigure.DefaultShard, nil) },
+		"KeepSums":     func() error { return j.KeepSums(j.Context(), map[string]string{"n9": "s"}) },
 		"KeepMarked":   func() error { return j.KeepMarked(j.Context()) },
 		"KeepHostKeys": func() error { return j.KeepHostKeys(j.Context(), map[string][]string{"192.0.2.1": nil}) },
 	}
@@ -974,6 +991,26 @@ func (j journalRule) hostKeysAreKept() {
 		j.Error("keys of no address were kept")
 	}
 	want(kept)
+}
+
+func (j journalRule) sumsAreKept() {
+	want := func(want map[string]string) {
+		j.Helper()
+		for node, sum := range want {
+			got, err := j.Sum(j.Context(), node)
+			j.noError(err)
+			j.equal("the sum of "+node, sum, got)
+		}
+	}
+	want(map[string]string{"n1": ""})
+	j.noError(j.KeepSums(j.Context(), map[string]string{"n1": "a", "n2": "b", "n3": ""}))
+	want(map[string]string{"n1": "a", "n2": "b", "n3": ""})
+	j.noError(j.KeepSums(j.Context(), map[string]string{"n1": "", "n2": "c"}))
+	want(map[string]string{"n1": "", "n2": "c"})
+	if err := j.KeepSums(j.Context(), map[string]string{"": "d", "n2": "e"}); err == nil {
+		j.Error("a checksum of no node was kept")
+	}
+	want(map[string]string{"n2": "c"})
 }
 
 func (j journalRule) wantHealth(want map[string]reconfigure.Health) {

@@ -103,6 +103,34 @@ func (p provisionerRule) life() {
 	}
 	p.wantSame(before, p.Control, c)
 
+	// An instance is stopped and started in place, and nothing else changes. A stopped one is replaced by a new one.
+	before = p.Servers()
+	for _, power := range []reconfigure.Power{reconfigure.PowerOff, "", reconfigure.Shelved, "", reconfigure.PowerOff} {
+		switched := p.switched(mixed.Desired, power, c)
+		effect := map[bool]reconfigure.Effect{true: reconfigure.EffectStop, false: reconfigure.EffectStart}[power != ""]
+		preview = p.preview(switched)
+		p.wantEffect(preview, c, effect)
+		p.apply(preview)
+		p.wantDesired(switched.Desired)
+		p.wantSame(before, p.Control, a, c)
+		p.wantInstances(p.Control, a, c)
+		if status, want := p.Servers()[c].Status, switched.Desired[c].Status(); status != want {
+			p.Errorf("%s is %s, want %s", c, status, want)
+		}
+		if is := p.instances()[c].Made.Power; is != power {
+			p.Errorf("the state has %s as %q, want %q", c, is, power)
+		}
+		if again := p.preview(switched); len(again.Changes) > 0 {
+			p.Errorf("the same again: %+v", again.Changes)
+		}
+	}
+	preview = p.preview(p.plan(mixed.Desired, reconfigure.Replace, 1, c))
+	p.wantEffect(preview, c, reconfigure.EffectReplace)
+	p.apply(preview)
+	if s := p.Servers()[c]; s.ID == before[c].ID || !s.Active() {
+		p.Errorf("%s should be replaced: %+v", c, s)
+	}
+
 	// Absent is success: for a node that was never there, was removed before, or vanished.
 	p.Vanish(c)
 	gone := p.plan(mixed.Desired, reconfigure.Remove, 0, b, c)
@@ -290,6 +318,24 @@ func (p provisionerRule) and(
 		}
 		plan.Changes = append(plan.Changes, change)
 	}
+	return plan
+}
+
+// switched returns a plan that starts or stops a node.
+func (p provisionerRule) switched(
+	before map[string]reconfigure.Spec, to reconfigure.Power, node string,
+) reconfigure.Plan {
+	plan := reconfigure.Plan{Desired: maps.Clone(before)}
+	spec := before[node]
+	spec.Power = to
+	plan.Desired[node] = spec
+	action := reconfigure.Start
+	if to != "" {
+		action = reconfigure.Stop
+	}
+	plan.Changes = []reconfigure.Change{{
+		Node: node, Action: action, Spec: spec, Reason: "test", Requests: []reconfigure.RequestID{1},
+	}}
 	return plan
 }
 

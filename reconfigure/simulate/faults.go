@@ -17,6 +17,9 @@ const (
 	NotProven      Fault = "not proven"       // Terraform would change the instance that it should adopt
 	NeverRemoved   Fault = "never removed"    // the cloud refuses to delete the instance
 	OtherImage     Fault = "other image"      // somebody has changed the instance's image: Terraform would rebuild it too
+	OtherTags      Fault = "other tags"       // Terraform would update the instance in place beside what is asked for
+	StopFails      Fault = "stop fails"       // the cloud refuses to stop it
+	StartFails     Fault = "start fails"      // the cloud refuses to start it
 	RebootFails    Fault = "reboot fails"     // the cloud refuses
 	NoImage        Fault = "no image"         // the cloud refuses to begin an image of it
 	ImageLost      Fault = "image lost"       // the cloud removes the image of it instead of making it active
@@ -26,6 +29,7 @@ const (
 	PlaybookFails  Fault = "playbook fails"   // a task fails on it
 	NeverRegisters Fault = "never registers"  // slurmd does not register
 	StartsByItself Fault = "starts by itself" // the image starts slurmd: it registers before the playbooks run
+	NoSlurmd       Fault = "no slurmd"        // slurmd cannot be started without the playbooks
 	SlurmRefuses   Fault = "Slurm refuses"    // slurmctld refuses to change the node's state
 )
 

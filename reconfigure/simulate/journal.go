@@ -38,12 +38,16 @@ type record struct {
 	nodes       map[string]reconfigure.Spec // nil: none was stored yet
 	identity    reconfigure.Identity
 	hostKeys    map[string][]string
+	sums        map[string]string // by node
 	declaration *reconfigure.Declaration
 	holder      *lease
 	epoch       int64
 	changes     int64
 	failure     error
 	campaigns   []reconfigure.Campaign // oldest first
+	lives       []reconfigure.Life
+	jobRuns     []jobRun
+	jobPosition int64
 }
 
 // entry is a request, with its outcome if it has one.
@@ -68,7 +72,7 @@ type lease struct {
 
 // NewJournal returns an empty journal, opened by a first process.
 func NewJournal() *Journal {
-	shared := &record{health: map[string]reconfigure.Health{}, hostKeys: map[string][]string{}}
+	shared := &record{health: map[string]reconfigure.Health{}, hostKeys: map[string][]string{}, sums: map[string]string{}}
 	return (&Journal{record: shared}).Open()
 }
 
@@ -464,12 +468,24 @@ var levels = []reconfigure.Level{reconfigure.Begun, reconfigure.Done, reconfigur
 func (j *Journal) Record(ctx context.Context, events ...reconfigure.Event) error {
 	return j.writeHeld(ctx, func() error {
 		for _, e := range events {
+			if err := whole(e.Life); err != nil {
+				return err
+			}
+			if e.Life != nil && e.Phase == "" {
+				continue
+			}
 			if !j.began(e.Plan) || e.Phase == "" || !slices.Contains(levels, e.Level) {
 				return fmt.Errorf("an event of plan %d in phase %q of level %q", e.Plan, e.Phase, e.Level)
 			}
 		}
 		for _, e := range events {
-			j.append(e)
+			if e.Life != nil {
+				j.live(*e.Life)
+			}
+			if e.Phase != "" {
+				e.Life = nil
+				j.append(e)
+			}
 		}
 		return nil
 	})
@@ -608,6 +624,26 @@ func (j *Journal) UpdateHealth(
 	})
 }
 
+// Sum returns the checksum of what a node was configured with; empty where none is kept.
+func (j *Journal) Sum(ctx context.Context, node string) (sum string, err error) {
+	err = j.access(ctx, func() error { sum = j.sums[node]; return nil })
+	return sum, err
+}
+
+// KeepSums replaces the checksums of these nodes; an empty one is deleted.
+func (j *Journal) KeepSums(ctx context.Context, sums map[string]string) error {
+	return j.writeHeld(ctx, func() error { return keepSums(j.sums, sums) })
+}
+
+// keepSums replaces entries of a map.
+func keepSums(kept, sums map[string]string) error {
+	if _, nameless := sums[""]; nameless {
+		return errors.New("a checksum of no node")
+	}
+	maps.Copy(kept, sums)
+	return nil
+}
+
 // Pause lets nothing begin until Continue.
 func (j *Journal) Pause(ctx context.Context, reason, by string) error {
 	return j.write(ctx, func() error {
@@ -643,6 +679,7 @@ func (j *Journal) Prune(ctx context.Context, before time.Time) error {
 		j.events = slices.DeleteFunc(j.events, func(e reconfigure.Event) bool { return !j.began(e.Plan) })
 		j.evidence = slices.DeleteFunc(j.evidence, func(e reconfigure.Evidence) bool { return !j.began(e.Plan) })
 		j.requests = slices.DeleteFunc(j.requests, old)
+		j.pruneUsage(before)
 		return nil
 	})
 }

@@ -108,7 +108,49 @@ func (p *play) begin(ctx context.Context) error {
 	return nil
 }
 
-func (p *play) told() nodeset.NodeSet { return nodeset.Collect(maps.Keys(p.instances)) }
+// told returns the nodes of the inventory, in which stopped instances are not.
+func (p *play) told() nodeset.NodeSet {
+	return nodeset.Collect(maps.Keys(p.instances)).Where(func(node string) bool {
+		return !p.instances[node].Made.Stopped()
+	})
+}
+
+// Sums depend on the declared groups, the addresses, and the instances with their images.
+func (w *World) Sums(
+	c reconfigure.Cluster, instances map[string]reconfigure.Instance, nodes nodeset.NodeSet,
+) (map[string]string, error) {
+	addresses := map[string]string{}
+	for node, i := range instances {
+		addresses[node] = i.Address
+	}
+	sums := map[string]string{}
+	for node := range nodes.All() {
+		i := instances[node]
+		sums[node] = fmt.Sprint(c.Groups, i.ID, i.Made.ImageID)
+		if !c.KeepsPort(node) {
+			sums[node] += fmt.Sprint(addresses)
+		}
+	}
+	return sums, nil
+}
+
+// StartSlurmd starts slurmd on an instance that was configured.
+func (w *World) StartSlurmd(ctx context.Context, i reconfigure.Instance) error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	s := w.server(i.ID)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case s == nil || !s.up || !s.configured || w.struck(NoSlurmd, i.Node):
+		return failure{NoSlurmd}
+	}
+	w.log("start slurmd on", nodeset.Of(i.Node))
+	s.silent = false
+	w.startSlurmd(s, time.Now())
+	return nil
+}
 
 // order returns the nodes in the order in which they are done, and by name.
 func (p *play) order() []string {
@@ -144,8 +186,8 @@ func (p *play) configure(ctx context.Context, node string) error {
 		return fmt.Errorf("%s is not in the inventory", node)
 	case p.struck(PlaybookFails, node):
 		return reconfigure.WithOutput("stderr: "+string(PlaybookFails)+" on "+s.id, failure{PlaybookFails})
-	case !s.configured:
-		s.configured = true
+	case !s.configured || s.silent:
+		s.configured, s.silent = true, false
 		p.startSlurmd(s, time.Now())
 	}
 	if p.extent.Everywhere && node == p.cluster.Control.Name {

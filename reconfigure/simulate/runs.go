@@ -55,6 +55,7 @@ const (
 	Applying        Doing = "applying"         // until Terraform posts to the cloud; 0
 	Building        Doing = "building"         // until a new or a rebuilt instance is ACTIVE; 1 s
 	Removing        Doing = "removing"         // until a deleted instance is gone; 1 s
+	Switching       Doing = "switching"        // until an instance is started, stopped or shelved; 1 s
 	ProviderSleep   Doing = "provider sleep"   // until Terraform asks for the result; 10 s
 	ProviderTimeout Doing = "provider timeout" // until Terraform gives up; 15 min
 	Booting         Doing = "booting"          // until an ACTIVE instance answers by SSH; 0
@@ -70,7 +71,7 @@ const Forever time.Duration = -1
 
 func defaultSpans() map[Doing]map[string]time.Duration {
 	return map[Doing]map[string]time.Duration{
-		Building: {"": time.Second}, Removing: {"": time.Second}, Saving: {"": time.Second},
+		Building: {"": time.Second}, Removing: {"": time.Second}, Switching: {"": time.Second}, Saving: {"": time.Second},
 		ProviderSleep: {"": 10 * time.Second}, ProviderTimeout: {"": 15 * time.Minute},
 	}
 }
@@ -128,6 +129,9 @@ func (w *World) Unstick() {
 	for _, s := range w.servers {
 		if s.active.Equal(never()) {
 			s.active = time.Now()
+		}
+		if s.powers.Equal(never()) {
+			s.powers = time.Now()
 		}
 		if s.gone.Equal(never()) {
 			s.gone = time.Now()

@@ -278,3 +278,12 @@ func (w *World) tell(ctx context.Context, nodes nodeset.NodeSet, what, detail st
 	}
 	return nil
 }
+
+// Rejoins lets slurmd of a node register again, as after a power down that was taken back: the job there runs.
+func (w *World) Rejoins(node string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	n := w.slurm[node]
+	n.register(n.server, time.Now())
+}

@@ -48,13 +48,43 @@ func updateHealth(
 	known[group] = h
 }
 
+// Sum returns the checksum that was kept of a node.
+func (w *World) Sum(ctx context.Context, node string) (string, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.sums[node], ctx.Err()
+}
+
+// KeepSums stores them in memory.
+func (w *World) KeepSums(ctx context.Context, sums map[string]string) error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return keepSums(w.sums, sums)
+}
+
 // Record stores the events in memory; while the fault JournalFull lasts, they are lost.
 func (w *World) Record(events ...reconfigure.Event) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	if !w.ordered(JournalFull) {
-		w.events = append(w.events, events...)
+	for _, e := range events {
+		switch {
+		case w.ordered(JournalFull):
+		case e.Phase == "":
+			w.usage.live(*e.Life)
+		default:
+			w.events = append(w.events, e)
+		}
 	}
+}
+
+// Lives returns the lives of the instances, in the order in which they were recorded first.
+func (w *World) Lives() []reconfigure.Life {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return slices.Clone(w.usage.lives)
 }
 
 // Events returns the recorded events, in order.

@@ -106,12 +106,18 @@ func (w *World) allShards() []string {
 	return reconfigure.Shards(all)
 }
 
-// refresh removes instances from the state that the cloud no longer has.
+// refresh removes instances from the state that the cloud no longer has, and reads whether the others run.
 func (p *Provisioner) refresh(nodes nodeset.NodeSet) {
 	p.advance()
 	for node := range nodes.All() {
-		if r := p.state[node]; r != nil && r.id != "" && p.server(r.id) == nil {
+		r := p.state[node]
+		if r == nil || r.id == "" {
+			continue
+		}
+		if s := p.server(r.id); s == nil {
 			delete(p.state, node)
+		} else {
+			r.spec.Power = s.power
 		}
 	}
 }
@@ -133,13 +139,21 @@ func (p *Provisioner) Preview(ctx context.Context, plan reconfigure.Plan) (recon
 	}
 	p.refresh(plan.Nodes())
 	unreadable := reconfigure.Failures{}
-	for node := range plan.Nodes(reconfigure.Replace).Intersect(p.faults[Unreadable]).All() {
+	for node := range plan.Provisioned().Difference(plan.Nodes(reconfigure.Create, reconfigure.Remove)).Intersect(
+		p.faults[Unreadable]).All() {
 		unreadable[node] = failure{Unreadable}
 	}
 	if len(unreadable) > 0 {
 		return reconfigure.Preview{}, &reconfigure.Unplannable{Failures: unreadable}
 	}
 	changes, unasked := p.foresee(plan)
+	power := plan.Nodes(reconfigure.Start, reconfigure.Stop)
+	for _, c := range unasked {
+		unreadable[c.Node] = &reconfigure.Refusal{Changes: []reconfigure.ResourceChange{c}}
+	}
+	if others := unreadable.Nodes().Difference(power); len(unasked) > 0 && others.Empty() {
+		return reconfigure.Preview{}, &reconfigure.Unplannable{Failures: unreadable}
+	}
 	if len(unasked) > 0 {
 		return reconfigure.Preview{}, &reconfigure.Refusal{Changes: unasked}
 	}
@@ -184,6 +198,7 @@ func instanceChange(node string, e reconfigure.Effect) reconfigure.ResourceChang
 func (p *Provisioner) change(c reconfigure.Change) (change reconfigure.ResourceChange, fair bool) {
 	r := p.state[c.Node]
 	make := c.Action == reconfigure.Create || c.Action == reconfigure.Replace
+	powers := c.Action == reconfigure.Start || c.Action == reconfigure.Stop
 	switch {
 	case c.Action == reconfigure.Remove && r != nil && r.id == "":
 		port := reconfigure.ResourceChange{Address: "port." + c.Node, Node: c.Node, Effect: reconfigure.EffectDelete}
@@ -191,13 +206,21 @@ func (p *Provisioner) change(c reconfigure.Change) (change reconfigure.ResourceC
 		return port, true
 	case c.Action == reconfigure.Remove && r != nil:
 		return instanceChange(c.Node, reconfigure.EffectDelete), true
-	case !make:
+	case !make && !powers:
 		return change, true
 	case r == nil || r.id == "":
-		return instanceChange(c.Node, reconfigure.EffectCreate), true
+		return instanceChange(c.Node, reconfigure.EffectCreate), c.Action != reconfigure.Stop
+	case powers && (r.tainted || r.spec.Running() != c.Spec.Running() || p.struck(OtherTags, c.Node)):
+		return instanceChange(c.Node, reconfigure.EffectUpdate), false
+	case powers && r.spec.Power != c.Spec.Power && c.Spec.Power == "":
+		return instanceChange(c.Node, reconfigure.EffectStart), c.Action == reconfigure.Start
+	case powers && r.spec.Power != c.Spec.Power:
+		return instanceChange(c.Node, reconfigure.EffectStop), c.Action == reconfigure.Stop
+	case powers:
+		return change, true
 	case r.tainted:
 		return instanceChange(c.Node, reconfigure.EffectReplace), true
-	case r.spec != c.Spec:
+	case r.spec != c.Spec && !r.spec.Stopped():
 		return instanceChange(c.Node, reconfigure.EffectRebuild), c.Action == reconfigure.Replace
 	case c.Action == reconfigure.Replace:
 		return instanceChange(c.Node, reconfigure.EffectReplace), true
@@ -250,11 +273,11 @@ func (p *Provisioner) adopt(node, id string) error {
 	switch {
 	case spec == reconfigure.Spec{}:
 		return errors.New("it cannot be adopted: it is not in the map of nodes")
-	case s == nil || s.node != node || !s.up:
-		return fmt.Errorf("it cannot be adopted: server %s is not ACTIVE", id)
+	case s == nil || s.node != node || p.status(s) != spec.Status():
+		return fmt.Errorf("it cannot be adopted: server %s is not %s", id, spec.Status())
 	case r != nil && r.id != "" && r.id != id:
 		return fmt.Errorf("it cannot be adopted: the state has server %s", r.id)
-	case s.spec != spec || p.struck(NotProven, node):
+	case s.spec.Running() != spec.Running() || p.struck(NotProven, node):
 		return errors.New("it cannot be adopted: Terraform would change instance." + node)
 	}
 	p.state[node] = &resource{id: id, address: s.address, spec: spec}

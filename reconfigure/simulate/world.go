@@ -58,6 +58,8 @@ type World struct {
 	events   []reconfigure.Event
 	evidence []reconfigure.Evidence
 	health   map[string]reconfigure.Health
+	usage    record            // its lives
+	sums     map[string]string // by node
 
 	faults  map[Fault]nodeset.NodeSet
 	spans   map[Doing]map[string]time.Duration // by node; under the empty name, for all others
@@ -73,6 +75,7 @@ func NewWorld(c reconfigure.Cluster) *World {
 		cluster: c, limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1},
 		desired: map[string]reconfigure.Spec{}, state: map[string]*resource{}, previews: map[string]string{},
 		slurm: map[string]*slurmNode{}, comments: map[int64]string{}, health: map[string]reconfigure.Health{},
+		sums:   map[string]string{},
 		faults: map[Fault]nodeset.NodeSet{}, spans: defaultSpans(), then: map[Call][]func(){}, runs: map[Tool][]*toolRun{},
 	}
 	persistent := c.Persistent()
@@ -89,7 +92,8 @@ func NewWorld(c reconfigure.Cluster) *World {
 func (w *World) Deps() operation.Deps {
 	return operation.Deps{
 		Provisioner: func(shard string) operation.Provisioner { return w.Shard(shard) },
-		Cloud:       w, Quota: w, Images: w, Cleaner: w, Waiter: w, Configurer: w, Recorder: w, Health: w,
+		Cloud:       w, Quota: w, Images: w, Cleaner: w, Waiter: w, Configurer: w, Starter: w, Sums: w,
+		Recorder: w, Health: w,
 		Scheduler: func(reconfigure.Instance) operation.Scheduler { return w },
 		Commenter: func(reconfigure.Instance) operation.Commenter { return w },
 	}
@@ -148,6 +152,31 @@ func (w *World) Have(nodes ...string) {
 			n.register(s, time.Now())
 		}
 	}
+}
+
+// Rest stops nodes that are there, as they are when they were suspended, and returns the checksums of their
+// configuration.
+func (w *World) Rest(nodes ...string) map[string]string {
+	w.lock.Lock()
+	instances := map[string]reconfigure.Instance{}
+	for node, r := range w.state {
+		instances[node] = reconfigure.Instance{Node: node, ID: r.id, Address: r.address, Made: r.spec}
+	}
+	for _, node := range nodes {
+		spec := w.desired[node]
+		if g, ok := w.cluster.GroupOf(node); ok {
+			spec.Power = g.WhenIdle.Power()
+		}
+		s := w.server(w.state[node].id)
+		s.next = spec.Power
+		w.power(s, time.Now())
+		w.desired[node], w.state[node].spec = spec, spec
+		n := w.slurm[node]
+		n.base, n.power = reconfigure.NodeIdle, reconfigure.NodePoweredDown
+	}
+	w.lock.Unlock()
+	sums, _ := w.Sums(w.Cluster(), instances, nodeset.Of(nodes...)) // it has no error
+	return sums
 }
 
 // HaveTainted adds tainted instances in ERROR.
@@ -246,6 +275,7 @@ func (w *World) Node(node string) Node {
 		seen.Instance = reconfigure.Instance{Node: node, ID: r.id, Address: r.address, Tainted: r.tainted}
 		if s := w.server(r.id); s != nil {
 			seen.Made, seen.Boots = s.spec, s.boots
+			seen.Made.Power = s.power
 		}
 	}
 	if n := w.slurm[node]; n != nil {
@@ -278,8 +308,11 @@ func (w *World) advance() {
 func (w *World) next(now time.Time) (happen func(at time.Time), at time.Time) {
 	due := func(t time.Time) bool { return !t.IsZero() && !t.After(now) && (happen == nil || t.Before(at)) }
 	for _, s := range w.servers {
-		if !s.up && s.fault == "" && s.gone.IsZero() && due(s.active) {
+		if !s.up && s.power == "" && s.fault == "" && s.gone.IsZero() && due(s.active) {
 			happen, at = func(at time.Time) { w.start(s, at) }, s.active
+		}
+		if due(s.powers) {
+			happen, at = func(at time.Time) { w.power(s, at) }, s.powers
 		}
 		if due(s.gone) {
 			happen, at = func(time.Time) { w.remove(s) }, s.gone

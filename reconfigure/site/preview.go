@@ -48,7 +48,7 @@ func (a *Adapters) terraformPreview(
 	if p.Shared {
 		shards[reconfigure.DefaultShard] = true
 	}
-	for node := range p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove).All() {
+	for node := range p.Provisioned().All() {
 		shards[seen.Shard(node)] = true
 		if spec, ok := p.Desired[node]; ok {
 			shards[spec.Shard] = true

@@ -25,7 +25,7 @@ const (
 	DriftDoubled    Drift = "doubled"    // the cloud has several instances of its name
 	DriftUndeclared Drift = "undeclared" // it has an instance, but no node group declares it
 	DriftAddress    Drift = "address"    // Terraform's state or Slurm has another address than the cloud
-	DriftStopped    Drift = "stopped"    // the cloud has its instance as shut off, paused or suspended
+	DriftStopped    Drift = "stopped"    // the cloud has its instance as shut off, paused or suspended, unasked
 	DriftError      Drift = "error"      // the cloud has its instance in ERROR
 )
 
@@ -210,6 +210,13 @@ func (s Snapshot) deployed() bool {
 	return s.Instances != nil && len(s.Desired)+len(s.Instances)+len(s.Servers) > 0
 }
 
+// Rests reports whether the instance of a cloud node is stopped as it is to be, and Slurm does not use the node.
+func (s Snapshot) Rests(c reconfigure.Cluster, node string) bool {
+	spec := s.Desired[node]
+	own, there := s.Own(node)
+	return there && spec.Stopped() && own.Status == spec.Status() && !Always(c, node) && !s.States[node].Up()
+}
+
 // Drift lists all that differs at a node. A source that is unreachable adds nothing.
 func (s Snapshot) Drift(c reconfigure.Cluster, node string) []Drift {
 	_, _, declared := Declared(c, node)
@@ -227,7 +234,7 @@ func (s Snapshot) Drift(c reconfigure.Cluster, node string) []Drift {
 		{DriftDoubled, len(servers) > 1},
 		{DriftUndeclared, !declared},
 		{DriftAddress, readdressed != ""},
-		{DriftStopped, own.Stopped()},
+		{DriftStopped, own.Stopped() && !s.Rests(c, node)},
 		{DriftError, own.Status == "ERROR"},
 	} {
 		if d.so {

@@ -97,6 +97,11 @@ func TestDriftOfANode(t *testing.T) {
 		"a host name in Slurm": {
 			spec: spec, instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{server}, address: "node01",
 		},
+		"stopped as asked": {
+			spec:      changed(func(s *reconfigure.Spec) { s.Power = reconfigure.PowerOff }),
+			instances: []reconfigure.Instance{instance}, servers: []reconfigure.Server{with(server, "SHUTOFF")},
+			want: []Drift{DriftStopped}, // node01 is persistent
+		},
 		"a port that is kept": {
 			spec: reconfigure.Spec{Group: "standard", NetworkID: "net"}, want: []Drift{DriftMissing},
 		},
@@ -122,6 +127,39 @@ func TestDriftOfANode(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A stopped instance of a cloud node is no drift where we have stopped it, unless Slurm uses the node.
+func TestRestIsNoDrift(t *testing.T) {
+	for name, tc := range map[string]struct {
+		power  reconfigure.Power
+		status string
+		slurm  reconfigure.NodeFlags
+		rests  bool
+	}{
+		"stopped":              {reconfigure.PowerOff, "SHUTOFF", reconfigure.NodeIdle | reconfigure.NodePoweredDown, true},
+		"shelved":              {reconfigure.Shelved, "SHELVED_OFFLOADED", reconfigure.NodePoweredDown, true},
+		"Slurm does not say":   {reconfigure.PowerOff, "SHUTOFF", 0, true},
+		"Slurm uses it":        {reconfigure.PowerOff, "SHUTOFF", reconfigure.NodeIdle, false},
+		"it was not asked for": {"", "SHUTOFF", reconfigure.NodeIdle | reconfigure.NodePoweredDown, false},
+		"paused":               {reconfigure.PowerOff, "PAUSED", reconfigure.NodePoweredDown, false},
+	} {
+		s := Snapshot{
+			Desired: map[string]reconfigure.Spec{
+				"node05": {Group: "standard", ImageID: newImage, FlavorID: "large", NetworkID: "net", Power: tc.power},
+			},
+			Instances: map[string]reconfigure.Instance{"node05": {Node: "node05", ID: "1"}},
+			Servers:   map[string][]reconfigure.Server{"node05": {{ID: "1", Node: "node05", Status: tc.status}}},
+			States:    map[string]reconfigure.NodeState{"node05": {Flags: tc.slurm}},
+		}
+		var want []Drift
+		if !tc.rests {
+			want = []Drift{DriftStopped}
+		}
+		if diff := cmp.Diff(want, s.Drift(cluster, "node05")); diff != "" || s.Rests(cluster, "node05") != tc.rests {
+			t.Errorf("%s: %s", name, diff)
+		}
 	}
 }
 
@@ -287,6 +325,8 @@ func TestTheMapIsReadAsTheInstancesAre(t *testing.T) {
 	old := reconfigure.Spec{Group: "g", ImageID: "old", FlavorID: "f", NetworkID: "n"}
 	wanted, port := old, reconfigure.Spec{Group: "g", NetworkID: "n", Shard: "g-0"}
 	wanted.ImageID, wanted.Shard = "new", "g-0"
+	asleep := wanted
+	asleep.Power = reconfigure.PowerOff
 	still := old
 	still.Shard = "g-0"
 	for name, tc := range map[string]struct {
@@ -297,6 +337,8 @@ func TestTheMapIsReadAsTheInstancesAre(t *testing.T) {
 		"another image":                        {wanted, reconfigure.Instance{ID: "i", Made: old}, still},
 		"another image, tainted":               {wanted, reconfigure.Instance{ID: "i", Made: old, Tainted: true}, wanted},
 		"no instance yet":                      {wanted, reconfigure.Instance{}, wanted},
+		"it was to stop":                       {asleep, reconfigure.Instance{ID: "i", Made: wanted}, wanted},
+		"it was to start":                      {wanted, reconfigure.Instance{ID: "i", Made: asleep}, asleep},
 		"the instance was to go, not the port": {port, reconfigure.Instance{ID: "i", Made: old}, port},
 	} {
 		state := reconfigure.State{

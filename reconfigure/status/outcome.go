@@ -59,6 +59,7 @@ func Result(v reconfigure.Verdict) string {
 	done := map[reconfigure.Action]string{
 		reconfigure.Create: "created", reconfigure.Replace: "replaced", reconfigure.Reboot: "rebooted",
 		reconfigure.Configure: "configured", reconfigure.Remove: "removed", reconfigure.Capture: "imaged",
+		reconfigure.Start: "started", reconfigure.Stop: "stopped",
 		reconfigure.Drain: "drained", reconfigure.Undrain: "undrained", reconfigure.Adopt: "adopted",
 	}[v.Action]
 	switch {

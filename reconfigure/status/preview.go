@@ -79,6 +79,7 @@ func loss(change reconfigure.Change, terraform []reconfigure.ResourceChange) str
 		{reconfigure.EffectReplace, "replace: new instance"},
 		{reconfigure.EffectRebuild, "rebuild: disk lost, same address"},
 		{reconfigure.EffectResize, "resize: restarted"},
+		{reconfigure.EffectStop, "stop: what is in memory"},
 		{reconfigure.EffectDelete, "delete: the instance"},
 	} {
 		if slices.ContainsFunc(terraform, func(c reconfigure.ResourceChange) bool {

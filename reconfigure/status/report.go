@@ -42,6 +42,7 @@ type Node struct {
 	Slurm         []string           `json:"slurm"` // base state and flags; empty where Slurm does not say
 	Reason        string             `json:"reason,omitempty"`
 	Instance      string             `json:"instance,omitempty"` // Nova's status, or MISSING
+	Stopped       bool               `json:"stopped,omitempty"`  // when it was idle, until it is needed
 	Fault         string             `json:"fault,omitempty"`    // of an instance in ERROR, in Nova's words
 	Created       time.Time          `json:"created,omitzero"`
 	Address       string             `json:"address,omitempty"`
@@ -226,7 +227,7 @@ func (v viewer) node(name, group string, kind Kind, declared reconfigure.Source)
 	n := Node{
 		Node: name, Group: group, Kind: kind, Slurm: state.Words(), Reason: reasonOf(state), state: state,
 		Address: instance.Address, WantedImage: declared.Image, WantedImageID: v.seen.Sources[declared].ImageID,
-		Outdated: append([]snapshot.Drift{}, v.seen.Drift(v.cluster, name)...),
+		Outdated: append([]snapshot.Drift{}, v.seen.Drift(v.cluster, name)...), Stopped: v.seen.Rests(v.cluster, name),
 	}
 	if instance.ID != "" {
 		n.ImageID = v.seen.Desired[name].ImageID

@@ -23,7 +23,8 @@ type Group struct {
 	Drain       *int   `json:"drain,omitempty"`        // Slurm starts no more jobs there
 	Down        *int   `json:"down,omitempty"`         // Slurm has given them up
 	Powering    *int   `json:"powering,omitempty"`     // being powered up or down
-	PoweredDown *int   `json:"powered_down,omitempty"` // without instance, since nothing needs them
+	PoweredDown *int   `json:"powered_down,omitempty"` // without instance, or stopped, since nothing needs them
+	Stopped     int    `json:"stopped,omitempty"`      // whose instance was stopped when it was idle
 	Failing     int    `json:"failing"`                // whose last operation failed
 	Outdated    *int   `json:"outdated,omitempty"`     // that differ from the declaration
 
@@ -123,6 +124,7 @@ func (g *Group) count(nodes []Node) {
 	of := func(kind Kind) int { return count(nodes, func(n Node) bool { return n.Kind == kind }) }
 	g.Persistent, g.Cloud, g.Undeclared = of(KindPersistent), of(KindCloud), of(KindUndeclared)
 	g.Failing = count(nodes, Node.failing)
+	g.Stopped = count(nodes, func(n Node) bool { return n.Stopped })
 }
 
 // countStates counts what Slurm says.
@@ -148,7 +150,8 @@ func count(nodes []Node, is func(Node) bool) (n int) {
 func (g Group) row() []string {
 	row := []string{g.Group}
 	for _, n := range []*int{
-		&g.Persistent, &g.Cloud, g.Up, g.Busy, g.Drain, g.Down, g.Powering, g.PoweredDown, &g.Failing, g.Outdated,
+		&g.Persistent, &g.Cloud, g.Up, g.Busy, g.Drain, g.Down, g.Powering, g.PoweredDown, &g.Stopped, &g.Failing,
+		g.Outdated,
 		&g.Undeclared,
 	} {
 		row = append(row, figure(n))
@@ -167,6 +170,7 @@ func summaryHeader() []string {
 		"DOWN",
 		"POWERING",
 		"POWERED_DOWN",
+		"STOPPED",
 		"FAILING",
 		"OUTDATED",
 		"UNDECLARED",

@@ -26,6 +26,7 @@ import (
 type book interface {
 	controller.Journal
 	operation.HealthStore
+	operation.SumStore
 	Health(ctx context.Context) (map[string]reconfigure.Health, error)
 	Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error)
 	Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error)
@@ -229,7 +230,8 @@ func (l *life) site(c reconfigure.Cluster) controller.Site {
 		Provisioner: func(shard string) operation.Provisioner { return terraform{l, d.Provisioner(shard), shard} },
 		Cloud:       cloud{l, d.Cloud}, Quota: quota{l, d.Quota},
 		Images: images{l, d.Images}, Cleaner: cleaner{l, d.Cleaner}, Waiter: waiter{l, d.Waiter},
-		Configurer: ansible{l, d.Configurer}, Recorder: diary{l}, Health: diary{l},
+		Configurer: ansible{l, d.Configurer}, Starter: starter{l, d.Starter}, Sums: diary{l}, Recorder: diary{l},
+		Health:    diary{l},
 		Scheduler: func(i reconfigure.Instance) operation.Scheduler { return slurm{l, d.Scheduler(i)} },
 		Commenter: func(i reconfigure.Instance) operation.Commenter { return commenter{l, d.Commenter(i)} },
 	}
@@ -313,6 +315,17 @@ func (d diary) UpdateHealth(
 	d.alive()
 	defer d.did("wrote down the health of " + group)
 	return d.book.UpdateHealth(ctx, group, update)
+}
+
+func (d diary) Sum(ctx context.Context, node string) (string, error) {
+	d.alive()
+	return d.book.Sum(ctx, node)
+}
+
+func (d diary) KeepSums(ctx context.Context, sums map[string]string) error {
+	d.alive()
+	defer d.did(fmt.Sprint("kept the sums ", sums))
+	return d.book.KeepSums(ctx, sums)
 }
 
 func (d diary) Keep(ctx context.Context, evidence ...reconfigure.Evidence) error {
@@ -616,6 +629,17 @@ func (s slurm) tell(what string, nodes nodeset.NodeSet, tell func() error) error
 	s.alive()
 	defer s.did(what + nodes.String())
 	return tell()
+}
+
+type starter struct {
+	*life
+	operation.Starter
+}
+
+func (s starter) StartSlurmd(ctx context.Context, i reconfigure.Instance) error {
+	s.alive()
+	defer s.did("started slurmd on " + i.Node)
+	return s.Starter.StartSlurmd(ctx, i)
 }
 
 type commenter struct {

@@ -34,6 +34,7 @@ type storm struct {
 	doom     int           // the moment at which the next worker is killed
 	half     simulate.Half // what Terraform leaves if it is killed with it
 	perState int
+	idle     reconfigure.WhenIdle
 	since    map[string]time.Time // when Slurm began to power a node up or down
 }
 
@@ -81,6 +82,9 @@ func deeds() map[string]func(*storm, step) {
 		"node fault":       (*storm).fault,
 		"cluster fault":    (*storm).fault,
 		"slurmd is slow":   func(s *storm, d step) { s.world.Takes(simulate.Registering, time.Duration(d.n)*time.Minute) },
+		"switches hang":    func(s *storm, d step) { s.slow(simulate.Switching, d) },
+		"somebody stops":   func(s *storm, d step) { s.switches(d, reconfigure.PowerOff) },
+		"somebody starts":  func(s *storm, d step) { s.switches(d, "") },
 		"boots are slow":   func(s *storm, d step) { s.world.Takes(simulate.Booting, time.Duration(d.n)*time.Minute) },
 		"time passes":      func(s *storm, d step) { s.pass(time.Duration(d.n*d.n*d.n) * time.Second) },
 		"somebody drains":  (*storm).drain,
@@ -95,6 +99,10 @@ func nodeFaults() []simulate.Fault {
 		simulate.Lemon, simulate.PlaybookFails, simulate.NeverRegisters, simulate.StartsByItself, simulate.SlurmRefuses,
 		simulate.OtherImage, simulate.NoImage, simulate.ImageLost,
 	}
+}
+
+func stopFaults() []simulate.Fault {
+	return []simulate.Fault{simulate.StopFails, simulate.StartFails, simulate.OtherTags, simulate.NoSlurmd}
 }
 
 func clusterFaults() []simulate.Fault {
@@ -138,18 +146,18 @@ func TestStorm(t *testing.T) { blow(t, drawSteps) }
 // blow plays storms, and returns the number of second attempts.
 func blow(t *testing.T, draw func(*rapid.T) []step) (again int) {
 	t.Helper()
-	return blowIn(t, 0, draw)
+	return blowWith(t, func(*storm) {}, draw)
 }
 
-// blowIn does so with at most perState nodes in each of Terraform's states.
-func blowIn(t *testing.T, perState int, draw func(*rapid.T) []step) (again int) {
+// blowWith does so in storms with other settings.
+func blowWith(t *testing.T, set func(*storm), draw func(*rapid.T) []step) (again int) {
 	t.Helper()
 	played, requests, killed, plans, overlaps, undone := 0, 0, 0, 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := draw(rt)
 		var s *storm
 		synctest.Test(t, func(t *testing.T) {
-			s = begin(perState)
+			s = begin(set)
 			s.play(t.Context(), steps)
 		})
 		if len(s.wrong) > 0 {
@@ -176,8 +184,9 @@ func blowIn(t *testing.T, perState int, draw func(*rapid.T) []step) (again int) 
 	return again
 }
 
-func begin(perState int) *storm {
-	s := &storm{perState: perState, book: simulate.NewJournal(), since: map[string]time.Time{}}
+func begin(set func(*storm)) *storm {
+	s := &storm{book: simulate.NewJournal(), since: map[string]time.Time{}}
+	set(s)
 	s.declared = s.stormy(1, "v1")
 	s.world = simulate.NewWorld(s.declared)
 	s.world.Have("ctl", "p1")
@@ -190,6 +199,7 @@ func (s *storm) stormy(least int, image string) reconfigure.Cluster {
 	c.Slurm = reconfigure.Timing{ResumeTimeout: resumeTimeout, SuspendTimeout: suspendTimeout}
 	c.Settings.BootTimeout = resumeTimeout / 4
 	c.Settings.NodesPerState = s.perState
+	c.Groups[0].WhenIdle, c.Groups[0].MaxStopped = s.idle, 2
 	return wary(forgiving(c))
 }
 
@@ -347,6 +357,13 @@ func (s *storm) update(d step) {
 	s.submit(r)
 }
 
+// switches stops or starts instances that Slurm does not use, without Terraform.
+func (s *storm) switches(d step, to reconfigure.Power) {
+	for _, node := range s.those(d, "IDLE+CLOUD+POWERED_DOWN", "IDLE+CLOUD+POWERING_DOWN") {
+		s.world.Switch(node, to)
+	}
+}
+
 func (s *storm) image(d step) {
 	r := ask(reconfigure.MakeImage, d.nodes[0])
 	r.Image, r.DrainTimeout = fmt.Sprint("image-", len(s.requests(context.Background()))), time.Hour
@@ -454,7 +471,7 @@ func (s *storm) fault(d step) {
 
 // settle ends all faults, kills and jobs, calls once more, and gives the requests the time that they need.
 func (s *storm) settle(ctx context.Context) {
-	for _, f := range append(nodeFaults(), clusterFaults()...) {
+	for _, f := range slices.Concat(nodeFaults(), stopFaults(), clusterFaults()) {
 		s.world.Clear(f)
 	}
 	s.world.Takes(simulate.Registering, 0)
@@ -462,6 +479,7 @@ func (s *storm) settle(ctx context.Context) {
 	for _, node := range declared(1, most).Nodes().Names() {
 		s.world.Takes(simulate.Building, time.Second, node)
 		s.world.Takes(simulate.Removing, time.Second, node)
+		s.world.Takes(simulate.Switching, time.Second, node)
 	}
 	s.world.Unstick()
 	s.doom = 0
@@ -592,6 +610,17 @@ func (s *storm) quiet(ctx context.Context) {
 	clouds := c.Nodes().Difference(c.Persistent())
 	s.world.PowersDown(clouds.Names()...)
 	s.must(ctx, reconfigure.Request{Mode: reconfigure.Suspend, Nodes: clouds})
+	if s.idle != "" {
+		s.atRest(clouds)
+		s.idle = reconfigure.IdleDelete
+		c.Groups = slices.Clone(c.Groups)
+		c.Groups[0].WhenIdle = s.idle
+		s.lock.Lock()
+		s.declared = c
+		s.lock.Unlock()
+		s.world.Declare(c)
+		s.must(ctx, reconfigure.Request{Mode: reconfigure.Suspend, Nodes: clouds})
+	}
 	var lost []string // whose instance is gone from the cloud: `reconfigure reconcile` proposes a reimage
 	for node := range c.Persistent().All() {
 		if n := s.world.Node(node); n.Instance.ID != "" && n.Made == (reconfigure.Spec{}) {
@@ -626,6 +655,24 @@ func (s *storm) quiet(ctx context.Context) {
 	}
 	if orphans := s.world.Orphans(); len(orphans) > 0 {
 		s.complain("when all is quiet there are orphans of %v", orphans)
+	}
+}
+
+// atRest checks that idle nodes have no instance, or a stopped one that Terraform and the cloud have alike, and that
+// there are not too many of them.
+func (s *storm) atRest(nodes nodeset.NodeSet) {
+	stopped := 0
+	for node := range nodes.All() {
+		n := s.world.Node(node)
+		if n.Instance == (reconfigure.Instance{Node: node}) || n.Instance.Node == "" && n.Spec == (reconfigure.Spec{}) {
+			continue
+		}
+		if stopped++; n.Made != n.Spec || n.Made.Power != s.idle.Power() || n.Instance.Tainted {
+			s.complain("when all is quiet %s is %+v", node, n)
+		}
+	}
+	if stopped > 2 {
+		s.complain("%d nodes are stopped", stopped)
 	}
 }
 

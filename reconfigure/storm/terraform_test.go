@@ -29,7 +29,25 @@ func TestStormOfTerraform(t *testing.T) {
 
 // TestStormOfShards has the nodes of the cluster in several states.
 func TestStormOfShards(t *testing.T) {
-	blowIn(t, 2, drawSteps)
+	blowWith(t, func(s *storm) { s.perState = 2 }, drawSteps)
+}
+
+// TestStormOfStops stops idle nodes and starts them again, while workers and Terraform die, and while somebody starts
+// and stops instances by hand.
+func TestStormOfStops(t *testing.T) {
+	kinds := []string{
+		"jobs need", "jobs need", "jobs need", "jobs need", "jobs start on", "jobs end on", "jobs end on", "jobs end on",
+		"Slurm gives up", "Slurm gives up", "Slurm gives up", "power_down_force", "update", "declare", "image", "kill",
+		"kill now", "kill now", "stop", "switches hang", "somebody stops", "somebody starts", "node fault",
+		"cluster fault", "time passes", "time passes", "time passes",
+	}
+	faults := append(stopFaults(), simulate.NotProven, simulate.NoSSH, simulate.Unreadable, simulate.NeverRegisters,
+		simulate.NeverRemoved, simulate.PlaybookFails)
+	for _, way := range []reconfigure.WhenIdle{reconfigure.IdleStop, reconfigure.IdleShelve} {
+		t.Run(string(way), func(t *testing.T) {
+			blowWith(t, func(s *storm) { s.idle = way }, func(t *rapid.T) []step { return drawStepsOf(t, kinds, faults) })
+		})
+	}
 }
 
 // A job that runs on an instance when Terraform fails or is killed is not lost, and no second instance is made. The

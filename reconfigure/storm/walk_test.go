@@ -50,6 +50,13 @@ func entire(c reconfigure.Cluster) reconfigure.Cluster {
 	return c
 }
 
+// resting returns the cluster with idle nodes that are stopped, at most two of them.
+func resting(c reconfigure.Cluster) reconfigure.Cluster {
+	c.Groups = slices.Clone(c.Groups)
+	c.Groups[0].WhenIdle, c.Groups[0].MaxStopped = reconfigure.IdleStop, 2
+	return c
+}
+
 // of returns the cluster with another image for its nodes.
 func of(image string, c reconfigure.Cluster) reconfigure.Cluster {
 	c.Groups = append([]reconfigure.NodeGroup{}, c.Groups...)
@@ -61,6 +68,7 @@ func of(image string, c reconfigure.Cluster) reconfigure.Cluster {
 type scene struct {
 	was      reconfigure.Cluster
 	have     []string
+	rest     []string            // those that are stopped, configured as declared
 	now      reconfigure.Cluster // if the declaration changes
 	health   reconfigure.Health  // of the group
 	prepare  func(*simulate.World)
@@ -187,6 +195,46 @@ func scenes() map[string]scene {
 		"suspend": {was: declared(1, 4), have: []string{"ctl", "p1", "p2", "p3", "p4"},
 			requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2"), ask(reconfigure.Suspend, "p3")},
 			prepare:  func(w *simulate.World) { w.PowersDown("p2", "p3"); w.StartJob("p4") }},
+		"suspend that stops": {was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2", "p3", "p4"},
+			rest:     []string{"p4"},
+			requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2", "p4"), ask(reconfigure.Suspend, "p3")},
+			prepare:  func(w *simulate.World) { w.PowersDown("p2", "p3") }},
+		"suspend that cannot stop": {was: resting(declared(1, 4)), have: all,
+			requests: []reconfigure.Request{ask(reconfigure.Suspend, "p2")},
+			prepare:  func(w *simulate.World) { w.PowersDown("p2"); w.Order(simulate.StopFails, "p2") }},
+		"resume of stopped nodes": {was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2", "p3"},
+			rest: []string{"p2", "p3"}, requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3", "p4")},
+			prepare: func(w *simulate.World) { w.PowersUp("p2", "p3", "p4") }},
+		"resume of stopped nodes that fails": {was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2", "p3"},
+			rest: []string{"p2", "p3"}, requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3")},
+			code:    reconfigure.CodePartial,
+			prepare: func(w *simulate.World) { w.PowersUp("p2", "p3"); w.Order(simulate.NoSSH, "p3") }},
+		"resume of stopped nodes with other tags": {was: resting(declared(1, 5)),
+			have: []string{"ctl", "p1", "p2", "p3"}, rest: []string{"p2", "p3"},
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2", "p3")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p2", "p3"); w.Order(simulate.OtherTags, "p3") }},
+		"resume of stopped nodes that differ": {was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2"},
+			rest: []string{"p2"}, now: of("v2", resting(declared(1, 5))),
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p2") }},
+		"stop, then start": {was: resting(declared(1, 4)), have: all, requests: []reconfigure.Request{
+			ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p2"),
+		},
+			prepare: func(w *simulate.World) {
+				w.PowersDown("p2")
+				w.Then(simulate.AfterApply, func() { w.PowersUp("p2") })
+			}},
+		"start, then stop": {was: resting(declared(1, 4)), have: all, rest: []string{"p2"}, undone: 1,
+			requests: []reconfigure.Request{ask(reconfigure.Resume, "p2"), ask(reconfigure.Suspend, "p2")},
+			prepare:  func(w *simulate.World) { w.PowersUp("p2"); w.PowersDown("p2") }},
+		"stopped nodes in other modes": {was: resting(declared(1, 5)), have: []string{"ctl", "p1", "p2", "p3"},
+			rest: []string{"p2", "p3"}, now: of("v2", resting(declared(2, 5))),
+			requests: []reconfigure.Request{
+				{Mode: reconfigure.Enlarge, Nodes: nodeset.Of("p2"), Options: patient},
+				{Mode: reconfigure.Update, Nodes: nodeset.Of("p3"), Options: patient},
+			}},
+		"destroy with stopped nodes": {was: resting(declared(1, 4)), have: all, rest: []string{"p2"},
+			requests: []reconfigure.Request{ask(reconfigure.Destroy)}},
 		"suspend, then resume": {was: declared(1, 4), have: all, requests: []reconfigure.Request{
 			ask(reconfigure.Suspend, "p2"), ask(reconfigure.Resume, "p2"),
 		},
@@ -334,6 +382,11 @@ func (s scene) begin(t *testing.T, b book) *play {
 	t.Helper()
 	w := simulate.NewWorld(s.was)
 	w.Have(s.have...)
+	if len(s.rest) > 0 {
+		if err := b.KeepSums(t.Context(), w.Rest(s.rest...)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	time.Sleep(time.Minute) // so that the boots are older than the requests
 	if s.now.Name != "" {
 		w.Declare(s.now)

@@ -65,7 +65,7 @@ func (d *Driver) applyPreview(ctx context.Context, p reconfigure.Preview, watch 
 	}
 	select {
 	case <-interrupt:
-		return judge(ctx, p.Changes, &stream{}, true, reconfigure.ErrInterrupted)
+		return judge(ctx, p.Changes, &stream{class: d.cfg.Module.Class}, true, reconfigure.ErrInterrupted)
 	default:
 	}
 	said, interrupted, err := d.applySaved(ctx, p, watch, interrupt)
@@ -88,7 +88,7 @@ func (d *Driver) applySaved(
 	command, stop := context.WithCancel(ctx)
 	defer stop()
 	interrupter := newInterrupter(p.Changes, stop)
-	said = &stream{on: func(e event) {
+	said = &stream{class: d.cfg.Module.Class, on: func(e event) {
 		interrupter.hear(e)
 		if message := progress(e); message != "" {
 			messages.send(nodes[e.Hook.Resource.Address], message)
@@ -97,7 +97,7 @@ func (d *Driver) applySaved(
 	ended := make(chan struct{})
 	defer close(ended)
 	go interrupter.attend(interrupt, ended)
-	changed := p.Plan.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove).Len()
+	changed := p.Plan.Provisioned().Len()
 	err = d.writing(func(tf *tfexec.Terraform) error {
 		options := []tfexec.ApplyOption{
 			tfexec.DirOrPlan(p.File),
@@ -122,7 +122,7 @@ func judge(ctx context.Context, changes []reconfigure.ResourceChange, said *stre
 		return nil, reconfigure.Classify(reconfigure.ClassUnknown, err)
 	}
 	if ctx.Err() == nil && interrupted {
-		if failures, all := cutOff(changes, said.events); all {
+		if failures, all := said.class.cutOff(changes, said.events); all {
 			return failures, nil
 		}
 		err = fmt.Errorf("terraform apply: %w: %w", reconfigure.ErrInterrupted, said.explain(ctx, err))
@@ -130,7 +130,7 @@ func judge(ctx context.Context, changes []reconfigure.ResourceChange, said *stre
 	}
 	explained := said.explain(ctx, err)
 	if ctx.Err() == nil && begun(said.events) {
-		if failures, all := verdicts(changes, said.events); all {
+		if failures, all := said.class.verdicts(changes, said.events); all {
 			return failures, nil
 		}
 	}

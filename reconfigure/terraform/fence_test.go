@@ -24,6 +24,7 @@ var update = flag.Bool("update", false, "record Terraform's plans and the fence'
 // recorded is the module that the plans were recorded with: the project's own, with a volume for each node and a list
 // of all nodes added.
 var recorded = module{
+	kinds:   kinds,
 	perNode: []string{"openstack_compute_instance_v2.node", "openstack_networking_port_v2.node", "terraform_data.disk"},
 	shared: []string{
 		"openstack_compute_keypair_v2.cluster", "openstack_networking_floatingip_v2.control",
@@ -40,6 +41,8 @@ type ask struct {
 	create  []string
 	replace []string
 	remove  []string
+	start   []string
+	stop    []string
 	shared  bool
 	empty   bool // no node is to be left
 }
@@ -59,6 +62,12 @@ var asks = []ask{
 	{name: "rebuild-not-asked", plan: "one-image", create: []string{"n2"}},
 	{name: "rebuild-is-no-create", plan: "one-image", create: []string{"n1"}},
 	{name: "resize-not-asked", plan: "one-flavor", create: []string{"n2"}},
+	{name: "stop-asked", plan: "one-stops", stop: []string{"n1"}},
+	{name: "stop-of-another-one", plan: "one-stops", stop: []string{"n2"}},
+	{name: "stop-is-no-start", plan: "one-stops", start: []string{"n1"}},
+	{name: "stop-is-no-removal", plan: "one-stops", remove: []string{"n1"}},
+	{name: "stop-is-no-create", plan: "one-stops", create: []string{"n1"}},
+	{name: "stop-is-no-rebuild", plan: "one-stops-with-another-image", stop: []string{"n1"}},
 	{name: "other-network-replaces", plan: "one-network", replace: []string{"n1"}, shared: true},
 	{name: "other-network-not-asked", plan: "one-network", remove: []string{"n2"}},
 	{name: "tainted-may-be-created-over", plan: "tainted", create: []string{"n2"}, shared: true},
@@ -89,7 +98,8 @@ func (a ask) ours() reconfigure.Plan {
 		}
 	}
 	for action, nodes := range map[reconfigure.Action][]string{reconfigure.Create: a.create,
-		reconfigure.Replace: a.replace, reconfigure.Remove: a.remove} {
+		reconfigure.Replace: a.replace, reconfigure.Remove: a.remove, reconfigure.Start: a.start,
+		reconfigure.Stop: a.stop} {
 		for _, node := range nodes {
 			p.Changes = append(p.Changes, reconfigure.Change{Node: node, Action: action})
 			if action == reconfigure.Remove {
@@ -213,7 +223,7 @@ func TestATaintedDeposedObjectLetsNoGoodOneBeReplaced(t *testing.T) {
 }
 
 func TestFenceAttributesAModulesResourcesToItsNode(t *testing.T) {
-	m := module{perNode: []string{"module.extra"}, shared: []string{"module.common"}}
+	m := module{kinds: kinds, perNode: []string{"module.extra"}, shared: []string{"module.common"}}
 	ours := ask{create: []string{"n1"}, shared: true}.ours()
 	for address, allowed := range map[string]bool{
 		`module.extra["n1"].terraform_data.x`:           true,

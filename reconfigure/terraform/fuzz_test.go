@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -118,6 +119,17 @@ func checkFence(t *testing.T, theirs *tfjson.Plan, ours reconfigure.Plan) []reco
 
 var quotedName = regexp.MustCompile(`"([^"\\]*)"`)
 
+// switches reports whether a change sets the power state of an instance and nothing else.
+func switches(rc *tfjson.ResourceChange, on bool) bool {
+	before, _ := rc.Change.Before.(map[string]any)
+	after, _ := rc.Change.After.(map[string]any)
+	before, after = maps.Clone(before), maps.Clone(after)
+	to := after["power_state"]
+	delete(before, "power_state")
+	delete(after, "power_state")
+	return rc.Change.Actions.Update() && cmp.Equal(before, after) && (to == "active") == on
+}
+
 // asked reports whether any action of our plan may lead to a change.
 func asked(theirs *tfjson.Plan, rc *tfjson.ResourceChange, ours reconfigure.Plan) bool {
 	actions := rc.Change.Actions
@@ -134,6 +146,8 @@ func asked(theirs *tfjson.Plan, rc *tfjson.ResourceChange, ours reconfigure.Plan
 		case change.Action == reconfigure.Replace,
 			change.Action == reconfigure.Remove && actions.Delete(),
 			change.Action == reconfigure.Create && actions.Create(),
+			change.Action == reconfigure.Start && (actions.Create() || switches(rc, true)),
+			change.Action == reconfigure.Stop && switches(rc, false),
 			change.Action == reconfigure.Create && actions.Replace() && tainted(theirs)[rc.Address]:
 			return true
 		}
@@ -165,7 +179,7 @@ func FuzzEvents(f *testing.F) {
 		{Address: "group", Effect: reconfigure.EffectCreate},
 	}
 	f.Fuzz(func(t *testing.T, text []byte, which uint, cut int) {
-		var whole, parts stream
+		whole, parts := stream{class: classes}, stream{class: classes}
 		cut = min(max(cut, 0), len(text))
 		for _, part := range []struct {
 			to   *stream
@@ -197,7 +211,7 @@ func FuzzEvents(f *testing.F) {
 			checkFence(t, theirs, asks[which%uint(len(asks))].ours())
 		}
 		for name, judge := range map[string]func([]reconfigure.ResourceChange, []event) (reconfigure.Failures, bool){
-			"failed": verdicts, "interrupted": cutOff,
+			"failed": classes.verdicts, "interrupted": classes.cutOff,
 		} {
 			failures, all := judge(changes, whole.events)
 			checkFailures(t, name, changes, whole.events, failures, all)
@@ -292,8 +306,8 @@ func FuzzState(f *testing.F) {
 		if (err == nil) != (err2 == nil) || !reflect.DeepEqual(listed, twice) {
 			t.Errorf("resources, error %v, then %v:\n%s", err, err2, cmp.Diff(listed, twice))
 		}
-		found, err := portAddresses(s)
-		twiceFound, err2 := portAddresses(again)
+		found, err := portAddresses(s, kinds)
+		twiceFound, err2 := portAddresses(again, kinds)
 		if (err == nil) != (err2 == nil) || !reflect.DeepEqual(found, twiceFound) {
 			t.Errorf("addresses %v, error %v, then %v, error %v", found, err, twiceFound, err2)
 		}

@@ -120,7 +120,7 @@ func (d *Driver) Addresses(ctx context.Context, fresh bool) (map[string]string, 
 	if err != nil { // it may be being written
 		return d.pulledAddresses(ctx, true)
 	}
-	if found.Addresses, err = portAddresses(state); err != nil {
+	if found.Addresses, err = portAddresses(state, d.cfg.Module); err != nil {
 		return nil, err
 	}
 	content, err := json.Marshal(found)
@@ -149,7 +149,7 @@ func (d *Driver) pulledAddresses(ctx context.Context, fresh bool) (map[string]st
 	if err != nil {
 		return nil, err
 	}
-	found, err := portAddresses(state)
+	found, err := portAddresses(state, d.cfg.Module)
 	if err == nil {
 		d.pulled.Store(&pulled{writes, found})
 	}
@@ -164,16 +164,15 @@ func (d *Driver) writing(f func(*tfexec.Terraform) error) error {
 }
 
 // portAddresses returns the addresses of the nodes' ports in a state.
-func portAddresses(state *stateFile) (map[string]string, error) {
+func portAddresses(state *stateFile, kinds reconfigure.RootModule) (map[string]string, error) {
 	found := map[string]string{}
-	ports := state.of(portBlock)
+	ports := state.of(kinds.PortBlock())
 	if ports == nil {
 		return found, nil
 	}
 	for _, i := range ports.instances {
-		var port struct {
-			All []string `json:"all_fixed_ips"`
-		}
+		var port fields
+		var all []string
 		node := i.text("index_key")
 		if node == "" || i.text("deposed") != "" {
 			continue
@@ -181,7 +180,10 @@ func portAddresses(state *stateFile) (map[string]string, error) {
 		if err := i.read(map[string]any{"attributes": &port}); err != nil {
 			return nil, err
 		}
-		for _, one := range port.All {
+		if err := port.read(map[string]any{kinds.PortAddresses: &all}); err != nil {
+			return nil, err
+		}
+		for _, one := range all {
 			if ip, err := netip.ParseAddr(one); err == nil && ip.Is4() && found[node] == "" {
 				found[node] = ip.String()
 			}

@@ -2,6 +2,7 @@ package terraform
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -92,7 +93,30 @@ func (d *Driver) allowed(ctx context.Context, dir string, p reconfigure.Plan, ar
 	if err != nil {
 		return nil, err
 	}
-	return fence(theirs, p, m)
+	changes, err := fence(theirs, p, m)
+	return changes, ofStopped(err, p)
+}
+
+// ofStopped returns a refusal that concerns nothing but nodes that the plan starts or stops as an Unplannable: their
+// instances differ in more than their power state, and the other nodes of the plan can do without them.
+func ofStopped(err error, p reconfigure.Plan) error {
+	refusal := (*reconfigure.Refusal)(nil)
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	power := p.Nodes(reconfigure.Start, reconfigure.Stop)
+	bad := &reconfigure.Unplannable{Failures: reconfigure.Failures{}}
+	for _, c := range refusal.Changes {
+		if !power.Contains(c.Node) {
+			return err
+		}
+		one := &reconfigure.Refusal{Changes: []reconfigure.ResourceChange{c}}
+		if was, ok := bad.Failures[c.Node].(*reconfigure.Refusal); ok {
+			one.Changes = append(was.Changes, c)
+		}
+		bad.Failures[c.Node] = one
+	}
+	return bad
 }
 
 // Discard removes a preview that is not applied.
@@ -141,14 +165,14 @@ func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m mod
 	args = arguments{
 		// A removal needs no refresh, since removing a missing resource succeeds. Without it, it is cheaper, and
 		// possible if an instance is in a status that the provider cannot read.
-		refresh: p.Shared || !p.Nodes(reconfigure.Create, reconfigure.Replace).Empty(),
+		refresh: p.Shared || !p.Provisioned().Equal(p.Nodes(reconfigure.Remove)),
 	}
-	provisioned := p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove)
+	provisioned := p.Provisioned()
 	args.parallelism = parallelism(provisioned.Len())
 	for node := range provisioned.All() {
 		args.targets = append(args.targets, m.of(node)...)
 		if change, _ := p.Of(node); change.Action == reconfigure.Replace && !differs(before, change) {
-			args.replace = append(args.replace, instance(instanceBlock, node))
+			args.replace = append(args.replace, instance(m.kinds.ReplaceBlock(), node))
 		}
 	}
 	switch {
@@ -173,10 +197,11 @@ func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m mod
 }
 
 // differs reports whether the Spec of a change differs from that of the last apply, so that Terraform replaces the
-// instance by itself. Else it may find nothing to do.
+// instance by itself. Else it may find nothing to do. A stopped instance would only be started, or started before it is
+// rebuilt.
 func differs(before map[string]reconfigure.Spec, c reconfigure.Change) bool {
 	was, ok := before[c.Node]
-	return ok && was.HasInstance() && was != c.Spec
+	return ok && was.HasInstance() && !was.Stopped() && was != c.Spec
 }
 
 // parallelism returns how many resources Terraform may change at a time: the number of nodes, so that all of them wait
@@ -227,7 +252,7 @@ func (d *Driver) savePlan(ctx context.Context, dir string, p reconfigure.Plan, a
 	if err := writeFile(filepath.Join(dir, variablesFile), newFile(p.Desired, id, known)); err != nil {
 		return nil, false, fmt.Errorf("terraform plan: %w", err)
 	}
-	said = &stream{}
+	said = &stream{class: d.cfg.Module.Class}
 	err = d.run(func(tf *tfexec.Terraform) (err error) {
 		changes, err = tf.PlanJSON(ctx, said, args.options(dir, d.cfg.LockTimeout)...)
 		return err
@@ -258,7 +283,7 @@ func (d *Driver) show(ctx context.Context, dir string) (saved *tfjson.Plan, err 
 // culprits returns the nodes of a plan because of which Terraform could not plan; nil if any error is not of one of
 // these nodes.
 func culprits(found []tfjson.Diagnostic, m module, p reconfigure.Plan) *reconfigure.Unplannable {
-	planned := p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Remove)
+	planned := p.Provisioned()
 	said := map[string][]string{}
 	for _, d := range found {
 		node, known := m.owner(d.Address, planned.Contains)
@@ -272,7 +297,7 @@ func culprits(found []tfjson.Diagnostic, m module, p reconfigure.Plan) *reconfig
 	}
 	bad := &reconfigure.Unplannable{Failures: reconfigure.Failures{}}
 	for node, sentences := range said {
-		bad.Failures[node] = told(sentences)
+		bad.Failures[node] = classifier(m.kinds.Class).told(sentences)
 	}
 	return bad
 }

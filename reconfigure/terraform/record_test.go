@@ -85,6 +85,10 @@ func (r recorder) others() {
 	r.plan("one-image", with(func(s *reconfigure.Spec) { s.ImageID = imageV2 }))
 	r.plan("one-flavor", with(func(s *reconfigure.Spec) { s.FlavorID = big }))
 	r.plan("one-network", with(func(s *reconfigure.Spec) { s.NetworkID = r.storage }))
+	r.plan("one-stops", with(func(s *reconfigure.Spec) { s.Power = reconfigure.PowerOff }))
+	r.plan("one-stops-with-another-image", with(func(s *reconfigure.Spec) {
+		s.Power, s.ImageID = reconfigure.PowerOff, imageV2
+	}))
 	n2 := instance(instanceBlock, "n2")
 	r.must(r.d.run(func(tf *tfexec.Terraform) error { return tf.Taint(r.Context(), n2) }))
 	r.plan("tainted", r.deployed("n1", "n2", "n3"))

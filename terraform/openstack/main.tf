@@ -60,10 +60,11 @@ resource "openstack_networking_port_v2" "node" {
 resource "openstack_compute_instance_v2" "node" {
   for_each = local.nodes
 
-  name      = each.key
-  image_id  = each.value.image_id
-  flavor_id = each.value.flavor_id
-  key_pair  = local.cluster.key_pair.name
+  name        = each.key
+  image_id    = each.value.image_id
+  flavor_id   = each.value.flavor_id
+  key_pair    = local.cluster.key_pair.name
+  power_state = each.value.power_state
 
   metadata = merge(local.instance_mark, {
     eiffel_cluster = local.cluster.cluster_name

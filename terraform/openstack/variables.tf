@@ -11,14 +11,16 @@ variable "cluster_id" {
 variable "nodes" {
   description = <<-EOT
     All instances, by node name, also that of the control node. Images, flavors and networks are ids, so that a new image with an old name changes nothing by itself.
+    `power_state` is shutoff or shelved_offloaded for a node that was stopped when it was idle.
     `shard` is the workspace of the node; empty is the default one. If this map and `kept_ports` are empty, everything is removed.
   EOT
   type = map(object({
-    group      = string
-    image_id   = string
-    flavor_id  = string
-    network_id = string
-    shard      = optional(string, "")
+    group       = string
+    image_id    = string
+    flavor_id   = string
+    network_id  = string
+    power_state = optional(string, "active")
+    shard       = optional(string, "")
   }))
   default  = {}
   nullable = false

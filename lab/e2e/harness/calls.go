@@ -75,7 +75,7 @@ func (l *Lab) OnControl(t *testing.T, argv ...string) string {
 
 // Server returns the instance of a node, if it has one.
 func (l *Lab) Server(node string) (labcloud.Server, bool) {
-	servers := l.Cloud.Servers()
+	servers := l.Servers()
 	i := slices.IndexFunc(servers, func(s labcloud.Server) bool { return s.Name == node })
 	if i < 0 {
 		return labcloud.Server{}, false

@@ -1,0 +1,163 @@
+package clouds_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// withoutEnd returns a context for what is undone at a test's end, when the test's own has ended.
+func withoutEnd(t *testing.T) context.Context {
+	t.Helper()
+	return context.WithoutCancel(t.Context())
+}
+
+// awaitState waits for what Nova says of a node.
+func awaitState(t *testing.T, node, status string) {
+	t.Helper()
+	lab.Eventually(t, harness.UpdatePatience, func() (bool, string) {
+		s, ok := lab.Server(node)
+		return ok && s.Status == status, fmt.Sprintf("%s is %+v, there: %v", node, s, ok)
+	})
+}
+
+func TestNoValidHost(t *testing.T) {
+	scenario(t, "Nova finds no host for a server")
+	failsAndRecovers(t, reconfigure.ClassCapacity, "No valid host was found", noHost)
+}
+
+func TestQuota(t *testing.T) {
+	scenario(t, "the quota of instances is used up")
+	failsAndRecovers(t, reconfigure.ClassQuota, "2 of 2 instances are in use",
+		func(t *testing.T) func() { return quotaOf(t, 2) })
+}
+
+// failsAndRecovers has Slurm ask for a node that does not come, checks what Slurm and the job's owner are told, ends
+// the incident, and waits until the job has run.
+func failsAndRecovers(t *testing.T, class reconfigure.Class, words string, incident func(*testing.T) (over func())) {
+	t.Helper()
+	over := incident(t)
+	job := lab.Job(t, "--nodelist=node02", "--wrap=true")
+	prefix := "reconfigure: " + string(class) + ": "
+	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
+		reason, err := lab.NodeReason("node02")
+		return strings.HasPrefix(reason, prefix) && strings.Contains(reason, words),
+			fmt.Sprintf("the reason is %q (%v)", reason, err)
+	})
+	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
+		shown := lab.OnControl(t, "scontrol", "show", "job", job)
+		return strings.Contains(shown, "("+string(class)+")"), "the owner is not told: " + shown
+	})
+	over()
+	awaitRequeued(t, job, "COMPLETED")
+	awaitPeace(t)
+}
+
+// awaitRequeued waits for the state of a job that may be requeued. Slurm delays such a job for two minutes, which are
+// skipped.
+func awaitRequeued(t *testing.T, job, want string) {
+	t.Helper()
+	lab.Eventually(t, 2*harness.JobPatience, func() (bool, string) {
+		state, err := lab.JobState(job)
+		if state == "PENDING" {
+			// It may begin meanwhile.
+			_ = lab.Command(cluster.ControlNodeName, "scontrol", "update", "JobId="+job, "StartTime=now").Run()
+		}
+		return state == want, fmt.Sprintf("job %s is %s, not %s (%v)", job, state, want, err)
+	})
+}
+
+func TestImageIsDeletedWhileNodesRunOnIt(t *testing.T) {
+	scenario(t, "an image is deleted while nodes run on it")
+	const name = "node-v3"
+	remove := addImage(t, name)
+	declared := lab.Declaration
+	lab.Redeclare(t, func(d *cluster.Declaration) { d.NodeGroups[0].Image = name })
+	lab.Do(t, "update", "node01")
+	lab.AwaitIdle(t, "node01")
+	job := lab.Job(t, "--nodelist=node02", harness.Until)
+	lab.AwaitJob(t, job, "RUNNING")
+	before := lab.Identities(t, "node01", "node02")
+	remove()
+	lab.AssertTerraformIsClean(t)
+
+	// What runs stays, and can be rebooted.
+	lab.OnControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=maintenance", "node01")
+	if after := lab.AwaitRenewed(t, "node01", before["node01"]); after.ID != before["node01"].ID ||
+		imageOf(t, "node01") != name {
+		t.Errorf("before %+v, after %+v of image %s", before["node01"], after, imageOf(t, "node01"))
+	}
+	// Nothing is made of it, and nothing is lost in the attempt.
+	kept := lab.Identities(t, "node01", "node02")
+	for _, call := range [][]string{{"update", "--reimage", "node01"}, {"resume", "node03"}} {
+		if out, code := lab.Call(t, call...); code == 0 || !strings.Contains(out, `image "`+name+`"`) {
+			t.Errorf("%v: exit code %d\n%s", call, code, out)
+		}
+	}
+	if now := lab.Identities(t, "node01", "node02"); now["node01"] != kept["node01"] || now["node02"] != kept["node02"] {
+		t.Errorf("before %+v, after %+v", kept, now)
+	}
+	lab.AssertRunning(t, job)
+	lab.LetGo(t, "node02")
+	lab.AwaitJob(t, job, "COMPLETED")
+
+	check(t, lab.Declare(declared))
+	lab.Do(t, "update", "node01")
+	lab.AwaitIdle(t, "node01")
+	if image := imageOf(t, "node01"); image != cluster.ImageV1 {
+		t.Errorf("the node is of image %s", image)
+	}
+	awaitPeace(t)
+}
+
+func TestTokenExpiresWhileTerraformRuns(t *testing.T) {
+	scenario(t, "tokens expire while Terraform waits for a server")
+	// Longer than what a service does with one token, on a busy computer too.
+	tokensOf(t, 30*time.Second)
+	release := holdBoots(t, "node02")
+	job := lab.Job(t, "--nodelist=node02", "--wrap=true")
+	awaitState(t, "node02", "BUILD")
+	awaitExpiry(t)
+	release()
+	lab.AwaitJob(t, job, "COMPLETED")
+	lab.AssertNeverRestarted(t, job)
+	awaitPeace(t)
+}
+
+func TestComputeServiceIsUnavailable(t *testing.T) {
+	scenario(t, "Nova's endpoint answers 503 when a node is asked for")
+	asked, over := unavailable(t)
+	job := lab.Job(t, "--nodelist=node02", "--wrap=true")
+	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
+		return asked() >= 3, fmt.Sprintf("Nova was asked %d times", asked())
+	})
+	over()
+	lab.AwaitJob(t, job, "COMPLETED")
+	lab.AssertNeverRestarted(t, job)
+	awaitPeace(t)
+}
+
+func TestComputeServiceStopsWhileTerraformRuns(t *testing.T) {
+	scenario(t, "Nova's API is killed while Terraform waits for a server, and comes back after half a minute")
+	release := holdBoots(t, "node02")
+	job := lab.Job(t, "--nodelist=node02", "--wrap=true")
+	awaitState(t, "node02", "BUILD")
+	over := outage(t)
+	<-time.After(30 * time.Second) // that long it is away
+	over()
+	release()
+	lab.AwaitJob(t, job, "COMPLETED")
+	lab.AssertNeverRestarted(t, job)
+	awaitPeace(t)
+}
+
+func TestServerStaysInBuild(t *testing.T) {
+	scenario(t, "a server stays in BUILD")
+	failsAndRecovers(t, reconfigure.ClassBoot, "", func(t *testing.T) func() { return holdBoots(t, "node02") })
+}

@@ -1,0 +1,74 @@
+package ansible
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// Sums returns a checksum for each of the nodes, of all that a run of the playbooks takes for it: the playbooks and
+// variables in the cluster directory, what the control node gives, the addresses of all nodes, and the instance with
+// its image. It reads the files once for all nodes, and may be called while the playbooks run.
+func (r *Runner) Sums(
+	c reconfigure.Cluster, instances map[string]reconfigure.Instance, nodes nodeset.NodeSet,
+) (map[string]string, error) {
+	common := sha256.New()
+	addresses := newInventory(c, instances).groups[groupCluster].Vars
+	if err := json.NewEncoder(common).Encode([]any{addresses, instances[c.Control.Name].ID}); err != nil {
+		return nil, fmt.Errorf("checksum of the inventory: %w", err)
+	}
+	for _, name := range []string{"ansible", "group_vars", "host_vars"} {
+		if err := addFiles(common, filepath.Join(r.Dir, name)); err != nil {
+			return nil, fmt.Errorf("checksum of the playbooks: %w", err)
+		}
+	}
+	for _, file := range []string{givenFile(c.Settings.StateDir), hardwareFile(c.Settings.StateDir)} {
+		if err := addFiles(common, file); err != nil {
+			return nil, fmt.Errorf("checksum of the playbooks: %w", err)
+		}
+	}
+	shared := common.Sum(nil)
+	sums := map[string]string{}
+	for node := range nodes.All() {
+		i := instances[node]
+		own := sha256.Sum256(append(slices.Clone(shared), node+"\n"+i.ID+"\n"+i.Made.ImageID+"\n"+i.Address...))
+		sums[node] = hex.EncodeToString(own[:])
+	}
+	return sums, nil
+}
+
+// addFiles adds the names and the contents of all files below a path to a checksum, in the order of their names. There
+// need not be any. Python's caches are left out: a run writes them.
+func addFiles(sum io.Writer, path string) error {
+	err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if entry.Name() == "__pycache__" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(sum, "%s %d\n%s", file, len(content), content)
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

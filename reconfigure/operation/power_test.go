@@ -1,0 +1,249 @@
+package operation_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+)
+
+// resting runs a test whose group stops idle nodes. A job had p3 and p4 made, and they are stopped; what was called by
+// then is left out of the calls.
+func resting(t *testing.T, way reconfigure.WhenIdle, do func(l *lab)) {
+	t.Helper()
+	test(t, func(l *lab) {
+		l.cluster.Groups[0].WhenIdle, l.cluster.Groups[0].MaxStopped = way, 8
+		l.Declare(l.cluster)
+		l.PowersUp("p3", "p4")
+		l.asks(reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of("p3", "p4")})
+		l.wantDone("p3", "p4")
+		l.suspended("p3", "p4")
+		l.wantDone("p3", "p4")
+		for _, node := range []string{"p3", "p4"} {
+			n := l.Node(node)
+			l.want("what the cloud and Terraform have of "+node, []reconfigure.Power{way.Power(), way.Power()},
+				[]reconfigure.Power{n.Made.Power, n.Spec.Power})
+		}
+		time.Sleep(time.Minute) // so that a boot from now on is another one
+		do(l)
+	})
+}
+
+// suspended lets Slurm power nodes down, and plans it.
+func (l *lab) suspended(nodes ...string) {
+	l.Helper()
+	for _, node := range nodes {
+		l.EndJob(node)
+	}
+	l.PowersDown(nodes...)
+	l.asks(reconfigure.Request{Mode: reconfigure.Suspend, Nodes: nodeset.Of(nodes...)})
+}
+
+// resumed lets Slurm power nodes up, and plans it.
+func (l *lab) resumed(nodes ...string) {
+	l.Helper()
+	l.PoweredDown(nodes...)
+	l.PowersUp(nodes...)
+	l.asks(reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of(nodes...)})
+}
+
+// since returns the calls after those before.
+func (l *lab) since(before int) []string { return l.Calls()[before:] }
+
+func TestAStoppedNodeIsStartedWithoutPlaybooks(t *testing.T) {
+	for _, way := range []reconfigure.WhenIdle{reconfigure.IdleStop, reconfigure.IdleShelve} {
+		t.Run(string(way), func(t *testing.T) {
+			resting(t, way, func(l *lab) {
+				before, was := len(l.Calls()), l.Node("p3").Instance
+				l.resumed("p3")
+				l.wantDone("p3")
+				l.want("calls", []string{"apply start p3", "start slurmd on p3", "adopt p3"}, l.since(before))
+				n := l.Node("p3")
+				l.want("its instance", was, n.Instance)
+				l.want("its entry", reconfigure.Power(""), n.Spec.Power)
+				l.want("its job runs", "ALLOCATED+CLOUD", n.State)
+				l.want("the other one", way.Power(), l.Node("p4").Spec.Power)
+				if took := l.round.after["p3"]; took > 5*time.Second {
+					l.Errorf("it took %s, although the provider's wait is not awaited", took)
+				}
+			})
+		})
+	}
+}
+
+func TestPlaybooksRunOnAStoppedNodeWhereSomethingChanged(t *testing.T) {
+	for name, change := range map[string]func(l *lab){
+		"the declaration":                  func(l *lab) { l.cluster.Groups[0].Slurm = map[string]string{"weight": "2"} },
+		"slurmd cannot be started without": func(l *lab) { l.Order(simulate.NoSlurmd, "p3") },
+		"nothing is known":                 func(l *lab) { _ = l.KeepSums(l.Context(), map[string]string{"p3": ""}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			resting(t, reconfigure.IdleStop, func(l *lab) {
+				before := len(l.Calls())
+				change(l)
+				l.restart()
+				l.Declare(l.cluster)
+				l.resumed("p3")
+				l.wantDone("p3")
+				l.want("calls", []string{"apply start p3", "adopt p3", "configure p3 of ctl,p[1-3]"}, l.since(before))
+				before = len(l.Calls())
+				l.suspended("p3")
+				l.wantDone("p3")
+				l.Clear(simulate.NoSlurmd)
+				l.resumed("p3")
+				l.wantDone("p3")
+				l.wantOrder("start slurmd on p3")
+				l.want("playbooks after the next stop", false,
+					strings.Contains(strings.Join(l.since(before), "\n"), "configure"))
+			})
+		})
+	}
+}
+
+func TestAFailedPlaybookMakesTheConfigurationUnknown(t *testing.T) {
+	resting(t, reconfigure.IdleStop, func(l *lab) {
+		l.resumed("p3")
+		l.wantDone("p3")
+		l.Order(simulate.PlaybookFails, "p3")
+		l.plan = reconfigure.Plan{}
+		l.wants(reconfigure.Configure, "p3")
+		l.plan.Desired = l.observe().Desired
+		l.carry()
+		if sum, err := l.Sum(l.Context(), "p3"); sum != "" || err != nil {
+			l.Errorf("its checksum is %q, error %v", sum, err)
+		}
+	})
+}
+
+func TestADriftedNodeIsReplacedAtItsResume(t *testing.T) {
+	resting(t, reconfigure.IdleStop, func(l *lab) {
+		before, was := len(l.Calls()), l.Node("p3").Instance
+		l.cluster = l.cluster.WithImage("group", "v2")
+		l.restart()
+		l.Declare(l.cluster)
+		l.resumed("p3")
+		l.wantDone("p3")
+		l.want("calls", []string{"apply replace p3", "adopt p3", "configure p3 of ctl,p[1-3]"}, l.since(before))
+		n := l.Node("p3")
+		l.want("another instance", true, n.Instance.ID != was.ID)
+		l.want("made of", n.Spec, n.Made)
+		l.want("image", "id-of-v2", n.Made.ImageID)
+	})
+}
+
+// Slurm may start a job after the plan.
+func TestAJobForbidsTheStop(t *testing.T) {
+	resting(t, reconfigure.IdleStop, func(l *lab) {
+		l.resumed("p3")
+		l.wantDone("p3")
+		l.suspended("p3")
+		before := len(l.Calls())
+		l.Then(simulate.AfterPreview, func() { l.PowersUp("p3"); l.Rejoins("p3") })
+		l.wantVerdicts(map[string]string{"p3": "failed apply: left alone: a job runs on it"})
+		l.want("calls", []string(nil), append([]string(nil), l.since(before)...))
+		l.want("its job", "ALLOCATED+CLOUD", l.Node("p3").State)
+		l.want("lost", 0, len(l.Lost()))
+	})
+}
+
+func TestAnInstanceThatCannotBeStoppedIsRemoved(t *testing.T) {
+	for _, fault := range []simulate.Fault{simulate.StopFails, simulate.OtherTags, simulate.Unreadable} {
+		t.Run(string(fault), func(t *testing.T) {
+			resting(t, reconfigure.IdleStop, func(l *lab) {
+				l.resumed("p3", "p4")
+				l.wantDone("p3", "p4")
+				l.Order(fault, "p3")
+				l.suspended("p3", "p4")
+				said := l.carry()
+				if !strings.HasPrefix(said["p3"], "done : it could not be stopped, and was removed") || said["p4"] != "done" {
+					l.Errorf("%v", said)
+				}
+				l.want("instance", "", l.Node("p3").Instance.ID)
+				l.want("the other one", reconfigure.PowerOff, l.Node("p4").Made.Power)
+			})
+		})
+	}
+}
+
+func TestAnInstanceThatCannotBeStartedIsMadeAnew(t *testing.T) {
+	for fault, nodes := range map[simulate.Fault][]string{
+		simulate.StartFails: {"p3", "p4"}, simulate.OtherTags: {"p3", "p4"}, simulate.NoSSH: {"p3"},
+	} {
+		t.Run(string(fault), func(t *testing.T) {
+			resting(t, reconfigure.IdleStop, func(l *lab) {
+				was := l.Node("p3").Instance.ID
+				l.cluster.Settings.Retries = 1
+				l.Declare(l.cluster)
+				l.Order(fault, "p3")
+				l.Then(simulate.AfterWait, func() { l.Clear(simulate.NoSSH) })
+				l.resumed(nodes...)
+				l.wantDone(nodes...)
+				n := l.Node("p3")
+				l.want("another instance", true, n.Instance.ID != was)
+				l.want("its job runs", "ALLOCATED+CLOUD", n.State)
+				l.want("orphans", 0, len(l.Orphans()))
+				if len(nodes) > 1 {
+					l.wantOrder("start slurmd on p4")
+				}
+			})
+		})
+	}
+}
+
+func TestAStoppedInstanceThatIsGoneIsMadeAnew(t *testing.T) {
+	resting(t, reconfigure.IdleStop, func(l *lab) {
+		l.Vanish("p3")
+		l.resumed("p3")
+		l.wantDone("p3")
+		l.want("its job runs", "ALLOCATED+CLOUD", l.Node("p3").State)
+		l.wantNever("start slurmd on p3")
+	})
+}
+
+// Slurm waits for a boot that is newer than its call.
+func TestAnInstanceThatSomebodyHasStartedIsBootedAgain(t *testing.T) {
+	resting(t, reconfigure.IdleStop, func(l *lab) {
+		l.Switch("p3", "")
+		before := len(l.Calls())
+		time.Sleep(time.Minute)
+		l.resumed("p3")
+		l.wantDone("p3")
+		l.want("calls", []string{"reboot p3", "start slurmd on p3"}, l.since(before))
+		l.want("its job runs", "ALLOCATED+CLOUD", l.Node("p3").State)
+	})
+}
+
+// A stop takes as long as the guest needs, and a shelve as its image: nobody waits for that.
+func TestASlowStopDelaysNoOther(t *testing.T) {
+	resting(t, reconfigure.IdleStop, func(l *lab) {
+		l.resumed("p3")
+		l.wantDone("p3")
+		l.Takes(simulate.Switching, 5*time.Minute, "p3")
+		l.suspended("p3")
+		slow := l.start()
+		time.Sleep(time.Second)
+		l.PowersUp("p5")
+		l.asks(reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of("p5")})
+		l.wantDone("p5")
+		if took := l.round.after["p5"]; took > 30*time.Second {
+			l.Errorf("it took %s", took)
+		}
+		l.want("verdicts", map[string]string{"p3": "done"}, l.saidOf(slow))
+		n := l.Node("p3")
+		l.want("power", []reconfigure.Power{reconfigure.PowerOff, reconfigure.PowerOff},
+			[]reconfigure.Power{n.Made.Power, n.Spec.Power})
+	})
+}
+
+// saidOf waits for the verdicts of an earlier round.
+func (l *lab) saidOf(r *round) map[string]string {
+	l.Helper()
+	said := map[string]string{}
+	for node, v := range r.wait() {
+		said[node] = string(v.Status)
+	}
+	return said
+}

@@ -1,0 +1,84 @@
+package terraform
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// with returns a map of nodes in which a node has another power state.
+func with(nodes map[string]reconfigure.Spec, node string, power reconfigure.Power) map[string]reconfigure.Spec {
+	nodes = maps.Clone(nodes)
+	spec := nodes[node]
+	spec.Power = power
+	nodes[node] = spec
+	return nodes
+}
+
+// TestStopIsInterruptedAndAdopted interrupts Terraform when the cloud has stopped, started, shelved and unshelved an
+// instance. The provider writes what it was to do to the state, also if it is interrupted.
+func TestStopIsInterruptedAndAdopted(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.provider("plugins") // it waits ten seconds
+	d := c.open()
+	all := c.deployed("n1")
+	c.deploy(d, all)
+	before := c.servers()["n1"]
+	for _, power := range []reconfigure.Power{reconfigure.PowerOff, "", reconfigure.Shelved, ""} {
+		action := reconfigure.Start
+		if power != "" {
+			action = reconfigure.Stop
+		}
+		all = with(all, "n1", power)
+		failures := c.interrupted(d, planOf(action, all, "n1"), all["n1"].Status(), func() bool {
+			return c.servers()["n1"].Status == all["n1"].Status()
+		})
+		c.wantCutOff(failures, true, "n1")
+		c.adopt(d, all, "n1")
+		state, err := d.State(t.Context())
+		c.must(err)
+		is := state.Instances["n1"]
+		if is.Made.Power != power || is.ID != before.ID || is.Tainted || is.Address != before.Addresses[0].String() {
+			t.Errorf("after %s the state has %+v", all["n1"].Status(), is)
+		}
+		if diff := cmp.Diff(all, state.Desired); diff != "" {
+			t.Errorf("the map of nodes (-want +got):\n%s", diff)
+		}
+	}
+	c.wantClean(d)
+}
+
+// TestAnInstanceThatDiffersOtherwiseIsNotStopped has the site change its module, so that Terraform would change
+// existing instances in place. That keeps no other node from being made.
+func TestAnInstanceThatDiffersOtherwiseIsNotStopped(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	d := c.open()
+	all := c.deployed("n1", "n2")
+	c.deploy(d, all)
+	const power = "power_state = each.value.power_state"
+	main := repository(t, "terraform/openstack/main.tf")
+	c.write("terraform/openstack/main.tf", strings.Replace(main, power, power+"\n  tags = [\"site\"]", 1))
+	all["n3"] = c.spec("standard", imageV1)
+	stop := with(all, "n1", reconfigure.PowerOff)
+	p := planOf(reconfigure.Stop, stop, "n1")
+	p.Changes = append(p.Changes, planOf(reconfigure.Create, stop, "n3").Changes...)
+	_, err := d.Preview(t.Context(), p)
+	bad, refusal := (*reconfigure.Unplannable)(nil), (*reconfigure.Refusal)(nil)
+	if !errors.As(err, &bad) || len(bad.Failures) != 1 || !errors.As(bad.Failures["n1"], &refusal) ||
+		len(refusal.Changes) != 1 || refusal.Changes[0].Effect != reconfigure.EffectUpdate {
+		t.Fatalf("error %v", err)
+	}
+	if failures := c.carryOut(d, planOf(reconfigure.Create, all, "n3")); len(failures) > 0 {
+		t.Errorf("n3: %v", failures)
+	}
+	if s := c.servers()["n1"]; s.Status != reconfigure.ServerActive {
+		t.Errorf("n1 is %s", s.Status)
+	}
+}
