@@ -107,6 +107,7 @@ release-check: tools ## run clusters on labcloud and on a real OpenStack; instal
 	go run ./lab/tools/cmd/install --openstack
 	go build -o bin/releasecheck ./lab/cmd/releasecheck
 	bin/releasecheck
+	EIFFEL_RELEASE_CHECK=1 go test -count 1 -timeout 90m -v ./lab/e2e/campaign
 	$(MAKE) test-libvirt
 
 .PHONY: tools-libvirt

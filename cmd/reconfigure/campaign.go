@@ -32,8 +32,8 @@ func campaignFlags() []cli.Flag {
 }
 
 func waitFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "wait", Usage: "follow the campaign until it has ended or is paused; the exit code is 0 if " +
-		"all of its nodes are updated, and 3 if some failed", DisableDefaultText: true}
+	return &cli.BoolFlag{Name: "wait", Usage: "follow the campaign until it has ended or is paused; the exit code is 0 " +
+		"if all of its nodes are updated, and 3 if some failed", DisableDefaultText: true}
 }
 
 // startCampaign starts a campaign, or shows it for a dry run.
@@ -119,7 +119,8 @@ func campaignCommand() *cli.Command {
 	})
 }
 
-// showCampaign shows a campaign, after a worker was started that takes it on; with --wait, when it has ended or is paused.
+// showCampaign shows a campaign, after a worker was started that takes it on; with --wait, when it has ended or is
+// paused.
 func showCampaign(c *cli.Context, s site.Site, log *journal.Journal, newest reconfigure.Campaign, start bool) error {
 	if start {
 		if err := s.StartWorker(c.Context); err != nil {

@@ -111,7 +111,9 @@ func operations(calls []*configureCall) []*operation {
 // yieldWhenStuck lets the next run begin beside one in which a node hangs: when others wait, and no node has made
 // progress for a while. The runs have no node in common, and each has its own inventory. A run that concerns every node
 // never yields.
-func (o *Operator) yieldWhenStuck(r *batcher.Run[configuring, reconfigure.Configured], progress, ended <-chan struct{}) {
+func (o *Operator) yieldWhenStuck(
+	r *batcher.Run[configuring, reconfigure.Configured], progress, ended <-chan struct{},
+) {
 	moved, awaited := time.Now(), r.Awaited()
 	var stuck <-chan time.Time // set while others wait
 	for {

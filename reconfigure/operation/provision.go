@@ -218,8 +218,8 @@ func (t *attempt) once(ctx context.Context) (again bool) {
 }
 
 // errSilent ends a plan of Terraform's that takes too long. The provider sets no time limit for an answer of the cloud.
-var errSilent = reconfigure.Classify(reconfigure.ClassCloud, errors.New("Terraform's plan did not end in time: a service "+
-	"of the cloud, Nova or Neutron, accepts calls and does not answer; ask the cloud's administrators"))
+var errSilent = reconfigure.Classify(reconfigure.ClassCloud, errors.New("the plan of Terraform did not end in time: a "+
+	"service of the cloud, Nova or Neutron, accepts calls and does not answer; ask the cloud's administrators"))
 
 // preview has Terraform make its plan, for a limited time: a service that hangs must not hold back what comes later.
 func (t *attempt) preview(ctx context.Context, plan reconfigure.Plan) (reconfigure.Preview, error) {

@@ -272,7 +272,7 @@ func TestPreviewIsNotAppliedTooLate(t *testing.T) {
 // TestACloudThatDoesNotAnswerTerraform has a service of the cloud accept calls and never answer, so that Terraform's
 // plan does not end by itself.
 func TestACloudThatDoesNotAnswerTerraform(t *testing.T) {
-	const silent = "Terraform's plan did not end in time"
+	const silent = "the plan of Terraform did not end in time"
 	test(t, func(l *lab) {
 		l.Takes(simulate.Planning, 24*time.Hour)
 		l.wants(reconfigure.Create, "p5") // by a person, without a deadline

@@ -306,8 +306,8 @@ func (s tornState) Adopt(
 	return s.Provisioner.Adopt(ctx, p, servers)
 }
 
-// TestAStateThatCannotBeReadLosesNoNodes has the state of Terraform be half written when the instances of an interrupted
-// run are adopted: the map of nodes stays.
+// TestAStateThatCannotBeReadLosesNoNodes has the state of Terraform be half written when the instances of an
+// interrupted run are adopted: the map of nodes stays.
 func TestAStateThatCannotBeReadLosesNoNodes(t *testing.T) {
 	for reads := range 3 {
 		test(t, func(l *lab) {

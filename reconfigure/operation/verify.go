@@ -100,8 +100,8 @@ func wrongClock(ahead time.Duration) string {
 	if ahead.Abs() < accepted {
 		return ""
 	}
-	return fmt.Sprintf("; its clock is %s %s the control host's, and munge refuses credentials that are not of the last five "+
-		"minutes: have its image run a time service, such as chrony", ahead.Abs().Round(time.Second), way)
+	return fmt.Sprintf("; its clock is %s %s the control host's, and munge refuses credentials that are not of the last "+
+		"five minutes: have its image run a time service, such as chrony", ahead.Abs().Round(time.Second), way)
 }
 
 // errUnwanted is why a node is given up that slurmd did not register from before Slurm powered it down: an

@@ -61,8 +61,8 @@ func (s Site) Follow(
 	}
 }
 
-// full returns what to do if the disk of the state directory is full; else "". A worker cannot write its log then, nor a
-// journal that is there. It tries again until it can.
+// full returns what to do if the disk of the state directory is full; else "". A worker cannot write its log then, nor
+// a journal that is there. It tries again until it can.
 func (s Site) full() string {
 	const little = 256 << 10
 	var system unix.Statfs_t

@@ -47,16 +47,16 @@ func (d *Driver) readLocal(shard string) (text []byte, ok bool) {
 	return text, err == nil && len(bytes.TrimSpace(text)) > 0
 }
 
-// damaged returns the error of a state file that was not written to its end, as on a full disk, else err. The local back
-// end writes the file in place. Before the first write of a run it copies the state to a file beside it.
+// damaged returns the error of a state file that was not written to its end, as on a full disk, else err. The local
+// back end writes the file in place. Before the first write of a run it copies the state to a file beside it.
 func (d *Driver) damaged(err error) error {
 	file := d.localState(d.cfg.Workspace)
 	backup := file + ".backup"
 	if !d.isLocal() || isState(file) || !isState(backup) {
 		return err
 	}
-	return fmt.Errorf("%[1]s was not written to its end, as on a full disk or at a power failure; %[2]s has Terraform's state "+
-		"from before that run. Make room on the disk, then call `cp %[2]s %[1]s`. Instances that were made since then are "+
+	return fmt.Errorf("%[1]s was not written to its end, as on a full disk or at a power failure; %[2]s has Terraform's "+
+		"state from before that run. Make room on the disk, then call `cp %[2]s %[1]s`. Instances that were made since then are "+
 		"found in the cloud, and adopted or removed", file, backup)
 }
 

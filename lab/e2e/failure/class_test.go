@@ -36,8 +36,8 @@ type way struct {
 	seen   bool // by those who look at Slurm
 }
 
-// TestEveryClassOfFailure has a node fail in each way, all at once, and one succeed. The faults end when all failures are
-// reported; then the jobs run.
+// TestEveryClassOfFailure has a node fail in each way, all at once, and one succeed. The faults end when all failures
+// are reported; then the jobs run.
 func TestEveryClassOfFailure(t *testing.T) {
 	declared := lab.Declaration
 	lab.Redeclare(t, func(d *cluster.Declaration) {
