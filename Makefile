@@ -107,6 +107,16 @@ release-check: tools ## run clusters on labcloud and on a real OpenStack; instal
 	go run ./lab/tools/cmd/install --openstack
 	go build -o bin/releasecheck ./lab/cmd/releasecheck
 	bin/releasecheck
+	$(MAKE) test-libvirt
+
+.PHONY: tools-libvirt
+tools-libvirt: # libvirt, QEMU, Terraform's provider for them and a disk image, which only test-libvirt needs
+	go run ./lab/tools/cmd/install --libvirt
+
+# Not part of `make test`: it takes minutes on two cores, since QEMU emulates the processor.
+.PHONY: test-libvirt
+test-libvirt: tools-libvirt ## run a cluster of virtual machines on this computer's libvirt, for minutes
+	EIFFEL_LIBVIRT=1 go test -count 1 -timeout 60m -v ./reconfigure/libvirt ./lab/e2e/libvirt
 
 CLOUD ?= labcloud
 .PHONY: e2e

@@ -7,8 +7,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Life is what is known of one instance: what it is made of, and when it passed each step. A rebuild begins another
-// life of the same instance. Times that are not known, or have not come, are zero.
+// Life is what is known of one instance: what it is made of, and when it passed each step. A rebuild, and a start after
+// a stop, begin another life of the same instance. Times that are not known, or have not come, are zero.
 type Life struct {
 	Node     string `json:"node"`
 	Instance string `json:"instance"` // id in Nova
@@ -39,11 +39,18 @@ func (l Life) After(last Life) Life {
 		return l
 	}
 	l.Plan, l.Planned, l.Made = last.Plan, last.Planned, last.Made
+	for _, step := range []struct{ of, was *time.Time }{
+		{&l.Booted, &last.Booted}, {&l.Configured, &last.Configured}, {&l.Registered, &last.Registered},
+	} {
+		if !step.was.IsZero() {
+			*step.of = *step.was
+		}
+	}
 	l.Host, l.Image, l.Flavor = cmp.Or(l.Host, last.Host), cmp.Or(l.Image, last.Image), cmp.Or(l.Flavor, last.Flavor)
 	return l
 }
 
-// Ended reports whether the instance is gone, or was rebuilt.
+// Ended reports whether the instance is gone, or was stopped or rebuilt.
 func (l Life) Ended() bool { return !l.Removed.IsZero() }
 
 // JobRun is one run of a job in Slurm. A job that is requeued has several, each with a time of submission of its own.

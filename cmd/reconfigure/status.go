@@ -19,7 +19,7 @@ func statusCommand() *cli.Command {
 		ArgsUsage: "[HOSTLIST...]",
 		Description: "It checks group_vars/all.yml, asks the cloud, Terraform and Slurm, and changes nothing. Where " +
 			"one of them does not answer it says so: " +
-			"the exit code is 0 then, too, unless clouds.yaml lacks the cloud. " +
+			"the exit code is 0 then, too, unless the declared cloud is not configured. " +
 			"Cloud nodes that are powered down share one line, unless HOSTLIST or " +
 			"--state names them. IMAGE is the declared image's name, " +
 			"or the id of another one that the node has still, and then the one that it is to have. A node that " +

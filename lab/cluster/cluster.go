@@ -43,6 +43,9 @@ type Config struct {
 	// Systemd is the base of the images if machines are to have systemd and Slurm's jobs control groups; "" is sysvinit,
 	// with Tools.Image.
 	Systemd string
+	// Libvirt has the cloud be libvirt on this computer, and the nodes virtual machines, of the image ImageV1 and the
+	// flavor FlavorSmall. Lab.Cloud and Lab.Host are nil then.
+	Libvirt bool
 	// OtherCloud starts a cloud like labcloud, where the cloud is not to be labcloud; else it is nil.
 	OtherCloud func(context.Context, labcloud.Config, labcloud.Hypervisor) (Cloud, error)
 	// Packages, if not "", has the control host be a machine of Systemd instead of this computer, and is the folder of
@@ -101,7 +104,11 @@ func Start(ctx context.Context, cfg Config) (_ *Lab, err error) {
 		return nil, err
 	}
 	l.Site = siteFolder(l.Dir)
-	steps := []func(context.Context) error{l.makeUser, l.startCloud, l.makeSite, l.startControlHost}
+	start := l.startCloud
+	if cfg.Libvirt {
+		start = l.startLibvirt
+	}
+	steps := []func(context.Context) error{l.makeUser, start, l.makeSite, l.startControlHost}
 	if l.hasMachine() {
 		steps = []func(context.Context) error{l.startCloud, l.makeSite, l.bootControlHost}
 	}

@@ -22,6 +22,9 @@ func Accounting() Packages { return Packages{"mariadb-server", "slurmdbd"} }
 // ControlHost returns what an administrator installs on a control host and the base lacks.
 func ControlHost() Packages { return Packages{"ansible-core", "make", "polkitd"} }
 
+// ComputeNode returns the packages that a compute node of a bare base needs, and one that its first boot installs.
+func ComputeNode() Packages { return Packages{"munge", "slurmd", "slurm-client", "less"} }
+
 // archivePath is the folder of the packages in a machine.
 const archivePath = "/var/local/packages"
 

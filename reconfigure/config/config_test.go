@@ -53,6 +53,7 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 	}
 	want := reconfigure.Cluster{
 		Name:           "eiffel",
+		Provider:       "openstack",
 		Cloud:          "openstack",
 		LoginUser:      "debian",
 		PrivateKeyFile: "/home/alice/.ssh/id_ed25519",

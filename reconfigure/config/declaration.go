@@ -10,7 +10,7 @@ import (
 
 // declaration is the values of the file that the rules between keys and the Cluster need.
 type declaration struct {
-	name, cloud, loginUser, privateKeyFile value[string]
+	name, provider, cloud, loginUser, privateKeyFile value[string]
 
 	controlHost controlHost
 
@@ -77,6 +77,7 @@ const slurm16 = 65533
 func (d *declaration) schema(dir string) object {
 	return object{
 		"cluster_name":     text(&d.name, clusterName()...),
+		"provider":         optional{text(&d.provider, like(`[a-z0-9]+`, "is not a kind of cloud"))},
 		"cloud":            text(&d.cloud, filled),
 		"control_host":     d.controlHost.schema(),
 		"control_node":     d.control.schema(),

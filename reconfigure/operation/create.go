@@ -80,13 +80,20 @@ func (o *operation) provision() error {
 		if err == nil {
 			o.instance, o.settled, o.finished, o.taken = made.instance, made.settled, true, made.taken
 			o.removed = false
-			o.beginLife(made.instance.ID)
+			if o.change.Action == reconfigure.Stop {
+				o.endLife()
+			} else {
+				o.beginLife(made.instance.ID, o.taken)
+			}
 			o.found(map[string]reconfigure.Instance{o.change.Node: made.instance})
 			return nil
 		}
 		if last != nil && reconfigure.ClassOf(err) == reconfigure.ClassRefused { // an attempt came before
 			o.note(said(err))
 			return last
+		}
+		if last != nil && errors.Is(err, errLate) {
+			return fmt.Errorf("%w: %w", err, last)
 		}
 		if err = o.late(err); !reconfigure.ClassOf(err).Passing() || attempt == most || o.left() < wait {
 			return err
@@ -215,8 +222,13 @@ func (o *operation) adopt() error {
 		return o.makeAnew()
 	}
 	adopted, err := o.ask(o.ctx, provision{})
-	if err != nil || !o.configures() {
+	if err != nil {
 		return err
+	}
+	o.beginLife(adopted.instance.ID, true)
+	if !o.configures() {
+		o.passed(registered) // Slurm uses it
+		return nil
 	}
 	o.instance = adopted.instance
 	o.found(map[string]reconfigure.Instance{o.change.Node: adopted.instance})

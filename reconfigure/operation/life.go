@@ -22,12 +22,15 @@ func (o *operation) exists(s reconfigure.Server) {
 	}
 }
 
-// beginLife records that an attempt has an instance.
-func (o *operation) beginLife(id string) {
+// beginLife records that an attempt has an instance; continues is that of Life.
+func (o *operation) beginLife(id string, continues bool) {
+	if id == "" || o.change.Action == reconfigure.Stop { // without an id it would be an end
+		return
+	}
 	spec := o.change.Spec
 	o.life = reconfigure.Life{
 		Node: o.change.Node, Instance: id, Plan: o.round.Number, Group: spec.Group, ImageID: spec.ImageID,
-		FlavorID: spec.FlavorID, Planned: o.began, Made: time.Now(), Continues: o.taken,
+		FlavorID: spec.FlavorID, Planned: o.began, Made: time.Now(), Continues: continues,
 	}
 	if a := o.appeared.Load(); a != nil && a.server.ID == id {
 		o.life.Made, o.life.Host = a.at, a.server.Host
@@ -60,7 +63,7 @@ func registered(l *reconfigure.Life) *time.Time { return &l.Registered }
 // failLife records why the new instance did not come up, also of one that the cloud has given up.
 func (o *operation) failLife(err error) {
 	if a := o.appeared.Load(); o.life.Instance == "" && a != nil && a.server.ID != "" {
-		o.beginLife(a.server.ID)
+		o.beginLife(a.server.ID, false)
 	}
 	if o.life.Instance != "" && o.life.Registered.IsZero() {
 		o.life.Failed = said(err)
@@ -68,7 +71,7 @@ func (o *operation) failLife(err error) {
 	}
 }
 
-// endLife records that the node has no instance any more.
+// endLife records that the node has no instance any more, or a stopped one.
 func (o *operation) endLife() {
 	o.life = reconfigure.Life{}
 	o.appeared.Store(nil)

@@ -101,3 +101,18 @@ func TestARebuildIsAnotherLife(t *testing.T) {
 		}
 	})
 }
+
+// The hours of a stopped instance are not those of a node that is up.
+func TestAStartBeginsAnotherLife(t *testing.T) {
+	resting(t, reconfigure.IdleStop, func(l *lab) {
+		l.wantLives("p3", cameUp+" removed")
+		l.resumed("p3")
+		l.wantDone("p3")
+		lives := slices.DeleteFunc(l.Lives(), func(life reconfigure.Life) bool { return life.Node != "p3" })
+		l.want("lives", 2, len(lives))
+		l.want("its instance", lives[0].Instance, lives[1].Instance)
+		if again := lives[1]; again.Ended() || again.Registered.IsZero() || again.Made.Sub(lives[0].Removed) < time.Minute {
+			t.Errorf("the second life is %+v", again)
+		}
+	})
+}

@@ -90,7 +90,9 @@ func (j journalRule) lifeGoesOn() {
 	adopted := lifeOf("n1", "i1", 5, 4)
 	adopted.Continues, adopted.Booted = true, minute(6)
 	j.recordLives(adopted)
-	first.Booted = minute(6)
+	adopted.Booted, adopted.Registered = minute(8), minute(9)
+	j.recordLives(adopted)
+	first.Booted, first.Registered = minute(6), minute(9) // what is known stays
 	j.wantLives(0, removedAt(old, 1), first)
 	unknown := lifeOf("n2", "i2", 5, 4)
 	unknown.Continues = true

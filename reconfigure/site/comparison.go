@@ -141,11 +141,11 @@ func (p program) replaced() bool {
 func (a *Adapters) Reconciler(minAge time.Duration) reconcile.Reconciler {
 	observer := a.inFull()
 	return reconcile.Reconciler{
-		Cluster: a.site.Cluster, Journal: a.log, MinAge: minAge,
+		Cluster: a.site.Cluster, Journal: a.log, MinAge: minAge, Commands: a.site.Provider.Commands,
 		Observe: func(ctx context.Context) (snapshot.Snapshot, error) {
 			return observer.Observe(ctx, snapshot.Scope{Servers: true, Ports: true, Declared: true})
 		},
-		Cloud:     func(ctx context.Context) (reconcile.Cloud, error) { return a.openstack(ctx) },
+		Cloud:     func(ctx context.Context) (reconcile.Cloud, error) { return a.connect(ctx) },
 		Scheduler: func(control reconfigure.Instance) reconcile.Scheduler { return a.scheduler(control) },
 	}
 }

@@ -84,7 +84,7 @@ func (o *opener) open(ctx context.Context) (controller.Site, error) {
 	if err != nil {
 		return opened, err
 	}
-	if key := fmt.Sprint(declared.Sum, s.cloudsFile()); o.last == nil || key != o.sum {
+	if key := fmt.Sprint(declared.Sum, s.Provider.Credentials(s.Dir)); o.last == nil || key != o.sum {
 		if err := s.adopt(ctx, o.log); err != nil {
 			return opened, err
 		}

@@ -44,7 +44,7 @@ func Observed(known []reconfigure.Life, servers map[string][]reconfigure.Server,
 	}
 	for _, node := range slices.Sorted(maps.Keys(servers)) {
 		for _, s := range servers[node] {
-			if !recorded[node] && !s.Created.IsZero() && s.Created.Before(at.Add(-foundAfter)) {
+			if !recorded[node] && s.Active() && !s.Created.IsZero() && s.Created.Before(at.Add(-foundAfter)) {
 				recorded[node] = true
 				lives = append(lives, reconfigure.Life{
 					Node: node, Instance: s.ID, Group: s.Group, ImageID: s.ImageID, FlavorID: s.FlavorID, Host: s.Host,

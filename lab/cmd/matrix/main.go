@@ -67,6 +67,9 @@ func run(ctx context.Context, only []string) error {
 			rows = append(rows, append([]string{r.name}, row...))
 		}
 	}
+	if len(rows) == 1 && errors.Join(errs...) == nil {
+		return fmt.Errorf("no tests ran: no package ends in one of %q", only)
+	}
 	for _, table := range [][][]string{versions, rows} {
 		fmt.Println()
 		errs = append(errs, text.Table(os.Stdout, table, 0))

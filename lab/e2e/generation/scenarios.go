@@ -97,8 +97,15 @@ func (l *Lab) aJobThatExceedsItsMemoryIsKilled(t *testing.T) {
 func (l *Lab) aJobHasItsCoresOnly(t *testing.T) {
 	id := l.Job(t, "--nodelist=node01", "--cpus-per-task=1", harness.Until)
 	l.AwaitJob(t, id, "RUNNING")
-	job := l.On(t, "node01", "sh", "-c", "scontrol listpids | awk '$2 == "+id+" {print $1}' | tail -n 1")
-	cpus := l.On(t, "node01", "sh", "-c", "sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/"+job+"/status")
+	// The job is RUNNING before its first process is there, and until then a number may be -1.
+	script := "job=$(scontrol listpids | awk '$2 == " + id + " && $1 > 0 {print $1}' | tail -n 1)\n" +
+		"sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/$job/status"
+	var cpus string
+	l.Eventually(t, harness.JobPatience, func() (bool, string) {
+		out, err := l.Command("node01", "sh", "-c", script).Output()
+		cpus = strings.TrimSpace(string(out))
+		return cpus != "", fmt.Sprintf("the job has no process (%v)", err)
+	})
 	l.LetGo(t, "node01")
 	if strings.ContainsAny(cpus, ",-") {
 		t.Errorf("a job with one core may use %s", cpus)
