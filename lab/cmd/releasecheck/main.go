@@ -131,22 +131,24 @@ func (s suite) test(ctx context.Context) ([]result, error) {
 	return results, errors.Join(err, s.clean())
 }
 
-// clean removes what the suite has left after a kill. A cloud ends by itself soon after that.
+// clean removes what the suite has left after a kill. Its processes, and a cloud, end soon after that by themselves.
 func (s suite) clean() error {
 	const limit = time.Minute
-	for end := time.Now().Add(limit); s.real; time.Sleep(200 * time.Millisecond) {
-		err := openstack.Left()
+	for end := time.Now().Add(limit); ; time.Sleep(200 * time.Millisecond) {
+		var err error
+		if s.real {
+			err = openstack.Left()
+		}
+		if err == nil && s.lab != "" {
+			err = cluster.Cleanup(s.lab)
+		}
 		if err == nil {
-			break
+			return nil
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("suite %s: left after %s: %w", s.name, limit, err)
 		}
 	}
-	if s.lab == "" {
-		return nil
-	}
-	return cluster.Cleanup(s.lab)
 }
 
 // write writes the results to the page, in the place of the suite's former ones.
