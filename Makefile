@@ -106,6 +106,20 @@ release-check: ## check labcloud and a real OpenStack alike; installs OpenStack 
 	go run ./lab/tools/cmd/install --openstack
 	go test -count 1 -run TestItAnswersAsOpenStackDoes ./lab/labcloud
 	EIFFEL_RELEASE_CHECK=1 go test -count 1 -timeout 60m -v ./lab/openstack
+	$(MAKE) test-libvirt
+
+.PHONY: tools-libvirt
+tools-libvirt: # libvirt, QEMU, Terraform's provider for them and a disk image, which only test-libvirt needs
+	go run ./lab/tools/cmd/install --libvirt
+
+# Not part of `make test`: it takes minutes on two cores, since QEMU emulates the processor.
+.PHONY: test-libvirt
+test-libvirt: tools-libvirt ## run a cluster of virtual machines on this computer's libvirt, for minutes
+	EIFFEL_LIBVIRT=1 go test -count 1 -timeout 60m -v ./reconfigure/libvirt ./lab/e2e/libvirt
+
+.PHONY: matrix
+matrix: tools-systemd ## run the end-to-end tests on Debian 12 and 13, with a table of the outcomes (ONLY='trixie grow': some); takes an hour
+	go run ./lab/cmd/matrix $(ONLY)
 
 # The tests play the same storms each time. A new one that fails is written to reconfigure/storm/testdata/rapid.
 STORMS := 5000

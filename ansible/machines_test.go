@@ -27,6 +27,7 @@ import (
 type machines struct {
 	testing.TB
 	host      *machine.Host
+	store     *image.Store
 	dir       string
 	publicKey string
 	cluster   reconfigure.Cluster
@@ -72,7 +73,7 @@ func newMachinesWith(t testing.TB, files map[string]string) *machines {
 			t.Error(err)
 		}
 	})
-	m := &machines{TB: t, host: host, dir: dir, instances: map[string]reconfigure.Instance{}}
+	m := &machines{TB: t, host: host, store: store, dir: dir, instances: map[string]reconfigure.Instance{}}
 	m.declare()
 	return m
 }
@@ -140,7 +141,7 @@ func (m *machines) bootFrom(imageID, name string, number byte) {
 	m.instances[name] = reconfigure.Instance{Node: name, ID: name, Address: address.String()}
 	block := regexp.MustCompile(`(?s)-----BEGIN SSH HOST KEY KEYS-----\s*(.*)-----END SSH HOST KEY KEYS-----`)
 	var keys []string
-	m.until(name+" shows its host keys", func() bool {
+	m.within(bootPatience, name+" shows its host keys", func() bool {
 		console, err := m.host.Console(name, 0)
 		if found := block.FindStringSubmatch(strings.ReplaceAll(console, "\r", "")); err == nil && found != nil {
 			keys = strings.Split(strings.TrimSpace(found[1]), "\n")
@@ -157,7 +158,7 @@ func (m *machines) bootFrom(imageID, name string, number byte) {
 			m.Fatal(err)
 		}
 	}
-	m.until(name+" answers", func() bool {
+	m.within(bootPatience, name+" answers", func() bool {
 		ssh := exec.CommandContext(m.Context(), "ssh", "-F", "none", "-o", "BatchMode=yes", "-o",
 			"UserKnownHostsFile="+file.Name(),
 			"-i", m.cluster.PrivateKeyFile, image.LoginUser+"@"+address.String(), "true")
@@ -217,9 +218,17 @@ func (m *machines) on(name string, argv ...string) string {
 // until waits at most 45 s. That is less than the 60 s for which Ansible's SSH connections would stay open.
 func (m *machines) until(what string, holds func() bool) {
 	m.Helper()
-	for deadline := time.Now().Add(45 * time.Second); !holds(); time.Sleep(50 * time.Millisecond) {
+	m.within(45*time.Second, what, holds)
+}
+
+// bootPatience is for a boot by cloud-init, which starts Python four times.
+const bootPatience = 4 * time.Minute
+
+func (m *machines) within(patience time.Duration, what string, holds func() bool) {
+	m.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			m.Fatalf("not within 45 s: %s", what)
+			m.Fatalf("not within %s: %s", patience, what)
 		}
 	}
 }

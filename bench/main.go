@@ -69,7 +69,7 @@ func flags() []cli.Flag {
 			Name: "clusters", Value: cli.NewIntSlice(10, 1000, 4000), Usage: "size, status, waiting: nodes of each cluster",
 		},
 		&cli.IntFlag{
-			Name: "per-state", Value: 100, Usage: "size, status, waiting, together: nodes in a Terraform state",
+			Name: "per-state", Value: 32, Usage: "size, status, waiting, together: nodes in a Terraform state",
 		},
 		&cli.IntSliceFlag{
 			Name: "together", Value: cli.NewIntSlice(250, 1000), Usage: "together: nodes of each cluster, in one request",

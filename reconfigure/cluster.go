@@ -18,7 +18,8 @@ const ControlGroup = "control"
 // Cluster is the declaration in group_vars/all.yml, checked by package config. It is never modified.
 type Cluster struct {
 	Name           string // in the metadata of every instance of the cluster
-	Cloud          string // entry of clouds.yaml
+	Provider       string // the kind of the cloud, Provider.Name; empty: the default
+	Cloud          string // the cloud's entry in the file that Provider.Credentials names
 	LoginUser      string // user account of the images
 	PrivateKeyFile string // absolute path of the key that LoginUser accepts
 	Control        Control
@@ -27,6 +28,8 @@ type Cluster struct {
 	Slurm          Timing
 	NFSShares      []string
 	Settings       Settings
+	// Places has the shard of each declared node where the cloud says it, see Provider.Places; else it is nil.
+	Places map[string]string
 }
 
 // Source is what an instance is made of, by names in the cloud. The cloud resolves it to ids.
@@ -226,6 +229,9 @@ const DefaultShard = ""
 // that makes entries may call this. It is the default shard if the cluster has at most NodesPerState nodes, or if the
 // node is not a declared compute node.
 func (c Cluster) Shard(node string) string {
+	if c.Places != nil {
+		return c.Places[node]
+	}
 	per := c.Settings.NodesPerState
 	if per <= 0 || c.size() <= per {
 		return DefaultShard

@@ -34,6 +34,10 @@ type Event struct {
 	Phase   Phase     `json:"phase"`
 	Level   Level     `json:"level"`
 	Message string    `json:"message"`
+	// Life is what is known of the node's instance by now. The journal keeps the lives apart, and the events that it
+	// returns have none. One without an instance says that the node has none any more: what it had ended at Removed. An
+	// event without a phase has nothing but a life.
+	Life *Life `json:"-"`
 }
 
 // Level is the meaning of an event for its node.

@@ -133,6 +133,12 @@ type Extent struct {
 	Apart nodeset.NodeSet
 }
 
+// Configured is what the playbooks have seen of a node that they have configured.
+type Configured struct {
+	Installing time.Duration // how long packages were installed that its image lacks; zero: it has them all
+	Clock      time.Duration // how far its clock is ahead of the control host's; negative: behind
+}
+
 // Nodes returns the nodes with one of the actions; without arguments, all nodes with a change.
 func (p Plan) Nodes(actions ...Action) nodeset.NodeSet {
 	return p.Where(func(c Change) bool { return len(actions) == 0 || slices.Contains(actions, c.Action) })

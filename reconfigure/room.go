@@ -13,6 +13,17 @@ func (u Use) Plus(v Use) Use {
 type Room struct {
 	Limit, Used Use
 	Flavors     map[string]Use // use of one instance, by the id of its flavor
+	// Shards has the room for the instances of each shard, where that is apart, such as on a host; nil: all have the
+	// same.
+	Shards map[string]Room
+}
+
+// In returns the room for the instances of a shard.
+func (r Room) In(shard string) Room {
+	if own, apart := r.Shards[shard]; apart {
+		return own
+	}
+	return r
 }
 
 // Takes returns the use of one more instance. For an unknown flavor it counts the instance, but no cores and no RAM.

@@ -14,6 +14,9 @@ type Server struct {
 	FlavorID string // empty if the cloud's list does not have it
 	Group    string // from its metadata
 	Created  time.Time
+	// Host is the host on which it runs. Nova names it to its administrators only, and to others an id of the host that
+	// is different in each project (Compute API, hostId). Empty while it has none.
+	Host string
 }
 
 // Port is a port of the cluster in the cloud.

@@ -7,6 +7,7 @@ This is the forced command of the control host's key for Slurm (sshd(8), AUTHORI
 POSIX shell. Programs are started without a shell, with exactly the words that a pattern below admits.
 """
 
+import json
 import os
 import pwd
 import re
@@ -14,6 +15,7 @@ import shlex
 import subprocess
 import sys
 import syslog
+import time
 
 # A hostlist, as `reconfigure` writes it, without the word ALL, which names all nodes.
 NODES = r"NodeName=(?!(.*,)?[Aa][Ll][Ll](,|$))[A-Za-z0-9_.,\[\]-]{1,32768}"
@@ -24,7 +26,7 @@ COMMANDS = [
     ["scontrol", "show", "config"],
     ["scontrol", "update", NODES, "State=(DOWN|DRAIN)", "Reason=" + TEXT],
     ["scontrol", "update", NODES, "State=(POWER_DOWN_FORCE|UNDRAIN)"],
-    ["scontrol", "update", NODES, "Reason="],
+    ["scontrol", "update", NODES, "Reason= ?"],
     ["scontrol", "update", r"JobId=[0-9]{1,20}(,[0-9]{1,20}){0,4000}", "AdminComment=" + TEXT],
     ["squeue", "--noheader", "--all", r"--Format=jobid:[0-9]{1,3},admin_comment:[0-9]{1,3}"],
 ]
@@ -41,6 +43,13 @@ CANARIES = [
     ["canary", "test", NAME, NODE, r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "[1-9][0-9]{0,3}"],
     ["canary", "release", NAME],
 ]
+# Jobs: their numbers, users, partitions, states, times and nodes, and no other text of theirs.
+JOBS = ["jobs", "[0-9]{1,18}"]
+QUEUE = ["squeue", "--noheader", "--all", "--states=all", "--format=%A|%u|%P|%T|%V|%S|%e|%N"]
+ENDED = re.compile(r"JobId=([0-9]+) UserId=([^ ()]+)\([0-9]+\) GroupId=[^ ()]+\([0-9]+\) Name=(.*) SubmitTime=([^ ]+) EligibleTime=.* ExitCode=[0-9]+:[0-9]+ ?")
+RUN = re.compile(r" JobState=([^ ]+) Partition=([^ ]*) TimeLimit=[^ ]+ StartTime=([^ ]+) EndTime=([^ ]+) NodeList=([^ ]+) NodeCnt=[0-9]+ ProcCnt=[0-9]+ WorkDir=")
+CHUNK = 1 << 20  # bytes of the list of ended jobs that are read at once
+DOUBT = 16384  # bytes: no text of a user's in the list is longer
 
 
 def words(line):
@@ -142,6 +151,80 @@ def release(name):
     return call("scontrol", "delete", "ReservationName=" + name).returncode
 
 
+def jobs(position):
+    """Prints, as JSON, the jobs that have ended since that position of slurmctld's list, and at its end those that slurmctld knows."""
+    config = call("scontrol", "show", "config", stdout=subprocess.PIPE)
+    if config.returncode != 0:
+        return config.returncode
+    settings = dict(re.findall(r"(?m)^(JobComp\w+)\s*= (.*)$", config.stdout.decode("utf-8", "replace")))
+    answer = {"listed": settings.get("JobCompType") == "jobcomp/filetxt", "position": position, "more": False, "skipped": [], "jobs": []}
+    if answer["listed"]:
+        answer.update(ended(settings["JobCompLoc"], position))
+    if not answer["more"]:
+        queue = call(*QUEUE, stdout=subprocess.PIPE)
+        if queue.returncode != 0:
+            return queue.returncode
+        for line in queue.stdout.decode("utf-8", "replace").split("\n"):
+            words = line.split("|")
+            if len(words) == 8:
+                answer["jobs"].append(job(*words, known=True))
+    os.write(1, json.dumps(answer).encode())
+    return 0
+
+
+def ended(path, position):
+    """Reads whole lines of the list. A name or a directory that a user gives a job may have newlines, and so what looks like another job: what begins soon after a line that is not
+    whole is skipped, and so is a line with more than one state."""
+    try:
+        size = os.stat(path).st_size
+        if size < position:
+            position = 0  # another list
+        begin = max(0, position - DOUBT)
+        with open(path, "rb") as file:
+            file.seek(begin)
+            text = file.read(position - begin + CHUNK)
+    except FileNotFoundError:
+        return {"position": 0}
+    end = text.rfind(b"\n") + 1
+    found, skipped, at, doubt = [], [], begin, -1
+    for raw in text[:end].split(b"\n")[:-1]:
+        start, at = at, at + len(raw) + 1
+        if begin and start == begin:
+            continue  # it may be the end of a line
+        line = raw.decode("utf-8", "replace")
+        whole = ENDED.fullmatch(line)
+        runs = RUN.findall(whole.group(3)) if whole else []
+        if not whole:
+            if start > doubt:  # else it may be what the same user wrote
+                skipped.append((start, line))
+            doubt = start + DOUBT
+        elif len(runs) != 1 or start <= doubt:
+            skipped.append((start, line))
+        elif start >= position:
+            state, partition, began, until, nodes = runs[0]
+            found.append(job(whole.group(1), whole.group(2), partition, state, whole.group(4), began, until, nodes))
+    return {
+        "position": max(position, begin + end), "more": begin + end < size and end > 0, "jobs": found,
+        "skipped": [line[:100] for start, line in skipped if start >= position][:10],
+    }
+
+
+def job(number, user, partition, state, submitted, started, ended, nodes, known=False):
+    nodes = "" if nodes in ("(null)", "None assigned") else nodes
+    return {
+        "id": int(number), "user": user, "partition": partition, "state": state, "nodes": nodes, "known": known,
+        "submitted": seconds(submitted), "started": seconds(started), "ended": seconds(ended),
+    }
+
+
+def seconds(text):
+    """Returns seconds since 1970, or 0 for a time that is not known. Slurm prints times of this host's zone."""
+    try:
+        return int(time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S")))
+    except (ValueError, OverflowError):
+        return 0
+
+
 def says(what):
     os.write(1, b"\n-- %s\n" % what.encode())
 
@@ -153,6 +236,8 @@ def main(line):
         return 0
     if argv[:1] == ["states"] and 1 <= len(argv[1:]) <= len(LISTERS) and all(map(lists, argv[1:])):
         return states(argv[1:])
+    if allowed(argv, [JOBS]):
+        return jobs(int(argv[1]))
     if allowed(argv, CANARIES):
         return {"reserve": reserve, "test": test, "release": release}[argv[1]](*argv[2:])
     if allowed(argv, COMMANDS):

@@ -22,7 +22,7 @@ def is_a(kind):
 KNOWN = dict.fromkeys(("changed", "failed"), is_a(bool))
 KNOWN.update(dict.fromkeys(("msg", "stdout", "stderr", "module_stdout", "module_stderr", "exception", "public_key", "hardware"), is_a(str)))
 KNOWN.update(dict.fromkeys(("missing", "changes", "restarted"), texts))
-KNOWN["rc"] = is_a(int)
+KNOWN.update(dict.fromkeys(("rc", "time", "waited"), is_a(int)))
 
 
 def checked(answer):

@@ -1,7 +1,7 @@
 """Writes the events of each host as JSON lines, for `reconfigure`."""
 
 import json
-import os
+import time
 
 from ansible.plugins.callback import CallbackBase
 
@@ -31,6 +31,7 @@ class CallbackModule(CallbackBase):
         path = self.get_option("file")
         self.disabled = not path
         self._file = open(path, "w", buffering=1) if path else None
+        self._began = {}
 
     def v2_playbook_on_start(self, playbook):
         self._write(event="playbook", plays=len(playbook.get_plays()))
@@ -39,11 +40,22 @@ class CallbackModule(CallbackBase):
         self._write(event="play")
 
     def v2_runner_on_start(self, host, task):
+        if "installs" in task.tags:
+            self._began[host.get_name()] = time.monotonic()
         self._write(event="start", host=host.get_name(), task=task.get_name(include_role_fqcn=False).strip())
 
     def v2_runner_on_ok(self, result):
+        if "installs" in result._task.tags:
+            self._installed(result)
         if "last" in result._task.tags:
-            self._write(event="done", host=result._host.get_name(), hardware=result._result.get("hardware", ""))
+            self._write(event="done", host=result._host.get_name(), hardware=result._result.get("hardware", ""), clock=_ahead(result._result.get("time")))
+
+    def _installed(self, result):
+        host = result._host.get_name()
+        took = time.monotonic() - self._began.get(host, time.monotonic())
+        # A node is not trusted.
+        waited = min(max(result._result.get("waited", 0), 0), took)
+        self._write(event="installed", host=host, seconds=round(took, 1), waited=round(waited, 1))
 
     def v2_runner_on_failed(self, result, ignore_errors=False):
         self._failure("failed", result, bool(ignore_errors))
@@ -60,6 +72,12 @@ class CallbackModule(CallbackBase):
 
     def _write(self, **event):
         self._file.write(json.dumps(event) + "\n")
+
+
+def _ahead(then):
+    """Returns the seconds that the clock of a node is ahead. A node is not trusted: a number must not be too large for `reconfigure`."""
+    now = int(time.time())
+    return min(max(then - now, -now), now) if isinstance(then, int) else 0
 
 
 def _rescued(task):

@@ -7,6 +7,7 @@ import pwd
 import re
 import stat
 import tempfile
+import time
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -58,6 +59,8 @@ RETURN = """
       description: services that ran before and were restarted
     hardware:
       description: the line that slurmd -C prints; empty if it fails
+    time:
+      description: the node's time, in seconds since 1970
 """
 
 OWNERSHIP = {
@@ -156,16 +159,19 @@ class Node:
 
     def write(self, path, content, owner, mode):
         """Writes a file atomically."""
-        number, unfinished = tempfile.mkstemp(prefix=".%s." % os.path.basename(path), dir=os.path.dirname(path))
+        try:
+            number, unfinished = tempfile.mkstemp(prefix=".%s." % os.path.basename(path), dir=os.path.dirname(path))
+        except OSError as error:
+            raise Failure("write %s: %s" % (path, error.strerror)) from error
         try:
             with os.fdopen(number, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
                 file.write(content)
                 os.fchown(number, *owner)
                 os.fchmod(number, mode)
             os.rename(unfinished, path)
-        except OSError:
+        except OSError as error:
             os.unlink(unfinished)
-            raise
+            raise Failure("write %s: %s" % (path, error.strerror)) from error
         self.changes.append(path)
 
     def block(self, wanted):
@@ -340,7 +346,7 @@ def main():
     except (Failure, OSError) as error:
         module.fail_json(msg=str(error), changed=bool(node.changes), changes=node.changes)
     hardware = {"hardware": node.hardware()} if module.params["hardware"] else {}
-    module.exit_json(changed=bool(node.changes), missing=[], changes=node.changes, restarted=node.restarted, public_key=public_key, **hardware)
+    module.exit_json(time=int(time.time()), changed=bool(node.changes), missing=[], changes=node.changes, restarted=node.restarted, public_key=public_key, **hardware)
 
 
 if __name__ == "__main__":

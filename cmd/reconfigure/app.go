@@ -20,7 +20,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 	worker.EnvVars = []string{"RECONFIGURE_WORKER"}
 	return &cli.App{
 		Name:                   "reconfigure",
-		Usage:                  "make and remove the nodes of a Slurm cluster on OpenStack",
+		Usage:                  "make and remove the nodes of a Slurm cluster in a cloud",
 		UsageText:              "reconfigure [--dir DIRECTORY] [--json] COMMAND [options] [HOSTLIST...]",
 		Version:                site.Version().String(),
 		Reader:                 stdin,
@@ -40,6 +40,8 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			planCommand(),
 			statusCommand(),
 			evidenceCommand(),
+			jobsCommand(),
+			reportCommand(),
 			waitCommand(),
 			cancelCommand(),
 			pauseCommand(),

@@ -39,6 +39,7 @@ var arrows = map[string][]string{
 	"reconfigure/status": {
 		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/reconcile", "reconfigure/text",
 	},
+	"reconfigure/usage":     {"reconfigure", "reconfigure/nodeset", "reconfigure/text"},
 	"reconfigure/config":    {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/journal":   {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/gate":      {"reconfigure", "reconfigure/nodeset"},
@@ -48,14 +49,15 @@ var arrows = map[string][]string{
 	"reconfigure/ansible":   {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
 	"reconfigure/slurm":     {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
 	"reconfigure/openstack": {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/libvirt":   {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/ssh":       {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/site": { // ties them all
 		"reconfigure", "reconfigure/nodeset", "reconfigure/process", "reconfigure/logfile",
 		"reconfigure/config", "reconfigure/gate", "reconfigure/journal", "reconfigure/snapshot", "reconfigure/plan",
 		"reconfigure/operation", "reconfigure/controller", "reconfigure/campaign", "reconfigure/reconcile",
-		"reconfigure/status", "reconfigure/check",
+		"reconfigure/status", "reconfigure/usage", "reconfigure/check",
 		"reconfigure/slurmconf", "reconfigure/terraform", "reconfigure/ansible", "reconfigure/slurm", "reconfigure/openstack",
-		"reconfigure/ssh",
+		"reconfigure/ssh", "reconfigure/libvirt",
 	},
 }
 
@@ -91,6 +93,50 @@ func TestArrows(t *testing.T) {
 	for pkg := range arrows {
 		if !seen[pkg] {
 			t.Errorf("package %s is in the picture, but not in the tree", pkg)
+		}
+	}
+}
+
+// TestACloudIsNamedInItsAdapterAndTheWiringOnly reads the imports and the texts of every file of the product: a kind of
+// cloud is named in reconfigure/NAME and in the wiring. The kinds are the folders of the root modules.
+func TestACloudIsNamedInItsAdapterAndTheWiringOnly(t *testing.T) {
+	root := filepath.Join("..", "..")
+	modules, err := os.ReadDir(filepath.Join(root, "terraform"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wired := map[string]int{}
+	for _, top := range []string{"reconfigure", "cmd"} {
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			file := parse(t, path, parser.SkipObjectResolution)
+			for _, cloud := range modules {
+				if strings.HasPrefix(path, filepath.Join(root, "reconfigure", cloud.Name())+string(filepath.Separator)) {
+					continue
+				}
+				ast.Inspect(file, func(n ast.Node) bool {
+					text, ok := n.(*ast.BasicLit)
+					switch {
+					case !ok || !strings.Contains(strings.ToLower(text.Value), cloud.Name()):
+					case path == filepath.Join(root, "reconfigure", "site", "cloud.go"):
+						wired[cloud.Name()]++
+					default:
+						t.Errorf("%s names %s: %s", path, cloud.Name(), text.Value)
+					}
+					return true
+				})
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, cloud := range modules {
+		if wired[cloud.Name()] != 1 {
+			t.Errorf("the wiring names %s %d times, and once is its import", cloud.Name(), wired[cloud.Name()])
 		}
 	}
 }

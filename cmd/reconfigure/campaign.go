@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
@@ -25,7 +27,13 @@ func campaignFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "canary", Usage: "of a campaign: update and test one node of each group before the others",
 			DisableDefaultText: true},
 		&cli.IntFlag{Name: "pause-on-failures", Value: 1, Usage: "of a campaign: pause when `N` nodes have failed"},
+		waitFlag(),
 	}
+}
+
+func waitFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "wait", Usage: "follow the campaign until it has ended or is paused; the exit code is 0 if " +
+		"all of its nodes are updated, and 3 if some failed", DisableDefaultText: true}
 }
 
 // startCampaign starts a campaign, or shows it for a dry run.
@@ -73,7 +81,7 @@ func startCampaign(c *cli.Context, timeout time.Duration) error {
 		if err != nil {
 			return err
 		}
-		return showCampaign(c, s, started, true)
+		return showCampaign(c, s, log, started, true)
 	})
 }
 
@@ -85,7 +93,7 @@ func campaignCommand() *cli.Command {
 			"node is begun until continue, which also tries again what has failed; abort ends it. Nodes that have begun " +
 			"go on. `reconfigure pause` and `continue` are about all requests instead.",
 		ArgsUsage: "[show|pause|continue|abort]",
-		Flags:     []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`WHY` it is paused"}, workerFlag()},
+		Flags:     []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`WHY` it is paused"}, waitFlag(), workerFlag()},
 		Action: anywhere(func(c *cli.Context, words []string) error {
 			words = append(words, "show")
 			change, known := site.CampaignChanges(site.Caller(c.Context), c.String("reason"))[words[0]]
@@ -105,19 +113,34 @@ func campaignCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				return showCampaign(c, s, newest, known)
+				return showCampaign(c, s, log, newest, known)
 			})
 		}),
 	})
 }
 
-// showCampaign shows a campaign, after a worker was started that takes it on.
-func showCampaign(c *cli.Context, s site.Site, newest reconfigure.Campaign, start bool) error {
+// showCampaign shows a campaign, after a worker was started that takes it on; with --wait, when it has ended or is paused.
+func showCampaign(c *cli.Context, s site.Site, log *journal.Journal, newest reconfigure.Campaign, start bool) error {
 	if start {
 		if err := s.StartWorker(c.Context); err != nil {
 			return fmt.Errorf("campaign %s is on disk, but no worker could be started: %w", newest.ID, err)
 		}
 	}
+	if c.Bool("wait") {
+		out := logger(c)
+		var err error
+		newest, err = s.FollowCampaign(c.Context, log, newest.ID, func(now reconfigure.Campaign) {
+			out.Info("campaign "+string(now.State), "done", now.Done, "under_way", nodeset.Collect(maps.Keys(now.Open)),
+				"failed", nodeset.Collect(maps.Keys(now.Failed)), "why", now.Why)
+		})
+		if err != nil {
+			return err
+		}
+	}
 	campaign := status.NewCampaign(newest)
-	return show(c, campaign, printing(campaign, "\n"))
+	err := show(c, campaign, printing(campaign, "\n"))
+	if err == nil && c.Bool("wait") {
+		err = campaign.Problem()
+	}
+	return err
 }

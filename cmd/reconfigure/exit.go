@@ -33,7 +33,9 @@ func exits() []exit {
 				"done",
 			is[*usageError],
 		},
-		{3, "some nodes are as asked, some are not", outcomeIs(reconfigure.CodePartial)},
+		{3, "some nodes are as asked, some are not", func(err error) bool {
+			return outcomeIs(reconfigure.CodePartial)(err) || is[*status.CampaignError](err)
+		}},
 		{4, "group_vars/all.yml has problems", is[*config.Problems]},
 		{
 			5,

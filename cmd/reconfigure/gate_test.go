@@ -209,7 +209,7 @@ func hostileForController() []string {
 		"/usr/lib/openssh/sftp-server", "rsync --server --sender . /", "git-upload-pack '/x'", "reconfigure status",
 		"reconfigure --dir / destroy --yes", "--help", "-h", "help", "version", "deploy", "destroy", "destroy --yes",
 		"enlarge standard --to 20", "shrink standard --to 0", "resize", "plan deploy", "cancel 1", "pause --reason x",
-		"continue",
+		"continue", "jobs", "jobs 1", "report",
 		"reconcile --fix", "inventory --list", "worker", "worker --stay", "evidence node01", "wait 1", "gate", "check",
 		"gate --role controller", "gate --role node --node node01", "resume", "suspend", "update", "resume-fail",
 		"resume_fail node03",

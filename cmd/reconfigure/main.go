@@ -1,4 +1,4 @@
-// Command reconfigure makes a Slurm cluster on OpenStack elastic: Slurm and administrators call it, and it has
+// Command reconfigure makes a Slurm cluster in a cloud elastic: Slurm and administrators call it, and it has
 // Terraform make or remove the instances, has Ansible configure them, and tells Slurm what became of them.
 package main
 

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
+	"io"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -12,7 +10,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
-	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
 func statusCommand() *cli.Command {
@@ -22,19 +19,14 @@ func statusCommand() *cli.Command {
 		ArgsUsage: "[HOSTLIST...]",
 		Description: "It checks group_vars/all.yml, asks the cloud, Terraform and Slurm, and changes nothing. Where " +
 			"one of them does not answer it says so: " +
-			"the exit code is 0 then, too, unless clouds.yaml lacks the cloud. " +
+			"the exit code is 0 then, too, unless the declared cloud is not configured. " +
 			"Cloud nodes that are powered down share one line, unless HOSTLIST or " +
 			"--state names them. IMAGE is the declared image's name, " +
 			"or the id of another one that the node has still, and then the one that it is to have. A node that " +
 			"HOSTLIST and the filters pick is shown; where there are several, " +
 			"it must pass each of them. docs/status.md describes the fields of JSON and YAML.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{
-				Name:        "output",
-				Aliases:     []string{"o"},
-				Usage:       "`FORMAT` is table, wide (all columns, and a line for every node), json or yaml",
-				DefaultText: "table",
-			},
+			outputFlag(),
 			&cli.StringSliceFlag{
 				Name:  "group",
 				Usage: "only nodes of the node group `NAME`; may be repeated, or have commas",
@@ -72,31 +64,29 @@ func statusCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return errors.Join(showStatus(c, report.Only(picked), format), s.CloudConfigured())
+			report = report.Only(picked)
+			err = format.Write(c.App.Writer, report, func(w io.Writer, wide bool, width int) error {
+				return report.Write(w, status.Layout{Now: time.Now(), Wide: wide, Width: max(width, status.TableWidth)})
+			})
+			return errors.Join(err, s.CloudConfigured())
 		},
 	})
 }
 
-// The formats.
-const (
-	formatTable = "table"
-	formatWide  = "wide"
-	formatJSON  = "json"
-	formatYAML  = "yaml"
-)
+func outputFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name:        "output",
+		Aliases:     []string{"o"},
+		Usage:       "`FORMAT` is table, wide (all columns, and a line for everything), json or yaml",
+		DefaultText: "table",
+	}
+}
 
 // outputFormat is the format that is asked for: --json, which all commands have, is a word for one of them.
-func outputFormat(c *cli.Context) (string, error) {
-	format, asked := c.String("output"), c.IsSet("output")
-	switch {
-	case asked && !slices.Contains([]string{formatTable, formatWide, formatJSON, formatYAML}, format):
-		return "", usagef(c, "there is no output format %q: there are table, wide, json and yaml", format)
-	case wantsJSON(c) && asked && format != formatJSON:
-		return "", usagef(c, "--json and --output %s contradict each other", format)
-	case wantsJSON(c):
-		return formatJSON, nil
-	case !asked:
-		return formatTable, nil
+func outputFormat(c *cli.Context) (status.Format, error) {
+	format, err := status.ParseFormat(c.String("output"), c.IsSet("output"), wantsJSON(c))
+	if err != nil {
+		return "", usagef(c, "%v", err)
 	}
 	return format, nil
 }
@@ -132,18 +122,4 @@ func statusOf(c *cli.Context, s site.Site, f status.Filter) (report status.Repor
 		)
 	}
 	return report, err
-}
-
-func showStatus(c *cli.Context, r status.Report, format string) error {
-	switch format {
-	case formatJSON:
-		return json.NewEncoder(c.App.Writer).Encode(r)
-	case formatYAML:
-		return status.WriteYAML(c.App.Writer, r)
-	case formatTable, formatWide:
-		width, _ := text.TerminalSize(c.App.Writer)
-		layout := status.Layout{Now: time.Now(), Wide: format == formatWide, Width: max(width, status.TableWidth)}
-		return r.Write(c.App.Writer, layout)
-	}
-	return fmt.Errorf("unknown format %q", format)
 }

@@ -21,7 +21,7 @@ func updateCommand() *cli.Command {
 			"a reason that begins with \"reimage image=NAME\" has them made of that image.\n\n" +
 			"With --outdated, and without a hostlist, it starts a campaign, and returns: the nodes that differ from the " +
 			"declaration are updated a few at a time, those that run jobs when these have ended (docs/campaign.md). " +
-			"`reconfigure campaign` shows how far it is.\n\n" + hostlistHelp,
+			"`reconfigure campaign` shows how far it is; --wait follows it.\n\n" + hostlistHelp,
 		ArgsUsage: "HOSTLIST...",
 		Flags: append(
 			append(requestFlags(), campaignFlags()...),
@@ -51,7 +51,7 @@ func updateCommand() *cli.Command {
 				}
 				return startCampaign(c, timeout)
 			}
-			for _, name := range []string{"group", "batch", "max-unavailable", "canary", "pause-on-failures"} {
+			for _, name := range []string{"group", "batch", "max-unavailable", "canary", "pause-on-failures", "wait"} {
 				if c.IsSet(name) {
 					return usagef(c, "--%s is for a campaign: it needs --outdated or --rollback", name)
 				}

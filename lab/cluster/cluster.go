@@ -42,7 +42,13 @@ type Config struct {
 	// Systemd is the base of the images if machines are to have systemd and Slurm's jobs control groups; "" is sysvinit,
 	// with Tools.Image.
 	Systemd string
-	Groups  []NodeGroup
+	// Libvirt has the cloud be libvirt on this computer, and the nodes virtual machines, of the image ImageV1 and the
+	// flavor FlavorSmall. Lab.Cloud and Lab.Host are nil then.
+	Libvirt bool
+	// Packages, if not "", has the control host be a machine of Systemd instead of this computer, and is the folder of
+	// the packages that it installs: see [image.ControlHost].
+	Packages string
+	Groups   []NodeGroup
 	// Partitions are Slurm's; nil is one with all groups.
 	Partitions []Partition
 	// Log gets the errors of the lab itself.
@@ -82,7 +88,15 @@ func Start(ctx context.Context, cfg Config) (_ *Lab, err error) {
 		return nil, err
 	}
 	l.Site = siteFolder(l.Dir)
-	for _, step := range []func(context.Context) error{l.makeUser, l.startCloud, l.makeSite, l.startControlHost} {
+	start := l.startCloud
+	if cfg.Libvirt {
+		start = l.startLibvirt
+	}
+	steps := []func(context.Context) error{l.makeUser, start, l.makeSite, l.startControlHost}
+	if l.hasMachine() {
+		steps = []func(context.Context) error{l.startCloud, l.makeSite, l.bootControlHost}
+	}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -151,7 +165,7 @@ func (l *Lab) startCloud(context.Context) error {
 	l.undo = append(l.undo, host.Close)
 	l.Cloud, err = labcloud.New(labcloud.Config{
 		Project: "lab", User: "lab", Password: Password,
-		Networks: []labcloud.Network{{Name: networkName, CIDR: l.cfg.Gateway.Masked(), Gateway: l.cfg.Gateway.Addr()}},
+		Networks: []labcloud.Network{l.network()},
 		Flavors: []labcloud.Flavor{{Name: FlavorSmall, VCPUs: 2, RAM: 2048, Disk: 10},
 			{Name: FlavorLarge, VCPUs: 4, RAM: 4096, Disk: 10}},
 		Images:  []labcloud.Image{{ID: ImageID(ImageV1), Name: ImageV1}, {ID: ImageID(ImageV2), Name: ImageV2}},
@@ -165,9 +179,9 @@ func (l *Lab) startCloud(context.Context) error {
 	return l.serve()
 }
 
-// serve serves the cloud's API on loopback: only the computer itself needs it.
+// serve serves the cloud's API on loopback where only the computer itself needs it, else on the lab's network.
 func (l *Lab) serve() error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", l.apiAddress())
 	if err != nil {
 		return err
 	}
@@ -198,7 +212,14 @@ func (l *Lab) images() (*image.Store, error) {
 			return nil, err
 		}
 	}
-	return store, nil
+	if !l.hasMachine() {
+		return store, nil
+	}
+	files, err := image.Archive(l.cfg.Packages)
+	if err != nil {
+		return nil, err
+	}
+	return store, store.Add(ControlHostName, files)
 }
 
 // ImageID returns a UUID, as Glance would, from which the image can be recognized in logs.
@@ -224,8 +245,9 @@ func (l *Lab) makeSite(ctx context.Context) error {
 
 // Reconfigure returns a call of the tool by the control host's user.
 func (l *Lab) Reconfigure(ctx context.Context, args ...string) *exec.Cmd {
-	argv := []string{filepath.Join(l.Site, "bin", "reconfigure"), "--dir", l.Site}
-	return l.OnControlHost(ctx, l.Site, append(argv, args...)...)
+	site := l.Directory()
+	argv := []string{filepath.Join(site, "bin", "reconfigure"), "--dir", site}
+	return l.OnControlHost(ctx, site, append(argv, args...)...)
 }
 
 // Command returns a command that runs as root in a node, as on its console.
@@ -240,12 +262,11 @@ func (l *Lab) Command(node string, argv ...string) *exec.Cmd {
 
 // Terraform returns a call of Terraform in the root module, as an administrator would make it.
 func (l *Lab) Terraform(ctx context.Context, args ...string) *exec.Cmd {
-	return l.TerraformIn(ctx, filepath.Join(l.Site, "terraform", "openstack"), args...)
+	return l.TerraformIn(ctx, filepath.Join(l.Directory(), "terraform", "openstack"), args...)
 }
 
 // TerraformIn is [Lab.Terraform] in another folder.
 func (l *Lab) TerraformIn(ctx context.Context, dir string, args ...string) *exec.Cmd {
-	cmd := l.OnControlHost(ctx, dir, append([]string{l.terraformBinary()}, args...)...)
-	cmd.Env = append(cmd.Env, "OS_CLIENT_CONFIG_FILE="+filepath.Join(l.Site, "clouds.yaml"))
-	return cmd
+	argv := []string{"env", "OS_CLIENT_CONFIG_FILE=" + filepath.Join(l.Directory(), "clouds.yaml"), l.terraform()}
+	return l.OnControlHost(ctx, dir, append(argv, args...)...)
 }

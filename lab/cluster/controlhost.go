@@ -20,7 +20,8 @@ import (
 )
 
 // The control host is this computer in a mount namespace of its own, in which one user more exists: the owner of the
-// cluster directory, with a home and keys. The homes of root and of the computer's own users are not visible there.
+// cluster directory, with a home and keys. The homes of root and of the computer's own users are not visible there. It
+// may be a machine instead: see controlmachine.go.
 
 // ControlHostName is the name of the control host for [Enter].
 const ControlHostName = "control-host"
@@ -182,6 +183,9 @@ func answers(ctx context.Context, address, log string) error {
 // OnControlHost returns a command that runs on the control host as its user, in the folder dir, with the environment of
 // a login and the entries of l.Environ. Its Dir MUST NOT be set.
 func (l *Lab) OnControlHost(ctx context.Context, dir string, argv ...string) *exec.Cmd {
+	if l.hasMachine() {
+		return l.onMachine(ctx, dir, argv...)
+	}
 	cmd := inNamespace(ctx, l.host("pid"), dir, argv...)
 	cmd.Env = append(cmd.Env, l.Environ...)
 	return cmd
@@ -195,14 +199,19 @@ func inNamespace(ctx context.Context, pidFile, dir string, argv ...string) *exec
 		"setpriv", "--reuid=" + User, "--regid=" + User, "--init-groups", "--",
 	}
 	cmd := exec.CommandContext(ctx, "nsenter", append(args, argv...)...)
-	cmd.Env = []string{
-		"HOME=/home/" + User, "USER=" + User, "LOGNAME=" + User, "SHELL=/bin/bash", "LANG=C.UTF-8",
-		"PATH=/usr/local/bin:/usr/bin:/bin",
-	}
+	cmd.Env = login()
 	if err != nil {
 		cmd.Err = fmt.Errorf("the control host is not up: %w", err)
 	}
 	return cmd
+}
+
+// login returns the environment of the user's logins.
+func login() []string {
+	return []string{
+		"HOME=/home/" + User, "USER=" + User, "LOGNAME=" + User, "SHELL=/bin/bash", "LANG=C.UTF-8",
+		"PATH=/usr/local/bin:/usr/bin:/bin",
+	}
 }
 
 // ControlHostProcesses returns the ids of all processes on the control host.

@@ -13,6 +13,7 @@ import (
 // Declaration is group_vars/all.yml as the lab writes it. The file in the checkout documents the keys.
 type Declaration struct {
 	ClusterName    string         `yaml:"cluster_name"`
+	Provider       string         `yaml:"provider,omitempty"`
 	Cloud          string         `yaml:"cloud"`
 	ControlHost    ControlHost    `yaml:"control_host"`
 	ControlNode    ControlNode    `yaml:"control_node"`
@@ -117,12 +118,15 @@ const (
 
 // declaration returns the declaration of a lab with these groups and partitions.
 func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaration {
+	provider := ""
+	if l.cfg.Libvirt {
+		provider = "libvirt"
+	}
 	return Declaration{
-		ClusterName: l.cfg.Name,
-		Cloud:       cloudName,
-		ControlHost: ControlHost{
-			Address: l.cfg.Gateway.Addr().String(), Port: sshPort, User: User, Directory: l.Site, HostKey: l.hostKey,
-		},
+		ClusterName:    l.cfg.Name,
+		Provider:       provider,
+		Cloud:          cloudName,
+		ControlHost:    l.controlHost(),
 		ControlNode:    ControlNode{Name: ControlNodeName, Image: ImageV1, Flavor: FlavorSmall, Network: networkName},
 		LoginUser:      "debian",
 		KeyPair:        KeyPair{Name: l.cfg.Name, PublicKey: l.publicKey},
@@ -138,10 +142,20 @@ func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaratio
 		},
 		NameResolution: "hosts",
 		Reconfigure: map[string]any{
-			"state_directory": "state", "terraform": l.terraformBinary(), "parallelism": 20, "lock_timeout": 60,
+			"state_directory": "state", "terraform": l.terraform(), "parallelism": 20, "lock_timeout": 60,
 			"host_keys": "console", "boot_timeout": 30,
 			"cool_down": 0, "breaker": 0, // a fault of one test must not affect the next one
 		},
+	}
+}
+
+// controlHost declares the control host. A machine's host key is where Debian has it, and need not be declared.
+func (l *Lab) controlHost() ControlHost {
+	if l.hasMachine() {
+		return ControlHost{Address: l.machineAddress().String(), Port: 22, User: User, Directory: l.Directory()}
+	}
+	return ControlHost{
+		Address: l.cfg.Gateway.Addr().String(), Port: sshPort, User: User, Directory: l.Directory(), HostKey: l.hostKey,
 	}
 }
 
@@ -149,7 +163,7 @@ func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaratio
 // them, nor compare the nodes with the computer, whose hardware they have.
 func (l *Lab) extra() map[string]string {
 	extra := map[string]string{"SchedulerParameters": "sched_interval=5", "KillWait": "5"}
-	if l.cfg.Systemd == "" {
+	if !l.hasSystemd() {
 		maps.Copy(extra, map[string]string{
 			"ProctrackType": "proctrack/linuxproc", "TaskPlugin": "task/none",
 			"JobAcctGatherType": "jobacct_gather/none", "SlurmdParameters": "config_overrides",
@@ -171,12 +185,15 @@ func (l *Lab) Declare(d Declaration) error {
 		return fmt.Errorf("declare the cluster: %w", err)
 	}
 	site := withoutCgroups
-	if l.cfg.Systemd != "" {
+	if l.hasSystemd() {
 		site = "{}\n"
 	}
 	return errors.Join(os.WriteFile(file, text, 0o644), os.WriteFile(variables, []byte(site), 0o644),
 		os.Lchown(dir, l.uid, l.uid), l.give(file, variables))
 }
+
+// hasSystemd reports whether the nodes have systemd, and so control groups.
+func (l *Lab) hasSystemd() bool { return l.cfg.Systemd != "" || l.cfg.Libvirt }
 
 // withoutCgroups is group_vars/cluster.yml of machines without control groups. slurmd of Slurm 22.05 always loads a
 // cgroup plugin, and only that of version 1 works without a cgroup file system.

@@ -28,8 +28,14 @@ func (l *Lab) JobState(job string) (string, error) { return l.field("job", job, 
 // NodeState returns a node's base state and flags: IDLE+CLOUD+POWERED_DOWN, …
 func (l *Lab) NodeState(node string) (string, error) { return l.field("node", node, "State") }
 
-// NodeReason returns the reason of a node's state; "" if none.
-func (l *Lab) NodeReason(node string) (string, error) { return l.field("node", node, "Reason") }
+// NodeReason returns the reason of a node's state, with its author and time; "" if it is none or blank.
+func (l *Lab) NodeReason(node string) (string, error) {
+	reason, err := l.field("node", node, "Reason")
+	if strings.HasPrefix(strings.TrimSpace(reason), "[") {
+		reason = ""
+	}
+	return reason, err
+}
 
 // field returns one field of the output of `scontrol show`.
 func (l *Lab) field(kind, name, field string) (string, error) {

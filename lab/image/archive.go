@@ -13,8 +13,17 @@ import (
 	"strings"
 )
 
-// archived returns the packages that the playbooks install in a machine, since the base does not have them.
-func archived() []string { return []string{"mariadb-server", "slurmdbd"} }
+// Packages that the playbooks install in a machine.
+type Packages []string
+
+// Accounting returns the packages that a control node needs for accounting and the base lacks.
+func Accounting() Packages { return Packages{"mariadb-server", "slurmdbd"} }
+
+// ControlHost returns what an administrator installs on a control host and the base lacks.
+func ControlHost() Packages { return Packages{"ansible-core", "make", "polkitd"} }
+
+// ComputeNode returns the packages that a compute node of a bare base needs, and one that its first boot installs.
+func ComputeNode() Packages { return Packages{"munge", "slurmd", "slurm-client", "less"} }
 
 // archivePath is the folder of the packages in a machine.
 const archivePath = "/var/local/packages"
@@ -22,20 +31,20 @@ const archivePath = "/var/local/packages"
 // archiveStamp is the file of an archive with the digest of what it was made for.
 const archiveStamp = "recipe"
 
-// ArchiveIsCurrent reports whether dir has all packages that a machine of the base needs to install the archived ones.
-func ArchiveIsCurrent(dir, base string) bool {
-	digest, err := archiveDigest(base)
+// ArchiveIsCurrent reports whether dir has all that a machine of the base needs to install the packages.
+func ArchiveIsCurrent(dir, base string, packages Packages) bool {
+	digest, err := packages.digest(base)
 	found, readErr := os.ReadFile(filepath.Join(dir, archiveStamp))
 	return err == nil && readErr == nil && string(found) == digest
 }
 
-// BuildArchive downloads the archived packages, and those that they need and the base lacks, and replaces dir by them.
+// BuildArchive downloads the packages, and those that they need and the base lacks, and replaces dir by them.
 // It needs apt and the network, and about 5 s. An interrupted build leaves dir+".new", which the next one removes.
-func BuildArchive(ctx context.Context, dir, base string) error {
+func BuildArchive(ctx context.Context, dir, base string, packages Packages) error {
 	fresh := dir + ".new"
 	err := os.RemoveAll(fresh)
 	if err == nil {
-		err = download(ctx, fresh, base)
+		err = packages.download(ctx, fresh, base)
 	}
 	if err == nil {
 		err = errors.Join(os.RemoveAll(dir), os.Rename(fresh, dir))
@@ -47,17 +56,21 @@ func BuildArchive(ctx context.Context, dir, base string) error {
 }
 
 // download has the host's apt resolve what the base lacks. apt writes below dir alone.
-func download(ctx context.Context, dir, base string) error {
-	digest, err := archiveDigest(base)
+func (p Packages) download(ctx context.Context, dir, base string) error {
+	digest, err := p.digest(base)
 	if err != nil {
 		return err
 	}
-	sources, err := hostSources("/etc/apt", DefaultBase().Release)
+	release, err := codename(base)
+	if err != nil {
+		return err
+	}
+	sources, err := hostSources("/etc/apt", release)
 	if err != nil {
 		return err
 	}
 	if len(sources) == 0 {
-		sources = []string{sourceLine("http://deb.debian.org/debian", DefaultBase().Release)}
+		sources = []string{sourceLine("http://deb.debian.org/debian", release)}
 	}
 	scratch := filepath.Join(dir, "apt")
 	defer func() { _ = os.RemoveAll(scratch) }()
@@ -76,7 +89,7 @@ func download(ctx context.Context, dir, base string) error {
 		"-o", "Dir::State=" + scratch, "-o", "Dir::Cache=" + filepath.Join(scratch, "cache"),
 		"-o", "Dir::State::Status=" + filepath.Join(base, "var/lib/dpkg/status"),
 	}
-	for _, words := range [][]string{{"update"}, append([]string{"install"}, archived()...)} {
+	for _, words := range [][]string{{"update"}, append([]string{"install"}, p...)} {
 		if err := run(exec.CommandContext(ctx, "apt-get", append(options, words...)...)); err != nil {
 			return err
 		}
@@ -96,6 +109,21 @@ func download(ctx context.Context, dir, base string) error {
 	}
 	return errors.Join(writeFile(filepath.Join(dir, "Packages"), []byte(index)),
 		writeFile(filepath.Join(dir, archiveStamp), []byte(digest)))
+}
+
+// codename returns the name of a base's release of Debian; see os-release(5).
+func codename(base string) (string, error) {
+	const path, key = "usr/lib/os-release", "VERSION_CODENAME="
+	text, err := os.ReadFile(filepath.Join(base, path))
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), key); ok {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("%s/%s has no %s", base, path, key)
 }
 
 // packageIndex returns the index that apt reads (Debian Repository Format, "Packages" Indices).
@@ -124,13 +152,13 @@ func packageIndex(ctx context.Context, packages []string) (string, error) {
 // archiveName returns the name of a package in the archive, without the % with which apt writes an epoch.
 func archiveName(path string) string { return strings.ReplaceAll(filepath.Base(path), "%3a", "-") }
 
-// archiveDigest returns a digest of all that an archive depends on, except the mirror's state.
-func archiveDigest(base string) (string, error) {
+// digest returns a digest of all that an archive depends on, except the mirror's state.
+func (p Packages) digest(base string) (string, error) {
 	status, err := os.ReadFile(filepath.Join(base, "var/lib/dpkg/status"))
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(fmt.Appendln(status, archived()))
+	sum := sha256.Sum256(fmt.Appendln(status, []string(p)))
 	return hex.EncodeToString(sum[:]) + "\n", nil
 }
 

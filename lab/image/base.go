@@ -22,14 +22,23 @@ type Base struct {
 	Release string
 	// Systemd says that PID 1 is systemd, with D-Bus and logind, and not sysvinit.
 	Systemd bool
+	// Bare says that it is as Debian's own cloud images are: systemd, sshd and cloud-init, which makes the login user and
+	// the host keys, and no package that the playbooks install.
+	Bare bool
 }
 
 // DefaultBase is the base of the images of most labs. It is the smallest, and boots fastest.
 func DefaultBase() Base { return Base{Release: "bookworm"} }
 
-// packages returns the base's packages beyond Debian's essential ones. No package can be installed in a machine later,
-// since it reaches no mirror.
+// packages returns the base's packages beyond Debian's essential ones. A machine reaches no mirror: what it installs
+// later is in its image ([BuildArchive]).
 func (b Base) packages() []string {
+	if b.Bare {
+		return []string{
+			"systemd-sysv", "dbus", "libpam-systemd", "cloud-init", "openssh-server", "sudo", "python3",
+			"iproute2", "procps", "ca-certificates",
+		}
+	}
 	init := []string{"sysvinit-core"}
 	if b.Systemd {
 		init = []string{"systemd-sysv", "dbus", "libpam-systemd"}
@@ -54,6 +63,10 @@ var (
 	rootfsSystemd embed.FS
 	//go:embed customise-systemd.sh
 	customiseSystemd []byte
+	//go:embed bare
+	rootfsBare embed.FS
+	//go:embed customise-bare.sh
+	customiseBare []byte
 )
 
 // IsCurrent reports whether dir has a complete base that was made by this package's recipe.
@@ -145,6 +158,9 @@ func (b Base) copyEmbedded(dir string) error {
 
 // customise returns the script that turns the packages' files into an image.
 func (b Base) customise() []byte {
+	if b.Bare {
+		return customiseBare
+	}
 	if b.Systemd {
 		return slices.Concat(customise, customiseSystemd)
 	}
@@ -155,6 +171,10 @@ func (b Base) customise() []byte {
 // content, in lexical order.
 func (b Base) embedded() func(yield func(string, []byte) bool) {
 	return func(yield func(string, []byte) bool) {
+		if b.Bare {
+			walkFiles(rootfsBare, "bare", yield)
+			return
+		}
 		if walkFiles(rootfs, "rootfs", yield) && b.Systemd {
 			walkFiles(rootfsSystemd, "systemd", yield)
 		}

@@ -10,6 +10,9 @@ import (
 	"strings"
 )
 
+// HostSources returns the host's package sources of a release of Debian as lines of sources.list(5).
+func HostSources(release string) ([]string, error) { return hostSources("/etc/apt", release) }
+
 // hostSources returns the host's package sources as lines of sources.list(5), so that a site's own mirror is used. If
 // the host has none of the release, those of the default base's release are used for it: mirrors have both. Sources of
 // other components or other signers are left out.

@@ -46,8 +46,11 @@ func NewStore(dir, base string) (*Store, error) {
 
 // Add makes the image id: the base and one layer above it with the given files,
 // absolute path to content, owned by root and readable by all.
-func (s *Store) Add(id string, files map[string]string) error {
-	return s.add(id, []string{s.base}, func(layer string) error {
+func (s *Store) Add(id string, files map[string]string) error { return s.AddTo(s.base, id, files) }
+
+// AddTo is [Store.Add] with another base than the store's.
+func (s *Store) AddTo(base, id string, files map[string]string) error {
+	return s.add(id, []string{base}, func(layer string) error {
 		for path, content := range files {
 			if err := writeFile(filepath.Join(layer, path), []byte(content)); err != nil {
 				return err

@@ -41,19 +41,23 @@ const (
 	// are over. Then it goes on.
 	Hang Kind = "hang"
 
-	// NoSSHD, NoSlurmd, NoMunged, NeverBoots and SlowBoot act inside the
-	// machine: see the Flag constants. Fault.Seconds is how slow a slow boot is.
-	NoSSHD     Kind = FlagNoSSHD
-	NoSlurmd   Kind = FlagNoSlurmd
-	NoMunged   Kind = FlagNoMunged
-	NeverBoots Kind = FlagNeverBoots
-	SlowBoot   Kind = FlagSlowBoot
+	// The others act inside the machine, or are about it: see the Flag constants. Fault.Seconds is how slow a slow boot
+	// is.
+	NoSSHD           Kind = FlagNoSSHD
+	NoSlurmd         Kind = FlagNoSlurmd
+	NoMunged         Kind = FlagNoMunged
+	NeverBoots       Kind = FlagNeverBoots
+	SlowBoot         Kind = FlagSlowBoot
+	Blocked          Kind = FlagBlocked
+	FullDisk         Kind = FlagFullDisk
+	TruncatedConsole Kind = FlagTruncatedConsole
 )
 
 // onBuild are the kinds that take effect where a server is built: when it is
 // created or rebuilt. The others act on calls.
 func (k Kind) onBuild() bool {
-	return slices.Contains([]Kind{NoValidHost, StuckBuild, NoSSHD, NoSlurmd, NoMunged, NeverBoots, SlowBoot}, k)
+	return slices.Contains([]Kind{NoValidHost, StuckBuild, NoSSHD, NoSlurmd, NoMunged, NeverBoots, SlowBoot, Blocked,
+		FullDisk, TruncatedConsole}, k)
 }
 
 // onDelete are the kinds that take effect where a server is deleted.

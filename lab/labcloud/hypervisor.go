@@ -56,6 +56,14 @@ const (
 	FlagNoMunged = "no-munged"
 	// FlagNeverBoots is a machine that is ACTIVE in the cloud, and on which nothing ever answers.
 	FlagNeverBoots = "never-boots"
+	// FlagBlocked boots a machine that the gateway's host does not reach, as behind a security group without a rule for
+	// it: no connection is refused, and none is answered. It reaches other machines, and they reach it.
+	FlagBlocked = "blocked"
+	// FlagFullDisk boots a machine whose file system for Slurm's configuration is full.
+	FlagFullDisk = "full-disk"
+	// FlagTruncatedConsole is a machine of whose console the cloud keeps the end only, from the middle of the host keys
+	// on.
+	FlagTruncatedConsole = "truncated-console"
 	// FlagSlowBoot is set together with a BootDelay.
 	FlagSlowBoot = "slow-boot"
 )

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -326,10 +327,24 @@ func (c *Cloud) consoleOutput(r *request, s *server) (reply, error) {
 	if !s.placed {
 		return reply{}, conflict("", "Instance %s is not ready", s.id)
 	}
+	truncated := s.build.flags[FlagTruncatedConsole]
 	return reply{status: http.StatusOK, late: func() (any, error) {
 		text, err := c.hypervisor.Console(s.id, length)
+		if truncated {
+			text = afterFirstKey(text)
+		}
 		return object{"output": text}, err
 	}}, nil
+}
+
+// afterFirstKey returns the end of a console log, from the line after the first host key on; all of a log without keys.
+func afterFirstKey(text string) string {
+	_, after, found := strings.Cut(text, "BEGIN SSH HOST KEY KEYS-----")
+	if !found {
+		return text
+	}
+	lines := strings.SplitAfterN(after, "\n", 3)
+	return lines[len(lines)-1]
 }
 
 func (c *Cloud) lock(r *request, s *server) (reply, error) {

@@ -32,3 +32,12 @@ func Command(dir, id string, argv ...string) *exec.Cmd {
 	}
 	return cmd
 }
+
+// Root returns the path, on the host, of the machine's root folder while it is switched on.
+func (h *Host) Root(id string) (string, error) {
+	pid, err := os.ReadFile(filepath.Join(h.cfg.Dir, id, pidFile))
+	if err != nil {
+		return "", fmt.Errorf("machine %s is not switched on: %w", id, err)
+	}
+	return filepath.Join("/proc", strings.TrimSpace(string(pid)), "root"), nil
+}

@@ -54,6 +54,7 @@ type Host struct {
 
 	mu       sync.Mutex
 	machines map[string]*machine
+	volumes  map[string]volume // by the machine's id
 }
 
 var _ labcloud.Hypervisor = (*Host)(nil)
@@ -86,11 +87,32 @@ func New(cfg Config) (_ *Host, err error) {
 		network:  n,
 		starter:  newStarter(),
 		machines: make(map[string]*machine),
+		volumes:  make(map[string]volume),
 	}, nil
 }
 
 // AddAddress gives this computer a further address on the lab's network, which no machine may have. Close removes it.
 func (h *Host) AddAddress(address netip.Addr) error { return h.network.addAddress(address) }
+
+// volume is a folder of this computer that a machine has at a path of its own.
+type volume struct{ dir, path string }
+
+// environ is for the stage.
+func (v volume) environ() []string { return []string{"VOLUME=" + v.dir, "MOUNT=" + v.path} }
+
+// AddVolume gives a machine, at its next boot, a folder of this computer at an absolute path. A machine has at most
+// one.
+func (h *Host) AddVolume(id, dir, path string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.volumes[id] = volume{dir, path}
+}
+
+func (h *Host) volume(id string) volume {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.volumes[id]
+}
 
 // Close destroys all machines and removes the network and the folder. The host
 // cannot be used afterwards.

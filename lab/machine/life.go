@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -60,6 +61,7 @@ func (h *Host) begin(ctx context.Context, m *machine) (*life, error) {
 		return nil, err
 	}
 	cmd := stageCommand(m.spec, m.layers, m.dir, console.path, group(h.cfg.Name, m.spec.ID), uptime)
+	cmd.Env = append(cmd.Env, h.volume(m.spec.ID).environ()...)
 	cmd.Stdout, cmd.Stderr = console.slave, console.slave
 	l := &life{ports: ports, console: console, pidFile: filepath.Join(m.dir, pidFile),
 		group: group(h.cfg.Name, m.spec.ID), ended: make(chan struct{})}
@@ -232,6 +234,8 @@ func stageCommand(spec labcloud.Machine, layers []string, dir, console, group st
 		"LOGIN_USER=" + image.LoginUser,
 		"LOGIN_UID=" + strconv.Itoa(image.LoginUID),
 		"MASK=" + strings.Join(masked, " "),
+		"BLOCKED=" + strconv.FormatBool(spec.Flags[labcloud.FlagBlocked]),
+		"FULL=" + strconv.FormatBool(spec.Flags[labcloud.FlagFullDisk]),
 		"HANG=" + strconv.FormatBool(spec.Flags[labcloud.FlagNeverBoots]),
 		"DELAY=" + strconv.FormatFloat(spec.BootDelay.Seconds(), 'f', 3, 64),
 	}
@@ -252,6 +256,14 @@ func writeSeed(dir string, spec labcloud.Machine) error {
 			own + " " + spec.Name + "\n",
 		"authorized_keys": strings.Join(spec.AuthorizedKeys, "\n") + "\n",
 	}
+	// For cloud-init, which reads YAML.
+	metadata, err := json.Marshal(map[string]any{
+		"instance-id": spec.ID, "local-hostname": spec.Name, "public-keys": spec.AuthorizedKeys,
+	})
+	if err != nil {
+		return fmt.Errorf("write seed: %w", err)
+	}
+	files["meta-data"] = string(metadata)
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			return fmt.Errorf("write seed: %w", err)

@@ -339,6 +339,34 @@ func TestFaultInOneMachinesServices(t *testing.T) {
 	}
 }
 
+func TestFaultBlocked(t *testing.T) {
+	lab := newLab(t)
+	a, b := lab.spec(t, 1), lab.spec(t, 2)
+	a.Flags = map[string]bool{labcloud.FlagBlocked: true}
+	if err := lab.Boot(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	lab.boot(t, b)
+	waitForRunLevel(t, lab, a)
+	timeout := net.Error(nil)
+	if err := dial(a); !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Errorf("connect to port 22: %v, want no answer", err)
+	}
+	lab.inside(t, b, "ping", "-c1", "-W5", a.Addresses[0].Prefix.Addr().String())
+}
+
+func TestFaultFullDisk(t *testing.T) {
+	lab := newLab(t)
+	a := lab.spec(t, 1)
+	a.Flags = map[string]bool{labcloud.FlagFullDisk: true}
+	lab.boot(t, a)
+	out, err := lab.Command(a.ID, "dd", "if=/dev/zero", "of=/etc/slurm/x", "bs=8k", "count=1").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "No space left on device") {
+		t.Errorf("a file was written: %v, %s", err, out)
+	}
+	lab.inside(t, a, "touch", "/etc/x")
+}
+
 func TestFaultNeverBoots(t *testing.T) {
 	lab := newLab(t)
 	a := lab.spec(t, 1)

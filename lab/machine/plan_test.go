@@ -28,7 +28,7 @@ func TestStageCommandNamesTheMachine(t *testing.T) {
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "ID=id", "NAME=node1", "LOWER=/v2:/v1:/base",
 		"DISK=/lab/id/disk", "ROOT=/lab/id/root", "SEED=/lab/id/seed", "CONSOLE=/dev/pts/7",
 		"CGROUP=lab-x/id", "LOGIN_USER=debian", "LOGIN_UID=1000", "MASK=usr/sbin/sshd usr/sbin/slurmd usr/sbin/munged",
-		"HANG=false", "DELAY=1.500",
+		"BLOCKED=false", "FULL=false", "HANG=false", "DELAY=1.500",
 	}
 	if diff := cmp.Diff(want, cmd.Env); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)

@@ -22,6 +22,11 @@ mkdir -m 1777 run/lock
 mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs tmp
 mount --bind "$CONSOLE" dev/console
 
+if [ -n "${VOLUME-}" ]; then
+	mkdir -p ".$MOUNT"
+	mount --bind "$VOLUME" ".$MOUNT"
+fi
+
 # systemd needs a group of its own in each hierarchy of control groups, and to see no others. Where the host has several
 # hierarchies, so has the machine: a controller is in one only.
 case $(chroot . readlink /sbin/init) in
@@ -63,12 +68,18 @@ if [ -e proc/sysrq-trigger ]; then
 	mount --bind -o ro proc/sysrq-trigger proc/sysrq-trigger
 fi
 
-# The first boot of an instance, also from a snapshot of another one: do what cloud-init does.
+# The first boot of an instance, also from a snapshot of another one: do what cloud-init does, or give it its data.
 if [ "$(cat var/lib/lab/instance 2>/dev/null)" != "$ID" ]; then
 	rm -f etc/ssh/ssh_host_*
 	cp "$SEED/hostname" "$SEED/hosts" etc/
-	install -d -m 0700 -o "$LOGIN_UID" -g "$LOGIN_UID" "home/$LOGIN_USER/.ssh"
-	install -m 0600 -o "$LOGIN_UID" -g "$LOGIN_UID" "$SEED/authorized_keys" "home/$LOGIN_USER/.ssh/"
+	if [ -e usr/bin/cloud-init ]; then # it does the rest: its data source NoCloud
+		mkdir -p var/lib/cloud/seed/nocloud
+		cp "$SEED/meta-data" var/lib/cloud/seed/nocloud/
+		touch var/lib/cloud/seed/nocloud/user-data
+	else
+		install -d -m 0700 -o "$LOGIN_UID" -g "$LOGIN_UID" "home/$LOGIN_USER/.ssh"
+		install -m 0600 -o "$LOGIN_UID" -g "$LOGIN_UID" "$SEED/authorized_keys" "home/$LOGIN_USER/.ssh/"
+	fi
 	[ ! -e etc/machine-id ] || : > etc/machine-id
 	echo "$ID" > var/lib/lab/instance
 fi
@@ -78,11 +89,19 @@ for program in $MASK; do
 	mount --bind bin/false ".$(chroot . readlink -f "/$program")"
 done
 
+if [ "$FULL" = true ]; then
+	mount -t tmpfs -o mode=0755,size=4k tmpfs etc/slurm
+fi
+
 read -r pid rest < /proc/self/stat
 echo "$pid" >&3
 exec 3>&-
 read -r go
 
+if [ "$BLOCKED" = true ]; then
+	# A packet that comes from there is accepted, and the answer is dropped.
+	ip -4 route show default | while read -r _ _ gateway _; do ip route add blackhole "$gateway/32"; done
+fi
 if [ "$HANG" = true ]; then
 	echo "No bootable device."
 	exec sleep infinity

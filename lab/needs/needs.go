@@ -2,6 +2,7 @@
 package needs
 
 import (
+	"os"
 	"testing"
 
 	"github.com/eiffel-hpc/eiffel/lab/tools"
@@ -29,6 +30,15 @@ func Tools(t testing.TB, checkout string) tools.Paths {
 func Systemd(t testing.TB, checkout string) tools.Paths {
 	t.Helper()
 	return found(t, checkout, tools.FindSystemd)
+}
+
+// Libvirt is Tools for a test on virtual machines, which takes minutes: only `make test-libvirt` runs it.
+func Libvirt(t testing.TB, checkout string) tools.Paths {
+	t.Helper()
+	if os.Getenv("EIFFEL_LIBVIRT") == "" {
+		t.Skip(`it runs virtual machines: only "make test-libvirt" does`)
+	}
+	return found(t, checkout, tools.FindLibvirt)
 }
 
 func found(t testing.TB, checkout string, find func(string) (tools.Paths, error)) tools.Paths {

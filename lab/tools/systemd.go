@@ -8,7 +8,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/image"
 )
 
-// InstallSystemd builds the images with systemd, each in about a minute.
+// InstallSystemd builds the images with systemd and the one without Slurm, each in about a minute, and downloads packages
+// for control hosts and bare machines.
 func InstallSystemd(ctx context.Context, checkout string, progress io.Writer) error {
 	p, err := paths(checkout)
 	if err != nil {
@@ -32,13 +33,26 @@ func FindSystemd(checkout string) (Paths, error) {
 }
 
 func systemdSteps(p Paths) []step {
-	base := func(release, dir string) step {
-		b := image.Base{Release: release, Systemd: true}
+	base := func(what, dir string, b image.Base) step {
 		return step{
-			"base image of " + release + " with systemd",
+			"base image of " + b.Release + " " + what,
 			func() bool { return b.IsCurrent(dir) },
 			func(ctx context.Context) error { return b.Build(ctx, dir) },
 		}
 	}
-	return []step{base("bookworm", p.Systemd), base("trixie", p.Trixie)}
+	packages := func(what, archive, dir string, names image.Packages) step {
+		return step{
+			"packages for " + what,
+			func() bool { return image.ArchiveIsCurrent(archive, dir, names) },
+			func(ctx context.Context) error { return image.BuildArchive(ctx, archive, dir, names) },
+		}
+	}
+	return []step{
+		base("with systemd", p.Systemd, image.Base{Release: "bookworm", Systemd: true}),
+		packages("control hosts of bookworm", p.SystemdArchive, p.Systemd, image.ControlHost()),
+		base("with systemd", p.Trixie, image.Base{Release: "trixie", Systemd: true}),
+		packages("control hosts of trixie", p.TrixieArchive, p.Trixie, image.ControlHost()),
+		base("without Slurm", p.Bare, image.Base{Release: "bookworm", Bare: true}),
+		packages("bare machines", p.BareArchive, p.Bare, image.ComputeNode()),
+	}
 }

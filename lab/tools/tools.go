@@ -32,8 +32,16 @@ type Paths struct {
 	// Systemd and Trixie are the same with systemd, of Debian 12 and of Debian 13. Only [InstallSystemd] installs them.
 	Systemd string
 	Trixie  string
-	// Archive is the folder of packages that machines install themselves: see package image.
-	Archive string
+	// Disk is a disk image for virtual machines. Only [InstallLibvirt] installs it.
+	Disk string
+	// Bare is a root file system without the packages of a node. Only [InstallSystemd] installs it.
+	Bare string
+	// Archive is the folder of packages that machines install themselves: see package image. SystemdArchive and
+	// TrixieArchive are those that a control host installs on Systemd and Trixie, and BareArchive those of a node for Bare.
+	Archive        string
+	SystemdArchive string
+	TrixieArchive  string
+	BareArchive    string
 }
 
 // Quick returns p with a provider that does not wait ten seconds before it first polls a server, and five seconds
@@ -65,7 +73,12 @@ func paths(checkout string) (Paths, error) {
 		Image:            filepath.Join(dir, "image", "base"),
 		Systemd:          filepath.Join(dir, "image", "systemd"),
 		Trixie:           filepath.Join(dir, "image", "trixie"),
+		Bare:             filepath.Join(dir, "image", "bare"),
+		Disk:             filepath.Join(dir, "image", "disk.qcow2"),
 		Archive:          filepath.Join(dir, "archive"),
+		SystemdArchive:   filepath.Join(dir, "archive-systemd"),
+		TrixieArchive:    filepath.Join(dir, "archive-trixie"),
+		BareArchive:      filepath.Join(dir, "archive-bare"),
 	}, nil
 }
 
@@ -111,8 +124,10 @@ func steps(checkout string, p Paths) []step {
 		},
 		{
 			"packages for machines",
-			func() bool { return image.ArchiveIsCurrent(p.Archive, p.Image) },
-			func(ctx context.Context) error { return image.BuildArchive(ctx, p.Archive, p.Image) },
+			func() bool { return image.ArchiveIsCurrent(p.Archive, p.Image, image.Accounting()) },
+			func(ctx context.Context) error {
+				return image.BuildArchive(ctx, p.Archive, p.Image, image.Accounting())
+			},
 		},
 	}
 }

@@ -56,8 +56,8 @@ func New(c Config) *Runner {
 // that is, when slurmd has started, else with its failure. It is not called for nodes whose results are unknown when an
 // error is returned. Both are called by other goroutines, one call at a time, and must not block.
 func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance,
-	extent reconfigure.Extent, watch func(node, message string), done func(node string, err error)) (
-	reconfigure.Failures, error) {
+	extent reconfigure.Extent, watch func(node, message string),
+	done func(node string, seen reconfigure.Configured, err error)) (reconfigure.Failures, error) {
 	inv := newInventory(c, instances)
 	static, err := inv.static()
 	if err != nil {
@@ -67,7 +67,7 @@ func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances
 		return nil, fmt.Errorf("write Ansible's inventory: %w", err)
 	}
 	extent = withControl(c, extent)
-	results := results{done: done, told: map[string]bool{}}
+	results := results{done: done, told: map[string]bool{}, seen: map[string]reconfigure.Configured{}}
 	failures := inv.absent(c, extent.Changed)
 	results.tell(failures)
 	extent.Changed = extent.Changed.Difference(failures.Nodes())
@@ -88,14 +88,15 @@ func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances
 
 // results calls done with the result of each node, once.
 type results struct {
-	done func(node string, err error)
+	done func(node string, seen reconfigure.Configured, err error)
 	told map[string]bool
+	seen map[string]reconfigure.Configured
 }
 
 func (r results) of(node string, err error) {
 	if r.done != nil && !r.told[node] {
 		r.told[node] = true
-		r.done(node, err)
+		r.done(node, r.seen[node], err)
 	}
 }
 
@@ -114,8 +115,12 @@ func (r results) wellFor(nodes nodeset.NodeSet) {
 
 // hear reports the result that an event of the run gives.
 func (r results) hear(e event, changed nodeset.NodeSet) {
+	if !changed.Contains(e.Host) {
+		return
+	}
+	r.seen[e.Host] = e.seen(r.seen[e.Host])
 	switch {
-	case !e.final() || !changed.Contains(e.Host):
+	case !e.final():
 	case e.fails():
 		r.of(e.Host, e.failure())
 	default:

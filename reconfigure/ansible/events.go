@@ -29,6 +29,10 @@ type event struct {
 	Rescued bool   `json:"rescued"` // reports whether tasks of a rescue section may follow
 
 	Hardware string `json:"hardware"` // of a last task: what `slurmd -C` prints on the host
+	Clock    int64  `json:"clock"`    // of a last task: the seconds that the host's clock is ahead of the control host's
+
+	Seconds float64 `json:"seconds"` // of an installation of packages: how long it took
+	Waited  float64 `json:"waited"`  // likewise: for how many of them other programs held the package manager's locks
 }
 
 // The kinds of events.
@@ -36,6 +40,7 @@ const (
 	eventPlaybook    = "playbook"    // the playbook was read
 	eventPlay        = "play"        // the next play begins
 	eventStart       = "start"       // a task begins on a host
+	eventInstalled   = "installed"   // packages that the image lacks were installed on a host
 	eventDone        = "done"        // the last task of a host ended well
 	eventFailed      = "failed"      // a task failed on a host, which leaves the run unless the failure is ignored
 	eventUnreachable = "unreachable" // likewise
@@ -51,6 +56,17 @@ func (e event) failure() error {
 		return err
 	}
 	return reconfigure.WithOutput(fmt.Sprintf("task: %s\n%s\n", e.Task, strings.TrimSpace(e.Output)), err)
+}
+
+// seen adds what the event says of its host.
+func (e event) seen(before reconfigure.Configured) reconfigure.Configured {
+	switch e.Event {
+	case eventInstalled:
+		before.Installing += time.Duration(e.Seconds * float64(time.Second))
+	case eventDone:
+		before.Clock = time.Duration(e.Clock) * time.Second
+	}
+	return before
 }
 
 // fails reports whether the event means that its host has failed.
@@ -70,6 +86,11 @@ func (e event) tell(changed nodeset.NodeSet, watch func(node, message string)) {
 	case eventStart:
 		if mine {
 			watch(e.Host, e.Task)
+		}
+	case eventInstalled:
+		if mine {
+			watch(e.Host, fmt.Sprintf("packages were installed in %.0f s; for %.0f s of them other programs, such as those "+
+				"of the first boot, held the package manager's locks", e.Seconds, e.Waited))
 		}
 	case eventFailed, eventUnreachable:
 		if mine {

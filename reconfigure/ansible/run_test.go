@@ -65,7 +65,7 @@ func (r *run) configureAsFarAs(ctx context.Context, extent reconfigure.Extent) (
 		r.lock.Lock()
 		defer r.lock.Unlock()
 		r.watched = append(r.watched, node+": "+message)
-	}, func(node string, err error) {
+	}, func(node string, _ reconfigure.Configured, err error) {
 		r.lock.Lock()
 		defer r.lock.Unlock()
 		r.done = append(r.done, fmt.Sprintf("%s: %v", node, err))
@@ -451,6 +451,7 @@ func TestResultsAreKnownBeforeTheRunEnds(t *testing.T) {
     - name: Go on when the others are known
       ansible.builtin.shell: until [ -e {{ playbook_dir }}/../known ]; do sleep 0.1; done
       when: inventory_hostname == 'node01'
+      tags: installs
     - name: The last one
       ansible.builtin.shell: "{{ 'echo broken >&2; false' if inventory_hostname == 'big1' else 'true' }}"
       tags: last
@@ -468,20 +469,21 @@ func TestResultsAreKnownBeforeTheRunEnds(t *testing.T) {
 	write(t, filepath.Join(r.Dir, "host_vars", "node03.yml"), "{}\n")
 	type result struct {
 		node string
+		seen reconfigure.Configured
 		err  error
 	}
 	var got []result
-	done := func(node string, err error) {
-		got = append(got, result{node, err})
+	done := func(node string, seen reconfigure.Configured, err error) {
+		got = append(got, result{node, seen, err})
 		if len(got) == 2 {
 			write(t, filepath.Join(r.Dir, "known"), "")
 		}
 	}
 	extent := reconfigure.Extent{Changed: nodeset.Of("ctl", "node01", "node03", "node10", "big1")}
 	failures, err := r.Configure(t.Context(), r.cluster, r.instances, extent, func(string, string) {},
-		func(node string, err error) {
+		func(node string, seen reconfigure.Configured, err error) {
 			if node != "node10" { // it has no address, which is known before the run begins
-				done(node, err)
+				done(node, seen, err)
 			}
 		})
 	if err != nil {
@@ -492,6 +494,9 @@ func TestResultsAreKnownBeforeTheRunEnds(t *testing.T) {
 	}
 	if len(got) != 4 || got[2].node != "node01" || got[2].err != nil || got[3].node != "ctl" || got[3].err != nil {
 		t.Fatalf("results %+v", got)
+	}
+	if got[2].seen.Installing == 0 || got[0].seen.Installing+got[1].seen.Installing+got[3].seen.Installing != 0 {
+		t.Errorf("packages were installed on node01 alone, and the results are %+v", got)
 	}
 	for _, early := range got[:2] {
 		if want := failures[early.node]; fmt.Sprint(want) != fmt.Sprint(early.err) {

@@ -42,8 +42,9 @@ type Unreachable struct {
 
 // Facts is what was gathered of a site. The zero value of each field is that it is not known.
 type Facts struct {
-	Cluster reconfigure.Cluster
-	UID     int // the owner of the cluster directory, who should own all files
+	Cluster  reconfigure.Cluster
+	Provider reconfigure.Provider
+	UID      int // the owner of the cluster directory, who should own all files
 
 	Files          []File
 	FileSystems    []FileSystem

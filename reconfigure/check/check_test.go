@@ -11,6 +11,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
 )
 
 // publicKey is of no use to anybody: its private half was thrown away.
@@ -42,6 +43,7 @@ func healthy() Facts {
 		return slices.Repeat([]time.Duration{time.Duration(n) * time.Minute}, fewest)
 	}
 	return Facts{
+		Provider: openstack.Provider(),
 		Cluster: reconfigure.Cluster{
 			Name:    "eiffel",
 			Control: reconfigure.Control{Name: "ctl", Source: control},
@@ -78,7 +80,7 @@ func healthy() Facts {
 			Phases: map[reconfigure.Phase][]time.Duration{reconfigure.PhaseBoot: minutes(1)},
 			Ready:  minutes(4), Removed: minutes(1),
 		},
-		Versions: map[Program]string{Terraform: "1.5.7", Provider: "1.54.1", Ansible: "2.14.18", Slurm: "22.05.8"},
+		Versions: map[Program]string{Terraform: "1.5.7", Plugin: "1.54.1", Ansible: "2.14.18", Slurm: "22.05.8"},
 		Exports:  "rw,sync,root_squash",
 		Clocks:   map[string]time.Duration{"the cloud": 2 * time.Second, "the control node": -3 * time.Second},
 		Sources: map[reconfigure.Source]reconfigure.Resolved{
@@ -271,7 +273,7 @@ func TestEachFinding(t *testing.T) {
 			Error, "Terraform is version 1.4.6, older than 1.5.0", "terraform: PATH",
 		},
 		"another Terraform": {version(Terraform, "1.9.0"), Note, "tests run with 1.5.7", ""},
-		"another provider":  {version(Provider, "3.0.0"), Note, "provider is version 3.0.0", "versions.tf"},
+		"another provider":  {version(Plugin, "3.0.0"), Note, "provider is version 3.0.0", "versions.tf"},
 		"another Ansible":   {version(Ansible, "2.17.1"), Note, "ansible-core is version 2.17.1", ""},
 		"another Slurm":     {version(Slurm, "23.11.4"), Note, "Slurm is version 23.11.4", ""},
 		"root of every node": {
@@ -454,9 +456,9 @@ func TestPercentile(t *testing.T) {
 // TestTheTestedVersionsAreThoseOfTheLab holds the table to what the suite installs.
 func TestTheTestedVersionsAreThoseOfTheLab(t *testing.T) {
 	for program, installed := range map[Program]string{
-		Terraform: tools.TerraformVersion, Provider: tools.ProviderVersion,
+		Terraform: tools.TerraformVersion, Plugin: tools.ProviderVersion,
 	} {
-		if tested := supported()[program].tested; installed != tested {
+		if tested := supported(openstack.Provider())[program].tested; installed != tested {
 			t.Errorf("%s: the lab installs %s, the table has %s", program, installed, tested)
 		}
 	}

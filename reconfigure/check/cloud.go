@@ -61,7 +61,7 @@ func login(facts Facts) []Finding {
 		Check: "cloud", Severity: Error,
 		What:   facts.Login,
 		Why:    "nothing can be made or removed, and instances that are idle are paid for",
-		Change: fmt.Sprintf("the entry %q of clouds.yaml; an application credential is best", facts.Cluster.Cloud),
+		Change: fmt.Sprintf("the cloud %q: %s", facts.Cluster.Cloud, facts.Provider.Advice),
 	}}
 }
 

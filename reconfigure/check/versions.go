@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/go-version"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // Program is a program that the tool drives.
@@ -13,7 +15,7 @@ type Program string
 // The programs.
 const (
 	Terraform Program = "Terraform"
-	Provider  Program = "the OpenStack provider"
+	Plugin    Program = "Terraform's provider"
 	Ansible   Program = "ansible-core"
 	Slurm     Program = "Slurm"
 )
@@ -25,13 +27,12 @@ type support struct {
 }
 
 // supported returns the supported versions. A test compares them with those that the lab installs.
-func supported() map[Program]support {
+func supported(p reconfigure.Provider) map[Program]support {
 	return map[Program]support{
 		Terraform: {"1.5.0", "1.5.7", "reconfigure: {terraform: PATH} names another binary"},
-		Provider: {
-			"1.54.0",
-			"1.54.1",
-			"terraform/openstack/versions.tf has the constraint; then terraform init -upgrade",
+		Plugin: {
+			p.Plugin.Oldest, p.Plugin.Tested,
+			"terraform/" + p.Name + "/versions.tf has the constraint; then terraform init -upgrade",
 		},
 		Ansible: {"2.14.0", "2.14", "install that version where it is first on PATH"},
 		Slurm:   {"22.05.0", "22.05", "the image of the control node and of the compute nodes"},
@@ -40,12 +41,12 @@ func supported() map[Program]support {
 
 // versions checks the installed versions.
 func versions(facts Facts) (found []Finding) {
-	for _, program := range []Program{Terraform, Provider, Ansible, Slurm} {
+	for _, program := range []Program{Terraform, Plugin, Ansible, Slurm} {
 		is, err := version.NewVersion(facts.Versions[program])
 		if err != nil {
 			continue
 		}
-		s := supported()[program]
+		s := supported(facts.Provider)[program]
 		finding := Finding{Check: "versions", Change: s.change}
 		switch {
 		case is.LessThan(version.Must(version.NewVersion(s.oldest))):

@@ -11,6 +11,7 @@ import (
 func (d *declaration) cluster() reconfigure.Cluster {
 	return reconfigure.Cluster{
 		Name:           d.name.is,
+		Provider:       d.provider.is,
 		Cloud:          d.cloud.is,
 		LoginUser:      d.loginUser.is,
 		PrivateKeyFile: d.privateKeyFile.is,

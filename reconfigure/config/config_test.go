@@ -53,6 +53,7 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 	}
 	want := reconfigure.Cluster{
 		Name:           "eiffel",
+		Provider:       "openstack",
 		Cloud:          "openstack",
 		LoginUser:      "debian",
 		PrivateKeyFile: "/home/alice/.ssh/id_ed25519",
@@ -96,7 +97,7 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			CoolDown:       2 * time.Minute,
 			Breaker:        3,
 
-			NodesPerState: 100,
+			NodesPerState: 32,
 			CanaryTime:    10 * time.Minute,
 		},
 	}

@@ -10,7 +10,7 @@ import (
 
 // declaration is the values of the file that the rules between keys and the Cluster need.
 type declaration struct {
-	name, cloud, loginUser, privateKeyFile value[string]
+	name, provider, cloud, loginUser, privateKeyFile value[string]
 
 	controlHost controlHost
 
@@ -77,6 +77,7 @@ const slurm16 = 65533
 func (d *declaration) schema(dir string) object {
 	return object{
 		"cluster_name":     text(&d.name, clusterName()...),
+		"provider":         optional{text(&d.provider, like(`[a-z0-9]+`, "is not a kind of cloud"))},
 		"cloud":            text(&d.cloud, filled),
 		"control_host":     d.controlHost.schema(),
 		"control_node":     d.control.schema(),
@@ -227,7 +228,7 @@ func (s *settingsOfTool) schema(dir string) object {
 		coolDown      = 120 // seconds; about the time after which Slurm starts a requeued job again
 		breaker       = 3
 		retries       = 1
-		nodesPerState = 100 // the time of a run of Terraform grows with the square of the nodes in its state
+		nodesPerState = 32 // the time of a run of Terraform grows with the square of the nodes in its state
 		canaryMinutes = 10
 		// Limits.
 		mostRetries = 9     // usually resume_timeout ends the retries earlier

@@ -44,6 +44,7 @@ func TestWhatIsNotInTheGrammarIsRefused(t *testing.T) {
 		"resume node1\n", "resume node1 node2", "resume --jobs", "resume node1 --jobs", "resume --jobs --jobs node1",
 		"resume --json node1", "suspend --jobs node1", "suspend --reason x node1", "--dir / resume node1",
 		"resume --resume-file /etc/passwd node1", "RESUME node1", "destroy", "deploy", "gate --role controller",
+		"jobs", "jobs 1", "report", "report --since 1d",
 		"resume node1;id", "resume 'node1'", "resume node[1-", "resume node[1-99999999]", "resume --", "resume -x",
 		"resume nöde1", "resume node1\x00", "status --jobs", "status --json --json", "status a b", "status -o json",
 		"resume " + strings.Repeat("n", MaxCommand),
@@ -60,7 +61,7 @@ func TestANodeMayUpdateItselfOnly(t *testing.T) {
 	}
 	for _, command := range []string{
 		"", "update", "update node02", "update node[01-02]", "update node01,node02", "update node1", "status",
-		"status node01", "resume node01", "suspend node01", "resume-fail node01", "update --jobs node01",
+		"status node01", "resume node01", "suspend node01", "resume-fail node01", "update --jobs node01", "jobs", "report",
 	} {
 		if call, err := Parse(node01, command); err == nil {
 			t.Errorf("%q is %q", command, call.Arguments())

@@ -84,7 +84,7 @@ func (p *pair) step(t *testing.T, rt *rapid.T) {
 	switch what := rapid.SampledFrom([]string{
 		"submit", "submit", "begin", "begin", "undo", "defer", "finish", "cancel", "record", "record", "pause",
 		"continue",
-		"acquire", "release", "prune", "start", "advance",
+		"acquire", "release", "prune", "start", "advance", "live", "live", "job",
 	}).Draw(rt, "what"); what {
 	case "submit":
 		r := reconfigure.Request{Mode: reconfigure.Resume, Nodes: nodeset.Of(nodes.Draw(rt, "nodes")...)}
@@ -109,6 +109,28 @@ func (p *pair) step(t *testing.T, rt *rapid.T) {
 			rapid.SampledFrom([]string{"", "n1", "n2"}).Draw(rt, "node")
 		events := []reconfigure.Event{event(plan, node, "a"), event(plan, "n3", "b")}
 		p.each(rt, what, func(j simulate.JournalHandle) error { return j.Record(ctx, events...) })
+	case "live":
+		moment := rapid.Custom(func(rt *rapid.T) time.Time {
+			return time.Unix(rapid.Int64Range(1, 9).Draw(rt, "at"), 0).UTC()
+		})
+		l := reconfigure.Life{
+			Node: rapid.SampledFrom([]string{"n1", "n2"}).Draw(rt, "node"), Made: moment.Draw(rt, "made"),
+			Instance: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(rt, "instance"),
+			Plan:     rapid.Int64Range(1, 2).Draw(rt, "plan"), Continues: rapid.Bool().Draw(rt, "continues"),
+		}
+		if l.Instance == "" || rapid.IntRange(0, 3).Draw(rt, "ends") == 0 {
+			l.Removed = moment.Draw(rt, "removed")
+		}
+		p.each(rt, what, func(j simulate.JournalHandle) error { return j.Record(ctx, reconfigure.Event{Life: &l}) })
+	case "job":
+		r := reconfigure.JobRun{
+			ID: rapid.Int64Range(0, 2).Draw(rt, "job"), State: rapid.SampledFrom([]string{"X", "Y"}).Draw(rt, "state"),
+			Submitted: time.Unix(rapid.Int64Range(1, 2).Draw(rt, "submitted"), 0).UTC(),
+		}
+		if rapid.Bool().Draw(rt, "ended") {
+			r.Ended = time.Unix(rapid.Int64Range(1, 6).Draw(rt, "end"), 0).UTC()
+		}
+		p.each(rt, what, func(j simulate.JournalHandle) error { return j.KeepJobRuns(ctx, r.ID, r) })
 	case "pause":
 		p.each(rt, what, func(j simulate.JournalHandle) error { return j.Pause(ctx, "why", "anna") })
 	case "continue":
@@ -196,6 +218,12 @@ func (p *pair) compare(t *testing.T, rt *rapid.T) {
 		c, ok, err := j.Campaign(ctx)
 		c.Started = time.Time{}
 		put(fmt.Sprint("campaign ", ok), c, err)
+		lives, err := j.Lives(ctx, time.Unix(3, 0))
+		put("lives", lives, err)
+		runs, err := j.JobRuns(ctx, time.Unix(3, 0))
+		put("jobs", runs, err)
+		position, err := j.JobPosition(ctx)
+		put("position", position, err)
 		put("lease", j.Holder(ctx) != "", nil)
 		return all
 	}

@@ -70,7 +70,7 @@ func (j *Journal) AdvanceCampaign(
 		is.ID = was.ID
 		submitted = nil
 		for _, r := range requests {
-			r, err := insertRequest(ctx, tx, r)
+			r, err := j.insertRequest(ctx, tx, r)
 			if err != nil {
 				return err
 			}

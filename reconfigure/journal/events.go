@@ -11,14 +11,20 @@ import (
 
 // Record writes events in their order, all or none. An event without a time gets the time of now. Each belongs to a
 // plan that has begun; an unknown plan is an error that a retry does not fix. The journal numbers them in the order of
-// the commits. Only the holder of the lease may call it (ErrLeaseLost).
+// the commits. Their lives are kept apart (Lives), and one that is not whole is such an error too. Only the holder of
+// the lease may call it (ErrLeaseLost).
 //
 // It waits for the disk; Recorder is for callers that must not wait.
 func (j *Journal) Record(ctx context.Context, events ...reconfigure.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	return j.writeHeld(ctx, "record", func(tx *sql.Tx) error { return insertEvents(ctx, tx, events...) })
+	return j.writeHeld(ctx, "record", func(tx *sql.Tx) error {
+		if err := insertEvents(ctx, tx, events...); err != nil {
+			return err
+		}
+		return insertLives(ctx, tx, events...)
+	})
 }
 
 func insertEvents(ctx context.Context, tx *sql.Tx, events ...reconfigure.Event) error {
@@ -29,6 +35,9 @@ func insertEvents(ctx context.Context, tx *sql.Tx, events ...reconfigure.Event) 
 	}
 	defer insert.Close()
 	for _, e := range events {
+		if e.Life != nil && e.Phase == "" {
+			continue
+		}
 		at := stamp(e.Time).UnixNano()
 		if _, err := insert.ExecContext(ctx, at, e.Plan, e.Node, e.Phase, e.Level, text(e.Message)); err != nil {
 			return err

@@ -20,7 +20,8 @@ import (
 // deferred in parts, one that cannot be planned, and a new one.
 var version7 = []string{
 	`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options, newest_batch, touched) VALUES
-		('resume', 'n[1-2]', '', '', 'null', 1000, '{}', 0, 1), ('resume', 'n3', '', '', 'null', 2000, '{}', 0, 1),
+		('resume', 'n[1-2]', '', '', 'null', 1000, '{}', 0, 1), 
+		('resume', 'n3', '', '', '[{"job_id":7,"nodes":"n3"},{"job_id":7,"nodes":"n3"}]', 2000, '{}', 0, 1),
 		('update', 'n[4-7]', '', '', 'null', 3000, '{}', 0, 1), ('resume', 'n8', '', '', 'null', 4000, '{}', 0, NULL),
 		('suspend', 'n9', '', '', 'null', 5000, '{}', 2, NULL)`,
 	`INSERT INTO batches (begun) VALUES (1500), (2500)`,
@@ -53,7 +54,10 @@ func fromVersion7(t *testing.T, place string, dialect goose.Dialect, folder stri
 
 	at := func(nanoseconds int64) time.Time { return time.Unix(0, nanoseconds).UTC() }
 	want := []reconfigure.Request{
-		{ID: 2, Mode: reconfigure.Resume, Nodes: nodeset.Of("n3"), Submitted: at(2000), Touched: true},
+		{
+			ID: 2, Mode: reconfigure.Resume, Nodes: nodeset.Of("n3"), Submitted: at(2000), Touched: true,
+			Jobs: []reconfigure.Job{{ID: 7, Nodes: nodeset.Of("n3")}, {ID: 7, Nodes: nodeset.Of("n3")}},
+		},
 		{
 			ID: 3, Mode: reconfigure.Update, Nodes: nodeset.Of("n4", "n5", "n6", "n7"), Submitted: at(3000),
 			Touched:  true,
@@ -71,6 +75,9 @@ func fromVersion7(t *testing.T, place string, dialect goose.Dialect, folder stri
 	}
 	if d := cmp.Diff(want, must(j.Pending(t.Context()))(t), cmpopts.EquateEmpty()); d != "" {
 		t.Errorf("pending (-want +got):\n%s", d)
+	}
+	if named := must(j.RequestsFor(t.Context(), 7))(t); len(named) != 1 || named[0].ID != 2 {
+		t.Errorf("job 7 is in the requests %+v", named)
 	}
 	events := must(j.EventsOf(t.Context(), 1, 2, 3, 4, 5))(t)
 	texts := map[reconfigure.RequestID][]string{}

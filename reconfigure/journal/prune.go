@@ -10,7 +10,8 @@ import (
 const pruneAtOnce = 5000
 
 // Prune deletes the requests whose outcome is older than before, and the plans, events and evidence that belong to no
-// other request. It never deletes a request without an outcome, nor its plans, events and evidence. A node whose events
+// other request; the lives of instances and the runs of jobs that ended before, and runs that Slurm last had before. It
+// never deletes a request without an outcome, nor its plans, events and evidence. A node whose events
 // are all deleted has no entry in LastMoves afterwards.
 //
 // It deletes in several transactions, and may be interrupted at any point and called again. A SQLite file does not
@@ -31,6 +32,11 @@ func (j *Journal) Prune(ctx context.Context, before time.Time) error {
 		`DELETE FROM plan_requests WHERE (request, plan) IN (
 			SELECT request, plan FROM plan_requests WHERE request IN (` + oldRequests + `)` + some + `)`,
 		`DELETE FROM plans WHERE id IN (` + oldPlans + some + `)`,
+		`DELETE FROM job_requests WHERE (job, request) IN (
+			SELECT job, request FROM job_requests WHERE request IN (` + oldRequests + `)` + some + `)`,
+		`DELETE FROM lives WHERE (instance, plan) IN (SELECT instance, plan FROM lives WHERE removed < $1` + some + `)`,
+		`DELETE FROM job_runs WHERE (job, submitted) IN (
+			SELECT job, submitted FROM job_runs WHERE coalesce(ended, kept) < $1` + some + `)`,
 		`DELETE FROM requests WHERE id IN (` + oldRequests + some + `)`,
 	} {
 		for deleted := int64(pruneAtOnce); deleted == pruneAtOnce; {

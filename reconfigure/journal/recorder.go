@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -241,7 +242,8 @@ func (r *Recorder) account(group []reconfigure.Event, err error) {
 		r.drop(group)
 	case r.dropped > 0:
 		note := reconfigure.Event{
-			Time: r.first.Time, Plan: r.first.Plan, Phase: r.first.Phase, Level: reconfigure.Note,
+			Time: r.first.Time, Plan: r.first.Plan, Phase: cmp.Or(r.first.Phase, reconfigure.PhaseReport),
+			Level:   reconfigure.Note,
 			Message: fmt.Sprintf("%d events from here on are missing: the journal failed for too long", r.dropped),
 		}
 		r.dropped = 0

@@ -17,7 +17,7 @@ const requestColumns = `id, mode, nodes, reason, caller, jobs, submitted, option
 // a mode, or with nodes that are no hostlist, is an error that a retry does not fix.
 func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (submitted reconfigure.Request, err error) {
 	err = j.write(ctx, "submit", func(tx *sql.Tx) (err error) {
-		submitted, err = insertRequest(ctx, tx, r)
+		submitted, err = j.insertRequest(ctx, tx, r)
 		return err
 	})
 	if err != nil {
@@ -27,7 +27,7 @@ func (j *Journal) Submit(ctx context.Context, r reconfigure.Request) (submitted 
 }
 
 // insertRequest writes a request, and returns it as it is written.
-func insertRequest(ctx context.Context, tx *sql.Tx, r reconfigure.Request) (reconfigure.Request, error) {
+func (j *Journal) insertRequest(ctx context.Context, tx *sql.Tx, r reconfigure.Request) (reconfigure.Request, error) {
 	r.Submitted, r.Reason, r.Caller = stamp(r.Submitted), text(r.Reason), text(r.Caller)
 	jobs, err := json.Marshal(r.Jobs)
 	if err != nil {
@@ -41,11 +41,15 @@ func insertRequest(ctx context.Context, tx *sql.Tx, r reconfigure.Request) (reco
 	if err := decode(new(reconfigure.Request), r.Nodes.String(), string(jobs), string(options)); err != nil {
 		return r, err
 	}
-	return r, tx.QueryRowContext(ctx,
+	err = tx.QueryRowContext(ctx,
 		`INSERT INTO requests (mode, nodes, reason, caller, jobs, submitted, options)
 			VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id`,
 		r.Mode, r.Nodes.String(), r.Reason, r.Caller, string(jobs), r.Submitted.UnixNano(),
 		string(options)).Scan(&r.ID)
+	if err != nil {
+		return r, err
+	}
+	return r, j.insertJobs(ctx, tx, r)
 }
 
 // Pending returns the requests without an outcome, oldest first, also those for which operations were started: no

@@ -212,6 +212,9 @@ func (sqliteStore) meaning(err error) string {
 	if !errors.As(err, &e) {
 		return ""
 	}
+	if e.Code() == sqlite3.SQLITE_IOERR_SHMSIZE { // as the first one opens the journal on a full disk
+		return "the disk is full, nothing was written"
+	}
 	switch e.Code() & 0xff { // the low byte is the primary result code
 	case sqlite3.SQLITE_FULL:
 		return "the disk is full, nothing was written"

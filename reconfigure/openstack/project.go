@@ -3,29 +3,26 @@ package openstack
 import (
 	"context"
 	"errors"
-	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"net/http"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/limits"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// ProjectServer is one of the project's servers, whosever it is.
-type ProjectServer struct {
-	ID, Name string
-	Cluster  string // the cluster's name in its metadata; empty: none
-	Ours     bool   // it counts as this cluster's
-}
-
 // ProjectServers is all servers of the project.
-func (c *Client) ProjectServers(ctx context.Context) ([]ProjectServer, error) {
+func (c *Client) ProjectServers(ctx context.Context) ([]reconfigure.ProjectServer, error) {
 	all, err := c.allServers(ctx, servers.ListOpts{})
 	if err != nil {
 		return nil, err
 	}
-	found := make([]ProjectServer, len(all))
+	found := make([]reconfigure.ProjectServer, len(all))
 	for i, s := range all {
-		found[i] = ProjectServer{ID: s.ID, Name: s.Name, Cluster: s.Metadata[clusterKey], Ours: c.listed(s.Metadata)}
+		found[i] = reconfigure.ProjectServer{
+			ID: s.ID, Name: s.Name, Cluster: s.Metadata[clusterKey], Ours: c.listed(s.Metadata),
+		}
 	}
 	return found, nil
 }

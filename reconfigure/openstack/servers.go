@@ -154,6 +154,7 @@ func view(s servers.Server) reconfigure.Server {
 	return reconfigure.Server{
 		ID: s.ID, Node: s.Name, Status: s.Status, Fault: strings.TrimSpace(s.Fault.Message), Address: address(s.Addresses),
 		ImageID: image, FlavorID: flavor, Group: s.Metadata[groupKey], Created: s.Created,
+		Host: cmp.Or(s.Host, s.HostID),
 	}
 }
 

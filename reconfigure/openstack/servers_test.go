@@ -33,7 +33,10 @@ func TestServersAreOursOnlyAndNoneIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := func(s *servers.Server, node, status string) reconfigure.Server {
-		return reconfigure.Server{ID: s.ID, Node: node, Status: status, ImageID: imageV1, FlavorID: "42", Group: "standard"}
+		host := s.HostID
+		return reconfigure.Server{
+			ID: s.ID, Node: node, Status: status, ImageID: imageV1, FlavorID: "42", Group: "standard", Host: host,
+		}
 	}
 	want := map[string][]reconfigure.Server{
 		"node1": {server(first, "node1", "ACTIVE"), server(second, "node1", "ACTIVE")},
@@ -43,6 +46,9 @@ func TestServersAreOursOnlyAndNoneIsLost(t *testing.T) {
 	ignored := cmpopts.IgnoreFields(reconfigure.Server{}, "Created", "Address", "Fault")
 	if diff := cmp.Diff(want, got, ignored, twins); diff != "" {
 		t.Error(diff)
+	}
+	if got["node1"][0].Host == "" || got["node2"][0].Host != "" {
+		t.Errorf("hosts %q and %q", got["node1"][0].Host, got["node2"][0].Host)
 	}
 	fault, err := l.client.Fault(t.Context(), broken.ID)
 	if err != nil || fault != "No valid host was found." {

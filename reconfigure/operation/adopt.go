@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // adoptKnown adds servers to Terraform's state that the cloud has as asked, and that are tainted in the state or
@@ -116,12 +117,15 @@ func (t *attempt) adoptable(p provision) (reconfigure.Server, bool) {
 func (t *attempt) adoptAll(
 	ctx context.Context, plan reconfigure.Plan, servers map[string]reconfigure.Server, cut []*delivery,
 ) {
+	var (
+		adopted  nodeset.NodeSet
+		failures reconfigure.Failures
+	)
 	state, err := t.terraform.State(ctx)
-	if err == nil {
+	if err == nil { // else the map of nodes is unknown, and Adopt would write an empty one
 		plan.Desired = state.Desired
+		adopted, failures, err = t.terraform.Adopt(ctx, plan, servers)
 	}
-	adopted, failures, problem := t.terraform.Adopt(ctx, plan, servers)
-	err = errors.Join(err, problem)
 	for _, d := range cut {
 		node := d.call.In.op.change.Node
 		if _, asked := servers[node]; !asked {

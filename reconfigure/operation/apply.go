@@ -150,8 +150,8 @@ func (t *attempt) watch(
 			continue
 		}
 		for _, d := range deliveries {
-			if _, there := d.renewed(servers[d.call.In.op.change.Node]); there {
-				d.call.In.op.exists()
+			if s, there := d.renewed(servers[d.call.In.op.change.Node]); there {
+				d.call.In.op.exists(s)
 			}
 			if !d.given && d.early && t.deliver(d, servers[d.call.In.op.change.Node]) {
 				moved, others = time.Now(), true

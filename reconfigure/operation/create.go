@@ -23,6 +23,7 @@ func (o *operation) attempts(first func() error) error {
 		if err == nil || !o.retries(err, attempt, time.Since(began)) {
 			return err
 		}
+		o.failLife(err)
 		o.collectEvidence(err)
 		if problem := o.another(); problem != nil {
 			o.note("it is not retried: " + problem.Error())
@@ -59,6 +60,7 @@ func (o *operation) another() error {
 // bringUp is one attempt.
 func (o *operation) bringUp() error {
 	o.enter(reconfigure.PhaseApply)
+	o.appeared.Store(nil)
 	if err := o.provision(); err != nil {
 		return err
 	}
@@ -78,12 +80,16 @@ func (o *operation) provision() error {
 		if err == nil {
 			o.instance, o.settled, o.finished, o.taken = made.instance, made.settled, true, made.taken
 			o.removed = false
+			o.beginLife(made.instance.ID)
 			o.found(map[string]reconfigure.Instance{o.change.Node: made.instance})
 			return nil
 		}
 		if last != nil && reconfigure.ClassOf(err) == reconfigure.ClassRefused { // an attempt came before
 			o.note(said(err))
 			return last
+		}
+		if last != nil && errors.Is(err, errLate) {
+			return fmt.Errorf("%w: %w", err, last)
 		}
 		if err = o.late(err); !reconfigure.ClassOf(err).Passing() || attempt == most || o.left() < wait {
 			return err
@@ -96,9 +102,6 @@ func (o *operation) provision() error {
 		wait *= 2
 	}
 }
-
-// exists notes that the cloud has the new instance.
-func (o *operation) exists() { o.made.CompareAndSwap(0, time.Now().UnixNano()) }
 
 // hurried reports whether most of the node's time was over before the cloud had its instance: the control host, or the
 // queue for Terraform, took it. An instance that is late then says nothing about its group.
@@ -133,7 +136,7 @@ func (o *operation) fresh() bool {
 // boot waits until the instance answers by SSH, gets it configured, and waits until slurmd has registered.
 func (o *operation) boot(fresh bool) error {
 	o.enter(reconfigure.PhaseBoot)
-	o.exists()
+	o.exists(reconfigure.Server{ID: o.instance.ID})
 	_, deps := o.using()
 	ctx, cancel := context.WithTimeoutCause(o.ctx, o.round.Cluster.Settings.BootTimeout, errBoot)
 	err := deps.Waiter.Wait(ctx, o.instance, fresh)
@@ -144,6 +147,7 @@ func (o *operation) boot(fresh bool) error {
 	if err != nil {
 		return byDefault(reconfigure.ClassSSH, o.cause(err))
 	}
+	o.passed(booted)
 	return o.configureAndVerify()
 }
 
@@ -165,9 +169,11 @@ func (o *operation) configureAndVerify() error {
 			return err
 		}
 	}
+	o.passed(configured)
 	if err := o.verify(); err != nil {
 		return err
 	}
+	o.passed(registered)
 	o.settle()
 	return nil
 }

@@ -43,6 +43,7 @@ type lab struct {
 	running *operation.Operator
 	plan    reconfigure.Plan
 	round   *round // the last one that was started
+	rounds  int64
 	classes map[string]reconfigure.Class
 }
 
@@ -177,8 +178,9 @@ func (l *lab) start() *round {
 		verdicts: map[string]reconfigure.Verdict{}, after: map[string]time.Duration{},
 	}
 	l.round = r
+	l.rounds++
 	l.operator().Start(operation.Round{
-		Number: 7, Cluster: l.cluster, Seen: seen, Plan: l.plan,
+		Number: 6 + l.rounds, Cluster: l.cluster, Seen: seen, Plan: l.plan,
 	}, func(v reconfigure.Verdict) {
 		r.came <- v
 	})

@@ -87,11 +87,11 @@ type Waiter interface {
 // Configurer runs the playbooks. It MUST be idempotent, and has one user at a time.
 type Configurer interface {
 	// Configure configures the instances of the extent. It calls done for each changed node as soon as its own result is
-	// known; the failures have the same results. A fault on a node that did not change is no failure. An error means that
+	// known, and with what was seen of it; the failures have the same results. A fault on a node that did not change is no failure. An error means that
 	// there are no results by node except those of done.
 	Configure(
 		ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent,
-		watch Watch, done func(node string, err error),
+		watch Watch, done func(node string, seen reconfigure.Configured, err error),
 	) (reconfigure.Failures, error)
 	// Sums returns a checksum for each of these nodes of all that Configure depends on for the node, and of its instance's
 	// identity. While it is the same, another Configure changes nothing on the node.
@@ -182,6 +182,7 @@ type Timing struct {
 	Poll      time.Duration // the interval of polls
 	Quiet     time.Duration // the time without another node after which a run begins
 	Longest   time.Duration // the longest wait before a run begins
+	Preview   time.Duration // the longest time for Terraform's plan
 	Straggler time.Duration // the time without progress after which a run is interrupted if others wait
 	Build     time.Duration // until an instance is ACTIVE whose run was interrupted
 	Hung      time.Duration // the time without progress after which the next run of the playbooks begins beside this one
@@ -195,7 +196,7 @@ type Timing struct {
 func DefaultTiming() Timing {
 	return Timing{
 		Poll: time.Second, Quiet: 300 * time.Millisecond, Longest: 3 * time.Second,
-		Straggler: 10 * time.Second, Hung: 15 * time.Second,
+		Preview: 5 * time.Minute, Straggler: 10 * time.Second, Hung: 15 * time.Second,
 		Build: 30 * time.Minute, Image: 2 * time.Hour, Register: 2 * time.Minute, Remove: 10 * time.Minute,
 		Pause: 2 * time.Second,
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -40,8 +42,12 @@ type operation struct {
 	ready    atomic.Bool  // anybody can log in to the node; read by other goroutines
 	waiting  atomic.Bool  // for a run of Terraform or Ansible that has not begun; read by other goroutines
 
-	began time.Time    // the operation
-	made  atomic.Int64 // when the cloud was first seen to have the new instance, in Unix nanoseconds; 0: not yet
+	began time.Time              // the operation
+	seen  reconfigure.Configured // by the playbooks
+	made  atomic.Int64           // when the cloud was first seen to have the new instance, in Unix nanoseconds; 0: not yet
+
+	appeared atomic.Pointer[appearance] // of the attempt's instance; nil: not yet; set by other goroutines
+	life     reconfigure.Life           // of the new instance; without an id while there is none
 }
 
 var (
@@ -146,6 +152,8 @@ func (o *operation) verdict(err error) reconfigure.Verdict {
 		Node: o.change.Node, Action: o.change.Action, Status: reconfigure.StatusDone, Reason: o.change.Note,
 	}
 	if err == nil {
+		v.Reason = strings.Join(slices.DeleteFunc([]string{v.Reason, o.slowly(time.Now())},
+			func(s string) bool { return s == "" }), "; ")
 		return v
 	}
 	v.Status, v.Phase, v.Class, v.Reason = reconfigure.StatusFailed, o.phase, reconfigure.ClassOf(err), err.Error()
@@ -160,6 +168,15 @@ func (o *operation) verdict(err error) reconfigure.Verdict {
 		v.Status = reconfigure.StatusRefused
 	}
 	return v
+}
+
+// slowly returns, of a node on which packages were installed, how long that took and how to avoid it.
+func (o *operation) slowly(now time.Time) string {
+	if o.seen.Installing == 0 {
+		return ""
+	}
+	return fmt.Sprintf("it took %s, %s of them for packages that its image lacks: `reconfigure image create %s` makes an "+
+		"image that has them", now.Sub(o.began).Round(time.Second), o.seen.Installing.Round(time.Second), o.change.Node)
 }
 
 // persistent reports whether the node must always have an instance, as the control node must.

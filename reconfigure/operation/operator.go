@@ -25,7 +25,7 @@ import (
 // Operator starts operations, and has what they share.
 type Operator struct {
 	timing    Timing
-	playbooks *batcher.Batcher[configuring, struct{}]
+	playbooks *batcher.Batcher[configuring, reconfigure.Configured]
 	states    *batcher.Batcher[asked, map[string]reconfigure.NodeState]
 	servers   *batcher.Batcher[asked, map[string][]reconfigure.Server]
 	updates   *batcher.Batcher[update, struct{}]

@@ -13,10 +13,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// configuring is an operation's call of Ansible.
+// configuring is an operation's call of Ansible. Its result is what was seen of the node.
 type configuring struct{ op *operation }
 
-type configureCall = batcher.Call[configuring, struct{}]
+type configureCall = batcher.Call[configuring, reconfigure.Configured]
 
 // configure runs the playbooks on the node, together with all that wait, and returns when this node is done.
 func (o *operation) configure() error {
@@ -29,9 +29,9 @@ func (o *operation) configure() error {
 	}
 	o.ready.Store(true)
 	o.waiting.Store(true)
-	_, err := o.playbooks.Do(o.ctx, configuring{o})
+	seen, err := o.playbooks.Do(o.ctx, configuring{o})
 	if err == nil {
-		o.started = true
+		o.started, o.seen = true, seen
 		o.keepSum()
 		return nil
 	}
@@ -47,7 +47,7 @@ func (o *operation) configure() error {
 const longestRun = time.Hour
 
 // configureAll is one run of Ansible. Each node has its result as soon as the playbooks are done with it.
-func (o *Operator) configureAll(r *batcher.Run[configuring, struct{}]) {
+func (o *Operator) configureAll(r *batcher.Run[configuring, reconfigure.Configured]) {
 	o.wait.Add(1)
 	defer o.wait.Done()
 	ctx, cancel := context.WithTimeout(o.ctx, longestRun)
@@ -84,18 +84,18 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, struct{}]) {
 				moves()
 			}
 		},
-		func(node string, err error) {
+		func(node string, seen reconfigure.Configured, err error) {
 			if c := of[node]; c != nil {
-				c.Finish(struct{}{}, err)
+				c.Finish(seen, err)
 			}
 			moves()
 		})
 	for node, c := range of {
 		switch {
 		case failures[node] != nil:
-			c.Finish(struct{}{}, failures[node])
+			c.Finish(reconfigure.Configured{}, failures[node])
 		default:
-			c.Finish(struct{}{}, err)
+			c.Finish(reconfigure.Configured{}, err)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func operations(calls []*configureCall) []*operation {
 // yieldWhenStuck lets the next run begin beside one in which a node hangs: when others wait, and no node has made
 // progress for a while. The runs have no node in common, and each has its own inventory. A run that concerns every node
 // never yields.
-func (o *Operator) yieldWhenStuck(r *batcher.Run[configuring, struct{}], progress, ended <-chan struct{}) {
+func (o *Operator) yieldWhenStuck(r *batcher.Run[configuring, reconfigure.Configured], progress, ended <-chan struct{}) {
 	moved, awaited := time.Now(), r.Awaited()
 	var stuck <-chan time.Time // set while others wait
 	for {
@@ -228,7 +228,7 @@ func (o *Operator) extent(
 			continue
 		}
 		c.Finish(
-			struct{}{},
+			reconfigure.Configured{},
 			fmt.Errorf("slurm.conf is left as it is: without %s, on which a job may run, Slurm would end that job", forgotten),
 		)
 	}

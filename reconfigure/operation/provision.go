@@ -197,7 +197,7 @@ func (t *attempt) once(ctx context.Context) (again bool) {
 		return false
 	}
 	plan := t.plan(calls)
-	preview, err := t.terraform.Preview(ctx, plan)
+	preview, err := t.preview(ctx, plan)
 	if bad := (*reconfigure.Unplannable)(nil); errors.As(err, &bad) && t.failSome(calls, bad.Failures) {
 		return true
 	}
@@ -215,6 +215,21 @@ func (t *attempt) once(ctx context.Context) (again bool) {
 	}
 	t.failSome(calls, refused)
 	return true
+}
+
+// errSilent ends a plan of Terraform's that takes too long. The provider sets no time limit for an answer of the cloud.
+var errSilent = reconfigure.Classify(reconfigure.ClassCloud, errors.New("Terraform's plan did not end in time: a service "+
+	"of the cloud, Nova or Neutron, accepts calls and does not answer; ask the cloud's administrators"))
+
+// preview has Terraform make its plan, for a limited time: a service that hangs must not hold back what comes later.
+func (t *attempt) preview(ctx context.Context, plan reconfigure.Plan) (reconfigure.Preview, error) {
+	limited, cancel := context.WithTimeoutCause(ctx, t.timing.Preview, errSilent)
+	defer cancel()
+	preview, err := t.terraform.Preview(limited, plan)
+	if err != nil && errors.Is(context.Cause(limited), errSilent) {
+		err = errSilent
+	}
+	return preview, err
 }
 
 // open returns the calls without a result whose callers still wait.

@@ -30,7 +30,7 @@ func (t *attempt) overQuota(ctx context.Context, plan reconfigure.Plan, calls []
 		return nil
 	}
 	cluster, _ := t.using()
-	refused := fit(room, groups(wanted, plan.Jobs, cluster.AllOrNothing))
+	refused := fit(room.In(t.shard), groups(wanted, plan.Jobs, cluster.AllOrNothing))
 	if len(refused) > 0 {
 		t.giveUp(refused)
 	}

@@ -47,6 +47,9 @@ func (o *operation) removal(ctx context.Context) error {
 			o.note(said(err))
 			return last
 		}
+		if err == nil {
+			o.endLife()
+		}
 		if err == nil || refused || ctx.Err() != nil {
 			return err
 		}

@@ -32,6 +32,7 @@ func (o *operation) fail(err error) {
 	if o.rejection == nil || o.awaitedNow(ctx) {
 		o.record(o.phase, reconfigure.Failed, said(err))
 	}
+	o.failLife(err)
 	if problem := o.tellSlurm(ctx, public(err)); problem != nil {
 		o.note("Slurm could not be told that it failed: " + problem.Error())
 	}

@@ -182,7 +182,7 @@ func TestSlurmIsToldOfANodeBeforeItGivesItUp(t *testing.T) {
 		order  func(*lab)
 		reason string
 	}{
-		"while Terraform plans":      {func(l *lab) { l.Takes(simulate.Planning, 5*time.Minute) }, late},
+		"while Terraform plans":      {func(l *lab) { l.Takes(simulate.Planning, 4*time.Minute) }, late},
 		"while Terraform is at work": {func(l *lab) { l.Takes(simulate.Applying, 5*time.Minute) }, late},
 		"while it is built": {
 			func(l *lab) { l.Takes(simulate.Building, simulate.Forever, "p3") }, "boot-timeout: " + late,
@@ -266,6 +266,38 @@ func TestPreviewIsNotAppliedTooLate(t *testing.T) {
 		l.wantOrder("down p3: it was not ready before Slurm gives it up", "power_down p3")
 		l.wantOrder("apply create p5", "configure p5")
 		l.wantNever("apply create p3", "apply create p[3,5]")
+	})
+}
+
+// TestACloudThatDoesNotAnswerTerraform has a service of the cloud accept calls and never answer, so that Terraform's
+// plan does not end by itself.
+func TestACloudThatDoesNotAnswerTerraform(t *testing.T) {
+	const silent = "Terraform's plan did not end in time"
+	test(t, func(l *lab) {
+		l.Takes(simulate.Planning, 24*time.Hour)
+		l.wants(reconfigure.Create, "p5") // by a person, without a deadline
+		l.resumes(12*time.Minute, 0, "p3")
+		said := l.carry()
+		for node, words := range map[string]string{
+			"p3": "it was not ready before Slurm gives it up: " + silent, "p5": silent,
+		} {
+			if !strings.Contains(said[node], words) {
+				l.Errorf("%s: %s", node, said[node])
+			}
+		}
+		l.want("classes", map[string]reconfigure.Class{"p3": reconfigure.ClassCloud, "p5": reconfigure.ClassCloud}, l.classes)
+		l.want("state", back, l.Node("p3").State)
+		l.wantHealth(reconfigure.Health{})
+	})
+	test(t, func(l *lab) {
+		l.Takes(simulate.Planning, 24*time.Hour)
+		l.resumes(12*time.Minute, 0, "p3")
+		round := l.start()
+		time.Sleep(time.Minute)
+		l.Takes(simulate.Planning, time.Second) // the next plan
+		round.wait()
+		l.want("p3", reconfigure.StatusDone, round.verdicts["p3"].Status)
+		l.wantNote(silent)
 	})
 }
 

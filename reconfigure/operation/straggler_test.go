@@ -1,10 +1,16 @@
 package operation_test
 
 import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
@@ -275,4 +281,50 @@ func TestPassingFailureIsNotRetriedForever(t *testing.T) {
 			l.Errorf("after %s: %+v", l.round.after["p3"], verdict)
 		}
 	})
+}
+
+// tornState cannot be read once more than so often.
+type tornState struct {
+	operation.Provisioner
+	*testing.T
+	reads *int
+}
+
+func (s tornState) State(ctx context.Context) (reconfigure.State, error) {
+	if *s.reads--; *s.reads < 0 {
+		return reconfigure.State{}, errors.New("it is half written")
+	}
+	return s.Provisioner.State(ctx)
+}
+
+func (s tornState) Adopt(
+	ctx context.Context, p reconfigure.Plan, servers map[string]reconfigure.Server,
+) (nodeset.NodeSet, reconfigure.Failures, error) {
+	if len(p.Desired) < 4 {
+		s.Errorf("the map of nodes is to have %v alone", slices.Collect(maps.Keys(p.Desired)))
+	}
+	return s.Provisioner.Adopt(ctx, p, servers)
+}
+
+// TestAStateThatCannotBeReadLosesNoNodes has the state of Terraform be half written when the instances of an interrupted
+// run are adopted: the map of nodes stays.
+func TestAStateThatCannotBeReadLosesNoNodes(t *testing.T) {
+	for reads := range 3 {
+		test(t, func(l *lab) {
+			provisioner := l.deps.Provisioner
+			l.deps.Provisioner = func(shard string) operation.Provisioner {
+				return tornState{provisioner(shard), t, &reads}
+			}
+			l.PowersUp("p3")
+			l.wants(reconfigure.Create, "p3")
+			l.carry()
+			l.deps.Provisioner = provisioner
+			state, err := provisioner("").State(l.ctx)
+			for _, node := range []string{"ctl", "p1", "p2"} {
+				if _, there := state.Desired[node]; err != nil || !there {
+					l.Errorf("after %d reads the map lacks %s, error %v", reads, node, err)
+				}
+			}
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
@@ -69,7 +70,7 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 			return errors.New("slurmctld runs with an earlier slurm.conf, in which it is still a cloud node"), nil
 		case !o.registered(state):
 			return reconfigure.Classify(reconfigure.ClassUnregistered,
-				fmt.Errorf("slurmd did not register in time: Slurm has it as %s", describe(state))), nil
+				fmt.Errorf("slurmd did not register in time: Slurm has it as %s%s", describe(state), wrongClock(o.seen.Clock))), nil
 		}
 	}
 	servers, err := o.serversOfNode(ctx, o.change.Node)
@@ -81,10 +82,26 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 	}
 	for _, s := range servers {
 		if s.ID == o.instance.ID && s.Active() {
+			o.onHost(s)
 			return nil, nil
 		}
 	}
 	return errors.New("the cloud does not have its instance as running"), nil
+}
+
+// wrongClock returns, of a clock that is that far ahead, why munge may refuse it; "" if that is not the reason. By
+// default munge accepts credentials for five minutes (munged(8), --max-ttl).
+func wrongClock(ahead time.Duration) string {
+	const accepted = 4 * time.Minute
+	way := "ahead of"
+	if ahead < 0 {
+		way = "behind"
+	}
+	if ahead.Abs() < accepted {
+		return ""
+	}
+	return fmt.Sprintf("; its clock is %s %s the control host's, and munge refuses credentials that are not of the last five "+
+		"minutes: have its image run a time service, such as chrony", ahead.Abs().Round(time.Second), way)
 }
 
 // errUnwanted is why a node is given up that slurmd did not register from before Slurm powered it down: an

@@ -45,8 +45,6 @@ const (
 	resizing     = "reconfigure resize"
 	deploying    = "reconfigure deploy"
 	readdressed  = "scontrol update nodename=" + Nodes + " nodeaddr="
-	byHand       = "openstack server delete "
-	portByHand   = "openstack port delete "
 )
 
 // adoptable reports whether Slurm uses an instance that Terraform's state does not have as finished, and that is in the

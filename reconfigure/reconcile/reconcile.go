@@ -46,6 +46,7 @@ const (
 	GivenUp    Kind = "given_up"      // Slurm has powered down a persistent node
 	Stopped    Kind = "stopped"       // the cloud has the instance as shut off, paused, suspended or in ERROR, unasked
 	Silent     Kind = "silent"        // the instance of a persistent node runs, and its slurmd does not answer
+	Cleaned    Kind = "cleaned"       // the node's disk was cleaned for an image, and the node was not made anew
 	Image      Kind = "wrong_image"   // the instance is made of another image than Terraform was told
 	Address    Kind = "wrong_address" // the sources have different addresses of the instance
 	Outdated   Kind = "outdated"      // a note: the instance differs from the declaration, which only an update changes
@@ -93,13 +94,15 @@ const Nodes = "{NODES}"
 
 // Compare lists what differs, by node. An empty result means that the sources agree as far as they answer. An instance
 // or port that Terraform does not know counts from the age minAge on, since Terraform may be making a younger one.
-func Compare(cluster reconfigure.Cluster, seen snapshot.Snapshot, busy Busy, minAge time.Duration) []Finding {
+func Compare(
+	cluster reconfigure.Cluster, seen snapshot.Snapshot, busy Busy, minAge time.Duration, commands reconfigure.CloudCommands,
+) []Finding {
 	if busy.Whole {
 		return nil
 	}
 	c := comparison{
 		cluster: cluster, persistent: cluster.Persistent(), declared: cluster.Nodes(), seen: seen, minAge: minAge,
-		known: knownIDs(seen.Instances), slurm: seen.Answers(snapshot.Slurm), cloud: seen.Answers(snapshot.Cloud),
+		commands: commands, known: knownIDs(seen.Instances), slurm: seen.Answers(snapshot.Slurm), cloud: seen.Answers(snapshot.Cloud),
 		terraform: seen.Answers(snapshot.Terraform),
 	}
 	var all []Finding
@@ -127,6 +130,7 @@ type comparison struct {
 	slurm                bool // it answers, and so on
 	cloud, terraform     bool
 	minAge               time.Duration
+	commands             reconfigure.CloudCommands
 	known                map[string]bool // ids that Terraform has
 }
 
@@ -161,7 +165,7 @@ func (c comparison) judge(node string) []Finding {
 	for i := range all {
 		all[i].Node = node
 		if node == c.cluster.Control.Name && all[i].Command == updating {
-			all[i].Command = v.starting() // no mode updates it
+			all[i].Command = c.starting(v) // no mode updates it
 		}
 		if !c.fixable() {
 			all[i].Fix = None

@@ -10,6 +10,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
@@ -33,7 +34,7 @@ type observation struct {
 }
 
 func (o observation) compare(c reconfigure.Cluster) []Finding {
-	return Compare(c, o.Snapshot, o.busy, minAge)
+	return Compare(c, o.Snapshot, o.busy, minAge, openstack.Provider().Commands)
 }
 
 // unreachable makes a source unreachable.
@@ -96,6 +97,12 @@ func (o *observation) slurm(node, states string) {
 	o.States[node] = state
 }
 
+func (o *observation) reason(node, reason string) {
+	state := o.States[node]
+	state.Reason = reason
+	o.States[node] = state
+}
+
 func (o *observation) taint(node string) {
 	i := o.Instances[node]
 	i.Tainted = true
@@ -119,6 +126,13 @@ func TestFindings(t *testing.T) {
 			o.slurm("n2", "ALLOCATED CLOUD")
 		}, nil},
 		"leaked": {func(o *observation) { o.has("n2", "standard") }, one("n2", Leaked, Suspend, "")},
+		"cleaned for an image": {func(o *observation) {
+			o.slurm("n1", "IDLE DRAIN")
+			o.reason("n1", "reconfigure: "+reconfigure.ImageReason+": no valid host")
+		}, one("n1", Cleaned, None, reimaging)},
+		"cleaned for an image, and made anew": {func(o *observation) {
+			o.reason("n1", "reconfigure: "+reconfigure.ImageReason)
+		}, nil},
 		"leaked, after ResumeTimeout": {func(o *observation) {
 			o.has("n2", "standard")
 			o.slurm("n2", "DOWN CLOUD POWERED_DOWN")
@@ -166,7 +180,7 @@ func TestFindings(t *testing.T) {
 			o.slurm("old1", "DOWN CLOUD")
 			o.reasoned("old1", "reconfigure: boot: no SSH")
 			o.serve("old1", "stray", time.Hour)
-		}, []Finding{{Node: "old1", Kind: Orphan, Server: "stray", Command: byHand + "stray"}}},
+		}, []Finding{{Node: "old1", Kind: Orphan, Server: "stray", Command: openstack.Provider().Commands.Remove + "stray"}}},
 		"persistent, and rebooted by itself": {
 			func(o *observation) { o.slurm("n1", "DOWN NOT_RESPONDING") }, one("n1", Silent, None, deploying),
 		},
@@ -207,7 +221,7 @@ func TestFindings(t *testing.T) {
 		"powers up, and there is an orphan that is not to be removed": {func(o *observation) {
 			o.slurm("n2", "ALLOCATED CLOUD POWERING_UP")
 			o.serve("n2", "stray", time.Hour)
-		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Command: byHand + "stray"}, {Node: "n2", Kind: PowersUp}}},
+		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Command: openstack.Provider().Commands.Remove + "stray"}, {Node: "n2", Kind: PowersUp}}},
 		"orphan": {
 			func(o *observation) { o.serve("n2", "stray", time.Hour) },
 			[]Finding{{Node: "n2", Kind: Orphan, Server: "stray", Fix: Delete}},
@@ -217,15 +231,15 @@ func TestFindings(t *testing.T) {
 		"orphan that is in use": {func(o *observation) {
 			o.slurm("n2", "ALLOCATED CLOUD")
 			o.serve("n2", "stray", time.Hour)
-		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Command: byHand + "stray"}}},
+		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Command: openstack.Provider().Commands.Remove + "stray"}}},
 		"orphan that has no node's name": {func(o *observation) { o.serve("other", "stray", time.Hour) },
-			[]Finding{{Node: "other", Kind: Orphan, Server: "stray", Command: byHand + "stray"}}},
+			[]Finding{{Node: "other", Kind: Orphan, Server: "stray", Command: openstack.Provider().Commands.Remove + "stray"}}},
 		"orphan with the control node's name": {func(o *observation) { o.serve("ctl", "stray", time.Hour) },
-			[]Finding{{Node: "ctl", Kind: Doubled, Server: "stray", Command: byHand + "stray"}}},
+			[]Finding{{Node: "ctl", Kind: Doubled, Server: "stray", Command: openstack.Provider().Commands.Remove + "stray"}}},
 		"two of a name, one in use at an address that is not told": {func(o *observation) {
 			o.serve("n1", "stray", time.Hour)
 		},
-			[]Finding{{Node: "n1", Kind: Doubled, Server: "stray", Command: byHand + "stray"}}},
+			[]Finding{{Node: "n1", Kind: Doubled, Server: "stray", Command: openstack.Provider().Commands.Remove + "stray"}}},
 		"two of a name, one in use at another address": {func(o *observation) {
 			o.serve("n1", "stray", time.Hour)
 			o.Servers["n1"][1].Address = "192.0.2.2"
@@ -236,7 +250,7 @@ func TestFindings(t *testing.T) {
 			o.Servers["n1"][1].Address = "192.0.2.2"
 			o.reachedAt("n1", "192.0.2.2")
 		}, []Finding{
-			{Node: "n1", Kind: Doubled, Server: "stray", Command: byHand + "stray"},
+			{Node: "n1", Kind: Doubled, Server: "stray", Command: openstack.Provider().Commands.Remove + "stray"},
 			{Node: "n1", Kind: Address, Command: readdressed + "192.0.2.1"},
 		}},
 		"lost": {func(o *observation) {
@@ -283,7 +297,7 @@ func TestFindings(t *testing.T) {
 			o.Servers["n2"][0].ImageID = "image-v0"
 			o.slurm("n2", "ALLOCATED CLOUD")
 		}, []Finding{
-			{Node: "n2", Kind: Orphan, Server: "id-n2", Command: byHand + "id-n2"}, {Node: "n2", Kind: Unfinished},
+			{Node: "n2", Kind: Orphan, Server: "id-n2", Command: openstack.Provider().Commands.Remove + "id-n2"}, {Node: "n2", Kind: Unfinished},
 		}},
 		"shut off": {
 			func(o *observation) { o.Servers["n1"][0].Status = "SHUTOFF" }, one("n1", Stopped, None, updating),
@@ -317,7 +331,7 @@ func TestFindings(t *testing.T) {
 			o.port("n2", "p", time.Hour)
 		}, leakedPort("n2", Delete, "")},
 		"leaked port of a node that nobody declares": {
-			func(o *observation) { o.port("old1", "p", time.Hour) }, leakedPort("old1", None, portByHand+"p"),
+			func(o *observation) { o.port("old1", "p", time.Hour) }, leakedPort("old1", None, openstack.Provider().Commands.RemovePort+"p"),
 		},
 		"a port that is kept": {
 			func(o *observation) { o.Desired["n2"] = reconfigure.Spec{Group: "standard", NetworkID: "n"} }, nil,

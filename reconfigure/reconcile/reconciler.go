@@ -53,6 +53,7 @@ type Reconciler struct {
 	Cloud     func(ctx context.Context) (Cloud, error)
 	Scheduler func(control reconfigure.Instance) Scheduler
 	MinAge    time.Duration // of an instance that Terraform does not know
+	Commands  reconfigure.CloudCommands
 }
 
 // Comparison is the result of comparing the sources.
@@ -145,7 +146,7 @@ func (r Reconciler) Compare(ctx context.Context) (Comparison, error) {
 		return Comparison{}, err
 	}
 	busy := Busy{Nodes: before.nodes.Union(after.nodes).Union(after.since(before)), Whole: before.whole || after.whole}
-	return Comparison{Findings: Compare(r.Cluster, seen, busy, r.MinAge), Seen: seen, Busy: busy, work: after}, nil
+	return Comparison{Findings: Compare(r.Cluster, seen, busy, r.MinAge, r.Commands), Seen: seen, Busy: busy, work: after}, nil
 }
 
 // Fix removes the instances and ports that nothing uses and hands nodes back to Slurm. It comes before the requests,

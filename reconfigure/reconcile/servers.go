@@ -31,7 +31,7 @@ func (c comparison) strangers(v view) []Finding {
 		if c.unused(v, s) {
 			f.Fix = Delete
 		} else {
-			f.Command = byHand + s.ID
+			f.Command = c.commands.Remove + s.ID
 		}
 		all = append(all, f)
 	}
@@ -63,18 +63,11 @@ func said(s reconfigure.Server) string {
 }
 
 // starting is what an administrator may type to have a stopped instance run again; empty where it is not so simple.
-func (v view) starting() string {
-	if v.own == nil {
+func (c comparison) starting(v view) string {
+	if v.own == nil || c.commands.Start[v.own.Status] == "" {
 		return ""
 	}
-	verb := map[string]string{
-		"SHUTOFF": "start", "PAUSED": "unpause", "SUSPENDED": "resume",
-		"SHELVED": "unshelve", "SHELVED_OFFLOADED": "unshelve",
-	}[v.own.Status]
-	if verb == "" {
-		return ""
-	}
-	return "openstack server " + verb + " " + v.own.ID
+	return c.commands.Start[v.own.Status] + v.own.ID
 }
 
 // leakedPorts are the ports of ours with a node's name that no server uses, that are old enough to belong to no run of
@@ -96,7 +89,7 @@ func (c comparison) leakedPorts(v view) []Finding {
 			Detail: "no server uses this port of ours, and Terraform does not know it: " + p.ID,
 		}
 		if !c.declared.Contains(v.node) && v.node != c.cluster.Control.Name {
-			f.Fix, f.Command = None, portByHand+p.ID // it may belong to a declaration that is being edited
+			f.Fix, f.Command = None, c.commands.RemovePort+p.ID // it may belong to a declaration that is being edited
 		}
 		all = append(all, f)
 	}
@@ -118,6 +111,11 @@ func (c comparison) attributes(v view) []Finding {
 	}
 	if f, ok := c.address(v); ok {
 		all = append(all, f)
+	}
+	if v.state.Unfit() {
+		all = append(all, Finding{
+			Kind: Cleaned, Detail: "its disk was cleaned for an image, and it was not made anew", Command: reimaging,
+		})
 	}
 	if v.own != nil && (v.own.Stopped() || v.own.Status == "ERROR") && !c.seen.Rests(c.cluster, v.node) {
 		f := Finding{Kind: Stopped, Detail: "the cloud has its instance as " + said(*v.own), Command: updating}

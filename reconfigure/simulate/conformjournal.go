@@ -69,6 +69,12 @@ type JournalHandle interface {
 		ctx context.Context, id reconfigure.CampaignID,
 		update func(reconfigure.Campaign) (reconfigure.Campaign, []reconfigure.Request, error),
 	) ([]reconfigure.Request, error)
+
+	Lives(ctx context.Context, since time.Time) ([]reconfigure.Life, error)
+	KeepJobRuns(ctx context.Context, position int64, runs ...reconfigure.JobRun) error
+	JobPosition(ctx context.Context) (int64, error)
+	JobRuns(ctx context.Context, since time.Time, jobs ...int64) ([]reconfigure.JobRun, error)
+	RequestsFor(ctx context.Context, jobs ...int64) ([]reconfigure.Request, error)
 }
 
 // JournalSetup is one journal, empty at first.
@@ -126,6 +132,13 @@ func ConformJournal(t *testing.T, new func(t testing.TB) JournalSetup) {
 		{"a campaign and its requests are kept all or none", journalRule.campaignAllOrNone},
 		{"who has lost the lease cannot advance a campaign", journalRule.campaignIsFenced},
 		{"a campaign that is started or advanced is a change", journalRule.campaignIsAChange},
+		{"the life of an instance comes back as it is known last", journalRule.lifeComesBack},
+		{"a node has one instance at a time", journalRule.oneLifeAtATime},
+		{"what an earlier plan has made lives on", journalRule.lifeGoesOn},
+		{"lives are kept all or none, by the holder of the lease", journalRule.livesAllOrNone},
+		{"the run of a job comes back as it is known last", journalRule.jobRunComesBack},
+		{"the requests for a job are found", journalRule.requestsForJobs},
+		{"lives and jobs that ended are pruned", journalRule.usageIsPruned},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			setup := new(t)

@@ -116,7 +116,9 @@ func (s schedulerRule) drain() {
 			s.Fatal(err)
 		}
 	}
-	s.until("undrained", func(state reconfigure.NodeState) bool { return !state.Drained() })
+	s.until("undrained and without a reason", func(state reconfigure.NodeState) bool {
+		return !state.Drained() && state.Reason == ""
+	})
 	s.usable()
 }
 

@@ -45,6 +45,9 @@ type record struct {
 	changes     int64
 	failure     error
 	campaigns   []reconfigure.Campaign // oldest first
+	lives       []reconfigure.Life
+	jobRuns     []jobRun
+	jobPosition int64
 }
 
 // entry is a request, with its outcome if it has one.
@@ -465,12 +468,24 @@ var levels = []reconfigure.Level{reconfigure.Begun, reconfigure.Done, reconfigur
 func (j *Journal) Record(ctx context.Context, events ...reconfigure.Event) error {
 	return j.writeHeld(ctx, func() error {
 		for _, e := range events {
+			if err := whole(e.Life); err != nil {
+				return err
+			}
+			if e.Life != nil && e.Phase == "" {
+				continue
+			}
 			if !j.began(e.Plan) || e.Phase == "" || !slices.Contains(levels, e.Level) {
 				return fmt.Errorf("an event of plan %d in phase %q of level %q", e.Plan, e.Phase, e.Level)
 			}
 		}
 		for _, e := range events {
-			j.append(e)
+			if e.Life != nil {
+				j.live(*e.Life)
+			}
+			if e.Phase != "" {
+				e.Life = nil
+				j.append(e)
+			}
 		}
 		return nil
 	})
@@ -664,6 +679,7 @@ func (j *Journal) Prune(ctx context.Context, before time.Time) error {
 		j.events = slices.DeleteFunc(j.events, func(e reconfigure.Event) bool { return !j.began(e.Plan) })
 		j.evidence = slices.DeleteFunc(j.evidence, func(e reconfigure.Evidence) bool { return !j.began(e.Plan) })
 		j.requests = slices.DeleteFunc(j.requests, old)
+		j.pruneUsage(before)
 		return nil
 	})
 }

@@ -48,7 +48,7 @@ func (w *World) answersSSH(i reconfigure.Instance, look time.Duration) (answers 
 // Configure runs the playbooks on all nodes at once, on each for as long as Playing takes. It logs the nodes that it
 // configures, and those in the inventory.
 func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance,
-	extent reconfigure.Extent, watch operation.Watch, done func(node string, err error),
+	extent reconfigure.Extent, watch operation.Watch, done func(node string, seen reconfigure.Configured, err error),
 ) (reconfigure.Failures, error) {
 	for node := range extent.Changed.All() {
 		defer w.Begin(Ansible+" on "+Tool(node), always)()
@@ -72,7 +72,7 @@ func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances 
 		if err != nil {
 			failures[node] = err
 		}
-		done(node, err)
+		done(node, reconfigure.Configured{}, err)
 	}
 	return failures, nil
 }

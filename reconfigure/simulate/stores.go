@@ -69,9 +69,22 @@ func (w *World) KeepSums(ctx context.Context, sums map[string]string) error {
 func (w *World) Record(events ...reconfigure.Event) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	if !w.ordered(JournalFull) {
-		w.events = append(w.events, events...)
+	for _, e := range events {
+		switch {
+		case w.ordered(JournalFull):
+		case e.Phase == "":
+			w.usage.live(*e.Life)
+		default:
+			w.events = append(w.events, e)
+		}
 	}
+}
+
+// Lives returns the lives of the instances, in the order in which they were recorded first.
+func (w *World) Lives() []reconfigure.Life {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return slices.Clone(w.usage.lives)
 }
 
 // Events returns the recorded events, in order.

@@ -58,6 +58,7 @@ type World struct {
 	events   []reconfigure.Event
 	evidence []reconfigure.Evidence
 	health   map[string]reconfigure.Health
+	usage    record            // its lives
 	sums     map[string]string // by node
 
 	faults  map[Fault]nodeset.NodeSet

@@ -18,7 +18,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
-	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurm"
@@ -31,9 +30,6 @@ import (
 // The adapters fit the interfaces of operation and controller by shape; here is where that is checked.
 var (
 	_ operation.Provisioner = (*terraform.Driver)(nil)
-	_ operation.Cloud       = (*openstack.Client)(nil)
-	_ operation.Quota       = (*openstack.Client)(nil)
-	_ operation.Images      = (*openstack.Client)(nil)
 	_ operation.Cleaner     = (*ansible.Runner)(nil)
 	_ operation.Waiter      = (*ssh.Waiter)(nil)
 	_ operation.Configurer  = (*ansible.Runner)(nil)
@@ -55,7 +51,7 @@ type Adapters struct {
 
 	lock    sync.Mutex
 	drivers map[string]*terraform.Driver // by shard
-	cloud   *openstack.Client
+	cloud   Cloud
 	slurms  map[string]*slurm.Client // by the control node's address
 }
 
@@ -90,8 +86,8 @@ func (a *Adapters) driver(ctx context.Context, shard string) (*terraform.Driver,
 	return d, err
 }
 
-// openstack is logged in to the cloud.
-func (a *Adapters) openstack(ctx context.Context) (*openstack.Client, error) {
+// connect logs in to the cloud, once.
+func (a *Adapters) connect(ctx context.Context) (Cloud, error) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	if a.cloud != nil {
@@ -130,21 +126,21 @@ func (a *Adapters) observer() snapshot.Observer {
 			return a.scheduler(control).States(ctx, nodes)
 		},
 		Servers: func(ctx context.Context) (map[string][]reconfigure.Server, error) {
-			cloud, err := a.openstack(ctx)
+			cloud, err := a.connect(ctx)
 			if err != nil {
 				return nil, err
 			}
 			return cloud.Servers(ctx, nodeset.NodeSet{})
 		},
 		Ports: func(ctx context.Context) (map[string][]reconfigure.Port, error) {
-			cloud, err := a.openstack(ctx)
+			cloud, err := a.connect(ctx)
 			if err != nil {
 				return nil, err
 			}
 			return cloud.Ports(ctx)
 		},
 		Resolve: func(ctx context.Context, s reconfigure.Source) reconfigure.Resolved {
-			cloud, err := a.openstack(ctx)
+			cloud, err := a.connect(ctx)
 			if err != nil {
 				return reconfigure.Resolved{Err: err.Error(), Class: reconfigure.ClassOf(err)}
 			}
@@ -231,7 +227,7 @@ func (a *Adapters) addresses(ctx context.Context, fresh bool) (map[string]string
 
 // deps is what operations work with.
 func (a *Adapters) deps(ctx context.Context, recorder *journal.Recorder) (operation.Deps, error) {
-	cloud, err := a.openstack(ctx)
+	cloud, err := a.connect(ctx)
 	if err != nil {
 		return operation.Deps{}, err
 	}
@@ -270,7 +266,7 @@ func (a *Adapters) revokeKeys(ctx context.Context) {
 }
 
 // waiter waits for SSH.
-func (a *Adapters) waiter(cloud *openstack.Client) *ssh.Waiter {
+func (a *Adapters) waiter(cloud Cloud) *ssh.Waiter {
 	return ssh.NewWaiter(ssh.Config{
 		Known: a.site.knownHosts(a.log), Policy: a.site.Cluster.Settings.HostKeys, Console: cloud.Console,
 	})
@@ -311,13 +307,14 @@ func (a *Adapters) terraform(ctx context.Context, shard string) (*terraform.Driv
 		Workspace:   shard,
 		Keeper:      a.site.nodeMap(a.log).Keeper,
 		PlanDir:     a.site.state("plans"),
-		CloudsFile:  a.site.cloudsFile(),
+		Module:      a.site.Provider.Module,
+		Variables:   a.site.Provider.Variables(a.site.Dir),
 		Binary:      a.site.Cluster.Settings.Terraform,
 		BinDir:      a.site.state("bin"),
 		Parallelism: a.site.Cluster.Settings.Parallelism,
 		LockTimeout: a.site.Cluster.Settings.LockTimeout,
 		Port: func(ctx context.Context, server string) (string, error) {
-			cloud, err := a.openstack(ctx)
+			cloud, err := a.connect(ctx)
 			if err != nil {
 				return "", err
 			}
@@ -348,32 +345,11 @@ func (s Site) adopt(ctx context.Context, log *journal.Journal) error {
 	return s.knownHosts(log).Adopt(ctx)
 }
 
-func (s Site) rootModule() string { return s.file("terraform", "openstack") }
+func (s Site) rootModule() string { return s.file("terraform", s.Provider.Name) }
 
 // playbooks writes what Ansible itself prints to a log of its own.
 func (s Site) playbooks() *ansible.Runner {
 	return ansible.New(ansible.Config{Dir: s.Dir, Env: environment(os.Environ()), Log: appender{s, "ansible.log"}})
-}
-
-// CloudConfigured is an error where the declared cloud is not found in a clouds.yaml.
-func (s Site) CloudConfigured() error {
-	err := openstack.Configured(openstack.Config{Cloud: s.Cluster.Cloud, CloudsFile: s.cloudsFile()})
-	if err != nil {
-		err = fmt.Errorf("%w; put clouds.yaml with this cloud into %s, or where OpenStack's own client reads it", err, s.Dir)
-	}
-	return err
-}
-
-// cloud is logged in to the cloud. Without a journal it knows the cluster's instances by what the files of this host
-// say.
-func (s Site) cloud(ctx context.Context, log *journal.Journal) (*openstack.Client, error) {
-	identity, err := s.identity(ctx, log)
-	if err != nil {
-		return nil, err
-	}
-	return openstack.New(ctx, openstack.Config{
-		Cloud: s.Cluster.Cloud, CloudsFile: s.cloudsFile(), Cluster: s.Cluster.Name, Identity: identity,
-	})
 }
 
 func (s Site) knownHosts(log *journal.Journal) ssh.KnownHosts {
@@ -441,7 +417,7 @@ func (a *Adapters) inFull() snapshot.Observer {
 	observer := a.observer()
 	observer.Limit = observeFor
 	observer.Servers = func(ctx context.Context) (map[string][]reconfigure.Server, error) {
-		cloud, err := a.openstack(ctx)
+		cloud, err := a.connect(ctx)
 		if err != nil {
 			return nil, err
 		}

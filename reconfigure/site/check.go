@@ -79,7 +79,7 @@ func (g *gatherer) ask(ctx context.Context, source string, call func(context.Con
 
 // localFacts is what can be read on this host.
 func (s Site) localFacts() check.Facts {
-	facts := check.Facts{Cluster: s.Cluster, UID: os.Getuid()}
+	facts := check.Facts{Cluster: s.Cluster, Provider: s.Provider, UID: os.Getuid()}
 	unknown := func(source string, err error) {
 		facts.Unreachable = append(facts.Unreachable, check.Unreachable{Source: source, Reason: err.Error()})
 	}
@@ -100,7 +100,7 @@ func (s Site) localFacts() check.Facts {
 		s.state():                        check.StateDirectory,
 		s.state("journal.db"):            check.JournalFile,
 		s.state("ansible", "given.json"): check.GivenFile,
-		cloudsFileFound(s.cloudsFile()):  check.Credentials,
+		s.Provider.Credentials(s.Dir):    check.Credentials,
 		filepath.Dir(keys):               check.KeyFile,
 		keys:                             check.KeyFile,
 	}
@@ -153,21 +153,6 @@ func (s Site) variables() (v variables, err error) {
 		}
 	}
 	return v, nil
-}
-
-// cloudsFileFound is the clouds.yaml that is used: the one that is named, or the first one where OpenStack's own client
-// looks.
-func cloudsFileFound(named string) string {
-	candidates := []string{named, os.Getenv("OS_CLIENT_CONFIG_FILE"), "clouds.yaml"}
-	if dir, err := os.UserConfigDir(); err == nil {
-		candidates = append(candidates, filepath.Join(dir, "openstack", "clouds.yaml"))
-	}
-	for _, file := range append(candidates, "/etc/openstack/clouds.yaml") {
-		if file != "" && exists(file) {
-			return file
-		}
-	}
-	return ""
 }
 
 func fileOf(path string, role check.Role) (check.File, error) {
@@ -263,7 +248,7 @@ func (a *Adapters) events(ctx context.Context) (map[reconfigure.RequestID][]reco
 // askCloud asks what the project has. What the declared names mean is part of the snapshot.
 func (a *Adapters) askCloud(ctx context.Context, g *gatherer) {
 	g.ask(ctx, "the cloud's quota", func(ctx context.Context) (func(*check.Facts), error) {
-		cloud, err := a.openstack(ctx)
+		cloud, err := a.connect(ctx)
 		if class := reconfigure.ClassOf(err); err != nil && ctx.Err() == nil && !class.Passing() {
 			return func(f *check.Facts) { f.Login = err.Error() }, nil
 		}
@@ -390,8 +375,8 @@ func (a *Adapters) askTerraform(ctx context.Context, g *gatherer) {
 		return func(f *check.Facts) {
 			setVersion(f, check.Terraform, answer.Terraform)
 			for name, version := range answer.Providers {
-				if strings.HasSuffix(name, "/terraform-provider-openstack/openstack") {
-					setVersion(f, check.Provider, version)
+				if strings.HasSuffix(name, "/"+a.site.Provider.Plugin.Source) {
+					setVersion(f, check.Plugin, version)
 				}
 			}
 		}, nil

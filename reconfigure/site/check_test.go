@@ -30,7 +30,10 @@ func TestTheKeysOfTheControlHostsUserAreFound(t *testing.T) {
 		home + "/keys/eiffel":           {home + "/keys": check.KeyFile, home + "/keys/eiffel": check.KeyFile},
 		"~no-such-user/authorized_keys": {},
 	} {
-		s := Site{Dir: t.TempDir(), Cluster: reconfigure.Cluster{Settings: reconfigure.Settings{AuthorizedKeys: declared}}}
+		s := Site{
+			Dir: t.TempDir(), provider: providers()[0],
+			Cluster: reconfigure.Cluster{Settings: reconfigure.Settings{AuthorizedKeys: declared}},
+		}
 		facts := s.localFacts()
 		found := map[string]check.Role{}
 		for _, f := range facts.Files {

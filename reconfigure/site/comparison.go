@@ -110,7 +110,9 @@ func (r comparer) compare(ctx context.Context, s Site, last reconcile.Look) erro
 		r.out.InfoContext(ctx, fixed.String(), "found", string(f.Kind), "by", "reconcile")
 		return nil // the error comes with all others
 	}
-	return adapters.Reconciler(reconcile.DefaultMinAge).Unattended(ctx, last, stale, s.keepLook, told)
+	reconciler := adapters.Reconciler(reconcile.DefaultMinAge)
+	reconciler.Observe = r.keepingLives(reconciler.Observe)
+	return reconciler.Unattended(ctx, last, stale, s.keepLook, told)
 }
 
 // program is the file that this process was started from.
@@ -139,11 +141,11 @@ func (p program) replaced() bool {
 func (a *Adapters) Reconciler(minAge time.Duration) reconcile.Reconciler {
 	observer := a.inFull()
 	return reconcile.Reconciler{
-		Cluster: a.site.Cluster, Journal: a.log, MinAge: minAge,
+		Cluster: a.site.Cluster, Journal: a.log, MinAge: minAge, Commands: a.site.Provider.Commands,
 		Observe: func(ctx context.Context) (snapshot.Snapshot, error) {
 			return observer.Observe(ctx, snapshot.Scope{Servers: true, Ports: true, Declared: true})
 		},
-		Cloud:     func(ctx context.Context) (reconcile.Cloud, error) { return a.openstack(ctx) },
+		Cloud:     func(ctx context.Context) (reconcile.Cloud, error) { return a.connect(ctx) },
 		Scheduler: func(control reconfigure.Instance) reconcile.Scheduler { return a.scheduler(control) },
 	}
 }

@@ -1,9 +1,13 @@
 package site
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
@@ -19,7 +23,7 @@ func (s Site) Follow(
 		revive = reviver{
 			log: log, request: r.ID, start: func() error { return s.StartWorker(ctx) }, next: time.Now().Add(workerStart),
 		}
-		waits   = status.Teller{Log: log, Request: r.ID}
+		waits   = status.Teller{Log: log, Request: r.ID, Full: s.full}
 		outcome reconfigure.Outcome
 		ended   bool
 		seen    int64
@@ -55,6 +59,17 @@ func (s Site) Follow(
 		case <-time.After(look):
 		}
 	}
+}
+
+// full returns what to do if the disk of the state directory is full; else "". A worker cannot write its log then, nor a
+// journal that is there. It tries again until it can.
+func (s Site) full() string {
+	const little = 256 << 10
+	var system unix.Statfs_t
+	if unix.Statfs(s.state(), &system) != nil || system.Bavail*uint64(system.Bsize) > little {
+		return ""
+	}
+	return fmt.Sprintf("the disk of %s is full, and the worker can write nothing: make room there, and it goes on", s.state())
 }
 
 const (
@@ -110,4 +125,56 @@ func goesOn(ctx context.Context, r reconfigure.Request, err error) error {
 		)
 	}
 	return fmt.Errorf("request %s is on disk and waits for a worker: %w", r.ID, err)
+}
+
+// FollowCampaign returns a campaign when it has ended or is paused, and calls shown whenever it has changed. Who ends
+// it ends nothing but the view.
+func (s Site) FollowCampaign(
+	ctx context.Context, log *journal.Journal, id reconfigure.CampaignID, shown func(reconfigure.Campaign),
+) (c reconfigure.Campaign, err error) {
+	const look = time.Second
+	var before []byte
+	next := time.Now().Add(workerStart)
+	for {
+		newest, _, err := log.Campaign(ctx)
+		switch {
+		case err != nil:
+			return c, fmt.Errorf("campaign %s goes on; `reconfigure campaign --wait` follows it again: %w", id, err)
+		case newest.ID != id:
+			return c, fmt.Errorf("campaign %s has ended: campaign %s has begun", id, newest.ID)
+		}
+		c = newest
+		now, err := json.Marshal(c)
+		if err != nil {
+			return c, err
+		}
+		if !bytes.Equal(now, before) {
+			before = now
+			shown(c)
+		}
+		if c.Ends() || c.State == reconfigure.CampaignPaused {
+			return c, nil
+		}
+		if time.Now().After(next) {
+			next = time.Now().Add(deferredStart)
+			if err := s.reviveCampaign(ctx, log); err != nil {
+				return c, err
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(look):
+		}
+	}
+}
+
+// reviveCampaign starts a worker if there is none, and no pause.
+func (s Site) reviveCampaign(ctx context.Context, log *journal.Journal) error {
+	if log.Holder(ctx) != "" {
+		return nil
+	}
+	if _, paused, err := log.Paused(ctx); err != nil || paused {
+		return err
+	}
+	return s.StartWorker(ctx)
 }

@@ -52,7 +52,7 @@ func (s Site) mark(ctx context.Context, log *journal.Journal, logger *slog.Logge
 		return err
 	}
 	if len(servers)+len(ports) > 0 {
-		cloud, err := a.openstack(ctx)
+		cloud, err := a.connect(ctx)
 		if err != nil {
 			return err
 		}
@@ -98,12 +98,12 @@ func (s Site) Distinct(ctx context.Context) error {
 		if err != nil {
 			return nil //nolint:nilerr // see above
 		}
-		return namesakes(s.Cluster.Name, others)
+		return namesakes(s.Cluster.Name, others, s.Provider.Commands.Remove)
 	})
 }
 
 // namesakes is the error for instances of other clusters of a name.
-func namesakes(name string, others map[string][]reconfigure.Server) error {
+func namesakes(name string, others map[string][]reconfigure.Server, remove string) error {
 	if len(others) == 0 {
 		return nil
 	}
@@ -125,6 +125,6 @@ func namesakes(name string, others map[string][]reconfigure.Server) error {
 	}
 	return fmt.Errorf("this cluster has no instances yet, but the project has instances of the name %s already, %s. "+
 		"Where they are another cluster's, choose another cluster_name in group_vars/all.yml. Where they are this "+
-		"cluster's, restore its journal and Terraform's state, or remove them by `openstack server delete ID`",
-		name, strings.Join(clusters, "; "))
+		"cluster's, restore its journal and Terraform's state, or remove them by `%sID`",
+		name, strings.Join(clusters, "; "), remove)
 }

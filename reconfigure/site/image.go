@@ -50,7 +50,7 @@ func (a *Adapters) imagesOf(
 	if why, missing := seen.Missing[snapshot.Terraform]; missing {
 		return nil, nil, fmt.Errorf("it is unknown which nodes there are: %s", why)
 	}
-	cloud, err := a.openstack(ctx)
+	cloud, err := a.connect(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -23,6 +23,7 @@ type Site struct {
 	Dir     string // absolute
 	Cluster reconfigure.Cluster
 	Starter reconfigure.WorkerStart // who starts a worker for this call
+	provider
 }
 
 // Open reads the declaration of a cluster directory. Its problems are a *config.Problems; that the file is not there is
@@ -40,7 +41,14 @@ func Open(dir string) (Site, error) {
 	if err != nil {
 		return Site{}, err
 	}
-	return Site{Dir: dir, Cluster: cluster}, nil
+	p, err := providerNamed(cluster.Provider)
+	if err != nil {
+		return Site{}, err
+	}
+	if cluster, err = p.adapt(dir, cluster); err != nil {
+		return Site{}, err
+	}
+	return Site{Dir: dir, Cluster: cluster, provider: p}, nil
 }
 
 // file names a file of the cluster directory.
@@ -86,14 +94,6 @@ func (s Site) WithJournal(ctx context.Context, do func(log *journal.Journal) err
 	}
 	defer log.Close()
 	return do(log)
-}
-
-// cloudsFile is the clouds.yaml of this directory, where it has one; else the usual places are searched.
-func (s Site) cloudsFile() string {
-	if file := s.file("clouds.yaml"); os.Getenv("OS_CLIENT_CONFIG_FILE") == "" && exists(file) {
-		return file
-	}
-	return ""
 }
 
 func exists(file string) bool {

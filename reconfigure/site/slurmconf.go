@@ -31,7 +31,7 @@ func (a *Adapters) conf(ctx context.Context, seen snapshot.Snapshot) (*reconfigu
 // hardware is what the flavors of the node groups have. A flavor that the cloud does not have is left out: nodes of it
 // are not made.
 func (a *Adapters) hardware(ctx context.Context) (map[string]reconfigure.Hardware, error) {
-	cloud, err := a.openstack(ctx)
+	cloud, err := a.connect(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
@@ -60,9 +61,12 @@ type opener struct {
 	recorder *journal.Recorder
 	logger   *slog.Logger
 
-	lock sync.Mutex
-	sum  string
-	last *Adapters
+	wait sync.WaitGroup // for the reading of jobs
+
+	lock     sync.Mutex
+	sum      string
+	last     *Adapters
+	jobsKept time.Time
 }
 
 func (o *opener) open(ctx context.Context) (controller.Site, error) {
@@ -80,7 +84,7 @@ func (o *opener) open(ctx context.Context) (controller.Site, error) {
 	if err != nil {
 		return opened, err
 	}
-	if key := fmt.Sprint(declared.Sum, s.cloudsFile()); o.last == nil || key != o.sum {
+	if key := fmt.Sprint(declared.Sum, s.Provider.Credentials(s.Dir)); o.last == nil || key != o.sum {
 		if err := s.adopt(ctx, o.log); err != nil {
 			return opened, err
 		}
@@ -91,12 +95,14 @@ func (o *opener) open(ctx context.Context) (controller.Site, error) {
 		o.last, o.sum = s.Adapters(o.log, o.logger), key
 	}
 	observer := o.last.observer()
-	opened.Observe, opened.States, opened.Conf = observer.Observe, observer.States, o.last.conf
+	opened.Observe = o.keepingJobs(observer.Observe, s.Cluster)
+	opened.States, opened.Conf = observer.States, o.last.conf
 	opened.Deps, err = o.last.deps(context.WithoutCancel(ctx), o.recorder)
 	return opened, err
 }
 
 func (o *opener) close() {
+	o.wait.Wait()
 	o.lock.Lock()
 	defer o.lock.Unlock()
 	if o.last != nil {

@@ -111,6 +111,10 @@ func TestTheKeyForSlurmRunsNothingElse(t *testing.T) {
 		"another reservation":          "canary release maintenance",
 		"another word for a canary":    "canary run reconfigure_1_1",
 		"no word for a canary":         "canary",
+		"jobs from nowhere":            "jobs",
+		"jobs of a file":               "jobs /etc/shadow",
+		"jobs of a position and more":  "jobs 0 /etc/shadow",
+		"jobs before the first":        "jobs -1",
 		"deletion of a reservation":    "scontrol delete ReservationName=reconfigure_1_1",
 		"nothing but blanks":           "   ",
 		"a comment":                    "# scontrol ping",
@@ -170,6 +174,7 @@ func TestTheKeyForSlurmRunsWhatTheClientSends(t *testing.T) {
 			return err
 		},
 		"Release": func() error { return c.Release(t.Context(), "reconfigure_12_3") },
+		"Jobs":    func() error { _, err := c.Jobs(t.Context(), 1<<59); return err },
 	}
 	client := reflect.TypeFor[*Client]()
 	for i := range client.NumMethod() {

@@ -7,8 +7,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// In this file is what differs between releases of Slurm and is read from it. What the scripts get from Slurm differs
-// too: see reboot.sh.
+// In this file is what differs between releases of Slurm in what is read from it and said to it. What the scripts get
+// from Slurm differs too: see reboot.sh. What is written to slurm.conf is in the variables of the role slurm_conf.
 
 // lister is a command that lists nodes as JSON: scontrol's since 23.02, sinfo's before; later sinfo lists something
 // else (Slurm 22.05 and 25.11, run).
@@ -18,6 +18,13 @@ const (
 	byScontrol lister = "scontrol show nodes --json"
 	bySinfo    lister = "sinfo --json"
 )
+
+// undrain ends a drain. It removes the reason too in 22.05, and not in 24.11 (both run).
+const undrain = "State=UNDRAIN"
+
+// noReason removes the reason of a node that is up. In 24.11 an empty reason changes nothing and a blank one stays
+// (run), so a blank one counts as none.
+const noReason = "Reason= "
 
 // node is a node as JSON, in the fields that we use: of 22.05 (v0.0.38), which has the flags apart from the base state,
 // and of later releases.

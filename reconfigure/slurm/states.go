@@ -144,7 +144,7 @@ func decode(out []byte) ([]node, error) {
 const latest = 253402300799
 
 func (n node) state() reconfigure.NodeState {
-	s := reconfigure.NodeState{Node: n.Name, Reason: n.Reason, Address: n.Address}
+	s := reconfigure.NodeState{Node: n.Name, Reason: strings.TrimSpace(n.Reason), Address: n.Address}
 	next, _ := reconfigure.ParseNodeFlags(append(n.Next, n.NextFlags...)...)
 	s.Returns = next&reconfigure.NodeResume != 0
 	s.Flags, s.Other = reconfigure.ParseNodeFlags(append(n.State, n.Flags...)...)

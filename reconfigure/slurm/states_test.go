@@ -62,6 +62,24 @@ func TestStatesOfLaterReleases(t *testing.T) {
 	}
 }
 
+func TestStatesOf2411(t *testing.T) {
+	s := newTools(t, map[string]string{"scontrol": print(t, "scontrol-24.11.json"), "sinfo": noJSON, "squeue": ""})
+	got, err := s.client(false).States(t.Context(), nodeset.NodeSet{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]reconfigure.NodeState{
+		"node01": {Node: "node01", Address: "node01", Boot: time.Unix(1795353937, 0), Returns: true,
+			Flags:  reconfigure.NodeDown | reconfigure.NodeDrain | reconfigure.NodeRebootIssued,
+			Reason: "maintenance : reboot issued"},
+		"node02": {Node: "node02", Address: "node02", Reason: "reconfigure: conformance",
+			Flags: reconfigure.NodeIdle | reconfigure.NodeCloud | reconfigure.NodePoweredDown},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // An empty list that is taken for the truth would say that no node has a job.
 func TestStatesAreAnErrorWhereTheAnswerIsNotComplete(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,16 +54,27 @@ func (c *Client) Drain(ctx context.Context, nodes nodeset.NodeSet, reason string
 	return c.update(ctx, nodes, "State=DRAIN", "Reason="+marked(reason, longestReason))
 }
 
-// Undrain takes drains back, whoever made them, and leaves the nodes' states as they are otherwise: a node that is DOWN
-// stays so (scontrol(1), UNDRAIN). It may be repeated. The error is as Down's.
+// Undrain takes drains back, whoever made them, with their reasons, and leaves the nodes' states as they are otherwise:
+// a node that is DOWN stays so (scontrol(1), UNDRAIN). It may be repeated. The error is as Down's.
 func (c *Client) Undrain(ctx context.Context, nodes nodeset.NodeSet) error {
-	return c.update(ctx, nodes, "State=UNDRAIN")
+	err := c.update(ctx, nodes, undrain)
+	if refused := (*Refused)(nil); nodes.Empty() || err != nil && !errors.As(err, &refused) {
+		return err
+	}
+	states, unknown := c.States(ctx, nodes)
+	var left []string
+	for _, name := range nodes.Names() {
+		if state := states[name]; state.Reason != "" && !state.Down() && !state.Drained() {
+			left = append(left, name)
+		}
+	}
+	return errors.Join(err, unknown, c.ClearReason(ctx, nodeset.Of(left...)))
 }
 
-// ClearReason removes the reasons of nodes. slurmctld keeps the reason of a node that is DOWN (22.05, run), and that of
-// a failure until somebody clears it. It may be repeated. The error is as Down's.
+// ClearReason removes the reasons of nodes that are up; slurmctld keeps that of a failure until somebody clears it. It
+// may be repeated. The error is as Down's.
 func (c *Client) ClearReason(ctx context.Context, nodes nodeset.NodeSet) error {
-	return c.update(ctx, nodes, "Reason=")
+	return c.update(ctx, nodes, noReason)
 }
 
 func (c *Client) update(ctx context.Context, nodes nodeset.NodeSet, settings ...string) error {

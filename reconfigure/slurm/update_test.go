@@ -28,9 +28,24 @@ func TestAllNodesAreToldAtOnce(t *testing.T) {
 	want := [][]string{
 		{"scontrol", "update", "NodeName=c[1-2]", "State=DOWN", "Reason=reconfigure: quota"},
 		{"scontrol", "update", "NodeName=c[1-2]", "State=POWER_DOWN_FORCE"},
-		{"scontrol", "update", "NodeName=c[1-2]", "Reason="},
+		{"scontrol", "update", "NodeName=c[1-2]", "Reason= "},
 	}
 	if diff := cmp.Diff(want, s.calls); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestAReasonThatADrainLeavesIsRemoved has a slurmctld that keeps reasons, also that of a node which is DOWN.
+func TestAReasonThatADrainLeavesIsRemoved(t *testing.T) {
+	s := &slurmctld{t: t, knows: nodeset.Of("c1", "c2", "c3"), nodes: `{"nodes": [
+		{"name": "c1", "state": ["IDLE"], "reason": "reconfigure: update"},
+		{"name": "c2", "state": ["IDLE"], "reason": " "},
+		{"name": "c3", "state": ["DOWN"], "reason": "reconfigure: update"}]}`}
+	if err := s.client().Undrain(t.Context(), s.knows); err != nil {
+		t.Error(err)
+	}
+	want := []string{"c1 State=UNDRAIN", "c2 State=UNDRAIN", "c3 State=UNDRAIN", "c1 Reason= "}
+	if diff := cmp.Diff(want, s.done); diff != "" {
 		t.Error(diff)
 	}
 }

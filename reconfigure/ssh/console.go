@@ -14,6 +14,13 @@ const (
 	blockEnd   = "-----END SSH HOST KEY KEYS-----"
 )
 
+// truncated reports whether the log begins in the middle of a block of keys: a cloud keeps the end of a log only (Nova
+// reads 100 KiB).
+func truncated(log string) bool {
+	end := strings.LastIndex(log, blockEnd)
+	return end >= 0 && !strings.Contains(log[:end], blockBegin)
+}
+
 // publicKey finds a key in a line that a console may have put a time before.
 var publicKey = regexp.MustCompile(`(?:ssh|ecdsa)-[a-z0-9-]+ [A-Za-z0-9+/]+={0,2}`)
 

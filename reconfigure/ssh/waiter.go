@@ -232,10 +232,15 @@ func (a *attempt) silent(err error) error {
 		return a.printed
 	}
 	// Without addresses, so that nodes with which the same is wrong have the same reason.
-	if failed, ok := errors.AsType[*net.OpError](err); ok {
-		err = failed.Err
+	failed, ok := errors.AsType[*net.OpError](err)
+	if !ok {
+		return fmt.Errorf("does not answer by SSH: %w", err)
 	}
-	return fmt.Errorf("does not answer by SSH: %w", err)
+	if failed.Op == "dial" && failed.Timeout() {
+		return fmt.Errorf("does not answer by SSH: %w: no packet comes back from its port 22; if it has booted, a security "+
+			"group, a firewall or a missing route blocks the control host", failed.Err)
+	}
+	return fmt.Errorf("does not answer by SSH: %w", failed.Err)
 }
 
 func (a *attempt) console(ctx context.Context) ([]ssh.PublicKey, error) {
@@ -248,11 +253,15 @@ func (a *attempt) console(ctx context.Context) ([]ssh.PublicKey, error) {
 		return nil, fmt.Errorf("shows no host keys, since its console log cannot be read: %w", err)
 	}
 	keys, ok := ParseConsole(log)
-	if !ok {
-		const what = "shows no host keys in its console log (an image without cloud-init? then set host_keys: accept-new)"
-		return nil, reconfigure.Classify(reconfigure.ClassBoot, errors.New(what))
+	if ok {
+		return keys, nil
 	}
-	return keys, nil
+	what := "shows no host keys in its console log (an image without cloud-init? then set host_keys: accept-new)"
+	if truncated(log) {
+		what = "shows the end of its host keys alone: the cloud has cut off its console log before; have the image print " +
+			"less after cloud-init's keys, or set host_keys: accept-new"
+	}
+	return nil, reconfigure.Classify(reconfigure.ClassBoot, errors.New(what))
 }
 
 // gaveUp is the error when ctx has ended.

@@ -65,6 +65,28 @@ func (c Campaign) Words(now time.Time) []string {
 	return append(lines, c.advice()...)
 }
 
+// CampaignError is the error of a campaign that has ended, and in which nodes failed.
+type CampaignError struct {
+	ID     reconfigure.CampaignID
+	Failed nodeset.NodeSet
+}
+
+func (e *CampaignError) Error() string {
+	return fmt.Sprintf("campaign %s: not updated: %s", e.ID, e.Failed)
+}
+
+// Problem returns why the campaign is not done with all of its nodes, or nil: a *CampaignError of one that has ended by
+// itself, another error of one that is paused or was aborted.
+func (c Campaign) Problem() error {
+	switch {
+	case c.State != reconfigure.CampaignDone:
+		return fmt.Errorf("campaign %s is %s", c.ID, c.State)
+	case len(c.Failed) > 0:
+		return &CampaignError{c.ID, nodeset.Collect(maps.Keys(c.Failed))}
+	}
+	return nil
+}
+
 // advice says what an administrator can do.
 func (c Campaign) advice() []string {
 	if c.State != reconfigure.CampaignPaused {

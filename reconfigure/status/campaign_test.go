@@ -1,6 +1,7 @@
 package status
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -51,5 +52,27 @@ func TestACampaignInWords(t *testing.T) {
 	}
 	if !strings.Contains(got[len(got)-1], "reconfigure update --rollback") {
 		t.Errorf("the advice is %q", got[len(got)-1])
+	}
+}
+
+func TestTheEndOfACampaignIsItsExitCode(t *testing.T) {
+	failed := map[string]string{"a3": "no SSH"}
+	for want, c := range map[string]reconfigure.Campaign{
+		"":                            {State: reconfigure.CampaignDone},
+		"campaign 3: not updated: a3": {State: reconfigure.CampaignDone, Failed: failed},
+		"campaign 3 is paused":        {State: reconfigure.CampaignPaused, Failed: failed},
+		"campaign 3 is aborted":       {State: reconfigure.CampaignAborted},
+	} {
+		c.ID = 3
+		said, partial := "", (*CampaignError)(nil)
+		if err := NewCampaign(c).Problem(); err != nil {
+			said = err.Error()
+			if errors.As(err, &partial) != (c.State == reconfigure.CampaignDone) {
+				t.Errorf("%s: %T", want, err)
+			}
+		}
+		if said != want {
+			t.Errorf("%q, not %q", said, want)
+		}
 	}
 }

@@ -56,7 +56,9 @@ type Teller struct {
 		Request(ctx context.Context, id reconfigure.RequestID) (reconfigure.Request, bool, error)
 	}
 	Request reconfigure.RequestID
+	Full    func() string // returns what to do if the worker has no room to write; else ""
 
+	full   string    // what it returned last
 	next   time.Time // when the next look is due
 	told   string    // the last news
 	paused bool      // whether they were of a pause
@@ -69,6 +71,14 @@ func (t *Teller) Look(ctx context.Context, now time.Time) ([]reconfigure.Event, 
 		return nil, nil
 	}
 	t.next = now.Add(time.Second)
+	if full := t.Full(); full != t.full {
+		t.full = full
+		if full != "" {
+			return []reconfigure.Event{{
+				Time: now, Phase: reconfigure.PhaseRequested, Level: reconfigure.Note, Message: full,
+			}}, nil
+		}
+	}
 	p, paused, err := t.Log.Paused(ctx)
 	if err != nil {
 		return nil, err

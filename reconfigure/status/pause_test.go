@@ -30,7 +30,7 @@ func (l *fakeLog) Paused(context.Context) (reconfigure.Pause, bool, error) {
 
 func TestWhoFollowsHearsOnceWhatTheRequestWaitsFor(t *testing.T) {
 	log := &fakeLog{begun: true, paused: true, holder: "process 1"} // operations are under way still
-	teller := Teller{Log: log, Request: 7}
+	teller := Teller{Log: log, Request: 7, Full: func() string { return "" }}
 	now := noon
 	look := func() (said []string) {
 		t.Helper()

@@ -583,14 +583,14 @@ type ansible struct {
 
 func (a ansible) Configure(
 	ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent,
-	watch operation.Watch, done func(node string, err error),
+	watch operation.Watch, done func(node string, seen reconfigure.Configured, err error),
 ) (reconfigure.Failures, error) {
 	defer a.runs(simulate.Ansible)()
 	if n := a.killedIn("configured a part of "+extent.Changed.String(), extent.Changed.Len()); n > 0 {
 		a.freeze()
 		spare := a.world.KillDuring(n-1, simulate.NotBegun)
 		_, _ = a.Configurer.Configure(context.WithoutCancel(ctx), c, instances, extent, func(string, string) {},
-			func(string, error) {})
+			func(string, reconfigure.Configured, error) {})
 		spare()
 		a.kill()
 	}

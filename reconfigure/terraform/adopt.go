@@ -1,7 +1,7 @@
 package terraform
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,6 +34,8 @@ const putBackTimeout = time.Minute
 // same spec, the caller must check that the server is not the old one. A process that dies before the proof leaves
 // the changed entries in the state; if they are wrong, the next plan has changes, and the fence refuses it.
 //
+// Where the root module has no RootModule.Finish, every server is a failure.
+//
 // On an error nothing is adopted and the state is unchanged; Adopt may be retried, also for nodes that are
 // adopted already. If the state could not be restored, the error says so.
 func (d *Driver) Adopt(ctx context.Context, p reconfigure.Plan, servers map[string]reconfigure.Server) (
@@ -42,9 +44,12 @@ func (d *Driver) Adopt(ctx context.Context, p reconfigure.Plan, servers map[stri
 	if len(servers) == 0 {
 		return nodeset.NodeSet{}, nil, nil
 	}
-	m, err := readModule(d.cfg.Dir)
+	m, err := d.read()
 	if err != nil {
 		return nodeset.NodeSet{}, nil, err
+	}
+	if m.kinds.Finish == nil {
+		return nodeset.NodeSet{}, notAdopted(servers), nil
 	}
 	if err := d.keep(ctx, p); err != nil {
 		return nodeset.NodeSet{}, nil, err
@@ -80,6 +85,15 @@ func (d *Driver) Adopt(ctx context.Context, p reconfigure.Plan, servers map[stri
 	return nodeset.Of(a.candidates...), a.failures, nil
 }
 
+// notAdopted is the failures where the cloud's root module does not support it.
+func notAdopted(servers map[string]reconfigure.Server) reconfigure.Failures {
+	failures := reconfigure.Failures{}
+	for node := range servers {
+		failures[node] = errors.New("it cannot be adopted: this cloud's root module does not support it")
+	}
+	return failures
+}
+
 // adoption is one call of Adopt.
 type adoption struct {
 	*Driver
@@ -104,7 +118,7 @@ func (a *adoption) claim(ctx context.Context, servers map[string]reconfigure.Ser
 	var unknown []string
 	for _, node := range slices.Sorted(maps.Keys(servers)) {
 		server := servers[node]
-		found, ok, err := a.state.has(instanceBlock, node)
+		found, ok, err := a.state.has(a.module.kinds, node)
 		if err != nil {
 			return err
 		}
@@ -121,10 +135,11 @@ func (a *adoption) claim(ctx context.Context, servers map[string]reconfigure.Ser
 			continue
 		}
 		untainted := found.raw.without("status")
-		if untainted, err = connected(untainted, server, a.desired[node].NetworkID); err != nil {
+		server.PortID = "" // the state has it
+		if untainted, err = a.finished(untainted, node, server); err != nil {
 			return err
 		}
-		if err := a.set(instanceBlock, node, untainted); err != nil {
+		if err := a.set(a.module.kinds.InstanceBlock(), node, untainted); err != nil {
 			return err
 		}
 	}
@@ -173,58 +188,35 @@ type object struct {
 	tainted, deposed bool
 }
 
-// has returns a node's current object; false if there is none.
-func (s *stateFile) has(block, node string) (object, bool, error) {
-	r := s.of(block)
+// has returns the current object of a node's instance; false if there is none.
+func (s *stateFile) has(kinds reconfigure.RootModule, node string) (object, bool, error) {
+	r := s.of(kinds.InstanceBlock())
 	at := r.at(node)
 	if len(at) == 0 {
 		return object{}, false, nil
 	}
 	raw := r.instances[at[0]]
-	var attributes struct {
-		ID      string
-		Network []struct{ Port string }
-	}
+	var attributes map[string]any
 	if err := raw.read(map[string]any{"attributes": &attributes}); err != nil {
 		return object{}, false, err
 	}
-	found := object{
-		raw: raw, id: attributes.ID,
+	return object{
+		raw: raw, id: text(attributes["id"]), port: kinds.Read(attributes).Port,
 		tainted: raw.text("status") == statusTainted,
 		deposed: len(at) > 1 || raw.text("deposed") != "",
-	}
-	if len(attributes.Network) > 0 {
-		found.port = attributes.Network[0].Port
-	}
-	return found, true, nil
+	}, true, nil
 }
 
-// connected adds the attributes of the network that the state of a finished instance has. Terraform would add them
-// with its next refresh.
-func connected(raw fields, server reconfigure.Server, networkID string) (fields, error) {
-	var attributes fields
-	var networks []fields
-	if err := raw.read(map[string]any{"attributes": &attributes}); err != nil {
-		return nil, err
+// finished adds the attributes that the state of a finished instance has. Terraform would add them with its next
+// refresh.
+func (a *adoption) finished(raw fields, node string, server reconfigure.Server) (fields, error) {
+	var attributes map[string]any
+	numbers := json.NewDecoder(bytes.NewReader(raw["attributes"]))
+	numbers.UseNumber() // a float64 would not hold all
+	if err := numbers.Decode(&attributes); err != nil {
+		return nil, fmt.Errorf("read Terraform's state: attributes: %w", err)
 	}
-	if err := attributes.read(map[string]any{"network": &networks}); err != nil {
-		return nil, err
-	}
-	if len(networks) == 0 {
-		return raw, nil
-	}
-	var err error
-	for name, value := range map[string]string{"fixed_ip_v4": server.Address, "uuid": networkID} {
-		if networks[0].text(name) != "" || value == "" {
-			continue
-		}
-		if networks[0], err = networks[0].with(name, value); err != nil {
-			return nil, err
-		}
-	}
-	if attributes, err = attributes.with("network", networks); err != nil {
-		return nil, err
-	}
+	a.module.kinds.Finish(attributes, server, a.desired[node].NetworkID)
 	return raw.with("attributes", attributes)
 }
 
@@ -257,9 +249,6 @@ func (r *stateResource) put(node string, to fields) {
 	}
 }
 
-// portType is the type of a node's port.
-const portType = "openstack_networking_port_v2"
-
 // enter adds the missing entries: the instance, and its port if that is missing too. The attributes are those that
 // Terraform plans for their creation, with the ids from the cloud.
 func (a *adoption) enter(ctx context.Context, unknown []string, servers map[string]reconfigure.Server) error {
@@ -283,11 +272,11 @@ func (a *adoption) enter(ctx context.Context, unknown []string, servers map[stri
 	}
 	for _, node := range unknown {
 		resources, server := created(planned, a.module, node), servers[node]
-		if port := portOf(resources, node); otherPort(port, server.PortID) {
+		if port := a.module.portOf(resources, node); otherPort(port, server.PortID) {
 			a.failures[node] = errors.New(otherPortReason(port, server.PortID))
 			continue
 		}
-		if makesPort(resources) && server.PortID == "" && a.cfg.Port != nil {
+		if a.module.makesPort(resources) && server.PortID == "" && a.cfg.Port != nil {
 			if server.PortID, err = a.cfg.Port(ctx, server.ID); err != nil {
 				a.failures[node] = fmt.Errorf("it cannot be adopted: its port is unknown: %w", err)
 				continue
@@ -304,18 +293,18 @@ func (a *adoption) enter(ctx context.Context, unknown []string, servers map[stri
 }
 
 // portOf returns the port with which Terraform would create a node's instance; empty if it would make a port.
-func portOf(planned []*tfjson.StateResource, node string) string {
+func (m module) portOf(planned []*tfjson.StateResource, node string) string {
 	for _, r := range planned {
-		if r.Address == instance(instanceBlock, node) {
-			return text(network(r.AttributeValues)["port"])
+		if r.Address == instance(m.kinds.InstanceBlock(), node) {
+			return m.kinds.Read(r.AttributeValues).Port
 		}
 	}
 	return ""
 }
 
 // makesPort reports whether Terraform would create a node's port.
-func makesPort(planned []*tfjson.StateResource) bool {
-	return slices.ContainsFunc(planned, func(r *tfjson.StateResource) bool { return r.Type == portType })
+func (m module) makesPort(planned []*tfjson.StateResource) bool {
+	return slices.ContainsFunc(planned, func(r *tfjson.StateResource) bool { return r.Type == m.kinds.Port })
 }
 
 // creation returns a plan that creates nodes.
@@ -357,12 +346,10 @@ func (a *adoption) enterNode(node string, server reconfigure.Server, planned []*
 	for _, r := range planned {
 		id := ""
 		switch {
-		case r.Address == instance(instanceBlock, node):
+		case r.Address == instance(a.module.kinds.InstanceBlock(), node):
 			id = server.ID
-			if first := network(r.AttributeValues); first != nil {
-				first["port"] = cmp.Or(text(first["port"]), server.PortID)
-			}
-		case r.Type == portType && server.PortID != "":
+			a.module.kinds.Finish(r.AttributeValues, reconfigure.Server{PortID: server.PortID}, "")
+		case r.Type == a.module.kinds.Port && server.PortID != "":
 			id = server.PortID
 		}
 		if id == "" {

@@ -16,8 +16,9 @@ import (
 
 // Apply stores the map of nodes, then applies a preview. The failures are those of single nodes; the other nodes
 // succeeded. Progress messages are passed to watch, in a goroutine of its own; all of them are before Apply returns.
-// An error means that there are no results by node: either nothing was changed (a *LockedError, for example), or
-// what was changed is unknown (reconfigure.ClassUnknown).
+// An error means that there are no results by node: either nothing was changed (a *LockedError, for example, or
+// reconfigure.ClassRefused where the disk has too little room for the state), or what was changed is unknown
+// (reconfigure.ClassUnknown).
 //
 // When interrupt is closed, Terraform gets one SIGINT and ends within a fraction of a second; it first waits at most
 // ten seconds for a port or a resource of the site that is being made. If it is closed before Apply is called,
@@ -33,6 +34,11 @@ func (d *Driver) Apply(ctx context.Context, p reconfigure.Preview, watch func(no
 	interrupt <-chan struct{}) (
 	reconfigure.Failures, error,
 ) {
+	if p.File != "" && len(p.Changes) > 0 {
+		if err := d.room(); err != nil {
+			return nil, reconfigure.Classify(reconfigure.ClassRefused, fmt.Errorf("terraform apply: %w", err))
+		}
+	}
 	if err := d.keep(ctx, p.Plan); err != nil {
 		return nil, err
 	}
@@ -59,7 +65,7 @@ func (d *Driver) applyPreview(ctx context.Context, p reconfigure.Preview, watch 
 	}
 	select {
 	case <-interrupt:
-		return judge(ctx, p.Changes, &stream{}, true, reconfigure.ErrInterrupted)
+		return judge(ctx, p.Changes, &stream{class: d.cfg.Module.Class}, true, reconfigure.ErrInterrupted)
 	default:
 	}
 	said, interrupted, err := d.applySaved(ctx, p, watch, interrupt)
@@ -82,7 +88,7 @@ func (d *Driver) applySaved(
 	command, stop := context.WithCancel(ctx)
 	defer stop()
 	interrupter := newInterrupter(p.Changes, stop)
-	said = &stream{on: func(e event) {
+	said = &stream{class: d.cfg.Module.Class, on: func(e event) {
 		interrupter.hear(e)
 		if message := progress(e); message != "" {
 			messages.send(nodes[e.Hook.Resource.Address], message)
@@ -116,7 +122,7 @@ func judge(ctx context.Context, changes []reconfigure.ResourceChange, said *stre
 		return nil, reconfigure.Classify(reconfigure.ClassUnknown, err)
 	}
 	if ctx.Err() == nil && interrupted {
-		if failures, all := cutOff(changes, said.events); all {
+		if failures, all := said.class.cutOff(changes, said.events); all {
 			return failures, nil
 		}
 		err = fmt.Errorf("terraform apply: %w: %w", reconfigure.ErrInterrupted, said.explain(ctx, err))
@@ -124,7 +130,7 @@ func judge(ctx context.Context, changes []reconfigure.ResourceChange, said *stre
 	}
 	explained := said.explain(ctx, err)
 	if ctx.Err() == nil && begun(said.events) {
-		if failures, all := verdicts(changes, said.events); all {
+		if failures, all := said.class.verdicts(changes, said.events); all {
 			return failures, nil
 		}
 	}

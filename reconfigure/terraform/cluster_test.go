@@ -111,7 +111,8 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 	c.declare(`floating_ip_network: ""`, `floating_ip_network: public`)
 	c.cfg = Config{
 		Dir: filepath.Join(c.dir, "terraform", "openstack"), PlanDir: filepath.Join(c.dir, "state", "plans"),
-		Binary: tool(t, "EIFFEL_TERRAFORM", "bin/terraform"), CloudsFile: filepath.Join(c.dir, "clouds.yaml"),
+		Binary: tool(t, "EIFFEL_TERRAFORM", "bin/terraform"),
+		Module: kinds, Variables: map[string]string{"OS_CLIENT_CONFIG_FILE": filepath.Join(c.dir, "clouds.yaml")},
 		Keeper: keeper(t, filepath.Join(c.dir, "state")), Parallelism: 20, LockTimeout: 30 * time.Second,
 		Log: slog.New(slog.DiscardHandler), Port: c.port,
 		Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "CHECKPOINT_DISABLE=1",
@@ -306,6 +307,7 @@ func (c *cluster) wantAsSaved(d *Driver, p reconfigure.Preview) {
 		return // Terraform has nothing to do
 	}
 	m, err := readModule(c.cfg.Dir)
+	m.kinds = kinds
 	c.must(err)
 	saved, err := d.show(c.Context(), filepath.Dir(p.File))
 	c.must(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -32,8 +33,10 @@ type Config struct {
 	Binary string
 	// BinDir is the folder of a downloaded binary.
 	BinDir string
-	// CloudsFile is the path of clouds.yaml. Empty: where the provider looks by default.
-	CloudsFile string
+	// Module describes the root module.
+	Module reconfigure.RootModule
+	// Variables are set in the environment of Terraform.
+	Variables map[string]string
 	// Parallelism is the maximum number of resources that Terraform changes at a time.
 	Parallelism int
 	// LockTimeout is how long to wait for the lock of the state.
@@ -42,8 +45,7 @@ type Config struct {
 	// It may be nil: the port is unknown then.
 	Port func(ctx context.Context, server string) (string, error)
 	// Environ is the environment for Terraform, as of os.Environ. Variables that would make a plan depend on
-	// the caller are removed: TF_VAR_*, TF_CLI_ARGS*, TF_WORKSPACE, TF_DATA_DIR, and the provider's OS_IMAGE_ID,
-	// OS_IMAGE_NAME, OS_FLAVOR_ID and OS_FLAVOR_NAME.
+	// the caller are removed: TF_VAR_*, TF_CLI_ARGS*, TF_WORKSPACE, TF_DATA_DIR, and those that Module.Unset names.
 	Environ []string
 	// Log gets each command line at level debug. It must not be nil.
 	Log *slog.Logger
@@ -83,7 +85,7 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err := os.MkdirAll(cfg.PlanDir, 0o700); err != nil {
 		return nil, fmt.Errorf("terraform: %w", err)
 	}
-	d := &Driver{cfg: cfg, env: environment(cfg.Environ, cfg.CloudsFile)}
+	d := &Driver{cfg: cfg, env: environment(cfg.Environ, cfg.Module.Unset, cfg.Variables)}
 	if d.launcher, err = launcher(cfg.PlanDir, cfg.Binary, cfg.Workspace); err != nil {
 		return nil, err
 	}
@@ -144,9 +146,8 @@ func locked(tf *tfexec.Terraform, f func(*tfexec.Terraform) error) error {
 	return f(tf)
 }
 
-// environment returns Terraform's environment, see Config.Environ. terraform-exec sets some variables itself; the
-// provider would use the image and flavor variables instead of an instance's own.
-func environment(environ []string, cloudsFile string) map[string]string {
+// environment returns Terraform's environment, see Config.Environ. terraform-exec sets some variables itself.
+func environment(environ, unset []string, set map[string]string) map[string]string {
 	env := map[string]string{}
 	for _, entry := range environ {
 		if name, value, ok := strings.Cut(entry, "="); ok {
@@ -154,11 +155,9 @@ func environment(environ []string, cloudsFile string) map[string]string {
 		}
 	}
 	env = tfexec.CleanEnv(env)
-	for _, name := range []string{"TF_DATA_DIR", "OS_IMAGE_ID", "OS_IMAGE_NAME", "OS_FLAVOR_ID", "OS_FLAVOR_NAME"} {
+	for _, name := range append([]string{"TF_DATA_DIR"}, unset...) {
 		delete(env, name)
 	}
-	if cloudsFile != "" {
-		env["OS_CLIENT_CONFIG_FILE"] = cloudsFile
-	}
+	maps.Copy(env, set)
 	return env
 }

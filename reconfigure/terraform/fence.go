@@ -65,7 +65,7 @@ func present(p *tfjson.Plan, m module) map[string]bool {
 	found := map[string]bool{}
 	for _, r := range resources(p.PriorState) {
 		if node, _ := m.owner(r.Address, func(string) bool { return false }); node != "" &&
-			r.Address == instance(instanceBlock, node) {
+			r.Address == instance(m.kinds.InstanceBlock(), node) {
 			found[node] = true
 		}
 	}
@@ -80,13 +80,13 @@ type fenced struct {
 
 // judge converts a change, and reports whether our plan names it. A change without effect is allowed.
 func (f fenced) judge(rc *tfjson.ResourceChange) (reconfigure.ResourceChange, bool) {
-	effect, detail := effectOf(rc)
+	effect, detail := f.module.effectOf(rc)
 	if effect == "" {
 		return reconfigure.ResourceChange{}, true
 	}
 	node, known := f.module.owner(rc.Address, f.isNode)
 	change := reconfigure.ResourceChange{Address: rc.Address, Node: node, Effect: effect, Detail: detail,
-		Kind: kindOf(rc)}
+		Kind: f.module.kindOf(rc)}
 	switch {
 	case effect == reconfigure.EffectUnknown:
 		return change, false
@@ -105,13 +105,13 @@ func (f fenced) judge(rc *tfjson.ResourceChange) (reconfigure.ResourceChange, bo
 
 // kindOf returns the role of a resource for its node. Resources that a site adds have none, also if they are of the
 // same type.
-func kindOf(rc *tfjson.ResourceChange) reconfigure.Kind {
+func (m module) kindOf(rc *tfjson.ResourceChange) reconfigure.Kind {
 	switch {
 	case rc.ModuleAddress != "" || rc.Name != "node":
 		return ""
-	case rc.Type == instanceType:
+	case rc.Type == m.kinds.Instance:
 		return reconfigure.KindInstance
-	case rc.Type == "openstack_networking_port_v2":
+	case rc.Type == m.kinds.Port:
 		return reconfigure.KindPort
 	}
 	return ""
@@ -169,7 +169,7 @@ func nodeAllows(asked reconfigure.Action, effect reconfigure.Effect, tainted boo
 }
 
 // effectOf returns the effect of a change, and details for people. It is empty for a change that does nothing.
-func effectOf(rc *tfjson.ResourceChange) (effect reconfigure.Effect, detail string) {
+func (m module) effectOf(rc *tfjson.ResourceChange) (effect reconfigure.Effect, detail string) {
 	switch {
 	case rc.Change == nil:
 		return reconfigure.EffectUnknown, "Terraform does not say what it would do"
@@ -193,28 +193,28 @@ func effectOf(rc *tfjson.ResourceChange) (effect reconfigure.Effect, detail stri
 	case actions.Replace():
 		return reconfigure.EffectReplace, replaceDetail(rc)
 	case actions.Update():
-		return updateEffect(rc)
+		return m.updateEffect(rc)
 	default:
 		return reconfigure.EffectUnknown, fmt.Sprintf("%q", actions)
 	}
 }
 
-// updateEffect returns the effect of an update. Since version 1.48 the provider rebuilds an instance in
-// place for another image, and resizes it for another flavor, which ends its jobs. An update that changes more than the
-// power state is neither a start nor a stop.
-func updateEffect(rc *tfjson.ResourceChange) (reconfigure.Effect, string) {
+// updateEffect returns the effect of an update in place, which may end the jobs of an instance. An update that changes
+// more than the power state is neither a start nor a stop.
+func (m module) updateEffect(rc *tfjson.ResourceChange) (reconfigure.Effect, string) {
 	attributes := differing(rc.Change)
 	effect := reconfigure.EffectUpdate
-	if rc.Type == instanceType {
-		switch {
-		case slices.Contains(attributes, "image_id"), slices.Contains(attributes, "image_name"):
-			effect = reconfigure.EffectRebuild
-		case slices.Contains(attributes, "flavor_id"), slices.Contains(attributes, "flavor_name"):
-			effect = reconfigure.EffectResize
-		case slices.Equal(attributes, []string{powerState}):
+	if rc.Type == m.kinds.Instance {
+		if m.kinds.Power != "" && slices.Equal(attributes, []string{m.kinds.Power}) {
 			effect = reconfigure.EffectStop
-			if after, _ := rc.Change.After.(map[string]any); after[powerState] == "active" {
+			if after, _ := rc.Change.After.(map[string]any); after[m.kinds.Power] == reconfigure.PowerActive {
 				effect = reconfigure.EffectStart
+			}
+		}
+		for _, attribute := range attributes {
+			// A rebuild is the greater loss, if an update has several effects.
+			if is, ok := m.kinds.Updates[attribute]; ok && effect != reconfigure.EffectRebuild {
+				effect = is
 			}
 		}
 	}
@@ -259,9 +259,6 @@ func differing(c *tfjson.Change) []string {
 	}
 	return slices.Sorted(maps.Keys(names))
 }
-
-// powerState is the provider's attribute for whether an instance runs.
-const powerState = "power_state"
 
 // holds reports whether any value in a tree of Terraform's after_unknown is unknown.
 func holds(v any) bool {

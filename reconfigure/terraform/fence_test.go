@@ -24,6 +24,7 @@ var update = flag.Bool("update", false, "record Terraform's plans and the fence'
 // recorded is the module that the plans were recorded with: the project's own, with a volume for each node and a list
 // of all nodes added.
 var recorded = module{
+	kinds:   kinds,
 	perNode: []string{"openstack_compute_instance_v2.node", "openstack_networking_port_v2.node", "terraform_data.disk"},
 	shared: []string{
 		"openstack_compute_keypair_v2.cluster", "openstack_networking_floatingip_v2.control",
@@ -222,7 +223,7 @@ func TestATaintedDeposedObjectLetsNoGoodOneBeReplaced(t *testing.T) {
 }
 
 func TestFenceAttributesAModulesResourcesToItsNode(t *testing.T) {
-	m := module{perNode: []string{"module.extra"}, shared: []string{"module.common"}}
+	m := module{kinds: kinds, perNode: []string{"module.extra"}, shared: []string{"module.common"}}
 	ours := ask{create: []string{"n1"}, shared: true}.ours()
 	for address, allowed := range map[string]bool{
 		`module.extra["n1"].terraform_data.x`:           true,

@@ -179,7 +179,7 @@ func FuzzEvents(f *testing.F) {
 		{Address: "group", Effect: reconfigure.EffectCreate},
 	}
 	f.Fuzz(func(t *testing.T, text []byte, which uint, cut int) {
-		var whole, parts stream
+		whole, parts := stream{class: classes}, stream{class: classes}
 		cut = min(max(cut, 0), len(text))
 		for _, part := range []struct {
 			to   *stream
@@ -211,7 +211,7 @@ func FuzzEvents(f *testing.F) {
 			checkFence(t, theirs, asks[which%uint(len(asks))].ours())
 		}
 		for name, judge := range map[string]func([]reconfigure.ResourceChange, []event) (reconfigure.Failures, bool){
-			"failed": verdicts, "interrupted": cutOff,
+			"failed": classes.verdicts, "interrupted": classes.cutOff,
 		} {
 			failures, all := judge(changes, whole.events)
 			checkFailures(t, name, changes, whole.events, failures, all)
@@ -306,8 +306,8 @@ func FuzzState(f *testing.F) {
 		if (err == nil) != (err2 == nil) || !reflect.DeepEqual(listed, twice) {
 			t.Errorf("resources, error %v, then %v:\n%s", err, err2, cmp.Diff(listed, twice))
 		}
-		found, err := portAddresses(s)
-		twiceFound, err2 := portAddresses(again)
+		found, err := portAddresses(s, kinds)
+		twiceFound, err2 := portAddresses(again, kinds)
 		if (err == nil) != (err2 == nil) || !reflect.DeepEqual(found, twiceFound) {
 			t.Errorf("addresses %v, error %v, then %v, error %v", found, err, twiceFound, err2)
 		}

@@ -8,15 +8,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// The resource of the root module that is a node's instance.
-const (
-	instanceType  = "openstack_compute_instance_v2"
-	instanceBlock = instanceType + ".node"
-)
-
-// groupKey is the metadata of an instance that names its node group.
-const groupKey = "eiffel_group"
-
 // State returns this shard's part of the stored map of nodes, empty before the first apply, and the instances in
 // Terraform's state. A node with only a part of an instance, such as a port, has a tainted instance without an id. The
 // state is read without a lock, without the cloud and without a provider. State may be retried, and called
@@ -33,7 +24,7 @@ func (d *Driver) State(ctx context.Context) (reconfigure.State, error) {
 func (d *Driver) StateOf(
 	ctx context.Context, desired map[string]reconfigure.Spec, known bool,
 ) (reconfigure.State, error) {
-	m, err := readModule(d.cfg.Dir)
+	m, err := d.read()
 	if err != nil {
 		return reconfigure.State{}, err
 	}
@@ -51,7 +42,7 @@ func (d *Driver) StateOf(
 		return reconfigure.State{}, &unknownError{len(found), d.nodes().path()}
 	}
 	return reconfigure.State{
-		Desired: reconfigure.InShard(desired, d.cfg.Workspace), Instances: found, Ports: ids(listed, m, portBlock),
+		Desired: reconfigure.InShard(desired, d.cfg.Workspace), Instances: found, Ports: ids(listed, m, m.kinds.PortBlock()),
 	}, nil
 }
 
@@ -107,52 +98,16 @@ func instances(state []*tfjson.StateResource, m module, desired map[string]recon
 		if !known || node == "" || wanted && !spec.HasInstance() && m.keeps(r.Address) {
 			continue
 		}
-		if r.Address == instance(instanceBlock, node) {
+		if r.Address == instance(m.kinds.InstanceBlock(), node) {
+			made := m.kinds.Read(r.AttributeValues)
+			made.Shard = shard
 			found[node] = reconfigure.Instance{Node: node, ID: text(r.AttributeValues["id"]),
-				Address: address(r.AttributeValues), Tainted: r.Tainted, Made: made(r.AttributeValues, shard)}
+				Address: made.Address, Tainted: r.Tainted, Made: made.Spec}
 		} else if _, ok := found[node]; !ok {
 			found[node] = reconfigure.Instance{Node: node, Tainted: true, Made: reconfigure.Spec{Shard: shard}}
 		}
 	}
 	return found
-}
-
-// made returns what an instance is made of.
-func made(attributes map[string]any, shard string) reconfigure.Spec {
-	metadata, _ := attributes["metadata"].(map[string]any)
-	return reconfigure.Spec{
-		Group: text(metadata[groupKey]), ImageID: text(attributes["image_id"]), FlavorID: text(attributes["flavor_id"]),
-		NetworkID: text(network(attributes)["uuid"]),
-		Power:     power(text(attributes[powerState])),
-		Shard:     shard,
-	}
-}
-
-// power returns the power state of an instance as an entry in the map of nodes has it. The provider has Nova's status
-// there, in lower case.
-func power(status string) reconfigure.Power {
-	switch status {
-	case string(reconfigure.PowerOff):
-		return reconfigure.PowerOff
-	case string(reconfigure.Shelved), "shelved":
-		return reconfigure.Shelved
-	}
-	return ""
-}
-
-// network returns the instance's attributes for the cluster's network.
-func network(attributes map[string]any) map[string]any {
-	networks, _ := attributes["network"].([]any)
-	if len(networks) == 0 {
-		return nil
-	}
-	first, _ := networks[0].(map[string]any)
-	return first
-}
-
-// address returns the fixed address in the cluster's network. The provider's access_ip_v4 may be a floating IP.
-func address(attributes map[string]any) string {
-	return text(network(attributes)["fixed_ip_v4"])
 }
 
 func text(v any) string {

@@ -1,7 +1,6 @@
 package terraform
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -14,9 +13,8 @@ const fragileGrace = 10 * time.Second
 
 // interrupter sends an interrupt to Terraform, once. It waits for the first change, since Terraform ignores an
 // interrupt while it reads the plan (Terraform 1.5, Context.Stop does nothing before Context.Apply runs), and until no
-// change is in progress that the interrupt would lose: the provider stores the id of a server as soon as Nova returns
-// it, but that of a port only when the port is ready (terraform-provider-openstack 1.54,
-// resourceNetworkingPortV2Create).
+// change is in progress that the interrupt would lose: the provider stores the id of an instance as soon as the cloud
+// returns it, but that of a port only when the port is ready.
 type interrupter struct {
 	send func()
 
@@ -47,7 +45,7 @@ func mayInterrupt(c reconfigure.ResourceChange) bool {
 		return true
 	case reconfigure.EffectCreate, reconfigure.EffectReplace, reconfigure.EffectRebuild, reconfigure.EffectStart,
 		reconfigure.EffectStop:
-		return strings.HasPrefix(c.Address, instanceBlock+"[")
+		return c.Kind == reconfigure.KindInstance
 	default:
 		return false
 	}

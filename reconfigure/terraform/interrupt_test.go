@@ -134,14 +134,15 @@ func (c *cluster) wantCutOff(failures reconfigure.Failures, begun bool, nodes ..
 }
 
 func TestInterruptWaitsForWhatItWouldLose(t *testing.T) {
+	const is = reconfigure.KindInstance
 	node := instance(instanceBlock, "n1")
 	changes := []reconfigure.ResourceChange{
-		{Address: node, Node: "n1", Effect: reconfigure.EffectCreate},
+		{Address: node, Node: "n1", Effect: reconfigure.EffectCreate, Kind: is},
 		{Address: "port.n1", Node: "n1", Effect: reconfigure.EffectCreate},
 		{Address: "port.n2", Node: "n2", Effect: reconfigure.EffectDelete},
 		{Address: "group", Effect: reconfigure.EffectUpdate},
-		{Address: instance(instanceBlock, "n3"), Node: "n3", Effect: reconfigure.EffectResize},
-		{Address: instance(instanceBlock, "n4"), Node: "n4", Effect: reconfigure.EffectRebuild},
+		{Address: instance(instanceBlock, "n3"), Node: "n3", Effect: reconfigure.EffectResize, Kind: is},
+		{Address: instance(instanceBlock, "n4"), Node: "n4", Effect: reconfigure.EffectRebuild, Kind: is},
 	}
 	for name, tc := range map[string]struct {
 		events []string
@@ -254,7 +255,7 @@ func TestVerdictsOfAnInterruptedRun(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			failures, all := cutOff(changes, script(t, tc.events...))
+			failures, all := classes.cutOff(changes, script(t, tc.events...))
 			if all == tc.unclear {
 				t.Fatalf("accounts for everything: %t, %v", all, failures)
 			}
@@ -420,7 +421,7 @@ func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 	// A back end that is not a file may not have been told of the port either.
 	state, err := d.pull(t.Context())
 	c.must(err)
-	state.of(portType+".node").put("node03", nil)
+	state.of(portBlock).put("node03", nil)
 	c.must(d.push(t.Context(), state))
 	was := map[string]map[string]string{"node02": c.entries(d, "node02"), "node03": c.entries(d, "node03")}
 
@@ -449,7 +450,7 @@ func TestServersThatAKilledApplyLeftUnknownAreAdopted(t *testing.T) {
 	}
 	// What was entered is what a creation would have written, but for what is each node's own.
 	want, got := c.entries(d, "node01"), c.entries(d, "node03")
-	for _, own := range []string{instanceBlock, portType + ".node"} {
+	for _, own := range []string{instanceBlock, portBlock} {
 		for _, name := range []string{" attributes", " index_key"} {
 			delete(want, own+name)
 			delete(got, own+name)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/renameio/v2"
 	"github.com/hashicorp/terraform-exec/tfexec"
+	"golang.org/x/sys/unix"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
@@ -46,6 +47,51 @@ func (d *Driver) readLocal(shard string) (text []byte, ok bool) {
 	return text, err == nil && len(bytes.TrimSpace(text)) > 0
 }
 
+// damaged returns the error of a state file that was not written to its end, as on a full disk, else err. The local back
+// end writes the file in place. Before the first write of a run it copies the state to a file beside it.
+func (d *Driver) damaged(err error) error {
+	file := d.localState(d.cfg.Workspace)
+	backup := file + ".backup"
+	if !d.isLocal() || isState(file) || !isState(backup) {
+		return err
+	}
+	return fmt.Errorf("%[1]s was not written to its end, as on a full disk or at a power failure; %[2]s has Terraform's state "+
+		"from before that run. Make room on the disk, then call `cp %[2]s %[1]s`. Instances that were made since then are "+
+		"found in the cloud, and adopted or removed", file, backup)
+}
+
+// isState reports whether a file has a whole state.
+func isState(path string) bool {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return false
+	}
+	state, err := parseState(text)
+	return err == nil && len(state.top) > 0
+}
+
+// leastRoom is how much must be free beside the size of a state before Terraform may change it.
+const leastRoom = 8 << 20
+
+// room returns an error if the disk of a local state is so full that Terraform may not be able to write it. What
+// Terraform then makes would be known to the cloud alone.
+func (d *Driver) room() error {
+	file := d.localState(d.cfg.Workspace)
+	var system unix.Statfs_t
+	if !d.isLocal() || unix.Statfs(d.cfg.Dir, &system) != nil {
+		return nil
+	}
+	need := uint64(leastRoom)
+	if info, err := os.Stat(file); err == nil {
+		need += 2 * uint64(info.Size()) // it, and the copy of the one before
+	}
+	if free := system.Bavail * uint64(system.Bsize); free < need {
+		return fmt.Errorf("the disk of %s has %d KiB left, too little for Terraform's state: make room, at least %d KiB; "+
+			"nothing was changed", d.cfg.Dir, free>>10, need>>10)
+	}
+	return nil
+}
+
 // foundAddresses has the addresses in a state, by node.
 type foundAddresses struct {
 	// State is the SHA-256 sum of the state file that the addresses are from. They are used for that file only.
@@ -74,7 +120,7 @@ func (d *Driver) Addresses(ctx context.Context, fresh bool) (map[string]string, 
 	if err != nil { // it may be being written
 		return d.pulledAddresses(ctx, true)
 	}
-	if found.Addresses, err = portAddresses(state); err != nil {
+	if found.Addresses, err = portAddresses(state, d.cfg.Module); err != nil {
 		return nil, err
 	}
 	content, err := json.Marshal(found)
@@ -103,7 +149,7 @@ func (d *Driver) pulledAddresses(ctx context.Context, fresh bool) (map[string]st
 	if err != nil {
 		return nil, err
 	}
-	found, err := portAddresses(state)
+	found, err := portAddresses(state, d.cfg.Module)
 	if err == nil {
 		d.pulled.Store(&pulled{writes, found})
 	}
@@ -118,16 +164,15 @@ func (d *Driver) writing(f func(*tfexec.Terraform) error) error {
 }
 
 // portAddresses returns the addresses of the nodes' ports in a state.
-func portAddresses(state *stateFile) (map[string]string, error) {
+func portAddresses(state *stateFile, kinds reconfigure.RootModule) (map[string]string, error) {
 	found := map[string]string{}
-	ports := state.of(portBlock)
+	ports := state.of(kinds.PortBlock())
 	if ports == nil {
 		return found, nil
 	}
 	for _, i := range ports.instances {
-		var port struct {
-			All []string `json:"all_fixed_ips"`
-		}
+		var port fields
+		var all []string
 		node := i.text("index_key")
 		if node == "" || i.text("deposed") != "" {
 			continue
@@ -135,7 +180,10 @@ func portAddresses(state *stateFile) (map[string]string, error) {
 		if err := i.read(map[string]any{"attributes": &port}); err != nil {
 			return nil, err
 		}
-		for _, one := range port.All {
+		if err := port.read(map[string]any{kinds.PortAddresses: &all}); err != nil {
+			return nil, err
+		}
+		for _, one := range all {
 			if ip, err := netip.ParseAddr(one); err == nil && ip.Is4() && found[node] == "" {
 				found[node] = ip.String()
 			}

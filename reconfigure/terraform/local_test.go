@@ -24,7 +24,7 @@ func newLocalStates(t *testing.T) localStates {
 	dir := t.TempDir()
 	l := localStates{
 		T: t, remote: filepath.Join(dir, "remote"), calls: filepath.Join(dir, "calls"),
-		Driver: &Driver{cfg: Config{
+		Driver: &Driver{cfg: Config{Module: kinds,
 			Dir: filepath.Join(dir, "module"), PlanDir: dir, Workspace: "g-0", Log: slog.New(slog.DiscardHandler),
 		}},
 	}

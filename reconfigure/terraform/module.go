@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // module is the blocks of a root module: those with a resource for each node, and those with shared resources. A block
@@ -24,6 +26,7 @@ type module struct {
 	unsharded []string
 	// shard is the shard of the run.
 	shard string
+	kinds reconfigure.RootModule
 }
 
 // moduleFiles returns the configuration files in a folder, in Terraform's notation or in JSON, also OpenTofu's, sorted
@@ -91,6 +94,13 @@ func readModule(dir string) (module, error) {
 			"cluster", dir)
 	}
 	return m, nil
+}
+
+// read reads the driver's root module.
+func (d *Driver) read() (module, error) {
+	m, err := readModule(d.cfg.Dir)
+	m.kinds = d.cfg.Module
+	return m, err
 }
 
 // references is the expressions of a module's blocks and locals.

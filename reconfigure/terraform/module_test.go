@@ -3,10 +3,14 @@ package terraform
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/libvirt"
 )
 
 func TestBlocksOfTheModuleAreClassified(t *testing.T) {
@@ -127,6 +131,25 @@ func TestAddressesAreQuotedAndReadBack(t *testing.T) {
 			}
 			if owner, ok := m.owner(address, func(string) bool { return false }); owner != node || !ok {
 				t.Errorf("%s is %q's: %t", address, owner, ok)
+			}
+		}
+	}
+}
+
+// TestBlocksOfTheOtherModulesAreTheirNodesOwn reads the root modules without shared resources: every block belongs to a
+// node, and to one workspace.
+func TestBlocksOfTheOtherModulesAreTheirNodesOwn(t *testing.T) {
+	for _, provider := range []reconfigure.Provider{libvirt.Provider()} {
+		m, err := readModule(filepath.Join(root(t), "terraform", provider.Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(m.shared)+len(m.kept)+len(m.unsharded) > 0 {
+			t.Errorf("%s: %+v", provider.Name, m)
+		}
+		for _, block := range []string{provider.Module.InstanceBlock(), provider.Module.ReplaceBlock()} {
+			if !slices.Contains(m.perNode, block) {
+				t.Errorf("%s: %s is not in %v", provider.Name, block, m.perNode)
 			}
 		}
 	}

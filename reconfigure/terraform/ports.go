@@ -12,13 +12,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// portBlock is the block of the nodes' ports in the root module.
-const portBlock = "openstack_networking_port_v2.node"
-
 // Owned returns the ids of the nodes' instances and ports in the state of this shard, also of unfinished ones. The
 // state is read as by Addresses.
 func (d *Driver) Owned(ctx context.Context) (servers, ports []string, err error) {
-	m, err := readModule(d.cfg.Dir)
+	m, err := d.read()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -27,7 +24,7 @@ func (d *Driver) Owned(ctx context.Context) (servers, ports []string, err error)
 		return nil, nil, err
 	}
 	sorted := func(block string) []string { return slices.Sorted(maps.Values(ids(state, m, block))) }
-	return sorted(instanceBlock), sorted(portBlock), nil
+	return sorted(m.kinds.InstanceBlock()), sorted(m.kinds.PortBlock()), nil
 }
 
 // listed returns all managed resources in this shard's state; none if the workspace does not exist yet.

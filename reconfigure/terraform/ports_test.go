@@ -13,6 +13,7 @@ import (
 // keeping is the project's own module, in a shard.
 func keeping(shard string) module {
 	return module{
+		kinds:   kinds,
 		perNode: []string{instanceBlock, portBlock, "terraform_data.disk"}, kept: []string{portBlock},
 		shared: []string{"openstack_networking_secgroup_v2.cluster"}, shard: shard,
 	}

@@ -172,7 +172,7 @@ func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m mod
 	for node := range provisioned.All() {
 		args.targets = append(args.targets, m.of(node)...)
 		if change, _ := p.Of(node); change.Action == reconfigure.Replace && !differs(before, change) {
-			args.replace = append(args.replace, instance(instanceBlock, node))
+			args.replace = append(args.replace, instance(m.kinds.ReplaceBlock(), node))
 		}
 	}
 	switch {
@@ -252,7 +252,7 @@ func (d *Driver) savePlan(ctx context.Context, dir string, p reconfigure.Plan, a
 	if err := writeFile(filepath.Join(dir, variablesFile), newFile(p.Desired, id, known)); err != nil {
 		return nil, false, fmt.Errorf("terraform plan: %w", err)
 	}
-	said = &stream{}
+	said = &stream{class: d.cfg.Module.Class}
 	err = d.run(func(tf *tfexec.Terraform) (err error) {
 		changes, err = tf.PlanJSON(ctx, said, args.options(dir, d.cfg.LockTimeout)...)
 		return err
@@ -297,7 +297,7 @@ func culprits(found []tfjson.Diagnostic, m module, p reconfigure.Plan) *reconfig
 	}
 	bad := &reconfigure.Unplannable{Failures: reconfigure.Failures{}}
 	for node, sentences := range said {
-		bad.Failures[node] = told(sentences)
+		bad.Failures[node] = classifier(m.kinds.Class).told(sentences)
 	}
 	return bad
 }

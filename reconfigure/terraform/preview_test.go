@@ -10,7 +10,7 @@ import (
 )
 
 func TestPlanArguments(t *testing.T) {
-	m := module{perNode: []string{instanceBlock, "port.node"}, shared: []string{"group.cluster"}}
+	m := module{kinds: kinds, perNode: []string{instanceBlock, "port.node"}, shared: []string{"group.cluster"}}
 	v1, v2 := reconfigure.Spec{Group: "g", ImageID: "1"}, reconfigure.Spec{Group: "g", ImageID: "2"}
 	head := reconfigure.Spec{Group: reconfigure.ControlGroup}
 	of := func(node string) []string {
@@ -86,7 +86,7 @@ func TestEnvironmentLeavesOutWhatWouldChangeAPlan(t *testing.T) {
 		"broken",
 		"TF_VAR_nodes={}", "TF_CLI_ARGS=-lock=false", "TF_CLI_ARGS_plan=x", "TF_WORKSPACE=w", "TF_DATA_DIR=/d",
 		"OS_IMAGE_ID=1", "OS_IMAGE_NAME=1", "OS_FLAVOR_ID=1", "OS_FLAVOR_NAME=1",
-	}, "/c/clouds.yaml")
+	}, kinds.Unset, map[string]string{"OS_CLIENT_CONFIG_FILE": "/c/clouds.yaml"})
 	want := map[string]string{
 		"PATH": "/bin", "HOME": "/root", "TF_CLI_CONFIG_FILE": "/etc/rc", "OS_CLIENT_CONFIG_FILE": "/c/clouds.yaml",
 		"OS_PASSWORD": "a=b",
@@ -95,7 +95,7 @@ func TestEnvironmentLeavesOutWhatWouldChangeAPlan(t *testing.T) {
 		t.Error(diff)
 	}
 	if got := environment([]string{"OS_CLIENT_CONFIG_FILE=/elsewhere"},
-		""); got["OS_CLIENT_CONFIG_FILE"] != "/elsewhere" {
+		nil, nil); got["OS_CLIENT_CONFIG_FILE"] != "/elsewhere" {
 		t.Errorf("without a clouds.yaml of its own: %v", got)
 	}
 }

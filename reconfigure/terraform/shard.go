@@ -74,7 +74,7 @@ func (d *Driver) Shards(ctx context.Context) ([]string, error) {
 
 // module reads the root module for a run in this shard. If the cluster has several, it must support that.
 func (d *Driver) module(several bool) (module, error) {
-	m, err := readModule(d.cfg.Dir)
+	m, err := d.read()
 	if err != nil {
 		return module{}, err
 	}
@@ -118,7 +118,7 @@ func (d *Driver) shared(ctx context.Context, deploy bool) (shared, error) {
 		return d.known, nil
 	}
 	if text, ok := d.readLocal(reconfigure.DefaultShard); ok {
-		if found, err := sharedOf(string(text)); err == nil {
+		if found, err := sharedOf(d.cfg.Module.Group, string(text)); err == nil {
 			d.known = found
 			return found, nil
 		}
@@ -131,7 +131,7 @@ func (d *Driver) shared(ctx context.Context, deploy bool) (shared, error) {
 	if err != nil {
 		return shared{}, fmt.Errorf("terraform state pull: %w", orDone(ctx, err))
 	}
-	found, err := sharedOf(state)
+	found, err := sharedOf(d.cfg.Module.Group, state)
 	if err != nil {
 		return shared{}, fmt.Errorf("read the state of the default workspace: %w", err)
 	}
@@ -148,10 +148,10 @@ func (d *Driver) keep(ctx context.Context, p reconfigure.Plan) error {
 	return d.nodes().keep(ctx, d.cfg.Workspace, reconfigure.InShard(p.Desired, d.cfg.Workspace), known)
 }
 
-// sharedOf returns the shared values in the default workspace's state, as `terraform state pull` prints it; none from
-// an empty state.
-func sharedOf(state string) (shared, error) {
-	if strings.TrimSpace(state) == "" {
+// sharedOf returns the shared values in the default workspace's state, as `terraform state pull` prints it: the id of
+// the resource "cluster" of a type. There are none in an empty state, nor if the type is empty.
+func sharedOf(group, state string) (shared, error) {
+	if group == "" || strings.TrimSpace(state) == "" {
 		return shared{}, nil
 	}
 	var found struct {
@@ -166,7 +166,7 @@ func sharedOf(state string) (shared, error) {
 		return shared{}, err
 	}
 	for _, r := range found.Resources {
-		is := r.Module == "" && r.Mode == "managed" && r.Type == "openstack_networking_secgroup_v2" &&
+		is := r.Module == "" && r.Mode == "managed" && r.Type == group &&
 			r.Name == "cluster"
 		if is && len(r.Instances) > 0 {
 			return shared{SecurityGroupID: r.Instances[0].Attributes.ID}, nil

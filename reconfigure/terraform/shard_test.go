@@ -97,11 +97,11 @@ func TestSharedValuesOfTheDefaultWorkspace(t *testing.T) {
 		"another":  {fmt.Sprintf(group, "own", `{"attributes": {"id": "s"}}`), shared{}},
 		"removed":  {fmt.Sprintf(group, "cluster", ""), shared{}},
 	} {
-		if got, err := sharedOf(tc.state); got != tc.want || err != nil {
+		if got, err := sharedOf(kinds.Group, tc.state); got != tc.want || err != nil {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	if _, err := sharedOf("{"); err == nil {
+	if _, err := sharedOf(kinds.Group, "{"); err == nil {
 		t.Error("what is no state is read")
 	}
 }

@@ -215,13 +215,16 @@ func (r *stateResource) at(node string) []int {
 
 // pull reads the state. Terraform's local back end empties its file before it writes it, and `terraform state pull`
 // waits for no lock: where there is such a file, and nothing in it that is a state, an apply may be writing it, and it
-// is read again.
+// is read again. A file that stays so is an error: see damaged.
 func (d *Driver) pull(ctx context.Context) (*stateFile, error) {
 	const tries, pause = 5, 50 * time.Millisecond
 	for try := 1; ; try++ {
 		state, err := d.pullOnce(ctx)
-		if err == nil && len(state.top) > 0 || try == tries {
-			return state, err
+		if err == nil && len(state.top) > 0 {
+			return state, nil
+		}
+		if try == tries {
+			return state, d.damaged(err)
 		}
 		if _, none := os.Stat(d.localState(d.cfg.Workspace)); none != nil {
 			return state, err

@@ -55,6 +55,7 @@ const (
 // error has them.
 type stream struct {
 	on      func(event) // called with each event; may be nil
+	class   classifier
 	events  []event
 	partial []byte
 }
@@ -107,7 +108,7 @@ func (s *stream) explain(ctx context.Context, err error) error {
 	for i, d := range found {
 		said[i] = sentence(d)
 	}
-	return told(said)
+	return s.class.told(said)
 }
 
 // sentence returns a diagnostic on one line.

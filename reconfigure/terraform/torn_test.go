@@ -50,3 +50,26 @@ func TestAStateThatIsBeingWrittenIsReadAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestAStateThatWasNotWrittenToItsEndIsAnError has Terraform's state be as after a full disk: the state from before that
+// run is beside it.
+func TestAStateThatWasNotWrittenToItsEndIsAnError(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.deploy(c.open(), c.deployed("node01"))
+	file := c.open().localState(reconfigure.DefaultShard)
+	whole, err := os.ReadFile(file)
+	c.must(err)
+	c.must(os.WriteFile(file+".backup", whole, 0o600))
+	for name, part := range map[string][]byte{"empty": nil, "half": whole[:len(whole)/2]} {
+		c.must(os.WriteFile(file, part, 0o600))
+		_, err := c.open().Instances(t.Context())
+		if want := "cp " + file + ".backup " + file + "`"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: no %q in %v", name, want, err)
+		}
+	}
+	c.must(os.Rename(file+".backup", file))
+	if found, err := c.open().Instances(t.Context()); err != nil || len(found) != 2 {
+		t.Errorf("restored: %d instances, error %v", len(found), err)
+	}
+}

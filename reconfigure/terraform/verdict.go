@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,26 +12,29 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
+// classifier returns the class of an error of Terraform's provider.
+type classifier func(words string) reconfigure.Class
+
 // verdicts returns the failures by node. It is false if they do not explain all errors: a shared resource failed, or
 // something that is not a resource, such as writing the state.
-func verdicts(changes []reconfigure.ResourceChange, events []event) (failures reconfigure.Failures, all bool) {
+func (c classifier) verdicts(changes []reconfigure.ResourceChange, events []event) (failures reconfigure.Failures, all bool) {
 	why, all := reasons(events)
 	first := firstOf(why)
 	nodes, shared := undone(changes, events, why)
 	failures = reconfigure.Failures{}
 	for node, left := range nodes {
 		if len(left.said) == 0 {
-			failures[node] = untried{told([]string{"Terraform did not get to " + left.String() + first})}
+			failures[node] = untried{c.told([]string{"Terraform did not get to " + left.String() + first})}
 			continue
 		}
-		failures[node] = told(left.said)
+		failures[node] = c.told(left.said)
 	}
 	// A shared resource without an error of its own was not begun because of a node that failed.
 	return failures, all && len(why) == 0 && !shared.failed && len(failures) > 0
 }
 
 // cutOff is verdicts for a run that was interrupted. It is false as well if a shared resource was not changed.
-func cutOff(changes []reconfigure.ResourceChange, events []event) (failures reconfigure.Failures, all bool) {
+func (c classifier) cutOff(changes []reconfigure.ResourceChange, events []event) (failures reconfigure.Failures, all bool) {
 	why, all := reasons(slices.DeleteFunc(slices.Clone(events), ofInterrupt))
 	nodes, shared := undone(changes, events, why)
 	failures = reconfigure.Failures{}
@@ -40,7 +42,7 @@ func cutOff(changes []reconfigure.ResourceChange, events []event) (failures reco
 		cut := fmt.Errorf("%w before Terraform could %s", reconfigure.ErrInterrupted, left)
 		switch {
 		case len(left.said) > 0:
-			failures[node] = told(left.said)
+			failures[node] = c.told(left.said)
 		case left.begun:
 			failures[node] = reconfigure.Classify(reconfigure.ClassUnknown, cut)
 		default:
@@ -120,13 +122,10 @@ func firstOf(why map[string][]string) string {
 
 // told makes one error of several messages of Terraform's. Its class is ClassUnknown if any of them has it, since it is
 // unknown then what exists; else the first one.
-func told(sentences []string) error {
+func (c classifier) told(sentences []string) error {
 	class := reconfigure.ClassOther
 	for _, said := range sentences {
-		found := reconfigure.CloudClass(0, said)
-		if found == reconfigure.ClassOther && deleting.MatchString(said) {
-			found = reconfigure.ClassUnknown
-		}
+		found := c(said)
 		switch {
 		case found == reconfigure.ClassUnknown, class == reconfigure.ClassOther:
 			class = found
@@ -134,10 +133,6 @@ func told(sentences []string) error {
 	}
 	return reconfigure.Classify(class, errors.New(strings.Join(sentences, "; ")))
 }
-
-// deleting matches the provider's error for a server that Nova still deletes: the provider does not wait for one in
-// ERROR or BUILD.
-var deleting = regexp.MustCompile(`Error waiting for instance \(\S+\) to Delete:`)
 
 // by returns the actions of the events of a type, by address.
 func by(kind string, events []event) map[string][]string {

@@ -109,7 +109,7 @@ func TestVerdicts(t *testing.T) {
 			map[string]string{"a": "quota"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			failures, all := verdicts(tc.changes, script(t, tc.events...))
+			failures, all := classes.verdicts(tc.changes, script(t, tc.events...))
 			if all == tc.unclear {
 				t.Fatalf("accounts for everything: %t, %v", all, failures)
 			}
@@ -163,7 +163,7 @@ func TestFailedRunIsExplained(t *testing.T) {
 			"Error acquiring the state lock: no such bucket"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := stream{events: tc.events}
+			s := stream{class: classes, events: tc.events}
 			if got := s.explain(tc.ctx, bare); got.Error() != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
@@ -212,7 +212,7 @@ func TestClassOfTerraformsErrors(t *testing.T) {
 		{reconfigure.ClassCloud, []string{away}},
 		{reconfigure.ClassUnknown, []string{deleting}},
 	} {
-		err := told(tc.said)
+		err := classes.told(tc.said)
 		if got := reconfigure.ClassOf(err); got != tc.want || err.Error() != strings.Join(tc.said, "; ") {
 			t.Errorf("%s, want %s: %v", got, tc.want, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,8 +36,8 @@ type way struct {
 	seen   bool // by those who look at Slurm
 }
 
-// TestEveryClassOfFailure has a node fail in each way, all at once. The faults end when all failures are reported; then
-// the jobs run.
+// TestEveryClassOfFailure has a node fail in each way, all at once, and one succeed. The faults end when all failures are
+// reported; then the jobs run.
 func TestEveryClassOfFailure(t *testing.T) {
 	declared := lab.Declaration
 	lab.Redeclare(t, func(d *cluster.Declaration) {
@@ -56,6 +57,11 @@ func TestEveryClassOfFailure(t *testing.T) {
 		{node: "w08", kind: labcloud.NoMunged, class: reconfigure.ClassPlaybook, words: "start munge", exit: 1},
 		{node: "w09", kind: labcloud.NoSlurmd, class: reconfigure.ClassUnregistered,
 			words: "slurmd did not register in time", exit: 1},
+		{node: "w10", kind: labcloud.Blocked, class: reconfigure.ClassSSH, words: "a security group", exit: 1},
+		{node: "w11", kind: labcloud.FullDisk, class: reconfigure.ClassPlaybook,
+			words: "/etc/slurm/slurm.conf: No space left on device", exit: 1},
+		{node: "w12", kind: labcloud.TruncatedConsole, class: reconfigure.ClassBoot,
+			words: "the cloud has cut off its console log", exit: 1},
 		{node: "i01", class: reconfigure.ClassMissing, words: `image "node-v9"`, exit: 1},
 		{node: "f01", class: reconfigure.ClassMissing, words: `flavor "huge"`, exit: 1},
 	}
@@ -69,7 +75,7 @@ func TestEveryClassOfFailure(t *testing.T) {
 		}
 		lab.Order(t, fault)
 	}
-	failTogether(t, ways)
+	failTogether(t, ways, "w13")
 	for _, w := range ways {
 		if w.kind != "" && !struck(w) {
 			t.Errorf("the fault %s never occurred: that of %s proves nothing", w.kind, w.node)
@@ -116,8 +122,9 @@ func struck(w *way) bool {
 }
 
 // failTogether has all nodes fail at once, and checks what is reported: to Slurm at once, to the owner of the job, to
-// the caller, and in the status. No plan begins after it, since it pauses starting.
-func failTogether(t *testing.T, ways []*way) {
+// the caller, and in the status. Nodes that are made with them do not wait for them. No plan begins after it, since it
+// pauses starting.
+func failTogether(t *testing.T, ways []*way, good ...string) {
 	t.Helper()
 	// Requests of a pause are planned together after it.
 	lab.Do(t, "pause", "--reason", "the test has everything asked for first")
@@ -126,7 +133,13 @@ func failTogether(t *testing.T, ways []*way) {
 	for _, w := range ways {
 		w.job = lab.Job(t, "--nodelist="+w.node, "--wrap=true")
 	}
-	awaitRequests(t, ways, 1)
+	var jobs []string
+	asked := slices.Clone(ways)
+	for _, node := range good {
+		jobs = append(jobs, lab.Job(t, "--nodelist="+node, "--wrap=true"))
+		asked = append(asked, &way{node: node})
+	}
+	awaitRequests(t, asked, 1)
 	for _, w := range ways {
 		w.told = &bytes.Buffer{}
 		w.caller = lab.Reconfigure(t.Context(), "--json", "resume", w.node)
@@ -153,6 +166,10 @@ func failTogether(t *testing.T, ways []*way) {
 		}
 		return len(unseen) == 0, "not told as " + fmt.Sprint(unseen)
 	})
+	for _, id := range jobs {
+		lab.AwaitJob(t, id, "COMPLETED")
+	}
+	lab.AssertNeverRestarted(t, jobs...)
 	for _, w := range ways {
 		w.assertCallerIsTold(t)
 	}

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	os.Exit(lab.Main(m, cluster.Config{
 		Name: "failure", Gateway: netip.MustParsePrefix("10.65.0.1/24"),
 		Groups: []cluster.NodeGroup{
-			cluster.Group("standard", "node", 1, 2), cluster.Group("wide", "w", 0, 9),
+			cluster.Group("standard", "node", 1, 2), cluster.Group("wide", "w", 0, 13),
 			cluster.Group("imageless", "i", 0, 1), cluster.Group("flavorless", "f", 0, 1),
 		},
 	}, func(d *cluster.Declaration) {

@@ -1,7 +1,9 @@
 package grow_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -9,10 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/slurmexec"
 	reconfiguring "github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/usage"
 )
 
 func TestDeployTwiceChangesNothing(t *testing.T) {
@@ -36,9 +40,62 @@ func TestDeployTwiceChangesNothing(t *testing.T) {
 func TestNodesComeAndGoWithAJob(t *testing.T) {
 	id := lab.Job(t, "--nodelist=node[03-04]", "--nodes=2", "--wrap=srun hostname")
 	lab.AwaitJob(t, id, "COMPLETED")
+	instances := lab.Identities(t, "node03", "node04")
 	lab.AssertTerraformIsClean(t)
 	lab.AwaitQuiet(t)
 	lab.AssertTerraformIsClean(t)
+	assertTimeline(t, id, instances)
+}
+
+// assertTimeline checks that the whole way of a job over node03 and node04 is known, in order, after the instances are
+// gone, and that their hours are accounted for.
+func assertTimeline(t *testing.T, id string, instances map[string]harness.Identity) {
+	t.Helper()
+	kept, err := journal.Open(t.Context(), lab.StateDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	number, _ := strconv.ParseInt(id, 10, 64)
+	if runs, err := kept.JobRuns(t.Context(), time.Time{}, number); err != nil || len(runs) != 1 {
+		t.Errorf("the worker has kept %+v of the job (%v)", runs, err)
+	}
+	out, failed := lab.Reconfigure(t.Context(), "jobs", id, "-o", "json").Output()
+	var jobs []usage.Job
+	if err := json.Unmarshal(out, &jobs); err != nil || failed != nil || len(jobs) != 1 {
+		t.Fatalf("%v, %v\n%s", failed, err, out)
+	}
+	j := jobs[0]
+	if j.State != "COMPLETED" || j.User == "" || j.Partition == "" || j.Nodes.String() != "node[03-04]" {
+		t.Errorf("the job is %+v", j)
+	}
+	ways := map[string][]usage.What{}
+	for _, s := range j.Timeline {
+		for _, node := range []string{"node03", "node04"} {
+			if s.Node == "" || s.Node == node {
+				ways[node] = append(ways[node], s.What)
+			}
+		}
+	}
+	whole := []usage.What{
+		usage.Submitted, usage.Asked, usage.Planned, usage.Made, usage.Booted, usage.Configured, usage.Registered,
+		usage.Started, usage.Ended, usage.Removed,
+	}
+	if d := cmp.Diff(map[string][]usage.What{"node03": whole, "node04": whole}, ways); d != "" {
+		t.Errorf("steps (-want +got):\n%s\n%s", d, out)
+	}
+	for _, l := range j.Instances {
+		if l.Instance != instances[l.Node].ID || l.Image == "" || l.Flavor == "" || l.Host == "" {
+			t.Errorf("%s was %+v, and had %+v", l.Node, l, instances[l.Node])
+		}
+	}
+	served, code := lab.Call(t, "jobs", "--instance", instances["node03"].ID)
+	if code != 0 || !strings.Contains(served, id) {
+		t.Errorf("exit code %d; the jobs of node03's instance are\n%s", code, served)
+	}
+	if report, code := lab.Call(t, "report", "--since", "1h"); code != 0 || !strings.Contains(report, j.User) {
+		t.Errorf("exit code %d; the report is\n%s", code, report)
+	}
 }
 
 func TestJobOverTwoGroups(t *testing.T) {
@@ -70,6 +127,11 @@ func TestABadNodeDelaysNoOther(t *testing.T) {
 	lab.AwaitJob(t, bad, "COMPLETED")
 	lab.AwaitQuiet(t)
 	lab.AssertTerraformIsClean(t)
+	ways := lab.Do(t, "jobs", bad)
+	i := strings.Index(ways, "No valid host")
+	if i < 0 || !strings.Contains(ways[i:], "COMPLETED") {
+		t.Errorf("it is not told that the first node failed, and that the job ran then:\n%s", ways)
+	}
 }
 
 // The job is not affected when the first instance of its node fails.

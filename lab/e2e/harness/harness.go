@@ -45,6 +45,11 @@ func (l *Lab) run(m *testing.M, cfg cluster.Config, change func(*cluster.Declara
 	if cfg.Tools, err = tools.Find(checkout); err != nil {
 		return 1, err
 	}
+	if cfg.Systemd == "" && os.Getenv(ReleaseVariable) == Trixie {
+		if change, err = onTrixie(&cfg, change); err != nil {
+			return 1, err
+		}
+	}
 	cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	l.name = cfg.Name
 	if l.Lab, err = cluster.Start(context.Background(), cfg); err != nil {
@@ -62,6 +67,26 @@ func (l *Lab) run(m *testing.M, cfg cluster.Config, change func(*cluster.Declara
 		return 1, fmt.Errorf("deploy: %w\n%s\n%s", err, out, l.WorkerLogs())
 	}
 	return m.Run(), nil
+}
+
+// ReleaseVariable is the variable of the environment that names the release of Debian on the machines of labs that do
+// not choose it themselves: [Trixie], or Debian 12.
+const ReleaseVariable = "EIFFEL_LAB_RELEASE"
+
+// Trixie is Debian 13.
+const Trixie = "trixie"
+
+// onTrixie changes the configuration of a lab to machines of Debian 13. Its declaration need not have the hardware of
+// this computer.
+func onTrixie(cfg *cluster.Config, change func(*cluster.Declaration)) (func(*cluster.Declaration), error) {
+	installed, err := tools.FindSystemd(cfg.Checkout)
+	cfg.Systemd = installed.Trixie
+	return func(d *cluster.Declaration) {
+		d.Slurm.Extra["SlurmdParameters"] = "config_overrides"
+		if change != nil {
+			change(d)
+		}
+	}, err
 }
 
 // checkout returns the folder with go.mod above the test's folder.

@@ -7,4 +7,4 @@ CREATE TABLE sums (
     sum  TEXT NOT NULL CHECK (sum <> '')
 ) STRICT, WITHOUT ROWID;
 
-PRAGMA user_version = 12;
+PRAGMA user_version = 13;

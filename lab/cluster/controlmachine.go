@@ -1,0 +1,219 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/image"
+	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/tools"
+)
+
+// A control host that is a machine of the lab has the release of the nodes, systemd, and all that an administrator
+// installs by the steps of README.md. Only Go and git are not there: the program is built on this computer.
+
+const (
+	machineSite      = "/opt/eiffel"
+	machineTerraform = "/usr/local/bin/terraform"
+	machineMirror    = "/opt/eiffel-mirror"
+)
+
+// readmeAsRoot and readmeAsUser return the commands of README.md that make the user and the user's key.
+func readmeAsRoot() []string {
+	return []string{
+		"useradd --create-home --shell /bin/bash eiffel",
+		"install -d -o eiffel -g eiffel /opt/eiffel",
+	}
+}
+
+func readmeAsUser() []string { return []string{"ssh-keygen -t ed25519 -N '' -f ~/.ssh/id_ed25519"} }
+
+func (l *Lab) hasMachine() bool { return l.cfg.Packages != "" }
+
+// Directory returns the cluster directory as the control host has it.
+func (l *Lab) Directory() string {
+	if l.hasMachine() {
+		return machineSite
+	}
+	return l.Site
+}
+
+// terraform returns the path of Terraform as the control host has it.
+func (l *Lab) terraform() string {
+	if l.hasMachine() {
+		return machineTerraform
+	}
+	return l.terraformBinary()
+}
+
+// network returns the cloud's network. A control host that is a machine has the address above those of the servers.
+func (l *Lab) network() labcloud.Network {
+	n := labcloud.Network{Name: networkName, CIDR: l.cfg.Gateway.Masked(), Gateway: l.cfg.Gateway.Addr()}
+	if l.hasMachine() {
+		n.Last = l.machineAddress().Prev()
+	}
+	return n
+}
+
+// apiAddress returns where the cloud's API listens.
+func (l *Lab) apiAddress() string {
+	if l.hasMachine() {
+		return netip.AddrPortFrom(l.cfg.Gateway.Addr(), 0).String()
+	}
+	return "127.0.0.1:0"
+}
+
+func (l *Lab) machineAddress() netip.Addr {
+	a := l.cfg.Gateway.Addr().As4()
+	a[3] = 250
+	return netip.AddrFrom4(a)
+}
+
+// bootControlHost boots the machine, which the cloud does not know, and installs what it needs. The cluster directory
+// is a volume of it.
+func (l *Lab) bootControlHost(ctx context.Context) error {
+	l.Host.AddVolume(ControlHostName, l.Site, machineSite)
+	err := l.Host.Boot(ctx, labcloud.Machine{
+		ID: ControlHostName, Name: ControlHostName, ImageID: ControlHostName,
+		Addresses: []labcloud.Address{{MAC: "fa:16:3e:00:00:fa", Gateway: l.cfg.Gateway.Addr(),
+			Prefix: netip.PrefixFrom(l.machineAddress(), l.cfg.Gateway.Bits())}},
+	})
+	if err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{l.awaitControlHost, l.installPackages, l.followReadme,
+		l.installTerraform, l.finishSite} {
+		if err := step(ctx); err != nil {
+			return fmt.Errorf("control host: %w", err)
+		}
+	}
+	return nil
+}
+
+// awaitControlHost waits until systemd has started the machine.
+func (l *Lab) awaitControlHost(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for {
+		out, err := l.Host.Command(ControlHostName, "systemctl", "is-system-running").Output()
+		if state := strings.TrimSpace(string(out)); state == "running" || state == "degraded" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("systemd does not start: %q: %w", out, errors.Join(err, ctx.Err()))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (l *Lab) installPackages(context.Context) error {
+	_, err := l.asRoot("apt-get update --quiet && DEBIAN_FRONTEND=noninteractive " +
+		"apt-get install --yes --quiet --no-install-recommends " + strings.Join(image.ControlHost(), " "))
+	return err
+}
+
+// followReadme types the steps, which README.md must have.
+func (l *Lab) followReadme(ctx context.Context) error {
+	text, err := os.ReadFile(filepath.Join(l.cfg.Checkout, "README.md"))
+	if err != nil {
+		return err
+	}
+	for _, line := range append(readmeAsRoot(), readmeAsUser()...) {
+		if !strings.Contains(string(text), line) {
+			return fmt.Errorf("README.md has no longer the step %q", line)
+		}
+	}
+	for _, line := range readmeAsRoot() {
+		if _, err := l.asRoot(line); err != nil {
+			return err
+		}
+	}
+	for _, line := range readmeAsUser() {
+		if out, err := l.onMachine(ctx, "/", "sh", "-c", line).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", line, err, out)
+		}
+	}
+	uid, err := l.asRoot("id -u " + User)
+	if err != nil {
+		return err
+	}
+	if l.uid, err = strconv.Atoi(uid); err != nil {
+		return err
+	}
+	l.publicKey, err = l.asRoot("cat /home/eiffel/.ssh/id_ed25519.pub")
+	return err
+}
+
+// installTerraform does what terraform/openstack/README.md says for a site without internet.
+func (l *Lab) installTerraform(ctx context.Context) error {
+	root, err := l.Host.Root(ControlHostName)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(root, "home", User, ".terraformrc")
+	return errors.Join(
+		copyTree(ctx, l.cfg.Tools.Terraform, filepath.Join(root, machineTerraform)),
+		copyTree(ctx, l.cfg.Tools.Plugins, filepath.Join(root, machineMirror)),
+		os.WriteFile(file, []byte(tools.TerraformRC(machineMirror)), 0o644), l.give(file))
+}
+
+// finishSite gives the cluster directory what `make install-service` needs, and its owner.
+func (l *Lab) finishSite(ctx context.Context) error {
+	return errors.Join(
+		copyTree(ctx, filepath.Join(l.cfg.Checkout, "systemd"), l.Site),
+		copyTree(ctx, filepath.Join(l.cfg.Checkout, "Makefile"), l.Site),
+		l.give(l.Site))
+}
+
+// copyTree copies a file or a folder, and what links lead to.
+func copyTree(ctx context.Context, from, to string) error {
+	out, err := exec.CommandContext(ctx, "cp", "--recursive", "--dereference", from, to).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("copy %s: %w: %s", from, err, out)
+	}
+	return nil
+}
+
+// asRoot runs a command of the shell as root on the control host that is a machine, and returns its output.
+func (l *Lab) asRoot(command string) (string, error) {
+	out, err := l.Host.Command(ControlHostName, "sh", "-c", command).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", command, err, out)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// onMachine is [Lab.OnControlHost] in the machine.
+func (l *Lab) onMachine(ctx context.Context, dir string, argv ...string) *exec.Cmd {
+	words := []string{"setpriv", "--reuid=" + User, "--regid=" + User, "--init-groups", "--", "env", "-i",
+		"--chdir=" + dir}
+	inside := l.Host.Command(ControlHostName, slices.Concat(words, login(), l.Environ, argv)...)
+	cmd := exec.CommandContext(ctx, inside.Path, inside.Args[1:]...)
+	cmd.Env, cmd.Err = inside.Env, errors.Join(inside.Err, cmd.Err)
+	return cmd
+}
+
+// InstallService has systemd run the worker: the steps of README.md for that, in a control host that is a machine. The
+// declaration says so from then on.
+func (l *Lab) InstallService() error {
+	if _, err := l.asRoot("make --directory=" + machineSite + " install-service"); err != nil {
+		return err
+	}
+	l.Declaration.Reconfigure["worker"] = "systemd"
+	return l.Declare(l.Declaration)
+}
+
+// OnControlHostAsRoot returns a command that runs as root on a control host that is a machine.
+func (l *Lab) OnControlHostAsRoot(argv ...string) *exec.Cmd {
+	return l.Host.Command(ControlHostName, argv...)
+}

@@ -1,0 +1,162 @@
+// Package generation has the tests that run on each release of Debian: with its Slurm, Ansible, systemd and Python, on
+// nodes and a control host that are machines of that release.
+package generation
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+	"github.com/eiffel-hpc/eiffel/lab/tools"
+)
+
+// FullVariable is the variable of the environment with which the tests of each release run in full.
+const FullVariable = "EIFFEL_MATRIX"
+
+// Generation is a release of Debian, and what differs on it.
+type Generation struct {
+	name     string // of the lab
+	gateway  string
+	base     func(tools.Paths) string
+	packages func(tools.Paths) string
+	// parameters are further SlurmctldParameters.
+	parameters []string
+	// brief leaves out what does not depend on the release.
+	brief bool
+	// newer says that it is not Debian 12, on which other packages test too.
+	newer bool
+}
+
+// Bookworm returns Debian 12: Slurm 22.05, Ansible 2.14, systemd 252, Python 3.11.
+func Bookworm() Generation {
+	return Generation{
+		name: "bookworm", gateway: "10.67.0.1/24",
+		base:     func(p tools.Paths) string { return p.Systemd },
+		packages: func(p tools.Paths) string { return p.SystemdArchive },
+	}
+}
+
+// Trixie returns Debian 13: Slurm 24.11, Ansible 2.19, systemd 257, Python 3.13.
+func Trixie() Generation {
+	return Generation{
+		name: "trixie", gateway: "10.70.0.1/24", newer: true, brief: os.Getenv(FullVariable) == "",
+		base:       func(p tools.Paths) string { return p.Trixie },
+		packages:   func(p tools.Paths) string { return p.TrixieArchive },
+		parameters: []string{fromController},
+	}
+}
+
+// fromController has slurmctld run RebootProgram, and not the slurmd of each node.
+const fromController = "reboot_from_controller"
+
+// Lab is the cluster of a generation.
+type Lab struct {
+	harness.Lab
+	of Generation
+}
+
+// Main deploys the lab from its control host, runs the tests and returns the exit code.
+func (l *Lab) Main(m *testing.M, of Generation) (code int) {
+	l.of = of
+	installed, err := tools.FindSystemd("../../..")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return l.Lab.Main(m, cluster.Config{
+		Name: of.name, Gateway: netip.MustParsePrefix(of.gateway),
+		Systemd: of.base(installed), Packages: of.packages(installed),
+		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 1, 2)},
+	}, func(d *cluster.Declaration) {
+		d.Slurm.ControllerParameters = append(slices.Clone(d.Slurm.ControllerParameters), of.parameters...)
+	})
+}
+
+// scenario is a test of all generations.
+type scenario struct {
+	name string
+	run  func(*Lab, *testing.T)
+	// in says on which releases it runs.
+	in coverage
+}
+
+// coverage is on which releases a scenario runs.
+type coverage int
+
+const (
+	// everywhere is for what depends on the release.
+	everywhere coverage = iota
+	// inFull is for what does not depend on the release: it is left out where a release is tested in brief.
+	inFull
+	// newer is for what other packages test on Debian 12, and newerInFull the same in full.
+	newer
+	newerInFull
+)
+
+// runs reports whether a scenario runs on a release.
+func (g Generation) runs(s scenario) bool {
+	switch s.in {
+	case inFull:
+		return !g.brief
+	case newer:
+		return g.newer
+	case newerInFull:
+		return g.newer && !g.brief
+	}
+	return true
+}
+
+// scenarios returns all of them, in the order in which they run.
+func scenarios() []scenario {
+	return []scenario{
+		{"services are units", (*Lab).servicesAreUnits, everywhere},
+		{"the worker is a service of systemd", (*Lab).theWorkerIsAService, everywhere},
+		{"settings fit the release", (*Lab).settingsFitTheRelease, everywhere},
+		{"a second deploy changes nothing", (*Lab).theSecondDeployChangesNothing, inFull},
+		{"job, node, suspend", (*Lab).aJobOnACloudNode, everywhere},
+		{"a job that exceeds its memory is killed", (*Lab).aJobThatExceedsItsMemoryIsKilled, everywhere},
+		{"a job has its cores only", (*Lab).aJobHasItsCoresOnly, everywhere},
+		{"after a plain reboot slurmd waits for the playbooks", (*Lab).afterAPlainRebootSlurmdWaits, inFull},
+		{"scontrol and its JSON, states and reasons", (*Lab).slurmConforms, newer},
+		{"scontrol reboot", (*Lab).rebootBySlurm, everywhere},
+		{"scontrol reboot for a reimage", (*Lab).reimageBySlurm, everywhere},
+		{"scontrol reboot, by the other one of slurmctld and slurmd", (*Lab).rebootTheOtherWay, newerInFull},
+	}
+}
+
+// Run runs the tests, and notes the versions of what they ran with as attributes of t.
+func (l *Lab) Run(t *testing.T) {
+	for part, version := range l.versions(t) {
+		t.Attr(part, version)
+	}
+	for _, s := range scenarios() {
+		if l.of.runs(s) {
+			t.Run(s.name, func(t *testing.T) { s.run(l, t) })
+		}
+	}
+}
+
+// versions asks the control host and the control node.
+func (l *Lab) versions(t *testing.T) map[string]string {
+	t.Helper()
+	first := func(argv ...string) string {
+		out, err := l.OnControlHost(t.Context(), "/", argv...).Output()
+		if err != nil {
+			t.Fatalf("%v: %v", argv, err)
+		}
+		line, _, _ := strings.Cut(string(out), "\n")
+		return strings.TrimSpace(line)
+	}
+	return map[string]string{
+		"Debian":  first("cat", "/etc/debian_version"),
+		"Ansible": first("ansible", "--version"),
+		"systemd": first("systemctl", "--version"),
+		"Python":  first("python3", "--version"),
+		"Slurm":   l.OnControl(t, "slurmctld", "-V"),
+	}
+}

@@ -1,0 +1,16 @@
+// Package trixie_test runs a small cluster of Debian 13, whose machines boot systemd: the control host too. Without
+// EIFFEL_MATRIX=1 it leaves out what does not depend on the release.
+package trixie_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/eiffel-hpc/eiffel/lab/e2e/generation"
+)
+
+var lab generation.Lab
+
+func TestMain(m *testing.M) { os.Exit(lab.Main(m, generation.Trixie())) }
+
+func TestDebian13(t *testing.T) { lab.Run(t) }

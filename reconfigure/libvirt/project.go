@@ -1,0 +1,185 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	rpc "github.com/digitalocean/go-libvirt"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// Room is what the table lets instances take, and what all domains of the hosts take, whosever they are: of all hosts
+// together, and of each one by its shard. A domain that is off counts, since it may be started.
+func (c *Client) Room(ctx context.Context) (reconfigure.Room, error) {
+	all, err := c.domains(ctx)
+	if err != nil {
+		return reconfigure.Room{}, err
+	}
+	used := map[string]reconfigure.Use{}
+	for _, d := range all {
+		used[d.host.shard] = used[d.host.shard].Plus(reconfigure.Use{Instances: 1, Cores: d.cores, RAM: d.memory})
+	}
+	return room(c.table, used), nil
+}
+
+// room adds up what the hosts have.
+func room(t Table, used map[string]reconfigure.Use) reconfigure.Room {
+	flavors := map[string]reconfigure.Use{}
+	for _, f := range t.Flavors {
+		flavors[f.id()] = f.use()
+	}
+	all := reconfigure.Room{Flavors: flavors, Shards: map[string]reconfigure.Room{}}
+	for i, h := range t.Hosts {
+		own := reconfigure.Room{Limit: h.limit(), Used: used[shard(i)], Flavors: flavors}
+		all.Shards[shard(i)] = own
+		all.Used = all.Used.Plus(own.Used)
+		if i == 0 {
+			all.Limit = own.Limit
+			continue
+		}
+		all.Limit = reconfigure.Use{
+			Instances: both(all.Limit.Instances, own.Limit.Instances), Cores: both(all.Limit.Cores, own.Limit.Cores),
+			RAM: both(all.Limit.RAM, own.Limit.RAM),
+		}
+	}
+	return all
+}
+
+// limit is what instances may take of a host; -1: as much as they want.
+func (h Host) limit() reconfigure.Use {
+	limit := reconfigure.Use{Instances: h.Instances, Cores: h.Cores, RAM: h.Memory}
+	for _, n := range []*int{&limit.Instances, &limit.Cores, &limit.RAM} {
+		if *n == 0 {
+			*n = -1
+		}
+	}
+	return limit
+}
+
+// both is the sum of two limits, of which -1 is none.
+func both(a, b int) int {
+	if a < 0 || b < 0 {
+		return -1
+	}
+	return a + b
+}
+
+// Flavors returns what one instance of each flavor takes, by name and by id.
+func (c *Client) Flavors(context.Context) (map[string]reconfigure.Use, error) {
+	uses := map[string]reconfigure.Use{}
+	for name, f := range c.table.Flavors {
+		uses[name], uses[f.id()] = f.use(), f.use()
+	}
+	return uses, nil
+}
+
+// ProjectServers returns all domains of the hosts, whosever they are.
+func (c *Client) ProjectServers(ctx context.Context) ([]reconfigure.ProjectServer, error) {
+	all, err := c.domains(ctx)
+	var found []reconfigure.ProjectServer
+	for _, d := range all {
+		name := d.is.Name
+		if d.mark.Node != "" {
+			name = d.mark.Node
+		}
+		found = append(found, reconfigure.ProjectServer{
+			ID: d.ID, Name: name, Cluster: d.Cluster, Ours: c.ours(d.mark),
+		})
+	}
+	return found, err
+}
+
+// Namesakes returns the instances with the cluster's name and another id, by that id.
+func (c *Client) Namesakes(ctx context.Context) (map[string][]reconfigure.Server, error) {
+	all, err := c.domains(ctx)
+	if err != nil {
+		return nil, err
+	}
+	others := map[string][]reconfigure.Server{}
+	for _, d := range all {
+		if d.Cluster == c.access.Cluster && !c.ours(d.mark) {
+			others[d.ClusterID] = append(others[d.ClusterID], d.Server)
+		}
+	}
+	return others, nil
+}
+
+// Mark has nothing to do: every instance has had the cluster's id from the beginning.
+func (c *Client) Mark(context.Context, []string, []string) ([]reconfigure.Server, error) {
+	return nil, nil
+}
+
+// Ports returns none: the root module makes no ports.
+func (c *Client) Ports(context.Context) (map[string][]reconfigure.Port, error) {
+	return map[string][]reconfigure.Port{}, nil
+}
+
+var errNoPorts = errors.New("instances of libvirt have no ports")
+
+// Port returns an error, as RemovePort does.
+func (c *Client) Port(context.Context, string) (string, error) { return "", errNoPorts }
+
+// RemovePort returns an error: nothing finds a port.
+func (c *Client) RemovePort(context.Context, string, string, time.Time) error { return errNoPorts }
+
+// Images returns the volumes of the pool of the first host that no cluster of ours has made.
+func (c *Client) Images(ctx context.Context) ([]reconfigure.Image, error) {
+	domains, err := c.domains(ctx)
+	if err != nil {
+		return nil, err
+	}
+	disks := map[string]bool{}
+	for _, d := range domains {
+		for _, name := range d.volumes {
+			disks[name] = true
+		}
+	}
+	return call(ctx, c.hosts[0], func(l *rpc.Libvirt) ([]reconfigure.Image, error) {
+		pool, err := l.StoragePoolLookupByName(c.table.Pool)
+		if err != nil {
+			return nil, err
+		}
+		volumes, _, err := l.StoragePoolListAllVolumes(pool, 1, 0)
+		var all []reconfigure.Image
+		for _, v := range volumes {
+			if disks[v.Name] {
+				continue
+			}
+			_, capacity, _, err := l.StorageVolGetInfo(v)
+			if absent(err) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, reconfigure.Image{ID: v.Name, Name: v.Name, Status: "active", Size: int64(capacity)})
+		}
+		return all, err
+	})
+}
+
+var errNoImages = errors.New("reconfigure makes no images of instances of libvirt; virt-builder(1) makes some")
+
+// Image returns an error, so that no node is cleaned for an image that is not made.
+func (c *Client) Image(context.Context, string, reconfigure.RequestID) (reconfigure.Image, bool, error) {
+	return reconfigure.Image{}, false, errNoImages
+}
+
+// CreateImage returns an error.
+func (c *Client) CreateImage(
+	context.Context, reconfigure.Instance, string, reconfigure.RequestID,
+) (reconfigure.Image, error) {
+	return reconfigure.Image{}, errNoImages
+}
+
+// AwaitImage returns an error.
+func (c *Client) AwaitImage(
+	_ context.Context, i reconfigure.Image, _ reconfigure.Instance,
+) (reconfigure.Image, error) {
+	return i, errNoImages
+}
+
+// Clock is this host's time, since libvirt says none of the hosts'.
+func (c *Client) Clock(context.Context) (time.Time, error) { return time.Now(), nil }

@@ -1,0 +1,120 @@
+// Package libvirt asks hosts with libvirt, beside Terraform: what names mean, which instances the cluster has, where
+// they are and what their consoles say. A cloud is a table of hosts in the cluster directory. It makes nothing, and
+// removes only what Terraform does not know.
+//
+// Every call may be repeated.
+package libvirt
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// domainType is the type of a node's instance in the root module.
+const domainType = "libvirt_domain"
+
+// Provider describes hosts with libvirt. Their nodes have no ports, and what an interrupted Terraform leaves is made
+// anew and not adopted.
+func Provider() reconfigure.Provider {
+	return reconfigure.Provider{
+		Name:   "libvirt",
+		Plugin: reconfigure.Plugin{Source: "dmacvicar/libvirt", Oldest: "0.8.3", Tested: "0.8.3"},
+		Module: reconfigure.RootModule{
+			Instance: domainType, Replace: "terraform_data", Read: made, Class: providerClass,
+			Unset: []string{"LIBVIRT_DEFAULT_URI"},
+		},
+		Credentials: func(dir string) string { return filepath.Join(dir, File) },
+		Advice:      "its hosts are in " + File + " in the cluster directory",
+		Variables:   func(string) map[string]string { return nil },
+		Commands: reconfigure.CloudCommands{
+			Remove: "virsh undefine --remove-all-storage ",
+			Start:  map[string]string{"SHUTOFF": "virsh start ", "PAUSED": "virsh resume "},
+		},
+		Places: func(dir string, c reconfigure.Cluster) (map[string]string, error) {
+			t, err := readTable(dir, c.Cloud)
+			if err != nil {
+				return nil, err
+			}
+			return place(t, c), nil
+		},
+	}
+}
+
+// Check returns an error if the cloud of an access is missing in the file of hosts. It asks no host.
+func Check(access reconfigure.Access) error {
+	_, err := readTable(access.Dir, access.Cloud)
+	return err
+}
+
+// mark is the description of a domain. The root module writes it.
+type mark struct {
+	Cluster   string `json:"eiffel_cluster"`
+	ClusterID string `json:"eiffel_cluster_id"`
+	Group     string `json:"eiffel_group"`
+	Node      string `json:"node"`
+	Image     string `json:"image"`
+	Flavor    string `json:"flavor"`
+	Network   string `json:"network"`
+	Created   string `json:"created"` // RFC 3339
+}
+
+// parseMark returns the mark of a description; the zero value if it has none.
+func parseMark(description string) mark {
+	var m mark
+	if json.Unmarshal([]byte(description), &m) != nil {
+		return mark{}
+	}
+	return m
+}
+
+// made reads the attributes of a domain in Terraform's state.
+func made(attributes map[string]any) reconfigure.Made {
+	description, _ := attributes["description"].(string)
+	m := parseMark(description)
+	read := reconfigure.Made{Spec: reconfigure.Spec{
+		Group: m.Group, ImageID: m.Image, FlavorID: m.Flavor, NetworkID: m.Network,
+	}}
+	interfaces, _ := attributes["network_interface"].([]any)
+	if len(interfaces) == 0 {
+		return read
+	}
+	first, _ := interfaces[0].(map[string]any)
+	addresses, _ := first["addresses"].([]any)
+	for _, one := range addresses {
+		if address, ok := one.(string); ok && ipv4.MatchString(address) {
+			read.Address = address
+			break
+		}
+	}
+	return read
+}
+
+var ipv4 = regexp.MustCompile(`^\d+\.\d+\.\d+\.\d+$`)
+
+// providerClass returns the class of an error of Terraform's provider.
+func providerClass(words string) reconfigure.Class {
+	for _, known := range []struct {
+		words *regexp.Regexp
+		class reconfigure.Class
+	}{
+		{full, reconfigure.ClassCapacity}, {silent, reconfigure.ClassBoot}, {missing, reconfigure.ClassMissing},
+		{unreached, reconfigure.ClassCloud},
+	} {
+		if known.words.MatchString(words) {
+			return known.class
+		}
+	}
+	return reconfigure.CloudClass(0, words)
+}
+
+// Messages of libvirt and of Terraform's provider for it.
+var (
+	full    = regexp.MustCompile(`(?i)cannot allocate memory|no space left on device|no free address`)
+	silent  = regexp.MustCompile(`(?i)couldn't retrieve IP address|timeout while waiting for state`)
+	missing = regexp.MustCompile(`(?i)storage (vol(ume)?|pool) not found|can't find (base )?(volume|storage pool)|` +
+		`can't retrieve (network|volume|base volume|storage pool)`)
+	unreached = regexp.MustCompile(`(?i)failed to (connect|dial)|can't connect to|connection (refused|reset)`)
+)

@@ -1,0 +1,64 @@
+package reconfigure
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// Life is what is known of one instance: what it is made of, and when it passed each step. A rebuild begins another
+// life of the same instance. Times that are not known, or have not come, are zero.
+type Life struct {
+	Node     string `json:"node"`
+	Instance string `json:"instance"` // id in Nova
+	Plan     int64  `json:"plan"`     // the number of the plan that made it; 0: it was found
+	Group    string `json:"group,omitempty"`
+	ImageID  string `json:"image_id,omitempty"`
+	FlavorID string `json:"flavor_id,omitempty"`
+	Image    string `json:"image,omitempty"`  // the declared name, if that meant this image
+	Flavor   string `json:"flavor,omitempty"` // as Image
+	Host     string `json:"host,omitempty"`   // as Server.Host
+
+	Planned    time.Time `json:"planned,omitzero"` // the operation began
+	Made       time.Time `json:"made,omitzero"`    // the cloud has it
+	Booted     time.Time `json:"booted,omitzero"`  // SSH answers
+	Configured time.Time `json:"configured,omitzero"`
+	Registered time.Time `json:"registered,omitzero"` // slurmd
+	Removed    time.Time `json:"removed,omitzero"`
+	// Failed is why it did not come up.
+	Failed string `json:"failed,omitempty"`
+	// Continues reports whether an earlier plan has made the instance as it is: what is known of its last life is
+	// completed, with its plan and the times before this one.
+	Continues bool `json:"-"`
+}
+
+// After returns the life as the continuation of an earlier one, of the same instance; the zero value is none.
+func (l Life) After(last Life) Life {
+	if last.Instance == "" {
+		return l
+	}
+	l.Plan, l.Planned, l.Made = last.Plan, last.Planned, last.Made
+	l.Host, l.Image, l.Flavor = cmp.Or(l.Host, last.Host), cmp.Or(l.Image, last.Image), cmp.Or(l.Flavor, last.Flavor)
+	return l
+}
+
+// Ended reports whether the instance is gone, or was rebuilt.
+func (l Life) Ended() bool { return !l.Removed.IsZero() }
+
+// JobRun is one run of a job in Slurm. A job that is requeued has several, each with a time of submission of its own.
+// A job that was submitted has the run's id and time, and no other run has both: slurmctld may begin again with the
+// first number.
+type JobRun struct {
+	ID        int64  `json:"job_id"`
+	User      string `json:"user,omitempty"`
+	Partition string `json:"partition,omitempty"`
+	// State is in Slurm's words (squeue(1), JOB STATE CODES).
+	State string `json:"state"`
+	// Nodes is the nodes that it has, or had; empty if it never got any.
+	Nodes     nodeset.NodeSet `json:"nodes"`
+	Submitted time.Time       `json:"submitted"`
+	// Started is zero until its nodes have come up.
+	Started time.Time `json:"started,omitzero"`
+	Ended   time.Time `json:"ended,omitzero"`
+}

@@ -1,0 +1,173 @@
+package openstack
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// The types of resources of the root module.
+const (
+	instanceType = "openstack_compute_instance_v2"
+	portType     = "openstack_networking_port_v2"
+	groupType    = "openstack_networking_secgroup_v2"
+)
+
+// powerState is the attribute of an instance for whether it runs.
+const powerState = "power_state"
+
+// Provider describes OpenStack.
+func Provider() reconfigure.Provider {
+	return reconfigure.Provider{
+		Name: "openstack",
+		Plugin: reconfigure.Plugin{
+			Source: "terraform-provider-openstack/openstack", Oldest: "1.54.0", Tested: "1.54.1",
+		},
+		Module: reconfigure.RootModule{
+			Instance: instanceType, Port: portType, PortAddresses: "all_fixed_ips", Group: groupType,
+			Replace: instanceType,
+			// Since version 1.48 the provider rebuilds an instance in place for another image, and resizes it for
+			// another flavor, which ends its jobs.
+			Updates: map[string]reconfigure.Effect{
+				"image_id": reconfigure.EffectRebuild, "image_name": reconfigure.EffectRebuild,
+				"flavor_id": reconfigure.EffectResize, "flavor_name": reconfigure.EffectResize,
+			},
+			Power: powerState,
+			// The provider would use them instead of an instance's own.
+			Unset: []string{"OS_IMAGE_ID", "OS_IMAGE_NAME", "OS_FLAVOR_ID", "OS_FLAVOR_NAME"},
+			Read:  made, Finish: finish, Class: providerClass,
+		},
+		Credentials: func(dir string) string { return cloudsFileFound(CloudsFile(dir)) },
+		Advice: "its entry is in clouds.yaml, in the cluster directory or where OpenStack's own client looks; an " +
+			"application credential is best",
+		Variables: func(dir string) map[string]string {
+			if file := CloudsFile(dir); file != "" {
+				return map[string]string{"OS_CLIENT_CONFIG_FILE": file}
+			}
+			return nil
+		},
+		Commands: reconfigure.CloudCommands{
+			Remove: "openstack server delete ", RemovePort: "openstack port delete ",
+			Start: map[string]string{
+				"SHUTOFF": "openstack server start ", "PAUSED": "openstack server unpause ",
+				"SUSPENDED": "openstack server resume ", "SHELVED": "openstack server unshelve ",
+				"SHELVED_OFFLOADED": "openstack server unshelve ",
+			},
+		},
+	}
+}
+
+// Open logs in to the cloud of an access.
+func Open(ctx context.Context, access reconfigure.Access) (*Client, error) {
+	return New(ctx, config(access))
+}
+
+// Check returns an error if the cloud of an access is missing in the file of clouds. It does not ask the cloud.
+func Check(access reconfigure.Access) error { return Configured(config(access)) }
+
+func config(access reconfigure.Access) Config {
+	return Config{
+		Cloud: access.Cloud, CloudsFile: CloudsFile(access.Dir), Cluster: access.Cluster, Identity: access.Identity,
+	}
+}
+
+// CloudsFile is the clouds.yaml of a cluster directory, where it has one; else the usual places are searched.
+func CloudsFile(dir string) string {
+	if file := filepath.Join(dir, "clouds.yaml"); os.Getenv("OS_CLIENT_CONFIG_FILE") == "" && exists(file) {
+		return file
+	}
+	return ""
+}
+
+// cloudsFileFound is the clouds.yaml that is used: the one that is named, or the first one where OpenStack's own client
+// looks.
+func cloudsFileFound(named string) string {
+	candidates := []string{named, os.Getenv("OS_CLIENT_CONFIG_FILE"), "clouds.yaml"}
+	if dir, err := os.UserConfigDir(); err == nil {
+		candidates = append(candidates, filepath.Join(dir, "openstack", "clouds.yaml"))
+	}
+	for _, file := range append(candidates, "/etc/openstack/clouds.yaml") {
+		if file != "" && exists(file) {
+			return file
+		}
+	}
+	return ""
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// made reads the attributes of an instance in Terraform's state. The provider's access_ip_v4 may be a floating IP.
+func made(attributes map[string]any) reconfigure.Made {
+	metadata, _ := attributes["metadata"].(map[string]any)
+	network := firstNetwork(attributes)
+	return reconfigure.Made{
+		Spec: reconfigure.Spec{
+			Group: text(metadata[groupKey]), ImageID: text(attributes["image_id"]),
+			FlavorID: text(attributes["flavor_id"]), NetworkID: text(network["uuid"]),
+			Power: power(text(attributes[powerState])),
+		},
+		Address: text(network["fixed_ip_v4"]), Port: text(network["port"]),
+	}
+}
+
+// power returns the power state of an instance as an entry in the map of nodes has it. The provider has Nova's status
+// there, in lower case.
+func power(status string) reconfigure.Power {
+	switch status {
+	case string(reconfigure.PowerOff):
+		return reconfigure.PowerOff
+	case string(reconfigure.Shelved), "shelved":
+		return reconfigure.Shelved
+	}
+	return ""
+}
+
+// finish adds the attributes of the network that Terraform would add with its next refresh.
+func finish(attributes map[string]any, server reconfigure.Server, networkID string) {
+	network := firstNetwork(attributes)
+	if network == nil {
+		return
+	}
+	for name, value := range map[string]string{
+		"fixed_ip_v4": server.Address, "uuid": networkID, "port": server.PortID,
+	} {
+		if value != "" {
+			network[name] = cmp.Or(text(network[name]), value)
+		}
+	}
+}
+
+// firstNetwork returns the attributes of an instance for the cluster's network.
+func firstNetwork(attributes map[string]any) map[string]any {
+	networks, _ := attributes["network"].([]any)
+	if len(networks) == 0 {
+		return nil
+	}
+	first, _ := networks[0].(map[string]any)
+	return first
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+// providerClass returns the class of an error of Terraform's provider.
+func providerClass(words string) reconfigure.Class {
+	class := reconfigure.CloudClass(0, words)
+	if class == reconfigure.ClassOther && deleting.MatchString(words) {
+		return reconfigure.ClassUnknown
+	}
+	return class
+}
+
+// deleting matches the provider's error for a server that Nova still deletes: the provider does not wait for one in
+// ERROR or BUILD.
+var deleting = regexp.MustCompile(`Error waiting for instance \(\S+\) to Delete:`)

@@ -1,0 +1,88 @@
+package operation
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// appearance is a server of the node, and when the cloud was first seen to have it.
+type appearance struct {
+	server reconfigure.Server
+	at     time.Time
+}
+
+// exists notes that the cloud has the new instance. It may be called from any goroutine.
+func (o *operation) exists(s reconfigure.Server) {
+	now := time.Now()
+	o.made.CompareAndSwap(0, now.UnixNano())
+	if last := o.appeared.Load(); last == nil || last.server.ID != s.ID {
+		o.appeared.Store(&appearance{s, now})
+	}
+}
+
+// beginLife records that an attempt has an instance.
+func (o *operation) beginLife(id string) {
+	spec := o.change.Spec
+	o.life = reconfigure.Life{
+		Node: o.change.Node, Instance: id, Plan: o.round.Number, Group: spec.Group, ImageID: spec.ImageID,
+		FlavorID: spec.FlavorID, Planned: o.began, Made: time.Now(), Continues: o.taken,
+	}
+	if a := o.appeared.Load(); a != nil && a.server.ID == id {
+		o.life.Made, o.life.Host = a.at, a.server.Host
+	}
+	source := o.round.Cluster.Control.Source
+	if group, ok := o.round.Cluster.GroupOf(o.change.Node); ok {
+		source = group.Source
+	}
+	if means := o.round.Seen.Sources[source]; means.ImageID == spec.ImageID {
+		o.life.Image = source.Image
+	}
+	if means := o.round.Seen.Sources[source]; means.FlavorID == spec.FlavorID {
+		o.life.Flavor = source.Flavor
+	}
+	o.recordLife(o.life)
+}
+
+// passed records that the new instance has passed a step. Operations that make none have no life to record.
+func (o *operation) passed(step func(*reconfigure.Life) *time.Time) {
+	if o.life.Instance != "" {
+		*step(&o.life) = time.Now()
+		o.recordLife(o.life)
+	}
+}
+
+func booted(l *reconfigure.Life) *time.Time     { return &l.Booted }
+func configured(l *reconfigure.Life) *time.Time { return &l.Configured }
+func registered(l *reconfigure.Life) *time.Time { return &l.Registered }
+
+// failLife records why the new instance did not come up, also of one that the cloud has given up.
+func (o *operation) failLife(err error) {
+	if a := o.appeared.Load(); o.life.Instance == "" && a != nil && a.server.ID != "" {
+		o.beginLife(a.server.ID)
+	}
+	if o.life.Instance != "" && o.life.Registered.IsZero() {
+		o.life.Failed = said(err)
+		o.recordLife(o.life)
+	}
+}
+
+// endLife records that the node has no instance any more.
+func (o *operation) endLife() {
+	o.life = reconfigure.Life{}
+	o.appeared.Store(nil)
+	o.recordLife(reconfigure.Life{Node: o.change.Node, Removed: time.Now()})
+}
+
+// onHost notes where the instance is; the first answer counts, since it may have moved since.
+func (o *operation) onHost(s reconfigure.Server) { o.life.Host = cmp.Or(o.life.Host, s.Host) }
+
+// recordLife writes nothing after the operator's end, as record.
+func (o *operation) recordLife(l reconfigure.Life) {
+	if o.Operator.ctx.Err() != nil {
+		return
+	}
+	_, deps := o.using()
+	deps.Recorder.Record(reconfigure.Event{Time: time.Now(), Plan: o.round.Number, Node: o.change.Node, Life: &l})
+}

@@ -1,0 +1,112 @@
+package reconfigure
+
+// Access says which cloud an adapter is to use, and which of its instances are the cluster's.
+type Access struct {
+	Cloud    string // the entry of the cloud in the file that Provider.Credentials names
+	Dir      string // the cluster directory, absolute
+	Cluster  string // the cluster's name, which is not unique
+	Identity Identity
+}
+
+// Provider describes a kind of cloud. Its adapter has the only value of it, and docs/clouds.md the contract.
+type Provider struct {
+	// Name is the value of provider in group_vars/all.yml, and the folder of the root module below terraform/.
+	Name string
+	// Module is the root module.
+	Module RootModule
+	// Plugin is Terraform's provider.
+	Plugin Plugin
+	// Credentials returns the path of the file with the cloud's address and credentials; empty if there is none.
+	Credentials func(dir string) string
+	// Advice says where the cloud is configured, and what is best there.
+	Advice string
+	// Variables returns variables of the environment that Terraform's provider needs.
+	Variables func(dir string) map[string]string
+	// Commands are what an administrator types for what is not done automatically.
+	Commands CloudCommands
+	// Places returns the shard of each declared node where the cloud has several places for instances, such as hosts;
+	// nil: the shards follow from the numbers of the nodes alone. It depends on the declaration and the cloud's file
+	// only, so it may be called at any time.
+	Places func(dir string, c Cluster) (map[string]string, error)
+}
+
+// RootModule describes the resources of a cloud's root module. The nodes' own are named "node", so that the block of
+// the instances is Instance.node.
+type RootModule struct {
+	Instance string // type of a node's instance
+	Port     string // type of a node's port, which outlives the instance; empty: the nodes have no kept ports
+	// PortAddresses is the attribute of a port that is the list of its addresses.
+	PortAddresses string
+	// Group is the type of the resource "cluster" whose id all workspaces need; empty: there is none.
+	Group string
+	// Replace is the type of a node's resource whose replacement replaces the instance with all that belongs to it.
+	Replace string
+	// Updates has the effect of an update in place of an attribute of an instance. Other attributes have EffectUpdate.
+	Updates map[string]Effect
+	// Power is the attribute of an instance that is PowerActive while it is to run; empty: the nodes are not stopped.
+	Power string
+	// Unset are the variables of the environment by which Terraform's provider would make other instances.
+	Unset []string
+	// Read returns what the attributes of an instance in Terraform's state say.
+	Read func(attributes map[string]any) Made
+	// Finish adds the attributes to a new instance that Terraform adds when it is finished. Nil: instances are not
+	// adopted, and Terraform is not interrupted.
+	Finish func(attributes map[string]any, server Server, networkID string)
+	// Class returns the class of an error of Terraform's provider.
+	Class func(words string) Class
+}
+
+// PowerActive is the value of RootModule.Power of an instance that runs.
+const PowerActive = "active"
+
+// InstanceBlock is the block of the nodes' instances.
+func (m RootModule) InstanceBlock() string { return m.Instance + ".node" }
+
+// PortBlock is the block of the nodes' ports; empty if there is none.
+func (m RootModule) PortBlock() string {
+	if m.Port == "" {
+		return ""
+	}
+	return m.Port + ".node"
+}
+
+// ReplaceBlock is the block whose replacement replaces the instances.
+func (m RootModule) ReplaceBlock() string { return m.Replace + ".node" }
+
+// Made is what Terraform's state says of an instance. The shard of the spec is not in it.
+type Made struct {
+	Spec
+	Address string // fixed, in the cluster's network
+	Port    string // id of the port; empty: unknown
+}
+
+// Plugin is a provider of Terraform, with the versions that are supported.
+type Plugin struct {
+	Source         string // in the registry, as in required_providers
+	Oldest, Tested string // the oldest version that works, and the one with which the tests run
+}
+
+// CloudCommands are the beginnings of commands to which the id of an instance or a port is added.
+type CloudCommands struct {
+	Remove     string            // an instance
+	RemovePort string            // a port
+	Start      map[string]string // an instance, by its status; none: it is not so simple
+}
+
+// WithoutPorts returns a copy of the cluster without kept ports.
+func (c Cluster) WithoutPorts() Cluster {
+	groups := make([]NodeGroup, len(c.Groups))
+	for i, g := range c.Groups {
+		g.KeepPorts = false
+		groups[i] = g
+	}
+	c.Groups = groups
+	return c
+}
+
+// ProjectServer is one of the servers of a project or host, whosever it is.
+type ProjectServer struct {
+	ID, Name string
+	Cluster  string // the cluster's name in its metadata; empty: none
+	Ours     bool   // it counts as this cluster's
+}

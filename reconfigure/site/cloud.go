@@ -1,0 +1,142 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/config"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/libvirt"
+	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
+	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
+)
+
+// providers is the kinds of clouds, one line for each. The first is the default.
+func providers() []provider {
+	return []provider{
+		wire(openstack.Provider(), openstack.Open, openstack.Check),
+		wire(libvirt.Provider(), libvirt.Open, libvirt.Check),
+	}
+}
+
+// Cloud is what an adapter for a cloud does. docs/clouds.md has the contract, and package simulate the suites of it.
+type Cloud interface {
+	operation.Cloud
+	operation.Quota
+	operation.Images
+	reconcile.Cloud
+	observed
+	project
+}
+
+// observed is what the sources are compared with.
+type observed interface {
+	// Resolve returns what the names of a source mean now.
+	Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved
+	// ServersWithFaults is operation.Cloud's Servers for all nodes, with the faults of those in ERROR.
+	ServersWithFaults(ctx context.Context) (map[string][]reconfigure.Server, error)
+	// Ports returns the ports of the cluster, by node; none where the root module has no ports.
+	Ports(ctx context.Context) (map[string][]reconfigure.Port, error)
+	// Port returns the id of the only port of an instance.
+	Port(ctx context.Context, id string) (string, error)
+}
+
+// project is what is there beside the cluster.
+type project interface {
+	// ProjectServers returns all instances that the cluster's could be mistaken for.
+	ProjectServers(ctx context.Context) ([]reconfigure.ProjectServer, error)
+	// Namesakes returns the instances with the cluster's name and another id, by that id.
+	Namesakes(ctx context.Context) (map[string][]reconfigure.Server, error)
+	// Mark gives the cluster's id to instances and ports, by their ids, that have only its name. It returns the
+	// instances of that name without an id that are not among them.
+	Mark(ctx context.Context, servers, ports []string) ([]reconfigure.Server, error)
+	// Images returns all images.
+	Images(ctx context.Context) ([]reconfigure.Image, error)
+	// Flavors returns what one instance of each flavor takes, by name and by id.
+	Flavors(ctx context.Context) (map[string]reconfigure.Use, error)
+	// Clock returns the cloud's time.
+	Clock(ctx context.Context) (time.Time, error)
+}
+
+// provider is a kind of cloud with its adapter.
+type provider struct {
+	reconfigure.Provider
+	open  func(context.Context, reconfigure.Access) (Cloud, error)
+	check func(reconfigure.Access) error
+}
+
+// wire ties an adapter to what describes its cloud.
+func wire[C Cloud](
+	p reconfigure.Provider, open func(context.Context, reconfigure.Access) (C, error),
+	check func(reconfigure.Access) error,
+) provider {
+	return provider{p, func(ctx context.Context, access reconfigure.Access) (Cloud, error) {
+		cloud, err := open(ctx, access)
+		if err != nil {
+			return nil, err // and no C that is nil
+		}
+		return cloud, nil
+	}, check}
+}
+
+// providerNamed returns the kind of cloud with a name; the default for an empty one.
+func providerNamed(name string) (provider, error) {
+	var names []string
+	for _, p := range providers() {
+		if p.Name == name || name == "" {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	return provider{}, fmt.Errorf("%s: provider: %q is none of %s", config.File, name, strings.Join(names, ", "))
+}
+
+// adapt takes from a declaration what the kind of cloud does not have, and places the nodes. It returns an error for a
+// setting that is never the default.
+func (p provider) adapt(dir string, c reconfigure.Cluster) (reconfigure.Cluster, error) {
+	if p.Module.Port == "" {
+		c = c.WithoutPorts()
+	}
+	for _, g := range c.Groups {
+		if p.Module.Power == "" && g.WhenIdle.Power() != "" {
+			return c, fmt.Errorf("%s: node group %s: when_idle: %s is not possible with provider %s; make it %s",
+				config.File, g.Name, g.WhenIdle, p.Name, reconfigure.IdleDelete)
+		}
+	}
+	c.Settings.Interrupt = c.Settings.Interrupt && p.Module.Finish != nil
+	if p.Places == nil {
+		return c, nil
+	}
+	var err error
+	c.Places, err = p.Places(dir, c)
+	return c, err
+}
+
+// CloudConfigured is an error where the declared cloud is not found in its file.
+func (s Site) CloudConfigured() error {
+	err := s.provider.check(s.access(reconfigure.Identity{}))
+	if err != nil {
+		err = fmt.Errorf("%w; %s", err, s.Provider.Advice)
+	}
+	return err
+}
+
+func (s Site) access(identity reconfigure.Identity) reconfigure.Access {
+	return reconfigure.Access{
+		Cloud: s.Cluster.Cloud, Dir: s.Dir, Cluster: s.Cluster.Name, Identity: identity,
+	}
+}
+
+// cloud is logged in to the cloud. Without a journal it knows the cluster's instances by what the files of this host
+// say.
+func (s Site) cloud(ctx context.Context, log *journal.Journal) (Cloud, error) {
+	identity, err := s.identity(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	return s.provider.open(ctx, s.access(identity))
+}

@@ -1,0 +1,62 @@
+package site
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+func TestProviderIsFoundByItsName(t *testing.T) {
+	first := providers()[0].Name
+	for name, want := range map[string]string{"": first, first: first, "libvirt": "libvirt", "paper": ""} {
+		p, err := providerNamed(name)
+		if p.Name != want || (err == nil) != (want != "") {
+			t.Errorf("%q is %q, error %v", name, p.Name, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), `"paper" is none of openstack, libvirt`) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestWhatACloudDoesNotHaveIsOff takes kept ports and the interrupt from a declaration, for a cloud without them.
+func TestWhatACloudDoesNotHaveIsOff(t *testing.T) {
+	declared := reconfigure.Cluster{
+		Groups:   []reconfigure.NodeGroup{{Name: "g", Prefix: "n", Width: 1, Max: 1, KeepPorts: true}},
+		Settings: reconfigure.Settings{Interrupt: true},
+	}
+	for _, tc := range []struct {
+		module           reconfigure.RootModule
+		ports, interrupt bool
+	}{
+		{reconfigure.RootModule{}, false, false},
+		{reconfigure.RootModule{Port: "port"}, true, false},
+		{reconfigure.RootModule{Finish: func(map[string]any, reconfigure.Server, string) {}}, false, true},
+	} {
+		p := provider{Provider: reconfigure.Provider{Module: tc.module}}
+		c, err := p.adapt("", declared)
+		if err != nil || c.KeepsPort("n1") != tc.ports || c.Settings.Interrupt != tc.interrupt || c.Shard("n1") != "" {
+			t.Errorf("%+v: %+v, error %v", tc.module, c, err)
+		}
+	}
+	if !declared.KeepsPort("n1") {
+		t.Error("the declaration itself was changed")
+	}
+	placed := provider{Provider: reconfigure.Provider{Places: func(string, reconfigure.Cluster) (map[string]string, error) {
+		return map[string]string{"n1": "host-1"}, nil
+	}}}
+	if c, err := placed.adapt("", declared); err != nil || c.Shard("n1") != "host-1" {
+		t.Errorf("n1 is in %q, error %v", c.Shard("n1"), err)
+	}
+	declared.Groups[0].WhenIdle = reconfigure.IdleStop
+	stopping := provider{Provider: reconfigure.Provider{Module: reconfigure.RootModule{Power: "power_state"}}}
+	if _, err := stopping.adapt("", declared); err != nil {
+		t.Error(err)
+	}
+	stays := provider{Provider: reconfigure.Provider{Name: "paper"}}
+	const why = "node group g: when_idle: stop is not possible with provider paper; make it delete"
+	if _, err := stays.adapt("", declared); err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("an error of %v", err)
+	}
+}

@@ -1,0 +1,13 @@
+package terraform
+
+import (
+	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
+)
+
+// The resources of the root module with which the tests run.
+var (
+	kinds         = openstack.Provider().Module
+	instanceBlock = kinds.InstanceBlock()
+	portBlock     = kinds.PortBlock()
+	classes       = classifier(kinds.Class)
+)

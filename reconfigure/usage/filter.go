@@ -1,0 +1,79 @@
+package usage
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// Filter picks jobs. Each field that is set must fit.
+type Filter struct {
+	Since    time.Time       // it had not ended by then
+	IDs      []int64         // its number is one of these
+	Nodes    nodeset.NodeSet // it has, or had, one of these nodes
+	Instance string          // this instance served it, or was made for it
+}
+
+// ParseFilter reads what a caller asks for: numbers of jobs, a hostlist, the id of an instance, and how long ago it
+// begins. Without a time it is a day, or all that is known where a job or an instance is named.
+func ParseFilter(now time.Time, jobs []string, nodes, instance, since string) (Filter, error) {
+	f := Filter{Instance: instance}
+	for _, job := range jobs {
+		id, err := strconv.ParseInt(job, 10, 64)
+		if err != nil || id <= 0 {
+			return f, fmt.Errorf("%q is no number of a job", job)
+		}
+		f.IDs = append(f.IDs, id)
+	}
+	var err error
+	if nodes != "" {
+		if f.Nodes, err = nodeset.Parse(nodes); err != nil {
+			return f, err
+		}
+	}
+	switch {
+	case since == "" && (len(f.IDs) > 0 || instance != ""):
+		return f, nil
+	case since == "":
+		since = "1d"
+	}
+	length, err := parseSpan(since)
+	f.Since = now.Add(-length)
+	return f, err
+}
+
+// parseSpan reads a length of time: days, as in 30d, or what time.ParseDuration reads.
+func parseSpan(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n > 0 && n <= 100*365 {
+			return time.Duration(n) * 24 * time.Hour, nil
+		}
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%q is no length of time, as 30d, 12h or 90m are", s)
+	}
+	return d, nil
+}
+
+// Select returns the jobs that fit; an empty list, and not nil, if none does.
+func (f Filter) Select(jobs []Job) []Job {
+	return slices.DeleteFunc(append([]Job{}, jobs...), func(j Job) bool {
+		nodes := j.Nodes
+		its := f.Instance == ""
+		for _, l := range j.Instances {
+			nodes = nodes.Union(nodeset.Of(l.Node))
+			its = its || l.Instance == f.Instance
+		}
+		last := j.Ended
+		if j.State == StateUnknown && last.IsZero() {
+			last = j.Asked
+		}
+		return len(f.IDs) > 0 && !slices.Contains(f.IDs, j.ID) || !its || !last.IsZero() && last.Before(f.Since) ||
+			!f.Nodes.Empty() && f.Nodes.Intersect(nodes).Empty()
+	})
+}

@@ -1,0 +1,235 @@
+// Package usage computes from what the journal has kept which instances served which jobs, what happened to a job and
+// its instances in order, and what the hours of instances were used for. It asks nobody and changes nothing.
+package usage
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// Facts is what is known of jobs and instances.
+type Facts struct {
+	Now      time.Time
+	Runs     []reconfigure.JobRun  // in the order of their numbers, and then of their submission
+	Lives    []reconfigure.Life    // in the order in which they were made
+	Requests []reconfigure.Request // that name the jobs, the oldest first
+	Events   map[reconfigure.RequestID][]reconfigure.Event
+	Outcomes map[reconfigure.RequestID]reconfigure.Outcome
+
+	byNode map[string][]reconfigure.Life // the lives; set by Jobs
+}
+
+// Job is one run of a job, with the instances that served it or were made for it.
+type Job struct {
+	reconfigure.JobRun
+	// Asked is when Slurm asked first for nodes for it; zero: it found its nodes up.
+	Asked    time.Time               `json:"asked,omitzero"`
+	Requests []reconfigure.RequestID `json:"requests"`
+	// Instances is those that it ran on, and those that were made for it and did not come up.
+	Instances []reconfigure.Life `json:"instances"`
+	// Why is what it waits for, or why it last did not get a node.
+	Why      string `json:"why,omitempty"`
+	Timeline []Step `json:"timeline"`
+}
+
+// StateUnknown is the state of a job that Slurm has asked nodes for, and that neither its list of ended jobs nor
+// slurmctld has.
+const StateUnknown = "UNKNOWN"
+
+const (
+	// truncated is how much earlier something may seem to be by Slurm's times, which are whole seconds.
+	truncated = time.Second
+	// early is how long before the submission of a job, by Slurm's clock, a request may name it. An older request is for
+	// another job with the same number.
+	early = 10 * time.Minute
+	// noticed is how much later than Slurm we may see that slurmd has registered.
+	noticed = 5 * time.Second
+)
+
+// Jobs returns the runs of jobs, and the jobs that have no run and that requests name, the newest last.
+func Jobs(f Facts) []Job {
+	var jobs []Job
+	f.byNode = map[string][]reconfigure.Life{}
+	for _, l := range f.Lives {
+		f.byNode[l.Node] = append(f.byNode[l.Node], l)
+	}
+	for _, c := range claims(f) {
+		jobs = append(jobs, newJob(f, c))
+	}
+	slices.SortStableFunc(jobs, func(a, b Job) int {
+		return cmp.Or(a.since().Compare(b.since()), cmp.Compare(a.ID, b.ID))
+	})
+	return jobs
+}
+
+// since returns when a job was first known.
+func (j Job) since() time.Time {
+	if j.Submitted.IsZero() {
+		return j.Asked
+	}
+	return j.Submitted
+}
+
+// until returns the end of a job; now if it has none.
+func (j Job) until(now time.Time) time.Time {
+	if j.Ended.IsZero() {
+		return now
+	}
+	return j.Ended.Add(truncated)
+}
+
+// claim is a run of a job, with the requests that name it.
+type claim struct {
+	reconfigure.JobRun
+	requests []reconfigure.Request
+}
+
+// claims returns each run with its requests, and then the jobs that have no run.
+func claims(f Facts) []claim {
+	all := make([]claim, len(f.Runs))
+	ofJob := map[int64][]int{}
+	for i, run := range f.Runs {
+		all[i].JobRun = run
+		ofJob[run.ID] = append(ofJob[run.ID], i)
+	}
+	for _, r := range f.Requests {
+		for _, job := range reconfigure.Merged(r.Jobs) {
+			i := run(f.Runs, ofJob[job.ID], r.Submitted)
+			if i < 0 {
+				i = len(all)
+				all = append(all, claim{JobRun: reconfigure.JobRun{
+					ID: job.ID, Partition: job.Partition, State: StateUnknown, Nodes: job.Nodes,
+				}})
+				ofJob[job.ID] = []int{i} // later requests name the same one
+			}
+			all[i].requests = append(all[i].requests, r)
+		}
+	}
+	return all
+}
+
+// run returns which of the runs of a job a request of that time is for: the last that was submitted before, or else one
+// that was submitted soon after it. It is -1 if there is none. A place beyond the runs is a job without a run.
+func run(runs []reconfigure.JobRun, places []int, at time.Time) int {
+	found := -1
+	for _, i := range places {
+		switch {
+		case i >= len(runs), !runs[i].Submitted.After(at):
+			found = i
+		case found < 0 && runs[i].Submitted.Sub(at) < early:
+			return i
+		}
+	}
+	return found
+}
+
+func newJob(f Facts, c claim) Job {
+	j := Job{JobRun: c.JobRun, Requests: []reconfigure.RequestID{}, Instances: []reconfigure.Life{}}
+	nodes := c.Nodes
+	for _, r := range c.requests {
+		j.Requests = append(j.Requests, r.ID)
+		if j.Asked.IsZero() || r.Submitted.Before(j.Asked) {
+			j.Asked = r.Submitted
+		}
+		for _, job := range r.Jobs {
+			if job.ID == c.ID {
+				nodes = nodes.Union(job.Nodes)
+			}
+		}
+	}
+	failures := failuresOf(f, nodes, c.requests)
+	if !j.began(f, failures) {
+		j.Started = time.Time{}
+	}
+	for node := range nodes.All() {
+		for _, l := range f.byNode[node] {
+			if j.MadeFor(l, f.Now) || j.ranOn(l) {
+				j.Instances = append(j.Instances, j.seen(l))
+			}
+		}
+	}
+	if len(failures) > 0 {
+		j.Why = failures[len(failures)-1].Text
+	}
+	if waits := waitsOf(nodes, c.requests); waits != "" && j.Started.IsZero() && j.Ended.IsZero() {
+		j.Why = waits
+	}
+	j.Timeline = timeline(j, c.requests, failures)
+	return j
+}
+
+// MadeFor reports whether an instance of one of its nodes was made after Slurm had asked for nodes for the job, and
+// before the job began.
+func (j Job) MadeFor(l reconfigure.Life, now time.Time) bool {
+	end := j.until(now)
+	if !j.Started.IsZero() {
+		end = j.Started.Add(truncated)
+	}
+	return !j.Asked.IsZero() && !l.Made.Before(j.Asked) && !l.Made.After(end)
+}
+
+// seen corrects the life of an instance by the start of the job: slurmd had registered by then, and we notice that a
+// little later.
+func (j Job) seen(l reconfigure.Life) reconfigure.Life {
+	start := j.Started.Add(truncated)
+	if j.Started.IsZero() || !l.Registered.After(start) || !l.Made.Before(start) {
+		return l
+	}
+	l.Registered = start
+	for _, step := range []*time.Time{&l.Configured, &l.Booted} {
+		if step.After(start) {
+			*step = start
+		}
+	}
+	return l
+}
+
+// ranOn reports whether an instance of one of its nodes was there when the job began.
+func (j Job) ranOn(l reconfigure.Life) bool {
+	return !j.Started.IsZero() && !l.Made.After(j.Started.Add(truncated)) && (!l.Ended() || l.Removed.After(j.Started))
+}
+
+// began reports whether the job has begun. While its nodes come up, Slurm has the time at which it got them as that of
+// its start, and leaves it so if one of them does not come.
+func (j Job) began(f Facts, failures []Step) bool {
+	// The states of jobs that may end before their nodes have come up (squeue(1), JOB STATE CODES).
+	unbegun := []string{"NODE_FAIL", "BOOT_FAIL", "CANCELLED", "DEADLINE", "PREEMPTED", "REQUEUED", "PENDING"}
+	if j.Started.IsZero() || j.Asked.IsZero() || !slices.Contains(unbegun, j.State) {
+		return !j.Started.IsZero()
+	}
+	for node := range j.Nodes.All() {
+		made, up := 0, false
+		for _, l := range f.byNode[node] {
+			if l.Made.After(j.until(f.Now)) {
+				continue
+			}
+			if l.Made.Before(j.Asked) {
+				up = up || j.ranOn(l)
+				continue
+			}
+			made++
+			up = up || !l.Registered.IsZero() && !l.Registered.After(j.until(f.Now).Add(noticed))
+		}
+		failed := slices.ContainsFunc(failures, func(s Step) bool { return s.Node == node })
+		if !up && (made > 0 || failed) {
+			return false
+		}
+	}
+	return true
+}
+
+// waitsOf returns what requests without an outcome wait for.
+func waitsOf(nodes nodeset.NodeSet, requests []reconfigure.Request) string {
+	for _, r := range slices.Backward(requests) {
+		for _, d := range r.Deferred {
+			if d.Node == "" || nodes.Contains(d.Node) {
+				return d.Reason
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,139 @@
+# The instances of a Slurm cluster on hosts with libvirt. There are no shared resources: image, network and storage pool exist already. With two rules, a
+# change of one node does not affect another:
+#   - a resource of a node has `for_each = local.nodes`, uses only `each` from it, and refers to other resources of the node by `[each.key]`;
+#   - nothing is made from all nodes: no resource, no local, no output.
+#
+# Each host has a state of its own, a workspace of this module: the first one of the table the default workspace, the others host-1, host-2, …
+
+locals {
+  cluster = yamldecode(file(var.cluster_file))
+  cloud   = yamldecode(file(var.clouds_file)).clouds[local.cluster.cloud]
+
+  shard = terraform.workspace == "default" ? "" : terraform.workspace
+  host  = local.cloud.hosts[local.shard == "" ? 0 : tonumber(trimprefix(local.shard, "host-"))]
+  nodes = { for name, node in var.nodes : name => node if node.shard == local.shard }
+
+  # Slurm gives a node up at resume_timeout, so a later instance is of no use. The last third is for the playbooks, or for the report of the failure.
+  patience = "${floor(local.cluster.slurm.resume_timeout * 2 / 3)}s"
+}
+
+# What the instance is made of. If it changes, everything of the node is made anew; and `reconfigure` has it replaced for a fresh instance.
+resource "terraform_data" "node" {
+  for_each = local.nodes
+
+  triggers_replace = [each.value.image_id, each.value.flavor_id, each.value.network_id, each.value.group]
+}
+
+# The disk, on top of the image: only what differs from it takes space.
+resource "libvirt_volume" "node" {
+  for_each = local.nodes
+
+  name             = "${local.cluster.cluster_name}-${each.key}.qcow2"
+  pool             = local.cloud.pool
+  format           = "qcow2"
+  base_volume_name = each.value.image_id
+  base_volume_pool = local.cloud.pool
+  size             = tonumber(split("x", each.value.flavor_id)[2]) * 1024 * 1024 * 1024
+
+  lifecycle {
+    replace_triggered_by = [terraform_data.node[each.key]]
+  }
+}
+
+# What the instance prints on its console. `reconfigure` reads the host keys of a new instance there.
+resource "libvirt_volume" "console" {
+  for_each = local.nodes
+
+  name   = "${local.cluster.cluster_name}-${each.key}.console"
+  pool   = local.cloud.pool
+  format = "raw"
+  size   = 1
+
+  lifecycle {
+    replace_triggered_by = [terraform_data.node[each.key]]
+    ignore_changes       = [size] # it grows
+  }
+}
+
+resource "libvirt_cloudinit_disk" "node" {
+  for_each = local.nodes
+
+  name = "${local.cluster.cluster_name}-${each.key}.iso"
+  pool = local.cloud.pool
+  meta_data = yamlencode({
+    instance-id    = terraform_data.node[each.key].id # another one for each instance
+    local-hostname = each.key
+  })
+  user_data = "#cloud-config\n${yamlencode({
+    hostname            = each.key
+    manage_etc_hosts    = true
+    ssh_authorized_keys = [trimspace(local.cluster.key_pair.public_key)]
+  })}"
+
+  lifecycle {
+    replace_triggered_by = [terraform_data.node[each.key]]
+    # Only the first boot reads it; a change must not replace existing instances.
+    ignore_changes = [user_data]
+
+    precondition {
+      condition     = trimspace(local.cluster.key_pair.public_key) != ""
+      error_message = "key_pair.public_key in group_vars/all.yml is empty: libvirt keeps no key pairs."
+    }
+  }
+}
+
+resource "libvirt_domain" "node" {
+  for_each = local.nodes
+
+  name      = "${local.cluster.cluster_name}-${each.key}"
+  type      = lookup(local.cloud, "type", "kvm")
+  vcpu      = tonumber(split("x", each.value.flavor_id)[0])
+  memory    = tonumber(split("x", each.value.flavor_id)[1])
+  autostart = true
+  cloudinit = libvirt_cloudinit_disk.node[each.key].id
+
+  # `reconfigure` finds the cluster's instances by it. libvirt keeps no time of creation, and no name of the image.
+  description = jsonencode({
+    eiffel_cluster    = local.cluster.cluster_name
+    eiffel_cluster_id = var.cluster_id
+    eiffel_group      = each.value.group
+    node              = each.key
+    image             = each.value.image_id
+    flavor            = each.value.flavor_id
+    network           = each.value.network_id
+    created           = plantimestamp()
+  })
+
+  cpu {
+    mode = lookup(local.cloud, "type", "kvm") == "kvm" ? "host-passthrough" : "maximum"
+  }
+
+  disk {
+    volume_id = libvirt_volume.node[each.key].id
+  }
+
+  network_interface {
+    network_name   = each.value.network_id
+    wait_for_lease = true
+  }
+
+  console {
+    type        = "pty"
+    target_type = "serial"
+    target_port = "0"
+  }
+
+  # The provider has no argument for the log of a console.
+  xml {
+    xslt = templatefile("${path.module}/console.xslt", { file = libvirt_volume.console[each.key].id })
+  }
+
+  timeouts {
+    create = local.patience
+  }
+
+  lifecycle {
+    replace_triggered_by = [terraform_data.node[each.key], libvirt_volume.node[each.key]]
+    ignore_changes       = [description, cloudinit, network_interface[0].addresses]
+  }
+}
