@@ -56,10 +56,7 @@ func continueCommand() *cli.Command {
 					return err
 				}
 				if err := s.StartWorker(c.Context); err != nil {
-					return fmt.Errorf(
-						"the pause has ended, but no worker could be started; `reconfigure worker` is one: %w",
-						err,
-					)
+					return fmt.Errorf("the pause has ended, but no worker could be started; `reconfigure worker` is one: %w", err)
 				}
 				return showPause(c, log)
 			})
@@ -86,12 +83,8 @@ func continueGroups(c *cli.Context, s site.Site, log *journal.Journal) error {
 	said := []status.Continued{}
 	for _, group := range groups {
 		was := health[group]
-		err := log.UpdateHealth(
-			c.Context,
-			group,
-			func(reconfigure.Health) reconfigure.Health { return reconfigure.Health{} },
-		)
-		if err != nil {
+		forget := func(reconfigure.Health) reconfigure.Health { return reconfigure.Health{} }
+		if err := log.UpdateHealth(c.Context, group, forget); err != nil {
 			return err
 		}
 		said = append(said, status.Continued{Group: group, Failures: was.Failures, Full: was.Full.Reason})

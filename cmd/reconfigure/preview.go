@@ -38,13 +38,9 @@ func preview(c *cli.Context, s site.Site, r reconfigure.Request, e *site.Edit) e
 	if e != nil {
 		report.Declaration = &e.MinNodes
 	}
-	if err := showPreview(c, report); err != nil || len(report.Refused) == 0 {
+	if err := show(c, report, report.Write); err != nil || len(report.Refused) == 0 {
 		return err
 	}
 	refused := reconfigure.Outcome{Code: reconfigure.CodeRefused, Error: "Terraform would do what no request asks for"}
 	return &status.OutcomeError{Outcome: refused, Logs: s.LogDir()}
-}
-
-func showPreview(c *cli.Context, p status.Preview) error {
-	return show(c, p, p.Write)
 }

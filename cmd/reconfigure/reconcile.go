@@ -28,22 +28,10 @@ func reconcileCommand() *cli.Command {
 			"reconfigure.reconcile_minutes.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "fix", Usage: "fix what can be fixed without a loss", DisableDefaultText: true},
-			&cli.DurationFlag{
-				Name:  "min-age",
-				Value: reconcile.DefaultMinAge,
-				Usage: "report an instance that Terraform does not know only if it is older than `DURATION`",
-			},
-			&cli.DurationFlag{
-				Name:  "recheck",
-				Value: 15 * time.Second,
-				Usage: "compare again after `DURATION`; 0s: at once",
-			},
-			&cli.BoolFlag{
-				Name:               "verbose",
-				Aliases:            []string{"v"},
-				Usage:              "with --fix: show each step of Terraform and Ansible, too",
-				DisableDefaultText: true,
-			},
+			&cli.DurationFlag{Name: "min-age", Value: reconcile.DefaultMinAge,
+				Usage: "report an instance that Terraform does not know only if it is older than `DURATION`"},
+			&cli.DurationFlag{Name: "recheck", Value: 15 * time.Second, Usage: "compare again after `DURATION`; 0s: at once"},
+			verboseFlag("with --fix: "),
 			workerFlag(),
 		},
 		Action: func(c *cli.Context) error {
@@ -58,7 +46,8 @@ func reconcileCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				if err := showReconcile(c, status.NewReconcile(s.Cluster.Name, found)); err != nil {
+				report := status.NewReconcile(s.Cluster.Name, found)
+				if err := show(c, report, report.Write); err != nil {
 					return err
 				}
 				if c.Bool("fix") {
@@ -70,20 +59,12 @@ func reconcileCommand() *cli.Command {
 	})
 }
 
-func showReconcile(c *cli.Context, r status.Reconcile) error {
-	return show(c, r, r.Write)
-}
-
 // fix carries out the fixes, and follows the requests among them to their outcomes.
 func fix(c *cli.Context, s site.Site, log *journal.Journal, r reconcile.Reconciler, found reconcile.Comparison) error {
 	if len(found.Seen.Unreachable()) > 0 {
 		return found.Err()
 	}
-	failed, failure := r.Fix(
-		c.Context,
-		found,
-		func(f reconcile.Finding, err error) error { return showFixed(c, f, err) },
-	)
+	failed, failure := r.Fix(c.Context, found, func(f reconcile.Finding, err error) error { return showFixed(c, f, err) })
 	open, rest := found.Left(failed)
 	requests := reconcile.Requests(open)
 	for i := range requests {

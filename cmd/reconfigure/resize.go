@@ -125,7 +125,8 @@ func askFor(c *cli.Context, s site.Site, r reconfigure.Request, e *site.Edit) er
 	case !r.Nodes.Empty():
 		return ask(c, s, r, e)
 	case c.Bool("dry-run"):
-		return showPreview(c, status.Preview{Nodes: []status.PreviewNode{}})
+		nothing := status.Preview{Nodes: []status.PreviewNode{}}
+		return show(c, nothing, nothing.Write)
 	}
 	return show(c, reconfigure.Outcome{
 		Verdicts: []reconfigure.Verdict{}, Code: reconfigure.CodeDone, Finished: time.Now(),

@@ -21,6 +21,11 @@ func newView(c *cli.Context, r reconfigure.Request) status.View {
 	return status.NewLogView(c.Context, logger(c), r, c.Bool("verbose"))
 }
 
+func verboseFlag(when string) cli.Flag {
+	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, DisableDefaultText: true,
+		Usage: when + "show each step of Terraform and Ansible, too"}
+}
+
 // show prints a value: as JSON where --json asks for it, else as write prints it for people.
 func show(c *cli.Context, value any, write func(io.Writer) error) error {
 	if wantsJSON(c) {

@@ -23,12 +23,7 @@ func requestFlags() []cli.Flag {
 		},
 		&cli.BoolFlag{Name: "dry-run", Usage: "show what would be done, and do nothing", DisableDefaultText: true},
 		&cli.StringFlag{Name: "reason", Usage: "`WHY`, for the journal and `reconfigure status`"},
-		&cli.BoolFlag{
-			Name:               "verbose",
-			Aliases:            []string{"v"},
-			Usage:              "show each step of Terraform and Ansible, too",
-			DisableDefaultText: true,
-		},
+		verboseFlag(""),
 		workerFlag(),
 	}
 }

@@ -19,12 +19,7 @@ func waitCommand() *cli.Command {
 			"Of a request that has ended it shows the outcome. Ctrl-C ends nothing but the view.",
 		ArgsUsage: "REQUEST",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{
-				Name:               "verbose",
-				Aliases:            []string{"v"},
-				Usage:              "show each step of Terraform and Ansible, too",
-				DisableDefaultText: true,
-			},
+			verboseFlag(""),
 			workerFlag(),
 		},
 		Action: anywhere(func(c *cli.Context, arguments []string) error {

@@ -29,8 +29,8 @@ func libvirtProvider(plugins string) string {
 		runtime.GOOS+"_"+runtime.GOARCH, "terraform-provider-libvirt_v"+LibvirtProviderVersion)
 }
 
-// InstallLibvirt installs what the tests on virtual machines need: Debian's libvirt and QEMU, without starting services,
-// Terraform's provider, and a disk image. That takes minutes.
+// InstallLibvirt installs what the tests on virtual machines need: Debian's libvirt and QEMU, without starting
+// services, Terraform's provider, and a disk image. That takes minutes.
 func InstallLibvirt(ctx context.Context, checkout string, progress io.Writer) error {
 	p, err := paths(checkout)
 	if err != nil {

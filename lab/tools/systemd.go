@@ -8,8 +8,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/image"
 )
 
-// InstallSystemd builds the images with systemd and the one without Slurm, each in about a minute, and downloads packages
-// for control hosts and bare machines.
+// InstallSystemd builds the images with systemd and the one without Slurm, each in about a minute, and downloads
+// packages for control hosts and bare machines.
 func InstallSystemd(ctx context.Context, checkout string, progress io.Writer) error {
 	p, err := paths(checkout)
 	if err != nil {

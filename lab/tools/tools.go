@@ -37,7 +37,8 @@ type Paths struct {
 	// Bare is a root file system without the packages of a node. Only [InstallSystemd] installs it.
 	Bare string
 	// Archive is the folder of packages that machines install themselves: see package image. SystemdArchive and
-	// TrixieArchive are those that a control host installs on Systemd and Trixie, and BareArchive those of a node for Bare.
+	// TrixieArchive are those that a control host installs on Systemd and Trixie, and BareArchive those of a node for
+	// Bare.
 	Archive        string
 	SystemdArchive string
 	TrixieArchive  string

@@ -376,7 +376,7 @@ func end(text string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "")
 }
 
-// RemoveServer removes an instance that Terraform does not know, which the caller has to make sure of, with its volumes.
+// RemoveServer removes an instance that Terraform does not know, with its volumes. The caller MUST make sure of that.
 // Just before, it is looked at once more: it must have the cluster's id and the name, and have been created before the
 // time; else nothing is removed, and the error says what is otherwise. One that is not there is success.
 func (c *Client) RemoveServer(ctx context.Context, id, name string, before time.Time) error {

@@ -95,15 +95,16 @@ const Nodes = "{NODES}"
 // Compare lists what differs, by node. An empty result means that the sources agree as far as they answer. An instance
 // or port that Terraform does not know counts from the age minAge on, since Terraform may be making a younger one.
 func Compare(
-	cluster reconfigure.Cluster, seen snapshot.Snapshot, busy Busy, minAge time.Duration, commands reconfigure.CloudCommands,
+	cluster reconfigure.Cluster, seen snapshot.Snapshot, busy Busy, minAge time.Duration,
+	commands reconfigure.CloudCommands,
 ) []Finding {
 	if busy.Whole {
 		return nil
 	}
 	c := comparison{
 		cluster: cluster, persistent: cluster.Persistent(), declared: cluster.Nodes(), seen: seen, minAge: minAge,
-		commands: commands, known: knownIDs(seen.Instances), slurm: seen.Answers(snapshot.Slurm), cloud: seen.Answers(snapshot.Cloud),
-		terraform: seen.Answers(snapshot.Terraform),
+		commands: commands, known: knownIDs(seen.Instances), slurm: seen.Answers(snapshot.Slurm),
+		cloud: seen.Answers(snapshot.Cloud), terraform: seen.Answers(snapshot.Terraform),
 	}
 	var all []Finding
 	for node := range c.ours().Difference(busy.Nodes).All() {

@@ -34,8 +34,10 @@ type observation struct {
 }
 
 func (o observation) compare(c reconfigure.Cluster) []Finding {
-	return Compare(c, o.Snapshot, o.busy, minAge, openstack.Provider().Commands)
+	return Compare(c, o.Snapshot, o.busy, minAge, commands())
 }
+
+func commands() reconfigure.CloudCommands { return openstack.Provider().Commands }
 
 // unreachable makes a source unreachable.
 func (o *observation) unreachable(source snapshot.Source) {
@@ -180,7 +182,7 @@ func TestFindings(t *testing.T) {
 			o.slurm("old1", "DOWN CLOUD")
 			o.reasoned("old1", "reconfigure: boot: no SSH")
 			o.serve("old1", "stray", time.Hour)
-		}, []Finding{{Node: "old1", Kind: Orphan, Server: "stray", Command: openstack.Provider().Commands.Remove + "stray"}}},
+		}, []Finding{{Node: "old1", Kind: Orphan, Server: "stray", Command: commands().Remove + "stray"}}},
 		"persistent, and rebooted by itself": {
 			func(o *observation) { o.slurm("n1", "DOWN NOT_RESPONDING") }, one("n1", Silent, None, deploying),
 		},
@@ -221,7 +223,8 @@ func TestFindings(t *testing.T) {
 		"powers up, and there is an orphan that is not to be removed": {func(o *observation) {
 			o.slurm("n2", "ALLOCATED CLOUD POWERING_UP")
 			o.serve("n2", "stray", time.Hour)
-		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Command: openstack.Provider().Commands.Remove + "stray"}, {Node: "n2", Kind: PowersUp}}},
+		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Command: commands().Remove + "stray"},
+			{Node: "n2", Kind: PowersUp}}},
 		"orphan": {
 			func(o *observation) { o.serve("n2", "stray", time.Hour) },
 			[]Finding{{Node: "n2", Kind: Orphan, Server: "stray", Fix: Delete}},
@@ -231,15 +234,15 @@ func TestFindings(t *testing.T) {
 		"orphan that is in use": {func(o *observation) {
 			o.slurm("n2", "ALLOCATED CLOUD")
 			o.serve("n2", "stray", time.Hour)
-		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Command: openstack.Provider().Commands.Remove + "stray"}}},
+		}, []Finding{{Node: "n2", Kind: Orphan, Server: "stray", Command: commands().Remove + "stray"}}},
 		"orphan that has no node's name": {func(o *observation) { o.serve("other", "stray", time.Hour) },
-			[]Finding{{Node: "other", Kind: Orphan, Server: "stray", Command: openstack.Provider().Commands.Remove + "stray"}}},
+			[]Finding{{Node: "other", Kind: Orphan, Server: "stray", Command: commands().Remove + "stray"}}},
 		"orphan with the control node's name": {func(o *observation) { o.serve("ctl", "stray", time.Hour) },
-			[]Finding{{Node: "ctl", Kind: Doubled, Server: "stray", Command: openstack.Provider().Commands.Remove + "stray"}}},
+			[]Finding{{Node: "ctl", Kind: Doubled, Server: "stray", Command: commands().Remove + "stray"}}},
 		"two of a name, one in use at an address that is not told": {func(o *observation) {
 			o.serve("n1", "stray", time.Hour)
 		},
-			[]Finding{{Node: "n1", Kind: Doubled, Server: "stray", Command: openstack.Provider().Commands.Remove + "stray"}}},
+			[]Finding{{Node: "n1", Kind: Doubled, Server: "stray", Command: commands().Remove + "stray"}}},
 		"two of a name, one in use at another address": {func(o *observation) {
 			o.serve("n1", "stray", time.Hour)
 			o.Servers["n1"][1].Address = "192.0.2.2"
@@ -250,7 +253,7 @@ func TestFindings(t *testing.T) {
 			o.Servers["n1"][1].Address = "192.0.2.2"
 			o.reachedAt("n1", "192.0.2.2")
 		}, []Finding{
-			{Node: "n1", Kind: Doubled, Server: "stray", Command: openstack.Provider().Commands.Remove + "stray"},
+			{Node: "n1", Kind: Doubled, Server: "stray", Command: commands().Remove + "stray"},
 			{Node: "n1", Kind: Address, Command: readdressed + "192.0.2.1"},
 		}},
 		"lost": {func(o *observation) {
@@ -297,7 +300,8 @@ func TestFindings(t *testing.T) {
 			o.Servers["n2"][0].ImageID = "image-v0"
 			o.slurm("n2", "ALLOCATED CLOUD")
 		}, []Finding{
-			{Node: "n2", Kind: Orphan, Server: "id-n2", Command: openstack.Provider().Commands.Remove + "id-n2"}, {Node: "n2", Kind: Unfinished},
+			{Node: "n2", Kind: Orphan, Server: "id-n2", Command: commands().Remove + "id-n2"},
+			{Node: "n2", Kind: Unfinished},
 		}},
 		"shut off": {
 			func(o *observation) { o.Servers["n1"][0].Status = "SHUTOFF" }, one("n1", Stopped, None, updating),
@@ -331,7 +335,7 @@ func TestFindings(t *testing.T) {
 			o.port("n2", "p", time.Hour)
 		}, leakedPort("n2", Delete, "")},
 		"leaked port of a node that nobody declares": {
-			func(o *observation) { o.port("old1", "p", time.Hour) }, leakedPort("old1", None, openstack.Provider().Commands.RemovePort+"p"),
+			func(o *observation) { o.port("old1", "p", time.Hour) }, leakedPort("old1", None, commands().RemovePort+"p"),
 		},
 		"a port that is kept": {
 			func(o *observation) { o.Desired["n2"] = reconfigure.Spec{Group: "standard", NetworkID: "n"} }, nil,

@@ -146,7 +146,8 @@ func (r Reconciler) Compare(ctx context.Context) (Comparison, error) {
 		return Comparison{}, err
 	}
 	busy := Busy{Nodes: before.nodes.Union(after.nodes).Union(after.since(before)), Whole: before.whole || after.whole}
-	return Comparison{Findings: Compare(r.Cluster, seen, busy, r.MinAge, r.Commands), Seen: seen, Busy: busy, work: after}, nil
+	findings := Compare(r.Cluster, seen, busy, r.MinAge, r.Commands)
+	return Comparison{Findings: findings, Seen: seen, Busy: busy, work: after}, nil
 }
 
 // Fix removes the instances and ports that nothing uses and hands nodes back to Slurm. It comes before the requests,

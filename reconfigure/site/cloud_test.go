@@ -43,9 +43,10 @@ func TestWhatACloudDoesNotHaveIsOff(t *testing.T) {
 	if !declared.KeepsPort("n1") {
 		t.Error("the declaration itself was changed")
 	}
-	placed := provider{Provider: reconfigure.Provider{Places: func(string, reconfigure.Cluster) (map[string]string, error) {
+	places := func(string, reconfigure.Cluster) (map[string]string, error) {
 		return map[string]string{"n1": "host-1"}, nil
-	}}}
+	}
+	placed := provider{Provider: reconfigure.Provider{Places: places}}
 	if c, err := placed.adapt("", declared); err != nil || c.Shard("n1") != "host-1" {
 		t.Errorf("n1 is in %q, error %v", c.Shard("n1"), err)
 	}

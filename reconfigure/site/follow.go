@@ -69,7 +69,8 @@ func (s Site) full() string {
 	if unix.Statfs(s.state(), &system) != nil || system.Bavail*uint64(system.Bsize) > little {
 		return ""
 	}
-	return fmt.Sprintf("the disk of %s is full, and the worker can write nothing: make room there, and it goes on", s.state())
+	return fmt.Sprintf("the disk of %s is full, and the worker can write nothing: make room there, and it goes on",
+		s.state())
 }
 
 const (

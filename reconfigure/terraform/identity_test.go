@@ -42,7 +42,8 @@ func TestAClusterWithoutAnIDGetsOne(t *testing.T) {
 		t.Errorf("the state has the ports %v, error %v", state.Ports, err)
 	}
 	client, err := cloud.New(t.Context(), cloud.Config{
-		Cloud: "openstack", CloudsFile: filepath.Join(c.dir, "clouds.yaml"), Cluster: "eiffel", Identity: reconfigure.Identity{ID: clusterID},
+		Cloud: "openstack", CloudsFile: filepath.Join(c.dir, "clouds.yaml"), Cluster: "eiffel",
+		Identity: reconfigure.Identity{ID: clusterID},
 	})
 	c.must(err)
 	if rest, err := client.Mark(t.Context(), servers, owned); err != nil || len(rest) > 0 {

@@ -56,8 +56,8 @@ func (d *Driver) damaged(err error) error {
 		return err
 	}
 	return fmt.Errorf("%[1]s was not written to its end, as on a full disk or at a power failure; %[2]s has Terraform's "+
-		"state from before that run. Make room on the disk, then call `cp %[2]s %[1]s`. Instances that were made since then are "+
-		"found in the cloud, and adopted or removed", file, backup)
+		"state from before that run. Make room on the disk, then call `cp %[2]s %[1]s`. Instances that were made since "+
+		"then are found in the cloud, and adopted or removed", file, backup)
 }
 
 // isState reports whether a file has a whole state.

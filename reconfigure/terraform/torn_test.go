@@ -51,8 +51,8 @@ func TestAStateThatIsBeingWrittenIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestAStateThatWasNotWrittenToItsEndIsAnError has Terraform's state be as after a full disk: the state from before that
-// run is beside it.
+// TestAStateThatWasNotWrittenToItsEndIsAnError has Terraform's state be as after a full disk: the state from before
+// that run is beside it.
 func TestAStateThatWasNotWrittenToItsEndIsAnError(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

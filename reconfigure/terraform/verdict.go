@@ -17,7 +17,9 @@ type classifier func(words string) reconfigure.Class
 
 // verdicts returns the failures by node. It is false if they do not explain all errors: a shared resource failed, or
 // something that is not a resource, such as writing the state.
-func (c classifier) verdicts(changes []reconfigure.ResourceChange, events []event) (failures reconfigure.Failures, all bool) {
+func (c classifier) verdicts(
+	changes []reconfigure.ResourceChange, events []event,
+) (failures reconfigure.Failures, all bool) {
 	why, all := reasons(events)
 	first := firstOf(why)
 	nodes, shared := undone(changes, events, why)
@@ -34,7 +36,9 @@ func (c classifier) verdicts(changes []reconfigure.ResourceChange, events []even
 }
 
 // cutOff is verdicts for a run that was interrupted. It is false as well if a shared resource was not changed.
-func (c classifier) cutOff(changes []reconfigure.ResourceChange, events []event) (failures reconfigure.Failures, all bool) {
+func (c classifier) cutOff(
+	changes []reconfigure.ResourceChange, events []event,
+) (failures reconfigure.Failures, all bool) {
 	why, all := reasons(slices.DeleteFunc(slices.Clone(events), ofInterrupt))
 	nodes, shared := undone(changes, events, why)
 	failures = reconfigure.Failures{}

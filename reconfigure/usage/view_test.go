@@ -151,7 +151,9 @@ func TestFilter(t *testing.T) {
 func TestObserved(t *testing.T) {
 	now := at(20000)
 	server := func(id string, created float64) reconfigure.Server {
-		return reconfigure.Server{ID: id, Status: "ACTIVE", Created: at(created), Group: "g", ImageID: "i", FlavorID: "f", Host: "h"}
+		return reconfigure.Server{
+			ID: id, Status: "ACTIVE", Created: at(created), Group: "g", ImageID: "i", FlavorID: "f", Host: "h",
+		}
 	}
 	known := []reconfigure.Life{
 		{Node: "n1", Instance: "a", Made: at(1)}, {Node: "n2", Instance: "b", Made: at(1)},
@@ -159,7 +161,8 @@ func TestObserved(t *testing.T) {
 	}
 	got := Observed(known, map[string][]reconfigure.Server{
 		"n1": {server("a", 1), server("twin", 2)}, "n2": {server("other", 1)},
-		"n4": {server("d", 5), server("e", 6)}, "n5": {server("young", 19000)}, "n6": {{ID: "stopped", Status: "SHUTOFF", Created: at(1)}},
+		"n4": {server("d", 5), server("e", 6)}, "n5": {server("young", 19000)},
+		"n6": {{ID: "stopped", Status: "SHUTOFF", Created: at(1)}},
 	}, now)
 	want := []reconfigure.Life{
 		{Node: "n2", Removed: now},

@@ -19,8 +19,8 @@ import (
 
 // longTests are run without the race detector. Those of cmd/reconfigure start many processes, with real Terraform: the
 // race detector checks one process only, and makes each slower. The one of the journal compares results in one
-// goroutine, and the race detector makes SQLite, which is translated to Go, twenty times as slow. A crash walk does what
-// the storms do.
+// goroutine, and the race detector makes SQLite, which is translated to Go, twenty times as slow. A crash walk does
+// what the storms do.
 const longTests = "^(TestScripts|TestTwoHundredCallersAtOnce|TestAHost.*|TestTheJournalInMemoryAgreesWithTheRealOne|" +
 	"TestCrashWalk.*|TestACampaignSurvivesEachKill)$"
 
@@ -40,8 +40,8 @@ func run(ctx context.Context, events *lines) error {
 	}
 	labs := take(&packages, "/lab/e2e/")
 	// They start no goroutines, or none that share memory, so there can be no data race.
-	plain := take(&packages, "/eiffel/ansible", "/slurmscripts", "/lab/image", "/lab/tools", "/bench", "/campaign", "/check",
-		"/config", "/gate", "/logfile", "/nodeset", "/plan", "/slurmconf", "/status", "/text")
+	plain := take(&packages, "/eiffel/ansible", "/slurmscripts", "/lab/image", "/lab/tools", "/bench", "/campaign",
+		"/check", "/config", "/gate", "/logfile", "/nodeset", "/plan", "/slurmconf", "/status", "/text", "/usage")
 	partly := take(&packages, "/cmd/reconfigure", "/reconfigure/journal")
 	const storms = "github.com/eiffel-hpc/eiffel/reconfigure/storm" // a few of them with the race detector, too
 

@@ -41,7 +41,9 @@ func (d *demo) phases(ctx context.Context) error {
 }
 
 // outcome follows a request to its outcome.
-func (d *demo) outcome(ctx context.Context, log *journal.Journal, id reconfigure.RequestID) (reconfigure.Outcome, error) {
+func (d *demo) outcome(
+	ctx context.Context, log *journal.Journal, id reconfigure.RequestID,
+) (reconfigure.Outcome, error) {
 	outcome, ended, err := log.Outcome(ctx, id)
 	if err != nil || ended {
 		return outcome, err
