@@ -27,7 +27,7 @@ func Provider() reconfigure.Provider {
 			Unset: []string{"LIBVIRT_DEFAULT_URI"},
 		},
 		Credentials: func(dir string) string { return filepath.Join(dir, File) },
-		Advice:      "its hosts are in " + File + " in the cluster directory",
+		Advice:      "put its hosts into " + File + " in the cluster directory",
 		Variables:   func(string) map[string]string { return nil },
 		Commands: reconfigure.CloudCommands{
 			Remove: "virsh undefine --remove-all-storage ",

@@ -41,7 +41,7 @@ func Provider() reconfigure.Provider {
 			Read:  made, Finish: finish, Class: providerClass,
 		},
 		Credentials: func(dir string) string { return cloudsFileFound(CloudsFile(dir)) },
-		Advice: "its entry is in clouds.yaml, in the cluster directory or where OpenStack's own client looks; an " +
+		Advice: "put its entry into clouds.yaml, in the cluster directory or where OpenStack's own client looks; an " +
 			"application credential is best",
 		Variables: func(dir string) map[string]string {
 			if file := CloudsFile(dir); file != "" {
