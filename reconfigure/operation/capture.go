@@ -22,7 +22,7 @@ func (o *operation) capture() error {
 		if o.change.Note != "" {
 			said += "; " + o.change.Note
 		}
-		o.change.Note = said
+		o.remark = said
 	default:
 		o.note(said(err))
 	}

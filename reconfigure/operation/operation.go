@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,8 +17,9 @@ import (
 type operation struct {
 	*Operator
 	round     *round
-	change    reconfigure.Change
-	rejection error // of a node that could not be planned: only Slurm is told
+	change    reconfigure.Change // does not change; other goroutines read it
+	remark    string             // for the verdict, instead of the change's note
+	rejection error              // of a node that could not be planned: only Slurm is told
 
 	told map[string]reconfigure.Instance // the inventory of the last run of the playbooks
 
@@ -149,7 +151,8 @@ func (o *operation) noteOf(phase reconfigure.Phase, message string) {
 // verdict returns the verdict on the node.
 func (o *operation) verdict(err error) reconfigure.Verdict {
 	v := reconfigure.Verdict{
-		Node: o.change.Node, Action: o.change.Action, Status: reconfigure.StatusDone, Reason: o.change.Note,
+		Node: o.change.Node, Action: o.change.Action, Status: reconfigure.StatusDone,
+		Reason: cmp.Or(o.remark, o.change.Note),
 	}
 	if err == nil {
 		v.Reason = strings.Join(slices.DeleteFunc([]string{v.Reason, o.slowly(time.Now())},

@@ -26,7 +26,7 @@ func (o *operation) stop() error {
 		o.touched.Store(false) // it is left to the next suspend
 		return err
 	}
-	o.change.Note = "it could not be stopped, and was removed: " + said(err)
+	o.remark = "it could not be stopped, and was removed: " + said(err)
 	return nil
 }
 

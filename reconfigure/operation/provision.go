@@ -19,6 +19,7 @@ type provision struct {
 	round  *round              // of the shared resources
 	remove bool                // everything that there is of the node
 	server *reconfigure.Server // to adopt as the node's finished instance
+	anew   bool                // the instance is made, although the change is no creation
 }
 
 // made is an instance.
@@ -50,8 +51,7 @@ func (p provision) change() reconfigure.Change {
 		if _, there := p.op.round.Seen.Instances[c.Node]; there {
 			c.Action = reconfigure.Replace
 		}
-	case !p.remove && (c.Action == reconfigure.Reboot || c.Action == reconfigure.Start && p.op.removed || p.op.anew):
-		// the reboot or the start has failed, or the instance is gone
+	case !p.remove && (c.Action == reconfigure.Reboot || p.anew): // the reboot has failed, or the instance is gone
 		c.Action, c.Spec = reconfigure.Create, p.op.round.Plan.Desired[c.Node]
 	}
 	return c
@@ -74,7 +74,7 @@ func (p provision) entry() (reconfigure.Spec, bool) {
 
 // adopts reports whether an instance is only adopted, and none made or removed.
 func (p provision) adopts() bool {
-	return p.server != nil || p.op != nil && !p.remove && p.op.change.Action == reconfigure.Adopt && !p.op.anew
+	return p.server != nil || p.op != nil && !p.remove && p.op.change.Action == reconfigure.Adopt && !p.anew
 }
 
 // provisioning runs Terraform in one shard, for all operations that wait.
@@ -111,7 +111,8 @@ func (o *operation) shard() string {
 
 // ask calls Terraform for the node.
 func (o *operation) ask(ctx context.Context, p provision) (made, error) {
-	p.op = o
+	// A run may read the call when the operation goes on.
+	p.op, p.anew = o, o.anew || o.change.Action == reconfigure.Start && o.removed
 	if err := o.round.turn(ctx, o); err != nil {
 		return made{}, err
 	}
