@@ -10,12 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/eiffel-hpc/eiffel/lab/machine"
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
@@ -220,39 +220,16 @@ func (l *Lab) ControlHostProcesses() ([]int, error) { return processesOf(l.Dir) 
 // endProcesses kills all processes on the control host of the lab in the folder dir, such as workers of reconfigure and
 // Ansible's SSH connections. With the last one the namespace ends, and its mounts.
 func endProcesses(dir string) error {
-	const tries = 100
-	for range tries {
-		pids, err := processesOf(dir)
-		if err != nil || len(pids) == 0 {
-			return err
-		}
-		for _, pid := range pids {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
-		}
-		time.Sleep(20 * time.Millisecond)
+	if err := machine.EndProcessesWith(onControlHost(dir)); err != nil {
+		return fmt.Errorf("end the control host in %s: %w", dir, err)
 	}
-	return fmt.Errorf("processes of %s do not end", dir)
+	return nil
 }
 
 // processesOf returns the processes in the mount namespace of the control host of the lab in the folder dir.
-func processesOf(dir string) ([]int, error) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, err
-	}
-	var pids []int
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		mounts, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "mounts")) // a process that has ended has none
-		if slices.ContainsFunc(strings.Split(string(mounts), "\n"), func(mount string) bool {
-			fields := strings.Fields(mount)
-			return len(fields) > 1 && filepath.Dir(fields[1]) == toolsFolder(dir)
-		}) {
-			pids = append(pids, pid)
-		}
-	}
-	return pids, nil
+func processesOf(dir string) ([]int, error) { return machine.ProcessesWith(onControlHost(dir)) }
+
+// onControlHost returns what recognises the mount namespace of the control host of the lab in the folder dir.
+func onControlHost(dir string) func(mountPoint string) bool {
+	return func(mountPoint string) bool { return filepath.Dir(mountPoint) == toolsFolder(dir) }
 }

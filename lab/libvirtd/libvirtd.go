@@ -6,7 +6,6 @@
 package libvirtd
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"errors"
@@ -15,15 +14,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	rpc "github.com/digitalocean/go-libvirt"
 	"github.com/digitalocean/go-libvirt/socket/dialers"
 	"github.com/vishvananda/netlink"
+
+	"github.com/eiffel-hpc/eiffel/lab/machine"
 )
 
 // The names of the network and of the storage pool.
@@ -211,19 +209,8 @@ func (d *Daemon) Close() error {
 
 // clean removes what a daemon of the folder has made.
 func (d *Daemon) clean() error {
-	const tries = 100
-	for range tries {
-		pids, err := d.processes()
-		if err != nil {
-			return err
-		}
-		if len(pids) == 0 {
-			break
-		}
-		for _, pid := range pids {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
-		}
-		time.Sleep(50 * time.Millisecond)
+	if err := machine.EndProcessesWith(func(mountPoint string) bool { return mountPoint == d.file("mark") }); err != nil {
+		return fmt.Errorf("end libvirt in %s: %w", d.cfg.Dir, err)
 	}
 	if link, err := netlink.LinkByName(d.bridge()); err == nil {
 		if err := netlink.LinkDel(link); err != nil {
@@ -231,28 +218,4 @@ func (d *Daemon) clean() error {
 		}
 	}
 	return os.RemoveAll(d.cfg.Dir)
-}
-
-// processes returns all processes in the daemon's mount namespace, which has a mark.
-func (d *Daemon) processes() ([]int, error) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, err
-	}
-	var pids []int
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		mounts, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "mounts")) // one that has ended has none
-		marked := slices.ContainsFunc(bytes.Split(mounts, []byte("\n")), func(line []byte) bool {
-			fields := strings.Fields(string(line))
-			return len(fields) > 1 && fields[1] == d.file("mark")
-		})
-		if marked {
-			pids = append(pids, pid)
-		}
-	}
-	return pids, nil
 }
