@@ -168,13 +168,17 @@ func TestBeforeTheFirstDeployNothingIsMissing(t *testing.T) {
 		Control: reconfigure.Control{Name: "ctl"},
 		Groups:  []reconfigure.NodeGroup{{Name: "standard", Prefix: "n", Width: 1, Min: 1, Max: 2}},
 	}
-	s := Snapshot{Instances: map[string]reconfigure.Instance{}, Servers: map[string][]reconfigure.Server{}}
-	for deployed, want := range map[bool][]Drift{false: nil, true: {DriftMissing}} {
-		if deployed {
-			s.Instances["ctl"] = reconfigure.Instance{Node: "ctl", ID: "1"}
-		}
-		if diff := cmp.Diff(want, s.Drift(cluster, "n1")); diff != "" {
-			t.Errorf("deployed: %v: %s", deployed, diff)
+	control := map[string]reconfigure.Instance{"ctl": {Node: "ctl", ID: "1"}}
+	for name, tc := range map[string]struct {
+		instances map[string]reconfigure.Instance
+		want      []Drift
+	}{
+		"nothing is deployed":       {map[string]reconfigure.Instance{}, nil},
+		"the control node is there": {control, []Drift{DriftMissing}},
+	} {
+		s := Snapshot{Instances: tc.instances, Servers: map[string][]reconfigure.Server{}}
+		if diff := cmp.Diff(tc.want, s.Drift(cluster, "n1")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
