@@ -203,7 +203,9 @@ func TestServerIsDeletedBehindOurBack(t *testing.T) {
 	if code != 10 || strings.Count(out, "lost: ") != 2 {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	// What an administrator does of whom Slurm has not yet noticed it. The job is requeued.
+	// What an administrator does before Slurm has noticed it, which takes SlurmdTimeout. DOWN requeues the job, and
+	// Slurm does not wait for the end of its processes.
+	lab.OnControl(t, "scontrol", "update", "NodeName=node02", "State=DOWN", "Reason=its instance is gone")
 	lab.OnControl(t, "scontrol", "update", "NodeName=node02", "State=POWER_DOWN_FORCE")
 	lab.Do(t, "update", "--reimage", "node01")
 	lab.AwaitIdle(t, "node01")
