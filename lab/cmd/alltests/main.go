@@ -48,7 +48,7 @@ func run(ctx context.Context, events *lines) error {
 	// Labs wait half of the time, so all of them run at once, in parallel with the rest.
 	var group sync.WaitGroup
 	errs := make([]error, 3)
-	group.Go(func() { errs[0] = test(ctx, events, labs, "-p", "4") })
+	group.Go(func() { errs[0] = test(ctx, events, labs, "-p", "5") })
 	group.Go(func() {
 		errs[1] = errors.Join(
 			test(ctx, events, partly, "-run", longTests),
