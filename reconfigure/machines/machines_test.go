@@ -56,6 +56,7 @@ func newRoom(t *testing.T) *room {
         on: [%[1]s, "on", "{node}"]
         off: [%[1]s, "off", "{node}"]
         state: [%[1]s, state, "{node}"]
+      gone: {on: [/no/command], off: [/no/command], state: [/no/command]}
       always: {}
     addresses: {ctl: 192.0.2.1, node1: 192.0.2.11, node2: 192.0.2.12, node3: 192.0.2.13}
     command_seconds: 1
@@ -265,6 +266,14 @@ func TestMachinesAreSwitched(t *testing.T) {
 		"there is no power": {
 			state: "off", before: off, change: reconfigure.Change{Action: reconfigure.Start, Spec: on},
 			script: "on exit 75", ran: []string{"on node1"}, class: reconfigure.ClassCapacity,
+		},
+		"the command is a script without its program": {
+			state: "off", before: off, change: reconfigure.Change{Action: reconfigure.Start, Spec: on},
+			script: "on exit 127", ran: []string{"on node1"}, class: reconfigure.ClassMissing,
+		},
+		"the command is not there": {
+			state: "off", before: reconfigure.Spec{FlavorID: "gone", ImageID: existing, Shard: "node1"},
+			change: reconfigure.Change{Action: reconfigure.Remove}, class: reconfigure.ClassMissing,
 		},
 		"the state is unknown": {
 			state: "off", before: off, change: reconfigure.Change{Action: reconfigure.Start, Spec: on},
