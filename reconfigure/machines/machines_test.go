@@ -272,7 +272,7 @@ func TestMachinesAreSwitched(t *testing.T) {
 			script: "on exit 127", ran: []string{"on node1"}, class: reconfigure.ClassMissing,
 		},
 		"the command is not there": {
-			state: "off", before: reconfigure.Spec{FlavorID: "gone", ImageID: existing, Shard: "node1"},
+			state: "off", before: reconfigure.Spec{Group: "standard", ImageID: existing, FlavorID: "gone", Shard: "node1"},
 			change: reconfigure.Change{Action: reconfigure.Remove}, class: reconfigure.ClassMissing,
 		},
 		"the state is unknown": {
