@@ -11,9 +11,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Shard switches the machines of one shard, in the place of Terraform. What is in service is what the map of nodes has:
-// an entry is that of a machine that is off until it is on, and changes after the machine was switched off. So after the
-// death of a worker the next one switches again.
+// Shard switches the machines of one shard, in the place of Terraform. What is in service is what the map of nodes has.
+// An entry says that the machine is off until it is on, and that it is on until it is off. So after the death of a
+// worker the next one switches again.
 type Shard struct {
 	*Client
 	name string

@@ -38,7 +38,7 @@ func declare(d *cluster.Declaration) {
 	d.ControlNode.Image, d.ControlNode.Flavor, d.ControlNode.Network = "existing", "lab", "existing"
 	g := &d.NodeGroups[0]
 	g.Image, g.Flavor, g.Network = "existing", "lab", "existing"
-	d.Slurm.SuspendTime, d.Slurm.SuspendTimeout = 5, 20
+	d.Slurm.SuspendTime, d.Slurm.SuspendTimeout = 2, 6
 	d.Reconfigure["host_keys"] = "accept-new"
 	program := filepath.Join(lab.Directory(), "bin", "power")
 	table := fmt.Sprintf(`clouds:
@@ -49,9 +49,9 @@ func declare(d *cluster.Declaration) {
         off: [%[2]s, "off", "{node}"]
         state: [%[2]s, state, "{node}"]
     addresses: {ctl: 10.77.0.10, node01: 10.77.0.11, node02: 10.77.0.12}
-    command_seconds: 15
+    command_seconds: 10
     shutdown: [sudo, -n, poweroff]
-    shutdown_seconds: 10
+    shutdown_seconds: 60
 `, d.Cloud, program)
 	if err := errors.Join(
 		os.WriteFile(filepath.Join(lab.Directory(), "machines.yaml"), []byte(table), 0o644),
