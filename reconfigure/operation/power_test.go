@@ -1,6 +1,7 @@
 package operation_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +61,9 @@ func TestAStoppedNodeIsStartedWithoutPlaybooks(t *testing.T) {
 				before, was := len(l.Calls()), l.Node("p3").Instance
 				l.resumed("p3")
 				l.wantDone("p3")
-				l.want("calls", []string{"apply start p3", "start slurmd on p3", "adopt p3"}, l.since(before))
+				calls := l.since(before)
+				slices.Sort(calls[min(1, len(calls)):]) // the node and Terraform's state go on at the same time
+				l.want("calls", []string{"apply start p3", "adopt p3", "start slurmd on p3"}, calls)
 				n := l.Node("p3")
 				l.want("its instance", was, n.Instance)
 				l.want("its entry", reconfigure.Power(""), n.Spec.Power)
