@@ -34,8 +34,8 @@ func (p *planner) suspend(r reconfigure.Request) {
 	}
 }
 
-// rest removes the instance of a node that is not needed, or stops it unless it is too old. One that is stopped already is planned again: a
-// worker may have died before the cloud did it, or while it started the instance.
+// rest removes the instance of a node that is not needed, or stops it unless it is too old. One that is stopped already
+// is planned again: a worker may have died before the cloud did it, or while it started the instance.
 func (p *planner) rest(r reconfigure.Request, node string) {
 	const reason = "Slurm suspends it"
 	group, _ := p.cluster.GroupOf(node)

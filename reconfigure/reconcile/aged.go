@@ -11,9 +11,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// agedShare is the part of a group that may be out of use at a time, for one reason or another, when nodes are taken out
-// of use for their age: one in so many nodes, and one at least. A group whose nodes were made on the same day does not
-// lose all of them at once.
+// agedShare is the part of a group that may be out of use at a time, for any reason, when nodes are taken out of use for
+// their age: one in so many nodes, and one at least. A group that was made on one day does not lose all nodes at once.
 const agedShare = 10
 
 // agedReason is the reason of the drain of a node whose instance is too old.

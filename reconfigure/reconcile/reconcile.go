@@ -95,8 +95,9 @@ type Finding struct {
 // Nodes stands for the nodes in a Finding's Command, so that several nodes can share one.
 const Nodes = "{NODES}"
 
-// Compare lists what differs, by node, and then the nodes whose instances are too old. An empty result means that the sources agree as far as they answer. An instance
-// or port that Terraform does not know counts from the age minAge on, since Terraform may be making a younger one.
+// Compare lists what differs, by node, and then the nodes whose instances are too old. An empty result means that the
+// sources agree as far as they answer. An instance or port that Terraform does not know counts from the age minAge on,
+// since Terraform may be making a younger one.
 func Compare(
 	cluster reconfigure.Cluster, seen snapshot.Snapshot, busy Busy, minAge time.Duration,
 	commands reconfigure.CloudCommands,
