@@ -11,8 +11,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// agedShare is the part of a group that may be out of use at a time, for any reason, when nodes are taken out of use for
-// their age: one in so many nodes, and one at least. A group that was made on one day does not lose all nodes at once.
+// agedShare is the part of a group, one node in so many and one at least, that may be out of use, for any reason, when
+// nodes are taken out of use for their age. So a group that was made on one day does not lose all of them at once.
 const agedShare = 10
 
 // agedReason is the reason of the drain of a node whose instance is too old.
