@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/procs"
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
@@ -139,7 +140,8 @@ func (s *site) close() error {
 	if s.journal != nil {
 		errs = append(errs, s.journal.Close())
 	}
-	errs = append(errs, endProcesses(siteMark+"="+s.dir))
+	_, err := procs.End(procs.Variable(siteMark + "=" + s.dir))
+	errs = append(errs, err)
 	if s.sshd != nil {
 		errs = append(errs, s.sshd.close())
 	}
