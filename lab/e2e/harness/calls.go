@@ -207,8 +207,8 @@ func (l *Lab) AssertRunning(t *testing.T, jobs ...string) {
 	l.AssertNeverRestarted(t, jobs...)
 }
 
-// AssertDeployChangesNothing deploys once more: Ansible must run, and change no host. It reads what Ansible prints during
-// this call, task by task, since a run that is interrupted at its end has no recap.
+// AssertDeployChangesNothing deploys once more: Ansible must run, and change no host. It reads what Ansible prints
+// during this call, task by task, since a run that is interrupted at its end has no recap.
 func (l *Lab) AssertDeployChangesNothing(t *testing.T) {
 	t.Helper()
 	log := filepath.Join(l.StateDir(), "log", "ansible.log")
