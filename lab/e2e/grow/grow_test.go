@@ -116,6 +116,7 @@ func TestABadNodeDelaysNoOther(t *testing.T) {
 	lab.AwaitJob(t, good1, "COMPLETED")
 	lab.AwaitJob(t, good2, "COMPLETED")
 	// The fault is over: the node can be used again, and the job gets it.
+	lab.Hurry(t, bad)
 	lab.AwaitJob(t, bad, "COMPLETED")
 	lab.AwaitQuiet(t)
 	lab.AssertTerraformIsClean(t)

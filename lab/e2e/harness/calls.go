@@ -35,6 +35,19 @@ func (l *Lab) Job(t *testing.T, args ...string) string {
 	return id
 }
 
+// Hurry has a job begin as soon as possible: Slurm delays a requeued job for two minutes. A job may begin meanwhile.
+func (l *Lab) Hurry(t *testing.T, job string) {
+	t.Helper()
+	state, err := l.JobState(job)
+	if err != nil || state != "PENDING" {
+		return
+	}
+	out, err := l.Command(cluster.ControlNodeName, "scontrol", "update", "JobId="+job, "StartTime=now").CombinedOutput()
+	if err != nil && !strings.Contains(string(out), "no longer pending") {
+		t.Fatalf("job %s cannot be hurried: %v\n%s", job, err, out)
+	}
+}
+
 // Call calls the tool, and returns its output and exit code.
 func (l *Lab) Call(t *testing.T, args ...string) (output string, code int) {
 	t.Helper()
