@@ -59,6 +59,8 @@ type NodeGroup struct {
 	WhenIdle WhenIdle
 	// MaxStopped is the number of stopped instances of the group from which on others are removed.
 	MaxStopped int
+	// MaxAge is the age from which on an instance of the group is replaced when its jobs have ended; 0: none.
+	MaxAge time.Duration
 	// Slurm has the further settings of the NodeName line (slurm.conf(5)), by keys in lower case.
 	Slurm map[string]string
 }

@@ -172,6 +172,12 @@ func (a *Adapters) observer() snapshot.Observer {
 			}
 			return a.log.Health(ctx)
 		},
+		Lives: func(ctx context.Context) ([]reconfigure.Life, error) {
+			if a.log == nil {
+				return nil, nil
+			}
+			return a.log.Lives(ctx, never)
+		},
 	}
 }
 

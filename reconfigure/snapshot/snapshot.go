@@ -41,6 +41,7 @@ type Snapshot struct {
 	Ports      map[string][]reconfigure.Port               // by node, from the cloud, where they were asked for
 	Sources    map[reconfigure.Source]reconfigure.Resolved // what declared names mean now, where that was asked for
 	Health     map[string]reconfigure.Health               // of the node groups with failures, by name
+	Lives      map[string]reconfigure.Life                 // of the nodes' instances, where their age matters
 	Missing    map[Source]string                           // why a source is unreachable
 	// Conf is the configuration of Slurm that the declaration leads to, where that was asked for.
 	Conf *reconfigure.SlurmConf
@@ -114,6 +115,9 @@ type Observer struct {
 	Resolve func(ctx context.Context, s reconfigure.Source) reconfigure.Resolved
 	// Health reads the health of the node groups with failures. Nil: there is no journal yet.
 	Health func(ctx context.Context) (map[string]reconfigure.Health, error)
+	// Lives reads what the journal knows of the instances that are there, in the order in which they were made. It is
+	// called with the cloud's list of instances, if a group has a maximum age. Nil: there is no journal yet.
+	Lives func(ctx context.Context) ([]reconfigure.Life, error)
 	// Limit bounds the wait for each source; zero: ctx alone does. Slurm's commands take up to a minute to give up,
 	// which is too long for a person who waits.
 	Limit time.Duration
@@ -128,6 +132,13 @@ func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 		if s.Health, err = o.Health(ctx); err != nil {
 			return Snapshot{}, err
 		}
+	}
+	if o.Lives != nil && scope.Servers && ages(o.Cluster) {
+		lives, err := o.Lives(ctx)
+		if err != nil {
+			return Snapshot{}, err
+		}
+		s.Lives = byNode(lives)
 	}
 	var (
 		wait     sync.WaitGroup
