@@ -71,7 +71,7 @@ class Files:
         with os.fdopen(number, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            os.fchmod(number, 0o644)
+            os.fchmod(number, 0o755 if name.endswith(".sh") else 0o644)
             os.fsync(number)
         os.rename(path, os.path.join(self.directory, name))
 

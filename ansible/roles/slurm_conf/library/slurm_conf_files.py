@@ -29,7 +29,7 @@ DOCUMENTATION = """
         type: str
 """
 
-NAMES = ("slurm.conf", "gres.conf", "cgroup.conf")
+NAMES = ("slurm.conf", "gres.conf", "cgroup.conf", "fresh.sh")
 STATES = "PENDING,CONFIGURING,RUNNING,SUSPENDED,COMPLETING"
 
 
@@ -48,7 +48,7 @@ def write(directory, name, text):
     with os.fdopen(number, "w", encoding="utf-8", newline="") as file:
         file.write(text)
         file.flush()
-        os.fchmod(number, 0o644)
+        os.fchmod(number, 0o755 if name.endswith(".sh") else 0o644)
         os.fsync(number)
     os.rename(path, os.path.join(directory, name))
 
