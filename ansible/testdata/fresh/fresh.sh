@@ -41,4 +41,8 @@ epilog_slurmd)
 	echo "ended: $run" >>"$mark"
 	leave "fresh: the instance was used by job $SLURM_JOB_ID" || exit 1
 	;;
+# Called by the playbooks on the control node, before the node's next job has a fresh instance.
+deploy)
+	leave "fresh: jobs may have used the instance" || exit 1
+	;;
 esac
