@@ -1,7 +1,6 @@
 package grow_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -16,11 +15,7 @@ import (
 // jobs. Then it takes away that Slurm powers a node down after its job.
 func TestEachJobHasInstancesOfItsOwn(t *testing.T) {
 	const burst = 1
-	t.Cleanup(func() { // here the old declaration is back, and the test's context has ended
-		if out, err := lab.Reconfigure(context.Background(), "deploy").CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
-	})
+	lab.DeployAfter(t)
 	ordinary := lab.Job(t, "--nodelist=b01", harness.Until)
 	lab.AwaitJob(t, ordinary, "RUNNING")
 	before, _ := lab.Server("b01")
@@ -46,7 +41,7 @@ func TestEachJobHasInstancesOfItsOwn(t *testing.T) {
 	}
 	lab.AwaitJob(t, again, "RUNNING")
 	lab.OnControl(t, "scontrol", "requeue", again)
-	restart(t, again)
+	lab.Restart(t, again)
 	lab.AwaitJob(t, again, "RUNNING")
 	node, err := lab.JobField(again, "NodeList")
 	if err != nil {
@@ -68,33 +63,18 @@ func TestEachJobHasInstancesOfItsOwn(t *testing.T) {
 	holder := submit("--nodelist=b01", harness.Until)
 	lab.AwaitJob(t, holder, "RUNNING")
 	used, _ := lab.Server("b01")
-	lab.On(t, "b01", "sed", "-i", "/^epilog_slurmd/,$ s/leave/true/", "/etc/slurm/fresh.sh")
+	lab.IgnoreTheEndOfJobs(t, "b01")
 	lab.LetGo(t, "b01")
 	lab.AwaitJob(t, holder, "COMPLETED")
 	refused := submit("--nodelist=b01", "--wrap=true")
-	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
-		restarts, err := lab.JobField(refused, "Restarts")
-		return restarts == "1", fmt.Sprintf("job %s has %s restarts, and was not refused (%v)", refused, restarts, err)
-	})
-	restart(t, refused)
+	lab.AwaitRefused(t, refused)
+	lab.Restart(t, refused)
 	lab.AwaitJob(t, refused, "COMPLETED")
 	if s, _ := lab.Server("b01"); s.ID == used.ID {
 		t.Errorf("both jobs ran on %s", s.ID)
 	}
 	lab.AwaitQuiet(t)
 	lab.AssertTerraformIsClean(t)
-}
-
-// restart has a job that was requeued start without the pause that Slurm makes, once its node has left it.
-func restart(t *testing.T, id string) {
-	t.Helper()
-	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
-		state, err := lab.JobState(id)
-		if state == "PENDING" {
-			err = lab.Command(cluster.ControlNodeName, "scontrol", "update", "jobid="+id, "starttime=now").Run()
-		}
-		return state == "PENDING" && err == nil, fmt.Sprintf("job %s is %s (%v)", id, state, err)
-	})
 }
 
 // assertNoneShared checks that each run of the jobs had instances, and that no two runs had the same.
