@@ -73,6 +73,7 @@ type NodeGroup struct {
 	MinNodes int            `yaml:"min_nodes"`
 	MaxNodes int            `yaml:"max_nodes"`
 	WhenIdle string         `yaml:"when_idle,omitempty"`
+	MaxAge   string         `yaml:"max_age,omitempty"`
 	Features []string       `yaml:"features"`
 	Gres     string         `yaml:"gres"`
 	Slurm    map[string]any `yaml:"slurm"`

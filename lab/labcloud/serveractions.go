@@ -90,6 +90,9 @@ func (s *server) allow(action string, states ...vmState) error {
 	if err := s.checkLock(); err != nil {
 		return err
 	}
+	if s.vm == vmShelved && (action == "start" || action == "stop") {
+		return conflict("", "Instance %s is not ready", s.id) // Nova looks for its host first
+	}
 	return s.checkState(action, states...)
 }
 

@@ -70,6 +70,7 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 		WhenIdle:   reconfigure.WhenIdle(g.whenIdle.is),
 		MaxStopped: g.mostStopped(),
 		Gres:       g.gres.is,
+		MaxAge:     duration(g.maxAge.is),
 		Slurm:      settings,
 	}
 }
