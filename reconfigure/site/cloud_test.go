@@ -93,7 +93,10 @@ func TestExistingMachinesAreStopped(t *testing.T) {
 	if before.Groups[0].KeepPorts {
 		t.Error("the declaration itself was changed")
 	}
+	aged := declared(reconfigure.IdleStop, reconfigure.HostKeysAcceptNew)
+	aged.Groups[0].MaxAge = time.Hour
 	for want, c := range map[string]reconfigure.Cluster{
+		"max_age":            aged,
 		"when_idle: shelve":  declared(reconfigure.IdleShelve, reconfigure.HostKeysAcceptNew),
 		"make it accept-new": declared(reconfigure.IdleStop, reconfigure.HostKeysConsole),
 	} {
