@@ -16,6 +16,7 @@ func (d *declaration) check(r *report) {
 	d.checkNumber(r)
 	d.checkNodeNames(r)
 	d.checkPartitions(r)
+	d.checkFresh(r)
 	d.checkSlurm(r)
 }
 
