@@ -136,6 +136,12 @@ func (p provider) adaptExisting(dir string, c reconfigure.Cluster) (reconfigure.
 		return c, fmt.Errorf("%s: reconfigure.host_keys: %s is not possible with provider %s, since no console is read; "+
 			"make it %s", config.File, c.Settings.HostKeys, p.Name, reconfigure.HostKeysAcceptNew)
 	}
+	for _, part := range c.Partitions {
+		if part.Fresh {
+			return c, fmt.Errorf("%s: partition %s: fresh is not possible with provider %s, since machines keep their "+
+				"disks; leave it out", config.File, part.Name, p.Name)
+		}
+	}
 	c.Existing, c.Settings.Interrupt = true, false
 	c.Groups = slices.Clone(c.Groups)
 	for i, g := range c.Groups {

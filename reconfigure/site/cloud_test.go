@@ -93,9 +93,12 @@ func TestExistingMachinesAreStopped(t *testing.T) {
 	if before.Groups[0].KeepPorts {
 		t.Error("the declaration itself was changed")
 	}
+	fresh := declared(reconfigure.IdleDelete, reconfigure.HostKeysAcceptNew)
+	fresh.Partitions = []reconfigure.Partition{{Name: "single", Groups: []string{"g"}, Fresh: true}}
 	for want, c := range map[string]reconfigure.Cluster{
-		"when_idle: shelve":  declared(reconfigure.IdleShelve, reconfigure.HostKeysAcceptNew),
-		"make it accept-new": declared(reconfigure.IdleStop, reconfigure.HostKeysConsole),
+		"fresh is not possible": fresh,
+		"when_idle: shelve":     declared(reconfigure.IdleShelve, reconfigure.HostKeysAcceptNew),
+		"make it accept-new":    declared(reconfigure.IdleStop, reconfigure.HostKeysConsole),
 	} {
 		if _, err := p.adapt("", c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
