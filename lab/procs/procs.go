@@ -25,8 +25,8 @@ func (p Process) String() string { return fmt.Sprintf("%d: %s", p.ID, strings.Jo
 // Mark reports whether a process is one of those that are searched for.
 type Mark func(id int) bool
 
-// Environment marks the processes that were started with an entry NAME=VALUE that has accepts. Processes inherit it from
-// their parents.
+// Environment marks the processes that were started with an entry NAME=VALUE that has accepts. Processes inherit it
+// from their parents.
 func Environment(has func(entry string) bool) Mark {
 	return func(id int) bool { return slices.ContainsFunc(strings.Split(read(id, "environ"), "\x00"), has) }
 }

@@ -158,7 +158,8 @@ func (c *Client) Fault(ctx context.Context, id string) (string, error) {
 	return c.server(ctx, id, spec).Fault, ctx.Err()
 }
 
-// Reboot switches a machine off and on again. Its services end first, if it accepts the login.
+// Reboot switches a machine off and on again. Its services end first, if it accepts the login. A passing failure of a
+// command is tried again for about half a minute.
 func (c *Client) Reboot(ctx context.Context, id string) error {
 	spec, err := c.one(ctx, id)
 	if err != nil {
@@ -171,10 +172,28 @@ func (c *Client) Reboot(ctx context.Context, id string) error {
 	if !m.flavor.switched() {
 		return fmt.Errorf("machines of flavor %s have no commands in %s: reboot %s by hand", spec.FlavorID, File, id)
 	}
-	if err := c.off(ctx, m); err != nil {
+	if err := c.again(ctx, func() error { return c.off(ctx, m) }); err != nil {
 		return err
 	}
-	return c.on(ctx, m)
+	return c.again(ctx, func() error { return c.on(ctx, m) })
+}
+
+// again repeats what fails with a passing failure, after pauses that double.
+func (c *Client) again(ctx context.Context, do func() error) error {
+	const most = 5
+	wait := 2 * c.poll
+	for attempt := 1; ; attempt++ {
+		err := do()
+		if err == nil || attempt == most || !reconfigure.ClassOf(err).Passing() {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+			wait *= 2
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 var errNoConsole = errors.New("the console of a machine is not read")

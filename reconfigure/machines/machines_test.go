@@ -371,6 +371,27 @@ func TestAWorkerThatEndsWritesNothing(t *testing.T) {
 	}
 }
 
+// TestARebootOutlastsPassingFailures has each command of a reboot fail once.
+func TestARebootOutlastsPassingFailures(t *testing.T) {
+	r := newRoom(t)
+	r.nodes["node1"] = spec("node1", "")
+	r.file("node1", "on\n")
+	for _, verb := range []string{"on", "off"} {
+		r.file("node1."+verb, "rm node1."+verb+"; exit 1\n")
+	}
+	r.must(r.client.Reboot(t.Context(), "node1"))
+	if ran, want := r.log(), []string{"off node1", "off node1", "on node1", "on node1"}; !slices.Equal(ran, want) {
+		t.Errorf("ran %q, want %q", ran, want)
+	}
+	r.file("node1.off", "exit 127\n")
+	if err := r.client.Reboot(t.Context(), "node1"); reconfigure.ClassOf(err) != reconfigure.ClassMissing {
+		t.Error(err)
+	}
+	if ran := r.log(); !slices.Equal(ran, []string{"off node1"}) {
+		t.Errorf("ran %q for a failure that does not pass", ran)
+	}
+}
+
 // TestTheStateIsTheLastWord reads what commands print of a machine.
 func TestTheStateIsTheLastWord(t *testing.T) {
 	m := machine{node: "node1", flavor: Flavor{State: []string{"state"}}}

@@ -149,6 +149,10 @@ func (p provider) adaptExisting(dir string, c reconfigure.Cluster) (reconfigure.
 			return c, fmt.Errorf("%s: node group %s: when_idle: %s is not possible with provider %s; make it %s",
 				config.File, g.Name, g.WhenIdle, p.Name, reconfigure.IdleStop)
 		}
+		if g.MaxAge > 0 {
+			return c, fmt.Errorf("%s: node group %s: max_age is not possible with provider %s, since nothing is made anew; "+
+				"take it out", config.File, g.Name, p.Name)
+		}
 		c.Groups[i].WhenIdle, c.Groups[i].MaxStopped, c.Groups[i].KeepPorts = reconfigure.IdleStop, g.Max, true
 	}
 	var err error

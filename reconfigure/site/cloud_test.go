@@ -95,8 +95,11 @@ func TestExistingMachinesAreStopped(t *testing.T) {
 	}
 	fresh := declared(reconfigure.IdleDelete, reconfigure.HostKeysAcceptNew)
 	fresh.Partitions = []reconfigure.Partition{{Name: "single", Groups: []string{"g"}, Fresh: true}}
+	aged := declared(reconfigure.IdleStop, reconfigure.HostKeysAcceptNew)
+	aged.Groups[0].MaxAge = time.Hour
 	for want, c := range map[string]reconfigure.Cluster{
 		"fresh is not possible": fresh,
+		"max_age":               aged,
 		"when_idle: shelve":     declared(reconfigure.IdleShelve, reconfigure.HostKeysAcceptNew),
 		"make it accept-new":    declared(reconfigure.IdleStop, reconfigure.HostKeysConsole),
 	} {

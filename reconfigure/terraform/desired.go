@@ -127,7 +127,8 @@ func (m NodeMap) Read(ctx context.Context) (nodes map[string]reconfigure.Spec, k
 		return nil, false, err
 	}
 	if !known {
-		return found.all(), there, nil
+		nodes = found.all()
+		return nodes, there, m.lost(nodes)
 	}
 	if there && found.Comment != m.comment() && !maps.Equal(found.all(), nodes) {
 		return nil, false, &strangerError{m.path(), m.Keeper.Name()}
@@ -284,6 +285,40 @@ func (m NodeMap) read() (found file, there bool, err error) {
 		maps.Copy(found.KeptPorts, part.KeptPorts)
 	}
 	return found, true, nil
+}
+
+// lost returns an error if a shard without a file has nodes in a local state, and none in the map: they are not to be
+// taken for removed ones.
+func (m NodeMap) lost(nodes map[string]reconfigure.Spec) error {
+	known, err := m.shardsWithFile()
+	if err != nil {
+		return err
+	}
+	known = append(known, reconfigure.Shards(nodes)...)
+	states, err := filepath.Glob(filepath.Join(m.Dir, stateFolder, "*", "terraform.tfstate"))
+	if err != nil {
+		return err
+	}
+	for _, path := range states {
+		shard := filepath.Base(filepath.Dir(path))
+		if !shardName.MatchString(shard) || slices.Contains(known, shard) {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("read the map of nodes: %w", err)
+		}
+		most := 0
+		if state, err := parseState(text); err == nil { // else an error of Terraform's says so
+			for _, r := range state.resources {
+				most = max(most, len(r.instances))
+			}
+		}
+		if most > 0 {
+			return &unknownError{most, m.pathOf(shard)}
+		}
+	}
+	return nil
 }
 
 // shardsWithFile returns the shards but the default one that have a file.

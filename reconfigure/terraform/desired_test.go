@@ -222,6 +222,32 @@ func TestTheOlderFileIsTheLastToBeDivided(t *testing.T) {
 	}
 }
 
+// TestALostFileIsNoRemoval has a journal without a map, and a shard whose file was not restored from a backup.
+func TestALostFileIsNoRemoval(t *testing.T) {
+	m, _ := hosts(t)
+	for shard, nodes := range inShard {
+		noError(t, writeFile(m.pathOf(shard), newFile(nodes)))
+	}
+	state := filepath.Join(m.Dir, stateFolder, "g-0", "terraform.tfstate")
+	noError(t, os.MkdirAll(filepath.Dir(state), 0o755))
+	noError(t, os.WriteFile(state, []byte(`{"version": 4, "resources": [{"mode": "managed", "type": "t", "name": "node",
+		"instances": [{"index_key": "a", "attributes": {}}]}]}`), 0o600))
+	m.expect(t, ofAllShards(inShard), true)
+	noError(t, os.Remove(m.pathOf("g-0")))
+	var unknown *unknownError
+	if err := m.Adopt(t.Context()); !errors.As(err, &unknown) || unknown.nodes != 1 ||
+		!strings.Contains(err.Error(), m.pathOf("g-0")) {
+		t.Errorf("%v", err)
+	}
+	if _, known, err := m.Keeper.Nodes(t.Context()); known || err != nil {
+		t.Errorf("a map is stored: %v, %v", known, err)
+	}
+	noError(t, os.WriteFile(state, []byte(`{"version": 4, "resources": []}`), 0o600)) // all nodes were removed
+	without := maps.Clone(inShard)
+	delete(without, "g-0")
+	m.expect(t, ofAllShards(without), true)
+}
+
 // deadHost is a Keeper whose process is killed as soon as the map is kept.
 type deadHost struct{ Keeper }
 

@@ -9,46 +9,37 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// TestAJobHasItsMachineSwitchedOn runs a job on a machine that was never in service, which shuts down by itself when it
-// is idle.
-func TestAJobHasItsMachineSwitchedOn(t *testing.T) {
-	_, before := room.since(0)
-	id := lab.Job(t, "--nodelist=node01", "--wrap=true")
-	lab.AwaitJob(t, id, "COMPLETED")
-	lab.AssertNeverRestarted(t, id)
+// TestJobsHaveMachinesSwitchedOn runs a job on each of two machines that were never in service. When they are idle, the
+// first one shuts down by itself. Of the second one the command that switches it on hangs once, its shutdown by SSH
+// fails, and so does twice the command that switches it off.
+func TestJobsHaveMachinesSwitchedOn(t *testing.T) {
+	room.order(t, "on node02", fault{hangs: true, left: 1})
+	jobs := map[string]string{}
+	for _, node := range []string{"node01", "node02"} {
+		jobs[node] = lab.Job(t, "--nodelist="+node, harness.Until)
+	}
+	for _, id := range jobs {
+		lab.AwaitJob(t, id, "RUNNING")
+		lab.AssertNeverRestarted(t, id)
+	}
+	room.order(t, "off node02", fault{left: 2})
+	lab.On(t, "node02", "mv", "/sbin/poweroff", "/sbin/poweroff.away")
+	for node := range jobs {
+		lab.LetGo(t, node)
+	}
 	lab.AwaitQuiet(t)
-	if calls, _ := room.since(before); !slices.Equal(calls, []string{"on node01"}) {
-		t.Errorf("the commands were %q", calls)
+	for node, want := range map[string][]string{
+		"node01": {"on"}, "node02": {"on", "on", "off", "off", "off"},
+	} {
+		if calls := room.of(node); !slices.Equal(calls, want) {
+			t.Errorf("the commands for %s were %q, want %q", node, calls, want)
+		}
 	}
-	if out := lab.Do(t, "status"); !strings.Contains(out, "SHUTOFF") {
-		t.Errorf("the status does not show it:\n%s", out)
+	if out := lab.Do(t, "status"); strings.Count(out, "SHUTOFF") < 2 {
+		t.Errorf("the status does not show them:\n%s", out)
 	}
-	if out, code := lab.Call(t, "reconcile"); strings.Contains(out, "node01") {
+	if out, code := lab.Call(t, "reconcile"); strings.Contains(out, "node0") {
 		t.Errorf("a machine that is off is a finding (%d):\n%s", code, out)
-	}
-}
-
-// TestCommandsThatHangOrFail has a job wait for a machine whose first command hangs. The machine needs no playbook then.
-// Its shutdown by SSH fails, and so do the first commands after it.
-func TestCommandsThatHangOrFail(t *testing.T) {
-	_, before := room.since(0)
-	room.order(t, "on node01", fault{hangs: true, left: 1})
-	id := lab.Job(t, "--nodelist=node01", harness.Until)
-	lab.AwaitJob(t, id, "RUNNING")
-	lab.AssertNeverRestarted(t, id)
-	if phases := lastResume(t); slices.Contains(phases, reconfigure.PhaseConfigure) ||
-		!slices.Contains(phases, reconfigure.PhaseVerify) {
-		t.Errorf("its start went through %v", phases)
-	}
-	lab.On(t, "node01", "mv", "/sbin/poweroff", "/sbin/poweroff.away")
-	room.order(t, "off node01", fault{left: 2})
-	lab.LetGo(t, "node01")
-	lab.AwaitJob(t, id, "COMPLETED")
-	lab.AwaitQuiet(t)
-	calls, _ := room.since(before)
-	off := slices.Index(calls, "off node01")
-	if off != 2 || len(calls) < 5 || slices.Contains(calls[off:], "on node01") {
-		t.Errorf("the commands were %q", calls)
 	}
 }
 
@@ -76,18 +67,24 @@ func lastResume(t *testing.T) (phases []reconfigure.Phase) {
 	return phases
 }
 
-// TestOtherCalls makes a machine persistent, reboots it, asks for what machines that exist do not have, and gives it
-// back.
+// TestOtherCalls has a machine come for a job without playbooks, makes it persistent, reboots it, asks for what machines
+// that exist do not have, and gives it back.
 func TestOtherCalls(t *testing.T) {
+	id := lab.Job(t, "--nodelist=node01", "--wrap=true")
+	lab.AwaitJob(t, id, "COMPLETED")
+	if phases := lastResume(t); slices.Contains(phases, reconfigure.PhaseConfigure) ||
+		!slices.Contains(phases, reconfigure.PhaseVerify) {
+		t.Errorf("its start went through %v", phases)
+	}
 	lab.Do(t, "enlarge", "standard", "--to", "1")
 	lab.AwaitIdle(t, "node01")
-	_, before := room.since(0)
+	before := len(room.of("node01"))
 	if out := lab.Do(t, "plan", "update", "node01"); !strings.Contains(out, "reboot") {
 		t.Errorf("plan:\n%s", out)
 	}
 	lab.Do(t, "update", "node01")
 	lab.AwaitIdle(t, "node01")
-	if calls, _ := room.since(before); !slices.Contains(calls, "on node01") {
+	if calls := room.of("node01")[before:]; !slices.Equal(calls, []string{"on"}) {
 		t.Errorf("an update called %q", calls)
 	}
 	for call, want := range map[string]string{

@@ -18,7 +18,7 @@ import (
 
 var (
 	lab  harness.Lab
-	room = &Room{faults: map[string]fault{}}
+	room = &Room{faults: map[string]fault{}, calls: map[string][]string{}}
 )
 
 func TestMain(m *testing.M) {

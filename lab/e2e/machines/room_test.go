@@ -20,8 +20,8 @@ type Room struct {
 	server *http.Server
 
 	lock   sync.Mutex
-	faults map[string]fault // by verb and node
-	calls  []string         // verb and node, without looks at the state
+	faults map[string]fault    // by verb and node
+	calls  map[string][]string // verbs by node, without looks at the state
 }
 
 // fault is what becomes of some calls of a command.
@@ -47,7 +47,7 @@ func (r *Room) listen() error {
 
 func (r *Room) handle(w http.ResponseWriter, q *http.Request) {
 	node, verb := q.PathValue("node"), q.PathValue("verb")
-	switch f := r.called(verb + " " + node); {
+	switch f := r.called(verb, node); {
 	case f.left > 0 && f.hangs:
 		<-q.Context().Done()
 		return
@@ -67,8 +67,8 @@ func (r *Room) handle(w http.ResponseWriter, q *http.Request) {
 			}},
 			AuthorizedKeys: []string{lab.Declaration.KeyPair.PublicKey},
 		})
-	case "off":
-		err = lab.Host.Stop(context.WithoutCancel(q.Context()), node)
+	case "off": // as a BMC, it answers at once
+		go func() { _ = lab.Host.Stop(context.Background(), node) }()
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -82,11 +82,12 @@ func (r *Room) handle(w http.ResponseWriter, q *http.Request) {
 }
 
 // called notes a call, and returns its fault.
-func (r *Room) called(what string) fault {
+func (r *Room) called(verb, node string) fault {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	if what[:5] != "state" {
-		r.calls = append(r.calls, what)
+	what := verb + " " + node
+	if verb != "state" {
+		r.calls[node] = append(r.calls[node], verb)
 	}
 	f := r.faults[what]
 	if f.left > 0 {
@@ -111,11 +112,11 @@ func (r *Room) order(t *testing.T, what string, f fault) {
 	})
 }
 
-// since returns the calls since a number of them, and how many there are.
-func (r *Room) since(n int) ([]string, int) {
+// of returns the verbs that were called for a node, without looks at the state.
+func (r *Room) of(node string) []string {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	return slices.Clone(r.calls[n:]), len(r.calls)
+	return slices.Clone(r.calls[node])
 }
 
 // runs reports whether a machine is on.
