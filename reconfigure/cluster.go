@@ -25,6 +25,7 @@ type Cluster struct {
 	Control        Control
 	Groups         []NodeGroup
 	Partitions     []Partition
+	Limits         []Limit
 	Slurm          Timing
 	NFSShares      []string
 	Settings       Settings
@@ -85,6 +86,16 @@ type Partition struct {
 	// AllOrNothing reports whether a job gets none of its nodes if there is no room for all of them.
 	AllOrNothing bool
 }
+
+// Limit is the maximum number of nodes of some groups that exist at a time, together. The persistent nodes of the
+// groups always have their places.
+type Limit struct {
+	Groups []string
+	Max    int
+}
+
+// String names the groups, for messages.
+func (l Limit) String() string { return strings.Join(l.Groups, ", ") }
 
 // Timing is the configuration of Slurm's power saving (slurm.conf(5)).
 type Timing struct {

@@ -17,6 +17,7 @@ type declaration struct {
 	control    control
 	groups     []group
 	partitions []partition
+	limits     []limit
 	slurm      timing
 	extra      map[string]value[string] // by lower-case name
 	nfsShares  value[[]value[string]]
@@ -49,6 +50,11 @@ type partition struct {
 	name                    value[string]
 	groups                  value[[]value[string]]
 	isDefault, allOrNothing value[bool]
+}
+
+type limit struct {
+	groups value[[]value[string]]
+	max    value[int]
 }
 
 type timing struct {
@@ -87,6 +93,7 @@ func (d *declaration) schema(dir string) object {
 		"private_key_file": path(dir, &d.privateKeyFile, filled),
 		"node_groups":      list(&d.groups, (*group).schema),
 		"partitions":       list(&d.partitions, (*partition).schema),
+		"limits":           optional{list(&d.limits, (*limit).schema)},
 		"slurm":            d.slurmSchema(),
 		"name_resolution":  text(new(value[string]), oneOf("hosts", "dns")),
 		"nfs_shares":       texts(&d.nfsShares, shared),
@@ -206,6 +213,10 @@ func (p *partition) schema() object {
 		"all_or_nothing": optional{boolean(&p.allOrNothing)},
 		"slurm":          optional{settings(new(map[string]value[string]), ofPartition())},
 	}
+}
+
+func (l *limit) schema() object {
+	return object{"groups": texts(&l.groups), "max": integer(&l.max, 0, nodeset.MaxNodes)}
 }
 
 func (d *declaration) slurmSchema() object {

@@ -35,6 +35,7 @@ type storm struct {
 	half     simulate.Half // what Terraform leaves if it is killed with it
 	perState int
 	idle     reconfigure.WhenIdle
+	limit    int                  // the maximum of nodes that exist at a time; 0: none
 	since    map[string]time.Time // when Slurm began to power a node up or down
 }
 
@@ -200,6 +201,9 @@ func (s *storm) stormy(least int, image string) reconfigure.Cluster {
 	c.Settings.BootTimeout = resumeTimeout / 4
 	c.Settings.NodesPerState = s.perState
 	c.Groups[0].WhenIdle, c.Groups[0].MaxStopped = s.idle, 2
+	if s.limit > 0 {
+		c.Limits = []reconfigure.Limit{{Groups: []string{c.Groups[0].Name}, Max: s.limit}}
+	}
 	return wary(forgiving(c))
 }
 
@@ -281,6 +285,9 @@ func (s *storm) pass(d time.Duration) {
 		synctest.Wait()
 		if nodes := s.world.CleanedInUse(); len(nodes) > 0 {
 			s.complain("Slurm may start jobs on %v, whose disks were cleaned", nodes)
+		}
+		if there := s.there(); s.limit > 0 && there.Len() > s.limit {
+			s.complain("%s are there, more than %d", there, s.limit)
 		}
 		for node := range declared(1, most).Nodes().All() {
 			state := s.world.Node(node).State
