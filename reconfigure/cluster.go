@@ -31,6 +31,8 @@ type Cluster struct {
 	Settings       Settings
 	// Places has the shard of each declared node where the cloud says it, see Provider.Places; else it is nil.
 	Places map[string]string
+	// Existing is Provider.Existing.
+	Existing bool
 }
 
 // Source is what an instance is made of, by names in the cloud. The cloud resolves it to ids.

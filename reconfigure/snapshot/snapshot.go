@@ -33,6 +33,7 @@ func (s Source) Words() string {
 type Snapshot struct {
 	Time       time.Time
 	Desired    map[string]reconfigure.Spec                 // what Terraform was told, as far as it was carried out
+	Unmade     nodeset.NodeSet                             // nodes whose entry in Terraform's map was not carried out
 	Instances  map[string]reconfigure.Instance             // by node, from Terraform's state
 	States     map[string]reconfigure.NodeState            // by node, from Slurm
 	Servers    map[string][]reconfigure.Server             // by node, from the cloud, where they were asked for
@@ -204,7 +205,8 @@ func (o Observer) observeSlurm(ctx context.Context, scope Scope, s *Snapshot) {
 		return
 	}
 	s.StatePorts = state.Ports
-	if s.Instances, s.Desired = state.Instances, carriedOut(state); s.Instances == nil {
+	s.Desired, s.Unmade = carriedOut(state)
+	if s.Instances = state.Instances; s.Instances == nil {
 		s.Instances = map[string]reconfigure.Instance{} // asked, and there is none
 	}
 	control, there := state.Instances[o.Cluster.Control.Name]
@@ -243,19 +245,22 @@ func (o Observer) resolve(
 	return resolved
 }
 
-// carriedOut returns the map of nodes with what each instance is really made of. The map is written before Terraform
-// starts, so an instance may still be the old one if Terraform was killed after that. An entry that keeps only a port
-// stays as it is, even if its instance is still there.
-func carriedOut(state reconfigure.State) map[string]reconfigure.Spec {
-	actual := maps.Clone(state.Desired)
+// carriedOut returns the map of nodes with what each instance is really made of, and the nodes whose entries differ from
+// that. The map is written before Terraform starts, so an instance may still be the old one if Terraform was killed
+// after that. An entry that keeps only a port stays as it is, even if its instance is still there.
+func carriedOut(state reconfigure.State) (actual map[string]reconfigure.Spec, unmade nodeset.NodeSet) {
+	actual = maps.Clone(state.Desired)
+	var others []string
 	for node, spec := range state.Desired {
 		instance := state.Instances[node]
 		made := instance.Made
 		known := made.Group != "" && made.ImageID != "" && made.FlavorID != "" && made.NetworkID != ""
 		if known && !instance.Tainted && spec.HasInstance() {
 			made.Shard = spec.Shard
-			actual[node] = made
+			if actual[node] = made; made != spec {
+				others = append(others, node)
+			}
 		}
 	}
-	return actual
+	return actual, nodeset.Of(others...)
 }
