@@ -70,6 +70,7 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 		KeepPorts:  g.keepsPorts(),
 		WhenIdle:   reconfigure.WhenIdle(g.whenIdle.is),
 		MaxStopped: g.mostStopped(),
+		Gres:       g.gres.is,
 		MaxAge:     duration(g.maxAge.is),
 		Slurm:      settings,
 	}
@@ -94,7 +95,9 @@ func (g group) mostStopped() int {
 }
 
 func (p partition) partition() reconfigure.Partition {
-	return reconfigure.Partition{Name: p.name.is, Groups: each(p.groups.is, content), AllOrNothing: p.allOrNothing.is}
+	return reconfigure.Partition{
+		Name: p.name.is, Groups: each(p.groups.is, content), AllOrNothing: p.allOrNothing.is, Fresh: p.perJob(),
+	}
 }
 
 // limits returns nil where none is declared.

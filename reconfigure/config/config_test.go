@@ -306,8 +306,9 @@ var edits = []struct{ name, from, to, want string }{
 		"slurm.extra.A[0]: must be text, a number, true or false, but is a list"},
 }
 
+var lineNumber = regexp.MustCompile(`line \d+`)
+
 func TestEachProblemIsReportedOnce(t *testing.T) {
-	lines := regexp.MustCompile(`line \d+`)
 	good := shipped(t)
 	for _, e := range edits {
 		t.Run(e.name, func(t *testing.T) {
@@ -319,7 +320,7 @@ func TestEachProblemIsReportedOnce(t *testing.T) {
 			var problems *config.Problems
 			if errors.As(err, &problems) {
 				for _, p := range *problems {
-					got += p.Path + ": " + lines.ReplaceAllString(p.Message, "line N")
+					got += p.Path + ": " + lineNumber.ReplaceAllString(p.Message, "line N")
 				}
 			} else if err != nil {
 				t.Fatal(err)

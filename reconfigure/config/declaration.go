@@ -39,7 +39,7 @@ type group struct {
 	name, prefix    value[string]
 	width, min, max value[int]
 	keepPorts       value[bool]
-	whenIdle        value[string]
+	whenIdle, gres  value[string]
 	maxAge          value[string]
 	maxStopped      value[int]
 	slurm           map[string]value[string] // by lower-case name
@@ -50,12 +50,17 @@ type partition struct {
 	name                    value[string]
 	groups                  value[[]value[string]]
 	isDefault, allOrNothing value[bool]
+	fresh                   value[string]
+	slurm                   map[string]value[string] // by lower-case name
 }
 
 type limit struct {
 	groups value[[]value[string]]
 	max    value[int]
 }
+
+// perJob is the value of a partition's fresh with which each job gets instances of its own.
+const perJob = "job"
 
 type timing struct {
 	suspendTime, suspendTimeout, resumeTimeout value[int]
@@ -183,7 +188,7 @@ func (g *group) schema() object {
 		"max_stopped": optional{integer(&g.maxStopped, 0, nodeset.MaxNodes)},
 		"max_age":     optional{text(&g.maxAge, maybe(age))},
 		"features":    optional{texts(new(value[[]value[string]]), feature())},
-		"gres":        optional{text(new(value[string]), maybe(gres()))},
+		"gres":        optional{text(&g.gres, maybe(gres()))},
 		"slurm":       optional{settings(&g.slurm, ofNodes())},
 	})
 }
@@ -211,7 +216,8 @@ func (p *partition) schema() object {
 		"groups":         texts(&p.groups),
 		"default":        optional{boolean(&p.isDefault)},
 		"all_or_nothing": optional{boolean(&p.allOrNothing)},
-		"slurm":          optional{settings(new(map[string]value[string]), ofPartition())},
+		"fresh":          optional{text(&p.fresh, maybe(oneOf(perJob)))},
+		"slurm":          optional{settings(&p.slurm, ofPartition())},
 	}
 }
 

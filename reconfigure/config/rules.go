@@ -17,6 +17,7 @@ func (d *declaration) check(r *report) {
 	d.checkNodeNames(r)
 	d.checkPartitions(r)
 	d.checkLimits(r)
+	d.checkFresh(r)
 	d.checkSlurm(r)
 }
 
