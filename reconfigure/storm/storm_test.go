@@ -89,6 +89,7 @@ func deeds() map[string]func(*storm, step) {
 		"boots are slow":   func(s *storm, d step) { s.world.Takes(simulate.Booting, time.Duration(d.n)*time.Minute) },
 		"time passes":      func(s *storm, d step) { s.pass(time.Duration(d.n*d.n*d.n) * time.Second) },
 		"somebody drains":  (*storm).drain,
+		"retire":           (*storm).retire,
 	}
 }
 
@@ -330,8 +331,18 @@ func (s *storm) need(d step) {
 }
 
 func (s *storm) end(d step) {
-	for _, node := range s.those(d, "ALLOCATED", "ALLOCATED+CLOUD", "ALLOCATED+DRAIN", "ALLOCATED+CLOUD+DRAIN") {
-		s.world.EndJob(node)
+	for _, node := range s.those(d, "ALLOCATED", "ALLOCATED+CLOUD", "ALLOCATED+DRAIN", "ALLOCATED+CLOUD+DRAIN",
+		"ALLOCATED+CLOUD+DRAIN+POWER_DOWN") {
+		if s.world.EndJob(node) {
+			s.submit(ask(reconfigure.Suspend, node))
+		}
+	}
+}
+
+// retire has Slurm power down nodes when their jobs have ended, as the comparison of the sources does with old ones.
+func (s *storm) retire(d step) {
+	for _, node := range s.those(d, "ALLOCATED+CLOUD") {
+		s.world.Retires(node, "its instance is older than max_age")
 	}
 }
 
