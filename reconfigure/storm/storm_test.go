@@ -89,7 +89,6 @@ func deeds() map[string]func(*storm, step) {
 		"boots are slow":   func(s *storm, d step) { s.world.Takes(simulate.Booting, time.Duration(d.n)*time.Minute) },
 		"time passes":      func(s *storm, d step) { s.pass(time.Duration(d.n*d.n*d.n) * time.Second) },
 		"somebody drains":  (*storm).drain,
-		"retire":           (*storm).retire,
 	}
 }
 
@@ -210,7 +209,11 @@ func (s *storm) stormy(least int, image string) reconfigure.Cluster {
 
 func (s *storm) play(ctx context.Context, steps []step) {
 	for _, d := range steps {
-		deeds()[d.what](s, d)
+		if d.what == "retire" { // of storms that draw it: no node may become persistent meanwhile
+			s.retire()
+		} else {
+			deeds()[d.what](s, d)
+		}
 		s.pass(time.Second)
 	}
 	s.settle(ctx)
@@ -339,9 +342,9 @@ func (s *storm) end(d step) {
 	}
 }
 
-// retire has Slurm power down nodes when their jobs have ended, as the comparison of the sources does with old ones.
-func (s *storm) retire(d step) {
-	for _, node := range s.those(d, "ALLOCATED+CLOUD") {
+// retire has Slurm power down all nodes when their jobs have ended, as the comparison of the sources does with old ones.
+func (s *storm) retire() {
+	for _, node := range s.those(step{nodes: declared(1, most).Nodes().Names()}, "ALLOCATED+CLOUD") {
 		s.world.Retires(node, "its instance is older than max_age")
 	}
 }
