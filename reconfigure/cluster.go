@@ -25,6 +25,7 @@ type Cluster struct {
 	Control        Control
 	Groups         []NodeGroup
 	Partitions     []Partition
+	Limits         []Limit
 	Slurm          Timing
 	NFSShares      []string
 	Settings       Settings
@@ -91,6 +92,16 @@ type Partition struct {
 	// Fresh reports whether each job gets instances that no job used before.
 	Fresh bool
 }
+
+// Limit is the maximum number of nodes of some groups that exist at a time, together. The persistent nodes of the
+// groups always have their places.
+type Limit struct {
+	Groups []string
+	Max    int
+}
+
+// String names the groups, for messages.
+func (l Limit) String() string { return strings.Join(l.Groups, ", ") }
 
 // Timing is the configuration of Slurm's power saving (slurm.conf(5)).
 type Timing struct {

@@ -17,6 +17,7 @@ type declaration struct {
 	control    control
 	groups     []group
 	partitions []partition
+	limits     []limit
 	slurm      timing
 	extra      map[string]value[string] // by lower-case name
 	nfsShares  value[[]value[string]]
@@ -51,6 +52,11 @@ type partition struct {
 	isDefault, allOrNothing value[bool]
 	fresh                   value[string]
 	slurm                   map[string]value[string] // by lower-case name
+}
+
+type limit struct {
+	groups value[[]value[string]]
+	max    value[int]
 }
 
 // perJob is the value of a partition's fresh with which each job gets instances of its own.
@@ -92,6 +98,7 @@ func (d *declaration) schema(dir string) object {
 		"private_key_file": path(dir, &d.privateKeyFile, filled),
 		"node_groups":      list(&d.groups, (*group).schema),
 		"partitions":       list(&d.partitions, (*partition).schema),
+		"limits":           optional{list(&d.limits, (*limit).schema)},
 		"slurm":            d.slurmSchema(),
 		"name_resolution":  text(new(value[string]), oneOf("hosts", "dns")),
 		"nfs_shares":       texts(&d.nfsShares, shared),
@@ -212,6 +219,10 @@ func (p *partition) schema() object {
 		"fresh":          optional{text(&p.fresh, maybe(oneOf(perJob)))},
 		"slurm":          optional{settings(&p.slurm, ofPartition())},
 	}
+}
+
+func (l *limit) schema() object {
+	return object{"groups": texts(&l.groups), "max": integer(&l.max, 0, nodeset.MaxNodes)}
 }
 
 func (d *declaration) slurmSchema() object {
