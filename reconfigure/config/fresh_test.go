@@ -2,8 +2,6 @@ package config_test
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -77,21 +75,4 @@ func inPairs(all []string) (made [][2]string) {
 		made = append(made, [2]string{all[i], all[i+1]})
 	}
 	return made
-}
-
-// TestTheDocumentedExampleLoads reads the declaration of docs/fresh.md.
-func TestTheDocumentedExampleLoads(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "fresh.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, found := strings.Cut(string(text), "## An example\n")
-	from, to := strings.Index(after, "    cluster_name:"), strings.Index(after, "\n`sbatch")
-	if !found || from < 0 || to < from {
-		t.Fatal("docs/fresh.md has no example")
-	}
-	cluster, err := config.Load(directory(t, after[from:to]))
-	if err != nil || !cluster.Fresh("gpu") || cluster.Fresh("standard") {
-		t.Errorf("%v; its partitions are %+v", err, cluster.Partitions)
-	}
 }
