@@ -147,7 +147,8 @@ func TestSiteFilesComeAsTheyAre(t *testing.T) {
 		"--connection", "local", "--extra-vars", "slurm_directory="+filepath.Join(dir, "node"),
 		filepath.Join(dir, "ansible", "site.yml"))
 	cmd.Env = append(os.Environ(), "ANSIBLE_LIBRARY="+filepath.Join(library, "library"),
-		"ANSIBLE_ACTION_PLUGINS="+filepath.Join(library, "action_plugins"), "HOME="+dir, "LC_ALL=C.UTF-8")
+		"ANSIBLE_ACTION_PLUGINS="+filepath.Join(library, "action_plugins"),
+		"ANSIBLE_MODULE_UTILS="+filepath.Join(library, "module_utils"), "HOME="+dir, "LC_ALL=C.UTF-8")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
