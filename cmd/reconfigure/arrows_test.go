@@ -49,7 +49,8 @@ var arrows = map[string][]string{
 	"reconfigure/ansible":   {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
 	"reconfigure/slurm":     {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
 	"reconfigure/openstack": {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/libvirt":   {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/hosts":     {"reconfigure"},
+	"reconfigure/libvirt":   {"reconfigure", "reconfigure/nodeset", "reconfigure/hosts"},
 	"reconfigure/ssh":       {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/site": { // ties them all
 		"reconfigure", "reconfigure/nodeset", "reconfigure/process", "reconfigure/logfile",

@@ -11,6 +11,7 @@ import (
 	"regexp"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/hosts"
 )
 
 // domainType is the type of a node's instance in the root module.
@@ -38,7 +39,7 @@ func Provider() reconfigure.Provider {
 			if err != nil {
 				return nil, err
 			}
-			return place(t, c), nil
+			return hosts.Place(t.limits(), t.Flavors, c), nil
 		},
 	}
 }
