@@ -25,7 +25,8 @@ func Provider() reconfigure.Provider {
 		Plugin: reconfigure.Plugin{Source: "dmacvicar/libvirt", Oldest: "0.8.3", Tested: "0.8.3"},
 		Module: reconfigure.RootModule{
 			Instance: domainType, Replace: "terraform_data", Read: made, Class: providerClass,
-			Unset: []string{"LIBVIRT_DEFAULT_URI"},
+			RefreshRemovals: true,
+			Unset:           []string{"LIBVIRT_DEFAULT_URI"},
 		},
 		Credentials: func(dir string) string { return filepath.Join(dir, File) },
 		Advice:      "put its hosts into " + File + " in the cluster directory",
