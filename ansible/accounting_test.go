@@ -19,11 +19,12 @@ type accounting struct{ *machines }
 // slurmctld registers the cluster. No job is lost by the end of slurmdbd, by a reboot of the control node or when
 // accounting is turned off.
 func TestAccounting(t *testing.T) {
+	t.Parallel()
 	files, err := image.Archive(needs.Tools(t, "..").Archive)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := accounting{newMachinesWith(t, files)}
+	a := accounting{newMachinesWith(t, 8, files)}
 	declaration := filepath.Join(a.dir, "group_vars", "all.yml")
 	// While a job runs, JobAcctGatherType must stay.
 	off := strings.Replace(read(t, declaration), "extra: {", "extra: {JobAcctGatherType: jobacct_gather/linux, ", 1)

@@ -47,8 +47,9 @@ until [ -e /run/let-go-$1 ]; do sleep 0.1; done
 // TestABareNode configures a node of an image as Debian makes it: cloud-init prepares it, no package of Slurm is there,
 // and other programs hold apt's locks. The machines have no network: the packages are in the image.
 func TestABareNode(t *testing.T) {
+	t.Parallel()
 	installed := needs.Systemd(t, "..")
-	m := newMachines(t)
+	m := newMachines(t, 9)
 	files, err := image.Archive(installed.BareArchive)
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 // reports the time of a run, the CPU seconds of the control host per machine, without those of ssh processes that still
 // run, and the number of Ansible's tasks per machine.
 func BenchmarkResume(b *testing.B) {
-	m := newMachines(b)
+	m := newMachines(b, 13)
 	m.size(2, 20)
 	for number, name := range []string{"ctl", "node01", "node02"} {
 		m.boot(name, byte(10+number))

@@ -16,7 +16,8 @@ import (
 // TestAnotherConfigurationOfSlurmReachesAllNodes changes the size of a group while jobs run on a persistent and on a
 // cloud node.
 func TestAnotherConfigurationOfSlurmReachesAllNodes(t *testing.T) {
-	m := newMachines(t)
+	t.Parallel()
+	m := newMachines(t, 10)
 	for number, name := range []string{"ctl", "node01", "node02", "node03"} {
 		m.boot(name, byte(10+number))
 	}

@@ -20,7 +20,8 @@ const inNoImage = "ls -d /etc/munge/munge.key /etc/munge/made-by-reconfigure " +
 
 // TestImageOfANode cleans a configured node, makes an image of its disk, and configures a node of that image.
 func TestImageOfANode(t *testing.T) {
-	m := newMachines(t)
+	t.Parallel()
+	m := newMachines(t, 11)
 	m.boot("ctl", 10)
 	m.boot("node01", 11)
 	m.configure("ctl", "node01")
@@ -59,7 +60,7 @@ func TestImageOfANode(t *testing.T) {
 	if out, err := m.host.Command("node01", "pgrep", "-x", "slurmd|munged").CombinedOutput(); err == nil {
 		t.Errorf("daemons still run: %s", out)
 	}
-	if diff := cmp.Diff("10.63.7.11 node01", m.on("node01", "sh", "-c", inNoImage)); diff != "" {
+	if diff := cmp.Diff(m.instances["node01"].Address+" node01", m.on("node01", "sh", "-c", inNoImage)); diff != "" {
 		t.Errorf("on the disk of the cleaned node (-want +got):\n%s", diff)
 	}
 	if err := m.host.Destroy(t.Context(), "node01"); err != nil {

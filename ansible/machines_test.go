@@ -27,6 +27,7 @@ import (
 type machines struct {
 	testing.TB
 	host      *machine.Host
+	gateway   netip.Prefix // the host's address in the machines' network
 	store     *image.Store
 	dir       string
 	publicKey string
@@ -34,16 +35,15 @@ type machines struct {
 	instances map[string]reconfigure.Instance
 }
 
-// gateway is the host's address in the machines' network, which no other test uses.
-var gateway = netip.MustParsePrefix("10.63.7.1/24")
-
-func newMachines(t testing.TB) *machines {
+// newMachines returns an empty host in the network 10.63.NETWORK.0/24. Tests that run in parallel need networks of
+// their own.
+func newMachines(t testing.TB, network byte) *machines {
 	t.Helper()
-	return newMachinesWith(t, map[string]string{"/etc/image-release": "test\n"})
+	return newMachinesWith(t, network, map[string]string{"/etc/image-release": "test\n"})
 }
 
 // newMachinesWith is newMachines with files in the image.
-func newMachinesWith(t testing.TB, files map[string]string) *machines {
+func newMachinesWith(t testing.TB, network byte, files map[string]string) *machines {
 	t.Helper()
 	paths := needs.Tools(t, "..")
 	// Not in /tmp, which may be on a file system that cannot be used for overlays.
@@ -63,7 +63,8 @@ func newMachinesWith(t testing.TB, files map[string]string) *machines {
 	if err := store.Add("image", files); err != nil {
 		t.Fatal(err)
 	}
-	host, err := machine.New(machine.Config{Name: "ansible", Dir: filepath.Join(dir, "machines"),
+	gateway := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 63, network, 1}), 24)
+	host, err := machine.New(machine.Config{Name: fmt.Sprint("ansible-", network), Dir: filepath.Join(dir, "machines"),
 		Gateway: gateway, Images: store})
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +74,8 @@ func newMachinesWith(t testing.TB, files map[string]string) *machines {
 			t.Error(err)
 		}
 	})
-	m := &machines{TB: t, host: host, store: store, dir: dir, instances: map[string]reconfigure.Instance{}}
+	m := &machines{TB: t, host: host, gateway: gateway, store: store, dir: dir,
+		instances: map[string]reconfigure.Instance{}}
 	m.declare()
 	return m
 }
@@ -105,7 +107,7 @@ slurm:
   extra: {ProctrackType: proctrack/linuxproc, TaskPlugin: task/none, SlurmdParameters: config_overrides}
 name_resolution: hosts
 nfs_shares: []
-`, gateway.Addr(), m.publicKey, filepath.Join(m.dir, "authorized_keys")))
+`, m.gateway.Addr(), m.publicKey, filepath.Join(m.dir, "authorized_keys")))
 	write(m.TB, filepath.Join(m.dir, "group_vars", "cluster.yml"), "slurm_cgroup_conf: CgroupPlugin=cgroup/v1\n")
 	for _, part := range []string{"ansible", "slurmscripts"} {
 		if err := os.CopyFS(filepath.Join(m.dir, part), os.DirFS(filepath.Join("..", part))); err != nil {
@@ -129,11 +131,12 @@ func (m *machines) boot(name string, number byte) {
 // bootFrom is boot with another image.
 func (m *machines) bootFrom(imageID, name string, number byte) {
 	m.Helper()
-	address := netip.AddrFrom4([4]byte{10, 63, 7, number})
+	network := m.gateway.Addr().As4()
+	address := netip.AddrFrom4([4]byte{network[0], network[1], network[2], number})
 	err := m.host.Boot(m.Context(), labcloud.Machine{
 		ID: name, Name: name, ImageID: imageID, AuthorizedKeys: []string{m.publicKey},
-		Addresses: []labcloud.Address{{MAC: fmt.Sprintf("fa:16:3e:00:07:%02x", number),
-			Prefix: netip.PrefixFrom(address, gateway.Bits()), Gateway: gateway.Addr()}},
+		Addresses: []labcloud.Address{{MAC: fmt.Sprintf("fa:16:3e:00:%02x:%02x", network[2], number),
+			Prefix: netip.PrefixFrom(address, m.gateway.Bits()), Gateway: m.gateway.Addr()}},
 	})
 	if err != nil {
 		m.Fatal(err)
@@ -215,10 +218,10 @@ func (m *machines) on(name string, argv ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// until waits at most 45 s. That is less than the 60 s for which Ansible's SSH connections would stay open.
+// until waits for what takes seconds on a computer without other load.
 func (m *machines) until(what string, holds func() bool) {
 	m.Helper()
-	m.within(45*time.Second, what, holds)
+	m.within(3*time.Minute, what, holds)
 }
 
 // bootPatience is for a boot by cloud-init, which starts Python four times.
@@ -234,7 +237,8 @@ func (m *machines) within(patience time.Duration, what string, holds func() bool
 }
 
 func TestPlaybooksOnMachines(t *testing.T) {
-	m := newMachines(t)
+	t.Parallel()
+	m := newMachines(t, 7)
 	for number, name := range []string{"ctl", "node01", "node02"} {
 		m.boot(name, byte(10+number))
 	}
@@ -270,7 +274,7 @@ func TestPlaybooksOnMachines(t *testing.T) {
 	if !strings.Contains(said, "UNREACHABLE!") {
 		t.Errorf("no node was unreachable:\n%s", said)
 	}
-	if !strings.Contains(m.on("node01", "cat", "/etc/hosts"), "10.63.7.20 node03\n") {
+	if !strings.Contains(m.on("node01", "cat", "/etc/hosts"), m.instances["node03"].Address+" node03\n") {
 		t.Error("node01 does not have the address of node03")
 	}
 	if again := m.on("ctl", "pgrep", "-x", "slurmctld"); !strings.HasPrefix(daemons, again) {
@@ -309,7 +313,8 @@ func TestPlaybooksOnMachines(t *testing.T) {
 	m.survivesABadSetting()
 	m.setUpTheUnit()
 	m.keepTheKeyOfTheCluster()
-	m.until("Ansible's SSH connections have ended",
+	// Without an end they would stay open for 60 s (ControlPersist).
+	m.within(45*time.Second, "Ansible's SSH connections have ended",
 		func() bool { return m.host.Command("ctl", "pgrep", "-u", image.LoginUser).Run() != nil })
 }
 

@@ -65,7 +65,8 @@ var edits = []edit{
 // run on all nodes, and compares the jobs that end with what package slurmconf says. Then it has the playbooks make
 // one.
 func TestARestartEndsOnlyTheJobsThatAreNamed(t *testing.T) {
-	m := newMachines(t)
+	t.Parallel()
+	m := newMachines(t, 12)
 	declaration := filepath.Join(m.dir, "group_vars", "all.yml")
 	text := regexp.MustCompile(`(?s)node_groups:.*\nslurm:`).ReplaceAllString(read(t, declaration), `node_groups:
   - {name: standard, prefix: node, width: 2, min_nodes: 2, max_nodes: 2, slurm: {CPUs: 4, RealMemory: 100}}

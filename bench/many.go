@@ -178,9 +178,11 @@ func (l *lab) oldFlow(ctx context.Context, node string) (time.Duration, error) {
 		return 0, err
 	}
 	defer os.RemoveAll(filepath.Dir(filepath.Dir(dir)))
-	if err := changeSpec(
-		filepath.Join(dir, "nodes.auto.tfvars.json"), node, "image_id", cluster.ImageID(cluster.ImageV2),
-	); err != nil {
+	file, err := l.nodesFile(ctx, dir, node)
+	if err != nil {
+		return 0, err
+	}
+	if err := changeSpec(file, node, "image_id", cluster.ImageID(cluster.ImageV2)); err != nil {
 		return 0, err
 	}
 	begun := time.Now()

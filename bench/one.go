@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
@@ -142,7 +145,11 @@ func (l *lab) floor(ctx context.Context, like, node string) (took time.Duration,
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(filepath.Dir(filepath.Dir(module)))) }()
-	if err := giveInstance(filepath.Join(module, "nodes.auto.tfvars.json"), like, node); err != nil {
+	file, err := l.nodesFile(ctx, module, node)
+	if err != nil {
+		return 0, err
+	}
+	if err := giveInstance(file, like, node); err != nil {
 		return 0, err
 	}
 	apply := l.TerraformIn(
@@ -158,7 +165,7 @@ func (l *lab) floor(ctx context.Context, like, node string) (took time.Duration,
 	var variables struct {
 		ID string `json:"cluster_id"`
 	}
-	text, err := os.ReadFile(filepath.Join(module, "nodes.auto.tfvars.json"))
+	text, err := os.ReadFile(filepath.Join(module, variablesFile))
 	if err = errors.Join(err, json.Unmarshal(text, &variables)); err != nil {
 		return 0, err
 	}
@@ -191,6 +198,29 @@ func (l *lab) copyModule(ctx context.Context) (module string, err error) {
 		}
 	}
 	return filepath.Join(dir, "terraform", "openstack"), nil
+}
+
+// variablesFile has the nodes of the default workspace, in the root module.
+const variablesFile = "nodes.auto.tfvars.json"
+
+// nodesFile returns the file with the entry of a node in a copy of the root module, and selects the node's workspace.
+func (l *lab) nodesFile(ctx context.Context, module, node string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(module, "nodes", "*.json"))
+	if err != nil {
+		return "", err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(text, []byte(strconv.Quote(node)+": {")) {
+			continue
+		}
+		workspace := strings.TrimSuffix(filepath.Base(file), ".json")
+		if out, err := l.TerraformIn(ctx, module, "workspace", "select", workspace).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("terraform workspace select %s: %w\n%s", workspace, err, out)
+		}
+		return file, nil
+	}
+	return filepath.Join(module, variablesFile), nil
 }
 
 // giveInstance changes the map of nodes in a file, so that a node with a kept port has an instance like another node.

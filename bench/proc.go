@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/eiffel-hpc/eiffel/lab/procs"
 )
 
 // adoptOrphans makes this process the parent of processes whose own parent ends (prctl(2), PR_SET_CHILD_SUBREAPER):
@@ -31,7 +32,8 @@ type usage struct {
 // run that another process waits for.
 func taken() usage {
 	var sum usage
-	for _, pid := range pids() {
+	pids, _ := procs.IDs() // without them nothing counts
+	for _, pid := range pids {
 		s, ok := statusOf(pid)
 		if !ok || s.parent != os.Getpid() || s.state != "Z" || !slices.Contains(orphans, s.name) {
 			continue
@@ -77,44 +79,6 @@ func statusOf(pid int) (status, bool) {
 		}
 	}
 	return s, true
-}
-
-func pids() []int {
-	entries, _ := os.ReadDir("/proc")
-	var all []int
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			all = append(all, pid)
-		}
-	}
-	return all
-}
-
-// marked returns the processes with an entry in their environment.
-func marked(entry string) []int {
-	var all []int
-	for _, pid := range pids() {
-		environ, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ")) // one that has ended has none
-		if pid != os.Getpid() && slices.Contains(strings.Split(string(environ), "\x00"), entry) {
-			all = append(all, pid)
-		}
-	}
-	return all
-}
-
-// endProcesses kills the processes with an entry in their environment.
-func endProcesses(entry string) error {
-	for range 100 {
-		left := marked(entry)
-		if len(left) == 0 {
-			return nil
-		}
-		for _, pid := range left {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended since
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return fmt.Errorf("processes with %s do not end", entry)
 }
 
 // interrupt asks a process to end, as Ctrl-C does.

@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/procs"
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
@@ -139,7 +140,8 @@ func (s *site) close() error {
 	if s.journal != nil {
 		errs = append(errs, s.journal.Close())
 	}
-	errs = append(errs, endProcesses(siteMark+"="+s.dir))
+	_, err := procs.End(procs.Variable(siteMark + "=" + s.dir))
+	errs = append(errs, err)
 	if s.sshd != nil {
 		errs = append(errs, s.sshd.close())
 	}
@@ -360,22 +362,16 @@ func (s *site) seed(ctx context.Context, _ *bench, paths tools.Paths) error {
 	}
 	control := s.nodeSpec("")
 	control.Group = "control"
-	variables := map[string]any{
-		"nodes": map[string]any{siteControl: control, seedName: s.nodeSpec(s.shard(1))}, "kept_ports": map[string]any{},
-	}
-	apply := func(workspace string) error {
-		text, err := json.Marshal(variables)
-		if err != nil {
-			return err
-		}
-		if err := s.write("terraform/openstack/nodes.auto.tfvars.json", string(text), 0o644); err != nil {
+	all := map[string]reconfigure.Spec{siteControl: control, seedName: s.nodeSpec(s.shard(1))}
+	apply := func(workspace, group string) error {
+		if err := s.writeMaps(all, group); err != nil {
 			return err
 		}
 		return s.terraform(
 			ctx, paths, workspace, paths.QuickTerraformRC, "apply", "-input=false", "-auto-approve", "-no-color",
 		)
 	}
-	if err := apply("default"); err != nil {
+	if err := apply("default", ""); err != nil {
 		return err
 	}
 	if s.shard(1) == reconfigure.DefaultShard {
@@ -385,8 +381,31 @@ func (s *site) seed(ctx context.Context, _ *bench, paths tools.Paths) error {
 	if err != nil {
 		return err
 	}
-	variables["shared"] = map[string]any{"security_group_id": state.first("openstack_networking_secgroup_v2", "")["id"]}
-	return apply(s.shard(1))
+	return apply(s.shard(1), state.first("openstack_networking_secgroup_v2", "")["id"].(string))
+}
+
+// writeMaps writes the nodes of each workspace to its file, as the product does.
+func (s *site) writeMaps(all map[string]reconfigure.Spec, group string) error {
+	var errs []error
+	for _, shard := range reconfigure.Shards(all) {
+		nodes, ports := reconfigure.InShard(all, shard), map[string]reconfigure.Spec{}
+		for name, spec := range nodes {
+			if !spec.HasInstance() {
+				ports[name] = spec
+				delete(nodes, name)
+			}
+		}
+		name, content := "nodes/"+shard+".json", map[string]any{"nodes": nodes, "kept_ports": ports}
+		if shard == reconfigure.DefaultShard {
+			name = variablesFile
+			if group != "" {
+				content["shared"] = map[string]any{"security_group_id": group}
+			}
+		}
+		text, err := json.Marshal(content)
+		errs = append(errs, err, s.write("terraform/openstack/"+name, string(text), 0o644))
+	}
+	return errors.Join(errs...)
 }
 
 // tfstate is a state file of Terraform's.
@@ -457,13 +476,9 @@ func (s *site) grow(ctx context.Context, b *bench, paths tools.Paths) error {
 	address := port["all_fixed_ips"].([]any)[0].(string)
 	groups := port["security_group_ids"].([]any)
 	copies := map[string]map[string][]json.RawMessage{} // by workspace and kind
-	variables := struct {
-		Nodes     map[string]reconfigure.Spec `json:"nodes"`
-		KeptPorts map[string]reconfigure.Spec `json:"kept_ports"`
-		Shared    map[string]any              `json:"shared,omitempty"`
-	}{map[string]reconfigure.Spec{}, map[string]reconfigure.Spec{}, nil}
+	all, group := map[string]reconfigure.Spec{}, ""
 	if s.shard(1) != reconfigure.DefaultShard {
-		variables.Shared = map[string]any{"security_group_id": groups[0]}
+		group = groups[0].(string)
 	}
 	for i := 1; i <= s.size; i++ {
 		name, workspace := nodeName(i), orDefault(s.shard(i))
@@ -481,17 +496,17 @@ func (s *site) grow(ctx context.Context, b *bench, paths tools.Paths) error {
 			copies[workspace][kinds[0]], json.RawMessage(replace.Replace(templates[kinds[0]])),
 		)
 		if i > s.size-s.absent {
-			variables.KeptPorts[name] = reconfigure.Spec{Group: spec.Group, NetworkID: spec.NetworkID, Shard: spec.Shard}
+			all[name] = reconfigure.Spec{Group: spec.Group, NetworkID: spec.NetworkID, Shard: spec.Shard}
 			continue
 		}
 		copies[workspace][kinds[1]] = append(
 			copies[workspace][kinds[1]], json.RawMessage(replace.Replace(templates[kinds[1]])),
 		)
-		variables.Nodes[name] = spec
+		all[name] = spec
 	}
 	control := s.nodeSpec("")
 	control.Group = "control"
-	variables.Nodes[siteControl] = control
+	all[siteControl] = control
 	for workspace, of := range copies {
 		if err := s.writeState(workspace, seeded, of); err != nil {
 			return err
@@ -502,11 +517,7 @@ func (s *site) grow(ctx context.Context, b *bench, paths tools.Paths) error {
 	); err != nil {
 		return err
 	}
-	text, err := json.Marshal(variables)
-	if err != nil {
-		return err
-	}
-	if err := s.write("terraform/openstack/nodes.auto.tfvars.json", string(text), 0o644); err != nil {
+	if err := s.writeMaps(all, group); err != nil {
 		return err
 	}
 	return s.terraform(

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/procs"
 )
 
 // cost is what a change of nodes took.
@@ -106,7 +108,8 @@ func (s *site) change(ctx context.Context, mode string) (cost, error) {
 // its caller counts as the caller's.
 func (s *site) worker(ctx context.Context) (usage, error) {
 	err := until(ctx, patience, 20*time.Millisecond, "the worker has ended", func() (bool, error) {
-		return len(marked(siteMark+"="+s.dir)) == 0, nil
+		left, err := procs.Find(procs.Variable(siteMark + "=" + s.dir))
+		return len(left) == 0, err
 	})
 	return taken(), err
 }

@@ -30,6 +30,8 @@ type Cluster struct {
 	Settings       Settings
 	// Places has the shard of each declared node where the cloud says it, see Provider.Places; else it is nil.
 	Places map[string]string
+	// Existing is Provider.Existing.
+	Existing bool
 }
 
 // Source is what an instance is made of, by names in the cloud. The cloud resolves it to ids.
@@ -57,6 +59,8 @@ type NodeGroup struct {
 	WhenIdle WhenIdle
 	// MaxStopped is the number of stopped instances of the group from which on others are removed.
 	MaxStopped int
+	// MaxAge is the age from which on an instance of the group is replaced when its jobs have ended; 0: none.
+	MaxAge time.Duration
 	// Slurm has the further settings of the NodeName line (slurm.conf(5)), by keys in lower case.
 	Slurm map[string]string
 }

@@ -1,17 +1,43 @@
 package reconfigure
 
+import (
+	"context"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
 // Access says which cloud an adapter is to use, and which of its instances are the cluster's.
 type Access struct {
 	Cloud    string // the entry of the cloud in the file that Provider.Credentials names
 	Dir      string // the cluster directory, absolute
 	Cluster  string // the cluster's name, which is not unique
 	Identity Identity
+	// Means is what the adapter of a provider with Existing works with.
+	Means Means
+}
+
+// Means is what an adapter of existing machines has instead of Terraform and a cloud's API.
+type Means struct {
+	Control string // the control node's name
+	// Nodes reads the map of nodes, and KeepNodes durably replaces the entries of a shard in it. KeepNodes is nil where
+	// nothing is to be changed, and fails for a worker that has lost the lease.
+	Nodes     func(ctx context.Context) (map[string]Spec, error)
+	KeepNodes func(ctx context.Context, shard string, nodes map[string]Spec) error
+	// Login runs a command on a node as the login user, by SSH.
+	Login func(ctx context.Context, i Instance, command []string) error
+	// States asks the Slurm of a control node.
+	States func(ctx context.Context, control Instance, nodes nodeset.NodeSet) (map[string]NodeState, error)
+	// Environ is the environment of programs on this host.
+	Environ []string
 }
 
 // Provider describes a kind of cloud. Its adapter has the only value of it, and docs/clouds.md the contract.
 type Provider struct {
 	// Name is the value of provider in group_vars/all.yml, and the folder of the root module below terraform/.
 	Name string
+	// Existing reports whether the nodes are machines that exist: they are switched on and off, none is made, replaced
+	// or removed, and there is no Terraform, so that Module and Plugin are empty.
+	Existing bool
 	// Module is the root module.
 	Module RootModule
 	// Plugin is Terraform's provider.
@@ -26,7 +52,7 @@ type Provider struct {
 	Commands CloudCommands
 	// Places returns the shard of each declared node where the cloud has several places for instances, such as hosts;
 	// nil: the shards follow from the numbers of the nodes alone. It depends on the declaration and the cloud's file
-	// only, so it may be called at any time.
+	// only, so it may be called at any time. The error is one of the declaration or the file.
 	Places func(dir string, c Cluster) (map[string]string, error)
 }
 

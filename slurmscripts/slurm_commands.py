@@ -24,7 +24,7 @@ TEXT = r"reconfigure: [^\x00-\x1f\x7f\"'`]{0,1024}"
 COMMANDS = [
     ["scontrol", "ping"],
     ["scontrol", "show", "config"],
-    ["scontrol", "update", NODES, "State=(DOWN|DRAIN)", "Reason=" + TEXT],
+    ["scontrol", "update", NODES, "State=(DOWN|DRAIN|POWER_DOWN_ASAP)", "Reason=" + TEXT],
     ["scontrol", "update", NODES, "State=(POWER_DOWN_FORCE|UNDRAIN)"],
     ["scontrol", "update", NODES, "Reason= ?"],
     ["scontrol", "update", r"JobId=[0-9]{1,20}(,[0-9]{1,20}){0,4000}", "AdminComment=" + TEXT],

@@ -9,6 +9,7 @@ import stat
 import tempfile
 import time
 
+from ansible.module_utils import reconfigure_files
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
@@ -158,19 +159,9 @@ class Node:
             self.write(path, content, ids(wanted), int(wanted["mode"], 8))
 
     def write(self, path, content, owner, mode):
-        """Writes a file atomically."""
         try:
-            number, unfinished = tempfile.mkstemp(prefix=".%s." % os.path.basename(path), dir=os.path.dirname(path))
+            reconfigure_files.write(path, content, mode, owner)
         except OSError as error:
-            raise Failure("write %s: %s" % (path, error.strerror)) from error
-        try:
-            with os.fdopen(number, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-                file.write(content)
-                os.fchown(number, *owner)
-                os.fchmod(number, mode)
-            os.rename(unfinished, path)
-        except OSError as error:
-            os.unlink(unfinished)
             raise Failure("write %s: %s" % (path, error.strerror)) from error
         self.changes.append(path)
 

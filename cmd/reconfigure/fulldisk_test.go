@@ -17,6 +17,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/needs"
+	"github.com/eiffel-hpc/eiffel/lab/procs"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
@@ -141,8 +142,8 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	}))
 	ok(t, eventually("Terraform has ended", func() (bool, error) {
 		left, err := d.processes()
-		return !slices.ContainsFunc(left, func(p scriptProcess) bool {
-			return filepath.Base(p.argv[0]) == "terraform"
+		return !slices.ContainsFunc(left, func(p procs.Process) bool {
+			return filepath.Base(p.Args[0]) == "terraform"
 		}), err
 	}))
 	d.free()

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/postgres"
+	"github.com/eiffel-hpc/eiffel/lab/procs"
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
@@ -120,13 +120,8 @@ func (h *host) command(code int, dir, program string, args ...string) string {
 // dies has all processes of the host end at once, as when it loses its power.
 func (h *host) dies() {
 	h.t.Helper()
-	ok(h.t, eventually("the host is dead", func() (bool, error) {
-		left, err := h.processes()
-		for _, p := range left {
-			_ = syscall.Kill(p.pid, syscall.SIGKILL) // it may have ended since
-		}
-		return len(left) == 0, err
-	}))
+	_, err := procs.End(h.mark())
+	ok(h.t, err)
 }
 
 // wantClean demands that an administrator's `terraform plan` on this host finds nothing to do.
@@ -167,7 +162,7 @@ func TestAHostTakesOverFromOneThatDies(t *testing.T) {
 		return one.cloud.Faults().List()[0].Hits > 0, nil
 	}))
 	leader := log.Holder(t.Context())
-	if leader == "" || !slices.ContainsFunc(must(one.processes())(t), scriptProcess.works) {
+	if leader == "" || !slices.ContainsFunc(must(one.processes())(t), works) {
 		t.Fatalf("the leader is %q, and not on the first host", leader)
 	}
 	two.run(0, "resume", "--no-wait", "new[03-04]")
@@ -235,7 +230,7 @@ func TestAHostThatWasLeftBehindPlansNothing(t *testing.T) {
 }
 
 // works reports whether this is a worker.
-func (p scriptProcess) works() bool { return slices.Contains(p.argv, "worker") }
+func works(p procs.Process) bool { return slices.Contains(p.Args, "worker") }
 
 func must[T any](v T, err error) func(t *testing.T) T {
 	return func(t *testing.T) T {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/needs"
+	"github.com/eiffel-hpc/eiffel/lab/procs"
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
@@ -198,7 +199,7 @@ func demandPending(ts *testscript.TestScript, args []string) error {
 func awaitSettled(ts *testscript.TestScript, _ []string) error { return labOf(ts).awaitSettled() }
 
 func (l *scriptLab) awaitSettled() error {
-	var left []scriptProcess
+	var left []procs.Process
 	err := eventually("every request has its outcome, and the worker has ended", func() (bool, error) {
 		pending, leader, err := l.journal()
 		if err == nil {
@@ -248,13 +249,13 @@ func (l *scriptLab) files() (map[string]string, error) {
 
 func sendSignal(ts *testscript.TestScript, args []string) error {
 	lab := labOf(ts)
-	find := func() (scriptProcess, bool, error) {
+	find := func() (procs.Process, bool, error) {
 		all, err := lab.processes()
-		i := slices.IndexFunc(all, func(p scriptProcess) bool {
-			return filepath.Base(p.argv[0]) == args[1] && slices.Contains(p.argv, args[2])
+		i := slices.IndexFunc(all, func(p procs.Process) bool {
+			return filepath.Base(p.Args[0]) == args[1] && slices.Contains(p.Args, args[2])
 		})
 		if err != nil || i < 0 {
-			return scriptProcess{}, false, err
+			return procs.Process{}, false, err
 		}
 		return all[i], true, nil
 	}
@@ -263,7 +264,7 @@ func sendSignal(ts *testscript.TestScript, args []string) error {
 		if !found {
 			return false, err
 		}
-		return true, syscall.Kill(p.pid, unix.SignalNum(args[0]))
+		return true, syscall.Kill(p.ID, unix.SignalNum(args[0]))
 	})
 	if err != nil || args[0] != "SIGKILL" {
 		return err
@@ -272,7 +273,7 @@ func sendSignal(ts *testscript.TestScript, args []string) error {
 	return eventually("all are gone", func() (bool, error) {
 		p, found, err := find()
 		if found {
-			_ = syscall.Kill(p.pid, unix.SIGKILL) // it may have ended by itself just now
+			_ = syscall.Kill(p.ID, unix.SIGKILL) // it may have ended by itself just now
 		}
 		return !found, err
 	})
@@ -287,52 +288,19 @@ func eventually(what string, holds func() (bool, error)) error {
 	return fmt.Errorf("it never came that %s", what)
 }
 
-// scriptProcess is a process that a script started, or that such a one did.
-type scriptProcess struct {
-	pid  int
-	argv []string
-}
-
 // scriptMark is in the environment of every process of a script, and reaches those that they start.
 const scriptMark = "EIFFEL_SCRIPT"
 
-// processes finds them by the script's folder in their environment.
-func (l *scriptLab) processes() ([]scriptProcess, error) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, err
-	}
-	var all []scriptProcess
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // one that has just ended has none
-		cmdline, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if len(cmdline) > 0 && slices.Contains(strings.Split(string(environ), "\x00"), scriptMark+"="+l.work) {
-			all = append(all, scriptProcess{pid, strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")})
-		}
-	}
-	return all, nil
-}
+// mark marks the processes of the script.
+func (l *scriptLab) mark() procs.Mark { return procs.Variable(scriptMark + "=" + l.work) }
+
+func (l *scriptLab) processes() ([]procs.Process, error) { return procs.Find(l.mark()) }
 
 // endProcesses kills what is there still, and is not content with it.
 func (l *scriptLab) endProcesses() error {
-	var killed []string
-	for range 100 {
-		left, err := l.processes()
-		if err != nil || len(left) == 0 && len(killed) == 0 {
-			return err
-		}
-		if len(left) == 0 {
-			return fmt.Errorf("processes were left, and killed:\n%s", strings.Join(killed, "\n"))
-		}
-		for _, p := range left {
-			_ = syscall.Kill(p.pid, syscall.SIGKILL) // it may have ended since
-			killed = append(killed, strings.Join(p.argv, " "))
-		}
-		time.Sleep(20 * time.Millisecond)
+	killed, err := procs.End(l.mark())
+	if err == nil && len(killed) > 0 {
+		err = fmt.Errorf("processes were left, and killed: %v", killed)
 	}
-	return fmt.Errorf("processes do not end:\n%s", strings.Join(killed, "\n"))
+	return err
 }

@@ -1,7 +1,6 @@
 package cloudtest
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -142,16 +141,15 @@ func shelvedKeeps(s *session) error {
 		}),
 		same("addresses", field(before, "addresses"), field(server, "addresses")),
 		same("used", field(field(used, "limits"), "absolute"), field(field(limits, "limits"), "absolute")))
-	for _, action := range []string{"os-start", "os-stop", "reboot", "shelve"} {
-		args := "null"
-		if action == "reboot" {
-			args = `{"type":"HARD"}`
-		}
-		verb := map[string]string{"os-start": "start", "os-stop": "stop"}[action]
+	for _, r := range []struct{ action, message string }{
+		{`{"os-start":null}`, "Instance ID is not ready"},
+		{`{"os-stop":null}`, "Instance ID is not ready"},
+		{`{"reboot":{"type":"HARD"}}`, "Cannot 'reboot' instance ID while it is in vm_state shelved_offloaded"},
+		{`{"shelve":null}`, "Cannot 'shelve' instance ID while it is in vm_state shelved_offloaded"},
+	} {
 		err = errors.Join(err, s.refused(refusal{
-			method: http.MethodPost, path: "compute/servers/{server}/action", body: `{"` + action + `":` + args + `}`,
-			status: 409, kind: "conflictingRequest",
-			message: "Cannot '" + cmp.Or(verb, action) + "' instance ID while it is in vm_state shelved_offloaded",
+			method: http.MethodPost, path: "compute/servers/{server}/action", body: r.action,
+			status: 409, kind: "conflictingRequest", message: r.message,
 		}))
 	}
 	_, e = s.want(http.StatusNoContent, http.MethodDelete, "compute/servers/{server}", "")

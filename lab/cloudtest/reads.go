@@ -108,12 +108,12 @@ func reads() []check {
 
 // microversions are asked for, and named in the answer.
 func microversions(s *session) error {
-	for asked, want := range map[string]string{"": "2.1", "2.79": "2.79", "latest": "2.93"} {
-		s.version = asked
+	for _, v := range []struct{ asked, want string }{{"", "2.1"}, {"2.79", "2.79"}, {"latest", "2.93"}} {
+		s.version = v.asked
 		a, err := s.want(http.StatusOK, http.MethodGet, "compute/servers", "")
-		if err := errors.Join(err, same("version", "compute "+want, a.header.Get("OpenStack-API-Version")),
-			same("old header", want, a.header.Get("X-OpenStack-Nova-API-Version"))); err != nil {
-			return fmt.Errorf("asked for %q: %w", asked, err)
+		if err := errors.Join(err, same("version", "compute "+v.want, a.header.Get("OpenStack-API-Version")),
+			same("old header", v.want, a.header.Get("X-OpenStack-Nova-API-Version"))); err != nil {
+			return fmt.Errorf("asked for %q: %w", v.asked, err)
 		}
 	}
 	return nil

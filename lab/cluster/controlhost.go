@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/eiffel-hpc/eiffel/lab/machine"
+	"github.com/eiffel-hpc/eiffel/lab/procs"
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
@@ -214,20 +214,19 @@ func login() []string {
 	}
 }
 
-// ControlHostProcesses returns the ids of all processes on the control host.
-func (l *Lab) ControlHostProcesses() ([]int, error) { return processesOf(l.Dir) }
+// ControlHostProcesses returns all processes on the control host.
+func (l *Lab) ControlHostProcesses() ([]procs.Process, error) {
+	return procs.Find(procs.MountPoint(onControlHost(l.Dir)))
+}
 
 // endProcesses kills all processes on the control host of the lab in the folder dir, such as workers of reconfigure and
 // Ansible's SSH connections. With the last one the namespace ends, and its mounts.
 func endProcesses(dir string) error {
-	if err := machine.EndProcessesWith(onControlHost(dir)); err != nil {
+	if _, err := procs.End(procs.MountPoint(onControlHost(dir))); err != nil {
 		return fmt.Errorf("end the control host in %s: %w", dir, err)
 	}
 	return nil
 }
-
-// processesOf returns the processes in the mount namespace of the control host of the lab in the folder dir.
-func processesOf(dir string) ([]int, error) { return machine.ProcessesWith(onControlHost(dir)) }
 
 // onControlHost returns what recognises the mount namespace of the control host of the lab in the folder dir.
 func onControlHost(dir string) func(mountPoint string) bool {

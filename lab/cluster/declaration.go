@@ -73,6 +73,7 @@ type NodeGroup struct {
 	MinNodes int            `yaml:"min_nodes"`
 	MaxNodes int            `yaml:"max_nodes"`
 	WhenIdle string         `yaml:"when_idle,omitempty"`
+	MaxAge   string         `yaml:"max_age,omitempty"`
 	Features []string       `yaml:"features"`
 	Gres     string         `yaml:"gres"`
 	Slurm    map[string]any `yaml:"slurm"`
@@ -135,7 +136,7 @@ func (l *Lab) declaration(groups []NodeGroup, partitions []Partition) Declaratio
 		Partitions:     partitions,
 		Slurm: Slurm{
 			// ResumeTimeout is long, since nodes come late when several labs share two cores.
-			SuspendTime: 15, SuspendTimeout: 20, ResumeTimeout: 300,
+			SuspendTime: 15, SuspendTimeout: 12, ResumeTimeout: 300,
 			// Slurm checks every two seconds instead of ten whether nodes must power up or down.
 			ControllerParameters: []string{"power_save_interval=2", "power_save_min_interval=0"},
 			Extra:                l.extra(),

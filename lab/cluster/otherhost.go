@@ -12,7 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/procs"
 )
 
 // StartControlHost starts the control host again after StopControlHost.
@@ -24,27 +25,15 @@ func (l *Lab) StopControlHost() error {
 	if err != nil {
 		return fmt.Errorf("the control host is not up: %w", err)
 	}
-	const tries = 100
-	for range tries {
-		pids, err := processesOf(l.Dir)
-		if err != nil {
-			return err
-		}
-		left := 0
-		for _, pid := range pids {
-			// Processes of the other host are in a namespace of their own.
-			if in, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid)); in == space {
-				left++
-				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
-			}
-		}
-		if left == 0 {
-			_ = l.sshd.Wait() // it was killed
-			return nil
-		}
-		time.Sleep(20 * time.Millisecond)
+	// Processes of the other host are in a namespace of their own.
+	if _, err := procs.End(func(id int) bool {
+		in, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", id)) // a process that has ended has none
+		return in == space
+	}); err != nil {
+		return fmt.Errorf("stop the control host: %w", err)
 	}
-	return errors.New("the processes of the control host do not end")
+	_ = l.sshd.Wait() // it was killed
+	return nil
 }
 
 // ControlHostSSHD returns the process id of the control host's sshd.

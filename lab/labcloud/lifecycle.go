@@ -156,15 +156,17 @@ func (c *Cloud) beginReboot(ctx context.Context, s *server, hard bool) {
 	}), s.settleAs(vmActive))
 }
 
-// beginPower switches a server on or off.
-func (c *Cloud) beginPower(ctx context.Context, s *server, on bool) {
-	if m := s.machine(); on {
-		s.task = "powering-on"
-		c.begin(ctx, s, after(c.cfg.Timings.Power, func(ctx context.Context) error {
-			return c.hypervisor.Boot(ctx, m)
-		}), s.settleAs(vmActive))
-		return
-	}
+// beginStart switches a server on.
+func (c *Cloud) beginStart(ctx context.Context, s *server) {
+	m := s.machine()
+	s.task = "powering-on"
+	c.begin(ctx, s, after(c.cfg.Timings.Power, func(ctx context.Context) error {
+		return c.hypervisor.Boot(ctx, m)
+	}), s.settleAs(vmActive))
+}
+
+// beginStop switches a server off.
+func (c *Cloud) beginStop(ctx context.Context, s *server) {
 	s.task = "powering-off"
 	c.begin(ctx, s, after(c.cfg.Timings.Power, func(ctx context.Context) error {
 		return c.hypervisor.Stop(ctx, s.id)

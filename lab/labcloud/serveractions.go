@@ -1,6 +1,7 @@
 package labcloud
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -28,15 +29,16 @@ type action func(c *Cloud, r *request, s *server) (reply, error)
 
 // serverActions are the actions that the cloud knows.
 var serverActions = map[string]action{
-	"reboot":              (*Cloud).reboot,
-	"rebuild":             (*Cloud).rebuild,
-	"resize":              (*Cloud).resize,
-	"confirmResize":       (*Cloud).confirmResize,
-	"revertResize":        (*Cloud).revertResize,
-	"os-start":            (*Cloud).start,
-	"os-stop":             (*Cloud).stop,
-	"shelve":              (*Cloud).shelve,
-	"unshelve":            (*Cloud).unshelve,
+	"reboot":        (*Cloud).reboot,
+	"rebuild":       (*Cloud).rebuild,
+	"resize":        (*Cloud).resize,
+	"confirmResize": (*Cloud).confirmResize,
+	"revertResize":  transition("revertResize", (*Cloud).beginRevert, vmResized),
+	"os-start":      transition("start", (*Cloud).beginStart, vmStopped),
+	"os-stop":       transition("stop", (*Cloud).beginStop, vmActive, vmError),
+	// As with Nova's default, a shelved server leaves its host at once (shelved_offload_time).
+	"shelve":              transition("shelve", (*Cloud).beginShelve, vmActive, vmStopped),
+	"unshelve":            transition("unshelve", (*Cloud).beginUnshelve, vmShelved),
 	"createImage":         (*Cloud).createImage,
 	"os-getConsoleOutput": (*Cloud).consoleOutput,
 	"lock":                (*Cloud).lock,
@@ -89,6 +91,9 @@ func (s *server) checkLock() error {
 func (s *server) allow(action string, states ...vmState) error {
 	if err := s.checkLock(); err != nil {
 		return err
+	}
+	if s.vm == vmShelved && (action == "start" || action == "stop") {
+		return conflict("", "Instance %s is not ready", s.id) // Nova looks for its host first
 	}
 	return s.checkState(action, states...)
 }
@@ -226,50 +231,16 @@ func (c *Cloud) confirmResize(r *request, s *server) (reply, error) {
 	return noContent(), nil
 }
 
-func (c *Cloud) revertResize(r *request, s *server) (reply, error) {
-	if err := s.allow("revertResize", vmResized); err != nil {
-		return reply{}, err
+// transition returns the action of a name that only begins a change of a server which is in one of the states.
+func transition(name string, begin func(*Cloud, context.Context, *server), states ...vmState) action {
+	return func(c *Cloud, r *request, s *server) (reply, error) {
+		if err := s.allow(name, states...); err != nil {
+			return reply{}, err
+		}
+		s.note(r, name)
+		begin(c, r.Context(), s)
+		return accepted(nil), nil
 	}
-	s.note(r, "revertResize")
-	c.beginRevert(r.Context(), s)
-	return accepted(nil), nil
-}
-
-func (c *Cloud) start(r *request, s *server) (reply, error) {
-	if err := s.allow("start", vmStopped); err != nil {
-		return reply{}, err
-	}
-	s.note(r, "start")
-	c.beginPower(r.Context(), s, true)
-	return accepted(nil), nil
-}
-
-func (c *Cloud) stop(r *request, s *server) (reply, error) {
-	if err := s.allow("stop", vmActive, vmError); err != nil {
-		return reply{}, err
-	}
-	s.note(r, "stop")
-	c.beginPower(r.Context(), s, false)
-	return accepted(nil), nil
-}
-
-// shelve takes a server off its host. As with Nova's default, that follows at once (shelved_offload_time).
-func (c *Cloud) shelve(r *request, s *server) (reply, error) {
-	if err := s.allow("shelve", vmActive, vmStopped); err != nil {
-		return reply{}, err
-	}
-	s.note(r, "shelve")
-	c.beginShelve(r.Context(), s)
-	return accepted(nil), nil
-}
-
-func (c *Cloud) unshelve(r *request, s *server) (reply, error) {
-	if err := s.allow("unshelve", vmShelved); err != nil {
-		return reply{}, err
-	}
-	s.note(r, "unshelve")
-	c.beginUnshelve(r.Context(), s)
-	return accepted(nil), nil
 }
 
 // createImage takes a snapshot. From 2.45 on the answer has a body in place of

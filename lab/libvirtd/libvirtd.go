@@ -21,7 +21,7 @@ import (
 	"github.com/digitalocean/go-libvirt/socket/dialers"
 	"github.com/vishvananda/netlink"
 
-	"github.com/eiffel-hpc/eiffel/lab/machine"
+	"github.com/eiffel-hpc/eiffel/lab/procs"
 )
 
 // The names of the network and of the storage pool.
@@ -209,7 +209,8 @@ func (d *Daemon) Close() error {
 
 // clean removes what a daemon of the folder has made.
 func (d *Daemon) clean() error {
-	if err := machine.EndProcessesWith(func(mountPoint string) bool { return mountPoint == d.file("mark") }); err != nil {
+	mark := procs.MountPoint(func(path string) bool { return path == d.file("mark") })
+	if _, err := procs.End(mark); err != nil {
 		return fmt.Errorf("end libvirt in %s: %w", d.cfg.Dir, err)
 	}
 	if link, err := netlink.LinkByName(d.bridge()); err == nil {

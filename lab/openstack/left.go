@@ -1,29 +1,24 @@
 package openstack
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
+	"strings"
+
+	"github.com/eiffel-hpc/eiffel/lab/procs"
 )
 
 // Left returns an error with all that is on this computer of a cloud: processes, open ports, files. Another process's
 // cloud counts too.
 func Left() error {
-	environments, err := filepath.Glob("/proc/[0-9]*/environ")
+	left, err := procs.Find(procs.Environment(func(entry string) bool {
+		return strings.HasPrefix(entry, keeperVariable+"=")
+	}))
 	errs := []error{err}
-	for _, file := range environments {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // the process has ended
-		}
-		process := filepath.Dir(file)
-		if filepath.Base(process) != strconv.Itoa(os.Getpid()) && bytes.Contains(text, []byte(keeperVariable+"=")) {
-			name, _ := os.ReadFile(filepath.Join(process, "comm"))
-			errs = append(errs, fmt.Errorf("process %s is left: %s", filepath.Base(process), bytes.TrimSpace(name)))
-		}
+	for _, p := range left {
+		errs = append(errs, fmt.Errorf("a process is left: %s", p))
 	}
 	for port := firstPort; port <= lastPort; port++ {
 		if answers(port) {

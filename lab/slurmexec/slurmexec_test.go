@@ -141,7 +141,7 @@ func TestProgramDiesWithTheCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		state, err := os.ReadFile("/proc/" + pid + "/stat")
 		if errors.Is(err, fs.ErrNotExist) || strings.Contains(string(state), ") Z ") {
 			return
@@ -155,7 +155,7 @@ func TestProgramDiesWithTheCommand(t *testing.T) {
 // waitFor returns the content of a file once it has a line.
 func waitFor(t *testing.T, path string) string {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		content, _ := os.ReadFile(path)
 		if strings.HasSuffix(string(content), "\n") {
 			return string(content)

@@ -69,6 +69,7 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 		KeepPorts:  g.keepsPorts(),
 		WhenIdle:   reconfigure.WhenIdle(g.whenIdle.is),
 		MaxStopped: g.mostStopped(),
+		MaxAge:     duration(g.maxAge.is),
 		Slurm:      settings,
 	}
 }

@@ -106,6 +106,22 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 	}
 }
 
+func TestAnAge(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		`""`: 0, "12h": 12 * time.Hour, "7d": 7 * 24 * time.Hour, "9999d": 9999 * 24 * time.Hour,
+		"7": -1, `"7"`: -1, "0d": -1, "30m": -1, "1d12h": -1, "-1d": -1, "10000d": -1,
+	} {
+		declaration := strings.Replace(shipped(t), "    # max_age: 7d  ", "    max_age: "+text+" ", 1)
+		got, err := config.Load(directory(t, declaration))
+		switch {
+		case want < 0 && (err == nil || !strings.Contains(err.Error(), "max_age")):
+			t.Errorf("%s: error %v", text, err)
+		case want >= 0 && (err != nil || got.Groups[0].MaxAge != want):
+			t.Errorf("%s: %+v, error %v", text, got.Groups, err)
+		}
+	}
+}
+
 func TestAllProblemsAreReported(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yml")
 	if err != nil || len(files) == 0 {

@@ -39,6 +39,7 @@ type group struct {
 	width, min, max value[int]
 	keepPorts       value[bool]
 	whenIdle        value[string]
+	maxAge          value[string]
 	maxStopped      value[int]
 	slurm           map[string]value[string] // by lower-case name
 	source
@@ -173,6 +174,7 @@ func (g *group) schema() object {
 		"when_idle": optional{text(&g.whenIdle, oneOf(string(reconfigure.IdleDelete), string(reconfigure.IdleStop),
 			string(reconfigure.IdleShelve)))},
 		"max_stopped": optional{integer(&g.maxStopped, 0, nodeset.MaxNodes)},
+		"max_age":     optional{text(&g.maxAge, maybe(age))},
 		"features":    optional{texts(new(value[[]value[string]]), feature())},
 		"gres":        optional{text(new(value[string]), maybe(gres()))},
 		"slurm":       optional{settings(&g.slurm, ofNodes())},

@@ -364,8 +364,16 @@ func Scope(cluster reconfigure.Cluster, requests []reconfigure.Request) snapshot
 			return scope
 		}
 		scope.Nodes = scope.Nodes.Union(r.Open())
+		scope.Servers = scope.Servers || r.Mode == reconfigure.Suspend && stopsUntilAge(cluster)
 	}
 	return scope
+}
+
+// stopsUntilAge reports whether a group keeps stopped instances up to an age, which the cloud knows.
+func stopsUntilAge(cluster reconfigure.Cluster) bool {
+	return slices.ContainsFunc(cluster.Groups, func(g reconfigure.NodeGroup) bool {
+		return g.MaxAge > 0 && g.WhenIdle.Power() != ""
+	})
 }
 
 // looked begins what was planned.

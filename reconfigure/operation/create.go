@@ -270,12 +270,26 @@ func (o *operation) restart() error {
 	if o.isGone(o.instance.ID) {
 		return o.makeAnew()
 	}
+	if err := o.restoreEntry(); err != nil {
+		return err
+	}
 	o.touched.Store(true)
 	_, deps := o.using()
 	if err := deps.Cloud.Reboot(o.ctx, o.instance.ID); err != nil {
 		return byDefault(reconfigure.ClassBoot, o.cause(err))
 	}
 	return o.boot(false)
+}
+
+// restoreEntry lets Terraform's map have what the instance is made of. It asks for another instance where a worker was
+// killed before Terraform began, and that is not declared any more.
+func (o *operation) restoreEntry() error {
+	if !o.round.Seen.Unmade.Contains(o.change.Node) {
+		return nil
+	}
+	o.note("the map of nodes asks for another instance than the declared one, which it has: the entry is corrected")
+	_, err := o.ask(o.ctx, provision{})
+	return err
 }
 
 // guard refuses to end an instance on which a job runs or may start, or on which that is unknown.

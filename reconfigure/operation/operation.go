@@ -21,7 +21,7 @@ type operation struct {
 	remark    string             // for the verdict, instead of the change's note
 	rejection error              // of a node that could not be planned: only Slurm is told
 
-	told map[string]reconfigure.Instance // the inventory of the last run of the playbooks
+	told *inventory // of the last run of the playbooks
 
 	ctx    context.Context // ends at the node's deadline, and when the node is given up
 	cancel context.CancelCauseFunc

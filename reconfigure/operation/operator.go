@@ -30,6 +30,7 @@ type Operator struct {
 	servers   *batcher.Batcher[asked, map[string][]reconfigure.Server]
 	updates   *batcher.Batcher[update, struct{}]
 	notices   *batcher.Batcher[jobNotice, struct{}]
+	sums      *batcher.Batcher[summing, string]
 
 	wait sync.WaitGroup // for all that was started
 
@@ -54,6 +55,7 @@ func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Tim
 	o.playbooks = batcher.New(together, o.configureAll)
 	o.states = batcher.New(batcher.Config{}, o.askStates)
 	o.servers = batcher.New(batcher.Config{}, o.askServers)
+	o.sums = batcher.New(batcher.Config{}, o.sumAll)
 	o.updates = batcher.New(batcher.Config{Quiet: atOnce, Longest: atOnce}, o.updateAll)
 	o.notices = batcher.New(batcher.Config{Quiet: atOnce, Longest: atOnce}, o.noticeAll)
 	return o

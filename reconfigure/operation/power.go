@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
@@ -86,19 +87,73 @@ func (o *operation) startSlurmd() bool {
 	return true
 }
 
+// inventory is the instances that a run of the playbooks was given.
+type inventory struct {
+	instances map[string]reconfigure.Instance
+}
+
+// summing is a query for the checksum of what a node is configured from.
+type summing struct {
+	node     string
+	instance reconfigure.Instance
+	told     *inventory // nil: as a run of the playbooks would be given now
+	// keep is stored as the node's checksum if it is that still; empty: nothing is stored.
+	keep string
+}
+
+// errChanged is the error of a checksum that is another one than that to be stored.
+var errChanged = errors.New("what it is configured from was changed meanwhile")
+
+// sumAll computes the checksums of all nodes that wait, with one call for each inventory: the call reads all files that
+// the playbooks have.
+func (o *Operator) sumAll(r *batcher.Run[summing, string]) {
+	cluster, deps := o.using()
+	together := map[*inventory][]*batcher.Call[summing, string]{}
+	for _, c := range r.Calls {
+		together[c.In.told] = append(together[c.In.told], c)
+	}
+	for from, calls := range together {
+		if from == nil {
+			from = &inventory{o.inventory(o.ctx, nil, false)}
+			for _, c := range calls {
+				from.instances[c.In.node] = c.In.instance
+			}
+		}
+		names := make([]string, len(calls))
+		for i, c := range calls {
+			names[i] = c.In.node
+		}
+		sums, err := deps.Configurer.Sums(cluster, from.instances, nodeset.Of(names...))
+		kept := map[string]string{}
+		for _, c := range calls {
+			if c.In.keep != "" && c.In.keep == sums[c.In.node] && !c.Finished() {
+				kept[c.In.node] = c.In.keep
+			}
+		}
+		if err == nil && len(kept) > 0 {
+			err = deps.Sums.KeepSums(o.ctx, kept)
+		}
+		for _, c := range calls {
+			if err == nil && c.In.keep != "" && kept[c.In.node] == "" {
+				c.Finish("", errChanged)
+			}
+			c.Finish(sums[c.In.node], err)
+		}
+	}
+}
+
 // unchanged reports whether the playbooks would write to the instance what it has: its disk is as they left it, and all
 // that they depend on is as it was then.
 func (o *operation) unchanged() bool {
-	cluster, deps := o.using()
+	_, deps := o.using()
 	node := o.change.Node
 	was, err := deps.Sums.Sum(o.ctx, node)
 	if err != nil || was == "" {
 		o.note("the playbooks run, since it is unknown what it was configured from")
 		return false
 	}
-	told := o.inventory(o.ctx, []*operation{o}, false)
-	now, err := deps.Configurer.Sums(cluster, told, nodeset.Of(node))
-	if err == nil && now[node] != was {
+	now, err := o.sums.Do(o.ctx, summing{node: node, instance: o.instance})
+	if err == nil && now != was {
 		err = errors.New("what it is configured from has changed")
 	}
 	if err != nil {
@@ -126,9 +181,10 @@ func (o *Operator) forgetSums(
 	}
 	sums, err := deps.Configurer.Sums(cluster, told, nodes)
 	err = errors.Join(err, deps.Sums.KeepSums(ctx, none))
+	from := &inventory{told}
 	for node := range nodes.All() {
 		op := of[node].In.op
-		if op.told, op.sum = told, sums[node]; err != nil {
+		if op.told, op.sum = from, sums[node]; err != nil {
 			op.sum = ""
 			op.noteOf(reconfigure.PhaseConfigure, "the playbooks will run at its next start: "+err.Error())
 		}
@@ -141,16 +197,7 @@ func (o *operation) keepSum() {
 	if o.sum == "" {
 		return
 	}
-	cluster, deps := o.using()
-	node := o.change.Node
-	sums, err := deps.Configurer.Sums(cluster, o.told, nodeset.Of(node))
-	if err == nil && sums[node] != o.sum {
-		err = errors.New("what it is configured from was changed meanwhile")
-	}
-	if err == nil {
-		err = deps.Sums.KeepSums(o.ctx, map[string]string{node: o.sum})
-	}
-	if err != nil {
+	if _, err := o.sums.Do(o.ctx, summing{node: o.change.Node, told: o.told, keep: o.sum}); err != nil {
 		o.note("the playbooks will run at its next start: " + err.Error())
 	}
 }

@@ -191,8 +191,10 @@ func (t *attempt) once(ctx context.Context) (again bool) {
 		return false
 	}
 	t.found(t.state.Instances)
-	if t.servers, t.unseen = t.serversOf(ctx, t.nodes(calls)); t.unseen != nil && ctx.Err() != nil {
-		return false
+	if nodes := t.nodes(calls); !nodes.Empty() { // without nodes it would be asked for all of the cluster
+		if t.servers, t.unseen = t.serversOf(ctx, nodes); t.unseen != nil && ctx.Err() != nil {
+			return false
+		}
 	}
 	if calls = t.adoptKnown(ctx, calls); len(calls) == 0 && len(t.forget) == 0 {
 		return false

@@ -1,12 +1,16 @@
 package operation_test
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
@@ -142,4 +146,35 @@ func TestRemovedNodeKeepsItsPort(t *testing.T) {
 		l.carry()
 		l.want("after a failure", simulate.Node{State: back, Spec: port}, l.Node("p3"))
 	})
+}
+
+// Shared resources and kept ports are no reason to ask the cloud for all instances of the cluster.
+func TestSharedResourcesAskForNoServers(t *testing.T) {
+	empty(t, func(l *lab) {
+		c := declared()
+		c.Groups[0].Min, c.Groups[0].KeepPorts = 6, true
+		c.Settings.NodesPerState = 2 // the last shard has p7 and p8, which have only their ports
+		l.World = simulate.NewWorld(c)
+		l.cluster, l.deps = c, l.Deps()
+		var all atomic.Int32
+		l.deps.Cloud = countingAll{l.deps.Cloud, &all}
+		l.asks(reconfigure.Request{Mode: reconfigure.Deploy})
+		l.wantDone(all6("ctl")...)
+		l.want("questions for all servers", int32(0), all.Load())
+	})
+}
+
+// countingAll counts the questions for all servers.
+type countingAll struct {
+	operation.Cloud
+	all *atomic.Int32
+}
+
+func (c countingAll) Servers(
+	ctx context.Context, nodes nodeset.NodeSet,
+) (map[string][]reconfigure.Server, error) {
+	if nodes.Empty() {
+		c.all.Add(1)
+	}
+	return c.Cloud.Servers(ctx, nodes)
 }

@@ -2,6 +2,7 @@ package operation_test
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,36 @@ func TestNodeIsUndrainedWhenItsUpdateIsDone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A worker was killed between the edit of the map and the start of Terraform, and what it was asked for is not declared
+// any more. Else the next plan by hand would make the instance anew.
+func TestARebootCorrectsAnEntryThatWasNeverCarriedOut(t *testing.T) {
+	test(t, func(l *lab) {
+		state, err := l.State(l.Context())
+		if err != nil {
+			l.Fatal(err)
+		}
+		was := state.Desired["p1"]
+		other := was
+		other.ImageID = "id-of-v2"
+		edited := maps.Clone(state.Desired)
+		edited["p1"] = other
+		terraform := l.deps.Provisioner(was.Shard)
+		_, err = terraform.Apply(l.Context(), reconfigure.Preview{Plan: reconfigure.Plan{Desired: edited}}, nil, nil)
+		if err != nil {
+			l.Fatal(err)
+		}
+		l.want("the entry that was not carried out", other, l.Node("p1").Spec)
+		instance := l.Node("p1").Instance.ID
+		l.drained(reconfigure.Reboot, "p1")
+		l.wantDone("p1")
+		l.wantOrder("reboot p1")
+		l.wantNever("apply")
+		l.want("the entry", was, l.Node("p1").Spec)
+		l.want("the instance", instance, l.Node("p1").Instance.ID)
+		l.wantNote("the entry is corrected")
+	})
 }
 
 // If slurmctld reads slurm.conf while a node reboots, it forgets nextstate.

@@ -15,6 +15,8 @@ func (p *planner) image(r reconfigure.Request) {
 			p.reject(r, node, "no node group declares it")
 		case !p.deployed():
 			p.reject(r, node, "there is no cluster: its control node has no instance")
+		case p.cluster.Existing:
+			p.reject(r, node, "no image can be made of a machine that exists")
 		case !p.slurm && (r.Touched || r.IsDeferred()):
 			p.waitsForSlurm(r, node)
 		case state.Unfit(), p.begun(r, node):

@@ -122,10 +122,11 @@ func TestImageIsPlanned(t *testing.T) {
 				got += " *"
 			}
 		}
-		for what, n := range map[string]int{"deferred": len(p.Deferred), "rejected": len(p.Rejected)} {
-			if n > 0 {
-				got += fmt.Sprintf(", %d %s", n, what)
-			}
+		if n := len(p.Deferred); n > 0 {
+			got += fmt.Sprintf(", %d deferred", n)
+		}
+		if n := len(p.Rejected); n > 0 {
+			got += fmt.Sprintf(", %d rejected", n)
 		}
 		if got != tc.want {
 			t.Errorf("%s: planned %s, want %s; rejected %v", name, got, tc.want, p.Rejected)

@@ -34,13 +34,14 @@ func (p *planner) suspend(r reconfigure.Request) {
 	}
 }
 
-// rest removes the instance of a node that is not needed, or stops it. One that is stopped already is planned again: a
-// worker may have died before the cloud did it, or while it started the instance.
+// rest removes the instance of a node that is not needed, or stops it unless it is too old. One that is stopped already
+// is planned again: a worker may have died before the cloud did it, or while it started the instance.
 func (p *planner) rest(r reconfigure.Request, node string) {
 	const reason = "Slurm suspends it"
 	group, _ := p.cluster.GroupOf(node)
 	spec := p.seen.Desired[node]
-	if whole, _ := p.whole(node); !whole || !p.cluster.KeepsStopped(node, p.desired) {
+	old := p.seen.Aged(p.cluster, node)
+	if whole, _ := p.whole(node); !whole || old || !p.cluster.KeepsStopped(node, p.desired) {
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: reason})
 		return
 	}

@@ -2,12 +2,41 @@ package plan_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
+
+// A group that stops idle nodes does not keep an instance that is too old.
+func TestASuspendRemovesWhatIsTooOldToBeStopped(t *testing.T) {
+	cluster := reconfigure.Cluster{
+		Control: reconfigure.Control{Name: "ctl", Source: source("v1")},
+		Groups: []reconfigure.NodeGroup{{Name: "group", Prefix: "p", Width: 1, Source: source("v1"), Max: 2,
+			WhenIdle: reconfigure.IdleStop, MaxStopped: 2, MaxAge: time.Hour}},
+	}
+	down := reconfigure.SlurmNode("", "IDLE", "CLOUD", "POWERING_DOWN")
+	now := time.Now()
+	spec := reconfigure.Spec{Group: "group", ImageID: "v1", FlavorID: "f", NetworkID: "n"}
+	instance := func(node, id string) reconfigure.Instance { return reconfigure.Instance{Node: node, ID: id} }
+	seen := snapshot.Snapshot{
+		Time:    now,
+		States:  map[string]reconfigure.NodeState{"p1": down, "p2": down},
+		Desired: map[string]reconfigure.Spec{"p1": spec, "p2": spec},
+		Instances: map[string]reconfigure.Instance{
+			"ctl": instance("ctl", "c"), "p1": instance("p1", "old"), "p2": instance("p2", "young"),
+		},
+		Servers: map[string][]reconfigure.Server{
+			"p1": {{ID: "old", Created: now.Add(-2 * time.Hour)}}, "p2": {{ID: "young", Created: now}},
+		},
+	}
+	r := reconfigure.Request{ID: 1, Mode: reconfigure.Suspend, Nodes: nodeset.Of("p1", "p2")}
+	if p := plan.Compute(cluster, seen, []reconfigure.Request{r}); p.String() != "stop p2, destroy p1" {
+		t.Errorf("planned %s", p)
+	}
+}
 
 // Other requests may have changed the finished nodes since.
 func TestADeferredSuspendDoesNotPlanItsFinishedNodes(t *testing.T) {

@@ -23,6 +23,9 @@ func (p *planner) update(r reconfigure.Request) {
 			p.reject(r, node, "no node group declares it")
 		case !p.deployed():
 			p.reject(r, node, "there is no cluster: its control node has no instance")
+		case p.cluster.Existing && p.reimages(r, node):
+			p.giveBack(r, node)
+			p.reject(r, node, "its machine keeps what is installed on it: reimage it by hand while it is drained")
 		case !there && !p.persistent.Contains(node):
 		case there && !p.seen.Desired[node].HasInstance() && !p.persistent.Contains(node) && p.seen.States[node].GivenUp():
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: reason}) // it was stopped
@@ -155,6 +158,12 @@ func (p *planner) renewal(r reconfigure.Request, node string) (change reconfigur
 			Reason: "it does not differ from the declaration"}
 	}
 	return change, nil
+}
+
+// reimages reports whether a request is for a new instance of a node, or for one of another image.
+func (p *planner) reimages(r reconfigure.Request, node string) bool {
+	reimage, image := wish(r, p.seen.States[node])
+	return reimage || image != ""
 }
 
 // wish returns the options of a request for a node. For a reboot by Slurm, they are in the reason that the

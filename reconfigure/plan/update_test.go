@@ -57,3 +57,51 @@ func TestAReimageThatIsDoneIsNotPlannedAgain(t *testing.T) {
 		}
 	}
 }
+
+// A machine that exists is neither reimaged nor drained for that. A plain update reboots it.
+func TestAMachineThatExistsIsNotReimaged(t *testing.T) {
+	source := source("existing")
+	idle := reconfigure.NodeState{Flags: reconfigure.NodeIdle}
+	drained := reconfigure.NodeState{
+		Flags: reconfigure.NodeIdle | reconfigure.NodeDrain, Reason: "reconfigure: update",
+	}
+	asked := reconfigure.NodeState{
+		Flags: reconfigure.NodeIdle | reconfigure.NodeRebootRequested, Reason: "reimage : reboot requested",
+	}
+	for name, tc := range map[string]struct {
+		request  reconfigure.Request
+		state    reconfigure.NodeState
+		want     string
+		rejected bool
+	}{
+		"reboot":  {reconfigure.Request{Mode: reconfigure.Update}, drained, "reboot p1", false},
+		"reimage": {updating(reconfigure.Options{Reimage: true}), idle, "nothing", true},
+		"image":   {updating(reconfigure.Options{Image: "v2"}), idle, "nothing", true},
+		"by Slurm": {reconfigure.Request{Mode: reconfigure.Update, Options: reconfigure.Options{FromSlurm: true}}, asked,
+			"nothing", true},
+		"make an image": {reconfigure.Request{Mode: reconfigure.MakeImage, Options: reconfigure.Options{Image: "v2"}},
+			drained, "nothing", true},
+	} {
+		cluster := reconfigure.Cluster{
+			Existing: true, Control: reconfigure.Control{Name: "ctl", Source: source},
+			Groups: []reconfigure.NodeGroup{{Name: "group", Prefix: "p", Width: 1, Source: source, Min: 1, Max: 1}},
+		}
+		is := reconfigure.Spec{Group: "group", ImageID: "i", FlavorID: "f", NetworkID: "n"}
+		seen := snapshot.Snapshot{
+			Time: time.Now(), States: map[string]reconfigure.NodeState{"p1": tc.state},
+			Instances: map[string]reconfigure.Instance{"ctl": {Node: "ctl", ID: "ctl"}, "p1": {Node: "p1", ID: "p1"}},
+			Desired:   map[string]reconfigure.Spec{"p1": is},
+			Sources:   map[reconfigure.Source]reconfigure.Resolved{source: {ImageID: "i", FlavorID: "f", NetworkID: "n"}},
+		}
+		tc.request.ID, tc.request.Nodes, tc.request.Submitted = 1, nodeset.Of("p1"), time.Now()
+		tc.request.DrainTimeout = time.Hour
+		p := plan.Compute(cluster, seen, []reconfigure.Request{tc.request})
+		if p.String() != tc.want || (len(p.Rejected) == 1) != tc.rejected {
+			t.Errorf("%s: planned %s, rejected %v, want %s", name, p, p.Rejected, tc.want)
+		}
+	}
+}
+
+func updating(o reconfigure.Options) reconfigure.Request {
+	return reconfigure.Request{Mode: reconfigure.Update, Options: o}
+}

@@ -160,7 +160,7 @@ func play(t *testing.T, part string, args ...string) *exec.Cmd {
 // eventually polls until a condition holds, and fails the test if it never does.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after 10 seconds still not true: %s", what)
 		}

@@ -7,7 +7,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
 )
 
@@ -18,19 +17,17 @@ func TestThePlannerDoesWhatAFixSays(t *testing.T) {
 		Suspend: {reconfigure.Remove},
 		Resume:  {reconfigure.Create, reconfigure.Replace, reconfigure.Reboot},
 		Enlarge: {reconfigure.Create, reconfigure.Replace},
+		Renew:   {reconfigure.Drain},
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		cluster, seen := drawn(t)
 		for _, f := range seen.compare(cluster) {
-			mode, ok := f.Fix.Mode()
-			if !ok {
+			requests := Requests([]Finding{f})
+			if len(requests) == 0 {
 				continue
 			}
-			p := plan.Compute(
-				cluster,
-				seen.Snapshot,
-				[]reconfigure.Request{{ID: 1, Mode: mode, Nodes: nodeset.Of(f.Node), Submitted: now}},
-			)
+			requests[0].ID, requests[0].Submitted = 1, now
+			p := plan.Compute(cluster, seen.Snapshot, requests)
 			change, planned := p.Of(f.Node)
 			wanted := does[f.Fix]
 			if f.Kind == Unadopted {

@@ -25,6 +25,7 @@ var states = []string{
 func drawn(t *rapid.T) (reconfigure.Cluster, observation) {
 	c, o := example(), healthy()
 	c.Groups[0].Min = rapid.IntRange(0, 4).Draw(t, "min")
+	c.Groups[0].MaxAge = rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(t, "max_age")
 	for _, source := range []snapshot.Source{snapshot.Terraform, snapshot.Cloud, snapshot.Slurm} {
 		if !chance(t, 8) {
 			o.Missing[source] = "no route to host"
@@ -94,6 +95,9 @@ func TestFixesAreSafeWhateverTheSourcesSay(t *testing.T) {
 				t.Fatalf("a job runs or may start there: %+v", f)
 			case f.Fix == Suspend && cluster.Persistent().Contains(f.Node):
 				t.Fatalf("a persistent node is not suspended: %+v", f)
+			}
+			if (f.Fix == Retire || f.Fix == Renew) && (!state.Usable() || state.Cloud() != (f.Fix == Retire)) {
+				t.Fatalf("it is not in use, or this is not the way to renew it: %+v", f)
 			}
 			if f.Fix == HandBack &&
 				(!cluster.Nodes().Contains(f.Node) || !state.Cloud() || !state.Down() || !state.Ours() || state.Running() ||

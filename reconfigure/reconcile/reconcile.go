@@ -50,29 +50,32 @@ const (
 	Image      Kind = "wrong_image"   // the instance is made of another image than Terraform was told
 	Address    Kind = "wrong_address" // the sources have different addresses of the instance
 	Outdated   Kind = "outdated"      // a note: the instance differs from the declaration, which only an update changes
+	Aged       Kind = "aged"          // a note: the instance is older than the maximum of its group
 )
 
 // Note reports whether the kind is only for information: the sources do not differ.
-func (k Kind) Note() bool { return k == Outdated }
+func (k Kind) Note() bool { return k == Outdated || k == Aged }
 
 // Fix is what may be done about a finding without an administrator. It never costs a job.
 type Fix string
 
-// The fixes. The first three are requests, which the planner and the guard check again; for the last two there is no
-// request.
+// The fixes. The first four are requests, which the planner and the guard check again; for the others there is none.
 const (
 	None     Fix = ""
 	Suspend  Fix = "suspend"
 	Resume   Fix = "resume"
 	Enlarge  Fix = "enlarge"
+	Renew    Fix = "renew"     // by an update that makes the instance anew when its jobs have ended
 	Delete   Fix = "delete"    // of the server or port, in the cloud: Terraform cannot remove what it does not know
 	HandBack Fix = "hand_back" // of the node, to Slurm's power saving
+	Retire   Fix = "retire"    // by Slurm: it powers the node down when its jobs have ended
 )
 
 // Mode returns the mode of the request that carries out the fix; false if the fix is no request.
 func (f Fix) Mode() (reconfigure.Mode, bool) {
 	mode, ok := map[Fix]reconfigure.Mode{
 		Suspend: reconfigure.Suspend, Resume: reconfigure.Resume, Enlarge: reconfigure.Enlarge,
+		Renew: reconfigure.Update,
 	}[f]
 	return mode, ok
 }
@@ -92,8 +95,9 @@ type Finding struct {
 // Nodes stands for the nodes in a Finding's Command, so that several nodes can share one.
 const Nodes = "{NODES}"
 
-// Compare lists what differs, by node. An empty result means that the sources agree as far as they answer. An instance
-// or port that Terraform does not know counts from the age minAge on, since Terraform may be making a younger one.
+// Compare lists what differs, by node, and then the nodes whose instances are too old. An empty result means that the
+// sources agree as far as they answer. An instance or port that Terraform does not know counts from the age minAge on,
+// since Terraform may be making a younger one.
 func Compare(
 	cluster reconfigure.Cluster, seen snapshot.Snapshot, busy Busy, minAge time.Duration,
 	commands reconfigure.CloudCommands,
@@ -102,7 +106,7 @@ func Compare(
 		return nil
 	}
 	c := comparison{
-		cluster: cluster, persistent: cluster.Persistent(), declared: cluster.Nodes(), seen: seen, minAge: minAge,
+		cluster: cluster, busy: busy, persistent: cluster.Persistent(), declared: cluster.Nodes(), seen: seen, minAge: minAge,
 		commands: commands, known: knownIDs(seen.Instances), slurm: seen.Answers(snapshot.Slurm),
 		cloud: seen.Answers(snapshot.Cloud), terraform: seen.Answers(snapshot.Terraform),
 	}
@@ -110,7 +114,7 @@ func Compare(
 	for node := range c.ours().Difference(busy.Nodes).All() {
 		all = append(all, c.judge(node)...)
 	}
-	return all
+	return append(all, c.aged(all)...)
 }
 
 // Confirm returns the later findings that an earlier comparison had too. Slurm does not report since when a node is in
@@ -128,6 +132,7 @@ type comparison struct {
 	cluster              reconfigure.Cluster
 	persistent, declared nodeset.NodeSet
 	seen                 snapshot.Snapshot
+	busy                 Busy
 	slurm                bool // it answers, and so on
 	cloud, terraform     bool
 	minAge               time.Duration

@@ -40,6 +40,8 @@ type Scheduler interface {
 	States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error)
 	// PowerDown gives nodes back to power saving, in whatever state they are.
 	PowerDown(ctx context.Context, nodes nodeset.NodeSet) error
+	// PowerDownASAP drains nodes, marks the reason as ours, and has each powered down when its jobs have ended.
+	PowerDownASAP(ctx context.Context, nodes nodeset.NodeSet, reason string) error
 }
 
 // DefaultMinAge is the age from which on an instance that Terraform does not know belongs to no run of Terraform.
@@ -165,6 +167,7 @@ func (r Reconciler) Fix(
 	}
 	r.removeOrphans(ctx, c, told)
 	r.handBack(ctx, c, told)
+	r.retire(ctx, c, told)
 	return failed, errors.Join(errs...)
 }
 
@@ -249,7 +252,9 @@ func Requests(findings []Finding) []reconfigure.Request {
 	var all []reconfigure.Request
 	for _, mode := range slices.Sorted(maps.Keys(nodes)) {
 		reason := "reconcile: " + strings.Join(found[mode], ", ")
-		all = append(all, reconfigure.Request{Mode: mode, Nodes: nodeset.Of(nodes[mode]...), Reason: reason})
+		request := reconfigure.Request{Mode: mode, Nodes: nodeset.Of(nodes[mode]...), Reason: reason}
+		request.Reimage = mode == reconfigure.Update // it has no drain timeout, so that it never ends before the jobs
+		all = append(all, request)
 	}
 	return all
 }

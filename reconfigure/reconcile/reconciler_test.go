@@ -18,11 +18,14 @@ func TestFixesBecomeOneRequestAMode(t *testing.T) {
 		{Node: "b", Kind: Leaked, Fix: Suspend}, {Node: "a", Kind: PowersDown, Fix: Suspend}, {Node: "c", Kind: Hollow},
 		{Node: "d", Kind: Orphan, Fix: Delete}, {Node: "e", Kind: PowersUp, Fix: Resume},
 		{Node: "f", Kind: Missing, Fix: Enlarge}, {Node: "g", Kind: Leaked, Fix: Suspend},
+		{Node: "h", Kind: Aged, Fix: Retire}, {Node: "i", Kind: Aged, Fix: Renew},
 	})
 	want := []reconfigure.Request{
 		{Mode: reconfigure.Enlarge, Nodes: nodeset.Of("f"), Reason: "reconcile: missing"},
 		{Mode: reconfigure.Resume, Nodes: nodeset.Of("e"), Reason: "reconcile: powers up"},
 		{Mode: reconfigure.Suspend, Nodes: nodeset.Of("a", "b", "g"), Reason: "reconcile: leaked, powers down"},
+		{Mode: reconfigure.Update, Nodes: nodeset.Of("i"), Reason: "reconcile: aged",
+			Options: reconfigure.Options{Reimage: true}},
 	}
 	if diff := cmp.Diff(
 		want, got, cmp.Comparer(func(a, b nodeset.NodeSet) bool { return a.String() == b.String() }),

@@ -31,7 +31,7 @@ const again = time.Hour
 func (l Look) Next(
 	cluster reconfigure.Cluster, seen snapshot.Snapshot, findings []Finding, stale time.Duration,
 ) (fix []Finding, next Look) {
-	findings = slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Kind.Note() })
+	findings = slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Kind.Note() && f.Fix == None })
 	next = Look{Time: seen.Time, Findings: findings, Tried: maps.Clone(l.Tried), Unreachable: seen.Unreachable()}
 	if next.Tried == nil {
 		next.Tried = map[string]time.Time{}
@@ -69,11 +69,15 @@ func Unattended(cluster reconfigure.Cluster, seen snapshot.Snapshot, findings []
 		Tainted:    {Suspend, Resume},
 		Unfinished: {Suspend, Resume},
 		SetDown:    {HandBack},
+		Aged:       {Suspend, Retire},
 	}
 	clouds := cluster.Nodes().Difference(cluster.Persistent())
 	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
 		if f.Kind == Unadopted { // nothing of the node itself is touched
 			return f.Fix != Resume
+		}
+		if f.Kind == Aged && f.Fix == Renew { // the group is declared to have its nodes made anew
+			return attended(seen.States[f.Node])
 		}
 		return !slices.Contains(harmless[f.Kind], f.Fix) || !clouds.Contains(f.Node) || attended(seen.States[f.Node])
 	})

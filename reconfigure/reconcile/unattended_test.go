@@ -150,6 +150,7 @@ func TestNoFixByTheWorkerCostsAJob(t *testing.T) {
 			own := seen.Instances[f.Node].ID
 			switch {
 			case f.Kind == Unadopted && f.Fix == Resume && cluster.Nodes().Contains(f.Node): // the node stays as it is
+			case f.Kind == Aged && (f.Fix == Retire || f.Fix == Renew) && state.Usable(): // its jobs are waited for
 			case !slices.Contains(found, f) || f.Fix == None || f.Fix == Enlarge:
 				t.Fatalf("this is no harmless fix: %+v", f)
 			case !cluster.Nodes().Contains(f.Node) || cluster.Persistent().Contains(f.Node):

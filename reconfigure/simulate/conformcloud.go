@@ -27,6 +27,9 @@ type CloudSetup struct {
 	Print func(id, text string)
 	// Boots returns how often an instance was rebooted.
 	Boots func(id string) int
+	// Existing reports whether the instances are machines that exist: one for each node, without a time of creation and
+	// without a console, and never removed. Print may be nil then.
+	Existing bool
 }
 
 // Cloud is an operation.Cloud that also resolves names.
@@ -83,14 +86,16 @@ func (c cloudRule) resolves() {
 func (c cloudRule) lists() {
 	c.wantServers(map[string][]string{})
 	began := time.Now().Truncate(time.Second)
-	one := c.Make("node1")
-	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // Nova's times are whole seconds
-	twin, other := c.Make("node1"), c.Make("node2")
-	broken := c.Break("node3")
-	servers := c.wantServers(map[string][]string{"node1": {one, twin}, "node2": {other}, "node3": {broken}})
+	ones := []string{c.Make("node1")}
+	if !c.Existing {
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // Nova's times are whole seconds
+		ones = append(ones, c.Make("node1"))
+	}
+	other, broken := c.Make("node2"), c.Break("node3")
+	servers := c.wantServers(map[string][]string{"node1": ones, "node2": {other}, "node3": {broken}})
 	for node, all := range servers {
 		for _, s := range all {
-			if s.Node != node || s.Created.Before(began) {
+			if s.Node != node || !c.Existing && s.Created.Before(began) {
 				c.Errorf("%s has %+v", node, s)
 			}
 			if s.Active() != (s.ID != broken) || s.Active() && s.Address == "" {
@@ -115,6 +120,10 @@ func (c cloudRule) faults() {
 
 // console checks that the console has at least the end of what was printed, and nothing of another instance.
 func (c cloudRule) console() {
+	if c.Existing {
+		c.noConsole()
+		return
+	}
 	id, other := c.Make("node1"), c.Make("node2")
 	c.Print(id, "one\ntwo\nthree\n")
 	c.Print(other, "four\n")
@@ -126,6 +135,13 @@ func (c cloudRule) console() {
 	}
 	if log, err := c.Cloud.Console(c.Context(), "00000000-0000-4000-8000-000000000000", 0); err == nil {
 		c.Errorf("the console of an instance that is not there shows %q", log)
+	}
+}
+
+// noConsole checks that there is an error, and not an empty console.
+func (c cloudRule) noConsole() {
+	if log, err := c.Cloud.Console(c.Context(), c.Make("node1"), 0); err == nil {
+		c.Errorf("the console of a machine that exists shows %q", log)
 	}
 }
 
@@ -180,6 +196,14 @@ func (c cloudRule) reboots() {
 }
 
 func (c cloudRule) removes() {
+	if c.Existing {
+		id := c.Make("node1")
+		if err := c.Cloud.RemoveServer(c.Context(), id, "node1", later()); err == nil {
+			c.Error("a machine that exists was to be removed, and that was no error")
+		}
+		c.wantServers(map[string][]string{"node1": {id}})
+		return
+	}
 	one, twin, other := c.Make("node1"), c.Make("node1"), c.Make("node2")
 	for range 2 { // an absent instance is success
 		if err := c.Cloud.RemoveServer(c.Context(), one, "node1", later()); err != nil {

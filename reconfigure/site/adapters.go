@@ -29,7 +29,7 @@ import (
 
 // The adapters fit the interfaces of operation and controller by shape; here is where that is checked.
 var (
-	_ operation.Provisioner = (*terraform.Driver)(nil)
+	_ driver                = (*terraform.Driver)(nil)
 	_ operation.Cleaner     = (*ansible.Runner)(nil)
 	_ operation.Waiter      = (*ssh.Waiter)(nil)
 	_ operation.Configurer  = (*ansible.Runner)(nil)
@@ -43,6 +43,18 @@ var (
 	_ ssh.Keeper            = (*journal.Journal)(nil)
 )
 
+// driver has the nodes of one shard.
+type driver interface {
+	operation.Provisioner
+	// StateOf is State with a map of nodes that was read before; known reports whether there is one.
+	StateOf(ctx context.Context, nodes map[string]reconfigure.Spec, known bool) (reconfigure.State, error)
+	// Addresses returns the addresses of nodes, with or without an instance. If fresh is false, they may be those of
+	// the last call, unless a change of ours came since.
+	Addresses(ctx context.Context, fresh bool) (map[string]string, error)
+	// Owned returns the ids of the nodes' instances and ports.
+	Owned(ctx context.Context) (servers, ports []string, err error)
+}
+
 // Adapters is what acts on one cluster, as it is declared. Each is opened when it is needed first, and once.
 type Adapters struct {
 	site   Site
@@ -50,7 +62,7 @@ type Adapters struct {
 	logger *slog.Logger
 
 	lock    sync.Mutex
-	drivers map[string]*terraform.Driver // by shard
+	drivers map[string]driver // by shard
 	cloud   Cloud
 	slurms  map[string]*slurm.Client // by the control node's address
 }
@@ -59,7 +71,7 @@ type Adapters struct {
 func (s Site) Adapters(log *journal.Journal, logger *slog.Logger) *Adapters {
 	return &Adapters{
 		site: s, log: log, logger: logger,
-		drivers: map[string]*terraform.Driver{}, slurms: map[string]*slurm.Client{},
+		drivers: map[string]driver{}, slurms: map[string]*slurm.Client{},
 	}
 }
 
@@ -72,18 +84,26 @@ func (a *Adapters) Close() {
 	}
 }
 
-// driver runs Terraform in a shard.
-func (a *Adapters) driver(ctx context.Context, shard string) (*terraform.Driver, error) {
+// driver runs Terraform in a shard, or switches its machines.
+func (a *Adapters) driver(ctx context.Context, shard string) (driver, error) {
+	if a.site.provider.shard != nil {
+		cloud, err := a.connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return a.site.provider.shard(cloud, shard), nil
+	}
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	if d := a.drivers[shard]; d != nil {
 		return d, nil
 	}
 	d, err := a.terraform(ctx, shard)
-	if err == nil {
-		a.drivers[shard] = d
+	if err != nil {
+		return nil, err
 	}
-	return d, err
+	a.drivers[shard] = d
+	return d, nil
 }
 
 // connect logs in to the cloud, once.
@@ -152,6 +172,12 @@ func (a *Adapters) observer() snapshot.Observer {
 			}
 			return a.log.Health(ctx)
 		},
+		Lives: func(ctx context.Context) ([]reconfigure.Life, error) {
+			if a.log == nil {
+				return nil, nil
+			}
+			return a.log.Lives(ctx, never)
+		},
 	}
 }
 
@@ -171,7 +197,7 @@ func (a *Adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 		Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}, Ports: map[string]string{},
 	}
 	maps.Copy(all.Desired, desired)
-	err = a.eachShard(ctx, slices.Sorted(maps.Keys(shards)), func(d *terraform.Driver) (func(), error) {
+	err = a.eachShard(ctx, slices.Sorted(maps.Keys(shards)), func(d driver) (func(), error) {
 		state, err := d.StateOf(ctx, desired, known)
 		return func() {
 			maps.Copy(all.Instances, state.Instances)
@@ -187,7 +213,7 @@ func (a *Adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 // eachShard reads the states of shards side by side: a large cluster has dozens, and each costs a start of Terraform.
 // What read returns is called by one goroutine at a time.
 func (a *Adapters) eachShard(
-	ctx context.Context, shards []string, read func(*terraform.Driver) (use func(), err error),
+	ctx context.Context, shards []string, read func(driver) (use func(), err error),
 ) error {
 	var lock sync.Mutex
 	var group errgroup.Group
@@ -218,7 +244,7 @@ func (a *Adapters) addresses(ctx context.Context, fresh bool) (map[string]string
 		return nil, err
 	}
 	all := map[string]string{}
-	err = a.eachShard(ctx, reconfigure.Shards(desired), func(d *terraform.Driver) (func(), error) {
+	err = a.eachShard(ctx, reconfigure.Shards(desired), func(d driver) (func(), error) {
 		addresses, err := d.Addresses(ctx, fresh)
 		return func() { maps.Copy(all, addresses) }, err
 	})
@@ -328,6 +354,9 @@ func (a *Adapters) terraform(ctx context.Context, shard string) (*terraform.Driv
 // nodeMap is the map of nodes, for those who take no Terraform.
 func (s Site) nodeMap(log *journal.Journal) terraform.NodeMap {
 	m := terraform.NodeMap{Dir: s.rootModule()}
+	if s.Provider.Existing {
+		m.Dir = s.state() // there is no root module
+	}
 	if log != nil {
 		m.Keeper = log
 	}

@@ -351,6 +351,9 @@ func (a asked) slurmAhead(clock time.Time) time.Duration {
 
 // askTerraform asks for the versions of Terraform and of the provider. It downloads nothing.
 func (a *Adapters) askTerraform(ctx context.Context, g *gatherer) {
+	if a.site.Provider.Existing {
+		return // there is none
+	}
 	binary := a.site.Cluster.Settings.Terraform
 	for _, candidate := range []string{"terraform", "tofu", a.site.state("bin", "terraform")} {
 		if path, err := exec.LookPath(candidate); binary == "" && err == nil {

@@ -3,6 +3,7 @@ package site
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/libvirt"
+	"github.com/eiffel-hpc/eiffel/reconfigure/machines"
 	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
@@ -20,6 +22,8 @@ func providers() []provider {
 	return []provider{
 		wire(openstack.Provider(), openstack.Open, openstack.Check),
 		wire(libvirt.Provider(), libvirt.Open, libvirt.Check),
+		wire(machines.Provider(), machines.Open, machines.Check).switching(
+			func(c Cloud, shard string) driver { return c.(*machines.Client).Shard(shard) }),
 	}
 }
 
@@ -67,6 +71,13 @@ type provider struct {
 	reconfigure.Provider
 	open  func(context.Context, reconfigure.Access) (Cloud, error)
 	check func(reconfigure.Access) error
+	shard func(cloud Cloud, shard string) driver // of existing machines; nil: Terraform
+}
+
+// switching has shards of the cloud's adapter take the place of Terraform.
+func (p provider) switching(shard func(Cloud, string) driver) provider {
+	p.shard = shard
+	return p
 }
 
 // wire ties an adapter to what describes its cloud.
@@ -80,7 +91,7 @@ func wire[C Cloud](
 			return nil, err // and no C that is nil
 		}
 		return cloud, nil
-	}, check}
+	}, check, nil}
 }
 
 // providerNamed returns the kind of cloud with a name; the default for an empty one.
@@ -98,6 +109,9 @@ func providerNamed(name string) (provider, error) {
 // adapt takes from a declaration what the kind of cloud does not have, and places the nodes. It returns an error for a
 // setting that is never the default.
 func (p provider) adapt(dir string, c reconfigure.Cluster) (reconfigure.Cluster, error) {
+	if p.Existing {
+		return p.adaptExisting(dir, c)
+	}
 	if p.Module.Port == "" {
 		c = c.WithoutPorts()
 	}
@@ -113,6 +127,32 @@ func (p provider) adapt(dir string, c reconfigure.Cluster) (reconfigure.Cluster,
 	}
 	var err error
 	c.Places, err = p.Places(dir, c)
+	return c, err
+}
+
+// adaptExisting has nodes that are not needed be switched off, and keep their addresses.
+func (p provider) adaptExisting(dir string, c reconfigure.Cluster) (reconfigure.Cluster, error) {
+	if c.Settings.HostKeys != reconfigure.HostKeysAcceptNew {
+		return c, fmt.Errorf("%s: reconfigure.host_keys: %s is not possible with provider %s, since no console is read; "+
+			"make it %s", config.File, c.Settings.HostKeys, p.Name, reconfigure.HostKeysAcceptNew)
+	}
+	c.Existing, c.Settings.Interrupt = true, false
+	c.Groups = slices.Clone(c.Groups)
+	for i, g := range c.Groups {
+		if g.WhenIdle == reconfigure.IdleShelve {
+			return c, fmt.Errorf("%s: node group %s: when_idle: %s is not possible with provider %s; make it %s",
+				config.File, g.Name, g.WhenIdle, p.Name, reconfigure.IdleStop)
+		}
+		if g.MaxAge > 0 {
+			return c, fmt.Errorf("%s: node group %s: max_age is not possible with provider %s, since nothing is made anew; "+
+				"take it out", config.File, g.Name, p.Name)
+		}
+		c.Groups[i].WhenIdle, c.Groups[i].MaxStopped, c.Groups[i].KeepPorts = reconfigure.IdleStop, g.Max, true
+	}
+	var err error
+	if c.Places, err = p.Places(dir, c); err != nil {
+		err = fmt.Errorf("provider %s: %w", p.Name, err)
+	}
 	return c, err
 }
 
@@ -138,5 +178,9 @@ func (s Site) cloud(ctx context.Context, log *journal.Journal) (Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.provider.open(ctx, s.access(identity))
+	access := s.access(identity)
+	if s.Provider.Existing {
+		access.Means = s.means(log)
+	}
+	return s.provider.open(ctx, access)
 }

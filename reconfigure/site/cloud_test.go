@@ -1,8 +1,13 @@
 package site
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
@@ -59,5 +64,64 @@ func TestWhatACloudDoesNotHaveIsOff(t *testing.T) {
 	const why = "node group g: when_idle: stop is not possible with provider paper; make it delete"
 	if _, err := stays.adapt("", declared); err == nil || !strings.Contains(err.Error(), why) {
 		t.Errorf("an error of %v", err)
+	}
+}
+
+// TestExistingMachinesAreStopped adapts declarations to machines that exist.
+func TestExistingMachinesAreStopped(t *testing.T) {
+	p := provider{Provider: reconfigure.Provider{
+		Name: "paper", Existing: true,
+		Places: func(string, reconfigure.Cluster) (map[string]string, error) {
+			return map[string]string{"n1": "n1"}, nil
+		},
+	}}
+	declared := func(idle reconfigure.WhenIdle, keys reconfigure.HostKeyPolicy) reconfigure.Cluster {
+		return reconfigure.Cluster{
+			Groups:   []reconfigure.NodeGroup{{Name: "g", Prefix: "n", Width: 1, Max: 2, WhenIdle: idle}},
+			Settings: reconfigure.Settings{Interrupt: true, HostKeys: keys},
+		}
+	}
+	before := declared(reconfigure.IdleDelete, reconfigure.HostKeysAcceptNew)
+	c, err := p.adapt("", before)
+	want := reconfigure.NodeGroup{
+		Name: "g", Prefix: "n", Width: 1, Max: 2, WhenIdle: reconfigure.IdleStop, MaxStopped: 2, KeepPorts: true,
+	}
+	if diff := cmp.Diff([]reconfigure.NodeGroup{want}, c.Groups); err != nil || diff != "" || !c.Existing ||
+		c.Settings.Interrupt || c.Shard("n1") != "n1" {
+		t.Errorf("%+v, error %v\n%s", c, err, diff)
+	}
+	if before.Groups[0].KeepPorts {
+		t.Error("the declaration itself was changed")
+	}
+	aged := declared(reconfigure.IdleStop, reconfigure.HostKeysAcceptNew)
+	aged.Groups[0].MaxAge = time.Hour
+	for want, c := range map[string]reconfigure.Cluster{
+		"max_age":            aged,
+		"when_idle: shelve":  declared(reconfigure.IdleShelve, reconfigure.HostKeysAcceptNew),
+		"make it accept-new": declared(reconfigure.IdleStop, reconfigure.HostKeysConsole),
+	} {
+		if _, err := p.adapt("", c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+// TestAChangedFileOfCloudsIsSeen has a worker read the file again.
+func TestAChangedFileOfCloudsIsSeen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "paper.yaml")
+	s := Site{provider: provider{Provider: reconfigure.Provider{Credentials: func(string) string { return path }}}}
+	seen := map[string]bool{s.credentials(): true}
+	for i := range 2 {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		changed := time.Date(2026, 1, 1, 0, 0, i, 0, time.UTC)
+		if err := os.Chtimes(path, changed, changed); err != nil {
+			t.Fatal(err)
+		}
+		seen[s.credentials()] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("%v", seen)
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
-	"github.com/eiffel-hpc/eiffel/reconfigure/terraform"
 )
 
 // identify gives the cluster its id, once: that which the file of the map of nodes has from a former journal, else a
@@ -75,7 +74,7 @@ func (a *Adapters) owned(ctx context.Context) (servers, ports []string, err erro
 	if err != nil || len(desired) == 0 {
 		return nil, nil, err
 	}
-	err = a.eachShard(ctx, reconfigure.Shards(desired), func(d *terraform.Driver) (func(), error) {
+	err = a.eachShard(ctx, reconfigure.Shards(desired), func(d driver) (func(), error) {
 		some, more, err := d.Owned(ctx)
 		return func() { servers, ports = append(servers, some...), append(ports, more...) }, err
 	})

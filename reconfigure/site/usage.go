@@ -70,12 +70,8 @@ func (s Site) Jobs(
 	if err != nil {
 		return nil, err
 	}
-	var ids []reconfigure.RequestID // of the jobs that are asked for: there may be many others
-	for _, j := range pick.Select(usage.Jobs(facts)) {
-		ids = append(ids, j.Requests...)
-	}
-	slices.Sort(ids)
-	ids = slices.Compact(ids)
+	candidates := pick.Candidates(facts)
+	ids := candidates.Requests() // there may be many others
 	for _, id := range ids {
 		o, ended, err := log.Outcome(ctx, id)
 		if err != nil {
@@ -88,7 +84,7 @@ func (s Site) Jobs(
 	if facts.Events, err = log.EventsOf(ctx, ids...); err != nil {
 		return nil, err
 	}
-	return pick.Select(usage.Jobs(facts)), nil
+	return pick.Select(candidates.Jobs(facts)), nil
 }
 
 // Report returns the hours of instances, of one node group unless its name is empty, after it has kept what Slurm says

@@ -84,7 +84,7 @@ func (o *opener) open(ctx context.Context) (controller.Site, error) {
 	if err != nil {
 		return opened, err
 	}
-	if key := fmt.Sprint(declared.Sum, s.Provider.Credentials(s.Dir)); o.last == nil || key != o.sum {
+	if key := fmt.Sprint(declared.Sum, s.credentials()); o.last == nil || key != o.sum {
 		if err := s.adopt(ctx, o.log); err != nil {
 			return opened, err
 		}
@@ -99,6 +99,16 @@ func (o *opener) open(ctx context.Context) (controller.Site, error) {
 	opened.States, opened.Conf = observer.States, o.last.conf
 	opened.Deps, err = o.last.deps(context.WithoutCancel(ctx), o.recorder)
 	return opened, err
+}
+
+// credentials is which file of the clouds is used, and when it was changed.
+func (s Site) credentials() string {
+	path := s.Provider.Credentials(s.Dir)
+	info, err := os.Stat(path)
+	if err != nil {
+		return path
+	}
+	return fmt.Sprint(path, info.ModTime().UnixNano())
 }
 
 func (o *opener) close() {

@@ -77,6 +77,7 @@ func TestTheKeyForSlurmRunsNothingElse(t *testing.T) {
 		"a line that is too long":      strings.ReplaceAll(down, "c1", strings.Repeat("c", 70000)),
 		"a setting after the reason":   down + " Weight=1",
 		"another order":                "scontrol update State=UNDRAIN NodeName=c1",
+		"a power-down unmarked":        "scontrol update NodeName=c1 State=POWER_DOWN_ASAP",
 		"another case":                 "scontrol UPDATE NodeName=c1 State=UNDRAIN",
 		"jobs with other columns":      "squeue --noheader --all --Format=jobid:20,command:400",
 		"jobs in a file":               "squeue --noheader --all --Format=jobid:20,admin_comment:40 --helpformat",
@@ -157,18 +158,19 @@ func TestTheKeyForSlurmRunsWhatTheClientSends(t *testing.T) {
 	}
 	nodes, long := nodeset.Of(many...), strings.Repeat("é — it's \"all\" ", 200)
 	calls := map[string]func() error{
-		"States":      func() error { _, err := c.States(t.Context(), nodeset.NodeSet{}); return err },
-		"some States": func() error { _, err := c.States(t.Context(), nodeset.Of("c1", "c2", "ctl-a")); return err },
-		"Settings":    func() error { _, err := c.Settings(t.Context()); return err },
-		"Ping":        func() error { return c.Ping(t.Context()) },
-		"Down":        func() error { return c.Down(t.Context(), nodes, long) },
-		"Drain":       func() error { return c.Drain(t.Context(), nodes, long) },
-		"Undrain":     func() error { return c.Undrain(t.Context(), nodes) },
-		"PowerDown":   func() error { return c.PowerDown(t.Context(), nodes) },
-		"ClearReason": func() error { return c.ClearReason(t.Context(), nodes) },
-		"Comment":     func() error { return c.Comment(t.Context(), []int64{4, 1 << 60}, long) },
-		"Close":       func() error { return nil },
-		"Reserve":     func() error { return c.Reserve(t.Context(), "reconfigure_12_3", "a-node-01.x") },
+		"States":        func() error { _, err := c.States(t.Context(), nodeset.NodeSet{}); return err },
+		"some States":   func() error { _, err := c.States(t.Context(), nodeset.Of("c1", "c2", "ctl-a")); return err },
+		"Settings":      func() error { _, err := c.Settings(t.Context()); return err },
+		"Ping":          func() error { return c.Ping(t.Context()) },
+		"Down":          func() error { return c.Down(t.Context(), nodes, long) },
+		"Drain":         func() error { return c.Drain(t.Context(), nodes, long) },
+		"Undrain":       func() error { return c.Undrain(t.Context(), nodes) },
+		"PowerDown":     func() error { return c.PowerDown(t.Context(), nodes) },
+		"PowerDownASAP": func() error { return c.PowerDownASAP(t.Context(), nodes, long) },
+		"ClearReason":   func() error { return c.ClearReason(t.Context(), nodes) },
+		"Comment":       func() error { return c.Comment(t.Context(), []int64{4, 1 << 60}, long) },
+		"Close":         func() error { return nil },
+		"Reserve":       func() error { return c.Reserve(t.Context(), "reconfigure_12_3", "a-node-01.x") },
 		"Test": func() error {
 			_, _, err := c.Test(t.Context(), "reconfigure_12_3", "a-node-01.x", "main", 24*time.Hour)
 			return err

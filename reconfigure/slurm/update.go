@@ -48,6 +48,13 @@ func (c *Client) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
 	return c.update(ctx, nodes, "State=POWER_DOWN_FORCE")
 }
 
+// PowerDownASAP has Slurm start no more jobs on nodes, and power each one down when its jobs have ended (scontrol(1),
+// POWER_DOWN_ASAP). The drain ends then; the reason, which is marked as ours, stays until the node comes up. It may be
+// repeated. The error is as Down's.
+func (c *Client) PowerDownASAP(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
+	return c.update(ctx, nodes, "State=POWER_DOWN_ASAP", "Reason="+marked(reason, longestReason))
+}
+
 // Drain has Slurm start no more jobs on nodes; those that run go on. The reason is marked as ours, and takes the place
 // of another one. It may be repeated. The error is as Down's.
 func (c *Client) Drain(ctx context.Context, nodes nodeset.NodeSet, reason string) error {

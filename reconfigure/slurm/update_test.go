@@ -22,12 +22,16 @@ func TestAllNodesAreToldAtOnce(t *testing.T) {
 	if err := s.client().PowerDown(t.Context(), s.knows); err != nil {
 		t.Error(err)
 	}
+	if err := s.client().PowerDownASAP(t.Context(), s.knows, "too old"); err != nil {
+		t.Error(err)
+	}
 	if err := s.client().ClearReason(t.Context(), s.knows); err != nil {
 		t.Error(err)
 	}
 	want := [][]string{
 		{"scontrol", "update", "NodeName=c[1-2]", "State=DOWN", "Reason=reconfigure: quota"},
 		{"scontrol", "update", "NodeName=c[1-2]", "State=POWER_DOWN_FORCE"},
+		{"scontrol", "update", "NodeName=c[1-2]", "State=POWER_DOWN_ASAP", "Reason=reconfigure: too old"},
 		{"scontrol", "update", "NodeName=c[1-2]", "Reason= "},
 	}
 	if diff := cmp.Diff(want, s.calls); diff != "" {

@@ -26,6 +26,7 @@ const (
 	DriftUndeclared Drift = "undeclared" // it has an instance, but no node group declares it
 	DriftAddress    Drift = "address"    // Terraform's state or Slurm has another address than the cloud
 	DriftStopped    Drift = "stopped"    // the cloud has its instance as shut off, paused or suspended, unasked
+	DriftAge        Drift = "age"        // its instance is older than the maximum of its group
 	DriftError      Drift = "error"      // the cloud has its instance in ERROR
 )
 
@@ -235,6 +236,7 @@ func (s Snapshot) Drift(c reconfigure.Cluster, node string) []Drift {
 		{DriftUndeclared, !declared},
 		{DriftAddress, readdressed != ""},
 		{DriftStopped, own.Stopped() && !s.Rests(c, node)},
+		{DriftAge, s.Aged(c, node)},
 		{DriftError, own.Status == "ERROR"},
 	} {
 		if d.so {

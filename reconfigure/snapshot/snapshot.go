@@ -33,6 +33,7 @@ func (s Source) Words() string {
 type Snapshot struct {
 	Time       time.Time
 	Desired    map[string]reconfigure.Spec                 // what Terraform was told, as far as it was carried out
+	Unmade     nodeset.NodeSet                             // nodes whose entry in Terraform's map was not carried out
 	Instances  map[string]reconfigure.Instance             // by node, from Terraform's state
 	States     map[string]reconfigure.NodeState            // by node, from Slurm
 	Servers    map[string][]reconfigure.Server             // by node, from the cloud, where they were asked for
@@ -40,6 +41,7 @@ type Snapshot struct {
 	Ports      map[string][]reconfigure.Port               // by node, from the cloud, where they were asked for
 	Sources    map[reconfigure.Source]reconfigure.Resolved // what declared names mean now, where that was asked for
 	Health     map[string]reconfigure.Health               // of the node groups with failures, by name
+	Lives      map[string]reconfigure.Life                 // of the nodes' instances, where their age matters
 	Missing    map[Source]string                           // why a source is unreachable
 	// Conf is the configuration of Slurm that the declaration leads to, where that was asked for.
 	Conf *reconfigure.SlurmConf
@@ -113,6 +115,9 @@ type Observer struct {
 	Resolve func(ctx context.Context, s reconfigure.Source) reconfigure.Resolved
 	// Health reads the health of the node groups with failures. Nil: there is no journal yet.
 	Health func(ctx context.Context) (map[string]reconfigure.Health, error)
+	// Lives reads what the journal knows of the instances that are there, in the order in which they were made. It is
+	// called with the cloud's list of instances, if a group has a maximum age. Nil: there is no journal yet.
+	Lives func(ctx context.Context) ([]reconfigure.Life, error)
 	// Limit bounds the wait for each source; zero: ctx alone does. Slurm's commands take up to a minute to give up,
 	// which is too long for a person who waits.
 	Limit time.Duration
@@ -127,6 +132,13 @@ func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 		if s.Health, err = o.Health(ctx); err != nil {
 			return Snapshot{}, err
 		}
+	}
+	if o.Lives != nil && scope.Servers && ages(o.Cluster) {
+		lives, err := o.Lives(ctx)
+		if err != nil {
+			return Snapshot{}, err
+		}
+		s.Lives = byNode(lives)
 	}
 	var (
 		wait     sync.WaitGroup
@@ -192,7 +204,8 @@ func (o Observer) observeSlurm(ctx context.Context, scope Scope, s *Snapshot) {
 		return
 	}
 	s.StatePorts = state.Ports
-	if s.Instances, s.Desired = state.Instances, carriedOut(state); s.Instances == nil {
+	s.Desired, s.Unmade = carriedOut(state)
+	if s.Instances = state.Instances; s.Instances == nil {
 		s.Instances = map[string]reconfigure.Instance{} // asked, and there is none
 	}
 	control, there := state.Instances[o.Cluster.Control.Name]
@@ -231,19 +244,22 @@ func (o Observer) resolve(
 	return resolved
 }
 
-// carriedOut returns the map of nodes with what each instance is really made of. The map is written before Terraform
-// starts, so an instance may still be the old one if Terraform was killed after that. An entry that keeps only a port
-// stays as it is, even if its instance is still there.
-func carriedOut(state reconfigure.State) map[string]reconfigure.Spec {
-	actual := maps.Clone(state.Desired)
+// carriedOut returns the map of nodes with what each instance is really made of, and the nodes whose entries differ from
+// that. The map is written before Terraform starts, so an instance may still be the old one if Terraform was killed
+// after that. An entry that keeps only a port stays as it is, even if its instance is still there.
+func carriedOut(state reconfigure.State) (actual map[string]reconfigure.Spec, unmade nodeset.NodeSet) {
+	actual = maps.Clone(state.Desired)
+	var others []string
 	for node, spec := range state.Desired {
 		instance := state.Instances[node]
 		made := instance.Made
 		known := made.Group != "" && made.ImageID != "" && made.FlavorID != "" && made.NetworkID != ""
 		if known && !instance.Tainted && spec.HasInstance() {
 			made.Shard = spec.Shard
-			actual[node] = made
+			if actual[node] = made; made != spec {
+				others = append(others, node)
+			}
 		}
 	}
-	return actual
+	return actual, nodeset.Of(others...)
 }

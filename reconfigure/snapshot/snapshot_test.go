@@ -349,8 +349,12 @@ func TestTheMapIsReadAsTheInstancesAre(t *testing.T) {
 			Desired:   map[string]reconfigure.Spec{"n1": tc.told},
 			Instances: map[string]reconfigure.Instance{"n1": tc.instance},
 		}
-		if diff := cmp.Diff(map[string]reconfigure.Spec{"n1": tc.want}, carriedOut(state)); diff != "" {
+		actual, unmade := carriedOut(state)
+		if diff := cmp.Diff(map[string]reconfigure.Spec{"n1": tc.want}, actual); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if got := unmade.Contains("n1"); got != (tc.told != tc.want) {
+			t.Errorf("%s: not carried out: %v", name, got)
 		}
 	}
 }

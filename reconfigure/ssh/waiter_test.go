@@ -91,7 +91,7 @@ func newWaiter(t *testing.T, policy reconfigure.HostKeyPolicy, logs ...string) (
 }
 
 const (
-	long  = 20 * time.Second // never reached when all is well
+	long  = time.Minute // never reached when all is well
 	short = 150 * time.Millisecond
 )
 

@@ -107,6 +107,8 @@ func remedy(f reconcile.Finding, nodes nodeset.NodeSet) string {
 		reconcile.Resume:   "resume: make it ready",
 		reconcile.Enlarge:  "enlarge: make its instance",
 		reconcile.Delete:   "remove this instance",
+		reconcile.Renew:    "update: make it anew when its jobs have ended",
+		reconcile.Retire:   "have Slurm power it down when its jobs have ended",
 		reconcile.HandBack: "hand it back to Slurm: power_down_force",
 	}[f.Fix]
 	command := byHand(f.Command, nodes)
@@ -137,6 +139,12 @@ func (f Fixed) MarshalJSON() ([]byte, error) {
 			HandedBack bool   `json:"handed_back"`
 		}{f.Node, f.Done})
 	}
+	if f.Fix == reconcile.Retire {
+		return json.Marshal(struct {
+			Node    string `json:"node"`
+			Retired bool   `json:"retired"`
+		}{f.Node, f.Done})
+	}
 	return json.Marshal(struct {
 		Node    string `json:"node"`
 		Server  string `json:"server,omitempty"`
@@ -153,6 +161,9 @@ func (f Fixed) String() string {
 	}
 	if f.Fix == reconcile.HandBack {
 		what, became = f.Node, "handed back to Slurm"
+	}
+	if f.Fix == reconcile.Retire {
+		what, became = f.Node, "taken out of use, since its instance is too old"
 	}
 	if !f.Done {
 		became = "not " + became

@@ -10,6 +10,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -33,20 +35,24 @@ type Keeper interface {
 	Identity(ctx context.Context) (reconfigure.Identity, error)
 }
 
-// NodeMap is the map of nodes of the root module in Dir, of all shards. The Keeper has the authoritative map. The file
-// in the module's folder is a copy of it, for calls of Terraform by hand, in any workspace: Adopt updates it, and so
-// does each change of the map.
+// NodeMap is the map of nodes of the root module in Dir, of all shards. The Keeper has the authoritative map. The files
+// in the module's folder are a copy of it, for calls of Terraform by hand, in any workspace: Adopt updates them, and so
+// does each change of the map. Terraform parses its variables at each start, and thousands of nodes would take it a
+// second: so each shard has a file of its own. That of the default one, nodes.auto.tfvars.json, has the variables that
+// are the same in all; versions before had all shards there.
 type NodeMap struct {
 	Dir string // folder of the root module
-	// Keeper may be nil for a read of the file alone.
+	// Keeper may be nil for a read of the files alone.
 	Keeper Keeper
 }
 
-// file is the content of the file: the module's variables. Nodes with an instance and kept ports are two variables, so
+// file is the content of a file: the module's variables. Nodes with an instance and kept ports are two variables, so
 // that a site's own for_each over the nodes has only nodes with an instance.
 type file struct {
 	// Comment is ignored by Terraform. It identifies the Keeper.
-	Comment   string                      `json:"//,omitempty"`
+	Comment string `json:"//,omitempty"`
+	// Shard is set in the variables of one run only.
+	Shard     string                      `json:"shard,omitempty"`
 	ClusterID string                      `json:"cluster_id,omitempty"`
 	Nodes     map[string]reconfigure.Spec `json:"nodes"`
 	KeptPorts map[string]reconfigure.Spec `json:"kept_ports"`
@@ -59,9 +65,9 @@ type shared struct {
 }
 
 // newFile divides a map of nodes into the module's variables.
-func newFile(nodes map[string]reconfigure.Spec, clusterID string, known shared) file {
+func newFile(nodes map[string]reconfigure.Spec) file {
 	none := func() map[string]reconfigure.Spec { return map[string]reconfigure.Spec{} } // null is no map to Terraform
-	f := file{ClusterID: clusterID, Nodes: none(), KeptPorts: none(), Shared: known}
+	f := file{Nodes: none(), KeptPorts: none()}
 	for node, spec := range nodes {
 		if spec.HasInstance() {
 			f.Nodes[node] = spec
@@ -79,16 +85,37 @@ func (f file) all() map[string]reconfigure.Spec {
 	return all
 }
 
-func (m NodeMap) path() string { return filepath.Join(m.Dir, "nodes.auto.tfvars.json") }
+// equal reports whether two files have the same content.
+func (f file) equal(other file) bool {
+	return f.Comment == other.Comment && f.ClusterID == other.ClusterID && f.Shared == other.Shared &&
+		maps.Equal(f.Nodes, other.Nodes) && maps.Equal(f.KeptPorts, other.KeptPorts)
+}
+
+// path returns the default shard's file.
+func (m NodeMap) path() string { return m.pathOf(reconfigure.DefaultShard) }
+
+// pathOf returns a shard's file.
+func (m NodeMap) pathOf(shard string) string {
+	if shard == reconfigure.DefaultShard {
+		return filepath.Join(m.Dir, "nodes.auto.tfvars.json")
+	}
+	return filepath.Join(m.Dir, shardFolder, shard+shardSuffix)
+}
+
+// The files of the shards but the default one.
+const (
+	shardFolder = "nodes"
+	shardSuffix = ".json"
+)
 
 // comment marks the files that were made from the Keeper's map.
 func (m NodeMap) comment() string {
 	return "Made by reconfigure from " + m.Keeper.Name() + ". Changes of this file are lost."
 }
 
-// Read returns the stored map; false if there is none. Without a map of the Keeper it returns that of the file. A file
-// with another map, that was not made from the Keeper's map, is an error, since it is unknown which of the two is out
-// of date. Read changes nothing.
+// Read returns the stored map; false if there is none. Without a map of the Keeper it returns that of the files. Files
+// with another map, that were not made from the Keeper's map, are an error, since it is unknown which of the two is
+// out of date. Read changes nothing.
 func (m NodeMap) Read(ctx context.Context) (nodes map[string]reconfigure.Spec, known bool, err error) {
 	if m.Keeper != nil {
 		if nodes, known, err = m.Keeper.Nodes(ctx); err != nil || known && m.isCopy() {
@@ -100,7 +127,8 @@ func (m NodeMap) Read(ctx context.Context) (nodes map[string]reconfigure.Spec, k
 		return nil, false, err
 	}
 	if !known {
-		return found.all(), there, nil
+		nodes = found.all()
+		return nodes, there, m.lost(nodes)
 	}
 	if there && found.Comment != m.comment() && !maps.Equal(found.all(), nodes) {
 		return nil, false, &strangerError{m.path(), m.Keeper.Name()}
@@ -108,8 +136,8 @@ func (m NodeMap) Read(ctx context.Context) (nodes map[string]reconfigure.Spec, k
 	return nodes, true, nil
 }
 
-// isCopy reports whether the file was made from the Keeper's map, from its first field alone: with thousands of nodes
-// the whole file takes long to read.
+// isCopy reports whether the files were made from the Keeper's map, from the first field of one alone: with thousands
+// of nodes all of them take long to read.
 func (m NodeMap) isCopy() bool {
 	f, err := os.Open(m.path())
 	if err != nil {
@@ -136,12 +164,12 @@ func (m NodeMap) ClusterID(ctx context.Context) (string, error) {
 			return "", err // the file may be another cluster's
 		}
 	}
-	found, _, err := m.read()
+	found, _, err := m.readFile(reconfigure.DefaultShard)
 	return found.ClusterID, err
 }
 
-// Adopt stores the file's map if the Keeper has none yet. Else it updates the file, which is out of date after changes
-// by another control host. It is called before the cluster is changed.
+// Adopt stores the files' map if the Keeper has none yet, and updates the files: they are out of date after changes by
+// another control host, and a file with all shards is divided. It is called before the cluster is changed.
 func (m NodeMap) Adopt(ctx context.Context) error {
 	return m.locked(ctx, func() error {
 		nodes, known, err := m.Read(ctx)
@@ -151,50 +179,77 @@ func (m NodeMap) Adopt(ctx context.Context) error {
 		if err != nil || !known {
 			return err
 		}
-		found, there, err := m.read()
-		if err != nil {
-			return err
-		}
 		if _, kept, err := m.Keeper.Nodes(ctx); err != nil {
 			return err
 		} else if !kept {
-			return m.Keeper.AdoptNodes(ctx, nodes)
+			if err := m.Keeper.AdoptNodes(ctx, nodes); err != nil {
+				return err
+			}
 		}
-		id, err := m.ClusterID(ctx)
+		found, err := m.shardsWithFile()
 		if err != nil {
 			return err
 		}
-		if there && found.Comment == m.comment() && found.ClusterID == id && maps.Equal(found.all(), nodes) {
-			return nil
-		}
-		return m.write(nodes, id, found.Shared)
+		return m.update(ctx, nodes, append(found, reconfigure.Shards(nodes)...), shared{})
 	})
 }
 
-// keep stores a shard's part of the map, then writes the file. The shared values in the file are replaced by known,
-// unless that is empty.
+// keep stores a shard's part of the map, then writes its file. The shared values are replaced by known, unless that is
+// empty.
 func (m NodeMap) keep(ctx context.Context, shard string, nodes map[string]reconfigure.Spec, known shared) error {
 	if err := m.Keeper.KeepNodes(ctx, shard, nodes); err != nil {
 		return err
 	}
 	return m.locked(ctx, func() error {
-		all, _, err := m.Keeper.Nodes(ctx) // other shards may have changed
+		all, _, err := m.Keeper.Nodes(ctx) // another process may have changed the shard since
 		if err != nil {
 			return err
 		}
-		if known == (shared{}) {
-			found, _, err := m.read()
-			if err != nil {
-				return err
-			}
-			known = found.Shared
-		}
-		id, err := m.ClusterID(ctx)
-		if err != nil {
-			return err
-		}
-		return m.write(all, id, known)
+		return m.update(ctx, all, []string{shard}, known)
 	})
+}
+
+// update writes the files of some shards, and the default one's, unless they are up to date. The default one's is the
+// last: nodes of other shards, from an older version, are there until they have their own files.
+func (m NodeMap) update(ctx context.Context, all map[string]reconfigure.Spec, shards []string, known shared) error {
+	was, _, err := m.readFile(reconfigure.DefaultShard)
+	if err != nil {
+		return err
+	}
+	if known == (shared{}) {
+		known = was.Shared
+	}
+	id, err := m.ClusterID(ctx)
+	if err != nil {
+		return err
+	}
+	parts := map[string]map[string]reconfigure.Spec{reconfigure.DefaultShard: {}}
+	for _, shard := range append(shards, reconfigure.Shards(was.all())...) {
+		parts[shard] = map[string]reconfigure.Spec{}
+	}
+	for node, spec := range all {
+		if part, ok := parts[spec.Shard]; ok {
+			part[node] = spec
+		}
+	}
+	for _, shard := range slices.Backward(slices.Sorted(maps.Keys(parts))) {
+		content := newFile(parts[shard])
+		content.Comment = m.comment()
+		if shard == reconfigure.DefaultShard {
+			content.ClusterID, content.Shared = id, known
+		}
+		was, there, err := m.readFile(shard)
+		if err != nil {
+			return err
+		}
+		if there && was.equal(content) {
+			continue
+		}
+		if err := writeFile(m.pathOf(shard), content); err != nil {
+			return fmt.Errorf("write the map of nodes: %w", err)
+		}
+	}
+	return nil
 }
 
 // locked calls do under a lock of this host, so that a process does not overwrite a newer file.
@@ -208,39 +263,104 @@ func (m NodeMap) locked(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// read reads the file; without nodes if it does not exist.
+// read reads all files; without nodes if the default shard's does not exist.
 func (m NodeMap) read() (found file, there bool, err error) {
-	text, err := os.ReadFile(m.path())
+	found, there, err = m.readFile(reconfigure.DefaultShard)
+	if err != nil || !there {
+		return found, there, err
+	}
+	shards, err := m.shardsWithFile()
+	if err != nil {
+		return found, false, err
+	}
+	for _, shard := range shards {
+		part, _, err := m.readFile(shard)
+		if err != nil {
+			return found, false, err
+		}
+		for _, older := range []map[string]reconfigure.Spec{found.Nodes, found.KeptPorts} {
+			maps.DeleteFunc(older, func(_ string, s reconfigure.Spec) bool { return s.Shard == shard })
+		}
+		maps.Copy(found.Nodes, part.Nodes)
+		maps.Copy(found.KeptPorts, part.KeptPorts)
+	}
+	return found, true, nil
+}
+
+// lost returns an error if a shard without a file has nodes in a local state, and none in the map: they are not to be
+// taken for removed ones.
+func (m NodeMap) lost(nodes map[string]reconfigure.Spec) error {
+	known, err := m.shardsWithFile()
+	if err != nil {
+		return err
+	}
+	known = append(known, reconfigure.Shards(nodes)...)
+	states, err := filepath.Glob(filepath.Join(m.Dir, stateFolder, "*", "terraform.tfstate"))
+	if err != nil {
+		return err
+	}
+	for _, path := range states {
+		shard := filepath.Base(filepath.Dir(path))
+		if !shardName.MatchString(shard) || slices.Contains(known, shard) {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("read the map of nodes: %w", err)
+		}
+		most := 0
+		if state, err := parseState(text); err == nil { // else an error of Terraform's says so
+			for _, r := range state.resources {
+				most = max(most, len(r.instances))
+			}
+		}
+		if most > 0 {
+			return &unknownError{most, m.pathOf(shard)}
+		}
+	}
+	return nil
+}
+
+// shardsWithFile returns the shards but the default one that have a file.
+func (m NodeMap) shardsWithFile() ([]string, error) {
+	paths, err := filepath.Glob(filepath.Join(m.Dir, shardFolder, "*"+shardSuffix))
+	for i, path := range paths {
+		paths[i] = strings.TrimSuffix(filepath.Base(path), shardSuffix)
+	}
+	return paths, err
+}
+
+// readFile reads a shard's file; without nodes if it does not exist.
+func (m NodeMap) readFile(shard string) (found file, there bool, err error) {
+	path := m.pathOf(shard)
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return file{Nodes: map[string]reconfigure.Spec{}}, false, nil
+		return newFile(nil), false, nil
 	}
 	if err != nil {
 		return found, false, fmt.Errorf("read the map of nodes: %w", err)
 	}
 	strict := json.NewDecoder(bytes.NewReader(text))
-	strict.DisallowUnknownFields() // write would remove them
+	strict.DisallowUnknownFields() // update would remove them
 	if err := strict.Decode(&found); err != nil {
-		return found, false, fmt.Errorf("read the map of nodes in %s: %w", m.path(), err)
+		return found, false, fmt.Errorf("read the map of nodes in %s: %w", path, err)
 	}
 	if found.Nodes == nil {
-		return found, false, fmt.Errorf("read the map of nodes in %s: it has no nodes", m.path())
+		return found, false, fmt.Errorf("read the map of nodes in %s: it has no nodes", path)
+	}
+	if found.KeptPorts == nil {
+		found.KeptPorts = map[string]reconfigure.Spec{}
 	}
 	return found, true, nil
 }
 
-// write replaces the file atomically.
-func (m NodeMap) write(nodes map[string]reconfigure.Spec, clusterID string, known shared) error {
-	content := newFile(nodes, clusterID, known)
-	content.Comment = m.comment()
-	if err := writeFile(m.path(), content); err != nil {
-		return fmt.Errorf("write the map of nodes: %w", err)
-	}
-	return nil
-}
-
+// writeFile replaces a file atomically.
 func writeFile(path string, content file) error {
 	text, err := json.MarshalIndent(content, "", "  ")
 	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	return renameio.WriteFile(path, append(text, '\n'), 0o644)

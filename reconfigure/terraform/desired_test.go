@@ -3,6 +3,7 @@ package terraform
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,33 @@ func (m NodeMap) put(t *testing.T, text string) {
 	}
 }
 
+// putOlder writes the file as versions did that had the nodes of all shards in it.
+func (m NodeMap) putOlder(t *testing.T, all map[string]reconfigure.Spec, comment string, known shared) {
+	t.Helper()
+	noError(t, os.RemoveAll(filepath.Join(m.Dir, shardFolder)))
+	older := newFile(all)
+	older.Comment, older.Shared = comment, known
+	noError(t, writeFile(m.path(), older))
+}
+
+// expectShards demands what the files of the shards have.
+func (m NodeMap) expectShards(t *testing.T, want map[string]map[string]reconfigure.Spec) {
+	t.Helper()
+	got := map[string]map[string]reconfigure.Spec{}
+	others, err := m.shardsWithFile()
+	noError(t, err)
+	for _, shard := range append(others, reconfigure.DefaultShard) {
+		f, there, err := m.readFile(shard)
+		if err != nil || !there {
+			t.Errorf("the file of shard %q: %v, %v", shard, there, err)
+		}
+		got[shard] = f.all()
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the files of the shards (-want +got):\n%s", diff)
+	}
+}
+
 func noError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -83,6 +111,141 @@ func TestAnUpToDateFileIsNotWritten(t *testing.T) {
 	if !os.SameFile(before, after) {
 		t.Error("the file was written again")
 	}
+}
+
+var (
+	inShard = map[string]map[string]reconfigure.Spec{
+		"":    {"ctl": {Group: "control", ImageID: "i", FlavorID: "f", NetworkID: "n"}},
+		"g-0": {"a": {Group: "g", ImageID: "i", FlavorID: "f", NetworkID: "n", Shard: "g-0"}},
+		"g-1": {"b": {Group: "g", NetworkID: "n", Shard: "g-1"}},
+	}
+	secured = shared{"group"}
+)
+
+// ofAllShards returns the whole map of nodes.
+func ofAllShards(parts map[string]map[string]reconfigure.Spec) map[string]reconfigure.Spec {
+	all := map[string]reconfigure.Spec{}
+	for _, part := range parts {
+		maps.Copy(all, part)
+	}
+	return all
+}
+
+func TestEachShardHasAFile(t *testing.T) {
+	one, other := hosts(t)
+	want := maps.Clone(inShard)
+	for shard, nodes := range want {
+		noError(t, one.keep(t.Context(), shard, nodes, secured))
+	}
+	one.expectShards(t, want)
+	one.expect(t, ofAllShards(want), true)
+	before, err := os.Stat(one.pathOf("g-0"))
+	noError(t, err)
+
+	noError(t, other.Adopt(t.Context()))
+	other.expectShards(t, want)
+	want["g-1"] = map[string]reconfigure.Spec{} // it stays, for a plan by hand that is empty
+	noError(t, other.keep(t.Context(), "g-1", nil, shared{"another"}))
+	other.expectShards(t, want)
+	noError(t, one.Adopt(t.Context()))
+	one.expectShards(t, want)
+	one.Keeper = nil
+	one.expect(t, ofAllShards(want), true)
+	after, err := os.Stat(one.pathOf("g-0"))
+	noError(t, err)
+	if !os.SameFile(before, after) {
+		t.Error("the file of another shard was written again")
+	}
+	for host, want := range map[NodeMap]shared{one: secured, other: {"another"}} {
+		if f, _, err := host.readFile(""); f.Shared != want || err != nil {
+			t.Errorf("shared values %v, %v, want %v", f.Shared, err, want)
+		}
+	}
+}
+
+// TestAFileOfAllShardsIsDivided has each moment at which a process can be killed that divides the file.
+func TestAFileOfAllShardsIsDivided(t *testing.T) {
+	all := ofAllShards(inShard)
+	for name, comment := range map[string]func(NodeMap) string{
+		"of the journal":      NodeMap.comment,
+		"without one":         func(NodeMap) string { return "" },
+		"of a former journal": func(NodeMap) string { return "Made by reconfigure from elsewhere" },
+	} {
+		for _, written := range [][]string{{}, {"g-1"}, {"g-1", "g-0"}, {"g-1", "g-0", ""}} {
+			m, _ := hosts(t)
+			m.putOlder(t, all, comment(m), secured)
+			for _, shard := range written {
+				f := newFile(inShard[shard])
+				f.Comment = m.comment()
+				if shard == "" {
+					f.Shared = secured
+				}
+				noError(t, writeFile(m.pathOf(shard), f))
+			}
+			if name == "of the journal" {
+				noError(t, m.Keeper.AdoptNodes(t.Context(), all))
+			}
+			m.expect(t, all, true)
+			noError(t, m.Adopt(t.Context()))
+			m.expect(t, all, true)
+			m.expectShards(t, inShard)
+			if f, _, err := m.readFile(""); f.Shared != secured || err != nil {
+				t.Errorf("%s, after %q: shared values %v, %v", name, written, f.Shared, err)
+			}
+			if kept, known, err := m.Keeper.Nodes(t.Context()); !maps.Equal(kept, all) || !known || err != nil {
+				t.Errorf("%s, after %q: the stored map is %v, %v, %v", name, written, kept, known, err)
+			}
+		}
+	}
+}
+
+// TestTheOlderFileIsTheLastToBeDivided has a file that cannot be written: the nodes of its shard stay where they were.
+func TestTheOlderFileIsTheLastToBeDivided(t *testing.T) {
+	for name, change := range map[string]func(NodeMap) error{
+		"adopt": func(m NodeMap) error { return m.Adopt(t.Context()) },
+		"keep":  func(m NodeMap) error { return m.keep(t.Context(), "g-1", inShard["g-1"], secured) },
+	} {
+		m, _ := hosts(t)
+		all := ofAllShards(inShard)
+		m.putOlder(t, all, m.comment(), secured)
+		noError(t, m.Keeper.AdoptNodes(t.Context(), all))
+		noError(t, os.MkdirAll(m.pathOf("g-0"), 0o755)) // a folder cannot be replaced by a file
+		if err := change(m); err == nil || !strings.Contains(err.Error(), m.pathOf("g-0")) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if f, _, err := m.readFile(""); !maps.Equal(f.all(), all) || err != nil {
+			t.Errorf("%s: the older file has %v, %v", name, f.all(), err)
+		}
+		noError(t, os.Remove(m.pathOf("g-0")))
+		noError(t, change(m))
+		m.expectShards(t, inShard)
+	}
+}
+
+// TestALostFileIsNoRemoval has a journal without a map, and a shard whose file was not restored from a backup.
+func TestALostFileIsNoRemoval(t *testing.T) {
+	m, _ := hosts(t)
+	for shard, nodes := range inShard {
+		noError(t, writeFile(m.pathOf(shard), newFile(nodes)))
+	}
+	state := filepath.Join(m.Dir, stateFolder, "g-0", "terraform.tfstate")
+	noError(t, os.MkdirAll(filepath.Dir(state), 0o755))
+	noError(t, os.WriteFile(state, []byte(`{"version": 4, "resources": [{"mode": "managed", "type": "t", "name": "node",
+		"instances": [{"index_key": "a", "attributes": {}}]}]}`), 0o600))
+	m.expect(t, ofAllShards(inShard), true)
+	noError(t, os.Remove(m.pathOf("g-0")))
+	var unknown *unknownError
+	if err := m.Adopt(t.Context()); !errors.As(err, &unknown) || unknown.nodes != 1 ||
+		!strings.Contains(err.Error(), m.pathOf("g-0")) {
+		t.Errorf("%v", err)
+	}
+	if _, known, err := m.Keeper.Nodes(t.Context()); known || err != nil {
+		t.Errorf("a map is stored: %v, %v", known, err)
+	}
+	noError(t, os.WriteFile(state, []byte(`{"version": 4, "resources": []}`), 0o600)) // all nodes were removed
+	without := maps.Clone(inShard)
+	delete(without, "g-0")
+	m.expect(t, ofAllShards(without), true)
 }
 
 // deadHost is a Keeper whose process is killed as soon as the map is kept.

@@ -22,12 +22,15 @@ import (
 
 // If the module has no `backend` block, its states are files in its own folder. They are read without Terraform.
 
+// stateFolder has the local states of all workspaces but the default one.
+const stateFolder = "terraform.tfstate.d"
+
 // localState returns the file in which the local back end keeps the state of a shard if no other path is set.
 func (d *Driver) localState(shard string) string {
 	if shard == reconfigure.DefaultShard {
 		return filepath.Join(d.cfg.Dir, "terraform.tfstate")
 	}
-	return filepath.Join(d.cfg.Dir, "terraform.tfstate.d", shard, "terraform.tfstate")
+	return filepath.Join(d.cfg.Dir, stateFolder, shard, "terraform.tfstate")
 }
 
 // isLocal reports whether the states are in the files of localState: `terraform init` records any other back end in

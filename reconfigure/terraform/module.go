@@ -1,6 +1,7 @@
 package terraform
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,6 +25,8 @@ type module struct {
 	kept []string
 	// unsharded is those of both that do not depend on the workspace, so that each workspace would make them.
 	unsharded []string
+	// divided reports whether the module reads the nodes of each workspace from a file of its own.
+	divided bool
 	// shard is the shard of the run.
 	shard string
 	kinds reconfigure.RootModule
@@ -71,7 +74,7 @@ func readModule(dir string) (module, error) {
 			return module{}, fmt.Errorf("read the root module: %w", problems)
 		}
 	}
-	var m module
+	m := module{divided: found.shard}
 	for block, forEach := range found.forEach {
 		overNodes, overPorts := found.overNodes(forEach, "var.nodes"), found.overNodes(forEach, "var.kept_ports")
 		if overNodes || overPorts {
@@ -108,13 +111,15 @@ type references struct {
 	forEach map[string]hcl.Expression // by block; nil if the block has none
 	count   map[string]hcl.Expression // by block, if it has one
 	locals  map[string]hcl.Expression
+	shard   bool // there is a variable "shard"
 }
 
-func (r references) add(body hcl.Body) hcl.Diagnostics {
+func (r *references) add(body hcl.Body) hcl.Diagnostics {
 	content, _, problems := body.PartialContent(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
 		{Type: "resource", LabelNames: []string{"type", "name"}},
 		{Type: "module", LabelNames: []string{"name"}},
 		{Type: "locals"},
+		{Type: "variable", LabelNames: []string{"name"}},
 	}})
 	if content == nil {
 		return problems
@@ -126,6 +131,10 @@ func (r references) add(body hcl.Body) hcl.Diagnostics {
 			for name, attribute := range attributes {
 				r.locals[name] = attribute.Expr
 			}
+			continue
+		}
+		if block.Type == "variable" {
+			r.shard = r.shard || block.Labels[0] == "shard"
 			continue
 		}
 		address := strings.Join(block.Labels, ".")
@@ -218,6 +227,11 @@ func (m module) keeps(address string) bool {
 
 // shards returns an error if the module does not support several workspaces.
 func (m module) shards() error {
+	if !m.divided {
+		return errors.New("the cluster has several Terraform workspaces, and the root module has no variable \"shard\": " +
+			"it is older than reconfigure, and would take the nodes of the other workspaces for removed ones where " +
+			"Terraform is called by hand")
+	}
 	if len(m.unsharded) == 0 {
 		return nil
 	}

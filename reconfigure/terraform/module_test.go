@@ -26,7 +26,8 @@ func TestBlocksOfTheModuleAreClassified(t *testing.T) {
 			"openstack_networking_secgroup_rule_v2.ping", "openstack_networking_secgroup_rule_v2.ssh",
 			"openstack_networking_secgroup_v2.cluster",
 		},
-		kept: []string{"openstack_networking_port_v2.node"},
+		kept:    []string{"openstack_networking_port_v2.node"},
+		divided: true,
 	}
 	if diff := cmp.Diff(want, m, cmp.AllowUnexported(module{})); diff != "" {
 		t.Error(diff)

@@ -163,10 +163,9 @@ func TestAKeptPortIsNotAPartOfAnInstance(t *testing.T) {
 
 func TestTheFileSeparatesInstancesAndPorts(t *testing.T) {
 	all := map[string]reconfigure.Spec{"n1": withImage, "n2": withPort}
-	f := newFile(all, "1a2b", shared{})
+	f := newFile(all)
 	want := file{
-		ClusterID: "1a2b",
-		Nodes:     map[string]reconfigure.Spec{"n1": withImage}, KeptPorts: map[string]reconfigure.Spec{"n2": withPort},
+		Nodes: map[string]reconfigure.Spec{"n1": withImage}, KeptPorts: map[string]reconfigure.Spec{"n2": withPort},
 	}
 	if diff := cmp.Diff(want, f); diff != "" {
 		t.Error(diff)

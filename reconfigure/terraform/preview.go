@@ -249,7 +249,9 @@ func (d *Driver) savePlan(ctx context.Context, dir string, p reconfigure.Plan, a
 	if err != nil {
 		return nil, false, err
 	}
-	if err := writeFile(filepath.Join(dir, variablesFile), newFile(p.Desired, id, known)); err != nil {
+	variables := newFile(p.Desired)
+	variables.Shard, variables.ClusterID, variables.Shared = d.cfg.Workspace, id, known
+	if err := writeFile(filepath.Join(dir, variablesFile), variables); err != nil {
 		return nil, false, fmt.Errorf("terraform plan: %w", err)
 	}
 	said = &stream{class: d.cfg.Module.Class}

@@ -129,7 +129,7 @@ func (r recorder) drift() {
 func (r recorder) plan(name string, nodes map[string]reconfigure.Spec, options ...tfexec.PlanOption) {
 	r.Helper()
 	vars, out := filepath.Join(r.dir, "nodes.tfvars.json"), filepath.Join(r.dir, "saved")
-	r.must(writeFile(vars, newFile(nodes, "", shared{})))
+	r.must(writeFile(vars, newFile(nodes)))
 	r.must(r.d.run(func(tf *tfexec.Terraform) error {
 		_, err := tf.Plan(r.Context(), append(options, tfexec.VarFile(vars), tfexec.Out(out))...)
 		return err

@@ -44,6 +44,7 @@ resource "terraform_data" "common" {
 
 func TestBlocksThatEachWorkspaceWouldMake(t *testing.T) {
 	const locals = `
+variable "shard" {}
 locals {
   shard  = terraform.workspace == "default" ? "" : terraform.workspace
   nodes  = { for n, s in var.nodes : n => s if s.shard == local.shard }
@@ -80,6 +81,15 @@ resource "base" "node" { for_each = local.nodes }
 				t.Errorf("kept: %v", m.kept)
 			}
 		})
+	}
+}
+
+func TestAnOlderModuleIsNotUsedInSeveralWorkspaces(t *testing.T) {
+	m := moduleOf(t, map[string]string{"main.tf": `
+locals { nodes = { for n, s in var.nodes : n => s if s.shard == terraform.workspace } }
+resource "base" "node" { for_each = local.nodes }`})
+	if err := m.shards(); err == nil || !strings.Contains(err.Error(), `variable "shard"`) {
+		t.Error(err)
 	}
 }
 
@@ -236,6 +246,7 @@ func TestKeptPortsAndShards(t *testing.T) {
 		t.Errorf("shards: %v\n%s", err, diff)
 	}
 	c.refusals(drivers, kept)
+	c.dividesOlderMap(drivers, kept)
 
 	// A node that is not declared any more goes with its port; then the other workspaces, and what they share last.
 	gone := planOf(reconfigure.Remove, reconfigure.InShard(kept, "standard-1"), "node11", "node12")
@@ -255,6 +266,32 @@ func TestKeptPortsAndShards(t *testing.T) {
 	}
 	if len(c.servers())+len(c.portsByNode()) > 0 {
 		t.Errorf("left: %v, %v", c.servers(), c.portsByNode())
+	}
+}
+
+// dividesOlderMap has a cluster directory in which a version before has left the nodes of all shards in one file.
+func (c *cluster) dividesOlderMap(drivers map[string]*Driver, kept map[string]reconfigure.Spec) {
+	c.Helper()
+	m := drivers[""].nodes()
+	now, _, err := m.readFile("")
+	c.must(err)
+	m.putOlder(c.T, kept, m.comment(), now.Shared)
+	f, _, err := m.readFile("")
+	c.must(err)
+	f.ClusterID = now.ClusterID
+	c.must(writeFile(m.path(), f))
+	c.wantCleanByHand(drivers[""], "")
+	err = drivers[""].with(c.cfg.Binary, func(tf *tfexec.Terraform) error {
+		c.must(tf.WorkspaceSelect(c.Context(), "standard-1"))
+		_, err := tf.Plan(c.Context())
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "nodes/standard-1.json") {
+		c.Errorf("a workspace whose nodes are unknown is planned: %v", err)
+	}
+	c.must(m.Adopt(c.Context()))
+	for shard, d := range drivers {
+		c.wantCleanByHand(d, shard)
 	}
 }
 

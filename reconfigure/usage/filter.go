@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
@@ -69,11 +70,29 @@ func (f Filter) Select(jobs []Job) []Job {
 			nodes = nodes.Union(nodeset.Of(l.Node))
 			its = its || l.Instance == f.Instance
 		}
-		last := j.Ended
-		if j.State == StateUnknown && last.IsZero() {
-			last = j.Asked
-		}
-		return len(f.IDs) > 0 && !slices.Contains(f.IDs, j.ID) || !its || !last.IsZero() && last.Before(f.Since) ||
-			!f.Nodes.Empty() && f.Nodes.Intersect(nodes).Empty()
+		return !its || !f.fits(j, nodes)
 	})
+}
+
+// fits reports whether a job fits that has or had these nodes, whatever its instances are.
+func (f Filter) fits(j Job, nodes nodeset.NodeSet) bool {
+	return (len(f.IDs) == 0 || slices.Contains(f.IDs, j.ID)) && (j.last().IsZero() || !j.last().Before(f.Since)) &&
+		(f.Nodes.Empty() || !f.Nodes.Intersect(nodes).Empty())
+}
+
+// Candidates returns the jobs of which Select returns some. It needs no events and no outcomes.
+func (f Filter) Candidates(facts Facts) Candidates {
+	var lives []reconfigure.Life // of the instance
+	for _, l := range facts.Lives {
+		if l.Instance == f.Instance {
+			lives = append(lives, l)
+		}
+	}
+	return Candidates{slices.DeleteFunc(claims(facts), func(c claim) bool {
+		j, nodes := c.job(), c.nodes()
+		its := f.Instance == "" || slices.ContainsFunc(lives, func(l reconfigure.Life) bool {
+			return nodes.Contains(l.Node) && (!l.Made.After(j.until(facts.Now)) || j.ranOn(l) || j.MadeFor(l, facts.Now))
+		})
+		return !its || !f.fits(j, nodes)
+	})}
 }

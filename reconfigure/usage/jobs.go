@@ -20,7 +20,7 @@ type Facts struct {
 	Events   map[reconfigure.RequestID][]reconfigure.Event
 	Outcomes map[reconfigure.RequestID]reconfigure.Outcome
 
-	byNode map[string][]reconfigure.Life // the lives; set by Jobs
+	byNode map[string][]reconfigure.Life // the lives; set by Candidates.Jobs
 }
 
 // Job is one run of a job, with the instances that served it or were made for it.
@@ -51,14 +51,31 @@ const (
 )
 
 // Jobs returns the runs of jobs, and the jobs that have no run and that requests name, the newest last.
-func Jobs(f Facts) []Job {
+func Jobs(f Facts) []Job { return Candidates{claims(f)}.Jobs(f) }
+
+// Candidates are jobs that may fit a filter, see Filter.Candidates.
+type Candidates struct{ claims []claim }
+
+// Requests returns the requests that name the candidates, without duplicates. Only their events and outcomes are needed
+// for Jobs.
+func (c Candidates) Requests() []reconfigure.RequestID {
+	var ids []reconfigure.RequestID
+	for _, one := range c.claims {
+		ids = append(ids, one.job().Requests...)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// Jobs returns the candidates, the newest last.
+func (c Candidates) Jobs(f Facts) []Job {
 	var jobs []Job
 	f.byNode = map[string][]reconfigure.Life{}
 	for _, l := range f.Lives {
 		f.byNode[l.Node] = append(f.byNode[l.Node], l)
 	}
-	for _, c := range claims(f) {
-		jobs = append(jobs, newJob(f, c))
+	for _, one := range c.claims {
+		jobs = append(jobs, newJob(f, one))
 	}
 	slices.SortStableFunc(jobs, func(a, b Job) int {
 		return cmp.Or(a.since().Compare(b.since()), cmp.Compare(a.ID, b.ID))
@@ -82,10 +99,43 @@ func (j Job) until(now time.Time) time.Time {
 	return j.Ended.Add(truncated)
 }
 
+// last returns when a job was last known; zero: it has not ended.
+func (j Job) last() time.Time {
+	if j.State == StateUnknown && j.Ended.IsZero() {
+		return j.Asked
+	}
+	return j.Ended
+}
+
 // claim is a run of a job, with the requests that name it.
 type claim struct {
 	reconfigure.JobRun
 	requests []reconfigure.Request
+}
+
+// job returns the job without what its instances and events say.
+func (c claim) job() Job {
+	j := Job{JobRun: c.JobRun, Requests: []reconfigure.RequestID{}, Instances: []reconfigure.Life{}}
+	for _, r := range c.requests {
+		j.Requests = append(j.Requests, r.ID)
+		if j.Asked.IsZero() || r.Submitted.Before(j.Asked) {
+			j.Asked = r.Submitted
+		}
+	}
+	return j
+}
+
+// nodes returns the nodes that the job has or had, and those that were asked for.
+func (c claim) nodes() nodeset.NodeSet {
+	nodes := c.Nodes
+	for _, r := range c.requests {
+		for _, job := range r.Jobs {
+			if job.ID == c.ID {
+				nodes = nodes.Union(job.Nodes)
+			}
+		}
+	}
+	return nodes
 }
 
 // claims returns each run with its requests, and then the jobs that have no run.
@@ -128,19 +178,8 @@ func run(runs []reconfigure.JobRun, places []int, at time.Time) int {
 }
 
 func newJob(f Facts, c claim) Job {
-	j := Job{JobRun: c.JobRun, Requests: []reconfigure.RequestID{}, Instances: []reconfigure.Life{}}
-	nodes := c.Nodes
-	for _, r := range c.requests {
-		j.Requests = append(j.Requests, r.ID)
-		if j.Asked.IsZero() || r.Submitted.Before(j.Asked) {
-			j.Asked = r.Submitted
-		}
-		for _, job := range r.Jobs {
-			if job.ID == c.ID {
-				nodes = nodes.Union(job.Nodes)
-			}
-		}
-	}
+	j := c.job()
+	nodes := c.nodes()
 	failures := failuresOf(f, nodes, c.requests)
 	if !j.began(f, failures) {
 		j.Started = time.Time{}

@@ -219,33 +219,74 @@ func TestHours(t *testing.T) {
 	}
 }
 
+// drawFacts draws facts, also such that cannot be.
+func drawFacts(rt *rapid.T) Facts {
+	moment := drawMoment()
+	node := rapid.SampledFrom([]string{"n1", "n2"})
+	f := Facts{Now: at(50)}
+	for i := range rapid.IntRange(0, 6).Draw(rt, "lives") {
+		l := reconfigure.Life{
+			Node: node.Draw(rt, "node"), Instance: fmt.Sprint(i), Plan: rapid.Int64Range(0, 2).Draw(rt, "plan"),
+			Group: rapid.SampledFrom([]string{"g", "h"}).Draw(rt, "group"), Made: moment.Draw(rt, "made"),
+			Registered: moment.Draw(rt, "registered"), Removed: moment.Draw(rt, "removed"),
+		}
+		if l.Made.IsZero() {
+			l.Made = at(1)
+		}
+		f.Lives = append(f.Lives, l)
+	}
+	for i := range rapid.IntRange(0, 6).Draw(rt, "jobs") {
+		r := job(int64(i/2+1), "X", node.Draw(rt, "node"), 1, 0, 0)
+		r.Submitted, r.Started, r.Ended = moment.Draw(rt, "submitted"), moment.Draw(rt, "started"), moment.Draw(rt, "ended")
+		f.Runs = append(f.Runs, r)
+		if rapid.Bool().Draw(rt, "asked") {
+			f.Requests = append(f.Requests, resume(reconfigure.RequestID(i+1), 1, r))
+			f.Requests[len(f.Requests)-1].Submitted = moment.Draw(rt, "asked at")
+		}
+	}
+	return f
+}
+
+func drawMoment() *rapid.Generator[time.Time] {
+	return rapid.Custom(func(rt *rapid.T) time.Time { return at(float64(rapid.IntRange(0, 120).Draw(rt, "s")) / 2) })
+}
+
+// TestCandidatesSuffice draws failures of all requests, and gives those of the candidates only.
+func TestCandidatesSuffice(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		f := drawFacts(rt)
+		all := map[reconfigure.RequestID][]reconfigure.Event{}
+		for _, r := range f.Requests {
+			if rapid.Bool().Draw(rt, "failed") {
+				all[r.ID] = []reconfigure.Event{failed(float64(rapid.IntRange(1, 60).Draw(rt, "at")), r.Nodes.Names()[0])}
+			}
+		}
+		pick := Filter{Since: drawMoment().Draw(rt, "since")}
+		if rapid.Bool().Draw(rt, "by number") {
+			pick.IDs = []int64{1, 3}
+		}
+		if rapid.Bool().Draw(rt, "by node") {
+			pick.Nodes = nodeset.Of("n1")
+		}
+		pick.Instance = rapid.SampledFrom([]string{"", "", "0", "3"}).Draw(rt, "instance")
+		f.Events = all
+		want := pick.Select(Jobs(f))
+		candidates := pick.Candidates(f)
+		f.Events = map[reconfigure.RequestID][]reconfigure.Event{}
+		for _, id := range candidates.Requests() {
+			f.Events[id] = all[id]
+		}
+		if d := cmp.Diff(want, pick.Select(candidates.Jobs(f))); d != "" {
+			rt.Errorf("(-all +candidates):\n%s", d)
+		}
+	})
+}
+
 // TestHoursAddUp holds the sums to the lives of the instances, whatever the facts are, also such that cannot be.
 func TestHoursAddUp(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		moment := rapid.Custom(func(rt *rapid.T) time.Time { return at(float64(rapid.IntRange(0, 120).Draw(rt, "s")) / 2) })
-		node := rapid.SampledFrom([]string{"n1", "n2"})
-		f := Facts{Now: at(50)}
-		for i := range rapid.IntRange(0, 6).Draw(rt, "lives") {
-			l := reconfigure.Life{
-				Node: node.Draw(rt, "node"), Instance: fmt.Sprint(i), Plan: rapid.Int64Range(0, 2).Draw(rt, "plan"),
-				Group: rapid.SampledFrom([]string{"g", "h"}).Draw(rt, "group"), Made: moment.Draw(rt, "made"),
-				Registered: moment.Draw(rt, "registered"), Removed: moment.Draw(rt, "removed"),
-			}
-			if l.Made.IsZero() {
-				l.Made = at(1)
-			}
-			f.Lives = append(f.Lives, l)
-		}
-		for i := range rapid.IntRange(0, 6).Draw(rt, "jobs") {
-			r := job(int64(i/2+1), "X", node.Draw(rt, "node"), 1, 0, 0)
-			r.Submitted, r.Started, r.Ended = moment.Draw(rt, "submitted"), moment.Draw(rt, "started"), moment.Draw(rt, "ended")
-			f.Runs = append(f.Runs, r)
-			if rapid.Bool().Draw(rt, "asked") {
-				f.Requests = append(f.Requests, resume(reconfigure.RequestID(i+1), 1, r))
-				f.Requests[len(f.Requests)-1].Submitted = moment.Draw(rt, "asked at")
-			}
-		}
-		since := moment.Draw(rt, "since")
+		f := drawFacts(rt)
+		since := drawMoment().Draw(rt, "since")
 		r := NewReport(f, since, "")
 		var want, groups, users time.Duration
 		for _, l := range f.Lives {

@@ -11,7 +11,12 @@ locals {
 
   shard = terraform.workspace == "default" ? "" : terraform.workspace
   host  = local.cloud.hosts[local.shard == "" ? 0 : tonumber(trimprefix(local.shard, "host-"))]
-  nodes = { for name, node in var.nodes : name => node if node.shard == local.shard }
+
+  # Terraform parses the variables at each start, so they have the nodes of one workspace: by hand those of the default one, the others' are in files.
+  # `reconfigure` itself passes those of the workspace in which it runs Terraform.
+  given = var.shard == local.shard
+  file  = jsondecode(local.given ? jsonencode({ nodes = {} }) : file("nodes/${local.shard}.json"))
+  nodes = { for name, node in merge(local.given ? var.nodes : {}, local.file.nodes) : name => node if node.shard == local.shard }
 
   # Slurm gives a node up at resume_timeout, so a later instance is of no use. The last third is for the playbooks, or for the report of the failure.
   patience = "${floor(local.cluster.slurm.resume_timeout * 2 / 3)}s"

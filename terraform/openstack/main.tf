@@ -4,7 +4,7 @@
 #   - nothing is made from all nodes: no resource, no local, no output.
 #
 # A large cluster has several states, each a workspace of this module: a shard. The shared resources are in the default workspace. All resources are made
-# only from the nodes of the selected workspace, whether the variables have the nodes of all shards or of one.
+# only from the nodes of the selected workspace.
 
 locals {
   cluster = yamldecode(file(var.cluster_file))
@@ -13,10 +13,21 @@ locals {
   mark    = "Slurm cluster ${local.cluster.cluster_name}"
 
   shard = terraform.workspace == "default" ? "" : terraform.workspace
-  nodes = { for name, node in var.nodes : name => node if node.shard == local.shard }
+
+  # Terraform parses the variables at each start, so they have the nodes of one workspace: by hand those of the default one, the others' are in files.
+  # `reconfigure` itself passes those of the workspace in which it runs Terraform.
+  given = var.shard == local.shard
+  file  = jsondecode(local.given ? jsonencode({ nodes = {}, kept_ports = {} }) : file("nodes/${local.shard}.json"))
+  nodes = {
+    for name, node in merge(local.given ? var.nodes : {}, local.file.nodes) :
+    name => merge({ power_state = "active" }, node) if node.shard == local.shard
+  }
   ports = merge(
-    { for name, node in var.nodes : name => { group = node.group, network_id = node.network_id } if node.shard == local.shard },
-    { for name, port in var.kept_ports : name => { group = port.group, network_id = port.network_id } if port.shard == local.shard },
+    { for name, node in local.nodes : name => { group = node.group, network_id = node.network_id } },
+    {
+      for name, port in merge(local.given ? var.kept_ports : {}, local.file.kept_ports) :
+      name => { group = port.group, network_id = port.network_id } if port.shard == local.shard
+    },
   )
 
   # `reconfigure` finds the cluster's ports by this description, and its instances by the metadata below.

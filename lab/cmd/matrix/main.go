@@ -30,7 +30,7 @@ type release struct {
 
 func releases() []release {
 	var both []string
-	for _, name := range []string{"campaign", "failure", "grow", "resize", "update"} {
+	for _, name := range []string{"campaign", "failure", "grow", "resize", "security", "update"} {
 		both = append(both, "./lab/e2e/"+name)
 	}
 	return []release{

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -157,7 +159,79 @@ func TestComputeServiceStopsWhileTerraformRuns(t *testing.T) {
 	awaitPeace(t)
 }
 
+func TestComputeHostIsAway(t *testing.T) {
+	scenario(t, "nova-compute is killed before a server is built, and comes back")
+	if real == nil {
+		t.Skip("labcloud has no nova-compute")
+	}
+	check(t, real.Kill("nova-compute"))
+	over := until(t, func() {
+		if err := real.Restart("nova-compute"); err != nil {
+			t.Error(err)
+		}
+	})
+	job := lab.Job(t, "--nodelist=node02", "--wrap=true")
+	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
+		// A minute after the kill Nova knows of it, and finds no host.
+		s, ok := lab.Server("node02")
+		return ok && s.Status != "ACTIVE", fmt.Sprintf("node02 is %+v", s)
+	})
+	over()
+	awaitRequeued(t, job, "COMPLETED")
+	awaitPeace(t)
+}
+
 func TestServerStaysInBuild(t *testing.T) {
 	scenario(t, "a server stays in BUILD")
 	failsAndRecovers(t, reconfigure.ClassBoot, "", func(t *testing.T) func() { return holdBoots(t, "node02") })
+}
+
+func TestServerIsDeletedBehindOurBack(t *testing.T) {
+	scenario(t, "servers are deleted by somebody else: one with a job on it, and a persistent one")
+	job := lab.Job(t, "--nodelist=node02", harness.Until)
+	lab.AwaitJob(t, job, "RUNNING")
+	client := compute(t, member(t))
+	before := lab.Identities(t, "node01", "node02")
+	for _, node := range []string{"node01", "node02"} {
+		check(t, servers.Delete(t.Context(), client, before[node].ID).ExtractErr())
+	}
+	lab.Eventually(t, harness.UpdatePatience, func() (bool, string) {
+		left := names(lab.Servers())
+		return left == cluster.ControlNodeName, "the cloud has " + left
+	})
+	out, code := lab.Call(t, "reconcile", "--recheck", "1s")
+	if code != 10 || strings.Count(out, "lost: ") != 2 {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	// What an administrator does before Slurm has noticed it, which takes SlurmdTimeout. DOWN requeues the job, and
+	// Slurm does not wait for the end of its processes.
+	lab.OnControl(t, "scontrol", "update", "NodeName=node02", "State=DOWN", "Reason=its instance is gone")
+	lab.OnControl(t, "scontrol", "update", "NodeName=node02", "State=POWER_DOWN_FORCE")
+	lab.Do(t, "update", "--reimage", "node01")
+	lab.AwaitIdle(t, "node01")
+	after := lab.Identities(t, "node01")["node01"]
+	if after.ID == before["node01"].ID {
+		t.Errorf("before %+v, after %+v", before["node01"], after)
+	}
+	awaitRequeued(t, job, "RUNNING")
+	lab.LetGo(t, "node02")
+	lab.AwaitJob(t, job, "COMPLETED")
+	awaitPeace(t)
+}
+
+func TestServerIsStoppedBehindOurBack(t *testing.T) {
+	scenario(t, "a persistent server is stopped by somebody else")
+	client := compute(t, member(t))
+	before := lab.Identities(t, "node01")["node01"]
+	check(t, servers.Stop(t.Context(), client, before.ID).ExtractErr())
+	awaitState(t, "node01", "SHUTOFF")
+	if out, code := lab.Call(t, "reconcile", "--recheck", "1s"); code != 10 || !strings.Contains(out, "stopped") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	lab.Do(t, "update", "node01")
+	lab.AwaitIdle(t, "node01")
+	if after := lab.Identities(t, "node01")["node01"]; after.ID != before.ID || after.Boot == before.Boot {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	awaitPeace(t)
 }

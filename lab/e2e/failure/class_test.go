@@ -189,7 +189,7 @@ func assertJobsComeToRun(t *testing.T, ways []*way) {
 	t.Helper()
 	lab.Do(t, "continue")
 	for _, w := range ways {
-		hurry(t, w.job)
+		lab.Hurry(t, w.job)
 	}
 	for _, w := range ways {
 		lab.Eventually(t, failurePatience, func() (bool, string) {
@@ -203,19 +203,6 @@ func assertJobsComeToRun(t *testing.T, ways []*way) {
 	lab.AwaitQuiet(t)
 	lab.AssertTerraformIsClean(t)
 	assertNothingLeaked(t)
-}
-
-// hurry has a job begin as soon as possible: Slurm delays a requeued job for two minutes. A job may begin meanwhile.
-func hurry(t *testing.T, job string) {
-	t.Helper()
-	state, err := lab.JobState(job)
-	if err != nil || state != "PENDING" {
-		return
-	}
-	out, err := lab.Command(cluster.ControlNodeName, "scontrol", "update", "JobId="+job, "StartTime=now").CombinedOutput()
-	if err != nil && !strings.Contains(string(out), "no longer pending") {
-		t.Fatalf("job %s cannot be hurried: %v\n%s", job, err, out)
-	}
 }
 
 // assertNothingLeaked checks the cloud's servers: an unknown instance is only there.

@@ -70,7 +70,7 @@ func TestKilledWhileItReports(t *testing.T) {
 		!strings.HasPrefix(reason, "reconfigure: capacity: ") {
 		t.Errorf("when the worker is killed, w02 is %s, %q", state, reason)
 	}
-	hurry(t, id)
+	lab.Hurry(t, id)
 	goOn(t)
 	w.ends()
 	lab.AwaitJob(t, id, "COMPLETED")

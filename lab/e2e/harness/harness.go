@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/procs"
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
 
@@ -117,24 +118,19 @@ func (l *Lab) nothingLeft() error {
 	if out, err := exec.Command("ip", "link", "show", "lab-"+l.name).CombinedOutput(); err == nil {
 		errs = append(errs, fmt.Errorf("the lab's network is still there: %s", out))
 	}
-	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	left, err := procs.Find(procs.Any(procs.Environment(l.named), procs.Mount(l.named)))
 	errs = append(errs, err)
-	for _, file := range files {
-		environ, _ := os.ReadFile(file) // a process that has ended has none
-		mounts, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "mounts"))
-		if l.named(environ) || l.named(mounts) {
-			cmdline, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-			errs = append(errs, fmt.Errorf("process %s is left: %q", filepath.Base(filepath.Dir(file)), cmdline))
-		}
+	for _, p := range left {
+		errs = append(errs, fmt.Errorf("a process is left: %s", p))
 	}
 	return errors.Join(errs...)
 }
 
 // named reports whether a text contains the path of the lab's folder or of a file in it, and not only a path with the
 // same beginning.
-func (l *Lab) named(text []byte) bool {
-	return slices.ContainsFunc(strings.FieldsFunc(string(text),
-		func(r rune) bool { return strings.ContainsRune("\x00\n ,:=", r) }), func(word string) bool {
+func (l *Lab) named(text string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(text,
+		func(r rune) bool { return strings.ContainsRune(" ,:=", r) }), func(word string) bool {
 		return word == l.Dir || strings.HasPrefix(word, l.Dir+"/")
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/procs"
 )
 
 // KillWorkers kills all workers of the lab and their descendants, such as Terraform and Ansible, at once by SIGKILL,
@@ -42,11 +44,13 @@ func lives(pid int) bool {
 func (l *Lab) workers(t *testing.T) []int {
 	t.Helper()
 	var found []int
-	for _, pid := range processes(t) {
-		// a process that has ended has none
-		cmdline, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
-		if strings.Contains(string(cmdline), l.Site+"\x00worker\x00") {
-			found = append(found, pid)
+	processes, err := procs.Find(func(int) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range processes {
+		if i := slices.Index(p.Args, l.Site); i >= 0 && i+1 < len(p.Args) && p.Args[i+1] == "worker" {
+			found = append(found, p.ID)
 		}
 	}
 	return found
@@ -56,7 +60,11 @@ func (l *Lab) workers(t *testing.T) []int {
 func descendants(t *testing.T, of []int) []int {
 	t.Helper()
 	children := map[int][]int{}
-	for _, pid := range processes(t) {
+	all, err := procs.IDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range all {
 		stat, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 		// pid (name) state parent …, and the name may have anything in it.
 		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
@@ -74,21 +82,6 @@ func descendants(t *testing.T, of []int) []int {
 		found, next = append(found, born...), born
 	}
 	return found
-}
-
-func processes(t *testing.T) []int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var pids []int
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return slices.Clip(pids)
 }
 
 func signal(pids []int, s syscall.Signal) {

@@ -3,9 +3,9 @@
 import filecmp
 import os
 import shutil
-import tempfile
 import time
 
+from ansible.module_utils import reconfigure_files
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
@@ -67,13 +67,7 @@ class Files:
         shutil.rmtree(self.before)
 
     def write(self, name, text):
-        number, path = tempfile.mkstemp(prefix=".%s." % name, dir=self.directory)
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fchmod(number, 0o644)
-            os.fsync(number)
-        os.rename(path, os.path.join(self.directory, name))
+        reconfigure_files.write(os.path.join(self.directory, name), text, 0o644)
 
 
 def read(path):

@@ -1,8 +1,8 @@
 """Reads and writes the configuration files of slurmctld."""
 
 import os
-import tempfile
 
+from ansible.module_utils import reconfigure_files
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
@@ -41,16 +41,6 @@ def read(directory):
             with open(path, encoding="utf-8", errors="replace", newline="") as file:
                 found[name] = file.read()
     return found
-
-
-def write(directory, name, text):
-    number, path = tempfile.mkstemp(prefix=".%s." % name, dir=directory)
-    with os.fdopen(number, "w", encoding="utf-8", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fchmod(number, 0o644)
-        os.fsync(number)
-    os.rename(path, os.path.join(directory, name))
 
 
 def squeue(module, column, which):
@@ -116,7 +106,7 @@ def main():
     differing = [name for name, text in module.params["files"].items() if there.get(name) != text]
     if not module.check_mode:
         for name in differing:
-            write(directory, name, module.params["files"][name])
+            reconfigure_files.write(os.path.join(directory, name), module.params["files"][name], 0o644)
     module.exit_json(changed=bool(differing), names=sorted(module.params["files"]))
 
 

@@ -1,4 +1,4 @@
-package grow_test
+package security_test
 
 import (
 	"bytes"
@@ -122,11 +122,10 @@ func crashing(t *testing.T, name string) func() {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for ctx.Err() == nil {
-			pids, err := lab.ControlHostProcesses()
-			for _, pid := range pids {
-				line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // it may have ended
-				if err == nil && bytes.Contains(line, []byte("/"+name+"\x00")) {
-					done <- unix.Kill(pid, unix.SIGABRT) == nil
+			processes, _ := lab.ControlHostProcesses()
+			for _, p := range processes {
+				if slices.ContainsFunc(p.Args, func(arg string) bool { return filepath.Base(arg) == name }) {
+					done <- unix.Kill(p.ID, unix.SIGABRT) == nil
 					return
 				}
 			}

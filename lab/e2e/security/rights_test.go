@@ -1,4 +1,4 @@
-package grow_test
+package security_test
 
 import (
 	"errors"

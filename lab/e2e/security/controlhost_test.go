@@ -1,4 +1,4 @@
-package grow_test
+package security_test
 
 import (
 	"encoding/json"
@@ -56,12 +56,12 @@ func TestNothingOfTheControlHostRunsAsRoot(t *testing.T) {
 	users, others := map[string]bool{}, map[string]bool{} // by name
 	id := lab.Job(t, "--nodelist=node05", "--wrap=true")
 	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
-		pids, err := lab.ControlHostProcesses()
+		processes, err := lab.ControlHostProcesses()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, pid := range pids {
-			if name, all := ownersOf(pid); slices.Equal(all, slices.Repeat([]string{fmt.Sprint(uid)}, 4)) {
+		for _, p := range processes {
+			if name, all := ownersOf(p.ID); slices.Equal(all, slices.Repeat([]string{fmt.Sprint(uid)}, 4)) {
 				users[name] = true
 			} else if name != "" {
 				others[name] = true

@@ -1,0 +1,21 @@
+"""Writes files of a node. Ansible sends it with each module that imports it."""
+
+import os
+import tempfile
+
+
+def write(path, text, mode, owner=None):
+    """Writes a file atomically, also for a computer that loses its power. The owner is a pair of ids; without it, who runs this. It raises OSError, and then leaves the file as it was."""
+    number, unfinished = tempfile.mkstemp(prefix=".%s." % os.path.basename(path), dir=os.path.dirname(path))
+    try:
+        with os.fdopen(number, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+            file.flush()
+            if owner:
+                os.fchown(number, *owner)
+            os.fchmod(number, mode)
+            os.fsync(number)
+        os.rename(unfinished, path)
+    except OSError:
+        os.unlink(unfinished)
+        raise

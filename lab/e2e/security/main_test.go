@@ -1,0 +1,21 @@
+// Package security_test tests on a lab what must not be possible: for users, for root of a node, for who has stolen a
+// key, and for Terraform without a request. It tests too who runs what on the control host, and where secrets are.
+package security_test
+
+import (
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+)
+
+var lab harness.Lab
+
+func TestMain(m *testing.M) {
+	os.Exit(lab.Main(m, cluster.Config{
+		Name: "security", Gateway: netip.MustParsePrefix("10.75.0.1/24"),
+		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 2, 6)},
+	}, nil))
+}

@@ -1,0 +1,278 @@
+package machines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// Client looks at machines and switches them. It is safe for concurrent use.
+type Client struct {
+	access   reconfigure.Access
+	table    Table
+	poll     time.Duration // between two looks at a machine that is switched
+	commands chan struct{} // a place for each command that runs
+
+	lock  sync.Mutex
+	found map[string]found // by node, as its name was looked up
+}
+
+// found is what a name was found to mean.
+type found struct {
+	address string
+	at      time.Time
+}
+
+// Open reads the table of an access. It runs no command.
+func Open(_ context.Context, access reconfigure.Access) (*Client, error) {
+	table, err := readTable(access.Dir, access.Cloud)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{
+		access: access, table: table, poll: time.Second, commands: make(chan struct{}, table.Parallelism),
+		found: map[string]found{},
+	}, nil
+}
+
+// nodes reads the map of nodes.
+func (c *Client) nodes(ctx context.Context) (map[string]reconfigure.Spec, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return c.access.Means.Nodes(ctx)
+}
+
+// address returns a node's address: that of the table, else what its name means. It is empty where the name is not
+// found. An answer counts for some minutes, and longer while there is none.
+func (c *Client) address(ctx context.Context, node string) string {
+	if address, given := c.table.Addresses[node]; given {
+		return address.String()
+	}
+	const counts = 5 * time.Minute
+	c.lock.Lock()
+	known := c.found[node]
+	c.lock.Unlock()
+	if known.address != "" && time.Since(known.at) < counts {
+		return known.address
+	}
+	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", node)
+	if err != nil || len(addresses) == 0 {
+		return known.address
+	}
+	known = found{addresses[0].Unmap().String(), time.Now()}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.found[node] = known
+	return known.address
+}
+
+// Resolve returns the ids of a source: its names. Only the flavor can be chosen.
+func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved {
+	_, known := c.table.Flavors[s.Flavor]
+	switch err := source("the node", s); {
+	case ctx.Err() != nil:
+		return reconfigure.Resolved{Err: context.Cause(ctx).Error(), Class: reconfigure.ClassCloud}
+	case err != nil:
+		return reconfigure.Resolved{Err: err.Error(), Class: reconfigure.ClassMissing}
+	case !known:
+		return reconfigure.Resolved{
+			Err: fmt.Sprintf("flavor %q: not found in %s", s.Flavor, File), Class: reconfigure.ClassMissing,
+		}
+	}
+	return reconfigure.Resolved{ImageID: existing, FlavorID: s.Flavor, NetworkID: existing}
+}
+
+// Servers returns the machines in service, each with its status now. That of a machine whose command does not say is
+// UNKNOWN, with the reason as its fault.
+func (c *Client) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
+	desired, err := c.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	servers := map[string][]reconfigure.Server{}
+	var lock sync.Mutex
+	var wait sync.WaitGroup
+	for node, spec := range desired {
+		if !spec.HasInstance() || !nodes.Empty() && !nodes.Contains(node) {
+			continue
+		}
+		wait.Go(func() {
+			server := c.server(ctx, node, spec)
+			lock.Lock()
+			defer lock.Unlock()
+			servers[node] = []reconfigure.Server{server}
+		})
+	}
+	wait.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return servers, nil
+}
+
+func (c *Client) server(ctx context.Context, node string, spec reconfigure.Spec) reconfigure.Server {
+	m, err := c.machine(ctx, node, spec.FlavorID)
+	server := reconfigure.Server{
+		ID: node, Node: node, Status: statusUnknown, Address: m.address,
+		ImageID: spec.ImageID, FlavorID: spec.FlavorID, Group: spec.Group,
+	}
+	if err == nil {
+		server.Status, err = c.status(ctx, m)
+	}
+	switch {
+	case err != nil:
+		server.Fault = err.Error()
+	case server.Status == statusError:
+		server.Fault = "its command says that it is broken"
+	}
+	return server
+}
+
+// ServersWithFaults is Servers of all nodes.
+func (c *Client) ServersWithFaults(ctx context.Context) (map[string][]reconfigure.Server, error) {
+	return c.Servers(ctx, nodeset.NodeSet{})
+}
+
+// one returns a machine in service.
+func (c *Client) one(ctx context.Context, id string) (reconfigure.Spec, error) {
+	desired, err := c.nodes(ctx)
+	if err == nil && !desired[id].HasInstance() {
+		err = reconfigure.Classify(reconfigure.ClassMissing, fmt.Errorf("machine %s is not in service", id))
+	}
+	return desired[id], err
+}
+
+// Fault returns why a machine is in ERROR, or why its status is unknown.
+func (c *Client) Fault(ctx context.Context, id string) (string, error) {
+	spec, err := c.one(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return c.server(ctx, id, spec).Fault, ctx.Err()
+}
+
+// Reboot switches a machine off and on again. Its services end first, if it accepts the login. A passing failure of a
+// command is tried again for about half a minute.
+func (c *Client) Reboot(ctx context.Context, id string) error {
+	spec, err := c.one(ctx, id)
+	if err != nil {
+		return err
+	}
+	m, err := c.machine(ctx, id, spec.FlavorID)
+	if err != nil {
+		return err
+	}
+	if !m.flavor.switched() {
+		return fmt.Errorf("machines of flavor %s have no commands in %s: reboot %s by hand", spec.FlavorID, File, id)
+	}
+	if err := c.again(ctx, func() error { return c.off(ctx, m) }); err != nil {
+		return err
+	}
+	return c.again(ctx, func() error { return c.on(ctx, m) })
+}
+
+// again repeats what fails with a passing failure, after pauses that double.
+func (c *Client) again(ctx context.Context, do func() error) error {
+	const most = 5
+	wait := 2 * c.poll
+	for attempt := 1; ; attempt++ {
+		err := do()
+		if err == nil || attempt == most || !reconfigure.ClassOf(err).Passing() {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+			wait *= 2
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+var errNoConsole = errors.New("the console of a machine is not read")
+
+// Console returns an error.
+func (c *Client) Console(context.Context, string, int) (string, error) { return "", errNoConsole }
+
+// RemoveServer returns an error: the map of nodes has all machines that Servers returns, so none is left over.
+func (c *Client) RemoveServer(_ context.Context, id, _ string, _ time.Time) error {
+	return fmt.Errorf("machine %s is not removed: nothing but a resize or a failure takes it out of service", id)
+}
+
+// Room has no limit: each machine exists already.
+func (c *Client) Room(ctx context.Context) (reconfigure.Room, error) {
+	flavors, err := c.Flavors(ctx)
+	none := reconfigure.Use{Instances: -1, Cores: -1, RAM: -1}
+	return reconfigure.Room{Limit: none, Flavors: flavors}, err
+}
+
+// Flavors returns what a machine of each flavor has, where the table says it.
+func (c *Client) Flavors(context.Context) (map[string]reconfigure.Use, error) {
+	uses := map[string]reconfigure.Use{}
+	for name, f := range c.table.Flavors {
+		if f.Cores > 0 && f.Memory > 0 {
+			uses[name] = reconfigure.Use{Instances: 1, Cores: f.Cores, RAM: f.Memory}
+		}
+	}
+	return uses, nil
+}
+
+// ProjectServers returns none: there is no project.
+func (c *Client) ProjectServers(context.Context) ([]reconfigure.ProjectServer, error) {
+	return nil, nil
+}
+
+// Namesakes returns none.
+func (c *Client) Namesakes(context.Context) (map[string][]reconfigure.Server, error) { return nil, nil }
+
+// Mark has nothing to do.
+func (c *Client) Mark(context.Context, []string, []string) ([]reconfigure.Server, error) {
+	return nil, nil
+}
+
+// Ports returns none.
+func (c *Client) Ports(context.Context) (map[string][]reconfigure.Port, error) {
+	return map[string][]reconfigure.Port{}, nil
+}
+
+var errNoPorts = errors.New("machines have no ports")
+
+// Port returns an error, as RemovePort does.
+func (c *Client) Port(context.Context, string) (string, error) { return "", errNoPorts }
+
+// RemovePort returns an error.
+func (c *Client) RemovePort(context.Context, string, string, time.Time) error { return errNoPorts }
+
+// Images returns none.
+func (c *Client) Images(context.Context) ([]reconfigure.Image, error) { return nil, nil }
+
+var errNoImages = errors.New("reconfigure makes no images of machines")
+
+// Image returns an error, so that no node is cleaned for an image that is not made.
+func (c *Client) Image(context.Context, string, reconfigure.RequestID) (reconfigure.Image, bool, error) {
+	return reconfigure.Image{}, false, errNoImages
+}
+
+// CreateImage returns an error.
+func (c *Client) CreateImage(
+	context.Context, reconfigure.Instance, string, reconfigure.RequestID,
+) (reconfigure.Image, error) {
+	return reconfigure.Image{}, errNoImages
+}
+
+// AwaitImage returns an error.
+func (c *Client) AwaitImage(
+	_ context.Context, i reconfigure.Image, _ reconfigure.Instance,
+) (reconfigure.Image, error) {
+	return i, errNoImages
+}
+
+// Clock is this host's time: the machines have no other one in common.
+func (c *Client) Clock(context.Context) (time.Time, error) { return time.Now(), nil }

@@ -1,0 +1,169 @@
+package machines
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// File is the file of the cluster directory with the machines.
+const File = "machines.yaml"
+
+// Table is what is known of the machines of a cloud.
+type Table struct {
+	// Flavors is the kinds of machines, by name.
+	Flavors map[string]Flavor `yaml:"flavors"`
+	// Addresses is the IPv4 addresses of nodes, by name. That of a node without one is looked up by the node's name.
+	Addresses map[string]netip.Addr `yaml:"addresses"`
+	// Shutdown is the command that the login user runs on a node to end its services; empty: there is none.
+	Shutdown        []string `yaml:"shutdown"`
+	ShutdownSeconds int      `yaml:"shutdown_seconds"` // until the machine is off after it
+	CommandSeconds  int      `yaml:"command_seconds"`  // for one command
+	SwitchSeconds   int      `yaml:"switch_seconds"`   // until the state is that of the command
+	Parallelism     int      `yaml:"parallelism"`      // the maximum number of commands at a time
+}
+
+// Flavor is a kind of machines: how they are switched, and what they have.
+type Flavor struct {
+	// On, Off and State are programs on the control host with their arguments, without a shell. {node} and {address}
+	// stand for the machine. Machines without commands are always on.
+	On     []string `yaml:"on"`
+	Off    []string `yaml:"off"`
+	State  []string `yaml:"state"`
+	Cores  int      `yaml:"cores"`  // zero: unknown
+	Memory int      `yaml:"memory"` // in MiB; zero: unknown
+}
+
+// switched reports whether the machines have commands.
+func (f Flavor) switched() bool { return len(f.State) > 0 }
+
+// seconds is a number of seconds of the table.
+func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
+
+// defaults is a table with what need not be set.
+func defaults() Table {
+	return Table{
+		Shutdown:        []string{"sudo", "-n", "systemctl", "--no-block", "poweroff"},
+		ShutdownSeconds: 90, CommandSeconds: 30, SwitchSeconds: 60, Parallelism: 20,
+	}
+}
+
+// readTable reads the table of a cloud in a cluster directory.
+func readTable(dir, cloud string) (Table, error) {
+	path := filepath.Join(dir, File)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Table{}, fmt.Errorf("find cloud %q: %w", cloud, err)
+	}
+	var file struct {
+		Clouds map[string]yaml.Node `yaml:"clouds"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		return Table{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	node, there := file.Clouds[cloud]
+	if !there {
+		return Table{}, fmt.Errorf("%s has no cloud %q", path, cloud)
+	}
+	table, err := parse(&node)
+	if err != nil {
+		return Table{}, fmt.Errorf("%s: cloud %q: %w", path, cloud, err)
+	}
+	return table, nil
+}
+
+// parse reads a table. A key that is unknown is an error, since a misspelt one would leave a machine on.
+func parse(node *yaml.Node) (Table, error) {
+	text, err := yaml.Marshal(node)
+	if err != nil {
+		return Table{}, err
+	}
+	table := defaults()
+	strict := yaml.NewDecoder(bytes.NewReader(text))
+	strict.KnownFields(true)
+	if err := strict.Decode(&table); err != nil {
+		return Table{}, err
+	}
+	return table, table.check()
+}
+
+func (t Table) check() error {
+	var problems []error
+	if len(t.Flavors) == 0 {
+		problems = append(problems, errors.New("flavors is empty"))
+	}
+	for name, f := range t.Flavors {
+		given := 0
+		for _, command := range [][]string{f.On, f.Off, f.State} {
+			if len(command) > 0 && command[0] != "" {
+				given++
+			}
+		}
+		if given != 0 && given != 3 {
+			problems = append(problems, fmt.Errorf("flavor %s: on, off and state belong together", name))
+		}
+		if min(f.Cores, f.Memory) < 0 {
+			problems = append(problems, fmt.Errorf("flavor %s: cores or memory is negative", name))
+		}
+	}
+	for node, address := range t.Addresses {
+		if !address.Is4() {
+			problems = append(problems, fmt.Errorf("addresses: %s: %s is no IPv4 address", node, address))
+		}
+	}
+	if min(t.ShutdownSeconds, t.CommandSeconds, t.SwitchSeconds, t.Parallelism) < 1 {
+		problems = append(problems, errors.New("a number of seconds or parallelism is less than 1"))
+	}
+	return errors.Join(problems...)
+}
+
+// place returns the shard of each declared node, which is one of its own: a machine that takes long to be switched
+// delays no other. It checks what the declaration says of the machines.
+func place(t Table, c reconfigure.Cluster) (map[string]string, error) {
+	problems := []error{source("control_node", c.Control.Source)}
+	places := map[string]string{c.Control.Name: reconfigure.DefaultShard}
+	for _, g := range c.Groups {
+		problems = append(problems, source("node group "+g.Name, g.Source))
+		flavor, known := t.Flavors[g.Flavor]
+		if known && !flavor.switched() && g.Min < g.Max {
+			problems = append(problems, fmt.Errorf("node group %s: machines of flavor %s have no commands in %s, so "+
+				"they are always on: make min_nodes %d, as max_nodes", g.Name, g.Flavor, File, g.Max))
+		}
+		for node := range g.Nodes().All() {
+			places[node] = node
+		}
+	}
+	return places, errors.Join(problems...)
+}
+
+// existing is the image and the network of all machines.
+const existing = "existing"
+
+// source returns an error if an image or a network is declared: the machines have theirs.
+func source(whose string, s reconfigure.Source) error {
+	for _, part := range [][2]string{{"image", s.Image}, {"network", s.Network}} {
+		if part[1] != existing {
+			return fmt.Errorf("%s: %s: %s cannot be given to machines that exist: write %s", whose, part[0], part[1],
+				existing)
+		}
+	}
+	return nil
+}
+
+// command fills in the places of a machine.
+func command(argv []string, node, address string) []string {
+	filled := make([]string, len(argv))
+	for i, word := range argv {
+		filled[i] = strings.NewReplacer("{node}", node, "{address}", address).Replace(word)
+	}
+	return filled
+}
