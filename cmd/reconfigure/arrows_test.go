@@ -51,6 +51,7 @@ var arrows = map[string][]string{
 	"reconfigure/openstack": {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/hosts":     {"reconfigure"},
 	"reconfigure/libvirt":   {"reconfigure", "reconfigure/nodeset", "reconfigure/hosts"},
+	"reconfigure/vsphere":   {"reconfigure", "reconfigure/nodeset", "reconfigure/hosts"},
 	"reconfigure/machines":  {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
 	"reconfigure/ssh":       {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/site": { // ties them all
@@ -59,7 +60,7 @@ var arrows = map[string][]string{
 		"reconfigure/operation", "reconfigure/controller", "reconfigure/campaign", "reconfigure/reconcile",
 		"reconfigure/status", "reconfigure/usage", "reconfigure/check",
 		"reconfigure/slurmconf", "reconfigure/terraform", "reconfigure/ansible", "reconfigure/slurm", "reconfigure/openstack",
-		"reconfigure/ssh", "reconfigure/libvirt", "reconfigure/machines",
+		"reconfigure/ssh", "reconfigure/libvirt", "reconfigure/vsphere", "reconfigure/machines",
 	},
 }
 
