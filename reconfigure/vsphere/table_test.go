@@ -3,6 +3,7 @@ package vsphere
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -172,6 +173,34 @@ func TestErrorsOfTheProviderHaveClasses(t *testing.T) {
 	} {
 		if got := providerClass(words); got != want {
 			t.Errorf("%q is %s, want %s", words, got, want)
+		}
+	}
+}
+
+// TestTheDocumentedEntryIsRead reads that of docs/clouds.md, with the resource pool and with hosts instead.
+func TestTheDocumentedEntryIsRead(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "clouds.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## vSphere\n")
+	blocks := regexp.MustCompile(`(?m)(?:^    .*\n)+`).FindAllString(section, 2)
+	if len(blocks) != 2 {
+		t.Fatalf("the section has %q", blocks)
+	}
+	limits := regexp.MustCompile(`(?m)^ +(resource_pool|cores):.*\n`)
+	for entry, hosts := range map[string]int{
+		blocks[0]: 0, limits.ReplaceAllString(blocks[0], "") + blocks[1]: 2,
+	} {
+		dir := t.TempDir()
+		for file, text := range map[string]string{File: entry, "vsphere.password": "p"} {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		table, err := readTable(dir, "site")
+		if err != nil || len(table.Hosts) != hosts || table.Flavors["small"].Memory != 4096 || table.Folder != "slurm" {
+			t.Errorf("%s is %+v, error %v", entry, table, err)
 		}
 	}
 }
