@@ -91,8 +91,7 @@ check: lint ## run the tests that need neither root nor tools; results of unchan
 	go run $(GOTESTSUM) --format pkgname-and-test-fails --hide-summary skipped -- -short $(CHECKED)
 
 .PHONY: test
-test: FUZZ = 1
-test: tools-systemd lint fuzz ## run all tests, the end-to-end tests on labs of their own
+test: tools-systemd lint ## run all tests, the end-to-end tests on labs of their own
 	go run $(GOTESTSUM) --format pkgname-and-test-fails --raw-command -- go run ./lab/cmd/alltests
 
 .PHONY: test-tofu

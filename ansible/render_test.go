@@ -1,6 +1,7 @@
 package site_test
 
 import (
+	"bytes"
 	"flag"
 	"os"
 	"os/exec"
@@ -55,7 +56,7 @@ func TestSlurmConf(t *testing.T) {
 			text := "- hosts: localhost\n  vars_files: [" + shipped + ", " + vars +
 				"/Debian.yml]\n  tasks:\n    - import_role: {name: slurm_conf, tasks_from: write}\n"
 			playbook(t, text, "--extra-vars", "slurm_directory="+out, "--extra-vars", "@"+variant)
-			for _, file := range []string{"slurm.conf", "cgroup.conf", "gres.conf"} {
+			for _, file := range []string{"slurm.conf", "cgroup.conf", "gres.conf", "fresh.sh"} {
 				golden(t, filepath.Join("testdata", name, file), filepath.Join(out, file))
 			}
 		})
@@ -66,6 +67,7 @@ func TestSlurmConf(t *testing.T) {
 func golden(t *testing.T, want, got string) {
 	t.Helper()
 	text, err := os.ReadFile(got)
+	text = bytes.ReplaceAll(text, []byte(filepath.Dir(got)), []byte("/etc/slurm"))
 	if *update {
 		if err := os.Remove(want); err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)

@@ -25,6 +25,7 @@ type Cluster struct {
 	Control        Control
 	Groups         []NodeGroup
 	Partitions     []Partition
+	Limits         []Limit
 	Slurm          Timing
 	NFSShares      []string
 	Settings       Settings
@@ -59,6 +60,8 @@ type NodeGroup struct {
 	WhenIdle WhenIdle
 	// MaxStopped is the number of stopped instances of the group from which on others are removed.
 	MaxStopped int
+	// Gres is the generic resources of a node (slurm.conf(5), Gres); empty: none.
+	Gres string
 	// MaxAge is the age from which on an instance of the group is replaced when its jobs have ended; 0: none.
 	MaxAge time.Duration
 	// Slurm has the further settings of the NodeName line (slurm.conf(5)), by keys in lower case.
@@ -86,7 +89,19 @@ type Partition struct {
 	Groups []string
 	// AllOrNothing reports whether a job gets none of its nodes if there is no room for all of them.
 	AllOrNothing bool
+	// Fresh reports whether each job gets instances that no job used before.
+	Fresh bool
 }
+
+// Limit is the maximum number of nodes of some groups that exist at a time, together. The persistent nodes of the
+// groups always have their places.
+type Limit struct {
+	Groups []string
+	Max    int
+}
+
+// String names the groups, for messages.
+func (l Limit) String() string { return strings.Join(l.Groups, ", ") }
 
 // Timing is the configuration of Slurm's power saving (slurm.conf(5)).
 type Timing struct {
@@ -291,6 +306,13 @@ func (c Cluster) WithoutInstance(node string, was Spec) (Spec, bool) {
 		return Spec{}, false
 	}
 	return was.PortOnly()
+}
+
+// Fresh reports whether each node of a group serves one job: a partition over it has Fresh.
+func (c Cluster) Fresh(group string) bool {
+	return slices.ContainsFunc(c.Partitions, func(p Partition) bool {
+		return p.Fresh && slices.Contains(p.Groups, group)
+	})
 }
 
 // Shards returns the shards of a map of nodes, sorted. The default shard is always the first.

@@ -25,6 +25,9 @@ type Danger struct {
 type Hardware struct {
 	CPUs       int `json:"CPUs"`
 	RealMemory int `json:"RealMemory"` // MiB
+	// Weight is Slurm's preference among the nodes that fit a job: it takes the smallest (slurm.conf(5), Weight). 0:
+	// Slurm's default.
+	Weight int `json:"Weight,omitempty"`
 }
 
 // HardwareOf returns the hardware of a flavor. A kernel keeps a part of the memory for itself, and Slurm drains nodes

@@ -1,5 +1,6 @@
 """Brings a node into a declared state."""
 
+import base64
 import glob
 import grp
 import os
@@ -30,7 +31,7 @@ DOCUMENTATION = """
         description: path, owner, group and mode
         type: list
       files:
-        description: path, owner, group, mode, and content or secret, which is not logged; an optional file is left out where its folder is missing
+        description: path, owner, group, mode, and content, secret, which is not logged, or base64, since Ansible makes another value of a text like JSON; an optional file is left out where its folder is missing
         type: list
       blocks:
         description: content between two lines with the marker, at the beginning of a file that has other content too; ~USER is that user's home
@@ -86,8 +87,9 @@ ARGUMENTS = {
         path={"type": "str", "required": True},
         content={"type": "str"},
         secret={"type": "str", "no_log": True},
+        base64={"type": "str"},
         optional={"type": "bool", "default": False},
-    ), "required_one_of": [("content", "secret")], "mutually_exclusive": [("content", "secret")]},
+    ), "required_one_of": [("content", "secret", "base64")], "mutually_exclusive": [("content", "secret", "base64")]},
     "blocks": {"type": "list", "elements": "dict", "default": [], "options": {
         "path": {"type": "str", "required": True},
         "marker": {"type": "str", "required": True},
@@ -153,6 +155,8 @@ class Node:
         if wanted["optional"] and not os.path.isdir(os.path.dirname(path)):
             return
         content = wanted["content"] if wanted["secret"] is None else wanted["secret"]
+        if wanted["base64"] is not None:
+            content = base64.b64decode(wanted["base64"]).decode("utf-8", "surrogateescape")
         if read(path) == content:
             self.own(path, wanted)
         else:

@@ -4,6 +4,11 @@ import os
 import tempfile
 
 
+def mode(name):
+    """Returns the mode of one of Slurm's files: the scripts among them are programs."""
+    return 0o755 if name.endswith(".sh") else 0o644
+
+
 def write(path, text, mode, owner=None):
     """Writes a file atomically, also for a computer that loses its power. The owner is a pair of ids; without it, who runs this. It raises OSError, and then leaves the file as it was."""
     number, unfinished = tempfile.mkstemp(prefix=".%s." % os.path.basename(path), dir=os.path.dirname(path))

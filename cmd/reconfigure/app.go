@@ -50,6 +50,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 			reconcileCommand(),
 			checkCommand(),
 			imageCommand(),
+			filesCommand(),
 			inventoryCommand(),
 			gateCommand(),
 			workerCommand(),
@@ -92,11 +93,8 @@ func command(c cli.Command) *cli.Command {
 	c.OnUsageError = onUsageError
 	c.HideHelpCommand = true // else a node called "help", or "h", would be one
 	// These may stand before the command, too, and have their defaults there.
-	c.Flags = append(
-		c.Flags,
-		&cli.PathFlag{Name: "dir", Usage: dirUsage},
-		&cli.BoolFlag{Name: "json", Usage: jsonUsage, DisableDefaultText: true},
-	)
+	c.Flags = append(c.Flags, &cli.PathFlag{Name: "dir", Usage: dirUsage},
+		&cli.BoolFlag{Name: "json", Usage: jsonUsage, DisableDefaultText: true})
 	c.Description = strings.Join(text.Wrap(c.Description, helpWidth), "\n")
 	c.Action = func(ctx *cli.Context) error {
 		if ctx.Command.ArgsUsage == "" && ctx.Args().Present() {

@@ -46,7 +46,8 @@ var arrows = map[string][]string{
 	"reconfigure/simulate":  {"reconfigure", "reconfigure/nodeset", "reconfigure/operation"},
 	"reconfigure/storm":     {},
 	"reconfigure/terraform": {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/ansible":   {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
+	"reconfigure/sitefiles": {"reconfigure/nodeset", "reconfigure/text"},
+	"reconfigure/ansible":   {"reconfigure", "reconfigure/nodeset", "reconfigure/process", "reconfigure/sitefiles"},
 	"reconfigure/slurm":     {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
 	"reconfigure/openstack": {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/hosts":     {"reconfigure"},
@@ -60,7 +61,7 @@ var arrows = map[string][]string{
 		"reconfigure/operation", "reconfigure/controller", "reconfigure/campaign", "reconfigure/reconcile",
 		"reconfigure/status", "reconfigure/usage", "reconfigure/check",
 		"reconfigure/slurmconf", "reconfigure/terraform", "reconfigure/ansible", "reconfigure/slurm", "reconfigure/openstack",
-		"reconfigure/ssh", "reconfigure/libvirt", "reconfigure/vsphere", "reconfigure/machines",
+		"reconfigure/ssh", "reconfigure/libvirt", "reconfigure/vsphere", "reconfigure/machines", "reconfigure/sitefiles",
 	},
 }
 

@@ -23,11 +23,8 @@ func evidenceCommand() *cli.Command {
 			"is replaced in it, but with --json.\n\n" + hostlistHelp,
 		ArgsUsage: "[HOSTLIST...]",
 		Flags: []cli.Flag{
-			&cli.Int64Flag{
-				Name:        "request",
-				Usage:       "only what was kept while request `NUMBER` was carried out; then HOSTLIST may be left out",
-				DefaultText: "any",
-			},
+			&cli.Int64Flag{Name: "request", DefaultText: "any",
+				Usage: "only what was kept while request `NUMBER` was carried out; then HOSTLIST may be left out"},
 			&cli.BoolFlag{Name: "all", Usage: "of all failures, oldest first", DisableDefaultText: true},
 		},
 		Action: func(c *cli.Context) error {
@@ -66,10 +63,8 @@ func evidence(c *cli.Context, log *journal.Journal, nodes nodeset.NodeSet) ([]re
 		return nil, unknownRequest(c, id)
 	}
 	kept, err := log.EvidenceOf(c.Context, r)
-	return slices.DeleteFunc(
-		kept,
-		func(e reconfigure.Evidence) bool { return !nodes.Empty() && !nodes.Contains(e.Node) },
-	), err
+	others := func(e reconfigure.Evidence) bool { return !nodes.Empty() && !nodes.Contains(e.Node) }
+	return slices.DeleteFunc(kept, others), err
 }
 
 func showEvidence(c *cli.Context, nodes nodeset.NodeSet, kept []reconfigure.Evidence) error {

@@ -14,11 +14,8 @@ func inventoryCommand() *cli.Command {
 			"the tool's own playbooks get. " +
 			"It comes from Terraform's state, and is JSON with or without --json.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{
-				Name:               "list",
-				Usage:              "all groups and hosts, by Ansible's contract for inventory scripts",
-				DisableDefaultText: true,
-			},
+			&cli.BoolFlag{Name: "list", DisableDefaultText: true,
+				Usage: "all groups and hosts, by Ansible's contract for inventory scripts"},
 		},
 		Action: func(c *cli.Context) error {
 			if !c.Bool("list") {

@@ -57,11 +57,8 @@ const sizeHelp = "Flags may stand behind GROUP. After an edit of min_nodes by ha
 func sizeFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "to", Usage: "have this `NUMBER` of persistent nodes", DefaultText: "none"},
-		&cli.IntFlag{
-			Name:        "by",
-			Usage:       "have this `NUMBER` of persistent nodes more, or less, than now",
-			DefaultText: "none",
-		},
+		&cli.IntFlag{Name: "by", DefaultText: "none",
+			Usage: "have this `NUMBER` of persistent nodes more, or less, than now"},
 	}
 }
 

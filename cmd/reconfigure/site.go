@@ -19,11 +19,8 @@ func siteOf(c *cli.Context) (site.Site, error) {
 	s, err := site.Open(directory(c))
 	var file *fs.PathError
 	if errors.As(err, &file) && errors.Is(file, fs.ErrNotExist) {
-		return s, usagef(
-			c,
-			"there is no %s, so this is no cluster directory: change into one, or name it by --dir or RECONFIGURE_DIR",
-			file.Path,
-		)
+		return s, usagef(c, "there is no %s, so this is no cluster directory: change into one, or name it by --dir or "+
+			"RECONFIGURE_DIR", file.Path)
 	}
 	if err != nil {
 		return s, err

@@ -27,25 +27,14 @@ func statusCommand() *cli.Command {
 			"it must pass each of them. docs/status.md describes the fields of JSON and YAML.",
 		Flags: []cli.Flag{
 			outputFlag(),
-			&cli.StringSliceFlag{
-				Name:  "group",
-				Usage: "only nodes of the node group `NAME`; may be repeated, or have commas",
-			},
-			&cli.StringSliceFlag{
-				Name:  "state",
-				Usage: "only nodes that Slurm has in one of these states, in sinfo's words: `STATE`, as in drain,down",
-			},
-			&cli.BoolFlag{
-				Name: "outdated",
+			&cli.StringSliceFlag{Name: "group", Usage: "only nodes of the node group `NAME`; may be repeated, or have commas"},
+			&cli.StringSliceFlag{Name: "state",
+				Usage: "only nodes that Slurm has in one of these states, in sinfo's words: `STATE`, as in drain,down"},
+			&cli.BoolFlag{Name: "outdated", DisableDefaultText: true,
 				Usage: "only nodes that differ from the declaration: another image, flavor or network, " +
-					"a missing instance, …",
-				DisableDefaultText: true,
-			},
-			&cli.BoolFlag{
-				Name:               "failing",
-				Usage:              "only nodes with which something went wrong last",
-				DisableDefaultText: true,
-			},
+					"a missing instance, …"},
+			&cli.BoolFlag{Name: "failing", DisableDefaultText: true,
+				Usage: "only nodes with which something went wrong last"},
 		},
 		Action: func(c *cli.Context) error {
 			format, err := outputFormat(c)

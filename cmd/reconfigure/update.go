@@ -25,18 +25,12 @@ func updateCommand() *cli.Command {
 		ArgsUsage: "HOSTLIST...",
 		Flags: append(
 			append(requestFlags(), campaignFlags()...),
-			&cli.BoolFlag{
-				Name:               "reimage",
-				Usage:              "make a new instance of a node that is what is declared, too",
-				DisableDefaultText: true,
-			},
+			&cli.BoolFlag{Name: "reimage", DisableDefaultText: true,
+				Usage: "make a new instance of a node that is what is declared, too"},
 			&cli.StringFlag{Name: "image", Usage: "take the image `NAME` instead of the one that is declared"},
 			drainTimeoutFlag(),
-			&cli.BoolFlag{
-				Name:               "from-slurm",
-				Usage:              "Slurm reboots the nodes: look into their reasons for what is to be done",
-				DisableDefaultText: true,
-			},
+			&cli.BoolFlag{Name: "from-slurm", DisableDefaultText: true,
+				Usage: "Slurm reboots the nodes: look into their reasons for what is to be done"},
 		),
 		Action: func(c *cli.Context) error {
 			timeout, err := drainTimeout(c)

@@ -84,6 +84,7 @@ type Partition struct {
 	Name    string         `yaml:"name"`
 	Groups  []string       `yaml:"groups"`
 	Default bool           `yaml:"default"`
+	Fresh   string         `yaml:"fresh"`
 	Slurm   map[string]any `yaml:"slurm"`
 }
 

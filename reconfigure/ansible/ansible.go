@@ -23,6 +23,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sitefiles"
 )
 
 // Config is the configuration of a Runner.
@@ -58,7 +59,11 @@ func New(c Config) *Runner {
 func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance,
 	extent reconfigure.Extent, watch func(node, message string),
 	done func(node string, seen reconfigure.Configured, err error)) (reconfigure.Failures, error) {
-	inv := newInventory(c, instances)
+	site, err := sitefiles.Read(r.Dir)
+	if err != nil {
+		return nil, err
+	}
+	inv := newInventory(c, instances, site)
 	static, err := inv.static()
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ func (r *Runner) Clean(ctx context.Context, c reconfigure.Cluster, i reconfigure
 	}
 	defer func() { err = errors.Join(err, s.close(ctx)) }()
 	node := nodeset.Of(i.Node)
-	inv := newInventory(c, map[string]reconfigure.Instance{i.Node: i})
+	inv := newInventory(c, map[string]reconfigure.Instance{i.Node: i}, nil)
 	err = errors.Join(
 		s.writeVars(c, reconfigure.Extent{Changed: node}), s.writeInventory(r.Dir, inv.only(node)),
 	)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sitefiles"
 )
 
 // The groups of the inventory. Each node group is one more, with the name groupPrefix + its name.
@@ -25,8 +26,10 @@ const (
 // "Developing dynamic inventory"). It depends on its arguments alone. Instances without an address, and those of nodes
 // that are not declared, are not in it. An instance without an ID is the kept port of a node that has no instance: its
 // address is in the inventory, but it is no host. Nor is a stopped instance.
-func Inventory(c reconfigure.Cluster, instances map[string]reconfigure.Instance) ([]byte, error) {
-	return newInventory(c, instances).list()
+func Inventory(
+	c reconfigure.Cluster, instances map[string]reconfigure.Instance, site sitefiles.Files,
+) ([]byte, error) {
+	return newInventory(c, instances, site).list()
 }
 
 // inventory is the inventory before it is written in one of its two forms.
@@ -40,6 +43,26 @@ type hostVars struct {
 	User    string `json:"ansible_user"`
 	Key     string `json:"ansible_ssh_private_key_file"`
 	Group   string `json:"node_group"`
+	// Site is the site's own files for the node, in the form that the module converge takes.
+	Site []siteFile `json:"site_files,omitempty"`
+}
+
+// siteFile has templates of Ansible.
+type siteFile struct {
+	Path   string `json:"path"`
+	Mode   string `json:"mode"`
+	Base64 string `json:"base64"` // of its content
+}
+
+// siteFiles returns the files of a site for a node. The names have no character with a meaning in a template.
+func siteFiles(site sitefiles.Files, node string) []siteFile {
+	var all []siteFile
+	for _, f := range site.For(node) {
+		mode := map[bool]string{false: "0644", true: "0755"}[f.Executable]
+		all = append(all, siteFile{"{{ slurm_directory }}/" + sitefiles.Place + "/" + f.Name, mode,
+			"{{ lookup('ansible.builtin.file', playbook_dir ~ '/files/site/" + f.Source + "', rstrip=false) | b64encode }}"})
+	}
+	return all
 }
 
 type group struct {
@@ -48,7 +71,9 @@ type group struct {
 	Vars     map[string]any `json:"vars,omitempty"`
 }
 
-func newInventory(c reconfigure.Cluster, instances map[string]reconfigure.Instance) inventory {
+func newInventory(
+	c reconfigure.Cluster, instances map[string]reconfigure.Instance, site sitefiles.Files,
+) inventory {
 	inv := inventory{hosts: map[string]hostVars{}, groups: map[string]group{}}
 	addresses := map[string]string{}
 	add := func(nodes nodeset.NodeSet, nodeGroup string) group {
@@ -64,6 +89,10 @@ func newInventory(c reconfigure.Cluster, instances map[string]reconfigure.Instan
 			}
 			g.Hosts = append(g.Hosts, node)
 			inv.hosts[node] = hostVars{Address: address, User: c.LoginUser, Key: c.PrivateKeyFile, Group: nodeGroup}
+			if own := inv.hosts[node]; nodeGroup != reconfigure.ControlGroup {
+				own.Site = siteFiles(site, node)
+				inv.hosts[node] = own
+			}
 		}
 		return g
 	}

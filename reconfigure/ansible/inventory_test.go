@@ -15,6 +15,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sitefiles"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -61,12 +62,12 @@ func golden(t *testing.T, name string, got []byte) {
 }
 
 func TestInventoryIsTheSameForTheSameArguments(t *testing.T) {
-	list, err := Inventory(testCluster(), testInstances())
+	list, err := Inventory(testCluster(), testInstances(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "list.json", list)
-	static, err := newInventory(testCluster(), testInstances()).static()
+	static, err := newInventory(testCluster(), testInstances(), nil).static()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func TestAnsibleReadsTheSameFromBothForms(t *testing.T) {
 	for name, instances := range map[string]map[string]reconfigure.Instance{"some instances": testInstances(),
 		"none": {}} {
 		t.Run(name, func(t *testing.T) {
-			inv := newInventory(testCluster(), instances)
+			inv := newInventory(testCluster(), instances, nil)
 			list, err := inv.list()
 			if err != nil {
 				t.Fatal(err)
@@ -99,6 +100,70 @@ func TestAnsibleReadsTheSameFromBothForms(t *testing.T) {
 				t.Errorf("the file differs from the program's output (-program +file):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestSiteFilesComeAsTheyAre has Ansible write what the inventory has of site files: text that looks like a value of
+// another type, or like a template.
+func TestSiteFilesComeAsTheyAre(t *testing.T) {
+	needs.Lab(t)
+	dir := t.TempDir()
+	contents := map[string]string{
+		"json.1.node[01-03]": "{\"a\": 1}\n", "list.1.all": "[1, 2]", "prolog.2.node01": "#!/bin/sh\necho '{{ x }}' é\n",
+		"prolog.1.all": "true", "other.1.node02": "not for node01",
+	}
+	for name, content := range contents {
+		write(t, filepath.Join(dir, sitefiles.Folder, name), content)
+	}
+	if err := os.Chmod(filepath.Join(dir, sitefiles.Folder, "prolog.2.node01"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	files, err := sitefiles.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inv := newInventory(testCluster(), testInstances(), files)
+	text, err := inv.only(nodeset.Of("node01")).static()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ctl := inv.hosts["ctl"].Site; ctl != nil {
+		t.Errorf("the control node gets %v", ctl)
+	}
+	write(t, filepath.Join(dir, "inventory.json"), string(text))
+	write(t, filepath.Join(dir, "ansible", "site.yml"), `
+- hosts: node01
+  gather_facts: false
+  tasks:
+    - converge:
+        folders: [{path: "{{ slurm_directory }}/site", mode: "0755"}]
+        files: "{{ [] + site_files | default([]) + ([] if true else []) }}"
+`)
+	library, err := filepath.Abs("../../ansible")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "ansible-playbook", "--inventory", filepath.Join(dir, "inventory.json"),
+		"--connection", "local", "--extra-vars", "slurm_directory="+filepath.Join(dir, "node"),
+		filepath.Join(dir, "ansible", "site.yml"))
+	cmd.Env = append(os.Environ(), "ANSIBLE_LIBRARY="+filepath.Join(library, "library"),
+		"ANSIBLE_ACTION_PLUGINS="+filepath.Join(library, "action_plugins"), "HOME="+dir, "LC_ALL=C.UTF-8")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for name, want := range map[string]string{"json": "json.1.node[01-03]", "list": "list.1.all",
+		"prolog": "prolog.2.node01"} {
+		got, err := os.ReadFile(filepath.Join(dir, "node", "site", name))
+		if err != nil || string(got) != contents[want] {
+			t.Errorf("%s is %q, error %v, want %q", name, got, err, contents[want])
+		}
+	}
+	prolog, err := os.Stat(filepath.Join(dir, "node", "site", "prolog"))
+	if err != nil || prolog.Mode() != 0o755 {
+		t.Errorf("the prolog has mode %v, error %v", prolog, err)
+	}
+	if there, err := os.ReadDir(filepath.Join(dir, "node", "site")); err != nil || len(there) != 3 {
+		t.Errorf("the node has %v, error %v", there, err)
 	}
 }
 
@@ -130,13 +195,13 @@ func ansibleInventory(t *testing.T, source string) map[string]any {
 func TestNodesThatCannotBeConfiguredFailAlone(t *testing.T) {
 	instances := testInstances()
 	nodes := nodeset.Of("ctl", "node01", "node10")
-	got := texts(newInventory(testCluster(), instances).absent(testCluster(), nodes))
+	got := texts(newInventory(testCluster(), instances, nil).absent(testCluster(), nodes))
 	want := map[string]string{"node10": "not configured: the cluster has no instance of it with an address"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	delete(instances, "ctl")
-	got = texts(newInventory(testCluster(), instances).absent(testCluster(), nodeset.Of("node01")))
+	got = texts(newInventory(testCluster(), instances, nil).absent(testCluster(), nodeset.Of("node01")))
 	want = map[string]string{"node01": "not configured: the control node ctl has no instance with an address"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("without a control node (-want +got):\n%s", diff)
@@ -165,7 +230,7 @@ func write(t *testing.T, path, content string) {
 func TestAKeptPortHasAnAddressAndIsNoHost(t *testing.T) {
 	instances := testInstances()
 	instances["node02"] = reconfigure.Instance{Node: "node02", Address: "10.0.0.7"}
-	inv := newInventory(testCluster(), instances)
+	inv := newInventory(testCluster(), instances, nil)
 	addresses, _ := inv.groups[groupCluster].Vars["node_addresses"].(map[string]string)
 	if _, host := inv.hosts["node02"]; host || addresses["node02"] != "10.0.0.7" {
 		t.Errorf("it is a host: %t; addresses %v", host, addresses)
@@ -185,7 +250,7 @@ func BenchmarkInventoryOf4000Nodes(b *testing.B) {
 		instances[node] = reconfigure.Instance{Node: node, ID: node, Address: "10.1.2.3"}
 	}
 	for b.Loop() {
-		if _, err := Inventory(c, instances); err != nil {
+		if _, err := Inventory(c, instances, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

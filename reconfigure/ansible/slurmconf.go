@@ -46,7 +46,7 @@ func (r *Runner) SlurmConf(
 		vars["hardware_file"] = s.hardware()
 	}
 	err = errors.Join(writeHardware(s.hardware(), hardware),
-		s.writeInventory(r.Dir, newInventory(c, instances).only(control)), writeJSON(s.vars(), vars))
+		s.writeInventory(r.Dir, newInventory(c, instances, nil).only(control)), writeJSON(s.vars(), vars))
 	if err != nil {
 		return SlurmConf{}, err
 	}

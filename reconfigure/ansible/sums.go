@@ -15,6 +15,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sitefiles"
 )
 
 // Sums returns a checksum for each of the nodes, of all that a run of the playbooks takes for it: the playbooks and
@@ -23,8 +24,12 @@ import (
 func (r *Runner) Sums(
 	c reconfigure.Cluster, instances map[string]reconfigure.Instance, nodes nodeset.NodeSet,
 ) (map[string]string, error) {
+	site, err := sitefiles.Read(r.Dir)
+	if err != nil {
+		return nil, err
+	}
 	common := sha256.New()
-	addresses := newInventory(c, instances).groups[groupCluster].Vars
+	addresses := newInventory(c, instances, nil).groups[groupCluster].Vars
 	if err := json.NewEncoder(common).Encode([]any{addresses, instances[c.Control.Name].ID}); err != nil {
 		return nil, fmt.Errorf("checksum of the inventory: %w", err)
 	}
@@ -42,7 +47,8 @@ func (r *Runner) Sums(
 	sums := map[string]string{}
 	for node := range nodes.All() {
 		i := instances[node]
-		own := sha256.Sum256(append(slices.Clone(shared), node+"\n"+i.ID+"\n"+i.Made.ImageID+"\n"+i.Address...))
+		files := fmt.Sprint(siteFiles(site, node)) // their modes; the contents are among those of the playbooks
+		own := sha256.Sum256(append(slices.Clone(shared), node+"\n"+i.ID+"\n"+i.Made.ImageID+"\n"+i.Address+files...))
 		sums[node] = hex.EncodeToString(own[:])
 	}
 	return sums, nil

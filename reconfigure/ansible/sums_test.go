@@ -24,6 +24,7 @@ func TestSumChangesWithWhatTheNodeIsConfiguredFrom(t *testing.T) {
 	}
 	write("ansible/site.yml", "- hosts: all\n")
 	write("ansible/library/module.py", "1")
+	write("ansible/files/site/epilog.1.all", "")
 	write("ansible/roles/x/vars/main.yml", "{}")
 	write("shared.yml", "cluster_name: eiffel\n")
 	write("group_vars/cluster.yml", "{}")
@@ -58,9 +59,15 @@ func TestSumChangesWithWhatTheNodeIsConfiguredFrom(t *testing.T) {
 		t.Error("it changes with what does not matter to the node")
 	}
 	for name, change := range map[string]func(){
-		"a playbook":           func() { write("ansible/site.yml", "- hosts: none\n") },
-		"a role":               func() { write("ansible/roles/x/tasks/main.yml", "[]\n") },
-		"a module":             func() { write("ansible/library/module.py", "2") },
+		"a playbook":  func() { write("ansible/site.yml", "- hosts: none\n") },
+		"a role":      func() { write("ansible/roles/x/tasks/main.yml", "[]\n") },
+		"a module":    func() { write("ansible/library/module.py", "2") },
+		"a site file": func() { write("ansible/files/site/prolog.1.all", "#!/bin/sh\n") },
+		"the mode of one": func() {
+			if err := os.Chmod(filepath.Join(dir, "ansible/files/site/epilog.1.all"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		},
 		"the declaration":      func() { write("group_vars/all.yml", "cluster_name: tower\n") },
 		"a variable of a host": func() { write("host_vars/node01.yml", "x: 1\n") },
 		"what is given":        func() { write("state/ansible/given.json", "{}") },
@@ -87,7 +94,7 @@ func TestAStoppedNodeIsNoHost(t *testing.T) {
 	i := instances["node03"]
 	i.Made = reconfigure.Spec{ImageID: "v1", Power: reconfigure.PowerOff}
 	instances["node03"] = i
-	inv := newInventory(c, instances)
+	inv := newInventory(c, instances, nil)
 	if _, host := inv.hosts["node03"]; host {
 		t.Error("it is a host")
 	}

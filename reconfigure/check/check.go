@@ -59,6 +59,8 @@ type Facts struct {
 
 	Measured map[string]reconfigure.Measured // the hardware of a node of each group, by the group's name
 
+	SiteFiles string // what is wrong with ansible/files/site; empty: nothing
+
 	Login   string                   // why the login to the cloud fails; empty: it works, or that is not known
 	Clocks  map[string]time.Duration // how far each host's clock is ahead of the control host's, by host
 	Sources map[reconfigure.Source]reconfigure.Resolved
@@ -78,7 +80,7 @@ type Report struct {
 // checks returns all checks.
 func checks() []func(Facts) []Finding {
 	return []func(Facts) []Finding{
-		files, disks, authorizedKeys, hostKeys, slurmSettings, hardware, deadlines, versions, exports, clocks,
+		files, siteFiles, disks, authorizedKeys, hostKeys, slurmSettings, hardware, deadlines, versions, exports, clocks,
 		login, sources, quota, names,
 	}
 }

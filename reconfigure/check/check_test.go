@@ -493,3 +493,10 @@ unknown  Slurm does not answer, and what depends on it is not checked: no route
 		t.Errorf("%q, %v", b.String(), err)
 	}
 }
+
+func TestNamesOfSiteFiles(t *testing.T) {
+	report := Run(Facts{SiteFiles: "a.1.n1 and a.1.n[1-2] have the same priority for n1"})
+	if report.Worst() != Error || !strings.Contains(report.Findings[0].What, "a.1.n[1-2]") {
+		t.Errorf("%+v", report)
+	}
+}

@@ -178,3 +178,14 @@ func disks(facts Facts) (found []Finding) {
 	}
 	return found
 }
+
+// siteFiles reports names in ansible/files/site that mean nothing, or of which a node could get either.
+func siteFiles(f Facts) []Finding {
+	if f.SiteFiles == "" {
+		return nil
+	}
+	return []Finding{{
+		Check: "files", Severity: Error, What: f.SiteFiles, Why: "no node can be configured",
+		Change: "rename or remove these files; docs/sitefiles.md has the form of the names",
+	}}
+}

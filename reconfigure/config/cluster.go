@@ -18,6 +18,7 @@ func (d *declaration) cluster() reconfigure.Cluster {
 		Control:        reconfigure.Control{Name: d.control.name.is, Source: d.control.source.source()},
 		Groups:         each(d.groups, group.nodeGroup),
 		Partitions:     each(d.partitions, partition.partition),
+		Limits:         limits(d.limits),
 		Slurm: reconfigure.Timing{
 			SuspendTime:    seconds(d.slurm.suspendTime),
 			SuspendTimeout: seconds(d.slurm.suspendTimeout),
@@ -69,6 +70,7 @@ func (g group) nodeGroup() reconfigure.NodeGroup {
 		KeepPorts:  g.keepsPorts(),
 		WhenIdle:   reconfigure.WhenIdle(g.whenIdle.is),
 		MaxStopped: g.mostStopped(),
+		Gres:       g.gres.is,
 		MaxAge:     duration(g.maxAge.is),
 		Slurm:      settings,
 	}
@@ -93,7 +95,17 @@ func (g group) mostStopped() int {
 }
 
 func (p partition) partition() reconfigure.Partition {
-	return reconfigure.Partition{Name: p.name.is, Groups: each(p.groups.is, content), AllOrNothing: p.allOrNothing.is}
+	return reconfigure.Partition{
+		Name: p.name.is, Groups: each(p.groups.is, content), AllOrNothing: p.allOrNothing.is, Fresh: p.perJob(),
+	}
+}
+
+// limits returns nil where none is declared.
+func limits(all []limit) (made []reconfigure.Limit) {
+	for _, l := range all {
+		made = append(made, reconfigure.Limit{Groups: each(l.groups.is, content), Max: l.max.is})
+	}
+	return made
 }
 
 func content(v value[string]) string { return v.is }

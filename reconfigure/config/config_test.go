@@ -122,6 +122,50 @@ func TestAnAge(t *testing.T) {
 	}
 }
 
+// TestManyImagesOverOnePool declares the pool of docs/images.md.
+func TestManyImagesOverOnePool(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "images.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(text), "    node_groups:\n      - {name: debian,")
+	example, _, _ = strings.Cut(example, "\n\n")
+	example = "node_groups:\n  - {name: debian," + strings.ReplaceAll(example, "\n    ", "\n")
+	before, rest, _ := strings.Cut(shipped(t), "node_groups:\n")
+	_, after, _ := strings.Cut(rest, "# Slurm's power saving")
+	got, err := config.Load(directory(t, before+example+"\n#"+after))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []reconfigure.Limit{{Groups: []string{"debian", "rocky"}, Max: 100}}
+	if diff := cmp.Diff(want, got.Limits); diff != "" || len(got.Groups) != 2 || got.Groups[1].KeepPorts {
+		t.Errorf("%+v, limits (-want +got):\n%s", got.Groups, diff)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	for text, want := range map[string]string{
+		"- {groups: [standard], max: 10}":             "",
+		"- {groups: [standard], max: 2}":              "",
+		"- {groups: [standard], max: 1}":              "1 is below the 2 persistent nodes of these groups",
+		"- {groups: [standart], max: 10}":             `there is no group "standart"; did you mean standard?`,
+		"- {groups: [standard, standard], max: 10}":   "is a duplicate",
+		"- {groups: [], max: 10}":                     "a limit is over one group at least",
+		"- {groups: [standard]}":                      "max: is missing",
+		"- {groups: [standard], max: 10, maximum: 3}": "unknown key",
+		"[]": "is empty",
+	} {
+		declaration := strings.Replace(shipped(t), "# limits:\n#   - {groups: [standard], max: 10}", "limits:\n  "+text, 1)
+		got, err := config.Load(directory(t, declaration))
+		switch {
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: error %v", text, err)
+		case want == "" && (err != nil || len(got.Limits) != 1 || got.Limits[0].String() != "standard"):
+			t.Errorf("%s: %+v, error %v", text, got.Limits, err)
+		}
+	}
+}
+
 func TestAllProblemsAreReported(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yml")
 	if err != nil || len(files) == 0 {
@@ -262,8 +306,9 @@ var edits = []struct{ name, from, to, want string }{
 		"slurm.extra.A[0]: must be text, a number, true or false, but is a list"},
 }
 
+var lineNumber = regexp.MustCompile(`line \d+`)
+
 func TestEachProblemIsReportedOnce(t *testing.T) {
-	lines := regexp.MustCompile(`line \d+`)
 	good := shipped(t)
 	for _, e := range edits {
 		t.Run(e.name, func(t *testing.T) {
@@ -275,7 +320,7 @@ func TestEachProblemIsReportedOnce(t *testing.T) {
 			var problems *config.Problems
 			if errors.As(err, &problems) {
 				for _, p := range *problems {
-					got += p.Path + ": " + lines.ReplaceAllString(p.Message, "line N")
+					got += p.Path + ": " + lineNumber.ReplaceAllString(p.Message, "line N")
 				}
 			} else if err != nil {
 				t.Fatal(err)

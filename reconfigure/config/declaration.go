@@ -17,6 +17,7 @@ type declaration struct {
 	control    control
 	groups     []group
 	partitions []partition
+	limits     []limit
 	slurm      timing
 	extra      map[string]value[string] // by lower-case name
 	nfsShares  value[[]value[string]]
@@ -38,7 +39,7 @@ type group struct {
 	name, prefix    value[string]
 	width, min, max value[int]
 	keepPorts       value[bool]
-	whenIdle        value[string]
+	whenIdle, gres  value[string]
 	maxAge          value[string]
 	maxStopped      value[int]
 	slurm           map[string]value[string] // by lower-case name
@@ -49,7 +50,17 @@ type partition struct {
 	name                    value[string]
 	groups                  value[[]value[string]]
 	isDefault, allOrNothing value[bool]
+	fresh                   value[string]
+	slurm                   map[string]value[string] // by lower-case name
 }
+
+type limit struct {
+	groups value[[]value[string]]
+	max    value[int]
+}
+
+// perJob is the value of a partition's fresh with which each job gets instances of its own.
+const perJob = "job"
 
 type timing struct {
 	suspendTime, suspendTimeout, resumeTimeout value[int]
@@ -87,6 +98,7 @@ func (d *declaration) schema(dir string) object {
 		"private_key_file": path(dir, &d.privateKeyFile, filled),
 		"node_groups":      list(&d.groups, (*group).schema),
 		"partitions":       list(&d.partitions, (*partition).schema),
+		"limits":           optional{list(&d.limits, (*limit).schema)},
 		"slurm":            d.slurmSchema(),
 		"name_resolution":  text(new(value[string]), oneOf("hosts", "dns")),
 		"nfs_shares":       texts(&d.nfsShares, shared),
@@ -176,7 +188,7 @@ func (g *group) schema() object {
 		"max_stopped": optional{integer(&g.maxStopped, 0, nodeset.MaxNodes)},
 		"max_age":     optional{text(&g.maxAge, maybe(age))},
 		"features":    optional{texts(new(value[[]value[string]]), feature())},
-		"gres":        optional{text(new(value[string]), maybe(gres()))},
+		"gres":        optional{text(&g.gres, maybe(gres()))},
 		"slurm":       optional{settings(&g.slurm, ofNodes())},
 	})
 }
@@ -204,8 +216,13 @@ func (p *partition) schema() object {
 		"groups":         texts(&p.groups),
 		"default":        optional{boolean(&p.isDefault)},
 		"all_or_nothing": optional{boolean(&p.allOrNothing)},
-		"slurm":          optional{settings(new(map[string]value[string]), ofPartition())},
+		"fresh":          optional{text(&p.fresh, maybe(oneOf(perJob)))},
+		"slurm":          optional{settings(&p.slurm, ofPartition())},
 	}
+}
+
+func (l *limit) schema() object {
+	return object{"groups": texts(&l.groups), "max": integer(&l.max, 0, nodeset.MaxNodes)}
 }
 
 func (d *declaration) slurmSchema() object {

@@ -16,6 +16,8 @@ func (d *declaration) check(r *report) {
 	d.checkNumber(r)
 	d.checkNodeNames(r)
 	d.checkPartitions(r)
+	d.checkLimits(r)
+	d.checkFresh(r)
 	d.checkSlurm(r)
 }
 
@@ -100,7 +102,10 @@ func (d *declaration) checkPartitions(r *report) {
 	names := each(d.groups, func(g group) string { return g.name.is })
 	var first partition
 	for _, p := range d.partitions {
-		p.checkGroups(r, names)
+		if p.groups.ok && len(p.groups.is) == 0 {
+			r.add(p.groups.place, "is empty; a partition is over one group at least")
+		}
+		checkGroups(r, p.groups, names)
 		switch {
 		case !p.isDefault.is:
 		case first.isDefault.is:
@@ -119,11 +124,30 @@ func (p partition) title() string {
 	return "partition " + p.name.is
 }
 
-func (p partition) checkGroups(r *report, names []string) {
-	if p.groups.ok && len(p.groups.is) == 0 {
-		r.add(p.groups.place, "is empty; a partition is over one group at least")
+// checkLimits checks that limits are over groups that are declared, and leave room for their persistent nodes.
+func (d *declaration) checkLimits(r *report) {
+	names := each(d.groups, func(g group) string { return g.name.is })
+	for _, l := range d.limits {
+		if l.groups.ok && len(l.groups.is) == 0 {
+			r.add(l.groups.place, "is empty; a limit is over one group at least")
+		}
+		checkGroups(r, l.groups, names)
+		persistent := 0
+		for _, g := range d.groups {
+			if slices.ContainsFunc(l.groups.is, func(v value[string]) bool { return v.is == g.name.is }) {
+				persistent += g.min.is
+			}
+		}
+		if l.max.ok && l.max.is < persistent {
+			r.add(l.max.place, "%d is below the %d persistent nodes of these groups; raise it, or lower their min_nodes",
+				l.max.is, persistent)
+		}
 	}
-	for _, g := range p.groups.is {
+}
+
+// checkGroups checks that the names are those of groups.
+func checkGroups(r *report, groups value[[]value[string]], names []string) {
+	for _, g := range groups.is {
 		if !g.ok || len(names) == 0 || slices.Contains(names, g.is) {
 			continue
 		}

@@ -300,13 +300,13 @@ func (c *controller) startLook() {
 		return
 	}
 	c.looking = true
-	requests, before := next.Together, c.waits
+	requests, before, underWay := next.Together, c.waits, c.underWay
 	c.wait.Go(func() {
 		if before.covers(requests, now) && before.last(c.ctx) {
 			c.tell(func() { c.looking, c.due = false, time.Now().Add(again) })
 			return
 		}
-		l := c.look(requests)
+		l := c.look(requests, underWay)
 		c.tell(func() { c.looked(l, next) })
 	})
 }
@@ -333,12 +333,13 @@ type planned struct {
 }
 
 // look takes a snapshot and plans. It changes nothing.
-func (c *controller) look(requests []reconfigure.Request) planned {
+func (c *controller) look(requests []reconfigure.Request, underWay nodeset.NodeSet) planned {
 	l := planned{requests: requests}
 	if l.site, l.err = c.Open(c.ctx); l.err != nil {
 		return l
 	}
 	l.seen, l.err = l.site.Observe(c.ctx, Scope(l.site.Cluster, requests))
+	l.seen.UnderWay = underWay
 	if reason, missing := l.seen.Missing[snapshot.Terraform]; missing && l.err == nil {
 		l.err = errors.New(reason)
 	}

@@ -60,6 +60,8 @@ func (j *Journal) KeepNodes(ctx context.Context, shard string, nodes map[string]
 			all = map[string]reconfigure.Spec{}
 		case err != nil:
 			return err
+		case maps.Equal(reconfigure.InShard(all, shard), nodes):
+			return nil // a run of Terraform keeps the same map several times
 		}
 		maps.DeleteFunc(all, func(_ string, spec reconfigure.Spec) bool { return spec.Shard == shard })
 		for node, spec := range nodes {

@@ -21,6 +21,14 @@ type Client struct {
 
 	lock  sync.Mutex
 	found map[string]found // by node, as its name was looked up
+	looks map[string]*look // by node, that are under way
+}
+
+// look is one question for the status of a machine.
+type look struct {
+	done   chan struct{} // closed when there is an answer
+	status string
+	err    error
 }
 
 // found is what a name was found to mean.
@@ -37,7 +45,7 @@ func Open(_ context.Context, access reconfigure.Access) (*Client, error) {
 	}
 	return &Client{
 		access: access, table: table, poll: time.Second, commands: make(chan struct{}, table.Parallelism),
-		found: map[string]found{},
+		found: map[string]found{}, looks: map[string]*look{},
 	}, nil
 }
 
@@ -124,7 +132,7 @@ func (c *Client) server(ctx context.Context, node string, spec reconfigure.Spec)
 		ImageID: spec.ImageID, FlavorID: spec.FlavorID, Group: spec.Group,
 	}
 	if err == nil {
-		server.Status, err = c.status(ctx, m)
+		server.Status, err = c.soon(ctx, m)
 	}
 	switch {
 	case err != nil:
@@ -133,6 +141,34 @@ func (c *Client) server(ctx context.Context, node string, spec reconfigure.Spec)
 		server.Fault = "its command says that it is broken"
 	}
 	return server
+}
+
+// soon is status for lists: a machine whose command takes long does not delay the others. The question goes on, and the
+// next list has its answer.
+func (c *Client) soon(ctx context.Context, m machine) (string, error) {
+	const patience = 3 * time.Second
+	c.lock.Lock()
+	l := c.looks[m.node]
+	if l == nil {
+		l = &look{done: make(chan struct{})}
+		c.looks[m.node] = l
+		go func() {
+			l.status, l.err = c.status(ctx, m)
+			c.lock.Lock()
+			delete(c.looks, m.node)
+			c.lock.Unlock()
+			close(l.done)
+		}()
+	}
+	c.lock.Unlock()
+	select {
+	case <-l.done:
+		return l.status, l.err
+	case <-time.After(patience):
+		return statusUnknown, fmt.Errorf("%s for %s has not ended yet", m.flavor.State[0], m.node)
+	case <-ctx.Done():
+		return statusUnknown, context.Cause(ctx)
+	}
 }
 
 // ServersWithFaults is Servers of all nodes.

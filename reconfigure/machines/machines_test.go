@@ -420,6 +420,68 @@ func TestAMachineThatDoesNotSayIsUnknown(t *testing.T) {
 	}
 }
 
+// TestAMachineThatHangsDelaysNoOther lists machines of which the command of one hangs for longer than a list waits.
+func TestAMachineThatHangsDelaysNoOther(t *testing.T) {
+	r := newRoom(t)
+	r.client.table.CommandSeconds = 60
+	r.nodes["node1"], r.nodes["node2"] = spec("node1", ""), spec("node2", "")
+	r.file("node1.state", "while ! [ -e go ]; do sleep 0.02; done; echo on; exit\n")
+	r.file("node2", "on\n")
+	for range 2 { // the question is asked once
+		servers, err := r.client.Servers(t.Context(), nodeset.NodeSet{})
+		r.must(err)
+		if servers["node1"][0].Status != statusUnknown || !servers["node2"][0].Active() {
+			t.Errorf("%+v", servers)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(r.dir, "log"))
+	r.must(err)
+	if asked := strings.Count(string(text), "state node1"); asked != 1 {
+		t.Errorf("node1 was asked for %d times", asked)
+	}
+	r.file("go", "")
+	for deadline := time.Now().Add(time.Minute); ; {
+		servers, err := r.client.Servers(t.Context(), nodeset.NodeSet{})
+		r.must(err)
+		if servers["node1"][0].Active() {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v", servers)
+		}
+	}
+}
+
+// TestAnOperationWaitsForTheSwitch previews the changes of a machine: none may be delivered before Apply has ended.
+func TestAnOperationWaitsForTheSwitch(t *testing.T) {
+	r := newRoom(t)
+	r.nodes["node1"] = spec("node1", "")
+	shard := r.client.Shard("node1")
+	for action, want := range map[reconfigure.Action]reconfigure.Effect{
+		reconfigure.Create:  "", // it is in service already
+		reconfigure.Replace: reconfigure.EffectReplace, reconfigure.Start: reconfigure.EffectStart,
+		reconfigure.Stop: reconfigure.EffectStop, reconfigure.Remove: reconfigure.EffectDelete,
+		reconfigure.Configure: "",
+	} {
+		plan := reconfigure.Plan{
+			Changes: []reconfigure.Change{{Node: "node1", Action: action, Spec: spec("node1", "")}},
+			Desired: map[string]reconfigure.Spec{"node1": spec("node1", ""), "node2": spec("node2", "")},
+		}
+		preview, err := shard.Preview(t.Context(), plan)
+		r.must(err)
+		var all []reconfigure.ResourceChange
+		if want != "" {
+			all = append(all, reconfigure.ResourceChange{Address: "machine.node1", Node: "node1", Effect: want})
+		}
+		if diff := cmp.Diff(all, preview.Changes); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", action, diff)
+		}
+	}
+	if ran := r.log(); len(ran) > 0 {
+		t.Errorf("ran %q", ran)
+	}
+}
+
 // TestTheTableIsChecked reads tables with a mistake.
 func TestTheTableIsChecked(t *testing.T) {
 	for text, want := range map[string]string{

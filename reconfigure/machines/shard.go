@@ -64,7 +64,8 @@ func (s *Shard) Addresses(ctx context.Context, _ bool) (map[string]string, error
 // Owned returns none: no machine has a mark.
 func (s *Shard) Owned(context.Context) (servers, ports []string, err error) { return nil, nil, nil }
 
-// Preview returns what Apply does. It runs no command.
+// Preview returns what Apply does. It runs no command. The changes have no Kind: an operation must not go on before
+// Apply has ended, since a machine that runs already may be switched off first.
 func (s *Shard) Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Preview, error) {
 	state, err := s.State(ctx)
 	if err != nil {
@@ -78,15 +79,11 @@ func (s *Shard) Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Pr
 			reconfigure.Start: reconfigure.EffectStart, reconfigure.Stop: reconfigure.EffectStop,
 			reconfigure.Remove: reconfigure.EffectDelete,
 		}[c.Action]
-		kind := reconfigure.KindInstance
-		switch {
-		case c.Action == reconfigure.Create && was == c.Spec:
+		if c.Action == reconfigure.Create && was == c.Spec || c.Action == reconfigure.Remove && !was.HasInstance() {
 			continue
-		case c.Action == reconfigure.Remove && !was.HasInstance():
-			kind = reconfigure.KindPort // only its address was known
 		}
 		preview.Changes = append(preview.Changes, reconfigure.ResourceChange{
-			Address: "machine." + c.Node, Node: c.Node, Effect: effect, Kind: kind,
+			Address: "machine." + c.Node, Node: c.Node, Effect: effect,
 		})
 	}
 	return preview, nil

@@ -14,7 +14,7 @@ import (
 // restrain rejects nodes that only Slurm asks for, of node groups with recent failures, so that their jobs go back into
 // the queue now and not after another failure. It also rejects the other nodes of those jobs if the jobs get all of
 // their nodes or none. It does not reject what a person asks for, nor a node that has an instance or a part of one, so
-// that unfinished instances are completed.
+// that unfinished instances are completed. Nodes beyond a limit of the declaration are rejected, too.
 func (p *planner) restrain(requests []reconfigure.Request) {
 	refused := reconfigure.Failures{}
 	for _, g := range p.cluster.Groups {
@@ -22,6 +22,9 @@ func (p *planner) restrain(requests []reconfigure.Request) {
 			p.cool(h, p.optional(g, requests), refused)
 			p.tryOne(h, p.optional(g, requests).Difference(refused.Nodes()), refused)
 		}
+	}
+	for _, l := range p.cluster.Limits {
+		p.limit(l, refused)
 	}
 	spare := p.where(func(c reconfigure.Change) bool {
 		return c.Action == reconfigure.Create && c.ForJobs && !c.Probe && !p.persistent.Contains(c.Node)

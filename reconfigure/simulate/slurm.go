@@ -121,11 +121,25 @@ func (w *World) Drained(reason string, nodes ...string) {
 	}
 }
 
-// EndJob ends the job on a node normally.
-func (w *World) EndJob(node string) {
+// Retires has Slurm power down a node with a job when the job has ended (scontrol(1), POWER_DOWN_ASAP), for us.
+func (w *World) Retires(node, reason string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	w.slurm[node].base, w.slurm[node].job = reconfigure.NodeIdle, false
+	n := w.slurm[node]
+	n.drain, n.reason, n.power = true, ReasonPrefix+reason, reconfigure.NodePowerDown
+}
+
+// EndJob ends the job on a node normally. It reports whether Slurm powers the node down then, which ends its drain.
+func (w *World) EndJob(node string) (goes bool) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	n := w.slurm[node]
+	n.base, n.job = reconfigure.NodeIdle, false
+	if n.power != reconfigure.NodePowerDown {
+		return false
+	}
+	n.power, n.drain = reconfigure.NodePoweringDown, false
+	return true
 }
 
 // Registered returns when a node's slurmd registered last.

@@ -20,6 +20,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sitefiles"
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurm"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ssh"
@@ -462,7 +463,11 @@ func (a *Adapters) Inventory(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := ansible.Inventory(a.site.Cluster, state.Instances)
+	files, err := sitefiles.Read(a.site.Dir)
+	if err != nil {
+		return nil, err
+	}
+	text, err := ansible.Inventory(a.site.Cluster, state.Instances, files)
 	if err != nil {
 		return nil, err
 	}

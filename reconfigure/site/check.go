@@ -26,6 +26,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sitefiles"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
@@ -88,6 +89,9 @@ func (s Site) localFacts() check.Facts {
 		unknown("the playbooks' variables", err)
 	}
 	facts.Exports = variables.Exports
+	if _, err := sitefiles.Read(s.Dir); err != nil {
+		facts.SiteFiles = err.Error()
+	}
 	keys, err := s.keyFile()
 	if err != nil {
 		unknown("the authorized keys", err)

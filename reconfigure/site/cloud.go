@@ -149,6 +149,10 @@ func (p provider) adaptExisting(dir string, c reconfigure.Cluster) (reconfigure.
 			return c, fmt.Errorf("%s: node group %s: max_age is not possible with provider %s, since nothing is made anew; "+
 				"take it out", config.File, g.Name, p.Name)
 		}
+		if c.Fresh(g.Name) {
+			return c, fmt.Errorf("%s: fresh: job of a partition over node group %s is not possible with provider %s, since "+
+				"nothing is made anew; take it out", config.File, g.Name, p.Name)
+		}
 		c.Groups[i].WhenIdle, c.Groups[i].MaxStopped, c.Groups[i].KeepPorts = reconfigure.IdleStop, g.Max, true
 	}
 	var err error

@@ -97,7 +97,10 @@ func TestExistingMachinesAreStopped(t *testing.T) {
 	}
 	aged := declared(reconfigure.IdleStop, reconfigure.HostKeysAcceptNew)
 	aged.Groups[0].MaxAge = time.Hour
+	fresh := declared(reconfigure.IdleStop, reconfigure.HostKeysAcceptNew)
+	fresh.Partitions = []reconfigure.Partition{{Name: "p", Groups: []string{"g"}, Fresh: true}}
 	for want, c := range map[string]reconfigure.Cluster{
+		"fresh: job":         fresh,
 		"max_age":            aged,
 		"when_idle: shelve":  declared(reconfigure.IdleShelve, reconfigure.HostKeysAcceptNew),
 		"make it accept-new": declared(reconfigure.IdleStop, reconfigure.HostKeysConsole),

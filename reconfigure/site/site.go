@@ -15,6 +15,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sitefiles"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
@@ -155,4 +157,14 @@ func (s Site) Told(ctx context.Context) (told snapshot.Snapshot, err error) {
 		return err
 	})
 	return told, err
+}
+
+// SiteFiles returns which of the site's own files some compute nodes get. The error names the nodes that no group
+// declares, or every problem of the files' names.
+func (s Site) SiteFiles(nodes nodeset.NodeSet) (sitefiles.Table, error) {
+	if unknown := nodes.Difference(s.Cluster.Nodes()); !unknown.Empty() {
+		return nil, fmt.Errorf("no node group in %s declares %s", config.File, unknown)
+	}
+	files, err := sitefiles.Read(s.Dir)
+	return files.Of(nodes), err
 }

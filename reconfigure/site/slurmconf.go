@@ -45,6 +45,7 @@ func (a *Adapters) hardware(ctx context.Context) (map[string]reconfigure.Hardwar
 			all[g.Name] = reconfigure.HardwareOf(flavor)
 		}
 	}
+	slurmconf.Weigh(a.site.Cluster, all)
 	return all, nil
 }
 

@@ -42,6 +42,7 @@ type Snapshot struct {
 	Sources    map[reconfigure.Source]reconfigure.Resolved // what declared names mean now, where that was asked for
 	Health     map[string]reconfigure.Health               // of the node groups with failures, by name
 	Lives      map[string]reconfigure.Life                 // of the nodes' instances, where their age matters
+	UnderWay   nodeset.NodeSet                             // nodes with operations, where plans begin beside them
 	Missing    map[Source]string                           // why a source is unreachable
 	// Conf is the configuration of Slurm that the declaration leads to, where that was asked for.
 	Conf *reconfigure.SlurmConf

@@ -44,3 +44,23 @@ func TestStatusShowsAStoppedNode(t *testing.T) {
 		t.Errorf("%s", said.String())
 	}
 }
+
+func TestStatusShowsLimits(t *testing.T) {
+	c := reconfigure.Cluster{Name: "eiffel", Limits: []reconfigure.Limit{{Groups: []string{"a", "b"}, Max: 4}},
+		Groups: []reconfigure.NodeGroup{{Name: "a", Prefix: "a", Width: 1, Max: 3},
+			{Name: "b", Prefix: "b", Width: 1, Max: 3}, {Name: "c", Prefix: "c", Width: 1, Max: 3}}}
+	spec := reconfigure.Spec{ImageID: "v1"}
+	seen := snapshot.Snapshot{Instances: map[string]reconfigure.Instance{},
+		Desired: map[string]reconfigure.Spec{"a1": spec, "b2": spec, "b3": {NetworkID: "a port"}, "c1": spec}}
+	var said bytes.Buffer
+	if err := New(c, seen, Journal{}, reconcile.Look{}).Write(&said, Layout{Width: TableWidth}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(said.String(), "\nLimit: 2 of 4 nodes of a, b.\n") {
+		t.Errorf("%s", said.String())
+	}
+	seen.Missing = map[snapshot.Source]string{snapshot.Terraform: "its state is locked"}
+	if r := New(c, seen, Journal{}, reconcile.Look{}); len(r.Limits) > 0 {
+		t.Errorf("%+v", r.Limits)
+	}
+}

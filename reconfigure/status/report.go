@@ -29,6 +29,7 @@ type Report struct {
 	Reconcile   *Look                  `json:"reconcile,omitempty"` // the worker's last comparison
 	Refused     []RefusedCall          `json:"refused"`             // what the gate refused lately
 	Groups      []Group                `json:"groups"`
+	Limits      []Limit                `json:"limits,omitempty"`
 	Nodes       []Node                 `json:"nodes"`
 
 	unfolded bool // nodes that are powered down have a line each, too
@@ -55,6 +56,23 @@ type Node struct {
 	Last          *reconfigure.Event `json:"last,omitempty"`
 
 	state reconfigure.NodeState
+}
+
+// Limit is how many nodes of some groups there are, and may be.
+type Limit struct {
+	Groups []string `json:"groups"`
+	Max    int      `json:"max"`
+	Nodes  int      `json:"nodes"` // that have an instance, also a stopped one
+}
+
+// limits returns the declared limits; none where it is unknown how many nodes there are.
+func limits(c reconfigure.Cluster, seen snapshot.Snapshot) (all []Limit) {
+	for _, l := range c.Limits {
+		if seen.Asked(snapshot.Terraform) {
+			all = append(all, Limit{l.Groups, l.Max, seen.Existing(c, l).Len()})
+		}
+	}
+	return all
 }
 
 // missing replaces Nova's status if Terraform's state has an instance that the cloud does not have.
@@ -153,7 +171,7 @@ func New(c reconfigure.Cluster, seen snapshot.Snapshot, j Journal, last reconcil
 		Cluster: c.Name, Leader: j.Leader, Pause: j.Pause, Requests: j.Requests(),
 		Unreachable: unreachable(seen.Unreachable()),
 		Reconcile:   newLook(last, c.Settings.Reconcile, j.Time), Nodes: v.declared(),
-		Refused: refusedCalls(j.Keys),
+		Refused: refusedCalls(j.Keys), Limits: limits(c, seen),
 	}
 	if j.Campaign != nil && !j.Campaign.Ends() {
 		campaign := NewCampaign(*j.Campaign)

@@ -187,6 +187,10 @@ func (r Report) writeGroups(b *strings.Builder, l Layout) {
 		failures = append(failures, g.words(l.Now)...)
 	}
 	_ = text.Table(b, rows, 0) // a builder takes everything
+	for _, limit := range r.Limits {
+		failures = append(failures, fmt.Sprintf("Limit: %d of %d nodes of %s.", limit.Nodes, limit.Max,
+			strings.Join(limit.Groups, ", ")))
+	}
 	if len(failures) > 0 {
 		b.WriteString("\n" + strings.Join(failures, "\n") + "\n")
 	}

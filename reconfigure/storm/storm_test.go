@@ -35,6 +35,7 @@ type storm struct {
 	half     simulate.Half // what Terraform leaves if it is killed with it
 	perState int
 	idle     reconfigure.WhenIdle
+	limit    int                  // the maximum of nodes that exist at a time; 0: none
 	since    map[string]time.Time // when Slurm began to power a node up or down
 }
 
@@ -200,12 +201,19 @@ func (s *storm) stormy(least int, image string) reconfigure.Cluster {
 	c.Settings.BootTimeout = resumeTimeout / 4
 	c.Settings.NodesPerState = s.perState
 	c.Groups[0].WhenIdle, c.Groups[0].MaxStopped = s.idle, 2
+	if s.limit > 0 {
+		c.Limits = []reconfigure.Limit{{Groups: []string{c.Groups[0].Name}, Max: s.limit}}
+	}
 	return wary(forgiving(c))
 }
 
 func (s *storm) play(ctx context.Context, steps []step) {
 	for _, d := range steps {
-		deeds()[d.what](s, d)
+		if d.what == "retire" { // of storms that draw it: no node may become persistent meanwhile
+			s.retire()
+		} else {
+			deeds()[d.what](s, d)
+		}
 		s.pass(time.Second)
 	}
 	s.settle(ctx)
@@ -282,6 +290,9 @@ func (s *storm) pass(d time.Duration) {
 		if nodes := s.world.CleanedInUse(); len(nodes) > 0 {
 			s.complain("Slurm may start jobs on %v, whose disks were cleaned", nodes)
 		}
+		if there := s.there(); s.limit > 0 && there.Len() > s.limit {
+			s.complain("%s are there, more than %d", there, s.limit)
+		}
 		for node := range declared(1, most).Nodes().All() {
 			state := s.world.Node(node).State
 			up, down := strings.Contains(state, "POWERING_UP"), strings.Contains(state, "POWERING_DOWN")
@@ -323,8 +334,18 @@ func (s *storm) need(d step) {
 }
 
 func (s *storm) end(d step) {
-	for _, node := range s.those(d, "ALLOCATED", "ALLOCATED+CLOUD", "ALLOCATED+DRAIN", "ALLOCATED+CLOUD+DRAIN") {
-		s.world.EndJob(node)
+	for _, node := range s.those(d, "ALLOCATED", "ALLOCATED+CLOUD", "ALLOCATED+DRAIN", "ALLOCATED+CLOUD+DRAIN",
+		"ALLOCATED+CLOUD+DRAIN+POWER_DOWN") {
+		if s.world.EndJob(node) {
+			s.submit(ask(reconfigure.Suspend, node))
+		}
+	}
+}
+
+// retire has Slurm power down all nodes when their jobs have ended, as the comparison of the sources does with old ones.
+func (s *storm) retire() {
+	for _, node := range s.those(step{nodes: declared(1, most).Nodes().Names()}, "ALLOCATED+CLOUD") {
+		s.world.Retires(node, "its instance is older than max_age")
 	}
 }
 

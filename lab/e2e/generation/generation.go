@@ -126,6 +126,7 @@ func scenarios() []scenario {
 		{"scontrol reboot", (*Lab).rebootBySlurm, everywhere},
 		{"scontrol reboot for a reimage", (*Lab).reimageBySlurm, everywhere},
 		{"scontrol reboot, by the other one of slurmctld and slurmd", (*Lab).rebootTheOtherWay, newerInFull},
+		{"each job of a partition has a fresh instance", (*Lab).eachJobHasAFreshInstance, newerInFull},
 	}
 }
 

@@ -1,7 +1,6 @@
 package generation
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -131,12 +130,7 @@ func (l *Lab) rebootBySlurm(t *testing.T) {
 
 // rebootTheOtherWay is rebootBySlurm by slurmd where slurmctld is declared, and the other way round.
 func (l *Lab) rebootTheOtherWay(t *testing.T) {
-	t.Cleanup(func() {
-		// Here the old declaration is back, and the test's context has ended.
-		if out, err := l.Reconfigure(context.Background(), "deploy").CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
-	})
+	l.DeployAfter(t)
 	l.Redeclare(t, func(d *cluster.Declaration) {
 		all := slices.Clone(d.Slurm.ControllerParameters)
 		if i := slices.Index(all, fromController); i >= 0 {
@@ -149,6 +143,37 @@ func (l *Lab) rebootTheOtherWay(t *testing.T) {
 	l.Do(t, "deploy")
 	l.AwaitIdle(t, "node01")
 	l.rebootBySlurm(t)
+}
+
+// eachJobHasAFreshInstance has a node power down after its job, and the mark refuse a job where it does not.
+func (l *Lab) eachJobHasAFreshInstance(t *testing.T) {
+	l.DeployAfter(t)
+	l.Redeclare(t, func(d *cluster.Declaration) {
+		d.NodeGroups = append(d.NodeGroups, cluster.Group("single", "f", 0, 1))
+		d.Partitions = append(d.Partitions, cluster.Partition{Name: "single", Groups: []string{"single"}, Fresh: "job"})
+	})
+	l.Do(t, "deploy")
+	run := func() (job, instance string) {
+		job = l.Job(t, "--partition=single", harness.Until)
+		l.AwaitJob(t, job, "RUNNING")
+		s, _ := l.Server("f01")
+		return job, s.ID
+	}
+	job, first := run()
+	l.LetGo(t, "f01")
+	l.AwaitJob(t, job, "COMPLETED")
+	job, second := run()
+	if first == second {
+		t.Errorf("both jobs had instance %s", first)
+	}
+	l.IgnoreTheEndOfJobs(t, "f01")
+	l.LetGo(t, "f01")
+	l.AwaitJob(t, job, "COMPLETED")
+	refused := l.Job(t, "--partition=single", "--wrap=true")
+	l.AwaitRefused(t, refused)
+	l.Restart(t, refused)
+	l.AwaitJob(t, refused, "COMPLETED")
+	l.AwaitQuiet(t)
 }
 
 func (l *Lab) reimageBySlurm(t *testing.T) {

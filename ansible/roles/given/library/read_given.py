@@ -30,7 +30,7 @@ def main():
     directory = module.params["directory"]
     kept = os.path.join(directory, "last-good")
     try:
-        files = [{"path": os.path.join(directory, name), "content": read(os.path.join(kept, name)), "mode": "0644"} for name in sorted(os.listdir(kept))]
+        files = [{"path": os.path.join(directory, name), "content": read(os.path.join(kept, name)), "mode": "0755" if name.endswith(".sh") else "0644"} for name in sorted(os.listdir(kept))]
         key = read(module.params["key"])
     except (OSError, UnicodeError) as error:
         module.fail_json(msg="the control node has not been configured completely: %s" % error)

@@ -67,7 +67,7 @@ class Files:
         shutil.rmtree(self.before)
 
     def write(self, name, text):
-        reconfigure_files.write(os.path.join(self.directory, name), text, 0o644)
+        reconfigure_files.write(os.path.join(self.directory, name), text, reconfigure_files.mode(name))
 
 
 def read(path):

@@ -29,7 +29,7 @@ DOCUMENTATION = """
         type: str
 """
 
-NAMES = ("slurm.conf", "gres.conf", "cgroup.conf")
+NAMES = ("slurm.conf", "gres.conf", "cgroup.conf", "fresh.sh")
 STATES = "PENDING,CONFIGURING,RUNNING,SUSPENDED,COMPLETING"
 
 
@@ -106,7 +106,7 @@ def main():
     differing = [name for name, text in module.params["files"].items() if there.get(name) != text]
     if not module.check_mode:
         for name in differing:
-            reconfigure_files.write(os.path.join(directory, name), module.params["files"][name], 0o644)
+            reconfigure_files.write(os.path.join(directory, name), module.params["files"][name], reconfigure_files.mode(name))
     module.exit_json(changed=bool(differing), names=sorted(module.params["files"]))
 
 

@@ -1,0 +1,22 @@
+package storm
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestStormOfOldNodes plays storms in which Slurm powers many nodes down when their jobs have ended. None of them becomes
+// persistent meanwhile.
+func TestStormOfOldNodes(t *testing.T) {
+	var kinds []string // the first ones are drawn most often
+	for range 10 {
+		kinds = append(kinds, "jobs need", "time passes", "retire", "time passes", "jobs end on")
+	}
+	kinds = slices.AppendSeq(kinds, maps.Keys(deeds()))
+	slices.Sort(kinds[50:])
+	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == "declare" })
+	blow(t, func(t *rapid.T) []step { return drawStepsOf(t, kinds, nodeFaults()) })
+}
