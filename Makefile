@@ -108,6 +108,7 @@ release-check: tools ## run clusters on labcloud and on a real OpenStack; instal
 	bin/releasecheck
 	EIFFEL_RELEASE_CHECK=1 go test -count 1 -timeout 90m -v ./lab/e2e/campaign
 	$(MAKE) test-libvirt
+	$(MAKE) test-vsphere
 
 .PHONY: tools-libvirt
 tools-libvirt: # libvirt, QEMU, Terraform's provider for them and a disk image, which only test-libvirt needs
@@ -117,6 +118,15 @@ tools-libvirt: # libvirt, QEMU, Terraform's provider for them and a disk image, 
 .PHONY: test-libvirt
 test-libvirt: tools-libvirt ## run a cluster of virtual machines on this computer's libvirt, for minutes
 	EIFFEL_LIBVIRT=1 go test -count 1 -timeout 60m -v ./reconfigure/libvirt ./lab/e2e/libvirt
+
+.PHONY: tools-vsphere
+tools-vsphere: tools # Terraform's provider for vSphere, which only test-vsphere needs
+	go run ./lab/tools/cmd/install --vsphere
+
+# Not part of `make test`: the provider takes a minute to build on two cores, and as long for a node that never says an address.
+.PHONY: test-vsphere
+test-vsphere: tools-vsphere ## run Terraform with its provider for vSphere on a simulated vCenter, for minutes
+	EIFFEL_VSPHERE=1 go test -count 1 -v -run VSphere ./reconfigure/terraform
 
 CLOUD ?= labcloud
 .PHONY: e2e

@@ -71,6 +71,9 @@ type RootModule struct {
 	Updates map[string]Effect
 	// Power is the attribute of an instance that is PowerActive while it is to run; empty: the nodes are not stopped.
 	Power string
+	// RefreshRemovals has Terraform look, before a removal too, which instances are still there: its provider takes the
+	// removal of one that is gone for a failure.
+	RefreshRemovals bool
 	// Unset are the variables of the environment by which Terraform's provider would make other instances.
 	Unset []string
 	// Read returns what the attributes of an instance in Terraform's state say.

@@ -50,7 +50,9 @@ var arrows = map[string][]string{
 	"reconfigure/ansible":   {"reconfigure", "reconfigure/nodeset", "reconfigure/process", "reconfigure/sitefiles"},
 	"reconfigure/slurm":     {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
 	"reconfigure/openstack": {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/libvirt":   {"reconfigure", "reconfigure/nodeset"},
+	"reconfigure/hosts":     {"reconfigure"},
+	"reconfigure/libvirt":   {"reconfigure", "reconfigure/nodeset", "reconfigure/hosts"},
+	"reconfigure/vsphere":   {"reconfigure", "reconfigure/nodeset", "reconfigure/hosts"},
 	"reconfigure/machines":  {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
 	"reconfigure/ssh":       {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/site": { // ties them all
@@ -59,7 +61,7 @@ var arrows = map[string][]string{
 		"reconfigure/operation", "reconfigure/controller", "reconfigure/campaign", "reconfigure/reconcile",
 		"reconfigure/status", "reconfigure/usage", "reconfigure/check",
 		"reconfigure/slurmconf", "reconfigure/terraform", "reconfigure/ansible", "reconfigure/slurm", "reconfigure/openstack",
-		"reconfigure/ssh", "reconfigure/libvirt", "reconfigure/machines", "reconfigure/sitefiles",
+		"reconfigure/ssh", "reconfigure/libvirt", "reconfigure/vsphere", "reconfigure/machines", "reconfigure/sitefiles",
 	},
 }
 

@@ -41,6 +41,15 @@ func Libvirt(t testing.TB, checkout string) tools.Paths {
 	return found(t, checkout, tools.FindLibvirt)
 }
 
+// VSphere is Tools for a test with Terraform's provider for vSphere, which only `make test-vsphere` builds.
+func VSphere(t testing.TB, checkout string) tools.Paths {
+	t.Helper()
+	if os.Getenv("EIFFEL_VSPHERE") == "" {
+		t.Skip(`it needs Terraform's provider for vSphere: only "make test-vsphere" runs it`)
+	}
+	return found(t, checkout, tools.FindVSphere)
+}
+
 func found(t testing.TB, checkout string, find func(string) (tools.Paths, error)) tools.Paths {
 	t.Helper()
 	Lab(t)

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/hosts"
 )
 
 // tempo is how long is waited for what.
@@ -43,7 +44,7 @@ func Open(_ context.Context, access reconfigure.Access) (*Client, error) {
 	}
 	c := &Client{access: access, table: table, tempo: usual()}
 	for i, h := range table.Hosts {
-		c.hosts = append(c.hosts, &host{Host: h, shard: shard(i), pool: table.Pool})
+		c.hosts = append(c.hosts, &host{Host: h, shard: hosts.Shard(i), pool: table.Pool})
 	}
 	return c, nil
 }
@@ -193,7 +194,7 @@ func onAll[T any](ctx context.Context, c *Client, do func(*host, *rpc.Libvirt) (
 func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved {
 	var problems []error
 	class := reconfigure.ClassMissing
-	flavor, known := c.table.flavor(s.Flavor)
+	flavor, known := c.table.Flavors.Find(s.Flavor)
 	if !known {
 		problems = append(problems, fmt.Errorf("flavor %q: not found in %s", s.Flavor, filepath.Join(c.access.Dir, File)))
 	}
@@ -228,7 +229,7 @@ func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.
 	if len(problems) > 0 {
 		return reconfigure.Resolved{Err: errors.Join(problems...).Error(), Class: class}
 	}
-	return reconfigure.Resolved{ImageID: s.Image, FlavorID: flavor.id(), NetworkID: s.Network}
+	return reconfigure.Resolved{ImageID: s.Image, FlavorID: flavor.ID(), NetworkID: s.Network}
 }
 
 func named(kind, name string, err error) error {

@@ -8,6 +8,7 @@ import (
 	rpc "github.com/digitalocean/go-libvirt"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/hosts"
 )
 
 // Room is what the table lets instances take, and what all domains of the hosts take, whosever they are: of all hosts
@@ -21,58 +22,12 @@ func (c *Client) Room(ctx context.Context) (reconfigure.Room, error) {
 	for _, d := range all {
 		used[d.host.shard] = used[d.host.shard].Plus(reconfigure.Use{Instances: 1, Cores: d.cores, RAM: d.memory})
 	}
-	return room(c.table, used), nil
-}
-
-// room adds up what the hosts have.
-func room(t Table, used map[string]reconfigure.Use) reconfigure.Room {
-	flavors := map[string]reconfigure.Use{}
-	for _, f := range t.Flavors {
-		flavors[f.id()] = f.use()
-	}
-	all := reconfigure.Room{Flavors: flavors, Shards: map[string]reconfigure.Room{}}
-	for i, h := range t.Hosts {
-		own := reconfigure.Room{Limit: h.limit(), Used: used[shard(i)], Flavors: flavors}
-		all.Shards[shard(i)] = own
-		all.Used = all.Used.Plus(own.Used)
-		if i == 0 {
-			all.Limit = own.Limit
-			continue
-		}
-		all.Limit = reconfigure.Use{
-			Instances: both(all.Limit.Instances, own.Limit.Instances), Cores: both(all.Limit.Cores, own.Limit.Cores),
-			RAM: both(all.Limit.RAM, own.Limit.RAM),
-		}
-	}
-	return all
-}
-
-// limit is what instances may take of a host; -1: as much as they want.
-func (h Host) limit() reconfigure.Use {
-	limit := reconfigure.Use{Instances: h.Instances, Cores: h.Cores, RAM: h.Memory}
-	for _, n := range []*int{&limit.Instances, &limit.Cores, &limit.RAM} {
-		if *n == 0 {
-			*n = -1
-		}
-	}
-	return limit
-}
-
-// both is the sum of two limits, of which -1 is none.
-func both(a, b int) int {
-	if a < 0 || b < 0 {
-		return -1
-	}
-	return a + b
+	return hosts.Room(c.table.limits(), c.table.Flavors, used), nil
 }
 
 // Flavors returns what one instance of each flavor takes, by name and by id.
 func (c *Client) Flavors(context.Context) (map[string]reconfigure.Use, error) {
-	uses := map[string]reconfigure.Use{}
-	for name, f := range c.table.Flavors {
-		uses[name], uses[f.id()] = f.use(), f.use()
-	}
-	return uses, nil
+	return c.table.Flavors.UsesByAnyName(), nil
 }
 
 // ProjectServers returns all domains of the hosts, whosever they are.

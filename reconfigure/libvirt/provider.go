@@ -11,6 +11,7 @@ import (
 	"regexp"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/hosts"
 )
 
 // domainType is the type of a node's instance in the root module.
@@ -24,7 +25,8 @@ func Provider() reconfigure.Provider {
 		Plugin: reconfigure.Plugin{Source: "dmacvicar/libvirt", Oldest: "0.8.3", Tested: "0.8.3"},
 		Module: reconfigure.RootModule{
 			Instance: domainType, Replace: "terraform_data", Read: made, Class: providerClass,
-			Unset: []string{"LIBVIRT_DEFAULT_URI"},
+			RefreshRemovals: true,
+			Unset:           []string{"LIBVIRT_DEFAULT_URI"},
 		},
 		Credentials: func(dir string) string { return filepath.Join(dir, File) },
 		Advice:      "put its hosts into " + File + " in the cluster directory",
@@ -38,7 +40,7 @@ func Provider() reconfigure.Provider {
 			if err != nil {
 				return nil, err
 			}
-			return place(t, c), nil
+			return hosts.Place(t.limits(), t.Flavors, c), nil
 		},
 	}
 }

@@ -32,6 +32,8 @@ type ProvisionerSetup struct {
 	FailCreate func(node string)
 	// Vanish deletes a node's instance without the provisioner.
 	Vanish func(node string)
+	// NoPower is set where instances are not stopped, and NoAdoption where they are not adopted. Forget is not called then.
+	NoPower, NoAdoption bool
 	// Stray makes all further previews have a change that no plan names. It is the last call of a test.
 	Stray func()
 }
@@ -103,32 +105,8 @@ func (p provisionerRule) life() {
 	}
 	p.wantSame(before, p.Control, c)
 
-	// An instance is stopped and started in place, and nothing else changes. A stopped one is replaced by a new one.
-	before = p.Servers()
-	for _, power := range []reconfigure.Power{reconfigure.PowerOff, "", reconfigure.Shelved, "", reconfigure.PowerOff} {
-		switched := p.switched(mixed.Desired, power, c)
-		effect := map[bool]reconfigure.Effect{true: reconfigure.EffectStop, false: reconfigure.EffectStart}[power != ""]
-		preview = p.preview(switched)
-		p.wantEffect(preview, c, effect)
-		p.apply(preview)
-		p.wantDesired(switched.Desired)
-		p.wantSame(before, p.Control, a, c)
-		p.wantInstances(p.Control, a, c)
-		if status, want := p.Servers()[c].Status, switched.Desired[c].Status(); status != want {
-			p.Errorf("%s is %s, want %s", c, status, want)
-		}
-		if is := p.instances()[c].Made.Power; is != power {
-			p.Errorf("the state has %s as %q, want %q", c, is, power)
-		}
-		if again := p.preview(switched); len(again.Changes) > 0 {
-			p.Errorf("the same again: %+v", again.Changes)
-		}
-	}
-	preview = p.preview(p.plan(mixed.Desired, reconfigure.Replace, 1, c))
-	p.wantEffect(preview, c, reconfigure.EffectReplace)
-	p.apply(preview)
-	if s := p.Servers()[c]; s.ID == before[c].ID || !s.Active() {
-		p.Errorf("%s should be replaced: %+v", c, s)
+	if !p.NoPower {
+		p.power(mixed)
 	}
 
 	// Absent is success: for a node that was never there, was removed before, or vanished.
@@ -144,6 +122,38 @@ func (p provisionerRule) life() {
 	p.apply(p.preview(everything))
 	p.wantDesired(nil)
 	p.wantInstances()
+}
+
+// power checks that an instance is stopped and started in place, and nothing else changes; and that a stopped one is
+// replaced by a new one.
+func (p provisionerRule) power(mixed reconfigure.Plan) {
+	a, c := p.Nodes[0], p.Nodes[2]
+	before := p.Servers()
+	for _, power := range []reconfigure.Power{reconfigure.PowerOff, "", reconfigure.Shelved, "", reconfigure.PowerOff} {
+		switched := p.switched(mixed.Desired, power, c)
+		effect := map[bool]reconfigure.Effect{true: reconfigure.EffectStop, false: reconfigure.EffectStart}[power != ""]
+		preview := p.preview(switched)
+		p.wantEffect(preview, c, effect)
+		p.apply(preview)
+		p.wantDesired(switched.Desired)
+		p.wantSame(before, p.Control, a, c)
+		p.wantInstances(p.Control, a, c)
+		if status, want := p.Servers()[c].Status, switched.Desired[c].Status(); status != want {
+			p.Errorf("%s is %s, want %s", c, status, want)
+		}
+		if is := p.instances()[c].Made.Power; is != power {
+			p.Errorf("the state has %s as %q, want %q", c, is, power)
+		}
+		if again := p.preview(switched); len(again.Changes) > 0 {
+			p.Errorf("the same again: %+v", again.Changes)
+		}
+	}
+	preview := p.preview(p.plan(mixed.Desired, reconfigure.Replace, 1, c))
+	p.wantEffect(preview, c, reconfigure.EffectReplace)
+	p.apply(preview)
+	if s := p.Servers()[c]; s.ID == before[c].ID || !s.Active() {
+		p.Errorf("%s should be replaced: %+v", c, s)
+	}
 }
 
 // applyAgain applies a plan that removes a server in ERROR, a second time if it fails: a provider may give up when it
@@ -208,6 +218,10 @@ func (p provisionerRule) refusal() {
 // that the state does not have. One that differs from the plan is left as it was.
 func (p provisionerRule) adoption() {
 	a, b, c := p.Nodes[0], p.Nodes[1], p.Nodes[2]
+	if p.NoAdoption {
+		p.notAdopted(a)
+		return
+	}
 	first := p.plan(nil, reconfigure.Create, 1, p.Control, c)
 	first.Shared = true
 	p.apply(p.preview(first))
@@ -241,6 +255,18 @@ func (p provisionerRule) adoption() {
 		p.Errorf("an adopted instance would be changed: %+v", rest.Changes)
 	}
 	p.wantInstances(p.Control, a, b, c)
+}
+
+// notAdopted checks that an instance that the state does not have stays unknown to it.
+func (p provisionerRule) notAdopted(node string) {
+	plan := p.plan(nil, reconfigure.Create, 1, node)
+	adopted, failures, err := p.Provisioner.Adopt(p.Context(), plan, map[string]reconfigure.Server{
+		node: {ID: "1", Node: node, Status: reconfigure.ServerActive},
+	})
+	if err != nil || adopted.Len() > 0 || failures[node] == nil {
+		p.Errorf("adopted %s, failures %v, error %v", adopted, failures, err)
+	}
+	p.wantInstances()
 }
 
 // interrupted applies a preview, and interrupts it when the servers of nodes are ACTIVE, before Terraform sees that.

@@ -15,6 +15,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
+	"github.com/eiffel-hpc/eiffel/reconfigure/vsphere"
 )
 
 // providers is the kinds of clouds, one line for each. The first is the default.
@@ -22,6 +23,7 @@ func providers() []provider {
 	return []provider{
 		wire(openstack.Provider(), openstack.Open, openstack.Check),
 		wire(libvirt.Provider(), libvirt.Open, libvirt.Check),
+		wire(vsphere.Provider(), vsphere.Open, vsphere.Check),
 		wire(machines.Provider(), machines.Open, machines.Check).switching(
 			func(c Cloud, shard string) driver { return c.(*machines.Client).Shard(shard) }),
 	}

@@ -14,12 +14,14 @@ import (
 
 func TestProviderIsFoundByItsName(t *testing.T) {
 	first := providers()[0].Name
-	for name, want := range map[string]string{"": first, first: first, "libvirt": "libvirt", "paper": ""} {
+	for name, want := range map[string]string{
+		"": first, first: first, "libvirt": "libvirt", "vsphere": "vsphere", "paper": "",
+	} {
 		p, err := providerNamed(name)
 		if p.Name != want || (err == nil) != (want != "") {
 			t.Errorf("%q is %q, error %v", name, p.Name, err)
 		}
-		if err != nil && !strings.Contains(err.Error(), `"paper" is none of openstack, libvirt`) {
+		if err != nil && !strings.Contains(err.Error(), `"paper" is none of openstack, libvirt, vsphere`) {
 			t.Error(err)
 		}
 	}

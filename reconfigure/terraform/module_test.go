@@ -11,6 +11,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/libvirt"
+	"github.com/eiffel-hpc/eiffel/reconfigure/vsphere"
 )
 
 func TestBlocksOfTheModuleAreClassified(t *testing.T) {
@@ -140,7 +141,7 @@ func TestAddressesAreQuotedAndReadBack(t *testing.T) {
 // TestBlocksOfTheOtherModulesAreTheirNodesOwn reads the root modules without shared resources: every block belongs to a
 // node, and to one workspace.
 func TestBlocksOfTheOtherModulesAreTheirNodesOwn(t *testing.T) {
-	for _, provider := range []reconfigure.Provider{libvirt.Provider()} {
+	for _, provider := range []reconfigure.Provider{libvirt.Provider(), vsphere.Provider()} {
 		m, err := readModule(filepath.Join(root(t), "terraform", provider.Name))
 		if err != nil {
 			t.Fatal(err)

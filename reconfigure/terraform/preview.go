@@ -163,9 +163,9 @@ type arguments struct {
 // nodes of the last apply. Both are of one shard.
 func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m module) (args arguments, needed bool) {
 	args = arguments{
-		// A removal needs no refresh, since removing a missing resource succeeds. Without it, it is cheaper, and
+		// A removal needs no refresh where removing a missing resource succeeds. Without it, it is cheaper, and
 		// possible if an instance is in a status that the provider cannot read.
-		refresh: p.Shared || !p.Provisioned().Equal(p.Nodes(reconfigure.Remove)),
+		refresh: p.Shared || m.kinds.RefreshRemovals || !p.Provisioned().Equal(p.Nodes(reconfigure.Remove)),
 	}
 	provisioned := p.Provisioned()
 	args.parallelism = parallelism(provisioned.Len())

@@ -1,6 +1,6 @@
 // Command install installs the lab's tools in the working folder; with --tofu, OpenTofu too; with --systemd,
-// images with systemd too; with --libvirt, libvirt, QEMU and a disk image too. With --openstack it installs Debian's
-// packages of OpenStack and nothing else. See package tools.
+// images with systemd too; with --libvirt, libvirt, QEMU and a disk image too; with --vsphere, Terraform's provider for
+// vSphere too. With --openstack it installs Debian's packages of OpenStack and nothing else. See package tools.
 package main
 
 import (
@@ -18,17 +18,18 @@ func main() {
 	tofu := flag.Bool("tofu", false, "install OpenTofu too")
 	systemd := flag.Bool("systemd", false, "build images with systemd too")
 	libvirt := flag.Bool("libvirt", false, "install libvirt, QEMU and a disk image too")
+	vsphere := flag.Bool("vsphere", false, "install Terraform's provider for vSphere too")
 	openstack := flag.Bool("openstack", false, "install Debian's packages of OpenStack, and nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *tofu, *systemd, *libvirt, *openstack); err != nil {
+	if err := run(ctx, *tofu, *systemd, *libvirt, *vsphere, *openstack); err != nil {
 		fmt.Fprintln(os.Stderr, "install:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, tofu, systemd, libvirt, openstack bool) error {
+func run(ctx context.Context, tofu, systemd, libvirt, vsphere, openstack bool) error {
 	if openstack {
 		return tools.InstallOpenStack(ctx, ".", os.Stdout)
 	}
@@ -38,6 +39,9 @@ func run(ctx context.Context, tofu, systemd, libvirt, openstack bool) error {
 	}
 	if err == nil && libvirt {
 		err = tools.InstallLibvirt(ctx, ".", os.Stdout)
+	}
+	if err == nil && vsphere {
+		err = tools.InstallVSphere(ctx, ".", os.Stdout)
 	}
 	if err == nil && tofu {
 		err = tools.InstallTofu(ctx, ".", os.Stdout)

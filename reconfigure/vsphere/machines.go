@@ -1,0 +1,342 @@
+package vsphere
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/fault"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/view"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+// machine is one of the datacenter's virtual machines, whosever it is. Templates are none.
+type machine struct {
+	reconfigure.Server
+	is       types.ManagedObjectReference
+	name     string // in the inventory
+	settings map[string]string
+	cores    int
+	memory   int // MiB
+	tools    bool
+}
+
+// read is the properties of a virtual machine that are read (vSphere Web Services API, VirtualMachine).
+var read = []string{
+	"name", "config.template", "config.uuid", "config.extraConfig", "config.createDate", "config.hardware.numCPU",
+	"config.hardware.memoryMB", "runtime.powerState", "runtime.connectionState", "runtime.host", "guest.net",
+	"guest.ipAddress", "guest.toolsRunningStatus",
+}
+
+// machines returns the virtual machines of the datacenter.
+func (l *login) machines(ctx context.Context) ([]machine, error) {
+	inventory, err := l.view(ctx, l.datacenter.Reference(), "VirtualMachine", "HostSystem")
+	if err != nil {
+		return nil, err
+	}
+	defer destroy(ctx, inventory)
+	var listed []mo.VirtualMachine
+	if err := inventory.Retrieve(ctx, []string{"VirtualMachine"}, read, &listed); err != nil {
+		return nil, err
+	}
+	var named []mo.HostSystem
+	if err := inventory.Retrieve(ctx, []string{"HostSystem"}, []string{"name"}, &named); err != nil {
+		return nil, err
+	}
+	names := map[types.ManagedObjectReference]string{}
+	for _, h := range named {
+		names[h.Self] = h.Name
+	}
+	var all []machine
+	for _, vm := range listed {
+		if vm.Config != nil && vm.Config.Template {
+			continue
+		}
+		m := look(vm)
+		if vm.Runtime.Host != nil {
+			m.Host = names[*vm.Runtime.Host]
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// view returns a view of all objects of some types below another one.
+func (l *login) view(
+	ctx context.Context, below types.ManagedObjectReference, kinds ...string,
+) (*view.ContainerView, error) {
+	return view.NewManager(l.Client.Client).CreateContainerView(ctx, below, kinds, true)
+}
+
+// destroy ends a view. A session has a limited number of them; those of a session that ends go with it.
+func destroy(ctx context.Context, v *view.ContainerView) { _ = v.Destroy(context.WithoutCancel(ctx)) }
+
+// look reads a virtual machine. One whose configuration vCenter cannot read is nobody's.
+func look(vm mo.VirtualMachine) machine {
+	m := machine{is: vm.Self, name: vm.Name, settings: map[string]string{}}
+	if vm.Config != nil {
+		for _, one := range vm.Config.ExtraConfig {
+			option := one.GetOptionValue()
+			if text, ok := option.Value.(string); ok {
+				m.settings[option.Key] = text
+			}
+		}
+		m.cores, m.memory = int(vm.Config.Hardware.NumCPU), int(vm.Config.Hardware.MemoryMB)
+		m.ID = vm.Config.Uuid
+		if vm.Config.CreateDate != nil {
+			m.Created = *vm.Config.CreateDate
+		}
+	}
+	m.Node, m.Group = m.settings[nodeKey], m.settings[groupKey]
+	m.ImageID, m.FlavorID = m.settings[imageKey], m.settings[flavorKey]
+	m.Status, m.Fault = status(vm.Runtime)
+	if vm.Guest != nil {
+		m.Address = address(*vm.Guest)
+		m.tools = vm.Guest.ToolsRunningStatus == string(types.VirtualMachineToolsRunningStatusGuestToolsRunning)
+	}
+	return m
+}
+
+// status returns the status of a virtual machine in the words of reconfigure.Server, and what went wrong.
+func status(runtime types.VirtualMachineRuntimeInfo) (status, fault string) {
+	switch runtime.ConnectionState {
+	case types.VirtualMachineConnectionStateInaccessible:
+		return "ERROR", "its host cannot read its files: the datastore may not be mounted"
+	case types.VirtualMachineConnectionStateInvalid:
+		return "ERROR", "its configuration is invalid"
+	case types.VirtualMachineConnectionStateOrphaned:
+		return "ERROR", "its host does not have it any more"
+	case types.VirtualMachineConnectionStateDisconnected:
+		return "DISCONNECTED", ""
+	}
+	switch runtime.PowerState {
+	case types.VirtualMachinePowerStatePoweredOn:
+		return reconfigure.ServerActive, ""
+	case types.VirtualMachinePowerStateSuspended:
+		return "SUSPENDED", ""
+	}
+	return "SHUTOFF", ""
+}
+
+// address returns the first IPv4 address that VMware Tools say of the virtual machine's own network cards. Those that
+// the guest has made have no device (vSphere Web Services API, GuestNicInfo.deviceConfigId).
+func address(guest types.GuestInfo) string {
+	cards := slices.SortedFunc(slices.Values(guest.Net), func(a, b types.GuestNicInfo) int {
+		return cmp.Compare(a.DeviceConfigId, b.DeviceConfigId)
+	})
+	for _, card := range cards {
+		if card.DeviceConfigId < 0 || card.IpConfig == nil {
+			continue
+		}
+		for _, one := range card.IpConfig.IpAddress {
+			if ipv4.MatchString(one.IpAddress) && !strings.HasPrefix(one.IpAddress, "169.254.") {
+				return one.IpAddress
+			}
+		}
+	}
+	if ipv4.MatchString(guest.IpAddress) {
+		return guest.IpAddress
+	}
+	return ""
+}
+
+// ours reports whether a virtual machine is of this cluster.
+func (c *Client) ours(m machine) bool {
+	return c.access.Identity.ID != "" && m.settings[clusterIDKey] == c.access.Identity.ID
+}
+
+func (c *Client) machines(ctx context.Context) ([]machine, error) {
+	return ask(ctx, c, func(l *login) ([]machine, error) { return l.machines(ctx) })
+}
+
+// Servers returns the instances of the whole cluster in any status, by node, the oldest first.
+func (c *Client) Servers(ctx context.Context, _ nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
+	all, err := c.machines(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string][]reconfigure.Server{}
+	for _, m := range all {
+		if c.ours(m) {
+			found[m.Node] = append(found[m.Node], m.Server)
+		}
+	}
+	for _, same := range found {
+		slices.SortFunc(same, func(a, b reconfigure.Server) int {
+			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+		})
+	}
+	return found, nil
+}
+
+// ServersWithFaults is Servers, which has the faults already.
+func (c *Client) ServersWithFaults(ctx context.Context) (map[string][]reconfigure.Server, error) {
+	return c.Servers(ctx, nodeset.NodeSet{})
+}
+
+// find returns a virtual machine by its id; false if the datacenter does not have it.
+func (c *Client) find(ctx context.Context, id string) (machine, bool, error) {
+	if _, err := uuid.Parse(id); err != nil {
+		return machine{}, false, fmt.Errorf("instance %q: %w", id, err)
+	}
+	found, err := ask(ctx, c, func(l *login) (*machine, error) {
+		vm, err := object.NewSearchIndex(l.Client.Client).FindByUuid(ctx, l.datacenter, id, true, nil)
+		if err != nil || vm == nil {
+			return nil, err
+		}
+		var properties mo.VirtualMachine
+		err = l.RetrieveOne(ctx, vm.Reference(), read, &properties)
+		if gone(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		m := look(properties)
+		return &m, nil
+	})
+	if err != nil || found == nil {
+		return machine{}, false, err
+	}
+	return *found, true, nil
+}
+
+// must is find for an instance that must be there.
+func (c *Client) must(ctx context.Context, id string) (machine, error) {
+	m, there, err := c.find(ctx, id)
+	if err == nil && !there {
+		err = reconfigure.Classify(reconfigure.ClassMissing, fmt.Errorf("vCenter has no instance %s", id))
+	}
+	return m, err
+}
+
+// Fault is what vCenter says went wrong with an instance; empty if nothing did, or the instance is gone.
+func (c *Client) Fault(ctx context.Context, id string) (string, error) {
+	m, _, err := c.find(ctx, id)
+	return m.Server.Fault, err
+}
+
+// Console is what the guest has said: its host keys. vSphere keeps no log of a console.
+func (c *Client) Console(ctx context.Context, id string, lines int) (string, error) {
+	m, err := c.must(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	text, err := base64.StdEncoding.DecodeString(strings.TrimSpace(m.settings[saidKey]))
+	if err != nil {
+		return "", fmt.Errorf("instance %s: %s: %w", id, saidKey, err)
+	}
+	if lines <= 0 {
+		return string(text), nil
+	}
+	all := slices.Collect(strings.Lines(string(text)))
+	return strings.Join(all[max(0, len(all)-lines):], ""), nil
+}
+
+// Reboot has the guest shut down, and starts it again. A guest without VMware Tools, or that does not shut down in
+// time, is switched off.
+func (c *Client) Reboot(ctx context.Context, id string) error {
+	m, err := c.must(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := c.shutDown(ctx, m); err != nil {
+		return fmt.Errorf("shut down instance %s: %w", id, err)
+	}
+	if err := c.power(ctx, m, true); err != nil {
+		return fmt.Errorf("start instance %s: %w", id, err)
+	}
+	return nil
+}
+
+// shutDown returns when a virtual machine is off.
+func (c *Client) shutDown(ctx context.Context, m machine) error {
+	if !m.tools || !m.Active() {
+		return c.power(ctx, m, false)
+	}
+	_, err := ask(ctx, c, func(l *login) (none struct{}, err error) {
+		err = object.NewVirtualMachine(l.Client.Client, m.is).ShutdownGuest(ctx)
+		if fault.Is(err, &types.InvalidPowerState{}) || fault.Is(err, &types.ToolsUnavailable{}) {
+			return none, nil
+		}
+		return none, err
+	})
+	if err != nil {
+		return err
+	}
+	for late := time.Now().Add(c.tempo.soft); ; {
+		now, there, err := c.find(ctx, m.ID)
+		if err != nil || !there || !now.Active() {
+			return err
+		}
+		if time.Now().After(late) {
+			return c.power(ctx, m, false)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(c.tempo.poll):
+		}
+	}
+}
+
+// power switches a virtual machine on or off, and returns when it is. One that is so already is success.
+func (c *Client) power(ctx context.Context, m machine, on bool) error {
+	_, err := ask(ctx, c, func(l *login) (none struct{}, err error) {
+		vm := object.NewVirtualMachine(l.Client.Client, m.is)
+		begin := vm.PowerOff
+		if on {
+			begin = vm.PowerOn
+		}
+		task, err := begin(ctx)
+		if err == nil {
+			err = task.Wait(ctx)
+		}
+		if fault.Is(err, &types.InvalidPowerState{}) {
+			return none, nil
+		}
+		return none, err
+	})
+	return err
+}
+
+// RemoveServer removes an instance that Terraform does not know, with its disk. The caller MUST make sure of that.
+// Just before, it is looked at once more: it must have the cluster's id and the name, and have been created before the
+// time; else nothing is removed, and the error says what is otherwise. One that is not there is success.
+func (c *Client) RemoveServer(ctx context.Context, id, name string, before time.Time) error {
+	m, there, err := c.find(ctx, id)
+	switch {
+	case err != nil || !there:
+		return err
+	case !c.ours(m):
+		return fmt.Errorf("instance %s is not removed: it does not have the id of cluster %q", id, c.access.Cluster)
+	case m.Node != name:
+		return fmt.Errorf("instance %s is not removed: its name is %q, not %q", id, m.Node, name)
+	case m.Created.IsZero() || !m.Created.Before(before):
+		return fmt.Errorf("instance %s is not removed: it was created at %s, which is too young", id,
+			m.Created.Format(time.RFC3339))
+	}
+	if err = c.power(ctx, m, false); err == nil {
+		_, err = ask(ctx, c, func(l *login) (none struct{}, err error) {
+			task, err := object.NewVirtualMachine(l.Client.Client, m.is).Destroy(ctx)
+			if err == nil {
+				err = task.Wait(ctx)
+			}
+			return none, err
+		})
+	}
+	if err != nil && !gone(err) {
+		return fmt.Errorf("remove instance %s: %w", id, err)
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package vsphere
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"path"
+	"time"
+
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/hosts"
+)
+
+// Room is what the entry lets instances take, and what all virtual machines take, whosever they are: those of each host
+// of the table, by its shard, or those of the resource pool and of the pools in it. One that is off counts, since it
+// may be started.
+func (c *Client) Room(ctx context.Context) (reconfigure.Room, error) {
+	return ask(ctx, c, func(l *login) (reconfigure.Room, error) {
+		all, err := l.machines(ctx)
+		if err != nil {
+			return reconfigure.Room{}, err
+		}
+		if len(c.table.Hosts) > 0 {
+			return hosts.Room(c.table.limits(), c.table.Flavors, perHost(c.table, all)), nil
+		}
+		pool, err := l.inPool(ctx, c.table.ResourcePool)
+		if err != nil {
+			return reconfigure.Room{}, err
+		}
+		room := reconfigure.Room{Limit: c.table.Use(), Flavors: c.table.Flavors.Uses()}
+		for _, m := range all {
+			if pool[m.is] {
+				room.Used = room.Used.Plus(m.use())
+			}
+		}
+		return room, nil
+	})
+}
+
+// perHost returns what the virtual machines on each host of a table take, by its shard. The table has a host by its
+// name or its path in the inventory.
+func perHost(t Table, all []machine) map[string]reconfigure.Use {
+	shards := map[string]string{}
+	for i, h := range t.Hosts {
+		shards[path.Base(h.Name)] = hosts.Shard(i)
+	}
+	used := map[string]reconfigure.Use{}
+	for _, m := range all {
+		if shard, ours := shards[m.Host]; ours {
+			used[shard] = used[shard].Plus(m.use())
+		}
+	}
+	return used
+}
+
+func (m machine) use() reconfigure.Use {
+	return reconfigure.Use{Instances: 1, Cores: m.cores, RAM: m.memory}
+}
+
+// inPool returns the virtual machines of a resource pool and of those in it.
+func (l *login) inPool(ctx context.Context, name string) (map[types.ManagedObjectReference]bool, error) {
+	pool, err := l.finder.ResourcePool(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	below, err := l.view(ctx, pool.Reference(), "ResourcePool")
+	if err != nil {
+		return nil, err
+	}
+	defer destroy(ctx, below)
+	var pools []mo.ResourcePool
+	if err := below.Retrieve(ctx, []string{"ResourcePool"}, []string{"vm"}, &pools); err != nil {
+		return nil, err
+	}
+	var own mo.ResourcePool
+	if err := l.RetrieveOne(ctx, pool.Reference(), []string{"vm"}, &own); err != nil {
+		return nil, err
+	}
+	inside := map[types.ManagedObjectReference]bool{}
+	for _, p := range append(pools, own) {
+		for _, vm := range p.Vm {
+			inside[vm] = true
+		}
+	}
+	return inside, nil
+}
+
+// Flavors returns what one instance of each flavor takes, by name and by id.
+func (c *Client) Flavors(context.Context) (map[string]reconfigure.Use, error) {
+	return c.table.Flavors.UsesByAnyName(), nil
+}
+
+// ProjectServers returns all virtual machines of the datacenter, whosever they are.
+func (c *Client) ProjectServers(ctx context.Context) ([]reconfigure.ProjectServer, error) {
+	all, err := c.machines(ctx)
+	var found []reconfigure.ProjectServer
+	for _, m := range all {
+		found = append(found, reconfigure.ProjectServer{
+			ID: m.ID, Name: cmp.Or(m.Node, m.name), Cluster: m.settings[clusterKey], Ours: c.ours(m),
+		})
+	}
+	return found, err
+}
+
+// Namesakes returns the instances with the cluster's name and another id, by that id.
+func (c *Client) Namesakes(ctx context.Context) (map[string][]reconfigure.Server, error) {
+	all, err := c.machines(ctx)
+	if err != nil {
+		return nil, err
+	}
+	others := map[string][]reconfigure.Server{}
+	for _, m := range all {
+		if m.settings[clusterKey] == c.access.Cluster && !c.ours(m) {
+			id := m.settings[clusterIDKey]
+			others[id] = append(others[id], m.Server)
+		}
+	}
+	return others, nil
+}
+
+// Mark has nothing to do: every instance has had the cluster's id from the beginning.
+func (c *Client) Mark(context.Context, []string, []string) ([]reconfigure.Server, error) {
+	return nil, nil
+}
+
+// Ports returns none: the root module makes no ports.
+func (c *Client) Ports(context.Context) (map[string][]reconfigure.Port, error) {
+	return map[string][]reconfigure.Port{}, nil
+}
+
+var errNoPorts = errors.New("instances of vSphere have no ports")
+
+// Port returns an error, as RemovePort does.
+func (c *Client) Port(context.Context, string) (string, error) { return "", errNoPorts }
+
+// RemovePort returns an error: nothing finds a port.
+func (c *Client) RemovePort(context.Context, string, string, time.Time) error { return errNoPorts }
+
+// Images returns the templates of the datacenter.
+func (c *Client) Images(ctx context.Context) ([]reconfigure.Image, error) {
+	return ask(ctx, c, func(l *login) ([]reconfigure.Image, error) {
+		inventory, err := l.view(ctx, l.datacenter.Reference(), "VirtualMachine")
+		if err != nil {
+			return nil, err
+		}
+		defer destroy(ctx, inventory)
+		var listed []mo.VirtualMachine
+		err = inventory.Retrieve(ctx, []string{"VirtualMachine"}, []string{"name", "config"}, &listed)
+		var all []reconfigure.Image
+		for _, vm := range listed {
+			if vm.Config == nil || !vm.Config.Template {
+				continue
+			}
+			t, err := templateOf(*vm.Config)
+			if err != nil {
+				continue // no node is made of it
+			}
+			all = append(all, reconfigure.Image{
+				ID: t.id(), Name: vm.Name, Status: "active", Size: int64(t.disk) << 30,
+			})
+		}
+		return all, err
+	})
+}
+
+var errNoImages = errors.New("reconfigure makes no images of instances of vSphere; clone one to a template in vCenter")
+
+// Image returns an error, so that no node is cleaned for an image that is not made.
+func (c *Client) Image(context.Context, string, reconfigure.RequestID) (reconfigure.Image, bool, error) {
+	return reconfigure.Image{}, false, errNoImages
+}
+
+// CreateImage returns an error.
+func (c *Client) CreateImage(
+	context.Context, reconfigure.Instance, string, reconfigure.RequestID,
+) (reconfigure.Image, error) {
+	return reconfigure.Image{}, errNoImages
+}
+
+// AwaitImage returns an error.
+func (c *Client) AwaitImage(
+	_ context.Context, i reconfigure.Image, _ reconfigure.Instance,
+) (reconfigure.Image, error) {
+	return i, errNoImages
+}
+
+// Clock returns vCenter's time.
+func (c *Client) Clock(ctx context.Context) (time.Time, error) {
+	return ask(ctx, c, func(l *login) (time.Time, error) {
+		now, err := methods.GetCurrentTime(ctx, l.Client.Client)
+		if err != nil {
+			return time.Time{}, err
+		}
+		return *now, nil
+	})
+}

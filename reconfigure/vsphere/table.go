@@ -1,0 +1,146 @@
+package vsphere
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/hosts"
+)
+
+// The files of the cluster directory. The root module reads the first one too.
+const (
+	File = "vsphere.yaml"
+	// Certificates is the certificates, in PEM, of the authorities that are trusted beside those of the system, or that
+	// of vCenter itself. It need not be there.
+	Certificates = "vsphere.pem"
+)
+
+// Table is an entry of a cloud.
+type Table struct {
+	Server   string `yaml:"server"` // HOST or HOST:PORT
+	User     string `yaml:"user"`
+	Password string `yaml:"password"`
+	// PasswordFile is read where there is no password; relative to the cluster directory.
+	PasswordFile string `yaml:"password_file"`
+	Insecure     bool   `yaml:"insecure"` // any certificate is trusted
+
+	Datacenter   string `yaml:"datacenter"`
+	Datastore    string `yaml:"datastore"`
+	ResourcePool string `yaml:"resource_pool"` // of a whole DRS cluster: CLUSTER/Resources
+	Folder       string `yaml:"folder"`        // of virtual machines, below that of the datacenter; empty: that one
+	Clone        string `yaml:"clone"`         // full, the default, or linked
+
+	// What instances may take of the resource pool, where there are no hosts.
+	hosts.Limits `yaml:",inline"`
+	// Hosts are where nodes are placed; none: vCenter places them in the resource pool.
+	Hosts   []Host        `yaml:"hosts"`
+	Flavors hosts.Flavors `yaml:"flavors"`
+}
+
+// Host is a host, with what instances may take of it.
+type Host struct {
+	Name         string `yaml:"name"` // in vCenter's inventory
+	hosts.Limits `yaml:",inline"`
+}
+
+// limits returns what instances may take of each host.
+func (t Table) limits() []hosts.Limits {
+	all := make([]hosts.Limits, len(t.Hosts))
+	for i, h := range t.Hosts {
+		all[i] = h.Limits
+	}
+	return all
+}
+
+// readTable reads the entry of a cloud in a cluster directory, with its password.
+func readTable(dir, cloud string) (Table, error) {
+	path := filepath.Join(dir, File)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Table{}, fmt.Errorf("find cloud %q: %w", cloud, err)
+	}
+	var file struct {
+		Clouds map[string]Table `yaml:"clouds"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		return Table{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	table, there := file.Clouds[cloud]
+	if !there {
+		return Table{}, fmt.Errorf("%s has no cloud %q", path, cloud)
+	}
+	if err := table.check(); err != nil {
+		return Table{}, fmt.Errorf("%s: cloud %q: %w", path, cloud, err)
+	}
+	if table.Password == "" {
+		if table.Password, err = readPassword(dir, table.PasswordFile); err != nil {
+			return Table{}, fmt.Errorf("%s: cloud %q: password_file: %w", path, cloud, err)
+		}
+	}
+	return table, nil
+}
+
+// readPassword reads a file that others must not be able to read.
+func readPassword(dir, file string) (string, error) {
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(dir, file)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", err
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return "", fmt.Errorf("%s has mode %04o; make it 0600", file, mode)
+	}
+	text, err := os.ReadFile(file)
+	return strings.TrimSpace(string(text)), err
+}
+
+func (t Table) check() error {
+	var problems []error
+	for _, setting := range []struct{ name, is string }{
+		{"server", t.Server}, {"user", t.User}, {"password or password_file", t.Password + t.PasswordFile},
+		{"datacenter", t.Datacenter}, {"datastore", t.Datastore},
+	} {
+		if setting.is == "" {
+			problems = append(problems, fmt.Errorf("%s is missing", setting.name))
+		}
+	}
+	if t.ResourcePool == "" && len(t.Hosts) == 0 {
+		problems = append(problems, errors.New("resource_pool or hosts is missing"))
+	}
+	if t.Clone == "instant" {
+		problems = append(problems, errors.New("clone: instant is not possible: Terraform's provider makes no instant "+
+			"clones; make it linked"))
+	} else if !slices.Contains([]string{"", "full", "linked"}, t.Clone) {
+		problems = append(problems, fmt.Errorf("clone %q is neither full nor linked", t.Clone))
+	}
+	if t.Limits != (hosts.Limits{}) && len(t.Hosts) > 0 {
+		problems = append(problems, errors.New("limits are those of the hosts, or of the resource pool, but not both"))
+	}
+	problems = append(problems, t.Check())
+	for i, h := range t.Hosts {
+		if h.Name == "" {
+			problems = append(problems, fmt.Errorf("hosts[%d]: name is missing", i))
+		}
+		if err := h.Check(); err != nil {
+			problems = append(problems, fmt.Errorf("hosts[%d]: %w", i, err))
+		}
+	}
+	return errors.Join(append(problems, t.Flavors.Check())...)
+}
+
+// trusted returns the file of certificates of a cluster directory; empty if it has none.
+func trusted(dir string) string {
+	file := filepath.Join(dir, Certificates)
+	if _, err := os.Stat(file); err != nil {
+		return ""
+	}
+	return file
+}

@@ -1,0 +1,55 @@
+# `reconfigure` writes `cluster_id`, `nodes` and `kept_ports` to nodes.auto.tfvars.json, with the nodes of the default workspace, and those of another
+# one to nodes/WORKSPACE.json. Its own runs of Terraform get the nodes of their workspace as variables.
+
+variable "cluster_id" {
+  description = "The random id by which `reconfigure` knows the instances and ports of this cluster: the name is not unique. It never changes."
+  type        = string
+  default     = ""
+  nullable    = false
+}
+
+variable "nodes" {
+  description = <<-EOT
+    The instances of a workspace, by node name, also that of the control node. Images, flavors and networks are ids, so that a new image with an old name changes nothing by itself.
+    `shard` is the workspace of the node; empty is the default one. If this map and `kept_ports` are empty, everything is removed.
+  EOT
+  type = map(object({
+    group      = string
+    image_id   = string
+    flavor_id  = string
+    network_id = string
+    shard      = optional(string, "")
+  }))
+  default  = {}
+  nullable = false
+}
+
+variable "shard" {
+  description = "The workspace whose nodes `nodes` and `kept_ports` have; empty is the default one. In any other, they are read from nodes/WORKSPACE.json."
+  type        = string
+  default     = ""
+  nullable    = false
+}
+
+variable "kept_ports" {
+  description = "The kept ports of nodes without an instance, by node name. No name may also be in `nodes`."
+  type = map(object({
+    group      = string
+    network_id = string
+    shard      = optional(string, "")
+  }))
+  default  = {}
+  nullable = false
+}
+
+variable "cluster_file" {
+  description = "The declaration of the cluster, relative to this folder."
+  type        = string
+  default     = "../../group_vars/all.yml"
+}
+
+variable "clouds_file" {
+  description = "The vCenter, relative to this folder."
+  type        = string
+  default     = "../../vsphere.yaml"
+}
