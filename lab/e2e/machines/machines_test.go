@@ -1,6 +1,7 @@
 package machines_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,37 +10,74 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// TestJobsHaveMachinesSwitchedOn runs a job on each of two machines that were never in service. When they are idle, the
-// first one shuts down by itself. Of the second one the command that switches it on hangs once, its shutdown by SSH
-// fails, and so does twice the command that switches it off.
-func TestJobsHaveMachinesSwitchedOn(t *testing.T) {
+// TestJobsHaveTheirMachineSwitchedOn runs two jobs on a machine that was never in service. The first time, the command
+// that switches it on hangs once, and it shuts down by itself when it is idle. The second time it needs no playbook; its
+// shutdown by SSH fails, and so does twice the command that switches it off. What a persistent machine is asked for comes
+// meanwhile.
+func TestJobsHaveTheirMachineSwitchedOn(t *testing.T) {
 	room.order(t, "on node02", fault{hangs: true, left: 1})
-	jobs := map[string]string{}
-	for _, node := range []string{"node01", "node02"} {
-		jobs[node] = lab.Job(t, "--nodelist="+node, harness.Until)
+	first := job(t)
+	lab.LetGo(t, "node02")
+	rebootAndRefuse(t)
+	lab.AwaitJob(t, first, "COMPLETED")
+	lab.AwaitQuiet(t)
+	if calls, want := room.of("node02"), []string{"on", "on"}; !slices.Equal(calls, want) {
+		t.Errorf("the first job had %q called, want %q", calls, want)
 	}
-	for _, id := range jobs {
-		lab.AwaitJob(t, id, "RUNNING")
-		lab.AssertNeverRestarted(t, id)
+	if out := lab.Do(t, "status"); !strings.Contains(out, "SHUTOFF") {
+		t.Errorf("the status does not show it:\n%s", out)
+	}
+	if out, code := lab.Call(t, "reconcile"); strings.Contains(out, "node02") {
+		t.Errorf("a machine that is off is a finding (%d):\n%s", code, out)
+	}
+
+	job(t)
+	if phases := lastResume(t); slices.Contains(phases, reconfigure.PhaseConfigure) ||
+		!slices.Contains(phases, reconfigure.PhaseVerify) {
+		t.Errorf("its start went through %v", phases)
 	}
 	room.order(t, "off node02", fault{left: 2})
 	lab.On(t, "node02", "mv", "/sbin/poweroff", "/sbin/poweroff.away")
-	for node := range jobs {
-		lab.LetGo(t, node)
-	}
+	lab.LetGo(t, "node02")
+	lab.Do(t, "shrink", "standard", "--to", "0")
 	lab.AwaitQuiet(t)
-	for node, want := range map[string][]string{
-		"node01": {"on"}, "node02": {"on", "on", "off", "off", "off"},
+	if calls, want := room.of("node02")[2:], []string{"on", "off", "off", "off"}; !slices.Equal(calls, want) {
+		t.Errorf("the second job had %q called, want %q", calls, want)
+	}
+	lab.Eventually(t, harness.IdlePatience, func() (bool, string) {
+		state, err := lab.NodeState("node01")
+		return strings.Contains(state, "POWERED_DOWN") && !room.runs("node01"), fmt.Sprint(state, err)
+	})
+}
+
+// job returns a job that runs on node02 until it is let go, and was not requeued.
+func job(t *testing.T) (id string) {
+	t.Helper()
+	id = lab.Job(t, "--nodelist=node02", harness.Until)
+	lab.AwaitJob(t, id, "RUNNING")
+	lab.AssertNeverRestarted(t, id)
+	return id
+}
+
+// rebootAndRefuse has a persistent machine rebooted, and asks for what machines that exist do not have.
+func rebootAndRefuse(t *testing.T) {
+	t.Helper()
+	before := len(room.of("node01"))
+	lab.Do(t, "update", "node01")
+	if calls := room.of("node01")[before:]; !slices.Equal(calls, []string{"on"}) {
+		t.Errorf("an update called %q", calls)
+	}
+	for call, want := range map[string]string{
+		"update --reimage node01":        "keeps what is installed",
+		"image create node01 --name new": "no image can be made",
 	} {
-		if calls := room.of(node); !slices.Equal(calls, want) {
-			t.Errorf("the commands for %s were %q, want %q", node, calls, want)
+		out, code := lab.Call(t, strings.Fields(call)...)
+		if code == 0 || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+			t.Errorf("%s: exit code %d\n%s", call, code, out)
 		}
 	}
-	if out := lab.Do(t, "status"); strings.Count(out, "SHUTOFF") < 2 {
-		t.Errorf("the status does not show them:\n%s", out)
-	}
-	if out, code := lab.Call(t, "reconcile"); strings.Contains(out, "node0") {
-		t.Errorf("a machine that is off is a finding (%d):\n%s", code, out)
+	if out, _ := lab.Call(t, "check"); strings.Contains(out, "terraform") || strings.Contains(out, "flavor") {
+		t.Errorf("check:\n%s", out)
 	}
 }
 
@@ -65,42 +103,4 @@ func lastResume(t *testing.T) (phases []reconfigure.Phase) {
 		}
 	}
 	return phases
-}
-
-// TestOtherCalls has a machine come for a job without playbooks, makes it persistent, reboots it, asks for what machines
-// that exist do not have, and gives it back.
-func TestOtherCalls(t *testing.T) {
-	id := lab.Job(t, "--nodelist=node01", "--wrap=true")
-	lab.AwaitJob(t, id, "COMPLETED")
-	if phases := lastResume(t); slices.Contains(phases, reconfigure.PhaseConfigure) ||
-		!slices.Contains(phases, reconfigure.PhaseVerify) {
-		t.Errorf("its start went through %v", phases)
-	}
-	lab.Do(t, "enlarge", "standard", "--to", "1")
-	lab.AwaitIdle(t, "node01")
-	before := len(room.of("node01"))
-	if out := lab.Do(t, "plan", "update", "node01"); !strings.Contains(out, "reboot") {
-		t.Errorf("plan:\n%s", out)
-	}
-	lab.Do(t, "update", "node01")
-	lab.AwaitIdle(t, "node01")
-	if calls := room.of("node01")[before:]; !slices.Equal(calls, []string{"on"}) {
-		t.Errorf("an update called %q", calls)
-	}
-	for call, want := range map[string]string{
-		"update --reimage node01":        "keeps what is installed",
-		"update --image v2 node01":       "keeps what is installed",
-		"image create node01 --name new": "no image can be made",
-	} {
-		out, code := lab.Call(t, strings.Fields(call)...)
-		if code == 0 || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
-			t.Errorf("%s: exit code %d\n%s", call, code, out)
-		}
-	}
-	if out, _ := lab.Call(t, "check"); strings.Contains(out, "terraform") || strings.Contains(out, "flavor") {
-		t.Errorf("check:\n%s", out)
-	}
-	lab.AwaitIdle(t, "node01")
-	lab.Do(t, "shrink", "standard", "--to", "0")
-	lab.AwaitQuiet(t)
 }

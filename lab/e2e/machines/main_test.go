@@ -24,7 +24,7 @@ var (
 func TestMain(m *testing.M) {
 	code := lab.Main(m, cluster.Config{
 		Name: "machines", Gateway: netip.MustParsePrefix("10.77.0.1/24"),
-		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 0, 2)},
+		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 1, 2)},
 		OtherCloud: func(context.Context, labcloud.Config, labcloud.Hypervisor) (cluster.Cloud, error) {
 			return room, room.listen()
 		},
