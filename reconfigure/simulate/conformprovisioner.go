@@ -32,7 +32,8 @@ type ProvisionerSetup struct {
 	FailCreate func(node string)
 	// Vanish deletes a node's instance without the provisioner.
 	Vanish func(node string)
-	// NoPower is set where instances are not stopped, and NoAdoption where they are not adopted. Forget is not called then.
+	// NoPower is set where instances are not stopped, and NoAdoption where they are not adopted. Forget is not called
+	// then.
 	NoPower, NoAdoption bool
 	// Stray makes all further previews have a change that no plan names. It is the last call of a test.
 	Stray func()

@@ -245,9 +245,9 @@ func (o Observer) resolve(
 	return resolved
 }
 
-// carriedOut returns the map of nodes with what each instance is really made of, and the nodes whose entries differ from
-// that. The map is written before Terraform starts, so an instance may still be the old one if Terraform was killed
-// after that. An entry that keeps only a port stays as it is, even if its instance is still there.
+// carriedOut returns the map of nodes with what each instance is really made of, and the nodes whose entries differ
+// from that. The map is written before Terraform starts, so an instance may still be the old one if Terraform was
+// killed after that. An entry that keeps only a port stays as it is, even if its instance is still there.
 func carriedOut(state reconfigure.State) (actual map[string]reconfigure.Spec, unmade nodeset.NodeSet) {
 	actual = maps.Clone(state.Desired)
 	var others []string

@@ -342,7 +342,8 @@ func (s *storm) end(d step) {
 	}
 }
 
-// retire has Slurm power down all nodes when their jobs have ended, as the comparison of the sources does with old ones.
+// retire has Slurm power down all nodes when their jobs have ended, as the comparison of the sources does with old
+// ones.
 func (s *storm) retire() {
 	for _, node := range s.those(step{nodes: declared(1, most).Nodes().Names()}, "ALLOCATED+CLOUD") {
 		s.world.Retires(node, "its instance is older than max_age")

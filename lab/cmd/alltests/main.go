@@ -1,6 +1,6 @@
 // Command alltests runs every test of this checkout, the fuzz tests too, and writes the events of `go test -json` to
-// its output, for gotestsum. Several `go test` run in parallel, since each has the race detector for all of its packages
-// or for none.
+// its output, for gotestsum. Several `go test` run in parallel, since each has the race detector for all of its
+// packages or for none.
 package main
 
 import (

@@ -11,9 +11,9 @@ import (
 )
 
 // TestJobsHaveTheirMachineSwitchedOn runs two jobs on a machine that was never in service. The first time, the command
-// that switches it on hangs once, and it shuts down by itself when it is idle. The second time it needs no playbook; its
-// shutdown by SSH fails, and so does twice the command that switches it off. What a persistent machine is asked for comes
-// meanwhile.
+// that switches it on hangs once, and it shuts down by itself when it is idle. The second time it needs no playbook;
+// its shutdown by SSH fails, and so does twice the command that switches it off. What a persistent machine is asked for
+// comes meanwhile.
 func TestJobsHaveTheirMachineSwitchedOn(t *testing.T) {
 	room.order(t, "on node02", fault{hangs: true, left: 1})
 	first := job(t)
