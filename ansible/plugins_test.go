@@ -176,7 +176,8 @@ func TestAFailureOfConvergeNamesItsCause(t *testing.T) {
 // systemctl(1) and of the commands of sysvinit.
 func TestSlurmdDoesNotStartAtBoot(t *testing.T) {
 	const script = `
-import importlib.util, json, re, sys, yaml
+import ansible.module_utils, importlib.util, json, re, sys, yaml
+ansible.module_utils.__path__.append("module_utils")
 spec = importlib.util.spec_from_file_location("converge", "library/converge.py")
 converge = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(converge)
