@@ -70,7 +70,7 @@ FUZZ := 20
 FUZZING := go test -vet off -run '^$$' -fuzzminimizetime 10x -fuzz
 
 .PHONY: fuzz
-fuzz: ## fuzz the parsers (FUZZ=1: a twentieth of the inputs)
+fuzz: ## fuzz the parsers with new inputs (FUZZ=1: a twentieth of them); make test has the known ones
 	$(FUZZING) FuzzParse -fuzztime $(FUZZ)0000x ./reconfigure/nodeset
 	$(FUZZING) FuzzParse -fuzztime $(FUZZ)000x ./reconfigure/config
 	$(FUZZING) FuzzParse -fuzztime $(FUZZ)000x ./reconfigure/gate
@@ -107,6 +107,7 @@ release-check: tools ## run clusters on labcloud and on a real OpenStack; instal
 	go build -o bin/releasecheck ./lab/cmd/releasecheck
 	bin/releasecheck
 	EIFFEL_RELEASE_CHECK=1 go test -count 1 -timeout 90m -v ./lab/e2e/campaign
+	$(MAKE) fuzz
 	$(MAKE) test-libvirt
 	$(MAKE) test-vsphere
 

@@ -204,12 +204,6 @@ func (m module) effectOf(rc *tfjson.ResourceChange) (effect reconfigure.Effect, 
 func (m module) updateEffect(rc *tfjson.ResourceChange) (reconfigure.Effect, string) {
 	attributes := differing(rc.Change)
 	effect := reconfigure.EffectUpdate
-	if rc.Type == m.kinds.Instance && m.kinds.Power != "" && slices.Equal(attributes, []string{m.kinds.Power}) {
-		effect = reconfigure.EffectStop
-		if after, _ := rc.Change.After.(map[string]any); after[m.kinds.Power] == "active" {
-			effect = reconfigure.EffectStart
-		}
-	}
 	if rc.Type == m.kinds.Instance {
 		if m.kinds.Power != "" && slices.Equal(attributes, []string{m.kinds.Power}) {
 			effect = reconfigure.EffectStop

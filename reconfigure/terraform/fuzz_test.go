@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	tfjson "github.com/hashicorp/terraform-json"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -119,15 +120,17 @@ func checkFence(t *testing.T, theirs *tfjson.Plan, ours reconfigure.Plan) []reco
 
 var quotedName = regexp.MustCompile(`"([^"\\]*)"`)
 
-// switches reports whether a change sets the power state of an instance and nothing else.
+// switches reports whether a change sets the power state of an instance and nothing else. An attribute that is null is
+// the same as one that is not there.
 func switches(rc *tfjson.ResourceChange, on bool) bool {
 	before, _ := rc.Change.Before.(map[string]any)
 	after, _ := rc.Change.After.(map[string]any)
 	before, after = maps.Clone(before), maps.Clone(after)
 	to := after["power_state"]
-	delete(before, "power_state")
-	delete(after, "power_state")
-	return rc.Change.Actions.Update() && cmp.Equal(before, after) && (to == "active") == on
+	for _, values := range []map[string]any{before, after} {
+		maps.DeleteFunc(values, func(name string, value any) bool { return value == nil || name == "power_state" })
+	}
+	return rc.Change.Actions.Update() && cmp.Equal(before, after, cmpopts.EquateEmpty()) && (to == "active") == on
 }
 
 // asked reports whether any action of our plan may lead to a change.

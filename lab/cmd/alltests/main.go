@@ -1,6 +1,5 @@
-// Command alltests runs every test of this checkout, the fuzz tests too, and writes the events of `go test -json` to
-// its output, for gotestsum. Several `go test` run in parallel, since each has the race detector for all of its
-// packages or for none.
+// Command alltests runs every test of this checkout, and writes the events of `go test -json` to its output, for
+// gotestsum. Several `go test` run in parallel, since each has the race detector for all of its packages or for none.
 package main
 
 import (
@@ -53,7 +52,7 @@ func run(ctx context.Context, events *lines) error {
 
 	// Labs wait more than half of the time, so most of them run at once, in parallel with the rest.
 	var group sync.WaitGroup
-	errs := make([]error, 4)
+	errs := make([]error, 3)
 	group.Go(func() { errs[0] = test(ctx, events, labs, "-p", "6") })
 	group.Go(func() {
 		errs[1] = errors.Join(
@@ -61,7 +60,6 @@ func run(ctx context.Context, events *lines) error {
 			test(ctx, events, append(storms, plain...), "-p", "1"))
 	})
 	group.Go(func() { errs[2] = test(ctx, events, raced, "-p", "2", "-race", "-skip", longTests) })
-	group.Go(func() { errs[3] = fuzz(ctx) })
 	group.Wait()
 	return errors.Join(errs...)
 }
@@ -110,17 +108,6 @@ func test(ctx context.Context, events *lines, packages []string, flags ...string
 	}
 	if err := errors.Join(events.copy(out), cmd.Wait()); err != nil {
 		return fmt.Errorf("go test %s: %w", strings.Join(flags, " "), err)
-	}
-	return nil
-}
-
-// fuzz runs the fuzz tests for a short time. They have no events, so what they print is a part of the error alone.
-func fuzz(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "fuzz", "FUZZ=1")
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // make passes it on
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("make fuzz FUZZ=1: %w\n%s", err, out)
 	}
 	return nil
 }
