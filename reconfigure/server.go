@@ -1,6 +1,10 @@
 package reconfigure
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // Server is an instance of the cluster in the cloud.
 type Server struct {
@@ -17,6 +21,13 @@ type Server struct {
 	// Host is the host on which it runs. Nova names it to its administrators only, and to others an id of the host that
 	// is different in each project (Compute API, hostId). Empty while it has none.
 	Host string
+}
+
+// OldestFirst sorts servers by the time of their creation.
+func OldestFirst(servers []Server) {
+	slices.SortFunc(servers, func(a, b Server) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
 }
 
 // Port is a port of the cluster in the cloud.

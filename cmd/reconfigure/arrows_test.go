@@ -51,9 +51,10 @@ var arrows = map[string][]string{
 	"reconfigure/slurm":     {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
 	"reconfigure/openstack": {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/hosts":     {"reconfigure"},
-	"reconfigure/libvirt":   {"reconfigure", "reconfigure/nodeset", "reconfigure/hosts"},
-	"reconfigure/vsphere":   {"reconfigure", "reconfigure/nodeset", "reconfigure/hosts"},
-	"reconfigure/machines":  {"reconfigure", "reconfigure/nodeset", "reconfigure/process"},
+	"reconfigure/adapter":   {"reconfigure"},
+	"reconfigure/libvirt":   {"reconfigure", "reconfigure/nodeset", "reconfigure/adapter", "reconfigure/hosts"},
+	"reconfigure/vsphere":   {"reconfigure", "reconfigure/nodeset", "reconfigure/adapter", "reconfigure/hosts"},
+	"reconfigure/machines":  {"reconfigure", "reconfigure/nodeset", "reconfigure/adapter", "reconfigure/process"},
 	"reconfigure/ssh":       {"reconfigure", "reconfigure/nodeset"},
 	"reconfigure/site": { // ties them all
 		"reconfigure", "reconfigure/nodeset", "reconfigure/process", "reconfigure/logfile",

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/adapter"
 	"github.com/eiffel-hpc/eiffel/reconfigure/hosts"
 )
 
@@ -28,8 +29,17 @@ type tempo struct {
 
 func usual() tempo { return tempo{poll: time.Second, soft: 2 * time.Minute} }
 
+var (
+	errNoPorts  = errors.New("instances of libvirt have no ports")
+	errNoImages = errors.New("reconfigure makes no images of instances of libvirt; virt-builder(1) makes some")
+)
+
 // Client asks the hosts of a table. It is safe for concurrent use, and connects again where a connection has ended.
 type Client struct {
+	adapter.NoPorts
+	adapter.NoMarks
+	adapter.NoImages
+
 	access reconfigure.Access
 	table  Table
 	tempo  tempo
@@ -42,7 +52,10 @@ func Open(_ context.Context, access reconfigure.Access) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{access: access, table: table, tempo: usual()}
+	c := &Client{
+		NoPorts: adapter.NoPorts{Reason: errNoPorts}, NoImages: adapter.NoImages{Reason: errNoImages},
+		access: access, table: table, tempo: usual(),
+	}
 	for i, h := range table.Hosts {
 		c.hosts = append(c.hosts, &host{Host: h, shard: hosts.Shard(i), pool: table.Pool})
 	}

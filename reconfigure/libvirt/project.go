@@ -2,7 +2,6 @@ package libvirt
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	rpc "github.com/digitalocean/go-libvirt"
@@ -61,24 +60,6 @@ func (c *Client) Namesakes(ctx context.Context) (map[string][]reconfigure.Server
 	return others, nil
 }
 
-// Mark has nothing to do: every instance has had the cluster's id from the beginning.
-func (c *Client) Mark(context.Context, []string, []string) ([]reconfigure.Server, error) {
-	return nil, nil
-}
-
-// Ports returns none: the root module makes no ports.
-func (c *Client) Ports(context.Context) (map[string][]reconfigure.Port, error) {
-	return map[string][]reconfigure.Port{}, nil
-}
-
-var errNoPorts = errors.New("instances of libvirt have no ports")
-
-// Port returns an error, as RemovePort does.
-func (c *Client) Port(context.Context, string) (string, error) { return "", errNoPorts }
-
-// RemovePort returns an error: nothing finds a port.
-func (c *Client) RemovePort(context.Context, string, string, time.Time) error { return errNoPorts }
-
 // Images returns the volumes of the pool of the first host that no cluster of ours has made.
 func (c *Client) Images(ctx context.Context) ([]reconfigure.Image, error) {
 	domains, err := c.domains(ctx)
@@ -113,27 +94,6 @@ func (c *Client) Images(ctx context.Context) ([]reconfigure.Image, error) {
 		}
 		return all, err
 	})
-}
-
-var errNoImages = errors.New("reconfigure makes no images of instances of libvirt; virt-builder(1) makes some")
-
-// Image returns an error, so that no node is cleaned for an image that is not made.
-func (c *Client) Image(context.Context, string, reconfigure.RequestID) (reconfigure.Image, bool, error) {
-	return reconfigure.Image{}, false, errNoImages
-}
-
-// CreateImage returns an error.
-func (c *Client) CreateImage(
-	context.Context, reconfigure.Instance, string, reconfigure.RequestID,
-) (reconfigure.Image, error) {
-	return reconfigure.Image{}, errNoImages
-}
-
-// AwaitImage returns an error.
-func (c *Client) AwaitImage(
-	_ context.Context, i reconfigure.Image, _ reconfigure.Instance,
-) (reconfigure.Image, error) {
-	return i, errNoImages
 }
 
 // Clock is this host's time, since libvirt says none of the hosts'.

@@ -11,6 +11,7 @@ import (
 	"regexp"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/adapter"
 	"github.com/eiffel-hpc/eiffel/reconfigure/hosts"
 )
 
@@ -98,18 +99,10 @@ var ipv4 = regexp.MustCompile(`^\d+\.\d+\.\d+\.\d+$`)
 
 // providerClass returns the class of an error of Terraform's provider.
 func providerClass(words string) reconfigure.Class {
-	for _, known := range []struct {
-		words *regexp.Regexp
-		class reconfigure.Class
-	}{
-		{full, reconfigure.ClassCapacity}, {silent, reconfigure.ClassBoot}, {missing, reconfigure.ClassMissing},
-		{unreached, reconfigure.ClassCloud},
-	} {
-		if known.words.MatchString(words) {
-			return known.class
-		}
-	}
-	return reconfigure.CloudClass(0, words)
+	return adapter.ClassOf(words, []adapter.Words{
+		{Words: full, Class: reconfigure.ClassCapacity}, {Words: silent, Class: reconfigure.ClassBoot},
+		{Words: missing, Class: reconfigure.ClassMissing}, {Words: unreached, Class: reconfigure.ClassCloud},
+	})
 }
 
 // Messages of libvirt and of Terraform's provider for it.

@@ -235,9 +235,7 @@ func (c *Client) Servers(ctx context.Context, _ nodeset.NodeSet) (map[string][]r
 		}
 	}
 	for _, same := range found {
-		slices.SortFunc(same, func(a, b reconfigure.Server) int {
-			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
-		})
+		reconfigure.OldestFirst(same)
 	}
 	return found, nil
 }

@@ -3,12 +3,9 @@ package libvirt
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 
-	"go.yaml.in/yaml/v3"
-
+	"github.com/eiffel-hpc/eiffel/reconfigure/adapter"
 	"github.com/eiffel-hpc/eiffel/reconfigure/hosts"
 )
 
@@ -42,25 +39,7 @@ func (t Table) limits() []hosts.Limits {
 
 // readTable reads the table of a cloud in a cluster directory.
 func readTable(dir, cloud string) (Table, error) {
-	path := filepath.Join(dir, File)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return Table{}, fmt.Errorf("find cloud %q: %w", cloud, err)
-	}
-	var file struct {
-		Clouds map[string]Table `yaml:"clouds"`
-	}
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		return Table{}, fmt.Errorf("read %s: %w", path, err)
-	}
-	table, there := file.Clouds[cloud]
-	if !there {
-		return Table{}, fmt.Errorf("%s has no cloud %q", path, cloud)
-	}
-	if err := table.check(); err != nil {
-		return Table{}, fmt.Errorf("%s: cloud %q: %w", path, cloud, err)
-	}
-	return table, nil
+	return adapter.Entry(dir, File, cloud, func(t *Table) error { return t.check() })
 }
 
 func (t Table) check() error {

@@ -9,11 +9,21 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/adapter"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
+
+var (
+	errNoPorts  = errors.New("machines have no ports")
+	errNoImages = errors.New("reconfigure makes no images of machines")
 )
 
 // Client looks at machines and switches them. It is safe for concurrent use.
 type Client struct {
+	adapter.NoPorts
+	adapter.NoMarks
+	adapter.NoImages
+
 	access   reconfigure.Access
 	table    Table
 	poll     time.Duration // between two looks at a machine that is switched
@@ -44,6 +54,7 @@ func Open(_ context.Context, access reconfigure.Access) (*Client, error) {
 		return nil, err
 	}
 	return &Client{
+		NoPorts: adapter.NoPorts{Reason: errNoPorts}, NoImages: adapter.NoImages{Reason: errNoImages},
 		access: access, table: table, poll: time.Second, commands: make(chan struct{}, table.Parallelism),
 		found: map[string]found{}, looks: map[string]*look{},
 	}, nil
@@ -268,47 +279,8 @@ func (c *Client) ProjectServers(context.Context) ([]reconfigure.ProjectServer, e
 // Namesakes returns none.
 func (c *Client) Namesakes(context.Context) (map[string][]reconfigure.Server, error) { return nil, nil }
 
-// Mark has nothing to do.
-func (c *Client) Mark(context.Context, []string, []string) ([]reconfigure.Server, error) {
-	return nil, nil
-}
-
-// Ports returns none.
-func (c *Client) Ports(context.Context) (map[string][]reconfigure.Port, error) {
-	return map[string][]reconfigure.Port{}, nil
-}
-
-var errNoPorts = errors.New("machines have no ports")
-
-// Port returns an error, as RemovePort does.
-func (c *Client) Port(context.Context, string) (string, error) { return "", errNoPorts }
-
-// RemovePort returns an error.
-func (c *Client) RemovePort(context.Context, string, string, time.Time) error { return errNoPorts }
-
 // Images returns none.
 func (c *Client) Images(context.Context) ([]reconfigure.Image, error) { return nil, nil }
-
-var errNoImages = errors.New("reconfigure makes no images of machines")
-
-// Image returns an error, so that no node is cleaned for an image that is not made.
-func (c *Client) Image(context.Context, string, reconfigure.RequestID) (reconfigure.Image, bool, error) {
-	return reconfigure.Image{}, false, errNoImages
-}
-
-// CreateImage returns an error.
-func (c *Client) CreateImage(
-	context.Context, reconfigure.Instance, string, reconfigure.RequestID,
-) (reconfigure.Image, error) {
-	return reconfigure.Image{}, errNoImages
-}
-
-// AwaitImage returns an error.
-func (c *Client) AwaitImage(
-	_ context.Context, i reconfigure.Image, _ reconfigure.Instance,
-) (reconfigure.Image, error) {
-	return i, errNoImages
-}
 
 // Clock is this host's time: the machines have no other one in common.
 func (c *Client) Clock(context.Context) (time.Time, error) { return time.Now(), nil }

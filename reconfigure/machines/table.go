@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/adapter"
 )
 
 // File is the file of the cluster directory with the machines.
@@ -59,24 +58,13 @@ func defaults() Table {
 
 // readTable reads the table of a cloud in a cluster directory.
 func readTable(dir, cloud string) (Table, error) {
-	path := filepath.Join(dir, File)
-	text, err := os.ReadFile(path)
+	var table Table
+	_, err := adapter.Entry(dir, File, cloud, func(node *yaml.Node) (err error) {
+		table, err = parse(node)
+		return err
+	})
 	if err != nil {
-		return Table{}, fmt.Errorf("find cloud %q: %w", cloud, err)
-	}
-	var file struct {
-		Clouds map[string]yaml.Node `yaml:"clouds"`
-	}
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		return Table{}, fmt.Errorf("read %s: %w", path, err)
-	}
-	node, there := file.Clouds[cloud]
-	if !there {
-		return Table{}, fmt.Errorf("%s has no cloud %q", path, cloud)
-	}
-	table, err := parse(&node)
-	if err != nil {
-		return Table{}, fmt.Errorf("%s: cloud %q: %w", path, cloud, err)
+		return Table{}, err
 	}
 	return table, nil
 }

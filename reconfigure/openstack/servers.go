@@ -53,9 +53,7 @@ func (c *Client) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string
 		}
 	}
 	for _, same := range ours {
-		slices.SortFunc(same, func(a, b reconfigure.Server) int {
-			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
-		})
+		reconfigure.OldestFirst(same)
 	}
 	return ours, nil
 }

@@ -8,7 +8,6 @@
 package reconcile
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -232,9 +231,7 @@ func (c comparison) view(node string) view {
 			v.strange = append(v.strange, s)
 		}
 	}
-	slices.SortFunc(v.strange, func(a, b reconfigure.Server) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
-	})
+	reconfigure.OldestFirst(v.strange)
 	return v
 }
 

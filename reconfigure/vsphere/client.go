@@ -25,6 +25,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/adapter"
 )
 
 // tempo is how long is waited for what.
@@ -35,9 +36,18 @@ type tempo struct {
 
 func usual() tempo { return tempo{poll: time.Second, soft: 2 * time.Minute} }
 
+var (
+	errNoPorts  = errors.New("instances of vSphere have no ports")
+	errNoImages = errors.New("reconfigure makes no images of instances of vSphere; clone one to a template in vCenter")
+)
+
 // Client asks a vCenter. It is safe for concurrent use. It logs in when it is first needed, and again when vCenter has
 // ended the session.
 type Client struct {
+	adapter.NoPorts
+	adapter.NoMarks
+	adapter.NoImages
+
 	access reconfigure.Access
 	table  Table
 	tempo  tempo
@@ -59,7 +69,10 @@ func Open(_ context.Context, access reconfigure.Access) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{access: access, table: table, tempo: usual()}, nil
+	return &Client{
+		NoPorts: adapter.NoPorts{Reason: errNoPorts}, NoImages: adapter.NoImages{Reason: errNoImages},
+		access: access, table: table, tempo: usual(),
+	}, nil
 }
 
 // open returns the session, or begins one.

@@ -8,8 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
+	"github.com/eiffel-hpc/eiffel/reconfigure/adapter"
 	"github.com/eiffel-hpc/eiffel/reconfigure/hosts"
 )
 
@@ -60,30 +59,16 @@ func (t Table) limits() []hosts.Limits {
 
 // readTable reads the entry of a cloud in a cluster directory, with its password.
 func readTable(dir, cloud string) (Table, error) {
-	path := filepath.Join(dir, File)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return Table{}, fmt.Errorf("find cloud %q: %w", cloud, err)
-	}
-	var file struct {
-		Clouds map[string]Table `yaml:"clouds"`
-	}
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		return Table{}, fmt.Errorf("read %s: %w", path, err)
-	}
-	table, there := file.Clouds[cloud]
-	if !there {
-		return Table{}, fmt.Errorf("%s has no cloud %q", path, cloud)
-	}
-	if err := table.check(); err != nil {
-		return Table{}, fmt.Errorf("%s: cloud %q: %w", path, cloud, err)
-	}
-	if table.Password == "" {
-		if table.Password, err = readPassword(dir, table.PasswordFile); err != nil {
-			return Table{}, fmt.Errorf("%s: cloud %q: password_file: %w", path, cloud, err)
+	return adapter.Entry(dir, File, cloud, func(t *Table) error {
+		err := t.check()
+		if err != nil || t.Password != "" {
+			return err
 		}
-	}
-	return table, nil
+		if t.Password, err = readPassword(dir, t.PasswordFile); err != nil {
+			return fmt.Errorf("password_file: %w", err)
+		}
+		return nil
+	})
 }
 
 // readPassword reads a file that others must not be able to read.

@@ -88,8 +88,8 @@ func TestEveryClassOfFailure(t *testing.T) {
 	assertJobsComeToRun(t, ways)
 }
 
-// slurmdEnds is the way of a node whose slurmd ends when it has started. Since Debian 13, slurmd tells systemd when it is
-// ready, so that its start fails.
+// slurmdEnds is the way of a node whose slurmd ends when it has started. Since Debian 13, slurmd tells systemd when it
+// is ready, so that its start fails.
 func slurmdEnds(node string) *way {
 	w := &way{node: node, kind: labcloud.NoSlurmd, class: reconfigure.ClassUnregistered,
 		words: "slurmd did not register in time", exit: 1}
