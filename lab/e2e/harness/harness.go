@@ -78,12 +78,14 @@ const ReleaseVariable = "EIFFEL_LAB_RELEASE"
 const Trixie = "trixie"
 
 // onTrixie changes the configuration of a lab to machines of Debian 13. Its declaration need not have the hardware of
-// this computer.
+// this computer. Machines that boot systemd have more time for it: more than a dozen at once on two busy cores do not
+// boot within the time that is enough for sysvinit.
 func onTrixie(cfg *cluster.Config, change func(*cluster.Declaration)) (func(*cluster.Declaration), error) {
 	installed, err := tools.FindSystemd(cfg.Checkout)
 	cfg.Systemd = installed.Trixie
 	return func(d *cluster.Declaration) {
 		d.Slurm.Extra["SlurmdParameters"] = "config_overrides"
+		d.Reconfigure["boot_timeout"] = 75
 		if change != nil {
 			change(d)
 		}
