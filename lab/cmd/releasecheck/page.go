@@ -16,8 +16,9 @@ import (
 type row struct{ part, version, scenario, date, outcome string }
 
 // head is the page without rows.
-const head = "# What was tested before a release\n\n`make release-check` writes this page, and `make matrix` the rows of " +
-	"Debian's releases. A run of some tests\nreplaces their rows alone: those of other tests have their own date.\n\n" +
+const head = "# What was tested before a release\n\n" +
+	"`make release-check` writes this page, and `make matrix` the rows of Debian's releases. A run of some tests\n" +
+	"replaces their rows alone: those of other tests have their own date.\n\n" +
 	"| part | version | scenario | date | outcome |\n|---|---|---|---|---|\n"
 
 // replace returns a page with new rows of a part. They take the place of its former rows, or come last. If the rows are
