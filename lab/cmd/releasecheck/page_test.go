@@ -79,8 +79,8 @@ func TestRowsTakeThePlaceOfFormerOnes(t *testing.T) {
 }
 
 func TestSuitesAndPackagesAreChosen(t *testing.T) {
-	all := []suite{{name: "grow", packages: []string{"./e/clouds"}}, {name: "old", packages: []string{"./e/grow", "./e/x"}},
-		{name: "new", packages: []string{"./e/grow", "./e/y"}}}
+	all := []suite{{name: "grow", packages: []string{"./e/clouds"}},
+		{name: "old", packages: []string{"./e/grow", "./e/x"}}, {name: "new", packages: []string{"./e/grow", "./e/y"}}}
 	for words, want := range map[string]string{
 		"":         "grow ./e/clouds; old ./e/grow ./e/x; new ./e/grow ./e/y",
 		"new old":  "old ./e/grow ./e/x; new ./e/grow ./e/y",

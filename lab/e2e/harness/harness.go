@@ -27,8 +27,8 @@ type Lab struct {
 }
 
 // Main deploys the lab, runs the tests and checks that nothing of the lab is left. It returns the exit code. Labs that
-// run in parallel need names and networks of their own. change, if not nil, is applied to the lab's declaration. If this
-// process is killed, another one cleans up.
+// run in parallel need names and networks of their own. change, if not nil, is applied to the lab's declaration. If
+// this process is killed, another one cleans up.
 func (l *Lab) Main(m *testing.M, cfg cluster.Config, change func(*cluster.Declaration)) (code int) {
 	cluster.KeepIfAsked()
 	code, err := l.run(m, cfg, change)
