@@ -76,6 +76,9 @@ func keep(name string, in io.Reader, out io.Writer) error {
 		return fmt.Errorf("it runs already: %w", err)
 	}
 	defer claim.Close()
+	if err := Cleanup(name); err != nil {
+		return err
+	}
 	fmt.Fprintln(out, "ready")
 	_, _ = io.Copy(io.Discard, in)
 	return retry(func() error { return Cleanup(name) }) // the kernel may be ending the lab's processes still
