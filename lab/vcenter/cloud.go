@@ -54,7 +54,7 @@ func New(ctx context.Context, cfg labcloud.Config, h Hypervisor) (*Cloud, error)
 // Close ends the vCenter. Its machines are left to the hypervisor.
 func (c *Cloud) Close(context.Context) error {
 	c.end()
-	c.machines.boots.Wait()
+	c.machines.guests.Wait()
 	c.Center.Close()
 	return nil
 }

@@ -40,8 +40,15 @@ func (h *hypervisor) Boot(_ context.Context, m labcloud.Machine) error {
 	return h.called("boot")
 }
 
-func (h *hypervisor) Stop(context.Context, string) error    { return h.called("stop") }
-func (h *hypervisor) Destroy(context.Context, string) error { return h.called("destroy") }
+func (h *hypervisor) Stop(ctx context.Context, _ string) error {
+	if ctx.Err() != nil {
+		return h.called("switch off")
+	}
+	return h.called("shut down")
+}
+
+func (h *hypervisor) Reboot(context.Context, string, bool) error { return h.called("reboot") }
+func (h *hypervisor) Destroy(context.Context, string) error      { return h.called("destroy") }
 
 func (h *hypervisor) Console(string, int) (string, error) {
 	return "-----END SSH HOST KEY KEYS-----\n", nil
@@ -53,8 +60,8 @@ func (h *hypervisor) Command(string, ...string) *exec.Cmd {
 
 const said = "guestinfo.said"
 
-// TestAVirtualMachineIsAMachine clones a template, and has the clone switched on, reset, shut down and removed: its
-// machine must be what its settings say, and be switched with it.
+// TestAVirtualMachineIsAMachine clones a template, and has the clone switched on, reset, rebooted, shut down and
+// removed: its machine must be what its settings say, and be switched with it.
 func TestAVirtualMachineIsAMachine(t *testing.T) {
 	h := &hypervisor{}
 	c, err := New(t.Context(), labcloud.Config{
@@ -70,14 +77,16 @@ func TestAVirtualMachineIsAMachine(t *testing.T) {
 	}
 	await(t)(vm.PowerOn(t.Context()))
 	is := c.Servers()[0]
-	if h.last.Name != "node1" || h.last.ImageID != "two" || !slices.Equal(h.last.AuthorizedKeys, []string{"ssh-rsa AAAA"}) ||
-		is.Status != "ACTIVE" || is.ID != h.last.ID || is.Image != "two" ||
+	if h.last.Name != "node1" || h.last.ImageID != "two" ||
+		!slices.Equal(h.last.AuthorizedKeys, []string{"ssh-rsa AAAA"}) || is.Status != "ACTIVE" || is.ID != h.last.ID || is.Image != "two" ||
 		!slices.Equal(is.Addresses, []netip.Addr{h.last.Addresses[0].Prefix.Addr()}) ||
 		h.last.Addresses[0].Prefix.String() != "10.9.0.2/24" || h.last.Addresses[0].Gateway.String() != "10.9.0.1" {
 		t.Errorf("the machine is %+v, the server %+v", h.last, is)
 	}
 	awaitSetting(t, vm, said, "aGVsbG8=")
 	await(t)(vm.Reset(t.Context()))
+	must(t, vm.RebootGuest(t.Context()))
+	c.machines.guests.Wait()
 	must(t, vm.ShutdownGuest(t.Context()))
 	for off := false; !off; { // until the test's time is over
 		state, err := vm.PowerState(t.Context())
@@ -85,8 +94,9 @@ func TestAVirtualMachineIsAMachine(t *testing.T) {
 		off = state == types.VirtualMachinePowerStatePoweredOff
 	}
 	await(t)(vm.Destroy(t.Context()))
-	if want := []string{"boot", "stop", "boot", "stop", "destroy"}; !slices.Equal(h.calls, want) || len(c.Servers()) > 0 {
-		t.Errorf("the hypervisor was called for %v, want %v; servers %+v", h.calls, want, c.Servers())
+	want := []string{"boot", "switch off", "boot", "reboot", "shut down", "destroy"}
+	if !slices.Equal(h.calls, want) || len(c.Servers()) > 0 {
+		t.Errorf("the hypervisor was called for %q, want %q; servers %+v", h.calls, want, c.Servers())
 	}
 	next := clone(t, c, "eiffel-node1")
 	await(t)(next.PowerOn(t.Context()))

@@ -38,7 +38,7 @@ type machines struct {
 	set func(of types.ManagedObjectReference, key, value string) error
 
 	ctx    context.Context // ends with the vCenter
-	boots  sync.WaitGroup  // first ones that are under way
+	guests sync.WaitGroup  // first boots and reboots that are under way
 	lock   sync.Mutex
 	clones map[string]string // the image of each clone, by the clone's name
 	disks  map[types.ManagedObjectReference]*disk
@@ -48,18 +48,44 @@ type machines struct {
 type disk struct {
 	machine string
 	image   string // empty before the first boot
+	gently  bool   // the guest has been asked to shut down
 }
 
-// call notes of what template a virtual machine is cloned. The simulator calls it before each call of its API.
+// call notes what the changes of a virtual machine do not say: of what template it is cloned, and that its guest is to
+// end or to start again. The simulator calls it before each call of its API.
 func (m *machines) call(ctx *simulator.Context, method *simulator.Method) (mo.Reference, types.BaseMethodFault) {
-	if clone, ok := method.Body.(*types.CloneVM_Task); ok {
-		if source, ok := ctx.Map.Get(method.This).(*simulator.VirtualMachine); ok {
-			m.lock.Lock()
-			defer m.lock.Unlock()
-			m.clones[clone.Name] = m.images[source.Name]
+	vm, ok := ctx.Map.Get(method.This).(*simulator.VirtualMachine)
+	if !ok {
+		return nil, nil
+	}
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	d := m.disks[vm.Self] // nil of a template
+	switch body := method.Body.(type) {
+	case *types.CloneVM_Task:
+		m.clones[body.Name] = m.images[vm.Name]
+	case *types.ShutdownGuest:
+		if d != nil {
+			d.gently = true
+		}
+	case *types.RebootGuest:
+		if d != nil {
+			m.guests.Go(func() { m.reboot(ctx, vm, d.machine) })
 		}
 	}
 	return nil, nil
+}
+
+// reboot has a guest start again, if it is on.
+func (m *machines) reboot(ctx *simulator.Context, vm *simulator.VirtualMachine, id string) {
+	ctx.WithLock(vm, func() {
+		if vm.Runtime.PowerState != types.VirtualMachinePowerStatePoweredOn {
+			return
+		}
+		if err := m.Reboot(m.ctx, id, false); err != nil {
+			m.log.Error("machine is not rebooted", "name", vm.Name, "error", err)
+		}
+	})
 }
 
 // made gives a new virtual machine its disk.
@@ -99,8 +125,8 @@ func (m *machines) imageFor(vm *mo.VirtualMachine) (first bool) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	d := m.disks[vm.Self]
-	first = d.image == ""
-	if first {
+	d.gently = false
+	if first = d.image == ""; first {
 		d.image = m.clones[vm.Name]
 	}
 	return first
@@ -119,18 +145,28 @@ func (m *machines) power(vm *mo.VirtualMachine, address netip.Addr, on bool) {
 	case on:
 		err = m.boot(vm, d, address)
 	default:
-		err = m.Stop(m.ctx, d.machine)
+		err = m.stop(d)
 	}
 	if err != nil {
 		m.log.Error("machine is not switched", "name", vm.Name, "on", on, "error", err)
 	}
 }
 
+// stop switches a machine off. Its services may stop first if the guest was asked to shut down.
+func (m *machines) stop(d *disk) error {
+	ctx, cancel := context.WithCancel(m.ctx)
+	defer cancel()
+	m.lock.Lock()
+	if !d.gently {
+		cancel() // the hypervisor waits for nothing
+	}
+	d.gently = false
+	m.lock.Unlock()
+	return m.Stop(ctx, d.machine)
+}
+
 // boot switches a machine on.
 func (m *machines) boot(vm *mo.VirtualMachine, d *disk, address netip.Addr) error {
-	if len(vm.Guest.Net) != 1 {
-		return fmt.Errorf("%d network cards, want one", len(vm.Guest.Net))
-	}
 	s, err := readSeed(vm.Config.ExtraConfig)
 	if err != nil {
 		return err
@@ -139,18 +175,25 @@ func (m *machines) boot(vm *mo.VirtualMachine, d *disk, address netip.Addr) erro
 	if err := m.Boot(m.ctx, labcloud.Machine{
 		ID: d.machine, Name: s.Name, ImageID: d.image, AuthorizedKeys: s.Keys,
 		Addresses: []labcloud.Address{{
-			MAC: vm.Guest.Net[0].MacAddress, Prefix: netip.PrefixFrom(address, m.router.Bits()), Gateway: m.router.Addr(),
+			MAC: hardwareAddress(address), Prefix: netip.PrefixFrom(address, m.router.Bits()), Gateway: m.router.Addr(),
 		}},
 	}); err != nil || !first {
 		return err
 	}
 	ref := vm.Self
-	m.boots.Go(func() {
+	m.guests.Go(func() {
 		if err := m.firstBoot(ref, d.machine, s.Commands); err != nil && m.ctx.Err() == nil {
 			m.log.Error("first boot does not end", "name", s.Name, "error", err)
 		}
 	})
 	return nil
+}
+
+// hardwareAddress returns one of VMware's that goes with an address. Those of the simulator's network cards are three
+// characters of a UUID, which two virtual machines may share.
+func hardwareAddress(a netip.Addr) string {
+	is := a.As4()
+	return fmt.Sprintf("00:50:56:%02x:%02x:%02x", is[1]&0x3f, is[2], is[3])
 }
 
 // seed is what cloud-init gets of a virtual machine (its data source VMware).
@@ -186,13 +229,16 @@ func readSeed(settings []types.BaseOptionValue) (seed, error) {
 	return s, nil
 }
 
-// rpctool is the program of VMware Tools in the machines, as far as guests set settings by it: what it is called with
-// is what the commands of their seed print.
-const rpctool = `printf '#!/bin/sh\nprintf "%%s\\n" "$1"\n' >/usr/bin/vmware-rpctool && chmod 0755 /usr/bin/vmware-rpctool`
+// rpctool makes the program of VMware Tools by which guests set settings. It prints what it is called with, so that is
+// what the commands of a seed print.
+const rpctool = `cat >/usr/bin/vmware-rpctool <<'end' && chmod 0755 /usr/bin/vmware-rpctool
+#!/bin/sh
+printf '%s\n' "$1"
+end`
 
 // firstBoot runs the commands of a machine's seed when it has made its host keys.
 func (m *machines) firstBoot(ref types.ManagedObjectReference, id string, commands [][]string) error {
-	if err := m.awaitHostKeys(id); err != nil {
+	if there, err := m.awaitHostKeys(ref, id); err != nil || !there {
 		return err
 	}
 	for _, argv := range append([][]string{{"sh", "-c", rpctool}}, commands...) {
@@ -211,19 +257,23 @@ func (m *machines) firstBoot(ref types.ManagedObjectReference, id string, comman
 	return nil
 }
 
-// awaitHostKeys waits until a machine has shown its host keys on its console.
-func (m *machines) awaitHostKeys(id string) error {
+// awaitHostKeys waits until a machine has shown its host keys on its console. It returns false if the virtual machine is
+// removed before.
+func (m *machines) awaitHostKeys(of types.ManagedObjectReference, id string) (there bool, err error) {
 	const last = "-----END SSH HOST KEY KEYS-----"
 	ctx, cancel := context.WithTimeout(m.ctx, 2*time.Minute)
 	defer cancel()
 	for {
 		text, err := m.Console(id, 0)
 		if err != nil || strings.Contains(text, last) {
-			return err
+			return true, err
+		}
+		if m.image(of) == "" {
+			return false, nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("no host keys on the console: %w: %s", ctx.Err(), text)
+			return false, fmt.Errorf("no host keys on the console: %w: %s", ctx.Err(), text)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
