@@ -126,8 +126,9 @@ tools-vsphere: tools # Terraform's provider for vSphere, which only test-vsphere
 
 # Not part of `make test`: the provider takes a minute to build on two cores, and as long for a node that never says an address.
 .PHONY: test-vsphere
-test-vsphere: tools-vsphere ## run Terraform with its provider for vSphere on a simulated vCenter, for minutes
+test-vsphere: tools-vsphere ## run Terraform with its provider for vSphere, and a cluster, on a simulated vCenter, for minutes
 	EIFFEL_VSPHERE=1 go test -count 1 -v -run VSphere ./reconfigure/terraform
+	EIFFEL_VSPHERE=1 go test -count 1 -timeout 60m -v ./lab/e2e/vsphere
 
 CLOUD ?= labcloud
 .PHONY: e2e
