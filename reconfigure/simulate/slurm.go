@@ -123,12 +123,9 @@ func (w *World) Drained(reason string, nodes ...string) {
 	}
 }
 
-// Retires has Slurm power down a node with a job when the job has ended (scontrol(1), POWER_DOWN_ASAP), for us.
-func (w *World) Retires(node, reason string) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	n := w.slurm[node]
-	n.drain, n.reason, n.power = true, ReasonPrefix+reason, reconfigure.NodePowerDown
+// PowerDownASAP keeps jobs from nodes that have one, and powers them down when it has ended.
+func (w *World) PowerDownASAP(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
+	return w.mark(ctx, nodes, "power_down_asap", ": "+reason, func(n *slurmNode) { n.leaves(ReasonPrefix + reason) })
 }
 
 // EndJob ends the job on a node normally. It reports whether Slurm powers the node down then, which ends its drain.
@@ -244,7 +241,7 @@ func (w *World) Drain(ctx context.Context, nodes nodeset.NodeSet, reason string)
 	return w.mark(ctx, nodes, "drain", ": "+reason, func(n *slurmNode) { n.drain, n.reason = true, ReasonPrefix+reason })
 }
 
-// Undrain changes nothing else.
+// Undrain changes nothing else: a power down that waits for a job stays.
 func (w *World) Undrain(ctx context.Context, nodes nodeset.NodeSet) error {
 	return w.mark(ctx, nodes, "undrain", "", func(n *slurmNode) { n.drain, n.reason = false, "" })
 }

@@ -366,7 +366,7 @@ func (s *storm) end(d step) {
 // ones.
 func (s *storm) retire() {
 	for _, node := range s.those(step{nodes: s.cluster().Nodes().Names()}, "ALLOCATED+CLOUD") {
-		s.world.Retires(node, "its instance is older than max_age")
+		_ = s.world.PowerDownASAP(context.Background(), nodeset.Of(node), reconfigure.AgedReason) // Slurm may be silent
 	}
 }
 
