@@ -197,8 +197,8 @@ func (p *play) configure(ctx context.Context, node string) error {
 }
 
 // reread lets slurmctld read the slurm.conf of a declaration by a restart. It keeps the states that it knows, and all
-// jobs except those on nodes that it forgets. Of a node that is no cloud node any more it forgets a power down that waits
-// for a job.
+// jobs except those on nodes that it forgets. Of a node that is no cloud node any more it forgets a power down that
+// waits for a job.
 func (w *World) reread(c reconfigure.Cluster) {
 	for node := range w.slurm {
 		if !c.Nodes().Contains(node) {

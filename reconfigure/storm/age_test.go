@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestStormOfOldNodes plays storms in which Slurm powers many nodes down when their jobs have ended. Some of them become
-// persistent meanwhile.
+// TestStormOfOldNodes plays storms in which Slurm powers many nodes down when their jobs have ended. Some of them
+// become persistent meanwhile.
 func TestStormOfOldNodes(t *testing.T) {
 	var kinds []string // the first ones are drawn most often
 	for range 10 {

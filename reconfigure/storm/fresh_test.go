@@ -197,6 +197,6 @@ func TestStormOfJobsOnFreshInstances(t *testing.T) {
 	}
 	kinds = append(kinds, slices.Repeat([]string{"jobs come", "jobs end on", "somebody resumes", "time passes"}, 5)...)
 	faults := append(nodeFaults(), slices.Repeat([]simulate.Fault{simulate.NeverRemoved}, 10)...)
-	busy := func(s *storm) { s.queue = &queue{}; s.queue.add(2 * most) }
+	busy := func(s *storm) { s.queue = &queue{}; s.queue.add(most + 1) }
 	blowWith(t, busy, func(t *rapid.T) []step { return others(drawStepsOf(t, kinds, faults)) })
 }
