@@ -21,7 +21,7 @@ func (b *bench) size(ctx context.Context) (report, error) {
 			"whose other nodes are up, with ports that are kept and %d nodes in a Terraform state. The cloud has nothing "+
 			"behind its servers, Slurm's answers come from files, and the real ansible-playbook reads the playbooks and the "+
 			"inventory but runs no task. Each call starts a worker. CPU is that of the call, the worker and all that it "+
-			"starts. Ratios are to the smallest cluster.", b.sizes.perState),
+			"starts. Medians of %d rounds. Ratios are to the smallest cluster.", b.sizes.perState, rounds),
 		details: [][]string{{"nodes", "what", "wall", "ratio", "CPU", "ratio"}},
 	}
 	var first map[string]cost
@@ -58,25 +58,34 @@ func (b *bench) size(ctx context.Context) (report, error) {
 	return r, nil
 }
 
-// oneMoreIn measures in a cluster of a size. The first round does not count, since the product does some work only
-// once.
-func (b *bench) oneMoreIn(ctx context.Context, size int) (got map[string]cost, err error) {
+// rounds is how often a change is measured in each cluster.
+const rounds = 3
+
+// oneMoreIn measures in a cluster of a size. A round before the others does not count, since the product does some work
+// only once.
+func (b *bench) oneMoreIn(ctx context.Context, size int) (map[string]cost, error) {
 	s, err := b.site(ctx, size)
 	if err != nil {
 		return nil, err
 	}
-	got = map[string]cost{}
-	for _, round := range []string{"first", "second"} {
+	walls, cpus := map[string][]time.Duration{}, map[string][]time.Duration{}
+	for round := range 1 + rounds {
 		for _, what := range []string{"resume", "suspend"} {
 			m, err := s.change(ctx, what)
 			if err != nil {
 				return nil, err
 			}
-			b.say("%d nodes, %s %s: %s, %s CPU", size, round, what, seconds(m.wall), seconds(m.cpu.all))
-			got[what] = m
+			b.say("%d nodes, %s, round %d: %s, %s CPU", size, what, round, seconds(m.wall), seconds(m.cpu.all))
+			if round > 0 {
+				walls[what], cpus[what] = append(walls[what], m.wall), append(cpus[what], m.cpu.all)
+			}
 		}
 	}
-	return got, nil
+	middle := map[string]cost{}
+	for what := range walls {
+		middle[what] = cost{median(walls[what]), usage{all: median(cpus[what])}}
+	}
+	return middle, nil
 }
 
 // change resumes or suspends the last node.

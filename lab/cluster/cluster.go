@@ -47,7 +47,7 @@ type Config struct {
 	// flavor FlavorSmall. Lab.Cloud and Lab.Host are nil then.
 	Libvirt bool
 	// OtherCloud starts a cloud like labcloud, where the cloud is not to be labcloud; else it is nil.
-	OtherCloud func(context.Context, labcloud.Config, labcloud.Hypervisor) (Cloud, error)
+	OtherCloud func(context.Context, labcloud.Config, *machine.Host) (Cloud, error)
 	// Packages, if not "", has the control host be a machine of Systemd instead of this computer, and is the folder of
 	// the packages that it installs: see [image.ControlHost].
 	Packages string
@@ -62,8 +62,9 @@ type Config struct {
 type Cloud interface {
 	// Servers returns all servers.
 	Servers() []labcloud.Server
-	// CloudsYAML returns a clouds.yaml with one cloud of the given name.
-	CloudsYAML(name string) []byte
+	// Files returns files of the cluster directory by their names: clouds.yaml, or that of another kind of cloud, with
+	// one cloud of the given name, and what goes with it.
+	Files(name string) map[string][]byte
 	// Close ends the cloud. Its machines are left to the hypervisor.
 	Close(context.Context) error
 }
@@ -209,7 +210,7 @@ func (l *Lab) startOther(ctx context.Context, cfg labcloud.Config) (err error) {
 		return err
 	}
 	l.undo = append(l.undo, func() error { return l.other.Close(context.Background()) })
-	return l.writeCloud(l.other.CloudsYAML(cloudName))
+	return l.writeCloud(l.other.Files(cloudName))
 }
 
 // Servers returns the servers of the cloud.
@@ -223,12 +224,13 @@ func (l *Lab) Servers() []labcloud.Server {
 // CloudsFile returns the path of the clouds.yaml of the cluster directory.
 func (l *Lab) CloudsFile() string { return filepath.Join(l.Site, "clouds.yaml") }
 
-// writeCloud writes the clouds.yaml of the cluster directory.
-func (l *Lab) writeCloud(text []byte) error {
-	if err := os.MkdirAll(l.Site, 0o755); err != nil {
-		return err
+// writeCloud writes files of the cloud to the cluster directory.
+func (l *Lab) writeCloud(files map[string][]byte) error {
+	errs := []error{os.MkdirAll(l.Site, 0o755)}
+	for name, text := range files {
+		errs = append(errs, os.WriteFile(filepath.Join(l.Site, name), text, 0o600))
 	}
-	return os.WriteFile(l.CloudsFile(), text, 0o600)
+	return errors.Join(errs...)
 }
 
 // serve serves the cloud's API on loopback where only the computer itself needs it, else on the lab's network.
@@ -250,7 +252,7 @@ func (l *Lab) serve() error {
 	if err := os.WriteFile(l.file(urlFile), []byte(url), 0o644); err != nil {
 		return err
 	}
-	return l.writeCloud(l.Cloud.CloudsYAML(cloudName, url))
+	return l.writeCloud(map[string][]byte{filepath.Base(l.CloudsFile()): l.Cloud.CloudsYAML(cloudName, url)})
 }
 
 // Interpose has a handler answer the calls of labcloud's API, until it is called with nil. The handler is made from the

@@ -136,8 +136,8 @@ func (c *Cloud) Errors() error { return c.order("errors") }
 // ComputeAddress returns where nova-api listens.
 func ComputeAddress() string { return fmt.Sprintf("127.0.0.1:%d", thePorts().Compute) }
 
-// CloudsYAML returns a clouds.yaml with the cloud under the given name, for the project's user.
-func (c *Cloud) CloudsYAML(name string) []byte {
+// Files returns clouds.yaml with the cloud under the given name, for the project's user.
+func (c *Cloud) Files(name string) map[string][]byte {
 	text, _ := json.Marshal(map[string]any{"clouds": map[string]any{name: map[string]any{ // JSON is YAML
 		"auth_type": "password", "region_name": Region, "interface": "public", "identity_api_version": 3,
 		"auth": map[string]string{
@@ -145,7 +145,7 @@ func (c *Cloud) CloudsYAML(name string) []byte {
 			"project_name": c.cfg.Project, "user_domain_name": "Default", "project_domain_name": "Default",
 		},
 	}}})
-	return text
+	return map[string][]byte{"clouds.yaml": text}
 }
 
 // Servers returns all servers of the project, oldest first; where Nova does not answer, those of the last answer.

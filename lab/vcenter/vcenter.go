@@ -1,6 +1,6 @@
 // Package vcenter runs govmomi's simulator of a vCenter for a test: its whole API over TLS, with two hosts in a DRS
-// cluster, two beside it, and two templates. Nothing runs in its virtual machines. One that is switched on says an
-// address, as VMware Tools do.
+// cluster, two beside it, and two templates. A virtual machine that is switched on says an address, as VMware Tools do.
+// With a hypervisor it is a machine of a lab, and without one nothing runs in it.
 package vcenter
 
 import (
@@ -8,10 +8,9 @@ import (
 	"crypto/tls"
 	"encoding/pem"
 	"fmt"
+	"net/netip"
 	"net/url"
-	"sync"
 
-	"github.com/google/uuid"
 	"github.com/vmware/govmomi"
 	"github.com/vmware/govmomi/find"
 	// The parts of vCenter beside the API of the virtual machines, which Terraform's provider asks too.
@@ -53,8 +52,13 @@ type Center struct {
 	tools  *tools
 }
 
-// Start starts one on a free port of 127.0.0.1. Close ends it.
+// Start starts one without machines on a free port of 127.0.0.1. Close ends it.
 func Start(ctx context.Context) (*Center, error) {
+	return start(ctx, netip.MustParsePrefix("10.78.0.1/16"), nil)
+}
+
+// start starts one whose network has a router, with machines if they are not nil.
+func start(ctx context.Context, router netip.Prefix, machines *machines) (*Center, error) {
 	m := simulator.VPX()
 	m.Host, m.Cluster, m.ClusterHost, m.Machine, m.Autostart = 2, 1, 2, 1, false
 	if err := m.Create(); err != nil {
@@ -63,8 +67,11 @@ func Start(ctx context.Context) (*Center, error) {
 	m.Service.TLS = new(tls.Config)
 	m.Service.RegisterEndpoints = true
 	m.Service.Listen = &url.URL{Host: "127.0.0.1:0", User: url.UserPassword(User, Password)}
-	c := &Center{model: m, tools: &tools{addresses: map[types.ManagedObjectReference]string{}}}
+	c := &Center{model: m, tools: newTools(router, machines)}
 	m.Map().AddHandler(c.tools)
+	if machines != nil {
+		m.Map().Handler = machines.call
+	}
 	c.server = m.Service.NewServer()
 	err := c.furnish(ctx)
 	if err != nil {
@@ -177,87 +184,4 @@ func (c *Center) EndSessions(ctx context.Context) error {
 		}
 	}
 	return c.client.SessionManager.TerminateSession(ctx, keys)
-}
-
-// tools is the VMware Tools of all virtual machines. The simulator calls it at each change of an object.
-type tools struct {
-	lock      sync.Mutex
-	addresses map[types.ManagedObjectReference]string
-	starts    map[types.ManagedObjectReference]int
-	muted     map[string]bool
-}
-
-func (t *tools) Reference() types.ManagedObjectReference {
-	return types.ManagedObjectReference{Type: "Tools", Value: "tools"}
-}
-
-// PutObject gives a virtual machine an id of its own, as a vCenter does. That of the simulator follows from the name.
-func (t *tools) PutObject(_ *simulator.Context, made mo.Reference) {
-	if vm, ok := made.(*simulator.VirtualMachine); ok {
-		vm.Config.Uuid = uuid.NewString()
-		vm.Summary.Config.Uuid = vm.Config.Uuid
-	}
-}
-
-func (t *tools) RemoveObject(*simulator.Context, types.ManagedObjectReference) {}
-
-// UpdateObject answers a change of the power state.
-func (t *tools) UpdateObject(ctx *simulator.Context, changed mo.Reference, changes []types.PropertyChange) {
-	vm, ok := changed.(*mo.VirtualMachine)
-	if !ok {
-		return
-	}
-	for _, change := range changes {
-		if change.Name == "runtime.powerState" {
-			ctx.Update(changed, t.guest(vm, change.Val == types.VirtualMachinePowerStatePoweredOn))
-		}
-	}
-}
-
-// guest returns what the guest is, when it has been switched on or off.
-func (t *tools) guest(vm *mo.VirtualMachine, on bool) []types.PropertyChange {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	status := types.VirtualMachineToolsRunningStatusGuestToolsNotRunning
-	cards := append([]types.GuestNicInfo{}, vm.Guest.Net...)
-	muted := t.muted[vm.Name]
-	if on {
-		if t.starts == nil {
-			t.starts = map[types.ManagedObjectReference]int{}
-		}
-		t.starts[vm.Self]++
-		delete(t.muted, vm.Name)
-		status = types.VirtualMachineToolsRunningStatusGuestToolsRunning
-	}
-	for i := range cards {
-		cards[i].IpAddress, cards[i].IpConfig = nil, nil
-		if on && !muted {
-			address := t.address(vm.Self)
-			cards[i].IpAddress = []string{address}
-			cards[i].IpConfig = &types.NetIpConfigInfo{
-				IpAddress: []types.NetIpConfigInfoIpAddress{{IpAddress: address, PrefixLength: 16, State: "preferred"}},
-			}
-		}
-	}
-	return []types.PropertyChange{
-		{Name: "guest.net", Val: cards}, {Name: "guest.toolsRunningStatus", Val: string(status)},
-	}
-}
-
-// address returns the address of a virtual machine. It keeps it.
-func (t *tools) address(ref types.ManagedObjectReference) string {
-	if t.addresses[ref] == "" {
-		n := len(t.addresses) + 1
-		t.addresses[ref] = fmt.Sprintf("10.78.%d.%d", n/250, n%250+1)
-	}
-	return t.addresses[ref]
-}
-
-func (t *tools) mute(name string) {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	if t.muted == nil {
-		t.muted = map[string]bool{}
-	}
-	t.muted[name] = true
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/machine"
 	"github.com/eiffel-hpc/eiffel/lab/openstack"
 )
 
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 	case "labcloud":
 	case "openstack":
 		cfg.Gateway = netip.MustParsePrefix("10.73.1.1/24")
-		cfg.OtherCloud = func(ctx context.Context, c labcloud.Config, h labcloud.Hypervisor) (_ cluster.Cloud, err error) {
+		cfg.OtherCloud = func(ctx context.Context, c labcloud.Config, h *machine.Host) (_ cluster.Cloud, err error) {
 			if real, err = openstack.New(ctx, c, h); err != nil {
 				return nil, err
 			}
@@ -46,7 +47,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "%s=%s: want labcloud or openstack\n", cloudVariable, cfg.Name)
 		os.Exit(1)
 	}
-	os.Exit(lab.Main(m, cfg, nil))
+	os.Exit(lab.Main(m, cfg, harness.DeclareABadImage))
 }
 
 // scenario gives a test the words that docs/tested.md has for it.

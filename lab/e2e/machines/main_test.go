@@ -14,6 +14,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/machine"
 )
 
 var (
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	code := lab.Main(m, cluster.Config{
 		Name: "machines", Gateway: netip.MustParsePrefix("10.77.0.1/24"),
 		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 1, 2)},
-		OtherCloud: func(context.Context, labcloud.Config, labcloud.Hypervisor) (cluster.Cloud, error) {
+		OtherCloud: func(context.Context, labcloud.Config, *machine.Host) (cluster.Cloud, error) {
 			return room, room.listen()
 		},
 	}, declare)

@@ -138,8 +138,8 @@ func (r *Room) Servers() []labcloud.Server {
 	return all
 }
 
-// CloudsYAML returns a file without a cloud.
-func (r *Room) CloudsYAML(string) []byte { return nil }
+// Files returns none: declare writes the table of the machines.
+func (r *Room) Files(string) map[string][]byte { return nil }
 
 // Close ends the switches.
 func (r *Room) Close(context.Context) error { return r.server.Close() }
