@@ -120,7 +120,9 @@ func (p *planner) keep(r reconfigure.Request, node string) {
 }
 
 // give removes the instance of a node that is no longer persistent, when no job is on it and none can start. A node
-// that was a cloud node before is left to Slurm, which powers it down when it is idle.
+// that was a cloud node before is left to Slurm, which powers it down when it is idle. Slurm may do that with a node of
+// this request as soon as it has the new slurm.conf, and ends the drain then. What Slurm's own request will do is done
+// here then, so that the outcome has it.
 func (p *planner) give(r reconfigure.Request, node string) {
 	state, known := p.seen.States[node]
 	_, there := p.seen.Instances[node]
@@ -132,6 +134,8 @@ func (p *planner) give(r reconfigure.Request, node string) {
 		reason = "no node group declares it any more"
 	}
 	switch {
+	case !goes && there && state.Has(reconfigure.NodePoweringDown):
+		p.rest(r, node)
 	case !goes:
 	case there && occupied(state):
 		p.await(r, node, shrinking)

@@ -55,3 +55,30 @@ func TestADeferredSuspendDoesNotPlanItsFinishedNodes(t *testing.T) {
 		t.Errorf("planned %s, rejected %v", p, p.Rejected)
 	}
 }
+
+// Slurm powers an idle node down that a shrink has made a cloud node, before the shrink removes it, and ends its drain.
+// Its own request may come in the same plan.
+func TestAShrinkRemovesWhatSlurmPowersDownMeanwhile(t *testing.T) {
+	group := reconfigure.NodeGroup{Name: "group", Prefix: "p", Width: 1, Source: source("v1"), Min: 1, Max: 3}
+	cluster := reconfigure.Cluster{
+		Control: reconfigure.Control{Name: "ctl", Source: source("v1")}, Groups: []reconfigure.NodeGroup{group},
+	}
+	instances := map[string]reconfigure.Instance{}
+	for _, node := range []string{"ctl", "p1", "p2", "p3"} {
+		instances[node] = reconfigure.Instance{Node: node, ID: node}
+	}
+	seen := snapshot.Snapshot{
+		States: map[string]reconfigure.NodeState{
+			"p1": reconfigure.SlurmNode("", "IDLE"), "p2": reconfigure.SlurmNode("", "IDLE", "CLOUD", "POWERING_DOWN"),
+			"p3": reconfigure.SlurmNode("", "IDLE", "CLOUD"),
+		},
+		Instances: instances,
+	}
+	shrink := reconfigure.Request{ID: 1, Mode: reconfigure.Shrink, Nodes: nodeset.Of("p2", "p3")}
+	suspend := reconfigure.Request{ID: 2, Mode: reconfigure.Suspend, Nodes: nodeset.Of("p2")}
+	for _, requests := range [][]reconfigure.Request{{shrink}, {shrink, suspend}} {
+		if p := plan.Compute(cluster, seen, requests); p.String() != "destroy p2" || len(p.Rejected) > 0 {
+			t.Errorf("planned %s, rejected %v", p, p.Rejected)
+		}
+	}
+}
