@@ -144,6 +144,13 @@ const ReasonPrefix = "reconfigure:"
 // Ours reports whether this tool has set the reason for the node's drain, or for its being DOWN.
 func (s NodeState) Ours() bool { return strings.HasPrefix(s.Reason, ReasonPrefix) }
 
+// AgedReason is this tool's reason for draining a cloud node whose instance is older than its group's max_age. Slurm
+// powers the node down when its jobs have ended.
+const AgedReason = "its instance is older than max_age"
+
+// Retires reports whether this tool has drained the node for its age.
+func (s NodeState) Retires() bool { return s.Drained() && s.Reason == ReasonPrefix+" "+AgedReason }
+
 // Cloud reports whether the node is a cloud node: power saving resumes and suspends it (slurm.conf(5), State=CLOUD).
 func (s NodeState) Cloud() bool { return s.Has(NodeCloud) }
 

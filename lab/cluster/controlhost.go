@@ -220,9 +220,11 @@ func (l *Lab) ControlHostProcesses() ([]procs.Process, error) {
 }
 
 // endProcesses kills all processes on the control host of the lab in the folder dir, such as workers of reconfigure and
-// Ansible's SSH connections. With the last one the namespace ends, and its mounts.
+// Ansible's SSH connections. With the last one the namespace ends, and its mounts. Before those are made, the process
+// that makes them has the variable.
 func endProcesses(dir string) error {
-	if _, err := procs.End(procs.MountPoint(onControlHost(dir))); err != nil {
+	starts := procs.Variable("DIR=" + filepath.Join(dir, ControlHostName))
+	if _, err := procs.End(procs.Any(procs.MountPoint(onControlHost(dir)), starts)); err != nil {
 		return fmt.Errorf("end the control host in %s: %w", dir, err)
 	}
 	return nil

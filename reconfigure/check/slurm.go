@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/go-version"
+
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
@@ -33,10 +35,6 @@ func slurmSettings(facts Facts) (found []Finding) {
 			"a node that was thought lost, or registers late, stays DOWN for ever",
 		},
 		{
-			"PrivateData", lacks("cloud"), Error, "cloud",
-			"nodes that are powered down are not found, so that they are neither planned nor handed back",
-		},
-		{
 			"SlurmctldParameters", lacks("idle_on_node_suspend"), Error, "idle_on_node_suspend",
 			"a node that failed stays DOWN after its instance is removed",
 		},
@@ -53,6 +51,12 @@ func slurmSettings(facts Facts) (found []Finding) {
 			"SuspendTime", func(v string) bool { n, ok := number(v); return !ok || n < 0 }, Warning, "a time",
 			"cloud nodes are never removed, and the cloud is paid for them",
 		},
+	}
+	if hidesPoweredDown(facts.Versions[Slurm]) {
+		settings = append(settings, setting{
+			"PrivateData", lacks("cloud"), Error, "cloud",
+			"nodes that are powered down are not found, so that they are neither planned nor handed back",
+		})
 	}
 	for _, program := range []struct{ name, why string }{
 		{"ResumeProgram", "Slurm cannot ask for nodes"},
@@ -103,6 +107,13 @@ func slurmSettings(facts Facts) (found []Finding) {
 		}
 	}
 	return found
+}
+
+// hidesPoweredDown reports whether a release of Slurm hides nodes that are powered down where PrivateData lacks cloud.
+// Releases from 23.02 on always show them, and leave the word out of what they print (24.11, run).
+func hidesPoweredDown(slurm string) bool {
+	is, err := version.NewVersion(slurm)
+	return err != nil || is.LessThan(version.Must(version.NewVersion("23.02")))
 }
 
 // hasWord reports whether a comma-separated list has a word, with or without a value.

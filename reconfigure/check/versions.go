@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-version"
@@ -20,22 +21,23 @@ const (
 	Slurm     Program = "Slurm"
 )
 
-// support has the oldest version of a program that works, and the version with which the tests run.
+// support has the oldest version of a program that works, and the versions with which the tests run.
 type support struct {
-	oldest, tested string
-	change         string
+	oldest string
+	tested []string
+	change string
 }
 
 // supported returns the supported versions. A test compares them with those that the lab installs.
 func supported(p reconfigure.Provider) map[Program]support {
 	return map[Program]support{
-		Terraform: {"1.5.0", "1.5.7", "reconfigure: {terraform: PATH} names another binary"},
+		Terraform: {"1.5.0", []string{"1.5.7"}, "reconfigure: {terraform: PATH} names another binary"},
 		Plugin: {
-			p.Plugin.Oldest, p.Plugin.Tested,
+			p.Plugin.Oldest, []string{p.Plugin.Tested},
 			"terraform/" + p.Name + "/versions.tf has the constraint; then terraform init -upgrade",
 		},
-		Ansible: {"2.14.0", "2.14", "install that version where it is first on PATH"},
-		Slurm:   {"22.05.0", "22.05", "the image of the control node and of the compute nodes"},
+		Ansible: {"2.14.0", []string{"2.14", "2.19"}, "install that version where it is first on PATH"},
+		Slurm:   {"22.05.0", []string{"22.05", "24.11"}, "the image of the control node and of the compute nodes"},
 	}
 }
 
@@ -53,9 +55,10 @@ func versions(facts Facts) (found []Finding) {
 			finding.Severity = Error
 			finding.What = fmt.Sprintf("%s is version %s, older than %s", program, is, s.oldest)
 			finding.Why = "the tool reads what it prints, which has another form there"
-		case !sameLine(is.String(), s.tested):
+		case !slices.ContainsFunc(s.tested, func(tested string) bool { return sameLine(is.String(), tested) }):
 			finding.Severity = Note
-			finding.What = fmt.Sprintf("%s is version %s, and the tests run with %s", program, is, s.tested)
+			finding.What = fmt.Sprintf("%s is version %s, and the tests run with %s", program, is,
+				strings.Join(s.tested, " and "))
 			finding.Why = "it should work, but it is not tested"
 		default:
 			continue

@@ -30,7 +30,8 @@ const (
 
 // apply lets Terraform carry out a preview. A caller gets its result when the cloud has its server as asked, without
 // the provider's fixed wait. Terraform is interrupted when all calls are delivered, or when others wait and the rest
-// does not come; what was posted by then is adopted later. It returns true if something is left to do.
+// does not come; what was posted by then is adopted later. It is also interrupted when of the rest only the old
+// instances of replacements are gone: the new ones are made by another run. It returns true if something is left to do.
 func (t *attempt) apply(ctx context.Context, preview reconfigure.Preview, calls []*provisionCall) (again bool) {
 	deliveries := t.deliveries(preview, calls)
 	rounds := map[*round]bool{}
@@ -123,14 +124,11 @@ func (t *attempt) watch(
 ) {
 	cluster, _ := t.using()
 	var (
-		may      = cluster.Settings.Interrupt && interruptible(preview)
-		moved    = time.Now()
-		awaited  <-chan struct{}
-		others   bool // others wait: for the next run, or for Terraform's own verdict
-		tick     = time.NewTicker(t.timing.Poll)
-		complete = func() bool {
-			return !slices.ContainsFunc(deliveries, func(d *delivery) bool { return !d.given && !d.call.Finished() })
-		}
+		may     = cluster.Settings.Interrupt && interruptible(preview)
+		moved   = time.Now()
+		awaited <-chan struct{}
+		others  bool // others wait: for the next run, or for Terraform's own verdict
+		tick    = time.NewTicker(t.timing.Poll)
 	)
 	defer tick.Stop()
 	awaited = t.run.Awaited()
@@ -157,7 +155,9 @@ func (t *attempt) watch(
 				moved, others = time.Now(), true
 			}
 		}
-		asleep := len(deliveries) > 0 && complete()
+		asleep := len(deliveries) > 0 && !slices.ContainsFunc(deliveries, func(d *delivery) bool {
+			return !d.given && !d.call.Finished() && !d.halfDone(servers[d.call.In.op.change.Node])
+		})
 		stuck := others && time.Since(moved) >= t.timing.Straggler
 		if may && (asleep || stuck) {
 			close(interrupt)
@@ -392,6 +392,13 @@ func (t *attempt) forgotten() {
 // forgets reports whether a node's instance is gone, but still in Terraform's state.
 func (t *attempt) forgets(node string) bool {
 	return slices.ContainsFunc(t.forget, func(d *delivery) bool { return d.call.In.op.change.Node == node })
+}
+
+// halfDone reports whether the old instance of a replacement is gone, and the new one has not been asked for: the
+// provider sleeps before it looks.
+func (d *delivery) halfDone(servers []reconfigure.Server) bool {
+	_, comes := d.renewed(servers)
+	return d.effect == reconfigure.EffectReplace && !comes && !d.old(servers)
 }
 
 // follow waits until the cloud has finished an interrupted change, as long as its caller waits, and then brings

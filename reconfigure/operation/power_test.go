@@ -173,7 +173,9 @@ func TestADriftedNodeIsReplacedAtItsResume(t *testing.T) {
 		l.Declare(l.cluster)
 		l.resumed("p3")
 		l.wantDone("p3")
-		l.want("calls", []string{"apply replace p3", "adopt p3", "configure p3 of ctl,p[1-3]"}, l.since(before))
+		l.want("calls", []string{
+			"apply replace p3", "apply create p3", "adopt p3", "configure p3 of ctl,p[1-3]",
+		}, l.since(before))
 		n := l.Node("p3")
 		l.want("another instance", true, n.Instance.ID != was.ID)
 		l.want("made of", n.Spec, n.Made)

@@ -64,6 +64,25 @@ func TestTerraformIsInterruptedWhenAllServersAreAsAsked(t *testing.T) {
 	})
 }
 
+// The old instances are gone long before the provider looks.
+func TestReplacementsDoNotWaitForTheProvider(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p5", "p6")
+		l.Drained("reconfigure: update", "p5", "p6")
+		l.wants(reconfigure.Replace, "p5", "p6")
+		l.wantDone("p5", "p6")
+		l.want("calls", []string{
+			"apply replace p[5-6]", "apply create p[5-6]", "adopt p[5-6]", "configure p[5-6] of ctl,p[1-2,5-6]",
+		}, l.Calls())
+		for _, node := range []string{"p5", "p6"} {
+			if took := l.round.after[node]; took > 6*time.Second {
+				l.Errorf("%s took %s", node, took)
+			}
+		}
+		l.want("orphans", 0, len(l.Orphans()))
+	})
+}
+
 // An instance that Terraform would change is left as it was, which is noted. The node is up, and stays up.
 func TestInstanceWithoutProofIsNotAdopted(t *testing.T) {
 	test(t, func(l *lab) {

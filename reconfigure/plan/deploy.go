@@ -32,7 +32,8 @@ func (p *planner) deploy(r reconfigure.Request) {
 		case p.stopped(node):
 			p.refresh(r, node)
 		case ok:
-			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it has an instance"})
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it has an instance",
+				Undrain: p.seen.States[node].Retires()}) // it was a cloud node
 		case node == p.cluster.Control.Name && p.seen.Instances[node].ID != "" && p.unfinished(node):
 			// Terraform was interrupted while it made the instance, which must not be lost by now for what may be on
 			// it.

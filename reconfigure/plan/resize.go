@@ -96,23 +96,26 @@ func (p *planner) grow(r reconfigure.Request, node string) {
 		p.make(r, node, reason)
 	case p.stopped(node):
 		p.refresh(r, node)
-	case state.PoweringDown() || state.PoweredDown():
+	case (state.PoweringDown() || state.PoweredDown()) && !state.Running():
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Reboot,
 			Reason: "it becomes persistent, and Slurm has powered it down"})
-	case p.stale(node):
+	case p.stale(node): // a power down that waits for a job ends with the node's being a cloud node
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "it becomes persistent",
-			Undrain: leaves(state)})
+			Undrain: leaves(state) || state.Retires()})
 	default:
 		p.keep(r, node)
 	}
 	p.reread(r, node)
 }
 
-// keep undrains a node that was to be removed, and is declared persistent again.
+// keep undrains a node that was to be removed, or to be powered down for its age, and is declared persistent.
 func (p *planner) keep(r reconfigure.Request, node string) {
-	if leaves(p.seen.States[node]) {
+	switch state := p.seen.States[node]; {
+	case leaves(state):
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain,
 			Reason: "it is declared persistent again"})
+	case state.Retires():
+		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Undrain, Reason: "it has become persistent"})
 	}
 }
 

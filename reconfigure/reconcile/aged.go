@@ -15,9 +15,6 @@ import (
 // nodes are taken out of use for their age. So a group that was made on one day does not lose all of them at once.
 const agedShare = 10
 
-// agedReason is the reason of the drain of a node whose instance is too old.
-const agedReason = "its instance is older than max_age"
-
 // aged lists the nodes whose instances are older than the maximum of their group. The oldest ones get a fix, as many as
 // may be out of use at a time; the order does not depend on the jobs, so that two comparisons choose the same nodes. A
 // node that Slurm does not use, or that somebody has drained, reserved or put into maintenance, gets none. Neither does
@@ -121,7 +118,7 @@ func (r Reconciler) retire(ctx context.Context, c Comparison, told func(Finding,
 		}
 	}
 	if failure == nil && !going.Empty() {
-		failure = power.PowerDownASAP(ctx, going, agedReason)
+		failure = power.PowerDownASAP(ctx, going, reconfigure.AgedReason)
 	}
 	for _, f := range old {
 		err := failure

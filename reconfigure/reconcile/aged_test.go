@@ -187,7 +187,7 @@ func TestANodeIsRetiredOnlyIfSlurmStillUsesIt(t *testing.T) {
 	if err == nil || failed.String() != "n[2,4]" {
 		t.Errorf("left alone: %s, error %v", failed, err)
 	}
-	if diff := cmp.Diff([]string{"n[1,3]: " + agedReason}, told.calls); diff != "" {
+	if diff := cmp.Diff([]string{"n[1,3]: " + reconfigure.AgedReason}, told.calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 }

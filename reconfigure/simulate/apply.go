@@ -268,6 +268,7 @@ func (a *apply) unmake(u *underWay) {
 func (w *World) rebuild(s *server, spec reconfigure.Spec) {
 	w.stop(s)
 	s.spec, s.configured, s.clean, s.active = spec, false, false, after(w.span(Building, s.node))
+	s.mark, s.disks = "", s.disks+1
 }
 
 // make posts a new instance. If the cloud refuses it, Terraform's state has only the port.

@@ -27,10 +27,13 @@ type server struct {
 	boots             int
 	booted            time.Time // the same as slurmd reports it: no two boots have the same time
 	configured        bool
-	slurmd            bool // it has registered since the boot
-	silent            bool // the cloud has started it: slurmd does not start at boot
-	clean             bool // its disk was cleaned for an image
-	lemon             bool // it never answers
+	slurmd            bool      // it has registered since the boot
+	silent            bool      // the cloud has started it: slurmd does not start at boot
+	clean             bool      // its disk was cleaned for an image
+	lemon             bool      // it never answers
+	mark              string    // on its disk: the run of a job that it was given to
+	left              time.Time // when a run of a job ended on its disk
+	disks             int       // how often its disk was made anew
 	console           string
 }
 

@@ -13,11 +13,16 @@ import (
 
 // SchedulerSetup is a scheduler, and a node to try it on.
 type SchedulerSetup struct {
-	Scheduler operation.Scheduler
+	Scheduler interface {
+		operation.Scheduler
+		PowerDownASAP(ctx context.Context, nodes nodeset.NodeSet, reason string) error
+	}
 	// Node is a cloud node that is powered down or idle, and that no job needs while the test runs.
 	Node string
 	// Silence stops the scheduler from answering until speak is called. Nil: this setup cannot do that.
 	Silence func() (speak func())
+	// Occupy has a job run on the node until free is called, and waits until it runs.
+	Occupy func() (free func())
 	// Patience bounds the time until a change shows, with SuspendTimeout.
 	Patience time.Duration
 }
@@ -30,6 +35,7 @@ func ConformScheduler(t *testing.T, h SchedulerSetup) {
 	s.step("down carries our mark, and may be repeated", schedulerRule.down)
 	s.step("a node that is handed back can be used again", schedulerRule.powerDown)
 	s.step("a drain carries our mark, and may be taken back", schedulerRule.drain)
+	s.step("a power down waits for the job, and stays when the drain is taken back", schedulerRule.powerDownASAP)
 	s.step("a refused node keeps no other from being told", schedulerRule.partly)
 	s.step("a context that is done", schedulerRule.done)
 	if h.Silence != nil {
@@ -119,6 +125,27 @@ func (s schedulerRule) drain() {
 	s.until("undrained and without a reason", func(state reconfigure.NodeState) bool {
 		return !state.Drained() && state.Reason == ""
 	})
+	s.usable()
+}
+
+// powerDownASAP ends with a node that was powered down after its job.
+func (s schedulerRule) powerDownASAP() {
+	free := s.Occupy()
+	for range 2 {
+		if err := s.Scheduler.PowerDownASAP(s.Context(), nodeset.Of(s.Node), "conformance"); err != nil {
+			s.Fatal(err)
+		}
+	}
+	s.until("drained and about to be powered down, with its job", func(state reconfigure.NodeState) bool {
+		return state.Drained() && state.Ours() && state.Has(reconfigure.NodePowerDown) && state.Running()
+	})
+	if err := s.Scheduler.Undrain(s.Context(), nodeset.Of(s.Node)); err != nil {
+		s.Fatal(err)
+	}
+	s.until("about to be powered down, with its job", func(state reconfigure.NodeState) bool {
+		return !state.Drained() && state.Has(reconfigure.NodePowerDown) && state.Running()
+	})
+	free()
 	s.usable()
 }
 

@@ -196,8 +196,9 @@ func (p *play) configure(ctx context.Context, node string) error {
 	return nil
 }
 
-// reread lets slurmctld read the slurm.conf of a declaration. It keeps the states that it knows, and all jobs except
-// those on nodes that it forgets.
+// reread lets slurmctld read the slurm.conf of a declaration by a restart. It keeps the states that it knows, and all
+// jobs except those on nodes that it forgets. Of a node that is no cloud node any more it forgets a power down that
+// waits for a job.
 func (w *World) reread(c reconfigure.Cluster) {
 	for node := range w.slurm {
 		if !c.Nodes().Contains(node) {
@@ -210,6 +211,9 @@ func (w *World) reread(c reconfigure.Cluster) {
 		if w.slurm[node] == nil {
 			w.slurm[node] = &slurmNode{base: reconfigure.NodeIdle, power: reconfigure.NodePoweredDown}
 		}
-		w.slurm[node].cloud = !persistent.Contains(node)
+		n := w.slurm[node]
+		if n.cloud = !persistent.Contains(node); !n.cloud && n.power == reconfigure.NodePowerDown {
+			n.power = 0
+		}
 	}
 }

@@ -24,6 +24,7 @@ type slurmNode struct {
 	server      *server   // on which slurmd runs
 	registered  time.Time // its last registration
 	reserved    string    // for the test job of this name
+	run         string    // of a job in a partition with `fresh: job`, that the node was given to last
 }
 
 // PowersUp lets Slurm power up nodes, each for a job that waits for it.
@@ -33,6 +34,7 @@ func (w *World) PowersUp(nodes ...string) {
 	for _, node := range nodes {
 		n := w.slurm[node]
 		n.base, n.power, n.job, n.reason = reconfigure.NodeAllocated, reconfigure.NodePoweringUp, true, ""
+		n.run = ""
 	}
 }
 
@@ -87,7 +89,7 @@ func (w *World) StartJob(node string) {
 	w.advance()
 	n := w.slurm[node]
 	if n.state(node).Usable() && !n.job && n.reserved == "" && n.server != nil && n.server.slurmd {
-		n.base, n.job = reconfigure.NodeAllocated, true
+		n.base, n.job, n.run = reconfigure.NodeAllocated, true, ""
 	}
 }
 
@@ -121,12 +123,9 @@ func (w *World) Drained(reason string, nodes ...string) {
 	}
 }
 
-// Retires has Slurm power down a node with a job when the job has ended (scontrol(1), POWER_DOWN_ASAP), for us.
-func (w *World) Retires(node, reason string) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	n := w.slurm[node]
-	n.drain, n.reason, n.power = true, ReasonPrefix+reason, reconfigure.NodePowerDown
+// PowerDownASAP keeps jobs from nodes that have one, and powers them down when it has ended.
+func (w *World) PowerDownASAP(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
+	return w.mark(ctx, nodes, "power_down_asap", ": "+reason, func(n *slurmNode) { n.leaves(ReasonPrefix + reason) })
 }
 
 // EndJob ends the job on a node normally. It reports whether Slurm powers the node down then, which ends its drain.
@@ -135,6 +134,7 @@ func (w *World) EndJob(node string) (goes bool) {
 	defer w.lock.Unlock()
 	n := w.slurm[node]
 	n.base, n.job = reconfigure.NodeIdle, false
+	n.ends()
 	if n.power != reconfigure.NodePowerDown {
 		return false
 	}
@@ -241,7 +241,7 @@ func (w *World) Drain(ctx context.Context, nodes nodeset.NodeSet, reason string)
 	return w.mark(ctx, nodes, "drain", ": "+reason, func(n *slurmNode) { n.drain, n.reason = true, ReasonPrefix+reason })
 }
 
-// Undrain changes nothing else.
+// Undrain changes nothing else: a power down that waits for a job stays.
 func (w *World) Undrain(ctx context.Context, nodes nodeset.NodeSet) error {
 	return w.mark(ctx, nodes, "undrain", "", func(n *slurmNode) { n.drain, n.reason = false, "" })
 }
@@ -298,6 +298,14 @@ func (w *World) Rejoins(node string) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.advance()
+	w.comesUp(node, time.Now())
+}
+
+// comesUp is the registration of a node's slurmd. A job that waits for the node begins.
+func (w *World) comesUp(node string, at time.Time) {
 	n := w.slurm[node]
-	n.register(n.server, time.Now())
+	n.register(n.server, at)
+	if n.job {
+		w.begins(node)
+	}
 }

@@ -51,8 +51,11 @@ type World struct {
 	slurm    map[string]*slurmNode
 	comments map[int64]string // by job
 	lost     []string
-	tests    []testJob // of campaigns
-	spoiled  string    // the id of an image on which they fail
+	tests    []testJob           // of campaigns
+	spoiled  string              // the id of an image on which they fail
+	served   map[string][]string // the runs of jobs that began, by the disk of the instance
+	refusals int
+	reused   []string
 
 	// The journal.
 	events   []reconfigure.Event
@@ -75,7 +78,7 @@ func NewWorld(c reconfigure.Cluster) *World {
 		cluster: c, limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1},
 		desired: map[string]reconfigure.Spec{}, state: map[string]*resource{}, previews: map[string]string{},
 		slurm: map[string]*slurmNode{}, comments: map[int64]string{}, health: map[string]reconfigure.Health{},
-		sums:   map[string]string{},
+		sums: map[string]string{}, served: map[string][]string{},
 		faults: map[Fault]nodeset.NodeSet{}, spans: defaultSpans(), then: map[Call][]func(){}, runs: map[Tool][]*toolRun{},
 	}
 	persistent := c.Persistent()
@@ -325,7 +328,7 @@ func (w *World) next(now time.Time) (happen func(at time.Time), at time.Time) {
 	}
 	for _, node := range slices.Sorted(maps.Keys(w.slurm)) {
 		if n := w.slurm[node]; due(n.registers) {
-			happen, at = func(at time.Time) { n.register(n.server, at) }, n.registers
+			happen, at = func(at time.Time) { w.comesUp(node, at) }, n.registers
 		}
 	}
 	return happen, at

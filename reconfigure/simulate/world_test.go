@@ -115,6 +115,14 @@ func TestWorldIsAScheduler(t *testing.T) {
 			w.Order(simulate.SlurmSilent)
 			return func() { w.Clear(simulate.SlurmSilent) }
 		},
+		Occupy: func() func() {
+			w.Have("node3")
+			w.StartJob("node3")
+			return func() {
+				w.EndJob("node3")
+				w.PoweredDown("node3")
+			}
+		},
 	})
 }
 

@@ -18,8 +18,8 @@ import (
 const fewNodes = 200
 
 // States returns the states of those of these nodes that Slurm knows, by name; of all nodes if the set is empty. The
-// answer may have other nodes too. It has cloud nodes that are powered down if slurm.conf has PrivateData=cloud. One
-// command in one login reads it. The error is ErrUnreachable unless the context ended.
+// answer may have other nodes too. It has cloud nodes that are powered down if slurm.conf has PrivateData=cloud, and
+// from 23.02 on always. One command in one login reads it. The error is ErrUnreachable unless the context ended.
 func (c *Client) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
 	known, few := c.lister.Load(), ""
 	if nodes.Len() <= fewNodes && !c.listsAll.Load() {

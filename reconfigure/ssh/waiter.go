@@ -37,8 +37,8 @@ type Waiter struct {
 	keepKeys  group[hostKeys, struct{}]
 }
 
-// pace says how often an instance is tried, and its console log read.
-type pace struct{ first, longest, console time.Duration }
+// pace says how often an instance is tried, its console log read, and a connection made to one that has answered.
+type pace struct{ first, longest, console, again time.Duration }
 
 const (
 	// attemptsAtOnce bounds the connections that are open. It is far above what answers at once, so that instances which
@@ -55,7 +55,9 @@ const (
 func NewWaiter(config Config) *Waiter {
 	w := &Waiter{
 		config: config, keeper: retrying{config.Known.Keeper},
-		pace:     pace{first: 300 * time.Millisecond, longest: 3 * time.Second, console: 3 * time.Second},
+		pace: pace{
+			first: 300 * time.Millisecond, longest: 3 * time.Second, console: 3 * time.Second, again: 4 * time.Second,
+		},
 		attempts: make(chan struct{}, attemptsAtOnce), consoles: make(chan struct{}, consolesAtOnce),
 	}
 	w.config.Known.Keeper = w.keeper
@@ -147,9 +149,11 @@ type attempt struct {
 	instance reconfigure.Instance
 	expected []ssh.PublicKey
 	begun    time.Time
-	answered bool  // it has answered by SSH
-	printed  error // what was wrong with its console log when it was read last
-	reads    int   // of the console log
+	proved   ssh.PublicKey   // the key that it has proved to hold when it answered last by SSH; nil before
+	asked    []ssh.PublicKey // those that it was asked for then
+	met      time.Time       // when that was
+	printed  error           // what was wrong with its console log when it was read last
+	reads    int             // of the console log
 }
 
 // untilAnswered is the keys that the instance is to be known by. The machine may still boot, and the console log of a
@@ -161,7 +165,7 @@ func (a *attempt) untilAnswered(ctx context.Context) ([]ssh.PublicKey, error) {
 		if !enter(ctx, a.attempts) {
 			return nil, a.gaveUp(ctx, last)
 		}
-		before := a.answered
+		before := a.proved
 		keys, err := a.try(ctx)
 		<-a.attempts
 		if err == nil {
@@ -170,7 +174,7 @@ func (a *attempt) untilAnswered(ctx context.Context) ([]ssh.PublicKey, error) {
 		if last == nil || !over(ctx) { // else it says only that the time is up
 			last = err
 		}
-		if a.answered && !before {
+		if a.proved != nil && before == nil {
 			began = time.Now() // what is missing now comes soon
 		}
 		if !sleep(ctx, a.pace.after(time.Since(began))) {
@@ -186,34 +190,48 @@ func (p pace) after(wait time.Duration) time.Duration { return min(max(wait/40, 
 // them.
 func (a *attempt) try(ctx context.Context) ([]ssh.PublicKey, error) {
 	expected, source := a.expected, "that is known"
-	answered, err := handshake(ctx, a.instance.Address, expected)
 	fromConsole := len(expected) == 0 && a.config.Policy == reconfigure.HostKeysConsole
-	if err != nil {
+	if err := a.ask(ctx, expected); err != nil {
 		if fromConsole {
 			a.readConsole(ctx)
 		}
 		return nil, a.silent(err)
 	}
-	a.answered = true
 	if fromConsole {
 		source = "that its console log shows"
+		var err error
 		if expected, err = a.console(ctx); err != nil {
 			return nil, err
 		}
-		if !holds(expected, answered) { // the machine has several keys, and the log may show others of them
-			if answered, err = handshake(ctx, a.instance.Address, expected); err != nil {
+		if !holds(expected, a.proved) { // the machine has several keys, and the log may show others of them
+			if err := a.ask(ctx, expected); err != nil {
 				return nil, a.silent(err)
 			}
 		}
 	}
 	if len(expected) == 0 { // accept-new
-		expected = []ssh.PublicKey{answered}
+		expected = []ssh.PublicKey{a.proved}
 	}
-	if !holds(expected, answered) {
+	if !holds(expected, a.proved) {
 		return nil, fmt.Errorf("answers at %s with host key %s, not with one %s: %s",
-			a.instance.Address, show(answered), source, show(expected...))
+			a.instance.Address, show(a.proved), source, show(expected...))
 	}
 	return expected, nil
+}
+
+// ask has the machine prove that it holds a host key, one of these if it can. A machine that has answered is not asked
+// for the same again at once: from OpenSSH 9.8 on, sshd refuses an address for 15 seconds and more, also Ansible's logins,
+// where it has connected without logging in more than once a second for a while (sshd_config(5), PerSourcePenalties).
+func (a *attempt) ask(ctx context.Context, keys []ssh.PublicKey) error {
+	if a.proved != nil && (len(keys) == 0 || sameKeys(keys, a.asked)) && time.Since(a.met) < a.pace.again {
+		return nil
+	}
+	proved, err := handshake(ctx, a.instance.Address, keys)
+	if err != nil {
+		return err
+	}
+	a.proved, a.asked, a.met = proved, keys, time.Now()
+	return nil
 }
 
 // readConsole looks, now and then, whether a machine that does not answer has come up at all: it has if its console log
@@ -228,7 +246,7 @@ func (a *attempt) readConsole(ctx context.Context) {
 
 // silent is the error of an instance that does not answer.
 func (a *attempt) silent(err error) error {
-	if a.printed != nil && !a.answered {
+	if a.printed != nil && a.proved == nil {
 		return a.printed
 	}
 	// Without addresses, so that nodes with which the same is wrong have the same reason.

@@ -24,6 +24,8 @@ type machine struct {
 	lock    sync.Mutex
 	keys    []ssh.Signer
 	logins  atomic.Int32
+	patient int32 // how many connections it takes; zero for any number
+	met     atomic.Int32
 }
 
 func boot(t *testing.T, keys ...ssh.Signer) *machine {
@@ -49,6 +51,9 @@ func boot(t *testing.T, keys ...ssh.Signer) *machine {
 
 func (m *machine) serve(conn net.Conn) {
 	defer conn.Close()
+	if n := m.met.Add(1); m.patient > 0 && n > m.patient {
+		return
+	}
 	config := &ssh.ServerConfig{
 		NoClientAuth: true, AuthLogCallback: func(ssh.ConnMetadata, string, error) { m.logins.Add(1) },
 	}
@@ -86,7 +91,7 @@ func newWaiter(t *testing.T, policy reconfigure.HostKeyPolicy, logs ...string) (
 		return logs[min(n, len(logs))-1], nil
 	}
 	w := NewWaiter(Config{Known: knownHosts(t), Policy: policy, Console: console})
-	w.pace = pace{first: time.Millisecond, longest: time.Millisecond, console: time.Millisecond}
+	w.pace = pace{first: time.Millisecond, longest: time.Millisecond, console: time.Millisecond, again: time.Millisecond}
 	return w, reads
 }
 
@@ -230,6 +235,49 @@ func TestTheConsoleOfAMachineThatBootsIsReadSeldom(t *testing.T) {
 	if n := reads.Load(); n < 1 || n > 5 { // after 10, 20, 40, 80, 160 ms
 		t.Errorf("the console was read %d times", n)
 	}
+}
+
+// TestAMachineThatHasAnsweredIsNotAskedAgainAtOnce has a machine whose sshd refuses, as that of OpenSSH 9.8 and later,
+// an address that connects often and never logs in.
+func TestAMachineThatHasAnsweredIsNotAskedAgainAtOnce(t *testing.T) {
+	offered, other := newKey(t, "ecdsa"), newKey(t, "ed25519")
+	late := slices.Repeat([]string{"booting"}, 30)
+	stale := slices.Repeat([]string{block(newKey(t, "ed25519").PublicKey())}, 30)
+	for name, test := range map[string]struct {
+		logs        []string
+		connections int32
+	}{
+		"its log shows its keys late":               {append(late, block(offered.PublicKey())), 1},
+		"its log shows one of its other keys, late": {append(late, block(other.PublicKey())), 2},
+		"its log shows former keys":                 {append(stale, block(other.PublicKey())), 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := boot(t, offered, other)
+			m.patient = 15
+			w, _ := newWaiter(t, reconfigure.HostKeysConsole, test.logs...)
+			w.pace.again = time.Hour
+			w.mustAnswer(t, m, true)
+			if n := m.met.Load(); n != test.connections {
+				t.Errorf("%d connections, want %d", n, test.connections)
+			}
+		})
+	}
+}
+
+// TestAMachineThatHasAnsweredIsAskedAgain has another machine answer first at the address.
+func TestAMachineThatHasAnsweredIsAskedAgain(t *testing.T) {
+	before, after := newKey(t, "ed25519"), newKey(t, "ed25519")
+	m := boot(t, before)
+	w, _ := newWaiter(t, reconfigure.HostKeysConsole, "booting", block(after.PublicKey()))
+	console := w.config.Console
+	w.config.Console = func(ctx context.Context, id string, lines int) (string, error) {
+		if m.met.Load() > 2 {
+			m.rebuild(after)
+		}
+		return console(ctx, id, lines)
+	}
+	w.mustAnswer(t, m, true)
+	expectKeys(t, w.config.Known, m.address, after.PublicKey())
 }
 
 func TestAcceptNewTakesTheFirstKey(t *testing.T) {

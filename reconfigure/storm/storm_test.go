@@ -31,11 +31,13 @@ type storm struct {
 	lives    []*life
 	wrong    []string
 	deaths   atomic.Int32  // of workers
+	away     bool          // the journal
 	doom     int           // the moment at which the next worker is killed
 	half     simulate.Half // what Terraform leaves if it is killed with it
 	perState int
 	idle     reconfigure.WhenIdle
 	limit    int                  // the maximum of nodes that exist at a time; 0: none
+	queue    *queue               // the jobs of a partition with `fresh: job` over the group; nil: it has none
 	since    map[string]time.Time // when Slurm began to power a node up or down
 }
 
@@ -89,6 +91,17 @@ func deeds() map[string]func(*storm, step) {
 		"boots are slow":   func(s *storm, d step) { s.world.Takes(simulate.Booting, time.Duration(d.n)*time.Minute) },
 		"time passes":      func(s *storm, d step) { s.pass(time.Duration(d.n*d.n*d.n) * time.Second) },
 		"somebody drains":  (*storm).drain,
+	}
+}
+
+// jobDeeds returns kinds of steps that not every storm has.
+func jobDeeds() map[string]func(*storm, step) {
+	return map[string]func(*storm, step){
+		"retire":            func(s *storm, _ step) { s.retire() },
+		"jobs come":         func(s *storm, d step) { s.queue.add(1 + d.n%3); s.queue.place(s) },
+		"somebody requeues": func(s *storm, d step) { s.queue.requeue(s, d.nodes) },
+		"somebody cancels":  func(s *storm, d step) { s.queue.cancel(s, d.nodes) },
+		"somebody resumes":  func(s *storm, d step) { s.world.Resumes(d.nodes...) },
 	}
 }
 
@@ -153,7 +166,7 @@ func blow(t *testing.T, draw func(*rapid.T) []step) (again int) {
 // blowWith does so in storms with other settings.
 func blowWith(t *testing.T, set func(*storm), draw func(*rapid.T) []step) (again int) {
 	t.Helper()
-	played, requests, killed, plans, overlaps, undone := 0, 0, 0, 0, 0, 0
+	played, requests, killed, plans, overlaps, undone, refused := 0, 0, 0, 0, 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := draw(rt)
 		var s *storm
@@ -171,6 +184,7 @@ func blowWith(t *testing.T, set func(*storm), draw func(*rapid.T) []step) (again
 				undone++
 			}
 		}
+		refused += s.world.Refusals()
 		again += strings.Count(s.book.Messages(), "retried on a fresh instance")
 		for _, l := range s.lives {
 			plans, overlaps = plans+l.plans, overlaps+l.overlaps
@@ -180,8 +194,8 @@ func blowWith(t *testing.T, set func(*storm), draw func(*rapid.T) []step) (again
 		}
 	})
 	t.Logf("%d storms, %d requests, %d of them undone, in %d plans, %d of these beside others, %d workers killed, "+
-		"%d second attempts",
-		played, requests, undone, plans, overlaps, killed, again)
+		"%d second attempts, %d runs of jobs refused",
+		played, requests, undone, plans, overlaps, killed, again, refused)
 	return again
 }
 
@@ -190,7 +204,7 @@ func begin(set func(*storm)) *storm {
 	set(s)
 	s.declared = s.stormy(1, "v1")
 	s.world = simulate.NewWorld(s.declared)
-	s.world.Have("ctl", "p1")
+	s.world.Have(append([]string{"ctl"}, s.declared.Persistent().Names()...)...)
 	time.Sleep(time.Minute)
 	return s
 }
@@ -204,16 +218,18 @@ func (s *storm) stormy(least int, image string) reconfigure.Cluster {
 	if s.limit > 0 {
 		c.Limits = []reconfigure.Limit{{Groups: []string{c.Groups[0].Name}, Max: s.limit}}
 	}
-	return wary(forgiving(c))
+	c = wary(forgiving(c))
+	if s.queue != nil {
+		c = single(c)
+	}
+	return c
 }
 
 func (s *storm) play(ctx context.Context, steps []step) {
+	all := deeds()
+	maps.Copy(all, jobDeeds())
 	for _, d := range steps {
-		if d.what == "retire" { // of storms that draw it: no node may become persistent meanwhile
-			s.retire()
-		} else {
-			deeds()[d.what](s, d)
-		}
+		all[d.what](s, d)
 		s.pass(time.Second)
 	}
 	s.settle(ctx)
@@ -293,7 +309,10 @@ func (s *storm) pass(d time.Duration) {
 		if there := s.there(); s.limit > 0 && there.Len() > s.limit {
 			s.complain("%s are there, more than %d", there, s.limit)
 		}
-		for node := range declared(1, most).Nodes().All() {
+		if !s.away {
+			s.queue.advance(s)
+		}
+		for node := range s.cluster().Nodes().All() {
 			state := s.world.Node(node).State
 			up, down := strings.Contains(state, "POWERING_UP"), strings.Contains(state, "POWERING_DOWN")
 			switch since, ok := s.since[node]; {
@@ -334,6 +353,7 @@ func (s *storm) need(d step) {
 }
 
 func (s *storm) end(d step) {
+	s.queue.end(s, d.nodes)
 	for _, node := range s.those(d, "ALLOCATED", "ALLOCATED+CLOUD", "ALLOCATED+DRAIN", "ALLOCATED+CLOUD+DRAIN",
 		"ALLOCATED+CLOUD+DRAIN+POWER_DOWN") {
 		if s.world.EndJob(node) {
@@ -345,8 +365,8 @@ func (s *storm) end(d step) {
 // retire has Slurm power down all nodes when their jobs have ended, as the comparison of the sources does with old
 // ones.
 func (s *storm) retire() {
-	for _, node := range s.those(step{nodes: declared(1, most).Nodes().Names()}, "ALLOCATED+CLOUD") {
-		s.world.Retires(node, "its instance is older than max_age")
+	for _, node := range s.those(step{nodes: s.cluster().Nodes().Names()}, "ALLOCATED+CLOUD") {
+		_ = s.world.PowerDownASAP(context.Background(), nodeset.Of(node), reconfigure.AgedReason) // Slurm may be silent
 	}
 }
 
@@ -463,8 +483,10 @@ var errAway = errors.New("the database is away")
 // failJournal makes the journal unreachable for some minutes, fewer than a worker waits for it.
 func (s *storm) failJournal(d step) {
 	s.book.Fail(errAway)
+	s.away = true
 	s.pass(time.Duration(1+d.n) * 20 * time.Second)
 	s.book.Fail(nil)
+	s.away = false
 	s.pass(time.Minute) // so that the next step is another failure
 }
 
@@ -498,7 +520,7 @@ func (s *storm) settle(ctx context.Context) {
 	}
 	s.world.Takes(simulate.Registering, 0)
 	s.world.Takes(simulate.Booting, 0)
-	for _, node := range declared(1, most).Nodes().Names() {
+	for _, node := range s.cluster().Nodes().Names() {
 		s.world.Takes(simulate.Building, time.Second, node)
 		s.world.Takes(simulate.Removing, time.Second, node)
 		s.world.Takes(simulate.Switching, time.Second, node)
@@ -510,24 +532,25 @@ func (s *storm) settle(ctx context.Context) {
 		l.end = 0
 		l.lock.Unlock()
 	}
-	all := step{nodes: declared(1, most).Nodes().Names()}
+	all := step{nodes: s.cluster().Nodes().Names()}
 	s.end(all)
 	s.pass(time.Minute) // until workers that were told to stop have ended
 	deaths := s.deaths.Load()
 	s.submit(ask(reconfigure.Suspend))
 	for range 100 {
 		s.pass(5 * time.Minute)
+		s.queue.free(s)
 		if died := s.deaths.Load(); died > deaths { // the last call found it at work
 			deaths = died
 			s.work()
 		}
 		s.end(all) // more jobs have started
-		if waiting, _ := s.book.Pending(ctx); len(waiting) == 0 {
+		if waiting, _ := s.book.Pending(ctx); len(waiting) == 0 && s.queue.empty() {
 			return
 		}
 	}
 	waiting, _ := s.book.Pending(ctx)
-	s.complain("%d requests have no outcome: %+v", len(waiting), waiting)
+	s.complain("%d requests have no outcome: %+v; jobs that have not ended: %v", len(waiting), waiting, s.queue)
 }
 
 // check checks what the storm has left, and the journal.
@@ -537,6 +560,12 @@ func (s *storm) check(ctx context.Context) {
 	}
 	if doubled := s.world.Doubled(); len(doubled) > 0 {
 		s.complain("%v got a second instance", doubled)
+	}
+	if shared := s.world.Shared(); len(shared) > 0 {
+		s.complain("jobs shared instances: %v", shared)
+	}
+	if reused := s.world.Reused(); len(reused) > 0 {
+		s.complain("%v were given to further jobs", reused)
 	}
 	if clashes := s.world.Clashes(); len(clashes) > 0 {
 		s.complain("%v", clashes)
@@ -703,7 +732,7 @@ func (s *storm) must(ctx context.Context, r reconfigure.Request) {
 	id := s.submit(r)
 	for range 3 {
 		s.pass(10 * time.Minute)
-		s.end(step{nodes: declared(1, most).Nodes().Names()}) // also jobs that waited for their node
+		s.end(step{nodes: s.cluster().Nodes().Names()}) // also jobs that waited for their node
 	}
 	if o, ok, _ := s.book.Outcome(ctx, id); !ok || o.Code != reconfigure.CodeDone {
 		s.complain("%s %s when all is quiet: %+v", r.Mode, r.Nodes, o)

@@ -1,6 +1,7 @@
 package storm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -308,6 +309,12 @@ func scenes() map[string]scene {
 			w.StartJob("p2")
 		},
 			requests: []reconfigure.Request{{Mode: reconfigure.Enlarge, Nodes: nodeset.Of("p2", "p3"), Options: patient}}},
+		"enlarge by an old node with a job": {was: declared(1, 4), have: all, now: declared(2, 4),
+			prepare: func(w *simulate.World) {
+				w.StartJob("p2")
+				_ = w.PowerDownASAP(context.Background(), nodeset.Of("p2"), reconfigure.AgedReason) // Slurm answers
+			},
+			requests: []reconfigure.Request{ask(reconfigure.Enlarge, "p2")}},
 		"shrink": {was: declared(3, 4), have: []string{"ctl", "p1", "p2", "p3"}, now: declared(1, 4), prepare: job("p2"),
 			requests: []reconfigure.Request{{Mode: reconfigure.Shrink, Nodes: nodeset.Of("p2", "p3"), Options: patient}}},
 		"resize": {was: declared(3, 4), have: []string{"ctl", "p1", "p2", "p3"}, now: declared(2, 3), prepare: job("p3"),

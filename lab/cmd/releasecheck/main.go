@@ -1,13 +1,14 @@
 // Command releasecheck runs the checks that take too long for `make test`, and writes docs/tested.md: what was tested,
-// in which version, when, and with what outcome. With --only it runs one suite, and replaces its rows alone; with --run
-// it runs a part of that suite, and writes nothing.
+// in which version, when, and with what outcome. With --only it runs some suites, or some packages of them, and
+// replaces only the rows of what it ran; with --run it runs some of their tests, and writes nothing.
 //
-// The suites need root and what lab/tools/cmd/install installs with and without --openstack. When this program is told
-// to end, or a suite is killed, it removes what the suite has left on this computer.
+// The suites need root and what lab/tools/cmd/install installs with each of its options. When this program is told to
+// end, it waits until the labs of the suite that runs have removed what they have on this computer.
 package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -16,53 +17,74 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/eiffel-hpc/eiffel/lab/cluster"
-	"github.com/eiffel-hpc/eiffel/lab/openstack"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/generation"
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 )
 
 // page is what the outcomes are written to.
 const page = "docs/tested.md"
 
-// suite is a package of tests that is run on one cloud.
+// suite is what `go test` runs in one call.
 type suite struct {
 	// name is for --only.
 	name string
-	// parts are what is tested, with the Debian package of each; without one it is this checkout.
-	parts []part
-	// pkg is the tests' package, run selects some of them, environment is what they need.
-	pkg, run, environment string
-	// lab is the name of the lab that the tests start, if they start one.
-	lab string
-	// real reports whether the tests start an OpenStack.
-	real bool
+	// parts are what is tested.
+	parts    []part
+	packages []string
+	// run selects tests of the packages; "" is all.
+	run string
+	// environ is what the tests need.
+	environ []string
+	// partial reports whether --only has left out some of the packages.
+	partial bool
 }
 
-type part struct{ name, packaged string }
+// part has the version of a Debian package, in the folder root if that is not ""; without one it has that of this
+// checkout.
+type part struct{ name, packaged, root string }
 
+// suites returns all of them. Packages hosts and machines have machines of Debian 12 alone.
 func suites() []suite {
+	both := []string{"./lab/e2e/campaign", "./lab/e2e/failure", "./lab/e2e/grow", "./lab/e2e/resize",
+		"./lab/e2e/security", "./lab/e2e/update"}
+	const full, large = generation.FullVariable + "=1", "EIFFEL_RELEASE_CHECK=1"
 	return []suite{
-		{name: "conformance-labcloud", parts: []part{{"labcloud", ""}}, pkg: "./lab/labcloud",
+		{name: "conformance-labcloud", parts: []part{{name: "labcloud"}}, packages: []string{"./lab/labcloud"},
 			run: "TestItAnswersAsOpenStackDoes"},
-		{name: "conformance-openstack", pkg: "./lab/openstack", run: ".", environment: "EIFFEL_RELEASE_CHECK=1", real: true,
+		{name: "conformance-openstack", packages: []string{"./lab/openstack"}, environ: []string{large},
+			run: "TestItAnswersAsTheLabsChecksSay|TestItLeavesNothingWhenItIsKilled",
 			parts: []part{
-				{"Keystone", "keystone"}, {"Placement", "placement-api"}, {"Glance", "glance-api"},
-				{"Neutron", "neutron-server"}, {"Nova, with its fake driver", "nova-api"},
+				{"Keystone", "keystone", ""}, {"Placement", "placement-api", ""}, {"Glance", "glance-api", ""},
+				{"Neutron", "neutron-server", ""}, {"Nova, with its fake driver", "nova-api", ""},
 			}},
-		{name: "labcloud", parts: []part{{"a cluster on labcloud", ""}}, pkg: "./lab/e2e/clouds", run: ".",
-			environment: "EIFFEL_E2E_CLOUD=labcloud", lab: "labcloud"},
-		{name: "openstack", parts: []part{{"a cluster on OpenStack (Nova)", "nova-api"}}, pkg: "./lab/e2e/clouds", run: ".",
-			environment: "EIFFEL_E2E_CLOUD=openstack", lab: "openstack", real: true},
+		{name: "labcloud", parts: []part{{name: "a cluster on labcloud"}}, packages: []string{"./lab/e2e/clouds"},
+			environ: []string{"EIFFEL_E2E_CLOUD=labcloud"}},
+		{name: "openstack", parts: []part{{"a cluster on OpenStack (Nova)", "nova-api", ""}},
+			packages: []string{"./lab/e2e/clouds"}, environ: []string{"EIFFEL_E2E_CLOUD=openstack"}},
+		{name: "debian-12", parts: []part{{"a cluster on Debian 12 (Slurm)", "slurmctld", ".tools/image/systemd"}},
+			packages: append([]string{"./lab/e2e/bookworm", "./lab/e2e/hosts", "./lab/e2e/machines"}, both...),
+			environ:  []string{full}},
+		{name: "debian-13", parts: []part{{"a cluster on Debian 13 (Slurm)", "slurmctld", ".tools/image/trixie"}},
+			packages: append([]string{"./lab/e2e/trixie"}, both...),
+			environ:  []string{full, harness.ReleaseVariable + "=" + harness.Trixie}},
+		{name: "twenty-nodes", parts: []part{{name: "a cluster of 20 nodes"}}, packages: []string{"./lab/e2e/campaign"},
+			environ: []string{large}},
+		{name: "libvirt", parts: []part{{"libvirt, with emulated processors", "libvirt-daemon", ""}},
+			packages: []string{"./reconfigure/libvirt", "./lab/e2e/libvirt"}, environ: []string{"EIFFEL_LIBVIRT=1"}},
+		{name: "vsphere", parts: []part{{name: "a simulated vCenter"}}, packages: []string{"./reconfigure/terraform"},
+			run: "VSphere", environ: []string{"EIFFEL_VSPHERE=1"}},
 	}
 }
 
 func main() {
-	only := flag.String("only", "", "run this suite alone: "+names(suites()))
-	run := flag.String("run", "", "with --only: run these tests of it alone, as \"go test -run\" does, and write nothing")
+	only := flag.String("only", "", "run these suites, or these packages of them, alone; the suites are "+names(suites()))
+	run := flag.String("run", "", "run these tests alone, as \"go test -run\" does, and write nothing")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -80,42 +102,67 @@ func names(all []suite) string {
 	return strings.Join(words, ", ")
 }
 
-// check runs all suites, also after one that fails, and writes the outcomes of each when it has ended; or one suite
-// only.
+// check runs suites, also after one that fails, and writes the outcomes of each when it has ended.
 func check(ctx context.Context, only, run string) error {
-	all := suites()
-	if only != "" {
-		all = slices.DeleteFunc(all, func(s suite) bool { return s.name != only })
-	}
-	if len(all) == 0 {
-		return fmt.Errorf("there is no suite %q: want one of %s", only, names(suites()))
-	}
-	if only != "" && run != "" {
-		all[0].run = run
-		_, err := all[0].test(ctx)
+	chosen, err := choose(suites(), strings.FieldsFunc(only, func(r rune) bool { return r == ',' || r == ' ' }))
+	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, s := range all {
+	for _, s := range chosen {
+		s.run = cmp.Or(run, s.run)
 		results, err := s.test(ctx)
-		errs = append(errs, err, s.write(results, time.Now()))
+		errs = append(errs, err)
+		if ctx.Err() != nil {
+			break // it did not end by itself
+		}
+		if run == "" {
+			errs = append(errs, s.write(results, time.Now()))
+		}
 	}
 	return errors.Join(errs...)
 }
 
-// test runs the suite and returns its scenarios with their outcomes. The error says what has failed, also what the
-// suite has left on this computer.
-func (s suite) test(ctx context.Context) ([]result, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
+// choose returns the suites that words name, all if none does, with those of their packages whose folders words name,
+// all if none does.
+func choose(all []suite, words []string) ([]suite, error) {
+	named := func(s suite) bool { return slices.Contains(words, s.name) }
+	if slices.ContainsFunc(all, named) {
+		all = slices.DeleteFunc(all, func(s suite) bool { return !named(s) })
+		words = slices.DeleteFunc(words, func(w string) bool {
+			return slices.ContainsFunc(all, func(s suite) bool { return s.name == w })
+		})
 	}
+	var chosen []suite
+	found := map[string]bool{}
+	for _, s := range all {
+		some := slices.DeleteFunc(slices.Clone(s.packages), func(p string) bool {
+			found[path.Base(p)] = true
+			return len(words) > 0 && !slices.Contains(words, path.Base(p))
+		})
+		s.packages, s.partial = some, len(some) < len(s.packages)
+		if len(some) > 0 {
+			chosen = append(chosen, s)
+		}
+	}
+	for _, w := range words {
+		if !found[w] {
+			return nil, fmt.Errorf("%q is no package of %s, and no suite: these are %s", w, names(all), names(suites()))
+		}
+	}
+	return chosen, nil
+}
+
+// test runs the suite and returns its scenarios with their outcomes. The error says what has failed.
+func (s suite) test(ctx context.Context) ([]result, error) {
 	fmt.Printf("--- %s\n", s.name)
-	cmd := exec.CommandContext(ctx, "go", "test", "-json", "-count", "1", "-timeout", "120m", "-run", s.run, s.pkg)
-	cmd.Env = append(os.Environ(), s.environment)
+	argv := []string{"test", "-json", "-count", "1", "-timeout", "120m", "-p", "2", "-run", s.run}
+	cmd := exec.CommandContext(ctx, "go", append(argv, s.packages...)...)
+	cmd.Env = append(os.Environ(), s.environ...)
 	cmd.Stderr = os.Stderr
-	// Its own group, so that Ctrl-C does not end parts of it: all of it is killed, and cleaned up then.
+	// Its own group, so that Ctrl-C reaches it once. `go test` waits for what the tests have started in the end.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -124,60 +171,42 @@ func (s suite) test(ctx context.Context) ([]result, error) {
 		return nil, err
 	}
 	results, err := read(out, os.Stdout)
-	err = errors.Join(err, cmd.Wait(), ctx.Err())
-	if err != nil {
+	if err = errors.Join(err, cmd.Wait()); err != nil {
 		err = fmt.Errorf("suite %s: %w", s.name, err)
 	}
-	return results, errors.Join(err, s.clean())
+	return results, err
 }
 
-// clean removes what the suite has left after a kill. Its processes, and a cloud, end soon after that by themselves.
-func (s suite) clean() error {
-	const limit = time.Minute
-	for end := time.Now().Add(limit); ; time.Sleep(200 * time.Millisecond) {
-		var err error
-		if s.real {
-			err = openstack.Left()
-		}
-		if err == nil && s.lab != "" {
-			err = cluster.Cleanup(s.lab)
-		}
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("suite %s: left after %s: %w", s.name, limit, err)
-		}
-	}
-}
-
-// write writes the results to the page, in the place of the suite's former ones.
+// write writes the results to the page. The former rows of scenarios that the run has left out stay.
 func (s suite) write(results []result, now time.Time) error {
 	if len(results) == 0 {
-		results = []result{{scenario: "all of `" + s.pkg + "`", outcome: "did not run"}}
-	}
-	var rows []row
-	for _, p := range s.parts {
-		version, err := p.version()
-		if err != nil {
-			return err
-		}
-		for _, r := range results {
-			rows = append(rows, row{p.name, version, r.scenario, now.UTC().Format(time.DateOnly), r.outcome})
-		}
+		return nil // the run's error says why
 	}
 	former, err := os.ReadFile(page)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.WriteFile(page, replace(former, rows), 0o644)
+	whole := !s.partial && !slices.ContainsFunc(results, func(r result) bool { return r.outcome == unended })
+	for _, p := range s.parts {
+		version, err := p.version()
+		if err != nil {
+			return err
+		}
+		var rows []row
+		for _, r := range results {
+			rows = append(rows, row{p.name, version, r.scenario, now.UTC().Format(time.DateOnly), r.outcome})
+		}
+		former = replace(former, p.name, rows, whole)
+	}
+	return os.WriteFile(page, former, 0o644)
 }
 
-// version returns the version of what is tested: of its package, else the commit of this checkout.
+// version returns the version of what is tested.
 func (p part) version() (string, error) {
 	argv := []string{"git", "describe", "--always", "--exclude=*"}
 	if p.packaged != "" {
-		argv = []string{"dpkg-query", "--show", "--showformat=Debian's ${Version}", p.packaged}
+		argv = []string{"dpkg-query", "--admindir=" + p.root + "/var/lib/dpkg", "--show",
+			"--showformat=Debian's ${Version}", p.packaged}
 	}
 	out, err := exec.Command(argv[0], argv[1:]...).Output()
 	if err != nil {

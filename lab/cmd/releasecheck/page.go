@@ -1,11 +1,14 @@
 package main
 
 import (
-	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"path"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -13,63 +16,133 @@ import (
 type row struct{ part, version, scenario, date, outcome string }
 
 // head is the page without rows.
-const head = "# What was tested before a release\n\n`make release-check` writes this page.\n\n" +
+const head = "# What was tested before a release\n\n" +
+	"`make release-check` writes this page, and `make matrix` the rows of Debian's releases. A run of some tests\n" +
+	"replaces their rows alone: those of other tests have their own date.\n\n" +
 	"| part | version | scenario | date | outcome |\n|---|---|---|---|---|\n"
 
-// replace returns a page with new rows. They take the place of the former rows of the same parts, or come last.
-func replace(page []byte, rows []row) []byte {
-	renewed := map[string]bool{}
-	for _, r := range rows {
-		renewed[r.part] = true
-	}
-	var before, after strings.Builder
-	to := &before
-	for line := range strings.Lines(strings.TrimPrefix(string(page), head)) {
-		part, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " |")
-		if renewed[part] {
-			to = &after
+// replace returns a page with new rows of a part. They take the place of its former rows, or come last. If the rows are
+// not the whole part, its other former rows stay.
+func replace(page []byte, part string, rows []row, whole bool) []byte {
+	var before, of, after []row
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		if len(cells) != 5 || cells[0] == "part" {
 			continue
 		}
-		to.WriteString(line)
+		switch r := (row{cells[0], cells[1], cells[2], cells[3], cells[4]}); {
+		case r.part == part:
+			of = append(of, r)
+		case len(of) == 0:
+			before = append(before, r)
+		default:
+			after = append(after, r)
+		}
 	}
-	for _, r := range rows {
-		fmt.Fprintf(&before, "| %s | %s | %s | %s | %s |\n", r.part, r.version, r.scenario, r.date, r.outcome)
+	if !whole {
+		for _, r := range rows {
+			i := slices.IndexFunc(of, func(f row) bool { return f.scenario == r.scenario })
+			if i < 0 {
+				i, of = len(of), append(of, r)
+			}
+			of[i] = r
+		}
+		rows = of
 	}
-	return []byte(head + before.String() + after.String())
+	text := []byte(head)
+	for _, r := range slices.Concat(before, rows, after) {
+		text = fmt.Appendf(text, "| %s | %s | %s | %s | %s |\n", r.part, r.version, r.scenario, r.date, r.outcome)
+	}
+	return text
 }
 
-// result is the outcome of one scenario: "passed", "failed", "skipped" or "did not end".
+// result is the outcome of one scenario: "passed", "failed", "skipped" or unended.
 type result struct{ scenario, outcome string }
 
-// read reads the events of `go test -json`, copies what tests print to out, and returns the results of all tests that
-// have an attribute "scenario", in their order.
+const unended = "did not end"
+
+// test is a test, or without a name a package of them.
+type test struct{ pkg, name, scenario, outcome, printed string }
+
+// read reads the events of `go test -json` (go doc test2json), and returns the results of scenarios in the order of
+// their begin. It writes the outcome of each test, and what those have printed that did not pass.
 func read(events io.Reader, out io.Writer) ([]result, error) {
-	var results []result
-	at := map[string]int{} // by test
+	var tests []*test
+	known := map[[2]string]*test{}
 	outcomes := map[string]string{"pass": "passed", "fail": "failed", "skip": "skipped"}
-	for r := bufio.NewReader(events); ; {
-		line, err := r.ReadBytes('\n')
-		if len(line) > 0 {
-			var event struct{ Action, Test, Key, Value, Output string }
-			if err := json.Unmarshal(line, &event); err != nil {
-				return results, fmt.Errorf("event %q: %w", line, err)
+	for lines := json.NewDecoder(events); ; {
+		var e struct{ Action, Package, Test, Key, Value, Output string }
+		if err := lines.Decode(&e); err != nil {
+			_, _ = io.Copy(io.Discard, events) // else `go test` would wait for a reader
+			for _, t := range tests {
+				if t.outcome == unended {
+					fmt.Fprintf(out, "%s: %s\n%s", unended, t, t.printed)
+				}
 			}
-			i, known := at[event.Test]
-			switch outcome := outcomes[event.Action]; {
-			case event.Action == "attr" && event.Key == "scenario":
-				at[event.Test] = len(results)
-				results = append(results, result{event.Value, "did not end"})
-			case known && outcome != "":
-				results[i].outcome = outcome
-			case event.Action == "output":
-				fmt.Fprint(out, event.Output)
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return results(tests), err
+		}
+		if e.Test == "" {
+			fmt.Fprint(out, e.Output)
+		}
+		if e.Package == "" { // of the build
+			continue
+		}
+		t := known[[2]string{e.Package, e.Test}]
+		if t == nil {
+			t = &test{pkg: path.Base(e.Package), name: e.Test, outcome: unended}
+			known[[2]string{e.Package, e.Test}], tests = t, append(tests, t)
+		}
+		if outcome := outcomes[e.Action]; outcome != "" && e.Test != "" {
+			fmt.Fprintf(out, "%s: %s\n", outcome, t)
+			if e.Action == "fail" {
+				fmt.Fprint(out, t.printed)
 			}
 		}
-		if errors.Is(err, io.EOF) {
-			return results, nil
-		}
-		if err != nil {
-			return results, err
+		switch t.outcome = cmp.Or(outcomes[e.Action], t.outcome); e.Action {
+		case "attr":
+			if e.Key == "scenario" {
+				t.scenario = e.Value
+			}
+		case "output":
+			t.printed += e.Output
 		}
 	}
+}
+
+// results returns the results of the tests that are no part of a scenario, nor made of other tests. A test that is, and
+// a package, has one if it failed by itself.
+func results(tests []*test) []result {
+	var all []result
+	for _, t := range tests {
+		within := slices.ContainsFunc(tests, func(u *test) bool { return u.scenario != "" && t.in(u) })
+		parts := slices.ContainsFunc(tests, func(u *test) bool { return u.in(t) })
+		blamed := slices.ContainsFunc(tests, func(u *test) bool { return u.in(t) && u.bad() })
+		if t.scenario != "" || !within && (t.name != "" && !parts || t.bad() && !blamed) {
+			all = append(all, result{t.String(), t.outcome})
+		}
+	}
+	return all
+}
+
+func (t *test) bad() bool { return t.outcome == "failed" || t.outcome == unended }
+
+// in reports whether a test is a part of another one, or of a package.
+func (t *test) in(u *test) bool {
+	return t.pkg == u.pkg && t.name != "" && (u.name == "" || strings.HasPrefix(t.name, u.name+"/"))
+}
+
+// String returns the test's scenario, or words made of the names of its package and of itself.
+func (t *test) String() string {
+	if t.scenario != "" {
+		return t.scenario
+	}
+	name, parts, _ := strings.Cut(strings.TrimPrefix(t.name, "Test"), "/")
+	words := strings.ToLower(strings.Join(regexp.MustCompile(`[A-Z][a-z0-9]*`).FindAllString(name, -1), " "))
+	if parts != "" {
+		words += ": " + strings.NewReplacer("_", " ", "/", ": ").Replace(parts)
+	}
+	return t.pkg + ": " + cmp.Or(words, "before or after its tests")
 }

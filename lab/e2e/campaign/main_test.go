@@ -33,9 +33,5 @@ func TestMain(m *testing.M) {
 	os.Exit(lab.Main(m, cluster.Config{
 		Name: "campaign", Gateway: netip.MustParsePrefix("10.71.0.1/24"),
 		Groups: []cluster.NodeGroup{group()},
-	}, func(d *cluster.Declaration) {
-		// The second image is a bad one until a test says otherwise.
-		d.Reconfigure["canary_job"] = "hostname; ! grep -q " + cluster.ImageV2 + " /etc/image-release"
-		d.Reconfigure["canary_minutes"] = 1
-	}))
+	}, harness.DeclareABadImage))
 }

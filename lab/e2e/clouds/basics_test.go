@@ -48,12 +48,6 @@ func awaitPeace(t *testing.T) {
 	lab.AssertTerraformIsClean(t)
 }
 
-// imageOf returns the name of the image that a node's disk was made from.
-func imageOf(t *testing.T, node string) string {
-	t.Helper()
-	return lab.On(t, node, "cat", "/etc/image-release")
-}
-
 func TestPlainReboot(t *testing.T) {
 	scenario(t, "a node is rebooted, for an administrator and for Slurm")
 	before := lab.Identities(t, "node01")["node01"]
@@ -75,15 +69,15 @@ func TestBumpedImageReimages(t *testing.T) {
 	lab.Do(t, "update", "node01")
 	lab.AwaitIdle(t, "node01")
 	rebuilt := lab.Identities(t, "node01")["node01"]
-	if rebuilt.ID != before.ID || rebuilt.Boot == before.Boot || imageOf(t, "node01") != cluster.ImageV2 {
-		t.Errorf("before %+v, after %+v of image %s", before, rebuilt, imageOf(t, "node01"))
+	if rebuilt.ID != before.ID || rebuilt.Boot == before.Boot || lab.ImageOf(t, "node01") != cluster.ImageV2 {
+		t.Errorf("before %+v, after %+v of image %s", before, rebuilt, lab.ImageOf(t, "node01"))
 	}
 	assertAddress(t, "node01")
 	lab.AssertTerraformIsClean(t)
 	lab.OnControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=reimage image="+cluster.ImageV1, "node01")
 	after := lab.AwaitRenewed(t, "node01", rebuilt)
-	if imageOf(t, "node01") != cluster.ImageV1 {
-		t.Errorf("after the reimage %+v of image %s", after, imageOf(t, "node01"))
+	if lab.ImageOf(t, "node01") != cluster.ImageV1 {
+		t.Errorf("after the reimage %+v of image %s", after, lab.ImageOf(t, "node01"))
 	}
 	assertAddress(t, "node01")
 	id := lab.Job(t, "--nodelist=node01", "--wrap=hostname")

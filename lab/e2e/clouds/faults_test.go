@@ -92,8 +92,8 @@ func TestImageIsDeletedWhileNodesRunOnIt(t *testing.T) {
 	// What runs stays, and can be rebooted.
 	lab.OnControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "reason=maintenance", "node01")
 	if after := lab.AwaitRenewed(t, "node01", before["node01"]); after.ID != before["node01"].ID ||
-		imageOf(t, "node01") != name {
-		t.Errorf("before %+v, after %+v of image %s", before["node01"], after, imageOf(t, "node01"))
+		lab.ImageOf(t, "node01") != name {
+		t.Errorf("before %+v, after %+v of image %s", before["node01"], after, lab.ImageOf(t, "node01"))
 	}
 	// Nothing is made of it, and nothing is lost in the attempt.
 	kept := lab.Identities(t, "node01", "node02")
@@ -112,7 +112,7 @@ func TestImageIsDeletedWhileNodesRunOnIt(t *testing.T) {
 	check(t, lab.Declare(declared))
 	lab.Do(t, "update", "node01")
 	lab.AwaitIdle(t, "node01")
-	if image := imageOf(t, "node01"); image != cluster.ImageV1 {
+	if image := lab.ImageOf(t, "node01"); image != cluster.ImageV1 {
 		t.Errorf("the node is of image %s", image)
 	}
 	awaitPeace(t)

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "%s=%s: want labcloud or openstack\n", cloudVariable, cfg.Name)
 		os.Exit(1)
 	}
-	os.Exit(lab.Main(m, cfg, nil))
+	os.Exit(lab.Main(m, cfg, harness.DeclareABadImage))
 }
 
 // scenario gives a test the words that docs/tested.md has for it.

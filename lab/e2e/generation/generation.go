@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
@@ -130,34 +129,14 @@ func scenarios() []scenario {
 	}
 }
 
-// Run runs the tests, and notes the versions of what they ran with as attributes of t.
+// Run runs the tests, each of which is a scenario.
 func (l *Lab) Run(t *testing.T) {
-	for part, version := range l.versions(t) {
-		t.Attr(part, version)
-	}
 	for _, s := range scenarios() {
 		if l.of.runs(s) {
-			t.Run(s.name, func(t *testing.T) { s.run(l, t) })
+			t.Run(s.name, func(t *testing.T) {
+				t.Attr("scenario", s.name)
+				s.run(l, t)
+			})
 		}
-	}
-}
-
-// versions asks the control host and the control node.
-func (l *Lab) versions(t *testing.T) map[string]string {
-	t.Helper()
-	first := func(argv ...string) string {
-		out, err := l.OnControlHost(t.Context(), "/", argv...).Output()
-		if err != nil {
-			t.Fatalf("%v: %v", argv, err)
-		}
-		line, _, _ := strings.Cut(string(out), "\n")
-		return strings.TrimSpace(line)
-	}
-	return map[string]string{
-		"Debian":  first("cat", "/etc/debian_version"),
-		"Ansible": first("ansible", "--version"),
-		"systemd": first("systemctl", "--version"),
-		"Python":  first("python3", "--version"),
-		"Slurm":   l.OnControl(t, "slurmctld", "-V"),
 	}
 }

@@ -45,7 +45,12 @@ func (l *Lab) ConformSlurm(t *testing.T, node string) {
 		Scheduler: client,
 		Node:      node,
 		Silence:   func() (speak func()) { service("stop"); return func() { service("start") } },
-		Patience:  2 * time.Minute,
+		Occupy: func() (free func()) {
+			id := l.Job(t, "--nodelist="+node, Until)
+			l.AwaitJob(t, id, "RUNNING")
+			return func() { l.LetGo(t, node) }
+		},
+		Patience: 2 * time.Minute,
 	})
 	onControl := func(words ...string) string {
 		out, err := l.Command(cluster.ControlNodeName, words...).CombinedOutput()

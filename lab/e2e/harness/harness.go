@@ -27,8 +27,10 @@ type Lab struct {
 }
 
 // Main deploys the lab, runs the tests and checks that nothing of the lab is left. It returns the exit code. Labs that
-// run in parallel need names and networks of their own. change, if not nil, is applied to the lab's declaration.
+// run in parallel need names and networks of their own. change, if not nil, is applied to the lab's declaration. If
+// this process is killed, another one cleans up.
 func (l *Lab) Main(m *testing.M, cfg cluster.Config, change func(*cluster.Declaration)) (code int) {
+	cluster.KeepIfAsked()
 	code, err := l.run(m, cfg, change)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "lab %s: %v\n", cfg.Name, err)
@@ -53,6 +55,11 @@ func (l *Lab) run(m *testing.M, cfg cluster.Config, change func(*cluster.Declara
 	}
 	cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	l.name = cfg.Name
+	release, err := cluster.Keep(cfg.Name)
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	if l.Lab, err = cluster.Start(context.Background(), cfg); err != nil {
 		return 1, err
 	}
@@ -78,12 +85,14 @@ const ReleaseVariable = "EIFFEL_LAB_RELEASE"
 const Trixie = "trixie"
 
 // onTrixie changes the configuration of a lab to machines of Debian 13. Its declaration need not have the hardware of
-// this computer.
+// this computer. Machines that boot systemd have more time for it: more than a dozen at once on two busy cores do not
+// boot within the time that is enough for sysvinit.
 func onTrixie(cfg *cluster.Config, change func(*cluster.Declaration)) (func(*cluster.Declaration), error) {
 	installed, err := tools.FindSystemd(cfg.Checkout)
 	cfg.Systemd = installed.Trixie
 	return func(d *cluster.Declaration) {
 		d.Slurm.Extra["SlurmdParameters"] = "config_overrides"
+		d.Reconfigure["boot_timeout"] = 75
 		if change != nil {
 			change(d)
 		}

@@ -22,6 +22,7 @@ import (
 
 func TestMain(m *testing.M) {
 	postgres.KeepIfAsked()
+	cluster.KeepIfAsked()
 	os.Exit(m.Run())
 }
 
@@ -43,6 +44,9 @@ func deployed(t *testing.T) *pair {
 	server := postgres.Start(t)
 	check(t, os.Chmod(server.Dir, 0o711)) // its socket is for all users
 	database := server.Database(t)
+	release, err := cluster.Keep("hosts")
+	check(t, err)
+	t.Cleanup(func() { check(t, release()) })
 	lab, err := cluster.Start(t.Context(), cluster.Config{
 		Name: "hosts", Gateway: netip.MustParsePrefix("10.68.0.1/24"), Checkout: checkout, Tools: paths,
 		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 1, 3)},

@@ -1,8 +1,9 @@
 package resize_test
 
 import (
-	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -42,7 +43,8 @@ func ages(t *testing.T, nodes ...string) {
 	}
 }
 
-// TestOldNodesAreMadeAnewAfterTheirJobs has a cloud node with a job and an idle persistent node that are too old.
+// TestOldNodesAreMadeAnewAfterTheirJobs has a cloud node with a job and an idle persistent node that are too old. What
+// takes their places has the site's own files, which were written since.
 func TestOldNodesAreMadeAnewAfterTheirJobs(t *testing.T) {
 	running := lab.Job(t, "--partition=burst", "--nodelist=b01", harness.Until)
 	lab.AwaitJob(t, running, "RUNNING")
@@ -52,6 +54,20 @@ func TestOldNodesAreMadeAnewAfterTheirJobs(t *testing.T) {
 		d.NodeGroups[0].MaxAge, d.NodeGroups[1].MaxAge = "7d", "7d"
 	})
 	ages(t, "b01", "node02")
+	site := filepath.Join(lab.Site, "ansible", "files")
+	t.Cleanup(func() {
+		if err := os.RemoveAll(site); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.MkdirAll(filepath.Join(site, "site"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"check.0.all": "for all\n", "check.5.node02": "{\"best\": true}\n"} {
+		if err := os.WriteFile(filepath.Join(site, "site", name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 
 	// What differs otherwise is not this test's; an aged node is a note.
 	if out, _ := lab.Call(t, "reconcile", "--recheck", "0s", "--fix"); !strings.Contains(out, "b01: taken out of use") {
@@ -67,20 +83,28 @@ func TestOldNodesAreMadeAnewAfterTheirJobs(t *testing.T) {
 		t.Errorf("node02 was not made anew: %+v", is)
 	}
 	lab.AwaitIdle(t, "node02")
+	if is := lab.On(t, "node02", "cat", "/etc/slurm/site/check"); is != `{"best": true}` {
+		t.Errorf("node02 has the site file %q", is)
+	}
 	if out := lab.Do(t, "status", "--json"); strings.Count(out, `"age"`) != 1 {
 		t.Errorf("b01 alone is too old:\n%s", out)
 	}
 
-	next := lab.Job(t, "--partition=burst", "--nodelist=b01", "--wrap=true")
+	next := lab.Job(t, "--partition=burst", "--nodelist=b01", harness.Until)
 	lab.AssertRunning(t, running)
 	lab.LetGo(t, "b01")
 	lab.AwaitJob(t, running, "COMPLETED")
+	lab.AwaitJob(t, next, "RUNNING")
+	if is, _ := lab.Server("b01"); is.ID == before["b01"].ID {
+		t.Error("b01 was not made anew")
+	}
+	is := lab.On(t, "b01", "/bin/sh", "-c", "ls -l /etc/slurm/site/check | cut -c1-10; cat /etc/slurm/site/check")
+	if is != "-rwxr-xr-x\nfor all" {
+		t.Errorf("b01 has the site file %q", is)
+	}
+	lab.LetGo(t, "b01")
 	lab.AwaitJob(t, next, "COMPLETED")
 	lab.AssertNeverRestarted(t, running, next)
-	lab.Eventually(t, harness.UpdatePatience, func() (bool, string) {
-		s, there := lab.Server("b01")
-		return there && s.ID != before["b01"].ID, fmt.Sprintf("b01 has instance %+v", s)
-	})
 	lab.AwaitQuiet(t)
 	lab.AssertTerraformIsClean(t)
 }

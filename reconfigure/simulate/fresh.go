@@ -1,0 +1,136 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// In this file is what Slurm does in a partition with `fresh: job`: fresh.sh (ansible/roles/slurm_conf) is the prolog
+// and the epilog of its jobs. It marks the disk of an instance, and has Slurm power the node down.
+
+// Give gives a node to a run of a job in such a partition. A node that is powered down is powered up for it; on an idle
+// node it begins at once. It reports whether Slurm calls ResumeProgram, and whether the node can be had.
+func (w *World) Give(node, run string) (resumes, ok bool) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	n := w.slurm[node]
+	switch s := n.state(node); {
+	case n.job:
+		return false, false
+	case s.Usable() && n.server != nil && n.server.slurmd:
+		if n.server.left.After(n.registered) {
+			w.reused = append(w.reused, node)
+		}
+		n.base, n.job, n.run = reconfigure.NodeAllocated, true, run
+		w.begins(node)
+		return false, true
+	case s.PoweredDown() && !s.Down() && !s.Drained():
+		n.base, n.power, n.job, n.run, n.reason = reconfigure.NodeAllocated, reconfigure.NodePoweringUp, true, run, ""
+		return true, true
+	}
+	return false, false
+}
+
+// HasRun reports whether a node is given to a run of a job, and whether that has begun there.
+func (w *World) HasRun(node, run string) (given, begun bool) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	n := w.slurm[node]
+	given = n.job && n.run == run
+	return given, given && n.state(node).Running()
+}
+
+// begins is the prolog.
+func (w *World) begins(node string) {
+	n := w.slurm[node]
+	if n.run == "" {
+		return // not in such a partition
+	}
+	s := n.server
+	if s.mark != "" && s.mark != n.run {
+		w.refusals++
+		n.base, n.job = reconfigure.NodeIdle, false
+		n.leaves(fmt.Sprintf("fresh: the mark on the instance is of %s, and not of %s", s.mark, n.run))
+		return
+	}
+	s.mark = n.run
+	if disk := fmt.Sprintf("%s, disk %d", s.id, s.disks); !slices.Contains(w.served[disk], n.run) {
+		w.served[disk] = append(w.served[disk], n.run)
+	}
+}
+
+// ends is the epilog of a run that has begun.
+func (n *slurmNode) ends() {
+	if n.run == "" || n.power != 0 && n.power != reconfigure.NodePowerDown || n.server == nil || !n.server.slurmd {
+		return
+	}
+	n.server.mark, n.server.left = n.server.mark+", ended", time.Now()
+	n.leaves("fresh: the instance was used by " + n.run)
+}
+
+// leaves has Slurm power a node down when it has no job (scontrol(1), POWER_DOWN_ASAP).
+func (n *slurmNode) leaves(reason string) {
+	n.drain, n.reason, n.power = true, reason, reconfigure.NodePowerDown
+}
+
+// PowersDownDue has Slurm power down the nodes that wait for that and have no job, which ends their drains. It returns
+// them: Slurm calls SuspendProgram.
+func (w *World) PowersDownDue() (nodes []string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	for node, n := range w.slurm {
+		if n.power == reconfigure.NodePowerDown && !n.job {
+			n.base, n.power, n.drain = reconfigure.NodeIdle, reconfigure.NodePoweringDown, false
+			nodes = append(nodes, node)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// Resumes is an administrator's `scontrol update state=resume`: it ends drains, and a power down that is under way
+// counts as done. One that waits for a job stays.
+func (w *World) Resumes(nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, node := range nodes {
+		n := w.slurm[node]
+		n.drain, n.reason = false, ""
+		if n.power == reconfigure.NodePoweringDown {
+			n.power = reconfigure.NodePoweredDown
+		}
+	}
+}
+
+// Refusals returns how many runs of jobs did not begin, since the disk had the mark of another one.
+func (w *World) Refusals() int {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.refusals
+}
+
+// Reused returns the nodes that were given to a run of a job while they were up since another one had ended there.
+func (w *World) Reused() []string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return slices.Clone(w.reused)
+}
+
+// Shared returns the disks of instances on which several runs of jobs have begun, with the runs.
+func (w *World) Shared() map[string][]string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	shared := map[string][]string{}
+	for disk, runs := range w.served {
+		if len(runs) > 1 {
+			shared[disk] = slices.Clone(runs)
+		}
+	}
+	return shared
+}
