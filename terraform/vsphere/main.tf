@@ -24,9 +24,9 @@ locals {
   file  = jsondecode(local.given ? jsonencode({ nodes = {} }) : file("nodes/${local.shard}.json"))
   nodes = { for name, node in merge(local.given ? var.nodes : {}, local.file.nodes) : name => node if node.shard == local.shard }
 
-  # Slurm gives a node up at resume_timeout, so a later instance is of no use. The last third is for the playbooks, or for the report of the failure. The
-  # provider counts minutes.
-  patience = max(1, floor(local.cluster.slurm.resume_timeout * 2 / 3 / 60))
+  # How long the guest has to say an address, in minutes, as the provider counts: that is its boot, and the sooner it has failed, the more time is left for
+  # another instance. Slurm gives a node up at resume_timeout; the last third is for the playbooks, or for the report of the failure.
+  patience = max(1, min(ceil(local.cluster.reconfigure.boot_timeout / 60), floor(local.cluster.slurm.resume_timeout * 2 / 3 / 60)))
 
   # The guest says its host keys to vCenter, where `reconfigure` reads them: vSphere keeps no log of a console.
   say_keys = join(" ", [

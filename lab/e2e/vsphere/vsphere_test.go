@@ -1,6 +1,6 @@
-// Package vsphere_test tests a cluster in a simulated vCenter, whose virtual machines are machines of the lab: with real
-// Terraform with its provider for vSphere, SSH, Ansible and Slurm. `make test-vsphere` runs it; `make test` skips it,
-// since the provider takes minutes to build.
+// Package vsphere_test tests a cluster in a simulated vCenter, whose virtual machines are machines of the lab: with
+// real Terraform with its provider for vSphere, SSH, Ansible and Slurm. `make test-vsphere` runs it; `make test` skips
+// it, since the provider takes minutes to build.
 package vsphere_test
 
 import (
@@ -172,7 +172,7 @@ func imageOf(t *testing.T, node string) string {
 func TestSwitchedOffBehindOurBack(t *testing.T) {
 	scenario(t, "a persistent node is switched off by somebody else")
 	before := lab.Identities(t, "node01")["node01"]
-	vm, err := center.Machine(t.Context(), lab.Declaration.ClusterName+"-node01")
+	vm, err := center.Machine(t.Context(), named("node01"))
 	check(t, err)
 	task, err := vm.PowerOff(t.Context())
 	check(t, err)
@@ -188,6 +188,49 @@ func TestSwitchedOffBehindOurBack(t *testing.T) {
 	if after := lab.Identities(t, "node01")["node01"]; after.ID != before.ID || after.Boot == before.Boot {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
+	awaitPeace(t)
+}
+
+// named returns the name of a node's instance in vCenter.
+func named(node string) string { return lab.Declaration.ClusterName + "-" + node }
+
+func TestKilledWhileAGuestBoots(t *testing.T) {
+	scenario(t, "the worker and Terraform are killed while a guest boots: its instance is removed, and another one made")
+	center.Mute(named("node02"))
+	id := lab.Job(t, "--nodelist=node02", harness.Until)
+	var left labcloud.Server
+	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
+		left, _ = lab.Server("node02")
+		return left.Status == "ACTIVE", fmt.Sprintf("node02 is %+v", left)
+	})
+	lab.KillWorkers(t)
+	lab.Do(t, "worker", "--once")
+	lab.AwaitJob(t, id, "RUNNING")
+	if is, _ := lab.Server("node02"); is.ID == left.ID || names() != cluster.ControlNodeName+",node01,node02" {
+		t.Errorf("before %+v, after %+v, and vCenter has %s", left, is, names())
+	}
+	lab.LetGo(t, "node02")
+	lab.AwaitJob(t, id, "COMPLETED")
+	lab.AssertNeverRestarted(t, id)
+	awaitPeace(t)
+}
+
+func TestAGuestThatSaysNoAddress(t *testing.T) {
+	scenario(t, "a guest never says its address: another instance is made")
+	center.Mute(named("node02"))
+	id := lab.Job(t, "--nodelist=node02", harness.Until)
+	var silent labcloud.Server
+	lab.Eventually(t, harness.JobPatience, func() (bool, string) {
+		silent, _ = lab.Server("node02")
+		return silent.Status == "ACTIVE", fmt.Sprintf("node02 is %+v", silent)
+	})
+	lab.AwaitJob(t, id, "RUNNING")
+	if is, _ := lab.Server("node02"); is.ID == silent.ID {
+		t.Errorf("the job runs on %+v", is)
+	}
+	lab.LetGo(t, "node02")
+	lab.AwaitJob(t, id, "COMPLETED")
+	lab.AssertNeverRestarted(t, id)
 	awaitPeace(t)
 }
 
