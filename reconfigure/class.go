@@ -190,9 +190,10 @@ var (
 		`of ports exceeded`)
 	noRoom = regexp.MustCompile(`(?i)no valid host|exceeded maximum number of retries|insufficient compute ` +
 		`resources|no more ip addresses available`)
-	notThere    = regexp.MustCompile(`(?i)can not find requested image|(image|flavor|network) \S+ could not be found`)
-	neverActive = regexp.MustCompile(`to become ready: context deadline exceeded|timeout while waiting for state to ` +
-		`become 'ACTIVE'`)
+	notThere = regexp.MustCompile(`(?i)can not find requested image|(image|flavor|network) \S+ could not be found`)
+	// The provider has two equal time limits, one around the other. The message of the outer one names no status.
+	neverActive = regexp.MustCompile(`to become ready: (context deadline exceeded|timeout while waiting for state)|` +
+		`timeout while waiting for state to become 'ACTIVE'`)
 	unreached = regexp.MustCompile(`(?i)dial tcp|connection refused|no such host|no route to host|tls handshake ` +
 		`timeout`)
 	cut = regexp.MustCompile(`(?i)\bEOF\b|connection reset|broken pipe|server closed idle connection|timeout ` +

@@ -68,6 +68,8 @@ func answers() map[string]said {
 			`ready: context deadline exceeded`, boot},
 		"never ACTIVE": {0, `Error waiting for instance (326211f3-c58e-46d9-81b0-f981c5017c39) to become ` +
 			`ready: timeout while waiting for state to become 'ACTIVE' (last state: 'BUILD', timeout: 15m0s)`, boot},
+		"not ACTIVE, by the outer time limit": {0, `Error waiting for instance (3fe81bd1-7534-4c27-8aee-24baf13e7614) to ` +
+			`become ready: timeout while waiting for state to become 'success' (timeout: 20s)`, boot},
 
 		// gophercloud 2, which provider 3 has too.
 		"quota, by code": {403, `Expected HTTP response code [200 202] when accessing ` + servers +
