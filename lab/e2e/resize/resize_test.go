@@ -11,6 +11,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // resizesBack restores the declared persistent nodes when the test ends. It cancels all jobs, since the resize would
@@ -31,22 +32,26 @@ func resizesBack(t *testing.T) {
 	})
 }
 
-// TestResizeLosesNoJob makes a busy cloud node persistent and a cloud node again, while jobs run on other nodes and in
-// another partition.
+// TestResizeLosesNoJob makes busy cloud nodes persistent and cloud nodes again, while jobs run on other nodes and in
+// another partition. One of them, node05, is too old, and Slurm would power it down when its job has ended.
 func TestResizeLosesNoJob(t *testing.T) {
 	resizesBack(t)
 	jobs := []string{lab.Job(t, "--nodelist=node01", harness.Until), lab.Job(t, "--nodelist=node03", harness.Until),
-		lab.Job(t, "--partition=burst", "--nodelist=b01", harness.Until)}
+		lab.Job(t, "--nodelist=node05", harness.Until), lab.Job(t, "--partition=burst", "--nodelist=b01", harness.Until)}
 	for _, id := range jobs {
 		lab.AwaitJob(t, id, "RUNNING")
 	}
-	bystanders := []string{cluster.ControlNodeName, "node01", "node02", "node03", "b01"}
+	bystanders := []string{cluster.ControlNodeName, "node01", "node02", "node03", "node05", "b01"}
 	before := lab.Identities(t, bystanders...)
+	lab.OnControl(t, "scontrol", "update", "nodename=node05", "state=POWER_DOWN_ASAP",
+		"reason="+reconfigure.ReasonPrefix+" "+reconfigure.AgedReason)
 
-	if out, code := lab.Call(t, "enlarge", "standard", "--to", "4"); code != 0 {
+	if out, code := lab.Call(t, "enlarge", "standard", "--to", "5"); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	for node, want := range map[string]string{"node03": "MIXED", "node04": "IDLE", "b01": "MIXED+CLOUD"} {
+	for node, want := range map[string]string{
+		"node03": "MIXED", "node04": "IDLE", "node05": "MIXED", "b01": "MIXED+CLOUD",
+	} {
 		if state := lab.State(t, node); state != want {
 			t.Errorf("%s is %s, not %s", node, state, want)
 		}
@@ -61,21 +66,23 @@ func TestResizeLosesNoJob(t *testing.T) {
 	if out, code := lab.Call(t, "deploy"); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	if state := lab.State(t, "node03"); state != "MIXED+CLOUD" {
-		t.Errorf("node03 is %s", state)
+	for _, node := range []string{"node03", "node05"} {
+		if state := lab.State(t, node); state != "MIXED+CLOUD" {
+			t.Errorf("%s is %s", node, state)
+		}
 	}
 	lab.AssertRunning(t, jobs...)
 	if diff := cmp.Diff(before, lab.Identities(t, bystanders...)); diff != "" {
 		t.Errorf("instances changed (-before +after):\n%s", diff)
 	}
-	for _, node := range []string{"node01", "node03", "b01"} {
+	for _, node := range []string{"node01", "node03", "node05", "b01"} {
 		lab.LetGo(t, node)
 	}
 	for _, id := range jobs {
 		lab.AwaitJob(t, id, "COMPLETED")
 	}
 	lab.AssertNeverRestarted(t, jobs...)
-	lab.AwaitQuiet(t) // Slurm powers node03 and node04 down: they are cloud nodes
+	lab.AwaitQuiet(t) // Slurm powers node03, node04 and node05 down: they are cloud nodes
 	lab.AssertTerraformIsClean(t)
 }
 
