@@ -77,8 +77,10 @@ func suites() []suite {
 			environ: []string{large}},
 		{name: "libvirt", parts: []part{{"libvirt, with emulated processors", "libvirt-daemon", ""}},
 			packages: []string{"./reconfigure/libvirt", "./lab/e2e/libvirt"}, environ: []string{"EIFFEL_LIBVIRT=1"}},
-		{name: "vsphere", parts: []part{{name: "a simulated vCenter"}}, packages: []string{"./reconfigure/terraform"},
-			run: "VSphere", environ: []string{"EIFFEL_VSPHERE=1"}},
+		{name: "vsphere-terraform", parts: []part{{name: "Terraform on a simulated vCenter"}}, run: "VSphere",
+			packages: []string{"./reconfigure/terraform"}, environ: []string{"EIFFEL_VSPHERE=1"}},
+		{name: "vsphere", parts: []part{{name: "a cluster in a simulated vCenter"}},
+			packages: []string{"./lab/e2e/vsphere"}, environ: []string{"EIFFEL_VSPHERE=1"}},
 	}
 }
 

@@ -56,7 +56,7 @@ func TestAKilledTestLeavesNothing(t *testing.T) {
 			}
 			await := func(condition func() error) {
 				t.Helper()
-				deadline := time.Now().Add(2 * time.Minute)
+				deadline := time.Now().Add(10 * time.Minute) // the lab builds reconfigure
 				for err := condition(); err != nil; err = condition() {
 					if time.Now().After(deadline) {
 						t.Fatal(err)
