@@ -78,7 +78,8 @@ func TestAVirtualMachineIsAMachine(t *testing.T) {
 	await(t)(vm.PowerOn(t.Context()))
 	is := c.Servers()[0]
 	if h.last.Name != "node1" || h.last.ImageID != "two" ||
-		!slices.Equal(h.last.AuthorizedKeys, []string{"ssh-rsa AAAA"}) || is.Status != "ACTIVE" || is.ID != h.last.ID || is.Image != "two" ||
+		!slices.Equal(h.last.AuthorizedKeys, []string{"ssh-rsa AAAA"}) || is.Status != "ACTIVE" ||
+		is.ID != h.last.ID || is.Image != "two" ||
 		!slices.Equal(is.Addresses, []netip.Addr{h.last.Addresses[0].Prefix.Addr()}) ||
 		h.last.Addresses[0].Prefix.String() != "10.9.0.2/24" || h.last.Addresses[0].Gateway.String() != "10.9.0.1" {
 		t.Errorf("the machine is %+v, the server %+v", h.last, is)

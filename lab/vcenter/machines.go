@@ -257,8 +257,8 @@ func (m *machines) firstBoot(ref types.ManagedObjectReference, id string, comman
 	return nil
 }
 
-// awaitHostKeys waits until a machine has shown its host keys on its console. It returns false if the virtual machine is
-// removed before.
+// awaitHostKeys waits until a machine has shown its host keys on its console. It returns false if the virtual machine
+// is removed before.
 func (m *machines) awaitHostKeys(of types.ManagedObjectReference, id string) (there bool, err error) {
 	const last = "-----END SSH HOST KEY KEYS-----"
 	ctx, cancel := context.WithTimeout(m.ctx, 2*time.Minute)

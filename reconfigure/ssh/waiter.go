@@ -220,8 +220,9 @@ func (a *attempt) try(ctx context.Context) ([]ssh.PublicKey, error) {
 }
 
 // ask has the machine prove that it holds a host key, one of these if it can. A machine that has answered is not asked
-// for the same again at once: from OpenSSH 9.8 on, sshd refuses an address for 15 seconds and more, also Ansible's logins,
-// where it has connected without logging in more than once a second for a while (sshd_config(5), PerSourcePenalties).
+// for the same again at once: from OpenSSH 9.8 on, sshd refuses an address for 15 seconds and more, also Ansible's
+// logins, where it has connected without logging in more than once a second for a while (sshd_config(5),
+// PerSourcePenalties).
 func (a *attempt) ask(ctx context.Context, keys []ssh.PublicKey) error {
 	if a.proved != nil && (len(keys) == 0 || sameKeys(keys, a.asked)) && time.Since(a.met) < a.pace.again {
 		return nil
