@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/google/renameio/v2"
 	"github.com/hashicorp/terraform-exec/tfexec"
@@ -37,6 +38,10 @@ func launcher(dir, binary, shard string) (string, error) {
 	if was, err := os.ReadFile(path); err == nil && string(was) == script {
 		return path, nil
 	}
+	// A process that is started meanwhile would inherit the open file, and the launcher could not be run: ETXTBSY of
+	// execve(2).
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	if err := renameio.WriteFile(path, []byte(script), 0o700); err != nil {
 		return "", fmt.Errorf("terraform: %w", err)
 	}

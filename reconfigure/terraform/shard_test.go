@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -41,6 +42,35 @@ resource "terraform_data" "common" {
   count = local.shared ? 1 : 0
 }
 `
+
+// TestALauncherRunsWhileOtherProgramsAreStarted fails with "text file busy" if a program that is started meanwhile
+// inherits the launcher, open for writing.
+func TestALauncherRunsWhileOtherProgramsAreStarted(t *testing.T) {
+	program, err := exec.LookPath("true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	defer func() { stop(); others.Wait() }()
+	for range 4 {
+		others.Go(func() {
+			for ctx.Err() == nil {
+				_ = exec.Command(program).Run()
+			}
+		})
+	}
+	dir := t.TempDir()
+	for i := range 100 {
+		path, err := launcher(dir, program, fmt.Sprintf("standard-%d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := exec.Command(path).Run(); err != nil {
+			t.Fatalf("launcher %d: %v", i, err)
+		}
+	}
+}
 
 func TestBlocksThatEachWorkspaceWouldMake(t *testing.T) {
 	const locals = `
