@@ -20,6 +20,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/image"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	"github.com/eiffel-hpc/eiffel/lab/libvirtd"
 	"github.com/eiffel-hpc/eiffel/lab/machine"
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 )
@@ -145,6 +146,9 @@ func newFolder(name string) (string, error) {
 func Cleanup(name string) error {
 	dir := folder(name)
 	if err := machine.Cleanup(name, filepath.Join(dir, "machines")); err != nil {
+		return err
+	}
+	if err := libvirtd.Cleanup(name, libvirtFolder(dir)); err != nil {
 		return err
 	}
 	return errors.Join(endProcesses(dir), os.RemoveAll(dir))

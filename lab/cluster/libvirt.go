@@ -10,10 +10,13 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/libvirtd"
 )
 
+// libvirtFolder returns the folder of libvirtd in that of a lab.
+func libvirtFolder(dir string) string { return filepath.Join(dir, "libvirt") }
+
 // startLibvirt starts a libvirtd of the lab's own, with the image of the nodes.
 func (l *Lab) startLibvirt(ctx context.Context) error {
 	daemon, err := libvirtd.Start(ctx, libvirtd.Config{
-		Name: l.cfg.Name, Dir: l.file("libvirt"), Gateway: l.cfg.Gateway, Accounts: l.host("etc"),
+		Name: l.cfg.Name, Dir: libvirtFolder(l.Dir), Gateway: l.cfg.Gateway, Accounts: l.host("etc"),
 	})
 	if err != nil {
 		return err

@@ -207,6 +207,14 @@ func (d *Daemon) Close() error {
 	return err
 }
 
+// Cleanup ends what a killed daemon of a lab has left, and removes its folder, if there is one.
+func Cleanup(name, dir string) error {
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return (&Daemon{cfg: Config{Name: name, Dir: dir}}).clean()
+}
+
 // clean removes what a daemon of the folder has made.
 func (d *Daemon) clean() error {
 	mark := procs.MountPoint(func(path string) bool { return path == d.file("mark") })

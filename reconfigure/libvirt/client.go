@@ -126,7 +126,7 @@ func (h *host) connection() (*rpc.Libvirt, error) {
 	if err != nil {
 		return nil, err
 	}
-	connected := rpc.NewWithDialer(at.dialer)
+	connected := rpc.NewWithDialer(streamDialer{at.dialer})
 	if err := connected.ConnectToURI(at.name); err != nil {
 		return nil, reconfigure.Classify(reconfigure.ClassCloud, fmt.Errorf("connect to %s: %w", h.URI, err))
 	}

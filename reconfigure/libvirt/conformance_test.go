@@ -154,6 +154,7 @@ func (h *realHost) boots(id string) int {
 // TestClientIsACloud holds the client to the contract of operations, on a real libvirtd. A machine of another cluster
 // is there all the time.
 func TestClientIsACloud(t *testing.T) {
+	t.Attr("scenario", "the client passes the checks of clouds, as with OpenStack")
 	simulate.ConformCloud(t, func(t *testing.T) simulate.CloudSetup {
 		h := newHost(t)
 		h.T = t
@@ -184,6 +185,7 @@ func TestClientIsACloud(t *testing.T) {
 
 // TestClientKnowsTheRoom holds the client to the contract of operations, on a real libvirtd.
 func TestClientKnowsTheRoom(t *testing.T) {
+	t.Attr("scenario", "the client knows the room of a host")
 	h := newHost(t)
 	stranger, there, err := h.client.find(t.Context(), h.daemonDomains()[0])
 	if err != nil || !there {
@@ -216,6 +218,7 @@ func (h *realHost) daemonDomains() []string {
 
 // TestARemovedServerLeavesNoVolume removes an instance with its console, and nothing of others.
 func TestARemovedServerLeavesNoVolume(t *testing.T) {
+	t.Attr("scenario", "a removed virtual machine leaves no volume")
 	h := newHost(t)
 	id := h.create("node1", "eiffel")
 	h.must(h.client.RemoveServer(t.Context(), id, "node1", time.Now().Add(time.Hour)))

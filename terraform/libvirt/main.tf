@@ -18,8 +18,9 @@ locals {
   file  = jsondecode(local.given ? jsonencode({ nodes = {} }) : file("nodes/${local.shard}.json"))
   nodes = { for name, node in merge(local.given ? var.nodes : {}, local.file.nodes) : name => node if node.shard == local.shard }
 
-  # Slurm gives a node up at resume_timeout, so a later instance is of no use. The last third is for the playbooks, or for the report of the failure.
-  patience = "${floor(local.cluster.slurm.resume_timeout * 2 / 3)}s"
+  # How long the guest has to ask for its address: that is its boot, and the sooner it has failed, the more time is left for another instance. Slurm gives
+  # a node up at resume_timeout; the last third is for the playbooks, or for the report of the failure.
+  patience = "${min(local.cluster.reconfigure.boot_timeout, floor(local.cluster.slurm.resume_timeout * 2 / 3))}s"
 }
 
 # What the instance is made of. If it changes, everything of the node is made anew; and `reconfigure` has it replaced for a fresh instance.

@@ -16,6 +16,11 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 )
 
+func TestMain(m *testing.M) {
+	cluster.KeepIfAsked()
+	os.Exit(m.Run())
+}
+
 // site is a lab whose nodes are virtual machines.
 type site struct {
 	*testing.T
@@ -31,6 +36,15 @@ func start(t *testing.T) site {
 	}
 	group := cluster.Group("standard", "node", 0, 2)
 	group.Slurm = map[string]any{"CPUs": 1, "RealMemory": 500}
+	release, err := cluster.Keep("libvirt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := release(); err != nil {
+			t.Error(err)
+		}
+	})
 	lab, err := cluster.Start(t.Context(), cluster.Config{
 		Name: "libvirt", Gateway: netip.MustParsePrefix("10.74.0.1/24"), Checkout: checkout, Tools: installed,
 		Libvirt: true, Groups: []cluster.NodeGroup{group}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
@@ -114,6 +128,7 @@ func (s site) await(limit time.Duration, command, want string) {
 // TestAJobRunsOnAVirtualMachine deploys a control node, submits a job, and waits until its node has come, the job has
 // run there, and the node is gone with all of its volumes.
 func TestAJobRunsOnAVirtualMachine(t *testing.T) {
+	t.Attr("scenario", "a job has its node made, with cloud-init and systemd, and removed after it")
 	s := start(t)
 	began := time.Now()
 	s.call("deploy")
