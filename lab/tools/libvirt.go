@@ -36,7 +36,7 @@ func InstallLibvirt(ctx context.Context, checkout string, progress io.Writer) er
 	if err != nil {
 		return err
 	}
-	return install(ctx, checkout, progress, append(steps(checkout, p), libvirtSteps(checkout, p)...))
+	return install(ctx, checkout, progress, append(chains(checkout, p), libvirtSteps(checkout, p)))
 }
 
 // FindLibvirt is [Find] for a test on virtual machines.

@@ -18,5 +18,5 @@ func openStackPackages() []string {
 // InstallOpenStack installs Debian's packages of OpenStack, without starting their services. That takes minutes. It
 // needs root, and the network only for missing packages.
 func InstallOpenStack(ctx context.Context, checkout string, progress io.Writer) error {
-	return install(ctx, checkout, progress, []step{packagesStep("OpenStack", openStackPackages())})
+	return install(ctx, checkout, progress, []chain{{packagesStep("OpenStack", openStackPackages())}})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/eiffel-hpc/eiffel/lab/image"
 )
@@ -15,7 +16,7 @@ func InstallSystemd(ctx context.Context, checkout string, progress io.Writer) er
 	if err != nil {
 		return err
 	}
-	return install(ctx, checkout, progress, append(steps(checkout, p), systemdSteps(p)...))
+	return install(ctx, checkout, progress, append(chains(checkout, p), systemdChains(p)...))
 }
 
 // FindSystemd is [Find] for a test that needs the images with systemd too.
@@ -24,7 +25,7 @@ func FindSystemd(checkout string) (Paths, error) {
 	if err != nil {
 		return Paths{}, err
 	}
-	for _, s := range systemdSteps(p) {
+	for _, s := range slices.Concat(systemdChains(p)...) {
 		if !s.present() {
 			return Paths{}, fmt.Errorf("missing or out of date: %s; run \"make tools-systemd\"", s.name)
 		}
@@ -32,7 +33,7 @@ func FindSystemd(checkout string) (Paths, error) {
 	return p, nil
 }
 
-func systemdSteps(p Paths) []step {
+func systemdChains(p Paths) []chain {
 	base := func(what, dir string, b image.Base) step {
 		return step{
 			"base image of " + b.Release + " " + what,
@@ -47,12 +48,14 @@ func systemdSteps(p Paths) []step {
 			func(ctx context.Context) error { return image.BuildArchive(ctx, archive, dir, names) },
 		}
 	}
-	return []step{
+	return []chain{{
 		base("with systemd", p.Systemd, image.Base{Release: "bookworm", Systemd: true}),
 		packages("control hosts of bookworm", p.SystemdArchive, p.Systemd, image.ControlHost()),
+	}, {
 		base("with systemd", p.Trixie, image.Base{Release: "trixie", Systemd: true}),
 		packages("control hosts of trixie", p.TrixieArchive, p.Trixie, image.ControlHost()),
+	}, {
 		base("without Slurm", p.Bare, image.Base{Release: "bookworm", Bare: true}),
 		packages("bare machines", p.BareArchive, p.Bare, image.ComputeNode()),
-	}
+	}}
 }

@@ -24,7 +24,7 @@ func InstallTofu(ctx context.Context, checkout string, progress io.Writer) error
 	}
 	binary := filepath.Join(filepath.Dir(p.Terraform), "tofu")
 	mirror := filepath.Join(filepath.Dir(p.Plugins), "plugins-tofu")
-	return install(ctx, checkout, progress, append(steps(checkout, p), step{
+	return install(ctx, checkout, progress, append(chains(checkout, p), chain{{
 		"tofu " + TofuVersion,
 		func() bool { return builtFrom(binary, tofuModule, TofuVersion) },
 		func(ctx context.Context) error {
@@ -32,7 +32,7 @@ func InstallTofu(ctx context.Context, checkout string, progress io.Writer) error
 			return build(ctx, filepath.Join(checkout, "lab", "tools", "tofu"), tofuModule+"/cmd/tofu", binary,
 				"-ldflags=-X "+tofuModule+"/version.dev=no")
 		},
-	}, tofuMirror(p.Plugins, mirror), tofuMirror(p.QuickPlugins, mirror+"-quick")))
+	}, tofuMirror(p.Plugins, mirror), tofuMirror(p.QuickPlugins, mirror+"-quick")}))
 }
 
 // tofuMirror is a step that makes a mirror with the provider of another one, under the name of OpenTofu's registry.

@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/eiffel-hpc/eiffel/lab/image"
 	"github.com/gofrs/flock"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/eiffel-hpc/eiffel/lab/image"
 )
 
 // Paths are the paths of the tools, all absolute.
@@ -90,10 +95,13 @@ type step struct {
 	install func(context.Context) error
 }
 
-func steps(checkout string, p Paths) []step {
+// chain is steps of which each needs the one before it.
+type chain []step
+
+// chains returns what demo and test need. The first chain must be installed before the others.
+func chains(checkout string, p Paths) []chain {
 	wrapper := func(name string) string { return filepath.Join(checkout, "lab", "tools", name) }
-	return []step{
-		packagesStep("Debian packages", debianPackages()),
+	return []chain{{packagesStep("Debian packages", debianPackages())}, {
 		{
 			"terraform " + TerraformVersion,
 			func() bool { return builtFrom(p.Terraform, terraformModule, TerraformVersion) },
@@ -118,6 +126,7 @@ func steps(checkout string, p Paths) []step {
 		},
 		cliConfig("terraformrc", p.TerraformRC, p.Plugins),
 		cliConfig("terraformrc-quick", p.QuickTerraformRC, p.QuickPlugins),
+	}, {
 		{
 			"base image",
 			func() bool { return image.DefaultBase().IsCurrent(p.Image) },
@@ -130,7 +139,7 @@ func steps(checkout string, p Paths) []step {
 				return image.BuildArchive(ctx, p.Archive, p.Image, image.Accounting())
 			},
 		},
-	}
+	}}
 }
 
 // cliConfig is a step that writes a CLI configuration of Terraform.
@@ -149,26 +158,39 @@ func Install(ctx context.Context, checkout string, progress io.Writer) (Paths, e
 	if err != nil {
 		return Paths{}, err
 	}
-	return p, install(ctx, checkout, progress, steps(checkout, p))
+	return p, install(ctx, checkout, progress, chains(checkout, p))
 }
 
-// install installs what is not present yet.
-func install(ctx context.Context, checkout string, progress io.Writer, all []step) (err error) {
+// install installs what is not present yet: the first chain, and then the others in parallel.
+func install(ctx context.Context, checkout string, progress io.Writer, all []chain) (err error) {
 	unlock, err := lock(ctx, filepath.Join(checkout, folder), progress)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	for _, s := range all {
+	lines := log.New(progress, "", 0) // which several goroutines may use
+	if err := all[0].install(ctx, lines); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(max(2, runtime.NumCPU())) // a chain hardly uses more than one core
+	for _, c := range all[1:] {
+		group.Go(func() error { return c.install(ctx, lines) })
+	}
+	return group.Wait()
+}
+
+func (c chain) install(ctx context.Context, progress *log.Logger) error {
+	for _, s := range c {
 		if s.present() {
 			continue
 		}
 		start := time.Now()
-		fmt.Fprintf(progress, "%s: installing …\n", s.name)
+		progress.Printf("%s: installing …", s.name)
 		if err := s.install(ctx); err != nil {
 			return fmt.Errorf("install %s: %w", s.name, err)
 		}
-		fmt.Fprintf(progress, "%s: installed in %.0f s\n", s.name, time.Since(start).Seconds())
+		progress.Printf("%s: installed in %.0f s", s.name, time.Since(start).Seconds())
 	}
 	return nil
 }
@@ -181,7 +203,7 @@ func Find(checkout string) (Paths, error) {
 		return Paths{}, err
 	}
 	var missing []string
-	for _, s := range steps(checkout, p) {
+	for _, s := range slices.Concat(chains(checkout, p)...) {
 		if !s.present() {
 			missing = append(missing, s.name)
 		}

@@ -1,12 +1,16 @@
 package tools
 
 import (
+	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // needsRoot skips under -short what needs the tools, or installs them. Package
@@ -124,6 +128,41 @@ func TestASharedToolsFolderHasOnePath(t *testing.T) {
 	}
 	if got, err := paths(other); err != nil || got != want {
 		t.Errorf("paths are %+v, not %+v: %v", got, want, err)
+	}
+}
+
+func TestChainsAreInstalledInParallelAfterTheFirst(t *testing.T) {
+	var done atomic.Int32
+	met := make(chan struct{})
+	record := func(want int32) func(context.Context) error {
+		return func(context.Context) error {
+			if n := done.Add(1); n != want {
+				t.Errorf("step %d was installed as number %d", want, n)
+			}
+			return nil
+		}
+	}
+	missing := func() bool { return false }
+	meets := func(ctx context.Context) error {
+		select {
+		case met <- struct{}{}:
+		case <-met:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		return nil
+	}
+	broken := errors.New("broken")
+	breaks := func(context.Context) error { return broken }
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := install(ctx, t.TempDir(), io.Discard, []chain{
+		{{"first", missing, record(1)}, {"second", missing, record(2)}},
+		{{"here", missing, meets}, {"third", missing, record(3)}, {"fails", missing, breaks}, {"never", missing, record(0)}},
+		{{"there", missing, meets}},
+	})
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "install fails") || done.Load() != 3 {
+		t.Errorf("%d steps were installed: %v", done.Load(), err)
 	}
 }
 

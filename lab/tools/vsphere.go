@@ -25,7 +25,7 @@ func InstallVSphere(ctx context.Context, checkout string, progress io.Writer) er
 	if err != nil {
 		return err
 	}
-	return install(ctx, checkout, progress, append(steps(checkout, p), vsphereStep(checkout, p)))
+	return install(ctx, checkout, progress, append(chains(checkout, p), chain{vsphereStep(checkout, p)}))
 }
 
 // FindVSphere is [Find] for a test with Terraform and a simulated vCenter.
