@@ -104,10 +104,18 @@ func (s *session) send(method, path, body string, set func(http.Header)) (answer
 // want makes a call that must be answered with a status.
 func (s *session) want(status int, method, path, body string) (answer, error) {
 	a, err := s.call(method, path, body)
-	if err == nil && a.status != status {
-		err = fmt.Errorf("%s %s: %d, want %d: %s", method, path, a.status, status, a.text)
+	if err == nil {
+		err = a.must(status, method, path)
 	}
 	return a, err
+}
+
+// must returns an error if the answer to a call has another status.
+func (a answer) must(status int, method, path string) error {
+	if a.status == status {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %d, want %d: %s", method, path, a.status, status, a.text)
 }
 
 // get makes a call that must be answered with 200.
@@ -153,15 +161,25 @@ func (s *session) show() (object, error) {
 }
 
 // through polls the server {server} until it has the last of the states and nothing is under way. It is an error if it
-// has others on the way, or these in another order. A short state may be missed.
+// has others on the way, or these in another order. A short state may be missed. Nova answers 500 where Neutron, which
+// it asks for the addresses, has just started on a busy computer: then it is asked again.
 func (s *session) through(states ...string) (object, error) {
 	at := 0
 	for end := time.Now().Add(patience); ; {
 		begun := time.Now()
-		server, err := s.show()
+		const path = "compute/servers/{server}"
+		a, err := s.call(http.MethodGet, path, "")
+		if err == nil && a.status >= http.StatusInternalServerError && time.Now().Before(end) {
+			pause(begun)
+			continue
+		}
+		if err == nil {
+			err = a.must(http.StatusOK, http.MethodGet, path)
+		}
 		if err != nil {
 			return nil, err
 		}
+		server := field(a.body, "server")
 		status := text(server, "status")
 		next := slices.Index(states[at:], status)
 		if next < 0 {
