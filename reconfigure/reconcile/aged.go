@@ -18,7 +18,8 @@ const agedShare = 10
 // aged lists the nodes whose instances are older than the maximum of their group. The oldest ones get a fix, as many as
 // may be out of use at a time; the order does not depend on the jobs, so that two comparisons choose the same nodes. A
 // node that Slurm does not use, or that somebody has drained, reserved or put into maintenance, gets none. Neither does
-// one that differs in another way, which others, the earlier findings, have.
+// one that differs in another way, which others, the earlier findings, have, or that has a second instance, also where
+// that is too young for a finding.
 func (c comparison) aged(others []Finding) []Finding {
 	differs := map[string]bool{}
 	for _, f := range others {
@@ -49,7 +50,7 @@ func (c comparison) agedIn(g reconfigure.NodeGroup, differs map[string]bool) []F
 		f := Finding{Node: node, Kind: Aged,
 			Detail: fmt.Sprintf("its instance was made %s ago, and may be used for %s", days(age), days(g.MaxAge))}
 		switch {
-		case differs[node] || !c.fixable():
+		case differs[node] || len(v.strange) > 0 || !c.fixable():
 		case c.seen.Rests(c.cluster, node):
 			f.Fix = Suspend
 		case !v.state.Usable() || v.state.HasAny(reconfigure.NodeReserved|reconfigure.NodeMaintenance):

@@ -68,6 +68,10 @@ func TestNodesThatAreTooOld(t *testing.T) {
 			o.uses("n2", "IDLE CLOUD", 8*day)
 			o.Lives = map[string]reconfigure.Life{"n2": {Node: "n2", Instance: "former", Made: now.Add(-day)}}
 		}, one("n2", Retire)},
+		"has a second, young instance": {func(o *observation) {
+			o.made("n1", 8*day)
+			o.serve("n1", "stray", time.Minute)
+		}, one("n1", None)},
 		"of unknown age": {func(o *observation) {
 			o.uses("n2", "IDLE CLOUD", 0)
 			o.Servers["n2"][0].Created = time.Time{}
