@@ -26,7 +26,7 @@ import (
 // User is the role that may create databases. No role needs a password.
 const User = "eiffel"
 
-// patience is how long a server may take to start.
+// patience is how long a server may take to start or to stop.
 const patience = 2 * time.Minute
 
 // keeperVariable, in the environment, has the test binary run a server. Its value is the address to listen at.
@@ -38,11 +38,27 @@ type Server struct {
 	keeper io.Writer // a line stops the server, the next one starts it again, and so on
 }
 
-// Toggle stops the server, as a restart does, or starts it again.
-func (s Server) Toggle(t testing.TB) {
+// Stop stops the server, as a restart does. When it returns, all connections are closed, and none can be opened.
+func (s Server) Stop(t testing.TB) {
 	t.Helper()
 	_, err := io.WriteString(s.keeper, "\n")
 	check(t, err)
+	lock := filepath.Join(s.Dir, "data", "postmaster.pid") // the server removes it last
+	await(t, "stop", func() bool { _, err := os.Stat(lock); return errors.Is(err, os.ErrNotExist) })
+}
+
+// Restart starts a server that was stopped. When it returns, the server answers.
+func (s Server) Restart(t testing.TB) {
+	t.Helper()
+	_, err := io.WriteString(s.keeper, "\n")
+	check(t, err)
+	await(t, "answer", func() bool {
+		c, err := pgx.Connect(t.Context(), s.URL("postgres", User))
+		if err == nil {
+			check(t, c.Close(t.Context()))
+		}
+		return err == nil
+	})
 }
 
 // KeepIfAsked does not return where this process was started by Start to run a server. TestMain MUST call it first.
@@ -65,7 +81,8 @@ func KeepIfAsked() {
 func Start(t testing.TB, address ...string) Server {
 	t.Helper()
 	needs.Lab(t)
-	dir, err := os.MkdirTemp("", "eiffel-pg-") // a socket's path must be short
+	// A socket's path must be short, and the control hosts of labs do not see this computer's /tmp.
+	dir, err := os.MkdirTemp("/var/tmp", "eiffel-pg-")
 	check(t, err)
 	keeper := exec.Command(os.Args[0], dir)
 	keeper.Env = append(os.Environ(), keeperVariable+"="+strings.Join(address, ""), "LC_ALL=C")
@@ -87,18 +104,26 @@ func Start(t testing.TB, address ...string) Server {
 		}
 	})
 	s := Server{dir, stdin}
-	for end := time.Now().Add(patience); !s.answers(t); time.Sleep(20 * time.Millisecond) {
+	await(t, "answer", func() bool {
 		select {
 		case err := <-ended:
 			ended <- err
 			t.Fatal("the server has ended")
 		default:
 		}
+		return s.answers(t)
+	})
+	return s
+}
+
+// await waits until the server does something.
+func await(t testing.TB, what string, does func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !does(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("the server does not answer in %s", patience)
+			t.Fatalf("the server does not %s in %s", what, patience)
 		}
 	}
-	return s
 }
 
 // answers reports whether the server answers, and creates the user as soon as it does.

@@ -23,7 +23,7 @@ func TestTheHolderSurvivesARestartOfTheServer(t *testing.T) {
 	leased, end := j.WhileHeld(t.Context())
 	defer end()
 
-	s.Toggle(t)
+	s.Stop(t)
 	<-leased.Done()
 	if cause := context.Cause(leased); !errors.Is(cause, ErrLeaseLost) {
 		t.Errorf("its context ended with %v", cause)
@@ -31,8 +31,7 @@ func TestTheHolderSurvivesARestartOfTheServer(t *testing.T) {
 	if err := j.Record(t.Context(), event(plan, "n1", "while the server is away")); err == nil {
 		t.Error("recorded without a server")
 	}
-	s.Toggle(t)
-	eventually(t, "the server answers", func() bool { _, err := caller.Pending(t.Context()); return err == nil })
+	s.Restart(t)
 	if err := j.Record(t.Context(), event(plan, "n1", "without the lease")); !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("recorded with a lease that is lost: %v", err)
 	}

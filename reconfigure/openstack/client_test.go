@@ -121,7 +121,7 @@ func (l *lab) create(name, cluster, status string) *servers.Server {
 	if err != nil {
 		l.Fatal(err)
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for ; s.Status != status || s.TaskState != ""; time.Sleep(time.Millisecond) {
 		if s, err = servers.Get(l.Context(), l.client.compute, s.ID).Extract(); err != nil {
 			l.Fatal(err)

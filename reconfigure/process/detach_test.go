@@ -57,7 +57,7 @@ func TestDetachedProgramInheritsNoDescriptor(t *testing.T) {
 		t.Fatal(err)
 	}
 	detached := pidFrom(t, file)
-	if err := theirs.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := theirs.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadAll(theirs); err != nil {
