@@ -23,7 +23,7 @@ tools: ## install what demo and test need: packages, Terraform and its provider,
 	go run ./lab/tools/cmd/install
 
 .PHONY: tools-systemd
-tools-systemd: tools # the images with systemd, of Debian 12 and 13, which only tests need
+tools-systemd: # these, and the images with systemd, of Debian 12 and 13, which only tests need
 	go run ./lab/tools/cmd/install --systemd
 
 .PHONY: demo
@@ -105,7 +105,7 @@ test-tofu: tools ## run the tests of package terraform with OpenTofu, which is b
 release-check: releasecheck tools-systemd tools-libvirt tools-vsphere ## run clusters on each cloud and release of Debian; installs OpenStack (3.5 GB), writes docs/tested.md
 	go run ./lab/tools/cmd/install --openstack
 	bin/releasecheck
-	$(MAKE) fuzz
+	$(MAKE) fuzz properties
 
 .PHONY: releasecheck
 releasecheck:
@@ -115,10 +115,11 @@ releasecheck:
 tools-libvirt: # libvirt, QEMU, Terraform's provider for them and a disk image, which only test-libvirt needs
 	go run ./lab/tools/cmd/install --libvirt
 
-# Not part of `make test`: it takes minutes on two cores, since QEMU emulates the processor.
+# Not part of `make test`: it takes minutes on two cores, since QEMU emulates the processor. One package at a time: a second
+# libvirtd does not start while there is one.
 .PHONY: test-libvirt
 test-libvirt: tools-libvirt ## run a cluster of virtual machines on this computer's libvirt, for minutes
-	EIFFEL_LIBVIRT=1 go test -count 1 -timeout 60m -v ./reconfigure/libvirt ./lab/e2e/libvirt
+	EIFFEL_LIBVIRT=1 go test -p 1 -count 1 -timeout 60m -v ./reconfigure/libvirt ./lab/e2e/libvirt
 
 .PHONY: tools-vsphere
 tools-vsphere: tools # Terraform's provider for vSphere, which only test-vsphere needs
@@ -140,7 +141,16 @@ e2e: releasecheck tools ## run the cluster of release-check on one cloud (CLOUD=
 matrix: releasecheck tools-systemd ## run the end-to-end tests on Debian 12 and 13, and write docs/tested.md (ONLY='debian-13 grow': some); takes hours
 	bin/releasecheck --only '$(or $(ONLY),debian-12 debian-13)'
 
-# The tests play the same storms each time. A new one that fails is written to reconfigure/storm/testdata/rapid.
+# The tests draw the same values and play the same storms each time. New ones that fail are written to the package's
+# testdata/rapid.
+PROPERTIES := 3000
+DRAWING = $$(go list -f '{{join .TestImports " "}} {{join .XTestImports " "}} {{.ImportPath}}' ./reconfigure/... | \
+	awk '/lab\/sameseed/ && !/storm$$/ {print $$NF}')
+
+.PHONY: properties
+properties: ## check the properties of the packages with new random values (PROPERTIES=3000 of each)
+	go test -short -count 1 -timeout 0 $(DRAWING) -rapid.seed=0 -rapid.checks=$(PROPERTIES)
+
 STORMS := 5000
 .PHONY: storms
 storms: ## play new random storms on the simulated cluster (STORMS=5000 of each kind)

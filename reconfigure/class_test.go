@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	_ "github.com/eiffel-hpc/eiffel/lab/sameseed"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 

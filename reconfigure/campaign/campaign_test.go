@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	_ "github.com/eiffel-hpc/eiffel/lab/sameseed"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"

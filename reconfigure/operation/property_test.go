@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	_ "github.com/eiffel-hpc/eiffel/lab/sameseed"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"

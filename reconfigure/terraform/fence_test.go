@@ -15,6 +15,7 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 	"pgregory.net/rapid"
 
+	_ "github.com/eiffel-hpc/eiffel/lab/sameseed"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
