@@ -139,10 +139,10 @@ func (f *fixture) awaitGone(id string) {
 	})
 }
 
-// eventually polls a condition, for at most ten seconds.
+// eventually polls a condition, for at most two minutes.
 func (f *fixture) eventually(what string, condition func() bool) {
 	f.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !condition(); {
+	for deadline := time.Now().Add(2 * time.Minute); !condition(); {
 		if time.Now().After(deadline) {
 			f.Fatalf("waited in vain: %s", what)
 		}

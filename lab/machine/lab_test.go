@@ -17,8 +17,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 )
 
-// patience is the limit of each wait; without other load none takes a tenth of it.
-const patience = 20 * time.Second
+// patience is the limit of each wait; without other load none takes a twentieth of it.
+const patience = 2 * time.Minute
 
 // testLab is a lab of one test, with a key that is authorized on its machines.
 type testLab struct {

@@ -55,6 +55,7 @@ func TestSystemdRebootsAndStopsAndLeavesNothing(t *testing.T) {
 	lab := newLabOf(t, needs.Systemd(t, "../..").Systemd)
 	a := lab.spec(t, 1)
 	lab.boot(t, a)
+	awaitSystemd(t, lab, a) // systemctl needs it
 	for name, reboot := range map[string]func() error{
 		"from inside": func() error {
 			_ = lab.Command(a.ID, "systemctl", "reboot").Run() // its end may be lost

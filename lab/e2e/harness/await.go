@@ -92,6 +92,16 @@ func (l *Lab) AwaitIdle(t *testing.T, node string) {
 	})
 }
 
+// AwaitState waits for a node's state in Slurm. On a busy computer a node may be NOT_RESPONDING until Slurm's next
+// ping.
+func (l *Lab) AwaitState(t *testing.T, node, want string) {
+	t.Helper()
+	l.Eventually(t, UpdatePatience, func() (bool, string) {
+		state, err := l.NodeState(node)
+		return state == want, fmt.Sprintf("%s is %s, not %s (%v)", node, state, want, err)
+	})
+}
+
 // AwaitNothingWaits waits until every request has its outcome, and no worker has the lease, unless it is a service.
 func (l *Lab) AwaitNothingWaits(t *testing.T) {
 	t.Helper()

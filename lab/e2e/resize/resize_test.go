@@ -52,9 +52,7 @@ func TestResizeLosesNoJob(t *testing.T) {
 	for node, want := range map[string]string{
 		"node03": "MIXED", "node04": "IDLE", "node05": "MIXED", "b01": "MIXED+CLOUD",
 	} {
-		if state := lab.State(t, node); state != want {
-			t.Errorf("%s is %s, not %s", node, state, want)
-		}
+		lab.AwaitState(t, node, want)
 	}
 	lab.AssertRunning(t, jobs...)
 	lab.AssertTerraformIsClean(t)
@@ -67,9 +65,7 @@ func TestResizeLosesNoJob(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
 	for _, node := range []string{"node03", "node05"} {
-		if state := lab.State(t, node); state != "MIXED+CLOUD" {
-			t.Errorf("%s is %s", node, state)
-		}
+		lab.AwaitState(t, node, "MIXED+CLOUD")
 	}
 	lab.AssertRunning(t, jobs...)
 	if diff := cmp.Diff(before, lab.Identities(t, bystanders...)); diff != "" {
