@@ -22,9 +22,17 @@ const downloaded = "1.5.7"
 // requires the same.
 const oldest = ">= 1.5.0"
 
+// noCheckpoint has Terraform not ask its maker, at each command, whether there is a newer release or a security
+// bulletin (Terraform's CLI documentation, "Upgrade and Security Bulletin Checks").
+const noCheckpoint = "CHECKPOINT_DISABLE"
+
 // findBinary returns the path of the configured binary, whose version it does not check, else of the first suitable
 // terraform, then tofu, on PATH, else of one that it downloads into dir, unless an earlier call has.
 func findBinary(ctx context.Context, configured, dir string) (string, error) {
+	// hc-install runs Terraform with the environment of this process, here and in checkBinary.
+	if err := os.Setenv(noCheckpoint, "1"); err != nil {
+		return "", err
+	}
 	if configured != "" {
 		if !filepath.IsAbs(configured) {
 			return "", fmt.Errorf("the configured Terraform %q is not an absolute path", configured)

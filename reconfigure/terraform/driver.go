@@ -148,7 +148,7 @@ func locked(tf *tfexec.Terraform, f func(*tfexec.Terraform) error) error {
 
 // environment returns Terraform's environment, see Config.Environ. terraform-exec sets some variables itself.
 func environment(environ, unset []string, set map[string]string) map[string]string {
-	env := map[string]string{}
+	env := map[string]string{noCheckpoint: "1"}
 	for _, entry := range environ {
 		if name, value, ok := strings.Cut(entry, "="); ok {
 			env[name] = value
