@@ -18,6 +18,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/machine"
 	"github.com/eiffel-hpc/eiffel/lab/needs"
+	"github.com/eiffel-hpc/eiffel/lab/scratch"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -47,15 +48,7 @@ func newMachinesWith(t testing.TB, network byte, files map[string]string) *machi
 	t.Helper()
 	paths := needs.Tools(t, "..")
 	// Not in /tmp, which may be on a file system that cannot be used for overlays.
-	dir, err := os.MkdirTemp("/var/tmp", "eiffel-ansible-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	dir := scratch.Dir(t, "/var/tmp", "eiffel-ansible-")
 	store, err := image.NewStore(filepath.Join(dir, "images"), paths.Image)
 	if err != nil {
 		t.Fatal(err)

@@ -171,7 +171,7 @@ func (s *scripts) end() {
 	if err := os.Remove(filepath.Join(s.dir, "hang")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.Error(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); slices.ContainsFunc(s.calls("ssh"),
+	for deadline := time.Now().Add(2 * time.Minute); slices.ContainsFunc(s.calls("ssh"),
 		func(c call) bool { return runs(c.PID) }); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			s.Errorf("the background part has not ended: %+v", s.calls("ssh"))
@@ -235,9 +235,9 @@ func (s *scripts) start(script, argument, resumeFile string) {
 
 func (s *scripts) until(what string, holds func() bool) {
 	s.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			s.Fatalf("not within 30 s: %s; the log:\n%s", what, s.log())
+			s.Fatalf("not within two minutes: %s; the log:\n%s", what, s.log())
 		}
 	}
 }

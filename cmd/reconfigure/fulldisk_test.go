@@ -18,6 +18,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/lab/procs"
+	"github.com/eiffel-hpc/eiffel/lab/scratch"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
@@ -29,7 +30,7 @@ func onASmallDisk(t *testing.T) smallDisk {
 	dir := t.TempDir()
 	ok(t, unix.Mount("small", dir, "tmpfs", 0, "size=64m"))
 	t.Cleanup(func() { ok(t, unix.Unmount(dir, 0)) })
-	h := &host{scriptLab: &scriptLab{test: t, work: dir}, t: t}
+	h := &host{scriptLab: &scriptLab{test: t, work: dir}, t: t, temporary: scratch.Dir(t, "", "tmp")}
 	t.Cleanup(func() { ok(t, h.close()) })
 	installed, err := h.makeCluster()
 	ok(t, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/postgres"
 	"github.com/eiffel-hpc/eiffel/lab/procs"
+	"github.com/eiffel-hpc/eiffel/lab/scratch"
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
@@ -29,6 +30,7 @@ type host struct {
 	t         *testing.T
 	env       []string
 	terraform string
+	temporary string // for the sockets that killed programs leave
 }
 
 // twoHosts makes two control hosts of one cloud, which share nothing but a PostgreSQL server: the journal is in it, and
@@ -40,7 +42,8 @@ func twoHosts(t *testing.T) (one, two *host, log *journal.Journal) {
 	t.Cleanup(func() { ok(t, cloud.close()) })
 	var hosts [2]*host
 	for i := range hosts {
-		h := &host{scriptLab: &scriptLab{work: t.TempDir(), cloud: cloud.cloud, server: cloud.server}, t: t}
+		lab := &scriptLab{work: t.TempDir(), cloud: cloud.cloud, server: cloud.server}
+		h := &host{scriptLab: lab, t: t, temporary: scratch.Dir(t, "", "tmp")}
 		hosts[i] = h
 		installed, err := h.checkOut()
 		ok(t, err)
@@ -70,7 +73,7 @@ exit 255
 `)
 	h.terraform = installed.Terraform
 	h.env = []string{
-		"PATH=" + filepath.Join(h.work, "bin") + ":" + os.Getenv("PATH"), "HOME=/no-home", "TMPDIR=" + os.TempDir(),
+		"PATH=" + filepath.Join(h.work, "bin") + ":" + os.Getenv("PATH"), "HOME=/no-home", "TMPDIR=" + h.temporary,
 		"TF_CLI_CONFIG_FILE=" + installed.TerraformRC, scriptMark + "=" + h.work,
 		"OS_CLIENT_CONFIG_FILE=" + filepath.Join(h.work, "clouds.yaml"),
 	}

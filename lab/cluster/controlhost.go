@@ -20,8 +20,8 @@ import (
 )
 
 // The control host is this computer in a mount namespace of its own, in which one user more exists: the owner of the
-// cluster directory, with a home and keys. The homes of root and of the computer's own users are not visible there. It
-// may be a machine instead: see controlmachine.go.
+// cluster directory, with a home and keys. The homes of root and of the computer's own users are not visible there, nor
+// is its /tmp. It may be a machine instead: see controlmachine.go.
 
 // ControlHostName is the name of the control host for [Enter].
 const ControlHostName = "control-host"

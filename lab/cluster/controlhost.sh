@@ -8,5 +8,7 @@ mount --bind "$PLUGINS" "$TOOLS/plugins"
 mount -t overlay -o "lowerdir=/etc,upperdir=$DIR/etc,workdir=$DIR/work" control-host /etc
 mount --bind "$DIR/home" /home
 mount -t tmpfs -o mode=0700 root /root
+# What a killed worker, Terraform or Ansible leaves there goes with the namespace.
+mount -t tmpfs -o mode=1777 tmp /tmp
 echo $$ >"$DIR/pid"
 exec /usr/sbin/sshd -D -e -f "$DIR/sshd_config"

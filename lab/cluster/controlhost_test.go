@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/eiffel-hpc/eiffel/lab/needs"
+	"github.com/eiffel-hpc/eiffel/lab/scratch"
 )
 
 // A killed lab leaves the processes of its control host. They can be recognized only by their mounts.
@@ -68,7 +69,7 @@ func TestAnAccountIsAdded(t *testing.T) {
 // whose sshd waits for that and prints the user's name.
 func TestTheUserStaysWhenTheComputersAccountsAreReplaced(t *testing.T) {
 	needs.Lab(t)
-	dir := t.TempDir()
+	dir := scratch.Dir(t, "/var/tmp", "eiffel-host-") // not in /tmp, which a control host has of its own
 	const computer = `set -eu
 mkdir -p real etc work home tools/plugins
 : >tools/terraform

@@ -46,7 +46,7 @@ func newRun(t *testing.T, playbook string) *run {
 	}
 	write(t, filepath.Join(dir, "ansible", "site.yml"), playbook)
 	// All hosts are this machine, except node03: no process listens on its port.
-	write(t, filepath.Join(dir, "group_vars", "all.yml"), "ansible_connection: local\n")
+	write(t, filepath.Join(dir, "group_vars", "all.yml"), localConnection(dir))
 	write(t, filepath.Join(dir, "host_vars", "node03.yml"),
 		"ansible_connection: ssh\nansible_host: 127.0.0.1\nansible_port: 1\n")
 	c := testCluster()
@@ -54,6 +54,12 @@ func newRun(t *testing.T, playbook string) *run {
 	log := &bytes.Buffer{}
 	env := append(os.Environ(), "HOME=/nonexistent", "ANSIBLE_STDOUT_CALLBACK=no_such_callback")
 	return &run{Runner: New(Config{Dir: dir, Env: env, Log: log}), cluster: c, instances: testInstances(), log: log}
+}
+
+// localConnection is the variables with which all hosts are this machine. What Ansible leaves where it is interrupted
+// goes with the folder.
+func localConnection(dir string) string {
+	return "ansible_connection: local\nansible_remote_tmp: " + filepath.Join(dir, "remote") + "\n"
 }
 
 func (r *run) configure(ctx context.Context, changed ...string) (map[string]string, error) {
@@ -533,7 +539,7 @@ func TestTheInventoryOfARunHasOnlyItsHosts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRun(t, playbook)
-			write(t, filepath.Join(r.Dir, "group_vars", "all.yml"), "ansible_connection: local\nname_resolution: dns\n")
+			write(t, filepath.Join(r.Dir, "group_vars", "all.yml"), localConnection(r.Dir)+"name_resolution: dns\n")
 			r.cluster.Settings.Journal = tc.journal
 			if got, err := r.configureAsFarAs(t.Context(), tc.extent); err != nil || len(got) > 1 {
 				t.Fatalf("%v, %v\n%s", got, err, r.log)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -121,6 +122,8 @@ func (r *room) must(err error) {
 // file writes a file of the room. Scripts are executable.
 func (r *room) file(name, text string) {
 	r.Helper()
+	syscall.ForkLock.RLock() // or a program that another test starts inherits the open script, which cannot be run then
+	defer syscall.ForkLock.RUnlock()
 	r.must(os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o755))
 }
 

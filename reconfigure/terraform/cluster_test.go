@@ -25,6 +25,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/lab/postgres"
+	"github.com/eiffel-hpc/eiffel/lab/scratch"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
@@ -115,7 +116,7 @@ func newCluster(t *testing.T, change func(*labcloud.Config)) *cluster {
 		Module: kinds, Variables: map[string]string{"OS_CLIENT_CONFIG_FILE": filepath.Join(c.dir, "clouds.yaml")},
 		Keeper: keeper(t, filepath.Join(c.dir, "state")), Parallelism: 20, LockTimeout: 30 * time.Second,
 		Log: slog.New(slog.DiscardHandler), Port: c.port,
-		Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "CHECKPOINT_DISABLE=1",
+		Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "TMPDIR=" + scratch.Dir(t, "", "tf"),
 			"TF_CLI_CONFIG_FILE=" + filepath.Join(c.dir, "terraformrc")},
 	}
 	c.must(c.cfg.Keeper.(*journal.Journal).AdoptIdentity(c.Context(), clusterID))

@@ -94,7 +94,7 @@ func TestEnvironmentLeavesOutWhatWouldChangeAPlan(t *testing.T) {
 	}, kinds.Unset, map[string]string{"OS_CLIENT_CONFIG_FILE": "/c/clouds.yaml"})
 	want := map[string]string{
 		"PATH": "/bin", "HOME": "/root", "TF_CLI_CONFIG_FILE": "/etc/rc", "OS_CLIENT_CONFIG_FILE": "/c/clouds.yaml",
-		"OS_PASSWORD": "a=b",
+		"OS_PASSWORD": "a=b", "CHECKPOINT_DISABLE": "1",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

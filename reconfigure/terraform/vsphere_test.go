@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/eiffel-hpc/eiffel/lab/needs"
+	"github.com/eiffel-hpc/eiffel/lab/scratch"
 	"github.com/eiffel-hpc/eiffel/lab/vcenter"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
@@ -66,7 +67,7 @@ func newVSphere(t *testing.T, settings string) *vsphereSite {
 		Keeper: keeper(t, filepath.Join(s.dir, "state")), Parallelism: 20, LockTimeout: 30 * time.Second,
 		Log: slog.New(slog.DiscardHandler),
 		Environ: []string{
-			"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "CHECKPOINT_DISABLE=1",
+			"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "TMPDIR=" + scratch.Dir(t, "", "tf"),
 			"TF_CLI_CONFIG_FILE=" + tools.TerraformRC,
 		},
 	}
@@ -145,6 +146,7 @@ func (s *vsphereSite) servers() map[string]reconfigure.Server {
 // TestDriverIsAProvisionerForVSphere holds real Terraform, with its provider for vSphere, to the contract that
 // operations rely on. Its instances are neither stopped nor adopted.
 func TestDriverIsAProvisionerForVSphere(t *testing.T) {
+	t.Attr("scenario", "the driver passes the checks of provisioners, as with OpenStack")
 	t.Parallel()
 	simulate.ConformProvisioner(t, func(t *testing.T, _ bool) simulate.ProvisionerSetup {
 		s := newVSphere(t, "")
@@ -168,6 +170,7 @@ func TestDriverIsAProvisionerForVSphere(t *testing.T) {
 // TestVSphereInstanceIsWhatItsSpecSays makes a linked clone in the workspace of the second host, and reads all of it
 // back: from the state, from vCenter, and as the guest gets it.
 func TestVSphereInstanceIsWhatItsSpecSays(t *testing.T) {
+	t.Attr("scenario", "a virtual machine is made as declared, on the declared host")
 	t.Parallel()
 	hosts := vcenter.OtherHosts()
 	s := newVSphere(t, fmt.Sprintf("clone: linked, hosts: [{name: %s}, {name: %s}]", hosts[0], hosts[1]))

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +40,10 @@ func run(ctx context.Context, events *lines) error {
 	if err != nil {
 		return err
 	}
+	temporary, err := makeTemporary()
+	if err != nil {
+		return err
+	}
 	// `go test` starts packages in the order of its arguments: the longest ones first, so that none runs alone at the end.
 	labs := take(&packages, "/eiffel/ansible", "/e2e/grow", "/e2e/resize", "/e2e/failure", "/e2e/update",
 		"/e2e/security", "/e2e/trixie", "/lab/e2e/")
@@ -61,7 +66,31 @@ func run(ctx context.Context, events *lines) error {
 	})
 	group.Go(func() { errs[2] = test(ctx, events, raced, "-p", "2", "-race", "-skip", longTests) })
 	group.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, removeTemporary(temporary))...)
+}
+
+// makeTemporary makes the folder for temporary files of all tests, and of what these start.
+func makeTemporary() (string, error) {
+	dir, err := os.MkdirTemp("", "t") // short, since the paths of sockets have at most 107 bytes (unix(7))
+	if err != nil {
+		return "", err
+	}
+	// As in /tmp, programs of other users have files in it.
+	return dir, errors.Join(os.Chmod(dir, 0o777|os.ModeSticky), os.Setenv("TMPDIR", dir))
+}
+
+// removeTemporary removes the folder, and lists what the tests have left there: programs that were killed, or a test
+// that does not clean up. It also removes the empty folders in the home that Ansible makes for tasks on this computer.
+func removeTemporary(dir string) error {
+	left, err := os.ReadDir(dir)
+	for _, file := range left {
+		// gotestsum counts other lines there as errors.
+		fmt.Fprintln(os.Stderr, "warning: removed what a test has left:", filepath.Join(dir, file.Name()))
+	}
+	for _, made := range []string{".ansible/tmp", ".ansible"} {
+		_ = os.Remove(filepath.Join(os.Getenv("HOME"), made)) // it stays where it has files of somebody else
+	}
+	return errors.Join(err, os.RemoveAll(dir))
 }
 
 // list returns the packages of the checkout that have tests.
