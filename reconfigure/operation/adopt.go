@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 
@@ -23,6 +24,10 @@ func (t *attempt) adoptKnown(ctx context.Context, calls []*provisionCall) []*pro
 			c.In.op.waiting.Store(false)
 			c.In.op.touched.Store(true)
 			c.Finish(made{instance: instanceOf(s, c.In.change().Spec), taken: true}, nil)
+		} else if s, ok := t.adopted(c.In); ok {
+			t.note(c.In.op, "Terraform's state has instance "+s.ID+" as finished by now")
+			c.In.op.waiting.Store(false)
+			c.Finish(made{instance: instanceOf(s, c.In.change().Spec)}, nil)
 		} else if s, ok := t.adoptable(c.In); ok {
 			servers[c.In.op.change.Node] = s
 			plan.Changes = append(plan.Changes, c.In.change())
@@ -30,6 +35,8 @@ func (t *attempt) adoptKnown(ctx context.Context, calls []*provisionCall) []*pro
 				plan.Desired[c.In.op.change.Node] = spec
 			}
 			adopting = append(adopting, c)
+		} else if c.In.adopts() && t.unseen != nil {
+			c.Finish(made{}, fmt.Errorf("it is unknown whether the cloud has its instance: %w", t.unseen))
 		} else if c.In.adopts() {
 			c.Finish(made{}, errors.New(
 				"the cloud has no instance of it that is as Terraform was told: what is wrong with it must be fixed by hand",
@@ -83,6 +90,21 @@ func (t *attempt) finished(p provision) (reconfigure.Server, bool) {
 	}
 	s := servers[0]
 	return s, s.ID == known.ID && asAsked(s, spec) && s.Address != "" && s.Created.After(p.op.change.Since)
+}
+
+// adopted returns the instance of a call that only adopts, if Terraform's state has it as finished: a run that was under
+// way when the plan was made has finished it since.
+func (t *attempt) adopted(p provision) (reconfigure.Server, bool) {
+	if p.op == nil || p.server != nil || !p.adopts() {
+		return reconfigure.Server{}, false
+	}
+	node := p.op.change.Node
+	known, servers := t.state.Instances[node], t.servers[node]
+	if known.ID == "" || known.Tainted || len(servers) != 1 {
+		return reconfigure.Server{}, false
+	}
+	s := servers[0]
+	return s, s.ID == known.ID && asAsked(s, t.state.Desired[node].Running())
 }
 
 // adoptable returns a server that is as a call asks for. For a node that is being made, the server must have been

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -19,6 +20,7 @@ type delivery struct {
 	early   bool               // it may be delivered early: no resource of the node comes after its instance
 	settled chan error         // Terraform's own verdict
 	given   bool               // the caller has its result
+	untried bool               // Terraform was interrupted before it got to the change
 	server  reconfigure.Server // the delivered server; zero: removed, or in ERROR
 }
 
@@ -43,13 +45,13 @@ func (t *attempt) apply(ctx context.Context, preview reconfigure.Preview, calls 
 		}
 	}
 	t.noteRun(rounds, reconfigure.PhaseApply, terraformRuns+preview.Plan.String())
-	interrupt, applied := make(chan struct{}), make(chan struct{})
+	begun, interrupt, applied := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		t.watch(ctx, preview, deliveries, interrupt, applied)
+		t.watch(ctx, preview, deliveries, begun, interrupt, applied)
 	}()
-	failures, err := t.terraform.Apply(ctx, preview, t.progress(deliveries, interrupt), interrupt)
+	failures, err := t.terraform.Apply(ctx, preview, t.progress(deliveries, begun, interrupt), interrupt)
 	close(applied)
 	<-watched
 	if ctx.Err() != nil {
@@ -92,12 +94,15 @@ func nodesOf(deliveries []*delivery) nodeset.NodeSet {
 }
 
 // progress hands Terraform's words on to the nodes, until it is interrupted: what it says of that is no news of theirs.
-func (t *attempt) progress(deliveries []*delivery, interrupt <-chan struct{}) Watch {
+// It closes begun with the first of them.
+func (t *attempt) progress(deliveries []*delivery, begun chan<- struct{}, interrupt <-chan struct{}) Watch {
+	first := sync.OnceFunc(func() { close(begun) })
 	of := map[string]*operation{}
 	for _, d := range deliveries {
 		of[d.call.In.op.change.Node] = d.call.In.op
 	}
 	return func(node, message string) {
+		first()
 		select {
 		case <-interrupt:
 		default:
@@ -119,8 +124,8 @@ func interruptible(preview reconfigure.Preview) bool {
 // watch delivers calls that the cloud has done, until Terraform has ended, and interrupts Terraform if there is a
 // reason.
 func (t *attempt) watch(
-	ctx context.Context, preview reconfigure.Preview, deliveries []*delivery, interrupt chan<- struct{},
-	applied <-chan struct{},
+	ctx context.Context, preview reconfigure.Preview, deliveries []*delivery, begun <-chan struct{},
+	interrupt chan<- struct{}, applied <-chan struct{},
 ) {
 	cluster, _ := t.using()
 	var (
@@ -138,6 +143,9 @@ func (t *attempt) watch(
 			return
 		case <-ctx.Done():
 			return
+		case <-begun: // Terraform may take long to start on a busy host
+			moved, begun = time.Now(), nil
+			continue
 		case <-awaited:
 			others, awaited = true, nil
 			continue
@@ -158,7 +166,7 @@ func (t *attempt) watch(
 		asleep := len(deliveries) > 0 && !slices.ContainsFunc(deliveries, func(d *delivery) bool {
 			return !d.given && !d.call.Finished() && !d.halfDone(servers[d.call.In.op.change.Node])
 		})
-		stuck := others && time.Since(moved) >= t.timing.Straggler
+		stuck := others && begun == nil && time.Since(moved) >= t.timing.Straggler
 		if may && (asleep || stuck) {
 			close(interrupt)
 			select {
@@ -261,6 +269,7 @@ func (t *attempt) conclude(
 		case failure == nil:
 			d.settled <- nil
 		case errors.Is(failure, reconfigure.ErrInterrupted), d.given:
+			d.untried = errors.Is(failure, reconfigure.ErrUntried)
 			cut = append(cut, d)
 		case errors.Is(failure, reconfigure.ErrUntried):
 			untried[node] = failure
@@ -341,7 +350,8 @@ func (t *attempt) explain(ctx context.Context, node string, err error) error {
 }
 
 // afterInterrupt completes an interrupted run: instances that the cloud has as asked are adopted, and those that the
-// cloud is still making are awaited beside the runs that follow.
+// cloud is still making or removing are awaited beside the runs that follow. What Terraform did not get to is left to
+// the next run.
 func (t *attempt) afterInterrupt(ctx context.Context, cut []*delivery) {
 	if len(cut) == 0 {
 		return
@@ -361,7 +371,7 @@ func (t *attempt) afterInterrupt(ctx context.Context, cut []*delivery) {
 		case d.given && d.server.ID != "":
 			servers[op.change.Node] = d.server
 			plan.Changes = append(plan.Changes, d.call.In.change())
-		case !d.given && d.early && d.pending(all[op.change.Node]):
+		case !d.given && d.early && !d.untried && d.pending(all[op.change.Node]):
 			rest = append(rest, d)
 		}
 	}
@@ -402,7 +412,9 @@ func (d *delivery) halfDone(servers []reconfigure.Server) bool {
 }
 
 // follow waits until the cloud has finished an interrupted change, as long as its caller waits, and then brings
-// Terraform's state up to date. If only the old instance of a replacement is gone, the new one is asked for again.
+// Terraform's state up to date. If only the old instance of a replacement is gone, the new one is asked for again. A
+// removal is asked for again after some time, since an interrupt can come before the provider has asked the cloud for
+// it.
 func (t *provisioning) follow(d *delivery) {
 	op := d.call.In.op
 	overdue := reconfigure.Classify(
@@ -410,13 +422,17 @@ func (t *provisioning) follow(d *delivery) {
 	)
 	ctx, cancel := context.WithTimeoutCause(d.call.Context(), t.timing.Build, overdue)
 	defer cancel()
+	p := d.call.In
+	again := time.Now().Add(t.timing.Straggler << p.again)
 	for !d.call.Finished() {
 		servers, err := t.serversOfNode(t.ctx, op.change.Node)
 		if err == nil && t.deliver(d, servers) {
 			break
 		}
-		if err == nil && !d.pending(servers) {
-			d.call.Finish(t.calls.Do(d.call.Context(), d.call.In))
+		_, comes := d.renewed(servers)
+		if err == nil && (!d.pending(servers) || !comes && time.Now().After(again)) {
+			p.again++
+			d.call.Finish(t.calls.Do(d.call.Context(), p))
 			return
 		}
 		if !pause(ctx, t.timing.Poll) {
@@ -424,7 +440,6 @@ func (t *provisioning) follow(d *delivery) {
 			return
 		}
 	}
-	p := d.call.In
 	p.server = &d.server
 	switch {
 	case !d.given:

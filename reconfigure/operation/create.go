@@ -195,6 +195,7 @@ func (o *operation) settle() {
 		}
 	case <-o.Operator.ctx.Done():
 	}
+	o.settled = nil
 }
 
 // awaitBuilt waits while the cloud still makes an instance of an earlier run: when it is ACTIVE it can be adopted, and

@@ -92,7 +92,7 @@ func draw(t *rapid.T) *drawn {
 		simulate.NoSSH,
 		simulate.PlaybookFails, simulate.NeverRegisters, simulate.StartsByItself, simulate.SlurmRefuses,
 		simulate.OtherImage, simulate.LateFailure, simulate.LostPoll, simulate.LostCreate, simulate.NotProven,
-		simulate.NoPort,
+		simulate.NoPort, simulate.NotReached, simulate.NotSent,
 	} {
 		if rapid.IntRange(0, 3).Draw(t, string(fault)) == 0 {
 			d.order(fault, rapid.SampledFrom(nodes).Draw(t, "whom"))

@@ -20,6 +20,7 @@ type provision struct {
 	remove bool                // everything that there is of the node
 	server *reconfigure.Server // to adopt as the node's finished instance
 	anew   bool                // the instance is made, although the change is no creation
+	again  int                 // the number of interrupted runs that it was asked for in before
 }
 
 // made is an instance.

@@ -137,12 +137,12 @@ func (o *operation) finish(err error) {
 			o.note("what is left of it could not be removed: " + err.Error())
 		}
 	}
-	if o.removed {
-		defer func() {
-			o.settle()
+	defer func() {
+		o.settle() // else the next plan may see an instance that Terraform has not finished yet
+		if o.removed {
 			o.gone(o.change.Node)
-		}()
-	}
+		}
+	}()
 	if o.toldDown && !o.persistent() {
 		if err := o.powerDown(ctx); err != nil {
 			o.note("Slurm could not be given it back: " + err.Error())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,6 +169,72 @@ func TestStragglerDelaysNoOtherNode(t *testing.T) {
 	}
 }
 
+// Terraform changes a limited number of resources at a time. When it is interrupted, because of another node of the
+// run that does not come and a request that waits, the cloud has not been asked for all changes.
+func TestWhatTheCloudWasNotAskedForIsAskedForAgain(t *testing.T) {
+	for _, fault := range []simulate.Fault{simulate.NotReached, simulate.NotSent} {
+		for _, action := range []reconfigure.Action{reconfigure.Create, reconfigure.Replace, reconfigure.Remove} {
+			t.Run(string(fault)+", "+string(action), func(t *testing.T) {
+				test(t, func(l *lab) {
+					l.Order(fault, "p4")
+					l.Takes(simulate.Building, 5*time.Minute, "p3")
+					l.PowersUp("p3", "p5")
+					switch action {
+					case reconfigure.Create:
+						l.PowersUp("p4")
+					case reconfigure.Replace:
+						l.Have("p4")
+						l.Drained("reconfigure: update", "p4")
+					case reconfigure.Remove:
+						l.Have("p4")
+						l.PowersDown("p4")
+					}
+					l.wants(reconfigure.Create, "p3")
+					l.wants(action, "p4")
+					one := l.start()
+					time.Sleep(5 * time.Second)
+					l.plan = reconfigure.Plan{}
+					l.wants(reconfigure.Create, "p5")
+					two := l.start()
+					two.wait()
+					for node, v := range one.wait() {
+						if v.Status != reconfigure.StatusDone {
+							l.Errorf("%s: %+v", node, v)
+						}
+					}
+					longest := 3 * operation.DefaultTiming().Straggler
+					if fault == simulate.NotSent {
+						longest += 2 * operation.DefaultTiming().Straggler
+					}
+					if took := one.after["p4"]; took > longest {
+						l.Errorf("p4 is done after %s, not within %s:\n%q", took, longest, l.Calls())
+					}
+					l.want("orphans", 0, len(l.Orphans()))
+					l.want("lost jobs", 0, len(l.Lost()))
+				})
+			})
+		}
+	}
+}
+
+// A run is not interrupted because Terraform takes long to start, as it does on a busy host.
+func TestASlowStartOfTerraformIsNoStraggler(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Takes(simulate.Applying, 30*time.Second)
+		l.PowersUp("p3", "p4", "p5")
+		l.wants(reconfigure.Create, "p3", "p4")
+		one := l.start()
+		time.Sleep(5 * time.Second)
+		l.plan = reconfigure.Plan{}
+		l.wants(reconfigure.Create, "p5")
+		l.start().wait()
+		one.wait()
+		want := []string{"apply create p[3-4]", "adopt p[3-4]", "apply create p5", "adopt p5"}
+		got := slices.DeleteFunc(l.Calls(), func(call string) bool { return strings.HasPrefix(call, "configure ") })
+		l.want("calls", want, got)
+	})
+}
+
 func TestStragglerThatComesIsDone(t *testing.T) {
 	test(t, func(l *lab) {
 		l.Takes(simulate.Building, time.Minute, "p3")
@@ -266,6 +333,45 @@ func TestInstanceInUseIsAdoptedByTheNextController(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A run that was under way when the plan was made has finished the instance.
+func TestFinishedInstanceNeedsNoAdoption(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3")
+		l.StartJob("p3")
+		l.wants(reconfigure.Adopt, "p3")
+		l.wantDone("p3")
+		l.wantNever("adopt p3", "apply")
+	})
+}
+
+func TestAdoptionWhileTheCloudIsSilentSaysSo(t *testing.T) {
+	test(t, func(l *lab) {
+		l.Have("p3")
+		l.StartJob("p3")
+		l.Forget("p3")
+		l.wants(reconfigure.Adopt, "p3")
+		l.Order(simulate.CloudSilent)
+		const why = "failed apply: it is unknown whether the cloud has its instance: cloud silent"
+		l.wantVerdicts(map[string]string{"p3": why})
+	})
+}
+
+// A persistent node that fails keeps its instance, which Terraform has finished when the verdict comes.
+func TestVerdictComesWhenTerraformHasSettled(t *testing.T) {
+	test(t, func(l *lab) {
+		l.cluster.Settings.Interrupt = false
+		l.cluster.Groups[0].Min = 3
+		l.Order(simulate.PlaybookFails, "p3")
+		l.wants(reconfigure.Create, "p3")
+		if v := l.start().wait()["p3"]; v.Status != reconfigure.StatusFailed || v.Phase != reconfigure.PhaseConfigure {
+			l.Errorf("the verdict is %+v", v)
+		}
+		if n := l.Node("p3"); n.Instance.ID == "" || n.Instance.Tainted {
+			l.Errorf("it is %+v", n)
+		}
+	})
 }
 
 // A few seconds without the cloud's API fail the nodes whose creation is polled, and no others.

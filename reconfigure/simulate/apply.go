@@ -83,6 +83,7 @@ type apply struct {
 	*Provisioner
 	preview  reconfigure.Preview
 	open     []*underWay
+	later    []reconfigure.ResourceChange // that the cloud is not asked for yet
 	failures reconfigure.Failures
 	last     *reconfigure.ResourceChange // at which it is killed, after the open changes
 	half     Half
@@ -97,18 +98,21 @@ func (p *Provisioner) Apply(
 ) {
 	defer p.Begin(p.tool(), always)()
 	defer p.happened(AfterApply)
+	began := time.Now()
+	p.spend(ctx, Applying)
 	for _, c := range preview.Changes {
 		watch(c.Node, string(c.Effect)+" "+c.Address)
 	}
-	began := time.Now()
-	p.spend(ctx, Applying)
 	a, err := p.begin(ctx, preview)
 	if a == nil || err != nil {
 		return nil, err
 	}
 	for {
 		at, ok := a.next()
-		if !ok {
+		switch {
+		case !ok && a.postRest():
+			continue
+		case !ok:
 			return a.end()
 		}
 		wait, dies := time.NewTimer(time.Until(at)), time.NewTimer(a.dies(began))
@@ -163,6 +167,10 @@ func (p *Provisioner) begin(ctx context.Context, preview reconfigure.Preview) (*
 		if a.failures[c.Node] != nil {
 			continue
 		}
+		if p.struck(NotReached, c.Node) || p.struck(NotSent, c.Node) {
+			a.later = append(a.later, c)
+			continue
+		}
 		if p.breaksOff() {
 			a.last, a.half = &preview.Changes[i], p.kill.half
 			p.kill = nil
@@ -194,6 +202,19 @@ func (w *World) portless(changes []reconfigure.ResourceChange) reconfigure.Failu
 		}
 	}
 	return failures
+}
+
+// postRest asks the cloud for the changes that it was not asked for yet, and reports whether there are any.
+func (a *apply) postRest() bool {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.advance()
+	later := a.later
+	a.later = nil
+	for _, c := range later {
+		a.post(c)
+	}
+	return len(later) > 0
 }
 
 // post asks the cloud for one change.
@@ -379,6 +400,12 @@ func (a *apply) cut() reconfigure.Failures {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	a.advance()
+	for _, c := range a.later {
+		a.failures[c.Node] = fmt.Errorf("%w: not sent", reconfigure.ErrInterrupted)
+		if a.struck(NotReached, c.Node) {
+			a.failures[c.Node] = fmt.Errorf("%w: %w", reconfigure.ErrInterrupted, reconfigure.ErrUntried)
+		}
+	}
 	for _, u := range a.open {
 		a.failures[u.change.Node] = fmt.Errorf("%w: execution halted", reconfigure.ErrInterrupted)
 	}

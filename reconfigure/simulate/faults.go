@@ -14,6 +14,8 @@ const (
 	LostCreate     Fault = "lost create"      // the instance is made, but the answer is lost: the state has only its port
 	LostPoll       Fault = "lost poll"        // the instance is made, but Terraform cannot see it, and taints it
 	LateFailure    Fault = "late failure"     // the instance is ACTIVE, but Terraform fails, and taints it
+	NotReached     Fault = "not reached"      // Terraform changes it after all others
+	NotSent        Fault = "not sent"         // as NotReached, but Terraform begins it before the cloud is asked for it
 	NotProven      Fault = "not proven"       // Terraform would change the instance that it should adopt
 	NeverRemoved   Fault = "never removed"    // the cloud refuses to delete the instance
 	OtherImage     Fault = "other image"      // somebody has changed the instance's image: Terraform would rebuild it too

@@ -111,7 +111,7 @@ func nodeFaults() []simulate.Fault {
 		simulate.NotProven, simulate.Unreadable, simulate.NeverRemoved, simulate.RebootFails, simulate.NotActive,
 		simulate.NoSSH,
 		simulate.Lemon, simulate.PlaybookFails, simulate.NeverRegisters, simulate.StartsByItself, simulate.SlurmRefuses,
-		simulate.OtherImage, simulate.NoImage, simulate.ImageLost,
+		simulate.OtherImage, simulate.NoImage, simulate.ImageLost, simulate.NotReached, simulate.NotSent,
 	}
 }
 

@@ -22,7 +22,7 @@ func TestStormOfTerraform(t *testing.T) {
 	faults := []simulate.Fault{
 		simulate.LateFailure, simulate.LateFailure, simulate.LostPoll, simulate.LostCreate, simulate.NotProven,
 		simulate.NoPort,
-		simulate.NoValidHost,
+		simulate.NoValidHost, simulate.NotReached, simulate.NotSent,
 	}
 	blow(t, func(t *rapid.T) []step { return drawStepsOf(t, kinds, faults) })
 }
