@@ -160,18 +160,11 @@ func (l *life) kill() {
 	<-l.ended
 }
 
+// runs reports whether init exists.
+func (l *life) runs() bool { return l.signal(0) }
+
 // signal reports whether init existed and got the signal.
 func (l *life) signal(s syscall.Signal) bool { return l.init.Signal(s) == nil }
-
-// over reports whether the machine has ended.
-func (l *life) over() bool {
-	select {
-	case <-l.ended:
-		return true
-	default:
-		return false
-	}
-}
 
 // rebooted reports whether the machine has requested a restart: reboot(2) in a PID namespace ends its init by SIGHUP,
 // and by SIGINT for a power-off.

@@ -42,9 +42,10 @@ func (h *Host) Boot(ctx context.Context, spec labcloud.Machine) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.life != nil && !m.life.over() {
+	if m.life != nil && m.life.runs() {
 		return nil
 	}
+	m.switchOff() // waits for what is left of it
 	if m.layers == nil {
 		if err := h.makeDisk(m, spec.ImageID); err != nil {
 			return fmt.Errorf("boot %s: %w", spec.Name, err)
