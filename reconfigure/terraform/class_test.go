@@ -111,10 +111,7 @@ func TestSlowInstanceFailsBeforeResumeTimeout(t *testing.T) {
 		}
 	}
 	delete(desired, "node01")
-	failures = c.carryOut(d, planOf(reconfigure.Remove, desired, "node01"))
-	if _, left := c.servers()["node01"]; left || len(failures) > 0 {
-		t.Errorf("node01 is there still: %t; failures %v", left, failures)
-	}
+	c.removeUnfinished(d, desired, "node01")
 }
 
 // Another patience is no reason to touch an instance.
