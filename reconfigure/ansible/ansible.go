@@ -24,6 +24,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/sitefiles"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sockets"
 )
 
 // Config is the configuration of a Runner.
@@ -206,12 +207,11 @@ func (r *Runner) execute(ctx context.Context, e executor, hear func(event)) (see
 }
 
 // scratch has the folders of one run: Ansible's input beside the cluster directory, and its temporary files. The SSH
-// sockets have a folder of their own with a short name, because the path of a socket cannot be longer than 108 bytes
-// (unix(7)).
+// sockets have a folder of their own.
 type scratch struct {
 	home    string // Ansible's own folder, which stays between runs; the one in HOME may not exist
 	dir     string
-	sockets string
+	sockets sockets.Dir
 }
 
 func newScratch(stateDir string) (scratch, error) {
@@ -221,7 +221,7 @@ func newScratch(stateDir string) (scratch, error) {
 		s.dir, err = os.MkdirTemp(s.home, scratchPrefix)
 	}
 	if err == nil {
-		s.sockets, err = os.MkdirTemp("/tmp", "reconfigure-")
+		s.sockets, err = sockets.New()
 	}
 	if err != nil {
 		return scratch{}, fmt.Errorf("make a folder for Ansible's run: %w", errors.Join(err, os.RemoveAll(s.dir)))
@@ -315,5 +315,5 @@ func (s scratch) writeInventory(dir string, inv inventory) error {
 
 // close ends the SSH connections that Ansible has left open, and removes the files of the run.
 func (s scratch) close(ctx context.Context) error {
-	return errors.Join(endMasters(ctx, s.sockets), os.RemoveAll(s.sockets), os.RemoveAll(s.dir))
+	return errors.Join(endMasters(ctx, s.sockets.Path), s.sockets.Remove(), os.RemoveAll(s.dir))
 }

@@ -74,7 +74,7 @@ func (e executor) environment() []string {
 		"ANSIBLE_CONFIG="+filepath.Join(e.Dir, "ansible", "ansible.cfg"),
 		"ANSIBLE_HOME="+e.scratch.home,
 		"ANSIBLE_LOCAL_TEMP="+e.scratch.dir,
-		"ANSIBLE_SSH_CONTROL_PATH_DIR="+e.scratch.sockets,
+		"ANSIBLE_SSH_CONTROL_PATH_DIR="+e.scratch.sockets.Path,
 		"ANSIBLE_NOCOLOR=1",
 		"RECONFIGURE_EVENTS="+e.scratch.events(),
 	)

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/sockets"
 )
 
 func TestCommandLineAndEnvironment(t *testing.T) {
@@ -15,7 +17,7 @@ func TestCommandLineAndEnvironment(t *testing.T) {
 	}})
 	c, err := executor{
 		Runner: r, playbook: sitePlaybook,
-		scratch: scratch{home: "/state/ansible", dir: "/state/ansible/run-1", sockets: "/tmp/reconfigure-1"},
+		scratch: scratch{home: "/state/ansible", dir: "/state/ansible/run-1", sockets: sockets.Dir{Path: "/tmp/reconfigure-1"}},
 	}.command()
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/logfile"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sockets"
 )
 
 // tidier takes out of the journal and the state directory what is older than is declared, at most once a day.
@@ -28,9 +29,9 @@ type tidier struct {
 // logs is where the workers' logs are.
 func (s Site) logs() logfile.Folder { return logfile.Folder{Dir: s.LogDir()} }
 
-// prune removes the logs, and what Ansible's runs have left, of before some time.
+// prune removes the logs, and what Ansible's runs have left, of before some time, and the sockets of killed workers.
 func (s Site) prune(now, before time.Time) error {
-	return errors.Join(s.logs().Prune(now, before), ansible.Sweep(s.state(), before))
+	return errors.Join(s.logs().Prune(now, before), ansible.Sweep(s.state(), before), sockets.Sweep())
 }
 
 // during tidies when a worker has done its work, and each hour while it stays for requests that are deferred.

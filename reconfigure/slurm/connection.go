@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sockets"
 )
 
 const (
@@ -103,23 +104,23 @@ func (c *connection) close() {
 
 // start makes the connection, and returns when it can be used.
 func (c *connection) start(ctx context.Context) (*master, error) {
-	dir, err := socketDir()
+	dir, err := sockets.New()
 	if err != nil {
 		return nil, err
 	}
 	in, input, err := os.Pipe()
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, dir.Remove())
 	}
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
-	m := &master{socket: strings.ReplaceAll(filepath.Join(dir, "s"), "%", "%%"), ended: make(chan struct{}), end: end}
+	m := &master{socket: strings.ReplaceAll(filepath.Join(dir.Path, "s"), "%", "%%"), ended: make(chan struct{}), end: end}
 	first := &firstWrite{happened: make(chan struct{})}
 	go func() {
 		defer close(m.ended)
 		// The error is not needed: calls see that there is no connection.
 		_ = c.run(running, c.masterCommand(m.socket, in, first))
 		end()
-		_, _, _ = in.Close(), input.Close(), os.RemoveAll(dir)
+		_, _, _ = in.Close(), input.Close(), dir.Remove()
 	}()
 	select {
 	case <-first.happened:
@@ -152,15 +153,6 @@ func (m *master) over() bool {
 	default:
 		return false
 	}
-}
-
-// socketDir makes a private folder. A socket's path has at most 107 bytes (unix(7)), of which ssh needs 17 for itself.
-func socketDir() (string, error) {
-	const longest = 60
-	if parent := os.TempDir(); len(parent) <= longest {
-		return os.MkdirTemp(parent, "slurm-")
-	}
-	return os.MkdirTemp("/tmp", "slurm-")
 }
 
 // brokenConnection reports whether ssh itself has failed, not the command that it ran.

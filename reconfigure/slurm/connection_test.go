@@ -20,6 +20,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+	"github.com/eiffel-hpc/eiffel/reconfigure/sockets"
 )
 
 // host is an SSH server on which Slurm's tools are.
@@ -275,15 +276,16 @@ func TestCloseLeavesNothing(t *testing.T) {
 
 	in, input, err := os.Pipe()
 	check(t, err)
-	dir, err := socketDir()
+	dir, err := sockets.New()
 	check(t, err)
 	first := &firstWrite{happened: make(chan struct{})}
-	master := newConnection(h.ssh(), run).masterCommand(filepath.Join(dir, "s"), in, first)
+	master := newConnection(h.ssh(), run).masterCommand(filepath.Join(dir.Path, "s"), in, first)
 	check(t, input.Close())
 	if err := run(t.Context(), master); err != nil {
 		t.Error(err)
 	}
-	check(t, os.Remove(dir)) // which is empty: ssh has removed the socket
+	check(t, os.Remove(dir.Path)) // which is empty: ssh has removed the socket
+	check(t, dir.Remove())
 }
 
 func TestALongFolderForTemporaryFilesIsNoHindrance(t *testing.T) {

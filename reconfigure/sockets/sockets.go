@@ -1,0 +1,93 @@
+// Package sockets makes private folders with short names for the sockets of SSH connections, and removes those that
+// killed processes have left.
+package sockets
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+const prefix = "reconfigure-"
+
+// Dir is a folder of this process. The kernel releases its lock when the process ends in any way.
+type Dir struct {
+	Path string
+	lock *os.File
+}
+
+// New makes a folder.
+func New() (Dir, error) {
+	path, err := os.MkdirTemp(parent(), prefix)
+	if err != nil {
+		return Dir{}, fmt.Errorf("make a folder for sockets: %w", err)
+	}
+	lock, err := locked(path)
+	if err != nil {
+		return Dir{}, errors.Join(fmt.Errorf("lock the folder for sockets: %w", err), os.RemoveAll(path))
+	}
+	return Dir{path, lock}, nil
+}
+
+// Remove removes the folder.
+func (d Dir) Remove() error {
+	return errors.Join(os.RemoveAll(d.Path), d.lock.Close())
+}
+
+// parent returns the folder for temporary files, or /tmp if the name of that is too long: a socket's path has at most
+// 107 bytes (unix(7)), of which ssh needs 17 for itself.
+func parent() string {
+	const longest = 55
+	if dir := os.TempDir(); len(dir) <= longest {
+		return dir
+	}
+	return "/tmp"
+}
+
+// locked opens a folder and locks it. The error is EWOULDBLOCK if another process has the lock (flock(2)).
+func locked(path string) (*os.File, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	return dir, nil
+}
+
+// Sweep removes the folders of this user whose processes have ended. A folder without a socket stays, since its process
+// may be about to lock it.
+func Sweep() error {
+	all, err := filepath.Glob(filepath.Join(parent(), prefix+"*"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, path := range all {
+		if err := sweep(path); err != nil && !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("remove the sockets of a process that was killed: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func sweep(path string) error {
+	var is unix.Stat_t
+	if err := unix.Lstat(path, &is); err != nil || is.Mode&unix.S_IFMT != unix.S_IFDIR || int(is.Uid) != os.Getuid() {
+		return err
+	}
+	lock, err := locked(path)
+	if err != nil {
+		return err
+	}
+	files, err := os.ReadDir(path)
+	if err == nil && len(files) > 0 {
+		err = os.RemoveAll(path)
+	}
+	return errors.Join(err, lock.Close())
+}
