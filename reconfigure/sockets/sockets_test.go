@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/eiffel-hpc/eiffel/lab/scratch"
 	"github.com/eiffel-hpc/eiffel/reconfigure/sockets"
 )
 
@@ -49,13 +50,7 @@ func exists(t *testing.T, path string) bool {
 }
 
 func TestFoldersOfKilledProcessesAreRemoved(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	if len(os.TempDir()) > 55 { // else they would be in /tmp, with those of others
-		short, err := os.MkdirTemp("", "s")
-		check(t, err)
-		t.Cleanup(func() { check(t, os.RemoveAll(short)) })
-		t.Setenv("TMPDIR", short)
-	}
+	t.Setenv("TMPDIR", scratch.Dir(t, "", "s"))
 	self, err := os.Executable()
 	check(t, err)
 	child := exec.Command(self)
