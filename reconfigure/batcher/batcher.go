@@ -23,6 +23,9 @@ type Config struct {
 	Longest time.Duration
 	// Most is the largest number of calls in one run; 0: all that wait.
 	Most int
+	// Under counts the runs that are under way or about to begin, also those whose callers have left. The callers of Do
+	// MUST be counted too. Nil: nobody waits for runs.
+	Under *sync.WaitGroup
 }
 
 // Batcher collects calls into runs. One run is under way at a time, unless it yields.
@@ -41,6 +44,9 @@ type Batcher[In, Out any] struct {
 // New makes a batcher. The function run is called for each run, one at a time unless one yields, in a goroutine of its
 // own; when it returns, calls without a result get ErrUnfinished.
 func New[In, Out any](config Config, run func(*Run[In, Out])) *Batcher[In, Out] {
+	if config.Under == nil {
+		config.Under = &sync.WaitGroup{}
+	}
 	return &Batcher[In, Out]{config: config, run: run, came: make(chan struct{})}
 }
 
@@ -148,7 +154,7 @@ func (b *Batcher[In, Out]) add(call *Call[In, Out]) {
 	b.came = make(chan struct{})
 	if !b.running {
 		b.running = true
-		go b.loop()
+		b.config.Under.Go(b.loop)
 	}
 }
 
@@ -193,14 +199,14 @@ func (b *Batcher[In, Out]) loop() {
 func (b *Batcher[In, Out]) runOf(calls []*Call[In, Out]) {
 	r := &Run[In, Out]{Calls: calls, batcher: b, yielded: make(chan struct{})}
 	ended := make(chan struct{})
-	go func() {
+	b.config.Under.Go(func() {
 		defer close(ended)
 		b.run(r)
 		for _, c := range r.Calls {
 			var none Out
 			c.Finish(none, ErrUnfinished)
 		}
-	}()
+	})
 	select {
 	case <-ended:
 	case <-r.yielded:

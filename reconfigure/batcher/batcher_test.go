@@ -315,3 +315,33 @@ func TestACallerThatLeavesKnowsWhyThoughItsRunWasCanceled(t *testing.T) {
 		})
 	}
 }
+
+// A run goes on although its callers have left. Whoever waits for all that is under way waits for it too, also if it
+// was about to begin.
+func TestRunsWithoutCallersAreUnderWay(t *testing.T) {
+	for name, leaves := range map[string]time.Duration{
+		"before it begins": 500 * time.Millisecond, "during it": 2 * time.Second,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var under sync.WaitGroup
+				ended := time.Time{}
+				b, l := begin(batcher.Config{Quiet: time.Second, Longest: time.Minute, Under: &under}, func(*run) {
+					time.Sleep(time.Minute)
+					ended = time.Now()
+				})
+				ctx, leave := context.WithTimeout(t.Context(), leaves)
+				defer leave()
+				under.Go(func() {
+					if _, err := b.Do(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("error %v", err)
+					}
+				})
+				under.Wait()
+				if began := len(l.runs) > 0; began && !ended.Equal(time.Now()) {
+					t.Errorf("it is %s, and the run has ended at %s", time.Now(), ended)
+				}
+			})
+		})
+	}
+}

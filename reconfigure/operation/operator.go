@@ -51,14 +51,19 @@ func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Tim
 		timing: timing, ctx: ctx, deps: deps, cluster: cluster, shards: map[string]*provisioning{},
 		instances: map[string]reconfigure.Instance{}, underWay: map[string]*operation{}, cameUp: map[string]time.Time{},
 	}
-	together := batcher.Config{Quiet: timing.Quiet, Longest: timing.Longest}
-	o.playbooks = batcher.New(together, o.configureAll)
-	o.states = batcher.New(batcher.Config{}, o.askStates)
-	o.servers = batcher.New(batcher.Config{}, o.askServers)
-	o.sums = batcher.New(batcher.Config{}, o.sumAll)
-	o.updates = batcher.New(batcher.Config{Quiet: atOnce, Longest: atOnce}, o.updateAll)
-	o.notices = batcher.New(batcher.Config{Quiet: atOnce, Longest: atOnce}, o.noticeAll)
+	runs, asks, tells := o.together(timing.Quiet, timing.Longest), o.together(0, 0), o.together(atOnce, atOnce)
+	o.playbooks = batcher.New(runs, o.configureAll)
+	o.states = batcher.New(asks, o.askStates)
+	o.servers = batcher.New(asks, o.askServers)
+	o.sums = batcher.New(asks, o.sumAll)
+	o.updates = batcher.New(tells, o.updateAll)
+	o.notices = batcher.New(tells, o.noticeAll)
 	return o
+}
+
+// together is for a batcher whose runs Wait waits for.
+func (o *Operator) together(quiet, longest time.Duration) batcher.Config {
+	return batcher.Config{Quiet: quiet, Longest: longest, Under: &o.wait}
 }
 
 // atOnce is the window for calls of Slurm, since many nodes may fail at the same time.

@@ -48,8 +48,6 @@ const longestRun = time.Hour
 
 // configureAll is one run of Ansible. Each node has its result as soon as the playbooks are done with it.
 func (o *Operator) configureAll(r *batcher.Run[configuring, reconfigure.Configured]) {
-	o.wait.Add(1)
-	defer o.wait.Done()
 	ctx, cancel := context.WithTimeout(o.ctx, longestRun)
 	defer cancel()
 	cluster, deps := o.using()

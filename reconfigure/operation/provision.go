@@ -96,7 +96,9 @@ func (o *Operator) in(shard string) *provisioning {
 	l, ok := o.shards[shard]
 	if !ok {
 		l = &provisioning{Operator: o, shard: shard}
-		l.calls = batcher.New(batcher.Config{Quiet: o.timing.Quiet, Longest: o.timing.Longest, Most: most}, l.run)
+		config := o.together(o.timing.Quiet, o.timing.Longest)
+		config.Most = most
+		l.calls = batcher.New(config, l.run)
 		o.shards[shard] = l
 	}
 	return l
@@ -125,8 +127,6 @@ func (o *operation) ask(ctx context.Context, p provision) (made, error) {
 // run is one run of Terraform. A node that is refused leaves the run with its own error, and the rest is previewed
 // again, since a saved plan cannot be applied in part.
 func (l *provisioning) run(r *batcher.Run[provision, made]) {
-	l.wait.Add(1)
-	defer l.wait.Done()
 	ctx := l.ctx
 	l.gather(r)
 	_, deps := l.using()
