@@ -265,14 +265,17 @@ func (o *operation) reboot() error { return o.attempts(o.restart) }
 
 func (o *operation) restart() error {
 	o.enter(reconfigure.PhaseApply)
-	if err := o.guard(o.ctx); err != nil {
+	gone := o.isGone(o.instance.ID)
+	if !gone {
+		if err := o.restoreEntry(); err != nil {
+			return err
+		}
+	}
+	if err := o.guard(o.ctx); err != nil { // last, since a job can start until then
 		return err
 	}
-	if o.isGone(o.instance.ID) {
+	if gone {
 		return o.makeAnew()
-	}
-	if err := o.restoreEntry(); err != nil {
-		return err
 	}
 	o.touched.Store(true)
 	_, deps := o.using()

@@ -55,25 +55,31 @@ func TestNodeIsUndrainedWhenItsUpdateIsDone(t *testing.T) {
 	}
 }
 
+// asksForAnotherImage edits a node's entry in the map of nodes, as a worker does that dies before Terraform begins. It
+// returns the entry of before.
+func (l *lab) asksForAnotherImage(node string) reconfigure.Spec {
+	l.Helper()
+	state, err := l.State(l.Context())
+	if err != nil {
+		l.Fatal(err)
+	}
+	was := state.Desired[node]
+	other, edited := was, maps.Clone(state.Desired)
+	other.ImageID = "id-of-v2"
+	edited[node] = other
+	preview := reconfigure.Preview{Plan: reconfigure.Plan{Desired: edited}}
+	if _, err := l.deps.Provisioner(was.Shard).Apply(l.Context(), preview, nil, nil); err != nil {
+		l.Fatal(err)
+	}
+	l.want("the entry that was not carried out", other, l.Node(node).Spec)
+	return was
+}
+
 // A worker was killed between the edit of the map and the start of Terraform, and what it was asked for is not declared
 // any more. Else the next plan by hand would make the instance anew.
 func TestARebootCorrectsAnEntryThatWasNeverCarriedOut(t *testing.T) {
 	test(t, func(l *lab) {
-		state, err := l.State(l.Context())
-		if err != nil {
-			l.Fatal(err)
-		}
-		was := state.Desired["p1"]
-		other := was
-		other.ImageID = "id-of-v2"
-		edited := maps.Clone(state.Desired)
-		edited["p1"] = other
-		terraform := l.deps.Provisioner(was.Shard)
-		_, err = terraform.Apply(l.Context(), reconfigure.Preview{Plan: reconfigure.Plan{Desired: edited}}, nil, nil)
-		if err != nil {
-			l.Fatal(err)
-		}
-		l.want("the entry that was not carried out", other, l.Node("p1").Spec)
+		was := l.asksForAnotherImage("p1")
 		instance := l.Node("p1").Instance.ID
 		l.drained(reconfigure.Reboot, "p1")
 		l.wantDone("p1")
@@ -82,6 +88,22 @@ func TestARebootCorrectsAnEntryThatWasNeverCarriedOut(t *testing.T) {
 		l.want("the entry", was, l.Node("p1").Spec)
 		l.want("the instance", instance, l.Node("p1").Instance.ID)
 		l.wantNote("the entry is corrected")
+	})
+}
+
+// An administrator ends the drain for an update while Terraform still corrects the entry, and a job starts.
+func TestAJobThatStartsBeforeARebootIsLeftAlone(t *testing.T) {
+	test(t, func(l *lab) {
+		l.asksForAnotherImage("p1")
+		l.Takes(simulate.Applying, time.Minute)
+		l.drained(reconfigure.Reboot, "p1")
+		round := l.start()
+		time.Sleep(30 * time.Second)
+		l.Resumes("p1")
+		l.StartJob("p1")
+		l.want("verdict", "failed apply: left alone: a job runs on it", l.said(round.wait())["p1"])
+		l.want("lost jobs", 0, len(l.Lost()))
+		l.wantNever("reboot p1")
 	})
 }
 

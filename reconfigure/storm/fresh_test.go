@@ -3,6 +3,7 @@ package storm
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -166,6 +167,17 @@ func (q *queue) free(s *storm) {
 	nodes := declared(0, most).Nodes().Names()
 	s.world.Resumes(nodes...)
 	s.giveUp(step{nodes: nodes})
+}
+
+// resume has somebody end drains, but none of ours: that says that the node is about to be rebooted, and a job that
+// starts while the cloud is asked to do so is lost.
+func (s *storm) resume(nodes []string) {
+	for _, node := range nodes {
+		n := s.world.Node(node)
+		if !strings.Contains(n.State, "DRAIN") || !strings.HasPrefix(n.Reason, reconfigure.ReasonPrefix) {
+			s.world.Resumes(node)
+		}
+	}
 }
 
 // others moves steps to the group of ordinary nodes: those for its jobs, and some of the others.

@@ -101,7 +101,7 @@ func jobDeeds() map[string]func(*storm, step) {
 		"jobs come":         func(s *storm, d step) { s.queue.add(1 + d.n%3); s.queue.place(s) },
 		"somebody requeues": func(s *storm, d step) { s.queue.requeue(s, d.nodes) },
 		"somebody cancels":  func(s *storm, d step) { s.queue.cancel(s, d.nodes) },
-		"somebody resumes":  func(s *storm, d step) { s.world.Resumes(d.nodes...) },
+		"somebody resumes":  func(s *storm, d step) { s.resume(d.nodes) },
 	}
 }
 
