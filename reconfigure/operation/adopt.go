@@ -92,8 +92,8 @@ func (t *attempt) finished(p provision) (reconfigure.Server, bool) {
 	return s, s.ID == known.ID && asAsked(s, spec) && s.Address != "" && s.Created.After(p.op.change.Since)
 }
 
-// adopted returns the instance of a call that only adopts, if Terraform's state has it as finished: a run that was under
-// way when the plan was made has finished it since.
+// adopted returns the instance of a call that only adopts, if Terraform's state has it as finished: a run that was
+// under way when the plan was made has finished it since.
 func (t *attempt) adopted(p provision) (reconfigure.Server, bool) {
 	if p.op == nil || p.server != nil || !p.adopts() {
 		return reconfigure.Server{}, false
