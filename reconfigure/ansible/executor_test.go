@@ -17,7 +17,9 @@ func TestCommandLineAndEnvironment(t *testing.T) {
 	}})
 	c, err := executor{
 		Runner: r, playbook: sitePlaybook,
-		scratch: scratch{home: "/state/ansible", dir: "/state/ansible/run-1", sockets: sockets.Dir{Path: "/tmp/reconfigure-1"}},
+		scratch: scratch{
+			home: "/state/ansible", dir: "/state/ansible/run-1", sockets: sockets.Dir{Path: "/tmp/reconfigure-1"},
+		},
 	}.command()
 	if err != nil {
 		t.Fatal(err)
