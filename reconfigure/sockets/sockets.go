@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,7 +62,7 @@ func locked(path string) (*os.File, error) {
 }
 
 // Sweep removes the folders of this user whose processes have ended. A folder without a socket stays, since its process
-// may be about to lock it.
+// may be about to lock it, and so does one that has anything else: it is not ours.
 func Sweep() error {
 	all, err := filepath.Glob(filepath.Join(parent(), prefix+"*"))
 	if err != nil {
@@ -85,9 +86,11 @@ func sweep(path string) error {
 	if err != nil {
 		return err
 	}
+	defer lock.Close() //nolint:errcheck // it was only read
 	files, err := os.ReadDir(path)
-	if err == nil && len(files) > 0 {
-		err = os.RemoveAll(path)
+	other := func(f fs.DirEntry) bool { return f.Type() != fs.ModeSocket }
+	if err != nil || len(files) == 0 || slices.ContainsFunc(files, other) {
+		return err
 	}
-	return errors.Join(err, lock.Close())
+	return os.RemoveAll(path)
 }

@@ -1,6 +1,7 @@
 package sockets_test
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 	}
 	dir, err := sockets.New()
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir.Path, "s"), nil, 0o600)
+		_, err = net.Listen("unix", filepath.Join(dir.Path, "s"))
 	}
 	if err != nil {
 		panic(err)
@@ -63,12 +64,15 @@ func TestFoldersOfKilledProcessesAreRemoved(t *testing.T) {
 
 	mine, err := sockets.New()
 	check(t, err)
-	check(t, os.WriteFile(filepath.Join(mine.Path, "s"), nil, 0o600))
+	socket, err := net.Listen("unix", filepath.Join(mine.Path, "s"))
+	check(t, err)
+	defer socket.Close()
 	var others []string
-	for _, name := range []string{"reconfigure-not-locked-yet", "slurm-1"} {
+	for _, name := range []string{"reconfigure-not-locked-yet", "reconfigure-notes", "slurm-1"} {
 		others = append(others, filepath.Join(os.TempDir(), name))
 		check(t, os.Mkdir(others[len(others)-1], 0o700))
 	}
+	check(t, os.WriteFile(filepath.Join(others[1], "an administrator's"), nil, 0o600))
 	link := filepath.Join(os.TempDir(), "reconfigure-link")
 	check(t, os.Symlink(mine.Path, link))
 
