@@ -84,12 +84,19 @@ func (t *attempt) finished(p provision) (reconfigure.Server, bool) {
 		return reconfigure.Server{}, false
 	}
 	node, spec := p.op.change.Node, p.change().Spec
+	s, ok := t.whole(node, spec)
+	return s, ok && t.state.Desired[node] == spec && s.Address != "" && s.Created.After(p.op.change.Since)
+}
+
+// whole returns the only server of a node, if Terraform's state has it as finished, and it is made of what was asked
+// for.
+func (t *attempt) whole(node string, spec reconfigure.Spec) (reconfigure.Server, bool) {
 	known, servers := t.state.Instances[node], t.servers[node]
-	if known.ID == "" || known.Tainted || t.state.Desired[node] != spec || len(servers) != 1 {
+	if known.ID == "" || known.Tainted || len(servers) != 1 {
 		return reconfigure.Server{}, false
 	}
 	s := servers[0]
-	return s, s.ID == known.ID && asAsked(s, spec) && s.Address != "" && s.Created.After(p.op.change.Since)
+	return s, s.ID == known.ID && asAsked(s, spec)
 }
 
 // adopted returns the instance of a call that only adopts, if Terraform's state has it as finished: a run that was
@@ -99,12 +106,7 @@ func (t *attempt) adopted(p provision) (reconfigure.Server, bool) {
 		return reconfigure.Server{}, false
 	}
 	node := p.op.change.Node
-	known, servers := t.state.Instances[node], t.servers[node]
-	if known.ID == "" || known.Tainted || len(servers) != 1 {
-		return reconfigure.Server{}, false
-	}
-	s := servers[0]
-	return s, s.ID == known.ID && asAsked(s, t.state.Desired[node].Running())
+	return t.whole(node, t.state.Desired[node].Running())
 }
 
 // adoptable returns a server that is as a call asks for. For a node that is being made, the server must have been

@@ -430,7 +430,7 @@ func (t *provisioning) follow(d *delivery) {
 			break
 		}
 		_, comes := d.renewed(servers)
-		if err == nil && (!d.pending(servers) || !comes && time.Now().After(again)) {
+		if err == nil && !comes && (!d.pending(servers) || time.Now().After(again)) {
 			p.again++
 			d.call.Finish(t.calls.Do(d.call.Context(), p))
 			return
