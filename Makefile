@@ -23,7 +23,7 @@ tools: ## install what demo and test need: packages, Terraform and its provider,
 	go run ./lab/tools/cmd/install
 
 .PHONY: tools-systemd
-tools-systemd: # these, and the images with systemd, of Debian 12 and 13, which only tests need
+tools-systemd: # what `tools` installs, and the images with systemd, of Debian 12 and 13, which only tests need
 	go run ./lab/tools/cmd/install --systemd
 
 .PHONY: demo
