@@ -102,7 +102,7 @@ test-tofu: tools ## run the tests of package terraform with OpenTofu, which is b
 # Not part of `make test`: it takes hours, and installs 3.5 GB of Debian's packages. Run it before a release. The program is
 # built, since `go run` passes no SIGTERM on.
 .PHONY: release-check
-release-check: releasecheck tools-systemd tools-libvirt tools-vsphere ## run clusters on each cloud and release of Debian; installs OpenStack (3.5 GB), writes docs/tested.md
+release-check: releasecheck tools-systemd tools-libvirt tools-vsphere ## run clusters on each cloud and release of Debian; installs OpenStack (3.5 GB), writes docs/how-it-works/tested.md
 	go run ./lab/tools/cmd/install --openstack
 	bin/releasecheck
 	$(MAKE) fuzz properties
@@ -138,7 +138,7 @@ e2e: releasecheck tools ## run the cluster of release-check on one cloud (CLOUD=
 	bin/releasecheck --only '$(CLOUD)' --run '$(RUN)'
 
 .PHONY: matrix
-matrix: releasecheck tools-systemd ## run the end-to-end tests on Debian 12 and 13, and write docs/tested.md (ONLY='debian-13 grow': some); takes hours
+matrix: releasecheck tools-systemd ## run the end-to-end tests on Debian 12 and 13, and write docs/how-it-works/tested.md (ONLY='debian-13 grow': some); takes hours
 	bin/releasecheck --only '$(or $(ONLY),debian-12 debian-13)'
 
 # The tests draw the same values and play the same storms each time. New ones that fail are written to the package's
@@ -161,7 +161,7 @@ golden: ## write the golden files of the tests; the diff is the change in behavi
 	go test ./cmd/reconfigure ./reconfigure/plan ./reconfigure/config ./reconfigure/terraform ./reconfigure/ansible ./ansible -update
 
 .PHONY: bench
-bench: tools ## measure ratios on this machine, and write docs/performance.md (ONLY=name,…: measure some, write nothing; SIZES='--many 10': see --help)
+bench: tools ## measure ratios on this machine, and write docs/how-it-works/performance.md (ONLY=name,…: measure some, write nothing; SIZES='--many 10': see --help)
 	go run ./bench $(if $(ONLY),--only '$(ONLY)') $(SIZES)
 
 .PHONY: microbench

@@ -1,5 +1,5 @@
 // Command bench measures the product. Each benchmark compares two times of one run on one machine, since times alone
-// depend more on the machine than on the product. A run of all benchmarks writes docs/performance.md.
+// depend more on the machine than on the product. A run of all benchmarks writes docs/how-it-works/performance.md.
 package main
 
 import (
@@ -57,7 +57,8 @@ func flags() []cli.Flag {
 		&cli.PathFlag{Name: "checkout", Value: ".", Usage: "the checkout to measure"},
 		&cli.StringSliceFlag{Name: "only", Usage: "measure only these, and write no page: " + strings.Join(names(), ", ")},
 		&cli.PathFlag{
-			Name: "page", Value: filepath.Join("docs", "performance.md"), Usage: "the page to write, in the checkout",
+			Name: "page", Value: filepath.Join("docs", "how-it-works", "performance.md"),
+			Usage: "the page to write, in the checkout",
 		},
 		&cli.IntFlag{Name: "one", Value: 3, Usage: "one: how often a node is measured"},
 		&cli.IntFlag{Name: "floors", Value: 2, Usage: "one: how often Terraform alone is measured"},

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Class is the kind of failure of an operation. The reaction to a failure depends on its class alone; docs/failures.md
-// describes it.
+// Class is the kind of failure of an operation. The reaction to a failure depends on its class alone;
+// docs/guides/failures.md describes it.
 type Class string
 
 // The classes.

@@ -31,7 +31,7 @@ type Means struct {
 	Environ []string
 }
 
-// Provider describes a kind of cloud. Its adapter has the only value of it, and docs/clouds.md the contract.
+// Provider describes a kind of cloud. Its adapter has the only value of it, and docs/guides/clouds.md the contract.
 type Provider struct {
 	// Name is the value of provider in group_vars/all.yml, and the folder of the root module below terraform/.
 	Name string

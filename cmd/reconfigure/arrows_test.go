@@ -85,7 +85,7 @@ func TestArrows(t *testing.T) {
 		}
 		allowed, ok := arrows[pkg]
 		if !ok {
-			t.Errorf("package %s is not in the picture: add it to arrows and to docs/design.md", pkg)
+			t.Errorf("package %s is not in the picture: add it to arrows and to docs/how-it-works/design.md", pkg)
 		}
 		seen[pkg] = true
 		for _, imported := range imports(t, path) {

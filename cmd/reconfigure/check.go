@@ -12,7 +12,7 @@ func checkCommand() *cli.Command {
 		Name:  "check",
 		Usage: "look for what makes this site unsafe or slow, and say what to change",
 		Description: "It looks at files and keys of this host, settings, versions, measured times, the cloud and Slurm, " +
-			"and changes nothing. A source that does not answer is named, and the rest is checked. docs/check.md " +
+			"and changes nothing. A source that does not answer is named, and the rest is checked. docs/guides/check.md " +
 			"describes the checks.",
 		Action: func(c *cli.Context) error {
 			s, err := siteOf(c)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestDocumentedTestsExist reads which tests the documents name as proof, and that each row of docs/security.md that
-// says what somebody cannot do names one.
+// TestDocumentedTestsExist checks that the tests that the documents name as proof exist, and that each row of
+// docs/how-it-works/security.md that says what somebody cannot do names one.
 func TestDocumentedTestsExist(t *testing.T) {
 	root := filepath.Join("..", "..")
 	exist := map[string]bool{}
@@ -50,7 +50,7 @@ func TestDocumentedTestsExist(t *testing.T) {
 		}
 	}
 
-	security, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+	security, err := os.ReadFile(filepath.Join(root, "docs", "how-it-works", "security.md"))
 	ok(t, err)
 	rows := 0
 	var head []string
@@ -74,7 +74,7 @@ func TestDocumentedTestsExist(t *testing.T) {
 		}
 	}
 	if rows < 10 {
-		t.Errorf("only %d rows of docs/security.md were read", rows)
+		t.Errorf("only %d rows of docs/how-it-works/security.md were read", rows)
 	}
 }
 

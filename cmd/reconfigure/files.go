@@ -7,7 +7,7 @@ func filesCommand() *cli.Command {
 		Name:  "files",
 		Usage: "show which of the site's own files nodes get",
 		Description: "Of the files in ansible/files/site, named NAME.PRIORITY.NODESET, a node gets the best match for each " +
-			"NAME when it is configured. docs/sitefiles.md has more.",
+			"NAME when it is configured. docs/guides/sitefiles.md has more.",
 		ArgsUsage: "HOSTLIST...",
 		Action: func(c *cli.Context) error {
 			nodes, err := hostlist(c)

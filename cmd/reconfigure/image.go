@@ -32,7 +32,7 @@ func imageCreateCommand() *cli.Command {
 		Description: "The node is drained, and its jobs are waited for. Then what belongs to the node or the cluster " +
 			"alone is removed from its disk, as keys, host keys, Slurm's configuration and logs, and the cloud makes an " +
 			"image of it. After that a persistent node is made anew; the instance of a cloud node is removed, and Slurm " +
-			"may power the node up again. docs/images.md has more.",
+			"may power the node up again. docs/guides/images.md has more.",
 		ArgsUsage: "NODE",
 		Flags: append(
 			requestFlags(),

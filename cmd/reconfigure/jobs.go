@@ -18,7 +18,8 @@ func jobsCommand() *cli.Command {
 		Usage:     "show which instances served which jobs; with JOBID, what happened to the job and its instances",
 		ArgsUsage: "[JOBID...]",
 		Description: "It asks Slurm for its jobs, keeps them in the journal, and changes nothing else. WAITED is from " +
-			"the submission to the start; WHY is what a job waits for, or why it last did not get a node. See docs/jobs.md.",
+			"the submission to the start; WHY is what a job waits for, or why it last did not get a node. " +
+			"See docs/guides/jobs.md.",
 		Flags: []cli.Flag{
 			outputFlag(), sinceFlag("1d, or all that is known where a job or an instance is named"),
 			&cli.StringFlag{Name: "node", Usage: "only jobs that had one of the nodes `HOSTLIST`"},
@@ -39,7 +40,7 @@ func reportCommand() *cli.Command {
 		Name:  "report",
 		Usage: "show the hours of instances by node group and by user: used, idle, booting, wasted",
 		Description: "It asks Slurm for its jobs, keeps them in the journal, and changes nothing else. The journal has " +
-			"jobs and instances for keep_days after their end. See docs/jobs.md.",
+			"jobs and instances for keep_days after their end. See docs/guides/jobs.md.",
 		Flags: []cli.Flag{
 			outputFlag(), sinceFlag(standard), &cli.StringFlag{Name: "group", Usage: "only of the node group `NAME`"},
 		},

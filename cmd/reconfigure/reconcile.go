@@ -23,7 +23,7 @@ func reconcileCommand() *cli.Command {
 			"job: by a request like any other; by removing an " +
 			"instance that Terraform does not know and that nothing can run on; by handing a node back to Slurm that " +
 			"a worker has left DOWN. Instances that are not " +
-			"marked as the cluster's are never touched or named. docs/reconcile.md describes the findings, and what " +
+			"marked as the cluster's are never touched or named. docs/guides/reconcile.md describes the findings, and what " +
 			"a worker fixes by itself with " +
 			"reconfigure.reconcile_minutes.",
 		Flags: []cli.Flag{

@@ -24,7 +24,7 @@ func statusCommand() *cli.Command {
 			"--state names them. IMAGE is the declared image's name, " +
 			"or the id of another one that the node has still, and then the one that it is to have. A node that " +
 			"HOSTLIST and the filters pick is shown; where there are several, " +
-			"it must pass each of them. docs/status.md describes the fields of JSON and YAML.",
+			"it must pass each of them. docs/reference/status.md describes the fields of JSON and YAML.",
 		Flags: []cli.Flag{
 			outputFlag(),
 			&cli.StringSliceFlag{Name: "group", Usage: "only nodes of the node group `NAME`; may be repeated, or have commas"},

@@ -20,7 +20,7 @@ func updateCommand() *cli.Command {
 			"HOSTLIST` has the nodes made anew, and " +
 			"a reason that begins with \"reimage image=NAME\" has them made of that image.\n\n" +
 			"With --outdated, and without a hostlist, it starts a campaign, and returns: the nodes that differ from the " +
-			"declaration are updated a few at a time, those that run jobs when these have ended (docs/campaign.md). " +
+			"declaration are updated a few at a time, those that run jobs when these have ended (docs/guides/campaign.md). " +
 			"`reconfigure campaign` shows how far it is; --wait follows it.\n\n" + hostlistHelp,
 		ArgsUsage: "HOSTLIST...",
 		Flags: append(

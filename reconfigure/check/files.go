@@ -186,6 +186,6 @@ func siteFiles(f Facts) []Finding {
 	}
 	return []Finding{{
 		Check: "files", Severity: Error, What: f.SiteFiles, Why: "no node can be configured",
-		Change: "rename or remove these files; docs/sitefiles.md has the form of the names",
+		Change: "rename or remove these files; docs/guides/sitefiles.md has the form of the names",
 	}}
 }

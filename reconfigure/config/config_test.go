@@ -122,9 +122,9 @@ func TestAnAge(t *testing.T) {
 	}
 }
 
-// TestManyImagesOverOnePool declares the pool of docs/images.md.
+// TestManyImagesOverOnePool declares the pool of docs/guides/images.md.
 func TestManyImagesOverOnePool(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "images.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guides", "images.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

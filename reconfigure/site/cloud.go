@@ -29,7 +29,8 @@ func providers() []provider {
 	}
 }
 
-// Cloud is what an adapter for a cloud does. docs/clouds.md has the contract, and package simulate the suites of it.
+// Cloud is what an adapter for a cloud does. docs/guides/clouds.md has the contract, and package simulate the suites
+// of it.
 type Cloud interface {
 	operation.Cloud
 	operation.Quota

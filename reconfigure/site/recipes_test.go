@@ -10,10 +10,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 )
 
-// TestRecipesAreTrue opens a site of each recipe: a section of docs/recipes.md with a whole group_vars/all.yml and,
-// after the name of its file, what else the kind of cloud needs.
+// TestRecipesAreTrue opens a site of each recipe: a section of docs/guides/recipes.md with a whole
+// group_vars/all.yml and, after the name of its file, what else the kind of cloud needs.
 func TestRecipesAreTrue(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "recipes.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guides", "recipes.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// Reconcile is what `reconcile` prints. docs/reconcile.md describes each field.
+// Reconcile is what `reconcile` prints. docs/guides/reconcile.md describes each field.
 type Reconcile struct {
 	Cluster     string                 `json:"cluster"`
 	Unreachable []snapshot.Unreachable `json:"unreachable"`
@@ -131,7 +131,7 @@ type Fixed struct {
 	Done bool
 }
 
-// MarshalJSON has the fields that docs/reconcile.md describes.
+// MarshalJSON has the fields that docs/guides/reconcile.md describes.
 func (f Fixed) MarshalJSON() ([]byte, error) {
 	if f.Fix == reconcile.HandBack {
 		return json.Marshal(struct {

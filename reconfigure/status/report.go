@@ -1,6 +1,6 @@
 // Package status has what the commands show: the report of all nodes, the findings of reconcile, the preview of a
-// request, its progress and its outcome. Each is data, with JSON tags that docs/status.md and the pages beside it
-// describe, and with views for people. The package asks no source and changes nothing.
+// request, its progress and its outcome. Each is data, with JSON tags that docs/reference/status.md and the pages
+// beside it describe, and with views for people. The package asks no source and changes nothing.
 package status
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// Report is what `status` prints. docs/status.md describes each field.
+// Report is what `status` prints. docs/reference/status.md describes each field.
 type Report struct {
 	Cluster     string                 `json:"cluster"`
 	Leader      string                 `json:"leader"`          // the worker that holds the lease; empty: none

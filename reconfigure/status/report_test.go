@@ -364,7 +364,7 @@ func TestStatusOfThousandsOfNodesIsOneLineWhileTheyAreDown(t *testing.T) {
 // TestDocumentedStatusIsTheRealOne compares the example of the documentation with what the command prints for the
 // same cluster.
 func TestDocumentedStatusIsTheRealOne(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "status.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "status.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,14 +379,14 @@ func TestDocumentedStatusIsTheRealOne(t *testing.T) {
 	}
 	for name, got := range map[string]string{"table": table.String(), "YAML": yaml.String()} {
 		if !strings.Contains(string(page), indented(got)) {
-			t.Errorf("docs/status.md has not this %s:\n%s", name, indented(got))
+			t.Errorf("docs/reference/status.md has not this %s:\n%s", name, indented(got))
 		}
 	}
 }
 
 // TestEveryFieldOfTheStatusIsDocumented looks for the names of all fields, however deep, in the documentation.
 func TestEveryFieldOfTheStatusIsDocumented(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "status.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "status.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +414,7 @@ func TestEveryFieldOfTheStatusIsDocumented(t *testing.T) {
 	}
 	for _, key := range regexp.MustCompile(`"([a-z_]+)":`).FindAllStringSubmatch(string(text), -1) {
 		if !strings.Contains(string(page), "`"+key[1]+"`") {
-			t.Errorf("docs/status.md does not say what `%s` is", key[1])
+			t.Errorf("docs/reference/status.md does not say what `%s` is", key[1])
 		}
 	}
 }

@@ -177,9 +177,9 @@ func TestErrorsOfTheProviderHaveClasses(t *testing.T) {
 	}
 }
 
-// TestTheDocumentedEntryIsRead reads that of docs/clouds.md, with the resource pool and with hosts instead.
+// TestTheDocumentedEntryIsRead reads that of docs/guides/clouds.md, with the resource pool and with hosts instead.
 func TestTheDocumentedEntryIsRead(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "clouds.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guides", "clouds.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
-// Command releasecheck runs the checks that take too long for `make test`, and writes docs/tested.md: what was tested,
-// in which version, when, and with what outcome. With --only it runs some suites, or some packages of them, and
-// replaces only the rows of what it ran; with --run it runs some of their tests, and writes nothing.
+// Command releasecheck runs the checks that take too long for `make test`, and writes docs/how-it-works/tested.md:
+// what was tested, in which version, when, and with what outcome. With --only it runs some suites, or some packages
+// of them, and replaces only the rows of what it ran; with --run it runs some of their tests, and writes nothing.
 //
 // The suites need root and what lab/tools/cmd/install installs with each of its options. When this program is told to
 // end, it waits until the labs of the suite that runs have removed what they have on this computer.
@@ -28,7 +28,7 @@ import (
 )
 
 // page is what the outcomes are written to.
-const page = "docs/tested.md"
+const page = "docs/how-it-works/tested.md"
 
 // suite is what `go test` runs in one call.
 type suite struct {

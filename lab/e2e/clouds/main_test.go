@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	os.Exit(lab.Main(m, cfg, harness.DeclareABadImage))
 }
 
-// scenario gives a test the words that docs/tested.md has for it.
+// scenario gives a test the words that docs/how-it-works/tested.md has for it.
 func scenario(t *testing.T, words string) {
 	t.Helper()
 	if os.Getenv(cloudVariable) == "" {

@@ -37,7 +37,7 @@ type pair struct {
 	journal *journal.Journal
 }
 
-// deployed starts a lab, and deploys its cluster on each control host, as docs/requests.md says.
+// deployed starts a lab, and deploys its cluster on each control host, as docs/guides/requests.md says.
 func deployed(t *testing.T) *pair {
 	checkout := filepath.Join("..", "..", "..")
 	paths := needs.Tools(t, checkout)

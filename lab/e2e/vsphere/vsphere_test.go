@@ -55,7 +55,7 @@ func declare(d *cluster.Declaration) {
 	d.ControlNode.Network, d.NodeGroups[0].Network = vcenter.Network, vcenter.Network
 }
 
-// scenario gives a test the words that docs/tested.md has for it.
+// scenario gives a test the words that docs/how-it-works/tested.md has for it.
 func scenario(t *testing.T, words string) {
 	t.Helper()
 	needs.VSphere(t, checkout)

@@ -1,0 +1,136 @@
+package docs_test
+
+import (
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/text"
+)
+
+const (
+	root  = ".."
+	index = "docs/README.md"
+)
+
+// page is a Markdown file of the checkout.
+type page struct {
+	path    string // relative to the checkout
+	source  string
+	links   []string        // destinations, as written
+	anchors map[string]bool // ids of the headings
+}
+
+// pages returns every Markdown file of the checkout by its path.
+func pages(t *testing.T) map[string]page {
+	t.Helper()
+	all := map[string]page{}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir
+		case entry.IsDir() || filepath.Ext(path) != ".md":
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		all[name] = read(name, source)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 20 {
+		t.Fatalf("only %d pages were found", len(all))
+	}
+	return all
+}
+
+func read(path string, source []byte) page {
+	p := page{path: path, source: string(source), anchors: map[string]bool{}}
+	markdown := goldmark.New(goldmark.WithExtensions(extension.Table),
+		goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+	tree := markdown.Parser().Parse(text.NewReader(source))
+	_ = ast.Walk(tree, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch n := node.(type) {
+		case *ast.Link:
+			p.links = append(p.links, string(n.Destination))
+		case *ast.Image:
+			p.links = append(p.links, string(n.Destination))
+		case *ast.Heading:
+			if id, ok := n.AttributeString("id"); ok {
+				p.anchors[string(id.([]byte))] = true
+			}
+		}
+		return ast.WalkContinue, nil
+	})
+	return p
+}
+
+// TestLinksLeadSomewhere follows every link between files of the checkout, and every anchor.
+func TestLinksLeadSomewhere(t *testing.T) {
+	all := pages(t)
+	followed := 0
+	for _, p := range all {
+		for _, link := range p.links {
+			if problem := follow(all, p, link); problem != "" {
+				t.Errorf("%s links to %s: %s", p.path, link, problem)
+			}
+			followed++
+		}
+	}
+	if followed < 100 {
+		t.Errorf("only %d links were found", followed)
+	}
+}
+
+// follow returns what is wrong with a link; "" if nothing is. Links to other hosts are not followed.
+func follow(all map[string]page, from page, link string) string {
+	u, err := url.Parse(link)
+	if err != nil {
+		return err.Error()
+	}
+	if u.Scheme != "" {
+		return ""
+	}
+	target := from.path
+	if u.Path != "" {
+		target = filepath.Join(filepath.Dir(from.path), u.Path)
+		if _, err := os.Stat(filepath.Join(root, target)); err != nil {
+			return "there is no such file"
+		}
+	}
+	if u.Fragment != "" && !all[target].anchors[u.Fragment] {
+		return "the page has no such heading"
+	}
+	return ""
+}
+
+// TestTheIndexHasEachPage compares the links of the index with the pages below docs.
+func TestTheIndexHasEachPage(t *testing.T) {
+	all := pages(t)
+	linked := map[string]bool{index: true}
+	for _, link := range all[index].links {
+		linked[filepath.Join(filepath.Dir(index), link)] = true
+	}
+	for path := range all {
+		if strings.HasPrefix(path, "docs/") && !linked[path] {
+			t.Errorf("%s is not in %s", path, index)
+		}
+	}
+}
