@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+)
+
+// TestTheCommandReferenceIsCurrent compares docs/reference/commands.md with the program's commands and exit codes.
+func TestTheCommandReferenceIsCurrent(t *testing.T) {
+	page := filepath.Join("..", "..", "docs", "reference", "commands.md")
+	want := commandReference()
+	if *update {
+		ok(t, os.WriteFile(page, want, 0o644))
+	}
+	got, err := os.ReadFile(page)
+	ok(t, err)
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is out of date: run `make golden`", page)
+	}
+}
+
+// commandReference returns the page for people, in Markdown.
+func commandReference() []byte {
+	app := newApp(nil, nil, nil)
+	everywhere := map[string]bool{"help": true}
+	for _, f := range app.Flags {
+		everywhere[f.Names()[0]] = true
+	}
+	var b bytes.Buffer
+	b.WriteString("# Commands\n\n`make golden` writes this page from the program itself. " +
+		"`reconfigure COMMAND --help` prints the same.\n\n## Options of all commands\n\n")
+	optionTable(&b, app.Flags)
+	for _, c := range app.Commands {
+		if c.Hidden {
+			continue
+		}
+		commandSection(&b, "reconfigure", c, everywhere)
+	}
+	b.WriteString("\n## Exit codes\n\n| code | meaning |\n|---|---|\n")
+	rows := exits()
+	slices.SortStableFunc(rows, func(a, b exit) int { return cmp.Compare(a.code, b.code) })
+	for _, row := range rows {
+		fmt.Fprintf(&b, "| %d | %s |\n", row.code, cell(row.meaning))
+	}
+	return b.Bytes()
+}
+
+func commandSection(b *bytes.Buffer, before string, c *cli.Command, everywhere map[string]bool) {
+	name := before + " " + c.Name
+	fmt.Fprintf(b, "\n## %s\n\n%s\n", strings.TrimPrefix(name, "reconfigure "), sentence(c.Usage))
+	if len(c.Subcommands) == 0 {
+		fmt.Fprintf(b, "\n    %s\n", strings.TrimSpace(name+" [options] "+c.ArgsUsage))
+	}
+	if c.Description != "" {
+		fmt.Fprintf(b, "\n%s\n", c.Description)
+	}
+	own := slices.DeleteFunc(slices.Clone(c.Flags), func(f cli.Flag) bool { return everywhere[f.Names()[0]] })
+	if len(own) > 0 {
+		b.WriteString("\n")
+		optionTable(b, own)
+	}
+	for _, sub := range c.Subcommands {
+		commandSection(b, name, sub, everywhere)
+	}
+}
+
+func optionTable(b *bytes.Buffer, flags []cli.Flag) {
+	b.WriteString("| option | meaning | default |\n|---|---|---|\n")
+	for _, f := range flags {
+		doc, documented := f.(cli.DocGenerationFlag)
+		if !documented {
+			continue
+		}
+		var names []string
+		for _, name := range f.Names() {
+			dashes := "--"
+			if len(name) == 1 {
+				dashes = "-"
+			}
+			names = append(names, dashes+name)
+		}
+		value, usage := placeholder(doc.GetUsage())
+		if doc.TakesValue() {
+			names[0] += " " + cmp.Or(value, "VALUE")
+		}
+		given := ""
+		if doc.TakesValue() {
+			given = strings.Trim(doc.GetDefaultText(), `"`)
+		}
+		if env := doc.GetEnvVars(); len(env) > 0 {
+			usage += " (environment: " + strings.Join(env, ", ") + ")"
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", strings.Join(names, "`, `"), cell(usage), cell(given))
+	}
+}
+
+// placeholder returns the value's name, which stands in back quotes in a flag's usage, and the usage without the quotes.
+func placeholder(usage string) (name, without string) {
+	before, rest, found := strings.Cut(usage, "`")
+	name, after, closed := strings.Cut(rest, "`")
+	if !found || !closed {
+		return "", usage
+	}
+	return name, before + name + after
+}
+
+// cell returns text for a table's cell.
+func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+
+// sentence makes a sentence of a command's short description.
+func sentence(usage string) string { return strings.ToUpper(usage[:1]) + cell(usage[1:]) + "." }
