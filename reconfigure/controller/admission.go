@@ -15,11 +15,16 @@ type Selection struct {
 	Undone   []reconfigure.Outcome // of the requests that need not begin any more when these do
 }
 
-// busy is the nodes with operations under way.
+// busy is what is under way, and what follows from it for requests that have not begun.
 type busy struct {
-	nodes nodeset.NodeSet
-	alone bool // a plan that concerns every node: nothing begins beside it
+	nodes nodeset.NodeSet       // with operations under way
+	alone bool                  // a plan that concerns every node is under way: nothing begins beside it
+	first reconfigure.RequestID // a change of size whose plan must be alone; zero: none is known
+	pass  bool                  // resumes and suspends may begin before a request that must be alone
 }
+
+// mustBeAlone reports whether a request begins only when nothing is under way.
+func (b busy) mustBeAlone(r reconfigure.Request) bool { return whole(r.Mode) || r.ID == b.first }
 
 // Next selects the requests that are planned next, from those without an outcome, oldest first. A request that another
 // one undoes is left out, but stays open until that one begins, which may be cancelled before. Ready reports whether a
@@ -50,9 +55,10 @@ func With(pending []reconfigure.Request, r reconfigure.Request) []reconfigure.Re
 
 // admit returns the requests that can be planned together, beside what is under way: no two of them differ in what they
 // want of a node. For each node, a later request waits for the earlier ones, so the nodes of a request that is left out
-// are closed to all later ones. A request for the whole cluster waits until nothing is under way. No later request
-// begins before it, so that many small requests do not delay it for ever. It does not wait for deferred requests, which
-// may take a day. A change of size is planned alone, since its plan may concern every node.
+// are closed to all later ones. A request that must be alone waits until nothing is under way, but not for deferred
+// requests, which may take a day. Of the later requests only resumes and suspends begin before it, and only while
+// mayPass allows it. None begins before a destroy, which undoes them all. A change of size is planned by itself, since
+// its plan may concern every node.
 func admit(pending []reconfigure.Request, now busy, ready func(reconfigure.Request) bool) []reconfigure.Request {
 	if now.alone {
 		return nil
@@ -61,15 +67,23 @@ func admit(pending []reconfigure.Request, now busy, ready func(reconfigure.Reque
 		together []reconfigure.Request
 		taken    = map[intent]nodeset.NodeSet{}
 		closed   = now.nodes
+		passing  = false // requests from here on come after one that must be alone
 	)
 	for _, r := range pending {
 		nodes := r.Open()
 		switch {
-		case whole(r.Mode):
-			if len(together) == 0 && now.nodes.Empty() {
+		case now.mustBeAlone(r):
+			if len(together) == 0 && now.nodes.Empty() && !passing {
 				return []reconfigure.Request{r}
 			}
-			return together
+			if !now.pass || r.Mode == reconfigure.Destroy {
+				return together
+			}
+			passing, closed = true, closed.Union(nodes)
+			continue
+		case passing && r.Mode != reconfigure.Resume && r.Mode != reconfigure.Suspend:
+			closed = closed.Union(nodes)
+			continue
 		case !ready(r):
 			closed = closed.Union(nodes)
 			continue

@@ -82,7 +82,14 @@ func TestAdmit(t *testing.T) {
 }
 
 func TestAdmitBesideWhatIsUnderWay(t *testing.T) {
-	const resume, suspend, deploy, shrink = reconfigure.Resume, reconfigure.Suspend, reconfigure.Deploy, reconfigure.Shrink
+	const (
+		resume, suspend, update = reconfigure.Resume, reconfigure.Suspend, reconfigure.Update
+		deploy, destroy, shrink = reconfigure.Deploy, reconfigure.Destroy, reconfigure.Shrink
+	)
+	passing := func(b busy) busy {
+		b.pass = true
+		return b
+	}
 	deferred := func(r reconfigure.Request, done ...string) reconfigure.Request {
 		r.Deferred = []reconfigure.Deferral{{Node: r.Nodes.Names()[0], Kind: reconfigure.WaitsForJobs}}
 		for _, node := range done {
@@ -110,6 +117,37 @@ func TestAdmitBesideWhatIsUnderWay(t *testing.T) {
 		},
 		"nothing begins beside the whole cluster": {
 			pending: []reconfigure.Request{request(2, resume, "b")}, under: under(request(1, deploy)),
+		},
+		"only resumes and suspends pass it, when they may": {
+			pending: []reconfigure.Request{
+				request(2, deploy), request(3, resume, "b"), request(4, update, "c"), request(5, suspend, "d"),
+				request(6, resume, "c"), request(7, resume, "a"), request(8, deploy), request(9, resume, "e"),
+			},
+			under: passing(under(request(1, resume, "a"))), want: []reconfigure.RequestID{3, 5, 9},
+		},
+		"nothing passes it when nothing is under way": {
+			pending: []reconfigure.Request{request(2, deploy), request(3, resume, "b")}, under: passing(busy{}),
+			want: []reconfigure.RequestID{2},
+		},
+		"it does not begin beside those that pass another one": {
+			pending: []reconfigure.Request{request(2, deploy), request(3, resume, "b"), request(4, deploy)},
+			under:   passing(under(request(1, resume, "a"))), want: []reconfigure.RequestID{3},
+		},
+		"nothing passes a destroy": {
+			pending: []reconfigure.Request{request(2, destroy), request(3, resume, "b")},
+			under:   passing(under(request(1, resume, "a"))),
+		},
+		"a change of size that must be alone waits, and those behind it": {
+			pending: []reconfigure.Request{request(2, resume, "b"), request(3, shrink, "c"), request(4, resume, "d")},
+			under:   busy{nodes: nodeset.Of("a"), first: 3}, want: []reconfigure.RequestID{2},
+		},
+		"others pass it, but not on its nodes": {
+			pending: []reconfigure.Request{request(3, shrink, "c"), request(4, resume, "d"), request(5, resume, "c")},
+			under:   busy{nodes: nodeset.Of("a"), first: 3, pass: true}, want: []reconfigure.RequestID{4},
+		},
+		"it begins when nothing is under way, also if it is deferred": {
+			pending: []reconfigure.Request{deferred(request(3, shrink, "c")), request(4, resume, "d")},
+			under:   busy{first: 3}, want: []reconfigure.RequestID{3},
 		},
 		"a change of size is planned by itself": {
 			pending: []reconfigure.Request{request(2, shrink, "b"), request(3, resume, "c")},

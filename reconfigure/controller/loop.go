@@ -34,22 +34,30 @@ type controller struct {
 	read     bool
 	paused   bool
 
-	underWay nodeset.NodeSet
-	alone    bool                    // a plan that concerns every node is under way
-	first    []reconfigure.RequestID // their plan must be alone, so nothing else begins before it
+	underWay map[string]work // by node
+	alone    bool            // a plan that concerns every node is under way
+	first    first
+	endless  time.Time // when the last operation without a limit has ended
 
-	longest time.Duration // the longest wait for requests that come together
-	looking bool
-	due     time.Time // when deferred requests are planned again
-	waits   waits     // the last look, if all nodes wait for their jobs
-	pauses  *backoff.ExponentialBackOff
-	retry   time.Time // the next attempt after an error of the journal
+	resumeTimeout time.Duration
+	longest       time.Duration // the longest wait for requests that come together
+	looking       bool
+	due           time.Time // when deferred requests are planned again
+	waits         waits     // the last look, if all nodes wait for their jobs
+	pauses        *backoff.ExponentialBackOff
+	retry         time.Time // the next attempt after an error of the journal
 
 	campaign campaign
 
 	comparing bool
 	compare   time.Time // when the sources are compared next
 	watches   bool      // whether they are compared at all
+}
+
+// first is a change of size whose plan concerns every node; the zero value: none is known.
+type first struct {
+	id    reconfigure.RequestID
+	since time.Time // when that became known
 }
 
 // campaign is what the loop knows of the campaign.
@@ -68,8 +76,8 @@ func newController(ctx context.Context, config Config, outage *outage) *controll
 	p.InitialInterval, p.MaxInterval = again, 2*time.Minute // short, for an administrator who has repaired something
 	return &controller{
 		Config: config, ctx: ctx, outage: outage, events: make(chan func(), 64),
-		requests: map[reconfigure.RequestID]*progress{}, pauses: p, longest: config.Timing.Longest,
-		watches: config.Reconcile != nil,
+		requests: map[reconfigure.RequestID]*progress{}, underWay: map[string]work{}, pauses: p,
+		resumeTimeout: longestResume, longest: config.Timing.Longest, watches: config.Reconcile != nil,
 	}
 }
 
@@ -150,7 +158,7 @@ func (c *controller) step() error {
 
 // idle reports whether nothing is left to do or to wait for.
 func (c *controller) idle() bool {
-	if c.looking || c.comparing || c.campaign.working || !c.underWay.Empty() || !c.read ||
+	if c.looking || c.comparing || c.campaign.working || len(c.underWay) > 0 || !c.read ||
 		time.Now().Before(c.retry) || c.unwritten() {
 		return false
 	}
@@ -289,7 +297,7 @@ func (c *controller) startLook() {
 		return
 	}
 	now := time.Now()
-	next := Next(c.candidates(), busy{c.underWay, c.alone}, func(r reconfigure.Request) bool {
+	next := Next(c.pending(), c.busy(now), func(r reconfigure.Request) bool {
 		return c.requests[r.ID].ready(!now.Before(c.due))
 	})
 	var arrivals []reconfigure.Request
@@ -300,7 +308,7 @@ func (c *controller) startLook() {
 		return
 	}
 	c.looking = true
-	requests, before, underWay := next.Together, c.waits, c.underWay
+	requests, before, underWay := next.Together, c.waits, c.nodes()
 	c.wait.Go(func() {
 		if before.covers(requests, now) && before.last(c.ctx) {
 			c.tell(func() { c.looking, c.due = false, time.Now().Add(again) })
@@ -309,18 +317,6 @@ func (c *controller) startLook() {
 		l := c.look(requests, underWay)
 		c.tell(func() { c.looked(l, next) })
 	})
-}
-
-// candidates returns the requests that may begin. If some must be alone, these come before all others.
-func (c *controller) candidates() []reconfigure.Request {
-	c.first = slices.DeleteFunc(c.first, func(id reconfigure.RequestID) bool { return c.requests[id] == nil })
-	switch {
-	case len(c.first) == 0:
-		return c.pending()
-	case !c.underWay.Empty():
-		return nil
-	}
-	return slices.DeleteFunc(c.pending(), func(r reconfigure.Request) bool { return !slices.Contains(c.first, r.ID) })
 }
 
 // planned is the result of a look.
@@ -385,6 +381,7 @@ func (c *controller) looked(l planned, next Selection) {
 	}
 	if l.site.Observe != nil {
 		c.longest = l.site.Cluster.Settings.Gather
+		c.resumeTimeout = l.site.Cluster.Slurm.ResumeTimeout
 	}
 	if slices.ContainsFunc(l.requests, func(r reconfigure.Request) bool { return c.requests[r.ID] == nil }) {
 		return // one was cancelled meanwhile: the others are planned again without it
@@ -396,9 +393,8 @@ func (c *controller) looked(l planned, next Selection) {
 	c.pauses.Reset()
 	c.due = time.Now().Add(again)
 	alone := l.plan.Everywhere || l.plan.Shared
-	if alone && !c.underWay.Empty() {
-		c.first = ids(l.requests)
-		c.due = time.Time{}
+	if alone && len(c.underWay) > 0 {
+		c.first = first{l.requests[0].ID, time.Now()} // admit lets a change of size be planned by itself
 		return
 	}
 	if err := c.begin(l, next, alone); err != nil {
@@ -424,8 +420,10 @@ func (c *controller) begin(l planned, next Selection, alone bool) error {
 		}
 		round.Number = number
 	}
-	c.first = nil
 	for _, r := range l.requests {
+		if r.ID == c.first.id {
+			c.first = first{}
+		}
 		c.Log.InfoContext(
 			c.ctx, "request planned", "request", r.ID, "mode", r.Mode, "nodes", r.Nodes, "caller", r.Caller,
 			"plan", round.Number,
@@ -444,8 +442,13 @@ func (c *controller) begin(l planned, next Selection, alone bool) error {
 	} else {
 		c.operator.Use(l.site.Cluster, l.site.Deps)
 	}
+	now := time.Now()
 	for _, p := range c.requests {
-		c.underWay = c.underWay.Union(p.underWay)
+		for node := range p.underWay.All() {
+			if _, known := c.underWay[node]; !known {
+				c.underWay[node] = work{now, lengthOf(l.plan, node)}
+			}
+		}
 	}
 	c.alone = alone
 	c.operator.Start(round, func(v reconfigure.Verdict) { c.tell(func() { c.ended(v) }) })
@@ -473,8 +476,11 @@ func starts(p reconfigure.Plan) bool {
 
 // ended adds the verdict of an operation to its requests.
 func (c *controller) ended(v reconfigure.Verdict) {
-	c.underWay = c.underWay.Difference(nodeset.Of(v.Node))
-	if c.underWay.Empty() {
+	if c.underWay[v.Node].kind != limited {
+		c.endless = time.Now()
+	}
+	delete(c.underWay, v.Node)
+	if len(c.underWay) == 0 {
 		c.alone = false
 	}
 	for _, p := range c.requests {
@@ -493,6 +499,9 @@ func (c *controller) ended(v reconfigure.Verdict) {
 func (c *controller) unplanned(l planned) {
 	for _, r := range l.requests {
 		p := c.requests[r.ID]
+		if r.ID == c.first.id {
+			c.first = first{} // it is planned again with the others when it is due
+		}
 		if !p.underWay.Empty() { // its other nodes are planned again later
 			continue
 		}

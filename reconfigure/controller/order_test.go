@@ -130,6 +130,56 @@ func TestAStreamOfRequestsDoesNotDelayADeploy(t *testing.T) {
 	})
 }
 
+// An image takes hours. A plan for every node that waits for it delays no node that Slurm waits for, and gets its turn
+// when the image is made, although small requests keep coming.
+func TestAPlanForEveryNodeThatWaitsForAnImageDelaysNoResume(t *testing.T) {
+	for name, m := range map[string]reconfigure.Mode{
+		"by its mode": reconfigure.Deploy, "by its plan": reconfigure.Enlarge,
+	} {
+		t.Run(name, func(t *testing.T) {
+			test(t, []string{"p9"}, func(l *lab) {
+				image := ask(reconfigure.MakeImage, "p9")
+				image.Image = "site-v2"
+				l.Takes(simulate.Saving, time.Hour)
+				l.Takes(simulate.Playing, time.Minute)
+				l.submit(image)
+				l.workers.Go(l.work)
+				pass(10 * time.Second)
+				var waits reconfigure.RequestID
+				if m == reconfigure.Enlarge {
+					l.declare(declared().WithMin("group", 2))
+					waits = l.calls(m, "p2")
+				} else {
+					waits = l.calls(m)
+				}
+				pass(10 * time.Second)
+				for i := range 100 {
+					node := fmt.Sprint("p", 3+i%6)
+					switch state := l.Node(node).State; {
+					case state == "IDLE+CLOUD+POWERED_DOWN":
+						l.PowersUp(node)
+						last := l.calls(reconfigure.Resume, node)
+						pass(3 * time.Minute)
+						if o, _ := l.outcome(last); o.Code != done {
+							t.Errorf("after %s: %s did not come within 3 minutes: %+v", time.Since(l.start), node, o)
+						}
+					case strings.HasPrefix(state, "ALLOCATED+CLOUD") && !strings.Contains(state, "POWERING"):
+						l.EndJob(node)
+						l.PowersDown(node)
+						l.calls(reconfigure.Suspend, node)
+					}
+					pass(30 * time.Second)
+				}
+				l.workers.Wait()
+				if l.took(1) < time.Hour {
+					t.Errorf("the image took %s", l.took(1))
+				}
+				l.wantTook(waits, l.took(1), l.took(1)+5*time.Minute)
+			})
+		})
+	}
+}
+
 func TestADeferredChangeOfSizeDelaysNoOtherRequest(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.declare(declared().WithMin("group", 2))
