@@ -19,7 +19,7 @@ import (
 )
 
 // A control host that is a machine of the lab has the release of the nodes, systemd, and all that an administrator
-// installs by the steps of README.md. Only Go and git are not there: the program is built on this computer.
+// installs by the steps of docs/start/install.md. Only Go and git are not there: the program is built on this computer.
 
 const (
 	machineSite      = "/opt/eiffel"
@@ -27,15 +27,15 @@ const (
 	machineMirror    = "/opt/eiffel-mirror"
 )
 
-// readmeAsRoot and readmeAsUser return the commands of README.md that make the user and the user's key.
-func readmeAsRoot() []string {
+// installAsRoot and installAsUser return the commands of docs/start/install.md that make the user and the user's key.
+func installAsRoot() []string {
 	return []string{
 		"useradd --create-home --shell /bin/bash eiffel",
 		"install -d -o eiffel -g eiffel /opt/eiffel",
 	}
 }
 
-func readmeAsUser() []string { return []string{"ssh-keygen -t ed25519 -N '' -f ~/.ssh/id_ed25519"} }
+func installAsUser() []string { return []string{"ssh-keygen -t ed25519 -N '' -f ~/.ssh/id_ed25519"} }
 
 func (l *Lab) hasMachine() bool { return l.cfg.Packages != "" }
 
@@ -90,7 +90,7 @@ func (l *Lab) bootControlHost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{l.awaitControlHost, l.installPackages, l.followReadme,
+	for _, step := range []func(context.Context) error{l.awaitControlHost, l.installPackages, l.followInstall,
 		l.installTerraform, l.finishSite} {
 		if err := step(ctx); err != nil {
 			return fmt.Errorf("control host: %w", err)
@@ -122,23 +122,23 @@ func (l *Lab) installPackages(context.Context) error {
 	return err
 }
 
-// followReadme types the steps, which README.md must have.
-func (l *Lab) followReadme(ctx context.Context) error {
-	text, err := os.ReadFile(filepath.Join(l.cfg.Checkout, "README.md"))
+// followInstall types the steps, which the page must have.
+func (l *Lab) followInstall(ctx context.Context) error {
+	text, err := os.ReadFile(filepath.Join(l.cfg.Checkout, "docs", "start", "install.md"))
 	if err != nil {
 		return err
 	}
-	for _, line := range append(readmeAsRoot(), readmeAsUser()...) {
+	for _, line := range append(installAsRoot(), installAsUser()...) {
 		if !strings.Contains(string(text), line) {
-			return fmt.Errorf("README.md has no longer the step %q", line)
+			return fmt.Errorf("docs/start/install.md no longer has the step %q", line)
 		}
 	}
-	for _, line := range readmeAsRoot() {
+	for _, line := range installAsRoot() {
 		if _, err := l.asRoot(line); err != nil {
 			return err
 		}
 	}
-	for _, line := range readmeAsUser() {
+	for _, line := range installAsUser() {
 		if out, err := l.onMachine(ctx, "/", "sh", "-c", line).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w: %s", line, err, out)
 		}
@@ -203,8 +203,8 @@ func (l *Lab) onMachine(ctx context.Context, dir string, argv ...string) *exec.C
 	return cmd
 }
 
-// InstallService has systemd run the worker: the steps of README.md for that, in a control host that is a machine. The
-// declaration says so from then on.
+// InstallService has systemd run the worker, by the steps of docs/start/install.md, in a control host that is a
+// machine. The declaration says so from then on.
 func (l *Lab) InstallService() error {
 	if _, err := l.asRoot("make --directory=" + machineSite + " install-service"); err != nil {
 		return err

@@ -89,7 +89,7 @@ func files(facts Facts) (found []Finding) {
 			add(
 				fmt.Sprintf("%s, %s, is not there", f.Path, f.Role),
 				"nothing works without it",
-				"make it; see README.md",
+				"make it; see docs/start/install.md",
 			)
 		case f.Missing:
 		case f.UID != facts.UID && (f.UID != 0 || !r.system):
@@ -105,7 +105,7 @@ func files(facts Facts) (found []Finding) {
 				Check: "files", Severity: Warning,
 				What:   fmt.Sprintf("%s, %s, belongs to root", f.Path, f.Role),
 				Why:    "Terraform, Ansible and their plugins run as root then, and need none of root's rights",
-				Change: "make its owner a user who is control_host.user too: step 1 of README.md, On a real cloud",
+				Change: "make its owner a user who is control_host.user too: step 1 of docs/start/install.md",
 			})
 		}
 		if bad := f.Mode.Perm() & r.forbidden; !f.Missing && bad != 0 {
