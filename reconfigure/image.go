@@ -41,14 +41,24 @@ func CheckImageName(name string) error {
 	return nil
 }
 
-// ImageReason is the reason of the drain of a node from just before its disk is cleaned for an image until the node is
-// made anew; a failure follows after a colon. Slurm keeps it when a worker dies.
+// ImageReason begins the reason of the drain of a node from just before its disk is cleaned for an image until the node
+// is made anew. A failure follows after a colon, or the reason of somebody else who has drained the node before. Slurm
+// keeps it when a worker dies.
 const ImageReason = "its disk is cleaned for an image, and it must be made anew"
+
+// ReasonForImage returns the reason with which to drain a node in this state just before its disk is cleaned. A drain of
+// somebody else stays one, so that it does not end when the node is made anew.
+func (s NodeState) ReasonForImage() string {
+	if s.ForeignDrain() {
+		return ImageReason + "; " + s.KeptReason()
+	}
+	return ImageReason
+}
 
 // Unfit reports whether the node is drained because its disk was cleaned for an image, or may have been. No job may be
 // given to it before it is made anew. When Slurm powers a node down, the reason stays without the drain, and says
 // nothing of the next instance.
 func (s NodeState) Unfit() bool {
 	said := strings.TrimSpace(strings.TrimPrefix(s.Reason, ReasonPrefix))
-	return s.Drained() && s.Ours() && strings.HasPrefix(said, ImageReason)
+	return s.Drained() && strings.HasPrefix(s.Reason, ReasonPrefix) && strings.HasPrefix(said, ImageReason)
 }

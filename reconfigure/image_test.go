@@ -27,9 +27,13 @@ func TestNodeWhoseDiskWasCleaned(t *testing.T) {
 		flags reconfigure.NodeFlags
 		want  bool
 	}{
-		"reconfigure: " + reconfigure.ImageReason:                   {drain, true},
-		"reconfigure: " + reconfigure.ImageReason + ": no SSH":      {drain, true},
-		"reconfigure: " + reconfigure.ImageReason + ": powered off": {reconfigure.NodeIdle, false},
+		"reconfigure: " + reconfigure.ImageReason:                                          {drain, true},
+		"reconfigure: " + reconfigure.ImageReason + ": no SSH":                             {drain, true},
+		"reconfigure: " + reconfigure.ImageReason + ": powered off":                        {reconfigure.NodeIdle, false},
+		"reconfigure: " + reconfigure.ImageReason + "; drained by somebody else: bad disk": {drain, true},
+
+		"reconfigure: drained by somebody else: bad disk": {drain, false},
+
 		"reconfigure: image":    {drain, false},
 		reconfigure.ImageReason: {drain, false},
 	} {

@@ -1,6 +1,7 @@
 package reconfigure
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -141,8 +142,31 @@ func (s NodeState) HasAny(flags NodeFlags) bool { return s.Flags&flags != 0 }
 // an administrator or by Slurm.
 const ReasonPrefix = "reconfigure:"
 
-// Ours reports whether this tool has set the reason for the node's drain, or for its being DOWN.
-func (s NodeState) Ours() bool { return strings.HasPrefix(s.Reason, ReasonPrefix) }
+// Ours reports whether this tool has drained the node, or has set it DOWN. A drain of somebody else to whose reason this
+// tool has added is not ours.
+func (s NodeState) Ours() bool {
+	return strings.HasPrefix(s.Reason, ReasonPrefix) && s.OthersReason() == ""
+}
+
+// othersDrain begins the reason of somebody else in a reason of this tool's.
+const othersDrain = "drained by somebody else: "
+
+// OthersReason returns the reason that somebody else has given, without what this tool has added; empty if the reason is
+// this tool's own.
+func (s NodeState) OthersReason() string {
+	ours, ok := strings.CutPrefix(s.Reason, ReasonPrefix)
+	if !ok {
+		return s.Reason
+	}
+	ours = strings.TrimPrefix(strings.TrimSpace(ours), ImageReason+"; ")
+	if others, ok := strings.CutPrefix(ours, othersDrain); ok {
+		return others
+	}
+	return ""
+}
+
+// KeptReason returns the reason of this tool's for a drain that somebody else has made and that stays.
+func (s NodeState) KeptReason() string { return othersDrain + cmp.Or(s.OthersReason(), "no reason") }
 
 // AgedReason is this tool's reason for draining a cloud node whose instance is older than its group's max_age. Slurm
 // powers the node down when its jobs have ended.
@@ -163,7 +187,8 @@ func (s NodeState) Drained() bool { return s.Has(NodeDrain) }
 // Misfit reports whether slurmd registered with less than slurm.conf declares for the node. Slurm drains such a node;
 // the drain stays when slurmd registers with enough (slurmctld, validate_node_specs).
 func (s NodeState) Misfit() bool {
-	words := strings.HasPrefix(s.Reason, "Low ") || strings.HasPrefix(s.Reason, "gres/")
+	reason := s.OthersReason()
+	words := strings.HasPrefix(reason, "Low ") || strings.HasPrefix(reason, "gres/")
 	return s.Has(NodeInvalidReg) || s.Drained() && words
 }
 

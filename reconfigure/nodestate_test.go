@@ -1,6 +1,7 @@
 package reconfigure
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"strings"
@@ -105,6 +106,9 @@ func TestReasonsOfDrains(t *testing.T) {
 		{"DOWN+CLOUD+INVALID_REG", "gres/gpu count reported lower than configured (0 < 1)", true, false},
 		{"IDLE+DRAIN", "Low socket*core*thread count, Low CPUs", true, true}, // before Slurm 21.08
 		{"IDLE", "Low CPUs", false, false},
+		{"IDLE+DRAIN", "reconfigure: drained by somebody else: memory errors", false, true},
+		{"IDLE+DRAIN", "reconfigure: drained by somebody else: Low CPUs", true, true},
+		{"IDLE+DRAIN", "reconfigure: it failed; drained by somebody else: memory errors", false, false},
 	} {
 		s := SlurmNode("n", strings.Split(row.state, "+")...)
 		s.Reason = row.reason
@@ -138,6 +142,29 @@ func TestPredicatesAgree(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestReasonsOfOthersAreKept checks that a reason of somebody else can be read from each reason that keeps it, also if it
+// is longer than slurmdbd's column for it.
+func TestReasonsOfOthersAreKept(t *testing.T) {
+	for _, reason := range []string{"memory errors", "", "no reason", "x; " + ImageReason, strings.Repeat("long ", 60)} {
+		drained := SlurmNode("n", "IDLE", "DRAIN")
+		drained.Reason = reason
+		want := cmp.Or(reason, "no reason")
+		for range 2 {
+			for _, text := range []string{drained.ReasonForImage(), drained.KeptReason()} {
+				s := drained
+				s.Reason = strings.TrimSpace((ReasonPrefix + " " + text)[:min(255, len(text)+len(ReasonPrefix)+1)])
+				if others := s.OthersReason(); !strings.HasPrefix(want, others) || others == "" || s.Ours() || !s.ForeignDrain() {
+					t.Errorf("%q: the reason of somebody else is %q, ours %t", s.Reason, others, s.Ours())
+				}
+				if s.Unfit() != (text == drained.ReasonForImage()) {
+					t.Errorf("%q: unfit %t", s.Reason, s.Unfit())
+				}
+			}
+			drained.Reason = ReasonPrefix + " " + drained.ReasonForImage() // it is kept a second time
+		}
+	}
 }
 
 func TestNodeFlagsInSlurmsWords(t *testing.T) {

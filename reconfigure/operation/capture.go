@@ -84,13 +84,23 @@ func (o *operation) clean(ctx context.Context) error {
 	return nil
 }
 
-// mark drains the node with the reason of an image, unless somebody else has drained it.
+// mark drains the node with the reason of an image. The drain of somebody else stays, and its reason follows, so that
+// they see that the disk is cleaned before they end the drain.
 func (o *operation) mark(ctx context.Context) error {
 	state, err := o.state(ctx)
-	if err != nil || state.ForeignDrain() {
+	if err != nil || state.Unfit() {
 		return err
 	}
-	return o.update(ctx, updateDrain, reconfigure.ImageReason)
+	return o.update(ctx, updateDrain, state.ReasonForImage())
+}
+
+// unmark leaves the drain of somebody else with the reason that it had, when the node is made anew or removed.
+func (o *operation) unmark(ctx context.Context) error {
+	state, err := o.state(ctx)
+	if err != nil || !state.Unfit() || !state.ForeignDrain() {
+		return err
+	}
+	return o.update(ctx, updateDrain, state.KeptReason())
 }
 
 // bootedSince reports whether the node has been made anew since the image was begun: a slurmd cannot register on a disk
@@ -103,7 +113,7 @@ func (o *operation) bootedSince(image reconfigure.Image) bool {
 // anewAfterImage makes the node anew, or removes the instance of a cloud node and hands the node to power saving.
 func (o *operation) anewAfterImage() error {
 	state, err := o.state(o.ctx)
-	if err == nil && state.Up() && !state.Drained() { // somebody has ended the drain
+	if err == nil && state.Up() && !state.Unfit() { // somebody has ended the drain, or has changed its reason
 		if err := o.mark(o.ctx); err != nil {
 			o.note("it could not be drained again: " + err.Error())
 		}

@@ -86,19 +86,60 @@ func TestImageOfANodeInUseIsRefused(t *testing.T) {
 	})
 }
 
-// The drain of an administrator, and its reason, are as they were.
+// The drain of an administrator does not end, and its reason is kept.
 func TestImageOfANodeThatSomebodyElseHasDrained(t *testing.T) {
 	for _, node := range []string{"p1", "p3"} {
-		test(t, func(l *lab) {
-			l.images(node)
-			l.Drained("disk is full", node)
-			l.asks(image(node))
-			l.carry()
-			l.wantNever("drain", "undrain", "power_down")
-			l.wantImages(1)
-			if n := l.Node(node); n.Reason != "disk is full" || !strings.HasSuffix(n.State, "+DRAIN") || n.Instance.ID == "" {
-				l.Errorf("%s is %+v", node, n)
-			}
+		t.Run(node, func(t *testing.T) {
+			test(t, func(l *lab) {
+				l.images(node)
+				l.Drained("disk is full", node)
+				l.asks(image(node))
+				l.carry()
+				l.wantOrder("drain "+node+": its disk is cleaned", "clean "+node, "configure "+node, "drain "+node)
+				l.wantNever("undrain", "power_down")
+				l.wantImages(1)
+				n := l.Node(node)
+				l.want("reason", "reconfigure: drained by somebody else: disk is full", n.Reason)
+				if !strings.HasSuffix(n.State, "+DRAIN") || n.Instance.ID == "" {
+					l.Errorf("%s is %+v", node, n)
+				}
+			})
+		})
+	}
+}
+
+// An administrator who has drained a node must see that its disk was cleaned, before they end the drain.
+func TestCleanedNodeThatSomebodyElseHasDrainedSaysSo(t *testing.T) {
+	const cleaned = "reconfigure: " + reconfigure.ImageReason + "; drained by somebody else: disk is full"
+	for name, happens := range map[string]func(*lab){
+		"while it is cleaned": func(l *lab) {
+			l.deps.Cleaner = then{l.deps.Cleaner, func() { l.want("reason", cleaned, l.Node("p1").Reason) }}
+		},
+		"when it could not be made anew": func(l *lab) { l.Order(simulate.StateLocked) },
+		"with another reason meanwhile": func(l *lab) {
+			l.Order(simulate.StateLocked)
+			l.deps.Cleaner = then{l.deps.Cleaner, func() { l.Drained("disk is full", "p1") }}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test(t, func(l *lab) {
+				l.images("p1")
+				l.Drained("disk is full", "p1")
+				l.asks(image("p1"))
+				happens(l)
+				l.carry()
+				if name == "while it is cleaned" {
+					return
+				}
+				l.want("reason", cleaned, l.Node("p1").Reason)
+				l.Clear(simulate.StateLocked)
+				l.asks(reconfigure.Request{Mode: reconfigure.Update, Nodes: nodeset.Of("p1")})
+				l.wantVerdicts(map[string]string{
+					"p1": "done : it stays drained, since reconfigure has not drained it: disk is full",
+				})
+				l.want("reason", "reconfigure: drained by somebody else: disk is full", l.Node("p1").Reason)
+				l.wantOrder("clean p1", "apply replace p1")
+			})
 		})
 	}
 }

@@ -63,6 +63,9 @@ func (o *operation) tellSlurm(ctx context.Context, reason string) error {
 	}
 	if o.kept = o.keeps(state); o.kept {
 		o.note("Slurm is not told, since the node stays drained as it is: " + state.Reason)
+		if o.unfit {
+			return o.mark(ctx)
+		}
 		return nil
 	}
 	if o.unfit {
@@ -157,6 +160,13 @@ func (o *operation) finish(err error) {
 	if o.change.Undrain && !broken {
 		if err := o.undrainStale(ctx); err != nil {
 			o.note("its drain could not be taken back: " + err.Error())
+		}
+	}
+	renewed := o.change.Action == reconfigure.Capture ||
+		o.was.Unfit() && (o.change.Action == reconfigure.Create || o.change.Action == reconfigure.Replace)
+	if renewed && !broken {
+		if err := o.unmark(ctx); err != nil {
+			o.note("the reason of its drain still says that its disk is cleaned: " + err.Error())
 		}
 	}
 }

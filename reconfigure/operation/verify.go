@@ -123,7 +123,7 @@ var errMisfit = errors.New("slurmd registered with less than slurm.conf declares
 // misfit reports whether the new boot of a node has registered with too little. A drain for that from before says
 // nothing of it. While slurm.conf changes everywhere, the word may be of the file of before.
 func (o *operation) misfit(s reconfigure.NodeState) bool {
-	before := !s.HasAny(reconfigure.NodeInvalidReg) && o.was.Drained() && o.was.Reason == s.Reason
+	before := !s.HasAny(reconfigure.NodeInvalidReg) && o.was.Drained() && o.was.OthersReason() == s.OthersReason()
 	renewed := o.change.Action != reconfigure.Configure && !s.Boot.Equal(o.was.Boot)
 	return renewed && !o.round.Plan.Everywhere && s.Misfit() && !before
 }

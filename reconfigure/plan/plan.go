@@ -179,7 +179,7 @@ func (p *planner) endDrain(c *reconfigure.Change) {
 	case state.Ours():
 		c.Undrain = true
 	default:
-		c.Note = "it stays drained, since reconfigure has not drained it: " + state.Reason
+		c.Note = "it stays drained, since reconfigure has not drained it: " + state.OthersReason()
 	}
 }
 

@@ -152,7 +152,7 @@ func endingDrain(s reconfigure.NodeState) string {
 	if !s.Drained() || s.Ours() {
 		return ""
 	}
-	return "a drain that reconfigure has not set ends with its instance: " + s.Reason
+	return "a drain that reconfigure has not set ends with its instance: " + s.OthersReason()
 }
 
 // reread gives all nodes slurm.conf if it changes for a node. The plan has one change for it, of the control node: its

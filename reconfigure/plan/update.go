@@ -128,7 +128,7 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 // done reports whether an earlier plan of a request has made a node's instance anew. Until then the node is drained
 // for it, and a boot may be of a crash.
 func done(is, wanted reconfigure.Spec, r reconfigure.Request, s reconfigure.NodeState) bool {
-	drained := s.Drained() && s.Ours()
+	drained := s.Drained() && (s.Ours() || s.Unfit())
 	return r.Touched && differences(is, wanted) == "" && !drained && s.Ready() && s.Boot.After(r.Submitted)
 }
 
@@ -153,6 +153,8 @@ func (p *planner) renewal(r reconfigure.Request, node string) (change reconfigur
 		}
 	case reimage:
 		change.Reason = "the request is for a new instance"
+	case p.seen.States[node].Unfit():
+		change.Reason = "its disk was cleaned for an image"
 	default:
 		change = reconfigure.Change{Node: node, Action: reconfigure.Reboot,
 			Reason: "it does not differ from the declaration"}

@@ -13,7 +13,8 @@ import (
 func TestStormOfImages(t *testing.T) {
 	kinds := []string{
 		"image", "images are slow", "jobs need", "jobs start on", "jobs end on", "Slurm gives up", "update", "kill",
-		"kill now", "stop", "node fault", "cluster fault", "somebody drains", "time passes", "time passes",
+		"kill now", "stop", "node fault", "cluster fault", "somebody drains", "somebody undrains",
+		"time passes", "time passes",
 	}
 	kinds = append(kinds, slices.Repeat([]string{"image"}, 5)...)
 	faults := []simulate.Fault{

@@ -64,33 +64,34 @@ func (s step) String() string {
 // deeds returns all kinds of steps.
 func deeds() map[string]func(*storm, step) {
 	return map[string]func(*storm, step){
-		"jobs need":        (*storm).need,
-		"jobs start on":    func(s *storm, d step) { s.each(d, s.world.StartJob) },
-		"jobs end on":      (*storm).end,
-		"Slurm gives up":   (*storm).giveUp,
-		"power_down_force": (*storm).powerDownForce,
-		"update":           (*storm).update,
-		"Slurm reboots":    (*storm).reboot,
-		"image":            (*storm).image,
-		"images are slow":  func(s *storm, d step) { s.slow(simulate.Saving, d) },
-		"declare":          (*storm).declare,
-		"deploy":           func(s *storm, _ step) { s.submit(ask(reconfigure.Deploy)) },
-		"kill":             (*storm).kill,
-		"kill now":         (*storm).killNow,
-		"stop":             (*storm).stop,
-		"lease is lost":    func(s *storm, _ step) { s.book.LoseLease() },
-		"journal fails":    (*storm).failJournal,
-		"builds are slow":  func(s *storm, d step) { s.slow(simulate.Building, d) },
-		"removals hang":    func(s *storm, d step) { s.slow(simulate.Removing, d) },
-		"node fault":       (*storm).fault,
-		"cluster fault":    (*storm).fault,
-		"slurmd is slow":   func(s *storm, d step) { s.world.Takes(simulate.Registering, time.Duration(d.n)*time.Minute) },
-		"switches hang":    func(s *storm, d step) { s.slow(simulate.Switching, d) },
-		"somebody stops":   func(s *storm, d step) { s.switches(d, reconfigure.PowerOff) },
-		"somebody starts":  func(s *storm, d step) { s.switches(d, "") },
-		"boots are slow":   func(s *storm, d step) { s.world.Takes(simulate.Booting, time.Duration(d.n)*time.Minute) },
-		"time passes":      func(s *storm, d step) { s.pass(time.Duration(d.n*d.n*d.n) * time.Second) },
-		"somebody drains":  (*storm).drain,
+		"jobs need":         (*storm).need,
+		"jobs start on":     func(s *storm, d step) { s.each(d, s.world.StartJob) },
+		"jobs end on":       (*storm).end,
+		"Slurm gives up":    (*storm).giveUp,
+		"power_down_force":  (*storm).powerDownForce,
+		"update":            (*storm).update,
+		"Slurm reboots":     (*storm).reboot,
+		"image":             (*storm).image,
+		"images are slow":   func(s *storm, d step) { s.slow(simulate.Saving, d) },
+		"declare":           (*storm).declare,
+		"deploy":            func(s *storm, _ step) { s.submit(ask(reconfigure.Deploy)) },
+		"kill":              (*storm).kill,
+		"kill now":          (*storm).killNow,
+		"stop":              (*storm).stop,
+		"lease is lost":     func(s *storm, _ step) { s.book.LoseLease() },
+		"journal fails":     (*storm).failJournal,
+		"builds are slow":   func(s *storm, d step) { s.slow(simulate.Building, d) },
+		"removals hang":     func(s *storm, d step) { s.slow(simulate.Removing, d) },
+		"node fault":        (*storm).fault,
+		"cluster fault":     (*storm).fault,
+		"slurmd is slow":    func(s *storm, d step) { s.world.Takes(simulate.Registering, time.Duration(d.n)*time.Minute) },
+		"switches hang":     func(s *storm, d step) { s.slow(simulate.Switching, d) },
+		"somebody stops":    func(s *storm, d step) { s.switches(d, reconfigure.PowerOff) },
+		"somebody starts":   func(s *storm, d step) { s.switches(d, "") },
+		"boots are slow":    func(s *storm, d step) { s.world.Takes(simulate.Booting, time.Duration(d.n)*time.Minute) },
+		"time passes":       func(s *storm, d step) { s.pass(time.Duration(d.n*d.n*d.n) * time.Second) },
+		"somebody drains":   (*storm).drain,
+		"somebody undrains": func(s *storm, d step) { s.each(d, s.undrain) },
 	}
 }
 
@@ -244,7 +245,9 @@ func (s *storm) play(ctx context.Context, steps []step) {
 func (s *storm) complain(format string, args ...any) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
+	if wrong := fmt.Sprintf(format, args...); !slices.Contains(s.wrong, wrong) {
+		s.wrong = append(s.wrong, wrong)
+	}
 }
 
 func (s *storm) cluster() reconfigure.Cluster {
@@ -388,9 +391,22 @@ func (s *storm) powerDownForce(d step) {
 
 // drain drains a node as an administrator does, who leaves the reason of a cleaned node as it is.
 func (s *storm) drain(d step) {
-	if node := s.world.Node(d.nodes[0]); !strings.HasPrefix(node.Reason, simulate.ReasonPrefix+reconfigure.ImageReason) {
+	if !s.cleaned(d.nodes[0]) {
 		s.world.Drained("disk is full", d.nodes[0])
 	}
+}
+
+// undrain ends the drain of a node as an administrator does, who neither ends a drain of ours nor that of a cleaned node.
+func (s *storm) undrain(node string) {
+	n := s.world.Node(node)
+	if strings.Contains(n.State, "DRAIN") && strings.Contains(n.Reason, "disk is full") && !s.cleaned(node) {
+		s.world.Resumes(node)
+	}
+}
+
+// cleaned reports whether Slurm says that a node must not get jobs since its disk was cleaned.
+func (s *storm) cleaned(node string) bool {
+	return strings.Contains(s.world.Node(node).Reason, reconfigure.ImageReason)
 }
 
 func (s *storm) update(d step) {
@@ -647,13 +663,7 @@ func (s *storm) replay(ctx context.Context, r reconfigure.Request, o reconfigure
 func (s *storm) quiet(ctx context.Context) {
 	c := s.cluster()
 	for _, node := range c.Nodes().Names() {
-		n := s.world.Node(node)
-		ours := strings.HasPrefix(n.Reason, simulate.ReasonPrefix)
-		if strings.Contains(n.State, "DRAIN") && !ours {
-			if err := s.world.Undrain(ctx, nodeset.Of(node)); err != nil {
-				s.complain("undrain: %v", err)
-			}
-		}
+		s.undrain(node)
 	}
 	resize := ask(reconfigure.Resize, c.Nodes().Names()...)
 	resize.DrainTimeout = time.Hour
@@ -686,6 +696,9 @@ func (s *storm) quiet(ctx context.Context) {
 	repair := ask(reconfigure.Update, c.Persistent().Names()...)
 	repair.DrainTimeout = time.Hour
 	s.must(ctx, repair)
+	for _, node := range c.Nodes().Names() { // also those whose disk was cleaned before
+		s.undrain(node)
+	}
 	s.must(ctx, ask(reconfigure.Deploy))
 
 	want := c.Persistent().Union(nodeset.Of("ctl"))

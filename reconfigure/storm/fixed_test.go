@@ -1,0 +1,42 @@
+package storm
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+)
+
+// TestStormsThatFailed plays storms that random draws have found, without the steps that do not matter.
+func TestStormsThatFailed(t *testing.T) {
+	for name, c := range map[string]struct {
+		set   func(*storm)
+		steps []step
+	}{
+		"a cleaned node that somebody else has drained cannot be made anew": {steps: []step{
+			{what: "somebody drains", nodes: []string{"p1"}},
+			{what: "image", nodes: []string{"p1"}},
+			{what: "time passes", n: 2},
+			{what: "cluster fault", fault: simulate.StateLocked, on: true},
+			{what: "time passes", n: 12},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := begin(func(s *storm) {
+					if c.set != nil {
+						c.set(s)
+					}
+				})
+				s.play(t.Context(), c.steps)
+				for _, wrong := range s.wrong {
+					t.Error(wrong)
+				}
+				if t.Failed() {
+					t.Log(strings.Join(s.world.Calls(), "\n"))
+				}
+			})
+		})
+	}
+}
