@@ -119,7 +119,7 @@ tools-libvirt: # libvirt, QEMU, Terraform's provider for them and a disk image, 
 # libvirtd does not start while there is one.
 .PHONY: test-libvirt
 test-libvirt: tools-libvirt ## run a cluster of virtual machines on this computer's libvirt, for minutes
-	EIFFEL_LIBVIRT=1 go test -p 1 -count 1 -timeout 60m -v ./reconfigure/libvirt ./lab/e2e/libvirt
+	EIFFEL_LIBVIRT=1 go test -p 1 -count 1 -timeout 60m -v ./reconfigure/cloud/libvirt ./lab/e2e/libvirt
 
 .PHONY: tools-vsphere
 tools-vsphere: tools # Terraform's provider for vSphere, which only test-vsphere needs

@@ -17,7 +17,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/openstack"
 )
 
 // oneGroups has a node for each measurement, and one whose instance Terraform alone makes.

@@ -15,58 +15,47 @@ import (
 
 const module = "github.com/eiffel-hpc/eiffel/"
 
-// arrows is the design: which of our packages each may import. Vocabulary at the bottom, the command at the top,
-// adapters beside each other.
-var arrows = map[string][]string{
-	"reconfigure/nodeset":   {},
-	"reconfigure":           {"reconfigure/nodeset"},
-	"reconfigure/text":      {"reconfigure/nodeset"},
-	"reconfigure/process":   {},
-	"reconfigure/sockets":   {},
-	"reconfigure/logfile":   {},
-	"reconfigure/batcher":   {},
-	"reconfigure/slurmconf": {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/snapshot":  {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/plan":      {"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot"},
-	"reconfigure/operation": {
-		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/plan", "reconfigure/batcher",
-	},
-	"reconfigure/controller": {
-		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/plan", "reconfigure/operation",
-	},
-	"reconfigure/campaign":  {"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot"},
-	"reconfigure/check":     {"reconfigure", "reconfigure/nodeset", "reconfigure/text", "reconfigure/slurmconf"},
-	"reconfigure/reconcile": {"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot"},
-	"reconfigure/status": {
-		"reconfigure", "reconfigure/nodeset", "reconfigure/snapshot", "reconfigure/reconcile", "reconfigure/text",
-	},
-	"reconfigure/usage":     {"reconfigure", "reconfigure/nodeset", "reconfigure/text"},
-	"reconfigure/config":    {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/journal":   {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/gate":      {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/simulate":  {"reconfigure", "reconfigure/nodeset", "reconfigure/operation"},
-	"reconfigure/storm":     {},
-	"reconfigure/terraform": {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/sitefiles": {"reconfigure/nodeset", "reconfigure/text"},
-	"reconfigure/ansible": {
-		"reconfigure", "reconfigure/nodeset", "reconfigure/process", "reconfigure/sockets", "reconfigure/sitefiles",
-	},
-	"reconfigure/slurm":     {"reconfigure", "reconfigure/nodeset", "reconfigure/process", "reconfigure/sockets"},
-	"reconfigure/openstack": {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/hosts":     {"reconfigure"},
-	"reconfigure/adapter":   {"reconfigure"},
-	"reconfigure/libvirt":   {"reconfigure", "reconfigure/nodeset", "reconfigure/adapter", "reconfigure/hosts"},
-	"reconfigure/vsphere":   {"reconfigure", "reconfigure/nodeset", "reconfigure/adapter", "reconfigure/hosts"},
-	"reconfigure/machines":  {"reconfigure", "reconfigure/nodeset", "reconfigure/adapter", "reconfigure/process"},
-	"reconfigure/ssh":       {"reconfigure", "reconfigure/nodeset"},
-	"reconfigure/site": { // ties them all
-		"reconfigure", "reconfigure/nodeset", "reconfigure/process", "reconfigure/sockets", "reconfigure/logfile",
-		"reconfigure/config", "reconfigure/gate", "reconfigure/journal", "reconfigure/snapshot", "reconfigure/plan",
-		"reconfigure/operation", "reconfigure/controller", "reconfigure/campaign", "reconfigure/reconcile",
-		"reconfigure/status", "reconfigure/usage", "reconfigure/check",
-		"reconfigure/slurmconf", "reconfigure/terraform", "reconfigure/ansible", "reconfigure/slurm", "reconfigure/openstack",
-		"reconfigure/ssh", "reconfigure/libvirt", "reconfigure/vsphere", "reconfigure/machines", "reconfigure/sitefiles",
-	},
+// arrows is the design: which of our packages each package of reconfigure may import, by their paths below that
+// folder; "." is the vocabulary. Values are at the top, what ties all together is at the end, and adapters are beside
+// each other.
+var arrows = map[string]string{
+	"nodeset":         "",
+	".":               "nodeset",
+	"text":            "nodeset",
+	"process":         "",
+	"process/sockets": "",
+	"process/logfile": "",
+	"batcher":         "",
+	"slurmconf":       ". nodeset",
+	"snapshot":        ". nodeset",
+	"plan":            ". nodeset snapshot",
+	"operation":       ". nodeset snapshot plan batcher",
+	"controller":      ". nodeset snapshot plan operation",
+	"campaign":        ". nodeset snapshot",
+	"check":           ". nodeset text slurmconf",
+	"reconcile":       ". nodeset snapshot",
+	"status":          ". nodeset snapshot reconcile text",
+	"usage":           ". nodeset text",
+	"config":          ". nodeset",
+	"journal":         ". nodeset",
+	"gate":            ". nodeset",
+	"simulate":        ". nodeset operation",
+	"storm":           "",
+	"terraform":       ". nodeset",
+	"sitefiles":       "nodeset text",
+	"ansible":         ". nodeset process process/sockets sitefiles",
+	"slurm":           ". nodeset process process/sockets",
+	"cloud/openstack": ". nodeset",
+	"cloud/placement": ".",
+	"cloud":           ".",
+	"cloud/libvirt":   ". nodeset cloud cloud/placement",
+	"cloud/vsphere":   ". nodeset cloud cloud/placement",
+	"cloud/machines":  ". nodeset cloud process",
+	"ssh":             ". nodeset",
+	"site": ". nodeset process process/sockets process/logfile config gate journal snapshot plan " +
+		"operation controller campaign reconcile status usage check slurmconf terraform ansible " +
+		"slurm cloud/openstack ssh cloud/libvirt cloud/vsphere cloud/machines sitefiles",
+	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage check slurm site",
 }
 
 // TestArrows parses the imports of every file of the product. It reads the files itself: `go list` would leave the
@@ -74,29 +63,33 @@ var arrows = map[string][]string{
 func TestArrows(t *testing.T) {
 	root := filepath.Join("..", "..")
 	seen := map[string]bool{}
-	err := filepath.WalkDir(filepath.Join(root, "reconfigure"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
-			strings.Contains(path, "testdata") {
-			return err
-		}
-		pkg, err := filepath.Rel(root, filepath.Dir(path))
-		if err != nil {
-			return err
-		}
-		allowed, ok := arrows[pkg]
-		if !ok {
-			t.Errorf("package %s is not in the picture: add it to arrows and to docs/how-it-works/design.md", pkg)
-		}
-		seen[pkg] = true
-		for _, imported := range imports(t, path) {
-			if own, ok := strings.CutPrefix(imported, module); ok && !slices.Contains(allowed, own) {
-				t.Errorf("%s imports %s; %s may import only %v", path, own, pkg, allowed)
+	for _, top := range []string{"reconfigure", "cmd"} {
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+				strings.Contains(path, "testdata") {
+				return err
 			}
+			folder, err := filepath.Rel(root, filepath.Dir(path))
+			if err != nil {
+				return err
+			}
+			pkg := room(folder)
+			allowed, ok := arrows[pkg]
+			if !ok {
+				t.Errorf("package %s is not in the picture: add it to arrows and to docs/how-it-works/design.md", folder)
+			}
+			seen[pkg] = true
+			for _, imported := range imports(t, path) {
+				own, ours := strings.CutPrefix(imported, module)
+				if own = room(own); ours && !slices.Contains(strings.Fields(allowed), own) {
+					t.Errorf("%s imports %s; %s may import only %s", path, own, pkg, allowed)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	for pkg := range arrows {
 		if !seen[pkg] {
@@ -105,8 +98,16 @@ func TestArrows(t *testing.T) {
 	}
 }
 
+// room returns the name that arrows has for a package of ours.
+func room(pkg string) string {
+	if pkg == "reconfigure" {
+		return "."
+	}
+	return strings.TrimPrefix(pkg, "reconfigure/")
+}
+
 // TestACloudIsNamedInItsAdapterAndTheWiringOnly reads the imports and the texts of every file of the product: a kind of
-// cloud is named in reconfigure/NAME and in the wiring. The kinds are the folders of the root modules.
+// cloud is named in reconfigure/cloud/NAME and in the wiring. The kinds are the folders of the root modules.
 func TestACloudIsNamedInItsAdapterAndTheWiringOnly(t *testing.T) {
 	root := filepath.Join("..", "..")
 	modules, err := os.ReadDir(filepath.Join(root, "terraform"))
@@ -121,7 +122,7 @@ func TestACloudIsNamedInItsAdapterAndTheWiringOnly(t *testing.T) {
 			}
 			file := parse(t, path, parser.SkipObjectResolution)
 			for _, cloud := range modules {
-				if strings.HasPrefix(path, filepath.Join(root, "reconfigure", cloud.Name())+string(filepath.Separator)) {
+				if strings.HasPrefix(path, filepath.Join(root, "reconfigure", "cloud", cloud.Name())+string(filepath.Separator)) {
 					continue
 				}
 				ast.Inspect(file, func(n ast.Node) bool {

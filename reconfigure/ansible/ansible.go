@@ -23,8 +23,8 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process/sockets"
 	"github.com/eiffel-hpc/eiffel/reconfigure/sitefiles"
-	"github.com/eiffel-hpc/eiffel/reconfigure/sockets"
 )
 
 // Config is the configuration of a Runner.

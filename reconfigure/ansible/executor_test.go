@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/eiffel-hpc/eiffel/reconfigure/sockets"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process/sockets"
 )
 
 func TestCommandLineAndEnvironment(t *testing.T) {

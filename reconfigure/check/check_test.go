@@ -11,7 +11,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/tools"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/openstack"
 )
 
 // publicKey is of no use to anybody: its private half was thrown away.

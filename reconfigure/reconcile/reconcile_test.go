@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/openstack"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
-	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/libvirt"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/machines"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/openstack"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/vsphere"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
-	"github.com/eiffel-hpc/eiffel/reconfigure/libvirt"
-	"github.com/eiffel-hpc/eiffel/reconfigure/machines"
-	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
-	"github.com/eiffel-hpc/eiffel/reconfigure/vsphere"
 )
 
 // providers is the kinds of clouds, one line for each. The first is the default.

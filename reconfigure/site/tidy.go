@@ -13,8 +13,8 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
-	"github.com/eiffel-hpc/eiffel/reconfigure/logfile"
-	"github.com/eiffel-hpc/eiffel/reconfigure/sockets"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process/logfile"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process/sockets"
 )
 
 // tidier takes out of the journal and the state directory what is older than is declared, at most once a day.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
-	"github.com/eiffel-hpc/eiffel/reconfigure/sockets"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process/sockets"
 )
 
 const (

@@ -20,7 +20,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
-	"github.com/eiffel-hpc/eiffel/reconfigure/sockets"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process/sockets"
 )
 
 // host is an SSH server on which Slurm's tools are.

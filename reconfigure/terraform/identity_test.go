@@ -10,9 +10,9 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	cloud "github.com/eiffel-hpc/eiffel/reconfigure/cloud/openstack"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
-	cloud "github.com/eiffel-hpc/eiffel/reconfigure/openstack"
 )
 
 // TestAClusterWithoutAnIDGetsOne makes a cluster as earlier versions made it. That it gets an id changes none of its

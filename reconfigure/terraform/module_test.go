@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/libvirt"
-	"github.com/eiffel-hpc/eiffel/reconfigure/vsphere"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/libvirt"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/vsphere"
 )
 
 func TestBlocksOfTheModuleAreClassified(t *testing.T) {

@@ -1,7 +1,7 @@
 package terraform
 
 import (
-	"github.com/eiffel-hpc/eiffel/reconfigure/openstack"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/openstack"
 )
 
 // The resources of the root module with which the tests run.

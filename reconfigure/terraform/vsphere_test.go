@@ -19,11 +19,11 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/scratch"
 	"github.com/eiffel-hpc/eiffel/lab/vcenter"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/vsphere"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ssh"
-	"github.com/eiffel-hpc/eiffel/reconfigure/vsphere"
 )
 
 // vsphereSite is a cluster directory with the root module for vSphere, real Terraform and its real provider, and a

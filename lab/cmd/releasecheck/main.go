@@ -76,7 +76,7 @@ func suites() []suite {
 		{name: "twenty-nodes", parts: []part{{name: "a cluster of 20 nodes"}}, packages: []string{"./lab/e2e/campaign"},
 			environ: []string{large}},
 		{name: "libvirt-client", parts: []part{{"libvirt", "libvirt-daemon", ""}}, run: "TestClient|TestARemoved",
-			packages: []string{"./reconfigure/libvirt"}, environ: []string{"EIFFEL_LIBVIRT=1"}},
+			packages: []string{"./reconfigure/cloud/libvirt"}, environ: []string{"EIFFEL_LIBVIRT=1"}},
 		{name: "libvirt", parts: []part{{"a cluster with libvirt, on emulated processors", "libvirt-daemon", ""}},
 			packages: []string{"./lab/e2e/libvirt"}, environ: []string{"EIFFEL_LIBVIRT=1"}},
 		{name: "vsphere-terraform", parts: []part{{name: "Terraform on a simulated vCenter"}}, run: "VSphere",

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/adapter"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
 )
 
 // File is the file of the cluster directory with the machines.
@@ -57,9 +57,9 @@ func defaults() Table {
 }
 
 // readTable reads the table of a cloud in a cluster directory.
-func readTable(dir, cloud string) (Table, error) {
+func readTable(dir, name string) (Table, error) {
 	var table Table
-	_, err := adapter.Entry(dir, File, cloud, func(node *yaml.Node) (err error) {
+	_, err := cloud.Entry(dir, File, name, func(node *yaml.Node) (err error) {
 		table, err = parse(node)
 		return err
 	})

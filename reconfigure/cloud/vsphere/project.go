@@ -11,7 +11,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/hosts"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/placement"
 )
 
 // Room is what the entry lets instances take, and what all virtual machines take, whosever they are: those of each host
@@ -24,7 +24,7 @@ func (c *Client) Room(ctx context.Context) (reconfigure.Room, error) {
 			return reconfigure.Room{}, err
 		}
 		if len(c.table.Hosts) > 0 {
-			return hosts.Room(c.table.limits(), c.table.Flavors, perHost(c.table, all)), nil
+			return placement.Room(c.table.limits(), c.table.Flavors, perHost(c.table, all)), nil
 		}
 		pool, err := l.inPool(ctx, c.table.ResourcePool)
 		if err != nil {
@@ -45,7 +45,7 @@ func (c *Client) Room(ctx context.Context) (reconfigure.Room, error) {
 func perHost(t Table, all []machine) map[string]reconfigure.Use {
 	shards := map[string]string{}
 	for i, h := range t.Hosts {
-		shards[path.Base(h.Name)] = hosts.Shard(i)
+		shards[path.Base(h.Name)] = placement.Shard(i)
 	}
 	used := map[string]reconfigure.Use{}
 	for _, m := range all {

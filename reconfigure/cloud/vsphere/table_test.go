@@ -179,7 +179,7 @@ func TestErrorsOfTheProviderHaveClasses(t *testing.T) {
 
 // TestTheDocumentedEntryIsRead reads that of docs/guides/clouds.md, with the resource pool and with hosts instead.
 func TestTheDocumentedEntryIsRead(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guides", "clouds.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "guides", "clouds.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

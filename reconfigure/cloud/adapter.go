@@ -1,6 +1,6 @@
-// Package adapter is what the adapters of several kinds of clouds share: how the entry of a cloud is read from its
-// file, how words of an error become a class, and the calls for what a cloud does not have.
-package adapter
+// Package cloud is what the adapters of several kinds of clouds share: how the entry of a cloud is read from its file,
+// how words of an error become a class, and the calls for what a cloud does not have.
+package cloud
 
 import (
 	"context"

@@ -11,8 +11,8 @@ import (
 	"regexp"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/adapter"
-	"github.com/eiffel-hpc/eiffel/reconfigure/hosts"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/placement"
 )
 
 // domainType is the type of a node's instance in the root module.
@@ -41,7 +41,7 @@ func Provider() reconfigure.Provider {
 			if err != nil {
 				return nil, err
 			}
-			return hosts.Place(t.limits(), t.Flavors, c), nil
+			return placement.Place(t.limits(), t.Flavors, c), nil
 		},
 	}
 }
@@ -99,7 +99,7 @@ var ipv4 = regexp.MustCompile(`^\d+\.\d+\.\d+\.\d+$`)
 
 // providerClass returns the class of an error of Terraform's provider.
 func providerClass(words string) reconfigure.Class {
-	return adapter.ClassOf(words, []adapter.Words{
+	return cloud.ClassOf(words, []cloud.Words{
 		{Words: full, Class: reconfigure.ClassCapacity}, {Words: silent, Class: reconfigure.ClassBoot},
 		{Words: missing, Class: reconfigure.ClassMissing}, {Words: unreached, Class: reconfigure.ClassCloud},
 	})

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/eiffel-hpc/eiffel/reconfigure/adapter"
-	"github.com/eiffel-hpc/eiffel/reconfigure/hosts"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/placement"
 )
 
 // The files of the cluster directory. The root module reads the first one too.
@@ -36,21 +36,21 @@ type Table struct {
 	Clone        string `yaml:"clone"`         // full, the default, or linked
 
 	// What instances may take of the resource pool, where there are no hosts.
-	hosts.Limits `yaml:",inline"`
+	placement.Limits `yaml:",inline"`
 	// Hosts are where nodes are placed; none: vCenter places them in the resource pool.
-	Hosts   []Host        `yaml:"hosts"`
-	Flavors hosts.Flavors `yaml:"flavors"`
+	Hosts   []Host            `yaml:"hosts"`
+	Flavors placement.Flavors `yaml:"flavors"`
 }
 
 // Host is a host, with what instances may take of it.
 type Host struct {
-	Name         string `yaml:"name"` // in vCenter's inventory
-	hosts.Limits `yaml:",inline"`
+	Name             string `yaml:"name"` // in vCenter's inventory
+	placement.Limits `yaml:",inline"`
 }
 
 // limits returns what instances may take of each host.
-func (t Table) limits() []hosts.Limits {
-	all := make([]hosts.Limits, len(t.Hosts))
+func (t Table) limits() []placement.Limits {
+	all := make([]placement.Limits, len(t.Hosts))
 	for i, h := range t.Hosts {
 		all[i] = h.Limits
 	}
@@ -58,8 +58,8 @@ func (t Table) limits() []hosts.Limits {
 }
 
 // readTable reads the entry of a cloud in a cluster directory, with its password.
-func readTable(dir, cloud string) (Table, error) {
-	return adapter.Entry(dir, File, cloud, func(t *Table) error {
+func readTable(dir, name string) (Table, error) {
+	return cloud.Entry(dir, File, name, func(t *Table) error {
 		err := t.check()
 		if err != nil || t.Password != "" {
 			return err
@@ -106,7 +106,7 @@ func (t Table) check() error {
 	} else if !slices.Contains([]string{"", "full", "linked"}, t.Clone) {
 		problems = append(problems, fmt.Errorf("clone %q is neither full nor linked", t.Clone))
 	}
-	if t.Limits != (hosts.Limits{}) && len(t.Hosts) > 0 {
+	if t.Limits != (placement.Limits{}) && len(t.Hosts) > 0 {
 		problems = append(problems, errors.New("limits are those of the hosts, or of the resource pool, but not both"))
 	}
 	problems = append(problems, t.Check())

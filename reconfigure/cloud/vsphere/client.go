@@ -25,7 +25,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/adapter"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
 )
 
 // tempo is how long is waited for what.
@@ -44,9 +44,9 @@ var (
 // Client asks a vCenter. It is safe for concurrent use. It logs in when it is first needed, and again when vCenter has
 // ended the session.
 type Client struct {
-	adapter.NoPorts
-	adapter.NoMarks
-	adapter.NoImages
+	cloud.NoPorts
+	cloud.NoMarks
+	cloud.NoImages
 
 	access reconfigure.Access
 	table  Table
@@ -70,7 +70,7 @@ func Open(_ context.Context, access reconfigure.Access) (*Client, error) {
 		return nil, err
 	}
 	return &Client{
-		NoPorts: adapter.NoPorts{Reason: errNoPorts}, NoImages: adapter.NoImages{Reason: errNoImages},
+		NoPorts: cloud.NoPorts{Reason: errNoPorts}, NoImages: cloud.NoImages{Reason: errNoImages},
 		access: access, table: table, tempo: usual(),
 	}, nil
 }

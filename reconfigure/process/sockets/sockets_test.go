@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/eiffel-hpc/eiffel/lab/scratch"
-	"github.com/eiffel-hpc/eiffel/reconfigure/sockets"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process/sockets"
 )
 
 func check(t *testing.T, err error) {

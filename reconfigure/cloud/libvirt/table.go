@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/eiffel-hpc/eiffel/reconfigure/adapter"
-	"github.com/eiffel-hpc/eiffel/reconfigure/hosts"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/placement"
 )
 
 // File is the file of the cluster directory with the hosts. The root module reads it too.
@@ -17,20 +17,20 @@ type Table struct {
 	// Pool is the storage pool of images and disks. Every host has one of that name.
 	Pool string `yaml:"pool"`
 	// Type is the hypervisor: kvm, the default, or qemu, which emulates a processor.
-	Type    string        `yaml:"type"`
-	Hosts   []Host        `yaml:"hosts"`
-	Flavors hosts.Flavors `yaml:"flavors"`
+	Type    string            `yaml:"type"`
+	Hosts   []Host            `yaml:"hosts"`
+	Flavors placement.Flavors `yaml:"flavors"`
 }
 
 // Host is a host, with what instances may take of it.
 type Host struct {
-	URI          string `yaml:"uri"` // libvirt's, such as qemu:///system or qemu+ssh://root@host/system
-	hosts.Limits `yaml:",inline"`
+	URI              string `yaml:"uri"` // libvirt's, such as qemu:///system or qemu+ssh://root@host/system
+	placement.Limits `yaml:",inline"`
 }
 
 // limits returns what instances may take of each host.
-func (t Table) limits() []hosts.Limits {
-	all := make([]hosts.Limits, len(t.Hosts))
+func (t Table) limits() []placement.Limits {
+	all := make([]placement.Limits, len(t.Hosts))
 	for i, h := range t.Hosts {
 		all[i] = h.Limits
 	}
@@ -38,8 +38,8 @@ func (t Table) limits() []hosts.Limits {
 }
 
 // readTable reads the table of a cloud in a cluster directory.
-func readTable(dir, cloud string) (Table, error) {
-	return adapter.Entry(dir, File, cloud, func(t *Table) error { return t.check() })
+func readTable(dir, name string) (Table, error) {
+	return cloud.Entry(dir, File, name, func(t *Table) error { return t.check() })
 }
 
 func (t Table) check() error {

@@ -1,6 +1,6 @@
-// Package hosts places instances over a table of hosts, and adds up what room these have, for clouds that leave that to
-// the cluster. It is pure.
-package hosts
+// Package placement places instances over a table of hosts, and adds up the room that these have, for clouds that leave
+// that to the cluster. It is pure.
+package placement
 
 import (
 	"errors"

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/adapter"
-	"github.com/eiffel-hpc/eiffel/reconfigure/hosts"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/placement"
 )
 
 // tempo is how long is waited for what.
@@ -36,9 +36,9 @@ var (
 
 // Client asks the hosts of a table. It is safe for concurrent use, and connects again where a connection has ended.
 type Client struct {
-	adapter.NoPorts
-	adapter.NoMarks
-	adapter.NoImages
+	cloud.NoPorts
+	cloud.NoMarks
+	cloud.NoImages
 
 	access reconfigure.Access
 	table  Table
@@ -53,11 +53,11 @@ func Open(_ context.Context, access reconfigure.Access) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		NoPorts: adapter.NoPorts{Reason: errNoPorts}, NoImages: adapter.NoImages{Reason: errNoImages},
+		NoPorts: cloud.NoPorts{Reason: errNoPorts}, NoImages: cloud.NoImages{Reason: errNoImages},
 		access: access, table: table, tempo: usual(),
 	}
 	for i, h := range table.Hosts {
-		c.hosts = append(c.hosts, &host{Host: h, shard: hosts.Shard(i), pool: table.Pool})
+		c.hosts = append(c.hosts, &host{Host: h, shard: placement.Shard(i), pool: table.Pool})
 	}
 	return c, nil
 }

@@ -35,7 +35,7 @@ type realHost struct {
 
 func newHost(t *testing.T) *realHost {
 	t.Helper()
-	needs.Libvirt(t, "../..")
+	needs.Libvirt(t, "../../..")
 	dir, err := os.MkdirTemp("/var/tmp", "eiffel-libvirt-")
 	if err != nil {
 		t.Fatal(err)

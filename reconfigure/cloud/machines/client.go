@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/adapter"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
@@ -20,9 +20,9 @@ var (
 
 // Client looks at machines and switches them. It is safe for concurrent use.
 type Client struct {
-	adapter.NoPorts
-	adapter.NoMarks
-	adapter.NoImages
+	cloud.NoPorts
+	cloud.NoMarks
+	cloud.NoImages
 
 	access   reconfigure.Access
 	table    Table
@@ -54,7 +54,7 @@ func Open(_ context.Context, access reconfigure.Access) (*Client, error) {
 		return nil, err
 	}
 	return &Client{
-		NoPorts: adapter.NoPorts{Reason: errNoPorts}, NoImages: adapter.NoImages{Reason: errNoImages},
+		NoPorts: cloud.NoPorts{Reason: errNoPorts}, NoImages: cloud.NoImages{Reason: errNoImages},
 		access: access, table: table, poll: time.Second, commands: make(chan struct{}, table.Parallelism),
 		found: map[string]found{}, looks: map[string]*look{},
 	}, nil

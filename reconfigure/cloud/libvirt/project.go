@@ -7,7 +7,7 @@ import (
 	rpc "github.com/digitalocean/go-libvirt"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/hosts"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/placement"
 )
 
 // Room is what the table lets instances take, and what all domains of the hosts take, whosever they are: of all hosts
@@ -21,7 +21,7 @@ func (c *Client) Room(ctx context.Context) (reconfigure.Room, error) {
 	for _, d := range all {
 		used[d.host.shard] = used[d.host.shard].Plus(reconfigure.Use{Instances: 1, Cores: d.cores, RAM: d.memory})
 	}
-	return hosts.Room(c.table.limits(), c.table.Flavors, used), nil
+	return placement.Room(c.table.limits(), c.table.Flavors, used), nil
 }
 
 // Flavors returns what one instance of each flavor takes, by name and by id.
