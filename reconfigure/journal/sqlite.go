@@ -14,7 +14,6 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
-	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
@@ -155,17 +154,13 @@ func (s sqliteStore) begin(ctx context.Context, db *sql.DB) (tx *sql.Tx, end fun
 // intervals that grow to 100 ms, so hundreds of callers at once would mostly sleep. It only saves time. SQLite's lock
 // is what keeps writers apart, so an error, or a process that keeps the queue waiting, ends the wait.
 func (s sqliteStore) awaitTurn(ctx context.Context) (leave func()) {
-	file, err := os.OpenFile(filepath.Join(s.dir, queueFile), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return func() {}
-	}
+	queue := flock.New(filepath.Join(s.dir, queueFile), flock.SetPermissions(0o600))
 	turn := make(chan struct{})
 	go func() { // flock(2) cannot be cancelled
 		defer close(turn)
-		for errors.Is(unix.Flock(int(file.Fd()), unix.LOCK_EX), unix.EINTR) {
-		}
+		_ = queue.Lock()
 	}()
-	unlock := func() { _ = file.Close() } // which releases the lock
+	unlock := func() { _ = queue.Unlock() }
 	select {
 	case <-turn:
 		return unlock

@@ -4,35 +4,17 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/unit"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
 // service is the unit of systemd's that is the worker of a cluster directory. One host may have several, so the
 // directory is the unit's instance.
-func service(dir string) string { return "reconfigure-worker@" + escapedPath(dir) + ".service" }
-
-// escapedPath is a path as systemd.unit(5) has it in the name of a unit (STRING ESCAPING FOR INCLUSION IN UNIT
-// NAMES), and as `systemd-escape --path` prints it. The path is absolute and clean.
-func escapedPath(path string) string {
-	path = strings.Trim(path, "/")
-	if path == "" {
-		return "-"
-	}
-	var b strings.Builder
-	for i := range len(path) {
-		switch c := path[i]; {
-		case c == '/':
-			b.WriteByte('-')
-		case c == '.' && i > 0, c == '_', c == ':', '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
-			b.WriteByte(c)
-		default:
-			fmt.Fprintf(&b, `\x%02x`, c)
-		}
-	}
-	return b.String()
+func service(dir string) string {
+	return "reconfigure-worker@" + unit.UnitNamePathEscape(dir) + ".service"
 }
 
 // startService has systemd start the worker, unless it is at work: to ask whether it is needs no permission. It does

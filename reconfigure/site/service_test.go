@@ -25,8 +25,8 @@ func TestServiceNames(t *testing.T) {
 	}
 }
 
-// unit is the unit that is shipped, as its name and its text.
-func unit(t *testing.T) (name, text string) {
+// shippedUnit is the unit that is shipped, as its name and its text.
+func shippedUnit(t *testing.T) (name, text string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", "..", "systemd", "*.service"))
 	if err != nil || len(files) != 1 {
@@ -40,7 +40,7 @@ func unit(t *testing.T) (name, text string) {
 }
 
 func TestTheUnitIsTheServiceThatIsStarted(t *testing.T) {
-	name, text := unit(t)
+	name, text := shippedUnit(t)
 	if want := strings.Replace(service("/opt/eiffel"), "opt-eiffel", "", 1); name != want {
 		t.Errorf("the unit is %s, and started is %s", name, want)
 	}
@@ -69,7 +69,7 @@ func TestTheUnitIsTheServiceThatIsStarted(t *testing.T) {
 // not know or like, and takes the rest. It knows of no other unit than the targets that each service depends on,
 // since it would tell of units that other packages have installed, too.
 func TestTheUnitIsWhatSystemdTakes(t *testing.T) {
-	_, text := unit(t)
+	_, text := shippedUnit(t)
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Fatalf("systemd's own tools have to be there: %v", err)

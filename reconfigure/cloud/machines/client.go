@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+	"golang.org/x/sync/singleflight"
+
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -30,18 +33,11 @@ type Client struct {
 	commands chan struct{} // a place for each command that runs
 
 	lock  sync.Mutex
-	found map[string]found // by node, as its name was looked up
-	looks map[string]*look // by node, that are under way
+	found map[string]found   // by node: caches DNS answers
+	asked singleflight.Group // by node: commands for a status that have not ended
 }
 
-// look is one question for the status of a machine.
-type look struct {
-	done   chan struct{} // closed when there is an answer
-	status string
-	err    error
-}
-
-// found is what a name was found to mean.
+// found is the address that DNS gave for a name.
 type found struct {
 	address string
 	at      time.Time
@@ -56,7 +52,7 @@ func Open(_ context.Context, access reconfigure.Access) (*Client, error) {
 	return &Client{
 		NoPorts: cloud.NoPorts{Reason: errNoPorts}, NoImages: cloud.NoImages{Reason: errNoImages},
 		access: access, table: table, poll: time.Second, commands: make(chan struct{}, table.Parallelism),
-		found: map[string]found{}, looks: map[string]*look{},
+		found: map[string]found{},
 	}, nil
 }
 
@@ -154,27 +150,14 @@ func (c *Client) server(ctx context.Context, node string, spec reconfigure.Spec)
 	return server
 }
 
-// soon is status for lists: a machine whose command takes long does not delay the others. The question goes on, and the
+// soon is status for lists: a machine whose command takes long does not delay the others. The command goes on, and the
 // next list has its answer.
 func (c *Client) soon(ctx context.Context, m machine) (string, error) {
 	const patience = 3 * time.Second
-	c.lock.Lock()
-	l := c.looks[m.node]
-	if l == nil {
-		l = &look{done: make(chan struct{})}
-		c.looks[m.node] = l
-		go func() {
-			l.status, l.err = c.status(ctx, m)
-			c.lock.Lock()
-			delete(c.looks, m.node)
-			c.lock.Unlock()
-			close(l.done)
-		}()
-	}
-	c.lock.Unlock()
+	answer := c.asked.DoChan(m.node, func() (any, error) { return c.status(ctx, m) })
 	select {
-	case <-l.done:
-		return l.status, l.err
+	case a := <-answer:
+		return a.Val.(string), a.Err
 	case <-time.After(patience):
 		return statusUnknown, fmt.Errorf("%s for %s has not ended yet", m.flavor.State[0], m.node)
 	case <-ctx.Done():
@@ -227,20 +210,16 @@ func (c *Client) Reboot(ctx context.Context, id string) error {
 
 // again repeats what fails with a passing failure, after pauses that double.
 func (c *Client) again(ctx context.Context, do func() error) error {
-	const most = 5
-	wait := 2 * c.poll
-	for attempt := 1; ; attempt++ {
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval, pauses.Multiplier, pauses.RandomizationFactor = 2*c.poll, 2, 0
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := do()
-		if err == nil || attempt == most || !reconfigure.ClassOf(err).Passing() {
-			return err
+		if err != nil && !reconfigure.ClassOf(err).Passing() {
+			err = backoff.Permanent(err)
 		}
-		select {
-		case <-time.After(wait):
-			wait *= 2
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+		return struct{}{}, err
+	}, backoff.WithBackOff(pauses), backoff.WithMaxTries(5), backoff.WithMaxElapsedTime(0))
+	return err
 }
 
 var errNoConsole = errors.New("the console of a machine is not read")

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,7 +19,7 @@ const prefix = "reconfigure-"
 // Dir is a folder of this process. The kernel releases its lock when the process ends in any way.
 type Dir struct {
 	Path string
-	lock *os.File
+	lock *flock.Flock
 }
 
 // New makes a folder.
@@ -27,8 +28,8 @@ func New() (Dir, error) {
 	if err != nil {
 		return Dir{}, fmt.Errorf("make a folder for sockets: %w", err)
 	}
-	lock, err := locked(path)
-	if err != nil {
+	lock := lockOf(path)
+	if _, err := lock.TryLock(); err != nil {
 		return Dir{}, errors.Join(fmt.Errorf("lock the folder for sockets: %w", err), os.RemoveAll(path))
 	}
 	return Dir{path, lock}, nil
@@ -36,7 +37,7 @@ func New() (Dir, error) {
 
 // Remove removes the folder.
 func (d Dir) Remove() error {
-	return errors.Join(os.RemoveAll(d.Path), d.lock.Close())
+	return errors.Join(os.RemoveAll(d.Path), d.lock.Unlock())
 }
 
 // parent returns the folder for temporary files, or /tmp if the name of that is too long: a socket's path has at most
@@ -49,17 +50,8 @@ func parent() string {
 	return "/tmp"
 }
 
-// locked opens a folder and locks it. The error is EWOULDBLOCK if another process has the lock (flock(2)).
-func locked(path string) (*os.File, error) {
-	dir, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(err, dir.Close())
-	}
-	return dir, nil
-}
+// lockOf returns the lock of a folder, on the folder itself.
+func lockOf(path string) *flock.Flock { return flock.New(path, flock.SetFlag(os.O_RDONLY)) }
 
 // Sweep removes the folders of this user whose processes have ended. A folder without a socket stays, since its process
 // may be about to lock it, and so does one that has anything else: it is not ours.
@@ -70,7 +62,7 @@ func Sweep() error {
 	}
 	var errs []error
 	for _, path := range all {
-		if err := sweep(path); err != nil && !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, fs.ErrNotExist) {
+		if err := sweep(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("remove the sockets of a process that was killed: %w", err))
 		}
 	}
@@ -82,11 +74,11 @@ func sweep(path string) error {
 	if err := unix.Lstat(path, &is); err != nil || is.Mode&unix.S_IFMT != unix.S_IFDIR || int(is.Uid) != os.Getuid() {
 		return err
 	}
-	lock, err := locked(path)
-	if err != nil {
+	lock := lockOf(path)
+	if ours, err := lock.TryLock(); err != nil || !ours {
 		return err
 	}
-	defer lock.Close() //nolint:errcheck // it was only read
+	defer lock.Unlock() //nolint:errcheck // the folder was only read
 	files, err := os.ReadDir(path)
 	other := func(f fs.DirEntry) bool { return f.Type() != fs.ModeSocket }
 	if err != nil || len(files) == 0 || slices.ContainsFunc(files, other) {
