@@ -121,16 +121,26 @@ func follow(all map[string]page, from page, link string) string {
 	return ""
 }
 
-// TestTheIndexHasEachPage compares the links of the index with the pages below docs.
-func TestTheIndexHasEachPage(t *testing.T) {
+// TestTheIndexLeadsToEachPage follows the links of the index, and of the pages that they lead to, below docs.
+func TestTheIndexLeadsToEachPage(t *testing.T) {
 	all := pages(t)
-	linked := map[string]bool{index: true}
-	for _, link := range all[index].links {
-		linked[filepath.Join(filepath.Dir(index), link)] = true
+	reached := map[string]bool{}
+	var visit func(path string)
+	visit = func(path string) {
+		if reached[path] || !strings.HasPrefix(path, "docs/") {
+			return
+		}
+		reached[path] = true
+		for _, link := range all[path].links {
+			visit(filepath.Join(filepath.Dir(path), link))
+		}
+	}
+	for _, link := range append(all[index].links, filepath.Base(index)) {
+		visit(filepath.Join(filepath.Dir(index), link))
 	}
 	for path := range all {
-		if strings.HasPrefix(path, "docs/") && !linked[path] {
-			t.Errorf("%s is not in %s", path, index)
+		if strings.HasPrefix(path, "docs/") && !reached[path] {
+			t.Errorf("no page that %s leads to links to %s", index, path)
 		}
 	}
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 )
 
-// TestRecipesAreTrue opens a site of each recipe: a section of docs/guides/recipes.md with a whole
-// group_vars/all.yml and, after the name of its file, what else the kind of cloud needs.
+// TestRecipesAreTrue opens a site of each page in docs/guides/recipes: a whole group_vars/all.yml and, after the name
+// of its file, what else the kind of cloud needs.
 func TestRecipesAreTrue(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guides", "recipes.md"))
-	if err != nil {
-		t.Fatal(err)
+	recipes, err := filepath.Glob(filepath.Join("..", "..", "docs", "guides", "recipes", "*.md"))
+	if err != nil || len(recipes) < 6 {
+		t.Fatalf("recipes %q, error %v", recipes, err)
 	}
-	sections := strings.Split(string(text), "\n## ")
-	for _, section := range sections[1:] {
-		title, body, _ := strings.Cut(section, "\n")
-		t.Run(title, func(t *testing.T) {
-			if anchor := "#" + strings.ReplaceAll(strings.ToLower(title), " ", "-"); !strings.Contains(sections[0], anchor) {
-				t.Errorf("the list at the top has no %s", anchor)
-			}
+	for _, recipe := range recipes {
+		text, err := os.ReadFile(recipe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := string(text)
+		t.Run(filepath.Base(recipe), func(t *testing.T) {
 			dir := t.TempDir()
 			file := config.File
 			for i, block := range blocks(body) {
