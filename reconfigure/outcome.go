@@ -2,6 +2,7 @@ package reconfigure
 
 import (
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
@@ -63,14 +64,23 @@ const (
 	StatusRejected  Status = "rejected" // by the planner; nothing was changed
 )
 
-// Verdict is the result for one node of a request.
+// Verdict is the result for one node of a request, or for several nodes that share a Rejection.
 type Verdict struct {
-	Node   string `json:"node"`
+	Node   string `json:"node"` // or a hostlist
 	Action Action `json:"action,omitempty"`
 	Status Status `json:"status"`
 	Phase  Phase  `json:"phase,omitempty"` // in which it failed
 	Class  Class  `json:"class,omitempty"` // of the failure
 	Reason string `json:"reason,omitempty"`
+}
+
+// Nodes returns the nodes that the verdict is for.
+func (v Verdict) Nodes() nodeset.NodeSet {
+	if !strings.ContainsAny(v.Node, "[,") {
+		return nodeset.Of(v.Node)
+	}
+	nodes, _ := nodeset.Parse(v.Node) // a String of a NodeSet always parses
+	return nodes
 }
 
 // Outcome is what a caller gets. A request has exactly one, and none while any of its nodes has no verdict: the

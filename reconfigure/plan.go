@@ -95,7 +95,8 @@ type Deferral struct {
 	Reason  string       `json:"reason"`
 }
 
-// Rejection is a node of a request for which nothing can be planned.
+// Rejection is a node of a request for which nothing can be planned. Nodes of which nothing is known share one
+// rejection: Node is their hostlist then.
 type Rejection struct {
 	Node    string    `json:"node"`
 	Request RequestID `json:"request"`

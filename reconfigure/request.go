@@ -70,9 +70,9 @@ type Options struct {
 
 // Open returns the nodes without a verdict.
 func (r Request) Open() nodeset.NodeSet {
-	done := make([]string, len(r.Verdicts))
-	for i, v := range r.Verdicts {
-		done[i] = v.Node
+	done := make([]string, 0, len(r.Verdicts))
+	for _, v := range r.Verdicts {
+		done = slices.AppendSeq(done, v.Nodes().All())
 	}
 	return r.Nodes.Difference(nodeset.Of(done...))
 }

@@ -62,6 +62,7 @@ func (p *progress) ready(due bool) bool {
 	}
 }
 
+// list returns the verdicts so far. That of several nodes is sorted by its hostlist.
 func (p *progress) list() []reconfigure.Verdict {
 	var all []reconfigure.Verdict
 	for _, node := range nodeset.Collect(maps.Keys(p.verdicts)).Names() {
@@ -114,9 +115,8 @@ func (p *progress) begin(open nodeset.NodeSet, plan reconfigure.Plan) {
 			p.verdicts[r.Node] = v
 		}
 	}
-	for node := range p.Request.Nodes.All() {
-		_, known := p.verdicts[node]
-		if !known && !p.underWay.Contains(node) && !p.isDeferred(node) {
+	for node := range p.request().Open().All() {
+		if !p.isDeferred(node) {
 			p.verdicts[node] = reconfigure.Verdict{Node: node, Status: reconfigure.StatusUnchanged}
 		}
 	}

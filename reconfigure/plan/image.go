@@ -12,7 +12,7 @@ func (p *planner) image(r reconfigure.Request) {
 		_, there := p.seen.Instances[node]
 		switch {
 		case !p.declared.Contains(node) && !there && !p.seen.Desired[node].HasInstance():
-			p.reject(r, node, "no node group declares it")
+			p.reject(r, node, undeclared)
 		case !p.deployed():
 			p.reject(r, node, "there is no cluster: its control node has no instance")
 		case p.cluster.Existing:
@@ -23,7 +23,7 @@ func (p *planner) image(r reconfigure.Request) {
 			p.capture(r, node)
 		case !p.declared.Contains(node):
 			p.giveBack(r, node)
-			p.reject(r, node, "no node group declares it")
+			p.reject(r, node, undeclared)
 		case !p.slurm:
 			p.reject(r, node, p.slurmsReason())
 		case !whole:

@@ -35,17 +35,17 @@ func Compute(cluster reconfigure.Cluster, seen snapshot.Snapshot, requests []rec
 		case reconfigure.Deploy:
 			p.deploy(r)
 		case reconfigure.Resume:
-			p.resume(r)
+			p.resume(p.withoutUnknown(r))
 		case reconfigure.Suspend:
-			p.suspend(r)
+			p.suspend(p.withoutUnknown(r))
 		case reconfigure.Update:
-			p.update(r)
+			p.update(p.withoutUnknown(r))
 		case reconfigure.Enlarge, reconfigure.Shrink, reconfigure.Resize:
 			p.resize(r)
 		case reconfigure.Destroy:
 			p.destroy(r)
 		case reconfigure.MakeImage:
-			p.image(r)
+			p.image(p.withoutUnknown(r))
 		default:
 			p.rejectAll(r, "unknown mode "+string(r.Mode))
 		}
@@ -200,6 +200,27 @@ func (p *planner) rejectAll(r reconfigure.Request, reason string) {
 	for node := range r.Nodes.All() {
 		p.reject(r, node, reason)
 	}
+}
+
+// undeclared is the reason for rejecting a node of a request.
+const undeclared = "no node group declares it"
+
+// withoutUnknown rejects the nodes that no node group declares and no source knows, and returns the request without
+// them. They share one rejection, since Slurm's key can name 65,536 of them in a call of 40 bytes. Slurm does not wait
+// for a node that it does not know.
+func (p *planner) withoutUnknown(r reconfigure.Request) reconfigure.Request {
+	unknown := r.Open().Difference(p.declared).Where(func(node string) bool {
+		_, there := p.seen.Instances[node]
+		_, wanted := p.seen.Desired[node]
+		_, slurm := p.seen.States[node]
+		return !there && !wanted && !slurm
+	})
+	if unknown.Empty() {
+		return r
+	}
+	p.rejected = append(p.rejected, reconfigure.Rejection{Node: unknown.String(), Request: r.ID, Reason: undeclared})
+	r.Nodes = r.Nodes.Difference(unknown)
+	return r
 }
 
 // spec returns the entry of a node by the current declaration of its group.

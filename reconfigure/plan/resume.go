@@ -12,7 +12,7 @@ func (p *planner) resume(r reconfigure.Request) {
 	_, deployed := p.seen.Instances[p.cluster.Control.Name]
 	for node := range r.Open().All() {
 		if !p.declared.Contains(node) {
-			p.reject(r, node, "no node group declares it")
+			p.reject(r, node, undeclared)
 			continue
 		}
 		if !deployed {

@@ -17,7 +17,7 @@ func (p *planner) suspend(r reconfigure.Request) {
 		state := p.seen.States[node]
 		switch {
 		case !p.declared.Contains(node) && !there && !wanted:
-			p.reject(r, node, "no node group declares it")
+			p.reject(r, node, undeclared)
 		case p.persistent.Contains(node):
 			p.reject(r, node, "it is persistent")
 		case !there && !wanted:

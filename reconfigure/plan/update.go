@@ -20,7 +20,7 @@ func (p *planner) update(r reconfigure.Request) {
 		switch {
 		case !p.declared.Contains(node):
 			p.giveBack(r, node)
-			p.reject(r, node, "no node group declares it")
+			p.reject(r, node, undeclared)
 		case !p.deployed():
 			p.reject(r, node, "there is no cluster: its control node has no instance")
 		case p.cluster.Existing && p.reimages(r, node):

@@ -95,11 +95,12 @@ func (e *OutcomeError) Error() string {
 	if o.Error != "" {
 		return fmt.Sprintf("request %s failed as a whole: %s\n%s has more", o.Request, o.Error, e.Logs)
 	}
-	bad := 0
+	bad, all := 0, 0
 	for _, v := range o.Verdicts {
-		if v.Status != reconfigure.StatusDone && v.Status != reconfigure.StatusUnchanged {
-			bad++
+		nodes := v.Nodes().Len()
+		if all += nodes; v.Status != reconfigure.StatusDone && v.Status != reconfigure.StatusUnchanged {
+			bad += nodes
 		}
 	}
-	return fmt.Sprintf("request %s: not as asked: %d of %d nodes; %s has more", o.Request, bad, len(o.Verdicts), e.Logs)
+	return fmt.Sprintf("request %s: not as asked: %d of %d nodes; %s has more", o.Request, bad, all, e.Logs)
 }

@@ -109,7 +109,7 @@ func failuresOf(f Facts, nodes nodeset.NodeSet, requests []reconfigure.Request) 
 		}
 		for _, v := range verdicts {
 			good := v.Status == reconfigure.StatusDone || v.Status == reconfigure.StatusUnchanged
-			if !good && !told[v.Node] && nodes.Contains(v.Node) {
+			if !good && !told[v.Node] && !v.Nodes().Intersect(nodes).Empty() {
 				steps = append(steps, Step{at, Failed, v.Node, "", fmt.Sprintf("%s: %s", v.Status, v.Reason)})
 			}
 		}
