@@ -17,11 +17,13 @@ const (
 	ClassCapacity  Class = "capacity"   // no host of the cloud has room
 	ClassRateLimit Class = "rate-limit" // the cloud limits the rate of requests
 	// the cloud does not answer, or has an internal error; nothing was changed
-	ClassCloud        Class = "cloud-unavailable"
-	ClassMissing      Class = "missing"      // the image, flavor or network does not exist
-	ClassBoot         Class = "boot-timeout" // the instance did not boot in time
-	ClassSSH          Class = "no-ssh"       // the instance booted, but the login by SSH fails
-	ClassPlaybook     Class = "playbook"     // a task of the playbooks failed
+	ClassCloud    Class = "cloud-unavailable"
+	ClassMissing  Class = "missing"      // the image, flavor or network does not exist
+	ClassBoot     Class = "boot-timeout" // the instance did not boot in time
+	ClassSSH      Class = "no-ssh"       // the instance booted, but the login by SSH fails
+	ClassPlaybook Class = "playbook"     // a task of the playbooks failed on the node
+	// a run of the playbooks ended without a result of the node: the control node or the control host failed
+	ClassAnsible      Class = "ansible-failed"
 	ClassUnregistered Class = "unregistered" // slurmd did not register in time
 	ClassRefused      Class = "refused"      // the fence or the guard refused the change; nothing was changed
 	// the answer of the cloud was lost; the change may or may not have been made
@@ -39,8 +41,10 @@ func (c Class) Boots() bool {
 	return c == ClassBoot || c == ClassSSH || c == ClassPlaybook || c == ClassUnregistered
 }
 
-// Passing reports whether the cause is temporary: a retry may succeed without any intervention.
-func (c Class) Passing() bool { return c == ClassRateLimit || c == ClassCloud || c == ClassUnknown }
+// Passing reports whether the cause lies outside the node and may end at any time, so that a retry may succeed.
+func (c Class) Passing() bool {
+	return c == ClassRateLimit || c == ClassCloud || c == ClassUnknown || c == ClassAnsible
+}
 
 // ForOwner returns a description of the class for the owner of a job.
 func (c Class) ForOwner() string {
@@ -53,6 +57,7 @@ func (c Class) ForOwner() string {
 		ClassBoot:         "the machine did not start in time",
 		ClassSSH:          "the machine could not be reached",
 		ClassPlaybook:     "the machine could not be set up",
+		ClassAnsible:      "the cluster's own hosts could not set up the machine; an administrator must look at them",
 		ClassUnregistered: "the machine was set up, but Slurm did not get it, or not as it should be",
 		ClassRefused:      "an administrator must review a change first",
 		ClassUnknown:      "the answer of the cloud was lost",

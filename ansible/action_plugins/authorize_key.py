@@ -103,5 +103,5 @@ class ActionModule(ActionBase):
         try:
             result["changed"] = add(args["file"], new)
         except OSError as error:
-            raise AnsibleActionFail("authorize the key: %s" % error) from error
+            raise AnsibleActionFail("authorize the key: %s" % error, result={"control_host": True}) from error
         return result

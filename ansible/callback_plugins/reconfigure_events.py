@@ -67,7 +67,7 @@ class CallbackModule(CallbackBase):
         task = result._task.get_name(include_role_fqcn=False).strip()
         self._write(
             event=event, host=result._host.get_name(), task=task, message=_message(result._result), output=_output(result._result),
-            ignored=ignored, rescued=event == "failed" and _rescued(result._task),
+            ignored=ignored, rescued=event == "failed" and _rescued(result._task), here=_here(result._result),
         )
 
     def _write(self, **event):
@@ -78,6 +78,11 @@ def _ahead(then):
     """Returns the seconds that the clock of a node is ahead. A node is not trusted: a number must not be too large for `reconfigure`."""
     now = int(time.time())
     return min(max(then - now, -now), now) if isinstance(then, int) else 0
+
+
+def _here(result):
+    """Reports whether the control host failed and not the host of the task: an action plugin of ours says so, or a plugin ended with an exception, as on a full disk."""
+    return result.get("control_host") is True or str(result.get("msg", "")).startswith("Unexpected failure during module execution")
 
 
 def _rescued(task):

@@ -49,8 +49,8 @@ func exits() []exit {
 		},
 		{
 			7,
-			"no node is as asked: the cloud failed or was too busy while it was at work, or its answer was lost; to " +
-				"ask again may help",
+			"no node is as asked: the cloud failed, was too busy, or its answer was lost, or the playbooks ended " +
+				"without a result; to ask again may help",
 			failedFor(reconfigure.Class.Passing),
 		},
 		{

@@ -50,8 +50,10 @@ func New(c Config) *Runner {
 // Configure configures the instances of the changed nodes. The other nodes get what the extent says, and it does not
 // log in to those of extent.Apart. It may be repeated: what is as declared is not changed. Where the extent is
 // Everywhere, the control node is one of the changed nodes. The failures have the message of the last failed task of
-// each changed node that failed. An error means that the results are unknown: the playbook could not be read, Ansible
-// could not be started, or ctx ended. Then each node may be in any state, and the call may be retried.
+// each changed node that failed. A node of which the run has no result of its own, because it ended at another host or
+// because the control host failed, has reconfigure.ClassAnsible. An error means that the results are unknown: the
+// playbook could not be read, Ansible could not be started, or ctx ended. Then each node may be in any state, and the
+// call may be retried.
 //
 // watch is called for each task that begins on a changed node, and for each failure on another one. done, which may be
 // nil, is called once for each changed node, as soon as its result is known: with nil when its last task has ended,
@@ -84,7 +86,7 @@ func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances
 	seen, err := r.play(ctx, c, instances, inv, extent, watch, results)
 	more, err := seen.verdicts(extent.Changed, err)
 	if err != nil {
-		return nil, fmt.Errorf("configure %s: %w", extent.Changed, err)
+		return nil, fmt.Errorf("the playbooks ended without results: %w", err)
 	}
 	results.tell(more)
 	results.wellFor(extent.Changed)
@@ -168,7 +170,10 @@ func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, instances map[
 	if inv.keepApart(extent.Apart) {
 		limit = "all:!" + groupApart
 	}
-	if err := errors.Join(s.writeVars(c, extent), s.writeInventory(r.Dir, inv)); err != nil {
+	err = errors.Join(
+		setDamagedAside(givenFile(c.Settings.StateDir)), s.writeVars(c, extent), s.writeInventory(r.Dir, inv),
+	)
+	if err != nil {
 		return seen, err
 	}
 	measured := map[string]string{}
@@ -198,7 +203,7 @@ func (r *Runner) execute(ctx context.Context, e executor, hear func(event)) (see
 			hear(e)
 		})
 	}()
-	err = e.Execute(ctx)
+	err = explained(e.Execute(ctx), r.Dir, e.scratch.dir)
 	events.end()
 	if lost := <-done; lost != nil && err == nil {
 		err = fmt.Errorf("read Ansible's events: %w", lost)
@@ -283,6 +288,22 @@ func (s scratch) writeVars(c reconfigure.Cluster, extent reconfigure.Extent) err
 		}
 	}
 	return writeJSON(s.vars(), vars)
+}
+
+// setDamagedAside renames a file that is not JSON, as a power failure may leave it, so that the playbooks read its
+// content from the control node again. It is kept, since it may have the only copy of the munge key.
+func setDamagedAside(path string) error {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && json.Valid(text) {
+		return nil
+	}
+	if err == nil {
+		err = os.Rename(path, path+".damaged")
+	}
+	if err != nil {
+		return fmt.Errorf("read what the compute nodes get: %w", err)
+	}
+	return nil
 }
 
 func writeJSON(path string, v any) error {

@@ -27,6 +27,7 @@ type event struct {
 	Output  string `json:"output"`  // of a failure: all that the task has printed
 	Ignored bool   `json:"ignored"` // reports whether the host stays in the run after this failure
 	Rescued bool   `json:"rescued"` // reports whether tasks of a rescue section may follow
+	Here    bool   `json:"here"`    // of a failure: reports whether it is the control host's, and not the host's
 
 	Hardware string `json:"hardware"` // of a last task: what `slurmd -C` prints on the host
 	Clock    int64  `json:"clock"`    // of a last task: the seconds that the host's clock is ahead of the control host's
@@ -51,6 +52,9 @@ func (e event) failure() error {
 	err := fmt.Errorf("task %q: %s", e.Task, e.Message)
 	if e.Event == eventUnreachable {
 		err = reconfigure.Classify(reconfigure.ClassSSH, fmt.Errorf("could not be reached: %s", e.Message))
+	}
+	if e.Here {
+		err = reconfigure.Classify(reconfigure.ClassAnsible, fmt.Errorf("on the control host: %w", err))
 	}
 	if e.Output == "" {
 		return err
@@ -145,13 +149,18 @@ func (r record) verdicts(changed nodeset.NodeSet, end error) (reconfigure.Failur
 			failures[node] = r.failed[node]
 		case r.done[node]:
 		case whole:
-			failures[node] = errors.New("not configured: the run ended without its last task")
+			failures[node] = noResult(errors.New("not configured: the run ended without its last task"))
 		default:
-			failures[node] = fmt.Errorf("not configured, because the run ended at %s: %w", r.last, r.failed[r.last])
+			failures[node] = noResult(
+				fmt.Errorf("not configured, because the run ended at %s: %w", r.last, r.failed[r.last]))
 		}
 	}
 	return failures, nil
 }
+
+// noResult is the failure of a node of which a run has no result. It says nothing about the node's instance, also where
+// it is the failure of another host.
+func noResult(err error) error { return reconfigure.Classify(reconfigure.ClassAnsible, err) }
 
 // aboutHosts reports whether Ansible ran to its end, so that all failures are those of hosts. Its exit status is then a
 // sum of 2 (a task failed), 4 (unreachable) and 8 (no host was left in a play); see RUN_ in Ansible's TaskQueueManager.

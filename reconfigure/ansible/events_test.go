@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
@@ -102,6 +103,113 @@ func TestVerdicts(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestTroubleOfAnotherHostIsNoFailureOfANodesInstance has runs of which a node has no result of its own. A new instance
+// of the node would have none either.
+func TestTroubleOfAnotherHostIsNoFailureOfANodesInstance(t *testing.T) {
+	unreachable := event{Event: eventUnreachable, Host: "ctl", Task: "Read the files for the compute nodes",
+		Message: "Connection timed out"}
+	failed := event{Event: eventFailed, Host: "ctl", Task: "Read the files for the compute nodes", Message: "no such file"}
+	for name, tc := range map[string]struct {
+		plays  int // that begin
+		events []event
+		code   int
+		want   string
+		class  reconfigure.Class
+	}{
+		"the control node is silent": {1, []event{unreachable}, 4,
+			"not configured, because the run ended at ctl: could not be reached: Connection timed out",
+			reconfigure.ClassAnsible},
+		"a task failed on the control node": {1, []event{failed}, 2, "not configured, because the run ended at ctl: " +
+			`task "Read the files for the compute nodes": no such file`, reconfigure.ClassAnsible},
+		"no task was the last one of the node": {2, nil, 0, "not configured: the run ended without its last task",
+			reconfigure.ClassAnsible},
+		"the control host's disk is full": {2, []event{{Event: eventFailed, Host: "node01", Task: "Authorize its key",
+			Message: "No space left on device", Here: true}}, 2,
+			`on the control host: task "Authorize its key": No space left on device`, reconfigure.ClassAnsible},
+		"the node is silent": {2, []event{{Event: eventUnreachable, Host: "node01", Message: "No route to host"}}, 4,
+			"could not be reached: No route to host", reconfigure.ClassSSH},
+		"a task failed on the node": {2, []event{{Event: eventFailed, Host: "node01", Task: "Start slurmd",
+			Message: "it does not start"}}, 2, `task "Start slurmd": it does not start`, reconfigure.ClassOther},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r record
+			r.add(event{Event: eventPlaybook, Plays: 2})
+			for range tc.plays {
+				r.add(event{Event: eventPlay})
+			}
+			for _, e := range tc.events {
+				r.add(e)
+			}
+			var end error
+			if tc.code != 0 {
+				end = &process.Error{Path: "ansible-playbook", Code: tc.code}
+			}
+			failures, err := r.verdicts(nodeset.Of("node01"), end)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := failures["node01"]
+			if got == nil || got.Error() != tc.want || reconfigure.ClassOf(got) != tc.class {
+				t.Errorf("got %v of class %s, want %s of class %s", got, reconfigure.ClassOf(got), tc.want, tc.class)
+			}
+		})
+	}
+}
+
+// TestWhatAnsibleSaidIsGivenByPlaceAndReason uses what ansible-core 2.14 printed.
+func TestWhatAnsibleSaidIsGivenByPlaceAndReason(t *testing.T) {
+	for name, tc := range map[string]struct{ printed, want string }{
+		"a syntax error": {`ERROR! We were unable to read either as JSON nor YAML, these are the errors we got from each:
+JSON: Expecting value: line 1 column 1 (char 0)
+
+Syntax Error while loading YAML.
+  mapping values are not allowed in this context
+
+The error appears to be in '/site/state/ansible/run-1/group_vars/cluster.yml': line 3, column 5, but may
+be elsewhere in the file depending on the exact syntax problem.
+
+The offending line appears to be:
+
+
+a: b: c
+    ^ here
+`, "group_vars/cluster.yml, line 3, column 5: syntax error: mapping values are not allowed in this context"},
+		"a role that is missing": {`[WARNING]: something else
+ERROR! the role 'nope' was not found in /site/ansible/roles
+
+The error appears to be in '/site/ansible/site.yml': line 2, column 11, but may
+be elsewhere in the file depending on the exact syntax problem.
+`, "ansible/site.yml, line 2, column 11: the role 'nope' was not found in /site/ansible/roles"},
+		"a file that cannot be read": {"ERROR! an error occurred while trying to read the file " +
+			"'/site/state/ansible/run-1/group_vars/cluster.yml': [Errno 13] Permission denied\n",
+			"an error occurred while trying to read the file 'group_vars/cluster.yml': [Errno 13] Permission denied"},
+		"a full disk": {"ERROR: Unable to create local directories(/site/state/ansible/run-1): [Errno 28] No space left " +
+			"on device\n",
+			"Unable to create local directories(/site/state/ansible/run-1): [Errno 28] No space left on device"},
+		"a fault of Python": {"Traceback (most recent call last):\n  File \"x\", line 1, in <module>\n" +
+			"OSError: [Errno 28] No space left on device\n", "OSError: [Errno 28] No space left on device"},
+		"nothing": {"", "ansible-playbook: exit status 4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := &process.Error{Path: "ansible-playbook", Code: 4, Stderr: tc.printed}
+			got := explained(ended, "/site", "/site/state/ansible/run-1")
+			if got.Error() != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+			if printed := reconfigure.OutputOf(got); printed != tc.printed {
+				t.Errorf("the evidence is %q", printed)
+			}
+			if !aboutHosts(got) {
+				t.Error("the exit status is lost")
+			}
+		})
+	}
+	interrupted := &process.Error{Path: "ansible-playbook", Err: context.Canceled, Stderr: "ERROR! User interrupted\n"}
+	if got := explained(interrupted, "/site", "/x"); got != error(interrupted) {
+		t.Errorf("an interrupt is %v", got)
 	}
 }
 

@@ -169,8 +169,8 @@ func (inv inventory) absent(c reconfigure.Cluster, nodes nodeset.NodeSet) reconf
 		if _, ok := inv.hosts[node]; !ok {
 			failures[node] = errors.New("not configured: the cluster has no instance of it with an address")
 		} else if !control {
-			failures[node] = fmt.Errorf("not configured: the control node %s has no instance with an address",
-				c.Control.Name)
+			failures[node] = noResult(
+				fmt.Errorf("not configured: the control node %s has no instance with an address", c.Control.Name))
 		}
 	}
 	return failures

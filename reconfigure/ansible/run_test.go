@@ -367,6 +367,104 @@ func TestAPlaybookThatCannotBeReadIsAnErrorThatSaysWhy(t *testing.T) {
 	}
 }
 
+func TestVariablesThatCannotBeReadAreNamedByTheirFileAndLine(t *testing.T) {
+	r := newRun(t, twoPlays)
+	write(t, filepath.Join(r.Dir, "group_vars", "cluster.yml"), "slurm_log: yes\nname: a: b\n")
+	_, err := r.configure(t.Context(), "node01")
+	const want = "the playbooks ended without results: group_vars/cluster.yml, line 2, column 8: syntax error: mapping " +
+		"values are not allowed in this context"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	if !strings.Contains(reconfigure.OutputOf(err), "name: a: b") {
+		t.Errorf("the evidence is %q", reconfigure.OutputOf(err))
+	}
+}
+
+// TestADamagedFileForTheNodesIsReadAgain from the control node, as if it were missing.
+func TestADamagedFileForTheNodesIsReadAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		content string
+		want    string
+	}{
+		"whole":   {`{"munge_key": "k", "slurm": []}`, "given_file is there: True"},
+		"damaged": {`{"munge_key": "k", "sl`, "given_file is there: False"},
+		"empty":   {"", "given_file is there: False"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t, `
+- hosts: "{{ reconfigure_changed }}"
+  gather_facts: false
+  tasks:
+    - ansible.builtin.debug:
+        msg: "given_file is there: {{ given_file is file }}"
+      tags: last
+`)
+			given := givenFile(r.cluster.Settings.StateDir)
+			write(t, given, tc.content)
+			if got, err := r.configure(t.Context(), "node01"); err != nil || len(got) > 0 {
+				t.Fatalf("%v, %v\n%s", got, err, r.log)
+			}
+			if !strings.Contains(r.log.String(), tc.want) {
+				t.Errorf("Ansible did not print %q:\n%s", tc.want, r.log)
+			}
+			if kept, err := os.ReadFile(given + ".damaged"); name != "whole" && string(kept) != tc.content {
+				t.Errorf("kept is %q (%v)", kept, err)
+			}
+		})
+	}
+}
+
+// TestAFaultOfTheControlHostIsNoFaultOfTheNode has two tasks fail that run on the control host, each for one node, and
+// one that runs on its node.
+func TestAFaultOfTheControlHostIsNoFaultOfTheNode(t *testing.T) {
+	r := newRun(t, `
+- hosts: "{{ reconfigure_changed }}"
+  gather_facts: false
+  strategy: free
+  tasks:
+    - authorize_key:
+        file: /dev/null/keys
+        key: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI`+strings.Repeat("A", 43)+`"
+        comment: a
+        command: "true"
+      when: inventory_hostname == 'node01'
+    - full: {}
+      when: inventory_hostname == 'node03'
+    - ansible.builtin.command: "false"
+      tags: last
+`)
+	write(t, filepath.Join(r.Dir, "host_vars", "node03.yml"), "{}\n")
+	write(t, filepath.Join(r.Dir, "ansible", "action_plugins", "full.py"), `
+from ansible.plugins.action import ActionBase
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        raise OSError(28, "No space left on device")
+`)
+	if err := copyTree("../../ansible/action_plugins", filepath.Join(r.Dir, "ansible", "action_plugins")); err != nil {
+		t.Fatal(err)
+	}
+	failures, err := r.Configure(t.Context(), r.cluster, r.instances,
+		reconfigure.Extent{Changed: nodeset.Of("node01", "node03", "big1")}, func(string, string) {}, nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, r.log)
+	}
+	for node, want := range map[string]struct {
+		class reconfigure.Class
+		words string
+	}{
+		"node01": {reconfigure.ClassAnsible, "on the control host: task \"authorize_key\": authorize the key: "},
+		"node03": {reconfigure.ClassAnsible, "on the control host: task \"full\": "},
+		"big1":   {reconfigure.ClassOther, `task "ansible.builtin.command": `},
+	} {
+		got := failures[node]
+		if got == nil || reconfigure.ClassOf(got) != want.class || !strings.HasPrefix(got.Error(), want.words) {
+			t.Errorf("%s: %v of class %s", node, got, reconfigure.ClassOf(got))
+		}
+	}
+}
+
 func TestAnInterruptEndsWhatAnsibleStarted(t *testing.T) {
 	r := newRun(t, `
 - hosts: node01

@@ -89,7 +89,8 @@ type Waiter interface {
 type Configurer interface {
 	// Configure configures the instances of the extent. It calls done for each changed node as soon as its own result is
 	// known, and with what was seen of it; the failures have the same results. A fault on a node that did not change is
-	// no failure. An error means that there are no results by node except those of done.
+	// no failure; where it keeps a changed node from being configured, that node's failure is reconfigure.ClassAnsible.
+	// An error means that there are no results by node except those of done. Both may be retried.
 	Configure(
 		ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance, extent reconfigure.Extent,
 		watch Watch, done func(node string, seen reconfigure.Configured, err error),

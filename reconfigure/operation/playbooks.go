@@ -18,7 +18,10 @@ type configuring struct{ op *operation }
 
 type configureCall = batcher.Call[configuring, reconfigure.Configured]
 
-// configure runs the playbooks on the node, together with all that wait, and returns when this node is done.
+// configure runs the playbooks on the node, together with all that wait, and returns when this node is done. A run that
+// ends without a result of the node is repeated on the same instance, with pauses that double: until the node's
+// deadline, or, without one, five times. A run for every node is not repeated, since it may stop slurmctld; its caller
+// sees the error.
 func (o *operation) configure() error {
 	o.enter(reconfigure.PhaseConfigure)
 	if err := o.round.sharedReady(o.ctx); err != nil {
@@ -28,6 +31,31 @@ func (o *operation) configure() error {
 		return err
 	}
 	o.ready.Store(true)
+	const most, longest = 5, 30 * time.Second
+	wait := o.timing.Pause
+	var last error
+	for attempt := 1; ; attempt++ {
+		err := o.runPlaybooks()
+		if last != nil && errors.Is(err, errLate) {
+			return fmt.Errorf("%w: %w", err, last)
+		}
+		_, limited := o.ctx.Deadline()
+		again := reconfigure.ClassOf(err) == reconfigure.ClassAnsible && o.ctx.Err() == nil && o.round.gate == nil &&
+			(limited || attempt < most) && wait <= o.left()
+		if !again {
+			return err
+		}
+		last = err
+		o.note(fmt.Sprintf("the playbooks run again in %s: %s", wait, said(err)))
+		if !pause(o.ctx, wait) {
+			return o.cause(err)
+		}
+		wait = min(2*wait, longest)
+	}
+}
+
+// runPlaybooks is one run.
+func (o *operation) runPlaybooks() error {
 	o.waiting.Store(true)
 	seen, err := o.playbooks.Do(o.ctx, configuring{o})
 	if err == nil {
@@ -93,7 +121,7 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, reconfigure.Configur
 		case failures[node] != nil:
 			c.Finish(reconfigure.Configured{}, failures[node])
 		default:
-			c.Finish(reconfigure.Configured{}, err)
+			c.Finish(reconfigure.Configured{}, byDefault(reconfigure.ClassAnsible, err))
 		}
 	}
 }

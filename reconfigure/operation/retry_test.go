@@ -377,3 +377,111 @@ func TestMissingConsoleIsNoFailure(t *testing.T) {
 		l.want("evidence", 0, len(l.Evidence()))
 	})
 }
+
+// TestAFaultOfTheControlHostCostsNoInstance has Ansible fail for all nodes of a resume, as with an error in
+// group_vars/cluster.yml, until an administrator corrects that.
+func TestAFaultOfTheControlHostCostsNoInstance(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(9*time.Minute, 1, "p3", "p4", "p5")
+		l.Order(simulate.BrokenPlaybook)
+		time.AfterFunc(5*time.Minute, func() { l.Clear(simulate.BrokenPlaybook) })
+		l.wantDone("p3", "p4", "p5")
+		for _, node := range []string{"p3", "p4", "p5"} {
+			l.wantAttempts(node, 1)
+			l.want("its job", "ALLOCATED+CLOUD", l.Node(node).State)
+			if took := l.round.after[node]; took > 5*time.Minute+40*time.Second {
+				l.Errorf("%s came after %s", node, took)
+			}
+		}
+		l.wantNever("apply delete", "down", "power_down", "comment")
+		l.wantNote("the playbooks run again in 2s: ansible-failed: broken playbook")
+		l.wantNote("the playbooks run again in 30s: ansible-failed: broken playbook")
+		l.wantHealth(reconfigure.Health{})
+	})
+}
+
+// Its job is requeued, its instance is removed as after any failure, and no other one is made.
+func TestAFaultOfTheControlHostThatStaysFailsTheNodeAtItsDeadline(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(9*time.Minute, 1, "p3")
+		l.Order(simulate.BrokenPlaybook)
+		l.wantVerdicts(map[string]string{"p3": "failed configure: broken playbook"})
+		l.want("class", reconfigure.ClassAnsible, l.classes["p3"])
+		if took := l.round.after["p3"]; took < 8*time.Minute || took > 9*time.Minute {
+			l.Errorf("it failed after %s", took)
+		}
+		l.wantAttempts("p3", 1)
+		l.wantOrder("down p3: ansible-failed: broken playbook", "power_down p3")
+		l.want("node", simulate.Node{State: back}, l.Node("p3"))
+		l.wantHealth(reconfigure.Health{})
+	})
+}
+
+// TestARunThatHangsAfterOneThatFailedSaysWhatFailed has the deadline come in the second run.
+func TestARunThatHangsAfterOneThatFailedSaysWhatFailed(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(9*time.Minute, 1, "p3")
+		l.Order(simulate.BrokenPlaybook)
+		l.Then(simulate.AfterConfigure, func() {
+			l.Takes(simulate.Reading, time.Hour)
+			l.Clear(simulate.BrokenPlaybook)
+		})
+		l.wantVerdicts(map[string]string{
+			"p3": "failed configure: it was not ready before Slurm gives it up: broken playbook",
+		})
+		l.want("class", reconfigure.ClassAnsible, l.classes["p3"])
+		l.wantAttempts("p3", 1)
+		l.wantHealth(reconfigure.Health{})
+	})
+}
+
+// TestWithoutADeadlineTheRunIsRepeatedAFewTimes is for an update that a person asks for. A deploy is not repeated,
+// since it may stop slurmctld each time.
+func TestWithoutADeadlineTheRunIsRepeatedAFewTimes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		everywhere bool
+		runs       int
+	}{"an update": {false, 5}, "a deploy": {true, 1}} {
+		t.Run(name, func(t *testing.T) {
+			test(t, func(l *lab) {
+				l.Order(simulate.BrokenPlaybook)
+				runs := 0
+				l.deps.Configurer = countingRuns{l.deps.Configurer, &runs}
+				l.wants(reconfigure.Configure, "p1")
+				l.plan.Everywhere = tc.everywhere
+				l.wantVerdicts(map[string]string{"p1": "failed configure: broken playbook"})
+				l.want("runs", tc.runs, runs)
+			})
+		})
+	}
+}
+
+type countingRuns struct {
+	operation.Configurer
+	runs *int
+}
+
+func (c countingRuns) Configure(ctx context.Context, cluster reconfigure.Cluster,
+	instances map[string]reconfigure.Instance, extent reconfigure.Extent, watch operation.Watch,
+	done func(string, reconfigure.Configured, error)) (reconfigure.Failures, error) {
+	*c.runs++
+	return c.Configurer.Configure(ctx, cluster, instances, extent, watch, done)
+}
+
+// A job that needs the node no more ends the wait for the playbooks.
+func TestANodeThatIsGivenUpDoesNotWaitForThePlaybooks(t *testing.T) {
+	test(t, func(l *lab) {
+		l.resumes(9*time.Minute, 1, "p3", "p4")
+		l.cluster.Partitions = []reconfigure.Partition{{Name: "mpi", Groups: []string{"group"}, AllOrNothing: true}}
+		l.plan.Jobs = []reconfigure.Job{{ID: 12, Nodes: nodeset.Of("p3", "p4"), Partition: "mpi"}}
+		for _, node := range []string{"p3", "p4"} {
+			l.change(node).ForJobs = true
+		}
+		l.Order(simulate.BrokenPlaybook)
+		l.Order(simulate.NoValidHost, "p4")
+		l.carry()
+		if v := l.round.verdicts["p3"]; !strings.Contains(v.Reason, "given up") || l.round.after["p3"] > time.Minute {
+			l.Errorf("p3 after %s: %+v", l.round.after["p3"], v)
+		}
+	})
+}

@@ -1,0 +1,59 @@
+package ansible
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+)
+
+// explained returns the error of an Ansible that failed with the place and the reason that Ansible printed as its text.
+// All that it printed is the error's output. The folder of the run has links to the variables in the cluster directory,
+// which is what the text names. An interrupt stays as it is.
+func explained(err error, clusterDir, runDir string) error {
+	ended, ok := errors.AsType[*process.Error](err)
+	if !ok || ended.Err != nil || ended.Stderr == "" {
+		return err
+	}
+	links := strings.NewReplacer(
+		filepath.Join(runDir, "group_vars")+"/", "group_vars/", filepath.Join(runDir, "host_vars")+"/", "host_vars/",
+	)
+	text := essence(links.Replace(ended.Stderr))
+	if at := place.FindStringSubmatch(links.Replace(ended.Stderr)); at != nil {
+		text = fmt.Sprintf("%s, line %s, column %s: %s", strings.TrimPrefix(at[1], clusterDir+"/"), at[2], at[3], text)
+	}
+	return reconfigure.WithOutput(ended.Stderr, &said{text, err})
+}
+
+// said is an error with another text.
+type said struct {
+	text string
+	err  error
+}
+
+func (s *said) Error() string { return s.text }
+func (s *said) Unwrap() error { return s.err }
+
+// What ansible-core 2.14 prints; later releases have "[ERROR]: " and other words, so that their first line is the text.
+var (
+	place  = regexp.MustCompile(`The error appears to be in '([^']+)': line (\d+), column (\d+)`)
+	syntax = regexp.MustCompile(`(?m)^Syntax Error while loading YAML\.\n\s+(.+)$`)
+	first  = regexp.MustCompile(`(?m)^\[?ERROR(?:!|:|\]:) (.+)$`)
+)
+
+// essence returns the line of Ansible's output that says what is wrong: its error message, or the last line, which is
+// the exception of a program in Python.
+func essence(printed string) string {
+	if found := syntax.FindStringSubmatch(printed); found != nil {
+		return "syntax error: " + found[1]
+	}
+	if found := first.FindStringSubmatch(printed); found != nil {
+		return found[1]
+	}
+	lines := strings.Split(strings.TrimSpace(printed), "\n")
+	return lines[len(lines)-1]
+}
