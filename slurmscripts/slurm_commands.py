@@ -115,17 +115,25 @@ def reserve(name, node):
     """Keeps a node for this user, whatever runs there now."""
     if reserved(name):
         return 0
-    user = pwd.getpwuid(os.geteuid()).pw_name
     return call(
-        "scontrol", "create", "reservation", "ReservationName=" + name, "StartTime=now", "Duration=UNLIMITED", "Users=" + user, "Nodes=" + node, "Flags=IGNORE_JOBS",
+        "scontrol", "create", "reservation", "ReservationName=" + name, "StartTime=now", "Duration=UNLIMITED", "Users=" + me(), "Nodes=" + node, "Flags=IGNORE_JOBS",
         stdout=subprocess.DEVNULL,
     ).returncode
+
+
+def me():
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def ours(name):
+    """Returns the options by which squeue(1) and scancel(1) select the test job. Any user may submit a job of that name, but only this user in the reservation."""
+    return ["--name=" + name, "--user=" + me(), "--reservation=" + name]
 
 
 def test(name, node, partition, minutes):
     """Submits the job unless it is there, and prints its number and state."""
     listed = call(
-        "squeue", "--noheader", "--all", "--states=all", "--name=" + name, "--Format=jobid:20,state:40",
+        "squeue", "--noheader", "--all", "--states=all", *ours(name), "--Format=jobid:20,state:40",
         stdout=subprocess.PIPE,
     )
     if listed.returncode != 0:
@@ -147,7 +155,7 @@ def release(name):
     """Ends the job and the reservation."""
     if not reserved(name):
         return 0
-    call("scancel", "--quiet", "--name=" + name)
+    call("scancel", "--quiet", *ours(name))
     return call("scontrol", "delete", "ReservationName=" + name).returncode
 
 

@@ -11,6 +11,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// ours are the options that select the test job. A job's name is not enough, since any user may submit one of that name.
+func ours(t *testing.T) string {
+	t.Helper()
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "--name=reconfigure_4_1 --user=" + me.Username + " --reservation=reconfigure_4_1"
+}
+
 // canaryTools has a scontrol that knows one reservation while there is a file for it.
 func canaryTools(t *testing.T) (s tools, reservation string) {
 	t.Helper()
@@ -48,7 +58,7 @@ func TestANodeIsReservedOnce(t *testing.T) {
 		}
 	}
 	want = []string{
-		"scontrol show reservation reconfigure_4_1", "scancel --quiet --name=reconfigure_4_1",
+		"scontrol show reservation reconfigure_4_1", "scancel --quiet " + ours(t),
 		"scontrol delete ReservationName=reconfigure_4_1", "scontrol show reservation reconfigure_4_1",
 	}
 	if d := cmp.Diff(want, s.calls()); d != "" {
@@ -82,7 +92,7 @@ func TestTheTestJobIsSubmittedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := "squeue --noheader --all --states=all --name=reconfigure_4_1 --Format=jobid:20,state:40"
+	list := "squeue --noheader --all --states=all " + ours(t) + " --Format=jobid:20,state:40"
 	want := []string{list, "sbatch --parsable --job-name=reconfigure_4_1 --reservation=reconfigure_4_1 --partition=main " +
 		"--nodelist=n1 --nodes=1 --exclusive --no-requeue --time=10 --chdir=/tmp --output=/tmp/reconfigure_4_1.log " + script}
 	if d := cmp.Diff(want, s.calls()); d != "" {

@@ -82,6 +82,8 @@ func (l *Lab) CatchABadImage(t *testing.T, patience time.Duration, nodes []strin
 	if !strings.Contains(said, fmt.Sprintf("%d nodes were outdated then", len(nodes))) {
 		t.Errorf("it says\n%s", said)
 	}
+	// A user's job of the test's name. It stays pending: a campaign that took it for its own would wait for it.
+	namesake := l.Job(t, "--hold", fmt.Sprintf("--job-name=reconfigure_%d_1", l.Campaign(t).ID), "--wrap=true")
 	if out, code := l.Call(t, "update", "--outdated"); code == 0 {
 		t.Errorf("a second campaign was started:\n%s", out)
 	}
@@ -108,6 +110,10 @@ func (l *Lab) CatchABadImage(t *testing.T, patience time.Duration, nodes []strin
 	if image := l.ImageOf(t, canary); image != cluster.ImageV2 {
 		t.Errorf("the canary is of image %s", image)
 	}
+	if state, err := l.JobState(namesake); state != "PENDING" {
+		t.Errorf("the user's job %s is %s (%v)", namesake, state, err)
+	}
+	l.OnControl(t, "scancel", namesake)
 	untouched := func() {
 		t.Helper()
 		after := l.Identities(t, nodes...)
