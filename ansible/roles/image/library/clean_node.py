@@ -1,9 +1,12 @@
 """Removes from a node what must not be in an image of its disk."""
 
+import errno
 import glob
 import os
 import re
 import shutil
+import stat
+import subprocess
 import tempfile
 import time
 
@@ -14,6 +17,7 @@ DOCUMENTATION = """
     short_description: removes from a node what must not be in an image of its disk
     description:
       - Stops services, unmounts and removes what is named, in the order of the options, and then writes everything to the disk. It may be repeated.
+      - It overwrites files before it removes them, and discards the free blocks of their file systems where the disk supports that.
       - It does not follow symbolic links, and removes nothing on other file systems.
     options:
       services:
@@ -35,7 +39,7 @@ DOCUMENTATION = """
         description: folders that are emptied
         type: list
       logs:
-        description: folder below which old logs and the journal are removed, and other files are truncated
+        description: folder below which old logs and systemd's journal are removed, and other files are truncated
         type: path
       empty:
         description: files that are truncated, if they exist
@@ -63,6 +67,8 @@ ARGUMENTS = {
     "commands": {"type": "list", "elements": "list", "default": []},
     "logs": {"type": "path"},
 }
+
+LARGEST = 64 << 20  # bytes; larger files are removed without being overwritten, which would take minutes. No secret is larger.
 
 
 class Failure(Exception):
@@ -134,16 +140,80 @@ def remove(path, device):
         # something else is mounted below it
 
 
-def remove_all(patterns):
-    for pattern in patterns:
-        for path in glob.glob(pattern):
-            remove(path, os.lstat(os.path.dirname(path)).st_dev)
+def matching(patterns):
+    """Returns the files and folders that match, each with the device of its folder."""
+    return [(path, os.lstat(os.path.dirname(path)).st_dev) for pattern in patterns for path in glob.glob(pattern)]
 
 
-def empty_folder(path):
-    if os.path.isdir(path):
+def content(folder):
+    """Returns what is in a folder, each with the folder's device."""
+    if not os.path.isdir(folder):
+        return []
+    device = os.lstat(folder).st_dev
+    return [(os.path.join(folder, name), device) for name in os.listdir(folder)]
+
+
+def files(path, device):
+    """Returns the regular files at and below a path that are on the device."""
+    try:
+        there = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if there.st_dev != device:
+        return
+    if stat.S_ISREG(there.st_mode):
+        yield path
+    elif stat.S_ISDIR(there.st_mode):
         for name in os.listdir(path):
-            remove(os.path.join(path, name), os.lstat(path).st_dev)
+            yield from files(os.path.join(path, name), device)
+
+
+def overwrite(path):
+    """Writes zeros over a file's blocks. A file with another name is kept there, and so is its content."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    try:
+        there = os.fstat(descriptor)
+        if there.st_nlink > 1 or there.st_size > LARGEST:
+            return
+        end = 0
+        while True:
+            try:
+                begin = os.lseek(descriptor, end, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    raise
+                return  # there is no more data
+            end = os.lseek(descriptor, begin, os.SEEK_HOLE)
+            os.lseek(descriptor, begin, os.SEEK_SET)
+            while begin < end:
+                begin += os.write(descriptor, bytes(min(end - begin, 1 << 20)))
+    finally:
+        os.close(descriptor)
+
+
+def overwrite_all(found):
+    """Overwrites files on the disk. What is removed or truncated before its blocks are written is never written."""
+    for path, device in found:
+        for file in files(path, device):
+            overwrite(file)
+    os.sync()
+
+
+def trim(paths):
+    """Discards the free blocks of the file systems, where their disks can: there are older copies of what was removed."""
+    if not shutil.which("fstrim"):
+        return
+    for place in set(map(mount_point, paths)):
+        subprocess.call(["fstrim", place], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def mount_point(path):
+    while not os.path.ismount(path):
+        path = os.path.dirname(path)
+    return path
 
 
 def truncate(path):
@@ -152,15 +222,13 @@ def truncate(path):
             pass
 
 
-def clean_logs(folder):
-    empty_folder(os.path.join(folder, "journal"))
-    for at, _, names in os.walk(folder):
-        for name in names:
-            path = os.path.join(at, name)
-            if re.search(r"\.(gz|xz|zst|old|\d+)$", name):
-                os.unlink(path)
-            elif not os.path.islink(path):
-                truncate(path)
+def clean_logs(found):
+    for path, device in found:
+        for file in files(path, device):
+            if re.search(r"\.(gz|xz|zst|old|\d+)$", file):
+                os.unlink(file)
+            else:
+                truncate(file)
 
 
 def hide(module, folder, pattern):
@@ -172,7 +240,10 @@ def hide(module, folder, pattern):
     disk = tempfile.mkdtemp(dir="/run", prefix="clean_node.")
     run(module, "show the disk", ["mount", "--bind", "/", disk])  # without what is mounted below
     try:
-        remove_all([disk + os.path.join(folder, pattern)])
+        found = matching([disk + os.path.join(folder, pattern)])
+        overwrite_all(found)
+        for path, device in found:
+            remove(path, device)
     finally:
         run(module, "end that", ["umount", disk])
         os.rmdir(disk)
@@ -187,16 +258,23 @@ def clean(module, wanted):
     for argv in wanted["commands"]:
         if shutil.which(argv[0]):
             run(module, "clean up", [str(word) for word in argv])
-    remove_all(wanted["paths"])
+    removed = matching(wanted["paths"])
     for folder in wanted["folders"]:
-        empty_folder(folder)
-    if wanted["logs"]:
-        clean_logs(wanted["logs"])
+        removed += content(folder)
+    logs = content(wanted["logs"]) if wanted["logs"] else []
+    # journald has its files mapped, and would see them overwritten: they are removed alone.
+    journals = [(path, device) for folder, device in logs if os.path.basename(folder) == "journal" for path, _ in content(folder)]
+    logs = [(path, device) for path, device in logs if os.path.basename(path) != "journal"]
+    overwrite_all(removed + logs)
+    for path, device in removed + journals:
+        remove(path, device)
+    clean_logs(logs)
     for path in wanted["empty"]:
         truncate(path)
     if wanted["hide"]:
         hide(module, **wanted["hide"])
     os.sync()
+    trim(wanted["paths"] + wanted["folders"])
 
 
 def main():
