@@ -89,11 +89,15 @@ func (s Site) NewRollback(
 	if c.Rollback = last.ID; !last.Ends() {
 		c.replaces = last.ID
 	}
+	lives, err := log.Lives(ctx, time.Unix(0, 0))
+	if err != nil {
+		return c, err
+	}
 	for _, name := range last.Groups {
 		if len(wanted.Groups) > 0 && !slices.Contains(wanted.Groups, name) {
 			continue
 		}
-		id, err := formerImage(last, name)
+		id, err := formerImage(last, name, lives)
 		if err != nil {
 			return c, err
 		}
@@ -101,8 +105,14 @@ func (s Site) NewRollback(
 		if err != nil {
 			return c, err
 		}
-		if id == "" {
+		switch id {
+		case "":
+			out.WarnContext(ctx, fmt.Sprintf("the image of %s stays %s: its former image is unknown, since it had no nodes "+
+				"with another image when campaign %s began, and the journal has no earlier instance of it; if it must change "+
+				"too, write it into %s", name, g.Image, last.ID, config.File))
 			continue
+		case last.Targets[name].ImageID:
+			continue // the campaign did not change it
 		}
 		if g.Image != id {
 			c.changes = append(c.changes, config.Image{Group: name, From: g.Image, To: id})
@@ -121,9 +131,10 @@ func (s Site) NewRollback(
 	return s.campaign(ctx, log, out, c)
 }
 
-// formerImage returns the id of the image that the outdated nodes of a group had before a campaign; empty if they had
-// the one that it was to give them, or if there were none.
-func formerImage(c reconfigure.Campaign, group string) (string, error) {
+// formerImage returns the id of the image that the outdated nodes of a group had before a campaign. If there were none,
+// since all its nodes were off for instance, it is that of the newest instance before the campaign that registered with
+// Slurm; empty if the journal has none.
+func formerImage(c reconfigure.Campaign, group string, lives []reconfigure.Life) (string, error) {
 	images := c.Former[group]
 	switch ids := slices.Sorted(maps.Keys(images)); {
 	case len(ids) > 1:
@@ -134,8 +145,13 @@ func formerImage(c reconfigure.Campaign, group string) (string, error) {
 		return "", fmt.Errorf("the nodes of %s had several images before campaign %s: %s; write one of them into %s as "+
 			"the image of %s, and call `reconfigure update --outdated --group %s`", group, c.ID, strings.Join(said, ", "),
 			config.File, group, group)
-	case len(ids) == 1 && ids[0] != c.Targets[group].ImageID:
+	case len(ids) == 1:
 		return ids[0], nil
+	}
+	for _, l := range slices.Backward(lives) {
+		if l.Group == group && l.ImageID != "" && !l.Registered.IsZero() && l.Made.Before(c.Started) {
+			return l.ImageID, nil
+		}
 	}
 	return "", nil
 }
