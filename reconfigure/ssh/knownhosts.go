@@ -19,11 +19,10 @@ import (
 
 	"github.com/gofrs/flock"
 	"github.com/google/renameio/v2"
-	"golang.org/x/crypto/ssh"
 )
 
 // Keeper keeps the host keys where all control hosts find them: by address as known_hosts has it, each key as
-// known_hosts has it behind the address.
+// known_hosts has it after the address. The comment of a key says which disk it is of.
 type Keeper interface {
 	// HostKeys is all of them. An address whose keys were forgotten has none.
 	HostKeys(ctx context.Context) (map[string][]string, error)
@@ -152,26 +151,11 @@ func plain(text []byte) map[string][]string {
 		if host == "" || strings.ContainsAny(host, "#@|*?!,") {
 			continue
 		}
-		if _, err := parse(key); err == nil {
+		if _, _, err := parse(key); err == nil {
 			keys[host] = append(keys[host], key)
 		}
 	}
 	return keys
-}
-
-// parse reads a key as the Keeper has it.
-func parse(text string) (ssh.PublicKey, error) {
-	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(text))
-	return key, err
-}
-
-// format is what parse reads.
-func format(keys []ssh.PublicKey) []string {
-	all := []string{}
-	for _, key := range keys {
-		all = append(all, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))))
-	}
-	return all
 }
 
 // Command is the words of an ssh that runs what follows them in a shell of user's at address, trusting this file and

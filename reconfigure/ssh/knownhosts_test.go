@@ -19,6 +19,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 )
 
@@ -69,7 +70,7 @@ func noError(t *testing.T, err error) {
 func (k KnownHosts) learnt(t *testing.T, address string, keys ...ssh.PublicKey) {
 	t.Helper()
 	w := NewWaiter(Config{Known: k})
-	learnt := hostKeys{address: knownhosts.Normalize(address), keys: format(keys)}
+	learnt := hostKeys{address: knownhosts.Normalize(address), keys: format(keys, disk{})}
 	_, err := w.keepKeys.join(t.Context(), learnt)
 	noError(t, err)
 }
@@ -77,7 +78,8 @@ func (k KnownHosts) learnt(t *testing.T, address string, keys ...ssh.PublicKey) 
 // forgotten has nothing be known of an address, as when a Waiter begins to wait for a fresh instance.
 func (k KnownHosts) forgotten(t *testing.T, address string) {
 	t.Helper()
-	_, err := NewWaiter(Config{Known: k}).expected(t.Context(), knownhosts.Normalize(address), true)
+	w := NewWaiter(Config{Known: k})
+	_, err := w.keepKeys.join(t.Context(), hostKeys{address: knownhosts.Normalize(address), forget: true})
 	noError(t, err)
 }
 
@@ -92,8 +94,8 @@ func public(signers ...ssh.Signer) []ssh.PublicKey {
 // expectKeys compares by fingerprint: what a Waiter expects, and what the file has.
 func expectKeys(t *testing.T, k KnownHosts, address string, want ...ssh.PublicKey) {
 	t.Helper()
-	got, err := NewWaiter(Config{Known: k}).expected(t.Context(), knownhosts.Normalize(address), false)
-	if diff := cmp.Diff(show(want...), show(got...)); err != nil || diff != "" {
+	got, err := NewWaiter(Config{Known: k}).kept(t.Context(), reconfigure.Instance{Address: address})
+	if diff := cmp.Diff(show(want...), show(got.keys...)); err != nil || diff != "" {
 		t.Error(address, err, diff)
 	}
 	expectInFile(t, k, address, want...)
@@ -105,7 +107,7 @@ func expectInFile(t *testing.T, k KnownHosts, address string, want ...ssh.Public
 	noError(t, err)
 	var got []ssh.PublicKey
 	for _, key := range plain(text)[knownhosts.Normalize(address)] {
-		parsed, err := parse(key)
+		parsed, _, err := parse(key)
 		noError(t, err)
 		got = append(got, parsed)
 	}

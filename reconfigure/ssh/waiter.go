@@ -66,27 +66,33 @@ func NewWaiter(config Config) *Waiter {
 	return w
 }
 
-// Wait returns when the instance has answered with a host key that is known, and the file of known hosts has that key.
-// The key of a fresh instance is learnt, by the policy: whatever was known of its address is forgotten. Any other
-// instance must answer with a key that is known, where one is. It tries until ctx ends, and may be repeated. The error
-// says what the last attempt met; at a deadline it has the class of that.
+// Wait returns when the instance has answered with a host key that is accepted, and the file of known hosts has that
+// key. It accepts the keys that were learned of the instance's disk, which stay valid over reboots, and if there are
+// none, those that the policy allows. A fresh instance has a new disk, so none were learned of it. Wait tries until ctx
+// ends, and may be repeated. The error says what happened at the last attempt; at a deadline it has the class of that.
 func (w *Waiter) Wait(ctx context.Context, instance reconfigure.Instance, fresh bool) error {
 	if instance.Address == "" {
 		return errors.New("it has no address")
 	}
 	address := knownhosts.Normalize(instance.Address)
-	expected, err := w.expected(ctx, address, fresh)
+	kept, err := w.kept(ctx, instance)
 	if err != nil {
 		return err
 	}
-	a := attempt{Waiter: w, instance: instance, expected: expected, begun: time.Now()}
+	if len(kept.keys) > 0 && (fresh || !kept.ofIt) { // forgotten at once: the next worker may not know that it is fresh
+		if _, err := w.keepKeys.join(ctx, hostKeys{address: address, forget: true}); err != nil {
+			return fmt.Errorf("the host key of the instance that had its address cannot be removed: %w", err)
+		}
+		kept = keptKeys{}
+	}
+	a := attempt{Waiter: w, instance: instance, expected: kept.keys, begun: time.Now()}
 	keys, err := a.untilAnswered(ctx)
 	if err != nil {
 		return err
 	}
 	learnt := hostKeys{address: address}
-	if !sameKeys(expected, keys) {
-		learnt.keys = format(keys)
+	if texts := format(keys, diskOf(instance)); !slices.Equal(kept.texts, texts) {
+		learnt.keys = texts
 	}
 	if _, err := w.keepKeys.join(ctx, learnt); err != nil {
 		return fmt.Errorf("its host key cannot be kept: %w", err)
@@ -94,28 +100,34 @@ func (w *Waiter) Wait(ctx context.Context, instance reconfigure.Instance, fresh 
 	return nil
 }
 
-// expected is the keys that an address may answer with. Those of a fresh instance's address are forgotten.
-func (w *Waiter) expected(ctx context.Context, address string, fresh bool) ([]ssh.PublicKey, error) {
-	kept, err := w.knownKeys.join(ctx, struct{}{})
+// Known reports whether host keys were learned of the instance's disk. Until then a reboot may lose them: cloud-init
+// prints them at the first boot of a disk only, and a hypervisor may begin the console log anew with each boot.
+func (w *Waiter) Known(ctx context.Context, instance reconfigure.Instance) (bool, error) {
+	kept, err := w.kept(ctx, instance)
+	return len(kept.keys) > 0 && kept.ofIt, err
+}
+
+// keptKeys is what is kept of an instance's address.
+type keptKeys struct {
+	texts []string
+	keys  []ssh.PublicKey
+	ofIt  bool // they are of the instance's disk, or of an unknown one
+}
+
+func (w *Waiter) kept(ctx context.Context, instance reconfigure.Instance) (keptKeys, error) {
+	all, err := w.knownKeys.join(ctx, struct{}{})
 	if err != nil {
-		return nil, fmt.Errorf("its host key cannot be looked up: %w", err)
+		return keptKeys{}, fmt.Errorf("its host key cannot be looked up: %w", err)
 	}
-	if fresh {
-		if len(kept[address]) == 0 {
-			return nil, nil
-		}
-		_, err := w.keepKeys.join(ctx, hostKeys{address: address, forget: true})
-		return nil, err
-	}
-	var keys []ssh.PublicKey
-	for _, text := range kept[address] {
-		key, err := parse(text)
+	kept := keptKeys{texts: all[knownhosts.Normalize(instance.Address)], ofIt: true}
+	for _, text := range kept.texts {
+		key, of, err := parse(text)
 		if err != nil {
-			return nil, fmt.Errorf("the host keys that are known of %s: %w", address, err)
+			return keptKeys{}, fmt.Errorf("the host keys that are known of %s: %w", instance.Address, err)
 		}
-		keys = append(keys, key)
+		kept.keys, kept.ofIt = append(kept.keys, key), kept.ofIt && of.may(diskOf(instance))
 	}
-	return keys, nil
+	return kept, nil
 }
 
 // hostKeys is what is to be kept of an address: keys, that it has none, or nothing new.

@@ -26,6 +26,7 @@ type machine struct {
 	logins  atomic.Int32
 	patient int32 // how many connections it takes; zero for any number
 	met     atomic.Int32
+	is      reconfigure.Instance // zero: that of instance
 }
 
 func boot(t *testing.T, keys ...ssh.Signer) *machine {
@@ -101,6 +102,9 @@ const (
 )
 
 func (m *machine) instance() reconfigure.Instance {
+	if m.is.ID != "" {
+		return m.is
+	}
 	return reconfigure.Instance{Node: "node01", ID: "id-1", Address: m.address}
 }
 
