@@ -12,12 +12,14 @@ import (
 // Action is the kind of change of one node.
 type Action string
 
-// The actions. Create, Replace and Reboot include Configure; Start does where the configuration has changed.
+// The actions. Create, Replace, Reboot and Boot include Configure; Start does where the configuration has changed.
 const (
 	Create Action = "create"
 	// by a rebuild, a resize or a new instance, as Terraform plans it; the disk may be lost
-	Replace   Action = "replace"
-	Reboot    Action = "reboot"
+	Replace Action = "replace"
+	Reboot  Action = "reboot"
+	// Boot goes on with a boot for the request that a worker did not see to its end: nothing is made or rebooted again.
+	Boot      Action = "boot"
 	Configure Action = "configure" // runs the playbooks on an existing instance
 	Start     Action = "start"     // of a stopped or shelved instance
 	Stop      Action = "stop"      // or shelve: the instance keeps its disk and its address
@@ -41,6 +43,9 @@ func (a Action) Provisions() bool {
 	return false
 }
 
+// Boots reports whether the action is a boot of an instance that exists and keeps its disk.
+func (a Action) Boots() bool { return a == Reboot || a == Boot || a == Start }
+
 // Change is one action on one node, with its reason and its requests.
 type Change struct {
 	Node     string      `json:"node"`
@@ -56,6 +61,9 @@ type Change struct {
 	// HandOver reports whether the node becomes a cloud node after its instance is removed: power saving may resume it
 	// again.
 	HandOver bool `json:"hand_over,omitempty"`
+	// At is the phase at which Boot goes on: PhaseBoot, PhaseConfigure or PhaseVerify. A Start that has it goes on there
+	// if the instance runs: an operation for the request has started it.
+	At Phase `json:"at,omitempty"`
 	// Image is the name of the image that Capture makes.
 	Image string `json:"image,omitempty"`
 	// ForJobs reports whether every request for the node names a job that needs it.
@@ -210,7 +218,7 @@ func (p Plan) InShard(shard string, before func(node string) string) Plan {
 // String returns the changes in one line, by action: "create node[03-04], destroy node07".
 func (p Plan) String() string {
 	var parts []string
-	for _, a := range []Action{Drain, Undrain, Adopt, Capture, Create, Replace, Start, Reboot, Configure, Stop, Remove} {
+	for _, a := range []Action{Drain, Undrain, Adopt, Capture, Create, Replace, Start, Reboot, Boot, Configure, Stop, Remove} {
 		if nodes := p.Nodes(a); !nodes.Empty() {
 			parts = append(parts, string(a)+" "+nodes.String())
 		}

@@ -17,7 +17,9 @@ type Play struct {
 // images without packages, are left out, and so are those for nodes that are started, which need none as a rule.
 func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reconfigure.Plan) []Play {
 	extent := withControl(c, reconfigure.Extent{
-		Changed:    p.Nodes(reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Configure),
+		Changed: p.Nodes(
+			reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Boot, reconfigure.Configure,
+		),
 		Everywhere: p.Everywhere,
 	})
 	extent.Addresses = p.Shared || p.Everywhere || c.ChangesAddresses(extent.Changed)

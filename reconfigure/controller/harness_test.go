@@ -35,6 +35,9 @@ func declared() reconfigure.Cluster {
 	}
 }
 
+// never is later than the end of any instance's life.
+var never = time.Now().AddDate(100, 0, 0)
+
 // blindness is a way in which a look at the cluster fails.
 type blindness int
 
@@ -137,7 +140,8 @@ func (l *lab) open(j *simulate.Journal) func(context.Context) (controller.Site, 
 			Servers: func(ctx context.Context) (map[string][]reconfigure.Server, error) {
 				return l.World.Servers(ctx, nodeset.NodeSet{})
 			},
-			Resolve: l.Resolve, Health: j.Health,
+			Resolve: l.Resolve, Health: j.Health, Events: j.EventsOf,
+			Lives: func(ctx context.Context) ([]reconfigure.Life, error) { return j.Lives(ctx, never) },
 		}
 		observe := func(ctx context.Context, scope snapshot.Scope) (snapshot.Snapshot, error) {
 			l.looks.Add(1)

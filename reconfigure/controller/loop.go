@@ -350,7 +350,8 @@ func (c *controller) look(requests []reconfigure.Request, underWay nodeset.NodeS
 	return l
 }
 
-// Scope returns what a plan for these requests must know.
+// Scope returns what a plan for these requests must know. Of requests for which a worker has begun operations before, it
+// must know how far these came.
 func Scope(cluster reconfigure.Cluster, requests []reconfigure.Request) snapshot.Scope {
 	scope := snapshot.Scope{Sources: func(states map[string]reconfigure.NodeState) []reconfigure.Source {
 		return plan.Sources(cluster, states, requests)
@@ -361,6 +362,9 @@ func Scope(cluster reconfigure.Cluster, requests []reconfigure.Request) snapshot
 			return scope
 		}
 		scope.Nodes = scope.Nodes.Union(r.Open())
+		if r.Touched && (r.Mode == reconfigure.Resume || r.Mode == reconfigure.Update) {
+			scope.Requests = append(scope.Requests, r.ID)
+		}
 		scope.Servers = scope.Servers || r.Mode == reconfigure.Suspend && stopsUntilAge(cluster)
 	}
 	return scope

@@ -131,20 +131,18 @@ func (o *operation) late(err error) error {
 	return err
 }
 
-// fresh reports whether the instance has a new disk, and so a new host key. A resized one keeps both.
+// fresh reports whether this operation has given the instance a new disk, and so a new host key. A resized one keeps
+// both. An earlier worker may have learned the key of one that was made before the plan.
 func (o *operation) fresh() bool {
 	before := o.round.Seen.Instances[o.change.Node]
-	return o.taken || before.ID != o.instance.ID || before.Made.ImageID != o.change.Spec.ImageID
+	return !o.taken && (before.ID != o.instance.ID || before.Made.ImageID != o.change.Spec.ImageID)
 }
 
 // boot waits until the instance answers by SSH, gets it configured, and waits until slurmd has registered.
 func (o *operation) boot(fresh bool) error {
 	o.enter(reconfigure.PhaseBoot)
 	o.exists(reconfigure.Server{ID: o.instance.ID})
-	_, deps := o.using()
-	ctx, cancel := context.WithTimeoutCause(o.ctx, o.round.Cluster.Settings.BootTimeout, errBoot)
-	err := deps.Waiter.Wait(ctx, o.instance, fresh)
-	cancel()
+	err := o.answers(fresh)
 	if late := o.overtaken(); err != nil && late != nil {
 		return late
 	}
@@ -152,6 +150,27 @@ func (o *operation) boot(fresh bool) error {
 		return byDefault(reconfigure.ClassSSH, o.cause(err))
 	}
 	o.passed(booted)
+	return o.configureAndVerify()
+}
+
+// answers waits until the instance answers by SSH.
+func (o *operation) answers(fresh bool) error {
+	_, deps := o.using()
+	ctx, cancel := context.WithTimeoutCause(o.ctx, o.round.Cluster.Settings.BootTimeout, errBoot)
+	defer cancel()
+	return deps.Waiter.Wait(ctx, o.instance, fresh)
+}
+
+// reconfigure configures an instance that exists. A worker may have died before it had booted.
+func (o *operation) reconfigure() error {
+	_, deps := o.using()
+	known, err := deps.Waiter.Known(o.ctx, o.instance)
+	switch {
+	case err != nil:
+		return o.cause(err)
+	case !known:
+		return o.boot(false)
+	}
 	return o.configureAndVerify()
 }
 
@@ -174,6 +193,10 @@ func (o *operation) configureAndVerify() error {
 		}
 	}
 	o.passed(configured)
+	return o.verifyAndSettle()
+}
+
+func (o *operation) verifyAndSettle() error {
 	if err := o.verify(); err != nil {
 		return err
 	}
@@ -233,7 +256,7 @@ func (o *operation) adopt() error {
 	}
 	o.instance = adopted.instance
 	o.found(map[string]reconfigure.Instance{o.change.Node: adopted.instance})
-	return o.boot(true)
+	return o.boot(false)
 }
 
 // isGone reports whether the cloud has no instance of the node with this id, or none at all where id is empty. It is
@@ -271,6 +294,9 @@ func (o *operation) restart() error {
 			return err
 		}
 	}
+	if err := o.learnKey(); err != nil {
+		return err
+	}
 	if err := o.guard(o.ctx); err != nil { // last, since a job can start until then
 		return err
 	}
@@ -283,6 +309,55 @@ func (o *operation) restart() error {
 		return byDefault(reconfigure.ClassBoot, o.cause(err))
 	}
 	return o.boot(false)
+}
+
+// learnKey waits for an instance that runs and whose host key is unknown, before it is rebooted: its console log may not
+// show the key again. If it does not answer in time, it is rebooted all the same, since that may help.
+func (o *operation) learnKey() error {
+	_, deps := o.using()
+	known, err := deps.Waiter.Known(o.ctx, o.instance)
+	if err != nil || known || !o.runs() {
+		return o.cause(err)
+	}
+	o.note("its host key is not known yet: it is awaited before the reboot, which may clear its console log")
+	if err := o.answers(false); err != nil {
+		o.note("it is rebooted although its host key is unknown: it " + said(err))
+	}
+	return context.Cause(o.ctx)
+}
+
+// takeUp goes on with a boot for the request that a worker did not see to its end. An instance that does not run any
+// more is rebooted.
+func (o *operation) takeUp() error {
+	if !o.runs() {
+		return o.restart()
+	}
+	o.beginLife(o.instance.ID, true)
+	return o.goOn()
+}
+
+// goOn goes on at the phase that the last worker had begun. From PhaseConfigure on, that one may have started slurmd. If
+// slurmd does not register, the boot may be older than Slurm's call after all, and the instance is rebooted.
+func (o *operation) goOn() error {
+	o.note("a worker that has ended had begun its boot, which goes on")
+	o.taken = true
+	o.touched.Store(true)
+	var err error
+	switch o.change.At {
+	case reconfigure.PhaseConfigure:
+		o.started = true
+		err = o.configureAndVerify()
+	case reconfigure.PhaseVerify:
+		o.started = true
+		err = o.verifyAndSettle()
+	default:
+		err = o.boot(false)
+	}
+	if reconfigure.ClassOf(err) == reconfigure.ClassUnregistered && !errors.Is(err, errMisfit) && o.ctx.Err() == nil {
+		o.note("it is rebooted: " + said(err))
+		return o.restart()
+	}
+	return err
 }
 
 // restoreEntry lets Terraform's map have what the instance is made of. It asks for another instance where a worker was

@@ -80,9 +80,12 @@ type Cleaner interface {
 
 // Waiter waits for SSH.
 type Waiter interface {
-	// Wait returns when the instance has answered by SSH with a host key that is known. The key of a fresh instance is
-	// learned. If ctx ends first, the error has the result of the last attempt.
+	// Wait returns when the instance has answered by SSH with a host key that was learned of its disk, or that it learns
+	// now. None was learned of the disk of a fresh instance. If ctx ends first, the error has the result of the last
+	// attempt.
 	Wait(ctx context.Context, i reconfigure.Instance, fresh bool) error
+	// Known reports whether a host key was learned of the instance's disk. It cannot be learned for sure after a reboot.
+	Known(ctx context.Context, i reconfigure.Instance) (bool, error)
 }
 
 // Configurer runs the playbooks. It MUST be idempotent, and has one user at a time.

@@ -32,7 +32,7 @@ type operation struct {
 	settled  <-chan error // Terraform's own verdict on an instance that was delivered before it
 	finished bool         // the instance is finished: Terraform has not tainted it
 	anew     bool         // the instance was gone, and is made although the change is no creation
-	taken    bool         // the instance was made for the request before the plan
+	taken    bool         // the instance was made, or booted, for the request before the plan
 	started  bool         // slurmd was started, and may register at any moment
 	removed  bool         // the cloud does not have the instance any more; Terraform may not have settled that
 	kept     bool         // somebody else has drained the node, and has it to look at
@@ -86,12 +86,14 @@ func (o *operation) act() error {
 		return o.create()
 	case reconfigure.Reboot:
 		return o.reboot()
+	case reconfigure.Boot:
+		return o.attempts(o.takeUp)
 	case reconfigure.Start:
 		return o.attempts(o.start)
 	case reconfigure.Stop:
 		return o.stop()
 	case reconfigure.Configure:
-		return o.configureAndVerify()
+		return o.reconfigure()
 	case reconfigure.Adopt:
 		return o.adopt()
 	case reconfigure.Remove:
@@ -112,8 +114,8 @@ func (o *operation) act() error {
 // it.
 func (o *operation) moving() bool {
 	switch o.change.Action {
-	case reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Start, reconfigure.Stop,
-		reconfigure.Remove, reconfigure.Capture:
+	case reconfigure.Create, reconfigure.Replace, reconfigure.Reboot, reconfigure.Boot, reconfigure.Start,
+		reconfigure.Stop, reconfigure.Remove, reconfigure.Capture:
 		return !o.ready.Load()
 	}
 	return false

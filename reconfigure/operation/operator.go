@@ -173,7 +173,7 @@ func (o *Operator) carry(op *operation, done func(reconfigure.Verdict)) {
 func (o *Operator) operation(r *round, c reconfigure.Change) *operation {
 	op := &operation{
 		Operator: o, round: r, change: c, phase: reconfigure.PhasePlan, was: r.Seen.States[c.Node],
-		instance: r.Seen.Instances[c.Node], finished: c.Action == reconfigure.Reboot || c.Action == reconfigure.Start,
+		instance: r.Seen.Instances[c.Node], finished: c.Action.Boots(),
 		unfit: r.Seen.States[c.Node].Unfit(),
 	}
 	op.ctx, op.cancel = context.WithCancelCause(o.ctx)

@@ -31,7 +31,7 @@ func (o *operation) stop() error {
 	return nil
 }
 
-// start lets Terraform start the instance. One that runs already was not booted for this request, and is booted again.
+// start lets Terraform start the instance. One that runs already, and was not started for this request, is rebooted.
 // One that differs in more than its power state is made anew.
 func (o *operation) start() error {
 	o.enter(reconfigure.PhaseApply)
@@ -45,6 +45,8 @@ func (o *operation) start() error {
 		return o.bringUp()
 	case err != nil:
 		return err
+	case runs && o.change.At != "":
+		return o.goOn()
 	case runs:
 		return o.restart()
 	}

@@ -52,7 +52,8 @@ func (p provision) change() reconfigure.Change {
 		if _, there := p.op.round.Seen.Instances[c.Node]; there {
 			c.Action = reconfigure.Replace
 		}
-	case !p.remove && (c.Action == reconfigure.Reboot || p.anew): // the reboot has failed, or the instance is gone
+	case !p.remove && (c.Action == reconfigure.Reboot || c.Action == reconfigure.Boot || p.anew):
+		// the boot has failed, or the instance is gone
 		c.Action, c.Spec = reconfigure.Create, p.op.round.Plan.Desired[c.Node]
 	}
 	return c

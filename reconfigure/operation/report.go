@@ -71,9 +71,7 @@ func (o *operation) tellSlurm(ctx context.Context, reason string) error {
 	if o.unfit {
 		reason = reconfigure.ImageReason + ": " + reason
 	}
-	renewed := o.unfit ||
-		o.touched.Load() && (o.change.Action == reconfigure.Replace || o.change.Action == reconfigure.Reboot ||
-			o.change.Action == reconfigure.Start)
+	renewed := o.unfit || o.touched.Load() && (o.change.Action == reconfigure.Replace || o.change.Action.Boots())
 	compute := o.change.Node != o.round.Cluster.Control.Name
 	if compute && o.persistent() && (state.Rebooting() || renewed && !state.Running()) {
 		err = o.update(ctx, updateDrain, reason)
@@ -101,7 +99,7 @@ func (o *operation) awaited(s reconfigure.NodeState) bool {
 	}
 	known := s.Node != ""
 	a := o.change.Action
-	expected := a == reconfigure.Create || a == reconfigure.Replace || a == reconfigure.Reboot || a == reconfigure.Start
+	expected := a == reconfigure.Create || a == reconfigure.Replace || a.Boots()
 	absent := known && expected && !s.Ready() && !s.Running()
 	drained := known && expected && o.touched.Load() && s.Drained() && !s.Running() // no job can start there
 	return absent || drained || s.Down() && s.Ours() || s.Rebooting() || s.PoweringUp()
@@ -225,7 +223,8 @@ func (o *operation) count(v reconfigure.Verdict, err error) {
 	o.health(group.Name, func(h reconfigure.Health) reconfigure.Health {
 		return h.After(o.round.Seen.Time, time.Now().UTC(), []reconfigure.Verdict{v})
 	})
-	if v.Status == reconfigure.StatusDone && (v.Action == reconfigure.Create || v.Action == reconfigure.Replace) {
+	made := v.Action == reconfigure.Create || v.Action == reconfigure.Replace || v.Action == reconfigure.Boot
+	if v.Status == reconfigure.StatusDone && made {
 		o.lock.Lock()
 		o.cameUp[group.Name] = time.Now()
 		o.lock.Unlock()

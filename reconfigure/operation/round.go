@@ -256,7 +256,8 @@ func (r *round) leaveConfigured(o *operation) {
 
 func (o *operation) configures() bool {
 	switch o.change.Action {
-	case reconfigure.Create, reconfigure.Replace, reconfigure.Start, reconfigure.Reboot, reconfigure.Configure:
+	case reconfigure.Create, reconfigure.Replace, reconfigure.Start, reconfigure.Reboot, reconfigure.Boot,
+		reconfigure.Configure:
 		return true
 	case reconfigure.Adopt:
 		return o.change.Node == o.round.Cluster.Control.Name

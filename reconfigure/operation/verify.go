@@ -136,7 +136,7 @@ func (o *operation) registered(s reconfigure.NodeState) bool {
 	switch o.change.Action {
 	case reconfigure.Configure:
 		return s.Ready() || s.PoweringDown() || s.PoweredDown()
-	case reconfigure.Replace, reconfigure.Reboot, reconfigure.Start, reconfigure.Capture:
+	case reconfigure.Replace, reconfigure.Reboot, reconfigure.Boot, reconfigure.Start, reconfigure.Capture:
 		booted := !s.Boot.Equal(o.was.Boot) || o.taken && s.Boot.After(o.change.Since)
 		down := s.Down() && !s.HasAny(reconfigure.NodeNotResponding|reconfigure.NodePoweringUp|reconfigure.NodeInvalidReg)
 		return booted && (s.Ready() || down)

@@ -18,6 +18,7 @@ import (
 // that node; the caller plans such requests one after the other.
 func Compute(cluster reconfigure.Cluster, seen snapshot.Snapshot, requests []reconfigure.Request) reconfigure.Plan {
 	p := &planner{
+		boots:      boots(requests),
 		cluster:    cluster,
 		declared:   cluster.Nodes(),
 		persistent: cluster.Persistent(),
@@ -122,7 +123,8 @@ type planner struct {
 	cluster              reconfigure.Cluster
 	declared, persistent nodeset.NodeSet
 	seen                 snapshot.Snapshot
-	slurm                bool // Slurm has answered: it is known where jobs run
+	boots                map[string]boot // that requests ask for, by node
+	slurm                bool            // Slurm has answered: it is known where jobs run
 	changes              map[string]*reconfigure.Change
 	rejected             []reconfigure.Rejection
 	deferred             []reconfigure.Deferral
@@ -136,6 +138,9 @@ type planner struct {
 func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 	if c.Action == reconfigure.Undrain && p.seen.States[c.Node].Unfit() {
 		return // it stays drained until it is made anew
+	}
+	if c.Action == reconfigure.Reboot || c.Action == reconfigure.Start {
+		c = p.takeUp(c)
 	}
 	was, ok := p.changes[c.Node]
 	c.ForJobs = p.needed[c.Node] > 0 && !r.Insist
@@ -170,8 +175,8 @@ func (p *planner) change(r reconfigure.Request, c reconfigure.Change) {
 // reboot, since Slurm forgets the state after the reboot if it reads slurm.conf meanwhile. Other drains remain.
 func (p *planner) endDrain(c *reconfigure.Change) {
 	state := p.seen.States[c.Node]
-	renews := c.Action == reconfigure.Create || c.Action == reconfigure.Replace || c.Action == reconfigure.Reboot ||
-		c.Action == reconfigure.Start || c.Action == reconfigure.Capture
+	renews := c.Action == reconfigure.Create || c.Action == reconfigure.Replace || c.Action.Boots() ||
+		c.Action == reconfigure.Capture
 	switch {
 	case !renews || !state.Drained():
 	case state.Rebooting():

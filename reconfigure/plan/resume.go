@@ -67,7 +67,8 @@ func (p *planner) start(r reconfigure.Request, node string) {
 }
 
 // refresh plans a new boot of an instance that exists before Slurm powers the node up: it was stopped, or an earlier
-// call has failed or is repeated. It has no job, so it is also replaced if it differs from the declaration.
+// call has failed or is repeated. It has no job, so it is also replaced if it differs from the declaration. The boot of
+// an instance that was made for the request is taken up instead.
 func (p *planner) refresh(r reconfigure.Request, node string) {
 	spec, problem := p.spec(node)
 	why := p.endangered(p.seen.Instances[node])

@@ -279,6 +279,7 @@ func (a *apply) unmake(u *underWay) {
 	case u.server == nil:
 		return
 	}
+	a.ends(u.server)
 	a.delete(u.server)
 	u.returns = a.known(u.server.gone, u.change.Node)
 	if u.server.gone.Equal(never()) {
@@ -287,6 +288,7 @@ func (a *apply) unmake(u *underWay) {
 }
 
 func (w *World) rebuild(s *server, spec reconfigure.Spec) {
+	w.ends(s)
 	w.stop(s)
 	s.spec, s.configured, s.clean, s.active = spec, false, false, after(w.span(Building, s.node))
 	s.mark, s.disks = "", s.disks+1

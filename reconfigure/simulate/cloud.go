@@ -34,7 +34,9 @@ type server struct {
 	mark              string    // on its disk: the run of a job that it was given to
 	left              time.Time // when a run of a job ended on its disk
 	disks             int       // how often its disk was made anew
-	console           string
+	console           string    // since the last boot: as QEMU, a boot begins it anew
+	key               string    // the host key of its disk
+	shown             bool      // the console shows the host key: cloud-init prints it at the first boot of a disk only
 }
 
 // never is the time at which something that takes for ever is done.
@@ -88,7 +90,9 @@ func (w *World) start(s *server, at time.Time) {
 	s.started = at
 	s.booted = time.Unix(max(at.Unix(), w.lastBoot+1), 0)
 	w.lastBoot = s.booted.Unix()
-	s.console += fmt.Sprintf("%s of %s: booted at %d\n", s.id, s.node, w.lastBoot)
+	s.console = fmt.Sprintf("%s of %s: booted at %d\n", s.id, s.node, w.lastBoot)
+	key := fmt.Sprintf("key of %s, disk %d", s.id, s.disks)
+	s.key, s.shown = key, s.key != key
 	if s.configured && !s.silent || w.struck(StartsByItself, s.node) {
 		w.startSlurmd(s, at)
 	}
@@ -253,6 +257,7 @@ func (w *World) Reboot(ctx context.Context, id string) error {
 		return failure{RebootFails}
 	}
 	w.log("reboot", nodeset.Of(s.node))
+	w.ends(s)
 	w.start(s, time.Now())
 	return nil
 }
@@ -273,6 +278,20 @@ func (w *World) Console(ctx context.Context, id string, lines int) (string, erro
 		all = all[max(0, len(all)-lines):]
 	}
 	return strings.Join(all, "") + "\n", nil
+}
+
+// ends notes the end of a boot that Slurm waits for.
+func (w *World) ends(s *server) {
+	if n := w.slurm[s.node]; n != nil && n.waits() && n.accepts(s) {
+		w.ended = append(w.ended, s.node)
+	}
+}
+
+// Ended returns the nodes whose instance was rebooted or removed although it was booted after Slurm's call, in order.
+func (w *World) Ended() []string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return slices.Clone(w.ended)
 }
 
 // RemoveServer deletes an instance without Terraform, also one that Terraform knows.
@@ -312,6 +331,7 @@ func (w *World) removal(ctx context.Context, id, name string, before time.Time) 
 	case w.struck(NeverRemoved, s.node):
 		return nil, fmt.Errorf("instance %s: %w", id, failure{NeverRemoved})
 	}
+	w.ends(s)
 	what := "delete orphan"
 	if r := w.state[s.node]; r != nil && r.id == id {
 		what = "delete"

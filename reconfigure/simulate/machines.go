@@ -12,12 +12,19 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// Wait waits for one instance, which answers after it has been ACTIVE for as long as Booting takes.
-func (w *World) Wait(ctx context.Context, i reconfigure.Instance, _ bool) error {
+// hostKey is a host key that was learned, and the disk that it is of: that of an instance, made from an image.
+type hostKey struct{ instance, image, key string }
+
+// Wait waits for one instance, which answers after it has been ACTIVE for as long as Booting takes. As the real one it
+// accepts the key that was learned of the same disk, or that the console shows.
+func (w *World) Wait(ctx context.Context, i reconfigure.Instance, fresh bool) error {
 	defer w.happened(AfterWait)
 	const look = time.Second
+	if fresh {
+		w.forgetKey(ctx, i)
+	}
 	for {
-		answers, next := w.answersSSH(i, look)
+		answers, next := w.answersSSH(ctx, i, look)
 		switch {
 		case ctx.Err() != nil:
 			return fmt.Errorf("%w: %w", failure{NoSSH}, context.Cause(ctx))
@@ -28,8 +35,31 @@ func (w *World) Wait(ctx context.Context, i reconfigure.Instance, _ bool) error 
 	}
 }
 
-// answersSSH reports whether an instance answers and, if not, when to ask again.
-func (w *World) answersSSH(i reconfigure.Instance, look time.Duration) (answers bool, next time.Duration) {
+// Known reports whether a host key was learned of the instance's disk.
+func (w *World) Known(ctx context.Context, i reconfigure.Instance) (bool, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.learned(i), ctx.Err()
+}
+
+func (w *World) learned(i reconfigure.Instance) bool {
+	known, learned := w.keys[i.Address]
+	return learned && known.instance == i.ID && known.image == i.Made.ImageID
+}
+
+func (w *World) forgetKey(ctx context.Context, i reconfigure.Instance) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if ctx.Err() == nil {
+		delete(w.keys, i.Address)
+	}
+}
+
+// answersSSH reports whether an instance answers with a key that is accepted, which is kept then. If not, it returns
+// when to ask again.
+func (w *World) answersSSH(
+	ctx context.Context, i reconfigure.Instance, look time.Duration,
+) (answers bool, next time.Duration) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.advance()
@@ -41,8 +71,14 @@ func (w *World) answersSSH(i reconfigure.Instance, look time.Duration) (answers 
 	if boots == Forever {
 		return false, look
 	}
-	left := time.Until(s.started.Add(boots))
-	return left <= 0, min(left, look)
+	if left := time.Until(s.started.Add(boots)); left > 0 || ctx.Err() != nil {
+		return false, min(left, look)
+	}
+	if learned := w.learned(i); learned && w.keys[i.Address].key != s.key || !learned && !s.shown {
+		return false, look
+	}
+	w.keys[i.Address] = hostKey{i.ID, i.Made.ImageID, s.key}
+	return true, 0
 }
 
 // Configure runs the playbooks on all nodes at once, on each for as long as Playing takes. It logs the nodes that it

@@ -20,6 +20,7 @@ type slurmNode struct {
 	rebooting   bool // Slurm has issued a reboot, and waits for the node
 	returns     bool // it will use the node after the reboot, unless it forgets that
 	boot        time.Time
+	asked       time.Time // when Slurm asked for a boot: it waits for one that is newer
 	registers   time.Time // when slurmd will register; zero: it will not
 	server      *server   // on which slurmd runs
 	registered  time.Time // its last registration
@@ -34,7 +35,7 @@ func (w *World) PowersUp(nodes ...string) {
 	for _, node := range nodes {
 		n := w.slurm[node]
 		n.base, n.power, n.job, n.reason = reconfigure.NodeAllocated, reconfigure.NodePoweringUp, true, ""
-		n.run = ""
+		n.run, n.asked = "", time.Now()
 	}
 }
 
@@ -150,6 +151,12 @@ func (w *World) Registered(node string) time.Time {
 	return w.slurm[node].registered
 }
 
+// accepts reports whether an instance was booted after Slurm had asked for it. Slurm compares seconds.
+func (n *slurmNode) accepts(s *server) bool { return s.booted.Unix() >= n.asked.Unix() }
+
+// waits reports whether Slurm powers the node up.
+func (n *slurmNode) waits() bool { return n.power == reconfigure.NodePoweringUp }
+
 // lose ends the job on a node. A job that only waits for the node stays.
 func (w *World) lose(node string) {
 	if n := w.slurm[node]; n != nil && n.state(node).Running() {
@@ -162,11 +169,15 @@ func (w *World) lose(node string) {
 // service with it, and a job that waits for the node starts.
 func (n *slurmNode) register(s *server, at time.Time) {
 	s.slurmd, n.server = true, s
-	n.registers, n.power, n.registered = time.Time{}, 0, at
+	n.registers, n.boot = time.Time{}, s.booted
+	if n.waits() && !n.accepts(s) {
+		return // Slurm still waits for the boot
+	}
+	n.power, n.registered = 0, at
 	if !n.drain {
 		n.reason = ""
 	}
-	n.boot, n.rebooting, n.returns = s.booted, false, false
+	n.rebooting, n.returns = false, false
 	n.base = reconfigure.NodeIdle
 	if n.job {
 		n.base = reconfigure.NodeAllocated
@@ -305,7 +316,7 @@ func (w *World) Rejoins(node string) {
 func (w *World) comesUp(node string, at time.Time) {
 	n := w.slurm[node]
 	n.register(n.server, at)
-	if n.job {
+	if n.job && !n.waits() {
 		w.begins(node)
 	}
 }

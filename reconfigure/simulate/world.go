@@ -39,6 +39,7 @@ type World struct {
 	lastBoot  int64 // in seconds of the epoch
 	lastGiven int   // the last number that was given
 	doubled   []string
+	ended     []string
 
 	// Terraform.
 	desired  map[string]reconfigure.Spec
@@ -61,8 +62,9 @@ type World struct {
 	events   []reconfigure.Event
 	evidence []reconfigure.Evidence
 	health   map[string]reconfigure.Health
-	usage    record            // its lives
-	sums     map[string]string // by node
+	usage    record             // its lives
+	sums     map[string]string  // by node
+	keys     map[string]hostKey // by address
 
 	faults  map[Fault]nodeset.NodeSet
 	spans   map[Doing]map[string]time.Duration // by node; under the empty name, for all others
@@ -78,7 +80,7 @@ func NewWorld(c reconfigure.Cluster) *World {
 		cluster: c, limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1},
 		desired: map[string]reconfigure.Spec{}, state: map[string]*resource{}, previews: map[string]string{},
 		slurm: map[string]*slurmNode{}, comments: map[int64]string{}, health: map[string]reconfigure.Health{},
-		sums: map[string]string{}, served: map[string][]string{},
+		sums: map[string]string{}, keys: map[string]hostKey{}, served: map[string][]string{},
 		faults: map[Fault]nodeset.NodeSet{}, spans: defaultSpans(), then: map[Call][]func(){}, runs: map[Tool][]*toolRun{},
 	}
 	persistent := c.Persistent()
@@ -149,6 +151,7 @@ func (w *World) Have(nodes ...string) {
 		s.active = time.Now()
 		s.configured = true
 		w.start(s, time.Now())
+		w.keys[s.address] = hostKey{s.id, spec.ImageID, s.key}
 		w.desired[node] = spec
 		w.state[node] = &resource{id: s.id, address: s.address, spec: spec}
 		if n := w.slurm[node]; n != nil {

@@ -173,6 +173,14 @@ func (a *Adapters) observer() snapshot.Observer {
 			}
 			return a.log.Health(ctx)
 		},
+		Events: func(
+			ctx context.Context, ids ...reconfigure.RequestID,
+		) (map[reconfigure.RequestID][]reconfigure.Event, error) {
+			if a.log == nil {
+				return nil, nil
+			}
+			return a.log.EventsOf(ctx, ids...)
+		},
 		Lives: func(ctx context.Context) ([]reconfigure.Life, error) {
 			if a.log == nil {
 				return nil, nil

@@ -41,9 +41,11 @@ type Snapshot struct {
 	Ports      map[string][]reconfigure.Port               // by node, from the cloud, where they were asked for
 	Sources    map[reconfigure.Source]reconfigure.Resolved // what declared names mean now, where that was asked for
 	Health     map[string]reconfigure.Health               // of the node groups with failures, by name
-	Lives      map[string]reconfigure.Life                 // of the nodes' instances, where their age matters
+	Lives      map[string]reconfigure.Life                 // of the nodes' instances, where their age or Reached matters
 	UnderWay   nodeset.NodeSet                             // nodes with operations, where plans begin beside them
-	Missing    map[Source]string                           // why a source is unreachable
+	// Reached is how far earlier operations for requests came, by node, where that was asked for.
+	Reached map[reconfigure.RequestID]map[string]reconfigure.Phase
+	Missing map[Source]string // why a source is unreachable
 	// Conf is the configuration of Slurm that the declaration leads to, where that was asked for.
 	Conf *reconfigure.SlurmConf
 }
@@ -99,6 +101,8 @@ type Scope struct {
 	Servers bool
 	// Ports asks for the cloud's own list of ports.
 	Ports bool
+	// Requests are those of which the journal is asked how far earlier operations for them came, and for the lives.
+	Requests []reconfigure.RequestID
 }
 
 // Observer asks the sources. Its functions are called from several goroutines.
@@ -117,8 +121,11 @@ type Observer struct {
 	// Health reads the health of the node groups with failures. Nil: there is no journal yet.
 	Health func(ctx context.Context) (map[string]reconfigure.Health, error)
 	// Lives reads what the journal knows of the instances that are there, in the order in which they were made. It is
-	// called with the cloud's list of instances, if a group has a maximum age. Nil: there is no journal yet.
+	// called for Scope.Requests, and with the cloud's list of instances if a group has a maximum age. Nil: there is no
+	// journal yet.
 	Lives func(ctx context.Context) ([]reconfigure.Life, error)
+	// Events reads the events of requests, each in its order. Nil: there is no journal yet.
+	Events func(ctx context.Context, ids ...reconfigure.RequestID) (map[reconfigure.RequestID][]reconfigure.Event, error)
 	// Limit bounds the wait for each source; zero: ctx alone does. Slurm's commands take up to a minute to give up,
 	// which is too long for a person who waits.
 	Limit time.Duration
@@ -134,12 +141,19 @@ func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 			return Snapshot{}, err
 		}
 	}
-	if o.Lives != nil && scope.Servers && ages(o.Cluster) {
+	if o.Lives != nil && (len(scope.Requests) > 0 || scope.Servers && ages(o.Cluster)) {
 		lives, err := o.Lives(ctx)
 		if err != nil {
 			return Snapshot{}, err
 		}
 		s.Lives = byNode(lives)
+	}
+	if o.Events != nil && len(scope.Requests) > 0 {
+		events, err := o.Events(ctx, scope.Requests...)
+		if err != nil {
+			return Snapshot{}, err
+		}
+		s.Reached = reached(events)
 	}
 	var (
 		wait     sync.WaitGroup

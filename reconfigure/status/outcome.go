@@ -58,6 +58,7 @@ func Results(verdicts []reconfigure.Verdict) []text.Group[reconfigure.Verdict] {
 func Result(v reconfigure.Verdict) string {
 	done := map[reconfigure.Action]string{
 		reconfigure.Create: "created", reconfigure.Replace: "replaced", reconfigure.Reboot: "rebooted",
+		reconfigure.Boot:      "booted",
 		reconfigure.Configure: "configured", reconfigure.Remove: "removed", reconfigure.Capture: "imaged",
 		reconfigure.Start: "started", reconfigure.Stop: "stopped",
 		reconfigure.Drain: "drained", reconfigure.Undrain: "undrained", reconfigure.Adopt: "adopted",

@@ -32,6 +32,8 @@ type book interface {
 	Outcome(ctx context.Context, id reconfigure.RequestID) (reconfigure.Outcome, bool, error)
 	Record(ctx context.Context, events ...reconfigure.Event) error
 	Keep(ctx context.Context, evidence ...reconfigure.Evidence) error
+	Lives(ctx context.Context, since time.Time) ([]reconfigure.Life, error)
+	EventsOf(ctx context.Context, ids ...reconfigure.RequestID) (map[reconfigure.RequestID][]reconfigure.Event, error)
 	StartCampaign(ctx context.Context, c reconfigure.Campaign) (reconfigure.Campaign, error)
 	campaign.Journal
 }
@@ -62,6 +64,9 @@ type life struct {
 
 	plans, under, overlaps int // begun plans, runs of Terraform and Ansible under way, and plans that began beside one
 }
+
+// never is later than the end of any instance's life.
+var never = time.Now().AddDate(100, 0, 0)
 
 // longest is more moments than any life has.
 const longest = 100_000
@@ -249,7 +254,8 @@ func (l *life) site(c reconfigure.Cluster) controller.Site {
 		Servers: func(ctx context.Context) (map[string][]reconfigure.Server, error) {
 			return deps.Cloud.Servers(ctx, nodeset.NodeSet{})
 		},
-		Resolve: l.world.Resolve, Health: diary{l}.Health,
+		Resolve: l.world.Resolve, Health: diary{l}.Health, Events: l.book.EventsOf,
+		Lives: func(ctx context.Context) ([]reconfigure.Life, error) { return l.book.Lives(ctx, never) },
 	}
 	return controller.Site{Cluster: c, Observe: observer.Observe, States: observer.States, Deps: deps}
 }
@@ -573,6 +579,11 @@ func (w waiter) Wait(ctx context.Context, i reconfigure.Instance, fresh bool) er
 	w.takes(w.pace)
 	defer w.did("waited for " + i.Node)
 	return w.Waiter.Wait(ctx, i, fresh)
+}
+
+func (w waiter) Known(ctx context.Context, i reconfigure.Instance) (bool, error) {
+	w.alive()
+	return w.Waiter.Known(ctx, i)
 }
 
 // ansible may be killed between two nodes.

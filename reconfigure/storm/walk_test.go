@@ -533,16 +533,16 @@ func sqlite(t *testing.T) book {
 // moments.
 func (s scene) walk(t *testing.T, every int, open func(*testing.T) book) (moments int) {
 	t.Helper()
-	want, moments := s.undisturbed(t, open)
+	want, ended, moments := s.undisturbed(t, open)
 	t.Logf("the worker is killed at %d points", moments)
 	for moment := 1; moment <= moments && !t.Failed(); moment += every {
-		s.killedAt(t, open, moment, want)
+		s.killedAt(t, open, moment, want, ended)
 	}
 	return moments
 }
 
-// undisturbed returns the result of a scene without a kill, and its number of moments.
-func (s scene) undisturbed(t *testing.T, open func(*testing.T) book) (v view, moments int) {
+// undisturbed returns the result of a scene without a kill, the nodes whose boot is ended, and the number of moments.
+func (s scene) undisturbed(t *testing.T, open func(*testing.T) book) (v view, ended []string, moments int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := s.begin(t, open(t))
@@ -551,7 +551,7 @@ func (s scene) undisturbed(t *testing.T, open func(*testing.T) book) (v view, mo
 			t.Fatal(err)
 		}
 		p.nothingMore()
-		v, moments = p.view(), l.now
+		v, ended, moments = p.view(), p.world.Ended(), l.now
 		if len(s.later) > 0 && l.overlaps == 0 {
 			t.Error("no plans overlap")
 		}
@@ -571,11 +571,11 @@ func (s scene) undisturbed(t *testing.T, open func(*testing.T) book) (v view, mo
 			t.Errorf("orphans of %v, lost jobs of %v", v.Orphans, v.Lost)
 		}
 	})
-	return v, moments
+	return v, ended, moments
 }
 
 // killedAt kills the worker at a moment, and lets a second one go on.
-func (s scene) killedAt(t *testing.T, open func(*testing.T) book, moment int, want view) {
+func (s scene) killedAt(t *testing.T, open func(*testing.T) book, moment int, want view, ended []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := s.begin(t, open(t))
@@ -591,6 +591,10 @@ func (s scene) killedAt(t *testing.T, open func(*testing.T) book, moment int, wa
 		diff := cmp.Diff(want, p.view())
 		p.nothingMore()
 		time.Sleep(time.Hour) // until batchers of the killed worker have given up waiting
+		for node := range nodeset.Of(p.world.Ended()...).Difference(nodeset.Of(ended...)).All() {
+			t.Errorf("killed at moment %d, when it had just %s: the boot of %s that Slurm waits for is ended: calls %q\n%s",
+				moment, l.last, node, p.world.Calls(), p.outcomes())
+		}
 		if diff != "" {
 			t.Errorf("killed at moment %d, when it had just %s (-undisturbed +got):\n%s\ncalls %q\noutcomes %s",
 				moment, l.last, diff, p.world.Calls(), p.outcomes())
