@@ -11,24 +11,34 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// adoptKnown adds servers to Terraform's state that the cloud has as asked, and that are tainted in the state or
-// missing there: a worker or a Terraform that was killed has left them, or a run was interrupted. It returns the calls
-// that are left.
+// adoptKnown adds servers to Terraform's state that the cloud has as asked, and that are tainted in the state, missing
+// there, or there with another image: a worker or a Terraform that was killed has left them, or a run was interrupted. It
+// returns the calls that are left.
 func (t *attempt) adoptKnown(ctx context.Context, calls []*provisionCall) []*provisionCall {
 	servers := map[string]reconfigure.Server{}
 	plan := reconfigure.Plan{Desired: maps.Clone(t.state.Desired)}
 	var rest, adopting []*provisionCall
+	taken := map[*provisionCall]bool{} // whose instance was made for the request before
 	for _, c := range calls {
-		if s, ok := t.finished(c.In); ok {
-			t.note(c.In.op, "instance "+s.ID+" was made for the request already")
+		s, ok := t.finished(c.In)
+		if taken[c] = ok; !ok {
+			s, ok = t.adopted(c.In)
+		}
+		if ok && t.written(s) {
+			said := "Terraform's state has instance " + s.ID + " as finished by now"
+			if taken[c] {
+				said = "instance " + s.ID + " was made for the request already"
+				c.In.op.touched.Store(true)
+			}
+			t.note(c.In.op, said)
 			c.In.op.waiting.Store(false)
-			c.In.op.touched.Store(true)
-			c.Finish(made{instance: instanceOf(s, c.In.change().Spec), taken: true}, nil)
-		} else if s, ok := t.adopted(c.In); ok {
-			t.note(c.In.op, "Terraform's state has instance "+s.ID+" as finished by now")
-			c.In.op.waiting.Store(false)
-			c.Finish(made{instance: instanceOf(s, c.In.change().Spec)}, nil)
-		} else if s, ok := t.adoptable(c.In); ok {
+			c.Finish(made{instance: instanceOf(s, c.In.change().Spec), taken: taken[c]}, nil)
+			continue
+		}
+		if !ok {
+			s, ok = t.adoptable(c.In)
+		}
+		if ok {
 			servers[c.In.op.change.Node] = s
 			plan.Changes = append(plan.Changes, c.In.change())
 			if spec, makes := c.In.entry(); makes {
@@ -56,7 +66,7 @@ func (t *attempt) adoptKnown(ctx context.Context, calls []*provisionCall) []*pro
 			c.In.op.waiting.Store(false)
 			c.In.op.touched.Store(c.In.op.change.Action != reconfigure.Adopt)
 			t.note(c.In.op, "Terraform's state has taken instance "+servers[node].ID+" for the finished one")
-			c.Finish(made{instance: instanceOf(servers[node], c.In.change().Spec)}, nil)
+			c.Finish(made{instance: instanceOf(servers[node], c.In.change().Spec), taken: taken[c]}, nil)
 		case c.In.adopts():
 			c.Finish(made{}, notAdopted(failures[node], err))
 		default:
@@ -97,6 +107,14 @@ func (t *attempt) whole(node string, spec reconfigure.Spec) (reconfigure.Server,
 	}
 	s := servers[0]
 	return s, s.ID == known.ID && asAsked(s, spec)
+}
+
+// written reports whether Terraform's state has the image and the flavor of a server that it has as finished. It has
+// those of before where Terraform was killed after the cloud had rebuilt the server.
+func (t *attempt) written(s reconfigure.Server) bool {
+	is := t.state.Instances[s.Node].Made
+	same := func(is, has string) bool { return is == "" || has == "" || is == has }
+	return same(is.ImageID, s.ImageID) && same(is.FlavorID, s.FlavorID)
 }
 
 // adopted returns the instance of a call that only adopts, if Terraform's state has it as finished: a run that was

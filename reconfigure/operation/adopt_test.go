@@ -67,6 +67,40 @@ func TestUnknownInstanceOfTheSameRequestIsAdopted(t *testing.T) {
 	}
 }
 
+// A worker and Terraform are killed after the cloud has rebuilt an instance that was made for the same request.
+// Terraform's state then has the image of before, and the next worker corrects it.
+func TestARebuildThatTerraformHasNotWrittenIsAdopted(t *testing.T) {
+	test(t, func(l *lab) {
+		since := time.Now()
+		time.Sleep(time.Second)
+		l.Have("p3")
+		l.PowersUp("p3")
+		c := declared()
+		c.Groups[0].Image = "v2"
+		l.Declare(c)
+		replaces := func() {
+			l.plan = reconfigure.Plan{}
+			l.wants(reconfigure.Replace, "p3")
+			l.change("p3").Since = since
+		}
+		replaces()
+		l.KillDuring(0, simulate.Unwritten)
+		l.Then(simulate.AfterApply, func() { l.end(reconfigure.ErrLeaseLost) })
+		l.start().wait()
+		l.operator().Wait()
+		l.restart()
+		time.Sleep(time.Minute)
+		replaces()
+		l.wantDone("p3")
+		l.want("calls", []string{"apply rebuild p3", "adopt p3", "configure p3 of ctl,p[1-3]"}, l.Calls())
+		state, err := l.State(l.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.want("made, in Terraform's state", l.Spec("p3"), state.Instances["p3"].Made)
+	})
+}
+
 // The answer to a creation is lost, and Terraform goes on.
 func TestInstanceOfALostAnswerIsAdopted(t *testing.T) {
 	test(t, func(l *lab) {

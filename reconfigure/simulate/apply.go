@@ -146,7 +146,7 @@ func (p *Provisioner) begin(ctx context.Context, preview reconfigure.Preview) (*
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	p.keep(preview.Plan.Desired)
-	_, known := p.previews[preview.File]
+	seen, known := p.previews[preview.File]
 	switch {
 	case preview.File == "" || known && len(preview.Changes) == 0:
 		delete(p.previews, preview.File)
@@ -159,9 +159,10 @@ func (p *Provisioner) begin(ctx context.Context, preview reconfigure.Preview) (*
 		return nil, failure{StateLocked}
 	}
 	// All earlier previews are stale now.
-	maps.DeleteFunc(p.previews, func(_, shard string) bool { return shard == p.shard })
+	maps.DeleteFunc(p.previews, func(_ string, other *foreseen) bool { return other.shard == p.shard })
 	p.calls = append(p.calls, p.called("apply")+" "+inWords(preview.Changes))
 	p.advance()
+	maps.Copy(p.state, seen.state) // a plan without changes is not applied, and the state stays as it is
 	a := &apply{Provisioner: p, preview: preview, failures: p.portless(preview.Changes)}
 	for i, c := range preview.Changes {
 		if a.failures[c.Node] != nil {

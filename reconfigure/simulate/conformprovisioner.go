@@ -32,6 +32,9 @@ type ProvisionerSetup struct {
 	FailCreate func(node string)
 	// Vanish deletes a node's instance without the provisioner.
 	Vanish func(node string)
+	// Rebuild rebuilds a node's instance from the image of a version without the provisioner, as if Terraform had been
+	// killed before it wrote that to the state. Nil: this setup cannot do that.
+	Rebuild func(node string, version int)
 	// NoPower is set where instances are not stopped, and NoAdoption where they are not adopted. Forget is not called
 	// then.
 	NoPower, NoAdoption bool
@@ -256,6 +259,27 @@ func (p provisionerRule) adoption() {
 		p.Errorf("an adopted instance would be changed: %+v", rest.Changes)
 	}
 	p.wantInstances(p.Control, a, b, c)
+	if p.Rebuild != nil {
+		p.rebuilt(plan, a)
+	}
+}
+
+// rebuilt adopts an instance that the state has as finished, of another image. The state then has what it is made of.
+func (p provisionerRule) rebuilt(plan reconfigure.Plan, node string) {
+	p.Helper()
+	p.Rebuild(node, 2)
+	if i := p.instances()[node]; i.Made.ImageID != p.Spec(node, 1).ImageID {
+		p.Errorf("the state has %+v before the cloud is asked", i)
+	}
+	plan.Desired[node] = p.Spec(node, 2)
+	servers := map[string]reconfigure.Server{node: p.Servers()[node]}
+	adopted, failures, err := p.Provisioner.Adopt(p.Context(), plan, servers)
+	if err != nil || !adopted.Contains(node) || len(failures) > 0 {
+		p.Fatalf("adopted %s, failures %v, error %v", adopted, failures, err)
+	}
+	if i := p.instances()[node]; i.Made.ImageID != p.Spec(node, 2).ImageID || i.ID != servers[node].ID || i.Tainted {
+		p.Errorf("the state has %+v, and the cloud %+v", i, servers[node])
+	}
 }
 
 // notAdopted checks that an instance that the state does not have stays unknown to it.

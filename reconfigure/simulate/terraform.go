@@ -19,6 +19,12 @@ type resource struct {
 	tainted     bool
 }
 
+// foreseen is a saved plan of Terraform.
+type foreseen struct {
+	shard string
+	state map[string]*resource // what the refresh has found of the plan's nodes
+}
+
 // Provisioner is Terraform in one shard of a World.
 type Provisioner struct {
 	*World
@@ -106,20 +112,25 @@ func (w *World) allShards() []string {
 	return reconfigure.Shards(all)
 }
 
-// refresh removes instances from the state that the cloud no longer has, and reads whether the others run.
-func (p *Provisioner) refresh(nodes nodeset.NodeSet) {
+// refresh removes instances from the state that the cloud no longer has, and returns the others as the cloud has them.
+func (p *Provisioner) refresh(nodes nodeset.NodeSet) map[string]*resource {
 	p.advance()
+	found := map[string]*resource{}
 	for node := range nodes.All() {
 		r := p.state[node]
 		if r == nil || r.id == "" {
 			continue
 		}
-		if s := p.server(r.id); s == nil {
+		s := p.server(r.id)
+		if s == nil {
 			delete(p.state, node)
-		} else {
-			r.spec.Power = s.power
+			continue
 		}
+		is := *r
+		is.spec.ImageID, is.spec.FlavorID, is.spec.Power = s.spec.ImageID, s.spec.FlavorID, s.power
+		found[node] = &is
 	}
+	return found
 }
 
 // Preview returns what Apply would do.
@@ -137,7 +148,7 @@ func (p *Provisioner) Preview(ctx context.Context, plan reconfigure.Plan) (recon
 	case !plan.Provisions():
 		return reconfigure.Preview{Plan: plan}, nil
 	}
-	p.refresh(plan.Nodes())
+	seen := &foreseen{p.shard, p.refresh(plan.Nodes())}
 	unreadable := reconfigure.Failures{}
 	for node := range plan.Provisioned().Difference(plan.Nodes(reconfigure.Create, reconfigure.Remove)).Intersect(
 		p.faults[Unreadable]).All() {
@@ -146,7 +157,10 @@ func (p *Provisioner) Preview(ctx context.Context, plan reconfigure.Plan) (recon
 	if len(unreadable) > 0 {
 		return reconfigure.Preview{}, &reconfigure.Unplannable{Failures: unreadable}
 	}
+	before := maps.Clone(p.state)
+	maps.Copy(p.state, seen.state)
 	changes, unasked := p.foresee(plan)
+	p.state = before
 	power := plan.Nodes(reconfigure.Start, reconfigure.Stop)
 	for _, c := range unasked {
 		unreadable[c.Node] = &reconfigure.Refusal{Changes: []reconfigure.ResourceChange{c}}
@@ -158,7 +172,7 @@ func (p *Provisioner) Preview(ctx context.Context, plan reconfigure.Plan) (recon
 		return reconfigure.Preview{}, &reconfigure.Refusal{Changes: unasked}
 	}
 	preview := reconfigure.Preview{Plan: plan, File: fmt.Sprint("preview-", p.number()), Changes: changes}
-	p.previews[preview.File] = p.shard
+	p.previews[preview.File] = seen
 	return preview, nil
 }
 

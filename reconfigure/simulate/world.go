@@ -44,8 +44,8 @@ type World struct {
 	// Terraform.
 	desired  map[string]reconfigure.Spec
 	state    map[string]*resource
-	shared   bool              // the shared resources exist
-	previews map[string]string // the shard of each preview that can still be applied, by file
+	shared   bool                 // the shared resources exist
+	previews map[string]*foreseen // those that can still be applied, by file
 	kill     *kill
 
 	// Slurm.
@@ -78,7 +78,7 @@ type World struct {
 func NewWorld(c reconfigure.Cluster) *World {
 	w := &World{
 		cluster: c, limit: reconfigure.Use{Instances: -1, Cores: -1, RAM: -1},
-		desired: map[string]reconfigure.Spec{}, state: map[string]*resource{}, previews: map[string]string{},
+		desired: map[string]reconfigure.Spec{}, state: map[string]*resource{}, previews: map[string]*foreseen{},
 		slurm: map[string]*slurmNode{}, comments: map[int64]string{}, health: map[string]reconfigure.Health{},
 		sums: map[string]string{}, keys: map[string]hostKey{}, served: map[string][]string{},
 		faults: map[Fault]nodeset.NodeSet{}, spans: defaultSpans(), then: map[Call][]func(){}, runs: map[Tool][]*toolRun{},
@@ -214,6 +214,18 @@ func (w *World) Vanish(node string) {
 	defer w.lock.Unlock()
 	for _, s := range w.serversOf(node) {
 		w.remove(s)
+	}
+}
+
+// Rebuild rebuilds a node's instances from another image in the cloud.
+func (w *World) Rebuild(node, image string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for _, s := range w.serversOf(node) {
+		spec := s.spec
+		spec.ImageID = idOf(image)
+		w.rebuild(s, spec)
+		s.active = time.Now()
 	}
 }
 

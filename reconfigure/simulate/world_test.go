@@ -52,8 +52,9 @@ func TestWorldIsAProvisioner(t *testing.T) {
 				}
 				return newest
 			},
-			Vanish: w.Vanish,
-			Forget: func(node string) { w.Forget(node) },
+			Vanish:  w.Vanish,
+			Rebuild: func(node string, version int) { w.Rebuild(node, map[int]string{1: "v1", 2: "v2"}[version]) },
+			Forget:  func(node string) { w.Forget(node) },
 			FailCreate: func(node string) {
 				w.Order(simulate.NoValidHost, node)
 				w.Then(simulate.AfterApply, func() { w.Clear(simulate.NoValidHost) })

@@ -26,9 +26,10 @@ const putBackTimeout = time.Minute
 
 // Adopt adds servers to Terraform's state as finished, after the apply that made them was interrupted or killed. For
 // each node, an entry that is tainted and has the id of the server is untainted; a missing entry is added with the
-// attributes of Terraform's own plan and the ids of the server and its port. The proof is a plan over all of the
-// nodes, with refresh, that has no change. The entries of a node for which it has changes are restored, and the
-// failures have the changes; the other nodes are adopted. Like Apply, it stores the map of nodes of the plan.
+// attributes of Terraform's own plan and the ids of the server and its port. An entry that is not tainted gets what the
+// cloud says of the server, which a killed Terraform may have rebuilt. The proof is a plan over all of the nodes, with
+// refresh, that has no change. The entries of a node for which it has changes are restored, and the failures have the
+// changes; the other nodes are adopted. Like Apply, it stores the map of nodes of the plan.
 //
 // The proof cannot tell two instances of the same spec apart: if an apply was to replace an instance by one of the
 // same spec, the caller must check that the server is not the old one. A process that dies before the proof leaves
@@ -101,7 +102,7 @@ type adoption struct {
 	desired    map[string]reconfigure.Spec
 	state      *stateFile
 	candidates []string // the nodes without a failure so far, sorted
-	entered    bool     // an entry was added for a candidate
+	behind     bool     // an entry of a candidate was added, or has what the instance was made of before
 	changed    bool     // the state was changed after it was read
 	before     map[string][]entry
 	failures   reconfigure.Failures
@@ -132,6 +133,7 @@ func (a *adoption) claim(ctx context.Context, servers map[string]reconfigure.Ser
 		}
 		a.candidates = append(a.candidates, node)
 		if !found.tainted {
+			a.behind = a.behind || found.imageID != a.desired[node].ImageID
 			continue
 		}
 		untainted := found.raw.without("status")
@@ -185,6 +187,7 @@ func otherPortReason(planned, actual string) string {
 type object struct {
 	raw              fields
 	id, port         string // port is an instance's first one
+	imageID          string
 	tainted, deposed bool
 }
 
@@ -200,8 +203,9 @@ func (s *stateFile) has(kinds reconfigure.RootModule, node string) (object, bool
 	if err := raw.read(map[string]any{"attributes": &attributes}); err != nil {
 		return object{}, false, err
 	}
+	made := kinds.Read(attributes)
 	return object{
-		raw: raw, id: text(attributes["id"]), port: kinds.Read(attributes).Port,
+		raw: raw, id: text(attributes["id"]), port: made.Port, imageID: made.ImageID,
 		tainted: raw.text("status") == statusTainted,
 		deposed: len(at) > 1 || raw.text("deposed") != "",
 	}, true, nil
@@ -286,7 +290,7 @@ func (a *adoption) enter(ctx context.Context, unknown []string, servers map[stri
 			return err
 		}
 		a.candidates = append(a.candidates, node)
-		a.entered = true
+		a.behind = true
 	}
 	slices.Sort(a.candidates)
 	return nil
@@ -461,7 +465,7 @@ func (a *adoption) prove(ctx context.Context) error {
 	return nil
 }
 
-// proof returns the changes of one plan over all candidates, by node. If it has none, and an entry was added, the plan
+// proof returns the changes of one plan over all candidates, by node. If it has none, and an entry is behind, the plan
 // is applied: it changes only the state, which then has all attributes of the refresh and the dependencies of the
 // configuration.
 func (a *adoption) proof(ctx context.Context) (reconfigure.Failures, error) {
@@ -481,7 +485,7 @@ func (a *adoption) proof(ctx context.Context) (reconfigure.Failures, error) {
 	if changes {
 		return a.differences(said.events), nil
 	}
-	if !a.entered {
+	if !a.behind {
 		return nil, nil
 	}
 	err = a.run(func(tf *tfexec.Terraform) error {

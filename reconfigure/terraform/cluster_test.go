@@ -189,6 +189,15 @@ func (c *cluster) removeServer(name string) {
 	c.until(name+" is gone", func() bool { _, there := c.servers()[name]; return !there })
 }
 
+func (c *cluster) rebuildServer(name, image string) {
+	c.Helper()
+	client, err := openstack.NewComputeV2(c.admin, gophercloud.EndpointOpts{})
+	c.must(err)
+	_, err = servers.Rebuild(c.Context(), client, c.servers()[name].ID, servers.RebuildOpts{ImageRef: image}).Extract()
+	c.must(err)
+	c.until(name+" is rebuilt", func() bool { return c.servers()[name].Status == "ACTIVE" })
+}
+
 // tool finds what `make tools` installs. A test that needs it fails without it.
 func tool(t *testing.T, variable, below string) string {
 	t.Helper()

@@ -40,7 +40,10 @@ func TestDriverIsAProvisioner(t *testing.T) {
 				c.must(err)
 			},
 			Vanish: c.removeServer,
-			Stray:  func() { c.declare("cluster_name: eiffel", "cluster_name: tower") },
+			Rebuild: func(node string, version int) {
+				c.rebuildServer(node, map[int]string{1: imageV1, 2: imageV2}[version])
+			},
+			Stray: func() { c.declare("cluster_name: eiffel", "cluster_name: tower") },
 		}
 	})
 }
