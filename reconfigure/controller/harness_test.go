@@ -122,8 +122,9 @@ func (c counting) Begin(
 
 // open is the controller's Config.Open.
 func (l *lab) open(j *simulate.Journal) func(context.Context) (controller.Site, error) {
+	world := l.Deps()
 	return func(context.Context) (controller.Site, error) {
-		deps := l.Deps()
+		deps := world
 		deps.Recorder, deps.Health, deps.Sums = recorder{j}, j, j
 		if l.slurm != nil {
 			deps.Scheduler = func(reconfigure.Instance) operation.Scheduler { return l.slurm }

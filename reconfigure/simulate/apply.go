@@ -96,7 +96,11 @@ func (p *Provisioner) Apply(
 ) (
 	reconfigure.Failures, error,
 ) {
-	defer p.Begin(p.tool(), always)()
+	end, err := p.work(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	defer p.happened(AfterApply)
 	began := time.Now()
 	p.spend(ctx, Applying)

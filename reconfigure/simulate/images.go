@@ -72,7 +72,7 @@ func (w *World) LoseImage(id string) {
 
 // Clean stops slurmd on an instance, and removes its configuration. Slurm does not notice that.
 func (w *World) Clean(ctx context.Context, _ reconfigure.Cluster, i reconfigure.Instance) error {
-	defer w.Begin(Ansible+" on "+Tool(i.Node), always)()
+	defer w.Begin(Ansible+" on "+Tool(i.Node), everybody)()
 	wait(ctx, w.spanOf(Cleaning))
 	w.lock.Lock()
 	defer w.lock.Unlock()

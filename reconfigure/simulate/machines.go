@@ -87,7 +87,7 @@ func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances 
 	extent reconfigure.Extent, watch operation.Watch, done func(node string, seen reconfigure.Configured, err error),
 ) (reconfigure.Failures, error) {
 	for node := range extent.Changed.All() {
-		defer w.Begin(Ansible+" on "+Tool(node), always)()
+		defer w.Begin(Ansible+" on "+Tool(node), everybody)()
 	}
 	defer w.happened(AfterConfigure)
 	for node := range extent.Changed.All() {

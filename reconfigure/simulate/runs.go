@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Tool is a program that has one user at a time: Terraform with one state, which has a lock, and Ansible on one node.
+// Tool is a program that has one user at a time: Terraform with one state, and Ansible on one node.
 type Tool string
 
 // The tools. The name of the shard follows Terraform's, except for the default one; the name of the node Ansible's.
@@ -16,17 +16,22 @@ const (
 	Ansible   Tool = "Ansible"
 )
 
-// toolRun is a run of a process, which ends when that is killed.
-type toolRun struct{ alive func() bool }
+// toolRun is a run of a tool.
+type toolRun struct{ worker *Worker }
 
-// Begin records that a run of a tool begins. Two at a time are among the Clashes.
-func (w *World) Begin(t Tool, alive func() bool) (end func()) {
+// Worker is a process that runs tools. Each of its calls is of the same one.
+type Worker struct{ _ byte }
+
+// Begin records that a worker runs a tool. Two runs at a time are among the Clashes. Runs of Terraform by different
+// workers are not: a worker that has lost its lease interrupts Terraform, and the next one begins meanwhile. The lock of
+// Terraform's state lets only one of them work.
+func (w *World) Begin(t Tool, by *Worker) (end func()) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	if slices.ContainsFunc(w.runs[t], func(other *toolRun) bool { return other.alive() }) {
+	if slices.ContainsFunc(w.runs[t], func(other *toolRun) bool { return other.worker == by }) {
 		w.clashes = append(w.clashes, "two runs of "+string(t)+" at a time")
 	}
-	own := &toolRun{alive}
+	own := &toolRun{by}
 	w.runs[t] = append(w.runs[t], own)
 	return func() {
 		w.lock.Lock()
@@ -35,8 +40,30 @@ func (w *World) Begin(t Tool, alive func() bool) (end func()) {
 	}
 }
 
-// always is for a process that is not killed.
-func always() bool { return true }
+// everybody is the worker of a tool without a lock: no two workers may run it at a time.
+var everybody = &Worker{}
+
+// work begins a run of Terraform, and waits until it has the lock of the state, or until ctx ends.
+func (p *Provisioner) work(ctx context.Context) (end func(), err error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // no process is started
+	}
+	ended := p.Begin(p.tool(), p.worker)
+	p.lock.Lock()
+	state, ok := p.states[p.shard]
+	if !ok {
+		state = make(chan struct{}, 1)
+		p.states[p.shard] = state
+	}
+	p.lock.Unlock()
+	select {
+	case state <- struct{}{}:
+		return func() { <-state; ended() }, nil
+	case <-ctx.Done():
+		ended()
+		return nil, ctx.Err()
+	}
+}
 
 // Clashes returns the runs that overlapped and must not, in order. A test in which operations overlap MUST check that
 // there are none.

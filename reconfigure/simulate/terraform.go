@@ -28,11 +28,12 @@ type foreseen struct {
 // Provisioner is Terraform in one shard of a World.
 type Provisioner struct {
 	*World
-	shard string
+	shard  string
+	worker *Worker
 }
 
-// Shard returns Terraform in a shard; an empty name stands for the default one.
-func (w *World) Shard(name string) *Provisioner { return &Provisioner{w, name} }
+// Shard returns Terraform in a shard, for a worker of its own; an empty name stands for the default one.
+func (w *World) Shard(name string) *Provisioner { return &Provisioner{w, name, &Worker{}} }
 
 // has reports whether a node belongs to the shard. A node never changes its shard.
 func (p *Provisioner) has(node string) bool {
@@ -135,7 +136,11 @@ func (p *Provisioner) refresh(nodes nodeset.NodeSet) map[string]*resource {
 
 // Preview returns what Apply would do.
 func (p *Provisioner) Preview(ctx context.Context, plan reconfigure.Plan) (reconfigure.Preview, error) {
-	defer p.Begin(p.tool(), always)()
+	end, err := p.work(ctx)
+	if err != nil {
+		return reconfigure.Preview{}, err
+	}
+	defer end()
 	defer p.happened(AfterPreview)
 	p.spend(ctx, Planning)
 	p.lock.Lock()
@@ -254,7 +259,11 @@ func (p *Provisioner) Discard(preview reconfigure.Preview) error {
 func (p *Provisioner) Adopt(ctx context.Context, plan reconfigure.Plan, servers map[string]reconfigure.Server) (
 	adopted nodeset.NodeSet, failures reconfigure.Failures, err error,
 ) {
-	defer p.Begin(p.tool(), always)()
+	end, err := p.work(ctx)
+	if err != nil {
+		return adopted, nil, err
+	}
+	defer end()
 	defer p.happened(AfterAdopt)
 	p.spend(ctx, Planning)
 	p.lock.Lock()

@@ -71,6 +71,7 @@ type World struct {
 	then    map[Call][]func()
 	calls   []string
 	runs    map[Tool][]*toolRun
+	states  map[string]chan struct{} // the locks of Terraform's states, by shard
 	clashes []string
 }
 
@@ -82,6 +83,7 @@ func NewWorld(c reconfigure.Cluster) *World {
 		slurm: map[string]*slurmNode{}, comments: map[int64]string{}, health: map[string]reconfigure.Health{},
 		sums: map[string]string{}, keys: map[string]hostKey{}, served: map[string][]string{},
 		faults: map[Fault]nodeset.NodeSet{}, spans: defaultSpans(), then: map[Call][]func(){}, runs: map[Tool][]*toolRun{},
+		states: map[string]chan struct{}{},
 	}
 	persistent := c.Persistent()
 	for node := range c.Nodes().All() {
@@ -93,10 +95,11 @@ func NewWorld(c reconfigure.Cluster) *World {
 	return w
 }
 
-// Deps returns the world as everything that operations work with.
+// Deps returns the world as everything that the operations of one worker work with.
 func (w *World) Deps() operation.Deps {
+	worker := &Worker{}
 	return operation.Deps{
-		Provisioner: func(shard string) operation.Provisioner { return w.Shard(shard) },
+		Provisioner: func(shard string) operation.Provisioner { return &Provisioner{w, shard, worker} },
 		Cloud:       w, Quota: w, Images: w, Cleaner: w, Waiter: w, Configurer: w, Starter: w, Sums: w,
 		Recorder: w, Health: w,
 		Scheduler: func(reconfigure.Instance) operation.Scheduler { return w },

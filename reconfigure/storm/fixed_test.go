@@ -21,6 +21,18 @@ func TestStormsThatFailed(t *testing.T) {
 			{what: "cluster fault", fault: simulate.StateLocked, on: true},
 			{what: "time passes", n: 12},
 		}},
+		"a worker is killed, and loses its lease while its Terraform still runs": {steps: []step{
+			{what: "jobs need", nodes: []string{"p4", "p5"}, n: 1},
+			{what: "kill", n: 2},
+			{what: "jobs end on", nodes: []string{"p4"}},
+			{what: "Slurm gives up", nodes: []string{"p4"}},
+			{what: "time passes"},
+			{what: "time passes"},
+			{what: "time passes"},
+			{what: "lease is lost"},
+			{what: "deploy"},
+			{what: "time passes", n: 10},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

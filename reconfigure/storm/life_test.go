@@ -44,6 +44,7 @@ type book interface {
 // calls returns, so it does nothing more, and its lease ends.
 type life struct {
 	world *simulate.World
+	deps  operation.Deps // all that the worker works with
 	book  book
 	end   int           // the moment at which it is killed; 0: never
 	half  simulate.Half // what Terraform leaves if it is killed with it during an apply
@@ -75,7 +76,7 @@ const longest = 100_000
 var errKilled = errors.New("killed")
 
 func newLife(w *simulate.World, b book) *life {
-	l := &life{world: w, book: b, half: simulate.Unwritten}
+	l := &life{world: w, deps: w.Deps(), book: b, half: simulate.Unwritten}
 	l.mortal, l.die = context.WithCancelCause(context.Background())
 	return l
 }
@@ -230,7 +231,7 @@ func (l *life) flush(ctx context.Context) error {
 
 // site is the world for a worker that may be killed.
 func (l *life) site(c reconfigure.Cluster) controller.Site {
-	d := l.world.Deps()
+	d := l.deps
 	deps := operation.Deps{
 		Provisioner: func(shard string) operation.Provisioner { return terraform{l, d.Provisioner(shard), shard} },
 		Cloud:       cloud{l, d.Cloud}, Quota: quota{l, d.Quota},
