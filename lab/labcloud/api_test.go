@@ -232,7 +232,9 @@ func TestServerListFiltersAndPages(t *testing.T) {
 		{"image", servers.ListOpts{Image: imageV2}, nil},
 		{"flavor", servers.ListOpts{Flavor: "flavor-small", Limit: 3}, newestFirst},
 		{"tags", servers.ListOpts{Tags: "odd"}, []string{"other"}},
-		{"without a tag", servers.ListOpts{NotTags: "odd", Name: "n4|other"}, []string{"n4"}},
+		{"without a tag", servers.ListOpts{NotTags: "odd", Name: "^(n4)?(other)?$"}, []string{"n4"}},
+		{"alternatives of names match nothing", servers.ListOpts{Name: "^(n4|other)$"}, nil},
+		{"names in either case", servers.ListOpts{Name: "^N4$"}, []string{"n4"}},
 		{"address", servers.ListOpts{IP: "10.60.0.2"}, []string{"n0"}},
 	} {
 		if diff := cmp.Diff(c.want, names(c.opts)); diff != "" {

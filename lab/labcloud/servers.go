@@ -194,11 +194,8 @@ func serverFilter(q url.Values) (func(*Cloud, *server) bool, error) {
 func attributeFilter(name, value string) (func(*Cloud, *server) bool, error) {
 	switch name {
 	case "name":
-		pattern, err := regexp.Compile(value)
-		if err != nil {
-			return nil, badRequest("Invalid input for query parameters name. Value: %s. '%[1]s' is not a 'regex'", value)
-		}
-		return func(_ *Cloud, s *server) bool { return pattern.MatchString(s.name) }, nil
+		pattern, err := namePattern(value)
+		return func(_ *Cloud, s *server) bool { return pattern.MatchString(s.name) }, err
 	case "ip":
 		return func(c *Cloud, s *server) bool {
 			return slices.ContainsFunc(c.fixedAddresses(s),
@@ -217,6 +214,20 @@ func attributeFilter(name, value string) (func(*Cloud, *server) bool, error) {
 		return func(*Cloud, *server) bool { return true }, nil
 	}
 	return nil, badRequest("'%s' does not match any of the regexes: '^_'", name)
+}
+
+// namePattern is a filter on names as Nova has it on MariaDB: each | is escaped and stands for itself, and letters match
+// in either case (nova/db/main/api.py, _safe_regex_mysql; the collation of the column). Nova refuses what Python cannot
+// compile.
+func namePattern(value string) (*regexp.Regexp, error) {
+	_, err := regexp.Compile(value)
+	if err == nil {
+		var pattern *regexp.Regexp
+		if pattern, err = regexp.Compile("(?i:" + strings.ReplaceAll(value, "|", `\|`) + ")"); err == nil {
+			return pattern, nil
+		}
+	}
+	return nil, badRequest("Invalid input for query parameters name. Value: %s. '%[1]s' is not a 'regex'", value)
 }
 
 // fixedAddresses are the addresses of a server's ports.

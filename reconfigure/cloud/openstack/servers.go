@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -34,9 +33,6 @@ const inError = "ERROR"
 // listMicroversion is the newest Nova API whose list has the ids of flavors (Nova's REST API Version History, 2.47).
 const listMicroversion = "2.46"
 
-// fewServers is the largest number of nodes that Nova is asked for by name, so that the request's URL stays short.
-const fewServers = 50
-
 // Servers returns the instances of these nodes, by node; of the whole cluster if the set is empty. The answer may have
 // other nodes of the cluster too. It is one call, of several pages for thousands of instances. A cloud allows several
 // servers with one name, so each node has a list, the oldest first. Nova's list does not have the port's id, nor the
@@ -58,17 +54,37 @@ func (c *Client) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string
 	return ours, nil
 }
 
-// named returns the filter for servers with these names, a regular expression (Compute API, "List Servers", name);
-// empty: all.
+// named returns a filter that selects servers with these names, a regular expression (Compute API, "List Servers",
+// name); empty: all. It may select others too: it allows at each position each character that one of the names has
+// there. Nova evaluates it in its database, and in Python for servers that it has just accepted. On MySQL and MariaDB Nova
+// escapes each "|", so that alternatives match nothing. So the filter has only what means the same everywhere: ^, $, ?
+// and classes of single characters.
 func named(nodes nodeset.NodeSet) string {
-	if nodes.Empty() || nodes.Len() > fewServers {
+	if nodes.Empty() {
 		return ""
 	}
 	names := nodes.Names()
-	for i, name := range names {
-		names[i] = regexp.QuoteMeta(name)
+	length := func(a, b string) int { return cmp.Compare(len(a), len(b)) }
+	shortest, longest := len(slices.MinFunc(names, length)), len(slices.MaxFunc(names, length))
+	filter := "^"
+	for i := range longest {
+		var chars []byte
+		for _, name := range names {
+			if i < len(name) {
+				chars = append(chars, name[i])
+			}
+		}
+		slices.Sort(chars) // a hyphen comes first, where it stands for itself
+		if chars = slices.Compact(chars); len(chars) > 1 {
+			filter += "[" + string(chars) + "]"
+		} else {
+			filter += string(chars)
+		}
+		if i >= shortest {
+			filter += "?"
+		}
 	}
-	return "^(" + strings.Join(names, "|") + ")$"
+	return filter + "$"
 }
 
 // ServersWithFaults returns the instances of all nodes as Servers does, with the faults that Nova's list does not have:

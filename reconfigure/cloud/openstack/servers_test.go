@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -13,8 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"pgregory.net/rapid"
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
+	_ "github.com/eiffel-hpc/eiffel/lab/sameseed"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
@@ -64,24 +67,27 @@ func TestServersAreOursOnlyAndNoneIsLost(t *testing.T) {
 	}
 }
 
-func TestFewServersAreAskedForByName(t *testing.T) {
+// TestServersAreAskedForByName has the cloud select by name as Nova on MariaDB does.
+func TestServersAreAskedForByName(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
-	var names []string
-	for i := range fewServers + 1 {
-		names = append(names, fmt.Sprintf("n%d", i))
+	var many []string
+	for i := range 4000 {
+		many = append(many, fmt.Sprintf("n%d", i))
 	}
-	l.create("n1", "eiffel", "ACTIVE")
-	l.create("n10", "eiffel", "ACTIVE")
-	l.create("n1-x", "eiffel", "ACTIVE")
-	l.create("an1", "eiffel", "ACTIVE")
+	for _, node := range []string{"n1", "n10", "n1-x", "an1"} {
+		l.create(node, "eiffel", "ACTIVE")
+	}
 	for _, tc := range []struct {
 		nodes nodeset.NodeSet
 		want  string
 	}{
 		{nodeset.Of("n1"), "n1"},
+		{nodeset.Of("n1", "n2"), "n1"},
+		{nodeset.Of("n1-x", "n10"), "n1-x,n10"},
 		{nodeset.Of("n1", "n1-x", "n2"), "n1,n1-x"},
+		{nodeset.Of("n1", "an1"), "an1,n1"},
 		{nodeset.Of("n2"), ""},
-		{nodeset.Of(names...), "an1,n1,n10,n1-x"},
+		{nodeset.Of(many...), "n1,n10"},
 		{nodeset.NodeSet{}, "an1,n1,n10,n1-x"},
 	} {
 		got, err := l.client.Servers(t.Context(), tc.nodes)
@@ -92,6 +98,33 @@ func TestFewServersAreAskedForByName(t *testing.T) {
 		}
 		if err != nil || !have.Equal(want) {
 			t.Errorf("%s: servers of %s, want %s, error %v", tc.nodes, have, want, err)
+		}
+	}
+}
+
+func TestFilterOfNamesIsUnderstoodByEachDatabase(t *testing.T) {
+	portable := regexp.MustCompile(`^\^([a-z0-9-]|\[-?[a-z0-9]+\])((\?)?([a-z0-9-]|\[-?[a-z0-9]+\]))*(\?)?\$$`)
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.StringMatching(`[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?`).Filter(func(name string) bool {
+			return nodeset.ValidName(name) == nil
+		})
+		names := rapid.SliceOfN(name, 1, 100).Draw(t, "names")
+		filter := named(nodeset.Of(names...))
+		if !portable.MatchString(filter) {
+			t.Errorf("filter %s", filter)
+		}
+		for _, name := range names {
+			if !regexp.MustCompile(filter).MatchString(name) {
+				t.Errorf("filter %s does not select %s", filter, name)
+			}
+		}
+	})
+	for nodes, want := range map[string]string{
+		"node01": "^node01$", "node[01-02]": "^node0[12]$", "n9,n10": "^n[19]0?$", "a-1,a1": "^a[-1]1?$",
+	} {
+		set, err := nodeset.Parse(nodes)
+		if got := named(set); err != nil || got != want {
+			t.Errorf("%s: filter %s, want %s, error %v", nodes, got, want, err)
 		}
 	}
 }
