@@ -78,6 +78,8 @@ fuzz: ## fuzz the parsers with new inputs (FUZZ=1: a twentieth of them); make te
 	$(FUZZING) FuzzParseResumeFile -fuzztime $(FUZZ)000x ./reconfigure/slurm
 	$(FUZZING) FuzzListing -fuzztime $(FUZZ)000x ./reconfigure/slurm
 	$(FUZZING) FuzzSettings -fuzztime $(FUZZ)000x ./reconfigure/slurm
+	$(FUZZING) FuzzDangers -fuzztime $(FUZZ)000x ./reconfigure/slurmconf
+	$(FUZZING) FuzzLines -fuzztime $(FUZZ)000x ./reconfigure/slurmconf
 	$(FUZZING) FuzzFence -fuzztime $(FUZZ)000x ./reconfigure/terraform
 	$(FUZZING) FuzzEvents -fuzztime $(FUZZ)000x ./reconfigure/terraform
 	$(FUZZING) FuzzState -fuzztime $(FUZZ)000x ./reconfigure/terraform

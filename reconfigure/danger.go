@@ -12,13 +12,14 @@ type SlurmConf struct {
 	Err string
 }
 
-// Danger is a change of slurm.conf or gres.conf with which a restarted slurmctld ends jobs. Either Nodes or Partition
-// says which jobs.
+// Danger is a change of slurm.conf or gres.conf with which a restarted slurmctld ends jobs, or may end them. Either Nodes
+// or Partition says which jobs.
 type Danger struct {
 	Nodes     nodeset.NodeSet // the jobs on these nodes
 	Partition string          // the jobs of this partition, also those that wait
 	Jobs      int             // the number of these jobs; for nodes it is not known
 	What      string          // what changes: "CPUs is 8 instead of 4"
+	Unsure    bool            // it is not known whether the jobs end
 }
 
 // Hardware is what Slurm is to use of a node.

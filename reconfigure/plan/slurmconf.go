@@ -28,21 +28,29 @@ func (p *planner) endsJobs() string {
 	return ""
 }
 
-// endedBy returns which jobs a change of slurm.conf would end, and what to do; empty if there are none.
+// endedBy returns which jobs a change of slurm.conf ends or may end, and what to do; empty if there are none.
 func (p *planner) endedBy(d reconfigure.Danger) string {
 	const orElse = ", and try again; or undo the change in group_vars/all.yml"
+	would := "would"
+	if d.Unsure {
+		would = "may"
+	}
 	if d.Partition != "" && d.Jobs > 0 {
-		return fmt.Sprintf("slurm.conf would end the %d job(s) of partition %s, running and waiting: %s. Set it DOWN "+
+		return fmt.Sprintf("slurm.conf %s end the %d job(s) of partition %s, running and waiting: %s. Set it DOWN "+
 			"(`scontrol update partitionname=%s state=down`), wait until its jobs have ended or move them"+orElse,
-			d.Jobs, d.Partition, d.What, d.Partition)
+			would, d.Jobs, d.Partition, d.What, d.Partition)
 	}
 	busy := d.Nodes.Where(func(node string) bool { return p.seen.States[node].GivenToJob() })
-	if !p.slurm && !d.Nodes.Empty() {
+	switch {
+	case !p.slurm && !d.Nodes.Empty():
 		return fmt.Sprintf("slurm.conf may end jobs on %s: %s, and Slurm does not answer: %s", d.Nodes, d.What,
 			p.seen.Missing[snapshot.Slurm])
-	}
-	if busy.Empty() {
+	case busy.Empty():
 		return ""
+	case d.Unsure: // it is of all nodes, so to drain the busy ones is not enough
+		return fmt.Sprintf("slurm.conf may end the jobs on %s: %s, and it is not known that jobs outlive this change "+
+			"(docs/how-it-works/settings.md). Set all partitions DOWN (`scontrol update partitionname=NAME state=down`), "+
+			"wait until the jobs have ended"+orElse, busy, d.What)
 	}
 	return fmt.Sprintf("slurm.conf would end the jobs on %s: of %s, %s. Drain %s (`scontrol update nodename=%s "+
 		"state=drain reason=slurm.conf`), wait until the jobs have ended"+orElse, busy, d.Nodes, d.What, pronoun(busy), busy)

@@ -25,7 +25,7 @@ type Mismatch struct {
 // (slurm.conf(5), CPUs), nor that up to a quarter of the memory is not declared. The error is that slurmd does not
 // print such a line.
 func Compare(settings map[string]string, flavor *reconfigure.Hardware, printed string) (Mismatch, error) {
-	_, values := pairs(printed)
+	_, values, _ := pairs(printed)
 	has := node{settings: values}
 	memory := has.number("realmemory", 0)
 	if has.number("cpus", 0) == 0 || memory == 0 {

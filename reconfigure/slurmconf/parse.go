@@ -3,6 +3,7 @@ package slurmconf
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -11,7 +12,7 @@ import (
 
 // config is the content of slurm.conf and gres.conf. Keys are in lower case, since Slurm's are not case-sensitive.
 type config struct {
-	settings   map[string]string
+	settings   map[string]string // all but NodeName and PartitionName; Include has the names of the files
 	names      map[string]string // the keys as they are written in the file
 	nodes      map[string]node
 	partitions map[string]bool
@@ -21,9 +22,6 @@ type config struct {
 func parse(files map[string]string) (config, error) {
 	c := config{settings: map[string]string{}, names: map[string]string{}, nodes: map[string]node{},
 		partitions: map[string]bool{}}
-	for _, key := range vital {
-		c.names[key] = key
-	}
 	defaults := map[string]string{}
 	for number, line := range lines(files[slurmFile]) {
 		if err := c.slurmLine(line, defaults); err != nil {
@@ -71,41 +69,53 @@ func comment(line string) int {
 }
 
 // pairs returns the keys of a line's KEY=VALUE pairs, and the values by key in lower case. A value with spaces is in
-// double quotes.
-func pairs(line string) (keys []string, values map[string]string) {
+// double quotes; of a key that is there twice, the latter value counts. Anything else in the line is an error, for Slurm
+// too (src/common/parse_config.c, keyvalue_pattern); what is before it is returned with the error.
+func pairs(line string) (keys []string, values map[string]string, err error) {
 	values = map[string]string{}
-	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
-		key, rest, found := strings.Cut(line, "=")
-		if !found {
-			return keys, values
+	for rest := line; strings.TrimSpace(rest) != ""; {
+		found := pair.FindStringSubmatch(rest)
+		if found == nil {
+			return keys, values, fmt.Errorf("%q is not KEY=VALUE", strings.TrimSpace(rest))
 		}
-		key = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(key), "+"))
-		rest = strings.TrimLeft(rest, " \t")
-		var value string
-		if quoted, ok := strings.CutPrefix(rest, `"`); ok {
-			value, line, _ = strings.Cut(quoted, `"`)
-		} else if end := strings.IndexAny(rest, " \t"); end >= 0 {
-			value, line = rest[:end], rest[end:]
-		} else {
-			value, line = rest, ""
-		}
-		keys = append(keys, key)
-		values[strings.ToLower(key)] = value
+		keys, rest = append(keys, found[1]), rest[len(found[0]):]
+		values[strings.ToLower(found[1])] = found[2] + found[3]
 	}
-	return keys, values
+	return keys, values, nil
 }
+
+var (
+	pair    = regexp.MustCompile(`^\s*([[:alnum:]_.]+)\s*[-*+/]?=\s*(?:"([^"]*)"|(\S+))(?:\s|$)`)
+	include = regexp.MustCompile(`(?i)^\s*(include)\s+(\S+)\s*$`)
+)
+
+// begins has the settings, in lower case, whose line may have further keys.
+var begins = []string{nodeName, partitionName, "downnodes", "frontendname", "nodeset"}
+
+const (
+	nodeName      = "nodename"
+	partitionName = "partitionname"
+)
 
 // slurmLine adds a line of slurm.conf. The settings of a line NodeName=DEFAULT apply to the lines after it.
 func (c config) slurmLine(line string, defaults map[string]string) error {
-	keys, values := pairs(line)
-	if len(keys) == 0 {
+	if file := include.FindStringSubmatch(line); file != nil {
+		c.set(file[1], file[2])
 		return nil
 	}
-	switch first := strings.ToLower(keys[0]); {
-	case first == "nodename" && strings.EqualFold(values[first], "DEFAULT"):
+	keys, values, err := pairs(line)
+	if err != nil {
+		return err
+	}
+	first := strings.ToLower(keys[0])
+	value := values[first]
+	switch isDefault := strings.EqualFold(value, "DEFAULT"); {
+	case len(keys) > 1 && !slices.Contains(begins, first):
+		return fmt.Errorf("has %s after %s, and Slurm reads one setting a line", keys[1], keys[0])
+	case first == nodeName && isDefault:
 		maps.Copy(defaults, values)
-	case first == "nodename":
-		names, err := nodeset.Parse(values[first])
+	case first == nodeName:
+		names, err := nodeset.Parse(value)
 		if err != nil {
 			return err
 		}
@@ -114,20 +124,40 @@ func (c config) slurmLine(line string, defaults map[string]string) error {
 			maps.Copy(n.settings, values)
 			c.nodes[name] = n
 		}
-	case first == "partitionname" && !strings.EqualFold(values[first], "DEFAULT"):
-		for name := range strings.SplitSeq(values[first], ",") {
+	case first == partitionName && !isDefault:
+		for name := range strings.SplitSeq(value, ",") {
 			c.partitions[name] = true
 		}
-	case first != "partitionname" && len(keys) == 1:
-		c.settings[first], c.names[first] = values[first], keys[0]
+	case first != partitionName:
+		for _, key := range keys[1:] {
+			value += " " + key + "=" + values[strings.ToLower(key)]
+		}
+		c.set(keys[0], value)
 	}
 	return nil
+}
+
+// set adds a setting. Slurm reads some of them, such as SlurmctldHost, from several lines.
+func (c config) set(name, value string) {
+	key := strings.ToLower(name)
+	if before, twice := c.settings[key]; twice {
+		value = before + " " + value
+	}
+	c.settings[key], c.names[key] = value, name
 }
 
 // gresLine adds a line of gres.conf to its nodes; a line without NodeName applies to all nodes. AutoDetect counts as
 // one of the other keys.
 func (c config) gresLine(line string) error {
-	keys, values := pairs(line)
+	keys, values := []string{"include"}, map[string]string{}
+	if file := include.FindStringSubmatch(line); file != nil {
+		values["include"] = file[2]
+	} else {
+		var err error
+		if keys, values, err = pairs(line); err != nil {
+			return err
+		}
+	}
 	slices.Sort(keys)
 	names := nodeset.Collect(maps.Keys(c.nodes))
 	if list, ok := values["nodename"]; ok {

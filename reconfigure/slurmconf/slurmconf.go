@@ -11,7 +11,10 @@
 //   - "invalid GRES configuration": gres of a node is gone, or its number has changed and gres.conf names files
 //     (gres.h, gres_job_revalidate2).
 //
-// Files that slurm.conf includes are not read.
+// What other changed settings do to jobs depends on the setting. Those that were tried, and that jobs outlive, are in
+// harmless.go; of all others it is not known.
+//
+// Files that slurm.conf includes are not read: their names are compared.
 package slurmconf
 
 import (
@@ -50,43 +53,52 @@ func Dangers(running, coming map[string]string) ([]reconfigure.Danger, error) {
 	return slices.Concat(settings(was, will), nodes(was, will), partitions(was, will)), nil
 }
 
-// vital has the settings by which jobs are found again after a restart (slurm.conf(5)). With another StateSaveLocation
-// or SelectType slurmctld knows no job. With another SlurmdSpoolDir slurmd does not find the steps that run, and
-// slurmctld then ends their jobs. JobAcctGatherType decides what daemons and steps
-// send to one another, so that slurm.conf(5) has it changed only while no step runs.
-var vital = []string{"statesavelocation", "selecttype", "slurmuser", spoolDir, gatherType}
+// jobsLost has the settings, in lower case, with which slurmctld may lose jobs that wait too: it does not find their
+// records, or it does not accept them (slurm.conf(5)). An included file may have any of them.
+var jobsLost = []string{
+	"accountingstorageenforce", "authtype", "clustername", "include", "maxarraysize", "maxjobcount", "selecttype",
+	"slurmuser", "statesavelocation", "switchtype",
+}
 
 const (
-	spoolDir   = "slurmdspooldir"
 	gatherType = "jobacctgathertype"
 	noGather   = "jobacct_gather/none" // the default
 )
 
-// settings returns the dangers of changed settings.
+// settings returns the dangers of changed settings: of all that are not known to be harmless. It is not known whether
+// the jobs end. All settings are in one danger, so that an administrator sees them at once.
 func settings(was, will config) []reconfigure.Danger {
-	var all []reconfigure.Danger
-	for _, key := range vital {
+	names := maps.Clone(will.names)
+	maps.Copy(names, was.names)
+	var changed, lost []string
+	for _, key := range slices.Sorted(maps.Keys(names)) {
 		is, wanted := was.settings[key], will.settings[key]
 		if key == gatherType {
 			is, wanted = cmp.Or(is, noGather), cmp.Or(wanted, noGather)
 		}
-		if is == wanted {
+		if is == wanted || isHarmless(key, is, wanted) {
 			continue
 		}
-		name := was.names[key]
-		if was.settings[key] == "" {
-			name = will.names[key]
+		what := differs(names[key], is, wanted)
+		changed = append(changed, what)
+		if slices.Contains(jobsLost, key) {
+			lost = append(lost, what)
 		}
-		what := differs(name, is, wanted)
-		all = append(all, reconfigure.Danger{Nodes: nodeset.Collect(maps.Keys(was.nodes)), What: what})
-		if key != spoolDir && key != gatherType { // jobs that wait are lost too
-			for _, name := range slices.Sorted(maps.Keys(was.partitions)) {
-				all = append(all, reconfigure.Danger{Partition: name, What: what})
-			}
+	}
+	var all []reconfigure.Danger
+	if len(changed) > 0 {
+		all = append(all, reconfigure.Danger{Nodes: nodeset.Collect(maps.Keys(was.nodes)), What: sentence(changed),
+			Unsure: true})
+	}
+	if len(lost) > 0 {
+		for _, name := range slices.Sorted(maps.Keys(was.partitions)) {
+			all = append(all, reconfigure.Danger{Partition: name, What: sentence(lost), Unsure: true})
 		}
 	}
 	return all
 }
+
+func sentence(parts []string) string { return strings.Join(parts, ", and ") }
 
 // nodes returns the dangers of nodes; nodes with the same change are one danger.
 func nodes(was, will config) []reconfigure.Danger {

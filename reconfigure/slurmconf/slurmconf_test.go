@@ -2,6 +2,8 @@ package slurmconf
 
 import (
 	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,6 +93,36 @@ func TestDangers(t *testing.T) {
 			"gpu[1-2],node[01-20]: JobAcctGatherType is jobacct_gather/linux instead of jobacct_gather/none"}},
 		"the same as the default": {[]string{"SuspendTime=600", "JobAcctGatherType=jobacct_gather/none"}, nil},
 		"accounting":              {[]string{"SuspendTime=600", "AccountingStorageType=accounting_storage/slurmdbd"}, nil},
+		// slurm.conf(5), SwitchType: "records of all jobs in any state may be lost".
+		"the plugin for the network": {[]string{"SuspendTime=600", "SwitchType=switch/nvidia_imex"}, []string{
+			"gpu[1-2],node[01-20]: SwitchType is switch/nvidia_imex instead of not set",
+			"partition gpu: SwitchType is switch/nvidia_imex instead of not set",
+			"partition main: SwitchType is switch/nvidia_imex instead of not set"}},
+		"nodes that are declared DOWN": {[]string{"SuspendTime=600", "DownNodes=node[01-02] State=DOWN"}, []string{
+			"gpu[1-2],node[01-20]: DownNodes is node[01-02] State=DOWN instead of not set"}},
+		"a port": {[]string{"SuspendTime=600", "SlurmctldPort=7817"},
+			[]string{"gpu[1-2],node[01-20]: SlurmctldPort is 7817 instead of not set"}},
+		"a setting that nobody tried": {[]string{"SuspendTime=600", "NewSetting=1"},
+			[]string{"gpu[1-2],node[01-20]: NewSetting is 1 instead of not set"}},
+		"one more controller": {[]string{"ClusterName=c", "ClusterName=c\nSlurmctldHost=a\nSlurmctldHost=b"},
+			[]string{"gpu[1-2],node[01-20]: SlurmctldHost is a b instead of not set"}},
+		"several settings": {[]string{"SuspendTime=600", "SlurmctldPort=7817\nSwitchType=a\nKillWait=60"}, []string{
+			"gpu[1-2],node[01-20]: SlurmctldPort is 7817 instead of not set, and SwitchType is a instead of not set",
+			"partition gpu: SwitchType is a instead of not set",
+			"partition main: SwitchType is a instead of not set"}},
+		"an included file": {[]string{"SuspendTime=600", "Include more.conf"}, []string{
+			"gpu[1-2],node[01-20]: Include is more.conf instead of not set",
+			"partition gpu: Include is more.conf instead of not set",
+			"partition main: Include is more.conf instead of not set"}},
+		"a file that gres.conf includes": {[]string{"NodeName=gpu[1-2] Name=lic Count=2", "include lic.conf"},
+			[]string{"gpu[1-2]: its lines of gres.conf are others"}},
+		"words of a list that were tried": {[]string{"SuspendTime=600",
+			"SlurmctldParameters=power_save_interval=2,cloud_dns"}, nil},
+		"a word that was not": {[]string{"SuspendTime=600", "SlurmctldParameters=cloud_dns,enable_configless"},
+			[]string{"gpu[1-2],node[01-20]: SlurmctldParameters is cloud_dns,enable_configless instead of not set"}},
+		"a longer timeout": {[]string{"SuspendTime=600", "SlurmdTimeout=301"}, nil},
+		"a shorter one": {[]string{"SuspendTime=600", "SlurmdTimeout=299"},
+			[]string{"gpu[1-2],node[01-20]: SlurmdTimeout is 299 instead of not set"}},
 		"the folder of the steps": {[]string{"/slurmd\n", "/d\n"}, []string{
 			"gpu[1-2],node[01-20]: SlurmdSpoolDir is /var/lib/slurm/d instead of /var/lib/slurm/slurmd"}},
 	} {
@@ -127,17 +159,63 @@ func TestNothingRunsYet(t *testing.T) {
 	}
 }
 
-// TestNodesThatCannotBeRead checks that a line that cannot be read is an error in both configurations.
-func TestNodesThatCannotBeRead(t *testing.T) {
+// TestOnlyOfOtherSettingsItIsUnknown checks that the dangers of nodes and partitions are certain.
+func TestOnlyOfOtherSettingsItIsUnknown(t *testing.T) {
+	coming := strings.NewReplacer("PartitionName=gpu", "PartitionName=gpus", "CPUs=4", "CPUs=8",
+		"SuspendTime=600", "SwitchType=x").Replace(running)
+	dangers, err := Dangers(map[string]string{slurmFile: running}, map[string]string{slurmFile: coming})
+	if err != nil || len(dangers) == 0 {
+		t.Fatalf("%v, %v", dangers, err)
+	}
+	for _, d := range dangers {
+		if d.Unsure != strings.HasPrefix(d.What, "SwitchType") {
+			t.Errorf("%+v", d)
+		}
+	}
+}
+
+// TestLinesThatCannotBeRead checks that a line that Slurm does not read is an error in both configurations.
+func TestLinesThatCannotBeRead(t *testing.T) {
 	good := map[string]string{slurmFile: running}
-	for _, line := range []string{"NodeName=node[01-02 CPUs=4\n", "NodeName=a[2-1]\n"} {
+	for _, line := range []string{
+		"NodeName=node[01-02 CPUs=4", "NodeName=a[2-1]", "NodeName=a CPUs", "SwitchType switch/none",
+		"SlurmctldParameters a b", "SlurmctldParameters=a b", "SuspendRate=1 ResumeRate=1", "Include", "Include a b",
+		"Includes a", "=", "=1", "SwitchType=", "Switch-Type=a",
+	} {
 		bad := maps.Clone(good)
-		bad[slurmFile] += line
+		bad[slurmFile] += line + "\n"
 		if _, err := Dangers(bad, good); err == nil || !strings.Contains(err.Error(), "slurm.conf, line 15: ") {
 			t.Errorf("%s: the error is %v", line, err)
 		}
 		if _, err := Dangers(good, bad); err == nil || !strings.Contains(err.Error(), "the next configuration: ") {
 			t.Errorf("%s: the error is %v", line, err)
+		}
+	}
+	bad := maps.Clone(good)
+	bad[gresFile] = "NodeName=gpu1 Name=gpu File"
+	if _, err := Dangers(good, bad); err == nil || !strings.Contains(err.Error(), "gres.conf, line 1: ") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestRulesAreOfSlurmsSettings finds rules with a typing error in the name.
+func TestRulesAreOfSlurmsSettings(t *testing.T) {
+	known := map[string]bool{}
+	for _, name := range Settings() {
+		known[name] = true
+	}
+	for _, r := range harmless {
+		if !known[r.name] {
+			t.Errorf("Slurm has no setting %s", r.name)
+		}
+		if slices.Contains(jobsLost, strings.ToLower(r.name)) && !r.grows {
+			t.Errorf("%s is harmless, and loses jobs", r.name)
+		}
+		known[r.name] = false // a second rule would be ignored
+	}
+	for _, key := range jobsLost {
+		if !slices.ContainsFunc(Settings(), func(name string) bool { return strings.EqualFold(name, key) }) && key != "include" {
+			t.Errorf("Slurm has no setting %s", key)
 		}
 	}
 }
@@ -150,6 +228,29 @@ func FuzzDangers(f *testing.F) {
 		files := map[string]string{slurmFile: text, gresFile: text}
 		if dangers, err := Dangers(files, files); err == nil && len(dangers) > 0 {
 			t.Errorf("a file differs from itself: %v", dangers)
+		}
+	})
+}
+
+// FuzzLines adds a line to slurm.conf. It is an error, or another configuration: no line is dropped.
+func FuzzLines(f *testing.F) {
+	for _, line := range []string{"SuspendTime=1", "Include a", "SlurmctldParameters a b", `MailProg="a b"`, "a=b c=d",
+		"NodeName=a CPUs=2", "PartitionName=a Nodes=b", "DownNodes=a State=DOWN", "SlurmctldHost=a(b)", "a = b"} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		if strings.ContainsAny(line, "#\\\n") || strings.TrimSpace(line) == "" {
+			t.Skip("it is a comment, several lines, or none")
+		}
+		before, err := parse(map[string]string{slurmFile: running})
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := parse(map[string]string{slurmFile: running + line})
+		lower := strings.ToLower(line)
+		if err == nil && reflect.DeepEqual(before, after) && !strings.Contains(lower, "default") &&
+			!strings.Contains(lower, "nodename") && !strings.Contains(lower, "partitionname") {
+			t.Errorf("the line is dropped: %q", line)
 		}
 	})
 }

@@ -21,7 +21,7 @@ DOCUMENTATION = """
         description: the contents by file name
         type: dict
       dangers:
-        description: what changes with which slurmctld ends jobs; nodes or partition says which, and all of them if both are empty
+        description: what changes with which slurmctld ends jobs, or may end them (unsure); nodes or partition says which, and all of them if both are empty
         type: list
         elements: dict
       unknown:
@@ -79,7 +79,8 @@ def refusal(module, running):
         jobs = endangered(module, danger)
         if jobs:
             where = "partition " + danger["partition"] if danger["partition"] else danger["nodes"] or "all nodes"
-            return "of %s, %s; a restarted slurmctld would end %s" % (where, danger["what"], jobs)
+            would = "may" if danger.get("unsure") else "would"
+            return "of %s, %s; a restarted slurmctld %s end %s" % (where, danger["what"], would, jobs)
     return ""
 
 
