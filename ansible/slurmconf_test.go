@@ -31,7 +31,9 @@ var edits = []edit{
 	{name: "nothing that jobs depend on", old: "SuspendTime=600", new: "SuspendTime=700"},
 	{name: "a feature", old: " RealMemory=100", new: " RealMemory=100 Feature=new"},
 	{name: "more memory", old: "RealMemory=100", new: "RealMemory=200"},
-	{name: "memory that is allocated", old: "=CR_Core\n", new: "=CR_Core_Memory\nDefMemPerCPU=10\n"},
+	// The jobs go on, but their next step may not begin: docs/how-it-works/settings.md.
+	{name: "memory that is allocated", old: "=CR_Core\n", new: "=CR_Core_Memory\nDefMemPerCPU=10\n",
+		careful: []string{"node01", "node02", "g01"}},
 	{name: "less memory", old: "RealMemory=100", new: "RealMemory=1"},
 	{name: "a persistent node becomes a cloud node", old: "State=UNKNOWN", new: "State=CLOUD"},
 	{name: "a node out of a partition with a job there", old: "PartitionName=second Nodes=node[01-02]",

@@ -50,8 +50,6 @@ var harmless = slices.Concat(
 		larger("TCPTimeout", 2),
 		larger("UnkillableStepTimeout", 60),
 		wordsOf("PrologFlags", "Alloc"),
-		// The name of its own value is one of them: each is a list.
-		wordsOf("SelectTypeParameters", "CR_Core CR_Core_Memory CR_CPU CR_CPU_Memory CR_Socket CR_Socket_Memory"),
 		wordsOf("SlurmctldParameters", `
 			allow_user_triggers cloud_dns cloud_reg_addrs idle_on_node_suspend node_reg_mem_percent power_save_interval
 			power_save_min_interval reboot_from_controller user_resv_delete validate_nodeaddr_threads`),
@@ -69,6 +67,21 @@ var harmless = slices.Concat(
 			sched_interval sched_max_job_start sched_min_interval spec_cores_first step_retry_count step_retry_time
 			whole_hetjob`),
 	})
+
+// Change is a setting of which some changes are harmless.
+type Change struct {
+	Name  string
+	Words []string // only these words of its list may change; none: any value is harmless, or any larger one
+}
+
+// Harmless returns the settings of which some changes end no job.
+func Harmless() []Change {
+	var all []Change
+	for _, r := range harmless {
+		all = append(all, Change{r.name, r.words})
+	}
+	return all
+}
 
 func anyValue(names string) []rule {
 	var all []rule
