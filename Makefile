@@ -158,6 +158,11 @@ STORMS := 5000
 storms: ## play new random storms on the simulated cluster (STORMS=5000 of each kind)
 	go test -count 1 -timeout 0 -run Storm ./reconfigure/storm -rapid.seed=0 -rapid.checks=$(STORMS)
 
+NIGHT := 1h
+.PHONY: nightly
+nightly: ## play new random storms for an hour (NIGHT=1h), count them, and print how to play a failed one again
+	go run ./lab/cmd/nightly -for $(NIGHT)
+
 .PHONY: golden
 golden: ## write the golden files of the tests; the diff is the change in behaviour
 	go test ./cmd/reconfigure ./reconfigure/plan ./reconfigure/config ./reconfigure/terraform ./reconfigure/ansible ./ansible -update
