@@ -107,3 +107,20 @@ func TestRefusalsAreKeptWithTheirPeer(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 }
+
+// A call that is refused costs as much as any other, so that nobody tries commands without end.
+func TestFaultyCallsCountToo(t *testing.T) {
+	var known reconfigure.KeyUse
+	a := Attempt{Key: node01, Peer: "192.0.2.1", Command: "sh", Time: start}
+	for i := range 11 {
+		var err error
+		known, err = Admit(known, a, 0, errors.New("an unknown verb"))
+		want := ErrRefused
+		if i == 10 {
+			want = ErrBusy
+		}
+		if !errors.Is(err, want) {
+			t.Fatalf("call %d: %v, want %v", i+1, err, want)
+		}
+	}
+}
