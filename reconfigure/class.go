@@ -25,7 +25,9 @@ const (
 	// a run of the playbooks ended without a result of the node: the control node or the control host failed
 	ClassAnsible      Class = "ansible-failed"
 	ClassUnregistered Class = "unregistered" // slurmd did not register in time
-	ClassRefused      Class = "refused"      // the fence or the guard refused the change; nothing was changed
+	// another process has locked Terraform's state for longer than the lock timeout; nothing was changed
+	ClassLocked  Class = "state-locked"
+	ClassRefused Class = "refused" // the fence or the guard refused the change; nothing was changed
 	// the answer of the cloud was lost; the change may or may not have been made
 	ClassUnknown Class = "unknown"
 	ClassBusy    Class = "busy"  // the jobs on the node did not end in time; nothing was changed
@@ -59,6 +61,7 @@ func (c Class) ForOwner() string {
 		ClassPlaybook:     "the machine could not be set up",
 		ClassAnsible:      "the cluster's own hosts could not set up the machine; an administrator must look at them",
 		ClassUnregistered: "the machine was set up, but Slurm did not get it, or not as it should be",
+		ClassLocked:       "the cluster's machines are being changed by something else at the moment",
 		ClassRefused:      "an administrator must review a change first",
 		ClassUnknown:      "the answer of the cloud was lost",
 	}

@@ -245,7 +245,7 @@ func TestGivenUpNodeIsRemovedInTheEnd(t *testing.T) {
 		l.Then(simulate.AfterApply, func() { l.Order(simulate.StateLocked) })
 		time.AfterFunc(20*time.Second, func() { l.Clear(simulate.StateLocked) })
 		l.carry()
-		l.wantNote("could not be removed, tried again in 2s: state locked")
+		l.wantNote("could not be removed, tried again in 2s: state-locked: state locked")
 		l.want("a node that was given up", simulate.Node{State: back}, l.Node("p3"))
 	})
 }

@@ -221,8 +221,38 @@ func TestLockedStateChangesNothing(t *testing.T) {
 		l.wantVerdicts(map[string]string{"p3": "failed apply: state locked", "p4": "failed apply: state locked"})
 		l.want("node", before, l.Node("p4"))
 		l.want("the node that Slurm waited for", simulate.Node{State: back}, l.Node("p3"))
-		l.want("calls", []string{"down p3: state locked", "power_down p3"}, l.Calls())
+		l.want("calls", []string{"down p3: state-locked: state locked", "power_down p3"}, l.Calls())
 	})
+}
+
+// The lock is waited for, and who has it is recorded at once. When it is released, what the other process has made is
+// seen.
+func TestALockedStateIsWaitedForAndSaidAtOnce(t *testing.T) {
+	for name, released := range map[string]bool{"it is released": true, "it stays locked": false} {
+		t.Run(name, func(t *testing.T) {
+			test(t, func(l *lab) {
+				l.cluster.Settings.LockTimeout = 8 * time.Minute // longer than Timing.Preview
+				l.Order(simulate.StateLocked)
+				if released {
+					time.AfterFunc(6*time.Minute, func() { l.Clear(simulate.StateLocked) })
+				}
+				l.wants(reconfigure.Create, "p3")
+				r := l.start()
+				time.Sleep(time.Minute)
+				l.wantNote("Terraform waits for at most 8m0s: state locked")
+				v := r.wait()["p3"]
+				if released {
+					l.want("status", reconfigure.StatusDone, v.Status)
+					return
+				}
+				l.want("class", reconfigure.ClassLocked, v.Class)
+				l.want("reason", "state locked", v.Reason)
+				if d := r.after["p3"]; d < 8*time.Minute || d > 9*time.Minute {
+					t.Errorf("it failed after %s", d)
+				}
+			})
+		})
+	}
 }
 
 // A removal is retried as long as its deadline allows.
@@ -235,7 +265,7 @@ func TestRemovalIsRetried(t *testing.T) {
 		l.Then(simulate.AfterPreview, func() { l.Clear(simulate.StateLocked) })
 		l.wants(reconfigure.Remove, "p3")
 		l.wantDone("p3")
-		l.wantNote("could not be removed, tried again in 2s: state locked")
+		l.wantNote("could not be removed, tried again in 2s: state-locked: state locked")
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -168,6 +169,14 @@ func (p provision) sharedRound() *round {
 	return nil
 }
 
+// of returns the round of a call.
+func (p provision) of() *round {
+	if p.op == nil {
+		return p.round
+	}
+	return p.op.round
+}
+
 // attempt is one attempt to carry out the calls of a run.
 type attempt struct {
 	*provisioning
@@ -175,6 +184,7 @@ type attempt struct {
 	terraform Provisioner
 	run       *batcher.Run[provision, made]
 
+	locked  time.Time   // since when another process has the lock of the state; zero: none has
 	forget  []*delivery // calls whose instance is gone, but still in the state
 	state   reconfigure.State
 	servers map[string][]reconfigure.Server
@@ -206,10 +216,14 @@ func (t *attempt) once(ctx context.Context) (again bool) {
 	if bad := (*reconfigure.Unplannable)(nil); errors.As(err, &bad) && t.failSome(calls, bad.Failures) {
 		return true
 	}
+	if reconfigure.ClassOf(err) == reconfigure.ClassLocked && t.awaitLock(ctx, err) {
+		return true // with the state that the other process has left
+	}
 	if err != nil {
 		t.failAll(calls, err)
 		return false
 	}
+	t.locked = time.Time{}
 	refused := t.refuse(ctx, plan, calls)
 	if len(refused) == 0 && len(t.waiting(calls)) == len(calls) {
 		return t.apply(ctx, preview, calls)
@@ -225,6 +239,22 @@ func (t *attempt) once(ctx context.Context) (again bool) {
 // errSilent ends a plan of Terraform's that takes too long. The provider sets no time limit for an answer of the cloud.
 var errSilent = reconfigure.Classify(reconfigure.ClassCloud, errors.New("the plan of Terraform did not end in time: a "+
 	"service of the cloud, Nova or Neutron, accepts calls and does not answer; ask the cloud's administrators"))
+
+// awaitLock reports whether to try again after another process had the lock of the state: until the lock timeout. Who has
+// it, and how to release it, is recorded at once, since a Terraform that was killed may have left it.
+func (t *attempt) awaitLock(ctx context.Context, locked error) bool {
+	cluster, _ := t.using()
+	if t.locked.IsZero() {
+		t.locked = time.Now()
+		rounds := map[*round]bool{}
+		for _, c := range t.open() {
+			rounds[c.In.of()] = true
+		}
+		t.noteRun(rounds, reconfigure.PhaseApply, fmt.Sprintf(
+			"Terraform waits for at most %s: %v", cluster.Settings.LockTimeout, locked))
+	}
+	return time.Since(t.locked) < cluster.Settings.LockTimeout && pause(ctx, t.timing.Poll)
+}
 
 // preview has Terraform make its plan, for a limited time: a service that hangs must not hold back what comes later.
 func (t *attempt) preview(ctx context.Context, plan reconfigure.Plan) (reconfigure.Preview, error) {

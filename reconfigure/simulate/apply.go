@@ -160,7 +160,7 @@ func (p *Provisioner) begin(ctx context.Context, preview reconfigure.Preview) (*
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case p.ordered(StateLocked):
-		return nil, failure{StateLocked}
+		return nil, stateLocked()
 	}
 	// All earlier previews are stale now.
 	maps.DeleteFunc(p.previews, func(_ string, other *foreseen) bool { return other.shard == p.shard })

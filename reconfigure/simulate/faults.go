@@ -1,6 +1,9 @@
 package simulate
 
-import "github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+import (
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+)
 
 // Fault is a failure as real clusters have it. It stays until it is cleared. For what takes for ever, see Takes.
 type Fault string
@@ -77,5 +80,8 @@ const TerraformOnError = "unexpected state ERROR"
 
 // failure is a fault as an error.
 type failure struct{ Fault }
+
+// stateLocked is the error of a state that another process has locked.
+func stateLocked() error { return reconfigure.Classify(reconfigure.ClassLocked, failure{StateLocked}) }
 
 func (f failure) Error() string { return string(f.Fault) }

@@ -149,7 +149,7 @@ func (p *Provisioner) Preview(ctx context.Context, plan reconfigure.Plan) (recon
 	case ctx.Err() != nil:
 		return reconfigure.Preview{}, ctx.Err()
 	case p.ordered(StateLocked):
-		return reconfigure.Preview{}, failure{StateLocked}
+		return reconfigure.Preview{}, stateLocked()
 	case !plan.Provisions():
 		return reconfigure.Preview{Plan: plan}, nil
 	}
@@ -272,7 +272,7 @@ func (p *Provisioner) Adopt(ctx context.Context, plan reconfigure.Plan, servers 
 	case ctx.Err() != nil:
 		return adopted, nil, ctx.Err()
 	case p.ordered(StateLocked):
-		return adopted, nil, failure{StateLocked}
+		return adopted, nil, stateLocked()
 	}
 	p.advance()
 	p.keep(plan.Desired)

@@ -323,7 +323,7 @@ func creation(desired map[string]reconfigure.Spec, nodes []string) reconfigure.P
 // arguments returns the arguments of a plan over the nodes of p only, with refresh.
 func (a *adoption) arguments(p reconfigure.Plan) arguments {
 	args, _ := planArguments(p, nil, a.module)
-	args.parallelism = min(args.parallelism, a.cfg.Parallelism)
+	args.parallelism, args.lockTimeout = min(args.parallelism, a.cfg.Parallelism), a.cfg.LockTimeout
 	return args
 }
 

@@ -84,13 +84,16 @@ func (c *cluster) killedInApply(d *Driver, p reconfigure.Plan, call string) {
 		strings.Contains(err.Error(), "force-unlock") {
 		c.Errorf("preview of a locked state: %v", err)
 	}
-	// The one that waits is let in as soon as the other one is dead.
+	// The one that waits, or asks again, is let in as soon as the other one is dead.
 	c.cfg.LockTimeout = time.Hour
 	dying := c.terraforms()
 	waited := make(chan error, 1)
 	waiting := c.open()
 	go func() {
 		preview, err := waiting.Preview(context.WithoutCancel(c.Context()), p)
+		for reconfigure.ClassOf(err) == reconfigure.ClassLocked {
+			preview, err = waiting.Preview(context.WithoutCancel(c.Context()), p)
+		}
 		waited <- errors.Join(err, waiting.Discard(preview))
 	}()
 	c.until("the other one has begun", func() bool { return len(c.terraforms()) > len(dying) })

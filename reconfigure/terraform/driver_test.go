@@ -260,15 +260,20 @@ func TestLockedErrorNamesTheOwner(t *testing.T) {
 	}()
 	c.until("the call hangs", func() bool { return c.cloud.Faults().List()[0].Hits > 0 })
 
-	c.cfg.LockTimeout = 0
+	c.cfg.LockTimeout = time.Hour // the owner is named much earlier
 	other := c.open()
-	_, err = other.Preview(t.Context(), p)
+	soon, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	_, err = other.Preview(soon, p)
 	var locked *LockedError
 	if !errors.As(err, &locked) {
 		t.Errorf("preview of a locked state: %v", err)
 	} else if host, _ := os.Hostname(); locked.ID == "" || locked.Created == "" ||
 		!strings.HasSuffix(locked.Who, "@"+host) || locked.Operation != "OperationTypeApply" {
 		t.Errorf("locked by %+v", locked)
+	} else if reconfigure.ClassOf(err) != reconfigure.ClassLocked ||
+		!strings.Contains(err.Error(), "`terraform force-unlock "+locked.ID+"`") {
+		t.Errorf("%s: %v", reconfigure.ClassOf(err), err)
 	}
 	c.cloud.Faults().Clear(hang)
 	c.must(<-applied)

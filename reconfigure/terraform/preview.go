@@ -19,10 +19,14 @@ import (
 // abandoned is the age at which a preview that was not applied is removed. No operation applies one that old.
 const abandoned = 24 * time.Hour
 
+// lockAnswer is how long a preview waits for the lock of the state. Runs of Terraform by hand often need less.
+const lockAnswer = 10 * time.Second
+
 // Preview has Terraform plan the changes of p in this shard, and saves that plan. If it has changes that p does not
 // name, the error is a *reconfigure.Refusal. If Terraform cannot plan because of single nodes, it is a
-// *reconfigure.Unplannable. It changes neither cloud nor state nor the map of nodes. A *LockedError means that
-// another process has locked the state. It may be retried.
+// *reconfigure.Unplannable. It changes neither cloud nor state nor the map of nodes. A *LockedError, with
+// reconfigure.ClassLocked, means that another process has locked the state. It comes after lockAnswer, not only after
+// the lock timeout, since only then Terraform says whose lock it is. It may be retried.
 func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview reconfigure.Preview, err error) {
 	if !p.Provisions() {
 		return reconfigure.Preview{Plan: p}, nil
@@ -67,7 +71,7 @@ func (d *Driver) preview(ctx context.Context, p reconfigure.Plan, args arguments
 			os.RemoveAll(dir) //nolint:errcheck // the next sweep tries again
 		}
 	}()
-	args.parallelism = min(args.parallelism, d.cfg.Parallelism)
+	args.parallelism, args.lockTimeout = min(args.parallelism, d.cfg.Parallelism), min(d.cfg.LockTimeout, lockAnswer)
 	changes, err := d.allowed(ctx, dir, p, args, m)
 	if err != nil {
 		return reconfigure.Preview{}, err
@@ -157,6 +161,7 @@ type arguments struct {
 	targets, replace []string
 	refresh          bool
 	parallelism      int
+	lockTimeout      time.Duration
 }
 
 // planArguments returns the arguments for a plan, and reports whether Terraform must plan at all. Before is the map of
@@ -209,11 +214,11 @@ func differs(before map[string]reconfigure.Spec, c reconfigure.Change) bool {
 // resources depend on one another. Ten is Terraform's default, and enough for the shared resources.
 func parallelism(nodes int) int { return min(max(10, nodes), 50) }
 
-func (a arguments) options(dir string, lockTimeout time.Duration) []tfexec.PlanOption {
+func (a arguments) options(dir string) []tfexec.PlanOption {
 	options := []tfexec.PlanOption{
 		tfexec.VarFile(filepath.Join(dir, variablesFile)),
 		tfexec.Out(filepath.Join(dir, savedPlan)),
-		tfexec.LockTimeout(seconds(lockTimeout)),
+		tfexec.LockTimeout(seconds(a.lockTimeout)),
 		tfexec.Parallelism(a.parallelism),
 		tfexec.Refresh(a.refresh),
 	}
@@ -256,7 +261,7 @@ func (d *Driver) savePlan(ctx context.Context, dir string, p reconfigure.Plan, a
 	}
 	said = &stream{class: d.cfg.Module.Class}
 	err = d.run(func(tf *tfexec.Terraform) (err error) {
-		changes, err = tf.PlanJSON(ctx, said, args.options(dir, d.cfg.LockTimeout)...)
+		changes, err = tf.PlanJSON(ctx, said, args.options(dir)...)
 		return err
 	})
 	d.tofu = slices.ContainsFunc(said.events, func(e event) bool { return e.Tofu != "" })

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	tfjson "github.com/hashicorp/terraform-json"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
 // event is a line of Terraform's output with -json ("Machine-Readable UI" in its documentation).
@@ -99,7 +101,7 @@ func (s *stream) explain(ctx context.Context, err error) error {
 	}
 	found := s.errors()
 	if locked := lockedBy(found); locked != nil {
-		return locked
+		return reconfigure.Classify(reconfigure.ClassLocked, locked)
 	}
 	if len(found) == 0 {
 		return err
