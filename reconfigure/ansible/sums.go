@@ -18,9 +18,17 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/sitefiles"
 )
 
-// Sums returns a checksum for each of the nodes, of all that a run of the playbooks takes for it: the playbooks and
-// variables in the cluster directory, what the control node gives, the addresses of all nodes, and the instance with
-// its image. It reads the files once for all nodes, and may be called while the playbooks run.
+// systemHostKey is the control host's public key, which the nodes get where the declaration has none.
+const systemHostKey = "/etc/ssh/ssh_host_ed25519_key.pub"
+
+// hostKey is systemHostKey, except in tests.
+var hostKey = systemHostKey
+
+// Sums returns a checksum for each of the nodes, of all that a run of the playbooks takes for it: the playbooks,
+// Slurm's scripts and the variables in the cluster directory, the control host's key, what the control node gives, the
+// addresses of all nodes, and the instance with its image. Where several control hosts share a journal, what the control
+// node gives is not in it: the caller MUST forget all sums before a run that changes the control node. It reads the
+// files once for all nodes, and may be called while the playbooks run.
 func (r *Runner) Sums(
 	c reconfigure.Cluster, instances map[string]reconfigure.Instance, nodes nodeset.NodeSet,
 ) (map[string]string, error) {
@@ -33,12 +41,12 @@ func (r *Runner) Sums(
 	if err := json.NewEncoder(common).Encode([]any{addresses, instances[c.Control.Name].ID}); err != nil {
 		return nil, fmt.Errorf("checksum of the inventory: %w", err)
 	}
-	for _, name := range []string{"ansible", "group_vars", "host_vars"} {
+	for _, name := range []string{"ansible", "slurmscripts", "group_vars", "host_vars"} {
 		if err := addFiles(common, filepath.Join(r.Dir, name)); err != nil {
 			return nil, fmt.Errorf("checksum of the playbooks: %w", err)
 		}
 	}
-	for _, file := range []string{givenFile(c.Settings.StateDir), hardwareFile(c.Settings.StateDir)} {
+	for _, file := range []string{givenFile(c.Settings.StateDir), hardwareFile(c.Settings.StateDir), hostKey} {
 		if err := addFiles(common, file); err != nil {
 			return nil, fmt.Errorf("checksum of the playbooks: %w", err)
 		}

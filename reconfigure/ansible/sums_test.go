@@ -28,6 +28,10 @@ func TestSumChangesWithWhatTheNodeIsConfiguredFrom(t *testing.T) {
 	write("ansible/roles/x/vars/main.yml", "{}")
 	write("shared.yml", "cluster_name: eiffel\n")
 	write("group_vars/cluster.yml", "{}")
+	write("slurmscripts/reboot.sh.j2", "#!/bin/sh\n")
+	write("host_key.pub", "ssh-ed25519 AAAA\n")
+	hostKey = filepath.Join(dir, "host_key.pub")
+	t.Cleanup(func() { hostKey = systemHostKey })
 	for name, to := range map[string]string{
 		"ansible/roles/x/library": "../../library", "group_vars/all.yml": "../shared.yml",
 	} {
@@ -68,6 +72,8 @@ func TestSumChangesWithWhatTheNodeIsConfiguredFrom(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
+		"a script of Slurm's":  func() { write("slurmscripts/reboot.sh.j2", "#!/bin/sh\ntrue\n") },
+		"the host key":         func() { write("host_key.pub", "ssh-ed25519 BBBB\n") },
 		"the declaration":      func() { write("group_vars/all.yml", "cluster_name: tower\n") },
 		"a variable of a host": func() { write("host_vars/node01.yml", "x: 1\n") },
 		"what is given":        func() { write("state/ansible/given.json", "{}") },

@@ -102,6 +102,12 @@ func (o *Operator) configureAll(r *batcher.Run[configuring, reconfigure.Configur
 		}
 	}
 	told := o.inventory(ctx, operations(calls), extent.Addresses)
+	if err := o.forgetGiven(ctx, cluster, extent); err != nil {
+		for _, c := range calls {
+			c.Finish(reconfigure.Configured{}, byDefault(reconfigure.ClassAnsible, err))
+		}
+		return
+	}
 	o.forgetSums(ctx, cluster, told, of)
 	failures, err := deps.Configurer.Configure(ctx, cluster, told, extent,
 		func(node, message string) {

@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -191,6 +192,31 @@ func (o *Operator) forgetSums(
 			op.noteOf(reconfigure.PhaseConfigure, "the playbooks will run at its next start: "+err.Error())
 		}
 	}
+}
+
+// forgetGiven forgets the sums of all nodes that are stopped when they are idle, before a run that may change what the
+// control node gives to them. Of a single control host that is in the sums; several ones do not know it of each other.
+func (o *Operator) forgetGiven(ctx context.Context, cluster reconfigure.Cluster, extent reconfigure.Extent) error {
+	if cluster.Settings.Journal == "" || !extent.Everywhere && !extent.Changed.Contains(cluster.Control.Name) {
+		return nil
+	}
+	none := map[string]string{}
+	for _, g := range cluster.Groups {
+		if g.WhenIdle.Power() == "" {
+			continue
+		}
+		for node := range g.Nodes().All() {
+			none[node] = ""
+		}
+	}
+	if len(none) == 0 {
+		return nil
+	}
+	_, deps := o.using()
+	if err := deps.Sums.KeepSums(ctx, none); err != nil {
+		return fmt.Errorf("the playbooks do not run, since the checksums of the stopped nodes cannot be forgotten: %w", err)
+	}
+	return nil
 }
 
 // keepSum keeps the sum of the node, which the playbooks have configured. Where it is another than before, something

@@ -1,6 +1,8 @@
 package operation_test
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -148,6 +150,65 @@ func TestPlaybooksRunOnAStoppedNodeWhereSomethingChanged(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestARunOnTheControlNodeMakesTheConfigurationUnknown where several control hosts share a journal: the checksums do
+// not have what the control node gives, which such a run may change.
+func TestARunOnTheControlNodeMakesTheConfigurationUnknown(t *testing.T) {
+	for name, tc := range map[string]struct {
+		journal string
+		changed string
+		begin   func(*lab)
+		known   bool // the checksums afterwards
+	}{
+		"the control node":             {"postgres://db", "ctl", func(*lab) {}, false},
+		"slurm.conf everywhere":        {"postgres://db", "p1", func(l *lab) { l.plan.Everywhere = true }, false},
+		"another node":                 {"postgres://db", "p1", func(*lab) {}, true},
+		"the control node of one host": {"", "ctl", func(*lab) {}, true},
+		"the control node, without an answer": {"postgres://db", "ctl",
+			func(l *lab) { l.Order(simulate.BrokenPlaybook) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resting(t, reconfigure.IdleStop, func(l *lab) {
+				l.cluster.Settings.Journal = tc.journal
+				l.restart()
+				l.plan = reconfigure.Plan{}
+				l.wants(reconfigure.Configure, tc.changed)
+				l.plan.Desired = l.observe().Desired
+				tc.begin(l)
+				l.carry()
+				for _, node := range []string{"p3", "p4"} {
+					if sum, err := l.Sum(l.Context(), node); (sum != "") != tc.known || err != nil {
+						l.Errorf("the checksum of %s is %q, error %v", node, sum, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestTheControlNodeIsNotChangedWhileTheChecksumsCannotBeForgotten, since stopped nodes would start with what it gave
+// before.
+func TestTheControlNodeIsNotChangedWhileTheChecksumsCannotBeForgotten(t *testing.T) {
+	resting(t, reconfigure.IdleStop, func(l *lab) {
+		l.cluster.Settings.Journal = "postgres://db"
+		l.deps.Sums = lostSums{l.deps.Sums}
+		l.restart()
+		l.plan = reconfigure.Plan{}
+		l.wants(reconfigure.Configure, "ctl")
+		l.plan.Desired = l.observe().Desired
+		before := len(l.Calls())
+		l.wantVerdicts(map[string]string{"ctl": "failed configure: the playbooks do not run, since the checksums of the " +
+			"stopped nodes cannot be forgotten: no connection"})
+		l.want("calls", []string{}, l.since(before))
+	})
+}
+
+// lostSums keeps nothing.
+type lostSums struct{ operation.SumStore }
+
+func (lostSums) KeepSums(context.Context, map[string]string) error {
+	return errors.New("no connection")
 }
 
 func TestAFailedPlaybookMakesTheConfigurationUnknown(t *testing.T) {
