@@ -102,6 +102,20 @@ func (h *Host) Stop(ctx context.Context, id string) error {
 	return nil
 }
 
+// Cut cuts a machine that runs off from its networks, or connects it again.
+func (h *Host) Cut(id string, off bool) error {
+	m := h.machine(id)
+	if m == nil {
+		return fmt.Errorf("cut off: there is no machine %s", id)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.life == nil {
+		return fmt.Errorf("cut off: %s is switched off", m.spec.Name)
+	}
+	return h.network.cut(m.life.ports, off)
+}
+
 // Destroy implements [labcloud.Hypervisor].
 func (h *Host) Destroy(_ context.Context, id string) error {
 	m := h.machine(id)

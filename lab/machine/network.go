@@ -187,6 +187,24 @@ func (n *network) announce(machine *netlink.Handle, end netlink.Link, p port) er
 	return machine.LinkSetHardwareAddr(end, p.mac)
 }
 
+// cut ends the link of each port, or begins it again. The machine keeps its addresses and its connections.
+func (n *network) cut(ports []port, off bool) error {
+	set := n.inside.LinkSetUp
+	if off {
+		set = n.inside.LinkSetDown
+	}
+	for _, p := range ports {
+		link, err := n.inside.LinkByName(p.cable)
+		if err == nil {
+			err = set(link)
+		}
+		if err != nil {
+			return fmt.Errorf("cut %s: %w", p.cable, err)
+		}
+	}
+	return nil
+}
+
 // detach removes the ports at once: the kernel removes them some time after the end of the machine's last process.
 func (n *network) detach(ports []port) error {
 	var errs []error

@@ -26,9 +26,9 @@ var hostKey = systemHostKey
 
 // Sums returns a checksum for each of the nodes, of all that a run of the playbooks takes for it: the playbooks,
 // Slurm's scripts and the variables in the cluster directory, the control host's key, what the control node gives, the
-// addresses of all nodes, and the instance with its image. Where several control hosts share a journal, what the control
-// node gives is not in it: the caller MUST forget all sums before a run that changes the control node. It reads the
-// files once for all nodes, and may be called while the playbooks run.
+// addresses of all nodes, and the instance with its image. Where several control hosts share a journal, what the
+// control node gives is not in it: the caller MUST forget all sums before a run that changes the control node. It reads
+// the files once for all nodes, and may be called while the playbooks run.
 func (r *Runner) Sums(
 	c reconfigure.Cluster, instances map[string]reconfigure.Instance, nodes nodeset.NodeSet,
 ) (map[string]string, error) {

@@ -37,8 +37,9 @@ type pair struct {
 	journal *journal.Journal
 }
 
-// deployed starts a lab, and deploys its cluster on each control host, as docs/guides/requests.md says.
-func deployed(t *testing.T) *pair {
+// deployed starts a lab, and deploys its cluster of at most so many nodes on each control host, as
+// docs/guides/requests.md says.
+func deployed(t *testing.T, most int) *pair {
 	checkout := filepath.Join("..", "..", "..")
 	paths := needs.Tools(t, checkout)
 	server := postgres.Start(t)
@@ -49,7 +50,7 @@ func deployed(t *testing.T) *pair {
 	t.Cleanup(func() { check(t, release()) })
 	lab, err := cluster.Start(t.Context(), cluster.Config{
 		Name: "hosts", Gateway: netip.MustParsePrefix("10.68.0.1/24"), Checkout: checkout, Tools: paths,
-		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 1, 3)},
+		Groups: []cluster.NodeGroup{cluster.Group("standard", "node", 1, most)},
 	})
 	check(t, err)
 	p := &pair{Lab: harness.Lab{Lab: lab}}
@@ -86,7 +87,7 @@ func check(t *testing.T, err error) {
 // Slurm's scripts go to the other one, which carries out what the first one had accepted, too. When the first one is
 // back, it gets the calls again.
 func TestTheOtherControlHostTakesOver(t *testing.T) {
-	p := deployed(t)
+	p := deployed(t, 3)
 	p.trust(t)
 
 	hang, err := p.Cloud.Faults().Add(labcloud.Fault{Kind: labcloud.Hang, Call: "POST servers", Count: 1000})
@@ -115,6 +116,15 @@ func TestTheOtherControlHostTakesOver(t *testing.T) {
 	}
 	p.silent(t)
 	p.awaitSuspended(t)
+}
+
+// TestASilentControlNodeCostsNoInstance has the control node cut off while nodes are resumed. With several control
+// hosts each run of the playbooks begins with that node.
+func TestASilentControlNodeCostsNoInstance(t *testing.T) {
+	p := deployed(t, 6)
+	p.PlaybooksRunAgain(t, p.journal, harness.Nodes(p.Declaration.NodeGroups[0], 2, 6),
+		"the run ended at "+cluster.ControlNodeName,
+		func(t *testing.T) (end func()) { return p.CutOff(t, cluster.ControlNodeName) })
 }
 
 // trust demands that each host accepts the keys of Slurm's scripts, that these check the keys of both hosts, and that
