@@ -175,6 +175,22 @@ const AgedReason = "its instance is older than max_age"
 // Retires reports whether this tool has drained the node for its age.
 func (s NodeState) Retires() bool { return s.Drained() && s.Reason == ReasonPrefix+" "+AgedReason }
 
+// The purposes for which this tool drains nodes until their jobs have ended. The request undrains them.
+const (
+	PurposeUpdate = "update"
+	PurposeShrink = "shrink"
+	PurposeImage  = "image"
+)
+
+// Withheld reports whether this tool has drained the node for a request that has not begun with it: it waits for the
+// node's jobs, or it is a reboot of Slurm's that no control host accepted (slurmscripts/hand_over.sh.j2). It is false
+// for the drain of a node that failed.
+func (s NodeState) Withheld() bool {
+	why, ours := strings.CutPrefix(s.Reason, ReasonPrefix+" ")
+	waits := why == PurposeUpdate || why == PurposeShrink || why == PurposeImage
+	return s.Drained() && ours && (waits || strings.HasPrefix(why, "control host "))
+}
+
 // Cloud reports whether the node is a cloud node: power saving resumes and suspends it (slurm.conf(5), State=CLOUD).
 func (s NodeState) Cloud() bool { return s.Has(NodeCloud) }
 

@@ -37,7 +37,7 @@ func (p *planner) image(r reconfigure.Request) {
 			p.giveBack(r, node)
 			p.reject(r, node, "Slurm powers it up or down, or reboots it: "+state.String())
 		case state.Running() || state.Usable():
-			p.await(r, node, "image")
+			p.await(r, node, reconfigure.PurposeImage)
 		default:
 			p.capture(r, node)
 		}

@@ -24,7 +24,7 @@ func (p *planner) resize(r reconfigure.Request) {
 		case !p.persistent.Contains(node) && r.Mode == reconfigure.Enlarge:
 			p.reject(r, node, "min_nodes of its group does not reach it")
 		case remains.Contains(node):
-			p.await(r, node, shrinking)
+			p.await(r, node, reconfigure.PurposeShrink)
 		case !remains.Empty() && p.stale(node):
 			p.withhold(r, node, remains)
 		case p.stale(node) && p.endsJobs() != "":
@@ -37,12 +37,9 @@ func (p *planner) resize(r reconfigure.Request) {
 	}
 }
 
-// shrinking is the reason for draining nodes that are to be removed.
-const shrinking = "shrink"
-
 // leaves reports whether this tool has drained a node to remove it, now or in an earlier request.
 func leaves(s reconfigure.NodeState) bool {
-	return s.Drained() && s.Reason == reconfigure.ReasonPrefix+" "+shrinking
+	return s.Drained() && s.Reason == reconfigure.ReasonPrefix+" "+reconfigure.PurposeShrink
 }
 
 // stale reports whether a node differs in Slurm from its declaration as a persistent node, a cloud node, or no node.
@@ -138,7 +135,7 @@ func (p *planner) give(r reconfigure.Request, node string) {
 		p.rest(r, node)
 	case !goes:
 	case there && occupied(state):
-		p.await(r, node, shrinking)
+		p.await(r, node, reconfigure.PurposeShrink)
 	case there || wanted || declared:
 		p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: reason, HandOver: declared,
 			Note: endingDrain(state)})

@@ -32,10 +32,20 @@ func (p *planner) resume(r reconfigure.Request) {
 			p.make(r, node, reason)
 		case !p.slurm && !p.stopped(node):
 			p.reject(r, node, p.slurmsReason())
+		case p.silent(node):
+			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Configure, Reason: "its slurmd does not answer"})
 		default:
 			p.refresh(r, node)
 		}
 	}
+}
+
+// silent reports whether Slurm has a persistent node as DOWN since its slurmd does not answer. Slurm waits for no boot of
+// it, so its slurmd is started. One that this tool has set DOWN has failed, and is booted.
+func (p *planner) silent(node string) bool {
+	state := p.seen.States[node]
+	return p.persistent.Contains(node) && !p.stopped(node) && !state.Ours() && !state.PoweringUp() &&
+		state.Has(reconfigure.NodeDown|reconfigure.NodeNotResponding)
 }
 
 // unfinished reports whether the map of nodes has an instance for a node, and Terraform's state does not have it as

@@ -30,7 +30,7 @@ func (p *planner) update(r reconfigure.Request) {
 		case there && !p.seen.Desired[node].HasInstance() && !p.persistent.Contains(node) && p.seen.States[node].GivenUp():
 			p.change(r, reconfigure.Change{Node: node, Action: reconfigure.Remove, Reason: reason}) // it was stopped
 		case !whole && there && (p.seen.States[node].Running() || p.seen.States[node].Usable()):
-			p.await(r, node, "update")
+			p.await(r, node, reconfigure.PurposeUpdate)
 		case !whole:
 			p.make(r, node, reason)
 		case p.stopped(node):
@@ -92,7 +92,7 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	switch {
 	case problem != nil && r.IsDeferred() && state.Running():
 		// The source may be resolved when the jobs have ended.
-		p.await(r, node, "update")
+		p.await(r, node, reconfigure.PurposeUpdate)
 	case problem != nil && (r.IsDeferred() || r.Campaign != 0) && !r.Late(p.seen.Time) &&
 		reconfigure.ClassOf(problem) != reconfigure.ClassMissing:
 		p.deferFor(r, node, reconfigure.CloudUnreachable, problem.Error())
@@ -119,7 +119,7 @@ func (p *planner) renew(r reconfigure.Request, node string) {
 	case state.Rebooting() && !state.Running():
 		p.change(r, change)
 	case state.Running() || state.Usable():
-		p.await(r, node, "update")
+		p.await(r, node, reconfigure.PurposeUpdate)
 	default:
 		p.change(r, change)
 	}

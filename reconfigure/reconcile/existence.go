@@ -140,12 +140,12 @@ func (c comparison) persistentNode(v view) (Finding, bool) {
 		}, true
 	case v.silent():
 		return Finding{
-			Kind:    Silent,
-			Detail:  "it is persistent and its instance runs, but its slurmd does not answer, as after a reboot by itself",
-			Command: deploying,
+			Kind:   Silent,
+			Detail: "it is persistent and its instance runs, but its slurmd does not answer, as after a reboot by itself",
+			Fix:    Resume,
 		}, true
 	default:
-		return Finding{}, false
+		return c.drained(v)
 	}
 	if c.slurm && (!v.known || v.state.Cloud()) {
 		f.Fix, f.Command = None, resizing
@@ -224,9 +224,25 @@ func (c comparison) unneeded(v view) (Finding, bool) {
 			Fix:    Suspend,
 		}
 	default:
-		return f, false
+		return c.drained(v)
 	}
 	return c.undeclaredNode(v, f), true
+}
+
+// drained judges a node with a finished instance that this tool has drained. A request that undrains a node may be lost,
+// or Slurm did not answer then. A node that failed stays drained until somebody has looked. Slurm itself ends a drain
+// for the node's age, and one for an image has a finding of its own.
+func (c comparison) drained(v view) (Finding, bool) {
+	if !v.state.Drained() || !v.state.Ours() || v.state.Retires() || v.state.Unfit() || v.own == nil || !v.own.Active() {
+		return Finding{}, false
+	}
+	f := Finding{Kind: Drained, Detail: "we have drained it in Slurm, and no request for it is under way: " + v.state.Reason}
+	if v.state.Withheld() {
+		f.Fix = Update
+	} else {
+		f.Command = updating
+	}
+	return f, true
 }
 
 // undeclaredNode leaves a node that no group declares to an administrator, since somebody may be editing the

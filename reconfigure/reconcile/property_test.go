@@ -40,7 +40,9 @@ func drawn(t *rapid.T) (reconfigure.Cluster, observation) {
 			o.reachedAt(node, rapid.SampledFrom([]string{node, "192.0.2.1", "192.0.2.2"}).Draw(t, "address"))
 			o.reasoned(
 				node,
-				rapid.SampledFrom([]string{"", "reconfigure: boot: no SSH", "memory errors"}).Draw(t, "reason"),
+				rapid.SampledFrom([]string{
+					"", "reconfigure: boot: no SSH", "reconfigure: update", "Not responding", "memory errors",
+				}).Draw(t, "reason"),
 			)
 		}
 		if node == "stranger" {

@@ -45,6 +45,7 @@ const (
 	GivenUp    Kind = "given_up"      // Slurm has powered down a persistent node
 	Stopped    Kind = "stopped"       // the cloud has the instance as shut off, paused, suspended or in ERROR, unasked
 	Silent     Kind = "silent"        // the instance of a persistent node runs, and its slurmd does not answer
+	Drained    Kind = "drained"       // we have drained the node, and no request is at work on it
 	Cleaned    Kind = "cleaned"       // the node's disk was cleaned for an image, and the node was not made anew
 	Image      Kind = "wrong_image"   // the instance is made of another image than Terraform was told
 	Address    Kind = "wrong_address" // the sources have different addresses of the instance
@@ -58,13 +59,14 @@ func (k Kind) Note() bool { return k == Outdated || k == Aged }
 // Fix is what may be done about a finding without an administrator. It never costs a job.
 type Fix string
 
-// The fixes. The first four are requests, which the planner and the guard check again; for the others there is none.
+// The fixes. The first five are requests, which the planner and the guard check again; for the others there is none.
 const (
 	None     Fix = ""
 	Suspend  Fix = "suspend"
 	Resume   Fix = "resume"
 	Enlarge  Fix = "enlarge"
 	Renew    Fix = "renew"     // by an update that makes the instance anew when its jobs have ended
+	Update   Fix = "update"    // when its jobs have ended: the instance boots, or is made as declared, and the drain ends
 	Delete   Fix = "delete"    // of the server or port, in the cloud: Terraform cannot remove what it does not know
 	HandBack Fix = "hand_back" // of the node, to Slurm's power saving
 	Retire   Fix = "retire"    // by Slurm: it powers the node down when its jobs have ended
@@ -74,7 +76,7 @@ const (
 func (f Fix) Mode() (reconfigure.Mode, bool) {
 	mode, ok := map[Fix]reconfigure.Mode{
 		Suspend: reconfigure.Suspend, Resume: reconfigure.Resume, Enlarge: reconfigure.Enlarge,
-		Renew: reconfigure.Update,
+		Renew: reconfigure.Update, Update: reconfigure.Update,
 	}[f]
 	return mode, ok
 }
@@ -188,7 +190,7 @@ func (c comparison) fixable() bool {
 
 // withoutDouble removes a fix that would make a second instance of the node's name.
 func (c comparison) withoutDouble(v view, f Finding, strangers []Finding) Finding {
-	makes := f.Fix == Resume || f.Fix == Enlarge
+	makes := f.Fix == Resume || f.Fix == Enlarge || f.Fix == Update
 	removed := 0
 	for _, s := range strangers {
 		if s.Fix == Delete {

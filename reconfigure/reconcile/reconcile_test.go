@@ -184,10 +184,42 @@ func TestFindings(t *testing.T) {
 			o.serve("old1", "stray", time.Hour)
 		}, []Finding{{Node: "old1", Kind: Orphan, Server: "stray", Command: commands().Remove + "stray"}}},
 		"persistent, and rebooted by itself": {
-			func(o *observation) { o.slurm("n1", "DOWN NOT_RESPONDING") }, one("n1", Silent, None, deploying),
+			func(o *observation) { o.slurm("n1", "DOWN NOT_RESPONDING") }, one("n1", Silent, Resume, ""),
 		},
-		"persistent, and drained before": {func(o *observation) { o.slurm("n1", "DOWN DRAIN NOT_RESPONDING") }, nil},
-		"persistent, and set DOWN":       {func(o *observation) { o.slurm("n1", "DOWN") }, nil},
+		"persistent, and left drained by an update": {func(o *observation) {
+			o.slurm("n1", "IDLE DRAIN")
+			o.reason("n1", "reconfigure: update")
+		}, one("n1", Drained, Update, "")},
+		"left drained for an image, with a job": {func(o *observation) {
+			o.has("n2", "standard")
+			o.slurm("n2", "ALLOCATED CLOUD DRAIN")
+			o.reason("n2", "reconfigure: image")
+		}, one("n2", Drained, Update, "")},
+		"left drained by a reboot that no control host accepted": {func(o *observation) {
+			o.slurm("n1", "DOWN DRAIN")
+			o.reason("n1", "reconfigure: control host 192.0.2.10 did not answer : reboot timed out")
+		}, one("n1", Drained, Update, "")},
+		"left drained, since its update failed": {func(o *observation) {
+			o.slurm("n1", "DOWN DRAIN")
+			o.reason("n1", "reconfigure: no-ssh: no route to host")
+		}, one("n1", Drained, None, updating)},
+		"drained, and a request is at work on it": {func(o *observation) {
+			o.slurm("n1", "IDLE DRAIN")
+			o.reason("n1", "reconfigure: update")
+			o.busy.Nodes = nodeset.Of("n1")
+		}, nil},
+		"drained by somebody": {func(o *observation) {
+			o.slurm("n1", "IDLE DRAIN")
+			o.reason("n1", "update of the BIOS")
+		}, nil},
+		"drained for its age": {func(o *observation) {
+			o.has("n2", "standard")
+			o.slurm("n2", "ALLOCATED CLOUD DRAIN POWER_DOWN")
+			o.reason("n2", "reconfigure: "+reconfigure.AgedReason)
+		}, nil},
+		"undrained, with our reason left": {func(o *observation) { o.reason("n1", "reconfigure: update") }, nil},
+		"persistent, and drained before":  {func(o *observation) { o.slurm("n1", "DOWN DRAIN NOT_RESPONDING") }, nil},
+		"persistent, and set DOWN":        {func(o *observation) { o.slurm("n1", "DOWN") }, nil},
 		"persistent, and about to be DOWN": {
 			func(o *observation) { o.slurm("n1", "IDLE NOT_RESPONDING") }, nil,
 		},

@@ -236,24 +236,24 @@ func (r Reconciler) stillIdle(ctx context.Context, c Comparison, node string) er
 	return err
 }
 
-// Requests returns the fixes that are requests: one for each mode, with what was found as its reason.
+// Requests returns the fixes that are requests: one for each fix, with what was found as its reason.
 func Requests(findings []Finding) []reconfigure.Request {
-	nodes, found := map[reconfigure.Mode][]string{}, map[reconfigure.Mode][]string{}
+	nodes, found := map[Fix][]string{}, map[Fix][]string{}
 	for _, f := range findings {
-		mode, ok := f.Fix.Mode()
-		if !ok {
+		if _, ok := f.Fix.Mode(); !ok {
 			continue
 		}
-		nodes[mode] = append(nodes[mode], f.Node)
-		if word := f.Kind.Words(); !slices.Contains(found[mode], word) {
-			found[mode] = append(found[mode], word)
+		nodes[f.Fix] = append(nodes[f.Fix], f.Node)
+		if word := f.Kind.Words(); !slices.Contains(found[f.Fix], word) {
+			found[f.Fix] = append(found[f.Fix], word)
 		}
 	}
 	var all []reconfigure.Request
-	for _, mode := range slices.Sorted(maps.Keys(nodes)) {
-		reason := "reconcile: " + strings.Join(found[mode], ", ")
-		request := reconfigure.Request{Mode: mode, Nodes: nodeset.Of(nodes[mode]...), Reason: reason}
-		request.Reimage = mode == reconfigure.Update // it has no drain timeout, so that it never ends before the jobs
+	for _, fix := range slices.Sorted(maps.Keys(nodes)) {
+		mode, _ := fix.Mode()
+		reason := "reconcile: " + strings.Join(found[fix], ", ")
+		request := reconfigure.Request{Mode: mode, Nodes: nodeset.Of(nodes[fix]...), Reason: reason}
+		request.Reimage = fix == Renew // an update has no drain timeout, so that it never ends before the jobs
 		all = append(all, request)
 	}
 	return all

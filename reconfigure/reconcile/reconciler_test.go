@@ -13,19 +13,21 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-func TestFixesBecomeOneRequestAMode(t *testing.T) {
+func TestEachFixBecomesOneRequest(t *testing.T) {
 	got := Requests([]Finding{
 		{Node: "b", Kind: Leaked, Fix: Suspend}, {Node: "a", Kind: PowersDown, Fix: Suspend}, {Node: "c", Kind: Hollow},
 		{Node: "d", Kind: Orphan, Fix: Delete}, {Node: "e", Kind: PowersUp, Fix: Resume},
 		{Node: "f", Kind: Missing, Fix: Enlarge}, {Node: "g", Kind: Leaked, Fix: Suspend},
 		{Node: "h", Kind: Aged, Fix: Retire}, {Node: "i", Kind: Aged, Fix: Renew},
+		{Node: "j", Kind: Drained, Fix: Update},
 	})
 	want := []reconfigure.Request{
 		{Mode: reconfigure.Enlarge, Nodes: nodeset.Of("f"), Reason: "reconcile: missing"},
-		{Mode: reconfigure.Resume, Nodes: nodeset.Of("e"), Reason: "reconcile: powers up"},
-		{Mode: reconfigure.Suspend, Nodes: nodeset.Of("a", "b", "g"), Reason: "reconcile: leaked, powers down"},
 		{Mode: reconfigure.Update, Nodes: nodeset.Of("i"), Reason: "reconcile: aged",
 			Options: reconfigure.Options{Reimage: true}},
+		{Mode: reconfigure.Resume, Nodes: nodeset.Of("e"), Reason: "reconcile: powers up"},
+		{Mode: reconfigure.Suspend, Nodes: nodeset.Of("a", "b", "g"), Reason: "reconcile: leaked, powers down"},
+		{Mode: reconfigure.Update, Nodes: nodeset.Of("j"), Reason: "reconcile: drained"},
 	}
 	if diff := cmp.Diff(
 		want, got, cmp.Comparer(func(a, b nodeset.NodeSet) bool { return a.String() == b.String() }),

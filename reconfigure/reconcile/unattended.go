@@ -3,6 +3,7 @@ package reconcile
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -54,7 +55,8 @@ func (l Look) Next(
 }
 
 // Unattended returns the findings that the worker may fix by itself: a cloud node that has leftovers which Slurm does
-// not use, or that Slurm waits for in vain. Persistent nodes are only adopted, since their instances are there to stay.
+// not use, or that Slurm waits for in vain. Of persistent nodes, whose instances are there to stay, slurmd is started,
+// a drain of ours that is left over ends, and instances are adopted.
 // A node that is not declared is left, since somebody may be editing the declaration. So is one that an administrator
 // has taken out of use and may be working on.
 func Unattended(cluster reconfigure.Cluster, seen snapshot.Snapshot, findings []Finding) []Finding {
@@ -76,11 +78,24 @@ func Unattended(cluster reconfigure.Cluster, seen snapshot.Snapshot, findings []
 		if f.Kind == Unadopted { // nothing of the node itself is touched
 			return f.Fix != Resume
 		}
+		if f.Kind == Silent {
+			return f.Fix != Resume || !unanswered(seen.States[f.Node])
+		}
+		if f.Kind == Drained {
+			return f.Fix != Update || attended(seen.States[f.Node])
+		}
 		if f.Kind == Aged && f.Fix == Renew { // the group is declared to have its nodes made anew
 			return attended(seen.States[f.Node])
 		}
 		return !slices.Contains(harmless[f.Kind], f.Fix) || !clouds.Contains(f.Node) || attended(seen.States[f.Node])
 	})
+}
+
+// unanswered reports whether Slurm has set a node DOWN by itself, since its slurmd does not answer, and no administrator
+// works at it (slurmctld, set_node_down_ptr).
+func unanswered(s reconfigure.NodeState) bool {
+	return !s.HasAny(reconfigure.NodeMaintenance|reconfigure.NodeDrain|reconfigure.NodeFail) &&
+		(s.Reason == "" || strings.HasPrefix(s.Reason, "Not responding"))
 }
 
 // attended reports whether an administrator has, or may have, taken a node out of use: it has a drain that is not ours,

@@ -118,6 +118,39 @@ func TestWhatTheWorkerFixesByItself(t *testing.T) {
 		"set DOWN by us, a persistent node": {
 			func(o *observation) { o.slurm("n1", "DOWN"); o.reasoned("n1", "reconfigure: boot: no SSH") }, None,
 		},
+		"a persistent node whose slurmd does not answer": {func(o *observation) {
+			o.slurm("n1", "DOWN NOT_RESPONDING")
+			o.reasoned("n1", "Not responding")
+		}, Resume},
+		"one that somebody has set DOWN": {func(o *observation) {
+			o.slurm("n1", "DOWN NOT_RESPONDING")
+			o.reasoned("n1", "fan broken")
+		}, None},
+		"one that failed": {func(o *observation) {
+			o.slurm("n1", "DOWN NOT_RESPONDING")
+			o.reasoned("n1", "reconfigure: no-ssh: no route to host")
+		}, None},
+		"one whose slurmd does not answer in maintenance": {func(o *observation) {
+			o.slurm("n1", "DOWN NOT_RESPONDING MAINTENANCE")
+			o.reasoned("n1", "Not responding")
+		}, None},
+		"a persistent node that an update left drained": {func(o *observation) {
+			o.slurm("n1", "IDLE DRAIN")
+			o.reasoned("n1", "reconfigure: update")
+		}, Update},
+		"one in maintenance that an update left drained": {func(o *observation) {
+			o.slurm("n1", "IDLE DRAIN MAINTENANCE")
+			o.reasoned("n1", "reconfigure: update")
+		}, None},
+		"a reboot that no control host accepted": {func(o *observation) {
+			o.has("n2", "standard")
+			o.slurm("n2", "IDLE CLOUD DRAIN")
+			o.reasoned("n2", "reconfigure: control host 192.0.2.10 refused the request")
+		}, Update},
+		"a persistent node whose update failed": {func(o *observation) {
+			o.slurm("n1", "DOWN DRAIN")
+			o.reasoned("n1", "reconfigure: playbook: no munge")
+		}, None},
 		"the cloud is unreachable": {
 			func(o *observation) { leaked(o); o.unreachable(snapshot.Cloud) }, None,
 		},
@@ -150,6 +183,8 @@ func TestNoFixByTheWorkerCostsAJob(t *testing.T) {
 			own := seen.Instances[f.Node].ID
 			switch {
 			case f.Kind == Unadopted && f.Fix == Resume && cluster.Nodes().Contains(f.Node): // the node stays as it is
+			case f.Kind == Silent && f.Fix == Resume && state.Down() && !state.Drained(): // slurmd is started
+			case f.Kind == Drained && f.Fix == Update && state.Ours() && !state.Usable(): // its jobs are waited for
 			case f.Kind == Aged && (f.Fix == Retire || f.Fix == Renew) && state.Usable(): // its jobs are waited for
 			case !slices.Contains(found, f) || f.Fix == None || f.Fix == Enlarge:
 				t.Fatalf("this is no harmless fix: %+v", f)

@@ -107,6 +107,7 @@ func remedy(f reconcile.Finding, nodes nodeset.NodeSet) string {
 		reconcile.Resume:   "resume: make it ready",
 		reconcile.Enlarge:  "enlarge: make its instance",
 		reconcile.Delete:   "remove this instance",
+		reconcile.Update:   "update: boot it, or make it as declared, when its jobs have ended",
 		reconcile.Renew:    "update: make it anew when its jobs have ended",
 		reconcile.Retire:   "have Slurm power it down when its jobs have ended",
 		reconcile.HandBack: "hand it back to Slurm: power_down_force",
@@ -115,6 +116,8 @@ func remedy(f reconcile.Finding, nodes nodeset.NodeSet) string {
 	switch {
 	case f.Port != "" && does != "":
 		return "remove this port"
+	case f.Kind == reconcile.Silent && does != "":
+		return "resume: have the playbooks start slurmd"
 	case f.Kind == reconcile.Unadopted && does != "":
 		return "resume: add it to Terraform's state"
 	case does != "":
