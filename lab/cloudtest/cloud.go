@@ -20,12 +20,14 @@ type Cloud struct {
 	identity                       string
 	// ids are what requests refer to, by the words that stand for them in paths and bodies.
 	ids map[string]string
+	// asked has the kinds of filtered lists that the checks have asked for.
+	asked map[string]bool
 }
 
 // Connect returns a cloud for a user of its project and for its administrator. Who administrates labcloud is its one
 // user.
 func Connect(ctx context.Context, name string, member, admin gophercloud.AuthOptions) (*Cloud, error) {
-	c := &Cloud{Name: name, identity: member.IdentityEndpoint, ids: map[string]string{}}
+	c := &Cloud{Name: name, identity: member.IdentityEndpoint, ids: map[string]string{}, asked: map[string]bool{}}
 	provider, err := openstack.AuthenticatedClient(ctx, member)
 	if err != nil {
 		return nil, fmt.Errorf("log in as %s: %w", member.Username, err)

@@ -50,6 +50,20 @@ func reads() []check {
 				same("second page", 1, len(items(rest, "images"))))
 		}},
 		{name: "filters of servers", reads: true, run: filters},
+		{name: "servers by patterns of names", run: func(s *session) error {
+			s.name = "node12"
+			err := s.running()
+			for pattern, want := range map[string]int{
+				"^node[1][2]$": 1, "^node[01][234]$": 1, "^node[1][34]$": 0, "^node[12]$": 0, "^node12$": 1, "^node1$": 0,
+				"^(node12|node13)$": 0, "^node[12][2]?$": 1, "^node[12]3?$": 0,
+			} {
+				for _, list := range []string{"compute/servers?name=", "compute/servers/detail?name="} {
+					body, e := s.get(list + pattern)
+					err = errors.Join(err, e, same(list+pattern, want, len(items(body, "servers"))))
+				}
+			}
+			return err
+		}},
 		{name: "the console", reads: true, run: func(s *session) error {
 			a, err := s.want(http.StatusOK, http.MethodPost, "compute/servers/{server}/action",
 				`{"os-getConsoleOutput":{"length":5}}`)
@@ -65,11 +79,21 @@ func reads() []check {
 			list, e := s.get("compute/flavors/detail?minRam=1000")
 			names := values(items(list, "flavors"), "name")
 			slices.Sort(names)
-			return errors.Join(err, e, has("flavor", field(body, "flavor"), object{
+			all, e2 := s.get("compute/flavors/detail?is_public=None")
+			err = errors.Join(err, e, e2, same("all flavors", 3, len(items(all, "flavors"))))
+			return errors.Join(err, has("flavor", field(body, "flavor"), object{
 				"name": "small", "vcpus": 1.0, "ram": 512.0, "disk": 1.0, "swap": "", "rxtx_factor": 1.0,
 				"OS-FLV-EXT-DATA:ephemeral": 0.0, "OS-FLV-DISABLED:disabled": false,
 				"os-flavor-access:is_public": true,
 			}), same("flavors of at least 1000 MiB", []string{"big", "huge"}, names))
+		}},
+		{name: "networks by name", run: func(s *session) error {
+			var err error
+			for name, want := range map[string]int{"cluster": 1, "clust": 0, "^cluster$": 0} {
+				list, e := s.get("network/networks?name=" + name)
+				err = errors.Join(err, e, same(name, want, len(items(list, "networks"))))
+			}
+			return err
 		}},
 		{name: "images", run: func(s *session) error {
 			body, err := s.get("image/images/{node-v1}")
@@ -189,7 +213,8 @@ func filters(s *session) error {
 	}
 	address := text(first(field(server, "addresses"), "cluster"), "addr")
 	for query, want := range map[string]int{
-		"name=^sha": 1, "name=^red$": 0, "status=active": 1, "status=ERROR": 0, "flavor={small}": 1, "flavor={big}": 0,
+		"name=^sha": 1, "name=^red$": 0,
+		"status=active": 1, "status=ERROR": 0, "flavor={small}": 1, "flavor={big}": 0,
 		"image={node-v1}": 1, "image={node-v2}": 0, "uuid={server}": 1, "ip=" + address: 1,
 		"name=^shared$": 1, "name=^SHARED$": 1, "name=^[-s]?s[ah][abc]re[de]x?[-9]?$": 1, "name=^[st]harex$": 0,
 		"name=^(shared|red)$": 0, "name=shared|red": 0, `name=^(red\|shared)$`: 1,

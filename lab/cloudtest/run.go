@@ -64,6 +64,11 @@ func Run(t *testing.T, c *Cloud) {
 	if err := shared.remove(); err != nil {
 		t.Errorf("remove the server that checks shared: %v", err)
 	}
+	for _, kind := range Questions() {
+		if !c.asked[kind] {
+			t.Errorf("no check asks for %q", kind)
+		}
+	}
 	for name := range different {
 		t.Errorf("Differences names the check %q, which there is not", name)
 	}

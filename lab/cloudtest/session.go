@@ -86,6 +86,9 @@ func (s *session) send(method, path, body string, set func(http.Header)) (answer
 	if err != nil {
 		return answer{}, err
 	}
+	if method == http.MethodGet {
+		s.asked[Question(r.URL)] = true
+	}
 	r.Header.Set("Content-Type", "application/json")
 	set(r.Header)
 	response, err := http.DefaultClient.Do(r)

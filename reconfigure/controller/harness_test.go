@@ -141,7 +141,7 @@ func (l *lab) open(j *simulate.Journal) func(context.Context) (controller.Site, 
 			Servers: func(ctx context.Context) (map[string][]reconfigure.Server, error) {
 				return l.World.Servers(ctx, nodeset.NodeSet{})
 			},
-			Resolve: l.Resolve, Health: j.Health, Events: j.EventsOf,
+			Server: l.World.Server, Resolve: l.Resolve, Health: j.Health, Events: j.EventsOf,
 			Lives: func(ctx context.Context) ([]reconfigure.Life, error) { return j.Lives(ctx, never) },
 		}
 		observe := func(ctx context.Context, scope snapshot.Scope) (snapshot.Snapshot, error) {

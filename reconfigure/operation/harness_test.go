@@ -138,7 +138,7 @@ func observe(t interface {
 		Servers: func(ctx context.Context) (map[string][]reconfigure.Server, error) {
 			return w.Servers(ctx, nodeset.NodeSet{})
 		},
-		Resolve: w.Resolve, Health: w.Health,
+		Server: w.Server, Resolve: w.Resolve, Health: w.Health,
 	}.Observe(t.Context(), snapshot.Scope{Sources: func(states map[string]reconfigure.NodeState) []reconfigure.Source {
 		return plan.Sources(w.Cluster(), states, requests)
 	}})

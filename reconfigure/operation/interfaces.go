@@ -36,8 +36,11 @@ type Provisioner interface {
 // Cloud is the cloud's API, beside Terraform.
 type Cloud interface {
 	// Servers returns the instances of these nodes in any status, by node, the oldest first; without nodes it returns
-	// those of the whole cluster. The answer may have instances of other nodes too.
+	// those of the whole cluster. The answer may have instances of other nodes too. That it lacks an instance does not
+	// prove that there is none.
 	Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error)
+	// Server returns an instance by its id, in any status; false if the cloud has none with that id. Host may be empty.
+	Server(ctx context.Context, id string) (reconfigure.Server, bool, error)
 	// Fault returns the cloud's message about a server in ERROR; empty if there is none.
 	Fault(ctx context.Context, id string) (string, error)
 	// Reboot returns when the instance has been started again.

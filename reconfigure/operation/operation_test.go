@@ -476,6 +476,33 @@ func (c slowCloud) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[stri
 	}
 }
 
+// A cloud of thousands of instances works for seconds on a list.
+func TestLongListsLeaveTheCloudTimeForOthers(t *testing.T) {
+	test(t, func(l *lab) {
+		const list = 3 * time.Second
+		began, lists := time.Now(), 0
+		l.deps.Cloud = listingCloud{l.deps.Cloud, func() { lists++; time.Sleep(list) }}
+		l.PowersUp("p3")
+		l.Takes(simulate.Building, time.Minute, "p3")
+		l.wants(reconfigure.Create, "p3")
+		l.carry()
+		if busy, passed := time.Duration(lists)*list, time.Since(began); lists < 5 || busy > passed/2 {
+			l.Errorf("%d lists took %s of %s", lists, busy, passed)
+		}
+	})
+}
+
+// listingCloud calls before at the beginning of each list.
+type listingCloud struct {
+	operation.Cloud
+	before func()
+}
+
+func (c listingCloud) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
+	c.before()
+	return c.Cloud.Servers(ctx, nodes)
+}
+
 func TestGoodNodesAreDoneAlthoughTheTimeEndsInTheMiddleOfALook(t *testing.T) {
 	test(t, func(l *lab) {
 		l.deps.Cloud = slowCloud{l.deps.Cloud}

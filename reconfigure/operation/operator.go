@@ -40,6 +40,7 @@ type Operator struct {
 	cluster   reconfigure.Cluster
 	shards    map[string]*provisioning
 	instances map[string]reconfigure.Instance // as Terraform or the cloud had them last
+	noMore    map[string]bool                 // ids of instances that the cloud does not have any more
 	underWay  map[string]*operation           // by node
 	cameUp    map[string]time.Time            // by group: when the last of its instances came up
 }
@@ -49,7 +50,8 @@ type Operator struct {
 func New(ctx context.Context, cluster reconfigure.Cluster, deps Deps, timing Timing) *Operator {
 	o := &Operator{
 		timing: timing, ctx: ctx, deps: deps, cluster: cluster, shards: map[string]*provisioning{},
-		instances: map[string]reconfigure.Instance{}, underWay: map[string]*operation{}, cameUp: map[string]time.Time{},
+		instances: map[string]reconfigure.Instance{}, noMore: map[string]bool{}, underWay: map[string]*operation{},
+		cameUp: map[string]time.Time{},
 	}
 	runs, asks, tells := o.together(timing.Quiet, timing.Longest), o.together(0, 0), o.together(atOnce, atOnce)
 	o.playbooks = batcher.New(runs, o.configureAll)

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
 // asked is a query about nodes; without nodes it is about all.
@@ -53,12 +55,44 @@ func (o *operation) state(ctx context.Context) (reconfigure.NodeState, error) {
 	return states[o.change.Node], err
 }
 
-// askServers reads one list of servers from the cloud and gives it to all calls that wait.
+// askServers reads one list of servers from the cloud, and the known instances that it lacks, and gives them to all
+// calls that wait.
 func (o *Operator) askServers(r *batcher.Run[asked, map[string][]reconfigure.Server]) {
 	_, deps := o.using()
-	servers, err := deps.Cloud.Servers(o.ctx, askedAbout(r.Calls))
+	nodes, began := askedAbout(r.Calls), time.Now()
+	servers, err := deps.Cloud.Servers(o.ctx, nodes)
+	if err == nil {
+		var gone []string
+		servers, gone, err = snapshot.Confirm(o.ctx, servers, o.knownIDs(nodes), deps.Cloud.Server)
+		o.areGone(gone)
+	}
 	for _, c := range r.Calls {
 		c.Finish(servers, err)
+	}
+	if took := time.Since(began); took > time.Second { // a list of thousands: leave the cloud time for others
+		pause(o.ctx, 2*took)
+	}
+}
+
+// knownIDs returns the ids of the instances of nodes that are known and may exist; without nodes, of all.
+func (o *Operator) knownIDs(nodes nodeset.NodeSet) map[string]string {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	ids := map[string]string{}
+	for node, i := range o.instances {
+		if (nodes.Empty() || nodes.Contains(node)) && !o.noMore[i.ID] {
+			ids[node] = i.ID
+		}
+	}
+	return ids
+}
+
+// areGone stores the ids of instances that the cloud does not have any more, so that it is not asked for them again.
+func (o *Operator) areGone(ids []string) {
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	for _, id := range ids {
+		o.noMore[id] = true
 	}
 }
 

@@ -348,3 +348,15 @@ func TestAReimageIsNotDoneTwice(t *testing.T) {
 		})
 	}
 }
+
+// The cloud's list lacks an instance that exists, as Nova's does for a filter that its database does not understand.
+func TestAnInstanceThatTheListLacksIsNotMadeAnew(t *testing.T) {
+	test(t, func(l *lab) {
+		before := l.Node("p1").Instance
+		l.Order(simulate.NotListed, "p1")
+		l.drained(reconfigure.Reboot, "p1")
+		l.wantVerdicts(map[string]string{"p1": "done"})
+		l.want("calls", 1, strings.Count(strings.Join(l.Calls(), "\n"), "reboot p1"))
+		l.want("instance", before, l.Node("p1").Instance)
+	})
+}

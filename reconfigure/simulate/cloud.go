@@ -213,15 +213,33 @@ func (w *World) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string]
 	}
 	all := map[string][]reconfigure.Server{}
 	for _, s := range w.servers {
-		if !nodes.Empty() && !nodes.Contains(s.node) {
+		if !nodes.Empty() && !nodes.Contains(s.node) || w.struck(NotListed, s.node) {
 			continue
 		}
-		all[s.node] = append(all[s.node], reconfigure.Server{
-			ID: s.id, Node: s.node, Status: w.status(s), Address: s.address, PortID: "port-of-" + s.id,
-			ImageID: s.spec.ImageID, FlavorID: s.spec.FlavorID, Group: s.spec.Group, Created: s.created,
-		})
+		all[s.node] = append(all[s.node], w.view(s))
 	}
 	return all, nil
+}
+
+// Server returns an instance by its id.
+func (w *World) Server(ctx context.Context, id string) (reconfigure.Server, bool, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if err := w.cloudAnswers(ctx); err != nil {
+		return reconfigure.Server{}, false, err
+	}
+	s := w.server(id)
+	if s == nil {
+		return reconfigure.Server{}, false, nil
+	}
+	return w.view(s), true, nil
+}
+
+func (w *World) view(s *server) reconfigure.Server {
+	return reconfigure.Server{
+		ID: s.id, Node: s.node, Status: w.status(s), Address: s.address, PortID: "port-of-" + s.id,
+		ImageID: s.spec.ImageID, FlavorID: s.spec.FlavorID, Group: s.spec.Group, Created: s.created,
+	}
 }
 
 // Fault returns the cloud's fault of an instance in ERROR.

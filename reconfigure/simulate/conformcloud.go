@@ -164,6 +164,16 @@ func (c cloudRule) wantServers(want map[string][]string) map[string][]reconfigur
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
 		c.Errorf("servers: error %v (-want +got):\n%s", err, diff)
 	}
+	for node, all := range servers {
+		for _, s := range all {
+			one, there, err := c.Cloud.Server(c.Context(), s.ID)
+			diff := cmp.Diff(s, one, cmpopts.IgnoreFields(reconfigure.Server{}, "Fault", "PortID", "Host"))
+			if err != nil || !there || diff != "" {
+				c.Errorf("instance %s of %s, asked for by its id: there %t, error %v (-listed +got):\n%s",
+					s.ID, node, there, err, diff)
+			}
+		}
+	}
 	for _, nodes := range []nodeset.NodeSet{nodeset.Of("node1"), nodeset.Of("node2", "node1"), nodeset.Of("node")} {
 		some, err := c.Cloud.Servers(c.Context(), nodes)
 		for node := range nodes.All() {
@@ -209,6 +219,9 @@ func (c cloudRule) removes() {
 		if err := c.Cloud.RemoveServer(c.Context(), one, "node1", later()); err != nil {
 			c.Fatal(err)
 		}
+		if s, there, err := c.Cloud.Server(c.Context(), one); there || err != nil {
+			c.Errorf("the removed instance is there: %+v, error %v", s, err)
+		}
 		c.wantServers(map[string][]string{"node1": {twin}, "node2": {other}})
 	}
 }
@@ -233,6 +246,9 @@ func (c cloudRule) ended() {
 	}
 	if got, err := c.Cloud.Servers(ctx, nodeset.NodeSet{}); err == nil {
 		c.Errorf("servers are %v", got)
+	}
+	if got, _, err := c.Cloud.Server(ctx, id); err == nil {
+		c.Errorf("the instance is %+v", got)
 	}
 	if got, err := c.Cloud.Fault(ctx, id); err == nil {
 		c.Errorf("the fault is %q", got)

@@ -21,6 +21,7 @@ const (
 	NotSent        Fault = "not sent"         // as NotReached, but Terraform begins it before the cloud is asked for it
 	NotProven      Fault = "not proven"       // Terraform would change the instance that it should adopt
 	NeverRemoved   Fault = "never removed"    // the cloud refuses to delete the instance
+	NotListed      Fault = "not listed"       // the cloud's list lacks its instances; asked by id, the cloud has them
 	OtherImage     Fault = "other image"      // somebody has changed the instance's image: Terraform would rebuild it too
 	OtherTags      Fault = "other tags"       // Terraform would update the instance in place beside what is asked for
 	StopFails      Fault = "stop fails"       // the cloud refuses to stop it

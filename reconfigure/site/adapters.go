@@ -153,6 +153,13 @@ func (a *Adapters) observer() snapshot.Observer {
 			}
 			return cloud.Servers(ctx, nodeset.NodeSet{})
 		},
+		Server: func(ctx context.Context, id string) (reconfigure.Server, bool, error) {
+			cloud, err := a.connect(ctx)
+			if err != nil {
+				return reconfigure.Server{}, false, err
+			}
+			return cloud.Server(ctx, id)
+		},
 		Ports: func(ctx context.Context) (map[string][]reconfigure.Port, error) {
 			cloud, err := a.connect(ctx)
 			if err != nil {

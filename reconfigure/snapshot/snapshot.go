@@ -114,8 +114,9 @@ type Observer struct {
 	States func(
 		ctx context.Context, control reconfigure.Instance, nodes nodeset.NodeSet,
 	) (map[string]reconfigure.NodeState, error)
-	// Servers, Ports and Resolve ask the cloud.
+	// Servers, Server, Ports and Resolve ask the cloud. Server returns an instance by its id; false if there is none.
 	Servers func(ctx context.Context) (map[string][]reconfigure.Server, error)
+	Server  func(ctx context.Context, id string) (reconfigure.Server, bool, error)
 	Ports   func(ctx context.Context) (map[string][]reconfigure.Port, error)
 	Resolve func(ctx context.Context, s reconfigure.Source) reconfigure.Resolved
 	// Health reads the health of the node groups with failures. Nil: there is no journal yet.
@@ -177,8 +178,11 @@ func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 		s.Sources = o.resolve(ctx, scope.Sources(s.States))
 	}
 	wait.Wait()
-	if s.Servers = servers; servers == nil && scope.Servers && cloud == nil {
-		s.Servers = map[string][]reconfigure.Server{} // asked, and there is none
+	if scope.Servers && cloud == nil {
+		s.Servers, cloud = limited(ctx, o.Limit, func(ctx context.Context) (map[string][]reconfigure.Server, error) {
+			all, _, err := Confirm(ctx, servers, idsOf(s.Instances), o.Server)
+			return all, err
+		})
 	}
 	if s.Ports = ports; cloud == nil {
 		cloud = noPorts
@@ -192,6 +196,15 @@ func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 		maps.Copy(s.Sources, declared)
 	}
 	return s, context.Cause(ctx)
+}
+
+// idsOf returns the ids of instances by node.
+func idsOf(instances map[string]reconfigure.Instance) map[string]string {
+	ids := make(map[string]string, len(instances))
+	for node, i := range instances {
+		ids[node] = i.ID
+	}
+	return ids
 }
 
 // limited asks a source, and gives up after the limit.

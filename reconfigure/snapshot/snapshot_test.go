@@ -3,6 +3,9 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -241,6 +244,9 @@ func observer() Observer {
 			return map[string]reconfigure.NodeState{"node01": {Flags: reconfigure.NodeIdle}}, nil
 		},
 		Servers: func(context.Context) (map[string][]reconfigure.Server, error) { return nil, nil },
+		Server: func(context.Context, string) (reconfigure.Server, bool, error) {
+			return reconfigure.Server{}, false, nil
+		},
 		Resolve: func(context.Context, reconfigure.Source) reconfigure.Resolved {
 			return reconfigure.Resolved{ImageID: newImage}
 		},
@@ -266,6 +272,49 @@ func TestEachSourceIsAskedForTheNodesOfTheScope(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"terraform node01", "slurm node01"}, asked); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestWhatTheListLacksIsAskedForByID has instances of which the cloud's list lacks some.
+func TestWhatTheListLacksIsAskedForByID(t *testing.T) {
+	listed := reconfigure.Server{ID: "2", Node: "node01", Status: "ACTIVE"}
+	hidden := reconfigure.Server{ID: "3", Node: "node02", Status: "ACTIVE"}
+	var (
+		lock  sync.Mutex
+		asked []string
+	)
+	o := observer()
+	o.State = func(context.Context, nodeset.NodeSet) (reconfigure.State, error) {
+		return reconfigure.State{Instances: map[string]reconfigure.Instance{
+			"node01": {ID: "2"}, "node02": {ID: "3"}, "node03": {ID: "4"}, "node04": {},
+		}}, nil
+	}
+	o.Servers = func(context.Context) (map[string][]reconfigure.Server, error) {
+		return map[string][]reconfigure.Server{"node01": {listed}}, nil
+	}
+	o.Server = func(_ context.Context, id string) (reconfigure.Server, bool, error) {
+		lock.Lock()
+		defer lock.Unlock()
+		asked = append(asked, id)
+		return hidden, id == hidden.ID, nil
+	}
+	s, err := o.Observe(t.Context(), Scope{Servers: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(slices.Sorted(slices.Values(asked)), " "); got != "3 4" {
+		t.Errorf("instances %s were asked for by id, want 3 and 4", got)
+	}
+	for node, lost := range map[string]bool{"node01": false, "node02": false, "node03": true, "node04": false} {
+		if s.Lost(node) != lost {
+			t.Errorf("%s is lost: %t, want %t", node, s.Lost(node), lost)
+		}
+	}
+	o.Server = func(context.Context, string) (reconfigure.Server, bool, error) {
+		return reconfigure.Server{}, false, errors.New("connection reset")
+	}
+	if s, err = o.Observe(t.Context(), Scope{Servers: true}); err != nil || s.Answers(Cloud) || s.Lost("node03") {
+		t.Errorf("the cloud does not say whether an instance exists: %+v, error %v", s.Unreachable(), err)
 	}
 }
 

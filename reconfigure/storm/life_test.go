@@ -255,7 +255,7 @@ func (l *life) site(c reconfigure.Cluster) controller.Site {
 		Servers: func(ctx context.Context) (map[string][]reconfigure.Server, error) {
 			return deps.Cloud.Servers(ctx, nodeset.NodeSet{})
 		},
-		Resolve: l.world.Resolve, Health: diary{l}.Health, Events: l.book.EventsOf,
+		Server: deps.Cloud.Server, Resolve: l.world.Resolve, Health: diary{l}.Health, Events: l.book.EventsOf,
 		Lives: func(ctx context.Context) ([]reconfigure.Life, error) { return l.book.Lives(ctx, never) },
 	}
 	return controller.Site{Cluster: c, Observe: observer.Observe, States: observer.States, Deps: deps}
@@ -536,6 +536,11 @@ type cloud struct {
 func (c cloud) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
 	c.alive()
 	return c.Cloud.Servers(ctx, nodes)
+}
+
+func (c cloud) Server(ctx context.Context, id string) (reconfigure.Server, bool, error) {
+	c.alive()
+	return c.Cloud.Server(ctx, id)
 }
 
 func (c cloud) Fault(ctx context.Context, id string) (string, error) {

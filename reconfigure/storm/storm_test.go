@@ -113,6 +113,7 @@ func nodeFaults() []simulate.Fault {
 		simulate.NoSSH,
 		simulate.Lemon, simulate.PlaybookFails, simulate.NeverRegisters, simulate.StartsByItself, simulate.SlurmRefuses,
 		simulate.OtherImage, simulate.NoImage, simulate.ImageLost, simulate.NotReached, simulate.NotSent,
+		simulate.NotListed,
 	}
 }
 

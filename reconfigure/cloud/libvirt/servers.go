@@ -273,6 +273,12 @@ func (c *Client) find(ctx context.Context, id string) (domain, bool, error) {
 	return domain{}, false, err
 }
 
+// Server returns an instance by its id; false if no host has it.
+func (c *Client) Server(ctx context.Context, id string) (reconfigure.Server, bool, error) {
+	d, there, err := c.find(ctx, id)
+	return d.Server, there, err
+}
+
 // Fault is what libvirt says went wrong with an instance; empty if nothing did, or the instance is gone.
 func (c *Client) Fault(ctx context.Context, id string) (string, error) {
 	d, _, err := c.find(ctx, id)

@@ -179,6 +179,16 @@ func (c *Client) one(ctx context.Context, id string) (reconfigure.Spec, error) {
 	return desired[id], err
 }
 
+// Server returns a machine in service, whose id is its node's name; false if the machine is not in service.
+func (c *Client) Server(ctx context.Context, id string) (reconfigure.Server, bool, error) {
+	desired, err := c.nodes(ctx)
+	spec := desired[id]
+	if err != nil || !spec.HasInstance() {
+		return reconfigure.Server{}, false, err
+	}
+	return c.server(ctx, id, spec), true, ctx.Err()
+}
+
 // Fault returns why a machine is in ERROR, or why its status is unknown.
 func (c *Client) Fault(ctx context.Context, id string) (string, error) {
 	spec, err := c.one(ctx, id)

@@ -73,6 +73,7 @@ func newTimedLab(t *testing.T, h labcloud.Hypervisor, timings labcloud.Timings) 
 	l := &lab{T: t, cloud: cloud, file: filepath.Join(t.TempDir(), "clouds.yaml")}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l.last.Store(r.Header)
+		noteQuestion(r)
 		cloud.Handler().ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {

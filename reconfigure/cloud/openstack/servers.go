@@ -87,6 +87,20 @@ func named(nodes nodeset.NodeSet) string {
 	return filter + "$"
 }
 
+// Server returns a server by its id; false if Nova has none.
+func (c *Client) Server(ctx context.Context, id string) (reconfigure.Server, bool, error) {
+	one := *c.compute
+	one.Microversion = listMicroversion
+	s, err := servers.Get(ctx, &one, id).Extract()
+	switch {
+	case gophercloud.ResponseCodeIs(err, http.StatusNotFound):
+		return reconfigure.Server{}, false, nil
+	case err != nil:
+		return reconfigure.Server{}, false, c.failed("look at server "+id+" of", err)
+	}
+	return view(*s), true, nil
+}
+
 // ServersWithFaults returns the instances of all nodes as Servers does, with the faults that Nova's list does not have:
 // each server in ERROR without a fault is read by a call of its own.
 func (c *Client) ServersWithFaults(ctx context.Context) (map[string][]reconfigure.Server, error) {

@@ -218,6 +218,12 @@ func (c *Client) must(ctx context.Context, id string) (machine, error) {
 	return m, err
 }
 
+// Server returns an instance by its id; false if vCenter has none.
+func (c *Client) Server(ctx context.Context, id string) (reconfigure.Server, bool, error) {
+	m, there, err := c.find(ctx, id)
+	return m.Server, there, err
+}
+
 // Fault is what vCenter says went wrong with an instance; empty if nothing did, or the instance is gone.
 func (c *Client) Fault(ctx context.Context, id string) (string, error) {
 	m, _, err := c.find(ctx, id)

@@ -1,0 +1,57 @@
+package cloudtest
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Questions returns the kinds of filtered lists that reconfigure asks OpenStack for, as [Question] has them. The checks
+// ask for each of them, so that labcloud and the real OpenStack are known to answer it in the same way. A test of the
+// adapter compares them with what it asks for.
+func Questions() []string {
+	return []string{
+		"flavors is_public",
+		"images name",
+		"networks name",
+		"ports description",
+		"servers name=^name$",
+		"servers name=^name?$",
+	}
+}
+
+var (
+	version  = regexp.MustCompile(`^.*/v\d[^/]*/`)
+	class    = regexp.MustCompile(`\[[A-Za-z0-9_-]+\]`)
+	optional = regexp.MustCompile(`(name\?)+`)
+	literal  = regexp.MustCompile(`[A-Za-z0-9_-]+`)
+)
+
+// Question returns the kind of a call for a list: what is listed and the filters, by which a database may select. The
+// value of a filter by a regular expression is reduced to its operators. It is empty for a list without a filter.
+func Question(u *url.URL) string {
+	query := u.Query()
+	query.Del("limit")
+	query.Del("marker")
+	if len(query) == 0 {
+		return ""
+	}
+	what := strings.TrimSuffix(version.ReplaceAllString(u.Path, ""), "/detail")
+	var filters []string
+	for filter := range query {
+		if what == "servers" && filter == "name" {
+			filter += "=" + pattern(query.Get(filter))
+		}
+		filters = append(filters, filter)
+	}
+	slices.Sort(filters)
+	return what + " " + strings.Join(filters, " ")
+}
+
+// pattern reduces a regular expression to its operators: text and classes of characters become "name". Of a "?" it
+// matters only whether there is one.
+func pattern(s string) string {
+	s = literal.ReplaceAllString(class.ReplaceAllString(s, "name"), "name")
+	return strings.ReplaceAll(optional.ReplaceAllString(s, "name?"), "name?name", "name?")
+}

@@ -1,0 +1,55 @@
+package openstack
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/eiffel-hpc/eiffel/lab/cloudtest"
+)
+
+// asked is the kinds of filtered lists that the client has asked for in all tests of the package.
+var asked = struct {
+	sync.Mutex
+	kinds map[string]bool
+}{kinds: map[string]bool{}}
+
+func noteQuestion(r *http.Request) {
+	if kind := cloudtest.Question(r.URL); r.Method == http.MethodGet && kind != "" {
+		asked.Lock()
+		defer asked.Unlock()
+		asked.kinds[kind] = true
+	}
+}
+
+// TestMain fails the package's tests if the client has asked a cloud for a kind of list that no check of package
+// cloudtest asks the real OpenStack for.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for kind := range asked.kinds {
+		if !slices.Contains(cloudtest.Questions(), kind) {
+			fmt.Printf("the client asks for %q: add it to cloudtest.Questions, and a check for it\n", kind)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// TestEveryQuestionIsKnown keeps the list of cloudtest free of what the client does not ask for.
+func TestEveryQuestionIsKnown(t *testing.T) {
+	t.Run("asking", func(t *testing.T) {
+		t.Run("servers", TestServersAreAskedForByName)
+		t.Run("cloud", TestClientIsACloud)
+		t.Run("images", TestClientMakesImages)
+	})
+	asked.Lock()
+	defer asked.Unlock()
+	for _, kind := range cloudtest.Questions() {
+		if !asked.kinds[kind] {
+			t.Errorf("nothing asks for %q any more: remove it from cloudtest.Questions", kind)
+		}
+	}
+}

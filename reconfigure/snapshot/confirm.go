@@ -1,0 +1,61 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+)
+
+// confirmAtOnce is how many instances are asked for by their ids at the same time.
+const confirmAtOnce = 10
+
+// Confirm returns the answer of a cloud's list together with the known instances, by node, that the list lacks and that
+// exist. A list may lack an instance that exists, so each of these is asked for by its id: only what the cloud then does
+// not have is gone. The ids of those are returned too. An error means that it is unknown of an instance whether it
+// exists; the call may be retried.
+func Confirm(
+	ctx context.Context, list map[string][]reconfigure.Server, known map[string]string,
+	ask func(ctx context.Context, id string) (reconfigure.Server, bool, error),
+) (all map[string][]reconfigure.Server, gone []string, err error) {
+	var (
+		lock  sync.Mutex
+		group errgroup.Group
+	)
+	group.SetLimit(confirmAtOnce)
+	all = maps.Clone(list)
+	if all == nil {
+		all = map[string][]reconfigure.Server{}
+	}
+	for node, id := range known {
+		listed := func(s reconfigure.Server) bool { return s.ID == id }
+		if id == "" || slices.ContainsFunc(list[node], listed) {
+			continue
+		}
+		group.Go(func() error {
+			s, there, err := ask(ctx, id)
+			if err != nil {
+				return fmt.Errorf("the cloud's list lacks instance %s of %s, and it is unknown whether it exists: %w",
+					id, node, err)
+			}
+			lock.Lock()
+			defer lock.Unlock()
+			if !there {
+				gone = append(gone, id)
+				return nil
+			}
+			all[node] = append(slices.Clone(list[node]), s)
+			reconfigure.OldestFirst(all[node])
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, nil, err
+	}
+	return all, gone, nil
+}
