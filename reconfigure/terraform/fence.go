@@ -200,9 +200,13 @@ func (m module) effectOf(rc *tfjson.ResourceChange) (effect reconfigure.Effect, 
 }
 
 // updateEffect returns the effect of an update in place, which may end the jobs of an instance. An update that changes
-// more than the power state is neither a start nor a stop.
+// more than the power state is neither a start nor a stop. Other time limits are no difference of the instance: they
+// are the provider's, and Terraform plans no update because of them alone.
 func (m module) updateEffect(rc *tfjson.ResourceChange) (reconfigure.Effect, string) {
 	attributes := differing(rc.Change)
+	if len(attributes) > 1 {
+		attributes = slices.DeleteFunc(attributes, func(name string) bool { return name == timeouts })
+	}
 	effect := reconfigure.EffectUpdate
 	if rc.Type == m.kinds.Instance {
 		if m.kinds.Power != "" && slices.Equal(attributes, []string{m.kinds.Power}) {
@@ -220,6 +224,9 @@ func (m module) updateEffect(rc *tfjson.ResourceChange) (reconfigure.Effect, str
 	}
 	return effect, strings.Join(attributes, ", ")
 }
+
+// timeouts is the block of a resource with the time limits of its provider.
+const timeouts = "timeouts"
 
 func replaceDetail(rc *tfjson.ResourceChange) string {
 	var attributes []string

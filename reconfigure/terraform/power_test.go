@@ -82,3 +82,36 @@ func TestAnInstanceThatDiffersOtherwiseIsNotStopped(t *testing.T) {
 		t.Errorf("n1 is %s", s.Status)
 	}
 }
+
+// An edit of resume_timeout changes how long Terraform waits for an instance. That is no difference of those that are
+// there: they can still be stopped and started, and neither a deploy nor a plan by hand changes them.
+func TestAnotherTimeoutIsNoDifference(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	d := c.open()
+	all := c.deployed("n1")
+	c.deploy(d, all)
+	c.declare("resume_timeout: 900", "resume_timeout: 1200")
+	c.wantClean(d)
+	deploy := reconfigure.Plan{Desired: all, Shared: true, Changes: []reconfigure.Change{
+		{Node: control, Action: reconfigure.Configure}, {Node: "n1", Action: reconfigure.Configure},
+	}}
+	preview, err := d.Preview(t.Context(), deploy)
+	if err != nil || len(preview.Changes) > 0 {
+		t.Errorf("a deploy: %+v, %v", preview.Changes, err)
+	}
+	for _, power := range []reconfigure.Power{reconfigure.PowerOff, ""} {
+		action := reconfigure.Start
+		if power != "" {
+			action = reconfigure.Stop
+		}
+		all = with(all, "n1", power)
+		if failures := c.carryOut(d, planOf(action, all, "n1")); len(failures) > 0 {
+			t.Errorf("%s: %v", action, failures)
+		}
+		if is := c.servers()["n1"].Status; is != all["n1"].Status() {
+			t.Errorf("after %s it is %s", action, is)
+		}
+	}
+	c.wantClean(d)
+}
