@@ -476,17 +476,9 @@ func (a *adoption) proof(ctx context.Context) (reconfigure.Failures, error) {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // the next sweep tries again
 	said, changes, err := a.savePlan(ctx, dir, p, a.arguments(p), a.module)
-	if bad := (*reconfigure.Unplannable)(nil); errors.As(err, &bad) {
-		return bad.Failures, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if changes {
-		return a.differences(said.events), nil
-	}
-	if !a.behind {
-		return nil, nil
+	found, err := a.objections(said, changes, err)
+	if err != nil || len(found) > 0 || !a.behind {
+		return found, err
 	}
 	err = a.run(func(tf *tfexec.Terraform) error {
 		return tf.Apply(ctx,
@@ -495,6 +487,20 @@ func (a *adoption) proof(ctx context.Context) (reconfigure.Failures, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("terraform apply of a plan without changes: %w", orDone(ctx, err))
+	}
+	return nil, nil
+}
+
+// objections returns why candidates cannot be adopted, from the result of a plan over all of them.
+func (a *adoption) objections(said *stream, changes bool, err error) (reconfigure.Failures, error) {
+	bad := (*reconfigure.Unplannable)(nil)
+	switch {
+	case errors.As(err, &bad):
+		return bad.Failures, nil
+	case err != nil:
+		return nil, err
+	case changes:
+		return a.differences(said.events), nil
 	}
 	return nil, nil
 }
