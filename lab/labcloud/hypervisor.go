@@ -101,8 +101,8 @@ type Hypervisor interface {
 	// be a success. It MAY be called again after a failure.
 	Destroy(ctx context.Context, id string) error
 
-	// Console returns the last lines of the machine's console, all of them if
-	// lines is zero or less. A machine without a console yet has an empty one.
+	// Console returns the last lines of the machine's console since its last boot, all of them if lines is zero or less.
+	// A machine without a console yet has an empty one.
 	Console(id string, lines int) (string, error)
 
 	// Snapshot copies the machine's disk to an image that Boot and Rebuild accept as imageID. The machine MAY run

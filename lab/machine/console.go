@@ -20,9 +20,10 @@ type console struct {
 	done  chan struct{}
 }
 
-// openConsole appends what is written to the terminal to the file log.
+// openConsole writes what is written to the terminal to the file log, which begins anew: QEMU empties it when a machine
+// is switched on.
 func openConsole(log string) (*console, error) {
-	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open console: %w", err)
 	}

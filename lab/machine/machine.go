@@ -165,7 +165,7 @@ func (h *Host) Snapshot(ctx context.Context, id, imageID string) error {
 	return nil
 }
 
-// makeDisk creates an empty layer above the image, and an empty console, for a machine that is switched off.
+// makeDisk creates an empty layer above the image, for a machine that is switched off.
 func (h *Host) makeDisk(m *machine, imageID string) error {
 	if m.destroyed {
 		return errors.New("it was destroyed")
