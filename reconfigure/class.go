@@ -2,6 +2,7 @@ package reconfigure
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -123,6 +124,11 @@ var ErrUntried = errors.New("not tried")
 // ErrGivenUp is wrapped by the failure of a node that is not made, or not kept, because its job does not get another
 // node. The node itself has no failure.
 var ErrGivenUp = errors.New("given up")
+
+// ErrUnwanted is why a node is given up that Slurm powers down before its slurmd has registered: an administrator has
+// taken the power up back, or its job was cancelled. It is no failure of the node, and Slurm is not told of it: it has
+// called SuspendProgram, or is about to.
+var ErrUnwanted = fmt.Errorf("%w: Slurm powers it down before it has registered", ErrGivenUp)
 
 // ErrInterrupted is wrapped by the failure of a node whose change was interrupted with Terraform. The cloud may still
 // complete what Terraform has requested.

@@ -48,6 +48,20 @@ type Request struct {
 	Verdicts []Verdict  `json:"verdicts,omitempty"`
 	// Touched reports whether an operation may have changed something for it.
 	Touched bool `json:"-"`
+	// Suspended is the nodes of a resume that its caller has suspended since.
+	Suspended Suspended `json:"-"`
+}
+
+// Suspended is nodes of a resume that a later suspend of the same caller names.
+type Suspended struct {
+	Nodes nodeset.NodeSet
+	Again nodeset.NodeSet // those of them that were resumed again after that
+}
+
+// Needless reports whether nobody waits for the boot of a node any more that one resume asks for. Slurm's state of the
+// node counts, unless it has resumed the node again.
+func (s Suspended) Needless(node string, state NodeState) bool {
+	return s.Again.Contains(node) || s.Nodes.Contains(node) && state.GivenUp()
 }
 
 // Options is the parameters of single modes.

@@ -33,6 +33,10 @@ func Next(pending []reconfigure.Request, now busy, ready func(reconfigure.Reques
 	undone := Undone(pending)
 	rest := slices.DeleteFunc(slices.Clone(pending), func(r reconfigure.Request) bool { return undone[r.ID] != 0 })
 	next := Selection{Together: admit(rest, now, ready)}
+	since := suspended(pending)
+	for i, r := range next.Together {
+		next.Together[i].Suspended = since[r.ID]
+	}
 	for _, r := range pending {
 		by := undone[r.ID]
 		if by != 0 && slices.ContainsFunc(next.Together, func(t reconfigure.Request) bool { return t.ID == by }) {

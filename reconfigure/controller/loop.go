@@ -48,6 +48,7 @@ type controller struct {
 	retry         time.Time // the next attempt after an error of the journal
 
 	campaign campaign
+	checked  checked // for suspended nodes
 
 	comparing bool
 	compare   time.Time // when the sources are compared next
@@ -58,6 +59,12 @@ type controller struct {
 type first struct {
 	id    reconfigure.RequestID
 	since time.Time // when that became known
+}
+
+// checked is when the requests were last searched for nodes that were suspended.
+type checked struct {
+	newest reconfigure.RequestID
+	again  time.Time // when they are searched again
 }
 
 // campaign is what the loop knows of the campaign.
@@ -152,6 +159,7 @@ func (c *controller) step() error {
 	c.outage.over()
 	c.startReconcile()
 	c.startCampaign()
+	c.endSuspended()
 	c.startLook()
 	return nil
 }

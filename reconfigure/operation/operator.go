@@ -236,6 +236,29 @@ func (o *Operator) booting() nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
+// Suspended ends the operations of a resume for whose nodes nobody waits any more. It returns at once.
+func (o *Operator) Suspended(s reconfigure.Suspended) {
+	o.wait.Go(func() { o.endNeedless(s) })
+}
+
+func (o *Operator) endNeedless(s reconfigure.Suspended) {
+	states, err := o.statesOf(o.ctx, s.Nodes)
+	if err != nil {
+		states = nil // the nodes that were resumed again are known all the same
+	}
+	o.lock.Lock()
+	defer o.lock.Unlock()
+	for node := range s.Nodes.All() {
+		op := o.underWay[node]
+		if op == nil || !s.Needless(node, states[node]) {
+			continue
+		}
+		if a := op.change.Action; a == reconfigure.Create || a == reconfigure.Replace || a.Boots() {
+			op.cancel(reconfigure.ErrUnwanted)
+		}
+	}
+}
+
 // giveUp ends operations of nodes that no job needs any more, since another node of their job failed.
 func (o *Operator) giveUp(refused reconfigure.Failures) {
 	o.lock.Lock()

@@ -33,6 +33,9 @@ func (o *operation) fail(err error) {
 		o.record(o.phase, reconfigure.Failed, said(err))
 	}
 	o.failLife(err)
+	if errors.Is(err, reconfigure.ErrUnwanted) {
+		return // Slurm knows, and the node has not failed
+	}
 	if problem := o.tellSlurm(ctx, public(err)); problem != nil {
 		o.note("Slurm could not be told that it failed: " + problem.Error())
 	}

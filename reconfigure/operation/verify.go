@@ -23,7 +23,7 @@ func (o *operation) verify() error {
 	for {
 		seen, err := o.missing(ctx)
 		switch {
-		case errors.Is(seen, errUnwanted), errors.Is(seen, errMisfit):
+		case errors.Is(seen, reconfigure.ErrUnwanted), errors.Is(seen, errMisfit):
 			return seen
 		case err == nil && seen == nil:
 			return nil
@@ -60,7 +60,7 @@ func (o *operation) missing(ctx context.Context) (missing, err error) {
 		switch {
 		case o.change.Action != reconfigure.Configure && poweredDownSince(o.was, state):
 			if !state.Boot.After(o.was.Boot) {
-				return errUnwanted, nil
+				return reconfigure.ErrUnwanted, nil
 			}
 			o.note("Slurm powers it down again")
 			return nil, nil
@@ -103,11 +103,6 @@ func wrongClock(ahead time.Duration) string {
 	return fmt.Sprintf("; its clock is %s %s the control host's, and munge refuses credentials that are not of the last "+
 		"five minutes: have its image run a time service, such as chrony", ahead.Abs().Round(time.Second), way)
 }
-
-// errUnwanted is why a node is given up that slurmd did not register from before Slurm powered it down: an
-// administrator has taken the power up back, or its job was cancelled. It is no failure of the node, and Slurm is not
-// told of it: it has called SuspendProgram, or is about to.
-var errUnwanted = fmt.Errorf("%w: Slurm powers it down before it has registered", reconfigure.ErrGivenUp)
 
 // poweredDownSince reports whether Slurm has begun to power a node down since it was seen before. A node that was
 // powered down then has registered since if its boot is newer. One that is DOWN was given up by Slurm, at ResumeTimeout

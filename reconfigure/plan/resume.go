@@ -21,6 +21,8 @@ func (p *planner) resume(r reconfigure.Request) {
 		}
 		whole, reason := p.whole(node)
 		switch {
+		case p.slurm && r.Suspended.Needless(node, p.seen.States[node]):
+			p.giveUp(r, node)
 		case whole && p.inUse(node):
 			// After a crash slurmctld calls again for the same node: there is nothing to do.
 		case p.unfinished(node) && p.inUse(node):
@@ -46,6 +48,13 @@ func (p *planner) silent(node string) bool {
 	state := p.seen.States[node]
 	return p.persistent.Contains(node) && !p.stopped(node) && !state.Ours() && !state.PoweringUp() &&
 		state.Has(reconfigure.NodeDown|reconfigure.NodeNotResponding)
+}
+
+// giveUp rejects a node that was suspended since. Slurm is not told, since it does not wait for the node. The suspend
+// removes what an earlier worker has made of it.
+func (p *planner) giveUp(r reconfigure.Request, node string) {
+	p.reject(r, node, reconfigure.ErrUnwanted.Error())
+	p.rejected[len(p.rejected)-1].Awaited = false
 }
 
 // unfinished reports whether the map of nodes has an instance for a node, and Terraform's state does not have it as
