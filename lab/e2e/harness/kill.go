@@ -17,12 +17,23 @@ import (
 // and returns when they are gone.
 func (l *Lab) KillWorkers(t *testing.T) {
 	t.Helper()
+	l.killWorkers(t, func(workers []int) []int { return append(descendants(t, workers), workers...) })
+}
+
+// KillWorkersAlone does the same with the workers alone: the programs that they run go on.
+func (l *Lab) KillWorkersAlone(t *testing.T) {
+	t.Helper()
+	l.killWorkers(t, func(workers []int) []int { return workers })
+}
+
+func (l *Lab) killWorkers(t *testing.T, with func(workers []int) []int) {
+	t.Helper()
 	workers := l.workers(t)
 	if len(workers) == 0 {
 		t.Error("there is no worker to kill: the test proves nothing")
 	}
 	signal(workers, syscall.SIGSTOP) // so that they start no others during the search
-	all := append(descendants(t, workers), workers...)
+	all := with(workers)
 	signal(all, syscall.SIGKILL)
 	l.Eventually(t, time.Minute, func() (bool, string) {
 		return !slices.ContainsFunc(all, lives), "killed processes still have their files and locks"
