@@ -64,19 +64,21 @@ type KeyPair struct {
 
 // NodeGroup is a pool of like nodes.
 type NodeGroup struct {
-	Name     string         `yaml:"name"`
-	Prefix   string         `yaml:"prefix"`
-	Width    int            `yaml:"width"`
-	Image    string         `yaml:"image"`
-	Flavor   string         `yaml:"flavor"`
-	Network  string         `yaml:"network"`
-	MinNodes int            `yaml:"min_nodes"`
-	MaxNodes int            `yaml:"max_nodes"`
-	WhenIdle string         `yaml:"when_idle,omitempty"`
-	MaxAge   string         `yaml:"max_age,omitempty"`
-	Features []string       `yaml:"features"`
-	Gres     string         `yaml:"gres"`
-	Slurm    map[string]any `yaml:"slurm"`
+	Name     string `yaml:"name"`
+	Prefix   string `yaml:"prefix"`
+	Width    int    `yaml:"width"`
+	Image    string `yaml:"image"`
+	Flavor   string `yaml:"flavor"`
+	Network  string `yaml:"network"`
+	MinNodes int    `yaml:"min_nodes"`
+	MaxNodes int    `yaml:"max_nodes"`
+	// KeepPorts is nil where reconfigure chooses.
+	KeepPorts *bool          `yaml:"keep_ports,omitempty"`
+	WhenIdle  string         `yaml:"when_idle,omitempty"`
+	MaxAge    string         `yaml:"max_age,omitempty"`
+	Features  []string       `yaml:"features"`
+	Gres      string         `yaml:"gres"`
+	Slurm     map[string]any `yaml:"slurm"`
 }
 
 // Partition is one of Slurm's partitions.

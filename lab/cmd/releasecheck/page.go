@@ -56,13 +56,13 @@ func replace(page []byte, part string, rows []row, whole bool) []byte {
 	return text
 }
 
-// result is the outcome of one scenario: "passed", "failed", "skipped" or unended.
+// result is the outcome of one scenario: "passed", with what the test has measured, "failed", "skipped" or unended.
 type result struct{ scenario, outcome string }
 
 const unended = "did not end"
 
 // test is a test, or without a name a package of them.
-type test struct{ pkg, name, scenario, outcome, printed string }
+type test struct{ pkg, name, scenario, outcome, measured, printed string }
 
 // read reads the events of `go test -json` (go doc test2json), and returns the results of scenarios in the order of
 // their begin. It writes the outcome of each test, and what those have printed that did not pass.
@@ -103,8 +103,11 @@ func read(events io.Reader, out io.Writer) ([]result, error) {
 		}
 		switch t.outcome = cmp.Or(outcomes[e.Action], t.outcome); e.Action {
 		case "attr":
-			if e.Key == "scenario" {
+			switch e.Key {
+			case "scenario":
 				t.scenario = e.Value
+			case "measured":
+				t.measured = e.Value
 			}
 		case "output":
 			t.printed += e.Output
@@ -121,7 +124,11 @@ func results(tests []*test) []result {
 		parts := slices.ContainsFunc(tests, func(u *test) bool { return u.in(t) })
 		blamed := slices.ContainsFunc(tests, func(u *test) bool { return u.in(t) && u.bad() })
 		if t.scenario != "" || !within && (t.name != "" && !parts || t.bad() && !blamed) {
-			all = append(all, result{t.String(), t.outcome})
+			outcome := t.outcome
+			if outcome == "passed" && t.measured != "" {
+				outcome += ": " + t.measured
+			}
+			all = append(all, result{t.String(), outcome})
 		}
 	}
 	return all

@@ -13,12 +13,14 @@ func TestResultsAreOfScenarios(t *testing.T) {
 	var out bytes.Buffer
 	results, err := read(strings.NewReader(`{"Action":"start","Package":"x/clouds"}
 {"Action":"attr","Package":"x/clouds","Test":"TestA","Key":"scenario","Value":"a job, with words"}
+{"Action":"attr","Package":"x/clouds","Test":"TestA","Key":"measured","Value":"1 s"}
 {"Action":"run","Package":"x/clouds","Test":"TestA/sub"}
 {"Action":"attr","Package":"x/clouds","Test":"TestA/sub","Key":"other","Value":"x"}
 {"Action":"output","Package":"x/clouds","Test":"TestA/sub","Output":"too late\n"}
 {"Action":"fail","Package":"x/clouds","Test":"TestA/sub"}
 {"Action":"fail","Package":"x/clouds","Test":"TestA"}
 {"Action":"attr","Package":"x/clouds","Test":"TestB","Key":"scenario","Value":"b"}
+{"Action":"attr","Package":"x/clouds","Test":"TestB","Key":"measured","Value":"2 s; Terraform 3 s"}
 {"Action":"output","Package":"x/clouds","Test":"TestB","Output":"not said\n"}
 {"Action":"pass","Package":"x/clouds","Test":"TestB"}
 {"Action":"attr","Package":"x/clouds","Test":"TestD","Key":"scenario","Value":"d"}
@@ -43,7 +45,7 @@ func TestResultsAreOfScenarios(t *testing.T) {
 {"Action":"fail","Package":"x/broken","FailedBuild":"x/broken"}
 {"Action":"pass","Package":"x/empty"}
 `), &out)
-	want := []result{{"a job, with words", "failed"}, {"b", "passed"}, {"d", "did not end"},
+	want := []result{{"a job, with words", "failed"}, {"b", "passed: 2 s; Terraform 3 s"}, {"d", "did not end"},
 		{"grow: a bad node delays no other", "passed"}, {"grow: every: no host", "skipped"},
 		{"grow: every: quota", "failed"}, {"last: well", "failed"}, {"last: well: part", "passed"},
 		{"broken: before or after its tests", "failed"}}

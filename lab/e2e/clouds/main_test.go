@@ -47,7 +47,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "%s=%s: want labcloud or openstack\n", cloudVariable, cfg.Name)
 		os.Exit(1)
 	}
-	os.Exit(lab.Main(m, cfg, harness.DeclareABadImage))
+	os.Exit(lab.Main(m, cfg, func(d *cluster.Declaration) {
+		harness.DeclareABadImage(d)
+		d.Slurm.Extra["MinJobAge"] = "86400" // a storm asks for its jobs at its end
+	}))
 }
 
 // scenario gives a test the words that docs/how-it-works/tested.md has for it.

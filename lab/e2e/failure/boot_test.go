@@ -40,7 +40,7 @@ func TestKilledAtEachEventOfABoot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		goOn(t)
+		lab.StartWorker(t)
 		took := w.took()
 		t.Logf("killed at %q: %.1f s, %.1f s lost (outcome before the kill: %t)",
 			kind, took.Seconds(), (took - undisturbed).Seconds(), ended)

@@ -25,20 +25,20 @@ func TestKilledInEveryPhase(t *testing.T) {
 
 	w.killWhen("it plans", names.struck)
 	names.clear()
-	goOn(t)
+	lab.StartWorker(t)
 	w.killWhen("Terraform plans", w.has(reconfigure.PhaseApply, "w01", ""))
-	goOn(t)
+	lab.StartWorker(t)
 	w.killWhen("Terraform makes the instance", func() bool { _, there := lab.Server("w01"); return there })
 	console := hang(t, labcloud.Fault{Call: "POST servers/{id}/action os-getConsoleOutput", Server: "w01"})
-	goOn(t)
+	lab.StartWorker(t)
 	w.killWhen("the instance boots", console.struck)
 	console.clear()
-	goOn(t)
+	lab.StartWorker(t)
 	w.killWhen("Ansible configures it", w.has(reconfigure.PhaseConfigure, "w01", "munge"))
-	goOn(t)
+	lab.StartWorker(t)
 	w.reaches("Ansible configures it once more", w.has(reconfigure.PhaseConfigure, "w01", ""))
 	w.killWhen("it is verified", w.has(reconfigure.PhaseVerify, "w01", ""))
-	goOn(t)
+	lab.StartWorker(t)
 
 	w.ends()
 	lab.AwaitJob(t, id, "RUNNING")
@@ -53,7 +53,7 @@ func TestKilledInEveryPhase(t *testing.T) {
 	lab.AssertNeverRestarted(t, id)
 	w = awaitRequest(t, reconfigure.Suspend, "w01")
 	w.killWhen("Terraform removes the instance", removed)
-	goOn(t)
+	lab.StartWorker(t)
 	w.ends()
 	assertAllIsWell(t)
 }
@@ -71,7 +71,7 @@ func TestKilledWhileItReports(t *testing.T) {
 		t.Errorf("when the worker is killed, w02 is %s, %q", state, reason)
 	}
 	lab.Hurry(t, id)
-	goOn(t)
+	lab.StartWorker(t)
 	w.ends()
 	lab.AwaitJob(t, id, "COMPLETED")
 	assertAllIsWell(t)
@@ -250,14 +250,4 @@ func (w *watched) ends() {
 		}
 		return ended, fmt.Sprintf("request %s has no outcome (%v)", w.id, err)
 	})
-}
-
-// goOn starts a worker, as cron would.
-func goOn(t *testing.T) {
-	t.Helper()
-	worker := lab.Reconfigure(t.Context(), "worker", "--once")
-	if err := worker.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = worker.Wait() }) // it may have been killed
 }

@@ -13,31 +13,80 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/procs"
 )
 
+// Victims are the processes that a test kills.
+type Victims string
+
+// The workers of the lab with all that they have started, such as Terraform and Ansible; the workers alone; their
+// Terraform alone, of which the providers end by themselves.
+const (
+	WorkersAndChildren Victims = "the worker with its children"
+	Workers            Victims = "the worker"
+	Terraforms         Victims = "Terraform"
+)
+
 // KillWorkers kills all workers of the lab and their descendants, such as Terraform and Ansible, at once by SIGKILL,
 // and returns when they are gone.
 func (l *Lab) KillWorkers(t *testing.T) {
 	t.Helper()
-	l.killWorkers(t, func(workers []int) []int { return append(descendants(t, workers), workers...) })
+	l.mustKill(t, WorkersAndChildren)
 }
 
 // KillWorkersAlone does the same with the workers alone: the programs that they run go on.
 func (l *Lab) KillWorkersAlone(t *testing.T) {
 	t.Helper()
-	l.killWorkers(t, func(workers []int) []int { return workers })
+	l.mustKill(t, Workers)
 }
 
-func (l *Lab) killWorkers(t *testing.T, with func(workers []int) []int) {
+func (l *Lab) mustKill(t *testing.T, v Victims) {
 	t.Helper()
-	workers := l.workers(t)
-	if len(workers) == 0 {
+	if !l.Kill(t, v) {
 		t.Error("there is no worker to kill: the test proves nothing")
 	}
-	signal(workers, syscall.SIGSTOP) // so that they start no others during the search
-	all := with(workers)
+}
+
+// Kill kills processes at once by SIGKILL, and returns when they are gone. It reports whether there were any.
+func (l *Lab) Kill(t *testing.T, v Victims) bool {
+	t.Helper()
+	if v != Terraforms {
+		signal(l.workers(t), syscall.SIGSTOP) // so that they start no others during the search
+	}
+	all := l.victims(t, v)
 	signal(all, syscall.SIGKILL)
 	l.Eventually(t, time.Minute, func() (bool, string) {
 		return !slices.ContainsFunc(all, lives), "killed processes still have their files and locks"
 	})
+	return len(all) > 0
+}
+
+// Runs reports whether there are such processes.
+func (l *Lab) Runs(t *testing.T, v Victims) bool {
+	t.Helper()
+	return len(l.victims(t, v)) > 0
+}
+
+func (l *Lab) victims(t *testing.T, v Victims) []int {
+	t.Helper()
+	workers := l.workers(t)
+	switch v {
+	case WorkersAndChildren:
+		return append(descendants(t, workers), workers...)
+	case Terraforms:
+		return slices.DeleteFunc(descendants(t, workers), func(pid int) bool {
+			name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "comm"))
+			return err != nil || strings.TrimSpace(string(name)) != "terraform"
+		})
+	}
+	return workers
+}
+
+// StartWorker starts a worker, as cron would. It ends by itself, also where another one works.
+func (l *Lab) StartWorker(t *testing.T) {
+	t.Helper()
+	worker := l.Reconfigure(t.Context(), "worker", "--once")
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = worker.Wait() }) // it may have been killed
 }
 
 // lives reports whether a process has not ended: a zombie has, when its last thread has.
