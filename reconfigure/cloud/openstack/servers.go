@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -34,57 +35,111 @@ const inError = "ERROR"
 const listMicroversion = "2.46"
 
 // Servers returns the instances of these nodes, by node; of the whole cluster if the set is empty. The answer may have
-// other nodes of the cluster too. It is one call, of several pages for thousands of instances. A cloud allows several
-// servers with one name, so each node has a list, the oldest first. Nova's list does not have the port's id, nor the
-// fault of a server for which Nova has found no host.
+// other nodes of the cluster too. It takes a call for each filter of names, of several pages for thousands of instances. A
+// cloud allows several servers with one name, so each node has a list, the oldest first. Nova's list does not have the
+// port's id, nor the fault of a server for which Nova has found no host.
 func (c *Client) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
-	all, err := c.allServers(ctx, servers.ListOpts{Name: named(nodes)})
-	if err != nil {
+	filters := filtersFor(nodes)
+	lists := make([][]servers.Server, len(filters))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i, filter := range filters {
+		group.Go(func() (err error) {
+			lists[i], err = c.allServers(ctx, servers.ListOpts{Name: filter})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	ours := map[string][]reconfigure.Server{}
+	return c.byNode(slices.Concat(lists...)), nil
+}
+
+// byNode returns the cluster's instances among these servers. Nova may list a server on two pages.
+func (c *Client) byNode(all []servers.Server) map[string][]reconfigure.Server {
+	ours, seen := map[string][]reconfigure.Server{}, map[string]bool{}
 	for _, s := range all {
-		if c.listed(s.Metadata) {
+		if c.listed(s.Metadata) && !seen[s.ID] {
+			seen[s.ID] = true
 			ours[s.Name] = append(ours[s.Name], view(s))
 		}
 	}
 	for _, same := range ours {
 		reconfigure.OldestFirst(same)
 	}
-	return ours, nil
+	return ours
 }
 
-// named returns a filter that selects servers with these names, a regular expression (Compute API, "List Servers",
-// name); empty: all. It may select others too: it allows at each position each character that one of the names has
-// there. Nova evaluates it in its database, and in Python for servers that it has just accepted. On MySQL and MariaDB Nova
-// escapes each "|", so that alternatives match nothing. So the filter has only what means the same everywhere: ^, $, ?
-// and classes of single characters.
-func named(nodes nodeset.NodeSet) string {
+// A filter may select more servers than are asked for: up to fewServers, or moreServers times as many. Nova needs about
+// ten milliseconds for each server of a list.
+const (
+	fewServers  = 100
+	moreServers = 4
+)
+
+// filtersFor returns filters that together select the servers with these names, and perhaps others: each allows at each
+// position each character that one of its names has there. No server passes two of them. For no names there is one
+// filter, which selects all.
+func filtersFor(nodes nodeset.NodeSet) []string {
 	if nodes.Empty() {
-		return ""
+		return []string{""}
 	}
-	names := nodes.Names()
-	length := func(a, b string) int { return cmp.Compare(len(a), len(b)) }
-	shortest, longest := len(slices.MinFunc(names, length)), len(slices.MaxFunc(names, length))
-	filter := "^"
-	for i := range longest {
-		var chars []byte
+	return divide(slices.Sorted(nodes.All()))
+}
+
+// divide returns the filters for sorted names: one, or, if that selects too many, those of the names that have the same
+// character at the first position at which the names differ.
+func divide(names []string) []string {
+	filter, selected, first := filterFor(names)
+	if selected <= max(fewServers, moreServers*len(names)) {
+		return []string{filter}
+	}
+	var all []string
+	for len(names) > 0 {
+		other := slices.IndexFunc(names, func(name string) bool { return at(name, first) != at(names[0], first) })
+		if other < 0 {
+			other = len(names)
+		}
+		all = append(all, divide(names[:other])...)
+		names = names[other:]
+	}
+	return all
+}
+
+// at returns the character at a position of a name; "" behind its end.
+func at(name string, i int) string { return name[min(i, len(name)):min(i+1, len(name))] }
+
+// filterFor returns a filter that selects servers with these names, how many names it selects, and the first position at
+// which they differ. The filter is a regular expression (Compute API, "List Servers", name). Nova evaluates it in its
+// database, and in Python for servers that it has just accepted. On MySQL and MariaDB Nova escapes each "|", so that
+// alternatives match nothing. So the filter has only what means the same everywhere: ^, $, ? and classes of single
+// characters.
+func filterFor(names []string) (filter string, selected, first int) {
+	selected, first = 1, -1
+	for i := 0; ; i++ {
+		var chars []string
 		for _, name := range names {
-			if i < len(name) {
-				chars = append(chars, name[i])
-			}
+			chars = append(chars, at(name, i))
 		}
 		slices.Sort(chars) // a hyphen comes first, where it stands for itself
-		if chars = slices.Compact(chars); len(chars) > 1 {
-			filter += "[" + string(chars) + "]"
-		} else {
-			filter += string(chars)
+		chars = slices.Compact(chars)
+		if len(chars) > 1 && first < 0 {
+			first = i
 		}
-		if i >= shortest {
-			filter += "?"
+		selected = min(selected*len(chars), math.MaxInt32)
+		ends := ""
+		if chars[0] == "" {
+			ends, chars = "?", chars[1:]
+		}
+		switch len(chars) {
+		case 0:
+			return "^" + filter + "$", selected, first
+		case 1:
+			filter += chars[0] + ends
+		default:
+			filter += "[" + strings.Join(chars, "") + "]" + ends
 		}
 	}
-	return filter + "$"
 }
 
 // Server returns a server by its id; false if Nova has none.

@@ -102,30 +102,93 @@ func TestServersAreAskedForByName(t *testing.T) {
 	}
 }
 
-func TestFilterOfNamesIsUnderstoodByEachDatabase(t *testing.T) {
+func TestFiltersOfNames(t *testing.T) {
 	portable := regexp.MustCompile(`^\^([a-z0-9-]|\[-?[a-z0-9]+\])((\?)?([a-z0-9-]|\[-?[a-z0-9]+\]))*(\?)?\$$`)
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.StringMatching(`[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?`).Filter(func(name string) bool {
 			return nodeset.ValidName(name) == nil
 		})
 		names := rapid.SliceOfN(name, 1, 100).Draw(t, "names")
-		filter := named(nodeset.Of(names...))
-		if !portable.MatchString(filter) {
-			t.Errorf("filter %s", filter)
-		}
-		for _, name := range names {
-			if !regexp.MustCompile(filter).MatchString(name) {
-				t.Errorf("filter %s does not select %s", filter, name)
+		filters := filtersFor(nodeset.Of(names...))
+		for _, filter := range filters {
+			if !portable.MatchString(filter) {
+				t.Errorf("filter %s is not understood by each database", filter)
 			}
 		}
+		for _, name := range names {
+			if n := selecting(filters, name); n != 1 {
+				t.Errorf("%d filters of %q select %s", n, filters, name)
+			}
+		}
+		if other := name.Draw(t, "other"); selecting(filters, other) > 1 {
+			t.Errorf("several filters of %q select %s", filters, other)
+		}
 	})
+}
+
+// selecting returns how many of these filters select a name.
+func selecting(filters []string, name string) (n int) {
+	for _, filter := range filters {
+		if regexp.MustCompile(filter).MatchString(name) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestFiltersSelectFewOthers counts the calls for nodes of a cluster of 4000, and the servers that they select.
+func TestFiltersSelectFewOthers(t *testing.T) {
+	var all []string
+	for i := range 4000 {
+		all = append(all, fmt.Sprintf("node%04d", i+1))
+	}
+	for _, tc := range []struct {
+		nodes           string
+		calls, selected int
+	}{
+		{"node0001", 1, 1},
+		{"node[0001-0002]", 1, 2},
+		{"node0001,node3999", 1, 16},
+		{"node[0001-0050]", 1, 59},
+		{"node[0001-0051]", 1, 59},
+		{"node[0001-1000]", 1, 1999},
+		{"node[0001-4000]", 1, 4000},
+		{"node[0007,0123,0456,0789,1012,1345,1678,1901,2234,2567,2890,3123,3456,3789,3999]", 4, 203},
+	} {
+		nodes, err := nodeset.Parse(tc.nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		filters, selected := filtersFor(nodes), 0
+		for _, name := range all {
+			selected += selecting(filters, name)
+		}
+		if len(filters) != tc.calls || selected != tc.selected {
+			t.Errorf("%s: %d calls for %d servers, want %d for %d: %q",
+				tc.nodes, len(filters), selected, tc.calls, tc.selected, filters)
+		}
+	}
+}
+
+func TestFiltersAreExactForFewNames(t *testing.T) {
 	for nodes, want := range map[string]string{
 		"node01": "^node01$", "node[01-02]": "^node0[12]$", "n9,n10": "^n[19]0?$", "a-1,a1": "^a[-1]1?$",
 	} {
 		set, err := nodeset.Parse(nodes)
-		if got := named(set); err != nil || got != want {
-			t.Errorf("%s: filter %s, want %s, error %v", nodes, got, want, err)
+		if got := strings.Join(filtersFor(set), " "); err != nil || got != want {
+			t.Errorf("%s: filters %s, want %s, error %v", nodes, got, want, err)
 		}
+	}
+	if all := filtersFor(nodeset.NodeSet{}); len(all) != 1 || all[0] != "" {
+		t.Errorf("filters of all servers: %q", all)
+	}
+}
+
+func TestAServerThatIsOnTwoPagesIsOne(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	s := *l.create("node1", "eiffel", "ACTIVE")
+	if same := l.client.byNode([]servers.Server{s, s})["node1"]; len(same) != 1 || same[0].ID != s.ID {
+		t.Errorf("servers %+v", same)
 	}
 }
 
