@@ -107,3 +107,14 @@ func (r Request) Deferral(node string) (Deferral, bool) {
 	}
 	return r.Deferred[i], true
 }
+
+// Waits reports whether the request is for the whole cluster and has not begun: it waits for what is under way.
+func (r Request) Waits() bool {
+	return (r.Mode == Deploy || r.Mode == Destroy) && !r.Touched && !r.IsDeferred()
+}
+
+// SupersededBy reports whether a later request is a destroy that ends this one. An image that was begun outlives the
+// cluster, and a destroy waits for it.
+func (r Request) SupersededBy(later Request) bool {
+	return later.Mode == Destroy && r.ID < later.ID && (r.Mode != MakeImage || !r.Touched)
+}

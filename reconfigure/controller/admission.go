@@ -13,6 +13,8 @@ import (
 type Selection struct {
 	Together []reconfigure.Request // that are planned from one snapshot
 	Undone   []reconfigure.Outcome // of the requests that need not begin any more when these do
+	// Superseded are the requests that have their outcome when a destroy begins.
+	Superseded []reconfigure.RequestID
 }
 
 // busy is what is under way, and what follows from it for requests that have not begun.
@@ -30,9 +32,14 @@ func (b busy) mustBeAlone(r reconfigure.Request) bool { return whole(r.Mode) || 
 // one undoes is left out, but stays open until that one begins, which may be cancelled before. Ready reports whether a
 // request may be planned now: not while its operations are under way, nor a deferred one before it is due.
 func Next(pending []reconfigure.Request, now busy, ready func(reconfigure.Request) bool) Selection {
-	undone := Undone(pending)
-	rest := slices.DeleteFunc(slices.Clone(pending), func(r reconfigure.Request) bool { return undone[r.ID] != 0 })
+	undone, superseded := Undone(pending), Superseded(pending)
+	rest := slices.DeleteFunc(slices.Clone(pending), func(r reconfigure.Request) bool {
+		return undone[r.ID] != 0 || slices.Contains(superseded, r.ID)
+	})
 	next := Selection{Together: admit(rest, now, ready)}
+	if len(next.Together) == 1 && next.Together[0].Mode == reconfigure.Destroy {
+		next.Superseded = superseded
+	}
 	since := suspended(pending)
 	for i, r := range next.Together {
 		next.Together[i].Suspended = since[r.ID]
@@ -177,6 +184,21 @@ func Undone(pending []reconfigure.Request) map[reconfigure.RequestID]reconfigure
 		}
 	}
 	return undone
+}
+
+// Superseded returns the requests that end when the oldest destroy begins.
+func Superseded(pending []reconfigure.Request) []reconfigure.RequestID {
+	destroy := slices.IndexFunc(pending, func(r reconfigure.Request) bool { return r.Mode == reconfigure.Destroy })
+	if destroy < 0 {
+		return nil
+	}
+	var superseded []reconfigure.RequestID
+	for _, r := range pending[:destroy] {
+		if r.SupersededBy(pending[destroy]) {
+			superseded = append(superseded, r.ID)
+		}
+	}
+	return superseded
 }
 
 // undoes returns the suspend that comes next for every node of a resume; false if there is none.

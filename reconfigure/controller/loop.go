@@ -26,13 +26,15 @@ type controller struct {
 	events chan func() // calls from other goroutines, made by the loop
 	wait   sync.WaitGroup
 
-	operator *operation.Operator
-	requests map[reconfigure.RequestID]*progress
-	order    []reconfigure.RequestID
-	newest   reconfigure.RequestID // of those that were read
-	seen     int64                 // Changed, when the requests were read
-	read     bool
-	paused   bool
+	operator  *operation.Operator
+	interrupt context.CancelFunc // ends the operator and its operations
+	dropping  bool               // they were told to end, since a destroy waits
+	requests  map[reconfigure.RequestID]*progress
+	order     []reconfigure.RequestID
+	newest    reconfigure.RequestID // of those that were read
+	seen      int64                 // Changed, when the requests were read
+	read      bool
+	paused    bool
 
 	underWay map[string]work // by node
 	alone    bool            // a plan that concerns every node is under way
@@ -157,6 +159,7 @@ func (c *controller) step() error {
 		return err
 	}
 	c.outage.over()
+	c.makeWay()
 	c.startReconcile()
 	c.startCampaign()
 	c.endSuspended()
@@ -166,7 +169,7 @@ func (c *controller) step() error {
 
 // idle reports whether nothing is left to do or to wait for.
 func (c *controller) idle() bool {
-	if c.looking || c.comparing || c.campaign.working || len(c.underWay) > 0 || !c.read ||
+	if c.looking || c.dropping || c.comparing || c.campaign.working || len(c.underWay) > 0 || !c.read ||
 		time.Now().Before(c.retry) || c.unwritten() {
 		return false
 	}
@@ -283,6 +286,9 @@ func (c *controller) write() error {
 		c.logOutcome(o)
 	}
 	for _, o := range ended {
+		if whole(c.requests[o.Request].Mode) { // after a destroy there is nothing to compare, and after a deploy there is
+			c.compare, c.watches = time.Time{}, c.Reconcile != nil
+		}
 		delete(c.requests, o.Request)
 		c.campaign.asked, c.campaign.due = false, time.Time{}
 	}
@@ -301,7 +307,7 @@ func (c *controller) unwritten() bool {
 
 // startLook takes a snapshot for the requests that may begin, and plans, beside the loop.
 func (c *controller) startLook() {
-	if c.looking || c.paused || c.replaced() {
+	if c.looking || c.dropping || c.paused || c.replaced() {
 		return
 	}
 	now := time.Now()
@@ -388,7 +394,7 @@ func stopsUntilAge(cluster reconfigure.Cluster) bool {
 // looked begins what was planned.
 func (c *controller) looked(l planned, next Selection) {
 	c.looking, c.waits = false, waits{}
-	if c.ctx.Err() != nil {
+	if c.ctx.Err() != nil || c.dropping {
 		return
 	}
 	if l.site.Observe != nil {
@@ -446,11 +452,16 @@ func (c *controller) begin(l planned, next Selection, alone bool) error {
 	for _, o := range next.Undone {
 		delete(c.requests, o.Request)
 	}
+	for _, id := range next.Superseded {
+		c.requests[id].supersede(l.requests[0].ID)
+	}
 	if !starts(l.plan) {
 		return nil
 	}
 	if c.operator == nil {
-		c.operator = operation.New(c.ctx, l.site.Cluster, l.site.Deps, c.Timing)
+		var ctx context.Context
+		ctx, c.interrupt = context.WithCancel(c.ctx)
+		c.operator = operation.New(ctx, l.site.Cluster, l.site.Deps, c.Timing)
 	} else {
 		c.operator.Use(l.site.Cluster, l.site.Deps)
 	}
@@ -527,6 +538,38 @@ func (c *controller) unplanned(l planned) {
 		p.deferred = o.Deferred
 	}
 	c.due = time.Now().Add(c.pauses.NextBackOff())
+}
+
+// makeWay ends what is under way for a destroy that waits for it: nobody will use the nodes. The operations end as they
+// do when a worker is told to end, without verdicts, and their requests are superseded when the destroy begins. If it is
+// cancelled before, they are planned again.
+func (c *controller) makeWay() {
+	if c.dropping || c.paused || c.replaced() || len(c.underWay) == 0 {
+		return
+	}
+	superseded := Superseded(c.pending())
+	for id, p := range c.requests {
+		if !p.underWay.Empty() && !slices.Contains(superseded, id) { // there is no destroy, it has begun, or an image is made
+			return
+		}
+	}
+	c.dropping = true
+	c.Log.InfoContext(c.ctx, "operations end, since the cluster is to be destroyed", "nodes", c.nodes())
+	operator := c.operator
+	c.interrupt()
+	c.wait.Go(func() {
+		operator.Wait()
+		c.tell(c.dropped)
+	})
+}
+
+// dropped leaves the requests of operations that were interrupted to the next plan.
+func (c *controller) dropped() {
+	c.dropping, c.operator, c.alone, c.endless = false, nil, false, time.Now()
+	clear(c.underWay)
+	for _, p := range c.requests {
+		p.interrupted()
+	}
 }
 
 // startReconcile compares the sources when that is due, in a goroutine of its own.

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -140,6 +141,20 @@ func (p *progress) end(v reconfigure.Verdict) {
 	}
 	p.deferred = slices.DeleteFunc(slices.Clone(p.deferred), func(d reconfigure.Deferral) bool { return d.Node == v.Node })
 	p.verdicts[v.Node] = v
+}
+
+// interrupted notes that the operations for the request have ended without verdicts.
+func (p *progress) interrupted() {
+	if !p.underWay.Empty() {
+		p.underWay, p.planned = nodeset.NodeSet{}, false
+		clear(p.final)
+	}
+}
+
+// supersede ends the request without any more verdicts.
+func (p *progress) supersede(destroy reconfigure.RequestID) {
+	p.changed, p.code = true, reconfigure.CodeCancelled
+	p.failed = fmt.Sprintf("request %s destroys the cluster", destroy)
 }
 
 // outcome returns the outcome for the caller. It has Deferred while the request has no outcome yet.

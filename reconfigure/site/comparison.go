@@ -84,6 +84,9 @@ func (r comparer) reconcile(ctx context.Context) (next time.Duration, ok bool) {
 	if every == 0 {
 		return 0, false
 	}
+	if nodes, known, err := r.log.Nodes(ctx); err == nil && known && len(nodes) == 0 {
+		return 0, false // the cluster was destroyed
+	}
 	last, err := s.LastLook()
 	if err != nil {
 		r.out.WarnContext(ctx, err.Error())

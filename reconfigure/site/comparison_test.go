@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
 )
@@ -23,7 +24,8 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 		from, to string        // in the shipped declaration
 		age      time.Duration // of the last comparison
 		change   func(*comparer)
-		next     time.Duration // zero: none
+		nodes    map[string]reconfigure.Spec // nil: no map was kept
+		next     time.Duration               // zero: none
 	}{
 		"the next one is not due":   {age: time.Minute, next: 4 * time.Minute},
 		"none is declared any more": {from: "reconcile_minutes: 5", to: "reconcile_minutes: 0"},
@@ -35,6 +37,10 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 		"the program was replaced": {age: time.Minute, change: func(r *comparer) {
 			r.self.path = "/bin/true"
 		}},
+		"the cluster was destroyed": {age: time.Minute, nodes: map[string]reconfigure.Spec{}},
+		"the control node is left": {
+			age: time.Minute, nodes: map[string]reconfigure.Spec{"ctl": {}}, next: 4 * time.Minute,
+		},
 		"another journal is declared": {from: "state_directory: state", to: "state_directory: elsewhere"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,6 +63,11 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 			defer log.Close()
 			if err := log.Pause(t.Context(), "a comparison would need a cloud", "test"); err != nil {
 				t.Fatal(err)
+			}
+			if test.nodes != nil {
+				if err := log.AdoptNodes(t.Context(), test.nodes); err != nil {
+					t.Fatal(err)
+				}
 			}
 			compared := time.Now().Add(-test.age)
 			if err := s.keepLook(reconcile.Look{Time: compared}); err != nil {

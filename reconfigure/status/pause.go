@@ -48,12 +48,14 @@ func PauseWords(p reconfigure.Pause) string {
 		text.OneLine(p.By), p.Since.UTC().Format(time.RFC3339), text.OneLine(p.Reason))
 }
 
-// Teller tells a caller that follows a request what it waits for: the end of a pause, or what it is deferred for.
+// Teller tells a caller that follows a request what it waits for: the end of a pause, what it is deferred for, or other
+// requests.
 type Teller struct {
 	Log interface {
 		Holder(ctx context.Context) string
 		Paused(ctx context.Context) (reconfigure.Pause, bool, error)
 		Request(ctx context.Context, id reconfigure.RequestID) (reconfigure.Request, bool, error)
+		Pending(ctx context.Context) ([]reconfigure.Request, error)
 	}
 	Request reconfigure.RequestID
 	Full    func() string // returns what to do if the worker has no room to write; else ""
@@ -88,6 +90,13 @@ func (t *Teller) Look(ctx context.Context, now time.Time) ([]reconfigure.Event, 
 		return nil, err
 	}
 	news := waitWords(r)
+	if r.Waits() {
+		pending, err := t.Log.Pending(ctx)
+		if err != nil {
+			return nil, err
+		}
+		news = aheadWords(r, pending)
+	}
 	if paused {
 		news = fmt.Sprintf("request %s waits: %s", t.Request, PauseWords(p))
 	}
@@ -118,6 +127,32 @@ func waitWords(r reconfigure.Request) string {
 		return fmt.Sprintf("request %s cannot be planned now, and is tried again: %s", r.ID, text.OneLine(p.Why()))
 	}
 	return fmt.Sprintf("request %s %s, and is tried again: %s", r.ID, p.State.Words(), text.OneLine(p.Why()))
+}
+
+// aheadWords returns which requests one for the whole cluster waits for, and which a destroy ends; empty: none.
+func aheadWords(r reconfigure.Request, pending []reconfigure.Request) string {
+	var ends, waits []string
+	for _, other := range pending {
+		name := fmt.Sprintf("request %s (%s)", other.ID, strings.TrimSpace(string(other.Mode)+" "+other.Nodes.String()))
+		switch {
+		case other.ID >= r.ID || !other.Touched || other.IsDeferred():
+		case other.SupersededBy(r):
+			ends = append(ends, name)
+		default:
+			waits = append(waits, name)
+		}
+	}
+	var said []string
+	if len(ends) > 0 {
+		said = append(said, "ends "+strings.Join(ends, ", "))
+	}
+	if len(waits) > 0 {
+		said = append(said, "waits for "+strings.Join(waits, ", "))
+	}
+	if len(said) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("request %s %s", r.ID, strings.Join(said, " and "))
 }
 
 // Continued is what `continue` has forgotten of a node group.

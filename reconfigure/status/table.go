@@ -235,7 +235,16 @@ func (r Report) notes(l Layout) []string {
 	if r.Campaign != nil {
 		notes = append(notes, r.Campaign.Words(l.Now)...)
 	}
+	var pending []reconfigure.Request
 	for _, p := range r.Requests {
+		pending = append(pending, p.Request)
+	}
+	for _, p := range r.Requests {
+		if p.Waits() {
+			if ahead := aheadWords(p.Request, pending); ahead != "" {
+				notes = append(notes, "R"+ahead[1:]+".")
+			}
+		}
 		if p.State.Deferred() && p.State != WaitsForJobs {
 			notes = append(
 				notes,
