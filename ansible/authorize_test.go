@@ -64,10 +64,17 @@ func TestKeysAreAuthorizedForTheGateAlone(t *testing.T) {
 		t.Errorf("known hosts (-want +got):\n%s", diff)
 	}
 
+	// Another cluster of that name with the same user, a line of an earlier version, and one of before the directory was moved.
+	other := `restrict,command="/other/bin/reconfigure --dir /other gate --role controller" ` + key
+	other = strings.TrimRight(other, "A") + strings.Repeat("B", 48) + " slurm@a\n"
+	earlier := `restrict,command="reconfigure gate --role controller" ` + strings.Replace(key, "AAAAAA", "AAAACC", 1) + " slurm@a\n"
+	moved := `restrict,command="/before/bin/reconfigure --dir /before gate --role controller" ` + key + " slurm@a\n"
+	write(t, keys, other+earlier+moved+read(t, keys))
 	play("slurm_scripts_from: []")
 	authorized = map[string]bool{
 		want(gate + `controller" KEY slurm@a` + "\n"):                 true,
 		want(gate + `node --node node01" KEY reboot@a/node01` + "\n"): true,
+		other: true,
 	}
 	if diff := cmp.Diff(authorized, lines()); diff != "" {
 		t.Errorf("authorized from everywhere (-want +got):\n%s", diff)

@@ -110,7 +110,8 @@ type Timing struct {
 
 // Settings is the configuration of the tool itself.
 type Settings struct {
-	StateDir string // absolute path
+	StateDir  string // absolute path
+	Directory string // of the cluster on the control hosts, as declared; the keys of Slurm's scripts name it
 	// AuthorizedKeys is the file with the keys of Slurm's scripts: an absolute path, or one that begins with ~ or ~USER.
 	AuthorizedKeys string
 	Journal        string        // the URL of a PostgreSQL database; empty: SQLite in StateDir

@@ -13,7 +13,7 @@ DOCUMENTATION = """
     short_description: authorizes a key on the control host
     description:
       - Runs on the control host, without a module. It adds a restricted line to a file in the format of sshd(8), AUTHORIZED_KEYS FILE FORMAT.
-      - The comment marks the line, so that the key of a new instance replaces that of the old one.
+      - The comment and the cluster directory in the command mark the line, so that the key of a new instance replaces that of the old one.
       - It may run for several hosts at once; a lock on the folder serializes them.
     options:
       file:
@@ -23,7 +23,7 @@ DOCUMENTATION = """
         description: the public key, from the node; only the exact form of an ed25519 key is accepted, so that a node cannot authorize other keys
         required: true
       comment:
-        description: marks the line; without spaces
+        description: marks the line, together with the cluster directory in the command; without spaces
         required: true
       command:
         description: the only command that the key may run
@@ -36,6 +36,8 @@ DOCUMENTATION = """
 # The text of an ed25519 key is 68 characters long (RFC 8709).
 # An address, a network or a pattern: nothing that ends the option.
 ADDRESS = re.compile(r"[A-Za-z0-9.:*?/_-]+", re.ASCII)
+# The cluster directory in the command of the role slurm_scripts, as it is quoted there.
+DIRECTORY = re.compile(r" --dir (.*) gate --role ")
 KEY = re.compile(r"ssh-ed25519 (AAAAC3NzaC1lZDI1NTE5[A-Za-z0-9+/]{48})( [^\n]*)?\n?", re.ASCII)
 
 
@@ -52,13 +54,19 @@ def line(key, comment, command, addresses):
     return "%s ssh-ed25519 %s %s" % (options, match[1], comment)
 
 
+def foreign(line, new):
+    """Reports whether the command of a line is of another cluster directory. Two clusters of one name may share the file."""
+    theirs, ours = DIRECTORY.search(line), DIRECTORY.search(new)
+    return bool(theirs and ours) and theirs[1] != ours[1]
+
+
 def with_line(lines, new):
-    """Returns the lines with the new one instead of those with its comment."""
-    comment = new.split()[-1]
-    ours = [old for old in lines if old.split()[-1:] == [comment]]
+    """Returns the lines with the new one instead of those with its comment and directory, or its key: sshd(8) takes the first line of a key."""
+    comment, key = new.split()[-1], KEY.search(new)[1]
+    ours = [old for old in lines if old.split()[-1:] == [comment] and (key in old or not foreign(old, new))]
     if ours == [new]:
         return lines
-    return [new] + [old for old in lines if old.split()[-1:] != [comment]]
+    return [new] + [old for old in lines if old not in ours]
 
 
 def add(path, new):

@@ -56,7 +56,7 @@ func healthy() Facts {
 			},
 			NFSShares: []string{"/home"},
 			Settings: reconfigure.Settings{
-				BootTimeout: 5 * time.Minute, Retries: 1, HostKeys: reconfigure.HostKeysConsole,
+				Directory: "/c", BootTimeout: 5 * time.Minute, Retries: 1, HostKeys: reconfigure.HostKeysConsole,
 			},
 		},
 		UID: 1001, Files: files,
@@ -191,6 +191,10 @@ func TestEachFinding(t *testing.T) {
 			Error, "network file system", "reconfigure.state_directory",
 		},
 
+		"a key of another cluster of that name": {
+			key(`restrict,command="/d/bin/reconfigure --dir /d gate --role node --node node99" ` + publicKey + "reboot@eiffel/node99"),
+			"", "", "",
+		},
 		"a key with a shell": {
 			key(`restrict,from="10.0.0.4" ` + publicKey + "reboot@eiffel/node02"),
 			Error, "key of node02 has no command=", "reconfigure deploy",

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -24,9 +25,28 @@ type key struct {
 	options []string
 }
 
+// ofDirectory finds the cluster directory in a line's command, as it is quoted there.
+var ofDirectory = regexp.MustCompile(` --dir (.*) gate --role `)
+
+// plainWord is what a POSIX shell takes as it stands.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// Foreign reports whether a line of authorized_keys is of another cluster directory: two clusters of one name may share
+// the file. Lines of the role slurm_scripts have the directory in their command; other lines are not foreign.
+func Foreign(line, directory string) bool {
+	found := ofDirectory.FindStringSubmatch(line)
+	if !plainWord.MatchString(directory) {
+		directory = "'" + strings.ReplaceAll(directory, "'", `'"'"'`) + "'" // as Ansible's filter quote
+	}
+	return found != nil && found[1] != strings.ReplaceAll(directory, `"`, `\"`)
+}
+
 // keysOf returns the lines of this cluster.
-func keysOf(cluster string, lines []string) (keys []key) {
+func keysOf(cluster, directory string, lines []string) (keys []key) {
 	for _, line := range lines {
+		if Foreign(line, directory) {
+			continue
+		}
 		_, comment, options, _, err := ssh.ParseAuthorizedKey([]byte(line))
 		if err != nil {
 			continue // sshd ignores it too
@@ -59,7 +79,8 @@ func authorizedKeys(facts Facts) (found []Finding) {
 	if facts.AuthorizedKeys == nil {
 		return nil
 	}
-	path, keys := facts.AuthorizedKeys.Path, keysOf(facts.Cluster.Name, facts.AuthorizedKeys.Lines)
+	path, keys := facts.AuthorizedKeys.Path, keysOf(
+		facts.Cluster.Name, facts.Cluster.Settings.Directory, facts.AuthorizedKeys.Lines)
 	var shells, others, open, anywhere, gone []string
 	for _, k := range keys {
 		name := k.node

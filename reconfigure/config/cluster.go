@@ -41,6 +41,7 @@ func (d *declaration) cluster() reconfigure.Cluster {
 			CoolDown:    seconds(d.settings.coolDown),
 			Breaker:     d.settings.breaker.is,
 
+			Directory:      d.controlHost.directory.is,
 			AuthorizedKeys: cmp.Or(d.controlHost.authorizedKeys.is, "~"+d.controlHost.user.is+"/.ssh/authorized_keys"),
 
 			NodesPerState: d.settings.nodesPerState.is,

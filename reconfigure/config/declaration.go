@@ -33,7 +33,7 @@ type control struct {
 	source
 }
 
-type controlHost struct{ user, authorizedKeys value[string] }
+type controlHost struct{ user, directory, authorizedKeys value[string] }
 
 type group struct {
 	name, prefix    value[string]
@@ -120,7 +120,7 @@ func (h *controlHost) schema() object {
 		"address":   text(new(value[string]), address),
 		"port":      integer(new(value[int]), 1, math.MaxUint16),
 		"user":      text(&h.user, userName()),
-		"directory": text(new(value[string]), absolute),
+		"directory": text(&h.directory, absolute),
 		"host_key":  text(new(value[string]), maybe(publicKey)),
 		"authorized_keys": text(&h.authorizedKeys,
 			maybe(like(`~?/.+`, "is neither an absolute path nor one from ~/"))),

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/check"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ssh"
@@ -42,7 +43,7 @@ func (s Site) revokeKeys(ctx context.Context, log *journal.Journal) error {
 		if err != nil || !known {
 			return nil, err
 		}
-		return func(comment string) bool { return isRevoked(comment, s.Cluster, nodes) }, nil
+		return func(line string) bool { return isRevoked(line, s.Cluster, nodes) }, nil
 	})
 }
 
@@ -56,9 +57,14 @@ func (s Site) keyFile() (string, error) {
 	return path, err
 }
 
-// isRevoked reports whether a key belongs to a node of the cluster that has no instance. The comments are those of the
-// role slurm_scripts.
-func isRevoked(comment string, c reconfigure.Cluster, nodes map[string]reconfigure.Spec) bool {
+// isRevoked reports whether a line with a key belongs to a node of the cluster that has no instance. The comment and the
+// command are those of the role slurm_scripts.
+func isRevoked(line string, c reconfigure.Cluster, nodes map[string]reconfigure.Spec) bool {
+	if check.Foreign(line, c.Settings.Directory) {
+		return false
+	}
+	words := strings.Fields(line)
+	comment := words[len(words)-1]
 	node, isNodes := strings.CutPrefix(comment, "reboot@"+c.Name+"/")
 	if !isNodes {
 		if comment != "slurm@"+c.Name {

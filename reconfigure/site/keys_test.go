@@ -29,10 +29,15 @@ func TestTheKeyOfANodeIsRevokedWhenItGoes(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	file := filepath.Join(dir, "authorized_keys")
 	const (
-		foreign = "ssh-rsa AAAA me@home\nrestrict ssh-ed25519 AAAA reboot@other/node02\n"
-		slurm   = "restrict ssh-ed25519 AAAA slurm@eiffel\n"
-		node01  = "restrict ssh-ed25519 AAAA reboot@eiffel/node01\n"
-		node02  = "restrict ssh-ed25519 AAAA reboot@eiffel/node02\n"
+		foreign = "ssh-rsa AAAA me@home\nrestrict ssh-ed25519 AAAA reboot@other/node02\n" +
+			// of another cluster of that name
+			`restrict,command="/d/bin/reconfigure --dir /d gate --role controller" ssh-ed25519 AAAA slurm@eiffel` + "\n" +
+			`restrict,command="'/my \"d/bin/reconfigure' --dir '/my \"d' gate --role node --node node02" ssh-ed25519 AAAA ` +
+			"reboot@eiffel/node02\n"
+		slurm = `restrict,command="'/my \"c/bin/reconfigure' --dir '/my \"c' gate --role controller" ssh-ed25519 AAAA slurm@eiffel` +
+			"\n"
+		node01 = "restrict ssh-ed25519 AAAA reboot@eiffel/node01\n" // without a command
+		node02 = "restrict ssh-ed25519 AAAA reboot@eiffel/node02\n"
 	)
 	if err := os.WriteFile(file, []byte(foreign+slurm+node01+node02), 0o600); err != nil {
 		t.Fatal(err)
@@ -43,7 +48,7 @@ func TestTheKeyOfANodeIsRevokedWhenItGoes(t *testing.T) {
 	}
 	defer log.Close()
 	s := Site{Dir: dir, Cluster: reconfigure.Cluster{
-		Name: "eiffel", Control: reconfigure.Control{Name: "ctl"}, Settings: reconfigure.Settings{AuthorizedKeys: file},
+		Name: "eiffel", Control: reconfigure.Control{Name: "ctl"}, Settings: reconfigure.Settings{AuthorizedKeys: file, Directory: `/my "c`},
 	}}
 	revoke := func(ctx context.Context) {
 		if err := s.revokeKeys(ctx, log); err != nil {

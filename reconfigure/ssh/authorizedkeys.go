@@ -14,12 +14,12 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// RevokeKeys removes from a file in the format of authorized_keys (sshd(8)) the lines whose last word, the comment,
-// revoked reports. The other lines stay as they are. A file that is not there has none.
+// RevokeKeys removes from a file in the format of authorized_keys (sshd(8)) the lines that revoked reports. It is asked
+// for lines with at least one word that are no comments. The other lines stay as they are. A file that is not there has none.
 //
 // The lock is that of Ansible's plugin authorize_key: flock(2) on the folder of the file. Choose runs under the lock
 // and returns revoked; nil: no line goes.
-func RevokeKeys(ctx context.Context, path string, choose func() (revoked func(comment string) bool, err error)) error {
+func RevokeKeys(ctx context.Context, path string, choose func() (revoked func(line string) bool, err error)) error {
 	path, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -35,7 +35,7 @@ func RevokeKeys(ctx context.Context, path string, choose func() (revoked func(co
 	return errors.Join(err, lock.Close())
 }
 
-func revokeLocked(path string, choose func() (func(comment string) bool, error)) error {
+func revokeLocked(path string, choose func() (func(line string) bool, error)) error {
 	before, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("revoke keys: %w", err)
@@ -54,10 +54,10 @@ func revokeLocked(path string, choose func() (func(comment string) bool, error))
 	return nil
 }
 
-func without(text []byte, revoked func(comment string) bool) (rest []byte) {
+func without(text []byte, revoked func(line string) bool) (rest []byte) {
 	for line := range bytes.Lines(text) {
 		words := bytes.Fields(line)
-		if len(words) == 0 || words[0][0] == '#' || !revoked(string(words[len(words)-1])) {
+		if len(words) == 0 || words[0][0] == '#' || !revoked(string(line)) {
 			rest = append(rest, line...)
 		}
 	}

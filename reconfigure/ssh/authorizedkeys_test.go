@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +16,9 @@ import (
 )
 
 func isOf(node string) func() (func(string) bool, error) {
-	return func() (func(string) bool, error) { return func(c string) bool { return c == "reboot@a/"+node }, nil }
+	return func() (func(string) bool, error) {
+		return func(line string) bool { return slices.Contains(strings.Fields(line), "reboot@a/"+node) }, nil
+	}
 }
 
 func TestRevokedKeysGoAndOtherLinesStay(t *testing.T) {
