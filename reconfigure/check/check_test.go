@@ -191,10 +191,6 @@ func TestEachFinding(t *testing.T) {
 			Error, "network file system", "reconfigure.state_directory",
 		},
 
-		"a key of another cluster of that name": {
-			key(`restrict,command="/d/bin/reconfigure --dir /d gate --role node --node node99" ` + publicKey + "reboot@eiffel/node99"),
-			"", "", "",
-		},
 		"a key with a shell": {
 			key(`restrict,from="10.0.0.4" ` + publicKey + "reboot@eiffel/node02"),
 			Error, "key of node02 has no command=", "reconfigure deploy",
@@ -512,5 +508,23 @@ func TestNamesOfSiteFiles(t *testing.T) {
 	report := Run(Facts{SiteFiles: "a.1.n1 and a.1.n[1-2] have the same priority for n1"})
 	if report.Worst() != Error || !strings.Contains(report.Findings[0].What, "a.1.n[1-2]") {
 		t.Errorf("%+v", report)
+	}
+}
+
+// TestKeysOfAnotherClusterOfThatNameAreNotChecked has two clusters of the default name with one user on a control host.
+func TestKeysOfAnotherClusterOfThatNameAreNotChecked(t *testing.T) {
+	for directory, want := range map[string]bool{
+		"/c": false, "/d": true, `/my "c`: true, "": true,
+	} {
+		line := `restrict,command="/c/bin/reconfigure --dir /c gate --role controller" ` + publicKey + "slurm@eiffel"
+		if got := Foreign(line, directory); got != want {
+			t.Errorf("%q: foreign %t", directory, got)
+		}
+		if got := len(keysOf("eiffel", directory, []string{line})); (got == 0) != want {
+			t.Errorf("%q: %d keys", directory, got)
+		}
+	}
+	if Foreign(`restrict,command="reconfigure gate --role controller" `+publicKey+"slurm@eiffel", "/c") {
+		t.Error("a line without a directory is of another cluster")
 	}
 }
