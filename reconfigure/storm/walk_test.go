@@ -28,7 +28,7 @@ func declared(least, most int) reconfigure.Cluster {
 		Control:  reconfigure.Control{Name: "ctl", Source: source},
 		Groups:   []reconfigure.NodeGroup{{Name: "group", Prefix: "p", Width: 1, Source: source, Min: least, Max: most}},
 		Slurm:    reconfigure.Timing{ResumeTimeout: 10 * time.Minute},
-		Settings: reconfigure.Settings{Interrupt: true, BootTimeout: time.Minute},
+		Settings: reconfigure.Settings{Interrupt: true, BootTimeout: time.Minute, LockTimeout: 30 * time.Second},
 	}
 }
 
