@@ -1,0 +1,62 @@
+package failure_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/lab/e2e/harness"
+)
+
+// silencePatience is the time limit for Slurm to set a node DOWN whose slurmd does not answer: SlurmdTimeout is 300 s.
+const silencePatience = 12 * time.Minute
+
+// TestARestartOfTheHypervisorLeavesNoPersistentNodeDown boots a persistent node that nobody asked to boot. Its slurmd
+// does not start at boot, and reconcile has it started.
+func TestARestartOfTheHypervisorLeavesNoPersistentNodeDown(t *testing.T) {
+	server, _ := lab.Server("node01")
+	if err := lab.Host.Reboot(t.Context(), server.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	lab.Eventually(t, silencePatience, func() (bool, string) {
+		state, err := lab.NodeState("node01")
+		reason, _ := lab.NodeReason("node01")
+		return state == "DOWN+NOT_RESPONDING" && strings.HasPrefix(reason, "Not responding"),
+			fmt.Sprintf("node01 is %s, %q (%v)", state, reason, err)
+	})
+	before := lab.Identities(t, "node01")["node01"]
+	said := lab.Do(t, "reconcile", "--fix", "--recheck", "0s")
+	if !strings.Contains(said, "silent: ") {
+		t.Errorf("reconcile said\n%s", said)
+	}
+	lab.AwaitIdle(t, "node01")
+	if now := lab.Identities(t, "node01")["node01"]; now != before {
+		t.Errorf("node01 was %+v, and is %+v: it must not boot", before, now)
+	}
+	assertAllIsWell(t)
+}
+
+// TestARebootThatNoControlHostAcceptsIsRepeated has an administrator reboot a node by Slurm while the control host is
+// away. Slurm's script gives up and drains the node; reconcile repeats the reboot.
+func TestARebootThatNoControlHostAcceptsIsRepeated(t *testing.T) {
+	if err := lab.StopControlHost(); err != nil {
+		t.Fatal(err)
+	}
+	before := lab.Identities(t, "node01")["node01"]
+	lab.OnControl(t, "scontrol", "reboot", "ASAP", "nextstate=RESUME", "node01")
+	lab.Eventually(t, harness.UpdatePatience, func() (bool, string) {
+		reason, err := lab.NodeReason("node01")
+		return strings.HasPrefix(reason, "reconfigure: control host "), fmt.Sprintf("node01: %q (%v)", reason, err)
+	})
+	if err := lab.StartControlHost(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if said := lab.Do(t, "reconcile", "--fix", "--recheck", "0s"); !strings.Contains(said, "drained: ") {
+		t.Errorf("reconcile said\n%s", said)
+	}
+	if after := lab.AwaitRenewed(t, "node01", before); after.ID != before.ID {
+		t.Errorf("node01 was %+v, and is %+v", before, after)
+	}
+	assertAllIsWell(t)
+}
