@@ -150,7 +150,7 @@ func withControl(c reconfigure.Cluster, extent reconfigure.Extent) reconfigure.E
 // hosts.
 func (inv inventory) needed(c reconfigure.Cluster, extent reconfigure.Extent) inventory {
 	control := nodeset.Of(c.Control.Name)
-	if extent.Addresses || extent.Everywhere || !extent.Changed.Intersect(control).Empty() {
+	if extent.Addresses || !extent.Changed.Intersect(control).Empty() {
 		return inv
 	}
 	return inv.only(extent.Changed.Union(control))

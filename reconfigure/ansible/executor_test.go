@@ -2,6 +2,9 @@ package ansible
 
 import (
 	"bytes"
+	"context"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,5 +49,27 @@ func TestCommandLineAndEnvironment(t *testing.T) {
 	}
 	if c.Dir != "/opt/eiffel/ansible" || c.Stdin != nil || c.Grace == 0 {
 		t.Errorf("directory %q, standard input %v, grace %v", c.Dir, c.Stdin, c.Grace)
+	}
+}
+
+// TestTheConnectionsOfACancelledRunAreEnded has an ssh that notes how it is called.
+func TestTheConnectionsOfACancelledRunAreEnded(t *testing.T) {
+	dir, sockets := t.TempDir(), t.TempDir()
+	noted := filepath.Join(dir, "noted")
+	write(t, filepath.Join(dir, "ssh"), "#!/bin/sh\necho \"$@\" >"+noted+"\n")
+	if err := os.Chmod(filepath.Join(dir, "ssh"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	socket := filepath.Join(sockets, "node01")
+	write(t, socket, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := endMasters(ctx, sockets); err != nil {
+		t.Error(err)
+	}
+	want := "-F /dev/null -o ControlPath=" + socket + " -O exit any\n"
+	if got, err := os.ReadFile(noted); err != nil || string(got) != want {
+		t.Errorf("ssh was called with %q, want %q (%v)", got, want, err)
 	}
 }

@@ -56,6 +56,10 @@ func TestNodesThatAreTooOld(t *testing.T) {
 		"in maintenance":  {func(o *observation) { o.uses("n2", "IDLE CLOUD MAINTENANCE", 8*day) }, one("n2", None)},
 		"does not answer": {func(o *observation) { o.uses("n2", "IDLE CLOUD NOT_RESPONDING", 8*day) }, one("n2", None)},
 		"waited for":      {func(o *observation) { o.uses("n2", "ALLOCATED CLOUD DRAIN POWER_DOWN", 8*day) }, nil},
+		"a source does not answer": {func(o *observation) {
+			o.uses("n2", "IDLE CLOUD", 8*day)
+			o.Missing[snapshot.Terraform] = "the state is locked"
+		}, one("n2", None)},
 		"a request has it": {func(o *observation) {
 			o.uses("n2", "IDLE CLOUD", 8*day)
 			o.busy.Nodes = nodeset.Of("n2")

@@ -160,6 +160,76 @@ func TestANodeIsNotJudgedIfARequestWorkedOnItDuringTheComparison(t *testing.T) {
 	}
 }
 
+// A cloud node whose instance is too old is powered down by Slurm. A node that somebody has drained meanwhile, or that a
+// request came for, is left.
+func TestANodeIsRetiredOnlyIfNothingHasChanged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		words  string
+		silent error
+		came   []reconfigure.Request
+		want   string
+	}{
+		"Slurm uses it":             {words: "IDLE", want: "n2"},
+		"somebody has drained it":   {words: "IDLE DRAIN"},
+		"it is DOWN":                {words: "DOWN"},
+		"a request has come":        {words: "IDLE", came: requestFor("n2")},
+		"one for another node":      {words: "IDLE", came: requestFor("n3"), want: "n2"},
+		"one for the whole cluster": {words: "IDLE", came: []reconfigure.Request{{ID: 7, Mode: reconfigure.Deploy}}},
+		"Slurm does not answer":     {words: "IDLE", silent: errors.New("no answer")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := healthy()
+			now.slurm("n2", tc.words+" CLOUD")
+			slurm := &controller{states: now.States, silent: tc.silent}
+			r := Reconciler{
+				Cluster: example(), Journal: &book{pending: [][]reconfigure.Request{tc.came}},
+				Scheduler: func(reconfigure.Instance) Scheduler { return slurm },
+			}
+			c := Comparison{Seen: now.Snapshot, Findings: []Finding{{Node: "n2", Kind: Aged, Fix: Retire}}}
+			failed, err := r.Fix(t.Context(), c, func(Finding, error) error { return nil })
+			if slurm.powered.String() != tc.want || (err == nil) != (tc.want != "") || failed.Empty() != (tc.want != "") {
+				t.Errorf("%q is powered down, %q failed: %v", slurm.powered, failed, err)
+			}
+		})
+	}
+}
+
+// The instance that could not be removed has the node's name.
+func TestNoRequestIsMadeForANodeWhoseFixFailed(t *testing.T) {
+	for name, failure := range map[string]error{"removed": nil, "not removed": errors.New("the cloud refuses")} {
+		t.Run(name, func(t *testing.T) {
+			seen := healthy()
+			for _, node := range []string{"n2", "n3"} {
+				seen.has(node, "standard") // which Slurm has powered down
+			}
+			seen.serve("n2", "stray", time.Hour)
+			log := &book{}
+			r := Reconciler{
+				Cluster: example(), Journal: log, MinAge: minAge, Commands: commands(),
+				Observe: func(context.Context) (snapshot.Snapshot, error) { return seen.Snapshot, nil },
+				Cloud:   func(context.Context) (Cloud, error) { return refusing{failure}, nil },
+			}
+			last := Look{Time: now.Add(-5 * time.Minute), Findings: seen.compare(example())}
+			err := r.Unattended(
+				t.Context(), last, time.Hour, func(Look) error { return nil }, func(Finding, error) error { return nil },
+			)
+			want := "n[2-3]"
+			if failure != nil {
+				want = "n3"
+			}
+			if len(log.submitted) != 1 || log.submitted[0].Nodes.String() != want || !errors.Is(err, failure) {
+				t.Errorf("requests %+v: %v", log.submitted, err)
+			}
+		})
+	}
+}
+
+// refusing is a cloud that fails.
+type refusing struct{ failure error }
+
+func (r refusing) RemoveServer(context.Context, string, string, time.Time) error { return r.failure }
+func (r refusing) RemovePort(context.Context, string, string, time.Time) error   { return r.failure }
+
 // What is fixed without anybody asking is written down before, so that it is not tried again at each comparison.
 func TestNothingIsFixedUnattendedIfTheLookCannotBeKept(t *testing.T) {
 	for name, full := range map[string]error{"it is kept": nil, "the disk is full": errors.New("no space left on device")} {

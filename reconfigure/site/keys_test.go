@@ -2,6 +2,7 @@ package site
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,20 +12,22 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
-// removing is a Provisioner that changes the map of nodes.
+// removing is a Provisioner that changes the map of nodes, and fails then or not.
 type removing struct {
 	operation.Provisioner
-	log   *journal.Journal
-	nodes map[string]reconfigure.Spec
+	log     *journal.Journal
+	nodes   map[string]reconfigure.Spec
+	failure error
 }
 
 func (r removing) Apply(
 	ctx context.Context, _ reconfigure.Preview, _ operation.Watch, _ <-chan struct{},
 ) (reconfigure.Failures, error) {
-	return nil, r.log.KeepNodes(ctx, "", r.nodes)
+	return nil, errors.Join(r.failure, r.log.KeepNodes(ctx, "", r.nodes))
 }
 
-// TestTheKeyOfANodeIsRevokedWhenItGoes removes a node, and then the whole cluster.
+// TestTheKeyOfANodeIsRevokedWhenItGoes removes a node, in a run of Terraform that fails for another one, and then the
+// whole cluster.
 func TestTheKeyOfANodeIsRevokedWhenItGoes(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	file := filepath.Join(dir, "authorized_keys")
@@ -59,18 +62,20 @@ func TestTheKeyOfANodeIsRevokedWhenItGoes(t *testing.T) {
 	for _, step := range []struct {
 		action reconfigure.Action
 		nodes  map[string]reconfigure.Spec
+		fails  error
 		want   string
 	}{
-		{reconfigure.Create, map[string]reconfigure.Spec{}, foreign + slurm + node01 + node02},
+		{reconfigure.Create, map[string]reconfigure.Spec{}, nil, foreign + slurm + node01 + node02},
 		{
 			reconfigure.Remove,
 			map[string]reconfigure.Spec{"ctl": there, "node01": there, "node02": {NetworkID: "network"}},
-			foreign + slurm + node01,
+			errors.New("the answer was lost"), foreign + slurm + node01,
 		},
-		{reconfigure.Remove, map[string]reconfigure.Spec{}, foreign},
+		{reconfigure.Remove, map[string]reconfigure.Spec{}, nil, foreign},
 	} {
 		p := reconfigure.Preview{Plan: reconfigure.Plan{Changes: []reconfigure.Change{{Node: "node02", Action: step.action}}}}
-		if _, err := (revoking{removing{nil, log, step.nodes}, revoke}).Apply(ctx, p, nil, nil); err != nil {
+		apply := revoking{removing{nil, log, step.nodes, step.fails}, revoke}.Apply
+		if _, err := apply(ctx, p, nil, nil); !errors.Is(err, step.fails) {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(file); err != nil || string(got) != step.want {
