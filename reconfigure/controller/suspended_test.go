@@ -78,6 +78,23 @@ func TestASuspendWaitsForNoResumeThatIsRepeated(t *testing.T) {
 	}
 }
 
+// The worker begins the boot again before the suspend comes.
+func TestASuspendEndsAResumeThatIsRepeated(t *testing.T) {
+	test(t, nil, func(l *lab) {
+		stop, ended := l.boots()
+		stop()
+		<-ended
+		l.PowersDown("p2")
+		_, ended = l.spawn()
+		pass(20 * time.Second)
+		suspend := l.submit(ask(reconfigure.Suspend, "p2"))
+		<-ended
+		l.wantEnds(codes{1: failed, suspend: done})
+		l.wantTook(suspend, 0, time.Minute)
+		l.wantGivenUp()
+	})
+}
+
 // A suspend of somebody else, or of a node that Slurm powers up, waits until the node is up. Then it is rejected.
 func TestASuspendThatSlurmDoesNotMeanEndsNoBoot(t *testing.T) {
 	for name, change := range map[string]func(*lab, *reconfigure.Request){

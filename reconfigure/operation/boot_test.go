@@ -97,7 +97,31 @@ func TestAnInstanceThatMayNotHaveBootedIsAwaited(t *testing.T) {
 	test(t, func(l *lab) {
 		l.diesWhileBooting()
 		l.wants(reconfigure.Configure, "p1", "p3")
+		before := len(l.Events())
 		l.wantDone("p1", "p3")
 		l.wantNever("reboot")
+		var booted []string
+		for _, e := range l.Events()[before:] {
+			if e.Phase == reconfigure.PhaseBoot && e.Level == reconfigure.Done {
+				booted = append(booted, e.Node)
+			}
+		}
+		l.want("awaited nodes", []string{"p3"}, booted)
+	})
+}
+
+// A worker made it anew for the request, learned its key and rebooted it.
+func TestTheHostKeyOfAnInstanceThatWasMadeBeforeIsKept(t *testing.T) {
+	test(t, func(l *lab) {
+		since := time.Now()
+		time.Sleep(time.Minute)
+		l.Have("p3")
+		if err := l.Reboot(t.Context(), l.IDs()["p3"]); err != nil {
+			t.Fatal(err)
+		}
+		l.wants(reconfigure.Replace, "p3")
+		l.change("p3").Since = since
+		l.wantDone("p3")
+		l.wantNote("was made for the request already")
 	})
 }
