@@ -2,6 +2,7 @@ package site
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
@@ -65,6 +67,7 @@ type Adapters struct {
 	lock    sync.Mutex
 	drivers map[string]driver // by shard
 	cloud   Cloud
+	login   singleflight.Group       // of the login to the cloud, which can take as long as the caller waits
 	slurms  map[string]*slurm.Client // by the control node's address
 }
 
@@ -107,18 +110,39 @@ func (a *Adapters) driver(ctx context.Context, shard string) (driver, error) {
 	return d, nil
 }
 
-// connect logs in to the cloud, once.
+// connect logs in to the cloud, once. Callers that come together share the result, unless the context of the one that
+// logs in has ended. Nobody else waits for them.
 func (a *Adapters) connect(ctx context.Context) (Cloud, error) {
+	for {
+		if cloud := a.connected(nil); cloud != nil {
+			return cloud, nil
+		}
+		var own bool
+		cloud, err, _ := a.login.Do("", func() (any, error) {
+			own = true
+			cloud, err := a.site.cloud(ctx, a.log)
+			if err != nil {
+				return nil, err
+			}
+			return a.connected(cloud), nil
+		})
+		switch {
+		case err == nil:
+			return cloud.(Cloud), nil
+		case own, !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
+			return nil, err
+		}
+	}
+}
+
+// connected returns the cloud, and keeps one that is given; nil while there is none.
+func (a *Adapters) connected(cloud Cloud) Cloud {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	if a.cloud != nil {
-		return a.cloud, nil
+	if a.cloud == nil {
+		a.cloud = cloud
 	}
-	client, err := a.site.cloud(ctx, a.log)
-	if err == nil {
-		a.cloud = client
-	}
-	return client, err
+	return a.cloud
 }
 
 // scheduler reaches Slurm's commands on the control node, over one connection.

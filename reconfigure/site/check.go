@@ -251,32 +251,39 @@ func (a *Adapters) events(ctx context.Context) (map[reconfigure.RequestID][]reco
 
 // askCloud asks what the project has. What the declared names mean is part of the snapshot.
 func (a *Adapters) askCloud(ctx context.Context, g *gatherer) {
-	g.ask(ctx, "the cloud's quota", func(ctx context.Context) (func(*check.Facts), error) {
-		cloud, err := a.connect(ctx)
-		if class := reconfigure.ClassOf(err); err != nil && ctx.Err() == nil && !class.Passing() {
+	var cloud Cloud
+	g.ask(ctx, "the cloud", func(ctx context.Context) (func(*check.Facts), error) {
+		var err error
+		cloud, err = a.connect(ctx)
+		if err != nil && ctx.Err() == nil && !reconfigure.ClassOf(err).Passing() {
 			return func(f *check.Facts) { f.Login = err.Error() }, nil
 		}
-		if err != nil {
-			return nil, err
-		}
+		return func(*check.Facts) {}, err
+	})
+	if cloud == nil {
+		return
+	}
+	g.ask(ctx, "the cloud's quota", func(ctx context.Context) (func(*check.Facts), error) {
 		room, err := cloud.Room(ctx)
-		if err != nil {
-			return nil, err
-		}
+		return func(f *check.Facts) { f.Room = &room }, err
+	})
+	g.ask(ctx, "the cloud's clock", func(ctx context.Context) (func(*check.Facts), error) {
 		asking := time.Now()
 		clock, err := cloud.Clock(ctx)
-		if err != nil {
-			return nil, err
-		}
 		ahead := asked{asking, time.Now()}.ahead(clock)
+		return func(f *check.Facts) {
+			if !clock.IsZero() {
+				setClock(f, "the cloud", ahead)
+			}
+		}, err
+	})
+	g.ask(ctx, "the servers of the project", func(ctx context.Context) (func(*check.Facts), error) {
 		all, err := cloud.ProjectServers(ctx)
 		return func(f *check.Facts) {
-			f.Room = &room
 			f.Servers = []check.Server{}
 			for _, s := range all {
 				f.Servers = append(f.Servers, check.Server(s))
 			}
-			setClock(f, "the cloud", ahead)
 		}, err
 	})
 }

@@ -65,7 +65,7 @@ type project interface {
 	Images(ctx context.Context) ([]reconfigure.Image, error)
 	// Flavors returns what one instance of each flavor takes, by name and by id.
 	Flavors(ctx context.Context) (map[string]reconfigure.Use, error)
-	// Clock returns the cloud's time.
+	// Clock returns the cloud's time; zero where the cloud does not say it.
 	Clock(ctx context.Context) (time.Time, error)
 }
 

@@ -151,10 +151,14 @@ func (c *Client) retry(ctx context.Context, _, _ string, _ *gophercloud.RequestO
 	if ctx.Err() != nil || failures >= c.tempo.tries || !passing(err) {
 		return err
 	}
+	wait := pause(c.tempo, failures, err)
+	if deadline, limited := ctx.Deadline(); limited && time.Until(deadline) < wait {
+		return err // the caller learns why, and not only that its time has ended
+	}
 	select {
 	case <-ctx.Done():
 		return fmt.Errorf("%w while waiting to try again after: %w", ctx.Err(), err)
-	case <-time.After(pause(c.tempo, failures, err)):
+	case <-time.After(wait):
 		return nil
 	}
 }

@@ -250,3 +250,41 @@ func TestPauseGrowsIsCappedAndListensToTheCloud(t *testing.T) {
 		}
 	}
 }
+
+// TestARefusedConnectionIsToldBeforeTheCallersTimeEnds has a caller with less time than the next attempt is away.
+func TestARefusedConnectionIsToldBeforeTheCallersTimeEnds(t *testing.T) {
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	file := filepath.Join(t.TempDir(), "clouds.yaml")
+	text := "clouds: {here: {auth: {auth_url: '" + closed.URL + "/v3', username: me, password: secret, project_name: p, " +
+		"user_domain_name: d, project_domain_name: d}}}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	slow := quick()
+	slow.tries, slow.pause, slow.longest = 5, time.Hour, time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := connect(ctx, Config{Cloud: "here", CloudsFile: file}, slow)
+	if want := `log in to cloud "here": connection refused`; err == nil || err.Error() != want || ctx.Err() != nil {
+		t.Errorf("%v (%v), want %s", err, ctx.Err(), want)
+	}
+}
+
+// TestAnAnswerWithoutADateHasNoTime is of a server without a clock (RFC 9110, 6.6.1).
+func TestAnAnswerWithoutADateHasNoTime(t *testing.T) {
+	for _, date := range [][]string{nil, {"Mon, 02 Mar 2026 10:00:00 GMT"}} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Date"] = date
+			_, _ = w.Write([]byte(`{"limits": {}}`))
+		}))
+		defer server.Close()
+		c := &Client{compute: &gophercloud.ServiceClient{
+			ProviderClient: &gophercloud.ProviderClient{}, Endpoint: server.URL + "/",
+		}}
+		now, err := c.Clock(t.Context())
+		if err != nil || now.IsZero() != (date == nil) {
+			t.Errorf("Date %v: %s, %v", date, now, err)
+		}
+	}
+}

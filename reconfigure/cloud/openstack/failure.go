@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/gophercloud/gophercloud/v2"
 
@@ -80,6 +81,9 @@ func describe(err error) string {
 	}
 	if call.Timeout() {
 		return "no answer in time"
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return "connection refused"
 	}
 	// An error of the network's has addresses; what the system says of it has none.
 	if system, ok := errors.AsType[*os.SyscallError](err); ok {

@@ -54,7 +54,7 @@ func TestErrorsAreForPeopleAndKeepTheirCause(t *testing.T) {
 		"a web server's page":    {answer(503, "<p>at 10.0.0.1"), "503 Service Unavailable", reconfigure.ClassCloud},
 		"plain text":             {answer(429, "slow\ndown"), "429 Too Many Requests: slow down", reconfigure.ClassRateLimit},
 		"nothing":                {answer(500, ""), "500 Internal Server Error", reconfigure.ClassCloud},
-		"a refused connection":   {refused, "no answer: connection refused", reconfigure.ClassCloud},
+		"a refused connection":   {refused, "connection refused", reconfigure.ClassCloud},
 		"no answer":              {late, "no answer in time", reconfigure.ClassCloud},
 		"a name without address": {nameless, "its name cannot be resolved: no such host", reconfigure.ClassCloud},
 		"a login that fails": {
