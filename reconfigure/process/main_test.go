@@ -33,6 +33,8 @@ func TestMain(m *testing.M) {
 		err = tool(os.Args[1])
 	case "caller":
 		err = caller(os.Args[1:])
+	case "owner":
+		err = owner(os.Args[1:])
 	case "crasher":
 		err = crasher(os.Args[1:])
 	default:
@@ -119,6 +121,19 @@ func caller(args []string) error {
 	}
 	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
+}
+
+// owner runs a shell that writes its process id and that of a child to files, and waits until it is killed. The
+// arguments are the files, and what the shell does first.
+func owner(args []string) error {
+	script := args[2] + `
+sh -c "$3"' echo $$ >"$1.new" && mv "$1.new" "$1" && exec sleep 1000' sh "$2" &
+echo $$ >"$1.new" && mv "$1.new" "$1"
+wait; sleep 1000`
+	return process.Run(context.Background(), process.Cmd{
+		Path: "/bin/sh", Args: []string{"-c", script, "sh", args[0], args[1], args[2]},
+		Env: []string{"PATH=/bin:/usr/bin"}, Grace: time.Second,
+	})
 }
 
 // crasher sets the limit of core files as high as it can, forbids them if the second argument says so, starts a program

@@ -27,7 +27,8 @@ type Cmd struct {
 	Stdin  io.Reader // nil: /dev/null
 	Stdout io.Writer // nil: /dev/null
 	Stderr io.Writer // nil: /dev/null; may be the same as Stdout only if it is safe for concurrent use
-	// Grace is the time from SIGINT to SIGKILL after the context is cancelled; zero: SIGKILL follows at once.
+	// Grace is the time from SIGINT to SIGKILL after the context is cancelled; zero: SIGKILL follows at once. A program
+	// with a grace period is ended in the same way when the caller of Run is killed.
 	Grace time.Duration
 }
 
@@ -81,6 +82,9 @@ func Run(ctx context.Context, c Cmd) error {
 	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", c.Path, err)
+	}
+	if c.Grace > 0 {
+		defer leash(cmd.Process.Pid, c.Grace)()
 	}
 	err := cmd.Wait()
 	if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success() {
