@@ -282,7 +282,7 @@ func TestEachFinding(t *testing.T) {
 			version(Terraform, "1.4.6"),
 			Error, "Terraform is version 1.4.6, older than 1.5.0", "terraform: PATH",
 		},
-		"another Terraform": {version(Terraform, "1.9.0"), Note, "tests run with 1.5.7", ""},
+		"another Terraform": {version(Terraform, "1.9.0"), Warning, "tests run with 1.5.7", "remove it from PATH"},
 		"another provider":  {version(Plugin, "3.0.0"), Note, "provider is version 3.0.0", "versions.tf"},
 		"another Ansible":   {version(Ansible, "2.17.1"), Note, "ansible-core is version 2.17.1", ""},
 		"another Slurm":     {version(Slurm, "23.11.4"), Note, "the tests run with 22.05 and 24.11", ""},

@@ -31,7 +31,7 @@ type support struct {
 // supported returns the supported versions. A test compares them with those that the lab installs.
 func supported(p reconfigure.Provider) map[Program]support {
 	return map[Program]support{
-		Terraform: {"1.5.0", []string{"1.5.7"}, "reconfigure: {terraform: PATH} names another binary"},
+		Terraform: {"1.5.0", []string{"1.5.7"}, "remove it from PATH, and Terraform 1.5.7 is downloaded; or name another binary, reconfigure: {terraform: PATH}"},
 		Plugin: {
 			p.Plugin.Oldest, []string{p.Plugin.Tested},
 			"terraform/" + p.Name + "/versions.tf has the constraint; then terraform init -upgrade",
@@ -60,6 +60,9 @@ func versions(facts Facts) (found []Finding) {
 			finding.What = fmt.Sprintf("%s is version %s, and the tests run with %s", program, is,
 				strings.Join(s.tested, " and "))
 			finding.Why = "it should work, but it is not tested"
+			if program == Terraform { // it decides what is removed, and a tested one is downloaded where there is none
+				finding.Severity = Warning
+			}
 		default:
 			continue
 		}

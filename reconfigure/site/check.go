@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -28,6 +27,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 	"github.com/eiffel-hpc/eiffel/reconfigure/sitefiles"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+	"github.com/eiffel-hpc/eiffel/reconfigure/terraform"
 )
 
 // Check checks the site with all that can be asked. It changes nothing. A source that does not answer within 20 s is
@@ -365,13 +365,8 @@ func (a *Adapters) askTerraform(ctx context.Context, g *gatherer) {
 	if a.site.Provider.Existing {
 		return // there is none
 	}
-	binary := a.site.Cluster.Settings.Terraform
-	for _, candidate := range []string{"terraform", "tofu", a.site.state("bin", "terraform")} {
-		if path, err := exec.LookPath(candidate); binary == "" && err == nil {
-			binary = path
-		}
-	}
-	if binary == "" {
+	binary, err := terraform.Installed(ctx, a.site.Cluster.Settings.Terraform, a.site.state("bin"))
+	if err != nil || binary == "" {
 		return // it is downloaded when it is needed first
 	}
 	g.ask(ctx, "Terraform's version", func(ctx context.Context) (func(*check.Facts), error) {

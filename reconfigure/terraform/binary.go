@@ -26,37 +26,55 @@ const oldest = ">= 1.5.0"
 // bulletin (Terraform's CLI documentation, "Upgrade and Security Bulletin Checks").
 const noCheckpoint = "CHECKPOINT_DISABLE"
 
-// findBinary returns the path of the configured binary, whose version it does not check, else of the first suitable
-// terraform, then tofu, on PATH, else of one that it downloads into dir, unless an earlier call has.
+// tested is the line of releases that the tests run with.
+const tested = "~> 1.5.0"
+
+// findBinary returns the path of the configured binary, whose version it does not check, else of an installed one, else
+// of one that it downloads into dir.
 func findBinary(ctx context.Context, configured, dir string) (string, error) {
-	// hc-install runs Terraform with the environment of this process, here and in checkBinary.
-	if err := os.Setenv(noCheckpoint, "1"); err != nil {
-		return "", err
+	if configured != "" && !filepath.IsAbs(configured) {
+		return "", fmt.Errorf("the configured Terraform %q is not an absolute path", configured)
 	}
-	if configured != "" {
-		if !filepath.IsAbs(configured) {
-			return "", fmt.Errorf("the configured Terraform %q is not an absolute path", configured)
-		}
-		return configured, nil
-	}
-	fitting, err := version.NewConstraint(oldest)
-	if err != nil {
-		return "", err
+	if path, err := Installed(ctx, configured, dir); path != "" || err != nil {
+		return path, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("terraform: %w", err)
 	}
-	path, err := install.NewInstaller().Ensure(ctx, []src.Source{
-		&fs.Version{Product: product.Terraform, Constraints: fitting, ExtraPaths: []string{dir}},
-		&fs.Version{Product: tofu(), Constraints: fitting},
-		download(dir),
-	})
+	path, err := install.NewInstaller().Ensure(ctx, []src.Source{download(dir)})
 	if err != nil {
 		return "", fmt.Errorf("no terraform or tofu %s on PATH, and none could be downloaded; install one, or name "+
 			"it as "+
 			"`terraform` of `reconfigure` in group_vars/all.yml: %w", oldest, err)
 	}
 	return path, nil
+}
+
+// Installed returns the path of the configured binary, else of the first terraform of a tested release on PATH or in
+// dir, where an earlier call may have downloaded one, else of another suitable terraform, or tofu, on PATH. It is empty
+// if there is none. It changes nothing.
+func Installed(ctx context.Context, configured, dir string) (string, error) {
+	// hc-install runs Terraform with the environment of this process, here and in checkBinary.
+	if err := os.Setenv(noCheckpoint, "1"); err != nil {
+		return "", err
+	}
+	if configured != "" {
+		return configured, nil
+	}
+	for _, source := range []struct {
+		product  product.Product
+		versions string
+	}{{product.Terraform, tested}, {product.Terraform, oldest}, {tofu(), oldest}} {
+		fitting, err := version.NewConstraint(source.versions)
+		if err != nil {
+			return "", err
+		}
+		found := &fs.Version{Product: source.product, Constraints: fitting, ExtraPaths: []string{dir}}
+		if path, err := install.NewInstaller().Ensure(ctx, []src.Source{found}); err == nil {
+			return path, nil
+		}
+	}
+	return "", nil
 }
 
 // download gets just one version: a newer one may behave in a way that no test has seen.

@@ -43,9 +43,17 @@ func TestBinaryIsTheFirstSuitableOne(t *testing.T) {
 	if got := find(""); got != tofu {
 		t.Errorf("with a terraform that is too old: %s", got)
 	}
+	untested := program(t, path, "terraform", "1.11.4")
+	if got := find(""); got != untested {
+		t.Errorf("with one that is not tested, and nothing else: %s", got)
+	}
 	kept := program(t, downloads, "terraform", "1.5.0")
 	if got := find(""); got != kept {
 		t.Errorf("with one that was downloaded before: %s", got)
+	}
+	program(t, path, "terraform", "1.11.4")
+	if got := find(""); got != kept {
+		t.Errorf("with one on PATH that is not tested: %s", got)
 	}
 	newer := program(t, path, "terraform", "1.5.7")
 	if got := find(""); got != newer {
