@@ -53,25 +53,15 @@ func (l *Lab) pluginsFolder() string   { return filepath.Join(toolsFolder(l.Dir)
 
 // makeUser makes the user's account, home and key, and the host's own key.
 func (l *Lab) makeUser(ctx context.Context) error {
-	passwd, err := os.ReadFile("/etc/passwd")
-	if err != nil {
-		return err
-	}
-	group, err := os.ReadFile("/etc/group")
-	if err != nil {
-		return err
-	}
-	l.uid = freeID(string(passwd), string(group))
-	account := fmt.Sprintf("%s:*:%d:%d::/home/%s:/bin/bash", User, l.uid, l.uid, User)
-	members := fmt.Sprintf("%s:*:%d:", User, l.uid)
-	err = errors.Join(
+	err := errors.Join(
 		os.Mkdir(l.host(), 0o700), os.Mkdir(l.host("etc"), 0o755), os.Mkdir(l.host("work"), 0o755),
 		os.MkdirAll(l.home(".ssh"), 0o700), os.Chmod(l.host("home"), 0o755),
-		os.WriteFile(l.host("etc", "passwd"), []byte(withEntry(string(passwd), account)), 0o644),
-		os.WriteFile(l.host("etc", "group"), []byte(withEntry(string(group), members)), 0o644),
 		// Terraform finds the provider there without a setting in the environment, also in Slurm's calls.
 		os.WriteFile(l.home(".terraformrc"), []byte(tools.TerraformRC(l.pluginsFolder())), 0o644))
 	if err != nil {
+		return err
+	}
+	if l.uid, err = addUser("/etc", l.host("etc")); err != nil {
 		return err
 	}
 	if l.publicKey, err = makeKey(ctx, l.home(".ssh", "id_ed25519")); err != nil {
@@ -144,7 +134,34 @@ func (l *Lab) startControlHost(ctx context.Context) error {
 		_ = l.sshd.Wait()
 		return nil
 	})
-	return answers(ctx, address, l.host("sshd.log"))
+	if err := answers(ctx, address, l.host("sshd.log")); err != nil {
+		return err
+	}
+	return l.acceptsUser(ctx)
+}
+
+// acceptsUser logs in to the control host as its user by key, as slurmctld does later. Without this, a rejected key
+// shows only when the first job's nodes do not come.
+func (l *Lab) acceptsUser(ctx context.Context) error {
+	keys := l.home(".ssh", "authorized_keys")
+	err := errors.Join(os.WriteFile(keys, []byte(l.publicKey+"\n"), 0o600), l.give(keys))
+	if err != nil {
+		return err
+	}
+	login := loginByKey(ctx, l.home(".ssh", "id_ed25519"), l.cfg.Gateway.Addr().String(), sshPort)
+	out, err := login.CombinedOutput()
+	if err != nil {
+		log, _ := os.ReadFile(l.host("sshd.log"))
+		err = fmt.Errorf("log in to the control host as %s: %w\n%s\nlog of its sshd:\n%s", User, err, out, log)
+	}
+	return errors.Join(err, os.Remove(keys))
+}
+
+// loginByKey returns a command that runs true on a control host as its user.
+func loginByKey(ctx context.Context, key, address string, port int) *exec.Cmd {
+	return exec.CommandContext(ctx, "ssh", "-F", "none", "-i", key, "-o", "BatchMode=yes", "-o", "IdentityAgent=none",
+		"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
+		"-o", "ConnectTimeout=30", "-p", strconv.Itoa(port), User+"@"+address, "true")
 }
 
 // sshdConfig returns the configuration of a control host's sshd.

@@ -2,9 +2,12 @@ package cluster
 
 import (
 	"bufio"
+	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/eiffel-hpc/eiffel/lab/needs"
@@ -62,6 +65,89 @@ func TestAnAccountIsAdded(t *testing.T) {
 	}
 	if got := withEntry(passwd, entry); got != root+eiffels+"\n"+entry+"\n" {
 		t.Errorf("passwd is\n%s", got)
+	}
+}
+
+// A computer on which eiffel is installed has the user already, with the locked password that useradd(8) gives. Here the
+// computer is a mount namespace with such a user.
+func TestTheUserOfAnInstallationMayLogIn(t *testing.T) {
+	needs.Lab(t)
+	dir := scratch.Dir(t, "/var/tmp", "eiffel-host-") // not in /tmp, which a control host has of its own
+	in := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
+	for _, folder := range []string{"computer", "etc", "work", "home/" + User + "/.ssh", "tools/plugins"} {
+		if err := os.MkdirAll(in(folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, text := range map[string]string{
+		"computer/passwd": "root:x:0:0:root:/root:/bin/bash\nsshd:x:101:65534::/run/sshd:/usr/sbin/nologin\n" +
+			"eiffel:x:1000:1000::/home/eiffel:/bin/bash\n",
+		"computer/group":         "root:x:0:\nnogroup:x:65534:\neiffel:x:1000:\n",
+		"computer/shadow":        "root:secret:19000:0:99999:7:::\neiffel:!:19000:0:99999:7:::\n",
+		"computer/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\n",
+		"tools/terraform":        "",
+		"start.sh":               controlHostScript,
+	} {
+		if err := os.WriteFile(in(file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{"computer/passwd", "computer/group", "computer/nsswitch.conf"} {
+		if err := os.Chmod(in(file), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	uid, err := addUser(in("computer"), in("etc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shadow, err := os.ReadFile(in("etc", "shadow")); err != nil || strings.Contains(string(shadow), "secret") {
+		t.Errorf("the lab has the computer's passwords: %q (%v)", shadow, err)
+	}
+	key := in("home", User, ".ssh", "id_ed25519")
+	public, err := makeKey(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := makeKey(t.Context(), in("host_key")); err != nil {
+		t.Fatal(err)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().(*net.TCPAddr)
+	err = errors.Join(free.Close(), os.MkdirAll("/run/sshd", 0o755),
+		os.WriteFile(in("home", User, ".ssh", "authorized_keys"), []byte(public+"\n"), 0o600),
+		os.WriteFile(in("sshd_config"), sshdConfig(address.String(), in("host_key")), 0o600),
+		(&Lab{uid: uid}).give(in("home", User)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(in("sshd.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	const computer = "mount --bind computer /etc && exec unshare --mount sh ./start.sh"
+	sshd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", computer)
+	sshd.Dir, sshd.Stdout, sshd.Stderr = dir, log, log
+	sshd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DIR=" + dir, "TOOLS=" + in("tools"),
+		"TERRAFORM=/bin/true", "PLUGINS=/usr"}
+	if err := sshd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = sshd.Process.Kill()
+		_ = sshd.Wait()
+	}()
+	if err := answers(t.Context(), address.String(), in("sshd.log")); err != nil {
+		t.Fatal(err)
+	}
+	login := loginByKey(t.Context(), key, address.IP.String(), address.Port)
+	if out, err := login.CombinedOutput(); err != nil {
+		text, _ := os.ReadFile(in("sshd.log"))
+		t.Errorf("log in: %v\n%s%s", err, out, text)
 	}
 }
 
