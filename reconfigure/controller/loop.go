@@ -365,7 +365,7 @@ func (c *controller) look(requests []reconfigure.Request, underWay nodeset.NodeS
 }
 
 // Scope returns what a plan for these requests must know. Of requests for which a worker has begun operations before, it
-// must know how far these came.
+// must know how far these came, and of an update whether the instances have ever come up.
 func Scope(cluster reconfigure.Cluster, requests []reconfigure.Request) snapshot.Scope {
 	scope := snapshot.Scope{Sources: func(states map[string]reconfigure.NodeState) []reconfigure.Source {
 		return plan.Sources(cluster, states, requests)
@@ -379,6 +379,7 @@ func Scope(cluster reconfigure.Cluster, requests []reconfigure.Request) snapshot
 		if r.Touched && (r.Mode == reconfigure.Resume || r.Mode == reconfigure.Update) {
 			scope.Requests = append(scope.Requests, r.ID)
 		}
+		scope.Lives = scope.Lives || r.Mode == reconfigure.Update
 		scope.Servers = scope.Servers || r.Mode == reconfigure.Suspend && stopsUntilAge(cluster)
 	}
 	return scope

@@ -56,6 +56,14 @@ func (p *planner) booted(node string) (at reconfigure.Phase, ok bool) {
 	return "", false
 }
 
+// unreached reports whether the instance of a node has failed before it ever answered by SSH. Another boot may not show
+// its host key, so it is made anew; nothing of ours is on its disk. A machine that exists is not made anew.
+func (p *planner) unreached(node string) bool {
+	life, state := p.seen.Lives[node], p.seen.States[node]
+	return p.lives(node) && life.Failed != "" && life.Booted.IsZero() && life.Registered.IsZero() && !state.Ready() &&
+		!p.cluster.Existing
+}
+
 // lives reports whether the journal has a life of the node's instance with the disk that it has now.
 func (p *planner) lives(node string) bool {
 	life, i := p.seen.Lives[node], p.seen.Instances[node]

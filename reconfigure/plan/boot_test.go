@@ -27,6 +27,12 @@ func TestABootForTheRequestIsTakenUp(t *testing.T) {
 	}
 	another := is
 	another.Instance = "0"
+	failed := is
+	failed.Failed = "no-ssh: it did not answer in time"
+	answered := failed
+	answered.Booted = submitted
+	anotherFailed := failed
+	anotherFailed.Instance = "0"
 	for name, tc := range map[string]struct {
 		requests []reconfigure.Request
 		reached  reconfigure.Phase // for request 4
@@ -54,6 +60,13 @@ func TestABootForTheRequestIsTakenUp(t *testing.T) {
 			requests: []reconfigure.Request{update}, reached: reconfigure.PhaseBoot, life: is, want: "boot p1",
 			at: reconfigure.PhaseBoot,
 		},
+		"it has never answered, and is updated": {
+			requests: []reconfigure.Request{update}, life: failed, want: "replace p1",
+		},
+		"it has answered before it failed": {
+			requests: []reconfigure.Request{update}, life: answered, want: "reboot p1",
+		},
+		"another one has never answered": {requests: []reconfigure.Request{update}, life: anotherFailed, want: "reboot p1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := reconfigure.Spec{Group: "group", ImageID: "v1", FlavorID: "f", NetworkID: "n"}

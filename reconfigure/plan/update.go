@@ -155,6 +155,8 @@ func (p *planner) renewal(r reconfigure.Request, node string) (change reconfigur
 		change.Reason = "the request is for a new instance"
 	case p.seen.States[node].Unfit():
 		change.Reason = "its disk was cleaned for an image"
+	case p.unreached(node):
+		change.Reason = "its instance has never answered by SSH, so nothing was configured there"
 	default:
 		change = reconfigure.Change{Node: node, Action: reconfigure.Reboot,
 			Reason: "it does not differ from the declaration"}

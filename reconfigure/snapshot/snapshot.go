@@ -103,6 +103,8 @@ type Scope struct {
 	Ports bool
 	// Requests are those of which the journal is asked how far earlier operations for them came, and for the lives.
 	Requests []reconfigure.RequestID
+	// Lives asks the journal for the lives.
+	Lives bool
 }
 
 // Observer asks the sources. Its functions are called from several goroutines.
@@ -142,7 +144,7 @@ func (o Observer) Observe(ctx context.Context, scope Scope) (Snapshot, error) {
 			return Snapshot{}, err
 		}
 	}
-	if o.Lives != nil && (len(scope.Requests) > 0 || scope.Servers && ages(o.Cluster)) {
+	if o.Lives != nil && (scope.Lives || len(scope.Requests) > 0 || scope.Servers && ages(o.Cluster)) {
 		lives, err := o.Lives(ctx)
 		if err != nil {
 			return Snapshot{}, err
