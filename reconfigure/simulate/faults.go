@@ -34,6 +34,7 @@ const (
 	Lemon          Fault = "lemon"            // its next instance never answers, but the one after that does
 	PlaybookFails  Fault = "playbook fails"   // a task fails on it
 	NeverRegisters Fault = "never registers"  // slurmd does not register
+	RegistersLate  Fault = "registers late"   // slurmd registers seconds after Slurm was told that the node is DOWN
 	StartsByItself Fault = "starts by itself" // the image starts slurmd: it registers before the playbooks run
 	NoSlurmd       Fault = "no slurmd"        // slurmd cannot be started without the playbooks
 	SlurmRefuses   Fault = "Slurm refuses"    // slurmctld refuses to change the node's state
@@ -45,6 +46,7 @@ const (
 	LostAnswer     Fault = "lost answer"     // Terraform does everything, but its answer is lost
 	Killed         Fault = "killed"          // Terraform is killed after the first change
 	CloudSilent    Fault = "cloud silent"    // the cloud does not answer
+	RunBreaks      Fault = "run breaks"      // Ansible ends after the first node, as when the control node does not answer
 	BrokenPlaybook Fault = "broken playbook" // Ansible cannot read the playbook
 	SlurmSilent    Fault = "Slurm silent"    // slurmctld does not answer
 	NoComments     Fault = "no comments"     // slurmctld refuses comments

@@ -99,7 +99,10 @@ func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances 
 		return nil, err
 	}
 	failures := reconfigure.Failures{}
-	for _, node := range p.order() {
+	for i, node := range p.order() {
+		if i > 0 && w.broken() {
+			return nil, failure{RunBreaks}
+		}
 		wait(ctx, time.Until(p.ends(node)))
 		err := p.configure(ctx, node)
 		if ctx.Err() != nil || p.dead {
@@ -111,6 +114,13 @@ func (w *World) Configure(ctx context.Context, c reconfigure.Cluster, instances 
 		done(node, reconfigure.Configured{}, err)
 	}
 	return failures, nil
+}
+
+// broken reports whether runs of the playbooks end before their end.
+func (w *World) broken() bool {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.ordered(RunBreaks)
 }
 
 // play is a run of the playbooks.

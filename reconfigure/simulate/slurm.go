@@ -24,6 +24,7 @@ type slurmNode struct {
 	registers   time.Time // when slurmd will register; zero: it will not
 	server      *server   // on which slurmd runs
 	registered  time.Time // its last registration
+	silent      bool      // it does not answer, as far as Slurm has noticed
 	reserved    string    // for the test job of this name
 	run         string    // of a job in a partition with `fresh: job`, that the node was given to last
 }
@@ -129,6 +130,36 @@ func (w *World) PowerDownASAP(ctx context.Context, nodes nodeset.NodeSet, reason
 	return w.mark(ctx, nodes, "power_down_asap", ": "+reason, func(n *slurmNode) { n.leaves(ReasonPrefix + reason) })
 }
 
+// Thwarted returns how often a node was powered down that a job waits for.
+func (w *World) Thwarted() int {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.thwarted
+}
+
+// SetsDown sets nodes DOWN as an administrator does, which requeues their jobs.
+func (w *World) SetsDown(reason string, nodes ...string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	for _, node := range nodes {
+		n := w.slurm[node]
+		n.base, n.power, n.job, n.reason = reconfigure.NodeDown, 0, false, reason
+	}
+}
+
+// EndsDown is an administrator's `scontrol update state=resume` of a node that is DOWN. Slurm does not use it before its
+// slurmd registers.
+func (w *World) EndsDown(node string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.advance()
+	if n := w.slurm[node]; n.base == reconfigure.NodeDown {
+		n.base, n.reason, n.drain = reconfigure.NodeIdle, "", false
+		n.silent = n.server == nil || !n.server.slurmd
+	}
+}
+
 // EndJob ends the job on a node normally. It reports whether Slurm powers the node down then, which ends its drain.
 func (w *World) EndJob(node string) (goes bool) {
 	w.lock.Lock()
@@ -177,7 +208,7 @@ func (n *slurmNode) register(s *server, at time.Time) {
 	if !n.drain {
 		n.reason = ""
 	}
-	n.rebooting, n.returns = false, false
+	n.rebooting, n.returns, n.silent = false, false, false
 	n.base = reconfigure.NodeIdle
 	if n.job {
 		n.base = reconfigure.NodeAllocated
@@ -193,6 +224,9 @@ func (n *slurmNode) state(node string) reconfigure.NodeState {
 	}
 	if n.drain {
 		s.Flags |= reconfigure.NodeDrain
+	}
+	if n.silent && n.power == 0 {
+		s.Flags |= reconfigure.NodeNotResponding
 	}
 	if n.rebooting {
 		s.Flags |= reconfigure.NodeRebootIssued
@@ -231,14 +265,28 @@ func (w *World) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]r
 
 // Down requeues the jobs of the nodes.
 func (w *World) Down(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
-	return w.update(ctx, nodes, "down", ": "+reason, func(n *slurmNode) {
+	err := w.update(ctx, nodes, "down", ": "+reason, func(n *slurmNode) {
 		n.base, n.power, n.job, n.reason = reconfigure.NodeDown, 0, false, ReasonPrefix+reason
 	})
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for node := range nodes.Intersect(w.faults[RegistersLate]).All() {
+		if r, n := w.state[node], w.slurm[node]; n != nil && n.base == reconfigure.NodeDown && r != nil {
+			if s := w.server(r.id); s != nil && s.up && s.gone.IsZero() {
+				const late = 3 * time.Second
+				n.server, n.registers, s.configured = s, time.Now().Add(late), true
+			}
+		}
+	}
+	return err
 }
 
 // PowerDown takes no time. As in Slurm 22.05, it ends drains, and their reasons stay.
 func (w *World) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
 	return w.update(ctx, nodes, "power_down", "", func(n *slurmNode) {
+		if n.job && n.power == reconfigure.NodePoweringUp {
+			w.thwarted++
+		}
 		n.base, n.power, n.job = reconfigure.NodeIdle, reconfigure.NodePoweredDown, false
 		if !n.drain {
 			n.reason = ""
@@ -316,6 +364,9 @@ func (w *World) Rejoins(node string) {
 func (w *World) comesUp(node string, at time.Time) {
 	n := w.slurm[node]
 	n.register(n.server, at)
+	if w.struck(RegistersLate, node) && n.state(node).Usable() && !n.job { // Slurm has a job for each free node
+		n.base, n.job, n.run = reconfigure.NodeAllocated, true, ""
+	}
 	if n.job && !n.waits() {
 		w.begins(node)
 	}

@@ -52,6 +52,7 @@ type World struct {
 	slurm    map[string]*slurmNode
 	comments map[int64]string // by job
 	lost     []string
+	thwarted int
 	tests    []testJob           // of campaigns
 	spoiled  string              // the id of an image on which they fail
 	served   map[string][]string // the runs of jobs that began, by the disk of the instance

@@ -21,6 +21,12 @@ func TestStormsThatFailed(t *testing.T) {
 			{what: "cluster fault", fault: simulate.StateLocked, on: true},
 			{what: "time passes", n: 12},
 		}},
+		"an instance is rebooted before its host key was learned": {steps: []step{
+			{what: "boots are slow", n: 12},
+			{what: "declare", n: 1},
+			{what: "time passes", n: 10},
+			{what: "somebody boots", nodes: []string{"p2"}},
+		}},
 		"a worker is killed, and loses its lease while its Terraform still runs": {steps: []step{
 			{what: "jobs need", nodes: []string{"p4", "p5"}, n: 1},
 			{what: "kill", n: 2},

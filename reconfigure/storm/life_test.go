@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -36,6 +37,7 @@ type book interface {
 	EventsOf(ctx context.Context, ids ...reconfigure.RequestID) (map[reconfigure.RequestID][]reconfigure.Event, error)
 	StartCampaign(ctx context.Context, c reconfigure.Campaign) (reconfigure.Campaign, error)
 	campaign.Journal
+	LastMoves(ctx context.Context) (map[string]reconfigure.Event, error)
 }
 
 // life is the life of one worker, counted in moments: before its first action, right after each action, before the
@@ -62,6 +64,8 @@ type life struct {
 	die      context.CancelCauseFunc
 	recorder *journal.Recorder
 	succeed  func() // starts another worker
+	looks    *looks // nil: it does not compare the sources by itself
+	fixed    atomic.Int32
 
 	plans, under, overlaps int // begun plans, runs of Terraform and Ansible under way, and plans that began beside one
 }
@@ -103,7 +107,7 @@ func (l *life) work(ctx context.Context, open func() reconfigure.Cluster) error 
 				l.alive()
 				return l.site(open()), nil
 			},
-			Campaign: l.campaign(open),
+			Campaign: l.campaign(open), Reconcile: l.compare(open),
 		})
 	}()
 	var err error

@@ -39,6 +39,8 @@ type storm struct {
 	limit    int                  // the maximum of nodes that exist at a time; 0: none
 	queue    *queue               // the jobs of a partition with `fresh: job` over the group; nil: it has none
 	since    map[string]time.Time // when Slurm began to power a node up or down
+	looks    *looks               // nil: the workers do not compare the sources by themselves
+	deaf     int                  // the number of Slurm's next calls that do not arrive
 }
 
 const (
@@ -64,34 +66,39 @@ func (s step) String() string {
 // deeds returns all kinds of steps.
 func deeds() map[string]func(*storm, step) {
 	return map[string]func(*storm, step){
-		"jobs need":         (*storm).need,
-		"jobs start on":     func(s *storm, d step) { s.each(d, s.world.StartJob) },
-		"jobs end on":       (*storm).end,
-		"Slurm gives up":    (*storm).giveUp,
-		"power_down_force":  (*storm).powerDownForce,
-		"update":            (*storm).update,
-		"Slurm reboots":     (*storm).reboot,
-		"image":             (*storm).image,
-		"images are slow":   func(s *storm, d step) { s.slow(simulate.Saving, d) },
-		"declare":           (*storm).declare,
-		"deploy":            func(s *storm, _ step) { s.submit(ask(reconfigure.Deploy)) },
-		"kill":              (*storm).kill,
-		"kill now":          (*storm).killNow,
-		"stop":              (*storm).stop,
-		"lease is lost":     func(s *storm, _ step) { s.book.LoseLease() },
-		"journal fails":     (*storm).failJournal,
-		"builds are slow":   func(s *storm, d step) { s.slow(simulate.Building, d) },
-		"removals hang":     func(s *storm, d step) { s.slow(simulate.Removing, d) },
-		"node fault":        (*storm).fault,
-		"cluster fault":     (*storm).fault,
-		"slurmd is slow":    func(s *storm, d step) { s.world.Takes(simulate.Registering, time.Duration(d.n)*time.Minute) },
-		"switches hang":     func(s *storm, d step) { s.slow(simulate.Switching, d) },
-		"somebody stops":    func(s *storm, d step) { s.switches(d, reconfigure.PowerOff) },
-		"somebody starts":   func(s *storm, d step) { s.switches(d, "") },
-		"boots are slow":    func(s *storm, d step) { s.world.Takes(simulate.Booting, time.Duration(d.n)*time.Minute) },
-		"time passes":       func(s *storm, d step) { s.pass(time.Duration(d.n*d.n*d.n) * time.Second) },
-		"somebody drains":   (*storm).drain,
-		"somebody undrains": func(s *storm, d step) { s.each(d, s.undrain) },
+		"jobs need":                (*storm).need,
+		"jobs start on":            func(s *storm, d step) { s.each(d, s.world.StartJob) },
+		"jobs end on":              (*storm).end,
+		"Slurm gives up":           (*storm).giveUp,
+		"power_down_force":         (*storm).powerDownForce,
+		"update":                   (*storm).update,
+		"Slurm reboots":            (*storm).reboot,
+		"image":                    (*storm).image,
+		"images are slow":          func(s *storm, d step) { s.slow(simulate.Saving, d) },
+		"declare":                  (*storm).declare,
+		"deploy":                   func(s *storm, _ step) { s.submit(ask(reconfigure.Deploy)) },
+		"kill":                     (*storm).kill,
+		"kill now":                 (*storm).killNow,
+		"stop":                     (*storm).stop,
+		"lease is lost":            func(s *storm, _ step) { s.book.LoseLease() },
+		"journal fails":            (*storm).failJournal,
+		"builds are slow":          func(s *storm, d step) { s.slow(simulate.Building, d) },
+		"removals hang":            func(s *storm, d step) { s.slow(simulate.Removing, d) },
+		"node fault":               (*storm).fault,
+		"cluster fault":            (*storm).fault,
+		"slurmd is slow":           func(s *storm, d step) { s.world.Takes(simulate.Registering, time.Duration(d.n)*time.Minute) },
+		"switches hang":            func(s *storm, d step) { s.slow(simulate.Switching, d) },
+		"somebody stops":           func(s *storm, d step) { s.switches(d, reconfigure.PowerOff) },
+		"somebody starts":          func(s *storm, d step) { s.switches(d, "") },
+		"somebody boots":           func(s *storm, d step) { s.boots(d) },
+		"boots are slow":           func(s *storm, d step) { s.world.Takes(simulate.Booting, time.Duration(d.n)*time.Minute) },
+		"time passes":              func(s *storm, d step) { s.pass(time.Duration(d.n*d.n*d.n) * time.Second) },
+		"somebody powers down":     (*storm).powerDown,
+		"somebody cancels a drain": (*storm).cancelDrain,
+		"somebody sets DOWN":       (*storm).setDown,
+		"somebody ends DOWN":       func(s *storm, d step) { s.each(d, s.world.EndsDown) },
+		"somebody drains":          (*storm).drain,
+		"somebody undrains":        func(s *storm, d step) { s.each(d, s.undrain) },
 	}
 }
 
@@ -100,6 +107,7 @@ func jobDeeds() map[string]func(*storm, step) {
 	return map[string]func(*storm, step){
 		"retire":            func(s *storm, _ step) { s.retire() },
 		"jobs come":         func(s *storm, d step) { s.queue.add(1 + d.n%3); s.queue.place(s) },
+		"calls are lost":    func(s *storm, d step) { s.deaf = 1 + d.n%3 },
 		"somebody requeues": func(s *storm, d step) { s.queue.requeue(s, d.nodes) },
 		"somebody cancels":  func(s *storm, d step) { s.queue.cancel(s, d.nodes) },
 		"somebody resumes":  func(s *storm, d step) { s.resume(d.nodes) },
@@ -112,8 +120,8 @@ func nodeFaults() []simulate.Fault {
 		simulate.NotProven, simulate.Unreadable, simulate.NeverRemoved, simulate.RebootFails, simulate.NotActive,
 		simulate.NoSSH,
 		simulate.Lemon, simulate.PlaybookFails, simulate.NeverRegisters, simulate.StartsByItself, simulate.SlurmRefuses,
-		simulate.OtherImage, simulate.NoImage, simulate.ImageLost, simulate.NotReached, simulate.NotSent,
-		simulate.NotListed,
+		simulate.RegistersLate, simulate.OtherImage, simulate.NoImage, simulate.ImageLost, simulate.NotReached,
+		simulate.NotSent, simulate.NotListed,
 	}
 }
 
@@ -123,22 +131,21 @@ func stopFaults() []simulate.Fault {
 
 func clusterFaults() []simulate.Fault {
 	return []simulate.Fault{
-		simulate.StateLocked, simulate.LostAnswer, simulate.Killed, simulate.CloudSilent, simulate.BrokenPlaybook,
+		simulate.StateLocked, simulate.LostAnswer, simulate.Killed, simulate.CloudSilent, simulate.BrokenPlaybook, simulate.RunBreaks,
 		simulate.SlurmSilent,
 	}
 }
 
 func drawSteps(t *rapid.T) []step {
-	kinds := slices.Sorted(maps.Keys(deeds()))
-	kinds = append(
-		kinds, "jobs need", "jobs need", "jobs end on", "jobs end on", "Slurm gives up", "Slurm gives up", "power_down_force",
-		"kill", "kill", "kill now", "kill now", "builds are slow", "time passes", "time passes", "time passes",
-	)
-	return drawStepsOf(t, kinds, nodeFaults())
+	kinds := []string{ // the first ones are drawn most often
+		"jobs need", "jobs end on", "time passes", "Slurm gives up", "jobs need", "kill now", "update", "node fault",
+		"jobs end on", "time passes", "power_down_force", "jobs start on", "builds are slow", "kill",
+	}
+	return drawStepsOf(t, slices.Concat(kinds, slices.Sorted(maps.Keys(deeds())), kinds), nodeFaults())
 }
 
 func drawStepsOf(t *rapid.T, kinds []string, nodeFaults []simulate.Fault) []step {
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
+	one := rapid.Custom(func(t *rapid.T) step {
 		s := step{
 			what: rapid.SampledFrom(kinds).Draw(t, "what"), n: rapid.IntRange(0, 12).Draw(t, "n"),
 			on: rapid.Bool().Draw(t, "on"),
@@ -152,7 +159,12 @@ func drawStepsOf(t *rapid.T, kinds []string, nodeFaults []simulate.Fault) []step
 		}
 		s.fault = rapid.SampledFrom(faults).Draw(t, "fault")
 		return s
-	}), 5, 40).Draw(t, "steps")
+	})
+	var steps []step
+	for range 3 { // package rapid draws short slices: one of them would have ten steps
+		steps = append(steps, rapid.SliceOfN(one, 2, 14).Draw(t, "steps")...)
+	}
+	return steps
 }
 
 // TestStorm plays storms. At the end of each, when no fault is left, every request has its outcome, no job was lost,
@@ -168,7 +180,7 @@ func blow(t *testing.T, draw func(*rapid.T) []step) (again int) {
 // blowWith does so in storms with other settings.
 func blowWith(t *testing.T, set func(*storm), draw func(*rapid.T) []step) (again int) {
 	t.Helper()
-	played, requests, killed, plans, overlaps, undone, refused := 0, 0, 0, 0, 0, 0, 0
+	played, requests, killed, plans, overlaps, undone, refused, fixed := 0, 0, 0, 0, 0, 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := draw(rt)
 		var s *storm
@@ -189,15 +201,15 @@ func blowWith(t *testing.T, set func(*storm), draw func(*rapid.T) []step) (again
 		refused += s.world.Refusals()
 		again += strings.Count(s.book.Messages(), "retried on a fresh instance")
 		for _, l := range s.lives {
-			plans, overlaps = plans+l.plans, overlaps+l.overlaps
+			plans, overlaps, fixed = plans+l.plans, overlaps+l.overlaps, fixed+int(l.fixed.Load())
 			if l.last != "" {
 				killed++
 			}
 		}
 	})
 	t.Logf("%d storms, %d requests, %d of them undone, in %d plans, %d of these beside others, %d workers killed, "+
-		"%d second attempts, %d runs of jobs refused",
-		played, requests, undone, plans, overlaps, killed, again, refused)
+		"%d second attempts, %d runs of jobs refused, %d fixes of the workers' own comparison",
+		played, requests, undone, plans, overlaps, killed, again, refused, fixed)
 	return again
 }
 
@@ -239,6 +251,10 @@ func (s *storm) play(ctx context.Context, steps []step) {
 	if !slices.ContainsFunc(steps, mayLeaveDown) {
 		s.noneIsDown()
 	}
+	if s.looks != nil {
+		s.healed(ctx)
+		s.looks.end()
+	}
 	s.quiet(ctx)
 	s.wait.Wait()
 }
@@ -257,6 +273,15 @@ func (s *storm) cluster() reconfigure.Cluster {
 	return s.declared
 }
 
+// call is a call of Slurm's scripts. It does not arrive while the control host is down.
+func (s *storm) call(r reconfigure.Request) {
+	if s.deaf > 0 {
+		s.deaf--
+		return
+	}
+	s.submit(r)
+}
+
 // submit writes a request to the journal and starts a worker, as each call of the tool does.
 func (s *storm) submit(r reconfigure.Request) reconfigure.RequestID {
 	made, err := s.book.Submit(context.Background(), r)
@@ -273,7 +298,7 @@ func (s *storm) submit(r reconfigure.Request) reconfigure.RequestID {
 // work starts a worker.
 func (s *storm) work() {
 	l := newLife(s.world, s.book.Open())
-	l.pace, l.succeed = 5*time.Second, s.work
+	l.pace, l.succeed, l.looks = 5*time.Second, s.work, s.looks
 	s.lock.Lock()
 	l.end, s.doom = s.doom, 0
 	if s.half != "" {
@@ -352,7 +377,7 @@ func (s *storm) need(d step) {
 		s.world.PowersUp(nodes...)
 		r := ask(reconfigure.Resume, nodes...)
 		r.Jobs = []reconfigure.Job{{ID: int64(d.n), Nodes: r.Nodes}}
-		s.submit(r)
+		s.call(r)
 	}
 }
 
@@ -361,7 +386,7 @@ func (s *storm) end(d step) {
 	for _, node := range s.those(d, "ALLOCATED", "ALLOCATED+CLOUD", "ALLOCATED+DRAIN", "ALLOCATED+CLOUD+DRAIN",
 		"ALLOCATED+CLOUD+DRAIN+POWER_DOWN") {
 		if s.world.EndJob(node) {
-			s.submit(ask(reconfigure.Suspend, node))
+			s.call(ask(reconfigure.Suspend, node))
 		}
 	}
 }
@@ -378,7 +403,7 @@ func (s *storm) retire() {
 func (s *storm) giveUp(d step) {
 	if nodes := s.those(d, "IDLE+CLOUD", "DOWN+CLOUD"); len(nodes) > 0 {
 		s.world.PowersDown(nodes...)
-		s.submit(ask(reconfigure.Suspend, nodes...))
+		s.call(ask(reconfigure.Suspend, nodes...))
 	}
 }
 
@@ -386,7 +411,7 @@ func (s *storm) giveUp(d step) {
 func (s *storm) powerDownForce(d step) {
 	if nodes := s.those(d, "ALLOCATED+CLOUD+POWERING_UP"); len(nodes) > 0 {
 		s.world.PowersDown(nodes...)
-		s.submit(ask(reconfigure.Suspend, nodes...))
+		s.call(ask(reconfigure.Suspend, nodes...))
 	}
 }
 
@@ -397,10 +422,33 @@ func (s *storm) drain(d step) {
 	}
 }
 
+// powerDown powers nodes down as an administrator does (scontrol(1), power_down_force), also drained ones.
+func (s *storm) powerDown(d step) {
+	if nodes := s.those(d, "IDLE+CLOUD", "IDLE+CLOUD+DRAIN", "DOWN+CLOUD"); len(nodes) > 0 {
+		s.world.SuspendsIdle(nodes...)
+		s.call(ask(reconfigure.Suspend, nodes...))
+	}
+}
+
+// cancelDrain ends drains of ours whose jobs still run, as an administrator does who does not want the update.
+func (s *storm) cancelDrain(d step) {
+	for _, node := range s.those(d, "ALLOCATED+DRAIN", "ALLOCATED+CLOUD+DRAIN", "ALLOCATED+CLOUD+DRAIN+POWER_DOWN") {
+		s.world.Resumes(node)
+	}
+}
+
+// setDown sets nodes DOWN as an administrator does, which requeues their jobs.
+func (s *storm) setDown(d step) {
+	for _, node := range s.those(d, "IDLE", "IDLE+CLOUD", "ALLOCATED", "ALLOCATED+CLOUD", "ALLOCATED+CLOUD+POWERING_UP") {
+		s.world.SetsDown("it smells", node)
+	}
+}
+
 // undrain ends the drain of a node as an administrator does, who neither ends a drain of ours nor that of a cleaned node.
 func (s *storm) undrain(node string) {
 	n := s.world.Node(node)
-	if strings.Contains(n.State, "DRAIN") && strings.Contains(n.Reason, "disk is full") && !s.cleaned(node) {
+	ours := strings.HasPrefix(n.Reason, simulate.ReasonPrefix) && !strings.Contains(n.Reason, "somebody else")
+	if strings.Contains(n.State, "DRAIN") && !ours && !s.cleaned(node) {
 		s.world.Resumes(node)
 	}
 }
@@ -420,6 +468,13 @@ func (s *storm) update(d step) {
 func (s *storm) switches(d step, to reconfigure.Power) {
 	for _, node := range s.those(d, "IDLE+CLOUD+POWERED_DOWN", "IDLE+CLOUD+POWERING_DOWN") {
 		s.world.Switch(node, to)
+	}
+}
+
+// boots boots persistent instances that Slurm does not use once more, as an administrator does by the cloud.
+func (s *storm) boots(d step) {
+	for _, node := range s.those(d, "DOWN", "DOWN+DRAIN") {
+		s.world.Switch(node, "")
 	}
 }
 
@@ -543,7 +598,7 @@ func (s *storm) settle(ctx context.Context) {
 		s.world.Takes(simulate.Switching, time.Second, node)
 	}
 	s.world.Unstick()
-	s.doom = 0
+	s.doom, s.deaf = 0, 0
 	for _, l := range s.lives {
 		l.lock.Lock()
 		l.end = 0
@@ -574,6 +629,9 @@ func (s *storm) settle(ctx context.Context) {
 func (s *storm) check(ctx context.Context) {
 	if lost := s.world.Lost(); len(lost) > 0 {
 		s.complain("the jobs on %v were lost", lost)
+	}
+	if n := s.world.Thwarted(); n > 0 {
+		s.complain("%d nodes were powered down while jobs waited for them", n)
 	}
 	if doubled := s.world.Doubled(); len(doubled) > 0 {
 		s.complain("%v got a second instance", doubled)

@@ -1,0 +1,155 @@
+package storm
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
+	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+)
+
+// looks keeps the last comparison of the sources, which the next worker reads too.
+type looks struct {
+	lock  sync.Mutex
+	last  reconcile.Look
+	every time.Duration // 0: the sources are not compared
+}
+
+func (k *looks) get() (reconcile.Look, time.Duration) {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	return k.last, k.every
+}
+
+// end has the workers compare no more, so that they end when no request is left.
+func (k *looks) end() {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	k.every = 0
+}
+
+// compare returns what a controller compares the sources with, as package site does; nil if it does not.
+func (l *life) compare(open func() reconfigure.Cluster) func(context.Context) (time.Duration, bool) {
+	if l.looks == nil {
+		return nil
+	}
+	return func(ctx context.Context) (time.Duration, bool) {
+		l.alive()
+		last, every := l.looks.get()
+		if every == 0 {
+			return 0, false
+		}
+		if due := last.Time.Add(every); time.Now().Before(due) {
+			return time.Until(due), true
+		}
+		cluster := open()
+		site := l.site(cluster)
+		r := reconcile.Reconciler{
+			Cluster: cluster, Journal: diary{l}, MinAge: reconcile.DefaultMinAge,
+			Observe: func(ctx context.Context) (snapshot.Snapshot, error) {
+				seen, err := site.Observe(ctx, snapshot.Scope{Servers: true, Declared: true})
+				l.takes(l.pace) // so that much happens between the look and the fix
+				return seen, err
+			},
+			Cloud:     func(context.Context) (reconcile.Cloud, error) { return cloud{l, l.deps.Cloud}, nil },
+			Scheduler: func(i reconfigure.Instance) reconcile.Scheduler { return slurm{l, l.deps.Scheduler(i)} },
+		}
+		keep := func(next reconcile.Look) error {
+			l.alive()
+			defer l.did("kept a comparison")
+			l.looks.lock.Lock()
+			defer l.looks.lock.Unlock()
+			l.looks.last = next
+			return nil
+		}
+		tell := func(f reconcile.Finding, err error) error {
+			if err == nil {
+				l.fixed.Add(1)
+			}
+			return nil
+		}
+		_ = r.Unattended(ctx, last, reconcile.StaleAfter*every, keep, tell) // what failed is tried again
+		return every, true
+	}
+}
+
+func (d diary) LastMoves(ctx context.Context) (map[string]reconfigure.Event, error) {
+	d.alive()
+	return d.book.LastMoves(ctx)
+}
+
+func (d diary) Submit(ctx context.Context, r reconfigure.Request) (reconfigure.Request, error) {
+	d.alive()
+	defer d.did("submitted " + string(r.Mode) + " " + r.Nodes.String())
+	d.fixed.Add(1)
+	return d.book.Submit(ctx, r)
+}
+
+func (c cloud) RemovePort(context.Context, string, string, time.Time) error {
+	panic("the simulated cloud has no ports")
+}
+
+func (s slurm) PowerDownASAP(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
+	return s.tell("will power down ", nodes, func() error { return s.world.PowerDownASAP(ctx, nodes, reason) })
+}
+
+var (
+	_ reconcile.Journal   = diary{}
+	_ reconcile.Cloud     = cloud{}
+	_ reconcile.Scheduler = slurm{}
+	_ operation.Scheduler = slurm{}
+)
+
+// healed gives the workers' own comparison the time that it needs, and checks that it has left nothing that it may fix.
+func (s *storm) healed(ctx context.Context) {
+	all := step{nodes: s.cluster().Nodes().Names()}
+	for range 3 {
+		s.pass(time.Hour + 10*time.Minute) // a fix that failed is tried again after an hour
+		s.end(all)
+	}
+	s.pass(10 * time.Minute)
+	l := newLife(s.world, s.book.Open())
+	cluster := s.cluster()
+	site := l.site(cluster)
+	r := reconcile.Reconciler{
+		Cluster: cluster, Journal: diary{l}, MinAge: reconcile.DefaultMinAge,
+		Observe: func(ctx context.Context) (snapshot.Snapshot, error) {
+			return site.Observe(ctx, snapshot.Scope{Servers: true, Declared: true})
+		},
+	}
+	c, err := r.Compare(ctx)
+	if err != nil {
+		s.complain("compare: %v", err)
+		return
+	}
+	for _, f := range reconcile.Unattended(cluster, c.Seen, c.Findings) {
+		s.complain("the workers' own comparison has left %+v", f)
+	}
+	for node := range cluster.Nodes().Difference(cluster.Persistent()).All() {
+		if state := c.Seen.States[node]; reconcile.Abandoned(state) {
+			s.complain("%s was left %s: %s", node, state, state.Reason)
+		}
+	}
+}
+
+// TestStormOfComparisons plays storms in which the workers compare the sources by themselves, and fix what Slurm's lost
+// calls, faults and administrators have left.
+func TestStormOfComparisons(t *testing.T) {
+	kinds := []string{ // the first ones are drawn most often
+		"jobs need", "jobs end on", "calls are lost", "Slurm gives up", "time passes", "kill now", "node fault", "jobs need",
+	}
+	kinds = slices.Concat(kinds, slices.Sorted(maps.Keys(deeds())), kinds, kinds)
+	compares := func(s *storm) { s.looks = &looks{every: 5 * time.Minute} }
+	faults := append(nodeFaults(), simulate.NeverRemoved, simulate.SlurmRefuses, simulate.LostCreate)
+	blowWith(t, compares, func(t *rapid.T) []step { return drawStepsOf(t, kinds, faults) })
+}
