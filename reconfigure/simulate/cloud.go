@@ -36,7 +36,8 @@ type server struct {
 	disks             int       // how often its disk was made anew
 	console           string    // since the last boot: as QEMU, a boot begins it anew
 	key               string    // the host key of its disk
-	shown             bool      // the console shows the host key: cloud-init prints it at the first boot of a disk only
+	shown             bool      // the console shows the host key: cloud-init prints it once for each disk
+	printed           bool      // a boot of the disk has ended, so that a later one does not print the key
 }
 
 // never is the time at which something that takes for ever is done.
@@ -91,8 +92,10 @@ func (w *World) start(s *server, at time.Time) {
 	s.booted = time.Unix(max(at.Unix(), w.lastBoot+1), 0)
 	w.lastBoot = s.booted.Unix()
 	s.console = fmt.Sprintf("%s of %s: booted at %d\n", s.id, s.node, w.lastBoot)
-	key := fmt.Sprintf("key of %s, disk %d", s.id, s.disks)
-	s.key, s.shown = key, s.key != key
+	if key := fmt.Sprintf("key of %s, disk %d", s.id, s.disks); s.key != key {
+		s.key, s.printed = key, false
+	}
+	s.shown = !s.printed
 	if s.configured && !s.silent || w.struck(StartsByItself, s.node) {
 		w.startSlurmd(s, at)
 	}
@@ -106,6 +109,8 @@ func (w *World) startSlurmd(s *server, at time.Time) {
 
 // stop ends everything that runs on an instance.
 func (w *World) stop(s *server) {
+	boots := w.span(Booting, s.node)
+	s.printed = s.printed || s.up && boots != Forever && time.Since(s.started) >= boots
 	if n := w.slurm[s.node]; n != nil && n.server == s {
 		w.lose(s.node)
 		n.registers = time.Time{}
