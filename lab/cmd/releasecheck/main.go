@@ -160,7 +160,7 @@ func choose(all []suite, words []string) ([]suite, error) {
 // test runs the suite and returns its scenarios with their outcomes. The error says what has failed.
 func (s suite) test(ctx context.Context) ([]result, error) {
 	fmt.Printf("--- %s\n", s.name)
-	argv := []string{"test", "-json", "-count", "1", "-timeout", "120m", "-p", "2", "-run", s.run}
+	argv := []string{"test", "-json", "-count", "1", "-timeout", "240m", "-p", "2", "-run", s.run}
 	cmd := exec.CommandContext(ctx, "go", append(argv, s.packages...)...)
 	cmd.Env = append(os.Environ(), s.environ...)
 	cmd.Stderr = os.Stderr
