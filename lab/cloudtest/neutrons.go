@@ -39,7 +39,7 @@ func neutrons() []check {
 			for query, want := range map[string]int{
 				"fixed_ips=ip_address=10.60.77.3": 1, "fixed_ips=ip_address=10.60.77.4": 0, "name=check": 1,
 				"id={port}": 1, "network_id={cluster}&name=check": 1, "status=DOWN&name=check": 1,
-				"status=ACTIVE&name=check": 0, "description=text": 1, "name=check&name=other": 1,
+				"status=ACTIVE&name=check": 0, "description=text": 1, "description=TEXT": 1, "name=CHECK": 1, "name=check&name=other": 1,
 				"admin_state_up=True&name=check": 1,
 			} {
 				body, e := s.get("network/ports?" + query)

@@ -89,7 +89,7 @@ func reads() []check {
 		}},
 		{name: "networks by name", run: func(s *session) error {
 			var err error
-			for name, want := range map[string]int{"cluster": 1, "clust": 0, "^cluster$": 0} {
+			for name, want := range map[string]int{"cluster": 1, "CLUSTER": 1, "clust": 0, "^cluster$": 0} {
 				list, e := s.get("network/networks?name=" + name)
 				err = errors.Join(err, e, same(name, want, len(items(list, "networks"))))
 			}
@@ -98,6 +98,8 @@ func reads() []check {
 		{name: "images", run: func(s *session) error {
 			body, err := s.get("image/images/{node-v1}")
 			list, e := s.get("image/images?name=node")
+			upper, e2 := s.get("image/images?name=NODE-V1")
+			err = errors.Join(err, e2, same("images by a name in upper case", 1, len(items(upper, "images"))))
 			return errors.Join(err, e, has("image", body, object{
 				"name": "node-v1", "status": "active", "visibility": "public", "disk_format": "raw",
 				"container_format": "bare", "os_hash_algo": "sha512", "protected": false, "min_disk": 0.0,

@@ -96,7 +96,8 @@ func checkImageQuery(q url.Values) error {
 	return nil
 }
 
-// imageMatches reports whether an image fits all filters; "in:a,b" fits either.
+// imageMatches reports whether an image fits all filters; "in:a,b" fits either. MariaDB compares text without regard to
+// case.
 func (c *Cloud) imageMatches(i *imageRecord, q url.Values) bool {
 	attributes := map[string]string{
 		"name": i.name, "status": i.status, "visibility": i.visibility, "owner": c.projectID, "id": i.id,
@@ -107,7 +108,8 @@ func (c *Cloud) imageMatches(i *imageRecord, q url.Values) bool {
 			wanted = strings.Split(list, ",")
 		}
 		has, known := attributes[name]
-		if name == "tag" || known && !slices.Contains(wanted, has) && !(name == "visibility" && wanted[0] == "all") {
+		same := func(value string) bool { return strings.EqualFold(value, has) }
+		if name == "tag" || known && !slices.ContainsFunc(wanted, same) && !(name == "visibility" && wanted[0] == "all") {
 			return false
 		}
 	}

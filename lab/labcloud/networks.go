@@ -42,14 +42,15 @@ func (s *stamp) touch() {
 	s.revision++
 }
 
+// has reports whether a filter is known, and matches. MariaDB compares text without regard to case.
 func (s *stamp) has(name, value string) (matched, known bool) {
 	switch name {
 	case "id":
 		return s.id == value, true
 	case "name":
-		return s.name == value, true
+		return strings.EqualFold(s.name, value), true
 	case "description":
-		return s.description == value, true
+		return strings.EqualFold(s.description, value), true
 	case "tenant_id", "project_id":
 		return s.project == value, true
 	case "revision_number":

@@ -146,6 +146,9 @@ func (s *storm) running() map[string]string {
 // is killed with its children.
 func (s *storm) kill(victims harness.Victims, moment time.Duration) {
 	s.Helper()
+	if victims == harness.Terraforms {
+		moment /= 4 // a run of it is short
+	}
 	soon := time.Now().Add(20 * time.Second)
 	lab.Eventually(s.T, harness.JobPatience, func() (bool, string) {
 		if time.Now().After(soon) {

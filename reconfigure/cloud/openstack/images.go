@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -67,6 +68,7 @@ func (c *Client) Image(
 	if err != nil {
 		return reconfigure.Image{}, false, err
 	}
+	same = slices.DeleteFunc(same, func(i reconfigure.Image) bool { return i.Name != name }) // in another case
 	for _, i := range same {
 		if i.Request == request {
 			return i, true, nil

@@ -18,6 +18,7 @@ import (
 
 // Resolve says what the names of a source mean at this moment, or all that is wrong with them. Ids stand for
 // themselves, if they are there. Nothing is kept from one call to the next: a new image may have taken over the name.
+// Whether upper and lower case differ for Glance and Neutron depends on their databases; here they do.
 func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved {
 	var (
 		resolved reconfigure.Resolved
@@ -84,6 +85,7 @@ func (c *Client) findImage(ctx context.Context, name string) ([]string, error) {
 		if found, err = images.ExtractImages(pages); err != nil {
 			return nil, err
 		}
+		found = slices.DeleteFunc(found, func(i images.Image) bool { return i.Name != name })
 	}
 	var ids, unfit []string
 	for _, image := range found {
@@ -137,7 +139,9 @@ func (c *Client) findNetwork(ctx context.Context, name string) ([]string, error)
 	}
 	var ids []string
 	for _, network := range all {
-		ids = append(ids, network.ID)
+		if network.Name == name {
+			ids = append(ids, network.ID)
+		}
 	}
 	return ids, nil
 }

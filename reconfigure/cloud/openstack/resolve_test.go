@@ -44,6 +44,11 @@ func TestResolve(t *testing.T) {
 			missing(`image "` + absent + `" in cloud "here": not found; flavor "tiny" in cloud "here": not found; ` +
 				`network "` + absent + `" in cloud "here": not found`),
 		},
+		"in another case": {
+			reconfigure.Source{Image: "NODE-V2", Flavor: "SMALL", Network: "CLUSTER"},
+			missing(`image "NODE-V2" in cloud "here": not found; flavor "SMALL" in cloud "here": not found; ` +
+				`network "CLUSTER" in cloud "here": not found`),
+		},
 		"not ready": {
 			reconfigure.Source{Image: "unfinished", Flavor: "42", Network: "cluster"},
 			missing(`image "unfinished" in cloud "here": ` + err.Error()),
