@@ -160,8 +160,8 @@ func TestANodeIsNotJudgedIfARequestWorkedOnItDuringTheComparison(t *testing.T) {
 	}
 }
 
-// A cloud node whose instance is too old is powered down by Slurm. A node that somebody has drained meanwhile, or that a
-// request came for, is left.
+// A cloud node whose instance is too old is powered down by Slurm. A node that somebody has drained meanwhile, or that
+// a request came for, is left.
 func TestANodeIsRetiredOnlyIfNothingHasChanged(t *testing.T) {
 	for name, tc := range map[string]struct {
 		words  string
