@@ -102,7 +102,8 @@ type Configurer interface {
 		watch Watch, done func(node string, seen reconfigure.Configured, err error),
 	) (reconfigure.Failures, error)
 	// Sums returns a checksum for each of these nodes of all that Configure depends on for the node, and of its instance's
-	// identity. While it is the same, another Configure changes nothing on the node.
+	// identity. While it is the same, another Configure changes nothing on the node. Where several control hosts share a
+	// journal, this holds only until a Configure changes the control node.
 	Sums(
 		c reconfigure.Cluster, instances map[string]reconfigure.Instance, nodes nodeset.NodeSet,
 	) (map[string]string, error)
