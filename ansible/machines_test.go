@@ -417,6 +417,7 @@ case $2 in is-*) test -e /run/$3.runs ;; esac
 	write(m.TB, filepath.Join(m.dir, "ansible", "unit.yml"), `
 - hosts: control
   become: true
+  vars: {slurm_directory: /etc/slurm, slurm_scripts_directory: /usr/local/sbin}
   tasks:
     - ansible.builtin.import_role: {name: slurm_control, tasks_from: systemd}
     - converge:
@@ -430,9 +431,10 @@ case $2 in is-*) test -e /run/$3.runs ;; esac
 		m.Fatalf("%v\n%s", err, out)
 	}
 	unit := m.on("ctl", "cat", "/etc/systemd/system/slurmctld.service.d/reconfigure.conf")
-	if !strings.HasSuffix(unit, "[Service]\nKillMode=process") {
+	if !strings.Contains(unit, "\nKillMode=process\n") || !strings.HasSuffix(unit, "/put_back.sh") {
 		m.Errorf("the unit's settings are:\n%s", unit)
 	}
+	m.on("ctl", "/usr/local/sbin/put_back.sh") // which has nothing to do
 	calls := m.on("ctl", "cat", "/run/systemctl.calls")
 	const services = `--quiet is-enabled one
 --quiet enable one

@@ -2,6 +2,7 @@ package site_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"os"
 	"os/exec"
@@ -54,8 +55,16 @@ func TestSlurmConf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out := t.TempDir()
 			text := "- hosts: localhost\n  vars_files: [" + shipped + ", " + vars +
-				"/Debian.yml]\n  tasks:\n    - import_role: {name: slurm_conf, tasks_from: write}\n"
-			playbook(t, text, "--extra-vars", "slurm_directory="+out, "--extra-vars", "@"+variant)
+				"/Debian.yml]\n  tasks:\n    - import_role: {name: slurm_conf, tasks_from: read}\n"
+			playbook(t, text, "--extra-vars", "slurm_directory="+out, "--extra-vars", "slurm_conf_answer="+out+"/answer",
+				"--extra-vars", "@"+variant)
+			var answer struct{ Coming map[string]string }
+			if err := json.Unmarshal([]byte(read(t, filepath.Join(out, "answer"))), &answer); err != nil {
+				t.Fatal(err)
+			}
+			for name, content := range answer.Coming {
+				write(t, filepath.Join(out, name), content)
+			}
 			for _, file := range []string{"slurm.conf", "cgroup.conf", "gres.conf", "fresh.sh"} {
 				golden(t, filepath.Join("testdata", name, file), filepath.Join(out, file))
 			}

@@ -2,6 +2,7 @@
 
 import os
 
+from ansible.module_utils import reconfigure_slurm
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
@@ -12,14 +13,9 @@ DOCUMENTATION = """
         description: the file of the munge key, which must be text
         required: true
       directory:
-        description: the folder of Slurm's configuration; its folder last-good has the files that slurmctld last answered with
+        description: the folder of Slurm's configuration
         required: true
 """
-
-
-def read(path):
-    with open(path, encoding="utf-8", newline="") as file:
-        return file.read()
 
 
 def main():
@@ -28,12 +24,15 @@ def main():
         supports_check_mode=True,
     )
     directory = module.params["directory"]
-    kept = os.path.join(directory, "last-good")
     try:
-        files = [{"path": os.path.join(directory, name), "content": read(os.path.join(kept, name)), "mode": "0755" if name.endswith(".sh") else "0644"} for name in sorted(os.listdir(kept))]
-        key = read(module.params["key"])
+        good = reconfigure_slurm.accepted(directory)
+        with open(module.params["key"], encoding="utf-8", newline="") as file:
+            key = file.read()
     except (OSError, UnicodeError) as error:
         module.fail_json(msg="the control node has not been configured completely: %s" % error)
+    if "slurm.conf" not in good:
+        module.fail_json(msg="the control node has not been configured completely: slurmctld never answered with a configuration of the playbooks")
+    files = [{"path": os.path.join(directory, name), "content": good[name], "mode": "0755" if name.endswith(".sh") else "0644"} for name in sorted(good)]
     module.exit_json(changed=False, given={"munge_key": key, "slurm": files})
 
 

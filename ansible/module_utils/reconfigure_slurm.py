@@ -1,0 +1,30 @@
+"""The configuration of slurmctld on the disk of the control node. Ansible sends it with each module that imports it."""
+
+import os
+
+# The files that slurmctld and slurmd get from the playbooks.
+NAMES = ("slurm.conf", "gres.conf", "cgroup.conf", "fresh.sh")
+
+# The folder, in Slurm's, of a new configuration that slurmctld is being started with: see the module run_slurmctld.
+DEPLOY = "deploy"
+# It has a file with one of these names, which says how far that is.
+PREPARED, STOPPING, STOPPED, ACCEPTED, FAILED = "prepared", "stopping", "stopped", "accepted", "failed"
+
+
+def read(directory):
+    """Returns the contents of the files that are there, by name."""
+    found = {}
+    for name in NAMES:
+        path = os.path.join(directory, name)
+        if os.path.exists(path):
+            with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+                found[name] = file.read()
+    return found
+
+
+def accepted(directory):
+    """Returns the files that slurmctld last answered with; none if it never did."""
+    deploy = os.path.join(directory, DEPLOY)
+    if os.path.exists(os.path.join(deploy, ACCEPTED)):
+        return read(os.path.join(deploy, "next"))
+    return read(os.path.join(directory, "last-good"))
