@@ -303,6 +303,7 @@ func TestPlaybooksOnMachines(t *testing.T) {
 	}
 	m.resumeWithoutOtherNodes()
 	m.failWithoutPackages()
+	m.unsharesTheLastFolder()
 	m.survivesABadSetting()
 	m.setUpTheUnit()
 	m.keepTheKeyOfTheCluster()
@@ -379,6 +380,23 @@ func (m *machines) keepTheKeyOfTheCluster() {
 	m.configure("ctl")
 	if anew := m.on("ctl", "md5sum", "/etc/munge/munge.key"); anew != key {
 		m.Errorf("the new control node has another key than the cluster: %s, not %s", anew, key)
+	}
+}
+
+// unsharesTheLastFolder has the control node export a folder that is declared no more, with a script in the place of
+// exportfs.
+func (m *machines) unsharesTheLastFolder() {
+	m.Helper()
+	m.on("ctl", "sh", "-c", `mkdir -p /etc/exports.d && echo '"/home" *(rw)' >/etc/exports.d/reconfigure.exports
+printf '#!/bin/sh\necho "$@" >>/run/exportfs.calls\n' >/usr/local/sbin/exportfs; chmod +x /usr/local/sbin/exportfs`)
+	m.configure("ctl")
+	m.on("ctl", "test", "!", "-e", "/etc/exports.d/reconfigure.exports")
+	if calls := m.on("ctl", "cat", "/run/exportfs.calls"); calls != "-ra" {
+		m.Errorf("exportfs was called with %q", calls)
+	}
+	m.configure("ctl")
+	if calls := m.on("ctl", "cat", "/run/exportfs.calls"); calls != "-ra" {
+		m.Errorf("without an export exportfs was called: %q", calls)
 	}
 }
 
