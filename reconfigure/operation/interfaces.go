@@ -53,6 +53,13 @@ type Cloud interface {
 	RemoveServer(ctx context.Context, id, name string, before time.Time) error
 }
 
+// ShelvedImages is the part of a Cloud that saves the disk of an instance as an image when it is shelved. If the
+// instance is deleted meanwhile, the image may stay.
+type ShelvedImages interface {
+	// RemoveShelvedImage removes that image of an instance that is gone, and returns its name; empty: there is none.
+	RemoveShelvedImage(ctx context.Context, i reconfigure.Instance) (name string, err error)
+}
+
 // Quota reads the quota of the project.
 type Quota interface {
 	// Room returns the quota and its use now. Others may use it too.
@@ -198,6 +205,7 @@ type Timing struct {
 	Register  time.Duration // until slurmd has registered
 	Image     time.Duration // until an image is active
 	Remove    time.Duration // until an instance is removed
+	Stop      time.Duration // until an instance is stopped or shelved
 	Pause     time.Duration // before the first retry of a passing failure; it doubles with each
 }
 
@@ -207,6 +215,7 @@ func DefaultTiming() Timing {
 		Poll: time.Second, Quiet: 300 * time.Millisecond, Longest: 3 * time.Second,
 		Preview: 5 * time.Minute, Straggler: 10 * time.Second, Hung: 15 * time.Second,
 		Build: 30 * time.Minute, Image: 2 * time.Hour, Register: 2 * time.Minute, Remove: 10 * time.Minute,
+		Stop:  30 * time.Minute, // to shelve is to upload the disk
 		Pause: 2 * time.Second,
 	}
 }

@@ -15,7 +15,13 @@ import (
 // stop lets Terraform stop or shelve the instance. One that cannot be stopped is removed, since it is not needed.
 func (o *operation) stop() error {
 	o.enter(reconfigure.PhaseApply)
+	whole := o.ctx
+	hangs := fmt.Errorf("instance %s is not %s after %s", o.instance.ID, stopped(o.change.Spec.Power), o.timing.Stop)
+	limited, cancel := context.WithTimeoutCause(whole, o.timing.Stop, hangs)
+	o.ctx = limited
 	err := o.provision()
+	o.ctx = whole
+	cancel()
 	if err == nil {
 		o.settle()
 		return nil
@@ -24,12 +30,24 @@ func (o *operation) stop() error {
 		return err
 	}
 	o.note("it is removed instead: " + said(err))
-	if err := o.discard(o.ctx); err != nil {
+	if problem := o.discard(o.ctx); problem != nil {
 		o.touched.Store(false) // it is left to the next suspend
-		return err
+		return fmt.Errorf("%w; it could not be stopped: %s", problem, said(err))
 	}
+	left := o.remark
 	o.remark = "it could not be stopped, and was removed: " + said(err)
+	if left != "" {
+		o.remark += "; " + left
+	}
 	return nil
+}
+
+// stopped returns what an instance is after the change of its power state.
+func stopped(p reconfigure.Power) string {
+	if p == reconfigure.Shelved {
+		return "shelved"
+	}
+	return "stopped"
 }
 
 // start lets Terraform start the instance. One that runs already, and was not started for this request, is rebooted.

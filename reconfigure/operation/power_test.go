@@ -278,6 +278,46 @@ func TestAnInstanceThatCannotBeStoppedIsRemoved(t *testing.T) {
 	}
 }
 
+// shelving is a cloud that leaves an image of an instance that is deleted while it is shelved.
+type shelving struct {
+	operation.Cloud
+	err   error
+	asked []string // the instances whose images were removed
+}
+
+func (s *shelving) RemoveShelvedImage(_ context.Context, i reconfigure.Instance) (string, error) {
+	s.asked = append(s.asked, i.ID)
+	return i.Node + "-shelved", s.err
+}
+
+// A shelve that hangs ends after its own limit; what it has left goes with the instance, or is named.
+func TestAShelveThatHangsIsRemovedWithItsImage(t *testing.T) {
+	for _, failure := range []error{nil, errors.New("403 Forbidden")} {
+		resting(t, reconfigure.IdleShelve, func(l *lab) {
+			l.resumed("p3")
+			l.wantDone("p3")
+			cloud := &shelving{Cloud: l.deps.Cloud, err: failure}
+			l.deps.Cloud = cloud
+			l.restart()
+			l.Takes(simulate.Switching, simulate.Forever, "p3")
+			l.Takes(simulate.ProviderTimeout, 3*time.Hour)
+			id, began := l.Node("p3").Instance.ID, time.Now()
+			l.suspended("p3")
+			said := l.carry()["p3"]
+			if d := time.Since(began); d < 30*time.Minute || d > 45*time.Minute {
+				l.Errorf("it took %s", d)
+			}
+			want := "done : it could not be stopped, and was removed: instance " + id + " is not shelved after 30m0s"
+			if failure != nil {
+				want += "; an image of it, p3-shelved, may be left in the cloud: 403 Forbidden"
+			}
+			l.want("verdict", want, said)
+			l.want("images removed", []string{id}, cloud.asked)
+			l.want("instance", "", l.Node("p3").Instance.ID)
+		})
+	}
+}
+
 func TestAnInstanceThatCannotBeStartedIsMadeAnew(t *testing.T) {
 	for fault, nodes := range map[simulate.Fault][]string{
 		simulate.StartFails: {"p3", "p4"}, simulate.OtherTags: {"p3", "p4"}, simulate.NoSSH: {"p3"},

@@ -49,6 +49,7 @@ func (o *operation) removal(ctx context.Context) error {
 		}
 		if err == nil {
 			o.endLife()
+			o.removeShelved(ctx)
 		}
 		if err == nil || refused || ctx.Err() != nil {
 			return err
@@ -59,6 +60,25 @@ func (o *operation) removal(ctx context.Context) error {
 			return err
 		}
 		wait *= 2
+	}
+}
+
+// removeShelved removes the image that the cloud may have left, if the instance was deleted while it was shelved.
+func (o *operation) removeShelved(ctx context.Context) {
+	_, deps := o.using()
+	images, saves := deps.Cloud.(ShelvedImages)
+	group, declared := o.round.Cluster.GroupOf(o.change.Node)
+	shelves := declared && group.WhenIdle.Power() == reconfigure.Shelved
+	if !saves || !shelves || o.instance.ID == "" {
+		return
+	}
+	name, err := images.RemoveShelvedImage(ctx, o.instance)
+	switch {
+	case err != nil:
+		o.remark = "an image of it, " + o.change.Node + "-shelved, may be left in the cloud: " + err.Error()
+		o.note(o.remark)
+	case name != "":
+		o.note("the cloud had left image " + name + " of it, which is removed")
 	}
 }
 

@@ -290,3 +290,31 @@ func TestAnAnswerWithoutADateHasNoTime(t *testing.T) {
 		}
 	}
 }
+
+// TestTheImageOfAnInterruptedShelveIsRemoved has images of that name of two servers.
+func TestTheImageOfAnInterruptedShelveIsRemoved(t *testing.T) {
+	l := newLab(t, labcloud.Null{})
+	one, other := l.create("node01", "eiffel", "ACTIVE"), l.create("node01", "eiffel", "ACTIVE")
+	for _, image := range []struct{ server, name string }{
+		{one.ID, "node01-shelved"}, {other.ID, "node01-shelved"},
+	} {
+		if err := servers.CreateImage(t.Context(), l.client.compute, image.server,
+			servers.CreateImageOpts{Name: image.name}).Err; err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"node01-shelved", ""} {
+		name, err := l.client.RemoveShelvedImage(t.Context(), reconfigure.Instance{Node: "node01", ID: one.ID})
+		if err != nil || name != want {
+			t.Errorf("%q, %v, want %q", name, err, want)
+		}
+	}
+	all, err := l.client.Images(t.Context())
+	left := map[string]int{}
+	for _, image := range all {
+		left[image.Name]++
+	}
+	if err != nil || left["node01-shelved"] != 1 {
+		t.Errorf("left are %v (%v)", left, err)
+	}
+}

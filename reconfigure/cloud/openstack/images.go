@@ -146,3 +146,30 @@ func (c *Client) idle(ctx context.Context, id string) (bool, error) {
 	}
 	return s.TaskState == "", nil
 }
+
+// RemoveShelvedImage removes the image that Nova has begun of a server to shelve it. Nova removes it with a server that
+// is shelved, and not with one that is deleted while the image is uploaded. The image has the server's name and id
+// (Nova, compute.api.API.shelve and compute_utils.create_image).
+func (c *Client) RemoveShelvedImage(ctx context.Context, of reconfigure.Instance) (name string, err error) {
+	name = of.Node + "-shelved"
+	pages, err := images.List(c.images, images.ListOpts{Name: name}).AllPages(ctx)
+	if err != nil {
+		return "", c.failed("list the images of", err)
+	}
+	found, err := images.ExtractImages(pages)
+	if err != nil {
+		return "", c.failed("list the images of", err)
+	}
+	removed := ""
+	for _, i := range found {
+		if server, _ := i.Properties["instance_uuid"].(string); i.Name != name || server != of.ID {
+			continue
+		}
+		err := images.Delete(ctx, c.images, i.ID).ExtractErr()
+		if err != nil && !gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+			return "", c.failed("remove image "+i.ID+" from", err)
+		}
+		removed = name
+	}
+	return removed, nil
+}
