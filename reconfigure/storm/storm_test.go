@@ -252,7 +252,7 @@ func (s *storm) play(ctx context.Context, steps []step) {
 		s.noneIsDown()
 	}
 	if s.looks != nil {
-		s.healed(ctx)
+		s.healed()
 		s.looks.end()
 	}
 	s.quiet(ctx)
