@@ -28,7 +28,9 @@ type Cluster struct {
 	Limits         []Limit
 	Slurm          Timing
 	NFSShares      []string
-	Settings       Settings
+	// AllowedCIDRs is the networks from which the nodes can be reached by SSH and ping; empty: all of IPv4.
+	AllowedCIDRs []string
+	Settings     Settings
 	// Places has the shard of each declared node where the cloud says it, see Provider.Places; else it is nil.
 	Places map[string]string
 	// Existing is Provider.Existing.

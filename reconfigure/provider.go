@@ -67,6 +67,8 @@ type RootModule struct {
 	Group string
 	// Replace is the type of a node's resource whose replacement replaces the instance with all that belongs to it.
 	Replace string
+	// Firewall reports whether the module allows SSH and ping only from the networks that allowed_cidrs declares.
+	Firewall bool
 	// Updates has the effect of an update in place of an attribute of an instance. Other attributes have EffectUpdate.
 	Updates map[string]Effect
 	// Power is the attribute of an instance that is PowerActive while it is to run; empty: the nodes are not stopped.

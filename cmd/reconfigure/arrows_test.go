@@ -36,7 +36,7 @@ var arrows = map[string]string{
 	"reconcile":       ". nodeset snapshot",
 	"status":          ". nodeset snapshot reconcile text",
 	"usage":           ". nodeset text",
-	"config":          ". nodeset",
+	"config":          ". nodeset slurmconf",
 	"journal":         ". nodeset",
 	"gate":            ". nodeset",
 	"simulate":        ". nodeset operation",

@@ -81,7 +81,7 @@ type Report struct {
 func checks() []func(Facts) []Finding {
 	return []func(Facts) []Finding{
 		files, siteFiles, disks, authorizedKeys, hostKeys, slurmSettings, hardware, deadlines, versions, exports, clocks,
-		login, sources, quota, names,
+		login, sources, quota, names, partitions, firewall,
 	}
 }
 

@@ -51,6 +51,8 @@ func healthy() Facts {
 				{Name: "standard", Prefix: "node", Width: 2, Min: 1, Max: 4, Source: compute,
 					Slurm: map[string]string{"cpus": "4"}},
 			},
+			Partitions:   []reconfigure.Partition{{Name: "main", Groups: []string{"standard"}}},
+			AllowedCIDRs: []string{"10.0.0.0/8"},
 			Slurm: reconfigure.Timing{
 				SuspendTime: 20 * time.Minute, SuspendTimeout: 2 * time.Minute, ResumeTimeout: 15 * time.Minute,
 			},
@@ -315,6 +317,21 @@ func TestEachFinding(t *testing.T) {
 		"no quota for the few": {
 			func(f *Facts) { f.Room.Limit.RAM = 30 },
 			Error, "30 MiB of memory, and the persistent nodes need 40", "min_nodes",
+		},
+		"a group in no partition": {
+			func(f *Facts) { f.Cluster.Partitions = nil },
+			Warning, "the group standard is in no partition", "add standard to the groups of a partition",
+		},
+		"SSH from anywhere": {
+			func(f *Facts) { f.Cluster.AllowedCIDRs = nil }, Note, "SSH and ping from any address", "allowed_cidrs: [",
+		},
+		"SSH from anywhere by IPv6": {
+			func(f *Facts) { f.Cluster.AllowedCIDRs = []string{"10.0.0.0/8", "::/0"} },
+			Note, "SSH and ping from any address", "allowed_cidrs: [",
+		},
+		"networks that the cloud's module does not read": {
+			func(f *Facts) { f.Provider.Module.Firewall = false },
+			Warning, "allowed_cidrs has no effect with provider openstack", "remove allowed_cidrs",
 		},
 		"a cluster of the same name": {
 			func(f *Facts) { f.Servers = append(f.Servers, Server{Name: "ctl2", Cluster: "eiffel"}) },

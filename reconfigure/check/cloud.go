@@ -147,6 +147,52 @@ func quota(facts Facts) (found []Finding) {
 	return found
 }
 
+// partitions checks that jobs can get the nodes of each group.
+func partitions(facts Facts) (found []Finding) {
+	for _, g := range facts.Cluster.Groups {
+		if slices.ContainsFunc(facts.Cluster.Partitions, func(p reconfigure.Partition) bool {
+			return slices.Contains(p.Groups, g.Name)
+		}) {
+			continue
+		}
+		found = append(found, Finding{
+			Check: "partitions", Severity: Warning,
+			What:   fmt.Sprintf("the group %s is in no partition", g.Name),
+			Why:    "no job can use its nodes",
+			Change: fmt.Sprintf("add %s to the groups of a partition in group_vars/all.yml; then reconfigure deploy", g.Name),
+		})
+	}
+	return found
+}
+
+// firewall checks from where the nodes can be reached.
+func firewall(facts Facts) []Finding {
+	declared := facts.Cluster.AllowedCIDRs
+	switch {
+	case facts.Provider.Name == "": // not known
+		return nil
+	case !facts.Provider.Module.Firewall && len(declared) > 0:
+		return []Finding{{
+			Check: "firewall", Severity: Warning,
+			What:   fmt.Sprintf("allowed_cidrs has no effect with provider %s", facts.Provider.Name),
+			Why:    "the nodes can be reached from wherever their network can be",
+			Change: "remove allowed_cidrs from group_vars/all.yml, and restrict access in the network",
+		}}
+	case facts.Provider.Module.Firewall && (len(declared) == 0 || slices.ContainsFunc(declared, isAnywhere)):
+		return []Finding{{
+			Check: "firewall", Severity: Note,
+			What: "the security group allows SSH and ping from any address",
+			Why:  "where the network of the nodes is public, anybody can try to log in to each of them",
+			Change: "allowed_cidrs: [192.0.2.0/24] in group_vars/all.yml, with the networks of this host and of the users; " +
+				"then reconfigure deploy",
+		}}
+	}
+	return nil
+}
+
+// isAnywhere reports whether a network has all addresses.
+func isAnywhere(cidr string) bool { return strings.HasSuffix(cidr, "/0") }
+
 // Server is a server of the project, of any owner.
 type Server struct {
 	ID      string

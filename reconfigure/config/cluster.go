@@ -24,7 +24,8 @@ func (d *declaration) cluster() reconfigure.Cluster {
 			SuspendTimeout: seconds(d.slurm.suspendTimeout),
 			ResumeTimeout:  seconds(d.slurm.resumeTimeout),
 		},
-		NFSShares: each(d.nfsShares.is, content),
+		NFSShares:    each(d.nfsShares.is, content),
+		AllowedCIDRs: each(d.allowedCIDRs.is, content),
 		Settings: reconfigure.Settings{
 			StateDir:    d.settings.stateDir.is,
 			Journal:     d.settings.journal.is,

@@ -80,7 +80,8 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 			SuspendTimeout: 2 * time.Minute,
 			ResumeTimeout:  15 * time.Minute,
 		},
-		NFSShares: []string{},
+		NFSShares:    []string{},
+		AllowedCIDRs: []string{},
 		Settings: reconfigure.Settings{
 			StateDir:  filepath.Join(dir, "state"),
 			Directory: "/opt/eiffel", AuthorizedKeys: "~eiffel/.ssh/authorized_keys",
@@ -235,13 +236,35 @@ var edits = []struct{ name, from, to, want string }{
 	{"a time in quotes", "MaxTime: 7-00:00:00", `MaxTime: "24:00:00"`, ""},
 	{"truth values and lists in slurm.conf", "MaxTime: 7-00:00:00", "Hidden: true, RootOnly: no, AllowGroups: [a, b]",
 		""},
-	{"text with blanks, quoted for slurm.conf", "MaxTime: 7-00:00:00", `X: '"a b"'`, ""},
+	{"text with blanks, quoted for slurm.conf", "MaxTime: 7-00:00:00", `QOS: '"a b"'`, ""},
+	{"a misspelt setting of nodes", "CPUs: 4", "CPU: 4",
+		"node_groups[0].slurm.CPU: unknown key, with which slurmctld of 22.05 and 24.11 does not start; did you mean " +
+			"CPUs?"},
+	{"a setting in another case", "MaxTime: 7-00:00:00", "Maxtime: 7-00:00:00", ""},
+	{"an unknown setting of a partition", "MaxTime: 7-00:00:00", "Foo: bar",
+		"partitions[0].slurm.Foo: unknown key, with which slurmctld of 22.05 and 24.11 does not start"},
+	{"a setting of nodes that is not a number", "RealMemory: 7500", "RealMemory: 7.5G",
+		`node_groups[0].slurm.RealMemory: "7.5G" is not a whole number in plain digits; the unit is MiB, as in 7500`},
+	{"a setting of nodes with a fraction", "CPUs: 4", "CPUs: 4.5",
+		`node_groups[0].slurm.CPUs: "4.5" is not a whole number in plain digits`},
+	{"memory in GiB, by multiples of 1024", "RealMemory: 7500", "RealMemory: 7K", ""},
+	{"an unknown setting of the cluster", "extra: {}", "extra: {MaxJobCuont: 5}",
+		"slurm.extra.MaxJobCuont: unknown key, with which slurmctld of 22.05 and 24.11 does not start; did you mean " +
+			"MaxJobCount?"},
 	{"private data that hides cloud nodes", "extra: {}", "extra: {privatedata: jobs}",
 		"slurm.extra.privatedata: must have cloud in it, or Slurm says of a node that is powered down that it is not " +
 			"found"},
 	{"private data with cloud nodes", "extra: {}", "extra: {PrivateData: [jobs, Cloud]}", ""},
 	{"a setting that is generated", "extra: {}", "extra: {resumeprogram: /bin/true}",
 		"slurm.extra.resumeprogram: cannot be set here: it is generated from the scripts of this project"},
+	{"networks that may reach the nodes", "nfs_shares: ", "allowed_cidrs: [192.0.2.0/24, 2001:db8::/32]\nnfs_shares: ",
+		""},
+	{"a host for a network", "nfs_shares: ", "allowed_cidrs: [192.0.2.7/24]\nnfs_shares: ",
+		`allowed_cidrs[0]: "192.0.2.7/24" is not the network's first address; write 192.0.2.0/24`},
+	{"an address for a network", "nfs_shares: ", "allowed_cidrs: [192.0.2.7]\nnfs_shares: ",
+		`allowed_cidrs[0]: "192.0.2.7" is not a network in CIDR notation, as 192.0.2.0/24 or 2001:db8::/32`},
+	{"no network", "nfs_shares: ", "allowed_cidrs: []\nnfs_shares: ", "allowed_cidrs: is empty, so that this host could " +
+		"not reach the nodes; write its network, or leave the key out to allow all addresses"},
 	{"several resources", `gres: ""`, "gres: gpu:a100:4,gpu:t4:2,tmp:no_consume:100G", ""},
 	{"a public key", `public_key: ""`, "public_key: ssh-ed25519 " +
 		"AAAAC3NzaC1lZDI1NTE5AAAAIJJ7DTd3VKu3Kbbzz5SgtMVmRH6aZpbMzoBOnGDXBwzC alice", ""},
@@ -302,8 +325,8 @@ var edits = []struct{ name, from, to, want string }{
 	{"retries that are not a number", "retries: 1", "retries: once",
 		`reconfigure.retries: must be a whole number in plain digits, but is the text "once"`},
 	{"an alias", "flavor: m1.medium\n  network: cluster", "flavor: &f m1.medium\n  network: *f", ""},
-	{"an alias of the value that contains it", "extra: {}", "extra: {A: &a [*a]}",
-		"slurm.extra.A[0]: must be text, a number, true or false, but is a list"},
+	{"an alias of the value that contains it", "extra: {}", "extra: {MpiParams: &a [*a]}",
+		"slurm.extra.MpiParams[0]: must be text, a number, true or false, but is a list"},
 }
 
 var lineNumber = regexp.MustCompile(`line \d+`)

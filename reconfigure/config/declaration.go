@@ -6,6 +6,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/slurmconf"
 )
 
 // declaration is the values of the file that the rules between keys and the Cluster need.
@@ -21,7 +22,10 @@ type declaration struct {
 	slurm      timing
 	extra      map[string]value[string] // by lower-case name
 	nfsShares  value[[]value[string]]
-	settings   settingsOfTool
+
+	allowedCIDRs value[[]value[string]]
+
+	settings settingsOfTool
 }
 
 type source struct {
@@ -100,6 +104,7 @@ func (d *declaration) schema(dir string) object {
 		"partitions":       list(&d.partitions, (*partition).schema),
 		"limits":           optional{list(&d.limits, (*limit).schema)},
 		"slurm":            d.slurmSchema(),
+		"allowed_cidrs":    optional{texts(&d.allowedCIDRs, network)},
 		"name_resolution":  text(new(value[string]), oneOf("hosts", "dns")),
 		"nfs_shares":       texts(&d.nfsShares, shared),
 		"reconfigure":      d.settings.schema(dir),
@@ -189,7 +194,7 @@ func (g *group) schema() object {
 		"max_age":     optional{text(&g.maxAge, maybe(age))},
 		"features":    optional{texts(new(value[[]value[string]]), feature())},
 		"gres":        optional{text(&g.gres, maybe(gres()))},
-		"slurm":       optional{settings(&g.slurm, ofNodes())},
+		"slurm":       optional{settings(&g.slurm, slurmconf.NodeSettings(), ofNodes())},
 	})
 }
 
@@ -217,7 +222,7 @@ func (p *partition) schema() object {
 		"default":        optional{boolean(&p.isDefault)},
 		"all_or_nothing": optional{boolean(&p.allOrNothing)},
 		"fresh":          optional{text(&p.fresh, maybe(oneOf(perJob)))},
-		"slurm":          optional{settings(&p.slurm, ofPartition())},
+		"slurm":          optional{settings(&p.slurm, slurmconf.PartitionSettings(), ofPartition())},
 	}
 }
 
@@ -235,7 +240,7 @@ func (d *declaration) slurmSchema() object {
 		"suspend_rate":          integer(new(value[int]), 0, slurm16),
 		"controller_parameters": optional{texts(new(value[[]value[string]]), parameter)},
 		"accounting_storage":    optional{text(&d.slurm.accountingStorage, oneOf("none", slurmdbd))},
-		"extra":                 optional{settings(&d.extra, ofCluster())},
+		"extra":                 optional{settings(&d.extra, slurmconf.Settings(), ofCluster())},
 	}
 }
 

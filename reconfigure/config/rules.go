@@ -14,11 +14,20 @@ func (d *declaration) check(r *report) {
 		g.checkSize(r)
 	}
 	d.checkNumber(r)
+	d.checkNetworks(r)
 	d.checkNodeNames(r)
 	d.checkPartitions(r)
 	d.checkLimits(r)
 	d.checkFresh(r)
 	d.checkSlurm(r)
+}
+
+// checkNetworks requires a network from which the control host can reach the nodes.
+func (d *declaration) checkNetworks(r *report) {
+	if d.allowedCIDRs.ok && len(d.allowedCIDRs.is) == 0 {
+		r.add(d.allowedCIDRs.place, "is empty, so that this host could not reach the nodes; write its network, or leave "+
+			"the key out to allow all addresses")
+	}
 }
 
 func (g group) checkSize(r *report) {

@@ -4,15 +4,23 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// settings reads further settings of slurm.conf: any of its keys except the generated ones. The map generated has their
+// settings reads further settings of slurm.conf: the known keys except the generated ones. The map generated has their
 // names, in lower case since the keys of slurm.conf are not case-sensitive, and what they are generated from. The
 // values are stored by names in lower case.
-func settings(into *map[string]value[string], generated map[string]string) reader {
+func settings(into *map[string]value[string], known []string, generated map[string]string) reader {
+	isKnown := func(key string) bool {
+		return slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, key) })
+	}
+	allowed := slices.DeleteFunc(slices.Clone(known), func(key string) bool {
+		_, ours := generated[strings.ToLower(key)]
+		return ours
+	})
 	return readerFunc(func(r *report, path string, n *yaml.Node) {
 		*into = map[string]value[string]{}
 		entries, _ := r.entries(path, n)
@@ -26,15 +34,51 @@ func settings(into *map[string]value[string], generated map[string]string) reade
 				r.add(e.place, "is not a key of slurm.conf")
 			case ours:
 				r.add(e.place, "cannot be set here: it is generated from %s", from)
+			case !isKnown(e.key):
+				r.add(e.place, "%s", unknownSetting(e.key, allowed))
 			case double:
 				r.add(e.place, "is a duplicate of %s in line %d: the keys of slurm.conf are not case-sensitive",
 					before.key, before.line)
 			default:
 				first[key] = e
-				(*into)[key] = r.setting(e.path, e.node)
+				v := r.setting(e.path, e.node)
+				if v.ok && slices.Contains(numbersOfNodes(), key) && !wholeNumber.MatchString(v.is) {
+					r.add(v.place, "%q is not a whole number in plain digits%s", v.is, unitOf(key))
+					v.ok = false
+				}
+				(*into)[key] = v
 			}
 		}
 	})
+}
+
+// unknownSetting says that slurmctld would not start with a key, and which one may be meant.
+func unknownSetting(key string, allowed []string) string {
+	message := "unknown key, with which slurmctld of 22.05 and 24.11 does not start"
+	if near, ok := nearest(key, allowed); ok {
+		message += fmt.Sprintf("; did you mean %s?", near)
+	}
+	return message
+}
+
+// numbersOfNodes returns the settings of NodeName lines that Slurm reads as whole numbers (read_config.c), in lower
+// case. No other line has a setting of such a name.
+func numbersOfNodes() []string {
+	return []string{
+		"boards", "corespeccount", "corespersocket", "cpus", "memspeclimit", "procs", "realmemory",
+		"restrictedcorespergpu", "sockets", "socketsperboard", "threadspercore", "tmpdisk", "weight",
+	}
+}
+
+// wholeNumber matches what Slurm reads as a whole number: K multiplies it by 1024, and there are no other units.
+var wholeNumber = regexp.MustCompile(`^[0-9]+[kK]?$`)
+
+// unitOf says in which unit a setting is, for messages.
+func unitOf(key string) string {
+	if key == "realmemory" || key == "tmpdisk" || key == "memspeclimit" {
+		return "; the unit is MiB, as in 7500"
+	}
+	return ""
 }
 
 var settingName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)

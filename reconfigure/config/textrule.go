@@ -96,6 +96,18 @@ func address(s string) error {
 	return like(label+`(?:\.`+label+`)*`, "is neither an IP address nor a host name (RFC 1123)")(s)
 }
 
+// network allows a network of IPv4 or IPv6 in the form that Neutron stores it.
+func network(s string) error {
+	prefix, err := netip.ParsePrefix(s)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not a network in CIDR notation, as 192.0.2.0/24 or 2001:db8::/32", s)
+	case prefix.Masked().String() != s:
+		return fmt.Errorf("%q is not the network's first address; write %s", s, prefix.Masked())
+	}
+	return nil
+}
+
 // publicKey allows a key in OpenSSH's format on one line, without the options of authorized_keys.
 func publicKey(s string) error {
 	if strings.HasPrefix(s, "-----BEGIN") {

@@ -10,6 +10,7 @@ locals {
   cluster = yamldecode(file(var.cluster_file))
   control = local.cluster.control_node
   public  = trimspace(local.cluster.key_pair.public_key)
+  allowed = try(local.cluster.allowed_cidrs, ["0.0.0.0/0"])
   mark    = "Slurm cluster ${local.cluster.cluster_name}"
 
   shard = terraform.workspace == "default" ? "" : terraform.workspace
@@ -127,27 +128,35 @@ resource "openstack_networking_secgroup_rule_v2" "inside" {
   security_group_id = openstack_networking_secgroup_v2.cluster[0].id
 }
 
-# The control host logs in to every node by SSH; its address, as the nodes see it, depends on the site's routers. Users log in to the control node from
-# anywhere. To restrict access, use a private network, with a floating IP for the control node.
-resource "openstack_networking_secgroup_rule_v2" "ssh" {
-  count = local.shared ? 1 : 0
+resource "openstack_networking_secgroup_rule_v2" "inside_ipv6" {
+  count = local.shared && anytrue([for cidr in local.allowed : strcontains(cidr, ":")]) ? 1 : 0
 
   direction         = "ingress"
-  ethertype         = "IPv4"
+  ethertype         = "IPv6"
+  remote_group_id   = openstack_networking_secgroup_v2.cluster[0].id
+  security_group_id = openstack_networking_secgroup_v2.cluster[0].id
+}
+
+# The control host logs in to every node by SSH; its address, as the nodes see it, depends on the site's routers. Users log in to the control node.
+resource "openstack_networking_secgroup_rule_v2" "ssh" {
+  count = local.shared ? length(local.allowed) : 0
+
+  direction         = "ingress"
+  ethertype         = strcontains(local.allowed[count.index], ":") ? "IPv6" : "IPv4"
   protocol          = "tcp"
   port_range_min    = 22
   port_range_max    = 22
-  remote_ip_prefix  = "0.0.0.0/0"
+  remote_ip_prefix  = local.allowed[count.index]
   security_group_id = openstack_networking_secgroup_v2.cluster[0].id
 }
 
 resource "openstack_networking_secgroup_rule_v2" "ping" {
-  count = local.shared ? 1 : 0
+  count = local.shared ? length(local.allowed) : 0
 
   direction         = "ingress"
-  ethertype         = "IPv4"
-  protocol          = "icmp"
-  remote_ip_prefix  = "0.0.0.0/0"
+  ethertype         = strcontains(local.allowed[count.index], ":") ? "IPv6" : "IPv4"
+  protocol          = strcontains(local.allowed[count.index], ":") ? "ipv6-icmp" : "icmp"
+  remote_ip_prefix  = local.allowed[count.index]
   security_group_id = openstack_networking_secgroup_v2.cluster[0].id
 }
 

@@ -29,7 +29,7 @@ func Provider() reconfigure.Provider {
 		},
 		Module: reconfigure.RootModule{
 			Instance: instanceType, Port: portType, PortAddresses: "all_fixed_ips", Group: groupType,
-			Replace: instanceType, Power: powerState,
+			Replace: instanceType, Power: powerState, Firewall: true,
 			// Since version 1.48 the provider rebuilds an instance in place for another image, and resizes it for
 			// another flavor, which ends its jobs.
 			Updates: map[string]reconfigure.Effect{
