@@ -16,9 +16,8 @@ import (
 func requestFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{
-			Name: "no-wait",
-			Usage: "return as soon as the request is on disk; nodes that are not declared are left out " +
-				"instead of refusing it all",
+			Name:               "no-wait",
+			Usage:              "return as soon as the request is on disk",
 			DisableDefaultText: true,
 		},
 		&cli.BoolFlag{Name: "dry-run", Usage: "show what would be done, and do nothing", DisableDefaultText: true},
@@ -59,10 +58,18 @@ func submit(c *cli.Context, r reconfigure.Request) error {
 	if err != nil {
 		return err
 	}
-	// Slurm's slurm.conf may be older than the declaration: one node that is gone must not hold back the others that
-	// its jobs wait for.
-	if err := declared(c, s.Cluster, r.Nodes); err != nil && !c.Bool("no-wait") {
-		return err
+	// slurm.conf may be older than the declaration: a node that is gone must not hold back the others that Slurm's jobs
+	// wait for.
+	if s.Declared() && !site.ThroughGate(c.Context) {
+		if err := declared(c, s.Cluster, r.Nodes); err != nil {
+			return err
+		}
+	}
+	// Slurm asks once, so its calls also wait until the cloud's credentials are there. A person who waits is told at once.
+	if !unconditional(c, r.Mode) {
+		if err := s.CloudConfigured(); err != nil {
+			return err
+		}
 	}
 	if r.Mode == reconfigure.Deploy {
 		warnOfErrors(c, s)

@@ -24,6 +24,12 @@ func Caller(ctx context.Context) string {
 	return describeCaller(name, os.Getenv)
 }
 
+// ThroughGate reports whether the call came through the gate: it is Slurm's, and not a person's.
+func ThroughGate(ctx context.Context) bool {
+	_, is := ctx.Value(callerKey{}).(string)
+	return is
+}
+
 func describeCaller(name string, env func(string) string) string {
 	if behind := env("SUDO_USER"); behind != "" && behind != name { // sudo(8), ENVIRONMENT
 		name = behind + " as " + name

@@ -97,8 +97,8 @@ func wire[C Cloud](
 	}, check, nil}
 }
 
-// providerNamed returns the kind of cloud with a name; the default for an empty one.
-func providerNamed(name string) (provider, error) {
+// providerNamed returns the kind of cloud with a name that the declaration in dir has; the default for an empty one.
+func providerNamed(dir, name string) (provider, error) {
 	var names []string
 	for _, p := range providers() {
 		if p.Name == name || name == "" {
@@ -106,7 +106,7 @@ func providerNamed(name string) (provider, error) {
 		}
 		names = append(names, p.Name)
 	}
-	return provider{}, fmt.Errorf("%s: provider: %q is none of %s", config.File, name, strings.Join(names, ", "))
+	return provider{}, config.Wrong(dir, "provider", "%q is none of %s", name, strings.Join(names, ", "))
 }
 
 // adapt takes from a declaration what the kind of cloud does not have, and places the nodes. It returns an error for a
@@ -118,10 +118,10 @@ func (p provider) adapt(dir string, c reconfigure.Cluster) (reconfigure.Cluster,
 	if p.Module.Port == "" {
 		c = c.WithoutPorts()
 	}
-	for _, g := range c.Groups {
+	for i, g := range c.Groups {
 		if p.Module.Power == "" && g.WhenIdle.Power() != "" {
-			return c, fmt.Errorf("%s: node group %s: when_idle: %s is not possible with provider %s; make it %s",
-				config.File, g.Name, g.WhenIdle, p.Name, reconfigure.IdleDelete)
+			return c, config.Wrong(dir, fmt.Sprintf("node_groups[%d].when_idle", i),
+				"%s is not possible with provider %s; make it %s", g.WhenIdle, p.Name, reconfigure.IdleDelete)
 		}
 	}
 	c.Settings.Interrupt = c.Settings.Interrupt && p.Module.Finish != nil
@@ -136,23 +136,23 @@ func (p provider) adapt(dir string, c reconfigure.Cluster) (reconfigure.Cluster,
 // adaptExisting has nodes that are not needed be switched off, and keep their addresses.
 func (p provider) adaptExisting(dir string, c reconfigure.Cluster) (reconfigure.Cluster, error) {
 	if c.Settings.HostKeys != reconfigure.HostKeysAcceptNew {
-		return c, fmt.Errorf("%s: reconfigure.host_keys: %s is not possible with provider %s, since no console is read; "+
-			"make it %s", config.File, c.Settings.HostKeys, p.Name, reconfigure.HostKeysAcceptNew)
+		return c, config.Wrong(dir, "reconfigure.host_keys", "%s is not possible with provider %s, since no console is "+
+			"read; make it %s", c.Settings.HostKeys, p.Name, reconfigure.HostKeysAcceptNew)
 	}
 	c.Existing, c.Settings.Interrupt = true, false
 	c.Groups = slices.Clone(c.Groups)
 	for i, g := range c.Groups {
 		if g.WhenIdle == reconfigure.IdleShelve {
-			return c, fmt.Errorf("%s: node group %s: when_idle: %s is not possible with provider %s; make it %s",
-				config.File, g.Name, g.WhenIdle, p.Name, reconfigure.IdleStop)
+			return c, config.Wrong(dir, fmt.Sprintf("node_groups[%d].when_idle", i),
+				"%s is not possible with provider %s; make it %s", g.WhenIdle, p.Name, reconfigure.IdleStop)
 		}
 		if g.MaxAge > 0 {
-			return c, fmt.Errorf("%s: node group %s: max_age is not possible with provider %s, since nothing is made anew; "+
-				"take it out", config.File, g.Name, p.Name)
+			return c, config.Wrong(dir, fmt.Sprintf("node_groups[%d].max_age", i),
+				"it is not possible with provider %s, which makes nothing anew; remove it", p.Name)
 		}
 		if c.Fresh(g.Name) {
-			return c, fmt.Errorf("%s: fresh: job of a partition over node group %s is not possible with provider %s, since "+
-				"nothing is made anew; take it out", config.File, g.Name, p.Name)
+			return c, config.Wrong(dir, "partitions", "fresh: job of a partition over node group %s is not possible with "+
+				"provider %s, which makes nothing anew; remove it", g.Name, p.Name)
 		}
 		c.Groups[i].WhenIdle, c.Groups[i].MaxStopped, c.Groups[i].KeepPorts = reconfigure.IdleStop, g.Max, true
 	}

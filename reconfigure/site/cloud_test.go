@@ -17,7 +17,7 @@ func TestProviderIsFoundByItsName(t *testing.T) {
 	for name, want := range map[string]string{
 		"": first, first: first, "libvirt": "libvirt", "vsphere": "vsphere", "paper": "",
 	} {
-		p, err := providerNamed(name)
+		p, err := providerNamed(t.TempDir(), name)
 		if p.Name != want || (err == nil) != (want != "") {
 			t.Errorf("%q is %q, error %v", name, p.Name, err)
 		}
@@ -63,7 +63,7 @@ func TestWhatACloudDoesNotHaveIsOff(t *testing.T) {
 		t.Error(err)
 	}
 	stays := provider{Provider: reconfigure.Provider{Name: "paper"}}
-	const why = "node group g: when_idle: stop is not possible with provider paper; make it delete"
+	const why = "node_groups[0].when_idle: stop is not possible with provider paper; make it delete"
 	if _, err := stays.adapt("", declared); err == nil || !strings.Contains(err.Error(), why) {
 		t.Errorf("an error of %v", err)
 	}
@@ -100,10 +100,10 @@ func TestExistingMachinesAreStopped(t *testing.T) {
 	fresh := declared(reconfigure.IdleStop, reconfigure.HostKeysAcceptNew)
 	fresh.Partitions = []reconfigure.Partition{{Name: "p", Groups: []string{"g"}, Fresh: true}}
 	for want, c := range map[string]reconfigure.Cluster{
-		"fresh: job":         fresh,
-		"max_age":            aged,
-		"when_idle: shelve":  declared(reconfigure.IdleShelve, reconfigure.HostKeysAcceptNew),
-		"make it accept-new": declared(reconfigure.IdleStop, reconfigure.HostKeysConsole),
+		"fresh: job":                        fresh,
+		"max_age":                           aged,
+		"when_idle: shelve is not possible": declared(reconfigure.IdleShelve, reconfigure.HostKeysAcceptNew),
+		"make it accept-new":                declared(reconfigure.IdleStop, reconfigure.HostKeysConsole),
 	} {
 		if _, err := p.adapt("", c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)

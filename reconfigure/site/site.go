@@ -35,15 +35,20 @@ func Open(dir string) (Site, error) {
 	if err != nil {
 		return Site{}, err
 	}
-	cluster, err := config.Load(dir)
+	s, err := open(dir)
 	var problems *config.Problems
 	if errors.As(err, &problems) {
-		return Site{}, fmt.Errorf("%s has %d problem(s):\n%w", filepath.Join(dir, config.File), len(*problems), err)
+		err = fmt.Errorf("%s has %d problem(s):\n%w", filepath.Join(dir, config.File), len(*problems), err)
 	}
+	return s, err
+}
+
+func open(dir string) (Site, error) {
+	cluster, err := config.Load(dir)
 	if err != nil {
 		return Site{}, err
 	}
-	p, err := providerNamed(cluster.Provider)
+	p, err := providerNamed(dir, cluster.Provider)
 	if err != nil {
 		return Site{}, err
 	}
@@ -52,6 +57,9 @@ func Open(dir string) (Site, error) {
 	}
 	return Site{Dir: dir, Cluster: cluster, provider: p}, nil
 }
+
+// Declared reports whether the declaration could be read. Without it only the journal is known.
+func (s Site) Declared() bool { return s.provider.open != nil }
 
 // file names a file of the cluster directory.
 func (s Site) file(elem ...string) string {

@@ -54,7 +54,7 @@ func keepJobs(ctx context.Context, log *journal.Journal, client *slurm.Client, o
 // KnowsGroup returns an error unless a node group of that name is declared, or is that of the control node. The empty
 // name is none.
 func (s Site) KnowsGroup(name string) error {
-	if name == "" || name == reconfigure.ControlGroup {
+	if name == "" || name == reconfigure.ControlGroup || !s.Declared() {
 		return nil
 	}
 	_, err := reconfigure.GroupNamed(s.Cluster.Groups, name)
@@ -101,9 +101,11 @@ func (s Site) usage(
 	ctx context.Context, log *journal.Journal, out *slog.Logger, pick usage.Filter,
 ) (usage.Facts, error) {
 	facts := usage.Facts{Now: time.Now(), Outcomes: map[reconfigure.RequestID]reconfigure.Outcome{}}
-	if err := s.askForJobs(ctx, log, out); err != nil {
-		out.WarnContext(ctx, "Slurm does not say which jobs there are: only what is known already is shown",
-			"reason", err.Error())
+	if s.Declared() { // else who calls was told already
+		if err := s.askForJobs(ctx, log, out); err != nil {
+			out.WarnContext(ctx, "Slurm does not say which jobs there are: only what is known already is shown",
+				"reason", err.Error())
+		}
 	}
 	var err error
 	if facts.Runs, err = log.JobRuns(ctx, pick.Since, pick.IDs...); err != nil {

@@ -38,7 +38,7 @@ func findBinary(ctx context.Context, configured, dir string) (string, error) {
 	if path, err := Installed(ctx, configured, dir); path != "" || err != nil {
 		return path, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("terraform: %w", err)
 	}
 	path, err := install.NewInstaller().Ensure(ctx, []src.Source{download(dir)})
