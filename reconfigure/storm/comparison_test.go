@@ -127,7 +127,7 @@ func (s *storm) healed() {
 		out := strings.Contains(n.State, "DRAIN") || strings.Contains(n.State, "DOWN+CLOUD")
 		gone := strings.Contains(n.State, "POWERED_DOWN") || strings.Contains(n.State, "POWERING_DOWN")
 		switch {
-		case out && !ours && !strings.Contains(n.State, "POWERED_DOWN"):
+		case out && !ours:
 		case gone && (n.Instance.Node != "" || slices.Contains(orphans, node)):
 			s.complain("the workers' own comparison has left an instance of %s, which is powered down: %+v", node, n)
 		case strings.Contains(n.State, "POWERING_UP"):

@@ -8,7 +8,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
-// TestStormsThatFailed plays storms that random draws have found, without the steps that do not matter.
+// TestStormsThatFailed plays storms that random draws have found, without the steps that do not matter, and those that
+// hardly any draw has.
 func TestStormsThatFailed(t *testing.T) {
 	for name, c := range map[string]struct {
 		set   func(*storm)
@@ -20,6 +21,12 @@ func TestStormsThatFailed(t *testing.T) {
 			{what: "time passes", n: 2},
 			{what: "cluster fault", fault: simulate.StateLocked, on: true},
 			{what: "time passes", n: 12},
+		}},
+		"slurmd registers between DOWN and the hand-back, and a job starts": {steps: []step{
+			{what: "slurmd is slow", n: 12},
+			{what: "node fault", nodes: []string{"p3"}, fault: simulate.RegistersLate, on: true},
+			{what: "jobs need", nodes: []string{"p3"}},
+			{what: "time passes", n: 10},
 		}},
 		"an instance is rebooted before its host key was learned": {steps: []step{
 			{what: "boots are slow", n: 12},
