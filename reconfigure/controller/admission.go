@@ -25,8 +25,10 @@ type busy struct {
 	pass  bool                  // resumes and suspends may begin before a request that must be alone
 }
 
-// mustBeAlone reports whether a request begins only when nothing is under way.
-func (b busy) mustBeAlone(r reconfigure.Request) bool { return whole(r.Mode) || r.ID == b.first }
+// mustBeAlone reports whether a request begins only when nothing is under way. One that is only previewed has no id.
+func (b busy) mustBeAlone(r reconfigure.Request) bool {
+	return whole(r.Mode) || b.first != 0 && r.ID == b.first
+}
 
 // Next selects the requests that are planned next, from those without an outcome, oldest first. A request that another
 // one undoes is left out, but stays open until that one begins, which may be cancelled before. Ready reports whether a

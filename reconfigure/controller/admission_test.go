@@ -257,3 +257,11 @@ func TestRequestsForANodeAreCarriedOutInOrder(t *testing.T) {
 		}
 	})
 }
+
+// A request that is only previewed has no id yet.
+func TestARequestIsPreviewedWithThoseThatWait(t *testing.T) {
+	waits, previewed := request(2, reconfigure.Resume, "n5"), request(0, reconfigure.Resume, "n6")
+	if together := With([]reconfigure.Request{waits}, previewed); len(together) != 2 {
+		t.Errorf("previewed together: %+v", together)
+	}
+}
