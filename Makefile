@@ -15,7 +15,7 @@ help: ## list the targets
 build: ## build bin/reconfigure
 	@index=$$(mktemp) && trap 'rm -f "$$index"' EXIT && \
 	if cp "$$(git rev-parse --git-path index)" "$$index" 2>/dev/null; then \
-		export GIT_INDEX_FILE="$$index"; git update-index --skip-worktree group_vars/all.yml; fi && \
+		export GIT_INDEX_FILE="$$index"; git update-index --skip-worktree group_vars/all.yml 2>/dev/null || :; fi && \
 	CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/reconfigure ./cmd/reconfigure
 
 .PHONY: sbom
