@@ -101,16 +101,18 @@ func killALab(t *testing.T, base string) {
 		}
 		maps.Copy(spaces, namespaces(t, strings.TrimSpace(string(pid))))
 	}
-	if len(processesIn(t, spaces)) == 0 {
+	ended := now(t)
+	if len(processesIn(t, spaces, ended)) == 0 {
 		t.Fatal("no process to be seen in the machines")
 	}
 	if err := machine.Cleanup("machdeath", filepath.Join(dir, "machines")); err == nil {
 		t.Fatal("a lab that runs was cleaned up")
 	}
 
+	ended = now(t)
 	kill()
 	eventually(t, func() error {
-		if left := processesIn(t, spaces); len(left) > 0 {
+		if left := processesIn(t, spaces, ended); len(left) > 0 {
 			return fmt.Errorf("processes left: %v", left)
 		}
 		if _, err := net.InterfaceByName("lab-machdeath"); err == nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/eiffel-hpc/eiffel/lab/image"
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
@@ -450,11 +451,11 @@ func TestDestroyLeavesNothing(t *testing.T) {
 	a := lab.spec(t, 1)
 	lab.boot(t, a)
 	init := initOf(t, lab, a)
-	spaces := namespaces(t, init)
+	spaces, ended := namespaces(t, init), now(t)
 	if err := lab.Destroy(t.Context(), a.ID); err != nil {
 		t.Fatal(err)
 	}
-	if left := processesIn(t, spaces); len(left) > 0 {
+	if left := processesIn(t, spaces, ended); len(left) > 0 {
 		t.Errorf("processes left: %v", left)
 	}
 	if left, err := os.ReadDir(filepath.Join(lab.dir, "machines")); err != nil || len(left) > 0 {
@@ -561,8 +562,9 @@ func namespaces(t *testing.T, pid string) map[string]bool {
 	return spaces
 }
 
-// processesIn returns the processes in any of the namespaces.
-func processesIn(t *testing.T, spaces map[string]bool) []string {
+// processesIn returns the processes in any of the namespaces that began before a time, in clock ticks since the boot of
+// the computer: the kernel gives the number of a namespace that has ended to the next one, which may be another lab's.
+func processesIn(t *testing.T, spaces map[string]bool, before int64) []string {
 	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/ns/*")
 	if err != nil {
@@ -570,11 +572,41 @@ func processesIn(t *testing.T, spaces map[string]bool) []string {
 	}
 	var found []string
 	for _, link := range links {
-		if space, err := os.Readlink(link); err == nil && spaces[space] {
+		space, err := os.Readlink(link)
+		if err != nil || !spaces[space] {
+			continue
+		}
+		if began, runs := beginning(filepath.Dir(filepath.Dir(link))); runs && began < before {
 			found = append(found, link)
 		}
 	}
 	return found
+}
+
+// beginning returns when a process began, in clock ticks since the boot (proc(5), /proc/PID/stat, starttime); false if it
+// has ended.
+func beginning(process string) (ticks int64, runs bool) {
+	stat, err := os.ReadFile(filepath.Join(process, "stat"))
+	if err != nil {
+		return 0, false
+	}
+	_, fields, _ := strings.Cut(string(stat), ") ") // behind the name: state is the third field, starttime the 22nd
+	if all := strings.Fields(fields); len(all) > 19 {
+		ticks, err = strconv.ParseInt(all[19], 10, 64)
+		return ticks, err == nil
+	}
+	return 0, false
+}
+
+// now returns the time as beginning has it. A tick is 10 ms on all of Linux's common platforms.
+func now(t *testing.T) int64 {
+	t.Helper()
+	var passed unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &passed); err != nil {
+		t.Fatal(err)
+	}
+	const tick = 10 * time.Millisecond
+	return passed.Nano()/int64(tick) + 1
 }
 
 func BenchmarkBootAHundred(b *testing.B) {

@@ -82,13 +82,14 @@ func TestSystemdRebootsAndStopsAndLeavesNothing(t *testing.T) {
 	if len(groupsOf(t, a)) == 0 {
 		t.Error("the machine has no control group: the test proves nothing")
 	}
+	ended := now(t)
 	if err := lab.Stop(t.Context(), a.ID); err != nil {
 		t.Fatal(err)
 	}
 	if text := lab.console(t, a); !strings.Contains(text, "Power") {
 		t.Errorf("it was not shut down, but killed:\n%s", text)
 	}
-	if left := processesIn(t, spaces); len(left) > 0 {
+	if left := processesIn(t, spaces, ended); len(left) > 0 {
 		t.Errorf("processes left: %v", left)
 	}
 	if left := groupsOf(t, a); len(left) > 0 {

@@ -17,7 +17,7 @@ import (
 // go on, as after a crash of the worker; TestKilledInEveryPhase kills them too.
 func TestKilledAtEachEventOfABoot(t *testing.T) {
 	lab.AwaitQuiet(t)
-	nodes := []string{"w02", "w03", "w04", "w05", "w06", "w07", "w08", "w09", "w10", "w11", "w12", "w13"}
+	nodes := []string{"w02", "w03", "w04", "w05", "w06", "w07", "w08", "w09", "w10", "w11", "w12"}
 	jobs := map[string]string{} // by node
 	resume := func(node string) *watched {
 		jobs[node] = lab.Job(t, "--nodelist="+node, harness.Until)
@@ -26,6 +26,9 @@ func TestKilledAtEachEventOfABoot(t *testing.T) {
 	w := resume("w01")
 	undisturbed := w.took()
 	kinds := w.kinds()
+	if last := len(kinds) - 1; kinds[last] == "verify done" {
+		kinds = kinds[:last] // the worker may end at it, before it can be killed
+	}
 	t.Logf("undisturbed: %.1f s, %d kinds of events: %s", undisturbed.Seconds(), len(kinds), strings.Join(kinds, ", "))
 	if len(kinds) > len(nodes) {
 		t.Fatalf("%d kinds of events, and nodes for %d", len(kinds), len(nodes))
