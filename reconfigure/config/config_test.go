@@ -251,6 +251,7 @@ var edits = []struct{ name, from, to, want string }{
 	{"an unknown setting of the cluster", "extra: {}", "extra: {MaxJobCuont: 5}",
 		"slurm.extra.MaxJobCuont: unknown key, with which slurmctld of 22.05 and 24.11 does not start; did you mean " +
 			"MaxJobCount?"},
+	{"a setting of a later release", "extra: {}", "extra: {NamespaceType: namespace/linux}", ""},
 	{"private data that hides cloud nodes", "extra: {}", "extra: {privatedata: jobs}",
 		"slurm.extra.privatedata: must have cloud in it, or Slurm says of a node that is powered down that it is not " +
 			"found"},

@@ -8,14 +8,17 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure/slurmconf"
 )
 
 // settings reads further settings of slurm.conf: the known keys except the generated ones. The map generated has their
 // names, in lower case since the keys of slurm.conf are not case-sensitive, and what they are generated from. The
 // values are stored by names in lower case.
 func settings(into *map[string]value[string], known []string, generated map[string]string) reader {
+	accepted := append(slurmconf.LaterSettings(), known...)
 	isKnown := func(key string) bool {
-		return slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, key) })
+		return slices.ContainsFunc(accepted, func(k string) bool { return strings.EqualFold(k, key) })
 	}
 	allowed := slices.DeleteFunc(slices.Clone(known), func(key string) bool {
 		_, ours := generated[strings.ToLower(key)]

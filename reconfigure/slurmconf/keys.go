@@ -12,6 +12,19 @@ func NodeSettings() []string { return strings.Fields(allNodeSettings) }
 // PartitionSettings returns the keys that a PartitionName line may have in Slurm 22.05 or 24.11.
 func PartitionSettings() []string { return strings.Fields(allPartitionSettings) }
 
+// LaterSettings returns keys of slurm.conf, of nodes and of partitions that came after 24.11, up to the development of
+// 26.11. They were not tried: which of them a slurmctld reads depends on its release.
+func LaterSettings() []string {
+	return []string{
+		"CertgenParameters", "CertgenType", "CliFilterParameters", "DefRuntimePlugin", "EpilogTimeout", "Exclusive",
+		"GresConf", "HealthCheckTimeout", "HttpParserType", "JobCompPassScript", "LicenseParameters", "MetricsAuthUsers",
+		"MetricsParameters", "MetricsType", "NamespaceType", "Parameters", "PowerAction", "PrologTimeout",
+		"SerializerParameters", "SerializerPlugins", "SlurmctldHttpAuthParameters", "SlurmdHttpAuthParameters",
+		"SlurmrestdHttpAuthParameters", "SlurmrestdParameters", "SlurmstepdParameters", "SuspendTime", "Topology",
+		"UrlParserType",
+	}
+}
+
 // From src/common/read_config.c of both releases. A test has slurmctld of each release read all settings.
 const (
 	allSettings = `
