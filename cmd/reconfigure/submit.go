@@ -65,12 +65,6 @@ func submit(c *cli.Context, r reconfigure.Request) error {
 			return err
 		}
 	}
-	// Slurm asks once, so its calls also wait until the cloud's credentials are there. A person who waits is told at once.
-	if !unconditional(c, r.Mode) {
-		if err := s.CloudConfigured(); err != nil {
-			return err
-		}
-	}
 	if r.Mode == reconfigure.Deploy {
 		warnOfErrors(c, s)
 	}
