@@ -160,7 +160,7 @@ properties: ## check the properties of the packages with new random values (PROP
 STORMS := 5000
 .PHONY: storms
 storms: ## play new random storms on the simulated cluster (STORMS=5000 of each kind)
-	go test -count 1 -timeout 0 -run Storm ./reconfigure/storm -rapid.seed=0 -rapid.checks=$(STORMS)
+	go test -count 1 -timeout 0 -run Storm ./reconfigure/simulate/storm -rapid.seed=0 -rapid.checks=$(STORMS)
 
 NIGHT := 1h
 .PHONY: nightly

@@ -40,7 +40,7 @@ var arrows = map[string]string{
 	"journal":         ". nodeset",
 	"gate":            ". nodeset",
 	"simulate":        ". nodeset operation",
-	"storm":           "",
+	"simulate/storm":  "",
 	"terraform":       ". nodeset",
 	"sitefiles":       "nodeset text",
 	"ansible":         ". nodeset process process/sockets sitefiles",

@@ -48,7 +48,7 @@ func run(ctx context.Context, events *lines) error {
 	labs := take(&packages, "/eiffel/ansible", "/e2e/grow", "/e2e/resize", "/e2e/failure", "/e2e/update",
 		"/e2e/security", "/e2e/trixie", "/lab/e2e/")
 	partly := take(&packages, "/cmd/reconfigure", "/reconfigure/journal")
-	storms := take(&packages, "/reconfigure/storm") // a few of them with the race detector, too
+	storms := take(&packages, "/reconfigure/simulate/storm") // a few of them with the race detector, too
 	// They start no goroutines, or none that share memory, so there can be no data race.
 	plain := take(&packages, "/slurmscripts", "/lab/image", "/lab/tools", "/bench", "/campaign", "/check", "/config",
 		"/gate", "/logfile", "/nodeset", "/plan", "/slurmconf", "/status", "/text", "/usage")

@@ -23,7 +23,7 @@ import (
 )
 
 // folder has the storms; go test runs them there, too.
-const folder = "reconfigure/storm"
+const folder = "reconfigure/simulate/storm"
 
 func main() {
 	long := flag.Duration("for", time.Hour, "the time after which no other round begins")
