@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/journaltest"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
-	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
 // places returns at each call an empty place for a journal: a folder, or the URL of a database.
@@ -33,10 +33,10 @@ func TestPostgreSQL(t *testing.T) {
 
 // suite are the tests for both databases.
 func suite(t *testing.T, place places) {
-	simulate.ConformJournal(t, func(t testing.TB) simulate.JournalSetup {
+	journaltest.Test(t, func(t testing.TB) journaltest.JournalSetup {
 		at := place(t)
-		return simulate.JournalSetup{
-			Open: func(t testing.TB) simulate.JournalHandle { return open(t, at) },
+		return journaltest.JournalSetup{
+			Open: func(t testing.TB) journaltest.JournalHandle { return open(t, at) },
 			// A successor begins its epoch so.
 			Lose: func(t testing.TB) { must(open(t, at).nextEpoch(t.Context()))(t) },
 		}

@@ -1,4 +1,3 @@
-// Package simulate has a simulated cluster, a journal in memory, and the conformance suites that they and the real ones
-// pass.
+// Package simulate has a simulated cluster and a journal in memory. They pass the suites that the real ones pass.
 // Only tests import it.
 package simulate

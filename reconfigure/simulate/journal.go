@@ -15,7 +15,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Journal is a journal in memory, as one process has it open. It keeps the contract of the real one (ConformJournal),
+// Journal is a journal in memory, as one process has it open. It keeps the contract of the real one (journaltest.Test),
 // and takes no time. Its methods may be called from several goroutines. It is deterministic under testing/synctest.
 type Journal struct {
 	*record

@@ -1,4 +1,4 @@
-package simulate
+package simulate_test
 
 import (
 	"context"
@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/journaltest"
+	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
 func TestJournalConforms(t *testing.T) {
-	ConformJournal(t, func(testing.TB) JournalSetup {
-		j := NewJournal()
-		return JournalSetup{
-			Open: func(testing.TB) JournalHandle { return j.Open() },
+	journaltest.Test(t, func(testing.TB) journaltest.JournalSetup {
+		j := simulate.NewJournal()
+		return journaltest.JournalSetup{
+			Open: func(testing.TB) journaltest.JournalHandle { return j.Open() },
 			Lose: func(testing.TB) { j.LoseLease() },
 		}
 	})
@@ -22,7 +24,7 @@ func TestJournalConforms(t *testing.T) {
 
 func TestLossOfTheLeaseEndsWhatIsDoneUnderIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := NewJournal()
+		j := simulate.NewJournal()
 		release, ok, err := j.Acquire(t.Context())
 		if !ok || err != nil {
 			t.Fatal(ok, err)
@@ -45,7 +47,7 @@ func TestLossOfTheLeaseEndsWhatIsDoneUnderIt(t *testing.T) {
 }
 
 func TestACrashFreesTheLeaseAndLeavesTheRest(t *testing.T) {
-	j := NewJournal()
+	j := simulate.NewJournal()
 	if _, ok, err := j.Acquire(t.Context()); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -70,7 +72,7 @@ func TestACrashFreesTheLeaseAndLeavesTheRest(t *testing.T) {
 }
 
 func TestAJournalThatFailsChangesNothing(t *testing.T) {
-	j, full := NewJournal(), errors.New("the disk is full")
+	j, full := simulate.NewJournal(), errors.New("the disk is full")
 	j.Fail(full)
 	if _, err := j.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Deploy}); !errors.Is(err, full) {
 		t.Errorf("error %v", err)

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/cloudtest"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation/operationtest"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
@@ -30,9 +32,9 @@ func quick() *simulate.World {
 }
 
 func TestWorldIsAProvisioner(t *testing.T) {
-	simulate.ConformProvisioner(t, func(t *testing.T, _ bool) simulate.ProvisionerSetup {
+	operationtest.TestProvisioner(t, func(t *testing.T, _ bool) operationtest.ProvisionerSetup {
 		w := quick()
-		return simulate.ProvisionerSetup{
+		return operationtest.ProvisionerSetup{
 			Provisioner: w.Shard(""), Control: "ctl", Nodes: []string{"node2", "node3", "node4"},
 			Spec: func(node string, version int) reconfigure.Spec {
 				spec := w.Spec(node)
@@ -66,7 +68,7 @@ func TestWorldIsAProvisioner(t *testing.T) {
 
 func TestWorldHasAQuota(t *testing.T) {
 	w := quick()
-	simulate.ConformQuota(t, simulate.QuotaSetup{
+	cloudtest.TestQuota(t, cloudtest.QuotaSetup{
 		Quota: w, Make: func(node string) { w.Have(node) }, Flavor: w.Spec("node1").FlavorID, Limit: w.Limit,
 		Takes: reconfigure.Use{Instances: 1, Cores: 2, RAM: 1024},
 	})
@@ -76,21 +78,21 @@ func TestWorldIsACommenter(t *testing.T) {
 	w := quick()
 	w.Have("ctl")
 	w.Submits(7, 8, 9)
-	simulate.ConformCommenter(t, simulate.CommenterSetup{
+	operationtest.TestCommenter(t, operationtest.CommenterSetup{
 		Commenter: w, Jobs: [3]int64{7, 8, 9}, Remark: w.Remarks,
 		Comment: func(job int64) string { return w.Comments()[job] },
 	})
 }
 
 func TestWorldIsAHealthStore(t *testing.T) {
-	simulate.ConformHealthStore(t, func(*testing.T) simulate.HealthStore { return quick() })
+	operationtest.TestHealthStore(t, func(*testing.T) operationtest.HealthStore { return quick() })
 }
 
 func TestWorldIsACloud(t *testing.T) {
-	simulate.ConformCloud(t, func(t *testing.T) simulate.CloudSetup {
+	cloudtest.TestCloud(t, func(t *testing.T) cloudtest.CloudSetup {
 		w, c := quick(), declared()
 		spec := w.Spec("node1")
-		return simulate.CloudSetup{
+		return cloudtest.CloudSetup{
 			Cloud: w, Source: c.Control.Source,
 			Resolved: reconfigure.Resolved{ImageID: spec.ImageID, FlavorID: spec.FlavorID, NetworkID: spec.NetworkID},
 			Make: func(node string) string {
@@ -110,7 +112,7 @@ func TestWorldIsACloud(t *testing.T) {
 func TestWorldIsAScheduler(t *testing.T) {
 	w := quick()
 	w.Have("ctl", "node1")
-	simulate.ConformScheduler(t, simulate.SchedulerSetup{
+	operationtest.TestScheduler(t, operationtest.SchedulerSetup{
 		Scheduler: w, Node: "node3",
 		Silence: func() func() {
 			w.Order(simulate.SlurmSilent)
@@ -128,12 +130,12 @@ func TestWorldIsAScheduler(t *testing.T) {
 }
 
 func TestWorldMakesImages(t *testing.T) {
-	simulate.ConformImages(t, func(t *testing.T) simulate.ImagesSetup {
+	cloudtest.TestImages(t, func(t *testing.T) cloudtest.ImagesSetup {
 		w := quick()
 		w.Takes(simulate.Saving, simulate.Forever)
 		w.Have("ctl")
 		foreign := reconfigure.RequestID(99)
-		return simulate.ImagesSetup{
+		return cloudtest.ImagesSetup{
 			Images: w,
 			Make: func(node string) reconfigure.Instance {
 				w.Have(node)

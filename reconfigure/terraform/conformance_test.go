@@ -7,19 +7,19 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation/operationtest"
 )
 
 // TestDriverIsAProvisioner holds real Terraform to the contract that operations rely on.
 func TestDriverIsAProvisioner(t *testing.T) {
 	t.Parallel()
-	simulate.ConformProvisioner(t, func(t *testing.T, late bool) simulate.ProvisionerSetup {
+	operationtest.TestProvisioner(t, func(t *testing.T, late bool) operationtest.ProvisionerSetup {
 		c := newCluster(t, nil)
 		if late {
 			c.provider("plugins") // it waits ten seconds
 		}
 		d := c.open()
-		return simulate.ProvisionerSetup{
+		return operationtest.ProvisionerSetup{
 			Provisioner: d, Control: control, Nodes: []string{"node01", "node02", "node03"},
 			Spec: func(node string, version int) reconfigure.Spec {
 				group, image := "standard", map[int]string{1: imageV1, 2: imageV2}[version]

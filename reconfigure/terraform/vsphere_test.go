@@ -22,7 +22,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/vsphere"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
-	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation/operationtest"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ssh"
 )
 
@@ -148,9 +148,9 @@ func (s *vsphereSite) servers() map[string]reconfigure.Server {
 func TestDriverIsAProvisionerForVSphere(t *testing.T) {
 	t.Attr("scenario", "the driver passes the checks of provisioners, as with OpenStack")
 	t.Parallel()
-	simulate.ConformProvisioner(t, func(t *testing.T, _ bool) simulate.ProvisionerSetup {
+	operationtest.TestProvisioner(t, func(t *testing.T, _ bool) operationtest.ProvisionerSetup {
 		s := newVSphere(t, "")
-		return simulate.ProvisionerSetup{
+		return operationtest.ProvisionerSetup{
 			Provisioner: s.open(), Control: control, Nodes: []string{"node01", "node02", "node03"},
 			NoPower: true, NoAdoption: true,
 			Spec: s.spec, Servers: s.servers,

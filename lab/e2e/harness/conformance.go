@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/lab/cluster"
+	"github.com/eiffel-hpc/eiffel/reconfigure/operation/operationtest"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
-	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurm"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ssh"
 )
@@ -41,7 +41,7 @@ func (l *Lab) ConformSlurm(t *testing.T, node string) {
 			t.Errorf("service slurmctld %s: %v\n%s", do, err, out)
 		}
 	}
-	simulate.ConformScheduler(t, simulate.SchedulerSetup{
+	operationtest.TestScheduler(t, operationtest.SchedulerSetup{
 		Scheduler: client,
 		Node:      node,
 		Silence:   func() (speak func()) { service("stop"); return func() { service("start") } },
@@ -68,7 +68,7 @@ func (l *Lab) ConformSlurm(t *testing.T, node string) {
 		}
 		defer onControl("scancel", id)
 	}
-	simulate.ConformCommenter(t, simulate.CommenterSetup{
+	operationtest.TestCommenter(t, operationtest.CommenterSetup{
 		Commenter: client, Jobs: jobs,
 		Remark: func(job int64, text string) {
 			onControl("scontrol", "update", fmt.Sprint("JobId=", job), "AdminComment="+text)

@@ -19,7 +19,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/lab/libvirtd"
 	"github.com/eiffel-hpc/eiffel/lab/needs"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/cloudtest"
 )
 
 const clusterID = "11111111-2222-4333-8444-555555555555"
@@ -155,10 +155,10 @@ func (h *realHost) boots(id string) int {
 // is there all the time.
 func TestClientIsACloud(t *testing.T) {
 	t.Attr("scenario", "the client passes the checks of clouds, as with OpenStack")
-	simulate.ConformCloud(t, func(t *testing.T) simulate.CloudSetup {
+	cloudtest.TestCloud(t, func(t *testing.T) cloudtest.CloudSetup {
 		h := newHost(t)
 		h.T = t
-		return simulate.CloudSetup{
+		return cloudtest.CloudSetup{
 			Cloud:  h.client,
 			Source: reconfigure.Source{Image: "node-v1", Flavor: "small", Network: libvirtd.Network},
 			Resolved: reconfigure.Resolved{
@@ -192,7 +192,7 @@ func TestClientKnowsTheRoom(t *testing.T) {
 		t.Fatal(there, err)
 	}
 	h.must(remove(h.daemon.Libvirt, stranger))
-	simulate.ConformQuota(t, simulate.QuotaSetup{
+	cloudtest.TestQuota(t, cloudtest.QuotaSetup{
 		Quota: h.client, Make: func(node string) { h.create(node, "another") },
 		Flavor: "1x64x1", Takes: reconfigure.Use{Instances: 1, Cores: 1, RAM: 64},
 		Limit: func(limit reconfigure.Use) {

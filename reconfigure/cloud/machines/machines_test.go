@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/cloudtest"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
-	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
 // room is a room with machines, of which the state is a file each. Its command is a shell script.
@@ -144,7 +144,7 @@ func spec(node string, power reconfigure.Power) reconfigure.Spec {
 
 // TestClientIsACloud holds the client to the contract of operations, with a command that is a program.
 func TestClientIsACloud(t *testing.T) {
-	simulate.ConformCloud(t, func(t *testing.T) simulate.CloudSetup {
+	cloudtest.TestCloud(t, func(t *testing.T) cloudtest.CloudSetup {
 		r := newRoom(t)
 		state := func(text string) func(string) string {
 			return func(node string) string {
@@ -153,7 +153,7 @@ func TestClientIsACloud(t *testing.T) {
 				return node
 			}
 		}
-		return simulate.CloudSetup{
+		return cloudtest.CloudSetup{
 			Existing: true,
 			Cloud:    r.client,
 			Source:   reconfigure.Source{Image: existing, Flavor: "big", Network: existing},

@@ -12,12 +12,12 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/cloudtest"
 )
 
 // TestClientIsACloud holds the client to the contract of operations. A server of another cluster is there all the time.
 func TestClientIsACloud(t *testing.T) {
-	simulate.ConformCloud(t, func(t *testing.T) simulate.CloudSetup {
+	cloudtest.TestCloud(t, func(t *testing.T) cloudtest.CloudSetup {
 		boots := &bootCounter{boots: map[string]int{}, consoles: map[string][]string{}}
 		l := newLab(t, boots)
 		l.create("node1", "another", "ACTIVE")
@@ -25,7 +25,7 @@ func TestClientIsACloud(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return simulate.CloudSetup{
+		return cloudtest.CloudSetup{
 			Cloud:    l.client,
 			Source:   reconfigure.Source{Image: "node-v1", Flavor: "small", Network: "cluster"},
 			Resolved: reconfigure.Resolved{ImageID: imageV1, FlavorID: "42", NetworkID: network},
@@ -44,10 +44,10 @@ func TestClientIsACloud(t *testing.T) {
 
 // TestClientMakesImages holds the client to the contract of operations.
 func TestClientMakesImages(t *testing.T) {
-	simulate.ConformImages(t, func(t *testing.T) simulate.ImagesSetup {
+	cloudtest.TestImages(t, func(t *testing.T) cloudtest.ImagesSetup {
 		camera := &camera{saved: make(chan struct{})}
 		l := newTimedLab(t, camera, labcloud.Timings{})
-		return simulate.ImagesSetup{
+		return cloudtest.ImagesSetup{
 			Images: l.client,
 			Make: func(node string) reconfigure.Instance {
 				return reconfigure.Instance{Node: node, ID: l.create(node, "eiffel", "ACTIVE").ID}

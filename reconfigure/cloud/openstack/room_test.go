@@ -5,14 +5,14 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/labcloud"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
-	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/cloudtest"
 )
 
 // TestClientKnowsTheQuota holds the client to the contract of operations. Each server is of another
 // cluster.
 func TestClientKnowsTheQuota(t *testing.T) {
 	l := newLab(t, labcloud.Null{})
-	simulate.ConformQuota(t, simulate.QuotaSetup{
+	cloudtest.TestQuota(t, cloudtest.QuotaSetup{
 		Quota: l.client, Flavor: "42", Takes: reconfigure.Use{Instances: 1, Cores: 1, RAM: 512},
 		Make:  func(node string) { l.create(node, "of-"+node, "ACTIVE") },
 		Limit: l.limit,

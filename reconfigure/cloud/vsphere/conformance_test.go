@@ -15,8 +15,8 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/lab/vcenter"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/cloudtest"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
-	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
 const clusterID = "11111111-2222-4333-8444-555555555555"
@@ -169,7 +169,7 @@ func (s *site) say(id, text string) {
 // TestClientIsACloud holds the client to the contract of operations, on the simulator. A machine of another cluster is
 // there all the time, and one that nobody has marked.
 func TestClientIsACloud(t *testing.T) {
-	simulate.ConformCloud(t, func(t *testing.T) simulate.CloudSetup {
+	cloudtest.TestCloud(t, func(t *testing.T) cloudtest.CloudSetup {
 		s := newSite(t)
 		s.create("node1", "another")
 		s.clone("eiffel-node1")
@@ -179,7 +179,7 @@ func TestClientIsACloud(t *testing.T) {
 		if !strings.HasPrefix(network, "network-") {
 			t.Errorf("the network's id is %q", network)
 		}
-		return simulate.CloudSetup{
+		return cloudtest.CloudSetup{
 			Cloud:    s.client,
 			Source:   reconfigure.Source{Image: vcenter.ImageV1, Flavor: "small", Network: vcenter.Network},
 			Resolved: reconfigure.Resolved{ImageID: s.image(vcenter.ImageV1), FlavorID: "1x64x10", NetworkID: network},
@@ -212,7 +212,7 @@ func TestClientKnowsTheRoom(t *testing.T) {
 			other := vcenter.OtherHosts()[0]
 			s.cloneTo("elsewhere", other+"/Resources", other)
 			change(&s.client.table, reconfigure.Use{})
-			simulate.ConformQuota(t, simulate.QuotaSetup{
+			cloudtest.TestQuota(t, cloudtest.QuotaSetup{
 				Quota: s.client, Make: func(node string) { s.create(node, "another") },
 				Flavor: "1x64x10", Takes: reconfigure.Use{Instances: 1, Cores: 1, RAM: 64},
 				Limit: func(limit reconfigure.Use) {

@@ -1,4 +1,4 @@
-package simulate
+package operationtest
 
 import (
 	"context"
@@ -42,9 +42,9 @@ type ProvisionerSetup struct {
 	Stray func()
 }
 
-// ConformProvisioner checks the contract of operation.Provisioner. New makes a new setup for each call. Where the rule
+// TestProvisioner checks the contract of operation.Provisioner. New makes a new setup for each call. Where the rule
 // interrupts an apply, late asks for a provisioner that returns seconds after its servers are ACTIVE.
-func ConformProvisioner(t *testing.T, new func(t *testing.T, late bool) ProvisionerSetup) {
+func TestProvisioner(t *testing.T, new func(t *testing.T, late bool) ProvisionerSetup) {
 	for name, rule := range map[string]func(provisionerRule){
 		"life of a cluster":      provisionerRule.life,
 		"a node fails alone":     provisionerRule.failsAlone,

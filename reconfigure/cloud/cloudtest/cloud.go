@@ -1,4 +1,4 @@
-package simulate
+package cloudtest
 
 import (
 	"context"
@@ -39,8 +39,8 @@ type Cloud interface {
 	Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved
 }
 
-// ConformCloud checks the contract of operation.Cloud. New makes a new setup for each call.
-func ConformCloud(t *testing.T, new func(*testing.T) CloudSetup) {
+// TestCloud checks the contract of operation.Cloud. New makes a new setup for each call.
+func TestCloud(t *testing.T, new func(*testing.T) CloudSetup) {
 	for name, rule := range map[string]func(cloudRule){
 		"names become ids":                     cloudRule.resolves,
 		"every instance is listed":             cloudRule.lists,

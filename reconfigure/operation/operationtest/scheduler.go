@@ -1,4 +1,4 @@
-package simulate
+package operationtest
 
 import (
 	"context"
@@ -27,8 +27,8 @@ type SchedulerSetup struct {
 	Patience time.Duration
 }
 
-// ConformScheduler checks the contract of operation.Scheduler. At the end the node is powered down, and usable.
-func ConformScheduler(t *testing.T, h SchedulerSetup) {
+// TestScheduler checks the contract of operation.Scheduler. At the end the node is powered down, and usable.
+func TestScheduler(t *testing.T, h SchedulerSetup) {
 	s := schedulerRule{t, h}
 	s.step("every node that Slurm knows has a state", schedulerRule.states)
 	s.step("no nodes are no call", schedulerRule.nobody)
@@ -83,7 +83,7 @@ func (s schedulerRule) down() {
 		s.mustDown(nodeset.Of(s.Node))
 	}
 	s.until("DOWN", func(state reconfigure.NodeState) bool {
-		return state.Down() && !state.Ready() && !state.Busy && strings.HasPrefix(state.Reason, ReasonPrefix) &&
+		return state.Down() && !state.Ready() && !state.Busy && strings.HasPrefix(state.Reason, reconfigure.ReasonPrefix+" ") &&
 			strings.Contains(state.Reason, "conformance")
 	})
 	now := s.look()
@@ -109,7 +109,7 @@ func (s schedulerRule) powerDown() {
 
 func (s schedulerRule) drain() {
 	drained := func(state reconfigure.NodeState) bool {
-		return state.Drained() && state.Ours() && state.Reason == ReasonPrefix+"conformance" && !state.Usable()
+		return state.Drained() && state.Ours() && state.Reason == reconfigure.ReasonPrefix+" conformance" && !state.Usable()
 	}
 	for range 2 {
 		if err := s.Scheduler.Drain(s.Context(), nodeset.Of(s.Node), "conformance"); err != nil {

@@ -1,4 +1,4 @@
-package simulate
+package journaltest
 
 import (
 	"context"
@@ -85,8 +85,8 @@ type JournalSetup struct {
 	Lose func(t testing.TB)
 }
 
-// ConformJournal checks the contract of a journal. New makes one for each rule.
-func ConformJournal(t *testing.T, new func(t testing.TB) JournalSetup) {
+// Test checks the contract of a journal. New makes one for each rule.
+func Test(t *testing.T, new func(t testing.TB) JournalSetup) {
 	for _, r := range []struct {
 		name string
 		rule func(journalRule)

@@ -1,4 +1,4 @@
-package simulate
+package cloudtest
 
 import (
 	"context"
@@ -23,8 +23,8 @@ type ImagesSetup struct {
 	Foreign func(name string)
 }
 
-// ConformImages checks the contract of operation.Images. New makes a new setup for each call.
-func ConformImages(t *testing.T, new func(*testing.T) ImagesSetup) {
+// TestImages checks the contract of operation.Images. New makes a new setup for each call.
+func TestImages(t *testing.T, new func(*testing.T) ImagesSetup) {
 	for name, rule := range map[string]func(imagesRule){
 		"an image is found by its request":     imagesRule.found,
 		"it is begun once":                     imagesRule.once,

@@ -1,4 +1,4 @@
-package simulate
+package operationtest
 
 import (
 	"context"
@@ -19,8 +19,8 @@ type HealthStore interface {
 	Health(ctx context.Context) (map[string]reconfigure.Health, error)
 }
 
-// ConformHealthStore checks the contract of HealthStore. New makes an empty store.
-func ConformHealthStore(t *testing.T, new func(*testing.T) HealthStore) {
+// TestHealthStore checks the contract of HealthStore. New makes an empty store.
+func TestHealthStore(t *testing.T, new func(*testing.T) HealthStore) {
 	for name, rule := range map[string]func(healthRule){
 		"what is written down comes back":   healthRule.comesBack,
 		"no update comes between another's": healthRule.isWhole,

@@ -1,9 +1,10 @@
-package simulate
+package operationtest
 
 import (
 	"context"
 	"testing"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
 
@@ -18,8 +19,8 @@ type CommenterSetup struct {
 	Comment func(job int64) string
 }
 
-// ConformCommenter checks the contract of operation.Commenter.
-func ConformCommenter(t *testing.T, h CommenterSetup) {
+// TestCommenter checks the contract of operation.Commenter.
+func TestCommenter(t *testing.T, h CommenterSetup) {
 	first, second, remarked := h.Jobs[0], h.Jobs[1], h.Jobs[2]
 	want := func(job int64, want string) {
 		t.Helper()
@@ -36,14 +37,14 @@ func ConformCommenter(t *testing.T, h CommenterSetup) {
 	comment("conformance, for nobody")
 	h.Remark(remarked, "somebody's own")
 	comment("conformance", first, remarked)
-	want(first, ReasonPrefix+"conformance")
+	want(first, reconfigure.ReasonPrefix+" conformance")
 	want(second, "")
 	want(remarked, "somebody's own")
 
 	const noJob = 1 << 30 // Slurm counts up to 2^26 (slurm.conf(5), MaxJobId)
 	comment("conformance, once more: it is (so)", first, second, noJob)
-	want(first, ReasonPrefix+"conformance, once more: it is (so)")
-	want(second, ReasonPrefix+"conformance, once more: it is (so)")
+	want(first, reconfigure.ReasonPrefix+" conformance, once more: it is (so)")
+	want(second, reconfigure.ReasonPrefix+" conformance, once more: it is (so)")
 	comment("conformance, for what has gone", noJob)
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -51,5 +52,5 @@ func ConformCommenter(t *testing.T, h CommenterSetup) {
 	if err := h.Commenter.Comment(ctx, []int64{first}, "conformance, too late"); err == nil {
 		t.Error("no error although the context is done")
 	}
-	want(first, ReasonPrefix+"conformance, once more: it is (so)")
+	want(first, reconfigure.ReasonPrefix+" conformance, once more: it is (so)")
 }

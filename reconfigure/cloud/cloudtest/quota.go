@@ -1,4 +1,4 @@
-package simulate
+package cloudtest
 
 import (
 	"context"
@@ -21,8 +21,8 @@ type QuotaSetup struct {
 	Limit func(reconfigure.Use)
 }
 
-// ConformQuota checks the contract of operation.Quota.
-func ConformQuota(t *testing.T, h QuotaSetup) {
+// TestQuota checks the contract of operation.Quota.
+func TestQuota(t *testing.T, h QuotaSetup) {
 	want := func(limit, used reconfigure.Use) {
 		t.Helper()
 		room, err := h.Quota.Room(t.Context())
