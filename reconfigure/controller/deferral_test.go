@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
@@ -233,7 +234,7 @@ func TestNoRequestIsLostByOutagesAndPauses(t *testing.T) {
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) {
 			l := &lab{
-				T: t, World: simulate.NewWorld(declared()), journal: simulate.NewJournal(), cluster: declared(), start: time.Now(),
+				T: t, World: simulate.NewWorld(declared()), journal: memory.New(), cluster: declared(), start: time.Now(),
 			}
 			l.Have("ctl", "p1", "p2", "p3", "p4")
 			wrong = l.plays(kind, moves)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
@@ -132,7 +133,7 @@ func TestAWorkerComparesNothingAfterADestroy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test(t, nil, func(l *lab) {
 				var compared atomic.Int32
-				l.config = func(c *controller.Config, _ *simulate.Journal) {
+				l.config = func(c *controller.Config, _ *memory.Journal) {
 					c.Stay = stay
 					c.Reconcile = func(ctx context.Context) (time.Duration, bool) {
 						servers, err := l.World.Servers(ctx, nodeset.NodeSet{})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
@@ -53,10 +54,10 @@ const (
 type lab struct {
 	*testing.T
 	*simulate.World
-	journal *simulate.Journal // as callers have it open
+	journal *memory.Journal // as callers have it open
 	cluster reconfigure.Cluster
-	config  func(*controller.Config, *simulate.Journal) // changes a worker's config
-	slurm   operation.Scheduler                         // in the place of the world; nil: the world
+	config  func(*controller.Config, *memory.Journal) // changes a worker's config
+	slurm   operation.Scheduler                       // in the place of the world; nil: the world
 	start   time.Time
 	workers sync.WaitGroup
 
@@ -80,7 +81,7 @@ type plan struct {
 func test(t *testing.T, have []string, do func(*lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := &lab{T: t, World: simulate.NewWorld(declared()), journal: simulate.NewJournal(), cluster: declared()}
+		l := &lab{T: t, World: simulate.NewWorld(declared()), journal: memory.New(), cluster: declared()}
 		l.Have(append([]string{"ctl", "p1"}, have...)...)
 		time.Sleep(time.Hour) // so that the boots are older than the requests
 		l.start = time.Now()
@@ -96,7 +97,7 @@ func test(t *testing.T, have []string, do func(*lab)) {
 }
 
 // recorder records events without a buffer.
-type recorder struct{ *simulate.Journal }
+type recorder struct{ *memory.Journal }
 
 func (r recorder) Record(events ...reconfigure.Event) {
 	_ = r.Journal.Record(context.Background(), events...)
@@ -104,7 +105,7 @@ func (r recorder) Record(events ...reconfigure.Event) {
 
 // counting records the plans.
 type counting struct {
-	*simulate.Journal
+	*memory.Journal
 	lab *lab
 }
 
@@ -121,7 +122,7 @@ func (c counting) Begin(
 }
 
 // open is the controller's Config.Open.
-func (l *lab) open(j *simulate.Journal) func(context.Context) (controller.Site, error) {
+func (l *lab) open(j *memory.Journal) func(context.Context) (controller.Site, error) {
 	world := l.Deps()
 	return func(context.Context) (controller.Site, error) {
 		deps := world
@@ -191,7 +192,7 @@ func (l *lab) declare(c reconfigure.Cluster) {
 // run is a worker in a process of its own.
 func (l *lab) run(ctx context.Context) error { return l.runWith(ctx, l.config) }
 
-func (l *lab) runWith(ctx context.Context, config func(*controller.Config, *simulate.Journal)) error {
+func (l *lab) runWith(ctx context.Context, config func(*controller.Config, *memory.Journal)) error {
 	j := l.journal.Open()
 	c := controller.Config{
 		Journal: counting{j, l}, Open: l.open(j), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),

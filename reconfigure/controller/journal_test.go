@@ -11,6 +11,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
@@ -122,7 +123,7 @@ func (r *refuses) Finish(ctx context.Context, outcomes ...reconfigure.Outcome) e
 func TestWhatTheJournalRefusesIsTriedAgain(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.PowersUp("p2", "p3")
-		l.config = func(c *controller.Config, j *simulate.Journal) {
+		l.config = func(c *controller.Config, j *memory.Journal) {
 			r := &refuses{counting: counting{j, l}}
 			r.begins.Store(3)
 			r.finishes.Store(3)
@@ -234,7 +235,7 @@ func TestAWorkerThatIsStoppedWhileItLooksLeavesTheRequestAsItIs(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.submit(ask(reconfigure.Deploy))
 		ctx, stop := context.WithCancel(l.Context())
-		l.config = func(c *controller.Config, _ *simulate.Journal) {
+		l.config = func(c *controller.Config, _ *memory.Journal) {
 			c.Open = func(ctx context.Context) (controller.Site, error) {
 				stop()
 				<-ctx.Done()
@@ -273,7 +274,7 @@ func TestARequestBeforeTheEndOfTheLeaseIsNotMissed(t *testing.T) {
 			test(t, nil, func(l *lab) {
 				l.PowersUp("p2", "p3")
 				l.submit(ask(reconfigure.Resume, "p2"))
-				l.config = func(c *controller.Config, j *simulate.Journal) {
+				l.config = func(c *controller.Config, j *memory.Journal) {
 					c.Once = once
 					c.Journal = &comes{counting{j, l}, func() {
 						l.config = nil
@@ -294,7 +295,7 @@ func TestEventsAreFlushedBeforeVerdictsAreWritten(t *testing.T) {
 		l.PowersUp("p2", "p3")
 		l.Takes(simulate.Playing, time.Minute, "p3")
 		var unflushed atomic.Bool
-		l.config = func(c *controller.Config, j *simulate.Journal) {
+		l.config = func(c *controller.Config, j *memory.Journal) {
 			c.Journal = watched{counting{j, l}, func() {
 				if unflushed.Load() {
 					t.Error("a verdict is written before the events")

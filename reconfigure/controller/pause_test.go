@@ -11,6 +11,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
@@ -77,7 +78,7 @@ func TestAWorkerEndsInAPauseWithDeferredRequests(t *testing.T) {
 func TestAPauseThatComesWhileItLooks(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.PowersUp("p2")
-		l.config = func(c *controller.Config, _ *simulate.Journal) {
+		l.config = func(c *controller.Config, _ *memory.Journal) {
 			open := c.Open
 			c.Open = func(ctx context.Context) (controller.Site, error) { l.pause(); return open(ctx) }
 		}
@@ -97,7 +98,7 @@ func TestAPauseThatEndsWhileTheLeaseIsReleased(t *testing.T) {
 		l.PowersUp("p2")
 		l.pause()
 		l.submit(ask(reconfigure.Resume, "p2"))
-		l.config = func(c *controller.Config, j *simulate.Journal) {
+		l.config = func(c *controller.Config, j *memory.Journal) {
 			c.Journal = &comes{counting{j, l}, func() {
 				l.config = nil
 				l.goOn()
@@ -161,7 +162,7 @@ func TestRequestsThatComeTogetherArePlannedTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, nil, func(l *lab) {
-				l.config = func(c *controller.Config, _ *simulate.Journal) { c.Stay, c.Timing.Longest = true, tc.longest }
+				l.config = func(c *controller.Config, _ *memory.Journal) { c.Stay, c.Timing.Longest = true, tc.longest }
 				stop, ended := l.spawn()
 				l.cluster.Settings.Gather = tc.longest
 				pass(0)

@@ -9,12 +9,13 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
 // stays starts a worker that stays, and that may compare the sources.
 func (l *lab) stays(reconcile func(context.Context) (time.Duration, bool)) (stop func(), ended <-chan error) {
-	l.config = func(c *controller.Config, _ *simulate.Journal) { c.Stay, c.Reconcile = reconcile == nil, reconcile }
+	l.config = func(c *controller.Config, _ *memory.Journal) { c.Stay, c.Reconcile = reconcile == nil, reconcile }
 	stop, ended = l.spawn()
 	l.config = nil
 	return stop, ended
@@ -53,7 +54,7 @@ func TestAWorkerThatStaysNoticesRequestsAtOnce(t *testing.T) {
 func TestAWorkerWhoseProgramWasReplacedEndsAfterItsOperations(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		var replaced atomic.Bool
-		l.config = func(c *controller.Config, _ *simulate.Journal) { c.Stay, c.Replaced = true, replaced.Load }
+		l.config = func(c *controller.Config, _ *memory.Journal) { c.Stay, c.Replaced = true, replaced.Load }
 		_, ended := l.spawn()
 		l.config = nil
 		l.Takes(simulate.Building, time.Minute)
@@ -86,7 +87,7 @@ func TestAWorkerWithoutTheLeaseEndsWhenItsProgramWasReplaced(t *testing.T) {
 		stop, first := l.stays(nil)
 		pass(time.Second)
 		var replaced atomic.Bool
-		l.config = func(c *controller.Config, _ *simulate.Journal) { c.Stay, c.Replaced = true, replaced.Load }
+		l.config = func(c *controller.Config, _ *memory.Journal) { c.Stay, c.Replaced = true, replaced.Load }
 		_, second := l.spawn()
 		l.config = nil
 		pass(time.Minute)
@@ -193,7 +194,7 @@ func TestNothingIsComparedDuringAPause(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := &comparing{}
-		l.config = func(config *controller.Config, _ *simulate.Journal) {
+		l.config = func(config *controller.Config, _ *memory.Journal) {
 			config.Stay, config.Reconcile = true, c.reconcile
 		}
 		stop, ended := l.spawn()
@@ -236,7 +237,7 @@ func TestOneProcessHoldsTheLease(t *testing.T) {
 
 func (l *lab) once() {
 	l.Helper()
-	l.config = func(c *controller.Config, _ *simulate.Journal) { c.Once = true }
+	l.config = func(c *controller.Config, _ *memory.Journal) { c.Once = true }
 	l.work()
 	l.config = nil
 }
@@ -268,7 +269,7 @@ func TestOnceDoesNotStayForDeferredRequests(t *testing.T) {
 func TestOnceDoesNotWaitForTheJournal(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		l.journal.Fail(errAway)
-		l.config = func(c *controller.Config, _ *simulate.Journal) { c.Once = true }
+		l.config = func(c *controller.Config, _ *memory.Journal) { c.Once = true }
 		began := time.Now()
 		if err := l.run(l.Context()); err == nil || time.Since(began) > 0 {
 			t.Errorf("after %s: %v", time.Since(began), err)
@@ -283,7 +284,7 @@ func TestAWorkerThatComparesEndsInAPause(t *testing.T) {
 		if err := l.journal.Pause(l.Context(), "a disk is swapped", "alice"); err != nil {
 			t.Fatal(err)
 		}
-		l.config = func(config *controller.Config, _ *simulate.Journal) { config.Reconcile = (&comparing{}).reconcile }
+		l.config = func(config *controller.Config, _ *memory.Journal) { config.Reconcile = (&comparing{}).reconcile }
 		stop, ended := l.spawn()
 		pass(time.Minute)
 		if !hasEnded(ended) {
@@ -300,7 +301,7 @@ func TestARequestThatComesWhileAWorkerEndsIsCarriedOut(t *testing.T) {
 			test(t, nil, func(l *lab) {
 				var ends atomic.Bool
 				var successors atomic.Int32
-				l.config = func(c *controller.Config, _ *simulate.Journal) {
+				l.config = func(c *controller.Config, _ *memory.Journal) {
 					c.Flush = func(context.Context) error {
 						if ends.Load() {
 							time.Sleep(10 * time.Second)

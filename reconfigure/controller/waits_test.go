@@ -7,6 +7,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
@@ -84,7 +85,7 @@ func (d deferring) Defer(ctx context.Context, outcomes ...reconfigure.Outcome) e
 func TestVerdictsThatComeTogetherAreWrittenTogether(t *testing.T) {
 	test(t, nil, func(l *lab) {
 		writes := 0
-		l.config = func(c *controller.Config, _ *simulate.Journal) { c.Journal = deferring{c.Journal, &writes} }
+		l.config = func(c *controller.Config, _ *memory.Journal) { c.Journal = deferring{c.Journal, &writes} }
 		names := []string{"p2", "p3", "p4", "p5"}
 		l.PowersUp(names...)
 		for i, name := range names { // all but the last within a second

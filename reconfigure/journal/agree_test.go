@@ -13,15 +13,15 @@ import (
 	_ "github.com/eiffel-hpc/eiffel/lab/sameseed"
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal/journaltest"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
-	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
 // TestTheJournalInMemoryAgreesWithTheRealOne calls random methods of both, as two processes, and compares the results.
 func TestTheJournalInMemoryAgreesWithTheRealOne(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir := t.TempDir()
-		memory := simulate.NewJournal()
+		memory := memory.New()
 		var pairs []*pair
 		for range 2 {
 			real := must(Open(t.Context(), dir))(t)

@@ -1,3 +1,2 @@
-// Package simulate has a simulated cluster and a journal in memory. They pass the suites that the real ones pass.
-// Only tests import it.
+// Package simulate has a simulated cluster, which passes the suites that the adapters pass. Only tests import it.
 package simulate

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 )
 
 // Health returns the health of the node groups with failures.
@@ -30,22 +31,8 @@ func (w *World) UpdateHealth(
 	if w.ordered(JournalFull) {
 		return failure{JournalFull}
 	}
-	updateHealth(w.health, group, update)
+	memory.UpdateHealth(w.health, group, update)
 	return nil
-}
-
-// updateHealth updates a map.
-func updateHealth(
-	known map[string]reconfigure.Health, group string, update func(reconfigure.Health) reconfigure.Health,
-) {
-	h := known[group]
-	h.Group = group
-	h = update(h)
-	if h.Group = group; h.Well() {
-		delete(known, group)
-		return
-	}
-	known[group] = h
 }
 
 // Sum returns the checksum that was kept of a node.
@@ -62,7 +49,7 @@ func (w *World) KeepSums(ctx context.Context, sums map[string]string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return keepSums(w.sums, sums)
+	return memory.KeepSums(w.sums, sums)
 }
 
 // Record stores the events in memory; while the fault JournalFull lasts, they are lost.
@@ -73,7 +60,7 @@ func (w *World) Record(events ...reconfigure.Event) {
 		switch {
 		case w.ordered(JournalFull):
 		case e.Phase == "":
-			w.usage.live(*e.Life)
+			w.lives.Record(*e.Life)
 		default:
 			w.events = append(w.events, e)
 		}
@@ -84,7 +71,7 @@ func (w *World) Record(events ...reconfigure.Event) {
 func (w *World) Lives() []reconfigure.Life {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return slices.Clone(w.usage.lives)
+	return slices.Clone(w.lives)
 }
 
 // Events returns the recorded events, in order.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 )
@@ -63,7 +64,7 @@ type World struct {
 	events   []reconfigure.Event
 	evidence []reconfigure.Evidence
 	health   map[string]reconfigure.Health
-	usage    record             // its lives
+	lives    memory.Lives
 	sums     map[string]string  // by node
 	keys     map[string]hostKey // by address
 

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
@@ -18,7 +19,7 @@ func twice(t *testing.T, fault simulate.Fault, try int, happens func(*play)) *pl
 		was: forgiving(declared(1, 4)), have: []string{"ctl", "p1"},
 		requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")},
 	}
-	p := s.begin(t, simulate.NewJournal())
+	p := s.begin(t, memory.New())
 	p.world.PowersUp("p3")
 	p.world.Order(fault, "p3")
 	for range try - 1 {

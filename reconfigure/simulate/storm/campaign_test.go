@@ -14,6 +14,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/campaign"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
@@ -86,7 +87,7 @@ func beginCampaign(t *testing.T, nodes int, spoiled string, change func(*reconfi
 			time.AfterFunc(time.Duration(40+i)*time.Second, func() { w.EndJob(node) })
 		}
 	}
-	p := s.begin(t, simulate.NewJournal())
+	p := s.begin(t, memory.New())
 	site := newLife(p.world, p.book).site(p.cluster())
 	seen, err := site.Observe(t.Context(), snapshot.Scope{Declared: true})
 	if err != nil {
@@ -137,7 +138,7 @@ func (c crusade) result() (reconfigure.Campaign, view) {
 // updated checks that each node had one request of the campaign.
 func (c crusade) updated(requests int) {
 	c.Helper()
-	all, err := c.book.(*simulate.Journal).Requests(c.Context(), 1000)
+	all, err := c.book.(*memory.Journal).Requests(c.Context(), 1000)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -256,7 +257,7 @@ func TestACampaignOverTwentyNodes(t *testing.T) {
 func TestACampaignRestsInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := beginCampaign(t, 4, "", nil)
-		j := c.book.(*simulate.Journal)
+		j := c.book.(*memory.Journal)
 		if err := j.Pause(t.Context(), "a disk is swapped", "anna"); err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
@@ -24,7 +25,7 @@ import (
 // list of steps, which is drawn before it begins. The workers run beside it.
 type storm struct {
 	world    *simulate.World
-	book     *simulate.Journal
+	book     *memory.Journal
 	wait     sync.WaitGroup
 	lock     sync.Mutex
 	declared reconfigure.Cluster
@@ -214,7 +215,7 @@ func blowWith(t *testing.T, set func(*storm), draw func(*rapid.T) []step) (again
 }
 
 func begin(set func(*storm)) *storm {
-	s := &storm{book: simulate.NewJournal(), since: map[string]time.Time{}}
+	s := &storm{book: memory.New(), since: map[string]time.Time{}}
 	set(s)
 	s.declared = s.stormy(1, "v1")
 	s.world = simulate.NewWorld(s.declared)

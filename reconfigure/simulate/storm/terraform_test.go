@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
 
@@ -59,7 +60,7 @@ func TestAnInstanceInUseIsAdopted(t *testing.T) {
 		"Terraform was interrupted, and its caller killed":        func(_ *play, l *life) { l.killAs(simulate.Tainted) },
 		"the worker is stopped":                                   func(_ *play, l *life) { l.stop() },
 		"the lease is lost": func(p *play, _ *life) {
-			p.book.(*simulate.Journal).LoseLease()
+			p.book.(*memory.Journal).LoseLease()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +68,7 @@ func TestAnInstanceInUseIsAdopted(t *testing.T) {
 				c := declared(1, 4)
 				c.Settings.Interrupt = false // so that Terraform waits while the node comes up
 				s := scene{was: c, have: []string{"ctl", "p1"}, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")}}
-				p := s.begin(t, simulate.NewJournal())
+				p := s.begin(t, memory.New())
 				p.world.PowersUp("p3")
 				l := newLife(p.world, p.book)
 				time.AfterFunc(5*time.Second, func() {
@@ -101,7 +102,7 @@ func TestALateFailureOfTerraformCostsNoJob(t *testing.T) {
 				c := declared(1, 4)
 				c.Settings.Interrupt = interrupt
 				s := scene{was: c, have: []string{"ctl", "p1"}, requests: []reconfigure.Request{ask(reconfigure.Resume, "p3")}}
-				p := s.begin(t, simulate.NewJournal())
+				p := s.begin(t, memory.New())
 				p.world.PowersUp("p3")
 				p.world.Order(simulate.LateFailure, "p3")
 				if _, err := p.worker(0); err != nil {
@@ -154,7 +155,7 @@ func TestStragglersDelayNoOtherNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := scene{was: declared(1, 9), have: []string{"ctl", "p1", "p8", "p9"}}
-				p := s.begin(t, simulate.NewJournal())
+				p := s.begin(t, memory.New())
 				start := time.Now()
 				w := p.world
 				w.Takes(simulate.Building, c.takes, "p3")
@@ -172,7 +173,7 @@ func TestStragglersDelayNoOtherNode(t *testing.T) {
 						t.Fatal(err)
 					}
 					p.callers.Go(func() {
-						if _, err := (&play{T: p.T, scene: s, world: w, book: p.book.(*simulate.Journal).Open()}).worker(0); err != nil {
+						if _, err := (&play{T: p.T, scene: s, world: w, book: p.book.(*memory.Journal).Open()}).worker(0); err != nil {
 							t.Error(err)
 						}
 					})

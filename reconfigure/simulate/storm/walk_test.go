@@ -16,6 +16,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
 )
@@ -487,7 +488,7 @@ func (p *play) outcomes() string {
 		o, _, _ := p.book.Outcome(p.Context(), reconfigure.RequestID(i+1))
 		all = append(all, fmt.Sprintf("%+v", o))
 	}
-	if j, ok := p.book.(*simulate.Journal); ok {
+	if j, ok := p.book.(*memory.Journal); ok {
 		all = append(all, j.Messages())
 	}
 	return strings.Join(all, "\n")
@@ -502,7 +503,7 @@ func good(v reconfigure.Verdict) bool {
 func TestCrashWalk(t *testing.T) {
 	total := 0
 	for name, s := range scenes() {
-		t.Run(name, func(t *testing.T) { total += s.walk(t, 1, func(*testing.T) book { return simulate.NewJournal() }) })
+		t.Run(name, func(t *testing.T) { total += s.walk(t, 1, func(*testing.T) book { return memory.New() }) })
 	}
 	t.Logf("%d points altogether", total)
 }

@@ -1,4 +1,4 @@
-package simulate
+package memory
 
 import (
 	"cmp"
@@ -45,7 +45,7 @@ type record struct {
 	changes     int64
 	failure     error
 	campaigns   []reconfigure.Campaign // oldest first
-	lives       []reconfigure.Life
+	lives       Lives
 	jobRuns     []jobRun
 	jobPosition int64
 }
@@ -70,8 +70,8 @@ type lease struct {
 	lose    context.CancelCauseFunc
 }
 
-// NewJournal returns an empty journal, opened by a first process.
-func NewJournal() *Journal {
+// New returns an empty journal, opened by a first process.
+func New() *Journal {
 	shared := &record{health: map[string]reconfigure.Health{}, hostKeys: map[string][]string{}, sums: map[string]string{}}
 	return (&Journal{record: shared}).Open()
 }
@@ -480,7 +480,7 @@ func (j *Journal) Record(ctx context.Context, events ...reconfigure.Event) error
 		}
 		for _, e := range events {
 			if e.Life != nil {
-				j.live(*e.Life)
+				j.lives.Record(*e.Life)
 			}
 			if e.Phase != "" {
 				e.Life = nil
@@ -632,11 +632,11 @@ func (j *Journal) Sum(ctx context.Context, node string) (sum string, err error) 
 
 // KeepSums replaces the checksums of these nodes; an empty one is deleted.
 func (j *Journal) KeepSums(ctx context.Context, sums map[string]string) error {
-	return j.writeHeld(ctx, func() error { return keepSums(j.sums, sums) })
+	return j.writeHeld(ctx, func() error { return KeepSums(j.sums, sums) })
 }
 
-// keepSums replaces entries of a map.
-func keepSums(kept, sums map[string]string) error {
+// KeepSums replaces entries of a map.
+func KeepSums(kept, sums map[string]string) error {
 	if _, nameless := sums[""]; nameless {
 		return errors.New("a checksum of no node")
 	}
@@ -806,4 +806,18 @@ func (j *Journal) Messages() string {
 		fmt.Fprintf(&text, "%s plan %d %s %s %s: %s\n", at, e.Plan, e.Node, e.Phase, e.Level, e.Message)
 	}
 	return text.String()
+}
+
+// UpdateHealth updates the health of a group, and removes it when the group is well.
+func UpdateHealth(
+	known map[string]reconfigure.Health, group string, update func(reconfigure.Health) reconfigure.Health,
+) {
+	h := known[group]
+	h.Group = group
+	h = update(h)
+	if h.Group = group; h.Well() {
+		delete(known, group)
+		return
+	}
+	known[group] = h
 }

@@ -1,4 +1,4 @@
-package simulate
+package memory
 
 import (
 	"cmp"
@@ -16,11 +16,14 @@ type jobRun struct {
 	kept time.Time
 }
 
-// live stores what events say of their nodes' instances.
-func (r *record) live(l reconfigure.Life) {
+// Lives is the lives of instances, in the order in which they were recorded first.
+type Lives []reconfigure.Life
+
+// Record stores what an event says of its node's instance.
+func (all *Lives) Record(l reconfigure.Life) {
 	if l.Continues {
 		last := reconfigure.Life{}
-		for _, o := range r.lives {
+		for _, o := range *all {
 			if o.Instance == l.Instance && !o.Ended() && o.Plan >= last.Plan {
 				last = o
 			}
@@ -34,22 +37,22 @@ func (r *record) live(l reconfigure.Life) {
 		l.Removed = stamped(l.Removed)
 		end = l.Removed
 	}
-	for i, o := range r.lives {
+	for i, o := range *all {
 		if o.Node == l.Node && !o.Ended() && !o.Made.After(end) && (l.Instance == "" || !same(o)) {
-			r.lives[i].Removed = end
+			(*all)[i].Removed = end
 		}
 	}
 	if l.Instance == "" {
 		return
 	}
-	if i := slices.IndexFunc(r.lives, same); i >= 0 {
-		if r.lives[i].Ended() {
-			l.Removed = r.lives[i].Removed
+	if i := slices.IndexFunc(*all, same); i >= 0 {
+		if (*all)[i].Ended() {
+			l.Removed = (*all)[i].Removed
 		}
-		r.lives[i] = l
+		(*all)[i] = l
 		return
 	}
-	r.lives = append(r.lives, l)
+	*all = append(*all, l)
 }
 
 // whole returns why a life cannot be stored.

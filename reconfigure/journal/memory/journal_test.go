@@ -1,4 +1,4 @@
-package simulate_test
+package memory_test
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal/journaltest"
-	"github.com/eiffel-hpc/eiffel/reconfigure/simulate"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal/memory"
 )
 
 func TestJournalConforms(t *testing.T) {
 	journaltest.Test(t, func(testing.TB) journaltest.JournalSetup {
-		j := simulate.NewJournal()
+		j := memory.New()
 		return journaltest.JournalSetup{
 			Open: func(testing.TB) journaltest.JournalHandle { return j.Open() },
 			Lose: func(testing.TB) { j.LoseLease() },
@@ -24,7 +24,7 @@ func TestJournalConforms(t *testing.T) {
 
 func TestLossOfTheLeaseEndsWhatIsDoneUnderIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := simulate.NewJournal()
+		j := memory.New()
 		release, ok, err := j.Acquire(t.Context())
 		if !ok || err != nil {
 			t.Fatal(ok, err)
@@ -47,7 +47,7 @@ func TestLossOfTheLeaseEndsWhatIsDoneUnderIt(t *testing.T) {
 }
 
 func TestACrashFreesTheLeaseAndLeavesTheRest(t *testing.T) {
-	j := simulate.NewJournal()
+	j := memory.New()
 	if _, ok, err := j.Acquire(t.Context()); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -72,7 +72,7 @@ func TestACrashFreesTheLeaseAndLeavesTheRest(t *testing.T) {
 }
 
 func TestAJournalThatFailsChangesNothing(t *testing.T) {
-	j, full := simulate.NewJournal(), errors.New("the disk is full")
+	j, full := memory.New(), errors.New("the disk is full")
 	j.Fail(full)
 	if _, err := j.Submit(t.Context(), reconfigure.Request{Mode: reconfigure.Deploy}); !errors.Is(err, full) {
 		t.Errorf("error %v", err)
