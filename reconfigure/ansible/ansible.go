@@ -1,9 +1,9 @@
-// Package ansible configures instances by the playbooks under ansible/, and renders the inventory. go-ansible builds
-// the command line; a callback plugin of ours reports the events of each host.
+// Package ansible configures instances with the playbooks under ansible/, and renders the inventory. go-ansible
+// builds the command line; our callback plugin reports the events of each host.
 //
-// Each changed node has a result of its own: it has failed if one of its tasks failed, if it could not be reached, or
-// if the run ended before its tasks. A failure on another node, which only gets addresses and Slurm's configuration, is
-// noted and fails nothing.
+// Each changed node has its own result: it has failed if one of its tasks failed, if it was unreachable, or if the
+// run ended before its tasks. A failure on another node, which only gets addresses and Slurm's configuration, is
+// logged and fails nothing.
 package ansible
 
 import (
@@ -31,7 +31,7 @@ import (
 type Config struct {
 	Dir    string    // the cluster directory, absolute, with ansible/ and group_vars/; inventory.json is written there
 	Binary string    // ansible-playbook; empty: looked up on PATH
-	Env    []string  // the environment to start from, os.Environ() as a rule; Ansible's settings are taken out of it
+	Env    []string  // the base environment, normally os.Environ(); Ansible's settings are removed from it
 	Log    io.Writer // gets Ansible's own output; it need not be safe for concurrent use
 }
 
@@ -47,18 +47,17 @@ func New(c Config) *Runner {
 	return &Runner{Config: c}
 }
 
-// Configure configures the instances of the changed nodes. The other nodes get what the extent says, and it does not
-// log in to those of extent.Apart. It may be repeated: what is as declared is not changed. Where the extent is
+// Configure configures the instances of the changed nodes. The other nodes get what the extent says; Configure does
+// not log in to those of extent.Apart. It may be repeated: it does not change what is as declared. If the extent is
 // Everywhere, the control node is one of the changed nodes. The failures have the message of the last failed task of
-// each changed node that failed. A node of which the run has no result of its own, because it ended at another host or
-// because the control host failed, has reconfigure.ClassAnsible. An error means that the results are unknown: the
-// playbook could not be read, Ansible could not be started, or ctx ended. Then each node may be in any state, and the
-// call may be retried.
+// each changed node that failed. A node without a result, because the run ended at another host or the control host
+// failed, has reconfigure.ClassAnsible. An error means that the results are unknown: the playbook could not be read,
+// Ansible could not be started, or ctx ended. Then each node may be in any state, and the call may be retried.
 //
-// watch is called for each task that begins on a changed node, and for each failure on another one. done, which may be
-// nil, is called once for each changed node, as soon as its result is known: with nil when its last task has ended,
-// that is, when slurmd has started, else with its failure. It is not called for nodes whose results are unknown when an
-// error is returned. Both are called by other goroutines, one call at a time, and must not block.
+// watch is called for each task that begins on a changed node, and for each failure on another one. done, which may
+// be nil, is called once for each changed node, as soon as its result is known: with nil when its last task has
+// ended, that is, when slurmd has started; else with its failure. It is not called for nodes whose results are
+// unknown when an error is returned. Both are called by other goroutines, one call at a time, and must not block.
 func (r *Runner) Configure(ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance,
 	extent reconfigure.Extent, watch func(node, message string),
 	done func(node string, seen reconfigure.Configured, err error)) (reconfigure.Failures, error) {
@@ -114,14 +113,14 @@ func (r results) tell(failures reconfigure.Failures) {
 	}
 }
 
-// wellFor reports success for those nodes that have no result yet.
+// wellFor reports success for the nodes that have no result yet.
 func (r results) wellFor(nodes nodeset.NodeSet) {
 	for node := range nodes.All() {
 		r.of(node, nil)
 	}
 }
 
-// hear reports the result that an event of the run gives.
+// hear reports the result in an event of the run, if it has one.
 func (r results) hear(e event, changed nodeset.NodeSet) {
 	if !changed.Contains(e.Host) {
 		return
@@ -136,8 +135,8 @@ func (r results) hear(e event, changed nodeset.NodeSet) {
 	}
 }
 
-// withControl adds the control node to the changed nodes where all nodes get another configuration of Slurm: they get
-// the one that slurmctld has accepted.
+// withControl adds the control node to the changed nodes if all nodes get a new configuration of Slurm, since they
+// get the one that slurmctld has accepted.
 func withControl(c reconfigure.Cluster, extent reconfigure.Extent) reconfigure.Extent {
 	if extent.Everywhere {
 		extent.Changed = extent.Changed.Union(nodeset.Of(c.Control.Name))
@@ -146,8 +145,8 @@ func withControl(c reconfigure.Cluster, extent reconfigure.Extent) reconfigure.E
 }
 
 // needed returns the inventory of a run. Ansible takes time for each host in it, so it has only the changed nodes and
-// the control node, from which they may need files. A run that changes the control node, or tells addresses, has all
-// hosts.
+// the control node, from which they may need files. A run that changes the control node or distributes addresses has
+// all hosts.
 func (inv inventory) needed(c reconfigure.Cluster, extent reconfigure.Extent) inventory {
 	control := nodeset.Of(c.Control.Name)
 	if extent.Addresses || !extent.Changed.Intersect(control).Empty() {
@@ -185,7 +184,7 @@ func (r *Runner) play(ctx context.Context, c reconfigure.Cluster, instances map[
 		}
 	})
 	if lost := keepMeasured(c, instances, extent.Changed, measured); lost != nil {
-		watch(c.Control.Name, lost.Error()) // no reason for the nodes to fail
+		watch(c.Control.Name, lost.Error()) // this does not fail the nodes
 	}
 	return seen, err
 }
@@ -212,9 +211,9 @@ func (r *Runner) execute(ctx context.Context, e executor, hear func(event)) (see
 }
 
 // scratch has the folders of one run: Ansible's input beside the cluster directory, and its temporary files. The SSH
-// sockets have a folder of their own.
+// sockets have their own folder.
 type scratch struct {
-	home    string // Ansible's own folder, which stays between runs; the one in HOME may not exist
+	home    string // Ansible's folder, which stays between runs; HOME may not exist
 	dir     string
 	sockets sockets.Dir
 }
@@ -236,8 +235,8 @@ func newScratch(stateDir string) (scratch, error) {
 
 const scratchPrefix = "run-"
 
-// Sweep removes the folders of killed runs from the state directory that were made before that time. It MUST be so long
-// ago that none of those runs is under way.
+// Sweep removes the folders of killed runs from the state directory that were made before that time. The time MUST be
+// so long ago that none of those runs is still in progress.
 func Sweep(stateDir string, before time.Time) error {
 	left, err := filepath.Glob(filepath.Join(stateDir, "ansible", scratchPrefix+"*"))
 	if err != nil {
@@ -265,7 +264,7 @@ func (s scratch) inventory() string { return filepath.Join(s.dir, "inventory.jso
 func (s scratch) writeVars(c reconfigure.Cluster, extent reconfigure.Extent) error {
 	given := givenFile(c.Settings.StateDir)
 	if c.Settings.Journal != "" {
-		// Another control host may have changed the control node since this one wrote its file, so each run reads it
+		// Another control host may have changed the control node since this one wrote its file. So each run reads it
 		// again.
 		given = filepath.Join(s.dir, "given.json")
 	}
@@ -277,11 +276,11 @@ func (s scratch) writeVars(c reconfigure.Cluster, extent reconfigure.Extent) err
 		"given_file":             given,
 	}
 	if extent.Conf != nil {
-		// It stays for those who run the playbooks by hand.
+		// The file stays for runs of the playbooks by hand.
 		if err := writeHardware(hardwareFile(c.Settings.StateDir), extent.Conf.Hardware); err != nil {
 			return err
 		}
-		// In a file of its own, since Ansible evaluates variables as templates.
+		// The configuration is in a separate file, since Ansible evaluates variables as templates.
 		vars["slurm_conf_file"] = s.slurmConf()
 		if err := writeJSON(s.slurmConf(), plannedConf(*extent.Conf)); err != nil {
 			return err
@@ -290,7 +289,7 @@ func (s scratch) writeVars(c reconfigure.Cluster, extent reconfigure.Extent) err
 	return writeJSON(s.vars(), vars)
 }
 
-// setDamagedAside renames a file that is not JSON, as a power failure may leave it, so that the playbooks read its
+// setDamagedAside renames a file that is not JSON, for example after a power failure, so that the playbooks read its
 // content from the control node again. It is kept, since it may have the only copy of the munge key.
 func setDamagedAside(path string) error {
 	text, err := os.ReadFile(path)
@@ -334,7 +333,7 @@ func (s scratch) writeInventory(dir string, inv inventory) error {
 	return nil
 }
 
-// close ends the SSH connections that Ansible has left open, and removes the files of the run.
+// close ends the SSH connections that Ansible left open, and removes the files of the run.
 func (s scratch) close(ctx context.Context) error {
 	return errors.Join(endMasters(ctx, s.sockets.Path), s.sockets.Remove(), os.RemoveAll(s.dir))
 }

@@ -24,16 +24,16 @@ type event struct {
 	Host    string `json:"host"`
 	Task    string `json:"task"`
 	Message string `json:"message"`
-	Output  string `json:"output"`  // of a failure: all that the task has printed
+	Output  string `json:"output"`  // of a failure: the task's whole output
 	Ignored bool   `json:"ignored"` // reports whether the host stays in the run after this failure
 	Rescued bool   `json:"rescued"` // reports whether tasks of a rescue section may follow
-	Here    bool   `json:"here"`    // of a failure: reports whether it is the control host's, and not the host's
+	Here    bool   `json:"here"`    // of a failure: reports whether the control host failed, not the host
 
 	Hardware string `json:"hardware"` // of a last task: what `slurmd -C` prints on the host
 	Clock    int64  `json:"clock"`    // of a last task: the seconds that the host's clock is ahead of the control host's
 
 	Seconds float64 `json:"seconds"` // of an installation of packages: how long it took
-	Waited  float64 `json:"waited"`  // likewise: for how many of them other programs held the package manager's locks
+	Waited  float64 `json:"waited"`  // likewise: the seconds for which other programs held the package manager's locks
 }
 
 // The kinds of events.
@@ -42,7 +42,7 @@ const (
 	eventPlay        = "play"        // the next play begins
 	eventStart       = "start"       // a task begins on a host
 	eventInstalled   = "installed"   // packages that the image lacks were installed on a host
-	eventDone        = "done"        // the last task of a host ended well
+	eventDone        = "done"        // the last task of a host succeeded
 	eventFailed      = "failed"      // a task failed on a host, which leaves the run unless the failure is ignored
 	eventUnreachable = "unreachable" // likewise
 )
@@ -62,7 +62,7 @@ func (e event) failure() error {
 	return reconfigure.WithOutput(fmt.Sprintf("task: %s\n%s\n", e.Task, strings.TrimSpace(e.Output)), err)
 }
 
-// seen adds what the event says of its host.
+// seen returns before with the facts of the event about its host.
 func (e event) seen(before reconfigure.Configured) reconfigure.Configured {
 	switch e.Event {
 	case eventInstalled:
@@ -78,12 +78,12 @@ func (e event) fails() bool {
 	return (e.Event == eventFailed || e.Event == eventUnreachable) && !e.Ignored
 }
 
-// final reports whether the event gives the result of its host, which no later event changes.
+// final reports whether the event decides the result of its host: no later event changes it.
 func (e event) final() bool {
 	return e.Event == eventDone || e.fails() && !e.Rescued
 }
 
-// tell passes the event to watch.
+// tell passes the event's message, if it has one, to watch.
 func (e event) tell(changed nodeset.NodeSet, watch func(node, message string)) {
 	mine := changed.Contains(e.Host)
 	switch e.Event {
@@ -100,17 +100,17 @@ func (e event) tell(changed nodeset.NodeSet, watch func(node, message string)) {
 		if mine {
 			watch(e.Host, e.failure().Error())
 		} else {
-			watch(e.Host, "does not know of the latest changes: "+e.failure().Error())
+			watch(e.Host, "does not have the latest changes: "+e.failure().Error())
 		}
 	}
 }
 
-// record is what is known of a run from its events.
+// record collects the results of a run from its events.
 type record struct {
 	plays, begun int
-	last         string           // the host that failed last: one of those that ended a run that ended early
+	last         string           // the host that failed last: a host that ended the run, if it ended early
 	failed       map[string]error // by host
-	done         map[string]bool  // by host; reports whether its last task ended well
+	done         map[string]bool  // by host: its last task succeeded
 }
 
 func (r *record) add(e event) {
@@ -124,21 +124,21 @@ func (r *record) add(e event) {
 		r.begun++
 	case e.Event == eventDone:
 		r.done[e.Host] = true
-		delete(r.failed, e.Host) // what failed was rescued
+		delete(r.failed, e.Host) // the failed task was rescued
 	case e.fails():
 		r.last = e.Host
-		r.failed[e.Host] = e.failure() // the last one: a failure in a rescue section says more
+		r.failed[e.Host] = e.failure() // the last failure counts: one in a rescue section says more
 	}
 }
 
-// verdicts returns the failures of the changed nodes, from the events of a run and the end of Ansible. A run ends at a
-// play in which all hosts fail, and the nodes of later plays are not configured. Only a node whose last task ended well
-// did not fail.
+// verdicts returns the failures of the changed nodes, from the events of a run and Ansible's error. A run ends at a
+// play in which all hosts fail, and the nodes of later plays are not configured. Only a node whose last task ended
+// well did not fail.
 func (r record) verdicts(changed nodeset.NodeSet, end error) (reconfigure.Failures, error) {
 	whole := r.plays > 0 && r.begun == r.plays
 	if !aboutHosts(end) || !whole && r.last == "" {
 		if end == nil {
-			end = errors.New("the playbook ended well, but its last play never began")
+			end = errors.New("the playbook succeeded, but its last play never began")
 		}
 		return nil, end
 	}
@@ -149,7 +149,7 @@ func (r record) verdicts(changed nodeset.NodeSet, end error) (reconfigure.Failur
 			failures[node] = r.failed[node]
 		case r.done[node]:
 		case whole:
-			failures[node] = noResult(errors.New("not configured: the run ended without its last task"))
+			failures[node] = noResult(errors.New("not configured: the run ended before its last task"))
 		default:
 			failures[node] = noResult(
 				fmt.Errorf("not configured, because the run ended at %s: %w", r.last, r.failed[r.last]))
@@ -158,13 +158,13 @@ func (r record) verdicts(changed nodeset.NodeSet, end error) (reconfigure.Failur
 	return failures, nil
 }
 
-// noResult is the failure of a node of which a run has no result. It says nothing about the node's instance, also where
-// it is the failure of another host.
+// noResult is the failure of a node without a result. It says nothing about the node's instance, even if err is the
+// failure of another host.
 func noResult(err error) error { return reconfigure.Classify(reconfigure.ClassAnsible, err) }
 
-// aboutHosts reports whether Ansible ran to its end, so that all failures are those of hosts. Its exit status is then a
-// sum of 2 (a task failed), 4 (unreachable) and 8 (no host was left in a play); see RUN_ in Ansible's TaskQueueManager.
-// The status is 4 also for a playbook that cannot be read, but then no host has failed.
+// aboutHosts reports whether Ansible ran to its end, so that all failures are those of hosts. Its exit status is then
+// a sum of 2 (a task failed), 4 (unreachable) and 8 (no host was left in a play); see RUN_ in Ansible's
+// TaskQueueManager. The status is also 4 if a playbook cannot be read, but then no host has failed.
 func aboutHosts(end error) bool {
 	if end == nil {
 		return true
@@ -177,7 +177,8 @@ func aboutHosts(end error) bool {
 // stream is the pipe for the events.
 type stream struct{ reader, writer *os.File }
 
-// linger is how long events are read after Ansible has ended, in case a process that it left behind has the pipe open.
+// linger is how long events are read after Ansible has ended, in case one of its child processes still has the pipe
+// open.
 const linger = time.Second
 
 // listen creates a named pipe and opens both ends: while the writing end is open, the reading end has no end of file
@@ -186,7 +187,7 @@ func listen(path string) (stream, error) {
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		return stream{}, fmt.Errorf("make a pipe for Ansible's events: %w", err)
 	}
-	// Non-blocking: opening does not wait for a writer, and a read may have a deadline.
+	// O_NONBLOCK: the open does not wait for a writer, and a read may have a deadline.
 	reader, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return stream{}, fmt.Errorf("open the pipe for Ansible's events: %w", err)
@@ -218,7 +219,7 @@ func (s stream) read(handle func(event)) error {
 	}
 }
 
-// end has read return after Ansible has ended.
+// end makes read return after Ansible has ended.
 func (s stream) end() {
 	_ = s.writer.Close()
 	_ = s.reader.SetReadDeadline(time.Now().Add(linger))

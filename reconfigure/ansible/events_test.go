@@ -70,7 +70,7 @@ func TestVerdicts(t *testing.T) {
 		"a rescued failure is no failure":  {"put-back.jsonl", []string{"ctl"}, nil, map[string]string{}, nil},
 		"a node without its last task is not configured": {"ignored.jsonl", []string{"node01", "node02"}, nil,
 			map[string]string{
-				"node02": "not configured: the run ended without its last task",
+				"node02": "not configured: the run ended before its last task",
 			}, nil},
 		"a node whose last task ended well is done, also where the run ended early": {"half.jsonl",
 			[]string{"node01", "node02", "node03"}, exit(2), map[string]string{
@@ -86,7 +86,7 @@ func TestVerdicts(t *testing.T) {
 			context.Canceled},
 		"a later play cannot be read": {"early.jsonl", []string{"node01"}, exit(4), nil, exit(4)},
 		"exit status 0 with plays left out is an error": {"early.jsonl", []string{"node01"}, nil, nil,
-			errors.New("the playbook ended well, but its last play never began")},
+			errors.New("the playbook succeeded, but its last play never began")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := recorded(t, tc.events).verdicts(nodeset.Of(tc.changed...), tc.end)
@@ -124,7 +124,7 @@ func TestTroubleOfAnotherHostIsNoFailureOfANodesInstance(t *testing.T) {
 			reconfigure.ClassAnsible},
 		"a task failed on the control node": {1, []event{failed}, 2, "not configured, because the run ended at ctl: " +
 			`task "Read the files for the compute nodes": no such file`, reconfigure.ClassAnsible},
-		"no task was the last one of the node": {2, nil, 0, "not configured: the run ended without its last task",
+		"no task was the last one of the node": {2, nil, 0, "not configured: the run ended before its last task",
 			reconfigure.ClassAnsible},
 		"the control host's disk is full": {2, []event{{Event: eventFailed, Host: "node01", Task: "Authorize its key",
 			Message: "No space left on device", Here: true}}, 2,

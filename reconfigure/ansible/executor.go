@@ -21,8 +21,8 @@ import (
 // grace is how long Ansible may take to end its own processes after an interrupt.
 const grace = 20 * time.Second
 
-// executor replaces go-ansible's executor, which has the environment in its errors, passes our standard input on, and
-// kills only ansible-playbook, and not its child processes, when it is cancelled.
+// executor replaces go-ansible's executor, whose errors contain the environment, which passes our standard input on,
+// and which on a cancellation kills only ansible-playbook, not its child processes.
 type executor struct {
 	*Runner
 	scratch  scratch
@@ -32,7 +32,6 @@ type executor struct {
 
 var _ execute.Executor = executor{}
 
-// Execute runs the playbook to its end.
 func (e executor) Execute(ctx context.Context) error {
 	c, err := e.command()
 	if err != nil {
@@ -70,7 +69,7 @@ func (e executor) environment() []string {
 		}
 	}
 	return append(env,
-		"LC_ALL=C.UTF-8", // Ansible does not start with another encoding
+		"LC_ALL=C.UTF-8", // Ansible needs a UTF-8 locale to start
 		"ANSIBLE_CONFIG="+filepath.Join(e.Dir, "ansible", "ansible.cfg"),
 		"ANSIBLE_HOME="+e.scratch.home,
 		"ANSIBLE_LOCAL_TEMP="+e.scratch.dir,
@@ -93,7 +92,7 @@ func (s *shared) Write(p []byte) (int, error) {
 }
 
 // endMasters ends the SSH connections whose sockets are in the folder: Ansible leaves them open for its next task. It
-// does so also when ctx has ended.
+// ends them even if ctx has ended.
 func endMasters(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()

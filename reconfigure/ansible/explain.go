@@ -11,9 +11,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
-// explained returns the error of an Ansible that failed with the place and the reason that Ansible printed as its text.
-// All that it printed is the error's output. The folder of the run has links to the variables in the cluster directory,
-// which is what the text names. An interrupt stays as it is.
+// explained returns Ansible's error with a text that has the place and the reason from Ansible's output. The whole
+// output stays in the error. The run's folder has links to the variables in the cluster directory; the text names the
+// latter. The error of an interrupt is not changed.
 func explained(err error, clusterDir, runDir string) error {
 	ended, ok := errors.AsType[*process.Error](err)
 	if !ok || ended.Err != nil || ended.Stderr == "" {
@@ -45,8 +45,8 @@ var (
 	first  = regexp.MustCompile(`(?m)^\[?ERROR(?:!|:|\]:) (.+)$`)
 )
 
-// essence returns the line of Ansible's output that says what is wrong: its error message, or the last line, which is
-// the exception of a program in Python.
+// essence returns the line of Ansible's output that has the reason: its error message, or the last line, which has
+// the exception of a Python program.
 func essence(printed string) string {
 	if found := syntax.FindStringSubmatch(printed); found != nil {
 		return "syntax error: " + found[1]

@@ -12,8 +12,8 @@ import (
 // imagePlaybook prepares a node for an image.
 const imagePlaybook = "image.yml"
 
-// Clean runs image.yml on an instance: it stops slurmd, and removes what belongs to the node or the cluster alone. It
-// may be repeated, and may run beside Configure, as long as that does not log in to the node.
+// Clean runs image.yml on an instance: it stops slurmd, and removes what belongs only to the node or the cluster. It
+// may be repeated, and may run at the same time as Configure if that does not log in to the node.
 func (r *Runner) Clean(ctx context.Context, c reconfigure.Cluster, i reconfigure.Instance) (err error) {
 	s, err := newScratch(c.Settings.StateDir)
 	if err != nil {

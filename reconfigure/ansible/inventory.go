@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/sitefiles"
 )
 
-// The groups of the inventory. Each node group is one more, with the name groupPrefix + its name.
+// The groups of the inventory. There is one more for each node group, with the name groupPrefix + its name.
 const (
 	groupCluster    = "cluster" // all nodes
 	groupControl    = reconfigure.ControlGroup
@@ -23,9 +23,9 @@ const (
 )
 
 // Inventory returns the inventory as JSON, as `ansible-inventory --list` prints it (Ansible's developer guide,
-// "Developing dynamic inventory"). It depends on its arguments alone. Instances without an address, and those of nodes
-// that are not declared, are not in it. An instance without an ID is the kept port of a node that has no instance: its
-// address is in the inventory, but it is no host. Nor is a stopped instance.
+// "Developing dynamic inventory"). It depends only on its arguments. It leaves out instances without an address and
+// those of undeclared nodes. An instance without an ID is the kept port of a node that has no instance: its address
+// is in the inventory, but it is not a host. Nor is a stopped instance.
 func Inventory(
 	c reconfigure.Cluster, instances map[string]reconfigure.Instance, site sitefiles.Files,
 ) ([]byte, error) {
@@ -43,18 +43,18 @@ type hostVars struct {
 	User    string `json:"ansible_user"`
 	Key     string `json:"ansible_ssh_private_key_file"`
 	Group   string `json:"node_group"`
-	// Site is the site's own files for the node, in the form that the module converge takes.
+	// Site has the site's files for the node, in the form that the module converge takes.
 	Site []siteFile `json:"site_files,omitempty"`
 }
 
-// siteFile has templates of Ansible.
+// siteFile is a file for the node; its fields are Ansible templates.
 type siteFile struct {
 	Path   string `json:"path"`
 	Mode   string `json:"mode"`
 	Base64 string `json:"base64"` // of its content
 }
 
-// siteFiles returns the files of a site for a node. The names have no character with a meaning in a template.
+// siteFiles returns the site's files for a node. Their names have no characters that are special in a template.
 func siteFiles(site sitefiles.Files, node string) []siteFile {
 	var all []siteFile
 	for _, f := range site.For(node) {
@@ -114,29 +114,29 @@ func newInventory(
 		"given_file":              givenFile(c.Settings.StateDir),
 		"slurm_key_file":          c.Settings.SlurmKeyFile(),
 		"hardware_file":           hardwareFile(c.Settings.StateDir),
-		// All addresses in one variable: to read each host's variables would take Ansible a time that grows with the
+		// One variable has all addresses: reading the variables of each host takes Ansible a time that grows with the
 		// square of the number of hosts.
 		"node_addresses": addresses,
 	}}
 	return inv
 }
 
-// givenFile is the file for what compute nodes get from the control node: the munge key, and the configuration that
-// slurmctld runs with. The playbooks write it.
+// givenFile has what compute nodes get from the control node: the munge key and slurmctld's running configuration.
+// The playbooks write it.
 func givenFile(stateDir string) string { return filepath.Join(stateDir, "ansible", "given.json") }
 
-// hardwareFile is the file for what slurm.conf has of nodes that do not declare their hardware, by node group.
+// hardwareFile has the hardware in slurm.conf of the nodes that do not declare it, by node group.
 func hardwareFile(stateDir string) string { return filepath.Join(stateDir, "ansible", "hardware.json") }
 
-// sshArgs has ssh accept only the host keys that `reconfigure` has learnt, and not write to their file, which would
-// bypass our lock. There are two levels of quotes, since Ansible and ssh both split the text at spaces.
+// sshArgs makes ssh accept only the host keys that `reconfigure` has stored, and not write to their file, which would
+// bypass our lock. There are two levels of quotes, since both Ansible and ssh split the text at spaces.
 func sshArgs(stateDir string) string {
 	const args = `-o 'UserKnownHostsFile="%s"' -o GlobalKnownHostsFile=/dev/null ` +
 		`-o StrictHostKeyChecking=yes -o UpdateHostKeys=no`
 	return fmt.Sprintf(args, filepath.Join(stateDir, "known_hosts"))
 }
 
-// only returns the inventory with no hosts but these nodes. All groups stay, and so do the addresses of all nodes.
+// only returns the inventory with only these nodes as hosts. It keeps all groups and the addresses of all nodes.
 func (inv inventory) only(nodes nodeset.NodeSet) inventory {
 	less := inventory{hosts: map[string]hostVars{}, groups: map[string]group{}}
 	for name, g := range inv.groups {
@@ -149,7 +149,7 @@ func (inv inventory) only(nodes nodeset.NodeSet) inventory {
 	return less
 }
 
-// keepApart adds the group of the nodes that are excluded from all plays. They stay in their other groups too, since
+// keepApart adds the group of the nodes that are excluded from all plays. They also stay in their other groups, since
 // other nodes get their addresses. It reports whether there are any.
 func (inv inventory) keepApart(nodes nodeset.NodeSet) bool {
 	there := nodes.Where(func(node string) bool { _, ok := inv.hosts[node]; return ok })
@@ -167,7 +167,7 @@ func (inv inventory) absent(c reconfigure.Cluster, nodes nodeset.NodeSet) reconf
 	_, control := inv.hosts[c.Control.Name]
 	for node := range nodes.All() {
 		if _, ok := inv.hosts[node]; !ok {
-			failures[node] = errors.New("not configured: the cluster has no instance of it with an address")
+			failures[node] = errors.New("not configured: it has no instance with an address")
 		} else if !control {
 			failures[node] = noResult(
 				fmt.Errorf("not configured: the control node %s has no instance with an address", c.Control.Name))

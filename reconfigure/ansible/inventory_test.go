@@ -197,7 +197,7 @@ func TestNodesThatCannotBeConfiguredFailAlone(t *testing.T) {
 	instances := testInstances()
 	nodes := nodeset.Of("ctl", "node01", "node10")
 	got := texts(newInventory(testCluster(), instances, nil).absent(testCluster(), nodes))
-	want := map[string]string{"node10": "not configured: the cluster has no instance of it with an address"}
+	want := map[string]string{"node10": "not configured: it has no instance with an address"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

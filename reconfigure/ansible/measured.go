@@ -15,10 +15,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// measuredFile has what slurmd found of the hardware of each group's first node, by group.
+// measuredFile has the hardware that slurmd detected on the first node of each group, by group.
 func measuredFile(stateDir string) string { return filepath.Join(stateDir, "ansible", "measured.json") }
 
-// Measured returns what slurmd found of the hardware of the last measured node of each group, by the group's name. A
+// Measured returns the hardware that slurmd detected on the last measured node of each group, by the group's name. A
 // group is measured whenever nodes of it are configured.
 func Measured(stateDir string) (map[string]reconfigure.Measured, error) {
 	all := map[string]reconfigure.Measured{}
@@ -47,8 +47,8 @@ func toMeasure(c reconfigure.Cluster, changed nodeset.NodeSet) map[string]string
 	return first
 }
 
-// keepMeasured writes what was printed on the nodes that were asked. A node is not trusted: it counts for its own group
-// alone, and a line that is longer than any of slurmd's is left out.
+// keepMeasured writes the output of slurmd on the measured nodes. Nodes are not trusted: each counts only for its own
+// group, and a line that is longer than any of slurmd's is ignored.
 func keepMeasured(c reconfigure.Cluster, instances map[string]reconfigure.Instance, changed nodeset.NodeSet,
 	printed map[string]string) error {
 	const longest = 1000

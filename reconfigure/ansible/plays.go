@@ -13,8 +13,8 @@ type Play struct {
 	Hosts nodeset.NodeSet `json:"hosts"`
 }
 
-// Plays returns the plays of site.yml that Configure will run for a plan. Plays that only read, or that are only for
-// images without packages, are left out, and so are those for nodes that are started, which need none as a rule.
+// Plays returns the plays of site.yml that Configure will run for a plan. It leaves out plays that only read or are
+// only for images without packages, and plays for nodes that are started, which normally need none.
 func Plays(c reconfigure.Cluster, before map[string]reconfigure.Instance, p reconfigure.Plan) []Play {
 	extent := withControl(c, reconfigure.Extent{
 		Changed: p.Nodes(

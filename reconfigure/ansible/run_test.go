@@ -142,7 +142,7 @@ func TestEachHostHasAResultOfItsOwn(t *testing.T) {
 	}
 	for _, message := range []string{"node01: On all", "node01: On the changed ones",
 		"big1: task \"On the changed ones\"",
-		"node03: does not know of the latest changes: could not be reached"} {
+		"node03: does not have the latest changes: could not be reached"} {
 		if !r.saw(message) {
 			t.Errorf("watch did not get %q, but %q", message, r.watched)
 		}
@@ -272,7 +272,7 @@ func TestAHostThatHangsFailsAfterTheTimeLimitOfATask(t *testing.T) {
 		t.Fatalf("%v, %v\n%s", got, err, r.log)
 	}
 	for _, message := range []string{"node01: On those that do not hang",
-		`big1: does not know of the latest changes: task "On all": `} {
+		`big1: does not have the latest changes: task "On all": `} {
 		if !r.saw(message) {
 			t.Errorf("watch did not get %q, but %q", message, r.watched)
 		}
@@ -353,7 +353,7 @@ func TestAnotherConfigurationForAllChangesTheControlNode(t *testing.T) {
 	delete(r.instances, "ctl")
 	got, err = r.configureAsFarAs(t.Context(), reconfigure.Extent{Everywhere: true})
 	if want := map[string]string{
-		"ctl": "not configured: the cluster has no instance of it with an address",
+		"ctl": "not configured: it has no instance with an address",
 	}; err != nil || cmp.Diff(want, got) != "" {
 		t.Errorf("without a control node: %v, %v", got, err)
 	}

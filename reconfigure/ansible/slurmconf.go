@@ -21,16 +21,16 @@ const (
 
 // SlurmConf is Slurm's configuration on the control node. Files are by name.
 type SlurmConf struct {
-	// Running is the files that slurmctld last answered with; then, where they differ, those in Slurm's folder, which
-	// somebody may have had slurmctld read. Empty: the control node is not configured yet.
+	// Running has the files with which slurmctld last answered; then, if they differ, those in Slurm's folder, which
+	// somebody may have told slurmctld to read. Empty: the control node is not configured yet.
 	Running []map[string]string `json:"running"`
 	Jobs    map[string]int      `json:"jobs"`   // by partition; nil: slurmctld does not answer
-	Coming  map[string]string   `json:"coming"` // the files that the declaration leads to
+	Coming  map[string]string   `json:"coming"` // the files that the declaration gives
 }
 
-// SlurmConf reads the configuration that slurmctld runs with, and makes the one that Configure would write. It changes
-// nothing on the cluster, and it may run beside Configure. The hardware is by node group. The control node must have an
-// instance with an address. The call may be repeated.
+// SlurmConf reads the configuration that slurmctld runs with, and renders the one that Configure would write. It
+// changes nothing on the cluster, and may run at the same time as Configure. The hardware is by node group. The
+// control node must have an instance with an address. The call may be repeated.
 func (r *Runner) SlurmConf(
 	ctx context.Context, c reconfigure.Cluster, instances map[string]reconfigure.Instance,
 	hardware map[string]reconfigure.Hardware,

@@ -18,17 +18,17 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/sitefiles"
 )
 
-// systemHostKey is the control host's public key, which the nodes get where the declaration has none.
+// systemHostKey is the control host's public key, which the nodes get if the declaration has none.
 const systemHostKey = "/etc/ssh/ssh_host_ed25519_key.pub"
 
 // hostKey is systemHostKey, except in tests.
 var hostKey = systemHostKey
 
-// Sums returns a checksum for each of the nodes, of all that a run of the playbooks takes for it: the playbooks,
-// Slurm's scripts and the variables in the cluster directory, the control host's key, what the control node gives, the
-// addresses of all nodes, and the instance with its image. Where several control hosts share a journal, what the
-// control node gives is not in it: the caller MUST forget all sums before a run that changes the control node. It reads
-// the files once for all nodes, and may be called while the playbooks run.
+// Sums returns a checksum for each node over all inputs of the playbooks for it: the playbooks, Slurm's scripts and
+// the variables in the cluster directory, the control host's key, the files that the control node gives, the
+// addresses of all nodes, and the instance with its image. If several control hosts share a journal, the files that
+// the control node gives are left out: the caller MUST forget all sums before a run that changes the control node.
+// Sums reads the files once for all nodes, and may be called while the playbooks run.
 func (r *Runner) Sums(
 	c reconfigure.Cluster, instances map[string]reconfigure.Instance, nodes nodeset.NodeSet,
 ) (map[string]string, error) {
@@ -55,15 +55,16 @@ func (r *Runner) Sums(
 	sums := map[string]string{}
 	for node := range nodes.All() {
 		i := instances[node]
-		files := fmt.Sprint(siteFiles(site, node)) // their modes; the contents are among those of the playbooks
+		files := fmt.Sprint(siteFiles(site, node)) // their modes; addFiles has added their contents with the playbooks
 		own := sha256.Sum256(append(slices.Clone(shared), node+"\n"+i.ID+"\n"+i.Made.ImageID+"\n"+i.Address+files...))
 		sums[node] = hex.EncodeToString(own[:])
 	}
 	return sums, nil
 }
 
-// addFiles adds the names and the contents of all files below a path to a checksum, in the order of their names. There
-// need not be any. Python's caches are left out: a run writes them. A link to a folder must not lead out of the path.
+// addFiles adds the names and the contents of all files below a path to a checksum, in the order of their names. The
+// path need not exist. Python's caches are left out, since a run writes them. A link to a folder must not lead out of
+// the path.
 func addFiles(sum io.Writer, path string) error {
 	root, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,7 +87,7 @@ func addFiles(sum io.Writer, path string) error {
 			return err
 		}
 		if strings.HasPrefix(real, root+string(filepath.Separator)) && real != file {
-			_, err = fmt.Fprintf(sum, "%s is %s\n", file, real) // which has its own turn
+			_, err = fmt.Fprintf(sum, "%s is %s\n", file, real) // the walk visits that itself
 			return err
 		}
 		content, err := os.ReadFile(file)

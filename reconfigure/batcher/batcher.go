@@ -23,12 +23,12 @@ type Config struct {
 	Longest time.Duration
 	// Most is the largest number of calls in one run; 0: all that wait.
 	Most int
-	// Under counts the runs that are under way or about to begin, also those whose callers have left. The callers of Do
-	// MUST be counted too. Nil: nobody waits for runs.
+	// Under counts the runs in progress or about to begin, including those whose callers have left. It MUST count the
+	// callers of Do too. Nil: nobody waits for runs.
 	Under *sync.WaitGroup
 }
 
-// Batcher collects calls into runs. One run is under way at a time, unless it yields.
+// Batcher collects calls into runs. One run is in progress at a time, unless it yields.
 type Batcher[In, Out any] struct {
 	config Config
 	run    func(*Run[In, Out])
@@ -36,13 +36,13 @@ type Batcher[In, Out any] struct {
 	lock    sync.Mutex
 	waiting []*Call[In, Out]
 	running bool
-	first   time.Time     // when the oldest call that waits came
-	last    time.Time     // when the newest one came
+	first   time.Time     // the time of the oldest waiting call
+	last    time.Time     // the time of the newest one
 	came    chan struct{} // closed when a call comes
 }
 
-// New makes a batcher. The function run is called for each run, one at a time unless one yields, in a goroutine of its
-// own; when it returns, calls without a result get ErrUnfinished.
+// New returns a Batcher. It calls the function run for each run, in a new goroutine, one at a time unless one yields;
+// when run returns, calls without a result get ErrUnfinished.
 func New[In, Out any](config Config, run func(*Run[In, Out])) *Batcher[In, Out] {
 	if config.Under == nil {
 		config.Under = &sync.WaitGroup{}
@@ -99,7 +99,7 @@ func (r *Run[In, Out]) Awaited() <-chan struct{} { return r.batcher.awaited() }
 // Yield lets the next run begin beside this one.
 func (r *Run[In, Out]) Yield() { r.yield.Do(func() { close(r.yielded) }) }
 
-// More adds all calls that wait to this run, beyond Config.Most too.
+// More adds all waiting calls to this run, even beyond Config.Most.
 func (r *Run[In, Out]) More() {
 	b := r.batcher
 	b.lock.Lock()
@@ -108,12 +108,12 @@ func (r *Run[In, Out]) More() {
 	b.waiting = nil
 }
 
-// Detach takes a call out of this run. The run's end does not finish it; another goroutine must.
+// Detach takes a call out of this run. The end of the run does not finish it; another goroutine must.
 func (r *Run[In, Out]) Detach(call *Call[In, Out]) {
 	r.Calls = slices.DeleteFunc(r.Calls, func(other *Call[In, Out]) bool { return other == call })
 }
 
-// Do waits for the result of in. If ctx ends first, it returns the cause. A call that is in a run by then goes on
+// Do waits for the result of in. If ctx ends first, it returns the cause. A call that is already in a run goes on
 // without its caller.
 func (b *Batcher[In, Out]) Do(ctx context.Context, in In) (Out, error) {
 	call := &Call[In, Out]{In: in, ctx: ctx, done: make(chan struct{})}
@@ -133,8 +133,8 @@ func (b *Batcher[In, Out]) Do(ctx context.Context, in In) (Out, error) {
 	}
 }
 
-// result is what the caller gets. A run that is canceled because its callers are gone may finish their calls, too: its
-// error is then the cause for which this caller is gone.
+// result returns what the caller gets. A run that is cancelled because its callers have left may also finish their
+// calls; the error is then the cause for which this caller left.
 func (c *Call[In, Out]) result() (Out, error) {
 	if c.ctx.Err() != nil && errors.Is(c.err, context.Canceled) {
 		return c.out, context.Cause(c.ctx)
@@ -169,7 +169,7 @@ func (b *Batcher[In, Out]) remove(call *Call[In, Out]) {
 	}
 }
 
-// awaited is a channel that is closed as soon as a call waits.
+// awaited returns a channel that is closed as soon as a call waits.
 func (b *Batcher[In, Out]) awaited() <-chan struct{} {
 	b.lock.Lock()
 	defer b.lock.Unlock()
@@ -195,7 +195,7 @@ func (b *Batcher[In, Out]) loop() {
 	}
 }
 
-// runOf returns when the run of some calls has ended, or has yielded.
+// runOf runs some calls, and returns when the run has ended or yielded.
 func (b *Batcher[In, Out]) runOf(calls []*Call[In, Out]) {
 	r := &Run[In, Out]{Calls: calls, batcher: b, yielded: make(chan struct{})}
 	ended := make(chan struct{})

@@ -1,5 +1,5 @@
-// Package cloud is what the adapters of several kinds of clouds share: how the entry of a cloud is read from its file,
-// how words of an error become a class, and the calls for what a cloud does not have.
+// Package cloud has what the adapters of the clouds share: it reads the entry of a cloud from its file, finds the
+// class of an error by its words, and answers the calls for features that a cloud lacks.
 package cloud
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Entry reads the entry of a cloud in a file of the cluster directory. complete checks it, and may fill in the rest.
-// Errors name the file and the cloud.
+// Entry reads the entry of a cloud in a file of the cluster directory. complete checks the entry, and may add
+// defaults. Errors name the file and the cloud.
 func Entry[T any](dir, file, cloud string, complete func(*T) error) (T, error) {
 	var none T
 	path := filepath.Join(dir, file)
@@ -40,13 +40,13 @@ func Entry[T any](dir, file, cloud string, complete func(*T) error) (T, error) {
 	return entry, nil
 }
 
-// Words are in errors of a class.
+// Words matches the errors of a class.
 type Words struct {
 	Words *regexp.Regexp
 	Class reconfigure.Class
 }
 
-// ClassOf returns the class of the first words that an error has, else that of any cloud's error.
+// ClassOf returns the class of the first match, else ClassCloud.
 func ClassOf(message string, known []Words) reconfigure.Class {
 	for _, k := range known {
 		if k.Words.MatchString(message) {
@@ -56,9 +56,9 @@ func ClassOf(message string, known []Words) reconfigure.Class {
 	return reconfigure.CloudClass(0, message)
 }
 
-// NoPorts has the calls for ports where the root module makes none.
+// NoPorts implements the calls for ports for a cloud whose root module makes none.
 type NoPorts struct {
-	Reason error // what Port and RemovePort return
+	Reason error // the error of Port and RemovePort
 }
 
 // Ports returns none.
@@ -69,24 +69,24 @@ func (NoPorts) Ports(context.Context) (map[string][]reconfigure.Port, error) {
 // Port returns an error, as RemovePort does.
 func (n NoPorts) Port(context.Context, string) (string, error) { return "", n.Reason }
 
-// RemovePort returns an error: nothing finds a port.
+// RemovePort returns an error: no call returns a port.
 func (n NoPorts) RemovePort(context.Context, string, string, time.Time) error { return n.Reason }
 
-// NoMarks has the call for instances of before the cluster had an id, where every instance has had it from the
-// beginning.
+// NoMarks implements the call for instances that are older than the cluster id, for a cloud where every instance has
+// the id.
 type NoMarks struct{}
 
-// Mark has nothing to do.
+// Mark does nothing.
 func (NoMarks) Mark(context.Context, []string, []string) ([]reconfigure.Server, error) {
 	return nil, nil
 }
 
-// NoImages has the calls for images of nodes where reconfigure makes none.
+// NoImages implements the calls for images of nodes for a cloud where reconfigure makes none.
 type NoImages struct {
-	Reason error // what all calls return
+	Reason error // the error of all calls
 }
 
-// Image returns an error, so that no node is cleaned for an image that is not made.
+// Image returns an error, so that no node is cleaned for an image that cannot be made.
 func (n NoImages) Image(context.Context, string, reconfigure.RequestID) (reconfigure.Image, bool, error) {
 	return reconfigure.Image{}, false, n.Reason
 }

@@ -8,10 +8,11 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Role is what a key may ask for.
+// Role says which calls a key may make.
 type Role string
 
-// The roles: Controller is that of slurmctld's scripts on the control node, Node that of the RebootProgram of one node.
+// The roles: Controller is the role of slurmctld's scripts on the control node, Node that of the RebootProgram of one
+// node.
 const (
 	Controller Role = "controller"
 	Node       Role = "node"
@@ -20,7 +21,7 @@ const (
 // Key is a key that was authorized for a role.
 type Key struct {
 	Role Role
-	Node string // for the role Node, the only one that it may ask for
+	Node string // for the role Node: the only node that it may name
 }
 
 // Check returns an error if the options of a forced command contradict each other, or name an unknown role.
@@ -65,15 +66,15 @@ const (
 // Call is what a caller asks for. It has none of the caller's text: Arguments makes new text from it.
 type Call struct {
 	Verb  Verb
-	Nodes nodeset.NodeSet // empty: Status of all
+	Nodes nodeset.NodeSet // empty for Status: all nodes
 	Flag  bool            // the verb's own flag is given
 }
 
-// MaxCommand is the length of the longest command, in bytes. Linux has 128 KiB for a variable of the environment,
-// which is how sshd passes a command on.
+// MaxCommand is the length of the longest command, in bytes. sshd passes a command in an environment variable, for
+// which Linux allows 128 KiB.
 const MaxCommand = 100_000
 
-// allowed has the characters that a word may have: those of hostlists, which include those of verbs and flags.
+// allowed has the characters that a word may have: those of hostlists, which suffice for verbs and flags.
 const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.,[]-"
 
 // Parse reads a command as callers send it:
@@ -81,8 +82,8 @@ const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_
 //	command = ("resume" [" --jobs"] | "suspend" | "resume-fail" | "update") " " HOSTLIST
 //	        | "status" [" --json"] [" " HOSTLIST]
 //
-// The role Node may only send "update NAME", with its own name. Everything else is an error. It gives administrators
-// the reason; the caller must not see it.
+// The role Node may only send "update NAME", with its own name. Everything else is an error. The error has the reason
+// for administrators; the caller must not see it.
 func Parse(k Key, command string) (Call, error) {
 	switch {
 	case command == "":
@@ -93,7 +94,7 @@ func Parse(k Key, command string) (Call, error) {
 	words := strings.Split(command, " ")
 	for _, word := range words {
 		if word == "" || strings.ContainsFunc(word, foreign) {
-			return Call{}, fmt.Errorf("an empty word, or a character that no call has")
+			return Call{}, fmt.Errorf("an empty word, or a character that is not allowed")
 		}
 	}
 	call := Call{Verb: Verb(words[0])}

@@ -12,14 +12,14 @@ import (
 
 // Limit is the number of calls and of pending requests that a key may have.
 type Limit struct {
-	Burst   float64       // the number of calls at once
+	Burst   float64       // the maximum number of calls in a burst
 	Every   time.Duration // the time after which one more call is allowed
 	Pending int           // the number of its requests without an outcome
 }
 
-// limit returns the limit of the key. It is far above what Slurm and a node without a fault ask for. slurmctld starts
-// its scripts once for many nodes, or once for each node of a reboot; a node asks once for a reboot, and repeats a call
-// that was not accepted six times.
+// limit returns the limit of the key. It is far above the needs of Slurm and of a correct node. slurmctld starts its
+// scripts once for many nodes, or once for each node of a reboot; a node asks once for a reboot, and retries a
+// rejected call six times.
 func (k Key) limit() Limit {
 	if k.Role == Node {
 		return Limit{Burst: 10, Every: 5 * time.Minute, Pending: 2}
@@ -27,14 +27,14 @@ func (k Key) limit() Limit {
 	return Limit{Burst: 1000, Every: 50 * time.Millisecond, Pending: 2000}
 }
 
-// The errors of Admit. After ErrRefused the call must not be repeated; after ErrBusy it may be repeated later.
+// The errors of Admit. After ErrRefused the call must not be retried; after ErrBusy it may be retried later.
 var (
 	ErrRefused = errors.New("refused")
 	ErrBusy    = errors.New("try again later")
 )
 
 const (
-	keptRefusals = 10          // of one key
+	keptRefusals = 10          // the number of recorded refusals of one key
 	keptCommand  = 200         // bytes of a refused command
 	sameAgain    = time.Minute // the time after which another call above the limit is recorded
 )
@@ -47,15 +47,15 @@ type Attempt struct {
 	Time    time.Time
 }
 
-// Admit returns what is known of the key after a call, and nil, ErrRefused or ErrBusy. Fault is the error of Parse for
-// the call, or nil. Pending is the number of the key's requests without an outcome.
+// Admit returns the new record of the key after a call, and nil, ErrRefused or ErrBusy. Fault is the error of Parse
+// for the call, or nil. Pending is the number of the key's requests without an outcome.
 //
-// Each call counts against the limit, also one that is refused. A call above the limit changes what is known at most
-// once a minute for one address, so that a key that calls in a loop causes few writes.
+// Each call counts against the limit, also a refused one. Calls above the limit change the record at most once a
+// minute for each address, so that a key that calls in a loop causes few writes.
 func Admit(known reconfigure.KeyUse, a Attempt, pending int, fault error) (reconfigure.KeyUse, error) {
 	limit := a.Key.limit()
 	left := limit.Burst
-	if !known.At.IsZero() { // a clock that was set back must not reduce the calls that are left
+	if !known.At.IsZero() { // a clock that was set back must not reduce the remaining calls
 		more := max(0, a.Time.Sub(known.At)).Seconds() / limit.Every.Seconds()
 		left = min(limit.Burst, known.Left+more)
 	}
@@ -72,7 +72,7 @@ func Admit(known reconfigure.KeyUse, a Attempt, pending int, fault error) (recon
 	return known, nil
 }
 
-// refuse returns what is known of the key with one refusal more, and the decision.
+// refuse returns the record of the key with one more refusal, and the decision.
 func (a Attempt) refuse(known reconfigure.KeyUse, why string, decision error) (reconfigure.KeyUse, error) {
 	refused := reconfigure.RefusedCall{Time: a.Time, Peer: a.Peer, Why: why, Command: shown(a.Command), Count: 1}
 	all := append([]reconfigure.RefusedCall{}, known.Refused...)

@@ -17,10 +17,10 @@ const (
 	maxNumber = math.MaxInt64
 )
 
-// ValidName returns an error with the reason if name is not a valid node name for both Slurm and DNS. A valid name is a
-// label (RFC 1123, section 2.1) in lower case, because node names are case-sensitive in Slurm (scontrol(1)) and not in
-// DNS. It is no word that Slurm or the resolver reserves, nothing that resolvers read as an address, and a number at
-// its end is at most 2^63-1.
+// ValidName returns an error with the reason if name is not a valid node name for both Slurm and DNS. A valid name is
+// a label (RFC 1123, section 2.1) in lower case, because node names are case-sensitive in Slurm (scontrol(1)) and not
+// in DNS. It is not a word that Slurm or the resolver reserves, and not a name that resolvers read as an address; a
+// number at its end is at most 2^63-1.
 func ValidName(name string) error {
 	if fault := nameFault(name); fault != "" {
 		return fmt.Errorf("node name %s %s", abbreviate(name, 0), fault)
@@ -28,8 +28,8 @@ func ValidName(name string) error {
 	return nil
 }
 
-// nameFault returns what is wrong with a name, as the end of a sentence that begins with the name. It is empty for a
-// valid name.
+// nameFault returns the fault of a name, as the end of a sentence that begins with the name. It is empty for a valid
+// name.
 func nameFault(name string) string {
 	if name == "" {
 		return "is empty"
@@ -91,7 +91,7 @@ func isAddress(name string) bool {
 	return strings.Trim(name, "0123456789") == ""
 }
 
-// parseNumber reads a decimal number. It is not ok if the number is larger than maxNumber.
+// parseNumber reads a decimal number. ok is false if the number is larger than maxNumber.
 func parseNumber(digits string) (n uint64, ok bool) {
 	n, err := strconv.ParseUint(digits, 10, 64)
 	return n, err == nil && n <= maxNumber

@@ -125,8 +125,8 @@ func (s NodeSet) String() string { return fold(s.names) }
 // MarshalText returns String. The error is always nil.
 func (s NodeSet) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText does what Parse does, and accepts the empty text as the empty set, so that it can read everything that
-// MarshalText writes. The error is a [*ParseError]; the set is unchanged then.
+// UnmarshalText does the same as Parse, and also accepts the empty text as the empty set, so that it reads everything
+// that MarshalText writes. The error is a [*ParseError], and leaves the set unchanged.
 func (s *NodeSet) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*s = NodeSet{}

@@ -40,8 +40,9 @@ func comparePrefixes(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// compareNumbers compares runs of digits of any length: the shorter is the smaller. For numbers without leading zeros,
-// and for numbers of the same width, that is the numeric order. Numbers of other widths are sorted separately.
+// compareNumbers compares runs of digits of any length: the shorter is the smaller. For numbers without leading
+// zeros, and for numbers of the same width, that is the numeric order. Numbers of different widths are sorted
+// separately.
 func compareNumbers(a, b string) int {
 	if order := cmp.Compare(len(a), len(b)); order != 0 {
 		return order

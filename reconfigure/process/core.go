@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ForbidCores has the kernel write no core of this process when it crashes, nor of the programs that it starts: their
-// memory has passwords. It belongs at the beginning of main. No later call can raise the limit again, except by root.
+// ForbidCores prevents core dumps of this process and of the programs that it starts, since their memory has
+// passwords. Call it at the beginning of main. No later call can raise the limit again, except by root.
 //
 // The limit is one byte. That is less than the smallest core file, and, unlike a limit of 0, it holds where cores are
-// piped to a program (core(5), "Piping core dumps to a program"; Linux, fs/coredump.c). Where the limit was 0 before
-// and cannot be raised, it stays 0.
+// piped to a program (core(5), "Piping core dumps to a program"; Linux, fs/coredump.c). If the limit was 0 before and
+// cannot be raised, it stays 0.
 func ForbidCores() error {
 	var limit unix.Rlimit
 	err := unix.Getrlimit(unix.RLIMIT_CORE, &limit)

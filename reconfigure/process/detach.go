@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Detach starts a program that outlives the caller, and returns when it is started. The program gets a session of its
-// own, so that no hang-up, no Ctrl-C and no signal to the caller's process group reaches it. It inherits no descriptor,
-// so that an SSH server or a shell that waits for the end of the caller's output does not wait for it. Stdout and
-// Stderr must be *os.File or nil, Stdin nil and Grace zero; else it returns an error.
+// Detach starts a program that outlives the caller, and returns when it has started. The program gets its own
+// session, so that no hang-up, no Ctrl-C and no signal to the caller's process group reaches it. It inherits no
+// descriptor, so that an SSH server or a shell that waits for the end of the caller's output does not wait for the
+// program. Stdout and Stderr must be *os.File or nil, Stdin nil and Grace zero; else it returns an error.
 //
 // With KillUserProcesses=yes (logind.conf(5)), systemd-logind kills the program when the user's login session ends.
 func Detach(c Cmd) error {

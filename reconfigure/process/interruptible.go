@@ -2,8 +2,8 @@ package process
 
 import "context"
 
-// Interruptible does what the end of a context cannot interrupt, to read from a terminal or a pipe, say: when the
-// context ends it is left behind, and ends with the process.
+// Interruptible calls a function that the end of a context cannot interrupt, for example a read from a terminal or a
+// pipe. When the context ends, Interruptible returns, and the function goes on until it or the process ends.
 func Interruptible[T any](ctx context.Context, do func() (T, error)) (T, error) {
 	type result struct {
 		value T

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// watch ends the process group $1 when its input ends before a line came. The group has $2 seconds from SIGINT to
+// watch ends the process group $1 if its input ends before a line came. The group has $2 seconds from SIGINT to
 // SIGKILL.
 const watch = `read -r line && exit
 kill -s INT -- "-$1"
@@ -19,9 +19,9 @@ while [ $n -lt "$2" ] && kill -s 0 -- "-$1"; do
 done
 kill -s KILL -- "-$1"`
 
-// leash starts a process that ends a group as a cancelled context would, should this process be killed: a run of
-// Ansible that nobody follows would go on to write to the nodes beside the next worker's. Release ends the leash. Where
-// there is no shell, there is no leash.
+// leash starts a process that ends a process group, as a cancelled context would, if this process is killed. Else an
+// orphaned run of Ansible would go on to change the nodes at the same time as the next worker's run. Release ends the
+// leash. Without a shell there is no leash.
 func leash(group int, grace time.Duration) (release func()) {
 	seconds := int((grace + time.Second - 1) / time.Second)
 	cmd := exec.Command("/bin/sh", "-c", watch, "sh", strconv.Itoa(group), strconv.Itoa(seconds))

@@ -1,9 +1,9 @@
 // Package process starts external programs. No other package of the product does.
 //
-// A program gets a process group of its own, so that a cancelled context ends it together with its children, and so
-// that a signal to the caller's group (Ctrl-C on a terminal) does not reach it. It gets the given environment and
-// nothing else, and /dev/null if no input is given, so that it does not depend on the caller's environment. Build makes
-// a command and Run runs it, so that tests can check the command alone.
+// A program gets its own process group, so that a cancelled context ends it together with its children, and so that a
+// signal to the caller's group (Ctrl-C on a terminal) does not reach it. It gets only the given environment, and
+// /dev/null if no input is given, so that it does not depend on the caller's environment. Build makes a command and
+// Run runs it, so that tests can check the command alone.
 package process
 
 import (
@@ -36,16 +36,16 @@ const (
 	// drain is the time limit for reading output after the program has ended: a background process, an SSH master for
 	// example, may keep a pipe open.
 	drain = 2 * time.Second
-	// look is the interval of the checks whether an interrupted process group is empty.
+	// look is the interval between checks whether an interrupted process group is empty.
 	look = 10 * time.Millisecond
 )
 
-// Build makes the command. When ctx ends, the whole process group gets SIGINT, and after the grace period what is left
-// of it gets SIGKILL. Wait returns when the group is empty, and at the latest two seconds after the grace period.
+// Build makes the command. When ctx ends, the whole process group gets SIGINT, and after the grace period the rest of
+// it gets SIGKILL. Wait returns when the group is empty, and at the latest two seconds after the grace period.
 func Build(ctx context.Context, c Cmd) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.Path, c.Args...)
 	cmd.Dir = c.Dir
-	cmd.Env = append([]string{}, c.Env...) // never nil, which would mean our own
+	cmd.Env = append([]string{}, c.Env...) // never nil, which would mean our own environment
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return end(cmd.Process.Pid, c.Grace) }

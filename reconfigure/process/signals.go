@@ -13,7 +13,7 @@ import (
 )
 
 // cleaned names the variable that CleanSignals sets before its exec, to exec only once. Its value is the process id,
-// which an exec keeps: a value that another process has left in the environment has no effect.
+// which an exec keeps: a value that another process left in the environment has no effect.
 const cleaned = "RECONFIGURE_SIGNALS_CLEANED"
 
 // CleanSignals unblocks all signals. It must be the first call in main. slurmctld starts its programs with twelve

@@ -1,6 +1,6 @@
-// Package sitefiles decides which files of a site's own each node gets. A file below ansible/files/site says by its
-// name for which nodes it is: NAME.PRIORITY.NODESET. Of the files with one NAME, a node gets the one with the highest
-// PRIORITY whose NODESET has it. The name decides alone, so that a listing of the folder shows everything.
+// Package sitefiles decides which of a site's files each node gets. The name of a file below ansible/files/site says
+// for which nodes it is: NAME.PRIORITY.NODESET. Of the files with one NAME, a node gets the one with the highest
+// PRIORITY whose NODESET has it. Only the name decides, so that a listing of the folder shows everything.
 package sitefiles
 
 import (
@@ -22,7 +22,7 @@ import (
 // Folder is where the files are, below the cluster directory.
 const Folder = "ansible/files/site"
 
-// Place is the folder on a node that has the files, below that of Slurm's configuration.
+// Place is the folder of the files on a node, below that of Slurm's configuration.
 const Place = "site"
 
 // Everywhere is the node set of all nodes.
@@ -30,14 +30,14 @@ const Everywhere = "all"
 
 // File is one file of the folder.
 type File struct {
-	Name       string          `json:"name"`     // on the node
+	Name       string          `json:"name"`     // the name on the node
 	Priority   int             `json:"priority"` // the highest one counts
 	Nodes      nodeset.NodeSet `json:"-"`        // empty: all nodes
 	Source     string          `json:"source"`   // its name in the folder
 	Executable bool            `json:"executable"`
 }
 
-// Files is the files of a folder, no two of which fit a node equally well.
+// Files are the files of a folder. No two of them fit a node equally well.
 type Files []File
 
 var form = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*)\.(0|[1-9][0-9]{0,5})\.([A-Za-z0-9,\[\]-]+)$`)
@@ -64,8 +64,8 @@ func Parse(name string) (File, error) {
 // Fits reports whether the file is for a node.
 func (f File) Fits(node string) bool { return f.Nodes.Empty() || f.Nodes.Contains(node) }
 
-// Read reads the names in the folder of a cluster directory; there need not be any. Files that begin with a dot or end
-// with ~ are left out, and so are README and README.md. The error has every problem.
+// Read reads the names in the folder of a cluster directory; the folder need not exist. It ignores files whose names
+// begin with a dot or end with ~, README and README.md. The error has every problem.
 func Read(dir string) (Files, error) {
 	entries, err := os.ReadDir(filepath.Join(dir, Folder))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,13 +81,13 @@ func Read(dir string) (Files, error) {
 			continue
 		}
 		f, err := Parse(name)
-		info, unknown := os.Stat(filepath.Join(dir, Folder, name)) // what a link leads to
+		info, unknown := os.Stat(filepath.Join(dir, Folder, name)) // the target of a link
 		switch {
 		case err != nil:
 		case unknown != nil:
 			err = unknown
 		case !info.Mode().IsRegular():
-			err = fmt.Errorf("%s: it is no file", name)
+			err = fmt.Errorf("%s: it is not a file", name)
 		}
 		if err != nil {
 			problems = append(problems, err)
@@ -103,7 +103,7 @@ func Read(dir string) (Files, error) {
 	return all, nil
 }
 
-// ties returns an error for each pair of files of which a node could get either.
+// ties returns an error for each pair of files that fit a node equally well.
 func (files Files) ties() (problems []error) {
 	for i, f := range files {
 		for _, g := range files[:i] {
@@ -118,7 +118,7 @@ func (files Files) ties() (problems []error) {
 				both = f.Nodes
 			}
 			if !both.Empty() || f.Nodes.Empty() {
-				problems = append(problems, fmt.Errorf("%s and %s have the same priority for %s: give one of them another",
+				problems = append(problems, fmt.Errorf("%s and %s have the same priority for %s: change one of them",
 					g.Source, f.Source, nodes(both)))
 			}
 		}
@@ -149,7 +149,7 @@ func (files Files) For(node string) Files {
 	return chosen
 }
 
-// Table is which files some nodes get.
+// Table lists the files that some nodes get.
 type Table []Row
 
 // Row is one file that one node gets.

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// Reserve keeps a node for SlurmUser, in a reservation of that name; what runs there goes on (scontrol(1),
+// Reserve reserves a node for SlurmUser, in a reservation of that name; its running jobs go on (scontrol(1),
 // IGNORE_JOBS). It may be repeated. A drained node may be reserved.
 func (c *Client) Reserve(ctx context.Context, name, node string) error {
 	_, err := c.call(ctx, "canary", "reserve", name, node)
 	return err
 }
 
-// Test submits the site's test job, of that name, to the reserved node, unless it is there, and returns how it stands.
-// Slurm forgets an ended job after MinJobAge (slurm.conf(5)); then the job is submitted once more. The limit is in
-// whole minutes.
+// Test submits the site's test job, under that name, to the reserved node, unless it was submitted already, and
+// returns its state. Slurm forgets an ended job after MinJobAge (slurm.conf(5)); Test then submits it again. The
+// limit is in whole minutes.
 func (c *Client) Test(
 	ctx context.Context, name, node, partition string, limit time.Duration,
 ) (ended bool, failure string, err error) {
@@ -41,7 +41,7 @@ func (c *Client) Test(
 	return true, fmt.Sprintf("the test job %s ended as %s; its output is in /tmp/%s.log there", job, state, name), nil
 }
 
-// unended returns the states of jobs that have not ended (squeue(1), JOB STATE CODES), and that of a new one.
+// unended returns the states of jobs that have not ended (squeue(1), JOB STATE CODES), including that of a new job.
 func unended() []string {
 	return []string{
 		"SUBMITTED", "PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT",
@@ -49,7 +49,7 @@ func unended() []string {
 	}
 }
 
-// Release ends the test job and the reservation of that name. Where there is none it is done.
+// Release ends the test job and the reservation of that name. It succeeds if neither exists.
 func (c *Client) Release(ctx context.Context, name string) error {
 	_, err := c.call(ctx, "canary", "release", name)
 	return err

@@ -1,7 +1,7 @@
 // Package slurm reads Slurm's state and changes it through Slurm's own tools, scontrol, sinfo and squeue, on the
-// control node by SSH. The key for that may run nothing but slurmscripts/slurm_commands.py there, whose table has every
-// command that this package sends. It decides from JSON and exit statuses, never from the text that the tools print for
-// people.
+// control node by SSH. The key for that may run only slurmscripts/slurm_commands.py there, whose table has every
+// command that this package sends. The package decides from JSON and exit statuses, never from the text that the
+// tools print for people.
 package slurm
 
 import (
@@ -17,21 +17,21 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
 )
 
-// ErrUnreachable is that SSH, the tools or slurmctld do not answer. The call may be repeated as it is.
+// ErrUnreachable means that SSH, the tools or slurmctld do not answer. The call may be retried unchanged.
 var ErrUnreachable = errors.New("slurmctld cannot be reached")
 
-// callTimeout bounds one call of a tool. Slurm's tools give up after MessageTimeout, 10 s by default, tried a few times
+// callTimeout bounds one call of a tool. Slurm's tools give up after a few tries of MessageTimeout, 10 s by default
 // (slurm.conf(5)).
 const callTimeout = time.Minute
 
 // Config says where Slurm's tools are.
 type Config struct {
-	// SSH is the words of an OpenSSH command whose key runs slurm_commands.py on the control node, with what follows them
-	// as SSH_ORIGINAL_COMMAND (sshd(8)). Empty: commands run here as they are.
+	// SSH has the words of an OpenSSH command whose key runs slurm_commands.py on the control node; the words that
+	// follow become SSH_ORIGINAL_COMMAND (sshd(8)). Empty: commands run on this host.
 	SSH []string
 	// Run runs a command in the environment that it needs. process.Run is one such function.
 	Run func(context.Context, process.Cmd) error
-	// Keep has the client keep one SSH connection open from its first call until Close.
+	// Keep: the client keeps one SSH connection open from its first call until Close.
 	Keep bool
 }
 
@@ -39,12 +39,12 @@ type Config struct {
 type Client struct {
 	config Config
 	shared *connection
-	lister atomic.Pointer[lister] // the one that works; nil: not known yet
-	// listsAll is that nodes cannot be asked for by name.
+	lister atomic.Pointer[lister] // the lister that works; nil: not known yet
+	// listsAll: nodes cannot be listed by name
 	listsAll atomic.Bool
 }
 
-// New makes a client. It connects at its first call.
+// New returns a client. It connects at its first call.
 func New(config Config) *Client {
 	c := &Client{config: config}
 	if config.Keep && len(config.SSH) > 0 {
@@ -83,8 +83,8 @@ func (c *Client) call(ctx context.Context, tool string, args ...string) ([]byte,
 	return out, nil
 }
 
-// run runs a command where the tools are. A connection that breaks is no reason to fail: the command runs again on a
-// connection of its own.
+// run runs a command where the tools are. If the shared connection breaks, the command runs again on its own
+// connection.
 func (c *Client) run(ctx context.Context, words []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -108,7 +108,7 @@ func (c *Client) output(ctx context.Context, ssh, words []string) ([]byte, error
 	return out.Bytes(), err
 }
 
-// build is a command here, or, quoted as for a POSIX shell, at the other end of SSH.
+// build returns the command for this host or, quoted for a POSIX shell, for the other end of SSH.
 func build(ssh, words []string) process.Cmd {
 	if len(ssh) == 0 {
 		return process.Cmd{Path: words[0], Args: words[1:]}
@@ -124,7 +124,7 @@ func quoted(words []string) []string {
 	return all
 }
 
-// plainWord is what a POSIX shell takes as it stands.
+// plainWord matches words that a POSIX shell does not change.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
 func quote(word string) string {

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// longestComment is how much of a text a job is given, in bytes. Slurm sets no limit; but each listing of jobs carries
-	// it.
+	// longestComment is the maximum length of a job's comment, in bytes. Slurm has no limit, but each listing of jobs
+	// includes the comments.
 	longestComment = 1024
-	// idColumn is the width, in characters, of the job's id in a listing of ours.
+	// idColumn is the width, in characters, of the job's id in our listings.
 	idColumn = 20
 	// commentColumn is enough to see whose comment it is.
 	commentColumn = 40
-	// jobsAtOnce bounds what one call names: the list goes through a shell as one argument, as in longestHostlist.
+	// jobsAtOnce is the maximum number of jobs in a call: the list is one argument of a shell, see longestHostlist.
 	jobsAtOnce = 2000
 )
 
-// Comment has jobs carry a text as their AdminComment (`scontrol show job`), marked as ours. A comment that somebody
-// else has made stays, and a job that has ended is passed over. It may be repeated. The error is ErrUnreachable, the
-// context's, or what scontrol said; some of the jobs may carry the text then.
+// Comment sets the AdminComment of jobs (`scontrol show job`) to a text, marked as ours. It keeps the comments of
+// others, and skips jobs that have ended. It may be repeated. The error is ErrUnreachable, the context's, or
+// scontrol's; some of the jobs may have the text then.
 func (c *Client) Comment(ctx context.Context, jobs []int64, text string) error {
 	for len(jobs) > 0 {
 		some := jobs[:min(len(jobs), jobsAtOnce)]
@@ -43,8 +43,8 @@ func (c *Client) Comment(ctx context.Context, jobs []int64, text string) error {
 	return nil
 }
 
-// uncommented is those of the jobs that wait or run and that nobody else has commented on. All such jobs are listed, as
-// it is an error to squeue when the only one that it is asked for has gone.
+// uncommented returns the jobs that wait or run and that have no comment of somebody else. It lists all waiting and
+// running jobs, since squeue fails if the only job that it is asked for does not exist.
 func (c *Client) uncommented(ctx context.Context, jobs []int64) ([]string, error) {
 	columns := fmt.Sprintf("--Format=jobid:%d,admin_comment:%d", idColumn, commentColumn)
 	out, err := c.call(ctx, "squeue", "--noheader", "--all", columns)

@@ -14,26 +14,26 @@ import (
 )
 
 const (
-	// sessions is how many calls go over the connection at once. sshd allows ten by default (sshd_config(5),
-	// MaxSessions), and the connection's own is one of them. The others wait.
+	// sessions is the maximum number of concurrent calls over the connection; further calls wait. sshd allows ten
+	// sessions by default (sshd_config(5), MaxSessions), and the connection itself uses one.
 	sessions = 8
-	// reconnectPause is how long calls use connections of their own after the shared one could not be made.
+	// reconnectPause is how long each call uses its own connection after the shared one could not be made.
 	reconnectPause = time.Minute
-	// sshFailed is the exit status of ssh where not the remote command but ssh itself has failed (ssh(1)).
+	// sshFailed is the exit status of ssh if ssh itself, not the remote command, failed (ssh(1)).
 	sshFailed = 255
 )
 
-// connection is one SSH connection for many calls (ssh_config(5), ControlMaster). An ssh of ours holds it open with
-// the command hold, which ends when we close its input, and so does everything when this process dies, however it dies.
+// connection is one SSH connection for many calls (ssh_config(5), ControlMaster). An ssh process holds it open with
+// the command hold. The command ends when we close its input, or when this process dies for any reason.
 type connection struct {
 	ssh   []string
 	run   func(context.Context, process.Cmd) error
 	slots chan struct{}
 
-	turn   chan struct{} // holds one token: whoever has it may look at and change what follows
+	turn   chan struct{} // has one token: its holder may read and change the fields below
 	master *master       // nil: there is none
-	retry  time.Time     // none is started before
-	closed bool          // none is started
+	retry  time.Time     // no master is started before this time
+	closed bool          // no master is started
 }
 
 // master is the ssh process that holds the connection.
@@ -49,8 +49,8 @@ func newConnection(ssh []string, run func(context.Context, process.Cmd) error) *
 	return c
 }
 
-// use is the words of an ssh that goes over the connection, which is made where there is none. When the call has ended,
-// done must be told how. False means that there is no connection, or that ctx has ended.
+// use returns the words of an ssh command over the connection, and makes the connection if there is none. When the
+// call has ended, its error must be passed to done. False means that there is no connection, or that ctx has ended.
 func (c *connection) use(ctx context.Context) (words []string, done func(error), ok bool) {
 	select {
 	case c.slots <- struct{}{}:
@@ -65,13 +65,13 @@ func (c *connection) use(ctx context.Context) (words []string, done func(error),
 	done = func(err error) {
 		<-c.slots
 		if brokenConnection(err) {
-			m.end() // the next call makes a new one
+			m.end() // the next call makes a new connection
 		}
 	}
 	return append([]string{c.ssh[0], "-S", m.socket, "-o", "ControlMaster=no"}, c.ssh[1:]...), done, true
 }
 
-// current is the master that is there, or a new one.
+// current returns the existing master, or a new one.
 func (c *connection) current(ctx context.Context) *master {
 	select {
 	case <-c.turn:
@@ -102,7 +102,7 @@ func (c *connection) close() {
 	}
 }
 
-// start makes the connection, and returns when it can be used.
+// start makes the connection and returns when it is usable.
 func (c *connection) start(ctx context.Context) (*master, error) {
 	dir, err := sockets.New()
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *connection) start(ctx context.Context) (*master, error) {
 	first := &firstWrite{happened: make(chan struct{})}
 	go func() {
 		defer close(m.ended)
-		// The error is not needed: calls see that there is no connection.
+		// The error is not needed: the calls notice that there is no connection.
 		_ = c.run(running, c.masterCommand(m.socket, in, first))
 		end()
 		_, _, _ = in.Close(), input.Close(), dir.Remove()
@@ -126,7 +126,7 @@ func (c *connection) start(ctx context.Context) (*master, error) {
 	case <-first.happened:
 		return m, nil
 	case <-m.ended:
-		return nil, errors.New("the connection was not made")
+		return nil, errors.New("the connection could not be made")
 	case <-ctx.Done():
 		end()
 		<-m.ended
@@ -134,13 +134,13 @@ func (c *connection) start(ctx context.Context) (*master, error) {
 	}
 }
 
-// masterCommand notices within 15 s that the other end is gone, so that no call waits for it for long.
+// masterCommand returns a command that ends within 15 s if the other end stops to answer, so that no call waits long.
 func (c *connection) masterCommand(socket string, in *os.File, out *firstWrite) process.Cmd {
 	options := []string{
 		"-S", socket, "-o", "ControlMaster=yes", "-o", "ControlPersist=no",
 		"-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3",
 	}
-	const hold = "hold" // prints a line, and then waits for the end of its input
+	const hold = "hold" // this command prints a line, then waits for the end of its input
 	return process.Cmd{
 		Path: c.ssh[0], Args: append(append(options, c.ssh[1:]...), hold), Stdin: in, Stdout: out, Grace: time.Second,
 	}
@@ -161,7 +161,7 @@ func brokenConnection(err error) bool {
 	return ok && failed.Code == sshFailed
 }
 
-// firstWrite closes a channel when something is written to it.
+// firstWrite is a writer that closes a channel at the first write.
 type firstWrite struct {
 	once     sync.Once
 	happened chan struct{}

@@ -15,19 +15,19 @@ import (
 
 // Jobs is the answer of Client.Jobs.
 type Jobs struct {
-	// Runs is what has ended since the position and, in the last answer, what slurmctld knows, without jobs that wait
-	// and have no nodes.
+	// Runs has the jobs that ended since the position and, in the last answer, the jobs that slurmctld knows, except
+	// those that wait and have no nodes.
 	Runs     []reconfigure.JobRun
-	Position int64 // in the list, for the next call
-	More     bool  // whether the list has more than this
+	Position int64 // the position in the list for the next call
+	More     bool  // whether the list has more entries
 	Listed   bool  // whether slurmctld writes the list (slurm.conf(5), JobCompType=jobcomp/filetxt)
-	// Skipped is the beginnings of lines of the list that cannot be read without doubt, at most ten.
+	// Skipped has the beginnings of ambiguous lines of the list, at most ten.
 	Skipped []string
 }
 
-// Jobs reads a part of the list of ended jobs that slurmctld writes (slurm.conf(5), JobCompLoc), from that position on,
-// and the jobs that slurmctld knows. A position beyond the end is that of an earlier list: the list is read from the
-// start. The error is ErrUnreachable unless the context ended.
+// Jobs reads a part of the list of ended jobs that slurmctld writes (slurm.conf(5), JobCompLoc), from a position on,
+// and the jobs that slurmctld knows. If the position is beyond the end, it is from an earlier file, and the list is
+// read from the start. The error is ErrUnreachable unless the context ended.
 func (c *Client) Jobs(ctx context.Context, position int64) (Jobs, error) {
 	out, err := c.call(ctx, "jobs", strconv.FormatInt(position, 10))
 	if err != nil {
@@ -50,7 +50,7 @@ type listedJob struct {
 	Submitted int64  `json:"submitted"`
 	Started   int64  `json:"started"`
 	Ended     int64  `json:"ended"`
-	Known     bool   `json:"known"` // to slurmctld, and not from the list
+	Known     bool   `json:"known"` // slurmctld knows the job; it is not from the list
 }
 
 func parseJobs(out []byte) (Jobs, error) {
@@ -86,7 +86,7 @@ var (
 	shortName = regexp.MustCompile(`^[A-Za-z0-9_.$@,+-]{0,255}$`)
 )
 
-// run checks what Slurm says of a job.
+// run checks Slurm's data of a job.
 func (j listedJob) run() (reconfigure.JobRun, error) {
 	r := reconfigure.JobRun{
 		ID: j.ID, User: j.User, Partition: j.Partition, State: j.State,
@@ -105,10 +105,10 @@ func (j listedJob) run() (reconfigure.JobRun, error) {
 		}
 	}
 	waits := j.Known && slices.Contains([]string{"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD"}, r.State)
-	if waits || r.Nodes.Empty() { // Slurm then names the time at which it expects the job to start
+	if waits || r.Nodes.Empty() { // Slurm then reports the time at which it expects the job to start
 		r.Started = time.Time{}
 	}
-	if j.Known && slices.Contains(unended(), r.State) { // and the one at which it ends at the latest
+	if j.Known && slices.Contains(unended(), r.State) { // and the latest time at which the job ends
 		r.Ended = time.Time{}
 	}
 	if !r.Ended.IsZero() && r.Ended.Before(r.Started) {
@@ -117,7 +117,7 @@ func (j listedJob) run() (reconfigure.JobRun, error) {
 	return r, nil
 }
 
-// moment returns the time of so many seconds since 1970; zero for what is none.
+// moment returns the time that is a number of seconds after 1970; zero if it is not a valid time.
 func moment(seconds int64) time.Time {
 	if seconds <= 0 || seconds > latest {
 		return time.Time{}

@@ -7,8 +7,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// In this file is what differs between releases of Slurm in what is read from it and said to it. What the scripts get
-// from Slurm differs too: see reboot.sh. What is written to slurm.conf is in the variables of the role slurm_conf.
+// This file has the differences between releases of Slurm in its answers and commands. For the differences in the
+// arguments of the scripts see reboot.sh; for those in slurm.conf see the variables of the role slurm_conf.
 
 // lister is a command that lists nodes as JSON: scontrol's since 23.02, sinfo's before; later sinfo lists something
 // else (Slurm 22.05 and 25.11, run).
@@ -22,12 +22,12 @@ const (
 // undrain ends a drain. It removes the reason too in 22.05, and not in 24.11 (both run).
 const undrain = "State=UNDRAIN"
 
-// noReason removes the reason of a node that is up. In 24.11 an empty reason changes nothing and a blank one stays
-// (run), so a blank one counts as none.
+// noReason removes the reason of a node that is up. In 24.11 an empty reason changes nothing and a blank one is
+// stored (run), so a blank reason counts as none.
 const noReason = "Reason= "
 
-// node is a node as JSON, in the fields that we use: of 22.05 (v0.0.38), which has the flags apart from the base state,
-// and of later releases.
+// node has the fields that we use of a node in JSON, of 22.05 (v0.0.38), which has the flags in a separate field, and
+// of later releases.
 type node struct {
 	Name      string `json:"name"`
 	State     words  `json:"state"`
@@ -36,7 +36,7 @@ type node struct {
 	Address   string `json:"address"`
 	BootTime  number `json:"boot_time"`
 	AllocCPUs number `json:"alloc_cpus"`
-	// 22.05 has the flag apart here too.
+	// 22.05 has this flag in a separate field too.
 	Next      words `json:"next_state_after_reboot"`
 	NextFlags words `json:"next_state_after_reboot_flags"`
 }
@@ -61,8 +61,8 @@ func (w *words) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(w))
 }
 
-// number is a plain number or, in later releases, an object that also says whether there is one; zero where there is
-// none.
+// number is a plain number or, in later releases, an object that also says whether the number is set; zero if it is
+// not.
 type number float64
 
 func (n *number) UnmarshalJSON(text []byte) error {

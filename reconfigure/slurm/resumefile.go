@@ -9,12 +9,12 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// maxResumeNames is the number of nodes that the jobs of a resume file may have together, a node of two jobs counted
-// twice: the nodes of sixteen clusters of the maximum size. A hostlist of a few bytes names nodeset.MaxNodes.
+// maxResumeNames is the maximum number of nodes of all jobs in a resume file, where a node of two jobs counts twice:
+// sixteen times the maximum size of a cluster. A hostlist of a few bytes names nodeset.MaxNodes.
 const maxResumeNames = 16 * nodeset.MaxNodes
 
-// ParseResumeFile reads SLURM_RESUME_FILE (Slurm's power saving guide). With an error it returns the jobs that could
-// be read. Empty text is no jobs: Slurm without JSON-C does not write the file.
+// ParseResumeFile reads SLURM_RESUME_FILE (Slurm's power saving guide). Besides an error it returns the jobs that
+// could be read. An empty text has no jobs: Slurm without JSON-C does not write the file.
 func ParseResumeFile(text []byte) ([]reconfigure.Job, error) {
 	if len(text) == 0 {
 		return nil, nil

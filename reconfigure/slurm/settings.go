@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Settings is what slurmctld runs with.
+// Settings has slurmctld's settings.
 type Settings struct {
-	// Values is each setting of slurm.conf(5) with its value in Slurm's words, "60 sec" or "(null)", and SLURM_VERSION.
+	// Values has each setting of slurm.conf(5) with its value as Slurm prints it, for example "60 sec" or "(null)",
+	// and SLURM_VERSION.
 	Values map[string]string
-	// Clock is slurmctld's time in whole seconds, in its own time zone, which is not known: it stands here as UTC.
+	// Clock is slurmctld's time in whole seconds, in its own time zone, which is unknown: the value uses UTC.
 	Clock time.Time
 }
 
-// Settings asks slurmctld. There is no JSON of it before 23.02, and in no release of all settings; the form of the
-// lines, "Name = value", is the same in all releases (scontrol(1), show config). The error is ErrUnreachable unless ctx
-// ended.
+// Settings asks slurmctld for its settings. No release prints all of them as JSON; the form of the lines, "Name =
+// value", is the same in all releases (scontrol(1), show config). The error is ErrUnreachable unless ctx ended.
 func (c *Client) Settings(ctx context.Context) (Settings, error) {
 	out, err := c.call(ctx, "scontrol", "show", "config")
 	if err != nil {
@@ -37,7 +37,8 @@ func parseSettings(out []byte) Settings {
 			s.Clock, _ = time.Parse("2006-01-02T15:04:05", strings.TrimSpace(date)) // zero: not known
 		}
 		name, value, ok := strings.Cut(line, "=")
-		if _, twice := s.Values[strings.TrimSpace(name)]; ok && !twice { // cgroup.conf's follow those of slurm.conf
+		// the settings of cgroup.conf follow those of slurm.conf
+		if _, twice := s.Values[strings.TrimSpace(name)]; ok && !twice {
 			s.Values[strings.TrimSpace(name)] = strings.TrimSpace(value)
 		}
 	}

@@ -14,12 +14,12 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// fewNodes is the largest number of nodes that Slurm is asked for by name. For more nodes a list of all costs less.
+// fewNodes is the maximum number of nodes that are asked for by name. For more nodes, a list of all is cheaper.
 const fewNodes = 200
 
-// States returns the states of those of these nodes that Slurm knows, by name; of all nodes if the set is empty. The
-// answer may have other nodes too. It has cloud nodes that are powered down if slurm.conf has PrivateData=cloud, and
-// from 23.02 on always. One command in one login reads it. The error is ErrUnreachable unless the context ended.
+// States returns the states of the given nodes that Slurm knows, by name; of all nodes if the set is empty. The
+// answer may have other nodes too. It includes powered-down cloud nodes if slurm.conf has PrivateData=cloud, and
+// always from 23.02 on. One command in one login reads it. The error is ErrUnreachable unless the context ended.
 func (c *Client) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]reconfigure.NodeState, error) {
 	known, few := c.lister.Load(), ""
 	if nodes.Len() <= fewNodes && !c.listsAll.Load() {
@@ -38,7 +38,7 @@ func (c *Client) States(ctx context.Context, nodes nodeset.NodeSet) (map[string]
 		return states, err
 	}
 	if err != nil {
-		c.lister.CompareAndSwap(known, nil) // Slurm may be another release by now
+		c.lister.CompareAndSwap(known, nil) // Slurm may have been upgraded meanwhile
 		return nil, unreachable(ctx, fmt.Errorf("ask for the nodes: %w", err))
 	}
 	c.lister.CompareAndSwap(known, &listed.by)
@@ -59,9 +59,9 @@ const (
 	completed = "completed"
 )
 
-// statesCommand returns a command of slurm_commands.py. It lists nodes, by the first of these tools that can, and the
-// nodes of suspended jobs. Its exit status is not 0 if the last of the tools fails, or squeue. Few is the nodes, as a
-// hostlist; empty: all. Only scontrol can list single nodes.
+// statesCommand returns a command of slurm_commands.py. It lists nodes, with the first of the tools that supports it,
+// and the nodes of suspended jobs. Its exit status is not 0 if the last of the tools or squeue fails. Few is a
+// hostlist of the nodes; empty: all. Only scontrol can list single nodes.
 func statesCommand(known *lister, few string) []string {
 	words := []string{"states", string(byScontrol), string(bySinfo)}
 	if known != nil {
@@ -73,11 +73,12 @@ func statesCommand(known *lister, few string) []string {
 	return words
 }
 
-// listing is what the tools have listed.
+// listing is the output of the tools.
 type listing struct {
-	by        lister
-	nodes     []node
-	suspended nodeset.NodeSet // such a job has given its CPUs back, so its node looks idle, but its processes are there
+	by    lister
+	nodes []node
+	// a suspended job has released its CPUs, so its node looks idle, but its processes still exist
+	suspended nodeset.NodeSet
 }
 
 func parseListing(out []byte) (listing, error) {
@@ -86,12 +87,12 @@ func parseListing(out []byte) (listing, error) {
 	for _, part := range bytes.Split(out, []byte("\n"+mark))[1:] {
 		what, text, _ := bytes.Cut(part, []byte("\n"))
 		if word := string(what); word == string(byScontrol) || word == string(bySinfo) {
-			l.by = lister(word) // the last one that began
+			l.by = lister(word) // the last lister that began
 		}
 		parts[string(what)] = text
 	}
 	if _, ok := parts[completed]; !ok {
-		return listing{}, errors.New("the answer is cut off")
+		return listing{}, errors.New("the answer is incomplete")
 	}
 	var err error
 	if l.nodes, err = decode(parts[string(l.by)]); err != nil {
@@ -105,12 +106,12 @@ func parseListing(out []byte) (listing, error) {
 	return l, nil
 }
 
-// slurmName matches the names of nodes of slurm_commands.py. Some are no valid names of ours, and may stand in
-// slurm.extra.
+// slurmName matches the names of nodes of slurm_commands.py. Some of them are not valid names in this package; they
+// may be in slurm.extra.
 var slurmName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 
-// decode reads a list of nodes. The tools exit with 0 when slurmctld does not answer: then the list is empty and there
-// are errors.
+// decode reads a list of nodes. If slurmctld does not answer, the tools exit with 0, and the list is empty and has
+// errors.
 func decode(out []byte) ([]node, error) {
 	var document struct {
 		Nodes  *[]node `json:"nodes"`
@@ -130,7 +131,7 @@ func decode(out []byte) ([]node, error) {
 	case len(errs) > 0:
 		return nil, errors.Join(errs...)
 	case document.Nodes == nil:
-		return nil, errors.New("the answer holds no list of nodes")
+		return nil, errors.New("the answer has no list of nodes")
 	}
 	for _, n := range *document.Nodes {
 		if !slurmName.MatchString(n.Name) {
@@ -140,7 +141,7 @@ func decode(out []byte) ([]node, error) {
 	return *document.Nodes, nil
 }
 
-// latest is the last second of the year 9999, after which JSON has no form of a time (RFC 3339).
+// latest is the last second of the year 9999, the latest time in RFC 3339 and so in our JSON.
 const latest = 253402300799
 
 func (n node) state() reconfigure.NodeState {

@@ -92,7 +92,7 @@ func TestStatesAreAnErrorWhereTheAnswerIsNotComplete(t *testing.T) {
 		"jobs listed on nonsense":               {"squeue", "echo 'c[1-'", "suspended jobs"},
 		"no tool lists nodes":                   {"sinfo", noJSON, "sinfo: unrecognized option"},
 		"nodes cut off":                         {"sinfo", "echo '{\"nodes\": [{\"name\": \"p1\"'", "unexpected"},
-		"another list":                          {"sinfo", `echo '{"sinfo": [], "errors": []}'`, "holds no list of nodes"},
+		"another list":                          {"sinfo", `echo '{"sinfo": [], "errors": []}'`, "has no list of nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := release2205(t)

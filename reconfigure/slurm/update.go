@@ -14,18 +14,18 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// ReasonPrefix marks the reasons that are ours. A node whose reason does not start with it was drained or set down by
+// ReasonPrefix marks the reasons that are ours. A node whose reason does not start with it was drained or set DOWN by
 // somebody else.
 const ReasonPrefix = reconfigure.ReasonPrefix + " "
 
-// longestReason is what slurmdbd's column for a node's reason holds, in bytes. slurmctld itself takes more.
+// longestReason is the size of slurmdbd's column for a node's reason, in bytes. slurmctld itself accepts longer ones.
 const longestReason = 255
 
-// longestHostlist bounds, in bytes, what one call names: SSH hands a whole command to the shell as one argument, and
-// Linux takes 128 KiB (execve(2)).
+// longestHostlist is the maximum length of the hostlist in a call, in bytes: SSH passes a whole command to the shell
+// as one argument, which Linux limits to 128 KiB (execve(2)).
 const longestHostlist = 32 << 10
 
-// Refused is that Slurm answered, and refused the change for some nodes. For the others it is made.
+// Refused means that Slurm refused a change for some nodes. It made the change for the others.
 type Refused struct{ Failures reconfigure.Failures }
 
 func (r *Refused) Error() string {
@@ -33,7 +33,7 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("Slurm refuses %s: %v", nodeset.Of(names...), r.Failures[names[0]])
 }
 
-// Nodes is the nodes that Slurm refused, each with why.
+// Nodes returns the nodes that Slurm refused, each with the reason.
 func (r *Refused) Nodes() reconfigure.Failures { return r.Failures }
 
 // Down sets nodes DOWN, which requeues their jobs at once. The reason is marked as ours. It may be repeated. The error
@@ -42,27 +42,27 @@ func (c *Client) Down(ctx context.Context, nodes nodeset.NodeSet, reason string)
 	return c.update(ctx, nodes, "State=DOWN", "Reason="+marked(reason, longestReason))
 }
 
-// PowerDown has Slurm power nodes down, whatever state they are in, jobs or not: SuspendProgram is called for them, and
-// a cloud node ends as one that can be used again, also when it was DOWN. It may be repeated. The error is as Down's.
+// PowerDown makes Slurm power down nodes in any state, even with jobs: Slurm calls SuspendProgram for them, and a
+// cloud node can then be used again, even if it was DOWN. It may be repeated. The errors are those of Down.
 func (c *Client) PowerDown(ctx context.Context, nodes nodeset.NodeSet) error {
 	return c.update(ctx, nodes, "State=POWER_DOWN_FORCE")
 }
 
-// PowerDownASAP has Slurm start no more jobs on nodes, and power each one down when its jobs have ended (scontrol(1),
-// POWER_DOWN_ASAP). The drain ends then; the reason, which is marked as ours, stays until the node comes up. It may be
-// repeated. The error is as Down's.
+// PowerDownASAP makes Slurm start no more jobs on nodes, and power each node down when its jobs have ended
+// (scontrol(1), POWER_DOWN_ASAP). The drain ends then; the reason, which is marked as ours, stays until the node
+// comes up. It may be repeated. The errors are those of Down.
 func (c *Client) PowerDownASAP(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
 	return c.update(ctx, nodes, "State=POWER_DOWN_ASAP", "Reason="+marked(reason, longestReason))
 }
 
-// Drain has Slurm start no more jobs on nodes; those that run go on. The reason is marked as ours, and takes the place
-// of another one. It may be repeated. The error is as Down's.
+// Drain makes Slurm start no more jobs on nodes; running jobs go on. The reason is marked as ours, and replaces any
+// other. It may be repeated. The errors are those of Down.
 func (c *Client) Drain(ctx context.Context, nodes nodeset.NodeSet, reason string) error {
 	return c.update(ctx, nodes, "State=DRAIN", "Reason="+marked(reason, longestReason))
 }
 
-// Undrain takes drains back, whoever made them, with their reasons, and leaves the nodes' states as they are otherwise:
-// a node that is DOWN stays so (scontrol(1), UNDRAIN). It may be repeated. The error is as Down's.
+// Undrain ends all drains of nodes, also those of others, and removes their reasons. It does not change the rest of
+// the state: a DOWN node stays DOWN (scontrol(1), UNDRAIN). It may be repeated. The errors are those of Down.
 func (c *Client) Undrain(ctx context.Context, nodes nodeset.NodeSet) error {
 	err := c.update(ctx, nodes, undrain)
 	if refused := (*Refused)(nil); nodes.Empty() || err != nil && !errors.As(err, &refused) {
@@ -78,8 +78,8 @@ func (c *Client) Undrain(ctx context.Context, nodes nodeset.NodeSet) error {
 	return errors.Join(err, unknown, c.ClearReason(ctx, nodeset.Of(left...)))
 }
 
-// ClearReason removes the reasons of nodes that are up; slurmctld keeps that of a failure until somebody clears it. It
-// may be repeated. The error is as Down's.
+// ClearReason removes the reasons of nodes that are up; slurmctld keeps the reason of a failure until somebody clears
+// it. It may be repeated. The errors are those of Down.
 func (c *Client) ClearReason(ctx context.Context, nodes nodeset.NodeSet) error {
 	return c.update(ctx, nodes, noReason)
 }
@@ -95,9 +95,9 @@ func (c *Client) update(ctx context.Context, nodes nodeset.NodeSet, settings ...
 	return nil
 }
 
-// updateInto narrows down which nodes Slurm refuses. It takes names one after another up to the first that it does not
-// like, and does not say which one that was; so a refused list is halved, and done again, until the nodes at fault
-// stand alone.
+// updateInto finds the nodes that Slurm refuses. Slurm changes nodes in order up to the first that it refuses, and
+// does not name that one. So updateInto halves a refused list and repeats the calls, until each refused node is alone
+// in its list.
 func (c *Client) updateInto(
 	ctx context.Context, failures reconfigure.Failures, nodes nodeset.NodeSet, settings []string,
 ) error {
@@ -127,8 +127,8 @@ func (c *Client) updateInto(
 	return nil
 }
 
-// marked makes a reason ours and fit for Slurm: one line, without the quotes that its own output and configuration give
-// a meaning to, and no longer than so many bytes.
+// marked adds our mark to a reason and makes it fit for Slurm: one line of at most longest bytes, without the quotes
+// that are special in Slurm's output and configuration.
 func marked(reason string, longest int) string {
 	plain := strings.Map(func(r rune) rune {
 		switch {

@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// A rule says which changes of a setting are harmless: after a restart of slurmctld and of slurmd all jobs go on, those
-// that wait too. Each was tried with a job that ran, on Slurm 22.05 and 24.11
-// (docs/how-it-works/settings.md, which TestHarmlessSettings writes).
+// A rule says which changes of a setting are harmless: after a restart of slurmctld and of slurmd all running and
+// waiting jobs go on. Each was tried with a running job, on Slurm 22.05 and 24.11 (docs/how-it-works/settings.md,
+// which TestHarmlessSettings writes).
 type rule struct {
 	name string // as Slurm spells it
-	// words: the value is a list, and only these words may come, go, or have another number after the equals sign.
+	// words: the value is a list, and only these words may be added, removed, or get another number after the equals
+	// sign.
 	words []string
 	// grows: only a larger number is harmless. less is Slurm's number if the setting is missing.
 	grows bool
@@ -68,13 +69,13 @@ var harmless = slices.Concat(
 			whole_hetjob`),
 	})
 
-// Change is a setting of which some changes are harmless.
+// Change is a setting that has harmless changes.
 type Change struct {
 	Name  string
 	Words []string // only these words of its list may change; none: any value is harmless, or any larger one
 }
 
-// Harmless returns the settings of which some changes end no job.
+// Harmless returns the settings that have changes that end no job.
 func Harmless() []Change {
 	var all []Change
 	for _, r := range harmless {
@@ -95,8 +96,8 @@ func larger(name string, less int) rule { return rule{name: name, grows: true, l
 
 func wordsOf(name, words string) rule { return rule{name: name, words: strings.Fields(words)} }
 
-// isHarmless reports whether no job ends when a setting, in lower case, gets another value. A value is empty where the
-// setting is missing.
+// isHarmless reports whether no job ends when a setting, in lower case, gets another value. The value of a missing
+// setting is empty.
 func isHarmless(key, is, wanted string) bool {
 	i := slices.IndexFunc(harmless, func(r rule) bool { return strings.EqualFold(r.name, key) })
 	return i >= 0 && harmless[i].allows(is, wanted)
@@ -123,7 +124,7 @@ func (r rule) number(value string) (int, bool) {
 	return i, err == nil && i >= 0
 }
 
-// knows reports whether all words that differ from those of another list are harmless.
+// knows reports whether all words that differ between the two lists are harmless.
 func (r rule) knows(list, other map[string]string) bool {
 	for word, whole := range list {
 		known := slices.ContainsFunc(r.words, func(w string) bool { return strings.EqualFold(w, word) })

@@ -2,8 +2,8 @@ package slurmconf
 
 import "strings"
 
-// Settings returns the settings that slurm.conf may have in Slurm 22.05 or 24.11, as Slurm spells them, in the order of
-// the alphabet. Keys that begin a line with further keys, such as NodeName, are among them.
+// Settings returns the settings that slurm.conf may have in Slurm 22.05 or 24.11, as Slurm spells them, in
+// alphabetical order. They include the keys that begin a line with further keys, such as NodeName.
 func Settings() []string { return strings.Fields(allSettings) }
 
 // NodeSettings returns the keys that a NodeName line may have in Slurm 22.05 or 24.11.
@@ -12,8 +12,8 @@ func NodeSettings() []string { return strings.Fields(allNodeSettings) }
 // PartitionSettings returns the keys that a PartitionName line may have in Slurm 22.05 or 24.11.
 func PartitionSettings() []string { return strings.Fields(allPartitionSettings) }
 
-// LaterSettings returns keys of slurm.conf, of nodes and of partitions that came after 24.11, up to the development of
-// 26.11. They were not tried: which of them a slurmctld reads depends on its release.
+// LaterSettings returns keys of slurm.conf, of nodes and of partitions that came after 24.11, up to the development
+// of 26.11. They were not tested: each release of slurmctld accepts only some of them.
 func LaterSettings() []string {
 	return []string{
 		"CertgenParameters", "CertgenType", "CliFilterParameters", "DefRuntimePlugin", "EpilogTimeout", "Exclusive",
@@ -25,7 +25,8 @@ func LaterSettings() []string {
 	}
 }
 
-// From src/common/read_config.c of both releases. A test has slurmctld of each release read all settings.
+// The lists are from src/common/read_config.c of both releases. A test checks that slurmctld of each release reads
+// all settings.
 const (
 	allSettings = `
 	AccountingStorageBackupHost AccountingStorageEnforce AccountingStorageExternalHost AccountingStorageHost

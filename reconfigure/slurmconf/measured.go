@@ -8,22 +8,23 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Mismatch is how the hardware of a node differs from its line in slurm.conf. The zero value is that it does not.
+// Mismatch is the difference between the hardware of a node and its line in slurm.conf. The zero value means that
+// there is none.
 type Mismatch struct {
-	Declared, Printed string // what differs: "CPUs=8 Sockets=8 …", "RealMemory=7500"
+	Declared, Printed string // the settings that differ: "CPUs=8 Sockets=8 …", "RealMemory=7500"
 	Change            string // the settings that fit, as in a group's slurm of group_vars/all.yml
-	// Less reports whether the node has less than is declared. Slurm then does not use it (slurmctld's
+	// Less reports whether the node has less than is declared. Slurm then does not use the node (slurmctld's
 	// validate_node_specs).
 	Less bool
 	// Layout reports whether the node has the declared CPUs and threads, in other sockets and cores.
 	Layout bool
 }
 
-// Compare compares the settings of a NodeName line, by keys in lower case, with the line that `slurmd -C` prints on the
-// node. Where the settings have no CPUs or no RealMemory, those of the flavor count, as in the playbooks; nil: the
-// flavor is not known, and what comes of it is not compared. It is no difference that CPUs is the number of cores
-// (slurm.conf(5), CPUs), nor that up to a quarter of the memory is not declared. The error is that slurmd does not
-// print such a line.
+// Compare compares the settings of a NodeName line, by keys in lower case, with the line that `slurmd -C` prints on
+// the node. If the settings have no CPUs or no RealMemory, Compare takes those of the flavor, as the playbooks do;
+// nil: the flavor is unknown, and they are not compared. Two differences are allowed: CPUs may be the number of cores
+// (slurm.conf(5), CPUs), and up to a quarter of the memory may be undeclared. Compare returns an error if printed is
+// not such a line.
 func Compare(settings map[string]string, flavor *reconfigure.Hardware, printed string) (Mismatch, error) {
 	_, values, _ := pairs(printed)
 	has := node{settings: values}
@@ -42,7 +43,7 @@ func Compare(settings map[string]string, flavor *reconfigure.Hardware, printed s
 	}
 	if wanted := declared.number("realmemory", 0); memory < wanted || 0 < wanted && wanted < memory/4*3 {
 		m.add(Mismatch{Declared: fmt.Sprintf("RealMemory=%d", wanted), Printed: fmt.Sprintf("RealMemory=%d", memory),
-			// A little less, since nodes of a group differ by some MiB.
+			// The value is 2 % lower, since nodes of a group differ by some MiB.
 			Less: memory < wanted, Change: fmt.Sprintf("RealMemory: %d", memory-memory/50)})
 	}
 	return m, nil
@@ -77,7 +78,7 @@ func (m *Mismatch) add(other Mismatch) {
 	m.Change = strings.TrimPrefix(m.Change+", "+other.Change, ", ")
 }
 
-// processors is the number of threads, which CPUs may be less than.
+// processors returns the number of threads; CPUs may be lower.
 func (h hardware) processors() int { return h.sockets * h.cores * h.threads }
 
 // countsCores reports whether h is the same hardware, with one CPU for each core.
@@ -87,7 +88,7 @@ func (h hardware) countsCores(other hardware) bool {
 	return h == other
 }
 
-// change is the settings of a group with this hardware.
+// change returns the settings of a group with this hardware.
 func (h hardware) change() string {
 	text := fmt.Sprintf("CPUs: %d, ", h.cpus)
 	if h.boards > 1 {

@@ -69,8 +69,8 @@ func comment(line string) int {
 }
 
 // pairs returns the keys of a line's KEY=VALUE pairs, and the values by key in lower case. A value with spaces is in
-// double quotes; of a key that is there twice, the latter value counts. Anything else in the line is an error, for Slurm
-// too (src/common/parse_config.c, keyvalue_pattern); what is before it is returned with the error.
+// double quotes; if a key is there twice, the last value counts. Anything else in the line is an error, as in Slurm
+// (src/common/parse_config.c, keyvalue_pattern); pairs then also returns what comes before it.
 func pairs(line string) (keys []string, values map[string]string, err error) {
 	values = map[string]string{}
 	for rest := line; strings.TrimSpace(rest) != ""; {
@@ -89,7 +89,7 @@ var (
 	include = regexp.MustCompile(`(?i)^\s*(include)\s+(\S+)\s*$`)
 )
 
-// begins has the settings, in lower case, whose line may have further keys.
+// begins lists the settings, in lower case, whose line may have further keys.
 var begins = []string{nodeName, partitionName, "downnodes", "frontendname", "nodeset"}
 
 const (
@@ -111,7 +111,7 @@ func (c config) slurmLine(line string, defaults map[string]string) error {
 	value := values[first]
 	switch isDefault := strings.EqualFold(value, "DEFAULT"); {
 	case len(keys) > 1 && !slices.Contains(begins, first):
-		return fmt.Errorf("has %s after %s, and Slurm reads one setting a line", keys[1], keys[0])
+		return fmt.Errorf("has %s after %s, but Slurm reads only one setting from a line", keys[1], keys[0])
 	case first == nodeName && isDefault:
 		maps.Copy(defaults, values)
 	case first == nodeName:
@@ -147,7 +147,7 @@ func (c config) set(name, value string) {
 }
 
 // gresLine adds a line of gres.conf to its nodes; a line without NodeName applies to all nodes. AutoDetect counts as
-// one of the other keys.
+// an ordinary key.
 func (c config) gresLine(line string) error {
 	keys, values := []string{"include"}, map[string]string{}
 	if file := include.FindStringSubmatch(line); file != nil {

@@ -1,18 +1,18 @@
-// Package slurmconf compares the configuration that slurmctld runs with and the next one, by their meaning, and finds
-// the jobs that a restart of slurmctld would end. It is pure.
+// Package slurmconf compares slurmctld's running configuration with the next one, by their meaning, and finds the
+// jobs that a restart of slurmctld would end. It is pure.
 //
-// At its start slurmctld compares each job that it has saved with its configuration, and ends the jobs that do not fit
-// (Slurm's source, src/slurmctld/read_config.c, _sync_jobs_to_conf):
+// At its start slurmctld compares each job that it has saved with its configuration, and ends the jobs that do not
+// fit (Slurm's source, src/slurmctld/read_config.c, _sync_jobs_to_conf):
 //
-//   - "Invalid partition": its partition is gone. This holds for jobs that wait, too.
+//   - "Invalid partition": its partition is gone. This also applies to waiting jobs.
 //   - "Invalid nodes": one of its nodes is gone.
 //   - "change in socket/core configuration": a node of it has another number of cores (job_resources.c,
 //     valid_job_resources).
 //   - "invalid GRES configuration": gres of a node is gone, or its number has changed and gres.conf names files
 //     (gres.h, gres_job_revalidate2).
 //
-// What other changed settings do to jobs depends on the setting. Those that were tried, and that jobs outlive, are in
-// harmless.go; of all others it is not known.
+// Other settings have different effects on jobs. harmless.go lists the tested changes that end no job; the effects of
+// all others are unknown.
 //
 // Files that slurm.conf includes are not read: their names are compared.
 package slurmconf
@@ -36,15 +36,15 @@ const (
 )
 
 // Dangers returns the changes between two configurations with which a restarted slurmctld ends jobs, if the nodes or
-// the partition have jobs. The files are by name. There are no dangers if no configuration runs yet. The error names a
-// line that cannot be read.
+// the partition have jobs. The files are by name. Without a running configuration there are no dangers. The error
+// names a line that cannot be read.
 func Dangers(running, coming map[string]string) ([]reconfigure.Danger, error) {
 	if running[slurmFile] == "" {
 		return nil, nil
 	}
 	was, err := parse(running)
 	if err != nil {
-		return nil, fmt.Errorf("the configuration that slurmctld runs with: %w", err)
+		return nil, fmt.Errorf("slurmctld's running configuration: %w", err)
 	}
 	will, err := parse(coming)
 	if err != nil {
@@ -53,8 +53,8 @@ func Dangers(running, coming map[string]string) ([]reconfigure.Danger, error) {
 	return slices.Concat(settings(was, will), nodes(was, will), partitions(was, will)), nil
 }
 
-// jobsLost has the settings, in lower case, with which slurmctld may lose jobs that wait too: it does not find their
-// records, or it does not accept them (slurm.conf(5)). An included file may have any of them.
+// jobsLost lists the settings, in lower case, whose change may also lose waiting jobs: slurmctld does not find their
+// records, or rejects them (slurm.conf(5)). An included file may have any of them.
 var jobsLost = []string{
 	"accountingstorageenforce", "authtype", "clustername", "include", "maxarraysize", "maxjobcount", "selecttype",
 	"slurmuser", "statesavelocation", "switchtype",
@@ -65,8 +65,8 @@ const (
 	noGather   = "jobacct_gather/none" // the default
 )
 
-// settings returns the dangers of changed settings: of all that are not known to be harmless. It is not known whether
-// the jobs end. All settings are in one danger, so that an administrator sees them at once.
+// settings returns the dangers of changed settings: all that are not known to be harmless. It is unknown whether they
+// end jobs. One danger has all settings, so that an administrator sees them together.
 func settings(was, will config) []reconfigure.Danger {
 	names := maps.Clone(will.names)
 	maps.Copy(names, was.names)
@@ -148,7 +148,7 @@ func (n node) changes(name string, will config) []string {
 	if is, wanted := gres(n.settings["gres"]), gres(other.settings["gres"]); is != wanted {
 		all = append(all, differs("Gres", is, wanted))
 	} else if is != "" && !maps.Equal(n.gres, other.gres) {
-		all = append(all, "its lines of gres.conf are others")
+		all = append(all, "its lines in gres.conf change")
 	}
 	return all
 }
@@ -169,7 +169,7 @@ func gres(list string) string {
 // (src/common/read_config.c, _parse_nodename).
 type hardware struct {
 	cpus, boards, sockets, cores, threads int
-	special                               string // CPUs that jobs do not get
+	special                               string // CPUs that jobs cannot use
 }
 
 func (h hardware) String() string {
@@ -204,7 +204,7 @@ func (n node) hardware() hardware {
 	return h
 }
 
-// number returns the value of a key; the default if there is none, or if slurmctld does not accept it.
+// number returns the value of a key; the default if the key is missing or slurmctld does not accept its value.
 func (n node) number(key string, byDefault int) int {
 	if i, err := strconv.Atoi(n.settings[key]); err == nil && i > 0 {
 		return i

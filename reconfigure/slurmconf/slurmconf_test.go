@@ -75,7 +75,7 @@ func TestDangers(t *testing.T) {
 		"gres is gone": {[]string{" Gres=gpu:a100:4,lic:2", ""},
 			[]string{"gpu[1-2]: Gres is not set instead of gpu:a100:4,lic:2"}},
 		"files of the gres": {[]string{"Type=a100 Count=4", "Type=a100 Count=4 File=/dev/nvidia[0-3]"},
-			[]string{"gpu[1-2]: its lines of gres.conf are others"}},
+			[]string{"gpu[1-2]: its lines in gres.conf change"}},
 		// get_part_list: "Invalid partition".
 		"a partition is gone": {[]string{"PartitionName=gpu", "PartitionName=gpus"},
 			[]string{"partition gpu: it is no longer declared"}},
@@ -115,7 +115,7 @@ func TestDangers(t *testing.T) {
 			"partition gpu: Include is more.conf instead of not set",
 			"partition main: Include is more.conf instead of not set"}},
 		"a file that gres.conf includes": {[]string{"NodeName=gpu[1-2] Name=lic Count=2", "include lic.conf"},
-			[]string{"gpu[1-2]: its lines of gres.conf are others"}},
+			[]string{"gpu[1-2]: its lines in gres.conf change"}},
 		"words of a list that were tried": {[]string{"SuspendTime=600",
 			"SlurmctldParameters=power_save_interval=2,cloud_dns"}, nil},
 		"a word that was not": {[]string{"SuspendTime=600", "SlurmctldParameters=cloud_dns,enable_configless"},

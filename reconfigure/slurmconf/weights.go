@@ -9,10 +9,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Weigh sets the weights of the groups whose nodes serve one job each, by the hardware of their flavors, so that a job
-// gets the smallest nodes that fit it. Groups without generic resources come first, then those with less memory, then
-// those with fewer CPUs. Groups that are equal in this have the same weight. Other groups keep Slurm's default: a job
-// should rather have a larger node that is up than wait for the boot of a smaller one.
+// Weigh sets the weights of the groups whose nodes serve one job each, by the hardware of their flavors, so that a
+// job gets the smallest nodes that fit it. Groups without generic resources come first, then those with less memory,
+// then those with fewer CPUs. Groups that are equal in this have the same weight. Other groups keep Slurm's default:
+// a larger node that is up is better for a job than a smaller one that must boot first.
 func Weigh(c reconfigure.Cluster, hardware map[string]reconfigure.Hardware) {
 	var groups []reconfigure.NodeGroup
 	for _, g := range c.Groups {
@@ -37,8 +37,8 @@ func Weigh(c reconfigure.Cluster, hardware map[string]reconfigure.Hardware) {
 	}
 }
 
-// resources returns the number of generic resources of a node. A number with a unit, as of a disk's bytes, counts as
-// one.
+// resources returns the number of generic resources of a node. A number with a unit, for example the bytes of a disk,
+// counts as one.
 func resources(gres string) int {
 	sum := 0
 	for _, item := range strings.FieldsFunc(gres, func(r rune) bool { return r == ',' }) {

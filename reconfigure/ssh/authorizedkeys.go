@@ -14,11 +14,11 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// RevokeKeys removes from a file in the format of authorized_keys (sshd(8)) the lines that revoked reports. It is asked
-// for lines with at least one word that are no comments. The other lines stay as they are. A file that is not there has none.
+// RevokeKeys removes the lines for which revoked returns true from a file in the format of authorized_keys (sshd(8)).
+// It does not change empty lines and comments. A missing file has no lines.
 //
 // The lock is that of Ansible's plugin authorize_key: flock(2) on the folder of the file. Choose runs under the lock
-// and returns revoked; nil: no line goes.
+// and returns revoked; nil: no line is removed.
 func RevokeKeys(ctx context.Context, path string, choose func() (revoked func(line string) bool, err error)) error {
 	path, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,14 +10,14 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// disk is what a host key belongs to: the disk of an instance, made from an image. A new instance and a rebuild make
-// another one, and another key; a reboot keeps both. The zero value is an unknown disk, of keys that were kept without
-// it.
+// disk identifies the disk that a host key belongs to: the disk of an instance, made from an image. A new instance or
+// a rebuild makes a new disk with a new key; a reboot keeps both. The zero value is an unknown disk, of keys that
+// were stored without one.
 type disk struct{ instance, image string }
 
 func diskOf(i reconfigure.Instance) disk { return disk{i.ID, i.Made.ImageID} }
 
-// may reports whether this may be the same disk as another, as far as both are known.
+// may reports whether two disks may be the same. Unknown parts match everything.
 func (d disk) may(is disk) bool {
 	same := func(a, b string) bool { return a == "" || b == "" || a == b }
 	return same(d.instance, is.instance) && same(d.image, is.image)
@@ -25,7 +25,8 @@ func (d disk) may(is disk) bool {
 
 const diskMark = "disk="
 
-// String returns the comment of a key in known_hosts (sshd(8)) that says which disk it is of; empty for an unknown one.
+// String returns the comment of a key in known_hosts (sshd(8)) that identifies the key's disk; empty for an unknown
+// one.
 func (d disk) String() string {
 	if d.instance == "" {
 		return ""
@@ -33,7 +34,7 @@ func (d disk) String() string {
 	return diskMark + url.PathEscape(d.instance) + "/" + url.PathEscape(d.image)
 }
 
-// parseDisk reads what String returns. Any other comment is of an unknown disk.
+// parseDisk reads what String returns. Any other comment means an unknown disk.
 func parseDisk(comment string) disk {
 	text, marked := strings.CutPrefix(comment, diskMark)
 	instance, image, whole := strings.Cut(text, "/")
@@ -45,13 +46,13 @@ func parseDisk(comment string) disk {
 	return disk{id, made}
 }
 
-// parse reads a key as the Keeper has it, with the disk that it is of.
+// parse reads a key in the Keeper's form, with its disk.
 func parse(text string) (ssh.PublicKey, disk, error) {
 	key, comment, _, _, err := ssh.ParseAuthorizedKey([]byte(text))
 	return key, parseDisk(comment), err
 }
 
-// format is what parse reads.
+// format is the inverse of parse.
 func format(keys []ssh.PublicKey, of disk) []string {
 	all := []string{}
 	for _, key := range keys {

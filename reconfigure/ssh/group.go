@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// group does something for many callers at once. One run is under way at a time; whoever comes meanwhile is served by
-// the next one, together.
+// group does something for many callers at once. One run is in progress at a time; the next run serves all callers
+// that came meanwhile.
 type group[In, Out any] struct {
 	do   func(context.Context, []In) (Out, error)
 	lock sync.Mutex
 	busy bool
-	next *run[In, Out] // gathers; nil: nobody waits
+	next *run[In, Out] // collects the callers of the next run; nil: nobody waits
 }
 
-// run is one run for those who wait for it.
+// run is one run, for all callers that wait for it.
 type run[In, Out any] struct {
 	in   []In
 	done chan struct{}
@@ -22,8 +22,8 @@ type run[In, Out any] struct {
 	err  error
 }
 
-// join returns what the run has made that took in along. That ctx ends is the end for this caller alone, not for the
-// others of the run.
+// join returns the result of the run that included in. If ctx ends, only this caller returns early; the run goes on
+// for the others.
 func (g *group[In, Out]) join(ctx context.Context, in In) (out Out, err error) {
 	g.lock.Lock()
 	if g.next == nil {
@@ -44,7 +44,7 @@ func (g *group[In, Out]) join(ctx context.Context, in In) (out Out, err error) {
 	}
 }
 
-// work runs until nobody waits.
+// work makes runs until nobody waits.
 func (g *group[In, Out]) work(ctx context.Context) {
 	for {
 		g.lock.Lock()

@@ -1,8 +1,8 @@
-// Package ssh knows the nodes' host keys, so that everything that logs in to them, Ansible and Slurm's tools, checks
-// what it talks to. A Waiter learns them when instances come up: from their console logs, which the cloud's
-// authenticated API gives out, so that the very first connection is checked. A Keeper keeps them for all control hosts,
-// and ssh reads them from a known_hosts file (sshd(8)) that is made of what the Keeper has. Nothing here ever switches
-// the check off.
+// Package ssh manages the nodes' host keys, so that every login to them, by Ansible and by Slurm's tools, checks the
+// host key. A Waiter learns the keys when instances come up: from their console logs, which it reads through the
+// cloud's authenticated API, so that even the first connection is checked. A Keeper stores the keys for all control
+// hosts, and ssh reads them from a known_hosts file (sshd(8)) that is written from the Keeper's keys. The package
+// never disables the check.
 package ssh
 
 import (
@@ -21,29 +21,29 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// Keeper keeps the host keys where all control hosts find them: by address as known_hosts has it, each key as
-// known_hosts has it after the address. The comment of a key says which disk it is of.
+// Keeper stores the host keys for all control hosts, by address. Addresses and keys have the form that they have in
+// known_hosts. The comment of a key identifies its disk.
 type Keeper interface {
-	// HostKeys is all of them. An address whose keys were forgotten has none.
+	// HostKeys returns all host keys. An address whose keys were removed has an empty list.
 	HostKeys(ctx context.Context) (map[string][]string, error)
-	// KeepHostKeys puts keys in the place of those of the same addresses. A caller that has lost its lease MUST be
-	// refused.
+	// KeepHostKeys replaces the keys of these addresses. It MUST fail for a caller that has lost its lease.
 	KeepHostKeys(ctx context.Context, keys map[string][]string) error
-	// AdoptHostKeys keeps the keys of addresses of which nothing was kept or forgotten yet.
+	// AdoptHostKeys stores the keys of those addresses that have no entry yet, also no empty one.
 	AdoptHostKeys(ctx context.Context, keys map[string][]string) error
 }
 
-// KnownHosts is the keys that addresses may answer with. Addresses are IP addresses, with a port where it is not 22.
+// KnownHosts is a known_hosts file with the keys that addresses may answer with. Addresses are IP addresses, with a
+// port if it is not 22.
 //
-// Of an address that the Keeper knows the file says what the Keeper says, from each Refresh on; other lines of it stay
-// as they are. Several processes may refresh it at once; a reader never sees half of a change.
+// Refresh updates the addresses that the Keeper knows to the Keeper's keys; it does not change other lines. Several
+// processes may refresh the file at the same time; a reader never sees a partial change.
 type KnownHosts struct {
 	Path string
-	// Keeper may be nil where nothing is learnt, and the file is good as it is.
+	// Keeper may be nil if no keys are learnt and the file needs no refresh.
 	Keeper Keeper
 }
 
-// Refresh brings the file up to date. A file that is, is not touched, and no lock is made.
+// Refresh updates the file. If the file is up to date, Refresh neither writes nor locks it.
 func (k KnownHosts) Refresh(ctx context.Context) error {
 	if k.Keeper == nil {
 		return nil
@@ -67,7 +67,7 @@ func (k KnownHosts) Refresh(ctx context.Context) error {
 	})
 }
 
-// upToDate is what the file is to have instead of this.
+// upToDate returns the new content of the file.
 func (k KnownHosts) upToDate(ctx context.Context, before []byte) ([]byte, error) {
 	kept, err := k.Keeper.HostKeys(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func (k KnownHosts) upToDate(ctx context.Context, before []byte) ([]byte, error)
 	return render(before, kept), nil
 }
 
-// Adopt has the Keeper keep the keys that stand in the file alone.
+// Adopt stores the keys that only the file has in the Keeper.
 func (k KnownHosts) Adopt(ctx context.Context) error {
 	kept, err := k.Keeper.HostKeys(ctx)
 	if err != nil {
@@ -92,8 +92,8 @@ func (k KnownHosts) Adopt(ctx context.Context) error {
 	return nil
 }
 
-// locked gives the file's content to do, while no other process of this host writes it: what is written must not be
-// older than what is there.
+// locked calls do with the file's content while no other process of this host writes the file, so that newer content
+// is never replaced by older.
 func (k KnownHosts) locked(ctx context.Context, do func(text []byte) error) (err error) {
 	lock := flock.New(k.Path + ".lock")
 	if _, err := lock.TryLockContext(ctx, 20*time.Millisecond); err != nil {
@@ -107,7 +107,7 @@ func (k KnownHosts) locked(ctx context.Context, do func(text []byte) error) (err
 	return do(text)
 }
 
-// read ends the last line where somebody's editor did not.
+// read returns the file's content. It adds a missing newline at the end, which some editors leave out.
 func (k KnownHosts) read() ([]byte, error) {
 	text, err := os.ReadFile(k.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,7 +119,7 @@ func (k KnownHosts) read() ([]byte, error) {
 	return text, err
 }
 
-// others is the lines of the file that are not of addresses of which anything is kept.
+// others returns the lines of the file except those of addresses that have an entry in kept.
 func others(text []byte, kept map[string][]string) []byte {
 	var rest []byte
 	for line := range bytes.Lines(text) {
@@ -131,7 +131,7 @@ func others(text []byte, kept map[string][]string) []byte {
 	return rest
 }
 
-// render is the file with what is kept: first what stood there of others, then the addresses in their order.
+// render returns the new file: first the other lines, then the kept addresses, sorted.
 func render(before []byte, kept map[string][]string) []byte {
 	after := others(before, kept)
 	for _, address := range slices.Sorted(maps.Keys(kept)) {
@@ -142,8 +142,8 @@ func render(before []byte, kept map[string][]string) []byte {
 	return after
 }
 
-// plain is the keys of a file by address, of those lines that are as we write them: no comments, patterns, several
-// hosts, hashes or marks.
+// plain returns the keys in a file by address. It ignores lines in forms that we do not write: comments, patterns,
+// several hosts, hashes and markers.
 func plain(text []byte) map[string][]string {
 	keys := map[string][]string{}
 	for line := range bytes.Lines(text) {
@@ -158,8 +158,8 @@ func plain(text []byte) map[string][]string {
 	return keys
 }
 
-// Command is the words of an ssh that runs what follows them in a shell of user's at address, trusting this file and
-// nothing else. The file keyFile has the private key. It asks for no input, reads no configuration of anybody's, and
+// Command returns the words of an ssh command that runs the words that follow in user's shell at address, and trusts
+// only this file. The file keyFile has the private key. The ssh asks for no input, reads no configuration file, and
 // gives up on a peer that is silent for a minute (ssh_config(5)).
 func (k KnownHosts) Command(user, address, keyFile string) []string {
 	path := strings.NewReplacer(`%`, `%%`, `\`, `\\`, `"`, `\"`).Replace(k.Path)
@@ -167,7 +167,7 @@ func (k KnownHosts) Command(user, address, keyFile string) []string {
 		"ssh", "-F", "none", "-T",
 		"-o", `UserKnownHostsFile="` + path + `"`, "-o", "GlobalKnownHostsFile=/dev/null",
 		"-o", "StrictHostKeyChecking=yes",
-		"-o", "UpdateHostKeys=no", // else ssh would write to the file, past our lock
+		"-o", "UpdateHostKeys=no", // else ssh would write to the file without our lock
 		"-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3",
 		"-o", "IdentitiesOnly=yes", "-i", keyFile,
 		user + "@" + address,

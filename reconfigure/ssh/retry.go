@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// retrying is a Keeper that is asked again for a minute where it fails: that a journal is busy, or starts up, is no
-// fault of the instances. That the lease is lost is final.
+// retrying is a Keeper whose calls are retried for a minute if they fail: a busy or starting journal is not a fault
+// of the instances. A lost lease is not retried.
 type retrying struct{ Keeper }
 
 func (r retrying) HostKeys(ctx context.Context) (map[string][]string, error) {

@@ -20,38 +20,38 @@ import (
 type Config struct {
 	Known  KnownHosts
 	Policy reconfigure.HostKeyPolicy
-	// Console is the console log of the instance with an id, as the cloud has it. It is asked for with the console policy
-	// only.
+	// Console returns the console log of the instance with this id. It is called only with the console policy.
 	Console func(ctx context.Context, id string, lines int) (string, error)
 }
 
-// Waiter waits until instances answer by SSH with a host key that is known. It is safe for concurrent use: thousands of
-// goroutines may wait at once, each for one instance.
+// Waiter waits until instances answer by SSH with an accepted host key. It is safe for concurrent use: thousands of
+// goroutines may wait at the same time, each for one instance.
 type Waiter struct {
 	config    Config
 	keeper    Keeper
 	pace      pace
-	attempts  chan struct{} // a place for each that is under way
-	consoles  chan struct{} // a place for each console log that is read
+	attempts  chan struct{} // a place for each attempt in progress
+	consoles  chan struct{} // a place for each console log that is being read
 	knownKeys group[struct{}, map[string][]string]
 	keepKeys  group[hostKeys, struct{}]
 }
 
-// pace says how often an instance is tried, its console log read, and a connection made to one that has answered.
+// pace has the intervals of the attempts for an instance: first and longest between attempts, between reads of the
+// console log, and between connections to an instance that has answered.
 type pace struct{ first, longest, console, again time.Duration }
 
 const (
-	// attemptsAtOnce bounds the connections that are open. It is far above what answers at once, so that instances which
-	// do not answer, each for seconds, do not keep the others waiting.
+	// attemptsAtOnce is the maximum number of open connections. It is far above the number of instances that answer
+	// at the same time, so that instances that do not answer, each for seconds, do not delay the others.
 	attemptsAtOnce = 500
-	// consolesAtOnce is what the cloud is asked for at once.
+	// consolesAtOnce is the maximum number of console logs that are read from the cloud at the same time.
 	consolesAtOnce = 8
 	connectTimeout = 2 * time.Second
 	attemptTimeout = 5 * time.Second // with the handshake
-	journalTimeout = 2 * time.Minute // for all that one group of keys takes
+	journalTimeout = 2 * time.Minute // for storing one group of keys
 )
 
-// NewWaiter makes a Waiter.
+// NewWaiter returns a Waiter.
 func NewWaiter(config Config) *Waiter {
 	w := &Waiter{
 		config: config, keeper: retrying{config.Known.Keeper},
@@ -66,10 +66,11 @@ func NewWaiter(config Config) *Waiter {
 	return w
 }
 
-// Wait returns when the instance has answered with a host key that is accepted, and the file of known hosts has that
-// key. It accepts the keys that were learned of the instance's disk, which stay valid over reboots, and if there are
-// none, those that the policy allows. A fresh instance has a new disk, so none were learned of it. Wait tries until ctx
-// ends, and may be repeated. The error says what happened at the last attempt; at a deadline it has the class of that.
+// Wait returns when the instance has answered with an accepted host key and the known_hosts file has that key. It
+// accepts the keys that were learned from the instance's disk, which stay valid over reboots; if there are none, it
+// accepts those that the policy allows. A fresh instance has a new disk, so it has no learned keys. Wait tries until
+// ctx ends, and may be retried. The error describes the last attempt; after a deadline it has the class of that
+// attempt.
 func (w *Waiter) Wait(ctx context.Context, instance reconfigure.Instance, fresh bool) error {
 	if instance.Address == "" {
 		return errors.New("it has no address")
@@ -79,7 +80,8 @@ func (w *Waiter) Wait(ctx context.Context, instance reconfigure.Instance, fresh 
 	if err != nil {
 		return err
 	}
-	if len(kept.keys) > 0 && (fresh || !kept.ofIt) { // forgotten at once: the next worker may not know that it is fresh
+	// removed at once: the next worker may not know that the instance is fresh
+	if len(kept.keys) > 0 && (fresh || !kept.ofIt) {
 		if _, err := w.keepKeys.join(ctx, hostKeys{address: address, forget: true}); err != nil {
 			return fmt.Errorf("the host key of the instance that had its address cannot be removed: %w", err)
 		}
@@ -100,18 +102,19 @@ func (w *Waiter) Wait(ctx context.Context, instance reconfigure.Instance, fresh 
 	return nil
 }
 
-// Known reports whether host keys were learned of the instance's disk. Until then a reboot may lose them: cloud-init
-// prints them at the first boot of a disk only, and a hypervisor may begin the console log anew with each boot.
+// Known reports whether host keys were learned from the instance's disk. Before that, a reboot may lose them:
+// cloud-init prints them only at the first boot of a disk, and a hypervisor may truncate the console log at each
+// boot.
 func (w *Waiter) Known(ctx context.Context, instance reconfigure.Instance) (bool, error) {
 	kept, err := w.kept(ctx, instance)
 	return len(kept.keys) > 0 && kept.ofIt, err
 }
 
-// keptKeys is what is kept of an instance's address.
+// keptKeys are the stored keys of an instance's address.
 type keptKeys struct {
 	texts []string
 	keys  []ssh.PublicKey
-	ofIt  bool // they are of the instance's disk, or of an unknown one
+	ofIt  bool // the keys belong to the instance's disk, or to an unknown one
 }
 
 func (w *Waiter) kept(ctx context.Context, instance reconfigure.Instance) (keptKeys, error) {
@@ -123,21 +126,21 @@ func (w *Waiter) kept(ctx context.Context, instance reconfigure.Instance) (keptK
 	for _, text := range kept.texts {
 		key, of, err := parse(text)
 		if err != nil {
-			return keptKeys{}, fmt.Errorf("the host keys that are known of %s: %w", instance.Address, err)
+			return keptKeys{}, fmt.Errorf("the known host keys of %s: %w", instance.Address, err)
 		}
 		kept.keys, kept.ofIt = append(kept.keys, key), kept.ofIt && of.may(diskOf(instance))
 	}
 	return kept, nil
 }
 
-// hostKeys is what is to be kept of an address: keys, that it has none, or nothing new.
+// hostKeys is what to store for an address: keys, no keys, or no change.
 type hostKeys struct {
 	address string
 	keys    []string
 	forget  bool
 }
 
-// keep writes what many have learnt, and then the file, which those who wait read next.
+// keep stores the keys of many callers, then writes the file, which the callers read next.
 func (w *Waiter) keep(ctx context.Context, all []hostKeys) (struct{}, error) {
 	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
 	defer cancel()
@@ -161,15 +164,16 @@ type attempt struct {
 	instance reconfigure.Instance
 	expected []ssh.PublicKey
 	begun    time.Time
-	proved   ssh.PublicKey   // the key that it has proved to hold when it answered last by SSH; nil before
-	asked    []ssh.PublicKey // those that it was asked for then
-	met      time.Time       // when that was
-	printed  error           // what was wrong with its console log when it was read last
-	reads    int             // of the console log
+	// the key that the instance proved to hold at its last answer by SSH; nil before the first
+	proved  ssh.PublicKey
+	asked   []ssh.PublicKey // the keys that were asked for then
+	met     time.Time       // the time of that answer
+	printed error           // the problem of its console log at the last read
+	reads   int             // the number of reads of the console log
 }
 
-// untilAnswered is the keys that the instance is to be known by. The machine may still boot, and the console log of a
-// rebuilt one still show the keys that it had before.
+// untilAnswered waits for the instance and returns the keys to store for it. The machine may still boot, and the
+// console log of a rebuilt one may still show its previous keys.
 func (a *attempt) untilAnswered(ctx context.Context) ([]ssh.PublicKey, error) {
 	began := time.Now()
 	var last error
@@ -183,11 +187,11 @@ func (a *attempt) untilAnswered(ctx context.Context) ([]ssh.PublicKey, error) {
 		if err == nil {
 			return keys, nil
 		}
-		if last == nil || !over(ctx) { // else it says only that the time is up
+		if last == nil || !over(ctx) { // else the error says only that the time is up
 			last = err
 		}
 		if a.proved != nil && before == nil {
-			began = time.Now() // what is missing now comes soon
+			began = time.Now() // the missing part comes soon
 		}
 		if !sleep(ctx, a.pace.after(time.Since(began))) {
 			return nil, a.gaveUp(ctx, last)
@@ -195,10 +199,10 @@ func (a *attempt) untilAnswered(ctx context.Context) ([]ssh.PublicKey, error) {
 	}
 }
 
-// after is the pause after so long a wait: short at first, and at most a fortieth of the wait later.
+// after returns the pause after a wait of this length: short at first, later at most a fortieth of the wait.
 func (p pace) after(wait time.Duration) time.Duration { return min(max(wait/40, p.first), p.longest) }
 
-// try tries once, and returns the keys that are to be known of the instance: only if it has proved that it holds one of
+// try tries once, and returns the keys to store for the instance if the instance has proved that it holds one of
 // them.
 func (a *attempt) try(ctx context.Context) ([]ssh.PublicKey, error) {
 	expected, source := a.expected, "that is known"
@@ -215,7 +219,7 @@ func (a *attempt) try(ctx context.Context) ([]ssh.PublicKey, error) {
 		if expected, err = a.console(ctx); err != nil {
 			return nil, err
 		}
-		if !holds(expected, a.proved) { // the machine has several keys, and the log may show others of them
+		if !holds(expected, a.proved) { // the machine has several keys, and the log may show different ones
 			if err := a.ask(ctx, expected); err != nil {
 				return nil, a.silent(err)
 			}
@@ -231,9 +235,9 @@ func (a *attempt) try(ctx context.Context) ([]ssh.PublicKey, error) {
 	return expected, nil
 }
 
-// ask has the machine prove that it holds a host key, one of these if it can. A machine that has answered is not asked
-// for the same again at once: from OpenSSH 9.8 on, sshd refuses an address for 15 seconds and more, also Ansible's
-// logins, where it has connected without logging in more than once a second for a while (sshd_config(5),
+// ask makes the machine prove that it holds a host key, one of these if possible. It does not ask a machine that has
+// answered for the same keys again at once: from OpenSSH 9.8 on, sshd refuses an address, also for Ansible's logins,
+// for 15 seconds and more if it connects more than once a second for some time without logging in (sshd_config(5),
 // PerSourcePenalties).
 func (a *attempt) ask(ctx context.Context, keys []ssh.PublicKey) error {
 	if a.proved != nil && (len(keys) == 0 || sameKeys(keys, a.asked)) && time.Since(a.met) < a.pace.again {
@@ -247,7 +251,7 @@ func (a *attempt) ask(ctx context.Context, keys []ssh.PublicKey) error {
 	return nil
 }
 
-// readConsole looks, now and then, whether a machine that does not answer has come up at all: it has if its console log
+// readConsole checks from time to time whether a machine that does not answer has booted: it has if its console log
 // shows host keys.
 func (a *attempt) readConsole(ctx context.Context) {
 	if time.Since(a.begun) < a.pace.console<<min(a.reads, 16) {
@@ -257,12 +261,12 @@ func (a *attempt) readConsole(ctx context.Context) {
 	_, a.printed = a.console(ctx)
 }
 
-// silent is the error of an instance that does not answer.
+// silent returns the error of an instance that does not answer.
 func (a *attempt) silent(err error) error {
 	if a.printed != nil && a.proved == nil {
 		return a.printed
 	}
-	// Without addresses, so that nodes with which the same is wrong have the same reason.
+	// The error has no addresses, so that nodes with the same problem have the same reason.
 	failed, ok := errors.AsType[*net.OpError](err)
 	if !ok {
 		return fmt.Errorf("does not answer by SSH: %w", err)
@@ -289,25 +293,25 @@ func (a *attempt) console(ctx context.Context) ([]ssh.PublicKey, error) {
 	}
 	what := "shows no host keys in its console log (an image without cloud-init? then set host_keys: accept-new)"
 	if truncated(log) {
-		what = "shows the end of its host keys alone: the cloud has cut off its console log before; have the image print " +
-			"less after cloud-init's keys, or set host_keys: accept-new"
+		what = "shows only the end of its host keys: the cloud cuts off the beginning of the console log; make the " +
+			"image print less after cloud-init's keys, or set host_keys: accept-new"
 	}
 	return nil, reconfigure.Classify(reconfigure.ClassBoot, errors.New(what))
 }
 
-// gaveUp is the error when ctx has ended.
+// gaveUp returns the error after the end of ctx.
 func (a *attempt) gaveUp(ctx context.Context, last error) error {
 	if last == nil {
-		last = errors.New("was not tried, since too many others were")
+		last = errors.New("was not tried, since too many others were tried")
 	}
 	if deadline, ok := ctx.Deadline(); ok && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("after %s it %w", deadline.Sub(a.begun).Round(time.Second), last)
 	}
-	// What the instance did is no class of this.
+	// The end of the wait does not have the class of the last attempt.
 	return fmt.Errorf("%w while it was waited for: it %v", context.Cause(ctx), last)
 }
 
-// enter takes a place, or returns false when ctx ends before there is one.
+// enter takes a place; it returns false if ctx ends before one is free.
 func enter(ctx context.Context, places chan struct{}) bool {
 	if ctx.Err() != nil {
 		return false
@@ -320,7 +324,7 @@ func enter(ctx context.Context, places chan struct{}) bool {
 	}
 }
 
-// sleep returns false when ctx ends before.
+// sleep returns false if ctx ends first.
 func sleep(ctx context.Context, pause time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -330,15 +334,15 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// over reports whether the time is up, also where that shows before the context says so: a connection has the deadline
-// as its own.
+// over reports whether the deadline has passed. A connection, which has the same deadline, may notice that before the
+// context does.
 func over(ctx context.Context) bool {
 	deadline, limited := ctx.Deadline()
 	return ctx.Err() != nil || limited && !time.Now().Before(deadline)
 }
 
-// handshake connects and returns the key that the server has proved to hold. Nobody logs in. The server is asked for a
-// key of a kind that is expected first, since it has several.
+// handshake connects and returns the key that the server has proved to hold, without a login. It asks first for a key
+// of an expected type, since a server has several keys.
 func handshake(ctx context.Context, address string, expected []ssh.PublicKey) (ssh.PublicKey, error) {
 	key, err := connect(ctx, address, algorithms(expected))
 	if _, other := errors.AsType[*ssh.AlgorithmNegotiationError](err); other && len(expected) > 0 {
@@ -363,10 +367,10 @@ func connect(ctx context.Context, address string, algorithms []string) (ssh.Publ
 	var seen ssh.PublicKey
 	_, _, _, err = ssh.NewClientConn(conn, address, &ssh.ClientConfig{
 		HostKeyAlgorithms: algorithms,
-		// It is called when the server has signed with the key. An error ends the handshake before anybody logs in.
+		// The callback runs after the server has signed with the key. An error ends the handshake before the login.
 		HostKeyCallback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
 			seen = key
-			return errors.New("the key is seen")
+			return errors.New("the key was seen")
 		},
 	})
 	if seen != nil {
@@ -375,7 +379,7 @@ func connect(ctx context.Context, address string, algorithms []string) (ssh.Publ
 	return nil, err
 }
 
-// algorithms is the names under which keys of these types are negotiated (RFC 8332 for RSA).
+// algorithms returns the names under which keys of these types are negotiated (RFC 8332 for RSA).
 func algorithms(keys []ssh.PublicKey) []string {
 	var names []string
 	for _, key := range keys {

@@ -215,7 +215,7 @@ func TestWhetherAMachineHasComeUpIsOnItsConsole(t *testing.T) {
 	}{
 		"it has not": {"[ 0.0] BIOS", "shows no host keys in its console log", reconfigure.ClassBoot},
 		"it is unknown, since the log is cut off": {
-			keys[strings.Index(keys, "\n"):], "shows the end of its host keys alone", reconfigure.ClassBoot,
+			keys[strings.Index(keys, "\n"):], "shows only the end of its host keys", reconfigure.ClassBoot,
 		},
 		"it has": {keys, "does not answer by SSH: connect: connection refused", reconfigure.ClassOther},
 	} {

@@ -65,7 +65,7 @@ func story() []reconfigure.Event {
 			Node:    "node09",
 			Phase:   reconfigure.PhaseConfigure,
 			Level:   reconfigure.Note,
-			Message: "does not know of the latest changes: could not be reached",
+			Message: "does not have the latest changes: could not be reached",
 		},
 		{Node: "node01", Phase: reconfigure.PhaseConfigure, Level: reconfigure.Done},
 		{

@@ -26,10 +26,10 @@ const putBackTimeout = time.Minute
 
 // Adopt adds servers to Terraform's state as finished, after the apply that made them was interrupted or killed. For
 // each node, an entry that is tainted and has the id of the server is untainted; a missing entry is added with the
-// attributes of Terraform's own plan and the ids of the server and its port. An entry that is not tainted gets what the
-// cloud says of the server, which a killed Terraform may have rebuilt. The proof is a plan over all of the nodes, with
-// refresh, that has no change. The entries of a node for which it has changes are restored, and the failures have the
-// changes; the other nodes are adopted. Like Apply, it stores the map of nodes of the plan.
+// attributes of Terraform's own plan and the ids of the server and its port. An entry that is not tainted gets the
+// cloud's data of the server, since a killed Terraform may have rebuilt it. The proof is a plan over all of the
+// nodes, with refresh, that has no change. If it has changes for a node, the node's entries are restored, and its
+// failure lists the changes; the other nodes are adopted. Like Apply, it stores the map of nodes of the plan.
 //
 // The proof cannot tell two instances of the same spec apart: if an apply was to replace an instance by one of the
 // same spec, the caller must check that the server is not the old one. A process that dies before the proof leaves
@@ -37,8 +37,8 @@ const putBackTimeout = time.Minute
 //
 // Where the root module has no RootModule.Finish, every server is a failure.
 //
-// On an error nothing is adopted and the state is unchanged; Adopt may be retried, also for nodes that are
-// adopted already. If the state could not be restored, the error says so.
+// On an error nothing is adopted and the state is unchanged; Adopt may be retried, also for nodes that were adopted
+// before. If the state could not be restored, the error says so.
 func (d *Driver) Adopt(ctx context.Context, p reconfigure.Plan, servers map[string]reconfigure.Server) (
 	adopted nodeset.NodeSet, failures reconfigure.Failures, err error,
 ) {
@@ -86,7 +86,7 @@ func (d *Driver) Adopt(ctx context.Context, p reconfigure.Plan, servers map[stri
 	return nodeset.Of(a.candidates...), a.failures, nil
 }
 
-// notAdopted is the failures where the cloud's root module does not support it.
+// notAdopted returns the failures of a cloud whose root module does not support adoption.
 func notAdopted(servers map[string]reconfigure.Server) reconfigure.Failures {
 	failures := reconfigure.Failures{}
 	for node := range servers {
@@ -102,7 +102,7 @@ type adoption struct {
 	desired    map[string]reconfigure.Spec
 	state      *stateFile
 	candidates []string // the nodes without a failure so far, sorted
-	behind     bool     // an entry of a candidate was added, or has what the instance was made of before
+	behind     bool     // an entry of a candidate was added, or describes the instance before its rebuild
 	changed    bool     // the state was changed after it was read
 	before     map[string][]entry
 	failures   reconfigure.Failures
@@ -180,13 +180,13 @@ func otherPort(planned, actual string) bool {
 }
 
 func otherPortReason(planned, actual string) string {
-	return fmt.Sprintf("it cannot be adopted: its server is at port %s instead of %s", actual, planned)
+	return fmt.Sprintf("it cannot be adopted: its server has port %s instead of %s", actual, planned)
 }
 
 // object is the entry of a node in a block of the state.
 type object struct {
 	raw              fields
-	id, port         string // port is an instance's first one
+	id, port         string // port: the first port of an instance
 	imageID          string
 	tainted, deposed bool
 }
@@ -327,7 +327,8 @@ func (a *adoption) arguments(p reconfigure.Plan) arguments {
 	return args
 }
 
-// created returns the resources that Terraform would create for a node, with the attributes known before.
+// created returns the resources that Terraform would create for a node, with the attributes that are known before the
+// apply.
 func created(p *tfjson.Plan, m module, node string) []*tfjson.StateResource {
 	creates := map[string]bool{}
 	for _, rc := range p.ResourceChanges {
@@ -367,8 +368,8 @@ func (a *adoption) enterNode(node string, server reconfigure.Server, planned []*
 	return nil
 }
 
-// add adds the entry of a resource. The fields that the plan does not have, dependencies and the provider's private
-// data, are those of another object of the block.
+// add adds the entry of a resource. The plan lacks the dependencies and the provider's private data: they are copied
+// from another object of the block.
 func (a *adoption) add(node string, planned *tfjson.StateResource) error {
 	block := planned.Type + "." + planned.Name
 	r := a.state.of(block)
@@ -408,7 +409,7 @@ func (a *adoption) putBack(ctx context.Context, nodes []string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putBackTimeout)
 	defer cancel()
 	if err := a.restore(ctx, nodes); err != nil {
-		return fmt.Errorf("the entries that are not proven could not be restored in Terraform's state: %w", err)
+		return fmt.Errorf("the unproven entries could not be restored in Terraform's state: %w", err)
 	}
 	return nil
 }
@@ -448,7 +449,7 @@ func (s *stateFile) restore(was entry, node string) bool {
 	return true
 }
 
-// prove repeats the proof, each time without the nodes that the last one had changes for, until it has no changes.
+// prove repeats the proof, each time without the nodes for which the last one had changes, until there are none.
 func (a *adoption) prove(ctx context.Context) error {
 	for len(a.candidates) > 0 {
 		found, err := a.proof(ctx)

@@ -15,21 +15,22 @@ import (
 )
 
 // Apply stores the map of nodes, then applies a preview. The failures are those of single nodes; the other nodes
-// succeeded. Progress messages are passed to watch, in a goroutine of its own; all of them are before Apply returns.
-// An error means that there are no results by node: either nothing was changed (a *LockedError, for example, or
-// reconfigure.ClassRefused where the disk has too little room for the state), or what was changed is unknown
+// succeeded. Another goroutine passes the progress messages to watch; it passes the last one before Apply returns. An
+// error means that there are no results by node: either nothing was changed (a *LockedError, for example, or
+// reconfigure.ClassRefused if the disk has too little room for the state), or it is unknown what was changed
 // (reconfigure.ClassUnknown).
 //
 // When interrupt is closed, Terraform gets one SIGINT and ends within a fraction of a second; it first waits at most
 // ten seconds for a port or a resource of the site that is being made. If it is closed before Apply is called,
 // Terraform is not started. An interrupted change has a failure that is a reconfigure.ErrInterrupted: a server that
-// was requested by then is in the state, tainted, until Adopt takes it; a removal is in the state too, and the next
-// plan completes it. A change that was not begun is a reconfigure.ErrUntried as well. If a shared resource was
-// interrupted, the error is a reconfigure.ErrInterrupted. Unlike an interrupt, a cancelled ctx gives no results by
-// node. A nil channel never interrupts.
+// was requested by then is in the state, tainted, until Adopt untaints it; the resource of an interrupted removal is
+// still in the state, and the next plan completes it. If the change was not begun, the failure is also a
+// reconfigure.ErrUntried. If a shared resource was interrupted, the error is a reconfigure.ErrInterrupted. Unlike an
+// interrupt, a cancelled ctx gives no results by node. A nil channel never interrupts.
 //
 // A preview can be applied once; a retry needs a new preview. While Nova deletes an instance in ERROR or BUILD, the
-// provider ends its wait with an error: such a removal has reconfigure.ClassUnknown, and a later retry succeeds.
+// provider ends its wait with an error: the removal then fails with reconfigure.ClassUnknown, and a later retry
+// succeeds.
 func (d *Driver) Apply(ctx context.Context, p reconfigure.Preview, watch func(node, message string),
 	interrupt <-chan struct{}) (
 	reconfigure.Failures, error,
@@ -104,7 +105,7 @@ func (d *Driver) applySaved(
 			tfexec.LockTimeout(seconds(d.cfg.LockTimeout)),
 			tfexec.Parallelism(min(parallelism(changed), d.cfg.Parallelism)),
 		}
-		if d.tofu { // it compares the variables with the plan's; Terraform takes none beside a saved plan
+		if d.tofu { // OpenTofu compares the variables with the plan's; Terraform accepts none with a saved plan
 			options = append(options, tfexec.VarFile(filepath.Join(filepath.Dir(p.File), variablesFile)))
 		}
 		return tf.ApplyJSON(command, said, options...)
@@ -112,7 +113,7 @@ func (d *Driver) applySaved(
 	return said, interrupter.wasSent(), err
 }
 
-// judge decides the results by node of an apply that failed.
+// judge returns the results by node of an apply that failed.
 func judge(ctx context.Context, changes []reconfigure.ResourceChange, said *stream, interrupted bool, err error) (
 	reconfigure.Failures, error,
 ) {
@@ -140,7 +141,6 @@ func judge(ctx context.Context, changes []reconfigure.ResourceChange, said *stre
 	return nil, fmt.Errorf("terraform apply: %w", explained)
 }
 
-// begun reports whether Terraform has begun any change.
 func begun(events []event) bool {
 	return slices.ContainsFunc(events, func(e event) bool { return e.Type == applyStart })
 }

@@ -15,22 +15,22 @@ import (
 	"github.com/hashicorp/hc-install/src"
 )
 
-// downloaded is the version that is downloaded where there is none: the newest one with which the tests run.
+// downloaded is the version to download if none is installed: the newest one with which the tests run.
 const downloaded = "1.5.7"
 
 // oldest is the first version whose events and saved plans have the format that this package reads; the root module
 // requires the same.
 const oldest = ">= 1.5.0"
 
-// noCheckpoint has Terraform not ask its maker, at each command, whether there is a newer release or a security
-// bulletin (Terraform's CLI documentation, "Upgrade and Security Bulletin Checks").
+// noCheckpoint is the variable that stops Terraform from asking HashiCorp, at each command, for newer releases and
+// security bulletins (Terraform's CLI documentation, "Upgrade and Security Bulletin Checks").
 const noCheckpoint = "CHECKPOINT_DISABLE"
 
 // tested is the line of releases that the tests run with.
 const tested = "~> 1.5.0"
 
-// findBinary returns the path of the configured binary, whose version it does not check, else of an installed one, else
-// of one that it downloads into dir.
+// findBinary returns the path of the configured binary, without a check of its version. If none is configured, it
+// returns an installed one, or downloads one into dir.
 func findBinary(ctx context.Context, configured, dir string) (string, error) {
 	if configured != "" && !filepath.IsAbs(configured) {
 		return "", fmt.Errorf("the configured Terraform %q is not an absolute path", configured)
@@ -50,9 +50,9 @@ func findBinary(ctx context.Context, configured, dir string) (string, error) {
 	return path, nil
 }
 
-// Installed returns the path of the configured binary, else of the first terraform of a tested release on PATH or in
-// dir, where an earlier call may have downloaded one, else of another suitable terraform, or tofu, on PATH. It is empty
-// if there is none. It changes nothing.
+// Installed returns the path of the configured binary; else of the first terraform of a tested release on PATH or in
+// dir, the folder of earlier downloads; else of another suitable terraform, or tofu, on PATH. The path is empty if
+// there is none. Installed changes nothing.
 func Installed(ctx context.Context, configured, dir string) (string, error) {
 	// hc-install runs Terraform with the environment of this process, here and in checkBinary.
 	if err := os.Setenv(noCheckpoint, "1"); err != nil {
@@ -77,7 +77,7 @@ func Installed(ctx context.Context, configured, dir string) (string, error) {
 	return "", nil
 }
 
-// download gets just one version: a newer one may behave in a way that no test has seen.
+// download gets exactly one version, since the tests do not cover newer ones.
 func download(dir string) *releases.ExactVersion {
 	return &releases.ExactVersion{
 		Product: product.Terraform, Version: version.Must(version.NewVersion(downloaded)), InstallDir: dir,

@@ -26,8 +26,8 @@ type Keeper interface {
 	Name() string
 	// Nodes returns the stored map; false if none was stored yet.
 	Nodes(ctx context.Context) (map[string]reconfigure.Spec, bool, error)
-	// KeepNodes replaces all entries of a shard in the map, and returns when that is durable. It MUST NOT change other
-	// shards, also when they are changed at the same time. It MUST fail for a worker that has lost the lease.
+	// KeepNodes replaces all entries of a shard in the map, and returns when that is durable. It MUST NOT change
+	// other shards, even if they are changed at the same time. It MUST fail for a worker that has lost the lease.
 	KeepNodes(ctx context.Context, shard string, nodes map[string]reconfigure.Spec) error
 	// AdoptNodes stores a map if none was stored yet; else it does nothing.
 	AdoptNodes(ctx context.Context, nodes map[string]reconfigure.Spec) error
@@ -35,23 +35,23 @@ type Keeper interface {
 	Identity(ctx context.Context) (reconfigure.Identity, error)
 }
 
-// NodeMap is the map of nodes of the root module in Dir, of all shards. The Keeper has the authoritative map. The files
-// in the module's folder are a copy of it, for calls of Terraform by hand, in any workspace: Adopt updates them, and so
-// does each change of the map. Terraform parses its variables at each start, and thousands of nodes would take it a
-// second: so each shard has a file of its own. That of the default one, nodes.auto.tfvars.json, has the variables that
-// are the same in all; versions before had all shards there.
+// NodeMap is the map of nodes of the root module in Dir, of all shards. The Keeper has the authoritative map. The
+// files in the module's folder are a copy of it, for calls of Terraform by hand, in any workspace: Adopt updates
+// them, and so does each change of the map. Terraform parses its variables at each start, which takes a second for
+// thousands of nodes; so each shard has its own file. The default shard's file, nodes.auto.tfvars.json, also has the
+// variables that are the same in all shards; in older versions it had all shards.
 type NodeMap struct {
 	Dir string // folder of the root module
-	// Keeper may be nil for a read of the files alone.
+	// Keeper may be nil if only the files are read.
 	Keeper Keeper
 }
 
 // file is the content of a file: the module's variables. Nodes with an instance and kept ports are two variables, so
-// that a site's own for_each over the nodes has only nodes with an instance.
+// that a site's for_each over the nodes has only nodes with an instance.
 type file struct {
 	// Comment is ignored by Terraform. It identifies the Keeper.
 	Comment string `json:"//,omitempty"`
-	// Shard is set in the variables of one run only.
+	// Shard is set only in the variables of a run.
 	Shard     string                      `json:"shard,omitempty"`
 	ClusterID string                      `json:"cluster_id,omitempty"`
 	Nodes     map[string]reconfigure.Spec `json:"nodes"`
@@ -59,14 +59,15 @@ type file struct {
 	Shared    shared                      `json:"shared,omitzero"`
 }
 
-// shared is the values of the default workspace for the others.
+// shared has the values that the other workspaces take from the default one.
 type shared struct {
 	SecurityGroupID string `json:"security_group_id,omitempty"`
 }
 
 // newFile divides a map of nodes into the module's variables.
 func newFile(nodes map[string]reconfigure.Spec) file {
-	none := func() map[string]reconfigure.Spec { return map[string]reconfigure.Spec{} } // null is no map to Terraform
+	// Terraform does not accept null as a map.
+	none := func() map[string]reconfigure.Spec { return map[string]reconfigure.Spec{} }
 	f := file{Nodes: none(), KeptPorts: none()}
 	for node, spec := range nodes {
 		if spec.HasInstance() {
@@ -102,20 +103,20 @@ func (m NodeMap) pathOf(shard string) string {
 	return filepath.Join(m.Dir, shardFolder, shard+shardSuffix)
 }
 
-// The files of the shards but the default one.
+// The files of all shards except the default one.
 const (
 	shardFolder = "nodes"
 	shardSuffix = ".json"
 )
 
-// comment marks the files that were made from the Keeper's map.
+// comment returns the mark of the files that were made from the Keeper's map.
 func (m NodeMap) comment() string {
-	return "Made by reconfigure from " + m.Keeper.Name() + ". Changes of this file are lost."
+	return "Made by reconfigure from " + m.Keeper.Name() + ". Changes to this file are lost."
 }
 
-// Read returns the stored map; false if there is none. Without a map of the Keeper it returns that of the files. Files
-// with another map, that were not made from the Keeper's map, are an error, since it is unknown which of the two is
-// out of date. Read changes nothing.
+// Read returns the stored map; false if there is none. If the Keeper has no map, Read returns that of the files. If
+// the maps differ and the files were not made from the Keeper's map, Read returns an error, since it is unknown which
+// of the two is out of date. Read changes nothing.
 func (m NodeMap) Read(ctx context.Context) (nodes map[string]reconfigure.Spec, known bool, err error) {
 	if m.Keeper != nil {
 		if nodes, known, err = m.Keeper.Nodes(ctx); err != nil || known && m.isCopy() {
@@ -136,8 +137,8 @@ func (m NodeMap) Read(ctx context.Context) (nodes map[string]reconfigure.Spec, k
 	return nodes, true, nil
 }
 
-// isCopy reports whether the files were made from the Keeper's map, from the first field of one alone: with thousands
-// of nodes all of them take long to read.
+// isCopy reports whether the files were made from the Keeper's map. It reads only the first field of one file, since
+// files with thousands of nodes take long to read.
 func (m NodeMap) isCopy() bool {
 	f, err := os.Open(m.path())
 	if err != nil {
@@ -153,8 +154,8 @@ func (m NodeMap) isCopy() bool {
 	return true
 }
 
-// ClusterID returns the cluster's id: the Keeper's or, if the Keeper has neither an id nor a map, that of the file, so
-// that the cluster keeps its id when its journal is moved or lost. It is empty if there is none.
+// ClusterID returns the cluster's id: the Keeper's or, if the Keeper has neither an id nor a map, the id in the file,
+// so that the cluster keeps its id when its journal is moved or lost. It is empty if there is none.
 func (m NodeMap) ClusterID(ctx context.Context) (string, error) {
 	if m.Keeper != nil {
 		if identity, err := m.Keeper.Identity(ctx); err != nil || identity.ID != "" {
@@ -174,7 +175,7 @@ func (m NodeMap) Adopt(ctx context.Context) error {
 	return m.locked(ctx, func() error {
 		nodes, known, err := m.Read(ctx)
 		if stranger := (*strangerError)(nil); errors.As(err, &stranger) {
-			return nil // Read returns it when the map is needed
+			return nil // Read returns this error when the map is needed
 		}
 		if err != nil || !known {
 			return err
@@ -201,7 +202,7 @@ func (m NodeMap) keep(ctx context.Context, shard string, nodes map[string]reconf
 		return err
 	}
 	return m.locked(ctx, func() error {
-		all, _, err := m.Keeper.Nodes(ctx) // another process may have changed the shard since
+		all, _, err := m.Keeper.Nodes(ctx) // another process may have changed the shard meanwhile
 		if err != nil {
 			return err
 		}
@@ -209,8 +210,9 @@ func (m NodeMap) keep(ctx context.Context, shard string, nodes map[string]reconf
 	})
 }
 
-// update writes the files of some shards, and the default one's, unless they are up to date. The default one's is the
-// last: nodes of other shards, from an older version, are there until they have their own files.
+// update writes the files of some shards, and the default one's, unless they are up to date. It writes the default
+// shard's file last: an older version may have stored the nodes of other shards in it, and they must stay there until
+// they have their own files.
 func (m NodeMap) update(ctx context.Context, all map[string]reconfigure.Spec, shards []string, known shared) error {
 	was, _, err := m.readFile(reconfigure.DefaultShard)
 	if err != nil {
@@ -254,7 +256,7 @@ func (m NodeMap) update(ctx context.Context, all map[string]reconfigure.Spec, sh
 
 // locked calls do under a lock of this host, so that a process does not overwrite a newer file.
 func (m NodeMap) locked(ctx context.Context, do func() error) error {
-	// The lock is on the folder itself, to add no file to the administrator's.
+	// The lock is on the folder itself, so that no lock file is added to it.
 	lock := flock.New(m.Dir, flock.SetFlag(os.O_RDONLY))
 	if _, err := lock.TryLockContext(ctx, 20*time.Millisecond); err != nil {
 		return fmt.Errorf("the map of nodes: lock %s: %w", m.Dir, err)
@@ -287,8 +289,8 @@ func (m NodeMap) read() (found file, there bool, err error) {
 	return found, true, nil
 }
 
-// lost returns an error if a shard without a file has nodes in a local state, and none in the map: they are not to be
-// taken for removed ones.
+// lost returns an error if a shard without a file has nodes in a local state and none in the map: Terraform must not
+// remove them.
 func (m NodeMap) lost(nodes map[string]reconfigure.Spec) error {
 	known, err := m.shardsWithFile()
 	if err != nil {
@@ -309,7 +311,7 @@ func (m NodeMap) lost(nodes map[string]reconfigure.Spec) error {
 			return fmt.Errorf("read the map of nodes: %w", err)
 		}
 		most := 0
-		if state, err := parseState(text); err == nil { // else an error of Terraform's says so
+		if state, err := parseState(text); err == nil { // Terraform reports a state that cannot be parsed
 			for _, r := range state.resources {
 				most = max(most, len(r.instances))
 			}
@@ -321,7 +323,7 @@ func (m NodeMap) lost(nodes map[string]reconfigure.Spec) error {
 	return nil
 }
 
-// shardsWithFile returns the shards but the default one that have a file.
+// shardsWithFile returns the shards that have a file, except the default one.
 func (m NodeMap) shardsWithFile() ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(m.Dir, shardFolder, "*"+shardSuffix))
 	for i, path := range paths {
@@ -341,7 +343,7 @@ func (m NodeMap) readFile(shard string) (found file, there bool, err error) {
 		return found, false, fmt.Errorf("read the map of nodes: %w", err)
 	}
 	strict := json.NewDecoder(bytes.NewReader(text))
-	strict.DisallowUnknownFields() // update would remove them
+	strict.DisallowUnknownFields() // update would remove unknown fields
 	if err := strict.Decode(&found); err != nil {
 		return found, false, fmt.Errorf("read the map of nodes in %s: %w", path, err)
 	}
@@ -370,8 +372,8 @@ func writeFile(path string, content file) error {
 type strangerError struct{ path, keeper string }
 
 func (e *strangerError) Error() string {
-	return fmt.Sprintf("%s has another map of nodes than %s, and was not made from it: where that journal is in use "+
-		"already, move the file away; where it was used once and is out of date, begin with an empty one", e.path,
+	return fmt.Sprintf("the map of nodes in %s differs from that in %s, and was not made from it: if that journal is in "+
+		"use already, move the file away; if that journal is out of date, begin with an empty one", e.path,
 		e.keeper)
 }
 
@@ -382,6 +384,6 @@ type unknownError struct {
 }
 
 func (e *unknownError) Error() string {
-	return fmt.Sprintf("Terraform's state has %d nodes, but neither the journal nor %s says what they were made of: "+
+	return fmt.Sprintf("Terraform's state has %d nodes, but neither the journal nor %s has their images and flavors: "+
 		"make a request on the control host that has this file, or restore it from a backup", e.nodes, e.path)
 }

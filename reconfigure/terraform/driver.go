@@ -44,7 +44,7 @@ type Config struct {
 	// Port returns the id of a server's port. Adopt calls it if neither the state nor the list of servers has the port.
 	// It may be nil: the port is unknown then.
 	Port func(ctx context.Context, server string) (string, error)
-	// Environ is the environment for Terraform, as of os.Environ. Variables that would make a plan depend on
+	// Environ is the environment for Terraform, in the form of os.Environ. Variables that would make a plan depend on
 	// the caller are removed: TF_VAR_*, TF_CLI_ARGS*, TF_WORKSPACE, TF_DATA_DIR, and those that Module.Unset names.
 	Environ []string
 	// Log gets each command line at level debug. It must not be nil.
@@ -52,7 +52,7 @@ type Config struct {
 }
 
 // Driver runs Terraform in one workspace of one root module. State, Instances, Addresses and Shards may be called at
-// any time, the other methods one at a time: a saved plan is invalid after another one was applied. Drivers of
+// any time, the other methods one at a time: a saved plan becomes invalid when another one is applied. Drivers of
 // different workspaces may be used at the same time.
 type Driver struct {
 	cfg Config
@@ -62,14 +62,14 @@ type Driver struct {
 	// launcher runs Terraform in this driver's workspace, defaultLauncher in the default one.
 	launcher, defaultLauncher string
 	known                     shared // see shared
-	// writes is how often this driver began or ended to change the state: it is odd while it does.
+	// writes counts the beginnings and ends of this driver's changes of the state: it is odd during a change.
 	writes atomic.Int64
 	pulled atomic.Pointer[pulled] // see pulledAddresses
 	tofu   bool                   // the last plan was OpenTofu's
 }
 
-// Open finds the binary and initializes the module if needed. It fails if there is no binary, or a provider cannot be
-// downloaded, and may be retried.
+// Open finds the binary and initializes the module if needed. It fails if there is no binary or a provider cannot be
+// downloaded. It may be retried.
 func Open(ctx context.Context, cfg Config) (*Driver, error) {
 	binary, err := findBinary(ctx, cfg.Binary, cfg.BinDir)
 	if err != nil {
@@ -125,10 +125,10 @@ func (d *Driver) run(f func(*tfexec.Terraform) error) error {
 	return locked(d.lane, f)
 }
 
-// beside calls f with an object of its own, which may be used at the same time as the lane.
+// beside calls f with a new object, which may be used at the same time as the lane.
 func (d *Driver) beside(f func(*tfexec.Terraform) error) error { return d.with(d.launcher, f) }
 
-// with is beside with another program.
+// with is beside for another program.
 func (d *Driver) with(program string, f func(*tfexec.Terraform) error) error {
 	tf, err := d.terraform(program)
 	if err != nil {

@@ -59,8 +59,8 @@ func tainted(p *tfjson.Plan) map[string]bool {
 	return found
 }
 
-// present returns the nodes that have an instance or a part of one. It is empty for a plan that was read from events,
-// which has neither an update of a kept port nor a replacement of one that is not tainted: it is needed only for those.
+// present returns the nodes that have an instance or a part of one. It is empty for a plan that was read from events.
+// Only updates of kept ports and replacements of untainted ones need it, and such a plan has neither.
 func present(p *tfjson.Plan, m module) map[string]bool {
 	found := map[string]bool{}
 	for _, r := range resources(p.PriorState) {
@@ -103,7 +103,7 @@ func (f fenced) judge(rc *tfjson.ResourceChange) (reconfigure.ResourceChange, bo
 	return change, nodeAllows(asked.Action, effect, f.tainted[rc.Address])
 }
 
-// kindOf returns the role of a resource for its node. Resources that a site adds have none, also if they are of the
+// kindOf returns the role of a resource for its node. Resources that a site adds have none, even if they have the
 // same type.
 func (m module) kindOf(rc *tfjson.ResourceChange) reconfigure.Kind {
 	switch {
@@ -139,7 +139,7 @@ func (f fenced) everything() bool { return f.ours.Shared && len(f.ours.Desired) 
 // it is removed only with the whole cluster.
 func (f fenced) sharedAllows(rc *tfjson.ResourceChange, effect reconfigure.Effect) bool {
 	if f.module.shard != reconfigure.DefaultShard {
-		return f.everything() && effect == reconfigure.EffectDelete // it belongs to the default workspace
+		return f.everything() && effect == reconfigure.EffectDelete // the control node belongs to the default workspace
 	}
 	lost := effect == reconfigure.EffectDelete || effect == reconfigure.EffectReplace
 	if lost && rc.ModuleAddress == "" && rc.Name == reconfigure.ControlGroup {
@@ -157,7 +157,7 @@ func nodeAllows(asked reconfigure.Action, effect reconfigure.Effect, tainted boo
 		return effect == reconfigure.EffectCreate || effect == reconfigure.EffectReplace && tainted
 	case reconfigure.Replace:
 		return true
-	case reconfigure.Start: // an instance that is gone is made anew
+	case reconfigure.Start: // a missing instance is created
 		return effect == reconfigure.EffectStart || effect == reconfigure.EffectCreate
 	case reconfigure.Stop:
 		return effect == reconfigure.EffectStop
@@ -168,7 +168,8 @@ func nodeAllows(asked reconfigure.Action, effect reconfigure.Effect, tainted boo
 	}
 }
 
-// effectOf returns the effect of a change, and details for people. It is empty for a change that does nothing.
+// effectOf returns the effect of a change, and details for people. The effect is empty for a change that does
+// nothing.
 func (m module) effectOf(rc *tfjson.ResourceChange) (effect reconfigure.Effect, detail string) {
 	switch {
 	case rc.Change == nil:
@@ -183,11 +184,11 @@ func (m module) effectOf(rc *tfjson.ResourceChange) (effect reconfigure.Effect, 
 	case actions.NoOp(), actions.Read():
 		return "", ""
 	case rc.Mode != tfjson.ManagedResourceMode:
-		return reconfigure.EffectUnknown, fmt.Sprintf("%q on what is no resource", actions)
+		return reconfigure.EffectUnknown, fmt.Sprintf("%q on something that is not a resource", actions)
 	case actions.Create():
 		return reconfigure.EffectCreate, ""
 	case actions.Delete() && rc.DeposedKey != "":
-		return reconfigure.EffectDelete, "an object that was replaced before"
+		return reconfigure.EffectDelete, "an object that was replaced earlier"
 	case actions.Delete():
 		return reconfigure.EffectDelete, ""
 	case actions.Replace():
@@ -199,9 +200,9 @@ func (m module) effectOf(rc *tfjson.ResourceChange) (effect reconfigure.Effect, 
 	}
 }
 
-// updateEffect returns the effect of an update in place, which may end the jobs of an instance. An update that changes
-// more than the power state is neither a start nor a stop. Other time limits are no difference of the instance: they
-// are the provider's, and Terraform plans no update because of them alone.
+// updateEffect returns the effect of an update in place, which may end the jobs of an instance. An update that
+// changes more than the power state is neither a start nor a stop. A change of the time limits alone is ignored: they
+// concern the provider, not the instance, and Terraform plans no update for them.
 func (m module) updateEffect(rc *tfjson.ResourceChange) (reconfigure.Effect, string) {
 	attributes := differing(rc.Change)
 	if len(attributes) > 1 {
@@ -216,7 +217,7 @@ func (m module) updateEffect(rc *tfjson.ResourceChange) (reconfigure.Effect, str
 			}
 		}
 		for _, attribute := range attributes {
-			// A rebuild is the greater loss, if an update has several effects.
+			// If an update has several effects, the rebuild counts: it loses the most.
 			if is, ok := m.kinds.Updates[attribute]; ok && effect != reconfigure.EffectRebuild {
 				effect = is
 			}

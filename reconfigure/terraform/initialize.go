@@ -19,9 +19,9 @@ import (
 // lockFile is Terraform's file of the selected providers.
 const lockFile = ".terraform.lock.hcl"
 
-// initialize checks the binary's version and runs `terraform init`, unless the last successful one was for the same
-// module, lock file and binary: it takes a second or more, and may use the network. A lock prevents two processes
-// from unpacking the same providers at the same time.
+// initialize checks the binary's version and runs `terraform init`, unless the last successful init was for the same
+// module, lock file and binary: an init takes a second or more, and may use the network. A lock prevents two
+// processes from unpacking the same providers at the same time.
 func (d *Driver) initialize(ctx context.Context) error {
 	lock := flock.New(filepath.Join(d.cfg.PlanDir, "init.lock"))
 	if _, err := lock.TryLockContext(ctx, 200*time.Millisecond); err != nil {
@@ -49,7 +49,7 @@ func (d *Driver) initialize(ctx context.Context) error {
 	if sum, err = d.fingerprint(); err != nil {
 		return fmt.Errorf("terraform init: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(marker), 0o755); err != nil { // init makes none without providers
+	if err := os.MkdirAll(filepath.Dir(marker), 0o755); err != nil { // without providers, init does not make the folder
 		return fmt.Errorf("terraform init: %w", err)
 	}
 	return renameio.WriteFile(marker, []byte(sum), 0o644)

@@ -8,10 +8,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// State returns this shard's part of the stored map of nodes, empty before the first apply, and the instances in
-// Terraform's state. A node with only a part of an instance, such as a port, has a tainted instance without an id. The
-// state is read without a lock, without the cloud and without a provider. State may be retried, and called
-// while another method runs.
+// State returns this shard's part of the stored map of nodes, which is empty before the first apply, and the
+// instances in Terraform's state. A node with only a part of an instance, such as a port, has a tainted instance
+// without an id. The state is read without a lock, without the cloud and without a provider. State may be retried,
+// and called while another method runs.
 func (d *Driver) State(ctx context.Context) (reconfigure.State, error) {
 	desired, known, err := d.nodes().Read(ctx)
 	if err != nil {

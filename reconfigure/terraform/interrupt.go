@@ -11,10 +11,10 @@ import (
 // provider's fixed delay, and the provider then checks it every 3 s.
 const fragileGrace = 10 * time.Second
 
-// interrupter sends an interrupt to Terraform, once. It waits for the first change, since Terraform ignores an
-// interrupt while it reads the plan (Terraform 1.5, Context.Stop does nothing before Context.Apply runs), and until no
-// change is in progress that the interrupt would lose: the provider stores the id of an instance as soon as the cloud
-// returns it, but that of a port only when the port is ready.
+// interrupter sends an interrupt to Terraform, once. It first waits for the first change, since Terraform ignores an
+// interrupt while it reads the plan (in Terraform 1.5, Context.Stop does nothing before Context.Apply runs). Then it
+// waits until no change is in progress that the interrupt would lose: the provider stores the id of an instance as
+// soon as the cloud returns it, but the id of a port only when the port is ready.
 type interrupter struct {
 	send func()
 
@@ -22,7 +22,7 @@ type interrupter struct {
 	fragile map[string]bool // by address: the changes that an interrupt would lose; true while one is in progress
 	started bool            // Terraform has begun the first change
 	asked   bool
-	urgent  bool // the grace period is over
+	urgent  bool // the grace period has ended
 	sent    bool
 }
 
@@ -36,8 +36,8 @@ func newInterrupter(changes []reconfigure.ResourceChange, send func()) *interrup
 	return i
 }
 
-// mayInterrupt reports whether Terraform's state is complete after the change is interrupted: an instance is in it
-// with its id, tainted; a resource that is being deleted remains in it. An interrupted resize would remain
+// mayInterrupt reports whether Terraform's state is complete after the change is interrupted: an instance is in the
+// state with its id, tainted; a resource that is being deleted stays in the state. An interrupted resize would stay
 // unconfirmed.
 func mayInterrupt(c reconfigure.ResourceChange) bool {
 	switch c.Effect {

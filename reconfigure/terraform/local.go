@@ -22,7 +22,7 @@ import (
 
 // If the module has no `backend` block, its states are files in its own folder. They are read without Terraform.
 
-// stateFolder has the local states of all workspaces but the default one.
+// stateFolder has the local states of all workspaces except the default one.
 const stateFolder = "terraform.tfstate.d"
 
 // localState returns the file in which the local back end keeps the state of a shard if no other path is set.
@@ -41,7 +41,7 @@ func (d *Driver) isLocal() bool {
 }
 
 // readLocal returns the text of a shard's state, as `terraform state pull` prints it. It returns false if Terraform
-// must be asked: the state may be elsewhere, there may be none, or it may be being written.
+// must be asked: the state may be elsewhere, may not exist, or another process may be writing it.
 func (d *Driver) readLocal(shard string) (text []byte, ok bool) {
 	if !d.isLocal() {
 		return nil, false
@@ -50,17 +50,18 @@ func (d *Driver) readLocal(shard string) (text []byte, ok bool) {
 	return text, err == nil && len(bytes.TrimSpace(text)) > 0
 }
 
-// damaged returns the error of a state file that was not written to its end, as on a full disk, else err. The local
-// back end writes the file in place. Before the first write of a run it copies the state to a file beside it.
+// damaged returns an error that names the state file if its last write was cut off, for example by a full disk; else
+// err. The local back end writes the file in place. Before the first write of a run it copies the state to a file
+// beside it.
 func (d *Driver) damaged(err error) error {
 	file := d.localState(d.cfg.Workspace)
 	backup := file + ".backup"
 	if !d.isLocal() || isState(file) || !isState(backup) {
 		return err
 	}
-	return fmt.Errorf("%[1]s was not written to its end, as on a full disk or at a power failure; %[2]s has Terraform's "+
-		"state from before that run. Make room on the disk, then call `cp %[2]s %[1]s`. Instances that were made since "+
-		"then are found in the cloud, and adopted or removed", file, backup)
+	return fmt.Errorf("the last write of %[1]s was cut off, for example by a full disk or a power failure; %[2]s has "+
+		"Terraform's state before that run. Make room on the disk, then run `cp %[2]s %[1]s`. Instances that were made since "+
+		"then will be found in the cloud, and adopted or removed", file, backup)
 }
 
 // isState reports whether a file has a whole state.
@@ -73,11 +74,12 @@ func isState(path string) bool {
 	return err == nil && len(state.top) > 0
 }
 
-// leastRoom is how much must be free beside the size of a state before Terraform may change it.
+// leastRoom is the free space, in bytes, that Terraform needs to change a state, in addition to the size of the
+// state.
 const leastRoom = 8 << 20
 
-// room returns an error if the disk of a local state is so full that Terraform may not be able to write it. What
-// Terraform then makes would be known to the cloud alone.
+// room returns an error if the disk of a local state is so full that Terraform may not be able to write it. The state
+// would lack what Terraform then makes.
 func (d *Driver) room() error {
 	file := d.localState(d.cfg.Workspace)
 	var system unix.Statfs_t
@@ -86,10 +88,10 @@ func (d *Driver) room() error {
 	}
 	need := uint64(leastRoom)
 	if info, err := os.Stat(file); err == nil {
-		need += 2 * uint64(info.Size()) // it, and the copy of the one before
+		need += 2 * uint64(info.Size()) // the state, and the copy of the previous one
 	}
 	if free := system.Bavail * uint64(system.Bsize); free < need {
-		return fmt.Errorf("the disk of %s has %d KiB left, too little for Terraform's state: make room, at least %d KiB; "+
+		return fmt.Errorf("the disk of %s has %d KiB left, too little for Terraform's state: free at least %d KiB; "+
 			"nothing was changed", d.cfg.Dir, free>>10, need>>10)
 	}
 	return nil
@@ -120,7 +122,7 @@ func (d *Driver) Addresses(ctx context.Context, fresh bool) (map[string]string, 
 		return last.Addresses, nil
 	}
 	state, err := parseState(text)
-	if err != nil { // it may be being written
+	if err != nil { // another process may be writing it
 		return d.pulledAddresses(ctx, true)
 	}
 	if found.Addresses, err = portAddresses(state, d.cfg.Module); err != nil {
@@ -136,13 +138,13 @@ func (d *Driver) Addresses(ctx context.Context, fresh bool) (map[string]string, 
 	return found.Addresses, nil
 }
 
-// pulled has addresses that Terraform has read.
+// pulled has addresses from `terraform state pull`.
 type pulled struct {
-	writes    int64 // of the driver, before the addresses were read
+	writes    int64 // Driver.writes before the addresses were read
 	addresses map[string]string
 }
 
-// pulledAddresses returns the same as Addresses, read by Terraform.
+// pulledAddresses is Addresses for a state that Terraform must read.
 func (d *Driver) pulledAddresses(ctx context.Context, fresh bool) (map[string]string, error) {
 	writes := d.writes.Load()
 	if last := d.pulled.Load(); last != nil && !fresh && last.writes == writes && writes%2 == 0 {

@@ -7,8 +7,8 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 )
 
-// LockedError is the error of a state that another process had locked for longer than the lock timeout. Nothing was
-// changed, and a retry may succeed. Fields that the back end does not report are empty; pg reports none.
+// LockedError means that another process held the state's lock for longer than the lock timeout. Nothing was changed,
+// and a retry may succeed. Fields that the back end does not report are empty; pg reports none.
 type LockedError struct {
 	ID, Operation, Who, Created string
 }
@@ -32,7 +32,7 @@ func orUnknown(s string) string {
 }
 
 // lockedBy finds the error of a locked state in Terraform's errors; nil if there is none. It parses messages, since
-// there is no event for it, and terraform-exec has no such error.
+// Terraform has no event for a locked state, and terraform-exec has no error for it.
 func lockedBy(errors []tfjson.Diagnostic) *LockedError {
 	for _, d := range errors {
 		if d.Summary != "Error acquiring the state lock" {
@@ -48,7 +48,7 @@ func lockedBy(errors []tfjson.Diagnostic) *LockedError {
 		switch why := said["Error message"]; {
 		case strings.HasPrefix(why, "Workspace is already locked"),
 			strings.HasPrefix(why, "Already locked for workspace creation"):
-			return &LockedError{} // pg, whose "Lock Info" is that of this process
+			return &LockedError{} // the "Lock Info" of pg describes this process
 		case said["ID"] != "": // without it, locking failed for another reason
 			return &LockedError{ID: said["ID"], Operation: said["Operation"], Who: said["Who"],
 				Created: said["Created"]}

@@ -21,19 +21,17 @@ import (
 // is a resource or a module, by its address without instance keys: "TYPE.NAME" or "module.NAME".
 type module struct {
 	perNode, shared []string
-	// kept is those of perNode that belong to a node's address: they remain while the node has no instance.
+	// kept has the blocks of perNode that belong to a node's address: they stay while the node has no instance.
 	kept []string
-	// unsharded is those of both that do not depend on the workspace, so that each workspace would make them.
+	// unsharded has the blocks that do not depend on the workspace: each workspace would make them.
 	unsharded []string
-	// divided reports whether the module reads the nodes of each workspace from a file of its own.
+	// divided reports whether the module reads the nodes of each workspace from its own file.
 	divided bool
-	// shard is the shard of the run.
-	shard string
-	kinds reconfigure.RootModule
+	shard   string
+	kinds   reconfigure.RootModule
 }
 
-// moduleFiles returns the configuration files in a folder, in Terraform's notation or in JSON, also OpenTofu's, sorted
-// by name.
+// moduleFiles returns Terraform's and OpenTofu's configuration files in a folder, in both notations, sorted by name.
 func moduleFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -99,7 +97,6 @@ func readModule(dir string) (module, error) {
 	return m, nil
 }
 
-// read reads the driver's root module.
 func (d *Driver) read() (module, error) {
 	m, err := readModule(d.cfg.Dir)
 	m.kinds = d.cfg.Module
@@ -171,7 +168,7 @@ func (r references) sharded(block string) bool {
 }
 
 // reaches reports whether an expression is made from a name, directly, through locals, or through the for_each and
-// count of blocks. The names in seen are not followed again, so that a cycle, which Terraform reports, ends.
+// count of blocks. It does not follow the names in seen again, so it ends on a cycle, which Terraform reports.
 func (r references) reaches(e hcl.Expression, wanted string, seen map[string]bool,
 	repeated func(block string) []hcl.Expression) bool {
 	if e == nil {
@@ -208,7 +205,7 @@ func head(t hcl.Traversal) string {
 // of returns the addresses of all resources of a node.
 func (m module) of(node string) []string { return addresses(m.perNode, node) }
 
-// keptOf returns those of them that remain while the node has no instance.
+// keptOf returns the addresses of the node's resources that stay while the node has no instance.
 func (m module) keptOf(node string) []string { return addresses(m.kept, node) }
 
 func addresses(blocks []string, node string) []string {
@@ -219,7 +216,7 @@ func addresses(blocks []string, node string) []string {
 	return all
 }
 
-// keeps reports whether the resource at an address remains while its node has no instance.
+// keeps reports whether the resource at an address stays while its node has no instance.
 func (m module) keeps(address string) bool {
 	path, problems := hclsyntax.ParseTraversalAbs([]byte(address), "", hcl.InitialPos)
 	return !problems.HasErrors() && slices.Contains(m.kept, head(path))
@@ -229,15 +226,15 @@ func (m module) keeps(address string) bool {
 func (m module) shards() error {
 	if !m.divided {
 		return errors.New("the cluster has several Terraform workspaces, and the root module has no variable \"shard\": " +
-			"it is older than reconfigure, and would take the nodes of the other workspaces for removed ones where " +
-			"Terraform is called by hand")
+			"it is older than this reconfigure. If Terraform is called by hand, it would remove the nodes of the other " +
+			"workspaces")
 	}
 	if len(m.unsharded) == 0 {
 		return nil
 	}
 	return fmt.Errorf("the cluster has several Terraform workspaces, each of which would make %s of the root module "+
 		"for itself. What belongs to a node needs "+
-		"for_each = local.nodes in the place of var.nodes; what the nodes share needs count = local.shared ? 1 : 0 "+
+		"for_each = local.nodes instead of var.nodes; what the nodes share needs count = local.shared ? 1 : 0 "+
 		"(see the module's README.md)", strings.Join(m.unsharded, ", "))
 }
 
@@ -246,9 +243,9 @@ func instance(block, node string) string {
 	return block + "[" + string(hclwrite.TokensForValue(cty.StringVal(node)).Bytes()) + "]"
 }
 
-// owner returns the node that owns the resource at an address; empty for a shared resource. The owner is not known if
-// the block is no longer in the module, or has a key that is not a node name. isNode is needed for keys inside a
-// module, and for blocks that were removed.
+// owner returns the node that owns the resource at an address; empty for a shared resource. The owner is unknown if
+// the block is no longer in the module, or if the key is not a node name. isNode checks keys inside a module and keys
+// of removed blocks.
 func (m module) owner(address string, isNode func(string) bool) (node string, known bool) {
 	path, problems := hclsyntax.ParseTraversalAbs([]byte(address), "", hcl.InitialPos)
 	if problems.HasErrors() || len(path) < 2 {

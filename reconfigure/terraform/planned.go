@@ -22,8 +22,8 @@ const (
 )
 
 // planned makes the plan for the fence from the events of `terraform plan -json`, which saves a run of `terraform
-// show`. It is false if the events do not suffice: for an update or a replacement because of attributes, which they do
-// not name, and for anything unknown.
+// show`. It returns false if the events do not suffice: for updates and replacements because of attributes, since the
+// events do not name the attributes, and for anything unknown.
 func planned(events []event) (*tfjson.Plan, bool) {
 	prior := &tfjson.StateModule{}
 	p := &tfjson.Plan{PriorState: &tfjson.State{Values: &tfjson.StateValues{RootModule: prior}}}
@@ -82,8 +82,8 @@ func count(p *tfjson.Plan) summary {
 	return counted
 }
 
-// known reports whether the events are of a version whose events are known to have all changes of a plan. Terraform
-// 1.14 has actions, which are not resources.
+// known reports whether the events of this version include all changes of a plan. Terraform 1.14 has actions, which
+// are not resources.
 func known(e event) bool {
 	for told, constraint := range map[string]string{e.Terraform: ">= 1.5, < 1.14", e.Tofu: ">= 1.6, < 1.13"} {
 		v, err := version.NewVersion(told)

@@ -36,10 +36,10 @@ func (d *Driver) listed(ctx context.Context) ([]*tfjson.StateResource, error) {
 	return state.list()
 }
 
-// makePorts makes the missing kept ports. It runs after the instances of a deploy, in a run of its own: Terraform
-// begins no instance before it has made all ports, so that without quota for the ports no instance would be made. A
-// port that cannot be made is not a failure of its node: the node's next instance gets one, or the next deploy makes
-// it. It is reported to watch.
+// makePorts makes the missing kept ports. A separate run makes them, after the instances of a deploy: Terraform
+// begins no instance before it has made all ports, so without quota for the ports it would make no instance. A port
+// that cannot be made is not a failure of its node: the node's next instance gets one, or the next deploy makes it.
+// The error is passed to watch.
 func (d *Driver) makePorts(ctx context.Context, p reconfigure.Plan, watch func(node, message string)) error {
 	ours := reconfigure.Plan{Shared: true, Desired: reconfigure.InShard(p.Desired, d.cfg.Workspace)}
 	m, err := d.module(false) // the preview of the instances has checked the workspaces
@@ -67,7 +67,7 @@ func (d *Driver) makePorts(ctx context.Context, p reconfigure.Plan, watch func(n
 		return fmt.Errorf("make the ports of %s: %w", missing, err)
 	}
 	for node := range failures.Nodes().All() {
-		watch(node, "its port was not made ahead: "+failures[node].Error())
+		watch(node, "its port was not made in advance: "+failures[node].Error())
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func portOnly(nodes map[string]reconfigure.Spec) nodeset.NodeSet {
 	return nodeset.Of(names...)
 }
 
-// missingPorts returns those of them that lack a kept resource in the state, or have it tainted.
+// missingPorts returns the nodes of portOnly whose kept resource is missing in the state or tainted.
 func missingPorts(state []*tfjson.StateResource, nodes map[string]reconfigure.Spec, m module) nodeset.NodeSet {
 	there := map[string]bool{}
 	for _, r := range state {
@@ -111,7 +111,7 @@ func (f fenced) keptAllows(node string, rc *tfjson.ResourceChange, effect reconf
 		(effect == reconfigure.EffectCreate || effect == reconfigure.EffectReplace && tainted):
 		return f.ours.Shared || asked.Action == reconfigure.Remove
 	case asked.Action == reconfigure.Create && !f.present[node] && effect != reconfigure.EffectDelete:
-		return true // it is from an earlier declaration, with another network for example, and no instance uses it
+		return true // no instance uses the port, which is from an earlier declaration, with another network for example
 	}
 	return nodeAllows(asked.Action, effect, tainted)
 }

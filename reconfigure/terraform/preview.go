@@ -16,17 +16,17 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// abandoned is the age at which a preview that was not applied is removed. No operation applies one that old.
+// abandoned is the age at which a preview that was not applied is removed. No operation applies such an old one.
 const abandoned = 24 * time.Hour
 
-// lockAnswer is how long a preview waits for the lock of the state. Runs of Terraform by hand often need less.
+// lockAnswer is how long a preview waits for the lock of the state. Most runs of Terraform by hand take less time.
 const lockAnswer = 10 * time.Second
 
 // Preview has Terraform plan the changes of p in this shard, and saves that plan. If it has changes that p does not
 // name, the error is a *reconfigure.Refusal. If Terraform cannot plan because of single nodes, it is a
 // *reconfigure.Unplannable. It changes neither cloud nor state nor the map of nodes. A *LockedError, with
-// reconfigure.ClassLocked, means that another process has locked the state. It comes after lockAnswer, not only after
-// the lock timeout, since only then Terraform says whose lock it is. It may be retried.
+// reconfigure.ClassLocked, means that another process has locked the state. Preview returns it after lockAnswer
+// instead of the lock timeout, since Terraform names the holder only when it gives up. Preview may be retried.
 func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview reconfigure.Preview, err error) {
 	if !p.Provisions() {
 		return reconfigure.Preview{Plan: p}, nil
@@ -56,7 +56,7 @@ func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview recon
 	return preview, nil
 }
 
-// preview saves Terraform's plan for a plan of this shard, if the fence accepts it.
+// preview saves Terraform's plan for a plan of this shard if the fence accepts it.
 func (d *Driver) preview(ctx context.Context, p reconfigure.Plan, args arguments,
 	m module) (preview reconfigure.Preview, err error) {
 	if err := d.sweep(); err != nil {
@@ -79,8 +79,8 @@ func (d *Driver) preview(ctx context.Context, p reconfigure.Plan, args arguments
 	return reconfigure.Preview{Plan: p, File: filepath.Join(dir, savedPlan), Changes: changes}, nil
 }
 
-// allowed saves Terraform's plan in dir, and checks it with the fence: by the events of the plan, or, if those are not
-// accepted, by the saved plan, which has more details.
+// allowed saves Terraform's plan in dir, and checks it with the fence: by the events of the plan or, if the fence
+// does not accept those, by the saved plan, which has more details.
 func (d *Driver) allowed(ctx context.Context, dir string, p reconfigure.Plan, args arguments, m module) (
 	[]reconfigure.ResourceChange, error,
 ) {
@@ -101,8 +101,8 @@ func (d *Driver) allowed(ctx context.Context, dir string, p reconfigure.Plan, ar
 	return changes, ofStopped(err, p)
 }
 
-// ofStopped returns a refusal that concerns nothing but nodes that the plan starts or stops as an Unplannable: their
-// instances differ in more than their power state, and the other nodes of the plan can do without them.
+// ofStopped converts a refusal that concerns only nodes that the plan starts or stops to an Unplannable: their
+// instances differ in more than their power state, and the rest of the plan can go on without them.
 func ofStopped(err error, p reconfigure.Plan) error {
 	refusal := (*reconfigure.Refusal)(nil)
 	if !errors.As(err, &refusal) {
@@ -137,7 +137,7 @@ func (d *Driver) Discard(p reconfigure.Preview) error {
 const (
 	previewPrefix = "preview-"
 	savedPlan     = "tfplan"
-	variablesFile = "nodes.tfvars.json" // of the plan
+	variablesFile = "nodes.tfvars.json"
 )
 
 // sweep removes old previews, for example of a worker that died.
@@ -156,7 +156,6 @@ func (d *Driver) sweep() error {
 	return nil
 }
 
-// arguments is the arguments of a `terraform plan`.
 type arguments struct {
 	targets, replace []string
 	refresh          bool
@@ -164,12 +163,12 @@ type arguments struct {
 	lockTimeout      time.Duration
 }
 
-// planArguments returns the arguments for a plan, and reports whether Terraform must plan at all. Before is the map of
-// nodes of the last apply. Both are of one shard.
+// planArguments returns the arguments for a plan, and reports whether Terraform must plan at all. Before is the map
+// of nodes of the last apply. Plan and map are those of one shard.
 func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m module) (args arguments, needed bool) {
 	args = arguments{
-		// A removal needs no refresh where removing a missing resource succeeds. Without it, it is cheaper, and
-		// possible if an instance is in a status that the provider cannot read.
+		// A removal needs no refresh where removing a missing resource succeeds. Without a refresh it is cheaper, and
+		// also works if an instance is in a status that the provider cannot read.
 		refresh: p.Shared || m.kinds.RefreshRemovals || !p.Provisioned().Equal(p.Nodes(reconfigure.Remove)),
 	}
 	provisioned := p.Provisioned()
@@ -189,8 +188,8 @@ func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m mod
 		return args, len(args.targets) > 0 // without targets Terraform would plan all resources
 	}
 	args.targets = append(args.targets, m.shared...)
-	// For a shared resource that refers to the control node, such as its floating IP, Terraform plans that resource of
-	// all nodes, unless some are targets.
+	// A shared resource may refer to the control node, as its floating IP does. For such a resource Terraform plans
+	// the instances of all nodes, unless some are targets.
 	for node, spec := range p.Desired {
 		if spec.Group == reconfigure.ControlGroup {
 			args.targets = append(args.targets, m.of(node)...)
@@ -201,17 +200,17 @@ func planArguments(p reconfigure.Plan, before map[string]reconfigure.Spec, m mod
 	return args, len(args.targets) > 0
 }
 
-// differs reports whether the Spec of a change differs from that of the last apply, so that Terraform replaces the
-// instance by itself. Else it may find nothing to do. A stopped instance would only be started, or started before it is
-// rebuilt.
+// differs reports whether the Spec of a change differs from that of the last apply, so that Terraform itself replaces
+// the instance. If they are equal, Terraform may find nothing to do. A stopped instance would only be started, or
+// started before it is rebuilt.
 func differs(before map[string]reconfigure.Spec, c reconfigure.Change) bool {
 	was, ok := before[c.Node]
 	return ok && was.HasInstance() && !was.Stopped() && was != c.Spec
 }
 
-// parallelism returns how many resources Terraform may change at a time: the number of nodes, so that all of them wait
-// for the cloud at the same time, and at most 50, as each takes several MB. More has no effect, since a node's
-// resources depend on one another. Ten is Terraform's default, and enough for the shared resources.
+// parallelism returns how many resources Terraform may change at a time: one for each node, so that all nodes wait
+// for the cloud at the same time. More have no effect, since a node's resources depend on one another. The maximum is
+// 50, since each takes several MB. The minimum is 10, Terraform's default, which suffices for the shared resources.
 func parallelism(nodes int) int { return min(max(10, nodes), 50) }
 
 func (a arguments) options(dir string) []tfexec.PlanOption {
@@ -275,7 +274,6 @@ func (d *Driver) savePlan(ctx context.Context, dir string, p reconfigure.Plan, a
 	return said, changes, nil
 }
 
-// show reads a saved plan.
 func (d *Driver) show(ctx context.Context, dir string) (saved *tfjson.Plan, err error) {
 	err = d.run(func(tf *tfexec.Terraform) (err error) {
 		saved, err = tf.ShowPlanFile(ctx, filepath.Join(dir, savedPlan))
@@ -287,8 +285,8 @@ func (d *Driver) show(ctx context.Context, dir string) (saved *tfjson.Plan, err 
 	return saved, nil
 }
 
-// culprits returns the nodes of a plan because of which Terraform could not plan; nil if any error is not of one of
-// these nodes.
+// culprits returns the nodes of p because of which Terraform could not plan; nil if any error belongs to something
+// else.
 func culprits(found []tfjson.Diagnostic, m module, p reconfigure.Plan) *reconfigure.Unplannable {
 	planned := p.Provisioned()
 	said := map[string][]string{}

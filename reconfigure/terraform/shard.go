@@ -17,8 +17,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// A shard is a workspace of the root module with a state of its own. Its name is that of the workspace, and empty for
-// the default workspace.
+// A shard is a workspace of the root module with its own state. Its name is that of the workspace, and empty for the
+// default workspace.
 
 // workspace returns Terraform's name of a shard.
 func workspace(shard string) string {
@@ -28,9 +28,8 @@ func workspace(shard string) string {
 	return shard
 }
 
-// launcher writes a program that runs Terraform in a shard's workspace, whichever one is selected, and returns its
-// path. TF_WORKSPACE selects the workspace for one run only, and terraform-exec removes it from the
-// environment.
+// launcher writes a program that runs Terraform in a shard's workspace, regardless of the selected one, and returns
+// its path. TF_WORKSPACE selects the workspace for one run only, and terraform-exec removes it from the environment.
 func launcher(dir, binary, shard string) (string, error) {
 	path := filepath.Join(dir, "terraform-"+workspace(shard))
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
@@ -38,7 +37,7 @@ func launcher(dir, binary, shard string) (string, error) {
 	if was, err := os.ReadFile(path); err == nil && string(was) == script {
 		return path, nil
 	}
-	// A process that is started meanwhile would inherit the open file, and the launcher could not be run: ETXTBSY of
+	// A process that starts meanwhile would inherit the open file, and running the launcher would fail: ETXTBSY of
 	// execve(2).
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -59,7 +58,7 @@ func (d *Driver) Shards(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	var workspaces []string
-	// Not with a launcher: with TF_WORKSPACE Terraform prints more than the list.
+	// The launcher is not used: with TF_WORKSPACE Terraform prints more than the list.
 	err = d.with(d.cfg.Binary, func(tf *tfexec.Terraform) (err error) {
 		workspaces, _, err = tf.WorkspaceList(ctx)
 		return err
@@ -90,7 +89,6 @@ func (d *Driver) module(several bool) (module, error) {
 	return m, nil
 }
 
-// strayed returns an error if a plan has changes of another shard. All is the stored map of nodes of all shards.
 func (d *Driver) strayed(p reconfigure.Plan, all map[string]reconfigure.Spec) error {
 	for node := range p.Provisioned().All() {
 		spec, known := p.Desired[node]
@@ -98,7 +96,7 @@ func (d *Driver) strayed(p reconfigure.Plan, all map[string]reconfigure.Spec) er
 			spec, known = all[node]
 		}
 		if known && spec.Shard != d.cfg.Workspace {
-			return fmt.Errorf("%s belongs to the workspace %s, and not to %s",
+			return fmt.Errorf("%s belongs to the workspace %s, not to %s",
 				node, workspace(spec.Shard), workspace(d.cfg.Workspace))
 		}
 	}

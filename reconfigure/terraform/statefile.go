@@ -28,7 +28,7 @@ type stateFile struct {
 // fields is a JSON object; only some of its fields are parsed.
 type fields map[string]json.RawMessage
 
-// stateResource is the objects of a block.
+// stateResource has the objects of a block.
 type stateResource struct {
 	top                      fields
 	module, mode, kind, name string
@@ -106,7 +106,7 @@ func (f fields) without(name string) fields {
 // text returns a field that is a string; empty if it is not one.
 func (f fields) text(name string) string {
 	var value string
-	_ = json.Unmarshal(f[name], &value) // another type is no string
+	_ = json.Unmarshal(f[name], &value) // a field of another type is ignored
 	return value
 }
 
@@ -214,8 +214,8 @@ func (r *stateResource) at(node string) []int {
 }
 
 // pull reads the state. Terraform's local back end empties its file before it writes it, and `terraform state pull`
-// waits for no lock: where there is such a file, and nothing in it that is a state, an apply may be writing it, and it
-// is read again. A file that stays so is an error: see damaged.
+// waits for no lock: if the file exists and has no state, an apply may be writing it, and pull reads it again. If the
+// file stays without a state, pull returns an error: see damaged.
 func (d *Driver) pull(ctx context.Context) (*stateFile, error) {
 	const tries, pause = 5, 50 * time.Millisecond
 	for try := 1; ; try++ {

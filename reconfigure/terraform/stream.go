@@ -31,7 +31,7 @@ type event struct {
 		Importing json.RawMessage `json:"importing"`
 	} `json:"change"`
 	Changes    *summary           `json:"changes"`
-	Terraform  string             `json:"terraform"` // its version
+	Terraform  string             `json:"terraform"` // Terraform's version
 	Tofu       string             `json:"tofu"`      // OpenTofu's version
 	Diagnostic *tfjson.Diagnostic `json:"diagnostic"`
 }
@@ -53,8 +53,8 @@ const (
 	applyErrored  = "apply_errored"
 )
 
-// stream parses the events in Terraform's output. It ignores other lines, of a crash for example; terraform-exec's
-// error has them.
+// stream parses the events in Terraform's output. It ignores other lines, for example those of a crash, which are in
+// terraform-exec's error.
 type stream struct {
 	on      func(event) // called with each event; may be nil
 	class   classifier
@@ -93,7 +93,7 @@ func (s *stream) errors() []tfjson.Diagnostic {
 	return found
 }
 
-// explain returns the error of a failed run: that of the context, a *LockedError, Terraform's errors, or else
+// explain returns the error of a failed run: the context's error, a *LockedError, Terraform's errors, or else
 // terraform-exec's.
 func (s *stream) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -122,7 +122,7 @@ func sentence(d tfjson.Diagnostic) string {
 	return missingError.ReplaceAllString(said, "")
 }
 
-// missingError is how the provider prints that the cloud has named no error.
+// missingError is what the provider prints if the cloud gives no error.
 var missingError = regexp.MustCompile(`\. last error: %!s\(<nil>\)`)
 
 // progress returns the progress message for an event, without the node's name; empty for other events.
@@ -142,5 +142,5 @@ func progress(e event) string {
 	}
 }
 
-// errKilled is the error of a Terraform that was ended by a signal.
-var errKilled = errors.New("it was killed, and resources that it was making may exist without being in its state")
+// errKilled is the error of a run that a signal ended.
+var errKilled = errors.New("Terraform was killed; resources that it was making may exist and be missing in its state")

@@ -15,8 +15,8 @@ import (
 // classifier returns the class of an error of Terraform's provider.
 type classifier func(words string) reconfigure.Class
 
-// verdicts returns the failures by node. It is false if they do not explain all errors: a shared resource failed, or
-// something that is not a resource, such as writing the state.
+// verdicts returns the failures by node. It returns false if they do not explain all errors: a shared resource
+// failed, or something that is not a resource, such as writing the state.
 func (c classifier) verdicts(
 	changes []reconfigure.ResourceChange, events []event,
 ) (failures reconfigure.Failures, all bool) {
@@ -31,11 +31,11 @@ func (c classifier) verdicts(
 		}
 		failures[node] = c.told(left.said)
 	}
-	// A shared resource without an error of its own was not begun because of a node that failed.
+	// A shared resource without an error of its own was not begun because a node failed.
 	return failures, all && len(why) == 0 && !shared.failed && len(failures) > 0
 }
 
-// cutOff is verdicts for a run that was interrupted. It is false as well if a shared resource was not changed.
+// cutOff is verdicts for a run that was interrupted. It also returns false if a shared resource was not changed.
 func (c classifier) cutOff(
 	changes []reconfigure.ResourceChange, events []event,
 ) (failures reconfigure.Failures, all bool) {
@@ -68,9 +68,9 @@ func ofInterrupt(e event) bool {
 
 // remains is the changes of a node that were not completed.
 type remains struct {
-	reconfigure.ResourceChange          // the first
-	begun                      bool     // any of the node's changes
-	said                       []string // the errors
+	reconfigure.ResourceChange      // the node's first change
+	begun                      bool // any of the node's changes
+	said                       []string
 }
 
 // String returns the first change, as part of a sentence.
@@ -124,8 +124,8 @@ func firstOf(why map[string][]string) string {
 	return ""
 }
 
-// told makes one error of several messages of Terraform's. Its class is ClassUnknown if any of them has it, since it is
-// unknown then what exists; else the first one.
+// told makes one error of several messages of Terraform's. Its class is ClassUnknown if any of them has that class,
+// since it is then unknown what exists; else the class of the first.
 func (c classifier) told(sentences []string) error {
 	class := reconfigure.ClassOther
 	for _, said := range sentences {
@@ -149,9 +149,9 @@ func by(kind string, events []event) map[string][]string {
 	return done
 }
 
-// reasons returns Terraform's errors by address; false if an error has no known resource. The error of a
-// removal has no address, as there is no configuration for it. It belongs to a resource that failed
-// without another error: the one whose id it names, else to all of them.
+// reasons returns Terraform's errors by address; false if an error has no known resource. The error of a removal has
+// no address, as there is no configuration for it. It belongs to the resource that failed without another error and
+// whose id it names; if it names none, to all that failed without another error.
 func reasons(events []event) (why map[string][]string, all bool) {
 	why = map[string][]string{}
 	var loose []string
@@ -164,7 +164,7 @@ func reasons(events []event) (why map[string][]string, all bool) {
 			why[e.Diagnostic.Address] = append(why[e.Diagnostic.Address], sentence(*e.Diagnostic))
 		}
 	}
-	ids := map[string]string{} // of those that failed without a reason
+	ids := map[string]string{} // of the resources that failed without a reason
 	for _, e := range events {
 		if _, explained := why[e.Hook.Resource.Address]; e.Type == applyErrored && !explained {
 			ids[e.Hook.Resource.Address] = idOf(e.Hook.Resource.Address, events)
@@ -196,8 +196,8 @@ func idOf(address string, events []event) string {
 	return ""
 }
 
-// completed reports whether the actions that Terraform reported as complete are the whole effect. It reports the two
-// parts of a replacement separately.
+// completed reports whether the actions that Terraform reported as complete are the whole effect. Terraform reports
+// the two parts of a replacement separately.
 func completed(effect reconfigure.Effect, done []string) bool {
 	switch effect {
 	case reconfigure.EffectReplace:

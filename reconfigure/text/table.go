@@ -7,8 +7,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 )
 
-// Table writes rows in columns, the first one as the header, each line cut to width characters; zero cuts nothing. An
-// empty cell is a dash. A column without any content below its header is left out.
+// Table writes rows in columns, the first row as the header. Lines are cut to width characters; zero means no limit.
+// An empty cell is shown as a dash, and a column without content below its header is left out.
 func Table(w io.Writer, rows [][]string, width int) error {
 	used := make([]bool, len(rows[0]))
 	for _, row := range rows[1:] {
@@ -43,7 +43,7 @@ func Table(w io.Writer, rows [][]string, width int) error {
 	return err
 }
 
-// style has no lines, and two blanks between columns.
+// style is a style without lines, with two blanks between columns.
 func style() table.Style {
 	s := table.StyleDefault
 	s.Box = table.BoxStyle{PaddingRight: "  "}

@@ -13,8 +13,8 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// TerminalSize is the columns and lines of a terminal, asked for each time since people resize it; those of a usual
-// one where they are unknown.
+// TerminalSize returns the columns and lines of a terminal, or 100 and 24 if they are unknown. It asks the terminal
+// at each call, since people resize it.
 func TerminalSize(w io.Writer) (width, height int) {
 	if f, ok := w.(*os.File); ok {
 		width, height, _ = term.GetSize(int(f.Fd()))

@@ -1,5 +1,5 @@
-// Package text lays out what people read: tables, wrapped paragraphs, hostlists of nodes of which the same is told,
-// lengths of time, and how large their terminal is. It knows nothing of clusters.
+// Package text lays out output for people: tables, wrapped paragraphs, groups of nodes with the same message, and
+// durations. It also reads the size of the terminal. It knows nothing about clusters.
 package text
 
 import (
@@ -13,7 +13,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Printable replaces what a terminal would obey: messages are made by other programs, and by machines.
+// Printable replaces control characters, which a terminal would execute: messages come from other programs and from
+// nodes.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {
@@ -26,10 +27,10 @@ func Printable(s string) string {
 	}, s)
 }
 
-// OneLine is text on a single line.
+// OneLine returns text on a single line.
 func OneLine(s string) string { return strings.Join(strings.Fields(Printable(s)), " ") }
 
-// Clip cuts text to a number of characters, and marks that it did.
+// Clip cuts text to a number of characters, and marks the cut.
 func Clip(s string, width int) string {
 	if r := []rune(s); len(r) > width {
 		return string(r[:max(width-1, 0)]) + "…"
@@ -37,10 +38,10 @@ func Clip(s string, width int) string {
 	return s
 }
 
-// Wrap breaks text into lines of at most width characters where it has blanks, and keeps the breaks that it has. What
-// has no blank is not broken: it may be an address to copy. Text without characters has no lines.
+// Wrap breaks text at blanks into lines of at most width characters, and keeps existing line breaks. It does not
+// break words, since they may be addresses to copy. An empty text has no lines.
 func Wrap(s string, width int) []string {
-	const least = 20 // on a narrower terminal than that the terminal breaks the lines
+	const least = 20 // a narrower terminal breaks the lines itself
 	var lines []string
 	for paragraph := range strings.Lines(strings.TrimSpace(Printable(s))) {
 		words := strings.Join(strings.Fields(paragraph), " ")
@@ -49,7 +50,7 @@ func Wrap(s string, width int) []string {
 	return lines
 }
 
-// Ago is how long something is past; empty where it never was.
+// Ago returns how long ago then was; empty for the zero time.
 func Ago(now, then time.Time) string {
 	if then.IsZero() {
 		return ""
@@ -57,7 +58,7 @@ func Ago(now, then time.Time) string {
 	return Span(now.Sub(then))
 }
 
-// Span is a length of time in two units at most: 45s, 2m05s, 3h20m, 4d02h.
+// Span returns a duration in at most two units: 45s, 2m05s, 3h20m, 4d02h.
 func Span(d time.Duration) string {
 	d = max(d, 0)
 	seconds, minutes, hours := int(d.Seconds()), int(d.Minutes()), int(d.Hours())
@@ -72,15 +73,15 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", hours/24, hours%24)
 }
 
-// Group is nodes of which the same is told.
+// Group is a group of nodes with the same message.
 type Group[T any] struct {
-	First T // what is told, as it is told of one of them
+	First T // the message of the group's first node
 	Nodes nodeset.NodeSet
 }
 
-// GroupNodes puts those together of which the same is told, in the order in which it is told first: an image that has
-// changed concerns thousands of nodes. The key of what is told is all of it but the node, which is empty where it is
-// told of no single one.
+// GroupNodes groups nodes that have the same message, in the order of first appearance: a changed image, for example,
+// concerns thousands of nodes. The function key splits a message into the node and the rest; the node is empty if the
+// message is not about a single node.
 func GroupNodes[T any, K comparable](all []T, key func(T) (node string, rest K)) []Group[T] {
 	var (
 		groups []Group[T]

@@ -21,20 +21,20 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/placement"
 )
 
-// tempo is how long is waited for what.
+// tempo has the time limits and intervals.
 type tempo struct {
-	poll time.Duration // between two looks at a domain
-	soft time.Duration // until a guest that is asked to has shut down
+	poll time.Duration // between two polls of a domain
+	soft time.Duration // until a guest has shut down
 }
 
 func usual() tempo { return tempo{poll: time.Second, soft: 2 * time.Minute} }
 
 var (
 	errNoPorts  = errors.New("instances of libvirt have no ports")
-	errNoImages = errors.New("reconfigure makes no images of instances of libvirt; virt-builder(1) makes some")
+	errNoImages = errors.New("reconfigure makes no images of libvirt's instances; use virt-builder(1)")
 )
 
-// Client asks the hosts of a table. It is safe for concurrent use, and connects again where a connection has ended.
+// Client asks the hosts of a table. It is safe for concurrent use, and reconnects after a connection has ended.
 type Client struct {
 	cloud.NoPorts
 	cloud.NoMarks
@@ -46,7 +46,7 @@ type Client struct {
 	hosts  []*host
 }
 
-// Open reads the table of hosts of an access. The hosts are connected to when they are needed.
+// Open reads the table of hosts of an access. It does not connect: the first call for a host does.
 func Open(_ context.Context, access reconfigure.Access) (*Client, error) {
 	table, err := readTable(access.Dir, access.Cloud)
 	if err != nil {
@@ -71,9 +71,9 @@ type host struct {
 	libvirt *rpc.Libvirt
 }
 
-// address is the parts of a URI of libvirt's that are used.
+// address has the parts of a libvirt URI that are used.
 type address struct {
-	name   rpc.ConnectURI // the driver's own
+	name   rpc.ConnectURI // the driver's URI
 	dialer socket.Dialer
 }
 
@@ -115,7 +115,7 @@ func parseURI(text string) (address, error) {
 	return address{}, fmt.Errorf("uri %q is neither qemu:///system nor qemu+ssh://HOST/system", text)
 }
 
-// connection returns the open connection, or makes one.
+// connection returns the open connection, or opens one.
 func (h *host) connection() (*rpc.Libvirt, error) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -134,7 +134,8 @@ func (h *host) connection() (*rpc.Libvirt, error) {
 	return connected, nil
 }
 
-// call calls do with a connection. The library knows no contexts: when ctx ends, call returns, and do may go on.
+// call calls do with a connection. The library does not support contexts: when ctx ends, call returns, and do may go
+// on.
 func call[T any](ctx context.Context, h *host, do func(*rpc.Libvirt) (T, error)) (T, error) {
 	type answer struct {
 		is  T
@@ -162,7 +163,7 @@ func call[T any](ctx context.Context, h *host, do func(*rpc.Libvirt) (T, error))
 	}
 }
 
-// failed adds the host and the class to an error of libvirt's.
+// failed adds the host and the class to an error.
 func (h *host) failed(err error) error {
 	if err == nil {
 		return nil
@@ -170,12 +171,12 @@ func (h *host) failed(err error) error {
 	class := providerClass(err.Error())
 	var said rpc.Error
 	if !errors.As(err, &said) && class == reconfigure.ClassOther {
-		class = reconfigure.ClassCloud // not libvirt's: of the connection
+		class = reconfigure.ClassCloud // an error of the connection
 	}
 	return reconfigure.Classify(class, fmt.Errorf("%s: %w", h.URI, err))
 }
 
-// absent reports whether libvirt does not have something.
+// absent reports whether err says that libvirt does not have something.
 func absent(err error) bool {
 	var said rpc.Error
 	if !errors.As(err, &said) {
@@ -201,9 +202,9 @@ func onAll[T any](ctx context.Context, c *Client, do func(*host, *rpc.Libvirt) (
 	return answers, group.Wait()
 }
 
-// Resolve says what the names of a source mean at this moment, or all that is wrong with them. An image is a volume of
-// the pool, and a network one of libvirt's; every host must have them. Their ids are the names, since those of libvirt
-// differ between hosts.
+// Resolve returns the current ids of the names of a source, or all errors in them. An image is a volume of the pool,
+// and a network one of libvirt's; every host must have them. Their ids are the names, since those of libvirt differ
+// between hosts.
 func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved {
 	var problems []error
 	class := reconfigure.ClassMissing

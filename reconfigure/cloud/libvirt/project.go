@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/placement"
 )
 
-// Room is what the table lets instances take, and what all domains of the hosts take, whosever they are: of all hosts
-// together, and of each one by its shard. A domain that is off counts, since it may be started.
+// Room returns the limits in the table, and the use by all domains of the hosts, also those of others: for all hosts
+// together, and for each host by its shard. A domain that is off counts, since it may be started.
 func (c *Client) Room(ctx context.Context) (reconfigure.Room, error) {
 	all, err := c.domains(ctx)
 	if err != nil {
@@ -24,12 +24,12 @@ func (c *Client) Room(ctx context.Context) (reconfigure.Room, error) {
 	return placement.Room(c.table.limits(), c.table.Flavors, used), nil
 }
 
-// Flavors returns what one instance of each flavor takes, by name and by id.
+// Flavors returns the use by one instance of each flavor, by name and by id.
 func (c *Client) Flavors(context.Context) (map[string]reconfigure.Use, error) {
 	return c.table.Flavors.UsesByAnyName(), nil
 }
 
-// ProjectServers returns all domains of the hosts, whosever they are.
+// ProjectServers returns all domains of the hosts, also those of others.
 func (c *Client) ProjectServers(ctx context.Context) ([]reconfigure.ProjectServer, error) {
 	all, err := c.domains(ctx)
 	var found []reconfigure.ProjectServer
@@ -60,7 +60,7 @@ func (c *Client) Namesakes(ctx context.Context) (map[string][]reconfigure.Server
 	return others, nil
 }
 
-// Images returns the volumes of the pool of the first host that no cluster of ours has made.
+// Images returns the volumes in the first host's pool that no eiffel cluster has made.
 func (c *Client) Images(ctx context.Context) ([]reconfigure.Image, error) {
 	domains, err := c.domains(ctx)
 	if err != nil {
@@ -96,5 +96,5 @@ func (c *Client) Images(ctx context.Context) ([]reconfigure.Image, error) {
 	})
 }
 
-// Clock is this host's time, since libvirt says none of the hosts'.
+// Clock returns this host's time, since libvirt does not report the time of its hosts.
 func (c *Client) Clock(context.Context) (time.Time, error) { return time.Now(), nil }

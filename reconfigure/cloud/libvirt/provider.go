@@ -1,8 +1,8 @@
-// Package libvirt asks hosts with libvirt, beside Terraform: what names mean, which instances the cluster has, where
-// they are and what their consoles say. A cloud is a table of hosts in the cluster directory. It makes nothing, and
-// removes only what Terraform does not know.
+// Package libvirt asks hosts with libvirt directly, in addition to Terraform: for the ids of names, the instances of
+// the cluster, their addresses and their console logs. A cloud is a table of hosts in the cluster directory. The
+// package creates nothing, and removes only what Terraform does not know.
 //
-// Every call may be repeated.
+// Every call may be retried.
 package libvirt
 
 import (
@@ -18,8 +18,8 @@ import (
 // domainType is the type of a node's instance in the root module.
 const domainType = "libvirt_domain"
 
-// Provider describes hosts with libvirt. Their nodes have no ports, and what an interrupted Terraform leaves is made
-// anew and not adopted.
+// Provider describes hosts with libvirt. Their nodes have no ports, and instances of an interrupted Terraform are
+// made anew, not adopted.
 func Provider() reconfigure.Provider {
 	return reconfigure.Provider{
 		Name:   "libvirt",
@@ -46,7 +46,7 @@ func Provider() reconfigure.Provider {
 	}
 }
 
-// Check returns an error if the cloud of an access is missing in the file of hosts. It asks no host.
+// Check returns an error if the cloud of an access is missing in the file of hosts. It does not ask the hosts.
 func Check(access reconfigure.Access) error {
 	_, err := readTable(access.Dir, access.Cloud)
 	return err

@@ -19,7 +19,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// domain is one of libvirt's domains, whosever it is.
+// domain is one of libvirt's domains, the cluster's or not.
 type domain struct {
 	reconfigure.Server
 	mark
@@ -27,10 +27,10 @@ type domain struct {
 	is      rpc.Domain
 	cores   int
 	memory  int      // MiB
-	volumes []string // names, in whatever pool
+	volumes []string // names, in any pool
 }
 
-// definition is the part of a domain's XML that is read (libvirt's documentation, "Domain XML format").
+// definition has the parts of a domain's XML that are read (libvirt's documentation, "Domain XML format").
 type definition struct {
 	Description string `xml:"description"`
 	Memory      struct {
@@ -61,7 +61,7 @@ type definition struct {
 	} `xml:"devices"`
 }
 
-// domains returns the domains of all hosts; absent ones of a list that has changed meanwhile are left out.
+// domains returns the domains of all hosts. It leaves out domains that were removed after they were listed.
 func (c *Client) domains(ctx context.Context) ([]domain, error) {
 	lists, err := onAll(ctx, c, func(h *host, l *rpc.Libvirt) ([]domain, error) {
 		listed, _, err := l.ConnectListAllDomains(1, 0)
@@ -137,14 +137,14 @@ func mebibytes(n int, unit string) int {
 	return n >> 10
 }
 
-// status returns the status of a domain in the words of reconfigure.Server, and what went wrong.
+// status returns the status of a domain in the terms of reconfigure.Server, and its fault.
 func status(state rpc.DomainState, reason int32) (status, fault string) {
 	switch state {
 	case rpc.DomainRunning, rpc.DomainBlocked, rpc.DomainNostate:
 		return reconfigure.ServerActive, ""
 	case rpc.DomainPaused:
 		if rpc.DomainPausedReason(reason) == rpc.DomainPausedIoerror {
-			return "ERROR", "an error of its disk: the storage of the host may be full"
+			return "ERROR", "an error of its disk: the host's storage may be full"
 		}
 		return "PAUSED", ""
 	case rpc.DomainPmsuspended:
@@ -162,10 +162,10 @@ func status(state rpc.DomainState, reason int32) (status, fault string) {
 	return "SHUTOFF", ""
 }
 
-// addresses is the IPv4 addresses of networks, by MAC.
+// addresses has the IPv4 addresses in networks, by network and MAC.
 type addresses map[string]map[string]string
 
-// of returns the address of a MAC in a network: the reserved one, else that of its newest lease.
+// of returns the address of a MAC in a network: the reserved one, else the address of its newest lease.
 func (a addresses) of(l *rpc.Libvirt, network, mac string) (string, error) {
 	if a[network] == nil {
 		found, err := networkAddresses(l, network)
@@ -217,12 +217,12 @@ func networkAddresses(l *rpc.Libvirt, name string) (map[string]string, error) {
 	return found, nil
 }
 
-// ours reports whether a domain is of this cluster.
+// ours reports whether a domain belongs to this cluster.
 func (c *Client) ours(m mark) bool {
 	return c.access.Identity.ID != "" && m.ClusterID == c.access.Identity.ID
 }
 
-// Servers returns the instances of the whole cluster in any status, by node, the oldest first.
+// Servers returns all instances of the cluster, in any status, by node, the oldest first.
 func (c *Client) Servers(ctx context.Context, _ nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
 	all, err := c.domains(ctx)
 	if err != nil {
@@ -279,13 +279,13 @@ func (c *Client) Server(ctx context.Context, id string) (reconfigure.Server, boo
 	return d.Server, there, err
 }
 
-// Fault is what libvirt says went wrong with an instance; empty if nothing did, or the instance is gone.
+// Fault returns libvirt's fault of an instance; empty if there is none, or the instance is gone.
 func (c *Client) Fault(ctx context.Context, id string) (string, error) {
 	d, _, err := c.find(ctx, id)
 	return d.Fault, err
 }
 
-// Reboot has the guest shut down, and starts it again. A guest that does not shut down in time is switched off.
+// Reboot shuts the guest down and starts it again. If the guest does not shut down in time, Reboot switches it off.
 func (c *Client) Reboot(ctx context.Context, id string) error {
 	d, there, err := c.find(ctx, id)
 	if err != nil {
@@ -307,7 +307,7 @@ func (c *Client) Reboot(ctx context.Context, id string) error {
 	return err
 }
 
-// running leaves out the error of a domain that does not run.
+// running drops the error of a domain that does not run.
 func running(err error) error {
 	var said rpc.Error
 	if errors.As(err, &said) && rpc.ErrorNumber(said.Code) == rpc.ErrOperationInvalid {
@@ -316,7 +316,7 @@ func running(err error) error {
 	return err
 }
 
-// awaitOff returns when a domain is off. After a while it is switched off.
+// awaitOff returns when a domain is off. After a time limit it switches the domain off.
 func (c *Client) awaitOff(ctx context.Context, d domain) error {
 	late := time.Now().Add(c.tempo.soft)
 	for {
@@ -339,8 +339,8 @@ func (c *Client) awaitOff(ctx context.Context, d domain) error {
 	}
 }
 
-// Console is the end of what an instance has printed; all of it where lines is zero. It is in a volume of the pool,
-// where the root module has the host log it.
+// Console returns the last lines of an instance's console log; all of it if lines is zero. The log is a volume of the
+// pool; the root module makes the host write it.
 func (c *Client) Console(ctx context.Context, id string, lines int) (string, error) {
 	d, there, err := c.find(ctx, id)
 	if err != nil {
@@ -354,7 +354,7 @@ func (c *Client) Console(ctx context.Context, id string, lines int) (string, err
 		if err != nil {
 			return "", err
 		}
-		if err := l.StoragePoolRefresh(pool, 0); err != nil { // it does not know how long the file has become
+		if err := l.StoragePoolRefresh(pool, 0); err != nil { // without it libvirt does not know the file's new size
 			return "", err
 		}
 		volume, err := l.StorageVolLookupByName(pool, d.is.Name+".console")
@@ -380,9 +380,10 @@ func end(text string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "")
 }
 
-// RemoveServer removes an instance that Terraform does not know, with its volumes. The caller MUST make sure of that.
-// Just before, it is looked at once more: it must have the cluster's id and the name, and have been created before the
-// time; else nothing is removed, and the error says what is otherwise. One that is not there is success.
+// RemoveServer removes an instance that Terraform does not know, with its volumes; the caller MUST make sure that
+// Terraform does not know it. RemoveServer first reads the instance again: it must have the cluster's id and the
+// name, and have been created before the time; else nothing is removed, and the error says why. A missing instance is
+// success.
 func (c *Client) RemoveServer(ctx context.Context, id, name string, before time.Time) error {
 	d, there, err := c.find(ctx, id)
 	switch {
@@ -393,7 +394,7 @@ func (c *Client) RemoveServer(ctx context.Context, id, name string, before time.
 	case d.mark.Node != name:
 		return fmt.Errorf("instance %s is not removed: its name is %q, not %q", id, d.mark.Node, name)
 	case d.Server.Created.IsZero() || !d.Server.Created.Before(before):
-		return fmt.Errorf("instance %s is not removed: it was created at %q, which is too young", id, d.mark.Created)
+		return fmt.Errorf("instance %s is not removed: it was created at %q, which is too recent", id, d.mark.Created)
 	}
 	_, err = call(ctx, d.host, func(l *rpc.Libvirt) (none struct{}, err error) { return none, remove(l, d) })
 	if err != nil {
@@ -412,14 +413,14 @@ func remove(l *rpc.Libvirt, d domain) error {
 	}
 	pool, err := l.StoragePoolLookupByName(d.host.pool)
 	if err == nil {
-		err = l.StoragePoolRefresh(pool, 0) // it may not know a file that the hypervisor has made
+		err = l.StoragePoolRefresh(pool, 0) // libvirt may not know a file that the hypervisor made
 	}
 	if err != nil {
 		return err
 	}
 	for _, name := range d.volumes {
 		if !strings.HasPrefix(name, d.is.Name+".") {
-			continue // not the root module's
+			continue // not a volume of the root module
 		}
 		volume, err := l.StorageVolLookupByName(pool, name)
 		if err == nil {

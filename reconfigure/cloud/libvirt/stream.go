@@ -10,8 +10,9 @@ import (
 	"github.com/digitalocean/go-libvirt/socket"
 )
 
-// streamDialer makes connections that end each stream once. libvirtd may send more than one empty packet at the end of
-// a stream. The library expects none after the first, and all later calls of the connection would wait for ever.
+// streamDialer makes connections that end each stream once. libvirtd may send more than one empty packet at the end
+// of a stream. The library expects only one, and with a second one all later calls of the connection would wait
+// forever.
 type streamDialer struct{ socket.Dialer }
 
 func (d streamDialer) Dial() (net.Conn, error) {
@@ -22,19 +23,19 @@ func (d streamDialer) Dial() (net.Conn, error) {
 	return &streamConn{Conn: conn, ended: map[uint32]bool{}}, nil
 }
 
-// streamConn reads whole packets, and leaves out those of streams that have ended. One goroutine reads at a time.
+// streamConn reads whole packets, and drops those of streams that have ended. One goroutine reads at a time.
 type streamConn struct {
 	net.Conn
-	packet []byte          // what is left to read
-	ended  map[uint32]bool // by the serial number of the call
+	packet []byte          // the unread part of the current packet
+	ended  map[uint32]bool // by the serial number of the call: its stream has ended
 }
 
 // A packet begins with its length, then the program, version, procedure, type, serial number and status, each as four
 // bytes (libvirt's documentation, "Remote support", "Protocol structure").
 const (
 	headerSize = 28
-	longest    = 32 << 20 // of a packet: VIR_NET_MESSAGE_MAX
-	calls      = 1000     // that are remembered: packets of older ones do not come any more
+	longest    = 32 << 20 // the maximum length of a packet: VIR_NET_MESSAGE_MAX
+	calls      = 1000     // the number of ended calls to remember: packets of older ones do not come any more
 )
 
 func (c *streamConn) Read(p []byte) (int, error) {
@@ -59,15 +60,15 @@ func readPacket(r io.Reader) ([]byte, error) {
 	}
 	length := binary.BigEndian.Uint32(header)
 	if length < headerSize || length > longest {
-		return nil, fmt.Errorf("libvirtd has sent a packet of %d bytes", length)
+		return nil, fmt.Errorf("libvirtd sent a packet of %d bytes", length)
 	}
 	packet := append(header, make([]byte, length-headerSize)...)
 	_, err := io.ReadFull(r, packet[headerSize:])
 	return packet, err
 }
 
-// late reports whether a packet belongs to a stream that has ended, and notes the end of a stream: a packet without
-// data, or one that is not to be continued.
+// late reports whether a packet belongs to a stream that has ended, and records the end of a stream: a packet without
+// data, or one whose status is not "continue".
 func (c *streamConn) late(packet []byte) bool {
 	word := func(i int) uint32 { return binary.BigEndian.Uint32(packet[4*i:]) }
 	if word(4) != socket.Stream {

@@ -12,7 +12,7 @@ import (
 // File is the file of the cluster directory with the hosts. The root module reads it too.
 const File = "libvirt.yaml"
 
-// Table is what a cloud of libvirt hosts consists of.
+// Table describes a cloud of libvirt hosts.
 type Table struct {
 	// Pool is the storage pool of images and disks. Every host has one of that name.
 	Pool string `yaml:"pool"`
@@ -22,13 +22,13 @@ type Table struct {
 	Flavors placement.Flavors `yaml:"flavors"`
 }
 
-// Host is a host, with what instances may take of it.
+// Host is a host, with the limits of its instances.
 type Host struct {
-	URI              string `yaml:"uri"` // libvirt's, such as qemu:///system or qemu+ssh://root@host/system
+	URI              string `yaml:"uri"` // libvirt's URI, such as qemu:///system or qemu+ssh://root@host/system
 	placement.Limits `yaml:",inline"`
 }
 
-// limits returns what instances may take of each host.
+// limits returns the limits of the instances on each host.
 func (t Table) limits() []placement.Limits {
 	all := make([]placement.Limits, len(t.Hosts))
 	for i, h := range t.Hosts {

@@ -21,7 +21,7 @@ var (
 	errNoImages = errors.New("reconfigure makes no images of machines")
 )
 
-// Client looks at machines and switches them. It is safe for concurrent use.
+// Client reads the status of machines and switches them. It is safe for concurrent use.
 type Client struct {
 	cloud.NoPorts
 	cloud.NoMarks
@@ -29,8 +29,8 @@ type Client struct {
 
 	access   reconfigure.Access
 	table    Table
-	poll     time.Duration // between two looks at a machine that is switched
-	commands chan struct{} // a place for each command that runs
+	poll     time.Duration // between two polls of a machine that is being switched
+	commands chan struct{} // a place for each running command
 
 	lock  sync.Mutex
 	found map[string]found   // by node: caches DNS answers
@@ -64,8 +64,8 @@ func (c *Client) nodes(ctx context.Context) (map[string]reconfigure.Spec, error)
 	return c.access.Means.Nodes(ctx)
 }
 
-// address returns a node's address: that of the table, else what its name means. It is empty where the name is not
-// found. An answer counts for some minutes, and longer while there is none.
+// address returns a node's address: that of the table, else the one of its name in DNS. It is empty if the name is
+// not found. An answer is cached for some minutes, and longer if DNS does not answer.
 func (c *Client) address(ctx context.Context, node string) string {
 	if address, given := c.table.Addresses[node]; given {
 		return address.String()
@@ -88,7 +88,7 @@ func (c *Client) address(ctx context.Context, node string) string {
 	return known.address
 }
 
-// Resolve returns the ids of a source: its names. Only the flavor can be chosen.
+// Resolve returns the ids of a source: its names. Only the flavor is a choice.
 func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved {
 	_, known := c.table.Flavors[s.Flavor]
 	switch err := source("the node", s); {
@@ -104,8 +104,8 @@ func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.
 	return reconfigure.Resolved{ImageID: existing, FlavorID: s.Flavor, NetworkID: existing}
 }
 
-// Servers returns the machines in service, each with its status now. That of a machine whose command does not say is
-// UNKNOWN, with the reason as its fault.
+// Servers returns the machines in service, each with its current status. If its command fails, the status is UNKNOWN
+// and the fault has the reason.
 func (c *Client) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
 	desired, err := c.nodes(ctx)
 	if err != nil {
@@ -145,13 +145,13 @@ func (c *Client) server(ctx context.Context, node string, spec reconfigure.Spec)
 	case err != nil:
 		server.Fault = err.Error()
 	case server.Status == statusError:
-		server.Fault = "its command says that it is broken"
+		server.Fault = "its command reports a fault"
 	}
 	return server
 }
 
-// soon is status for lists: a machine whose command takes long does not delay the others. The command goes on, and the
-// next list has its answer.
+// soon is status for lists: a machine whose command takes long does not delay the others. The command goes on, and
+// the next list gets its answer.
 func (c *Client) soon(ctx context.Context, m machine) (string, error) {
 	const patience = 3 * time.Second
 	answer := c.asked.DoChan(m.node, func() (any, error) { return c.status(ctx, m) })
@@ -170,7 +170,7 @@ func (c *Client) ServersWithFaults(ctx context.Context) (map[string][]reconfigur
 	return c.Servers(ctx, nodeset.NodeSet{})
 }
 
-// one returns a machine in service.
+// one returns the entry of a machine in service.
 func (c *Client) one(ctx context.Context, id string) (reconfigure.Spec, error) {
 	desired, err := c.nodes(ctx)
 	if err == nil && !desired[id].HasInstance() {
@@ -198,8 +198,8 @@ func (c *Client) Fault(ctx context.Context, id string) (string, error) {
 	return c.server(ctx, id, spec).Fault, ctx.Err()
 }
 
-// Reboot switches a machine off and on again. Its services end first, if it accepts the login. A passing failure of a
-// command is tried again for about half a minute.
+// Reboot switches a machine off and on again. The machine's services end first, if it accepts the login. A command
+// with a passing failure is retried for about half a minute.
 func (c *Client) Reboot(ctx context.Context, id string) error {
 	spec, err := c.one(ctx, id)
 	if err != nil {
@@ -218,7 +218,7 @@ func (c *Client) Reboot(ctx context.Context, id string) error {
 	return c.again(ctx, func() error { return c.on(ctx, m) })
 }
 
-// again repeats what fails with a passing failure, after pauses that double.
+// again retries after passing failures, with pauses that double.
 func (c *Client) again(ctx context.Context, do func() error) error {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.Multiplier, pauses.RandomizationFactor = 2*c.poll, 2, 0
@@ -239,7 +239,7 @@ func (c *Client) Console(context.Context, string, int) (string, error) { return 
 
 // RemoveServer returns an error: the map of nodes has all machines that Servers returns, so none is left over.
 func (c *Client) RemoveServer(_ context.Context, id, _ string, _ time.Time) error {
-	return fmt.Errorf("machine %s is not removed: nothing but a resize or a failure takes it out of service", id)
+	return fmt.Errorf("machine %s is not removed: only a resize or a failure takes it out of service", id)
 }
 
 // Room has no limit: each machine exists already.
@@ -249,7 +249,7 @@ func (c *Client) Room(ctx context.Context) (reconfigure.Room, error) {
 	return reconfigure.Room{Limit: none, Flavors: flavors}, err
 }
 
-// Flavors returns what a machine of each flavor has, where the table says it.
+// Flavors returns the size of a machine of each flavor, if the table has it.
 func (c *Client) Flavors(context.Context) (map[string]reconfigure.Use, error) {
 	uses := map[string]reconfigure.Use{}
 	for name, f := range c.table.Flavors {
@@ -271,5 +271,5 @@ func (c *Client) Namesakes(context.Context) (map[string][]reconfigure.Server, er
 // Images returns none.
 func (c *Client) Images(context.Context) ([]reconfigure.Image, error) { return nil, nil }
 
-// Clock is this host's time: the machines have no other one in common.
+// Clock returns this host's time: the machines have no common clock.
 func (c *Client) Clock(context.Context) (time.Time, error) { return time.Now(), nil }

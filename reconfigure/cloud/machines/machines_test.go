@@ -491,10 +491,10 @@ func TestTheTableIsChecked(t *testing.T) {
 		`{flavors: {big: {}}}`: "",
 		`{flavors: {big: {on: [a], off: [b], state: [c]}}, shutdown: []}`: "",
 		`{}`:                                               "flavors is empty",
-		`{flavors: {big: {on: [a], off: [b]}}}`:            "flavor big: on, off and state belong together",
+		`{flavors: {big: {on: [a], off: [b]}}}`:            "flavor big: set all of on, off and state, or none",
 		`{flavors: {big: {on: a b c}}}`:                    "cannot unmarshal",
 		`{flavors: {big: {}}, adresses: {}}`:               "adresses",
-		`{flavors: {big: {}}, addresses: {node1: "::1"}}`:  "::1 is no IPv4 address",
+		`{flavors: {big: {}}, addresses: {node1: "::1"}}`:  "::1 is not an IPv4 address",
 		`{flavors: {big: {}}, addresses: {node1: router}}`: "router",
 		`{flavors: {big: {}}, command_seconds: 0}`:         "less than 1",
 	} {
@@ -524,7 +524,7 @@ func TestTheDeclarationIsChecked(t *testing.T) {
 		"image":         {func(_ *reconfigure.Source, g *reconfigure.NodeGroup) { g.Image = "debian-13" }, "debian-13"},
 		"control image": {func(c *reconfigure.Source, _ *reconfigure.NodeGroup) { c.Image = "debian-13" }, "control_node"},
 		"network":       {func(_ *reconfigure.Source, g *reconfigure.NodeGroup) { g.Network = "net" }, "network: net"},
-		"never off":     {func(_ *reconfigure.Source, g *reconfigure.NodeGroup) { g.Flavor = "always" }, "min_nodes 2"},
+		"never off":     {func(_ *reconfigure.Source, g *reconfigure.NodeGroup) { g.Flavor = "always" }, "min_nodes to 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			control, g := good, reconfigure.NodeGroup{Name: "g", Prefix: "n", Width: 1, Max: 2, Source: good}

@@ -17,21 +17,21 @@ const (
 	statusOn      = reconfigure.ServerActive
 	statusOff     = "SHUTOFF"
 	statusError   = "ERROR"
-	statusUnknown = "UNKNOWN" // its command does not say
+	statusUnknown = "UNKNOWN" // its command failed
 )
 
-// machine is a node with what is known of it.
+// machine is a node with its flavor and address.
 type machine struct {
 	node, address string
 	flavor        Flavor
 }
 
-// machine returns a node's machine. Its flavor is that with which it was taken into service.
+// machine returns a node's machine. Its flavor is the one with which it was taken into service.
 func (c *Client) machine(ctx context.Context, node, flavor string) (machine, error) {
 	f, known := c.table.Flavors[flavor]
 	if !known {
 		return machine{}, reconfigure.Classify(reconfigure.ClassMissing,
-			fmt.Errorf("%s has no flavor %q, of which %s is", File, flavor, node))
+			fmt.Errorf("%s has no flavor %q, which %s needs", File, flavor, node))
 	}
 	return machine{node, c.address(ctx, node), f}, nil
 }
@@ -65,7 +65,7 @@ func (c *Client) run(ctx context.Context, m machine, argv []string) (string, err
 }
 
 // failed returns the failure of a command: the last line that it printed, and a class by its exit code. The arguments
-// are left out, since one may be a password. EX_TEMPFAIL (sysexits.h) says that there is no room now, and 126 and 127
+// are left out, since they may have a password. EX_TEMPFAIL (sysexits.h) means that there is no room now; 126 and 127
 // are the codes of env(1) and of shells for a program that cannot be run.
 func failed(program, node, printed string, err error) error {
 	const (
@@ -95,13 +95,13 @@ func failed(program, node, printed string, err error) error {
 	return reconfigure.Classify(class, errors.New(words))
 }
 
-// lastLine returns the last line of a text that is not empty.
+// lastLine returns the last non-empty line of a text.
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.TrimSpace(lines[len(lines)-1])
 }
 
-// status asks for the status of a machine. It is statusUnknown with an error.
+// status asks for the status of a machine. With an error it is statusUnknown.
 func (c *Client) status(ctx context.Context, m machine) (string, error) {
 	if !m.flavor.switched() {
 		return statusOn, ctx.Err()
@@ -113,8 +113,8 @@ func (c *Client) status(ctx context.Context, m machine) (string, error) {
 	return parseStatus(m, printed)
 }
 
-// parseStatus reads the last word that a command has printed: of ipmitool(1), "Chassis Power is on"; of virsh(1),
-// "running" and "shut off".
+// parseStatus reads the last word of a command's output, for example ipmitool(1)'s "Chassis Power is on" and
+// virsh(1)'s "running" and "shut off".
 func parseStatus(m machine, printed string) (string, error) {
 	words := strings.Fields(strings.ToLower(printed))
 	if len(words) > 0 {
@@ -131,7 +131,7 @@ func parseStatus(m machine, printed string) (string, error) {
 		lastLine(printed))
 }
 
-// on switches a machine on that is not.
+// on switches a machine on if it is off.
 func (c *Client) on(ctx context.Context, m machine) error {
 	if status, err := c.status(ctx, m); err != nil || status == statusOn {
 		return err
@@ -146,7 +146,7 @@ func (c *Client) on(ctx context.Context, m machine) error {
 	return reconfigure.Classify(reconfigure.ClassBoot, err)
 }
 
-// off switches a machine off that is not: its services end first, if it accepts the login.
+// off switches a machine off if it is on. The machine's services end first, if it accepts the login.
 func (c *Client) off(ctx context.Context, m machine) error {
 	if !m.flavor.switched() {
 		return nil
@@ -163,7 +163,7 @@ func (c *Client) off(ctx context.Context, m machine) error {
 	return c.await(ctx, m, statusOff, seconds(c.table.SwitchSeconds))
 }
 
-// shutDown has a machine shut down by itself, and reports whether it is off.
+// shutDown runs the shutdown command on a machine, and reports whether it is off.
 func (c *Client) shutDown(ctx context.Context, m machine) bool {
 	if len(c.table.Shutdown) == 0 || m.address == "" || c.access.Means.Login == nil {
 		return false
@@ -198,7 +198,7 @@ func (c *Client) await(ctx context.Context, m machine, want string, limit time.D
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return fmt.Errorf("%s is %s, and not %s, after %s", m.node, last, want, limit)
+			return fmt.Errorf("%s is %s, not %s, after %s", m.node, last, want, limit)
 		}
 	}
 }

@@ -1,8 +1,8 @@
-// Package machines has nodes that are machines which exist: a command each switches one on and off, and says whether it
-// runs. Nothing is made, installed or removed. The client takes the place of a cloud and, by its shards, of Terraform:
-// a node has an instance while the map of nodes has it in service.
+// Package machines is the cloud of existing machines: commands of the site switch a machine on and off, and report
+// whether it runs. The package creates, installs and removes nothing. The client replaces a cloud and, by its shards,
+// Terraform: a node has an instance while it is in service in the map of nodes.
 //
-// Every call may be repeated: the state of a machine is looked at before it is switched.
+// Every call may be retried: the client reads the state of a machine before it switches it.
 package machines
 
 import (

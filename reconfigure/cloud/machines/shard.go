@@ -11,15 +11,15 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// Shard switches the machines of one shard, in the place of Terraform. What is in service is what the map of nodes has.
-// An entry says that the machine is off until it is on, and that it is on until it is off. So after the death of a
-// worker the next one switches again.
+// Shard switches the machines of one shard, instead of Terraform. A machine is in service if the map of nodes has it.
+// An entry changes to "on" or "off" only after the machine has changed. So if a worker dies, the next one switches
+// the machine again.
 type Shard struct {
 	*Client
 	name string
 }
 
-// Shard returns a shard.
+// Shard returns the shard with a name.
 func (c *Client) Shard(name string) *Shard { return &Shard{c, name} }
 
 // State returns the entries of the shard, each with its machine.
@@ -31,7 +31,7 @@ func (s *Shard) State(ctx context.Context) (reconfigure.State, error) {
 	return s.StateOf(ctx, desired, true)
 }
 
-// StateOf returns the state with a map of nodes that was read before.
+// StateOf is State, for a map of nodes that was read already.
 func (s *Shard) StateOf(ctx context.Context, all map[string]reconfigure.Spec, _ bool) (reconfigure.State, error) {
 	state := reconfigure.State{
 		Desired: reconfigure.InShard(all, s.name), Instances: map[string]reconfigure.Instance{},
@@ -46,7 +46,7 @@ func (s *Shard) StateOf(ctx context.Context, all map[string]reconfigure.Spec, _ 
 	return state, ctx.Err()
 }
 
-// Addresses returns the addresses of all nodes of the shard, in service or not.
+// Addresses returns the addresses of all nodes of the shard, including those not in service.
 func (s *Shard) Addresses(ctx context.Context, _ bool) (map[string]string, error) {
 	desired, err := s.nodes(ctx)
 	if err != nil {
@@ -61,11 +61,11 @@ func (s *Shard) Addresses(ctx context.Context, _ bool) (map[string]string, error
 	return addresses, nil
 }
 
-// Owned returns none: no machine has a mark.
+// Owned returns none: machines have no marks.
 func (s *Shard) Owned(context.Context) (servers, ports []string, err error) { return nil, nil, nil }
 
-// Preview returns what Apply does. It runs no command. The changes have no Kind: an operation must not go on before
-// Apply has ended, since a machine that runs already may be switched off first.
+// Preview returns what Apply would do. It runs no command. The changes have no Kind: an operation must not go on
+// before Apply has ended, since a running machine may be switched off first.
 func (s *Shard) Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Preview, error) {
 	state, err := s.State(ctx)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Shard) Preview(ctx context.Context, p reconfigure.Plan) (reconfigure.Pr
 	return preview, nil
 }
 
-// changes returns the changes of a plan that are this shard's.
+// changes returns the changes of a plan in this shard.
 func (s *Shard) changes(p reconfigure.Plan, desired map[string]reconfigure.Spec) []reconfigure.Change {
 	var mine []reconfigure.Change
 	for _, c := range p.Changes {
@@ -175,15 +175,15 @@ func (s *Shard) carryOut(ctx context.Context, e *entries, c reconfigure.Change, 
 	case reconfigure.Stop, reconfigure.Remove:
 		return s.off(ctx, m)
 	}
-	return fmt.Errorf("%q is no change of a machine", c.Action)
+	return fmt.Errorf("a machine does not support the change %q", c.Action)
 }
 
-// takeIn takes a machine into service. Slurm waits for a boot that is newer than its call, so one that runs already is
-// switched off first where Slurm waits for it.
+// takeIn takes a machine into service. If Slurm waits for the machine, it waits for a boot after its call: then
+// takeIn first switches off a running machine.
 func (s *Shard) takeIn(ctx context.Context, e *entries, c reconfigure.Change, m machine) error {
 	if m.address == "" {
 		return reconfigure.Classify(reconfigure.ClassMissing,
-			fmt.Errorf("%s has no address: addresses in %s has none, and its name is not found", m.node, File))
+			fmt.Errorf("%s has no address: add it to addresses in %s, or its name to DNS", m.node, File))
 	}
 	if !m.flavor.switched() {
 		return nil
@@ -193,7 +193,7 @@ func (s *Shard) takeIn(ctx context.Context, e *entries, c reconfigure.Change, m 
 		return err
 	}
 	boots := status != statusOff && (c.Action == reconfigure.Replace || !c.Deadline.IsZero())
-	if boots && c.Action == reconfigure.Create { // of a machine in service the operation has asked
+	if boots && c.Action == reconfigure.Create { // for a machine in service the operation has asked Slurm
 		if err := s.unused(ctx, m.node); err != nil {
 			return err
 		}
@@ -211,8 +211,8 @@ func (s *Shard) takeIn(ctx context.Context, e *entries, c reconfigure.Change, m 
 	return s.on(ctx, m)
 }
 
-// unused returns an error if a job runs on a node that is not in service, or if Slurm does not answer: the map of nodes
-// may be lost while the cluster is in use.
+// unused returns an error if a job runs on a node that is not in service, or if Slurm does not answer: the map of
+// nodes may have been lost while the cluster was in use.
 func (s *Shard) unused(ctx context.Context, node string) error {
 	all, err := s.nodes(ctx)
 	if err != nil {
@@ -226,15 +226,15 @@ func (s *Shard) unused(ctx context.Context, node string) error {
 	}
 	states, err := s.access.Means.States(ctx, control, nodeset.Of(node))
 	if err != nil {
-		return refused(fmt.Errorf("left alone: the machine runs, and Slurm does not answer: %w", err))
+		return refused(fmt.Errorf("not switched off: the machine runs, and Slurm does not answer: %w", err))
 	}
 	if state := states[node]; state.Running() || state.Usable() {
-		return refused(errors.New("left alone: the machine runs, and Slurm uses it"))
+		return refused(errors.New("not switched off: the machine runs, and Slurm uses it"))
 	}
 	return nil
 }
 
-// entries is the shard's part of the map of nodes while machines are switched.
+// entries is the shard's part of the map of nodes during an Apply.
 type entries struct {
 	shard *Shard
 	lock  sync.Mutex
@@ -258,7 +258,7 @@ func (e *entries) remove(ctx context.Context, node string) error {
 	return e.keep(ctx)
 }
 
-// keep writes the entries. The caller has the lock, or is alone.
+// keep writes the entries. The caller has the lock or is the only user.
 func (e *entries) keep(ctx context.Context) error {
 	if e.shard.access.Means.KeepNodes == nil {
 		return errors.New("the map of nodes cannot be written here")
@@ -266,7 +266,7 @@ func (e *entries) keep(ctx context.Context) error {
 	return e.shard.access.Means.KeepNodes(ctx, e.shard.name, e.nodes)
 }
 
-// Adopt adopts nothing: the map of nodes is all that there is.
+// Adopt adopts nothing: the map of nodes is the whole state.
 func (s *Shard) Adopt(
 	_ context.Context, _ reconfigure.Plan, servers map[string]reconfigure.Server,
 ) (adopted nodeset.NodeSet, failures reconfigure.Failures, err error) {
@@ -277,5 +277,5 @@ func (s *Shard) Adopt(
 	return adopted, failures, nil
 }
 
-// Discard has nothing to remove.
+// Discard does nothing.
 func (s *Shard) Discard(reconfigure.Preview) error { return nil }

@@ -17,24 +17,24 @@ import (
 // File is the file of the cluster directory with the machines.
 const File = "machines.yaml"
 
-// Table is what is known of the machines of a cloud.
+// Table describes the machines of a cloud.
 type Table struct {
-	// Flavors is the kinds of machines, by name.
+	// Flavors has the kinds of machines, by name.
 	Flavors map[string]Flavor `yaml:"flavors"`
-	// Addresses is the IPv4 addresses of nodes, by name. That of a node without one is looked up by the node's name.
+	// Addresses has the IPv4 addresses of nodes, by name. The names of all other nodes are looked up in DNS.
 	Addresses map[string]netip.Addr `yaml:"addresses"`
 	// Shutdown is the command that the login user runs on a node to end its services; empty: there is none.
 	Shutdown        []string `yaml:"shutdown"`
-	ShutdownSeconds int      `yaml:"shutdown_seconds"` // until the machine is off after it
+	ShutdownSeconds int      `yaml:"shutdown_seconds"` // until the machine is off after Shutdown
 	CommandSeconds  int      `yaml:"command_seconds"`  // for one command
-	SwitchSeconds   int      `yaml:"switch_seconds"`   // until the state is that of the command
+	SwitchSeconds   int      `yaml:"switch_seconds"`   // until the machine has changed its state
 	Parallelism     int      `yaml:"parallelism"`      // the maximum number of commands at a time
 }
 
 // Flavor is a kind of machines: how they are switched, and what they have.
 type Flavor struct {
 	// On, Off and State are programs on the control host with their arguments, without a shell. {node} and {address}
-	// stand for the machine. Machines without commands are always on.
+	// stand for the machine. Machines without commands count as always on.
 	On     []string `yaml:"on"`
 	Off    []string `yaml:"off"`
 	State  []string `yaml:"state"`
@@ -45,10 +45,10 @@ type Flavor struct {
 // switched reports whether the machines have commands.
 func (f Flavor) switched() bool { return len(f.State) > 0 }
 
-// seconds is a number of seconds of the table.
+// seconds converts a number of seconds in the table.
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
-// defaults is a table with what need not be set.
+// defaults returns a table with the default values.
 func defaults() Table {
 	return Table{
 		Shutdown:        []string{"sudo", "-n", "systemctl", "--no-block", "poweroff"},
@@ -69,7 +69,7 @@ func readTable(dir, name string) (Table, error) {
 	return table, nil
 }
 
-// parse reads a table. A key that is unknown is an error, since a misspelt one would leave a machine on.
+// parse reads a table. An unknown key is an error, since a misspelt one would leave a machine on.
 func parse(node *yaml.Node) (Table, error) {
 	text, err := yaml.Marshal(node)
 	if err != nil {
@@ -97,7 +97,7 @@ func (t Table) check() error {
 			}
 		}
 		if given != 0 && given != 3 {
-			problems = append(problems, fmt.Errorf("flavor %s: on, off and state belong together", name))
+			problems = append(problems, fmt.Errorf("flavor %s: set all of on, off and state, or none", name))
 		}
 		if min(f.Cores, f.Memory) < 0 {
 			problems = append(problems, fmt.Errorf("flavor %s: cores or memory is negative", name))
@@ -105,7 +105,7 @@ func (t Table) check() error {
 	}
 	for node, address := range t.Addresses {
 		if !address.Is4() {
-			problems = append(problems, fmt.Errorf("addresses: %s: %s is no IPv4 address", node, address))
+			problems = append(problems, fmt.Errorf("addresses: %s: %s is not an IPv4 address", node, address))
 		}
 	}
 	if min(t.ShutdownSeconds, t.CommandSeconds, t.SwitchSeconds, t.Parallelism) < 1 {
@@ -114,8 +114,8 @@ func (t Table) check() error {
 	return errors.Join(problems...)
 }
 
-// place returns the shard of each declared node, which is one of its own: a machine that takes long to be switched
-// delays no other. It checks what the declaration says of the machines.
+// place returns the shard of each declared node. Each node has its own shard, so that a slow machine delays no other.
+// place also checks the declaration of the machines.
 func place(t Table, c reconfigure.Cluster) (map[string]string, error) {
 	problems := []error{source("control_node", c.Control.Source)}
 	places := map[string]string{c.Control.Name: reconfigure.DefaultShard}
@@ -124,7 +124,7 @@ func place(t Table, c reconfigure.Cluster) (map[string]string, error) {
 		flavor, known := t.Flavors[g.Flavor]
 		if known && !flavor.switched() && g.Min < g.Max {
 			problems = append(problems, fmt.Errorf("node group %s: machines of flavor %s have no commands in %s, so "+
-				"they are always on: make min_nodes %d, as max_nodes", g.Name, g.Flavor, File, g.Max))
+				"they are always on: set min_nodes to %d, as max_nodes", g.Name, g.Flavor, File, g.Max))
 		}
 		for node := range g.Nodes().All() {
 			places[node] = node
@@ -136,7 +136,7 @@ func place(t Table, c reconfigure.Cluster) (map[string]string, error) {
 // existing is the image and the network of all machines.
 const existing = "existing"
 
-// source returns an error if an image or a network is declared: the machines have theirs.
+// source returns an error if an image or a network is declared: the machines have their own.
 func source(whose string, s reconfigure.Source) error {
 	for _, part := range [][2]string{{"image", s.Image}, {"network", s.Network}} {
 		if part[1] != existing {

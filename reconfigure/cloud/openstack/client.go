@@ -1,8 +1,8 @@
-// Package openstack asks the cloud itself, beside Terraform: what names mean now, which servers the cluster has, and
-// what their consoles say. It makes nothing, and removes only what Terraform does not know.
+// Package openstack asks the cloud directly, in addition to Terraform: for the ids of names, the servers of the
+// cluster and their console logs. It creates only images, and removes only what Terraform does not know.
 //
-// Every call may be repeated: it reads, logs in, reboots, or removes. So a call that the cloud answers with a limit, a
-// fault of its own, or not at all is repeated a few times, whatever its method.
+// Every call may be retried. So the package itself retries a call a few times, with any HTTP method, if the cloud
+// answers with a rate limit or a server error, or does not answer.
 package openstack
 
 import (
@@ -26,33 +26,33 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// microversion is the Nova API that we speak, of the Train release (2019). Nova has kept every version since, so the
-// answers have the same form on every cloud, older or newer than its own default would have them (Nova's REST API
-// Version History).
+// microversion is the Nova API that we speak, of the Train release (2019). Nova still supports every version since
+// then, so the answers have the same form on every cloud (Nova's REST API Version History).
 const microversion = "2.79"
 
-// Config says which cloud, and which of its servers are ours.
+// Config selects the cloud and the cluster's servers in it.
 type Config struct {
-	Cloud      string // entry of clouds.yaml
-	CloudsFile string // path of clouds.yaml; empty: $OS_CLIENT_CONFIG_FILE, else where OpenStack's own client looks
+	Cloud string // entry of clouds.yaml
+	// path of clouds.yaml; empty: $OS_CLIENT_CONFIG_FILE, else the places where OpenStack's client looks
+	CloudsFile string
 	Cluster    string // the cluster's name, which is not unique
 	Identity   reconfigure.Identity
 }
 
-// tempo is how long we wait for what.
+// tempo has the time limits and intervals.
 type tempo struct {
-	tries    uint          // of one call, the first included
-	pause    time.Duration // before the second; it doubles with each
-	longest  time.Duration // such pause, a Retry-After of the cloud's included
+	tries    uint          // the attempts of one call, including the first
+	pause    time.Duration // before the second attempt; it doubles with each
+	longest  time.Duration // the longest such pause, also for the cloud's Retry-After
 	answer   time.Duration // until the answer to a call begins
-	soonest  time.Duration // between two looks at a server, at first
-	poll     time.Duration // between two looks at a server, later
+	soonest  time.Duration // between two polls of a server, at first
+	poll     time.Duration // between two polls of a server, later
 	rebooted time.Duration // until a server that was rebooted is ACTIVE again
 	gone     time.Duration // until a server that was removed is gone
 }
 
-// usual is for real clouds. Nova makes a soft reboot that takes longer than two minutes a hard one by itself
-// (nova.conf, wait_soft_reboot_seconds).
+// usual returns the tempo for real clouds. Nova itself turns a soft reboot that takes longer than two minutes into a
+// hard one (nova.conf, wait_soft_reboot_seconds).
 func usual() tempo {
 	return tempo{
 		tries: 6, pause: time.Second, longest: 30 * time.Second, answer: time.Minute,
@@ -60,15 +60,15 @@ func usual() tempo {
 	}
 }
 
-// Client is logged in to a cloud. It is safe for concurrent use, and logs in again by itself when its token is over.
+// Client is logged in to a cloud. It is safe for concurrent use, and logs in again when its token expires.
 type Client struct {
 	config                   Config
 	tempo                    tempo
 	compute, network, images *gophercloud.ServiceClient
 }
 
-// New logs in. Whether a second try helps depends on the error, as for every call of the client's: the cloud may be
-// away, or not like us.
+// New logs in. Whether a retry helps depends on the error, as for every call of a Client: the cloud may be
+// unreachable, or reject the credentials.
 func New(ctx context.Context, config Config) (*Client, error) {
 	return connect(ctx, config, usual())
 }
@@ -105,7 +105,7 @@ func connect(ctx context.Context, config Config, t tempo) (*Client, error) {
 	provider.HTTPClient = http.Client{Transport: transport(tlsConfig, t.answer)}
 	provider.UserAgent.Prepend("eiffel-reconfigure")
 	provider.RetryFunc = c.retry
-	auth.AllowReauth = auth.TokenID == "" // a token alone cannot get another one
+	auth.AllowReauth = auth.TokenID == "" // a token alone cannot get a new token
 	if err := openstack.Authenticate(ctx, provider, auth); err != nil {
 		return nil, c.failed("log in to", err)
 	}
@@ -146,14 +146,14 @@ func (c *Client) services(provider *gophercloud.ProviderClient, endpoint gopherc
 	return nil
 }
 
-// retry is gophercloud's hook: the error ends the call, nil repeats it.
+// retry is gophercloud's hook: an error ends the call, nil retries it.
 func (c *Client) retry(ctx context.Context, _, _ string, _ *gophercloud.RequestOpts, err error, failures uint) error {
 	if ctx.Err() != nil || failures >= c.tempo.tries || !passing(err) {
 		return err
 	}
 	wait := pause(c.tempo, failures, err)
 	if deadline, limited := ctx.Deadline(); limited && time.Until(deadline) < wait {
-		return err // the caller learns why, and not only that its time has ended
+		return err // the caller gets the reason, not only the end of its context
 	}
 	select {
 	case <-ctx.Done():
@@ -163,8 +163,8 @@ func (c *Client) retry(ctx context.Context, _, _ string, _ *gophercloud.RequestO
 	}
 }
 
-// passing reports whether a second attempt may succeed. Neutron, Nova and Glance answer 413 for a limit in old
-// releases, with the time to wait.
+// passing reports whether a retry may succeed. Old releases of Neutron, Nova and Glance answer 413 for a rate limit,
+// with the time to wait.
 func passing(err error) bool {
 	if answer, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err); ok {
 		codes := []int{
@@ -181,8 +181,8 @@ func passing(err error) bool {
 	return lost || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// pause is how long to wait after so many failures. The half of it is chance, so that many callers that were refused
-// together do not come back together.
+// pause returns the time to wait after a number of failures. Half of it is random, so that many callers that were
+// rejected at the same time do not retry at the same time.
 func pause(t tempo, failures uint, err error) time.Duration {
 	wait := t.longest
 	if failures < 16 {

@@ -19,8 +19,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// failure is an error of the cloud's API in words for people: what the service says, without the addresses of the API
-// and of the hosts behind it. The cause has them, for a log.
+// failure is an error of the cloud's API for people: the service's message, without the addresses of the API and of
+// its hosts. The cause has the addresses, for a log.
 type failure struct {
 	words string
 	cause error
@@ -28,15 +28,15 @@ type failure struct {
 
 func (f *failure) Error() string { return f.words }
 
-// Unwrap is what gophercloud or Go's HTTP client said.
+// Unwrap returns the error of gophercloud or of Go's HTTP client.
 func (f *failure) Unwrap() error { return f.cause }
 
-// failed is a failed call with its class.
+// failed returns the error of a failed call, with its class.
 func (c *Client) failed(what string, err error) error {
 	return reconfigure.Classify(classOf(err), fmt.Errorf("%s cloud %q: %w", what, c.config.Cloud, plain(err)))
 }
 
-// plain gives an error of the API words for people. Any other stays as it is.
+// plain converts an error of the API to a failure. It returns other errors unchanged.
 func plain(err error) error {
 	if err == nil {
 		return nil
@@ -51,7 +51,7 @@ func plain(err error) error {
 	return &failure{words, err}
 }
 
-// ended is that the caller's context has ended, if it has.
+// ended returns the end of the caller's context as text; empty if err is another error.
 func ended(err error) string {
 	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, end) {
@@ -63,7 +63,7 @@ func ended(err error) string {
 
 func describe(err error) string {
 	if login, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok && login.ErrReauth != nil {
-		const what = "the token is not valid any more, and logging in again failed: "
+		const what = "the token has expired, and the new login failed: "
 		return what + cmp.Or(describe(login.ErrReauth), login.ErrReauth.Error())
 	}
 	if answer, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err); ok {
@@ -74,7 +74,7 @@ func describe(err error) string {
 		return ""
 	}
 	if certificate, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return "its certificate is not accepted: " + certificate.Err.Error()
+		return "its certificate is rejected: " + certificate.Err.Error()
 	}
 	if name, ok := errors.AsType[*net.DNSError](err); ok {
 		return "its name cannot be resolved: " + name.Err
@@ -85,7 +85,7 @@ func describe(err error) string {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return "connection refused"
 	}
-	// An error of the network's has addresses; what the system says of it has none.
+	// A network error has addresses; the system error in it has none.
 	if system, ok := errors.AsType[*os.SyscallError](err); ok {
 		return "no answer: " + system.Err.Error()
 	}
@@ -95,8 +95,8 @@ func describe(err error) string {
 	return "no answer: " + call.Err.Error()
 }
 
-// describeAnswer is what a service says of a status code: {"forbidden": {"message": "Quota exceeded", "code": 403}}, or
-// {"message": …} or plain text. A web server before it says nothing but HTML.
+// describeAnswer returns a service's message for a status code: {"forbidden": {"message": "Quota exceeded", "code":
+// 403}}, or {"message": …} or plain text. A proxy in front of the service answers in HTML, which is ignored.
 func describeAnswer(code int, body []byte) string {
 	words := strings.TrimSpace(fmt.Sprint(code, " ", http.StatusText(code)))
 	text := strings.TrimSpace(string(body))
@@ -122,8 +122,8 @@ func describeAnswer(code int, body []byte) string {
 	return words + ": " + strings.Join(strings.Fields(text), " ")
 }
 
-// classOf is the class of what gophercloud and Go's HTTP client say. The call was repeated often enough before (see
-// retry) that it will not pass in a moment.
+// classOf returns the class of an error of gophercloud or Go's HTTP client. The call was retried before (see retry),
+// so the fault will not pass within moments.
 func classOf(err error) reconfigure.Class {
 	code := 0
 	if answer, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err); ok {

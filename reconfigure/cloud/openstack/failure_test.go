@@ -59,7 +59,7 @@ func TestErrorsAreForPeopleAndKeepTheirCause(t *testing.T) {
 		"a name without address": {nameless, "its name cannot be resolved: no such host", reconfigure.ClassCloud},
 		"a login that fails": {
 			&gophercloud.ErrUnableToReauthenticate{ErrReauth: login},
-			"the token is not valid any more, and logging in again failed: " +
+			"the token has expired, and the new login failed: " +
 				"401 Unauthorized: The request you have made requires authentication.", reconfigure.ClassOther,
 		},
 		"after another login": {

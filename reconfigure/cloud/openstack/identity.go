@@ -15,7 +15,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// The metadata of an instance that says whose it is. The root module sets it. Earlier versions set the name alone.
+// The metadata of an instance that identifies its cluster. The root module sets it. Earlier versions set only the
+// name.
 const (
 	clusterKey = "eiffel_cluster"
 	idKey      = "eiffel_cluster_id"
@@ -25,20 +26,20 @@ const (
 func (c *Client) portMark() string   { return "Slurm cluster id " + c.config.Identity.ID }
 func (c *Client) formerMark() string { return "Slurm cluster " + c.config.Cluster }
 
-// ours reports whether the metadata is of an instance of this cluster.
+// ours reports whether metadata is that of an instance of this cluster.
 func (c *Client) ours(metadata map[string]string) bool {
 	return c.config.Identity.ID != "" && metadata[idKey] == c.config.Identity.ID
 }
 
-// listed reports whether an instance counts as the cluster's. Until the instances of earlier versions have the id, the
-// name suffices for those without one. It does not suffice for a removal.
+// listed reports whether an instance is listed as the cluster's. For instances of earlier versions, which have no id
+// yet, the name suffices. It does not suffice for a removal.
 func (c *Client) listed(metadata map[string]string) bool {
 	former := metadata[idKey] == "" && metadata[clusterKey] == c.config.Cluster && !c.config.Identity.Marked
 	return c.ours(metadata) || former
 }
 
-// Namesakes is the instances that have the cluster's name and are not the cluster's own, by the id of the cluster that
-// they belong to; the id is empty for those of earlier versions.
+// Namesakes returns the instances that have the cluster's name and belong to another cluster, by the id of that
+// cluster; the id is empty for instances of earlier versions.
 func (c *Client) Namesakes(ctx context.Context) (map[string][]reconfigure.Server, error) {
 	all, err := c.allServers(ctx, servers.ListOpts{})
 	if err != nil {
@@ -58,9 +59,9 @@ func (c *Client) Namesakes(ctx context.Context) (map[string][]reconfigure.Server
 	return others, nil
 }
 
-// Mark gives the cluster's id to those of the instances and ports, by their ids, that an earlier version has made. The
-// caller knows that they are the cluster's. Others are left alone, also those that have the id of another cluster. It
-// returns the instances of the cluster's name that have no id and are not among them.
+// Mark sets the cluster's id on the given instances and ports that an earlier version made. The caller knows that
+// they belong to the cluster. Mark does not change others, nor those with the id of another cluster. It returns the
+// remaining instances that have the cluster's name and no id.
 func (c *Client) Mark(ctx context.Context, serverIDs, portIDs []string) (rest []reconfigure.Server, err error) {
 	namesakes, err := c.Namesakes(ctx)
 	if err != nil {
@@ -99,7 +100,7 @@ func (c *Client) Mark(ctx context.Context, serverIDs, portIDs []string) (rest []
 	})
 }
 
-// present is the error of a call for something that may be gone by now.
+// present returns the error of a call for something that may have been removed meanwhile.
 func (c *Client) present(what string, err error) error {
 	if err == nil || gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
 		return nil
@@ -117,7 +118,7 @@ func each(ctx context.Context, ids []string, do func(context.Context, string) er
 	return group.Wait()
 }
 
-// portsOf is the project's ports with a description.
+// portsOf returns the project's ports with a description.
 func (c *Client) portsOf(ctx context.Context, description string) ([]ports.Port, error) {
 	pages, err := ports.List(c.network, ports.ListOpts{Description: description}).AllPages(ctx)
 	if err != nil {
@@ -127,11 +128,11 @@ func (c *Client) portsOf(ctx context.Context, description string) ([]ports.Port,
 	if err != nil {
 		return nil, c.failed("list the ports of", err)
 	}
-	// A cloud that ignored the filter would give all of them.
+	// A cloud that ignores the filter returns all ports.
 	return slices.DeleteFunc(all, func(p ports.Port) bool { return p.Description != description }), nil
 }
 
-// notOurs is why something that is not the cluster's is not removed.
+// notOurs returns the reason not to remove something that does not belong to the cluster.
 func (c *Client) notOurs(what string) error {
 	return fmt.Errorf("%s is not removed: it does not have the id of cluster %q", what, c.config.Cluster)
 }

@@ -121,7 +121,7 @@ func TestRemovePortRemovesJustThatPort(t *testing.T) {
 		id, name, want string
 		before         time.Time
 	}{
-		{young, "node1", "too young", time.Now().Add(-time.Hour)},
+		{young, "node1", "too recent", time.Now().Add(-time.Hour)},
 		{young, "node3", "its name is", later},
 		{other, "node1", "does not have the id", later},
 		{former, "node1", "does not have the id", later},

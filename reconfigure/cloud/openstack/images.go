@@ -15,8 +15,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// The properties of an image that this tool has made, beside clusterKey and idKey. Nova copies the properties of an
-// instance's image to its snapshots, so that a snapshot that somebody makes by hand has them too, with another name.
+// The properties of an image that this tool has made, in addition to clusterKey and idKey. Nova copies the properties
+// of an instance's image to its snapshots, so a snapshot that somebody makes by hand has them too, with another name.
 const (
 	nodeKey    = "eiffel_node"
 	requestKey = "eiffel_request"
@@ -53,14 +53,14 @@ func (c *Client) imageView(i images.Image) reconfigure.Image {
 	}
 	if c.ours(said) {
 		view.Node = said[nodeKey]
-		request, _ := strconv.ParseInt(said[requestKey], 10, 64) // zero: it was made for no request
+		request, _ := strconv.ParseInt(said[requestKey], 10, 64) // zero: it was not made for a request
 		view.Request = reconfigure.RequestID(request)
 	}
 	return view
 }
 
-// Image returns the image that was begun for a request; false if there is none. It is an error if there is an image of
-// that name that was made by others or for something else: whoever declares the name could not say which one he means.
+// Image returns the image that was begun for a request; false if there is none. If another image has the name, Image
+// returns an error: a declaration with that name would be ambiguous.
 func (c *Client) Image(
 	ctx context.Context, name string, request reconfigure.RequestID,
 ) (reconfigure.Image, bool, error) {
@@ -68,7 +68,7 @@ func (c *Client) Image(
 	if err != nil {
 		return reconfigure.Image{}, false, err
 	}
-	same = slices.DeleteFunc(same, func(i reconfigure.Image) bool { return i.Name != name }) // in another case
+	same = slices.DeleteFunc(same, func(i reconfigure.Image) bool { return i.Name != name }) // Glance may ignore case
 	for _, i := range same {
 		if i.Request == request {
 			return i, true, nil
@@ -76,13 +76,13 @@ func (c *Client) Image(
 	}
 	if len(same) > 0 {
 		return reconfigure.Image{}, false, fmt.Errorf(
-			"there is an image named %q already, %s: give another name, or delete that one", name, same[0].ID)
+			"there is already an image named %q, %s: use another name, or delete that image", name, same[0].ID)
 	}
 	return reconfigure.Image{}, false, nil
 }
 
-// CreateImage has Nova begin an image of an instance's disk, unless there is one of this name and request. If the
-// answer was lost or Nova is at it already, it looks once more. Other errors are the cloud's, with a class.
+// CreateImage makes Nova begin an image of an instance's disk, unless one with this name and request exists. If the
+// answer was lost or Nova has already begun, it checks again. Other errors are the cloud's, with a class.
 func (c *Client) CreateImage(
 	ctx context.Context, of reconfigure.Instance, name string, request reconfigure.RequestID,
 ) (reconfigure.Image, error) {
@@ -106,8 +106,9 @@ func (c *Client) CreateImage(
 	return reconfigure.Image{}, c.failed("make an image of server "+of.ID+" of", err)
 }
 
-// AwaitImage returns when an image is active and Nova has ended its work on the instance, which it refuses to rebuild
-// before. It fails at once if the image cannot become active any more. Nova removes an image that it could not save.
+// AwaitImage returns when an image is active and Nova has finished its work on the instance; before that, Nova
+// refuses to rebuild the instance. It fails at once if the image cannot become active any more. Nova removes an image
+// that it could not save.
 func (c *Client) AwaitImage(
 	ctx context.Context, image reconfigure.Image, of reconfigure.Instance,
 ) (reconfigure.Image, error) {
@@ -115,7 +116,7 @@ func (c *Client) AwaitImage(
 		is, err := images.Get(ctx, c.images, image.ID).Extract()
 		switch {
 		case gophercloud.ResponseCodeIs(err, http.StatusNotFound):
-			return false, errors.New("the cloud has removed it while it was saved; " +
+			return false, errors.New("the cloud removed it while saving it; " +
 				"a quota of the image service or a full store are usual causes")
 		case err != nil:
 			return false, c.failed("look at it in", err)
@@ -135,7 +136,7 @@ func (c *Client) AwaitImage(
 	return image, nil
 }
 
-// idle reports whether Nova does nothing with a server, or it is gone.
+// idle reports whether Nova has no task for a server, or the server is gone.
 func (c *Client) idle(ctx context.Context, id string) (bool, error) {
 	s, err := servers.Get(ctx, c.compute, id).Extract()
 	switch {
@@ -147,9 +148,9 @@ func (c *Client) idle(ctx context.Context, id string) (bool, error) {
 	return s.TaskState == "", nil
 }
 
-// RemoveShelvedImage removes the image that Nova has begun of a server to shelve it. Nova removes it with a server that
-// is shelved, and not with one that is deleted while the image is uploaded. The image has the server's name and id
-// (Nova, compute.api.API.shelve and compute_utils.create_image).
+// RemoveShelvedImage removes the image that Nova began to make of a server to shelve it. Nova itself removes the
+// image with a shelved server, but not with a server that is deleted during the upload of the image. The image has
+// the server's name and id (Nova, compute.api.API.shelve and compute_utils.create_image).
 func (c *Client) RemoveShelvedImage(ctx context.Context, of reconfigure.Instance) (name string, err error) {
 	name = of.Node + "-shelved"
 	pages, err := images.List(c.images, images.ListOpts{Name: name}).AllPages(ctx)

@@ -12,7 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Ports is the ports of the cluster, by node. Ports of earlier versions that were not marked are not among them.
+// Ports returns the ports of the cluster, by node, without unmarked ports of earlier versions.
 func (c *Client) Ports(ctx context.Context) (map[string][]reconfigure.Port, error) {
 	ours := map[string][]reconfigure.Port{}
 	if c.config.Identity.ID == "" {
@@ -30,10 +30,10 @@ func (c *Client) Ports(ctx context.Context) (map[string][]reconfigure.Port, erro
 	return ours, nil
 }
 
-// RemovePort removes a port that Terraform does not know, which the caller has to make sure of. Just before, the port
-// is looked at once more: it must have the cluster's id and the name, no server may use it, and it must have been
-// created before the time; else it is not removed, and the error says what is otherwise. One that is not there is
-// success, so it may be repeated.
+// RemovePort removes a port that Terraform does not know; the caller MUST make sure of that. RemovePort first reads
+// the port again: the port must have the cluster's id and the name, no server may use it, and it must have been
+// created before the time; else it is not removed, and the error says why. A missing port is success, so the call may
+// be retried.
 func (c *Client) RemovePort(ctx context.Context, id, name string, before time.Time) error {
 	p, err := ports.Get(ctx, c.network, id).Extract()
 	switch {
@@ -49,7 +49,7 @@ func (c *Client) RemovePort(ctx context.Context, id, name string, before time.Ti
 		return fmt.Errorf("port %s is not removed: server %s uses it", id, p.DeviceID)
 	case p.CreatedAt.IsZero() || !p.CreatedAt.Before(before):
 		created := p.CreatedAt.Format(time.RFC3339)
-		return fmt.Errorf("port %s is not removed: it was created at %s, which is too young", id, created)
+		return fmt.Errorf("port %s is not removed: it was created at %s, which is too recent", id, created)
 	}
 	return c.present("remove port "+id+" from", ports.Delete(ctx, c.network, id).ExtractErr())
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// ProjectServers is all servers of the project.
+// ProjectServers returns all servers of the project.
 func (c *Client) ProjectServers(ctx context.Context) ([]reconfigure.ProjectServer, error) {
 	all, err := c.allServers(ctx, servers.ListOpts{})
 	if err != nil {
@@ -26,8 +26,8 @@ func (c *Client) ProjectServers(ctx context.Context) ([]reconfigure.ProjectServe
 	return found, nil
 }
 
-// Clock is the cloud's time, as its API has it in the header of an answer (RFC 9110, Date), in whole seconds. It is the
-// zero time where the answer has no Date: a server without a clock sends none.
+// Clock returns the cloud's time in whole seconds, from the header Date of an answer of its API (RFC 9110). It
+// returns the zero time if the answer has no Date: a server without a clock sends none.
 func (c *Client) Clock(ctx context.Context) (time.Time, error) {
 	answer := limits.Get(ctx, c.compute, limits.GetOpts{})
 	if answer.Err != nil {

@@ -30,18 +30,18 @@ func Provider() reconfigure.Provider {
 		Module: reconfigure.RootModule{
 			Instance: instanceType, Port: portType, PortAddresses: "all_fixed_ips", Group: groupType,
 			Replace: instanceType, Power: powerState, Firewall: true,
-			// Since version 1.48 the provider rebuilds an instance in place for another image, and resizes it for
-			// another flavor, which ends its jobs.
+			// Since version 1.48 the provider rebuilds an instance in place for a new image, and resizes it for a new
+			// flavor. Both end its jobs.
 			Updates: map[string]reconfigure.Effect{
 				"image_id": reconfigure.EffectRebuild, "image_name": reconfigure.EffectRebuild,
 				"flavor_id": reconfigure.EffectResize, "flavor_name": reconfigure.EffectResize,
 			},
-			// The provider would use them instead of an instance's own.
+			// The provider would use them instead of the instance's image and flavor.
 			Unset: []string{"OS_IMAGE_ID", "OS_IMAGE_NAME", "OS_FLAVOR_ID", "OS_FLAVOR_NAME"},
 			Read:  made, Finish: finish, Class: providerClass,
 		},
 		Credentials: func(dir string) string { return cloudsFileFound(CloudsFile(dir)) },
-		Advice: "put its entry into clouds.yaml, in the cluster directory or where OpenStack's own client looks; an " +
+		Advice: "put its entry into clouds.yaml, in the cluster directory or where OpenStack's client looks; an " +
 			"application credential is best",
 		Variables: func(dir string) map[string]string {
 			if file := CloudsFile(dir); file != "" {
@@ -74,7 +74,8 @@ func config(access reconfigure.Access) Config {
 	}
 }
 
-// CloudsFile is the clouds.yaml of a cluster directory, where it has one; else the usual places are searched.
+// CloudsFile returns the clouds.yaml of a cluster directory; empty if it has none: then the usual places are
+// searched.
 func CloudsFile(dir string) string {
 	if file := filepath.Join(dir, "clouds.yaml"); os.Getenv("OS_CLIENT_CONFIG_FILE") == "" && exists(file) {
 		return file
@@ -82,8 +83,7 @@ func CloudsFile(dir string) string {
 	return ""
 }
 
-// cloudsFileFound is the clouds.yaml that is used: the one that is named, or the first one where OpenStack's own client
-// looks.
+// cloudsFileFound returns the clouds.yaml to use: the named one, or the first one where OpenStack's client looks.
 func cloudsFileFound(named string) string {
 	candidates := []string{named, os.Getenv("OS_CLIENT_CONFIG_FILE"), "clouds.yaml"}
 	if dir, err := os.UserConfigDir(); err == nil {
@@ -116,8 +116,8 @@ func made(attributes map[string]any) reconfigure.Made {
 	}
 }
 
-// power returns the power state of an instance as an entry in the map of nodes has it. The provider has Nova's status
-// there, in lower case.
+// power returns the power state of an instance in the form of the map of nodes. The provider has Nova's status there,
+// in lower case.
 func power(status string) reconfigure.Power {
 	switch status {
 	case string(reconfigure.PowerOff):

@@ -10,10 +10,10 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 )
 
-// RemoveServer removes a server that Terraform does not know, which the caller has to make sure of, and returns when it
-// is gone. Just before, the server is looked at once more: it must have the cluster's id and the name, and have been
-// created before the time; else nothing is removed, and the error says what is otherwise. One that is not there is
-// success, so it may be repeated. Ports that Terraform has made for a server stay.
+// RemoveServer removes a server that Terraform does not know, and returns when it is gone; the caller MUST make sure
+// that Terraform does not know it. RemoveServer first reads the server again: it must have the cluster's id and the
+// name, and have been created before the time; else nothing is removed, and the error says why. A missing server is
+// success, so the call may be retried. Ports that Terraform made for a server stay.
 func (c *Client) RemoveServer(ctx context.Context, id, name string, before time.Time) error {
 	s, err := servers.Get(ctx, c.compute, id).Extract()
 	switch {
@@ -27,7 +27,7 @@ func (c *Client) RemoveServer(ctx context.Context, id, name string, before time.
 		return fmt.Errorf("server %s is not removed: its name is %q, not %q", id, s.Name, name)
 	case !s.Created.Before(before):
 		created := s.Created.Format(time.RFC3339)
-		return fmt.Errorf("server %s is not removed: it was created at %s, which is too young", id, created)
+		return fmt.Errorf("server %s is not removed: it was created at %s, which is too recent", id, created)
 	}
 	err = servers.Delete(ctx, c.compute, id).ExtractErr()
 	if err != nil && !gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
@@ -37,7 +37,7 @@ func (c *Client) RemoveServer(ctx context.Context, id, name string, before time.
 }
 
 func (c *Client) awaitGone(ctx context.Context, id string) error {
-	late := fmt.Errorf("server %s is still there %s after its removal was asked for", id, c.tempo.gone)
+	late := fmt.Errorf("server %s still exists %s after the request to remove it", id, c.tempo.gone)
 	ctx, cancel := context.WithTimeoutCause(ctx, c.tempo.gone, late)
 	defer cancel()
 	return c.poll(ctx, func() (bool, error) {

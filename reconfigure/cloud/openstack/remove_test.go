@@ -36,7 +36,7 @@ func TestRemoveServerLooksOnceMore(t *testing.T) {
 		"of another cluster":          {"another", "does not have the id", time.Hour},
 		"of the cluster's name alone": {"", "does not have the id", time.Hour},
 		"of another name":             {"eiffel", "its name is", time.Hour},
-		"too young":                   {"eiffel", "too young", -time.Hour},
+		"too young":                   {"eiffel", "too recent", -time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, labcloud.Null{})
@@ -73,7 +73,7 @@ func TestRemoveServerSaysThatItIsStillThere(t *testing.T) {
 	defer close(s.end)
 	orphan := l.create("node1", "eiffel", "ACTIVE")
 	err := l.client.RemoveServer(t.Context(), orphan.ID, "node1", time.Now().Add(time.Hour))
-	if err == nil || !strings.Contains(err.Error(), "still there") {
+	if err == nil || !strings.Contains(err.Error(), "still exists") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Resolve says what the names of a source mean at this moment, or all that is wrong with them. Ids stand for
-// themselves, if they are there. Nothing is kept from one call to the next: a new image may have taken over the name.
-// Whether upper and lower case differ for Glance and Neutron depends on their databases; here they do.
+// Resolve returns the current ids of the names of a source, or all errors in them. An existing id is its own result.
+// Resolve caches nothing, since a new image may get the name. Whether Glance and Neutron distinguish upper and lower
+// case depends on their databases; Resolve does.
 func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved {
 	var (
 		resolved reconfigure.Resolved
@@ -49,7 +49,7 @@ func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.
 	return resolved
 }
 
-// missing reports whether the cloud has answered, and has nothing that fits. After any other error that is not known.
+// missing reports whether the cloud answered that it has no match. After any other error that is unknown.
 func missing(err error) bool { return reconfigure.ClassOf(err) == reconfigure.ClassMissing }
 
 func one(ids []string, err error) (string, error) {
@@ -60,13 +60,13 @@ func one(ids []string, err error) (string, error) {
 		return "", reconfigure.Classify(reconfigure.ClassMissing, errors.New("not found"))
 	case len(ids) > 1:
 		slices.Sort(ids)
-		problem := fmt.Errorf("the name is ambiguous, give one of the ids %s", strings.Join(ids, ", "))
+		problem := fmt.Errorf("the name is ambiguous, use one of the ids %s", strings.Join(ids, ", "))
 		return "", reconfigure.Classify(reconfigure.ClassMissing, problem)
 	}
 	return ids[0], nil
 }
 
-// findImage looks at images that can be booted only: an upload that failed leaves one of the same name behind.
+// findImage considers only bootable images: a failed upload leaves an image with the same name.
 func (c *Client) findImage(ctx context.Context, name string) ([]string, error) {
 	var found []images.Image
 	if isID(name) {
@@ -101,7 +101,7 @@ func (c *Client) findImage(ctx context.Context, name string) ([]string, error) {
 	return ids, nil
 }
 
-// findFlavor goes through all flavors: Nova cannot be asked for one by name, and a flavor's id may be any text.
+// findFlavor searches all flavors: Nova has no search by name, and a flavor's id may be any text.
 func (c *Client) findFlavor(ctx context.Context, name string) ([]string, error) {
 	all, err := c.flavors(ctx)
 	if err != nil {

@@ -37,7 +37,7 @@ func TestResolve(t *testing.T) {
 		"ids":   {reconfigure.Source{Image: imageV2, Flavor: "42", Network: networks[0]}, all},
 		"ambiguous": {
 			reconfigure.Source{Image: "twin", Flavor: "small", Network: "cluster"},
-			missing(`image "twin" in cloud "here": the name is ambiguous, give one of the ids ` + twinA + ", " + twinB),
+			missing(`image "twin" in cloud "here": the name is ambiguous, use one of the ids ` + twinA + ", " + twinB),
 		},
 		"nothing there": {
 			reconfigure.Source{Image: absent, Flavor: "tiny", Network: absent},

@@ -10,8 +10,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Room is how much of the project's quota there is, and how much of it is taken, by whomever (Nova's API, Show Rate And
-// Absolute Limits). Nova knows neither of Neutron's quotas nor of how full its hosts are.
+// Room returns the project's quota and its use by all servers of the project (Nova's API, Show Rate And Absolute
+// Limits). It has neither Neutron's quotas nor the free capacity of the hosts.
 func (c *Client) Room(ctx context.Context) (reconfigure.Room, error) {
 	answer, err := limits.Get(ctx, c.compute, limits.GetOpts{}).Extract()
 	if err != nil {
@@ -33,7 +33,7 @@ func (c *Client) Room(ctx context.Context) (reconfigure.Room, error) {
 	return room, nil
 }
 
-// flavors is all that the project may use.
+// flavors returns all flavors that the project may use.
 func (c *Client) flavors(ctx context.Context) ([]flavors.Flavor, error) {
 	pages, err := flavors.ListDetail(c.compute, flavors.ListOpts{AccessType: flavors.AllAccess}).AllPages(ctx)
 	if err != nil {
@@ -42,7 +42,8 @@ func (c *Client) flavors(ctx context.Context) ([]flavors.Flavor, error) {
 	return flavors.ExtractFlavors(pages)
 }
 
-// Flavors returns what each flavor takes of a quota, by id and by name. A name that several flavors have is left out.
+// Flavors returns the use of a quota by each flavor, by id and by name. It leaves out names that several flavors
+// have.
 func (c *Client) Flavors(ctx context.Context) (map[string]reconfigure.Use, error) {
 	all, err := c.flavors(ctx)
 	if err != nil {

@@ -25,19 +25,19 @@ import (
 // groupKey is the metadata of an instance that names its node group. Terraform sets it.
 const groupKey = "eiffel_group"
 
-// atOnce is how many calls are made at the same time, for one server or port each: a large cluster has thousands.
+// atOnce is the maximum number of concurrent calls for single servers or ports: a large cluster has thousands.
 const atOnce = 10
 
-// inError is the status of a server that Nova has given up.
+// inError is the status of a server that failed.
 const inError = "ERROR"
 
 // listMicroversion is the newest Nova API whose list has the ids of flavors (Nova's REST API Version History, 2.47).
 const listMicroversion = "2.46"
 
-// Servers returns the instances of these nodes, by node; of the whole cluster if the set is empty. The answer may have
-// other nodes of the cluster too. It takes a call for each filter of names, of several pages for thousands of instances. A
-// cloud allows several servers with one name, so each node has a list, the oldest first. Nova's list does not have the
-// port's id, nor the fault of a server for which Nova has found no host.
+// Servers returns the instances of these nodes, by node; of the whole cluster if the set is empty. The answer may
+// have other nodes of the cluster too. It makes a call for each filter of names; for thousands of instances an answer
+// has several pages. A cloud allows several servers with one name, so each node has a list, the oldest first. Nova's
+// list does not have the port's id, nor the fault of a server for which Nova has found no host.
 func (c *Client) Servers(ctx context.Context, nodes nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
 	filters := filtersFor(nodes)
 	lists := make([][]servers.Server, len(filters))
@@ -70,16 +70,16 @@ func (c *Client) byNode(all []servers.Server) map[string][]reconfigure.Server {
 	return ours
 }
 
-// A filter may select more servers than are asked for: up to fewServers, or moreServers times as many. Nova needs about
+// A filter may select more servers than requested: up to fewServers, or moreServers times as many. Nova needs about
 // ten milliseconds for each server of a list.
 const (
 	fewServers  = 100
 	moreServers = 4
 )
 
-// filtersFor returns filters that together select the servers with these names, and perhaps others: each allows at each
-// position each character that one of its names has there. No server passes two of them. For no names there is one
-// filter, which selects all.
+// filtersFor returns filters that together select the servers with these names, and perhaps others: a filter allows
+// at each position each character that one of its names has there. No server passes two filters. For no names there
+// is one filter, which selects all.
 func filtersFor(nodes nodeset.NodeSet) []string {
 	if nodes.Empty() {
 		return []string{""}
@@ -106,7 +106,7 @@ func divide(names []string) []string {
 	return all
 }
 
-// at returns the character at a position of a name; "" behind its end.
+// at returns the character at a position of a name; "" after its end.
 func at(name string, i int) string { return name[min(i, len(name)):min(i+1, len(name))] }
 
 // filterFor returns a filter that selects servers with these names, how many names it selects, and the first position at
@@ -121,7 +121,7 @@ func filterFor(names []string) (filter string, selected, first int) {
 		for _, name := range names {
 			chars = append(chars, at(name, i))
 		}
-		slices.Sort(chars) // a hyphen comes first, where it stands for itself
+		slices.Sort(chars) // a hyphen comes first, where it is literal
 		chars = slices.Compact(chars)
 		if len(chars) > 1 && first < 0 {
 			first = i
@@ -142,7 +142,6 @@ func filterFor(names []string) (filter string, selected, first int) {
 	}
 }
 
-// Server returns a server by its id; false if Nova has none.
 func (c *Client) Server(ctx context.Context, id string) (reconfigure.Server, bool, error) {
 	one := *c.compute
 	one.Microversion = listMicroversion
@@ -203,7 +202,7 @@ func (c *Client) allServers(ctx context.Context, which servers.ListOpts) ([]serv
 	return all, nil
 }
 
-// Fault is what Nova says went wrong with a server in ERROR; empty where it says nothing, or the server is gone.
+// Fault returns Nova's fault of a server in ERROR; empty if Nova has none, or the server is gone.
 func (c *Client) Fault(ctx context.Context, id string) (string, error) {
 	s, err := servers.Get(ctx, c.compute, id).Extract()
 	switch {
@@ -215,7 +214,7 @@ func (c *Client) Fault(ctx context.Context, id string) (string, error) {
 	return strings.TrimSpace(s.Fault.Message), nil
 }
 
-// Port is the id of the only port at which a server is. That there are several, or none, is an error.
+// Port returns the id of a server's only port. It fails if the server has several ports, or none.
 func (c *Client) Port(ctx context.Context, id string) (string, error) {
 	pages, err := attachinterfaces.List(c.compute, id).AllPages(ctx)
 	if err != nil {
@@ -226,7 +225,7 @@ func (c *Client) Port(ctx context.Context, id string) (string, error) {
 		return "", c.failed("list the ports of server "+id+" of", err)
 	}
 	if len(ports) != 1 {
-		return "", fmt.Errorf("server %s is at %d ports", id, len(ports))
+		return "", fmt.Errorf("server %s has %d ports", id, len(ports))
 	}
 	return ports[0].PortID, nil
 }
@@ -241,7 +240,7 @@ func view(s servers.Server) reconfigure.Server {
 	}
 }
 
-// address reads what gophercloud leaves as plain JSON: by network, the addresses of the ports there.
+// address reads the addresses of a server's ports by network, which gophercloud returns as plain JSON.
 func address(networks map[string]any) string {
 	for _, name := range slices.Sorted(maps.Keys(networks)) {
 		ports, _ := networks[name].([]any)
@@ -256,13 +255,13 @@ func address(networks map[string]any) string {
 	return ""
 }
 
-// Reboot restarts a server and returns when it is ACTIVE again. Where a soft reboot is refused (Nova takes it of a
-// running server only) or does not end, it is a hard one. It may be repeated; the caller makes sure that no job is on
-// the server.
+// Reboot restarts a server and returns when it is ACTIVE again. If Nova refuses a soft reboot (it accepts one only
+// for a running server) or the soft reboot does not end, Reboot makes a hard one. It may be retried; the caller MUST
+// make sure that no job runs on the server.
 func (c *Client) Reboot(ctx context.Context, id string) error {
 	var (
 		errs  []error
-		class reconfigure.Class // of the last
+		class reconfigure.Class // the class of the last error
 	)
 	for _, how := range []servers.RebootMethod{servers.SoftReboot, servers.HardReboot} {
 		err := servers.Reboot(ctx, c.compute, id, servers.RebootOpts{Type: how}).ExtractErr()
@@ -302,8 +301,8 @@ func (c *Client) awaitActive(ctx context.Context, id string) error {
 	})
 }
 
-// poll looks until it is done: soon again at first, since much takes a second only, then less often. The error is
-// look's, or the cause of the end of ctx.
+// poll calls look until it is done: at first at short intervals, since many changes take only a second, then at
+// longer ones. The error is look's, or the cause of the end of ctx.
 func (c *Client) poll(ctx context.Context, look func() (done bool, err error)) error {
 	begun := time.Now()
 	for {
@@ -324,13 +323,13 @@ func (c *Client) poll(ctx context.Context, look func() (done bool, err error)) e
 	}
 }
 
-// untilNextLook is a tenth of the time that has passed, within bounds.
+// untilNextLook returns a tenth of the time that has passed, within bounds.
 func (t tempo) untilNextLook(passed time.Duration) time.Duration {
 	return min(max(passed/10, t.soonest), t.poll)
 }
 
-// Console is the end of a server's console log; all that Nova has of it where lines is zero. A server that has just
-// been made may have none yet, which Nova calls not found or a conflict.
+// Console returns the last lines of a server's console log; all that Nova has of it if lines is zero. A new server
+// may have none yet; Nova then answers "not found" or with a conflict.
 func (c *Client) Console(ctx context.Context, id string, lines int) (string, error) {
 	opts := servers.ShowConsoleOutputOpts{Length: lines}
 	text, err := servers.ShowConsoleOutput(ctx, c.compute, id, opts).Extract()

@@ -1,5 +1,5 @@
-// Package placement places instances over a table of hosts, and adds up the room that these have, for clouds that leave
-// that to the cluster. It is pure.
+// Package placement assigns instances to the hosts of a table and sums up their room, for clouds that leave this to
+// the cluster. It is pure.
 package placement
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// Limits is what instances may take of a host, or of something else, all together; zero: no limit.
+// Limits is what all instances together may take of a host or a resource pool; zero: no limit.
 type Limits struct {
 	Cores     int `yaml:"cores"`
 	Memory    int `yaml:"memory"` // in MiB
@@ -35,7 +35,8 @@ func (l Limits) Use() reconfigure.Use {
 	return limit
 }
 
-// load is how full a host is. One without limits counts its instances.
+// load returns how full a host is, as a fraction of its limits. For a host without limits it is the number of
+// instances.
 func (l Limits) load(taken reconfigure.Use) float64 {
 	most := 0.0
 	for _, part := range [][2]int{{taken.Cores, l.Cores}, {taken.RAM, l.Memory}, {taken.Instances, l.Instances}} {
@@ -57,18 +58,18 @@ type Flavor struct {
 	Disk   int `yaml:"disk"`   // in GiB
 }
 
-// ID names what a flavor is, so that another meaning of its name is another flavor. The root modules parse it.
+// ID is made of the sizes of a flavor, so that a changed flavor has a new id. The root modules parse it.
 func (f Flavor) ID() string { return fmt.Sprintf("%dx%dx%d", f.Cores, f.Memory, f.Disk) }
 
-// Use returns what one instance takes.
+// Use returns the use by one instance.
 func (f Flavor) Use() reconfigure.Use {
 	return reconfigure.Use{Instances: 1, Cores: f.Cores, RAM: f.Memory}
 }
 
-// Flavors is the flavors of a cloud by name.
+// Flavors has the flavors of a cloud by name.
 type Flavors map[string]Flavor
 
-// Check returns an error that names the flavors that lack something.
+// Check returns an error that names all incomplete flavors.
 func (f Flavors) Check() error {
 	var problems []error
 	for name, one := range f {
@@ -92,7 +93,7 @@ func (f Flavors) Find(name string) (Flavor, bool) {
 	return Flavor{}, false
 }
 
-// Uses returns what one instance of each flavor takes, by id.
+// Uses returns the use by one instance of each flavor, by id.
 func (f Flavors) Uses() map[string]reconfigure.Use {
 	uses := map[string]reconfigure.Use{}
 	for _, one := range f {
@@ -101,7 +102,7 @@ func (f Flavors) Uses() map[string]reconfigure.Use {
 	return uses
 }
 
-// UsesByAnyName is Uses with the names too.
+// UsesByAnyName returns Uses by id and by name.
 func (f Flavors) UsesByAnyName() map[string]reconfigure.Use {
 	uses := f.Uses()
 	for name, one := range f {
@@ -110,7 +111,7 @@ func (f Flavors) UsesByAnyName() map[string]reconfigure.Use {
 	return uses
 }
 
-// Shard returns the shard of a host of the table: the first one has the default shard.
+// Shard returns the shard of a host of the table. The first host has the default shard.
 func Shard(host int) string {
 	if host == 0 {
 		return reconfigure.DefaultShard
@@ -118,10 +119,10 @@ func Shard(host int) string {
 	return fmt.Sprintf("host-%d", host)
 }
 
-// Place returns the host of each declared node, by its shard: the control node is on the first one, and each other node
-// where the fullest of cores and memory is the least full with it, in the order of the declaration. It depends on
-// nothing else, so that a node has one host whatever runs. The hosts may have less than all nodes together take: what
-// is free decides when a node is made. There must be a host.
+// Place returns the shard of the host of each declared node. The control node is on the first host. Each other node,
+// in the order of the declaration, gets the host whose load, of cores or memory, is the lowest with it. Place depends
+// only on its arguments, so a node keeps its host while others start and end. The hosts may have less than all nodes
+// together need: the free room is checked when a node is made. The table must have a host.
 func Place(table []Limits, flavors Flavors, c reconfigure.Cluster) map[string]string {
 	places := map[string]string{}
 	taken := make([]reconfigure.Use, len(table))
@@ -146,7 +147,8 @@ func Place(table []Limits, flavors Flavors, c reconfigure.Cluster) map[string]st
 	return places
 }
 
-// Room adds up what the hosts have: together, and each one by its shard. Used is what all instances of each shard take.
+// Room returns the room of all hosts together, and of each host by its shard. Used is the use by all instances of
+// each shard.
 func Room(table []Limits, flavors Flavors, used map[string]reconfigure.Use) reconfigure.Room {
 	uses := flavors.Uses()
 	all := reconfigure.Room{Flavors: uses, Shards: map[string]reconfigure.Room{}}
@@ -166,7 +168,7 @@ func Room(table []Limits, flavors Flavors, used map[string]reconfigure.Use) reco
 	return all
 }
 
-// both is the sum of two limits, of which -1 is none.
+// both returns the sum of two limits, where -1 is no limit.
 func both(a, b int) int {
 	if a < 0 || b < 0 {
 		return -1

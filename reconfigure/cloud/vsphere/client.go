@@ -28,20 +28,20 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud"
 )
 
-// tempo is how long is waited for what.
+// tempo has the time limits and intervals.
 type tempo struct {
-	poll time.Duration // between two looks at a virtual machine
-	soft time.Duration // until a guest that is asked to has shut down
+	poll time.Duration // between two polls of a virtual machine
+	soft time.Duration // until a guest has shut down
 }
 
 func usual() tempo { return tempo{poll: time.Second, soft: 2 * time.Minute} }
 
 var (
 	errNoPorts  = errors.New("instances of vSphere have no ports")
-	errNoImages = errors.New("reconfigure makes no images of instances of vSphere; clone one to a template in vCenter")
+	errNoImages = errors.New("reconfigure makes no images of vSphere's instances; clone one to a template in vCenter")
 )
 
-// Client asks a vCenter. It is safe for concurrent use. It logs in when it is first needed, and again when vCenter has
+// Client asks a vCenter. It is safe for concurrent use. It logs in at the first call, and again after vCenter has
 // ended the session.
 type Client struct {
 	cloud.NoPorts
@@ -56,7 +56,7 @@ type Client struct {
 	session *login
 }
 
-// login is a session, with the datacenter.
+// login is a session, with its datacenter.
 type login struct {
 	*govmomi.Client
 	datacenter *object.Datacenter
@@ -123,7 +123,7 @@ func certificates(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// forget forgets a session that has ended.
+// forget drops a session that has ended.
 func (c *Client) forget(ended *login) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -153,19 +153,19 @@ func ask[T any](ctx context.Context, c *Client, do func(*login) (T, error)) (T, 
 	}
 }
 
-// failed adds the server and the class to an error of vCenter's.
+// failed adds the server and the class to an error.
 func (c *Client) failed(err error) error {
 	if notFound(err) {
 		return reconfigure.Classify(reconfigure.ClassMissing, err)
 	}
 	class := providerClass(err.Error())
 	if !soap.IsSoapFault(err) && !soap.IsVimFault(err) && class == reconfigure.ClassOther {
-		class = reconfigure.ClassCloud // not vCenter's: of the connection
+		class = reconfigure.ClassCloud // an error of the connection
 	}
 	return reconfigure.Classify(class, fmt.Errorf("vCenter %s: %w", c.table.Server, err))
 }
 
-// notFound reports whether a name means nothing, or not one thing alone.
+// notFound reports whether a name has no match, or several.
 func notFound(err error) bool {
 	_, none := errors.AsType[*find.NotFoundError](err)
 	_, many := errors.AsType[*find.MultipleFoundError](err)
@@ -175,8 +175,8 @@ func notFound(err error) bool {
 // gone reports whether an object has been removed.
 func gone(err error) bool { return fault.Is(err, &types.ManagedObjectNotFound{}) }
 
-// Resolve says what the names of a source mean at this moment, or all that is wrong with them. An image is a template
-// or another virtual machine, by its name or its path in the inventory.
+// Resolve returns the current ids of the names of a source, or all errors in them. An image is a template or another
+// virtual machine, by its name or its path in the inventory.
 func (c *Client) Resolve(ctx context.Context, s reconfigure.Source) reconfigure.Resolved {
 	var problems []error
 	class := reconfigure.ClassMissing
@@ -217,14 +217,14 @@ func unusable(format string, values ...any) error {
 	return reconfigure.Classify(reconfigure.ClassMissing, fmt.Errorf(format, values...))
 }
 
-// template is what a clone must have as its source has it.
+// template has the properties that a clone must share with its source.
 type template struct {
 	uuid, guest, firmware, bus string
 	disk                       int    // GiB
 	format                     string // thin, lazy or eager: how its disk is allocated
 }
 
-// id is the id of an image. The root module parses it: Terraform's provider wants these attributes of a clone in its
+// id is the id of an image. The root module parses it: Terraform's provider needs these attributes of a clone in its
 // configuration.
 func (t template) id() string {
 	return strings.Join([]string{t.uuid, t.guest, t.firmware, t.bus, strconv.Itoa(t.disk), t.format}, ",")
@@ -246,7 +246,7 @@ func (l *login) template(ctx context.Context, name string) (template, error) {
 	return templateOf(*vm.Config)
 }
 
-// busOf returns the provider's name of the type of a SCSI controller; empty if it is none that the provider knows.
+// busOf returns the provider's name of the type of a SCSI controller; empty if the provider does not know the type.
 func busOf(controller types.BaseVirtualDevice) string {
 	switch controller.(type) {
 	case *types.ParaVirtualSCSIController:
@@ -259,18 +259,18 @@ func busOf(controller types.BaseVirtualDevice) string {
 	return ""
 }
 
-// templateOf reads the configuration of a template. It must have one disk, on a SCSI bus, as Terraform's provider wants
-// it.
+// templateOf reads the configuration of a template. It must have one disk, on a SCSI bus, as Terraform's provider
+// requires.
 func templateOf(config types.VirtualMachineConfigInfo) (template, error) {
 	devices := object.VirtualDeviceList(config.Hardware.Device)
 	disks := devices.SelectByType((*types.VirtualDisk)(nil))
 	if len(disks) != 1 {
-		return template{}, unusable("it has %d disks, and an image must have one", len(disks))
+		return template{}, unusable("it has %d disks, but an image must have one", len(disks))
 	}
 	disk := disks[0].(*types.VirtualDisk)
 	bus := busOf(devices.FindByKey(disk.ControllerKey))
 	if bus == "" {
-		return template{}, unusable("its disk is on no SCSI controller")
+		return template{}, unusable("its disk is not on a SCSI controller")
 	}
 	const gib = 1 << 30
 	size := cmp.Or(disk.CapacityInBytes, disk.CapacityInKB<<10)

@@ -20,18 +20,18 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 )
 
-// machine is one of the datacenter's virtual machines, whosever it is. Templates are none.
+// machine is one of the datacenter's virtual machines, the cluster's or not. Templates are not included.
 type machine struct {
 	reconfigure.Server
 	is       types.ManagedObjectReference
-	name     string // in the inventory
+	name     string // the name in the inventory
 	settings map[string]string
 	cores    int
 	memory   int // MiB
 	tools    bool
 }
 
-// read is the properties of a virtual machine that are read (vSphere Web Services API, VirtualMachine).
+// read has the properties of a virtual machine that are read (vSphere Web Services API, VirtualMachine).
 var read = []string{
 	"name", "config.template", "config.uuid", "config.extraConfig", "config.createDate", "config.hardware.numCPU",
 	"config.hardware.memoryMB", "runtime.powerState", "runtime.connectionState", "runtime.host", "guest.net",
@@ -78,10 +78,10 @@ func (l *login) view(
 	return view.NewManager(l.Client.Client).CreateContainerView(ctx, below, kinds, true)
 }
 
-// destroy ends a view. A session has a limited number of them; those of a session that ends go with it.
+// destroy ends a view. A session has a limited number of views; they end with the session.
 func destroy(ctx context.Context, v *view.ContainerView) { _ = v.Destroy(context.WithoutCancel(ctx)) }
 
-// look reads a virtual machine. One whose configuration vCenter cannot read is nobody's.
+// look reads a virtual machine. One whose configuration vCenter cannot read belongs to no cluster.
 func look(vm mo.VirtualMachine) machine {
 	m := machine{is: vm.Self, name: vm.Name, settings: map[string]string{}}
 	if vm.Config != nil {
@@ -107,7 +107,7 @@ func look(vm mo.VirtualMachine) machine {
 	return m
 }
 
-// status returns the status of a virtual machine in the words of reconfigure.Server, and what went wrong.
+// status returns the status of a virtual machine in the terms of reconfigure.Server, and its fault.
 func status(runtime types.VirtualMachineRuntimeInfo) (status, fault string) {
 	switch runtime.ConnectionState {
 	case types.VirtualMachineConnectionStateInaccessible:
@@ -115,7 +115,7 @@ func status(runtime types.VirtualMachineRuntimeInfo) (status, fault string) {
 	case types.VirtualMachineConnectionStateInvalid:
 		return "ERROR", "its configuration is invalid"
 	case types.VirtualMachineConnectionStateOrphaned:
-		return "ERROR", "its host does not have it any more"
+		return "ERROR", "its host no longer has it"
 	case types.VirtualMachineConnectionStateDisconnected:
 		return "DISCONNECTED", ""
 	}
@@ -128,8 +128,8 @@ func status(runtime types.VirtualMachineRuntimeInfo) (status, fault string) {
 	return "SHUTOFF", ""
 }
 
-// address returns the first IPv4 address that VMware Tools say of the virtual machine's own network cards. Those that
-// the guest has made have no device (vSphere Web Services API, GuestNicInfo.deviceConfigId).
+// address returns the first IPv4 address that VMware Tools report for the virtual machine's network cards. Interfaces
+// that the guest made have no device (vSphere Web Services API, GuestNicInfo.deviceConfigId).
 func address(guest types.GuestInfo) string {
 	cards := slices.SortedFunc(slices.Values(guest.Net), func(a, b types.GuestNicInfo) int {
 		return cmp.Compare(a.DeviceConfigId, b.DeviceConfigId)
@@ -150,7 +150,7 @@ func address(guest types.GuestInfo) string {
 	return ""
 }
 
-// ours reports whether a virtual machine is of this cluster.
+// ours reports whether a virtual machine belongs to this cluster.
 func (c *Client) ours(m machine) bool {
 	return c.access.Identity.ID != "" && m.settings[clusterIDKey] == c.access.Identity.ID
 }
@@ -159,7 +159,7 @@ func (c *Client) machines(ctx context.Context) ([]machine, error) {
 	return ask(ctx, c, func(l *login) ([]machine, error) { return l.machines(ctx) })
 }
 
-// Servers returns the instances of the whole cluster in any status, by node, the oldest first.
+// Servers returns all instances of the cluster, in any status, by node, the oldest first.
 func (c *Client) Servers(ctx context.Context, _ nodeset.NodeSet) (map[string][]reconfigure.Server, error) {
 	all, err := c.machines(ctx)
 	if err != nil {
@@ -209,7 +209,7 @@ func (c *Client) find(ctx context.Context, id string) (machine, bool, error) {
 	return *found, true, nil
 }
 
-// must is find for an instance that must be there.
+// must is find, with an error for a missing instance.
 func (c *Client) must(ctx context.Context, id string) (machine, error) {
 	m, there, err := c.find(ctx, id)
 	if err == nil && !there {
@@ -224,13 +224,13 @@ func (c *Client) Server(ctx context.Context, id string) (reconfigure.Server, boo
 	return m.Server, there, err
 }
 
-// Fault is what vCenter says went wrong with an instance; empty if nothing did, or the instance is gone.
+// Fault returns vCenter's fault of an instance; empty if there is none, or the instance is gone.
 func (c *Client) Fault(ctx context.Context, id string) (string, error) {
 	m, _, err := c.find(ctx, id)
 	return m.Server.Fault, err
 }
 
-// Console is what the guest has said: its host keys. vSphere keeps no log of a console.
+// Console returns the host keys that the guest has published. vSphere has no console log.
 func (c *Client) Console(ctx context.Context, id string, lines int) (string, error) {
 	m, err := c.must(ctx, id)
 	if err != nil {
@@ -247,8 +247,8 @@ func (c *Client) Console(ctx context.Context, id string, lines int) (string, err
 	return strings.Join(all[max(0, len(all)-lines):], ""), nil
 }
 
-// Reboot has the guest shut down, and starts it again. A guest without VMware Tools, or that does not shut down in
-// time, is switched off.
+// Reboot shuts the guest down and starts it again. It switches off a guest that has no VMware Tools or does not shut
+// down in time.
 func (c *Client) Reboot(ctx context.Context, id string) error {
 	m, err := c.must(ctx, id)
 	if err != nil {
@@ -263,7 +263,7 @@ func (c *Client) Reboot(ctx context.Context, id string) error {
 	return nil
 }
 
-// shutDown returns when a virtual machine is off.
+// shutDown shuts a virtual machine down, and returns when it is off.
 func (c *Client) shutDown(ctx context.Context, m machine) error {
 	if !m.tools || !m.Active() {
 		return c.power(ctx, m, false)
@@ -294,7 +294,7 @@ func (c *Client) shutDown(ctx context.Context, m machine) error {
 	}
 }
 
-// power switches a virtual machine on or off, and returns when it is. One that is so already is success.
+// power switches a virtual machine on or off, and returns when the change is done. No change is success.
 func (c *Client) power(ctx context.Context, m machine, on bool) error {
 	_, err := ask(ctx, c, func(l *login) (none struct{}, err error) {
 		vm := object.NewVirtualMachine(l.Client.Client, m.is)
@@ -314,9 +314,10 @@ func (c *Client) power(ctx context.Context, m machine, on bool) error {
 	return err
 }
 
-// RemoveServer removes an instance that Terraform does not know, with its disk. The caller MUST make sure of that.
-// Just before, it is looked at once more: it must have the cluster's id and the name, and have been created before the
-// time; else nothing is removed, and the error says what is otherwise. One that is not there is success.
+// RemoveServer removes an instance that Terraform does not know, with its disk; the caller MUST make sure that
+// Terraform does not know it. RemoveServer first reads the instance again: it must have the cluster's id and the
+// name, and have been created before the time; else nothing is removed, and the error says why. A missing instance is
+// success.
 func (c *Client) RemoveServer(ctx context.Context, id, name string, before time.Time) error {
 	m, there, err := c.find(ctx, id)
 	switch {
@@ -327,7 +328,7 @@ func (c *Client) RemoveServer(ctx context.Context, id, name string, before time.
 	case m.Node != name:
 		return fmt.Errorf("instance %s is not removed: its name is %q, not %q", id, m.Node, name)
 	case m.Created.IsZero() || !m.Created.Before(before):
-		return fmt.Errorf("instance %s is not removed: it was created at %s, which is too young", id,
+		return fmt.Errorf("instance %s is not removed: it was created at %s, which is too recent", id,
 			m.Created.Format(time.RFC3339))
 	}
 	if err = c.power(ctx, m, false); err == nil {

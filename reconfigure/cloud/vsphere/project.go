@@ -14,9 +14,9 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/placement"
 )
 
-// Room is what the entry lets instances take, and what all virtual machines take, whosever they are: those of each host
-// of the table, by its shard, or those of the resource pool and of the pools in it. One that is off counts, since it
-// may be started.
+// Room returns the limits in the entry, and the use by all virtual machines, also those of others: on each host of
+// the table, by its shard, or in the resource pool and the pools in it. A machine that is off counts, since it may be
+// started.
 func (c *Client) Room(ctx context.Context) (reconfigure.Room, error) {
 	return ask(ctx, c, func(l *login) (reconfigure.Room, error) {
 		all, err := l.machines(ctx)
@@ -40,7 +40,7 @@ func (c *Client) Room(ctx context.Context) (reconfigure.Room, error) {
 	})
 }
 
-// perHost returns what the virtual machines on each host of a table take, by its shard. The table has a host by its
+// perHost returns the use by the virtual machines on each host of a table, by its shard. The table has a host by its
 // name or its path in the inventory.
 func perHost(t Table, all []machine) map[string]reconfigure.Use {
 	shards := map[string]string{}
@@ -60,7 +60,7 @@ func (m machine) use() reconfigure.Use {
 	return reconfigure.Use{Instances: 1, Cores: m.cores, RAM: m.memory}
 }
 
-// inPool returns the virtual machines of a resource pool and of those in it.
+// inPool returns the virtual machines of a resource pool and of the pools in it.
 func (l *login) inPool(ctx context.Context, name string) (map[types.ManagedObjectReference]bool, error) {
 	pool, err := l.finder.ResourcePool(ctx, name)
 	if err != nil {
@@ -88,12 +88,12 @@ func (l *login) inPool(ctx context.Context, name string) (map[types.ManagedObjec
 	return inside, nil
 }
 
-// Flavors returns what one instance of each flavor takes, by name and by id.
+// Flavors returns the use by one instance of each flavor, by name and by id.
 func (c *Client) Flavors(context.Context) (map[string]reconfigure.Use, error) {
 	return c.table.Flavors.UsesByAnyName(), nil
 }
 
-// ProjectServers returns all virtual machines of the datacenter, whosever they are.
+// ProjectServers returns all virtual machines of the datacenter, also those of others.
 func (c *Client) ProjectServers(ctx context.Context) ([]reconfigure.ProjectServer, error) {
 	all, err := c.machines(ctx)
 	var found []reconfigure.ProjectServer
@@ -138,7 +138,7 @@ func (c *Client) Images(ctx context.Context) ([]reconfigure.Image, error) {
 			}
 			t, err := templateOf(*vm.Config)
 			if err != nil {
-				continue // no node is made of it
+				continue // a node cannot be made of it
 			}
 			all = append(all, reconfigure.Image{
 				ID: t.id(), Name: vm.Name, Status: "active", Size: int64(t.disk) << 30,

@@ -1,8 +1,8 @@
-// Package vsphere asks a vCenter, beside Terraform: what names mean, which instances the cluster has, where they are
-// and what they have said. A cloud is an entry of vsphere.yaml in the cluster directory. It makes nothing, and removes
-// only what Terraform does not know.
+// Package vsphere asks a vCenter directly, in addition to Terraform: for the ids of names, the instances of the
+// cluster, their addresses and their host keys. A cloud is an entry of vsphere.yaml in the cluster directory. The
+// package creates nothing, and removes only what Terraform does not know.
 //
-// Every call may be repeated.
+// Every call may be retried.
 package vsphere
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/cloud/placement"
 )
 
-// Provider describes vSphere. Its nodes have no ports and are not stopped, since Terraform's provider has no attribute
-// for that; and what an interrupted Terraform leaves is made anew and not adopted.
+// Provider describes vSphere. Its nodes have no ports. They are not stopped, since Terraform's provider has no
+// attribute for that. Instances of an interrupted Terraform are made anew, not adopted.
 func Provider() reconfigure.Provider {
 	return reconfigure.Provider{
 		Name:   "vsphere",
@@ -51,8 +51,8 @@ func Check(access reconfigure.Access) error {
 	return err
 }
 
-// variables has Terraform's provider trust the certificates of a cluster directory. Its own settings know no file of
-// them, and Go's TLS reads this variable (package crypto/x509, SystemCertPool).
+// variables makes Terraform's provider trust the certificates in a cluster directory. The provider has no setting for
+// such a file, but Go's TLS reads this variable (package crypto/x509, SystemCertPool).
 func variables(dir string) map[string]string {
 	if file := trusted(dir); file != "" {
 		return map[string]string{"SSL_CERT_FILE": file}
@@ -61,7 +61,7 @@ func variables(dir string) map[string]string {
 }
 
 // The settings of a virtual machine that the root module writes. The guest can neither read nor change them, since
-// their names do not begin with "guestinfo."
+// their names do not begin with "guestinfo.".
 const (
 	clusterKey   = "eiffel.cluster"
 	clusterIDKey = "eiffel.cluster_id"
@@ -72,7 +72,7 @@ const (
 	networkKey   = "eiffel.network"
 )
 
-// saidKey is the setting in which a guest says its host keys, in base64: the root module has cloud-init do so.
+// saidKey is the setting in which a guest publishes its host keys, in base64: the root module makes cloud-init do so.
 const saidKey = "guestinfo.eiffel_host_keys"
 
 // made reads the attributes of a virtual machine in Terraform's state.

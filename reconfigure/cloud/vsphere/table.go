@@ -15,8 +15,8 @@ import (
 // The files of the cluster directory. The root module reads the first one too.
 const (
 	File = "vsphere.yaml"
-	// Certificates is the certificates, in PEM, of the authorities that are trusted beside those of the system, or that
-	// of vCenter itself. It need not be there.
+	// Certificates is an optional file with certificates in PEM: those of further trusted authorities, in addition to
+	// the system's, or that of vCenter itself.
 	Certificates = "vsphere.pem"
 )
 
@@ -25,30 +25,31 @@ type Table struct {
 	Server   string `yaml:"server"` // HOST or HOST:PORT
 	User     string `yaml:"user"`
 	Password string `yaml:"password"`
-	// PasswordFile is read where there is no password; relative to the cluster directory.
+	// PasswordFile is read if there is no password; relative to the cluster directory.
 	PasswordFile string `yaml:"password_file"`
 	Insecure     bool   `yaml:"insecure"` // any certificate is trusted
 
 	Datacenter   string `yaml:"datacenter"`
 	Datastore    string `yaml:"datastore"`
-	ResourcePool string `yaml:"resource_pool"` // of a whole DRS cluster: CLUSTER/Resources
-	Folder       string `yaml:"folder"`        // of virtual machines, below that of the datacenter; empty: that one
-	Clone        string `yaml:"clone"`         // full, the default, or linked
+	ResourcePool string `yaml:"resource_pool"` // for a whole DRS cluster: CLUSTER/Resources
+	// the folder of virtual machines, below the datacenter's; empty: the datacenter's
+	Folder string `yaml:"folder"`
+	Clone  string `yaml:"clone"` // full, the default, or linked
 
-	// What instances may take of the resource pool, where there are no hosts.
+	// Limits of the instances in the resource pool, if there are no hosts.
 	placement.Limits `yaml:",inline"`
 	// Hosts are where nodes are placed; none: vCenter places them in the resource pool.
 	Hosts   []Host            `yaml:"hosts"`
 	Flavors placement.Flavors `yaml:"flavors"`
 }
 
-// Host is a host, with what instances may take of it.
+// Host is a host, with the limits of its instances.
 type Host struct {
-	Name             string `yaml:"name"` // in vCenter's inventory
+	Name             string `yaml:"name"` // its name or path in vCenter's inventory
 	placement.Limits `yaml:",inline"`
 }
 
-// limits returns what instances may take of each host.
+// limits returns the limits of the instances on each host.
 func (t Table) limits() []placement.Limits {
 	all := make([]placement.Limits, len(t.Hosts))
 	for i, h := range t.Hosts {
@@ -71,7 +72,7 @@ func readTable(dir, name string) (Table, error) {
 	})
 }
 
-// readPassword reads a file that others must not be able to read.
+// readPassword reads a password file. Other users must not have access to it.
 func readPassword(dir, file string) (string, error) {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(dir, file)
@@ -101,13 +102,13 @@ func (t Table) check() error {
 		problems = append(problems, errors.New("resource_pool or hosts is missing"))
 	}
 	if t.Clone == "instant" {
-		problems = append(problems, errors.New("clone: instant is not possible: Terraform's provider makes no instant "+
-			"clones; make it linked"))
+		problems = append(problems, errors.New("clone: instant is not supported: Terraform's provider makes no "+
+			"instant clones; make it linked"))
 	} else if !slices.Contains([]string{"", "full", "linked"}, t.Clone) {
 		problems = append(problems, fmt.Errorf("clone %q is neither full nor linked", t.Clone))
 	}
 	if t.Limits != (placement.Limits{}) && len(t.Hosts) > 0 {
-		problems = append(problems, errors.New("limits are those of the hosts, or of the resource pool, but not both"))
+		problems = append(problems, errors.New("set limits for the hosts or for the resource pool, not for both"))
 	}
 	problems = append(problems, t.Check())
 	for i, h := range t.Hosts {

@@ -33,7 +33,7 @@ func TestTableSaysWhatIsWrong(t *testing.T) {
 		"an empty flavor":    {strings.Replace(good, "cores: 1", "cores: 0", 1), "flavor small"},
 		"a negative limit":   {strings.Replace(good, "server: s", "server: s, cores: -1", 1), "negative"},
 		"a nameless host":    {strings.Replace(good, "resource_pool: r", "hosts: [{cores: 1}]", 1), "name is missing"},
-		"limits beside host": {strings.Replace(good, "resource_pool: r", "cores: 1, hosts: [{name: h}]", 1), "but not both"},
+		"limits beside host": {strings.Replace(good, "resource_pool: r", "cores: 1, hosts: [{name: h}]", 1), "not for both"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -1,6 +1,6 @@
-// Package logfile keeps the logs of workers: any number of processes write to one at a time, once a day it is set
-// aside, and it is removed when it is old. A library that rotates the log of one process would rename it under the
-// others.
+// Package logfile keeps the logs of workers. Any number of processes append to a log at the same time; it is rotated
+// once a day, and removed when it is old. A rotation library for one process would rename the log while other
+// processes write to it.
 package logfile
 
 import (
@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Folder is a folder of logs. Each is written at its end by any number of processes; once a day it is set aside under
-// its name and the date, and removed when its last line is old. Whoever has a log open holds a shared lock on it
-// (flock(2)), which ends with the last process that has inherited it: so a log that is in use is neither set aside nor
-// removed.
+// Folder is a folder of logs. Any number of processes append to a log; once a day it is set aside, that is, renamed
+// to its name and the date, and it is removed when its last line is old. Each process that has a log open holds a
+// shared lock on it (flock(2)), which ends with the last process that has inherited it. So a log in use is neither
+// set aside nor removed.
 type Folder struct{ Dir string }
 
 // Open opens a log for appending.
@@ -35,13 +35,13 @@ func (l Folder) Open(name string) (*os.File, error) {
 		if isAt(file, path) {
 			return file, nil
 		}
-		if err := file.Close(); err != nil { // it has been set aside just now
+		if err := file.Close(); err != nil { // the log was set aside meanwhile
 			return nil, err
 		}
 	}
 }
 
-// Prune sets the logs aside, and removes what was set aside and not written to since before.
+// Prune sets the logs aside, and removes those that were set aside and not written to after before.
 func (l Folder) Prune(now, before time.Time) error {
 	logs, err := filepath.Glob(filepath.Join(l.Dir, "*.log"))
 	if err != nil {
@@ -66,8 +66,8 @@ func (l Folder) Prune(now, before time.Time) error {
 	return errors.Join(errs...)
 }
 
-// setAside renames a log, unless it is empty, or another process has it open. Where it is what this process writes
-// to, this process goes on in a new one: else a worker that stays would write to it for ever.
+// setAside renames a log, unless it is empty or another process has it open. If this process writes to it, this
+// process continues in a new log; else a long-running worker would always write to the same one.
 func setAside(path, name string) error {
 	if _, err := os.Stat(name); err == nil {
 		return nil
@@ -83,7 +83,7 @@ func setAside(path, name string) error {
 	})
 }
 
-// renew sets the log aside that this process has inherited as its output.
+// renew sets aside the log that this process has inherited as its output, and opens a new one.
 func renew(path, name string) (err error) {
 	if err := flock(os.Stderr, unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
 		return nil
@@ -108,7 +108,7 @@ func renew(path, name string) (err error) {
 	return errors.Join(err, file.Close())
 }
 
-// unlessInUse does something with a log that no process has open.
+// unlessInUse calls do for a log that no process has open.
 func unlessInUse(path string, do func(os.FileInfo) error) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -127,7 +127,7 @@ func unlessInUse(path string, do func(os.FileInfo) error) error {
 	return do(info)
 }
 
-// flock takes a lock, or answers EWOULDBLOCK.
+// flock takes a lock, or returns EWOULDBLOCK.
 func flock(file *os.File, how int) error {
 	for {
 		if err := unix.Flock(int(file.Fd()), how); !errors.Is(err, unix.EINTR) {
@@ -136,7 +136,7 @@ func flock(file *os.File, how int) error {
 	}
 }
 
-// isAt reports whether a file that is open is the one of that name.
+// isAt reports whether an open file is the one at a path.
 func isAt(file *os.File, path string) bool {
 	is, err := file.Stat()
 	if err != nil {

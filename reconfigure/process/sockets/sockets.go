@@ -1,5 +1,5 @@
-// Package sockets makes private folders with short names for the sockets of SSH connections, and removes those that
-// killed processes have left.
+// Package sockets makes private folders with short names for the sockets of SSH connections, and removes those of
+// killed processes.
 package sockets
 
 import (
@@ -53,8 +53,8 @@ func parent() string {
 // lockOf returns the lock of a folder, on the folder itself.
 func lockOf(path string) *flock.Flock { return flock.New(path, flock.SetFlag(os.O_RDONLY)) }
 
-// Sweep removes the folders of this user whose processes have ended. A folder without a socket stays, since its process
-// may be about to lock it, and so does one that has anything else: it is not ours.
+// Sweep removes the folders of this user whose processes have ended. It keeps a folder without a socket, since its
+// process may be about to lock it, and one with other content, since it is not ours.
 func Sweep() error {
 	all, err := filepath.Glob(filepath.Join(parent(), prefix+"*"))
 	if err != nil {
