@@ -270,7 +270,7 @@ func templateOf(config types.VirtualMachineConfigInfo) (template, error) {
 	disk := disks[0].(*types.VirtualDisk)
 	bus := busOf(devices.FindByKey(disk.ControllerKey))
 	if bus == "" {
-		return template{}, unusable("its disk is not on a SCSI controller")
+		return template{}, unusable("its disk is on no SCSI controller")
 	}
 	const gib = 1 << 30
 	size := cmp.Or(disk.CapacityInBytes, disk.CapacityInKB<<10)
