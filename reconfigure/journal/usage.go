@@ -6,10 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
+
+// OpenOnly is a cut-off for Lives and JobRuns that selects only what has not ended.
+var OpenOnly = time.Unix(0, math.MaxInt64)
 
 // insertLives writes what events say of their nodes' instances. A life replaces what was known of the same instance of
 // the same plan, but its end stays. A node has one instance at a time: the life of another one that has not ended, and

@@ -32,7 +32,7 @@ import (
 
 // The adapters fit the interfaces of operation and controller by shape; here is where that is checked.
 var (
-	_ driver                = (*terraform.Driver)(nil)
+	_ Driver                = (*terraform.Driver)(nil)
 	_ operation.Cleaner     = (*ansible.Runner)(nil)
 	_ operation.Waiter      = (*ssh.Waiter)(nil)
 	_ operation.Configurer  = (*ansible.Runner)(nil)
@@ -46,8 +46,8 @@ var (
 	_ ssh.Keeper            = (*journal.Journal)(nil)
 )
 
-// driver has the nodes of one shard.
-type driver interface {
+// Driver has the nodes of one shard.
+type Driver interface {
 	operation.Provisioner
 	// StateOf is State with a map of nodes that was read before; known reports whether there is one.
 	StateOf(ctx context.Context, nodes map[string]reconfigure.Spec, known bool) (reconfigure.State, error)
@@ -65,7 +65,7 @@ type Adapters struct {
 	logger *slog.Logger
 
 	lock    sync.Mutex
-	drivers map[string]driver // by shard
+	drivers map[string]Driver // by shard
 	cloud   Cloud
 	login   singleflight.Group       // of the login to the cloud, which can take as long as the caller waits
 	slurms  map[string]*slurm.Client // by the control node's address
@@ -75,7 +75,7 @@ type Adapters struct {
 func (s Site) Adapters(log *journal.Journal, logger *slog.Logger) *Adapters {
 	return &Adapters{
 		site: s, log: log, logger: logger,
-		drivers: map[string]driver{}, slurms: map[string]*slurm.Client{},
+		drivers: map[string]Driver{}, slurms: map[string]*slurm.Client{},
 	}
 }
 
@@ -88,10 +88,10 @@ func (a *Adapters) Close() {
 	}
 }
 
-// driver runs Terraform in a shard, or switches its machines.
-func (a *Adapters) driver(ctx context.Context, shard string) (driver, error) {
+// Driver runs Terraform in a shard, or switches its machines.
+func (a *Adapters) Driver(ctx context.Context, shard string) (Driver, error) {
 	if a.site.provider.shard != nil {
-		cloud, err := a.connect(ctx)
+		cloud, err := a.Cloud(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -110,9 +110,9 @@ func (a *Adapters) driver(ctx context.Context, shard string) (driver, error) {
 	return d, nil
 }
 
-// connect logs in to the cloud, once. Callers that come together share the result, unless the context of the one that
+// Cloud logs in to the cloud, once. Callers that come together share the result, unless the context of the one that
 // logs in has ended. Nobody else waits for them.
-func (a *Adapters) connect(ctx context.Context) (Cloud, error) {
+func (a *Adapters) Cloud(ctx context.Context) (Cloud, error) {
 	for {
 		if cloud := a.connected(nil); cloud != nil {
 			return cloud, nil
@@ -146,7 +146,7 @@ func (a *Adapters) connected(cloud Cloud) Cloud {
 }
 
 // scheduler reaches Slurm's commands on the control node, over one connection.
-func (a *Adapters) scheduler(control reconfigure.Instance) *slurm.Client {
+func (a *Adapters) Scheduler(control reconfigure.Instance) *slurm.Client {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	client := a.slurms[control.Address]
@@ -157,42 +157,42 @@ func (a *Adapters) scheduler(control reconfigure.Instance) *slurm.Client {
 	return client
 }
 
-// observer asks the sources.
-func (a *Adapters) observer() snapshot.Observer {
+// Observer asks the sources.
+func (a *Adapters) Observer() snapshot.Observer {
 	return snapshot.Observer{
 		Cluster: a.site.Cluster,
-		State:   a.state,
+		State:   a.State,
 		States: func(
 			ctx context.Context, control reconfigure.Instance, nodes nodeset.NodeSet,
 		) (map[string]reconfigure.NodeState, error) {
-			if err := a.site.knownHosts(a.log).Refresh(ctx); err != nil {
+			if err := a.site.KnownHosts(a.log).Refresh(ctx); err != nil {
 				return nil, err
 			}
-			return a.scheduler(control).States(ctx, nodes)
+			return a.Scheduler(control).States(ctx, nodes)
 		},
 		Servers: func(ctx context.Context) (map[string][]reconfigure.Server, error) {
-			cloud, err := a.connect(ctx)
+			cloud, err := a.Cloud(ctx)
 			if err != nil {
 				return nil, err
 			}
 			return cloud.Servers(ctx, nodeset.NodeSet{})
 		},
 		Server: func(ctx context.Context, id string) (reconfigure.Server, bool, error) {
-			cloud, err := a.connect(ctx)
+			cloud, err := a.Cloud(ctx)
 			if err != nil {
 				return reconfigure.Server{}, false, err
 			}
 			return cloud.Server(ctx, id)
 		},
 		Ports: func(ctx context.Context) (map[string][]reconfigure.Port, error) {
-			cloud, err := a.connect(ctx)
+			cloud, err := a.Cloud(ctx)
 			if err != nil {
 				return nil, err
 			}
 			return cloud.Ports(ctx)
 		},
 		Resolve: func(ctx context.Context, s reconfigure.Source) reconfigure.Resolved {
-			cloud, err := a.connect(ctx)
+			cloud, err := a.Cloud(ctx)
 			if err != nil {
 				return reconfigure.Resolved{Err: err.Error(), Class: reconfigure.ClassOf(err)}
 			}
@@ -216,14 +216,14 @@ func (a *Adapters) observer() snapshot.Observer {
 			if a.log == nil {
 				return nil, nil
 			}
-			return a.log.Lives(ctx, never)
+			return a.log.Lives(ctx, journal.OpenOnly)
 		},
 	}
 }
 
-// state is Terraform's, of the shards that the nodes are in; without nodes, of all.
-func (a *Adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigure.State, error) {
-	desired, known, err := a.site.nodeMap(a.log).Read(ctx)
+// State is Terraform's, of the shards that the nodes are in; without nodes, of all.
+func (a *Adapters) State(ctx context.Context, nodes nodeset.NodeSet) (reconfigure.State, error) {
+	desired, known, err := a.site.NodeMap(a.log).Read(ctx)
 	if err != nil {
 		return reconfigure.State{}, err
 	}
@@ -237,7 +237,7 @@ func (a *Adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 		Desired: map[string]reconfigure.Spec{}, Instances: map[string]reconfigure.Instance{}, Ports: map[string]string{},
 	}
 	maps.Copy(all.Desired, desired)
-	err = a.eachShard(ctx, slices.Sorted(maps.Keys(shards)), func(d driver) (func(), error) {
+	err = a.eachShard(ctx, slices.Sorted(maps.Keys(shards)), func(d Driver) (func(), error) {
 		state, err := d.StateOf(ctx, desired, known)
 		return func() {
 			maps.Copy(all.Instances, state.Instances)
@@ -253,14 +253,14 @@ func (a *Adapters) state(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 // eachShard reads the states of shards side by side: a large cluster has dozens, and each costs a start of Terraform.
 // What read returns is called by one goroutine at a time.
 func (a *Adapters) eachShard(
-	ctx context.Context, shards []string, read func(driver) (use func(), err error),
+	ctx context.Context, shards []string, read func(Driver) (use func(), err error),
 ) error {
 	var lock sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(runtime.NumCPU())
 	for _, shard := range shards {
 		group.Go(func() error {
-			d, err := a.driver(ctx, shard)
+			d, err := a.Driver(ctx, shard)
 			if err != nil {
 				return err
 			}
@@ -279,30 +279,30 @@ func (a *Adapters) eachShard(
 
 // addresses is where nodes are, by the ports in Terraform's states of all shards.
 func (a *Adapters) addresses(ctx context.Context, fresh bool) (map[string]string, error) {
-	desired, _, err := a.site.nodeMap(a.log).Read(ctx)
+	desired, _, err := a.site.NodeMap(a.log).Read(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all := map[string]string{}
-	err = a.eachShard(ctx, reconfigure.Shards(desired), func(d driver) (func(), error) {
+	err = a.eachShard(ctx, reconfigure.Shards(desired), func(d Driver) (func(), error) {
 		addresses, err := d.Addresses(ctx, fresh)
 		return func() { maps.Copy(all, addresses) }, err
 	})
 	return all, err
 }
 
-// deps is what operations work with.
-func (a *Adapters) deps(ctx context.Context, recorder *journal.Recorder) (operation.Deps, error) {
-	cloud, err := a.connect(ctx)
+// Deps is what operations work with.
+func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operation.Deps, error) {
+	cloud, err := a.Cloud(ctx)
 	if err != nil {
 		return operation.Deps{}, err
 	}
-	if _, err := a.driver(ctx, reconfigure.DefaultShard); err != nil {
+	if _, err := a.Driver(ctx, reconfigure.DefaultShard); err != nil {
 		return operation.Deps{}, err
 	}
 	return operation.Deps{
 		Provisioner: func(shard string) operation.Provisioner {
-			d, err := a.driver(ctx, shard)
+			d, err := a.Driver(ctx, shard)
 			if err != nil {
 				return unopened{err}
 			}
@@ -319,8 +319,8 @@ func (a *Adapters) deps(ctx context.Context, recorder *journal.Recorder) (operat
 		Recorder:   eventsAndEvidence{recorder, a.log},
 		Health:     a.log,
 		Addresses:  a.addresses,
-		Scheduler:  func(control reconfigure.Instance) operation.Scheduler { return a.scheduler(control) },
-		Commenter:  func(control reconfigure.Instance) operation.Commenter { return a.scheduler(control) },
+		Scheduler:  func(control reconfigure.Instance) operation.Scheduler { return a.Scheduler(control) },
+		Commenter:  func(control reconfigure.Instance) operation.Commenter { return a.Scheduler(control) },
 	}, nil
 }
 
@@ -334,7 +334,7 @@ func (a *Adapters) revokeKeys(ctx context.Context) {
 // waiter waits for SSH.
 func (a *Adapters) waiter(cloud Cloud) *ssh.Waiter {
 	return ssh.NewWaiter(ssh.Config{
-		Known: a.site.knownHosts(a.log), Policy: a.site.Cluster.Settings.HostKeys, Console: cloud.Console,
+		Known: a.site.KnownHosts(a.log), Policy: a.site.Cluster.Settings.HostKeys, Console: cloud.Console,
 	})
 }
 
@@ -369,33 +369,33 @@ func (u unopened) Discard(reconfigure.Preview) error { return u.err }
 
 func (a *Adapters) terraform(ctx context.Context, shard string) (*terraform.Driver, error) {
 	return terraform.Open(ctx, terraform.Config{
-		Dir:         a.site.rootModule(),
+		Dir:         a.site.RootModule(),
 		Workspace:   shard,
-		Keeper:      a.site.nodeMap(a.log).Keeper,
-		PlanDir:     a.site.state("plans"),
+		Keeper:      a.site.NodeMap(a.log).Keeper,
+		PlanDir:     a.site.StateFile("plans"),
 		Module:      a.site.Provider.Module,
 		Variables:   a.site.Provider.Variables(a.site.Dir),
 		Binary:      a.site.Cluster.Settings.Terraform,
-		BinDir:      a.site.state("bin"),
+		BinDir:      a.site.StateFile("bin"),
 		Parallelism: a.site.Cluster.Settings.Parallelism,
 		LockTimeout: a.site.Cluster.Settings.LockTimeout,
 		Port: func(ctx context.Context, server string) (string, error) {
-			cloud, err := a.connect(ctx)
+			cloud, err := a.Cloud(ctx)
 			if err != nil {
 				return "", err
 			}
 			return cloud.Port(ctx, server)
 		},
-		Environ: environment(os.Environ()),
+		Environ: Environment(os.Environ()),
 		Log:     a.logger,
 	})
 }
 
-// nodeMap is the map of nodes, for those who take no Terraform.
-func (s Site) nodeMap(log *journal.Journal) terraform.NodeMap {
-	m := terraform.NodeMap{Dir: s.rootModule()}
+// NodeMap is the map of nodes, for those who take no Terraform.
+func (s Site) NodeMap(log *journal.Journal) terraform.NodeMap {
+	m := terraform.NodeMap{Dir: s.RootModule()}
 	if s.Provider.Existing {
-		m.Dir = s.state() // there is no root module
+		m.Dir = s.StateFile() // there is no root module
 	}
 	if log != nil {
 		m.Keeper = log
@@ -403,26 +403,28 @@ func (s Site) nodeMap(log *journal.Journal) terraform.NodeMap {
 	return m
 }
 
-// adopt takes over what the files of this host have and no journal ever had.
-func (s Site) adopt(ctx context.Context, log *journal.Journal) error {
+// Adopt takes over what the files of this host have and no journal ever had.
+func (s Site) Adopt(ctx context.Context, log *journal.Journal) error {
 	if err := s.identify(ctx, log); err != nil {
 		return err
 	}
-	if err := s.nodeMap(log).Adopt(ctx); err != nil {
+	if err := s.NodeMap(log).Adopt(ctx); err != nil {
 		return err
 	}
-	return s.knownHosts(log).Adopt(ctx)
+	return s.KnownHosts(log).Adopt(ctx)
 }
 
-func (s Site) rootModule() string { return s.file("terraform", s.Provider.Name) }
+// RootModule is the folder of the root module of the declared kind of cloud.
+func (s Site) RootModule() string { return s.File("terraform", s.Provider.Name) }
 
 // playbooks writes what Ansible itself prints to a log of its own.
 func (s Site) playbooks() *ansible.Runner {
-	return ansible.New(ansible.Config{Dir: s.Dir, Env: environment(os.Environ()), Log: appender{s, "ansible.log"}})
+	return ansible.New(ansible.Config{Dir: s.Dir, Env: Environment(os.Environ()), Log: appender{s, "ansible.log"}})
 }
 
-func (s Site) knownHosts(log *journal.Journal) ssh.KnownHosts {
-	k := ssh.KnownHosts{Path: s.state("known_hosts")}
+// KnownHosts is the file of the nodes' host keys. Without a journal it can only be read.
+func (s Site) KnownHosts(log *journal.Journal) ssh.KnownHosts {
+	k := ssh.KnownHosts{Path: s.StateFile("known_hosts")}
 	if log != nil {
 		k.Keeper = log
 	}
@@ -433,9 +435,9 @@ func (s Site) knownHosts(log *journal.Journal) ssh.KnownHosts {
 // closed.
 func (s Site) scheduler(control reconfigure.Instance, keep bool) *slurm.Client {
 	key := s.Cluster.Settings.SlurmKeyFile()
-	command := s.knownHosts(nil).Command(s.Cluster.LoginUser, control.Address, key)
+	command := s.KnownHosts(nil).Command(s.Cluster.LoginUser, control.Address, key)
 	run := func(ctx context.Context, c process.Cmd) error {
-		err := runHere(ctx, c)
+		err := Run(ctx, c)
 		if err != nil && !exists(key) {
 			return fmt.Errorf("this control host has no key for Slurm, %s; `reconfigure deploy` makes it: %w", key, err)
 		}
@@ -444,14 +446,14 @@ func (s Site) scheduler(control reconfigure.Instance, keep bool) *slurm.Client {
 	return slurm.New(slurm.Config{SSH: command, Run: run, Keep: keep})
 }
 
-// runHere runs a program with what is left of this process's own environment.
-func runHere(ctx context.Context, c process.Cmd) error {
-	c.Env = environment(os.Environ())
+// Run runs a program with what is left of this process's own environment.
+func Run(ctx context.Context, c process.Cmd) error {
+	c.Env = Environment(os.Environ())
 	return process.Run(ctx, c)
 }
 
-// observeFor is how long people wait for a source that does not answer. Slurm's tools take up to a minute to give up.
-const observeFor = 20 * time.Second
+// AnswerWithin is how long people wait for a source that does not answer. Slurm's tools take up to a minute to give up.
+const AnswerWithin = 20 * time.Second
 
 // Look asks all sources for a person, and changes nothing.
 func (a *Adapters) Look(ctx context.Context) (snapshot.Snapshot, error) {
@@ -483,10 +485,10 @@ func (s Site) Status(ctx context.Context, out *slog.Logger) (report status.Repor
 
 // inFull asks the sources for what people read: with the cloud's words on servers in ERROR, and in bounded time.
 func (a *Adapters) inFull() snapshot.Observer {
-	observer := a.observer()
-	observer.Limit = observeFor
+	observer := a.Observer()
+	observer.Limit = AnswerWithin
 	observer.Servers = func(ctx context.Context) (map[string][]reconfigure.Server, error) {
-		cloud, err := a.connect(ctx)
+		cloud, err := a.Cloud(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -498,7 +500,7 @@ func (a *Adapters) inFull() snapshot.Observer {
 // Inventory is Ansible's, of what is in Terraform's state. The known hosts that its ssh commands use are up to date
 // then.
 func (a *Adapters) Inventory(ctx context.Context) ([]byte, error) {
-	state, err := a.state(ctx, nodeset.NodeSet{})
+	state, err := a.State(ctx, nodeset.NodeSet{})
 	if err != nil {
 		return nil, err
 	}
@@ -510,5 +512,5 @@ func (a *Adapters) Inventory(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return text, a.site.knownHosts(a.log).Refresh(ctx)
+	return text, a.site.KnownHosts(a.log).Refresh(ctx)
 }

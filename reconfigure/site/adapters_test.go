@@ -18,7 +18,7 @@ func TestALoginToTheCloudDelaysNobodyElse(t *testing.T) {
 		var logins atomic.Int32
 		refused, answer := errors.New("connection refused"), make(chan struct{})
 		s := Site{Dir: t.TempDir(), provider: providers()[0]}
-		s.Cluster.Settings.StateDir = s.file("state")
+		s.Cluster.Settings.StateDir = s.File("state")
 		s.provider.open = func(ctx context.Context, _ reconfigure.Access) (Cloud, error) {
 			logins.Add(1)
 			select {
@@ -32,20 +32,20 @@ func TestALoginToTheCloudDelaysNobodyElse(t *testing.T) {
 		first, cancel := context.WithCancel(t.Context())
 		var wait sync.WaitGroup
 		wait.Go(func() {
-			if _, err := a.connect(first); !errors.Is(err, context.Canceled) {
+			if _, err := a.Cloud(first); !errors.Is(err, context.Canceled) {
 				t.Errorf("the first caller got %v", err)
 			}
 		})
 		synctest.Wait()
 		for range 3 {
 			wait.Go(func() {
-				if _, err := a.connect(t.Context()); !errors.Is(err, refused) {
+				if _, err := a.Cloud(t.Context()); !errors.Is(err, refused) {
 					t.Errorf("another caller got %v", err)
 				}
 			})
 		}
 		synctest.Wait()
-		a.scheduler(reconfigure.Instance{Address: "192.0.2.1"}) // needs no cloud
+		a.Scheduler(reconfigure.Instance{Address: "192.0.2.1"}) // needs no cloud
 		cancel()                                                // the others log in anew
 		synctest.Wait()
 		close(answer)

@@ -37,7 +37,7 @@ func (o *opener) campaigns() func(context.Context) (time.Duration, bool) {
 			Tester: func(control reconfigure.Instance) campaign.Tester {
 				o.lock.Lock()
 				defer o.lock.Unlock()
-				return o.last.scheduler(control)
+				return o.last.Scheduler(control)
 			},
 		}, nil
 	}}
@@ -161,8 +161,8 @@ func (s Site) campaign(
 ) (Campaign, error) {
 	adapters := s.Adapters(log, out)
 	defer adapters.Close()
-	observer := adapters.observer()
-	observer.Limit = observeFor
+	observer := adapters.Observer()
+	observer.Limit = AnswerWithin
 	seen, err := observer.Observe(ctx, snapshot.Scope{Declared: true})
 	if err != nil {
 		return c, err

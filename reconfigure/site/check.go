@@ -63,7 +63,7 @@ type gatherer struct {
 
 // ask calls a source, and notes what it said, or why it did not answer.
 func (g *gatherer) ask(ctx context.Context, source string, call func(context.Context) (func(*check.Facts), error)) {
-	ctx, cancel := context.WithTimeoutCause(ctx, observeFor, fmt.Errorf("no answer within %s", observeFor))
+	ctx, cancel := context.WithTimeoutCause(ctx, AnswerWithin, fmt.Errorf("no answer within %s", AnswerWithin))
 	defer cancel()
 	note, err := call(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -92,21 +92,21 @@ func (s Site) localFacts() check.Facts {
 	if _, err := sitefiles.Read(s.Dir); err != nil {
 		facts.SiteFiles = err.Error()
 	}
-	keys, err := s.keyFile()
+	keys, err := s.KeyFile()
 	if err != nil {
 		unknown("the authorized keys", err)
 	}
 	files := map[string]check.Role{
-		s.Dir:                            check.Checkout,
-		s.file("bin", "reconfigure"):     check.Executable,
-		s.file(config.File):              check.Declaration,
-		s.Cluster.PrivateKeyFile:         check.PrivateKey,
-		s.state():                        check.StateDirectory,
-		s.state("journal.db"):            check.JournalFile,
-		s.state("ansible", "given.json"): check.GivenFile,
-		s.Provider.Credentials(s.Dir):    check.Credentials,
-		filepath.Dir(keys):               check.KeyFile,
-		keys:                             check.KeyFile,
+		s.Dir:                                check.Checkout,
+		s.File("bin", "reconfigure"):         check.Executable,
+		s.File(config.File):                  check.Declaration,
+		s.Cluster.PrivateKeyFile:             check.PrivateKey,
+		s.StateFile():                        check.StateDirectory,
+		s.StateFile("journal.db"):            check.JournalFile,
+		s.StateFile("ansible", "given.json"): check.GivenFile,
+		s.Provider.Credentials(s.Dir):        check.Credentials,
+		filepath.Dir(keys):                   check.KeyFile,
+		keys:                                 check.KeyFile,
 	}
 	if home, ok := strings.CutSuffix(keys, "/.ssh/authorized_keys"); ok {
 		files[home] = check.Home
@@ -129,7 +129,7 @@ func (s Site) localFacts() check.Facts {
 	if facts.FileSystems, err = s.fileSystems(); err != nil {
 		unknown("the file systems", err)
 	}
-	if text, err := os.ReadFile(s.state("known_hosts")); err == nil || errors.Is(err, fs.ErrNotExist) {
+	if text, err := os.ReadFile(s.StateFile("known_hosts")); err == nil || errors.Is(err, fs.ErrNotExist) {
 		facts.HostKeys = addressesIn(text)
 	}
 	return facts
@@ -143,7 +143,7 @@ type variables struct {
 // variables reads them in the order in which Ansible does: the role's defaults first.
 func (s Site) variables() (v variables, err error) {
 	for _, file := range []string{
-		s.file("ansible", "roles", "nfs", "defaults", "main.yml"), s.file(config.File), s.file("group_vars", "cluster.yml"),
+		s.File("ansible", "roles", "nfs", "defaults", "main.yml"), s.File(config.File), s.File("group_vars", "cluster.yml"),
 	} {
 		text, err := os.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -185,7 +185,7 @@ func readKeys(path string) (*check.AuthorizedKeys, error) {
 // fileSystems is those that the tool writes to, each once.
 func (s Site) fileSystems() (all []check.FileSystem, err error) {
 	seen := map[uint64]bool{}
-	for _, dir := range []string{s.state(), s.Dir, os.TempDir()} {
+	for _, dir := range []string{s.StateFile(), s.Dir, os.TempDir()} {
 		for !exists(dir) && dir != "/" { // before the first request
 			dir = filepath.Dir(dir)
 		}
@@ -254,7 +254,7 @@ func (a *Adapters) askCloud(ctx context.Context, g *gatherer) {
 	var cloud Cloud
 	g.ask(ctx, "the cloud", func(ctx context.Context) (func(*check.Facts), error) {
 		var err error
-		cloud, err = a.connect(ctx)
+		cloud, err = a.Cloud(ctx)
 		if err != nil && ctx.Err() == nil && !reconfigure.ClassOf(err).Passing() {
 			return func(f *check.Facts) { f.Login = err.Error() }, nil
 		}
@@ -305,7 +305,7 @@ func setVersion(f *check.Facts, program check.Program, version string) {
 // askSlurm asks slurmctld, and notes what else the snapshot has.
 func (a *Adapters) askSlurm(ctx context.Context, g *gatherer, seen snapshot.Snapshot) {
 	control, deployed := seen.Instances[a.site.Cluster.Control.Name]
-	measured, err := ansible.Measured(a.site.state())
+	measured, err := ansible.Measured(a.site.StateFile())
 	g.lock.Lock()
 	g.facts.Instances, g.facts.Sources, g.facts.Measured = seen.Instances, seen.Sources, measured
 	if err != nil {
@@ -326,7 +326,7 @@ func (a *Adapters) askSlurm(ctx context.Context, g *gatherer, seen snapshot.Snap
 	}
 	g.ask(ctx, "Slurm's configuration", func(ctx context.Context) (func(*check.Facts), error) {
 		asking := time.Now()
-		settings, err := a.scheduler(control).Settings(ctx)
+		settings, err := a.Scheduler(control).Settings(ctx)
 		ahead := asked{asking, time.Now()}.slurmAhead(settings.Clock)
 		return func(f *check.Facts) {
 			f.Slurm = settings.Values
@@ -365,12 +365,12 @@ func (a *Adapters) askTerraform(ctx context.Context, g *gatherer) {
 	if a.site.Provider.Existing {
 		return // there is none
 	}
-	binary, err := terraform.Installed(ctx, a.site.Cluster.Settings.Terraform, a.site.state("bin"))
+	binary, err := terraform.Installed(ctx, a.site.Cluster.Settings.Terraform, a.site.StateFile("bin"))
 	if err != nil || binary == "" {
 		return // it is downloaded when it is needed first
 	}
 	g.ask(ctx, "Terraform's version", func(ctx context.Context) (func(*check.Facts), error) {
-		out, err := a.output(ctx, a.site.rootModule(), binary, "version", "-json")
+		out, err := a.output(ctx, a.site.RootModule(), binary, "version", "-json")
 		if err != nil {
 			return nil, err
 		}
@@ -413,7 +413,7 @@ func (a *Adapters) askAnsible(ctx context.Context, g *gatherer) {
 func (a *Adapters) output(ctx context.Context, dir, program string, args ...string) ([]byte, error) {
 	var out bytes.Buffer
 	err := process.Run(ctx, process.Cmd{
-		Path: program, Args: args, Dir: dir, Env: environment(os.Environ()), Stdout: &out,
+		Path: program, Args: args, Dir: dir, Env: Environment(os.Environ()), Stdout: &out,
 	})
 	return out.Bytes(), err
 }

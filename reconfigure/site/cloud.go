@@ -25,7 +25,7 @@ func providers() []provider {
 		wire(libvirt.Provider(), libvirt.Open, libvirt.Check),
 		wire(vsphere.Provider(), vsphere.Open, vsphere.Check),
 		wire(machines.Provider(), machines.Open, machines.Check).switching(
-			func(c Cloud, shard string) driver { return c.(*machines.Client).Shard(shard) }),
+			func(c Cloud, shard string) Driver { return c.(*machines.Client).Shard(shard) }),
 	}
 }
 
@@ -74,11 +74,11 @@ type provider struct {
 	reconfigure.Provider
 	open  func(context.Context, reconfigure.Access) (Cloud, error)
 	check func(reconfigure.Access) error
-	shard func(cloud Cloud, shard string) driver // of existing machines; nil: Terraform
+	shard func(cloud Cloud, shard string) Driver // of existing machines; nil: Terraform
 }
 
 // switching has shards of the cloud's adapter take the place of Terraform.
-func (p provider) switching(shard func(Cloud, string) driver) provider {
+func (p provider) switching(shard func(Cloud, string) Driver) provider {
 	p.shard = shard
 	return p
 }

@@ -25,7 +25,7 @@ const lookFile = "reconcile.json"
 
 // LastLook is the zero one where no worker has compared yet.
 func (s Site) LastLook() (l reconcile.Look, err error) {
-	text, err := os.ReadFile(s.state(lookFile))
+	text, err := os.ReadFile(s.StateFile(lookFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil
 	}
@@ -43,7 +43,8 @@ func (s Site) keepLook(l reconcile.Look) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.MkdirAll(s.state(), 0o700), renameio.WriteFile(s.state(lookFile), append(text, '\n'), 0o600))
+	return errors.Join(os.MkdirAll(s.StateFile(), 0o700),
+		renameio.WriteFile(s.StateFile(lookFile), append(text, '\n'), 0o600))
 }
 
 // comparer compares the sources as often as is declared, and fixes what may be fixed without anybody having asked.
@@ -52,14 +53,14 @@ type comparer struct {
 	log  *journal.Journal
 	out  *slog.Logger
 	self program
-	at   location // of the journal that it works on
+	at   Location // of the journal that it works on
 }
 
 // reconciler is what a worker calls when it is time to compare the sources.
 func (s Site) reconciler(
 	log *journal.Journal, out *slog.Logger, self program,
 ) func(context.Context) (next time.Duration, ok bool) {
-	return comparer{dir: s.Dir, log: log, out: out, self: self, at: s.location()}.reconcile
+	return comparer{dir: s.Dir, log: log, out: out, self: self, at: s.Location()}.reconcile
 }
 
 // reconcile compares when it is due, and says when to call it next; false where nothing is to be compared any more.
@@ -72,7 +73,7 @@ func (r comparer) reconcile(ctx context.Context) (next time.Duration, ok bool) {
 		// whoever calls is told; a worker with nothing to do does not stay for long once it is fixed
 		return 10 * time.Second, true
 	}
-	if !s.location().sameJournal(r.at) {
+	if !s.Location().SameJournal(r.at) {
 		r.out.WarnContext(
 			ctx,
 			"another journal is declared by now: this worker does not compare the sources any more, "+
@@ -148,7 +149,7 @@ func (a *Adapters) Reconciler(minAge time.Duration) reconcile.Reconciler {
 		Observe: func(ctx context.Context) (snapshot.Snapshot, error) {
 			return observer.Observe(ctx, snapshot.Scope{Servers: true, Ports: true, Declared: true})
 		},
-		Cloud:     func(ctx context.Context) (reconcile.Cloud, error) { return a.connect(ctx) },
-		Scheduler: func(control reconfigure.Instance) reconcile.Scheduler { return a.scheduler(control) },
+		Cloud:     func(ctx context.Context) (reconcile.Cloud, error) { return a.Cloud(ctx) },
+		Scheduler: func(control reconfigure.Instance) reconcile.Scheduler { return a.Scheduler(control) },
 	}
 }

@@ -45,18 +45,18 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Site{Dir: t.TempDir()}
-			s.Cluster.Settings.StateDir = s.file("state")
-			if err := os.MkdirAll(s.file("group_vars"), 0o755); err != nil {
+			s.Cluster.Settings.StateDir = s.File("state")
+			if err := os.MkdirAll(s.File("group_vars"), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(string(shipped), test.from) {
 				t.Fatalf("the shipped declaration has no %q", test.from)
 			}
 			edited := strings.Replace(string(shipped), test.from, test.to, 1)
-			if err := os.WriteFile(s.file("group_vars", "all.yml"), []byte(edited), 0o644); err != nil {
+			if err := os.WriteFile(s.File("group_vars", "all.yml"), []byte(edited), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			log, err := journal.Open(t.Context(), s.state())
+			log, err := journal.Open(t.Context(), s.StateFile())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 				dir:  s.Dir,
 				log:  log,
 				out:  slog.New(slog.NewTextHandler(io.Discard, nil)),
-				at:   s.location(),
+				at:   s.Location(),
 				self: self,
 			}
 			if test.change != nil {

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// environment is what a worker, and whatever we start, gets of a caller's environment. Slurm and administrators call,
+// Environment is what a worker, and whatever we start, gets of a caller's environment. Slurm and administrators call,
 // each with another environment, and whoever is first starts the worker that serves them all: so it gets what says
 // where things are on this host, and nothing that says what is to be done. Above all not OS_*, with which an
 // administrator's shell would have Terraform work in another project, nor TF_* and ANSIBLE_*, nor an SSH agent, which
 // goes when its session does.
-func environment(caller []string) []string {
+func Environment(caller []string) []string {
 	names := []string{
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG", "LANGUAGE",
 		"TF_CLI_CONFIG_FILE", "TF_PLUGIN_CACHE_DIR", // where providers come from (Terraform, CLI configuration)

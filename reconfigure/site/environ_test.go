@@ -48,7 +48,7 @@ func TestEnvironment(t *testing.T) {
 			if !tc.kept {
 				want = nil
 			}
-			if diff := cmp.Diff(want, environment(tc.caller)); diff != "" {
+			if diff := cmp.Diff(want, Environment(tc.caller)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

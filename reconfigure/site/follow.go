@@ -66,11 +66,11 @@ func (s Site) Follow(
 func (s Site) full() string {
 	const little = 256 << 10
 	var system unix.Statfs_t
-	if unix.Statfs(s.state(), &system) != nil || system.Bavail*uint64(system.Bsize) > little {
+	if unix.Statfs(s.StateFile(), &system) != nil || system.Bavail*uint64(system.Bsize) > little {
 		return ""
 	}
 	return fmt.Sprintf("the disk of %s is full, and the worker can write nothing: make room there, and it goes on",
-		s.state())
+		s.StateFile())
 }
 
 const (

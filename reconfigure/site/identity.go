@@ -17,7 +17,7 @@ import (
 // identify gives the cluster its id, once: that which the file of the map of nodes has from a former journal, else a
 // new one.
 func (s Site) identify(ctx context.Context, log *journal.Journal) error {
-	id, err := s.nodeMap(log).ClusterID(ctx)
+	id, err := s.NodeMap(log).ClusterID(ctx)
 	if err != nil {
 		return err
 	}
@@ -34,12 +34,12 @@ func (s Site) identity(ctx context.Context, log *journal.Journal) (identity reco
 			return identity, err
 		}
 	}
-	identity.ID, err = s.nodeMap(log).ClusterID(ctx)
+	identity.ID, err = s.NodeMap(log).ClusterID(ctx)
 	return identity, err
 }
 
-// mark gives the cluster's id to the instances and ports in Terraform's states that an earlier version has made, once.
-func (s Site) mark(ctx context.Context, log *journal.Journal, logger *slog.Logger) error {
+// Mark gives the cluster's id to the instances and ports in Terraform's states that an earlier version has made, once.
+func (s Site) Mark(ctx context.Context, log *journal.Journal, logger *slog.Logger) error {
 	identity, err := log.Identity(ctx)
 	if err != nil || identity.Marked {
 		return err
@@ -51,7 +51,7 @@ func (s Site) mark(ctx context.Context, log *journal.Journal, logger *slog.Logge
 		return err
 	}
 	if len(servers)+len(ports) > 0 {
-		cloud, err := a.connect(ctx)
+		cloud, err := a.Cloud(ctx)
 		if err != nil {
 			return err
 		}
@@ -70,11 +70,11 @@ func (s Site) mark(ctx context.Context, log *journal.Journal, logger *slog.Logge
 
 // owned is the ids of all instances and ports of nodes in Terraform's states.
 func (a *Adapters) owned(ctx context.Context) (servers, ports []string, err error) {
-	desired, _, err := a.site.nodeMap(a.log).Read(ctx)
+	desired, _, err := a.site.NodeMap(a.log).Read(ctx)
 	if err != nil || len(desired) == 0 {
 		return nil, nil, err
 	}
-	err = a.eachShard(ctx, reconfigure.Shards(desired), func(d driver) (func(), error) {
+	err = a.eachShard(ctx, reconfigure.Shards(desired), func(d Driver) (func(), error) {
 		some, more, err := d.Owned(ctx)
 		return func() { servers, ports = append(servers, some...), append(ports, more...) }, err
 	})
@@ -85,7 +85,7 @@ func (a *Adapters) owned(ctx context.Context) (servers, ports []string, err erro
 // of one. A cloud that does not answer is no error: the deploy finds that itself.
 func (s Site) Distinct(ctx context.Context) error {
 	return s.IfJournal(ctx, func(log *journal.Journal) error {
-		told, _, err := s.nodeMap(log).Read(ctx)
+		told, _, err := s.NodeMap(log).Read(ctx)
 		if err != nil || told[s.Cluster.Control.Name].HasInstance() {
 			return err
 		}

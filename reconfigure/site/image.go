@@ -50,7 +50,7 @@ func (a *Adapters) imagesOf(
 	if why, missing := seen.Missing[snapshot.Terraform]; missing {
 		return nil, nil, fmt.Errorf("it is unknown which nodes there are: %s", why)
 	}
-	cloud, err := a.connect(ctx)
+	cloud, err := a.Cloud(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -74,12 +74,12 @@ func (a *Adapters) CheckImages(ctx context.Context, of string) (check.ImageRepor
 	if err != nil {
 		return nil, err
 	}
-	if err := a.site.knownHosts(a.log).Refresh(ctx); err != nil {
+	if err := a.site.KnownHosts(a.log).Refresh(ctx); err != nil {
 		return nil, err
 	}
 	control := ""
 	if instance, there := seen.Instances[a.site.Cluster.Control.Name]; there && seen.Answers(snapshot.Slurm) {
-		if settings, err := a.scheduler(instance).Settings(ctx); err == nil {
+		if settings, err := a.Scheduler(instance).Settings(ctx); err == nil {
 			control = settings.Values["SLURM_VERSION"]
 		}
 	}
@@ -121,12 +121,12 @@ func answering(seen snapshot.Snapshot, nodes nodeset.NodeSet) string {
 func (a *Adapters) checkImage(
 	ctx context.Context, node reconfigure.Instance, i status.Image, control string,
 ) check.ImageReport {
-	ctx, cancel := context.WithTimeout(ctx, observeFor)
+	ctx, cancel := context.WithTimeout(ctx, AnswerWithin)
 	defer cancel()
 	c := a.site.Cluster
-	argv := append(a.site.knownHosts(a.log).Command(c.LoginUser, node.Address, c.PrivateKeyFile), "sh", "-s")
+	argv := append(a.site.KnownHosts(a.log).Command(c.LoginUser, node.Address, c.PrivateKeyFile), "sh", "-s")
 	var out bytes.Buffer
-	err := runHere(ctx, process.Cmd{
+	err := Run(ctx, process.Cmd{
 		Path: argv[0], Args: argv[1:], Stdin: strings.NewReader(check.NodeScript), Stdout: &out,
 	})
 	return check.Image(check.NodeFacts{

@@ -34,7 +34,7 @@ func (r revoking) Apply(
 // revokeKeys removes from this host's file of authorized keys those of nodes that have no instance any more, by the map
 // of nodes.
 func (s Site) revokeKeys(ctx context.Context, log *journal.Journal) error {
-	path, err := s.keyFile()
+	path, err := s.KeyFile()
 	if err != nil || path == "" {
 		return err
 	}
@@ -47,9 +47,9 @@ func (s Site) revokeKeys(ctx context.Context, log *journal.Journal) error {
 	})
 }
 
-// keyFile returns the file that the playbooks write keys to; empty where this host does not have the user whose file it
+// KeyFile returns the file that the playbooks write keys to; empty where this host does not have the user whose file it
 // is.
-func (s Site) keyFile() (string, error) {
+func (s Site) KeyFile() (string, error) {
 	path, err := expandUser(s.Cluster.Settings.AuthorizedKeys)
 	if _, unknown := errors.AsType[user.UnknownUserError](err); unknown {
 		return "", nil

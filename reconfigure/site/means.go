@@ -17,7 +17,7 @@ func (s Site) means(log *journal.Journal) reconfigure.Means {
 	m := reconfigure.Means{
 		Control: s.Cluster.Control.Name,
 		Nodes: func(ctx context.Context) (map[string]reconfigure.Spec, error) {
-			nodes, _, err := s.nodeMap(log).Read(ctx)
+			nodes, _, err := s.NodeMap(log).Read(ctx)
 			return nodes, err
 		},
 		Login: func(ctx context.Context, i reconfigure.Instance, command []string) error {
@@ -26,12 +26,12 @@ func (s Site) means(log *journal.Journal) reconfigure.Means {
 		States: func(
 			ctx context.Context, control reconfigure.Instance, nodes nodeset.NodeSet,
 		) (map[string]reconfigure.NodeState, error) {
-			if err := s.knownHosts(log).Refresh(ctx); err != nil {
+			if err := s.KnownHosts(log).Refresh(ctx); err != nil {
 				return nil, err
 			}
 			return s.scheduler(control, false).States(ctx, nodes)
 		},
-		Environ: environment(os.Environ()),
+		Environ: Environment(os.Environ()),
 	}
 	if log != nil {
 		m.KeepNodes = log.KeepNodes
@@ -41,12 +41,12 @@ func (s Site) means(log *journal.Journal) reconfigure.Means {
 
 // login runs a command on a node as the login user. The words of the command reach a shell there.
 func (s Site) login(ctx context.Context, log *journal.Journal, i reconfigure.Instance, command []string) error {
-	if err := s.knownHosts(log).Refresh(ctx); err != nil {
+	if err := s.KnownHosts(log).Refresh(ctx); err != nil {
 		return err
 	}
-	argv := append(s.knownHosts(log).Command(s.Cluster.LoginUser, i.Address, s.Cluster.PrivateKeyFile), command...)
+	argv := append(s.KnownHosts(log).Command(s.Cluster.LoginUser, i.Address, s.Cluster.PrivateKeyFile), command...)
 	var said bytes.Buffer
-	if err := runHere(ctx, process.Cmd{Path: argv[0], Args: argv[1:], Stderr: &said}); err != nil {
+	if err := Run(ctx, process.Cmd{Path: argv[0], Args: argv[1:], Stderr: &said}); err != nil {
 		return fmt.Errorf("log in to %s: %w: %s", i.Node, err, bytes.TrimSpace(said.Bytes()))
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 // Preview plans as the worker does. Of nodes that must be drained first it shows what is done when their jobs have
 // ended.
 func (a *Adapters) Preview(ctx context.Context, requests []reconfigure.Request) (status.Preview, error) {
-	seen, err := a.observer().Observe(ctx, controller.Scope(a.site.Cluster, requests))
+	seen, err := a.Observer().Observe(ctx, controller.Scope(a.site.Cluster, requests))
 	if err != nil {
 		return status.Preview{}, err
 	}
@@ -26,7 +26,7 @@ func (a *Adapters) Preview(ctx context.Context, requests []reconfigure.Request) 
 	}
 	first := plan.Compute(a.site.Cluster, seen, requests)
 	if first.Everywhere {
-		if seen.Conf, err = a.conf(ctx, seen); err != nil {
+		if seen.Conf, err = a.Conf(ctx, seen); err != nil {
 			return status.Preview{}, err
 		}
 		first = plan.Compute(a.site.Cluster, seen, requests)
@@ -56,7 +56,7 @@ func (a *Adapters) terraformPreview(
 	}
 	refused := &reconfigure.Refusal{}
 	for _, shard := range slices.Sorted(maps.Keys(shards)) {
-		d, err := a.driver(ctx, shard)
+		d, err := a.Driver(ctx, shard)
 		if err != nil {
 			return all, err
 		}

@@ -26,7 +26,7 @@ func startService(ctx context.Context, dir string) error {
 	systemctl := func(args ...string) error {
 		return process.Run(
 			ctx,
-			process.Cmd{Path: "systemctl", Args: append(args, service(dir)), Env: environment(os.Environ())},
+			process.Cmd{Path: "systemctl", Args: append(args, service(dir)), Env: Environment(os.Environ())},
 		)
 	}
 	if systemctl("is-active", "--quiet") == nil {

@@ -61,31 +61,31 @@ func open(dir string) (Site, error) {
 // Declared reports whether the declaration could be read. Without it only the journal is known.
 func (s Site) Declared() bool { return s.provider.open != nil }
 
-// file names a file of the cluster directory.
-func (s Site) file(elem ...string) string {
+// File names a file of the cluster directory.
+func (s Site) File(elem ...string) string {
 	return filepath.Join(append([]string{s.Dir}, elem...)...)
 }
 
-// state names a file of the state directory.
-func (s Site) state(elem ...string) string {
+// StateFile names a file of the state directory.
+func (s Site) StateFile(elem ...string) string {
 	return filepath.Join(append([]string{s.Cluster.Settings.StateDir}, elem...)...)
 }
 
 // LogDir is the folder of the worker's logs.
-func (s Site) LogDir() string { return s.state("log") }
+func (s Site) LogDir() string { return s.StateFile("log") }
 
 // Journal opens the journal, and makes it where it is not there yet.
 func (s Site) Journal(ctx context.Context) (*journal.Journal, error) {
 	if url := s.Cluster.Settings.Journal; url != "" {
 		return journal.OpenURL(ctx, url)
 	}
-	return journal.Open(ctx, s.state())
+	return journal.Open(ctx, s.StateFile())
 }
 
 // IfJournal gives the journal to who only reads: nil where there is none yet. To open a journal makes its file, which
 // reading must not do; a database that is declared must be there, so that what is wrong with it shows now.
 func (s Site) IfJournal(ctx context.Context, do func(log *journal.Journal) error) error {
-	if s.Cluster.Settings.Journal == "" && !exists(s.state("journal.db")) {
+	if s.Cluster.Settings.Journal == "" && !exists(s.StateFile("journal.db")) {
 		return do(nil)
 	}
 	log, err := s.Journal(ctx)
@@ -117,7 +117,7 @@ func (s Site) UpToDate(ctx context.Context, log *journal.Journal) error {
 	if s.Cluster.Settings.Journal == "" {
 		return nil // a file of this host's: there is no other one
 	}
-	own, err := s.declaration()
+	own, err := s.Declaration()
 	if err != nil {
 		return err
 	}
@@ -129,19 +129,19 @@ func (s Site) UpToDate(ctx context.Context, log *journal.Journal) error {
 	return fmt.Errorf(
 		"%s is not as it is on control host %s, where it was changed at %s, later than here: make them alike; if "+
 			"this one is right, `touch` it and try again",
-		s.file(config.File),
+		s.File(config.File),
 		newest.Host,
 		newest.Changed.UTC().Format(time.RFC3339),
 	)
 }
 
-// declaration is what this host works with.
-func (s Site) declaration() (reconfigure.Declaration, error) {
-	text, err := os.ReadFile(s.file(config.File))
+// Declaration is what this host works with.
+func (s Site) Declaration() (reconfigure.Declaration, error) {
+	text, err := os.ReadFile(s.File(config.File))
 	if err != nil {
 		return reconfigure.Declaration{}, err
 	}
-	info, err := os.Stat(s.file(config.File))
+	info, err := os.Stat(s.File(config.File))
 	if err != nil {
 		return reconfigure.Declaration{}, err
 	}
@@ -160,7 +160,7 @@ func (s Site) declaration() (reconfigure.Declaration, error) {
 // Told is the nodes that Terraform was last told of.
 func (s Site) Told(ctx context.Context) (told snapshot.Snapshot, err error) {
 	err = s.IfJournal(ctx, func(log *journal.Journal) error {
-		nodes := s.nodeMap(log)
+		nodes := s.NodeMap(log)
 		told.Desired, _, err = nodes.Read(ctx)
 		return err
 	})

@@ -9,10 +9,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
-// conf compares the configuration of Slurm that the declaration leads to with the one that slurmctld runs with. Without
+// Conf compares the configuration of Slurm that the declaration leads to with the one that slurmctld runs with. Without
 // a control node there is nothing to compare. That it cannot be compared is in the answer. The error is that ctx ended
 // or, without a control node, that the cloud does not list its flavors.
-func (a *Adapters) conf(ctx context.Context, seen snapshot.Snapshot) (*reconfigure.SlurmConf, error) {
+func (a *Adapters) Conf(ctx context.Context, seen snapshot.Snapshot) (*reconfigure.SlurmConf, error) {
 	hardware, err := a.hardware(ctx)
 	control, there := seen.Instances[a.site.Cluster.Control.Name]
 	if !there || control.ID == "" || control.Tainted || control.Address == "" {
@@ -31,7 +31,7 @@ func (a *Adapters) conf(ctx context.Context, seen snapshot.Snapshot) (*reconfigu
 // hardware is what the flavors of the node groups have. A flavor that the cloud does not have is left out: nodes of it
 // are not made.
 func (a *Adapters) hardware(ctx context.Context) (map[string]reconfigure.Hardware, error) {
-	cloud, err := a.connect(ctx)
+	cloud, err := a.Cloud(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (a *Adapters) hardware(ctx context.Context) (map[string]reconfigure.Hardwar
 func (a *Adapters) compareConf(
 	ctx context.Context, seen snapshot.Snapshot, hardware map[string]reconfigure.Hardware,
 ) (reconfigure.SlurmConf, error) {
-	if err := a.site.knownHosts(a.log).Refresh(ctx); err != nil {
+	if err := a.site.KnownHosts(a.log).Refresh(ctx); err != nil {
 		return reconfigure.SlurmConf{}, err
 	}
 	files, err := a.site.playbooks().SlurmConf(ctx, a.site.Cluster, seen.Instances, hardware)

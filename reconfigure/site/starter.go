@@ -27,10 +27,10 @@ func (s starter) StartSlurmd(ctx context.Context, i reconfigure.Instance) error 
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
 	c := s.site.Cluster
-	argv := append(s.site.knownHosts(nil).Command(c.LoginUser, i.Address, c.PrivateKeyFile), startSlurmd)
+	argv := append(s.site.KnownHosts(nil).Command(c.LoginUser, i.Address, c.PrivateKeyFile), startSlurmd)
 	for {
 		var said bytes.Buffer
-		err := runHere(ctx, process.Cmd{Path: argv[0], Args: argv[1:], Stderr: &said})
+		err := Run(ctx, process.Cmd{Path: argv[0], Args: argv[1:], Stderr: &said})
 		if err == nil {
 			return nil
 		}

@@ -26,12 +26,12 @@ type tidier struct {
 	rest  func(now, before time.Time) error // prunes what is not in the journal
 }
 
-// logs is where the workers' logs are.
-func (s Site) logs() logfile.Folder { return logfile.Folder{Dir: s.LogDir()} }
+// Logs is where the workers' logs are.
+func (s Site) Logs() logfile.Folder { return logfile.Folder{Dir: s.LogDir()} }
 
 // prune removes the logs, and what Ansible's runs have left, of before some time, and the sockets of killed workers.
 func (s Site) prune(now, before time.Time) error {
-	return errors.Join(s.logs().Prune(now, before), ansible.Sweep(s.state(), before), sockets.Sweep())
+	return errors.Join(s.Logs().Prune(now, before), ansible.Sweep(s.StateFile(), before), sockets.Sweep())
 }
 
 // during tidies when a worker has done its work, and each hour while it stays for requests that are deferred.

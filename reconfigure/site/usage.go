@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"slices"
 	"time"
 
@@ -25,7 +24,7 @@ func keepJobs(ctx context.Context, log *journal.Journal, client *slurm.Client, o
 	if err != nil {
 		return err
 	}
-	open, err := log.JobRuns(ctx, never)
+	open, err := log.JobRuns(ctx, journal.OpenOnly)
 	if err != nil {
 		return err
 	}
@@ -136,12 +135,12 @@ func (s Site) usage(
 
 // askForJobs keeps what the Slurm of the control node says of jobs, in the time for which a person waits.
 func (s Site) askForJobs(ctx context.Context, log *journal.Journal, out *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, observeFor)
+	ctx, cancel := context.WithTimeout(ctx, AnswerWithin)
 	defer cancel()
 	adapters := s.Adapters(log, out)
 	defer adapters.Close()
 	name := s.Cluster.Control.Name
-	state, err := adapters.state(ctx, nodeset.Of(name))
+	state, err := adapters.State(ctx, nodeset.Of(name))
 	if err != nil {
 		return err
 	}
@@ -149,10 +148,10 @@ func (s Site) askForJobs(ctx context.Context, log *journal.Journal, out *slog.Lo
 	if control.Address == "" {
 		return errors.New("there is no control node yet: `reconfigure deploy` makes it")
 	}
-	if err := s.knownHosts(log).Refresh(ctx); err != nil {
+	if err := s.KnownHosts(log).Refresh(ctx); err != nil {
 		return err
 	}
-	return keepJobs(ctx, log, adapters.scheduler(control), out)
+	return keepJobs(ctx, log, adapters.Scheduler(control), out)
 }
 
 // keepingLives has each comparison of the sources record which instances have come and gone without an operation.
@@ -164,7 +163,7 @@ func (r comparer) keepingLives(
 		if err != nil || !seen.Asked(snapshot.Cloud) {
 			return seen, err
 		}
-		known, err := r.log.Lives(ctx, never)
+		known, err := r.log.Lives(ctx, journal.OpenOnly)
 		if err != nil {
 			return seen, err
 		}
@@ -175,9 +174,6 @@ func (r comparer) keepingLives(
 		return seen, r.log.Record(ctx, events...)
 	}
 }
-
-// never is a time by which only that has not ended which has no end.
-var never = time.Unix(0, math.MaxInt64)
 
 // keepingJobs keeps Slurm's jobs when a worker has taken a snapshot, beside what it does with that.
 func (o *opener) keepingJobs(
@@ -200,7 +196,7 @@ func (o *opener) keepJobs(ctx context.Context, control reconfigure.Instance) {
 		return
 	}
 	o.jobsKept = time.Now()
-	client := o.last.scheduler(control)
+	client := o.last.Scheduler(control)
 	o.wait.Go(func() {
 		if err := keepJobs(ctx, o.log, client, o.logger); err != nil && ctx.Err() == nil {
 			o.logger.WarnContext(ctx, "Slurm's jobs could not be kept", "reason", err.Error())

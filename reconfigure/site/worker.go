@@ -19,11 +19,11 @@ import (
 // it ends when what can be carried out now has been; with stay it does not end by itself.
 func (s Site) Work(ctx context.Context, log *journal.Journal, out *slog.Logger, once, stay bool) error {
 	if s.Cluster.Settings.Journal != "" { // another control host may have made what the files here do not have
-		if err := s.adopt(ctx, log); err != nil {
+		if err := s.Adopt(ctx, log); err != nil {
 			out.WarnContext(ctx, "the files of this host could not be brought up to date", "reason", err.Error())
 		}
 	}
-	tidy := tidier{log: log, stamp: s.state("pruned"), keep: s.Cluster.Settings.Keep, out: out, rest: s.prune}
+	tidy := tidier{log: log, stamp: s.StateFile("pruned"), keep: s.Cluster.Settings.Keep, out: out, rest: s.prune}
 	return tidy.during(ctx, func() error { return s.control(ctx, log, out, once, stay) })
 }
 
@@ -80,24 +80,24 @@ func (o *opener) open(ctx context.Context) (controller.Site, error) {
 	if err := s.UpToDate(ctx, o.log); err != nil {
 		return opened, err
 	}
-	declared, err := s.declaration()
+	declared, err := s.Declaration()
 	if err != nil {
 		return opened, err
 	}
 	if key := fmt.Sprint(declared.Sum, s.credentials()); o.last == nil || key != o.sum {
-		if err := s.adopt(ctx, o.log); err != nil {
+		if err := s.Adopt(ctx, o.log); err != nil {
 			return opened, err
 		}
-		if err := s.mark(ctx, o.log, o.logger); err != nil {
+		if err := s.Mark(ctx, o.log, o.logger); err != nil {
 			return opened, err
 		}
 		// What runs still may use the adapters of before: they are not closed, and end with this process.
 		o.last, o.sum = s.Adapters(o.log, o.logger), key
 	}
-	observer := o.last.observer()
+	observer := o.last.Observer()
 	opened.Observe = o.keepingJobs(observer.Observe, s.Cluster)
-	opened.States, opened.Conf = observer.States, o.last.conf
-	opened.Deps, err = o.last.deps(context.WithoutCancel(ctx), o.recorder)
+	opened.States, opened.Conf = observer.States, o.last.Conf
+	opened.Deps, err = o.last.Deps(context.WithoutCancel(ctx), o.recorder)
 	return opened, err
 }
 
@@ -135,13 +135,13 @@ func (s Site) detach() error {
 	if err != nil {
 		return err
 	}
-	logFile, err := s.logs().Open("worker.log")
+	logFile, err := s.Logs().Open("worker.log")
 	if err != nil {
 		return err
 	}
 	defer logFile.Close()
 	return process.Detach(process.Cmd{
-		Path: self, Args: []string{"--dir", s.Dir, "worker"}, Dir: s.Dir, Env: environment(os.Environ()),
+		Path: self, Args: []string{"--dir", s.Dir, "worker"}, Dir: s.Dir, Env: Environment(os.Environ()),
 		Stdout: logFile, Stderr: logFile,
 	})
 }
@@ -154,7 +154,7 @@ type appender struct {
 }
 
 func (a appender) Write(text []byte) (int, error) {
-	file, err := a.site.logs().Open(a.name)
+	file, err := a.site.Logs().Open(a.name)
 	if err != nil {
 		return 0, err
 	}

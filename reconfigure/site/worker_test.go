@@ -31,11 +31,11 @@ func TestAdaptersAreMadeAnewWhereTheSiteHasChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	declaration := s.file("group_vars", "all.yml")
+	declaration := s.File("group_vars", "all.yml")
 	write(declaration, string(shipped))
-	write(s.file("clouds.yaml"), "clouds: {}\n")
-	write(s.file("terraform", "openstack", "main.tf"), "")
-	log, err := journal.Open(t.Context(), s.file("state"))
+	write(s.File("clouds.yaml"), "clouds: {}\n")
+	write(s.File("terraform", "openstack", "main.tf"), "")
+	log, err := journal.Open(t.Context(), s.File("state"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestAdaptersAreMadeAnewWhereTheSiteHasChanged(t *testing.T) {
 		t.Error("they are others, and nothing has changed")
 	}
 	changed := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(s.file("clouds.yaml"), changed, changed); err != nil {
+	if err := os.Chtimes(s.File("clouds.yaml"), changed, changed); err != nil {
 		t.Fatal(err)
 	}
 	second := open()
