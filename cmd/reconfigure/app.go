@@ -10,8 +10,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/client"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
-	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
@@ -22,7 +22,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		Name:                   "reconfigure",
 		Usage:                  "make and remove the nodes of a Slurm cluster in a cloud",
 		UsageText:              "reconfigure [--dir DIRECTORY] [--json] COMMAND [options] [HOSTLIST...]",
-		Version:                site.Version().String(),
+		Version:                client.Version().String(),
 		Reader:                 stdin,
 		Writer:                 stdout,
 		ErrWriter:              stderr,

@@ -56,10 +56,14 @@ var arrows = map[string]string{
 	"cloud/vsphere":           ". nodeset cloud cloud/placement",
 	"cloud/machines":          ". nodeset cloud process",
 	"ssh":                     ". nodeset",
-	"site": ". nodeset process process/sockets process/logfile config gate journal snapshot plan " +
-		"operation controller campaign reconcile status usage check slurmconf terraform ansible " +
-		"slurm cloud/openstack ssh cloud/libvirt cloud/vsphere cloud/machines sitefiles",
-	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage check slurm site",
+	"site": ". nodeset process process/logfile config journal snapshot operation controller reconcile check slurmconf " +
+		"terraform ansible slurm ssh sitefiles cloud/openstack cloud/libvirt cloud/vsphere cloud/machines",
+	"worker": ". nodeset process process/sockets journal snapshot controller campaign reconcile status usage slurm " +
+		"ansible site",
+	"client": ". nodeset process config gate journal snapshot plan controller campaign status usage check terraform " +
+		"ansible sitefiles site worker",
+	"cmd/reconfigure": ". nodeset text process config gate journal controller reconcile status usage check slurm site " +
+		"worker client",
 }
 
 // TestArrows parses the imports of every file of the product. It reads the files itself: `go list` would leave the

@@ -8,10 +8,12 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/client"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
+	"github.com/eiffel-hpc/eiffel/reconfigure/worker"
 )
 
 func campaignFlags() []cli.Flag {
@@ -39,7 +41,7 @@ func waitFlag() cli.Flag {
 // startCampaign starts a campaign, or shows it for a dry run.
 func startCampaign(c *cli.Context, timeout time.Duration) error {
 	wanted := reconfigure.Campaign{
-		Groups: c.StringSlice("group"), Canary: c.Bool("canary"), Reason: c.String("reason"), Caller: site.Caller(c.Context),
+		Groups: c.StringSlice("group"), Canary: c.Bool("canary"), Reason: c.String("reason"), Caller: client.Caller(c.Context),
 		CampaignLimits: reconfigure.CampaignLimits{
 			Batch: c.Int("batch"), MaxUnavailable: c.Int("batch"), PauseOnFailures: c.Int("pause-on-failures"),
 			DrainTimeout: timeout,
@@ -60,16 +62,16 @@ func startCampaign(c *cli.Context, timeout time.Duration) error {
 			return usagef(c, "%v", err)
 		}
 	}
-	prepare := s.NewCampaign
+	prepare := client.NewCampaign
 	if c.Bool("rollback") {
-		prepare = s.NewRollback
+		prepare = client.NewRollback
 	}
 	with := s.IfJournal
 	if !c.Bool("dry-run") {
 		with = s.WithJournal
 	}
 	return with(c.Context, func(log *journal.Journal) error {
-		prepared, err := prepare(c.Context, log, logger(c), wanted)
+		prepared, err := prepare(c.Context, s, log, logger(c), wanted)
 		if err != nil {
 			return err
 		}
@@ -77,7 +79,7 @@ func startCampaign(c *cli.Context, timeout time.Duration) error {
 			preview := prepared.Preview()
 			return show(c, preview, printing(preview, "\n"))
 		}
-		started, err := s.Start(c.Context, log, prepared)
+		started, err := client.StartCampaign(c.Context, s, log, prepared)
 		if err != nil {
 			return err
 		}
@@ -96,7 +98,7 @@ func campaignCommand() *cli.Command {
 		Flags:     []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`WHY` it is paused"}, waitFlag(), workerFlag()},
 		Action: anywhere(func(c *cli.Context, words []string) error {
 			words = append(words, "show")
-			change, known := site.CampaignChanges(site.Caller(c.Context), c.String("reason"))[words[0]]
+			change, known := client.CampaignChanges(client.Caller(c.Context), c.String("reason"))[words[0]]
 			if len(words) > 2 || !known && words[0] != "show" {
 				return usagef(c, "campaign takes one of show, pause, continue and abort, but got %q", words[:len(words)-1])
 			}
@@ -108,7 +110,7 @@ func campaignCommand() *cli.Command {
 				case !there:
 					return usagef(c, "there was no campaign yet: `reconfigure update --outdated` starts one")
 				case known:
-					newest, err = s.ChangeCampaign(c.Context, log, newest.ID, change)
+					newest, err = client.ChangeCampaign(c.Context, log, newest.ID, change)
 				}
 				if err != nil {
 					return err
@@ -123,14 +125,14 @@ func campaignCommand() *cli.Command {
 // paused.
 func showCampaign(c *cli.Context, s site.Site, log *journal.Journal, newest reconfigure.Campaign, start bool) error {
 	if start {
-		if err := s.StartWorker(c.Context); err != nil {
+		if err := worker.Start(c.Context, s); err != nil {
 			return fmt.Errorf("campaign %s is on disk, but no worker could be started: %w", newest.ID, err)
 		}
 	}
 	if c.Bool("wait") {
 		out := logger(c)
 		var err error
-		newest, err = s.FollowCampaign(c.Context, log, newest.ID, func(now reconfigure.Campaign) {
+		newest, err = client.FollowCampaign(c.Context, s, log, newest.ID, func(now reconfigure.Campaign) {
 			out.Info("campaign "+string(now.State), "done", now.Done, "under_way", nodeset.Collect(maps.Keys(now.Open)),
 				"failed", nodeset.Collect(maps.Keys(now.Failed)), "why", now.Why)
 		})

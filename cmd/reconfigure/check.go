@@ -4,6 +4,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/check"
+	"github.com/eiffel-hpc/eiffel/reconfigure/client"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
@@ -20,7 +21,7 @@ func checkCommand() *cli.Command {
 				return err
 			}
 			return withAdapters(c, s, func(adapters *site.Adapters) error {
-				report, err := adapters.Check(c.Context)
+				report, err := client.Check(c.Context, adapters)
 				if err != nil {
 					return err
 				}
@@ -35,7 +36,7 @@ func checkCommand() *cli.Command {
 
 // warnOfErrors logs what is wrong with the files and keys of this host.
 func warnOfErrors(c *cli.Context, s site.Site) {
-	for _, f := range s.CheckHere().Findings {
+	for _, f := range client.CheckHere(s).Findings {
 		if f.Severity == check.Error {
 			logger(c).WarnContext(c.Context, f.What, "why", f.Why, "change", f.Change)
 		}

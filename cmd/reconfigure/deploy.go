@@ -4,6 +4,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/client"
 )
 
 func deployCommand() *cli.Command {
@@ -19,7 +20,7 @@ func deployCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if err := s.Distinct(c.Context); err != nil {
+			if err := client.Distinct(c.Context, s); err != nil {
 				return err
 			}
 			return submit(c, reconfigure.Request{Mode: reconfigure.Deploy})

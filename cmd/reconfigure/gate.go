@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure/client"
 	"github.com/eiffel-hpc/eiffel/reconfigure/gate"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
@@ -36,7 +37,7 @@ func gateCommand() *cli.Command {
 			}
 			ctx, cancel := context.WithTimeout(c.Context, gateTimeout)
 			defer cancel()
-			ctx, call, err := site.Gate(ctx, directory(c), key)
+			ctx, call, err := client.Gate(ctx, directory(c), key)
 			if errors.Is(err, gate.ErrRefused) {
 				return &usageError{message: err.Error()}
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/client"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
@@ -73,7 +74,7 @@ func createImage(c *cli.Context, arguments []string) error {
 		return err
 	}
 	return withAdapters(c, s, func(adapters *site.Adapters) error {
-		made, err := adapters.MadeImage(c.Context, name, g)
+		made, err := client.MadeImage(c.Context, adapters, name, g)
 		if err != nil {
 			return err
 		}
@@ -93,7 +94,7 @@ func imageListCommand() *cli.Command {
 				return err
 			}
 			return withAdapters(c, s, func(adapters *site.Adapters) error {
-				images, err := adapters.Images(c.Context)
+				images, err := client.Images(c.Context, adapters)
 				if err != nil {
 					return err
 				}
@@ -122,7 +123,7 @@ func imageCheckCommand() *cli.Command {
 				return err
 			}
 			return withAdapters(c, s, func(adapters *site.Adapters) error {
-				reports, err := adapters.CheckImages(c.Context, append(arguments, "")[0])
+				reports, err := client.CheckImages(c.Context, adapters, append(arguments, "")[0])
 				if err != nil {
 					return err
 				}

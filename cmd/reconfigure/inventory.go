@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/urfave/cli/v2"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure/client"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
@@ -26,7 +27,7 @@ func inventoryCommand() *cli.Command {
 				return err
 			}
 			return withAdapters(c, s, func(adapters *site.Adapters) error {
-				text, err := adapters.Inventory(c.Context)
+				text, err := client.Inventory(c.Context, adapters)
 				if err == nil {
 					_, err = c.App.Writer.Write(text)
 				}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/eiffel-hpc/eiffel/reconfigure/client"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
@@ -27,7 +28,7 @@ func jobsCommand() *cli.Command {
 		},
 		Action: anywhere(func(c *cli.Context, ids []string) error {
 			return showUsage(c, ids, c.String("since"), func(s site.Site, l *journal.Journal, f usage.Filter) (shown, error) {
-				jobs, err := s.Jobs(c.Context, l, logger(c), f)
+				jobs, err := client.Jobs(c.Context, s, l, logger(c), f)
 				return shown{jobs, usage.JobTable(jobs, len(ids) > 0)}, err
 			})
 		}),
@@ -47,7 +48,7 @@ func reportCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			since := cmp.Or(c.String("since"), standard)
 			return showUsage(c, nil, since, func(s site.Site, l *journal.Journal, f usage.Filter) (shown, error) {
-				report, err := s.Report(c.Context, l, logger(c), f, c.String("group"))
+				report, err := client.Report(c.Context, s, l, logger(c), f, c.String("group"))
 				return shown{report, report.Write}, err
 			})
 		},
@@ -78,7 +79,7 @@ func showUsage(
 		return usagef(c, "%v", err)
 	}
 	return withJournal(c, siteAnyway, func(s site.Site, log *journal.Journal) error {
-		if err := s.KnowsGroup(c.String("group")); err != nil {
+		if err := client.KnowsGroup(s, c.String("group")); err != nil {
 			return usagef(c, "%v", err)
 		}
 		what, err := read(s, log, pick)

@@ -8,10 +8,12 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/client"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
+	"github.com/eiffel-hpc/eiffel/reconfigure/worker"
 )
 
 func pauseCommand() *cli.Command {
@@ -28,7 +30,7 @@ func pauseCommand() *cli.Command {
 				return usagef(c, "pause needs --reason: it is shown to all who have to wait")
 			}
 			return withJournal(c, siteAnyway, func(_ site.Site, log *journal.Journal) error {
-				if err := log.Pause(c.Context, c.String("reason"), site.Caller(c.Context)); err != nil {
+				if err := log.Pause(c.Context, c.String("reason"), client.Caller(c.Context)); err != nil {
 					return err
 				}
 				return showPause(c, log)
@@ -55,7 +57,7 @@ func continueCommand() *cli.Command {
 				if err := log.Continue(c.Context); err != nil {
 					return err
 				}
-				if err := s.StartWorker(c.Context); err != nil {
+				if err := worker.Start(c.Context, s); err != nil {
 					return fmt.Errorf("the pause has ended, but no worker could be started; `reconfigure worker` is one: %w", err)
 				}
 				return showPause(c, log)

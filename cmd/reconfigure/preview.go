@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/client"
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
@@ -14,7 +15,7 @@ import (
 
 // preview shows what a request would come to if it were made now, together with those that wait. Nothing is changed,
 // the declaration neither: s has it as it would be after the edit, where there is one.
-func preview(c *cli.Context, s site.Site, r reconfigure.Request, e *site.Edit) error {
+func preview(c *cli.Context, s site.Site, r reconfigure.Request, e *client.Edit) error {
 	r.Submitted = time.Now()
 	var report status.Preview
 	err := s.IfJournal(c.Context, func(log *journal.Journal) error {
@@ -29,7 +30,7 @@ func preview(c *cli.Context, s site.Site, r reconfigure.Request, e *site.Edit) e
 		adapters := s.Adapters(log, logger(c))
 		defer adapters.Close()
 		var err error
-		report, err = adapters.Preview(c.Context, requests)
+		report, err = client.Preview(c.Context, adapters, requests)
 		return err
 	})
 	if err != nil {

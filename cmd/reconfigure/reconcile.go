@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/client"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
@@ -70,7 +71,7 @@ func fix(c *cli.Context, s site.Site, log *journal.Journal, r reconcile.Reconcil
 	for i := range requests {
 		requests[i].Insist = requests[i].Mode == reconfigure.Resume // an administrator asks for it
 	}
-	requests, err := r.Submit(c.Context, requests, site.Caller(c.Context))
+	requests, err := r.Submit(c.Context, requests, client.Caller(c.Context))
 	if err == nil && len(requests) > 0 {
 		err = followAll(c, s, log, requests)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/client"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
@@ -104,7 +105,7 @@ func setSize(
 	if err != nil {
 		return usagef(c, "%v", err)
 	}
-	edit, err := s.Edit(g, n)
+	edit, err := client.NewEdit(s, g, n)
 	if err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func setSize(
 }
 
 // askFor asks, if there is anything to ask for.
-func askFor(c *cli.Context, s site.Site, r reconfigure.Request, e *site.Edit) error {
+func askFor(c *cli.Context, s site.Site, r reconfigure.Request, e *client.Edit) error {
 	switch {
 	case !r.Nodes.Empty():
 		return ask(c, s, r, e)

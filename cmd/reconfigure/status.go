@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/client"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
@@ -102,7 +103,7 @@ func statusOf(c *cli.Context, s site.Site, f status.Filter) (report status.Repor
 			return report, usagef(c, "%v", err)
 		}
 	}
-	report, err = s.Status(c.Context, logger(c))
+	report, err = client.Status(c.Context, s, logger(c))
 	if unknown := f.Nodes.Difference(report.Names()); err == nil && !unknown.Empty() {
 		err = usagef(
 			c,

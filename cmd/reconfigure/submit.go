@@ -8,9 +8,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/client"
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
+	"github.com/eiffel-hpc/eiffel/reconfigure/worker"
 )
 
 func requestFlags() []cli.Flag {
@@ -60,7 +62,7 @@ func submit(c *cli.Context, r reconfigure.Request) error {
 	}
 	// slurm.conf may be older than the declaration: a node that is gone must not hold back the others that Slurm's jobs
 	// wait for.
-	if s.Declared() && !site.ThroughGate(c.Context) {
+	if s.Declared() && !client.ThroughGate(c.Context) {
 		if err := declared(c, s.Cluster, r.Nodes); err != nil {
 			return err
 		}
@@ -88,11 +90,11 @@ func unconditional(c *cli.Context, m reconfigure.Mode) bool {
 
 // ask writes a request down, has a worker carry it out, and follows it to its outcome. Where there is an edit of the
 // declaration, which s has as it will be, it is made before.
-func ask(c *cli.Context, s site.Site, r reconfigure.Request, e *site.Edit) error {
+func ask(c *cli.Context, s site.Site, r reconfigure.Request, e *client.Edit) error {
 	if c.Bool("dry-run") {
 		return preview(c, s, r, e)
 	}
-	r.Reason, r.Caller = c.String("reason"), site.Caller(c.Context)
+	r.Reason, r.Caller = c.String("reason"), client.Caller(c.Context)
 	log, err := s.Journal(c.Context)
 	if err != nil {
 		return err
@@ -131,7 +133,7 @@ func handOver(c *cli.Context, s site.Site, log *journal.Journal, requests ...rec
 	if log.Holder(c.Context) != "" {
 		return nil
 	}
-	if err := s.StartWorker(c.Context); err != nil {
+	if err := worker.Start(c.Context, s); err != nil {
 		return fmt.Errorf("%s on disk, but no worker could be started: %w", named(requests), err)
 	}
 	return nil
@@ -151,7 +153,7 @@ func named(requests []reconfigure.Request) string {
 
 // followToTheEnd shows what happens to a request, and then its outcome.
 func followToTheEnd(c *cli.Context, s site.Site, log *journal.Journal, r reconfigure.Request) error {
-	outcome, err := s.Follow(c.Context, log, r, newView(c, r))
+	outcome, err := client.Follow(c.Context, s, log, r, newView(c, r))
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/urfave/cli/v2"
 
-	"github.com/eiffel-hpc/eiffel/reconfigure/site"
+	"github.com/eiffel-hpc/eiffel/reconfigure/client"
 )
 
 func versionCommand() *cli.Command {
@@ -11,7 +11,7 @@ func versionCommand() *cli.Command {
 		Name:  "version",
 		Usage: "print what this program was built from",
 		Action: func(c *cli.Context) error {
-			version := site.Version()
+			version := client.Version()
 			return show(c, version, printing("reconfigure ", version, "\n"))
 		},
 	})

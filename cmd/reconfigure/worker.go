@@ -9,6 +9,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
+	"github.com/eiffel-hpc/eiffel/reconfigure/worker"
 )
 
 func workerCommand() *cli.Command {
@@ -35,7 +36,7 @@ func workerCommand() *cli.Command {
 				if err := tellWhyIdle(c.Context, log, out); err != nil {
 					return err
 				}
-				return s.Work(c.Context, log, out, c.Bool("once"), c.Bool("stay"))
+				return worker.Run(c.Context, s, log, out, c.Bool("once"), c.Bool("stay"))
 			})
 		},
 	})

@@ -22,11 +22,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/operation"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
-	"github.com/eiffel-hpc/eiffel/reconfigure/sitefiles"
+	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurm"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/ssh"
-	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 	"github.com/eiffel-hpc/eiffel/reconfigure/terraform"
 )
 
@@ -60,9 +59,9 @@ type Driver interface {
 
 // Adapters is what acts on one cluster, as it is declared. Each is opened when it is needed first, and once.
 type Adapters struct {
-	site   Site
-	log    *journal.Journal // nil where there is none yet, and nothing is to be carried out
-	logger *slog.Logger
+	Site    Site
+	Journal *journal.Journal // nil where there is none yet, and nothing is to be carried out
+	logger  *slog.Logger
 
 	lock    sync.Mutex
 	drivers map[string]Driver // by shard
@@ -74,7 +73,7 @@ type Adapters struct {
 // Adapters is what acts on the cluster. Without a journal it can only look.
 func (s Site) Adapters(log *journal.Journal, logger *slog.Logger) *Adapters {
 	return &Adapters{
-		site: s, log: log, logger: logger,
+		Site: s, Journal: log, logger: logger,
 		drivers: map[string]Driver{}, slurms: map[string]*slurm.Client{},
 	}
 }
@@ -90,12 +89,12 @@ func (a *Adapters) Close() {
 
 // Driver runs Terraform in a shard, or switches its machines.
 func (a *Adapters) Driver(ctx context.Context, shard string) (Driver, error) {
-	if a.site.provider.shard != nil {
+	if a.Site.provider.shard != nil {
 		cloud, err := a.Cloud(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return a.site.provider.shard(cloud, shard), nil
+		return a.Site.provider.shard(cloud, shard), nil
 	}
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -120,7 +119,7 @@ func (a *Adapters) Cloud(ctx context.Context) (Cloud, error) {
 		var own bool
 		cloud, err, _ := a.login.Do("", func() (any, error) {
 			own = true
-			cloud, err := a.site.cloud(ctx, a.log)
+			cloud, err := a.Site.cloud(ctx, a.Journal)
 			if err != nil {
 				return nil, err
 			}
@@ -151,7 +150,7 @@ func (a *Adapters) Scheduler(control reconfigure.Instance) *slurm.Client {
 	defer a.lock.Unlock()
 	client := a.slurms[control.Address]
 	if client == nil {
-		client = a.site.scheduler(control, true)
+		client = a.Site.scheduler(control, true)
 		a.slurms[control.Address] = client
 	}
 	return client
@@ -160,12 +159,12 @@ func (a *Adapters) Scheduler(control reconfigure.Instance) *slurm.Client {
 // Observer asks the sources.
 func (a *Adapters) Observer() snapshot.Observer {
 	return snapshot.Observer{
-		Cluster: a.site.Cluster,
+		Cluster: a.Site.Cluster,
 		State:   a.State,
 		States: func(
 			ctx context.Context, control reconfigure.Instance, nodes nodeset.NodeSet,
 		) (map[string]reconfigure.NodeState, error) {
-			if err := a.site.KnownHosts(a.log).Refresh(ctx); err != nil {
+			if err := a.Site.KnownHosts(a.Journal).Refresh(ctx); err != nil {
 				return nil, err
 			}
 			return a.Scheduler(control).States(ctx, nodes)
@@ -199,31 +198,31 @@ func (a *Adapters) Observer() snapshot.Observer {
 			return cloud.Resolve(ctx, s)
 		},
 		Health: func(ctx context.Context) (map[string]reconfigure.Health, error) {
-			if a.log == nil {
+			if a.Journal == nil {
 				return map[string]reconfigure.Health{}, nil
 			}
-			return a.log.Health(ctx)
+			return a.Journal.Health(ctx)
 		},
 		Events: func(
 			ctx context.Context, ids ...reconfigure.RequestID,
 		) (map[reconfigure.RequestID][]reconfigure.Event, error) {
-			if a.log == nil {
+			if a.Journal == nil {
 				return nil, nil
 			}
-			return a.log.EventsOf(ctx, ids...)
+			return a.Journal.EventsOf(ctx, ids...)
 		},
 		Lives: func(ctx context.Context) ([]reconfigure.Life, error) {
-			if a.log == nil {
+			if a.Journal == nil {
 				return nil, nil
 			}
-			return a.log.Lives(ctx, journal.OpenOnly)
+			return a.Journal.Lives(ctx, journal.OpenOnly)
 		},
 	}
 }
 
 // State is Terraform's, of the shards that the nodes are in; without nodes, of all.
 func (a *Adapters) State(ctx context.Context, nodes nodeset.NodeSet) (reconfigure.State, error) {
-	desired, known, err := a.site.NodeMap(a.log).Read(ctx)
+	desired, known, err := a.Site.NodeMap(a.Journal).Read(ctx)
 	if err != nil {
 		return reconfigure.State{}, err
 	}
@@ -279,7 +278,7 @@ func (a *Adapters) eachShard(
 
 // addresses is where nodes are, by the ports in Terraform's states of all shards.
 func (a *Adapters) addresses(ctx context.Context, fresh bool) (map[string]string, error) {
-	desired, _, err := a.site.NodeMap(a.log).Read(ctx)
+	desired, _, err := a.Site.NodeMap(a.Journal).Read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -311,13 +310,13 @@ func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operat
 		Cloud:      cloud,
 		Quota:      cloud,
 		Images:     cloud,
-		Cleaner:    a.site.playbooks(),
+		Cleaner:    a.Site.playbooks(),
 		Waiter:     a.waiter(cloud),
-		Configurer: a.site.playbooks(),
-		Starter:    starter{a.site},
-		Sums:       a.log,
-		Recorder:   eventsAndEvidence{recorder, a.log},
-		Health:     a.log,
+		Configurer: a.Site.playbooks(),
+		Starter:    starter{a.Site},
+		Sums:       a.Journal,
+		Recorder:   eventsAndEvidence{recorder, a.Journal},
+		Health:     a.Journal,
 		Addresses:  a.addresses,
 		Scheduler:  func(control reconfigure.Instance) operation.Scheduler { return a.Scheduler(control) },
 		Commenter:  func(control reconfigure.Instance) operation.Commenter { return a.Scheduler(control) },
@@ -326,7 +325,7 @@ func (a *Adapters) Deps(ctx context.Context, recorder *journal.Recorder) (operat
 
 // revokeKeys is for the file of this host. What goes wrong is repeated after the next removal.
 func (a *Adapters) revokeKeys(ctx context.Context) {
-	if err := a.site.revokeKeys(ctx, a.log); err != nil {
+	if err := a.Site.revokeKeys(ctx, a.Journal); err != nil {
 		a.logger.WarnContext(ctx, "the keys of nodes without an instance are still authorized", "reason", err.Error())
 	}
 }
@@ -334,7 +333,7 @@ func (a *Adapters) revokeKeys(ctx context.Context) {
 // waiter waits for SSH.
 func (a *Adapters) waiter(cloud Cloud) *ssh.Waiter {
 	return ssh.NewWaiter(ssh.Config{
-		Known: a.site.KnownHosts(a.log), Policy: a.site.Cluster.Settings.HostKeys, Console: cloud.Console,
+		Known: a.Site.KnownHosts(a.Journal), Policy: a.Site.Cluster.Settings.HostKeys, Console: cloud.Console,
 	})
 }
 
@@ -369,16 +368,16 @@ func (u unopened) Discard(reconfigure.Preview) error { return u.err }
 
 func (a *Adapters) terraform(ctx context.Context, shard string) (*terraform.Driver, error) {
 	return terraform.Open(ctx, terraform.Config{
-		Dir:         a.site.RootModule(),
+		Dir:         a.Site.RootModule(),
 		Workspace:   shard,
-		Keeper:      a.site.NodeMap(a.log).Keeper,
-		PlanDir:     a.site.StateFile("plans"),
-		Module:      a.site.Provider.Module,
-		Variables:   a.site.Provider.Variables(a.site.Dir),
-		Binary:      a.site.Cluster.Settings.Terraform,
-		BinDir:      a.site.StateFile("bin"),
-		Parallelism: a.site.Cluster.Settings.Parallelism,
-		LockTimeout: a.site.Cluster.Settings.LockTimeout,
+		Keeper:      a.Site.NodeMap(a.Journal).Keeper,
+		PlanDir:     a.Site.StateFile("plans"),
+		Module:      a.Site.Provider.Module,
+		Variables:   a.Site.Provider.Variables(a.Site.Dir),
+		Binary:      a.Site.Cluster.Settings.Terraform,
+		BinDir:      a.Site.StateFile("bin"),
+		Parallelism: a.Site.Cluster.Settings.Parallelism,
+		LockTimeout: a.Site.Cluster.Settings.LockTimeout,
 		Port: func(ctx context.Context, server string) (string, error) {
 			cloud, err := a.Cloud(ctx)
 			if err != nil {
@@ -460,29 +459,6 @@ func (a *Adapters) Look(ctx context.Context) (snapshot.Snapshot, error) {
 	return a.inFull().Observe(ctx, snapshot.Scope{Servers: true, Declared: true})
 }
 
-// Status takes a snapshot, and returns the report of it.
-func (s Site) Status(ctx context.Context, out *slog.Logger) (report status.Report, err error) {
-	last, err := s.LastLook()
-	if err != nil {
-		out.WarnContext(ctx, err.Error()) // it is one line of many
-	}
-	err = s.IfJournal(ctx, func(log *journal.Journal) error {
-		known := status.Journal{Time: time.Now()}
-		if log != nil {
-			var err error
-			if known, err = status.Read(ctx, log); err != nil {
-				return err
-			}
-		}
-		adapters := s.Adapters(log, out)
-		defer adapters.Close()
-		seen, err := adapters.Look(ctx)
-		report = status.New(s.Cluster, seen, known, last)
-		return err
-	})
-	return report, err
-}
-
 // inFull asks the sources for what people read: with the cloud's words on servers in ERROR, and in bounded time.
 func (a *Adapters) inFull() snapshot.Observer {
 	observer := a.Observer()
@@ -497,20 +473,31 @@ func (a *Adapters) inFull() snapshot.Observer {
 	return observer
 }
 
-// Inventory is Ansible's, of what is in Terraform's state. The known hosts that its ssh commands use are up to date
-// then.
-func (a *Adapters) Inventory(ctx context.Context) ([]byte, error) {
-	state, err := a.State(ctx, nodeset.NodeSet{})
+// appender writes to a log of the worker's. The file is open, and made, only while something is written: adapters are
+// opened to look, too.
+type appender struct {
+	site Site
+	name string
+}
+
+func (a appender) Write(text []byte) (int, error) {
+	file, err := a.site.Logs().Open(a.name)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	files, err := sitefiles.Read(a.site.Dir)
-	if err != nil {
-		return nil, err
+	n, err := file.Write(text)
+	return n, errors.Join(err, file.Close())
+}
+
+// Reconciler compares the sources of a cluster. An instance that Terraform does not know counts from minAge on.
+func (a *Adapters) Reconciler(minAge time.Duration) reconcile.Reconciler {
+	observer := a.inFull()
+	return reconcile.Reconciler{
+		Cluster: a.Site.Cluster, Journal: a.Journal, MinAge: minAge, Commands: a.Site.Provider.Commands,
+		Observe: func(ctx context.Context) (snapshot.Snapshot, error) {
+			return observer.Observe(ctx, snapshot.Scope{Servers: true, Ports: true, Declared: true})
+		},
+		Cloud:     func(ctx context.Context) (reconcile.Cloud, error) { return a.Cloud(ctx) },
+		Scheduler: func(control reconfigure.Instance) reconcile.Scheduler { return a.Scheduler(control) },
 	}
-	text, err := ansible.Inventory(a.site.Cluster, state.Instances, files)
-	if err != nil {
-		return nil, err
-	}
-	return text, a.site.KnownHosts(a.log).Refresh(ctx)
 }

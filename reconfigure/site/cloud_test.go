@@ -1,8 +1,6 @@
 package site
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -108,25 +106,5 @@ func TestExistingMachinesAreStopped(t *testing.T) {
 		if _, err := p.adapt("", c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
-	}
-}
-
-// TestAChangedFileOfCloudsIsSeen has a worker read the file again.
-func TestAChangedFileOfCloudsIsSeen(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "paper.yaml")
-	s := Site{provider: provider{Provider: reconfigure.Provider{Credentials: func(string) string { return path }}}}
-	seen := map[string]bool{s.credentials(): true}
-	for i := range 2 {
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		changed := time.Date(2026, 1, 1, 0, 0, i, 0, time.UTC)
-		if err := os.Chtimes(path, changed, changed); err != nil {
-			t.Fatal(err)
-		}
-		seen[s.credentials()] = true
-	}
-	if len(seen) != 3 {
-		t.Errorf("%v", seen)
 	}
 }

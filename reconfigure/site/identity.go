@@ -2,11 +2,7 @@ package site
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -70,7 +66,7 @@ func (s Site) Mark(ctx context.Context, log *journal.Journal, logger *slog.Logge
 
 // owned is the ids of all instances and ports of nodes in Terraform's states.
 func (a *Adapters) owned(ctx context.Context) (servers, ports []string, err error) {
-	desired, _, err := a.site.NodeMap(a.log).Read(ctx)
+	desired, _, err := a.Site.NodeMap(a.Journal).Read(ctx)
 	if err != nil || len(desired) == 0 {
 		return nil, nil, err
 	}
@@ -79,51 +75,4 @@ func (a *Adapters) owned(ctx context.Context) (servers, ports []string, err erro
 		return func() { servers, ports = append(servers, some...), append(ports, more...) }, err
 	})
 	return servers, ports, err
-}
-
-// Distinct is an error where the cluster is not there yet, and the project has another one of its name, or what is left
-// of one. A cloud that does not answer is no error: the deploy finds that itself.
-func (s Site) Distinct(ctx context.Context) error {
-	return s.IfJournal(ctx, func(log *journal.Journal) error {
-		told, _, err := s.NodeMap(log).Read(ctx)
-		if err != nil || told[s.Cluster.Control.Name].HasInstance() {
-			return err
-		}
-		cloud, err := s.cloud(ctx, log)
-		if err != nil {
-			return nil //nolint:nilerr // see above
-		}
-		others, err := cloud.Namesakes(ctx)
-		if err != nil {
-			return nil //nolint:nilerr // see above
-		}
-		return namesakes(s.Cluster.Name, others, s.Provider.Commands.Remove)
-	})
-}
-
-// namesakes is the error for instances of other clusters of a name.
-func namesakes(name string, others map[string][]reconfigure.Server, remove string) error {
-	if len(others) == 0 {
-		return nil
-	}
-	var clusters []string
-	for _, id := range slices.Sorted(maps.Keys(others)) {
-		const most = 5
-		var instances []string
-		for _, server := range others[id][:min(most, len(others[id]))] {
-			instances = append(instances, server.Node+" ("+server.ID+")")
-		}
-		if more := len(others[id]) - most; more > 0 {
-			instances = append(instances, fmt.Sprintf("and %d more", more))
-		}
-		whose := "cluster " + id
-		if id == "" {
-			whose = "a cluster without an id"
-		}
-		clusters = append(clusters, "of "+whose+": "+strings.Join(instances, ", "))
-	}
-	return fmt.Errorf("this cluster has no instances yet, but the project has instances of the name %s already, %s. "+
-		"Where they are another cluster's, choose another cluster_name in group_vars/all.yml. Where they are this "+
-		"cluster's, restore its journal and Terraform's state, or remove them by `%sID`",
-		name, strings.Join(clusters, "; "), remove)
 }

@@ -1,6 +1,6 @@
-// Package site is a cluster directory with its declaration, and the adapters that act on the cluster: it opens each of
-// them when it is needed, ties them to the controller, and starts the worker. There are as many Sites as readings of
-// the declaration; what outlives them is in the journal and in the state directory.
+// Package site opens a cluster directory: its declaration, its journal, and the adapters that act on the cluster. It
+// opens each adapter when it is needed first, and ties it to the interfaces of those who use it. Each reading of the
+// declaration is a Site; the journal and the state directory outlive it.
 package site
 
 import (
@@ -16,6 +16,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/process/logfile"
 	"github.com/eiffel-hpc/eiffel/reconfigure/sitefiles"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
@@ -73,6 +74,9 @@ func (s Site) StateFile(elem ...string) string {
 
 // LogDir is the folder of the worker's logs.
 func (s Site) LogDir() string { return s.StateFile("log") }
+
+// Logs is where the workers' logs are.
+func (s Site) Logs() logfile.Folder { return logfile.Folder{Dir: s.LogDir()} }
 
 // Journal opens the journal, and makes it where it is not there yet.
 func (s Site) Journal(ctx context.Context) (*journal.Journal, error) {

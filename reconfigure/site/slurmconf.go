@@ -14,7 +14,7 @@ import (
 // or, without a control node, that the cloud does not list its flavors.
 func (a *Adapters) Conf(ctx context.Context, seen snapshot.Snapshot) (*reconfigure.SlurmConf, error) {
 	hardware, err := a.hardware(ctx)
-	control, there := seen.Instances[a.site.Cluster.Control.Name]
+	control, there := seen.Instances[a.Site.Cluster.Control.Name]
 	if !there || control.ID == "" || control.Tainted || control.Address == "" {
 		return &reconfigure.SlurmConf{Hardware: hardware}, err
 	}
@@ -40,22 +40,22 @@ func (a *Adapters) hardware(ctx context.Context) (map[string]reconfigure.Hardwar
 		return nil, err
 	}
 	all := map[string]reconfigure.Hardware{}
-	for _, g := range a.site.Cluster.Groups {
+	for _, g := range a.Site.Cluster.Groups {
 		if flavor, ok := flavors[g.Flavor]; ok {
 			all[g.Name] = reconfigure.HardwareOf(flavor)
 		}
 	}
-	slurmconf.Weigh(a.site.Cluster, all)
+	slurmconf.Weigh(a.Site.Cluster, all)
 	return all, nil
 }
 
 func (a *Adapters) compareConf(
 	ctx context.Context, seen snapshot.Snapshot, hardware map[string]reconfigure.Hardware,
 ) (reconfigure.SlurmConf, error) {
-	if err := a.site.KnownHosts(a.log).Refresh(ctx); err != nil {
+	if err := a.Site.KnownHosts(a.Journal).Refresh(ctx); err != nil {
 		return reconfigure.SlurmConf{}, err
 	}
-	files, err := a.site.playbooks().SlurmConf(ctx, a.site.Cluster, seen.Instances, hardware)
+	files, err := a.Site.playbooks().SlurmConf(ctx, a.Site.Cluster, seen.Instances, hardware)
 	if err != nil {
 		return reconfigure.SlurmConf{}, err
 	}

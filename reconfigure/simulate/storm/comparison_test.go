@@ -39,7 +39,7 @@ func (k *looks) end() {
 	k.every = 0
 }
 
-// compare returns what a controller compares the sources with, as package site does; nil if it does not.
+// compare returns what a controller compares the sources with, as package worker does; nil if it does not.
 func (l *life) compare(open func() reconfigure.Cluster) func(context.Context) (time.Duration, bool) {
 	if l.looks == nil {
 		return nil

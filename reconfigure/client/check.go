@@ -1,4 +1,4 @@
-package site
+package client
 
 import (
 	"bytes"
@@ -25,6 +25,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/sitefiles"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/terraform"
@@ -32,16 +33,17 @@ import (
 
 // Check checks the site with all that can be asked. It changes nothing. A source that does not answer within 20 s is
 // named in the report. The error is that of ctx, or of the journal.
-func (a *Adapters) Check(ctx context.Context) (check.Report, error) {
-	g := gatherer{facts: a.site.localFacts()}
+func Check(ctx context.Context, a *site.Adapters) (check.Report, error) {
+	g := gatherer{facts: localFacts(a.Site)}
 	var wait sync.WaitGroup
-	for _, ask := range []func(context.Context, *gatherer){a.askJournal, a.askCloud, a.askTerraform, a.askAnsible} {
-		wait.Go(func() { ask(ctx, &g) })
+	sources := []func(context.Context, *site.Adapters, *gatherer){askJournal, askCloud, askTerraform, askAnsible}
+	for _, ask := range sources {
+		wait.Go(func() { ask(ctx, a, &g) })
 	}
 	// Terraform's state says where Slurm is.
 	seen, err := a.Look(ctx)
 	if err == nil {
-		a.askSlurm(ctx, &g, seen)
+		askSlurm(ctx, a, &g, seen)
 	}
 	wait.Wait()
 	return check.Run(g.facts), err
@@ -49,8 +51,8 @@ func (a *Adapters) Check(ctx context.Context) (check.Report, error) {
 
 // CheckHere checks what is unsafe on this host, without the network and without other programs. It takes milliseconds.
 // Files that are missing are left out: whatever needs one fails with its name.
-func (s Site) CheckHere() check.Report {
-	facts := s.localFacts()
+func CheckHere(s site.Site) check.Report {
+	facts := localFacts(s)
 	facts.Files = slices.DeleteFunc(facts.Files, func(f check.File) bool { return f.Missing })
 	return check.Run(facts)
 }
@@ -63,7 +65,7 @@ type gatherer struct {
 
 // ask calls a source, and notes what it said, or why it did not answer.
 func (g *gatherer) ask(ctx context.Context, source string, call func(context.Context) (func(*check.Facts), error)) {
-	ctx, cancel := context.WithTimeoutCause(ctx, AnswerWithin, fmt.Errorf("no answer within %s", AnswerWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, site.AnswerWithin, fmt.Errorf("no answer within %s", site.AnswerWithin))
 	defer cancel()
 	note, err := call(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -79,12 +81,12 @@ func (g *gatherer) ask(ctx context.Context, source string, call func(context.Con
 }
 
 // localFacts is what can be read on this host.
-func (s Site) localFacts() check.Facts {
+func localFacts(s site.Site) check.Facts {
 	facts := check.Facts{Cluster: s.Cluster, Provider: s.Provider, UID: os.Getuid()}
 	unknown := func(source string, err error) {
 		facts.Unreachable = append(facts.Unreachable, check.Unreachable{Source: source, Reason: err.Error()})
 	}
-	variables, err := s.variables()
+	variables, err := readVariables(s)
 	if err != nil {
 		unknown("the playbooks' variables", err)
 	}
@@ -126,7 +128,7 @@ func (s Site) localFacts() check.Facts {
 			unknown(keys, err)
 		}
 	}
-	if facts.FileSystems, err = s.fileSystems(); err != nil {
+	if facts.FileSystems, err = fileSystems(s); err != nil {
 		unknown("the file systems", err)
 	}
 	if text, err := os.ReadFile(s.StateFile("known_hosts")); err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -140,8 +142,8 @@ type variables struct {
 	Exports string `yaml:"nfs_export_options"`
 }
 
-// variables reads them in the order in which Ansible does: the role's defaults first.
-func (s Site) variables() (v variables, err error) {
+// readVariables reads them in the order in which Ansible does: the role's defaults first.
+func readVariables(s site.Site) (v variables, err error) {
 	for _, file := range []string{
 		s.File("ansible", "roles", "nfs", "defaults", "main.yml"), s.File(config.File), s.File("group_vars", "cluster.yml"),
 	} {
@@ -183,7 +185,7 @@ func readKeys(path string) (*check.AuthorizedKeys, error) {
 }
 
 // fileSystems is those that the tool writes to, each once.
-func (s Site) fileSystems() (all []check.FileSystem, err error) {
+func fileSystems(s site.Site) (all []check.FileSystem, err error) {
 	seen := map[uint64]bool{}
 	for _, dir := range []string{s.StateFile(), s.Dir, os.TempDir()} {
 		for !exists(dir) && dir != "/" { // before the first request
@@ -206,6 +208,11 @@ func (s Site) fileSystems() (all []check.FileSystem, err error) {
 	return all, nil
 }
 
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
 // addressesIn is the addresses of a known_hosts file (sshd(8)).
 func addressesIn(text []byte) map[string]bool {
 	all := map[string]bool{}
@@ -222,23 +229,23 @@ func addressesIn(text []byte) map[string]bool {
 const measured = 300
 
 // askJournal reads how long things took.
-func (a *Adapters) askJournal(ctx context.Context, g *gatherer) {
-	if a.log == nil {
+func askJournal(ctx context.Context, a *site.Adapters, g *gatherer) {
+	if a.Journal == nil {
 		return
 	}
 	g.ask(ctx, "the journal", func(ctx context.Context) (func(*check.Facts), error) {
-		events, err := a.events(ctx)
+		events, err := events(ctx, a)
 		times := check.Measure(events)
 		return func(f *check.Facts) { f.Times = &times }, err
 	})
 }
 
 // events returns the events of the newest requests; none without a journal.
-func (a *Adapters) events(ctx context.Context) (map[reconfigure.RequestID][]reconfigure.Event, error) {
-	if a.log == nil {
+func events(ctx context.Context, a *site.Adapters) (map[reconfigure.RequestID][]reconfigure.Event, error) {
+	if a.Journal == nil {
 		return nil, nil
 	}
-	requests, err := a.log.Requests(ctx, measured)
+	requests, err := a.Journal.Requests(ctx, measured)
 	if err != nil {
 		return nil, err
 	}
@@ -246,12 +253,12 @@ func (a *Adapters) events(ctx context.Context) (map[reconfigure.RequestID][]reco
 	for _, r := range requests {
 		ids = append(ids, r.ID)
 	}
-	return a.log.EventsOf(ctx, ids...)
+	return a.Journal.EventsOf(ctx, ids...)
 }
 
 // askCloud asks what the project has. What the declared names mean is part of the snapshot.
-func (a *Adapters) askCloud(ctx context.Context, g *gatherer) {
-	var cloud Cloud
+func askCloud(ctx context.Context, a *site.Adapters, g *gatherer) {
+	var cloud site.Cloud
 	g.ask(ctx, "the cloud", func(ctx context.Context) (func(*check.Facts), error) {
 		var err error
 		cloud, err = a.Cloud(ctx)
@@ -303,9 +310,9 @@ func setVersion(f *check.Facts, program check.Program, version string) {
 }
 
 // askSlurm asks slurmctld, and notes what else the snapshot has.
-func (a *Adapters) askSlurm(ctx context.Context, g *gatherer, seen snapshot.Snapshot) {
-	control, deployed := seen.Instances[a.site.Cluster.Control.Name]
-	measured, err := ansible.Measured(a.site.StateFile())
+func askSlurm(ctx context.Context, a *site.Adapters, g *gatherer, seen snapshot.Snapshot) {
+	control, deployed := seen.Instances[a.Site.Cluster.Control.Name]
+	measured, err := ansible.Measured(a.Site.StateFile())
 	g.lock.Lock()
 	g.facts.Instances, g.facts.Sources, g.facts.Measured = seen.Instances, seen.Sources, measured
 	if err != nil {
@@ -361,16 +368,16 @@ func (a asked) slurmAhead(clock time.Time) time.Duration {
 }
 
 // askTerraform asks for the versions of Terraform and of the provider. It downloads nothing.
-func (a *Adapters) askTerraform(ctx context.Context, g *gatherer) {
-	if a.site.Provider.Existing {
+func askTerraform(ctx context.Context, a *site.Adapters, g *gatherer) {
+	if a.Site.Provider.Existing {
 		return // there is none
 	}
-	binary, err := terraform.Installed(ctx, a.site.Cluster.Settings.Terraform, a.site.StateFile("bin"))
+	binary, err := terraform.Installed(ctx, a.Site.Cluster.Settings.Terraform, a.Site.StateFile("bin"))
 	if err != nil || binary == "" {
 		return // it is downloaded when it is needed first
 	}
 	g.ask(ctx, "Terraform's version", func(ctx context.Context) (func(*check.Facts), error) {
-		out, err := a.output(ctx, a.site.RootModule(), binary, "version", "-json")
+		out, err := output(ctx, a, a.Site.RootModule(), binary, "version", "-json")
 		if err != nil {
 			return nil, err
 		}
@@ -384,7 +391,7 @@ func (a *Adapters) askTerraform(ctx context.Context, g *gatherer) {
 		return func(f *check.Facts) {
 			setVersion(f, check.Terraform, answer.Terraform)
 			for name, version := range answer.Providers {
-				if strings.HasSuffix(name, "/"+a.site.Provider.Plugin.Source) {
+				if strings.HasSuffix(name, "/"+a.Site.Provider.Plugin.Source) {
 					setVersion(f, check.Plugin, version)
 				}
 			}
@@ -395,9 +402,9 @@ func (a *Adapters) askTerraform(ctx context.Context, g *gatherer) {
 // ansibleVersion is in the first line that `ansible-playbook --version` prints; there is no JSON of it.
 var ansibleVersion = regexp.MustCompile(`^ansible-playbook \[core ([0-9][^\]]*)\]`)
 
-func (a *Adapters) askAnsible(ctx context.Context, g *gatherer) {
+func askAnsible(ctx context.Context, a *site.Adapters, g *gatherer) {
 	g.ask(ctx, "Ansible's version", func(ctx context.Context) (func(*check.Facts), error) {
-		out, err := a.output(ctx, a.site.Dir, "ansible-playbook", "--version")
+		out, err := output(ctx, a, a.Site.Dir, "ansible-playbook", "--version")
 		if err != nil {
 			return nil, err
 		}
@@ -410,10 +417,10 @@ func (a *Adapters) askAnsible(ctx context.Context, g *gatherer) {
 }
 
 // output is what a program prints.
-func (a *Adapters) output(ctx context.Context, dir, program string, args ...string) ([]byte, error) {
+func output(ctx context.Context, a *site.Adapters, dir, program string, args ...string) ([]byte, error) {
 	var out bytes.Buffer
 	err := process.Run(ctx, process.Cmd{
-		Path: program, Args: args, Dir: dir, Env: Environment(os.Environ()), Stdout: &out,
+		Path: program, Args: args, Dir: dir, Env: site.Environment(os.Environ()), Stdout: &out,
 	})
 	return out.Bytes(), err
 }

@@ -1,4 +1,4 @@
-package site
+package worker
 
 import (
 	"io"
@@ -12,6 +12,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 // TestWhenAWorkerComparesNext never comes to a comparison: it would need a cloud. The script unattended.txtar does.
@@ -44,7 +45,7 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 		"another journal is declared": {from: "state_directory: state", to: "state_directory: elsewhere"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := Site{Dir: t.TempDir()}
+			s := site.Site{Dir: t.TempDir()}
 			s.Cluster.Settings.StateDir = s.File("state")
 			if err := os.MkdirAll(s.File("group_vars"), 0o755); err != nil {
 				t.Fatal(err)
@@ -70,7 +71,7 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 				}
 			}
 			compared := time.Now().Add(-test.age)
-			if err := s.keepLook(reconcile.Look{Time: compared}); err != nil {
+			if err := keepLook(s, reconcile.Look{Time: compared}); err != nil {
 				t.Fatal(err)
 			}
 			self, err := thisProgram()
@@ -91,7 +92,7 @@ func TestWhenAWorkerComparesNext(t *testing.T) {
 			if ok != (test.next > 0) || next > test.next || ok && next < test.next-30*time.Second {
 				t.Errorf("the next one is in %s (%t), want %s", next, ok, test.next)
 			}
-			if last, err := s.LastLook(); err != nil || !last.Time.Equal(compared) {
+			if last, err := LastLook(s); err != nil || !last.Time.Equal(compared) {
 				t.Errorf("it has compared: %v, error %v", last.Time, err)
 			}
 		})

@@ -1,4 +1,4 @@
-package site
+package client
 
 import (
 	"bytes"
@@ -11,19 +11,21 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
+	"github.com/eiffel-hpc/eiffel/reconfigure/worker"
 )
 
 // Follow shows what happens to a request until it has an outcome. Who ends it ends nothing but the view.
-func (s Site) Follow(
-	ctx context.Context, log *journal.Journal, r reconfigure.Request, shown status.View,
+func Follow(
+	ctx context.Context, s site.Site, log *journal.Journal, r reconfigure.Request, shown status.View,
 ) (reconfigure.Outcome, error) {
 	const look = 250 * time.Millisecond
 	var (
 		revive = reviver{
-			log: log, request: r.ID, start: func() error { return s.StartWorker(ctx) }, next: time.Now().Add(workerStart),
+			log: log, request: r.ID, start: func() error { return worker.Start(ctx, s) }, next: time.Now().Add(workerStart),
 		}
-		waits   = status.Teller{Log: log, Request: r.ID, Full: s.full}
+		waits   = status.Teller{Log: log, Request: r.ID, Full: func() string { return full(s) }}
 		outcome reconfigure.Outcome
 		ended   bool
 		seen    int64
@@ -63,7 +65,7 @@ func (s Site) Follow(
 
 // full returns what to do if the disk of the state directory is full; else "". A worker cannot write its log then, nor
 // a journal that is there. It tries again until it can.
-func (s Site) full() string {
+func full(s site.Site) string {
 	const little = 256 << 10
 	var system unix.Statfs_t
 	if unix.Statfs(s.StateFile(), &system) != nil || system.Bavail*uint64(system.Bsize) > little {
@@ -130,8 +132,8 @@ func goesOn(ctx context.Context, r reconfigure.Request, err error) error {
 
 // FollowCampaign returns a campaign when it has ended or is paused, and calls shown whenever it has changed. Who ends
 // it ends nothing but the view.
-func (s Site) FollowCampaign(
-	ctx context.Context, log *journal.Journal, id reconfigure.CampaignID, shown func(reconfigure.Campaign),
+func FollowCampaign(
+	ctx context.Context, s site.Site, log *journal.Journal, id reconfigure.CampaignID, shown func(reconfigure.Campaign),
 ) (c reconfigure.Campaign, err error) {
 	const look = time.Second
 	var before []byte
@@ -158,7 +160,7 @@ func (s Site) FollowCampaign(
 		}
 		if time.Now().After(next) {
 			next = time.Now().Add(deferredStart)
-			if err := s.reviveCampaign(ctx, log); err != nil {
+			if err := reviveCampaign(ctx, s, log); err != nil {
 				return c, err
 			}
 		}
@@ -170,12 +172,12 @@ func (s Site) FollowCampaign(
 }
 
 // reviveCampaign starts a worker if there is none, and no pause.
-func (s Site) reviveCampaign(ctx context.Context, log *journal.Journal) error {
+func reviveCampaign(ctx context.Context, s site.Site, log *journal.Journal) error {
 	if log.Holder(ctx) != "" {
 		return nil
 	}
 	if _, paused, err := log.Paused(ctx); err != nil || paused {
 		return err
 	}
-	return s.StartWorker(ctx)
+	return worker.Start(ctx, s)
 }

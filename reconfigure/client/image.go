@@ -1,4 +1,4 @@
-package site
+package client
 
 import (
 	"bytes"
@@ -12,27 +12,28 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/check"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
 // Images returns the images of the cluster.
-func (a *Adapters) Images(ctx context.Context) ([]status.Image, error) {
+func Images(ctx context.Context, a *site.Adapters) ([]status.Image, error) {
 	seen, err := a.Look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	images, _, err := a.imagesOf(ctx, seen)
+	images, _, err := imagesOf(ctx, a, seen)
 	return images, err
 }
 
 // MadeImage returns the image of a name that was made of a node of the group.
-func (a *Adapters) MadeImage(ctx context.Context, name string, g reconfigure.NodeGroup) (status.NewImage, error) {
+func MadeImage(ctx context.Context, a *site.Adapters, name string, g reconfigure.NodeGroup) (status.NewImage, error) {
 	seen, err := a.Look(ctx)
 	if err != nil {
 		return status.NewImage{}, err
 	}
-	images, ready, err := a.imagesOf(ctx, seen)
+	images, ready, err := imagesOf(ctx, a, seen)
 	if err != nil {
 		return status.NewImage{}, err
 	}
@@ -44,8 +45,8 @@ func (a *Adapters) MadeImage(ctx context.Context, name string, g reconfigure.Nod
 }
 
 // imagesOf returns the images of the cluster, and how long its nodes took to come up when they were made last.
-func (a *Adapters) imagesOf(
-	ctx context.Context, seen snapshot.Snapshot,
+func imagesOf(
+	ctx context.Context, a *site.Adapters, seen snapshot.Snapshot,
 ) ([]status.Image, map[string]time.Duration, error) {
 	if why, missing := seen.Missing[snapshot.Terraform]; missing {
 		return nil, nil, fmt.Errorf("it is unknown which nodes there are: %s", why)
@@ -58,34 +59,34 @@ func (a *Adapters) imagesOf(
 	if err != nil {
 		return nil, nil, err
 	}
-	events, err := a.events(ctx)
+	events, err := events(ctx, a)
 	ready := check.LastReady(events)
-	return status.NewImages(a.site.Cluster, seen, there, ready), ready, err
+	return status.NewImages(a.Site.Cluster, seen, there, ready), ready, err
 }
 
 // CheckImages checks images, each on one of the nodes that run on it: the image of that name or id, that of a node, or
 // without a name all that nodes run on. It logs in to the nodes and changes nothing.
-func (a *Adapters) CheckImages(ctx context.Context, of string) (check.ImageReports, error) {
+func CheckImages(ctx context.Context, a *site.Adapters, of string) (check.ImageReports, error) {
 	seen, err := a.Look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	images, _, err := a.imagesOf(ctx, seen)
+	images, _, err := imagesOf(ctx, a, seen)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.site.KnownHosts(a.log).Refresh(ctx); err != nil {
+	if err := a.Site.KnownHosts(a.Journal).Refresh(ctx); err != nil {
 		return nil, err
 	}
 	control := ""
-	if instance, there := seen.Instances[a.site.Cluster.Control.Name]; there && seen.Answers(snapshot.Slurm) {
+	if instance, there := seen.Instances[a.Site.Cluster.Control.Name]; there && seen.Answers(snapshot.Slurm) {
 		if settings, err := a.Scheduler(instance).Settings(ctx); err == nil {
 			control = settings.Values["SLURM_VERSION"]
 		}
 	}
 	reports, found := check.ImageReports{}, of == ""
 	for _, i := range images {
-		nodes := i.Nodes.Difference(nodeset.Of(a.site.Cluster.Control.Name))
+		nodes := i.Nodes.Difference(nodeset.Of(a.Site.Cluster.Control.Name))
 		named := of == i.Name || of == i.ID
 		found = found || named
 		switch {
@@ -99,7 +100,7 @@ func (a *Adapters) CheckImages(ctx context.Context, of string) (check.ImageRepor
 			return nil, fmt.Errorf("no node runs on image %s: power one up, and check then", i.Name)
 		}
 		if node != "" {
-			reports = append(reports, a.checkImage(ctx, seen.Instances[node], i, control))
+			reports = append(reports, checkImage(ctx, a, seen.Instances[node], i, control))
 		}
 	}
 	if !found {
@@ -118,15 +119,15 @@ func answering(seen snapshot.Snapshot, nodes nodeset.NodeSet) string {
 }
 
 // checkImage asks one node.
-func (a *Adapters) checkImage(
-	ctx context.Context, node reconfigure.Instance, i status.Image, control string,
+func checkImage(
+	ctx context.Context, a *site.Adapters, node reconfigure.Instance, i status.Image, control string,
 ) check.ImageReport {
-	ctx, cancel := context.WithTimeout(ctx, AnswerWithin)
+	ctx, cancel := context.WithTimeout(ctx, site.AnswerWithin)
 	defer cancel()
-	c := a.site.Cluster
-	argv := append(a.site.KnownHosts(a.log).Command(c.LoginUser, node.Address, c.PrivateKeyFile), "sh", "-s")
+	c := a.Site.Cluster
+	argv := append(a.Site.KnownHosts(a.Journal).Command(c.LoginUser, node.Address, c.PrivateKeyFile), "sh", "-s")
 	var out bytes.Buffer
-	err := Run(ctx, process.Cmd{
+	err := site.Run(ctx, process.Cmd{
 		Path: argv[0], Args: argv[1:], Stdin: strings.NewReader(check.NodeScript), Stdout: &out,
 	})
 	return check.Image(check.NodeFacts{

@@ -1,4 +1,4 @@
-package site
+package client
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 // Edit is a change of the declaration that belongs to a request. A nil one is none.
@@ -15,8 +16,8 @@ type Edit struct {
 	prepared config.Edit
 }
 
-// Edit prepares another min_nodes of a group; nil where it is declared so already.
-func (s Site) Edit(g reconfigure.NodeGroup, n int) (*Edit, error) {
+// NewEdit prepares another min_nodes of a group; nil where it is declared so already.
+func NewEdit(s site.Site, g reconfigure.NodeGroup, n int) (*Edit, error) {
 	if n == g.Min {
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package site
+package client
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package site
+package worker
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 // TestAdaptersAreMadeAnewWhereTheSiteHasChanged edits the shipped declaration and the file of the clouds. A password
@@ -21,7 +22,7 @@ func TestAdaptersAreMadeAnewWhereTheSiteHasChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Site{Dir: t.TempDir()}
+	s := site.Site{Dir: t.TempDir()}
 	write := func(path, text string) {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -48,7 +49,7 @@ func TestAdaptersAreMadeAnewWhereTheSiteHasChanged(t *testing.T) {
 	defer release()
 	o := &opener{dir: s.Dir, log: log, logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	defer o.close()
-	open := func() *Adapters {
+	open := func() *site.Adapters {
 		t.Helper()
 		if _, err := o.open(ctx); o.last == nil {
 			t.Fatal(err)
@@ -82,8 +83,8 @@ func TestSystemdStartsTheWorkerWhereThatIsDeclared(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	s := Site{Dir: "/opt/eiffel", Starter: reconfigure.WorkerSystemd}
-	if err := s.StartWorker(context.Background()); err != nil {
+	s := site.Site{Dir: "/opt/eiffel", Starter: reconfigure.WorkerSystemd}
+	if err := Start(context.Background(), s); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(noted)
@@ -91,5 +92,26 @@ func TestSystemdStartsTheWorkerWhereThatIsDeclared(t *testing.T) {
 		"start --no-block --no-ask-password reconfigure-worker@opt-eiffel.service\n"
 	if err != nil || string(got) != want {
 		t.Errorf("systemctl was called with\n%s, error %v", got, err)
+	}
+}
+
+// TestAChangedFileOfCloudsIsSeen has a worker read the file again.
+func TestAChangedFileOfCloudsIsSeen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "paper.yaml")
+	var s site.Site
+	s.Provider.Credentials = func(string) string { return path }
+	seen := map[string]bool{credentials(s): true}
+	for i := range 2 {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		changed := time.Date(2026, 1, 1, 0, 0, i, 0, time.UTC)
+		if err := os.Chtimes(path, changed, changed); err != nil {
+			t.Fatal(err)
+		}
+		seen[credentials(s)] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("%v", seen)
 	}
 }

@@ -1,4 +1,4 @@
-package site
+package worker
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 // service is the unit of systemd's that is the worker of a cluster directory. One host may have several, so the
@@ -26,7 +27,7 @@ func startService(ctx context.Context, dir string) error {
 	systemctl := func(args ...string) error {
 		return process.Run(
 			ctx,
-			process.Cmd{Path: "systemctl", Args: append(args, service(dir)), Env: Environment(os.Environ())},
+			process.Cmd{Path: "systemctl", Args: append(args, service(dir)), Env: site.Environment(os.Environ())},
 		)
 	}
 	if systemctl("is-active", "--quiet") == nil {

@@ -1,4 +1,4 @@
-package site
+package worker
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
-	"github.com/eiffel-hpc/eiffel/reconfigure/process/logfile"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process/sockets"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 // tidier takes out of the journal and the state directory what is older than is declared, at most once a day.
@@ -26,11 +26,8 @@ type tidier struct {
 	rest  func(now, before time.Time) error // prunes what is not in the journal
 }
 
-// Logs is where the workers' logs are.
-func (s Site) Logs() logfile.Folder { return logfile.Folder{Dir: s.LogDir()} }
-
 // prune removes the logs, and what Ansible's runs have left, of before some time, and the sockets of killed workers.
-func (s Site) prune(now, before time.Time) error {
+func prune(s site.Site, now, before time.Time) error {
 	return errors.Join(s.Logs().Prune(now, before), ansible.Sweep(s.StateFile(), before), sockets.Sweep())
 }
 

@@ -1,4 +1,4 @@
-package site
+package worker
 
 import (
 	"context"
@@ -12,10 +12,9 @@ import (
 
 	"github.com/google/renameio/v2"
 
-	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
-	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
@@ -23,8 +22,8 @@ import (
 // another process, and for `reconfigure status`.
 const lookFile = "reconcile.json"
 
-// LastLook is the zero one where no worker has compared yet.
-func (s Site) LastLook() (l reconcile.Look, err error) {
+// LastLook returns the last comparison; it is the zero one where no worker has compared yet.
+func LastLook(s site.Site) (l reconcile.Look, err error) {
 	text, err := os.ReadFile(s.StateFile(lookFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil
@@ -38,7 +37,7 @@ func (s Site) LastLook() (l reconcile.Look, err error) {
 	return l, nil
 }
 
-func (s Site) keepLook(l reconcile.Look) error {
+func keepLook(s site.Site, l reconcile.Look) error {
 	text, err := json.Marshal(l)
 	if err != nil {
 		return err
@@ -53,12 +52,12 @@ type comparer struct {
 	log  *journal.Journal
 	out  *slog.Logger
 	self program
-	at   Location // of the journal that it works on
+	at   site.Location // of the journal that it works on
 }
 
 // reconciler is what a worker calls when it is time to compare the sources.
-func (s Site) reconciler(
-	log *journal.Journal, out *slog.Logger, self program,
+func reconciler(
+	s site.Site, log *journal.Journal, out *slog.Logger, self program,
 ) func(context.Context) (next time.Duration, ok bool) {
 	return comparer{dir: s.Dir, log: log, out: out, self: self, at: s.Location()}.reconcile
 }
@@ -68,7 +67,7 @@ func (r comparer) reconcile(ctx context.Context) (next time.Duration, ok bool) {
 	if r.self.replaced() {
 		return 0, false // the next call, or a supervisor, starts the new one
 	}
-	s, err := Open(r.dir) // afresh: it may have been edited
+	s, err := site.Open(r.dir) // afresh: it may have been edited
 	if err != nil {
 		// whoever calls is told; a worker with nothing to do does not stay for long once it is fixed
 		return 10 * time.Second, true
@@ -88,7 +87,7 @@ func (r comparer) reconcile(ctx context.Context) (next time.Duration, ok bool) {
 	if nodes, known, err := r.log.Nodes(ctx); err == nil && known && len(nodes) == 0 {
 		return 0, false // the cluster was destroyed
 	}
-	last, err := s.LastLook()
+	last, err := LastLook(s)
 	if err != nil {
 		r.out.WarnContext(ctx, err.Error())
 	}
@@ -105,7 +104,7 @@ func (r comparer) reconcile(ctx context.Context) (next time.Duration, ok bool) {
 	return every, true
 }
 
-func (r comparer) compare(ctx context.Context, s Site, last reconcile.Look) error {
+func (r comparer) compare(ctx context.Context, s site.Site, last reconcile.Look) error {
 	adapters := s.Adapters(r.log, r.out)
 	defer adapters.Close()
 	stale := reconcile.StaleAfter * s.Cluster.Settings.Reconcile
@@ -116,7 +115,7 @@ func (r comparer) compare(ctx context.Context, s Site, last reconcile.Look) erro
 	}
 	reconciler := adapters.Reconciler(reconcile.DefaultMinAge)
 	reconciler.Observe = r.keepingLives(reconciler.Observe)
-	return reconciler.Unattended(ctx, last, stale, s.keepLook, told)
+	return reconciler.Unattended(ctx, last, stale, func(l reconcile.Look) error { return keepLook(s, l) }, told)
 }
 
 // program is the file that this process was started from.
@@ -139,17 +138,4 @@ func thisProgram() (program, error) {
 func (p program) replaced() bool {
 	is, err := os.Stat(p.path)
 	return err == nil && !(os.SameFile(p.was, is) && p.was.ModTime().Equal(is.ModTime()))
-}
-
-// Reconciler compares the sources of a cluster. An instance that Terraform does not know counts from minAge on.
-func (a *Adapters) Reconciler(minAge time.Duration) reconcile.Reconciler {
-	observer := a.inFull()
-	return reconcile.Reconciler{
-		Cluster: a.site.Cluster, Journal: a.log, MinAge: minAge, Commands: a.site.Provider.Commands,
-		Observe: func(ctx context.Context) (snapshot.Snapshot, error) {
-			return observer.Observe(ctx, snapshot.Scope{Servers: true, Ports: true, Declared: true})
-		},
-		Cloud:     func(ctx context.Context) (reconcile.Cloud, error) { return a.Cloud(ctx) },
-		Scheduler: func(control reconfigure.Instance) reconcile.Scheduler { return a.Scheduler(control) },
-	}
 }

@@ -1,4 +1,4 @@
-package site
+package client
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/gate"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 // Gate decides on a call of sshd's for one key. It returns the call, and a context with which Caller is that key. An
@@ -25,9 +26,9 @@ func Gate(ctx context.Context, dir string, key gate.Key) (context.Context, gate.
 
 // admit holds a call against the limits of its key, and writes a refusal down.
 func admit(ctx context.Context, dir string, a gate.Attempt, fault error) error {
-	s, err := Open(dir)
+	s, err := site.Open(dir)
 	if err != nil { // a request is accepted while the declaration cannot be read
-		if s, err = Recall(dir); err != nil {
+		if s, err = site.Recall(dir); err != nil {
 			return err
 		}
 	}

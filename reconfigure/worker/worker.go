@@ -1,4 +1,4 @@
-package site
+package worker
 
 import (
 	"context"
@@ -13,35 +13,41 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/process"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
-// Work carries out the requests that wait, compares the sources when that is due, and removes what is old. With once
+// Run carries out the requests that wait, compares the sources when that is due, and removes what is old. With once
 // it ends when what can be carried out now has been; with stay it does not end by itself.
-func (s Site) Work(ctx context.Context, log *journal.Journal, out *slog.Logger, once, stay bool) error {
+func Run(ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, once, stay bool) error {
 	if s.Cluster.Settings.Journal != "" { // another control host may have made what the files here do not have
 		if err := s.Adopt(ctx, log); err != nil {
 			out.WarnContext(ctx, "the files of this host could not be brought up to date", "reason", err.Error())
 		}
 	}
-	tidy := tidier{log: log, stamp: s.StateFile("pruned"), keep: s.Cluster.Settings.Keep, out: out, rest: s.prune}
-	return tidy.during(ctx, func() error { return s.control(ctx, log, out, once, stay) })
+	tidy := tidier{
+		log: log, stamp: s.StateFile("pruned"), keep: s.Cluster.Settings.Keep, out: out,
+		rest: func(now, before time.Time) error { return prune(s, now, before) },
+	}
+	return tidy.during(ctx, func() error { return control(ctx, s, log, out, once, stay) })
 }
 
 // control runs the controller.
-func (s Site) control(ctx context.Context, log *journal.Journal, out *slog.Logger, once, stay bool) error {
+func control(ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, once, stay bool) error {
 	recorder := journal.NewRecorder(log.Record, func(err error, events []reconfigure.Event) {
 		out.WarnContext(ctx, "events could not be written", "events", len(events), "reason", err.Error())
 	})
 	open := &opener{dir: s.Dir, log: log, recorder: recorder, logger: out}
 	defer open.close()
-	config := controller.Config{Journal: log, Open: open.open, Flush: recorder.Flush, Succeed: s.StartWorker, Log: out,
-		Stay: stay, Once: once, Campaign: open.campaigns()}
+	config := controller.Config{
+		Journal: log, Open: open.open, Flush: recorder.Flush, Log: out, Stay: stay, Once: once, Campaign: open.campaigns(),
+		Succeed: func(ctx context.Context) error { return Start(ctx, s) },
+	}
 	self, err := thisProgram()
 	if err != nil {
 		return err
 	}
 	if !once {
-		config.Reconcile = s.reconciler(log, out, self)
+		config.Reconcile = reconciler(s, log, out, self)
 	}
 	if stay {
 		config.Replaced = self.replaced
@@ -65,14 +71,14 @@ type opener struct {
 
 	lock     sync.Mutex
 	sum      string
-	last     *Adapters
+	last     *site.Adapters
 	jobsKept time.Time
 }
 
 func (o *opener) open(ctx context.Context) (controller.Site, error) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
-	s, err := Open(o.dir)
+	s, err := site.Open(o.dir)
 	if err != nil {
 		return controller.Site{}, err
 	}
@@ -84,7 +90,7 @@ func (o *opener) open(ctx context.Context) (controller.Site, error) {
 	if err != nil {
 		return opened, err
 	}
-	if key := fmt.Sprint(declared.Sum, s.credentials()); o.last == nil || key != o.sum {
+	if key := fmt.Sprint(declared.Sum, credentials(s)); o.last == nil || key != o.sum {
 		if err := s.Adopt(ctx, o.log); err != nil {
 			return opened, err
 		}
@@ -102,7 +108,7 @@ func (o *opener) open(ctx context.Context) (controller.Site, error) {
 }
 
 // credentials is which file of the clouds is used, and when it was changed.
-func (s Site) credentials() string {
+func credentials(s site.Site) string {
 	path := s.Provider.Credentials(s.Dir)
 	info, err := os.Stat(path)
 	if err != nil {
@@ -120,17 +126,17 @@ func (o *opener) close() {
 	}
 }
 
-// StartWorker has a worker started that outlives this call, by whoever is to do so.
-func (s Site) StartWorker(ctx context.Context) error {
+// Start has a worker started that outlives this call, by whoever is to do so.
+func Start(ctx context.Context, s site.Site) error {
 	if s.Starter == reconfigure.WorkerSystemd {
 		return startService(ctx, s.Dir)
 	}
-	return s.detach()
+	return detach(s)
 }
 
 // detach starts a worker that lives on, whoever kills this call or hangs up on it. Where one is at work already it
 // ends at once.
-func (s Site) detach() error {
+func detach(s site.Site) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -141,23 +147,7 @@ func (s Site) detach() error {
 	}
 	defer logFile.Close()
 	return process.Detach(process.Cmd{
-		Path: self, Args: []string{"--dir", s.Dir, "worker"}, Dir: s.Dir, Env: Environment(os.Environ()),
+		Path: self, Args: []string{"--dir", s.Dir, "worker"}, Dir: s.Dir, Env: site.Environment(os.Environ()),
 		Stdout: logFile, Stderr: logFile,
 	})
-}
-
-// appender writes to a log of the worker's. The file is open, and made, only while something is written: adapters are
-// opened to look, too.
-type appender struct {
-	site Site
-	name string
-}
-
-func (a appender) Write(text []byte) (int, error) {
-	file, err := a.site.Logs().Open(a.name)
-	if err != nil {
-		return 0, err
-	}
-	n, err := file.Write(text)
-	return n, errors.Join(err, file.Close())
 }

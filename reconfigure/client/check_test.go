@@ -1,4 +1,4 @@
-package site
+package client
 
 import (
 	"os"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/check"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 )
 
 // TestTheKeysOfTheControlHostsUserAreFound has the file named as it may be in the declaration.
@@ -30,11 +31,12 @@ func TestTheKeysOfTheControlHostsUserAreFound(t *testing.T) {
 		home + "/keys/eiffel":           {home + "/keys": check.KeyFile, home + "/keys/eiffel": check.KeyFile},
 		"~no-such-user/authorized_keys": {},
 	} {
-		s := Site{
-			Dir: t.TempDir(), provider: providers()[0],
+		s := site.Site{
+			Dir:     t.TempDir(),
 			Cluster: reconfigure.Cluster{Settings: reconfigure.Settings{AuthorizedKeys: declared}},
 		}
-		facts := s.localFacts()
+		s.Provider.Credentials = func(string) string { return "" }
+		facts := localFacts(s)
 		found := map[string]check.Role{}
 		for _, f := range facts.Files {
 			if f.Role == check.KeyFile || f.Role == check.Home {

@@ -1,4 +1,4 @@
-package site
+package client
 
 import (
 	"context"
@@ -15,34 +15,10 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
-	"github.com/eiffel-hpc/eiffel/reconfigure/slurm"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
-
-var (
-	_ campaign.Tester  = (*slurm.Client)(nil)
-	_ campaign.Journal = (*journal.Journal)(nil)
-)
-
-// campaigns is what a worker takes campaigns on with.
-func (o *opener) campaigns() func(context.Context) (time.Duration, bool) {
-	runner := campaign.Runner{Journal: o.log, Open: func(ctx context.Context) (campaign.Site, error) {
-		opened, err := o.open(ctx)
-		if err != nil {
-			return campaign.Site{}, err
-		}
-		return campaign.Site{
-			Cluster: opened.Cluster, Observe: opened.Observe,
-			Tester: func(control reconfigure.Instance) campaign.Tester {
-				o.lock.Lock()
-				defer o.lock.Unlock()
-				return o.last.Scheduler(control)
-			},
-		}, nil
-	}}
-	return runner.Advance(o.logger)
-}
 
 // Campaign is a campaign that may be started.
 type Campaign struct {
@@ -55,8 +31,8 @@ type Campaign struct {
 }
 
 // NewCampaign prepares a campaign, of all groups where it names none, and changes nothing.
-func (s Site) NewCampaign(
-	ctx context.Context, log *journal.Journal, out *slog.Logger, wanted reconfigure.Campaign,
+func NewCampaign(
+	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, wanted reconfigure.Campaign,
 ) (Campaign, error) {
 	last, there, err := newest(ctx, log)
 	if err != nil {
@@ -70,13 +46,13 @@ func (s Site) NewCampaign(
 			wanted.Groups = append(wanted.Groups, g.Name)
 		}
 	}
-	return s.campaign(ctx, log, out, Campaign{Campaign: wanted})
+	return prepare(ctx, s, log, out, Campaign{Campaign: wanted})
 }
 
 // NewRollback prepares a campaign back to the images that the nodes of the last campaign had before it, by their ids.
 // The declaration names these images then, and the last campaign is aborted.
-func (s Site) NewRollback(
-	ctx context.Context, log *journal.Journal, out *slog.Logger, wanted reconfigure.Campaign,
+func NewRollback(
+	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, wanted reconfigure.Campaign,
 ) (Campaign, error) {
 	last, there, err := newest(ctx, log)
 	switch {
@@ -128,7 +104,7 @@ func (s Site) NewRollback(
 	if c.edit, err = config.Prepare(s.Dir, c.changes...); err != nil {
 		return c, err
 	}
-	return s.campaign(ctx, log, out, c)
+	return prepare(ctx, s, log, out, c)
 }
 
 // formerImage returns the id of the image that the outdated nodes of a group had before a campaign. If there were none,
@@ -156,13 +132,13 @@ func formerImage(c reconfigure.Campaign, group string, lives []reconfigure.Life)
 	return "", nil
 }
 
-func (s Site) campaign(
-	ctx context.Context, log *journal.Journal, out *slog.Logger, c Campaign,
+func prepare(
+	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, c Campaign,
 ) (Campaign, error) {
 	adapters := s.Adapters(log, out)
 	defer adapters.Close()
 	observer := adapters.Observer()
-	observer.Limit = AnswerWithin
+	observer.Limit = site.AnswerWithin
 	seen, err := observer.Observe(ctx, snapshot.Scope{Declared: true})
 	if err != nil {
 		return c, err
@@ -204,14 +180,14 @@ func (c Campaign) Preview() status.CampaignPreview {
 	return p
 }
 
-// Start starts a campaign, after the declaration was edited and the campaign that it takes back was aborted. It may be
-// repeated after an error.
-func (s Site) Start(ctx context.Context, log *journal.Journal, c Campaign) (reconfigure.Campaign, error) {
+// StartCampaign starts a campaign, after the declaration was edited and the campaign that it takes back was aborted. It
+// may be repeated after an error.
+func StartCampaign(ctx context.Context, s site.Site, log *journal.Journal, c Campaign) (reconfigure.Campaign, error) {
 	if err := s.UpToDate(ctx, log); err != nil {
 		return c.Campaign, err
 	}
 	if c.replaces != 0 {
-		if _, err := s.ChangeCampaign(ctx, log, c.replaces, abort); err != nil {
+		if _, err := ChangeCampaign(ctx, log, c.replaces, abort); err != nil {
 			return c.Campaign, err
 		}
 	}
@@ -261,7 +237,7 @@ func CampaignChanges(by, reason string) map[string]func(reconfigure.Campaign) re
 
 // ChangeCampaign changes a campaign, and cancels the requests of one that is aborted, as far as nothing was done for
 // them. It returns the campaign.
-func (s Site) ChangeCampaign(
+func ChangeCampaign(
 	ctx context.Context, log *journal.Journal, id reconfigure.CampaignID,
 	change func(reconfigure.Campaign) reconfigure.Campaign,
 ) (c reconfigure.Campaign, err error) {

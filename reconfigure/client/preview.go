@@ -1,4 +1,4 @@
-package site
+package client
 
 import (
 	"context"
@@ -10,39 +10,40 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/ansible"
 	"github.com/eiffel-hpc/eiffel/reconfigure/controller"
 	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
 // Preview plans as the worker does. Of nodes that must be drained first it shows what is done when their jobs have
 // ended.
-func (a *Adapters) Preview(ctx context.Context, requests []reconfigure.Request) (status.Preview, error) {
-	seen, err := a.Observer().Observe(ctx, controller.Scope(a.site.Cluster, requests))
+func Preview(ctx context.Context, a *site.Adapters, requests []reconfigure.Request) (status.Preview, error) {
+	seen, err := a.Observer().Observe(ctx, controller.Scope(a.Site.Cluster, requests))
 	if err != nil {
 		return status.Preview{}, err
 	}
 	if reason, missing := seen.Missing[snapshot.Terraform]; missing {
 		return status.Preview{}, errors.New(reason)
 	}
-	first := plan.Compute(a.site.Cluster, seen, requests)
+	first := plan.Compute(a.Site.Cluster, seen, requests)
 	if first.Everywhere {
 		if seen.Conf, err = a.Conf(ctx, seen); err != nil {
 			return status.Preview{}, err
 		}
-		first = plan.Compute(a.site.Cluster, seen, requests)
+		first = plan.Compute(a.Site.Cluster, seen, requests)
 	}
-	last := plan.Compute(a.site.Cluster, plan.AfterDrain(seen, first), requests)
-	terraform, problem := a.terraformPreview(ctx, seen, last)
+	last := plan.Compute(a.Site.Cluster, plan.AfterDrain(seen, first), requests)
+	terraform, problem := terraformPreview(ctx, a, seen, last)
 	report, err := status.NewPreview(first, last, terraform, problem)
-	for _, play := range ansible.Plays(a.site.Cluster, seen.Instances, last) {
+	for _, play := range ansible.Plays(a.Site.Cluster, seen.Instances, last) {
 		report.Plays = append(report.Plays, status.Play(play))
 	}
 	return report, err
 }
 
 // terraformPreview is what Terraform would do, in all shards that the plan concerns.
-func (a *Adapters) terraformPreview(
-	ctx context.Context, seen snapshot.Snapshot, p reconfigure.Plan,
+func terraformPreview(
+	ctx context.Context, a *site.Adapters, seen snapshot.Snapshot, p reconfigure.Plan,
 ) (all reconfigure.Preview, err error) {
 	shards := map[string]bool{}
 	if p.Shared {

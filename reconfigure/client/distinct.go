@@ -1,0 +1,63 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
+)
+
+// Distinct is an error where the cluster is not there yet, and the project has another one of its name, or what is left
+// of one. A cloud that does not answer is no error: the deploy finds that itself.
+func Distinct(ctx context.Context, s site.Site) error {
+	return s.IfJournal(ctx, func(log *journal.Journal) error {
+		told, _, err := s.NodeMap(log).Read(ctx)
+		if err != nil || told[s.Cluster.Control.Name].HasInstance() {
+			return err
+		}
+		adapters := s.Adapters(log, slog.New(slog.DiscardHandler))
+		defer adapters.Close()
+		cloud, err := adapters.Cloud(ctx)
+		if err != nil {
+			return nil //nolint:nilerr // see above
+		}
+		others, err := cloud.Namesakes(ctx)
+		if err != nil {
+			return nil //nolint:nilerr // see above
+		}
+		return namesakes(s.Cluster.Name, others, s.Provider.Commands.Remove)
+	})
+}
+
+// namesakes is the error for instances of other clusters of a name.
+func namesakes(name string, others map[string][]reconfigure.Server, remove string) error {
+	if len(others) == 0 {
+		return nil
+	}
+	var clusters []string
+	for _, id := range slices.Sorted(maps.Keys(others)) {
+		const most = 5
+		var instances []string
+		for _, server := range others[id][:min(most, len(others[id]))] {
+			instances = append(instances, server.Node+" ("+server.ID+")")
+		}
+		if more := len(others[id]) - most; more > 0 {
+			instances = append(instances, fmt.Sprintf("and %d more", more))
+		}
+		whose := "cluster " + id
+		if id == "" {
+			whose = "a cluster without an id"
+		}
+		clusters = append(clusters, "of "+whose+": "+strings.Join(instances, ", "))
+	}
+	return fmt.Errorf("this cluster has no instances yet, but the project has instances of the name %s already, %s. "+
+		"Where they are another cluster's, choose another cluster_name in group_vars/all.yml. Where they are this "+
+		"cluster's, restore its journal and Terraform's state, or remove them by `%sID`",
+		name, strings.Join(clusters, "; "), remove)
+}

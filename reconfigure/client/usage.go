@@ -1,0 +1,120 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/journal"
+	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/site"
+	"github.com/eiffel-hpc/eiffel/reconfigure/usage"
+	"github.com/eiffel-hpc/eiffel/reconfigure/worker"
+)
+
+// KnowsGroup returns an error unless a node group of that name is declared, or is that of the control node. The empty
+// name is none.
+func KnowsGroup(s site.Site, name string) error {
+	if name == "" || name == reconfigure.ControlGroup || !s.Declared() {
+		return nil
+	}
+	_, err := reconfigure.GroupNamed(s.Cluster.Groups, name)
+	return err
+}
+
+// Jobs returns the jobs that a caller asks for, after it has kept what Slurm says of jobs. Where Slurm does not answer,
+// that is logged.
+func Jobs(
+	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, pick usage.Filter,
+) ([]usage.Job, error) {
+	facts, err := usageFacts(ctx, s, log, out, pick)
+	if err != nil {
+		return nil, err
+	}
+	candidates := pick.Candidates(facts)
+	ids := candidates.Requests() // there may be many others
+	for _, id := range ids {
+		o, ended, err := log.Outcome(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if ended {
+			facts.Outcomes[id] = o
+		}
+	}
+	if facts.Events, err = log.EventsOf(ctx, ids...); err != nil {
+		return nil, err
+	}
+	return pick.Select(candidates.Jobs(facts)), nil
+}
+
+// Report returns the hours of instances, of one node group unless its name is empty, after it has kept what Slurm says
+// of jobs.
+func Report(
+	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, pick usage.Filter, group string,
+) (usage.Report, error) {
+	facts, err := usageFacts(ctx, s, log, out, pick)
+	return usage.NewReport(facts, pick.Since, group), err
+}
+
+// usageFacts returns what is known of jobs and instances, without the events and outcomes of requests.
+func usageFacts(
+	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, pick usage.Filter,
+) (usage.Facts, error) {
+	facts := usage.Facts{Now: time.Now(), Outcomes: map[reconfigure.RequestID]reconfigure.Outcome{}}
+	if s.Declared() { // else who calls was told already
+		if err := askForJobs(ctx, s, log, out); err != nil {
+			out.WarnContext(ctx, "Slurm does not say which jobs there are: only what is known already is shown",
+				"reason", err.Error())
+		}
+	}
+	var err error
+	if facts.Runs, err = log.JobRuns(ctx, pick.Since, pick.IDs...); err != nil {
+		return facts, err
+	}
+	if facts.Lives, err = log.Lives(ctx, pick.Since); err != nil {
+		return facts, err
+	}
+	named := slices.Clone(pick.IDs)
+	if len(named) == 0 {
+		pending, err := log.Pending(ctx)
+		if err != nil {
+			return facts, err
+		}
+		for _, r := range pending {
+			for _, job := range r.Jobs {
+				named = append(named, job.ID)
+			}
+		}
+	}
+	for _, run := range facts.Runs {
+		named = append(named, run.ID)
+	}
+	slices.Sort(named)
+	facts.Requests, err = log.RequestsFor(ctx, slices.Compact(named)...)
+	return facts, err
+}
+
+// askForJobs keeps what the Slurm of the control node says of jobs, in the time for which a person waits.
+func askForJobs(ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, site.AnswerWithin)
+	defer cancel()
+	adapters := s.Adapters(log, out)
+	defer adapters.Close()
+	name := s.Cluster.Control.Name
+	state, err := adapters.State(ctx, nodeset.Of(name))
+	if err != nil {
+		return err
+	}
+	control := state.Instances[name]
+	if control.Address == "" {
+		return errors.New("there is no control node yet: `reconfigure deploy` makes it")
+	}
+	if err := s.KnownHosts(log).Refresh(ctx); err != nil {
+		return err
+	}
+	return worker.KeepJobs(ctx, log, adapters.Scheduler(control), out)
+}
