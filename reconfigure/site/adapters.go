@@ -68,6 +68,7 @@ type Adapters struct {
 	cloud   Cloud
 	login   singleflight.Group       // of the login to the cloud, which can take as long as the caller waits
 	slurms  map[string]*slurm.Client // by the control node's address
+	closed  bool                     // no connection is kept open any more
 }
 
 // Adapters is what acts on the cluster. Without a journal it can only look.
@@ -78,11 +79,14 @@ func (s Site) Adapters(log *journal.Journal, logger *slog.Logger) *Adapters {
 	}
 }
 
-// Close ends connections that are kept open.
+// Close ends the connections that are kept open, when the calls over them have ended. Who uses the adapters after that
+// has a connection for each call.
 func (a *Adapters) Close() {
 	a.lock.Lock()
-	defer a.lock.Unlock()
-	for _, client := range a.slurms {
+	a.closed = true
+	open := slices.Collect(maps.Values(a.slurms))
+	a.lock.Unlock()
+	for _, client := range open {
 		client.Close()
 	}
 }
@@ -150,7 +154,7 @@ func (a *Adapters) Scheduler(control reconfigure.Instance) *slurm.Client {
 	defer a.lock.Unlock()
 	client := a.slurms[control.Address]
 	if client == nil {
-		client = a.Site.scheduler(control, true)
+		client = a.Site.scheduler(control, !a.closed)
 		a.slurms[control.Address] = client
 	}
 	return client
@@ -421,20 +425,26 @@ func (s Site) playbooks() *ansible.Runner {
 	return ansible.New(ansible.Config{Dir: s.Dir, Env: Environment(os.Environ()), Log: appender{s, "ansible.log"}})
 }
 
-// KnownHosts is the file of the nodes' host keys. Without a journal it can only be read.
+// KnownHosts is the file of the nodes' host keys, which is brought up to date from the journal. Before there is a
+// journal, the file stays as it is.
 func (s Site) KnownHosts(log *journal.Journal) ssh.KnownHosts {
-	k := ssh.KnownHosts{Path: s.StateFile("known_hosts")}
+	k := s.knownHostsFile()
 	if log != nil {
 		k.Keeper = log
 	}
 	return k
 }
 
+// knownHostsFile is the same file, for SSH commands alone.
+func (s Site) knownHostsFile() ssh.KnownHosts {
+	return ssh.KnownHosts{Path: s.StateFile("known_hosts")}
+}
+
 // scheduler reaches Slurm's commands on the control node. With keep the connection stays open until the client is
 // closed.
 func (s Site) scheduler(control reconfigure.Instance, keep bool) *slurm.Client {
 	key := s.Cluster.Settings.SlurmKeyFile()
-	command := s.KnownHosts(nil).Command(s.Cluster.LoginUser, control.Address, key)
+	command := s.knownHostsFile().Command(s.Cluster.LoginUser, control.Address, key)
 	run := func(ctx context.Context, c process.Cmd) error {
 		err := Run(ctx, c)
 		if err != nil && !exists(key) {

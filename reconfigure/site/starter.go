@@ -27,7 +27,7 @@ func (s starter) StartSlurmd(ctx context.Context, i reconfigure.Instance) error 
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
 	c := s.site.Cluster
-	argv := append(s.site.KnownHosts(nil).Command(c.LoginUser, i.Address, c.PrivateKeyFile), startSlurmd)
+	argv := append(s.site.knownHostsFile().Command(c.LoginUser, i.Address, c.PrivateKeyFile), startSlurmd)
 	for {
 		var said bytes.Buffer
 		err := Run(ctx, process.Cmd{Path: argv[0], Args: argv[1:], Stderr: &said})

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,9 +38,10 @@ type Config struct {
 
 // Client talks to one Slurm. It is safe for concurrent use, and every call may be repeated.
 type Client struct {
-	config Config
-	shared *connection
-	lister atomic.Pointer[lister] // the lister that works; nil: not known yet
+	config  Config
+	shared  *connection
+	closing sync.Once
+	lister  atomic.Pointer[lister] // the lister that works; nil: not known yet
 	// listsAll: nodes cannot be listed by name
 	listsAll atomic.Bool
 }
@@ -53,10 +55,11 @@ func New(config Config) *Client {
 	return c
 }
 
-// Close ends the connection that the client keeps. The client must not be used afterwards.
+// Close ends the connection that the client keeps, when the calls over it have ended. Each later call has a connection
+// of its own.
 func (c *Client) Close() {
 	if c.shared != nil {
-		c.shared.close()
+		c.closing.Do(c.shared.close)
 	}
 }
 

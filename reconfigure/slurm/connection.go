@@ -33,7 +33,7 @@ type connection struct {
 	turn   chan struct{} // has one token: its holder may read and change the fields below
 	master *master       // nil: there is none
 	retry  time.Time     // no master is started before this time
-	closed bool          // no master is started
+	closed bool          // no call begins over the connection
 }
 
 // master is the ssh process that holds the connection.
@@ -79,10 +79,13 @@ func (c *connection) current(ctx context.Context) *master {
 		return nil
 	}
 	defer func() { c.turn <- struct{}{} }()
+	if c.closed {
+		return nil
+	}
 	if c.master != nil && !c.master.over() {
 		return c.master
 	}
-	if c.closed || time.Now().Before(c.retry) {
+	if time.Now().Before(c.retry) {
 		return nil
 	}
 	var err error
@@ -92,13 +95,21 @@ func (c *connection) current(ctx context.Context) *master {
 	return c.master
 }
 
+// close ends the connection when the calls over it have ended. It must be called once.
 func (c *connection) close() {
 	<-c.turn
-	defer func() { c.turn <- struct{}{} }()
 	c.closed = true
-	if c.master != nil {
-		c.master.end()
-		<-c.master.ended
+	m := c.master
+	c.turn <- struct{}{}
+	for range sessions {
+		c.slots <- struct{}{}
+	}
+	if m != nil {
+		m.end()
+		<-m.ended
+	}
+	for range sessions {
+		<-c.slots
 	}
 }
 

@@ -288,6 +288,41 @@ func TestCloseLeavesNothing(t *testing.T) {
 	check(t, dir.Remove())
 }
 
+// TestCloseWaitsForCalls has a call under way end over the connection, once.
+func TestCloseWaitsForCalls(t *testing.T) {
+	h := newHost(t, later(t))
+	c := h.client(true, h.ssh()...)
+	h.wantStates(c)
+	begun, end := filepath.Join(h.dir, "begun"), filepath.Join(h.dir, "end")
+	h.set("squeue", "echo >>"+begun+"; while [ ! -e "+end+" ]; do sleep 0.01; done")
+	var wait sync.WaitGroup
+	wait.Go(func() { h.wantStates(c) })
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(begun); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the call did not begin")
+		}
+	}
+	wait.Go(c.Close)
+	for closed := false; !closed; time.Sleep(time.Millisecond) {
+		<-c.shared.turn
+		closed = c.shared.closed
+		c.shared.turn <- struct{}{}
+	}
+	check(t, os.WriteFile(end, nil, 0o600))
+	wait.Wait()
+	if text, err := os.ReadFile(begun); err != nil || len(text) != 1 {
+		t.Errorf("the call was made %d times, error %v", len(text), err)
+	}
+	h.wantLogins(1)
+	h.wantStates(c)
+	if h.logins.Load() == 1 {
+		t.Error("a call after Close went over the closed connection")
+	}
+}
+
 func TestALongFolderForTemporaryFilesIsNoHindrance(t *testing.T) {
 	long := filepath.Join(t.TempDir(), strings.Repeat("long", 25))
 	check(t, os.Mkdir(long, 0o700))

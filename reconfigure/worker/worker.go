@@ -67,7 +67,7 @@ type opener struct {
 	recorder *journal.Recorder
 	logger   *slog.Logger
 
-	wait sync.WaitGroup // for the reading of jobs
+	wait sync.WaitGroup // for the reading of jobs, and for the end of replaced adapters
 
 	lock     sync.Mutex
 	sum      string
@@ -97,7 +97,9 @@ func (o *opener) open(ctx context.Context) (controller.Site, error) {
 		if err := s.Mark(ctx, o.log, o.logger); err != nil {
 			return opened, err
 		}
-		// What runs still may use the adapters of before: they are not closed, and end with this process.
+		if o.last != nil {
+			o.wait.Go(o.last.Close) // operations under way still use them
+		}
 		o.last, o.sum = s.Adapters(o.log, o.logger), key
 	}
 	observer := o.last.Observer()
