@@ -1,8 +1,7 @@
 package main
 
 import (
-	"errors"
-	"flag"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -26,13 +25,14 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		Reader:                 stdin,
 		Writer:                 stdout,
 		ErrWriter:              stderr,
-		HideVersion:            true, // there are commands for both
+		HideVersion:            true, // a flag of ours prints the same as the command
 		HideHelpCommand:        true,
 		UseShortOptionHandling: true,
 		Flags: []cli.Flag{
 			&cli.PathFlag{Name: "dir", Value: ".", EnvVars: []string{"RECONFIGURE_DIR"}, Usage: dirUsage},
 			&cli.BoolFlag{Name: "json", Usage: jsonUsage, DisableDefaultText: true},
 			worker,
+			&cli.BoolFlag{Name: "version", Usage: "print what this program was built from", DisableDefaultText: true},
 			cli.HelpFlag, // the library leaves it out where there is a help command of our own
 		},
 		Commands: append(
@@ -70,20 +70,57 @@ const (
 	helpWidth = 100 // characters of a description's lines
 )
 
-// noCommand answers a call without a command, or with one that is not there.
+// noCommand answers a call without a command, or with an unknown one.
 func noCommand(c *cli.Context) error {
-	if c.Args().Present() {
-		return usagef(c, "there is no command %q", c.Args().First())
+	switch {
+	case c.Args().Present():
+		return unknownCommand(c, c.Args().First())
+	case c.Bool("version"):
+		return showVersion(c)
 	}
-	c.App.Writer = c.App.ErrWriter // the help was not asked for: whoever reads the output wants something else
-	if err := cli.ShowAppHelp(c); err != nil {
+	c.App.Writer = c.App.ErrWriter // a program that reads the output expects no help
+	show := cli.ShowAppHelp
+	if parent := c.Lineage()[1]; parent.Command != nil {
+		show = func(c *cli.Context) error { return cli.ShowCommandHelp(parent, c.Command.Name) }
+	}
+	if err := show(c); err != nil {
 		return err
 	}
 	return usagef(c, "a command is missing")
 }
 
+// unknownCommand is the error for a word that is no command of c's.
+func unknownCommand(c *cli.Context, word string) error {
+	commands := c.App.VisibleCommands()
+	if c.Command.Subcommands != nil {
+		commands = c.Command.Subcommands
+	}
+	var names []string
+	for _, command := range commands {
+		names = append(names, command.Name)
+	}
+	return usagef(c, "there is no command %q%s", word, didYouMean("", word, names))
+}
+
+// onUsageError names the flag that may be meant by an unknown one.
 func onUsageError(c *cli.Context, err error, _ bool) error {
-	return usagef(c, "%v", err)
+	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !unknown {
+		return usagef(c, "%v", err)
+	}
+	name, _, _ = strings.Cut(strings.TrimPrefix(name, "-"), "=")
+	var names []string
+	for _, f := range slices.Concat(c.Command.Flags, c.App.Flags) {
+		names = append(names, f.Names()...)
+	}
+	return usagef(c, "there is no flag --%s%s", name, didYouMean("--", name, names))
+}
+
+func didYouMean(prefix, word string, known []string) string {
+	if near, ok := text.Nearest(word, known); ok {
+		return fmt.Sprintf("; did you mean %s%s?", prefix, near)
+	}
+	return ""
 }
 
 // command completes a command: it takes the flags that all have, its flags are checked, and arguments are refused
@@ -120,63 +157,8 @@ func wantsJSON(c *cli.Context) bool {
 	return slices.ContainsFunc(c.Lineage(), func(level *cli.Context) bool { return level.Bool("json") })
 }
 
-// anywhere is the action of a command whose flags may stand behind its arguments, too: `enlarge standard --to 5`.
-func anywhere(action func(c *cli.Context, arguments []string) error) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		arguments, err := argumentsAmongFlags(c)
-		if err != nil {
-			return err
-		}
-		if c.Bool(cli.HelpFlag.Names()[0]) {
-			return cli.ShowCommandHelp(c.Lineage()[1], c.Command.Name)
-		}
-		return action(c, arguments)
-	}
-}
-
-// argumentsAmongFlags is the arguments of a command, and sets the flags behind them. The library stops looking for
-// flags at the first argument, so that what is behind each is read anew.
-func argumentsAmongFlags(c *cli.Context) ([]string, error) {
-	var arguments []string
-	for rest := c.Args().Slice(); len(rest) > 0; {
-		arguments = append(arguments, rest[0])
-		set := flag.NewFlagSet(c.Command.Name, flag.ContinueOnError)
-		set.SetOutput(io.Discard) // the error says it all
-		for _, f := range c.Command.Flags {
-			if err := f.Apply(set); err != nil {
-				return nil, err
-			}
-		}
-		if err := set.Parse(rest[1:]); err != nil {
-			return nil, usagef(c, "%v", err)
-		}
-		if err := adopt(c, set); err != nil {
-			return nil, usagef(c, "%v", err)
-		}
-		rest = set.Args()
-	}
-	return arguments, nil
-}
-
-// adopt sets a command's flags as they were given in the set, by their first names: the other ones are known to the
-// library only while it parses.
-func adopt(c *cli.Context, set *flag.FlagSet) (err error) {
-	set.Visit(func(given *flag.Flag) {
-		i := slices.IndexFunc(c.Command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), given.Name) })
-		err = errors.Join(err, c.Set(c.Command.Flags[i].Names()[0], given.Value.String()))
-	})
-	return err
-}
-
 // hostlist reads the arguments as node names.
 func hostlist(c *cli.Context) (nodeset.NodeSet, error) {
-	for _, arg := range c.Args().Slice() {
-		// The library stops looking for flags at the first argument: what was meant as one must not be taken for a
-		// node.
-		if strings.HasPrefix(arg, "-") {
-			return nodeset.NodeSet{}, usagef(c, "%q stands behind the hostlist: flags go before it", arg)
-		}
-	}
 	if !c.Args().Present() {
 		return nodeset.NodeSet{}, usagef(c, "%s needs a hostlist, for instance node[01-04]", c.Command.Name)
 	}

@@ -36,7 +36,7 @@ var arrows = map[string]string{
 	"reconcile":               ". nodeset snapshot",
 	"status":                  ". nodeset snapshot reconcile text",
 	"usage":                   ". nodeset text",
-	"config":                  ". nodeset slurmconf",
+	"config":                  ". nodeset text slurmconf",
 	"journal":                 ". nodeset",
 	"gate":                    ". nodeset",
 	"simulate":                ". nodeset operation journal/memory",

@@ -96,11 +96,11 @@ func campaignCommand() *cli.Command {
 			"go on. `reconfigure pause` and `continue` are about all requests instead.",
 		ArgsUsage: "[show|pause|continue|abort]",
 		Flags:     []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`WHY` it is paused"}, waitFlag(), workerFlag()},
-		Action: anywhere(func(c *cli.Context, words []string) error {
-			words = append(words, "show")
+		Action: func(c *cli.Context) error {
+			words := append(c.Args().Slice(), "show")
 			change, known := client.CampaignChanges(client.Caller(c.Context), c.String("reason"))[words[0]]
 			if len(words) > 2 || !known && words[0] != "show" {
-				return usagef(c, "campaign takes one of show, pause, continue and abort, but got %q", words[:len(words)-1])
+				return usagef(c, "campaign takes one of show, pause, continue and abort, but got %q", c.Args().Slice())
 			}
 			return withJournal(c, siteAnyway, func(s site.Site, log *journal.Journal) error {
 				newest, there, err := log.Campaign(c.Context)
@@ -117,7 +117,7 @@ func campaignCommand() *cli.Command {
 				}
 				return showCampaign(c, s, log, newest, known)
 			})
-		}),
+		},
 	})
 }
 

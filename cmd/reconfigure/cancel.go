@@ -20,8 +20,8 @@ func cancelCommand() *cli.Command {
 			"done goes on to its end, since what is done is done; " +
 			"that is said, and is no success. To cancel a request twice is one.",
 		ArgsUsage: "REQUEST",
-		Action: anywhere(func(c *cli.Context, arguments []string) error {
-			return withRequest(c, arguments, func(_ site.Site, log *journal.Journal, r reconfigure.Request) error {
+		Action: func(c *cli.Context) error {
+			return withRequest(c, func(_ site.Site, log *journal.Journal, r reconfigure.Request) error {
 				err := log.Cancel(c.Context, r.ID)
 				if errors.Is(err, reconfigure.ErrBegun) {
 					return begunError(c, log, r)
@@ -45,7 +45,7 @@ func cancelCommand() *cli.Command {
 				}
 				return showCancelled(c, r, outcome)
 			})
-		}),
+		},
 	})
 }
 

@@ -18,11 +18,11 @@ func enlargeCommand() *cli.Command {
 			"what is missing.\n\n" + sizeHelp,
 		ArgsUsage: "GROUP",
 		Flags:     append(requestFlags(), sizeFlags()...),
-		Action: anywhere(func(c *cli.Context, arguments []string) error {
+		Action: func(c *cli.Context) error {
 			request := func(s site.Site, g reconfigure.NodeGroup) (reconfigure.Request, error) {
 				return reconfigure.Request{Mode: reconfigure.Enlarge, Nodes: g.Persistent()}, nil
 			}
-			return setSize(c, arguments, config.Size.Enlarged, request)
-		}),
+			return setSize(c, config.Size.Enlarged, request)
+		},
 	})
 }

@@ -60,5 +60,5 @@ func passOn(ctx context.Context, c *cli.Context, key gate.Key, call gate.Call) e
 	}
 	app := newApp(c.App.Reader, stdout, stderr)
 	app.ExitErrHandler = c.App.ExitErrHandler
-	return app.RunContext(ctx, append([]string{app.Name, "--dir", directory(c)}, call.Arguments()...))
+	return runApp(ctx, app, append([]string{app.Name, "--dir", directory(c)}, call.Arguments()...))
 }

@@ -16,7 +16,7 @@ func helpCommand() *cli.Command {
 			case c.NArg() > 1:
 				return usagef(c, "help takes one command at most, but got %q", c.Args().Slice())
 			case c.App.Command(c.Args().First()) == nil:
-				return usagef(c, "there is no command %q", c.Args().First())
+				return unknownCommand(c.Lineage()[1], c.Args().First())
 			}
 			return cli.ShowCommandHelp(c.Lineage()[1], c.Args().First())
 		},

@@ -40,11 +40,12 @@ func imageCreateCommand() *cli.Command {
 			&cli.StringFlag{Name: "name", Usage: "the `NAME` of the image", DefaultText: "cluster, group and time"},
 			drainTimeoutFlag(),
 		),
-		Action: anywhere(createImage),
+		Action: createImage,
 	})
 }
 
-func createImage(c *cli.Context, arguments []string) error {
+func createImage(c *cli.Context) error {
+	arguments := c.Args().Slice()
 	nodes, err := nodeset.Parse(arguments...)
 	if err != nil || nodes.Len() != 1 {
 		return usagef(c, "image create needs one node, but got %q", arguments)
@@ -114,21 +115,21 @@ func imageCheckCommand() *cli.Command {
 		Description: "It logs in to one node of each image, or to NODE, and changes nothing. Without an argument it " +
 			"checks all images that nodes run on.",
 		ArgsUsage: "[IMAGE|NODE]",
-		Action: anywhere(func(c *cli.Context, arguments []string) error {
-			if len(arguments) > 1 {
-				return usagef(c, "image check takes one image or node, but got %q", arguments)
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 1 {
+				return usagef(c, "image check takes one image or node, but got %q", c.Args().Slice())
 			}
 			s, err := siteOf(c)
 			if err != nil {
 				return err
 			}
 			return withAdapters(c, s, func(adapters *site.Adapters) error {
-				reports, err := client.CheckImages(c.Context, adapters, append(arguments, "")[0])
+				reports, err := client.CheckImages(c.Context, adapters, c.Args().First())
 				if err != nil {
 					return err
 				}
 				return errors.Join(show(c, reports, reports.Write), reports.Err())
 			})
-		}),
+		},
 	})
 }

@@ -26,12 +26,13 @@ func jobsCommand() *cli.Command {
 			&cli.StringFlag{Name: "node", Usage: "only jobs that had one of the nodes `HOSTLIST`"},
 			&cli.StringFlag{Name: "instance", Usage: "only jobs that the instance with this `ID` served, or was made for"},
 		},
-		Action: anywhere(func(c *cli.Context, ids []string) error {
+		Action: func(c *cli.Context) error {
+			ids := c.Args().Slice()
 			return showUsage(c, ids, c.String("since"), func(s site.Site, l *journal.Journal, f usage.Filter) (shown, error) {
 				jobs, err := client.Jobs(c.Context, s, l, logger(c), f)
 				return shown{jobs, usage.JobTable(jobs, len(ids) > 0)}, err
 			})
-		}),
+		},
 	})
 }
 

@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	app := newApp(stdin, stdout, stderr)
 	// Without a handler the library would call os.Exit by itself for an error that has an exit code.
 	app.ExitErrHandler = func(c *cli.Context, _ error) { asJSON = asJSON || wantsJSON(c) }
-	err := app.RunContext(ctx, args)
+	err := runApp(ctx, app, args)
 	if err != nil {
 		report(stderr, err, asJSON)
 	}

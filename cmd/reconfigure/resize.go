@@ -22,7 +22,8 @@ func resizeCommand() *cli.Command {
 			"become persistent, or cloud nodes, keep their jobs.",
 		ArgsUsage: "[GROUP...]",
 		Flags:     append(requestFlags(), drainTimeoutFlag()),
-		Action: anywhere(func(c *cli.Context, groups []string) error {
+		Action: func(c *cli.Context) error {
+			groups := c.Args().Slice()
 			timeout, err := drainTimeout(c)
 			if err != nil {
 				return err
@@ -49,11 +50,11 @@ func resizeCommand() *cli.Command {
 				},
 				nil,
 			)
-		}),
+		},
 	})
 }
 
-const sizeHelp = "Flags may stand behind GROUP. After an edit of min_nodes by hand there is `reconfigure resize`."
+const sizeHelp = "After an edit of min_nodes by hand, `reconfigure resize` follows it."
 
 func sizeFlags() []cli.Flag {
 	return []cli.Flag{
@@ -82,12 +83,11 @@ func sizeOf(c *cli.Context) (config.Size, error) {
 // is asked for all the same: the last attempt may have failed, or ended after the edit.
 func setSize(
 	c *cli.Context,
-	arguments []string,
 	become func(config.Size, reconfigure.NodeGroup) (int, error),
 	request func(site.Site, reconfigure.NodeGroup) (reconfigure.Request, error),
 ) error {
-	if len(arguments) != 1 {
-		return usagef(c, "%s needs one node group, but got %q", c.Command.Name, arguments)
+	if c.NArg() != 1 {
+		return usagef(c, "%s needs one node group, but got %q", c.Command.Name, c.Args().Slice())
 	}
 	wanted, err := sizeOf(c)
 	if err != nil {
@@ -97,7 +97,7 @@ func setSize(
 	if err != nil {
 		return err
 	}
-	g, err := reconfigure.GroupNamed(s.Cluster.Groups, arguments[0])
+	g, err := reconfigure.GroupNamed(s.Cluster.Groups, c.Args().First())
 	if err != nil {
 		return usagef(c, "%v", err)
 	}

@@ -19,7 +19,7 @@ func shrinkCommand() *cli.Command {
 			"from then on. With the number that is there already, it removes what is too many.\n\n" + sizeHelp,
 		ArgsUsage: "GROUP",
 		Flags:     append(requestFlags(), append(sizeFlags(), drainTimeoutFlag())...),
-		Action: anywhere(func(c *cli.Context, arguments []string) error {
+		Action: func(c *cli.Context) error {
 			timeout, err := drainTimeout(c)
 			if err != nil {
 				return err
@@ -33,7 +33,7 @@ func shrinkCommand() *cli.Command {
 					Options: reconfigure.Options{DrainTimeout: timeout},
 				}, err
 			}
-			return setSize(c, arguments, config.Size.Shrunk, request)
-		}),
+			return setSize(c, config.Size.Shrunk, request)
+		},
 	})
 }

@@ -22,8 +22,8 @@ func waitCommand() *cli.Command {
 			verboseFlag(""),
 			workerFlag(),
 		},
-		Action: anywhere(func(c *cli.Context, arguments []string) error {
-			return withRequest(c, arguments, func(s site.Site, log *journal.Journal, r reconfigure.Request) error {
+		Action: func(c *cli.Context) error {
+			return withRequest(c, func(s site.Site, log *journal.Journal, r reconfigure.Request) error {
 				outcome, ended, err := log.Outcome(c.Context, r.ID)
 				switch {
 				case err != nil:
@@ -33,15 +33,13 @@ func waitCommand() *cli.Command {
 				}
 				return followToTheEnd(c, s, log, r)
 			})
-		}),
+		},
 	})
 }
 
 // withRequest does something with the request that the only argument names.
-func withRequest(
-	c *cli.Context, arguments []string, do func(site.Site, *journal.Journal, reconfigure.Request) error,
-) error {
-	id, err := requestID(c, arguments)
+func withRequest(c *cli.Context, do func(site.Site, *journal.Journal, reconfigure.Request) error) error {
+	id, err := requestID(c)
 	if err != nil {
 		return err
 	}
@@ -66,13 +64,13 @@ func unknownRequest(c *cli.Context, id reconfigure.RequestID) error {
 	)
 }
 
-func requestID(c *cli.Context, arguments []string) (reconfigure.RequestID, error) {
-	if len(arguments) != 1 {
-		return 0, usagef(c, "%s needs the number of one request, but got %q", c.Command.Name, arguments)
+func requestID(c *cli.Context) (reconfigure.RequestID, error) {
+	if c.NArg() != 1 {
+		return 0, usagef(c, "%s needs the number of one request, but got %q", c.Command.Name, c.Args().Slice())
 	}
-	id, err := strconv.ParseInt(arguments[0], 10, 64)
+	id, err := strconv.ParseInt(c.Args().First(), 10, 64)
 	if err != nil || id < 1 {
-		return 0, usagef(c, "%q is no number of a request: `reconfigure status` shows them", arguments[0])
+		return 0, usagef(c, "%q is no number of a request: `reconfigure status` shows them", c.Args().First())
 	}
 	return reconfigure.RequestID(id), nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	people "github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
 // check checks the rules between keys.
@@ -161,7 +162,7 @@ func checkGroups(r *report, groups value[[]value[string]], names []string) {
 			continue
 		}
 		message := fmt.Sprintf("there is no group %q", g.is)
-		if near, ok := nearest(g.is, names); ok {
+		if near, ok := people.Nearest(g.is, names); ok {
 			message += fmt.Sprintf("; did you mean %s?", near)
 		}
 		r.add(g.place, "%s", message)

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/agext/levenshtein"
 	"go.yaml.in/yaml/v3"
+
+	people "github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
 // reader reads a part of the file: it reports the problems, and stores the value.
@@ -50,7 +51,7 @@ func (o object) read(r *report, path string, n *yaml.Node) {
 			in.read(r, e.path, e.node)
 			continue
 		}
-		near, ok := nearest(e.key, slices.Sorted(maps.Keys(lacking)))
+		near, ok := people.Nearest(e.key, slices.Sorted(maps.Keys(lacking)))
 		switch {
 		case ok:
 			delete(lacking, near) // a misspelt key is not missing too
@@ -268,17 +269,4 @@ func join(path, key string) string {
 		return key
 	}
 	return path + "." + key
-}
-
-// nearest returns the word with the fewest edits from a misspelt one; false if none is near. At least half of the word
-// must be right.
-func nearest(word string, words []string) (string, bool) {
-	const typos = 2 // the maximum number of edits
-	best, cost := "", typos+1
-	for _, w := range words {
-		if d := levenshtein.Distance(strings.ToLower(word), strings.ToLower(w), nil); d < cost && 2*d <= max(len(w), len(word)) {
-			best, cost = w, d
-		}
-	}
-	return best, cost <= typos
 }

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurmconf"
+	people "github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
 // settings reads further settings of slurm.conf: the known keys except the generated ones. The map generated has their
@@ -58,7 +59,7 @@ func settings(into *map[string]value[string], known []string, generated map[stri
 // unknownSetting says that slurmctld would not start with a key, and which one may be meant.
 func unknownSetting(key string, allowed []string) string {
 	message := "unknown key, with which slurmctld of 22.05 and 24.11 does not start"
-	if near, ok := nearest(key, allowed); ok {
+	if near, ok := people.Nearest(key, allowed); ok {
 		message += fmt.Sprintf("; did you mean %s?", near)
 	}
 	return message

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	people "github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
 // rule checks a text. The error says what is wrong and what to do.
@@ -49,7 +51,7 @@ func oneOf(words ...string) rule {
 			return nil
 		}
 		message := fmt.Sprintf("%q is not one of %s", s, strings.Join(words, ", "))
-		if near, ok := nearest(s, words); ok {
+		if near, ok := people.Nearest(s, words); ok {
 			message += fmt.Sprintf("; did you mean %s?", near)
 		}
 		return errors.New(message)

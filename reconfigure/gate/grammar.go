@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
@@ -82,8 +83,8 @@ const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_
 //	command = ("resume" [" --jobs"] | "suspend" | "resume-fail" | "update") " " HOSTLIST
 //	        | "status" [" --json"] [" " HOSTLIST]
 //
-// The role Node may only send "update NAME", with its own name. Everything else is an error. The error has the reason
-// for administrators; the caller must not see it.
+// The flag may also be behind HOSTLIST. The role Node may only send "update NAME", with its own name. Everything else
+// is an error. The error has the reason for administrators; the caller must not see it.
 func Parse(k Key, command string) (Call, error) {
 	switch {
 	case command == "":
@@ -103,8 +104,8 @@ func Parse(k Key, command string) (Call, error) {
 		return Call{}, fmt.Errorf("an unknown verb")
 	}
 	words = words[1:]
-	if flag != "" && len(words) > 0 && words[0] == flag {
-		call.Flag, words = true, words[1:]
+	if i := slices.Index(words, flag); i >= 0 {
+		call.Flag, words = true, slices.Delete(words, i, i+1)
 	}
 	if len(words) > 1 || needs && len(words) == 0 {
 		return Call{}, fmt.Errorf("%d words where a hostlist is expected", len(words))

@@ -19,12 +19,14 @@ func TestCallsBecomeArguments(t *testing.T) {
 	for command, want := range map[string][]string{
 		"resume node[01-02],gpu1": {"resume", "--no-wait", "gpu1,node[01-02]"},
 		"resume --jobs node1":     {"resume", "--no-wait", "--resume-file", "-", "node1"},
+		"resume node1 --jobs":     {"resume", "--no-wait", "--resume-file", "-", "node1"},
 		"suspend node2,node1":     {"suspend", "--no-wait", "node[1-2]"},
 		"resume-fail node1":       {"suspend", "--no-wait", "--reason", "not registered within ResumeTimeout", "node1"},
 		"update node1":            {"update", "--no-wait", "--from-slurm", "node1"},
 		"status":                  {"status"},
 		"status --json":           {"status", "--json"},
 		"status --json node1":     {"status", "--json", "node1"},
+		"status node1 --json":     {"status", "--json", "node1"},
 		"status status":           {"status", "status"}, // a node may have any name
 	} {
 		call, err := Parse(controller, command)
@@ -41,7 +43,7 @@ func TestCallsBecomeArguments(t *testing.T) {
 func TestWhatIsNotInTheGrammarIsRefused(t *testing.T) {
 	for _, command := range []string{
 		"", " ", "\n", "sh", "-c", "resume", "resume ", " resume node1", "resume  node1", "resume node1 ", "resume\tnode1",
-		"resume node1\n", "resume node1 node2", "resume --jobs", "resume node1 --jobs", "resume --jobs --jobs node1",
+		"resume node1\n", "resume node1 node2", "resume --jobs", "resume node1 --jobs --jobs", "resume --jobs --jobs node1",
 		"resume --json node1", "suspend --jobs node1", "suspend --reason x node1", "--dir / resume node1",
 		"resume --resume-file /etc/passwd node1", "RESUME node1", "destroy", "deploy", "gate --role controller",
 		"jobs", "jobs 1", "report", "report --since 1d",
