@@ -231,7 +231,8 @@ func hostileForController() []string {
 		"%resume node03", "resume% node03", "resume %", "%",
 	} {
 		for _, payload := range payloads {
-			if command := strings.ReplaceAll(form, "%", payload); command != "resume --jobs node03" {
+			command := strings.ReplaceAll(form, "%", payload)
+			if command != "resume --jobs node03" && command != "resume node03 --jobs" { // these are calls
 				corpus = append(corpus, command)
 			}
 		}

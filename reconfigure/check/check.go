@@ -55,7 +55,8 @@ type Facts struct {
 	Slurm    map[string]string // the settings that slurmctld runs with, as `scontrol show config` prints them
 	Times    *Times            // measured, from the journal's events
 	Versions map[Program]string
-	Exports  string // the options of the NFS exports (exports(5))
+	Exports  string  // the options of the NFS exports (exports(5))
+	GresConf *string // the playbooks' variable slurm_gres_conf
 
 	Measured map[string]reconfigure.Measured // the hardware of a node of each group, by the group's name
 
@@ -80,7 +81,7 @@ type Report struct {
 // checks returns all checks.
 func checks() []func(Facts) []Finding {
 	return []func(Facts) []Finding{
-		files, siteFiles, disks, authorizedKeys, hostKeys, slurmSettings, hardware, deadlines, versions, exports, clocks,
+		files, siteFiles, disks, authorizedKeys, hostKeys, slurmSettings, hardware, gpus, deadlines, versions, exports, clocks,
 		login, sources, quota, names, partitions, firewall,
 	}
 }

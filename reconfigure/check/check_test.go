@@ -108,6 +108,18 @@ func TestAHealthySiteHasNoFindings(t *testing.T) {
 	}
 }
 
+func TestGresWithDevicesOrWithoutGPUsIsNoFinding(t *testing.T) {
+	for gres, conf := range map[string]string{
+		"": "", "vm_rocky:1,gpus:2": "", "gpu:4": "AutoDetect=nvml", "gpu:a100:2": "Name=gpu File=/dev/nvidia[0-1]",
+	} {
+		facts := healthy()
+		facts.Cluster.Groups[0].Gres, facts.GresConf = gres, &conf
+		if report := Run(facts); len(report.Findings) > 0 {
+			t.Errorf("%q with %q: %v", gres, conf, report.Findings)
+		}
+	}
+}
+
 // TestALaterReleaseOfSlurmHasNoFindings has what slurmctld 24.11 prints with the playbooks' slurm.conf.
 func TestALaterReleaseOfSlurmHasNoFindings(t *testing.T) {
 	facts := healthy()
@@ -321,6 +333,11 @@ func TestEachFinding(t *testing.T) {
 		"a group in no partition": {
 			func(f *Facts) { f.Cluster.Partitions = nil },
 			Warning, "the group standard is in no partition", "add standard to the groups of a partition",
+		},
+		"GPUs without devices": {
+			func(f *Facts) { f.Cluster.Groups[0].Gres, f.GresConf = "license:1,gpu:a100:4", new(string) },
+			Warning, "group standard declares license:1,gpu:a100:4, and gres.conf has neither AutoDetect nor File",
+			"slurm_gres_conf in group_vars/cluster.yml",
 		},
 		"SSH from anywhere": {
 			func(f *Facts) { f.Cluster.AllowedCIDRs = nil }, Note, "SSH and ping from any address", "allowed_cidrs: [",

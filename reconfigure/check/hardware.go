@@ -2,6 +2,8 @@ package check
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/slurmconf"
@@ -48,6 +50,29 @@ func hardware(facts Facts) (found []Finding) {
 			}
 			found = append(found, f)
 		}
+	}
+	return found
+}
+
+// gpus reports groups with GPUs for which the playbooks write a gres.conf without AutoDetect and File.
+func gpus(facts Facts) (found []Finding) {
+	if facts.GresConf == nil || strings.TrimSpace(*facts.GresConf) != "" {
+		return nil
+	}
+	for _, g := range facts.Cluster.Groups {
+		if !slices.ContainsFunc(strings.Split(g.Gres, ","), func(gres string) bool {
+			name, _, _ := strings.Cut(gres, ":")
+			return name == "gpu"
+		}) {
+			continue
+		}
+		found = append(found, Finding{
+			Check: "gpus", Severity: Warning,
+			What: fmt.Sprintf("group %s declares %s, and gres.conf has neither AutoDetect nor File", g.Name, g.Gres),
+			Why:  "slurmd does not know the devices, so it cannot restrict a job to the GPUs that Slurm gave it",
+			Change: "slurm_gres_conf in group_vars/cluster.yml, for instance: Name=gpu File=/dev/nvidia[0-3]; " +
+				"then reconfigure deploy",
+		})
 	}
 	return found
 }

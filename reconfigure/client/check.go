@@ -86,11 +86,11 @@ func localFacts(s site.Site) check.Facts {
 	unknown := func(source string, err error) {
 		facts.Unreachable = append(facts.Unreachable, check.Unreachable{Source: source, Reason: err.Error()})
 	}
-	variables, err := readVariables(s)
-	if err != nil {
+	if variables, err := readVariables(s); err != nil {
 		unknown("the playbooks' variables", err)
+	} else {
+		facts.Exports, facts.GresConf = variables.Exports, &variables.GresConf
 	}
-	facts.Exports = variables.Exports
 	if _, err := sitefiles.Read(s.Dir); err != nil {
 		facts.SiteFiles = err.Error()
 	}
@@ -139,7 +139,8 @@ func localFacts(s site.Site) check.Facts {
 
 // variables is what the playbooks know, and the tool has no other need of.
 type variables struct {
-	Exports string `yaml:"nfs_export_options"`
+	Exports  string `yaml:"nfs_export_options"`
+	GresConf string `yaml:"slurm_gres_conf"`
 }
 
 // readVariables reads them in the order in which Ansible does: the role's defaults first.

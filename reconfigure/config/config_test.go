@@ -252,6 +252,14 @@ var edits = []struct{ name, from, to, want string }{
 		"slurm.extra.MaxJobCuont: unknown key, with which slurmctld of 22.05 and 24.11 does not start; did you mean " +
 			"MaxJobCount?"},
 	{"a setting of a later release", "extra: {}", "extra: {NamespaceType: namespace/linux}", ""},
+	{"a setting of nodes in a later release", "CPUs: 4", "Topology: default", ""},
+	{"a setting of partitions in a later release", "MaxTime: 7-00:00:00", "Topology: default", ""},
+	{"a setting of nodes in a later release, for the cluster", "extra: {}", "extra: {Parameters: x}",
+		"slurm.extra.Parameters: unknown key, with which slurmctld of 22.05 and 24.11 does not start"},
+	{"a setting of partitions in a later release, for nodes", "CPUs: 4", "Exclusive: user",
+		"node_groups[0].slurm.Exclusive: unknown key, with which slurmctld of 22.05 and 24.11 does not start"},
+	{"a setting of a later release, for a partition", "MaxTime: 7-00:00:00", "MetricsType: metrics/openmetrics",
+		"partitions[0].slurm.MetricsType: unknown key, with which slurmctld of 22.05 and 24.11 does not start"},
 	{"private data that hides cloud nodes", "extra: {}", "extra: {privatedata: jobs}",
 		"slurm.extra.privatedata: must have cloud in it, or Slurm says of a node that is powered down that it is not " +
 			"found"},

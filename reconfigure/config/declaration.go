@@ -194,7 +194,7 @@ func (g *group) schema() object {
 		"max_age":     optional{text(&g.maxAge, maybe(age))},
 		"features":    optional{texts(new(value[[]value[string]]), feature())},
 		"gres":        optional{text(&g.gres, maybe(gres()))},
-		"slurm":       optional{settings(&g.slurm, slurmconf.NodeSettings(), ofNodes())},
+		"slurm":       optional{settings(&g.slurm, slurmconf.NodeSettings(), slurmconf.LaterNodeSettings(), ofNodes())},
 	})
 }
 
@@ -222,7 +222,7 @@ func (p *partition) schema() object {
 		"default":        optional{boolean(&p.isDefault)},
 		"all_or_nothing": optional{boolean(&p.allOrNothing)},
 		"fresh":          optional{text(&p.fresh, maybe(oneOf(perJob)))},
-		"slurm":          optional{settings(&p.slurm, slurmconf.PartitionSettings(), ofPartition())},
+		"slurm":          optional{settings(&p.slurm, slurmconf.PartitionSettings(), slurmconf.LaterPartitionSettings(), ofPartition())},
 	}
 }
 
@@ -240,7 +240,7 @@ func (d *declaration) slurmSchema() object {
 		"suspend_rate":          integer(new(value[int]), 0, slurm16),
 		"controller_parameters": optional{texts(new(value[[]value[string]]), parameter)},
 		"accounting_storage":    optional{text(&d.slurm.accountingStorage, oneOf("none", slurmdbd))},
-		"extra":                 optional{settings(&d.extra, slurmconf.Settings(), ofCluster())},
+		"extra":                 optional{settings(&d.extra, slurmconf.Settings(), slurmconf.LaterSettings(), ofCluster())},
 	}
 }
 

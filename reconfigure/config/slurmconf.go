@@ -9,15 +9,14 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/eiffel-hpc/eiffel/reconfigure/slurmconf"
 	people "github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
-// settings reads further settings of slurm.conf: the known keys except the generated ones. The map generated has their
-// names, in lower case since the keys of slurm.conf are not case-sensitive, and what they are generated from. The
+// settings reads further settings of slurm.conf: the known keys, and those of later releases of Slurm, except the
+// generated ones. The map generated has their names, in lower case since the keys of slurm.conf are not case-sensitive, and what they are generated from. The
 // values are stored by names in lower case.
-func settings(into *map[string]value[string], known []string, generated map[string]string) reader {
-	accepted := append(slurmconf.LaterSettings(), known...)
+func settings(into *map[string]value[string], known, later []string, generated map[string]string) reader {
+	accepted := slices.Concat(known, later)
 	isKnown := func(key string) bool {
 		return slices.ContainsFunc(accepted, func(k string) bool { return strings.EqualFold(k, key) })
 	}

@@ -12,18 +12,25 @@ func NodeSettings() []string { return strings.Fields(allNodeSettings) }
 // PartitionSettings returns the keys that a PartitionName line may have in Slurm 22.05 or 24.11.
 func PartitionSettings() []string { return strings.Fields(allPartitionSettings) }
 
-// LaterSettings returns keys of slurm.conf, of nodes and of partitions that came after 24.11, up to the development
-// of 26.11. They were not tested: each release of slurmctld accepts only some of them.
+// LaterSettings returns the settings of slurm.conf that came after 24.11, up to the development of 26.11. These keys and
+// those of the next two functions were not tested: each release of slurmctld accepts only some of them.
 func LaterSettings() []string {
 	return []string{
-		"CertgenParameters", "CertgenType", "CliFilterParameters", "DefRuntimePlugin", "EpilogTimeout", "Exclusive",
-		"GresConf", "HealthCheckTimeout", "HttpParserType", "JobCompPassScript", "LicenseParameters", "MetricsAuthUsers",
-		"MetricsParameters", "MetricsType", "NamespaceType", "Parameters", "PowerAction", "PrologTimeout",
-		"SerializerParameters", "SerializerPlugins", "SlurmctldHttpAuthParameters", "SlurmdHttpAuthParameters",
-		"SlurmrestdHttpAuthParameters", "SlurmrestdParameters", "SlurmstepdParameters", "SuspendTime", "Topology",
-		"UrlParserType",
+		"CertgenParameters", "CertgenType", "CliFilterParameters", "DefRuntimePlugin", "EpilogTimeout",
+		"HealthCheckTimeout", "HttpParserType", "JobCompPassScript", "LicenseParameters", "MetricsAuthUsers",
+		"MetricsParameters", "MetricsType", "NamespaceType", "PowerAction", "PrologTimeout", "SerializerParameters",
+		"SerializerPlugins", "SlurmctldHttpAuthParameters", "SlurmdHttpAuthParameters", "SlurmrestdHttpAuthParameters",
+		"SlurmrestdParameters", "SlurmstepdParameters", "UrlParserType",
 	}
 }
+
+// LaterNodeSettings returns the keys of NodeName lines that came after 24.11.
+func LaterNodeSettings() []string {
+	return []string{"GresConf", "Parameters", "SuspendTime", "Topology"}
+}
+
+// LaterPartitionSettings returns the keys of PartitionName lines that came after 24.11.
+func LaterPartitionSettings() []string { return []string{"Exclusive", "Topology"} }
 
 // The lists are from src/common/read_config.c of both releases. A test checks that slurmctld of each release reads
 // all settings.
