@@ -2,9 +2,7 @@ package reconfigure
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 )
 
@@ -117,123 +115,9 @@ func ClassOf(err error) Class {
 	return ClassOther
 }
 
-// ErrUntried is wrapped by the failure of a node whose change was not begun, because another one failed. The change may
-// be retried at once, without the other one.
-var ErrUntried = errors.New("not tried")
-
-// ErrGivenUp is wrapped by the failure of a node that is not made, or not kept, because its job does not get another
-// node. The node itself has no failure.
-var ErrGivenUp = errors.New("given up")
-
-// ErrUnwanted is why a node is given up that Slurm powers down before its slurmd has registered: an administrator has
-// taken the power up back, or its job was cancelled. It is no failure of the node, and Slurm is not told of it: it has
-// called SuspendProgram, or is about to.
-var ErrUnwanted = fmt.Errorf("%w: Slurm powers it down before it has registered", ErrGivenUp)
-
-// ErrInterrupted is wrapped by the failure of a node whose change was interrupted with Terraform. The cloud may still
-// complete what Terraform has requested.
-var ErrInterrupted = errors.New("interrupted")
-
 type classified struct {
 	error
 	class Class
 }
 
 func (c *classified) Unwrap() error { return c.error }
-
-// CloudClass returns the class of a failed call to OpenStack, by its status code (zero if unknown) and its message.
-// Errors of Terraform's provider have no code beside the text, so the messages of the services and of the client
-// libraries count too; class_test.go has recorded messages.
-//
-// Throttling is checked first: some of its messages mention a quota or a limit, and it must not be mistaken for a lack
-// of room. Nova reports an exhausted quota as 403, and before its Juno release (2014) as 413, like throttling; Neutron
-// reports it as 409.
-func CloudClass(code int, words string) Class {
-	if code == 0 {
-		code = codeIn(words)
-	}
-	class := FaultClass(words)
-	switch {
-	case code == 429:
-		return ClassRateLimit
-	case class != ClassOther:
-		return class
-	case code == 413:
-		return ClassRateLimit
-	case code == 502 || code == 504:
-		return lost(words) // from a gateway: the service behind it may have made the change
-	case code >= 500 || code == 408 || unreached.MatchString(words):
-		return ClassCloud
-	case cut.MatchString(words):
-		return lost(words)
-	}
-	return ClassOther
-}
-
-// FaultClass returns the class of the fault message of an instance in ERROR. The code of such a fault is nearly always
-// 500.
-func FaultClass(words string) Class {
-	switch {
-	case throttled.MatchString(words):
-		return ClassRateLimit
-	case overQuota.MatchString(words):
-		return ClassQuota
-	case noRoom.MatchString(words):
-		return ClassCapacity
-	case notThere.MatchString(words):
-		return ClassMissing
-	case neverActive.MatchString(words):
-		return ClassBoot
-	}
-	return ClassOther
-}
-
-// lost returns the class of a call whose answer was lost: ClassUnknown if it changes something, ClassCloud if it only
-// reads.
-func lost(words string) Class {
-	if changes.MatchString(words) {
-		return ClassUnknown
-	}
-	return ClassCloud
-}
-
-// Messages of OpenStack, of gophercloud (both major versions) and of Go's HTTP client.
-var (
-	throttled = regexp.MustCompile(`(?i)too many requests|rate[- ]?limit`)
-	overQuota = regexp.MustCompile(`(?i)quota exceeded|quota_exceeded|overquota|is over a limit for|maximum number ` +
-		`of ports exceeded`)
-	noRoom = regexp.MustCompile(`(?i)no valid host|exceeded maximum number of retries|insufficient compute ` +
-		`resources|no more ip addresses available`)
-	notThere = regexp.MustCompile(`(?i)can not find requested image|(image|flavor|network) \S+ could not be found`)
-	// The provider has two equal time limits, one around the other. The message of the outer one names no status.
-	neverActive = regexp.MustCompile(`to become ready: (context deadline exceeded|timeout while waiting for state)|` +
-		`timeout while waiting for state to become 'ACTIVE'`)
-	unreached = regexp.MustCompile(`(?i)dial tcp|connection refused|no such host|no route to host|tls handshake ` +
-		`timeout`)
-	cut = regexp.MustCompile(`(?i)\bEOF\b|connection reset|broken pipe|server closed idle connection|timeout ` +
-		`awaiting response headers|client\.timeout exceeded|deadline exceeded`)
-	changes = regexp.MustCompile(`^Error (creating|updating|deleting|rebuilding|resizing) ` +
-		`|\[(POST|PUT|PATCH|DELETE) |(Post|Put|Patch|Delete) "http`)
-	codes = regexp.MustCompile(`but got (\d{3}) instead|"code": ?(\d{3})\b`)
-)
-
-// codeIn finds the status code in an error of a client library. The first major version of gophercloud has sentences
-// without a number for some codes.
-func codeIn(words string) int {
-	if found := codes.FindStringSubmatch(words); found != nil {
-		code, _ := strconv.Atoi(found[1] + found[2]) // one of the two is empty
-		return code
-	}
-	for sentence, code := range map[string]int{
-		"Internal Server Error": 500,
-		"Bad Gateway":           502,
-		"The service is currently unable to handle the request due to a temporary overloading or maintenance": 503,
-		"Gateway Timeout": 504,
-		"The server timed out waiting for the request": 408,
-	} {
-		if strings.Contains(words, sentence) {
-			return code
-		}
-	}
-	return 0
-}

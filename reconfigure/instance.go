@@ -40,12 +40,12 @@ func (s Spec) Running() Spec {
 	return s
 }
 
-// Status returns Nova's status of an instance that is as the entry says.
-func (s Spec) Status() string {
+// Status returns the status of an instance that is as the entry says.
+func (s Spec) Status() ServerStatus {
 	if s.Power == "" {
 		return ServerActive
 	}
-	return strings.ToUpper(string(s.Power))
+	return ServerStatus(strings.ToUpper(string(s.Power)))
 }
 
 // PortOnly returns the entry of a node that loses its instance and keeps its port; false if it has no port to keep.
@@ -57,7 +57,7 @@ func (s Spec) PortOnly() (Spec, bool) {
 // Instance is a node's instance in Terraform's state.
 type Instance struct {
 	Node    string
-	ID      string // in Nova
+	ID      string // in the cloud
 	Address string // fixed IPv4 address
 	Tainted bool   // it is unfinished: Terraform replaces or removes it
 	Made    Spec   // what it is made of; fields that the state does not have are empty
@@ -68,4 +68,11 @@ type Resolved struct {
 	ImageID, FlavorID, NetworkID string
 	Err                          string // why it cannot be resolved; empty if it is
 	Class                        Class  // of the error
+}
+
+// State is the map of nodes that Terraform got last, and the instances in its state.
+type State struct {
+	Desired   map[string]Spec     // by node
+	Instances map[string]Instance // by node
+	Ports     map[string]string   // ids of the nodes' ports in Terraform's state, also of kept ones, by node
 }

@@ -11,7 +11,7 @@ import (
 // a stop, begin another life of the same instance. Times that are not known, or have not come, are zero.
 type Life struct {
 	Node     string `json:"node"`
-	Instance string `json:"instance"` // id in Nova
+	Instance string `json:"instance"` // its id in the cloud
 	Plan     int64  `json:"plan"`     // the number of the plan that made it; 0: it was found
 	Group    string `json:"group,omitempty"`
 	ImageID  string `json:"image_id,omitempty"`

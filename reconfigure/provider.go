@@ -119,9 +119,9 @@ type Plugin struct {
 
 // CloudCommands are the beginnings of commands to which the id of an instance or a port is added.
 type CloudCommands struct {
-	Remove     string            // an instance
-	RemovePort string            // a port
-	Start      map[string]string // an instance, by its status; none: it is not so simple
+	Remove     string                  // an instance
+	RemovePort string                  // a port
+	Start      map[ServerStatus]string // an instance, by its status; none: it is not so simple
 }
 
 // WithoutPorts returns a copy of the cluster without kept ports.

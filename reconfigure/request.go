@@ -118,3 +118,10 @@ func (r Request) Waits() bool {
 func (r Request) SupersededBy(later Request) bool {
 	return later.Mode == Destroy && r.ID < later.ID && (r.Mode != MakeImage || !r.Touched)
 }
+
+// Pause is an administrator's order that no operation begins. Requests are accepted, and wait.
+type Pause struct {
+	Since  time.Time `json:"since"`
+	By     string    `json:"by,omitempty"` // the administrator
+	Reason string    `json:"reason,omitempty"`
+}

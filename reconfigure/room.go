@@ -9,7 +9,7 @@ func (u Use) Plus(v Use) Use {
 }
 
 // Room is a project's quota, and how much of it is used by all instances of the project. A negative limit means no
-// limit, as in Nova's API.
+// limit.
 type Room struct {
 	Limit, Used Use
 	Flavors     map[string]Use // use of one instance, by the id of its flavor

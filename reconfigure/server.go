@@ -10,16 +10,15 @@ import (
 type Server struct {
 	ID       string
 	Node     string // its name
-	Status   string // Nova's server status: ACTIVE, BUILD, ERROR, …
-	Fault    string // the fault of a server in ERROR; empty if the cloud's list has none
+	Status   ServerStatus
+	Fault    Fault  // of a server in ERROR; zero if the cloud's list has none
 	Address  string // first fixed IPv4 address; empty while it has none
 	PortID   string // empty if the cloud's list does not have it
 	ImageID  string // empty if it boots from a volume
 	FlavorID string // empty if the cloud's list does not have it
 	Group    string // from its metadata
 	Created  time.Time
-	// Host is the host on which it runs. Nova names it to its administrators only, and to others an id of the host that
-	// is different in each project (Compute API, hostId). Empty while it has none.
+	// Host is the host on which it runs, by its name or by an id that tells hosts apart. Empty while it has none.
 	Host string
 }
 
@@ -47,17 +46,39 @@ type Identity struct {
 	Marked bool
 }
 
+// ServerStatus is what a server does. The adapters translate what their cloud says. A word that is none of these is
+// shown as it is, and no decision depends on it.
+type ServerStatus string
+
+// The statuses of servers.
+const (
+	ServerBuilding  ServerStatus = "BUILD"
+	ServerActive    ServerStatus = "ACTIVE" // it runs
+	ServerFailed    ServerStatus = "ERROR"  // nothing will make it run; its Fault says why
+	ServerStopped   ServerStatus = "SHUTOFF"
+	ServerPaused    ServerStatus = "PAUSED"
+	ServerSuspended ServerStatus = "SUSPENDED"
+	ServerShelved   ServerStatus = "SHELVED"
+	ServerOffloaded ServerStatus = "SHELVED_OFFLOADED" // shelved, and on no host
+)
+
+// Fault is why a server is in ERROR, in the cloud's words, with the class that its adapter has found for it.
+type Fault struct {
+	Words string
+	Class Class
+}
+
 // Active reports whether the server is running.
 func (s Server) Active() bool { return s.Status == ServerActive }
+
+// Failed reports whether the server is in ERROR.
+func (s Server) Failed() bool { return s.Status == ServerFailed }
 
 // Stopped reports whether the server was stopped, by a user or by the cloud.
 func (s Server) Stopped() bool {
 	switch s.Status {
-	case "SHUTOFF", "PAUSED", "SUSPENDED", "SHELVED", "SHELVED_OFFLOADED":
+	case ServerStopped, ServerPaused, ServerSuspended, ServerShelved, ServerOffloaded:
 		return true
 	}
 	return false
 }
-
-// ServerActive is the status of a running server.
-const ServerActive = "ACTIVE"

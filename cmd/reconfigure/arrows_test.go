@@ -46,7 +46,7 @@ var arrows = map[string]string{
 	"sitefiles":               "nodeset text",
 	"ansible":                 ". nodeset process process/sockets sitefiles",
 	"slurm":                   ". nodeset process process/sockets",
-	"cloud/openstack":         ". nodeset",
+	"cloud/openstack":         ". nodeset cloud",
 	"operation/operationtest": ". nodeset operation",
 	"cloud/cloudtest":         ". nodeset operation",
 	"journal/journaltest":     ". nodeset",

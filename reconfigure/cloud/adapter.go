@@ -46,15 +46,46 @@ type Words struct {
 	Class reconfigure.Class
 }
 
-// ClassOf returns the class of the first match, else ClassCloud.
+// ClassOf returns the class of the first match, else that of an error of a connection.
 func ClassOf(message string, known []Words) reconfigure.Class {
 	for _, k := range known {
 		if k.Words.MatchString(message) {
 			return k.Class
 		}
 	}
-	return reconfigure.CloudClass(0, message)
+	return ConnectionClass(message)
 }
+
+// ConnectionClass returns the class of an error of Go's HTTP client, also where Terraform's provider reports it;
+// ClassOther for another error.
+func ConnectionClass(words string) reconfigure.Class {
+	switch {
+	case unreached.MatchString(words):
+		return reconfigure.ClassCloud
+	case cut.MatchString(words):
+		return LostAnswer(words)
+	}
+	return reconfigure.ClassOther
+}
+
+// LostAnswer returns the class of a call whose answer was lost: ClassUnknown if it changes something, ClassCloud if it
+// only reads.
+func LostAnswer(words string) reconfigure.Class {
+	if changes.MatchString(words) {
+		return reconfigure.ClassUnknown
+	}
+	return reconfigure.ClassCloud
+}
+
+// Messages of Go's HTTP client, of gophercloud and of Terraform's providers.
+var (
+	unreached = regexp.MustCompile(`(?i)dial tcp|connection refused|no such host|no route to host|tls handshake ` +
+		`timeout`)
+	cut = regexp.MustCompile(`(?i)\bEOF\b|connection reset|broken pipe|server closed idle connection|timeout ` +
+		`awaiting response headers|client\.timeout exceeded|deadline exceeded`)
+	changes = regexp.MustCompile(`^Error (creating|updating|deleting|rebuilding|resizing) ` +
+		`|\[(POST|PUT|PATCH|DELETE) |(Post|Put|Patch|Delete) "http`)
+)
 
 // NoPorts implements the calls for ports for a cloud whose root module makes none.
 type NoPorts struct {

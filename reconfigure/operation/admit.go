@@ -71,7 +71,7 @@ func (t *attempt) isGone(i reconfigure.Instance) bool {
 // Terraform was interrupted or failed.
 func (t *attempt) runs(i reconfigure.Instance) bool {
 	return t.unseen != nil || slices.ContainsFunc(t.servers[i.Node], func(s reconfigure.Server) bool {
-		return s.ID == i.ID && s.Status != "ERROR" && s.Status != "BUILD"
+		return s.ID == i.ID && !s.Failed() && s.Status != reconfigure.ServerBuilding
 	})
 }
 

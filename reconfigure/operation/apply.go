@@ -193,7 +193,7 @@ func (t *provisioning) deliver(d *delivery, servers []reconfigure.Server) bool {
 	switch {
 	case !there:
 		return false
-	case s.Status == "ERROR":
+	case s.Failed():
 		_, deps := t.using()
 		fault, err := deps.Cloud.Fault(t.ctx, s.ID)
 		if err != nil {
@@ -341,7 +341,7 @@ func (t *attempt) explain(ctx context.Context, node string, err error) error {
 	}
 	newest := servers[len(servers)-1]
 	fault := newest.Fault
-	if fault == "" && newest.Status == "ERROR" {
+	if fault.Words == "" && newest.Failed() {
 		if fault, unseen = t.deps.Cloud.Fault(ctx, newest.ID); unseen != nil {
 			return err
 		}
@@ -454,12 +454,12 @@ func (t *provisioning) follow(d *delivery) {
 }
 
 // withFault puts the cloud's fault before an error.
-func withFault(err error, fault string) error {
-	if fault == "" {
+func withFault(err error, fault reconfigure.Fault) error {
+	if fault.Words == "" {
 		return err
 	}
 	if reconfigure.ClassOf(err) == reconfigure.ClassOther {
-		err = reconfigure.Classify(reconfigure.FaultClass(fault), err)
+		err = reconfigure.Classify(fault.Class, err)
 	}
-	return fmt.Errorf("%s: %w", trimmed(fault), err)
+	return fmt.Errorf("%s: %w", trimmed(fault.Words), err)
 }

@@ -229,7 +229,7 @@ func (o *operation) awaitBuilt() {
 	for {
 		servers, err := o.serversOfNode(ctx, o.change.Node)
 		building := slices.ContainsFunc(servers, func(s reconfigure.Server) bool {
-			return s.Status == "BUILD" && s.Created.After(o.change.Since)
+			return s.Status == reconfigure.ServerBuilding && s.Created.After(o.change.Since)
 		})
 		if err != nil || !building || !pause(ctx, o.timing.Poll) {
 			return

@@ -42,7 +42,7 @@ type Cloud interface {
 	// Server returns an instance by its id, in any status; false if the cloud has none with that id. Host may be empty.
 	Server(ctx context.Context, id string) (reconfigure.Server, bool, error)
 	// Fault returns the cloud's message about a server in ERROR; empty if there is none.
-	Fault(ctx context.Context, id string) (string, error)
+	Fault(ctx context.Context, id string) (reconfigure.Fault, error)
 	// Reboot returns when the instance has been started again.
 	Reboot(ctx context.Context, id string) error
 	// Console returns the end of an instance's console log: at most that many lines, or all for zero. It may be empty, and

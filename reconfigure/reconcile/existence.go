@@ -83,7 +83,7 @@ const (
 
 // tainted is the detail of a tainted instance, with the reason of the cloud if it is in ERROR.
 func (v view) tainted() string {
-	if v.own != nil && v.own.Status == "ERROR" {
+	if v.own != nil && v.own.Failed() {
 		return detailTainted + ": the cloud has it as " + said(*v.own)
 	}
 	return detailTainted

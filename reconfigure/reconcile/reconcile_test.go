@@ -463,7 +463,7 @@ func (o *observation) reachedAt(node, address string) {
 func TestAFaultIsPartOfAFinding(t *testing.T) {
 	for _, taint := range []bool{false, true} {
 		seen := healthy()
-		seen.Servers["n1"][0].Status, seen.Servers["n1"][0].Fault = "ERROR", "No valid host was found."
+		seen.Servers["n1"][0].Status, seen.Servers["n1"][0].Fault.Words = "ERROR", "No valid host was found."
 		if taint {
 			seen.taint("n1")
 		}

@@ -56,10 +56,10 @@ func (v view) elsewhere(s reconfigure.Server) bool {
 
 // said is a server's status, with the cloud's words where it is in ERROR.
 func said(s reconfigure.Server) string {
-	if s.Status == "ERROR" && s.Fault != "" {
-		return s.Status + ": " + s.Fault
+	if s.Failed() && s.Fault.Words != "" {
+		return string(s.Status) + ": " + s.Fault.Words
 	}
-	return s.Status
+	return string(s.Status)
 }
 
 // starting is what an administrator may type to have a stopped instance run again; empty where it is not so simple.
@@ -117,7 +117,7 @@ func (c comparison) attributes(v view) []Finding {
 			Kind: Cleaned, Detail: "its disk was cleaned for an image, and it was not made anew", Command: reimaging,
 		})
 	}
-	if v.own != nil && (v.own.Stopped() || v.own.Status == "ERROR") && !c.seen.Rests(c.cluster, v.node) {
+	if v.own != nil && (v.own.Stopped() || v.own.Failed()) && !c.seen.Rests(c.cluster, v.node) {
 		f := Finding{Kind: Stopped, Detail: "the cloud has its instance as " + said(*v.own), Command: updating}
 		if v.spec.Stopped() && !c.persistent.Contains(v.node) { // an update would not start it
 			f.Command = poweringDown

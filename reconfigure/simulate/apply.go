@@ -326,7 +326,7 @@ func (a *apply) make(u *underWay) {
 func (w *World) fate(s *server) error {
 	switch {
 	case w.struck(NoValidHost, s.node):
-		s.fault = "No valid host was found."
+		s.fault = reconfigure.Fault{Words: "No valid host was found.", Class: reconfigure.ClassCapacity}
 		return failure{TerraformOnError}
 	case w.struck(LateFailure, s.node):
 		return failure{LateFailure}

@@ -21,7 +21,7 @@ type server struct {
 	power             reconfigure.Power
 	powers            time.Time         // when the cloud has started or stopped it; zero: it does neither
 	next              reconfigure.Power // its power state then
-	fault             string            // why it ends in ERROR, in the cloud's words
+	fault             reconfigure.Fault // why it ends in ERROR
 	up                bool              // it is ACTIVE
 	started           time.Time         // its last boot, as the cloud has it
 	boots             int
@@ -159,21 +159,20 @@ func (w *World) remove(s *server) {
 	w.servers = slices.DeleteFunc(w.servers, func(other *server) bool { return other == s })
 }
 
-// status returns Nova's status.
-func (w *World) status(s *server) string {
+func (w *World) status(s *server) reconfigure.ServerStatus {
 	switch {
-	case s.fault != "" && !time.Now().Before(s.active):
-		return "ERROR"
+	case s.failed() && !time.Now().Before(s.active):
+		return reconfigure.ServerFailed
 	case s.up && w.struck(NotActive, s.node):
-		return "SHUTOFF"
+		return reconfigure.ServerStopped
 	case s.power != "":
 		return reconfigure.Spec{Power: s.power}.Status()
 	case s.up || !s.gone.IsZero():
-		return "ACTIVE" // Nova keeps this status while it deletes an instance
+		return reconfigure.ServerActive // Nova keeps this status while it deletes an instance
 	case s.boots > 0:
 		return "REBUILD"
 	}
-	return "BUILD"
+	return reconfigure.ServerBuilding
 }
 
 // Resolve resolves the sources that the cluster declares.
@@ -247,19 +246,22 @@ func (w *World) view(s *server) reconfigure.Server {
 	}
 }
 
+// failed reports whether an instance ends in ERROR.
+func (s *server) failed() bool { return s.fault.Words != "" }
+
 // Fault returns the cloud's fault of an instance in ERROR.
-func (w *World) Fault(ctx context.Context, id string) (string, error) {
+func (w *World) Fault(ctx context.Context, id string) (reconfigure.Fault, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if err := w.cloudAnswers(ctx); err != nil {
-		return "", err
+		return reconfigure.Fault{}, err
 	}
 	s := w.server(id)
 	if s == nil {
-		return "", fmt.Errorf("there is no instance %q", id)
+		return reconfigure.Fault{}, fmt.Errorf("there is no instance %q", id)
 	}
-	if w.status(s) != "ERROR" {
-		return "", nil
+	if w.status(s) != reconfigure.ServerFailed {
+		return reconfigure.Fault{}, nil
 	}
 	return s.fault, nil
 }

@@ -197,7 +197,7 @@ func (w *World) HaveTainted(nodes ...string) {
 	for _, node := range nodes {
 		spec := w.spec(node)
 		s := w.create(node, spec)
-		s.active, s.fault = time.Now(), "It is broken."
+		s.active, s.fault = time.Now(), reconfigure.Fault{Words: "It is broken.", Class: reconfigure.ClassOther}
 		w.desired[node] = spec
 		w.state[node] = &resource{id: s.id, address: s.address, spec: spec, tainted: true}
 	}
@@ -331,7 +331,7 @@ func (w *World) advance() {
 func (w *World) next(now time.Time) (happen func(at time.Time), at time.Time) {
 	due := func(t time.Time) bool { return !t.IsZero() && !t.After(now) && (happen == nil || t.Before(at)) }
 	for _, s := range w.servers {
-		if !s.up && s.power == "" && s.fault == "" && s.gone.IsZero() && due(s.active) {
+		if !s.up && s.power == "" && !s.failed() && s.gone.IsZero() && due(s.active) {
 			happen, at = func(at time.Time) { w.start(s, at) }, s.active
 		}
 		if due(s.powers) {

@@ -237,7 +237,7 @@ func (s Snapshot) Drift(c reconfigure.Cluster, node string) []Drift {
 		{DriftAddress, readdressed != ""},
 		{DriftStopped, own.Stopped() && !s.Rests(c, node)},
 		{DriftAge, s.Aged(c, node)},
-		{DriftError, own.Status == "ERROR"},
+		{DriftError, own.Failed()},
 	} {
 		if d.so {
 			all = append(all, d.drift)

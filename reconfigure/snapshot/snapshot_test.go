@@ -40,7 +40,7 @@ func TestDriftOfANode(t *testing.T) {
 		change(&s)
 		return s
 	}
-	with := func(s reconfigure.Server, status string) reconfigure.Server {
+	with := func(s reconfigure.Server, status reconfigure.ServerStatus) reconfigure.Server {
 		s.Status = status
 		return s
 	}
@@ -137,7 +137,7 @@ func TestDriftOfANode(t *testing.T) {
 func TestRestIsNoDrift(t *testing.T) {
 	for name, tc := range map[string]struct {
 		power  reconfigure.Power
-		status string
+		status reconfigure.ServerStatus
 		slurm  reconfigure.NodeFlags
 		rests  bool
 	}{

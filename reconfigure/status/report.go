@@ -254,11 +254,11 @@ func (v viewer) node(name, group string, kind Kind, declared reconfigure.Source)
 		n.Instance = missing
 	}
 	for _, server := range servers {
-		n.Fault = cmp.Or(server.Fault, n.Fault)
+		n.Fault = cmp.Or(server.Fault.Words, n.Fault)
 		if n.Instance != "" {
 			n.Instance += "," // show each of several instances of one name
 		}
-		n.Instance += server.Status
+		n.Instance += string(server.Status)
 		n.Created = server.Created
 		n.ImageID = cmp.Or(server.ImageID, n.ImageID)
 		n.Address = cmp.Or(n.Address, server.Address)

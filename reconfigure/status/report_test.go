@@ -452,7 +452,7 @@ func TestTheFaultOfAnInstanceIsShown(t *testing.T) {
 		Groups:  []reconfigure.NodeGroup{{Name: "standard", Prefix: "n", Width: 1, Min: 1, Max: 1}},
 	}
 	seen := snapshot.Snapshot{Servers: map[string][]reconfigure.Server{
-		"n1": {{ID: "1", Node: "n1", Status: "ERROR", Fault: "No valid host was found."}},
+		"n1": {{ID: "1", Node: "n1", Status: "ERROR", Fault: reconfigure.Fault{Words: "No valid host was found."}}},
 	}}
 	var b strings.Builder
 	report := New(c, seen, Journal{Time: utcNoon}, reconcile.Look{})

@@ -54,7 +54,7 @@ func (c *cluster) allServers() map[string]reconfigure.Server {
 	ports := c.ports()
 	found := map[string]reconfigure.Server{}
 	for node, s := range c.servers() {
-		server := reconfigure.Server{ID: s.ID, Node: node, Status: s.Status, ImageID: s.Image}
+		server := reconfigure.Server{ID: s.ID, Node: node, Status: reconfigure.ServerStatus(s.Status), ImageID: s.Image}
 		if len(s.Addresses) > 0 {
 			server.Address = s.Addresses[0].String()
 		}

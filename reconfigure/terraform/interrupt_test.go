@@ -84,7 +84,7 @@ func (c *cluster) listed(nodes ...string) map[string]reconfigure.Server {
 	for _, node := range nodes {
 		s := all[node]
 		found[node] = reconfigure.Server{
-			ID: s.ID, Node: node, Status: s.Status, Address: s.Addresses[0].String(), ImageID: s.Image,
+			ID: s.ID, Node: node, Status: reconfigure.ServerStatus(s.Status), Address: s.Addresses[0].String(), ImageID: s.Image,
 		}
 	}
 	return found

@@ -36,8 +36,8 @@ func TestStopIsInterruptedAndAdopted(t *testing.T) {
 			action = reconfigure.Stop
 		}
 		all = with(all, "n1", power)
-		failures := c.interrupted(d, planOf(action, all, "n1"), all["n1"].Status(), func() bool {
-			return c.servers()["n1"].Status == all["n1"].Status()
+		failures := c.interrupted(d, planOf(action, all, "n1"), string(all["n1"].Status()), func() bool {
+			return c.servers()["n1"].Status == string(all["n1"].Status())
 		})
 		c.wantCutOff(failures, true, "n1")
 		c.adopt(d, all, "n1")
@@ -78,7 +78,7 @@ func TestAnInstanceThatDiffersOtherwiseIsNotStopped(t *testing.T) {
 	if failures := c.carryOut(d, planOf(reconfigure.Create, all, "n3")); len(failures) > 0 {
 		t.Errorf("n3: %v", failures)
 	}
-	if s := c.servers()["n1"]; s.Status != reconfigure.ServerActive {
+	if s := c.servers()["n1"]; s.Status != string(reconfigure.ServerActive) {
 		t.Errorf("n1 is %s", s.Status)
 	}
 }
@@ -109,7 +109,7 @@ func TestAnotherTimeoutIsNoDifference(t *testing.T) {
 		if failures := c.carryOut(d, planOf(action, all, "n1")); len(failures) > 0 {
 			t.Errorf("%s: %v", action, failures)
 		}
-		if is := c.servers()["n1"].Status; is != all["n1"].Status() {
+		if is := c.servers()["n1"].Status; is != string(all["n1"].Status()) {
 			t.Errorf("after %s it is %s", action, is)
 		}
 	}

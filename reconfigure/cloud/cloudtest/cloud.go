@@ -112,7 +112,7 @@ func (c cloudRule) faults() {
 	whole, broken := c.Make("node1"), c.Break("node2")
 	for id, want := range map[string]bool{whole: false, broken: true} {
 		fault, err := c.Cloud.Fault(c.Context(), id)
-		if err != nil || (fault != "") != want {
+		if err != nil || (fault.Words != "") != want {
 			c.Errorf("the fault of %s is %q, error %v", id, fault, err)
 		}
 	}

@@ -34,7 +34,9 @@ func Provider() reconfigure.Provider {
 		Variables:   func(string) map[string]string { return nil },
 		Commands: reconfigure.CloudCommands{
 			Remove: "virsh undefine --remove-all-storage ",
-			Start:  map[string]string{"SHUTOFF": "virsh start ", "PAUSED": "virsh resume "},
+			Start: map[reconfigure.ServerStatus]string{
+				reconfigure.ServerStopped: "virsh start ", reconfigure.ServerPaused: "virsh resume ",
+			},
 		},
 		Places: func(dir string, c reconfigure.Cluster) (map[string]string, error) {
 			t, err := readTable(dir, c.Cloud)

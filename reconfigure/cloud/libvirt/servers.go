@@ -107,7 +107,7 @@ func look(h *host, l *rpc.Libvirt, is rpc.Domain, networks addresses) (domain, e
 		ID: uuid.UUID(is.UUID).String(), Node: d.mark.Node, Group: d.mark.Group, ImageID: d.Image, FlavorID: d.Flavor,
 		Host: h.URI,
 	}
-	d.Status, d.Fault = status(rpc.DomainState(state), reason)
+	d.Status, d.Fault.Words = status(rpc.DomainState(state), reason)
 	if created, err := time.Parse(time.RFC3339, d.mark.Created); err == nil {
 		d.Server.Created = created
 	}
@@ -137,29 +137,29 @@ func mebibytes(n int, unit string) int {
 	return n >> 10
 }
 
-// status returns the status of a domain in the terms of reconfigure.Server, and its fault.
-func status(state rpc.DomainState, reason int32) (status, fault string) {
+// status returns the status of a domain and its fault.
+func status(state rpc.DomainState, reason int32) (status reconfigure.ServerStatus, fault string) {
 	switch state {
 	case rpc.DomainRunning, rpc.DomainBlocked, rpc.DomainNostate:
 		return reconfigure.ServerActive, ""
 	case rpc.DomainPaused:
 		if rpc.DomainPausedReason(reason) == rpc.DomainPausedIoerror {
-			return "ERROR", "an error of its disk: the host's storage may be full"
+			return reconfigure.ServerFailed, "an error of its disk: the host's storage may be full"
 		}
-		return "PAUSED", ""
+		return reconfigure.ServerPaused, ""
 	case rpc.DomainPmsuspended:
-		return "SUSPENDED", ""
+		return reconfigure.ServerSuspended, ""
 	case rpc.DomainCrashed:
-		return "ERROR", "its kernel has crashed"
+		return reconfigure.ServerFailed, "its kernel has crashed"
 	case rpc.DomainShutoff:
 		switch rpc.DomainShutoffReason(reason) {
 		case rpc.DomainShutoffCrashed:
-			return "ERROR", "its hypervisor has crashed"
+			return reconfigure.ServerFailed, "its hypervisor has crashed"
 		case rpc.DomainShutoffFailed:
-			return "ERROR", "it could not be started"
+			return reconfigure.ServerFailed, "it could not be started"
 		}
 	}
-	return "SHUTOFF", ""
+	return reconfigure.ServerStopped, ""
 }
 
 // addresses has the IPv4 addresses in networks, by network and MAC.
@@ -280,7 +280,7 @@ func (c *Client) Server(ctx context.Context, id string) (reconfigure.Server, boo
 }
 
 // Fault returns libvirt's fault of an instance; empty if there is none, or the instance is gone.
-func (c *Client) Fault(ctx context.Context, id string) (string, error) {
+func (c *Client) Fault(ctx context.Context, id string) (reconfigure.Fault, error) {
 	d, _, err := c.find(ctx, id)
 	return d.Fault, err
 }

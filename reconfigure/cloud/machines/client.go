@@ -143,21 +143,21 @@ func (c *Client) server(ctx context.Context, node string, spec reconfigure.Spec)
 	}
 	switch {
 	case err != nil:
-		server.Fault = err.Error()
+		server.Fault.Words = err.Error()
 	case server.Status == statusError:
-		server.Fault = "its command reports a fault"
+		server.Fault.Words = "its command reports a fault"
 	}
 	return server
 }
 
 // soon is status for lists: a machine whose command takes long does not delay the others. The command goes on, and
 // the next list gets its answer.
-func (c *Client) soon(ctx context.Context, m machine) (string, error) {
+func (c *Client) soon(ctx context.Context, m machine) (reconfigure.ServerStatus, error) {
 	const patience = 3 * time.Second
 	answer := c.asked.DoChan(m.node, func() (any, error) { return c.status(ctx, m) })
 	select {
 	case a := <-answer:
-		return a.Val.(string), a.Err
+		return a.Val.(reconfigure.ServerStatus), a.Err
 	case <-time.After(patience):
 		return statusUnknown, fmt.Errorf("%s for %s has not ended yet", m.flavor.State[0], m.node)
 	case <-ctx.Done():
@@ -190,10 +190,10 @@ func (c *Client) Server(ctx context.Context, id string) (reconfigure.Server, boo
 }
 
 // Fault returns why a machine is in ERROR, or why its status is unknown.
-func (c *Client) Fault(ctx context.Context, id string) (string, error) {
+func (c *Client) Fault(ctx context.Context, id string) (reconfigure.Fault, error) {
 	spec, err := c.one(ctx, id)
 	if err != nil {
-		return "", err
+		return reconfigure.Fault{}, err
 	}
 	return c.server(ctx, id, spec).Fault, ctx.Err()
 }

@@ -106,7 +106,7 @@ func (r *room) keep(_ context.Context, shard string, nodes map[string]reconfigur
 	state, _ := os.ReadFile(filepath.Join(r.dir, shard))
 	status := "none"
 	if spec, there := nodes[shard]; there {
-		status = spec.Status()
+		status = string(spec.Status())
 	}
 	r.writes = append(r.writes, status+" while "+strings.TrimSpace(string(state)))
 	return nil
@@ -398,7 +398,7 @@ func TestARebootOutlastsPassingFailures(t *testing.T) {
 // TestTheStateIsTheLastWord reads what commands print of a machine.
 func TestTheStateIsTheLastWord(t *testing.T) {
 	m := machine{node: "node1", flavor: Flavor{State: []string{"state"}}}
-	for printed, want := range map[string]string{
+	for printed, want := range map[string]reconfigure.ServerStatus{
 		"Chassis Power is on\n": statusOn, "Chassis Power is off": statusOff, "running\n\n": statusOn,
 		"shut off\n\n": statusOff, "\"On\"": statusOn, "crashed": statusError,
 		"": statusUnknown, "paused": statusUnknown, "off or on?": statusUnknown, "power": statusUnknown,
@@ -418,7 +418,7 @@ func TestAMachineThatDoesNotSayIsUnknown(t *testing.T) {
 	servers, err := r.client.Servers(t.Context(), nodeset.NodeSet{})
 	r.must(err)
 	if len(servers) != 2 || servers["node2"][0].Status != statusOff || servers["node1"][0].Status != statusUnknown ||
-		!strings.HasSuffix(servers["node1"][0].Fault, "exit code 1: timeout") {
+		!strings.HasSuffix(servers["node1"][0].Fault.Words, "exit code 1: timeout") {
 		t.Errorf("%+v", servers)
 	}
 }

@@ -15,9 +15,9 @@ import (
 // The statuses of a machine.
 const (
 	statusOn      = reconfigure.ServerActive
-	statusOff     = "SHUTOFF"
-	statusError   = "ERROR"
-	statusUnknown = "UNKNOWN" // its command failed
+	statusOff     = reconfigure.ServerStopped
+	statusError   = reconfigure.ServerFailed
+	statusUnknown = reconfigure.ServerStatus("UNKNOWN") // its command failed
 )
 
 // machine is a node with its flavor and address.
@@ -102,7 +102,7 @@ func lastLine(text string) string {
 }
 
 // status asks for the status of a machine. With an error it is statusUnknown.
-func (c *Client) status(ctx context.Context, m machine) (string, error) {
+func (c *Client) status(ctx context.Context, m machine) (reconfigure.ServerStatus, error) {
 	if !m.flavor.switched() {
 		return statusOn, ctx.Err()
 	}
@@ -115,7 +115,7 @@ func (c *Client) status(ctx context.Context, m machine) (string, error) {
 
 // parseStatus reads the last word of a command's output, for example ipmitool(1)'s "Chassis Power is on" and
 // virsh(1)'s "running" and "shut off".
-func parseStatus(m machine, printed string) (string, error) {
+func parseStatus(m machine, printed string) (reconfigure.ServerStatus, error) {
 	words := strings.Fields(strings.ToLower(printed))
 	if len(words) > 0 {
 		switch strings.Trim(words[len(words)-1], `".,`) {
@@ -176,21 +176,21 @@ func (c *Client) shutDown(ctx context.Context, m machine) bool {
 }
 
 // await returns when a machine has a status.
-func (c *Client) await(ctx context.Context, m machine, want string, limit time.Duration) error {
+func (c *Client) await(ctx context.Context, m machine, want reconfigure.ServerStatus, limit time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(c.poll)
 	defer tick.Stop()
-	last := statusUnknown
+	last := string(statusUnknown)
 	for {
 		status, err := c.status(limited, m)
 		switch {
 		case err == nil && status == want:
 			return nil
 		case limited.Err() == nil && err != nil:
-			last = statusUnknown + ": " + err.Error()
+			last = string(statusUnknown) + ": " + err.Error()
 		case limited.Err() == nil:
-			last = status
+			last = string(status)
 		}
 		select {
 		case <-tick.C:

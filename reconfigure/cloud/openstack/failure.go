@@ -132,5 +132,5 @@ func classOf(err error) reconfigure.Class {
 	if shown, ok := errors.AsType[*failure](err); ok {
 		err = shown.cause
 	}
-	return reconfigure.CloudClass(code, err.Error())
+	return answerClass(code, err.Error())
 }

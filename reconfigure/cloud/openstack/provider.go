@@ -51,10 +51,10 @@ func Provider() reconfigure.Provider {
 		},
 		Commands: reconfigure.CloudCommands{
 			Remove: "openstack server delete ", RemovePort: "openstack port delete ",
-			Start: map[string]string{
-				"SHUTOFF": "openstack server start ", "PAUSED": "openstack server unpause ",
-				"SUSPENDED": "openstack server resume ", "SHELVED": "openstack server unshelve ",
-				"SHELVED_OFFLOADED": "openstack server unshelve ",
+			Start: map[reconfigure.ServerStatus]string{
+				reconfigure.ServerStopped: "openstack server start ", reconfigure.ServerPaused: "openstack server unpause ",
+				reconfigure.ServerSuspended: "openstack server resume ", reconfigure.ServerShelved: "openstack server unshelve ",
+				reconfigure.ServerOffloaded: "openstack server unshelve ",
 			},
 		},
 	}
@@ -160,7 +160,7 @@ func text(v any) string {
 
 // providerClass returns the class of an error of Terraform's provider.
 func providerClass(words string) reconfigure.Class {
-	class := reconfigure.CloudClass(0, words)
+	class := answerClass(0, words)
 	if class == reconfigure.ClassOther && deleting.MatchString(words) {
 		return reconfigure.ClassUnknown
 	}

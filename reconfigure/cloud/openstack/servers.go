@@ -169,7 +169,7 @@ func (c *Client) ServersWithFaults(ctx context.Context) (map[string][]reconfigur
 	group.SetLimit(atOnce)
 	for node, servers := range all {
 		for i, s := range servers {
-			if s.Status != inError || s.Fault != "" {
+			if !s.Failed() || s.Fault.Words != "" {
 				continue
 			}
 			group.Go(func() error {
@@ -203,15 +203,15 @@ func (c *Client) allServers(ctx context.Context, which servers.ListOpts) ([]serv
 }
 
 // Fault returns Nova's fault of a server in ERROR; empty if Nova has none, or the server is gone.
-func (c *Client) Fault(ctx context.Context, id string) (string, error) {
+func (c *Client) Fault(ctx context.Context, id string) (reconfigure.Fault, error) {
 	s, err := servers.Get(ctx, c.compute, id).Extract()
 	switch {
 	case gophercloud.ResponseCodeIs(err, http.StatusNotFound):
-		return "", nil
+		return reconfigure.Fault{}, nil
 	case err != nil:
-		return "", c.failed("look at server "+id+" of", err)
+		return reconfigure.Fault{}, c.failed("look at server "+id+" of", err)
 	}
-	return strings.TrimSpace(s.Fault.Message), nil
+	return fault(*s), nil
 }
 
 // Port returns the id of a server's only port. It fails if the server has several ports, or none.
@@ -230,11 +230,22 @@ func (c *Client) Port(ctx context.Context, id string) (string, error) {
 	return ports[0].PortID, nil
 }
 
+// fault returns Nova's fault of a server with its class; zero if there is none.
+func fault(s servers.Server) reconfigure.Fault {
+	words := strings.TrimSpace(s.Fault.Message)
+	if words == "" {
+		return reconfigure.Fault{}
+	}
+	return reconfigure.Fault{Words: words, Class: faultClass(words)}
+}
+
+// view translates a server. Nova names its host to its administrators only, and to others an id of the host that is
+// different in each project (Compute API, hostId). The statuses of reconfigure.Server are Nova's.
 func view(s servers.Server) reconfigure.Server {
 	image, _ := s.Image["id"].(string)
 	flavor, _ := s.Flavor["id"].(string)
 	return reconfigure.Server{
-		ID: s.ID, Node: s.Name, Status: s.Status, Fault: strings.TrimSpace(s.Fault.Message), Address: address(s.Addresses),
+		ID: s.ID, Node: s.Name, Status: reconfigure.ServerStatus(s.Status), Fault: fault(s), Address: address(s.Addresses),
 		ImageID: image, FlavorID: flavor, Group: s.Metadata[groupKey], Created: s.Created,
 		Host: cmp.Or(s.Host, s.HostID),
 	}
@@ -291,10 +302,10 @@ func (c *Client) awaitActive(ctx context.Context, id string) error {
 		switch {
 		case err != nil:
 			return false, err
-		case s.Status == reconfigure.ServerActive && s.TaskState == "":
+		case s.Status == string(reconfigure.ServerActive) && s.TaskState == "":
 			return true, nil
 		case s.Status == inError:
-			class := reconfigure.FaultClass(s.Fault.Message)
+			class := faultClass(s.Fault.Message)
 			return false, reconfigure.Classify(class, fmt.Errorf("it is in ERROR: %s", s.Fault.Message))
 		}
 		return false, nil

@@ -35,7 +35,7 @@ func TestServersAreOursOnlyAndNoneIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := func(s *servers.Server, node, status string) reconfigure.Server {
+	server := func(s *servers.Server, node string, status reconfigure.ServerStatus) reconfigure.Server {
 		host := s.HostID
 		return reconfigure.Server{
 			ID: s.ID, Node: node, Status: status, ImageID: imageV1, FlavorID: "42", Group: "standard", Host: host,
@@ -54,11 +54,11 @@ func TestServersAreOursOnlyAndNoneIsLost(t *testing.T) {
 		t.Errorf("hosts %q and %q", got["node1"][0].Host, got["node2"][0].Host)
 	}
 	fault, err := l.client.Fault(t.Context(), broken.ID)
-	if err != nil || fault != "No valid host was found." {
+	if err != nil || fault != (reconfigure.Fault{Words: "No valid host was found.", Class: reconfigure.ClassCapacity}) {
 		t.Errorf("fault %q, error %v", fault, err)
 	}
 	for _, id := range []string{first.ID, absent} {
-		if fault, err := l.client.Fault(t.Context(), id); err != nil || fault != "" {
+		if fault, err := l.client.Fault(t.Context(), id); err != nil || fault.Words != "" {
 			t.Errorf("fault %q, error %v", fault, err)
 		}
 	}
@@ -353,7 +353,7 @@ func TestFaultsOfServersWithoutAHostAreAskedForOneByOne(t *testing.T) {
 		l.create(node, "eiffel", "ERROR")
 	}
 	listed, err := l.client.Servers(t.Context(), nodeset.NodeSet{})
-	if err != nil || listed["node2"][0].Fault != "" {
+	if err != nil || listed["node2"][0].Fault.Words != "" {
 		t.Fatalf("the list has the fault %q, error %v", listed["node2"][0].Fault, err)
 	}
 	full, err := l.client.ServersWithFaults(t.Context())
@@ -362,7 +362,7 @@ func TestFaultsOfServersWithoutAHostAreAskedForOneByOne(t *testing.T) {
 	}
 	const noHost = "No valid host was found."
 	for node, want := range map[string]string{"node1": "", "node2": noHost, "node3": noHost} {
-		if got := full[node][0].Fault; got != want {
+		if got := full[node][0].Fault; got.Words != want {
 			t.Errorf("%s has the fault %q", node, got)
 		}
 	}

@@ -231,7 +231,7 @@ func TestAnEndedSessionIsBegunAgain(t *testing.T) {
 	s := newSite(t)
 	id := s.create("node1", "eiffel")
 	for range 2 {
-		if fault, err := s.client.Fault(t.Context(), id); err != nil || fault != "" {
+		if fault, err := s.client.Fault(t.Context(), id); err != nil || fault.Words != "" {
 			t.Fatal(fault, err)
 		}
 		s.must(s.center.EndSessions(t.Context()))

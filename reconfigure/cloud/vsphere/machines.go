@@ -99,7 +99,7 @@ func look(vm mo.VirtualMachine) machine {
 	}
 	m.Node, m.Group = m.settings[nodeKey], m.settings[groupKey]
 	m.ImageID, m.FlavorID = m.settings[imageKey], m.settings[flavorKey]
-	m.Status, m.Fault = status(vm.Runtime)
+	m.Status, m.Fault.Words = status(vm.Runtime)
 	if vm.Guest != nil {
 		m.Address = address(*vm.Guest)
 		m.tools = vm.Guest.ToolsRunningStatus == string(types.VirtualMachineToolsRunningStatusGuestToolsRunning)
@@ -107,15 +107,15 @@ func look(vm mo.VirtualMachine) machine {
 	return m
 }
 
-// status returns the status of a virtual machine in the terms of reconfigure.Server, and its fault.
-func status(runtime types.VirtualMachineRuntimeInfo) (status, fault string) {
+// status returns the status of a virtual machine and its fault.
+func status(runtime types.VirtualMachineRuntimeInfo) (status reconfigure.ServerStatus, fault string) {
 	switch runtime.ConnectionState {
 	case types.VirtualMachineConnectionStateInaccessible:
-		return "ERROR", "its host cannot read its files: the datastore may not be mounted"
+		return reconfigure.ServerFailed, "its host cannot read its files: the datastore may not be mounted"
 	case types.VirtualMachineConnectionStateInvalid:
-		return "ERROR", "its configuration is invalid"
+		return reconfigure.ServerFailed, "its configuration is invalid"
 	case types.VirtualMachineConnectionStateOrphaned:
-		return "ERROR", "its host no longer has it"
+		return reconfigure.ServerFailed, "its host no longer has it"
 	case types.VirtualMachineConnectionStateDisconnected:
 		return "DISCONNECTED", ""
 	}
@@ -123,9 +123,9 @@ func status(runtime types.VirtualMachineRuntimeInfo) (status, fault string) {
 	case types.VirtualMachinePowerStatePoweredOn:
 		return reconfigure.ServerActive, ""
 	case types.VirtualMachinePowerStateSuspended:
-		return "SUSPENDED", ""
+		return reconfigure.ServerSuspended, ""
 	}
-	return "SHUTOFF", ""
+	return reconfigure.ServerStopped, ""
 }
 
 // address returns the first IPv4 address that VMware Tools report for the virtual machine's network cards. Interfaces
@@ -225,7 +225,7 @@ func (c *Client) Server(ctx context.Context, id string) (reconfigure.Server, boo
 }
 
 // Fault returns vCenter's fault of an instance; empty if there is none, or the instance is gone.
-func (c *Client) Fault(ctx context.Context, id string) (string, error) {
+func (c *Client) Fault(ctx context.Context, id string) (reconfigure.Fault, error) {
 	m, _, err := c.find(ctx, id)
 	return m.Server.Fault, err
 }

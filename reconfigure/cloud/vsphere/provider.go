@@ -33,7 +33,10 @@ func Provider() reconfigure.Provider {
 		Variables:   variables,
 		Commands: reconfigure.CloudCommands{
 			Remove: "govc vm.destroy -vm.uuid ",
-			Start:  map[string]string{"SHUTOFF": "govc vm.power -on -vm.uuid ", "SUSPENDED": "govc vm.power -on -vm.uuid "},
+			Start: map[reconfigure.ServerStatus]string{
+				reconfigure.ServerStopped:   "govc vm.power -on -vm.uuid ",
+				reconfigure.ServerSuspended: "govc vm.power -on -vm.uuid ",
+			},
 		},
 		Places: func(dir string, c reconfigure.Cluster) (map[string]string, error) {
 			t, err := readTable(dir, c.Cloud)

@@ -547,7 +547,7 @@ func (c cloud) Server(ctx context.Context, id string) (reconfigure.Server, bool,
 	return c.Cloud.Server(ctx, id)
 }
 
-func (c cloud) Fault(ctx context.Context, id string) (string, error) {
+func (c cloud) Fault(ctx context.Context, id string) (reconfigure.Fault, error) {
 	c.alive()
 	return c.Cloud.Fault(ctx, id)
 }
