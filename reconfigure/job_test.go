@@ -1,7 +1,6 @@
 package reconfigure_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,54 +54,5 @@ func TestMergedHasEachJobOnce(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int{"a1": 1, "a2": 1, "a3": 1}, reconfigure.Waiting(jobs)); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestGiveUp(t *testing.T) {
-	full := reconfigure.Classify(reconfigure.ClassQuota, errors.New("12 of 12 instances are in use"))
-	const said = "given up: job 7 gets all of its nodes or none, and not a2: 12 of 12 instances are in use"
-	for name, tc := range map[string]struct {
-		jobs    []reconfigure.Job
-		refused []string
-		want    map[string]string
-	}{
-		"nothing is refused": {[]reconfigure.Job{job(7, "all-a", "a1", "a2")}, nil, map[string]string{}},
-		"one is": {[]reconfigure.Job{job(7, "all-a", "a1", "a2", "a3")}, []string{"a2"},
-			map[string]string{"a1": said, "a3": said}},
-		"one of another job": {[]reconfigure.Job{job(7, "all-a", "a1", "a2"), job(8, "all-a", "a3", "a4")},
-			[]string{"a2"}, map[string]string{"a1": said}},
-		"another job needs it": {[]reconfigure.Job{job(7, "all-a", "a1", "a2", "a3"), job(8, "all-a", "a3", "a4")},
-			[]string{"a2"}, map[string]string{"a1": said}},
-		"the other job does not begin": {
-			[]reconfigure.Job{job(7, "all-a", "a1", "a2"), job(8, "all-a", "a1", "a4", "a5")}, []string{"a2", "a5"},
-			map[string]string{"a1": said,
-				"a4": "given up: job 8 gets all of its nodes or none, and not a5: 12 of 12 instances are in use"},
-		},
-		"it is named twice": {[]reconfigure.Job{job(7, "all-a", "a1"), job(7, "all-a", "a2")},
-			[]string{"a2"}, map[string]string{"a1": said}},
-		"its partition does not say so": {[]reconfigure.Job{job(7, "some-b", "b1", "b2")}, []string{"b2"},
-			map[string]string{}},
-		"it is not about jobs": {nil, []string{"a2"}, map[string]string{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			refused := reconfigure.Failures{}
-			for _, node := range tc.refused {
-				refused[node] = full
-			}
-			got := map[string]string{}
-			for node, err := range halls().GiveUp(tc.jobs, refused, nodeset.Of("a1", "a2", "a3", "a4", "b1", "b2")) {
-				got[node] = err.Error()
-				if !errors.Is(err, reconfigure.ErrGivenUp) || reconfigure.ClassOf(err) != reconfigure.ClassQuota {
-					t.Errorf("%s: %v of class %s", node, err, reconfigure.ClassOf(err))
-				}
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-	if got := halls().GiveUp([]reconfigure.Job{job(7, "all-a", "a1", "a2")}, reconfigure.Failures{"a2": full},
-		nodeset.NodeSet{}); len(got) > 0 {
-		t.Errorf("a node that is not among the candidates: %v", got)
 	}
 }

@@ -34,7 +34,7 @@ var arrows = map[string]string{
 	"campaign":                ". nodeset snapshot",
 	"check":                   ". nodeset text slurmconf",
 	"reconcile":               ". nodeset snapshot",
-	"status":                  ". nodeset snapshot reconcile text",
+	"status":                  ". nodeset snapshot plan reconcile text",
 	"usage":                   ". nodeset text",
 	"config":                  ". nodeset text slurmconf",
 	"journal":                 ". nodeset",

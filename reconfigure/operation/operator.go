@@ -19,6 +19,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/batcher"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 )
 
@@ -271,7 +272,7 @@ func (o *Operator) giveUp(refused reconfigure.Failures) {
 		}
 	}
 	slices.SortStableFunc(jobs, func(a, b reconfigure.Job) int { return cmp.Compare(a.ID, b.ID) })
-	given := o.cluster.GiveUp(jobs, refused, nodeset.Of(spare...).Difference(o.cluster.Persistent()))
+	given := plan.GiveUp(o.cluster, jobs, refused, nodeset.Of(spare...).Difference(o.cluster.Persistent()))
 	var operations []*operation
 	var errs []error
 	for node, err := range given {

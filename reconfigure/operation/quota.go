@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
 )
 
 // overQuota returns the nodes without room in the project's quota, and those that are given up with them. Refusals of
@@ -127,7 +128,7 @@ func fit(room reconfigure.Room, wanted []group) reconfigure.Failures {
 			case m.Node == short:
 				refused[m.Node] = err
 			case refused[m.Node] == nil:
-				refused[m.Node] = reconfigure.GivenUp(c.job, short, err)
+				refused[m.Node] = plan.GivenUp(c.job, short, err)
 			}
 		}
 		if err == nil {

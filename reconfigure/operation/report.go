@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
 )
 
 // byDefault gives a phase's class to a failure without a class. The end of the node's time, or its being given up, is
@@ -224,7 +225,7 @@ func (o *operation) count(v reconfigure.Verdict, err error) {
 		return
 	}
 	o.health(group.Name, func(h reconfigure.Health) reconfigure.Health {
-		return h.After(o.round.Seen.Time, time.Now().UTC(), []reconfigure.Verdict{v})
+		return plan.HealthAfter(h, o.round.Seen.Time, time.Now().UTC(), []reconfigure.Verdict{v})
 	})
 	made := v.Action == reconfigure.Create || v.Action == reconfigure.Replace || v.Action == reconfigure.Boot
 	if v.Status == reconfigure.StatusDone && made {

@@ -31,7 +31,7 @@ func (p *planner) restrain(requests []reconfigure.Request) {
 	})
 	without := noRoom(requests)
 	maps.Copy(without, refused)
-	for node, err := range p.cluster.GiveUp(p.jobs, without, spare) {
+	for node, err := range GiveUp(p.cluster, p.jobs, without, spare) {
 		refused[node] = err
 	}
 	for node := range refused.Nodes().All() {
@@ -77,7 +77,7 @@ func (p *planner) where(is func(reconfigure.Change) bool) nodeset.NodeSet {
 
 // cool refuses the nodes of a group that cools down after a lack of room.
 func (p *planner) cool(h reconfigure.Health, nodes nodeset.NodeSet, refused reconfigure.Failures) {
-	until, cools := h.CoolsDown(p.seen.Time, p.cluster.Settings)
+	until, cools := CoolsDown(h, p.seen.Time, p.cluster.Settings)
 	if !cools {
 		return
 	}
@@ -90,10 +90,10 @@ func (p *planner) cool(h reconfigure.Health, nodes nodeset.NodeSet, refused reco
 // tryOne refuses all nodes but one of a group whose breaker is open: the group's probe, else the node for which most
 // jobs wait.
 func (p *planner) tryOne(h reconfigure.Health, nodes nodeset.NodeSet, refused reconfigure.Failures) {
-	if !h.Broken(p.cluster.Settings) || nodes.Empty() {
+	if !Broken(h, p.cluster.Settings) || nodes.Empty() {
 		return
 	}
-	probe := h.Probing(p.seen.Time, p.cluster.Slurm)
+	probe := Probing(h, p.seen.Time, p.cluster.Slurm)
 	if probe == "" {
 		waiting := reconfigure.Waiting(p.jobs)
 		probe = slices.MaxFunc(nodes.Names(), func(a, b string) int { return waiting[a] - waiting[b] })

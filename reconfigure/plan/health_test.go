@@ -123,7 +123,7 @@ func TestOneNodeAtATimeIsTried(t *testing.T) {
 		p := plan.Compute(w.cluster, w.seen, w.requests)
 		for _, g := range w.cluster.Groups {
 			h := w.seen.Health[g.Name]
-			_, cools := h.CoolsDown(w.seen.Time, w.cluster.Settings)
+			_, cools := plan.CoolsDown(h, w.seen.Time, w.cluster.Settings)
 			tried := p.Where(func(c reconfigure.Change) bool {
 				return c.Action == reconfigure.Create && w.forSlurm(c) &&
 					g.Nodes().Difference(g.Persistent()).Contains(c.Node)
@@ -133,10 +133,10 @@ func TestOneNodeAtATimeIsTried(t *testing.T) {
 					t.Fatalf("%s is made although the group cools down", node)
 				}
 			}
-			if !h.Broken(w.cluster.Settings) {
+			if !plan.Broken(h, w.cluster.Settings) {
 				continue
 			}
-			probing := h.Probing(w.seen.Time, w.cluster.Slurm)
+			probing := plan.Probing(h, w.seen.Time, w.cluster.Slurm)
 			if tried.Len() > 1 || probing != "" && !nodeset.Of(probing).Union(tried).Equal(nodeset.Of(probing)) {
 				t.Fatalf("%s are tried beside %q", tried, probing)
 			}
@@ -157,7 +157,9 @@ func TestNoNodeIsMadeForAJobThatCannotBegin(t *testing.T) {
 		well := w.seen
 		well.Health = nil
 		refused := plan.Compute(w.cluster, well, w.requests).Nodes().Difference(p.Nodes())
-		lost := func(j reconfigure.Job) bool { return w.cluster.AllOrNothing(j) && !j.Nodes.Intersect(refused).Empty() }
+		lost := func(j reconfigure.Job) bool {
+			return w.cluster.AllOrNothing(j) && !j.Nodes.Intersect(refused).Empty()
+		}
 		for _, c := range p.Changes {
 			needs := slices.DeleteFunc(reconfigure.Merged(p.Jobs),
 				func(j reconfigure.Job) bool { return !j.Nodes.Contains(c.Node) })

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
@@ -52,11 +53,11 @@ type Breaker struct {
 
 // addHealth adds the cool-down and the breaker of the group.
 func (g *Group) addHealth(h reconfigure.Health, c reconfigure.Cluster, now time.Time) {
-	if until, cools := h.CoolsDown(now, c.Settings); cools {
+	if until, cools := plan.CoolsDown(h, now, c.Settings); cools {
 		g.CoolDown = &CoolDown{until, h.Full.Node, h.Full.Class, h.Full.Reason}
 	}
-	if h.Broken(c.Settings) {
-		g.Breaker = &Breaker{h.Failures, h.Since, h.Last.Node, h.Last.Class, h.Last.Reason, h.Probing(now, c.Slurm)}
+	if plan.Broken(h, c.Settings) {
+		g.Breaker = &Breaker{h.Failures, h.Since, h.Last.Node, h.Last.Class, h.Last.Reason, plan.Probing(h, now, c.Slurm)}
 	}
 }
 

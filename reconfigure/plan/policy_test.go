@@ -1,4 +1,4 @@
-package reconfigure_test
+package plan_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
 )
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -80,7 +81,7 @@ func TestHealthAfterVerdicts(t *testing.T) {
 		"reboots": {ill, noon, rebooted, ill},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, tc.before.After(tc.planned, noon, tc.verdicts)); diff != "" {
+			if diff := cmp.Diff(tc.want, plan.HealthAfter(tc.before, tc.planned, noon, tc.verdicts)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -106,7 +107,7 @@ func TestHealthAgreesWithAModel(t *testing.T) {
 				h = h.Trying("n", now)
 			}
 			before := h
-			h = h.After(planned, now, []reconfigure.Verdict{verdict("n", c)})
+			h = plan.HealthAfter(h, planned, now, []reconfigure.Verdict{verdict("n", c)})
 			switch {
 			case c == "":
 				failures = 0
@@ -121,12 +122,12 @@ func TestHealthAgreesWithAModel(t *testing.T) {
 			if h.Probe != (reconfigure.Probe{}) {
 				t.Fatalf("after its verdict it is still the probe: %+v", h)
 			}
-			if h.Failures != failures || h.Broken(settings) != (failures >= 3) ||
+			if h.Failures != failures || plan.Broken(h, settings) != (failures >= 3) ||
 				(h.Failures == 0) != h.Since.IsZero() {
 				t.Fatalf("%d failures in a row make %+v", failures, h)
 			}
 			for _, later := range []time.Duration{0, settings.CoolDown - 1, settings.CoolDown} {
-				until, cools := h.CoolsDown(now.Add(later), settings)
+				until, cools := plan.CoolsDown(h, now.Add(later), settings)
 				if cools != (!refused.IsZero() && now.Add(later).Before(refused.Add(settings.CoolDown))) || cools &&
 					!until.Equal(refused.Add(settings.CoolDown)) {
 					t.Fatalf("refused at %v, and %v later it cools down: %v, until %v", refused, later, cools, until)
@@ -136,9 +137,9 @@ func TestHealthAgreesWithAModel(t *testing.T) {
 				t.Fatalf("%s made %+v of %+v", c, h, before)
 			}
 		}
-		if off := (reconfigure.Settings{}); h.Broken(off) {
+		if off := (reconfigure.Settings{}); plan.Broken(h, off) {
 			t.Fatalf("a breaker of 0 opens for %+v", h)
-		} else if _, cools := h.CoolsDown(now, off); cools {
+		} else if _, cools := plan.CoolsDown(h, now, off); cools {
 			t.Fatalf("a cool-down of 0 is one for %+v", h)
 		}
 	})
@@ -148,7 +149,7 @@ func TestProbeEndsWithResumeTimeout(t *testing.T) {
 	timing := reconfigure.Timing{ResumeTimeout: 10 * time.Minute}
 	h := reconfigure.Health{Group: "g"}.Trying("n1", noon)
 	for after, want := range map[time.Duration]string{0: "n1", 10 * time.Minute: "n1", 10*time.Minute + 1: ""} {
-		if got := h.Probing(noon.Add(after), timing); got != want {
+		if got := plan.Probing(h, noon.Add(after), timing); got != want {
 			t.Errorf("after %v it is %q, not %q", after, got, want)
 		}
 	}
