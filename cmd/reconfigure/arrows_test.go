@@ -32,7 +32,7 @@ var arrows = map[string]string{
 	"operation":               ". nodeset snapshot plan batcher",
 	"controller":              ". nodeset snapshot plan operation",
 	"campaign":                ". nodeset snapshot",
-	"check":                   ". nodeset text slurmconf",
+	"check":                   ". nodeset plan text slurmconf",
 	"reconcile":               ". nodeset snapshot",
 	"status":                  ". nodeset snapshot plan reconcile text",
 	"usage":                   ". nodeset text",

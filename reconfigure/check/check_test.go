@@ -24,17 +24,10 @@ func healthy() Facts {
 	files := []File{
 		{Path: "/c", Role: Checkout, Mode: 0o755}, {Path: "/c/clouds.yaml", Role: Credentials, Mode: 0o600},
 		{Path: "/c/bin/reconfigure", Role: Executable, Mode: 0o755}, {Path: "/k", Role: PrivateKey, Mode: 0o600},
-		{
-			Path: "/c/state",
-			Role: StateDirectory,
-			Mode: 0o700,
-		}, {Path: "/c/state/journal.db", Role: JournalFile, Mode: 0o644},
-		{
-			Path: "/h/.ssh/authorized_keys",
-			Role: KeyFile,
-			Mode: 0o600,
-		}, {Path: "/h", Role: Home, Mode: 0o755}, {Path: "/c/given", Role: GivenFile, Mode: 0o600},
-		{Path: "/c/all.yml", Role: Declaration, Mode: 0o644},
+		{Path: "/c/state", Role: StateDirectory, Mode: 0o700},
+		{Path: "/c/state/journal.db", Role: JournalFile, Mode: 0o644},
+		{Path: "/h", Role: Home, Mode: 0o755}, {Path: "/h/.ssh/authorized_keys", Role: KeyFile, Mode: 0o600},
+		{Path: "/c/given", Role: GivenFile, Mode: 0o600}, {Path: "/c/all.yml", Role: Declaration, Mode: 0o644},
 	}
 	for i := range files {
 		files[i].UID = 1001
@@ -560,5 +553,24 @@ func TestKeysOfAnotherClusterOfThatNameAreNotChecked(t *testing.T) {
 	}
 	if Foreign(`restrict,command="reconfigure gate --role controller" `+publicKey+"slurm@eiffel", "/c") {
 		t.Error("a line without a directory is of another cluster")
+	}
+}
+
+// TestAShortResumeTimeoutHasAShortMargin has times that suffice, since the tool gives a node up a tenth of a short
+// ResumeTimeout before its end.
+func TestAShortResumeTimeoutHasAShortMargin(t *testing.T) {
+	facts := healthy()
+	facts.Cluster.Slurm.ResumeTimeout = 2 * time.Minute
+	facts.Slurm["ResumeTimeout"] = "120 sec"
+	facts.Cluster.Settings.BootTimeout, facts.Cluster.Settings.Retries = 100*time.Second, 0
+	facts.Times.Ready = slices.Repeat([]time.Duration{72 * time.Second}, fewest)
+	facts.Times.Phases[reconfigure.PhaseBoot] = slices.Repeat([]time.Duration{time.Minute}, fewest)
+	for _, f := range Run(facts).Findings {
+		t.Errorf("%+v", f)
+	}
+	facts.Times.Ready = slices.Repeat([]time.Duration{109 * time.Second}, fewest)
+	found := Run(facts).Findings
+	if len(found) != 1 || found[0].Severity != Error || !strings.Contains(found[0].Why, "12s before") {
+		t.Errorf("found %+v", found)
 	}
 }

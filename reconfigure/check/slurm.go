@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-version"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
+	"github.com/eiffel-hpc/eiffel/reconfigure/plan"
 )
 
 // setting is a setting of slurm.conf(5) that the tool depends on.
@@ -94,13 +95,8 @@ func slurmSettings(facts Facts) (found []Finding) {
 		if seconds := int(timeout.declared.Seconds()); ok && runs != seconds {
 			found = append(found, Finding{
 				Check: "slurm", Severity: Warning,
-				What: fmt.Sprintf(
-					"slurmctld runs with %s=%d, and group_vars/all.yml has slurm.%s: %d",
-					timeout.name,
-					runs,
-					timeout.key,
-					seconds,
-				),
+				What: fmt.Sprintf("slurmctld runs with %s=%d, and group_vars/all.yml has slurm.%s: %d",
+					timeout.name, runs, timeout.key, seconds),
 				Why:    "the tool's deadlines follow group_vars/all.yml: it gives nodes up too early, or Slurm does before it",
 				Change: "reconfigure deploy, and no " + timeout.name + " in slurm.extra",
 			})
@@ -143,8 +139,6 @@ type Times struct {
 }
 
 const (
-	// reserve is the time before ResumeTimeout at which the tool gives a node up.
-	reserve = 30 * time.Second
 	// fewest is the smallest number of measurements for a conclusion.
 	fewest = 5
 	// slack is the ratio of a deadline to the measured time, in halves.
@@ -153,91 +147,55 @@ const (
 
 // deadlines checks the timeouts against one another, and against what was measured.
 func deadlines(facts Facts) (found []Finding) {
-	c := facts.Cluster
+	timing, boot := facts.Cluster.Slurm, facts.Cluster.Settings.BootTimeout
+	usable := plan.Usable(timing.ResumeTimeout)
 	add := func(severity Severity, what, why, change string) {
 		found = append(found, Finding{Check: "deadlines", Severity: severity, What: what, Why: why, Change: change})
 	}
-	if limit := c.Slurm.ResumeTimeout - reserve; c.Settings.BootTimeout >= limit && limit > 0 {
-		add(
-			Warning,
-			fmt.Sprintf(
-				"reconfigure.boot_timeout is %s, and slurm.resume_timeout %s",
-				c.Settings.BootTimeout,
-				c.Slurm.ResumeTimeout,
-			),
-			"a node that does not boot uses up all the time that Slurm gives, and is never retried",
-			fmt.Sprintf(
-				"slurm: {resume_timeout: %d}, or a shorter boot_timeout",
-				ceiling((c.Settings.BootTimeout*2+reserve)),
-			),
-		)
+	resumeTimeout := func(usable time.Duration) string {
+		return fmt.Sprintf("slurm: {resume_timeout: %d}", ceiling(plan.ResumeTimeoutFor(usable)))
+	}
+	if boot >= usable && usable > 0 {
+		what := fmt.Sprintf("reconfigure.boot_timeout is %s, and slurm.resume_timeout %s", boot, timing.ResumeTimeout)
+		add(Warning, what, "a node that does not boot uses up all the time that Slurm gives, and is never retried",
+			resumeTimeout(2*boot)+", or a shorter boot_timeout")
 	}
 	if facts.Times == nil {
 		return found
 	}
 	ready, measured := p95(facts.Times.Ready)
-	wanted := ready*slack/2 + reserve
+	late := fmt.Sprintf("slurm.resume_timeout is %s, and 95 %% of the nodes are ready after %s",
+		timing.ResumeTimeout, round(ready))
 	switch {
 	case !measured:
-	case c.Slurm.ResumeTimeout < ready+reserve:
-		add(
-			Error,
-			fmt.Sprintf(
-				"slurm.resume_timeout is %s, and 95 %% of the nodes are ready after %s",
-				c.Slurm.ResumeTimeout,
-				round(ready),
-			),
-			fmt.Sprintf(
-				"a node is given up %s before resume_timeout, so that some never come; their jobs are requeued",
-				reserve,
-			),
-			fmt.Sprintf("slurm: {resume_timeout: %d}", ceiling(wanted)),
-		)
-	case c.Slurm.ResumeTimeout < wanted:
-		add(
-			Warning,
-			fmt.Sprintf(
-				"slurm.resume_timeout is %s, and 95 %% of the nodes are ready after %s",
-				c.Slurm.ResumeTimeout,
-				round(ready),
-			),
-			"a busy cloud makes nodes late, which are given up then; a generous value costs little",
-			fmt.Sprintf("slurm: {resume_timeout: %d}", ceiling(wanted)),
-		)
-	case c.Settings.Retries > 0 && c.Slurm.ResumeTimeout < 2*ready+reserve:
-		add(Note,
-			fmt.Sprintf("slurm.resume_timeout is %s, and a node takes %s", c.Slurm.ResumeTimeout, round(ready)),
-			"there is no time for another attempt (reconfigure.retries) on a fresh instance",
-			fmt.Sprintf("slurm: {resume_timeout: %d}", ceiling(2*ready*slack/2+reserve)))
+	case usable < ready:
+		why := fmt.Sprintf("a node is given up %s before resume_timeout, so that some never come; their jobs are requeued",
+			timing.ResumeTimeout-usable)
+		add(Error, late, why, resumeTimeout(ready*slack/2))
+	case usable < ready*slack/2:
+		add(Warning, late, "a busy cloud makes nodes late, which are given up then; a generous value costs little",
+			resumeTimeout(ready*slack/2))
+	case facts.Cluster.Settings.Retries > 0 && usable < 2*ready:
+		what := fmt.Sprintf("slurm.resume_timeout is %s, and a node takes %s", timing.ResumeTimeout, round(ready))
+		add(Note, what, "there is no time for another attempt (reconfigure.retries) on a fresh instance",
+			resumeTimeout(2*ready*slack/2))
 	}
-	if boot, ok := p95(facts.Times.Phases[reconfigure.PhaseBoot]); ok && c.Settings.BootTimeout < boot*slack/2 {
-		add(
-			Warning,
-			fmt.Sprintf(
-				"reconfigure.boot_timeout is %s, and 95 %% of the instances answer by SSH after %s",
-				c.Settings.BootTimeout,
-				round(boot),
-			),
-			"instances that boot a little slower count as failed, and open the breaker of their group",
-			fmt.Sprintf("reconfigure: {boot_timeout: %d}", ceiling(boot*2)),
-		)
+	if answers, ok := p95(facts.Times.Phases[reconfigure.PhaseBoot]); ok && boot < answers*slack/2 {
+		what := fmt.Sprintf("reconfigure.boot_timeout is %s, and 95 %% of the instances answer by SSH after %s",
+			boot, round(answers))
+		add(Warning, what, "instances that boot a little slower count as failed, and open the breaker of their group",
+			fmt.Sprintf("reconfigure: {boot_timeout: %d}", ceiling(answers*2)))
 	}
-	if removed, ok := p95(facts.Times.Removed); ok && c.Slurm.SuspendTimeout < removed {
-		add(
-			Note,
-			fmt.Sprintf(
-				"slurm.suspend_timeout is %s, and 95 %% of the removals take up to %s",
-				c.Slurm.SuspendTimeout,
-				round(removed),
-			),
+	if removed, ok := p95(facts.Times.Removed); ok && timing.SuspendTimeout < removed {
+		what := fmt.Sprintf("slurm.suspend_timeout is %s, and 95 %% of the removals take up to %s",
+			timing.SuspendTimeout, round(removed))
+		add(Note, what,
 			"Slurm gives a node to the next job while its instance is still being removed, and the job waits for that",
-			fmt.Sprintf("slurm: {suspend_timeout: %d}", ceiling(removed*slack/2)),
-		)
+			fmt.Sprintf("slurm: {suspend_timeout: %d}", ceiling(removed*slack/2)))
 	}
-	if measured && c.Slurm.SuspendTime > 0 && c.Slurm.SuspendTime < ready {
-		add(Note,
-			fmt.Sprintf("slurm.suspend_time is %s, and a node takes %s to come", c.Slurm.SuspendTime, round(ready)),
-			"nodes go sooner than they come: where jobs come often, they mostly wait for boots",
+	if measured && timing.SuspendTime > 0 && timing.SuspendTime < ready {
+		what := fmt.Sprintf("slurm.suspend_time is %s, and a node takes %s to come", timing.SuspendTime, round(ready))
+		add(Note, what, "nodes go sooner than they come: where jobs come often, they mostly wait for boots",
 			fmt.Sprintf("slurm: {suspend_time: %d}", ceiling(2*ready)))
 	}
 	return found

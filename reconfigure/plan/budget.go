@@ -6,12 +6,24 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 )
 
-// deadline returns the time until which a resumed node must be ready, or be reported as failed. At ResumeTimeout Slurm
-// gives the node up by itself, without a call of SuspendProgram and without the reason. The margin before that is for
-// the report, which takes a busy slurmctld seconds, and for the difference of the clocks.
+// margin is the longest time before ResumeTimeout at which a node is reported as failed.
+const margin = 30 * time.Second
+
+// Usable returns how long after Slurm's call a resumed node must be ready, or is reported as failed. At ResumeTimeout
+// Slurm gives the node up by itself, without a call of SuspendProgram and without the reason. The margin before that is
+// for the report, which takes a busy slurmctld seconds, and for the difference of the clocks.
+func Usable(resumeTimeout time.Duration) time.Duration {
+	return resumeTimeout - min(margin, resumeTimeout/10)
+}
+
+// ResumeTimeoutFor returns the shortest ResumeTimeout of which so much is usable.
+func ResumeTimeoutFor(usable time.Duration) time.Duration {
+	return min(usable+margin, usable*10/9)
+}
+
+// deadline returns the time until which a resumed node must be ready, or be reported as failed.
 func deadline(submitted time.Time, resumeTimeout time.Duration) time.Time {
-	const most = 30 * time.Second
-	return submitted.Add(resumeTimeout - min(most, resumeTimeout/10))
+	return submitted.Add(Usable(resumeTimeout))
 }
 
 // budget sets the deadline of a change for a resume, and the number of its retries. Only Slurm's
