@@ -107,6 +107,8 @@ func campaignCommand() *cli.Command {
 				switch {
 				case err != nil:
 					return err
+				case !there && !known:
+					return show(c, nil, printing("There was no campaign yet; `reconfigure update --outdated` starts one.\n"))
 				case !there:
 					return usagef(c, "there was no campaign yet: `reconfigure update --outdated` starts one")
 				case known:

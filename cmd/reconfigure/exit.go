@@ -14,12 +14,13 @@ import (
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/check"
+	"github.com/eiffel-hpc/eiffel/reconfigure/client"
 	"github.com/eiffel-hpc/eiffel/reconfigure/config"
 	"github.com/eiffel-hpc/eiffel/reconfigure/reconcile"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
 )
 
-// exits is the one table of exit codes; --help prints it. The first row that fits counts.
+// exits is the one table of exit codes; --help prints it. The first row that matches counts.
 func exits() []exit {
 	return []exit{
 		{
@@ -29,11 +30,11 @@ func exits() []exit {
 		},
 		{
 			2,
-			"wrong usage: an unknown node, an empty hostlist, a leftover argument, no cluster directory; nothing was " +
-				"done",
+			"wrong usage: an unknown command or flag, a node, group or request that does not exist, no cluster " +
+				"directory; nothing was done",
 			is[*usageError],
 		},
-		{3, "some nodes are as asked, some are not", func(err error) bool {
+		{3, "some nodes are as requested, some are not", func(err error) bool {
 			return outcomeIs(reconfigure.CodePartial)(err) || is[*status.CampaignError](err)
 		}},
 		{4, "group_vars/all.yml has problems", is[*config.Problems]},
@@ -44,28 +45,27 @@ func exits() []exit {
 		},
 		{
 			6,
-			"no node is as asked, for want of quota or of room in the cloud; to ask again at once is of no use",
+			"no node is as requested: the quota or the room in the cloud is used up; retrying now will not help",
 			failedFor(reconfigure.Class.NoRoom),
 		},
 		{
 			7,
-			"no node is as asked: the cloud failed, was too busy, or its answer was lost, or the playbooks ended " +
-				"without a result; to ask again may help",
+			"no node is as requested: the cloud failed, was too busy, or its answer was lost, or the playbooks ended " +
+				"without a result; retrying may help",
 			failedFor(reconfigure.Class.Passing),
 		},
 		{
 			8,
-			"the request was taken back by `reconfigure cancel`, or undone by a later one, before anything was done " +
-				"for it",
+			"the request was cancelled by `reconfigure cancel` or replaced by a later one before it began",
 			outcomeIs(reconfigure.CodeCancelled),
 		},
-		{9, "cancel: the request has begun or ended already, and was not taken back", is[*tooLateError]},
-		{10, "reconcile: Slurm, Terraform and the cloud do not agree on what is there", is[*reconcile.DiffersError]},
+		{9, "cancel: the request has begun or ended already, and was not cancelled", is[*tooLateError]},
+		{10, "reconcile: Slurm, Terraform and the cloud differ", is[*reconcile.DiffersError]},
 		{11, "check, image check: something is unsafe, or cannot work", worst(check.Error)},
 		{12, "check, image check: there are warnings, or a source did not answer", worst(check.Warning)},
 		{
 			130,
-			"interrupted; a request that was written down is carried out all the same",
+			"interrupted; a request that is on disk goes on",
 			func(err error) bool { return errors.Is(err, context.Canceled) },
 		},
 		{1, "failed", func(error) bool { return true }},
@@ -117,7 +117,7 @@ func worst(severity check.Severity) func(error) bool {
 	}
 }
 
-// failedFor reports whether all nodes that are not as asked have a class like that, and that there is no node that is.
+// failedFor reports whether no node is as requested, and each has failed with such a class.
 func failedFor(like func(reconfigure.Class) bool) func(error) bool {
 	return func(err error) bool {
 		e, ok := errors.AsType[*status.OutcomeError](err)
@@ -126,10 +126,10 @@ func failedFor(like func(reconfigure.Class) bool) func(error) bool {
 	}
 }
 
-// usageError is a call that cannot mean anything.
+// usageError is the error of a wrong call.
 type usageError struct {
 	message string
-	help    string // the call that says how to do it right
+	help    string // the command that explains the right call
 }
 
 func (e *usageError) Error() string { return e.message }
@@ -138,13 +138,17 @@ func usagef(c *cli.Context, format string, args ...any) error {
 	return &usageError{message: fmt.Sprintf(format, args...), help: c.Command.HelpName + " --help"}
 }
 
-// report tells of an error.
+// report prints an error.
 func report(w io.Writer, err error, asJSON bool) {
+	message := err.Error()
+	if errors.Is(err, context.Canceled) && !is[*client.LeftError](err) {
+		message = "interrupted" // what is left says only where in the program
+	}
 	if asJSON {
-		slog.New(slog.NewJSONHandler(w, nil)).Error(err.Error(), "exit_code", exitCode(err))
+		slog.New(slog.NewJSONHandler(w, nil)).Error(message, "exit_code", exitCode(err))
 		return
 	}
-	fmt.Fprintln(w, "reconfigure:", err)
+	fmt.Fprintln(w, "reconfigure:", message)
 	var usage *usageError
 	if errors.As(err, &usage) && usage.help != "" {
 		fmt.Fprintf(w, "See `%s`.\n", usage.help)

@@ -18,6 +18,9 @@ func filesCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			if err := declared(c, s.Cluster, nodes); err != nil {
+				return err
+			}
 			files, err := s.SiteFiles(nodes)
 			if err != nil {
 				return err

@@ -16,7 +16,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/worker"
 )
 
-// Follow shows what happens to a request until it has an outcome. Who ends it ends nothing but the view.
+// Follow shows what happens to a request until it has an outcome. Cancelling ctx stops only the display.
 func Follow(
 	ctx context.Context, s site.Site, log *journal.Journal, r reconfigure.Request, shown status.View,
 ) (reconfigure.Outcome, error) {
@@ -117,21 +117,29 @@ func (v *reviver) ifNeeded(ctx context.Context, now time.Time) error {
 	return v.start()
 }
 
-// goesOn says of a caller that leaves, whatever made it leave, what becomes of its request.
+// LeftError is the error of a caller that is interrupted while it follows something. It wraps the context's error.
+type LeftError struct {
+	goesOn string // what goes on
+	follow string // the command that follows it again
+	cause  error
+}
+
+func (e *LeftError) Error() string {
+	return fmt.Sprintf("interrupted: %s goes on; `reconfigure %s` follows it again", e.goesOn, e.follow)
+}
+
+func (e *LeftError) Unwrap() error { return e.cause }
+
+// goesOn returns the error of a caller that stops following a request, with what happens to the request.
 func goesOn(ctx context.Context, r reconfigure.Request, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf(
-			"%w: request %s goes on without you; `reconfigure wait %s` follows it again",
-			ctx.Err(),
-			r.ID,
-			r.ID,
-		)
+		return &LeftError{"request " + r.ID.String(), "wait " + r.ID.String(), ctx.Err()}
 	}
 	return fmt.Errorf("request %s is on disk and waits for a worker: %w", r.ID, err)
 }
 
-// FollowCampaign returns a campaign when it has ended or is paused, and calls shown whenever it has changed. Who ends
-// it ends nothing but the view.
+// FollowCampaign returns a campaign when it has ended or is paused, and calls shown whenever it has changed.
+// Cancelling ctx stops only the display.
 func FollowCampaign(
 	ctx context.Context, s site.Site, log *journal.Journal, id reconfigure.CampaignID, shown func(reconfigure.Campaign),
 ) (c reconfigure.Campaign, err error) {
@@ -141,6 +149,8 @@ func FollowCampaign(
 	for {
 		newest, _, err := log.Campaign(ctx)
 		switch {
+		case ctx.Err() != nil:
+			return c, &LeftError{"campaign " + id.String(), "campaign --wait", ctx.Err()}
 		case err != nil:
 			return c, fmt.Errorf("campaign %s goes on; `reconfigure campaign --wait` follows it again: %w", id, err)
 		case newest.ID != id:

@@ -25,6 +25,22 @@ func KnowsGroup(s site.Site, name string) error {
 	return err
 }
 
+// UnknownNodes returns those of some nodes that are not declared, and of which the journal has no instance. Without a
+// declaration that can be read it returns none.
+func UnknownNodes(
+	ctx context.Context, s site.Site, log *journal.Journal, nodes nodeset.NodeSet,
+) (nodeset.NodeSet, error) {
+	unknown := nodes.Difference(s.Cluster.Nodes()).Difference(nodeset.Of(s.Cluster.Control.Name))
+	if unknown.Empty() || !s.Declared() {
+		return nodeset.NodeSet{}, nil
+	}
+	lives, err := log.Lives(ctx, time.Unix(0, 0))
+	for _, l := range lives {
+		unknown = unknown.Difference(nodeset.Of(l.Node))
+	}
+	return unknown, err
+}
+
 // Jobs returns the jobs that a caller asks for, after it has kept what Slurm says of jobs. Where Slurm does not answer,
 // that is logged.
 func Jobs(
