@@ -102,8 +102,12 @@ func campaignCommand() *cli.Command {
 			if len(words) > 2 || !known && words[0] != "show" {
 				return usagef(c, "campaign takes one of show, pause, continue and abort, but got %q", c.Args().Slice())
 			}
-			return withJournal(c, siteAnyway, func(s site.Site, log *journal.Journal) error {
-				newest, there, err := log.Campaign(c.Context)
+			return readJournal(c, siteAnyway, func(s site.Site, log *journal.Journal) (err error) {
+				var newest reconfigure.Campaign
+				there := false
+				if log != nil {
+					newest, there, err = log.Campaign(c.Context)
+				}
 				switch {
 				case err != nil:
 					return err

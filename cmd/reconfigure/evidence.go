@@ -35,7 +35,7 @@ func evidenceCommand() *cli.Command {
 					return err
 				}
 			}
-			return withJournal(c, siteAnyway, func(_ site.Site, log *journal.Journal) error {
+			return readJournal(c, siteAnyway, func(_ site.Site, log *journal.Journal) error {
 				kept, err := evidence(c, log, nodes)
 				if err != nil {
 					return err
@@ -51,10 +51,15 @@ func evidenceCommand() *cli.Command {
 
 // evidence is what is kept of nodes; without any, of all nodes of the request.
 func evidence(c *cli.Context, log *journal.Journal, nodes nodeset.NodeSet) ([]reconfigure.Evidence, error) {
-	if !c.IsSet("request") {
+	id := reconfigure.RequestID(c.Int64("request"))
+	switch {
+	case log == nil && c.IsSet("request"):
+		return nil, unknownRequest(c, id)
+	case log == nil:
+		return nil, nil
+	case !c.IsSet("request"):
 		return log.Evidence(c.Context, nodes)
 	}
-	id := reconfigure.RequestID(c.Int64("request"))
 	r, there, err := log.Request(c.Context, id)
 	if err != nil {
 		return nil, err

@@ -79,7 +79,7 @@ func showUsage(
 	if err != nil {
 		return usagef(c, "%v", err)
 	}
-	return withJournal(c, siteAnyway, func(s site.Site, log *journal.Journal) error {
+	return readJournal(c, siteAnyway, func(s site.Site, log *journal.Journal) error {
 		if err := client.KnowsGroup(s, c.String("group")); err != nil {
 			return usagef(c, "%v", err)
 		}

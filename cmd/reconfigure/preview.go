@@ -27,7 +27,7 @@ func preview(c *cli.Context, s site.Site, r reconfigure.Request, e *client.Edit)
 			}
 			requests = controller.With(pending, r)
 		}
-		adapters := s.Adapters(log, logger(c))
+		adapters := s.Readers(log, logger(c))
 		defer adapters.Close()
 		var err error
 		report, err = client.Preview(c.Context, adapters, requests)

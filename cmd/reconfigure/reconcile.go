@@ -39,8 +39,16 @@ func reconcileCommand() *cli.Command {
 			if c.Duration("min-age") < 0 || c.Duration("recheck") < 0 {
 				return usagef(c, "--min-age and --recheck cannot be negative")
 			}
-			return withJournal(c, siteOf, func(s site.Site, log *journal.Journal) error {
-				adapters := s.Adapters(log, logger(c))
+			with, adaptersOf := readJournal, site.Site.Readers
+			if c.Bool("fix") {
+				with, adaptersOf = withJournal, site.Site.Adapters
+			}
+			return with(c, siteOf, func(s site.Site, log *journal.Journal) error {
+				if log == nil {
+					empty := status.NewReconcile(s.Cluster.Name, reconcile.Comparison{})
+					return show(c, empty, printing(noRequestYet))
+				}
+				adapters := adaptersOf(s, log, logger(c))
 				defer adapters.Close()
 				r := adapters.Reconciler(c.Duration("min-age"))
 				found, err := r.CompareTwice(c.Context, c.Duration("recheck"))

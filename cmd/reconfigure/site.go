@@ -29,7 +29,8 @@ func siteOf(c *cli.Context) (site.Site, error) {
 	return s, err
 }
 
-// withJournal does something with a site, as one of siteOf and siteAnyway opens it, and its journal.
+// withJournal calls do with the journal of a site, which it makes if there is none. The site is opened by siteOf or
+// siteAnyway.
 func withJournal(
 	c *cli.Context, open func(*cli.Context) (site.Site, error), do func(site.Site, *journal.Journal) error,
 ) error {
@@ -40,10 +41,24 @@ func withJournal(
 	return s.WithJournal(c.Context, func(log *journal.Journal) error { return do(s, log) })
 }
 
-// withAdapters does something with what acts on the cluster, with its journal if there is one.
+// readJournal is withJournal for commands that only read: the journal is nil if there is none.
+func readJournal(
+	c *cli.Context, open func(*cli.Context) (site.Site, error), do func(site.Site, *journal.Journal) error,
+) error {
+	s, err := open(c)
+	if err != nil {
+		return err
+	}
+	return s.IfJournal(c.Context, func(log *journal.Journal) error { return do(s, log) })
+}
+
+// noRequestYet is what commands print that read a journal which is not there.
+const noRequestYet = "No request was made here yet.\n"
+
+// withAdapters calls do with adapters that only read.
 func withAdapters(c *cli.Context, s site.Site, do func(*site.Adapters) error) error {
 	return s.IfJournal(c.Context, func(log *journal.Journal) error {
-		adapters := s.Adapters(log, logger(c))
+		adapters := s.Readers(log, logger(c))
 		defer adapters.Close()
 		return do(adapters)
 	})

@@ -43,7 +43,10 @@ func withRequest(c *cli.Context, do func(site.Site, *journal.Journal, reconfigur
 	if err != nil {
 		return err
 	}
-	return withJournal(c, siteAnyway, func(s site.Site, log *journal.Journal) error {
+	return readJournal(c, siteAnyway, func(s site.Site, log *journal.Journal) error {
+		if log == nil {
+			return unknownRequest(c, id)
+		}
 		r, there, err := log.Request(c.Context, id)
 		if err != nil {
 			return err

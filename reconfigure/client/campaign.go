@@ -135,7 +135,7 @@ func formerImage(c reconfigure.Campaign, group string, lives []reconfigure.Life)
 func prepare(
 	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, c Campaign,
 ) (Campaign, error) {
-	adapters := s.Adapters(log, out)
+	adapters := s.Readers(log, out)
 	defer adapters.Close()
 	observer := adapters.Observer()
 	observer.Limit = site.AnswerWithin

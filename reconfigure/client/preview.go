@@ -13,6 +13,7 @@ import (
 	"github.com/eiffel-hpc/eiffel/reconfigure/site"
 	"github.com/eiffel-hpc/eiffel/reconfigure/snapshot"
 	"github.com/eiffel-hpc/eiffel/reconfigure/status"
+	tf "github.com/eiffel-hpc/eiffel/reconfigure/terraform"
 )
 
 // Preview plans as the worker does. Of nodes that must be drained first it shows what is done when their jobs have
@@ -34,7 +35,12 @@ func Preview(ctx context.Context, a *site.Adapters, requests []reconfigure.Reque
 	}
 	last := plan.Compute(a.Site.Cluster, plan.AfterDrain(seen, first), requests)
 	terraform, problem := terraformPreview(ctx, a, seen, last)
+	unseen := ""
+	if errors.Is(problem, tf.ErrNotInitialized) {
+		unseen, problem = "What Terraform would do is not shown: "+problem.Error()+".", nil
+	}
 	report, err := status.NewPreview(first, last, terraform, problem)
+	report.Unseen = unseen
 	for _, play := range ansible.Plays(a.Site.Cluster, seen.Instances, last) {
 		report.Plays = append(report.Plays, status.Play(play))
 	}

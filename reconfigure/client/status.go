@@ -25,7 +25,7 @@ func Status(ctx context.Context, s site.Site, out *slog.Logger) (report status.R
 				return err
 			}
 		}
-		adapters := s.Adapters(log, out)
+		adapters := s.Readers(log, out)
 		defer adapters.Close()
 		seen, err := adapters.Look(ctx)
 		report = status.New(s.Cluster, seen, known, last)

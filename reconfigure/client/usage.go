@@ -34,6 +34,9 @@ func UnknownNodes(
 	if unknown.Empty() || !s.Declared() {
 		return nodeset.NodeSet{}, nil
 	}
+	if log == nil {
+		return unknown, nil
+	}
 	lives, err := log.Lives(ctx, time.Unix(0, 0))
 	for _, l := range lives {
 		unknown = unknown.Difference(nodeset.Of(l.Node))
@@ -41,14 +44,14 @@ func UnknownNodes(
 	return unknown, err
 }
 
-// Jobs returns the jobs that a caller asks for, after it has kept what Slurm says of jobs. Where Slurm does not answer,
-// that is logged.
+// Jobs returns the jobs that a caller asks for, after it has stored Slurm's jobs in the journal. It logs that Slurm does
+// not answer, or that there is no journal (log is nil).
 func Jobs(
 	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, pick usage.Filter,
 ) ([]usage.Job, error) {
 	facts, err := usageFacts(ctx, s, log, out, pick)
-	if err != nil {
-		return nil, err
+	if err != nil || log == nil {
+		return []usage.Job{}, err
 	}
 	candidates := pick.Candidates(facts)
 	ids := candidates.Requests() // there may be many others
@@ -81,6 +84,10 @@ func usageFacts(
 	ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger, pick usage.Filter,
 ) (usage.Facts, error) {
 	facts := usage.Facts{Now: time.Now(), Outcomes: map[reconfigure.RequestID]reconfigure.Outcome{}}
+	if log == nil {
+		out.WarnContext(ctx, "no request was made here yet, so no job and no instance is known")
+		return facts, nil
+	}
 	if s.Declared() { // else who calls was told already
 		if err := askForJobs(ctx, s, log, out); err != nil {
 			out.WarnContext(ctx, "Slurm does not say which jobs there are: only what is known already is shown",
@@ -118,7 +125,7 @@ func usageFacts(
 func askForJobs(ctx context.Context, s site.Site, log *journal.Journal, out *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, site.AnswerWithin)
 	defer cancel()
-	adapters := s.Adapters(log, out)
+	adapters := s.Readers(log, out)
 	defer adapters.Close()
 	name := s.Cluster.Control.Name
 	state, err := adapters.State(ctx, nodeset.Of(name))

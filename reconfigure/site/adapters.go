@@ -62,6 +62,7 @@ type Adapters struct {
 	Site    Site
 	Journal *journal.Journal // nil where there is none yet, and nothing is to be carried out
 	logger  *slog.Logger
+	reads   bool // no file is made, and nothing is downloaded
 
 	lock    sync.Mutex
 	drivers map[string]Driver // by shard
@@ -77,6 +78,13 @@ func (s Site) Adapters(log *journal.Journal, logger *slog.Logger) *Adapters {
 		Site: s, Journal: log, logger: logger,
 		drivers: map[string]Driver{}, slurms: map[string]*slurm.Client{},
 	}
+}
+
+// Readers is Adapters for commands that only read: no file is made, and nothing is downloaded.
+func (s Site) Readers(log *journal.Journal, logger *slog.Logger) *Adapters {
+	a := s.Adapters(log, logger)
+	a.reads = true
+	return a
 }
 
 // Close ends the connections that are kept open, when the calls over them have ended. Who uses the adapters after that
@@ -247,6 +255,9 @@ func (a *Adapters) State(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 			maps.Copy(all.Ports, state.Ports)
 		}, err
 	})
+	if errors.Is(err, terraform.ErrNotInitialized) && !known && a.Journal == nil {
+		return all, nil // nothing was requested here yet
+	}
 	if err != nil {
 		return reconfigure.State{}, err
 	}
@@ -382,6 +393,7 @@ func (a *Adapters) terraform(ctx context.Context, shard string) (*terraform.Driv
 		BinDir:      a.Site.StateFile("bin"),
 		Parallelism: a.Site.Cluster.Settings.Parallelism,
 		LockTimeout: a.Site.Cluster.Settings.LockTimeout,
+		ReadOnly:    a.reads,
 		Port: func(ctx context.Context, server string) (string, error) {
 			cloud, err := a.Cloud(ctx)
 			if err != nil {

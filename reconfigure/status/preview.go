@@ -20,6 +20,7 @@ type Preview struct {
 	Rejected    []reconfigure.Rejection      `json:"rejected,omitempty"`
 	Terraform   []reconfigure.ResourceChange `json:"terraform,omitempty"`
 	Refused     []reconfigure.ResourceChange `json:"refused,omitempty"` // by the fence
+	Unseen      string                       `json:"unseen,omitempty"`  // why Terraform is not in the preview
 	Plays       []Play                       `json:"plays,omitempty"`
 }
 
@@ -103,6 +104,9 @@ func (p Preview) Write(w io.Writer) error {
 		b.WriteString("nothing to do\n")
 	}
 	resources(&b, "\nTerraform:\n", p.Terraform)
+	if p.Unseen != "" {
+		fmt.Fprintf(&b, "\n%s\n", p.Unseen)
+	}
 	resources(&b, "\nrefused, since no request asks for it:\n", p.Refused)
 	for i, play := range p.Plays {
 		if i == 0 {

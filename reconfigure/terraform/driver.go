@@ -2,6 +2,7 @@ package terraform
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -44,6 +45,9 @@ type Config struct {
 	// Port returns the id of a server's port. Adopt calls it if neither the state nor the list of servers has the port.
 	// It may be nil: the port is unknown then.
 	Port func(ctx context.Context, server string) (string, error)
+	// ReadOnly has Open neither download nor initialize anything nor make a folder. Without an earlier call that did so,
+	// the driver reads local states only; what needs Terraform is ErrNotInitialized.
+	ReadOnly bool
 	// Environ is the environment for Terraform, in the form of os.Environ. Variables that would make a plan depend on
 	// the caller are removed: TF_VAR_*, TF_CLI_ARGS*, TF_WORKSPACE, TF_DATA_DIR, and those that Module.Unset names.
 	Environ []string
@@ -66,24 +70,38 @@ type Driver struct {
 	writes atomic.Int64
 	pulled atomic.Pointer[pulled] // see pulledAddresses
 	tofu   bool                   // the last plan was OpenTofu's
+	// unready is the error of each call that needs Terraform; nil if Terraform may run.
+	unready error
 }
+
+// ErrNotInitialized is the error of a read-only driver in a folder where Terraform has not run.
+var ErrNotInitialized = errors.New("terraform has not run in this cluster directory yet; the first request, such as " +
+	"`reconfigure deploy`, installs and initializes it")
 
 // Open finds the binary and initializes the module if needed. It fails if there is no binary or a provider cannot be
 // downloaded. It may be retried.
 func Open(ctx context.Context, cfg Config) (*Driver, error) {
-	binary, err := findBinary(ctx, cfg.Binary, cfg.BinDir)
-	if err != nil {
-		return nil, err
-	}
-	cfg.Binary = binary
+	var err error
 	// Terraform runs in Dir, so relative paths would be relative to that.
 	for _, path := range []*string{&cfg.Dir, &cfg.PlanDir} {
 		if *path, err = filepath.Abs(*path); err != nil {
 			return nil, fmt.Errorf("terraform: %w", err)
 		}
 	}
-	if err := os.MkdirAll(cfg.PlanDir, 0o700); err != nil {
-		return nil, fmt.Errorf("terraform: %w", err)
+	if cfg.ReadOnly {
+		if cfg.Binary, err = Installed(ctx, cfg.Binary, cfg.BinDir); err != nil {
+			return nil, err
+		}
+		if cfg.Binary == "" || !isDir(cfg.PlanDir) || !isDir(filepath.Join(cfg.Dir, ".terraform")) {
+			return &Driver{cfg: cfg, unready: ErrNotInitialized}, nil
+		}
+	} else {
+		if cfg.Binary, err = findBinary(ctx, cfg.Binary, cfg.BinDir); err != nil {
+			return nil, err
+		}
+		if err := os.MkdirAll(cfg.PlanDir, 0o700); err != nil {
+			return nil, fmt.Errorf("terraform: %w", err)
+		}
 	}
 	d := &Driver{cfg: cfg, env: environment(cfg.Environ, cfg.Module.Unset, cfg.Variables)}
 	if d.launcher, err = launcher(cfg.PlanDir, cfg.Binary, cfg.Workspace); err != nil {
@@ -95,7 +113,15 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 	if d.lane, err = d.terraform(d.launcher); err != nil {
 		return nil, fmt.Errorf("terraform: %w", err)
 	}
+	if cfg.ReadOnly {
+		return d, nil
+	}
 	return d, d.initialize(ctx)
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 func (d *Driver) nodes() NodeMap { return NodeMap{Dir: d.cfg.Dir, Keeper: d.cfg.Keeper} }
@@ -121,6 +147,9 @@ func (d *Driver) terraform(program string) (*tfexec.Terraform, error) {
 
 // run calls f with the lane.
 func (d *Driver) run(f func(*tfexec.Terraform) error) error {
+	if d.unready != nil {
+		return d.unready
+	}
 	d.lane.SetStdout(nil) // removes the writer of an earlier call with JSON output
 	return locked(d.lane, f)
 }
@@ -130,6 +159,9 @@ func (d *Driver) beside(f func(*tfexec.Terraform) error) error { return d.with(d
 
 // with is beside for another program.
 func (d *Driver) with(program string, f func(*tfexec.Terraform) error) error {
+	if d.unready != nil {
+		return d.unready
+	}
 	tf, err := d.terraform(program)
 	if err != nil {
 		return err

@@ -31,6 +31,9 @@ func (d *Driver) Preview(ctx context.Context, p reconfigure.Plan) (preview recon
 	if !p.Provisions() {
 		return reconfigure.Preview{Plan: p}, nil
 	}
+	if d.unready != nil {
+		return reconfigure.Preview{}, d.unready
+	}
 	all, _, err := d.nodes().Read(ctx)
 	if err != nil {
 		return reconfigure.Preview{}, err
