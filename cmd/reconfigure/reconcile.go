@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -29,16 +28,13 @@ func reconcileCommand() *cli.Command {
 			"reconfigure.reconcile_minutes.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "fix", Usage: "fix what can be fixed without a loss", DisableDefaultText: true},
-			&cli.DurationFlag{Name: "min-age", Value: reconcile.DefaultMinAge,
-				Usage: "report an instance that Terraform does not know only if it is older than `DURATION`"},
-			&cli.DurationFlag{Name: "recheck", Value: 15 * time.Second, Usage: "compare again after `DURATION`; 0s: at once"},
+			durationFlag("min-age", "15m",
+				"report an instance that Terraform does not know only if it is older than `TIME`"),
+			durationFlag("recheck", "15s", "compare again after `TIME`; 0s: at once"),
 			verboseFlag("with --fix: "),
 			workerFlag(),
 		},
 		Action: func(c *cli.Context) error {
-			if c.Duration("min-age") < 0 || c.Duration("recheck") < 0 {
-				return usagef(c, "--min-age and --recheck cannot be negative")
-			}
 			with, adaptersOf := readJournal, site.Site.Readers
 			if c.Bool("fix") {
 				with, adaptersOf = withJournal, site.Site.Adapters
@@ -50,8 +46,8 @@ func reconcileCommand() *cli.Command {
 				}
 				adapters := adaptersOf(s, log, logger(c))
 				defer adapters.Close()
-				r := adapters.Reconciler(c.Duration("min-age"))
-				found, err := r.CompareTwice(c.Context, c.Duration("recheck"))
+				r := adapters.Reconciler(durationOf(c, "min-age"))
+				found, err := r.CompareTwice(c.Context, durationOf(c, "recheck"))
 				if err != nil {
 					return err
 				}

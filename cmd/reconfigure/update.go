@@ -72,17 +72,13 @@ func updateCommand() *cli.Command {
 }
 
 func drainTimeoutFlag() cli.Flag {
-	return &cli.DurationFlag{
-		Name:  "drain-timeout",
-		Value: 24 * time.Hour,
-		Usage: "give up on a node whose jobs have not ended after this `TIME`",
-	}
+	return durationFlag("drain-timeout", "24h", "give up on a node whose jobs have not ended after this `TIME`")
 }
 
 func drainTimeout(c *cli.Context) (time.Duration, error) {
-	timeout := c.Duration("drain-timeout")
-	if timeout <= 0 {
-		return 0, usagef(c, "--drain-timeout must be more than nothing, and not %s", timeout)
+	timeout := durationOf(c, "drain-timeout")
+	if timeout == 0 {
+		return 0, usagef(c, "--drain-timeout must be more than 0")
 	}
 	return timeout, nil
 }

@@ -110,7 +110,8 @@ func TestTheShippedDeclarationLoads(t *testing.T) {
 func TestAnAge(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		`""`: 0, "12h": 12 * time.Hour, "7d": 7 * 24 * time.Hour, "9999d": 9999 * 24 * time.Hour,
-		"7": -1, `"7"`: -1, "0d": -1, "30m": -1, "1d12h": -1, "-1d": -1, "10000d": -1,
+		"1d12h": 36 * time.Hour, "90m": 90 * time.Minute, "36500d": 36500 * 24 * time.Hour,
+		"7": -1, `"7"`: -1, "0d": -1, "30m": -1, "-1d": -1, "40000d": -1,
 	} {
 		declaration := strings.Replace(shipped(t), "    # max_age: 7d  ", "    max_age: "+text+" ", 1)
 		got, err := config.Load(directory(t, declaration))
@@ -318,6 +319,14 @@ var edits = []struct{ name, from, to, want string }{
 		`reconfigure.worker: "cron" is not one of self, systemd`},
 	{"requests kept for a negative time", "keep_days: 90", "keep_days: -1",
 		"reconfigure.keep_days: -1 is not between 0 and 36500"},
+	{"a time to cool down with a unit", "cool_down: 120", "cool_down: 2m", ""},
+	{"a time to cool down that is too long", "cool_down: 120", "cool_down: 2d",
+		"reconfigure.cool_down: 2d is not between 0 and 86400 whole seconds"},
+	{"a time for the lock with a unit", "lock_timeout: 600", "lock_timeout: 10m", ""},
+	{"a timeout with a unit, which slurm.conf would have", "resume_timeout: 900", "resume_timeout: 15m",
+		`slurm.resume_timeout: must be a whole number in plain digits, but is the text "15m"; write seconds: 900`},
+	{"a timeout with a unit, which Terraform computes with", "boot_timeout: 300", "boot_timeout: 5m",
+		`reconfigure.boot_timeout: must be a whole number in plain digits, but is the text "5m"; write seconds: 300`},
 	{"no time to cool down", "cool_down: 120", "cool_down: 0", ""},
 	{"a negative time to cool down", "cool_down: 120", "cool_down: -1",
 		"reconfigure.cool_down: -1 is not between 0 and 86400"},
@@ -451,6 +460,7 @@ func TestHealthCountsAsDeclared(t *testing.T) {
 	}{
 		{"nothing said", "  cool_down: 120", "  # ", 2 * time.Minute, 3, false},
 		{"another time", "cool_down: 120", "cool_down: 7", 7 * time.Second, 3, false},
+		{"a time with a unit", "cool_down: 120", "cool_down: 1h30m", 90 * time.Minute, 3, false},
 		{"never", "breaker: 3", "breaker: 0", 2 * time.Minute, 0, false},
 		{"all or nothing", "all_or_nothing: false", "all_or_nothing: true", 2 * time.Minute, 3, true},
 	} {

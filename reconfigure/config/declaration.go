@@ -233,9 +233,9 @@ func (l *limit) schema() object {
 func (d *declaration) slurmSchema() object {
 	parameter := like(`[A-Za-z0-9_]+(=[^, #]+)?`, "is not one of slurm.conf's SlurmctldParameters")
 	return object{
-		"suspend_time":          integer(&d.slurm.suspendTime, 1, math.MaxInt32),
-		"suspend_timeout":       integer(&d.slurm.suspendTimeout, 1, slurm16),
-		"resume_timeout":        integer(&d.slurm.resumeTimeout, 1, slurm16),
+		"suspend_time":          plainSeconds(&d.slurm.suspendTime, 1, math.MaxInt32),
+		"suspend_timeout":       plainSeconds(&d.slurm.suspendTimeout, 1, slurm16),
+		"resume_timeout":        plainSeconds(&d.slurm.resumeTimeout, 1, slurm16),
 		"resume_rate":           integer(new(value[int]), 0, slurm16),
 		"suspend_rate":          integer(new(value[int]), 0, slurm16),
 		"controller_parameters": optional{texts(new(value[[]value[string]]), parameter)},
@@ -274,11 +274,11 @@ func (s *settingsOfTool) schema(dir string) object {
 		"gather_seconds":    optional{integer(&s.gatherSeconds, 0, hour)},
 		"terraform":         path(dir, &s.terraform, maybe(filled)),
 		"parallelism":       integer(&s.parallelism, 1, math.MaxInt16),
-		"lock_timeout":      integer(&s.lockTimeout, 1, math.MaxInt32),
+		"lock_timeout":      timespan(&s.lockTimeout, 1, math.MaxInt32),
 		"host_keys": text(&s.hostKeys,
 			oneOf(string(reconfigure.HostKeysConsole), string(reconfigure.HostKeysAcceptNew))),
-		"boot_timeout":    integer(&s.bootTimeout, 1, math.MaxInt32),
-		"cool_down":       optional{integer(&s.coolDown, 0, day)},
+		"boot_timeout":    plainSeconds(&s.bootTimeout, 1, math.MaxInt32),
+		"cool_down":       optional{timespan(&s.coolDown, 0, day)},
 		"breaker":         optional{integer(&s.breaker, 0, nodeset.MaxNodes)},
 		"retries":         optional{integer(&s.retries, 0, mostRetries)},
 		"nodes_per_state": optional{integer(&s.nodesPerState, 0, nodeset.MaxNodes)},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"go.yaml.in/yaml/v3"
@@ -217,6 +218,34 @@ func integer(into *value[int], low, high int) reader {
 			return
 		}
 		into.is, into.ok = i, true
+	})
+}
+
+// timespan reads a number of seconds, or a duration such as 10m, from low to high seconds.
+func timespan(into *value[int], low, high int) reader {
+	return readerFunc(func(r *report, path string, n *yaml.Node) {
+		d, err := people.ParseDuration(n.Value)
+		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" || err != nil {
+			integer(into, low, high).read(r, path, n)
+			return
+		}
+		into.place = place{path, n.Line}
+		if d < time.Duration(low)*time.Second || d > time.Duration(high)*time.Second || d%time.Second != 0 {
+			r.add(into.place, "%s is not between %d and %d whole seconds", n.Value, low, high)
+			return
+		}
+		into.is, into.ok = int(d/time.Second), true
+	})
+}
+
+// plainSeconds reads a number of seconds that Ansible or Terraform reads from the file, too, so that it has no unit.
+func plainSeconds(into *value[int], low, high int) reader {
+	return readerFunc(func(r *report, path string, n *yaml.Node) {
+		if d, err := people.ParseDuration(n.Value); err == nil && n.ShortTag() == "!!str" {
+			r.wrong(path, n, "a whole number in plain digits", fmt.Sprintf("write seconds: %.0f", d.Seconds()))
+			return
+		}
+		integer(into, low, high).read(r, path, n)
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -177,20 +176,18 @@ func shared(s string) error {
 // within reports whether a path is below another one.
 func within(path, folder string) bool { return strings.HasPrefix(path, folder+"/") }
 
-// age checks max_age. An instance that lives for less than an hour is made for a job, and not for an age.
+// age allows a duration of an hour or more. An instance that lives for less than an hour is made for a job, and not for
+// an age.
 func age(s string) error {
-	if like(`[1-9][0-9]{0,3}[hd]`, "")(s) != nil {
-		return fmt.Errorf("%q is not a number of hours or days, as 12h or 7d", s)
+	d, err := people.ParseDuration(s)
+	if err == nil && d < time.Hour {
+		err = fmt.Errorf("%q is less than an hour", s)
 	}
-	return nil
+	return err
 }
 
 // duration returns the duration of a text that age allows; 0 of an empty one.
 func duration(s string) time.Duration {
-	unit := map[byte]time.Duration{'h': time.Hour, 'd': 24 * time.Hour}
-	if s == "" {
-		return 0
-	}
-	n, _ := strconv.Atoi(s[:len(s)-1]) // it was checked
-	return time.Duration(n) * unit[s[len(s)-1]]
+	d, _ := people.ParseDuration(s) // it was checked
+	return d
 }

@@ -255,8 +255,8 @@ func (a *Adapters) State(ctx context.Context, nodes nodeset.NodeSet) (reconfigur
 			maps.Copy(all.Ports, state.Ports)
 		}, err
 	})
-	if errors.Is(err, terraform.ErrNotInitialized) && !known && a.Journal == nil {
-		return all, nil // nothing was requested here yet
+	if errors.Is(err, terraform.ErrNotInitialized) && !known {
+		return all, nil // nothing was made yet
 	}
 	if err != nil {
 		return reconfigure.State{}, err

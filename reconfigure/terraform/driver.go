@@ -93,7 +93,10 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 			return nil, err
 		}
 		if cfg.Binary == "" || !isDir(cfg.PlanDir) || !isDir(filepath.Join(cfg.Dir, ".terraform")) {
-			return &Driver{cfg: cfg, unready: ErrNotInitialized}, nil
+			if cfg.Binary != "" {
+				err = checkBinary(ctx, cfg.Binary)
+			}
+			return &Driver{cfg: cfg, unready: ErrNotInitialized}, err
 		}
 	} else {
 		if cfg.Binary, err = findBinary(ctx, cfg.Binary, cfg.BinDir); err != nil {

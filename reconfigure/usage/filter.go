@@ -1,14 +1,15 @@
 package usage
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/eiffel-hpc/eiffel/reconfigure"
 	"github.com/eiffel-hpc/eiffel/reconfigure/nodeset"
+	"github.com/eiffel-hpc/eiffel/reconfigure/text"
 )
 
 // Filter picks jobs. Each field that is set must fit.
@@ -42,23 +43,12 @@ func ParseFilter(now time.Time, jobs []string, nodes, instance, since string) (F
 	case since == "":
 		since = "1d"
 	}
-	length, err := parseSpan(since)
+	length, err := text.ParseDuration(since)
+	if err == nil && length == 0 {
+		err = errors.New("the time must be more than 0")
+	}
 	f.Since = now.Add(-length)
 	return f, err
-}
-
-// parseSpan reads a length of time: days, as in 30d, or what time.ParseDuration reads.
-func parseSpan(s string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil && n > 0 && n <= 100*365 {
-			return time.Duration(n) * 24 * time.Hour, nil
-		}
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%q is no length of time, as 30d, 12h or 90m are", s)
-	}
-	return d, nil
 }
 
 // Select returns the jobs that fit; an empty list, and not nil, if none does.
